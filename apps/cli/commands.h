@@ -1,6 +1,6 @@
-/* The commands, one file each. */
-#ifndef HEARTH_APPS_CLI_VERBS_H
-#define HEARTH_APPS_CLI_VERBS_H
+/* Declarations of the commands, one file each. */
+#ifndef HEARTH_APPS_CLI_COMMANDS_H
+#define HEARTH_APPS_CLI_COMMANDS_H
 
 #include "common/options.h"
 

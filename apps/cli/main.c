@@ -1,5 +1,4 @@
-/* The program: finds the command and hands over. Everything a command can do is in its
- * own file; everything that commands share is in apps/common. */
+/* Entry point: finds the command and runs it. Each command is in its own file; shared code is in apps/common. */
 #define _GNU_SOURCE
 #include "base/pool.h"
 #include "cli/commands.h"
@@ -36,16 +35,16 @@ static const command *const commands[] = {&command_run_model,
                                           &command_rm,
                                           NULL};
 
-/* A mapped model that became shorter is an error of the evaluation; any other bus
- * error is a fault of the program, and ends it as such. */
+/* A truncated mapped model file is an error of the evaluation. Any other bus error is a bug of the program, and
+ * ends it. */
 static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
     if (hearth_handle_sigbus(info->si_addr)) return;
-    signal(signal_number, SIG_DFL); /* the instruction is tried again, and ends the program */
+    signal(signal_number, SIG_DFL); /* the instruction runs again and ends the program */
 }
 
-/* A line that is given again is not new. */
+/* A repeated line is not printed again. */
 static void print_log(void *user, hearth_log_level level, const char *line)
 {
     static char last_lines[2][1000];
@@ -59,20 +58,20 @@ static void print_log(void *user, hearth_log_level level, const char *line)
 }
 
 /* A file must not get the number of a closed standard stream: it would be read as the user's text, or written
- * into. What takes the number is open the other way, so each use fails as that of a closed one does. */
+ * to. The placeholder is opened in the opposite direction, so that each use fails as on a closed stream. */
 static void reserve_std_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
-            _exit(EXIT_OTHER); /* not even /dev/null: there may be nowhere to say it */
+            _exit(EXIT_OTHER); /* not even /dev/null opens: a message may have no target */
 }
 
 static void set_signals(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
-    sigaction(SIGPIPE, &ignore, NULL); /* a closed pipe is an error of the write */
-    sigaction(SIGXFSZ, &ignore, NULL); /* and so is a file that may not grow */
+    sigaction(SIGPIPE, &ignore, NULL); /* a closed pipe is a write error */
+    sigaction(SIGXFSZ, &ignore, NULL); /* and so is a file size limit */
     sigaction(SIGBUS, &bus, NULL);
 }
 
@@ -85,7 +84,7 @@ static const command *find_command(const char *name)
 
 static const char *const flags[] = {"--help", "--version", "--man", "--completions", NULL};
 
-/* Commands of other programs. */
+/* Commands of other programs, and their equivalents. */
 static const struct {
     const char *words, *command;
 } foreign_commands[] = {{"ls ps", "list"},        {"show info", "inspect"}, {"remove delete", "rm"},
@@ -147,8 +146,8 @@ int main(int argc, char **argv)
     }
     const command *found = find_command(argv[1]);
     int status = found ? command_run(found, argc - 2, argv + 2) : run_flag(argc, argv);
-    /* A shell that chains commands must see it, whatever was kept. */
+    /* A shell that chains commands must see the interruption, even if data was kept. */
     if (status <= EXIT_OTHER && interrupted()) status = EXIT_SIGNAL + interrupted();
     int lost = finish_stdout();
-    return status == 0 || lost > status ? lost : status; /* 141 is more than that something failed */
+    return status == 0 || lost > status ? lost : status; /* 141 is more specific than a general failure */
 }

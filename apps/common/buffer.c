@@ -1,4 +1,4 @@
-/* Arrays that grow to twice what is wanted: appending copies each element about once. */
+/* Arrays that grow to twice the required size, so that appending copies each element about once. */
 #include "common/buffer.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Arrays that grow: texts that come in pieces, ids of tokens. Zero-initialised is empty; free takes the array. */
+/* Growable arrays: text that arrives in parts, ids of tokens. Zero-initialised is empty; the owner frees the
+ * array. */
 #ifndef HEARTH_APPS_COMMON_BUFFER_H
 #define HEARTH_APPS_COMMON_BUFFER_H
 
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct buffer {
-    char *bytes; /* terminated, once there were any */
+    char *bytes; /* terminated, unless NULL */
     size_t n, capacity;
 } buffer;
 
@@ -20,8 +21,8 @@ typedef struct id_list {
 bool buffer_add(buffer *b, const char *bytes, size_t n);
 bool id_list_add(id_list *l, const int32_t *ids, size_t n);
 
-/* The array with room for n elements of that size, of which *room says how many it has room for; NULL: out of
- * memory, and the array is as it was. */
+/* Returns the array with capacity for n elements of that size; *room is its capacity. NULL: out of memory, the
+ * array is unchanged. */
 void *grown(void *array, size_t *room, size_t n, size_t size);
 
 #endif

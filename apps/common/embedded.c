@@ -1,5 +1,5 @@
-/* The model in the program. HEARTH_EMBED is set by the build (cmake -DHEARTH_EMBED=FILE
- * embeds another); the assembler takes the bytes in, which no compiler has to read. */
+/* The model embedded in the program. The build sets HEARTH_EMBED (cmake -DHEARTH_EMBED=FILE embeds another).
+ * The assembler includes the bytes, so that the compiler need not parse them. */
 #include "common/model_args.h"
 
 __asm__(".section .rodata\n"

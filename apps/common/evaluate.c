@@ -1,4 +1,4 @@
-/* Prompts in pieces. */
+/* Evaluates prompts in chunks. */
 #include "common/evaluate.h"
 
 #include "base/clock.h"
@@ -6,15 +6,15 @@
 
 #include <unistd.h>
 
-enum { FIRST_PIECE = 32 }; /* 32 rows share what they read of the weights nearly as well as 256 do */
+enum { FIRST_CHUNK = 32 }; /* 32 tokens share reads of the weights nearly as well as 256 do */
 
-/* Tokens that take about a second, by what the last piece took: a power of two. */
-static size_t piece_of_a_second(size_t piece, uint64_t took_ns, size_t max)
+/* Number of tokens that take about a second, from the time of the last chunk: a power of two. */
+static size_t chunk_of_a_second(size_t chunk, uint64_t took_ns, size_t max)
 {
     const uint64_t second = 1000000000u;
-    while (piece < max && took_ns < second / 2) piece *= 2, took_ns *= 2;
-    while (piece > FIRST_PIECE && took_ns > 2 * second) piece /= 2, took_ns /= 2;
-    return piece < max ? piece : max;
+    while (chunk < max && took_ns < second / 2) chunk *= 2, took_ns *= 2;
+    while (chunk > FIRST_CHUNK && took_ns > 2 * second) chunk /= 2, took_ns /= 2;
+    return chunk < max ? chunk : max;
 }
 
 hearth_status evaluate_shown(const args *a, hearth_session *session, const char *what, const int32_t *ids,
@@ -22,24 +22,24 @@ hearth_status evaluate_shown(const args *a, hearth_session *session, const char 
 {
     progress p;
     hearth_status st = HEARTH_OK;
-    if (n == 1) { /* a token of an answer: nothing to show, and no system call */
+    if (n == 1) { /* a token of an answer: no progress, and no system call */
         st = hearth_session_eval(session, ids, 1, err);
         *n_done = st == HEARTH_OK;
         return st;
     }
     size_t max = args_uint(a, "batch", hearth_session_defaults().n_batch);
     bool is_seen = isatty(STDERR_FILENO) == 1 && !is_quiet();
-    size_t piece = is_seen && max > FIRST_PIECE ? FIRST_PIECE : max;
+    size_t chunk = is_seen && max > FIRST_CHUNK ? FIRST_CHUNK : max;
     progress_init(&p, what, "tokens", 1);
     for (*n_done = 0; st == HEARTH_OK && *n_done < n;) {
-        size_t k = n - *n_done < piece ? n - *n_done : piece;
+        size_t k = n - *n_done < chunk ? n - *n_done : chunk;
         uint64_t start = hth_clock_ns();
         st = hearth_session_eval(session, ids + *n_done, k, err);
         if (st != HEARTH_OK) break;
         *n_done += k;
         progress_update(&p, *n_done, n);
-        if (is_seen && k == piece) piece = piece_of_a_second(piece, hth_clock_ns() - start, max);
+        if (is_seen && k == chunk) chunk = chunk_of_a_second(chunk, hth_clock_ns() - start, max);
     }
-    progress_end(&p); /* before a message, which wants a line of its own */
+    progress_end(&p); /* before a message, which needs its own line */
     return st;
 }

@@ -1,4 +1,4 @@
-/* What the option table says to people: --help, the man page, completions. */
+/* Output generated from the option table: --help, the man page, completions. */
 #include "common/options.h"
 
 #include "common/output.h"
@@ -15,7 +15,7 @@ static void option_words(const option_spec *o, char *out, size_t n)
     snprintf(out, n, "%s--%s%s%s", letter, o->name, o->value ? " " : "", o->value ? o->value : "");
 }
 
-/* The names of options that few people need, in lines of 80. */
+/* The names of rarely used options, in lines of 80 columns. */
 static void print_rare(const command *c)
 {
     size_t column = 0;
@@ -61,7 +61,7 @@ void commands_print_help(const command *const *commands)
 
 /* ---- man page ------------------------------------------------------------------------- */
 
-/* Text in roff: dashes are minus signs, a point at the start of a line is no request. */
+/* Escapes text for roff: dashes are minus signs, and a point at the start of a line is not a request. */
 static void roff(const char *text)
 {
     bool at_start = true;
@@ -141,7 +141,7 @@ void commands_print_man(const command *const *commands)
         printf(".PP\nExample:\n.PP\n.RS\n.nf\n");
         roff((*c)->example);
         printf("\n.fi\n.RE\n");
-        flush_stdout(); /* which keeps the reason of a failure */
+        flush_stdout(); /* it keeps the reason of a failure */
     }
     print_stability(commands);
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
@@ -187,7 +187,7 @@ static void print_bash(const command *const *commands)
            "}\ncomplete -o filenames -F _hearth hearth\n");
 }
 
-/* Single quotes end and begin again around one. */
+/* Quotes text in single quotes; they end and begin again around a single quote. */
 static void quoted(const char *text)
 {
     putchar('\'');
@@ -198,7 +198,7 @@ static void quoted(const char *text)
     putchar('\'');
 }
 
-/* In a zsh option text, brackets and colons have meanings. */
+/* Escapes brackets and colons, which have meanings in zsh option texts. */
 static void zsh_text(const char *text)
 {
     for (; *text; text++) {

@@ -1,4 +1,4 @@
-/* Texts and lists of ids from files and pipes. */
+/* Reads texts and lists of ids from files and pipes. */
 #define _GNU_SOURCE
 #include "common/input.h"
 
@@ -22,7 +22,7 @@ static bool refuse_odd_file(FILE *f, const char *path)
     return false;
 }
 
-/* A pipe or a device may never end; no context is that long. */
+/* A pipe or a device may never end. No context is that long. */
 enum { MAX_TEXT = 1 << 30 };
 
 char *read_whole(const char *path, size_t *n)
@@ -52,7 +52,7 @@ char *read_whole(const char *path, size_t *n)
         }
         got = fread(bytes + used, 1, capacity - used - 1, f);
         used += got;
-    } while (got > 0 && !feof(f)); /* a terminal would be read on behind its end */
+    } while (got > 0 && !feof(f)); /* a terminal would be read past its end */
     if (ferror(f)) {
         report_text("%s: %s", path, strerror(errno));
         goto fail;
@@ -67,7 +67,7 @@ fail:
     return NULL;
 }
 
-/* Whether it begins as a text in UTF-16 does: with its mark, or with a letter of ASCII in two bytes. */
+/* Whether it begins like UTF-16: with a byte order mark, or with an ASCII letter in two bytes. */
 static bool is_utf16(const unsigned char *b, size_t n)
 {
     if (n < 2) return false;
@@ -89,7 +89,7 @@ bool make_plain(const char *path, char *text, size_t *n)
     return true;
 }
 
-/* A text as its writer meant it. */
+/* Reads a text and makes it plain. */
 static char *read_plain(const char *path, size_t *n)
 {
     char *text = read_whole(path, n);
@@ -119,10 +119,10 @@ char *read_text_file(const char *path, size_t *n)
 
 /* ---- ids --------------------------------------------------------------------------------- */
 
-/* White space, and what lists of other programs have: [1, 2, 3]. */
+/* White space, and the separators of lists by other programs: [1, 2, 3]. */
 static bool is_between(char c) { return c && strchr(" \t\r\n,[]", c); }
 
-/* The number at text[*at], which moves behind it; false when it is none. */
+/* Reads the number at text[*at] and advances *at. False: no number. */
 static bool next_id(const char *text, size_t n, size_t *at, uint64_t limit, int32_t *id)
 {
     uint64_t v = 0;

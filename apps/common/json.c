@@ -1,4 +1,4 @@
-/* Writing JSON for --json of all commands. */
+/* Writes JSON for the --json option of all commands. */
 #include "common/json.h"
 
 #include "text/utf8.h"
@@ -10,7 +10,7 @@ void json_init(json *j, FILE *out) { *j = (json){.out = out}; }
 
 static void write_escaped(FILE *out, const char *text, size_t n);
 
-/* Comma, line and key before a value. */
+/* Writes comma, line break and key before a value. */
 static void before(json *j, const char *key)
 {
     if (j->started[j->depth]) fputc(',', j->out);

@@ -1,5 +1,4 @@
-/* Writing JSON: commas and indentation are kept track of, text is escaped, bytes
- * that are not UTF-8 become U+FFFD. */
+/* JSON writer: it tracks commas and indentation, escapes text, and replaces bytes that are not UTF-8 by U+FFFD. */
 #ifndef HEARTH_APPS_COMMON_JSON_H
 #define HEARTH_APPS_COMMON_JSON_H
 
@@ -11,19 +10,19 @@ typedef struct json {
     FILE *out;
     unsigned depth;
     bool started[32]; /* a value was written at this depth */
-    bool compact[32]; /* values of this depth stand on one line */
+    bool compact[32]; /* values of this depth are on one line */
 } json;
 
 void json_init(json *j, FILE *out);
-/* key is NULL inside arrays and at the top. */
+/* key is NULL inside arrays and at the top level. */
 void json_open(json *j, const char *key, char bracket); /* '{' or '[' */
 void json_open_compact(json *j, const char *key, char bracket);
 void json_close(json *j, char bracket); /* '}' or ']' */
 void json_text(json *j, const char *key, const char *text, size_t n);
-void json_word(json *j, const char *key, const char *text); /* terminated */
+void json_word(json *j, const char *key, const char *text); /* a terminated text */
 void json_uint(json *j, const char *key, uint64_t value);
 void json_int(json *j, const char *key, int64_t value);
-/* digits: significant ones; values that are not finite become null. */
+/* digits: significant digits; values that are not finite become null. */
 void json_float(json *j, const char *key, double value, int digits);
 void json_bool(json *j, const char *key, bool value);
 /* Ends the document with a newline. */

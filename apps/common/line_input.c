@@ -1,6 +1,6 @@
-/* Lines by libedit or by getline. libedit sets the terminal, edits and remembers; the
- * characters come through next_character, because it alone hears Ctrl-C (a flag, set by
- * output.c) and sees what is pasted: bytes that lie ready behind a newline. */
+/* Reads lines with libedit or getline. libedit sets the terminal, edits and keeps the history. Characters come
+ * through next_character, which handles Ctrl-C (a flag, set by output.c) and detects pasted text: bytes that
+ * are available right after a newline. */
 #define _GNU_SOURCE
 #include "common/line_input.h"
 
@@ -27,7 +27,7 @@ enum { PASTE_MS = 10, WAIT_MS = 200 };
 
 struct lines {
     bool typed;
-    char *line; /* of getline */
+    char *line; /* for getline */
     size_t capacity;
 #ifdef HEARTH_LIBEDIT
     EditLine *el;
@@ -76,7 +76,7 @@ static void attach_terminal(void)
     sigaction(SIGCONT, &action, NULL);
 }
 
-/* Rows of the terminal between the one where the prompt stands and the cursor's. */
+/* Terminal rows from the row of the prompt to that of the cursor. */
 static int rows_above_cursor(EditLine *el)
 {
     struct winsize size;
@@ -91,15 +91,16 @@ static int rows_above_cursor(EditLine *el)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? column / size.ws_col : 0;
 }
 
-/* Behind a stop the shell has set the terminal its own way, which libedit does not know: it is made to set it
- * again. The line is drawn again where it began; a terminal has wrapped it anew by its new width. */
+/* After a stop (SIGCONT) the shell has changed the terminal modes without libedit's knowledge, so libedit is
+ * made to set them again. The line is redrawn from its start, because a terminal re-wraps it after a change of
+ * its width. */
 static void update_terminal(EditLine *el)
 {
     if (resumed) {
         el_set(el, EL_PREP_TERM, 0);
         el_set(el, EL_PREP_TERM, 1);
     }
-    int above = resumed ? 0 : rows_above_cursor(el); /* the shell left the cursor on a row of its own */
+    int above = resumed ? 0 : rows_above_cursor(el); /* the shell left the cursor on a new row */
     if (resized) el_resize(el);
     if (above > 0) printf("\033[%dA", above);
     fputs("\r\033[J", stdout);
@@ -117,7 +118,7 @@ static int read_byte(unsigned char *c)
     }
 }
 
-/* Bytes of one character, or U+FFFD for bytes that are none; otherwise what read says. */
+/* Reads the bytes of one character; U+FFFD for invalid bytes. Otherwise returns the result of read. */
 static int read_character(wchar_t *out)
 {
     unsigned char c;
@@ -133,8 +134,8 @@ static int read_character(wchar_t *out)
     return 1;
 }
 
-/* One character; 0 at the end, -1 after Ctrl-C. A Ctrl-D that was typed before the editor set the
- * terminal comes as NUL, which the editor would take for a key: it is dropped. */
+/* Reads one character: 0 at the end, -1 after Ctrl-C. A Ctrl-D typed before the editor set the terminal arrives
+ * as NUL, which the editor would treat as a key, so it is dropped. */
 static int next_character(EditLine *el, wchar_t *out)
 {
     lines *l;
@@ -160,7 +161,7 @@ static char *show_prompt(EditLine *el)
 
 /* ---- the history file --------------------------------------------------------------------------- */
 
-/* Makes the folder; "" where there is none to be had, or none is wanted. */
+/* Creates the folder of the history file. "": no history is possible or requested. */
 static void find_history(const char *name, char out[1024])
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *given = getenv("HEARTH_HISTORY");
@@ -182,9 +183,9 @@ static void find_history(const char *name, char out[1024])
     snprintf(out, 1024, "%s/%s", folder, name);
 }
 
-/* A new or empty file, or a history of libedit: a pipe without a writer would be waited for, and other files are not
- * replaced. */
-static bool may_be_history(const char *path)
+/* Whether the file is new, empty, or a history of libedit. Opening a pipe without a writer would block, and
+ * other files are not replaced. */
+static bool is_usable_history(const char *path)
 {
     struct stat st;
     if (stat(path, &st) != 0) return true;
@@ -195,7 +196,7 @@ static bool may_be_history(const char *path)
     return false;
 }
 
-/* libedit sets the mode of what it writes to, so it takes a stream with a descriptor alone. */
+/* libedit changes the mode of the file that it writes to, so it gets a stream instead of a path. */
 static bool write_history(lines *l, int fd)
 {
     int own = dup(fd);
@@ -205,7 +206,8 @@ static bool write_history(lines *l, int fd)
     return fclose(out) == 0 && ok;
 }
 
-/* For its owner alone; a link to the file stays one. No failure is told: it would stand in the conversation. */
+/* Saves the history, readable by its owner only. A link to the file stays a link. Failures are not reported,
+ * because the message would be in the conversation. */
 static void save_history(lines *l)
 {
     hth_atomic_writer sink;
@@ -226,7 +228,7 @@ static bool open_editor(lines *l, const char *name)
     history(l->history, &l->event, H_SETSIZE, 1000);
     history(l->history, &l->event, H_SETUNIQUE, 1);
     find_history(name, l->path);
-    if (!may_be_history(l->path)) l->path[0] = '\0';
+    if (!is_usable_history(l->path)) l->path[0] = '\0';
     if (l->path[0]) history(l->history, &l->event, H_LOAD, l->path);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_EDITOR, "emacs");
@@ -244,7 +246,7 @@ static lines_status edit_line(lines *l, const char *prompt, char **line, size_t 
     int count = 0;
     snprintf(l->prompt, sizeof l->prompt, "%s", prompt);
     l->more = false;
-    resized = resumed = 0; /* el_gets looks at the size itself */
+    resized = resumed = 0; /* el_gets reads the size itself */
     const char *got = el_gets(l->el, &count);
     if (interrupted() || !got || count <= 0) {
         fputc('\n', stdout);
@@ -285,7 +287,7 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
         if (l->typed) fputc('\n', stdout);
         return LINES_INTERRUPTED;
     }
-    if (got < 0 && !feof(stdin)) { /* out of memory sets no mark at all */
+    if (got < 0 && !feof(stdin)) { /* out of memory sets neither the error nor the end flag */
         report_text("stdin: %s", strerror(errno));
         return LINES_FAILED;
     }
@@ -301,9 +303,9 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
     return LINES_OK;
 }
 
-/* ---- either ---------------------------------------------------------------------------------------------- */
+/* ---- common ---------------------------------------------------------------------------------------------- */
 
-/* Characters are UTF-8 whatever the locale says; numbers stay as C has them. */
+/* Characters are UTF-8 in any locale; numbers keep the C format. */
 static void set_locale(void)
 {
     wchar_t c;

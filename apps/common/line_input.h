@@ -1,8 +1,7 @@
-/* Lines from a person or a pipe. On a terminal, and where the program was built with
- * libedit, they can be edited and come back from a history file; otherwise they are
- * read as they are. */
-#ifndef HEARTH_APPS_COMMON_LINES_H
-#define HEARTH_APPS_COMMON_LINES_H
+/* Reads lines from a terminal or a pipe. On a terminal, if the program was built with libedit, lines can be
+ * edited and recalled from a history file. Otherwise they are read unchanged. */
+#ifndef HEARTH_APPS_COMMON_LINE_INPUT_H
+#define HEARTH_APPS_COMMON_LINE_INPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,22 +10,23 @@ typedef struct lines lines;
 
 typedef enum lines_status {
     LINES_OK,
-    LINES_END,         /* Ctrl-D, or the end of the file */
-    LINES_INTERRUPTED, /* Ctrl-C: what was typed is gone; interrupted() says so */
-    LINES_FAILED,      /* after a message */
+    LINES_END,         /* Ctrl-D, or end of file */
+    LINES_INTERRUPTED, /* Ctrl-C: the line is discarded; interrupted() returns the signal */
+    LINES_FAILED,      /* an error was reported */
 } lines_status;
 
-/* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY is another file; NULL: none. An empty
- * $HEARTH_HISTORY is none too, and so is a file that holds something else, which stays as it is. NULL after a message. */
+/* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY names another file; NULL: none. An empty
+ * $HEARTH_HISTORY means none too. A file that is not a history is left unchanged and not used. NULL: an error
+ * was reported. */
 lines *lines_open(const char *history);
 void lines_close(lines *l);
-/* The file in which lines are kept; "": none. */
+/* Path of the history file; "": none. */
 const char *lines_history(const lines *l);
 /* Whether stdin and stdout are a terminal. */
 bool lines_are_typed(const lines *l);
 
-/* The next line without its newline (\r\n from a pipe is one), terminated, valid until the next call. *more: text
- * that was pasted together with it lies ready, so it belongs to it. */
+/* Reads the next line without its newline (\r\n from a pipe counts as one), terminated, valid until the next
+ * call. *more: more text that was pasted with the line is available and belongs to it. */
 lines_status lines_read(lines *l, const char *prompt, char **line, size_t *n, bool *more);
 
 #endif

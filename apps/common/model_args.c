@@ -1,4 +1,4 @@
-/* The common options, and opening a model with them. */
+/* The common options, and functions that open a model with them. */
 #define _GNU_SOURCE
 #include "common/model_args.h"
 
@@ -23,7 +23,7 @@ const option_spec model_options[] = {
     {"bf16-dot", 0, OPTION_FLAG, NULL,
      "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1", 0,
      0, NULL, OPTION_ADVANCED},
-    {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, 0},
+    {"mmap", 0, OPTION_FLAG, NULL, "map the file instead of reading it", 0, 0, NULL, 0},
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL,
      OPTION_ADVANCED},
     {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
@@ -32,7 +32,7 @@ const option_spec model_options[] = {
      OPTION_ADVANCED},
     {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL,
      OPTION_ADVANCED},
-    {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, in place of the file's", 0, 0, NULL,
+    {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, instead of the file's", 0, 0, NULL,
      OPTION_ADVANCED},
     ALLOW_UNUSED_OPTION,
     {"batch", 'b', OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
@@ -62,7 +62,7 @@ const option_spec gpu_options[] = {
 
 const option_spec sampling_options[] = {
     {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, 0},
-    {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, 0},
+    {"greedy", 0, OPTION_FLAG, NULL, "always the most likely token: temperature 0", 0, 0, NULL, 0},
     {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, 0},
     {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, 0},
     {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, 0},
@@ -93,11 +93,11 @@ hearth_selector wanted_selector(const args *a)
 {
     const char *name = args_text(a, "selector", "auto");
     hearth_selector s = HEARTH_SELECTOR_AUTO;
-    while (strcmp(hearth_selector_name(s), name) != 0) s++; /* the options allow no others */
+    while (strcmp(hearth_selector_name(s), name) != 0) s++; /* the options allow no other name */
     return s;
 }
 
-/* --gpu-layers as a placement; NULL: it says nothing. */
+/* --gpu-layers as a placement; NULL: not given. */
 static const char *placement_by_layers(const args *a)
 {
     static char words[32];
@@ -107,8 +107,8 @@ static const char *placement_by_layers(const args *a)
     return words;
 }
 
-/* What the options say of a GPU, and of the context, which some commands have without the others. n_position: of all
- * sessions together; 0: those of one. */
+/* GPU options and the context, which some commands have without GPU options. n_position: of all sessions
+ * together; 0: of one session. */
 static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
 {
     hearth_gpu_options o = {.n_ctx = n_position};
@@ -133,7 +133,7 @@ static bool show_reading(void *user, uint64_t done, uint64_t total)
     return true;
 }
 
-/* path NULL: the embedded one. selector, activation and gpu are the caller's. */
+/* path NULL: the embedded model. The caller chooses selector, activation and gpu. */
 static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
                       hearth_gpu_options gpu, hearth_model **model)
 {
@@ -149,7 +149,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     o.activation = activation;
     o.gpu = gpu;
     o.allow_unused = args_has(a, "allow-unused");
-    if (selector != HEARTH_SELECTOR_DENSE) { /* which has no use for them */
+    if (selector != HEARTH_SELECTOR_DENSE) { /* dense does not use them */
         o.predictors = args_text(a, "predictors", NULL);
         o.thresholds = args_text(a, "thresholds", NULL);
     }
@@ -278,7 +278,7 @@ bool is_reference(const args *a, const hearth_model *model)
     return info.selector == HEARTH_SELECTOR_DENSE && !is_approximate(a, model);
 }
 
-/* Whether the command draws tokens, and not always the likeliest. */
+/* Whether the command samples tokens, and not only the most likely one. */
 static bool is_seeded(const args *a)
 {
     return command_offers(a, "seed") && !args_has(a, "greedy") && args_float(a, "temperature", 1.0) > 0.0;
@@ -292,7 +292,7 @@ uint64_t sampler_seed(const args *a)
     uint32_t random;
     if (drawn) return drawn;
     if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint32_t)hth_clock_ns();
-    return drawn = (uint64_t)random + 1; /* 0 is not drawn yet */
+    return drawn = (uint64_t)random + 1; /* 0: not drawn yet */
 }
 
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)

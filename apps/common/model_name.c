@@ -1,4 +1,4 @@
-/* Resolves names of models once, where arguments are parsed, so that everything behind sees paths. */
+/* Resolves names of models when arguments are parsed, so that all later code sees paths. */
 #include "common/model_name.h"
 
 #include "common/options.h"
@@ -10,8 +10,8 @@
 
 int resolve_model(const char *name, const char **path)
 {
-    enum { MOST = 16 }; /* operands and options that are models, of one command */
-    static char *resolved[MOST];
+    enum { MAX_MODELS = 16 }; /* operands and options of one command that are models */
+    static char *resolved[MAX_MODELS];
     static size_t n;
     char found[HUB_PATH];
     hearth_error err;
@@ -19,7 +19,7 @@ int resolve_model(const char *name, const char **path)
     if (hub_resolve(name, found, &err) != HEARTH_OK) return report(&err);
     *path = name;
     if (strcmp(found, name) == 0) return 0;
-    if (n == MOST) return usage_error("more than %d models", MOST);
+    if (n == MAX_MODELS) return usage_error("more than %d models", MAX_MODELS);
     resolved[n] = malloc(strlen(found) + 1);
     if (!resolved[n]) return report_text("out of memory for a path");
     *path = strcpy(resolved[n++], found);

@@ -1,5 +1,5 @@
-/* Parsing of arguments by the option table. Called by main.c through command_run;
- * every value is checked here, so commands see good ones only. */
+/* Parses arguments by the option table. main.c calls it through command_run. Every value is checked here, so
+ * commands receive valid values only. */
 #include "common/options.h"
 
 #include "common/model_name.h"
@@ -32,15 +32,15 @@ struct args {
 
 /* clang-format off: a table */
 const option_spec general_options[] = {
-    {"quiet", 'q', OPTION_FLAG, NULL, "results, warnings and errors alone: no start line, no progress", 0, 0,
+    {"quiet", 'q', OPTION_FLAG, NULL, "only results, warnings and errors: no start line, no progress", 0, 0,
      NULL, OPTION_ADVANCED},
-    {"verbose", 'v', OPTION_FLAG, NULL, "progress and notes where stderr is no terminal too", 0, 0, NULL,
+    {"verbose", 'v', OPTION_FLAG, NULL, "progress and notes even if stderr is not a terminal", 0, 0, NULL,
      OPTION_ADVANCED},
     {0},
 };
 
 const option_spec model_option[] = {
-    {"model", 'm', OPTION_FILE, "MODEL", "the model, in place of the first operand", 0, 0, NULL,
+    {"model", 'm', OPTION_FILE, "MODEL", "the model, instead of the first operand", 0, 0, NULL,
      OPTION_ADVANCED},
     {0},
 };
@@ -94,7 +94,7 @@ bool parse_float(const char *text, double *value)
 {
     if (!*text || strlen(text) > 60 || strspn(text, "0123456789.+-eE") != strlen(text)) return false;
     char *end;
-    double v = strtod(text, &end); /* the program never leaves the C locale for numbers */
+    double v = strtod(text, &end); /* the program keeps the C locale for numbers */
     if (*end || v - v != 0.0) return false;
     *value = v;
     return true;
@@ -130,7 +130,7 @@ static int out_of_range(const option_spec *o, const char *value)
     return usage_error("--%s %s: allowed are %s%.15g to %.15g", o->name, value, open, o->min, o->max);
 }
 
-/* The index of a word among choices; -1: it is none of them. */
+/* The index of a word among choices; -1: not found. */
 static int find_choice(const char *choices, const char *value)
 {
     size_t n = strlen(value);
@@ -143,7 +143,7 @@ static int find_choice(const char *choices, const char *value)
     return -1;
 }
 
-/* A number of an OPTION_UINT. */
+/* Parses a number of an OPTION_UINT. */
 static bool read_uint(const option_spec *o, const char *text, uint64_t *value)
 {
     int word = o->choices ? find_choice(o->choices, text) : -1;
@@ -190,7 +190,7 @@ static int check_value(const option_spec *o, const char *value)
         if (!read_uint(o, value, &u))
             return usage_error("--%s '%s': a whole number%s%s is wanted", o->name, value,
                                o->choices ? ", or one of " : "", o->choices ? o->choices : "");
-        if (o->flags & OPTION_OPEN && u == UINT64_MAX) /* which stands for -1 */
+        if (o->flags & OPTION_OPEN && u == UINT64_MAX) /* UINT64_MAX means -1 */
             return is_whole(value) && *value != '-' ? out_of_range(o, value) : 0;
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
@@ -232,7 +232,7 @@ static const option_spec *find_letter(const command *c, char letter)
     return NULL;
 }
 
-/* Whether a word of n bytes with its dashes begins the option's name, or another spelling of it. */
+/* Whether a word of n bytes, dashes included, is a prefix of the option's name or of another spelling of it. */
 static bool begins_option(const option_spec *o, const char *word, size_t n)
 {
     if (n > 2 && strncmp(o->name, word + 2, n - 2) == 0) return true;
@@ -241,8 +241,8 @@ static bool begins_option(const option_spec *o, const char *word, size_t n)
     return begins;
 }
 
-/* The option that a word of n bytes with its dashes spells: in full, or as the beginning of one long name.
- * NULL, with *bad set after a message, where it is the beginning of several. */
+/* Finds the option for a word of n bytes, dashes included: an exact spelling, or a unique prefix of a long
+ * name. NULL with *bad set: the prefix is ambiguous, and an error was reported. */
 static const option_spec *match_option(const command *c, const char *word, size_t n, int *bad)
 {
     const option_spec *found = NULL;
@@ -279,7 +279,7 @@ static void offer_spellings(nearest *near, const option_spec *o)
     }
 }
 
-/* What was meant by a word of n bytes that is no option of the command. */
+/* Reports an unknown option, a word of n bytes, with the likely intended one. */
 static int unknown_option(const command *c, const char *word, size_t n)
 {
     char asked[MAX_WORD + 8];
@@ -307,7 +307,7 @@ static int take(args *a, const option_spec *o, char *value)
     return 0;
 }
 
-/* Whether n bytes begin a long name, as people write it with one dash: -prompt is no -p. */
+/* Whether n bytes are a prefix of a long name, as if it was written with one dash: -prompt is not -p. */
 static bool is_long_name(const command *c, const char *text, size_t n)
 {
     FOR_EACH_OPTION(c, o)
@@ -315,14 +315,14 @@ static bool is_long_name(const command *c, const char *text, size_t n)
     return false;
 }
 
-/* Whether what follows a letter in its word may be its value: -n12, but -nope is no -n, and -qx no -q. */
+/* Whether the text after an option letter can be its value: -n12, but -nope is not -n, and -qx is not -q. */
 static bool goes_with_letter(const option_spec *o, const char *value)
 {
     bool is_number = o->kind != OPTION_TEXT && o->kind != OPTION_FILE && o->kind != OPTION_CHOICE;
     return o->kind != OPTION_FLAG && (!is_number || value[-1] == '=' || strchr("-+.0123456789", *value));
 }
 
-/* One option at argv[*i]; its value may be behind =, behind a letter, or the next word. */
+/* Parses one option at argv[*i]. Its value follows =, follows a letter, or is the next word. */
 static int parse_option(args *a, int argc, char **argv, int *i)
 {
     char *word = argv[*i], *value = NULL;
@@ -345,7 +345,7 @@ static int parse_option(args *a, int argc, char **argv, int *i)
     return take(a, o, value);
 }
 
-/* A model given with -m is the first operand. */
+/* Makes a model given with -m the first operand. */
 static int put_model_first(args *a)
 {
     const command *c = a->command;
@@ -388,7 +388,7 @@ static int parse(args *a, int argc, char **argv)
                        a->command->name, a->command->operands, a->command->name);
 }
 
-/* Options that ask for different things. */
+/* Options that exclude each other. */
 static const char *const exclusive[][2] = {
     {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"quiet", "verbose"}};
 
@@ -402,7 +402,7 @@ static int check_exclusive(const args *a)
     return 0;
 }
 
-/* Names of models become paths. "-" is standard input, where a command takes it. */
+/* Resolves names of models to paths. "-" is standard input if a command accepts it. */
 static int resolve_models(args *a)
 {
     int bad = 0;
@@ -430,11 +430,11 @@ int command_run(const command *c, int argc, char **argv)
     return bad ? bad : c->run(&a);
 }
 
-/* ---- answers ------------------------------------------------------------------------------ */
+/* ---- queries ------------------------------------------------------------------------------ */
 
 static const given *find_given(const args *a, const char *name, size_t skip)
 {
-    assert(find_option(a->command, name)); /* a command asks for its own options only */
+    assert(find_option(a->command, name)); /* a command queries its own options only */
     for (size_t i = 0; i < a->n_given; i++)
         if (strcmp(a->given[i].spec->name, name) == 0 && skip-- == 0) return &a->given[i];
     return NULL;

@@ -1,5 +1,5 @@
-/* The option table: one description of each command, from which parsing, --help,
- * the man page and shell completions come. */
+/* The option table: one description of each command, from which parsing, --help, the man page and shell
+ * completions are generated. */
 #ifndef HEARTH_APPS_COMMON_OPTIONS_H
 #define HEARTH_APPS_COMMON_OPTIONS_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { EXIT_OTHER = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 /* and the number of one that ended it */ };
+enum { EXIT_OTHER = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 /* plus the number of the signal that ended the program */ };
 
 enum { OPTION_LIST_MAX = 16 }; /* numbers of one list */
 
@@ -17,19 +17,19 @@ typedef enum option_kind {
     OPTION_INT,
     OPTION_FLOAT,
     OPTION_TEXT,      /* any bytes */
-    OPTION_FILE,      /* a path: completed as one */
-    OPTION_CHOICE,    /* one of choices in lower case, separated by '|'; typed in any case */
-    OPTION_UINT_LIST, /* numbers with commas */
-    OPTION_SIZE,      /* bytes, with K, M, G or T of 1024 behind, or "auto", which is 0; min..max */
+    OPTION_FILE,      /* a path; completed as one */
+    OPTION_CHOICE,    /* one of choices in lower case, separated by '|'; case is ignored */
+    OPTION_UINT_LIST, /* numbers separated by commas */
+    OPTION_SIZE,      /* bytes, suffix K, M, G or T of 1024 allowed, or "auto", which is 0; min..max */
 } option_kind;
 
 typedef enum option_flag {
     OPTION_REPEATS = 1,  /* may be given more than once */
-    OPTION_ADVANCED = 2, /* --help only names it; the man page tells */
-    /* Of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes. Two choices, if given: a word for
-     * -1, then a word for max. */
+    OPTION_ADVANCED = 2, /* --help lists only the name; the man page describes it */
+    /* For an OPTION_UINT: -1 is UINT64_MAX in any range, and means no limit. Up to two choices: a word for -1,
+     * then a word for max. */
     OPTION_OPEN = 4,
-    OPTION_MODEL = 8, /* names a model: by its path, or as hearth list does */
+    OPTION_MODEL = 8, /* names a model: by its path or by its name in hearth list */
 } option_flag;
 
 typedef struct option_spec {
@@ -43,9 +43,9 @@ typedef struct option_spec {
     unsigned flags; /* of option_flag */
 } option_spec;
 
-/* -q -v, of every command. */
+/* -q -v, for every command. */
 extern const option_spec general_options[];
-/* -m, of every command whose first operand is a model. */
+/* -m, for every command whose first operand is a model. */
 extern const option_spec model_option[];
 
 typedef struct args args;
@@ -58,31 +58,31 @@ typedef struct command {
     const char *details;          /* some lines for --help and the man page */
     const char *example;          /* one command line */
     const option_spec *groups[4]; /* tables that end with a NULL name */
-    unsigned models;              /* bit i: operand i names a model, by its path or as hearth list does */
+    unsigned models;              /* bit i: operand i names a model, by its path or by its name in hearth list */
     int (*run)(const args *a);
 } command;
 
-/* ---- what a command asks of its arguments ---------------------------------------- */
+/* ---- queries of a command -------------------------------------------------------- */
 
 const char *args_operand(const args *a, unsigned i); /* NULL when not given */
 bool args_has(const args *a, const char *name);
 bool args_are_none(const args *a); /* neither options nor operands were given */
-/* Whether the command has such an option at all. */
+/* Whether the command has such an option. */
 bool command_offers(const args *a, const char *name);
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise);
-/* Of an option of bytes. */
+/* The value of an OPTION_SIZE, in bytes. */
 uint64_t args_size(const args *a, const char *name, uint64_t otherwise);
 int64_t args_int(const args *a, const char *name, int64_t otherwise);
 double args_float(const args *a, const char *name, double otherwise);
 const char *args_text(const args *a, const char *name, const char *otherwise);
-/* Values of an option that repeats: the i-th, NULL behind the last. */
+/* The i-th value of a repeatable option; NULL: no more. */
 const char *args_text_at(const args *a, const char *name, size_t i);
-/* Numbers of a list: how many, and the i-th. 0 when it was not given. */
+/* Copies the numbers of a list to values. Returns how many; 0: not given. */
 size_t args_list(const args *a, const char *name, uint64_t *values, size_t n_max);
 
-/* ---- what the program asks of the table ------------------------------------------ */
+/* ---- the table as a whole -------------------------------------------------------- */
 
-/* Calls a piece of text for every option of a command, those of all commands last. */
+/* Runs a statement for every option of a command; options of all commands are last. */
 enum { N_OPTION_GROUP = 6 };
 const option_spec *command_options(const command *c,
                                    size_t i_group); /* NULL: the command has no such group */
@@ -95,17 +95,17 @@ int command_run(const command *c, int argc, char **argv);
 void command_print_help(const command *c);
 void commands_print_help(const command *const *commands);
 void commands_print_man(const command *const *commands);
-/* shell: bash, zsh or fish. False when it is none of them. */
+/* shell: bash, zsh or fish. False: none of them. */
 bool commands_print_completions(const command *const *commands, const char *shell);
 
 /* Prints "hearth: ..." to stderr and returns EXIT_USAGE. */
 int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A whole number in decimal digits, no sign, no space; false when it is not. */
+/* Parses a whole number in decimal digits, without sign or space. False: it is not one. */
 bool parse_uint(const char *text, uint64_t *value);
-/* Bytes: 4096, 500M, 7.5G; "auto" is 0. */
+/* Parses bytes: 4096, 500M, 7.5G; "auto" is 0. */
 bool parse_size(const char *text, uint64_t *bytes);
-/* A finite decimal number. The decimal mark is a point in every locale. */
+/* Parses a finite decimal number. The decimal mark is a point in every locale. */
 bool parse_float(const char *text, double *value);
 
 #endif

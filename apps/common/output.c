@@ -1,4 +1,4 @@
-/* Messages, text, progress and Ctrl-C for all commands. */
+/* Messages, text output, progress and Ctrl-C for all commands. */
 #define _GNU_SOURCE
 #include "common/output.h"
 
@@ -15,12 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int lost_with; /* errno of the first write to stdout that failed */
+static int write_errno; /* errno of the first failed write to stdout */
 
 bool flush_stdout(void)
 {
     if (fflush(stdout) == 0) return true;
-    if (lost_with == 0) lost_with = errno;
+    if (write_errno == 0) write_errno = errno;
     return false;
 }
 
@@ -29,8 +29,7 @@ static bool quiet, verbose;
 void set_verbosity(bool is_quiet, bool is_verbose) { quiet = is_quiet, verbose = is_verbose; }
 bool is_quiet(void) { return quiet; }
 
-/* One byte, or the two of a C1 control, or a byte that is no text, to `out`, as they may be shown; the bytes
- * that were read. */
+/* Escapes one byte, a two-byte C1 control, or an invalid byte to `out`. Returns the number of bytes consumed. */
 static size_t escape(const char *text, size_t n, char out[9])
 {
     size_t size = control_size(text, 0, n);
@@ -115,16 +114,15 @@ int report(const hearth_error *err) { return report_text("%s", err->message); }
 int finish_stdout(void)
 {
     if (flush_stdout() && !ferror(stdout)) return 0;
-    if (lost_with == EPIPE) return EXIT_SIGNAL + SIGPIPE; /* the reader, such as head, has read enough */
-    fprintf(stderr, "hearth: stdout: %s\n", lost_with ? strerror(lost_with) : "write failed");
+    if (write_errno == EPIPE) return EXIT_SIGNAL + SIGPIPE; /* the reader, for example head, has closed the pipe */
+    fprintf(stderr, "hearth: stdout: %s\n", write_errno ? strerror(write_errno) : "write failed");
     return EXIT_OTHER;
 }
 
 /* ---- text on a terminal ---------------------------------------------------------------- */
 
-/* Escape sequences begin with a control byte, or with a C1 control, which in UTF-8
- * is C2 80..9F. A C2 at the end of one piece cannot be cut from its second byte:
- * decoders hand out whole characters. */
+/* Escape sequences begin with a control byte, or with a C1 control, which in UTF-8 is C2 80..9F. A C2 at the
+ * end of a chunk is never separated from its second byte, because detokenizers return whole characters. */
 size_t control_size(const char *text, size_t i, size_t n)
 {
     unsigned char c = (unsigned char)text[i];
@@ -133,11 +131,11 @@ size_t control_size(const char *text, size_t i, size_t n)
     return c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0 ? 2 : 0;
 }
 
-static bool in_line; /* of a text, behind its first byte */
+static bool in_line; /* inside a line of text, after its first byte */
 static unsigned n_break;
-static const progress *on_screen; /* whose line stands on a terminal */
+static const progress *on_screen; /* whose line is on the terminal */
 
-/* Where it stood something else may be written. */
+/* Clears the line so that other output can be written. */
 static void clear_progress(void)
 {
     if (on_screen) fprintf(stderr, "\r%*s\r", 78, "");
@@ -249,7 +247,7 @@ void install_signal_handlers(void)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_interrupt}, before;
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) /* ignored: by nohup, or a shell's & */
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) /* ignored: by nohup, or by & of a shell */
         if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(caught[i], &action, NULL);
 }

@@ -1,5 +1,5 @@
-/* What commands say: messages and progress on stderr, text on stdout with every error seen and terminal escapes
- * made visible; and Ctrl-C. */
+/* Output of commands: messages and progress on stderr, text on stdout with all errors detected and terminal
+ * escapes made visible; and Ctrl-C handling. */
 #ifndef HEARTH_APPS_COMMON_OUTPUT_H
 #define HEARTH_APPS_COMMON_OUTPUT_H
 
@@ -8,81 +8,79 @@
 #include <stdio.h>
 
 /* ---- messages ------------------------------------------------------------------------
- * Each is one line on stderr, "hearth: ...", and shows control bytes of what it quotes as \xNN. */
+ * Each is one line on stderr, "hearth: ...". Control bytes of quoted texts are shown as \xNN. */
 
-/* quiet: results, warnings and errors alone; verbose: notes and progress where stderr is no terminal too. */
+/* quiet: only results, warnings and errors. verbose: notes and progress even if stderr is not a terminal. */
 void set_verbosity(bool quiet, bool verbose);
 bool is_quiet(void);
-/* What was asked for by an option: --check, --stats. */
+/* Output that an option requests: --check, --stats. */
 void print_requested(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The line at the start, and how the work ended: unless quiet. */
+/* The line at the start, and how the work ended. Not if quiet. */
 void print_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What a person who waits may want to know: on a terminal, or when verbose. */
+/* Information for a user who waits: on a terminal, or if verbose. */
 void print_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_failure(const char *format, va_list list) __attribute__((format(printf, 1, 0)));
-/* Prints the message and returns EXIT_OTHER; ARGUMENT gives that too: the usage was right, the value was
+/* Prints the message and returns EXIT_OTHER. ARGUMENT returns that too: the usage was correct, the value was
  * not. */
 int report(const hearth_error *err);
-/* The same of a text. */
+/* The same for a text. */
 int report_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A name or a text of a file for a line of a table: control bytes appear as \xNN. Stays until the fourth call
- * after it. */
+/* Escapes a name or a text of a file for a table: control bytes become \xNN. Valid until the fourth following
+ * call. */
 const char *printable(const char *text);
 
-/* False when what was written is lost; finish_stdout says why. */
+/* False: written data was lost; finish_stdout reports why. */
 bool flush_stdout(void);
-/* Flushes stdout; EXIT_OTHER with a message when anything written was lost. */
+/* Flushes stdout. EXIT_OTHER, with a message, if any data was lost. */
 int finish_stdout(void);
 
 /* ---- text on a terminal ---------------------------------------------------------- */
 
-/* Writes n bytes of a model's text to stdout. Unless raw, control characters but
- * newline and tab, and C1 controls, appear as \xNN: a text cannot drive the
- * terminal. False when stdout is lost. */
+/* Writes n bytes of a model's text to stdout. Unless raw, control characters except newline and tab, and C1
+ * controls, are written as \xNN, so that a text cannot control the terminal. False: stdout failed. */
 bool write_text(const char *text, size_t n, bool raw);
-/* Says that these bytes of a text were written to stdout by other means. */
+/* Records that these bytes of a text were written to stdout by other means. */
 void stdout_wrote(const char *text, size_t n);
-/* Ends the line of what write_text wrote, on stdout, before anything else is written anywhere. */
+/* Ends the line of write_text on stdout, before anything else is written anywhere. */
 void finish_line(void);
-/* Before a line on stderr: progress is taken off the terminal; and where stderr goes where stdout does, the line
- * begins with a newline in mid-text. stdout itself gets none. */
+/* Called before a line on stderr: clears the progress line. If stderr and stdout go to the same place, starts a
+ * new line in the middle of a text. Writes nothing to stdout. */
 void begin_stderr_line(void);
-/* How often it began one. */
+/* How often begin_stderr_line started a new line. */
 unsigned text_breaks(void);
-/* Whether the byte at text[i] is one that would be made visible, and how many of them
- * belong together (2 for a C1 control). */
+/* Whether the byte at text[i] is a control that is escaped: 0, or the number of its bytes (2 for a C1 control). */
 size_t control_size(const char *text, size_t i, size_t n);
 
 /* ---- progress ----------------------------------------------------------------------- */
 
-/* A bar with counts, rate and time left on a terminal, silent for the first second. Elsewhere nothing, or with
- * --verbose a line every ten seconds. */
+/* On a terminal: a bar with counts, rate and remaining time, hidden for the first second. Elsewhere: nothing,
+ * or with --verbose a line every ten seconds. */
 typedef struct progress {
     const char *what, *unit;              /* "reading", "MB"; NULL: neither counts nor rate are shown */
     double unit_size;                     /* of the numbers in one unit */
-    uint64_t open_ns, start_ns, shown_ns; /* start: when nothing was done the last time */
+    uint64_t open_ns, start_ns, shown_ns; /* start: the last time at which nothing was done */
 } progress;
 void progress_init(progress *p, const char *what, const char *unit, double unit_size);
 void progress_update(progress *p, uint64_t done, uint64_t total);
 void progress_end(progress *p);
-/* The same as a hearth_progress_fn; user is a progress. False once Ctrl-C was pressed. */
+/* As a hearth_progress_fn; user is a progress. False: Ctrl-C was pressed. */
 bool progress_show(void *user, uint64_t done, uint64_t total);
 
 /* ---- interruption ------------------------------------------------------------------------ */
 
-/* From here on the first Ctrl-C only sets a flag; a second one ends the program. */
+/* From now on the first Ctrl-C only sets a flag; a second one ends the program. */
 void install_signal_handlers(void);
-/* While it is on, Ctrl-C ends the program at once: nothing would be lost. Returns what it was. progress_show turns it
- * off. */
+/* While on, Ctrl-C ends the program at once, because nothing would be lost. Returns the previous value.
+ * progress_show turns it off. */
 bool interrupt_at_once(bool on);
 int interrupted(void);                    /* the signal, or 0 */
-const volatile int *interrupt_flag(void); /* the same, for evaluations that end by it */
-/* For programs that go on after a Ctrl-C: it only ever sets the flag, until
- * clear_interrupt. SIGTERM and SIGHUP set the flag too, for good. */
+const volatile int *interrupt_flag(void); /* the same, for evaluations that stop on it */
+/* For programs that continue after Ctrl-C: it only sets the flag, until clear_interrupt. SIGTERM and SIGHUP
+ * also set the flag, permanently. */
 void install_chat_signal_handlers(void);
 void clear_interrupt(void);
-/* The signal that asked the program to end, or 0. */
+/* The signal that requested termination, or 0. */
 int termination_signal(void);
 
 #endif

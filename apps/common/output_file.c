@@ -1,4 +1,4 @@
-/* Which files a command may replace. */
+/* Decides which files a command may replace. */
 #define _GNU_SOURCE
 #include "common/output_file.h"
 
@@ -19,7 +19,7 @@ const option_spec output_options[] = {
     {0},
 };
 
-/* What marks a file of each kind: its general.architecture, or the text that it begins with. */
+/* Identification of each kind of file: its general.architecture, or the text that it begins with. */
 static const struct {
     const char *words, *architecture, *text;
 } kinds[] = {
@@ -34,7 +34,8 @@ static const struct {
     [OUTPUT_LOGITS] = {NULL, NULL, NULL},
 };
 
-/* A model says which command made it; a sidecar has its architecture. A file that is not a GGUF file is no failure. */
+/* A model records the command that made it; a sidecar has its architecture. A file that is not a GGUF file is
+ * not an error. */
 static hearth_status check_gguf(const char *path, output_kind kind, bool *is_ours, hearth_error *err)
 {
     hth_gguf *file;

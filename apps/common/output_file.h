@@ -1,4 +1,4 @@
-/* Checks of an output file before work is done for it: no input is overwritten, and no file that Hearth did not
+/* Checks of an output file before any work is done: no input is overwritten, and no file that Hearth did not
  * make. */
 #ifndef HEARTH_APPS_COMMON_OUTPUT_FILE_H
 #define HEARTH_APPS_COMMON_OUTPUT_FILE_H
@@ -7,12 +7,12 @@
 
 #include <stddef.h>
 
-/* --force, of commands that write files. */
+/* --force, for commands that write files. */
 extern const option_spec output_options[];
 
 typedef enum output_kind {
     OUTPUT_MODEL,
-    OUTPUT_SYNTHETIC, /* a model of hearth synth: it replaces no other model */
+    OUTPUT_SYNTHETIC, /* a model of hearth synth; it never replaces another model */
     OUTPUT_PROFILE,
     OUTPUT_PREDICTORS,
     OUTPUT_THRESHOLDS,
@@ -27,10 +27,11 @@ typedef struct input {
     const char *path, *name;
 } input;
 
-/* Whether a command that reads these inputs may write out: no input, whatever its name, and without --force only a
- * new or empty file, or one of the same kind that Hearth made. 0, or the exit status after a message. */
+/* Checks that a command with these inputs may write `out`: it is not an input under any name, and without
+ * --force it is new, empty, or of the same kind and made by Hearth. Returns 0, or the exit status after an
+ * error was reported. */
 int check_output(const args *a, const char *out, output_kind kind, const input *inputs, size_t n);
-/* Whether two outputs of one command are different files, under whatever names. */
+/* Checks that two outputs of one command are different files, under any names. */
 int check_two_outputs(const char *one, const char *other);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where a model lies: one description of it for the start line, for tables and for --json. */
+/* Describes the placement of a model for the start line, for tables and for --json. */
 #include "common/placement_info.h"
 
 #include "base/format_bytes.h"

@@ -58,7 +58,7 @@ void nearest_offer(nearest *n, const char *name)
     n->distance = d;
 }
 
-/* ---- options that are not here ------------------------------------------------------------- */
+/* ---- options that do not exist ------------------------------------------------------------- */
 
 static const struct {
     const char *command; /* "": all */

@@ -1,5 +1,5 @@
-/* stdio in front of a sink. open_memstream would do with less, but in glibc it drops what it finds no memory
- * for, and its stream has no error then. */
+/* stdio on an atomic file writer. open_memstream would be shorter, but glibc's drops data when it runs out of
+ * memory and does not set an error on the stream. */
 #define _GNU_SOURCE
 #include "common/text_file.h"
 
@@ -38,7 +38,7 @@ bool text_file_open(text_file *f, const char *path)
 bool text_file_finish(text_file *f)
 {
     if (f->err.status != HEARTH_OK) return false;
-    fflush(f->out); /* write_some keeps what fails */
+    fflush(f->out); /* write_some records the error */
     return f->err.status == HEARTH_OK && hth_atomic_writer_finish(&f->sink, &f->err) == HEARTH_OK;
 }
 

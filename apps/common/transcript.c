@@ -1,5 +1,5 @@
-/* Conversations in memory and in files. Reading takes exactly what writing gives, and
- * what other programs write in its place: members in any order, any escapes. */
+/* Conversations in memory and in files. Reading accepts what writing produces, and the variants of other
+ * programs: members in any order, any escapes. */
 #define _GNU_SOURCE
 #include "common/transcript.h"
 
@@ -85,8 +85,8 @@ static void write_messages(const transcript *t, FILE *f)
     }
 }
 
-/* What is there already may be replaced when it is a conversation, or empty: a slip of
- * the finger must not cost a model. */
+/* An existing file may be replaced if it is a conversation or empty, so that a typing error cannot destroy a
+ * model. */
 static bool may_replace(const char *path)
 {
     struct stat st;
@@ -169,7 +169,7 @@ static bool read_escape(reader *r, char *out, size_t *n)
     return true;
 }
 
-/* A text; what it stands for is never longer. Freed with free. */
+/* Reads a JSON string; the result is never longer than its source. Freed with free. */
 static char *read_text(reader *r, size_t *n)
 {
     *n = 0;
@@ -206,7 +206,7 @@ static bool role_ok(const char *role, size_t n)
            strspn(role, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == n;
 }
 
-/* One line; values[0] is the role, values[1] the content. */
+/* Reads one line; values[0] is the role, values[1] the content. */
 static bool read_members(reader *r, char *values[2], size_t n[2])
 {
     if (!take(r, '{')) return bad(r, "{ is wanted");
@@ -252,7 +252,7 @@ bool transcript_load(transcript *t, const char *path)
         r.end = end;
         r.line++;
         skip_blanks(&r);
-        ok = r.p == r.end || read_line(&r, &fresh); /* empty lines are nothing */
+        ok = r.p == r.end || read_line(&r, &fresh); /* empty lines are skipped */
         p = end + 1;
     }
     free(text);

@@ -1,5 +1,5 @@
-/* Wrapping word by word, as the words come. The width is asked for before each word, so
- * that a resized terminal needs no signal. */
+/* Wraps text word by word as it arrives. The width is read before each word, so that a resize needs no signal
+ * handler. */
 #define _GNU_SOURCE
 #include "common/word_wrap.h"
 
@@ -22,7 +22,7 @@ static unsigned terminal_width(void)
     return size.ws_col;
 }
 
-/* The character at p, as shown, to out[16]; *width in columns. Returns its bytes. */
+/* Writes the character at p, as shown, to out[16]; *width in columns. Returns the number of its bytes. */
 static size_t show_character(const char *p, size_t n, char out[16], unsigned *width)
 {
     uint32_t cp = 0;
@@ -54,7 +54,7 @@ static bool new_line(wrap *w)
     return put("\n", 1);
 }
 
-/* A word that is longer than a line is cut. */
+/* Splits a word that is longer than a line. */
 static bool put_cut(wrap *w, unsigned limit)
 {
     char shown[16];
@@ -110,7 +110,7 @@ bool wrap_write(wrap *w, const char *text, size_t n)
             i += show_character(text + i, n - i, shown, &width);
             if (width > 1 && shown[0] != '\\' && !put_word(w)) return false; /* a line may end before it */
             if (!add_character(w, shown, width)) return false;
-            if (width > 1 && shown[0] != '\\' && !put_word(w)) return false; /* and behind it */
+            if (width > 1 && shown[0] != '\\' && !put_word(w)) return false; /* and after it */
         }
     }
     return flush_stdout();

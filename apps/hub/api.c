@@ -1,5 +1,5 @@
-/* The hub's interface: GET api/models/REPO/revision/REV (the commit), then api/models/REPO/tree/COMMIT, page by
- * page (path, size, hashes of each file). Contents come from REPO/resolve/COMMIT/PATH. */
+/* The API of the hub: GET api/models/REPO/revision/REV (the commit), then api/models/REPO/tree/COMMIT, page by
+ * page (path, size, hashes of each file). Contents are at REPO/resolve/COMMIT/PATH. */
 #include "hub/api.h"
 
 #include "hub/json_in.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Answers are some hundred bytes a file. */
+/* Responses have some hundred bytes per file. */
 enum { MAX_BODY = 64 << 20, MAX_FILES = 200000, MAX_PAGES = 1000 };
 
 typedef struct body {
@@ -62,7 +62,7 @@ hearth_status hub_api_refuse(const hub_http *http, const hub_request *request, c
     return hth_fail(err, HEARTH_ERROR_IO, "%s/%s: the server answers %ld", end, request->repo, status);
 }
 
-/* One answer in JSON. NULL after err. */
+/* Requests one JSON document. NULL: error in err. */
 static json_in *get(hub_http *http, const hub_request *request, const char *url, hub_reply *reply,
                     hearth_error *err)
 {
@@ -109,7 +109,7 @@ static bool add_file(hub_files *out, const hub_file *f)
     return true;
 }
 
-/* One entry of a tree. Only models' files are kept: of them everything must be sound. */
+/* Reads one entry of a tree. Only files of models are kept; all their fields must be valid. */
 static hearth_status read_entry(const json_in *e, const char *repo, hub_files *out, hearth_error *err)
 {
     const char *type = json_in_text(json_in_member(e, "type")),
@@ -126,7 +126,7 @@ static hearth_status read_entry(const json_in *e, const char *repo, hub_files *o
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces a file '%.200s', which no cache can hold",
                         repo, path);
     if (!hub_parse_file(path, &name)) return HEARTH_OK;
-    /* A pointer's own size is no file's. */
+    /* The size of an LFS pointer itself is not the size of the file. */
     if (!json_in_uint(json_in_member(lfs ? lfs : e, "size"), &f.size) || f.size == 0 ||
         f.size >= (uint64_t)1 << 50)
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces no possible size of %s", repo, path);
@@ -134,7 +134,7 @@ static hearth_status read_entry(const json_in *e, const char *repo, hub_files *o
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces no hash of %s", repo, path);
     memcpy(f.etag, oid, strlen(oid) + 1);
     char copy[HUB_NAME];
-    memcpy(copy, path, n + 1); /* below HUB_NAME: it is safe */
+    memcpy(copy, path, n + 1); /* below HUB_NAME, so it fits */
     f.path = copy;
     if (out->n >= MAX_FILES || !add_file(out, &f)) return hth_fail_memory(err, sizeof f, "a list of files");
     return HEARTH_OK;
@@ -168,7 +168,7 @@ static hearth_status read_page(const json_in *page, const char *repo, hub_files 
     return st;
 }
 
-/* Addresses of later pages come from the server: they must be its own. */
+/* The server sends the addresses of later pages; they must be on the same server. */
 static bool is_own(const hub_http *http, const char *url)
 {
     const char *end = hub_http_endpoint(http);
@@ -181,7 +181,7 @@ hearth_status hub_api_files(hub_http *http, const hub_request *request, hub_file
     char url[HUB_PATH];
     hub_reply reply;
     *out = (hub_files){.n = 0};
-    hearth_error none = {.status = HEARTH_OK}; /* err may be NULL elsewhere, not here: get reads it */
+    hearth_error none = {.status = HEARTH_OK}; /* err may be NULL elsewhere, but get reads it */
     if (!err) err = &none;
     hearth_status st = read_commit(http, request, out, err);
     if (st == HEARTH_OK && !hub_path(url, "%s/api/models/%s/tree/%s?recursive=true", hub_http_endpoint(http),

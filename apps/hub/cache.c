@@ -1,9 +1,9 @@
 /* The layout of huggingface_hub's cache, which other programs read and write too:
- *   models--ORG--NAME/blobs/ETAG                   contents, by hash; ETAG.incomplete while they come
+ *   models--ORG--NAME/blobs/ETAG                   contents, by hash; ETAG.incomplete during a download
  *   models--ORG--NAME/snapshots/COMMIT/PATH        relative links to blobs
- *   models--ORG--NAME/refs/REVISION                the commit that a branch was at, 40 digits
- *   .locks/models--ORG--NAME/ETAG.lock             held (flock) while a blob comes
- * Only whole, verified contents get a blob's name. */
+ *   models--ORG--NAME/refs/REVISION                the commit of a branch, 40 digits
+ *   .locks/models--ORG--NAME/ETAG.lock             locked (flock) during the download of a blob
+ * Only complete, verified contents get the name of a blob. */
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
@@ -28,7 +28,7 @@ bool hub_cache_root(char out[HUB_PATH])
     return home && hub_path(out, "%s/.cache/huggingface/hub", home);
 }
 
-/* '/' becomes "--". */
+/* Replaces '/' by "--". */
 static bool folder_name(const char *repo, char out[256])
 {
     size_t n = strcspn(repo, "/");
@@ -66,14 +66,14 @@ hearth_status hub_cache_lock(const char *repo, const char *etag, int *fd, hearth
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (*fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return HEARTH_OK;
-    /* A file system without locks: two programs at once would spoil a part, which its hash would show. */
+    /* On a file system without locks two programs could corrupt a part; its hash would show that. */
     if (errno != EWOULDBLOCK && errno != EINTR) return HEARTH_OK;
     close(*fd);
     *fd = -1;
     return HEARTH_OK;
 }
 
-/* A whole file at once, or none. */
+/* Writes a whole file atomically. */
 static hearth_status write_small(const char *path, const char *text, hearth_error *err)
 {
     char part[HUB_PATH];
@@ -95,7 +95,7 @@ static hearth_status write_ref(const hub_request *request, const char *folder, c
 {
     char path[HUB_PATH];
     size_t n = 0;
-    if (strcmp(request->revision, commit) == 0) return HEARTH_OK; /* it names itself */
+    if (strcmp(request->revision, commit) == 0) return HEARTH_OK; /* the revision is the commit */
     if (!hub_path(path, "%s/refs/%s", folder, request->revision))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is too long", request->revision);
     char *old = hub_read_file(path, 100, &n);
@@ -121,7 +121,7 @@ hearth_status hub_cache_link(const hub_request *request, const hub_files *files,
     if (st == HEARTH_OK) st = hub_make_folders(path, err);
     if (st != HEARTH_OK) return st;
     if (hth_same_file(path, blob)) return HEARTH_OK;
-    /* A link that leads elsewhere, or nowhere, is replaced. */
+    /* Replaces a link that has another target or none. */
     unlink(part);
     if (symlink(target, part) == 0 && rename(part, path) == 0) return HEARTH_OK;
     int why = errno;

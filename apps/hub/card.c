@@ -1,5 +1,5 @@
-/* How fast a model generates with the GPU of this machine, as hearth plan computes it: from what is measured of
- * the card once for each type of weights, and kept (placement/calibrate.h). */
+/* Generation speed of a model with the GPU of this machine, computed as hearth plan does: from measurements of
+ * the GPU, which are made once per weight type and cached (placement/calibrate.h). */
 #include "hub/machine.h"
 
 #include "placement/plan_context.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { N_BATCH = 256 }; /* of sessions that do not say */
+enum { N_BATCH = 256 }; /* of sessions that do not set it */
 
 hearth_status hub_card_open(hub_machine *m, const char *name, hearth_error *err)
 {
@@ -17,7 +17,7 @@ hearth_status hub_card_open(hub_machine *m, const char *name, hearth_error *err)
     hth_device_spec spec = {.name = is_auto ? card : name, .memory = m->vram, .shader_refs = hth_shader_ref_table};
     hearth_status st = hth_device_open(&spec, &m->device, err);
     if (st != HEARTH_OK) m->device = NULL;
-    return is_auto ? HEARTH_OK : st; /* a card that does not open is not used by runs either */
+    return is_auto ? HEARTH_OK : st; /* runs do not use a GPU that fails to open either */
 }
 
 static uint64_t budget_of(const hub_machine *m)
@@ -30,7 +30,7 @@ uint64_t hub_card_mark(const hub_machine *m)
 {
     if (!m->device) return 0;
     uint64_t mark = hth_calibration_fingerprint(hth_device_get_info(m->device), &m->kernels, m->n_thread);
-    return mark ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB: what is free changes all the time */
+    return mark ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB, because the free memory changes all the time */
 }
 
 double hub_card_speed(hub_machine *m, const hth_model *model, hearth_selector selector, uint64_t *bytes)

@@ -1,5 +1,5 @@
-/* Models in the places where programs keep them. Names are what the place calls them, so that what was learned
- * there goes on working here; a file that lies in two places by links is listed once. */
+/* Finds models in the places where programs keep them. A model has the name that its program uses, so that the
+ * user can use the same name here. A file that is linked in two places is listed once. */
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
@@ -23,7 +23,7 @@ const char *hub_place_name(hub_place place)
     return names[place];
 }
 
-/* What is found so far. */
+/* State of a search. */
 typedef struct search {
     hub_models *out;
     struct {
@@ -32,7 +32,7 @@ typedef struct search {
     } * files; /* [out->n] */
     bool is_out_of_memory;
     hub_place place;
-    const char *root; /* of the walk under way */
+    const char *root; /* of the current traversal */
 } search;
 
 static bool grow(search *s)
@@ -46,7 +46,7 @@ static bool grow(search *s)
     return models && files;
 }
 
-/* Bytes of all parts beside the first one. */
+/* Adds the bytes of all parts except the first. */
 static void count_parts(hub_model *m, const hub_file_name *name)
 {
     struct stat st;
@@ -61,7 +61,7 @@ static void count_parts(hub_model *m, const hub_file_name *name)
     }
 }
 
-/* Lists a file, unless it is listed; false ends the walk. */
+/* Adds a file to the list, unless it is listed. False stops the traversal. */
 static bool add(search *s, const char *path, const char *name, const hub_file_name *file)
 {
     struct stat st;
@@ -141,8 +141,8 @@ static void search_lm_studio(search *s)
 
 /* ---- the cache of huggingface_hub ------------------------------------------------------------------------------ */
 
-/* Names are given once all of a repository is found. Until then a model's name is its path in the snapshot: of
- * several snapshots the first one that has it counts. */
+/* Names are assigned when all files of a repository are found. Until then the name of a model is its path in
+ * the snapshot. If several snapshots have the path, the first one is used. */
 static bool visit_snapshot(void *user, const char *path, const char *relative)
 {
     search *s = user;
@@ -187,7 +187,7 @@ static void search_snapshot(search *s, const char *folder, const char *commit)
     if (hub_path(root, "%s/snapshots/%s", folder, commit)) hub_walk(root, 4, visit_snapshot, s);
 }
 
-/* refs/main first: what it names is the newest. */
+/* refs/main first, because it names the newest snapshot. */
 static void search_repo(search *s, const char *repo, const char *folder)
 {
     char path[HUB_PATH];
@@ -214,9 +214,9 @@ static void search_cache(search *s)
     if (repos) closedir(repos);
 }
 
-/* ---- Ollama ------------------------------------------------------------------------------------------------------ */
+/* ---- Ollama ---------------------------------------------------------------------------------------------- */
 
-/* "HOST/library/llama3.2/1b" is called llama3.2:1b there; what is of others keeps its host. */
+/* Converts "HOST/library/llama3.2/1b" to Ollama's name llama3.2:1b. Other libraries keep their host. */
 static bool ollama_name(const char *relative, char out[HUB_NAME])
 {
     const char *parts[4], *p = relative;
@@ -234,7 +234,7 @@ static bool ollama_name(const char *relative, char out[HUB_NAME])
     return length > 0 && length < HUB_NAME;
 }
 
-/* The blob of the layer that is the model: "sha256:" and 64 digits. */
+/* Finds the blob of the layer that holds the model: "sha256:" and 64 digits. */
 static bool find_layer(const json_in *manifest, char digest[80])
 {
     const json_in *layers = json_in_member(manifest, "layers");
@@ -286,7 +286,7 @@ static void search_ollama(search *s)
     if (!own) search_ollama_folder(s, "/usr/share/ollama/.ollama/models"); /* of its system service */
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------------------ */
+/* ---- entry points ------------------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

@@ -1,4 +1,4 @@
-/* HTTP by libcurl (7.85 and later): one handle, one request at a time. */
+/* HTTP with libcurl (7.85 and later): one handle, one request at a time. */
 #define _GNU_SOURCE
 #include "hub/http.h"
 
@@ -36,11 +36,11 @@ struct hub_http {
     CURL *curl;
     hub_pull_options options;
     char endpoint[1024], token[1024];
-    bool has_answered; /* once, so the address is right and again may help */
+    bool has_answered; /* one request succeeded, so the address is right and a retry may help */
     char problem[CURL_ERROR_SIZE];
 };
 
-/* What one request is doing. */
+/* State of one request. */
 typedef struct request {
     hub_http *http;
     hub_take_fn *take;
@@ -54,7 +54,7 @@ typedef struct request {
 const char *hub_http_endpoint(const hub_http *http) { return http->endpoint; }
 bool hub_http_has_token(const hub_http *http) { return http->token[0] != '\0'; }
 
-/* ---- opening ------------------------------------------------------------------------------------------- */
+/* ---- open ---------------------------------------------------------------------------------------------- */
 
 static hearth_status read_environment(hub_http *h, hearth_error *err)
 {
@@ -67,9 +67,9 @@ static hearth_status read_environment(hub_http *h, hearth_error *err)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "HF_ENDPOINT '%s': is no address: https://HOST is wanted",
                         endpoint);
     snprintf(h->endpoint, sizeof h->endpoint, "%.*s", (int)n, endpoint);
-    while (n_token > 0 && strchr(" \t\r\n", token[n_token - 1])) n_token--; /* as files end */
+    while (n_token > 0 && strchr(" \t\r\n", token[n_token - 1])) n_token--; /* as text files end */
     bool is_token = n_token < sizeof h->token;
-    for (size_t i = 0; i < n_token; i++) /* a line's end in it would be another header */
+    for (size_t i = 0; i < n_token; i++) /* a line break would start another header */
         if ((unsigned char)token[i] <= 0x20 || (unsigned char)token[i] >= 0x7f) is_token = false;
     if (!is_token) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "HF_TOKEN: holds what no token can hold");
     if (n_token > 0) snprintf(h->token, sizeof h->token, "%.*s", (int)n_token, token);
@@ -99,9 +99,9 @@ void hub_http_close(hub_http *http)
     free(http);
 }
 
-/* ---- heads of answers ------------------------------------------------------------------------------------ */
+/* ---- response headers ------------------------------------------------------------------------------------ */
 
-/* A header's value where the line has that name, cut to n bytes. */
+/* Copies a header's value, truncated to n bytes, if the line has that name. */
 static bool header(const char *line, size_t n_line, const char *name, char *value, size_t n)
 {
     size_t n_name = strlen(name), from = n_name + 1;
@@ -153,7 +153,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *user)
     char value[4096];
     const char *number = value;
     n *= size;
-    if (n > 5 && memcmp(line, "HTTP/", 5) == 0) { /* another answer: what follows describes its body */
+    if (n > 5 && memcmp(line, "HTTP/", 5) == 0) { /* another response: the following headers describe its body */
         r->has_length = r->has_range = false;
         r->code[0] = r->link[0] = q->location[0] = '\0';
     } else if (header(line, n, "x-error-code", value, sizeof value)) {
@@ -213,8 +213,8 @@ static bool same_origin(const char *a, const char *b)
     return same;
 }
 
-/* What a redirect leads to, whole; false: nowhere, or from https to http. */
-static bool follow(char url[HUB_PATH], const char *location)
+/* Resolves a redirect to a full URL. False: no target, or from https to http. */
+static bool resolve_redirect(char url[HUB_PATH], const char *location)
 {
     CURLU *u = curl_url();
     char *whole = NULL;
@@ -251,8 +251,8 @@ static CURLcode perform(request *q, const char *url, uint64_t from)
     curl_easy_setopt(h->curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(h->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(h->curl, CURLOPT_XFERINFODATA, h);
-    /* No If-Range: the part's name is the hash of what is asked for, and its end is held against it, while a
-     * host of contents has etags of its own, by which it would send everything again. */
+    /* No If-Range: the part is named by the hash of the content, and the complete file is verified. Content
+     * hosts have their own etags, by which they would send everything again. */
     snprintf(range, sizeof range, "%llu-", (unsigned long long)from);
     if (from > 0) curl_easy_setopt(h->curl, CURLOPT_RANGE, range);
     if (h->token[0] && same_origin(url, h->endpoint)) {
@@ -270,7 +270,7 @@ static CURLcode perform(request *q, const char *url, uint64_t from)
     return code;
 }
 
-/* The server's name, for messages: paths at hosts of contents are long, and hold signatures. */
+/* The server's name, for messages. URLs of content hosts are long and contain signatures. */
 static const char *host_of(const char *url, char out[300])
 {
     const char *p = strstr(url, "://");
@@ -325,7 +325,7 @@ hub_outcome hub_http_get(hub_http *http, const char *url, uint64_t from, hub_tak
         if (reply->status > 0) http->has_answered = true;
         bool is_redirect = reply->status >= 301 && reply->status <= 308 && reply->status != 304;
         if (outcome != HUB_ANSWERED || !is_redirect) return outcome;
-        if (!q.location[0] || !follow(at, q.location)) {
+        if (!q.location[0] || !resolve_redirect(at, q.location)) {
             hth_fail(err, HEARTH_ERROR_FORMAT, "%s: redirects to '%.200s', where hearth does not go", url,
                      q.location);
             return HUB_FAILED;

@@ -1,4 +1,4 @@
-/* The one file that calls jansson, whose parser bounds the depth of what it reads. */
+/* The only file that calls jansson. Its parser limits the nesting depth. */
 #include "hub/json_in.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-/* What jansson hands out is not const, and nothing here changes it. */
+/* jansson's values are not const; this module does not change them. */
 static const json_t *value_of(const json_in *v) { return (const json_t *)(const void *)v; }
 static const json_in *in(const json_t *v) { return (const json_in *)(const void *)v; }
 

@@ -1,6 +1,6 @@
-/* What a model is and how it would run here, by its file's head. Reading the vocabulary takes a tenth of a second
- * for large ones, so what was found out about a file is kept until the file or the program changes; whether
- * there is memory for it is asked each time. */
+/* Facts of a model, and how it would run on this machine, from the metadata of its file. Reading a large
+ * vocabulary takes a tenth of a second, so facts of a file are cached until the file or the program changes.
+ * Free memory is checked each time. */
 #define _GNU_SOURCE
 #include "hub/machine.h"
 
@@ -20,7 +20,7 @@
 
 enum { VERSION = 1, MAX_RECORDS = 1000, BATCH_ROWS = 256 };
 
-/* ---- what is kept ------------------------------------------------------------------------------------------ */
+/* ---- cached facts ------------------------------------------------------------------------------------------ */
 
 struct hub_record {
     uint64_t key; /* of the file: path, size, time */
@@ -29,7 +29,7 @@ struct hub_record {
 
 static const char keep_name[] = "models";
 
-/* Another program may support more: its file counts too. */
+/* Another version of the program may support more, so the program's file is part of the key. */
 static uint64_t records_mark(const hub_machine *m)
 {
     struct stat st = {0};
@@ -74,7 +74,7 @@ static hub_record *find_record(hub_machine *m, uint64_t key)
     return NULL;
 }
 
-/* The oldest make room. */
+/* The oldest record is replaced. */
 static void add_record(hub_machine *m, uint64_t key, const hub_facts *facts)
 {
     if (m->n_record == MAX_RECORDS) {
@@ -82,13 +82,13 @@ static void add_record(hub_machine *m, uint64_t key, const hub_facts *facts)
         memmove(m->records, m->records + MAX_RECORDS / 4, m->n_record * sizeof *m->records);
     }
     hub_record *r = &m->records[m->n_record++];
-    memset(r, 0, sizeof *r); /* what is between the fields is kept too */
+    memset(r, 0, sizeof *r); /* padding is written to the cache too */
     r->key = key;
     r->facts = *facts;
     m->has_new = true;
 }
 
-/* Descriptions of simulated cards change: nothing is kept of them. */
+/* Descriptions of simulated GPUs change, so nothing is cached for them. */
 static bool is_simulated(const hub_machine *m)
 {
     return m->device && hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
@@ -167,8 +167,8 @@ static const char *main_type(const hth_gguf *file)
     return info ? info->name : "";
 }
 
-/* The error without the path, which stands in the list already. */
-static void refuse(hub_facts *f, const char *path, const hearth_error *why)
+/* Stores the error without the path, which is in the list already. */
+static void set_error(hub_facts *f, const char *path, const hearth_error *why)
 {
     hearth_error label; /* escaped as in the message */
     hth_fail(&label, HEARTH_ERROR_IO, "%s:", hth_gguf_label(path));
@@ -180,7 +180,7 @@ static void refuse(hub_facts *f, const char *path, const hearth_error *why)
 
 static bool add_size(uint64_t *sum, uint64_t more) { return hth_add_u64(*sum, more, sum); }
 
-/* What a session of the usual context takes, with the weights; false: more than can be said. */
+/* Memory of a session with the default context, weights included. False: overflow. */
 static bool memory_of(const hth_model *model, uint64_t *memory)
 {
     uint32_t n_ctx = hth_context_for(&model->hparams, 0);
@@ -215,7 +215,7 @@ static void look_at_model(hub_machine *machine, const hth_model *model, const ch
     hth_tokenizer *tokenizer;
     hearth_error why;
     if (hth_tokenizer_open(model->file, &tokenizer, &why) != HEARTH_OK) {
-        refuse(f, path, &why);
+        set_error(f, path, &why);
         return;
     }
     hth_tokenizer_close(tokenizer);
@@ -223,7 +223,7 @@ static void look_at_model(hub_machine *machine, const hth_model *model, const ch
     else snprintf(f->why, sizeof f->why, "needs more memory than can be counted"), f->memory = 0;
 }
 
-/* All but whether there is memory for it now. */
+/* Reads everything except whether enough memory is free now. */
 static hearth_status read_facts(hub_machine *machine, const hub_model *model, hub_facts *facts,
                                 hearth_error *why)
 {
@@ -238,7 +238,7 @@ static hearth_status read_facts(hub_machine *machine, const hub_model *model, hu
         st = hth_model_open(file, &(hth_model_overrides){0}, &opened, why);
     }
     if (st == HEARTH_OK) look_at_model(machine, opened, model->path, facts);
-    else refuse(facts, model->path, why);
+    else set_error(facts, model->path, why);
     hth_model_close(opened);
     hth_gguf_close(file);
     return st;

@@ -1,4 +1,4 @@
-/* Which listed model a person means by a name, a part of one, or something near. */
+/* Matches a name, a part of one, or a near misspelling to a listed model. */
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
@@ -29,7 +29,7 @@ static void lower(const char *text, char out[HUB_NAME])
     out[i] = '\0';
 }
 
-/* NULL: none is near enough to be a slip of the keyboard. */
+/* NULL: none is near enough to be a typing error. */
 static const hub_model *nearest(const hub_models *models, const char *text)
 {
     const hub_model *best = NULL;
@@ -65,8 +65,8 @@ static hearth_status refuse_unknown(const hub_models *models, const char *text, 
                     text);
 }
 
-/* Those that the message has room for. */
-static hearth_status refuse_several(const hub_models *models, const char *text, size_t n_match,
+/* Lists the candidates that fit the message. */
+static hearth_status fail_ambiguous(const hub_models *models, const char *text, size_t n_match,
                                     hearth_error *err)
 {
     char list[400] = "";
@@ -76,7 +76,7 @@ static hearth_status refuse_several(const hub_models *models, const char *text, 
     for (size_t i = 0; i < models->n; i++) {
         const hub_model *m = &models->at[i];
         if (exact ? !hub_equal(m->name, text) : !hub_find_text(m->name, text)) continue;
-        const char *shown = exact ? m->path : m->name; /* of equal names only paths differ */
+        const char *shown = exact ? m->path : m->name; /* equal names differ in their paths only */
         size_t more = strlen(shown) + 2;
         if (n + more + 20 > sizeof list) break;
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n_named++ ? ", " : "", shown);
@@ -92,7 +92,7 @@ hearth_status hub_find_name(const hub_models *models, const char *text, const hu
 {
     size_t n = *text ? hub_match(models, text, found) : 0;
     if (n == 1) return HEARTH_OK;
-    return n == 0 ? refuse_unknown(models, text, err) : refuse_several(models, text, n, err);
+    return n == 0 ? refuse_unknown(models, text, err) : fail_ambiguous(models, text, n, err);
 }
 
 static bool looks_like_path(const char *text)
@@ -113,7 +113,8 @@ hearth_status hub_resolve(const char *operand, char path[HUB_PATH], hearth_error
                    : hth_fail(err, HEARTH_ERROR_ARGUMENT, "%.200s...: is too long", operand);
     hearth_status status = hub_find_models(&models, err);
     if (status != HEARTH_OK) return status;
-    /* What looks like a path and is no name is opened as a file: the message is the system's then. */
+    /* An operand that looks like a path and is not a name is opened as a file, so that the message is the
+     * system's. */
     if (is_path && hub_match(&models, operand, &found) == 0) {
         if (!hub_path(path, "%s", operand))
             status = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%.200s...: is too long", operand);

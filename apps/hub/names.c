@@ -1,5 +1,5 @@
-/* Names of repositories, files and quantisations: what of a repository a person means. Pure functions over
- * texts; tests/hub/test_names.c. */
+/* Names of repositories, files and quantisations: selects a file of a repository for a request. Pure functions
+ * on texts; tests/hub/test_names.c. */
 #include "hub/parts.h"
 
 #include "base/format_bytes.h"
@@ -43,8 +43,8 @@ static bool is_digits(const char *text, size_t n)
     return true;
 }
 
-/* "-00001-of-00003" at the end of the stem. */
-static void take_part(hub_file_name *f)
+/* Strips "-00001-of-00003" from the end of the stem. */
+static void strip_part(hub_file_name *f)
 {
     enum { LENGTH = 15 };
     size_t n = strlen(f->stem);
@@ -59,7 +59,7 @@ static void take_part(hub_file_name *f)
     *end = '\0';
 }
 
-/* "Q4_K_M", "IQ3_XXS", "TQ1_0", "F16", "BF16", "MXFP4": one of these heads, then a digit. */
+/* "Q4_K_M", "IQ3_XXS", "TQ1_0", "F16", "BF16", "MXFP4": one of these prefixes, then a digit. */
 static bool is_quant(const char *text)
 {
     static const char *const heads[] = {"q", "iq", "tq", "f", "bf", "fp", "mxfp", "nvfp"};
@@ -70,8 +70,8 @@ static bool is_quant(const char *text)
     return false;
 }
 
-/* The last piece between marks that names one, with the "UD-" that may stand before it. */
-static void take_quant(hub_file_name *f)
+/* Finds the last component between separators that names a quantisation, with an optional "UD-" before it. */
+static void find_quant(hub_file_name *f)
 {
     const char *base = strrchr(f->stem, '/'), *found = NULL;
     base = base ? base + 1 : f->stem;
@@ -95,8 +95,8 @@ bool hub_parse_file(const char *path, hub_file_name *out)
         return false;
     if (hub_find_text(base, "mmproj") || hub_find_text(base, "imatrix")) return false;
     snprintf(out->stem, sizeof out->stem, "%.*s", (int)(n - 5), path);
-    take_part(out);
-    take_quant(out);
+    strip_part(out);
+    find_quant(out);
     return true;
 }
 
@@ -120,7 +120,7 @@ static bool is_word(const char *text, size_t n)
         char c = text[i];
         bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
         if (!is_letter && c != '-' && c != '_' && c != '.') return false;
-        if (i > 0 && c == text[i - 1] && (c == '-' || c == '.')) return false; /* "--" divides in the cache */
+        if (i > 0 && c == text[i - 1] && (c == '-' || c == '.')) return false; /* "--" is the separator in the cache */
     }
     return true;
 }
@@ -138,8 +138,9 @@ static bool is_revision(const char *text)
     return hub_is_safe_path(text) && !strstr(text, "..");
 }
 
-/* Behind the host of an address: ORG/NAME, ORG/NAME/blob/REVISION/FILE as browsers show a file (resolve: as they
- * load it), ORG/NAME/tree/REVISION. A query is dropped. What it means, as ORG/NAME:FILE; false: nothing. */
+/* Parses the part of an address after the host: ORG/NAME; ORG/NAME/blob/REVISION/FILE as browsers show a file
+ * (resolve: as they download it); ORG/NAME/tree/REVISION. A query is dropped. Writes ORG/NAME:FILE. False: no
+ * match. */
 static bool read_address(const char *text, char what[HUB_NAME], char revision[200])
 {
     char path[HUB_NAME];
@@ -160,8 +161,8 @@ static bool read_address(const char *text, char what[HUB_NAME], char revision[20
     return snprintf(what, HUB_NAME, "%s%s%s", path, file ? ":" : "", file ? file : "") < HUB_NAME;
 }
 
-/* What stands behind the hub's host in an address of it; NULL: it is none. */
-static const char *behind_host(const char *what)
+/* The part of an address after the hub's host; NULL: not an address of the hub. */
+static const char *after_host(const char *what)
 {
     const char *host = strstr(HUB_ENDPOINT, "//") + 2, *own = hub_variable("HF_ENDPOINT");
     const char *const heads[] = {HUB_ENDPOINT, "https://hf.co", "hf.co", host, own ? own : HUB_ENDPOINT};
@@ -176,7 +177,7 @@ static const char *behind_host(const char *what)
 hearth_status hub_parse_request(const char *what, const char *revision, hub_request *out, hearth_error *err)
 {
     char meant[HUB_NAME], of_address[200] = "";
-    const char *text = what, *address = behind_host(what);
+    const char *text = what, *address = after_host(what);
     *out = (hub_request){.repo = ""};
     if (address ? !read_address(address, meant, of_address) : strstr(what, "://") != NULL)
         return hth_fail(
@@ -199,7 +200,7 @@ hearth_status hub_parse_request(const char *what, const char *revision, hub_requ
     return HEARTH_OK;
 }
 
-/* ---- choosing -------------------------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------------------------- */
 
 void hub_free_files(hub_files *files)
 {
@@ -208,7 +209,7 @@ void hub_free_files(hub_files *files)
     *files = (hub_files){.n = 0};
 }
 
-/* Whether the file is a model's, the first of its parts. */
+/* Whether the file is the first part of a model. */
 static bool is_first(const hub_file *f, hub_file_name *name)
 {
     return hub_parse_file(f->path, name) && name->part == 1;
@@ -231,7 +232,7 @@ const hub_file *hub_part_of(const hub_files *files, size_t first, uint32_t part)
     return NULL;
 }
 
-/* By name: any part may be named. */
+/* Selects by file name; any part may be named. */
 static size_t choose_file(const hub_files *files, const char *want, size_t *chosen)
 {
     size_t n = 0;
@@ -244,7 +245,7 @@ static size_t choose_file(const hub_files *files, const char *want, size_t *chos
     return n;
 }
 
-/* Files of "UD-Q4_K_M" count as ones of "Q4_K_M" only where there are no others. */
+/* "UD-Q4_K_M" matches "Q4_K_M" only if there is no other match. */
 static size_t choose_quant(const hub_files *files, const char *quant, size_t *chosen)
 {
     size_t n[2] = {0, 0}, at[2] = {0, 0};

@@ -1,4 +1,4 @@
-/* Paths and folders: every path of this room is built, checked and walked here. */
+/* Paths and folders: builds, checks and traverses all paths of this module. */
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
@@ -80,7 +80,7 @@ char *hub_read_file(const char *path, size_t max, size_t *n)
     return NULL;
 }
 
-/* relative: what stands behind root in path, "" at the top. */
+/* relative: the part of path after root; "" at the top. */
 static bool walk(char path[HUB_PATH], size_t n_root, unsigned depth, hub_visit_fn *visit, void *user)
 {
     size_t n = strlen(path);
@@ -93,7 +93,7 @@ static bool walk(char path[HUB_PATH], size_t n_root, unsigned depth, hub_visit_f
         path[n] = '/';
         memcpy(path + n + 1, e->d_name, n_name + 1);
         bool is_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
-        if (stat(path, &st) != 0) continue; /* a link that leads nowhere */
+        if (stat(path, &st) != 0) continue; /* a dangling link */
         if (S_ISREG(st.st_mode)) goes_on = visit(user, path, path + n_root + 1);
         else if (S_ISDIR(st.st_mode) && !is_link && depth > 0)
             goes_on = walk(path, n_root, depth - 1, visit, user);

@@ -1,5 +1,6 @@
-/* hub_pull: which files, and each of them into the cache. A part comes into ETAG.incomplete under the blob's
- * lock, is continued where it ended, and gets its name only when size and SHA-256 are as announced. */
+/* hub_pull: selects files and downloads each into the cache. A part is written to ETAG.incomplete under the
+ * blob's lock, is resumed after an interruption, and is renamed only when size and SHA-256 match the announced
+ * ones. */
 #define _GNU_SOURCE
 #include "base/format_bytes.h"
 #include "base/same.h"
@@ -25,18 +26,18 @@ typedef struct pull {
     hearth_error *err;
 } pull;
 
-/* One part while it comes. */
+/* A part during its download. */
 typedef struct part {
     const pull *p;
     const hub_file *file;
-    char blob[HUB_PATH], path[HUB_PATH]; /* what it becomes, and what it is until then */
+    char blob[HUB_PATH], path[HUB_PATH]; /* final and temporary path */
     int fd;
-    uint64_t at, from; /* bytes that are there, and were when this run began */
-    uint64_t asked;    /* from where the request under way asked for bytes */
-    sha256 hash;       /* of them */
+    uint64_t at, from; /* current bytes; bytes at the start of this run */
+    uint64_t asked;    /* first byte of the current request */
+    sha256 hash;       /* of those bytes */
     enum { PART_GOOD, PART_CANCELLED, PART_NO_WRITE, PART_OTHER_RANGE, PART_OTHER_SIZE } problem;
-    int why;            /* errno of PART_NO_WRITE */
-    uint64_t announced; /* of PART_OTHER_SIZE */
+    int why;            /* errno for PART_NO_WRITE */
+    uint64_t announced; /* for PART_OTHER_SIZE */
 } part;
 
 static void say(const pull *p, const char *line) { p->options->watch.say(p->options->watch.user, line); }
@@ -47,7 +48,7 @@ static bool show(const part *t)
     return w->progress(w->user, t->at - t->from, t->file->size - t->from);
 }
 
-/* ---- what is there already ------------------------------------------------------------------------------- */
+/* ---- data that is present -------------------------------------------------------------------------------- */
 
 static bool has_size(const char *path, uint64_t size)
 {
@@ -118,15 +119,15 @@ static hearth_status check_room(const part *t)
                     t->file->path, hth_format_bytes(wanted).text, hth_format_bytes(is_free).text, t->path);
 }
 
-/* ---- bytes that come ------------------------------------------------------------------------------------- */
+/* ---- received data --------------------------------------------------------------------------------------- */
 
-/* What the answer's head says, before its first byte is believed. */
+/* Checks the headers of the response before its first byte is used. */
 static bool begin_answer(part *t, const hub_reply *r)
 {
     if (t->asked > 0 && r->status == 206 &&
         (!r->has_range || r->range_from != t->asked || r->range_total != t->file->size))
         return t->problem = PART_OTHER_RANGE, false;
-    if (r->status == 200 && t->asked > 0) { /* everything once more: the server knows no ranges */
+    if (r->status == 200 && t->asked > 0) { /* the whole file again: the server has no ranges */
         if (!restart(t)) return false;
         t->asked = 0;
     }
@@ -184,8 +185,8 @@ static hearth_status refuse_part(part *t)
     return hth_fail(err, HEARTH_ERROR_CANCELLED, "stopped");
 }
 
-/* Attempts begin to count again when one brought something. */
-static bool brought_much(const part *t, uint64_t before)
+/* Whether an attempt made enough progress to reset the count of attempts. */
+static bool made_progress(const part *t, uint64_t before)
 {
     uint64_t much = t->file->size / 64 + 1;
     if (much > 1 << 20) much = 1 << 20;
@@ -206,16 +207,16 @@ static hearth_status load(part *t, const char *url)
                                                  : outcome == HUB_ANSWERED && reply.status == 416;
         if (outcome == HUB_FAILED) return err->status;
         if (lost_range && !has_restarted &&
-            t->at > 0) { /* what is there may be of another file: without it */
+            t->at > 0) { /* the present data may be of another file: retry without it */
             has_restarted = true;
             if (!restart(t)) return refuse_part(t);
             continue;
         }
         if (outcome == HUB_STOPPED) return refuse_part(t);
-        if (brought_much(t, before)) n_try = 0;
+        if (made_progress(t, before)) n_try = 0;
         if (outcome == HUB_ANSWERED && (reply.status == 200 || reply.status == 206)) {
             if (t->at == t->file->size) break;
-            outcome = HUB_BROKEN; /* an answer without a length that ends early */
+            outcome = HUB_BROKEN; /* a response without a length that ends early */
             hth_fail(err, HEARTH_ERROR_IO, "%s: the answer ends at %llu of %llu bytes", t->file->path,
                      (unsigned long long)t->at, (unsigned long long)t->file->size);
         } else if (outcome == HUB_ANSWERED && !hub_http_may_pass(&reply)) {
@@ -226,9 +227,9 @@ static hearth_status load(part *t, const char *url)
     return HEARTH_OK;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------- */
+/* ---- completion -------------------------------------------------------------------------------------------- */
 
-/* The name comes last, and the content is on the disk before it. */
+/* The content is synced to disk before the file is renamed. */
 static hearth_status finish(part *t)
 {
     char hex[SHA256_HEX], folder[HUB_PATH];
@@ -262,7 +263,7 @@ static hearth_status load_locked(part *t, const char *what)
 {
     char url[HUB_PATH];
     const hub_watch *w = &t->p->options->watch;
-    if (has_size(t->blob, t->file->size)) return HEARTH_OK; /* who held the lock has brought it */
+    if (has_size(t->blob, t->file->size)) return HEARTH_OK; /* the previous holder of the lock has downloaded it */
     if (!hub_api_url(t->p->http, &t->p->request, &t->p->files, t->file->path, url))
         return hth_fail(t->p->err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long",
                         t->file->path);
@@ -279,7 +280,7 @@ static hearth_status load_locked(part *t, const char *what)
     return st;
 }
 
-/* Waits while another program brings the same. */
+/* Waits while another program downloads the same file. */
 static hearth_status take_lock(const pull *p, const hub_file *file, int *fd)
 {
     const struct timespec tenth = {.tv_nsec = 100000000};
@@ -293,8 +294,8 @@ static hearth_status take_lock(const pull *p, const hub_file *file, int *fd)
     }
 }
 
-/* A file of the model, from wherever it comes; *loaded counts bytes from the network. */
-static hearth_status bring(pull *p, const hub_file *file, const char *what, char path[HUB_PATH],
+/* Provides one file of the model; *loaded counts bytes from the network. */
+static hearth_status fetch_file(pull *p, const hub_file *file, const char *what, char path[HUB_PATH],
                            uint64_t *loaded)
 {
     char folder[HUB_PATH];
@@ -305,7 +306,7 @@ static hearth_status bring(pull *p, const hub_file *file, const char *what, char
         return hth_fail(p->err, HEARTH_ERROR_ARGUMENT,
                         "the path of the cache is too long, or there is none: "
                         "HF_HUB_CACHE names one");
-    /* Systems without links have the content itself there. */
+    /* Systems without links store the content itself at that path. */
     if (has_size(path, file->size) && !has_size(t.blob, file->size)) return HEARTH_OK;
     if (!has_size(t.blob, file->size)) {
         int lock = -1;
@@ -318,7 +319,7 @@ static hearth_status bring(pull *p, const hub_file *file, const char *what, char
     return hub_cache_link(&p->request, &p->files, file, path, p->err);
 }
 
-/* As it will be listed, which depends on what else the cache has of that repository. */
+/* Sets the name under which it will be listed. It depends on the other files of that repository in the cache. */
 static hearth_status name_pulled(const pull *p, const char *path, hub_pulled *out)
 {
     hub_models models;
@@ -344,7 +345,7 @@ static hearth_status bring_all(pull *p, size_t first, hub_pulled *out)
         char what[60] = "loading", path[HUB_PATH];
         const hub_file *file = hub_part_of(&p->files, first, i);
         if (name.n_part > 1) snprintf(what, sizeof what, "part %u of %u", i, name.n_part);
-        hearth_status st = bring(p, file, what, path, &out->loaded);
+        hearth_status st = fetch_file(p, file, what, path, &out->loaded);
         if (st != HEARTH_OK) return st;
         out->size += file->size;
         out->unverified |= !file->has_sha256;

@@ -1,5 +1,5 @@
-/* Takes a model out of the cache: links first, then what nothing links to. Folders are removed only when they
- * are empty, or hold nothing but records about what is gone. */
+/* Removes a model from the cache: first links, then blobs without links. Folders are removed only if they are
+ * empty, or contain only records about removed files. */
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
@@ -15,12 +15,12 @@
 typedef struct removal {
     char repo[200], folder[HUB_PATH]; /* models--ORG--NAME */
     hub_file_name name;
-    char relative[HUB_NAME]; /* the first part's path in a snapshot */
+    char relative[HUB_NAME]; /* path of the first part in a snapshot */
     uint64_t freed;
     hearth_error *err;
 } removal;
 
-/* The blob's name where a link leads into this repository's blobs, as links of the cache do. */
+/* The name of the blob, if the link points into this repository's blobs as links of the cache do. */
 static bool blob_of(const char *link, char etag[128])
 {
     char target[HUB_PATH];
@@ -70,7 +70,7 @@ static bool is_used(const removal *r, const char *etag)
     return u.is_used;
 }
 
-/* The folders above path, up to the snapshot, as far as they are empty. */
+/* Removes the empty folders above path, up to the snapshot. */
 static void remove_empty(const removal *r, const char *path)
 {
     char folder[HUB_PATH], top[HUB_PATH];
@@ -81,7 +81,7 @@ static void remove_empty(const removal *r, const char *path)
     }
 }
 
-/* One part in one snapshot; its blob, if that was the last link to it. */
+/* Removes one part in one snapshot, and its blob if that was the last link to it. */
 static hearth_status remove_link(removal *r, const char *path)
 {
     struct stat st;
@@ -113,7 +113,7 @@ static hearth_status remove_from(removal *r, const char *snapshot)
     return st;
 }
 
-/* ---- what is left of a repository --------------------------------------------------------------------------------- */
+/* ---- rest of a repository --------------------------------------------------------------------------------- */
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where)
 {
@@ -123,11 +123,11 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return 0;
 }
 
-/* Without following a link. */
+/* Does not follow links. */
 static void remove_tree(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
 
-/* NAME of "NAME.incomplete" or "NAME.lock". */
-static bool take_suffix(const char *file, const char *suffix, char name[256])
+/* Copies NAME of "NAME.incomplete" or "NAME.lock". */
+static bool strip_suffix(const char *file, const char *suffix, char name[256])
 {
     size_t n = strlen(file), n_suffix = strlen(suffix);
     if (n <= n_suffix || n - n_suffix >= 256 || strcmp(file + n - n_suffix, suffix) != 0) return false;
@@ -135,14 +135,15 @@ static bool take_suffix(const char *file, const char *suffix, char name[256])
     return true;
 }
 
-/* The files of a folder that end with the suffix, but for those of blobs that another program brings now. */
+/* Removes the files of a folder that end with the suffix, except those of blobs that another program is
+ * downloading. */
 static void remove_unlocked(removal *r, const char *folder, const char *suffix)
 {
     char file[HUB_PATH], etag[256];
     DIR *files = opendir(folder);
     for (struct dirent *e; files && (e = readdir(files)) != NULL;) {
         int lock = -1;
-        if (!take_suffix(e->d_name, suffix, etag) || !hub_path(file, "%s/%s", folder, e->d_name)) continue;
+        if (!strip_suffix(e->d_name, suffix, etag) || !hub_path(file, "%s/%s", folder, e->d_name)) continue;
         if (hub_cache_lock(r->repo, etag, &lock, r->err) != HEARTH_OK || lock < 0) continue;
         remove_file(r, file);
         close(lock);
@@ -151,8 +152,8 @@ static void remove_unlocked(removal *r, const char *folder, const char *suffix)
     rmdir(folder);
 }
 
-/* Begun downloads, names of commits and notes of files that do not exist: nothing is left that they are about.
- * A download that another program goes on with now, under its lock, keeps its file and the folders. */
+/* Removes incomplete downloads, refs and records of files that no longer exist. A download that another program
+ * is continuing under its lock keeps its file and the folders. */
 static void remove_rest(removal *r)
 {
     char path[HUB_PATH], blobs[HUB_PATH], locks[HUB_PATH], root[HUB_PATH];
@@ -168,8 +169,8 @@ static void remove_rest(removal *r)
     remove_unlocked(r, locks, ".lock");
 }
 
-/* Where the path stands in the cache: folder, snapshot, path in it. */
-static bool take_apart(removal *r, const char *path)
+/* Splits a path in the cache: folder, snapshot, path in it. */
+static bool split_path(removal *r, const char *path)
 {
     char root[HUB_PATH];
     const char *end;
@@ -204,7 +205,7 @@ hearth_status hub_remove(const hub_model *model, uint64_t *freed, hearth_error *
     char path[HUB_PATH];
     hearth_status st = HEARTH_OK;
     *freed = 0;
-    if (model->place != HUB_PLACE_CACHE || !take_apart(&r, model->path))
+    if (model->place != HUB_PLACE_CACHE || !split_path(&r, model->path))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is not of hearth pull, so it stays; it is %s, of %s",
                         model->name, model->path, hub_place_name(model->place));
     DIR *snapshots = hub_path(path, "%s/snapshots", r.folder) ? opendir(path) : NULL;

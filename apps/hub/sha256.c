@@ -1,5 +1,5 @@
-/* SHA-256 as FIPS 180-4 states it. Some hundred megabytes a second, which is more than most connections
- * bring; tests/hub/test_sha256.c holds it against the vectors of NIST. */
+/* SHA-256 as in FIPS 180-4. Some hundred megabytes per second, more than most connections;
+ * tests/hub/test_sha256.c checks it with the vectors of NIST. */
 #include "hub/sha256.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ void sha256_add(sha256 *s, const void *bytes, size_t n)
 
 void sha256_end(sha256 *s, char hex[SHA256_HEX])
 {
-    uint8_t tail[2 * SHA256_BLOCK] = {0x80}; /* a bit 1, zeros, and the length in bits as 64 bits */
+    uint8_t tail[2 * SHA256_BLOCK] = {0x80}; /* a 1 bit, zeros, and the length in bits as 64 bits */
     uint64_t n_bit = s->n * 8;
     size_t held = s->n % SHA256_BLOCK, n = (held < 56 ? 56 : 120) - held;
     for (int i = 0; i < 8; i++) tail[n + (size_t)i] = (uint8_t)(n_bit >> (56 - 8 * i));

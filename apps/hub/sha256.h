@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), in pieces: what a hub announces of a file is held against it. */
+/* SHA-256 (FIPS 180-4), incremental, to verify files against the hashes that a hub announces. */
 #ifndef HEARTH_APPS_HUB_SHA256_H
 #define HEARTH_APPS_HUB_SHA256_H
 
@@ -15,7 +15,7 @@ typedef struct sha256 {
 
 void sha256_init(sha256 *s);
 void sha256_add(sha256 *s, const void *bytes, size_t n);
-/* Ends it: 64 hexadecimal digits in lower case, terminated. */
+/* Finishes: 64 lower-case hexadecimal digits, terminated. */
 void sha256_end(sha256 *s, char hex[SHA256_HEX]);
 
 #endif

@@ -1,6 +1,6 @@
-/* How fast a model generates here, by the cost model of plans: with the GPU (card.c), or with every layer on
- * the CPU. The CPU's rates are measured as calibrations of plans measure them, once for each type of weights,
- * and kept. */
+/* Generation speed of a model on this machine, from the cost model of plans: with the GPU (card.c), or with
+ * every layer on the CPU. The CPU's rates are measured as calibrations of plans do, once per weight type, and
+ * cached. */
 #define _GNU_SOURCE
 #include "hub/machine.h"
 
@@ -26,7 +26,7 @@ void hub_speed_recall(hub_machine *m)
     hth_free(kept);
 }
 
-/* Of rows of that type; NULL where it cannot be measured now. */
+/* Rates for rows of that type; NULL: they cannot be measured now. */
 static const hth_calibration *rates_of(hub_machine *m, hth_type type)
 {
     hearth_error ignored;
@@ -37,7 +37,7 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
     *c = (hth_calibration){.type = type};
     hearth_status st = hth_calibrate_cpu(&m->kernels, m->pool, type, c, &ignored);
     if (st != HEARTH_OK || !(c->cpu_rate.median > 0.0)) return NULL;
-    c->device_rate = c->cpu_rate; /* there is none; plans want a number */
+    c->device_rate = c->cpu_rate; /* there is no device, but plans need a number */
     m->n_rate++;
     hth_diskcache_put(keep_name, m->mark, m->rates, m->n_rate * sizeof *m->rates);
     return c;
@@ -47,7 +47,7 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
 
-/* A layer as plans see it: what every token reads, and neurons of which a share is read. */
+/* A layer for the planner: bytes that every token reads, and neurons of which a share is read. */
 static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
 {
     const hth_layer *l = &model->layers[i];
@@ -117,6 +117,6 @@ void hub_speed_of(hub_machine *machine, const hth_model *model, hub_facts *facts
     }
     if (machine->device) facts->speed = hub_card_speed(machine, model, selector, &there);
     facts->on_card = facts->speed > 0.0;
-    facts->memory = there < facts->memory ? facts->memory - there : 1; /* 0 would be: not known */
+    facts->memory = there < facts->memory ? facts->memory - there : 1; /* 0 would mean unknown */
     if (!facts->on_card) facts->speed = cpu_speed(machine, model, selector);
 }

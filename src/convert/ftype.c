@@ -1,6 +1,5 @@
-/* The mixes of types. Rules as llama-quantize of 2026 applies them without an
- * importance matrix, for dense models; what a rule names is a role, found by the
- * end of a tensor's name. */
+/* File types (ftype). The rules are those of llama-quantize of 2026 without an importance matrix, for dense
+ * models. A rule selects a role, which is recognised by the end of a tensor's name. */
 #include "convert/ftype.h"
 
 #include "model/arch.h"
@@ -9,12 +8,12 @@
 #include <string.h>
 #include <strings.h>
 
-/* The marks behind the K types say how much is spent on sensitive matrices. */
-typedef enum spending { PLAIN, SMALL, MEDIUM, LARGE } spending;
+/* The suffix of a K type: how many bits sensitive matrices get. */
+typedef enum precision { PLAIN, SMALL, MEDIUM, LARGE } precision;
 
 static const struct {
     hth_ftype mix;
-    spending effort;
+    precision level;
 } mixes[] = {
     {{"F32", 0, HTH_TYPE_F32}, PLAIN},
     {{"F16", 1, HTH_TYPE_F16}, PLAIN},
@@ -34,16 +33,16 @@ static const struct {
     {{"Q3_K_M", 12, HTH_TYPE_Q3_K}, MEDIUM},
     {{"Q3_K_S", 11, HTH_TYPE_Q3_K}, SMALL},
     {{"Q2_K", 10, HTH_TYPE_Q2_K}, PLAIN},
-    /* These two are made by synth alone. */
+    /* Only synth writes these two. */
     {{"IQ4_XS", 30, HTH_TYPE_IQ4_XS}, PLAIN},
     {{"MXFP4", 38, HTH_TYPE_MXFP4}, PLAIN},
 };
 enum { N_MIX = sizeof mixes / sizeof *mixes };
 
-static spending spending_on(const hth_ftype *ftype)
+static precision spending_on(const hth_ftype *ftype)
 {
     for (int i = 0; i < N_MIX; i++)
-        if (ftype == &mixes[i].mix) return mixes[i].effort;
+        if (ftype == &mixes[i].mix) return mixes[i].level;
     return PLAIN;
 }
 
@@ -72,7 +71,7 @@ static bool ends_with(hth_str t, const char *end)
     return t.n >= n && memcmp(t.bytes + t.n - n, end, n) == 0;
 }
 
-/* A count of the architecture, its first entry where layers differ. */
+/* A count of the architecture. Uses the first entry if layers differ. */
 static uint32_t count_of(const hth_gguf *file, hth_str arch, const char *key, uint32_t absent)
 {
     char name[160];
@@ -115,7 +114,7 @@ bool hth_ftype_is_head(const hth_ftype_model *model, hth_str name)
     return hth_str_eq(name, model->tied ? "token_embd.weight" : "output.weight");
 }
 
-/* The layer in "blk.N.…"; 0 elsewhere. */
+/* The layer in "blk.N.…"; 0 for other names. */
 static uint32_t layer_of(hth_str name)
 {
     uint32_t n = 0;
@@ -125,7 +124,7 @@ static uint32_t layer_of(hth_str name)
     return n;
 }
 
-/* The layers that get more bits: the first and last eighth, and each third between. */
+/* The layers that get more bits: the first and last eighth, and every third of those between. */
 static bool use_more_bits(uint32_t i, uint32_t n) { return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2; }
 
 /* ---- rules ------------------------------------------------------------------------- */
@@ -136,53 +135,52 @@ static hth_type type_of_head(hth_type type, const hth_ftype_model *m, uint64_t n
     return type == HTH_TYPE_Q8_0 ? HTH_TYPE_Q8_0 : HTH_TYPE_Q6_K;
 }
 
-/* Values, alone or with queries and keys. */
-static hth_type type_of_values(hth_type type, spending effort, const hth_ftype_model *m, uint32_t i)
+/* Type of V matrices, alone or fused with Q and K. */
+static hth_type type_of_values(hth_type type, precision level, const hth_ftype_model *m, uint32_t i)
 {
     bool shared = m->n_gqa >= 4;
     hth_type to = type;
     if (type == HTH_TYPE_Q2_K) to = shared ? HTH_TYPE_Q4_K : HTH_TYPE_Q3_K;
-    else if (type == HTH_TYPE_Q3_K && effort == MEDIUM) to = i < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
-    else if (type == HTH_TYPE_Q3_K && effort == LARGE) to = HTH_TYPE_Q5_K;
+    else if (type == HTH_TYPE_Q3_K && level == MEDIUM) to = i < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
+    else if (type == HTH_TYPE_Q3_K && level == LARGE) to = HTH_TYPE_Q5_K;
     else if ((type == HTH_TYPE_IQ4_NL || type == HTH_TYPE_IQ4_XS) && shared) to = HTH_TYPE_Q5_K;
-    else if (effort == MEDIUM && use_more_bits(i, m->n_layer)) to = HTH_TYPE_Q6_K;
-    else if (type == HTH_TYPE_Q4_K && effort == SMALL && i < 4) to = HTH_TYPE_Q5_K;
-    /* 70B models share values among eight heads: more bits cost little there. */
+    else if (level == MEDIUM && use_more_bits(i, m->n_layer)) to = HTH_TYPE_Q6_K;
+    else if (type == HTH_TYPE_Q4_K && level == SMALL && i < 4) to = HTH_TYPE_Q5_K;
+    /* 70B models share values among eight heads, so more bits cost little. */
     bool large = m->n_layer == 80 && m->n_gqa == 8;
     return large && (to == HTH_TYPE_Q3_K || to == HTH_TYPE_Q4_K) ? HTH_TYPE_Q5_K : to;
 }
 
-static hth_type type_of_down(hth_type type, spending effort, const hth_ftype_model *m, uint32_t i)
+static hth_type type_of_down(hth_type type, precision level, const hth_ftype_model *m, uint32_t i)
 {
     uint32_t n = m->n_layer;
     bool more = use_more_bits(i, n), first = i < n / 8, very_first = i < n / 16;
     switch (type) {
     case HTH_TYPE_Q2_K: return HTH_TYPE_Q3_K;
     case HTH_TYPE_Q3_K:
-        if (effort == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
-        if (effort != MEDIUM) return type;
+        if (level == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
+        if (level != MEDIUM) return type;
         return very_first ? HTH_TYPE_Q5_K : !m->parallel || more ? HTH_TYPE_Q4_K : type;
     case HTH_TYPE_Q4_K:
-        if (effort == SMALL) return first && !m->parallel ? HTH_TYPE_Q5_K : type;
+        if (level == SMALL) return first && !m->parallel ? HTH_TYPE_Q5_K : type;
         if (m->parallel) return very_first ? HTH_TYPE_Q6_K : more ? HTH_TYPE_Q5_K : type;
         return more ? HTH_TYPE_Q6_K : type;
-    case HTH_TYPE_Q5_K: return effort == MEDIUM && more ? HTH_TYPE_Q6_K : type;
+    case HTH_TYPE_Q5_K: return level == MEDIUM && more ? HTH_TYPE_Q6_K : type;
     case HTH_TYPE_IQ4_NL:
     case HTH_TYPE_IQ4_XS: return first ? HTH_TYPE_Q5_K : type;
     default: return type;
     }
 }
 
-static hth_type type_of_attention_output(hth_type type, spending effort, const hth_ftype_model *m)
+static hth_type type_of_attention_output(hth_type type, precision level, const hth_ftype_model *m)
 {
     if (type == HTH_TYPE_Q2_K && !m->parallel) return HTH_TYPE_Q3_K;
     if (type != HTH_TYPE_Q3_K) return type;
-    if (effort == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
-    return effort == MEDIUM && !m->parallel ? HTH_TYPE_Q4_K : type;
+    if (level == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
+    return level == MEDIUM && !m->parallel ? HTH_TYPE_Q4_K : type;
 }
 
-/* What rows that do not fit blocks of 256 get instead: a type of blocks of 32 with
- * about as many bits. */
+/* Fallback for rows that are not a multiple of 256: a type with blocks of 32 and about as many bits. */
 static hth_type smaller_block(hth_type type)
 {
     switch (type) {
@@ -199,14 +197,14 @@ static hth_type smaller_block(hth_type type)
 static hth_type choose(const hth_ftype *ftype, const hth_ftype_model *m, hth_str name, uint64_t n_col)
 {
     hth_type type = ftype->type;
-    spending effort = spending_on(ftype);
+    precision level = spending_on(ftype);
     uint32_t i = layer_of(name);
     if (m->pure || !hth_type_find(type)->quantised) return type;
     if (hth_ftype_is_head(m, name)) return type_of_head(type, m, n_col);
     if (ends_with(name, "attn_v.weight") || ends_with(name, "attn_qkv.weight"))
-        return type_of_values(type, effort, m, i);
-    if (ends_with(name, "ffn_down.weight")) return type_of_down(type, effort, m, i);
-    if (ends_with(name, "attn_output.weight")) return type_of_attention_output(type, effort, m);
+        return type_of_values(type, level, m, i);
+    if (ends_with(name, "ffn_down.weight")) return type_of_down(type, level, m, i);
+    if (ends_with(name, "attn_output.weight")) return type_of_attention_output(type, level, m);
     return type;
 }
 

@@ -1,5 +1,5 @@
-/* Plans a packed file, tensor by tensor, and writes it. Called by the verb and by tests; how a
- * tensor's bytes come about is in pack_tensor.c. */
+/* Plans a packed file, tensor by tensor, and writes it. hearth pack and tests call it; pack_tensor.c converts
+ * the bytes of a tensor. */
 #include "convert/pack.h"
 
 #include "base/alloc.h"
@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What packing adds to a layer: an order, three tensors of a predictor, thresholds, a gate that was
- * in one piece with up. */
+/* Maximum number of tensors that packing adds to a layer: an order, three tensors of a predictor, thresholds, a
+ * gate that was fused with up. */
 enum { ADDED_PER_LAYER = 6 };
 
 typedef struct packing {
@@ -27,9 +27,9 @@ typedef struct packing {
     hth_sidecar predictors, thresholds;
     hth_profile *profile;
     hth_ftype_model mix_model;
-    int32_t **orders;   /* [n_layer] of [d_ff], or NULL: neurons keep their places */
-    int32_t **numbers;  /* [n_layer] what each had been in the first file, or NULL: as orders */
-    uint32_t *up_first; /* [n_layer] 1: gate and up are in each other's place, against the first file */
+    int32_t **orders;   /* [n_layer] of [d_ff], or NULL: order unchanged */
+    int32_t **original_orders;  /* [n_layer] index of each neuron in the original file, or NULL: as orders */
+    uint32_t *up_first; /* [n_layer] 1: gate and up are swapped, compared with the original file */
     hth_pack_tensor *tensors;
     size_t n_tensor, capacity;
     hth_packer packer;
@@ -40,7 +40,7 @@ typedef struct packing {
 
 typedef struct order_job {
     packing *w;
-    int32_t *room; /* [n_thread][d_ff] */
+    int32_t *room; /* [n_thread][d_ff] scratch memory */
     double *runs;  /* [n_layer][2] before, after */
 } order_job;
 
@@ -83,8 +83,8 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
     return st;
 }
 
-/* The numbers that neurons had at first, where the source was packed itself. */
-static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
+/* Computes the original indices of neurons if the source is a packed file. */
+static hearth_status compose_orders(packing *w, uint32_t i, hearth_error *err)
 {
     const hth_layer *l = &w->model->layers[i];
     if (!l->order) return HEARTH_OK;
@@ -94,15 +94,15 @@ static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
     for (uint32_t r = 0; st == HEARTH_OK && r < l->d_ff; r++)
         now[r] = before[w->orders[i] ? w->orders[i][r] : (int32_t)r];
     hth_free(before);
-    w->numbers[i] = now;
+    w->original_orders[i] = now;
     return st;
 }
 
 /* ---- the half that is computed first -------------------------------------------------------------- */
 
-/* dReLU treats both halves alike, so the one that is above zero less often can be the gate, which is
- * computed first and rules out more. Thresholds were made for the gate that is. */
-static bool swaps_gate_up(const packing *w, uint32_t i)
+/* dReLU treats both halves alike. The gate is computed first and excludes neurons, so the half that is above
+ * zero less often becomes the gate. Not with thresholds, which belong to the present gate. */
+static bool should_swap_gate_up(const packing *w, uint32_t i)
 {
     return w->profile && w->model->hparams.activation == HTH_ACTIVATION_DRELU && !w->thresholds.file &&
            !w->model->has_thresholds && w->profile->layers[i].up_fired < w->profile->layers[i].gate_fired;
@@ -111,17 +111,17 @@ static bool swaps_gate_up(const packing *w, uint32_t i)
 static void choose_halves(packing *w)
 {
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
-        w->result->n_swapped += swaps_gate_up(w, i);
-        w->up_first[i] = w->model->layers[i].gate_up_swapped != swaps_gate_up(w, i);
+        w->result->n_swapped += should_swap_gate_up(w, i);
+        w->up_first[i] = w->model->layers[i].gate_up_swapped != should_swap_gate_up(w, i);
     }
 }
 
 static const char *const halves[] = {"ffn_gate.", "ffn_up."};
 
-/* The name under which a half is written; rest: what follows the half's own, "weight" or "bias". */
+/* Sets the name of a half. rest: the part after the half's name, "weight" or "bias". */
 static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, int half, const char *rest)
 {
-    int place = swaps_gate_up(w, i) ? 1 - half : half;
+    int place = should_swap_gate_up(w, i) ? 1 - half : half;
     snprintf(p->name, sizeof p->name, "blk.%u.%s%s", i, halves[place], rest);
 }
 
@@ -132,14 +132,14 @@ static bool can_be(const packing *w, hth_type type, uint64_t n_col)
     return w->packer.k.pack[type] && n_col % hth_type_find((uint32_t)type)->n_weight == 0;
 }
 
-/* Of a matrix whose rows keep their axis. */
+/* Of a matrix whose rows stay rows. */
 static hth_type type_for(const packing *w, const hth_gguf_tensor *t)
 {
     if (!w->options->ftype || !hth_ftype_is_matrix(t->name, t->n_dim)) return t->type;
     return hth_ftype_type(w->options->ftype, &w->mix_model, t->name, t->dim[0], NULL);
 }
 
-/* Of down, whose rows are d_model long once it is transposed. */
+/* Of down, whose rows have d_model weights after the transposition. */
 static hth_type type_for_neurons(const packing *w, const hth_gguf_tensor *t)
 {
     uint64_t d = w->model->hparams.d_model;
@@ -152,7 +152,7 @@ static hth_type type_for_neurons(const packing *w, const hth_gguf_tensor *t)
 
 static hth_pack_tensor *add(packing *w, const hth_gguf *file, const hth_gguf_tensor *t)
 {
-    assert(w->n_tensor < w->room);
+    assert(w->n_tensor < w->capacity);
     hth_pack_tensor *p = &w->tensors[w->n_tensor++];
     *p = (hth_pack_tensor){.file = file, .from = t, .type = t->type, .n_dim = t->n_dim, .n_col = t->dim[0]};
     snprintf(p->name, sizeof p->name, "%s", t->name.bytes);
@@ -161,14 +161,14 @@ static hth_pack_tensor *add(packing *w, const hth_gguf *file, const hth_gguf_ten
     return p;
 }
 
-/* Rows, or values of a vector, in the order of the layer's neurons. */
+/* Puts rows, or values of a vector, in the order of the layer's neurons. */
 static void put_in_order(packing *w, hth_pack_tensor *p, uint32_t i_layer)
 {
     p->order = w->orders[i_layer];
     if (p->n_dim == 1) p->n_row = p->dim[0], p->n_col = 1;
 }
 
-/* Whether the model has a use for it: then its shape and type were checked. */
+/* Whether the model uses the tensor. Then its shape and type were checked. */
 static bool is_bound(const packing *w, const hth_gguf_tensor *t)
 {
     for (size_t i = 0; i < w->model->n_binding; i++)
@@ -176,7 +176,7 @@ static bool is_bound(const packing *w, const hth_gguf_tensor *t)
     return false;
 }
 
-/* "blk.3.ffn_up.weight": the layer, and what follows; false for tensors of no layer. */
+/* Parses "blk.3.ffn_up.weight": the layer, and the rest. False: a tensor of no layer. */
 static bool in_layer(const hth_gguf_tensor *t, uint32_t *i_layer, const char **rest)
 {
     int n = 0;
@@ -192,7 +192,7 @@ static bool is_any(const char *name, const char *const *names)
     return false;
 }
 
-/* Gate and up that lie in one tensor. */
+/* Splits a tensor that holds gate and up. */
 static void add_parts(packing *w, const hth_gguf_tensor *t, uint32_t i)
 {
     for (int part = 0; part < 2; part++) {
@@ -215,10 +215,10 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
     uint32_t i = 0;
     const char *rest = "";
     bool layered = in_layer(t, &i, &rest) && i < w->model->hparams.n_layer;
-    if (layered && w->model->layers[i].order == t) return; /* another one is written */
+    if (layered && w->model->layers[i].order == t) return; /* a new one is written */
     if (layered && w->predictors.file && is_any(rest, of_predictors)) return;
     if (layered && w->thresholds.file && strcmp(rest, "ffn_floor.weight") == 0) return;
-    if (!is_bound(w, t)) { /* passes as it is, but for what is written under its name */
+    if (!is_bound(w, t)) { /* copied unchanged, unless its name is written anew */
         if (!layered || strncmp(rest, "ffn_down_t.", 11) != 0) add(w, w->in, t);
         return;
     }
@@ -264,13 +264,13 @@ static void plan_sidecar(packing *w, const hth_sidecar *s)
 static void plan_orders(packing *w)
 {
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
-        const int32_t *numbers = w->numbers[i] ? w->numbers[i] : w->orders[i];
-        if (!numbers) continue;
-        assert(w->n_tensor < w->room);
+        const int32_t *original_orders = w->original_orders[i] ? w->original_orders[i] : w->orders[i];
+        if (!original_orders) continue;
+        assert(w->n_tensor < w->capacity);
         hth_pack_tensor *p = &w->tensors[w->n_tensor++];
         uint64_t d_ff = w->model->layers[i].d_ff;
         *p = (hth_pack_tensor){
-            .type = HTH_TYPE_I32, .n_dim = 1, .dim = {d_ff}, .n_row = d_ff, .n_col = 1, .order = numbers};
+            .type = HTH_TYPE_I32, .n_dim = 1, .dim = {d_ff}, .n_row = d_ff, .n_col = 1, .order = original_orders};
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_order", i);
     }
 }
@@ -309,7 +309,7 @@ static bool begins_with(hth_str key, const char *prefix)
     return key.n >= strlen(prefix) && memcmp(key.bytes, prefix, strlen(prefix)) == 0;
 }
 
-/* What a file of PowerInfer means without saying so. */
+/* Writes the metadata that a PowerInfer file implies. */
 static void write_meaning(packing *w)
 {
     const hth_hparams *h = &w->model->hparams;
@@ -322,7 +322,7 @@ static void write_meaning(packing *w)
     hth_gguf_writer_text(w->packer.out, "hearth.ffn.activation", activation, strlen(activation));
 }
 
-/* An array of a float for each layer. */
+/* Writes an array with one float per layer. */
 static hearth_status write_layers(packing *w, const char *key, float (*of)(const packing *, uint32_t),
                                   hearth_error *err)
 {
@@ -337,14 +337,14 @@ static hearth_status write_layers(packing *w, const char *key, float (*of)(const
 
 static float threshold_of(const packing *w, uint32_t i) { return w->model->layers[i].predictor.threshold; }
 static float sidecar_threshold_of(const packing *w, uint32_t i) { return w->predictors.thresholds[i]; }
-/* One bit of headroom over what was seen (docs/arithmetic.md 6). */
+/* One bit of headroom above the observed maximum (docs/arithmetic.md 6). */
 static float hidden_of(const packing *w, uint32_t i)
 {
     float largest = w->profile->layers[i].largest;
     return largest < 1e38f ? 2.0f * largest : 2e38f;
 }
 
-/* Shares of the runs of a layer as they stand in the packed file; returns their number. */
+/* Activity of the neurons of a layer in the order of the packed file, in shares; returns their number. */
 static size_t shares_of(const packing *w, uint32_t i_layer, float *shares)
 {
     const hth_profile_layer *p = &w->profile->layers[i_layer];
@@ -433,7 +433,7 @@ static hearth_status write_header(packing *w, hearth_error *err)
     return hth_gguf_writer_begin(w->packer.out, err);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------ */
+/* ---- entry point ---------------------------------------------------------------------------------------- */
 
 static hearth_status write_tensors(packing *w, hearth_error *err)
 {
@@ -475,9 +475,9 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++)
         w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
     w->orders = hth_alloc(n, sizeof *w->orders);
-    w->numbers = hth_alloc(n, sizeof *w->numbers);
+    w->original_orders = hth_alloc(n, sizeof *w->original_orders);
     w->up_first = hth_alloc(n, sizeof *w->up_first);
-    if (!w->orders || !w->numbers || !w->up_first)
+    if (!w->orders || !w->original_orders || !w->up_first)
         return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
     st = hth_pool_open(hth_pool_default_threads(o->n_thread), &w->packer.pool, err);
     if (st == HEARTH_OK) hth_pool_watch(w->packer.pool, o->cancel);
@@ -488,11 +488,11 @@ static void close_inputs(packing *w)
 {
     for (uint32_t i = 0; w->model && i < w->model->hparams.n_layer; i++) {
         if (w->orders) hth_free(w->orders[i]);
-        if (w->numbers) hth_free(w->numbers[i]);
+        if (w->original_orders) hth_free(w->original_orders[i]);
     }
     hth_pool_close(w->packer.pool);
     hth_free(w->orders);
-    hth_free(w->numbers);
+    hth_free(w->original_orders);
     hth_free(w->up_first);
     hth_free(w->tensors);
     hth_profile_close(w->profile);
@@ -510,7 +510,7 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     hearth_status st = open_inputs(&w, in_path, err);
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
-        st = number_neurons(&w, i, err);
+        st = compose_orders(&w, i, err);
     if (st == HEARTH_OK) choose_halves(&w);
     if (st == HEARTH_OK) st = plan(&w, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_open(out_path, &w.packer.out, err);

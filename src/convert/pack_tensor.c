@@ -1,5 +1,5 @@
-/* The bytes of one tensor of a packed file. Tensors whose rows keep their places pass through in
- * pieces; the others, one matrix of a layer at a time, are held whole. */
+/* Converts the bytes of one tensor of a packed file. Tensors whose rows keep their order are streamed in
+ * chunks. The others are held whole, one matrix of a layer at a time. */
 #include "convert/pack_tensor.h"
 
 #include "base/alloc.h"
@@ -9,25 +9,25 @@
 #include <string.h>
 
 enum {
-    PIECE_SIZE = 16 << 20, /* bytes of a piece, at least a row */
+    CHUNK_SIZE = 16 << 20, /* bytes of a chunk, at least a row */
     UNIT_ROWS = 8,
     GROUP = 256, /* neurons that are transposed together: whole blocks of every type */
 };
 
-typedef struct piece {
+typedef struct chunk {
     const hth_packer *p;
     const hth_pack_tensor *t;
-    const uint8_t *raw; /* of rows from `first` on, or of all */
-    uint8_t *packed;    /* the same */
+    const uint8_t *raw; /* rows from `first` on, or all */
+    uint8_t *packed;    /* the same rows */
     uint64_t n_row;
     size_t from_size, to_size;
-    float *x; /* a unit's floats for each thread */
+    float *x; /* a unit's floats, per thread */
     size_t x_size;
-    hth_pack_loss *loss;      /* [n_unit] of transposed tensors */
-    const int32_t *place;     /* of transposed tensors: where neuron j goes; NULL: to row j */
-    uint64_t first;           /* row of the piece */
+    hth_pack_loss *loss;      /* [n_unit], for transposed tensors */
+    const int32_t *place;     /* for transposed tensors: row of neuron j; NULL: row j */
+    uint64_t first;           /* first row of the chunk */
     _Atomic uint64_t bad_row; /* 1 + the first row of the source with a weight that cannot be packed */
-} piece;
+} chunk;
 
 static size_t row_size(hth_type type, uint64_t n_col)
 {
@@ -44,15 +44,15 @@ void hth_pack_declare(hth_packer *p, const hth_pack_tensor *t)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-/* The first one counts, whoever finds it. */
-static void note_bad(piece *w, uint64_t i_row)
+/* Keeps the lowest row, independent of the thread that reports it. */
+static void note_bad(chunk *w, uint64_t i_row)
 {
     uint64_t seen = atomic_load(&w->bad_row);
     while ((seen == 0 || i_row + 1 < seen) && !atomic_compare_exchange_weak(&w->bad_row, &seen, i_row + 1))
         continue;
 }
 
-static void convert_row(piece *w, const uint8_t *from, float *x, uint8_t *to, uint64_t i_row)
+static void convert_row(chunk *w, const uint8_t *from, float *x, uint8_t *to, uint64_t i_row)
 {
     const hth_pack_tensor *t = w->t;
     if (t->type == t->from->type) {
@@ -66,7 +66,7 @@ static void convert_row(piece *w, const uint8_t *from, float *x, uint8_t *to, ui
 
 static void convert_rows(void *arg, size_t i_unit, uint32_t i_thread)
 {
-    piece *w = arg;
+    chunk *w = arg;
     for (uint64_t r = i_unit * UNIT_ROWS, k = 0; k < UNIT_ROWS && r < w->n_row; r++, k++) {
         uint64_t from = w->t->order ? (uint64_t)w->t->order[r] : r;
         convert_row(w, w->raw + from * w->from_size, w->x + i_thread * w->x_size, w->packed + r * w->to_size,
@@ -87,10 +87,10 @@ static hth_pack_loss loss_of(const float *x, const float *packed, size_t n)
     return loss;
 }
 
-/* Neurons [256 i, ...): columns of the source become rows, of which each is packed. */
+/* Neurons from 256 i on: columns of the source become rows, and each row is packed. */
 static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
 {
-    piece *w = arg;
+    chunk *w = arg;
     const hth_pack_tensor *t = w->t;
     const hth_type_info *from = hth_type_find((uint32_t)t->from->type);
     size_t first = i_unit * GROUP, left = (size_t)w->n_row - first, n = left < GROUP ? left : GROUP;
@@ -101,7 +101,7 @@ static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
                                       row);
         for (size_t j = 0; j < n; j++) x[j * d + o] = row[j];
     }
-    row = x + GROUP * d; /* now of what was packed */
+    row = x + GROUP * d; /* now the packed rows, unpacked */
     for (size_t j = 0; j < n; j++) {
         size_t place = w->place ? (size_t)w->place[first + j] : first + j;
         uint8_t *to = w->packed + place * w->to_size;
@@ -116,7 +116,7 @@ static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-static hearth_status run_transposed(hth_packer *p, piece *w, hearth_error *err)
+static hearth_status run_transposed(hth_packer *p, chunk *w, hearth_error *err)
 {
     size_t n_unit = (size_t)((w->n_row + GROUP - 1) / GROUP), n = (size_t)w->n_row;
     int32_t *place = hth_alloc(n, sizeof *place);
@@ -136,7 +136,7 @@ static hearth_status run_transposed(hth_packer *p, piece *w, hearth_error *err)
 
 /* ---- a tensor ---------------------------------------------------------------------------------- */
 
-static hearth_status refuse_row(const piece *w, uint64_t i_row, hearth_error *err)
+static hearth_status fail_row(const chunk *w, uint64_t i_row, hearth_error *err)
 {
     const hth_gguf_tensor *t = w->t->from;
     char name[80];
@@ -147,7 +147,7 @@ static hearth_status refuse_row(const piece *w, uint64_t i_row, hearth_error *er
         (unsigned long long)t->offset, (unsigned long long)i_row, hth_type_find((uint32_t)w->t->type)->name);
 }
 
-static hearth_status convert_piece(hth_packer *p, piece *w, uint64_t from, size_t size, uint8_t *raw,
+static hearth_status convert_piece(hth_packer *p, chunk *w, uint64_t from, size_t size, uint8_t *raw,
                                    hearth_error *err)
 {
     hearth_status st = hth_gguf_read(w->t->file, w->t->from, from, size, raw, err);
@@ -158,20 +158,20 @@ static hearth_status convert_piece(hth_packer *p, piece *w, uint64_t from, size_
     if (hth_pool_take_cancelled(p->pool))
         return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
     uint64_t bad = atomic_load(&w->bad_row);
-    if (st == HEARTH_OK && bad) st = refuse_row(w, bad - 1, err);
+    if (st == HEARTH_OK && bad) st = fail_row(w, bad - 1, err);
     return st == HEARTH_OK ? hth_gguf_writer_data(p->out, w->packed, (size_t)w->n_row * w->to_size, err) : st;
 }
 
 hearth_status hth_pack_write(hth_packer *p, const hth_pack_tensor *t, hearth_error *err)
 {
     if (!t->from) return hth_gguf_writer_data(p->out, t->order, (size_t)t->n_row * sizeof *t->order, err);
-    piece w = {.p = p, .t = t, .to_size = row_size(t->type, t->n_col)};
+    chunk w = {.p = p, .t = t, .to_size = row_size(t->type, t->n_col)};
     uint64_t n_from_row = t->transposed ? t->n_col : t->n_row,
              n_from_col = t->transposed ? t->n_row : t->n_col;
     w.from_size = row_size(t->from->type, n_from_col);
     uint64_t n_chunk =
-        t->order || t->transposed || w.from_size > PIECE_SIZE ? t->n_row : PIECE_SIZE / w.from_size;
-    if (w.from_size > PIECE_SIZE && !t->order && !t->transposed) n_chunk = 1;
+        t->order || t->transposed || w.from_size > CHUNK_SIZE ? t->n_row : CHUNK_SIZE / w.from_size;
+    if (w.from_size > CHUNK_SIZE && !t->order && !t->transposed) n_chunk = 1;
     if (n_chunk > t->n_row) n_chunk = t->n_row;
     w.x_size = t->transposed ? (GROUP + 1) * (size_t)(t->n_col > GROUP ? t->n_col : GROUP) : (size_t)t->n_col;
     size_t raw_size = (size_t)(t->transposed ? n_from_row : n_chunk) * w.from_size;

@@ -1,6 +1,6 @@
-/* Makes predictors: one pass over the text keeps, for some tokens, what each layer's network read and
- * which of its neurons fired; then small networks are trained for all layers, and larger ones where most is
- * computed in vain, until all are good enough or the budget is used up. Called by the verb and by tests. */
+/* Trains predictors. One pass over the text keeps, for some tokens, the input of each layer's FFN and its
+ * active neurons. Then small networks are trained for all layers, and larger ones for the layers with most
+ * wasted work, until all are good enough or the budget is used up. hearth predictors and tests call it. */
 #include "convert/predictors.h"
 
 #include "base/bits.h"
@@ -17,38 +17,38 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Scores are sorted into bins of 1/64 between -32 and 32. */
-enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64, LOOK_EVERY = 16 };
+/* Scores are counted in bins of 1/64 between -32 and 32. */
+enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64, PROGRESS_EVERY = 16 };
 
-/* A larger rank must make this much more of the marked neurons fire to be worth its bytes. */
+/* Factor by which a larger rank must raise the precision (share of marked neurons that are active) to be kept. */
 static const double WORTH = 1.05;
 
-typedef struct made {
-    uint8_t *in, *out; /* rows as the file has them */
+typedef struct trained_layer {
+    uint8_t *in, *out; /* rows in the form of the file */
     size_t in_size, out_size;
     float *bias;
-} made;
+} trained_layer;
 
-typedef struct making {
+typedef struct trainer_state {
     const hth_predictor_options *options;
     hearth_model *model;
     hearth_session *session;
     const char *out_path;
-    hth_spill *spill; /* streams 2 i and 2 i + 1: inputs of layer i, and who fired */
+    hth_spill *spill; /* streams 2 i and 2 i + 1: inputs and active sets of layer i */
     hth_pool *pool;
     hth_trainer *trainer;
     hth_predictor_result *results;
-    made *made;
-    bool *settled;    /* [n_layer] a larger rank was no better */
-    uint32_t n_token; /* that are kept, of so many windows */
+    trained_layer *trained_layer;
+    bool *is_final;    /* [n_layer] a larger rank was no better */
+    uint32_t n_token; /* kept tokens, from n_window chunks */
     size_t n_window;
-    uint64_t done, total, window_work; /* by hth_train_work */
-    /* of the layer under way */
+    uint64_t done, total, window_work; /* in units of hth_train_work */
+    /* of the current layer */
     float *input;
     uint64_t step_work;
     uint8_t *fired;
     float *scores; /* [HTH_TRAIN_BATCH][d_ff] */
-} making;
+} trainer_state;
 
 hth_predictor_options hth_predictor_defaults(void)
 {
@@ -60,11 +60,11 @@ hth_predictor_options hth_predictor_defaults(void)
                                    .seed = 1};
 }
 
-static uint32_t n_layer_of(const making *w) { return w->model->model->hparams.n_layer; }
-static uint32_t d_of(const making *w) { return w->model->model->hparams.d_model; }
-static uint32_t d_ff_of(const making *w, uint32_t i) { return w->model->model->layers[i].d_ff; }
+static uint32_t n_layer_of(const trainer_state *w) { return w->model->model->hparams.n_layer; }
+static uint32_t d_of(const trainer_state *w) { return w->model->model->hparams.d_model; }
+static uint32_t d_ff_of(const trainer_state *w, uint32_t i) { return w->model->model->layers[i].d_ff; }
 
-static bool go_on(making *w, uint64_t step)
+static bool report_progress(trainer_state *w, uint64_t step)
 {
     const hth_predictor_options *o = w->options;
     w->done += step;
@@ -81,7 +81,7 @@ static hearth_status fail_cancelled(hearth_error *err)
 static hearth_status keep_token(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i,
                                 hearth_error *err)
 {
-    making *w = user;
+    trainer_state *w = user;
     size_t n = seen->d_ff, n_byte = (n + 7) / 8, d_size = seen->d_model * sizeof(float);
     const float *hidden = seen->hidden + t * n;
     memset(w->fired, 0, n_byte);
@@ -93,13 +93,13 @@ static hearth_status keep_token(void *user, const hth_ffn_probe *seen, size_t t,
     return st;
 }
 
-static hearth_status look_at_walk(void *user, size_t i_window, hearth_error *err)
+static hearth_status on_chunk(void *user, size_t i_window, hearth_error *err)
 {
-    making *w = user;
-    return go_on(w, i_window ? w->window_work : 0) ? HEARTH_OK : fail_cancelled(err);
+    trainer_state *w = user;
+    return report_progress(w, i_window ? w->window_work : 0) ? HEARTH_OK : fail_cancelled(err);
 }
 
-/* ---- how good a network is -------------------------------------------------------------------------- */
+/* ---- quality of a network --------------------------------------------------------------------------- */
 
 typedef struct tally {
     uint64_t fires[N_BIN], rests[N_BIN];
@@ -111,8 +111,8 @@ static size_t bin_of(float score)
     return x >= (float)N_BIN ? N_BIN - 1 : x > 0.0f ? (size_t)x : 0;
 }
 
-/* Scores of all tokens that were held out (of all, where there are too few). */
-static void histogram_scores(making *w, const hth_train_data *data, const hth_network_form *form, tally *t)
+/* Scores of all held-out tokens (of all tokens, if there are too few). */
+static void histogram_scores(trainer_state *w, const hth_train_data *data, const hth_network_form *form, tally *t)
 {
     bool all = !hth_train_holds_out(data->n_tok);
     memset(t, 0, sizeof *t);
@@ -128,8 +128,8 @@ static void histogram_scores(making *w, const hth_train_data *data, const hth_ne
     }
 }
 
-/* The largest threshold that marks enough of what fires. */
-static void judge(const tally *t, double recall, hth_predictor_result *r)
+/* Sets the largest threshold with which enough of the active neurons are marked. */
+static void choose_threshold(const tally *t, double recall, hth_predictor_result *r)
 {
     uint64_t fires = 0, rests = 0, hit = 0, marked = 0;
     size_t bin = N_BIN;
@@ -161,13 +161,13 @@ uint64_t hth_predictor_size(uint32_t d_model, uint32_t d_ff, uint32_t rank)
            (uint64_t)d_ff * (hth_type_row_size(HTH_TYPE_Q8_0, rank) + sizeof(float));
 }
 
-static uint64_t size_of_rank(const making *w, uint32_t i, uint32_t rank)
+static uint64_t size_of_rank(const trainer_state *w, uint32_t i, uint32_t rank)
 {
     return hth_predictor_size(d_of(w), d_ff_of(w, i), rank);
 }
 
-/* Of all predictors: as asked, or a tenth of what the networks themselves take in Q8_0. */
-static uint64_t budget_of(const making *w)
+/* Bytes for all predictors: the option, or a tenth of the bytes of the networks in Q8_0. */
+static uint64_t budget_of(const trainer_state *w)
 {
     uint64_t all = 0;
     for (uint32_t i = 0; i < n_layer_of(w); i++) {
@@ -177,8 +177,8 @@ static uint64_t budget_of(const making *w)
     return w->options->budget ? w->options->budget : all / 10;
 }
 
-/* The largest rank that all layers could have within the budget. */
-static uint32_t common_rank(const making *w)
+/* The largest rank that all layers can have within the budget. */
+static uint32_t common_rank(const trainer_state *w)
 {
     for (uint32_t rank = RANK_STEP;; rank *= 2) {
         uint64_t size = 0;
@@ -187,8 +187,8 @@ static uint32_t common_rank(const making *w)
     }
 }
 
-/* Rows of floats to rows of the file. */
-static uint8_t *pack_rows(const making *w, const float *x, size_t n_row, size_t n_col, hth_type type,
+/* Packs rows of floats to rows of the file. */
+static uint8_t *pack_rows(const trainer_state *w, const float *x, size_t n_row, size_t n_col, hth_type type,
                           size_t *size)
 {
     size_t row_size = hth_type_row_size(type, n_col);
@@ -199,7 +199,7 @@ static uint8_t *pack_rows(const making *w, const float *x, size_t n_row, size_t 
     return rows;
 }
 
-/* What the file can hold: it would be refused by whoever opens it. */
+/* Checks that the values are in range of the file's types. Otherwise the file could not be opened. */
 static hearth_status check_network(const hth_network *net, hth_type in_type, uint32_t i, hearth_error *err)
 {
     if (hth_type_in_range(net->in, net->rank * net->d, in_type) &&
@@ -212,29 +212,29 @@ static hearth_status check_network(const hth_network *net, hth_type in_type, uin
                     i, net->rank, hth_type_find((uint32_t)in_type)->name);
 }
 
-static void free_made(made *m)
+static void free_trained(trained_layer *m)
 {
     hth_free(m->in);
     hth_free(m->out);
     hth_free(m->bias);
-    *m = (made){0};
+    *m = (trained_layer){0};
 }
 
-static bool look(void *user, size_t i_step)
+static bool on_step(void *user, size_t i_step)
 {
-    making *w = user;
-    return i_step % LOOK_EVERY || go_on(w, i_step ? LOOK_EVERY * w->step_work : 0);
+    trainer_state *w = user;
+    return i_step % PROGRESS_EVERY || report_progress(w, i_step ? PROGRESS_EVERY * w->step_work : 0);
 }
 
-/* A network of that rank as the file would have it, and how good it is. */
-static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data, uint32_t rank, made *m,
-                              hth_predictor_result *r, hearth_error *err)
+/* Trains a network of that rank, converts it to the form of the file and evaluates it. */
+static hearth_status try_rank(trainer_state *w, uint32_t i, const hth_train_data *data, uint32_t rank,
+                              trained_layer *m, hth_predictor_result *r, hearth_error *err)
 {
     hth_network net;
     tally *t;
     size_t d = data->d, d_ff = data->d_ff;
     hth_type in_type = type_for(d);
-    if (!hth_train(w->trainer, data, rank, w->options->n_step, w->options->seed + i, look, w, &net))
+    if (!hth_train(w->trainer, data, rank, w->options->n_step, w->options->seed + i, on_step, w, &net))
         return fail_cancelled(err);
     hearth_status st = check_network(&net, in_type, i, err);
     if (st != HEARTH_OK) return st;
@@ -256,19 +256,19 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
                 .data = m->out},
         .bias = m->bias};
     histogram_scores(w, data, &form, t);
-    judge(t, w->options->recall, r);
+    choose_threshold(t, w->options->recall, r);
     r->rank = rank, r->size = size_of_rank(w, i, rank);
     hth_free(t);
     return HEARTH_OK;
 }
 
-/* Trains a layer's network of that rank, which takes the place of the one before where it is better. */
-static hearth_status increase_rank(making *w, uint32_t i, uint32_t rank, hearth_error *err)
+/* Trains a network of that rank for a layer; it replaces the previous one if it is better. */
+static hearth_status increase_rank(trainer_state *w, uint32_t i, uint32_t rank, hearth_error *err)
 {
     size_t d = d_of(w), d_ff = d_ff_of(w, i), n_byte = (d_ff + 7) / 8;
     hth_train_data data = {.input = w->input, .fired = w->fired, .n_tok = w->n_token, .d = d, .d_ff = d_ff};
     hth_predictor_result r = {0};
-    made m = {0};
+    trained_layer m = {0};
     w->step_work = hth_train_work(d, d_ff, rank);
     hearth_status st = hth_spill_get(w->spill, 2 * i, 0, w->input, w->n_token * d * sizeof *w->input, err);
     if (st == HEARTH_OK) st = hth_spill_get(w->spill, 2 * i + 1, 0, w->fired, w->n_token * n_byte, err);
@@ -276,20 +276,20 @@ static hearth_status increase_rank(making *w, uint32_t i, uint32_t rank, hearth_
     if (st == HEARTH_OK) st = try_rank(w, i, &data, rank, &m, &r, err);
     bool better = st == HEARTH_OK && (rank == RANK_STEP || r.precision >= WORTH * w->results[i].precision);
     if (better) {
-        free_made(&w->made[i]);
-        w->made[i] = m;
+        free_trained(&w->trained_layer[i]);
+        w->trained_layer[i] = m;
         w->results[i] = r;
     } else {
-        free_made(&m);
-        w->settled[i] = true;
+        free_trained(&m);
+        w->is_final[i] = true;
     }
     hth_trainer_close(w->trainer);
     w->trainer = NULL;
     return st;
 }
 
-/* The layer that computes most in vain, of those that may still grow; n_layer: none. */
-static uint32_t next_candidate(const making *w)
+/* The layer that computes most neurons in vain, of those whose rank may still grow; n_layer: none. */
+static uint32_t next_candidate(const trainer_state *w)
 {
     uint32_t n = n_layer_of(w), found = n;
     uint64_t used = 0;
@@ -297,18 +297,18 @@ static uint32_t next_candidate(const making *w)
     for (uint32_t i = 0; i < n; i++) used += w->results[i].size;
     for (uint32_t i = 0; i < n; i++) {
         const hth_predictor_result *r = &w->results[i];
-        double in_vain = r->marked * (1.0 - r->precision) * d_ff_of(w, i);
+        double wasted = r->marked * (1.0 - r->precision) * d_ff_of(w, i);
         uint64_t grown = used - r->size + size_of_rank(w, i, 2 * r->rank);
-        bool may = !w->settled[i] && r->precision < w->options->precision && 2 * r->rank <= RANK_MAX &&
+        bool may = !w->is_final[i] && r->precision < w->options->precision && 2 * r->rank <= RANK_MAX &&
                    grown <= budget_of(w);
-        if (may && in_vain > max) found = i, max = in_vain;
+        if (may && wasted > max) found = i, max = wasted;
     }
     return found;
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------- */
 
-static void declare_layer(const making *w, hth_gguf_writer *out, uint32_t i)
+static void declare_layer(const trainer_state *w, hth_gguf_writer *out, uint32_t i)
 {
     char name[64];
     uint32_t rank = w->results[i].rank, d = d_of(w), d_ff = d_ff_of(w, i);
@@ -321,7 +321,7 @@ static void declare_layer(const making *w, hth_gguf_writer *out, uint32_t i)
     hth_gguf_writer_tensor(out, name, HTH_TYPE_F32, 1, bias);
 }
 
-static hearth_status write_file(making *w, hearth_error *err)
+static hearth_status write_file(trainer_state *w, hearth_error *err)
 {
     hth_gguf_writer *out;
     uint64_t hash;
@@ -338,7 +338,7 @@ static hearth_status write_file(making *w, hearth_error *err)
     for (uint32_t i = 0; i < n; i++) declare_layer(w, out, i);
     st = hth_gguf_writer_begin(out, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
-        const made *m = &w->made[i];
+        const trained_layer *m = &w->trained_layer[i];
         st = hth_gguf_writer_data(out, m->in, m->in_size, err);
         if (st == HEARTH_OK) st = hth_gguf_writer_data(out, m->out, m->out_size, err);
         if (st == HEARTH_OK) st = hth_gguf_writer_data(out, m->bias, d_ff_of(w, i) * sizeof *m->bias, err);
@@ -350,9 +350,9 @@ done:
     return st;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------- */
+/* ---- entry points -------------------------------------------------------------------------------------------- */
 
-static hearth_status open_model(making *w, const char *path, uint32_t n_ctx, hearth_error *err)
+static hearth_status open_model(trainer_state *w, const char *path, uint32_t n_ctx, hearth_error *err)
 {
     hearth_model_options mo = {.n_thread = w->options->n_thread, .selector = HEARTH_SELECTOR_DENSE};
     hearth_session_options so = hearth_session_defaults();
@@ -363,13 +363,13 @@ static hearth_status open_model(making *w, const char *path, uint32_t n_ctx, hea
     if (!hth_activation_is_sparse(w->model->model->hparams.activation))
         return hth_fail(
             err, HEARTH_ERROR_ARGUMENT,
-            "%s: activation %s gives no exact zeros, so there is nothing to predict; hearth thresholds is "
-            "for it",
+            "%s: activation %s gives no exact zeros, so there is nothing to predict; use hearth "
+            "thresholds",
             path, hth_activation_name(w->model->model->hparams.activation));
     return hearth_session_open(w->model, &so, &w->session, err);
 }
 
-static hearth_status make_room(making *w, const hth_chunks *windows, hearth_error *err)
+static hearth_status make_room(trainer_state *w, const hth_chunks *windows, hearth_error *err)
 {
     uint32_t n = n_layer_of(w), d_ff = w->model->model->hparams.d_ff;
     const hth_predictor_options *o = w->options;
@@ -380,9 +380,9 @@ static hearth_status make_room(making *w, const hth_chunks *windows, hearth_erro
     for (uint32_t i = 0; i < n; i++) min += size_of_rank(w, i, RANK_STEP);
     if (o->budget && o->budget < min)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "a budget of %.1f MB: the smallest predictors of this model take %.1f MB",
+                        "a budget of %.1f MB is too small: the smallest predictors of this model take %.1f MB",
                         (double)o->budget * 1e-6, (double)min * 1e-6);
-    /* Weights in few bits are multiplied about twice as fast as a network is trained (Q8_0, 1B, rank 256: 450 and
+    /* Quantised weights are multiplied about twice as fast as a network is trained (Q8_0, 1B, rank 256: 450 and
      * 190 G/s). */
     hearth_model_info info;
     hearth_model_get_info(w->model, &info);
@@ -391,25 +391,25 @@ static hearth_status make_room(making *w, const hth_chunks *windows, hearth_erro
     for (uint32_t rank = RANK_STEP; rank <= common_rank(w); rank *= 2)
         for (uint32_t i = 0; i < n; i++) w->total += o->n_step * hth_train_work(d_of(w), d_ff_of(w, i), rank);
     w->results = hth_alloc(n, sizeof *w->results);
-    w->made = hth_alloc(n, sizeof *w->made);
-    w->settled = hth_alloc(n, sizeof *w->settled);
+    w->trained_layer = hth_alloc(n, sizeof *w->trained_layer);
+    w->is_final = hth_alloc(n, sizeof *w->is_final);
     w->input = hth_alloc(w->n_token, d_of(w) * sizeof *w->input);
     w->fired = hth_alloc(w->n_token + 1, (d_ff + 7) / 8);
     w->scores = hth_alloc(HTH_TRAIN_BATCH, d_ff * sizeof *w->scores);
-    if (!w->results || !w->made || !w->settled || !w->input || !w->fired || !w->scores)
+    if (!w->results || !w->trained_layer || !w->is_final || !w->input || !w->fired || !w->scores)
         return hth_fail_memory(err, (uint64_t)w->n_token * d_of(w) * sizeof *w->input,
-                               "what predictors are trained on");
+                               "training data of predictors");
     return hth_spill_open(2 * n, (uint64_t)w->n_token * (d_of(w) * sizeof(float) + (d_ff + 7) / 8), o->memory,
                           w->out_path, &w->spill, err);
 }
 
-static void close_all(making *w)
+static void close_all(trainer_state *w)
 {
-    for (uint32_t i = 0; w->made && i < n_layer_of(w); i++) free_made(&w->made[i]);
+    for (uint32_t i = 0; w->trained_layer && i < n_layer_of(w); i++) free_trained(&w->trained_layer[i]);
     hth_pool_close(w->pool);
     hth_spill_close(w->spill);
-    hth_free(w->made);
-    hth_free(w->settled);
+    hth_free(w->trained_layer);
+    hth_free(w->is_final);
     hth_free(w->input);
     hth_free(w->fired);
     hth_free(w->scores);
@@ -417,8 +417,8 @@ static void close_all(making *w)
     hearth_model_close(w->model);
 }
 
-/* The session's pool rests while networks are trained; its threads sleep then. */
-static hearth_status make_all(making *w, hearth_error *err)
+/* The session's pool is idle while networks are trained; its threads sleep. */
+static hearth_status train_all(trainer_state *w, hearth_error *err)
 {
     hearth_status st = hth_pool_open(hth_pool_default_threads(w->options->n_thread), &w->pool, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(w); i++) st = increase_rank(w, i, RANK_STEP, err);
@@ -431,7 +431,7 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
                                   uint32_t n_ctx, const hth_predictor_options *options,
                                   hth_predictor_result **layers, uint32_t *n_layer, hearth_error *err)
 {
-    making w = {.options = options, .out_path = out_path};
+    trainer_state w = {.options = options, .out_path = out_path};
     hth_chunks windows = {0};
     *layers = NULL;
     hearth_status st = hth_atomic_writer_check(out_path, err);
@@ -439,9 +439,9 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     if (st == HEARTH_OK)
         st = hth_chunks_open(&windows, w.model, text, n, hearth_session_n_ctx(w.session), err);
     if (st == HEARTH_OK) st = make_room(&w, &windows, err);
-    hth_text_sampler walk = {w.n_token, w.n_window, keep_token, look_at_walk, &w};
+    hth_text_sampler walk = {w.n_token, w.n_window, keep_token, on_chunk, &w};
     if (st == HEARTH_OK) st = hth_text_sampler_run(&walk, w.model, w.session, &windows, err);
-    if (st == HEARTH_OK) st = make_all(&w, err);
+    if (st == HEARTH_OK) st = train_all(&w, err);
     if (st == HEARTH_OK) st = write_file(&w, err);
     if (st == HEARTH_OK) {
         *layers = w.results;

@@ -1,5 +1,5 @@
-/* hearth quantize: tensors pass through in pieces of rows, read, widened, packed
- * in parallel and written in file order. Called by the verb and by tests. */
+/* hearth quantize: streams tensors in chunks of rows, which are read, widened, packed in parallel and written
+ * in file order. The command and tests call it. */
 #include "convert/quantize.h"
 
 #include "base/alloc.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    PIECE_WEIGHTS = 1 << 20, /* about this many at once, at least a row */
+    CHUNK_WEIGHTS = 1 << 20, /* weights of a chunk, about, at least a row */
     UNIT_ROWS = 8,
 };
 
@@ -26,9 +26,9 @@ typedef struct work {
     hth_gguf_writer *out;
     hth_pool *pool;
     hth_kernels k;
-    hth_type *types; /* of the output, by tensor */
+    hth_type *types; /* of the output, per tensor */
     uint64_t total, done;
-    /* the piece under way */
+    /* the current chunk */
     const hth_gguf_tensor *tensor;
     hth_type to;
     size_t n_row, n_col;
@@ -37,9 +37,9 @@ typedef struct work {
     _Atomic size_t bad_row; /* 1 + a row with a weight that cannot be packed */
 } work;
 
-/* ---- which type ----------------------------------------------------------------------- */
+/* ---- choice of types ------------------------------------------------------------------ */
 
-/* Some types are computed with but not written. */
+/* Some types can be computed with but not written. */
 static hearth_status check_packing(const work *w, hth_type type, hearth_error *err)
 {
     if (w->k.pack[type]) return HEARTH_OK;
@@ -47,7 +47,7 @@ static hearth_status check_packing(const work *w, hth_type type, hearth_error *e
                     hth_type_find(type)->name);
 }
 
-/* *fell_back: its rows do not fit the blocks of the type that was wanted. */
+/* *fell_back: the rows do not fit the blocks of the intended type. */
 static hth_type choose_type(const hth_quantize_options *o, const hth_ftype_model *model,
                             const hth_gguf_tensor *t, bool *fell_back)
 {
@@ -109,7 +109,7 @@ static hearth_status write_header(work *w, hearth_error *err)
 {
     for (size_t i = 0; i < hth_gguf_n_value(w->in); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(w->in, i);
-        if (v->key.n >= 6 && memcmp(v->key.bytes, "split.", 6) == 0) continue; /* one part comes out */
+        if (v->key.n >= 6 && memcmp(v->key.bytes, "split.", 6) == 0) continue; /* the output is one file */
         hth_gguf_writer_copy(w->out, v);
     }
     hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, w->options->ftype->file_type);
@@ -161,12 +161,12 @@ static hearth_status copy_piece(work *w, uint64_t first_row, hearth_error *err)
     return hth_gguf_writer_data(w->out, w->packed, w->n_row * hth_type_row_size(w->to, w->n_col), err);
 }
 
-/* Rows of one tensor, a piece at a time. */
+/* Converts the rows of one tensor, chunk by chunk. */
 static hearth_status convert_tensor(work *w, const hth_gguf_tensor *t, hth_type to, hearth_error *err)
 {
     size_t n_col = (size_t)t->dim[0];
     uint64_t n_row = t->dim[1] * t->dim[2] * t->dim[3];
-    size_t piece = n_col < PIECE_WEIGHTS ? PIECE_WEIGHTS / n_col : 1;
+    size_t piece = n_col < CHUNK_WEIGHTS ? CHUNK_WEIGHTS / n_col : 1;
     hearth_status st = HEARTH_OK;
     if (piece > n_row) piece = (size_t)n_row;
     w->tensor = t, w->to = to, w->n_col = n_col;
@@ -184,10 +184,10 @@ static hearth_status convert_tensor(work *w, const hth_gguf_tensor *t, hth_type 
     return st;
 }
 
-/* Bytes as they are. */
+/* Copies bytes unchanged. */
 static hearth_status copy_tensor(work *w, const hth_gguf_tensor *t, hearth_error *err)
 {
-    size_t capacity = t->size < PIECE_WEIGHTS ? (size_t)t->size : PIECE_WEIGHTS;
+    size_t capacity = t->size < CHUNK_WEIGHTS ? (size_t)t->size : CHUNK_WEIGHTS;
     uint8_t *bytes = hth_alloc(1, capacity);
     hearth_status st = bytes ? HEARTH_OK : hth_fail_memory(err, capacity, "weights");
     for (uint64_t from = 0; st == HEARTH_OK && from < t->size; from += capacity) {
@@ -227,7 +227,7 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
     if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;
-    if (hth_gguf_is_powerinfer(w.in)) { /* what its magic means would be lost */
+    if (hth_gguf_is_powerinfer(w.in)) { /* the meaning of its magic would be lost */
         st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                       "%s: a PowerInfer file (magic PWRI): hearth pack --type writes it in other types",
                       in_path);

@@ -1,4 +1,4 @@
-/* One model file from another, with its matrices in other types. */
+/* Converts a model file to one with its matrices in other types. hearth quantize and tests call it. */
 #ifndef HTH_CONVERT_QUANTIZE_H
 #define HTH_CONVERT_QUANTIZE_H
 
@@ -6,10 +6,10 @@
 
 typedef struct hth_quantize_options {
     const hth_ftype *ftype; /* which matrix gets which type */
-    bool pure;          /* all matrices get the type of the mix itself */
-    bool keep_output;   /* the head (or the embedding table that serves as one) is of output_type */
+    bool pure;          /* all matrices get ftype->type */
+    bool keep_output;   /* the head (or the embedding table used as the head) has output_type */
     hth_type output_type;
-    uint32_t n_thread;            /* 0: one for each core */
+    uint32_t n_thread;            /* 0: one per core */
     hearth_progress_fn *progress; /* bytes read; may be NULL; false cancels */
     void *progress_user;
 } hth_quantize_options;
@@ -17,12 +17,11 @@ typedef struct hth_quantize_options {
 typedef struct hth_quantize_result {
     uint64_t in_bytes, out_bytes; /* of tensors */
     uint32_t n_tensor, n_changed;
-    uint32_t n_fallback; /* matrices whose rows do not fit the blocks of their type: in another one */
+    uint32_t n_fallback; /* matrices in another type, because their rows do not fit the blocks of theirs */
 } hth_quantize_result;
 
-/* Reads IN (F32, F16 or BF16 weights), writes OUT. Vectors, routers and metadata
- * are kept; general.file_type is set. Memory does not grow with the model. OUT
- * appears only when all is written. */
+/* Reads IN (F32, F16 or BF16 weights) and writes OUT. Keeps vectors, routers and metadata; sets
+ * general.file_type. Memory does not grow with the model. OUT appears only when it is complete. */
 hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_quantize_options *options,
                            hth_quantize_result *result, hearth_error *err);
 

@@ -1,11 +1,11 @@
-/* What a type can hold: used by quantize, pack and predictors before they pack a row. */
-#ifndef HTH_CONVERT_FITS_H
-#define HTH_CONVERT_FITS_H
+/* Range of the values that a type can hold. quantize, pack and predictors check a row before they pack it. */
+#ifndef HTH_CONVERT_RANGE_CHECK_H
+#define HTH_CONVERT_RANGE_CHECK_H
 
 #include "file/types.h"
 
-/* Every type but F32 and BF16 has scales or weights in F16: what rounds to infinity there
- * cannot be packed. NaN compares as false, so it is refused too. */
+/* Every type but F32 and BF16 has scales or weights in F16. A value that rounds to infinity cannot be packed.
+ * NaN compares as false, so it is an error too. */
 static inline bool hth_type_in_range(const float *x, size_t n, hth_type type)
 {
     float limit = type == HTH_TYPE_F32 || type == HTH_TYPE_BF16 ? 3e38f : 65504.0f;

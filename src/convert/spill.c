@@ -1,4 +1,5 @@
-/* Streams in memory or in a nameless file. Used by predictors.c and study.c for what they keep of a text. */
+/* Streams in memory or in an unnamed file. predictors.c and study.c use it for the data that they keep of a
+ * text. */
 #define _GNU_SOURCE
 #include "convert/spill.h"
 
@@ -14,10 +15,10 @@
 
 struct hth_spill {
     uint64_t stream_size;
-    uint8_t *memory; /* NULL: in the file */
+    uint8_t *memory; /* NULL: data is in the file */
     size_t size;
     int fd;
-    char *path; /* beside which the file lies */
+    char *path; /* the file is in the folder of this path */
 };
 
 static hearth_status fail(const hth_spill *s, const char *what, int error, hearth_error *err)
@@ -27,7 +28,8 @@ static hearth_status fail(const hth_spill *s, const char *what, int error, heart
                     strerror_r(error, reason, sizeof reason));
 }
 
-/* Without a name from the first moment on, where the file system can; else for a moment with one, room[]. */
+/* Opens a file without a name if the file system supports it. Otherwise it has a name for a moment, stored in
+ * room[]. */
 static int open_nameless(const char *beside, char *room, size_t size)
 {
     const char *slash = strrchr(beside, '/');

@@ -1,6 +1,6 @@
-/* hearth synth: the directory of a model of known shape, then random blocks, made in
- * pieces by all threads and written in order. Weights are drawn so that activations
- * keep their size through the layers; see fill_blocks for what is random. */
+/* hearth synth: writes the tensor infos of a model of a known shape, then random blocks, which all threads
+ * generate in chunks and which are written in order. Weights are drawn so that activations keep their magnitude
+ * through the layers; fill_blocks defines what is random. */
 #include "convert/synth.h"
 
 #include "base/alloc.h"
@@ -56,21 +56,21 @@ typedef struct work {
     hth_kernels k;
     hth_ftype_model model;
     uint64_t total, done;
-    bool declares; /* the first walk over the tensors, which writes nothing */
+    bool declares; /* first pass over the tensors, which only declares them */
     uint64_t i_tensor;
-    /* the piece under way */
+    /* the current chunk */
     hth_type type;
     float rms;
     uint64_t i_piece, first_block;
     size_t n_block;
     uint8_t *bytes;
-    uint16_t scale, minimum; /* what blocks of the type get, as halves */
-    uint8_t exponent;        /* of MXFP4 */
+    uint16_t scale, minimum; /* F16 values for blocks of the type */
+    uint8_t exponent;        /* for MXFP4 */
 } work;
 
 /* ---- random blocks ------------------------------------------------------------------------ */
 
-/* Vigna's SplitMix64: any state is a good start, so each unit has its own. */
+/* Vigna's SplitMix64: any state is a good seed, so each unit has its own. */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -79,7 +79,7 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Where blocks of a type have their scale and, if any, their minimum. */
+/* Offsets of the scale and of the minimum, if any, in blocks of a type. */
 static const struct {
     hth_type type;
     uint8_t scale_at;
@@ -100,18 +100,17 @@ static void set_scales(const work *w, uint8_t *block)
     }
 }
 
-/* Evenly spread in -1..1. */
+/* Uniform in -1..1. */
 static float next_even(uint64_t *state) { return (float)(int32_t)(next_random(state) >> 32) * 0x1p-31f; }
 
 static void put_float(const work *w, uint64_t *state, uint8_t *p)
 {
-    float x = 1.7320508f * w->rms * next_even(state); /* sqrt(3): the rms of an even spread */
+    float x = 1.7320508f * w->rms * next_even(state); /* sqrt(3): the rms of a uniform distribution */
     if (w->type == HTH_TYPE_F32) hth_store_f32(p, x);
     else hth_store_u16(p, w->type == HTH_TYPE_F16 ? hth_f32_to_f16(x) : hth_f32_to_bf16(x));
 }
 
-/* Quantised blocks: every bit is random but the scales of the block. Floats: evenly
- * spread. */
+/* Quantised blocks: every bit is random except the scales of the block. Floats: uniform. */
 static void fill_blocks(const work *w, uint64_t *state, uint8_t *p, size_t n_block)
 {
     const hth_type_info *info = hth_type_find(w->type);
@@ -127,7 +126,7 @@ static void fill_blocks(const work *w, uint64_t *state, uint8_t *p, size_t n_blo
     for (size_t i = 0; i < n_block; i++) set_scales(w, p + i * info->size);
 }
 
-/* Mean and rms of some blocks with the scales that stand. */
+/* Mean and rms of some blocks with the current scales. */
 static void measure(work *w, double *mean, double *rms)
 {
     enum { N_BLOCK = 32 };
@@ -145,8 +144,8 @@ static void measure(work *w, double *mean, double *rms)
     *rms = hth_sqrt_d(squares / (double)n);
 }
 
-/* Scales for which weights of the type have mean 0 and the rms wanted, found by
- * looking at random blocks with simple ones. */
+/* Chooses scales for which weights of the type have mean 0 and the requested rms. They are computed from random
+ * blocks with simple scales. */
 static void choose_scales(work *w)
 {
     if (!hth_type_find(w->type)->quantised) return;
@@ -160,7 +159,7 @@ static void choose_scales(work *w)
     measure(w, &ignored, &rms);
     double wanted = (double)w->rms / rms;
     for (; wanted < 0.75 && w->exponent > 1; wanted *= 2.0)
-        w->exponent--; /* a power of two is all that MXFP4 has */
+        w->exponent--; /* MXFP4 has only powers of two */
     wanted = (double)w->rms / rms;
     w->scale = hth_f32_to_f16((float)wanted);
     w->minimum = hth_f32_to_f16((float)(wanted * (double)minimum));
@@ -209,8 +208,7 @@ static hth_type type_of(const work *w, const char *name, uint64_t n_col)
     return hth_ftype_type(w->options->ftype, &w->model, (hth_str){name, strlen(name)}, n_col, NULL);
 }
 
-/* The next tensor: on the first walk its place in the directory, on the second its
- * data. n_tok 0: a norm, all ones. */
+/* The next tensor: the first pass declares it, the second writes its data. n_row 0: a norm, all ones. */
 static hearth_status tensor(work *w, const char *name, hth_type type, uint64_t n_col, uint64_t n_row,
                             float rms, hearth_error *err)
 {
@@ -303,8 +301,8 @@ static void put_float_key(work *w, const char *key, double value)
 
 enum { N_BYTE_TOKEN = 256, N_SPECIAL = 3, WORD_SIZE = 12 };
 
-/* <unk> <s> </s>, the bytes, then words that are numbers in letters behind U+2581, so
- * that text can be tokenized. */
+/* Names <unk> <s> </s>, the bytes, then words that are numbers spelled in letters after U+2581, so that text
+ * can be tokenized. */
 static void spell(uint32_t id, char word[WORD_SIZE])
 {
     static const char *const special[N_SPECIAL] = {"<unk>", "<s>", "</s>"};
@@ -380,7 +378,7 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     return put_vocabulary(w, err);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------- */
+/* ---- entry points ---------------------------------------------------------------------------------- */
 
 hearth_status hth_synth(const char *out_path, const hth_synth_options *options, uint64_t *size,
                         hearth_error *err)
@@ -402,7 +400,7 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
                               .tied = w.shape->tied,
                               .pure = options->pure};
     w.bytes = hth_alloc(1, PIECE_SIZE);
-    if (!w.bytes) return hth_fail_memory(err, PIECE_SIZE, "a piece of weights");
+    if (!w.bytes) return hth_fail_memory(err, PIECE_SIZE, "a chunk of weights");
     if ((st = hth_pool_open(hth_pool_default_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
     if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
     if ((st = put_metadata(&w, err)) != HEARTH_OK) goto done;

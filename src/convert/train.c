@@ -1,6 +1,6 @@
-/* Training of one predictor. Called by predictors.c and study/predictor_quality.c, a layer and a rank at a time. A step goes
- * over the neurons in blocks whose scores stay in a core's cache: what they say of the loss moves their own
- * weights at once, and is added to what the hidden units hear of it. */
+/* Trains one predictor. predictors.c and study/predictor_quality.c call it for a layer and a rank at a time. A
+ * step goes over the neurons in blocks whose scores stay in a core's cache: the gradients of the scores update
+ * the neurons' own weights at once, and are summed for the hidden units. */
 #include "convert/train.h"
 
 #include "base/alloc.h"
@@ -10,9 +10,10 @@
 
 #include <string.h>
 
-/* Neurons of a block; groups of blocks, whose sums are added in their order whoever makes them; tokens, hidden
- * units and inputs of a unit of work: ranks are multiples of 32. Rows of a batch lie BATCH_ROW floats apart, as powers of two would meet in few
- * places of a cache; so do rows of hidden units. */
+/* NEURONS: of a block. N_GROUP: groups of blocks, whose sums are added in their order whichever thread computes
+ * them. UNIT_*: tokens, hidden units and inputs of a unit of work; ranks are multiples of 32. Rows of a batch
+ * are BATCH_ROW floats apart, because powers of two would map to few sets of a cache; rows of hidden units
+ * likewise (MORE). */
 enum {
     NEURONS = 64,
     N_GROUP = 16,
@@ -20,10 +21,10 @@ enum {
     UNIT_HIDDEN = 32,
     UNIT_IN = 64,
     BATCH_ROW = HTH_TRAIN_BATCH + 16,
-    MORE = 16
+    PAD = 16
 };
 
-/* Weights, and Adam's means of their gradients and of the squares of those. */
+/* Weights, and Adam's means of their gradients and of the squared gradients. */
 typedef struct weights {
     float *w, *m, *v;
 } weights;
@@ -35,42 +36,44 @@ struct hth_trainer {
     weights in;   /* [d][rank] */
     weights out;  /* [d_ff][rank] */
     weights bias; /* [d_ff], whole blocks */
-    float *in_t;  /* [rank][d], of the finished network */
+    float *in_t;  /* [rank][d], of the trained network */
     /* of a batch of n tokens */
     size_t *picked;    /* [n] */
     float *x;          /* [n][d] */
     float *h, *h_t;    /* [n][rank + MORE], [rank][BATCH_ROW] */
-    float *parts;      /* [N_GROUP][rank][BATCH_ROW] of the loss's gradient by h_t */
+    float *parts;      /* [N_GROUP][rank][BATCH_ROW] gradient of the loss by h_t */
     float *dh;         /* [n][rank + MORE] their sum */
-    float *scratch;    /* for each thread */
+    float *scratch;    /* per thread */
     uint32_t *n_fired; /* [d_ff] */
-    hth_act_q8 rounding;
+    hth_act_q8 act_q8;
     uint8_t *memory;
     size_t size;
 };
 
-/* ---- the workspace --------------------------------------------------------------------------- */
+/* ---- workspace ------------------------------------------------------------------------------- */
 
-typedef struct cutter {
+typedef struct arena {
     uint8_t *memory;
     size_t used;
-} cutter;
+} arena;
 
-static void *cut(cutter *c, size_t n, size_t size)
+static void *arena_alloc(arena *c, size_t n, size_t size)
 {
     void *p = c->memory ? c->memory + c->used : NULL;
     c->used += (n * size + 63) & ~(size_t)63;
     return p;
 }
 
-static weights cut_weights(cutter *c, size_t n)
+static weights alloc_weights(arena *c, size_t n)
 {
     weights w;
-    w.w = cut(c, n, sizeof(float)), w.m = cut(c, n, sizeof(float)), w.v = cut(c, n, sizeof(float));
+    w.w = arena_alloc(c, n, sizeof(float));
+    w.m = arena_alloc(c, n, sizeof(float));
+    w.v = arena_alloc(c, n, sizeof(float));
     return w;
 }
 
-/* Scores of a block, or inputs of a unit; gradients of either. */
+/* Scores of a block, or inputs of a unit, and their gradients. */
 static size_t scratch_of(const hth_trainer *t)
 {
     size_t scores = NEURONS * BATCH_ROW, inputs = HTH_TRAIN_BATCH * UNIT_IN;
@@ -78,56 +81,56 @@ static size_t scratch_of(const hth_trainer *t)
     return (scores > inputs ? scores : inputs) + units * t->rank_max + NEURONS;
 }
 
-/* Networks of any type are evaluated too. */
-static void cut_rounding(cutter *c, hth_trainer *t)
+/* For the evaluation of networks of any type. */
+static void alloc_act_q8(arena *c, hth_trainer *t)
 {
     size_t n = HTH_TRAIN_BATCH, one = sizeof(float), n_thread = hth_pool_n_thread(t->pool);
-    size_t widest = t->d > t->rank_max ? t->d : t->rank_max, n_block = widest / HTH_ACT_BLOCK + 1;
-    t->rounding.q = cut(c, n * widest, 1);
-    t->rounding.d = cut(c, n * n_block, one);
-    t->rounding.sum = cut(c, n * n_block, sizeof(int32_t));
-    t->rounding.tiles.x = cut(c, hth_n_tiled(n) * widest, one);
-    t->rounding.tiles.q = cut(c, hth_n_tiled(n) * widest, 1);
-    t->rounding.tiles.d = cut(c, hth_n_tiled(n) * n_block, one);
-    t->rounding.tiles.offset = cut(c, hth_n_tiled(n) * n_block, sizeof(int32_t));
-    t->rounding.part = cut(c, n_thread * HTH_PRODUCT_SCRATCH, one);
-    t->rounding.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
+    size_t d_max = t->d > t->rank_max ? t->d : t->rank_max, n_block = d_max / HTH_ACT_BLOCK + 1;
+    t->act_q8.q = arena_alloc(c, n * d_max, 1);
+    t->act_q8.d = arena_alloc(c, n * n_block, one);
+    t->act_q8.sum = arena_alloc(c, n * n_block, sizeof(int32_t));
+    t->act_q8.tiles.x = arena_alloc(c, hth_n_tiled(n) * d_max, one);
+    t->act_q8.tiles.q = arena_alloc(c, hth_n_tiled(n) * d_max, 1);
+    t->act_q8.tiles.d = arena_alloc(c, hth_n_tiled(n) * n_block, one);
+    t->act_q8.tiles.offset = arena_alloc(c, hth_n_tiled(n) * n_block, sizeof(int32_t));
+    t->act_q8.part = arena_alloc(c, n_thread * HTH_PRODUCT_SCRATCH, one);
+    t->act_q8.work = arena_alloc(c, n_thread * HTH_PANEL_WORK, 1);
 }
 
-static void cut_all(cutter *c, hth_trainer *t)
+static void alloc_all(arena *c, hth_trainer *t)
 {
     size_t n = HTH_TRAIN_BATCH, r = t->rank_max, one = sizeof(float);
-    t->in = cut_weights(c, t->d * r);
-    t->out = cut_weights(c, t->d_ff * r);
-    t->bias = cut_weights(c, (t->d_ff + NEURONS - 1) / NEURONS * NEURONS);
-    t->in_t = cut(c, r * t->d, one);
-    t->picked = cut(c, n, sizeof *t->picked);
-    t->x = cut(c, n * t->d, one);
-    t->h = cut(c, n * (r + MORE), one), t->h_t = cut(c, r * BATCH_ROW, one);
-    t->parts = cut(c, N_GROUP * r * BATCH_ROW, one);
-    t->dh = cut(c, n * (r + MORE), one);
-    t->scratch = cut(c, hth_pool_n_thread(t->pool) * scratch_of(t), one);
-    t->n_fired = cut(c, t->d_ff, sizeof *t->n_fired);
-    cut_rounding(c, t);
+    t->in = alloc_weights(c, t->d * r);
+    t->out = alloc_weights(c, t->d_ff * r);
+    t->bias = alloc_weights(c, (t->d_ff + NEURONS - 1) / NEURONS * NEURONS);
+    t->in_t = arena_alloc(c, r * t->d, one);
+    t->picked = arena_alloc(c, n, sizeof *t->picked);
+    t->x = arena_alloc(c, n * t->d, one);
+    t->h = arena_alloc(c, n * (r + PAD), one), t->h_t = arena_alloc(c, r * BATCH_ROW, one);
+    t->parts = arena_alloc(c, N_GROUP * r * BATCH_ROW, one);
+    t->dh = arena_alloc(c, n * (r + PAD), one);
+    t->scratch = arena_alloc(c, hth_pool_n_thread(t->pool) * scratch_of(t), one);
+    t->n_fired = arena_alloc(c, t->d_ff, sizeof *t->n_fired);
+    alloc_act_q8(c, t);
 }
 
 hearth_status hth_trainer_open(const hth_kernels *k, hth_pool *pool, size_t d, size_t d_ff, size_t rank_max,
                                hth_trainer **out, hearth_error *err)
 {
-    cutter c = {0};
+    arena c = {0};
     *out = NULL;
     hth_trainer *t = hth_alloc(1, sizeof *t);
     if (!t) return hth_fail_memory(err, sizeof *t, "a trainer");
     *t = (hth_trainer){.k = k, .pool = pool, .d = d, .d_ff = d_ff, .rank_max = rank_max};
-    cut_all(&c, t);
+    alloc_all(&c, t);
     t->size = c.used;
     t->memory = hth_pages_alloc(t->size);
     if (!t->memory) {
         hth_free(t);
         return hth_fail_memory(err, c.used, "the training of a predictor");
     }
-    c = (cutter){.memory = t->memory};
-    cut_all(&c, t);
+    c = (arena){.memory = t->memory};
+    alloc_all(&c, t);
     *out = t;
     return HEARTH_OK;
 }
@@ -154,18 +157,18 @@ static float *scratch_for(const hth_trainer *t, uint32_t i_thread)
     return t->scratch + i_thread * scratch_of(t);
 }
 
-static void move(const batch *b, const weights *w, size_t first, const float *gradient, size_t n)
+static void update(const batch *b, const weights *w, size_t first, const float *gradient, size_t n)
 {
     b->t->k->adam(&b->adam, gradient, n, w->w + first, w->m + first, w->v + first);
 }
 
-/* Some tokens to hidden units, in both orders. */
+/* Computes the hidden units of some tokens, in both orders. */
 static void hidden_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const batch *b = arg;
     hth_trainer *t = b->t;
     size_t first = i_unit * UNIT_TOK, left = b->n - first, n = left < UNIT_TOK ? left : UNIT_TOK;
-    size_t row = b->rank + MORE;
+    size_t row = b->rank + PAD;
     (void)i_thread;
     for (size_t i = first; i < first + n; i++)
         memcpy(t->x + i * t->d, b->data->input + t->picked[i] * t->d, t->d * sizeof *t->x);
@@ -187,8 +190,8 @@ static void hidden_unit(void *arg, size_t i_unit, uint32_t i_thread)
         }
 }
 
-/* Scores s[n_neuron][BATCH_ROW] of neurons from first on become the gradient of the loss, which is
- * (probability - fired) / n; sums[NEURONS]: that by the biases. */
+/* Replaces the scores s[n_neuron][BATCH_ROW] of neurons from `first` on by the gradient of the loss, which is
+ * (probability - fired) / n. sums[NEURONS]: gradient by the biases. */
 static void score(const batch *b, size_t first, size_t n_neuron, float *s, float *sums)
 {
     const hth_trainer *t = b->t;
@@ -220,7 +223,7 @@ static void score(const batch *b, size_t first, size_t n_neuron, float *s, float
     }
 }
 
-/* Blocks of neurons: what h_t should change, then their own weights' move. */
+/* For blocks of neurons: computes the gradient by h_t, then updates their own weights. */
 static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
 {
     const batch *b = arg;
@@ -238,7 +241,7 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
                           .y_row = BATCH_ROW,
                           .n_row = b->rank,
                           .n_col = (b->n + 15) / 16 * 16};
-    if (i_block == end) t->k->gemm(&to_hidden); /* of no neuron: zeros */
+    if (i_block == end) t->k->gemm(&to_hidden); /* no neurons: zeros */
     for (; i_block < end; i_block++) {
         size_t first = i_block * NEURONS, left = t->d_ff - first, n = left < NEURONS ? left : NEURONS;
         score(b, first, n, s, sums);
@@ -249,23 +252,23 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
                                .a_row = BATCH_ROW,
                                .a_col = 1,
                                .b = t->h,
-                               .b_row = b->rank + MORE,
+                               .b_row = b->rank + PAD,
                                .y = gradient,
                                .y_row = b->rank,
                                .n_row = n,
                                .n_col = b->rank,
                                .n_in = b->n});
-        move(b, &t->out, first * b->rank, gradient, n * b->rank);
-        move(b, &t->bias, first, sums, NEURONS);
+        update(b, &t->out, first * b->rank, gradient, n * b->rank);
+        update(b, &t->bias, first, sums, NEURONS);
     }
 }
 
-/* What some hidden units should change, token by token: nothing where they do not fire. */
+/* Gradient by some hidden units, token by token: zero where the unit is not active. */
 static void back_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const batch *b = arg;
     const hth_trainer *t = b->t;
-    size_t size = b->rank * BATCH_ROW, row = b->rank + MORE;
+    size_t size = b->rank * BATCH_ROW, row = b->rank + PAD;
     (void)i_thread;
     for (size_t r = i_unit * UNIT_HIDDEN; r < (i_unit + 1) * UNIT_HIDDEN; r++) {
         float *sum = t->parts + r * BATCH_ROW;
@@ -274,7 +277,7 @@ static void back_unit(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-/* Weights of some inputs move. */
+/* Updates the weights of some inputs. */
 static void input_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const batch *b = arg;
@@ -286,13 +289,13 @@ static void input_unit(void *arg, size_t i_unit, uint32_t i_thread)
                            .a_row = 1,
                            .a_col = UNIT_IN,
                            .b = t->dh,
-                           .b_row = b->rank + MORE,
+                           .b_row = b->rank + PAD,
                            .y = gradient,
                            .y_row = b->rank,
                            .n_row = n,
                            .n_col = b->rank,
                            .n_in = b->n});
-    move(b, &t->in, first * b->rank, gradient, n * b->rank);
+    update(b, &t->in, first * b->rank, gradient, n * b->rank);
 }
 
 static void make_step(batch *b, size_t i_step, float rate)
@@ -321,7 +324,7 @@ static void begin_weights(const weights *w, size_t n, float size, hth_sample_ran
     memset(w->v, 0, n * sizeof *w->v);
 }
 
-/* Each the log-odds of its neuron, which is what a network without inputs would say. */
+/* Each is the log-odds of its neuron, the prediction of a network without inputs. */
 static void begin_bias(hth_trainer *t, const hth_train_data *data, size_t n_own)
 {
     size_t n_byte = (t->d_ff + 7) / 8, n = (t->d_ff + NEURONS - 1) / NEURONS * NEURONS;
@@ -344,7 +347,7 @@ static void begin_bias(hth_trainer *t, const hth_train_data *data, size_t n_own)
 static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_sample_random *random)
 {
     double squares = 0.0;
-    size_t n_own = 0; /* tokens to train on: the others may not be seen */
+    size_t n_own = 0; /* tokens to train on; held-out tokens must not be used */
     for (size_t i = 0; i < data->n_tok; i++) {
         if (hth_train_is_held(i, data->n_tok)) continue;
         n_own++;
@@ -352,7 +355,7 @@ static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_s
             squares += (double)data->input[c] * (double)data->input[c];
     }
     double rms = hth_sqrt_d(squares / (double)(n_own * t->d));
-    rms = rms > 1e-4 ? rms : 1e-4; /* of inputs that are all zero too: weights fit into halves */
+    rms = rms > 1e-4 ? rms : 1e-4; /* also for inputs that are all zero: weights must fit F16 */
     begin_weights(&t->in, t->d * rank, (float)(1.7320508 / (rms * hth_sqrt_d((double)t->d))), random);
     begin_weights(&t->out, t->d_ff * rank, (float)(1.7320508 / hth_sqrt_d((double)rank)), random);
     begin_bias(t, data, n_own);
@@ -375,7 +378,7 @@ bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n
     begin(t, data, rank, &random);
     for (size_t i = 0; i < n_step; i++) {
         if (look && !look(user, i)) return false;
-        double left = 1.0 - (double)i / (double)n_step; /* the rate falls to a fiftieth, quadratically */
+        double left = 1.0 - (double)i / (double)n_step; /* the rate falls quadratically to a fiftieth */
         pick_batch(t, data, &random, b.n);
         make_step(&b, i, (float)(4e-3 * (left * left + 0.02)));
     }
@@ -385,14 +388,14 @@ bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n
     return true;
 }
 
-/* ---- verdicts ------------------------------------------------------------------------------------------ */
+/* ---- evaluation ---------------------------------------------------------------------------------------- */
 
 void hth_network_scores(hth_trainer *t, const hth_network_form *f, const float *input, size_t n_tok,
                         float *scores)
 {
     hth_output in = {.matrix = &f->in, .y = t->h}, out = {.matrix = &f->out, .bias = f->bias, .y = scores};
-    hth_product(t->k, t->pool, &t->rounding, input, n_tok, &in, 1);
+    hth_product(t->k, t->pool, &t->act_q8, input, n_tok, &in, 1);
     for (size_t i = 0; i < n_tok * f->in.n_row; i++) t->h[i] = t->h[i] > 0.0f ? t->h[i] : 0.0f;
-    hth_product(t->k, t->pool, &t->rounding, t->h, n_tok, &out, 1);
-    hth_pool_quiesce(t->pool); /* the caller may give the form back */
+    hth_product(t->k, t->pool, &t->act_q8, t->h, n_tok, &out, 1);
+    hth_pool_quiesce(t->pool); /* the caller may free the network */
 }

@@ -1,7 +1,7 @@
-/* A low-rank network that guesses which neurons of a layer fire, trained on what they did: score =
- * out relu(in x) + bias, by Adam (Kingma and Ba 2015) on the cross-entropy of each neuron's firing. The
- * scores are log-odds, so one threshold serves all neurons, rare ones too. The order of all
- * sums is fixed (docs/arithmetic.md 7), so the same inputs give the same network for any number of threads. */
+/* A low-rank network that predicts which neurons of a layer are active, trained on observed activity: score =
+ * out relu(in x) + bias, by Adam (Kingma and Ba 2015) on the cross-entropy of each neuron's activity. Scores
+ * are log-odds, so one threshold serves all neurons, rare ones too. The order of all sums is fixed
+ * (docs/arithmetic.md 7), so the same inputs give the same network for any number of threads. */
 #ifndef HTH_CONVERT_TRAIN_H
 #define HTH_CONVERT_TRAIN_H
 
@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "kernels/product.h"
 
-/* Tokens of one layer: what the network sees, and a bit for each neuron that fired. */
+/* Tokens of one layer: the inputs of the network, and a bit per neuron, set if it was active. */
 typedef struct hth_train_data {
     const float *input;   /* [n_tok][d] */
     const uint8_t *fired; /* [n_tok][(d_ff + 7) / 8] */
@@ -18,7 +18,7 @@ typedef struct hth_train_data {
 
 enum { HTH_TRAIN_BLOCK = 64, HTH_TRAIN_BATCH = 256 };
 
-/* Of n_tok tokens every eighth block is never trained on, where there are more than eight. */
+/* If n_tok is more than eight blocks, every eighth block is held out of training. */
 static inline bool hth_train_holds_out(size_t n_tok) { return n_tok > 8 * HTH_TRAIN_BLOCK; }
 static inline bool hth_train_is_held(size_t i_tok, size_t n_tok)
 {
@@ -38,20 +38,20 @@ hearth_status hth_trainer_open(const hth_kernels *k, hth_pool *pool, size_t d, s
                                hth_trainer **out, hearth_error *err);
 void hth_trainer_close(hth_trainer *t);
 
-/* How long a step takes, in multiplications: with what else it does, which takes as long as 64 hidden units. */
+/* Cost of a step in multiplications. The other work of a step takes as long as 64 hidden units. */
 static inline uint64_t hth_train_work(size_t d, size_t d_ff, size_t rank)
 {
     return (uint64_t)HTH_TRAIN_BATCH * (rank + 64) * (2 * d + 3 * d_ff);
 }
 
-/* Trains a network of that rank (a multiple of 32) for n_step steps. False: cancelled by look, which is
- * called with the steps done (may be NULL). The network's arrays are the trainer's, until the next call. */
+/* Trains a network of that rank (a multiple of 32) for n_step steps. look (may be NULL) is called with the
+ * number of steps done; false: cancelled. The arrays of the network belong to the trainer and are valid until
+ * the next call. */
 typedef bool hth_train_progress_fn(void *user, size_t i_step);
 bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,
                hth_train_progress_fn *look, void *user, hth_network *out);
 
-/* scores[n_tok][d_ff] of some tokens by a network whose matrices are of any types. n_tok at most
- * HTH_TRAIN_BATCH. */
+/* scores[n_tok][d_ff] of some tokens by a network whose matrices have any types. n_tok at most HTH_TRAIN_BATCH. */
 typedef struct hth_network_form {
     hth_matrix in, out;
     const float *bias;

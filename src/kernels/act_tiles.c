@@ -1,4 +1,4 @@
-/* Copies inputs into tiles. Called by product.c for each token after its rounding. */
+/* Copies inputs into tiles. product.c calls it for each token after the token is quantised. */
 #include "kernels/act_tiles.h"
 
 #include "kernels/kernels.h"

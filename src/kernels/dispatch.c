@@ -1,5 +1,5 @@
-/* The one table of kernels, filled from C upward. To see what exists at a level,
- * read this file. */
+/* The one table of kernels, filled from the C reference upward. This file shows which kernels exist at which
+ * ISA level. */
 #include "kernels/kernels.h"
 #include "kernels/isa.h"
 
@@ -47,8 +47,9 @@ static void init_levels(hth_kernels *k, hth_cpu level)
 static void init_levels(hth_kernels *k, hth_cpu level) { (void)k, (void)level; }
 #endif
 
-/* Before Zen 4 and after Zen 5 not measured. The definition in C fetches nothing, and a null device takes its
- * table for each run of a program: it does not ask, which takes a virtual machine tens of microseconds. */
+/* Not measured before Zen 4 and after Zen 5. The C reference does not prefetch. The reference device builds its
+ * table for each run of a shader, so HTH_CPU_GENERIC skips the CPU query, which takes tens of microseconds in a
+ * virtual machine. */
 static hth_prefetch_mode best_fetch(hth_cpu level)
 {
     if (level == HTH_CPU_GENERIC) return HTH_PREFETCH_L2_L1;
@@ -63,8 +64,8 @@ void hth_kernels_init(hth_kernels *k, hth_cpu level)
     k->prefetch = best_fetch(level);
     init_reference(k);
     init_levels(k, level);
-    /* Panels of these are too wide for it: Zen 4, AVX-512, one token from memory, rows and panels, of
-     * load only: Q5_K 64 and 40 %, Q6_K 79 and 40; all other types are faster in panels. */
+    /* Panels of these types are too wide for this mode. Zen 4, AVX-512, one token from memory, rows and panels
+     * in percent of load-only speed: Q5_K 64 and 40, Q6_K 79 and 40. All other types are faster in panels. */
     if (k->prefetch == HTH_PREFETCH_SPARSE)
         k->layout[HTH_TYPE_Q5_K] = k->layout[HTH_TYPE_Q6_K] = HTH_LAYOUT_ROWS;
 }

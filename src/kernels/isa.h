@@ -1,14 +1,14 @@
-/* What each file of a level gives to the table; called by dispatch.c only, from the
- * reference upward. A level overrides what it does faster and leaves the rest. */
+/* What each file of an ISA level adds to the kernel table. Only dispatch.c calls these functions, from the
+ * reference upward. A level overrides the kernels it makes faster and keeps the others. */
 #ifndef HTH_KERNELS_ISA_H
 #define HTH_KERNELS_ISA_H
 
 #include "kernels/kernels.h"
 
-/* The pieces of a kernel: they must end up inside its loop. */
+/* For helpers that must be inlined into the loop of a kernel. */
 #define HTH_INLINE static inline __attribute__((always_inline))
 
-/* Before a loop of up to sixteen rounds whose body wants its counter as a constant. Not with
+/* Placed before a loop of up to sixteen iterations whose body needs its counter as a constant. Off with
  * sanitizers, whose checks would be multiplied. */
 #if defined(HTH_NO_UNROLL)
 #define HTH_UNROLL
@@ -18,12 +18,13 @@
 #define HTH_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Quantised types: a folder of quant/ each. */
+/* Quantised types: one folder of quant/ each. */
 #define HTH_FOR_EACH_QUANT(DO, LEVEL)                                                                        \
     DO(q8_0, LEVEL) DO(q4_0, LEVEL) DO(q4_1, LEVEL) DO(q5_0, LEVEL) DO(q5_1, LEVEL) DO(iq4_nl, LEVEL)         \
     DO(mxfp4, LEVEL) DO(q2_k, LEVEL) DO(q3_k, LEVEL) DO(q4_k, LEVEL) DO(q5_k, LEVEL) DO(q6_k, LEVEL)          \
     DO(iq4_xs, LEVEL)
-/* hth_kernels_NAME_LEVEL: what a file of that level gives for a type, or for another kind of work. */
+/* hth_kernels_NAME_LEVEL: adds the kernels that a file of that level has for a type, or for another kind of
+ * work. */
 #define HTH_KERNELS_OF_(NAME, LEVEL) hth_kernels_##NAME##_##LEVEL
 #define HTH_KERNELS_OF(NAME, LEVEL) HTH_KERNELS_OF_(NAME, LEVEL)
 #define HTH_DECLARE_KERNELS(NAME, LEVEL) void HTH_KERNELS_OF(NAME, LEVEL)(hth_kernels * k);
@@ -49,7 +50,7 @@ void hth_kernels_compact_avx2(hth_kernels *k);
 void hth_kernels_compact_avx512(hth_kernels *k);
 void hth_kernels_act_q8_avx512(hth_kernels *k);
 
-/* Panels of BF16 rows, exact, and prompts by the bf16 dot product. */
+/* Panels of BF16 rows, exact; and prompt products with the bf16 dot product. */
 void hth_panels_bf16_avx512(const hth_rows *job);
 void hth_panels_bf16_dot(const hth_rows *job);
 

@@ -1,34 +1,34 @@
-/* Cuts matrix products into units of rows for the pool. Called by run/ for every
- * product of a token; a unit's rows depend on the matrix alone. */
+/* Divides matrix products into units of rows for the thread pool. forward/ calls it for every product of a
+ * token. The rows of a unit depend on the matrix alone. */
 #include "kernels/product.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Weights of one unit: large enough to amortise claiming it, small enough that
- * a slow thread costs little; in as many panels as are computed together (N_PANEL). */
+/* Weights of one unit: large enough to amortise claiming it, small enough that a slow thread costs little; a
+ * multiple of the panels that are computed together (N_PANEL). */
 enum { UNIT_SIZE = 64 << 10, UNIT_ROWS = 3 * HTH_PANEL_ROW };
 
 static size_t rows_of_size(size_t row_size) { return (UNIT_SIZE / row_size / UNIT_ROWS + 1) * UNIT_ROWS; }
 
-/* Copied into the queue, so it holds little. */
+/* Copied into the queue, so it is small. */
 typedef struct product_job {
     const hth_kernels *k;
-    const hth_act_q8 *rounding;
+    const hth_act_q8 *quantised;
     const float *x;
-    uint64_t number; /* of the shared input; 0: threads read the inputs where they lie */
+    uint64_t number; /* of the shared input; 0: threads read the inputs directly */
     hth_output outputs[HTH_PRODUCT_MAX];
     uint32_t n_tok, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
     bool want_x, want_32, want_256, want_floats, want_tiles;
     hth_prepare_fn *prepare;
     uint64_t prepare_arg[HTH_PREPARE_SIZE / 8];
-    hth_activate_fn *activate; /* NULL: each output for itself; else outputs[0].y is hidden */
+    hth_activate_fn *activate; /* NULL: separate outputs; else outputs[0].y is hidden */
 } product_job;
 _Static_assert(sizeof(product_job) <= HTH_POOL_ARG_SIZE, "a product does not fit into the queue");
 
 static size_t n_row_of(const hth_output *o) { return o->list ? o->n_list : o->matrix->n_row; }
 
-/* Whether whole panels are computed as such: where they lie so or are worth making. */
+/* Whether rows are computed as panels: they are stored so, or packing them pays off. */
 static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
 {
     return m->layout == HTH_LAYOUT_PANELS || (k->panels[m->type] && n_tok >= HTH_PANEL_MIN_TOK);
@@ -38,13 +38,13 @@ static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
 
 static size_t n_col_of(const product_job *job) { return job->outputs[0].matrix->n_col; }
 
-/* Makes and rounds one token's inputs and puts them where the kernels want them. */
+/* Computes and quantises one token's inputs and writes them where the kernels read them. */
 static void quantize_token(void *arg, size_t t, uint32_t i_thread)
 {
     (void)i_thread;
     const product_job *job = arg;
     size_t n_col = n_col_of(job);
-    const hth_act_q8 *r = job->rounding;
+    const hth_act_q8 *r = job->quantised;
     const float *x = job->x + t * n_col;
     if (job->prepare) job->prepare(job->prepare_arg, t);
     int8_t *q = r->q + t * n_col, *q_256 = r->q_256 + t * n_col;
@@ -63,9 +63,9 @@ static void quantize_token(void *arg, size_t t, uint32_t i_thread)
     }
 }
 
-/* A thread's copy of a shared input: the forms that a job wants, one behind the other. */
+/* A thread's copy of a shared input: the forms that a job needs, one after another. */
 typedef struct input_copy {
-    uint64_t *number; /* of the product that it belongs to */
+    uint64_t *number; /* of the product that the copy belongs to */
     uint8_t *bytes;
     size_t size;
     float *x, *tile_x, *d, *d_256;
@@ -108,20 +108,20 @@ size_t hth_input_size(size_t n_col)
 
 static input_copy copy_of(const product_job *job, uint32_t i_thread)
 {
-    const hth_shared_input *in = job->rounding->input;
+    const hth_shared_input *in = job->quantised->input;
     uint8_t *at = in->copies + i_thread * (HTH_INPUT_HEAD + in->size);
     input_copy c = {.number = (uint64_t *)(void *)at, .bytes = at + HTH_INPUT_HEAD};
     lay_input(&c, n_col_of(job), job);
     return c;
 }
 
-/* As quantize_token, of a shared input. */
+/* As quantize_token, for a shared input. */
 static void share_input(void *arg, size_t t, uint32_t i_thread)
 {
     const product_job *job = arg;
     size_t n_col = n_col_of(job);
     input_copy c = copy_of(job, i_thread);
-    uint64_t *words = job->rounding->input->words, word;
+    uint64_t *words = job->quantised->input->words, word;
     if (job->prepare) job->prepare(job->prepare_arg, t);
     if (job->want_x) memcpy(c.x, job->x, n_col * sizeof *c.x);
     if (job->want_floats) hth_tiles_put_floats(&(hth_tiles){.x = c.tile_x}, t, 1, n_col, job->x);
@@ -134,11 +134,11 @@ static void share_input(void *arg, size_t t, uint32_t i_thread)
     *c.number = job->number;
 }
 
-/* The thread's copy of the job's input. A late thread may copy what later products wrote: its result is thrown away. */
+/* The thread's copy of the job's input. A straggler may copy data of later products; its result is discarded. */
 static input_copy take_input(const product_job *job, uint32_t i_thread)
 {
     input_copy c = copy_of(job, i_thread);
-    const uint64_t *words = job->rounding->input->words;
+    const uint64_t *words = job->quantised->input->words;
     if (*c.number == job->number) return c;
     for (size_t i = 0; i < c.size / sizeof *words; i++) {
         uint64_t word = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
@@ -148,10 +148,10 @@ static input_copy take_input(const product_job *job, uint32_t i_thread)
     return c;
 }
 
-/* The inputs as matrices of this type read them. */
+/* The inputs in the form that matrices of this type read. */
 static hth_act act_for(const product_job *job, hth_type type, uint32_t i_thread)
 {
-    const hth_act_q8 *r = job->rounding;
+    const hth_act_q8 *r = job->quantised;
     bool in_256 = hth_type_act_block(type) == HTH_ACT_BLOCK_256;
     if (job->number) {
         input_copy c = take_input(job, i_thread);
@@ -164,7 +164,7 @@ static hth_act act_for(const product_job *job, hth_type type, uint32_t i_thread)
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-/* Adds the bias of rows [first, end) to y, where the first of them stands. */
+/* Adds the bias of rows [first, end) to y, which begins at the first of them. */
 static void add_bias(const product_job *job, const hth_output *o, size_t first, size_t end, float *y,
                      size_t y_stride)
 {
@@ -182,7 +182,7 @@ static size_t unit_claimed(const product_job *job, size_t i)
     return hth_pool_block_index(i, job->n_unit, job->n_thread);
 }
 
-/* Which rows of which output a unit is. */
+/* The output and the rows of a unit. */
 typedef struct unit_rows {
     const hth_output *o;
     size_t first, end;
@@ -200,11 +200,10 @@ static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
 
 static float *part_of(const product_job *job, uint32_t i_thread)
 {
-    return job->rounding->part + (size_t)i_thread * HTH_PRODUCT_SCRATCH;
+    return job->quantised->part + (size_t)i_thread * HTH_PRODUCT_SCRATCH;
 }
 
-/* The rows of a unit to y, where the first of them goes: whole panels, then what is left row by
- * row. */
+/* Computes the rows of a unit and writes them from y on: whole panels, then the remaining rows one by one. */
 static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_thread, float *y,
                          size_t y_stride)
 {
@@ -223,7 +222,7 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
                      .n_tok = job->n_tok,
                      .y = y,
                      .y_stride = y_stride,
-                     .work = job->rounding->work + (size_t)i_thread * HTH_PANEL_WORK};
+                     .work = job->quantised->work + (size_t)i_thread * HTH_PANEL_WORK};
     if (uses_panels(job->k, m, job->n_tok)) {
         rows.end = n / HTH_PANEL_ROW * HTH_PANEL_ROW;
         job->k->panels[m->type](&rows);
@@ -233,7 +232,7 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
     if (u->o->bias) add_bias(job, u->o, u->first, u->end, y, y_stride);
 }
 
-/* ---- each output for itself ------------------------------------------------------------------ */
+/* ---- separate outputs ------------------------------------------------------------------------ */
 
 static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
@@ -248,7 +247,7 @@ static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-/* The same rows into the thread's own part, [n_tok][rows of the unit]; no lists. */
+/* The same rows into the thread's own scratch memory, [n_tok][rows of the unit]; no lists. */
 static void compute_part(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
@@ -292,7 +291,7 @@ static unit_rows rows_of_hidden(const product_job *job, size_t i_claim)
     return (unit_rows){job->outputs, first, n_row - first < n ? n_row : first + n};
 }
 
-/* The neurons of a unit to the thread's part: h takes those of token t at t * stride. */
+/* Computes the neurons of a unit in the thread's scratch memory. h takes those of token t at t * stride. */
 static void compute_neurons(const product_job *job, unit_rows u, uint32_t i_thread, float *h, size_t stride)
 {
     float *part = part_of(job, i_thread);
@@ -332,9 +331,9 @@ static void commit_hidden(void *arg, size_t i_unit, uint32_t i_thread)
 
 /* ---- the queue ---------------------------------------------------------------------------------- */
 
-/* Whether units may be computed twice (hth_pool_add_retryable). Not so with lists, which are addresses that a late thread
- * must not read, and inputs of several tokens, which are too large to be copied by each thread. */
-static bool may_be_late(const hth_act_q8 *r, const hth_pool *pool, size_t n_tok, const hth_output *outputs,
+/* Whether units may be retried (hth_pool_add_retryable). Not with lists, which are addresses that a straggler
+ * must not read, nor with inputs of several tokens, which are too large for a copy per thread. */
+static bool can_retry(const hth_act_q8 *r, const hth_pool *pool, size_t n_tok, const hth_output *outputs,
                         size_t n_output)
 {
     if (!r->input || n_tok > 1 || hth_pool_n_thread(pool) == 1) return false;
@@ -368,7 +367,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
 void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
                      size_t n_tok, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
 {
-    product_job job = {.k = k, .rounding = act_q8, .x = x, .n_tok = (uint32_t)n_tok};
+    product_job job = {.k = k, .quantised = act_q8, .x = x, .n_tok = (uint32_t)n_tok};
     for (size_t i = 0; i < n_output; i++) {
         const hth_matrix *m = outputs[i].matrix;
         job.outputs[i] = outputs[i];
@@ -385,7 +384,7 @@ void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act
         if (job.prepare) memcpy(job.prepare_arg, fusion->prepare_arg, HTH_PREPARE_SIZE);
     }
     assert(!job.activate || hth_product_fits_scratch(n_tok, outputs, n_output));
-    if (may_be_late(act_q8, pool, n_tok, outputs, n_output)) job.number = ++act_q8->input->n_product;
+    if (can_retry(act_q8, pool, n_tok, outputs, n_output)) job.number = ++act_q8->input->n_product;
     if (job.number) hth_pool_add(pool, share_input, &job, sizeof job, 1);
     else if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
         hth_pool_add(pool, quantize_token, &job, sizeof job, n_tok);

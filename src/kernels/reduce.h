@@ -1,6 +1,6 @@
-/* The fixed trees that end every row (docs/arithmetic.md 1). */
-#ifndef HTH_KERNELS_TREE_H
-#define HTH_KERNELS_TREE_H
+/* The fixed reductions that end every row (docs/arithmetic.md 1). */
+#ifndef HTH_KERNELS_REDUCE_H
+#define HTH_KERNELS_REDUCE_H
 
 /* Eight partial sums: neighbours first. */
 static inline float hth_reduce8(const float p[8])

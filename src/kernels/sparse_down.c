@@ -1,7 +1,7 @@
-/* Shares out neuron-major products. One token (or a few, one after another): threads take
- * stretches of the firing list, whole rows at a time, into sums of their own, which are then put
- * together output by output. Several tokens: a unit owns some outputs of a block of tokens and
- * walks through the clusters, so that rows that fire for several tokens are read once. */
+/* Distributes neuron-major products over threads. One token (or a few, one after another): each thread adds
+ * whole rows of parts of the active list to its own sums, which are then added output by output. Several
+ * tokens: a unit computes some outputs of a block of tokens and iterates over the clusters, so that rows that
+ * are active for several tokens are read once. */
 #include "kernels/sparse_down.h"
 
 #include "base/bits.h"
@@ -9,14 +9,14 @@
 #include <assert.h>
 #include <string.h>
 
-/* Neurons of a unit of one token; outputs of a unit that puts sums together. */
+/* Neurons of a unit of one token; outputs of a unit that adds the threads' sums. */
 enum { UNIT_NEURONS = 64, UNIT_OUTPUTS = 1024 };
 
-/* From so many tokens on, a unit holds TILE_TOKENS by TILE_OUTPUTS sums; rows of a cluster that it
- * reads, 256 stretches of TILE_OUTPUTS weights, stay in a core's second cache. */
+/* From MIN_TILE_TOKENS tokens on, a unit holds TILE_TOKENS by TILE_OUTPUTS sums. The part of a cluster that it
+ * reads, 256 rows of TILE_OUTPUTS weights, stays in a core's L2 cache. */
 enum { MIN_TILE_TOKENS = 4, TILE_TOKENS = 32, TILE_OUTPUTS = 512 };
 
-/* Rows whose chains are put together at once (docs/arithmetic.md 6: sums of parts). */
+/* Rows whose chains are flushed together (docs/arithmetic.md 6: sums of parts). */
 enum { CLUSTER = 256 };
 
 size_t hth_axpy_width(size_t n_out)
@@ -28,8 +28,8 @@ size_t hth_axpy_width(size_t n_out)
 /* Copied into the queue. */
 typedef struct down_job {
     const hth_kernels *k;
-    const hth_axpy_scratch *room;
-    const hth_active_set *firing;
+    const hth_axpy_scratch *workspace;
+    const hth_active_set *active_sets;
     hth_axpy_output out;
     size_t n_tok, i_tok; /* i_tok: of a job of one token */
     size_t n_unit;
@@ -43,46 +43,46 @@ static bool is_float(const down_job *job) { return hth_type_act_block(type_of(jo
 
 /* The sums of one thread. */
 typedef struct own_sums {
-    int64_t *wide;
+    int64_t *sums64;
     int32_t *sums, *offsets;
     float *chain;
 } own_sums;
 
 static own_sums sums_of(const down_job *job, uint32_t i_thread)
 {
-    const hth_axpy_scratch *r = job->room;
+    const hth_axpy_scratch *r = job->workspace;
     size_t at = i_thread * hth_axpy_width(n_out_of(job));
     return (own_sums){r->acc64 + at, r->sums + at, r->offsets + at / 16, r->chain + at};
 }
 
 /* ---- the scale of a token -------------------------------------------------------------------- */
 
-/* 2^k and its inverse, by H of the layer or, where a token goes beyond it, its own largest |h|. */
+/* 2^k, from H of the layer or, if a token exceeds it, from its own largest |h|. */
 static void choose_scale(void *arg, size_t t, uint32_t i_thread)
 {
     const down_job *job = arg;
     const hth_down_t *n = job->out.down_t;
-    float top = hth_axpy_absmax_h(job->firing[t].h, job->firing[t].n);
+    float top = hth_axpy_absmax_h(job->active_sets[t].h, job->active_sets[t].n);
     (void)i_thread;
-    if (t == 0) memset(job->room->state, 0, job->n_thread * sizeof *job->room->state);
+    if (t == 0) memset(job->workspace->state, 0, job->n_thread * sizeof *job->workspace->state);
     if (is_float(job)) {
-        job->room->scale[t] = 0x1p32f;
+        job->workspace->scale[t] = 0x1p32f;
         return;
     }
-    job->room->scale[t] = hth_axpy_scale(top <= n->hidden_absmax ? n->hidden_absmax : top, n->scale_max);
+    job->workspace->scale[t] = hth_axpy_scale(top <= n->hidden_absmax ? n->hidden_absmax : top, n->scale_max);
 }
 
-/* What integers of this token are multiplied with at the end: NaN where they mean nothing. */
+/* The factor that converts integer sums of this token at the end: NaN if they are undefined. */
 static float factor_of(const down_job *job, size_t t)
 {
-    float scale = job->room->scale[t];
+    float scale = job->workspace->scale[t];
     uint32_t exponent = hth_bits_of(scale) >> 23;
     return scale == 0.0f ? hth_float_of(0x7fc00000u) : hth_float_of((254u - exponent) << 23);
 }
 
 /* ---- one token --------------------------------------------------------------------------------- */
 
-/* Entries [first, end) of the list whose neurons lie in cluster i. */
+/* Entries [first, end) of the list whose neurons are in cluster i. */
 static void entries_of_cluster(const hth_active_set *f, size_t i, size_t *first, size_t *end)
 {
     for (int side = 0; side < 2; side++) {
@@ -99,7 +99,7 @@ static void entries_of_cluster(const hth_active_set *f, size_t i, size_t *first,
 static hth_axpy_job part_of_list(const down_job *job, size_t t, size_t first, size_t end)
 {
     const hth_matrix *m = &job->out.down_t->rows;
-    const hth_active_set *f = &job->firing[t];
+    const hth_active_set *f = &job->active_sets[t];
     return (hth_axpy_job){.w = m->data,
                       .row_size = m->row_size,
                       .n_out = m->n_col,
@@ -107,32 +107,32 @@ static hth_axpy_job part_of_list(const down_job *job, size_t t, size_t first, si
                       .h = f->h + first,
                       .n = end - first,
                       .n_prefetch = f->n - end,
-                      .scale = job->room->scale[t]};
+                      .scale = job->workspace->scale[t]};
 }
 
-/* Neurons of the list into the thread's own sums. */
+/* Adds neurons of the list to the thread's own sums. */
 static void add_neurons(void *arg, size_t i_claim, uint32_t i_thread)
 {
     const down_job *job = arg;
     own_sums own = sums_of(job, i_thread);
-    hth_axpy_state *state = &job->room->state[i_thread];
+    hth_axpy_state *state = &job->workspace->state[i_thread];
     size_t i = hth_pool_block_index(i_claim, job->n_unit, job->n_thread);
-    size_t first = i * UNIT_NEURONS, end = first + UNIT_NEURONS, n = job->firing[job->i_tok].n;
-    if (is_float(job)) entries_of_cluster(&job->firing[job->i_tok], i, &first, &end);
+    size_t first = i * UNIT_NEURONS, end = first + UNIT_NEURONS, n = job->active_sets[job->i_tok].n;
+    if (is_float(job)) entries_of_cluster(&job->active_sets[job->i_tok], i, &first, &end);
     hth_axpy_job d = part_of_list(job, job->i_tok, first, end < n ? end : n);
     if (d.n == 0 || d.scale == 0.0f) return;
     state->used = true;
     d.sums = own.sums, d.offsets = own.offsets, d.chain = own.chain;
     if (!is_float(job) && state->n_unflushed + d.n > hth_axpy_limit(type_of(job))) {
-        hth_axpy_flush(type_of(job), d.n_out, own.sums, own.offsets, own.wide);
+        hth_axpy_flush(type_of(job), d.n_out, own.sums, own.offsets, own.sums64);
         state->n_unflushed = 0;
     }
     job->k->axpy[type_of(job)](&d);
     state->n_unflushed += (uint32_t)d.n;
-    if (is_float(job) && !job->k->axpy_flush_chain(d.n_out, own.chain, own.wide)) state->overflow = true;
+    if (is_float(job) && !job->k->axpy_flush_chain(d.n_out, own.chain, own.sums64)) state->overflow = true;
 }
 
-/* Outputs [first, end) of token t, from their integers, which are zeros then. */
+/* Converts outputs [first, end) of token t from their integers, and sets the integers to zero. */
 static void finish_outputs(const down_job *job, size_t t, size_t first, size_t end, float factor,
                            int64_t *acc64)
 {
@@ -154,7 +154,7 @@ static void finish_outputs(const down_job *job, size_t t, size_t first, size_t e
     job->k->add(add_to, y, n, add_to);
 }
 
-/* Some outputs, from what all threads have summed. */
+/* Computes some outputs from the sums of all threads. */
 static void join_threads(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const down_job *job = arg;
@@ -163,12 +163,12 @@ static void join_threads(void *arg, size_t i_unit, uint32_t i_thread)
            n = left < UNIT_OUTPUTS ? left : UNIT_OUTPUTS;
     size_t part = is_float(job) ? 1 : hth_axpy_sub_block(type_of(job));
     float factor = factor_of(job, job->i_tok);
-    int64_t *total = sums_of(job, 0).wide + first;
+    int64_t *total = sums_of(job, 0).sums64 + first;
     for (uint32_t i = 0; i < job->n_thread; i++) {
         own_sums own = sums_of(job, i);
-        int64_t *acc64 = own.wide + first;
-        if (!job->room->state[i].used) continue;
-        if (job->room->state[i].overflow) factor = hth_float_of(0x7fc00000u);
+        int64_t *acc64 = own.sums64 + first;
+        if (!job->workspace->state[i].used) continue;
+        if (job->workspace->state[i].overflow) factor = hth_float_of(0x7fc00000u);
         if (!is_float(job))
             hth_axpy_flush(type_of(job), n, own.sums + first, own.offsets + first / part, acc64);
         if (i == 0) continue;
@@ -180,7 +180,7 @@ static void join_threads(void *arg, size_t i_unit, uint32_t i_thread)
 
 static void add_one_token(hth_pool *pool, down_job *job)
 {
-    size_t n = job->firing[job->i_tok].n;
+    size_t n = job->active_sets[job->i_tok].n;
     const hth_matrix *m = &job->out.down_t->rows;
     job->n_unit = is_float(job) ? (m->n_row + CLUSTER - 1) / CLUSTER : (n + UNIT_NEURONS - 1) / UNIT_NEURONS;
     hth_pool_add(pool, add_neurons, job, sizeof *job, n > 0 ? job->n_unit : 0);
@@ -189,20 +189,20 @@ static void add_one_token(hth_pool *pool, down_job *job)
 
 /* ---- several tokens ------------------------------------------------------------------------------ */
 
-/* The neurons of cluster i_cluster that fire for token t, from entry *at of its list on. */
+/* Adds the neurons of cluster i_cluster that are active for token t, from entry *at of its list on. */
 static void add_cluster(const down_job *job, size_t t, size_t i_cluster, size_t *at, hth_axpy_job *d)
 {
-    const hth_active_set *f = &job->firing[t];
+    const hth_active_set *f = &job->active_sets[t];
     size_t first = *at, limit = (i_cluster + 1) * CLUSTER;
     while (*at < f->n && (size_t)f->list[*at] < limit) (*at)++;
     d->list = f->list + first, d->h = f->h + first;
     d->n = *at - first, d->n_prefetch = f->n - *at;
-    d->scale = job->room->scale[t];
+    d->scale = job->workspace->scale[t];
     if (d->scale == 0.0f) d->n = 0;
     if (d->n > 0) job->k->axpy[type_of(job)](d);
 }
 
-/* Some outputs of a block of tokens. */
+/* Computes some outputs of a block of tokens. */
 static void compute_tile(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const down_job *job = arg;
@@ -212,7 +212,7 @@ static void compute_tile(void *arg, size_t i_unit, uint32_t i_thread)
     size_t first_tok = i_unit / n_stretch * TILE_TOKENS, first = i_unit % n_stretch * TILE_OUTPUTS;
     size_t n_tok = job->n_tok - first_tok < TILE_TOKENS ? job->n_tok - first_tok : TILE_TOKENS;
     size_t n = m->n_col - first < TILE_OUTPUTS ? m->n_col - first : TILE_OUTPUTS;
-    size_t at[TILE_TOKENS] = {0}, held[TILE_TOKENS] = {0}, limit = hth_axpy_limit(m->type);
+    size_t at[TILE_TOKENS] = {0}, n_pending[TILE_TOKENS] = {0}, limit = hth_axpy_limit(m->type);
     bool floats = is_float(job), lost[TILE_TOKENS] = {false};
     size_t part = floats ? 1 : hth_axpy_sub_block(m->type);
     own_sums own = sums_of(job, i_thread);
@@ -221,22 +221,22 @@ static void compute_tile(void *arg, size_t i_unit, uint32_t i_thread)
         for (size_t t = 0; t < n_tok; t++) {
             size_t place = t * TILE_OUTPUTS;
             int32_t *sums = own.sums + place, *offsets = own.offsets + place / part;
-            int64_t *acc64 = own.wide + place;
+            int64_t *acc64 = own.sums64 + place;
             d.sums = sums, d.offsets = offsets, d.chain = own.chain;
-            if (held[t] + CLUSTER > limit) {
+            if (n_pending[t] + CLUSTER > limit) {
                 hth_axpy_flush(m->type, n, sums, offsets, acc64);
-                held[t] = 0;
+                n_pending[t] = 0;
             }
             add_cluster(job, first_tok + t, c, &at[t], &d);
-            held[t] += d.n;
+            n_pending[t] += d.n;
             if (floats && d.n > 0) lost[t] |= !job->k->axpy_flush_chain(n, own.chain, acc64);
         }
     for (size_t t = 0; t < n_tok; t++) {
         size_t place = t * TILE_OUTPUTS;
         float factor = lost[t] ? hth_float_of(0x7fc00000u) : factor_of(job, first_tok + t);
         if (!floats)
-            hth_axpy_flush(m->type, n, own.sums + place, own.offsets + place / part, own.wide + place);
-        finish_outputs(job, first_tok + t, first, first + n, factor, own.wide + place);
+            hth_axpy_flush(m->type, n, own.sums + place, own.offsets + place / part, own.sums64 + place);
+        finish_outputs(job, first_tok + t, first, first + n, factor, own.sums64 + place);
     }
 }
 
@@ -246,8 +246,8 @@ void hth_axpy_add(const hth_kernels *k, hth_pool *pool, const hth_axpy_scratch *
                   size_t n_tok, const hth_axpy_output *out)
 {
     down_job job = {.k = k,
-                    .room = scratch,
-                    .firing = active,
+                    .workspace = scratch,
+                    .active_sets = active,
                     .out = *out,
                     .n_tok = n_tok,
                     .n_thread = hth_pool_n_thread(pool)};

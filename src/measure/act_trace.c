@@ -1,5 +1,5 @@
-/* Makes firing lists: all of them before anything is timed, so that handing one out costs nothing. Called
- * by the verb bench. */
+/* Generates lists of active neurons, all of them before a timing starts, so that returning one costs nothing.
+ * hearth bench calls it. */
 #include "measure/act_trace.h"
 
 #include "base/status.h"
@@ -8,16 +8,16 @@
 
 struct hth_act_trace {
     uint32_t n_layer, n_tok, i_tok;
-    size_t *first; /* [n_tok * n_layer + 1] in lists */
+    size_t *first; /* [n_tok * n_layer + 1] offsets in lists */
     int32_t *lists;
     size_t capacity;
-    uint64_t n_neuron; /* of all layers and tokens, firing or not */
+    uint64_t n_neuron; /* of all layers and tokens, active or not */
 };
 
 /* ---- the distribution ------------------------------------------------------------------------- */
 
-/* chance[n] in proportion to (1 + u)^-skew, with this mean; those that would exceed 1 are 1, and the
- * others make up for it. */
+/* Sets chance[n] in proportion to (1 + u)^-zipf_s, with the mean spec->share. Values that would exceed 1 are
+ * set to 1, and the others are scaled up. */
 static void fill_chances(const hth_act_trace_spec *spec, double *chance, size_t n)
 {
     double low = 0.0, high = 1e12;
@@ -48,7 +48,7 @@ static bool add_run(hth_act_trace *f, size_t *n, uint32_t first, uint32_t end)
     return true;
 }
 
-/* One token of one layer. fires[] holds what each run did for the token before. */
+/* One token of one layer. fires[] holds the state of each run for the previous token. */
 static bool draw_list(hth_act_trace *f, const hth_act_trace_spec *spec, uint32_t d_ff, const double *chance,
                       uint8_t *fires, hth_sample_random *random, size_t *n)
 {
@@ -65,7 +65,7 @@ static bool draw_list(hth_act_trace *f, const hth_act_trace_spec *spec, uint32_t
 static bool draw(hth_act_trace *f, const hth_model *m, const hth_act_trace_spec *spec, double *chance,
                  uint8_t *fires)
 {
-    size_t n = 0, widest = m->hparams.d_ff;
+    size_t n = 0, d_ff_max = m->hparams.d_ff;
     hth_sample_random random;
     hth_sample_random_seed(&random, spec->seed);
     for (f->i_tok = 0; f->i_tok < f->n_tok; f->i_tok++)
@@ -74,21 +74,21 @@ static bool draw(hth_act_trace *f, const hth_model *m, const hth_act_trace_spec 
             f->first[(size_t)f->i_tok * f->n_layer + l] = n;
             if (f->i_tok == 0 || d_ff != m->layers[l ? l - 1 : f->n_layer - 1].d_ff)
                 fill_chances(spec, chance, (d_ff + spec->block - 1) / spec->block);
-            if (!draw_list(f, spec, d_ff, chance, fires + l * widest, &random, &n)) return false;
+            if (!draw_list(f, spec, d_ff, chance, fires + l * d_ff_max, &random, &n)) return false;
         }
     f->first[(size_t)f->n_tok * f->n_layer] = n;
     f->i_tok = 0;
     return true;
 }
 
-/* An empty one; NULL where memory lacks. */
-static hth_act_trace *new_fire(uint32_t n_layer, uint32_t n_tok)
+/* An empty trace; NULL if out of memory. */
+static hth_act_trace *new_trace(uint32_t n_layer, uint32_t n_tok)
 {
     hth_act_trace *f = hth_alloc(1, sizeof *f);
     if (!f) return NULL;
     *f = (hth_act_trace){.n_layer = n_layer, .n_tok = n_tok, .capacity = 1};
     f->first = hth_alloc((size_t)n_tok * n_layer + 1, sizeof *f->first);
-    f->lists = hth_alloc(f->capacity, sizeof *f->lists); /* an empty list is none for all neurons */
+    f->lists = hth_alloc(f->capacity, sizeof *f->lists); /* an empty list means no neurons, NULL means all */
     if (f->first && f->lists) return f;
     hth_act_trace_close(f);
     return NULL;
@@ -97,11 +97,11 @@ static hth_act_trace *new_fire(uint32_t n_layer, uint32_t n_tok)
 hearth_status hth_act_trace_open(const hth_model *model, const hth_act_trace_spec *spec, uint32_t n_tok,
                                  hth_act_trace **out, hearth_error *err)
 {
-    size_t widest = model->hparams.d_ff, n_layer = model->hparams.n_layer;
+    size_t d_ff_max = model->hparams.d_ff, n_layer = model->hparams.n_layer;
     *out = NULL;
-    hth_act_trace *f = new_fire((uint32_t)n_layer, n_tok);
-    double *chance = hth_alloc(widest, sizeof *chance);
-    uint8_t *fires = hth_alloc(n_layer, widest);
+    hth_act_trace *f = new_trace((uint32_t)n_layer, n_tok);
+    double *chance = hth_alloc(d_ff_max, sizeof *chance);
+    uint8_t *fires = hth_alloc(n_layer, d_ff_max);
     bool ok = f && chance && fires && draw(f, model, spec, chance, fires);
     hth_free(chance);
     hth_free(fires);
@@ -110,7 +110,7 @@ hearth_status hth_act_trace_open(const hth_model *model, const hth_act_trace_spe
         return HEARTH_OK;
     }
     hth_act_trace_close(f);
-    return hth_fail_memory(err, (uint64_t)n_tok * n_layer * widest, "firing lists");
+    return hth_fail_memory(err, (uint64_t)n_tok * n_layer * d_ff_max, "active neuron lists");
 }
 
 /* ---- samples of a profile ------------------------------------------------------------------------- */
@@ -146,17 +146,17 @@ hearth_status hth_act_trace_replay(const hth_profile *p, uint32_t first_sample, 
     *out = NULL;
     if (p->n_sample == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "the profile has no samples of who fired together: make it without --samples 0");
+                        "the profile has no co-activation samples: make it without --samples 0");
     if (first_sample >= p->n_sample)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "sample %u: the profile has %u", first_sample,
                         p->n_sample);
-    hth_act_trace *f = new_fire(p->n_layer, n_tok);
+    hth_act_trace *f = new_trace(p->n_layer, n_tok);
     if (f && replay(f, p, first_sample)) {
         *out = f;
         return HEARTH_OK;
     }
     hth_act_trace_close(f);
-    return hth_fail_memory(err, (uint64_t)n_tok * p->n_layer * sizeof(size_t), "firing lists");
+    return hth_fail_memory(err, (uint64_t)n_tok * p->n_layer * sizeof(size_t), "active neuron lists");
 }
 
 uint32_t hth_act_trace_draw_sample(const hth_profile *p, uint64_t seed)
@@ -166,7 +166,7 @@ uint32_t hth_act_trace_draw_sample(const hth_profile *p, uint64_t seed)
     return (uint32_t)(hth_sample_random_unit(&random) * (double)p->n_sample);
 }
 
-/* ---- handing out -------------------------------------------------------------------------------- */
+/* ---- reading lists ------------------------------------------------------------------------------ */
 
 void hth_act_trace_close(hth_act_trace *f)
 {

@@ -1,5 +1,5 @@
-/* Memory bandwidth by loads alone. Called by bench before each sample, with as
- * many threads as the sample uses, and by bench --limits and doctor. */
+/* Memory bandwidth, measured by loads only. bench calls it before each sample, with as many threads as the
+ * sample uses; bench --limits and doctor call it too. */
 #include "measure/limits.h"
 
 #include "base/alloc.h"
@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Lines are touched once each: all of a line comes from memory with its first byte, and a
- * loop that loads every byte was slower than the row kernels themselves. */
+/* Each line is loaded once: memory transfers the whole line with its first byte. A loop that loads every byte
+ * was slower than the row kernels. */
 enum { UNIT_SIZE = 1 << 20, LINE_SIZE = 64, PREFETCH_SIZE = 4096, N_STREAM = 4 };
 
 const char *hth_bandwidth_name(hth_bandwidth_loop loop)
@@ -61,7 +61,7 @@ static uint64_t read_streams(const uint8_t *p)
     return sum[0] ^ sum[1] ^ sum[2] ^ sum[3];
 }
 
-/* Past the end of the unit lies the next, which is wanted too. */
+/* The next unit follows the end of this one, and is needed too. */
 static uint64_t read_prefetch(const uint8_t *p)
 {
     uint64_t a = 0, b = 0;

@@ -1,6 +1,5 @@
-/* Weights pass in pieces of rows: read, unpacked in parallel, looked at. Every bit
- * pattern of every type is unpacked as the format says, so a bad scale shows in the
- * weights that it makes. */
+/* Reads weights in chunks of rows, unpacks them in parallel and checks them. Every bit pattern of every type is
+ * unpacked as the format specifies, so a bad scale is visible in its weights. */
 #include "measure/check_weights.h"
 
 #include "base/alloc.h"
@@ -12,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { PIECE_SIZE = 4 << 20, UNIT_WEIGHTS = 16384 };
+enum { CHUNK_SIZE = 4 << 20, UNIT_WEIGHTS = 16384 };
 
 typedef struct work {
     const hth_gguf *file;
@@ -24,8 +23,8 @@ typedef struct work {
     const hth_gguf_tensor *tensor;
     uint8_t *raw;
     float *x;                   /* [n_thread][UNIT_WEIGHTS] */
-    uint64_t n_weight;          /* of the piece under way */
-    _Atomic uint64_t first_bad; /* in the piece; UINT64_MAX: none */
+    uint64_t n_weight;          /* of the current chunk */
+    _Atomic uint64_t first_bad; /* in the chunk; UINT64_MAX: none */
 } work;
 
 static void keep_smallest(_Atomic uint64_t *smallest, uint64_t value)
@@ -37,7 +36,7 @@ static void keep_smallest(_Atomic uint64_t *smallest, uint64_t value)
 
 static bool is_finite(float x) { return (hth_bits_of(x) & 0x7f800000u) != 0x7f800000u; }
 
-/* Units hold whole blocks: their length is a multiple of every block. */
+/* Units hold whole blocks: their length is a multiple of every block size. */
 static void check_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     work *w = arg;
@@ -62,10 +61,10 @@ static hearth_status fail_weight(const work *w, uint64_t i, hearth_error *err)
         (unsigned long long)t->offset, (unsigned long long)i, (unsigned long long)(i / t->dim[0]));
 }
 
-/* Pieces hold whole units. */
-static uint64_t piece_weights(hth_type type)
+/* Chunks hold whole units. */
+static uint64_t chunk_weights(hth_type type)
 {
-    return PIECE_SIZE / hth_type_row_size(type, UNIT_WEIGHTS) * UNIT_WEIGHTS;
+    return CHUNK_SIZE / hth_type_row_size(type, UNIT_WEIGHTS) * UNIT_WEIGHTS;
 }
 
 static hearth_status advance(work *w, uint64_t size, hearth_error *err)
@@ -78,7 +77,7 @@ static hearth_status advance(work *w, uint64_t size, hearth_error *err)
 
 static hearth_status check_tensor(work *w, uint64_t n_weight, hearth_error *err)
 {
-    uint64_t piece = piece_weights(w->tensor->type);
+    uint64_t piece = chunk_weights(w->tensor->type);
     for (uint64_t first = 0; first < n_weight; first += piece) {
         w->n_weight = n_weight - first < piece ? n_weight - first : piece;
         atomic_store(&w->first_bad, UINT64_MAX);
@@ -119,9 +118,9 @@ hearth_status hth_check_weights(const hth_gguf *file, uint32_t n_thread, hearth_
     hth_kernels_init(&w.k, HTH_CPU_GENERIC);
     hearth_status st = hth_pool_open(hth_pool_default_threads(n_thread), &w.pool, err);
     if (st != HEARTH_OK) return st;
-    w.raw = hth_alloc(1, PIECE_SIZE);
+    w.raw = hth_alloc(1, CHUNK_SIZE);
     w.x = hth_alloc((size_t)hth_pool_n_thread(w.pool) * UNIT_WEIGHTS, sizeof *w.x);
-    if (!w.raw || !w.x) st = hth_fail_memory(err, PIECE_SIZE, "a piece of weights");
+    if (!w.raw || !w.x) st = hth_fail_memory(err, CHUNK_SIZE, "a chunk of weights");
     else st = check_all(&w, result, err);
     hth_free(w.raw);
     hth_free(w.x);

@@ -1,4 +1,4 @@
-/* Texts as perplexity, profiles and comparisons walk through them. */
+/* Divides a text into chunks for perplexity, profiles and comparisons. */
 #include "measure/chunks.h"
 
 #include "base/status.h"

@@ -1,27 +1,27 @@
-/* A text cut into windows of n_ctx tokens, as llama-perplexity cuts it: one after another, the
- * first token of each replaced by BOS where the vocabulary has one, an incomplete last one dropped.
- * What looks at a model over a text goes through these: no state passes between them. */
-#ifndef HTH_MEASURE_WINDOWS_H
-#define HTH_MEASURE_WINDOWS_H
+/* Divides a text into chunks of n_ctx tokens as llama-perplexity does: one after another; BOS replaces the
+ * first token of each if the vocabulary has one; an incomplete last chunk is dropped. All measurements over a
+ * text use these chunks. No state passes between them. */
+#ifndef HTH_MEASURE_CHUNKS_H
+#define HTH_MEASURE_CHUNKS_H
 
 #include <hearth/hearth.h>
 
 typedef struct hth_chunks {
-    int32_t *ids; /* of the whole text, with BOS in front */
+    int32_t *ids; /* of the whole text, with BOS first */
     size_t n_id;
     size_t n_ctx, n_window;
     int32_t bos; /* -1: none */
 } hth_chunks;
 
-/* Tokens of a window where nobody says how many: 512, or as many as the model was trained for. */
+/* Default tokens of a chunk: 512, or the training context of the model if that is smaller. */
 uint32_t hth_chunks_default(const hearth_model *model);
 
-/* One trailing newline of text[n] is dropped. ARGUMENT when the text is shorter than a window. */
+/* Drops one trailing newline of text[n]. ARGUMENT: the text is shorter than a chunk. */
 hearth_status hth_chunks_open(hth_chunks *w, const hearth_model *model, const char *text, size_t n,
                                size_t n_ctx, hearth_error *err);
 void hth_chunks_close(hth_chunks *w);
 
-/* The n_ctx ids of window i, valid until the next call. */
+/* The n_ctx ids of chunk i, valid until the next call. */
 const int32_t *hth_chunks_at(hth_chunks *w, size_t i);
 
 #endif

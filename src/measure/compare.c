@@ -1,7 +1,6 @@
-/* Two sessions over the same tokens, piece by piece: first the reference, whose observer asks the mode's
- * workspace what its selector would have done, then the mode, then the logits of the piece are scored.
- * No more than a piece of logits is held. Sums go through the tokens in order, so no figure depends on
- * threads or on how tokens were cut into pieces. */
+/* Runs two sessions over the same tokens, batch by batch: first the reference, whose probe asks the mode's
+ * workspace which neurons its selector would keep, then the mode; then it scores the logits of the batch. Holds
+ * the logits of one batch only. Sums add tokens in order, so no result depends on threads or on the batch size. */
 #include "measure/compare.h"
 
 #include "base/alloc.h"
@@ -15,15 +14,15 @@
 
 #include <string.h>
 
-/* Tokens of a piece: after it somebody looks at the progress. Bytes of its logits, on each side. */
-enum { PIECE = 256, LOGITS_SIZE = 64 << 20 };
+/* Tokens of a batch, after which progress is called. Bytes of its logits, per side. */
+enum { BATCH = 256, LOGITS_SIZE = 64 << 20 };
 
 typedef struct row_score {
     double kl, nll_reference, nll_mode;
     bool agrees, identical;
 } row_score;
 
-/* What counts once a line of ids is done. */
+/* Totals, committed when all ids of a call are done. */
 typedef struct tally {
     uint64_t n_token, n_agree, n_identical;
     hth_nll_sum reference, mode, change;
@@ -38,18 +37,18 @@ struct hth_compare {
     uint32_t n_layer; /* 0: two models */
     tally done, now;
     hth_compare_layer *layers, *layers_now; /* [n_layer] */
-    double *kl;                             /* [kl_room] of the positions scored */
-    size_t kl_room;
+    double *kl;                             /* [kl_room] of the scored positions */
+    size_t kl_capacity;
     row_score *scores;                           /* [n_chunk] */
     float *logits_of_reference, *logits_of_mode; /* [n_chunk][n_vocab] */
     uint8_t *marked;                             /* [n_chunk][d_ff] */
     float *lost;                                 /* [n_chunk][d_ff] */
-    double *whole, *part;                        /* [n_chunk] squares of outputs, and of what is lost */
+    double *whole, *part;                        /* [n_chunk] squared norms of outputs, and of their lost parts */
 };
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
-/* Whether an id means the same to both; a vocabulary that is not supported cannot be asked. */
+/* Checks that ids mean the same in both models. Models with an unsupported vocabulary pass. */
 static hearth_status check_tokens(const hearth_model *a, const hearth_model *b, hearth_error *err)
 {
     uint32_t n_a = a->model->hparams.n_vocab, n_b = b->model->hparams.n_vocab;
@@ -85,7 +84,7 @@ static hearth_status check_sides(const hth_compare_side *reference, const hth_co
     return check_tokens(reference->model, mode->model, err);
 }
 
-static bool make_room(hth_compare *c)
+static bool alloc_buffers(hth_compare *c)
 {
     const hth_hparams *h = &c->mode.model->model->hparams;
     size_t n_seen = c->n_layer > 0 ? c->n_chunk : 0, n_logit;
@@ -116,9 +115,9 @@ hearth_status hth_compare_open(const hth_compare_side *reference, const hth_comp
     c->n_vocab = mode->model->model->hparams.n_vocab;
     c->n_layer = reference->model == mode->model ? mode->model->model->hparams.n_layer : 0;
     size_t n_row = hth_session_n_row(mode->session), n_fit = LOGITS_SIZE / (c->n_vocab * sizeof(float));
-    c->n_chunk = n_row < PIECE ? n_row : PIECE;
+    c->n_chunk = n_row < BATCH ? n_row : BATCH;
     if (n_fit < c->n_chunk) c->n_chunk = n_fit > 0 ? n_fit : 1;
-    if (!make_room(c)) st = hth_fail_memory(err, c->n_chunk * c->n_vocab * sizeof(float), "a comparison");
+    if (!alloc_buffers(c)) st = hth_fail_memory(err, c->n_chunk * c->n_vocab * sizeof(float), "a comparison");
     if (st == HEARTH_OK) st = hth_pool_open(hearth_session_n_thread(mode->session), &c->pool, err);
     if (st == HEARTH_OK) {
         *out = c;
@@ -146,7 +145,8 @@ void hth_compare_close(hth_compare *c)
 
 /* ---- layers -------------------------------------------------------------------------------------- */
 
-/* Counts, and what is lost of each hidden value. Returns how many that are not zero are lost. */
+/* Counts neurons, and sets c->lost to the hidden values that the mode would drop. Returns how many of those are
+ * not zero. */
 static uint64_t count_neurons(hth_compare *c, const hth_ffn_probe *seen, hth_compare_layer *l)
 {
     uint64_t n_live = 0, n_marked = 0, n_hit = 0;
@@ -204,8 +204,8 @@ static void watch_layers(hth_compare *c, bool on)
 
 /* ---- logits ---------------------------------------------------------------------------------------- */
 
-/* The first of the largest. */
-static size_t likeliest(const float *x, size_t n)
+/* Index of the first of the largest values. */
+static size_t argmax(const float *x, size_t n)
 {
     size_t best = 0;
     for (size_t i = 1; i < n; i++) best = x[i] > x[best] ? i : best;
@@ -216,7 +216,7 @@ static size_t likeliest(const float *x, size_t n)
  * sum P log(P / Q) = sum e ((p - max p) - (q - max q)) / sum e - log sum e + log sum e_q. */
 static row_score score_row(const float *p, const float *q, size_t n, int32_t next)
 {
-    size_t best_p = likeliest(p, n), best_q = likeliest(q, n);
+    size_t best_p = argmax(p, n), best_q = argmax(q, n);
     double max_p = (double)p[best_p], max_q = (double)q[best_q], sum_p = 0.0, sum_q = 0.0, weighted = 0.0;
     for (size_t i = 0; i < n; i++) {
         double x = (double)p[i] - max_p, y = (double)q[i] - max_q, e = hth_exp_d(x);
@@ -225,7 +225,7 @@ static row_score score_row(const float *p, const float *q, size_t n, int32_t nex
         weighted += e * (x - y);
     }
     double log_p = hth_log_d(sum_p), log_q = hth_log_d(sum_q), kl = weighted / sum_p - log_p + log_q;
-    return (row_score){.kl = kl > 0.0 ? kl : 0.0, /* below: rounding alone */
+    return (row_score){.kl = kl > 0.0 ? kl : 0.0, /* a negative value is rounding error */
                        .nll_reference = -((double)p[next] - max_p - log_p),
                        .nll_mode = -((double)q[next] - max_q - log_q),
                        .agrees = best_p == best_q,
@@ -234,7 +234,7 @@ static row_score score_row(const float *p, const float *q, size_t n, int32_t nex
 
 typedef struct score_job {
     const hth_compare *c;
-    const int32_t *next; /* ids behind the rows */
+    const int32_t *next; /* next ids of the tokens */
 } score_job;
 
 static void score_unit(void *arg, size_t i, uint32_t i_thread)
@@ -246,7 +246,7 @@ static void score_unit(void *arg, size_t i, uint32_t i_thread)
     c->scores[i] = score_row(c->logits_of_reference + at, c->logits_of_mode + at, c->n_vocab, job->next[i]);
 }
 
-static void score_piece(hth_compare *c, const int32_t *next, size_t n)
+static void score_batch(hth_compare *c, const int32_t *next, size_t n)
 {
     score_job job = {c, next};
     tally *t = &c->now;
@@ -276,8 +276,8 @@ static hearth_status keep_logits(void *user, size_t i_token, const float *logits
     return HEARTH_OK;
 }
 
-/* logits NULL: they are not wanted. */
-static hearth_status eval_piece(hth_compare *c, hearth_session *session, const int32_t *ids, size_t n,
+/* logits NULL: not needed. */
+static hearth_status eval_batch(hth_compare *c, hearth_session *session, const int32_t *ids, size_t n,
                                 float *logits, hearth_error *err)
 {
     logits_sink sink = {logits, c->n_vocab};
@@ -285,20 +285,20 @@ static hearth_status eval_piece(hth_compare *c, hearth_session *session, const i
                   : hearth_session_eval(session, ids, n, err);
 }
 
-/* ---- a line of ids -------------------------------------------------------------------------------- */
+/* ---- one sequence of ids -------------------------------------------------------------------------- */
 
 static hearth_status begin(hth_compare *c, size_t n, hearth_error *err)
 {
     hearth_status st = hearth_session_truncate(c->reference.session, 0, err);
     if (st == HEARTH_OK) st = hearth_session_truncate(c->mode.session, 0, err);
     if (st != HEARTH_OK) return st;
-    size_t max = c->done.n_kl + n; /* ids lie in memory: cannot overflow */
-    if (max > c->kl_room) {
+    size_t max = c->done.n_kl + n; /* ids are in memory, so this cannot overflow */
+    if (max > c->kl_capacity) {
         size_t capacity = max + max / 2;
         double *more = hth_realloc(c->kl, capacity, sizeof *more);
         if (!more) return hth_fail_memory(err, capacity * sizeof *more, "a comparison");
         c->kl = more;
-        c->kl_room = capacity;
+        c->kl_capacity = capacity;
     }
     c->now = c->done;
     if (c->n_layer > 0) memcpy(c->layers_now, c->layers, c->n_layer * sizeof *c->layers);
@@ -314,15 +314,15 @@ static void keep(hth_compare *c, size_t n)
     c->done.n_token += n;
 }
 
-/* n tokens from ids[at] on, of n_ids; either all of them are scored or none is. */
-static hearth_status compare_piece(hth_compare *c, const int32_t *ids, size_t at, size_t n, bool scored,
+/* n tokens from ids[at] on, of n_ids. Either all of them are scored or none is. */
+static hearth_status compare_batch(hth_compare *c, const int32_t *ids, size_t at, size_t n, bool scored,
                                    size_t n_ids, hearth_error *err)
 {
     hearth_status st =
-        eval_piece(c, c->reference.session, ids + at, n, scored ? c->logits_of_reference : NULL, err);
+        eval_batch(c, c->reference.session, ids + at, n, scored ? c->logits_of_reference : NULL, err);
     if (st == HEARTH_OK)
-        st = eval_piece(c, c->mode.session, ids + at, n, scored ? c->logits_of_mode : NULL, err);
-    if (st == HEARTH_OK && scored) score_piece(c, ids + at + 1, at + n < n_ids ? n : n - 1);
+        st = eval_batch(c, c->mode.session, ids + at, n, scored ? c->logits_of_mode : NULL, err);
+    if (st == HEARTH_OK && scored) score_batch(c, ids + at + 1, at + n < n_ids ? n : n - 1);
     return st;
 }
 
@@ -337,7 +337,7 @@ hearth_status hth_compare_ids(hth_compare *c, const int32_t *ids, size_t n, size
         n_chunk = end - at < c->n_chunk ? end - at : c->n_chunk;
         if (watch && watch->progress && !watch->progress(watch->user, watch->done, watch->total))
             st = hth_fail(err, HEARTH_ERROR_CANCELLED, "the comparison was cancelled");
-        else st = compare_piece(c, ids, at, n_chunk, at >= first, n, err);
+        else st = compare_batch(c, ids, at, n_chunk, at >= first, n, err);
     }
     watch_layers(c, false);
     if (st == HEARTH_OK) keep(c, n);
@@ -346,7 +346,7 @@ hearth_status hth_compare_ids(hth_compare *c, const int32_t *ids, size_t n, size
 
 /* ---- results ---------------------------------------------------------------------------------------- */
 
-static void sink_down(double *heap, size_t i, size_t n)
+static void sift_down(double *heap, size_t i, size_t n)
 {
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && heap[child + 1] > heap[child]) child++;
@@ -357,15 +357,15 @@ static void sink_down(double *heap, size_t i, size_t n)
     }
 }
 
-/* Ascending, in place; the C library's sort may allocate. */
+/* Sorts ascending, in place. The C library's sort may allocate. */
 static void sort(double *x, size_t n)
 {
-    for (size_t i = n / 2; i-- > 0;) sink_down(x, i, n);
+    for (size_t i = n / 2; i-- > 0;) sift_down(x, i, n);
     for (size_t end = n; end-- > 1;) {
         double largest = x[0];
         x[0] = x[end];
         x[end] = largest;
-        sink_down(x, 0, end);
+        sift_down(x, 0, end);
     }
 }
 
@@ -387,7 +387,7 @@ void hth_compare_result(hth_compare *c, hth_comparison *out)
     out->ratio_error = change.error;
     sort(c->kl, t->n_kl);
     out->kl = t->kl_sum / (double)t->n_kl;
-    out->kl_99 = c->kl[(t->n_kl * 99 + 99) / 100 - 1]; /* 99 of 100 are not above it */
+    out->kl_99 = c->kl[(t->n_kl * 99 + 99) / 100 - 1]; /* 99 % are not larger */
     out->kl_largest = c->kl[t->n_kl - 1];
 }
 
@@ -439,7 +439,7 @@ hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, ui
         watch.done = ++n_done;
         if (progress && !progress(progress_user, n_done, n_window)) break;
     }
-    if (st == HEARTH_ERROR_CANCELLED) st = HEARTH_OK; /* with what was measured */
+    if (st == HEARTH_ERROR_CANCELLED) st = HEARTH_OK; /* with the results so far */
     if (st == HEARTH_OK) result_of_text(c, &windows, n_done, out);
     hth_chunks_close(&windows);
     return st;

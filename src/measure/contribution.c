@@ -1,4 +1,4 @@
-/* Contributions of neurons. Called by thresholds.c, compare.c and study/. */
+/* Contributions of neurons. thresholds.c, compare.c and study/ call it. */
 #include "measure/contribution.h"
 
 #include "engine/engine.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-hearth_status hth_axpy_squares(const hearth_model *model, uint32_t i_layer, double *squares,
+hearth_status hth_down_row_squares(const hearth_model *model, uint32_t i_layer, double *squares,
                                hearth_error *err)
 {
     const hth_layer *l = &model->model->layers[i_layer];
@@ -37,7 +37,7 @@ void hth_output_squares(hth_step *step, uint32_t i_layer, const float *hidden, s
     }
 }
 
-/* The hidden values of token t that are below the limit, and zeros for the others. */
+/* Copies the hidden values of token t that are below the limit, and sets the others to zero. */
 static void keep_small(const hth_ablation *l, size_t t, float limit, float *part)
 {
     const float *hidden = l->hidden + t * l->d_ff, *scores = l->scores + t * l->d_ff;

@@ -1,5 +1,5 @@
-/* Who else keeps the cores busy: the kernel's own counts of CPU time, taken twice with a
- * sleep between. Called by the verb doctor. */
+/* Load of other processes on the cores: reads the kernel's counts of CPU time twice, with a sleep between.
+ * hearth doctor calls it. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -46,8 +46,8 @@ static bool read_ticks(ticks *t)
     return true;
 }
 
-/* User and system time of a process; its name when it is wanted. The name, which may
- * hold anything, ends at the last bracket. */
+/* User and system time of a process, and its name unless name is NULL. The name may contain anything; it ends
+ * at the last bracket. */
 static bool read_process(int pid, uint64_t *n_tick, char *name, size_t n_name)
 {
     char path[32], line[LINE_SIZE];
@@ -103,7 +103,7 @@ bool hth_cpu_load_sample(unsigned ms, hth_cpu_load *out)
     if (ok) nanosleep(&rest, NULL);
     double seconds = hth_clock_since(start), hz = (double)sysconf(_SC_CLK_TCK);
     if (ok && read_ticks(&after) && seconds > 0.0 && hz > 0.0) {
-        double tick_s = 1.0 / (hz * seconds); /* CPUs' worth of one tick */
+        double tick_s = 1.0 / (hz * seconds); /* CPUs per tick */
         out->busy = after.busy > before.busy ? (double)(after.busy - before.busy) * tick_s : 0.0;
         out->stolen = after.stolen > before.stolen ? (double)(after.stolen - before.stolen) * tick_s : 0.0;
         find_busiest(list, n, tick_s, out);

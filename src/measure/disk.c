@@ -1,5 +1,5 @@
-/* How fast a file comes from storage, past the page cache, so that it needs not be thrown
- * out of it. Called by the verb doctor. */
+/* Read speed of a file from storage, with direct reads, so that the page cache need not be dropped. hearth
+ * doctor calls it. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static hearth_status read_all(int fd, const char *path, uint8_t *block, uint64_t
             return hth_fail(err, HEARTH_ERROR_IO, "%s: reading at %llu: %s", path,
                             (unsigned long long)*n_read, strerror(errno));
         *n_read += (uint64_t)n;
-        if (n < BLOCK_SIZE) break; /* the end */
+        if (n < BLOCK_SIZE) break; /* end of the file */
     }
     return HEARTH_OK;
 }
@@ -40,7 +40,7 @@ hearth_status hth_disk_read_rate(const char *path, uint64_t limit, double *rate,
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its file system has no direct reads", path);
         return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
     }
-    uint8_t *block = hth_pages_alloc(BLOCK_SIZE); /* aligned to its size's page */
+    uint8_t *block = hth_pages_alloc(BLOCK_SIZE); /* aligned to a page of its size */
     hearth_status st = HEARTH_OK;
     if (!block) {
         st = hth_fail_memory(err, BLOCK_SIZE, "a read");

@@ -1,5 +1,5 @@
-/* What waiting costs: a line of memory, a dependent instruction, another thread.
- * Called by bench --limits; the loops are dependent chains, so nothing overlaps. */
+/* Latencies: of a line of memory, of a dependent instruction, of another thread. bench --limits calls it. The
+ * loops are dependent chains, so nothing overlaps. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "measure/limits.h"
@@ -21,8 +21,8 @@ static uint32_t load_line(const hth_latency_probe *p, uint32_t i)
     return next;
 }
 
-/* Each line holds the number of the next: i -> a i + c modulo a power of two goes through
- * all of them when c is odd and a - 1 a multiple of 4 (Hull and Dobell 1962). */
+/* Each line holds the index of the next: i -> a i + c modulo a power of two visits all of them when c is odd
+ * and a - 1 is a multiple of 4 (Hull and Dobell 1962). */
 void hth_latency_open(hth_latency_probe *p, hth_bandwidth_probe *region)
 {
     *p = (hth_latency_probe){.region = region, .n_line = 1};
@@ -39,13 +39,13 @@ double hth_latency_measure(hth_latency_probe *p)
     uint64_t start = hth_clock_ns();
     for (int i = 0; i < N_HOP; i++) at = load_line(p, at);
     double ns = (double)(hth_clock_ns() - start);
-    p->at = at; /* goes on where it was, so that no sample finds its lines in a cache */
+    p->at = at; /* continues at the last position, so that no sample finds its lines in a cache */
     return ns / N_HOP;
 }
 
-/* ---- the clock ------------------------------------------------------------------------- */
+/* ---- clock ----------------------------------------------------------------------------- */
 
-/* Eight dependent instructions of CYCLES each, which no CPU of the level shortens. */
+/* Eight dependent instructions of CYCLES each. No CPU of the level executes them faster. */
 #if defined(__x86_64__)
 enum { CYCLES = 3 }; /* of a 64-bit multiplication, on every x86-64 core since 2008 */
 static inline uint64_t eight(uint64_t x)
@@ -67,7 +67,7 @@ static inline uint64_t eight(uint64_t x)
     return x;
 }
 #else
-enum { CYCLES = 0 }; /* nothing is known of its instructions */
+enum { CYCLES = 0 }; /* unknown */
 static inline uint64_t eight(uint64_t x) { return x; }
 #endif
 
@@ -82,13 +82,13 @@ double hth_clock_rate(void)
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
-/* Round trips end after this time too: on one core each costs a whole turn of the scheduler. */
+/* Round trips also end after LIMIT_NS: on a single core each takes a time slice of the scheduler. */
 enum { N_TRIP = 2000, N_WAKE = 20, LIMIT_NS = 100000000, REST_NS = 300000 };
 
 typedef struct partner {
     _Alignas(64) _Atomic uint32_t asked;
     _Alignas(64) _Atomic uint32_t answered;
-    _Atomic bool sleeps, closing; /* how it waits; that it is to end */
+    _Atomic bool sleeps, closing; /* sleeps: it waits asleep; closing: it must end */
     pthread_mutex_t mutex;
     pthread_cond_t wake;
 } partner;
@@ -160,8 +160,8 @@ hearth_status hth_thread_latency_measure(hth_thread_latency *out, hearth_error *
     pthread_t thread;
     *out = (hth_thread_latency){0};
     if (pthread_create(&thread, NULL, answer, &p) != 0)
-        return hth_fail(err, HEARTH_ERROR_MEMORY, "the system refused a second thread");
-    ask(&p, false); /* it runs */
+        return hth_fail(err, HEARTH_ERROR_MEMORY, "the system did not create a second thread");
+    ask(&p, false); /* it is running */
     out->spin = time_spinning(&p);
     atomic_store(&p.sleeps, true);
     out->wake = time_waking(&p);
@@ -181,7 +181,7 @@ double hth_pool_job_measure(hth_pool *pool)
 {
     enum { N_JOB = 1000 };
     uint32_t n = hth_pool_n_thread(pool);
-    hth_pool_run(pool, do_nothing, NULL, n); /* wakes them */
+    hth_pool_run(pool, do_nothing, NULL, n); /* wakes the threads */
     uint64_t start = hth_clock_ns();
     for (int i = 0; i < N_JOB; i++) hth_pool_run(pool, do_nothing, NULL, n);
     return (double)(hth_clock_ns() - start) / N_JOB;

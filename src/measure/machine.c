@@ -1,5 +1,5 @@
-/* Facts about the machine from /proc and /sys. Their texts are the kernel's, but a
- * container may show anything in their place: every number is read with its bounds. */
+/* Facts about the machine from /proc and /sys. The kernel writes these texts, but a container may replace them,
+ * so every number is read with its bounds. */
 #define _GNU_SOURCE
 #include "measure/machine.h"
 
@@ -13,7 +13,7 @@ enum { TEXT_SIZE = 16384, PATH_SIZE = 512, MAX_CPU = 4096 };
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* The start of a file, terminated; false when there is none. */
+/* Reads the start of a file, terminated. False: no such file. */
 static bool read_text(const char *path, char text[TEXT_SIZE])
 {
     size_t n = 0;
@@ -37,7 +37,7 @@ static bool read_at(const char *root, const char *path, char text[TEXT_SIZE])
     return n > 0 && n < PATH_SIZE && read_text(whole, text);
 }
 
-/* A decimal number at *p, which moves behind it; the largest there is when it is larger. */
+/* Reads a decimal number at *p and advances *p. Saturates at the maximum. */
 static uint64_t number(const char **p)
 {
     uint64_t v = 0;
@@ -48,7 +48,7 @@ static uint64_t number(const char **p)
     return v;
 }
 
-/* Where the value of "key: value" begins in lines of text; NULL when no line has it. */
+/* Start of the value of "key: value" in lines of text. NULL: no such line. */
 static const char *value_of(const char *text, const char *key)
 {
     size_t n = strlen(key);
@@ -72,7 +72,7 @@ static uint64_t kilobytes_of(const char *text, const char *key)
 
 /* ---- cores ---------------------------------------------------------------------------------- */
 
-/* Marks the CPUs of a list as the kernel writes it ("0-3,8"); how many. */
+/* Marks the CPUs of a list in the kernel's form ("0-3,8"). Returns their number. */
 static uint32_t mark_list(const char *p, bool in[MAX_CPU])
 {
     uint32_t n = 0;
@@ -89,7 +89,7 @@ static uint32_t mark_list(const char *p, bool in[MAX_CPU])
     return n;
 }
 
-/* CPUs that share a core name each other; a core counts with the lowest of them. */
+/* Counts cores. CPUs that share a core list each other; the core is counted at its lowest CPU. */
 static uint32_t count_cores(const char *root, const bool allowed[MAX_CPU], char text[TEXT_SIZE])
 {
     bool seen[MAX_CPU] = {false};
@@ -149,8 +149,8 @@ uint64_t hth_huge_page_bytes(void)
 
 /* ---- control groups ------------------------------------------------------------------------- */
 
-/* A limit counts in the group and in every group above it: folders from the process's own
- * up to the controller's. read takes what each says. */
+/* A limit applies from the group itself and from every group above it: the folders from the process's own up to
+ * the controller's. read reads the values of one. */
 typedef void limit_fn(const char *folder, hth_machine *m, char text[TEXT_SIZE]);
 
 static void walk_up(const char *mount, const char *group, limit_fn *read, hth_machine *m,
@@ -230,7 +230,7 @@ static bool has_word(const char *list, const char *end, const char *word)
     return false;
 }
 
-/* Lines of /proc/self/cgroup: "0::/group" of v2, "4:cpu,cpuacct:/group" of v1. */
+/* Reads lines of /proc/self/cgroup: "0::/group" of v2, "4:cpu,cpuacct:/group" of v1. */
 static void read_groups(const char *root, hth_machine *m, char text[TEXT_SIZE])
 {
     char groups[TEXT_SIZE], mount[PATH_SIZE];

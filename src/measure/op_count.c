@@ -1,4 +1,4 @@
-/* Counting multiply-adds and bytes. Called by bench for the shares that it prints. */
+/* Counts multiply-adds and bytes. bench uses them for its shares of the limits. */
 #include "measure/op_count.h"
 
 #include "engine/engine.h"
@@ -29,7 +29,7 @@ hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
 
 uint64_t hth_op_count_kv_bytes(const hearth_model *model, hearth_kv_type kv, uint64_t position)
 {
-    enum { N = 1024 }; /* positions of a cache that is only measured */
+    enum { N = 1024 }; /* positions of a cache that is only measured, not allocated */
     const hth_model *m = model->model;
     double all = 0.0, seen = 0.0, n = (double)position + 1.0;
     size_t size;

@@ -1,5 +1,5 @@
-/* Which loops a machine may run, and timing them. Called by bench and doctor. A sample
- * is many units of about 1 ms, so that a thread that loses its core costs its share. */
+/* Selects the loops that a machine can run, and times them. bench and doctor call it. A sample is many units of
+ * about 1 ms, so that a thread that loses its core delays the sample little. */
 #include "measure/peaks.h"
 
 #include "base/clock.h"

@@ -1,6 +1,5 @@
-/* The loop around AArch64 instructions. Assembly, so that no compiler moves or drops one.
- * Sixteen sums; registers 30 and 31 are inputs and hold 1.0f, because zeros may be
- * cheaper than numbers. */
+/* The loop around AArch64 instructions. Assembly, so that no compiler moves or drops one. Sixteen sums;
+ * registers 30 and 31 are the inputs and hold 1.0f, because zeros may execute faster. */
 #ifndef HTH_MEASURE_PEAKS_ARM_H
 #define HTH_MEASURE_PEAKS_ARM_H
 

@@ -1,5 +1,5 @@
-/* Peaks of AVX2: the fused multiply-add, and the three instructions that stand for a
- * byte product (bytes to words, words to sums of 32 bits, the addition). */
+/* Peaks of AVX2: the fused multiply-add, and the three instructions that compute a byte product (bytes to
+ * words, words to 32-bit sums, the addition). */
 #include "measure/peaks_x86.h"
 
 PEAK_LOOP(fma_ymm, "ymm", TWELVE("vfmadd231ps %%ymm14, %%ymm15, %%ymm", "\n\t"))

@@ -1,5 +1,5 @@
-/* Peaks of AVX-512: byte products with sums of 32 bits (VNNI) at both widths, the fused
- * multiply-add, and the bf16 product where the machine has it. */
+/* Peaks of AVX-512: byte products with 32-bit sums (VNNI) at both widths, the fused multiply-add, and the bf16
+ * product if the machine has it. */
 #include "measure/peaks_x86.h"
 
 PEAK_LOOP(bytes_zmm, "zmm", TWELVE("vpdpbusd %%zmm14, %%zmm15, %%zmm", "\n\t"))

@@ -1,5 +1,5 @@
-/* Peaks of AArch64 with sdot; bfdot where the machine has it, written as a number
- * because the flags of this level do not include it. */
+/* Peaks of AArch64 with sdot, and with bfdot if the machine has it. bfdot is encoded as a number, because the
+ * compiler flags of this level do not include it. */
 #include "measure/peaks_arm.h"
 
 #define SDOT(SUM) "sdot v" SUM ".4s, v30.16b, v31.16b\n\t"

@@ -1,5 +1,5 @@
-/* Peaks of the AArch64 baseline: the fused multiply-add, and the three instructions that
- * stand for a product of 16 bytes. */
+/* Peaks of the AArch64 baseline: the fused multiply-add, and the three instructions that compute a product of
+ * 16 bytes. */
 #include "measure/peaks_arm.h"
 
 #define FMLA(SUM) "fmla v" SUM ".4s, v30.4s, v31.4s\n\t"

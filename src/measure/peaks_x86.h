@@ -1,6 +1,6 @@
-/* The loop around x86 instructions. Assembly, so that no compiler moves or drops one.
- * Twelve sums hide a latency of 5 at two per cycle; registers 12 to 15 are for inputs,
- * which all hold 1.0f, because zeros may be cheaper than numbers. */
+/* The loop around x86 instructions. Assembly, so that no compiler moves or drops one. Twelve sums hide a
+ * latency of 5 at two per cycle. Registers 12 to 15 are the inputs and hold 1.0f, because zeros may execute
+ * faster. */
 #ifndef HTH_MEASURE_PEAKS_X86_H
 #define HTH_MEASURE_PEAKS_X86_H
 
@@ -11,7 +11,7 @@
            "5" AFTER BEFORE "6" AFTER BEFORE "7" AFTER BEFORE "8" AFTER BEFORE "9" AFTER BEFORE              \
            "10" AFTER BEFORE "11" AFTER
 
-/* NAME runs BODY, n_round times; WIDE is the name of the inputs' registers. */
+/* Defines NAME, which runs BODY n_round times. WIDE is the name of the input registers. */
 #define PEAK_LOOP(NAME, WIDE, BODY)                                                                          \
     static void NAME(uint64_t n_round)                                                                       \
     {                                                                                                        \

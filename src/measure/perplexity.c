@@ -1,4 +1,4 @@
-/* Perplexity over a text. Called by the verb; uses the engine as a user would. */
+/* Perplexity over a text. hearth perplexity calls it; it uses the engine through the public API. */
 #include "measure/perplexity.h"
 
 #include "base/status.h"
@@ -32,8 +32,8 @@ void hth_measure_nll_result(const hth_nll_sum *s, hth_perplexity *out)
     out->error = s->n > 1 && variance > 0.0 ? out->perplexity * hth_sqrt_d(variance / (n - 1.0)) : 0.0;
 }
 
-/* Tokens between two looks at the progress function, which may cancel. */
-enum { LOOK_EVERY = 256 };
+/* Tokens between two calls of the progress function, which may cancel. */
+enum { PROGRESS_EVERY = 256 };
 
 typedef struct scorer {
     hearth_progress_fn *progress;
@@ -49,7 +49,7 @@ static hearth_status score(void *user, size_t i, const float *logits, hearth_err
 {
     (void)err;
     scorer *s = user;
-    if (i % LOOK_EVERY == 0 && s->progress && !s->progress(s->progress_user, s->n_done, s->n_window)) {
+    if (i % PROGRESS_EVERY == 0 && s->progress && !s->progress(s->progress_user, s->n_done, s->n_window)) {
         s->cancelled = true;
         return HEARTH_ERROR_CANCELLED;
     }
@@ -84,7 +84,7 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
         s.window = hth_chunks_at(&windows, i);
         if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) goto done;
         st = hearth_session_eval_each(session, s.window, n_ctx, score, &s, err);
-        if (s.cancelled || st == HEARTH_ERROR_CANCELLED) { /* what was scored of this window does not count */
+        if (s.cancelled || st == HEARTH_ERROR_CANCELLED) { /* the scored part of this chunk does not count */
             st = HEARTH_OK;
             break;
         }

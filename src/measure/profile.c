@@ -1,6 +1,6 @@
-/* Collects a profile. Called by the verb. Counts and sums are taken token by token in the order of
- * the text, so they depend neither on threads nor on batches nor on where a run was interrupted. The
- * loops over values go in blocks of constant length, which compilers turn into vectors. */
+/* Collects a profile. hearth profile calls it. Counts and sums add tokens in the order of the text, so they
+ * depend neither on threads nor on batches nor on interruptions. Loops over values use blocks of constant
+ * length, which compilers vectorise. */
 #define _POSIX_C_SOURCE 200809L
 #include "measure/profile.h"
 
@@ -19,23 +19,23 @@
 enum {
     BLOCK = HTH_PROFILE_BLOCK,
     STRIPE = 4 * BLOCK, /* neurons of a unit of work */
-    MANY_TOKENS = 256,  /* of 2^20 neurons each: counts of 32 bits do not overflow */
-    PIECE = 256,        /* tokens between two looks at the progress function */
-    TOP_SHARE = 10,     /* one in so many counts as firing, where nothing is zero */
+    MANY_TOKENS = 256,  /* tokens of up to 2^20 neurons each: 32-bit counts do not overflow */
+    BATCH = 256,        /* tokens between two calls of the progress function */
+    TOP_SHARE = 10,     /* if no value is zero, one neuron in TOP_SHARE counts as active */
 };
 
 /* ---- the values of a step -------------------------------------------------------------------- */
 
-/* What has no place by neuron; one for each thread. Equal sizes in a row would wait for each other: four
- * tables take turns. */
+/* Counts that are not per neuron, one set per thread. Consecutive increments of one bin would wait for each
+ * other, so four tables alternate. */
 typedef struct tally {
     int32_t largest[BLOCK]; /* bits of |hidden| */
     uint32_t slots[4][HTH_PROFILE_N_BIN];
     uint64_t gate, up; /* above zero */
-    uint64_t n_pad;    /* zeros behind ragged rows, which are none of the layer's */
+    uint64_t n_pad;    /* zeros that pad partial rows; not values of the layer */
 } tally;
 
-/* The slot of a size is the upper 12 bits of the float, from 2^-24 (127 - 24) up to 2^8. */
+/* The histogram bin of a value is the upper 12 bits of the float, from 2^-24 (127 - 24) up to 2^8. */
 enum { SLOT_SHIFT = 20, LOWEST = (127 - 24) * 8 - 1, HIGHEST = (127 + 8) * 8 };
 _Static_assert(HIGHEST - LOWEST + 2 == HTH_PROFILE_N_BIN, "a slot for every size");
 
@@ -62,7 +62,7 @@ static void add_block(const float *restrict h, double *restrict sum, uint32_t *r
     }
 }
 
-/* n values of a row, which may be no whole blocks. */
+/* n values of a row, with a partial last block. */
 static void add_hidden(const float *h, size_t n, double *sum, uint32_t *n_fired, tally *t)
 {
     float rest[BLOCK] = {0};
@@ -87,7 +87,7 @@ static uint64_t count_positive(const float *x, size_t n)
     return count;
 }
 
-/* Some tokens of a layer. */
+/* Some tokens of one layer. */
 typedef struct layer_job {
     hth_profile_layer *l;
     const float *hidden, *gate, *up; /* [n_tok][d_ff]; gate may be NULL */
@@ -95,7 +95,8 @@ typedef struct layer_job {
     tally *tallies; /* [n_thread] */
 } layer_job;
 
-/* A stripe of neurons for all these tokens: their counts stay near, and belong to this unit alone. */
+/* Counts a stripe of neurons for all tokens of the job. The counts stay in the cache and belong to this unit
+ * alone. */
 static void add_stripe(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const layer_job *job = arg;
@@ -110,7 +111,7 @@ static void add_stripe(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-/* Whole numbers and a maximum: the same whichever thread counted what. */
+/* Merges integers and a maximum: the result does not depend on which thread counted what. */
 static void merge_tally(hth_profile_layer *l, const tally *t)
 {
     int32_t largest = 0;
@@ -123,18 +124,18 @@ static void merge_tally(hth_profile_layer *l, const tally *t)
     l->up_fired += t->up;
 }
 
-/* ---- the observer ---------------------------------------------------------------------------- */
+/* ---- probe ----------------------------------------------------------------------------------- */
 
 typedef struct collector {
     hth_profile *p;
     uint64_t at;       /* first token of the step */
-    uint32_t i_sample; /* first one that is not yet behind */
-    uint32_t *room;    /* [largest d_ff] */
+    uint32_t i_sample; /* first sample that is not yet passed */
+    uint32_t *room;    /* [largest d_ff] scratch memory */
     uint32_t n_thread;
     tally *tallies; /* [n_thread] */
 } collector;
 
-/* n_tok tokens of what is seen, from the i-th on. */
+/* Counts n_tok tokens of the step, from the i-th on. */
 static void add_tokens(const collector *c, hth_profile_layer *l, const hth_ffn_probe *seen, size_t i,
                        size_t n_tok)
 {
@@ -150,12 +151,12 @@ static void add_tokens(const collector *c, hth_profile_layer *l, const hth_ffn_p
     for (uint32_t k = 0; k < c->n_thread; k++) merge_tally(l, &c->tallies[k]);
 }
 
-/* Who fired at sample i, or is among the largest tenth; of equals, those that come first. */
+/* Marks the neurons that are active at sample i, or among the largest tenth; of equal values, the first ones. */
 static void mark_sample(const collector *c, hth_profile_layer *l, uint32_t i_sample, const float *h)
 {
     const size_t n_word = c->p->n_word, top = (l->d_ff + TOP_SHARE - 1) / TOP_SHARE;
     uint32_t above = 0, bit = 1u << i_sample % 32, *words = l->coact_bits + i_sample / 32;
-    size_t n_equal = 0; /* of those at `above`, how many more are marked; zeros never are */
+    size_t n_equal = 0; /* how many values equal to `above` remain to be marked; zeros are never marked */
     for (size_t j = 0; j < l->d_ff; j++) c->room[j] = hth_bits_of(h[j]) & INT32_MAX;
     if (c->p->coact_is_top_decile && (above = hth_profile_kth(c->room, l->d_ff, top)) > 0) {
         n_equal = top;
@@ -178,7 +179,7 @@ static void mark_samples(const collector *c, hth_profile_layer *l, const hth_ffn
     }
 }
 
-/* Tokens that an earlier run counted pass by: they are computed for those behind them. */
+/* Tokens that an earlier run counted are skipped. They are evaluated only as context for later tokens. */
 static void observe(void *user, const hth_ffn_probe *seen)
 {
     collector *c = user;
@@ -199,10 +200,10 @@ static void observe(void *user, const hth_ffn_probe *seen)
     while (c->i_sample < p->n_sample && hth_profile_sample_at(p, c->i_sample) < end) c->i_sample++;
 }
 
-/* ---- states ---------------------------------------------------------------------------------- */
+/* ---- saved states ---------------------------------------------------------------------------- */
 
-/* The name of what differs between a state and the run that would go on with it, or NULL. */
-static const char *difference(const hth_profile *a, const hth_profile *b)
+/* The name of the difference between a saved state and the run that would continue it. NULL: none. */
+static const char *find_difference(const hth_profile *a, const hth_profile *b)
 {
     if (a->text_hash != b->text_hash) return "text";
     if (a->n_ctx != b->n_ctx) return "context (-c)";
@@ -214,14 +215,14 @@ static const char *difference(const hth_profile *a, const hth_profile *b)
 typedef struct job {
     const hth_profile_options *o;
     char *resume_path;
-    hth_profile *p, *before; /* as it was before the piece under way, which may be cancelled in its midst */
+    hth_profile *p, *before; /* before: state before the current batch, which may be cancelled halfway */
     hth_chunks windows;
     collector c;
-    uint64_t saved_ns, n_saved; /* when, and tokens in the state that is on the disk */
+    uint64_t saved_ns, n_saved; /* time of the last save; tokens in the saved state */
 } job;
 
-/* In place of an empty profile, the state that an earlier run left. */
-static hearth_status go_on(job *j, const hth_model *model, hearth_error *err)
+/* Replaces the empty profile by the state that an earlier run saved, if there is one. */
+static hearth_status resume(job *j, const hth_model *model, hearth_error *err)
 {
     hth_profile *state;
     hearth_error why;
@@ -233,7 +234,7 @@ static hearth_status go_on(job *j, const hth_model *model, hearth_error *err)
     }
     if (st != HEARTH_OK)
         return hth_fail(err, st, "%s; remove it to begin anew, or take another -o", why.message);
-    const char *differs = difference(state, j->p);
+    const char *differs = find_difference(state, j->p);
     if (differs) {
         hth_profile_close(state);
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
@@ -254,7 +255,7 @@ static hearth_status save(job *j, hearth_error *err)
     return st;
 }
 
-/* Not after hours of work. */
+/* Checks at the start that the output can be written, not after hours of work. */
 static hearth_status check_writable(const char *path, hearth_error *err)
 {
     hth_gguf_writer *w;
@@ -302,7 +303,7 @@ static hearth_status begin(job *j, const hearth_model *model, const hearth_sessi
     if (!j->c.room || !j->c.tallies)
         return hth_fail_memory(err, h->d_ff * sizeof *j->c.room + j->c.n_thread * sizeof *j->c.tallies,
                                "a profile");
-    if ((st = go_on(j, model->model, err)) != HEARTH_OK) return st;
+    if ((st = resume(j, model->model, err)) != HEARTH_OK) return st;
     j->c.p = j->p;
     while (j->c.i_sample < n_sample && hth_profile_sample_at(j->p, j->c.i_sample) < j->p->n_done)
         j->c.i_sample++;
@@ -317,7 +318,7 @@ static hearth_status check_finite(const hth_profile *p, hearth_error *err)
             return hth_fail(
                 err, HEARTH_ERROR_NUMERIC,
                 "layer %u: values that are not finite, or beyond 3e38, among the first %llu tokens; "
-                "hearth inspect --check looks at the weights",
+                "hearth inspect --check verifies the weights",
                 i, (unsigned long long)p->n_done);
     return HEARTH_OK;
 }
@@ -329,8 +330,8 @@ static void take_means(hth_profile *p)
             p->layers[i].mean[k] = (float)(p->layers[i].sum[k] / (double)p->n_done);
 }
 
-/* After a piece: whether to stop, and whether it is time to save. */
-static hearth_status look_around(job *j, hearth_error *err)
+/* After a batch: checks whether to stop and whether to save. */
+static hearth_status after_batch(job *j, hearth_error *err)
 {
     const hth_profile_options *o = j->o;
     hearth_status st = check_finite(j->p, err);
@@ -342,8 +343,8 @@ static hearth_status look_around(job *j, hearth_error *err)
     return goes_on ? save(j, err) : stop(j, err);
 }
 
-/* Layers of the piece that was cancelled were counted already. */
-static hearth_status give_up_piece(job *j, hearth_error *err)
+/* Restores the state before the cancelled batch, some of whose layers were counted already. */
+static hearth_status discard_batch(job *j, hearth_error *err)
 {
     hth_profile_copy(j->p, j->before);
     take_means(j->p);
@@ -356,12 +357,12 @@ static hearth_status run_window(job *j, hearth_session *session, size_t i_window
     const size_t n_ctx = j->windows.n_ctx;
     hearth_status st = hearth_session_truncate(session, 0, err);
     for (size_t at = 0, n; st == HEARTH_OK && at < n_ctx; at += n) {
-        n = n_ctx - at < PIECE ? n_ctx - at : PIECE;
+        n = n_ctx - at < BATCH ? n_ctx - at : BATCH;
         j->c.at = (uint64_t)i_window * n_ctx + at;
         hth_profile_copy(j->before, j->p);
         st = hearth_session_eval(session, ids + at, n, err);
-        if (st == HEARTH_OK) st = look_around(j, err);
-        else if (st == HEARTH_ERROR_CANCELLED) st = give_up_piece(j, err);
+        if (st == HEARTH_OK) st = after_batch(j, err);
+        else if (st == HEARTH_ERROR_CANCELLED) st = discard_batch(j, err);
     }
     return st;
 }

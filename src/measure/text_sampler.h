@@ -1,26 +1,28 @@
-/* A pass over a text that looks at some of its tokens, layer by layer: evenly spread, so that no place
- * in a window is preferred. Thresholds, predictors and studies are made of what such a pass keeps. */
-#ifndef HTH_MEASURE_WALK_H
-#define HTH_MEASURE_WALK_H
+/* A pass over a text that samples some of its tokens, layer by layer. Samples are evenly spread, so that no
+ * position in a chunk is preferred. Thresholds, predictors and studies use the tokens that such a pass keeps. */
+#ifndef HTH_MEASURE_TEXT_SAMPLER_H
+#define HTH_MEASURE_TEXT_SAMPLER_H
 
 #include "measure/chunks.h"
 #include "forward/forward.h"
 
 typedef struct hth_text_sampler {
-    /* Number i of n_kept tokens is token i * n_tok / n_kept of the n_tok that are walked over: of all windows, or
-     * of n_window of them, evenly spread (hth_text_sampler_windows). 1 <= n_kept <= n_tok. */
+    /* Sample i of n_kept is token i * n_tok / n_kept of the n_tok tokens of the pass: of all chunks, or of
+     * n_window chunks, evenly spread (hth_text_sampler_windows). 1 <= n_kept <= n_tok. */
     uint32_t n_kept;
     size_t n_window;
-    /* Row t of what is seen is the i-th of them: called once a layer. An error ends the walk with the window. */
+    /* Token t of `seen` is the i-th sample. Called once per layer. An error ends the pass after the current
+     * chunk. */
     hearth_status (*keep)(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i, hearth_error *err);
-    /* Before the i-th window, and with i = n_window at the end; another status than HEARTH_OK ends the walk with
-     * it. */
+    /* Called before the i-th chunk, and at the end with i = n_window. A status other than HEARTH_OK ends the
+     * pass with it. */
     hearth_status (*look)(void *user, size_t i_window, hearth_error *err);
     void *user;
 } hth_text_sampler;
 
-/* So many windows that a fraction of their tokens is kept, as neighbours say much the same, but no longer text
- * than that is evaluated: twice as many tokens as are kept, and 32 windows, where there are so many. */
+/* Number of chunks: so many that only a fraction of their tokens is kept, because neighbouring tokens are
+ * similar, but not more than needed: twice as many tokens as are kept, and at least 32 chunks, if there are as
+ * many. */
 static inline size_t hth_text_sampler_windows(const hth_chunks *w, uint32_t n_kept)
 {
     size_t n = 2 * ((n_kept + w->n_ctx - 1) / w->n_ctx);
@@ -28,8 +30,8 @@ static inline size_t hth_text_sampler_windows(const hth_chunks *w, uint32_t n_ke
     return n < w->n_window ? n : w->n_window;
 }
 
-/* session: of this model, selector dense; its context holds a window. */
-hearth_status hth_text_sampler_run(const hth_text_sampler *walk, const hearth_model *model, hearth_session *session,
+/* session: of this model, selector dense; its context holds a chunk. */
+hearth_status hth_text_sampler_run(const hth_text_sampler *sampler, const hearth_model *model, hearth_session *session,
                             hth_chunks *windows, hearth_error *err);
 
 #endif

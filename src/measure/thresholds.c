@@ -1,5 +1,5 @@
-/* Calibration of thresholds. A pass over the text keeps, for some tokens, the sizes of both halves of
- * every neuron; then each layer is computed again from them with ever more neurons left out. */
+/* Calibration of thresholds. A pass over the text keeps, for some tokens, the magnitudes of both halves of
+ * every neuron. Then each layer is recomputed from them with more and more neurons left out. */
 #include "measure/thresholds.h"
 
 #include "engine/engine.h"
@@ -14,18 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shares of neurons left out at which CETT is measured; and parts of such a step at which the limit is known:
- * the largest few of a hundred differ too much for a straight line between steps. */
+/* N_STEP: shares of neurons left out at which CETT is measured. N_PART: subdivisions of such a step at which
+ * the limit is known; the largest few of a hundred values differ too much for linear interpolation between
+ * steps. */
 enum { N_STEP = 24, N_PART = 64, N_FINE = N_STEP * N_PART };
 
-/* What was kept of one layer. */
+/* Kept values of one layer. */
 typedef struct kept_layer {
     float *scores; /* [n_sample][d_ff] |f(first half)| */
     float *hidden; /* [n_sample][d_ff] */
-    double *other; /* [d_ff] sums of squares of the half that the score does not show */
+    double *other; /* [d_ff] sums of squares of the half that is not in the score */
 } kept_layer;
 
-/* What leaving out a share of s / N_STEP costs a layer; below limit[i] lies a share of i / N_FINE. */
+/* cett[s]: CETT with a share of s / N_STEP left out. limit[i]: a share of i / N_FINE is below it. */
 typedef struct layer_curve {
     double cett[N_STEP + 1];
     float limit[N_FINE + 1];
@@ -41,11 +42,11 @@ typedef struct finder {
     uint64_t n_window;
     hth_pool *pool;
     hth_step *step;
-    /* of the layer under way */
-    float *weights;         /* [d_ff] what one unit of score is worth at the output */
+    /* of the current layer */
+    float *weights;         /* [d_ff] norm at the output per unit of score */
     double *squares;        /* [d_ff] */
     float *weighted_scores; /* [n_sample * d_ff] scores times weights, sorted */
-    float *room;            /* [HTH_ABLATION_ROWS][d_ff] */
+    float *room;            /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
     double *whole, *part;   /* [n_sample] */
 } finder;
 
@@ -71,8 +72,8 @@ static hearth_status keep_token(void *user, const hth_ffn_probe *seen, size_t t,
     return HEARTH_OK;
 }
 
-/* Windows, then layers. */
-static hearth_status go_on(void *user, size_t done, hearth_error *err)
+/* Reports progress: chunks, then layers. */
+static hearth_status report_progress(void *user, size_t done, hearth_error *err)
 {
     const finder *f = user;
     const hth_threshold_options *o = f->options;
@@ -85,7 +86,7 @@ static hearth_status go_on(void *user, size_t done, hearth_error *err)
 static hearth_status weigh_neurons(finder *f, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &f->model->model->layers[i_layer];
-    hearth_status st = hth_axpy_squares(f->model, i_layer, f->squares, err);
+    hearth_status st = hth_down_row_squares(f->model, i_layer, f->squares, err);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++)
         f->weights[j] = (float)hth_sqrt_d(f->squares[j] * f->layers[i_layer].other[j] / f->n_sample + 1e-30);
     return st;
@@ -97,7 +98,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The norms of what each token's output loses below the limit; NULL: of the whole. */
+/* Squared norms of what each token's output loses below the limit. limit NULL: of the whole output. */
 static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *norms)
 {
     const kept_layer *kept = &f->layers[i_layer];
@@ -113,7 +114,7 @@ static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *
     hth_ablation_norms(&lost, limit, limit != NULL, norms);
 }
 
-/* CETT with 0, 1/24 ... of the neurons left out. */
+/* Measures CETT with 0, 1/24 ... of the neurons left out. */
 static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *err)
 {
     const kept_layer *kept = &f->layers[i_layer];
@@ -137,10 +138,10 @@ static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *er
     return HEARTH_OK;
 }
 
-/* ---- the choice ------------------------------------------------------------------------------------ */
+/* ---- choice of thresholds -------------------------------------------------------------------------- */
 
-/* The largest share of neurons left out with which CETT stays within the bound, between the steps that were
- * measured on a straight line. */
+/* The largest share of neurons left out for which CETT stays within the bound, with linear interpolation
+ * between the measured steps. */
 static double share_within(const layer_curve *c, double bound)
 {
     int s = 0;
@@ -157,7 +158,7 @@ static double mean_share(const finder *f, double bound)
     return sum / f->out->n_layer;
 }
 
-/* The bound of CETT, the same for all layers, that leaves out so many neurons in the mean. */
+/* The bound of CETT, the same for all layers, for which the mean share left out is `share`. */
 static double bound_of_share(const finder *f, double share)
 {
     double low = 0.0, high = 4.0;
@@ -169,7 +170,7 @@ static double bound_of_share(const finder *f, double share)
     return high;
 }
 
-/* The worth below which that share lies. */
+/* The weighted score below which that share of values is. */
 static float limit_of_share(const layer_curve *c, double share)
 {
     double at = share * N_FINE;
@@ -177,8 +178,8 @@ static float limit_of_share(const layer_curve *c, double share)
     return c->limit[i] + (c->limit[i + 1] - c->limit[i]) * (float)(at - i);
 }
 
-/* The floors of a layer, and what they cost. A floor is never 0: what is exactly zero costs nothing. */
-static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, hearth_error *err)
+/* Sets the thresholds of a layer and their CETT. A threshold is never 0, because exact zeros cost nothing. */
+static hearth_status choose_thresholds(finder *f, uint32_t i_layer, double bound, hearth_error *err)
 {
     hth_threshold_layer *l = &f->out->layers[i_layer];
     const layer_curve *c = &f->curves[i_layer];
@@ -188,8 +189,8 @@ static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, he
     find_norms(f, i_layer, NULL, f->whole);
     find_norms(f, i_layer, &limit, f->part);
     for (uint32_t j = 0; j < l->d_ff; j++) {
-        float floor = limit / f->weights[j];
-        l->thresholds[j] = floor > 1e30f ? 1e30f : floor >= FLT_MIN ? floor : FLT_MIN;
+        float threshold = limit / f->weights[j];
+        l->thresholds[j] = threshold > 1e30f ? 1e30f : threshold >= FLT_MIN ? threshold : FLT_MIN;
     }
     uint64_t below = 0, zero = 0;
     for (uint32_t t = 0; t < f->n_sample; t++) {
@@ -203,9 +204,9 @@ static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, he
     return HEARTH_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------------------------------------ */
 
-static hearth_status make_room(finder *f, hearth_error *err)
+static hearth_status alloc_buffers(finder *f, hearth_error *err)
 {
     const hth_model *m = f->model->model;
     uint32_t n_layer = m->hparams.n_layer, n = f->n_sample;
@@ -233,10 +234,10 @@ static hearth_status make_room(finder *f, hearth_error *err)
     }
     return ok ? HEARTH_OK
               : hth_fail_memory(err, (uint64_t)n_layer * n * d_ff * 8,
-                                "what thresholds are found from; ask for fewer --samples");
+                                "the samples for thresholds; use fewer --samples");
 }
 
-static void free_room(finder *f)
+static void free_buffers(finder *f)
 {
     for (uint32_t i = 0; f->layers && i < f->out->n_layer; i++) {
         hth_free(f->layers[i].scores);
@@ -264,11 +265,11 @@ static hearth_status find_all(finder *f, hearth_error *err)
                            HEARTH_SELECTOR_DENSE, &f->step, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         st = measure_layer(f, i, err);
-        if (st == HEARTH_OK) st = go_on(f, f->n_window + i + 1, err);
+        if (st == HEARTH_OK) st = report_progress(f, f->n_window + i + 1, err);
     }
     double bound = f->options->cett;
     if (st == HEARTH_OK && bound <= 0.0) bound = bound_of_share(f, f->options->sparsity);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) st = choose_floors(f, i, bound, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) st = choose_thresholds(f, i, bound, err);
     f->out->n_token = f->n_sample;
     return st;
 }
@@ -285,12 +286,12 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
     f.n_window = hth_text_sampler_windows(&w, options->n_sample);
     uint64_t n_text = f.n_window * w.n_ctx;
     f.n_sample = n_text < options->n_sample ? (uint32_t)n_text : options->n_sample;
-    hth_text_sampler walk = {f.n_sample, f.n_window, keep_token, go_on, &f};
-    st = make_room(&f, err);
-    if (st == HEARTH_OK) st = hth_text_sampler_run(&walk, model, session, &w, err);
+    hth_text_sampler sampler = {f.n_sample, f.n_window, keep_token, report_progress, &f};
+    st = alloc_buffers(&f, err);
+    if (st == HEARTH_OK) st = hth_text_sampler_run(&sampler, model, session, &w, err);
     if (st == HEARTH_OK) st = find_all(&f, err);
     hth_chunks_close(&w);
-    free_room(&f);
+    free_buffers(&f);
     if (st != HEARTH_OK) hth_thresholds_close(out);
     return st;
 }

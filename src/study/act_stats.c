@@ -1,5 +1,5 @@
-/* Who is active at which token: how much of the activity is due to few neurons, how much of it is the same as
- * a moment before, who goes together. Called by study.c, a layer at a time. */
+/* Activity of a layer's neurons over the tokens: its concentration on few neurons, its similarity to earlier
+ * tokens, co-activation. study.c calls it, a layer at a time. */
 #include "base/bits.h"
 #include "sample/random.h"
 #include "sparse/neuron_order.h"
@@ -12,11 +12,11 @@ const double hth_study_hottest[HTH_STUDY_N_HOTTEST] = {0.01, 0.02, 0.05, 0.1, 0.
                                                        0.4,  0.5,  0.6,  0.7, 0.8,  0.9, 1.0};
 const uint32_t hth_study_before[HTH_STUDY_N_BEFORE] = {1, 2, 3, 5, 8, 16};
 
-/* Tokens by which pairs of neurons are compared; of how many a neuron must be active to be asked for its
- * companion: of few any companion is one by chance. */
+/* MAX_MARKS: tokens over which pairs of neurons are compared. FEWEST: tokens at which a neuron must be active
+ * to be counted; with fewer, a co-active neuron is a coincidence. */
 enum { MAX_MARKS = 1024, FEWEST = 10, WORD = 32 };
 
-typedef struct firing {
+typedef struct activity {
     hth_study_state *s;
     hth_study_layer *layer;
     size_t n_byte, n_tok;
@@ -27,10 +27,10 @@ typedef struct firing {
     uint32_t n_mark, n_word;
     uint32_t *marks; /* [d_ff][n_word] */
     int32_t *order, *room;
-    double *closest, *mean; /* [d_ff] of a neuron's companions; -1: too few firings */
-} firing;
+    double *closest, *mean; /* [d_ff] of a neuron's co-activations; -1: active too rarely */
+} activity;
 
-/* Bits set in both. */
+/* Number of bits set in both. */
 static uint64_t count_both(const uint8_t *x, const uint8_t *y, size_t n_byte)
 {
     uint64_t n = 0;
@@ -46,7 +46,7 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static void find_skew(firing *f)
+static void find_skew(activity *f)
 {
     hth_study_layer *l = f->layer;
     uint64_t all = 0, sum = 0;
@@ -72,8 +72,8 @@ static void find_skew(firing *f)
 
 /* ---- from token to token ------------------------------------------------------------------------ */
 
-/* The share of a token's active neurons that were active at one of the k tokens before it, in its window. */
-static void find_reuse(firing *f)
+/* The share of a token's active neurons that were active at one of the k tokens before it, within its chunk. */
+static void find_reuse(activity *f)
 {
     uint32_t n_ctx = f->s->out->n_ctx;
     uint64_t n_counted[HTH_STUDY_N_BEFORE] = {0};
@@ -93,9 +93,9 @@ static void find_reuse(firing *f)
             n_counted[i] > 0 ? f->layer->reused[i] / (double)n_counted[i] : hth_study_none();
 }
 
-/* ---- together -------------------------------------------------------------------------------------- */
+/* ---- co-activation --------------------------------------------------------------------------------- */
 
-static void mark_tokens(firing *f)
+static void mark_tokens(activity *f)
 {
     for (uint32_t i = 0; i < f->n_mark; i++) {
         const uint8_t *now = f->active + (size_t)i * f->n_tok / f->n_mark * f->n_byte;
@@ -104,15 +104,16 @@ static void mark_tokens(firing *f)
     }
 }
 
-static hth_act_stats known_of(const firing *f)
+static hth_act_stats known_of(const activity *f)
 {
     return (hth_act_stats){f->layer->d_ff, f->n_fired, f->marks, f->n_word};
 }
 
-/* Of neuron i's firings the share at which another one fires too: of the closest, and mean over all. */
-static void find_companions(void *arg, size_t i, uint32_t i_thread)
+/* Share of neuron i's active tokens at which another neuron is active too: maximum over the others, and mean
+ * over all. */
+static void find_coactivation(void *arg, size_t i, uint32_t i_thread)
 {
-    firing *f = arg;
+    activity *f = arg;
     const hth_act_stats known = known_of(f);
     uint32_t own = hth_order_coactivation(&known, i, i), max = 0;
     uint64_t sum = 0;
@@ -128,19 +129,19 @@ static void find_companions(void *arg, size_t i, uint32_t i_thread)
     f->mean[i] = (double)sum / own / f->layer->d_ff;
 }
 
-static double find_gap(firing *f)
+static double find_gap(activity *f)
 {
     double closest = 0.0, mean = 0.0;
     uint32_t n = 0;
-    hth_pool_run(f->s->pool, find_companions, f, f->layer->d_ff);
+    hth_pool_run(f->s->pool, find_coactivation, f, f->layer->d_ff);
     for (uint32_t i = 0; i < f->layer->d_ff; i++)
         if (f->closest[i] >= 0.0) closest += f->closest[i], mean += f->mean[i], n++;
     return n > 0 ? (closest - mean) / n : hth_study_none();
 }
 
-/* Each neuron is active as often as before, at tokens that are drawn: whoever goes together still does so
- * by chance. */
-static void scatter(firing *f)
+/* Moves each neuron's activity to random tokens with the same count. The remaining co-activation is that by
+ * chance. */
+static void shuffle_marks(activity *f)
 {
     const hth_act_stats known = known_of(f);
     hth_sample_random random;
@@ -156,7 +157,7 @@ static void scatter(firing *f)
     }
 }
 
-static void find_runs(firing *f)
+static void find_runs(activity *f)
 {
     const hth_act_stats known = known_of(f);
     hth_order_neurons(&known, f->order, f->room);
@@ -167,7 +168,7 @@ static void find_runs(firing *f)
 
 /* ---- the layer --------------------------------------------------------------------------------------- */
 
-static hearth_status make_room(firing *f, hearth_error *err)
+static hearth_status alloc_buffers(activity *f, hearth_error *err)
 {
     size_t n = f->layer->d_ff;
     f->active = hth_alloc(f->n_tok, f->n_byte);
@@ -181,10 +182,10 @@ static hearth_status make_room(firing *f, hearth_error *err)
     f->mean = hth_alloc(n, sizeof *f->mean);
     bool ok = f->active && f->before && f->n_fired && f->sorted && f->marks && f->order && f->room &&
               f->closest && f->mean;
-    return ok ? HEARTH_OK : hth_fail_memory(err, f->n_tok * f->n_byte, "who is active in a layer");
+    return ok ? HEARTH_OK : hth_fail_memory(err, f->n_tok * f->n_byte, "the activity of a layer");
 }
 
-static void free_room(firing *f)
+static void free_room(activity *f)
 {
     hth_free(f->active);
     hth_free(f->before);
@@ -199,11 +200,11 @@ static void free_room(firing *f)
 
 hearth_status hth_study_firing(hth_study_state *s, uint32_t i_layer, hearth_error *err)
 {
-    firing f = {.s = s, .layer = &s->out->layers[i_layer], .n_tok = s->out->n_tok};
+    activity f = {.s = s, .layer = &s->out->layers[i_layer], .n_tok = s->out->n_tok};
     f.n_byte = hth_study_n_byte(f.layer);
     f.n_mark = f.n_tok < MAX_MARKS ? (uint32_t)f.n_tok : MAX_MARKS;
     f.n_word = (f.n_mark + WORD - 1) / WORD;
-    hearth_status st = make_room(&f, err);
+    hearth_status st = alloc_buffers(&f, err);
     if (st == HEARTH_OK) st = hth_spill_get(s->active, i_layer, 0, f.active, f.n_tok * f.n_byte, err);
     if (st == HEARTH_OK) {
         find_skew(&f);
@@ -214,7 +215,7 @@ hearth_status hth_study_firing(hth_study_state *s, uint32_t i_layer, hearth_erro
     }
     if (st == HEARTH_OK) {
         f.layer->co_firing_gap = find_gap(&f);
-        scatter(&f);
+        shuffle_marks(&f);
         f.layer->gap_by_chance = find_gap(&f);
         st = hth_study_progress(s, 1, err);
     }

@@ -1,5 +1,5 @@
-/* How large the contributions of a layer's neurons are to the sampled tokens, and what the output loses
- * without the smaller ones. Called by study.c. */
+/* Magnitudes of the contributions of a layer's neurons to the sampled tokens, and the error of the output
+ * without the smaller ones. study.c calls it. */
 #include "measure/contribution.h"
 #include "study/study_int.h"
 
@@ -8,24 +8,24 @@
 const double hth_study_kept[HTH_STUDY_N_KEPT] = {0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3,
                                                  0.4,  0.5,  0.6,  0.7, 0.8,  0.9, 1.0};
 
-/* Steps by which the bound of CETT is approached: each halves what is uncertain of the share left out. */
+/* Bisection steps for the bound of CETT: each halves the interval of the share left out. */
 enum { N_HALVING = 12 };
 
-typedef struct sizing {
+typedef struct size_study {
     hth_study_state *s;
     hth_study_layer *layer;
     uint32_t i_layer, n_sample;
     float *hidden;        /* [n_sample][d_ff] */
-    float *by_token;      /* [n_sample][d_ff] contributions, each token's ascending */
-    float *of_all;        /* [n_sample * d_ff] contributions, all ascending */
+    float *by_token;      /* [n_sample][d_ff] contributions, ascending per token */
+    float *of_all;        /* [n_sample * d_ff] all contributions, ascending */
     float *limits;        /* [n_sample] */
     float *part;          /* [HTH_ABLATION_ROWS][d_ff] */
-    double *whole, *lost; /* [n_sample] norms of down */
-} sizing;
+    double *whole, *lost; /* [n_sample] squared norms of the outputs of down, and of their lost parts */
+} size_study;
 
 double hth_study_size_log2(size_t i) { return -12.0 + 0.5 * (double)i; }
 
-static float contribution_of(const sizing *z, size_t t, size_t j)
+static float contribution_of(const size_study *z, size_t t, size_t j)
 {
     float h = z->hidden[t * z->layer->d_ff + j];
     return (h < 0.0f ? -h : h) * z->s->norms[z->i_layer][j];
@@ -37,9 +37,9 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------ */
+/* ---- magnitudes ------------------------------------------------------------------------------- */
 
-/* Bin of a ratio to the mean; -1: below all. */
+/* Histogram bin of a ratio to the mean; -1: below all bins. */
 static int bin_of(double ratio)
 {
     static const double min = 0x1p-12, root = 1.4142135623730951;
@@ -49,7 +49,7 @@ static int bin_of(double ratio)
     return i;
 }
 
-static void count_sizes(sizing *z)
+static void count_sizes(size_study *z)
 {
     hth_study_layer *l = z->layer;
     double one = 1.0 / ((double)z->n_sample * l->d_ff);
@@ -67,10 +67,10 @@ static void count_sizes(sizing *z)
     }
 }
 
-/* ---- what leaving out costs -------------------------------------------------------------------- */
+/* ---- error of leaving neurons out -------------------------------------------------------------- */
 
-/* The norms of what each token's output loses below the limits; n_limit 0: of the whole. */
-static void find_norms(sizing *z, const float *limits, size_t n_limit, double *norms)
+/* Squared norms of what each token's output loses below the limits; n_limit 0: of the whole output. */
+static void find_norms(size_study *z, const float *limits, size_t n_limit, double *norms)
 {
     hth_ablation lost = {.step = z->s->step,
                          .i_layer = z->i_layer,
@@ -84,8 +84,8 @@ static void find_norms(sizing *z, const float *limits, size_t n_limit, double *n
     hth_ablation_norms(&lost, limits, n_limit, norms);
 }
 
-/* CETT, mean over tokens, without the contributions below the limits. */
-static double find_cett(sizing *z, const float *limits, size_t n_limit)
+/* CETT without the contributions below the limits, mean over tokens. */
+static double find_cett(size_study *z, const float *limits, size_t n_limit)
 {
     double sum = 0.0;
     find_norms(z, limits, n_limit, z->lost);
@@ -94,8 +94,8 @@ static double find_cett(sizing *z, const float *limits, size_t n_limit)
     return sum / z->n_sample;
 }
 
-/* Each token keeps a share of its largest contributions. */
-static void find_curve(sizing *z)
+/* CETT if each token keeps a share of its largest contributions. */
+static void find_curve(size_study *z)
 {
     size_t d_ff = z->layer->d_ff;
     for (size_t i = 0; i < HTH_STUDY_N_KEPT; i++) {
@@ -106,8 +106,8 @@ static void find_curve(sizing *z)
     }
 }
 
-/* One limit for all tokens of the layer: as many are left out as the bound allows. */
-static void find_limit(sizing *z)
+/* One limit for all tokens of the layer: leaves out as many contributions as the bound allows. */
+static void find_limit(size_study *z)
 {
     size_t n = (size_t)z->n_sample * z->layer->d_ff, low = 0, high = n;
     for (int i = 0; i < N_HALVING; i++) {
@@ -123,7 +123,7 @@ static void find_limit(sizing *z)
 
 /* ---- the layer -------------------------------------------------------------------------------------- */
 
-static hearth_status make_room(sizing *z, hearth_error *err)
+static hearth_status alloc_buffers(size_study *z, hearth_error *err)
 {
     size_t d_ff = z->layer->d_ff, n = z->n_sample, one = sizeof(float);
     z->hidden = hth_alloc(n, d_ff * one);
@@ -134,10 +134,10 @@ static hearth_status make_room(sizing *z, hearth_error *err)
     z->whole = hth_alloc(n, sizeof *z->whole);
     z->lost = hth_alloc(n, sizeof *z->lost);
     bool ok = z->hidden && z->by_token && z->of_all && z->limits && z->part && z->whole && z->lost;
-    return ok ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "what a layer is studied from");
+    return ok ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "the contributions of a layer");
 }
 
-static void free_room(sizing *z)
+static void free_room(size_study *z)
 {
     hth_free(z->hidden);
     hth_free(z->by_token);
@@ -148,7 +148,7 @@ static void free_room(sizing *z)
     hth_free(z->lost);
 }
 
-static void measure(sizing *z)
+static void measure(size_study *z)
 {
     size_t d_ff = z->layer->d_ff, n = z->n_sample * d_ff;
     count_sizes(z);
@@ -163,8 +163,8 @@ static void measure(sizing *z)
 
 hearth_status hth_study_sizes(hth_study_state *s, uint32_t i_layer, hearth_error *err)
 {
-    sizing z = {.s = s, .layer = &s->out->layers[i_layer], .i_layer = i_layer, .n_sample = s->out->n_sample};
-    hearth_status st = make_room(&z, err);
+    size_study z = {.s = s, .layer = &s->out->layers[i_layer], .i_layer = i_layer, .n_sample = s->out->n_sample};
+    hearth_status st = alloc_buffers(&z, err);
     if (st == HEARTH_OK)
         st = hth_spill_get(s->hidden, i_layer, 0, z.hidden,
                            (size_t)z.n_sample * z.layer->d_ff * sizeof *z.hidden, err);

@@ -1,5 +1,5 @@
-/* What it costs to compute only the neurons of each token whose hidden values are largest, the same share in
- * all layers (Song et al. 2024, Turbo Sparse, equations 3 and 4: by |hidden| alone). Called by study.c. */
+/* Quality loss if only the neurons with the largest hidden values of each token are computed, the same share in
+ * all layers (Song et al. 2024, Turbo Sparse, equations 3 and 4: by |hidden| alone). study.c calls it. */
 #include "base/bits.h"
 #include "sparse/profile.h"
 #include "study/study_int.h"
@@ -13,7 +13,7 @@ typedef struct forcing {
     double kept;
     float *sizes; /* [n_thread][d_ff] */
     const hth_ffn_probe *seen;
-    uint64_t n_done; /* windows, as far as the progress of this row was told */
+    uint64_t n_done; /* chunks of this row that were reported as progress */
     hearth_error error;
 } forcing;
 

@@ -1,4 +1,5 @@
-/* How well small networks predict who is active, by their size. Called by study.c for some layers. */
+/* How well small networks predict active neurons, as a function of their size. study.c calls it for some
+ * layers. */
 #include "base/bits.h"
 #include "convert/predictors.h"
 #include "convert/train.h"
@@ -11,19 +12,19 @@
 static const uint32_t RANK_MIN = 32;
 static const double LARGEST_SHARE = 0.13;
 
-/* Steps of training between two looks at who may cancel. */
-enum { LOOK_EVERY = 64 };
+/* Training steps between two calls of the progress function, which may cancel. */
+enum { PROGRESS_EVERY = 64 };
 
-typedef struct predicting {
+typedef struct predict_state {
     hth_study_state *s;
     hth_study_layer *layer;
     hth_train_data data;
     hth_trainer *trainer;
     float *input, *scores; /* [n_tok][d], [HTH_TRAIN_BLOCK][d_ff] */
     uint8_t *active;       /* [n_tok][n_byte] */
-    uint32_t *words;       /* [d_ff] scores in an order of words */
-    hearth_error error;    /* why training was ended */
-} predicting;
+    uint32_t *words;       /* [d_ff] scores as integers of the same order */
+    hearth_error error;    /* why training ended */
+} predict_state;
 
 static size_t d_of(const hth_study_state *s) { return s->model->model->hparams.d_model; }
 
@@ -42,20 +43,20 @@ uint32_t hth_study_n_rank(const hth_study_state *s, uint32_t i_layer)
     return n;
 }
 
-/* ---- a verdict on held-out tokens --------------------------------------------------------------- */
+/* ---- evaluation on held-out tokens -------------------------------------------------------------- */
 
 typedef struct tally {
     uint64_t n, active, marked, hit, hit_of_top;
 } tally;
 
-/* Floats as words below 2^31 of the same order, but for the last bit. */
+/* Maps floats to integers below 2^31 in the same order, except for the last bit. */
 static uint32_t word_of(float x)
 {
     uint32_t bits = hth_bits_of(x);
     return (bits >> 31 ? ~bits : bits | 0x80000000u) >> 1;
 }
 
-static void judge_token(const predicting *p, const float *scores, const uint8_t *active, tally *t)
+static void judge_token(const predict_state *p, const float *scores, const uint8_t *active, tally *t)
 {
     size_t d_ff = p->layer->d_ff;
     for (size_t j = 0; j < d_ff; j++) p->words[j] = word_of(scores[j]);
@@ -70,7 +71,7 @@ static void judge_token(const predicting *p, const float *scores, const uint8_t 
     t->n += d_ff;
 }
 
-static tally judge(predicting *p, const hth_network *net)
+static tally judge(predict_state *p, const hth_network *net)
 {
     const hth_train_data *data = &p->data;
     size_t n_byte = hth_study_n_byte(p->layer), one = sizeof(float);
@@ -98,23 +99,23 @@ static tally judge(predicting *p, const hth_network *net)
 
 /* ---- the layer ----------------------------------------------------------------------------------- */
 
-static bool look(void *user, size_t i_step)
+static bool on_step(void *user, size_t i_step)
 {
-    predicting *p = user;
-    return i_step == 0 || i_step % LOOK_EVERY || hth_study_progress(p->s, LOOK_EVERY, &p->error) == HEARTH_OK;
+    predict_state *p = user;
+    return i_step == 0 || i_step % PROGRESS_EVERY || hth_study_progress(p->s, PROGRESS_EVERY, &p->error) == HEARTH_OK;
 }
 
 static double ratio(uint64_t n, uint64_t of) { return of > 0 ? (double)n / (double)of : hth_study_none(); }
 
-static hearth_status try_rank(predicting *p, uint32_t i_layer, uint32_t rank, hearth_error *err)
+static hearth_status try_rank(predict_state *p, uint32_t i_layer, uint32_t rank, hearth_error *err)
 {
     hth_study_predictor *r = &p->layer->predictors[p->layer->n_predictor++];
     hth_network net;
-    if (!hth_train(p->trainer, &p->data, rank, p->s->options->n_step, i_layer + 1, look, p, &net)) {
+    if (!hth_train(p->trainer, &p->data, rank, p->s->options->n_step, i_layer + 1, on_step, p, &net)) {
         if (err) *err = p->error;
         return p->error.status;
     }
-    size_t n_told = (p->s->options->n_step - 1) / LOOK_EVERY * LOOK_EVERY;
+    size_t n_told = (p->s->options->n_step - 1) / PROGRESS_EVERY * PROGRESS_EVERY;
     hearth_status st = hth_study_progress(p->s, p->s->options->n_step - n_told, err);
     if (st != HEARTH_OK) return st;
     tally t = judge(p, &net);
@@ -128,7 +129,7 @@ static hearth_status try_rank(predicting *p, uint32_t i_layer, uint32_t rank, he
     return HEARTH_OK;
 }
 
-static hearth_status make_room(predicting *p, uint32_t rank_max, hearth_error *err)
+static hearth_status make_room(predict_state *p, uint32_t rank_max, hearth_error *err)
 {
     size_t n = p->data.n_tok, d = p->data.d, d_ff = p->data.d_ff;
     p->input = hth_alloc(n, d * sizeof *p->input);
@@ -137,13 +138,13 @@ static hearth_status make_room(predicting *p, uint32_t rank_max, hearth_error *e
     p->words = hth_alloc(d_ff, sizeof *p->words);
     p->data.input = p->input, p->data.fired = p->active;
     if (!p->input || !p->active || !p->scores || !p->words)
-        return hth_fail_memory(err, n * d * sizeof *p->input, "what a predictor is trained on");
+        return hth_fail_memory(err, n * d * sizeof *p->input, "training data of a predictor");
     return hth_trainer_open(&p->s->model->kernels, p->s->pool, d, d_ff, rank_max, &p->trainer, err);
 }
 
 hearth_status hth_study_predict(hth_study_state *s, uint32_t i_layer, uint32_t i_stream, hearth_error *err)
 {
-    predicting p = {.s = s, .layer = &s->out->layers[i_layer]};
+    predict_state p = {.s = s, .layer = &s->out->layers[i_layer]};
     uint32_t n_rank = hth_study_n_rank(s, i_layer);
     p.data = (hth_train_data){.n_tok = s->n_train, .d = d_of(s), .d_ff = p.layer->d_ff};
     hearth_status st = make_room(&p, RANK_MIN << (n_rank - 1), err);

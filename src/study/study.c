@@ -1,5 +1,5 @@
-/* The passes of a study, in turn: sampled contributions give each layer's limit; then who is active at every
- * token; predictors; perplexities with ever fewer neurons. Called by the verb and by tests. */
+/* The passes of a study, in order: sampled contributions give each layer's limit; the active neurons of every
+ * token; predictors; perplexities with fewer and fewer neurons. hearth study and tests call it. */
 #include "study/study.h"
 
 #include "convert/train.h"
@@ -21,7 +21,8 @@ hth_study_options hth_study_defaults(void)
                                .memory = (uint64_t)2 << 30};
 }
 
-/* What is read back of a layer at once stays within memory: bits of all tokens, inputs of the first ones. */
+/* Limits of the data of a layer that is read back to memory at once: bits of all tokens, inputs of the first
+ * ones. */
 enum { MAX_TOK = 1 << 20, MAX_TRAIN = 16384 };
 
 static uint32_t n_layer_of(const hth_study_state *s) { return s->model->model->hparams.n_layer; }
@@ -36,21 +37,21 @@ hearth_status hth_study_progress(hth_study_state *s, uint64_t step, hearth_error
 
 /* ---- layers with predictors ---------------------------------------------------------------------- */
 
-/* Fewer tokens leave none to judge by. */
+/* With too few tokens, none is held out for the evaluation. */
 static uint32_t n_trained(const hth_study_state *s)
 {
     uint32_t n = s->options->n_trained < n_layer_of(s) ? s->options->n_trained : n_layer_of(s);
     return s->out->n_held > 0 ? n : 0;
 }
 
-/* The first, the last, and others evenly between. */
+/* The first layer, the last, and others evenly between. */
 static uint32_t trained_layer(const hth_study_state *s, uint32_t i)
 {
     uint32_t n = n_trained(s);
     return n < 2 ? 0 : (uint32_t)((uint64_t)i * (n_layer_of(s) - 1) / (n - 1));
 }
 
-/* The stream of a layer's inputs; n_trained where it has none. */
+/* The stream of a layer's inputs; n_trained: it has none. */
 static uint32_t stream_of(const hth_study_state *s, uint32_t i_layer)
 {
     uint32_t i = 0;
@@ -65,7 +66,7 @@ static uint32_t count_held(uint64_t n_tok)
     return n;
 }
 
-/* ---- the first pass: hidden values of some tokens --------------------------------------------------- */
+/* ---- first pass: hidden values of some tokens ------------------------------------------------------- */
 
 static hearth_status keep_hidden(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i,
                                  hearth_error *err)
@@ -89,7 +90,7 @@ static hearth_status sample_tokens(hth_study_state *s, hearth_error *err)
     return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->windows, err) : st;
 }
 
-/* ---- the second: who is active at each token ------------------------------------------------------------ */
+/* ---- second pass: active neurons of each token ---------------------------------------------------------- */
 
 static hearth_status keep_active(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i,
                                  hearth_error *err)
@@ -126,13 +127,13 @@ static hearth_status see_all_tokens(hth_study_state *s, hearth_error *err)
     return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->windows, err) : st;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------- */
+/* ---- entry point ----------------------------------------------------------------------------------------- */
 
 static uint64_t count_work(const hth_study_state *s)
 {
     uint64_t n = 2 * s->windows.n_window + 2 * (uint64_t)n_layer_of(s), n_scored = s->options->n_scored;
     uint64_t n_whole =
-        s->windows.n_id / s->windows.n_ctx; /* perplexities go on behind the last that is looked at */
+        s->windows.n_id / s->windows.n_ctx; /* perplexities use chunks after the last studied one too */
     for (uint32_t i = 0; i < n_trained(s); i++)
         n += (uint64_t)hth_study_n_rank(s, trained_layer(s, i)) * s->options->n_step;
     return n + HTH_STUDY_N_ROW * (n_scored < n_whole ? n_scored : n_whole);
@@ -143,7 +144,7 @@ static hearth_status find_norms(hth_study_state *s, hearth_error *err)
     double *squares = hth_alloc(s->model->model->hparams.d_ff, sizeof *squares);
     hearth_status st = squares ? HEARTH_OK : hth_fail_memory(err, sizeof *squares, "norms of neurons");
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(s); i++) {
-        st = hth_axpy_squares(s->model, i, squares, err);
+        st = hth_down_row_squares(s->model, i, squares, err);
         for (uint32_t j = 0; st == HEARTH_OK && j < s->out->layers[i].d_ff; j++)
             s->norms[i][j] = (float)hth_sqrt_d(squares[j]);
     }
@@ -151,7 +152,7 @@ static hearth_status find_norms(hth_study_state *s, hearth_error *err)
     return st;
 }
 
-static hearth_status make_room(hth_study_state *s, hearth_error *err)
+static hearth_status alloc_buffers(hth_study_state *s, hearth_error *err)
 {
     uint32_t n_layer = n_layer_of(s), d_ff = s->model->model->hparams.d_ff;
     hth_study *out = s->out;
@@ -185,7 +186,7 @@ static void close_all(hth_study_state *s)
     hth_chunks_close(&s->windows);
 }
 
-/* What is to be done. */
+/* Opens the text and computes the amount of work. */
 static hearth_status begin(hth_study_state *s, const char *text, size_t n, hearth_error *err)
 {
     hth_study *out = s->out;
@@ -198,13 +199,13 @@ static hearth_status begin(hth_study_state *s, const char *text, size_t n, heart
     out->n_tok = out->n_window * out->n_ctx;
     if (out->n_tok > MAX_TOK)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "a study of %llu tokens: at most %d, so fewer windows, are wanted",
+                        "a study of %llu tokens is too long: at most %d are possible; use fewer chunks",
                         (unsigned long long)out->n_tok, MAX_TOK);
     out->n_sample = o->n_sample < out->n_tok ? o->n_sample : (uint32_t)out->n_tok;
     s->n_train = out->n_tok < MAX_TRAIN ? (uint32_t)out->n_tok : MAX_TRAIN;
     out->n_held = count_held(s->n_train);
     out->by_contribution = !hth_activation_is_sparse(s->model->model->hparams.activation);
-    st = make_room(s, err);
+    st = alloc_buffers(s, err);
     s->total = count_work(s);
     return st == HEARTH_OK ? find_norms(s, err) : st;
 }

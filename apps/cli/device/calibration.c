@@ -1,4 +1,4 @@
-/* The figures of a calibration, as docs/bench.md lists them. */
+/* Writes the figures of a calibration; docs/bench.md lists them. */
 #include "cli/device/calibration.h"
 
 static void print_rate(json *j, const char *key, const hth_sample_stats *s)

@@ -1,4 +1,4 @@
-/* hearth devices: which GPUs there are, and why one is not used. */
+/* hearth devices: lists the GPUs, and why one is not used. */
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/output.h"
@@ -17,7 +17,7 @@ static const char *const kinds[] = {[HTH_DEVICE_DISCRETE] = "card",
                                     [HTH_DEVICE_REF] = "null",
                                     [HTH_DEVICE_SIMULATED] = "simulated"};
 
-/* Why `auto` takes another, or none. */
+/* Why `auto` uses another one, or none. */
 static const char *verdict(const hth_device_info *d, bool is_first_card)
 {
     if (d->unsupported_reason[0]) return d->unsupported_reason;
@@ -27,7 +27,7 @@ static const char *verdict(const hth_device_info *d, bool is_first_card)
     return "by name: for tests, it is slower than the CPU by itself";
 }
 
-/* Matrices of bytes, as "8x8x8". */
+/* Shape of byte matrices, as "8x8x8". */
 static void write_shape(char *text, size_t size, const hth_coopmat_shape *s)
 {
     snprintf(text, size, "%ux%ux%u", s->m, s->n, s->k);

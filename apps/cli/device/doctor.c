@@ -1,6 +1,5 @@
-/* hearth doctor: what this machine offers a model and what stands in the way, each with
- * its remedy. Gathers facts here; doctor_checks.c judges them. docs/bench.md lists the
- * fields of --json. */
+/* hearth doctor: capabilities of this machine for models, and problems with their remedies. This file collects
+ * facts; doctor_checks.c evaluates them. docs/bench.md lists the fields of --json. */
 #define _GNU_SOURCE
 #include "cli/device/calibration.h"
 #include "cli/device/doctor.h"
@@ -40,7 +39,7 @@ static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_t
     hth_pool *pool;
     hearth_status st = hth_pool_open(n_thread, &pool, err);
     if (st != HEARTH_OK) return st;
-    hth_bandwidth_measure(region, pool); /* threads are awake */
+    hth_bandwidth_measure(region, pool); /* wakes the threads */
     for (int i = 0; i < N_PASS; i++) rate[i] = hth_bandwidth_measure(region, pool);
     *out = hth_sample_stats_of(rate, N_PASS);
     hth_pool_close(pool);
@@ -54,7 +53,7 @@ static hearth_status look_at_machine(system_info *f, hearth_error *err)
     if (st != HEARTH_OK) return st;
     f->machine_level = hth_cpu_detect();
     f->lack = hth_cpu_missing_feature();
-    f->load_known = hth_cpu_load_sample(WATCH_MS, &f->load); /* before we are a load ourselves */
+    f->load_known = hth_cpu_load_sample(WATCH_MS, &f->load); /* before this process adds load */
     hth_machine_read("", &f->machine);
     f->locked_limit = limit_of(RLIMIT_MEMLOCK);
     f->address_limit = limit_of(RLIMIT_AS);
@@ -65,21 +64,21 @@ static hearth_status look_at_machine(system_info *f, hearth_error *err)
     return st;
 }
 
-/* With weights of the model's type, or of the two that people use most. */
-static void look_at_gpu(system_info *f, const args *a)
+/* With weights of the model's type, or of the two most common types. */
+static void check_gpu(system_info *f, const args *a)
 {
-    const hth_type usual[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
+    const hth_type common_types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
     const doctor_gpu_options wish = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
                                      .again = args_has(a, "again"),
-                                     .types = f->path ? &f->type : usual,
+                                     .types = f->path ? &f->type : common_types,
                                      .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
                                      .n_thread = f->n_thread};
     doctor_look_at_gpu(&f->gpu, &wish);
 }
 
-/* The directory alone, before anything is measured or loaded. False after a message: the
- * model cannot be run. */
-static bool look_at_file(system_info *f, const args *a)
+/* Reads the tensor infos only, before anything is measured or loaded. False: the model cannot be run, and an
+ * error was reported. */
+static bool check_file(system_info *f, const args *a)
 {
     hth_gguf *file = NULL;
     hth_model *model = NULL;
@@ -103,8 +102,8 @@ static bool fits(const system_info *f)
     return f->mmap || f->weight_bytes < capacity;
 }
 
-/* False after a message. A model that would not fit is not loaded. */
-static bool look_at_model(system_info *f, const args *a)
+/* False: an error was reported. A model that does not fit is not loaded. */
+static bool check_model(system_info *f, const args *a)
 {
     uint64_t ignored, before = hth_huge_page_bytes();
     hearth_model *model;
@@ -230,7 +229,7 @@ static void print_json(const system_info *facts, const check_result *list, size_
     json_end(&j);
 }
 
-/* ---- the beginning -------------------------------------------------------------------------- */
+/* ---- entry point ---------------------------------------------------------------------------- */
 
 static int run(const args *a)
 {
@@ -240,12 +239,12 @@ static int run(const args *a)
     if (args_has(a, "gpu") && args_has(a, "device"))
         return usage_error("--gpu and --device are the same: give one of them");
     facts.n_thread = hth_pool_default_threads((uint32_t)args_uint(a, "threads", 0));
-    /* Ctrl-C ends it at once, as it does hearth plan: half a report misleads. What was measured before is kept
-     * until there is something in its place. */
-    if (facts.path && !look_at_file(&facts, a)) return EXIT_OTHER;
+    /* Ctrl-C ends it at once, like hearth plan, because a partial report is misleading. Cached measurements are
+     * kept until new ones replace them. */
+    if (facts.path && !check_file(&facts, a)) return EXIT_OTHER;
     if (look_at_machine(&facts, &err) != HEARTH_OK) return report(&err);
-    look_at_gpu(&facts, a);
-    if (facts.path && !look_at_model(&facts, a)) return EXIT_OTHER;
+    check_gpu(&facts, a);
+    if (facts.path && !check_model(&facts, a)) return EXIT_OTHER;
     size_t n = doctor_check(&facts, findings);
     if (args_has(a, "json")) print_json(&facts, findings, n);
     else print_text(findings, n);

@@ -1,6 +1,6 @@
-/* What hearth doctor knows of a machine, and what it says about it. */
-#ifndef HEARTH_APPS_CLI_DOCTOR_H
-#define HEARTH_APPS_CLI_DOCTOR_H
+/* Facts of hearth doctor about a machine, and its check results. */
+#ifndef HEARTH_APPS_CLI_DEVICE_DOCTOR_H
+#define HEARTH_APPS_CLI_DEVICE_DOCTOR_H
 
 #include "base/cpu.h"
 #include "measure/machine.h"
@@ -10,53 +10,53 @@
 enum { DOCTOR_MAX_TYPE = 2 };
 typedef struct doctor_gpu {
     bool found;           /* it can be used */
-    hth_device_info info; /* its name is empty where there is no card at all */
+    hth_device_info info; /* name is empty: no GPU */
     bool is_left_out;     /* --gpu none */
-    bool failed;          /* a device that was named cannot be used, or measured */
-    char problem[400];    /* why there is none, or it cannot be used */
+    bool failed;          /* a named device cannot be used or measured */
+    char problem[400];    /* why there is none, or why it cannot be used */
     hth_calibration calibrations[DOCTOR_MAX_TYPE];
     size_t n_calibration;
 } doctor_gpu;
 
 typedef struct system_info {
     hth_cpu level, machine_level;
-    const char *lack; /* for the next level, or NULL */
+    const char *lack; /* features missing for the next level, or NULL */
     hth_machine machine;
     hth_cpu_load load;
     bool load_known;
-    uint32_t n_thread;         /* that a run would take */
-    hth_sample_stats one, all; /* bytes per second from memory, by one thread and by n_thread */
+    uint32_t n_thread;         /* default of a run */
+    hth_sample_stats one, all; /* bytes per second from memory, with one thread and with n_thread */
     uint64_t locked_limit;     /* bytes that may be locked in memory; UINT64_MAX: no limit */
     uint64_t address_limit;    /* bytes of address space; UINT64_MAX: no limit */
     doctor_gpu gpu;
-    /* Of a model, when one is named. */
+    /* Of a model, if one is named. */
     const char *path;        /* NULL: none */
-    bool mmap, fits, opened; /* how it is opened; whether it fits into memory */
+    bool mmap, fits, opened; /* how it is opened; whether it fits in memory */
     uint64_t weight_bytes, huge_bytes, session_bytes;
     hth_type type;    /* of its neurons */
-    double disk_rate; /* bytes per second; 0: could not be read past the page cache */
+    double disk_rate; /* bytes per second; 0: no direct reads */
 } system_info;
 
 typedef struct check_result {
     const char *name;
     bool ok;
-    char text[400], fix[160]; /* fix is empty when ok */
+    char text[400], fix[160]; /* fix is empty if ok */
 } check_result;
 
 enum { DOCTOR_MAX_FINDING = 10 };
 
 typedef struct doctor_gpu_options {
-    const char *name; /* "auto": the first card; "none" */
-    bool again;       /* measure, in place of all that is kept */
+    const char *name; /* "auto": the first GPU; "none" */
+    bool again;       /* measures again instead of using cached results */
     const hth_type *types;
     size_t n_type; /* up to DOCTOR_MAX_TYPE */
     uint32_t n_thread;
 } doctor_gpu_options;
 
-/* doctor_gpu.c. What goes wrong with a device is a problem among the facts. */
+/* doctor_gpu.c. A device error is stored as a problem in g. */
 void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *wish);
 
-/* doctor_checks.c: what the facts mean, in the order of the screen; how many. */
+/* doctor_checks.c: evaluates the facts, in display order. Returns the number of results. */
 size_t doctor_check(const system_info *f, check_result out[DOCTOR_MAX_FINDING]);
 
 #endif

@@ -1,5 +1,5 @@
-/* What hearth doctor thinks of the facts: each check_result is good, or could be better and
- * then names the one thing to do. Called by doctor.c; measures nothing itself. */
+/* Evaluates the facts of hearth doctor: each check_result is ok, or names one remedy. doctor.c calls it; it
+ * measures nothing. */
 #include "cli/device/doctor.h"
 
 #include "base/format_bytes.h"
@@ -25,7 +25,7 @@ static void better(check_result *f, const char *format, ...) __attribute__((form
 static void better(check_result *f, const char *format, ...)
 {
     va_list list;
-    if (!f->ok) return; /* the first remedy first */
+    if (!f->ok) return; /* keeps the first remedy */
     f->ok = false;
     va_start(list, format);
     vsnprintf(f->fix, sizeof f->fix, format, list);

@@ -1,5 +1,5 @@
-/* The GPU that hearth doctor looks at: what it is, and what this machine was measured to do with it. What
- * was measured is kept (base/disk_cache.h), so only the first look takes some seconds. */
+/* The GPU in hearth doctor: its description, and its measured rates with this machine. Measurements are cached
+ * (base/disk_cache.h), so only the first run takes some seconds. */
 #include "cli/device/doctor.h"
 
 #include "placement/calibrate.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first card that can be used, or why the first one cannot. */
+/* The first GPU that can be used, or why the first one cannot. */
 static bool find_card(doctor_gpu *g, char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
@@ -41,7 +41,8 @@ static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu
                                  err);
         if (st == HEARTH_OK) g->n_calibration++;
     }
-    /* What made these wrong made the others wrong: they are measured when a plan wants them. */
+    /* The other cached measurements may be wrong for the same reason, so they are dropped; a plan measures them
+     * again. */
     if (st == HEARTH_OK && wish->again)
         hth_calibration_cache_evict_others(hth_calibration_fingerprint(&g->info, &kernels, hth_pool_n_thread(pool)),
                                       wish->types, wish->n_type);

@@ -1,4 +1,4 @@
-/* hearth plan: what of a model goes on a GPU, what that reaches, and what more memory would give. */
+/* hearth plan: chooses the parts of a model for a GPU, estimates the speed, and the gain from more memory. */
 #include "base/format_bytes.h"
 #include "cli/device/calibration.h"
 #include "cli/commands.h"
@@ -23,8 +23,8 @@ static const option_spec options[] = {
 
 enum { MAX_IF = 24 };
 
-/* All that a plan is made from; closed by close_all. */
-typedef struct planning {
+/* All inputs of a plan; close_all closes them. */
+typedef struct plan_state {
     const args *a;
     hth_gguf *file;
     hth_model *model;
@@ -32,22 +32,22 @@ typedef struct planning {
     hth_pool *pool;
     hth_device *device;
     hth_profile *profile;
-    hth_placement_builder choice; /* what the best plan makes of it */
+    hth_placement_builder builder; /* parameters from the best plan */
     hth_plan_context context;
     hth_plan by_share;
-    uint64_t ram, host_bytes; /* that may be used by weights here, and are */
+    uint64_t ram, host_bytes; /* bytes usable for weights on the host; bytes used */
     size_t n_what_if;
     struct {
         uint64_t vram;
         double seconds;
     } what_if[MAX_IF];
-} planning;
+} plan_state;
 
-static void close_all(planning *p)
+static void close_all(plan_state *p)
 {
     hth_plan_free(&p->by_share);
     hth_plan_context_close(&p->context);
-    hth_placement_builder_close(&p->choice);
+    hth_placement_builder_close(&p->builder);
     hth_profile_close(p->profile);
     hth_device_close(p->device);
     hth_pool_close(p->pool);
@@ -55,9 +55,9 @@ static void close_all(planning *p)
     hth_gguf_close(p->file);
 }
 
-/* ---- making it ------------------------------------------------------------------------------------- */
+/* ---- computing the plan ---------------------------------------------------------------------------- */
 
-static hearth_status open_model_alone(planning *p, hth_offload_params *params, hearth_error *err)
+static hearth_status open_model_alone(plan_state *p, hth_offload_params *params, hearth_error *err)
 {
     hth_cpu level;
     const char *why;
@@ -75,8 +75,8 @@ static hearth_status open_model_alone(planning *p, hth_offload_params *params, h
     return hth_pool_open(hth_pool_default_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
 }
 
-/* The card that --gpu names, or the first one, of which so many bytes may be used; 0: all. */
-static hearth_status open_card(planning *p, uint64_t limit, hearth_error *err)
+/* Opens the GPU that --gpu names, or the first one, with a limit of usable bytes; 0: all. */
+static hearth_status open_card(plan_state *p, uint64_t limit, hearth_error *err)
 {
     char card[32];
     const char *name = args_text(p->a, "gpu", "auto");
@@ -90,7 +90,7 @@ static hearth_status open_card(planning *p, uint64_t limit, hearth_error *err)
     return hth_device_open(&spec, &p->device, err);
 }
 
-static hearth_status open_choice(planning *p, hth_offload_params *params, hearth_error *err)
+static hearth_status open_builder(plan_state *p, hth_offload_params *params, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(p->device);
     hearth_session_options s = session_options(p->a, 0);
@@ -99,50 +99,50 @@ static hearth_status open_choice(planning *p, hth_offload_params *params, hearth
     params->n_row = hth_gpu_batch_size(info, s.n_batch, n_ctx);
     params->n_position = hth_gpu_positions(n_ctx);
     params->kv = s.kv;
-    hearth_status st = hth_placement_builder_open(&p->choice, p->model, info,
+    hearth_status st = hth_placement_builder_open(&p->builder, p->model, info,
                                                   vram ? vram : hth_device_free_memory(info), params, err);
-    p->choice.is_user_limit = vram > 0;
+    p->builder.is_user_limit = vram > 0;
     return st;
 }
 
-static bool nothing_fits(const planning *p)
+static bool is_empty_placement(const plan_state *p)
 {
-    return p->choice.params.n_layer == 0 && hth_placement_builder_least_bytes(&p->choice) > p->choice.budget;
+    return p->builder.params.n_layer == 0 && hth_placement_builder_least_bytes(&p->builder) > p->builder.budget;
 }
 
-/* Of a card of which so many bytes may be used; 0: all. */
-static hearth_status look(planning *p, uint64_t limit, hth_offload_params *params, hearth_error *err)
+/* Opens the GPU with a limit of usable bytes (0: all), and builds the plan context. */
+static hearth_status open_plan(plan_state *p, uint64_t limit, hth_offload_params *params, hearth_error *err)
 {
     hearth_status st = open_card(p, limit, err);
-    if (st == HEARTH_OK) st = open_choice(p, params, err);
-    return st == HEARTH_OK ? hth_plan_context_build(&p->context, &p->choice, p->profile, p->device,
+    if (st == HEARTH_OK) st = open_builder(p, params, err);
+    return st == HEARTH_OK ? hth_plan_context_build(&p->context, &p->builder, p->profile, p->device,
                                                     &p->kernels, p->pool, err)
                            : st;
 }
 
-static void close_look(planning *p)
+static void close_plan(plan_state *p)
 {
     hth_plan_context_close(&p->context);
-    hth_placement_builder_close(&p->choice);
+    hth_placement_builder_close(&p->builder);
     hth_device_close(p->device);
     p->device = NULL;
 }
 
-/* Within --vram, as a run opens the card: what is measured depends on it. Where that has no room to measure,
- * with all that the card has: nothing of the model is computed here. */
-static hearth_status plan_with_budget(planning *p, uint64_t vram, hth_offload_params *params,
+/* Within --vram, as a run opens the GPU, because measurements depend on it. If measuring does not fit in that
+ * limit, with the whole memory: nothing of the model is computed here. */
+static hearth_status plan_with_budget(plan_state *p, uint64_t vram, hth_offload_params *params,
                                       hearth_error *err)
 {
-    hearth_status st = look(p, vram, params, err);
+    hearth_status st = open_plan(p, vram, params, err);
     if (st != HEARTH_ERROR_MEMORY || vram == 0) return st;
-    close_look(p);
-    return look(p, 0, params, err);
+    close_plan(p);
+    return open_plan(p, 0, params, err);
 }
 
-/* Up to sixteen sizes, in steps of a power of two, until the whole model has room. */
-static hearth_status plan_sizes(planning *p, hearth_error *err)
+/* Plans for up to sixteen memory sizes, in steps of a power of two, until the whole model fits. */
+static hearth_status plan_sizes(plan_state *p, hearth_error *err)
 {
-    uint64_t whole = hth_placement_builder_whole_bytes(&p->choice), step = (uint64_t)1 << 20;
+    uint64_t whole = hth_placement_builder_whole_bytes(&p->builder), step = (uint64_t)1 << 20;
     if (whole == UINT64_MAX) whole = (uint64_t)32 << 30;          /* more than its bindings can hold */
     whole += p->model->hparams.n_layer * (uint64_t)HTH_PLAN_UNIT; /* each layer is rounded up */
     while (step * 16 < whole) step *= 2;
@@ -160,8 +160,8 @@ static hearth_status plan_sizes(planning *p, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* Weights that are the host's: all that do not lie on the device. */
-static uint64_t host_bytes(const planning *p)
+/* Bytes of weights on the host: all that are not on the device. */
+static uint64_t host_bytes(const plan_state *p)
 {
     const hth_plan_model *in = &p->context.input;
     const hth_plan *b = &p->context.best;
@@ -175,7 +175,7 @@ static uint64_t host_bytes(const planning *p)
     return bytes + p->model->token_embd.n_row * p->model->token_embd.row_size;
 }
 
-static hearth_status make_plan(planning *p, hearth_error *err)
+static hearth_status make_plan(plan_state *p, hearth_error *err)
 {
     hth_offload_params params = {0};
     hth_machine machine;
@@ -186,7 +186,7 @@ static hearth_status make_plan(planning *p, hearth_error *err)
         st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
     if (st != HEARTH_OK) return st;
     if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
-    hth_plan_context_apply(o, &p->choice);
+    hth_plan_context_apply(o, &p->builder);
     hth_machine_read("", &machine);
     p->ram = args_size(p->a, "ram", 0);
     if (p->ram == 0) p->ram = machine.available;
@@ -194,34 +194,34 @@ static hearth_status make_plan(planning *p, hearth_error *err)
     return st;
 }
 
-/* "the least is --vram 7.89M; ...": an option that works as it stands, where the device has so much. */
+/* "the least is --vram 7.89M; ...": an option that works unchanged, if the device has that much. */
 typedef struct least_words {
     char text[120];
 } least_words;
 
-static least_words least_of(const planning *p)
+static least_words least_of(const plan_state *p)
 {
     least_words w = {"not even one fits into what it binds at once"};
-    uint64_t min = hth_placement_builder_least_bytes(&p->choice);
-    bool is_there = min <= hth_device_free_memory(p->choice.info);
+    uint64_t min = hth_placement_builder_least_bytes(&p->builder);
+    bool is_there = min <= hth_device_free_memory(p->builder.info);
     if (min < UINT64_MAX)
         snprintf(w.text, sizeof w.text, "the least is %s%s", is_there ? "--vram " : "",
                  is_there ? hth_format_size_arg(min).text : hth_format_bytes(min).text);
     return w;
 }
 
-static hearth_status write_placement(const planning *p, const char *path, hearth_error *err)
+static hearth_status write_placement(const plan_state *p, const char *path, hearth_error *err)
 {
-    const hth_device_info *info = p->choice.info;
-    const hth_offload_params *params = &p->choice.params;
+    const hth_device_info *info = p->builder.info;
+    const hth_offload_params *params = &p->builder.params;
     hth_placement to = {.n_layer = params->n_layer,
-                        .n_hot = p->choice.n_hot,
+                        .n_hot = p->builder.n_hot,
                         .head = params->head,
                         .submit_on_demand = params->submit_mode == HTH_SUBMIT_ON_DEMAND,
-                        .seconds = p->choice.seconds};
+                        .seconds = p->builder.seconds};
     uint64_t hash;
     memcpy(to.streams, params->streams, sizeof to.streams);
-    if (nothing_fits(p))
+    if (is_empty_placement(p))
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
             "no layer fits there: %s; a smaller -c or --batch takes less; no placement is written",
@@ -234,28 +234,28 @@ static hearth_status write_placement(const planning *p, const char *path, hearth
     return st == HEARTH_OK ? hth_placement_write(&to, hash, path, err) : st;
 }
 
-/* ---- saying it ---------------------------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------------------------------- */
 
 static const char *const limits[] = {
     [HTH_PLAN_BOUND_DEVICE] = "GPU", [HTH_PLAN_BOUND_CPU] = "CPU", [HTH_PLAN_BOUND_SYNC] = "handoff"};
 
 static double rate(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0; }
 
-static uint64_t neurons_of(const planning *p)
+static uint64_t neurons_of(const plan_state *p)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += p->model->layers[i].d_ff;
     return n;
 }
 
-static uint64_t hot_of(const planning *p)
+static uint64_t hot_of(const plan_state *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->choice.params.n_layer; i++) n += p->choice.n_hot[i];
+    for (uint32_t i = 0; i < p->builder.params.n_layer; i++) n += p->builder.n_hot[i];
     return n;
 }
 
-static void print_machine(const planning *p)
+static void print_machine(const plan_state *p)
 {
     const hth_calibration *c = &p->context.calibration;
     printf("Measured: rows of %s %.1f GB/s there, %.1f GB/s here (%u threads), neurons at 5 %% %.1f GB/s "
@@ -270,8 +270,8 @@ static void print_machine(const planning *p)
            c->dispatch * 1e6);
 }
 
-/* Layers of the same share in one line. */
-static void print_layers(const planning *p)
+/* Layers with the same share in one line. */
+static void print_layers(const plan_state *p)
 {
     uint32_t n = p->model->hparams.n_layer;
     printf("\n%-12s %16s %10s %10s %10s  %s\n", "layers", "neurons there", "GPU us", "CPU us", "way us",
@@ -282,15 +282,15 @@ static void print_layers(const planning *p)
         const hth_plan_time *t = &p->context.best.layers[i];
         char range[32], hot[40];
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
-        if (i < p->choice.params.n_layer)
-            snprintf(hot, sizeof hot, "%u of %u", p->choice.n_hot[i], p->model->layers[i].d_ff);
+        if (i < p->builder.params.n_layer)
+            snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], p->model->layers[i].d_ff);
         else snprintf(hot, sizeof hot, "on the CPU");
         printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, (t->attention + t->device) * 1e6,
                t->cpu * 1e6, t->sync * 1e6, limits[t->bottleneck]);
     }
 }
 
-static void print_what_if(const planning *p)
+static void print_what_if(const plan_state *p)
 {
     bool in_gib = p->what_if[0].vram >= (uint64_t)256 << 20;
     printf("\n%10s %12s\n", in_gib ? "GiB there" : "MiB there", "tokens/s");
@@ -299,12 +299,12 @@ static void print_what_if(const planning *p)
                rate(p->what_if[i].seconds));
 }
 
-/* What of the device's memory is taken, and by what. */
-static void print_memory_there(const planning *p)
+/* Device memory in use, by purpose. */
+static void print_device_memory(const plan_state *p)
 {
     const hth_plan *b = &p->context.best;
     printf("\nOn the GPU: %s", hth_format_bytes(b->vram).text);
-    if (p->choice.budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(&p->choice).text);
+    if (p->builder.budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(&p->builder).text);
     printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
            hth_format_bytes(b->attention_bytes).text, hth_format_bytes(b->kv_bytes).text);
     if (p->model->down_transposed)
@@ -312,15 +312,15 @@ static void print_memory_there(const planning *p)
                100.0 * (double)hot_of(p) / (double)neurons_of(p));
     printf(", head %s, room %s\n", hth_format_bytes(b->head_bytes).text,
            hth_format_bytes(b->fixed_bytes).text);
-    uint64_t is_free = hth_device_free_memory(p->choice.info);
-    if (nothing_fits(p))
+    uint64_t is_free = hth_device_free_memory(p->builder.info);
+    if (is_empty_placement(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", least_of(p).text);
-    else if (p->choice.params.n_layer == 0) printf("Nothing gains by lying there.\n");
-    if (p->choice.is_user_limit && p->choice.budget > is_free)
+    else if (p->builder.params.n_layer == 0) printf("Nothing gains by lying there.\n");
+    if (p->builder.is_user_limit && p->builder.budget > is_free)
         printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);
 }
 
-static void print_memory_here(const planning *p)
+static void print_host_memory(const plan_state *p)
 {
     printf("Here: %s of weights", hth_format_bytes(p->host_bytes).text);
     if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
@@ -341,15 +341,15 @@ static void print_streams(const hth_placement_stream *streams)
     }
 }
 
-static bool is_whole(const planning *p) { return p->context.best.head && hot_of(p) == neurons_of(p); }
+static bool is_whole(const plan_state *p) { return p->context.best.head && hot_of(p) == neurons_of(p); }
 
-static void print_text(const planning *p)
+static void print_text(const plan_state *p)
 {
-    const hth_device_info *info = p->choice.info;
+    const hth_device_info *info = p->builder.info;
     const hth_plan_context *o = &p->context;
     const hth_plan *b = &o->best;
     printf("%s on %s (%s), selector %s\n", printable(args_operand(p->a, 0)), printable(info->name),
-           printable(info->driver), hearth_selector_name(p->choice.params.selector));
+           printable(info->driver), hearth_selector_name(p->builder.params.selector));
     if (info->kind == HTH_DEVICE_SIMULATED) {
         printf("The device is simulated: its figures come from its description.\n");
     } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
@@ -357,14 +357,14 @@ static void print_text(const planning *p)
     if (is_whole(p)) printf("All of it fits there.\n");
     else if (!p->model->down_transposed)
         printf("Whole layers only: hearth pack would let each layer be divided.\n");
-    else if (o->uniform && p->choice.params.selector != HEARTH_SELECTOR_DENSE)
+    else if (o->uniform && p->builder.params.selector != HEARTH_SELECTOR_DENSE)
         printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed "
                "(hearth profile, then hearth pack).\n",
-               100.0 * hth_plan_assumed(p->choice.params.selector));
+               100.0 * hth_plan_assumed(p->builder.params.selector));
     print_machine(p);
     print_layers(p);
-    print_memory_there(p);
-    print_memory_here(p);
+    print_device_memory(p);
+    print_host_memory(p);
     printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
            rate(b->seconds), rate(o->seconds_worst), rate(o->seconds_best), o->options.context,
            rate(b->seconds_empty), rate(b->seconds_full), o->options.n_ctx);
@@ -375,7 +375,7 @@ static void print_text(const planning *p)
     if (p->n_what_if > 0) print_what_if(p);
 }
 
-static void print_json_what_if(json *j, const planning *p)
+static void print_json_what_if(json *j, const plan_state *p)
 {
     json_open(j, "what_if", '[');
     for (size_t i = 0; i < p->n_what_if; i++) {
@@ -387,9 +387,9 @@ static void print_json_what_if(json *j, const planning *p)
     json_close(j, ']');
 }
 
-static void print_json(const planning *p)
+static void print_json(const plan_state *p)
 {
-    const hth_device_info *info = p->choice.info;
+    const hth_device_info *info = p->builder.info;
     const hth_plan_context *o = &p->context;
     const hth_plan *b = &o->best;
     json j;
@@ -400,18 +400,18 @@ static void print_json(const planning *p)
     json_word(&j, "driver", info->driver);
     json_bool(&j, "is_card", info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED);
     json_bool(&j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
-    json_word(&j, "selector", hearth_selector_name(p->choice.params.selector));
+    json_word(&j, "selector", hearth_selector_name(p->builder.params.selector));
     json_bool(&j, "uniform", o->uniform);
     json_calibration(&j, "calibration", &o->calibration);
     json_open_compact(&j, "neurons", '[');
-    for (uint32_t i = 0; i < p->choice.params.n_layer; i++) json_uint(&j, NULL, p->choice.n_hot[i]);
+    for (uint32_t i = 0; i < p->builder.params.n_layer; i++) json_uint(&j, NULL, p->builder.n_hot[i]);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
     json_uint(&j, "vram_bytes", b->vram);
     json_uint(&j, "budget_bytes", o->options.vram);
-    uint64_t min = hth_placement_builder_least_bytes(&p->choice);
+    uint64_t min = hth_placement_builder_least_bytes(&p->builder);
     if (min < UINT64_MAX) json_uint(&j, "least_bytes", min);
-    json_bool(&j, "fits", !nothing_fits(p));
+    json_bool(&j, "fits", !is_empty_placement(p));
     json_uint(&j, "host_bytes", p->host_bytes);
     if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
     if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
@@ -447,7 +447,7 @@ static int check_args(const args *a)
 
 static int run(const args *a)
 {
-    planning p = {.a = a};
+    plan_state p = {.a = a};
     hearth_error err;
     const char *out = args_text(a, "out", NULL);
     const input inputs[] = {{args_operand(a, 0), "the model"},

@@ -1,6 +1,5 @@
-/* hearth inspect: what is in a file, and what running it takes. Weights are not read
- * (only thresholds, which are few), so it answers at once for any size; --check reads
- * and verifies all of them. */
+/* hearth inspect: contents of a file, and what running it requires. Weights are not read (except thresholds,
+ * which are few), so it answers at once for any size; --check reads and verifies all of them. */
 #include "cli/files/inspect_facts.h"
 #include "cli/commands.h"
 #include "common/output.h"
@@ -16,8 +15,7 @@ static const option_spec options[] = {
     {0},
 };
 
-/* Names the tensors with bad weights as failures; what remains of the output is not
- * printed then. */
+/* Reports tensors with bad weights as errors. The rest of the output is then not printed. */
 static int check(const args *a, const hth_gguf *file)
 {
     progress p;
@@ -38,7 +36,7 @@ static int check(const args *a, const hth_gguf *file)
     return 0;
 }
 
-/* A lack of memory says nothing of the file. */
+/* Out of memory is not an error of the file. */
 static const hearth_error *out_of_memory(const facts *f)
 {
     if (!f->model && f->why_not.status == HEARTH_ERROR_MEMORY) return &f->why_not;

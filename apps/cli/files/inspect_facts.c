@@ -1,4 +1,4 @@
-/* Gathers what inspect_facts.h declares. */
+/* Collects the facts that inspect_facts.h declares. */
 #include "cli/files/inspect_facts.h"
 
 #include "common/model_args.h"
@@ -75,7 +75,7 @@ static void sum_tensors(facts *f)
     }
 }
 
-/* ---- what a run needs ------------------------------------------------------------------ */
+/* ---- requirements of a run ------------------------------------------------------------- */
 
 static void choose_selectors(facts *f)
 {

@@ -1,8 +1,7 @@
-/* What `hearth inspect` knows of a file: gathered once, printed by inspect_text.c and
- * inspect_json.c, that of files which belong to a model by inspect_sidecar.c. Of weights only the
- * values of thresholds, which are few, are read for it. */
-#ifndef HEARTH_APPS_CLI_INSPECT_FACTS_H
-#define HEARTH_APPS_CLI_INSPECT_FACTS_H
+/* Facts of `hearth inspect` about a file, collected once. inspect_text.c and inspect_json.c print them, and
+ * inspect_sidecar.c those of sidecar files. Of the weights, only thresholds are read, because they are few. */
+#ifndef HEARTH_APPS_CLI_FILES_INSPECT_FACTS_H
+#define HEARTH_APPS_CLI_FILES_INSPECT_FACTS_H
 
 #include "common/json.h"
 #include "common/options.h"
@@ -25,7 +24,7 @@ typedef enum role {
 
 typedef struct facts {
     const hth_gguf *file;
-    bool all; /* arrays, texts and tensors are shown whole */
+    bool all; /* shows arrays, texts and tensors completely */
     tensor_sum types[HTH_TYPE_LIMIT], roles[N_ROLE];
 
     hth_model *model; /* NULL: it cannot be run */
@@ -34,16 +33,16 @@ typedef struct facts {
     hearth_selector chosen;                        /* by auto */
     const char *chosen_why;
     hearth_error no_choice; /* status OK: auto finds one */
-    uint32_t n_ctx;         /* that the bytes below are for */
+    uint32_t n_ctx;         /* context for the sizes below */
     uint64_t weight_size;
     size_t kv_f16_size, kv_f32_size, step_size;
 
-    hearth_error no_use; /* of a file of thresholds; status OK: its values will do */
+    hearth_error no_use; /* for a file of thresholds; status OK: its values are valid */
 
-    hearth_error no_tokenizer; /* status OK: it has one of ours */
+    hearth_error no_tokenizer; /* status OK: its tokenizer is supported */
     int32_t n_token;
-    const char *cut;     /* the pre-tokenizer's family, or NULL */
-    char cut_engine[80]; /* what it runs on */
+    const char *cut;     /* name of the pre-tokenizer, or NULL */
+    char cut_engine[80]; /* implementation of the pre-tokenizer */
 } facts;
 
 void file_info_gather(facts *f, const args *a, const hth_gguf *file);
@@ -53,11 +52,11 @@ const char *role_name(role r);
 const char *value_type_name(hth_gguf_type type);
 bool value_type_is_signed(hth_gguf_type type);
 uint64_t tensor_n_weight(const hth_gguf_tensor *t);
-/* Which selectors of neurons a model of this activation allows: names, NULL behind the
- * last; the first one is exact where *exact. */
+/* Selectors that a model with this activation allows: names, terminated by NULL. *exact: whether the first one
+ * is exact. */
 const char *const *sparsity_modes(hth_activation activation, bool *exact);
 
-/* inspect_sidecar.c: whether the file belongs to a model (general.architecture hearth.*), and what it is. */
+/* inspect_sidecar.c: whether the file belongs to a model (general.architecture hearth.*), and its facts. */
 bool is_sidecar(const hth_gguf *file);
 hearth_error sidecar_check(const hth_gguf *file);
 void inspect_print_sidecar(const facts *f);

@@ -1,5 +1,5 @@
-/* `hearth inspect --json`: the same facts for programs. The fields are listed in
- * docs/inspect.md; they are added to, never renamed. */
+/* `hearth inspect --json`: the same facts for programs. docs/inspect.md lists the fields. Fields are added,
+ * never renamed. */
 #include "cli/files/inspect_facts.h"
 #include "common/json.h"
 

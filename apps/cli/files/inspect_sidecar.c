@@ -1,5 +1,5 @@
-/* `hearth inspect` of files that belong to a model: profiles, predictors, thresholds, placements. Only what
- * the file says of itself is shown, as far as it says it; whether it fits a model is checked where it is used. */
+/* `hearth inspect` for sidecar files: profiles, predictors, thresholds, placements. Only the contents of the
+ * file are shown. Whether a sidecar matches a model is checked where it is used. */
 #include "cli/files/inspect_facts.h"
 #include "common/json.h"
 #include "common/output.h"
@@ -14,7 +14,7 @@ enum { NAME_SIZE = 48 };
 typedef struct sidecar_kind {
     const char *name;
     const char *
-        neurons; /* the tensor whose last dimension is the neurons of a layer; NULL: an array says how many */
+        neurons; /* tensor whose last dimension is the number of neurons of a layer; NULL: an array has that number */
     const char *use;
 } sidecar_kind;
 
@@ -37,7 +37,7 @@ bool is_sidecar(const hth_gguf *file)
     return name.n > 7 && memcmp(name.bytes, "hearth.", 7) == 0;
 }
 
-/* NULL: none that this version knows. */
+/* NULL: a kind unknown to this version. */
 static const sidecar_kind *kind_of(const hth_gguf *file)
 {
     hth_str name = architecture_of(file);
@@ -65,7 +65,7 @@ static const hth_gguf_tensor *tensor_of(const hth_gguf *file, uint32_t i_layer, 
     return hth_gguf_find_tensor(file, name);
 }
 
-/* Of a placement: neurons of each layer on the device. NULL: the file has none. */
+/* For a placement: neurons of each layer on the device. NULL: not in the file. */
 static const hth_gguf_value *placed_of(const hth_gguf *file)
 {
     const hth_gguf_value *v = hth_gguf_find(file, "hearth.placement.hot");
@@ -79,7 +79,7 @@ static uint64_t neurons_of(const hth_gguf *file, const sidecar_kind *k, uint32_t
     return t ? t->dim[t->n_dim - 1] : 0;
 }
 
-/* Of a predictor: rows of its first matrix. */
+/* For a predictor: rows of its first matrix. */
 static uint64_t rank_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer)
 {
     const hth_gguf_tensor *t = tensor_of(file, i_layer, "fc1.weight");
@@ -103,7 +103,7 @@ static uint64_t bytes_of(const hth_gguf *file)
     return size;
 }
 
-/* Scores below these are not computed, one for each layer. NULL: the file has none. */
+/* Minimum score for a neuron to be computed, one per layer. NULL: not in the file. */
 static const hth_gguf_value *thresholds_of(const hth_gguf *file)
 {
     const hth_gguf_value *v = NULL;
@@ -112,7 +112,7 @@ static const hth_gguf_value *thresholds_of(const hth_gguf *file)
     return st == HEARTH_OK ? v : NULL;
 }
 
-/* Of thresholds, which are few, every value is looked at. */
+/* For thresholds, which are few, every value is checked. */
 hearth_error sidecar_check(const hth_gguf *file)
 {
     hearth_error err = {0};
@@ -121,7 +121,7 @@ hearth_error sidecar_check(const hth_gguf *file)
     return err;
 }
 
-/* ---- for people ---------------------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------------------------- */
 
 static void label(const char *text) { printf("  %-14s ", text); }
 
@@ -133,7 +133,7 @@ static void print_shown(hth_str text)
 
 typedef uint64_t layer_fn(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer);
 
-/* What all layers have, or the smallest and the largest. */
+/* Prints the common value of all layers, or the smallest and the largest. */
 static void print_range(const hth_gguf *file, const sidecar_kind *k, uint32_t n_layer, layer_fn *fn)
 {
     uint64_t min = UINT64_MAX, max = 0;
@@ -169,7 +169,7 @@ static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32
     putchar('\n');
 }
 
-/* Pairs (planner/placement.h); NULL: there are none. */
+/* Pairs (placement/placement.h); NULL: none. */
 static const hth_gguf_value *streams_of(const hth_gguf *file)
 {
     const hth_gguf_value *pairs = hth_gguf_find(file, "hearth.placement.stream");
@@ -263,7 +263,7 @@ void inspect_print_sidecar(const facts *f)
     if (f->no_use.status != HEARTH_OK) printf("\nCannot be used: %s\n", printable(f->no_use.message));
 }
 
-/* ---- for programs -------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------- */
 
 static void json_layers(json *j, const char *key, const hth_gguf *file, const sidecar_kind *k, layer_fn *fn)
 {

@@ -1,5 +1,5 @@
-/* `hearth inspect` for people: what the model is first, then where its bytes are, what
- * a run takes, and the metadata as they stand. */
+/* `hearth inspect` as text: first the model, then its bytes by tensor, the requirements of a run, and the
+ * metadata. */
 #include "cli/files/inspect_facts.h"
 #include "common/model_args.h"
 #include "text/utf8.h"
@@ -11,7 +11,7 @@ enum { SHOWN_TEXT = 80, SHOWN_ELEMENTS = 6 };
 
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
-/* A heading, a blank line before it. */
+/* Prints a heading after a blank line. */
 static void heading(const char *text) { printf("\n%s\n", text); }
 
 static void label(const char *text) { printf("  %-14s ", text); }
@@ -29,7 +29,7 @@ static void print_text(hth_str text, bool all)
         uint32_t c;
         size_t size = hth_text_utf8_decode(text.bytes + i, text.n - i, &c);
         bool control =
-            size > 0 && (c < 0x20 || (c >= 0x7f && c < 0xa0)); /* C1 controls drive terminals too */
+            size > 0 && (c < 0x20 || (c >= 0x7f && c < 0xa0)); /* C1 controls also control terminals */
         if (size > 0 && !control) {
             fwrite(text.bytes + i, 1, size, stdout);
             i += size;
@@ -90,7 +90,7 @@ static void print_attention(const hth_model *m)
     putchar('\n');
 }
 
-/* The field's names for an activation with and without a gate. */
+/* The usual names of an activation with and without a gate. */
 static const char *ffn_name(hth_activation activation, bool gated)
 {
     static const char *const names[HTH_N_ACTIVATION][2] = {{"SiLU", "SwiGLU"},
@@ -101,7 +101,7 @@ static const char *ffn_name(hth_activation activation, bool gated)
     return names[activation][gated];
 }
 
-/* Those that the activation allows, but want a file that is not there. */
+/* Selectors that the activation allows but that need a missing file. */
 static void print_missing_selectors(const facts *f)
 {
     bool exact;
@@ -117,7 +117,7 @@ static void print_missing_selectors(const facts *f)
     if (n > 0) puts(" (approximate)");
 }
 
-/* Which selectors the file can run with, and what auto takes. */
+/* Selectors that the file can run with, and the choice of auto. */
 static void print_selectors(const facts *f)
 {
     bool first = true;
@@ -186,7 +186,7 @@ static void print_sum(const char *name, const tensor_sum *s, const char *remark)
            (unsigned long long)s->n_weight, mib(s->size), remark);
 }
 
-/* Integers are lists of a file's own: orders of neurons, counts. */
+/* Integer tensors are lists of a file: orders of neurons, counts. */
 static const char *type_note(const hth_type_info *type)
 {
     bool counts = type->name[0] == 'I' && type->name[1] >= '0' && type->name[1] <= '9';
@@ -222,7 +222,7 @@ static void print_tensor(const hth_gguf_tensor *t)
            mib(t->size), (unsigned long long)t->offset, t->i_part + 1);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------------------------------- */
 
 static void print_needs(const facts *f)
 {
@@ -259,8 +259,8 @@ static void print_metadata(const facts *f)
     }
 }
 
-/* Writers lay tensors side by side in the order of the directory; what else is legal is
- * said, because not every program reads it. */
+/* Writers place tensors in the order of the tensor infos. Other legal layouts are reported, because not every
+ * program reads them. */
 static void print_layout(const hth_gguf *file)
 {
     uint64_t gap = 0, alignment = hth_gguf_alignment(file);

@@ -1,4 +1,4 @@
-/* hearth list: the models on this machine, whether they run here, and about how fast. */
+/* hearth list: lists the models on this machine, whether they run, and their estimated speed. */
 #include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/json.h"
@@ -15,7 +15,7 @@ static const option_spec options[] = {
     {0},
 };
 
-/* The GPU that was taken into account. */
+/* The GPU used in the estimates. */
 typedef struct card {
     char name[256];
     bool is_simulated;
@@ -29,7 +29,7 @@ static int look_at_all(const args *a, const hub_models *models, hub_facts *facts
     hearth_status st = hub_machine_open(args_text(a, "gpu", "auto"), args_size(a, "vram", 0), &machine, err);
     if (st != HEARTH_OK) return report(err);
     progress_init(&p, "looking at models", NULL, 1.0);
-    hearth_log_set(NULL, NULL); /* what is odd about a file is said when it is used */
+    hearth_log_set(NULL, NULL); /* warnings about a file are printed when it is used */
     for (size_t i = 0; i < models->n && st == HEARTH_OK; i++) {
         st = hub_look(machine, &models->at[i], &facts[i], err);
         progress_update(&p, i + 1, models->n);

@@ -1,4 +1,4 @@
-/* hearth logits: the logits of every position of a list of ids, as raw floats. */
+/* hearth logits: writes the logits of every position of a list of ids as raw floats. */
 #include "cli/commands.h"
 #include "common/model_args.h"
 #include "file/atomic_writer.h"
@@ -16,7 +16,7 @@ typedef struct sink {
     size_t n_vocab;
 } sink;
 
-/* The format is little-endian; so are all machines that this builds for. */
+/* The format is little-endian, as are all supported machines. */
 static hearth_status write_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
 {
     sink *s = user;

@@ -1,4 +1,4 @@
-/* hearth pull: brings a model from a hub into the cache that huggingface_hub uses too. */
+/* hearth pull: downloads a model from a hub into the cache of huggingface_hub. */
 #include "base/format_bytes.h"
 #include "cli/commands.h"
 #include "common/json.h"
@@ -15,7 +15,7 @@ static const option_spec options[] = {
     {0},
 };
 
-/* The progress of what is under way. */
+/* Progress of the current download. */
 typedef struct shown {
     progress bar;
     char what[80];

@@ -1,4 +1,4 @@
-/* hearth quantize: a smaller file from a larger one. */
+/* hearth quantize: converts a model file to a smaller one. */
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"

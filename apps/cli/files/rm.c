@@ -1,4 +1,4 @@
-/* hearth rm: takes away a model that hearth pull brought. */
+/* hearth rm: removes a model that hearth pull downloaded. */
 #include "base/format_bytes.h"
 #include "base/same.h"
 #include "cli/commands.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* By name, or by the path of what is listed. */
+/* Finds a model by name, or by the path of a listed model. */
 static hearth_status find(const hub_models *models, const char *text, const hub_model **found,
                           hearth_error *err)
 {

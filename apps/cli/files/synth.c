@@ -1,4 +1,4 @@
-/* hearth synth: a model of true shape with random weights, for measuring. */
+/* hearth synth: writes a model of real shape with random weights, for measurements. */
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"

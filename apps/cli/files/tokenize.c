@@ -1,4 +1,4 @@
-/* hearth tokenize: text to ids or pieces, nothing trimmed. */
+/* hearth tokenize: converts text to ids or pieces, without trimming. */
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"

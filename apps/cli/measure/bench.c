@@ -1,7 +1,7 @@
-/* hearth bench: prompt and generation speed beside the machine's limits, taken in
- * the same run; of a model on a GPU without those limits, which are the CPU's. Samples of all tests are
- * interleaved, probes of memory and cores before each. bench_trace.c makes firing lists, bench_quality.c says
- * what the mode costs; the results are shown by bench_report.c, the limits alone by bench_machine.c. */
+/* hearth bench: prompt and generation speed beside the limits of the machine, measured in the same run. For a
+ * model on a GPU the limits, which are the CPU's, are left out. Samples of all tests are interleaved, with
+ * probes of memory and cores before each. bench_trace.c makes lists of active neurons, bench_quality.c measures
+ * the quality loss of the mode, bench_report.c prints the results, bench_machine.c the limits without a model. */
 #include "cli/measure/bench.h"
 
 #include "base/hash.h"
@@ -33,7 +33,7 @@ static const option_spec options[] = {
 
 /* ---- samples -------------------------------------------------------------------------- */
 
-/* Any ids will do; these are spread over the vocabulary, and differ between sequences. */
+/* Arbitrary ids, spread over the vocabulary and different for each sequence. */
 static int32_t token_at(const bench *b, uint64_t i, uint32_t i_sequence)
 {
     return (int32_t)((i * 2654435761u + 12345u + i_sequence * 7919u) % b->info.n_vocab);
@@ -69,8 +69,8 @@ static bool generate_together(bench *b, const bench_test *t, hearth_error *err)
     return true;
 }
 
-/* Leaves depth tokens in a cache: those behind them go, those that lack are computed. A
- * session without a batch of its own is stepped by the common one. */
+/* Sets a cache to depth tokens: truncates it, or evaluates the missing ones. The batch steps a session that has
+ * no batch of its own. */
 static bool prefill_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, hearth_error *err)
 {
     uint64_t at = hearth_session_position(session);
@@ -143,8 +143,8 @@ static void probe(probes *p, bench_test *t, size_t i_sample)
     for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) t->peak[k][i_sample] = peak[k];
 }
 
-/* The promise of batches, looked at where it is used: the same tokens give a sequence the
- * same logits in any company. */
+/* Checks the guarantee of batches: the same tokens give a sequence the same logits, whatever the other
+ * sequences are. */
 static bool check_parallel(const bench *b, hearth_error *err)
 {
     for (size_t i = 0; i < b->n_test; i++)
@@ -161,7 +161,7 @@ static bool check_parallel(const bench *b, hearth_error *err)
     return true;
 }
 
-/* A device that was left, or part of it, has no figures: they would be of two machines. */
+/* A run that fell back from a device, even in part, has no results, because they would mix two machines. */
 static bool check_device(const bench *b, hearth_error *err)
 {
     hearth_model_info now;
@@ -188,7 +188,7 @@ static bool run_tests(bench *b, hearth_error *err)
     return ok && check_device(b, err) && check_parallel(b, err);
 }
 
-/* ---- the beginning ------------------------------------------------------------------------ */
+/* ---- entry point -------------------------------------------------------------------------- */
 
 static uint64_t largest(const uint64_t *x, size_t n)
 {
@@ -198,7 +198,7 @@ static uint64_t largest(const uint64_t *x, size_t n)
     return max;
 }
 
-/* The numbers of a list; those of an option that was not given are one: otherwise. */
+/* The numbers of a list. Without the option: one number, `otherwise`. */
 static size_t lengths_of(const args *a, const char *option, uint64_t otherwise, uint64_t *lengths)
 {
     size_t n = args_list(a, option, lengths, OPTION_LIST_MAX);
@@ -206,8 +206,8 @@ static size_t lengths_of(const args *a, const char *option, uint64_t otherwise, 
     return n;
 }
 
-/* Without a list: no sequences but the session. The factor is against one sequence, which
- * is therefore always among them. */
+/* Without a list: only the session, no sequences. The factor is relative to one sequence, so 1 is always
+ * included. */
 static size_t sequences_of(const args *a, uint64_t *counts)
 {
     size_t n = args_list(a, "parallel", counts + 1, OPTION_LIST_MAX);
@@ -219,7 +219,7 @@ static size_t sequences_of(const args *a, uint64_t *counts)
     return n;
 }
 
-/* Positions that the longest test takes. */
+/* Returns the positions that the longest test needs. */
 static uint64_t add_tests(bench *b, const args *a)
 {
     uint64_t prompts[OPTION_LIST_MAX], predicts[OPTION_LIST_MAX], counts[OPTION_LIST_MAX + 1];
@@ -292,7 +292,7 @@ static int measure(bench *b, const args *a, const hearth_model *model)
 {
     hearth_error err;
     if (!run_tests(b, &err)) return report(&err);
-    interrupt_at_once(false); /* the figures are there */
+    interrupt_at_once(false); /* the results are complete */
     if (!bench_find_price(b, a, model)) return EXIT_OTHER;
     if (args_has(a, "json")) bench_print_json(b);
     else bench_print_table(b);
@@ -300,16 +300,16 @@ static int measure(bench *b, const args *a, const hearth_model *model)
     return 0;
 }
 
-/* More positions than a model was trained for are allowed, as with run -c; where it has learned its
- * positions, opening a session refuses. */
-static void warn_of_room(const bench *b, uint64_t n_token)
+/* A context beyond the training context is allowed, as for run -c. If the model has learned position
+ * embeddings, opening the session fails. */
+static void warn_of_context_length(const bench *b, uint64_t n_token)
 {
     if (n_token > b->info.n_ctx_train)
         print_warning("the tests take %llu positions, but %s was trained for %u", (unsigned long long)n_token,
                       b->info.path, b->info.n_ctx_train);
 }
 
-/* The first option given that a GPU is asked for by; NULL: none. */
+/* The first given option that requires a GPU; NULL: none. */
 static const char *gpu_option(const args *a)
 {
     static const char *const options_of_gpu[] = {"vram", "placement", "gpu-strict"};
@@ -319,7 +319,7 @@ static const char *gpu_option(const args *a)
     return NULL;
 }
 
-/* Firing lists and prices are the CPU's: nothing on a device is looked at. */
+/* Lists of active neurons and quality measurements need the CPU: neurons on a device are not observable. */
 static bool needs_cpu(const bench *b) { return b->fires.given || b->price.path; }
 
 static int check_args(const bench *b, const args *a)
@@ -340,8 +340,8 @@ static int check_args(const bench *b, const args *a)
     return 0;
 }
 
-/* Of all sessions, each of which has caches of its own there; 0: no device. */
-static uint32_t positions_there(const bench *b, const args *a, uint64_t n_token)
+/* Positions of all sessions on the device, each with its own cache; 0: no device. */
+static uint32_t device_positions(const bench *b, const args *a, uint64_t n_token)
 {
     uint64_t each = hth_gpu_positions((uint32_t)args_uint(a, "ctx", n_token)),
              all = each * (b->n_sequence + 1);
@@ -349,7 +349,7 @@ static uint32_t positions_there(const bench *b, const args *a, uint64_t n_token)
     return all < HEARTH_CTX_TRAINED ? (uint32_t)all : HEARTH_CTX_TRAINED - 1;
 }
 
-/* -c is compared before a model is read. */
+/* -c is checked before the model is read. */
 static bool check_ctx(const args *a, uint64_t n_token)
 {
     if (args_uint(a, "ctx", n_token) >= n_token) return true;
@@ -362,7 +362,7 @@ static bool check_ctx(const args *a, uint64_t n_token)
 
 static int run(const args *a)
 {
-    static bench b; /* large */
+    static bench b; /* static because it is large */
     hearth_model *model = NULL;
     int status = EXIT_OTHER;
     if (args_has(a, "limits")) return bench_limits(a);
@@ -380,12 +380,12 @@ static int run(const args *a)
     if (!check_ctx(a, n_token)) return EXIT_OTHER;
     install_signal_handlers();
     interrupt_at_once(true);
-    if (!open_model_for(a, args_operand(a, 0), positions_there(&b, a, n_token), &model)) return EXIT_OTHER;
+    if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) return EXIT_OTHER;
     b.model = model;
     hearth_model_get_info(model, &b.info);
     b.by_card = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
-    warn_of_room(&b, n_token);
+    warn_of_context_length(&b, n_token);
     if (bench_open_quality(&b, a, model) && make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
         open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_fire(&b, model, (uint32_t)n_token))

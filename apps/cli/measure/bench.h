@@ -1,6 +1,6 @@
-/* What the files of hearth bench share: the samples of its tests, and how they are shown. */
-#ifndef HEARTH_APPS_CLI_BENCH_H
-#define HEARTH_APPS_CLI_BENCH_H
+/* Declarations shared by the files of hearth bench: tests, samples and results. */
+#ifndef HEARTH_APPS_CLI_MEASURE_BENCH_H
+#define HEARTH_APPS_CLI_MEASURE_BENCH_H
 
 #include "common/options.h"
 #include "measure/compare.h"
@@ -14,70 +14,70 @@
 typedef struct bench_test {
     uint64_t n_prompt, n_predict;  /* one of them is 0 */
     uint32_t n_sequence;           /* 0: the session alone, not in a batch */
-    double *rate;                  /* tokens per second of all sequences, by sample */
-    double *memory;                /* bytes per second that memory gave before it */
-    double *peak[HTH_N_PEAK_KIND]; /* multiply-adds per second that the cores gave before it */
-    uint64_t *digest;              /* [n_sequence] of the logits after the last token */
-    uint64_t kv_bytes;             /* that a generated token reads of its cache, on the average */
+    double *rate;                  /* tokens per second of all sequences, per sample */
+    double *memory;                /* memory bandwidth before it, bytes per second */
+    double *peak[HTH_N_PEAK_KIND]; /* compute peak before it, multiply-adds per second */
+    uint64_t *digest;              /* [n_sequence] hash of the logits after the last token */
+    uint64_t kv_bytes;             /* cache bytes that a generated token reads, on average */
     hth_op_count work;             /* of one prompt */
 } bench_test;
 
-/* Memory that is read to learn its bandwidth: more than caches hold. */
+/* Memory region for the bandwidth probe: larger than caches. */
 enum { BENCH_REGION_SIZE = 512 << 20 };
 
-/* Firing lists in place of those that the model finds. */
+/* Lists of active neurons instead of the selector's. */
 typedef struct bench_traces {
     bool given;
-    hth_act_trace_spec spec; /* of lists that are drawn; the seed is of both kinds */
-    char profile[4096];      /* path of the one that is replayed; "": they are drawn */
+    hth_act_trace_spec spec; /* of random lists; the seed is for both kinds */
+    char profile[4096];      /* path of the profile to replay; "": random lists */
     uint32_t n_sample, first_sample;
-    bool marks_tops; /* a sample says who was among the largest tenth */
+    bool marks_tops; /* samples mark the neurons among the largest tenth */
     hth_act_trace *lists;
 } bench_traces;
 
-/* What the mode costs over a text, against the same file dense with an F16 cache. */
+/* Quality loss of the mode over a text, compared with the same file dense with an F16 cache. */
 typedef struct bench_quality {
-    const char *path; /* of the text; NULL: nobody asked */
+    const char *path; /* of the text; NULL: not requested */
     char *text;
     size_t n_text;
-    bool of_reference; /* the mode is the reference itself: nothing is compared */
-    uint32_t n_ctx;    /* tokens of a window */
-    uint64_t n_window; /* at most */
+    bool of_reference; /* the mode is the reference itself: no comparison */
+    uint32_t n_ctx;    /* tokens of a chunk */
+    uint64_t n_window; /* number of chunks, at most */
     hearth_session *mode, *reference;
     hth_compare *compare;
-    hth_comparison result; /* n_done 0: not known */
+    hth_comparison result; /* n_done 0: unknown */
 } bench_quality;
 
-enum { BENCH_MAX_TEST = OPTION_LIST_MAX * (OPTION_LIST_MAX + 2) }; /* lengths, times sequences */
+enum { BENCH_MAX_TEST = OPTION_LIST_MAX * (OPTION_LIST_MAX + 2) }; /* lengths times sequences */
 
 typedef struct bench {
     const hearth_model *model;
     hearth_session *session;
-    hearth_batch *batch;        /* of n_tok rows; NULL without --parallel */
+    hearth_batch *batch;        /* of n_row tokens; NULL without --parallel */
     hearth_session **sequences; /* [n_sequence], stepped by the batch */
     uint32_t n_sequence;        /* the largest of --parallel; 0: none */
-    uint32_t n_row;             /* of the batch */
+    uint32_t n_row;             /* tokens of the batch */
     hearth_model_info info;
     bench_test tests[BENCH_MAX_TEST];
     size_t n_test, n_repeat;
-    uint64_t depth;  /* tokens in the cache before those that are generated */
+    uint64_t depth;  /* tokens in the cache before generation */
     int32_t *prompt; /* the longest of them */
     bench_traces fires;
-    bool approximate; /* the mode says so of itself */
-    bool by_card;     /* seconds are those of a simulated card's clock */
+    bool approximate; /* the mode is declared approximate */
+    bool by_card;     /* times are those of a simulated GPU's clock */
     bool bf16_dot;
     const char *kv; /* type of the cache, by name */
     bench_quality price;
-    size_t n_batch; /* tokens of a prompt between two looks at Ctrl-C */
+    size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 
-/* bench_trace.c: what --fire says (0, or the exit status after a message); and the lists of a model,
- * which its session then takes (false after a message). */
+/* bench_trace.c: parses --fire (0, or the exit status after an error was reported); opens the lists for a model
+ * and sets them in its session (false: an error was reported). */
 int bench_parse_fire(const char *text, bench_traces *fires);
 bool bench_open_fire(bench *b, const hearth_model *model, uint32_t n_token);
 
-/* bench_quality.c: reads the text of -f and sees whether it will do, before anything is timed; measures;
- * false after a message. */
+/* bench_quality.c: reads and checks the text of -f before anything is timed; measures. False: an error was
+ * reported. */
 bool bench_open_quality(bench *b, const args *a, const hearth_model *model);
 bool bench_find_price(bench *b, const args *a, const hearth_model *model);
 void bench_close_price(bench_quality *price);
@@ -86,7 +86,7 @@ void bench_close_price(bench_quality *price);
 void bench_print_table(const bench *b);
 void bench_print_json(const bench *b);
 
-/* bench_machine.c: measures the machine without a model; the exit status. */
+/* bench_machine.c: measures the machine without a model. Returns the exit status. */
 int bench_limits(const args *a);
 
 #endif

@@ -1,6 +1,6 @@
-/* hearth bench --limits: what memory, cores and threads of this machine can do, without
- * a model. The yardstick of every other figure; bench/ takes it before each sample.
- * docs/bench.md lists the fields of --json. */
+/* hearth bench --limits: limits of the memory, cores and threads of this machine, without a model. Other
+ * results are compared with them; bench/ measures them before each sample. docs/bench.md lists the fields of
+ * --json. */
 #include "base/alloc.h"
 #include "cli/measure/bench.h"
 #include "common/json.h"
@@ -13,7 +13,7 @@
 
 enum { MAX_REPEAT = 1000 };
 
-/* Figures for one number of threads. */
+/* Results for one number of threads. */
 typedef struct thread_limits {
     uint32_t n_thread;
     hth_sample_stats bandwidth[HTH_N_BANDWIDTH_LOOP], peak[HTH_PEAK_MAX]; /* bytes, rounds per second */
@@ -23,19 +23,19 @@ typedef struct limits {
     hth_cpu level;
     hth_peak_probe cores;
     size_t n_repeat, n_set;
-    thread_limits sets[2]; /* one thread; all, where that is another number */
-    uint64_t huge_bytes;   /* of the region that was read */
+    thread_limits sets[2]; /* one thread; all threads, if that is another number */
+    uint64_t huge_bytes;   /* of the memory region */
     hth_sample_stats clock, latency, spin, wake, job;
     double samples[HTH_N_BANDWIDTH_LOOP + HTH_PEAK_MAX][MAX_REPEAT];
 } limits;
 
-/* ---- measuring ------------------------------------------------------------------------ */
+/* ---- measurement ---------------------------------------------------------------------- */
 
-/* Loops of memory and of cores in turn, so that a change of the machine hits all alike. */
+/* Interleaves loops of memory and of cores, so that a change of the machine affects all alike. */
 static void measure_set(limits *l, thread_limits *set, hth_bandwidth_probe *region, hth_pool *pool)
 {
     set->n_thread = hth_pool_n_thread(pool);
-    hth_bandwidth_measure(region, pool); /* threads are awake, pages are known */
+    hth_bandwidth_measure(region, pool); /* wakes the threads and touches the pages */
     for (size_t r = 0; r < l->n_repeat; r++) {
         for (int i = 0; i < HTH_N_BANDWIDTH_LOOP; i++)
             l->samples[i][r] = hth_bandwidth_pass(region, (hth_bandwidth_loop)i, pool);
@@ -231,7 +231,7 @@ static void print_json(const limits *l)
     json_end(&j);
 }
 
-/* ---- the beginning ------------------------------------------------------------------------ */
+/* ---- entry point -------------------------------------------------------------------------- */
 
 int bench_limits(const args *a)
 {

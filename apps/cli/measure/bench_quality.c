@@ -1,6 +1,6 @@
-/* What the mode that hearth bench times costs: the text of -f by it and by the same file dense with an F16
- * cache, after the last timed sample, with sessions of their own. The figures are those of hearth compare
- * over windows of the same length. */
+/* Quality loss of the mode that hearth bench times: runs the text of -f with it and with the same file dense
+ * with an F16 cache, after the last timed sample, in separate sessions. The figures are those of hearth compare
+ * over chunks of the same length. */
 #include "cli/measure/bench.h"
 #include "common/model_args.h"
 #include "engine/engine.h"
@@ -8,10 +8,11 @@
 
 #include <stdlib.h>
 
-/* Tokens of a window, where the model has room for them, and of all windows together. */
+/* Tokens of a chunk, if the model's context allows, and of all chunks together. */
 enum { PRICE_WINDOW = 512, PRICE_TOKENS = 2048, MIN_WINDOW = 3 };
 
-/* The text is cut before anything is measured: one that is too short is refused at once. */
+/* Divides the text into chunks before anything is measured, so that a text that is too short is reported at
+ * once. */
 static bool check_text(const bench_quality *p, const hearth_model *model)
 {
     hth_chunks w;
@@ -31,7 +32,7 @@ bool bench_open_quality(bench *b, const args *a, const hearth_model *model)
     if (!p->path) return true;
     p->of_reference = is_reference(a, model);
     p->n_ctx = capacity < PRICE_WINDOW ? (uint32_t)capacity : PRICE_WINDOW;
-    if (p->n_ctx < MIN_WINDOW) p->n_ctx = MIN_WINDOW; /* fewer score nothing */
+    if (p->n_ctx < MIN_WINDOW) p->n_ctx = MIN_WINDOW; /* shorter chunks score nothing */
     p->n_window = args_uint(a, "chunks", (PRICE_TOKENS + p->n_ctx - 1) / p->n_ctx);
     p->text = read_text_file(p->path, &p->n_text);
     return p->text && (p->of_reference || check_text(p, model));
@@ -50,7 +51,7 @@ static hearth_status compare(bench_quality *p, const hearth_model *model, hearth
     return st;
 }
 
-/* What calls itself exact is looked at. */
+/* Verifies a mode that is declared exact. */
 static bool check_exact(const bench *b)
 {
     const hth_comparison *r = &b->price.result;
@@ -79,7 +80,7 @@ bool bench_find_price(bench *b, const args *a, const hearth_model *model)
 
 void bench_close_price(bench_quality *p)
 {
-    hth_compare_close(p->compare); /* with the layers of the result */
+    hth_compare_close(p->compare); /* frees the layers of the result */
     hearth_session_close(p->reference);
     hearth_session_close(p->mode);
     free(p->text);

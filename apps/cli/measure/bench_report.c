@@ -1,5 +1,5 @@
-/* The results of hearth bench, for people and for programs. Shares are of the medians of
- * the probes that were taken before the samples. docs/bench.md lists the fields. */
+/* Prints the results of hearth bench as text and as JSON. Shares are relative to the medians of the probes
+ * taken before the samples. docs/bench.md lists the fields. */
 #include "cli/measure/bench.h"
 #include "common/output.h"
 #include "common/json.h"
@@ -10,13 +10,12 @@
 
 typedef struct result {
     hth_sample_stats rate, memory, peak[HTH_N_PEAK_KIND];
-    double weights;     /* bytes per second of weights alone, of generation */
-    double used, limit; /* bytes, or operations of prompts, per second; 0: not known */
-    double of_one;      /* against one sequence; 0: no batch */
+    double weights;     /* bytes per second of weights only, for generation */
+    double used, limit; /* bytes, or operations of prompts, per second; 0: unknown */
+    double of_one;      /* relative to one sequence; 0: no batch */
 } result;
 
-/* Operations per second that this mix of products could have: 0 where a kind of them has
- * no peak at this level. */
+/* Peak operations per second for this combination of products; 0: one of their kinds has no peak at this level. */
 static double mixed_peak(const bench *b, const hth_op_count *w, const hth_sample_stats peak[HTH_N_PEAK_KIND])
 {
     hth_peak_kind floats = b->bf16_dot ? HTH_PEAK_BF16 : HTH_PEAK_F32;
@@ -27,7 +26,7 @@ static double mixed_peak(const bench *b, const hth_op_count *w, const hth_sample
     return seconds > 0.0 ? 2.0 * (int8 + f32) / seconds : 0.0;
 }
 
-/* Whether not all weights are read: how many bytes were is not known. */
+/* Whether some weights are skipped; then the number of bytes read is unknown. */
 static bool skips_weights(const bench *b, const bench_test *t)
 {
     return !t->n_prompt && (b->fires.given || b->info.selector != HEARTH_SELECTOR_DENSE);
@@ -47,7 +46,7 @@ static result result_of(const bench *b, const bench_test *t)
     if (!skips_weights(b, t)) {
         r.weights = steps * (double)b->info.bytes_per_token;
         r.used = r.weights + r.rate.median * (double)t->kv_bytes;
-        r.limit = b->info.gpu ? 0.0 : r.memory.median; /* which is the CPU's */
+        r.limit = b->info.gpu ? 0.0 : r.memory.median; /* it is the CPU's limit */
     }
     for (size_t i = 0; t->n_sequence && i < b->n_test; i++)
         if (b->tests[i].n_sequence == 1 && b->tests[i].n_predict == t->n_predict)
@@ -55,7 +54,7 @@ static result result_of(const bench *b, const bench_test *t)
     return r;
 }
 
-/* ---- for people ---------------------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------------------------- */
 
 static void print_name(const bench *b, const bench_test *t)
 {
@@ -69,7 +68,7 @@ static void print_name(const bench *b, const bench_test *t)
     printf(b->approximate ? ", approximate |" : " |");
 }
 
-/* What the best row says, in words, of generation before prompts; nothing where no limit is known. */
+/* Summary of the best row, generation before prompts; nothing if no limit is known. */
 static void print_verdict(const bench *b)
 {
     const bench_test *best = NULL;
@@ -87,7 +86,7 @@ static void print_verdict(const bench *b)
            best->n_prompt ? "cores can do" : "memory gives");
 }
 
-/* Whether it read faster than memory can. */
+/* Returns whether the row is faster than memory allows. */
 static bool print_row(const bench *b, const bench_test *t)
 {
     result r = result_of(b, t);
@@ -121,7 +120,7 @@ static void print_fires(const bench *b)
     printf("\nThe share of memory counts all weights, read or not.");
 }
 
-/* What runs, where it is not all neurons with an exact cache. */
+/* Describes the mode, unless it is all neurons with an exact cache. */
 static void print_mode(const bench *b)
 {
     bool q8_0 = strcmp(b->kv, "q8_0") == 0;
@@ -133,7 +132,7 @@ static void print_mode(const bench *b)
     printf("\n\n");
 }
 
-/* One line, or two. */
+/* Prints one or two lines. */
 static void print_price(const bench *b)
 {
     const bench_quality *p = &b->price;
@@ -161,7 +160,7 @@ static void print_price(const bench *b)
     printf("\n");
 }
 
-/* What lies on a device, and whose seconds are told. */
+/* Describes the parts on a device, and whose clock the times are from. */
 static void print_place(const bench *b)
 {
     const hearth_model_info *info = &b->info;
@@ -196,7 +195,7 @@ void bench_print_table(const bench *b)
         printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
 }
 
-/* ---- for programs -------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------- */
 
 static void print_samples(json *j, const char *key, const double *x, size_t n, double factor)
 {

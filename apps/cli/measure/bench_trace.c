@@ -1,5 +1,4 @@
-/* hearth bench --fire: what the option says, and the lists that come of it, for all tokens before
- * anything is timed. */
+/* hearth bench --fire: parses the option, and makes the lists for all tokens before anything is timed. */
 #include "cli/measure/bench.h"
 #include "common/output.h"
 #include "engine/engine.h"
@@ -10,7 +9,7 @@
 
 enum { FIRE_SHARE, FIRE_RUN, FIRE_SKEW, FIRE_STICKY, FIRE_SEED, FIRE_PROFILE, N_FIRE };
 
-/* A value of text[n], which is as long as that. */
+/* Parses a value of text[n], which must use all n bytes. */
 static bool parse_value(const char *text, size_t n, double *value)
 {
     char number[32];
@@ -20,7 +19,7 @@ static bool parse_value(const char *text, size_t n, double *value)
     return parse_float(number, value) && *value >= 0.0 && *value <= 1e9;
 }
 
-/* "share=0.1,run=64" and so on; what is absent stays as it is. given: which of them are there. */
+/* Parses "share=0.1,run=64" and so on; absent fields are unchanged. given: the present ones. */
 static bool parse_fields(const char *text, bench_traces *f, double values[N_FIRE], bool given[N_FIRE])
 {
     static const char *const names[N_FIRE] = {"share=", "run=", "skew=", "sticky=", "seed=", "profile="};
@@ -68,7 +67,7 @@ int bench_parse_fire(const char *text, bench_traces *f)
                        text);
 }
 
-/* Tokens whose lists are kept at most: after the last comes the first again. */
+/* Maximum number of tokens with lists; after the last, the first is used again. */
 enum { MAX_LISTS = 4096 };
 
 /* ---- the lists --------------------------------------------------------------------------------- */
@@ -84,7 +83,7 @@ static bool replay(bench_traces *f, const hearth_model *model)
     f->n_sample = p->n_sample;
     f->marks_tops = p->coact_is_top_decile;
     f->first_sample = hth_act_trace_draw_sample(p, f->spec.seed);
-    uint32_t n = p->n_sample < MAX_LISTS ? p->n_sample : MAX_LISTS; /* all in turn, however many tokens */
+    uint32_t n = p->n_sample < MAX_LISTS ? p->n_sample : MAX_LISTS; /* all samples in turn, for any number of tokens */
     hearth_status st = hth_act_trace_replay(p, f->first_sample, n, &f->lists, &err);
     if (st != HEARTH_OK) report_text("%s: %s", f->profile, err.message);
     hth_profile_close(p);

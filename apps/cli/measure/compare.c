@@ -1,4 +1,4 @@
-/* hearth compare: what a mode costs, against the model with all neurons, or against another file. */
+/* hearth compare: quality loss of a mode, compared with the model with all neurons, or with another file. */
 #include "measure/compare.h"
 
 #include "cli/commands.h"
@@ -15,7 +15,7 @@ static const option_spec options[] = {
     {0},
 };
 
-/* A window of n tokens scores n - 1 - n / 2 of them. */
+/* A chunk of n tokens scores n - 1 - n / 2 of them. */
 enum { MIN_WINDOW = 3 };
 
 typedef struct comparison {
@@ -28,7 +28,7 @@ typedef struct comparison {
 
 static double share(uint64_t n, uint64_t of) { return of > 0 ? (double)n / (double)of : 0.0; }
 
-/* ---- for people ------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------- */
 
 static void print_percent(uint64_t n, uint64_t of)
 {
@@ -79,7 +79,7 @@ static void print_table(const comparison *c)
     if (r->n_layer > 0) print_layers(r);
 }
 
-/* ---- for programs ------------------------------------------------------------------------------ */
+/* ---- JSON -------------------------------------------------------------------------------------- */
 
 static void print_side(json *j, const char *key, const hearth_model_info *info, hearth_selector selector,
                        const hth_perplexity *p)
@@ -163,14 +163,14 @@ static int measure(comparison *c, const char *text, size_t n)
     bool some = st == HEARTH_OK && c->result.n_done > 0;
     if (some && args_has(a, "json")) print_json(c);
     else if (some) print_table(c);
-    hth_compare_close(compare); /* with the layers of the result */
+    hth_compare_close(compare); /* frees the layers of the result */
     if (st != HEARTH_OK) return report(&err);
     if (!some) return report_text("interrupted; no window was compared");
     if (interrupted()) print_status("interrupted; the windows so far count");
     return 0;
 }
 
-/* Both models and their sessions; false after a message. */
+/* Opens both models and their sessions. False: an error was reported. */
 static bool open_all(comparison *c)
 {
     const args *a = c->a;
@@ -202,7 +202,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     install_signal_handlers();
-    interrupt_at_once(true); /* until the text is cut into windows */
+    interrupt_at_once(true); /* until the text is divided into chunks */
     if (open_all(&c)) {
         if (!args_has(a, "json")) print_start_line(a, c.model, c.session);
         status = measure(&c, text, n);

@@ -1,4 +1,4 @@
-/* hearth perplexity: how well a model predicts a text. */
+/* hearth perplexity: measures how well a model predicts a text. */
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
@@ -14,7 +14,7 @@ static const option_spec options[] = {
     {0},
 };
 
-/* A window of n tokens scores n - 1 - n / 2 of them. */
+/* A chunk of n tokens scores n - 1 - n / 2 of them. */
 enum { MIN_WINDOW = 3 };
 
 static void print_result(const args *a, const hearth_model *model, const hth_perplexity *p, uint32_t n_ctx)
@@ -58,7 +58,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     install_signal_handlers();
-    interrupt_at_once(true); /* until the text is cut into windows */
+    interrupt_at_once(true); /* until the text is divided into chunks */
     if (open_model(a, args_operand(a, 0), &model) && open_session(a, model, 0, &session)) {
         progress p;
         if (!args_has(a, "json")) print_start_line(a, model, session);

@@ -1,6 +1,6 @@
-/* hearth chat: a conversation. Each turn the whole of it is turned into ids again, and
- * only what the session has not seen is evaluated. Lines come from common/line_input.c,
- * answers go through common/word_wrap.c; chat_commands.c knows what begins with a slash. */
+/* hearth chat: a conversation. Each turn tokenizes the whole conversation again, and evaluates only the ids
+ * that are not in the session. common/line_input.c reads lines, common/word_wrap.c prints answers,
+ * chat_commands.c handles lines that begin with a slash. */
 #define _GNU_SOURCE
 #include "cli/run/chat.h"
 
@@ -36,7 +36,7 @@ static bool append(buffer *b, const char *bytes, size_t n)
     return buffer_add(b, bytes, n) || report_text("out of memory for a message") == 0;
 }
 
-/* Lines up to one with a point alone, or to the end of all. */
+/* Reads lines up to one with a single point, or to the end of the input. */
 static lines_status read_block(chat *c, buffer *message)
 {
     for (message->n = 0;;) {
@@ -51,8 +51,8 @@ static lines_status read_block(chat *c, buffer *message)
     }
 }
 
-/* A line, and those that belong to it: behind a backslash at its end, or pasted with it.
- * *is_block: it came by /multi, and a slash at its start is a slash. */
+/* Reads a line and its continuations: after a backslash at its end, or pasted with it. *is_block: it was
+ * entered with /multi, so a slash at its start is not a command. */
 static lines_status read_message(chat *c, buffer *message, bool *is_block)
 {
     bool goes_on = true;
@@ -69,7 +69,7 @@ static lines_status read_message(chat *c, buffer *message, bool *is_block)
         if (!first && !append(message, "\n", 1)) return LINES_FAILED;
         if (!append(message, line, n - backslash)) return LINES_FAILED;
         bool is_command = first && n > 0 && line[0] == '/' && !(n > 1 && line[1] == '/');
-        goes_on = backslash || (more && !is_command); /* typed ahead, a command stands alone */
+        goes_on = backslash || (more && !is_command); /* a command that was typed ahead is a message of its own */
     }
     *is_block = strcmp(message->bytes, "/multi") == 0;
     return *is_block ? read_block(c, message) : LINES_OK;
@@ -82,9 +82,9 @@ static bool keep_ids(id_list *l, const int32_t *ids, size_t n)
     return id_list_add(l, ids, n) || report_text("out of memory for the ids") == 0;
 }
 
-/* What session and conversation have in common stays, the rest of the session goes. At
- * least one id is left to evaluate, for its logits. */
-static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
+/* Keeps the common prefix of session and conversation and truncates the session to it. At least one id is left
+ * to evaluate, for its logits. */
+static bool truncate_to_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
 {
     size_t same = 0;
     while (same < c->cached_ids.n && same + 1 < n && c->cached_ids.at[same] == ids[same]) same++;
@@ -93,7 +93,7 @@ static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err
     return hearth_session_truncate(c->session, (uint32_t)same, err) == HEARTH_OK;
 }
 
-/* Appends ids to the session; what Ctrl-C leaves of them is evaluated with the next turn. */
+/* Appends ids to the session. Ids that Ctrl-C skips are evaluated with the next turn. */
 static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
 {
     size_t n_done;
@@ -108,7 +108,7 @@ typedef struct answer {
     buffer text;
     id_list ids;
     uint64_t n_token;
-    const char *end; /* why it ended; NULL: it goes on */
+    const char *end; /* why it ended; NULL: continues */
 } answer;
 
 static bool show(answer *an, const char *piece, size_t n)
@@ -118,8 +118,8 @@ static bool show(answer *an, const char *piece, size_t n)
     return true;
 }
 
-/* Drops the oldest message behind the system text, and what follows it up to the next of the user's; false
- * where only the last message of the user is left. */
+/* Removes the oldest message after the system text, and the following ones up to the user's next message.
+ * False: only the last message of the user is left. */
 static bool drop_oldest_turn(chat *c)
 {
     size_t first = c->transcript.n > 0 && strcmp(c->transcript.message[0].role, "system") == 0, n = 1;
@@ -131,15 +131,15 @@ static bool drop_oldest_turn(chat *c)
     return true;
 }
 
-/* Room that a turn should find for its answer. */
-static size_t room_for_answer(const chat *c)
+/* Context positions to reserve for the answer of a turn. */
+static size_t answer_reserve(const chat *c)
 {
     size_t n_ctx = hearth_session_n_ctx(c->session);
     return n_ctx / 8 < 256 ? n_ctx / 8 : 256;
 }
 
-/* Where the context is full in the midst of an answer: the conversation without its oldest turns, then what was
- * said of the answer. False: there is nothing to drop, or an error with *why. */
+/* If the context is full during an answer: keeps the conversation without its oldest turns, and the answer so
+ * far. False: nothing to remove, or an error in *why. */
 static bool shift(chat *c, const answer *an, hearth_error *why)
 {
     size_t n;
@@ -147,8 +147,8 @@ static bool shift(chat *c, const answer *an, hearth_error *why)
     while (!ok && drop_oldest_turn(c)) {
         int32_t *ids = NULL;
         if (!chat_tokenize(c, true, &ids, &n)) return false;
-        ok = n + an->ids.n + room_for_answer(c) <= hearth_session_n_ctx(c->session) &&
-             keep_common(c, ids, n, why) && evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
+        ok = n + an->ids.n + answer_reserve(c) <= hearth_session_n_ctx(c->session) &&
+             truncate_to_common(c, ids, n, why) && evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
              evaluate(c, an->ids.at, an->ids.n, why);
         hearth_free(ids);
         if (why->message[0]) return false;
@@ -207,14 +207,14 @@ static void print_end(const chat *c, const answer *an)
                      (unsigned long long)an->n_token, an->end);
 }
 
-/* Evaluates the conversation and lets the model answer; false after a message, with the
- * conversation as it was before. */
+/* Evaluates the conversation and generates the answer. False: an error was reported, and the conversation is
+ * restored. */
 static bool answer_ids(chat *c, const int32_t *ids, size_t n)
 {
     hearth_error why = {0};
     answer an = {0};
     bool ok = hearth_detokenizer_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
-              keep_common(c, ids, n, &why);
+              truncate_to_common(c, ids, n, &why);
     c->n_read = n - c->n_reused;
     for (size_t i = c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
     ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
@@ -247,15 +247,15 @@ bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n
     return false;
 }
 
-/* The ids of a conversation that fits, with room for an answer where turns may be dropped; NULL after a
- * message. */
-static int32_t *fitting_ids(chat *c, size_t *n)
+/* The ids of a conversation that fits the context, with space for an answer if turns may be removed. NULL: an
+ * error was reported. */
+static int32_t *ids_that_fit(chat *c, size_t *n)
 {
     unsigned n_ctx = hearth_session_n_ctx(c->session);
     for (;;) {
         int32_t *ids = NULL;
         if (!chat_tokenize(c, true, &ids, n)) return NULL;
-        bool is_tight = *n + room_for_answer(c) > n_ctx, dropped = is_tight && drop_oldest_turn(c);
+        bool is_tight = *n + answer_reserve(c) > n_ctx, dropped = is_tight && drop_oldest_turn(c);
         if (!dropped && *n < n_ctx) return ids;
         hearth_free(ids);
         if (dropped) continue;
@@ -268,7 +268,7 @@ static int32_t *fitting_ids(chat *c, size_t *n)
 bool chat_answer_last(chat *c)
 {
     size_t n = 0;
-    int32_t *ids = fitting_ids(c, &n);
+    int32_t *ids = ids_that_fit(c, &n);
     bool ok = ids && answer_ids(c, ids, n);
     hearth_free(ids);
     c->failed = c->failed || !ok;
@@ -283,8 +283,8 @@ static void run_turn(chat *c, const buffer *message)
 
 /* ---- the conversation -------------------------------------------------------------------------------- */
 
-/* Ctrl-C at the prompt; the second within a second ends. */
-static bool ends_by_interrupt(chat *c)
+/* Handles Ctrl-C at the prompt. A second one within a second ends the chat. */
+static bool is_second_interrupt(chat *c)
 {
     uint64_t now = hth_clock_ns(), second = 1000000000u;
     bool again = c->interrupt_ns != 0 && now - c->interrupt_ns < second;
@@ -299,11 +299,11 @@ static void handle_message(chat *c, buffer *message)
         chat_command(c, bytes);
         return;
     }
-    if (bytes[0] == '/') memmove(bytes, bytes + 1, message->n--); /* and its NUL */
+    if (bytes[0] == '/') memmove(bytes, bytes + 1, message->n--); /* including the NUL */
     run_turn(c, message);
 }
 
-/* Without a person at a terminal, Ctrl-C ends in an answer too. */
+/* Without a terminal, Ctrl-C during an answer ends the chat too. */
 static int chat_loop(chat *c)
 {
     buffer message = {0};
@@ -316,7 +316,7 @@ static int chat_loop(chat *c)
         else if (st == LINES_FAILED) status = EXIT_OTHER;
         else if (st == LINES_END) break;
         else if (st == LINES_INTERRUPTED)
-            status = !c->is_terminal || ends_by_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
+            status = !c->is_terminal || is_second_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
         else if (message.n > 0 && is_block) run_turn(c, &message);
         else if (message.n > 0) handle_message(c, &message);
     }
@@ -324,14 +324,14 @@ static int chat_loop(chat *c)
     return status ? status : c->failed && !c->is_terminal ? EXIT_OTHER : 0;
 }
 
-/* ---- the beginning --------------------------------------------------------------------------------------- */
+/* ---- entry point ----------------------------------------------------------------------------------------- */
 
 static bool open_format(chat *c, hearth_error *err)
 {
     const char *given = args_text(c->a, "template", NULL);
     hearth_status st = hearth_chat_open(c->model, given, &c->format, err);
     FILE *f = st != HEARTH_OK && given ? fopen(given, "rb") : NULL;
-    if (!f && st != HEARTH_OK && given && strpbrk(given, "./")) /* no name has these */
+    if (!f && st != HEARTH_OK && given && strpbrk(given, "./")) /* no template name contains these */
         return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", given, strerror(errno)) == HEARTH_OK;
     if (!f) return st == HEARTH_OK;
     fclose(f);
@@ -346,8 +346,8 @@ static bool open_format(chat *c, hearth_error *err)
     return st == HEARTH_OK;
 }
 
-/* A model that was not made for chat is not made to. */
-static int refuse_format(const chat *c, const hearth_error *err)
+/* Reports that a model without a chat template cannot chat. */
+static int fail_format(const chat *c, const hearth_error *err)
 {
     if (!err->message[0]) return EXIT_OTHER;
     if (args_has(c->a, "template")) return report(err);
@@ -396,7 +396,7 @@ static int run(const args *a)
     const char *path = args_operand(a, 0);
     char chosen[CHAT_PATH];
     install_signal_handlers();
-    if (!path && !args_has(a, "template")) { /* which insists on the story model in the program */
+    if (!path && !args_has(a, "template")) { /* the embedded story model, only because the user insists */
         int wrong = chat_choose_model(chosen);
         if (wrong) return wrong;
         path = chosen;
@@ -404,7 +404,7 @@ static int run(const args *a)
     if (!open_model(a, path, &model)) return EXIT_OTHER;
     c.model = model;
     if (!open_format(&c, &err)) {
-        status = refuse_format(&c, &err);
+        status = fail_format(&c, &err);
         goto done;
     }
     if (args_has(a, "template-vars") && is_by_name(c.format)) {

@@ -1,6 +1,6 @@
-/* What the files of the command chat share: one conversation under way. */
-#ifndef HEARTH_APPS_CLI_CHAT_H
-#define HEARTH_APPS_CLI_CHAT_H
+/* State of a conversation, shared by the files of the command chat. */
+#ifndef HEARTH_APPS_CLI_RUN_CHAT_H
+#define HEARTH_APPS_CLI_RUN_CHAT_H
 
 #include "common/buffer.h"
 #include "common/line_input.h"
@@ -16,27 +16,28 @@ typedef struct chat {
     hearth_chat *format;
     lines *lines;
     transcript transcript;
-    id_list cached_ids;      /* what the session has evaluated */
-    size_t n_reused, n_read; /* ids of the last turn: found in the session, evaluated */
-    int64_t local_time;      /* of the beginning: a date that changes would change every turn */
-    uint64_t interrupt_ns;   /* when Ctrl-C came to the prompt */
-    bool is_terminal;        /* by a person at a terminal */
+    id_list cached_ids;      /* ids that the session has evaluated */
+    size_t n_reused, n_read; /* ids of the last turn: already in the session, evaluated */
+    int64_t local_time;      /* at the start, because a changing date would change every turn */
+    uint64_t interrupt_ns;   /* time of the last Ctrl-C at the prompt */
+    bool is_terminal;        /* used on a terminal */
     bool ends, failed;
-    bool shifted; /* turns were dropped for want of room, which was said */
+    bool shifted; /* turns were removed because the context was full, and the user was told */
 } chat;
 
-/* A model of hearth list that the user chooses, where none was named. 0, or the exit status after a message. */
+/* Lets the user choose a model of hearth list if none was named. 0, or the exit status after an error was
+ * reported. */
 enum { CHAT_PATH = 4096 };
 int chat_choose_model(char path[CHAT_PATH]);
 
-/* A line that begins with a slash. Says what it did on stderr. */
+/* Runs a line that begins with a slash. Reports the result on stderr. */
 void chat_command(chat *c, char *line);
 
-/* A fresh sampler: the same seed tells the same again. False after a message. */
+/* Opens a new sampler; the same seed repeats the same answers. False: an error was reported. */
 bool chat_open_sampler(chat *c);
-/* Lets the model answer the last message; false where it gives no answer: after a message, or Ctrl-C. */
+/* Generates an answer to the last message. False: no answer, after an error was reported or Ctrl-C. */
 bool chat_answer_last(chat *c);
-/* The ids of the conversation, freed with hearth_free; false after a message. */
+/* The ids of the conversation, freed with hearth_free. False: an error was reported. */
 bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n);
 
 #endif

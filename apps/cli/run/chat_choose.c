@@ -1,4 +1,4 @@
-/* hearth chat without a model: the models that hearth list finds, to choose from. */
+/* hearth chat without a model: lets the user choose from the models of hearth list. */
 #define _GNU_SOURCE
 #include "cli/run/chat.h"
 
@@ -19,7 +19,7 @@ static void show(const hub_models *models)
     if (models->n > MAX_SHOWN) fprintf(stderr, "      and %zu more: hearth list\n", models->n - MAX_SHOWN);
 }
 
-/* A number of the list, 1 to n; 0: the input ended. */
+/* Reads a number of the list, 1 to n; 0: end of input. */
 static size_t ask(size_t n)
 {
     char *line = NULL;

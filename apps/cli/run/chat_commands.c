@@ -1,4 +1,4 @@
-/* The commands of chat: lines that begin with a slash. Called by chat.c. */
+/* The commands of chat: lines that begin with a slash. chat.c calls them. */
 #define _GNU_SOURCE
 #include "cli/run/chat.h"
 
@@ -17,7 +17,7 @@ static bool has_system(const chat *c)
     return c->transcript.n > 0 && strcmp(c->transcript.message[0].role, "system") == 0;
 }
 
-/* The system text stays. */
+/* Keeps the system text. */
 static void reset(chat *c, const char *operand)
 {
     (void)operand;
@@ -44,13 +44,13 @@ static void undo(chat *c, const char *operand)
     print_status("the last message and its answer are forgotten");
 }
 
-/* The old answer stays until there is another. */
+/* Keeps the old answer until there is a new one. */
 static void regenerate(chat *c, const char *operand)
 {
     (void)operand;
     if (!has_answer(c)) return;
     hearth_message old =
-        c->transcript.message[--c->transcript.n]; /* nothing takes its room but another answer */
+        c->transcript.message[--c->transcript.n]; /* only a new answer uses its slot */
     if (chat_answer_last(c)) {
         transcript_free_message(&old);
         return;
@@ -67,7 +67,7 @@ static void set_system(chat *c, const char *text)
         note("the system text is set");
 }
 
-/* ~/ is the home folder. */
+/* Expands ~/ to the home folder. */
 static bool full_path(const char *path, char out[4096])
 {
     const char *home = path[0] == '~' && path[1] == '/' ? getenv("HOME") : NULL;

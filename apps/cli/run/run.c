@@ -1,4 +1,4 @@
-/* hearth run: a prompt continued, streamed as it comes. */
+/* hearth run: continues a prompt and streams the text. */
 #define _GNU_SOURCE
 #include "cli/run/run_verify.h"
 #include "cli/commands.h"
@@ -41,19 +41,19 @@ typedef struct generation {
     int32_t *prompt;
     size_t n_prompt;
     id_list ids;   /* generated */
-    buffer text;   /* of the prompt as shown, then of the generation; whole, for stop texts and for --json */
+    buffer text;   /* the prompt as shown, then the generated text; complete, for stop texts and for --json */
     size_t n_echo; /* bytes of it that are the prompt */
     size_t n_shown;
     const char *end; /* why it ended */
     double prompt_seconds, decode_seconds;
-    bool by_card; /* they are a simulated card's */
+    bool by_card; /* times are a simulated GPU's */
     timestamp prompt_took, decode_took;
 } generation;
 
 /* ---- stop texts --------------------------------------------------------------------- */
 
-/* Position in text of the first stop text that lies in the generation, or n. What
- * was shown cannot begin one: it would have been held back. */
+/* Position in text of the first stop text in the generated part, or n. Text that was shown cannot begin one,
+ * because it would have been held back. */
 static size_t find_stop(const generation *g)
 {
     size_t first = g->text.n;
@@ -66,7 +66,7 @@ static size_t find_stop(const generation *g)
     return first;
 }
 
-/* Bytes at the end that may still become a stop text: they are held back. */
+/* Number of bytes at the end that may still become a stop text, and are held back. */
 static size_t held_back(const generation *g)
 {
     size_t max = 0;
@@ -79,7 +79,7 @@ static size_t held_back(const generation *g)
     return max;
 }
 
-/* ---- showing ---------------------------------------------------------------------------- */
+/* ---- output ----------------------------------------------------------------------------- */
 
 static bool show_until(generation *g, size_t end)
 {
@@ -110,7 +110,7 @@ static bool keep_id(generation *g, int32_t id, hearth_error *err)
     return false;
 }
 
-/* Appends ids to the session. Ctrl-C in their midst is an end, not an error. */
+/* Appends ids to the session. Ctrl-C is an end, not an error. */
 static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *err)
 {
     size_t n_done;
@@ -136,12 +136,12 @@ static bool eval_prompt(generation *g, hearth_error *err)
     g->n_echo = g->text.n;
     if (!eval_ids(g, g->prompt, g->n_prompt, err)) return false;
     g->prompt_took = timestamp_since(g->model, start);
-    /* Behind the progress, which would be on its line. */
+    /* After the progress, which would be on the same line. */
     if (!show_until(g, g->n_echo)) g->end = "output closed";
     return true;
 }
 
-/* One token: choose, show, compute. Sets end when it was the last. */
+/* One token: samples, shows and evaluates it. Sets end if it was the last. */
 static bool next_token(generation *g, hearth_error *err)
 {
     int32_t id;
@@ -190,11 +190,11 @@ static bool generate(generation *g, hearth_error *err)
     return true;
 }
 
-/* ---- the end ---------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------- */
 
 static double rate(double n, double seconds) { return seconds > 0.0 ? n / seconds : 0.0; }
 
-/* NULL: its activation gives no zeros, or nobody counted, as on a device. */
+/* NULL: the activation gives no zeros, or there are no counts, as on a device. */
 static double *live_shares(const generation *g, uint32_t *n_layer)
 {
     hearth_model_info info;
@@ -206,8 +206,7 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
     return NULL;
 }
 
-/* The line at the end. Its seconds are those of this machine, whatever its device pretends to be, unless that
- * has a clock for both. */
+/* Prints the last line. Times are those of this machine, unless a simulated device has a clock for both. */
 static void print_rates(const generation *g)
 {
     hearth_model_info info;
@@ -283,14 +282,14 @@ static void print_json(const generation *g)
     json_end(&j);
 }
 
-/* MODEL is the embedded one when no operand names another; a lone "-" is the prompt. */
+/* MODEL is the embedded one if no operand names another; a lone "-" is the prompt. */
 static const char *model_path(const args *a)
 {
     const char *first = args_operand(a, 0);
     return first && strcmp(first, "-") != 0 ? first : NULL;
 }
 
-/* What the mode changed over the first tokens. The session's own tokens are lost. */
+/* Measures the effect of the mode on the first tokens. The session's tokens are lost. */
 static int check(const generation *g, uint64_t n_most)
 {
     size_t n = g->n_prompt + g->ids.n;
@@ -304,7 +303,7 @@ static int check(const generation *g, uint64_t n_most)
     return status;
 }
 
-/* ---- the beginning ------------------------------------------------------------------------------- */
+/* ---- entry point --------------------------------------------------------------------------------- */
 
 static int check_args(const args *a)
 {
@@ -321,7 +320,8 @@ static int check_args(const args *a)
     return 0;
 }
 
-/* Whether standard input is a file or a pipe: none that is closed, which is held open for writing (main.c). */
+/* Whether standard input is a file or a pipe. A closed one does not count; it is held open for writing
+ * (main.c). */
 static bool stdin_is_piped(void)
 {
     int mode = fcntl(STDIN_FILENO, F_GETFL);
@@ -356,7 +356,7 @@ static bool open_all(generation *g, int *status)
     hearth_error err;
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
         return false;
-    *status = EXIT_OTHER; /* for all that can fail from here on */
+    *status = EXIT_OTHER; /* for all following errors */
     if (!tokenize_prompt(g)) return false;
     if (hearth_detokenizer_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
         report(&err);
@@ -366,7 +366,7 @@ static bool open_all(generation *g, int *status)
     return true;
 }
 
-/* For who types `hearth run` alone. */
+/* For a user who types `hearth run` without arguments. */
 static void introduce(void)
 {
     fputs("hearth runs language models: files of the kind GGUF. Without one it tells a story now,\n"
@@ -393,7 +393,7 @@ static int run(const args *a)
     if (!open_all(&g, &status)) goto done;
     warn_of_context(model, g.session);
     if (!args_has(a, "json")) print_start_line(a, model, g.session);
-    interrupt_at_once(false); /* what is generated from here on stays */
+    interrupt_at_once(false); /* generated text must be kept from here on */
     bool ok = eval_prompt(&g, &err) && generate(&g, &err);
     if (ok && args_has(a, "json")) print_json(&g);
     else if (g.n_shown > 0 && !args_has(a, "json")) finish_line();

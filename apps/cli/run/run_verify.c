@@ -1,12 +1,12 @@
-/* The line of hearth run --check. The session of the run is evaluated anew: its bits do not depend on
- * how tokens are cut, so it gives the logits that the run has seen. (But with --bf16-dot: what was
- * generated counts as prompt here, and rounds more than it did.) */
+/* The line of hearth run --check. Evaluates the session of the run again. Bits do not depend on the batch size,
+ * so it gives the logits of the run. (Except with --bf16-dot: generated tokens count as prompt here, and are
+ * rounded more.) */
 #include "cli/run/run_verify.h"
 
 #include "common/model_args.h"
 #include "measure/compare.h"
 
-/* Percent of positions with the same likeliest token, below which a person should know. */
+/* Percent of positions with the same most likely token, below which a warning is printed. */
 static const double GOOD_AGREEMENT = 95.0;
 
 static void print_result(const hearth_model *model, const hth_comparison *r)
@@ -21,7 +21,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
         return;
     }
     double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
-    bool differs = info.gpu && !info.gpu_bit_exact; /* whatever the selector */
+    bool differs = info.gpu && !info.gpu_bit_exact; /* for any selector */
     char recall[40] = "";
     if (r->n_layer > 0)
         snprintf(recall, sizeof recall, ", recall %.1f %%",
@@ -37,8 +37,8 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
                       100.0 - agreement);
 }
 
-/* Nobody looks at neurons that lie on a device, and its caches are the run's: there the dense run is that of
- * the same file on the CPU. */
+/* Neurons on a device are not observable, and its caches belong to the run. In that case the dense run uses the
+ * same file on the CPU. */
 static bool open_dense(const args *a, const char *path, const hearth_model *model, hearth_model **on_cpu)
 {
     hearth_model_info info;

@@ -1,4 +1,4 @@
-/* hearth pack: a file in which neurons can be read one by one. */
+/* hearth pack: writes a file whose neurons can be read one by one. */
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/model_args.h"

@@ -1,4 +1,4 @@
-/* hearth predictors: small networks that guess which neurons fire. */
+/* hearth predictors: trains small networks that predict active neurons. */
 #include "cli/commands.h"
 #include "common/input.h"
 #include "common/json.h"
@@ -87,7 +87,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     install_signal_handlers();
-    interrupt_at_once(true); /* until the text is cut into windows */
+    interrupt_at_once(true); /* until the text is divided into chunks */
     progress_init(&p, "training", NULL, 1);
     hearth_status st = hth_predictors_make(args_operand(a, 0), text, n, out, (uint32_t)args_uint(a, "ctx", 0),
                                            &o, &layers, &n_layer, &err);

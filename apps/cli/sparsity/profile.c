@@ -1,4 +1,4 @@
-/* hearth profile: which neurons fire over a text, how large they are, who fires together. */
+/* hearth profile: records which neurons are active over a text, their magnitudes, and co-activation. */
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
@@ -19,12 +19,12 @@ static const option_spec options[] = {
     {0},
 };
 
-/* ---- what it does with its time -------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 typedef struct watch {
     progress p;
     bool started;
-    uint64_t n_before; /* tokens of an earlier run: their time is not ours */
+    uint64_t n_before; /* tokens of an earlier run, excluded from the rate */
     const char *out;
 } watch;
 
@@ -54,11 +54,11 @@ static double mean_live(const hth_profile *p)
     return live / all;
 }
 
-/* Shares of a layer's values of gate and up that were above zero. The half that is rarer is the better one to
- * compute first. */
+/* Shares of a layer's values of gate and up that were above zero. The sparser half is the better one to compute
+ * first. */
 typedef struct halves {
     double gate, up;
-    const char *sparser; /* "gate", "up", or "-" where there is no gate */
+    const char *sparser; /* "gate", "up", or "-": no gate */
 } halves;
 
 static halves halves_of(const hth_profile *p, uint32_t i_layer)
@@ -171,7 +171,7 @@ static int run(const args *a)
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
     install_signal_handlers();
-    interrupt_at_once(true); /* until the text is cut into windows */
+    interrupt_at_once(true); /* until the text is divided into chunks */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, hth_chunks_default(model), &session)) {
         if (!args_has(a, "json")) print_start_line(a, model, session);

@@ -1,4 +1,4 @@
-/* hearth study: how sparse a model is on a text, what that is worth, and what it costs; a page to look at. */
+/* hearth study: sparsity of a model on a text, its benefit and its quality loss, as a page. */
 #include "study/study.h"
 
 #include "cli/sparsity/study_report.h"
@@ -49,7 +49,7 @@ static int check_usage(const args *a)
 
 typedef bool write_fn(const study_report *r, FILE *out);
 
-/* Appears when it is complete; false after a message. */
+/* The file appears when it is complete. False: an error was reported. */
 static bool write_file(const study_report *r, write_fn *write, const char *path)
 {
     text_file f;
@@ -60,14 +60,14 @@ static bool write_file(const study_report *r, write_fn *write, const char *path)
     return ok;
 }
 
-/* What a person reads first. */
+/* Prints the main results. */
 static void print_summary(const study_report *r, const char *page)
 {
     const hth_study *s = r->study;
     double active = 0.0, zero = 0.0, sparsity = 0.0, reused = 0.0, n_neuron = 0.0, n_reused = 0.0;
     for (uint32_t i = 0; i < s->n_layer; i++) {
         const hth_study_layer *l = &s->layers[i];
-        bool is_reused = l->reused[0] == l->reused[0]; /* NaN where nothing is active */
+        bool is_reused = l->reused[0] == l->reused[0]; /* NaN if nothing is active */
         n_neuron += l->d_ff;
         active += l->active * l->d_ff;
         zero += l->zero * l->d_ff;
@@ -149,7 +149,7 @@ static int run(const args *a)
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
     install_signal_handlers();
-    interrupt_at_once(true); /* until the text is cut into windows */
+    interrupt_at_once(true); /* until the text is divided into chunks */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, hth_chunks_default(model), &session) && study_text(a, model, session, text, n))
         status = 0;

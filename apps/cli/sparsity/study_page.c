@@ -1,4 +1,4 @@
-/* The page of hearth study. The build sets HEARTH_STUDY_PAGE; the assembler takes the bytes in. */
+/* The page of hearth study. The build sets HEARTH_STUDY_PAGE; the assembler includes the bytes. */
 __asm__(".section .rodata\n"
         ".globl study_page\n"
         "study_page:\n"

@@ -1,4 +1,4 @@
-/* The forms of a study's report. Called by study.c. */
+/* The output formats of a study's report. study.c calls it. */
 #define _GNU_SOURCE /* fopencookie */
 
 #include "cli/sparsity/study_report.h"
@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The page (study.html) up to the line that its figures take the place of, and from there on; in
- * study_page.c. */
+/* The page (study.html), before and after the line that the figures replace; in study_page.c. */
 extern const char study_page[];
 extern const uint64_t study_page_size;
 
@@ -20,7 +19,7 @@ static const char MARK[] = "@STUDY@\n";
 /* One figure, or (n above 0) a curve over the points of a grid. */
 typedef struct figure {
     const char *name;
-    size_t at; /* of the first double in the layer, or in the predictor */
+    size_t at; /* offset of the first double in the layer, or in the predictor */
     size_t n;
     double (*grid)(size_t i);
 } figure;
@@ -190,8 +189,8 @@ void study_write_json(const study_report *r, FILE *out)
 
 /* ---- the page ----------------------------------------------------------------------------------- */
 
-/* Inside a script element "<" may begin its end: it, ">" and "&" stand as escapes, which only strings of
- * the JSON can hold. */
+/* Inside a script element "<" may begin its end tag. "<", ">" and "&" are written as escapes, which is valid
+ * because they occur only in strings of the JSON. */
 static ssize_t write_escaped(void *out, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -214,7 +213,7 @@ bool study_write_page(const study_report *r, FILE *out)
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-/* Lines of figures that do not exist, which are NaN, are left out. */
+/* Missing figures, which are NaN, have no line. */
 static void put_value(FILE *out, uint32_t i_layer, const char *measure, double x, double value)
 {
     if (value == value) fprintf(out, "%u,%s,%.6g,%.6g\n", i_layer, measure, x, value);

@@ -1,7 +1,7 @@
-/* What hearth study says, in its three forms: an object of JSON, a page that draws it, and a table of one
- * value a line. docs/study.md lists the fields. */
-#ifndef HEARTH_APPS_CLI_STUDY_REPORT_H
-#define HEARTH_APPS_CLI_STUDY_REPORT_H
+/* The report of hearth study in three formats: a JSON object, a page that draws it, and a table of one value
+ * per line. docs/study.md lists the fields. */
+#ifndef HEARTH_APPS_CLI_SPARSITY_STUDY_REPORT_H
+#define HEARTH_APPS_CLI_SPARSITY_STUDY_REPORT_H
 
 #include "study/study.h"
 
@@ -17,7 +17,7 @@ typedef struct study_report {
 } study_report;
 
 void study_write_json(const study_report *r, FILE *out);
-/* These are false where memory is short. */
+/* These return false if out of memory. */
 bool study_write_csv(const study_report *r, FILE *out);
 bool study_write_page(const study_report *r, FILE *out); /* with the JSON in it */
 

@@ -1,4 +1,4 @@
-/* hearth thresholds: how large an activation must be for its neuron to be computed. */
+/* hearth thresholds: calibrates how large an activation must be for its neuron to be computed. */
 #include "cli/commands.h"
 #include "common/model_args.h"
 #include "file/atomic_writer.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shares closer than this are taken for equal. */
+/* Shares closer than this count as equal. */
 #define MISS 0.005
 
 static const option_spec options[] = {
@@ -20,7 +20,7 @@ static const option_spec options[] = {
     {0},
 };
 
-/* What was asked for is missed where too much is zero, or too much is of one size. */
+/* The requested share is missed if too many values are zero, or too many have the same size. */
 static void print_miss(double asked, double reached, double zero)
 {
     double miss = reached - asked;
@@ -71,7 +71,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     install_signal_handlers();
-    interrupt_at_once(true); /* until the text is cut into windows */
+    interrupt_at_once(true); /* until the text is divided into chunks */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, hth_chunks_default(model), &session)) {
         progress_init(&p, "calibrating", "windows and layers", 1);

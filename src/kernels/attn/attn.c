@@ -1,15 +1,14 @@
-/* The merging of splits, ascending, and all splits of a job one after the other.
- * Called by forward/attention.c; small beside the kernels, so one text in C serves all
- * levels. */
+/* Merges splits in ascending order, and runs all splits of a job one after another. forward/attention.c calls
+ * it. Its cost is small compared with the kernels, so one C source serves all ISA levels. */
 #include "kernels/attn/attn.h"
 
 #include "kernels/vector/vector_math.h"
 
-enum { ALIGN = 16 }; /* floats of a line of the cache */
+enum { ALIGN = 16 }; /* floats per cache line */
 
 static size_t whole_lines(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* The kernels use the first part: scores of a split, and one group as floats. */
+/* The kernels use the first part: the scores of a split, and one group as floats. */
 static size_t kernel_scratch(size_t d_head, size_t n_query)
 {
     return n_query * HTH_ATTN_SPLIT + HTH_KV_GROUP * d_head;

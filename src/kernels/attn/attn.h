@@ -1,11 +1,11 @@
-/* What stands around the attention kernels: what a query sees of a split, the merging
- * of splits (arithmetic.md 5), and all splits of a job in one call. */
-#ifndef HTH_KERNELS_ATTEND_H
-#define HTH_KERNELS_ATTEND_H
+/* Support for the attention kernels: which positions of a split a query sees, the merging of splits
+ * (arithmetic.md 5), and a call that runs all splits of a job. */
+#ifndef HTH_KERNELS_ATTN_ATTN_H
+#define HTH_KERNELS_ATTN_ATTN_H
 
 #include "kernels/attn/kv_layout.h"
 
-/* Positions [first, end) of split i_split that row i_row sees; none where first >= end. */
+/* Positions [first, end) of split i_split that token i_row sees. None if first >= end. */
 typedef struct hth_attn_range {
     size_t first, end;
 } hth_attn_range;
@@ -20,7 +20,7 @@ static inline hth_attn_range hth_attn_visible_range(const hth_attn *job, size_t 
     return r;
 }
 
-/* The first and the last split that any row of the job sees. */
+/* The first and the last split that any token of the job sees. */
 static inline size_t hth_attn_first_split(const hth_attn *job)
 {
     bool hides = job->window > 0 && job->n_pos > job->window;
@@ -31,17 +31,17 @@ static inline size_t hth_attn_last_split(const hth_attn *job)
     return (job->n_pos + job->n_row - 2) / HTH_ATTN_SPLIT;
 }
 
-/* Floats of scratch that a job of n_query queries needs, hth_attn_all_splits included. */
+/* Floats of scratch memory for a job of n_query queries, hth_attn_all_splits included. */
 size_t hth_attn_scratch(size_t d_head, size_t n_query);
 
-/* Adds one split to the total (that begins as zero bytes) and to y[d_head]. */
+/* Adds one split to the total (initially zero bytes) and to y[d_head]. */
 void hth_attn_merge(hth_attn_partial *total, float *y, const hth_attn_partial *part, const float *values,
                       size_t d_head);
-/* y over the sum of all weights. */
+/* Divides y by the sum of all weights. */
 void hth_attn_finalize(const hth_attn_partial *total, float *y, size_t d_head);
 
-/* All splits of the job, merged: head h of row r to y + (r * out_stride + h) * d_head.
- * Ignores values and parts of the job, whose scratch holds the splits. */
+/* Runs and merges all splits of the job: writes head h of token r to y + (r * out_stride + h) * d_head. Ignores
+ * the values and partials of the job; its scratch memory holds the splits. */
 void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, float *y);
 
 #endif

@@ -1,5 +1,5 @@
-/* Attention (attn_tmpl.h) at AVX2: a group of positions is two registers, one of the
- * eight partial sums of four queries is made at a time. */
+/* Attention (attn_tmpl.h) with AVX2: a group of positions is two registers, and a pass computes one of the
+ * eight partial sums of four queries. */
 #include "kernels/isa.h"
 #include "kernels/vector/vector_math.h"
 
@@ -34,7 +34,7 @@ HTH_INLINE vec vec_of_i8(const uint8_t *p)
 }
 HTH_INLINE vec vec_of_ints(ints v) { return _mm256_cvtepi32_ps(v); }
 
-/* |key| times the query with the key's sign: pairs reach 2 * 127 * 127, which 16 bits hold. */
+/* Multiplies |key| by the query with the key's sign. Sums of pairs reach 2 * 127 * 127, which 16 bits hold. */
 HTH_INLINE ints keys_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 HTH_INLINE ints ints_start(int32_t q_sum)
 {

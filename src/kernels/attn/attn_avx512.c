@@ -1,6 +1,5 @@
-/* Attention (attn_tmpl.h) at AVX-512: sixteen positions are one register, two of the
- * eight partial sums of four queries are made at a time, and the integers of a Q8_0 cache
- * are multiplied by VNNI. */
+/* Attention (attn_tmpl.h) with AVX-512: a group of positions is one register, and a pass computes two of the
+ * eight partial sums of four queries. VNNI multiplies the integers of a Q8_0 cache. */
 #include "kernels/isa.h"
 #include "kernels/vector/vector_math.h"
 
@@ -33,8 +32,7 @@ HTH_INLINE vec vec_of_i8(const uint8_t *p)
 }
 HTH_INLINE vec vec_of_ints(ints v) { return _mm512_cvtepi32_ps(v); }
 
-/* The dot product wants one side unsigned: keys + 128, for which 128 times the sum of the
- * query is taken off beforehand. */
+/* The dot product needs one unsigned side: keys + 128. ints_start subtracts 128 times the sum of the query. */
 HTH_INLINE ints keys_load(const uint8_t *p)
 {
     return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8((char)0x80));

@@ -1,5 +1,5 @@
-/* Attention (attn_tmpl.h) on AArch64: a group of positions is four registers, one of
- * the eight partial sums of four queries is made at a time. */
+/* Attention (attn_tmpl.h) on AArch64: a group of positions is four registers, and a pass computes one of the
+ * eight partial sums of four queries. */
 #include "kernels/isa.h"
 #include "kernels/vector/vector_math.h"
 
@@ -31,7 +31,7 @@ HTH_INLINE vec vec_of_i8(const uint8_t *p)
 }
 HTH_INLINE vec vec_of_ints(ints v) { return vcvtq_f32_s32(v); }
 
-/* Four positions of four values each. */
+/* Four values of each of four positions. */
 HTH_INLINE ints keys_load(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
 HTH_INLINE ints ints_start(int32_t q_sum)
 {

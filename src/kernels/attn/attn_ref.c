@@ -1,12 +1,12 @@
-/* Attention over one split in C: the definition (docs/arithmetic.md 5 and 7). Position
- * by position a key is read out of the cache and scored against every query that sees
- * it; then the weights; then value by value the sums. */
+/* Attention over one split in C: the definition (docs/arithmetic.md 5 and 7). It reads each key from the cache,
+ * scores it against every query that sees it, converts the scores to weights, and then sums the values one by
+ * one. */
 #include "kernels/attn/attn.h"
 #include "kernels/isa.h"
 #include "kernels/reduce.h"
 #include "kernels/vector/vector_math.h"
 
-/* Where query q = i_row * n_head + i_head of the job finds and leaves things. */
+/* Offsets of query q = i_row * n_head + i_head of the job in its inputs and results. */
 static size_t row_of(const hth_attn *job, size_t q) { return q / job->n_head; }
 static size_t at_query(const hth_attn *job, size_t q)
 {
@@ -30,7 +30,7 @@ static float element(hearth_kv_type type, const uint8_t *group, size_t i)
     return type == HEARTH_KV_F16 ? hth_f16_to_f32(hth_load_u16(group + 2 * i)) : hth_load_f32(group + 4 * i);
 }
 
-/* The key of a position as floats; of a Q8_0 cache its integers, with the scales behind. */
+/* The key of a position as floats. For a Q8_0 cache: its integers, followed by the scales. */
 static void read_key(hearth_kv_type type, const uint8_t *keys, size_t d, size_t position, float *key)
 {
     const uint8_t *group = keys + position / HTH_KV_GROUP * hth_kv_layout_group_size(type, d);
@@ -68,7 +68,7 @@ static float score_floats(const float *q, const float *key, size_t d)
     return hth_reduce8(p);
 }
 
-/* Key and query are integers with a scale for 32 of them; blocks ascending. */
+/* Key and query are integers with one scale per 32. Blocks ascend. */
 static float score_rounded(const int8_t *q, const float *q_d, const float *key, size_t d)
 {
     float score = 0.0f;
@@ -80,7 +80,7 @@ static float score_rounded(const int8_t *q, const float *q_d, const float *key, 
     return score;
 }
 
-/* Scores to exp(score - largest). */
+/* Replaces the scores by exp(score - max). */
 static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n)
 {
     hth_attn_partial part = {.max = 0.0f, .sum = 0.0f};

@@ -1,18 +1,17 @@
-/* Attention over one split, blockwise: a group of 16 positions is read out of the cache
- * once and used by all queries of the job, four at a time; where they are more than one
- * block of those, it is first widened to floats that stay in the first cache. Included by
- * attn_avx2.c, attn_avx512.c and attn_neon.c, which define their vector and its operations;
- * the bits are those of attn_ref.c, as every output keeps the order of its own sum
- * (docs/arithmetic.md 5). */
+/* Attention over one split, blockwise: a group of 16 positions is read from the cache once and used by all
+ * queries of the job, four at a time. If there is more than one block of four queries, the group is first
+ * widened to floats that stay in the L1 cache. attn_avx2.c, attn_avx512.c and attn_neon.c include this file and
+ * define their vector type and its operations. The results equal those of attn_ref.c bit for bit, because every
+ * output keeps the order of its own sum (docs/arithmetic.md 5). */
 #include "kernels/attn/attn.h"
 
 enum {
-    N_VEC = HTH_KV_GROUP / LANES, /* vectors of a group: one lane for each position */
+    N_VEC = HTH_KV_GROUP / LANES, /* vectors of a group: one lane per position */
     N_BLOCK = 4,                     /* queries that share a load */
-    AHEAD = 8192,                    /* bytes between what is used and what is fetched */
+    AHEAD = 8192,                    /* prefetch distance in bytes */
 };
 
-/* ---- queries, one after the other --------------------------------------------------------- */
+/* ---- iteration over queries --------------------------------------------------------------- */
 
 typedef struct cursor {
     size_t row, head;
@@ -34,15 +33,15 @@ HTH_INLINE size_t at_result(const hth_attn *job, const cursor *c)
     return c->row * job->out_stride + c->head;
 }
 
-/* Widths that the blocks are compiled for. */
+/* Block widths that are compiled. */
 HTH_INLINE size_t block_width(size_t n_left) { return n_left >= N_BLOCK ? N_BLOCK : n_left >= 2 ? 2 : 1; }
 
-/* Whether one block serves all: then nothing needs to be widened for others. */
+/* Whether a single block holds all queries. Then widening saves nothing. */
 HTH_INLINE bool is_one_block(size_t n_query) { return block_width(n_query) == n_query; }
 
-/* ---- the cache to come ----------------------------------------------------------------------- */
+/* ---- prefetch of the cache ------------------------------------------------------------------- */
 
-/* What is fetched next and how far each step goes. */
+/* The next address to prefetch, and the step. */
 typedef struct stream {
     const uint8_t *p;
     size_t step;
@@ -56,19 +55,19 @@ HTH_INLINE void fetch(stream *next)
 
 /* ---- a group as floats ---------------------------------------------------------------------- */
 
-/* Element i and those behind it, of size bytes each: floats or halves. */
+/* Element i and the following ones, floats or F16, of `size` bytes each. */
 HTH_INLINE vec load_any(const uint8_t *p, size_t i, size_t size)
 {
     return size == sizeof(uint16_t) ? vec_of_f16(p + 2 * i) : vec_load((const float *)(const void *)p + i);
 }
 
-/* Keys and values of a group alike; n is a multiple of 16. */
+/* For keys and values of a group; n is a multiple of 16. */
 static void widen_f16(const uint8_t *from, size_t n, float *to)
 {
     for (size_t i = 0; i < n; i += LANES) vec_store(to + i, vec_of_f16(from + 2 * i));
 }
 
-/* Values of a Q8_0 group times their scales, which is exact. */
+/* Values of a Q8_0 group times their scales. The products are exact. */
 static void widen_values_q8_0(const uint8_t *from, size_t d_head, float *to)
 {
     const uint8_t *scales = from + HTH_KV_GROUP * d_head;
@@ -85,9 +84,9 @@ HTH_INLINE vec tree(const vec p[8])
     return ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
 }
 
-/* Scores of n queries from c on against the 16 positions of a group, to[query * 256 + lane]. Of
- * the eight partial sums of each score N_PASS are made at a time, so that all are in registers.
- * Meanwhile the cache is fetched in small steps: a burst of fetches would stall the core. */
+/* Scores of n queries, from c on, against the 16 positions of a group, to[query * 256 + lane]. A pass computes
+ * N_PASS of the eight partial sums of each score, so that all stay in registers. The cache is prefetched
+ * meanwhile in small steps, because a burst of prefetches would stall the core. */
 HTH_INLINE void score_block(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next,
                             size_t size, size_t n)
 {
@@ -147,7 +146,7 @@ static void score_1_f16(const hth_attn *job, const uint8_t *keys, cursor c, floa
     score_block(job, keys, c, to, next, sizeof(uint16_t), 1);
 }
 
-/* The same of a Q8_0 group, whose scores are one chain over the blocks of 32. */
+/* The same for a Q8_0 group, whose scores are one chain over the blocks of 32. */
 HTH_INLINE void score_block_q8_0(const hth_attn *job, const uint8_t *keys, cursor c, float *to, stream next,
                                  size_t n)
 {
@@ -197,8 +196,8 @@ static void score_1_q8_0(const hth_attn *job, const uint8_t *keys, cursor c, flo
     score_block_q8_0(job, keys, c, to, next, 1);
 }
 
-/* All queries against one group; to is the place of its first position in the first query's
- * scores. The first block of queries fetches what lies AHEAD. */
+/* Scores all queries against one group. `to` is the position of the group's first score in the scores of the
+ * first query. The first block of queries prefetches the data AHEAD bytes further on. */
 HTH_INLINE void score_group(const hth_attn *job, const uint8_t *group, float *wide, float *to,
                             hearth_kv_type type)
 {
@@ -233,7 +232,7 @@ static void cap_scores(float *x, size_t n, float cap, float inverse)
     }
 }
 
-/* 16 scores to weights, added to the eight partial sums. */
+/* Converts 16 scores to weights and adds them to the eight partial sums. */
 HTH_INLINE hth_v8 weigh_16(float *x, vec max, hth_v8 sum, size_t n_used)
 {
     for (size_t k = 0; k < 16; k += LANES) vec_store(x + k, vec_exp(vec_load(x + k) - max));
@@ -241,7 +240,8 @@ HTH_INLINE hth_v8 weigh_16(float *x, vec max, hth_v8 sum, size_t n_used)
     return (sum + v8_load(x)) + v8_load(x + 8);
 }
 
-/* n > 0 scores to weights. The ragged end is weighed aside: behind it lie the scores of another. */
+/* Converts n > 0 scores to weights. The partial end is computed in a copy, because the scores of another query
+ * follow it. */
 static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n, stream *next)
 {
     size_t n_whole = n / 16 * 16, n_end = n - n_whole;
@@ -255,7 +255,7 @@ static hth_attn_partial weigh(const hth_attn *job, float *x, size_t n, stream *n
     vec max = vec_set(part.max);
     hth_v8 sum = v8_set(0.0f);
     for (size_t i = 0; i < n_whole; i += 16) {
-        for (int line = 0; line < 2; line++) fetch(next); /* of four queries AHEAD bytes together */
+        for (int line = 0; line < 2; line++) fetch(next); /* four queries prefetch AHEAD bytes together */
         sum = weigh_16(x + i, max, sum, 16);
     }
     if (n_end > 0) {
@@ -275,8 +275,8 @@ typedef struct value_job {
     size_t d, first, end;
     const float *w[N_BLOCK]; /* [16] */
     float *to[N_BLOCK];      /* [d] */
-    stream next;             /* a step for each position */
-    size_t next_element;     /* bytes of one value there */
+    stream next;             /* step per position */
+    size_t next_element;     /* bytes of one value at next.p */
 } value_job;
 
 /* Values i to i + n_vec * LANES of n queries: to += weight * value, positions ascending. */
@@ -322,7 +322,7 @@ static void value_4_f16(const value_job *job) { value_block(job, sizeof(uint16_t
 static void value_2_f16(const value_job *job) { value_block(job, sizeof(uint16_t), 2); }
 static void value_1_f16(const value_job *job) { value_block(job, sizeof(uint16_t), 1); }
 
-/* What of the 16 positions from `base` on a row sees, as [first, end) of the group. */
+/* The positions, as [first, end) of the group, that a token sees of the 16 positions from `base` on. */
 HTH_INLINE hth_attn_range in_group(const hth_attn *job, size_t i_split, size_t i_row, size_t base)
 {
     hth_attn_range r = hth_attn_visible_range(job, i_split, i_row);
@@ -347,10 +347,9 @@ HTH_INLINE void add_block(const value_job *block, size_t n)
     else (n == 4 ? value_4 : n == 2 ? value_2 : value_1)(block);
 }
 
-/* The values of one group for all queries. Rows that see different parts of it (the last
- * group, the first of a window) go one query at a time: what a row does not see must not
- * be multiplied, for it may be infinite. A group that all see whole is not asked about one by
- * one. */
+/* Adds the values of one group for all queries. Tokens that see different parts of the group (the last group,
+ * the first of a window) are computed one query at a time: a value that a token does not see must not be
+ * multiplied, because it may be infinite. If every token sees the whole group, the check per query is skipped. */
 HTH_INLINE void add_group(const hth_attn *job, size_t i_split, size_t base, bool whole,
                           const float *weights, value_job *block)
 {
@@ -368,13 +367,13 @@ HTH_INLINE void add_group(const hth_attn *job, size_t i_split, size_t base, bool
         block->first = seen[0].first, block->end = seen[0].end;
         if (alike && block->first < block->end) add_block(block, n);
         for (size_t k = 0; !alike && k < n; k++) value_alone(block, k, seen[k]);
-        block->next.step = 0; /* fetched once */
+        block->next.step = 0; /* prefetched once */
     }
 }
 
 /* ---- a split -------------------------------------------------------------------------------------- */
 
-/* Scores to weights for all queries, the beginning of the values being fetched meanwhile. */
+/* Converts scores to weights for all queries and prefetches the first values meanwhile. */
 HTH_INLINE void weigh_all(const hth_attn *job, size_t i_split, float *weights, stream next)
 {
     size_t d = job->d_head, n_query = job->n_row * job->n_head, start = i_split * HTH_ATTN_SPLIT;
@@ -395,7 +394,8 @@ HTH_INLINE void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
     size_t d = job->d_head, n_query = job->n_row * job->n_head, size = hth_kv_layout_group_size(type, d);
     size_t start = i_split * HTH_ATTN_SPLIT, end = hth_attn_visible_range(job, i_split, job->n_row - 1).end;
     size_t first = hth_attn_visible_range(job, i_split, 0).first / HTH_KV_GROUP * HTH_KV_GROUP;
-    size_t whole_first = hth_attn_visible_range(job, i_split, job->n_row - 1).first; /* what every row sees */
+    size_t whole_first = hth_attn_visible_range(job, i_split, job->n_row - 1).first; /* first position that every
+                                                                                      * token sees */
     size_t whole_end = hth_attn_visible_range(job, i_split, 0).end;
     float *weights = job->scratch, *wide = weights + n_query * HTH_ATTN_SPLIT;
     for (size_t at = first; at < end; at += HTH_KV_GROUP)

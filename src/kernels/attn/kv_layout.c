@@ -1,12 +1,12 @@
-/* Puts keys and values where cache.h says. Called by forward/kv_cache.c for each new token
- * and KV head; a key is rounded as a row, then its values go 16 positions apart. */
+/* Writes keys and values in the layout of kv_layout.h. forward/kv_cache.c calls it for each new token and KV
+ * head. A key is quantised as one row; its values are then stored 16 positions apart. */
 #include "kernels/attn/kv_layout.h"
 
 #include "base/bits.h"
 
 #include <string.h>
 
-/* Rounded this many values at a time, on the stack; a multiple of HTH_ACT_BLOCK. */
+/* Values quantised at a time, on the stack; a multiple of HTH_ACT_BLOCK. */
 enum { CHUNK = 256 };
 
 static size_t chunk_of(size_t left) { return left < CHUNK ? left : CHUNK; }
@@ -28,7 +28,7 @@ static void put_key_f32(uint8_t *to, size_t d_head, const float *x)
     for (size_t i = 0; i < d_head; i++) hth_store_f32(to + i * HTH_KV_GROUP * 4, x[i]);
 }
 
-/* Four values of a position lie together: to points at the first four. */
+/* Four values of a position are adjacent. `to` points at the first four. */
 static void put_key_q8_0(const hth_kernels *k, uint8_t *to, uint8_t *scales, size_t d_head, const float *x)
 {
     int8_t q[CHUNK];

@@ -1,5 +1,5 @@
-/* What neuron-major down needs besides the sums themselves: the bounds of coefficients, the way
- * from 32 to 64 bits, and the end. Called once for a matrix, a token or a few thousand rows. */
+/* Operations of neuron-major down other than the sums: bounds of coefficients, the flush from 32 to 64 bits,
+ * and the conversion to outputs. Called once per matrix, per token or per few thousand rows. */
 #include "kernels/axpy/axpy.h"
 
 #include "base/bits.h"
@@ -13,8 +13,8 @@ size_t hth_axpy_sub_block(hth_type type)
     return block == 256 ? 16 : block;
 }
 
-/* n neurons with coefficients of up to 32767 (minima of up to 2^19): n * 32767 * the largest
- * integer stays below 2^31, and so does n * 2^19 for types that have minima. */
+/* n neurons with coefficients of up to 32767 (minima of up to 2^19): n * 32767 * the largest integer stays
+ * below 2^31, and so does n * 2^19 for types that have minima. */
 size_t hth_axpy_limit(hth_type type)
 {
     switch (type) {
@@ -36,7 +36,7 @@ size_t hth_axpy_limit(hth_type type)
 
 static float magnitude(float x) { return hth_float_of(hth_bits_of(x) & 0x7fffffffu); }
 
-/* The larger, and NaN if one is NaN or infinite. */
+/* The larger one. NaN if one is NaN or infinite. */
 static float larger(float a, float b)
 {
     uint32_t x = hth_bits_of(a) & 0x7fffffffu, y = hth_bits_of(b) & 0x7fffffffu;
@@ -56,8 +56,8 @@ static int largest_of(const int16_t *scale, int n)
     return top;
 }
 
-/* d times the largest scale, and m times the largest minimum / 16: exact products, for d and m
- * are halves. They are looked at by themselves too, lest infinity meet a scale of 0. */
+/* d times the largest scale, and m times the largest minimum / 16. The products are exact, because d and m are
+ * F16. d and m are also checked by themselves, because infinity times a scale of 0 would be missed. */
 static float of_wide_block(float d, int scale, float m, int minimum)
 {
     float finite = larger(d, m) * 0.0f;
@@ -120,8 +120,8 @@ float hth_axpy_absmax_h(const float *h, size_t n)
 
 static int exponent(float x) { return (int)(hth_bits_of(x) >> 23) - 127; }
 
-/* With P = h_max (x) d_max = f 2^e: k = 14 - e where f <= 32766/16384, else 13 - e. (A subnormal P
- * counts as one of 2^-127: k is 100 either way.) */
+/* With P = h_max (x) d_max = f 2^e: k = 14 - e if f <= 32766/16384, else 13 - e. (A subnormal P counts as
+ * 2^-127: k is 100 either way.) */
 float hth_axpy_scale(float h_max, float d_max)
 {
     h_max = magnitude(h_max), d_max = magnitude(d_max);

@@ -1,11 +1,11 @@
-/* Neuron-major down of types in blocks of 256 with AVX2. The including file gives
+/* Neuron-major down for types in blocks of 256 with AVX2. The including file defines
  *   BLOCK_SIZE, SCALE_AT, HAS_MINIMUM, MINIMUM_AT, OFFSET_SHIFT
- *   block, unpack(p)     scale: sixteen 16-bit integers; minimum: the same, where HAS_MINIMUM
- *   weights(k, i)        weights 32i to 32i + 31 as bytes, i being a constant
+ *   block, unpack(p)     scale: sixteen 16-bit integers; minimum: the same, if HAS_MINIMUM
+ *   weights(k, i)        weights 32i to 32i + 31 as bytes; i is a constant
  *   SIGNED_WEIGHTS       1: bytes are signed
- *   NIBBLES_AT           not 0: weights are nibbles that lie there, 32 low ones before 32 high ones
- *   SCALES_OF_32         where defined, scales and minima lie as k_scales finds them
- * and gets down(job). docs/arithmetic.md 6. */
+ *   NIBBLES_AT           not 0: offset of weights that are nibbles, 32 low ones before 32 high ones
+ *   SCALES_OF_32         defined: scales and minima have the layout of k_scales
+ * This file defines down(job). docs/arithmetic.md 6. */
 #define HAS_AXPY
 #define BLOCK_COL 256
 #include "kernels/axpy/axpy_avx2.h"
@@ -15,7 +15,7 @@ typedef struct sixteen {
     __m256i low, high;
 } sixteen;
 
-/* rint(h (x) (d * integers)): products of a half and a small integer are exact. */
+/* rint(h (x) (d * integers)). Products of an F16 value and a small integer are exact. */
 HTH_INLINE __m256i rounded_products(float h, __m256 d, __m256i integers)
 {
     return coefficients(_mm256_set1_ps(h), _mm256_mul_ps(d, _mm256_cvtepi32_ps(integers)));
@@ -31,11 +31,11 @@ HTH_INLINE sixteen add_sixteen(sixteen a, sixteen b)
     return (sixteen){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
 }
 
-/* The coefficients of a row in the order of its outputs; what is to be taken off goes to `offset`,
- * which sixteen_offsets brings into that order at the end. */
+/* The coefficients of a row in the order of its outputs. The amounts to subtract are added to `offset`, which
+ * sixteen_offsets converts to that order at the end. */
 #ifdef SCALES_OF_32
 
-enum { N_COEFFICIENT = 8 }; /* the low ones; the high ones are those of the minima */
+enum { N_COEFFICIENT = 8 }; /* the low 8; the high 8 belong to the minima */
 
 HTH_INLINE sixteen take_coefficients(const uint8_t *p, float h, sixteen *offset)
 {
@@ -88,8 +88,8 @@ HTH_INLINE sixteen sixteen_offsets(sixteen offset)
 
 #endif
 
-/* 32 outputs of both rows as pairs: of weights 32i and on; or the low halves of sixteen bytes and
- * then the high ones. */
+/* 32 outputs of both rows as pairs: weights from 32i on, or the low nibbles of sixteen bytes and then the high
+ * nibbles. */
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m256i w[4])
 {
     block ka = unpack(a), kb = unpack(b);

@@ -1,10 +1,10 @@
-/* Neuron-major down of types in blocks of 256 with AVX-512. The including file gives
+/* Neuron-major down for types in blocks of 256 with AVX-512. The including file defines
  *   BLOCK_SIZE, SCALE_AT, HAS_MINIMUM, MINIMUM_AT, OFFSET_SHIFT
- *   block, unpack(p)     scale: sixteen 16-bit integers; minimum: the same, where HAS_MINIMUM
- *   weights(k, i)        weights 64i to 64i + 63 as unsigned bytes, i being a constant
- *   OWN_PAIRS            where defined, two_rows (below) instead: shorter, and no integer too large
- *   SCALES_OF_32         where defined, scales and minima lie as k_scales finds them
- * and gets down(job). docs/arithmetic.md 6. */
+ *   block, unpack(p)     scale: sixteen 16-bit integers; minimum: the same, if HAS_MINIMUM
+ *   weights(k, i)        weights 64i to 64i + 63 as unsigned bytes; i is a constant
+ *   OWN_PAIRS            defined: the file has its own two_rows (below), shorter and without offsets
+ *   SCALES_OF_32         defined: scales and minima have the layout of k_scales
+ * This file defines down(job). docs/arithmetic.md 6. */
 #define HAS_AXPY
 #define BLOCK_COL 256
 #include "kernels/axpy/axpy_avx512.h"
@@ -25,18 +25,18 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4]
 }
 #endif
 
-/* rint(h (x) (d * integers)): products of a half and a small integer are exact. */
+/* rint(h (x) (d * integers)). Products of an F16 value and a small integer are exact. */
 HTH_INLINE __m512i rounded_products(float h, __m512 d, __m512i integers)
 {
     return _mm512_cvtps_epi32(
         _mm512_mul_ps(_mm512_set1_ps(h), _mm512_mul_ps(d, _mm512_cvtepi32_ps(integers))));
 }
 
-/* The coefficients of a row in the order of its outputs; what is to be taken off goes to `offset`,
- * which sixteen_offsets brings into that order at the end. */
+/* The coefficients of a row in the order of its outputs. The amounts to subtract are added to `offset`, which
+ * sixteen_offsets converts to that order at the end. */
 #ifdef SCALES_OF_32
 
-enum { N_COEFFICIENT = 8 }; /* in the lower half; those of the minima in the upper one */
+enum { N_COEFFICIENT = 8 }; /* in the lower half; the upper half belongs to the minima */
 
 HTH_INLINE __m512i take_coefficients(const uint8_t *p, float h, __m512i *offset)
 {

@@ -1,14 +1,14 @@
-/* Neuron-major down of types in blocks of 256 on AArch64. The including file gives
+/* Neuron-major down for types in blocks of 256 on AArch64. The including file defines
  *   BLOCK_SIZE, SCALE_AT, HAS_MINIMUM, MINIMUM_AT
- *   block, unpack(p)     scale: sixteen 16-bit integers; minimum: the same, where HAS_MINIMUM
- *   weights(k, i)        weights 16i to 16i + 15 as signed bytes, i being a constant
- * and gets down(job). docs/arithmetic.md 6. */
+ *   block, unpack(p)     scale: sixteen 16-bit integers; minimum: the same, if HAS_MINIMUM
+ *   weights(k, i)        weights 16i to 16i + 15 as signed bytes; i is a constant
+ * This file defines down(job). docs/arithmetic.md 6. */
 #define HAS_AXPY
 #define BLOCK_COL 256
 #include "kernels/axpy/axpy_neon.h"
 #include "kernels/axpy/axpy_loop.h"
 
-/* rint(h (x) (d * four integers)): products of a half and a small integer are exact. */
+/* rint(h (x) (d * four integers)). Products of an F16 value and a small integer are exact. */
 HTH_INLINE int32x4_t part_coefficients(float h, const uint8_t *half, const int16_t *integers)
 {
     float32x4_t d = vdupq_n_f32(hth_f16_to_f32(hth_load_u16(half)));

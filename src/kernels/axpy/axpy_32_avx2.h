@@ -1,9 +1,9 @@
-/* Neuron-major down of types in blocks of 32 with AVX2. The including file gives
+/* Neuron-major down for types in blocks of 32 with AVX2. The including file defines
  *   BLOCK_SIZE, HAS_MINIMUM
- *   block_scales(p)      the scales of eight blocks; block_minima(p), where there are minima
+ *   block_scales(p)      the scales of eight blocks; block_minima(p) if there are minima
  *   two_rows(a, b, w)    a block of two rows as pairs: outputs 8i to 8i + 7 in w[i]
- *   PAIR_SHIFT           pairs are larger by 2^PAIR_SHIFT than they should be; -1: they are right
- * and gets down(job). docs/arithmetic.md 6. */
+ *   PAIR_SHIFT           pairs are too large by 2^PAIR_SHIFT; -1: no offset
+ * This file defines down(job). docs/arithmetic.md 6. */
 #define HAS_AXPY
 #define BLOCK_COL 32
 #include "kernels/axpy/axpy_loop.h"

@@ -1,8 +1,8 @@
-/* Neuron-major down of types in blocks of 32 on AArch64. The including file gives
+/* Neuron-major down for types in blocks of 32 on AArch64. The including file defines
  *   BLOCK_SIZE, HAS_MINIMUM
- *   block_scales(p, d)   the scales of four blocks; block_minima(p), where there are minima
+ *   block_scales(p, d)   the scales of four blocks; block_minima(p) if there are minima
  *   block_half(p, i)     weights 16i to 16i + 15 of the block at p as signed bytes
- * and gets down(job). docs/arithmetic.md 6. */
+ * This file defines down(job). docs/arithmetic.md 6. */
 #define HAS_AXPY
 #define BLOCK_COL 32
 #include "kernels/axpy/axpy_neon.h"

@@ -1,11 +1,11 @@
-/* Pieces of neuron-major down with AVX2: integers of two rows side by side in 16 bits, so that one
- * instruction multiplies both by their coefficients and adds them. */
-#ifndef HTH_KERNELS_DOWN_AVX2_H
-#define HTH_KERNELS_DOWN_AVX2_H
+/* Helpers of neuron-major down with AVX2: integers of two rows are paired in 16 bits, so that one instruction
+ * multiplies both by their coefficients and adds them. */
+#ifndef HTH_KERNELS_AXPY_AXPY_AVX2_H
+#define HTH_KERNELS_AXPY_AXPY_AVX2_H
 
 #include "kernels/quant/x86_256.h"
 
-/* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
+/* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
 enum { LIVE = 4, AXPY_PREFETCH_DIST = 8 };
 
 HTH_INLINE void store_256(void *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
@@ -29,7 +29,7 @@ HTH_INLINE void signed_pairs(__m256i a, __m256i b, __m256i w[4])
     w[3] = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(high, 1));
 }
 
-/* Sixteen bytes of each row: first their low halves, then the high ones. */
+/* Sixteen bytes of each row: first their low nibbles, then the high ones. */
 HTH_INLINE void nibble_pairs(const uint8_t *a, const uint8_t *b, __m256i w[4])
 {
     const __m256i low = _mm256_set1_epi16(15);

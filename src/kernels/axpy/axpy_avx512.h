@@ -1,14 +1,14 @@
-/* Pieces of neuron-major down with AVX-512: integers of two rows side by side in 16 bits, so that
- * one instruction (VNNI) multiplies both by their coefficients and adds them to 32-bit sums. */
-#ifndef HTH_KERNELS_DOWN_AVX512_H
-#define HTH_KERNELS_DOWN_AVX512_H
+/* Helpers of neuron-major down with AVX-512: integers of two rows are paired in 16 bits, so that one
+ * instruction (VNNI) multiplies both by their coefficients and adds them to 32-bit sums. */
+#ifndef HTH_KERNELS_AXPY_AXPY_AVX512_H
+#define HTH_KERNELS_AXPY_AXPY_AVX512_H
 
 #include "kernels/quant/x86_512.h"
 
-/* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
+/* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
 enum { LIVE = 8, AXPY_PREFETCH_DIST = 8 };
 
-/* Places of bytes: 16i + j of the first row and of the second, twice each, in 32 bits. */
+/* Byte indices 16i + j of the first row and of the second, twice each, in 32 bits. */
 HTH_INLINE __m512i pair_places(int i, int second)
 {
     const __m512i j = _mm512_setr_epi32(
@@ -38,7 +38,7 @@ HTH_INLINE __m512i byte_pairs(const uint8_t *a, const uint8_t *b)
                                          _mm512_castsi256_si512(both));
 }
 
-/* First their low halves, then the high ones. */
+/* First the low nibbles, then the high ones. */
 HTH_INLINE void nibble_pairs(const uint8_t *a, const uint8_t *b, __m512i w[2])
 {
     __m512i bytes = byte_pairs(a, b);
@@ -46,7 +46,7 @@ HTH_INLINE void nibble_pairs(const uint8_t *a, const uint8_t *b, __m512i w[2])
     w[1] = _mm512_srli_epi16(bytes, 4);
 }
 
-/* The same as places in a table. The look-up takes five bits: the table stands there twice. */
+/* The same, as indices into a table. The lookup uses five index bits, so the table is stored twice. */
 HTH_INLINE void value_pairs(const uint8_t *a, const uint8_t *b, const int8_t table[16], __m512i w[2])
 {
     const __m512i values = _mm512_broadcast_i64x4(_mm256_cvtepi8_epi16(load_128(table)));

@@ -1,13 +1,13 @@
-/* Neuron-major down of floats at one level: chains of fma, one for each output, rows ascending
- * (docs/arithmetic.md 6). The including file gives, besides what float_tmpl.h wants,
- *   all_of(x)           the number in all places
+/* Neuron-major down for floats at one ISA level: one chain of fma per output, rows ascending
+ * (docs/arithmetic.md 6). The including file defines, in addition to the names that float_tmpl.h needs,
+ *   all_of(x)           the number in all lanes
  *   store_floats(y, p)  sixteen floats
- * and gets down_f32, down_f16 and down_bf16. */
+ * This file defines down_f32, down_f16 and down_bf16. */
 enum { LIVE = 4, AXPY_PREFETCH_DIST = 4 };
 
 #include "kernels/axpy/axpy_loop.h"
 
-/* The first n of the live rows. Behind the last output stand zeros whose chains nobody reads. */
+/* The first n of the LIVE rows. Zeros follow the last output; their chains are unused. */
 HTH_INLINE void add_rows(const hth_axpy_job *job, const down_rows *r, size_t n, size_t size, load_fn *load)
 {
     size_t n_tail = job->n_out % 16, n_whole = job->n_out - n_tail;
@@ -29,7 +29,7 @@ HTH_INLINE void add_rows(const hth_axpy_job *job, const down_rows *r, size_t n, 
     memcpy(job->chain + n_whole, padded, n_tail * sizeof *padded);
 }
 
-/* A row with h = 0 would turn a chain of -0: the rest are taken one by one. */
+/* A row with h = 0 would change a chain of -0, so the remaining rows are added one by one. */
 HTH_INLINE void down_floats(const hth_axpy_job *job, size_t size, load_fn *load)
 {
     size_t i = 0;

@@ -1,13 +1,12 @@
-/* Neuron-major down at one level: a few rows at a time walk along the outputs together, so that
- * sums are loaded and stored once for all of them, while the rows that come next are asked for
- * share by share. The including file gives
+/* Neuron-major down at one ISA level: LIVE rows are added together, so that sums are loaded and stored once for
+ * all of them; the next rows are prefetched in parts meanwhile. The including file defines
  *   LIVE         rows of a pass
  *   AXPY_PREFETCH_DIST   rows between prefetch and use, LIVE or more
- * and for quantised types, whose outputs are taken 256 at a time,
+ * and for quantised types, which take 256 outputs at a time,
  *   BLOCK_SIZE, BLOCK_COL   bytes and outputs of a block
- *   add_outputs(r, at, sums, offsets)  the products of the live rows and of the 256 outputs that
- *                           lie `at` bytes into them
- * and gets down(job). */
+ *   add_outputs(r, at, sums, offsets)  adds the products of the LIVE rows for the 256 outputs that
+ *                           begin `at` bytes into each row
+ * This file defines down(job). */
 #include "kernels/quant/blocks.h"
 #include "kernels/isa.h"
 
@@ -15,13 +14,13 @@
 
 enum { DOWN_COL = 256 };
 
-/* What a pass works on. Coefficients of floats are h, of integers h * 2^k. */
+/* The rows of a pass. Coefficients are h for floats, h * 2^k for integers. */
 typedef struct down_rows {
     const uint8_t *row[LIVE], *next[LIVE];
     float h[LIVE];
 } down_rows;
 
-/* Rows i to i + LIVE of the list. Places behind its end repeat a row, with h = 0. */
+/* Rows i to i + LIVE of the list. Past its end, a row is repeated with h = 0. */
 HTH_INLINE down_rows take_rows(const hth_axpy_job *job, size_t i)
 {
     down_rows r;
@@ -36,7 +35,7 @@ HTH_INLINE down_rows take_rows(const hth_axpy_job *job, size_t i)
     return r;
 }
 
-/* The n rows that come next, where bytes `from` to `end` of a row reach the end of a line. */
+/* Prefetches the next n rows if bytes `from` to `end` of a row cross into a new cache line. */
 HTH_INLINE void fetch_next(const down_rows *r, size_t n, size_t from, size_t end)
 {
     if (from / 64 == end / 64) return;
@@ -49,7 +48,7 @@ enum { DOWN_SIZE = DOWN_COL / BLOCK_COL * BLOCK_SIZE, DOWN_N_OFFSET = BLOCK_COL 
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets);
 
-/* The last blocks of a row that do not fill 256 outputs, from copies with blocks of zero. */
+/* The last blocks of a row that do not fill 256 outputs, from copies padded with zero blocks. */
 static __attribute__((noinline)) void add_rest(const down_rows *live, size_t at, size_t n_out, int32_t *sums,
                                                int32_t *offsets)
 {

@@ -1,10 +1,10 @@
-/* Pieces of neuron-major down on AArch64: signed 16-bit integers times a 16-bit coefficient are
- * added to 32-bit sums, row by row; so pairs and offsets of integers are not needed. */
+/* Helpers of neuron-major down on AArch64: signed 16-bit integers times a 16-bit coefficient are added to
+ * 32-bit sums row by row, so neither pairs nor offsets are needed. */
 #include "kernels/isa.h"
 
 #include <arm_neon.h>
 
-/* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
+/* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
 enum { LIVE = 4, AXPY_PREFETCH_DIST = 8 };
 
 typedef struct sixteen_sums {

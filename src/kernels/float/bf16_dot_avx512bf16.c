@@ -1,32 +1,32 @@
-/* Prompts of BF16 rows by the CPU's products of pairs of bf16 (AVX-512 BF16): inputs are rounded to
- * bf16, sums run in whatever order is fastest. That is an approximation: only sessions that ask
- * for it by name have it (hth_kernels_use_bf16_dot). Single tokens are computed as always. */
+/* Prompt products of BF16 rows with the CPU's dot product of bf16 pairs (AVX-512 BF16). Inputs are rounded to
+ * bf16 and sums run in the fastest order, so results are approximate. Only sessions that request it explicitly
+ * use it (hth_kernels_use_bf16_dot). Single tokens use the exact kernels. */
 #include "kernels/quant/rows_loop.h"
 
 #include <immintrin.h>
 
 enum {
-    N_PANEL = 3, /* with eight tokens their sums fill the registers */
+    N_PANEL = 3, /* with eight tokens, their sums fill the registers */
     N_TOK = HTH_TILE_FLOAT_TOK,
-    PANEL_TOK = 128,   /* tokens that share a chunk: a multiple of tiles */
+    PANEL_TOK = 128,   /* tokens that share a chunk; a multiple of a tile */
     PANEL_CHUNK = 128, /* weights of a row in a chunk */
     N_PAIR = PANEL_CHUNK / 2,
-    PER_SHARE = 4, /* pairs that are multiplied for each share of the lines to come */
+    PER_SHARE = 4, /* pairs that are multiplied per share of the prefetch */
     N_PASS = 16,
     WEIGHT_SIZE = 2,
 };
 
 typedef struct panel_work {
     __m512i w[N_PAIR][N_PANEL]; /* lane r: two weights of row r */
-    uint32_t x[N_PAIR][N_TOK];  /* two inputs of each token */
+    uint32_t x[N_PAIR][N_TOK];  /* two inputs per token */
     uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * WEIGHT_SIZE];
     __m512 sum[PANEL_TOK][N_PANEL];
     hth_prefetch_cursor next;
 } panel_work;
 _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
-/* n weights of each row of a panel, which begins at row i: of inputs first, first + 16, ..., which
- * stand from place p on. An odd one is paired with zeros. */
+/* Copies n weights of each row of a panel that begins at row i, for inputs first, first + 16, ..., which are
+ * stored from position p on. An odd weight is paired with zeros. */
 static void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t p,
                        size_t n)
 {
@@ -40,8 +40,8 @@ static void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, s
     }
 }
 
-/* The inputs of a tile for a chunk, rounded: four of each token at a time, which come token by token
- * and go as pairs. Behind the last are zeros. */
+/* Rounds the inputs of a tile for a chunk, four of each token at a time: they are read by token and written as
+ * pairs. Zeros follow the last ones. */
 static void round_inputs(panel_work *work, const float *x, size_t n)
 {
     _Alignas(64) static const uint16_t order[32] = {0,  8,  1,  9,  2,  10, 3,  11, 4,  12, 5,
@@ -59,7 +59,7 @@ static void round_inputs(panel_work *work, const float *x, size_t n)
 }
 _Static_assert(N_TOK == 8 && N_PAIR % 2 == 0, "four inputs of a tile fill two registers");
 
-/* The whole tile whether or not all of its tokens are wanted: the others' places are memory of theirs. */
+/* Computes the whole tile even if some of its tokens are unused. The memory of the unused tokens exists. */
 static void multiply_tile(panel_work *work, size_t n, size_t i_tok)
 {
     __m512 s[N_TOK][N_PANEL];

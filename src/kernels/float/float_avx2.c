@@ -1,5 +1,5 @@
-/* Rows, and neuron-major down, of F32, F16 and BF16 with AVX2 and FMA: the sixteen partial sums
- * are two registers. */
+/* Rows and neuron-major down of F32, F16 and BF16 with AVX2 and FMA: the sixteen partial sums are two
+ * registers. */
 #include "kernels/isa.h"
 
 #include <immintrin.h>
@@ -60,8 +60,8 @@ HTH_INLINE void store_floats(float *y, floats p)
 
 #include "kernels/axpy/axpy_float_tmpl.h"
 
-/* trunc(a 2^32), |a| < 2^31, without an instruction for it: the mantissa shifted left or right by
- * the exponent, where counts of 64 and more, which negative ones are, give 0. */
+/* trunc(a 2^32), |a| < 2^31. AVX2 has no instruction for it: the mantissa is shifted left or right by the
+ * exponent. Shift counts of 64 and more, which include negative ones, give 0. */
 HTH_INLINE __m256i to_fixed(__m128 a)
 {
     __m256i bits = _mm256_cvtepu32_epi64(_mm_castps_si128(a));

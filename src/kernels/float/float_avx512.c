@@ -1,5 +1,4 @@
-/* Rows, and neuron-major down, of F32, F16 and BF16 with AVX-512: the sixteen partial sums are one
- * register. */
+/* Rows and neuron-major down of F32, F16 and BF16 with AVX-512: the sixteen partial sums are one register. */
 #include "kernels/isa.h"
 
 #include <immintrin.h>
@@ -30,7 +29,7 @@ HTH_INLINE float tree(floats p)
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
-/* Sixteen partial sums, four tokens, a weight: 21 of 32 registers. */
+/* Sixteen partial sums, four tokens and a weight use 21 of 32 registers. */
 enum { ROWS_AT_ONCE = 4 };
 
 #include "kernels/float/float_tmpl.h"

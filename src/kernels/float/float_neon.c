@@ -42,7 +42,7 @@ HTH_INLINE floats add_products(floats p, floats w, floats x)
     return p;
 }
 
-/* Halves first, as hth_reduce16. */
+/* Adds halves first, as hth_reduce16. */
 HTH_INLINE float tree(floats p)
 {
     float32x4_t a = vaddq_f32(vaddq_f32(p.v[0], p.v[2]), vaddq_f32(p.v[1], p.v[3]));

@@ -1,6 +1,6 @@
-/* Rows of F32, F16 and BF16: the definition (rule R9 of docs/arithmetic.md 2, chains of 6).
- * Sixteen partial sums by index mod 16 with a fused multiply-add, then a tree; neuron-major,
- * one chain for each output. Fused operations are allowed here and in training_ref.c only. */
+/* Rows of F32, F16 and BF16: the definition (rule R9 of docs/arithmetic.md 2, chains of 6). Rows: sixteen
+ * partial sums by index mod 16 with a fused multiply-add, then a reduction. Neuron-major: one chain per output.
+ * Fused operations are allowed here and in training_ref.c only. */
 #include "base/bits.h"
 #include "base/fma.h"
 #include "kernels/isa.h"

@@ -1,11 +1,11 @@
-/* Rows of floats at one level, for up to four tokens (rule R9). The including file
- * gives the instructions:
+/* Rows of floats at one ISA level, for up to four tokens (rule R9). The including file defines the
+ * instructions:
  *   floats                  sixteen floats in registers; zeros()
  *   load_f32, load_f16, load_bf16(p)  sixteen weights, widened exactly
  *   add_products(p, w, x)   sixteen fused multiply-adds
  *   tree(p)                 the sum of sixteen, as hth_reduce16
  *   ROWS_AT_ONCE            rows whose partial sums for four tokens fit the registers
- * and gets rows_f32, rows_f16 and rows_bf16. */
+ * This file defines rows_f32, rows_f16 and rows_bf16. */
 #include "base/bits.h"
 #include "kernels/quant/rows_loop.h"
 
@@ -13,7 +13,7 @@
 
 typedef floats load_fn(const uint8_t *p);
 
-/* The last weights of a row behind which -0 stands. */
+/* The last weights of a row, padded with -0. */
 HTH_INLINE floats load_tail(const uint8_t *p, size_t n, size_t size, load_fn *load)
 {
     uint8_t padded[64] = {0};
@@ -24,14 +24,13 @@ HTH_INLINE floats load_tail(const uint8_t *p, size_t n, size_t size, load_fn *lo
 
 #define UNROLL _Pragma("GCC unroll 4")
 
-/* n_tok rows times n_tok tokens; row `next` follows the last. */
+/* n_row rows times n_tok tokens; row `next` follows the last. */
 HTH_INLINE void dots(const hth_tile *tile, const uint8_t *const row[], const uint8_t *next, float *y,
                      size_t y_stride, size_t n_row, size_t n_tok, size_t size, load_fn *load)
 {
     floats p[ROWS_AT_ONCE][HTH_TILE];
     size_t row_size = tile->n_col * size;
-    /* Every loop over rows or tokens is unrolled: sums with a changing index would live
-     * in memory. */
+    /* Every loop over rows or tokens is unrolled, because sums with a variable index would be in memory. */
     UNROLL for (size_t r = 0; r < n_row; r++) UNROLL for (size_t t = 0; t < n_tok; t++) p[r][t] = zeros();
     for (size_t i = 0; i < tile->n_whole; i += 16) {
         UNROLL for (size_t r = 0; r < n_row; r++)
@@ -55,7 +54,7 @@ HTH_INLINE void dots(const hth_tile *tile, const uint8_t *const row[], const uin
         tree(p[r][t]);
 }
 
-/* Rows in groups while there are whole ones, then single rows. */
+/* Whole groups of rows, then single rows. */
 HTH_INLINE void run_of_rows(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y,
                             size_t n_tok, size_t size, load_fn *load)
 {
@@ -84,7 +83,7 @@ HTH_INLINE void run_of_rows(const hth_rows *job, size_t first, size_t end, const
     }                                                                                                        \
     static void rows_##TYPE(const hth_rows *job)                                                             \
     {                                                                                                        \
-        hth_text_sampler(job, hth_tile_of_floats, one_##TYPE, four_##TYPE);                                          \
+        hth_rows_run(job, hth_tile_of_floats, one_##TYPE, four_##TYPE);                                          \
     }
 DEFINE_ROWS(f32, 4)
 DEFINE_ROWS(f16, 2)

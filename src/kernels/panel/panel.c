@@ -1,6 +1,6 @@
-/* Bytes of rows to panels and back, for every type by one table. Called when weights are
- * loaded (engine/load.c), by products that take rows in file order for many tokens, and for
- * single rows of tables that lie in panels (forward/embed.c). */
+/* Converts the bytes of rows to panels and back, with one table for all types. Called when weights are loaded
+ * (engine/load.c), by products of rows in file order for many tokens, and for single rows of tables stored in
+ * panels (forward/embed.c). */
 #include "kernels/panel/panel.h"
 
 #include "base/bits.h"
@@ -45,27 +45,29 @@ static const field *fields_of(hth_type type)
 
 bool hth_panel_supported(hth_type type) { return fields_of(type) != NULL; }
 
-/* Every block of a panel in its order: for (walk w = walk_of(type, n_block); on(&w); ...). */
-typedef struct walk {
+/* Iterates over every block of a panel in its order:
+ *   for (block_iter w = iter_begin(type, n_block); iter_valid(&w); ...) */
+typedef struct block_iter {
     bool quantised;
     size_t size, n_pass, n_block;
     size_t j, b;
-} walk;
+} block_iter;
 
-static walk walk_of(hth_type type, size_t n_block)
+static block_iter iter_begin(hth_type type, size_t n_block)
 {
     const hth_type_info *info = hth_type_find((uint32_t)type);
-    return (walk){info->quantised, info->size, hth_panel_n_sum(info->quantised), n_block, 0, 0};
+    return (block_iter){info->quantised, info->size, hth_panel_n_sum(info->quantised), n_block, 0, 0};
 }
 
-/* Whether b is a block of the panel, after a step to the next partial sum where one has ended. */
-static bool on(walk *w)
+/* Moves to the next partial sum if one has ended. Returns whether b is a block of the panel. */
+static bool iter_valid(block_iter *w)
 {
     while (w->b >= w->n_block && ++w->j < w->n_pass) w->b = hth_panel_sum_order(w->quantised, w->j);
     return w->j < w->n_pass;
 }
 
-/* Units u of the rows at byte `at` of their blocks to u * 16 * size of the panel's. */
+/* Copies the units of the rows from byte `at` of their blocks on to the panel's block: unit u goes to
+ * u * 16 * size. */
 static inline void interleave_units(const uint8_t *const row[HTH_PANEL_ROW], size_t at, size_t n_unit,
                                     size_t size, uint8_t *to)
 {
@@ -74,12 +76,12 @@ static inline void interleave_units(const uint8_t *const row[HTH_PANEL_ROW], siz
             memcpy(to + (HTH_PANEL_ROW * u + r) * size, row[r] + at + u * size, size);
 }
 
-/* One block of sixteen rows, at byte `at` of each, to the panel's; returns what follows it. */
+/* Copies one block of sixteen rows, at byte `at` of each, to the panel's block. Returns the end of it. */
 static uint8_t *interleave(const field *f, const uint8_t *const row[HTH_PANEL_ROW], size_t at, uint8_t *to)
 {
     for (; f->n_unit > 0; f++) {
         size_t size = (size_t)f->n_unit * f->unit;
-        switch (f->unit) { /* sizes that the compiler knows */
+        switch (f->unit) { /* constant sizes for the compiler */
         case 4: interleave_units(row, at, f->n_unit, 4, to); break;
         case 2: interleave_units(row, at, f->n_unit, 2, to); break;
         default: interleave_units(row, at, f->n_unit, 1, to);
@@ -93,7 +95,7 @@ void hth_panel_pack_blocks(hth_type type, const uint8_t *const row[HTH_PANEL_ROW
                            uint8_t *blocks)
 {
     const field *fields = fields_of(type);
-    walk w = walk_of(type, SIZE_MAX);
+    block_iter w = iter_begin(type, SIZE_MAX);
     for (size_t i = 0; i < n; i++) blocks = interleave(fields, row, (first + i * w.n_pass) * w.size, blocks);
 }
 
@@ -102,7 +104,7 @@ void hth_panel_pack(hth_type type, size_t n_block, const uint8_t *rows, size_t r
     const field *fields = fields_of(type);
     const uint8_t *row[HTH_PANEL_ROW];
     for (size_t r = 0; r < HTH_PANEL_ROW; r++) row[r] = rows + r * row_size;
-    for (walk w = walk_of(type, n_block); on(&w); w.b += w.n_pass)
+    for (block_iter w = iter_begin(type, n_block); iter_valid(&w); w.b += w.n_pass)
         panel = interleave(fields, row, w.b * w.size, panel);
 }
 
@@ -117,6 +119,7 @@ static void extract(const field *f, const uint8_t *block, size_t r, uint8_t *to)
 void hth_panel_row(hth_type type, size_t n_block, const uint8_t *panel, size_t r, uint8_t *row)
 {
     const field *fields = fields_of(type);
-    for (walk w = walk_of(type, n_block); on(&w); w.b += w.n_pass, panel += HTH_PANEL_ROW * w.size)
+    for (block_iter w = iter_begin(type, n_block); iter_valid(&w);
+         w.b += w.n_pass, panel += HTH_PANEL_ROW * w.size)
         extract(fields, panel, r, row + w.b * w.size);
 }

@@ -1,11 +1,11 @@
-/* Panels of types in blocks of 256 with AVX2: eight rows at a time; sums in 16 bits meet their
- * scale when they are widened. The including file gives BLOCK_SIZE, HAS_MINIMUM, SCALE_AT,
- * MINIMUM_AT and OFFSET_SHIFT as for x86_256_wide.h, KERNEL_TYPE, and from panel_TYPE.h
- *   WEIGHT_MAX     the largest weight; 128: weights have a sign (OFFSET_SHIFT -1 then)
+/* Panels of types in blocks of 256 with AVX2: eight rows at a time. 16-bit sums are multiplied by their scale
+ * when they are widened. The including file defines BLOCK_SIZE, HAS_MINIMUM, SCALE_AT, MINIMUM_AT and
+ * OFFSET_SHIFT as for x86_256_wide.h, KERNEL_TYPE, and from quant/TYPE/panel.h
+ *   WEIGHT_MAX     the largest weight; 128: weights have a sign (then OFFSET_SHIFT is -1)
  *   N_SCALE        scales of a row's block, 8 or 16; SCALES_SIGNED 1: they may be negative
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of half a panel's block
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
- * and gets panels(job). */
+ * This file defines panels(job). */
 #define HAS_PANELS
 #include "kernels/quant/rows_loop.h"
 
@@ -16,7 +16,7 @@ enum {
     ONE_BY_ONE_TOK = 1,
     N_PART = PANEL_COL / HTH_ACT_SUBBLOCK,
     HAS_SIGN = WEIGHT_MAX == 128,
-    /* Products of fours, of the four that share a scale, that are summed in 16 bits. */
+    /* Products of fours that are summed in 16 bits, of the four fours that share a scale. */
     N_FIT = 2 * 127 * WEIGHT_MAX * 4 <= INT16_MAX   ? 4
             : 2 * 127 * WEIGHT_MAX * 2 <= INT16_MAX ? 2
                                                     : 1,
@@ -42,7 +42,7 @@ HTH_INLINE __m256i scale_of_part(const __m256i *s, int n)
     return scale_pair(s, k, k, SCALES_SIGNED);
 }
 
-/* The scales (or minima) of inputs 32i to 32i + 15 and of the 16 behind them. */
+/* The scales (or minima) of inputs 32i to 32i + 15 and of the next 16. */
 HTH_INLINE __m256i pair_of_scales(const __m256i *s, int i, bool is_signed)
 {
     return N_SCALE == 16 ? scale_pair(s, 2 * i, 2 * i + 1, is_signed) : scale_pair(s, i, i, is_signed);
@@ -100,7 +100,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
 
 /* ---- several tokens ------------------------------------------------------------------------ */
 
-/* Blocks of a panel, half by half. */
+/* Blocks of a panel, in halves. */
 typedef struct chunk {
     struct {
         __m256i w[PANEL_COL / 4];

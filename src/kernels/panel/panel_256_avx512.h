@@ -1,11 +1,10 @@
-/* Panels of types in blocks of 256 with AVX-512 (VNNI). The including file gives BLOCK_SIZE,
- * HAS_MINIMUM, SCALE_AT, MINIMUM_AT and OFFSET_SHIFT as for x86_512_wide.h, KERNEL_TYPE, and from
- * panel_TYPE.h
- *   WEIGHT_MAX     the largest weight, as they are made unsigned
+/* Panels of types in blocks of 256 with AVX-512 (VNNI). The including file defines BLOCK_SIZE, HAS_MINIMUM,
+ * SCALE_AT, MINIMUM_AT and OFFSET_SHIFT as for x86_512_wide.h, KERNEL_TYPE, and from quant/TYPE/panel.h
+ *   WEIGHT_MAX     the largest weight in unsigned form
  *   N_SCALE        scales of a row's block, 8 or 16; SCALES_SIGNED 1: they may be negative
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of a panel's block, as unsigned bytes
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
- * and gets panels(job). */
+ * This file defines panels(job). */
 #define HAS_PANELS
 #include "kernels/quant/rows_loop.h"
 
@@ -14,10 +13,10 @@ enum {
     PANEL_CHUNK = 2,
     N_PANEL = 3,
     ONE_BY_ONE_TOK = 4,                                /* 5 cost as much as unpacking to a chunk */
-    SCALES_IN_16 = 16 * WEIGHT_MAX * 127 <= INT16_MAX, /* the sums of 16 products fit in 16 bits */
+    SCALES_IN_16 = 16 * WEIGHT_MAX * 127 <= INT16_MAX, /* sums of 16 products fit in 16 bits */
     N_PART = PANEL_COL / HTH_ACT_SUBBLOCK,
-    N_SUM = SCALES_IN_16 ? 16 : N_SCALE, /* sums that meet a scale */
-    N_FOUR = PANEL_COL / 4 / N_SUM,      /* fours of weights of such a sum */
+    N_SUM = SCALES_IN_16 ? 16 : N_SCALE, /* sums that are multiplied by a scale */
+    N_FOUR = PANEL_COL / 4 / N_SUM,      /* fours of weights in such a sum */
 };
 
 #define JOIN_MINIMA(p, m) _mm512_sub_ps(p, m)
@@ -25,7 +24,7 @@ enum {
 
 /* ---- scales ---------------------------------------------------------------------------- */
 
-/* Picks bytes a, b, c, d of every four; 0x80: zero. */
+/* Selects bytes a, b, c, d of every four; 0x80: zero. */
 HTH_INLINE __m512i pick(__m512i v, unsigned a, unsigned b, unsigned c, unsigned d)
 {
     const __m512i fours = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c));
@@ -54,7 +53,7 @@ HTH_INLINE __m512i scale_of_sum(const __m512i *s, int n)
     return SCALES_IN_16 ? scale_in_16(s, k) : scale_in_32(s, k);
 }
 
-/* The scales (or minima) of inputs 32i to 32i + 15 and of the 16 behind them, as two halves. */
+/* The scales (or minima) of inputs 32i to 32i + 15 and of the next 16, as two halves. */
 HTH_INLINE __m512i pair_of_scales(const __m512i *s, int i, bool is_signed)
 {
     int k = N_SCALE == 16 ? 2 * i : i;

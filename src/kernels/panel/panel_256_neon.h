@@ -1,12 +1,11 @@
-/* Panels of types in blocks of 256 on AArch64, levels dotprod and i8mm: four rows at a time. The
- * including file gives BLOCK_SIZE, HAS_MINIMUM, SCALE_AT and MINIMUM_AT, OFFSET_SHIFT (weights
- * are larger by a power of two than they should be; -1: they are right), KERNEL_TYPE, and from
- * panel_TYPE.h
+/* Panels of types in blocks of 256 on AArch64, levels dotprod and i8mm: four rows at a time. The including file
+ * defines BLOCK_SIZE, HAS_MINIMUM, SCALE_AT, MINIMUM_AT, OFFSET_SHIFT (weights are too large by 2^OFFSET_SHIFT;
+ * -1: no offset), KERNEL_TYPE, and from quant/TYPE/panel.h
  *   N_SCALE        scales of a row's block, 8 or 16; SCALES_SIGNED 1: they may be negative
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of a quarter of a panel's block
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
- * and gets panels(job). Scales and minima meet the sums of their inputs in sdot as well: a sum,
- * of 32 inputs at most, is 64 times a signed byte and six bits. */
+ * This file defines panels(job). sdot also multiplies scales and minima by the sums of their inputs: a sum, of
+ * at most 32 inputs, is split into a signed byte times 64 and six bits. */
 #define HAS_PANELS
 #include "kernels/quant/rows_loop.h"
 
@@ -18,7 +17,7 @@ enum {
     N_PART = PANEL_COL / HTH_ACT_SUBBLOCK,
     N_FOUR = PANEL_COL / 4 / N_SCALE, /* fours of weights that share a scale: 4 or 8 */
     HAS_OFFSET = OFFSET_SHIFT >= 0,
-    TOGETHER = 2, /* quarters that share their inputs, as many as the sums have registers */
+    TOGETHER = 2, /* quarters that share their inputs; more would exceed the registers */
 };
 
 #define JOIN_MINIMA(p, m) vsubq_f32(p, m)
@@ -64,7 +63,7 @@ HTH_INLINE int32x4_t times_sums_of_inputs(const vints *s, input_sums x)
 
 /* ---- one token --------------------------------------------------------------------------- */
 
-/* The sum of a quarter's block over 64 inputs from 64i on. */
+/* Adds the products of a quarter's block with 64 inputs from 64i on. */
 HTH_INLINE int32x4_t add_64(int32x4_t isum, panel_block a, const vints *s, int i, const int8_t *q)
 {
     const int8x16_t x[4] = {vld1q_s8(q), vld1q_s8(q + 16), vld1q_s8(q + 32), vld1q_s8(q + 48)};
@@ -80,8 +79,8 @@ HTH_INLINE int32x4_t add_64(int32x4_t isum, panel_block a, const vints *s, int i
     return isum;
 }
 
-/* The integer sums of a block. A function of its own: it needs all registers, and the passes
- * of one_token hold sums that wait. */
+/* The integer sums of a block. Not inlined: it needs all registers, and the passes of one_token hold unfinished
+ * sums. */
 static __attribute__((noinline)) void sums_of_one(const uint8_t *p, const int8_t *q, const int16_t *sum_16,
                                                   int32x4_t isum[4], int32x4_t msum[4])
 {
@@ -119,7 +118,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
 
 /* ---- several tokens ------------------------------------------------------------------------ */
 
-/* A quarter of a block: weights that are right, as put_weights lays them; scales as put_scale. */
+/* A quarter of a block: weights without offset in the order of put_weights, scales in that of put_scale. */
 typedef struct quarter {
     int8x16_t w[PANEL_COL / 4];
     int32x4_t scale[N_SCALE][N_SIDE];
@@ -161,7 +160,7 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
     for (int h = 0; h < 4; h++) fill_quarter(&to->block[i][h], (panel_block){p, h});
 }
 
-/* The integer sums of some quarters of a block, from k on. */
+/* The integer sums of TOGETHER quarters of a block, from k on. */
 HTH_INLINE void quarter_sums(const quarter *k, const int8_t *q, size_t n_tok,
                              int32x4_t isum[TOGETHER][HTH_TILE_TOK])
 {

@@ -1,10 +1,10 @@
-/* Panels of types in blocks of 32 with AVX2: eight rows at a time. The including file gives
- * BLOCK_SIZE and HAS_MINIMUM as for rows_tmpl.h, KERNEL_TYPE, and from panel_TYPE.h
+/* Panels of types in blocks of 32 with AVX2: eight rows at a time. The including file defines BLOCK_SIZE and
+ * HAS_MINIMUM as for rows_tmpl.h, KERNEL_TYPE, and from quant/TYPE/panel.h
  *   WEIGHT_MAX     the largest weight; 128: weights have a sign
- *   WEIGHT_OFFSET  weights are larger by this than they should be; 0: they are right
+ *   WEIGHT_OFFSET  weights are too large by this; 0: no offset
  *   panel_weights(a, w)  the eight fours of weights of half a panel's block
- *   panel_scales(a)      its eight scales; panel_minima(a) where HAS_MINIMUM
- * and gets panels(job). */
+ *   panel_scales(a)      its eight scales; panel_minima(a) if HAS_MINIMUM
+ * This file defines panels(job). */
 #define HAS_PANELS
 #include "kernels/quant/rows_loop.h"
 
@@ -14,7 +14,7 @@ enum {
     N_PANEL = 1,
     ONE_BY_ONE_TOK = 1,
     HAS_SIGN = WEIGHT_MAX == 128,
-    /* Products of fours that are summed in 16 bits before they must be widened. */
+    /* Products of fours that are summed in 16 bits before widening. */
     N_FIT = 2 * 127 * WEIGHT_MAX * 8 <= INT16_MAX   ? 8
             : 2 * 127 * WEIGHT_MAX * 4 <= INT16_MAX ? 4
             : 2 * 127 * WEIGHT_MAX * 2 <= INT16_MAX ? 2
@@ -57,7 +57,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     return s;
 }
 
-/* Blocks of a panel, half by half: fours of weights, and their sizes where they have a sign. */
+/* Blocks of a panel, in halves: fours of weights, and their absolute values if they have a sign. */
 typedef struct chunk {
     __m256i w[2][PANEL_CHUNK][8];
     __m256i size[HAS_SIGN ? 2 : 1][HAS_SIGN ? PANEL_CHUNK : 1][8];
@@ -89,7 +89,7 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 /* The integer sums of block b of eight rows for n_tok tokens. */
 HTH_INLINE void tile_sums(const chunk *c, int h, size_t b, const int8_t *q, size_t n_tok, __m256i *isum)
 {
-    __m256i part[HTH_TILE_TOK] = {0}; /* as compilers see it: the first fours begin anew */
+    __m256i part[HTH_TILE_TOK] = {0}; /* zeroed for compilers: the first fours overwrite it */
     HTH_UNROLL
     for (int g = 0; g < 8; g++) {
         __m256i w = c->w[h][b][g], size = HAS_SIGN ? c->size[h][b][g] : w;

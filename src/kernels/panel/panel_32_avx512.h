@@ -1,9 +1,9 @@
-/* Panels of types in blocks of 32 with AVX-512 (VNNI). The including file gives BLOCK_SIZE and
- * HAS_MINIMUM as for rows_tmpl.h, KERNEL_TYPE, and from panel_TYPE.h
- *   WEIGHT_OFFSET  weights are larger by this than they should be, a power of two; 0: they are right
+/* Panels of types in blocks of 32 with AVX-512 (VNNI). The including file defines BLOCK_SIZE and HAS_MINIMUM as
+ * for rows_tmpl.h, KERNEL_TYPE, and from quant/TYPE/panel.h
+ *   WEIGHT_OFFSET  weights are too large by this, a power of two; 0: no offset
  *   panel_weights(a, w)  the eight fours of weights of a panel's block, unsigned
- *   panel_scales(a)      its sixteen scales; panel_minima(a) where HAS_MINIMUM
- * and gets panels(job). */
+ *   panel_scales(a)      its sixteen scales; panel_minima(a) if HAS_MINIMUM
+ * This file defines panels(job). */
 #define HAS_PANELS
 #include "kernels/quant/rows_loop.h"
 
@@ -32,7 +32,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     return s;
 }
 
-/* Blocks of N_PANEL panels: fours of weights, 128 more than they should be (minima: as they are). */
+/* Blocks of N_PANEL panels: fours of weights, too large by 128 (types with minima: no offset). */
 typedef struct chunk {
     __m512i w[PANEL_CHUNK][8][N_PANEL];
     __m512 d[PANEL_CHUNK][N_PANEL];

@@ -1,10 +1,9 @@
-/* Panels of types in blocks of 32 on AArch64, levels dotprod and i8mm: four rows at a time. The
- * including file gives BLOCK_SIZE and HAS_MINIMUM as for rows_tmpl.h, KERNEL_TYPE, and from
- * panel_TYPE.h
- *   WEIGHT_OFFSET  weights are larger by this than they should be; 0: they are right
+/* Panels of types in blocks of 32 on AArch64, levels dotprod and i8mm: four rows at a time. The including file
+ * defines BLOCK_SIZE and HAS_MINIMUM as for rows_tmpl.h, KERNEL_TYPE, and from quant/TYPE/panel.h
+ *   WEIGHT_OFFSET  weights are too large by this; 0: no offset
  *   panel_weights(a, w)  the eight fours of weights of a quarter of a panel's block
- *   panel_scales(a)      its four scales; panel_minima(a) where HAS_MINIMUM
- * and gets panels(job). */
+ *   panel_scales(a)      its four scales; panel_minima(a) if HAS_MINIMUM
+ * This file defines panels(job). */
 #define HAS_PANELS
 #include "kernels/quant/rows_loop.h"
 
@@ -14,7 +13,7 @@ enum {
     N_PANEL = 1,
     ONE_BY_ONE_TOK = 1,
     N_FOUR = PANEL_COL / 4,
-    TOGETHER = 2, /* quarters that share their inputs, as many as the sums have registers */
+    TOGETHER = 2, /* quarters that share their inputs; more would exceed the registers */
 };
 
 #define JOIN_MINIMA(p, m) vaddq_f32(p, m)
@@ -47,7 +46,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
 
 /* ---- several tokens ------------------------------------------------------------------------ */
 
-/* Blocks of a panel, quarter by quarter: weights that are right, as put_weights lays them. */
+/* Blocks of a panel, in quarters: weights without offset in the order of put_weights. */
 typedef struct chunk {
     int8x16_t w[PANEL_CHUNK][4][N_FOUR];
     float32x4_t d[PANEL_CHUNK][4];
@@ -74,7 +73,7 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
     }
 }
 
-/* Quarters `first` and on. */
+/* Quarters from `first` on. */
 HTH_INLINE void multiply_quarters(const chunk *c, int first, size_t n, const hth_tiles *tiles, size_t at,
                                   size_t n_tok, sums (*s)[N_PANEL], hth_prefetch_cursor *next)
 {
@@ -94,7 +93,7 @@ HTH_INLINE void multiply_quarters(const chunk *c, int first, size_t n, const hth
         float32x4_t dx = vld1q_f32(d);
         if (first == 0) hth_prefetch_share(next, N_PANEL);
 #if HAS_MINIMUM
-        /* Minus the offset, a 128th of it: the sums of the inputs. */
+        /* The sums of the inputs: minus the offset, divided by 128. */
         float32x4_t sum = vcvtq_n_f32_s32(vnegq_s32(vld1q_s32(offset)), 7);
         offset += HTH_TILE_TOK;
 #endif

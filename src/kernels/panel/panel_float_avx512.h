@@ -1,20 +1,20 @@
-/* Panels of floats with AVX-512 (rule R9): a lane is a row, one of the sixteen partial sums at a
- * time, which meet in the tree as they are finished. One token takes N_PANEL panels at once as they
- * stream by, so that chains of additions do not wait; several tokens take N_PANEL panels
- * whose weights of a partial sum are widened once for all tokens. The including file gives
- * load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16, hth_panels_bf16_avx512. */
+/* Panels of floats with AVX-512 (rule R9): a lane is a row. Each pass computes one of the sixteen partial sums,
+ * which are reduced as they are finished. One token reads N_PANEL panels at once as they stream in, so that
+ * chains of additions do not stall. Several tokens use N_PANEL panels, whose weights of a partial sum are
+ * widened once for all tokens. The including file defines load_f32, load_f16 and load_bf16 (float_tmpl.h). This
+ * file defines panels_f32, panels_f16 and hth_panels_bf16_avx512. */
 #include "kernels/quant/rows_loop.h"
 
 enum {
     N_PANEL = 3,
-    PANEL_TOK = 128,   /* tokens that share widened weights: a multiple of tiles */
+    PANEL_TOK = 128,   /* tokens that share widened weights; a multiple of a tile */
     PANEL_CHUNK = 128, /* weights of a row in a chunk, which takes 24 KiB */
-    PER_SHARE = 8,     /* weights that are multiplied for each share of the lines to come */
+    PER_SHARE = 8,     /* weights that are multiplied per share of the prefetch */
     N_PASS = 16,
-    N_LEVEL = 4, /* of the tree of sixteen partial sums */
+    N_LEVEL = 4, /* levels of the reduction of sixteen partial sums */
 };
 
-/* Weights of row group `first` that stand from place p on in its panel. */
+/* Weights of row group `first`, from position p on in its panel. */
 HTH_INLINE const uint8_t *panel_at(const hth_rows *job, size_t first, size_t p, size_t size)
 {
     return job->w + first * job->row_size + p * HTH_PANEL_ROW * size;
@@ -25,14 +25,14 @@ HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
     return (job->n_col + N_PASS - 1 - hth_panel_sum_order(false, j)) / N_PASS;
 }
 
-/* Panels that stream by side by side: behind the end of one lie the others, over which what is
- * asked for must jump. */
+/* Panels that are read side by side. The other panels follow the end of one, so prefetch addresses must skip
+ * them. */
 typedef struct float_stream {
     const uint8_t *w[N_PANEL];
     const float *x;
 } float_stream;
 
-/* n weights more of each row; what lies `ahead` is asked for. */
+/* Multiplies n more weights of each row and prefetches `ahead` bytes further on. */
 HTH_INLINE void add_products_of(float_stream *s, size_t n, size_t size, load_fn *load, size_t ahead,
                                 hth_prefetch_mode prefetch, __m512 p[N_PANEL])
 {
@@ -52,7 +52,7 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load, hth_p
         size_t n_near = ahead / (HTH_PANEL_ROW * size),
                n_left = job->n_col > n_near ? job->n_col - n_near : 0;
         size_t row[N_PANEL];
-        __m512 half[N_LEVEL + 1][N_PANEL]; /* of the trees; each waits for its other half */
+        __m512 half[N_LEVEL + 1][N_PANEL]; /* partial reductions; each waits for its other half */
         hth_panels_at(i, job->end, N_PANEL, row);
         for (int r = 0; r < N_PANEL; r++) s.w[r] = panel_at(job, row[r], 0, size);
         for (size_t j = 0; j < N_PASS; j++) {
@@ -73,14 +73,14 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load, hth_p
 
 typedef struct panel_work {
     __m512 w[PANEL_CHUNK][N_PANEL];
-    uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* of rows that do not lie in panels */
+    uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* for rows that are not stored in panels */
     __m512 half[N_LEVEL + 1][PANEL_TOK][N_PANEL];             /* as in panel_loop.h */
     hth_prefetch_cursor next;
 } panel_work;
 _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
-/* n weights of each row of the r-th panel at hand: of inputs first, first + 16, ..., which stand
- * from place p on. */
+/* Widens n weights of each row of the r-th current panel, for inputs first, first + 16, ..., which are stored
+ * from position p on. */
 HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t p,
                            size_t n, size_t size, hth_type type, load_fn *load)
 {
@@ -88,13 +88,13 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
     for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) work->w[k][r] = load(at);
 }
 
-/* Part of a partial sum: n weights from place p on. */
+/* Part of a partial sum: n weights from position p on. */
 typedef struct piece {
     size_t j, p, n;
     bool first, last;
 } piece;
 
-/* Partial sum j of a tile, in the panel's order, meets those before it. */
+/* Reduces partial sum j of a tile, in the panel's order, with the earlier ones. */
 HTH_INLINE void join_tile(panel_work *work, size_t j, size_t i_tok, size_t n_tok, __m512 (*s)[N_PANEL])
 {
     int level = 0;
@@ -140,7 +140,7 @@ static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c
     }
 }
 
-/* The panels that begin at the rows named, the last of which may stand there more than once. */
+/* Computes the panels that begin at the given rows. The last one may be repeated. */
 HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const size_t row[N_PANEL], size_t t,
                                 size_t n_tok, size_t size, hth_type type, load_fn *load)
 {

@@ -1,16 +1,15 @@
-/* Panels of floats on AArch64 (rule R9): a lane is a row, one of the sixteen partial sums at a
- * time, which meet in the tree as they are finished. One token takes two panels at once as they
- * stream by, eight chains of additions; several tokens take half a panel, whose weights of a
- * partial sum are widened once for all tokens. The including file gives floats (four vectors),
- * zeros(), load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16,
- * panels_bf16. */
+/* Panels of floats on AArch64 (rule R9): a lane is a row. Each pass computes one of the sixteen partial sums,
+ * which are reduced as they are finished. One token reads two panels at once as they stream in, eight chains of
+ * additions. Several tokens use half a panel, whose weights of a partial sum are widened once for all tokens.
+ * The including file defines floats (four vectors), zeros(), load_f32, load_f16 and load_bf16 (float_tmpl.h).
+ * This file defines panels_f32, panels_f16 and panels_bf16. */
 #include "kernels/quant/rows_loop.h"
 
 enum {
-    PANEL_TOK = 128,   /* tokens that share widened weights: a multiple of tiles */
+    PANEL_TOK = 128,   /* tokens that share widened weights; a multiple of a tile */
     PANEL_CHUNK = 256, /* weights of a row in a chunk, which takes 16 KiB */
     N_PASS = 16,
-    N_LEVEL = 4, /* of the tree of sixteen partial sums */
+    N_LEVEL = 4, /* levels of the reduction of sixteen partial sums */
 };
 
 HTH_INLINE floats add_floats(floats a, floats b)
@@ -33,7 +32,7 @@ HTH_INLINE void store_floats(float *y, floats p)
     for (int i = 0; i < 4; i++) vst1q_f32(y + 4 * i, p.v[i]);
 }
 
-/* Weights of row group `first` that stand from place p on in its panel. */
+/* Weights of row group `first`, from position p on in its panel. */
 HTH_INLINE const uint8_t *panel_at(const hth_rows *job, size_t first, size_t p, size_t size)
 {
     return job->w + first * job->row_size + p * HTH_PANEL_ROW * size;
@@ -51,7 +50,7 @@ HTH_INLINE void panels_of_one(const hth_rows *job, size_t i, size_t n, size_t si
 {
     const float *x = job->act.tiles.x;
     const uint8_t *w[2];
-    floats half[N_LEVEL + 1][2]; /* of the trees; each waits for its other half */
+    floats half[N_LEVEL + 1][2]; /* partial reductions; each waits for its other half */
     for (size_t r = 0; r < n; r++) w[r] = panel_at(job, i + r * HTH_PANEL_ROW, 0, size);
     for (size_t j = 0; j < N_PASS; j++) {
         floats p[2] = {zeros(), zeros()};
@@ -81,15 +80,15 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
 
 typedef struct panel_work {
     floats w[PANEL_CHUNK];
-    uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* of rows that do not lie in panels */
-    /* Halves of the trees, each of which waits for its other half; the last level holds the
-     * partial sum of which a chunk is done, and the whole in the end. */
+    uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* for rows that are not stored in panels */
+    /* Partial reductions, each of which waits for its other half. The last level holds the partial sum whose
+     * chunk is finished, and the result at the end. */
     floats half[N_LEVEL + 1][PANEL_TOK];
 } panel_work;
 _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
-/* n weights of each row of the panel that begins at row i: of inputs first, first + 16, ...,
- * which stand from place p on. */
+/* Widens n weights of each row of the panel that begins at row i, for inputs first, first + 16, ..., which are
+ * stored from position p on. */
 HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, size_t first, size_t p, size_t n,
                            size_t size, hth_type type, load_fn *load)
 {
@@ -100,13 +99,13 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, size
     }
 }
 
-/* Part of a partial sum: n weights from place p on. */
+/* Part of a partial sum: n weights from position p on. */
 typedef struct piece {
     size_t j, p, n;
     bool first, last;
 } piece;
 
-/* p + w * x[lane], a constant; one rounding. */
+/* p + w * x[lane], with one rounding; lane is a constant. */
 HTH_INLINE float32x4_t add_times_lane(float32x4_t p, float32x4_t w, float32x4_t x, size_t lane)
 {
     switch (lane) {
@@ -135,7 +134,7 @@ HTH_INLINE void multiply_half(const floats *w, size_t n, const float *x, int v, 
     for (size_t k = 0; k < n_tok; k++) s[k].v[v] = a[k], s[k].v[v + 1] = b[k];
 }
 
-/* Partial sum j of a token, in the panel's order, meets those before it. */
+/* Reduces partial sum j of a token, in the panel's order, with the earlier ones. */
 HTH_INLINE void join(panel_work *work, size_t j, size_t i_tok, floats s)
 {
     int level = 0;

@@ -1,33 +1,32 @@
-/* Panels of quantised rows: a lane is a row. One token takes a panel as it streams by; several
- * tokens take N_PANEL panels, whose blocks are unpacked to bytes once for all tokens, one
- * partial sum of rule R4 at a time, which needs one accumulator for each output. The eight
- * partial sums meet in the tree as they are finished.
- * The including file (panel_32_LEVEL.h, panel_256_LEVEL.h) gives
+/* Panels of quantised rows: a lane is a row. One token reads a panel as it streams in. Several tokens use
+ * N_PANEL panels, whose blocks are unpacked to bytes once for all tokens, one partial sum of rule R4 at a time,
+ * so that each output needs one accumulator. The eight partial sums are reduced as they are finished. The
+ * including file (panel_32_LEVEL.h, panel_256_LEVEL.h) defines
  *   BLOCK_SIZE              bytes of a row's block
  *   PANEL_COL               weights of a block
  *   PANEL_CHUNK             blocks of a chunk
  *   N_PANEL                 panels at a time
- *   ONE_BY_ONE_TOK          tokens that are cheaper one by one, at least 1
- *   sums, add_sums(a, b)  partial sums of sixteen outputs: products and, where
- *                           HAS_MINIMUM, minima
- *   store_sums(y, s)        the outputs from their finished trees
- *   block_of_one(job, p, b, s, fetch)  adds the terms of the panel's block at p, number b, to s; may
- *                           fetch parts of what comes
- *   chunk, fill(chunk, i, r, p) unpacked blocks; puts the block at p to place i of panel r
- *   multiply(chunk, n, tiles, at, n_tok, s, next)  adds n blocks of a tile of inputs, which begin
- *                           at `at`, to the sums of n_tok tokens; asks for a share of `next` at each
- * and gets panels(job). */
+ *   ONE_BY_ONE_TOK          number of tokens up to which one by one is cheaper, at least 1
+ *   sums, add_sums(a, b)    partial sums of sixteen outputs: products and, if HAS_MINIMUM, minima
+ *   store_sums(y, s)        writes the outputs from their finished reductions
+ *   block_of_one(job, p, b, s, prefetch)  adds the terms of block b of the panel, at p, to s; may
+ *                           prefetch parts of the following data
+ *   chunk, fill(chunk, i, r, p)  unpacked blocks; unpacks the block at p to position i of panel r
+ *   multiply(chunk, n, tiles, at, n_tok, s, next)  adds n blocks of a tile of inputs, which begins
+ *                           at `at`, to the sums of n_tok tokens; prefetches a share of `next` per block
+ * This file defines panels(job). */
 #include "kernels/quant/rows_loop.h"
 
 enum {
-    PANEL_TOK = 128, /* tokens that share an unpacked chunk: a multiple of tiles */
+    PANEL_TOK = 128, /* tokens that share an unpacked chunk; a multiple of a tile */
     PANEL_BLOCK_SIZE = HTH_PANEL_ROW * BLOCK_SIZE,
 };
 
-enum { N_LEVEL = 3 }; /* of the tree of eight partial sums */
+enum { N_LEVEL = 3 }; /* levels of the reduction of eight partial sums */
 
-/* Unrolled, the loop over the partial sums is eight copies of a block, which compile for up to 20 s a file and
- * gain nothing (docs/performance.md, Tried) but where the including file asks for it. */
+/* Unrolling the loop over the partial sums makes eight copies of a block. They compile for up to 20 s per file
+ * and gain nothing (docs/performance.md, Tried), so the loop is unrolled only if the including file requests
+ * it. */
 #ifndef ONE_TOKEN_UNROLL
 #define ONE_TOKEN_UNROLL
 #endif
@@ -45,7 +44,7 @@ HTH_INLINE void one_token(const hth_rows *job, hth_prefetch_mode prefetch)
     size_t n_block = job->n_col / PANEL_COL;
     const uint8_t *p = job->w + job->first * job->row_size;
     for (size_t i = job->first; i < job->end; i += HTH_PANEL_ROW) {
-        sums half[N_LEVEL + 1]; /* of the tree; each waits for its other half */
+        sums half[N_LEVEL + 1]; /* partial reductions; each waits for its other half */
         ONE_TOKEN_UNROLL
         for (size_t j = 0; j < HTH_GROUP; j++) {
             int level = 0;
@@ -66,16 +65,16 @@ HTH_INLINE void one_token(const hth_rows *job, hth_prefetch_mode prefetch)
 
 typedef struct panel_work {
     chunk chunk;
-    uint8_t raw[PANEL_CHUNK * PANEL_BLOCK_SIZE]; /* of rows that do not lie in panels */
-    /* Halves of the trees, each of which waits for its other half; the last level holds the
-     * partial sum of which a chunk is done, and the whole in the end. */
+    uint8_t raw[PANEL_CHUNK * PANEL_BLOCK_SIZE]; /* for rows that are not stored in panels */
+    /* Partial reductions, each of which waits for its other half. The last level holds the partial sum whose
+     * chunk is finished, and the result at the end. */
     sums half[N_LEVEL + 1][PANEL_TOK][N_PANEL];
     hth_prefetch_cursor next;
 } panel_work;
 _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
-/* Blocks first, first + 8, ... (n of them) of the panel that begins at row i; `place` is that
- * of the first in the panel. */
+/* Unpacks blocks first, first + 8, ... (n of them) of the panel that begins at row i. `place` is the position
+ * of the first one in the panel. */
 HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t place,
                            size_t n)
 {
@@ -83,13 +82,14 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
     for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) fill(&work->chunk, k, r, p);
 }
 
-/* A chunk of partial sum j: of n blocks from `place` on; the first and the last of it. */
+/* A chunk of partial sum j: n blocks from position `place` on. first, last: whether it is the first or the
+ * last. */
 typedef struct piece {
     size_t j, place, n;
     bool first, last;
 } piece;
 
-/* Partial sum j of a tile meets those before it. */
+/* Reduces partial sum j of a tile with the earlier ones. */
 HTH_INLINE void join_tile(panel_work *work, size_t j, size_t i_tok, size_t n_tok, sums (*s)[N_PANEL])
 {
     int level = 0;
@@ -100,7 +100,7 @@ HTH_INLINE void join_tile(panel_work *work, size_t j, size_t i_tok, size_t n_tok
         for (int r = 0; r < N_PANEL; r++) work->half[level][i_tok + t][r] = s[t][r];
 }
 
-/* One tile, whose inputs begin at `at`: the sums stay in registers until the piece ends. */
+/* One tile, whose inputs begin at `at`. The sums stay in registers until the chunk ends. */
 HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece *c, size_t at, size_t i_tok,
                               size_t n_tok)
 {
@@ -126,7 +126,7 @@ static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c
     }
 }
 
-/* The panels that begin at the rows named, the last of which may stand there more than once. */
+/* Computes the panels that begin at the given rows. The last one may be repeated. */
 static void multiply_panels(panel_work *work, const hth_rows *job, const size_t row[N_PANEL], size_t t,
                             size_t n_tok)
 {
@@ -165,8 +165,8 @@ static void several_tokens(const hth_rows *job)
     }
 }
 
-/* Up to ONE_BY_ONE_TOK tokens are cheaper one by one: after the first, the rows of a unit come from
- * the second cache, where all but the longest (48 of 27000 weights) have room. */
+/* Up to ONE_BY_ONE_TOK tokens are cheaper one by one: after the first token, the rows of a unit come from the
+ * L2 cache, which holds all but the longest (48 rows of 27000 weights). */
 static void panels(const hth_rows *job)
 {
     if (job->n_tok > (job->layout == HTH_LAYOUT_PANELS ? ONE_BY_ONE_TOK : 1)) {

@@ -1,5 +1,5 @@
-/* What the blocks of panels are taken apart with, AVX2: eight of the sixteen rows at once.
- * panel_TYPE.h is written in these words for every level. */
+/* Operations that unpack the blocks of panels with AVX2: eight of the sixteen rows at once. quant/TYPE/panel.h
+ * uses these names at every ISA level. */
 #include "kernels/quant/x86_256.h"
 
 enum { SIGNED_OFFSET = 0 };
@@ -19,7 +19,7 @@ HTH_INLINE vints unit(panel_block a, int at, int u)
     return load_256(a.p + HTH_PANEL_ROW * at + 64 * u + 32 * a.half);
 }
 
-/* The halves at byte `at`, as floats, and the two bytes there, as dwords. */
+/* The F16 values at byte `at`, as floats, and the two bytes there, as dwords. */
 HTH_INLINE vfloats unit_half(panel_block a, int at)
 {
     return _mm256_cvtph_ps(load_128(a.p + HTH_PANEL_ROW * at + 16 * a.half));
@@ -42,14 +42,14 @@ HTH_INLINE vints masked(vints x, int m) { return _mm256_and_si256(x, _mm256_set1
 HTH_INLINE vints or_masked(vints a, vints b, int m) { return _mm256_or_si256(a, masked(b, m)); }
 HTH_INLINE vints less(vints x, int n) { return _mm256_sub_epi8(x, _mm256_set1_epi8((char)n)); }
 
-/* Bits moved to where a mask picks them: bytes are not kept apart. */
+/* Shifts for bits that are masked afterwards: bits may cross bytes. */
 HTH_INLINE vints bits_down(vints x, int n) { return _mm256_srli_epi64(x, n); }
 HTH_INLINE vints bits_up(vints x, int n) { return _mm256_slli_epi64(x, n); }
 
 /* The n bits of each byte from bit `first` on. */
 HTH_INLINE vints bit_field(vints x, int first, int n) { return masked(bits_down(x, first), (1 << n) - 1); }
 
-/* Entries of a table by bytes of 0..15; as they are, or as weights with a sign. */
+/* Entries of a table, indexed by bytes of 0..15: `more` is added to each; or as signed weights. */
 HTH_INLINE vints entries(const int8_t table[16], int more, vints i)
 {
     __m128i t = _mm_add_epi8(load_128(table), _mm_set1_epi8((char)more));
@@ -59,8 +59,8 @@ HTH_INLINE vints entries(const int8_t table[16], int more, vints i)
 HTH_INLINE vints signed_entries(const int8_t table[16], vints i) { return entries(table, 0, i); }
 HTH_INLINE vints signed_bytes(vints w) { return w; }
 
-/* Field of n bits: `first` + `step` * k of every dword to byte k, above bit `to` of it; other
- * bits of the byte are any. */
+/* Moves fields of n bits: bit `first` + `step` * k of every dword to byte k, at bit `to`. Other bits of the
+ * byte are undefined. */
 HTH_INLINE vints spread_bits(vints x, int first, int step, int to)
 {
     vints all = _mm256_setzero_si256();

@@ -1,6 +1,6 @@
-/* What the blocks of panels are taken apart with, AVX-512 (VBMI): all sixteen rows at once.
- * panel_TYPE.h is written in these words for every level. Weights that a type has with a sign
- * are made unsigned, 128 more than they should be, which the dot product wants. */
+/* Operations that unpack the blocks of panels with AVX-512 (VBMI): all sixteen rows at once. quant/TYPE/panel.h
+ * uses these names at every ISA level. Signed weights are made unsigned by adding 128, as the dot product
+ * needs. */
 #include "kernels/quant/x86_512.h"
 
 enum { SIGNED_OFFSET = 128 };
@@ -16,7 +16,7 @@ typedef __m512 vfloats;
 /* Unit u of the field of dwords at byte `at` of a row's block. */
 HTH_INLINE vints unit(panel_block a, int at, int u) { return load_512(a.p + HTH_PANEL_ROW * at + 64 * u); }
 
-/* The halves at byte `at`, as floats, and the two bytes there, as dwords. */
+/* The F16 values at byte `at`, as floats, and the two bytes there, as dwords. */
 HTH_INLINE vfloats unit_half(panel_block a, int at)
 {
     return _mm512_cvtph_ps(load_256(a.p + HTH_PANEL_ROW * at));
@@ -39,14 +39,14 @@ HTH_INLINE vints masked(vints x, int m) { return _mm512_and_si512(x, _mm512_set1
 HTH_INLINE vints or_masked(vints a, vints b, int m) { return or_and(a, b, _mm512_set1_epi8((char)m)); }
 HTH_INLINE vints less(vints x, int n) { return _mm512_sub_epi8(x, _mm512_set1_epi8((char)n)); }
 
-/* Bits moved to where a mask picks them: bytes are not kept apart. */
+/* Shifts for bits that are masked afterwards: bits may cross bytes. */
 HTH_INLINE vints bits_down(vints x, int n) { return bits_from(x, n); }
 HTH_INLINE vints bits_up(vints x, int n) { return _mm512_sllv_epi64(x, _mm512_set1_epi64(n)); }
 
 /* The n bits of each byte from bit `first` on. */
 HTH_INLINE vints bit_field(vints x, int first, int n) { return masked(bits_down(x, first), (1 << n) - 1); }
 
-/* Entries of a table by bytes of 0..15; as they are, or as weights with a sign. */
+/* Entries of a table, indexed by bytes of 0..15: `more` is added to each; or as signed weights. */
 HTH_INLINE vints entries(const int8_t table[16], int more, vints i)
 {
     __m128i t = _mm_add_epi8(load_128(table), _mm_set1_epi8((char)more));
@@ -56,8 +56,8 @@ HTH_INLINE vints entries(const int8_t table[16], int more, vints i)
 HTH_INLINE vints signed_entries(const int8_t table[16], vints i) { return entries(table, 128, i); }
 HTH_INLINE vints signed_bytes(vints w) { return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80)); }
 
-/* Field of n bits: `first` + `step` * k of every dword to byte k, above bit `to` of it; other
- * bits of the byte are any. */
+/* Moves fields of n bits: bit `first` + `step` * k of every dword to byte k, at bit `to`. Other bits of the
+ * byte are undefined. */
 HTH_INLINE vints spread_bits(vints x, int first, int step, int to)
 {
     int64_t from = 0;

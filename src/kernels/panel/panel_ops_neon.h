@@ -1,5 +1,5 @@
-/* What the blocks of panels are taken apart with, AArch64: four of the sixteen rows at once.
- * panel_TYPE.h is written in these words for every level. */
+/* Operations that unpack the blocks of panels on AArch64: four of the sixteen rows at once. quant/TYPE/panel.h
+ * uses these names at every ISA level. */
 #include "kernels/quant/arm.h"
 
 enum { SIGNED_OFFSET = 0 };
@@ -19,7 +19,7 @@ HTH_INLINE vints unit(panel_block a, int at, int u)
     return vld1q_u8(a.p + HTH_PANEL_ROW * at + 64 * u + 16 * a.quarter);
 }
 
-/* The halves at byte `at`, as floats, and the two bytes there, as dwords. */
+/* The F16 values at byte `at`, as floats, and the two bytes there, as dwords. */
 HTH_INLINE uint8x8_t four_halves(panel_block a, int at)
 {
     return vld1_u8(a.p + HTH_PANEL_ROW * at + 8 * a.quarter);
@@ -42,12 +42,12 @@ HTH_INLINE vfloats unit_exponent(panel_block a)
     return powers(vmovl_u16(vget_low_u16(vmovl_u8(e))));
 }
 
-/* Bytes: x & m; a | (b & m), a having no bits of m; x - n. */
+/* Bytes: x & m; a | (b & m), for a without bits of m; x - n. */
 HTH_INLINE vints masked(vints x, int m) { return vandq_u8(x, vdupq_n_u8((uint8_t)m)); }
 HTH_INLINE vints or_masked(vints a, vints b, int m) { return vbslq_u8(vdupq_n_u8((uint8_t)m), b, a); }
 HTH_INLINE vints less(vints x, int n) { return vsubq_u8(x, vdupq_n_u8((uint8_t)n)); }
 
-/* Bits moved to where a mask picks them. */
+/* Shifts for bits that are masked afterwards. */
 HTH_INLINE vints bits_down(vints x, int n) { return x >> vdupq_n_u8((uint8_t)n); }
 HTH_INLINE vints bits_up(vints x, int n) { return x << vdupq_n_u8((uint8_t)n); }
 
@@ -57,7 +57,7 @@ HTH_INLINE vints bit_field(vints x, int first, int n)
     return first + n == 8 ? bits_down(x, first) : masked(bits_down(x, first), (1 << n) - 1);
 }
 
-/* Entries of a table by bytes of 0..15; as they are, or as weights with a sign. */
+/* Entries of a table, indexed by bytes of 0..15: `more` is added to each; or as signed weights. */
 HTH_INLINE vints entries(const int8_t table[16], int more, vints i)
 {
     return vreinterpretq_u8_s8(vqtbl1q_s8(vaddq_s8(vld1q_s8(table), vdupq_n_s8((int8_t)more)), i));
@@ -66,15 +66,15 @@ HTH_INLINE vints entries(const int8_t table[16], int more, vints i)
 HTH_INLINE vints signed_entries(const int8_t table[16], vints i) { return entries(table, 0, i); }
 HTH_INLINE vints signed_bytes(vints w) { return w; }
 
-/* Bytes of every dword, chosen by the bytes of `at`, lowest first: 0 to 3, or 0x80 for zero. */
+/* Selects bytes of every dword by the bytes of `at`, lowest first: 0 to 3, or 0x80 for zero. */
 HTH_INLINE vints pick(vints x, uint32_t at)
 {
     uint64x2_t fours = vcombine_u64(vcreate_u64(0x0404040400000000u), vcreate_u64(0x0c0c0c0c08080808u));
     return vqtbl1q_u8(x, vaddq_u8(vreinterpretq_u8_u64(fours), vreinterpretq_u8_u32(vdupq_n_u32(at))));
 }
 
-/* Field of n bits: `first` + `step` * k of every dword to byte k, above bit `to` of it; other
- * bits of the byte are any. No field lies in two bytes. */
+/* Moves fields of n bits: bit `first` + `step` * k of every dword to byte k, at bit `to`. Other bits of the
+ * byte are undefined. No field crosses a byte. */
 HTH_INLINE vints spread_bits(vints x, int first, int step, int to)
 {
     uint32_t at = 0, up = 0;

@@ -1,5 +1,5 @@
-/* The partial sums of sixteen outputs, AVX2, for panel_32_avx2.h and panel_256_avx2.h, which
- * give HAS_MINIMUM and JOIN_MINIMA(p, m), the output from its two trees. */
+/* The partial sums of sixteen outputs, AVX2, for panel_32_avx2.h and panel_256_avx2.h, which define HAS_MINIMUM
+ * and JOIN_MINIMA(p, m), the output from its two reductions. */
 typedef struct sums {
     __m256 p[2]; /* eight rows each */
 #if HAS_MINIMUM
@@ -37,8 +37,8 @@ HTH_INLINE __m256 add_term(__m256 p, __m256 d, __m256 dx, __m256 isum)
 /* Four bytes (inputs, or two sums of them) in every lane. */
 HTH_INLINE __m256i four_bytes(const void *p) { return _mm256_set1_epi32((int)hth_load_u32(p)); }
 
-/* Products of a four of weights, pairs of them summed in 16 bits. Weights that have a sign are
- * taken by their size, |w|. */
+/* Products of a four of weights; pairs of them are summed in 16 bits. Signed weights are multiplied by their
+ * absolute value |w|. */
 HTH_INLINE __m256i pair_products(__m256i w, __m256i size, __m256i four)
 {
     return HAS_SIGN ? _mm256_maddubs_epi16(size, _mm256_sign_epi8(four, w)) : _mm256_maddubs_epi16(w, four);

@@ -1,5 +1,5 @@
-/* The partial sums of sixteen outputs, AVX-512, for panel_32_avx512.h and panel_256_avx512.h,
- * which give HAS_MINIMUM and JOIN_MINIMA(p, m), the output from its two trees. */
+/* The partial sums of sixteen outputs, AVX-512, for panel_32_avx512.h and panel_256_avx512.h, which define
+ * HAS_MINIMUM and JOIN_MINIMA(p, m), the output from its two reductions. */
 typedef struct sums {
     __m512 p;
 #if HAS_MINIMUM

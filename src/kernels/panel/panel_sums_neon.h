@@ -1,8 +1,7 @@
-/* Sums of sixteen outputs, AArch64, for panel_32_neon.h and panel_256_neon.h, which give
- * HAS_MINIMUM and JOIN_MINIMA(p, m), the output from its two trees; and the integer sums of a
- * quarter of a panel (four rows). One token, and several without smmla: sdot adds the products
- * of four inputs to the sum of each row. Several with smmla: weights of two rows, eight inputs
- * of each, meet those of two tokens. */
+/* Sums of sixteen outputs, AArch64, for panel_32_neon.h and panel_256_neon.h, which define HAS_MINIMUM and
+ * JOIN_MINIMA(p, m), the output from its two reductions; and the integer sums of a quarter of a panel (four
+ * rows). One token, or several without smmla: sdot adds the products of four inputs to the sum of each row.
+ * Several with smmla: weights of two rows, eight inputs each, are multiplied with those of two tokens. */
 
 typedef struct sums {
     float32x4_t p[4]; /* four rows each */
@@ -40,7 +39,7 @@ HTH_INLINE float32x4_t add_term(float32x4_t p, float32x4_t d_dx, float32x4_t sum
     return vaddq_f32(p, vmulq_f32(d_dx, sum));
 }
 
-/* d times one lane of x, a constant. */
+/* d times one lane of x; lane is a constant. */
 HTH_INLINE float32x4_t times_lane(float32x4_t d, float32x4_t x, size_t lane)
 {
     switch (lane) {
@@ -51,7 +50,7 @@ HTH_INLINE float32x4_t times_lane(float32x4_t d, float32x4_t x, size_t lane)
     }
 }
 
-/* Adds the products of a four of weights of each row with one four of the sixteen inputs x, a
+/* Adds the products of a four of weights of each row with one four of the sixteen inputs x; the lane is a
  * constant. */
 HTH_INLINE int32x4_t dot_lane(int32x4_t sum, vints weights, int8x16_t x, int lane)
 {
@@ -72,10 +71,10 @@ typedef struct inputs {
 } inputs;
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-/* Of tokens t and t + 1 there are two sums: of rows 0 and 1 with both, and of rows 2 and 3. */
+/* Tokens t and t + 1 have two sums: rows 0 and 1 with both tokens, and rows 2 and 3. */
 enum { N_SIDE = 2 };
 
-/* Two fours of four rows to eights of rows 0 and 1, and of rows 2 and 3. */
+/* Converts two fours of four rows to eights of rows 0 and 1, and of rows 2 and 3. */
 HTH_INLINE void put_weights(int8x16_t *to, const vints *w, int n)
 {
     HTH_UNROLL
@@ -112,7 +111,7 @@ HTH_INLINE void add_products(int32x4_t *sum, const int8x16_t *w, const inputs *i
         }
 }
 
-/* Four rows in a vector for each token. */
+/* Converts the sums to one vector of four rows per token. */
 HTH_INLINE void by_token(int32x4_t *sum, size_t n_tok)
 {
     for (size_t t = 0; t < n_tok; t += 2) {
@@ -121,7 +120,7 @@ HTH_INLINE void by_token(int32x4_t *sum, size_t n_tok)
     }
 }
 
-/* A number of each row beside the sums that it multiplies. */
+/* Places a number of each row beside the sums that it multiplies. */
 HTH_INLINE void put_scale(int32x4_t to[N_SIDE], int32x4_t s)
 {
     to[0] = vzip1q_s32(s, s), to[1] = vzip2q_s32(s, s);

@@ -1,7 +1,7 @@
-/* What several types' blocks in panels share, in the words of a level (panel_ops_LEVEL.h). */
+/* Operations shared by the panel blocks of several types, in terms of panel_ops_LEVEL.h. */
 #include "kernels/quant/blocks.h"
 
-/* Sixteen bytes of nibbles at byte `at` of a row's block to eight fours of weights. */
+/* Converts sixteen bytes of nibbles at byte `at` of a row's block to eight fours of weights. */
 HTH_INLINE void panel_nibbles(panel_block a, int at, vints w[8])
 {
     HTH_UNROLL
@@ -12,7 +12,7 @@ HTH_INLINE void panel_nibbles(panel_block a, int at, vints w[8])
     }
 }
 
-/* Adds 16 where a weight's bit is set, of the 32 at byte `at`. */
+/* Adds 16 to weights whose bit is set, of the 32 bits at byte `at`. */
 HTH_INLINE void panel_fifth_bits(panel_block a, int at, vints w[8])
 {
     vints bits = unit(a, at, 0);
@@ -20,9 +20,9 @@ HTH_INLINE void panel_fifth_bits(panel_block a, int at, vints w[8])
     for (int g = 0; g < 8; g++) w[g] = or_masked(w[g], spread_bits(bits, 4 * g, 1, 4), 16);
 }
 
-/* Q4_K, Q5_K: the eight scales and eight minima of six bits in the twelve bytes from the fourth
- * on: the first four of each are the low six bits of bytes 0 to 3 (4 to 7); the others have
- * halves of bytes 8 to 11 and above them the two bits that are left. */
+/* Q4_K, Q5_K: the eight scales and eight minima of six bits in the twelve bytes from the fourth on. The first
+ * four of each are the low six bits of bytes 0 to 3 (4 to 7). The others are nibbles of bytes 8 to 11 with the
+ * two remaining bits above them. */
 HTH_INLINE void panel_k_scales(panel_block a, vints s[2], vints m[2])
 {
     vints x = unit(a, 4, 0), y = unit(a, 4, 1), z = unit(a, 4, 2);

@@ -1,7 +1,7 @@
-/* Pieces that the Arm levels of the quantised rows share: partial sums, scales, and
- * the integer sum of one block, with sdot where the file is compiled for it. */
-#ifndef HTH_KERNELS_ARM_H
-#define HTH_KERNELS_ARM_H
+/* Helpers shared by the Arm levels of the quantised rows: partial sums, scales, and the integer sum of one
+ * block, with sdot if the file is compiled for it. */
+#ifndef HTH_KERNELS_QUANT_ARM_H
+#define HTH_KERNELS_QUANT_ARM_H
 
 #include "base/bits.h"
 #include "kernels/isa.h"
@@ -20,14 +20,14 @@ HTH_INLINE float32x4_t add_scaled(float32x4_t p, float32x4_t weight_d, const flo
     return vaddq_f32(p, vmulq_f32(vmulq_f32(weight_d, vld1q_f32(d)), vcvtq_f32_s32(isum)));
 }
 
-/* Neighbours first, as hth_reduce8. */
+/* Adds neighbours first, as hth_reduce8. */
 HTH_INLINE float tree(partials p)
 {
     float32x4_t pairs = vpaddq_f32(p.low, p.high), fours = vpaddq_f32(pairs, pairs);
     return vgetq_lane_f32(fours, 0) + vgetq_lane_f32(fours, 1);
 }
 
-/* Four halves in a row. */
+/* Four consecutive F16 values. */
 HTH_INLINE float32x4_t four_floats(const uint16_t *h)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h)));
@@ -51,8 +51,8 @@ HTH_INLINE float32x4_t four_scales(const uint8_t *p, size_t size)
     return four_floats(h);
 }
 
-/* Four parts of the sum of products of a block. Without sdot two products are added
- * in 16 bits: 2 * 128 * 127 fits, as activations are never -128. */
+/* Four parts of the sum of products of a block. Without sdot, two products are added in 16 bits: 2 * 128 * 127
+ * is in range, because activations are never -128. */
 HTH_INLINE int32x4_t block_products(int8x16_t w0, int8x16_t w1, const int8_t *q)
 {
     int8x16_t q0 = vld1q_s8(q), q1 = vld1q_s8(q + 16);
@@ -83,7 +83,7 @@ HTH_INLINE uint8x16_t bits_of(const uint8_t *p, int shift, int n)
     return vandq_u8(bytes, vdupq_n_u8((uint8_t)((1 << n) - 1)));
 }
 
-/* Sixteen nibbles: the low halves of bytes, and the high ones. */
+/* Sixteen nibbles: the low nibbles of bytes, and the high ones. */
 HTH_INLINE int8x16_t low_nibbles(const uint8_t *p)
 {
     return vreinterpretq_s8_u8(vandq_u8(vld1q_u8(p), vdupq_n_u8(15)));
@@ -94,7 +94,7 @@ HTH_INLINE int8x16_t high_nibbles(const uint8_t *p)
     return vreinterpretq_s8_u8(vshrq_n_u8(vld1q_u8(p), 4));
 }
 
-/* The values that sixteen places in a table name. */
+/* The table values at sixteen indices. */
 HTH_INLINE int8x16_t look_up(const int8_t *table, int8x16_t places)
 {
     return vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s8(places));

@@ -1,6 +1,6 @@
-/* What a type in blocks of 32 has at each level of AArch64: rows and neuron-major down at neon; rows and panels at
- * dotprod; panels at i8mm, where rows are those of dotprod. The including file gives KERNEL_NAME, KERNEL_TYPE, KERNEL_PANEL,
- * and what rows_tmpl.h and axpy/axpy_32_neon.h ask for. */
+/* The kernels of a type in blocks of 32 at each AArch64 level: rows and neuron-major down at neon; rows and
+ * panels at dotprod; panels at i8mm, which uses the rows of dotprod. The including file defines KERNEL_NAME,
+ * KERNEL_TYPE, KERNEL_PANEL, and the names that rows_tmpl.h and axpy/axpy_32_neon.h need. */
 #ifndef HTH_LEVEL_I8MM
 #include "kernels/quant/rows_tmpl.h"
 #endif

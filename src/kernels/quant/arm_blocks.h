@@ -1,5 +1,5 @@
-/* Eight blocks of 32 on AArch64 as signed bytes, and the terms of rule R3 for one token.
- * The including file gives HAS_MINIMUM (1: weights have a minimum) and BLOCK_SIZE. */
+/* Eight blocks of 32 on AArch64 as signed bytes, and the terms of rule R3 for one token. The including file
+ * defines HAS_MINIMUM (1: weights have a minimum) and BLOCK_SIZE. */
 #include "kernels/quant/arm.h"
 #include "kernels/quant/row_sums.h"
 
@@ -11,7 +11,7 @@ typedef struct group {
 #endif
 } group;
 
-/* The scales, and the minima behind them, of eight blocks. */
+/* The scales of eight blocks, and the minima that follow them. */
 HTH_INLINE void take_scales(group *g, const uint8_t *p)
 {
     g->d_low = four_scales(p, BLOCK_SIZE), g->d_high = four_scales(p + 4 * BLOCK_SIZE, BLOCK_SIZE);
@@ -34,7 +34,7 @@ HTH_INLINE int32x4_t four_sums(const int8x16_t *w, const int8_t *q)
                          block_products(w[4], w[5], q + 64), block_products(w[6], w[7], q + 96));
 }
 
-/* Weights are signed: no offset to take off, so the sums serve the minima only. */
+/* Weights are signed, so no offset is subtracted, and only the minima use the sums. */
 HTH_INLINE row_sums add_terms(row_sums s, const group *g, const int8_t *q, const float *d, const int32_t *sum)
 {
 #if HAS_MINIMUM

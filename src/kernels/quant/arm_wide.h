@@ -1,8 +1,7 @@
-/* Blocks of 256 on AArch64: 16 weights at a time, with their own scale. The including file
- * gives
- *   block, unpack(p)   scale: sixteen integers; minimum: the same, where HAS_MINIMUM
- *   weights(k, i)      weights 16i to 16i + 15 as signed bytes, i being a constant
- * and gets what rows_256_tmpl.h wants of a level. */
+/* Blocks of 256 on AArch64: 16 weights at a time, with their own scale. The including file defines
+ *   block, unpack(p)   scale: sixteen integers; minimum: the same, if HAS_MINIMUM
+ *   weights(k, i)      weights 16i to 16i + 15 as signed bytes; i is a constant
+ * This file defines the names that rows_256_tmpl.h needs of an ISA level. */
 #include "kernels/quant/rows_loop.h"
 
 /* Four parts of the integer sum of one block. */
@@ -10,7 +9,7 @@ typedef int32x4_t lanes;
 
 HTH_INLINE lanes no_lanes(void) { return vdupq_n_s32(0); }
 
-/* Adds (h * d) * (sum of s[i]), h being eight halves. */
+/* Adds (h * d) * (sum of s[i]); h: eight F16 values. */
 HTH_INLINE partials add_eight(partials p, const uint16_t *h, const float *d, const lanes *s)
 {
     p.low = add_scaled(p.low, four_floats(h), d, sums_in_order(s[0], s[1], s[2], s[3]));

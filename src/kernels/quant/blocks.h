@@ -1,7 +1,7 @@
-/* What the blocks of several types share, in C: tables of values, scales that are a power
- * of two, six-bit scales. Layouts as in the format's block tables (ggml-common.h). */
-#ifndef HTH_KERNELS_BLOCKS_H
-#define HTH_KERNELS_BLOCKS_H
+/* Data and helpers shared by the blocks of several types, in C: value tables, power-of-two scales, six-bit
+ * scales. Layouts follow the block structs of the format (ggml-common.h). */
+#ifndef HTH_KERNELS_QUANT_BLOCKS_H
+#define HTH_KERNELS_QUANT_BLOCKS_H
 
 #include "base/bits.h"
 
@@ -19,11 +19,11 @@ static inline float hth_mxfp4_scale(uint8_t e)
     return hth_float_of(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
 }
 
-/* To the nearest integer, ties to even, for |x| below 2^22. */
+/* Rounds to the nearest integer, ties to even, for |x| below 2^22. */
 static inline int32_t hth_round_even(float x) { return (int32_t)(hth_bits_of(x + 0x1.8p23f) - 0x4b400000u); }
 
-/* sum + x, which wrap where coefficients of neuron-major down are out of bounds: what comes of them
- * is not used, but it may be computed. */
+/* sum + x with wraparound. Coefficients of neuron-major down may be out of bounds; such results are computed
+ * but not used. */
 static inline int32_t hth_wrapping_sum(int32_t sum, int32_t x)
 {
     return (int32_t)((uint32_t)sum + (uint32_t)x);

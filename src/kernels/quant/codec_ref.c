@@ -1,6 +1,6 @@
-/* Rows of floats to floats (exact) and back, and Q8_0 and Q4_0 from floats (the format's own
- * rounding, as llama-quantize rounds without an importance matrix). Used for embeddings, for
- * quantize and by tests; layouts as in the format's block tables. */
+/* Rows of floats to floats (exact) and back, and Q8_0 and Q4_0 from floats (the rounding of the format, as
+ * llama-quantize without an importance matrix). Used for embeddings, quantize and tests. Layouts follow the
+ * block structs of the format. */
 #include "base/bits.h"
 #include "kernels/isa.h"
 
@@ -32,8 +32,8 @@ static void pack_bf16(const float *x, size_t n_col, uint8_t *row)
     for (size_t i = 0; i < n_col; i++) hth_store_u16(row + 2 * i, hth_f32_to_bf16(x[i]));
 }
 
-/* To the nearest integer, halves away from zero, held within the bytes of Q8_0
- * (a subnormal scale has an infinite inverse); NaN gives 0. */
+/* Rounds to the nearest integer, halves away from zero, and clamps to the bytes of Q8_0 (a subnormal scale has
+ * an infinite inverse). NaN gives 0. */
 static int round_away(float v)
 {
     if (!(v < 127.0f)) return v >= 127.0f ? 127 : 0;
@@ -57,14 +57,14 @@ static void pack_q8_0(const float *x, size_t n_col, uint8_t *row)
     }
 }
 
-/* v + 8 to the nearest of 0..15; NaN gives 8. */
+/* Rounds v + 8 to the nearest of 0..15; NaN gives 8. */
 static uint8_t nibble(float v)
 {
     if (!(v < 7.0f)) return v >= 7.0f ? 15 : 8;
     return v < -8.0f ? 0 : (uint8_t)(v + 8.5f);
 }
 
-/* d = x / -8 for the x of largest magnitude, sign kept: that weight becomes 0. */
+/* d = x / -8 for the x of largest magnitude, with its sign. The quantised value of that weight is 0. */
 static void pack_q4_0(const float *x, size_t n_col, uint8_t *row)
 {
     for (size_t b = 0; b < n_col / BLOCK; b++, row += Q4_0_SIZE, x += BLOCK) {

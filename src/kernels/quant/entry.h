@@ -1,5 +1,6 @@
-/* The end of each file of a type and a level: puts into the table what the file has (isa.h declares it). cmake/library.cmake
- * gives HTH_LEVEL, the file KERNEL_NAME and KERNEL_TYPE; the templates that it includes say what there is. */
+/* Included at the end of each file of a type and an ISA level: adds the kernels of the file to the table (isa.h
+ * declares the function). cmake/library.cmake defines HTH_LEVEL; the file defines KERNEL_NAME and KERNEL_TYPE;
+ * the included templates define which kernels exist (HAS_ROWS, HAS_AXPY, HAS_PANELS). */
 #include "kernels/isa.h"
 
 void HTH_KERNELS_OF(KERNEL_NAME, HTH_LEVEL)(hth_kernels *k)

@@ -1,7 +1,6 @@
-/* Packing rows in blocks of 256 (K types): sub-blocks are fitted one by one, their
- * scales are rounded to multiples of the block's, the integers are chosen again for
- * what is stored, and the block's scales once more for the integers. Called through
- * the table by quantize and by tests. Layouts: kernels/qN_k_ref.c. */
+/* Packs rows in blocks of 256 (K types): fits sub-blocks one by one, rounds their scales to multiples of the
+ * block's, recomputes the integers for the stored scales, and then the block's scales for the integers.
+ * quantize and tests call it through the kernel table. Layouts: quant/qN_k/ref.c. */
 #include "kernels/isa.h"
 #include "kernels/quant/pack_fit.h"
 
@@ -43,7 +42,7 @@ static float error_of(const float *x, const affine *a)
     return error;
 }
 
-/* d and m by least squares for the integers that stand. */
+/* Computes d and m by least squares for the current integers. */
 static void solve_block(const float *x, affine *a)
 {
     float ss = 0.0f, sm = 0.0f, mm = 0.0f, sx = 0.0f, mx = 0.0f;
@@ -61,8 +60,8 @@ static void solve_block(const float *x, affine *a)
     }
 }
 
-/* How much a value counts in the fit of its sub-block: more when it is large, as it
- * weighs more in every product. */
+/* Weight of a value in the fit of its sub-block: larger for a large value, which contributes more to every
+ * product. */
 static void weigh(const float *x, int n, float *weight)
 {
     float sum = 0.0f;
@@ -114,7 +113,7 @@ static void pack_q2_k(const float *x, size_t n_col, uint8_t *row)
     }
 }
 
-/* Scales and minimums of six bits in twelve bytes. */
+/* Stores scales and minima of six bits in twelve bytes. */
 static void put_six_bits(const uint8_t *scale, const uint8_t *min, uint8_t *p)
 {
     memset(p, 0, 12);
@@ -162,7 +161,7 @@ static void pack_q5_k(const float *x, size_t n_col, uint8_t *row)
 
 /* ---- scale alone: Q3_K, Q6_K --------------------------------------------------------------- */
 
-/* A block of 16 times 16: weight = d * scale[k] * q. */
+/* A block of 16 sub-blocks of 16: weight = d * scale[k] * q. */
 typedef struct linear {
     int low_scale, top_scale, low, top;
     float d;

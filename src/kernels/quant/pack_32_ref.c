@@ -1,6 +1,5 @@
-/* Packing rows in blocks of 32: Q4_1, Q5_0, Q5_1 as the format's own rounding has it
- * (the range of a block is cut evenly), IQ4_NL by search. Called through the table by
- * quantize and by tests. */
+/* Packs rows in blocks of 32: Q4_1, Q5_0, Q5_1 with the rounding of the format (the range of a block is divided
+ * evenly), IQ4_NL by search. quantize and tests call it through the kernel table. */
 #include "kernels/quant/blocks.h"
 #include "kernels/isa.h"
 #include "kernels/quant/pack_fit.h"
@@ -11,7 +10,7 @@ enum { BLOCK = 32 };
 
 static float inverse_of(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
 
-/* Low halves of the bytes first, then the high ones. */
+/* Low nibbles of the bytes first, then the high ones. */
 static void put_nibbles(const uint8_t *q, uint8_t *p)
 {
     for (int i = 0; i < BLOCK / 2; i++) p[i] = (uint8_t)((q[i] & 15) | (q[i + BLOCK / 2] & 15) << 4);
@@ -24,8 +23,8 @@ static void put_fifth_bits(const uint8_t *q, uint8_t *p)
     memcpy(p, &bits, sizeof bits);
 }
 
-/* q = (x - min) / d with d = (max - min) / top; the halves that are stored first. */
-static void cut_range(const float *x, int top, uint8_t *q, uint8_t *p)
+/* q = (x - min) / d with d = (max - min) / top. Stores the F16 values d and min first. */
+static void pack_range(const float *x, int top, uint8_t *q, uint8_t *p)
 {
     float low = x[0], high = x[0];
     for (int i = 1; i < BLOCK; i++) low = x[i] < low ? x[i] : low, high = x[i] > high ? x[i] : high;
@@ -39,7 +38,7 @@ static void pack_q4_1(const float *x, size_t n_col, uint8_t *row)
 {
     for (size_t b = 0; b < n_col / BLOCK; b++, row += 20, x += BLOCK) {
         uint8_t q[BLOCK];
-        cut_range(x, 15, q, row);
+        pack_range(x, 15, q, row);
         put_nibbles(q, row + 4);
     }
 }
@@ -48,13 +47,13 @@ static void pack_q5_1(const float *x, size_t n_col, uint8_t *row)
 {
     for (size_t b = 0; b < n_col / BLOCK; b++, row += 24, x += BLOCK) {
         uint8_t q[BLOCK];
-        cut_range(x, 31, q, row);
+        pack_range(x, 31, q, row);
         put_fifth_bits(q, row + 4);
         put_nibbles(q, row + 8);
     }
 }
 
-/* d = x / -16 for the x of largest magnitude, sign kept: that weight becomes 0. */
+/* d = x / -16 for the x of largest magnitude, with its sign. The quantised value of that weight is 0. */
 static void pack_q5_0(const float *x, size_t n_col, uint8_t *row)
 {
     for (size_t b = 0; b < n_col / BLOCK; b++, row += 22, x += BLOCK) {
@@ -69,11 +68,11 @@ static void pack_q5_0(const float *x, size_t n_col, uint8_t *row)
 
 /* ---- IQ4_NL ------------------------------------------------------------------------ */
 
-/* Half way between the values of the format. */
+/* Midpoints between the values of the format. */
 static const float middles[15] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
                                   7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f};
 
-/* The index of the value nearest to v; of two equally near the lower; NaN gives 0. */
+/* The index of the value nearest to v; the lower of two equally near ones; NaN gives 0. */
 static uint8_t nearest_value(float v)
 {
     int n = 0;
@@ -81,7 +80,8 @@ static uint8_t nearest_value(float v)
     return (uint8_t)n;
 }
 
-/* The scale with the least squared error; the top value tries the values near both ends. */
+/* The scale with the least squared error. The largest value is tried against the values near both ends of the
+ * table. */
 static float fit_values(const float *x)
 {
     float top = hth_fit_top(x, BLOCK), best = 0.0f, best_scale = 0.0f;

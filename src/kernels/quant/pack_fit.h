@@ -1,16 +1,15 @@
-/* How floats become small integers with a scale: the searches that pack_32_ref.c and
- * pack_256_ref.c share. A first guess spans the largest value; others near it are
- * tried, each refined by least squares, and the one with the least weighted squared
- * error stays. Packing is no part of a token's path: it divides, and its results are
- * the same on every CPU because nothing is contracted. */
-#ifndef HTH_KERNELS_PACK_FIT_H
-#define HTH_KERNELS_PACK_FIT_H
+/* Searches for small integers with a scale that approximate floats; pack_32_ref.c and pack_256_ref.c share
+ * them. The first estimate spans the largest value. Others near it are tried and refined by least squares, and
+ * the one with the least weighted squared error is kept. Packing is not part of the token loop: it divides. Its
+ * results are the same on every CPU because nothing is contracted. */
+#ifndef HTH_KERNELS_QUANT_PACK_FIT_H
+#define HTH_KERNELS_QUANT_PACK_FIT_H
 
 #include "base/bits.h"
 
 #include <stdint.h>
 
-enum { HTH_FIT_MAX = 32 }; /* values that are fitted at once */
+enum { HTH_FIT_MAX = 32 }; /* values per fit */
 
 static inline float hth_fit_magnitude(float v) { return hth_float_of(hth_bits_of(v) & 0x7fffffffu); }
 
@@ -31,8 +30,8 @@ static inline float hth_fit_top(const float *x, int n)
     return top;
 }
 
-/* The scale s for which s * q is nearest to x, with q in lo..hi, lo < 0 the wider
- * side. weight[n] says how much each value counts. */
+/* The scale s for which s * q is nearest to x, with q in lo..hi; lo < 0 is the wider side. weight[n]: weights
+ * of the values. */
 static inline float hth_fit_scale(const float *x, const float *weight, int n, int lo, int hi)
 {
     float top = hth_fit_top(x, n), best = 0.0f, best_scale = 0.0f;
@@ -55,7 +54,7 @@ typedef struct hth_fit {
     float scale, min;
 } hth_fit;
 
-/* Least squares for integers that are given. */
+/* Least squares for given integers. */
 static inline hth_fit hth_fit_solve(const float *x, const float *weight, const uint8_t *q, int n)
 {
     float w = 0.0f, wq = 0.0f, wqq = 0.0f, wx = 0.0f, wxq = 0.0f;

@@ -1,11 +1,11 @@
-/* The definition of a type in blocks of 256 with integer scales inside: rows, neuron-major down
- * and exact unpacking, in C. Scales are given for every 16 weights; types that have one for 32
- * give it twice. The including file gives
+/* The definition of a type in blocks of 256 with integer scales inside: rows, neuron-major down and exact
+ * unpacking, in C. There is a scale for every 16 weights; types with one for 32 give it twice. The including
+ * file defines
  *   BLOCK_SIZE          bytes of a block
  *   HAS_MINIMUM         1: a weight is d * scale * w - m * minimum, else d * scale * w
  *   read_block(p, k)    the integers and the scales of the block at p
- * and gets rows(job), down(job) and unpack(row, n_col, x). docs/arithmetic.md 2, rules R2 to R5,
- * and 6. */
+ * This file defines rows(job), down(job) and unpack(row, n_col, x). docs/arithmetic.md 2, rules R2 to R5, and
+ * 6. */
 #define HAS_ROWS
 #define HAS_AXPY
 #define HAS_UNPACK
@@ -58,7 +58,7 @@ static void rows(const hth_rows *job)
     }
 }
 
-/* Scale and minimum of a part are exact products. */
+/* Scale and minimum of a sub-block are exact products. */
 static void add_part(const block *k, int part, float h, int32_t *sums, int32_t *offset)
 {
     int16_t c = (int16_t)hth_round_even(h * (k->d * (float)k->scale[part]));
@@ -84,7 +84,7 @@ static void down(const hth_axpy_job *job)
     }
 }
 
-/* The products are exact (at most 24 bits), so a minimum is the one rounding. */
+/* The products are exact (at most 24 bits), so the only rounding is that of the minimum. */
 static void unpack(const uint8_t *row, size_t n_col, float *x)
 {
     for (size_t b = 0; b < n_col / HTH_ACT_BLOCK_256; b++, row += BLOCK_SIZE, x += HTH_ACT_BLOCK_256) {

@@ -1,10 +1,10 @@
-/* The definition of a type in blocks of 32: rows, neuron-major down and exact unpacking, in C. The
- * including file gives
+/* The definition of a type in blocks of 32: rows, neuron-major down and exact unpacking, in C. The including
+ * file defines
  *   BLOCK_SIZE          bytes of a block
  *   HAS_MINIMUM         1: a weight is d * w + m, else d * w
  *   read_block(p)       the integers and the scales of the block at p
- * and gets rows(job), down(job) and unpack(row, n_col, x). docs/arithmetic.md 2, rules R2 to R4,
- * and 6. */
+ * This file defines rows(job), down(job) and unpack(row, n_col, x). docs/arithmetic.md 2, rules R2 to R4, and
+ * 6. */
 #define HAS_ROWS
 #define HAS_AXPY
 #define HAS_UNPACK
@@ -57,7 +57,7 @@ static void rows(const hth_rows *job)
     }
 }
 
-/* A minimum is added to weights, and offsets are taken off. */
+/* Minima are added to weights; offsets are subtracted. */
 static void down(const hth_axpy_job *job)
 {
     for (size_t i = 0; i < job->n; i++) {
@@ -73,7 +73,7 @@ static void down(const hth_axpy_job *job)
     }
 }
 
-/* The product is exact, so a minimum is the one rounding. */
+/* The product is exact, so the only rounding is that of the minimum. */
 static void unpack(const uint8_t *row, size_t n_col, float *x)
 {
     for (size_t b = 0; b < n_col / HTH_ACT_BLOCK; b++, row += BLOCK_SIZE, x += HTH_ACT_BLOCK) {

@@ -1,8 +1,8 @@
-/* What a row kernel adds up: the partial sums of rule R4, and a second set of them for the
- * minima of types that have these (HAS_MINIMUM 1). The including file gives partials,
- * no_partials() and add_scaled(p, weight scales, activation scales, integers). */
-#ifndef HTH_KERNELS_ROW_SUMS_H
-#define HTH_KERNELS_ROW_SUMS_H
+/* The sums of a row kernel: the partial sums of rule R4, and a second set of them for types with minima
+ * (HAS_MINIMUM 1). The including file defines partials, no_partials() and add_scaled(p, weight scales,
+ * activation scales, integers). */
+#ifndef HTH_KERNELS_QUANT_ROW_SUMS_H
+#define HTH_KERNELS_QUANT_ROW_SUMS_H
 
 #if HAS_MINIMUM
 typedef struct row_sums {

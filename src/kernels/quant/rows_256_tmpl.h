@@ -1,21 +1,20 @@
-/* Rows of a type in blocks of 256 at one level: the integer sums of eight blocks, then the
- * float work of these eight at once, for up to four tokens. The including file gives the
- * type and the instructions:
- *   BLOCK_SIZE, SCALE_AT    bytes of a block, and where in it the scale lies
- *   HAS_MINIMUM, MINIMUM_AT 1, and where: weights have a minimum, row_sums two sets of partials
+/* Rows of a type in blocks of 256 at one ISA level: the integer sums of eight blocks, then the float operations
+ * of these eight at once, for up to four tokens. The including file defines the type and the instructions:
+ *   BLOCK_SIZE, SCALE_AT    bytes of a block, and the offset of its scale
+ *   HAS_MINIMUM, MINIMUM_AT 1, and the offset: weights have a minimum, row_sums has two sets of partials
  *   row_sums (row_sums.h)   the eight partial sums of rules R4 and R5
  *   lanes, no_lanes()       parts of the integer sum of one block
  *   block_sums(p, q, sum_16, n_col, n_tok, isum, msum)  the sums of the block at p for tokens
- *                           whose inputs lie n_col apart; no byte outside the block is read
+ *                           whose inputs are n_col apart; reads no byte outside the block
  *   add_eight(p, h, d, s)   adds the terms of rule R3 of eight blocks with the scales h
  *   tree(p)                 the sum of the partials
- * and gets rows(job). */
+ * This file defines rows(job). */
 #define HAS_ROWS
 #include "kernels/quant/row_sums.h"
 #include "kernels/quant/rows_loop.h"
 
-/* What eight blocks of a row give before the float work. Blocks behind the end of the row
- * have scales and sums of zero: their terms are +0, and no partial is -0. */
+/* Integer sums and scales of eight blocks of a row. Blocks past the end of the row have scales and sums of
+ * zero: their terms are +0, and no partial is -0. */
 typedef struct eight_blocks {
     lanes isum[HTH_TILE][HTH_GROUP];
     uint16_t d[HTH_GROUP];
@@ -93,4 +92,4 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
 
 #include "kernels/quant/rows_dots.h"
 
-static void rows(const hth_rows *job) { hth_text_sampler(job, hth_tile_of_wide_blocks, run_one, run_four); }
+static void rows(const hth_rows *job) { hth_rows_run(job, hth_tile_of_wide_blocks, run_one, run_four); }

@@ -1,6 +1,6 @@
-/* The walk's two forms of dot(): one token, and a tile of tokens, each inlined with its
- * own number so that the loops over tokens unroll. Included once, at their end, by
- * rows_tmpl.h and rows_256_tmpl.h, which define dot(). */
+/* The two variants of dot() for hth_rows_loop: one token, and a tile of tokens. Each is inlined with a constant
+ * token count, so that the loops over tokens unroll. rows_tmpl.h and rows_256_tmpl.h, which define dot(),
+ * include it once, at their end. */
 
 HTH_INLINE void dot_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
                         size_t y_stride)

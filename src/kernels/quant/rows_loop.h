@@ -1,9 +1,8 @@
-/* The walk over rows and tokens that all levels of the row kernels share. Rows go
- * in runs that stay in a core's second cache; within a run, tiles of four tokens
- * meet every row, then single tokens do. Which outputs are computed together never
- * changes a sum: each output has its own partials. */
-#ifndef HTH_KERNELS_ROWS_WALK_H
-#define HTH_KERNELS_ROWS_WALK_H
+/* The loop over rows and tokens, shared by all ISA levels of the row kernels. Rows are processed in runs that
+ * stay in a core's L2 cache. Within a run, tiles of four tokens are multiplied by every row, then single tokens
+ * are. Grouping of outputs never changes a sum: each output has its own partials. */
+#ifndef HTH_KERNELS_QUANT_ROWS_LOOP_H
+#define HTH_KERNELS_QUANT_ROWS_LOOP_H
 
 #include "kernels/isa.h"
 
@@ -11,24 +10,29 @@
 
 enum {
     HTH_TILE = 4,           /* tokens */
-    HTH_GROUP = 8,          /* blocks, one for each partial sum */
-    HTH_RUN_SIZE = 1 << 17, /* bytes of rows that are met by all tokens in turn */
-    /* Bytes of prefetch. Q4_0 from memory, one thread, Emerald Rapids, GB/s: none 6.8, 1 KiB
-     * 9.9, 2 KiB 11.8, 4 KiB 12.3, 8 KiB the same; lines alone 14.2. Zen 5, rows of a list, 10 % of them
-     * at random: 4 KiB 19.6, 8 KiB 21.9, 12 KiB the same. Not measured on Arm. */
+    HTH_GROUP = 8,          /* blocks, one per partial sum */
+    HTH_RUN_SIZE = 1 << 17, /* bytes of rows per run */
+    /* Prefetch distance in bytes. Q4_0 from memory, one thread, Emerald Rapids, GB/s: none 6.8, 1 KiB 9.9, 2
+     * KiB 11.8, 4 KiB 12.3, 8 KiB the same; lines alone 14.2. Zen 5, rows of a list, 10 % of them at random: 4
+     * KiB 19.6, 8 KiB 21.9, 12 KiB the same. Not measured on Arm. */
     HTH_PREFETCH_DIST = 8192,
 };
 
-/* Bytes ahead of use: HTH_PREFETCH_FAR, or HTH_PREFETCH_FAR_OF_THREE at once of each of three panels side by side;
- * HTH_PREFETCH_NEAR the later step; HTH_PREFETCH_FAR_SHARE in shares. */
-enum { HTH_PREFETCH_FAR = 8192, HTH_PREFETCH_FAR_OF_THREE = 4096, HTH_PREFETCH_NEAR = 2048, HTH_PREFETCH_FAR_SHARE = 4096 };
+/* Prefetch distances in bytes. HTH_PREFETCH_FAR: one panel; HTH_PREFETCH_FAR_OF_THREE: each of three panels
+ * read side by side; HTH_PREFETCH_NEAR: the second step, into L1; HTH_PREFETCH_FAR_SHARE: prefetch in shares. */
+enum {
+    HTH_PREFETCH_FAR = 8192,
+    HTH_PREFETCH_FAR_OF_THREE = 4096,
+    HTH_PREFETCH_NEAR = 2048,
+    HTH_PREFETCH_FAR_SHARE = 4096
+};
 
-/* Panels stream by without gaps. Emerald Rapids' second cache waits for more lines at a time than
- * its first, so lines go there first; on Zen 5 those that go straight into the first come sooner.
- * One thread from memory, of load only, Q4_0, Q8_0 and Q4_K: Emerald Rapids in steps 96, 99 and
- * 96 %, with 4 KiB into the first alone 84, 96 and 84; Zen 5 in steps 86, 89 and 81 %, at once 98,
- * 99 and 97 (docs/performance.md, Tried). Zen 4's caches wait for few lines at a time, and it
- * follows a stream better by itself: Q8_0 18 to 21 GB/s with any of these, 28 without. */
+/* Panels are read without gaps. On Emerald Rapids L2 has more outstanding lines than L1, so lines go to L2
+ * first. On Zen 5 lines that go straight to L1 arrive sooner. One thread from memory, in percent of load-only
+ * speed, Q4_0, Q8_0 and Q4_K: Emerald Rapids in two steps 96, 99 and 96, with 4 KiB into L1 only 84, 96 and 84;
+ * Zen 5 in two steps 86, 89 and 81, into L1 only 98, 99 and 97 (docs/performance.md, Tried). Zen 4's caches
+ * have few outstanding lines, and its own prefetcher follows a stream better: Q8_0 18 to 21 GB/s with any of
+ * these, 28 without. */
 HTH_INLINE void hth_prefetch_panel(const uint8_t *p, size_t ahead, hth_prefetch_mode how)
 {
     if (how == HTH_PREFETCH_SPARSE) return;
@@ -40,22 +44,21 @@ HTH_INLINE void hth_prefetch_panel(const uint8_t *p, size_t ahead, hth_prefetch_
     __builtin_prefetch(p + HTH_PREFETCH_NEAR, 0, 3);
 }
 
-/* What is fetched sparingly: share i of n of the `size` bytes that follow p + HTH_PREFETCH_FAR_SHARE. For
- * blocks that are read to and fro: Zen 4, Q4_K 15 GB/s with all of a block at once, 19 to 23 in
- * shares. */
+/* Prefetch in shares: share i of n of the `size` bytes that follow p + HTH_PREFETCH_FAR_SHARE. For blocks that
+ * are not read in order: Zen 4, Q4_K 15 GB/s with a whole block at once, 19 to 23 in shares. */
 HTH_INLINE void hth_prefetch_part(const uint8_t *p, size_t size, size_t i, size_t n, hth_prefetch_mode how)
 {
     size_t n_line = (size + 63) / 64;
     if (how != HTH_PREFETCH_SPARSE) return;
     for (size_t line = n_line * i / n; line < n_line * (i + 1) / n; line++)
         __builtin_prefetch(p + HTH_PREFETCH_FAR_SHARE + 64 * line, 0, 3);
-    __asm__ volatile("" ::: "memory"); /* compilers gather all shares before the first product */
+    __asm__ volatile("" ::: "memory"); /* keeps compilers from moving all shares before the first product */
 }
 
-/* The inputs of one to four tokens. The end of a row that does not fill a group of
- * eight blocks (or sixteen floats) is computed from padded copies. */
+/* The inputs of one to four tokens. The end of a row that does not fill a group of eight blocks (or sixteen
+ * floats) is computed from padded copies. */
 typedef struct hth_tile {
-    size_t n_whole, n_tail; /* blocks (or floats) in whole groups, and behind them */
+    size_t n_whole, n_tail; /* blocks (or floats) in whole groups, and after them */
     size_t n_col, n_block;  /* strides between tokens */
     hth_act act;            /* of the first token */
     _Alignas(64) int8_t tail_q[HTH_TILE][HTH_GROUP * HTH_ACT_BLOCK];
@@ -64,8 +67,8 @@ typedef struct hth_tile {
     _Alignas(64) float tail_x[HTH_TILE][16];
 } hth_tile;
 
-/* Where the weights lie that come HTH_PREFETCH_DIST bytes after `at`, in this row or the next. It
- * may be behind the last row, so it is for prefetch only, which touches nothing there. */
+/* Address of the weights HTH_PREFETCH_DIST bytes after `at`, in this row or the next. It may be past the last
+ * row, so it is for prefetch only, which does not access it. */
 HTH_INLINE const uint8_t *hth_prefetch_addr(const uint8_t *row, const uint8_t *next, size_t at, size_t row_size)
 {
     size_t ahead = at + HTH_PREFETCH_DIST;
@@ -75,12 +78,12 @@ HTH_INLINE const uint8_t *hth_prefetch_addr(const uint8_t *row, const uint8_t *n
 /* y[t * y_stride] = row . token t, for the tokens of the tile. Row `next` follows. */
 typedef void hth_dot_fn(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
                         size_t y_stride);
-/* The same for rows first to end of the job; y is that of row 0 and of the first token. */
-typedef void hth_fwd_fn(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y);
+/* The same for rows first to end of the job. y: output of row 0 and of the first token. */
+typedef void hth_rows_run_fn(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y);
 typedef void hth_tile_fn(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok);
 
-/* A padded block has scale, activations and sum zero: its term is +0, and a partial
- * of rule R4 is never -0, so adding it changes nothing. */
+/* A padded block has scale, activations and sum zero. Its term is +0 and a partial of rule R4 is never -0, so
+ * adding it changes nothing. */
 HTH_INLINE void hth_tile_of_blocks(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok)
 {
     size_t n_block = job->n_col / HTH_ACT_BLOCK, n_tail = n_block % HTH_GROUP;
@@ -102,8 +105,8 @@ HTH_INLINE void hth_tile_of_blocks(hth_tile *tile, const hth_rows *job, size_t f
     }
 }
 
-/* Rows in blocks of 256: only the scales of a last group are padded, as rows_256_tmpl.h
- * goes block by block. */
+/* Rows in blocks of 256: only the scales of the last group are padded, because rows_256_tmpl.h computes block
+ * by block. */
 HTH_INLINE void hth_tile_of_wide_blocks(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok)
 {
     size_t n_block = job->n_col / HTH_ACT_BLOCK_256, n_tail = n_block % HTH_GROUP;
@@ -118,8 +121,8 @@ HTH_INLINE void hth_tile_of_wide_blocks(hth_tile *tile, const hth_rows *job, siz
         memcpy(tile->tail_d[t], tile->act.d + t * n_block + tile->n_whole, n_tail * sizeof(float));
 }
 
-/* Padded floats are +0; the weights beside them are -0, and adding the product -0
- * leaves every partial of rule R9 as it is, -0 included. */
+/* Padded floats are +0 and the weights paired with them are -0. Adding the product -0 leaves every partial of
+ * rule R9 unchanged, -0 included. */
 HTH_INLINE void hth_tile_of_floats(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok)
 {
     tile->n_col = job->n_col;
@@ -137,9 +140,8 @@ HTH_INLINE const uint8_t *hth_row_at(const hth_rows *job, size_t i)
     return job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
 }
 
-/* Where n blocks (of floats: weights) of a partial sum stand, of the panel that begins at row i: from
- * `place` on in it, or in raw, where they are put together of rows in file order, whose first is
- * block `first`. */
+/* Address of n blocks (floats: weights) of a partial sum of the panel that begins at row i. Rows stored in
+ * panels: from position `place` on. Rows in file order: packed into raw, from block `first` on. */
 HTH_INLINE const uint8_t *hth_panel_blocks(const hth_rows *job, hth_type type, size_t block_size, size_t i,
                                            size_t place, size_t first, size_t n, uint8_t *raw)
 {
@@ -151,25 +153,25 @@ HTH_INLINE const uint8_t *hth_panel_blocks(const hth_rows *job, hth_type type, s
     return raw;
 }
 
-/* What the panels at hand, and those after them, hold further on: asked for share by share while
- * tokens are multiplied, as memory gives it; a chunk at once would be waited for. Zen 5, Q4_0 from
- * memory: 26.9 GB/s of weights for 2 tokens, with a chunk at once 12.2 (docs/performance.md). */
+/* Prefetch of the following data of the current panels and of the panels after them, in shares, while tokens
+ * are multiplied. This matches the speed of memory; a whole chunk at once would stall. Zen 5, Q4_0 from memory:
+ * 26.9 GB/s of weights for 2 tokens, with a whole chunk at once 12.2 (docs/performance.md). */
 typedef struct hth_prefetch_cursor {
-    const uint8_t *at[3];   /* of each panel at hand */
-    size_t n_line, n_share; /* lines of each panel that are left, and of a share */
+    const uint8_t *at[3];   /* in each current panel */
+    size_t n_line, n_share; /* remaining lines of each panel, and lines of a share */
     hth_prefetch_mode fetch;
 } hth_prefetch_cursor;
 
-/* n bytes in n_shared shares, from byte `place` on of each of n_panel panels: where that lies behind
- * their ends, of as many panels after them (a run across the ends asks for what is at hand). Of
- * rows in file order nothing is asked for. */
-HTH_INLINE hth_prefetch_cursor hth_prefetch_cursor_of(const hth_rows *job, const size_t *row, size_t n_panel, size_t place,
-                                    size_t n, size_t n_share)
+/* Prefetches n bytes in n_share shares, from byte `place` on of each of n_panel panels. If that is past their
+ * ends: of the same number of following panels (a run across the ends prefetches part of the current panels).
+ * Rows in file order are not prefetched. */
+HTH_INLINE hth_prefetch_cursor hth_prefetch_cursor_of(const hth_rows *job, const size_t *row, size_t n_panel,
+                                                      size_t place, size_t n, size_t n_share)
 {
     hth_prefetch_cursor c = {.fetch = job->prefetch};
     size_t panel_size = HTH_PANEL_ROW * job->row_size;
     if (job->layout != HTH_LAYOUT_PANELS) return c;
-    if (place >= panel_size) place += (n_panel - 1) * panel_size; /* the panels between are at hand too */
+    if (place >= panel_size) place += (n_panel - 1) * panel_size; /* skips the other current panels */
     for (size_t r = 0; r < n_panel; r++) c.at[r] = job->w + row[r] * job->row_size + place;
     c.n_line = (n + 63) / 64;
     c.n_share = (c.n_line + n_share - 1) / n_share;
@@ -188,8 +190,8 @@ HTH_INLINE void hth_prefetch_share(hth_prefetch_cursor *c, size_t n_panel)
         }
 }
 
-/* The row that a kernel takes for the one after row i when it looks ahead (hth_prefetch_addr). Of a list with
- * short rows it stands so that the same place in the row n_ahead entries on is asked for. */
+/* The address that a kernel treats as the row after row i for its prefetch (hth_prefetch_addr). For a list with
+ * short rows it is shifted so that the same offset in the row n_ahead entries later is prefetched. */
 HTH_INLINE const uint8_t *hth_row_after(const hth_rows *job, size_t i, size_t n_ahead, const uint8_t *row)
 {
     size_t last = job->end + job->n_prefetch - 1;
@@ -198,7 +200,7 @@ HTH_INLINE const uint8_t *hth_row_after(const hth_rows *job, size_t i, size_t n_
     return job->row_size < HTH_PREFETCH_DIST ? then - (HTH_PREFETCH_DIST - job->row_size) : then;
 }
 
-/* Behind the last row the prefetch goes on: the next unit of work lies there. */
+/* After the last row the prefetch continues, because the next unit of work follows there. */
 HTH_INLINE void hth_rows_loop(const hth_rows *job, size_t first, size_t end, const hth_tile *tile,
                              hth_dot_fn *dot, float *y)
 {
@@ -209,7 +211,7 @@ HTH_INLINE void hth_rows_loop(const hth_rows *job, size_t first, size_t end, con
     }
 }
 
-HTH_INLINE void hth_text_sampler(const hth_rows *job, hth_tile_fn *prepare, hth_fwd_fn *one, hth_fwd_fn *four)
+HTH_INLINE void hth_rows_run(const hth_rows *job, hth_tile_fn *prepare, hth_rows_run_fn *one, hth_rows_run_fn *four)
 {
     size_t run = job->row_size < HTH_RUN_SIZE ? HTH_RUN_SIZE / (job->row_size + 1) + 1 : 1;
     if (job->n_tok == 1) run = job->end;

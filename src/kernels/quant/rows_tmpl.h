@@ -1,12 +1,12 @@
-/* Rows of a quantised type at one level: eight blocks at a time, unpacked once for
- * up to four tokens. The including file gives the type and the instructions:
+/* Rows of a quantised type at one ISA level: eight blocks at a time, unpacked once for up to four tokens. The
+ * including file defines the type and the instructions:
  *   BLOCK_SIZE              bytes of a block
- *   HAS_MINIMUM             1: weights have a minimum, row_sums two sets of partials
+ *   HAS_MINIMUM             1: weights have a minimum, row_sums has two sets of partials
  *   group, unpack(p)        the weights and scales of eight blocks
  *   row_sums (row_sums.h)   the eight partial sums of rule R4
  *   add_terms(s, g, q, d, sum)  adds the terms of rule R3 of eight blocks
  *   tree(p)                 the sum of the partials
- * and gets rows(job). */
+ * This file defines rows(job). */
 #define HAS_ROWS
 #include "kernels/quant/row_sums.h"
 #include "kernels/quant/rows_loop.h"
@@ -45,4 +45,4 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
 
 #include "kernels/quant/rows_dots.h"
 
-static void rows(const hth_rows *job) { hth_text_sampler(job, hth_tile_of_blocks, run_one, run_four); }
+static void rows(const hth_rows *job) { hth_rows_run(job, hth_tile_of_blocks, run_one, run_four); }

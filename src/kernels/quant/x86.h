@@ -1,7 +1,7 @@
-/* Pieces that the x86 levels of the quantised rows share: the eight partial sums
- * in one 256-bit register, and the float work of rules R3 and R4. */
-#ifndef HTH_KERNELS_X86_H
-#define HTH_KERNELS_X86_H
+/* Helpers shared by the x86 levels of the quantised rows: the eight partial sums in one 256-bit register, and
+ * the float operations of rules R3 and R4. */
+#ifndef HTH_KERNELS_QUANT_X86_H
+#define HTH_KERNELS_QUANT_X86_H
 
 #include "base/bits.h"
 #include "kernels/isa.h"
@@ -19,7 +19,7 @@ HTH_INLINE partials add_scaled(partials p, __m256 weight_d, const float *d, __m2
     return _mm256_add_ps(p, _mm256_mul_ps(t, _mm256_cvtepi32_ps(isum)));
 }
 
-/* Neighbours first, as hth_reduce8. */
+/* Adds neighbours first, as hth_reduce8. */
 HTH_INLINE float tree(partials p)
 {
     __m256 pairs = _mm256_hadd_ps(p, p), fours = _mm256_hadd_ps(pairs, pairs);

@@ -1,12 +1,12 @@
-/* Pieces that the AVX2 levels of the quantised rows share. */
-#ifndef HTH_KERNELS_X86_256_H
-#define HTH_KERNELS_X86_256_H
+/* Helpers shared by the AVX2 levels of the quantised rows. */
+#ifndef HTH_KERNELS_QUANT_X86_256_H
+#define HTH_KERNELS_QUANT_X86_256_H
 
 #include "kernels/quant/x86.h"
 
-/* The scales of eight blocks, `size` bytes apart, each at the start of its block.
- * Scale i is loaded into place i (from up to 14 bytes before its block, which is
- * still inside the group) and the eight registers are blended. */
+/* The scales of eight blocks, `size` bytes apart, each at the start of its block. Scale i is loaded into
+ * position i (from up to 14 bytes before its block, which is still inside the group) and the eight registers
+ * are blended. */
 HTH_INLINE __m256 scales(const uint8_t *p, int size)
 {
     __m128i s[8];
@@ -30,7 +30,7 @@ HTH_INLINE __m256 mxfp4_scales(__m128i exponents)
         _mm256_or_si256(bits, _mm256_and_si256(is_nan, _mm256_set1_epi32(0x7fc00000))));
 }
 
-/* Each lane of low holds a part of the sums of blocks 0 to 3, of high 4 to 7. */
+/* Each lane of low holds a part of the sums of blocks 0 to 3, of high a part of blocks 4 to 7. */
 HTH_INLINE __m256i sums_in_order(__m256i low, __m256i high)
 {
     return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),

@@ -1,6 +1,6 @@
-/* Eight blocks of 32 signed weights with AVX2. maddubs multiplies unsigned by signed
- * bytes: the weight's sign goes to the activation, which is never -128. Two products fit
- * 16 bits only so: 2 * 128 * 127 = 32512. The including file gives group and
+/* Eight blocks of 32 signed weights with AVX2. maddubs multiplies unsigned by signed bytes, so the sign of the
+ * weight is moved to the activation, which is never -128. Only then do two products fit 16 bits: 2 * 128 * 127
+ * = 32512. The including file defines group and
  *   block_weights(g, i)   the weights of block i */
 
 /* Sums of four neighbours, in 32 bits. */

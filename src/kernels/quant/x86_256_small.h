@@ -1,7 +1,7 @@
-/* Eight blocks of 32 weights with AVX2, where a weight is a byte of 0..31, in the order of
- * the activations: sums of eight products fit in 16 bits. The including file gives
+/* Eight blocks of 32 weights with AVX2. A weight is a byte of 0..31, in the order of the activations, so sums
+ * of eight products fit in 16 bits. The including file defines
  *   HAS_MINIMUM   1: weights have a minimum
- *   OFFSET_SHIFT  weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right */
+ *   OFFSET_SHIFT  weights are too large by 2^OFFSET_SHIFT; -1: no offset */
 #include "kernels/quant/x86_256.h"
 
 #include "kernels/quant/row_sums.h"
@@ -14,7 +14,7 @@ typedef struct group {
 #endif
 } group;
 
-/* Sixteen bytes as 32 halves: the low ones, then the high ones. */
+/* Sixteen bytes as 32 nibbles: the low ones, then the high ones. */
 HTH_INLINE __m256i nibbles(const uint8_t *p)
 {
     __m256i twice = _mm256_broadcastsi128_si256(load_128(p));
@@ -22,7 +22,7 @@ HTH_INLINE __m256i nibbles(const uint8_t *p)
     return _mm256_and_si256(halves, _mm256_set1_epi8(15));
 }
 
-/* 16 in the bytes whose bit of the 32 at p is set. */
+/* 16 in each byte whose bit is set, of the 32 bits at p. */
 HTH_INLINE __m256i fifth_bits(const uint8_t *p)
 {
     const __m256i places = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
@@ -32,7 +32,7 @@ HTH_INLINE __m256i fifth_bits(const uint8_t *p)
     return _mm256_and_si256(set, _mm256_set1_epi8(16));
 }
 
-/* Sums of neighbours; 16 bits hold them up to the third time: 8 * 31 * 127. */
+/* Sums of neighbours. 16 bits hold them up to the third addition: 8 * 31 * 127. */
 HTH_INLINE __m256i pairs(__m256i a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
 
 /* Sums of four neighbours, those of a before those of b in each lane. */

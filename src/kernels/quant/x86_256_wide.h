@@ -1,13 +1,12 @@
-/* Blocks of 256 with AVX2: 32 weights at a time, each 16 with their own scale. The including
- * file gives
- *   block, unpack(p)   scale: sixteen 16-bit integers; minimum: the same, where HAS_MINIMUM
- *   weights(k, i)      weights 32i to 32i + 31 as bytes, i being a constant
+/* Blocks of 256 with AVX2: 32 weights at a time, every 16 with their own scale. The including file defines
+ *   block, unpack(p)   scale: sixteen 16-bit integers; minimum: the same, if HAS_MINIMUM
+ *   weights(k, i)      weights 32i to 32i + 31 as bytes; i is a constant
  *   products(w, q)     the sums of two neighbours' products in 16 bits
- *   OFFSET_SHIFT       weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right
- * and gets block_sums for rows_256_tmpl.h. */
+ *   OFFSET_SHIFT       weights are too large by 2^OFFSET_SHIFT; -1: no offset
+ * This file defines block_sums for rows_256_tmpl.h. */
 #include "kernels/quant/rows_loop.h"
 
-/* Scales 2i and 2i + 1, each in eight places; scale 2i lies in both lanes of half. */
+/* Scales 2i and 2i + 1, each in eight lanes. Scale 2i is in both 128-bit lanes of half. */
 HTH_INLINE __m256i two_scales(__m256i half, int i)
 {
     int at = 4 * (i % 4), first = at | (at + 1) << 8, second = (at + 2) | (at + 3) << 8;

@@ -1,6 +1,6 @@
-/* Pieces that the AVX-512 levels of the quantised rows share. */
-#ifndef HTH_KERNELS_X86_512_H
-#define HTH_KERNELS_X86_512_H
+/* Helpers shared by the AVX-512 levels of the quantised rows. */
+#ifndef HTH_KERNELS_QUANT_X86_512_H
+#define HTH_KERNELS_QUANT_X86_512_H
 
 #include "kernels/quant/x86.h"
 
@@ -12,8 +12,8 @@ HTH_INLINE __m512i shifted(__m512i x, int shift)
     return shift < 0 ? _mm512_setzero_si512() : _mm512_slli_epi32(x, (unsigned)shift);
 }
 
-/* Each 128-bit lane of x holds a part of the sums of blocks (b, b + 2, b + 4, b + 6):
- * b = 0 in lanes 0 and 1, b = 1 in lanes 2 and 3. Gives the eight sums in order. */
+/* Each 128-bit lane of x holds a part of the sums of blocks (b, b + 2, b + 4, b + 6): b = 0 in lanes 0 and 1, b
+ * = 1 in lanes 2 and 3. Returns the eight sums in order. */
 HTH_INLINE __m256i sums_in_order(__m512i x)
 {
     const __m512i order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
@@ -21,13 +21,13 @@ HTH_INLINE __m256i sums_in_order(__m512i x)
     return _mm256_add_epi32(_mm512_castsi512_si256(y), _mm512_extracti64x4_epi64(y, 1));
 }
 
-/* Shifts right for bits that a mask picks afterwards: bytes need not be kept apart. */
+/* Right shifts for bits that are masked afterwards: bits may cross bytes. */
 HTH_INLINE __m512i bits_from(__m512i x, int shift) { return _mm512_srlv_epi64(x, _mm512_set1_epi64(shift)); }
 
 /* The 32 bytes at p in both halves. */
 HTH_INLINE __m512i twice_256(const uint8_t *p) { return _mm512_broadcast_i64x4(load_256(p)); }
 
-/* Shifts for the lower and for the upper half of a register. */
+/* Shift counts for the lower and for the upper half of a register. */
 HTH_INLINE __m512i by_halves(int low, int high)
 {
     return _mm512_inserti64x4(_mm512_set1_epi64(low), _mm256_set1_epi64x(high), 1);
@@ -39,14 +39,14 @@ HTH_INLINE __m512i or_and(__m512i a, __m512i b, __m512i c)
     return _mm512_ternarylogic_epi64(a, b, c, 0xf8);
 }
 
-/* Four bytes of places: those of the halves at `first` and at `second`. */
+/* Four byte indices: those of the F16 values at `first` and at `second`. */
 HTH_INLINE int two_places(int first, int second)
 {
     return first | (first + 1) << 8 | second << 16 | (second + 1) << 24;
 }
 
-/* The halves at `at` of eight blocks of `size` bytes: four at a time where they lie in 64
- * bytes, else two at a time. Every load stays inside the group. */
+/* The F16 values at offset `at` of eight blocks of `size` bytes: four at a time if they are within 64 bytes,
+ * else two at a time. Every load stays inside the group. */
 HTH_INLINE __m256 eight_halves(const uint8_t *p, int at, int size)
 {
     if (3 * size + at + 2 <= 64) {

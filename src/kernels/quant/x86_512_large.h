@@ -1,6 +1,5 @@
-/* Eight blocks of 32 weights with AVX-512 (VBMI, VNNI), where a weight is any byte. The dot
- * product wants unsigned weights: 128 is added to them and taken off by the sums of the
- * activations. A register holds two blocks. */
+/* Eight blocks of 32 weights with AVX-512 (VBMI, VNNI). A weight is any byte. The dot product needs unsigned
+ * weights: 128 is added to them and subtracted by the sums of the activations. A register holds two blocks. */
 #include "kernels/quant/x86_512.h"
 
 typedef struct group {

@@ -1,9 +1,9 @@
-/* Eight blocks of 32 weights with AVX-512 (VBMI, VNNI), where a weight is a byte of 0..31, in
- * the order of the activations: sums of eight products fit in 16 bits. A register holds two
- * blocks; every load stays inside the bytes of its group. The including file gives
+/* Eight blocks of 32 weights with AVX-512 (VBMI, VNNI). A weight is a byte of 0..31, in the order of the
+ * activations, so sums of eight products fit in 16 bits. A register holds two blocks; every load stays inside
+ * the bytes of its group. The including file defines
  *   BLOCK_SIZE    bytes of a block
  *   HAS_MINIMUM   1: weights have a minimum
- *   OFFSET_SHIFT  weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right */
+ *   OFFSET_SHIFT  weights are too large by 2^OFFSET_SHIFT; -1: no offset */
 #include "kernels/quant/x86_512.h"
 
 #include "kernels/quant/row_sums.h"
@@ -16,8 +16,8 @@ typedef struct group {
 #endif
 } group;
 
-/* The nibbles of blocks 2i and 2i + 1, which lie at byte `at` of a block: the sixteen bytes
- * of each are taken twice, once for their low halves and once for the high ones. */
+/* The nibbles of blocks 2i and 2i + 1, at byte `at` of a block. The sixteen bytes of each are used twice, once
+ * for their low nibbles and once for the high ones. */
 HTH_INLINE __m512i spread(const uint8_t *p, int i, int at)
 {
     const __m512i shift = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
@@ -30,7 +30,7 @@ HTH_INLINE __m512i spread(const uint8_t *p, int i, int at)
     return _mm512_and_si512(halves, _mm512_set1_epi8(15));
 }
 
-/* Adds 16 where the bit is set, of the 32 at byte `at` of blocks 2i and 2i + 1. */
+/* Adds 16 to weights whose bit is set, of the 32 bits at byte `at` of blocks 2i and 2i + 1. */
 HTH_INLINE __m512i add_fifth_bits(__m512i w, const uint8_t *p, int i, int at)
 {
     uint64_t first = hth_load_u32(p + 2 * BLOCK_SIZE * i + at);
@@ -46,8 +46,8 @@ HTH_INLINE __m512i products(__m512i w, const int8_t *q)
     return _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, load_512(q));
 }
 
-/* Sums of neighbours, those of a before those of b in each lane. The largest is
- * 8 * 31 * 127 before the second step, so 16 bits hold what is packed. */
+/* Sums of neighbours, those of a before those of b in each lane. The largest is 8 * 31 * 127 before the second
+ * step, so the packed values fit 16 bits. */
 HTH_INLINE __m512i fold(__m512i a, __m512i b)
 {
     return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));

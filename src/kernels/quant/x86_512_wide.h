@@ -1,14 +1,14 @@
-/* Blocks of 256 with AVX-512 (VNNI): 64 weights at a time, each 16 with their own scale. The
- * including file gives
- *   block, unpack(p)   scale: sixteen 16-bit integers; minimum: the same, where HAS_MINIMUM
- *   weights(k, i)      weights 64i to 64i + 63 as unsigned bytes, i being a constant
+/* Blocks of 256 with AVX-512 (VNNI): 64 weights at a time, every 16 with their own scale. The including file
+ * defines
+ *   block, unpack(p)   scale: sixteen 16-bit integers; minimum: the same, if HAS_MINIMUM
+ *   weights(k, i)      weights 64i to 64i + 63 as unsigned bytes; i is a constant
  *   SUMS_FIT_16        1: the sums of four products fit in 16 bits
- *   OFFSET_SHIFT       weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right
- * and gets block_sums for rows_256_tmpl.h. */
+ *   OFFSET_SHIFT       weights are too large by 2^OFFSET_SHIFT; -1: no offset
+ * This file defines block_sums for rows_256_tmpl.h. */
 #include "kernels/quant/rows_loop.h"
 
-/* Scales 4i to 4i + 3 in four places of 32 bits each; the upper 16 bits are zero where the
- * sums fit in 16 bits, so that a dot product of 16-bit integers multiplies by them. */
+/* Scales 4i to 4i + 3 in four 32-bit lanes each. The upper 16 bits are zero if the sums fit in 16 bits, so that
+ * a dot product of 16-bit integers multiplies by them. */
 HTH_INLINE __m512i four_scales(__m256i scale, int i)
 {
     const __m512i quarters = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);

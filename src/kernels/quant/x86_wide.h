@@ -1,7 +1,7 @@
-/* Pieces that the x86 levels of the types in blocks of 256 share: scales for every 16
- * weights as sixteen 16-bit integers, whatever way a type packs them, and the float work. */
-#ifndef HTH_KERNELS_X86_WIDE_H
-#define HTH_KERNELS_X86_WIDE_H
+/* Helpers shared by the x86 levels of the types in blocks of 256: scales for every 16 weights as sixteen 16-bit
+ * integers, independent of their packing in the type, and the float operations. */
+#ifndef HTH_KERNELS_QUANT_X86_WIDE_H
+#define HTH_KERNELS_QUANT_X86_WIDE_H
 
 #include "kernels/quant/x86.h"
 
@@ -10,7 +10,7 @@ typedef __m256i lanes;
 
 HTH_INLINE lanes no_lanes(void) { return _mm256_setzero_si256(); }
 
-/* Adds (h * d) * (sum of s[i]), h being eight halves. */
+/* Adds (h * d) * (sum of s[i]); h: eight F16 values. */
 HTH_INLINE partials add_eight(partials p, const uint16_t *h, const float *d, const lanes *s)
 {
     __m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
@@ -20,15 +20,15 @@ HTH_INLINE partials add_eight(partials p, const uint16_t *h, const float *d, con
     return add_scaled(p, _mm256_cvtph_ps(load_128(h)), d, isum);
 }
 
-/* What the scales (or minima) of a block add, times the sums of 16 inputs each. */
+/* The contribution of the scales (or minima) of a block times the sums of 16 inputs each. */
 HTH_INLINE lanes times_sums(__m256i scale, const int16_t *sum_16)
 {
     return _mm256_madd_epi16(scale, load_256(sum_16));
 }
 
-/* Q4_K, Q5_K: eight scales (low bytes) and eight minima from the first 16 bytes of a block.
- * The first four of each are the low six bits of bytes 4 to 7 (8 to 11); the others have
- * halves of bytes 12 to 15 and above them the two bits that are left. */
+/* Q4_K, Q5_K: eight scales (low bytes) and eight minima from the first 16 bytes of a block. The first four of
+ * each are the low six bits of bytes 4 to 7 (8 to 11). The others are nibbles of bytes 12 to 15 with the two
+ * remaining bits above them. */
 HTH_INLINE __m128i k_scales(const uint8_t *p)
 {
     const __m128i first = _mm_setr_epi8(4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -45,7 +45,7 @@ HTH_INLINE __m256i low_twice(__m128i bytes) { return _mm256_cvtepu8_epi16(_mm_un
 
 HTH_INLINE __m256i high_twice(__m128i bytes) { return _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(bytes, bytes)); }
 
-/* Q3_K: sixteen scales of six bits, less 32, from the last 16 bytes of a block. */
+/* Q3_K: sixteen scales of six bits, minus 32, from the last 16 bytes of a block. */
 HTH_INLINE __m256i q3_k_scales(const uint8_t *p)
 {
     const __m128i low_at = _mm_setr_epi8(2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9);
@@ -58,7 +58,7 @@ HTH_INLINE __m256i q3_k_scales(const uint8_t *p)
     return _mm256_cvtepi8_epi16(_mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32)));
 }
 
-/* IQ4_XS: eight scales of six bits, less 32, each twice, from the first 8 bytes of a block. */
+/* IQ4_XS: eight scales of six bits, minus 32, each twice, from the first 8 bytes of a block. */
 HTH_INLINE __m256i iq4_xs_scales(const uint8_t *p)
 {
     const __m256i fours = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);

@@ -1,27 +1,27 @@
-/* What the training of a predictor needs besides the vectors of a token: products of float matrices
- * of any order, Adam, the logistic function. One definition for all levels (training_ref.c,
- * training_tmpl.h), as everything here. */
-#ifndef HTH_KERNELS_TRAINING_H
-#define HTH_KERNELS_TRAINING_H
+/* Kernels for the training of predictors, in addition to the vector kernels of a token: products of float
+ * matrices in any orientation, Adam, the logistic function. One definition for all ISA levels (training_ref.c,
+ * training_tmpl.h). */
+#ifndef HTH_KERNELS_TRAINING_TRAINING_H
+#define HTH_KERNELS_TRAINING_TRAINING_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* y(i, j) = sum over k of a(i, k) b(k, j): one chain of fused multiply-adds, k ascending, from +0 or
- * from what y holds. b and y have rows, a is read by two strides, so that its transpose is a too. y
- * overlaps neither. */
+/* y(i, j) = sum over k of a(i, k) b(k, j): one chain of fused multiply-adds, k ascending, from +0 or from the
+ * contents of y. b and y are stored by rows. a has two strides, so that it may be a transpose. y overlaps
+ * neither. */
 typedef struct hth_gemm {
     const float *a, *b;
     float *y;
     size_t a_row, a_col;       /* floats from i to i + 1, and from k to k + 1 */
     size_t b_row, y_row;       /* floats from row to row */
     size_t n_row, n_col, n_in; /* i, j and k; n_col a multiple of 16 */
-    bool more;                 /* the chains go on from y */
+    bool more;                 /* the chains continue from y */
 } hth_gemm;
 typedef void hth_gemm_fn(const hth_gemm *job);
 
-/* A step of Adam (Kingma and Ba 2015) for n parameters, a multiple of 8: m and v are the running means
- * of gradients and of their squares. */
+/* A step of Adam (Kingma and Ba 2015) for n parameters, a multiple of 8. m and v are the running means of
+ * gradients and of their squares. */
 typedef struct hth_adam {
     float keep_m, keep_v;       /* beta_1, beta_2 */
     float correct_m, correct_v; /* 1 / (1 - beta^step) */

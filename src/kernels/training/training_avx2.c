@@ -1,4 +1,4 @@
-/* Training with AVX2 and FMA: twelve sums of sixteen registers. */
+/* Training with AVX2 and FMA: sums take twelve of sixteen registers. */
 #include "kernels/isa.h"
 
 #include <immintrin.h>

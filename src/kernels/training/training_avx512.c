@@ -1,4 +1,4 @@
-/* Training with AVX-512: sixteen sums of thirty-two registers. */
+/* Training with AVX-512: sums take sixteen of thirty-two registers. */
 #include "kernels/isa.h"
 
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-/* Training on AArch64: sixteen sums of thirty-two registers. */
+/* Training on AArch64: sums take sixteen of thirty-two registers. */
 #include "kernels/isa.h"
 
 #include <arm_neon.h>

@@ -1,6 +1,5 @@
-/* Training at one level: products in tiles, Adam and the logistic function. The including file defines
- * LEVEL, TILE_ROWS and TILE_VECTORS (rows of a tile, and columns in vectors: their sums fit the registers)
- * and gives
+/* Training at one ISA level: products in tiles, Adam and the logistic function. The including file defines
+ * LEVEL, TILE_ROWS and TILE_VECTORS (rows of a tile, and columns in vectors: their sums fit the registers) and
  *   floats                  some floats in a register; FLOATS: how many
  *   no_floats()             zeros
  *   load_floats(p), store_floats(p, x), all_of(x)
@@ -14,7 +13,7 @@
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* Rows of b that are walked over before others: a tile's columns of so many stay in the first cache. */
+/* Rows of b per pass: that many rows of a tile's columns stay in the L1 cache. */
 enum { DEPTH = 256 };
 
 HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first, size_t n_in, size_t n_row,
@@ -50,7 +49,7 @@ HTH_INLINE void product_columns(const hth_gemm *g, size_t j, size_t first, size_
 
 static void gemm(const hth_gemm *g)
 {
-    /* A product of nothing is zeros. */
+    /* A product over no terms gives zeros. */
     for (size_t first = 0; first == 0 || first < g->n_in; first += DEPTH) {
         size_t left = g->n_in - first, n_in = left < DEPTH ? left : DEPTH, j = 0;
         for (; j + TILE_VECTORS * FLOATS <= g->n_col; j += TILE_VECTORS * FLOATS)
@@ -79,7 +78,7 @@ static void adam(const hth_adam *s, const float *gradient, size_t n, float *p, f
 
 static void logistic(const float *x, float bias, size_t n, float *y)
 {
-    const hth_v8 zero = v8_set(0.0f), one = v8_set(1.0f), least = v8_set(-80.0f); /* v8_rcp has its bounds */
+    const hth_v8 zero = v8_set(0.0f), one = v8_set(1.0f), least = v8_set(-80.0f); /* the bound of v8_rcp */
     for (size_t i = 0; i < n; i += 8) {
         hth_v8 score = v8_max(least, v8_load(x + i) + v8_set(bias));
         v8_store(y + i, v8_rcp(one + v8_exp(zero - score)));

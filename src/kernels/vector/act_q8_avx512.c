@@ -1,11 +1,11 @@
-/* Rounding of activations (docs/arithmetic.md, R1 and R2) at AVX-512: the reciprocals of sixteen
- * blocks are one vector. Called by dispatch.c after vector_avx512.c, whose common text it replaces; the
- * bits are the same. */
+/* 8-bit quantisation of activations (docs/arithmetic.md, R1 and R2) with AVX-512: the reciprocals of sixteen
+ * blocks are one vector. dispatch.c calls it after vector_avx512.c, whose common version it replaces; the bits
+ * are the same. */
 #include "kernels/quant/x86_512.h"
 
 enum { N_TOGETHER = 16 /* blocks */, N_LANE = 16 };
 
-/* The largest magnitude of n values as bits, where NaN counts as largest. */
+/* The absmax of n values, as bits. NaN counts as the largest. */
 HTH_INLINE int32_t largest_bits(const float *x, size_t n)
 {
     __m512i top = _mm512_setzero_si512(), magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -23,9 +23,8 @@ HTH_INLINE __m512 reciprocals(__m512 x)
     return r;
 }
 
-/* Scales and 127 over the largest magnitude of n blocks of x, of n_in values each. A bit is set
- * where a block can be rounded: others, below 2^-60 or above 2^60 or not numbers, are zeros with
- * the scale 0 or NaN. */
+/* Scales and 127 / absmax of n blocks of x, of n_in values each. A bit is set if a block is in range. Other
+ * blocks, below 2^-60, above 2^60 or not finite, become zeros with the scale 0 or NaN. */
 HTH_INLINE __mmask16 find_scales(const float *x, size_t n, size_t n_in, float *d, float inverse[N_TOGETHER])
 {
     int32_t top[N_TOGETHER];

@@ -1,6 +1,6 @@
-/* What a neuron sends on (hth_activate_fn), with the whole register of a level: sixteen lanes with
- * AVX-512, else eight. Included by vector_tmpl.h; every element is a chain of its own, so the
- * width changes no bit. */
+/* The output of a neuron (hth_activate_fn), with the full registers of an ISA level: sixteen lanes with
+ * AVX-512, else eight. vector_tmpl.h includes it. Every element is a chain of its own, so the width changes no
+ * bit. */
 #include "kernels/isa.h"
 #include "kernels/vector/vector_math.h"
 
@@ -20,7 +20,7 @@ enum { WIDE = sizeof(wide) / sizeof(float) };
 
 HTH_INLINE wide wide_set(float x) { return (wide){0} + x; }
 
-/* The first n (at most WIDE) values, zeros behind. */
+/* The first n (at most WIDE) values, padded with zeros. */
 HTH_INLINE wide wide_load(const float *p, size_t n)
 {
     wide v = {0};
@@ -30,7 +30,7 @@ HTH_INLINE wide wide_load(const float *p, size_t n)
 
 HTH_INLINE void wide_store(float *p, wide v, size_t n) { memcpy(p, &v, n * sizeof *p); }
 
-/* 1 / (1 + exp(-x)); exp is held below 2^126 so that the reciprocal is good. */
+/* 1 / (1 + exp(-x)). exp is limited to less than 2^126, so that the reciprocal is in range. */
 HTH_INLINE wide sigmoid(wide x)
 {
     const wide most = wide_set(86.0f);
@@ -49,15 +49,15 @@ HTH_INLINE wide gelu(wide x)
     return x * sigmoid(wide_set(1.59576912f) * (x + cubic));
 }
 
-/* NaN stays NaN, so that a broken input is seen in the logits. */
+/* NaN stays NaN, so that a broken input is visible in the logits. */
 HTH_INLINE wide relu(wide x) { return (wide)(~(wide_i)(x <= wide_set(0.0f)) & (wide_i)x); }
 
 HTH_INLINE wide relu2(wide x) { return relu(x) * relu(x); }
 
 HTH_INLINE wide same(wide x) { return x; }
 
-/* Where gate and up may send something on. A neuron that is dead by either half gives +0 whatever the
- * other one is, so it need not be computed (selector gate). */
+/* The lanes in which gate and up may give a nonzero output. If either half is dead, the neuron gives +0
+ * whatever the other one is, so it need not be computed (selector gate). */
 HTH_INLINE wide with_any(wide gate, wide up, wide h)
 {
     (void)gate, (void)up;

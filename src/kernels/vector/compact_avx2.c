@@ -1,4 +1,4 @@
-/* Who fires, AVX2: eight at a time are compared; those that are kept, mostly few, are written one by
+/* Compaction with AVX2: eight values are compared at a time. The kept ones, usually few, are written one by
  * one. */
 #include "kernels/isa.h"
 

@@ -1,12 +1,12 @@
-/* Who fires, AVX-512: sixteen at a time, what is kept closes up. Stores go through a register:
- * compressing into memory is microcode on Zen 4. */
+/* Compaction with AVX-512: sixteen values at a time. Stores go through a register, because a compressing store
+ * to memory is microcode on Zen 4. */
 #include "kernels/isa.h"
 
 #include <immintrin.h>
 
-/* The lanes of `in` from entry i on; written back closed up at n. Every entry below i + 16 has been
- * read by then, and n <= i, so the lists may be the same. */
-HTH_INLINE size_t pick_16(const hth_compact *job, size_t i, size_t n, __mmask16 in, int magnitudes)
+/* Compacts the lanes of `in`, from entry i on, to position n. All entries below i + 16 have been read by then
+ * and n <= i, so the lists may be the same. */
+HTH_INLINE size_t compact_16(const hth_compact *job, size_t i, size_t n, __mmask16 in, int magnitudes)
 {
     __m512i counted = _mm512_add_epi32(
         _mm512_set1_epi32((int)i), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
@@ -24,8 +24,8 @@ HTH_INLINE size_t pick_16(const hth_compact *job, size_t i, size_t n, __mmask16 
 HTH_INLINE size_t pick(const hth_compact *job, int magnitudes)
 {
     size_t n = 0, i = 0;
-    for (; i + 16 <= job->n; i += 16) n = pick_16(job, i, n, 0xffff, magnitudes);
-    if (i < job->n) n = pick_16(job, i, n, _cvtu32_mask16((1u << (job->n - i)) - 1), magnitudes);
+    for (; i + 16 <= job->n; i += 16) n = compact_16(job, i, n, 0xffff, magnitudes);
+    if (i < job->n) n = compact_16(job, i, n, _cvtu32_mask16((1u << (job->n - i)) - 1), magnitudes);
     return n;
 }
 

@@ -1,4 +1,4 @@
-/* Who fires, in C: the definition of hth_compact_fn. Called once or twice a layer by forward/ffn.c. */
+/* Compaction in C: the definition of hth_compact_fn. forward/ffn.c calls it once or twice per layer. */
 #include "kernels/isa.h"
 
 #include "base/bits.h"

@@ -1,6 +1,6 @@
-/* Exponential, logarithm, sine and cosine in double precision. Reductions by
- * Cody and Waite; the constants are parts of ln 2 and pi/2 with trailing zeros,
- * so that their products with the integer multiple are exact. */
+/* Exponential, logarithm, sine and cosine in double precision. Range reductions after Cody and Waite: the
+ * constants are parts of ln 2 and pi/2 with trailing zeros, so that their products with the integer multiple
+ * are exact. */
 #include "kernels/vector/math.h"
 
 #include "base/bits.h"
@@ -14,7 +14,7 @@ static double round_even(double x)
     return (x + magic) - magic;
 }
 
-/* 2^n for any n: outside the normal exponents in two factors. */
+/* 2^n for any n; in two factors outside the normal exponents. */
 static double scale_by_power(double x, int64_t n)
 {
     int64_t half = n / 2, rest = n - half;
@@ -94,7 +94,7 @@ static double cosine_near_zero(double r)
 
 void hth_sincos_d(double x, double *sine, double *cosine)
 {
-    if (!(x > -0x1p60 && x < 0x1p60)) { /* no quadrant in 64 bits */
+    if (!(x > -0x1p60 && x < 0x1p60)) { /* the quadrant does not fit 64 bits */
         *sine = *cosine = hth_double_of(0x7ff8000000000000u);
         return;
     }

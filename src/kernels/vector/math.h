@@ -1,9 +1,8 @@
-/* Functions in double precision without libm, from + - * / and bit operations:
- * the same bits on every machine. For tables made once (rope), for sampling and
- * for measures; the float functions of the token loop are in vector_math.h.
- * Errors are below 1.5 units in the last place (tests/kernels/test_math.c). */
-#ifndef HTH_KERNELS_MATH_H
-#define HTH_KERNELS_MATH_H
+/* Functions in double precision without libm, from + - * / and bit operations: the same bits on every machine.
+ * For tables made once (rope), for sampling and for measurements; the float functions of the token loop are in
+ * vector_math.h. Errors are below 1.5 units in the last place (tests/kernels/test_math.c). */
+#ifndef HTH_KERNELS_VECTOR_MATH_H
+#define HTH_KERNELS_VECTOR_MATH_H
 
 double hth_exp_d(double x);
 /* x > 0; -infinity at 0, NaN below. */

@@ -1,3 +1,3 @@
-/* The functions of vector_tmpl.h at AVX-512. */
+/* The functions of vector_tmpl.h with AVX-512. */
 #define LEVEL avx512
 #include "kernels/vector/vector_tmpl.h"

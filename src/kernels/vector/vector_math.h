@@ -1,9 +1,9 @@
-/* Eight floats at a time, and the float functions of the token loop. Written
- * with the compiler's vector types, so that one text compiles for every level;
- * each operation is one rounded IEEE operation (no contraction, no division), so
- * all levels give the same bits. Included by vector_tmpl.h, training_tmpl.h, attention and float kernels only. */
-#ifndef HTH_KERNELS_VECTOR_MATH_H
-#define HTH_KERNELS_VECTOR_MATH_H
+/* Eight floats at a time, and the float functions of the token loop. Written with the compiler's vector types,
+ * so that one source compiles for every ISA level. Each operation is one rounded IEEE operation (no
+ * contraction, no division), so all levels give the same bits. Included by vector_tmpl.h, training_tmpl.h,
+ * attention and float kernels only. */
+#ifndef HTH_KERNELS_VECTOR_VECTOR_MATH_H
+#define HTH_KERNELS_VECTOR_VECTOR_MATH_H
 
 #include "base/bits.h"
 #include "kernels/isa.h"
@@ -38,7 +38,7 @@ HTH_INLINE hth_v8 v8_load(const float *p)
 
 HTH_INLINE void v8_store(float *p, hth_v8 v) { memcpy(p, &v, sizeof v); }
 
-/* The first n (below 8) values, zeros behind. */
+/* The first n (below 8) values, padded with zeros. */
 HTH_INLINE hth_v8 v8_load_part(const float *p, size_t n)
 {
     hth_v8 v = v8_set(0.0f);
@@ -51,25 +51,25 @@ HTH_INLINE void v8_store_part(float *p, hth_v8 v, size_t n) { memcpy(p, &v, n * 
 HTH_INLINE hth_v8i v8_bits(hth_v8 v) { return (hth_v8i)v; }
 HTH_INLINE hth_v8 v8_of_bits(hth_v8i v) { return (hth_v8)v; }
 
-/* a - b modulo 2^32, as bits may stand for any number. */
+/* a - b modulo 2^32, because bits may represent any number. */
 HTH_INLINE hth_v8i v8_minus(hth_v8i a, hth_v8i b) { return (hth_v8i)((hth_v8u)a - (hth_v8u)b); }
 
-/* mask lanes are all ones or all zeros, as comparisons make them. */
+/* Lanes of mask are all ones or all zeros, as comparisons give them. */
 HTH_INLINE hth_v8 v8_select(hth_v8i mask, hth_v8 yes, hth_v8 no)
 {
     return (hth_v8)((mask & (hth_v8i)yes) | (~mask & (hth_v8i)no));
 }
 
-/* Larger of a and b; b where they are not ordered. */
+/* The larger of a and b; b if they are unordered. */
 HTH_INLINE hth_v8 v8_max(hth_v8 a, hth_v8 b) { return v8_select(a > b, a, b); }
 
-/* The tree of every reduction over eight partials (arithmetic.md 1). */
+/* The reduction of every sum over eight partials (arithmetic.md 1). */
 HTH_INLINE float v8_sum(hth_v8 p)
 {
     return ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
 }
 
-/* Eight halves, widened exactly. */
+/* Eight F16 values, widened exactly. */
 HTH_INLINE hth_v8 v8_load_f16(const uint16_t *p)
 {
 #if defined(__F16C__)
@@ -87,9 +87,9 @@ HTH_INLINE hth_v8 v8_load_f16(const uint16_t *p)
 
 /* ---- functions --------------------------------------------------------------- */
 
-/* exp(x): 0 below -87, exp(88) above 88. Reduction by n ln 2 with ln 2 in two
- * parts, then a polynomial of degree 7 (coefficients of Cephes expf). A text for
- * every width: attention takes the whole register of a level. */
+/* exp(x): 0 below -87, exp(88) above 88. Reduction by n ln 2 with ln 2 in two parts, then a polynomial of
+ * degree 7 (coefficients of Cephes expf). A macro for every width, because attention uses the full register of
+ * an ISA level. */
 #define HTH_DEFINE_EXP(NAME, FLOATS, INTS, UINTS)                                                            \
     HTH_INLINE FLOATS NAME(FLOATS x)                                                                         \
     {                                                                                                        \
@@ -113,7 +113,7 @@ HTH_INLINE hth_v8 v8_load_f16(const uint16_t *p)
     }
 HTH_DEFINE_EXP(v8_exp, hth_v8, hth_v8i, hth_v8u)
 
-/* 1/x for x in [2^-126, 2^126]: a guess from the bits, then Newton's method. */
+/* 1/x for x in [2^-126, 2^126]: an estimate from the bits, then Newton's method. */
 #define HTH_DEFINE_RCP(NAME, FLOATS, UINTS)                                                                  \
     HTH_INLINE FLOATS NAME(FLOATS x)                                                                         \
     {                                                                                                        \
@@ -133,8 +133,8 @@ HTH_INLINE hth_v8 v8_rsqrt(hth_v8 x)
     return r;
 }
 
-/* tanh(x): 1 - 2/(exp(2|x|) + 1) with the sign of x; below 0.625 a polynomial in
- * x^2 (coefficients of Cephes tanhf), where the difference would lose digits. */
+/* tanh(x): 1 - 2/(exp(2|x|) + 1) with the sign of x. Below 0.625, where the difference would lose digits, a
+ * polynomial in x^2 (coefficients of Cephes tanhf). */
 HTH_INLINE hth_v8 v8_tanh(hth_v8 x)
 {
     const hth_v8i sign_bit = v8_set_i((int32_t)0x80000000u);
@@ -152,7 +152,7 @@ HTH_INLINE hth_v8 v8_tanh(hth_v8 x)
     return v8_select(a < v8_set(0.625f), small, v8_of_bits(v8_bits(large) | sign));
 }
 
-/* The same for one value, where a scalar is wanted. */
+/* The same for one scalar value. */
 HTH_INLINE float one_exp(float x) { return v8_exp(v8_set(x))[0]; }
 HTH_INLINE float one_rcp(float x) { return v8_rcp(v8_set(x))[0]; }
 HTH_INLINE float one_rsqrt(float x) { return v8_rsqrt(v8_set(x))[0]; }

@@ -1,7 +1,7 @@
-/* Norms, rotation, softmax, activations (activate_tmpl.h) and their rounding: everything
- * that is neither a row of weights nor attention (attn_tmpl.h). One text for all
- * levels: vector_ref.c, vector_avx2.c and others define LEVEL and include it, compiled
- * with their flags. The order of every sum is that of docs/arithmetic.md 3 to 5. */
+/* Norms, rotation, softmax, activations (activate_tmpl.h) and their quantisation: everything except rows of
+ * weights and attention (attn_tmpl.h). One source for all ISA levels: vector_ref.c, vector_avx2.c and others
+ * define LEVEL and include it, compiled with their flags. The order of every sum is that of docs/arithmetic.md
+ * 3 to 5. */
 #include "kernels/vector/activate_tmpl.h"
 #include "kernels/isa.h"
 #include "kernels/vector/vector_math.h"
@@ -11,8 +11,8 @@
 
 /* ---- reductions --------------------------------------------------------------- */
 
-/* Sum of f(i) over [0, n) with eight partials by index mod 8; a ragged end is
- * filled with zeros, which take part. */
+/* Sum of f(i) over [0, n) with eight partials by index mod 8. A partial end is padded with zeros, which are
+ * added. */
 static float sum_of_squares(const float *x, size_t n, float minus)
 {
     hth_v8 p = v8_set(0.0f), m = v8_set(minus);
@@ -74,7 +74,7 @@ static void layer_norm(const float *x, const float *w, const float *b, size_t n,
     }
 }
 
-/* ---- rotation, sums, halves ------------------------------------------------------ */
+/* ---- rotation, sums, F16 --------------------------------------------------------- */
 
 static void rope_interleaved(float *x, const float *cosine, const float *sine, size_t n_pair)
 {
@@ -150,9 +150,9 @@ static void softmax(float *x, size_t n)
     for (size_t i = 0; i < n; i++) x[i] *= r;
 }
 
-/* ---- rounding of activations ------------------------------------------------------- */
+/* ---- quantisation of activations --------------------------------------------------- */
 
-/* The largest magnitude of n values (a multiple of 8), as bits: NaN counts as largest. */
+/* The absmax of n values (a multiple of 8). NaN counts as the largest. */
 HTH_INLINE float largest_magnitude(const float *x, size_t n)
 {
     const hth_v8i magnitude = v8_set_i(0x7fffffff);
@@ -166,8 +166,8 @@ HTH_INLINE float largest_magnitude(const float *x, size_t n)
     return hth_float_of((uint32_t)largest_bits);
 }
 
-/* Blocks whose largest magnitude is below 2^-60 round to zero; above 2^60 (which
- * includes infinities and NaNs) the scale is NaN, and so is what is made of it. */
+/* Blocks whose absmax is below 2^-60 become zero. Above 2^60 (which includes infinities and NaNs) the scale is
+ * NaN, and so are the results. */
 HTH_INLINE bool can_round(float amax, float *d)
 {
     *d = amax * (1.0f / 127.0f);
@@ -176,8 +176,8 @@ HTH_INLINE bool can_round(float amax, float *d)
     return false;
 }
 
-/* 32 values to q; the sums of the first and of the second 16, in eight parts each. All are
- * loaded before any is stored, as bytes may alias: else compilers store them one by one. */
+/* Quantises 32 values to q; gives the sums of the first and of the second 16, in eight parts each. All values
+ * are loaded before any is stored: bytes may alias, and compilers would store them one by one. */
 HTH_INLINE void round_32(const float *x, hth_v8 inverse, int8_t *q, hth_v8i sums[2])
 {
     const hth_v8 magic = v8_set(0x1.8p23f);
@@ -233,7 +233,7 @@ static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int
     }
 }
 
-/* The scale of a cache is a bf16, rounded away from zero so that no value leaves -127..127. */
+/* The scale of a cache block is a bf16, rounded away from zero so that no value exceeds -127..127. */
 static void quant_cache(const float *x, size_t n, int8_t *q, uint16_t *d)
 {
     for (size_t b = 0; b < n / HTH_ACT_BLOCK; b++, x += HTH_ACT_BLOCK, q += HTH_ACT_BLOCK) {

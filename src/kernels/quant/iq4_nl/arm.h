@@ -1,4 +1,4 @@
-/* Blocks of IQ4_NL on AArch64: one text for all levels (quant/arm_32.h). */
+/* Blocks of IQ4_NL on AArch64: one source for all ISA levels (quant/arm_32.h). */
 #define KERNEL_NAME iq4_nl
 #define KERNEL_TYPE HTH_TYPE_IQ4_NL
 #define HAS_MINIMUM 0

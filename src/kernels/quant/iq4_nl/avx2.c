@@ -1,5 +1,4 @@
-/* Rows of IQ4_NL with AVX2: nibbles are places in a table of signed values, which fits
- * one register. */
+/* Rows of IQ4_NL with AVX2: nibbles are indices into a table of signed values, which fits one register. */
 #define KERNEL_NAME iq4_nl
 #define KERNEL_TYPE HTH_TYPE_IQ4_NL
 #define HAS_MINIMUM 0

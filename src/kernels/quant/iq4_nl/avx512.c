@@ -1,4 +1,4 @@
-/* Rows of IQ4_NL with AVX-512: nibbles are places in a table of values, made unsigned. */
+/* Rows of IQ4_NL with AVX-512: nibbles are indices into a table of values, made unsigned. */
 #define KERNEL_NAME iq4_nl
 #define KERNEL_TYPE HTH_TYPE_IQ4_NL
 #define HAS_MINIMUM 0

@@ -1,4 +1,4 @@
-/* Blocks of IQ4_NL in panels (a row's block: iq4_nl_ref.c). */
+/* Blocks of IQ4_NL in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 128, WEIGHT_OFFSET = SIGNED_OFFSET };
 
 HTH_INLINE void panel_weights(panel_block a, vints w[8])

@@ -1,4 +1,4 @@
-/* Blocks of IQ4_XS on AArch64: one text for all levels (quant/arm_256.h). */
+/* Blocks of IQ4_XS on AArch64: one source for all ISA levels (quant/arm_256.h). */
 #define KERNEL_NAME iq4_xs
 #define KERNEL_TYPE HTH_TYPE_IQ4_XS
 #define HAS_MINIMUM 0
@@ -19,7 +19,7 @@ HTH_INLINE block unpack(const uint8_t *p)
     return k;
 }
 
-/* Part i is half `half` of 32 weights in a row. */
+/* Part i is half `half` of 32 consecutive weights. */
 HTH_INLINE int8x16_t weights(const block *k, int i)
 {
     int s = i / 2, half = i % 2;

@@ -1,5 +1,4 @@
-/* Rows of IQ4_XS with AVX2: nibbles are places in a table of signed
- * values, which fits one register. */
+/* Rows of IQ4_XS with AVX2: nibbles are indices into a table of signed values, which fits one register. */
 #define KERNEL_NAME iq4_xs
 #define KERNEL_TYPE HTH_TYPE_IQ4_XS
 #define HAS_MINIMUM 0
@@ -23,7 +22,7 @@ HTH_INLINE __m256i weights(const block *k, int i)
     return _mm256_shuffle_epi8(values, _mm256_and_si256(places, _mm256_set1_epi8(15)));
 }
 
-/* The weight's sign goes to the activation, which is never -128. */
+/* Moves the sign of the weight to the activation, which is never -128. */
 HTH_INLINE __m256i products(__m256i w, __m256i q)
 {
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));

@@ -1,5 +1,5 @@
-/* Rows of IQ4_XS with AVX-512: nibbles are places in a table of
- * values, made unsigned; 128 is taken off by the sums of the activations. */
+/* Rows of IQ4_XS with AVX-512: nibbles are indices into a table of values, made unsigned by adding 128; the
+ * sums of the activations subtract it. */
 #define KERNEL_NAME iq4_xs
 #define KERNEL_TYPE HTH_TYPE_IQ4_XS
 #define HAS_MINIMUM 0

@@ -1,4 +1,4 @@
-/* Blocks of IQ4_XS in panels (a row's block: iq4_xs_ref.c). */
+/* Blocks of IQ4_XS in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 128, N_SCALE = 8, SCALES_SIGNED = 1 };
 
 HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
@@ -9,8 +9,8 @@ HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
     for (int g = 0; g < 16; g++) w[g] = signed_entries(hth_iq4_values, w[g]);
 }
 
-/* Eight times six bits, less 32: the low four of scale k are nibble k of four bytes, the high
- * two bits 2k, 2k + 1 of the two bytes before those. */
+/* Eight scales of six bits, minus 32: the low four bits of scale k are nibble k of four bytes, the high two are
+ * bits 2k, 2k + 1 of the two bytes before those. */
 HTH_INLINE void panel_scales(panel_block a, vints s[2], vints m[2])
 {
     vints low = unit(a, 4, 0), high = unit_u16(a, 2);

@@ -1,6 +1,5 @@
-/* Rows of IQ4_XS (blocks of 256: scale as half, eight scales of six bits in two and four
- * bytes, 128 bytes of nibbles that are places in a table of values): the definition, with
- * ref_256.h. */
+/* Rows of IQ4_XS (blocks of 256: F16 scale, eight scales of six bits in two and four bytes, 128 bytes of
+ * nibbles that are indices into a table of values): the definition, with ref_256.h. */
 #define KERNEL_NAME iq4_xs
 #define KERNEL_TYPE HTH_TYPE_IQ4_XS
 #include "kernels/kernels.h"
@@ -10,7 +9,7 @@ enum { BLOCK_SIZE = 136 };
 
 #include "kernels/quant/ref_256.h"
 
-/* Weights 32s + c and 32s + 16 + c are the halves of byte 16s + c. */
+/* Weights 32s + c and 32s + 16 + c are the nibbles of byte 16s + c. */
 static void read_block(const uint8_t *p, block *k)
 {
     k->d = hth_f16_to_f32(hth_load_u16(p));

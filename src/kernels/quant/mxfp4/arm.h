@@ -1,4 +1,4 @@
-/* Blocks of MXFP4 on AArch64: one text for all levels (quant/arm_32.h). */
+/* Blocks of MXFP4 on AArch64: one source for all ISA levels (quant/arm_32.h). */
 #define KERNEL_NAME mxfp4
 #define KERNEL_TYPE HTH_TYPE_MXFP4
 #define HAS_MINIMUM 0

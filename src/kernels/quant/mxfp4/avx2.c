@@ -1,6 +1,5 @@
-/* Rows of MXFP4 with AVX2. A register holds one block, a byte per weight in the
- * order of the activations, 16 more than the table says: the sums of the activations
- * take it off. */
+/* Rows of MXFP4 with AVX2. A register holds one block, one byte per weight in the order of the activations.
+ * Bytes are table values plus 16; the sums of the activations subtract the 16. */
 #define KERNEL_NAME mxfp4
 #define KERNEL_TYPE HTH_TYPE_MXFP4
 #define HAS_MINIMUM 0

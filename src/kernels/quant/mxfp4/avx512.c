@@ -1,5 +1,5 @@
-/* Rows of MXFP4 with AVX-512: nibbles are places in a table of values, 16 more
- * than they should be, which the sums of the activations take off. */
+/* Rows of MXFP4 with AVX-512: nibbles are indices into a table of values plus 16; the sums of the activations
+ * subtract the 16. */
 #define KERNEL_NAME mxfp4
 #define KERNEL_TYPE HTH_TYPE_MXFP4
 #define HAS_MINIMUM 0

@@ -1,4 +1,4 @@
-/* Blocks of MXFP4 in panels (a row's block: mxfp4_ref.c). Its values are -12..12. */
+/* Blocks of MXFP4 in panels (layout of a row's block: ref.c). Its values are -12..12. */
 enum { WEIGHT_MAX = 28, WEIGHT_OFFSET = 16 };
 
 HTH_INLINE void panel_weights(panel_block a, vints w[8])

@@ -1,4 +1,4 @@
-/* Rows of Q2_K with AVX-512: four weights of a byte are two bits each, 32 weights apart. */
+/* Rows of Q2_K with AVX-512: a byte holds four weights of two bits, which are 32 weights apart. */
 #define KERNEL_NAME q2_k
 #define KERNEL_TYPE HTH_TYPE_Q2_K
 #define HAS_MINIMUM 1

@@ -1,4 +1,4 @@
-/* Blocks of Q2_K in panels (a row's block: q2_k_ref.c). */
+/* Blocks of Q2_K in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 3, N_SCALE = 16, SCALES_SIGNED = 0 };
 
 /* Weights 128a + 32b + c are bits 2b, 2b + 1 of byte 32a + c. */

@@ -1,5 +1,5 @@
-/* Rows of Q2_K (blocks of 256: 16 bytes of a scale and a minimum of four bits each, 64
- * bytes of four weights, scale and minimum as halves): the definition, with ref_256.h. */
+/* Rows of Q2_K (blocks of 256: 16 bytes with a four-bit scale and a four-bit minimum each, 64 bytes of four
+ * weights each, F16 scale and minimum): the definition, with ref_256.h. */
 #define KERNEL_NAME q2_k
 #define KERNEL_TYPE HTH_TYPE_Q2_K
 #include "kernels/kernels.h"
@@ -9,7 +9,7 @@ enum { BLOCK_SIZE = 84 };
 
 #include "kernels/quant/ref_256.h"
 
-/* Weight 128a + 32b + c is the bits 2b, 2b + 1 of byte 32a + c. */
+/* Weight 128a + 32b + c is bits 2b, 2b + 1 of byte 32a + c. */
 static void read_block(const uint8_t *p, block *k)
 {
     k->d = hth_f16_to_f32(hth_load_u16(p + 80));

@@ -1,5 +1,5 @@
-/* Rows of Q3_K with AVX2: two bits as in Q2_K and a third from
- * bytes of eight; 4 is taken off by the sums of the activations. */
+/* Rows of Q3_K with AVX2: two bits as in Q2_K and a third bit from bytes that hold eight. The sums of the
+ * activations subtract the offset 4. */
 #define KERNEL_NAME q3_k
 #define KERNEL_TYPE HTH_TYPE_Q3_K
 #define HAS_MINIMUM 0

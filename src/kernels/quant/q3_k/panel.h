@@ -1,4 +1,4 @@
-/* Blocks of Q3_K in panels (a row's block: q3_k_ref.c). */
+/* Blocks of Q3_K in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 7, N_SCALE = 16, SCALES_SIGNED = 1 };
 
 HTH_INLINE vints third_bit(vints high, int n)
@@ -6,7 +6,7 @@ HTH_INLINE vints third_bit(vints high, int n)
     return n < 2 ? bits_up(high, 2 - n) : bits_down(high, n - 2);
 }
 
-/* As in Q2_K, and bit 4a + b of byte c of the high ones. */
+/* Two bits as in Q2_K, and bit 4a + b of byte c of the high bits. */
 HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
 {
     HTH_UNROLL
@@ -17,8 +17,8 @@ HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
     }
 }
 
-/* Sixteen times six bits, less 32: the low four of scales k and k + 8 in byte k, the high two
- * of scales k, k + 4, k + 8, k + 12 in byte 8 + k. */
+/* Sixteen scales of six bits, minus 32: the low four bits of scales k and k + 8 are in byte k, the high two
+ * bits of scales k, k + 4, k + 8, k + 12 in byte 8 + k. */
 HTH_INLINE void panel_scales(panel_block a, vints s[4], vints m[4])
 {
     vints high = unit(a, 96, 2);

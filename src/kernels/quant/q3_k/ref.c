@@ -1,5 +1,5 @@
-/* Rows of Q3_K (blocks of 256: 32 bytes of third bits, 64 bytes of four weights, twelve of
- * sixteen scales, scale as half): the definition, with ref_256.h. */
+/* Rows of Q3_K (blocks of 256: 32 bytes of third bits, 64 bytes of four weights each, twelve bytes of sixteen
+ * scales, F16 scale): the definition, with ref_256.h. */
 #define KERNEL_NAME q3_k
 #define KERNEL_TYPE HTH_TYPE_Q3_K
 #include "kernels/kernels.h"
@@ -9,8 +9,8 @@ enum { BLOCK_SIZE = 110 };
 
 #include "kernels/quant/ref_256.h"
 
-/* Weight 128a + 32b + c is the bits 2b, 2b + 1 of byte 32a + c of the low bits, less 4
- * where bit 4a + b of byte c of the high bits is not set. */
+/* Weight 128a + 32b + c is bits 2b, 2b + 1 of byte 32a + c of the low bits, minus 4 if bit 4a + b of byte c of
+ * the high bits is not set. */
 static void read_block(const uint8_t *p, block *k)
 {
     const uint8_t *high = p, *low = p + 32;

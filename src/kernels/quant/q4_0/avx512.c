@@ -1,5 +1,4 @@
-/* Rows of Q4_0 with AVX-512: nibbles without the -8, which the sums of the
- * activations take off. */
+/* Rows of Q4_0 with AVX-512: nibbles without the -8; the sums of the activations subtract it. */
 #define KERNEL_NAME q4_0
 #define KERNEL_TYPE HTH_TYPE_Q4_0
 #define HAS_MINIMUM 0

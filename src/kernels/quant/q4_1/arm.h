@@ -1,4 +1,4 @@
-/* Blocks of Q4_1 on AArch64: one text for all levels (quant/arm_32.h). */
+/* Blocks of Q4_1 on AArch64: one source for all ISA levels (quant/arm_32.h). */
 #define KERNEL_NAME q4_1
 #define KERNEL_TYPE HTH_TYPE_Q4_1
 #define HAS_MINIMUM 1

@@ -1,5 +1,5 @@
-/* Rows of Q4_1 with AVX2. A register holds one block, a byte per weight in the
- * order of the activations; the minima have partial sums of their own. */
+/* Rows of Q4_1 with AVX2. A register holds one block, one byte per weight in the order of the activations. The
+ * minima have their own partial sums. */
 #define KERNEL_NAME q4_1
 #define KERNEL_TYPE HTH_TYPE_Q4_1
 #define HAS_MINIMUM 1

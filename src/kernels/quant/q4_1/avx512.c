@@ -1,4 +1,4 @@
-/* Rows of Q4_1 with AVX-512: nibbles; the minima have partial sums of their own. */
+/* Rows of Q4_1 with AVX-512: nibbles. The minima have their own partial sums. */
 #define KERNEL_NAME q4_1
 #define KERNEL_TYPE HTH_TYPE_Q4_1
 #define HAS_MINIMUM 1

@@ -1,4 +1,4 @@
-/* Blocks of Q4_1 in panels (a row's block: q4_1_ref.c). */
+/* Blocks of Q4_1 in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 15, WEIGHT_OFFSET = 0 };
 
 HTH_INLINE void panel_weights(panel_block a, vints w[8]) { panel_nibbles(a, 4, w); }

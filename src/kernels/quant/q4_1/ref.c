@@ -1,5 +1,5 @@
-/* Rows of Q4_1 (blocks of 32: scale and minimum as halves, 16 bytes of nibbles; a weight
- * is d * nibble + m): the definition, with ref_32.h. */
+/* Rows of Q4_1 (blocks of 32: F16 scale and minimum, 16 bytes of nibbles; a weight is d * nibble + m): the
+ * definition, with ref_32.h. */
 #define KERNEL_NAME q4_1
 #define KERNEL_TYPE HTH_TYPE_Q4_1
 #include "kernels/kernels.h"

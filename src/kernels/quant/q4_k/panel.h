@@ -1,4 +1,4 @@
-/* Blocks of Q4_K in panels (a row's block: q4_k_ref.c). */
+/* Blocks of Q4_K in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 15, N_SCALE = 8, SCALES_SIGNED = 0 };
 
 HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])

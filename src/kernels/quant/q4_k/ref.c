@@ -1,5 +1,5 @@
-/* Rows of Q4_K (blocks of 256: scale and minimum as halves, twelve bytes of scales and
- * minima of 32 weights each, 128 bytes of nibbles): the definition, with ref_256.h. */
+/* Rows of Q4_K (blocks of 256: F16 scale and minimum, twelve bytes of scales and minima of 32 weights each, 128
+ * bytes of nibbles): the definition, with ref_256.h. */
 #define KERNEL_NAME q4_k
 #define KERNEL_TYPE HTH_TYPE_Q4_K
 #include "kernels/kernels.h"
@@ -9,7 +9,7 @@ enum { BLOCK_SIZE = 144 };
 
 #include "kernels/quant/ref_256.h"
 
-/* Weights 64a + c and 64a + 32 + c are the halves of byte 32a + c. */
+/* Weights 64a + c and 64a + 32 + c are the nibbles of byte 32a + c. */
 static void read_block(const uint8_t *p, block *k)
 {
     uint8_t scale[8], minimum[8];

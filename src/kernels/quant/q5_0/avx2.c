@@ -1,5 +1,5 @@
-/* Rows of Q5_0 with AVX2. A register holds one block, a byte per weight in the
- * order of the activations, without the -16: the sums of the activations take it off. */
+/* Rows of Q5_0 with AVX2. A register holds one block, one byte per weight in the order of the activations,
+ * without the -16; the sums of the activations subtract it. */
 #define KERNEL_NAME q5_0
 #define KERNEL_TYPE HTH_TYPE_Q5_0
 #define HAS_MINIMUM 0

@@ -1,5 +1,4 @@
-/* Rows of Q5_0 with AVX-512: nibbles and fifth bits, without the -16, which the
- * sums of the activations take off. */
+/* Rows of Q5_0 with AVX-512: nibbles and fifth bits, without the -16; the sums of the activations subtract it. */
 #define KERNEL_NAME q5_0
 #define KERNEL_TYPE HTH_TYPE_Q5_0
 #define HAS_MINIMUM 0

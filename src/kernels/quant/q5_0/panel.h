@@ -1,4 +1,4 @@
-/* Blocks of Q5_0 in panels (a row's block: q5_0_ref.c). */
+/* Blocks of Q5_0 in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 31, WEIGHT_OFFSET = 16 };
 
 HTH_INLINE void panel_weights(panel_block a, vints w[8])

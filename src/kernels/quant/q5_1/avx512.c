@@ -1,5 +1,4 @@
-/* Rows of Q5_1 with AVX-512: nibbles and fifth bits; the minima have partial sums
- * of their own. */
+/* Rows of Q5_1 with AVX-512: nibbles and fifth bits. The minima have their own partial sums. */
 #define KERNEL_NAME q5_1
 #define KERNEL_TYPE HTH_TYPE_Q5_1
 #define HAS_MINIMUM 1

@@ -1,4 +1,4 @@
-/* Blocks of Q5_1 in panels (a row's block: q5_1_ref.c). */
+/* Blocks of Q5_1 in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 31, WEIGHT_OFFSET = 0 };
 
 HTH_INLINE void panel_weights(panel_block a, vints w[8])

@@ -1,4 +1,4 @@
-/* Rows of Q5_K with AVX2: nibbles as in Q4_K, and a fifth bit from bytes of eight. */
+/* Rows of Q5_K with AVX2: nibbles as in Q4_K, and a fifth bit from bytes that hold eight. */
 #define KERNEL_NAME q5_k
 #define KERNEL_TYPE HTH_TYPE_Q5_K
 #define HAS_MINIMUM 1

@@ -1,4 +1,4 @@
-/* Blocks of Q5_K in panels (a row's block: q5_k_ref.c). */
+/* Blocks of Q5_K in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 31, N_SCALE = 8, SCALES_SIGNED = 0 };
 
 HTH_INLINE vints fifth_bit(vints high, int n)
@@ -6,7 +6,7 @@ HTH_INLINE vints fifth_bit(vints high, int n)
     return n < 4 ? bits_up(high, 4 - n) : bits_down(high, n - 4);
 }
 
-/* Bit s of byte c of the high ones belongs to weight 32s + c. */
+/* Bit s of byte c of the high bits belongs to weight 32s + c. */
 HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
 {
     HTH_UNROLL

@@ -9,8 +9,8 @@ enum { BLOCK_SIZE = 176 };
 
 #include "kernels/quant/ref_256.h"
 
-/* Weights 64a + c and 64a + 32 + c are the halves of byte 32a + c, with bits 2a and
- * 2a + 1 of byte c of the fifth bits above them. */
+/* Weights 64a + c and 64a + 32 + c are the nibbles of byte 32a + c, with bits 2a and 2a + 1 of byte c of the
+ * fifth bits above them. */
 static void read_block(const uint8_t *p, block *k)
 {
     uint8_t scale[8], minimum[8];

@@ -1,4 +1,4 @@
-/* Blocks of Q6_K on AArch64: one text for all levels (quant/arm_256.h). */
+/* Blocks of Q6_K on AArch64: one source for all ISA levels (quant/arm_256.h). */
 #define KERNEL_NAME q6_k
 #define KERNEL_TYPE HTH_TYPE_Q6_K
 #define HAS_MINIMUM 0
@@ -21,7 +21,7 @@ HTH_INLINE block unpack(const uint8_t *p)
     return k;
 }
 
-/* Part i is half `half` of 32 weights in a row. */
+/* Part i is half `half` of 32 consecutive weights. */
 HTH_INLINE int8x16_t weights(const block *k, int i)
 {
     int a = i / 8, b = i / 2 % 4, half = i % 2;

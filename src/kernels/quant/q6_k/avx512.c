@@ -1,5 +1,5 @@
-/* Rows of Q6_K with AVX-512: nibbles and two bits above each; 32 is
- * taken off by the sums of the activations. */
+/* Rows of Q6_K with AVX-512: nibbles and two bits above each. The sums of the activations subtract the offset
+ * 32. */
 #define KERNEL_NAME q6_k
 #define KERNEL_TYPE HTH_TYPE_Q6_K
 #define HAS_MINIMUM 0

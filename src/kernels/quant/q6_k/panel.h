@@ -1,8 +1,8 @@
-/* Blocks of Q6_K in panels (a row's block: q6_k_ref.c). */
+/* Blocks of Q6_K in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 63, N_SCALE = 16, SCALES_SIGNED = 1 };
 
-/* Weight 128a + 32b + c is half b / 2 of byte 64a + 32 (b mod 2) + c of the low ones, with
- * bits 2b, 2b + 1 of byte 32a + c of the high ones above it. */
+/* Weight 128a + 32b + c is nibble b / 2 of byte 64a + 32 (b mod 2) + c of the low bits, with bits 2b, 2b + 1 of
+ * byte 32a + c of the high bits above it. */
 HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
 {
     HTH_UNROLL

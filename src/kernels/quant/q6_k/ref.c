@@ -1,5 +1,5 @@
-/* Rows of Q6_K (blocks of 256: 128 bytes of low halves, 64 bytes of four times two high
- * bits, sixteen signed scales, scale as half): the definition, with ref_256.h. */
+/* Rows of Q6_K (blocks of 256: 128 bytes of low nibbles, 64 bytes of two high bits of four weights each,
+ * sixteen signed scales, F16 scale): the definition, with ref_256.h. */
 #define KERNEL_NAME q6_k
 #define KERNEL_TYPE HTH_TYPE_Q6_K
 #include "kernels/kernels.h"
@@ -9,8 +9,8 @@ enum { BLOCK_SIZE = 210 };
 
 #include "kernels/quant/ref_256.h"
 
-/* Weight 128a + 32b + c is half b / 2 of byte 64a + 32 (b mod 2) + c of the low ones, with
- * bits 2b, 2b + 1 of byte 32a + c of the high ones above it, less 32. */
+/* Weight 128a + 32b + c is nibble b / 2 of byte 64a + 32 (b mod 2) + c of the low bits, with bits 2b, 2b + 1 of
+ * byte 32a + c of the high bits above it, minus 32. */
 static void read_block(const uint8_t *p, block *k)
 {
     const uint8_t *low = p, *high = p + 128;

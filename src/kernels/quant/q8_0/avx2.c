@@ -1,4 +1,4 @@
-/* Rows of Q8_0 with AVX2: the weights are loaded where they are used. */
+/* Rows of Q8_0 with AVX2: weights are loaded where they are used. */
 #define KERNEL_NAME q8_0
 #define KERNEL_TYPE HTH_TYPE_Q8_0
 #define HAS_MINIMUM 0

@@ -1,4 +1,4 @@
-/* Blocks of Q8_0 in panels (a row's block: q8_0_ref.c). */
+/* Blocks of Q8_0 in panels (layout of a row's block: ref.c). */
 enum { WEIGHT_MAX = 128, WEIGHT_OFFSET = SIGNED_OFFSET };
 
 HTH_INLINE void panel_weights(panel_block a, vints w[8])
