@@ -317,13 +317,20 @@ def recipes():
     return found
 
 
+# Of mixtures of experts, which the engine refuses, tests read these files and no logits.
+MIXTURES = ("mixtral", "qwen2moe", "qwen3moe", "olmoe", "smallthinker", "gpt-oss")
+REFUSED = ("mixtral", "mixtral-drelu", "qwen2moe", "qwen3moe", "olmoe", "smallthinker-21b", "gpt-oss")
+
+
 def make(folder):
     """folder: a function that writes NAME, bytes."""
     for name, recipe in recipes().items():
+        is_mixture = name.startswith(MIXTURES)
+        if is_mixture and name not in REFUSED:
+            continue
         m = recipe()
-        ids, logits = m.settled_ids()
-        quantised = m.experts_type != "F32"
-        at = ("golden/quant/" if quantised else "golden/arch/") + name
-        folder.write(at + ".gguf", m.file.to_bytes())
-        folder.write_ids(at + ".ids", ids)
-        folder.write_floats(at + (".logits.f32" if quantised else ".f32"), logits)
+        ids, logits = (None, None) if is_mixture else m.settled_ids()
+        folder.write("golden/arch/" + name + ".gguf", m.file.to_bytes())
+        if not is_mixture:
+            folder.write_ids("golden/arch/" + name + ".ids", ids)
+            folder.write_floats("golden/arch/" + name + ".f32", logits)
