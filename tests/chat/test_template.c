@@ -65,7 +65,7 @@ static void refused(const char *source, hearth_status status, const char *says)
 TEST(templates_mean_what_they_mean_in_python)
 {
     size_t n, n_case = 0;
-    char *lines = test_read_file(HEARTH_SOURCE_DIR "/tests/text/jinja_cases.jsonl", &n), *rest = lines;
+    char *lines = test_read_file(HEARTH_SOURCE_DIR "/tests/chat/jinja_cases.jsonl", &n), *rest = lines;
     if (!CHECK(lines != NULL)) return;
     char *line = json_next_line(&rest), *variables = json_text(json_field(line, "variables"), &n);
     hth_template_input in = {.seconds = &the_time, .variables = {variables, n}};

@@ -1487,7 +1487,7 @@ def bench_replays_a_profile():
     bad(1, "No such file", "bench", *run, f"profile={scratch('none')}")
     check("not 'hearth.profile'" in bad(1, MODEL, "bench", *run, f"profile={MODEL}"), "a model")
     good("profile", MODEL, "-f", text, "-o", scratch("bare"), "-c", "64", "--samples", "0")
-    bad(1, "no samples", "bench", *run, f"profile={scratch('bare')}")
+    bad(1, "no co-activation samples", "bench", *run, f"profile={scratch('bare')}")
     bad(1, "a selector that skips", "bench", *run, f"profile={path}", "--selector", "dense")
     whole = model_bytes()
     moved = scratch("other.gguf", whole[:-1] + bytes([whole[-1] ^ 1]))  # one weight of another model
@@ -1665,7 +1665,7 @@ def profiles_say_who_fires_and_are_no_models():
     with open(text, "rb") as f:
         again = profile("-f", "-", "-c", "100", "--samples", "64", "-t", "3", "--batch", "9", "--mmap", stdin=f.read())
     check(again[1] == content, "the file depends on threads, batch or reader")
-    check(len(profile("-f", text, "-c", "100", "--samples", "0")[1]) < len(content) - 6 * 768 * 8, "no samples")
+    check(len(profile("-f", text, "-c", "100", "--samples", "0")[1]) < len(content) - 6 * 768 * 8, "no co-activation samples")
     out = scratch("table.profile")
     table = good("profile", MODEL, "-f", text, "-o", out, "-c", "100").stdout.decode()
     check(len(re.findall(r"^\| \d ", table, re.M)) == 6 and f"{out}: " in table, table)

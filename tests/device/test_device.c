@@ -168,7 +168,7 @@ ON_EACH(a_tape_that_nobody_lets_go_is_a_device_that_failed)
     CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 3}, {t.second, 0}}, 2, fence, err));
     CHECK(!hth_queue_is_complete(t.d, fence[0]) && !hth_queue_is_complete(t.d, fence[1]));
     CHECK(hth_queue_wait(t.d, fence[1], 0, &why) == HEARTH_ERROR_DEVICE);
-    CHECK(strstr(why.message, "tape ") != NULL);
+    CHECK(strstr(why.message, "command list ") != NULL);
     CHECK(hth_device_state(t.d).lost);
     CHECK(hth_queue_signal(t.d, 3, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "lost") != NULL);

@@ -371,7 +371,7 @@ TEST(patience_ends_on_the_virtual_clock)
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
     submit(&b, tape_of(&b, 1000000), 0, &fence);
     CHECK(hth_queue_wait(b.d, fence, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
-    CHECK(strstr(why.message, "simulated hand: tape 1 is not done") && hth_device_state(b.d).lost);
+    CHECK(strstr(why.message, "simulated hand: command list 1 is not done") && hth_device_state(b.d).lost);
     CHECK_INT(hth_device_time(b.d), SUBMIT + DISPATCH + 1000000 - 1);
     hth_device_close(b.d);
     CHECK_OK(open_bench(CARD_EXACT, &b, err));

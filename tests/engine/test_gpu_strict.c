@@ -140,7 +140,7 @@ TEST(a_device_that_is_off_is_refused_by_name_or_taken_with_one_warning)
         {HTH_SHADER_mul_mat_vec_q, "mul_mat_vec_q of Q8_0 differs from the CPU"},
         {HTH_SHADER_mul_mat_vec_q_acc, "mul_mat_vec_q_acc of Q8_0 differs from the CPU"},
         {HTH_SHADER_rope_store, "rope_store differs from the CPU"},
-        {HTH_SHADER_attn, "attend differs from the CPU"},
+        {HTH_SHADER_attn, "attn differs from the CPU"},
         {HTH_SHADER_attn_reduce, "attn_reduce differs from the CPU"},
         {HTH_SHADER_act_quantize, "act_quantize differs from the CPU"},
     };

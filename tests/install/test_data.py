@@ -30,13 +30,13 @@ def kept_files():
 
 def test_sources():
     """The texts of all tests."""
-    for room in os.listdir(os.path.join(SOURCE, "tests")):
-        folder = os.path.join(SOURCE, "tests", room)
-        if room == "data" or not os.path.isdir(folder):
+    top = os.path.join(SOURCE, "tests")
+    for parent, _, names in os.walk(top):
+        if os.path.relpath(parent, top).split(os.sep)[0] == "data":
             continue
-        for name in os.listdir(folder):
+        for name in names:
             if name.endswith((".c", ".h", ".py")):
-                with open(os.path.join(folder, name), encoding="utf-8") as f:
+                with open(os.path.join(parent, name), encoding="utf-8") as f:
                     yield f.read()
 
 

@@ -127,7 +127,7 @@ TEST(a_profile_without_samples_cannot_be_replayed)
     hearth_error why = {0};
     open_small(&s, 0);
     CHECK_INT(hth_act_trace_replay(s.profile, 0, 4, &f, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(f == NULL && strstr(why.message, "no samples"));
+    CHECK(f == NULL && strstr(why.message, "no co-activation samples"));
     close_small(&s);
     s = (small){0};
     open_small(&s, N_SAMPLE);

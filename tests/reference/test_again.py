@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 from cases import case, run_cases  # noqa: E402
 
-HERE = os.path.join(sys.argv[1], "tests", "truth")
+HERE = os.path.join(sys.argv[1], "tests", "reference")
 
 
 @case

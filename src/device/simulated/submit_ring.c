@@ -46,7 +46,7 @@ hearth_status hth_sim_not_done(const hth_device *d, hth_fence fence, bool *late,
                         "%s: command list %llu waits for the host semaphore value %llu; it is %llu", d->info.name,
                         (unsigned long long)sim->computed + 1, (unsigned long long)t->wait,
                         (unsigned long long)sim->host_value);
-    return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: tape %llu is not done after %.6f s: %llu tapes are",
+    return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: command list %llu is not done after %.6f s: %llu command lists are",
                     d->info.name, (unsigned long long)fence, (double)d->timeout_ns * 1e-9,
                     (unsigned long long)sim->completed);
 }

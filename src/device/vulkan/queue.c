@@ -76,7 +76,7 @@ hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, b
     VkResult r = vk->call.vkWaitSemaphores(vk->handle, &info, timeout_ns);
     *late = r == VK_TIMEOUT;
     if (r == VK_TIMEOUT)
-        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: tape %llu is not done after %.1f s: %llu tapes are",
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: command list %llu is not done after %.1f s: %llu command lists are",
                         d->info.name, (unsigned long long)fence, (double)d->timeout_ns * 1e-9,
                         (unsigned long long)hth_vk_completed_value(d));
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitSemaphores", r);
