@@ -218,7 +218,7 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
     if (layered && w->model->layers[i].order == t) return; /* a new one is written */
     if (layered && w->predictors.file && is_any(rest, of_predictors)) return;
     if (layered && w->thresholds.file && strcmp(rest, "ffn_floor.weight") == 0) return;
-    if (!is_bound(w, t)) { /* copied unchanged, unless its name is written anew */
+    if (!is_bound(w, t)) { /* copied unchanged, unless its name is written again */
         if (!layered || strncmp(rest, "ffn_down_t.", 11) != 0) add(w, w->in, t);
         return;
     }

@@ -100,6 +100,20 @@ def wrong_marks(files):
     return [f"{path}: {mark}" for path, text in files.items() for mark in re.findall(r"\b(?:TODO|FIXME|XXX)\b", text)]
 
 
+# Words that the field does not use for what they meant here (names), and sentences that a reader must turn around.
+OLD_NAMES = re.compile(r"\bhth_(?:(?:" + "|".join("""tape turn tick slice program bell keep choice outlook luck mix family attend pick
+    coming ahead fetch tree8 tree16 spread cores observation rounding sink map_guard text_cut text_cutter text_lexicon text_pairs
+    jinja_tick jinja_build planes walk windows fire plan_wish model_wish hand_over studying gpu_passage gpu_piece gpu_tapes
+    gpu_trial gpu_given gpu_filling gpu_notes gpu_play gpu_handoff""".split()) + r")(?:_|\b)|(?:" + "|".join("""op row text form
+    limit lost neurons firing gpu_place gpu_where gpu_act gpu_cut gpu_room gpu_grain gpu_leave gpu_inherit""".split()) + r")\b)")
+OLD_WORDS = re.compile(r"\b(?:foretells?|foretold|whoever|nobody|somebody)\b", re.I)
+
+
+def old_words(files):
+    return [f"{path}: {found}" for path, text in files.items()
+            for found in sorted(set(OLD_NAMES.findall(text)) | set(OLD_WORDS.findall(text)))]
+
+
 def family_names():
     """The architectures that src/model can name, and some that are to come."""
     texts = sources("src/model").values()
@@ -116,6 +130,13 @@ def architecture_branches(files, names):
         wrong += [f"{path}: reads {found}" for found in re.findall(r"(?:->|\.)architecture\b|family(?:->|\.)name\b", code)]
         wrong += [f"{path}: compares texts" for _ in re.findall(r"\bstrn?cmp\s*\(", code)]
     return wrong
+
+
+@case
+def old_words_do_not_come_back():
+    assert len(old_words({"src/a.c": "hth_tape *t; hth_tape_run(t); /* Nobody knows. */"})) >= 2
+    assert not old_words({"src/a.c": "hth_options *o; hth_row_range r; /* No other thread reads it. */"})
+    assert_none(old_words(sources("src", "apps", "include")))
 
 
 @case
