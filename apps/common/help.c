@@ -53,7 +53,7 @@ void command_print_help(const command *c)
 void commands_print_help(const command *const *commands)
 {
     printf("hearth %s: runs large language models on the machine at hand\n\n", hearth_version());
-    printf("usage: hearth COMMAND [arguments] [options]\n\nVerbs:\n");
+    printf("usage: hearth COMMAND [arguments] [options]\n\nCommands:\n");
     for (; *commands; commands++) printf("  %-12s %s\n", (*commands)->name, (*commands)->summary);
     printf("\nhearth COMMAND --help tells more. Also: hearth --version, hearth --man,\n"
            "hearth --completions bash|zsh|fish.\n\nExample:\n  hearth run -p \"Once upon a time\"\n");
@@ -210,16 +210,16 @@ static void zsh_text(const char *text)
 
 static void print_zsh(const command *const *commands)
 {
-    printf("#compdef hearth\n_hearth() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(");
+    printf("#compdef hearth\n_hearth() {\n  if (( CURRENT == 2 )); then\n    local -a subcommands=(");
     for (const command *const *c = commands; *c; c++) {
         printf("'%s:", (*c)->name);
         zsh_text((*c)->summary);
         printf("' ");
     }
     printf(
-        ")\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words; (( "
+        ")\n    _describe command subcommands\n    return\n  fi\n  local subcommand=$words[2]\n  shift words; (( "
         "CURRENT-- ))\n"
-        "  case $command in\n");
+        "  case $subcommand in\n");
     for (const command *const *c = commands; *c; c++) {
         printf("  %s) _arguments ", (*c)->name);
         FOR_EACH_OPTION(*c, o)

@@ -186,10 +186,11 @@ static int check_value(const option_spec *o, const char *value)
     double f;
     switch (o->kind) {
     case OPTION_UINT:
-        if (!read_uint(o, value, &u) && is_whole(value)) return out_of_range(o, value);
-        if (!read_uint(o, value, &u))
+        if (!read_uint(o, value, &u)) {
+            if (is_whole(value)) return out_of_range(o, value);
             return usage_error("--%s '%s': a whole number%s%s is wanted", o->name, value,
                                o->choices ? ", or one of " : "", o->choices ? o->choices : "");
+        }
         if (o->flags & OPTION_OPEN && u == UINT64_MAX) /* UINT64_MAX means -1 */
             return is_whole(value) && *value != '-' ? out_of_range(o, value) : 0;
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;

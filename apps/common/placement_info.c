@@ -21,7 +21,7 @@ placed placement_text(const hearth_model_info *info)
     snprintf(p.text, sizeof p.text, "%u of %u layers%s%s on %s (%s, %sthe CPU's bits%s%s), %s the CPU",
              info->gpu_n_layer, info->n_layer, neurons, info->gpu_head ? " and the head" : "", info->gpu,
              hth_format_bytes(info->gpu_bytes).text, info->gpu_bit_exact ? "" : "not ",
-             info->gpu_bit_exact ? "" : ": ", info->gpu_strict_note,
+             info->gpu_bit_exact ? "" : ": ", info->gpu_bit_exact_reason,
              is_whole(info) ? "beside" : "the rest on");
     return p;
 }
@@ -39,7 +39,7 @@ void json_placement(json *j, const hearth_model_info *info)
         json_bool(j, "simulated", info->gpu_simulated);
     }
     json_bool(j, "cpu_bits", info->gpu_bit_exact);
-    if (info->gpu_strict_note[0]) json_word(j, "cpu_bits_note", info->gpu_strict_note);
+    if (info->gpu_bit_exact_reason[0]) json_word(j, "cpu_bits_note", info->gpu_bit_exact_reason);
     if (info->gpu_predicted_tps > 0.0)
         json_float(j, "predicted_tokens_per_second", info->gpu_predicted_tps, 6);
     if (info->gpu_note[0]) json_word(j, "note", info->gpu_note);

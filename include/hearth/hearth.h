@@ -182,7 +182,7 @@ typedef struct hearth_model_info {
     bool gpu_head;            /* the output matrix is on the device */
     bool gpu_bit_exact;       /* all results so far have the CPU's bits, including those of a device that is no
                                  longer used */
-    const char *gpu_strict_note; /* why not: "output.weight is F16"; "" */
+    const char *gpu_bit_exact_reason; /* why not: "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated on the device */
     bool gpu_simulated;       /* the device is simulated: reports must say so */
     double gpu_sim_seconds;   /* seconds of the simulated clock since the device was opened, if that clock also

@@ -277,17 +277,17 @@ static uint32_t current_core(const hth_pool *pool)
 
 hearth_status hth_pool_check_pin(hearth_error *err)
 {
-    const char *wish = getenv("HEARTH_PIN");
-    if (!wish || !*wish || strcmp(wish, "0") == 0 || strcmp(wish, "1") == 0) return HEARTH_OK;
+    const char *pin = getenv("HEARTH_PIN");
+    if (!pin || !*pin || strcmp(pin, "0") == 0 || strcmp(pin, "1") == 0) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "HEARTH_PIN=%s: no such value; known: 0 (threads may move), 1 (each stays on a core)",
-                    wish);
+                    pin);
 }
 
 static bool wants_pins(void)
 {
-    const char *wish = getenv("HEARTH_PIN");
-    return !wish || strcmp(wish, "0") != 0;
+    const char *pin = getenv("HEARTH_PIN");
+    return !pin || strcmp(pin, "0") != 0;
 }
 
 uint32_t hth_pool_pin(hth_pool *pool)
@@ -589,9 +589,9 @@ void hth_pool_close(hth_pool *pool)
     hth_pages_free(pool, hth_pool_size(pool->n_requested));
 }
 
-uint32_t hth_pool_default_threads(uint32_t wish)
+uint32_t hth_pool_default_threads(uint32_t requested)
 {
-    if (wish) return wish;
+    if (requested) return requested;
     hth_cpu_topology cores;
     hth_cpu_topology_read(NULL, &cores);
     return cores.n_core < HTH_POOL_MAX_THREAD ? cores.n_core : HTH_POOL_MAX_THREAD;

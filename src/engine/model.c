@@ -149,8 +149,8 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
     info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
     info->gpu_note = hth_engine_gpu_status(m);
-    info->gpu_strict_note = bit_exact_note(m);
-    info->gpu_bit_exact = !info->gpu_strict_note[0];
+    info->gpu_bit_exact_reason = bit_exact_note(m);
+    info->gpu_bit_exact = !info->gpu_bit_exact_reason[0];
     if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_get_params(m->gpu)->n_layer;
     info->gpu_head = hth_gpu_get_params(m->gpu)->head;

@@ -104,10 +104,10 @@ hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hea
     *s = (hth_atomic_writer){.fd = -1};
     hearth_status status = set_paths(s, path, err);
     if (status != HEARTH_OK) return status;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    bool replaces = stat(path, &st) == 0;
+    if (replaces && !S_ISREG(st.st_mode))
         return hth_fail(err, HEARTH_ERROR_IO,
                         "%s: is there already and not a regular file; choose another name", s->label);
-    bool replaces = stat(path, &st) == 0;
     if (replaces && access(path, W_OK) != 0) return fail(s, "replace", err);
     if (unlink(s->part_path) != 0 && errno != ENOENT)
         return fail(s,

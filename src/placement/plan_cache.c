@@ -76,7 +76,7 @@ static bool load(hth_placement_builder *c, uint64_t key)
     hth_free(bytes);
     if (!found) return false;
     if (hth_placement_builder_bytes(c) > c->budget) {
-        hth_log(HEARTH_LOG_WARN, "%s: the last placement takes %s on %s, and %s: planned anew",
+        hth_log(HEARTH_LOG_WARN, "%s: the last placement takes %s on %s, and %s: planned again",
                 hth_gguf_path(c->model->file), hth_format_bytes(hth_placement_builder_bytes(c)).text, c->info->name,
                 hth_budget_text_of(c).text);
         return false;

@@ -92,7 +92,7 @@ static void check_taken(const char *path, uint64_t vram, const char *why, size_t
     if (!model) return;
     hearth_model_get_info(model, &info);
     CHECK(!info.gpu_bit_exact && info.gpu_n_layer > 0);
-    CHECK(strstr(info.gpu_strict_note, why) != NULL);
+    CHECK(strstr(info.gpu_bit_exact_reason, why) != NULL);
     CHECK_INT(n_warning, n_warn);
     CHECK(n_warn == 0 || strstr(warning, why) != NULL);
     float *logits = engine_last_logits(model, &setting, ids, 4);
@@ -118,7 +118,7 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
             if (open_on(path, devices[d], true, 0, &model, &err) == HEARTH_OK) {
                 hearth_model_get_info(model, &info);
                 CHECK(info.gpu_bit_exact && info.gpu_n_layer == info.n_layer);
-                CHECK_TEXT(info.gpu_strict_note, "");
+                CHECK_TEXT(info.gpu_bit_exact_reason, "");
                 CHECK_INT(n_warning, 0);
             } else if (d == 0 || !strstr(err.message, "Vulkan")) {
                 test_fail(__FILE__, __LINE__, "%s", err.message);

@@ -267,7 +267,7 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
     if (device && model) {
         hearth_model_info info;
         hearth_model_get_info(model, &info);
-        CHECK(info.gpu_bit_exact == !f->is->floats && info.gpu_bit_exact == !info.gpu_strict_note[0]);
+        CHECK(info.gpu_bit_exact == !f->is->floats && info.gpu_bit_exact == !info.gpu_bit_exact_reason[0]);
         hth_device_usage use = hth_device_state(model->device);
         left = !hth_engine_has_gpu(model);
         CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);

@@ -219,7 +219,7 @@ def stale_words(files):
                         for name in with_includes(files, path))
         if words is None or sorted(re.findall(r"^ \* [0-9a-f]{64} \S+$", words, re.M)) != hashes:
             wrong.append(f"{path}: its words are of other sources; where glslc knows its extensions, a build "
-                         "writes them anew: cmake -DGLSLC=GLSLC -DPROGRAM=PROGRAM -P cmake/coopmat_spirv.cmake")
+                         "writes them again: cmake -DGLSLC=GLSLC -DPROGRAM=PROGRAM -P cmake/coopmat_spirv.cmake")
     return wrong
 
 

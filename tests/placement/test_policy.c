@@ -167,7 +167,7 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
                           more = planned(&in, budget + budget / 4);
     CHECK(is_same(&first, &again));
     CHECK_BYTES(&first.seconds, &again.seconds, sizeof first.seconds);
-    CHECK_INT(less.params.n_layer, 0); /* planned anew, by what is measured now */
+    CHECK_INT(less.params.n_layer, 0); /* planned again, by what is measured now */
     CHECK_INT(more.params.n_layer, 0);
     in.place.n_position = 64; /* another question */
     hth_placement_builder other = planned(&in, budget);

@@ -19,7 +19,7 @@ typedef struct small_case {
     hth_plan_layer layers[N_SMALL_LAYER];
     hth_plan_model model;
     hth_plan_machine machine;
-    hth_plan_options wish;
+    hth_plan_options options;
 } small_case;
 
 static double between(test_random *r, double from, double to)
@@ -67,10 +67,10 @@ static void make_small(test_random *r, small_case *c)
     c->machine.min_active_share = between(r, 0, 0.02);
     c->machine.sync_latency = between(r, 0, 1) < 0.5 ? between(r, 0, 100e-6) : between(r, 0, 2e-3);
     c->machine.dispatch = between(r, 0, 5e-6), c->machine.merge = between(r, 0, 10e-6);
-    c->wish.fixed_bytes = test_random_below(r, 1u << 20);
-    c->wish.n_ctx = test_random_below(r, 1000);
-    c->wish.context = test_random_below(r, c->wish.n_ctx + 1);
-    c->wish.vram = (uint64_t)(between(r, 0, 1) * (64u << 20));
+    c->options.fixed_bytes = test_random_below(r, 1u << 20);
+    c->options.n_ctx = test_random_below(r, 1000);
+    c->options.context = test_random_below(r, c->options.n_ctx + 1);
+    c->options.vram = (uint64_t)(between(r, 0, 1) * (64u << 20));
 }
 
 /* The least seconds of all placements that fit, written down anew from docs/plan.md. */
@@ -87,7 +87,7 @@ static double layer_seconds(const small_case *c, int l, int k)
 {
     const hth_plan_layer *layer = &c->layers[l];
     const hth_plan_machine *m = &c->machine;
-    double fixed = (double)layer->attention_bytes + (double)layer->kv_bytes * c->wish.context, hot = 0,
+    double fixed = (double)layer->attention_bytes + (double)layer->kv_bytes * c->options.context, hot = 0,
            cold = 0, silent = 1;
     for (int i = 0; i < (int)layer->n_cluster; i++) {
         double p = layer->share[i], live = fmax(p, m->min_active_share);
@@ -107,7 +107,7 @@ static uint64_t layer_room(const small_case *c, int l, int k)
     const hth_plan_layer *layer = &c->layers[l];
     if (k < 0) return 0;
     uint64_t bytes =
-        layer->attention_bytes + layer->kv_bytes * c->wish.n_ctx + (uint64_t)k * layer->device_bytes;
+        layer->attention_bytes + layer->kv_bytes * c->options.n_ctx + (uint64_t)k * layer->device_bytes;
     return (bytes + 65535) / 65536 * 65536;
 }
 
@@ -115,7 +115,7 @@ static uint64_t layer_room(const small_case *c, int l, int k)
  * first layers that must be on the device; the others are not. */
 static void try_all(const small_case *c, int l, int n_there, uint64_t capacity, double seconds, double *least)
 {
-    if (capacity > c->wish.vram) return;
+    if (capacity > c->options.vram) return;
     if (l == N_SMALL_LAYER) {
         if (seconds < *least) *least = seconds;
         return;
@@ -131,8 +131,8 @@ static double brute_force(const small_case *c)
     double there = (double)c->model.head_bytes / c->machine.device.at[3] + c->machine.dispatch;
     try_all(c, 0, 0, 0, here, &min);
     for (int n = 1; n <= N_SMALL_LAYER; n++)
-        try_all(c, 0, n, c->wish.fixed_bytes, here + c->machine.sync_latency, &min);
-    try_all(c, 0, N_SMALL_LAYER, c->wish.fixed_bytes + c->model.head_bytes, there + c->machine.sync_latency,
+        try_all(c, 0, n, c->options.fixed_bytes, here + c->machine.sync_latency, &min);
+    try_all(c, 0, N_SMALL_LAYER, c->options.fixed_bytes + c->model.head_bytes, there + c->machine.sync_latency,
             &min);
     return min;
 }
@@ -149,9 +149,9 @@ TEST(solver_finds_what_trying_everything_finds)
         small_case c;
         hth_plan plan, prices, shares;
         make_small(&r, &c);
-        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.wish, &plan, err));
-        CHECK_OK(hth_plan_lagrangian(&c.model, &c.machine, &c.wish, &prices, err));
-        CHECK_OK(hth_plan_greedy_baseline(&c.model, &c.machine, &c.wish, &shares, err));
+        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err));
+        CHECK_OK(hth_plan_lagrangian(&c.model, &c.machine, &c.options, &prices, err));
+        CHECK_OK(hth_plan_greedy_baseline(&c.model, &c.machine, &c.options, &shares, err));
         CHECK(plan.seconds <= prices.seconds * (1 + 1e-6) && plan.seconds <= shares.seconds * (1 + 1e-6));
         n_better += plan.seconds < prices.seconds * 0.999;
         n_much += plan.seconds < shares.seconds * 0.9;
@@ -159,7 +159,7 @@ TEST(solver_finds_what_trying_everything_finds)
         double best = brute_force(&c);
         if (!near(plan.seconds, best))
             test_fail(__FILE__, __LINE__, "case %d: %.9g s, by trying %.9g s", i, plan.seconds, best);
-        CHECK(plan.vram <= c.wish.vram);
+        CHECK(plan.vram <= c.options.vram);
         n_head += plan.head, n_none += plan.n_device == 0;
         for (int l = 0; l < N_SMALL_LAYER; l++) {
             n_cpu += plan.n_device > 0 && plan.n_hot[l] < 0;
@@ -184,21 +184,21 @@ TEST(least_and_gain_are_what_other_budgets_show)
         small_case c;
         hth_plan plan, other;
         make_small(&r, &c);
-        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.wish, &plan, err));
-        hth_plan_options options = c.wish;
-        options.vram += (uint64_t)1 << 30;
-        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &options, &other, err));
+        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err));
+        hth_plan_options changed = c.options;
+        changed.vram += (uint64_t)1 << 30;
+        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &changed, &other, err));
         CHECK(fabs(1 / other.seconds - 1 / plan.seconds - plan.tps_per_gib) <= 2e-6 / other.seconds);
         n_never += plan.min_vram == 0;
         CHECK(plan.min_vram > 0 || other.n_device == 0);
         hth_plan_free(&other);
         if (plan.min_vram > 0) {
-            options.vram = plan.min_vram;
-            CHECK_OK(hth_plan_solve(&c.model, &c.machine, &options, &other, err));
+            changed.vram = plan.min_vram;
+            CHECK_OK(hth_plan_solve(&c.model, &c.machine, &changed, &other, err));
             CHECK(other.n_device > 0 && other.seconds < other.seconds_cpu);
             hth_plan_free(&other);
-            options.vram -= HTH_PLAN_UNIT;
-            CHECK_OK(hth_plan_solve(&c.model, &c.machine, &options, &other, err));
+            changed.vram -= HTH_PLAN_UNIT;
+            CHECK_OK(hth_plan_solve(&c.model, &c.machine, &changed, &other, err));
             CHECK_INT(other.n_device, 0);
             hth_plan_free(&other);
             n_wins++;
@@ -216,7 +216,7 @@ enum { N_FIRING = 3, N_TOKEN = 16 };
 typedef struct stated {
     hth_plan_model model;
     hth_plan_machine machine;
-    hth_plan_options wish;
+    hth_plan_options options;
 } stated;
 
 static void make_stated(stated *s, const hth_plan_card *card, const hth_plan_shape *shape,
@@ -226,15 +226,15 @@ static void make_stated(stated *s, const hth_plan_card *card, const hth_plan_sha
     s->machine = card->machine;
     s->machine.sync_latency = hth_plan_probe(&card->link, s->model.d2h_bytes, s->model.h2d_bytes, 1);
     /* 1.5 GiB are left to others; 256 MiB for a step. */
-    s->wish = (hth_plan_options){card->vram - ((uint64_t)3 << 29), (uint64_t)256 << 20, 4096, 4096};
+    s->options = (hth_plan_options){card->vram - ((uint64_t)3 << 29), (uint64_t)256 << 20, 4096, 4096};
 }
 
 static uint64_t whole_bytes(const stated *s)
 {
-    uint64_t bytes = s->model.head_bytes + s->wish.fixed_bytes;
+    uint64_t bytes = s->model.head_bytes + s->options.fixed_bytes;
     for (uint32_t l = 0; l < s->model.n_layer; l++) {
         const hth_plan_layer *layer = &s->model.layers[l];
-        bytes += layer->attention_bytes + layer->kv_bytes * s->wish.n_ctx +
+        bytes += layer->attention_bytes + layer->kv_bytes * s->options.n_ctx +
                  layer->device_bytes * layer->n_cluster + 65535;
     }
     return bytes;
@@ -255,11 +255,11 @@ TEST(solver_is_never_beaten_and_more_memory_never_slower)
         uint64_t whole = whole_bytes(&s);
         for (uint64_t b = 0; b < N_BUDGET; b++) {
             hth_plan plan, prices, shares;
-            s.wish.vram = whole * b / (N_BUDGET - 1);
-            CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
-            CHECK_OK(hth_plan_lagrangian(&s.model, &s.machine, &s.wish, &prices, err));
-            CHECK_OK(hth_plan_greedy_baseline(&s.model, &s.machine, &s.wish, &shares, err));
-            CHECK(plan.vram <= s.wish.vram && prices.vram <= s.wish.vram && shares.vram <= s.wish.vram);
+            s.options.vram = whole * b / (N_BUDGET - 1);
+            CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
+            CHECK_OK(hth_plan_lagrangian(&s.model, &s.machine, &s.options, &prices, err));
+            CHECK_OK(hth_plan_greedy_baseline(&s.model, &s.machine, &s.options, &shares, err));
+            CHECK(plan.vram <= s.options.vram && prices.vram <= s.options.vram && shares.vram <= s.options.vram);
             CHECK(plan.seconds <= prices.seconds * (1 + 1e-6));
             CHECK(plan.seconds <= shares.seconds * (1 + 1e-6));
             CHECK(plan.seconds <= before * (1 + 1e-6));
@@ -320,12 +320,12 @@ static double simulate_row(const hth_plan_card *card, const hth_plan_shape *shap
     hth_plan plan, shares;
     hth_plan_simulated done, done_shares;
     make_stated(&s, card, shape, firing);
-    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
-    CHECK_OK(hth_plan_greedy_baseline(&s.model, &s.machine, &s.wish, &shares, err));
-    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.wish, &plan, &usual, &done, err));
+    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
+    CHECK_OK(hth_plan_greedy_baseline(&s.model, &s.machine, &s.options, &shares, err));
+    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &plan, &usual, &done, err));
     CHECK_OK(
-        hth_plan_simulate(&s.model, &s.machine, &card->link, &s.wish, &shares, &usual, &done_shares, err));
-    CHECK(plan.vram <= s.wish.vram);
+        hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &shares, &usual, &done_shares, err));
+    CHECK(plan.vram <= s.options.vram);
     CHECK(done.min <= done.seconds && done.seconds <= done.max);
     /* Both sides work at once where layers are split, and never for longer than one of them. */
     CHECK(done.n_sync == 0 || (done.overlap > 0 && done.overlap <= 1 + 1e-9));
@@ -365,15 +365,15 @@ TEST(simulation_repeats_by_seed_and_moves_with_its_costs)
     hth_plan plan;
     hth_plan_simulated a, b, c, d;
     make_stated(&s, card, &hth_plan_shapes[2], &hth_plan_sharp);
-    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
+    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
     hth_plan_simulation other = usual;
     other.seed++;
     hth_plan_link slow = card->link;
     slow.submit += 1e-3;
-    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.wish, &plan, &usual, &a, err));
-    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.wish, &plan, &usual, &b, err));
-    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.wish, &plan, &other, &c, err));
-    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &slow, &s.wish, &plan, &usual, &d, err));
+    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &plan, &usual, &a, err));
+    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &plan, &usual, &b, err));
+    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &plan, &other, &c, err));
+    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &slow, &s.options, &plan, &usual, &d, err));
     CHECK(memcmp(&a, &b, sizeof a) == 0 && memcmp(&a, &c, sizeof a) != 0);
     CHECK(a.deviation > 0 && a.max > a.min);
     /* A millisecond at each wait, and once to begin. */
@@ -407,7 +407,7 @@ TEST(solver_takes_bounded_time_on_large_models)
     hth_plan plan;
     make_stated(&s, &hth_plan_cards[2], &hth_plan_shapes[3], &hth_plan_dense);
     uint64_t began = hth_clock_ns();
-    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
+    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
     printf("70B on 24 GB: %.2f s\n", (double)(hth_clock_ns() - began) * 1e-9);
     CHECK_INT(plan.unit, HTH_PLAN_UNIT);
     hth_plan_free(&plan);
@@ -417,8 +417,8 @@ TEST(solver_takes_bounded_time_on_large_models)
     hth_plan_card card = hth_plan_cards[2];
     card.vram = (uint64_t)150 << 30;
     make_stated(&s, &card, &huge, &hth_plan_dense);
-    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
-    CHECK(plan.unit > HTH_PLAN_UNIT && plan.vram <= s.wish.vram);
+    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
+    CHECK(plan.unit > HTH_PLAN_UNIT && plan.vram <= s.options.vram);
     hth_plan_free(&plan);
     hth_plan_shape_free(&s.model);
 }
@@ -427,7 +427,7 @@ static void refuse(const small_case *c, const char *word, const char *file, int 
 {
     hearth_error err = {0};
     hth_plan plan;
-    if (hth_plan_solve(&c->model, &c->machine, &c->wish, &plan, &err) != HEARTH_ERROR_ARGUMENT ||
+    if (hth_plan_solve(&c->model, &c->machine, &c->options, &plan, &err) != HEARTH_ERROR_ARGUMENT ||
         !strstr(err.message, word))
         test_fail(file, line, "not refused by '%s': %s", word, err.message);
 }
@@ -457,34 +457,34 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED(c.machine.merge = (double)INFINITY, "merge");
     CHANGED(c.machine.dispatch = (double)NAN, "dispatch");
     CHANGED(c.machine.min_active_share = 2, "floor");
-    CHANGED(c.wish.context = c.wish.n_ctx + 1, "room for");
-    CHANGED(c.wish.fixed_bytes = UINT64_MAX, "fixed");
+    CHANGED(c.options.context = c.options.n_ctx + 1, "room for");
+    CHANGED(c.options.fixed_bytes = UINT64_MAX, "fixed");
     CHANGED(c.model.head_bytes = UINT64_MAX, "head");
     CHANGED(c.layers[3].device_bytes = UINT64_MAX / 2, "layer 3");
     CHANGED(c.layers[1].kv_bytes = UINT64_MAX, "layer 1");
     CHANGED(c.layers[1].n_cluster = 1u << 20, "layer 1");
     int32_t behind[N_SMALL_LAYER] = {0, HTH_PLAN_CPU, 0, 0}, many[N_SMALL_LAYER] = {99},
             some[N_SMALL_LAYER] = {0};
-    good.wish.vram = UINT64_MAX;
-    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.wish, behind, false, &plan, &why),
+    good.options.vram = UINT64_MAX;
+    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, behind, false, &plan, &why),
               HEARTH_ERROR_ARGUMENT);
-    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.wish, many, false, &plan, &why),
+    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, many, false, &plan, &why),
               HEARTH_ERROR_ARGUMENT);
     some[3] = HTH_PLAN_CPU;
-    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.wish, some, true, &plan, &why),
+    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, some, true, &plan, &why),
               HEARTH_ERROR_ARGUMENT);
-    good.wish.vram = good.wish.fixed_bytes;
-    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.wish, some, false, &plan, &why),
+    good.options.vram = good.options.fixed_bytes;
+    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, some, false, &plan, &why),
               HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, " of the device, but ") != NULL);
     hth_plan_link link = hth_plan_cards[0].link;
     hth_plan_simulated done;
     hth_plan_simulation none = {0, 1, 0};
-    CHECK_OK(hth_plan_solve(&good.model, &good.machine, &good.wish, &plan, err));
-    CHECK_INT(hth_plan_simulate(&good.model, &good.machine, &link, &good.wish, &plan, &none, &done, &why),
+    CHECK_OK(hth_plan_solve(&good.model, &good.machine, &good.options, &plan, err));
+    CHECK_INT(hth_plan_simulate(&good.model, &good.machine, &link, &good.options, &plan, &none, &done, &why),
               HEARTH_ERROR_ARGUMENT);
     link.submit = (double)NAN;
-    CHECK_INT(hth_plan_simulate(&good.model, &good.machine, &link, &good.wish, &plan, &usual, &done, &why),
+    CHECK_INT(hth_plan_simulate(&good.model, &good.machine, &link, &good.options, &plan, &usual, &done, &why),
               HEARTH_ERROR_ARGUMENT);
     hth_plan_free(&plan);
 }

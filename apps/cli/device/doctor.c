@@ -68,12 +68,12 @@ static hearth_status look_at_machine(system_info *f, hearth_error *err)
 static void check_gpu(system_info *f, const args *a)
 {
     const hth_type common_types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
-    const doctor_gpu_options wish = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
+    const doctor_gpu_options requested = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
                                      .again = args_has(a, "again"),
                                      .types = f->path ? &f->type : common_types,
                                      .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
                                      .n_thread = f->n_thread};
-    doctor_look_at_gpu(&f->gpu, &wish);
+    doctor_look_at_gpu(&f->gpu, &requested);
 }
 
 /* Reads the tensor infos only, before anything is measured or loaded. False: the model cannot be run, and an

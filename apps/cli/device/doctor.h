@@ -54,7 +54,7 @@ typedef struct doctor_gpu_options {
 } doctor_gpu_options;
 
 /* doctor_gpu.c. A device error is stored as a problem in g. */
-void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *wish);
+void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *options);
 
 /* doctor_checks.c: evaluates the facts, in display order. Returns the number of results. */
 size_t doctor_check(const system_info *f, check_result out[DOCTOR_MAX_FINDING]);

@@ -26,34 +26,34 @@ static bool find_card(doctor_gpu *g, char name[32])
     return false;
 }
 
-static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu_options *wish,
+static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu_options *options,
                              hearth_error *err)
 {
     hth_kernels kernels;
     hth_pool *pool;
     hth_cpu level;
     hearth_status st = hth_cpu_choose(&level, err);
-    if (st == HEARTH_OK) st = hth_pool_open(wish->n_thread, &pool, err);
+    if (st == HEARTH_OK) st = hth_pool_open(options->n_thread, &pool, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&kernels, level);
-    for (size_t i = 0; st == HEARTH_OK && i < wish->n_type; i++) {
-        st = hth_calibration_cache_get(device, &kernels, pool, wish->types[i], wish->again, &g->calibrations[i],
+    for (size_t i = 0; st == HEARTH_OK && i < options->n_type; i++) {
+        st = hth_calibration_cache_get(device, &kernels, pool, options->types[i], options->again, &g->calibrations[i],
                                  err);
         if (st == HEARTH_OK) g->n_calibration++;
     }
     /* The other cached measurements may be wrong for the same reason, so they are dropped; a plan measures them
      * again. */
-    if (st == HEARTH_OK && wish->again)
+    if (st == HEARTH_OK && options->again)
         hth_calibration_cache_evict_others(hth_calibration_fingerprint(&g->info, &kernels, hth_pool_n_thread(pool)),
-                                      wish->types, wish->n_type);
+                                      options->types, options->n_type);
     hth_pool_close(pool);
     return st;
 }
 
-void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *wish)
+void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *options)
 {
     char card[32];
-    const char *name = wish->name;
+    const char *name = options->name;
     hth_device *device;
     hearth_error why = {0};
     bool is_named = strcmp(name, "auto") != 0;
@@ -68,7 +68,7 @@ void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *wish)
     if (st == HEARTH_OK) {
         g->found = true;
         g->info = *hth_device_get_info(device);
-        st = measure(g, device, wish, &why);
+        st = measure(g, device, options, &why);
         hth_device_close(device);
     }
     if (st == HEARTH_OK) return;

@@ -64,7 +64,7 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
     if (!info.gpu && !info.gpu_bit_exact) {
         print_requested(
             "check: the run has left its device, which had not the CPU's bits (%s): what it computed is gone",
-            info.gpu_strict_note);
+            info.gpu_bit_exact_reason);
         return 0;
     }
     if (n < 2) {

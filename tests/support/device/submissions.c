@@ -1,4 +1,4 @@
-/* Submissions of tests: a calibration that is kept says how large they are; tapes are read op by op. */
+/* Submissions of tests: a calibration that is kept says how large they are; command lists are read command by command. */
 #include "support/device/submissions.h"
 
 #include "base/cpu.h"
@@ -41,7 +41,7 @@ bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work)
 
 void submissions_end(void) { made_up_cache_close(folder); }
 
-/* ---- what tapes hold ---------------------------------------------------------------------------------- */
+/* ---- what command lists hold ---------------------------------------------------------------------------------- */
 
 static bool is_counted(hth_shader_id id)
 {

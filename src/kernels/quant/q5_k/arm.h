@@ -4,22 +4,7 @@
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 176, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1 };
 
-#include "kernels/quant/arm.h"
-#include "kernels/quant/blocks.h"
-
-typedef struct block {
-    const uint8_t *p;
-    int16_t scale[16], minimum[16];
-} block;
-
-HTH_INLINE block unpack(const uint8_t *p)
-{
-    block k = {.p = p};
-    uint8_t scale[8], minimum[8];
-    hth_k_scales(p + 4, scale, minimum);
-    for (int i = 0; i < 16; i++) k.scale[i] = scale[i / 2], k.minimum[i] = minimum[i / 2];
-    return k;
-}
+#include "kernels/quant/arm_k.h"
 
 /* Part i is half `half` of 32 consecutive weights. */
 HTH_INLINE int8x16_t weights(const block *k, int i)
