@@ -75,7 +75,7 @@ static void make_down(probe *p, int t, size_t i_layer)
     d->rows = malloc(n * size), d->row_major = malloc(n * f * 4);
     d->scale = malloc(f * n / 32 * 4), d->q = malloc(f * n);
     for (size_t i = 0; i < n; i++) {
-        k->unpack[l->down.type](l->down.data + i * l->down.row_size, f, w + i * f);
+        k->unpack[l->ffn.down.type](l->ffn.down.data + i * l->ffn.down.row_size, f, w + i * f);
         k->pack[types[t]](w + i * f, f, d->rows + i * size);
         k->unpack[types[t]](d->rows + i * size, f, d->row_major + i * f);
     }
@@ -247,7 +247,7 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
         hth_fwd_attention(s, i, NULL);
         s->k->add(s->x, s->block_out, N_CTX * p->d_model, s->x);
         hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-        hth_output both[] = {{.matrix = &l->gate, .y = s->gate}, {.matrix = &l->up, .y = s->up}};
+        hth_output both[] = {{.matrix = &l->ffn.gate, .y = s->gate}, {.matrix = &l->ffn.up, .y = s->up}};
         hth_product(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, both, 2);
         s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_tok * p->d_ff,
                                                         s->hidden);

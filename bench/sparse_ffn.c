@@ -79,7 +79,7 @@ static double time_tokens(side *s)
 static double neuron_bytes(const hth_model *m)
 {
     const hth_layer *l = &m->layers[0];
-    return (double)(l->gate.row_size + l->up.row_size + l->down_t.rows.row_size);
+    return (double)(l->ffn.gate.row_size + l->ffn.up.row_size + l->ffn.down_t.rows.row_size);
 }
 
 static hth_neuron_list next_list(void *user, uint32_t i_layer, const float *input)

@@ -51,21 +51,21 @@ static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->r
 static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
 {
     const hth_layer *l = &model->layers[i];
-    uint64_t ffn = bytes_of(&l->gate) + bytes_of(&l->up) + bytes_of(&l->down) + bytes_of(&l->down_t.rows);
-    bool divides = l->down_t.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
-    uint32_t n = divides ? (l->d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER : 0;
+    uint64_t ffn = bytes_of(&l->ffn.gate) + bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down) + bytes_of(&l->ffn.down_t.rows);
+    bool divides = l->ffn.down_t.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
+    uint32_t n = divides ? (l->ffn.d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER : 0;
     double *share = hth_alloc(n, sizeof *share);
     for (uint32_t k = 0; share && k < n; k++)
-        share[k] = hth_calibration_share(selector, l->gate.n_row > 0,
-                                         l->act_freq ? (double)l->act_freq[k] : hth_plan_assumed(selector));
-    *out = (hth_plan_layer){.attention_bytes = bytes_of(&l->q) + bytes_of(&l->k) + bytes_of(&l->v) +
-                                               bytes_of(&l->o) + (divides ? 0 : ffn),
+        share[k] = hth_calibration_share(selector, l->ffn.gate.n_row > 0,
+                                         l->ffn.act_freq ? (double)l->ffn.act_freq[k] : hth_plan_assumed(selector));
+    *out = (hth_plan_layer){.attention_bytes = bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) +
+                                               bytes_of(&l->attn.o) + (divides ? 0 : ffn),
                             .cpu_bytes = divides ? (ffn + n - 1) / n : 0,
                             .device_bytes = divides ? (ffn + n - 1) / n : 0,
                             .n_cluster = n,
                             .share = share};
     if (selector == HEARTH_SELECTOR_PREDICTOR)
-        out->attention_bytes += bytes_of(&l->predictor.in) + bytes_of(&l->predictor.out);
+        out->attention_bytes += bytes_of(&l->ffn.predictor.in) + bytes_of(&l->ffn.predictor.out);
     return share != NULL;
 }
 
@@ -79,7 +79,7 @@ static double price(const hth_model *model, const hth_plan_model *plan_model, he
     double seconds = 0.0;
     hearth_error ignored;
     for (uint32_t i = 0; n_hot && i < plan_model->n_layer; i++) n_hot[i] = HTH_PLAN_CPU;
-    hth_calibration_machine(rates, selector, model->layers[0].gate.n_row > 0, HTH_ESTIMATE_MEDIAN, &machine);
+    hth_calibration_machine(rates, selector, model->layers[0].ffn.gate.n_row > 0, HTH_ESTIMATE_MEDIAN, &machine);
     if (n_hot && hth_plan_evaluate(plan_model, &machine, &options, n_hot, false, &plan, &ignored) == HEARTH_OK) {
         seconds = plan.seconds;
         hth_plan_free(&plan);
@@ -90,7 +90,7 @@ static double price(const hth_model *model, const hth_plan_model *plan_model, he
 
 static double cpu_speed(hub_machine *machine, const hth_model *model, hearth_selector selector)
 {
-    const hth_calibration *rates = rates_of(machine, model->layers[0].up.type);
+    const hth_calibration *rates = rates_of(machine, model->layers[0].ffn.up.type);
     uint32_t n = model->hparams.n_layer;
     hth_plan_model plan_model = {.n_layer = n, .layers = hth_alloc(n, sizeof *plan_model.layers)};
     plan_model.head_bytes = bytes_of(model->tied ? &model->token_embd : &model->output);

@@ -70,7 +70,7 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
     job.runs = hth_alloc(h->n_layer, 2 * sizeof *job.runs);
     bool ok = job.room && job.runs;
     for (uint32_t i = 0; ok && i < h->n_layer; i++)
-        ok = (w->orders[i] = hth_alloc(w->model->layers[i].d_ff, sizeof **w->orders)) != NULL;
+        ok = (w->orders[i] = hth_alloc(w->model->layers[i].ffn.d_ff, sizeof **w->orders)) != NULL;
     if (!ok)
         st = hth_fail_memory(err, (size_t)h->n_layer * h->d_ff * sizeof **w->orders, "the order of neurons");
     if (st == HEARTH_OK) hth_pool_run(w->packer.pool, order_layer, &job, h->n_layer);
@@ -87,11 +87,11 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
 static hearth_status compose_orders(packing *w, uint32_t i, hearth_error *err)
 {
     const hth_layer *l = &w->model->layers[i];
-    if (!l->order) return HEARTH_OK;
-    int32_t *before = hth_alloc(l->d_ff, sizeof *before), *now = hth_alloc(l->d_ff, sizeof *now);
-    hearth_status st = before && now ? hth_order_read(w->in, l->order, l->d_ff, before, err)
-                                     : hth_fail_memory(err, l->d_ff * sizeof *now, "the order of neurons");
-    for (uint32_t r = 0; st == HEARTH_OK && r < l->d_ff; r++)
+    if (!l->ffn.order) return HEARTH_OK;
+    int32_t *before = hth_alloc(l->ffn.d_ff, sizeof *before), *now = hth_alloc(l->ffn.d_ff, sizeof *now);
+    hearth_status st = before && now ? hth_order_read(w->in, l->ffn.order, l->ffn.d_ff, before, err)
+                                     : hth_fail_memory(err, l->ffn.d_ff * sizeof *now, "the order of neurons");
+    for (uint32_t r = 0; st == HEARTH_OK && r < l->ffn.d_ff; r++)
         now[r] = before[w->orders[i] ? w->orders[i][r] : (int32_t)r];
     hth_free(before);
     w->original_orders[i] = now;
@@ -112,7 +112,7 @@ static void choose_halves(packing *w)
 {
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
         w->result->n_swapped += should_swap_gate_up(w, i);
-        w->up_first[i] = w->model->layers[i].gate_up_swapped != should_swap_gate_up(w, i);
+        w->up_first[i] = w->model->layers[i].ffn.gate_up_swapped != should_swap_gate_up(w, i);
     }
 }
 
@@ -215,7 +215,7 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
     uint32_t i = 0;
     const char *rest = "";
     bool layered = in_layer(t, &i, &rest) && i < w->model->hparams.n_layer;
-    if (layered && w->model->layers[i].order == t) return; /* a new one is written */
+    if (layered && w->model->layers[i].ffn.order == t) return; /* a new one is written */
     if (layered && w->predictors.file && is_any(rest, of_predictors)) return;
     if (layered && w->thresholds.file && strcmp(rest, "ffn_floor.weight") == 0) return;
     if (!is_bound(w, t)) { /* copied unchanged, unless its name is written again */
@@ -227,7 +227,7 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
         return;
     }
     const hth_layer *l = &w->model->layers[i];
-    if (strcmp(rest, "ffn_up.weight") == 0 && t->dim[1] == 2 * (uint64_t)l->d_ff) {
+    if (strcmp(rest, "ffn_up.weight") == 0 && t->dim[1] == 2 * (uint64_t)l->ffn.d_ff) {
         add_parts(w, t, i);
         return;
     }
@@ -268,7 +268,7 @@ static void plan_orders(packing *w)
         if (!original_orders) continue;
         assert(w->n_tensor < w->capacity);
         hth_pack_tensor *p = &w->tensors[w->n_tensor++];
-        uint64_t d_ff = w->model->layers[i].d_ff;
+        uint64_t d_ff = w->model->layers[i].ffn.d_ff;
         *p = (hth_pack_tensor){
             .type = HTH_TYPE_I32, .n_dim = 1, .dim = {d_ff}, .n_row = d_ff, .n_col = 1, .order = original_orders};
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_order", i);
@@ -335,7 +335,7 @@ static hearth_status write_layers(packing *w, const char *key, float (*of)(const
     return HEARTH_OK;
 }
 
-static float threshold_of(const packing *w, uint32_t i) { return w->model->layers[i].predictor.threshold; }
+static float threshold_of(const packing *w, uint32_t i) { return w->model->layers[i].ffn.predictor.threshold; }
 static float sidecar_threshold_of(const packing *w, uint32_t i) { return w->predictors.thresholds[i]; }
 /* One bit of headroom above the observed maximum (docs/arithmetic.md 6). */
 static float hidden_of(const packing *w, uint32_t i)
@@ -363,7 +363,7 @@ static hearth_status write_shares(packing *w, hearth_error *err)
 {
     size_t n = 0, max = 0;
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++)
-        max += w->model->layers[i].d_ff / HTH_ACT_FREQ_BLOCK + 1;
+        max += w->model->layers[i].ffn.d_ff / HTH_ACT_FREQ_BLOCK + 1;
     float *shares = hth_alloc(max, sizeof *shares);
     if (!shares) return hth_fail_memory(err, max * sizeof *shares, "shares of neurons that fire");
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) n += shares_of(w, i, shares + n);

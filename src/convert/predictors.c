@@ -62,7 +62,7 @@ hth_predictor_options hth_predictor_defaults(void)
 
 static uint32_t n_layer_of(const trainer_state *w) { return w->model->model->hparams.n_layer; }
 static uint32_t d_of(const trainer_state *w) { return w->model->model->hparams.d_model; }
-static uint32_t d_ff_of(const trainer_state *w, uint32_t i) { return w->model->model->layers[i].d_ff; }
+static uint32_t d_ff_of(const trainer_state *w, uint32_t i) { return w->model->model->layers[i].ffn.d_ff; }
 
 static bool report_progress(trainer_state *w, uint64_t step)
 {
@@ -171,7 +171,7 @@ static uint64_t budget_of(const trainer_state *w)
 {
     uint64_t all = 0;
     for (uint32_t i = 0; i < n_layer_of(w); i++) {
-        bool gated = w->model->model->layers[i].gate.n_row > 0;
+        bool gated = w->model->model->layers[i].ffn.gate.n_row > 0;
         all += hth_predictor_network_size(d_of(w), d_ff_of(w, i), gated);
     }
     return w->options->budget ? w->options->budget : all / 10;

@@ -52,9 +52,9 @@ static uint64_t rows_on_gpu(const hth_model *model, const hth_offload_params *pa
     if (w == &model->output) return params->head ? w->n_row : 0;
     for (uint32_t i = 0; i < params->n_layer; i++) {
         const hth_layer *l = &model->layers[i];
-        if (w == &l->q || w == &l->k || w == &l->v || w == &l->o || w == &l->down) return w->n_row;
-        if (w == &l->gate || w == &l->up || w == &l->down_t.rows) return params->n_hot[i];
-        if (w == &l->predictor.in || w == &l->predictor.out) return w->n_row;
+        if (w == &l->attn.q || w == &l->attn.k || w == &l->attn.v || w == &l->attn.o || w == &l->ffn.down) return w->n_row;
+        if (w == &l->ffn.gate || w == &l->ffn.up || w == &l->ffn.down_t.rows) return params->n_hot[i];
+        if (w == &l->ffn.predictor.in || w == &l->ffn.predictor.out) return w->n_row;
     }
     return 0;
 }

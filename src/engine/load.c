@@ -53,8 +53,8 @@ static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
 }
 
 /* The halves of a layer's FFN in the order of their computation. */
-static hth_matrix *first_half(hth_layer *l) { return l->gate.n_row > 0 ? &l->gate : &l->up; }
-static hth_matrix *second_half(hth_layer *l) { return l->gate.n_row > 0 ? &l->up : NULL; }
+static hth_matrix *first_half(hth_layer *l) { return l->ffn.gate.n_row > 0 ? &l->ffn.gate : &l->ffn.up; }
+static hth_matrix *second_half(hth_layer *l) { return l->ffn.gate.n_row > 0 ? &l->ffn.up : NULL; }
 
 /* Rows that are read one by one must not be in panels. */
 static void choose_layouts(hearth_model *m, bool keep)
@@ -65,7 +65,7 @@ static void choose_layouts(hearth_model *m, bool keep)
     }
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        l->down_t.rows.layout = HTH_LAYOUT_ROWS;
+        l->ffn.down_t.rows.layout = HTH_LAYOUT_ROWS;
         if (hth_selector_needs_row_major_first(m->selector)) first_half(l)->layout = HTH_LAYOUT_ROWS;
         if (hth_selector_needs_row_major_second(m->selector) && second_half(l))
             second_half(l)->layout = HTH_LAYOUT_ROWS;
@@ -292,7 +292,7 @@ static void bound_rows(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const bound_job *job = arg;
     size_t i_layer = i_unit / job->n_per_layer;
-    const hth_matrix *m = &job->model->layers[i_layer].down_t.rows;
+    const hth_matrix *m = &job->model->layers[i_layer].ffn.down_t.rows;
     size_t n_row = m->data ? m->n_row - job->first_rows[i_layer] : 0; /* the device knows its own maximum */
     (void)i_thread;
     for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < n_row; i++, k++) {
@@ -317,13 +317,13 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
         return hth_fail_memory(err, n_layer * sizeof *job.scale_bits, "bounds of neurons");
     }
     for (uint32_t i = 0; i < n_layer; i++)
-        job.first_rows[i] = (size_t)hth_engine_first_row(m, &model->layers[i].down_t.rows);
+        job.first_rows[i] = (size_t)hth_engine_first_row(m, &model->layers[i].ffn.down_t.rows);
     hth_pool_run(pool, bound_rows, &job, n_layer * job.n_per_layer);
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
         float max = hth_float_of(job.scale_bits[i]);
         if (job.first_rows[i] > 0 && max < hth_gpu_scale_max(m->gpu, i)) max = hth_gpu_scale_max(m->gpu, i);
-        model->layers[i].down_t.scale_max = max;
+        model->layers[i].ffn.down_t.scale_max = max;
         if (job.scale_bits[i] >= 0x7f800000u)
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
                           "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
@@ -340,9 +340,9 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
 static hearth_status check_order(const hearth_model *m, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &m->model->layers[i_layer];
-    int32_t *order = hth_alloc(l->d_ff, sizeof *order);
-    hearth_status st = order ? hth_order_read(m->file, l->order, l->d_ff, order, err)
-                             : hth_fail_memory(err, l->d_ff * sizeof *order, "the order of neurons");
+    int32_t *order = hth_alloc(l->ffn.d_ff, sizeof *order);
+    hearth_status st = order ? hth_order_read(m->file, l->ffn.order, l->ffn.d_ff, order, err)
+                             : hth_fail_memory(err, l->ffn.d_ff * sizeof *order, "the order of neurons");
     hth_free(order);
     return st;
 }
@@ -355,7 +355,7 @@ hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err)
         if (st != HEARTH_OK) return st;
     }
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
-        hearth_status st = m->model->layers[i].order ? check_order(m, i, err) : HEARTH_OK;
+        hearth_status st = m->model->layers[i].ffn.order ? check_order(m, i, err) : HEARTH_OK;
         if (st != HEARTH_OK) return st;
     }
     return HEARTH_OK;
@@ -393,9 +393,9 @@ void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
     const hth_offload_params *params = hth_gpu_get_params(gpu);
     for (uint32_t i = 0; i < params->n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->down_t.rows};
+        hth_matrix *all[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) all[k]->data = NULL;
-        if (l->predictor.in.n_row > 0 && !m->predictors) l->predictor.in.data = l->predictor.out.data = NULL;
+        if (l->ffn.predictor.in.n_row > 0 && !m->predictors) l->ffn.predictor.in.data = l->ffn.predictor.out.data = NULL;
     }
     if (params->head && !m->model->tied) m->model->output.data = NULL;
 }

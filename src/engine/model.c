@@ -114,10 +114,10 @@ static hth_sidecar_kind sidecar_kind_of(const hth_model *m, const hth_binding *b
 {
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_layer *l = &m->layers[i];
-        const hth_predictor *p = &l->predictor;
+        const hth_predictor *p = &l->ffn.predictor;
         if (b->matrix == &p->in || b->matrix == &p->out || b->vector == &p->bias)
             return HTH_SIDECAR_PREDICTORS;
-        if (b->vector == &l->thresholds) return HTH_SIDECAR_THRESHOLDS;
+        if (b->vector == &l->ffn.thresholds) return HTH_SIDECAR_THRESHOLDS;
     }
     return HTH_SIDECAR_NONE;
 }
@@ -133,7 +133,7 @@ static double share_on_gpu(const hearth_model *m)
 {
     const hth_offload_params *params = hth_gpu_get_params(m->gpu);
     uint64_t there = 0, all = 0;
-    for (uint32_t i = 0; i < params->n_layer; i++) there += params->n_hot[i], all += m->model->layers[i].d_ff;
+    for (uint32_t i = 0; i < params->n_layer; i++) there += params->n_hot[i], all += m->model->layers[i].ffn.d_ff;
     return (double)there / (double)all;
 }
 

@@ -501,7 +501,7 @@ uint64_t hearth_session_sparsity_stats(const hearth_session *s, double *share)
 {
     const hth_model *m = s->model->model;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
-        double all = (double)s->n_counted * m->layers[i].d_ff;
+        double all = (double)s->n_counted * m->layers[i].ffn.d_ff;
         share[i] = all > 0.0 ? (double)s->n_active[i] / all : 0.0;
     }
     return s->n_counted;

@@ -38,7 +38,7 @@ static hearth_status read_floors(hearth_model *m, const hth_sidecar *s, hearth_e
 {
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && s->file && i < m->model->hparams.n_layer; i++)
-        st = read_vector(m, s->file, find(s->file, i, "ffn_floor.weight"), &m->model->layers[i].thresholds, err);
+        st = read_vector(m, s->file, find(s->file, i, "ffn_floor.weight"), &m->model->layers[i].ffn.thresholds, err);
     return st;
 }
 
@@ -58,7 +58,7 @@ static hearth_status read_matrix(const hth_gguf *file, const hth_gguf_tensor *t,
 static hearth_status read_predictor(hearth_model *m, const hth_sidecar *s, uint32_t i, uint8_t **at,
                                     hearth_error *err)
 {
-    hth_predictor *p = &m->model->layers[i].predictor;
+    hth_predictor *p = &m->model->layers[i].ffn.predictor;
     const hth_gguf_tensor *bias = find(s->file, i, "fc2.bias");
     hearth_status st = read_matrix(s->file, find(s->file, i, "fc1.weight"), at, &p->in, err);
     if (st == HEARTH_OK) st = read_matrix(s->file, find(s->file, i, "fc2.weight"), at, &p->out, err);

@@ -97,8 +97,8 @@ static size_t group_rows(const hth_model *model)
 {
     size_t n_shared = 1, n_row = HTH_KV_GROUP;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
-        const hth_layer *l = &model->layers[i];
-        if (l->n_head / l->n_head_kv > n_shared) n_shared = l->n_head / l->n_head_kv;
+        const hth_attention *a = &model->layers[i].attn;
+        if (a->n_head / a->n_head_kv > n_shared) n_shared = a->n_head / a->n_head_kv;
     }
     while (n_row > 1 && n_row * n_shared > 64) n_row /= 2;
     return n_row;
@@ -109,8 +109,8 @@ size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row)
     size_t max = 1;
     *n_row = group_rows(model);
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
-        const hth_layer *l = &model->layers[i];
-        if (*n_row * (l->n_head / l->n_head_kv) > max) max = *n_row * (l->n_head / l->n_head_kv);
+        const hth_attention *a = &model->layers[i].attn;
+        if (*n_row * (a->n_head / a->n_head_kv) > max) max = *n_row * (a->n_head / a->n_head_kv);
     }
     return max;
 }
@@ -131,7 +131,7 @@ void hth_fwd_group(hth_step *s)
 
 typedef struct attention_job {
     hth_step *s;
-    const hth_layer *layer;
+    const hth_attention *attn;
     uint32_t i_layer;
     size_t first_split, n_split; /* of the wave */
     bool is_first, is_last;
@@ -144,7 +144,7 @@ static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
-    bool own_table = s->n_table == 2 && job->layer->window > 0;
+    bool own_table = s->n_table == 2 && job->attn->window > 0;
     size_t at = ((own_table ? s->n_tok_max : 0) + i_row) * n_pair;
     hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
     for (uint32_t i = 0; i < n_head; i++, x += d) {
@@ -159,13 +159,13 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
     (void)i_thread;
     const attention_job *job = arg;
     hth_step *s = job->s;
-    const hth_layer *l = job->layer;
+    const hth_attention *a = job->attn;
     const hth_row_group *group = &s->groups[i_group];
-    size_t d = s->model->hparams.d_head, n_kv = l->n_head_kv * d, n_q = l->n_head * d;
+    size_t d = s->model->hparams.d_head, n_kv = a->n_head_kv * d, n_q = a->n_head * d;
     for (size_t i = group->first; i < group->first + group->n; i++) {
         float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
-        prepare_heads(job, i, &l->q_norm, l->n_head, q);
-        prepare_heads(job, i, &l->k_norm, l->n_head_kv, k);
+        prepare_heads(job, i, &a->q_norm, a->n_head, q);
+        prepare_heads(job, i, &a->k_norm, a->n_head_kv, k);
         hth_kv_store(s->tokens[i].kv, s->model, s->k, job->i_layer, s->tokens[i].position, k, v);
         if (s->tokens[i].kv->type != HEARTH_KV_Q8_0) continue;
         size_t block = i * n_q / HTH_ACT_BLOCK;
@@ -180,7 +180,7 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_batch_token *token = &s->tokens[group->first];
-    size_t d = h->d_head, n_head = job->layer->n_head, n_shared = n_head / job->layer->n_head_kv;
+    size_t d = h->d_head, n_head = job->attn->n_head, n_shared = n_head / job->attn->n_head_kv;
     size_t at = (group->first * n_head + i_kv * n_shared) * d;
     return (hth_attn){
         .k = hth_kv_keys(token->kv, job->i_layer, i_kv),
@@ -189,7 +189,7 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .n_row = group->n,
         .n_head = n_shared,
         .n_pos = (size_t)token->position + 1,
-        .window = job->layer->window,
+        .window = job->attn->window,
         .q = s->q + at,
         .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
         .q_stride = n_head * d,
@@ -205,7 +205,7 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
     hth_step *s = job->s;
-    uint32_t n_kv = job->layer->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
+    uint32_t n_kv = job->attn->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
     const hth_row_group *group = &s->groups[i_unit / n_kv];
     hth_attn attend = attend_job(job, group, i_kv, i_thread);
     hth_attn_all_splits(s->k, s->tokens[group->first].kv->type, &attend, s->attn_out + (attend.q - s->q));
@@ -218,12 +218,12 @@ static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
     hth_step *s = job->s;
-    uint32_t n_kv = job->layer->n_head_kv;
+    uint32_t n_kv = job->attn->n_head_kv;
     size_t i_wave = i_unit % job->n_split, i_head = i_unit / job->n_split;
     const hth_row_group *group = &s->groups[i_head / n_kv];
     hth_attn attend = attend_job(job, group, (uint32_t)(i_head % n_kv), i_thread);
     size_t i_split = job->first_split + i_wave, at = (size_t)(attend.q - s->q) / attend.d_head;
-    at += i_wave * s->n_tok * job->layer->n_head;
+    at += i_wave * s->n_tok * job->attn->n_head;
     attend.values = s->split_values + at * attend.d_head;
     attend.partials = s->split_partials + at;
     if (i_split >= hth_attn_first_split(&attend) && i_split <= hth_attn_last_split(&attend)) {
@@ -240,7 +240,7 @@ static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
     (void)i_thread;
     const attention_job *job = arg;
     hth_step *s = job->s;
-    size_t d = s->model->hparams.d_head, n_head = (size_t)s->n_tok * job->layer->n_head;
+    size_t d = s->model->hparams.d_head, n_head = (size_t)s->n_tok * job->attn->n_head;
     float *y = s->attn_out + i_head * d;
     hth_attn_partial *total = &s->split_totals[i_head];
     if (job->is_first) *total = (hth_attn_partial){0};
@@ -258,7 +258,7 @@ static void find_splits(const attention_job *job, size_t *first, size_t *end)
         const hth_row_group *group = &s->groups[i];
         hth_attn seen = {.n_pos = (size_t)s->tokens[group->first].position + 1,
                          .n_row = group->n,
-                         .window = job->layer->window};
+                         .window = job->attn->window};
         size_t a = hth_attn_first_split(&seen), b = hth_attn_last_split(&seen) + 1;
         if (a < *first) *first = a;
         if (b > *end) *end = b;
@@ -268,7 +268,7 @@ static void find_splits(const attention_job *job, size_t *first, size_t *end)
 static void attend_all(attention_job *job)
 {
     hth_step *s = job->s;
-    size_t first, end, n_unit = (size_t)s->n_group * job->layer->n_head_kv;
+    size_t first, end, n_unit = (size_t)s->n_group * job->attn->n_head_kv;
     find_splits(job, &first, &end);
     if (s->n_tok > HTH_SPLIT_ROWS || end - first == 1) {
         hth_pool_add(s->pool, attend_group, job, sizeof *job, n_unit);
@@ -281,27 +281,28 @@ static void attend_all(attention_job *job)
         job->is_first = at == first;
         job->is_last = at + job->n_split == end;
         hth_pool_add(s->pool, attend_split, job, sizeof *job, n_unit * job->n_split);
-        hth_pool_add(s->pool, merge_wave, job, sizeof *job, (size_t)s->n_tok * job->layer->n_head);
+        hth_pool_add(s->pool, merge_wave, job, sizeof *job, (size_t)s->n_tok * job->attn->n_head);
     }
 }
 
 void hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    size_t n_kv = (size_t)l->n_head_kv * s->model->hparams.d_head;
-    const hth_norm *norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
+    const hth_attention *a = &l->attn;
+    size_t n_kv = (size_t)a->n_head_kv * s->model->hparams.d_head;
+    const hth_norm *norm = l->mixer_norm.weight ? &l->mixer_norm : &l->ffn_norm;
     hth_fwd_norm_rows rows = {s, norm, s->x, s->x_norm};
     hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
-    hth_output qkv[] = {{.matrix = &l->q, .bias = l->q_bias, .y = s->q},
-                        {.matrix = &l->k, .bias = l->k_bias, .y = s->kv},
-                        {.matrix = &l->v, .bias = l->v_bias, .y = s->kv + s->n_tok * n_kv}};
+    hth_output qkv[] = {{.matrix = &a->q, .bias = a->q_bias, .y = s->q},
+                        {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
+                        {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv}};
     hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, 3, &fusion);
 
     /* All new keys must be in the cache before any token reads it. */
-    attention_job job = {.s = s, .layer = l, .i_layer = i_layer};
+    attention_job job = {.s = s, .attn = a, .i_layer = i_layer};
     hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_group);
     attend_all(&job);
 
-    hth_output o = {.matrix = &l->o, .bias = l->o_bias, .y = s->block_out, .add_to = add_to};
+    hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
     hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, NULL);
 }

@@ -24,31 +24,31 @@ enum { DENSE_MIN_TOKENS = 4, DENSE_MIN_TOKENS_PACKED = 17 };
 static const float MIN_MAGNITUDE = 0x1p-149f;
 
 static size_t d_model_of(const hth_step *s) { return s->model->hparams.d_model; }
-static bool is_gated(const hth_layer *l) { return l->gate.n_row > 0; }
+static bool is_gated(const hth_ffn *f) { return f->gate.n_row > 0; }
 
 /* ---- neurons ---------------------------------------------------------------------------------- */
 
 /* One half of the FFN (gate or up) as a product: matrix, active list, and destination. */
-static hth_output half_of(const hth_step *s, const hth_layer *l, bool gate, size_t i_row, hth_neuron_list active)
+static hth_output half_of(const hth_step *s, const hth_ffn *f, bool gate, size_t i_row, hth_neuron_list active)
 {
-    return (hth_output){.matrix = gate ? &l->gate : &l->up,
-                        .bias = gate ? l->gate_bias : l->up_bias,
+    return (hth_output){.matrix = gate ? &f->gate : &f->up,
+                        .bias = gate ? f->gate_bias : f->up_bias,
                         .list = active.list,
                         .n_list = active.n,
-                        .y = (gate ? s->gate : s->up) + i_row * l->d_ff};
+                        .y = (gate ? s->gate : s->up) + i_row * f->d_ff};
 }
 
 /* Gate and up, or only the first or second of them, of the active neurons of n_tok tokens from token `first` on.
  * Results are compact: entry i belongs to list[i]. */
 enum { FIRST_HALF = 1, SECOND_HALF = 2, BOTH = FIRST_HALF | SECOND_HALF };
 
-static void compute_neurons(hth_step *s, const hth_layer *l, int halves, size_t first, size_t n_tok,
+static void compute_neurons(hth_step *s, const hth_ffn *f, int halves, size_t first, size_t n_tok,
                             hth_neuron_list active)
 {
     hth_output outputs[2];
     size_t n = 0;
-    if (halves & FIRST_HALF) outputs[n++] = half_of(s, l, is_gated(l), first, active);
-    if (halves & SECOND_HALF && is_gated(l)) outputs[n++] = half_of(s, l, false, first, active);
+    if (halves & FIRST_HALF) outputs[n++] = half_of(s, f, is_gated(f), first, active);
+    if (halves & SECOND_HALF && is_gated(f)) outputs[n++] = half_of(s, f, false, first, active);
     if (n == 0) return;
     const float *x = s->x_norm + first * d_model_of(s);
     hth_product_add(s->k, s->pool, &s->act_q8, x, n_tok, outputs, n, NULL);
@@ -58,9 +58,10 @@ static void compute_neurons(hth_step *s, const hth_layer *l, int halves, size_t 
  * false: a unit has no scratch memory for this many tokens. */
 static bool compute_hidden(hth_step *s, const hth_layer *l)
 {
-    hth_output both[] = {{.matrix = &l->gate, .bias = l->gate_bias}, {.matrix = &l->up, .bias = l->up_bias}};
-    const hth_output *outputs = is_gated(l) ? both : both + 1;
-    size_t n = is_gated(l) ? 2 : 1;
+    const hth_ffn *f = &l->ffn;
+    hth_output both[] = {{.matrix = &f->gate, .bias = f->gate_bias}, {.matrix = &f->up, .bias = f->up_bias}};
+    const hth_output *outputs = is_gated(f) ? both : both + 1;
+    size_t n = is_gated(f) ? 2 : 1;
     hth_fwd_norm_rows rows = {s, &l->ffn_norm, s->x, s->x_norm};
     hth_fusion fusion = {.prepare = hth_fwd_norm_row,
                          .prepare_arg = &rows,
@@ -99,19 +100,19 @@ static void queue_activation(hth_step *s, hth_activation f, const float *gate, c
 }
 
 /* hidden of n values from offset `at` on. */
-static void activate(hth_step *s, const hth_layer *l, size_t at, size_t n)
+static void activate(hth_step *s, const hth_ffn *f, size_t at, size_t n)
 {
-    queue_activation(s, s->model->hparams.activation, is_gated(l) ? s->gate + at : NULL, s->up + at, n,
+    queue_activation(s, s->model->hparams.activation, is_gated(f) ? s->gate + at : NULL, s->up + at, n,
                    s->hidden + at);
 }
 
 /* ---- selection of active neurons --------------------------------------------------------------- */
 
 /* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */
-static void predict(hth_step *s, const hth_layer *l, const float *residual, const float *input, size_t n_tok,
+static void predict(hth_step *s, const hth_ffn *f, const float *residual, const float *input, size_t n_tok,
                     float *scores)
 {
-    const hth_predictor *p = &l->predictor;
+    const hth_predictor *p = &f->predictor;
     const float *x = s->model->predicts_from_residual ? residual : input;
     hth_output in = {.matrix = &p->in, .y = s->rank_out},
                out = {.matrix = &p->out, .bias = p->bias, .y = scores};
@@ -149,13 +150,13 @@ static bool all_are_candidates(const hth_step *s)
 
 /* The neurons of a token whose first half is computed: all; or those that the caller's selector names; or those of
  * the predictor, which is ignored if the caller has a selector. */
-static hth_neuron_list find_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
+static hth_neuron_list find_candidates(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t i_row)
 {
-    if (all_are_candidates(s)) return (hth_neuron_list){NULL, l->d_ff};
+    if (all_are_candidates(s)) return (hth_neuron_list){NULL, f->d_ff};
     if (s->select) return call_selector(s, i_layer, i_row);
-    hth_compact args = {.x = s->scores + i_row * l->d_ff,
-                     .n = l->d_ff,
-                     .threshold = l->predictor.threshold,
+    hth_compact args = {.x = s->scores + i_row * f->d_ff,
+                     .n = f->d_ff,
+                     .threshold = f->predictor.threshold,
                      .out_idx = s->list};
     return (hth_neuron_list){s->list, (uint32_t)s->k->compact(&args)};
 }
@@ -168,16 +169,16 @@ static hth_neuron_list compact_listed(float *x, hth_neuron_list active)
 }
 
 /* Removes the neurons that their first half (at `half`) rules out. Compacts the values along with the list. */
-static hth_neuron_list filter_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row, float *half,
+static hth_neuron_list filter_candidates(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t i_row, float *half,
                            hth_neuron_list active)
 {
     hth_compact args = {.x = half, .list = active.list, .n = active.n, .out_idx = s->list};
     if (s->select) return selects_by_half(s) ? compact_listed(half, call_selector(s, i_layer, i_row)) : active;
     if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
-        args.x = s->scores + i_row * l->d_ff;
-        score_halves(s, half, l->d_ff, s->scores + i_row * l->d_ff);
+        args.x = s->scores + i_row * f->d_ff;
+        score_halves(s, half, f->d_ff, s->scores + i_row * f->d_ff);
         hth_pool_finish(s->pool);
-        args.thresholds = l->thresholds;
+        args.thresholds = f->thresholds;
         return compact_listed(half, (hth_neuron_list){s->list, (uint32_t)s->k->compact_abs(&args)});
     }
     if (s->selector == HEARTH_SELECTOR_DENSE) return active;
@@ -201,11 +202,11 @@ static void scatter(float *x, hth_neuron_list active, size_t n)
 
 /* The input of down for token i_row: the neurons of `active` with a nonzero hidden value; with a caller's
  * selector, all those it named. */
-static void store_active(hth_step *s, const hth_layer *l, const float *hidden, size_t i_row, hth_neuron_list active)
+static void store_active(hth_step *s, const hth_ffn *f, const float *hidden, size_t i_row, hth_neuron_list active)
 {
-    int32_t *list = s->active_idx + i_row * l->d_ff;
-    float *h = s->active_vals + i_row * l->d_ff;
-    hth_compact args = {.x = hidden + i_row * l->d_ff,
+    int32_t *list = s->active_idx + i_row * f->d_ff;
+    float *h = s->active_vals + i_row * f->d_ff;
+    hth_compact args = {.x = hidden + i_row * f->d_ff,
                      .list = active.list,
                      .n = active.n,
                      .threshold = s->select ? 0.0f : MIN_MAGNITUDE,
@@ -216,7 +217,7 @@ static void store_active(hth_step *s, const hth_layer *l, const float *hidden, s
 
 typedef struct active_job {
     hth_step *s;
-    const hth_layer *l;
+    const hth_ffn *f;
     const float *hidden; /* [][d_ff] */
 } active_job;
 
@@ -224,52 +225,52 @@ static void active_unit(void *arg, size_t i, uint32_t i_thread)
 {
     const active_job *job = arg;
     (void)i_thread;
-    store_active(job->s, job->l, job->hidden, i, (hth_neuron_list){NULL, job->l->d_ff});
+    store_active(job->s, job->f, job->hidden, i, (hth_neuron_list){NULL, job->f->d_ff});
 }
 
-static void queue_active(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok)
+static void queue_active(hth_step *s, const hth_ffn *f, const float *hidden, size_t n_tok)
 {
-    active_job job = {s, l, hidden};
+    active_job job = {s, f, hidden};
     hth_pool_add(s->pool, active_unit, &job, sizeof job, n_tok);
 }
 
 /* One token with its own lists. */
-static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
+static void compute_row(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t i_row)
 {
-    size_t at = i_row * l->d_ff;
-    hth_neuron_list active = find_candidates(s, i_layer, l, i_row);
-    if (!all_are_candidates(s)) compute_neurons(s, l, FIRST_HALF, i_row, 1, active);
-    active = filter_candidates(s, i_layer, l, i_row, (is_gated(l) ? s->gate : s->up) + at, active);
-    compute_neurons(s, l, SECOND_HALF, i_row, 1, active);
-    activate(s, l, at, active.n);
+    size_t at = i_row * f->d_ff;
+    hth_neuron_list active = find_candidates(s, i_layer, f, i_row);
+    if (!all_are_candidates(s)) compute_neurons(s, f, FIRST_HALF, i_row, 1, active);
+    active = filter_candidates(s, i_layer, f, i_row, (is_gated(f) ? s->gate : s->up) + at, active);
+    compute_neurons(s, f, SECOND_HALF, i_row, 1, active);
+    activate(s, f, at, active.n);
     hth_pool_finish(s->pool);
-    if (s->probe && is_gated(l)) scatter(s->gate + at, active, l->d_ff);
-    if (s->probe) scatter(s->up + at, active, l->d_ff);
-    if (s->probe || !s->model->down_transposed) scatter(s->hidden + at, active, l->d_ff);
-    else store_active(s, l, s->hidden, i_row, active);
+    if (s->probe && is_gated(f)) scatter(s->gate + at, active, f->d_ff);
+    if (s->probe) scatter(s->up + at, active, f->d_ff);
+    if (s->probe || !s->model->down_transposed) scatter(s->hidden + at, active, f->d_ff);
+    else store_active(s, f, s->hidden, i_row, active);
 }
 
 /* Each token with its own lists; full products are computed for all tokens at once. Requires normed inputs and a
  * predictor's scores. */
-static void compute_rows(hth_step *s, uint32_t i_layer, const hth_layer *l)
+static void compute_rows(hth_step *s, uint32_t i_layer, const hth_ffn *f)
 {
-    if (all_are_candidates(s)) compute_neurons(s, l, FIRST_HALF, 0, s->n_tok, (hth_neuron_list){NULL, l->d_ff});
+    if (all_are_candidates(s)) compute_neurons(s, f, FIRST_HALF, 0, s->n_tok, (hth_neuron_list){NULL, f->d_ff});
     hth_pool_finish(s->pool);
-    for (size_t i = 0; i < s->n_tok; i++) compute_row(s, i_layer, l, i);
+    for (size_t i = 0; i < s->n_tok; i++) compute_row(s, i_layer, f, i);
 }
 
 static void compute_by_lists(hth_step *s, uint32_t i_layer, const hth_layer *l)
 {
     hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->x_norm, s->n_tok, s->scores);
-    compute_rows(s, i_layer, l);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
+    compute_rows(s, i_layer, &l->ffn);
 }
 
 /* ---- many tokens -------------------------------------------------------------------------------- */
 
 typedef struct zero_job {
     const hth_step *s;
-    const hth_layer *l;
+    const hth_ffn *f;
 } zero_job;
 
 /* Sets to zero what the selector leaves out of token i. */
@@ -277,30 +278,30 @@ static void zero_inactive(void *arg, size_t i, uint32_t i_thread)
 {
     const zero_job *job = arg;
     const hth_step *s = job->s;
-    const hth_layer *l = job->l;
-    const float *scores = s->scores + i * l->d_ff;
-    float *h = s->hidden + i * l->d_ff;
+    const hth_ffn *f = job->f;
+    const float *scores = s->scores + i * f->d_ff;
+    float *h = s->hidden + i * f->d_ff;
     (void)i_thread;
     if (s->selector == HEARTH_SELECTOR_PREDICTOR) {
-        for (size_t j = 0; j < l->d_ff; j++) h[j] = scores[j] < l->predictor.threshold ? 0.0f : h[j];
+        for (size_t j = 0; j < f->d_ff; j++) h[j] = scores[j] < f->predictor.threshold ? 0.0f : h[j];
     } else if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
-        for (size_t j = 0; j < l->d_ff; j++) h[j] = __builtin_fabsf(scores[j]) < l->thresholds[j] ? 0.0f : h[j];
+        for (size_t j = 0; j < f->d_ff; j++) h[j] = __builtin_fabsf(scores[j]) < f->thresholds[j] ? 0.0f : h[j];
     }
 }
 
 /* All neurons of all tokens; requires their normed inputs. */
-static void compute_all(hth_step *s, const hth_layer *l)
+static void compute_all(hth_step *s, const hth_ffn *f)
 {
-    compute_neurons(s, l, BOTH, 0, s->n_tok, (hth_neuron_list){NULL, l->d_ff});
-    activate(s, l, 0, (size_t)s->n_tok * l->d_ff);
+    compute_neurons(s, f, BOTH, 0, s->n_tok, (hth_neuron_list){NULL, f->d_ff});
+    activate(s, f, 0, (size_t)s->n_tok * f->d_ff);
 }
 
 /* Zeroes what the selector leaves out of all tokens; requires a predictor's scores. */
-static void zero_inactive_rows(hth_step *s, const hth_layer *l)
+static void zero_inactive_rows(hth_step *s, const hth_ffn *f)
 {
-    zero_job job = {s, l};
+    zero_job job = {s, f};
     bool scores_halves = s->selector == HEARTH_SELECTOR_THRESHOLD;
-    if (scores_halves) score_halves(s, is_gated(l) ? s->gate : s->up, (size_t)s->n_tok * l->d_ff, s->scores);
+    if (scores_halves) score_halves(s, is_gated(f) ? s->gate : s->up, (size_t)s->n_tok * f->d_ff, s->scores);
     if (scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR)
         hth_pool_add(s->pool, zero_inactive, &job, sizeof job, s->n_tok);
 }
@@ -309,23 +310,23 @@ static void compute_dense(hth_step *s, const hth_layer *l)
 {
     if (s->probe || s->selector == HEARTH_SELECTOR_THRESHOLD || !compute_hidden(s, l)) {
         hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-        compute_all(s, l);
+        compute_all(s, &l->ffn);
     }
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->x_norm, s->n_tok, s->scores);
-    zero_inactive_rows(s, l);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
+    zero_inactive_rows(s, &l->ffn);
 }
 
 /* ---- the layer ------------------------------------------------------------------------------------ */
 
-static void call_probe(hth_step *s, uint32_t i_layer, const hth_layer *l)
+static void call_probe(hth_step *s, uint32_t i_layer, const hth_ffn *f)
 {
     hth_ffn_probe seen = {.i_layer = i_layer,
                             .n_tok = s->n_tok,
                             .d_model = d_model_of(s),
-                            .d_ff = l->d_ff,
+                            .d_ff = f->d_ff,
                             .residual = s->x,
                             .input = s->x_norm,
-                            .gate = is_gated(l) ? s->gate : NULL,
+                            .gate = is_gated(f) ? s->gate : NULL,
                             .up = s->up,
                             .hidden = s->hidden,
                             .pool = s->pool};
@@ -338,36 +339,37 @@ static void call_probe(hth_step *s, uint32_t i_layer, const hth_layer *l)
 
 /* block_out = down of hidden (or of its active set) for n_tok tokens; accumulated onto add_to where that is not
  * NULL. */
-static void queue_down(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok, const float *bias,
+static void queue_down(hth_step *s, const hth_ffn *f, const float *hidden, size_t n_tok, const float *bias,
                      float *add_to)
 {
     if (s->model->down_transposed) {
-        hth_axpy_output down = {.down_t = &l->down_t, .bias = bias, .y = s->block_out, .add_to = add_to};
+        hth_axpy_output down = {.down_t = &f->down_t, .bias = bias, .y = s->block_out, .add_to = add_to};
         hth_pool_finish(s->pool);
         hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_tok, &down);
         return;
     }
     /* In file order the rows of down span all neurons; a block of zeros adds nothing to a row, so lists need no
      * separate down. */
-    hth_output down = {.matrix = &l->down, .bias = bias, .y = s->block_out, .add_to = add_to};
+    hth_output down = {.matrix = &f->down, .bias = bias, .y = s->block_out, .add_to = add_to};
     hth_product_add(s->k, s->pool, &s->act_q8, hidden, n_tok, &down, 1, NULL);
 }
 
 void hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to)
 {
     const hth_layer *l = &s->model->layers[i_layer];
+    const hth_ffn *f = &l->ffn;
     uint32_t dense_min = s->model->down_transposed ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
     bool by_lists = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_tok < dense_min);
     if (by_lists) compute_by_lists(s, i_layer, l);
     else compute_dense(s, l);
-    if (s->probe) call_probe(s, i_layer, l);
-    if (s->model->down_transposed && (s->probe || !by_lists)) queue_active(s, l, s->hidden, s->n_tok);
-    queue_down(s, l, s->hidden, s->n_tok, l->down_bias, add_to);
+    if (s->probe) call_probe(s, i_layer, f);
+    if (s->model->down_transposed && (s->probe || !by_lists)) queue_active(s, f, s->hidden, s->n_tok);
+    queue_down(s, f, s->hidden, s->n_tok, f->down_bias, add_to);
 }
 
 /* ---- neurons that are not on the device -------------------------------------------------------------- */
 
-void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint32_t n_row,
+void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
                       hth_cold_sums *out)
 {
     uint32_t n_row_of_step = s->n_tok;
@@ -397,7 +399,7 @@ void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint
 
 typedef struct mark_job {
     const hth_step *s;
-    const hth_layer *l;
+    const hth_ffn *f;
     const float *first_half; /* [n_tok][d_ff] */
     uint8_t *marked;
 } mark_job;
@@ -407,8 +409,8 @@ typedef struct mark_job {
 static void mark_row(void *arg, size_t i, uint32_t i_thread)
 {
     const mark_job *job = arg;
-    size_t n = job->l->d_ff, at = i * n;
-    const float *scores = job->s->scores + at, *half = job->first_half + at, *thresholds = job->l->thresholds;
+    size_t n = job->f->d_ff, at = i * n;
+    const float *scores = job->s->scores + at, *half = job->first_half + at, *thresholds = job->f->thresholds;
     uint8_t *marked = job->marked + at;
     (void)i_thread;
     switch (job->s->selector) {
@@ -416,7 +418,7 @@ static void mark_row(void *arg, size_t i, uint32_t i_thread)
         for (size_t j = 0; j < n; j++) marked[j] = !(half[j] < MIN_MAGNITUDE);
         break;
     case HEARTH_SELECTOR_PREDICTOR:
-        for (size_t j = 0; j < n; j++) marked[j] = !(scores[j] < job->l->predictor.threshold);
+        for (size_t j = 0; j < n; j++) marked[j] = !(scores[j] < job->f->predictor.threshold);
         break;
     case HEARTH_SELECTOR_THRESHOLD:
         for (size_t j = 0; j < n; j++) marked[j] = !(__builtin_fabsf(scores[j]) < thresholds[j]);
@@ -427,23 +429,23 @@ static void mark_row(void *arg, size_t i, uint32_t i_thread)
 
 void hth_step_selector_mask(hth_step *s, const hth_ffn_probe *seen, uint8_t *marked)
 {
-    const hth_layer *l = &s->model->layers[seen->i_layer];
-    mark_job job = {s, l, seen->gate ? seen->gate : seen->up, marked};
-    assert(seen->n_tok <= s->n_tok_max && seen->d_ff == l->d_ff);
+    const hth_ffn *f = &s->model->layers[seen->i_layer].ffn;
+    mark_job job = {s, f, seen->gate ? seen->gate : seen->up, marked};
+    assert(seen->n_tok <= s->n_tok_max && seen->d_ff == f->d_ff);
     if (s->selector == HEARTH_SELECTOR_PREDICTOR)
-        predict(s, l, seen->residual, seen->input, seen->n_tok, s->scores);
+        predict(s, f, seen->residual, seen->input, seen->n_tok, s->scores);
     if (s->selector == HEARTH_SELECTOR_THRESHOLD)
-        score_halves(s, job.first_half, seen->n_tok * l->d_ff, s->scores);
+        score_halves(s, job.first_half, seen->n_tok * f->d_ff, s->scores);
     hth_pool_run(s->pool, mark_row, &job, seen->n_tok);
     hth_pool_quiesce(s->pool); /* `seen` belongs to the caller; wait for its last reader */
 }
 
 const float *hth_step_down(hth_step *s, uint32_t i_layer, const float *hidden, size_t n_tok)
 {
-    const hth_layer *l = &s->model->layers[i_layer];
+    const hth_ffn *f = &s->model->layers[i_layer].ffn;
     assert(n_tok <= s->n_tok_max);
-    if (s->model->down_transposed) queue_active(s, l, hidden, n_tok);
-    queue_down(s, l, hidden, n_tok, NULL, NULL);
+    if (s->model->down_transposed) queue_active(s, f, hidden, n_tok);
+    queue_down(s, f, hidden, n_tok, NULL, NULL);
     hth_pool_finish(s->pool);
     hth_pool_quiesce(s->pool);
     return s->block_out;

@@ -51,7 +51,7 @@ struct hth_step {
     hth_active_set *active_sets;        /* [n_tok] both of them */
     hth_axpy_scratch axpy_scratch;   /* sums of the down projection */
     float *block_out;                /* [n_tok][d_model] output of a block, before it is added to x */
-    float *attn_saved;               /* [n_tok][d_model] attention output, where the FFN is parallel to attention */
+    float *mixer_saved;              /* [n_tok][d_model] mixer output, where the FFN is parallel to the mixer */
     uint32_t n_table;          /* RoPE tables: 1, or 2 where layers with a window have their own */
     float *cosine, *sine;      /* [n_table][n_tok_max][n_rot / 2] */
     double *frequency;         /* [n_table][2][n_rot / 2] radians per position; second half: for long contexts */
@@ -83,15 +83,17 @@ const uint8_t *hth_kv_keys(const hth_kv *kv, uint32_t i_layer, uint32_t i_head);
 const uint8_t *hth_kv_values(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head);
 void hth_kv_store(hth_kv *kv, const hth_model *model, const hth_kernels *k, uint32_t i_layer,
                   uint32_t position, const float *key, const float *value);
-/* attention.c: frequencies and sizes once; tables and groups per step; then the block of layer i. The block's
- * output is accumulated onto add_to, or written to s->block_out where add_to is NULL. */
+/* A mixer or a network of layer i: queues its work. Its output is accumulated onto add_to, or written to s->block_out
+ * where add_to is NULL. */
+typedef void hth_fwd_block_fn(hth_step *s, uint32_t i_layer, float *add_to);
+/* attention.c: frequencies and sizes once; tables and groups per step. */
 size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row); /* maximum queries of a group at one KV head */
 void hth_fwd_group(hth_step *s);
 void hth_fwd_rope_init(hth_step *s);
 void hth_fwd_rope_tables(hth_step *s);
-void hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to);
+hth_fwd_block_fn hth_fwd_attention;
 /* ffn.c */
-void hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to);
+hth_fwd_block_fn hth_fwd_ffn;
 /* For n_row tokens with normed inputs in s->x_norm and, with a predictor, scores in s->scores,
  * [n_row][cold->d_ff]: the contribution of the neurons of `cold` to all outputs, as integers or as fixed-point
  * parts of floats. The queue is finished on return. */
@@ -102,7 +104,7 @@ typedef struct hth_cold_sums {
     uint64_t n_active; /* 0: sums was not written */
     bool overflow;        /* sums is invalid */
 } hth_cold_sums;
-void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint32_t n_row,
+void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
                       hth_cold_sums *out);
 /* head.c */
 typedef struct hth_logits_sink {

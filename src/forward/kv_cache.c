@@ -16,7 +16,7 @@ static bool head_size(const hth_model *model, hearth_kv_type type, uint32_t n_ct
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
 {
     size_t n_head = 0, n;
-    for (uint32_t i = 0; i < model->hparams.n_layer; i++) n_head += model->layers[i].n_head_kv;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) n_head += model->layers[i].attn.n_head_kv;
     return head_size(model, type, n_ctx, &n) && hth_mul_size(n, 2 * n_head, size);
 }
 
@@ -55,7 +55,7 @@ hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type typ
     size_t at = 0;
     for (uint32_t i = 0; i < n_layer; i++) {
         kv->layer_offset[i] = at;
-        at += 2 * model->layers[i].n_head_kv * kv->head_size;
+        at += 2 * model->layers[i].attn.n_head_kv * kv->head_size;
     }
     return HEARTH_OK;
 }
@@ -80,13 +80,13 @@ const uint8_t *hth_kv_keys(const hth_kv *kv, uint32_t i_layer, uint32_t i_head)
 
 const uint8_t *hth_kv_values(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head)
 {
-    return stream_at(kv, i_layer, (size_t)model->layers[i_layer].n_head_kv + i_head);
+    return stream_at(kv, i_layer, (size_t)model->layers[i_layer].attn.n_head_kv + i_head);
 }
 
 void hth_kv_store(hth_kv *kv, const hth_model *model, const hth_kernels *k, uint32_t i_layer,
                   uint32_t position, const float *key, const float *value)
 {
-    size_t d = model->hparams.d_head, n_head = model->layers[i_layer].n_head_kv;
+    size_t d = model->hparams.d_head, n_head = model->layers[i_layer].attn.n_head_kv;
     for (size_t i = 0; i < n_head; i++) {
         hth_kv_layout_put_key(k, kv->type, stream_at(kv, i_layer, i), d, position, key + i * d);
         hth_kv_layout_put_value(k, kv->type, stream_at(kv, i_layer, n_head + i), d, position, value + i * d);

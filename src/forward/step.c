@@ -77,7 +77,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
     s->block_out = bump_alloc(c, n_row * h->d_model, f);
-    s->attn_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, f);
+    s->mixer_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->frequency = bump_alloc(c, s->n_table * 2 * n_pair, sizeof(double));
@@ -225,29 +225,32 @@ static void add_to_stream(hth_step *s, float *block, const hth_norm *post)
     hth_pool_add(s->pool, add_row, &job, sizeof job, s->n_tok);
 }
 
-static void save_attention(hth_step *s)
+static void save_mixer(hth_step *s)
 {
     float *out = s->block_out;
-    s->block_out = s->attn_saved;
-    s->attn_saved = out;
+    s->block_out = s->mixer_saved;
+    s->mixer_saved = out;
 }
+
+static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention};
+static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn};
 
 static void run_layer(hth_step *s, uint32_t i_layer)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     if (s->model->hparams.arch->parallel) {
-        hth_fwd_attention(s, i_layer, NULL);
-        save_attention(s);
-        hth_fwd_ffn(s, i_layer, NULL);
-        add_to_stream(s, s->attn_saved, &l->attn_post_norm);
+        mixers[l->mixer](s, i_layer, NULL);
+        save_mixer(s);
+        networks[l->network](s, i_layer, NULL);
+        add_to_stream(s, s->mixer_saved, &l->mixer_post_norm);
         add_to_stream(s, s->block_out, &l->ffn_post_norm);
         return;
     }
-    float *add_to = l->attn_post_norm.weight ? NULL : s->x;
-    hth_fwd_attention(s, i_layer, add_to);
-    if (!add_to) add_to_stream(s, s->block_out, &l->attn_post_norm);
+    float *add_to = l->mixer_post_norm.weight ? NULL : s->x;
+    mixers[l->mixer](s, i_layer, add_to);
+    if (!add_to) add_to_stream(s, s->block_out, &l->mixer_post_norm);
     add_to = l->ffn_post_norm.weight ? NULL : s->x;
-    hth_fwd_ffn(s, i_layer, add_to);
+    networks[l->network](s, i_layer, add_to);
     if (!add_to) add_to_stream(s, s->block_out, &l->ffn_post_norm);
 }
 

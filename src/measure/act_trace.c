@@ -70,9 +70,9 @@ static bool draw(hth_act_trace *f, const hth_model *m, const hth_act_trace_spec 
     hth_sample_random_seed(&random, spec->seed);
     for (f->i_tok = 0; f->i_tok < f->n_tok; f->i_tok++)
         for (uint32_t l = 0; l < f->n_layer; l++) {
-            uint32_t d_ff = m->layers[l].d_ff;
+            uint32_t d_ff = m->layers[l].ffn.d_ff;
             f->first[(size_t)f->i_tok * f->n_layer + l] = n;
-            if (f->i_tok == 0 || d_ff != m->layers[l ? l - 1 : f->n_layer - 1].d_ff)
+            if (f->i_tok == 0 || d_ff != m->layers[l ? l - 1 : f->n_layer - 1].ffn.d_ff)
                 fill_chances(spec, chance, (d_ff + spec->block - 1) / spec->block);
             if (!draw_list(f, spec, d_ff, chance, fires + l * d_ff_max, &random, &n)) return false;
         }

@@ -17,7 +17,7 @@ hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
     hth_op_count work = {0};
     for (uint32_t i = 0; i < model->model->hparams.n_layer; i++) {
         const hth_layer *l = &model->model->layers[i];
-        const hth_matrix *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        const hth_matrix *const all[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate, &l->ffn.up, &l->ffn.down};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) add_matrix(&work, all[k]);
     }
     work.int8 *= n_token;
@@ -36,8 +36,8 @@ uint64_t hth_op_count_kv_bytes(const hearth_model *model, hearth_kv_type kv, uin
     if (!hth_kv_size(m, kv, N, &size)) return 0;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_layer *l = &m->layers[i];
-        all += l->n_head_kv;
-        seen += l->n_head_kv * (l->window && l->window < n ? l->window : n);
+        all += l->attn.n_head_kv;
+        seen += l->attn.n_head_kv * (l->attn.window && l->attn.window < n ? l->attn.window : n);
     }
     return all > 0.0 ? (uint64_t)((double)size / N * seen / all) : 0;
 }

@@ -87,7 +87,7 @@ static hearth_status weigh_neurons(finder *f, uint32_t i_layer, hearth_error *er
 {
     const hth_layer *l = &f->model->model->layers[i_layer];
     hearth_status st = hth_down_row_squares(f->model, i_layer, f->squares, err);
-    for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++)
+    for (uint32_t j = 0; st == HEARTH_OK && j < l->ffn.d_ff; j++)
         f->weights[j] = (float)hth_sqrt_d(f->squares[j] * f->layers[i_layer].other[j] / f->n_sample + 1e-30);
     return st;
 }
@@ -225,7 +225,7 @@ static hearth_status alloc_buffers(finder *f, hearth_error *err)
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         hth_threshold_layer *l = &f->out->layers[i];
         f->out->n_layer = i + 1;
-        l->d_ff = m->layers[i].d_ff;
+        l->d_ff = m->layers[i].ffn.d_ff;
         l->thresholds = hth_alloc(l->d_ff, sizeof *l->thresholds);
         f->layers[i].scores = hth_alloc(n, l->d_ff * sizeof(float));
         f->layers[i].hidden = hth_alloc(n, l->d_ff * sizeof(float));

@@ -267,7 +267,7 @@ static hearth_status bind_head(binder *b)
 static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    size_t d = h->d_model, n_q = (size_t)l->n_head * h->d_head, n_kv = (size_t)l->n_head_kv * h->d_head;
+    size_t d = h->d_model, n_q = (size_t)l->attn.n_head * h->d_head, n_kv = (size_t)l->attn.n_head_kv * h->d_head;
     bool biased = h->arch->biases != HTH_BIAS_OPTIONAL;
     const hth_gguf_tensor *joined = find_in_layer(b, i, "attn_qkv.weight");
     hearth_status st;
@@ -279,59 +279,59 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
             "%s)",
             hth_gguf_path(b->model->file), b->name, i, h->arch->name);
     if (apart) {
-        if ((st = bind_linear(b, i, "attn_q", biased, n_q, d, &l->q, &l->q_bias)) != HEARTH_OK ||
-            (st = bind_linear(b, i, "attn_k", biased, n_kv, d, &l->k, &l->k_bias)) != HEARTH_OK)
+        if ((st = bind_linear(b, i, "attn_q", biased, n_q, d, &l->attn.q, &l->attn.q_bias)) != HEARTH_OK ||
+            (st = bind_linear(b, i, "attn_k", biased, n_kv, d, &l->attn.k, &l->attn.k_bias)) != HEARTH_OK)
             return st;
-        return bind_linear(b, i, "attn_v", biased, n_kv, d, &l->v, &l->v_bias);
+        return bind_linear(b, i, "attn_v", biased, n_kv, d, &l->attn.v, &l->attn.v_bias);
     }
-    const part parts[] = {{n_q, &l->q}, {n_kv, &l->k}, {n_kv, &l->v}};
+    const part parts[] = {{n_q, &l->attn.q}, {n_kv, &l->attn.k}, {n_kv, &l->attn.v}};
     find_in_layer(b, i, "attn_qkv.weight"); /* sets the name for messages */
     if ((st = bind_parts(b, joined, d, parts, 3)) != HEARTH_OK) return st;
     const hth_gguf_tensor *bias = find_in_layer(b, i, "attn_qkv.bias");
     if (bias)
         return bind_bias_parts(b, bias, (size_t[]){n_q, n_kv, n_kv},
-                               (const float **[]){&l->q_bias, &l->k_bias, &l->v_bias}, 3);
-    if ((st = bind_bias(b, i, "attn_q", biased, n_q, &l->q_bias)) != HEARTH_OK ||
-        (st = bind_bias(b, i, "attn_k", biased, n_kv, &l->k_bias)) != HEARTH_OK)
+                               (const float **[]){&l->attn.q_bias, &l->attn.k_bias, &l->attn.v_bias}, 3);
+    if ((st = bind_bias(b, i, "attn_q", biased, n_q, &l->attn.q_bias)) != HEARTH_OK ||
+        (st = bind_bias(b, i, "attn_k", biased, n_kv, &l->attn.k_bias)) != HEARTH_OK)
         return st;
-    return bind_bias(b, i, "attn_v", biased, n_kv, &l->v_bias);
+    return bind_bias(b, i, "attn_v", biased, n_kv, &l->attn.v_bias);
 }
 
 /* With parallel attention and FFN, both share one norm unless attention has its own. */
 static hearth_status bind_attention_norm(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    if (!h->arch->parallel) return bind_norm(b, i, "attn_norm", h->d_model, &l->attn_norm);
+    if (!h->arch->parallel) return bind_norm(b, i, "attn_norm", h->d_model, &l->mixer_norm);
     hearth_status st = bind_norm(b, i, "attn_norm", h->d_model, &l->ffn_norm);
     if (st != HEARTH_OK || !find_in_layer(b, i, "attn_norm_2.weight")) return st;
-    return bind_norm(b, i, "attn_norm_2", h->d_model, &l->attn_norm);
+    return bind_norm(b, i, "attn_norm_2", h->d_model, &l->mixer_norm);
 }
 
 static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    size_t n_q = (size_t)l->n_head * h->d_head;
+    size_t n_q = (size_t)l->attn.n_head * h->d_head;
     hearth_status st;
     if ((st = bind_attention_norm(b, i, l)) != HEARTH_OK || (st = bind_qkv(b, i, l)) != HEARTH_OK) return st;
-    if (h->arch->qk_norm && ((st = bind_norm(b, i, "attn_q_norm", h->d_head, &l->q_norm)) != HEARTH_OK ||
-                               (st = bind_norm(b, i, "attn_k_norm", h->d_head, &l->k_norm)) != HEARTH_OK))
+    if (h->arch->qk_norm && ((st = bind_norm(b, i, "attn_q_norm", h->d_head, &l->attn.q_norm)) != HEARTH_OK ||
+                               (st = bind_norm(b, i, "attn_k_norm", h->d_head, &l->attn.k_norm)) != HEARTH_OK))
         return st;
     bool biased = h->arch->biases == HTH_BIAS_ALL;
-    st = bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->o, &l->o_bias);
+    st = bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->attn.o, &l->attn.o_bias);
     if (st != HEARTH_OK || !h->arch->post_norms) return st;
-    return bind_norm(b, i, "post_attention_norm", h->d_model, &l->attn_post_norm);
+    return bind_norm(b, i, "post_attention_norm", h->d_model, &l->mixer_post_norm);
 }
 
 static hearth_status split_clusters(binder *b, uint32_t i_layer, hth_layer *l)
 {
-    l->n_cluster = (l->d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
-    hth_cluster *c = hth_arena_alloc(&b->model->arena, l->n_cluster, sizeof *c, 4);
-    if (!c) return hth_fail_memory(b->err, l->n_cluster * sizeof *c, "clusters");
-    for (uint32_t i = 0; i < l->n_cluster; i++) {
-        uint32_t first = i * HTH_CLUSTER_NEURONS, left = l->d_ff - first;
+    l->ffn.n_cluster = (l->ffn.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
+    hth_cluster *c = hth_arena_alloc(&b->model->arena, l->ffn.n_cluster, sizeof *c, 4);
+    if (!c) return hth_fail_memory(b->err, l->ffn.n_cluster * sizeof *c, "clusters");
+    for (uint32_t i = 0; i < l->ffn.n_cluster; i++) {
+        uint32_t first = i * HTH_CLUSTER_NEURONS, left = l->ffn.d_ff - first;
         c[i] = (hth_cluster){i_layer, first, left < HTH_CLUSTER_NEURONS ? left : HTH_CLUSTER_NEURONS};
     }
-    l->clusters = c;
+    l->ffn.clusters = c;
     return HEARTH_OK;
 }
 
@@ -350,13 +350,13 @@ static hearth_status check_router(binder *b, uint32_t i_layer)
 static hearth_status bind_gate(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    bool first_has = b->model->layers[0].gate.n_row > 0;
+    bool first_has = b->model->layers[0].ffn.gate.n_row > 0;
     const hth_gguf_tensor *t = find_in_layer(b, i, "ffn_gate.weight");
     if (t && i > 0 && !first_has) {
         find_in_layer(b, 0, "ffn_gate.weight");
         return missing(b);
     }
-    if (t) return bind_linear(b, i, "ffn_gate", false, l->d_ff, h->d_model, &l->gate, &l->gate_bias);
+    if (t) return bind_linear(b, i, "ffn_gate", false, l->ffn.d_ff, h->d_model, &l->ffn.gate, &l->ffn.gate_bias);
     return h->needs_gate || (i > 0 && first_has) ? missing(b) : HEARTH_OK;
 }
 
@@ -365,16 +365,16 @@ static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     if (h->arch->fused_gate_up && !find_in_layer(b, i, "ffn_gate.weight")) {
-        const part parts[] = {{l->d_ff, &l->gate}, {l->d_ff, &l->up}};
+        const part parts[] = {{l->ffn.d_ff, &l->ffn.gate}, {l->ffn.d_ff, &l->ffn.up}};
         hearth_status st = bind_parts(b, find_in_layer(b, i, "ffn_up.weight"), h->d_model, parts, 2);
         if (st != HEARTH_OK) return st;
-        return bind_bias_parts(b, find_in_layer(b, i, "ffn_up.bias"), (size_t[]){l->d_ff, l->d_ff},
-                               (const float **[]){&l->gate_bias, &l->up_bias}, 2);
+        return bind_bias_parts(b, find_in_layer(b, i, "ffn_up.bias"), (size_t[]){l->ffn.d_ff, l->ffn.d_ff},
+                               (const float **[]){&l->ffn.gate_bias, &l->ffn.up_bias}, 2);
     }
     hearth_status st = bind_gate(b, i, l);
     bool biased = h->arch->biases == HTH_BIAS_ALL;
     return st != HEARTH_OK ? st
-                           : bind_linear(b, i, "ffn_up", biased, l->d_ff, h->d_model, &l->up, &l->up_bias);
+                           : bind_linear(b, i, "ffn_up", biased, l->ffn.d_ff, h->d_model, &l->ffn.up, &l->ffn.up_bias);
 }
 
 /* True if layer 0 has a tensor. Then all layers must have it. */
@@ -389,16 +389,16 @@ static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
     if (i == 0)
         m->down_transposed = hth_gguf_is_powerinfer(m->file) ||
                         (!first_has(b, "ffn_down.weight") && first_has(b, "ffn_down_t.weight"));
-    if (!m->down_transposed) return bind_linear(b, i, "ffn_down", biased, d, l->d_ff, &l->down, &l->down_bias);
-    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->d_ff, d, &l->down_t.rows);
-    return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->down_bias);
+    if (!m->down_transposed) return bind_linear(b, i, "ffn_down", biased, d, l->ffn.d_ff, &l->ffn.down, &l->ffn.down_bias);
+    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &l->ffn.down_t.rows);
+    return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->ffn.down_bias);
 }
 
 /* The file determines the rank, layer by layer. */
 static hearth_status bind_predictor(binder *b, uint32_t i, hth_layer *l)
 {
     hth_model *m = b->model;
-    hth_predictor *p = &l->predictor;
+    hth_predictor *p = &l->ffn.predictor;
     if (i == 0) m->has_predictors = hth_gguf_is_powerinfer(m->file) || first_has(b, "fc1.weight");
     if (!m->has_predictors) return HEARTH_OK;
     const hth_gguf_tensor *in = find_in_layer(b, i, "fc1.weight");
@@ -407,16 +407,16 @@ static hearth_status bind_predictor(binder *b, uint32_t i, hth_layer *l)
         return wrong_shape(b, in, m->hparams.d_model, HTH_MAX_RANK);
     hearth_status st = bind_matrix(b, in, in->dim[1], m->hparams.d_model, &p->in);
     if (st == HEARTH_OK)
-        st = bind_matrix(b, find_in_layer(b, i, "fc2.weight"), l->d_ff, p->in.n_row, &p->out);
+        st = bind_matrix(b, find_in_layer(b, i, "fc2.weight"), l->ffn.d_ff, p->in.n_row, &p->out);
     if (p->in.n_row > m->hparams.rank) m->hparams.rank = (uint32_t)p->in.n_row;
-    return st != HEARTH_OK ? st : bind_bias(b, i, "fc2", false, l->d_ff, &p->bias);
+    return st != HEARTH_OK ? st : bind_bias(b, i, "fc2", false, l->ffn.d_ff, &p->bias);
 }
 
 static hearth_status bind_floor(binder *b, uint32_t i, hth_layer *l)
 {
     if (i == 0) b->model->has_thresholds = first_has(b, "ffn_floor.weight");
     if (!b->model->has_thresholds) return HEARTH_OK;
-    hearth_status st = bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->d_ff, &l->thresholds);
+    hearth_status st = bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->ffn.d_ff, &l->ffn.thresholds);
     if (st == HEARTH_OK) b->model->bindings[b->model->n_binding - 1].must_be_nonneg = true;
     return st;
 }
@@ -432,9 +432,9 @@ static hearth_status bind_order(binder *b, uint32_t i, hth_layer *l)
                         "%s: tensor '%s' (info at byte %llu) has type %s; I32 is wanted",
                         hth_gguf_part_path(b->model->file, t->i_part), b->name,
                         (unsigned long long)t->info_at, hth_type_find((uint32_t)t->type)->name);
-    if (t->dim[0] != l->d_ff || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1)
-        return wrong_shape(b, t, l->d_ff, 1);
-    l->order = t;
+    if (t->dim[0] != l->ffn.d_ff || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1)
+        return wrong_shape(b, t, l->ffn.d_ff, 1);
+    l->ffn.order = t;
     note_used(b->model, t);
     return HEARTH_OK;
 }
@@ -542,8 +542,8 @@ static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
     if ((st = bind_rope_factors(b)) != HEARTH_OK) return st;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         hth_layer *l = &m->layers[i];
-        l->n_head = sizes[i].n_head, l->n_head_kv = sizes[i].n_head_kv;
-        l->d_ff = sizes[i].d_ff, l->window = sizes[i].window;
+        l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
+        l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window;
         if ((st = bind_attention(b, i, l)) != HEARTH_OK) return st;
         if ((st = bind_ffn(b, i, l)) != HEARTH_OK) return st;
     }

@@ -74,32 +74,51 @@ typedef struct hth_predictor {
     float threshold;
 } hth_predictor;
 
-typedef struct hth_layer {
-    uint32_t n_head, n_head_kv, d_ff;
+/* Softmax attention over the KV cache. */
+typedef struct hth_attention {
+    uint32_t n_head, n_head_kv;
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
-    hth_norm attn_norm; /* [d_model]; absent if ffn_norm serves attention and FFN */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
     hth_norm q_norm, k_norm; /* [d_head] */
     hth_matrix o;            /* d_model rows of n_head * d_head */
     const float *o_bias;
-    hth_norm attn_post_norm; /* [d_model] */
-    hth_norm ffn_norm;       /* [d_model] */
-    hth_matrix gate, up;     /* d_ff rows of d_model; gate may be absent */
+} hth_attention;
+
+/* A dense feed-forward network. */
+typedef struct hth_ffn {
+    uint32_t d_ff;
+    hth_matrix gate, up; /* d_ff rows of d_model; gate may be absent */
     const float *gate_bias, *up_bias;
-    bool gate_up_swapped;   /* gate and up were swapped when the file was packed */
-    hth_matrix down; /* d_model rows of d_ff; n_row 0: see down_t */
+    bool gate_up_swapped; /* gate and up were swapped when the file was packed */
+    hth_matrix down;      /* d_model rows of d_ff; n_row 0: see down_t */
     hth_down_t down_t;
     const float *down_bias;
     hth_predictor predictor;
     const float *thresholds; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
-    const float
-        *act_freq; /* [ceil(d_ff / HTH_ACT_FREQ_BLOCK)] or NULL: share of each block of neurons that is active for
-                      a token */
+    const float *act_freq;   /* [ceil(d_ff / HTH_ACT_FREQ_BLOCK)] or NULL: share of each block of neurons that is
+                                active for a token */
     const hth_gguf_tensor *order; /* [d_ff] original index of each neuron before packing; NULL: none */
-    hth_norm ffn_post_norm;       /* [d_model] */
     const hth_cluster *clusters;  /* cover 0..d_ff, ascending */
     uint32_t n_cluster;
+} hth_ffn;
+
+/* What mixes the tokens of a sequence in a layer. A kind has its parameters in hth_layer, its file in forward/
+ * and its row in a table of forward/step.c. */
+typedef enum hth_mixer_kind { HTH_MIXER_ATTENTION, HTH_N_MIXER } hth_mixer_kind;
+/* The network of a layer, which computes each token alone; the same rules. */
+typedef enum hth_network_kind { HTH_NETWORK_DENSE, HTH_N_NETWORK } hth_network_kind;
+
+/* A layer: a mixer, then a feed-forward network. The output of each is added to the residual stream. */
+typedef struct hth_layer {
+    hth_mixer_kind mixer;
+    hth_network_kind network;
+    hth_norm mixer_norm;      /* [d_model]; absent if ffn_norm serves mixer and network */
+    hth_norm mixer_post_norm; /* [d_model] of the mixer's output; absent: none */
+    hth_norm ffn_norm;
+    hth_norm ffn_post_norm;
+    hth_attention attn; /* HTH_MIXER_ATTENTION */
+    hth_ffn ffn;        /* HTH_NETWORK_DENSE */
 } hth_layer;
 
 /* One tensor, or some rows of it, and the destination of its weights: exactly one of matrix and vector. */

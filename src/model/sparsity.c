@@ -27,7 +27,7 @@ static hearth_status read_thresholds(hth_model *m, hearth_error *err)
     if (st == HEARTH_OK)
         st = hth_gguf_get_float(m->file, "powerinfer.sparse_threshold", -3e38, 3e38, &common, NULL, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < m->hparams.n_layer; i++)
-        m->layers[i].predictor.threshold = own ? (float)hth_gguf_element_float(own, i) : (float)common;
+        m->layers[i].ffn.predictor.threshold = own ? (float)hth_gguf_element_float(own, i) : (float)common;
     return st;
 }
 
@@ -84,7 +84,7 @@ static hearth_status read_hidden(hth_model *m, hearth_error *err)
     const hth_gguf_value *largest;
     hearth_status st = read_layers(m, "hearth.ffn.largest_hidden", 0.0, &largest, err);
     for (uint32_t i = 0; st == HEARTH_OK && largest && i < m->hparams.n_layer; i++)
-        m->layers[i].down_t.hidden_absmax = (float)hth_gguf_element_float(largest, i);
+        m->layers[i].ffn.down_t.hidden_absmax = (float)hth_gguf_element_float(largest, i);
     return st;
 }
 
@@ -100,14 +100,14 @@ static hearth_status read_gate_up_swapped(hth_model *m, hearth_error *err)
             return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu, 0 or 1 is wanted",
                             hth_gguf_path(m->file), key, (unsigned long long)array->offset, i,
                             (unsigned long long)x);
-        m->layers[i].gate_up_swapped = x == 1;
+        m->layers[i].ffn.gate_up_swapped = x == 1;
     }
     return HEARTH_OK;
 }
 
 static uint32_t n_act_freq(const hth_layer *l)
 {
-    return (l->d_ff + HTH_ACT_FREQ_BLOCK - 1) / HTH_ACT_FREQ_BLOCK;
+    return (l->ffn.d_ff + HTH_ACT_FREQ_BLOCK - 1) / HTH_ACT_FREQ_BLOCK;
 }
 
 static hearth_status read_act_freq(hth_model *m, hearth_error *err)
@@ -129,7 +129,7 @@ static hearth_status read_act_freq(hth_model *m, hearth_error *err)
         shares[i] = (float)x;
     }
     for (uint32_t i = 0; i < m->hparams.n_layer; at += n_act_freq(&m->layers[i]), i++)
-        m->layers[i].act_freq = shares + at;
+        m->layers[i].ffn.act_freq = shares + at;
     return HEARTH_OK;
 }
 

@@ -52,7 +52,7 @@ static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, uint
     if ((k.head && k.n_layer < n_layer) || !(k.seconds >= 0.0)) return false;
     memcpy(c->n_hot, bytes + sizeof k, k.n_layer * sizeof *c->n_hot);
     for (uint32_t i = 0; i < k.n_layer; i++) {
-        uint32_t d_ff = c->model->layers[i].d_ff, grain = hth_gpu_split_granularity(c->model, i);
+        uint32_t d_ff = c->model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(c->model, i);
         if (c->n_hot[i] != d_ff && (c->n_hot[i] > d_ff || grain == 0 || c->n_hot[i] % grain > 0))
             return false;
     }
@@ -126,7 +126,7 @@ static bool is_whole(const hth_placement_builder *c)
 {
     if (!c->params.head) return false;
     for (uint32_t i = 0; i < c->params.n_layer; i++)
-        if (c->n_hot[i] < c->model->layers[i].d_ff) return false;
+        if (c->n_hot[i] < c->model->layers[i].ffn.d_ff) return false;
     return true;
 }
 
@@ -153,7 +153,7 @@ void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels 
     hth_calibration known;
     uint64_t key = hth_calibration_fingerprint(c->info, kernels, hth_pool_default_threads(n_thread));
     double rate = 0.0;
-    if (hth_calibration_cache_load(key, c->model->layers[0].up.type, 0, &known))
+    if (hth_calibration_cache_load(key, c->model->layers[0].ffn.up.type, 0, &known))
         rate = hth_calibration_products(&known);
     c->params.max_work = rate > 0.0 ? hth_gpu_max_submit_work(rate) : 0;
 }

@@ -9,7 +9,7 @@ static hearth_status evaluate(const hth_plan_context *o, const hth_placement_bui
 {
     hth_plan_machine machine;
     hth_plan plan;
-    hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].gate.n_row > 0, estimate,
+    hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].ffn.gate.n_row > 0, estimate,
                             &machine);
     hearth_status st =
         hth_plan_evaluate(&o->input, &machine, &o->options, o->best.n_hot, o->best.head, &plan, err);
@@ -43,7 +43,7 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     *o = (hth_plan_context){.options = {.vram = c->budget < max ? c->budget : max,
                                         .n_ctx = c->params.n_position,
                                         .context = c->params.n_position / 2}};
-    hearth_status st = hth_calibration_cache_get(device, kernels, pool, c->model->layers[0].up.type, false,
+    hearth_status st = hth_calibration_cache_get(device, kernels, pool, c->model->layers[0].ffn.up.type, false,
                                                  &o->calibration, err);
     if (st != HEARTH_OK) return st;
     /* Reserves memory for streamed weights if they may be used. */
@@ -55,7 +55,7 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
         st = hth_plan_model_open(&from, &o->input, &o->options.fixed_bytes, &o->uniform, err);
     }
     if (st == HEARTH_OK) {
-        hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].gate.n_row > 0,
+        hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].ffn.gate.n_row > 0,
                                 HTH_ESTIMATE_MEDIAN, &o->machine);
         st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
     }

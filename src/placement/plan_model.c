@@ -17,8 +17,8 @@ static uint32_t n_dispatch_hot(const hth_plan_source *from)
 
 static uint64_t cpu_bytes(const hth_layer *l)
 {
-    return l->gate.n_row * l->gate.row_size + l->up.n_row * l->up.row_size +
-           l->down_t.rows.n_row * l->down_t.rows.row_size;
+    return l->ffn.gate.n_row * l->ffn.gate.row_size + l->ffn.up.n_row * l->ffn.up.row_size +
+           l->ffn.down_t.rows.n_row * l->ffn.down_t.rows.row_size;
 }
 
 /* Activations that give zeros: a quarter, above the active share of most such models (LLaMA2 with ReGLU 18 to 30
@@ -34,10 +34,10 @@ double hth_plan_assumed(hearth_selector selector)
 static double active_share(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
 {
     const hth_layer *l = &from->model->layers[i_layer];
-    if (!from->profile) return l->act_freq ? (double)l->act_freq[i] : hth_plan_assumed(from->params->selector);
+    if (!from->profile) return l->ffn.act_freq ? (double)l->ffn.act_freq[i] : hth_plan_assumed(from->params->selector);
     const hth_profile_layer *p = &from->profile->layers[i_layer];
     uint32_t first = i * HTH_PLAN_CLUSTER,
-             n = l->d_ff - first < HTH_PLAN_CLUSTER ? l->d_ff - first : HTH_PLAN_CLUSTER;
+             n = l->ffn.d_ff - first < HTH_PLAN_CLUSTER ? l->ffn.d_ff - first : HTH_PLAN_CLUSTER;
     uint64_t fired = 0;
     for (uint32_t j = first; j < first + n; j++) fired += p->n_fired[j];
     return (double)fired / ((double)from->profile->n_done * n);
@@ -49,9 +49,9 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     const hth_layer *l = &from->model->layers[i_layer];
     const char *problem = hth_gpu_unsupported_reason(from->model, from->params, i_layer);
     uint64_t whole, without, cache;
-    uint32_t n_cluster = (l->d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER;
+    uint32_t n_cluster = (l->ffn.d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER;
     bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0;
-    if (problem || !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, l->d_ff, &whole) ||
+    if (problem || !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, l->ffn.d_ff, &whole) ||
         !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, 0, &without) ||
         !hth_gpu_cache_bytes(from->model, from->max_binding_size, from->params, i_layer, &cache))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: layer %u cannot lie on a device: %s",
@@ -61,7 +61,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
     for (uint32_t i = 0; i < n_cluster; i++)
         share[i] =
-            hth_calibration_share(from->params->selector, l->gate.n_row > 0, active_share(from, i_layer, i));
+            hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
     *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
                            .kv_bytes = cache / from->params->n_position,
                            .device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
@@ -78,7 +78,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
 {
     const hth_hparams *h = &from->model->hparams;
     hearth_status st = HEARTH_OK;
-    *uniform = !from->profile && !from->model->layers[0].act_freq;
+    *uniform = !from->profile && !from->model->layers[0].ffn.act_freq;
     *out = (hth_plan_model){
         .n_layer = h->n_layer, .d2h_bytes = 4 * (uint64_t)h->d_model, .h2d_bytes = 8 * (uint64_t)h->d_model};
     if (from->params->selector == HEARTH_SELECTOR_PREDICTOR) out->d2h_bytes += 4 * (uint64_t)h->d_ff;
@@ -108,7 +108,7 @@ void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_
 {
     *n_layer = plan->n_device;
     for (uint32_t i = 0; i < plan->n_device; i++) {
-        uint32_t d_ff = model->layers[i].d_ff, grain = hth_gpu_split_granularity(model, i);
+        uint32_t d_ff = model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(model, i);
         uint64_t n = (uint64_t)plan->n_hot[i] * HTH_PLAN_CLUSTER;
         n_hot[i] = grain == 0 || n >= d_ff ? d_ff : (uint32_t)(n / grain * grain);
     }

@@ -42,7 +42,7 @@ static uint64_t head_bytes(const hth_placement_builder *c)
 /* Neurons of layer i in n of 4096 shares, rounded down to the split granularity. */
 static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
 {
-    uint32_t d_ff = c->model->layers[i].d_ff, grain = hth_gpu_split_granularity(c->model, i);
+    uint32_t d_ff = c->model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(c->model, i);
     if (n == ALL || grain == 0) return d_ff;
     return (uint32_t)((uint64_t)d_ff * n / ALL) / grain * grain;
 }
@@ -74,7 +74,7 @@ uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 {
     hth_placement_builder first = *c;
     first.params.n_layer = c->model->hparams.n_layer, first.params.head = true;
-    uint64_t one = plus(workspace_bytes(&first), layer_bytes(&first, 0, c->model->layers[0].d_ff));
+    uint64_t one = plus(workspace_bytes(&first), layer_bytes(&first, 0, c->model->layers[0].ffn.d_ff));
     uint64_t none_hot = c->model->down_transposed ? bytes_with_share(c, 0) : one;
     return none_hot < one ? none_hot : one;
 }
@@ -149,7 +149,7 @@ static void take_layers(hth_placement_builder *c, uint64_t max)
     uint64_t used = workspace_bytes(c);
     for (; i < n_layer && i < max; i++) {
         c->unsupported_reason = hth_gpu_unsupported_reason(c->model, &c->params, i);
-        c->n_hot[i] = c->model->layers[i].d_ff;
+        c->n_hot[i] = c->model->layers[i].ffn.d_ff;
         if (c->unsupported_reason || plus(used, layer_bytes(c, i, c->n_hot[i])) > c->budget) break;
         used += layer_bytes(c, i, c->n_hot[i]);
     }
@@ -236,7 +236,7 @@ static hearth_status check_placement(const hth_placement_builder *c, const hth_p
         if (problem)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: %s %u cannot lie on a device: %s", path,
                             i == n_layer ? "the head behind layer" : "layer", i, problem);
-        if (grain > 0 && p->n_hot[i] < c->model->layers[i].d_ff && p->n_hot[i] % grain > 0)
+        if (grain > 0 && p->n_hot[i] < c->model->layers[i].ffn.d_ff && p->n_hot[i] % grain > 0)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                             "%s: %u neurons of layer %u: they are divided in multiples of %u", path,
                             p->n_hot[i], i, grain);

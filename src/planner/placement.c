@@ -70,8 +70,8 @@ static hearth_status read_hot(hth_placement *p, const hth_gguf *file, const hth_
     p->n_hot = hth_alloc(n, sizeof *p->n_hot);
     if (!p->n_hot) return hth_fail_memory(err, n * sizeof *p->n_hot, "a placement");
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t x = hth_gguf_element_uint(hot, i), d_ff = model->layers[i].d_ff;
-        if (x > d_ff || (x < d_ff && model->layers[i].down_t.rows.n_row == 0))
+        uint64_t x = hth_gguf_element_uint(hot, i), d_ff = model->layers[i].ffn.d_ff;
+        if (x > d_ff || (x < d_ff && model->layers[i].ffn.down_t.rows.n_row == 0))
             return hth_fail(
                 err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu: layer %u has %llu neurons%s",
                 hth_gguf_path(file), KEY_HOT, (unsigned long long)hot->offset, i, (unsigned long long)x, i,

@@ -39,7 +39,7 @@ hearth_status hth_profile_new(const hth_model *model, uint32_t n_sample, bool wi
     p->layers = hth_arena_alloc(&p->arena, h->n_layer, sizeof *p->layers, 16);
     if (!p->layers) st = hth_fail_memory(err, h->n_layer * sizeof *p->layers, "a profile");
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
-        st = make_layer(p, &p->layers[i], model->layers[i].d_ff, with_sums, err);
+        st = make_layer(p, &p->layers[i], model->layers[i].ffn.d_ff, with_sums, err);
     if (st == HEARTH_OK) *out = p;
     else hth_profile_close(p);
     return st;

@@ -385,7 +385,7 @@ static hearth_status find_width(reader *r, uint32_t i_layer, uint32_t *d_ff)
     char name[NAME_SIZE];
     const hth_gguf_tensor *t = hth_gguf_find_tensor(r->file, name_of(name, i_layer, "fired"));
     if (r->model) {
-        *d_ff = r->model->layers[i_layer].d_ff;
+        *d_ff = r->model->layers[i_layer].ffn.d_ff;
         return HEARTH_OK;
     }
     if (!t || t->dim[0] > MAX_D_FF)

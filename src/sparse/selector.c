@@ -38,7 +38,7 @@ hearth_selector hth_selector_default(const hth_model *m, hearth_selector request
 hearth_status hth_selector_choose(const hth_model *m, hearth_selector requested, hearth_selector *selector,
                                   const char **why, hearth_error *err)
 {
-    bool gated = m->layers[0].gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
+    bool gated = m->layers[0].ffn.gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
     *selector = requested;
     *why = "as asked for";
     bool as_made = !m->hparams.other_activation;

@@ -208,8 +208,8 @@ static hearth_status check_predictor(hth_sidecar *s, const hth_model *m, uint32_
                         hth_gguf_path(s->file), name, (unsigned long long)in->info_at,
                         (unsigned long long)rank, HTH_MAX_RANK);
     hearth_status st = find(s->file, i, "fc1.weight", m->hparams.d_model, rank, true, &in, err);
-    if (st == HEARTH_OK) st = find(s->file, i, "fc2.weight", rank, m->layers[i].d_ff, true, &out, err);
-    if (st == HEARTH_OK) st = find(s->file, i, "fc2.bias", m->layers[i].d_ff, 0, false, &bias, err);
+    if (st == HEARTH_OK) st = find(s->file, i, "fc2.weight", rank, m->layers[i].ffn.d_ff, true, &out, err);
+    if (st == HEARTH_OK) st = find(s->file, i, "fc2.bias", m->layers[i].ffn.d_ff, 0, false, &bias, err);
     if (st == HEARTH_OK) st = check_matrix(s->file, in, err);
     if (st == HEARTH_OK) st = check_matrix(s->file, out, err);
     return st == HEARTH_OK && bias ? check_vector(s->file, bias, -3e38f, err) : st;
@@ -296,7 +296,7 @@ hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kin
     if (st == HEARTH_OK) st = check_no_others(s->file, predictors, n_layer, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++)
         st = predictors ? check_predictor(s, model, i, err)
-                        : check_layer_thresholds(s->file, i, model->layers[i].d_ff, err);
+                        : check_layer_thresholds(s->file, i, model->layers[i].ffn.d_ff, err);
     if (st != HEARTH_OK) hth_sidecar_close(s);
     return st;
 }

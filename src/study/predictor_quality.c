@@ -32,8 +32,8 @@ static double share_of(const hth_study_state *s, uint32_t i_layer, uint32_t rank
 {
     const hth_layer *l = &s->model->model->layers[i_layer];
     uint32_t d = (uint32_t)d_of(s);
-    return (double)hth_predictor_size(d, l->d_ff, rank) /
-           (double)hth_predictor_network_size(d, l->d_ff, l->gate.n_row > 0);
+    return (double)hth_predictor_size(d, l->ffn.d_ff, rank) /
+           (double)hth_predictor_network_size(d, l->ffn.d_ff, l->ffn.gate.n_row > 0);
 }
 
 uint32_t hth_study_n_rank(const hth_study_state *s, uint32_t i_layer)

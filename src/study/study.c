@@ -162,7 +162,7 @@ static hearth_status alloc_buffers(hth_study_state *s, hearth_error *err)
     bool ok = out->layers && s->norms && s->bits;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         out->n_layer = i + 1;
-        out->layers[i].d_ff = s->model->model->layers[i].d_ff;
+        out->layers[i].d_ff = s->model->model->layers[i].ffn.d_ff;
         ok = (s->norms[i] = hth_alloc(out->layers[i].d_ff, sizeof(float))) != NULL;
     }
     if (!ok) return hth_fail_memory(err, (uint64_t)n_layer * d_ff * sizeof(float), "norms of neurons");

@@ -29,7 +29,7 @@ static void check_layouts(const hearth_model *m, hth_layout expected, const char
     const hth_model *model = m->model;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
-        const hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        const hth_matrix *all[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate, &l->ffn.up, &l->ffn.down};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             if (all[k]->layout != expected)
                 test_fail(__FILE__, __LINE__, "%s, type %d at %s: matrix %zu of layer %u lies %d, not %d",
@@ -44,7 +44,7 @@ static void check_options(const char *path, const hearth_model_options *o, bool 
     hearth_model *m = NULL;
     CHECK_OK(hearth_model_open(path, o, &m, err));
     if (!m) return;
-    check_layouts(m, file_order ? HTH_LAYOUT_ROWS : m->kernels.layout[m->model->layers[0].q.type], what);
+    check_layouts(m, file_order ? HTH_LAYOUT_ROWS : m->kernels.layout[m->model->layers[0].attn.q.type], what);
     hearth_model_close(m);
 }
 

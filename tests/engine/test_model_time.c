@@ -123,8 +123,8 @@ static double bytes_left(uint64_t vram)
     CHECK(params->n_layer > 0 && params->n_layer < model->model->hparams.n_layer);
     for (uint32_t i = params->n_layer; i < model->model->hparams.n_layer; i++) {
         const hth_layer *l = &model->model->layers[i];
-        bytes += bytes_of(&l->q) + bytes_of(&l->k) + bytes_of(&l->v) + bytes_of(&l->o) + bytes_of(&l->gate) +
-                 bytes_of(&l->up) + bytes_of(&l->down);
+        bytes += bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) + bytes_of(&l->attn.o) + bytes_of(&l->ffn.gate) +
+                 bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down);
     }
     bytes += bytes_of(model->model->tied ? &model->model->token_embd : &model->model->output);
     hearth_model_close(model);

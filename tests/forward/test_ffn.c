@@ -83,7 +83,7 @@ static hth_neuron_list select_all(void *user, uint32_t i_layer, const float *inp
 {
     (void)input;
     const bench_model *b = user;
-    return (hth_neuron_list){NULL, b->model->model->layers[i_layer].d_ff};
+    return (hth_neuron_list){NULL, b->model->model->layers[i_layer].ffn.d_ff};
 }
 
 static hth_neuron_list select_none(void *user, uint32_t i_layer, const float *input)

@@ -301,7 +301,7 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
                 hth_gpu_workspace_bytes(m->model, max, &params, &bytes->capacity) &&
                 hth_gpu_head_bytes(m->model, max, &bytes->head);
     for (uint32_t i = 0; fits && i < info.n_layer; i++) {
-        fits = hth_gpu_layer_bytes(m->model, max, &params, i, m->model->layers[i].d_ff, &weights) &&
+        fits = hth_gpu_layer_bytes(m->model, max, &params, i, m->model->layers[i].ffn.d_ff, &weights) &&
                hth_gpu_cache_bytes(m->model, max, &params, i, &cache);
         bytes->layers[i] = weights + cache;
     }

@@ -160,7 +160,7 @@ static uint32_t n_divided_layers(const hearth_model *model)
 {
     const hth_offload_params *params = hth_gpu_get_params(model->gpu);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < params->n_layer; i++) n += params->n_hot[i] < model->model->layers[i].d_ff;
+    for (uint32_t i = 0; i < params->n_layer; i++) n += params->n_hot[i] < model->model->layers[i].ffn.d_ff;
     return n;
 }
 

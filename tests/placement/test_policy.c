@@ -56,7 +56,7 @@ static void close_inputs(inputs *in)
 
 static void measure_as(const inputs *in, double faster)
 {
-    hth_calibration c = made_up_card(in->model->layers[0].up.type, faster);
+    hth_calibration c = made_up_card(in->model->layers[0].ffn.up.type, faster);
     hth_calibration_cache_store(in->mark, &c);
 }
 
@@ -74,7 +74,7 @@ static uint64_t whole_bytes(const inputs *in)
 {
     hth_placement_builder c = planned(in, UINT64_MAX);
     uint64_t bytes = hth_placement_builder_whole_bytes(&c);
-    CHECK(c.params.head && c.n_hot[0] == in->model->layers[0].d_ff);
+    CHECK(c.params.head && c.n_hot[0] == in->model->layers[0].ffn.d_ff);
     hth_placement_builder_close(&c);
     return bytes;
 }
@@ -95,7 +95,7 @@ TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
         hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
     uint32_t n_layer = in.model->hparams.n_layer;
     hth_placement_builder_layers(&c, 2);
-    CHECK(c.params.n_layer == 2 && !c.params.head && c.n_hot[1] == in.model->layers[1].d_ff);
+    CHECK(c.params.n_layer == 2 && !c.params.head && c.n_hot[1] == in.model->layers[1].ffn.d_ff);
     c.budget = hth_placement_builder_bytes(&c);
     hth_placement_builder_layers(&c, 3);
     CHECK_INT(c.params.n_layer, 2);

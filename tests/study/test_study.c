@@ -126,11 +126,11 @@ static void find_contributions(const bench_model *b, const seen_all *a, uint32_t
                                double *c)
 {
     const hth_layer *l = &b->model->model->layers[i_layer];
-    float *row = calloc(l->down.n_col, sizeof *row);
-    uint8_t *scratch = calloc(1, l->down.row_size);
+    float *row = calloc(l->ffn.down.n_col, sizeof *row);
+    uint8_t *scratch = calloc(1, l->ffn.down.row_size);
     double *squares = calloc(a->d_ff, sizeof *squares);
-    for (size_t r = 0; r < l->down.n_row; r++) {
-        b->model->kernels.unpack[l->down.type](hth_matrix_row(&l->down, r, scratch), l->down.n_col, row);
+    for (size_t r = 0; r < l->ffn.down.n_row; r++) {
+        b->model->kernels.unpack[l->ffn.down.type](hth_matrix_row(&l->ffn.down, r, scratch), l->ffn.down.n_col, row);
         for (size_t j = 0; j < a->d_ff; j++) squares[j] += (double)row[j] * (double)row[j];
     }
     for (size_t j = 0; j < a->d_ff; j++)

@@ -244,7 +244,7 @@ static double rate(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0;
 static uint64_t neurons_of(const plan_state *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += p->model->layers[i].d_ff;
+    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += p->model->layers[i].ffn.d_ff;
     return n;
 }
 
@@ -283,7 +283,7 @@ static void print_layers(const plan_state *p)
         char range[32], hot[40];
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
         if (i < p->builder.params.n_layer)
-            snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], p->model->layers[i].d_ff);
+            snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], p->model->layers[i].ffn.d_ff);
         else snprintf(hot, sizeof hot, "on the CPU");
         printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, (t->attention + t->device) * 1e6,
                t->cpu * 1e6, t->sync * 1e6, limits[t->bottleneck]);

@@ -111,10 +111,10 @@ static void json_model(json *j, const facts *f)
     json_uint(j, "n_vocab", h->n_vocab);
     json_uint(j, "n_ctx_train", h->n_ctx_train);
     json_open_compact(j, "windows", '[');
-    for (uint32_t i = 0; i < h->n_layer; i++) json_uint(j, NULL, m->layers[i].window);
+    for (uint32_t i = 0; i < h->n_layer; i++) json_uint(j, NULL, m->layers[i].attn.window);
     json_close(j, ']');
     json_word(j, "activation", hth_activation_name(h->activation));
-    json_bool(j, "gated", m->layers[0].gate.n_row > 0);
+    json_bool(j, "gated", m->layers[0].ffn.gate.n_row > 0);
     json_bool(j, "exact_zeros", exact);
     json_open_compact(j, "sparsity_modes", '[');
     for (int i = 0; modes[i]; i++) json_word(j, NULL, modes[i]);

@@ -81,7 +81,7 @@ static void print_attention(const hth_model *m)
     const hth_hparams *h = &m->hparams;
     uint32_t n_window = 0, window = 0;
     for (uint32_t i = 0; i < h->n_layer; i++)
-        if (m->layers[i].window > 0) n_window++, window = m->layers[i].window;
+        if (m->layers[i].attn.window > 0) n_window++, window = m->layers[i].attn.window;
     label("attention");
     printf("%u heads of %u, %u for keys and values; %s", h->n_head, h->d_head, h->n_head_kv,
            rotations[h->rope.kind]);
@@ -138,7 +138,7 @@ static void print_ffn(const facts *f)
 {
     const hth_model *m = f->model;
     const hth_hparams *h = &m->hparams;
-    bool exact, gated = m->layers[0].gate.n_row > 0;
+    bool exact, gated = m->layers[0].ffn.gate.n_row > 0;
     label("feed-forward");
     printf("%u neurons, %s%s\n", h->d_ff, ffn_name(h->activation, gated),
            hth_gguf_find(m->file, "hearth.ffn.activation") ? " (as the file says)" : "");

@@ -20,7 +20,7 @@ static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *par
         return hth_fail_memory(err, params->n_layer * sizeof *n_hot, "a model on a device");
     memcpy(n_hot, params->n_hot, params->n_layer * sizeof *n_hot);
     for (uint32_t i = 0; i < params->n_layer; i++)
-        if (n_hot[i] < g->model->layers[i].d_ff) g->split_layers[g->n_split_layer++] = i;
+        if (n_hot[i] < g->model->layers[i].ffn.d_ff) g->split_layers[g->n_split_layer++] = i;
     g->cold_absmax = hth_alloc((size_t)g->n_split_layer * params->n_row, sizeof *g->cold_absmax);
     if (g->cold_absmax) return HEARTH_OK;
     return hth_fail_memory(err, (size_t)g->n_split_layer * params->n_row * sizeof *g->cold_absmax,
@@ -205,38 +205,33 @@ static hth_matrix some_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
     return some;
 }
 
-/* n neurons of a layer from `first` on; their rows follow n_skip skipped ones. The outputs are unchanged. */
-static hth_layer neurons_of(const hth_layer *l, uint32_t first, uint32_t n, uint32_t n_skip)
+/* n neurons from `first` on; their rows follow n_skip skipped ones. The outputs are unchanged. */
+static hth_ffn neurons_of(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_skip)
 {
-    hth_layer some = *l;
+    hth_ffn some = *f;
     some.d_ff = n;
-    some.gate = some_rows(&l->gate, n_skip, n);
-    some.up = some_rows(&l->up, n_skip, n);
-    some.down_t.rows = some_rows(&l->down_t.rows, n_skip, n);
-    some.gate_bias = l->gate_bias ? l->gate_bias + first : NULL;
-    some.up_bias = l->up_bias ? l->up_bias + first : NULL;
-    some.thresholds = l->thresholds ? l->thresholds + first : NULL;
+    some.gate = some_rows(&f->gate, n_skip, n);
+    some.up = some_rows(&f->up, n_skip, n);
+    some.down_t.rows = some_rows(&f->down_t.rows, n_skip, n);
+    some.gate_bias = f->gate_bias ? f->gate_bias + first : NULL;
+    some.up_bias = f->up_bias ? f->up_bias + first : NULL;
+    some.thresholds = f->thresholds ? f->thresholds + first : NULL;
     return some;
 }
 
-hth_layer hth_layer_slice_neurons(const hth_layer *l, uint32_t first, uint32_t n)
+hth_ffn hth_ffn_slice_neurons(const hth_ffn *f, uint32_t first, uint32_t n)
 {
-    return neurons_of(l, first, n, first);
-}
-
-/* The host loaded only its own rows, so its matrices begin with them. */
-static hth_layer cold_layer(const hth_layer *l, uint32_t n_hot)
-{
-    return neurons_of(l, n_hot, l->d_ff - n_hot, 0);
+    return neurons_of(f, first, n, first);
 }
 
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
 {
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         hth_gpu_layer *to = &g->layers[g->split_layers[i]];
-        const hth_layer *l = &g->model->layers[g->split_layers[i]];
-        to->scale_max = l->down_t.scale_max;
-        to->cold = to->cold_synced = cold_layer(l, to->n_hot);
+        const hth_ffn *f = &g->model->layers[g->split_layers[i]].ffn;
+        to->scale_max = f->down_t.scale_max;
+        /* The host loaded only its own rows, so its matrices begin with them. */
+        to->cold = to->cold_synced = neurons_of(f, to->n_hot, f->d_ff - to->n_hot, 0);
     }
     if (g->n_split_layer == 0) return HEARTH_OK;
     hearth_status st = hth_weight_streams_open(g, err);

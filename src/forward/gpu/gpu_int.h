@@ -50,10 +50,9 @@ typedef struct hth_gpu_layer {
     bool down_transposed; /* down is transposed (its rows are neurons); only then the following are set */
     hth_gpu_vector down_bias;
     float scale_max; /* the largest down scale */
-    hth_layer cold;  /* the other neurons, as a CPU layer; d_ff 0: none */
-    hth_layer
-        /* the same with the H of the current token on the synchronised path; stragglers may still read it */
-        cold_synced;
+    hth_ffn cold;    /* the other neurons, on the CPU; d_ff 0: none */
+    /* The same with the H of the current token on the synchronised path; stragglers may still read it. */
+    hth_ffn cold_synced;
 } hth_gpu_layer;
 
 /* ---- workspace of a step (workspace.c) --------------------------------------------------------------------- */
@@ -141,7 +140,7 @@ typedef struct hth_stream_chunk {
     hth_soa_layout layout;
     hth_gpu_vector bias;
     uint32_t i_split_layer;
-    hth_layer cpu_neurons;     /* neurons of the split layer that the CPU computes meanwhile; d_ff 0: none */
+    hth_ffn cpu_neurons;       /* neurons of the split layer that the CPU computes meanwhile; d_ff 0: none */
     uint32_t first_cpu_neuron; /* index of the first of them among the layer's CPU neurons */
 } hth_stream_chunk;
 
@@ -208,9 +207,9 @@ struct hth_gpu {
 };
 
 /* Some neurons of a CPU layer; first is a multiple of HTH_PANEL_ROW, and n too except for the last slice. */
-hth_layer hth_layer_slice_neurons(const hth_layer *l, uint32_t first, uint32_t n);
+hth_ffn hth_ffn_slice_neurons(const hth_ffn *f, uint32_t first, uint32_t n);
 /* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
-void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired);
+void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
 /* The same for a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
 static inline void *hth_gpu_mapped(hth_buffer_range s)

@@ -21,7 +21,7 @@ static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t i_split_layer, 
 
 /* Computes the contribution of `cold`, whose first neuron is number `first` of the split layer's CPU neurons, to n
  * tokens whose inputs were read. */
-static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_layer *cold,
+static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_ffn *cold,
                          uint32_t first, hth_cold_sums *out)
 {
     const hth_gpu_layer *l = &g->layers[g->split_layers[i_split_layer]];
@@ -35,7 +35,7 @@ static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32
 }
 
 /* All CPU neurons of a split layer. cold: the layer's own, or with another H. */
-static void compute_all_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_layer *cold)
+static void compute_all_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_ffn *cold)
 {
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS)};
@@ -63,7 +63,7 @@ static uint32_t device_absmax(const hth_gpu *g, uint32_t i_layer, uint32_t row)
 static void sync_exponent(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
 {
     uint32_t i_layer = g->split_layers[i_split_layer], *exponent = hth_gpu_mapped(g->workspace.host_exponent);
-    hth_layer *cold = &g->layers[i_layer].cold_synced;
+    hth_ffn *cold = &g->layers[i_layer].cold_synced;
     float hot = hth_float_of(device_absmax(g, i_layer, 0)), *calib_max = &cold->down_t.hidden_absmax;
     *calib_max = g->layers[i_layer].cold.down_t.hidden_absmax;
     if (!(hot <= *calib_max)) *calib_max = hot;
@@ -125,8 +125,8 @@ static bool is_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t r
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         const hth_layer *l = &g->model->layers[g->split_layers[i]];
         if (!has_cpu_part(&g->layers[g->split_layers[i]], p)) continue;
-        uint32_t calib_max = hth_bits_of(l->down_t.hidden_absmax) & 0x7fffffffu;
-        bool floats = hth_type_act_block(l->down_t.rows.type) == 0;
+        uint32_t calib_max = hth_bits_of(l->ffn.down_t.hidden_absmax) & 0x7fffffffu;
+        bool floats = hth_type_act_block(l->ffn.down_t.rows.type) == 0;
         uint32_t cold = g->cold_absmax[(size_t)i * g->params.n_row + row],
                  hot = device_absmax(g, g->split_layers[i], row);
         if (!floats && (cold > calib_max || hot > calib_max)) return false;
@@ -137,7 +137,7 @@ static bool is_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t r
 bool hth_gpu_has_calib_range(const hth_gpu *g)
 {
     for (uint32_t i = 0; i < g->n_split_layer; i++)
-        if (g->model->layers[g->split_layers[i]].down_t.hidden_absmax == 0.0f) return false;
+        if (g->model->layers[g->split_layers[i]].ffn.down_t.hidden_absmax == 0.0f) return false;
     return true;
 }
 

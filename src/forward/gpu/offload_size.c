@@ -35,7 +35,7 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
     if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
         return "its heads are no multiple of 32 values, as a Q8_0 cache is";
     if (h->d_head > HTH_GPU_MAX_D_HEAD) return "its heads are too large";
-    hth_gpu_fused_srcs(model, i_layer, model->layers[i_layer].d_ff, params->selector, groups);
+    hth_gpu_fused_srcs(model, i_layer, model->layers[i_layer].ffn.d_ff, params->selector, groups);
     for (int i = 0; i < HTH_GPU_N_FUSED; i++)
         if (!group_has_programs(&groups[i])) return "no shader supports a type of its weights";
     return NULL;
@@ -44,7 +44,7 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
 /* Float chains are never split within a group. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer)
 {
-    const hth_matrix *rows = &model->layers[i_layer].down_t.rows;
+    const hth_matrix *rows = &model->layers[i_layer].ffn.down_t.rows;
     enum { CLUSTER = 64 };
     if (rows->n_row == 0) return 0;
     return hth_type_act_block(rows->type) == 0 ? HTH_DOWN_GROUP : CLUSTER;

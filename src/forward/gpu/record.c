@@ -17,9 +17,9 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
     const hth_hparams *h = &r->g->model->hparams;
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t n_pair = h->rope.n_rot / 2;
-    bool own_table = h->rope.window_base > 0.0 && l->window > 0;
-    hth_push_rope_store push = {.n_head = l->n_head,
-                                .n_head_kv = l->n_head_kv,
+    bool own_table = h->rope.window_base > 0.0 && l->attn.window > 0;
+    hth_push_rope_store push = {.n_head = l->attn.n_head,
+                                .n_head_kv = l->attn.n_head_kv,
                                 .n_pair = n_pair,
                                 .table_at = own_table ? r->g->params.n_row * n_pair : 0,
                                 .sine_at = ws->sine_offset,
@@ -31,7 +31,7 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
                                (uint32_t)r->g->params.kv, HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step, ws->qkv,    ws->table, hth_rec_vector(r, to->head_norms),
                                      to->keys, to->values, ws->q_q8};
-    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->n_head + 2 * l->n_head_kv, r->n_row);
+    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->attn.n_head + 2 * l->attn.n_head_kv, r->n_row);
     hth_rec_mark_dirty(r, ws->qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
         hth_rec_mark_dirty(r, ws->q_q8);
     hth_rec_barrier(r);
@@ -41,8 +41,8 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
 static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
 {
     uint64_t n = r->g->params.n_position;
-    if (l->window > 0 && l->window < n) n = l->window;
-    return 2 * n * l->n_head * r->g->model->hparams.d_head * HTH_DOT_SCALAR;
+    if (l->attn.window > 0 && l->attn.window < n) n = l->attn.window;
+    return 2 * n * l->attn.n_head * r->g->model->hparams.d_head * HTH_DOT_SCALAR;
 }
 
 /* All splits of a token in one dispatch. */
@@ -55,7 +55,7 @@ static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *co
         n = r->n_row - first < step ? r->n_row - first : step;
         push->first_tok = first;
         hth_rec_reserve_work(r, n * work);
-        hth_rec_dispatch_3d(r, HTH_SHADER_attn, consts, bind, push, 1, l->n_head_kv, n);
+        hth_rec_dispatch_3d(r, HTH_SHADER_attn, consts, bind, push, 1, l->attn.n_head_kv, n);
     }
 }
 
@@ -66,7 +66,7 @@ static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t d = r->g->model->hparams.d_head;
     hth_buffer_range grid = {ws->grids.buffer, ws->grids.offset + 16 * i_layer, 12};
-    hth_push_attn_reduce reduce = {.n_head = l->n_head, .window = l->window, .n_split = ws->n_split};
+    hth_push_attn_reduce reduce = {.n_head = l->attn.n_head, .window = l->attn.window, .n_split = ws->n_split};
     hth_rec_reserve_work(r, attend_work(r, l));
     const hth_pipeline *p = hth_rec_pipeline(r, HTH_SHADER_attn, consts);
     if (!p) return;
@@ -78,7 +78,7 @@ static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *
     hth_rec_barrier(r);
     hth_rec_dispatch(r, HTH_SHADER_attn_reduce, (const uint32_t[]){d, HTH_REC_LOCAL},
                      (const hth_buffer_range[]){ws->step, ws->splits, ws->split_partials, ws->attn_out},
-                     &reduce, l->n_head, 1);
+                     &reduce, l->attn.n_head, 1);
 }
 
 static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
@@ -86,9 +86,9 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
     const hth_hparams *h = &r->g->model->hparams;
     const hth_gpu_workspace *ws = &r->g->workspace;
     bool by_split = r->n_row == 1;
-    hth_push_attn push = {.n_head = l->n_head,
-                          .n_head_kv = l->n_head_kv,
-                          .window = l->window,
+    hth_push_attn push = {.n_head = l->attn.n_head,
+                          .n_head_kv = l->attn.n_head_kv,
+                          .window = l->attn.window,
                           .n_split = ws->n_split,
                           .qkv_stride = to->qkv.n_row,
                           .d_at = ws->q_q8_d_offset,
@@ -96,7 +96,7 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
                           .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
                           .cap = h->attn_softcap,
                           .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f};
-    const uint32_t consts[] = {h->d_head, l->n_head / l->n_head_kv, (uint32_t)r->g->params.kv, by_split,
+    const uint32_t consts[] = {h->d_head, l->attn.n_head / l->attn.n_head_kv, (uint32_t)r->g->params.kv, by_split,
                                HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step,          ws->qkv,    ws->q_q8,
                                      to->keys,          to->values, by_split ? ws->splits : ws->attn_out,

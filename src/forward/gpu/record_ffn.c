@@ -188,7 +188,7 @@ static void await_host(hth_recorder *r)
 static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, bool to_host)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_push_down_absmax push = {n_neuron, n_neuron, r->g->model->layers[i_layer].down_t.hidden_absmax,
+    hth_push_down_absmax push = {n_neuron, n_neuron, r->g->model->layers[i_layer].ffn.down_t.hidden_absmax,
                          r->g->layers[i_layer].scale_max};
     hth_rec_dispatch(r, HTH_SHADER_down_absmax, (const uint32_t[]){HTH_REC_LOCAL},
                 (const hth_buffer_range[]){ws->step, ws->input.x, ws->down_absmax}, &push, 1, r->n_row);
@@ -207,9 +207,9 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_buffer_range 
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     const hth_gpu_workspace *ws = &r->g->workspace;
-    bool split_layer = to->n_hot < l->d_ff;
+    bool split_layer = to->n_hot < l->ffn.d_ff;
     bool in_stages = r->n_row > ws->n_stage;
-    bool floats = hth_type_act_block(l->down_t.rows.type) == 0;
+    bool floats = hth_type_act_block(l->ffn.down_t.rows.type) == 0;
     values from = {ws->input.x, to->n_hot,
                    hth_div_ceil(to->n_hot, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT)};
     const parts both = {.top = split_layer && r->synced_exponent ? ws->host_exponent : ws->down_absmax,
@@ -237,16 +237,16 @@ static activation hidden_of(const hth_recorder *r, uint32_t i_layer)
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     hearth_selector selector = r->g->params.selector;
     return (activation){.kind = r->g->model->hparams.activation,
-                        .gated = l->gate.n_row > 0,
+                        .gated = l->ffn.gate.n_row > 0,
                         .store = to->down_transposed,
-                        .n = to->down_transposed ? to->n_hot : l->d_ff,
+                        .n = to->down_transposed ? to->n_hot : l->ffn.d_ff,
                         .select = selector == HEARTH_SELECTOR_PREDICTOR   ? HTH_SELECT_PREDICTOR
                                   : selector == HEARTH_SELECTOR_THRESHOLD ? HTH_SELECT_THRESHOLD
                                                                           : HTH_SELECT_ALL,
                         .from = r->g->workspace.gate_up,
                         .score_stride = to->predict_out.n_row,
                         .thresholds = to->thresholds,
-                        .least = l->predictor.threshold};
+                        .least = l->ffn.predictor.threshold};
 }
 
 /* ---- streamed weights --------------------------------------------------------------------------------- */
@@ -405,12 +405,12 @@ static void ffn_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, 
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     uint32_t n_gpu = to->n_hot + n_streamed(r, to);
-    bool gated = l->gate.n_row > 0, shared = n_gpu < l->d_ff;
+    bool gated = l->ffn.gate.n_row > 0, shared = n_gpu < l->ffn.d_ff;
     hth_gpu_fused_matrix all = {.n_row = (gated ? 2u : 1u) * n_gpu, .n_col = r->g->model->hparams.d_model};
     activation hidden = hidden_of(r, i_layer);
     hidden.n = n_gpu;
-    if (gated) add_wants(&all, l->gate.type);
-    add_wants(&all, l->up.type);
+    if (gated) add_wants(&all, l->ffn.gate.type);
+    add_wants(&all, l->ffn.up.type);
     predict(r, i_layer);
     hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &all, shared);
     if (shared) write_d2h_msg(r, to);
@@ -425,7 +425,7 @@ static void ffn_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, 
 void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
 {
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    bool split_layer = to->n_hot < r->g->model->layers[i_layer].d_ff;
+    bool split_layer = to->n_hot < r->g->model->layers[i_layer].ffn.d_ff;
     activation hidden = hidden_of(r, i_layer);
     r->has_active_mask = false;
     if (split_layer && r->stream) {

@@ -12,7 +12,7 @@ static void charge(hth_gpu *g, uint64_t bytes)
     if (rate > 0.0) hth_device_advance_clock(g->device, (uint64_t)((double)bytes / rate * 1e9 + 0.5));
 }
 
-void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired)
+void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired)
 {
     const hth_matrix *gate = cold->gate.n_row > 0 ? &cold->gate : NULL, *up = &cold->up,
                      *down = &cold->down_t.rows;
@@ -39,7 +39,7 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
     if (hth_device_get_info(g->device)->host_rate == 0.0 || s->n_tok == 0) return;
     for (uint32_t i = g->params.n_layer; i < m->hparams.n_layer; i++) {
         const hth_layer *l = &m->layers[i];
-        const hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->down_t.rows};
+        const hth_matrix *all[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) bytes += bytes_of(all[k]);
     }
     if (logits && !g->params.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);

@@ -24,9 +24,9 @@ static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
     uint32_t *grids = hth_gpu_mapped(g->workspace.grids);
     for (uint32_t i = 0; i < g->params.n_layer; i++) {
         const hth_layer *l = &g->model->layers[i];
-        hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->window};
+        hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->attn.window};
         uint32_t n = (uint32_t)(hth_attn_last_split(&seen) - hth_attn_first_split(&seen)) + 1;
-        memcpy(grids + 4 * i, (uint32_t[]){n, l->n_head_kv, 1}, 12);
+        memcpy(grids + 4 * i, (uint32_t[]){n, l->attn.n_head_kv, 1}, 12);
     }
 }
 

@@ -45,10 +45,10 @@ uint64_t hth_gpu_slot_bytes(const hth_model *model)
     if (!model->down_transposed) return 0;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
-        if (!can_stream(&l->gate) || !can_stream(&l->up) || !can_stream(&l->down_t.rows)) return 0;
+        if (!can_stream(&l->ffn.gate) || !can_stream(&l->ffn.up) || !can_stream(&l->ffn.down_t.rows)) return 0;
         bytes = hth_max_u64(
-            bytes, hth_max_u64(wanted_bytes(&l->gate),
-                               hth_max_u64(wanted_bytes(&l->up), wanted_bytes(&l->down_t.rows))));
+            bytes, hth_max_u64(wanted_bytes(&l->ffn.gate),
+                               hth_max_u64(wanted_bytes(&l->ffn.up), wanted_bytes(&l->ffn.down_t.rows))));
     }
     return bytes;
 }
@@ -99,7 +99,7 @@ static void divide_share(const hth_gpu *g, hth_weight_stream *to, uint32_t first
     for (uint32_t i = 0; i < n; i++) {
         uint32_t end = at + MIN_ROWS * ((i + 1) * n_run / n - i * n_run / n);
         if (end > l->cold.d_ff) end = l->cold.d_ff;
-        to->chunks[first + i].cpu_neurons = hth_layer_slice_neurons(&l->cold, at, end - at);
+        to->chunks[first + i].cpu_neurons = hth_ffn_slice_neurons(&l->cold, at, end - at);
         to->chunks[first + i].first_cpu_neuron = at;
         at = end;
     }

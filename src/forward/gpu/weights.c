@@ -32,17 +32,17 @@ void hth_gpu_fused_srcs(const hth_model *model, uint32_t i_layer, uint32_t n_hot
     static const hth_matrix absent;
     const hth_layer *l = &model->layers[i_layer];
     bool predicts = selector == HEARTH_SELECTOR_PREDICTOR;
-    out[0] = source_of(&l->q, l->q_bias);
-    add_matrix(&out[0], &l->k, l->k_bias);
-    add_matrix(&out[0], &l->v, l->v_bias);
-    out[1] = source_of(&l->o, l->o_bias);
-    out[2] = source_of(&l->gate, l->gate_bias);
-    add_matrix(&out[2], &l->up, l->up_bias);
+    out[0] = source_of(&l->attn.q, l->attn.q_bias);
+    add_matrix(&out[0], &l->attn.k, l->attn.k_bias);
+    add_matrix(&out[0], &l->attn.v, l->attn.v_bias);
+    out[1] = source_of(&l->attn.o, l->attn.o_bias);
+    out[2] = source_of(&l->ffn.gate, l->ffn.gate_bias);
+    add_matrix(&out[2], &l->ffn.up, l->ffn.up_bias);
     out[2] = first_of(out[2], n_hot);
-    if (l->down_t.rows.n_row > 0) out[3] = first_of(source_of(&l->down_t.rows, NULL), n_hot);
-    else out[3] = source_of(&l->down, l->down_bias);
-    out[4] = source_of(predicts ? &l->predictor.in : &absent, NULL);
-    out[5] = source_of(predicts ? &l->predictor.out : &absent, predicts ? l->predictor.bias : NULL);
+    if (l->ffn.down_t.rows.n_row > 0) out[3] = first_of(source_of(&l->ffn.down_t.rows, NULL), n_hot);
+    else out[3] = source_of(&l->ffn.down, l->ffn.down_bias);
+    out[4] = source_of(predicts ? &l->ffn.predictor.in : &absent, NULL);
+    out[5] = source_of(predicts ? &l->ffn.predictor.out : &absent, predicts ? l->ffn.predictor.bias : NULL);
 }
 
 hth_gpu_fused_src hth_gpu_head_src(const hth_model *m)
@@ -163,11 +163,11 @@ static hearth_status copy_norm(hth_gpu *g, const hth_norm *norm, hth_gpu_vector 
 static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
 {
     size_t d = g->model->hparams.d_head;
-    if (!l->q_norm.weight) return HEARTH_OK;
+    if (!l->attn.q_norm.weight) return HEARTH_OK;
     float *to = add_vector(g, 2 * d, out);
     if (!to) return hth_fail_memory(err, 2 * d * sizeof *to, "vectors of weights");
-    memcpy(to, l->q_norm.weight, d * sizeof *to);
-    memcpy(to + d, l->k_norm.weight, d * sizeof *to);
+    memcpy(to, l->attn.q_norm.weight, d * sizeof *to);
+    memcpy(to + d, l->attn.k_norm.weight, d * sizeof *to);
     return HEARTH_OK;
 }
 
@@ -303,22 +303,22 @@ static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
     const hth_layer *l = &o->g->model->layers[i_layer];
     hth_gpu_layer *to = &o->g->layers[i_layer];
     bool has_thresholds = o->g->params.selector == HEARTH_SELECTOR_THRESHOLD;
-    const hth_norm *attn_norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
+    const hth_norm *attn_norm = l->mixer_norm.weight ? &l->mixer_norm : &l->ffn_norm;
     to->n_hot = o->g->params.n_hot[i_layer];
-    to->down_transposed = l->down_t.rows.n_row > 0;
+    to->down_transposed = l->ffn.down_t.rows.n_row > 0;
     hearth_status st = copy_norm(o->g, attn_norm, to->attn_norm, err);
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_norm, to->ffn_norm, err);
-    if (st == HEARTH_OK) st = copy_norm(o->g, &l->attn_post_norm, to->attn_post, err);
+    if (st == HEARTH_OK) st = copy_norm(o->g, &l->mixer_post_norm, to->attn_post, err);
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_post_norm, to->ffn_post, err);
     if (st == HEARTH_OK) st = copy_head_norms(o->g, l, &to->head_norms, err);
-    if (st == HEARTH_OK) st = copy_vector(o->g, has_thresholds ? l->thresholds : NULL, l->d_ff, &to->thresholds, err);
+    if (st == HEARTH_OK) st = copy_vector(o->g, has_thresholds ? l->ffn.thresholds : NULL, l->ffn.d_ff, &to->thresholds, err);
     if (st == HEARTH_OK && to->down_transposed)
-        st = copy_vector(o->g, l->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
-    if (o->g->params.streams[0].n_tok > 0 && to->n_hot < l->d_ff) {
-        const float *bias[2] = {l->gate_bias, l->up_bias};
+        st = copy_vector(o->g, l->ffn.down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
+    if (o->g->params.streams[0].n_tok > 0 && to->n_hot < l->ffn.d_ff) {
+        const float *bias[2] = {l->ffn.gate_bias, l->ffn.up_bias};
         for (int i = 0; st == HEARTH_OK && i < 2; i++)
             if (bias[i])
-                st = copy_vector(o->g, bias[i] + to->n_hot, l->d_ff - to->n_hot, &to->cold_bias[i], err);
+                st = copy_vector(o->g, bias[i] + to->n_hot, l->ffn.d_ff - to->n_hot, &to->cold_bias[i], err);
     }
     return st == HEARTH_OK ? open_groups(o, i_layer, err) : st;
 }

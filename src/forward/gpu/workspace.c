@@ -113,7 +113,7 @@ static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint32_t shared = 1;
     for (uint32_t i = 0; i < p->n_layer; i++) {
-        uint32_t n_kv = m->layers[i].n_head_kv, here = n_kv > 0 ? m->layers[i].n_head / n_kv : 1;
+        uint32_t n_kv = m->layers[i].attn.n_head_kv, here = n_kv > 0 ? m->layers[i].attn.n_head / n_kv : 1;
         if (here > shared) shared = here;
     }
     return hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared);
@@ -201,7 +201,7 @@ void hth_gpu_workspace_close(hth_gpu *g)
 static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint32_t i_layer)
 {
     uint64_t words = hth_gpu_cache_head_words(p->kv, m->hparams.d_head, p->n_position);
-    return (words * 4 * m->layers[i_layer].n_head_kv + GRAIN - 1) / GRAIN * GRAIN;
+    return (words * 4 * m->layers[i_layer].attn.n_head_kv + GRAIN - 1) / GRAIN * GRAIN;
 }
 
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,

@@ -214,7 +214,7 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
     t.layers = calloc(t.n_layer, sizeof *t.layers);
     if (!t.layers) abort();
     for (uint32_t i = 0; i < t.n_layer; i++) {
-        t.layers[i].d_ff = o.model->layers[i].d_ff;
+        t.layers[i].d_ff = o.model->layers[i].ffn.d_ff;
         t.layers[i].thresholds = calloc(t.layers[i].d_ff, sizeof(float));
         if (!t.layers[i].thresholds) abort();
         for (uint32_t j = 0; j < t.layers[i].d_ff; j++) t.layers[i].thresholds[j] = floor_of(i, j);
