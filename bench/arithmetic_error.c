@@ -46,7 +46,8 @@ typedef struct down {
 typedef struct probe {
     hearth_model *m;
     hth_step *step;
-    hth_kv kv;
+    hth_kv_pool *kv;
+    hth_sequence seq;
     hth_pool *pool;
     int32_t *ids;
     size_t n_ids;
@@ -234,7 +235,7 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
     kept_logits kept = {logits, p->m->model->hparams.n_vocab};
     for (uint32_t i = 0; i < N_CTX; i++) {
         int32_t id = i == 0 ? hearth_token_bos(p->m) : p->ids[i_window * N_CTX + i];
-        tokens[i] = (hth_batch_token){&p->kv, id, i, i >= N_CTX / 2};
+        tokens[i] = (hth_batch_token){&p->seq, id, i, i >= N_CTX / 2};
     }
     if (f < 0) {
         if (hth_step_run(s, tokens, N_CTX, keep, &kept, &err) != HEARTH_OK) exit(1);
@@ -374,7 +375,10 @@ int main(int argc, char **argv)
     if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) !=
         HEARTH_OK)
         return 1;
-    if (hth_kv_open(&p.kv, p.m->model, HEARTH_KV_F16, N_CTX, &err) != HEARTH_OK) return 1;
+    if (hth_kv_pool_open(p.m->model, HEARTH_KV_F16, &p.kv, &err) != HEARTH_OK ||
+        hth_sequence_open(&p.seq, p.kv, &(hth_sequence_options){.n_ctx = N_CTX}, &err) != HEARTH_OK)
+        return 1;
+    hth_sequence_prepare(&p.seq, N_CTX);
     float *logits = malloc((size_t)N_CTX / 2 * h->n_vocab * sizeof *logits);
     for (size_t l = 0; l < h->n_layer; l++) {
         p.top[l] = malloc(n_window * N_CTX * sizeof(float));

@@ -55,6 +55,8 @@ struct hearth_model {
     bool lost, reload_done;   /* lost: all was evicted; reload_done: the CPU has all of its weights */
     hth_gpu *evicted[HTH_MAX_EVICT];
     uint32_t n_evicted;
+    pthread_mutex_t kv_lock; /* guards kv_pools */
+    hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* of all sessions, by type; NULL: not opened yet */
     bool mapped; /* matrices were mapped, not read */
     uint32_t n_thread;
     const volatile int *cancel; /* while it is not 0, evaluations are cancelled; NULL: none */
@@ -127,6 +129,9 @@ uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
 
 /* load.c: ARGUMENT if the layout of the weights does not allow a session with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);
+
+/* model.c: the pool of all sessions with caches of this type. ARGUMENT, MEMORY. */
+hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err);
 
 /* session.c: the workspace of the session's own evaluations, and its capacity in tokens. NULL and 0 if the session
  * is for batches only. */

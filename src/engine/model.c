@@ -13,14 +13,29 @@ bool hearth_handle_sigbus(const void *address) { return hth_sigbus_guard_handle(
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 
+hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    bool known = (uint32_t)type < HTH_N_KV_TYPE;
+    pthread_mutex_lock(&m->kv_lock);
+    if (!known || !m->kv_pools[type]) st = hth_kv_pool_open(m->model, type, pool, err);
+    if (st == HEARTH_OK && !m->kv_pools[type]) m->kv_pools[type] = *pool;
+    if (st == HEARTH_OK) *pool = m->kv_pools[type];
+    pthread_mutex_unlock(&m->kv_lock);
+    return st;
+}
+
 /* Allocates and frees a cache of the announced context, so that one that is too large fails before weights are
  * read. A device has checked it already. */
-static hearth_status try_cache(const hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
+static hearth_status try_cache(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
-    hth_kv kv;
+    hth_kv_pool *pool;
+    hth_sequence s = {0};
     if (o->n_ctx == 0) return HEARTH_OK;
-    hearth_status st = hth_kv_open(&kv, m->model, o->kv, hth_context_for(&m->model->hparams, o->n_ctx), err);
-    hth_kv_close(&kv);
+    const hth_sequence_options sequence = {.n_ctx = hth_context_for(&m->model->hparams, o->n_ctx)};
+    hearth_status st = hth_engine_kv_pool(m, o->kv, &pool, err);
+    if (st == HEARTH_OK) st = hth_sequence_open(&s, pool, &sequence, err);
+    hth_sequence_close(&s);
     return st;
 }
 
@@ -37,6 +52,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     }
     m->file = file;
     pthread_mutex_init(&m->gpu_lock, NULL);
+    pthread_mutex_init(&m->kv_lock, NULL);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
@@ -93,6 +109,7 @@ void hearth_model_close(hearth_model *m)
 {
     if (!m) return;
     hth_engine_close_gpu(m);
+    for (int i = 0; i < HTH_N_KV_TYPE; i++) hth_kv_pool_close(m->kv_pools[i]);
     hth_pages_free(m->weights, m->weights_size);
     for (uint32_t i = 0; i < m->n_reloaded; i++) hth_pages_free(m->reloaded[i].weights, m->reloaded[i].size);
     hth_pages_free(m->predictors, m->predictors_size);
@@ -100,6 +117,7 @@ void hearth_model_close(hearth_model *m)
     hth_tokenizer_close(m->tokenizer);
     hth_model_close(m->model);
     hth_gguf_close(m->file);
+    pthread_mutex_destroy(&m->kv_lock);
     pthread_mutex_destroy(&m->gpu_lock);
     hth_free(m);
 }

@@ -1,6 +1,6 @@
 /* Sessions and batches. A batch owns a workspace and a thread pool, and evaluates tokens of any sessions of its
  * model. A session owns its cache, its position and its last logits, and usually a batch of its own. */
-#include "engine/engine.h"
+#include "engine/session_int.h"
 
 #include "base/checked_math.h"
 #include "sparse/selector.h"
@@ -15,6 +15,7 @@ struct hearth_batch {
     hth_kernels kernels; /* the model's, except for approximations */
     hth_pool *pool;
     hth_step *step;
+    hearth_selector selector;
     hth_gpu *gpu;        /* runs the first layers; NULL: the CPU runs all */
     uint32_t generation; /* placement generation of gpu */
     uint32_t n_new;      /* tokens since the last check of the device's budget */
@@ -24,21 +25,6 @@ struct hearth_batch {
         hearth_session *session;
         uint32_t n_token;
     } * entries; /* [n_tok_max] */
-};
-
-struct hearth_session {
-    const hearth_model *model;
-    hth_kv kv;
-    uint32_t position;
-    hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
-    bool has_logits;
-    bool on_gpu;         /* it has a slot in the caches of the model's device */
-    uint32_t generation; /* of the placement with which its tokens were evaluated */
-    int32_t *tokens;     /* [n_ctx] evaluated so far, if the model uses a device; else NULL */
-    float *logits;       /* [n_vocab] */
-    hearth_batch *own;
-    uint64_t n_counted; /* tokens whose active neurons were counted */
-    uint64_t *n_active; /* [n_layer] */
 };
 
 /* The mutable, locked part of a model that its sessions share (gpu_fallback.c). */
@@ -77,6 +63,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_tok, uint3
     hearth_batch *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a batch");
     b->model = model;
+    b->selector = selector;
     b->kernels = model->kernels;
     b->n_tok_max = n_tok;
     if (bf16_dot && !hth_kernels_use_bf16_dot(&b->kernels)) {
@@ -129,11 +116,11 @@ static hearth_status check_tokens(const hearth_session *s, const int32_t *tokens
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i,
                             tokens[i], n_vocab - 1);
-    if (n > s->kv.n_ctx - s->position)
+    if (n > s->seq.options.n_ctx - s->position)
         return hth_fail(
             err, HEARTH_ERROR_CONTEXT,
             "context full: %zu tokens from position %u on do not fit into a context of %u; raise -c", n,
-            s->position, s->kv.n_ctx);
+            s->position, s->seq.options.n_ctx);
     return HEARTH_OK;
 }
 
@@ -150,7 +137,7 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
     hearth_status st = check_tokens(s, tokens, n, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++)
-        b->tokens[b->n_tok++] = (hth_batch_token){&s->kv, tokens[i], s->position + (uint32_t)i, i + 1 == n};
+        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, i + 1 == n};
     b->entries[b->n_entry].session = s;
     b->entries[b->n_entry++].n_token = (uint32_t)n;
     s->pending_in = b;
@@ -177,17 +164,36 @@ static hearth_status emit_once(void *user, uint32_t i_want, const float *logits,
     return st;
 }
 
-/* A token of the batch points to the cache of its session. */
+/* A token of the batch points to the sequence of its session. */
 static hearth_session *session_of(const hth_batch_token *token)
 {
-    return (hearth_session *)(void *)((char *)token->kv - offsetof(hearth_session, kv));
+    return (hearth_session *)(void *)((char *)token->seq - offsetof(hearth_session, seq));
+}
+
+/* Calls fn for each sequence of the batch with the number of its tokens, which are adjacent. */
+static void for_each_sequence(const hth_batch_token *tokens, uint32_t n, void (*fn)(hth_sequence *, uint32_t n_new))
+{
+    for (uint32_t i = 0, k; i < n; i += k) {
+        for (k = 1; i + k < n && tokens[i + k].seq == tokens[i].seq;) k++;
+        fn(tokens[i].seq, k);
+    }
+}
+
+static hearth_status run_prepared(hearth_batch *b, const hth_batch_token *tokens, uint32_t n, hth_logits_fn *fn,
+                                  void *user, bool *device_failed, hearth_error *err)
+{
+    for_each_sequence(tokens, n, hth_sequence_prepare);
+    hearth_status st = hth_step_run(b->step, tokens, n, fn, user, err);
+    *device_failed = hth_step_device_failed(b->step);
+    if (st == HEARTH_OK) for_each_sequence(tokens, n, hth_sequence_commit);
+    return st;
 }
 
 static void note_tokens(const hearth_batch *b, uint32_t n_tok)
 {
     for (uint32_t i = 0; i < n_tok; i++) {
         hearth_session *s = session_of(&b->tokens[i]);
-        if (s->tokens) s->tokens[b->tokens[i].position] = b->tokens[i].token;
+        s->tokens[b->tokens[i].position] = b->tokens[i].token;
     }
 }
 
@@ -199,12 +205,12 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
     hth_batch_token *tokens = hth_alloc(b->n_tok_max, sizeof *tokens);
     if (!tokens) return hth_fail_memory(err, b->n_tok_max * sizeof *tokens, "a batch");
     hearth_status st = HEARTH_OK;
+    hth_sequence_truncate(&s->seq, 0);
     for (uint32_t first = 0, k; st == HEARTH_OK && first < n; first += k) {
         k = n - first < b->n_tok_max ? n - first : b->n_tok_max;
         for (uint32_t i = 0; i < k; i++)
-            tokens[i] = (hth_batch_token){&s->kv, s->tokens[first + i], first + i, false};
-        st = hth_step_run(b->step, tokens, k, NULL, NULL, err);
-        *device_failed = hth_step_device_failed(b->step);
+            tokens[i] = (hth_batch_token){&s->seq, s->tokens[first + i], first + i, false};
+        st = run_prepared(b, tokens, k, NULL, NULL, device_failed, err);
     }
     hth_free(tokens);
     return st;
@@ -253,10 +259,7 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn
     for (;;) {
         bool device_failed = false;
         st = sync_placement(b, n_tok, &device_failed, &why);
-        if (st == HEARTH_OK) {
-            st = hth_step_run(b->step, b->tokens, n_tok, emit_once, &to, &why);
-            device_failed = hth_step_device_failed(b->step);
-        }
+        if (st == HEARTH_OK) st = run_prepared(b, b->tokens, n_tok, emit_once, &to, &device_failed, &why);
         if (to.aborted || !device_failed) break;
         if (!may_retry(st, &n_refused)) hth_engine_gpu_fallback(mutable_model(b->model), b->generation, why.message);
     }
@@ -300,7 +303,7 @@ static void remove_session(hearth_batch *b, const hearth_session *s)
 {
     uint32_t n_tok = 0, n_entry = 0;
     for (uint32_t i = 0; i < b->n_tok; i++)
-        if (b->tokens[i].kv != &s->kv) b->tokens[n_tok++] = b->tokens[i];
+        if (b->tokens[i].seq != &s->seq) b->tokens[n_tok++] = b->tokens[i];
     for (uint32_t i = 0; i < b->n_entry; i++)
         if (b->entries[i].session != s) b->entries[n_entry++] = b->entries[i];
     b->n_tok = n_tok;
@@ -323,9 +326,7 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
 static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
 {
     if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
-    s->tokens = hth_alloc(s->kv.n_ctx, sizeof *s->tokens);
-    if (!s->tokens) return hth_fail_memory(err, s->kv.n_ctx * sizeof *s->tokens, "a session");
-    return hth_engine_reserve(mutable_model(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu,
+    return hth_engine_reserve(mutable_model(s->model), hth_kv_pool_type(s->seq.pool), s->seq.options.n_ctx, &s->seq.slot, &s->on_gpu,
                               &s->generation, err);
 }
 
@@ -354,22 +355,29 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
 }
 
-hearth_status hearth_session_open(const hearth_model *model, const hearth_session_options *options,
-                                  hearth_session **out, hearth_error *err)
+/* A session with these options; from: the session that it copies, or NULL. */
+static hearth_status open_session(const hearth_model *model, const hearth_session_options *options,
+                                  const hearth_session *from, hearth_session **out, hearth_error *err)
 {
-    hearth_session_options o = options ? *options : hearth_session_defaults();
+    hearth_session_options o = *options;
     *out = NULL;
     hearth_session *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
-    s->model = model;
-    uint32_t n_ctx = context_of(model, &o), n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
+    s->model = model, s->options = o;
+    s->options.n_ctx = context_of(model, &o);
+    uint32_t n_ctx = s->options.n_ctx, n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     hearth_status st = check_context(model, n_ctx, err);
-    if (st == HEARTH_OK) st = hth_kv_open(&s->kv, model->model, o.kv, n_ctx, err);
+    hth_kv_pool *pool;
+    if (st == HEARTH_OK) st = hth_engine_kv_pool(mutable_model(model), o.kv, &pool, err);
+    const hth_sequence_options sequence = {.n_ctx = n_ctx, .release_window = o.release_window, .n_step = n_tok};
+    if (st == HEARTH_OK)
+        st = from ? hth_sequence_fork(&from->seq, &s->seq, err) : hth_sequence_open(&s->seq, pool, &sequence, err);
     if (st == HEARTH_OK) st = reserve_on_gpu(s, err);
     if (st != HEARTH_OK) goto fail;
+    s->tokens = hth_alloc(n_ctx, sizeof *s->tokens);
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
     s->n_active = hth_alloc(model->model->hparams.n_layer, sizeof *s->n_active);
-    if (!s->logits || !s->n_active) {
+    if (!s->tokens || !s->logits || !s->n_active) {
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->logits, "a session");
         goto fail;
     }
@@ -382,16 +390,38 @@ fail:
     return st;
 }
 
+hearth_status hearth_session_open(const hearth_model *model, const hearth_session_options *options,
+                                  hearth_session **out, hearth_error *err)
+{
+    hearth_session_options o = options ? *options : hearth_session_defaults();
+    return open_session(model, &o, NULL, out, err);
+}
+
+hearth_status hearth_session_fork(const hearth_session *from, hearth_session **out, hearth_error *err)
+{
+    *out = NULL;
+    if (from->pending_in)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
+    hearth_status st = open_session(from->model, &from->options, from, out, err);
+    if (st != HEARTH_OK) return st;
+    hearth_session *s = *out;
+    memcpy(s->tokens, from->tokens, from->position * sizeof *s->tokens);
+    memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
+    /* Caches on a device are not shared. */
+    hth_session_set(s, from->position, from->has_logits, hth_session_has_cache(from));
+    return HEARTH_OK;
+}
+
 void hearth_session_close(hearth_session *s)
 {
     if (!s) return;
     if (s->pending_in) remove_session(s->pending_in, s);
     hearth_batch_close(s->own);
-    if (s->on_gpu) hth_engine_release(mutable_model(s->model), s->kv.slot);
+    if (s->on_gpu) hth_engine_release(mutable_model(s->model), s->seq.slot);
     hth_free(s->tokens);
     hth_free(s->n_active);
     hth_free(s->logits);
-    hth_kv_close(&s->kv);
+    hth_sequence_close(&s->seq);
     hth_free(s);
 }
 
@@ -419,6 +449,14 @@ static hearth_status store_token_logits(void *user, uint32_t i_want, const float
     return output->fn ? output->fn(output->user, output->first + i_want, logits, err) : HEARTH_OK;
 }
 
+/* The sequence has fewer tokens than the session while its cache waits to be rebuilt. */
+static void go_back(hearth_session *s, uint32_t position)
+{
+    if (position < s->seq.n_tok) hth_sequence_truncate(&s->seq, position);
+    s->position = position;
+    s->has_logits = false;
+}
+
 /* Runs steps of up to n_tok_max tokens. Logits are computed for every token, or only for the last one. */
 static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, hearth_logits_fn *fn,
                                  void *user, hearth_error *err)
@@ -429,17 +467,17 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     hearth_batch *b = s->own;
     eval_output output = {s, fn, user, 0};
     uint32_t start = s->position, n_tok;
+    hth_sequence_checkpoint(&s->seq);
     for (; st == HEARTH_OK && output.first < n; output.first += n_tok) {
         n_tok = n - output.first < b->n_tok_max ? (uint32_t)(n - output.first) : b->n_tok_max;
         for (uint32_t i = 0; i < n_tok; i++)
-            b->tokens[i] = (hth_batch_token){&s->kv, tokens[output.first + i], s->position + i,
+            b->tokens[i] = (hth_batch_token){&s->seq, tokens[output.first + i], s->position + i,
                                            fn || output.first + i + 1 == n};
         st = run_step(b, n_tok, store_token_logits, &output, err);
         s->position += n_tok;
     }
     if (st != HEARTH_OK) {
-        s->position = start;
-        s->has_logits = false;
+        go_back(s, hth_sequence_reachable(&s->seq, start));
     }
     return st;
 }
@@ -457,7 +495,7 @@ hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens,
 
 const float *hearth_session_logits(const hearth_session *s) { return s->has_logits ? s->logits : NULL; }
 uint32_t hearth_session_position(const hearth_session *s) { return s->position; }
-uint32_t hearth_session_n_ctx(const hearth_session *s) { return s->kv.n_ctx; }
+uint32_t hearth_session_n_ctx(const hearth_session *s) { return s->seq.options.n_ctx; }
 uint32_t hearth_session_n_thread(const hearth_session *s)
 {
     return s->own ? hth_pool_n_thread(s->own->pool) : 0;
@@ -468,10 +506,35 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
     if (position > s->position || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
                         s->position, s->pending_in ? " while the session waits in a batch" : "");
-    if (position < s->position) s->has_logits = false;
-    s->position = position;
+    uint32_t reachable = hth_sequence_reachable(&s->seq, position);
+    if (position < s->seq.n_tok && reachable < position)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "cannot go back to position %u of %u: what precedes it was released; %u is possible",
+                        position, s->position, reachable);
+    if (position < s->position) go_back(s, position);
     return HEARTH_OK;
 }
+
+bool hth_session_has_cache(const hearth_session *s)
+{
+    return !hth_engine_has_gpu(s->model) && s->generation == hth_engine_generation(s->model);
+}
+
+void hth_session_reset(hearth_session *s)
+{
+    go_back(s, 0);
+    s->generation = hth_engine_generation(s->model);
+}
+
+void hth_session_set(hearth_session *s, uint32_t position, bool has_logits, bool has_cache)
+{
+    s->position = position;
+    s->has_logits = has_logits;
+    bool valid = has_cache && !hth_engine_has_gpu(s->model);
+    s->generation = valid || position == 0 ? hth_engine_generation(s->model) : (uint32_t)HTH_GENERATION_NONE;
+}
+
+hearth_selector hth_session_selector(const hearth_session *s) { return s->own->selector; }
 
 hth_step *hth_session_step(const hearth_session *session) { return session->own ? session->own->step : NULL; }
 uint32_t hth_session_n_row(const hearth_session *session)

@@ -71,7 +71,7 @@ static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
     hth_step *s = arg;
     const hth_rope *rope = &s->model->hparams.rope;
     const hth_batch_token *token = &s->tokens[i_row];
-    size_t n_pair = rope->n_rot / 2, far = token->kv->n_ctx > rope->n_ctx_original ? n_pair : 0;
+    size_t n_pair = rope->n_rot / 2, far = token->seq->options.n_ctx > rope->n_ctx_original ? n_pair : 0;
     for (uint32_t t = 0; t < s->n_table; t++) {
         const double *frequency = s->frequency + t * 2 * n_pair + far;
         size_t at = (t * (size_t)s->n_tok_max + i_row) * n_pair;
@@ -120,7 +120,7 @@ void hth_fwd_group(hth_step *s)
     s->n_group = 0;
     for (uint32_t i = 0; i < s->n_tok; i++) {
         const hth_batch_token *token = &s->tokens[i];
-        bool joins = i > 0 && token->kv == token[-1].kv && token->position == token[-1].position + 1 &&
+        bool joins = i > 0 && token->seq == token[-1].seq && token->position == token[-1].position + 1 &&
                      token->position % s->group_rows > 0;
         if (joins) s->groups[s->n_group - 1].n++;
         else s->groups[s->n_group++] = (hth_row_group){i, 1};
@@ -166,8 +166,8 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
         float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
         prepare_heads(job, i, &a->q_norm, a->n_head, q);
         prepare_heads(job, i, &a->k_norm, a->n_head_kv, k);
-        hth_kv_store(s->tokens[i].kv, s->model, s->k, job->i_layer, s->tokens[i].position, k, v);
-        if (s->tokens[i].kv->type != HEARTH_KV_Q8_0) continue;
+        hth_sequence_store(s->tokens[i].seq, s->k, job->i_layer, s->tokens[i].position, k, v);
+        if (hth_kv_pool_type(s->tokens[i].seq->pool) != HEARTH_KV_Q8_0) continue;
         size_t block = i * n_q / HTH_ACT_BLOCK;
         s->k->quant_act(q, n_q, s->q_q8 + i * n_q, s->q_d + block, s->q_sum + block);
     }
@@ -180,11 +180,14 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_batch_token *token = &s->tokens[group->first];
+    hth_kv_head kv = hth_sequence_head(token->seq, job->i_layer, i_kv);
     size_t d = h->d_head, n_head = job->attn->n_head, n_shared = n_head / job->attn->n_head_kv;
     size_t at = (group->first * n_head + i_kv * n_shared) * d;
     return (hth_attn){
-        .k = hth_kv_keys(token->kv, job->i_layer, i_kv),
-        .v = hth_kv_values(token->kv, s->model, job->i_layer, i_kv),
+        .k_pages = kv.pages,
+        .v_pages = kv.pages,
+        .k_offset = kv.offset,
+        .v_offset = kv.offset + kv.values_offset,
         .d_head = d,
         .n_row = group->n,
         .n_head = n_shared,
@@ -208,7 +211,7 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
     uint32_t n_kv = job->attn->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
     const hth_row_group *group = &s->groups[i_unit / n_kv];
     hth_attn attend = attend_job(job, group, i_kv, i_thread);
-    hth_attn_all_splits(s->k, s->tokens[group->first].kv->type, &attend, s->attn_out + (attend.q - s->q));
+    hth_attn_all_splits(s->k, hth_kv_pool_type(s->tokens[group->first].seq->pool), &attend, s->attn_out + (attend.q - s->q));
 }
 
 /* ---- one split at a time ------------------------------------------------------------------- */
@@ -227,7 +230,7 @@ static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
     attend.values = s->split_values + at * attend.d_head;
     attend.partials = s->split_partials + at;
     if (i_split >= hth_attn_first_split(&attend) && i_split <= hth_attn_last_split(&attend)) {
-        s->k->attn[s->tokens[group->first].kv->type](&attend, i_split);
+        s->k->attn[hth_kv_pool_type(s->tokens[group->first].seq->pool)](&attend, i_split);
         return;
     }
     for (size_t i = 0; i < group->n; i++)

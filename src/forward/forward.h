@@ -5,27 +5,8 @@
 #define HTH_FORWARD_FORWARD_H
 
 #include "base/pool.h"
+#include "forward/sequence.h"
 #include "model/model.h"
-
-/* ---- the KV cache of one sequence (kv_cache.c) ------------------------------------ */
-
-/* Keys and values of all layers: by layer, then keys and values, then KV head, so that the positions of one head
- * are one stream (kernels/attn/kv_layout.h). */
-typedef struct hth_kv {
-    hearth_kv_type type;
-    uint32_t n_ctx;
-    size_t head_size; /* bytes of one KV head's keys, or values, in one layer */
-    uint8_t *memory;
-    size_t size;
-    size_t *layer_offset; /* [n_layer] byte offset of a layer's keys; its values follow */
-    uint32_t slot;    /* first position of the sequence in the device caches (gpu/gpu.h) */
-} hth_kv;
-
-/* Bytes of a cache of n_ctx positions; false: overflow, or the model's head size does not suit the type. */
-bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
-hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx,
-                          hearth_error *err);
-void hth_kv_close(hth_kv *kv);
 
 /* ---- FFN probe (ffn.c) ------------------------------------------------------------- */
 
@@ -62,9 +43,9 @@ typedef hth_neuron_list hth_selector_fn(void *user, uint32_t i_layer, const floa
 
 /* One token of one sequence. Tokens of a sequence have ascending positions. */
 typedef struct hth_batch_token {
-    hth_kv *kv;
+    hth_sequence *seq; /* prepared for this step */
     int32_t token;     /* below n_vocab */
-    uint32_t position; /* below kv->n_ctx; all earlier positions are in the cache or earlier in the batch */
+    uint32_t position; /* the sequence's n_tok, and ascending by one */
     bool want_logits;
 } hth_batch_token;
 

@@ -77,12 +77,6 @@ struct hth_step {
 hearth_status hth_fwd_cancelled(hearth_error *err);
 /* embed.c */
 void hth_fwd_embed(hth_step *s);
-/* kv_cache.c: addresses of a KV head's keys and values, and the store of one token: key and value are
- * [n_head_kv][d_head]. */
-const uint8_t *hth_kv_keys(const hth_kv *kv, uint32_t i_layer, uint32_t i_head);
-const uint8_t *hth_kv_values(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head);
-void hth_kv_store(hth_kv *kv, const hth_model *model, const hth_kernels *k, uint32_t i_layer,
-                  uint32_t position, const float *key, const float *value);
 /* A mixer or a network of layer i: queues its work. Its output is accumulated onto add_to, or written to s->block_out
  * where add_to is NULL. */
 typedef void hth_fwd_block_fn(hth_step *s, uint32_t i_layer, float *add_to);

@@ -131,6 +131,9 @@ typedef size_t hth_compact_fn(const hth_compact *job);
  * order (arithmetic.md 5). */
 enum { HTH_ATTN_SPLIT = 256 };
 
+/* The version of docs/arithmetic.md: of the order of all sums. Bits of different versions differ. */
+enum { HTH_ARITHMETIC_VERSION = 1 };
+
 /* Number of cache types, numbered as hearth_kv_type. */
 enum { HTH_N_KV_TYPE = HEARTH_KV_Q8_0 + 1 };
 
@@ -144,7 +147,10 @@ typedef struct hth_attn_partial {
  * Token r sees positions below n_pos + r; if window is not 0, only the last `window` of them. Head h of token r
  * has its query at q + r * q_stride + h * d_head and its results at index r * out_stride + h. */
 typedef struct hth_attn {
-    const uint8_t *k, *v; /* keys and values of the KV head from position 0 */
+    /* The head's keys and values: position p is in page p / HTH_KV_PAGE, whose groups begin at the offset (bytes).
+     * Pages of which no token sees a position may be NULL. */
+    const uint8_t *const *k_pages, *const *v_pages;
+    size_t k_offset, v_offset;
     size_t d_head, n_row, n_head, n_pos, window;
     const float *q;         /* read for F16 and F32 caches */
     hth_act q_q8;        /* read for Q8_0 caches (q, d and sum): all tokens of q, quantised by quant_act */

@@ -119,6 +119,7 @@ typedef struct hth_layer {
     hth_norm ffn_post_norm;
     hth_attention attn; /* HTH_MIXER_ATTENTION */
     hth_ffn ffn;        /* HTH_NETWORK_DENSE */
+    size_t state_size;  /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 
 /* One tensor, or some rows of it, and the destination of its weights: exactly one of matrix and vector. */

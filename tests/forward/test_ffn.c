@@ -12,7 +12,8 @@ typedef struct bench_model {
     hearth_model *model;
     hth_pool *pool;
     hth_step *step;
-    hth_kv kv;
+    hth_kv_pool *kv;
+    hth_sequence seq;
     float *logits; /* of the last token */
 } bench_model;
 
@@ -22,14 +23,16 @@ static void open_all(bench_model *b, hearth_selector selector)
     CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", &o, &b->model, err));
     CHECK_OK(hth_pool_open(2, &b->pool, err));
     CHECK_OK(hth_step_open(b->model->model, &b->model->kernels, b->pool, N_TOK, selector, &b->step, err));
-    CHECK_OK(hth_kv_open(&b->kv, b->model->model, HEARTH_KV_F16, N_TOK, err));
+    CHECK_OK(hth_kv_pool_open(b->model->model, HEARTH_KV_F16, &b->kv, err));
+    CHECK_OK(hth_sequence_open(&b->seq, b->kv, &(hth_sequence_options){.n_ctx = N_TOK}, err));
     b->logits = calloc(b->model->model->hparams.n_vocab, sizeof *b->logits);
 }
 
 static void close_all(bench_model *b)
 {
     free(b->logits);
-    hth_kv_close(&b->kv);
+    hth_sequence_close(&b->seq);
+    hth_kv_pool_close(b->kv);
     hth_step_close(b->step);
     hth_pool_close(b->pool);
     hearth_model_close(b->model);
@@ -47,7 +50,8 @@ static void run_step(bench_model *b)
 {
     hth_batch_token tokens[N_TOK];
     for (uint32_t i = 0; i < N_TOK; i++)
-        tokens[i] = (hth_batch_token){&b->kv, (int32_t)(i * 97 + 3), i, i + 1 == N_TOK};
+        tokens[i] = (hth_batch_token){&b->seq, (int32_t)(i * 97 + 3), i, i + 1 == N_TOK};
+    hth_sequence_prepare(&b->seq, N_TOK);
     CHECK_OK(hth_step_run(b->step, tokens, N_TOK, take, b, err));
 }
 

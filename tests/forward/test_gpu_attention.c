@@ -326,13 +326,17 @@ static void fill_caches(test_random *r, scene *s, proof_kind kind)
 static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *d, float *scratch)
 {
     size_t at = look_rows[t][1] / 16 * hth_kv_layout_group_size(s->s->type, s->s->d) + i_kv * s->cpu.head_size;
-    size_t head = i_kv * s->s->n_shared;
-    return (hth_attn){.k = s->cpu.keys + at,
-                        .v = s->cpu.values + at,
+    size_t head = i_kv * s->s->n_shared, n_pos = (size_t)look_rows[t][0] + 1;
+    static const uint8_t *k_pages[64], *v_pages[64];
+    CHECK(n_pos <= 64 * HTH_KV_PAGE);
+    attend_page_table(s->s->type, s->s->d, n_pos, s->cpu.keys + at, k_pages);
+    attend_page_table(s->s->type, s->s->d, n_pos, s->cpu.values + at, v_pages);
+    return (hth_attn){.k_pages = k_pages,
+                        .v_pages = v_pages,
                         .d_head = s->s->d,
                         .n_row = 1,
                         .n_head = s->s->n_shared,
-                        .n_pos = (size_t)look_rows[t][0] + 1,
+                        .n_pos = n_pos,
                         .window = s->window,
                         .q = s->q + t * s->stride + head * s->s->d,
                         .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},

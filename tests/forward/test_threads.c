@@ -25,20 +25,25 @@ static hearth_status keep(void *user, uint32_t i_want, const float *logits, hear
 static void speak(hth_pool *pool, float *logits)
 {
     hth_step *step = NULL;
-    hth_kv kv = {0};
+    hth_kv_pool *kv;
+    hth_sequence seq;
     size_t n_vocab = model->model->hparams.n_vocab;
     CHECK_OK(hth_step_open(model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE, &step, err));
-    CHECK_OK(hth_kv_open(&kv, model->model, HEARTH_KV_F16, N_TOK, err));
+    CHECK_OK(hth_kv_pool_open(model->model, HEARTH_KV_F16, &kv, err));
+    CHECK_OK(hth_sequence_open(&seq, kv, &(hth_sequence_options){.n_ctx = N_TOK}, err));
     for (uint32_t at = 0, n; at < N_TOK; at += n) {
         hth_batch_token tokens[N_ROW];
         n = at >= N_PROMPT ? 1 : N_PROMPT - at < N_ROW ? N_PROMPT - at : N_ROW;
         for (uint32_t i = 0; i < n; i++)
-            tokens[i] = (hth_batch_token){&kv, (int32_t)((at + i) * 97 % n_vocab), at + i, i + 1 == n};
+            tokens[i] = (hth_batch_token){&seq, (int32_t)((at + i) * 97 % n_vocab), at + i, i + 1 == n};
+        hth_sequence_prepare(&seq, n);
         CHECK_OK(hth_step_run(step, tokens, n, keep, logits, err));
+        hth_sequence_commit(&seq, n);
         logits += n_vocab;
     }
     hth_step_close(step);
-    hth_kv_close(&kv);
+    hth_sequence_close(&seq);
+    hth_kv_pool_close(kv);
 }
 
 /* How many logits speak writes. */

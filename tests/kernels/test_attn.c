@@ -23,6 +23,7 @@ typedef struct shape {
 
 static guard rooms[7]; /* keys, values, q, rounded q, scratch, weighted values, parts */
 static float plain[MAX_CACHE], queries[MAX_QUERY * MAX_D], query_d[MAX_QUERY * MAX_D / 32];
+static const uint8_t *k_pages[MAX_CACHE / HTH_KV_PAGE + 1], *v_pages[MAX_CACHE / HTH_KV_PAGE + 1];
 static int32_t query_sum[MAX_QUERY * MAX_D / 32];
 
 static size_t n_query(const shape *s) { return s->n_row * s->n_head; }
@@ -62,8 +63,10 @@ static hth_attn make_job(test_random *r, const hth_kernels *k, const shape *s)
     int8_t *rounded = guard_place(&rooms[3], n, GUARD_BEHIND, 0);
     memcpy(q, queries, n * sizeof *q);
     if (s->type == HEARTH_KV_Q8_0) k->quant_act(q, n, rounded, query_d, query_sum);
-    return (hth_attn){.k = keys,
-                      .v = values,
+    attend_page_table(s->type, s->d, s->n_pos, keys, k_pages);
+    attend_page_table(s->type, s->d, s->n_pos, values, v_pages);
+    return (hth_attn){.k_pages = k_pages,
+                      .v_pages = v_pages,
                       .d_head = s->d,
                       .n_row = s->n_row,
                       .n_head = s->n_head,

@@ -51,7 +51,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
     for (uint32_t i = 0; i < n; i++) {
         uint32_t *row = block + HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * i;
         row[HTH_STEP_POSITION] = s->tokens[first + i].position;
-        row[HTH_STEP_SLOT] = s->tokens[first + i].kv->slot;
+        row[HTH_STEP_SLOT] = s->tokens[first + i].seq->slot;
     }
     memcpy(hth_gpu_mapped(g->workspace.embedded), s->x + first * d, n * d * sizeof(float));
     fill_tables(g, s, first, n);

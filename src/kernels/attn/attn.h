@@ -31,6 +31,16 @@ static inline size_t hth_attn_last_split(const hth_attn *job)
     return (job->n_pos + job->n_row - 2) / HTH_ATTN_SPLIT;
 }
 
+/* The group of keys, or of values, that holds a position; size: bytes of a group. */
+static inline const uint8_t *hth_attn_key_group(const hth_attn *job, size_t position, size_t size)
+{
+    return job->k_pages[position / HTH_KV_PAGE] + job->k_offset + position % HTH_KV_PAGE / HTH_KV_GROUP * size;
+}
+static inline const uint8_t *hth_attn_value_group(const hth_attn *job, size_t position, size_t size)
+{
+    return job->v_pages[position / HTH_KV_PAGE] + job->v_offset + position % HTH_KV_PAGE / HTH_KV_GROUP * size;
+}
+
 /* Floats of scratch memory for a job of n_query queries, hth_attn_all_splits included. */
 size_t hth_attn_scratch(size_t d_head, size_t n_query);
 

@@ -31,10 +31,10 @@ static float element(hearth_kv_type type, const uint8_t *group, size_t i)
 }
 
 /* The key of a position as floats. For a Q8_0 cache: its integers, followed by the scales. */
-static void read_key(hearth_kv_type type, const uint8_t *keys, size_t d, size_t position, float *key)
+static void read_key(hearth_kv_type type, const hth_attn *job, size_t position, float *key)
 {
-    const uint8_t *group = keys + position / HTH_KV_GROUP * hth_kv_layout_group_size(type, d);
-    size_t lane = position % HTH_KV_GROUP;
+    size_t d = job->d_head, lane = position % HTH_KV_GROUP;
+    const uint8_t *group = hth_attn_key_group(job, position, hth_kv_layout_group_size(type, d));
     if (type != HEARTH_KV_Q8_0) {
         for (size_t i = 0; i < d; i++) key[i] = element(type, group, i * HTH_KV_GROUP + lane);
         return;
@@ -45,10 +45,10 @@ static void read_key(hearth_kv_type type, const uint8_t *keys, size_t d, size_t 
         key[d + b] = hth_bf16_to_f32(hth_load_u16(scales + (b * HTH_KV_GROUP + lane) * 2));
 }
 
-static void read_value(hearth_kv_type type, const uint8_t *values, size_t d, size_t position, float *value)
+static void read_value(hearth_kv_type type, const hth_attn *job, size_t position, float *value)
 {
-    const uint8_t *group = values + position / HTH_KV_GROUP * hth_kv_layout_group_size(type, d);
-    size_t lane = position % HTH_KV_GROUP;
+    size_t d = job->d_head, lane = position % HTH_KV_GROUP;
+    const uint8_t *group = hth_attn_value_group(job, position, hth_kv_layout_group_size(type, d));
     if (type != HEARTH_KV_Q8_0) {
         for (size_t i = 0; i < d; i++) value[i] = element(type, group, lane * d + i);
         return;
@@ -103,7 +103,7 @@ static void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
     size_t end = hth_attn_visible_range(job, i_split, job->n_row - 1).end;
     float *weights = job->scratch, *read = weights + n_query * HTH_ATTN_SPLIT;
     for (size_t position = hth_attn_visible_range(job, i_split, 0).first; position < end; position++) {
-        read_key(type, job->k, d, position, read);
+        read_key(type, job, position, read);
         for (size_t q = 0; q < n_query; q++) {
             if (!sees(job, i_split, q, position)) continue;
             size_t at = at_query(job, q);
@@ -123,7 +123,7 @@ static void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
             job->partials[at] = weigh(job, weights + q * HTH_ATTN_SPLIT + (r.first - start), r.end - r.first);
     }
     for (size_t position = hth_attn_visible_range(job, i_split, 0).first; position < end; position++) {
-        read_value(type, job->v, d, position, read);
+        read_value(type, job, position, read);
         for (size_t q = 0; q < n_query; q++) {
             if (!sees(job, i_split, q, position)) continue;
             float w = weights[q * HTH_ATTN_SPLIT + position - start];

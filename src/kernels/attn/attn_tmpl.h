@@ -197,15 +197,15 @@ static void score_1_q8_0(const hth_attn *job, const uint8_t *keys, cursor c, flo
 }
 
 /* Scores all queries against one group. `to` is the position of the group's first score in the scores of the
- * first query. The first block of queries prefetches the data AHEAD bytes further on. */
-HTH_INLINE void score_group(const hth_attn *job, const uint8_t *group, float *wide, float *to,
+ * first query. The first block of queries prefetches the group `ahead`. */
+HTH_INLINE void score_group(const hth_attn *job, const uint8_t *group, const uint8_t *ahead, float *wide, float *to,
                             hearth_kv_type type)
 {
     size_t n_query = job->n_row * job->n_head, d = job->d_head, n;
     bool widens = type == HEARTH_KV_F16 && !is_one_block(n_query);
     const uint8_t *keys = widens ? (const uint8_t *)wide : group;
     size_t n_step = type == HEARTH_KV_Q8_0 ? d / 4 : (d + N_PASS - 1) / N_PASS;
-    stream next = {group + AHEAD, hth_kv_layout_group_size(type, d) / n_step};
+    stream next = {ahead, hth_kv_layout_group_size(type, d) / n_step};
     cursor c = {0, 0};
     if (widens) widen_f16(group, HTH_KV_GROUP * d, wide);
     for (size_t q = 0; q < n_query; q += n, to += n * HTH_ATTN_SPLIT) {
@@ -398,13 +398,18 @@ HTH_INLINE void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
                                                                                       * token sees */
     size_t whole_end = hth_attn_visible_range(job, i_split, 0).end;
     float *weights = job->scratch, *wide = weights + n_query * HTH_ATTN_SPLIT;
-    for (size_t at = first; at < end; at += HTH_KV_GROUP)
-        score_group(job, job->k + at / HTH_KV_GROUP * size, wide, weights + at - start, type);
-    weigh_all(job, i_split, weights, (stream){job->v + first / HTH_KV_GROUP * size, 64});
+    size_t n_ahead = (AHEAD + size - 1) / size * HTH_KV_GROUP; /* positions */
+    size_t most = job->n_pos + job->n_row - 2;                 /* the last position */
     for (size_t at = first; at < end; at += HTH_KV_GROUP) {
-        const uint8_t *group = job->v + at / HTH_KV_GROUP * size;
+        const uint8_t *ahead = hth_attn_key_group(job, at + n_ahead < most ? at + n_ahead : most, size);
+        score_group(job, hth_attn_key_group(job, at, size), ahead, wide, weights + at - start, type);
+    }
+    weigh_all(job, i_split, weights, (stream){hth_attn_value_group(job, first, size), 64});
+    for (size_t at = first; at < end; at += HTH_KV_GROUP) {
+        const uint8_t *group = hth_attn_value_group(job, at, size);
         value_job block = {.d = d, .next_element = type == HEARTH_KV_F32 ? 4 : type == HEARTH_KV_F16 ? 2 : 1};
-        block.next = (stream){group + AHEAD, size / HTH_KV_GROUP};
+        block.next = (stream){hth_attn_value_group(job, at + n_ahead < most ? at + n_ahead : most, size),
+                              size / HTH_KV_GROUP};
         block.halves = type == HEARTH_KV_F16 && is_one_block(n_query);
         block.values = type == HEARTH_KV_F32 || block.halves ? group : (const uint8_t *)wide;
         if (type == HEARTH_KV_F16 && !block.halves) widen_f16(group, HTH_KV_GROUP * d, wide);

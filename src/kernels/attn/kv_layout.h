@@ -1,5 +1,6 @@
 /* Memory layout of the cache of one KV head: groups of 16 positions, so that a vector lane can be a position.
- * Only kv_layout.c, the attn_* kernels and their tests use it; forward/kv_cache.c allocates whole heads.
+ * Only kv_layout.c, the attn_* kernels and their tests use it; forward/kv_pool.c allocates whole
+ * pages.
  *
  *   keys    F16, F32   [group][d_head][16]
  *           Q8_0       [group] of int8 [d_head / 4][16][4], then bf16 scales [d_head / 32][16]
@@ -13,6 +14,10 @@
 #include "kernels/kernels.h"
 
 enum { HTH_KV_GROUP = 16 };
+
+/* Positions of a page of the cache: whole groups, and splits are whole pages. A head's groups in a page are
+ * adjacent; pages may lie anywhere. */
+enum { HTH_KV_PAGE = 32 };
 
 /* Bytes of one group of keys, and of one group of values. d_head must be a multiple of 32 for Q8_0. */
 static inline size_t hth_kv_layout_group_size(hearth_kv_type type, size_t d_head)

@@ -18,7 +18,8 @@ enum {
     MAX_FORM = 1 + HTH_N_KV_TYPE * (1 + PROOF_MAX_LEVEL),
     MAX_ROW = 16,
     MAX_HEAD = 4,
-    MAX_D = 128
+    MAX_D = 128,
+    MAX_PAGE = 16384 / HTH_KV_PAGE
 };
 
 typedef struct bench_shape {
@@ -42,6 +43,8 @@ static int32_t q_sum[MAX_ROW * MAX_HEAD * MAX_D / 32];
 static float *scratch;
 static volatile uint64_t sink;
 
+static const uint8_t *k_pages[MAX_PAGE], *v_pages[MAX_PAGE];
+
 /* All keys and values of the shape, once. */
 static void pass(const hth_kernels *k, hearth_kv_type type, const bench_shape *s, const uint8_t *memory)
 {
@@ -57,7 +60,9 @@ static void pass(const hth_kernels *k, hearth_kv_type type, const bench_shape *s
                       .scratch = scratch,
                       .out_stride = s->n_head};
     for (size_t i = 0; i < s->n_layer * s->n_kv; i++, memory += 2 * head) {
-        job.k = memory, job.v = memory + head;
+        attend_page_table(type, s->d, s->n_pos, memory, k_pages);
+        attend_page_table(type, s->d, s->n_pos, memory + head, v_pages);
+        job.k_pages = k_pages, job.v_pages = v_pages;
         hth_attn_all_splits(k, type, &job, y);
     }
 }

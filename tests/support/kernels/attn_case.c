@@ -22,6 +22,11 @@ void attend_put_values(const hth_kernels *k, hearth_kv_type type, uint8_t *value
     for (size_t i = 0; i < n_pos; i++) hth_kv_layout_put_value(k, type, values, d_head, i, rows + i * d_head);
 }
 
+void attend_page_table(hearth_kv_type type, size_t d_head, size_t n_pos, const uint8_t *memory, const uint8_t **pages)
+{
+    for (size_t i = 0; i * HTH_KV_PAGE < n_pos; i++) pages[i] = memory + attend_cache_size(type, d_head, i * HTH_KV_PAGE);
+}
+
 void attend_one(const hth_kernels *k, const attend_alone *what, float *y)
 {
     size_t size = attend_cache_size(what->type, what->d_head, what->n_pos), n_block = what->d_head / 32;
@@ -33,8 +38,12 @@ void attend_one(const hth_kernels *k, const attend_alone *what, float *y)
     attend_put_keys(k, what->type, keys, what->d_head, what->n_pos, what->keys);
     attend_put_values(k, what->type, values, what->d_head, what->n_pos, what->values);
     if (what->type == HEARTH_KV_Q8_0) k->quant_act(what->q, what->d_head, q, d, sum);
-    hth_attn job = {.k = keys,
-                      .v = values,
+    size_t n_page = what->n_pos / HTH_KV_PAGE + 1;
+    const uint8_t **pages = calloc(2 * n_page, sizeof *pages);
+    attend_page_table(what->type, what->d_head, what->n_pos, keys, pages);
+    attend_page_table(what->type, what->d_head, what->n_pos, values, pages + n_page);
+    hth_attn job = {.k_pages = pages,
+                      .v_pages = pages + n_page,
                       .d_head = what->d_head,
                       .n_row = 1,
                       .n_head = 1,
@@ -49,5 +58,5 @@ void attend_one(const hth_kernels *k, const attend_alone *what, float *y)
                       .scratch = scratch,
                       .out_stride = 1};
     hth_attn_all_splits(k, what->type, &job, y);
-    free(sum), free(d), free(q), free(scratch), free(values), free(keys);
+    free(pages), free(sum), free(d), free(q), free(scratch), free(values), free(keys);
 }

@@ -11,6 +11,8 @@ void attend_put_keys(const hth_kernels *k, hearth_kv_type type, uint8_t *keys, s
                      const float *rows);
 void attend_put_values(const hth_kernels *k, hearth_kv_type type, uint8_t *values, size_t d_head,
                        size_t n_pos, const float *rows);
+/* A page table over a head's keys, or values, that are contiguous: fills pages[(n_pos + 31) / 32]. */
+void attend_page_table(hearth_kv_type type, size_t d_head, size_t n_pos, const uint8_t *memory, const uint8_t **pages);
 /* y[d_head] of one query over positions first to n_pos - 1 of caches of plain rows. */
 typedef struct attend_alone {
     hearth_kv_type type;

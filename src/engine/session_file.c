@@ -1,0 +1,344 @@
+/* Saves a session to a file and restores it: tokens, last logits, pages of keys and values, state of recurrent
+ * layers. A file belongs to one model, arithmetic and set of options; restored, it gives the bits of the session that
+ * was saved.
+ *
+ * All numbers are little-endian. The head (session_head, without padding), then int32 tokens[n_tok], float
+ * logits[n_vocab] if HAS_LOGITS, the state, the pages of each class in ascending order, and the hash of everything
+ * before it, by blocks of BLOCK_SIZE bytes. Positions of a page behind the last token are zero. */
+#define _POSIX_C_SOURCE 200809L
+#include "engine/session_int.h"
+
+#include "base/hash.h"
+#include "file/atomic_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BLOCK_SIZE = 1 << 16, VERSION = 1 };
+
+enum {
+    HAS_LOGITS = 1,
+    HAS_CACHE = 2,   /* else the cache is computed again from the tokens: it was on a device */
+    LONG_CONTEXT = 4, /* the context exceeds the original one: other frequencies (hth_rope) */
+    BF16_DOT = 8,
+    ALL_FLAGS = 15
+};
+
+typedef struct session_head {
+    char magic[8];
+    uint32_t version, arithmetic;
+    uint64_t file_size, model_hash;
+    uint64_t options_hash; /* of what else changes results: selector and its data, activation */
+    uint32_t kv_type, flags, n_vocab, n_tok;
+    uint32_t first[HTH_N_KV_CLASS], end[HTH_N_KV_CLASS]; /* pages in the file */
+    uint64_t page_size[HTH_N_KV_CLASS];
+    uint64_t state_size;
+} session_head;
+_Static_assert(sizeof(session_head) == 96, "the head has no padding");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "session files are little-endian");
+
+static const char magic[8] = {'H', 'T', 'H', 'S', 'E', 'S', 'S', 'N'};
+
+/* ---- what a file is bound to ------------------------------------------------------------------------------- */
+
+static uint64_t hash_matrix(uint64_t h, const hth_matrix *m)
+{
+    h = hth_hash_more(h, &m->type, sizeof m->type);
+    return hth_hash_more(h, m->data, m->n_row * m->row_size);
+}
+
+/* Predictors and thresholds may come from sidecars, so that the model's hash does not cover them. */
+static uint64_t hash_options(const hearth_session *s)
+{
+    const hth_model *m = s->model->model;
+    hearth_selector selector = s->own ? hth_session_selector(s) : s->model->selector;
+    uint64_t h = hth_hash(&selector, sizeof selector);
+    h = hth_hash_more(h, &m->hparams.activation, sizeof m->hparams.activation);
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_ffn *f = &m->layers[i].ffn;
+        const hth_predictor *p = &f->predictor;
+        if (selector == HEARTH_SELECTOR_THRESHOLD) h = hth_hash_more(h, f->thresholds, f->d_ff * sizeof(float));
+        if (selector != HEARTH_SELECTOR_PREDICTOR) continue;
+        h = hash_matrix(hash_matrix(h, &p->in), &p->out);
+        h = hth_hash_more(h, &p->threshold, sizeof p->threshold);
+        if (p->bias) h = hth_hash_more(h, p->bias, f->d_ff * sizeof *p->bias);
+    }
+    return h;
+}
+
+/* The head of a file of n_tok tokens of this session, without flags and pages. */
+static hearth_status fill_head(const hearth_session *s, session_head *head, hearth_error *err)
+{
+    const hth_hparams *h = &s->model->model->hparams;
+    *head = (session_head){.version = VERSION,
+                           .arithmetic = HTH_ARITHMETIC_VERSION,
+                           .options_hash = hash_options(s),
+                           .kv_type = hth_kv_pool_type(s->seq.pool),
+                           .n_vocab = h->n_vocab,
+                           .n_tok = s->position,
+                           .state_size = s->seq.state_size};
+    memcpy(head->magic, magic, sizeof magic);
+    if (s->model->model->rope_factors_long && s->seq.options.n_ctx > h->rope.n_ctx_original)
+        head->flags |= LONG_CONTEXT;
+    if (s->options.bf16_dot) head->flags |= BF16_DOT;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++)
+        head->page_size[c] = hth_kv_pool_page_size(s->seq.pool, (hth_kv_class)c);
+    return hth_model_hash(s->model->file, &head->model_hash, err);
+}
+
+/* 0: overflow. */
+static uint64_t file_size_of(const session_head *h)
+{
+    uint64_t size = sizeof *h + h->n_tok * sizeof(int32_t) + sizeof(uint64_t), part;
+    if (h->flags & HAS_LOGITS) size += h->n_vocab * sizeof(float);
+    if (!(h->flags & HAS_CACHE)) return size;
+    if (__builtin_add_overflow(size, h->state_size, &size)) return 0;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++)
+        if (__builtin_mul_overflow(h->page_size[c], h->end[c] - h->first[c], &part) ||
+            __builtin_add_overflow(size, part, &size))
+            return 0;
+    return size;
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------ */
+
+typedef struct output {
+    hth_atomic_writer writer;
+    uint8_t *block; /* [BLOCK_SIZE] */
+    size_t n;
+    uint64_t hash;
+    hearth_error *err;
+} output;
+
+static hearth_status flush(output *o)
+{
+    o->hash = hth_hash_more(o->hash, o->block, o->n);
+    hearth_status st = hth_atomic_writer_write(&o->writer, o->block, o->n, o->err);
+    o->n = 0;
+    return st;
+}
+
+static hearth_status put(output *o, const void *data, uint64_t size)
+{
+    const uint8_t *from = data;
+    hearth_status st = HEARTH_OK;
+    while (st == HEARTH_OK && size > 0) {
+        size_t n = BLOCK_SIZE - o->n < size ? BLOCK_SIZE - o->n : (size_t)size;
+        memcpy(o->block + o->n, from, n);
+        o->n += n, from += n, size -= n;
+        if (o->n == BLOCK_SIZE) st = flush(o);
+    }
+    return st;
+}
+
+static hearth_status put_pages(output *o, const hearth_session *s, const session_head *h)
+{
+    uint64_t largest = h->page_size[0] > h->page_size[1] ? h->page_size[0] : h->page_size[1];
+    uint8_t *page = hth_alloc(1, largest);
+    float *zero = hth_alloc(s->model->model->hparams.d_head, sizeof *zero);
+    hearth_status st = page && zero ? HEARTH_OK : hth_fail_memory(o->err, largest, "a page");
+    for (int c = 0; c < HTH_N_KV_CLASS; c++)
+        for (uint32_t i = h->first[c]; st == HEARTH_OK && i < h->end[c]; i++) {
+            hth_sequence_copy_page(&s->seq, &s->model->kernels, (hth_kv_class)c, i, zero, page);
+            st = put(o, page, h->page_size[c]);
+        }
+    hth_free(zero);
+    hth_free(page);
+    return st;
+}
+
+hearth_status hearth_session_save(const hearth_session *s, const char *path, hearth_error *err)
+{
+    session_head head;
+    if (s->pending_in)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
+    hearth_status st = fill_head(s, &head, err);
+    if (st != HEARTH_OK) return st;
+    if (s->has_logits) head.flags |= HAS_LOGITS;
+    if (hth_session_has_cache(s)) head.flags |= HAS_CACHE;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        bool saved = head.flags & HAS_CACHE && head.page_size[c] > 0;
+        head.first[c] = saved ? s->seq.tables[c].first : 0;
+        head.end[c] = saved ? hth_kv_n_page(head.n_tok) : 0;
+        if (head.end[c] < head.first[c]) head.end[c] = head.first[c];
+    }
+    head.file_size = file_size_of(&head);
+    output o = {.block = hth_alloc(1, BLOCK_SIZE), .err = err};
+    if (!o.block) return hth_fail_memory(err, BLOCK_SIZE, "writing a session");
+    st = hth_atomic_writer_open(&o.writer, path, err);
+    if (st == HEARTH_OK) st = put(&o, &head, sizeof head);
+    if (st == HEARTH_OK) st = put(&o, s->tokens, head.n_tok * sizeof *s->tokens);
+    if (st == HEARTH_OK && s->has_logits) st = put(&o, s->logits, head.n_vocab * sizeof *s->logits);
+    if (st == HEARTH_OK && head.flags & HAS_CACHE) st = put(&o, s->seq.now, head.state_size);
+    if (st == HEARTH_OK && head.flags & HAS_CACHE) st = put_pages(&o, s, &head);
+    if (st == HEARTH_OK) st = flush(&o);
+    if (st == HEARTH_OK) st = hth_atomic_writer_write(&o.writer, &o.hash, sizeof o.hash, err);
+    if (st == HEARTH_OK) st = hth_atomic_writer_finish(&o.writer, err);
+    hth_atomic_writer_close(&o.writer);
+    hth_free(o.block);
+    return st;
+}
+
+/* ---- restoring --------------------------------------------------------------------------------------------- */
+
+typedef struct input {
+    const char *path;
+    int fd;
+    uint8_t *block; /* [BLOCK_SIZE] */
+    size_t at, n;   /* bytes of the block that were read from it, and that it holds */
+    uint64_t left;  /* bytes of the file before the hash that are not in a block yet */
+    uint64_t hash;
+    hearth_error *err;
+} input;
+
+static hearth_status read_all(input *in, void *to, size_t n)
+{
+    uint8_t *p = to;
+    while (n > 0) {
+        ssize_t got = read(in->fd, p, n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, strerror(errno));
+        if (got == 0) return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: the file ends early", in->path);
+        p += got, n -= (size_t)got;
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status get(input *in, void *to, uint64_t size)
+{
+    uint8_t *p = to;
+    while (size > 0) {
+        if (in->at == in->n) {
+            in->at = 0, in->n = in->left < BLOCK_SIZE ? (size_t)in->left : BLOCK_SIZE;
+            if (in->n == 0) return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: the file ends early", in->path);
+            hearth_status st = read_all(in, in->block, in->n);
+            if (st != HEARTH_OK) return st;
+            in->left -= in->n;
+            in->hash = hth_hash_more(in->hash, in->block, in->n);
+        }
+        size_t n = in->n - in->at < size ? in->n - in->at : (size_t)size;
+        if (p) memcpy(p, in->block + in->at, n), p += n;
+        in->at += n, size -= n;
+    }
+    return HEARTH_OK;
+}
+
+/* Starts over at the beginning of a file of that size. */
+static hearth_status rewind_input(input *in, uint64_t size)
+{
+    in->at = in->n = 0, in->hash = 0, in->left = size - sizeof(uint64_t);
+    if (lseek(in->fd, 0, SEEK_SET) == 0) return HEARTH_OK;
+    return hth_fail(in->err, HEARTH_ERROR_IO, "%s: %s", in->path, strerror(errno));
+}
+
+/* Reads the hash, which follows what was read. */
+static hearth_status check_hash(input *in)
+{
+    uint64_t expected;
+    hearth_status st = read_all(in, &expected, sizeof expected);
+    if (st != HEARTH_OK || expected == in->hash) return st;
+    return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: damaged: the checksum at %llu is wrong", in->path,
+                    (unsigned long long)lseek(in->fd, 0, SEEK_CUR) - sizeof expected);
+}
+
+static hearth_status fail_other(const input *in, const char *what)
+{
+    return hth_fail(in->err, HEARTH_ERROR_ARGUMENT, "%s: saved with %s; it cannot be restored here", in->path, what);
+}
+
+/* Compares the file's head with what this session would write. */
+static hearth_status check_head(const input *in, const hearth_session *s, const session_head *h, uint64_t size)
+{
+    session_head own;
+    hearth_status st = fill_head(s, &own, in->err);
+    if (st != HEARTH_OK) return st;
+    if (memcmp(h->magic, magic, sizeof magic) != 0)
+        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth", in->path);
+    if (h->version != VERSION)
+        return hth_fail(in->err, HEARTH_ERROR_UNSUPPORTED, "%s: version %u of saved sessions; this one reads %d", in->path,
+                        h->version, VERSION);
+    if (h->arithmetic != own.arithmetic)
+        return hth_fail(in->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: saved under arithmetic version %u; this one computes by version %u", in->path, h->arithmetic,
+                        own.arithmetic);
+    if (h->model_hash != own.model_hash || h->n_vocab != own.n_vocab) return fail_other(in, "another model");
+    if (h->options_hash != own.options_hash) return fail_other(in, "another selector or activation");
+    if (h->kv_type != own.kv_type) return fail_other(in, "another type of KV cache");
+    if ((h->flags & BF16_DOT) != (own.flags & BF16_DOT)) return fail_other(in, "another setting of bf16_dot");
+    if ((h->flags & LONG_CONTEXT) != (own.flags & LONG_CONTEXT))
+        return fail_other(in, "a context on the other side of the original length, which rotates keys otherwise");
+    if (h->n_tok > s->seq.options.n_ctx)
+        return hth_fail(in->err, HEARTH_ERROR_CONTEXT, "%s: %u tokens do not fit into a context of %u; raise -c", in->path,
+                        h->n_tok, s->seq.options.n_ctx);
+    bool same = h->state_size == own.state_size && !(h->flags & ~(uint32_t)ALL_FLAGS);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        bool cached = h->flags & HAS_CACHE && h->page_size[c] > 0;
+        uint32_t end = cached ? hth_kv_n_page(h->n_tok) : 0;
+        same = same && h->page_size[c] == own.page_size[c] && h->first[c] <= h->end[c] &&
+               (h->end[c] == end || h->end[c] == h->first[c]) && (c == HTH_KV_WINDOW || h->first[c] == 0);
+    }
+    if (!same || h->file_size != size || file_size_of(h) != size)
+        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: damaged: its head contradicts itself or its size of %llu bytes",
+                        in->path, (unsigned long long)size);
+    if (h->first[HTH_KV_WINDOW] > 0 && !s->seq.options.release_window)
+        return fail_other(in, "release_window");
+    return HEARTH_OK;
+}
+
+/* The tokens and pages of a file whose head and checksum are right. */
+static hearth_status load(input *in, hearth_session *s, const session_head *h)
+{
+    hearth_status st = get(in, NULL, sizeof *h);
+    if (st == HEARTH_OK) st = get(in, s->tokens, h->n_tok * sizeof *s->tokens);
+    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_tok; i++)
+        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= h->n_vocab)
+            st = hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: token %u is %d", in->path, i, s->tokens[i]);
+    if (st == HEARTH_OK && h->flags & HAS_LOGITS) st = get(in, s->logits, h->n_vocab * sizeof *s->logits);
+    if (st != HEARTH_OK || !(h->flags & HAS_CACHE)) return st;
+    hth_sequence_overwrite(&s->seq, h->n_tok, h->first[HTH_KV_WINDOW]);
+    st = get(in, s->seq.now, h->state_size);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++)
+        for (uint32_t i = h->first[c]; st == HEARTH_OK && i < h->end[c]; i++) {
+            bool held = i >= s->seq.tables[c].first;
+            st = get(in, held ? s->seq.tables[c].pages[i]->data : NULL, h->page_size[c]);
+        }
+    return st;
+}
+
+static hearth_status restore(input *in, hearth_session *s)
+{
+    session_head h;
+    off_t end = lseek(in->fd, 0, SEEK_END);
+    if (end < (off_t)(sizeof h + sizeof(uint64_t)))
+        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth: %lld bytes", in->path,
+                        (long long)end);
+    uint64_t size = (uint64_t)end;
+    hearth_status st = rewind_input(in, size);
+    if (st == HEARTH_OK) st = get(in, &h, sizeof h);
+    if (st == HEARTH_OK) st = check_head(in, s, &h, size);
+    if (st == HEARTH_OK) st = get(in, NULL, size - sizeof h - sizeof(uint64_t));
+    if (st == HEARTH_OK) st = check_hash(in);
+    if (st == HEARTH_OK) st = rewind_input(in, size);
+    if (st != HEARTH_OK) return st;
+    hth_session_reset(s);
+    st = load(in, s, &h);
+    if (st == HEARTH_OK) st = check_hash(in);
+    if (st == HEARTH_OK) hth_session_set(s, h.n_tok, h.flags & HAS_LOGITS, h.flags & HAS_CACHE);
+    else hth_session_reset(s);
+    return st;
+}
+
+hearth_status hearth_session_restore(hearth_session *s, const char *path, hearth_error *err)
+{
+    if (s->pending_in)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
+    input in = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC), .err = err};
+    if (in.fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    in.block = hth_alloc(1, BLOCK_SIZE);
+    hearth_status st = in.block ? restore(&in, s) : hth_fail_memory(err, BLOCK_SIZE, "reading a session");
+    hth_free(in.block);
+    close(in.fd);
+    return st;
+}

@@ -1,0 +1,273 @@
+/* Pages of KV caches, in slabs: a slab is one allocation, made when a reservation exceeds the capacity, and freed
+ * when all of its pages are free and the rest suffices for the reservations. */
+#include "forward/kv_pool.h"
+
+#include "base/checked_math.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+struct hth_kv_slab {
+    hth_kv_slab *next; /* a newer one */
+    uint8_t *memory;
+    size_t size;
+    hth_kv_page *pages; /* [n_page] */
+    hth_kv_page *free;
+    uint32_t n_page, n_used;
+};
+
+typedef struct page_class {
+    size_t page_size; /* 0: no layer */
+    hth_kv_slab *slabs;
+    uint32_t n_page, n_reserved, n_used;
+} page_class;
+
+struct hth_kv_pool {
+    const hth_model *model;
+    hearth_kv_type type;
+    size_t chunk_size;
+    hth_kv_layer *layers; /* [n_layer] */
+    pthread_mutex_t lock; /* guards the members below, and n_ref of all pages */
+    page_class classes[HTH_N_KV_CLASS];
+};
+
+/* ---- sizes ------------------------------------------------------------------------------------------------- */
+
+static bool chunk_size(const hth_model *model, hearth_kv_type type, size_t *size)
+{
+    size_t d = model->hparams.d_head;
+    if ((uint32_t)type >= HTH_N_KV_TYPE || (type == HEARTH_KV_Q8_0 && d % HTH_ACT_BLOCK > 0)) return false;
+    *size = HTH_KV_PAGE / HTH_KV_GROUP * hth_kv_layout_group_size(type, d);
+    return true;
+}
+
+static hth_kv_layer kv_of(const hth_layer *l)
+{
+    bool attends = l->mixer == HTH_MIXER_ATTENTION;
+    return (hth_kv_layer){.class = attends && l->attn.window > 0 ? HTH_KV_WINDOW : HTH_KV_FULL,
+                          .n_head_kv = attends ? l->attn.n_head_kv : 0};
+}
+
+bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
+{
+    size_t n_head = 0, chunk;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) n_head += kv_of(&model->layers[i]).n_head_kv;
+    return chunk_size(model, type, &chunk) && hth_mul_size(chunk, 2 * n_head, size) &&
+           hth_mul_size(*size, hth_kv_n_page(n_ctx), size);
+}
+
+static hearth_status check_type(const hth_model *model, hearth_kv_type type, hearth_error *err)
+{
+    if ((uint32_t)type >= HTH_N_KV_TYPE)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "KV cache of type %d: 0 (F16), 1 (F32) and 2 (Q8_0) exist", (int)type);
+    if (type == HEARTH_KV_Q8_0 && model->hparams.d_head % HTH_ACT_BLOCK > 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "KV cache q8_0: heads of %u values are not whole blocks of %d; ask for --kv f16",
+                        model->hparams.d_head, HTH_ACT_BLOCK);
+    return HEARTH_OK;
+}
+
+/* ---- the pool ---------------------------------------------------------------------------------------------- */
+
+hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_kv_pool **out, hearth_error *err)
+{
+    uint32_t n_layer = model->hparams.n_layer;
+    *out = NULL;
+    hearth_status st = check_type(model, type, err);
+    if (st != HEARTH_OK) return st;
+    hth_kv_pool *p = hth_alloc(1, sizeof *p);
+    hth_kv_layer *layers = p ? hth_alloc(n_layer, sizeof *layers) : NULL;
+    if (!layers) {
+        hth_free(p);
+        return hth_fail_memory(err, n_layer * sizeof *layers, "a KV cache");
+    }
+    p->model = model, p->type = type, p->layers = layers;
+    (void)chunk_size(model, type, &p->chunk_size); /* the type was checked */
+    for (uint32_t i = 0; i < n_layer; i++) {
+        layers[i] = kv_of(&model->layers[i]);
+        layers[i].offset = p->classes[layers[i].class].page_size;
+        p->classes[layers[i].class].page_size += 2 * layers[i].n_head_kv * p->chunk_size;
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    *out = p;
+    return HEARTH_OK;
+}
+
+static void free_slab(hth_kv_slab *s)
+{
+    hth_pages_free(s->memory, s->size);
+    hth_free(s->pages);
+    hth_free(s);
+}
+
+void hth_kv_pool_close(hth_kv_pool *p)
+{
+    if (!p) return;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        assert(p->classes[c].n_used == 0);
+        for (hth_kv_slab *s = p->classes[c].slabs, *next; s; s = next) {
+            next = s->next;
+            free_slab(s);
+        }
+    }
+    pthread_mutex_destroy(&p->lock);
+    hth_free(p->layers);
+    hth_free(p);
+}
+
+const hth_model *hth_kv_pool_model(const hth_kv_pool *p) { return p->model; }
+hearth_kv_type hth_kv_pool_type(const hth_kv_pool *p) { return p->type; }
+const hth_kv_layer *hth_kv_pool_layer(const hth_kv_pool *p, uint32_t i_layer) { return &p->layers[i_layer]; }
+size_t hth_kv_pool_chunk_size(const hth_kv_pool *p) { return p->chunk_size; }
+size_t hth_kv_pool_page_size(const hth_kv_pool *p, hth_kv_class class) { return p->classes[class].page_size; }
+
+hth_kv_usage hth_kv_pool_usage(hth_kv_pool *p, hth_kv_class class)
+{
+    pthread_mutex_lock(&p->lock);
+    const page_class *c = &p->classes[class];
+    hth_kv_usage u = {c->n_used, c->n_reserved, c->n_page};
+    pthread_mutex_unlock(&p->lock);
+    return u;
+}
+
+/* ---- reservations ------------------------------------------------------------------------------------------ */
+
+static hth_kv_slab *alloc_slab(size_t page_size, uint32_t n_page)
+{
+    size_t size;
+    hth_kv_slab *s = hth_mul_size(page_size, n_page, &size) ? hth_alloc(1, sizeof *s) : NULL;
+    if (!s) return NULL;
+    s->size = size, s->n_page = n_page;
+    s->pages = hth_alloc(n_page, sizeof *s->pages);
+    s->memory = s->pages ? hth_pages_alloc(size) : NULL;
+    if (!s->memory) {
+        free_slab(s);
+        return NULL;
+    }
+    for (uint32_t i = n_page; i-- > 0;) {
+        s->pages[i] = (hth_kv_page){.data = s->memory + i * page_size, .slab = s, .next = s->free};
+        s->free = &s->pages[i];
+    }
+    return s;
+}
+
+/* Frees slabs without pages in use, while the others suffice. Called with the lock held. */
+static void trim(page_class *c)
+{
+    for (hth_kv_slab **at = &c->slabs; *at;) {
+        hth_kv_slab *s = *at;
+        if (s->n_used > 0 || c->n_page - s->n_page < c->n_reserved) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        c->n_page -= s->n_page;
+        free_slab(s);
+    }
+}
+
+bool hth_kv_pool_reserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS])
+{
+    bool ok = true;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; ok && i < HTH_N_KV_CLASS; i++) {
+        page_class *c = &p->classes[i];
+        uint64_t n = (uint64_t)c->n_reserved + n_page[i];
+        if (n <= c->n_page) continue;
+        hth_kv_slab *s = n <= UINT32_MAX ? alloc_slab(c->page_size, (uint32_t)n - c->n_page) : NULL, **end = &c->slabs;
+        ok = s != NULL;
+        if (!ok) break;
+        while (*end) end = &(*end)->next;
+        *end = s;
+        c->n_page += s->n_page;
+    }
+    for (int i = 0; i < HTH_N_KV_CLASS; i++) {
+        if (ok) p->classes[i].n_reserved += n_page[i];
+        else trim(&p->classes[i]);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return ok;
+}
+
+void hth_kv_pool_unreserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS])
+{
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < HTH_N_KV_CLASS; i++) {
+        p->classes[i].n_reserved -= n_page[i];
+        trim(&p->classes[i]);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------- */
+
+/* hth_kv_page_is_shared reads it without the lock. A holder that became the only one has seen the last read of the
+ * others. */
+static void set_n_ref(hth_kv_page *page, uint32_t n) { __atomic_store_n(&page->n_ref, n, __ATOMIC_RELEASE); }
+
+bool hth_kv_page_is_shared(const hth_kv_page *page) { return __atomic_load_n(&page->n_ref, __ATOMIC_ACQUIRE) > 1; }
+
+/* Called with the lock held, as the next one. */
+static hth_kv_page *take(page_class *c)
+{
+    hth_kv_slab *s = c->slabs;
+    while (s && !s->free) s = s->next;
+    assert(s); /* pages are reserved */
+    hth_kv_page *page = s->free;
+    s->free = page->next;
+    page->next = NULL;
+    set_n_ref(page, 1);
+    s->n_used++, c->n_used++;
+    return page;
+}
+
+static void drop(page_class *c, hth_kv_page *page)
+{
+    set_n_ref(page, page->n_ref - 1);
+    if (page->n_ref > 0) return;
+    page->next = page->slab->free;
+    page->slab->free = page;
+    page->slab->n_used--, c->n_used--;
+}
+
+hth_kv_page *hth_kv_page_take(hth_kv_pool *p, hth_kv_class class)
+{
+    pthread_mutex_lock(&p->lock);
+    hth_kv_page *page = take(&p->classes[class]);
+    pthread_mutex_unlock(&p->lock);
+    return page;
+}
+
+void hth_kv_page_share(hth_kv_pool *p, hth_kv_page *page)
+{
+    pthread_mutex_lock(&p->lock);
+    set_n_ref(page, page->n_ref + 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hth_kv_page_drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
+{
+    pthread_mutex_lock(&p->lock);
+    drop(&p->classes[class], page);
+    pthread_mutex_unlock(&p->lock);
+}
+
+hth_kv_page *hth_kv_page_unshare(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
+{
+    page_class *c = &p->classes[class];
+    pthread_mutex_lock(&p->lock);
+    hth_kv_page *copy = page->n_ref > 1 ? take(c) : NULL;
+    /* While both are held, the copy is not covered by this sequence's reservation. The other holder's covers it, but
+     * that one may end before the copy is complete. */
+    if (copy) c->n_reserved++;
+    pthread_mutex_unlock(&p->lock);
+    if (!copy) return page;
+    memcpy(copy->data, page->data, c->page_size); /* shared pages are not written */
+    pthread_mutex_lock(&p->lock);
+    drop(c, page);
+    c->n_reserved--;
+    pthread_mutex_unlock(&p->lock);
+    return copy;
+}

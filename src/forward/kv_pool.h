@@ -1,0 +1,73 @@
+/* The memory of KV caches: pages of HTH_KV_PAGE positions, which all sequences of a model with one type of cache
+ * share. sequence.c takes pages and gives them back; attention.c computes addresses inside them.
+ *
+ * Layers with a window have pages of their own, so that these can be freed behind the window. A page holds, for each
+ * layer of its class, the keys of all KV heads, then their values, each head's two groups together
+ * (kernels/attn/kv_layout.h).
+ *
+ * A sequence reserves as many pages as it may ever hold, and takes them, when it is opened. A step takes a page only
+ * in place of one that it shares, which cannot fail and allocates nothing. The pool is thread safe. */
+#ifndef HTH_FORWARD_KV_POOL_H
+#define HTH_FORWARD_KV_POOL_H
+
+#include "kernels/attn/kv_layout.h"
+#include "model/model.h"
+
+typedef enum hth_kv_class { HTH_KV_FULL, HTH_KV_WINDOW, HTH_N_KV_CLASS } hth_kv_class;
+
+typedef struct hth_kv_pool hth_kv_pool;
+typedef struct hth_kv_slab hth_kv_slab;
+
+typedef struct hth_kv_page {
+    uint8_t *data;
+    uint32_t n_ref; /* sequences that hold it; 0: free */
+    hth_kv_slab *slab;
+    struct hth_kv_page *next; /* in the slab's list of free pages */
+} hth_kv_page;
+
+/* Where a layer's keys and values lie in a page of its class. */
+typedef struct hth_kv_layer {
+    hth_kv_class class;
+    uint32_t n_head_kv; /* 0: the layer has no keys and values */
+    size_t offset;      /* bytes to the keys of KV head 0 */
+} hth_kv_layer;
+
+/* ARGUMENT: a type that does not exist or does not suit the model's heads; MEMORY. The model must outlive the pool. */
+hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_kv_pool **out, hearth_error *err);
+/* All sequences must be closed. */
+void hth_kv_pool_close(hth_kv_pool *pool);
+
+const hth_model *hth_kv_pool_model(const hth_kv_pool *pool);
+hearth_kv_type hth_kv_pool_type(const hth_kv_pool *pool);
+const hth_kv_layer *hth_kv_pool_layer(const hth_kv_pool *pool, uint32_t i_layer);
+/* Bytes of a KV head's keys, or values, in a page. */
+size_t hth_kv_pool_chunk_size(const hth_kv_pool *pool);
+/* Bytes of a page; 0: no layer is of the class. */
+size_t hth_kv_pool_page_size(const hth_kv_pool *pool, hth_kv_class class);
+
+/* Bytes of the pages of n_ctx positions; false: overflow, or the model's head size does not suit the type. */
+bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
+static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAGE + (n_pos % HTH_KV_PAGE > 0); }
+
+/* Adds capacity for n_page more pages of each class. false: out of memory, nothing was reserved. */
+bool hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
+/* Frees memory that no remaining reservation needs. */
+void hth_kv_pool_unreserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
+
+/* A page with one reference; its contents are undefined. The caller holds fewer pages than it reserved. */
+hth_kv_page *hth_kv_page_take(hth_kv_pool *pool, hth_kv_class class);
+void hth_kv_page_share(hth_kv_pool *pool, hth_kv_page *page);
+void hth_kv_page_drop(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
+/* Whether other sequences hold it. Only the holder's own thread shares a page that it holds alone. */
+bool hth_kv_page_is_shared(const hth_kv_page *page);
+/* The page to write to in place of `page`: itself if no other sequence holds it, else a copy; `page` is then
+ * dropped. */
+hth_kv_page *hth_kv_page_unshare(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
+
+/* Pages in use and capacity, for tests and reports. */
+typedef struct hth_kv_usage {
+    uint32_t n_used, n_reserved, n_page;
+} hth_kv_usage;
+hth_kv_usage hth_kv_pool_usage(hth_kv_pool *pool, hth_kv_class class);
+
+#endif

@@ -1,0 +1,296 @@
+/* Sequences: page tables over a shared pool, and states with checkpoints. Called by the engine around steps, and by
+ * attention.c within them. */
+#include "forward/sequence.h"
+
+#include "base/checked_math.h"
+#include "base/format_bytes.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const hth_model *model_of(const hth_sequence *s) { return hth_kv_pool_model(s->pool); }
+
+/* The widest window. */
+static uint32_t window_of(const hth_model *m)
+{
+    uint32_t window = 0;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_layer *l = &m->layers[i];
+        if (l->mixer == HTH_MIXER_ATTENTION && l->attn.window > window) window = l->attn.window;
+    }
+    return window;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+static bool open_states(hth_sequence *s)
+{
+    const hth_model *m = model_of(s);
+    size_t all;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) s->state_size += m->layers[i].state_size;
+    if (s->state_size == 0) return true;
+    if (!hth_mul_size(s->state_size, 2 + HTH_N_CHECKPOINT, &all)) return false;
+    s->memory = hth_alloc(1, all);
+    s->now = s->memory, s->next = s->memory + s->state_size;
+    for (int i = 0; s->memory && i < HTH_N_CHECKPOINT; i++)
+        s->checkpoints[i].state = s->memory + (2 + (size_t)i) * s->state_size;
+    return s->memory != NULL;
+}
+
+/* Pages that a sequence holds of a class. */
+static uint32_t count_held(const hth_sequence *s, hth_kv_class class)
+{
+    if (hth_kv_pool_page_size(s->pool, class) == 0) return 0;
+    if (class != HTH_KV_WINDOW || !s->options.release_window || s->options.n_step == 0) return s->n_page;
+    /* A step sees the window before its first token; both ends may lie inside a page. */
+    uint64_t n = ((uint64_t)window_of(model_of(s)) + s->options.n_step) / HTH_KV_PAGE + 2;
+    return n < s->n_page ? (uint32_t)n : s->n_page;
+}
+
+static hearth_status fail_size(const hth_sequence *s, const uint32_t n_held[HTH_N_KV_CLASS], hearth_error *err)
+{
+    size_t size = 0, part;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++)
+        if (!hth_mul_size(hth_kv_pool_page_size(s->pool, (hth_kv_class)c), n_held[c], &part) ||
+            !hth_add_size(size, part, &size))
+            size = SIZE_MAX;
+    return hth_fail(err, HEARTH_ERROR_MEMORY,
+                    "out of memory: %s for a context of %u positions; ask for less with -c",
+                    hth_format_bytes(size).text, s->options.n_ctx);
+}
+
+static void hold(hth_page_table *t, uint32_t i, hth_kv_page *page)
+{
+    t->pages[i] = page;
+    t->data[i] = page ? page->data : NULL;
+}
+
+/* from: the sequence of which the first n_shared pages are shared; NULL: none. */
+static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
+                                   const hth_sequence *from, hearth_error *err)
+{
+    *s = (hth_sequence){.pool = pool, .options = *options, .n_page = hth_kv_n_page(options->n_ctx)};
+    uint32_t n_held[HTH_N_KV_CLASS];
+    bool ok = true;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) n_held[c] = count_held(s, (hth_kv_class)c);
+    if (!hth_kv_pool_reserve(pool, n_held)) {
+        s->pool = NULL;
+        return fail_size(&(hth_sequence){.pool = pool, .options = *options}, n_held, err);
+    }
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        s->tables[c].n_held = n_held[c];
+        s->tables[c].pages = hth_alloc(s->n_page, sizeof *s->tables[c].pages);
+        s->tables[c].data = hth_alloc(s->n_page, sizeof *s->tables[c].data);
+        ok = ok && s->tables[c].pages && s->tables[c].data;
+    }
+    if (!open_states(s) || !ok) {
+        hearth_status st = hth_fail_memory(err, s->n_page * sizeof(void *), "the pages of a sequence");
+        hth_sequence_close(s);
+        return st;
+    }
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        hth_page_table *t = &s->tables[c];
+        const hth_page_table *shared = from ? &from->tables[c] : t;
+        uint32_t end = from ? hth_kv_n_page(from->n_tok) : 0;
+        t->first = shared->first;
+        for (uint32_t i = t->first; i < t->first + t->n_held; i++) {
+            if (i < end) hth_kv_page_share(pool, shared->pages[i]);
+            hold(t, i, i < end ? shared->pages[i] : hth_kv_page_take(pool, (hth_kv_class)c));
+        }
+    }
+    return HEARTH_OK;
+}
+
+hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
+                                hearth_error *err)
+{
+    return open_sequence(s, pool, options, NULL, err);
+}
+
+void hth_sequence_close(hth_sequence *s)
+{
+    uint32_t n_held[HTH_N_KV_CLASS];
+    if (!s->pool) return;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        hth_page_table *t = &s->tables[c];
+        n_held[c] = t->n_held;
+        for (uint32_t i = t->first; t->pages && i < t->first + t->n_held; i++)
+            if (t->pages[i]) hth_kv_page_drop(s->pool, (hth_kv_class)c, t->pages[i]);
+        hth_free(t->pages);
+        hth_free(t->data);
+    }
+    hth_kv_pool_unreserve(s->pool, n_held);
+    hth_free(s->memory);
+    *s = (hth_sequence){0};
+}
+
+hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err)
+{
+    hearth_status st = open_sequence(s, from->pool, &from->options, from, err);
+    if (st != HEARTH_OK) return st;
+    s->n_tok = from->n_tok, s->slot = from->slot, s->i_checkpoint = from->i_checkpoint;
+    if (s->state_size == 0) return HEARTH_OK;
+    memcpy(s->now, from->now, s->state_size);
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
+        const hth_checkpoint *c = &from->checkpoints[i];
+        s->checkpoints[i].n_tok = c->n_tok, s->checkpoints[i].valid = c->valid;
+        memcpy(s->checkpoints[i].state, c->state, s->state_size);
+    }
+    return HEARTH_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
+{
+    assert(n_new > 0 && n_new <= s->options.n_ctx - s->n_tok);
+    uint32_t first = s->n_tok / HTH_KV_PAGE, end = hth_kv_n_page(s->n_tok + n_new);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        hth_page_table *t = &s->tables[c];
+        if (t->n_held == 0) continue;
+        assert(first >= t->first && end <= t->first + t->n_held);
+        for (uint32_t i = first; i < end; i++)
+            if (hth_kv_page_is_shared(t->pages[i]))
+                hold(t, i, hth_kv_page_unshare(s->pool, (hth_kv_class)c, t->pages[i]));
+    }
+}
+
+/* Lets the pages before `first` serve for positions behind the last page, as far as the context goes. */
+static void release_pages(hth_sequence *s, hth_kv_class class, uint32_t first)
+{
+    hth_page_table *t = &s->tables[class];
+    for (; t->first < first && t->first + t->n_held < s->n_page; t->first++) {
+        hth_kv_page *page = t->pages[t->first];
+        hold(t, t->first, NULL);
+        hold(t, t->first + t->n_held, page); /* copied before it is written, if it is shared */
+    }
+}
+
+/* The next token, at position n_tok, sees positions from n_tok + 1 - window on. */
+static uint32_t first_visible_page(const hth_sequence *s)
+{
+    uint32_t window = window_of(model_of(s));
+    return s->n_tok >= window ? (s->n_tok + 1 - window) / HTH_KV_PAGE : 0;
+}
+
+void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
+{
+    uint8_t *written = s->next;
+    s->n_tok += n_new;
+    s->next = s->now, s->now = written;
+    if (s->options.release_window && s->tables[HTH_KV_WINDOW].n_held > 0)
+        release_pages(s, HTH_KV_WINDOW, first_visible_page(s));
+}
+
+/* ---- going back -------------------------------------------------------------------------------------------- */
+
+/* Whether the pages that the token at position n sees are all there. */
+static bool has_window(const hth_sequence *s, uint32_t n)
+{
+    uint32_t window = window_of(model_of(s)), first = n + 1 > window ? n + 1 - window : 0;
+    return s->tables[HTH_KV_WINDOW].first <= first / HTH_KV_PAGE;
+}
+
+uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n)
+{
+    uint32_t best = 0;
+    if (n >= s->n_tok) return s->n_tok;
+    if (s->state_size == 0) return has_window(s, n) ? n : 0;
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
+        const hth_checkpoint *c = &s->checkpoints[i];
+        if (c->valid && c->n_tok <= n && c->n_tok > best && has_window(s, c->n_tok)) best = c->n_tok;
+    }
+    return best;
+}
+
+void hth_sequence_truncate(hth_sequence *s, uint32_t n)
+{
+    assert(hth_sequence_reachable(s, n) == n);
+    if (n >= s->n_tok) return;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        hth_page_table *t = &s->tables[c];
+        for (uint32_t i = 0; n == 0 && t->first > 0 && i < t->n_held; i++) { /* ascending: they move down */
+            hth_kv_page *page = t->pages[t->first + i];
+            hold(t, t->first + i, NULL);
+            hold(t, i, page);
+        }
+        if (n == 0) t->first = 0;
+    }
+    s->n_tok = n;
+    if (s->state_size == 0) return;
+    if (n == 0) memset(s->now, 0, s->state_size);
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
+        hth_checkpoint *c = &s->checkpoints[i];
+        if (c->valid && c->n_tok == n && n > 0) memcpy(s->now, c->state, s->state_size);
+        if (c->n_tok > n) c->valid = false;
+    }
+}
+
+void hth_sequence_checkpoint(hth_sequence *s)
+{
+    if (s->state_size == 0) return;
+    hth_checkpoint *c = &s->checkpoints[s->i_checkpoint++ % HTH_N_CHECKPOINT];
+    c->n_tok = s->n_tok, c->valid = true;
+    memcpy(c->state, s->now, s->state_size);
+}
+
+/* ---- saving and restoring ---------------------------------------------------------------------------------- */
+
+void hth_sequence_copy_page(const hth_sequence *s, const hth_kernels *k, hth_kv_class class, uint32_t i,
+                            const float *zero, uint8_t *to)
+{
+    const hth_model *m = model_of(s);
+    hearth_kv_type type = hth_kv_pool_type(s->pool);
+    size_t d = m->hparams.d_head, chunk = hth_kv_pool_chunk_size(s->pool);
+    uint32_t n_used = s->n_tok - i * HTH_KV_PAGE;
+    memcpy(to, s->tables[class].data[i], hth_kv_pool_page_size(s->pool, class));
+    for (uint32_t j = 0; n_used < HTH_KV_PAGE && j < m->hparams.n_layer; j++) {
+        const hth_kv_layer *l = hth_kv_pool_layer(s->pool, j);
+        for (size_t h = 0; l->class == class && h < l->n_head_kv; h++)
+            for (size_t at = n_used; at < HTH_KV_PAGE; at++) {
+                uint8_t *keys = to + l->offset + h * chunk;
+                hth_kv_layout_put_key(k, type, keys, d, at, zero);
+                hth_kv_layout_put_value(k, type, keys + l->n_head_kv * chunk, d, at, zero);
+            }
+    }
+}
+
+void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_window)
+{
+    hth_sequence_truncate(s, 0);
+    s->n_tok = n_tok;
+    if (s->options.release_window && s->tables[HTH_KV_WINDOW].n_held > 0) {
+        uint32_t first = first_visible_page(s);
+        release_pages(s, HTH_KV_WINDOW, first > first_window ? first : first_window);
+    }
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        hth_page_table *t = &s->tables[c];
+        for (uint32_t i = t->first; i < t->first + t->n_held && i < hth_kv_n_page(n_tok); i++)
+            hold(t, i, hth_kv_page_unshare(s->pool, (hth_kv_class)c, t->pages[i]));
+    }
+}
+
+/* ---- keys and values --------------------------------------------------------------------------------------- */
+
+void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer, uint32_t position, const float *key,
+                        const float *value)
+{
+    const hth_kv_layer *l = hth_kv_pool_layer(s->pool, i_layer);
+    size_t d = model_of(s)->hparams.d_head, chunk = hth_kv_pool_chunk_size(s->pool);
+    hearth_kv_type type = hth_kv_pool_type(s->pool);
+    uint8_t *keys = s->tables[l->class].pages[position / HTH_KV_PAGE]->data + l->offset;
+    uint8_t *values = keys + l->n_head_kv * chunk;
+    for (size_t i = 0; i < l->n_head_kv; i++) {
+        hth_kv_layout_put_key(k, type, keys + i * chunk, d, position % HTH_KV_PAGE, key + i * d);
+        hth_kv_layout_put_value(k, type, values + i * chunk, d, position % HTH_KV_PAGE, value + i * d);
+    }
+}
+
+hth_kv_head hth_sequence_head(const hth_sequence *s, uint32_t i_layer, uint32_t i_head)
+{
+    const hth_kv_layer *l = hth_kv_pool_layer(s->pool, i_layer);
+    size_t chunk = hth_kv_pool_chunk_size(s->pool);
+    return (hth_kv_head){.pages = s->tables[l->class].data,
+                         .offset = l->offset + i_head * chunk,
+                         .values_offset = l->n_head_kv * chunk};
+}

@@ -1,0 +1,91 @@
+/* What a sequence remembers between steps: pages of keys and values, and the state of recurrent layers. The engine
+ * prepares it before a step, and commits the step's tokens after it; a step that failed is thus repeated or dropped
+ * without a trace. Copies share pages; a shared page is copied before it is written. */
+#ifndef HTH_FORWARD_SEQUENCE_H
+#define HTH_FORWARD_SEQUENCE_H
+
+#include "forward/kv_pool.h"
+
+/* States that hth_sequence_checkpoint keeps. */
+enum { HTH_N_CHECKPOINT = 4 };
+
+typedef struct hth_sequence_options {
+    uint32_t n_ctx;
+    /* Frees pages of layers with a window once no later token sees them. Such a sequence cannot return to positions
+     * before them, except to 0. */
+    bool release_window;
+    uint32_t n_step; /* tokens of a step at most, which bounds the pages held then; 0: n_ctx */
+} hth_sequence_options;
+
+/* Pages of a class: page i holds positions [HTH_KV_PAGE * i, HTH_KV_PAGE * (i + 1)). The sequence holds n_held pages
+ * from `first` on; released ones serve again for later positions. */
+typedef struct hth_page_table {
+    hth_kv_page **pages;  /* [n_page] of the sequence; NULL: not held */
+    const uint8_t **data; /* [n_page] their memory, for kernels */
+    uint32_t first, n_held;
+} hth_page_table;
+
+typedef struct hth_checkpoint {
+    uint32_t n_tok;
+    bool valid;
+    uint8_t *state;
+} hth_checkpoint;
+
+typedef struct hth_sequence {
+    hth_kv_pool *pool;
+    hth_sequence_options options;
+    uint32_t n_page;                     /* length of the tables */
+    uint32_t n_tok;                      /* committed tokens: positions [0, n_tok) */
+    hth_page_table tables[HTH_N_KV_CLASS];
+    /* State of recurrent layers (hth_layer.state_size): a step reads `now` and writes `next`. NULL: none. */
+    uint8_t *now, *next;
+    size_t state_size;
+    hth_checkpoint checkpoints[HTH_N_CHECKPOINT];
+    uint32_t i_checkpoint; /* the next one to be replaced */
+    uint8_t *memory;       /* of the states */
+    uint32_t slot;         /* first position of the sequence in the device caches (gpu/gpu.h) */
+} hth_sequence;
+
+/* An empty sequence. MEMORY. The pool must outlive it. */
+hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
+                                hearth_error *err);
+/* A copy of `from`, which is not in a step: shares its pages. MEMORY. */
+hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
+void hth_sequence_close(hth_sequence *s);
+
+/* Before a step with n_new tokens from position n_tok on: takes pages for them, and copies shared ones. Cannot fail;
+ * allocates nothing. n_tok + n_new is at most n_ctx. */
+void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
+/* After that step succeeded. */
+void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
+
+/* The largest position up to n (at most n_tok) that hth_sequence_truncate can reach: n itself, unless pages were
+ * released or layers have state; then that of a checkpoint, or 0. */
+uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n);
+/* Drops all tokens from position n on, which must be reachable. */
+void hth_sequence_truncate(hth_sequence *s, uint32_t n);
+/* Keeps the state at n_tok; the oldest checkpoint is replaced. Without state, any position is reachable anyway. */
+void hth_sequence_checkpoint(hth_sequence *s);
+
+/* ---- saving and restoring ---------------------------------------------------------------------------------- */
+
+/* Copies page i; positions from n_tok on become zero[d_head], zeros. */
+void hth_sequence_copy_page(const hth_sequence *s, const hth_kernels *k, hth_kv_class class, uint32_t i,
+                            const float *zero, uint8_t *to);
+/* Replaces all tokens by n_tok others, whose pages and state the caller writes. Pages of layers with a window are
+ * needed from first_window on, or from where the sequence would have released them. */
+void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_window);
+
+/* ---- used by the files of forward/ ------------------------------------------------------------------------- */
+
+/* Stores key and value [n_head_kv][d_head] of a position that was prepared. */
+void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer, uint32_t position, const float *key,
+                        const float *value);
+/* Pages and offset of a KV head's keys; its values are values_offset bytes behind. */
+typedef struct hth_kv_head {
+    const uint8_t *const *pages;
+    size_t offset, values_offset;
+} hth_kv_head;
+hth_kv_head hth_sequence_head(const hth_sequence *s, uint32_t i_layer, uint32_t i_head);
+
+#endif

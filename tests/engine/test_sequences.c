@@ -1,0 +1,445 @@
+/* Sessions that are copied, cut, saved and restored give the bits of a session that evaluated the same tokens from
+ * the start; files of sessions that were damaged or do not fit are refused and change nothing. */
+#include "convert/quantize.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "support/engine.h"
+#include "support/faults.h"
+#include "support/models/tiny_model.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 160, MORE = 20, WINDOW = 40, N_BATCH = 8 };
+
+/* A model of which all layers see everything, or some have a window. */
+typedef struct fixture {
+    gguf_bytes file;
+    hearth_model *model;
+    int32_t ids[N + MORE], other[N + MORE];
+} fixture;
+
+static void open_model(fixture *f, bool windowed, const char *device)
+{
+    hearth_model_options o = {.gpu = {.device = device, .n_ctx = 16 * N}};
+    tiny_model m;
+    test_random r = {11};
+    tiny_begin(&m);
+    if (windowed) tiny_become(&m, "gemma2");
+    if (windowed) tiny_set_u32(&m, "gemma2.attention.sliding_window", WINDOW);
+    f->file = tiny_write(&m);
+    tiny_free(&m);
+    for (int i = 0; i < N + MORE; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
+    for (int i = 0; i < N + MORE; i++) f->other[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
+    if (!device) {
+        CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", &o, &f->model, err));
+        return;
+    }
+    /* Quantised, so that devices give the CPU's bits. */
+    const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
+    hth_quantize_options q = {.ftype = hth_ftype_find("q8_0"), .n_thread = 1};
+    hth_quantize_result result;
+    CHECK(test_write_file(path, f->file.data, f->file.n));
+    CHECK_OK(hth_quantize(path, quantised, &q, &result, err));
+    CHECK_OK(hearth_model_open(quantised, &o, &f->model, err));
+}
+
+static void close_model(fixture *f)
+{
+    hearth_model_close(f->model);
+    gguf_free(&f->file);
+}
+
+typedef struct setting {
+    uint32_t n_thread, n_ctx;
+    hearth_kv_type kv;
+    bool release;
+} setting;
+
+static hearth_session *open_session(const fixture *f, const setting *s)
+{
+    hearth_session *out = NULL;
+    hearth_session_options o = {.n_ctx = s->n_ctx ? s->n_ctx : 2 * N,
+                                .n_batch = N_BATCH,
+                                .n_thread = s->n_thread ? s->n_thread : 1,
+                                .kv = s->kv,
+                                .release_window = s->release};
+    CHECK_OK(hearth_session_open(f->model, &o, &out, err));
+    return out;
+}
+
+static void feed(hearth_session *s, const int32_t *ids, size_t n) { CHECK_OK(hearth_session_eval(s, ids, n, err)); }
+
+/* The logits after n_a of a, then n_b of b, by a session of its own. */
+static void expect(const fixture *f, const setting *how, const hearth_session *s, const int32_t *a, size_t n_a,
+                   const int32_t *b, size_t n_b)
+{
+    hearth_session *fresh = open_session(f, how);
+    feed(fresh, a, n_a);
+    feed(fresh, b, n_b);
+    const float *want = hearth_session_logits(fresh), *got = hearth_session_logits(s);
+    if (CHECK_INT(hearth_session_position(s), n_a + n_b) && CHECK(want && got))
+        CHECK_BYTES(got, want, TINY_VOCAB * sizeof *want);
+    hearth_session_close(fresh);
+}
+
+static const size_t cuts[] = {1, 31, 32, 33, 63, 64, 65, 100, 128, 150};
+enum { N_CUT = sizeof cuts / sizeof *cuts };
+
+/* Calls fn for models, caches, threads and levels. */
+static void for_all(void (*fn)(const fixture *f, const setting *s))
+{
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    for (int windowed = 0; windowed < 2; windowed++)
+        for (size_t l = 0; l < n_level; l++) {
+            fixture f;
+            engine_set_cpu(levels[l]);
+            open_model(&f, windowed, NULL);
+            for (int kv = 0; kv < (windowed ? 1 : 2); kv++)
+                for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2)
+                    for (int release = 0; release <= windowed; release++)
+                        fn(&f, &(setting){.n_thread = n_thread, .kv = (hearth_kv_type)kv, .release = release});
+            close_model(&f);
+        }
+    engine_set_cpu(NULL);
+}
+
+/* ---- copies -------------------------------------------------------------------------------------------------- */
+
+static void fork_everywhere(const fixture *f, const setting *how)
+{
+    for (size_t i = 0; i < N_CUT; i++) {
+        hearth_session *a = open_session(f, how), *b = NULL, *c = NULL;
+        feed(a, f->ids, cuts[i]);
+        CHECK_OK(hearth_session_fork(a, &b, err));
+        CHECK_OK(hearth_session_fork(b, &c, err));
+        expect(f, how, b, f->ids, cuts[i], NULL, 0);
+        feed(b, f->other, 20);
+        feed(a, f->ids + cuts[i], 20);
+        feed(c, f->other, 7);
+        expect(f, how, a, f->ids, cuts[i] + 20, NULL, 0);
+        hearth_session_close(a); /* the copies go on without it */
+        feed(c, f->other + 7, 13);
+        feed(b, f->other + 20, 3);
+        expect(f, how, b, f->ids, cuts[i], f->other, 23);
+        expect(f, how, c, f->ids, cuts[i], f->other, 20);
+        hearth_session_close(b);
+        hearth_session_close(c);
+    }
+}
+
+TEST(a_copy_and_its_source_give_the_bits_of_fresh_sessions) { for_all(fork_everywhere); }
+
+static void truncate_everywhere(const fixture *f, const setting *how)
+{
+    for (size_t i = 0; i < N_CUT; i++) {
+        hearth_session *a = open_session(f, how), *b = NULL;
+        feed(a, f->ids, N);
+        CHECK_OK(hearth_session_fork(a, &b, err));
+        hearth_error why;
+        /* The first page that the next token sees must not be before that of the source. */
+        bool kept = !how->release || (cuts[i] >= WINDOW && (cuts[i] + 1 - WINDOW) / 32 >= (N + 1 - WINDOW) / 32);
+        hearth_status st = hearth_session_truncate(b, (uint32_t)cuts[i], &why);
+        CHECK_INT(st, kept ? HEARTH_OK : HEARTH_ERROR_ARGUMENT);
+        if (!kept) {
+            expect(f, how, b, f->ids, N, NULL, 0); /* it is unchanged */
+            CHECK_OK(hearth_session_truncate(b, 0, err));
+            feed(b, f->ids, cuts[i]);
+        }
+        CHECK(hearth_session_logits(b) == NULL || st != HEARTH_OK);
+        feed(b, f->other, 9);
+        expect(f, how, b, f->ids, cuts[i], f->other, 9);
+        feed(a, f->other, 5);
+        expect(f, how, a, f->ids, N, f->other, 5);
+        hearth_session_close(a);
+        hearth_session_close(b);
+    }
+}
+
+TEST(a_session_that_was_cut_gives_the_bits_of_a_fresh_one) { for_all(truncate_everywhere); }
+
+/* ---- files ---------------------------------------------------------------------------------------------------- */
+
+static void save_everywhere(const fixture *f, const setting *how)
+{
+    char *file[2];
+    size_t n[2];
+    for (size_t i = 0; i < N_CUT; i++) {
+        hearth_session *a = open_session(f, how), *b = NULL, *c = open_session(f, how);
+        const char *path = test_scratch("session"), *again = test_scratch("session-again");
+        feed(c, f->other, 77);
+        feed(a, f->ids, N);
+        if (hearth_session_truncate(a, (uint32_t)cuts[i], NULL) != HEARTH_OK) {
+            CHECK_OK(hearth_session_truncate(a, 0, err));
+            feed(a, f->ids, cuts[i]);
+        }
+        feed(a, f->ids + cuts[i], 3);
+        CHECK_OK(hearth_session_save(a, path, err));
+        CHECK_OK(hearth_session_restore(c, path, err));
+        expect(f, how, c, f->ids, cuts[i] + 3, NULL, 0);
+        CHECK_OK(hearth_session_fork(c, &b, err));
+        CHECK_OK(hearth_session_save(b, again, err));
+        file[0] = test_read_file(path, &n[0]), file[1] = test_read_file(again, &n[1]);
+        if (CHECK_INT(n[0], n[1])) CHECK_BYTES(file[0], file[1], n[0]); /* nothing of other texts is in it */
+        free(file[0]), free(file[1]);
+        feed(c, f->other, 11);
+        expect(f, how, c, f->ids, cuts[i] + 3, f->other, 11);
+        feed(a, f->other, 2);
+        expect(f, how, a, f->ids, cuts[i] + 3, f->other, 2);
+        hearth_session_close(a);
+        hearth_session_close(b);
+        hearth_session_close(c);
+    }
+}
+
+TEST(a_restored_session_gives_the_bits_of_the_saved_one) { for_all(save_everywhere); }
+
+TEST(a_session_is_restored_at_other_levels_and_thread_counts)
+{
+    const char *levels[ENGINE_MAX_LEVELS], *path = test_scratch("session");
+    size_t n_level = engine_levels(levels);
+    for (size_t from = 0; from < n_level; from++)
+        for (size_t to = 0; to < n_level; to++) {
+            fixture f;
+            engine_set_cpu(levels[from]);
+            open_model(&f, false, NULL);
+            hearth_session *s = open_session(&f, &(setting){.n_thread = 1});
+            feed(s, f.ids, 70);
+            CHECK_OK(hearth_session_save(s, path, err));
+            hearth_session_close(s);
+            close_model(&f);
+            engine_set_cpu(levels[to]);
+            open_model(&f, false, NULL);
+            s = open_session(&f, &(setting){.n_thread = 3});
+            CHECK_OK(hearth_session_restore(s, path, err));
+            feed(s, f.other, 30);
+            expect(&f, &(setting){.n_thread = 2}, s, f.ids, 70, f.other, 30);
+            hearth_session_close(s);
+            close_model(&f);
+        }
+    engine_set_cpu(NULL);
+}
+
+/* Restoring fails with that status and these words, and the session stays as it is. */
+static void expect_refused(const fixture *f, hearth_session *s, const char *path, hearth_status status, const char *words)
+{
+    hearth_error why = {0};
+    uint32_t n = hearth_session_position(s);
+    CHECK_INT(hearth_session_restore(s, path, &why), status);
+    if (!CHECK(strstr(why.message, words) != NULL)) test_fail(__FILE__, __LINE__, "%s", why.message);
+    CHECK_INT(hearth_session_position(s), n);
+    (void)f;
+}
+
+TEST(files_of_other_models_and_options_are_refused)
+{
+    fixture f, other;
+    const char *path = test_scratch("session");
+    open_model(&f, false, NULL);
+    open_model(&other, true, NULL);
+    hearth_session *s = open_session(&f, &(setting){0});
+    feed(s, f.ids, 50);
+    CHECK_OK(hearth_session_save(s, path, err));
+    const struct {
+        const fixture *f;
+        setting how;
+        hearth_status status;
+        const char *words;
+    } cases[] = {{&other, {0}, HEARTH_ERROR_ARGUMENT, "another model"},
+                 {&f, {.kv = HEARTH_KV_F32}, HEARTH_ERROR_ARGUMENT, "another type of KV cache"},
+                 {&f, {.n_ctx = 49}, HEARTH_ERROR_CONTEXT, "do not fit into a context of 49"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hearth_session *t = open_session(cases[i].f, &cases[i].how);
+        feed(t, f.other, 12);
+        expect_refused(cases[i].f, t, path, cases[i].status, cases[i].words);
+        hearth_session_close(t);
+    }
+    expect_refused(&f, s, test_scratch("absent"), HEARTH_ERROR_IO, "No such file");
+    hearth_session_close(s);
+    close_model(&f);
+    close_model(&other);
+}
+
+/* Changes a byte, several, or the length. False: the file is as it was. */
+static bool mutate(test_random *r, const char *file, size_t n, char *out, size_t *n_out)
+{
+    memcpy(out, file, n);
+    *n_out = n;
+    uint32_t kind = test_random_below(r, 8), at = test_random_below(r, (uint32_t)n);
+    if (kind == 0) *n_out = at;
+    if (kind == 1) *n_out = n + 1 + test_random_below(r, 63), memset(out + n, (int)at, *n_out - n);
+    if (kind == 2) memmove(out + at, file + test_random_below(r, at + 1), n - at);
+    for (uint32_t i = 0; kind > 2 && i < kind - 2; i++)
+        out[kind == 3 ? test_random_below(r, 96) : test_random_below(r, (uint32_t)n)] ^= (char)(1 << test_random_below(r, 8));
+    return *n_out != n || memcmp(out, file, n) != 0;
+}
+
+TEST(damaged_files_of_sessions_are_refused)
+{
+    enum { N_MUTATION = 10000 };
+    fixture f;
+    const char *path = test_scratch("session"), *damaged = test_scratch("damaged");
+    test_random r = {5};
+    open_model(&f, false, NULL);
+    hearth_session *s = open_session(&f, &(setting){0}), *t = open_session(&f, &(setting){0});
+    feed(s, f.ids, 40);
+    feed(t, f.other, 9);
+    CHECK_OK(hearth_session_save(s, path, err));
+    size_t n, n_out;
+    char *file = test_read_file(path, &n), *out = malloc(n + 64);
+    uint32_t n_done = 0;
+    for (; n_done < N_MUTATION && test_n_failed() == 0;) {
+        hearth_error why;
+        if (!mutate(&r, file, n, out, &n_out)) continue;
+        n_done++;
+        if (!CHECK(test_write_file(damaged, out, n_out))) break;
+        if (hearth_session_restore(t, damaged, &why) == HEARTH_OK)
+            test_fail(__FILE__, __LINE__, "mutation %u was not refused", n_done);
+    }
+    CHECK_INT(n_done, N_MUTATION);
+    expect(&f, &(setting){0}, t, f.other, 9, NULL, 0);
+    free(file), free(out);
+    hearth_session_close(s);
+    hearth_session_close(t);
+    close_model(&f);
+}
+
+/* ---- many sessions -------------------------------------------------------------------------------------------- */
+
+enum { MAX_SESSION = 64, LENGTH = 2 * N };
+
+typedef struct member {
+    hearth_session *s; /* NULL: free */
+    int32_t ids[LENGTH];
+    uint32_t n;
+} member;
+
+static void check_member(const fixture *f, const member *m)
+{
+    hearth_session *fresh = open_session(f, &(setting){0});
+    feed(fresh, m->ids, m->n);
+    if (CHECK(hearth_session_logits(m->s) && m->n > 0))
+        CHECK_BYTES(hearth_session_logits(m->s), hearth_session_logits(fresh), TINY_VOCAB * sizeof(float));
+    hearth_session_close(fresh);
+}
+
+static void random_operation(const fixture *f, test_random *r, member *members, const char *path)
+{
+    member *m = &members[test_random_below(r, MAX_SESSION)], *from = &members[test_random_below(r, MAX_SESSION)];
+    uint32_t what = test_random_below(r, 6);
+    if (!m->s && from->s && what < 4) {
+        CHECK_OK(hearth_session_fork(from->s, &m->s, err));
+        memcpy(m->ids, from->ids, sizeof m->ids), m->n = from->n;
+    } else if (!m->s) {
+        hearth_session_options o = {.n_ctx = LENGTH}; /* for batches */
+        CHECK_OK(hearth_session_open(f->model, &o, &m->s, err));
+        m->n = 0;
+    } else if (what == 0) {
+        hearth_session_close(m->s), m->s = NULL;
+    } else if (what == 1) {
+        m->n = test_random_below(r, m->n + 1);
+        CHECK_OK(hearth_session_truncate(m->s, m->n, err));
+    } else if (what == 2 && from->s) {
+        CHECK_OK(hearth_session_save(from->s, path, err));
+        CHECK_OK(hearth_session_restore(m->s, path, err));
+        memcpy(m->ids, from->ids, sizeof m->ids), m->n = from->n;
+    }
+}
+
+/* A batch with new tokens of some of the sessions. */
+static void random_batch(test_random *r, member *members, hearth_batch *b, bool *in_batch)
+{
+    for (uint32_t k = 0; k < 6; k++) {
+        uint32_t i = test_random_below(r, MAX_SESSION), n = 1 + test_random_below(r, 40);
+        member *m = &members[i];
+        if (!m->s || in_batch[i] || m->n + n > LENGTH) continue;
+        for (uint32_t j = 0; j < n; j++) m->ids[m->n + j] = (int32_t)test_random_below(r, TINY_VOCAB);
+        CHECK_OK(hearth_batch_add(b, m->s, m->ids + m->n, n, err));
+        m->n += n, in_batch[i] = true;
+    }
+    CHECK_OK(hearth_batch_run(b, err));
+}
+
+TEST(random_schedules_of_64_sessions_give_the_bits_of_fresh_ones)
+{
+    static member members[MAX_SESSION];
+    fixture f;
+    hearth_batch *b = NULL;
+    test_random r = {77};
+    open_model(&f, false, NULL);
+    CHECK_OK(hearth_batch_open(f.model, 256, 2, &b, err));
+    for (int round = 0; round < 400 && test_n_failed() == 0; round++) {
+        bool in_batch[MAX_SESSION] = {false};
+        for (int i = 0; i < 8; i++) random_operation(&f, &r, members, test_scratch("session"));
+        random_batch(&r, members, b, in_batch);
+        for (uint32_t i = 0; i < MAX_SESSION; i++)
+            if (in_batch[i] && (round % 8 == 0 || i % 8 == 0)) check_member(&f, &members[i]);
+    }
+    hearth_batch_close(b);
+    for (int i = 0; i < MAX_SESSION; i++) hearth_session_close(members[i].s), members[i].s = NULL;
+    hth_kv_usage u = hth_kv_pool_usage(f.model->kv_pools[HEARTH_KV_F16], HTH_KV_FULL);
+    CHECK_INT(u.n_used + u.n_reserved + u.n_page, 0);
+    close_model(&f);
+}
+
+/* ---- devices -------------------------------------------------------------------------------------------------- */
+
+TEST(copies_and_files_survive_the_loss_of_a_device)
+{
+    const char *path = test_scratch("session");
+    for (int lost = 0; lost < 3; lost++) { /* never, before the copy, after it */
+        fixture f;
+        open_model(&f, false, "null");
+        const setting how = {.n_thread = 2};
+        hearth_session *a = open_session(&f, &how), *b = NULL, *c = open_session(&f, &how);
+        feed(a, f.ids, 50);
+        if (lost == 1) {
+            hth_device_inject_fault(f.model->device, 1, HEARTH_ERROR_DEVICE);
+            feed(a, f.ids + 50, 1);
+            CHECK_OK(hearth_session_truncate(a, 50, err));
+        }
+        CHECK_OK(hearth_session_fork(a, &b, err));
+        CHECK_OK(hearth_session_save(a, path, err));
+        if (lost == 2) hth_device_inject_fault(f.model->device, 1, HEARTH_ERROR_DEVICE);
+        CHECK_OK(hearth_session_restore(c, path, err));
+        feed(a, f.ids + 50, 10);
+        feed(b, f.other, 10);
+        feed(c, f.other + 3, 10);
+        expect(&f, &how, a, f.ids, 60, NULL, 0);
+        expect(&f, &how, b, f.ids, 50, f.other, 10);
+        expect(&f, &how, c, f.ids, 50, f.other + 3, 10);
+        hearth_session_close(a), hearth_session_close(b), hearth_session_close(c);
+        CHECK_INT(hth_device_state(f.model->device).lost, lost > 0);
+        close_model(&f);
+    }
+}
+
+/* ---- faults --------------------------------------------------------------------------------------------------- */
+
+static hearth_status save_task(const fault_paths *p, hearth_error *err)
+{
+    hearth_model *m = NULL;
+    hearth_session *s = NULL, *t = NULL;
+    const int32_t ids[] = {5, 6, 7, 8};
+    const hearth_session_options o = {.n_ctx = 64, .n_batch = 8, .n_thread = 1};
+    hearth_status st = hearth_model_open(p->in, NULL, &m, err);
+    if (st == HEARTH_OK) st = hearth_session_open(m, &o, &s, err);
+    if (st == HEARTH_OK) st = hearth_session_eval(s, ids, 4, err);
+    if (st == HEARTH_OK) st = hearth_session_fork(s, &t, err);
+    if (st == HEARTH_OK) st = hearth_session_eval(t, ids, 4, err);
+    if (st == HEARTH_OK) st = hearth_session_save(t, p->out, err);
+    bool saved = st == HEARTH_OK;
+    if (st == HEARTH_OK) st = hearth_session_restore(s, p->out, err);
+    if (saved && st != HEARTH_OK) remove(p->out); /* the file was complete */
+    hearth_session_close(s), hearth_session_close(t);
+    hearth_model_close(m);
+    return st;
+}
+
+TEST(copies_and_files_survive_failed_allocations) { fault_survive_allocations("sessions", save_task, 40); }
+TEST(files_of_sessions_survive_failed_writes) { fault_survive_writes("sessions", save_task, 3); }
+
+TEST_MAIN
