@@ -125,7 +125,7 @@ static int run_flag(int argc, char **argv)
         commands_print_man(commands);
     } else if (strcmp(flag, "--completions") == 0) {
         if (argc != 3 || !commands_print_completions(commands, argv[2]))
-            return usage_error("--completions: one of bash, zsh, fish is wanted");
+            return usage_error("--completions: expected one of bash, zsh, fish");
     } else {
         return unknown_command(flag);
     }

@@ -342,12 +342,12 @@ static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bia
         double x;
         if (*n == MAX_BIAS) return usage_error("--logit-bias: more than %d", MAX_BIAS);
         if (text[len] != '=' || len >= sizeof id)
-            return usage_error("--logit-bias '%s': ID=X is wanted", text);
+            return usage_error("--logit-bias '%s': expected ID=X", text);
         memcpy(id, text, len);
         id[len] = '\0';
         bool ban = strcmp(text + len + 1, "-inf") == 0;
         if (!parse_uint(id, &value) || (!ban && !parse_float(text + len + 1, &x)))
-            return usage_error("--logit-bias '%s': ID=X is wanted, X a number or -inf", text);
+            return usage_error("--logit-bias '%s': expected ID=X, X a number or -inf", text);
         if (!ban && !(fabs(x) <= (double)FLT_MAX))
             return usage_error("--logit-bias %s: X is too large", text);
         if (value >= info.n_vocab)

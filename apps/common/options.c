@@ -188,7 +188,7 @@ static int check_value(const option_spec *o, const char *value)
     case OPTION_UINT:
         if (!read_uint(o, value, &u)) {
             if (is_whole(value)) return out_of_range(o, value);
-            return usage_error("--%s '%s': a whole number%s%s is wanted", o->name, value,
+            return usage_error("--%s '%s': expected a whole number%s%s", o->name, value,
                                o->choices ? ", or one of " : "", o->choices ? o->choices : "");
         }
         if (o->flags & OPTION_OPEN && u == UINT64_MAX) /* UINT64_MAX means -1 */
@@ -196,14 +196,14 @@ static int check_value(const option_spec *o, const char *value)
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
         if (!parse_int(value, &i) && is_whole(value)) return out_of_range(o, value);
-        if (!parse_int(value, &i)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
+        if (!parse_int(value, &i)) return usage_error("--%s '%s': expected a whole number", o->name, value);
         return (double)i < o->min || (double)i > o->max ? out_of_range(o, value) : 0;
     case OPTION_FLOAT:
-        if (!parse_float(value, &f)) return usage_error("--%s '%s': a number is wanted", o->name, value);
+        if (!parse_float(value, &f)) return usage_error("--%s '%s': expected a number", o->name, value);
         return f < o->min || f > o->max ? out_of_range(o, value) : 0;
     case OPTION_CHOICE:
         if (find_choice(o->choices, value) >= 0) return 0;
-        return usage_error("--%s '%s': one of %s is wanted", o->name, value, o->choices);
+        return usage_error("--%s '%s': expected one of %s", o->name, value, o->choices);
     case OPTION_UINT_LIST: return check_list(o, value);
     case OPTION_SIZE:
         if (!parse_size(value, &u))

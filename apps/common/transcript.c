@@ -48,7 +48,7 @@ static char *copy_of(const char *bytes, size_t n)
 
 bool transcript_add(transcript *t, const char *role, const char *content, size_t n)
 {
-    hearth_message *more = grown(t->message, &t->capacity, t->n + 1, sizeof *more);
+    hearth_message *more = grow_array(t->message, &t->capacity, t->n + 1, sizeof *more);
     if (!more) return report_text("out of memory for the conversation") == 0;
     t->message = more;
     char *r = copy_of(role, strlen(role)), *c = copy_of(content, n);
@@ -174,7 +174,7 @@ static char *read_text(reader *r, size_t *n)
 {
     *n = 0;
     if (!take(r, '"')) {
-        bad(r, "a text is wanted");
+        bad(r, "expected a text");
         return NULL;
     }
     char *out = malloc((size_t)(r->end - r->p) + 1);
@@ -209,7 +209,7 @@ static bool role_ok(const char *role, size_t n)
 /* Reads one line; values[0] is the role, values[1] the content. */
 static bool read_members(reader *r, char *values[2], size_t n[2])
 {
-    if (!take(r, '{')) return bad(r, "{ is wanted");
+    if (!take(r, '{')) return bad(r, "expected {");
     do {
         size_t n_key;
         char *key = read_text(r, &n_key);
@@ -217,10 +217,10 @@ static bool read_members(reader *r, char *values[2], size_t n[2])
         int which = strcmp(key, "role") == 0 ? 0 : strcmp(key, "content") == 0 ? 1 : -1;
         free(key);
         if (which < 0 || values[which]) return bad(r, "a member that is not known, or is there twice");
-        if (!take(r, ':')) return bad(r, ": is wanted");
+        if (!take(r, ':')) return bad(r, "expected :");
         if (!(values[which] = read_text(r, &n[which]))) return false;
     } while (take(r, ','));
-    if (!take(r, '}')) return bad(r, "} is wanted");
+    if (!take(r, '}')) return bad(r, "expected }");
     skip_blanks(r);
     if (r->p != r->end) return bad(r, "something follows the message");
     if (!values[0] || !values[1]) return bad(r, "role or content is missing");

@@ -23,7 +23,7 @@ bool hth_jinja_text_argument(hth_jinja *j, const hth_jinja_value *v, hth_jinja_t
     *out = NULL;
     if (v->kind == JINJA_MISSING || v->kind == JINJA_NONE) return true;
     if (v->kind != JINJA_TEXT)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a text is wanted, not %s", hth_jinja_kind_name(v));
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected a text, not %s", hth_jinja_kind_name(v));
     *out = v->as.text;
     return true;
 }
@@ -325,7 +325,7 @@ static bool filter_from_json(hth_jinja *j, const hth_jinja_value *self, const ht
 {
     (void)args;
     if (self->kind != JINJA_TEXT)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "JSON: a text is wanted, not %s",
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "JSON: expected a text, not %s",
                               hth_jinja_kind_name(self));
     const char *p = hth_jinja_bytes(j, self->as.text);
     return p && hth_jinja_from_json(j, p, self->as.text->n, out);

@@ -301,7 +301,7 @@ static bool named_function(hth_jinja *j, const hth_jinja_args *args,
                            const hth_jinja_function **f, hth_jinja_args *rest)
 {
     hth_jinja_text *name = NULL;
-    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the name of a %s is wanted", what);
+    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected the name of a %s", what);
     if (!hth_jinja_text_argument(j, &args->v[0], &name)) return false;
     const char *p = name ? hth_jinja_bytes(j, name) : "";
     if (!p) return false;
@@ -372,7 +372,7 @@ static bool keep(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args
 static bool keep_by_attribute(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                               bool wanted, hth_jinja_value *out)
 {
-    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the name of an attribute is wanted");
+    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected the name of an attribute");
     hth_jinja_args rest = {args->v + 1, args->n - 1, args->named};
     return keep(j, self, &rest, &args->v[0], wanted, out);
 }

@@ -146,7 +146,7 @@ static bool has_end(hth_jinja *j, hth_jinja_text *t, const hth_jinja_value *word
 {
     *is = false;
     if (word->kind != JINJA_TEXT)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a text is wanted, not %s", hth_jinja_kind_name(word));
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected a text, not %s", hth_jinja_kind_name(word));
     size_t n = word->as.text->n;
     const char *p = hth_jinja_bytes(j, t), *w = p ? hth_jinja_bytes(j, word->as.text) : NULL;
     if (!w) return false;
@@ -213,7 +213,7 @@ static bool method_find(hth_jinja *j, const hth_jinja_value *self, const hth_jin
     bool found;
     if (!hth_jinja_text_argument(j, &args->v[0], &word)) return false;
     if (!word)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a text is wanted, not %s",
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected a text, not %s",
                               hth_jinja_kind_name(&args->v[0]));
     const char *p = hth_jinja_bytes(j, t);
     if (!p || !hth_jinja_search(j, t, word, 0, &hit, &found)) return false;

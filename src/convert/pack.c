@@ -40,7 +40,7 @@ typedef struct packing {
 
 typedef struct order_job {
     packing *w;
-    int32_t *room; /* [n_thread][d_ff] scratch memory */
+    int32_t *scratch; /* [n_thread][d_ff] scratch memory */
     double *runs;  /* [n_layer][2] before, after */
 } order_job;
 
@@ -55,7 +55,7 @@ static void order_layer(void *arg, size_t i, uint32_t i_thread)
     const order_job *job = arg;
     packing *w = job->w;
     hth_act_stats f = firings_of(w, (uint32_t)i);
-    hth_order_neurons(&f, w->orders[i], job->room + (size_t)i_thread * w->model->hparams.d_ff);
+    hth_order_neurons(&f, w->orders[i], job->scratch + (size_t)i_thread * w->model->hparams.d_ff);
     job->runs[2 * i] = hth_order_mean_run(&f, NULL);
     job->runs[2 * i + 1] = hth_order_mean_run(&f, w->orders[i]);
 }
@@ -66,9 +66,9 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
     order_job job = {.w = w};
     hearth_status st = HEARTH_OK;
     if (!w->profile) return st;
-    job.room = hth_alloc(hth_pool_n_thread(w->packer.pool), h->d_ff * sizeof *job.room);
+    job.scratch = hth_alloc(hth_pool_n_thread(w->packer.pool), h->d_ff * sizeof *job.scratch);
     job.runs = hth_alloc(h->n_layer, 2 * sizeof *job.runs);
-    bool ok = job.room && job.runs;
+    bool ok = job.scratch && job.runs;
     for (uint32_t i = 0; ok && i < h->n_layer; i++)
         ok = (w->orders[i] = hth_alloc(w->model->layers[i].d_ff, sizeof **w->orders)) != NULL;
     if (!ok)
@@ -78,7 +78,7 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
         w->result->mean_run_before += job.runs[2 * i] / h->n_layer;
         w->result->mean_run_after += job.runs[2 * i + 1] / h->n_layer;
     }
-    hth_free(job.room);
+    hth_free(job.scratch);
     hth_free(job.runs);
     return st;
 }

@@ -77,7 +77,7 @@ static hearth_status check_sides(const hth_compare_side *reference, const hth_co
     uint32_t n_reference = hth_session_n_row(reference->session), n_mode = hth_session_n_row(mode->session);
     if (n_reference != n_mode || n_mode == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "sessions of %u and %u rows cannot be compared: the same n_batch, above 0, is wanted",
+                        "sessions of %u and %u rows cannot be compared: expected the same n_batch, above 0",
                         n_reference, n_mode);
     if (reference->session == mode->session)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a session cannot be compared with itself");
@@ -411,36 +411,36 @@ hth_compare_layer hth_compare_all_layers(const hth_comparison *r)
 static void result_of_text(hth_compare *c, const hth_chunks *w, uint64_t n_done, hth_comparison *out)
 {
     hth_compare_result(c, out);
-    out->n_window = w->n_window;
+    out->n_chunk = w->n_chunk;
     out->n_done = n_done;
     out->reference.n_token = out->mode.n_token = w->n_id;
-    out->reference.n_window = out->mode.n_window = w->n_window;
+    out->reference.n_chunk = out->mode.n_chunk = w->n_chunk;
     out->reference.n_done = out->mode.n_done = n_done;
 }
 
-hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_window_max,
+hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_chunk_max,
                                   hearth_progress_fn *progress, void *progress_user, hth_comparison *out,
                                   hearth_error *err)
 {
-    hth_chunks windows;
+    hth_chunks chunks;
     size_t n_ctx = hearth_session_n_ctx(c->mode.session);
     *out = (hth_comparison){0};
     if (n_ctx < 3)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "chunks of %zu tokens score nothing; 3 is the least",
                         n_ctx);
-    hearth_status st = hth_chunks_open(&windows, c->mode.model, text, n, n_ctx, err);
+    hearth_status st = hth_chunks_open(&chunks, c->mode.model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
-    uint64_t n_window = windows.n_window, n_done = 0;
-    if (n_window_max && n_window_max < n_window) n_window = n_window_max;
-    hth_compare_progress watch = {progress, progress_user, 0, n_window};
-    while (st == HEARTH_OK && n_done < n_window) {
-        st = hth_compare_ids(c, hth_chunks_at(&windows, n_done), n_ctx, n_ctx / 2, &watch, err);
+    uint64_t n_chunk = chunks.n_chunk, n_done = 0;
+    if (n_chunk_max && n_chunk_max < n_chunk) n_chunk = n_chunk_max;
+    hth_compare_progress watch = {progress, progress_user, 0, n_chunk};
+    while (st == HEARTH_OK && n_done < n_chunk) {
+        st = hth_compare_ids(c, hth_chunks_at(&chunks, n_done), n_ctx, n_ctx / 2, &watch, err);
         if (st != HEARTH_OK) break;
         watch.done = ++n_done;
-        if (progress && !progress(progress_user, n_done, n_window)) break;
+        if (progress && !progress(progress_user, n_done, n_chunk)) break;
     }
     if (st == HEARTH_ERROR_CANCELLED) st = HEARTH_OK; /* with the results so far */
-    if (st == HEARTH_OK) result_of_text(c, &windows, n_done, out);
-    hth_chunks_close(&windows);
+    if (st == HEARTH_OK) result_of_text(c, &chunks, n_done, out);
+    hth_chunks_close(&chunks);
     return st;
 }

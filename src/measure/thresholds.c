@@ -39,14 +39,14 @@ typedef struct finder {
     kept_layer *layers;
     layer_curve *curves;
     uint32_t n_sample, n_thread;
-    uint64_t n_window;
+    uint64_t n_chunk;
     hth_pool *pool;
     hth_step *step;
     /* of the current layer */
     float *weights;         /* [d_ff] norm at the output per unit of score */
     double *squares;        /* [d_ff] */
     float *weighted_scores; /* [n_sample * d_ff] scores times weights, sorted */
-    float *room;            /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
+    float *scratch;            /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
     double *whole, *part;   /* [n_sample] */
 } finder;
 
@@ -77,7 +77,7 @@ static hearth_status report_progress(void *user, size_t done, hearth_error *err)
 {
     const finder *f = user;
     const hth_threshold_options *o = f->options;
-    if (!o->progress || o->progress(o->progress_user, done, f->n_window + f->out->n_layer)) return HEARTH_OK;
+    if (!o->progress || o->progress(o->progress_user, done, f->n_chunk + f->out->n_layer)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
 }
 
@@ -110,7 +110,7 @@ static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *
                          .hidden = kept->hidden,
                          .scores = kept->scores,
                          .weights = f->weights,
-                         .room = f->room};
+                         .scratch = f->scratch};
     hth_ablation_norms(&lost, limit, limit != NULL, norms);
 }
 
@@ -217,11 +217,11 @@ static hearth_status alloc_buffers(finder *f, hearth_error *err)
     f->weights = hth_alloc(d_ff, sizeof *f->weights);
     f->squares = hth_alloc(d_ff, sizeof *f->squares);
     f->weighted_scores = hth_alloc(n, d_ff * sizeof *f->weighted_scores);
-    f->room = hth_alloc(HTH_ABLATION_ROWS, d_ff * sizeof *f->room);
+    f->scratch = hth_alloc(HTH_ABLATION_ROWS, d_ff * sizeof *f->scratch);
     f->whole = hth_alloc(n, sizeof *f->whole);
     f->part = hth_alloc(n, sizeof *f->part);
     bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->weighted_scores &&
-              f->room && f->whole && f->part;
+              f->scratch && f->whole && f->part;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         hth_threshold_layer *l = &f->out->layers[i];
         f->out->n_layer = i + 1;
@@ -249,7 +249,7 @@ static void free_buffers(finder *f)
     hth_free(f->weights);
     hth_free(f->squares);
     hth_free(f->weighted_scores);
-    hth_free(f->room);
+    hth_free(f->scratch);
     hth_free(f->whole);
     hth_free(f->part);
     hth_step_close(f->step);
@@ -265,7 +265,7 @@ static hearth_status find_all(finder *f, hearth_error *err)
                            HEARTH_SELECTOR_DENSE, &f->step, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         st = measure_layer(f, i, err);
-        if (st == HEARTH_OK) st = report_progress(f, f->n_window + i + 1, err);
+        if (st == HEARTH_OK) st = report_progress(f, f->n_chunk + i + 1, err);
     }
     double bound = f->options->cett;
     if (st == HEARTH_OK && bound <= 0.0) bound = bound_of_share(f, f->options->sparsity);
@@ -283,10 +283,10 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
     *out = (hth_thresholds){0};
     hearth_status st = hth_chunks_open(&w, model, text, n, hearth_session_n_ctx(session), err);
     if (st != HEARTH_OK) return st;
-    f.n_window = hth_text_sampler_windows(&w, options->n_sample);
-    uint64_t n_text = f.n_window * w.n_ctx;
+    f.n_chunk = hth_text_sampler_n_chunk(&w, options->n_sample);
+    uint64_t n_text = f.n_chunk * w.n_ctx;
     f.n_sample = n_text < options->n_sample ? (uint32_t)n_text : options->n_sample;
-    hth_text_sampler sampler = {f.n_sample, f.n_window, keep_token, report_progress, &f};
+    hth_text_sampler sampler = {f.n_sample, f.n_chunk, keep_token, report_progress, &f};
     st = alloc_buffers(&f, err);
     if (st == HEARTH_OK) st = hth_text_sampler_run(&sampler, model, session, &w, err);
     if (st == HEARTH_OK) st = find_all(&f, err);

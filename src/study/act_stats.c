@@ -26,7 +26,7 @@ typedef struct activity {
     uint32_t *sorted;  /* [d_ff] */
     uint32_t n_mark, n_word;
     uint32_t *marks; /* [d_ff][n_word] */
-    int32_t *order, *room;
+    int32_t *order, *scratch;
     double *closest, *mean; /* [d_ff] of a neuron's co-activations; -1: active too rarely */
 } activity;
 
@@ -160,7 +160,7 @@ static void shuffle_marks(activity *f)
 static void find_runs(activity *f)
 {
     const hth_act_stats known = known_of(f);
-    hth_order_neurons(&known, f->order, f->room);
+    hth_order_neurons(&known, f->order, f->scratch);
     double in_file = hth_order_mean_run(&known, NULL);
     f->layer->run_in_file = in_file > 0.0 ? in_file : hth_study_none();
     f->layer->run_ordered = in_file > 0.0 ? hth_order_mean_run(&known, f->order) : hth_study_none();
@@ -177,15 +177,15 @@ static hearth_status alloc_buffers(activity *f, hearth_error *err)
     f->sorted = hth_alloc(n, sizeof *f->sorted);
     f->marks = hth_alloc(n, f->n_word * sizeof *f->marks);
     f->order = hth_alloc(n, sizeof *f->order);
-    f->room = hth_alloc(n, sizeof *f->room);
+    f->scratch = hth_alloc(n, sizeof *f->scratch);
     f->closest = hth_alloc(n, sizeof *f->closest);
     f->mean = hth_alloc(n, sizeof *f->mean);
-    bool ok = f->active && f->before && f->n_fired && f->sorted && f->marks && f->order && f->room &&
+    bool ok = f->active && f->before && f->n_fired && f->sorted && f->marks && f->order && f->scratch &&
               f->closest && f->mean;
     return ok ? HEARTH_OK : hth_fail_memory(err, f->n_tok * f->n_byte, "the activity of a layer");
 }
 
-static void free_room(activity *f)
+static void free_scratch(activity *f)
 {
     hth_free(f->active);
     hth_free(f->before);
@@ -193,7 +193,7 @@ static void free_room(activity *f)
     hth_free(f->sorted);
     hth_free(f->marks);
     hth_free(f->order);
-    hth_free(f->room);
+    hth_free(f->scratch);
     hth_free(f->closest);
     hth_free(f->mean);
 }
@@ -219,6 +219,6 @@ hearth_status hth_study_firing(hth_study_state *s, uint32_t i_layer, hearth_erro
         f.layer->gap_by_chance = find_gap(&f);
         st = hth_study_progress(s, 1, err);
     }
-    free_room(&f);
+    free_scratch(&f);
     return st;
 }

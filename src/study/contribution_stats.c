@@ -80,7 +80,7 @@ static void find_norms(size_study *z, const float *limits, size_t n_limit, doubl
                          .hidden = z->hidden,
                          .scores = z->hidden,
                          .weights = z->s->norms[z->i_layer],
-                         .room = z->part};
+                         .scratch = z->part};
     hth_ablation_norms(&lost, limits, n_limit, norms);
 }
 
@@ -137,7 +137,7 @@ static hearth_status alloc_buffers(size_study *z, hearth_error *err)
     return ok ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "the contributions of a layer");
 }
 
-static void free_room(size_study *z)
+static void free_scratch(size_study *z)
 {
     hth_free(z->hidden);
     hth_free(z->by_token);
@@ -169,6 +169,6 @@ hearth_status hth_study_sizes(hth_study_state *s, uint32_t i_layer, hearth_error
         st = hth_spill_get(s->hidden, i_layer, 0, z.hidden,
                            (size_t)z.n_sample * z.layer->d_ff * sizeof *z.hidden, err);
     if (st == HEARTH_OK) measure(&z);
-    free_room(&z);
+    free_scratch(&z);
     return st == HEARTH_OK ? hth_study_progress(s, 1, err) : st;
 }

@@ -129,7 +129,7 @@ static hearth_status try_rank(predict_state *p, uint32_t i_layer, uint32_t rank,
     return HEARTH_OK;
 }
 
-static hearth_status make_room(predict_state *p, uint32_t rank_max, hearth_error *err)
+static hearth_status alloc_workspace(predict_state *p, uint32_t rank_max, hearth_error *err)
 {
     size_t n = p->data.n_tok, d = p->data.d, d_ff = p->data.d_ff;
     p->input = hth_alloc(n, d * sizeof *p->input);
@@ -147,7 +147,7 @@ hearth_status hth_study_predict(hth_study_state *s, uint32_t i_layer, uint32_t i
     predict_state p = {.s = s, .layer = &s->out->layers[i_layer]};
     uint32_t n_rank = hth_study_n_rank(s, i_layer);
     p.data = (hth_train_data){.n_tok = s->n_train, .d = d_of(s), .d_ff = p.layer->d_ff};
-    hearth_status st = make_room(&p, RANK_MIN << (n_rank - 1), err);
+    hearth_status st = alloc_workspace(&p, RANK_MIN << (n_rank - 1), err);
     if (st == HEARTH_OK)
         st = hth_spill_get(s->input, i_stream, 0, p.input, p.data.n_tok * p.data.d * sizeof *p.input, err);
     if (st == HEARTH_OK)

@@ -13,7 +13,7 @@ typedef struct hth_study_state {
     hearth_session *session;
     const hth_study_options *options;
     hth_study *out;
-    hth_chunks windows;
+    hth_chunks chunks;
     hth_pool *pool; /* the session's threads sleep while this pool works */
     hth_step *step; /* for down only: HTH_ABLATION_ROWS tokens */
     float **norms;  /* [n_layer][d_ff] of the columns of down */

@@ -220,7 +220,7 @@ static void print_profile(const hth_gguf *file)
         printf("%llu of ", (unsigned long long)n_done);
     if (find_uint(file, "hearth.profile.tokens", &n_tok)) printf("%llu tokens", (unsigned long long)n_tok);
     if (find_uint(file, "hearth.profile.context", &n_ctx))
-        printf(" in windows of %llu", (unsigned long long)n_ctx);
+        printf(" in chunks of %llu", (unsigned long long)n_ctx);
     if (find_uint(file, "hearth.profile.samples", &n_sample))
         printf(", %llu samples", (unsigned long long)n_sample);
     puts(n_done > 0 ? "; not finished: the command that began it goes on from there" : "");

@@ -49,7 +49,7 @@ static void print_speed(const hub_facts *f)
 {
     if (f->speed >= 10.0) printf("about %.0f tokens/s", f->speed);
     else if (f->speed > 0.0) printf("about %.1f tokens/s", f->speed);
-    if (f->speed > 0.0 && f->on_card) printf(", with the GPU");
+    if (f->speed > 0.0 && f->on_gpu) printf(", with the GPU");
     if (f->why[0]) printf("%s%s", f->speed > 0.0 ? "; " : "", printable(f->why));
     putchar('\n');
 }
@@ -114,7 +114,7 @@ static void print_model(json *j, const hub_model *m, const hub_facts *f)
     json_word(j, "why", f->why);
     if (f->memory > 0) json_uint(j, "memory_bytes", f->memory);
     if (f->speed > 0.0) json_float(j, "estimated_tokens_per_second", f->speed, 3);
-    json_bool(j, "on_gpu", f->on_card);
+    json_bool(j, "on_gpu", f->on_gpu);
     json_close(j, '}');
 }
 

@@ -22,7 +22,7 @@ static int run(const args *a)
         .n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = progress_show, .progress_user = &p};
     const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
     o.ftype = hth_ftype_find(type);
-    if (!o.ftype) return usage_error("quantize to '%s': one of %s is wanted", type, hth_ftype_list());
+    if (!o.ftype) return usage_error("quantize to '%s': expected one of %s", type, hth_ftype_list());
     o.pure = args_has(a, "pure");
     const input in = {args_operand(a, 0), "the original"};
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, &in, 1);

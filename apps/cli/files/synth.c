@@ -33,7 +33,7 @@ static int run(const args *a)
                            .n_thread = (uint32_t)args_uint(a, "threads", 0),
                            .progress = progress_show,
                            .progress_user = &p};
-    if (!o.ftype) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_ftype_list());
+    if (!o.ftype) return usage_error("type '%s': expected one of %s, IQ4_XS, MXFP4", type, hth_ftype_list());
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
     install_signal_handlers();

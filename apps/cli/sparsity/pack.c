@@ -55,7 +55,7 @@ static int run(const args *a)
                *type = args_text(a, "type", NULL);
     if (!out) return usage_error("pack needs -o FILE");
     if (type && !(o.ftype = hth_ftype_find(type)))
-        return usage_error("pack --type '%s': one of %s is wanted", type, hth_ftype_list());
+        return usage_error("pack --type '%s': expected one of %s", type, hth_ftype_list());
     const input inputs[] = {{in, "the model"},
                             {o.profile, "the profile"},
                             {o.predictors, "the predictors"},

@@ -16,7 +16,7 @@ static const option_spec options[] = {
     {"budget", 0, OPTION_UINT, "MB", "for all; default: a tenth of the neurons in Q8_0", 1, 1e6, NULL, 0},
     {"tokens", 0, OPTION_UINT, "N", "to train on, at most; default 16384", 512, 10000000, NULL, 0},
     {"steps", 0, OPTION_UINT, "N", "of training for each rank; default 1500", 1, 1000000, NULL, 0},
-    {"ctx", 'c', OPTION_UINT, "N", "tokens of a window; default 512, or as trained for", 8, 1048576, NULL, 0},
+    {"ctx", 'c', OPTION_UINT, "N", "tokens of a chunk; default 512, or as trained for", 8, 1048576, NULL, 0},
     {"memory", 0, OPTION_UINT, "MB", "for what is trained on; the rest goes to disk; default 2048", 1, 1e7,
      NULL, OPTION_ADVANCED},
     {"seed", 0, OPTION_UINT, "N", "same seed, same predictors; default 1", 0, UINT32_MAX, NULL,

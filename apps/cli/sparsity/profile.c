@@ -81,7 +81,7 @@ static void print_table(const hth_profile *p, const char *out)
                (double)p->layers[i].largest, 100.0 * h.gate, 100.0 * h.up, h.sparser);
     }
     printf(
-        "\n%s: %llu tokens in windows of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
+        "\n%s: %llu tokens in chunks of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
         "Hottest: the share of all %s that these neurons have. Largest: |hidden|.\n",
         printable(out), (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p),
         p->activation, p->coact_is_top_decile ? "|hidden|" : "firings");
@@ -189,7 +189,7 @@ const command command_profile = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "record which neurons fire over a text",
-    .details = "Windows of -c tokens (at most 512), all neurons computed. OUT is for packing and\n"
+    .details = "Chunks of -c tokens (at most 512), all neurons computed. OUT is for packing and\n"
                "placing this model, and for studies; docs/profile.md says what is in it. Until\n"
                "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
                "the same command goes on from there.\n",

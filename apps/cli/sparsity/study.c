@@ -16,8 +16,8 @@ static const option_spec options[] = {
     {"output", 'o', OPTION_FILE, "PAGE", "the report, one HTML file", 0, 0, NULL, 0},
     {"csv", 0, OPTION_FILE, "FILE", "the figures as a table: layer,measure,x,value", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print the figures as a JSON object", 0, 0, NULL, 0},
-    {"chunks", 0, OPTION_UINT, "N", "look at the first N windows; default 16; 0: all", 0, 1e9, NULL, 0},
-    {"scored", 0, OPTION_UINT, "N", "windows for perplexities; default 4; 0: none", 0, 1e9, NULL, 0},
+    {"chunks", 0, OPTION_UINT, "N", "look at the first N chunks; default 16; 0: all", 0, 1e9, NULL, 0},
+    {"scored", 0, OPTION_UINT, "N", "chunks for perplexities; default 4; 0: none", 0, 1e9, NULL, 0},
     {"samples", 0, OPTION_UINT, "N", "tokens for magnitudes and CETT; default 128", 8, 4096, NULL, 0},
     {"trained", 0, OPTION_UINT, "N", "layers to train predictors for; default 4", 0, 1e6, NULL, 0},
     {"steps", 0, OPTION_UINT, "N", "steps of their training; default 600", 1, 1e6, NULL, 0},
@@ -41,7 +41,7 @@ static int check_usage(const args *a)
     }
     if (args_context(a, 3) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(
-            "study -c: 3 is the least window of which something can be scored (--scored 0: nothing)");
+            "study -c: 3 is the least chunk of which something can be scored (--scored 0: nothing)");
     return 0;
 }
 
@@ -111,7 +111,7 @@ static bool study_text(const args *a, const hearth_model *model, hearth_session 
     progress p;
     hth_study_options o = hth_study_defaults();
     const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
-    o.n_window = args_uint(a, "chunks", o.n_window);
+    o.n_chunk = args_uint(a, "chunks", o.n_chunk);
     o.n_scored = args_uint(a, "scored", o.n_scored);
     o.n_sample = (uint32_t)args_uint(a, "samples", o.n_sample);
     o.n_trained = (uint32_t)args_uint(a, "trained", o.n_trained);
@@ -167,7 +167,7 @@ const command command_study = {
     .summary = "measure a model's sparsity on a text, and draw it",
     .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
                "perplexity), how well small networks predict them, how much stays from token\n"
-               "to token, how much is due to few. Windows of -c tokens (at most 512).\n"
+               "to token, how much is due to few. Chunks of -c tokens (at most 512).\n"
                "docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, output_options, model_options},

@@ -102,7 +102,7 @@ static void put_head(json *j, const study_report *r)
     json_open(j, "text", '{');
     json_word(j, "path", r->text);
     json_uint(j, "n_ctx", s->n_ctx);
-    json_uint(j, "windows", s->n_window);
+    json_uint(j, "chunks", s->n_chunk);
     json_uint(j, "tokens", s->n_tok);
     json_uint(j, "sampled_tokens", s->n_sample);
     json_uint(j, "held_out_tokens", s->n_held);
@@ -158,7 +158,7 @@ static void put_layer(json *j, uint32_t i, const hth_study_layer *l)
 static void put_perplexities(json *j, const hth_study *s)
 {
     json_open(j, "perplexity", '{');
-    json_uint(j, "windows", s->n_row ? s->rows[0].n_done : 0);
+    json_uint(j, "chunks", s->n_row ? s->rows[0].n_done : 0);
     json_uint(j, "scored", s->n_row ? s->rows[0].n_scored : 0);
     json_open(j, "rows", '[');
     for (uint32_t i = 0; i < s->n_row; i++) {

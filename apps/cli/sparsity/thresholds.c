@@ -74,7 +74,7 @@ static int run(const args *a)
     interrupt_at_once(true); /* until the text is divided into chunks */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, hth_chunks_default(model), &session)) {
-        progress_init(&p, "calibrating", "windows and layers", 1);
+        progress_init(&p, "calibrating", "chunks and layers", 1);
         hearth_status st = hth_atomic_writer_check(out, &err);
         if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
         progress_end(&p);

@@ -12,10 +12,10 @@ HTH_INLINE __m256i coefficients(__m256 h, __m256 d) { return _mm256_cvtps_epi32(
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
 {
-    _Alignas(32) int32_t c[LIVE / 2][8];
+    _Alignas(32) int32_t c[AXPY_ROWS / 2][8];
     __m256i c_sum = _mm256_setzero_si256(), m_sum = _mm256_setzero_si256();
     HTH_UNROLL
-    for (int p = 0; p < LIVE / 2; p++) {
+    for (int p = 0; p < AXPY_ROWS / 2; p++) {
         const uint8_t *a = r->row[2 * p] + at, *b = r->row[2 * p + 1] + at;
         __m256 ha = _mm256_set1_ps(r->h[2 * p]), hb = _mm256_set1_ps(r->h[2 * p + 1]);
         __m256i ca = coefficients(ha, block_scales(a)), cb = coefficients(hb, block_scales(b));
@@ -32,9 +32,9 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     for (size_t i = 0; i < 8; i++) {
         size_t from = at + i * BLOCK_SIZE;
         __m512i s0 = load_512(sums + 32 * i), s1 = load_512(sums + 32 * i + 16), w[2];
-        fetch_next(r, LIVE, from, from + BLOCK_SIZE);
+        fetch_next(r, AXPY_ROWS, from, from + BLOCK_SIZE);
         HTH_UNROLL
-        for (int p = 0; p < LIVE / 2; p++) {
+        for (int p = 0; p < AXPY_ROWS / 2; p++) {
             __m512i pair = _mm512_set1_epi32(c[p][i]);
             two_rows(r->row[2 * p] + from, r->row[2 * p + 1] + from, w);
             s0 = _mm512_dpwssd_epi32(s0, w[0], pair);

@@ -6,7 +6,7 @@
 #include "kernels/quant/x86_256.h"
 
 /* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
-enum { LIVE = 4, AXPY_PREFETCH_DIST = 8 };
+enum { AXPY_ROWS = 4, AXPY_PREFETCH_DIST = 8 };
 
 HTH_INLINE void store_256(void *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 
