@@ -75,12 +75,10 @@ bool transcript_add_first(transcript *t, const char *role, const char *content, 
 static void write_messages(const transcript *t, FILE *f)
 {
     for (size_t i = 0; i < t->n; i++) {
-        json j;
-        json_init(&j, f);
+        json j = {.out = f};
         json_open_compact(&j, NULL, '{');
         json_word(&j, "role", t->message[i].role);
         json_text(&j, "content", t->message[i].content, t->message[i].n);
-        json_close(&j, '}');
         json_end(&j);
     }
 }

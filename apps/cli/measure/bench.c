@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "cli/commands.h"
 #include "common/model_args.h"
-#include "common/placement_info.h"
 #include "measure/limits.h"
 #include "forward/gpu/gpu.h"
 
@@ -15,19 +14,16 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL, 0},
-    {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL,
-     0},
-    {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
-     0},
-    {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
-    {"fire", 0, OPTION_TEXT, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE", 0, 0, NULL, 0},
-    {"file", 'f', OPTION_FILE, "TEXT", "print what the mode costs on this text; - is stdin", 0, 0, NULL, 0},
-    {"chunks", 0, OPTION_UINT, "N", "chunks of TEXT; default: as many as hold 2048 tokens", 1, 1e9, NULL,
-     OPTION_ADVANCED},
-    {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
-    {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},
+    OPT_UINT_LIST("prompt", 'p', "N,...", 0, 1048576, "prompt lengths; default 128; 0: none"),
+    OPT_UINT_LIST("predict", 'n', "N,...", 0, 1048576, "tokens to generate; default 64; 0: none"),
+    OPT_UINT_LIST("parallel", 0, "N,...", 1, 1024, "generate in N sequences; no prompt without -p"),
+    OPT_UINT("depth", 0, "N", 0, 1048576, "generate behind N tokens; no prompt without -p"),
+    OPT_TEXT("fire", 0, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE"),
+    OPT_FILE("file", 'f', "TEXT", "print what the mode costs on this text; - is stdin"),
+    OPT_UINT("chunks", 0, "N", 1, 1e9, "chunks of TEXT; default: as many as hold 2048 tokens", ADVANCED),
+    OPT_FLAG("limits", 0, "measure the machine alone; takes -t, --repeat"),
+    OPT_UINT("repeat", 0, "R", 1, 1000, "samples of each; default 5"),
+    OPT_FLAG("json", 0, "print a JSON object with every sample"),
     {0},
 };
 
@@ -164,8 +160,7 @@ static bool check_parallel(const bench *b, hearth_error *err)
 /* A run that fell back from a device, even in part, has no results, because they would mix two machines. */
 static bool check_device(const bench *b, hearth_error *err)
 {
-    hearth_model_info now;
-    hearth_model_get_info(b->model, &now);
+    hearth_model_info now = model_info(b->model);
     if (strcmp(now.gpu_note, b->info.gpu_note) == 0) return true;
     hth_fail(err, HEARTH_ERROR_DEVICE, "%s: no figures: %s was left while it was measured: %s", b->info.path,
              b->info.gpu, now.gpu_note);
@@ -382,7 +377,7 @@ static int run(const args *a)
     interrupt_at_once(true);
     if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) return EXIT_OTHER;
     b.model = model;
-    hearth_model_get_info(model, &b.info);
+    b.info = model_info(model);
     b.by_card = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.traces.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_context_length(&b, n_token);
@@ -398,8 +393,6 @@ static int run(const args *a)
 const command command_bench = {
     .name = "bench",
     .operands = "[MODEL]",
-    .n_operand_min = 0,
-    .n_operand_max = 1,
     .summary = "measure speed beside the machine's limits",
     .details = "Tokens/s as median and spread. Beside generation stand the bytes of weights per\n"
                "second and what memory gave before each sample; beside prompts the operations\n"

@@ -215,11 +215,7 @@ static void print_prompt(json *j, const bench *b, const bench_test *t)
 static void print_digests(json *j, const bench_test *t)
 {
     json_open_compact(j, "logits_hashes", '[');
-    for (uint32_t s = 0; s < t->n_sequence; s++) {
-        char hex[20];
-        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)t->digest[s]);
-        json_word(j, NULL, hex);
-    }
+    for (uint32_t s = 0; s < t->n_sequence; s++) json_hash(j, NULL, t->digest[s]);
     json_close(j, ']');
 }
 
@@ -295,9 +291,7 @@ static void print_json_quality(json *j, const bench *b)
 
 void bench_print_json(const bench *b)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_word(&j, "model", b->info.path);
     json_bool(&j, "synthetic_weights", b->info.synthetic);
     json_word(&j, "selector", hearth_selector_name(b->info.selector));
@@ -313,6 +307,5 @@ void bench_print_json(const bench *b)
     json_open(&j, "tests", '[');
     for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);
     json_close(&j, ']');
-    json_close(&j, '}');
     json_end(&j);
 }

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
-    {"against", 0, OPTION_FILE, "OTHER", "the reference is this file, dense", 0, 0, NULL, OPTION_MODEL},
-    {"chunks", 0, OPTION_UINT, "N", "compare the first N chunks only", 1, 1e9, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_FILE("file", 'f', "FILE", "the text; - is stdin"),
+    OPT_FILE("against", 0, "OTHER", "the reference is this file, dense", .flags = OPTION_MODEL),
+    OPT_UINT("chunks", 0, "N", 1, 1e9, "compare the first N chunks only"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -115,9 +115,7 @@ static void print_json_layer(json *j, const char *key, const hth_compare_layer *
 static void print_json(const comparison *c)
 {
     const hth_comparison *r = &c->result;
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     print_side(&j, "reference", &c->reference_info, HEARTH_SELECTOR_DENSE, &r->reference);
     print_side(&j, "mode", &c->info, c->info.selector, &r->mode);
     json_float(&j, "ratio", r->ratio, 17);
@@ -141,7 +139,6 @@ static void print_json(const comparison *c)
         json_close(&j, ']');
         print_json_layer(&j, "all_layers", &sum);
     }
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -176,7 +173,7 @@ static bool open_all(comparison *c)
     const args *a = c->a;
     const char *other = args_text(a, "against", NULL);
     if (!open_model(a, args_operand(a, 0), &c->model)) return false;
-    hearth_model_get_info(c->model, &c->info);
+    c->info = model_info(c->model);
     if (!other && is_reference(a, c->model)) {
         report_text(
             "%s: runs dense (%s), and that is the reference itself: there is nothing to compare "
@@ -185,7 +182,7 @@ static bool open_all(comparison *c)
         return false;
     }
     if (other && !open_reference_model(a, other, &c->other)) return false;
-    hearth_model_get_info(c->other ? c->other : c->model, &c->reference_info);
+    c->reference_info = model_info(c->other ? c->other : c->model);
     return open_session(a, c->model, 0, &c->session) &&
            open_reference(a, c->other ? c->other : c->model, hearth_session_n_ctx(c->session), &c->reference);
 }
@@ -218,8 +215,6 @@ static int run(const args *a)
 const command command_compare = {
     .name = "compare",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "measure what a mode costs, against all neurons or another file",
     .details = "Over the chunks of perplexity: perplexity of both, divergence of the mode's\n"
                "logits from the reference's, how often both name the same token, and by layer\n"
