@@ -48,6 +48,7 @@ typedef struct trainer_state {
     uint64_t step_work;
     uint8_t *fired;
     float *scores; /* [HTH_TRAIN_BATCH][d_ff] */
+    hth_arena arena; /* of the arrays but results */
 } trainer_state;
 
 hth_predictor_options hth_predictor_defaults(void)
@@ -391,12 +392,12 @@ static hearth_status alloc_workspace(trainer_state *w, const hth_chunks *chunks,
     for (uint32_t rank = RANK_STEP; rank <= common_rank(w); rank *= 2)
         for (uint32_t i = 0; i < n; i++) w->total += o->n_step * hth_train_work(d_of(w), d_ff_of(w, i), rank);
     w->results = hth_alloc(n, sizeof *w->results);
-    w->trained_layer = hth_alloc(n, sizeof *w->trained_layer);
-    w->is_final = hth_alloc(n, sizeof *w->is_final);
-    w->input = hth_alloc(w->n_token, d_of(w) * sizeof *w->input);
-    w->fired = hth_alloc(w->n_token + 1, (d_ff + 7) / 8);
-    w->scores = hth_alloc(HTH_TRAIN_BATCH, d_ff * sizeof *w->scores);
-    if (!w->results || !w->trained_layer || !w->is_final || !w->input || !w->fired || !w->scores)
+    w->trained_layer = hth_arena_alloc(&w->arena, n, sizeof *w->trained_layer, 64);
+    w->is_final = hth_arena_alloc(&w->arena, n, sizeof *w->is_final, 64);
+    w->input = hth_arena_alloc(&w->arena, w->n_token, d_of(w) * sizeof *w->input, 64);
+    w->fired = hth_arena_alloc(&w->arena, w->n_token + 1, (d_ff + 7) / 8, 64);
+    w->scores = hth_arena_alloc(&w->arena, HTH_TRAIN_BATCH, d_ff * sizeof *w->scores, 64);
+    if (!w->results || w->arena.failed)
         return hth_fail_memory(err, (uint64_t)w->n_token * d_of(w) * sizeof *w->input,
                                "training data of predictors");
     return hth_spill_open(2 * n, (uint64_t)w->n_token * (d_of(w) * sizeof(float) + (d_ff + 7) / 8), o->memory,
@@ -408,11 +409,7 @@ static void close_all(trainer_state *w)
     for (uint32_t i = 0; w->trained_layer && i < n_layer_of(w); i++) free_trained(&w->trained_layer[i]);
     hth_pool_close(w->pool);
     hth_spill_close(w->spill);
-    hth_free(w->trained_layer);
-    hth_free(w->is_final);
-    hth_free(w->input);
-    hth_free(w->fired);
-    hth_free(w->scores);
+    hth_arena_free(&w->arena);
     hearth_session_close(w->session);
     hearth_model_close(w->model);
 }

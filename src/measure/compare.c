@@ -37,13 +37,14 @@ struct hth_compare {
     uint32_t n_layer; /* 0: two models */
     tally done, now;
     hth_compare_layer *layers, *layers_now; /* [n_layer] */
-    double *kl;                             /* [kl_room] of the scored positions */
+    double *kl;                             /* [kl_capacity] of the scored positions */
     size_t kl_capacity;
     row_score *scores;                           /* [n_chunk] */
     float *logits_of_reference, *logits_of_mode; /* [n_chunk][n_vocab] */
     uint8_t *marked;                             /* [n_chunk][d_ff] */
     float *lost;                                 /* [n_chunk][d_ff] */
     double *whole, *part;                        /* [n_chunk] squared norms of outputs, and of their lost parts */
+    hth_arena arena; /* of the arrays but kl */
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -86,20 +87,20 @@ static hearth_status check_sides(const hth_compare_side *reference, const hth_co
 
 static bool alloc_buffers(hth_compare *c)
 {
+    hth_arena *a = &c->arena;
     const hth_hparams *h = &c->mode.model->model->hparams;
     size_t n_seen = c->n_layer > 0 ? c->n_chunk : 0, n_logit;
     if (!hth_mul_size(c->n_chunk, c->n_vocab, &n_logit)) return false;
-    c->layers = hth_alloc(c->n_layer, sizeof *c->layers);
-    c->layers_now = hth_alloc(c->n_layer, sizeof *c->layers_now);
-    c->scores = hth_alloc(c->n_chunk, sizeof *c->scores);
-    c->logits_of_reference = hth_alloc(n_logit, sizeof(float));
-    c->logits_of_mode = hth_alloc(n_logit, sizeof(float));
-    c->marked = hth_alloc(n_seen, h->d_ff);
-    c->lost = hth_alloc(n_seen, h->d_ff * sizeof *c->lost);
-    c->whole = hth_alloc(n_seen, 2 * sizeof *c->whole);
+    c->layers = hth_arena_alloc(a, c->n_layer, sizeof *c->layers, 64);
+    c->layers_now = hth_arena_alloc(a, c->n_layer, sizeof *c->layers_now, 64);
+    c->scores = hth_arena_alloc(a, c->n_chunk, sizeof *c->scores, 64);
+    c->logits_of_reference = hth_arena_alloc(a, n_logit, sizeof(float), 64);
+    c->logits_of_mode = hth_arena_alloc(a, n_logit, sizeof(float), 64);
+    c->marked = hth_arena_alloc(a, n_seen, h->d_ff, 64);
+    c->lost = hth_arena_alloc(a, n_seen, h->d_ff * sizeof *c->lost, 64);
+    c->whole = hth_arena_alloc(a, n_seen, 2 * sizeof *c->whole, 64);
     if (c->whole) c->part = c->whole + n_seen;
-    return c->layers && c->layers_now && c->scores && c->logits_of_reference && c->logits_of_mode &&
-           c->marked && c->lost && c->whole;
+    return !a->failed;
 }
 
 hearth_status hth_compare_open(const hth_compare_side *reference, const hth_compare_side *mode,
@@ -131,15 +132,8 @@ void hth_compare_close(hth_compare *c)
 {
     if (!c) return;
     hth_pool_close(c->pool);
-    hth_free(c->whole);
-    hth_free(c->lost);
-    hth_free(c->marked);
-    hth_free(c->logits_of_mode);
-    hth_free(c->logits_of_reference);
-    hth_free(c->scores);
     hth_free(c->kl);
-    hth_free(c->layers_now);
-    hth_free(c->layers);
+    hth_arena_free(&c->arena);
     hth_free(c);
 }
 

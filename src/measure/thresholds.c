@@ -46,8 +46,9 @@ typedef struct finder {
     float *weights;         /* [d_ff] norm at the output per unit of score */
     double *squares;        /* [d_ff] */
     float *weighted_scores; /* [n_sample * d_ff] scores times weights, sorted */
-    float *scratch;            /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
+    float *scratch;         /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
     double *whole, *part;   /* [n_sample] */
+    hth_arena arena;        /* of the arrays */
 } finder;
 
 /* ---- a pass over the text ------------------------------------------------------------------------ */
@@ -208,29 +209,29 @@ static hearth_status choose_thresholds(finder *f, uint32_t i_layer, double bound
 
 static hearth_status alloc_buffers(finder *f, hearth_error *err)
 {
+    hth_arena *a = &f->arena;
     const hth_model *m = f->model->model;
     uint32_t n_layer = m->hparams.n_layer, n = f->n_sample;
     size_t d_ff = m->hparams.d_ff;
     f->out->layers = hth_alloc(n_layer, sizeof *f->out->layers);
-    f->layers = hth_alloc(n_layer, sizeof *f->layers);
-    f->curves = hth_alloc(n_layer, sizeof *f->curves);
-    f->weights = hth_alloc(d_ff, sizeof *f->weights);
-    f->squares = hth_alloc(d_ff, sizeof *f->squares);
-    f->weighted_scores = hth_alloc(n, d_ff * sizeof *f->weighted_scores);
-    f->scratch = hth_alloc(HTH_ABLATION_ROWS, d_ff * sizeof *f->scratch);
-    f->whole = hth_alloc(n, sizeof *f->whole);
-    f->part = hth_alloc(n, sizeof *f->part);
-    bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->weighted_scores &&
-              f->scratch && f->whole && f->part;
+    f->layers = hth_arena_alloc(a, n_layer, sizeof *f->layers, 64);
+    f->curves = hth_arena_alloc(a, n_layer, sizeof *f->curves, 64);
+    f->weights = hth_arena_alloc(a, d_ff, sizeof *f->weights, 64);
+    f->squares = hth_arena_alloc(a, d_ff, sizeof *f->squares, 64);
+    f->weighted_scores = hth_arena_alloc(a, n, d_ff * sizeof *f->weighted_scores, 64);
+    f->scratch = hth_arena_alloc(a, HTH_ABLATION_ROWS, d_ff * sizeof *f->scratch, 64);
+    f->whole = hth_arena_alloc(a, n, sizeof *f->whole, 64);
+    f->part = hth_arena_alloc(a, n, sizeof *f->part, 64);
+    bool ok = f->out->layers && !a->failed;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         hth_threshold_layer *l = &f->out->layers[i];
         f->out->n_layer = i + 1;
         l->d_ff = m->layers[i].d_ff;
         l->thresholds = hth_alloc(l->d_ff, sizeof *l->thresholds);
-        f->layers[i].scores = hth_alloc(n, l->d_ff * sizeof(float));
-        f->layers[i].hidden = hth_alloc(n, l->d_ff * sizeof(float));
-        f->layers[i].other = hth_alloc(l->d_ff, sizeof(double));
-        ok = l->thresholds && f->layers[i].scores && f->layers[i].hidden && f->layers[i].other;
+        f->layers[i].scores = hth_arena_alloc(a, n, l->d_ff * sizeof(float), 64);
+        f->layers[i].hidden = hth_arena_alloc(a, n, l->d_ff * sizeof(float), 64);
+        f->layers[i].other = hth_arena_alloc(a, l->d_ff, sizeof(double), 64);
+        ok = l->thresholds && !a->failed;
     }
     return ok ? HEARTH_OK
               : hth_fail_memory(err, (uint64_t)n_layer * n * d_ff * 8,
@@ -239,19 +240,7 @@ static hearth_status alloc_buffers(finder *f, hearth_error *err)
 
 static void free_buffers(finder *f)
 {
-    for (uint32_t i = 0; f->layers && i < f->out->n_layer; i++) {
-        hth_free(f->layers[i].scores);
-        hth_free(f->layers[i].hidden);
-        hth_free(f->layers[i].other);
-    }
-    hth_free(f->layers);
-    hth_free(f->curves);
-    hth_free(f->weights);
-    hth_free(f->squares);
-    hth_free(f->weighted_scores);
-    hth_free(f->scratch);
-    hth_free(f->whole);
-    hth_free(f->part);
+    hth_arena_free(&f->arena);
     hth_step_close(f->step);
     hth_pool_close(f->pool);
 }

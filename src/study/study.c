@@ -157,13 +157,13 @@ static hearth_status alloc_buffers(hth_study_state *s, hearth_error *err)
     uint32_t n_layer = n_layer_of(s), d_ff = s->model->model->hparams.d_ff;
     hth_study *out = s->out;
     out->layers = hth_alloc(n_layer, sizeof *out->layers);
-    s->norms = hth_alloc(n_layer, sizeof *s->norms);
-    s->bits = hth_alloc(d_ff + 7, 1);
+    s->norms = hth_arena_alloc(&s->arena, n_layer, sizeof *s->norms, 64);
+    s->bits = hth_arena_alloc(&s->arena, d_ff + 7, 1, 64);
     bool ok = out->layers && s->norms && s->bits;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         out->n_layer = i + 1;
         out->layers[i].d_ff = s->model->model->layers[i].d_ff;
-        ok = (s->norms[i] = hth_alloc(out->layers[i].d_ff, sizeof(float))) != NULL;
+        ok = (s->norms[i] = hth_arena_alloc(&s->arena, out->layers[i].d_ff, sizeof(float), 64)) != NULL;
     }
     if (!ok) return hth_fail_memory(err, (uint64_t)n_layer * d_ff * sizeof(float), "norms of neurons");
     hearth_status st = hth_pool_open(hearth_session_n_thread(s->session), &s->pool, err);
@@ -175,9 +175,7 @@ static hearth_status alloc_buffers(hth_study_state *s, hearth_error *err)
 
 static void close_all(hth_study_state *s)
 {
-    for (uint32_t i = 0; s->norms && i < s->out->n_layer; i++) hth_free(s->norms[i]);
-    hth_free(s->norms);
-    hth_free(s->bits);
+    hth_arena_free(&s->arena);
     hth_spill_close(s->hidden);
     hth_spill_close(s->active);
     hth_spill_close(s->input);
