@@ -3,6 +3,7 @@
 #ifndef HTH_KERNELS_AXPY_AXPY_AVX512_H
 #define HTH_KERNELS_AXPY_AXPY_AVX512_H
 
+#include "kernels/axpy/axpy_x86.h"
 #include "kernels/quant/x86_512.h"
 
 /* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
