@@ -2,9 +2,9 @@
  * how large h becomes, the error of down in several forms against double on the same
  * weights, and the perplexity with each form in place of the engine's own down.
  * Neuron-major forms: integer with k of the token, or one k per layer chosen from the
- * first windows with some bits of headroom (a token beyond it takes its own k).
+ * first chunks with some bits of headroom (a token beyond it takes its own k).
  * Row-major forms: h rounded to 8 bits per 32 by rule R1.
- *   arithmetic_error MODEL TEXT [WINDOWS [WINDOWS OF PERPLEXITY]] */
+ *   arithmetic_error MODEL TEXT [CHUNKS [CHUNKS OF PERPLEXITY]] */
 #include "base/bits.h"
 #include "engine/engine.h"
 #include "kernels/vector/math.h"
@@ -53,7 +53,7 @@ typedef struct probe {
     size_t n_ids;
     size_t d_model, d_ff;
     down down[2][MAX_LAYER];  /* Q8_0, Q4_0 */
-    float profile[MAX_LAYER]; /* largest |h| of the first windows */
+    float profile[MAX_LAYER]; /* largest |h| of the first chunks */
     float *top[MAX_LAYER];    /* largest |h| of each token */
     size_t n_top, n_top_max;
     double error[2][N_FORM][MAX_LAYER], worst[2][N_FORM];
@@ -227,14 +227,14 @@ static hearth_status keep(void *user, uint32_t i, const float *logits, hearth_er
     return HEARTH_OK;
 }
 
-static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
+static void run_chunk(probe *p, size_t i_chunk, float *logits, int t, int f)
 {
     static hth_batch_token tokens[N_CTX];
     hearth_error err;
     hth_step *s = p->step;
     kept_logits kept = {logits, p->m->model->hparams.n_vocab};
     for (uint32_t i = 0; i < N_CTX; i++) {
-        int32_t id = i == 0 ? hearth_token_bos(p->m) : p->ids[i_window * N_CTX + i];
+        int32_t id = i == 0 ? hearth_token_bos(p->m) : p->ids[i_chunk * N_CTX + i];
         tokens[i] = (hth_batch_token){&p->seq, id, i, i >= N_CTX / 2};
     }
     if (f < 0) {
@@ -310,20 +310,20 @@ static void print_errors(const probe *p)
         }
 }
 
-static void print_perplexity(probe *p, size_t n_window, float *logits)
+static void print_perplexity(probe *p, size_t n_chunk, float *logits)
 {
-    size_t n_vocab = p->m->model->hparams.n_vocab, n = n_window * (N_CTX / 2 - 1);
+    size_t n_vocab = p->m->model->hparams.n_vocab, n = n_chunk * (N_CTX / 2 - 1);
     double *base = malloc(n * sizeof *base);
-    printf("\n### Perplexity with down replaced (%zu windows of %d; the rest as in the file)\n\n| type | "
+    printf("\n### Perplexity with down replaced (%zu chunks of %d; the rest as in the file)\n\n| type | "
            "form | perplexity | "
            "change of nll against double, same weights | tokens done again |\n|---|---|---|---|---|\n",
-           n_window, N_CTX);
+           n_chunk, N_CTX);
     for (int t = 0; t < 2; t++)
         for (int f = 0; f < N_FORM; f++) {
             double sum = 0, change = 0, square = 0;
             p->n_redone = p->n_token = 0;
-            for (size_t w = 0, at = 0; w < n_window; w++) {
-                run_window(p, w, logits, t, f);
+            for (size_t w = 0, at = 0; w < n_chunk; w++) {
+                run_chunk(p, w, logits, t, f);
                 for (size_t i = 0; i + 1 < N_CTX / 2; i++, at++) {
                     int32_t next = p->ids[w * N_CTX + N_CTX / 2 + i + 1];
                     double nll = -hth_measure_log_probability(logits + i * n_vocab, n_vocab, next);
@@ -358,11 +358,11 @@ int main(int argc, char **argv)
 {
     static probe p;
     hearth_error err;
-    size_t n_text, n_window = argc > 3 ? (size_t)atoi(argv[3]) : 20,
+    size_t n_text, n_chunk = argc > 3 ? (size_t)atoi(argv[3]) : 20,
                    n_score = argc > 4 ? (size_t)atoi(argv[4]) : 8;
     char *text = argc > 2 ? read_text(argv[2], &n_text) : NULL;
     if (!text)
-        return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [WINDOWS [WINDOWS OF PERPLEXITY]]\n"), 2;
+        return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [CHUNKS [CHUNKS OF PERPLEXITY]]\n"), 2;
     if (hearth_model_open(argv[1], NULL, &p.m, &err) != HEARTH_OK)
         return fprintf(stderr, "%s\n", err.message), 1;
     const hth_hparams *h = &p.m->model->hparams;
@@ -370,7 +370,7 @@ int main(int argc, char **argv)
     if (h->n_layer > MAX_LAYER || p.d_ff > MAX_FF || p.d_model > MAX_FF || p.d_model % 256 || p.d_ff % 32)
         return 1;
     if (hearth_tokenize(p.m, text, n_text, HEARTH_ADD_SPECIAL, &p.ids, &p.n_ids, &err) != HEARTH_OK) return 1;
-    if (n_window > p.n_ids / N_CTX) n_window = p.n_ids / N_CTX;
+    if (n_chunk > p.n_ids / N_CTX) n_chunk = p.n_ids / N_CTX;
     if (hth_pool_open(1, &p.pool, &err) != HEARTH_OK) return 1;
     if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) !=
         HEARTH_OK)
@@ -381,20 +381,20 @@ int main(int argc, char **argv)
     hth_sequence_prepare(&p.seq, N_CTX);
     float *logits = malloc((size_t)N_CTX / 2 * h->n_vocab * sizeof *logits);
     for (size_t l = 0; l < h->n_layer; l++) {
-        p.top[l] = malloc(n_window * N_CTX * sizeof(float));
+        p.top[l] = malloc(n_chunk * N_CTX * sizeof(float));
         for (int t = 0; t < 2; t++) make_down(&p, t, l);
     }
-    size_t n_profile = n_window / 4 ? n_window / 4 : 1;
+    size_t n_profile = n_chunk / 4 ? n_chunk / 4 : 1;
     hth_step_set_probe(p.step, observe, &p);
-    for (size_t w = 0; w < n_window; w++) {
+    for (size_t w = 0; w < n_chunk; w++) {
         if (w == n_profile)
             for (size_t l = 0; l < h->n_layer; l++) p.profile[l] = largest(p.top[l], p.n_top);
-        run_window(&p, w, logits, 0, -1);
+        run_chunk(&p, w, logits, 0, -1);
         p.n_top += N_CTX;
     }
     hth_step_set_probe(p.step, NULL, NULL);
     print_sizes(&p, n_profile * N_CTX);
     print_errors(&p);
-    print_perplexity(&p, n_score < n_window ? n_score : n_window, logits);
+    print_perplexity(&p, n_score < n_chunk ? n_score : n_chunk, logits);
     return 0;
 }

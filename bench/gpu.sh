@@ -212,7 +212,7 @@ for part in "$@"; do
         ;;
     esac
 done
-case $device in auto | none) echo "gpu.sh: '$device' may be the CPU: a name from hearth devices is wanted" >&2 && exit 2 ;; esac
+case $device in auto | none) echo "gpu.sh: '$device' may be the CPU: expected a name from hearth devices" >&2 && exit 2 ;; esac
 for made in "$folder" "$models"; do mkdir -p "$made" || exit 1; done
 
 child='' signal=''

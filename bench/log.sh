@@ -22,7 +22,7 @@ show)
     git log --reverse --notes=$note --format=%N | grep =
     exit
     ;;
-draw) exec python3 bench/log.py draw "${2:?the name of an SVG file is wanted}" ;;
+draw) exec python3 bench/log.py draw "${2:?expected the name of an SVG file}" ;;
 esac
 
 commit=$(git rev-parse --verify "${1:-HEAD}^{commit}")

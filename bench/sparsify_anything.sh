@@ -7,7 +7,7 @@
 # neurons. What comes out lies in FOLDER (default: sparse-MODEL, here): profile.gguf,
 # predictors.gguf or thresholds.gguf, packed.gguf, and what packing and skipping cost in compare.txt.
 # The text that they are made from is the text of the comparison: another one may cost more.
-# HEARTH: the program; TYPE: of the packed matrices (default: as they are); CHUNKS: windows compared.
+# HEARTH: the program; TYPE: of the packed matrices (default: as they are); CHUNKS: chunks compared.
 set -eu
 
 [ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }

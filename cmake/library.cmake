@@ -42,6 +42,14 @@ foreach(source IN LISTS HEARTH_SOURCES)
       COMPILE_DEFINITIONS "HTH_LEVEL=${CMAKE_MATCH_1};HTH_LEVEL_${level}=1")
   endif()
 endforeach()
+# The type of a file is its folder's name: kernels/quant/TYPE/LEVEL.c.
+foreach(source IN LISTS HEARTH_SOURCES)
+  if(source MATCHES "/kernels/quant/([a-z0-9_]+)/[a-z0-9]+\\.c$")
+    string(TOUPPER ${CMAKE_MATCH_1} type)
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS KERNEL_NAME=${CMAKE_MATCH_1}
+      KERNEL_TYPE=HTH_TYPE_${type} KERNEL_PANEL="kernels/quant/${CMAKE_MATCH_1}/panel.h")
+  endif()
+endforeach()
 # Arithmetic is worth more optimisation than the rest, but for the checks of sanitizers, which
 # compile slowly enough.
 set(kernel_sources ${HEARTH_SOURCES})

@@ -11,29 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static const command *const commands[] = {&command_run_model,
-                                          &command_chat,
-                                          &command_tokenize,
-                                          &command_detokenize,
-                                          &command_inspect,
-                                          &command_logits,
-                                          &command_perplexity,
-                                          &command_compare,
-                                          &command_profile,
-                                          &command_study,
-                                          &command_quantize,
-                                          &command_predictors,
-                                          &command_thresholds,
-                                          &command_pack,
-                                          &command_synth,
-                                          &command_bench,
-                                          &command_doctor,
-                                          &command_devices,
-                                          &command_plan,
-                                          &command_pull,
-                                          &command_list,
-                                          &command_rm,
-                                          NULL};
+/* clang-format off: a table */
+static const command *const commands[] = {
+    &command_run_model, &command_chat, &command_tokenize, &command_detokenize, &command_inspect,
+    &command_logits, &command_perplexity, &command_compare, &command_profile, &command_study,
+    &command_quantize, &command_predictors, &command_thresholds, &command_pack, &command_synth,
+    &command_bench, &command_doctor, &command_devices, &command_plan, &command_pull, &command_list,
+    &command_rm, NULL,
+};
+/* clang-format on */
 
 /* A truncated mapped model file is an error of the evaluation. Any other bus error is a bug of the program, and
  * ends it. */
@@ -125,7 +111,7 @@ static int run_flag(int argc, char **argv)
         commands_print_man(commands);
     } else if (strcmp(flag, "--completions") == 0) {
         if (argc != 3 || !commands_print_completions(commands, argv[2]))
-            return usage_error("--completions: one of bash, zsh, fish is wanted");
+            return usage_error("--completions: expected one of bash, zsh, fish");
     } else {
         return unknown_command(flag);
     }

@@ -21,8 +21,8 @@ typedef struct id_list {
 bool buffer_add(buffer *b, const char *bytes, size_t n);
 bool id_list_add(id_list *l, const int32_t *ids, size_t n);
 
-/* Returns the array with capacity for n elements of that size; *room is its capacity. NULL: out of memory, the
+/* Returns the array with capacity for n elements of that size; *capacity is its capacity. NULL: out of memory, the
  * array is unchanged. */
-void *grown(void *array, size_t *room, size_t n, size_t size);
+void *grow_array(void *array, size_t *capacity, size_t n, size_t size);
 
 #endif

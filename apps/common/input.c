@@ -79,7 +79,7 @@ bool make_plain(const char *path, char *text, size_t *n)
 {
     size_t used = 0, at = *n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (is_utf16((const unsigned char *)text, *n)) {
-        report_text("%s: is UTF-16, and UTF-8 is wanted: iconv -f UTF-16 -t UTF-8 turns it into that", path);
+        report_text("%s: is UTF-16, expected UTF-8; convert it: iconv -f UTF-16 -t UTF-8", path);
         return false;
     }
     for (; at < *n; at++)

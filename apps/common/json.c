@@ -6,8 +6,6 @@
 #include <assert.h>
 #include <string.h>
 
-void json_init(json *j, FILE *out) { *j = (json){.out = out}; }
-
 static void write_escaped(FILE *out, const char *text, size_t n);
 
 /* Writes comma, line break and key before a value. */
@@ -95,4 +93,21 @@ void json_bool(json *j, const char *key, bool value)
     fputs(value ? "true" : "false", j->out);
 }
 
-void json_end(json *j) { fputc('\n', j->out); }
+void json_hash(json *j, const char *key, uint64_t hash)
+{
+    before(j, key);
+    fprintf(j->out, "\"%016llx\"", (unsigned long long)hash);
+}
+
+json json_begin(FILE *out)
+{
+    json j = {.out = out};
+    json_open(&j, NULL, '{');
+    return j;
+}
+
+void json_end(json *j)
+{
+    json_close(j, '}');
+    fputc('\n', j->out);
+}

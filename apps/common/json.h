@@ -13,7 +13,9 @@ typedef struct json {
     bool compact[32]; /* values of this depth are on one line */
 } json;
 
-void json_init(json *j, FILE *out);
+/* Begins a document, which is an object. json_end closes it and ends the line. */
+json json_begin(FILE *out);
+void json_end(json *j);
 /* key is NULL inside arrays and at the top level. */
 void json_open(json *j, const char *key, char bracket); /* '{' or '[' */
 void json_open_compact(json *j, const char *key, char bracket);
@@ -25,7 +27,6 @@ void json_int(json *j, const char *key, int64_t value);
 /* digits: significant digits; values that are not finite become null. */
 void json_float(json *j, const char *key, double value, int digits);
 void json_bool(json *j, const char *key, bool value);
-/* Ends the document with a newline. */
-void json_end(json *j);
+void json_hash(json *j, const char *key, uint64_t hash); /* as 16 hexadecimal digits */
 
 #endif

@@ -3,7 +3,6 @@
 #include "common/model_args.h"
 
 #include "base/clock.h"
-#include "common/placement_info.h"
 
 #include <float.h>
 #include <math.h>
@@ -13,73 +12,57 @@
 
 /* clang-format off: a table */
 const option_spec model_options[] = {
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
-    {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL,
-     OPTION_ADVANCED},
-    {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; if not given, at most 4096", 0, 16777216, NULL,
-     0},
-    {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
-     "f16|f32|q8_0", 0},
-    {"bf16-dot", 0, OPTION_FLAG, NULL,
-     "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1", 0,
-     0, NULL, OPTION_ADVANCED},
-    {"mmap", 0, OPTION_FLAG, NULL, "map the file instead of reading it", 0, 0, NULL, 0},
-    {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL,
-     OPTION_ADVANCED},
-    {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
-     "auto|dense|gate|predictor|threshold", 0},
-    {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors, for a model without", 0, 0, NULL,
-     OPTION_ADVANCED},
-    {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL,
-     OPTION_ADVANCED},
-    {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, instead of the file's", 0, 0, NULL,
-     OPTION_ADVANCED},
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
+    OPT_FLAG("no-pin", 0, "let the system move threads between cores", ADVANCED),
+    OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; if not given, at most 4096"),
+    OPT_CHOICE("kv", 0, "TYPE", "f16|f32|q8_0", "KV cache: f16, f32, or q8_0, which is approximate"),
+    OPT_FLAG("bf16-dot", 0,
+             "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1",
+             ADVANCED),
+    OPT_FLAG("mmap", 0, "map the file instead of reading it"),
+    OPT_FLAG("no-repack", 0, "weights in the file's order: same text, slower", ADVANCED),
+    OPT_CHOICE("selector", 0, "S", "auto|dense|gate|predictor|threshold",
+               "neurons that compute: auto, dense, gate, ..."),
+    OPT_FILE("predictors", 0, "Q", "of hearth predictors, for a model without", ADVANCED),
+    OPT_FILE("thresholds", 0, "T", "of hearth thresholds, for a model without", ADVANCED),
+    OPT_TEXT("activation", 0, "A", "of the feed-forward network, instead of the file's", ADVANCED),
     ALLOW_UNUSED_OPTION,
-    {"batch", 'b', OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
-     OPTION_ADVANCED},
+    OPT_UINT("batch", 'b', "N", 1, 65536, "prompt tokens computed at once; default 256", ADVANCED),
     {0},
 };
 
 #define DEVICE_OPTIONS                                                                                       \
-    {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},   \
-    {                                                                                                        \
-        "vram", 0, OPTION_SIZE, "BYTES", "of it, at most: 8G, 500M; default auto: nearly all", 1, 9e18,      \
-            NULL, 0                                                                                          \
-    }
+    OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or a name of hearth devices"),                       \
+        OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "of it, at most: 8G, 500M; default auto: nearly all")
 
 const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
-    {"gpu-layers", 0, OPTION_UINT, "N|auto|all", "layers on it at most; auto, -1: as is fastest", 0, 1e6,
-     "auto|all", OPTION_OPEN},
-    {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
-     OPTION_ADVANCED},
-    {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
-     OPTION_ADVANCED},
+    OPT_UINT("gpu-layers", 0, "N|auto|all", 0, 1e6, "layers on it at most; auto, -1: as is fastest",
+             .choices = "auto|all", .flags = OPTION_OPEN),
+    OPT_FILE("placement", 0, "FILE", "of hearth plan: what lies on it; or plan, or even", ADVANCED),
+    OPT_FLAG("gpu-strict", 0, "refuse one that would not give the CPU's bits", ADVANCED),
     {0},
 };
 
 const option_spec sampling_options[] = {
-    {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, 0},
-    {"greedy", 0, OPTION_FLAG, NULL, "always the most likely token: temperature 0", 0, 0, NULL, 0},
-    {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, 0},
-    {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, 0},
-    {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, 0},
-    {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL,
-     OPTION_ADVANCED},
-    {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL,
-     OPTION_ADVANCED},
-    {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100,
-     NULL, OPTION_ADVANCED},
-    {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen; default 0", -100, 100, NULL,
-     OPTION_ADVANCED},
-    {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 1048576,
-     NULL, OPTION_ADVANCED},
-    {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL,
-     OPTION_REPEATS | OPTION_ADVANCED},
-    {"seed", 's', OPTION_UINT, "N", "same seed, same text; default, or -1: random", 0, 18446744073709551615.0,
-     NULL, OPTION_OPEN},
+    OPT_FLOAT("temperature", 0, "X", 0, 100, "0 is greedy; default 0.8"),
+    OPT_FLAG("greedy", 0, "always the most likely token: temperature 0"),
+    OPT_UINT("top-k", 0, "N", 0, 4194304, "keep the N likeliest tokens; 0: all; default 40"),
+    OPT_FLOAT("top-p", 0, "X", 0, 1, "keep the likeliest up to this sum; default 0.95"),
+    OPT_FLOAT("min-p", 0, "X", 0, 1, "keep those of X times the best; default 0.05"),
+    OPT_FLOAT("typical", 0, "X", 0, 1, "locally typical sampling; default 1: off", ADVANCED),
+    OPT_FLOAT("repeat-penalty", 0, "X", 0.01, 100, "weaken tokens seen lately; default 1: off", ADVANCED),
+    OPT_FLOAT("presence-penalty", 0, "X", -100, 100, "subtract X from tokens seen lately; default 0",
+              ADVANCED),
+    OPT_FLOAT("frequency-penalty", 0, "X", -100, 100, "subtract X for each time seen; default 0", ADVANCED),
+    OPT_INT("repeat-last-n", 0, "N", -1, 1048576, "how far back lately reaches; -1: all; default 64",
+            ADVANCED),
+    OPT_TEXT("logit-bias", 0, "ID=X", "add X to the logit of a token; may be given often",
+             .flags = OPTION_REPEATS | OPTION_ADVANCED),
+    OPT_UINT("seed", 's', "N", 0, 18446744073709551615.0, "same seed, same text; default, or -1: random",
+             .flags = OPTION_OPEN),
     {0},
 };
 
@@ -245,6 +228,26 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
     return open_session_with(model, &o, session);
 }
 
+int run_on_text(const args *a, hearth_selector selector, uint32_t (*n_ctx)(const hearth_model *),
+                text_run_fn *run)
+{
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    size_t n;
+    int status = EXIT_OTHER;
+    char *text = read_text_file(args_text(a, "file", NULL), &n);
+    if (!text) return status;
+    install_signal_handlers();
+    interrupt_at_once(true); /* until the text is divided into chunks */
+    if (open_model_with(a, args_operand(a, 0), selector, &model) &&
+        open_session(a, model, n_ctx ? n_ctx(model) : 0, &session))
+        status = run(a, model, session, text, n);
+    free(text);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return status;
+}
+
 /* ---- references ----------------------------------------------------------------------- */
 
 bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, hearth_session **session)
@@ -266,15 +269,13 @@ bool is_approximate_besides(const args *a) { return kv_type(a) == HEARTH_KV_Q8_0
 
 bool is_approximate(const args *a, const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     return selector_is_approximate(info.selector) || is_approximate_besides(a);
 }
 
 bool is_reference(const args *a, const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     return info.selector == HEARTH_SELECTOR_DENSE && !is_approximate(a, model);
 }
 
@@ -297,8 +298,7 @@ uint64_t sampler_seed(const args *a)
 
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     const char *where = args_has(a, "mmap") ? "mapped" : "read into memory";
     static const char *const kv_words[] = {[HEARTH_KV_F16] = "kv f16",
                                            [HEARTH_KV_F32] = "kv f32",
@@ -319,8 +319,7 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
 
 void warn_of_context(const hearth_model *model, const hearth_session *session)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     if (hearth_session_n_ctx(session) > info.n_ctx_train)
         print_warning("-c takes %u positions, but %s was trained for %u", hearth_session_n_ctx(session),
                       info.path, info.n_ctx_train);
@@ -333,8 +332,7 @@ enum { MAX_BIAS = 200 };
 static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bias *bias, size_t *n)
 {
     const char *text;
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     for (*n = 0; (text = args_text_at(a, "logit-bias", *n)) != NULL; (*n)++) {
         char id[16];
         size_t len = strcspn(text, "=");
@@ -342,12 +340,12 @@ static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bia
         double x;
         if (*n == MAX_BIAS) return usage_error("--logit-bias: more than %d", MAX_BIAS);
         if (text[len] != '=' || len >= sizeof id)
-            return usage_error("--logit-bias '%s': ID=X is wanted", text);
+            return usage_error("--logit-bias '%s': expected ID=X", text);
         memcpy(id, text, len);
         id[len] = '\0';
         bool ban = strcmp(text + len + 1, "-inf") == 0;
         if (!parse_uint(id, &value) || (!ban && !parse_float(text + len + 1, &x)))
-            return usage_error("--logit-bias '%s': ID=X is wanted, X a number or -inf", text);
+            return usage_error("--logit-bias '%s': expected ID=X, X a number or -inf", text);
         if (!ban && !(fabs(x) <= (double)FLT_MAX))
             return usage_error("--logit-bias %s: X is too large", text);
         if (value >= info.n_vocab)

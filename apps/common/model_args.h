@@ -6,6 +6,7 @@
 #include "common/options.h"
 #include "common/output.h"
 #include "common/output_file.h"
+#include "common/placement_info.h"
 
 #include <hearth/hearth.h>
 
@@ -13,11 +14,7 @@
 extern const option_spec model_options[];
 /* Part of model_options; also for commands that read a model in another way. */
 #define ALLOW_UNUSED_OPTION                                                                                  \
-    {                                                                                                        \
-        "allow-unused", 0, OPTION_FLAG, NULL,                                                                \
-            "go on where tensors of the file are not used: results may be wrong", 0, 0, NULL,                \
-            OPTION_ADVANCED                                                                                  \
-    }
+    OPT_FLAG("allow-unused", 0, "go on where tensors of the file are not used: results may be wrong", ADVANCED)
 /* --gpu --vram: for commands whose sessions may run on a device. */
 extern const option_spec gpu_options[];
 extern const option_spec device_options[]; /* the part of them that applies to a plan */
@@ -37,6 +34,13 @@ hearth_session_options session_options(const args *a, uint32_t n_ctx_default);
 /* The value of --selector; AUTO without it. */
 hearth_selector wanted_selector(const args *a);
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
+
+/* For commands that measure on the text of -f: opens the model with that selector and a session, whose context is
+ * n_ctx of the model unless -c is given (NULL: the library chooses), and calls run. Returns the exit status. */
+typedef int text_run_fn(const args *a, const hearth_model *model, hearth_session *session, const char *text,
+                        size_t n);
+int run_on_text(const args *a, hearth_selector selector, uint32_t (*n_ctx)(const hearth_model *),
+                text_run_fn *run);
 
 /* The reference for approximations: the selector dense, no Q8_0 cache and no bf16 products.
  * open_reference_model opens another file for it, with its own activation. */

@@ -32,16 +32,13 @@ struct args {
 
 /* clang-format off: a table */
 const option_spec general_options[] = {
-    {"quiet", 'q', OPTION_FLAG, NULL, "only results, warnings and errors: no start line, no progress", 0, 0,
-     NULL, OPTION_ADVANCED},
-    {"verbose", 'v', OPTION_FLAG, NULL, "progress and notes even if stderr is not a terminal", 0, 0, NULL,
-     OPTION_ADVANCED},
+    OPT_FLAG("quiet", 'q', "only results, warnings and errors: no start line, no progress", ADVANCED),
+    OPT_FLAG("verbose", 'v', "progress and notes even if stderr is not a terminal", ADVANCED),
     {0},
 };
 
 const option_spec model_option[] = {
-    {"model", 'm', OPTION_FILE, "MODEL", "the model, instead of the first operand", 0, 0, NULL,
-     OPTION_ADVANCED},
+    OPT_FILE("model", 'm', "MODEL", "the model, instead of the first operand", ADVANCED),
     {0},
 };
 /* clang-format on */
@@ -188,7 +185,7 @@ static int check_value(const option_spec *o, const char *value)
     case OPTION_UINT:
         if (!read_uint(o, value, &u)) {
             if (is_whole(value)) return out_of_range(o, value);
-            return usage_error("--%s '%s': a whole number%s%s is wanted", o->name, value,
+            return usage_error("--%s '%s': expected a whole number%s%s", o->name, value,
                                o->choices ? ", or one of " : "", o->choices ? o->choices : "");
         }
         if (o->flags & OPTION_OPEN && u == UINT64_MAX) /* UINT64_MAX means -1 */
@@ -196,14 +193,14 @@ static int check_value(const option_spec *o, const char *value)
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
         if (!parse_int(value, &i) && is_whole(value)) return out_of_range(o, value);
-        if (!parse_int(value, &i)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
+        if (!parse_int(value, &i)) return usage_error("--%s '%s': expected a whole number", o->name, value);
         return (double)i < o->min || (double)i > o->max ? out_of_range(o, value) : 0;
     case OPTION_FLOAT:
-        if (!parse_float(value, &f)) return usage_error("--%s '%s': a number is wanted", o->name, value);
+        if (!parse_float(value, &f)) return usage_error("--%s '%s': expected a number", o->name, value);
         return f < o->min || f > o->max ? out_of_range(o, value) : 0;
     case OPTION_CHOICE:
         if (find_choice(o->choices, value) >= 0) return 0;
-        return usage_error("--%s '%s': one of %s is wanted", o->name, value, o->choices);
+        return usage_error("--%s '%s': expected one of %s", o->name, value, o->choices);
     case OPTION_UINT_LIST: return check_list(o, value);
     case OPTION_SIZE:
         if (!parse_size(value, &u))
@@ -346,13 +343,21 @@ static int parse_option(args *a, int argc, char **argv, int *i)
     return take(a, o, value);
 }
 
+/* The number of operands: of those that cannot be left out, or at most. */
+static unsigned count_operands(const command *c, bool required)
+{
+    unsigned n = 0;
+    for (const char *p = c->operands; *p; p += strcspn(p, " "), p += *p == ' ') n += !required || *p != '[';
+    return n;
+}
+
 /* Makes a model given with -m the first operand. */
 static int put_model_first(args *a)
 {
     const command *c = a->command;
     const char *model = command_offers(a, "model") ? args_text(a, "model", NULL) : NULL;
     if (!model) return 0;
-    if (a->n_operand == c->n_operand_max || a->n_operand == MAX_OPERANDS)
+    if (a->n_operand == count_operands(c, false))
         return usage_error("--model %s and the model '%s' are both given", model, a->operands[0]);
     memmove(a->operands + 1, a->operands, a->n_operand++ * sizeof *a->operands);
     a->operands[0] = model;
@@ -373,7 +378,7 @@ static int parse(args *a, int argc, char **argv)
         } else if (!only_operands && word[0] == '-' && word[1]) {
             int bad = parse_option(a, argc, argv, &i);
             if (bad) return bad;
-        } else if (a->n_operand == a->command->n_operand_max || a->n_operand == MAX_OPERANDS) {
+        } else if (a->n_operand == count_operands(a->command, false)) {
             return usage_error("'%s' is one argument too many; usage: hearth %s%s%s [options]", word,
                                a->command->name, *a->command->operands ? " " : "", a->command->operands);
         } else {
@@ -382,7 +387,7 @@ static int parse(args *a, int argc, char **argv)
     }
     int bad = put_model_first(a);
     if (bad) return bad;
-    if (a->n_operand >= a->command->n_operand_min) return 0;
+    if (a->n_operand >= count_operands(a->command, true)) return 0;
     const char *missing = a->command->operands;
     for (unsigned i = 0; i < a->n_operand; i++) missing += strcspn(missing, " ") + 1;
     return usage_error("missing: %s; usage: hearth %s %s [options]; see hearth %s --help", missing,

@@ -43,6 +43,21 @@ typedef struct option_spec {
     unsigned flags; /* of option_flag */
 } option_spec;
 
+/* Rows of an option table: name, letter, value and range as far as the kind has them, help, further fields. */
+#define OPT_ROW(KIND, NAME, LETTER, VALUE, LEAST, MOST, ...)                                                 \
+    {.kind = OPTION_##KIND, .name = NAME, .letter = LETTER, .value = VALUE, .min = LEAST, .max = MOST, .help = __VA_ARGS__}
+#define OPT_FLAG(NAME, LETTER, ...) OPT_ROW(FLAG, NAME, LETTER, NULL, 0, 0, __VA_ARGS__)
+#define OPT_TEXT(NAME, LETTER, VALUE, ...) OPT_ROW(TEXT, NAME, LETTER, VALUE, 0, 0, __VA_ARGS__)
+#define OPT_FILE(NAME, LETTER, VALUE, ...) OPT_ROW(FILE, NAME, LETTER, VALUE, 0, 0, __VA_ARGS__)
+#define OPT_UINT(NAME, LETTER, VALUE, LEAST, ...) OPT_ROW(UINT, NAME, LETTER, VALUE, LEAST, __VA_ARGS__)
+#define OPT_INT(NAME, LETTER, VALUE, LEAST, ...) OPT_ROW(INT, NAME, LETTER, VALUE, LEAST, __VA_ARGS__)
+#define OPT_FLOAT(NAME, LETTER, VALUE, LEAST, ...) OPT_ROW(FLOAT, NAME, LETTER, VALUE, LEAST, __VA_ARGS__)
+#define OPT_SIZE(NAME, LETTER, VALUE, LEAST, ...) OPT_ROW(SIZE, NAME, LETTER, VALUE, LEAST, __VA_ARGS__)
+#define OPT_UINT_LIST(NAME, LETTER, VALUE, LEAST, ...) OPT_ROW(UINT_LIST, NAME, LETTER, VALUE, LEAST, __VA_ARGS__)
+#define OPT_CHOICE(NAME, LETTER, VALUE, CHOICES, ...)                                                        \
+    OPT_ROW(CHOICE, NAME, LETTER, VALUE, 0, 0, __VA_ARGS__, .choices = CHOICES)
+#define ADVANCED .flags = OPTION_ADVANCED
+
 /* -q -v, for every command. */
 extern const option_spec general_options[];
 /* -m, for every command whose first operand is a model. */
@@ -52,8 +67,7 @@ typedef struct args args;
 
 typedef struct command {
     const char *name;
-    const char *operands; /* "[MODEL]", "IN OUT TYPE" */
-    unsigned n_operand_min, n_operand_max;
+    const char *operands; /* "[MODEL]", "IN OUT TYPE": words in brackets may be left out */
     const char *summary;          /* one line */
     const char *details;          /* some lines for --help and the man page */
     const char *example;          /* one command line */

@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 
 const option_spec output_options[] = {
-    {"force", 0, OPTION_FLAG, NULL, "replace a file of another kind, or not made by Hearth", 0, 0, NULL,
-     OPTION_ADVANCED},
+    OPT_FLAG("force", 0, "replace a file of another kind, or not made by Hearth", ADVANCED),
     {0},
 };
 

@@ -48,8 +48,7 @@ void json_placement(json *j, const hearth_model_info *info)
 
 timestamp timestamp_now(const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     return (timestamp){(double)hth_clock_ns() * 1e-9, info.gpu_sim_seconds};
 }
 

@@ -6,6 +6,13 @@
 
 #include <hearth/hearth.h>
 
+static inline hearth_model_info model_info(const hearth_model *model)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return info;
+}
+
 /* "4 of 6 layers on NAME (9.1 MB, the CPU's bits), the rest on the CPU", for the start line. If the whole model
  * is on a device, the text has no rest. */
 typedef struct placed {

@@ -48,7 +48,7 @@ static char *copy_of(const char *bytes, size_t n)
 
 bool transcript_add(transcript *t, const char *role, const char *content, size_t n)
 {
-    hearth_message *more = grown(t->message, &t->capacity, t->n + 1, sizeof *more);
+    hearth_message *more = grow_array(t->message, &t->capacity, t->n + 1, sizeof *more);
     if (!more) return report_text("out of memory for the conversation") == 0;
     t->message = more;
     char *r = copy_of(role, strlen(role)), *c = copy_of(content, n);
@@ -75,12 +75,10 @@ bool transcript_add_first(transcript *t, const char *role, const char *content, 
 static void write_messages(const transcript *t, FILE *f)
 {
     for (size_t i = 0; i < t->n; i++) {
-        json j;
-        json_init(&j, f);
+        json j = {.out = f};
         json_open_compact(&j, NULL, '{');
         json_word(&j, "role", t->message[i].role);
         json_text(&j, "content", t->message[i].content, t->message[i].n);
-        json_close(&j, '}');
         json_end(&j);
     }
 }
@@ -174,7 +172,7 @@ static char *read_text(reader *r, size_t *n)
 {
     *n = 0;
     if (!take(r, '"')) {
-        bad(r, "a text is wanted");
+        bad(r, "expected a text");
         return NULL;
     }
     char *out = malloc((size_t)(r->end - r->p) + 1);
@@ -209,7 +207,7 @@ static bool role_ok(const char *role, size_t n)
 /* Reads one line; values[0] is the role, values[1] the content. */
 static bool read_members(reader *r, char *values[2], size_t n[2])
 {
-    if (!take(r, '{')) return bad(r, "{ is wanted");
+    if (!take(r, '{')) return bad(r, "expected {");
     do {
         size_t n_key;
         char *key = read_text(r, &n_key);
@@ -217,10 +215,10 @@ static bool read_members(reader *r, char *values[2], size_t n[2])
         int which = strcmp(key, "role") == 0 ? 0 : strcmp(key, "content") == 0 ? 1 : -1;
         free(key);
         if (which < 0 || values[which]) return bad(r, "a member that is not known, or is there twice");
-        if (!take(r, ':')) return bad(r, ": is wanted");
+        if (!take(r, ':')) return bad(r, "expected :");
         if (!(values[which] = read_text(r, &n[which]))) return false;
     } while (take(r, ','));
-    if (!take(r, '}')) return bad(r, "} is wanted");
+    if (!take(r, '}')) return bad(r, "expected }");
     skip_blanks(r);
     if (r->p != r->end) return bad(r, "something follows the message");
     if (!values[0] || !values[1]) return bad(r, "role or content is missing");

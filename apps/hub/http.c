@@ -64,7 +64,7 @@ static hearth_status read_environment(hub_http *h, hearth_error *err)
     while (n > 0 && endpoint[n - 1] == '/') n--;
     if (n >= sizeof h->endpoint ||
         (strncmp(endpoint, "https://", 8) != 0 && strncmp(endpoint, "http://", 7) != 0))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "HF_ENDPOINT '%s': is no address: https://HOST is wanted",
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "HF_ENDPOINT '%s': is no address; expected https://HOST",
                         endpoint);
     snprintf(h->endpoint, sizeof h->endpoint, "%.*s", (int)n, endpoint);
     while (n_token > 0 && strchr(" \t\r\n", token[n_token - 1])) n_token--; /* as text files end */

@@ -65,7 +65,7 @@ typedef struct hub_facts {
     char why[600];       /* why it does not run, or is tight; "" */
     uint64_t memory;     /* bytes of weights, cache and workspace for the default context; 0: unknown */
     double speed;        /* estimated tokens per second on this machine; 0: unknown */
-    bool on_card;        /* speed with layers on the GPU; else with all layers on the CPU, for a short context */
+    bool on_gpu;        /* speed with layers on the GPU; else with all layers on the CPU, for a short context */
 } hub_facts;
 
 /* Measurements of the machine, made when first needed and cached (base/disk_cache.h). */

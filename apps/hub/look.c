@@ -33,7 +33,7 @@ static const char keep_name[] = "models";
 static uint64_t records_mark(const hub_machine *m)
 {
     struct stat st = {0};
-    uint64_t numbers[] = {m->mark, sizeof(hub_record), 0, 0, 0, hub_card_mark(m)};
+    uint64_t numbers[] = {m->mark, sizeof(hub_record), 0, 0, 0, hub_gpu_key(m)};
     if (stat("/proc/self/exe", &st) == 0)
         numbers[2] = (uint64_t)st.st_size, numbers[3] = (uint64_t)st.st_mtim.tv_sec,
         numbers[4] = (uint64_t)st.st_mtim.tv_nsec;
@@ -129,7 +129,7 @@ hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out
     m->n_thread = hth_pool_default_threads(0);
     m->mark = mark_of(m);
     m->vram = vram;
-    st = hub_card_open(m, gpu, err);
+    st = hub_gpu_open(m, gpu, err);
     if (st != HEARTH_OK) {
         hub_machine_close(m);
         return st;

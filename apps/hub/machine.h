@@ -1,4 +1,4 @@
-/* State of this machine shared by look.c, speed.c and card.c. */
+/* State of this machine shared by look.c, speed.c and gpu.c. */
 #ifndef HEARTH_APPS_HUB_MACHINE_H
 #define HEARTH_APPS_HUB_MACHINE_H
 
@@ -28,14 +28,14 @@ struct hub_machine {
 
 /* Loads the rates that an earlier run measured. */
 void hub_speed_recall(hub_machine *machine);
-/* Sets speed, on_card, and the memory on the GPU. */
+/* Sets speed, on_gpu, and the memory on the GPU. */
 void hub_speed_of(hub_machine *machine, const hth_model *model, hub_facts *facts);
 /* Opens the device of that name. auto: a discrete GPU, if there is one; none. */
-hearth_status hub_card_open(hub_machine *machine, const char *name, hearth_error *err);
+hearth_status hub_gpu_open(hub_machine *machine, const char *name, hearth_error *err);
 /* Key of everything that its figures depend on; 0: no GPU. */
-uint64_t hub_card_mark(const hub_machine *machine);
+uint64_t hub_gpu_key(const hub_machine *machine);
 /* Tokens per second with the GPU, and bytes on it; 0: nothing of the model is on it. */
-double hub_card_speed(hub_machine *machine, const hth_model *model, hearth_selector selector,
+double hub_gpu_speed(hub_machine *machine, const hth_model *model, hearth_selector selector,
                       uint64_t *bytes);
 
 #endif

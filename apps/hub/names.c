@@ -188,7 +188,7 @@ hearth_status hub_parse_request(const char *what, const char *revision, hub_requ
     if (n < sizeof out->repo) snprintf(out->repo, sizeof out->repo, "%.*s", (int)n, text);
     if (!hub_is_repo(out->repo))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "'%s' names no repository: ORG/NAME or ORG/NAME:QUANT is wanted", what);
+                        "'%s' names no repository; expected ORG/NAME or ORG/NAME:QUANT", what);
     if (text[n] == ':' && (n_want == 0 || !hub_is_safe_path(text + n + 1)))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "'%s': behind ':' stands a quantisation or a file's name",
                         what);

@@ -107,7 +107,7 @@ static hearth_status open_part(part *t)
     return hash_part(t);
 }
 
-static hearth_status check_room(const part *t)
+static hearth_status check_space(const part *t)
 {
     struct statvfs fs;
     uint64_t wanted = t->file->size - t->at;
@@ -268,7 +268,7 @@ static hearth_status load_locked(part *t, const char *what)
         return hth_fail(t->p->err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long",
                         t->file->path);
     hearth_status st = open_part(t);
-    if (st == HEARTH_OK) st = check_room(t);
+    if (st == HEARTH_OK) st = check_space(t);
     if (st == HEARTH_OK) {
         w->begin(w->user, what);
         st = load(t, url);

@@ -1,4 +1,4 @@
-/* Generation speed of a model on this machine, from the cost model of plans: with the GPU (card.c), or with
+/* Generation speed of a model on this machine, from the cost model of plans: with the GPU (gpu.c), or with
  * every layer on the CPU. The CPU's rates are measured as calibrations of plans do, once per weight type, and
  * cached. */
 #define _GNU_SOURCE
@@ -69,7 +69,7 @@ static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector s
     return share != NULL;
 }
 
-static double price(const hth_model *model, const hth_plan_model *plan_model, hearth_selector selector,
+static double cpu_seconds(const hth_model *model, const hth_plan_model *plan_model, hearth_selector selector,
                     const hth_calibration *rates)
 {
     hth_plan_machine machine;
@@ -96,7 +96,7 @@ static double cpu_speed(hub_machine *machine, const hth_model *model, hearth_sel
     plan_model.head_bytes = bytes_of(model->tied ? &model->token_embd : &model->output);
     bool good = rates && plan_model.layers;
     for (uint32_t i = 0; good && i < n; i++) good = describe_layer(model, i, selector, &plan_model.layers[i]);
-    double seconds = good ? price(model, &plan_model, selector, rates) : 0.0;
+    double seconds = good ? cpu_seconds(model, &plan_model, selector, rates) : 0.0;
     for (uint32_t i = 0; plan_model.layers && i < n; i++)
         hth_free((void *)(uintptr_t)plan_model.layers[i].share);
     hth_free(plan_model.layers);
@@ -115,8 +115,8 @@ void hub_speed_of(hub_machine *machine, const hth_model *model, hub_facts *facts
         machine->pool = NULL;
         return;
     }
-    if (machine->device) facts->speed = hub_card_speed(machine, model, selector, &there);
-    facts->on_card = facts->speed > 0.0;
+    if (machine->device) facts->speed = hub_gpu_speed(machine, model, selector, &there);
+    facts->on_gpu = facts->speed > 0.0;
     facts->memory = there < facts->memory ? facts->memory - there : 1; /* 0 would mean unknown */
-    if (!facts->on_card) facts->speed = cpu_speed(machine, model, selector);
+    if (!facts->on_gpu) facts->speed = cpu_speed(machine, model, selector);
 }

@@ -161,7 +161,7 @@ static struct hth_arena_block *new_block(hth_arena *arena, size_t at_least)
     return b;
 }
 
-void *hth_arena_alloc(hth_arena *arena, size_t n, size_t size, size_t align)
+static void *take_bytes(hth_arena *arena, size_t n, size_t size, size_t align)
 {
     size_t bytes, padded;
     if (!hth_mul_size(n, size, &bytes) || !hth_add_size(bytes, align, &padded)) return NULL;
@@ -175,6 +175,13 @@ void *hth_arena_alloc(hth_arena *arena, size_t n, size_t size, size_t align)
     b->used = at + bytes;
     arena->used += bytes;
     return b->data + at;
+}
+
+void *hth_arena_alloc(hth_arena *arena, size_t n, size_t size, size_t align)
+{
+    void *p = take_bytes(arena, n, size, align);
+    if (!p) arena->failed = 1;
+    return p;
 }
 
 char *hth_arena_strndup(hth_arena *arena, const char *text, size_t n)

@@ -22,6 +22,7 @@ void hth_pages_free(void *p, size_t size);
 typedef struct hth_arena {
     struct hth_arena_block *blocks;
     size_t used; /* bytes allocated from it, for limits and reports */
+    int failed;  /* an allocation failed */
 } hth_arena;
 
 /* n * size zeroed bytes, aligned to align (a power of two up to 64). */

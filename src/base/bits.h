@@ -6,63 +6,24 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t hth_bits_of(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static inline float hth_float_of(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static inline uint64_t hth_bits_of_d(double f)
-{
-    uint64_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static inline double hth_double_of(uint64_t u)
-{
-    double f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-/* Little-endian values at any address. The formats here are little-endian. */
+/* The bits of a value as another type, and a value at any address. The formats here are little-endian. */
+#define HTH_COPY_BITS(NAME, TO, PARAMETER, ADDRESS)                                                          \
+    static inline TO NAME(PARAMETER)                                                                         \
+    {                                                                                                        \
+        TO to;                                                                                               \
+        memcpy(&to, ADDRESS, sizeof to);                                                                     \
+        return to;                                                                                           \
+    }
+HTH_COPY_BITS(hth_bits_of, uint32_t, float f, &f)
+HTH_COPY_BITS(hth_float_of, float, uint32_t u, &u)
+HTH_COPY_BITS(hth_bits_of_d, uint64_t, double f, &f)
+HTH_COPY_BITS(hth_double_of, double, uint64_t u, &u)
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "this code is for little-endian machines");
-static inline uint16_t hth_load_u16(const void *p)
-{
-    uint16_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline uint32_t hth_load_u32(const void *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline uint64_t hth_load_u64(const void *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static inline float hth_load_f32(const void *p)
-{
-    float v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
+HTH_COPY_BITS(hth_load_u16, uint16_t, const void *p, p)
+HTH_COPY_BITS(hth_load_u32, uint32_t, const void *p, p)
+HTH_COPY_BITS(hth_load_u64, uint64_t, const void *p, p)
+HTH_COPY_BITS(hth_load_f32, float, const void *p, p)
+#undef HTH_COPY_BITS
 
 static inline void hth_store_u16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
 static inline void hth_store_f32(void *p, float v) { memcpy(p, &v, sizeof v); }

@@ -7,37 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-static inline bool hth_mul_size(size_t a, size_t b, size_t *out)
-{
-    size_t r;
-    if (__builtin_mul_overflow(a, b, &r)) return false;
-    *out = r;
-    return true;
-}
-
-static inline bool hth_add_size(size_t a, size_t b, size_t *out)
-{
-    size_t r;
-    if (__builtin_add_overflow(a, b, &r)) return false;
-    *out = r;
-    return true;
-}
-
-static inline bool hth_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
-{
-    uint64_t r;
-    if (__builtin_mul_overflow(a, b, &r)) return false;
-    *out = r;
-    return true;
-}
-
-static inline bool hth_add_u64(uint64_t a, uint64_t b, uint64_t *out)
-{
-    uint64_t r;
-    if (__builtin_add_overflow(a, b, &r)) return false;
-    *out = r;
-    return true;
-}
+#define HTH_CHECKED(NAME, TYPE, OPERATION)                                                                   \
+    static inline bool NAME(TYPE a, TYPE b, TYPE *out)                                                       \
+    {                                                                                                        \
+        TYPE r;                                                                                              \
+        if (OPERATION(a, b, &r)) return false;                                                               \
+        *out = r;                                                                                            \
+        return true;                                                                                         \
+    }
+HTH_CHECKED(hth_mul_size, size_t, __builtin_mul_overflow)
+HTH_CHECKED(hth_add_size, size_t, __builtin_add_overflow)
+HTH_CHECKED(hth_mul_u64, uint64_t, __builtin_mul_overflow)
+HTH_CHECKED(hth_add_u64, uint64_t, __builtin_add_overflow)
+#undef HTH_CHECKED
 
 /* Rounds a up to a multiple of align, a power of two. */
 static inline bool hth_align_u64(uint64_t a, uint64_t align, uint64_t *out)

@@ -211,6 +211,11 @@ typedef struct hth_jinja {
  * or that the method belongs to. */
 typedef bool hth_jinja_call_fn(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                                hth_jinja_value *out);
+/* Begins the definition of such a function, which need not use all parameters. */
+#define JINJA_FUNCTION(NAME)                                                                                 \
+    bool NAME(HTH_UNUSED hth_jinja *j, HTH_UNUSED const hth_jinja_value *self,                               \
+              HTH_UNUSED const hth_jinja_args *args, HTH_UNUSED hth_jinja_value *out)
+#define HTH_UNUSED __attribute__((unused))
 typedef struct hth_jinja_function {
     const char *name;
     hth_jinja_call_fn *call;
@@ -322,8 +327,7 @@ bool hth_jinja_parse_float(const char *p, size_t n, double *out);
 /* The pairs sorted by key; NULL after hth_jinja_fail. */
 const hth_jinja_pair *hth_jinja_sorted_pairs(hth_jinja *j, const hth_jinja_dict *dict);
 /* tojson(ensure_ascii, indent, separators, sort_keys) */
-bool hth_jinja_to_json(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out);
+hth_jinja_call_fn hth_jinja_to_json;
 
 /* ---- jinja_json.c ----------------------------------------------------------------------------------- */
 

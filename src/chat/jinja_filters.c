@@ -23,7 +23,7 @@ bool hth_jinja_text_argument(hth_jinja *j, const hth_jinja_value *v, hth_jinja_t
     *out = NULL;
     if (v->kind == JINJA_MISSING || v->kind == JINJA_NONE) return true;
     if (v->kind != JINJA_TEXT)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a text is wanted, not %s", hth_jinja_kind_name(v));
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected a text, not %s", hth_jinja_kind_name(v));
     *out = v->as.text;
     return true;
 }
@@ -51,27 +51,19 @@ static bool map_text(hth_jinja *j, const hth_jinja_value *self, hth_jinja_map_fn
     return t && hth_jinja_map_bytes(j, t, map, out);
 }
 
-#define MAPPED(NAME, MAP)                                                                                    \
-    bool NAME(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args, hth_jinja_value *out)   \
-    {                                                                                                        \
-        (void)args;                                                                                          \
-        return map_text(j, self, MAP, out);                                                                  \
-    }
-MAPPED(hth_jinja_upper, to_upper)
-MAPPED(hth_jinja_lower, to_lower)
-MAPPED(hth_jinja_capitalize, to_capital)
-MAPPED(hth_jinja_title, to_title_method)
-static MAPPED(filter_title, to_title)
+JINJA_FUNCTION(hth_jinja_upper) { return map_text(j, self, to_upper, out); }
+JINJA_FUNCTION(hth_jinja_lower) { return map_text(j, self, to_lower, out); }
+JINJA_FUNCTION(hth_jinja_capitalize) { return map_text(j, self, to_capital, out); }
+JINJA_FUNCTION(hth_jinja_title) { return map_text(j, self, to_title_method, out); }
+static JINJA_FUNCTION(filter_title) { return map_text(j, self, to_title, out); }
 
-    static bool filter_trim(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                            hth_jinja_value *out)
+static JINJA_FUNCTION(filter_trim)
 {
     hth_jinja_text *t = text_of(j, self), *set;
     return t && hth_jinja_text_argument(j, &args->v[0], &set) && hth_jinja_strip(j, t, set, 3, out);
 }
 
-bool hth_jinja_replace(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+JINJA_FUNCTION(hth_jinja_replace)
 {
     hth_jinja_text *t = text_of(j, self), *from = t ? text_of(j, &args->v[0]) : NULL,
                    *to = from ? text_of(j, &args->v[1]) : NULL;
@@ -115,8 +107,7 @@ static bool indent_text(hth_jinja *j, const hth_jinja_value *width, hth_jinja_va
     return hth_jinja_text_of(j, spaces, n > 0 ? (size_t)n : 0, true, out);
 }
 
-static bool filter_indent(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(filter_indent)
 {
     hth_jinja_text *t = text_of(j, self);
     const char *p = t ? hth_jinja_bytes(j, t) : NULL;
@@ -139,14 +130,12 @@ static bool filter_indent(hth_jinja *j, const hth_jinja_value *self, const hth_j
     return hth_jinja_strbuf_value(j, &b, out);
 }
 
-static bool filter_escape(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(filter_escape)
 {
     static const char from[] = "&<>'\"", *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     hth_jinja_text *t = text_of(j, self);
     const char *p = t ? hth_jinja_bytes(j, t) : NULL;
     hth_jinja_strbuf b = {0};
-    (void)args;
     if (!p) return false;
     hth_jinja_cursor c = {0};
     for (size_t i = 0; i < t->n; i++) {
@@ -157,21 +146,14 @@ static bool filter_escape(hth_jinja *j, const hth_jinja_value *self, const hth_j
     return hth_jinja_strbuf_value(j, &b, out);
 }
 
-static bool filter_string(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
-{
-    (void)args;
-    return hth_jinja_to_text(j, self, out);
-}
+static JINJA_FUNCTION(filter_string) { return hth_jinja_to_text(j, self, out); }
 
-static bool filter_wordcount(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                             hth_jinja_value *out)
+static JINJA_FUNCTION(filter_wordcount)
 {
     hth_jinja_text *t = text_of(j, self);
     const char *p = t ? hth_jinja_bytes(j, t) : NULL;
     int64_t n = 0;
     bool inside = false;
-    (void)args;
     if (!p || !hth_jinja_count_bytes(j, t->n)) return false;
     for (size_t at = 0, size; at < t->n; at += size) {
         size = hth_jinja_char_size(p + at, t->n - at);
@@ -214,8 +196,7 @@ static bool read_number(hth_jinja *j, hth_jinja_text *t, double *f, int64_t *i, 
     return true;
 }
 
-static bool filter_int(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+static JINJA_FUNCTION(filter_int)
 {
     double f = 0.0;
     int64_t i = 0;
@@ -232,8 +213,7 @@ static bool filter_int(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     return true;
 }
 
-static bool filter_float(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(filter_float)
 {
     double f = 0.0;
     int64_t i;
@@ -245,10 +225,8 @@ static bool filter_float(hth_jinja *j, const hth_jinja_value *self, const hth_ji
     return j->status == HEARTH_OK;
 }
 
-static bool filter_abs(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+static JINJA_FUNCTION(filter_abs)
 {
-    (void)args;
     if (!hth_jinja_is_number(self))
         return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'abs' of %s", hth_jinja_kind_name(self));
     hth_jinja_value zero = hth_jinja_integer(0);
@@ -257,8 +235,7 @@ static bool filter_abs(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
 }
 
 /* Rounds on the decimal digits: common (to nearest, ties to even), floor and ceil. */
-static bool filter_round(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(filter_round)
 {
     int64_t precision;
     hth_jinja_text *method;
@@ -291,11 +268,9 @@ static bool filter_round(hth_jinja *j, const hth_jinja_value *self, const hth_ji
 
 /* ---- any kind --------------------------------------------------------------------------------------------- */
 
-static bool filter_length(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(filter_length)
 {
     const char *p = NULL;
-    (void)args;
     switch (self->kind) {
     case JINJA_TEXT:
         p = hth_jinja_bytes(j, self->as.text);
@@ -310,8 +285,7 @@ static bool filter_length(hth_jinja *j, const hth_jinja_value *self, const hth_j
     }
 }
 
-static bool filter_default(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                           hth_jinja_value *out)
+static JINJA_FUNCTION(filter_default)
 {
     bool replace = self->kind == JINJA_UNDEFINED || (hth_jinja_is_true(&args->v[1]) && !hth_jinja_is_true(self));
     if (!replace) *out = *self;
@@ -320,19 +294,16 @@ static bool filter_default(hth_jinja *j, const hth_jinja_value *self, const hth_
     return true;
 }
 
-static bool filter_from_json(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                             hth_jinja_value *out)
+static JINJA_FUNCTION(filter_from_json)
 {
-    (void)args;
     if (self->kind != JINJA_TEXT)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "JSON: a text is wanted, not %s",
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "JSON: expected a text, not %s",
                               hth_jinja_kind_name(self));
     const char *p = hth_jinja_bytes(j, self->as.text);
     return p && hth_jinja_from_json(j, p, self->as.text->n, out);
 }
 
-static bool filter_attr(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(filter_attr)
 {
     hth_jinja_text *name;
     if (!hth_jinja_text_argument(j, &args->v[0], &name)) return false;

@@ -366,8 +366,7 @@ static bool read_separators(hth_jinja *j, const hth_jinja_value *v, json_style *
     return true;
 }
 
-bool hth_jinja_to_json(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+JINJA_FUNCTION(hth_jinja_to_json)
 {
     json_style s = {.ascii = hth_jinja_is_true(&args->v[0]), .sorted = hth_jinja_is_true(&args->v[3])};
     hth_jinja_strbuf b = {0};

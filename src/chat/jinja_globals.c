@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool global_namespace(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                             hth_jinja_value *out)
+static JINJA_FUNCTION(global_namespace)
 {
-    (void)self;
     if (!hth_jinja_new_dict(j, JINJA_NAMESPACE, out)) return false;
     const hth_jinja_dict *from[2] = {
         args->n == 1 && args->v[0].kind == JINJA_DICT ? args->v[0].as.dict : NULL, &args->named};
@@ -20,8 +18,7 @@ static bool global_namespace(hth_jinja *j, const hth_jinja_value *self, const ht
     return true;
 }
 
-static bool global_dict(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(global_dict)
 {
     if (!global_namespace(j, self, args, out)) return false;
     out->kind = JINJA_DICT;
@@ -29,11 +26,9 @@ static bool global_dict(hth_jinja *j, const hth_jinja_value *self, const hth_jin
 }
 
 /* Returns a list. The limits of memory and nodes bound a very long range. */
-static bool global_range(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(global_range)
 {
     int64_t start, stop, step;
-    (void)self;
     bool one = args->v[1].kind == JINJA_MISSING;
     if (!hth_jinja_int(j, &args->v[0], 0, &start) || !hth_jinja_int(j, &args->v[1], 0, &stop) ||
         !hth_jinja_int(j, &args->v[2], 1, &step))
@@ -52,11 +47,9 @@ static bool global_range(hth_jinja *j, const hth_jinja_value *self, const hth_ji
     return true;
 }
 
-static bool global_raise(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(global_raise)
 {
     hth_jinja_value text;
-    (void)self, (void)out;
     if (!hth_jinja_to_text(j, &args->v[0], &text)) return false;
     const char *p = hth_jinja_bytes(j, text.as.text);
     size_t n = text.as.text->n < 300 ? text.as.text->n : 300;
@@ -125,12 +118,10 @@ static bool format_field(const date *d, char c, bool no_pad, char out[32])
     return (no_pad ? snprintf(out, 32, "%d", v) : snprintf(out, 32, "%02d", v)) > 0;
 }
 
-static bool global_strftime(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                            hth_jinja_value *out)
+static JINJA_FUNCTION(global_strftime)
 {
     hth_jinja_text *format;
     hth_jinja_strbuf b = {0};
-    (void)self;
     if (!hth_jinja_text_argument(j, &args->v[0], &format)) return false;
     const char *p = format ? hth_jinja_bytes(j, format) : NULL;
     if (!p)

@@ -131,7 +131,7 @@ static bool read_list(reader *r, hth_jinja_value *out)
     for (;;) {
         if (!read_value(r, &item) || !hth_jinja_push(r->j, out->as.list, &item)) return false;
         if (peek(r) == ']') return r->p++ != NULL;
-        if (peek(r) != ',') return bad(r, "',' or ']' is wanted in a list");
+        if (peek(r) != ',') return bad(r, "expected ',' or ']' in a list");
         r->p++;
     }
 }
@@ -145,14 +145,14 @@ static bool read_dict(reader *r, hth_jinja_value *out)
     if (peek(r) == '}') return r->p++ != NULL;
     for (;;) {
         skip_blanks(r);
-        if (peek(r) != '"') return bad(r, "a key is wanted");
+        if (peek(r) != '"') return bad(r, "expected a key");
         if (!read_text(r, &key)) return false;
         skip_blanks(r);
-        if (peek(r) != ':') return bad(r, "':' is wanted behind a key");
+        if (peek(r) != ':') return bad(r, "expected ':' behind a key");
         r->p++;
         if (!read_value(r, &item) || !hth_jinja_put(r->j, out->as.dict, &key, &item)) return false;
         if (peek(r) == '}') return r->p++ != NULL;
-        if (peek(r) != ',') return bad(r, "',' or '}' is wanted in an object");
+        if (peek(r) != ',') return bad(r, "expected ',' or '}' in an object");
         r->p++;
     }
 }

@@ -42,22 +42,18 @@ static bool maybe_attribute(hth_jinja *j, const hth_jinja_value *v, const hth_ji
 
 /* ---- ends, sums, joins ---------------------------------------------------------------------------- */
 
-static bool filter_first(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(filter_first)
 {
     hth_jinja_list *list;
-    (void)args;
     if (!hth_jinja_items(j, self, &list)) return false;
     if (list->n == 0) return hth_jinja_undefined(j, NULL, 0, out);
     *out = list->v[0];
     return true;
 }
 
-static bool filter_last(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(filter_last)
 {
     hth_jinja_list *list;
-    (void)args;
     if (!hth_jinja_items(j, self, &list)) return false;
     if (list->n == 0) return hth_jinja_undefined(j, NULL, 0, out);
     *out = list->v[list->n - 1];
@@ -73,24 +69,16 @@ static bool copy_list(hth_jinja *j, const hth_jinja_value *self, hth_jinja_value
     return true;
 }
 
-static bool filter_list(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
-{
-    (void)args;
-    return copy_list(j, self, out);
-}
+static JINJA_FUNCTION(filter_list) { return copy_list(j, self, out); }
 
-static bool filter_reverse(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                           hth_jinja_value *out)
+static JINJA_FUNCTION(filter_reverse)
 {
     hth_jinja_value back = hth_jinja_integer(-1), none = hth_jinja_none(), list;
-    (void)args;
     if (self->kind == JINJA_TEXT) return hth_jinja_slice(j, self, &none, &none, &back, out);
     return copy_list(j, self, &list) && hth_jinja_slice(j, &list, &none, &none, &back, out);
 }
 
-static bool filter_join(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(filter_join)
 {
     hth_jinja_strbuf b = {0};
     hth_jinja_list *list;
@@ -103,8 +91,7 @@ static bool filter_join(hth_jinja *j, const hth_jinja_value *self, const hth_jin
     return hth_jinja_strbuf_value(j, &b, out);
 }
 
-static bool filter_sum(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+static JINJA_FUNCTION(filter_sum)
 {
     hth_jinja_list *list;
     *out = args->v[1].kind == JINJA_MISSING ? hth_jinja_integer(0) : args->v[1];
@@ -131,10 +118,8 @@ bool hth_jinja_dict_items(hth_jinja *j, const hth_jinja_dict *dict, hth_jinja_va
     return true;
 }
 
-static bool filter_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(filter_items)
 {
-    (void)args;
     if (self->kind == JINJA_UNDEFINED) return hth_jinja_new_list(j, JINJA_LIST, out);
     if (self->kind != JINJA_DICT)
         return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "%s has no items", hth_jinja_kind_name(self));
@@ -206,16 +191,14 @@ static bool sorted(hth_jinja *j, const hth_jinja_list *list, const hth_jinja_val
     return true;
 }
 
-static bool filter_sort(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(filter_sort)
 {
     hth_jinja_list *list;
     if (!hth_jinja_items(j, self, &list)) return false;
     return sorted(j, list, &args->v[2], !hth_jinja_is_true(&args->v[1]), hth_jinja_is_true(&args->v[0]), out);
 }
 
-static bool filter_dictsort(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                            hth_jinja_value *out)
+static JINJA_FUNCTION(filter_dictsort)
 {
     hth_jinja_value items, position = hth_jinja_integer(0);
     hth_jinja_text *by;
@@ -250,20 +233,10 @@ static bool extreme(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_a
     return true;
 }
 
-static bool filter_max(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
-{
-    return extreme(j, self, args, true, out);
-}
+static JINJA_FUNCTION(filter_max) { return extreme(j, self, args, true, out); }
+static JINJA_FUNCTION(filter_min) { return extreme(j, self, args, false, out); }
 
-static bool filter_min(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
-{
-    return extreme(j, self, args, false, out);
-}
-
-static bool filter_unique(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(filter_unique)
 {
     hth_jinja_list *list, seen = {0};
     if (!hth_jinja_items(j, self, &list) || !hth_jinja_new_list(j, JINJA_LIST, out)) return false;
@@ -301,7 +274,7 @@ static bool named_function(hth_jinja *j, const hth_jinja_args *args,
                            const hth_jinja_function **f, hth_jinja_args *rest)
 {
     hth_jinja_text *name = NULL;
-    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the name of a %s is wanted", what);
+    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected the name of a %s", what);
     if (!hth_jinja_text_argument(j, &args->v[0], &name)) return false;
     const char *p = name ? hth_jinja_bytes(j, name) : "";
     if (!p) return false;
@@ -312,8 +285,7 @@ static bool named_function(hth_jinja *j, const hth_jinja_args *args,
                           (int)(name && name->n < 60 ? name->n : 0), p);
 }
 
-static bool map_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                      hth_jinja_value *out)
+static JINJA_FUNCTION(map_items)
 {
     hth_jinja_list *list;
     hth_jinja_value attribute, fallback;
@@ -339,8 +311,7 @@ static bool map_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja
 }
 
 /* map('map', 'map', ...) calls itself without an expression between, so it counts depth too. */
-static bool filter_map(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+static JINJA_FUNCTION(filter_map)
 {
     if (!hth_jinja_enter(j)) return false;
     bool ok = map_items(j, self, args, out);
@@ -372,36 +343,17 @@ static bool keep(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args
 static bool keep_by_attribute(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                               bool wanted, hth_jinja_value *out)
 {
-    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the name of an attribute is wanted");
+    if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected the name of an attribute");
     hth_jinja_args rest = {args->v + 1, args->n - 1, args->named};
     return keep(j, self, &rest, &args->v[0], wanted, out);
 }
 
 static const hth_jinja_value itself = {JINJA_MISSING, {0}};
 
-static bool filter_select(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
-{
-    return keep(j, self, args, &itself, true, out);
-}
-
-static bool filter_reject(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
-{
-    return keep(j, self, args, &itself, false, out);
-}
-
-static bool filter_selectattr(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                              hth_jinja_value *out)
-{
-    return keep_by_attribute(j, self, args, true, out);
-}
-
-static bool filter_rejectattr(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                              hth_jinja_value *out)
-{
-    return keep_by_attribute(j, self, args, false, out);
-}
+static JINJA_FUNCTION(filter_select) { return keep(j, self, args, &itself, true, out); }
+static JINJA_FUNCTION(filter_reject) { return keep(j, self, args, &itself, false, out); }
+static JINJA_FUNCTION(filter_selectattr) { return keep_by_attribute(j, self, args, true, out); }
+static JINJA_FUNCTION(filter_rejectattr) { return keep_by_attribute(j, self, args, false, out); }
 
 const hth_jinja_function hth_jinja_list_filters[] = {
     {"dictsort", filter_dictsort, "case_sensitive by reverse", 0},

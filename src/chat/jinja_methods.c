@@ -48,8 +48,7 @@ static bool split_at(hth_jinja *j, hth_jinja_text *t, hth_jinja_text *sep, int64
     return push_cut(j, t, at, t->n, list);
 }
 
-static bool method_split(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(method_split)
 {
     hth_jinja_text *sep;
     int64_t limit;
@@ -62,8 +61,7 @@ static bool method_split(hth_jinja *j, const hth_jinja_value *self, const hth_ji
 }
 
 /* As split, but a limit counts from the right: the first parts are joined again. */
-static bool method_rsplit(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(method_rsplit)
 {
     hth_jinja_text *sep, *t = self->as.text;
     hth_jinja_value none[2] = {args->v[0], hth_jinja_none()};
@@ -83,8 +81,7 @@ static bool method_rsplit(hth_jinja *j, const hth_jinja_value *self, const hth_j
     return true;
 }
 
-static bool method_splitlines(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                              hth_jinja_value *out)
+static JINJA_FUNCTION(method_splitlines)
 {
     hth_jinja_text *t = self->as.text;
     const char *p = hth_jinja_bytes(j, t);
@@ -101,8 +98,7 @@ static bool method_splitlines(hth_jinja *j, const hth_jinja_value *self, const h
 }
 
 /* (before, sep, after) */
-static bool method_partition(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                             hth_jinja_value *out)
+static JINJA_FUNCTION(method_partition)
 {
     hth_jinja_text *t = self->as.text, *sep;
     size_t hit;
@@ -124,21 +120,9 @@ static bool strip(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_arg
            hth_jinja_strip(j, self->as.text, set, sides, out);
 }
 
-static bool method_strip(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
-{
-    return strip(j, self, args, 3, out);
-}
-static bool method_lstrip(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
-{
-    return strip(j, self, args, 1, out);
-}
-static bool method_rstrip(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
-{
-    return strip(j, self, args, 2, out);
-}
+static JINJA_FUNCTION(method_strip) { return strip(j, self, args, 3, out); }
+static JINJA_FUNCTION(method_lstrip) { return strip(j, self, args, 1, out); }
+static JINJA_FUNCTION(method_rstrip) { return strip(j, self, args, 2, out); }
 
 /* ---- texts: tests and searches ------------------------------------------------------------------------ */
 
@@ -146,7 +130,7 @@ static bool has_end(hth_jinja *j, hth_jinja_text *t, const hth_jinja_value *word
 {
     *is = false;
     if (word->kind != JINJA_TEXT)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a text is wanted, not %s", hth_jinja_kind_name(word));
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected a text, not %s", hth_jinja_kind_name(word));
     size_t n = word->as.text->n;
     const char *p = hth_jinja_bytes(j, t), *w = p ? hth_jinja_bytes(j, word->as.text) : NULL;
     if (!w) return false;
@@ -170,17 +154,8 @@ static bool has_any_end(hth_jinja *j, const hth_jinja_value *self, const hth_jin
     return true;
 }
 
-static bool method_startswith(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                              hth_jinja_value *out)
-{
-    return has_any_end(j, self, &args->v[0], true, out);
-}
-
-static bool method_endswith(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                            hth_jinja_value *out)
-{
-    return has_any_end(j, self, &args->v[0], false, out);
-}
+static JINJA_FUNCTION(method_startswith) { return has_any_end(j, self, &args->v[0], true, out); }
+static JINJA_FUNCTION(method_endswith) { return has_any_end(j, self, &args->v[0], false, out); }
 
 static bool remove_end(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args, bool at_start,
                        hth_jinja_value *out)
@@ -192,28 +167,18 @@ static bool remove_end(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     return hth_jinja_cut(j, t, at_start ? n : 0, at_start ? t->n : t->n - n, out);
 }
 
-static bool method_removeprefix(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                                hth_jinja_value *out)
-{
-    return remove_end(j, self, args, true, out);
-}
-
-static bool method_removesuffix(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                                hth_jinja_value *out)
-{
-    return remove_end(j, self, args, false, out);
-}
+static JINJA_FUNCTION(method_removeprefix) { return remove_end(j, self, args, true, out); }
+static JINJA_FUNCTION(method_removesuffix) { return remove_end(j, self, args, false, out); }
 
 /* Position in characters, or -1 if absent. */
-static bool method_find(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(method_find)
 {
     hth_jinja_text *t = self->as.text, *word;
     size_t hit;
     bool found;
     if (!hth_jinja_text_argument(j, &args->v[0], &word)) return false;
     if (!word)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a text is wanted, not %s",
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected a text, not %s",
                               hth_jinja_kind_name(&args->v[0]));
     const char *p = hth_jinja_bytes(j, t);
     if (!p || !hth_jinja_search(j, t, word, 0, &hit, &found)) return false;
@@ -221,15 +186,13 @@ static bool method_find(hth_jinja *j, const hth_jinja_value *self, const hth_jin
     return true;
 }
 
-static bool method_index_of_text(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                                 hth_jinja_value *out)
+static JINJA_FUNCTION(method_index_of_text)
 {
     if (!method_find(j, self, args, out)) return false;
     return out->as.i >= 0 || hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'index': the text is not there");
 }
 
-static bool method_count_text(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                              hth_jinja_value *out)
+static JINJA_FUNCTION(method_count_text)
 {
     hth_jinja_text *t = self->as.text, *word;
     size_t at = 0, hit;
@@ -263,30 +226,20 @@ static bool is_digit(unsigned char c) { return c >= '0' && c <= '9'; }
 static bool is_alpha(unsigned char c) { return c >= 0x80 || ((c | 32) >= 'a' && (c | 32) <= 'z'); }
 static bool is_alnum(unsigned char c) { return is_digit(c) || is_alpha(c); }
 
-#define CLASS(NAME, IS)                                                                                      \
-    static bool NAME(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,                  \
-                     hth_jinja_value *out)                                                                   \
-    {                                                                                                        \
-        (void)args;                                                                                          \
-        return all_are(j, self, IS, out);                                                                    \
-    }
-CLASS(method_isdigit, is_digit)
-CLASS(method_isalpha, is_alpha)
-CLASS(method_isalnum, is_alnum)
+static JINJA_FUNCTION(method_isdigit) { return all_are(j, self, is_digit, out); }
+static JINJA_FUNCTION(method_isalpha) { return all_are(j, self, is_alpha, out); }
+static JINJA_FUNCTION(method_isalnum) { return all_are(j, self, is_alnum, out); }
 
-static bool method_isspace(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                           hth_jinja_value *out)
+static JINJA_FUNCTION(method_isspace)
 {
     const char *p = hth_jinja_bytes(j, self->as.text);
     size_t n = self->as.text->n;
-    (void)args;
     if (!p || !hth_jinja_count_bytes(j, n)) return false;
     *out = hth_jinja_bool(n > 0 && skip_space(p, n, 0) == n);
     return true;
 }
 
-static bool method_join(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(method_join)
 {
     hth_jinja_strbuf b = {0};
     hth_jinja_list *list;
@@ -333,15 +286,13 @@ static const hth_jinja_function text_methods[] = {
 
 /* ---- lists ------------------------------------------------------------------------------------------- */
 
-static bool method_append(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(method_append)
 {
     *out = hth_jinja_none();
     return hth_jinja_push(j, self->as.list, &args->v[0]);
 }
 
-static bool method_extend(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(method_extend)
 {
     hth_jinja_list *more;
     *out = hth_jinja_none();
@@ -363,8 +314,7 @@ static bool index_of(hth_jinja *j, const hth_jinja_value *v, size_t n, int64_t f
     return true;
 }
 
-static bool method_pop_item(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                            hth_jinja_value *out)
+static JINJA_FUNCTION(method_pop_item)
 {
     hth_jinja_list *list = self->as.list;
     size_t at = 0;
@@ -375,8 +325,7 @@ static bool method_pop_item(hth_jinja *j, const hth_jinja_value *self, const hth
     return true;
 }
 
-static bool method_insert(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(method_insert)
 {
     hth_jinja_list *list = self->as.list;
     int64_t i, n = (int64_t)list->n;
@@ -404,8 +353,7 @@ static bool count_equal(hth_jinja *j, const hth_jinja_list *list, const hth_jinj
     return true;
 }
 
-static bool method_index_of_item(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                                 hth_jinja_value *out)
+static JINJA_FUNCTION(method_index_of_item)
 {
     size_t n, first;
     if (!count_equal(j, self->as.list, &args->v[0], &n, &first)) return false;
@@ -414,8 +362,7 @@ static bool method_index_of_item(hth_jinja *j, const hth_jinja_value *self, cons
     return true;
 }
 
-static bool method_count_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                               hth_jinja_value *out)
+static JINJA_FUNCTION(method_count_items)
 {
     size_t n, first;
     if (!count_equal(j, self->as.list, &args->v[0], &n, &first)) return false;
@@ -441,8 +388,7 @@ static const hth_jinja_function tuple_methods[] = {
 
 /* ---- dicts --------------------------------------------------------------------------------------------- */
 
-static bool method_get(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+static JINJA_FUNCTION(method_get)
 {
     hth_jinja_pair *at;
     if (!hth_jinja_find(j, self->as.dict, &args->v[0], &at)) return false;
@@ -450,35 +396,25 @@ static bool method_get(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     return true;
 }
 
-static bool method_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
-{
-    (void)args;
-    return hth_jinja_dict_items(j, self->as.dict, out);
-}
+static JINJA_FUNCTION(method_items) { return hth_jinja_dict_items(j, self->as.dict, out); }
 
-static bool method_keys(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(method_keys)
 {
     hth_jinja_list *keys;
-    (void)args;
     if (!hth_jinja_items(j, self, &keys)) return false;
     *out = (hth_jinja_value){JINJA_LIST, {.list = keys}};
     return true;
 }
 
-static bool method_values(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(method_values)
 {
-    (void)args;
     if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
     for (size_t i = 0; i < self->as.dict->n; i++)
         if (!hth_jinja_push(j, out->as.list, &self->as.dict->v[i].value)) return false;
     return true;
 }
 
-static bool method_pop_key(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                           hth_jinja_value *out)
+static JINJA_FUNCTION(method_pop_key)
 {
     hth_jinja_dict *dict = self->as.dict;
     hth_jinja_pair *at;
@@ -500,8 +436,7 @@ static bool put_all(hth_jinja *j, hth_jinja_dict *dict, const hth_jinja_dict *mo
     return true;
 }
 
-static bool method_update(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                          hth_jinja_value *out)
+static JINJA_FUNCTION(method_update)
 {
     *out = hth_jinja_none();
     if (args->n > 1 || (args->n == 1 && args->v[0].kind != JINJA_DICT))
@@ -511,8 +446,7 @@ static bool method_update(hth_jinja *j, const hth_jinja_value *self, const hth_j
     return put_all(j, self->as.dict, &args->named);
 }
 
-static bool method_setdefault(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                              hth_jinja_value *out)
+static JINJA_FUNCTION(method_setdefault)
 {
     if (!method_get(j, self, args, out)) return false;
     hth_jinja_pair *at = NULL;
@@ -520,10 +454,8 @@ static bool method_setdefault(hth_jinja *j, const hth_jinja_value *self, const h
            (at || hth_jinja_put(j, self->as.dict, &args->v[0], out));
 }
 
-static bool method_copy(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                        hth_jinja_value *out)
+static JINJA_FUNCTION(method_copy)
 {
-    (void)args;
     return hth_jinja_new_dict(j, JINJA_DICT, out) && put_all(j, out->as.dict, self->as.dict);
 }
 
@@ -541,16 +473,14 @@ static const hth_jinja_function dict_methods[] = {
 
 /* ---- the variable loop ----------------------------------------------------------------------------------- */
 
-static bool method_cycle(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                         hth_jinja_value *out)
+static JINJA_FUNCTION(method_cycle)
 {
     if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'cycle' of nothing");
     *out = args->v[self->as.loop->i % args->n];
     return true;
 }
 
-static bool method_changed(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                           hth_jinja_value *out)
+static JINJA_FUNCTION(method_changed)
 {
     hth_jinja_loop *loop = self->as.loop;
     hth_jinja_value now;

@@ -23,12 +23,12 @@ bool hth_jinja_unexpected(hth_jinja_parser *p, const char *wanted)
     switch (t->kind) {
     case TOKEN_NAME:
     case TOKEN_SIGN:
-        return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "%s is wanted, '%.*s' is there", wanted, n, t->p);
+        return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "expected %s, found '%.*s'", wanted, n, t->p);
     case TOKEN_TEXT:
     case TOKEN_INT:
     case TOKEN_FLOAT:
-        return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "%s is wanted, a constant is there", wanted);
-    default: return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "%s is wanted, the tag ends there", wanted);
+        return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "expected %s, found a constant", wanted);
+    default: return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "expected %s, found the end of the tag", wanted);
     }
 }
 

@@ -4,15 +4,9 @@
 #include <string.h>
 
 typedef const hth_jinja_value value;
-typedef const hth_jinja_args arguments;
 
 #define KIND_TEST(NAME, CONDITION)                                                                           \
-    static bool NAME(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)                       \
-    {                                                                                                        \
-        (void)j, (void)args;                                                                                 \
-        *out = hth_jinja_bool(CONDITION);                                                                    \
-        return true;                                                                                         \
-    }
+    static JINJA_FUNCTION(NAME) { return *out = hth_jinja_bool(CONDITION), true; }
 
 static bool is_list(value *v) { return v->kind == JINJA_LIST || v->kind == JINJA_TUPLE; }
 
@@ -33,24 +27,13 @@ KIND_TEST(test_sequence, self->kind == JINJA_TEXT || is_list(self) || self->kind
                              self->kind == JINJA_UNDEFINED)
 KIND_TEST(test_callable, self->kind == JINJA_MACRO || self->kind == JINJA_FUNCTION)
 
-static bool compare(hth_jinja *j, hth_jinja_op op, value *self, arguments *args, hth_jinja_value *out)
-{
-    return hth_jinja_operate(j, op, self, &args->v[0], out);
-}
-
-#define COMPARISON(NAME, OP)                                                                                 \
-    static bool NAME(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)                       \
-    {                                                                                                        \
-        return compare(j, OP, self, args, out);                                                              \
-    }
-
-COMPARISON(test_eq, OP_EQ)
-COMPARISON(test_ne, OP_NE)
-COMPARISON(test_lt, OP_LT)
-COMPARISON(test_le, OP_LE)
-COMPARISON(test_gt, OP_GT)
-COMPARISON(test_ge, OP_GE)
-COMPARISON(test_in, OP_IN)
+static JINJA_FUNCTION(test_eq) { return hth_jinja_operate(j, OP_EQ, self, &args->v[0], out); }
+static JINJA_FUNCTION(test_ne) { return hth_jinja_operate(j, OP_NE, self, &args->v[0], out); }
+static JINJA_FUNCTION(test_lt) { return hth_jinja_operate(j, OP_LT, self, &args->v[0], out); }
+static JINJA_FUNCTION(test_le) { return hth_jinja_operate(j, OP_LE, self, &args->v[0], out); }
+static JINJA_FUNCTION(test_gt) { return hth_jinja_operate(j, OP_GT, self, &args->v[0], out); }
+static JINJA_FUNCTION(test_ge) { return hth_jinja_operate(j, OP_GE, self, &args->v[0], out); }
+static JINJA_FUNCTION(test_in) { return hth_jinja_operate(j, OP_IN, self, &args->v[0], out); }
 
 static bool remainder_is(hth_jinja *j, value *self, value *divisor, int64_t wanted, hth_jinja_value *out)
 {
@@ -59,27 +42,22 @@ static bool remainder_is(hth_jinja *j, value *self, value *divisor, int64_t want
            hth_jinja_operate(j, OP_EQ, &rest, &number, out);
 }
 
-static bool test_divisibleby(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)
-{
-    return remainder_is(j, self, &args->v[0], 0, out);
-}
+static JINJA_FUNCTION(test_divisibleby) { return remainder_is(j, self, &args->v[0], 0, out); }
 
-static bool test_even(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)
+static JINJA_FUNCTION(test_even)
 {
     hth_jinja_value two = hth_jinja_integer(2);
-    (void)args;
     return remainder_is(j, self, &two, 0, out);
 }
 
-static bool test_odd(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)
+static JINJA_FUNCTION(test_odd)
 {
     hth_jinja_value two = hth_jinja_integer(2);
-    (void)args;
     return remainder_is(j, self, &two, 1, out);
 }
 
 /* Python's `is`: constants of the same kind and value, or the same object. */
-static bool test_sameas(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)
+static JINJA_FUNCTION(test_sameas)
 {
     value *other = &args->v[0];
     bool object = is_list(self) || self->kind == JINJA_DICT;
@@ -106,17 +84,8 @@ static bool all_of_case(hth_jinja *j, value *self, char first, hth_jinja_value *
     return true;
 }
 
-bool hth_jinja_is_lower(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)
-{
-    (void)args;
-    return all_of_case(j, self, 'a', out);
-}
-
-bool hth_jinja_is_upper(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)
-{
-    (void)args;
-    return all_of_case(j, self, 'A', out);
-}
+JINJA_FUNCTION(hth_jinja_is_lower) { return all_of_case(j, self, 'a', out); }
+JINJA_FUNCTION(hth_jinja_is_upper) { return all_of_case(j, self, 'A', out); }
 
 const hth_jinja_function hth_jinja_tests[] = {
     {"!=", test_ne, "other", 1},

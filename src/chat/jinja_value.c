@@ -106,7 +106,7 @@ bool hth_jinja_int(hth_jinja *j, const hth_jinja_value *v, int64_t fallback, int
     if (v->kind == JINJA_INT) *out = v->as.i;
     else if (v->kind == JINJA_BOOL) *out = v->as.b;
     else if (v->kind != JINJA_MISSING && v->kind != JINJA_NONE)
-        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "a whole number is wanted, not %s",
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "expected a whole number, not %s",
                               hth_jinja_kind_name(v));
     return true;
 }

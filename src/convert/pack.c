@@ -31,6 +31,7 @@ typedef struct packing {
     int32_t **original_orders;  /* [n_layer] index of each neuron in the original file, or NULL: as orders */
     uint32_t *up_first; /* [n_layer] 1: gate and up are swapped, compared with the original file */
     hth_pack_tensor *tensors;
+    hth_arena arena; /* of the arrays above */
     size_t n_tensor, capacity;
     hth_packer packer;
     uint64_t total, done;
@@ -40,7 +41,7 @@ typedef struct packing {
 
 typedef struct order_job {
     packing *w;
-    int32_t *room; /* [n_thread][d_ff] scratch memory */
+    int32_t *scratch; /* [n_thread][d_ff] scratch memory */
     double *runs;  /* [n_layer][2] before, after */
 } order_job;
 
@@ -55,7 +56,7 @@ static void order_layer(void *arg, size_t i, uint32_t i_thread)
     const order_job *job = arg;
     packing *w = job->w;
     hth_act_stats f = firings_of(w, (uint32_t)i);
-    hth_order_neurons(&f, w->orders[i], job->room + (size_t)i_thread * w->model->hparams.d_ff);
+    hth_order_neurons(&f, w->orders[i], job->scratch + (size_t)i_thread * w->model->hparams.d_ff);
     job->runs[2 * i] = hth_order_mean_run(&f, NULL);
     job->runs[2 * i + 1] = hth_order_mean_run(&f, w->orders[i]);
 }
@@ -66,11 +67,11 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
     order_job job = {.w = w};
     hearth_status st = HEARTH_OK;
     if (!w->profile) return st;
-    job.room = hth_alloc(hth_pool_n_thread(w->packer.pool), h->d_ff * sizeof *job.room);
+    job.scratch = hth_alloc(hth_pool_n_thread(w->packer.pool), h->d_ff * sizeof *job.scratch);
     job.runs = hth_alloc(h->n_layer, 2 * sizeof *job.runs);
-    bool ok = job.room && job.runs;
+    bool ok = job.scratch && job.runs;
     for (uint32_t i = 0; ok && i < h->n_layer; i++)
-        ok = (w->orders[i] = hth_alloc(w->model->layers[i].ffn.d_ff, sizeof **w->orders)) != NULL;
+        ok = (w->orders[i] = hth_arena_alloc(&w->arena, w->model->layers[i].ffn.d_ff, sizeof **w->orders, 64)) != NULL;
     if (!ok)
         st = hth_fail_memory(err, (size_t)h->n_layer * h->d_ff * sizeof **w->orders, "the order of neurons");
     if (st == HEARTH_OK) hth_pool_run(w->packer.pool, order_layer, &job, h->n_layer);
@@ -78,7 +79,7 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
         w->result->mean_run_before += job.runs[2 * i] / h->n_layer;
         w->result->mean_run_after += job.runs[2 * i + 1] / h->n_layer;
     }
-    hth_free(job.room);
+    hth_free(job.scratch);
     hth_free(job.runs);
     return st;
 }
@@ -88,7 +89,8 @@ static hearth_status compose_orders(packing *w, uint32_t i, hearth_error *err)
 {
     const hth_layer *l = &w->model->layers[i];
     if (!l->ffn.order) return HEARTH_OK;
-    int32_t *before = hth_alloc(l->ffn.d_ff, sizeof *before), *now = hth_alloc(l->ffn.d_ff, sizeof *now);
+    int32_t *before = hth_alloc(l->ffn.d_ff, sizeof *before),
+            *now = hth_arena_alloc(&w->arena, l->ffn.d_ff, sizeof *now, 64);
     hearth_status st = before && now ? hth_order_read(w->in, l->ffn.order, l->ffn.d_ff, before, err)
                                      : hth_fail_memory(err, l->ffn.d_ff * sizeof *now, "the order of neurons");
     for (uint32_t r = 0; st == HEARTH_OK && r < l->ffn.d_ff; r++)
@@ -278,7 +280,7 @@ static void plan_orders(packing *w)
 static hearth_status plan(packing *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in) + (size_t)w->model->hparams.n_layer * ADDED_PER_LAYER;
-    w->tensors = hth_alloc(n, sizeof *w->tensors);
+    w->tensors = hth_arena_alloc(&w->arena, n, sizeof *w->tensors, 64);
     w->capacity = n;
     if (!w->tensors) return hth_fail_memory(err, n * sizeof *w->tensors, "the plan of a file");
     for (size_t k = 0; k < hth_gguf_n_tensor(w->in); k++) plan_tensor(w, hth_gguf_tensor_at(w->in, k));
@@ -474,10 +476,10 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     w->mix_model.pure = o->pure;
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++)
         w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
-    w->orders = hth_alloc(n, sizeof *w->orders);
-    w->original_orders = hth_alloc(n, sizeof *w->original_orders);
-    w->up_first = hth_alloc(n, sizeof *w->up_first);
-    if (!w->orders || !w->original_orders || !w->up_first)
+    w->orders = hth_arena_alloc(&w->arena, n, sizeof *w->orders, 64);
+    w->original_orders = hth_arena_alloc(&w->arena, n, sizeof *w->original_orders, 64);
+    w->up_first = hth_arena_alloc(&w->arena, n, sizeof *w->up_first, 64);
+    if (w->arena.failed)
         return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
     st = hth_pool_open(hth_pool_default_threads(o->n_thread), &w->packer.pool, err);
     if (st == HEARTH_OK) hth_pool_watch(w->packer.pool, o->cancel);
@@ -486,15 +488,8 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
 
 static void close_inputs(packing *w)
 {
-    for (uint32_t i = 0; w->model && i < w->model->hparams.n_layer; i++) {
-        if (w->orders) hth_free(w->orders[i]);
-        if (w->original_orders) hth_free(w->original_orders[i]);
-    }
     hth_pool_close(w->packer.pool);
-    hth_free(w->orders);
-    hth_free(w->original_orders);
-    hth_free(w->up_first);
-    hth_free(w->tensors);
+    hth_arena_free(&w->arena);
     hth_profile_close(w->profile);
     hth_sidecar_close(&w->thresholds);
     hth_sidecar_close(&w->predictors);

@@ -40,14 +40,15 @@ typedef struct trainer_state {
     hth_predictor_result *results;
     trained_layer *trained_layer;
     bool *is_final;    /* [n_layer] a larger rank was no better */
-    uint32_t n_token; /* kept tokens, from n_window chunks */
-    size_t n_window;
-    uint64_t done, total, window_work; /* in units of hth_train_work */
+    uint32_t n_token; /* kept tokens, from n_chunk chunks */
+    size_t n_chunk;
+    uint64_t done, total, chunk_work; /* in units of hth_train_work */
     /* of the current layer */
     float *input;
     uint64_t step_work;
     uint8_t *fired;
     float *scores; /* [HTH_TRAIN_BATCH][d_ff] */
+    hth_arena arena; /* of the arrays but results */
 } trainer_state;
 
 hth_predictor_options hth_predictor_defaults(void)
@@ -93,10 +94,10 @@ static hearth_status keep_token(void *user, const hth_ffn_probe *seen, size_t t,
     return st;
 }
 
-static hearth_status on_chunk(void *user, size_t i_window, hearth_error *err)
+static hearth_status on_chunk(void *user, size_t i_chunk, hearth_error *err)
 {
     trainer_state *w = user;
-    return report_progress(w, i_window ? w->window_work : 0) ? HEARTH_OK : fail_cancelled(err);
+    return report_progress(w, i_chunk ? w->chunk_work : 0) ? HEARTH_OK : fail_cancelled(err);
 }
 
 /* ---- quality of a network --------------------------------------------------------------------------- */
@@ -369,12 +370,12 @@ static hearth_status open_model(trainer_state *w, const char *path, uint32_t n_c
     return hearth_session_open(w->model, &so, &w->session, err);
 }
 
-static hearth_status make_room(trainer_state *w, const hth_chunks *windows, hearth_error *err)
+static hearth_status alloc_workspace(trainer_state *w, const hth_chunks *chunks, hearth_error *err)
 {
     uint32_t n = n_layer_of(w), d_ff = w->model->model->hparams.d_ff;
     const hth_predictor_options *o = w->options;
-    w->n_window = hth_text_sampler_windows(windows, o->n_token);
-    uint64_t n_text = (uint64_t)w->n_window * windows->n_ctx;
+    w->n_chunk = hth_text_sampler_n_chunk(chunks, o->n_token);
+    uint64_t n_text = (uint64_t)w->n_chunk * chunks->n_ctx;
     w->n_token = n_text < o->n_token ? (uint32_t)n_text : o->n_token;
     uint64_t min = 0;
     for (uint32_t i = 0; i < n; i++) min += size_of_rank(w, i, RANK_STEP);
@@ -386,17 +387,17 @@ static hearth_status make_room(trainer_state *w, const hth_chunks *windows, hear
      * 190 G/s). */
     hearth_model_info info;
     hearth_model_get_info(w->model, &info);
-    w->window_work = windows->n_ctx * info.n_parameter / 2;
-    w->total = w->n_window * w->window_work;
+    w->chunk_work = chunks->n_ctx * info.n_parameter / 2;
+    w->total = w->n_chunk * w->chunk_work;
     for (uint32_t rank = RANK_STEP; rank <= common_rank(w); rank *= 2)
         for (uint32_t i = 0; i < n; i++) w->total += o->n_step * hth_train_work(d_of(w), d_ff_of(w, i), rank);
     w->results = hth_alloc(n, sizeof *w->results);
-    w->trained_layer = hth_alloc(n, sizeof *w->trained_layer);
-    w->is_final = hth_alloc(n, sizeof *w->is_final);
-    w->input = hth_alloc(w->n_token, d_of(w) * sizeof *w->input);
-    w->fired = hth_alloc(w->n_token + 1, (d_ff + 7) / 8);
-    w->scores = hth_alloc(HTH_TRAIN_BATCH, d_ff * sizeof *w->scores);
-    if (!w->results || !w->trained_layer || !w->is_final || !w->input || !w->fired || !w->scores)
+    w->trained_layer = hth_arena_alloc(&w->arena, n, sizeof *w->trained_layer, 64);
+    w->is_final = hth_arena_alloc(&w->arena, n, sizeof *w->is_final, 64);
+    w->input = hth_arena_alloc(&w->arena, w->n_token, d_of(w) * sizeof *w->input, 64);
+    w->fired = hth_arena_alloc(&w->arena, w->n_token + 1, (d_ff + 7) / 8, 64);
+    w->scores = hth_arena_alloc(&w->arena, HTH_TRAIN_BATCH, d_ff * sizeof *w->scores, 64);
+    if (!w->results || w->arena.failed)
         return hth_fail_memory(err, (uint64_t)w->n_token * d_of(w) * sizeof *w->input,
                                "training data of predictors");
     return hth_spill_open(2 * n, (uint64_t)w->n_token * (d_of(w) * sizeof(float) + (d_ff + 7) / 8), o->memory,
@@ -408,11 +409,7 @@ static void close_all(trainer_state *w)
     for (uint32_t i = 0; w->trained_layer && i < n_layer_of(w); i++) free_trained(&w->trained_layer[i]);
     hth_pool_close(w->pool);
     hth_spill_close(w->spill);
-    hth_free(w->trained_layer);
-    hth_free(w->is_final);
-    hth_free(w->input);
-    hth_free(w->fired);
-    hth_free(w->scores);
+    hth_arena_free(&w->arena);
     hearth_session_close(w->session);
     hearth_model_close(w->model);
 }
@@ -432,15 +429,15 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
                                   hth_predictor_result **layers, uint32_t *n_layer, hearth_error *err)
 {
     trainer_state w = {.options = options, .out_path = out_path};
-    hth_chunks windows = {0};
+    hth_chunks chunks = {0};
     *layers = NULL;
     hearth_status st = hth_atomic_writer_check(out_path, err);
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
     if (st == HEARTH_OK)
-        st = hth_chunks_open(&windows, w.model, text, n, hearth_session_n_ctx(w.session), err);
-    if (st == HEARTH_OK) st = make_room(&w, &windows, err);
-    hth_text_sampler walk = {w.n_token, w.n_window, keep_token, on_chunk, &w};
-    if (st == HEARTH_OK) st = hth_text_sampler_run(&walk, w.model, w.session, &windows, err);
+        st = hth_chunks_open(&chunks, w.model, text, n, hearth_session_n_ctx(w.session), err);
+    if (st == HEARTH_OK) st = alloc_workspace(&w, &chunks, err);
+    hth_text_sampler walk = {w.n_token, w.n_chunk, keep_token, on_chunk, &w};
+    if (st == HEARTH_OK) st = hth_text_sampler_run(&walk, w.model, w.session, &chunks, err);
     if (st == HEARTH_OK) st = train_all(&w, err);
     if (st == HEARTH_OK) st = write_file(&w, err);
     if (st == HEARTH_OK) {
@@ -449,7 +446,7 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     } else {
         hth_free(w.results);
     }
-    hth_chunks_close(&windows);
+    hth_chunks_close(&chunks);
     close_all(&w);
     return st;
 }

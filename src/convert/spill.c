@@ -29,16 +29,16 @@ static hearth_status fail(const hth_spill *s, const char *what, int error, heart
 }
 
 /* Opens a file without a name if the file system supports it. Otherwise it has a name for a moment, stored in
- * room[]. */
-static int open_nameless(const char *beside, char *room, size_t size)
+ * path[]. */
+static int open_nameless(const char *beside, char *path, size_t size)
 {
     const char *slash = strrchr(beside, '/');
-    snprintf(room, size, "%.*s", slash ? (int)(slash - beside) + 1 : 1, slash ? beside : ".");
-    int fd = open(room, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    snprintf(path, size, "%.*s", slash ? (int)(slash - beside) + 1 : 1, slash ? beside : ".");
+    int fd = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0) return fd;
-    snprintf(room, size, "%s.XXXXXX", beside);
-    fd = mkostemp(room, O_CLOEXEC);
-    if (fd >= 0) unlink(room);
+    snprintf(path, size, "%s.XXXXXX", beside);
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0) unlink(path);
     return fd;
 }
 
@@ -46,14 +46,14 @@ static hearth_status open_file(hth_spill *s, const char *beside, hearth_error *e
 {
     size_t n = strlen(beside) + 8;
     s->path = hth_alloc(n, 1);
-    char *room = hth_alloc(n, 1);
-    hearth_status st = s->path && room ? HEARTH_OK : hth_fail_memory(err, n, "the path of a file");
+    char *path = hth_alloc(n, 1);
+    hearth_status st = s->path && path ? HEARTH_OK : hth_fail_memory(err, n, "the path of a file");
     if (st == HEARTH_OK) {
         memcpy(s->path, beside, strlen(beside) + 1);
-        s->fd = open_nameless(beside, room, n);
+        s->fd = open_nameless(beside, path, n);
         if (s->fd < 0) st = fail(s, "keep", errno, err);
     }
-    hth_free(room);
+    hth_free(path);
     return st;
 }
 

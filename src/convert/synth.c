@@ -390,7 +390,7 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape '%s' is not known; known: %s", options->shape,
                         hth_synth_shapes());
     if (options->rank % hth_type_find(HTH_TYPE_Q8_0)->n_weight)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "predictors of rank %u: a multiple of 32 is wanted",
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "predictors of rank %u: expected a multiple of 32",
                         options->rank);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;

@@ -369,7 +369,7 @@ static void pick_batch(hth_trainer *t, const hth_train_data *data, hth_sample_ra
 }
 
 bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,
-               hth_train_progress_fn *look, void *user, hth_network *out)
+               hth_train_progress_fn *progress, void *user, hth_network *out)
 {
     batch b = {.t = t, .data = data, .rank = rank};
     b.n = data->n_tok < HTH_TRAIN_BATCH ? data->n_tok : HTH_TRAIN_BATCH;
@@ -377,7 +377,7 @@ bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n
     hth_sample_random_seed(&random, seed);
     begin(t, data, rank, &random);
     for (size_t i = 0; i < n_step; i++) {
-        if (look && !look(user, i)) return false;
+        if (progress && !progress(user, i)) return false;
         double left = 1.0 - (double)i / (double)n_step; /* the rate falls quadratically to a fiftieth */
         pick_batch(t, data, &random, b.n);
         make_step(&b, i, (float)(4e-3 * (left * left + 0.02)));

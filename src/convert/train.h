@@ -44,12 +44,12 @@ static inline uint64_t hth_train_work(size_t d, size_t d_ff, size_t rank)
     return (uint64_t)HTH_TRAIN_BATCH * (rank + 64) * (2 * d + 3 * d_ff);
 }
 
-/* Trains a network of that rank (a multiple of 32) for n_step steps. look (may be NULL) is called with the
+/* Trains a network of that rank (a multiple of 32) for n_step steps. progress (may be NULL) is called with the
  * number of steps done; false: cancelled. The arrays of the network belong to the trainer and are valid until
  * the next call. */
 typedef bool hth_train_progress_fn(void *user, size_t i_step);
 bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,
-               hth_train_progress_fn *look, void *user, hth_network *out);
+               hth_train_progress_fn *progress, void *user, hth_network *out);
 
 /* scores[n_tok][d_ff] of some tokens by a network whose matrices have any types. n_tok at most HTH_TRAIN_BATCH. */
 typedef struct hth_network_form {

@@ -43,20 +43,12 @@ static hearth_status open_ref(hth_device *d, const hth_device_spec *spec, hearth
     return HEARTH_OK;
 }
 
-static void stop(hth_device *d) { (void)d; }
-
-static uint64_t n_validation_error(const hth_device *d)
-{
-    (void)d;
-    return 0;
-}
-
 static void close_ref(hth_device *d) { hth_free(d->priv); }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 /* Filled with NaNs, so that a read of unwritten memory shows. */
-static hearth_status new_buffer(hth_buffer *b, const char *what, hearth_error *err)
+hearth_status hth_ref_buffer_new(hth_buffer *b, const char *what, hearth_error *err)
 {
     b->map = b->allocated <= SIZE_MAX ? hth_pages_alloc((size_t)b->allocated) : NULL;
     if (!b->map) return hth_fail_memory(err, (size_t)b->allocated, what);
@@ -89,16 +81,6 @@ static hearth_status new_pipeline(hth_device *d, hth_pipeline *p, hearth_error *
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "the null device was given no function for the shader %s",
                     hth_shader_infos[p->id].name);
 }
-
-static void free_pipeline(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
-
-static hearth_status end_cmdlist(hth_cmdlist *t, hearth_error *err)
-{
-    (void)t, (void)err;
-    return HEARTH_OK;
-}
-
-static void free_cmdlist(hth_cmdlist *t) { (void)t; }
 
 static uint8_t *bytes_of(const hth_buffer_range *s) { return s->buffer->map + s->offset; }
 
@@ -177,17 +159,12 @@ static hearth_status wait_for(hth_device *d, hth_fence fence, uint64_t timeout_n
 
 const hth_backend hth_backend_ref = {
     .open = open_ref,
-    .stop = stop,
     .close = close_ref,
-    .n_validation_error = n_validation_error,
-    .buffer_new = new_buffer,
+    .buffer_new = hth_ref_buffer_new,
     .buffer_free = free_buffer,
     .upload = upload,
     .download = download,
     .pipeline_new = new_pipeline,
-    .pipeline_free = free_pipeline,
-    .cmdlist_end = end_cmdlist,
-    .cmdlist_free = free_cmdlist,
     .submit = submit,
     .signal = signal_host,
     .completed_value = completed,

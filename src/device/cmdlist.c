@@ -160,7 +160,8 @@ hearth_status hth_cmdlist_end(hth_cmdlist *t, hearth_error *err)
         if (err) *err = t->error;
         return t->error.status;
     }
-    st = hth_device_end_call(t->device, t->device->backend->cmdlist_end(t, err));
+    const hth_backend *backend = t->device->backend;
+    st = hth_device_end_call(t->device, backend->cmdlist_end ? backend->cmdlist_end(t, err) : HEARTH_OK);
     t->ended = st == HEARTH_OK;
     return st;
 }

@@ -163,13 +163,13 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
 void hth_device_close(hth_device *d)
 {
     if (!d) return;
-    d->backend->stop(d);
+    if (d->backend->stop) d->backend->stop(d);
     while (d->cmdlists) hth_cmdlist_free(d->cmdlists);
     while (d->buffers) hth_buffer_free(d->buffers);
     hth_device_reclaim(d, true);
     for (hth_pipeline *p = d->pipelines, *next; p; p = next) {
         next = p->next;
-        d->backend->pipeline_free(d, p);
+        if (d->backend->pipeline_free) d->backend->pipeline_free(d, p);
         hth_free(p);
     }
     d->backend->close(d);
@@ -186,7 +186,7 @@ hth_device_usage hth_device_state(const hth_device *d)
                               .used_at_oom = d->used_at_oom,
                               .lost = d->lost,
                               .pipeline_cache_bytes = d->pipeline_cache_bytes,
-                              .n_validation_error = d->backend->n_validation_error(d)};
+                              .n_validation_error = d->backend->n_validation_error ? d->backend->n_validation_error(d) : 0};
 }
 
 uint64_t hth_device_budget(const hth_device *d)

@@ -90,12 +90,12 @@ struct hth_cmdlist {
 /* ---- back-end functions -------------------------------------------------------------------------- */
 
 /* Statuses as in device.h. A back end may assume that its arguments are in bounds and belong to this device. It
- * sets and frees the priv pointers. */
+ * sets and frees the priv pointers. NULL for stop, pipeline_free, cmdlist_end, cmdlist_free: nothing to do. */
 struct hth_backend {
     hearth_status (*open)(hth_device *d, const hth_device_spec *spec, hearth_error *err);
     void (*stop)(hth_device *d); /* completes what was submitted, or drops it */
     void (*close)(hth_device *d);
-    uint64_t (*n_validation_error)(const hth_device *d);
+    uint64_t (*n_validation_error)(const hth_device *d); /* NULL: none are counted */
     /* Bytes that this process may use now, its own included; 0 or NULL: unknown. */
     uint64_t (*budget)(const hth_device *d);
     hearth_status (*buffer_new)(hth_buffer *b, const char *what, hearth_error *err);
@@ -121,6 +121,7 @@ struct hth_backend {
 extern const hth_backend hth_backend_ref, hth_backend_vulkan, hth_backend_simulated;
 
 /* Runs one command of a command list with the functions that the reference device d was opened with. */
+hearth_status hth_ref_buffer_new(hth_buffer *b, const char *what, hearth_error *err);
 void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *cmd);
 
 /* Lists the Vulkan devices. UNSUPPORTED: no loader, or no driver. */

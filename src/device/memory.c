@@ -85,7 +85,7 @@ static void reclaim_cmdlists(hth_device *d, hth_fence reached)
         if (t->free_after > reached) continue;
         *t->link = t->next;
         if (t->next) t->next->link = t->link;
-        if (t->ended) d->backend->cmdlist_free(t);
+        if (t->ended && d->backend->cmdlist_free) d->backend->cmdlist_free(t);
         hth_free(t->cmds);
         hth_free(t->ranges);
         hth_free(t->push);

@@ -266,9 +266,9 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
                       hth_gguf_part_path(m->file, b->tensor->i_part),
                       hth_escape(name, sizeof name, b->tensor->name.bytes, b->tensor->name.n),
                       (unsigned long long)b->tensor->offset, i, (double)x[i],
-                      b->must_be_nonzero  ? "angles are divided by it: a number but 0 is wanted"
-                      : b->must_be_nonneg ? "a finite number from 0 on is wanted"
-                                          : "a finite number is wanted");
+                      b->must_be_nonzero  ? "angles are divided by it, expected a number other than 0"
+                      : b->must_be_nonneg ? "expected a finite number from 0 on"
+                                          : "expected a finite number");
         goto done;
     }
     *b->vector = x;

@@ -57,7 +57,7 @@ bool hearth_token_is_eog(const hearth_model *m, int32_t id)
 struct hearth_detokenizer {
     hth_detok detok;
     int32_t n_vocab; /* of the model; ids past the tokens of the vocabulary are padding */
-    char *room;
+    char *bytes;
 };
 
 hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool show_special,
@@ -68,8 +68,8 @@ hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool
     if (st != HEARTH_OK) return st;
     hearth_detokenizer *d = hth_alloc(1, sizeof *d);
     size_t size = hth_detok_max_bytes(m->tokenizer);
-    if (d) d->room = hth_alloc(1, size);
-    if (!d || !d->room) {
+    if (d) d->bytes = hth_alloc(1, size);
+    if (!d || !d->bytes) {
         hth_free(d);
         return hth_fail_memory(err, size, "a detokenizer");
     }
@@ -82,7 +82,7 @@ hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool
 void hearth_detokenizer_close(hearth_detokenizer *d)
 {
     if (!d) return;
-    hth_free(d->room);
+    hth_free(d->bytes);
     hth_free(d);
 }
 
@@ -93,15 +93,15 @@ hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const c
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
                         d->n_vocab - 1);
     bool padding = id >= hth_tokenizer_n_vocab(d->detok.tok);
-    *n = padding ? 0 : hth_detok_push(&d->detok, id, d->room);
-    *text = d->room;
+    *n = padding ? 0 : hth_detok_push(&d->detok, id, d->bytes);
+    *text = d->bytes;
     return HEARTH_OK;
 }
 
 void hearth_detokenizer_flush(hearth_detokenizer *d, const char **text, size_t *n)
 {
-    *n = hth_detok_flush(&d->detok, d->room);
-    *text = d->room;
+    *n = hth_detok_flush(&d->detok, d->bytes);
+    *text = d->bytes;
 }
 
 /* ---- sampling ---------------------------------------------------------------------------- */

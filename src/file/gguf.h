@@ -111,9 +111,6 @@ hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_str *
 /* An array of element_type. n_expect 0: any length. *value is NULL if the key is absent. */
 hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf_type element_type,
                                  uint64_t n_expect, const hth_gguf_value **value, hearth_error *err);
-/* The same for an array of integers of any width and sign. */
-hearth_status hth_gguf_get_integers(const hth_gguf *file, const char *key, uint64_t n_expect,
-                                    const hth_gguf_value **value, hearth_error *err);
 /* "key K missing (needed by WHY)": the error of a required key. */
 hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why, hearth_error *err);
 

@@ -168,21 +168,6 @@ hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf
     return status;
 }
 
-hearth_status hth_gguf_get_integers(const hth_gguf *file, const char *key, uint64_t n_expect,
-                                    const hth_gguf_value **value, hearth_error *err)
-{
-    const hth_gguf_part *part = &file->parts[0];
-    const hth_gguf_value *v = hth_gguf_part_find(part, key);
-    *value = NULL;
-    if (!v) return HEARTH_OK;
-    if (v->type != HTH_GGUF_ARRAY ||
-        (!hth_gguf_is_signed(v->element_type) && !hth_gguf_is_unsigned(v->element_type)))
-        return wrong_kind(part, v, "array of integers", err);
-    hearth_status status = check_length(part, v, n_expect, err);
-    if (status == HEARTH_OK) *value = v;
-    return status;
-}
-
 hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: key %s missing (needed by %s)",

@@ -61,7 +61,7 @@ static own_sums sums_of(const down_job *job, uint32_t i_thread)
 static void choose_scale(void *arg, size_t t, uint32_t i_thread)
 {
     const down_job *job = arg;
-    const hth_down_t *n = job->out.down_t;
+    const hth_transposed_down *n = job->out.down_t;
     float top = hth_axpy_absmax_h(job->active_sets[t].h, job->active_sets[t].n);
     (void)i_thread;
     if (t == 0) memset(job->workspace->state, 0, job->n_thread * sizeof *job->workspace->state);

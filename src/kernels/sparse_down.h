@@ -9,11 +9,11 @@
 #include "kernels/product.h"
 
 /* The transposed down matrix of a layer. */
-typedef struct hth_down_t {
+typedef struct hth_transposed_down {
     hth_matrix rows;  /* d_ff rows of d_model; n_row 0: absent. Layout ROWS */
     float hidden_absmax; /* H: |h| of tokens seldom exceeds it; 0: unknown */
     float scale_max;  /* D: upper bound of the scales in rows */
-} hth_down_t;
+} hth_transposed_down;
 
 /* The active neurons of one token, ascending, and their outputs. */
 typedef struct hth_active_set {
@@ -45,7 +45,7 @@ size_t hth_axpy_width(size_t n_out);
  * result is added to it and y is scratch memory. Queued on the pool, after its earlier jobs; `active` and what
  * it points to must stay until hth_pool_finish. Allocates nothing. */
 typedef struct hth_axpy_output {
-    const hth_down_t *down_t;
+    const hth_transposed_down *down_t;
     const float *bias;
     float *y, *add_to;
     int64_t *

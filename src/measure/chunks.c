@@ -5,10 +5,10 @@
 
 uint32_t hth_chunks_default(const hearth_model *model)
 {
-    enum { WINDOW = 512 };
+    enum { CHUNK = 512 };
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    return info.n_ctx_train > 0 && info.n_ctx_train < WINDOW ? info.n_ctx_train : WINDOW;
+    return info.n_ctx_train > 0 && info.n_ctx_train < CHUNK ? info.n_ctx_train : CHUNK;
 }
 
 hearth_status hth_chunks_open(hth_chunks *w, const hearth_model *model, const char *text, size_t n,
@@ -18,11 +18,11 @@ hearth_status hth_chunks_open(hth_chunks *w, const hearth_model *model, const ch
     if (n > 0 && text[n - 1] == '\n') n--;
     hearth_status st = hearth_tokenize(model, text, n, HEARTH_ADD_SPECIAL, &w->ids, &w->n_id, err);
     if (st != HEARTH_OK) return st;
-    w->n_window = w->n_id / n_ctx;
-    if (w->n_window > 0) return HEARTH_OK;
+    w->n_chunk = w->n_id / n_ctx;
+    if (w->n_chunk > 0) return HEARTH_OK;
     hth_chunks_close(w);
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "the text has %zu tokens, but a window needs %zu; take a longer text or a smaller -c",
+                    "the text has %zu tokens, but a chunk needs %zu; take a longer text or a smaller -c",
                     w->n_id, n_ctx);
 }
 
@@ -34,7 +34,7 @@ void hth_chunks_close(hth_chunks *w)
 
 const int32_t *hth_chunks_at(hth_chunks *w, size_t i)
 {
-    int32_t *window = w->ids + i * w->n_ctx;
-    if (w->bos >= 0) window[0] = w->bos;
-    return window;
+    int32_t *chunk = w->ids + i * w->n_ctx;
+    if (w->bos >= 0) chunk[0] = w->bos;
+    return chunk;
 }

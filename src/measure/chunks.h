@@ -9,7 +9,7 @@
 typedef struct hth_chunks {
     int32_t *ids; /* of the whole text, with BOS first */
     size_t n_id;
-    size_t n_ctx, n_window;
+    size_t n_ctx, n_chunk;
     int32_t bos; /* -1: none */
 } hth_chunks;
 

@@ -37,13 +37,14 @@ struct hth_compare {
     uint32_t n_layer; /* 0: two models */
     tally done, now;
     hth_compare_layer *layers, *layers_now; /* [n_layer] */
-    double *kl;                             /* [kl_room] of the scored positions */
+    double *kl;                             /* [kl_capacity] of the scored positions */
     size_t kl_capacity;
     row_score *scores;                           /* [n_chunk] */
     float *logits_of_reference, *logits_of_mode; /* [n_chunk][n_vocab] */
     uint8_t *marked;                             /* [n_chunk][d_ff] */
     float *lost;                                 /* [n_chunk][d_ff] */
     double *whole, *part;                        /* [n_chunk] squared norms of outputs, and of their lost parts */
+    hth_arena arena; /* of the arrays but kl */
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -77,7 +78,7 @@ static hearth_status check_sides(const hth_compare_side *reference, const hth_co
     uint32_t n_reference = hth_session_n_row(reference->session), n_mode = hth_session_n_row(mode->session);
     if (n_reference != n_mode || n_mode == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "sessions of %u and %u rows cannot be compared: the same n_batch, above 0, is wanted",
+                        "sessions of %u and %u rows cannot be compared: expected the same n_batch, above 0",
                         n_reference, n_mode);
     if (reference->session == mode->session)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a session cannot be compared with itself");
@@ -86,20 +87,20 @@ static hearth_status check_sides(const hth_compare_side *reference, const hth_co
 
 static bool alloc_buffers(hth_compare *c)
 {
+    hth_arena *a = &c->arena;
     const hth_hparams *h = &c->mode.model->model->hparams;
     size_t n_seen = c->n_layer > 0 ? c->n_chunk : 0, n_logit;
     if (!hth_mul_size(c->n_chunk, c->n_vocab, &n_logit)) return false;
-    c->layers = hth_alloc(c->n_layer, sizeof *c->layers);
-    c->layers_now = hth_alloc(c->n_layer, sizeof *c->layers_now);
-    c->scores = hth_alloc(c->n_chunk, sizeof *c->scores);
-    c->logits_of_reference = hth_alloc(n_logit, sizeof(float));
-    c->logits_of_mode = hth_alloc(n_logit, sizeof(float));
-    c->marked = hth_alloc(n_seen, h->d_ff);
-    c->lost = hth_alloc(n_seen, h->d_ff * sizeof *c->lost);
-    c->whole = hth_alloc(n_seen, 2 * sizeof *c->whole);
+    c->layers = hth_arena_alloc(a, c->n_layer, sizeof *c->layers, 64);
+    c->layers_now = hth_arena_alloc(a, c->n_layer, sizeof *c->layers_now, 64);
+    c->scores = hth_arena_alloc(a, c->n_chunk, sizeof *c->scores, 64);
+    c->logits_of_reference = hth_arena_alloc(a, n_logit, sizeof(float), 64);
+    c->logits_of_mode = hth_arena_alloc(a, n_logit, sizeof(float), 64);
+    c->marked = hth_arena_alloc(a, n_seen, h->d_ff, 64);
+    c->lost = hth_arena_alloc(a, n_seen, h->d_ff * sizeof *c->lost, 64);
+    c->whole = hth_arena_alloc(a, n_seen, 2 * sizeof *c->whole, 64);
     if (c->whole) c->part = c->whole + n_seen;
-    return c->layers && c->layers_now && c->scores && c->logits_of_reference && c->logits_of_mode &&
-           c->marked && c->lost && c->whole;
+    return !a->failed;
 }
 
 hearth_status hth_compare_open(const hth_compare_side *reference, const hth_compare_side *mode,
@@ -131,15 +132,8 @@ void hth_compare_close(hth_compare *c)
 {
     if (!c) return;
     hth_pool_close(c->pool);
-    hth_free(c->whole);
-    hth_free(c->lost);
-    hth_free(c->marked);
-    hth_free(c->logits_of_mode);
-    hth_free(c->logits_of_reference);
-    hth_free(c->scores);
     hth_free(c->kl);
-    hth_free(c->layers_now);
-    hth_free(c->layers);
+    hth_arena_free(&c->arena);
     hth_free(c);
 }
 
@@ -411,36 +405,36 @@ hth_compare_layer hth_compare_all_layers(const hth_comparison *r)
 static void result_of_text(hth_compare *c, const hth_chunks *w, uint64_t n_done, hth_comparison *out)
 {
     hth_compare_result(c, out);
-    out->n_window = w->n_window;
+    out->n_chunk = w->n_chunk;
     out->n_done = n_done;
     out->reference.n_token = out->mode.n_token = w->n_id;
-    out->reference.n_window = out->mode.n_window = w->n_window;
+    out->reference.n_chunk = out->mode.n_chunk = w->n_chunk;
     out->reference.n_done = out->mode.n_done = n_done;
 }
 
-hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_window_max,
+hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_chunk_max,
                                   hearth_progress_fn *progress, void *progress_user, hth_comparison *out,
                                   hearth_error *err)
 {
-    hth_chunks windows;
+    hth_chunks chunks;
     size_t n_ctx = hearth_session_n_ctx(c->mode.session);
     *out = (hth_comparison){0};
     if (n_ctx < 3)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "chunks of %zu tokens score nothing; 3 is the least",
                         n_ctx);
-    hearth_status st = hth_chunks_open(&windows, c->mode.model, text, n, n_ctx, err);
+    hearth_status st = hth_chunks_open(&chunks, c->mode.model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
-    uint64_t n_window = windows.n_window, n_done = 0;
-    if (n_window_max && n_window_max < n_window) n_window = n_window_max;
-    hth_compare_progress watch = {progress, progress_user, 0, n_window};
-    while (st == HEARTH_OK && n_done < n_window) {
-        st = hth_compare_ids(c, hth_chunks_at(&windows, n_done), n_ctx, n_ctx / 2, &watch, err);
+    uint64_t n_chunk = chunks.n_chunk, n_done = 0;
+    if (n_chunk_max && n_chunk_max < n_chunk) n_chunk = n_chunk_max;
+    hth_compare_progress watch = {progress, progress_user, 0, n_chunk};
+    while (st == HEARTH_OK && n_done < n_chunk) {
+        st = hth_compare_ids(c, hth_chunks_at(&chunks, n_done), n_ctx, n_ctx / 2, &watch, err);
         if (st != HEARTH_OK) break;
         watch.done = ++n_done;
-        if (progress && !progress(progress_user, n_done, n_window)) break;
+        if (progress && !progress(progress_user, n_done, n_chunk)) break;
     }
     if (st == HEARTH_ERROR_CANCELLED) st = HEARTH_OK; /* with the results so far */
-    if (st == HEARTH_OK) result_of_text(c, &windows, n_done, out);
-    hth_chunks_close(&windows);
+    if (st == HEARTH_OK) result_of_text(c, &chunks, n_done, out);
+    hth_chunks_close(&chunks);
     return st;
 }

@@ -31,7 +31,7 @@ typedef struct hth_compare_layer {
 
 typedef struct hth_comparison {
     uint64_t n_token;          /* evaluated tokens per side */
-    uint64_t n_window, n_done; /* chunks of a text; n_done: compared */
+    uint64_t n_chunk, n_done; /* chunks of a text; n_done: compared */
     uint64_t n_scored;         /* positions whose logits were compared */
     uint64_t n_agree;          /* of those, positions with the same most likely token */
     uint64_t n_identical;      /* of those, positions with bit-identical logits */
@@ -68,7 +68,7 @@ hth_compare_layer hth_compare_all_layers(const hth_comparison *r);
 
 /* Compares over the chunks of a text, scored as hth_measure_perplexity does, with the same arguments and the
  * same cancellation. The context of the mode's session is the chunk size. */
-hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_window_max,
+hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_chunk_max,
                                   hearth_progress_fn *progress, void *progress_user, hth_comparison *out,
                                   hearth_error *err);
 

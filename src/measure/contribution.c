@@ -50,8 +50,8 @@ void hth_ablation_norms(const hth_ablation *l, const float *limits, size_t n_lim
     for (size_t first = 0; first < l->n_tok; first += HTH_ABLATION_ROWS) {
         size_t left = l->n_tok - first, n = left < HTH_ABLATION_ROWS ? left : HTH_ABLATION_ROWS;
         for (size_t t = 0; n_limit > 0 && t < n; t++)
-            keep_small(l, first + t, limits[n_limit > 1 ? first + t : 0], l->room + t * l->d_ff);
-        const float *part = n_limit > 0 ? l->room : l->hidden + first * l->d_ff;
+            keep_small(l, first + t, limits[n_limit > 1 ? first + t : 0], l->scratch + t * l->d_ff);
+        const float *part = n_limit > 0 ? l->scratch : l->hidden + first * l->d_ff;
         hth_output_squares(l->step, l->i_layer, part, n, l->d_model, norms + first);
     }
     for (size_t t = 0; t < l->n_tok; t++) norms[t] = hth_sqrt_d(norms[t]);

@@ -26,7 +26,7 @@ typedef struct hth_ablation {
     size_t n_tok, d_ff, d_model;
     const float *hidden, *scores; /* [n_tok][d_ff]; may be the same */
     const float *weights;         /* [d_ff] */
-    float *room;                  /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
+    float *scratch;                  /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
 } hth_ablation;
 
 /* norms[n_tok]: squared norm of what the outputs lose without the neurons whose size is below the limit:

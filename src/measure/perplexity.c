@@ -38,9 +38,9 @@ enum { PROGRESS_EVERY = 256 };
 typedef struct scorer {
     hearth_progress_fn *progress;
     void *progress_user;
-    uint64_t n_done, n_window;
+    uint64_t n_done, n_chunk;
     bool cancelled;
-    const int32_t *window;
+    const int32_t *chunk;
     size_t n_ctx, n_vocab;
     hth_nll_sum sum;
 } scorer;
@@ -49,41 +49,41 @@ static hearth_status score(void *user, size_t i, const float *logits, hearth_err
 {
     (void)err;
     scorer *s = user;
-    if (i % PROGRESS_EVERY == 0 && s->progress && !s->progress(s->progress_user, s->n_done, s->n_window)) {
+    if (i % PROGRESS_EVERY == 0 && s->progress && !s->progress(s->progress_user, s->n_done, s->n_chunk)) {
         s->cancelled = true;
         return HEARTH_ERROR_CANCELLED;
     }
     if (i < s->n_ctx / 2 || i + 1 >= s->n_ctx) return HEARTH_OK;
-    hth_measure_nll_add(&s->sum, -hth_measure_log_probability(logits, s->n_vocab, s->window[i + 1]));
+    hth_measure_nll_add(&s->sum, -hth_measure_log_probability(logits, s->n_vocab, s->chunk[i + 1]));
     return HEARTH_OK;
 }
 
 hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text,
-                                     size_t n, uint64_t n_window_max, hearth_progress_fn *progress,
+                                     size_t n, uint64_t n_chunk_max, hearth_progress_fn *progress,
                                      void *progress_user, hth_perplexity *out, hearth_error *err)
 {
     hearth_model_info info;
-    hth_chunks windows;
+    hth_chunks chunks;
     size_t n_ctx = hearth_session_n_ctx(session);
     *out = (hth_perplexity){0};
     if (n_ctx < 3)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "chunks of %zu tokens score nothing; 3 is the least",
                         n_ctx);
     hearth_model_get_info(model, &info);
-    hearth_status st = hth_chunks_open(&windows, model, text, n, n_ctx, err);
+    hearth_status st = hth_chunks_open(&chunks, model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
-    out->n_token = windows.n_id;
-    out->n_window = windows.n_window;
-    uint64_t n_window = n_window_max && n_window_max < out->n_window ? n_window_max : out->n_window;
+    out->n_token = chunks.n_id;
+    out->n_chunk = chunks.n_chunk;
+    uint64_t n_chunk = n_chunk_max && n_chunk_max < out->n_chunk ? n_chunk_max : out->n_chunk;
     scorer s = {.n_ctx = n_ctx,
                 .n_vocab = info.n_vocab,
                 .progress = progress,
                 .progress_user = progress_user,
-                .n_window = n_window};
-    for (uint64_t i = 0; i < n_window; i++) {
-        s.window = hth_chunks_at(&windows, i);
+                .n_chunk = n_chunk};
+    for (uint64_t i = 0; i < n_chunk; i++) {
+        s.chunk = hth_chunks_at(&chunks, i);
         if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) goto done;
-        st = hearth_session_eval_each(session, s.window, n_ctx, score, &s, err);
+        st = hearth_session_eval_each(session, s.chunk, n_ctx, score, &s, err);
         if (s.cancelled || st == HEARTH_ERROR_CANCELLED) { /* the scored part of this chunk does not count */
             st = HEARTH_OK;
             break;
@@ -91,9 +91,9 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
         if (st != HEARTH_OK) goto done;
         s.n_done = ++out->n_done;
         hth_measure_nll_result(&s.sum, out);
-        if (progress && !progress(progress_user, s.n_done, n_window)) break;
+        if (progress && !progress(progress_user, s.n_done, n_chunk)) break;
     }
 done:
-    hth_chunks_close(&windows);
+    hth_chunks_close(&chunks);
     return st;
 }

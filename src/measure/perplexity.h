@@ -8,7 +8,7 @@
 
 typedef struct hth_perplexity {
     uint64_t n_token;  /* of the text, with BOS */
-    uint64_t n_window; /* chunks of the text; n_done of them were scored */
+    uint64_t n_chunk; /* chunks of the text; n_done of them were scored */
     uint64_t n_done, n_scored;
     double nll; /* mean negative log-likelihood, nats per token */
     double perplexity;
@@ -25,11 +25,11 @@ void hth_measure_nll_add(hth_nll_sum *s, double nll);
 /* Sets n_scored, nll, perplexity and error of *out. Leaves *out unchanged if there are none. */
 void hth_measure_nll_result(const hth_nll_sum *s, hth_perplexity *out);
 
-/* session: empty; its context is the chunk size. Drops one trailing newline of text. n_window_max: chunks; 0:
+/* session: empty; its context is the chunk size. Drops one trailing newline of text. n_chunk_max: chunks; 0:
  * all. progress counts chunks; false ends early, with the results so far. ARGUMENT: the text is shorter than a
  * chunk. */
 hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text,
-                                     size_t n, uint64_t n_window_max, hearth_progress_fn *progress,
+                                     size_t n, uint64_t n_chunk_max, hearth_progress_fn *progress,
                                      void *progress_user, hth_perplexity *out, hearth_error *err);
 
 /* log of the softmax of logits[n_vocab] at id, in double precision. */

@@ -130,7 +130,7 @@ typedef struct collector {
     hth_profile *p;
     uint64_t at;       /* first token of the step */
     uint32_t i_sample; /* first sample that is not yet passed */
-    uint32_t *room;    /* [largest d_ff] scratch memory */
+    uint32_t *scratch;    /* [largest d_ff] scratch memory */
     uint32_t n_thread;
     tally *tallies; /* [n_thread] */
 } collector;
@@ -157,15 +157,15 @@ static void mark_sample(const collector *c, hth_profile_layer *l, uint32_t i_sam
     const size_t n_word = c->p->n_word, top = (l->d_ff + TOP_SHARE - 1) / TOP_SHARE;
     uint32_t above = 0, bit = 1u << i_sample % 32, *words = l->coact_bits + i_sample / 32;
     size_t n_equal = 0; /* how many values equal to `above` remain to be marked; zeros are never marked */
-    for (size_t j = 0; j < l->d_ff; j++) c->room[j] = hth_bits_of(h[j]) & INT32_MAX;
-    if (c->p->coact_is_top_decile && (above = hth_profile_kth(c->room, l->d_ff, top)) > 0) {
+    for (size_t j = 0; j < l->d_ff; j++) c->scratch[j] = hth_bits_of(h[j]) & INT32_MAX;
+    if (c->p->coact_is_top_decile && (above = hth_profile_kth(c->scratch, l->d_ff, top)) > 0) {
         n_equal = top;
-        for (size_t j = 0; j < l->d_ff; j++) n_equal -= c->room[j] > above;
+        for (size_t j = 0; j < l->d_ff; j++) n_equal -= c->scratch[j] > above;
     }
     for (size_t j = 0; j < l->d_ff; j++) {
-        bool equal = c->room[j] == above && n_equal > 0;
+        bool equal = c->scratch[j] == above && n_equal > 0;
         n_equal -= equal;
-        if (c->room[j] > above || equal) words[j * n_word] |= bit;
+        if (c->scratch[j] > above || equal) words[j * n_word] |= bit;
     }
 }
 
@@ -216,7 +216,7 @@ typedef struct job {
     const hth_profile_options *o;
     char *resume_path;
     hth_profile *p, *before; /* before: state before the current batch, which may be cancelled halfway */
-    hth_chunks windows;
+    hth_chunks chunks;
     collector c;
     uint64_t saved_ns, n_saved; /* time of the last save; tokens in the saved state */
 } job;
@@ -282,26 +282,26 @@ static hearth_status begin(job *j, const hearth_model *model, const hearth_sessi
     const hth_profile_options *o = j->o;
     const size_t n_ctx = hearth_session_n_ctx(session);
     const hth_hparams *h = &model->model->hparams;
-    hearth_status st = hth_chunks_open(&j->windows, model, text, n, n_ctx, err);
+    hearth_status st = hth_chunks_open(&j->chunks, model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
-    const uint64_t n_tok = (uint64_t)j->windows.n_window * n_ctx;
+    const uint64_t n_tok = (uint64_t)j->chunks.n_chunk * n_ctx;
     if (n_tok > INT32_MAX)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the text has %zu tokens; a profile counts up to %d",
-                        j->windows.n_id, INT32_MAX);
+                        j->chunks.n_id, INT32_MAX);
     if ((st = check_writable(o->out, err)) != HEARTH_OK) return st;
     uint32_t n_sample = o->n_sample < n_tok ? o->n_sample : (uint32_t)n_tok;
     if ((st = hth_profile_new(model->model, n_sample, true, &j->p, err)) != HEARTH_OK) return st;
     j->p->n_tok = n_tok;
     j->p->n_ctx = (uint32_t)n_ctx;
-    j->p->text_hash = hth_hash(j->windows.ids, j->windows.n_id * sizeof *j->windows.ids);
+    j->p->text_hash = hth_hash(j->chunks.ids, j->chunks.n_id * sizeof *j->chunks.ids);
     snprintf(j->p->activation, sizeof j->p->activation, "%s", hth_activation_name(h->activation));
     snprintf(j->p->settings, sizeof j->p->settings, "%s", o->settings ? o->settings : "");
     if ((st = hth_model_hash(model->file, &j->p->model_hash, err)) != HEARTH_OK) return st;
-    j->c.room = hth_alloc(h->d_ff, sizeof *j->c.room);
+    j->c.scratch = hth_alloc(h->d_ff, sizeof *j->c.scratch);
     j->c.n_thread = hearth_session_n_thread(session);
     j->c.tallies = hth_alloc(j->c.n_thread, sizeof *j->c.tallies);
-    if (!j->c.room || !j->c.tallies)
-        return hth_fail_memory(err, h->d_ff * sizeof *j->c.room + j->c.n_thread * sizeof *j->c.tallies,
+    if (!j->c.scratch || !j->c.tallies)
+        return hth_fail_memory(err, h->d_ff * sizeof *j->c.scratch + j->c.n_thread * sizeof *j->c.tallies,
                                "a profile");
     if ((st = resume(j, model->model, err)) != HEARTH_OK) return st;
     j->c.p = j->p;
@@ -351,14 +351,14 @@ static hearth_status discard_batch(job *j, hearth_error *err)
     return stop(j, err);
 }
 
-static hearth_status run_window(job *j, hearth_session *session, size_t i_window, hearth_error *err)
+static hearth_status run_chunk(job *j, hearth_session *session, size_t i_chunk, hearth_error *err)
 {
-    const int32_t *ids = hth_chunks_at(&j->windows, i_window);
-    const size_t n_ctx = j->windows.n_ctx;
+    const int32_t *ids = hth_chunks_at(&j->chunks, i_chunk);
+    const size_t n_ctx = j->chunks.n_ctx;
     hearth_status st = hearth_session_truncate(session, 0, err);
     for (size_t at = 0, n; st == HEARTH_OK && at < n_ctx; at += n) {
         n = n_ctx - at < BATCH ? n_ctx - at : BATCH;
-        j->c.at = (uint64_t)i_window * n_ctx + at;
+        j->c.at = (uint64_t)i_chunk * n_ctx + at;
         hth_profile_copy(j->before, j->p);
         st = hearth_session_eval(session, ids + at, n, err);
         if (st == HEARTH_OK) st = after_batch(j, err);
@@ -373,8 +373,8 @@ static hearth_status run_all(job *j, hearth_session *session, hearth_error *err)
     hearth_status st = HEARTH_OK;
     if (o->progress && !o->progress(o->progress_user, j->p->n_done, j->p->n_tok)) return stop(j, err);
     hth_step_set_probe(hth_session_step(session), observe, &j->c);
-    for (size_t i = (size_t)(j->p->n_done / j->p->n_ctx); st == HEARTH_OK && i < j->windows.n_window; i++)
-        st = run_window(j, session, i, err);
+    for (size_t i = (size_t)(j->p->n_done / j->p->n_ctx); st == HEARTH_OK && i < j->chunks.n_chunk; i++)
+        st = run_chunk(j, session, i, err);
     hth_step_set_probe(hth_session_step(session), NULL, NULL);
     return st;
 }
@@ -403,9 +403,9 @@ hearth_status hth_measure_profile(const hearth_model *model, hearth_session *ses
 done:
     hth_profile_close(j.p);
     hth_profile_close(j.before);
-    hth_chunks_close(&j.windows);
+    hth_chunks_close(&j.chunks);
     hth_free(j.c.tallies);
-    hth_free(j.c.room);
+    hth_free(j.c.scratch);
     hth_free(j.resume_path);
     return st;
 }

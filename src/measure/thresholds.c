@@ -39,15 +39,16 @@ typedef struct finder {
     kept_layer *layers;
     layer_curve *curves;
     uint32_t n_sample, n_thread;
-    uint64_t n_window;
+    uint64_t n_chunk;
     hth_pool *pool;
     hth_step *step;
     /* of the current layer */
     float *weights;         /* [d_ff] norm at the output per unit of score */
     double *squares;        /* [d_ff] */
     float *weighted_scores; /* [n_sample * d_ff] scores times weights, sorted */
-    float *room;            /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
+    float *scratch;         /* [HTH_ABLATION_ROWS][d_ff] scratch memory */
     double *whole, *part;   /* [n_sample] */
+    hth_arena arena;        /* of the arrays */
 } finder;
 
 /* ---- a pass over the text ------------------------------------------------------------------------ */
@@ -77,7 +78,7 @@ static hearth_status report_progress(void *user, size_t done, hearth_error *err)
 {
     const finder *f = user;
     const hth_threshold_options *o = f->options;
-    if (!o->progress || o->progress(o->progress_user, done, f->n_window + f->out->n_layer)) return HEARTH_OK;
+    if (!o->progress || o->progress(o->progress_user, done, f->n_chunk + f->out->n_layer)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
 }
 
@@ -110,7 +111,7 @@ static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *
                          .hidden = kept->hidden,
                          .scores = kept->scores,
                          .weights = f->weights,
-                         .room = f->room};
+                         .scratch = f->scratch};
     hth_ablation_norms(&lost, limit, limit != NULL, norms);
 }
 
@@ -208,29 +209,29 @@ static hearth_status choose_thresholds(finder *f, uint32_t i_layer, double bound
 
 static hearth_status alloc_buffers(finder *f, hearth_error *err)
 {
+    hth_arena *a = &f->arena;
     const hth_model *m = f->model->model;
     uint32_t n_layer = m->hparams.n_layer, n = f->n_sample;
     size_t d_ff = m->hparams.d_ff;
     f->out->layers = hth_alloc(n_layer, sizeof *f->out->layers);
-    f->layers = hth_alloc(n_layer, sizeof *f->layers);
-    f->curves = hth_alloc(n_layer, sizeof *f->curves);
-    f->weights = hth_alloc(d_ff, sizeof *f->weights);
-    f->squares = hth_alloc(d_ff, sizeof *f->squares);
-    f->weighted_scores = hth_alloc(n, d_ff * sizeof *f->weighted_scores);
-    f->room = hth_alloc(HTH_ABLATION_ROWS, d_ff * sizeof *f->room);
-    f->whole = hth_alloc(n, sizeof *f->whole);
-    f->part = hth_alloc(n, sizeof *f->part);
-    bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->weighted_scores &&
-              f->room && f->whole && f->part;
+    f->layers = hth_arena_alloc(a, n_layer, sizeof *f->layers, 64);
+    f->curves = hth_arena_alloc(a, n_layer, sizeof *f->curves, 64);
+    f->weights = hth_arena_alloc(a, d_ff, sizeof *f->weights, 64);
+    f->squares = hth_arena_alloc(a, d_ff, sizeof *f->squares, 64);
+    f->weighted_scores = hth_arena_alloc(a, n, d_ff * sizeof *f->weighted_scores, 64);
+    f->scratch = hth_arena_alloc(a, HTH_ABLATION_ROWS, d_ff * sizeof *f->scratch, 64);
+    f->whole = hth_arena_alloc(a, n, sizeof *f->whole, 64);
+    f->part = hth_arena_alloc(a, n, sizeof *f->part, 64);
+    bool ok = f->out->layers && !a->failed;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         hth_threshold_layer *l = &f->out->layers[i];
         f->out->n_layer = i + 1;
         l->d_ff = m->layers[i].ffn.d_ff;
         l->thresholds = hth_alloc(l->d_ff, sizeof *l->thresholds);
-        f->layers[i].scores = hth_alloc(n, l->d_ff * sizeof(float));
-        f->layers[i].hidden = hth_alloc(n, l->d_ff * sizeof(float));
-        f->layers[i].other = hth_alloc(l->d_ff, sizeof(double));
-        ok = l->thresholds && f->layers[i].scores && f->layers[i].hidden && f->layers[i].other;
+        f->layers[i].scores = hth_arena_alloc(a, n, l->d_ff * sizeof(float), 64);
+        f->layers[i].hidden = hth_arena_alloc(a, n, l->d_ff * sizeof(float), 64);
+        f->layers[i].other = hth_arena_alloc(a, l->d_ff, sizeof(double), 64);
+        ok = l->thresholds && !a->failed;
     }
     return ok ? HEARTH_OK
               : hth_fail_memory(err, (uint64_t)n_layer * n * d_ff * 8,
@@ -239,19 +240,7 @@ static hearth_status alloc_buffers(finder *f, hearth_error *err)
 
 static void free_buffers(finder *f)
 {
-    for (uint32_t i = 0; f->layers && i < f->out->n_layer; i++) {
-        hth_free(f->layers[i].scores);
-        hth_free(f->layers[i].hidden);
-        hth_free(f->layers[i].other);
-    }
-    hth_free(f->layers);
-    hth_free(f->curves);
-    hth_free(f->weights);
-    hth_free(f->squares);
-    hth_free(f->weighted_scores);
-    hth_free(f->room);
-    hth_free(f->whole);
-    hth_free(f->part);
+    hth_arena_free(&f->arena);
     hth_step_close(f->step);
     hth_pool_close(f->pool);
 }
@@ -265,7 +254,7 @@ static hearth_status find_all(finder *f, hearth_error *err)
                            HEARTH_SELECTOR_DENSE, &f->step, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         st = measure_layer(f, i, err);
-        if (st == HEARTH_OK) st = report_progress(f, f->n_window + i + 1, err);
+        if (st == HEARTH_OK) st = report_progress(f, f->n_chunk + i + 1, err);
     }
     double bound = f->options->cett;
     if (st == HEARTH_OK && bound <= 0.0) bound = bound_of_share(f, f->options->sparsity);
@@ -283,10 +272,10 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
     *out = (hth_thresholds){0};
     hearth_status st = hth_chunks_open(&w, model, text, n, hearth_session_n_ctx(session), err);
     if (st != HEARTH_OK) return st;
-    f.n_window = hth_text_sampler_windows(&w, options->n_sample);
-    uint64_t n_text = f.n_window * w.n_ctx;
+    f.n_chunk = hth_text_sampler_n_chunk(&w, options->n_sample);
+    uint64_t n_text = f.n_chunk * w.n_ctx;
     f.n_sample = n_text < options->n_sample ? (uint32_t)n_text : options->n_sample;
-    hth_text_sampler sampler = {f.n_sample, f.n_window, keep_token, report_progress, &f};
+    hth_text_sampler sampler = {f.n_sample, f.n_chunk, keep_token, report_progress, &f};
     st = alloc_buffers(&f, err);
     if (st == HEARTH_OK) st = hth_text_sampler_run(&sampler, model, session, &w, err);
     if (st == HEARTH_OK) st = find_all(&f, err);

@@ -429,7 +429,7 @@ static hearth_status bind_order(binder *b, uint32_t i, hth_layer *l)
     if (!t) return HEARTH_OK;
     if (t->type != HTH_TYPE_I32)
         return hth_fail(b->err, HEARTH_ERROR_FORMAT,
-                        "%s: tensor '%s' (info at byte %llu) has type %s; I32 is wanted",
+                        "%s: tensor '%s' (info at byte %llu) has type %s, expected I32",
                         hth_gguf_part_path(b->model->file, t->i_part), b->name,
                         (unsigned long long)t->info_at, hth_type_find((uint32_t)t->type)->name);
     if (t->dim[0] != l->ffn.d_ff || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1)

@@ -75,7 +75,7 @@ static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, u
     }
     if ((v->element_type != HTH_GGUF_I32 && v->element_type != HTH_GGUF_U32) || v->n_element != n_layer)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                        "%s: %s at %llu: an array of %u 32-bit integers is wanted, one for each layer",
+                        "%s: %s at %llu: expected an array of %u 32-bit integers, one for each layer",
                         hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
     for (uint32_t i = 0; i < n_layer; i++) {
         int64_t one = v->element_type == HTH_GGUF_I32 ? hth_gguf_element_int(v, i)
@@ -224,7 +224,7 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
         if (!counts || v->n_element != n_layer)
             return hth_fail(
                 r->err, HEARTH_ERROR_FORMAT,
-                "%s: %s at %llu: an array of %u booleans, or integers, is wanted, one for each layer",
+                "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
                 hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
         for (uint32_t i = 0; i < n_layer; i++) sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return HEARTH_OK;
@@ -291,7 +291,7 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
     if (st != HEARTH_OK) return st;
     if (rope->n_rot % 2 != 0)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                        "%s: %s (default: attention.key_length) is %u: an even number is wanted",
+                        "%s: %s (default: attention.key_length) is %u, expected an even number",
                         hth_gguf_path(r->file), r->key, rope->n_rot);
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;

@@ -92,7 +92,7 @@ typedef struct hth_ffn {
     const float *gate_bias, *up_bias;
     bool gate_up_swapped; /* gate and up were swapped when the file was packed */
     hth_matrix down;      /* d_model rows of d_ff; n_row 0: see down_t */
-    hth_down_t down_t;
+    hth_transposed_down down_t;
     const float *down_bias;
     hth_predictor predictor;
     const float *thresholds; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */

@@ -13,7 +13,7 @@ static hearth_status read_layers(const hth_model *m, const char *key, double min
         double x = hth_gguf_element_float(*value, i);
         if (x >= min && x <= 3e38) continue;
         return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "%s: %s at %llu: value %u is %g, a finite number%s is wanted", hth_gguf_path(m->file),
+                        "%s: %s at %llu: value %u is %g, expected a finite number%s", hth_gguf_path(m->file),
                         key, (unsigned long long)(*value)->offset, i, x, min == 0.0 ? " from 0 on" : "");
     }
     return HEARTH_OK;
@@ -97,7 +97,7 @@ static hearth_status read_gate_up_swapped(hth_model *m, hearth_error *err)
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         uint64_t x = hth_gguf_element_uint(array, i);
         if (x > 1)
-            return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu, 0 or 1 is wanted",
+            return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu, expected 0 or 1",
                             hth_gguf_path(m->file), key, (unsigned long long)array->offset, i,
                             (unsigned long long)x);
         m->layers[i].ffn.gate_up_swapped = x == 1;
@@ -123,7 +123,7 @@ static hearth_status read_act_freq(hth_model *m, hearth_error *err)
     for (uint64_t i = 0; i < n; i++) {
         double x = hth_gguf_element_float(array, i);
         if (!(x >= 0.0 && x <= 1.0))
-            return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %llu is %g, 0 to 1 is wanted",
+            return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %llu is %g, expected 0 to 1",
                             hth_gguf_path(m->file), key, (unsigned long long)array->offset,
                             (unsigned long long)i, x);
         shares[i] = (float)x;

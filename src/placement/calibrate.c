@@ -165,7 +165,7 @@ static hearth_status get_rows(bench *b, hth_type type, const hth_pipeline **pipe
     hth_quant_desc desc;
     uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, 1, 1, 0};
     if (hth_quant_desc_of(type, &desc)) {
-        memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+        memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
         return hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_q, consts, pipeline, b->err);
     }
     consts[HTH_FLOATS_TYPE] = (uint32_t)type;
@@ -335,7 +335,7 @@ static void close_rows(cpu_rows *r)
 
 static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, double share)
 {
-    hth_down_t down_t = {
+    hth_transposed_down down_t = {
         .rows = r->m, .hidden_absmax = 1.0f, .scale_max = hth_axpy_absmax_scale(r->m.type, r->memory, N_COL)};
     hth_axpy_output out = {.down_t = &down_t, .y = r->y};
     hth_active_set active = {r->list, r->h, 0};

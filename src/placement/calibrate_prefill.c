@@ -152,7 +152,7 @@ static hearth_status record(bench *b, const host *h, hearth_error *err)
     hth_quant_desc desc;
     uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, COLS, ROWS, 0};
     hth_quant_desc_of(h->m.type, &desc);
-    memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+    memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
     hearth_status st = hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_q, consts, &pipeline, err);
     if (st == HEARTH_OK)
         st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, size, "a calibration", &b->memory, err);

@@ -26,6 +26,7 @@ struct hearth_sampler {
     uint32_t *count; /* [n_vocab] of the last tokens; NULL: no penalties */
     int32_t *last;   /* ring of repeat_last_n; NULL: all tokens count */
     size_t n_last, i_last;
+    hth_arena arena; /* of the arrays */
 };
 
 /* ---- opening ---------------------------------------------------------------- */
@@ -49,21 +50,15 @@ static hearth_status take_memory(hearth_sampler *s, hearth_error *err)
     const hearth_sampler_options *p = &s->params;
     const size_t n_vocab = (size_t)s->n_vocab;
     s->n_candidate_max = candidates_needed(p, s->n_vocab);
-    s->logit = hth_alloc(n_vocab, sizeof *s->logit);
-    s->candidate = hth_alloc(s->n_candidate_max, sizeof *s->candidate);
-    s->scratch = hth_alloc(s->n_candidate_max, sizeof *s->scratch);
-    s->bias = hth_alloc(p->n_bias, sizeof *s->bias);
-    bool ok = s->logit && s->candidate && s->scratch && s->bias;
-    if (has_penalties(p)) {
-        s->count = hth_alloc(n_vocab, sizeof *s->count);
-        ok = ok && s->count;
-        if (p->repeat_last_n > 0) {
-            s->last = hth_alloc((size_t)p->repeat_last_n, sizeof *s->last);
-            ok = ok && s->last;
-        }
-    }
-    if (!ok)
-        return hth_fail_memory(err, n_vocab * sizeof *s->logit, "the sampler");
+    hth_arena *a = &s->arena;
+    s->logit = hth_arena_alloc(a, n_vocab, sizeof *s->logit, 64);
+    s->candidate = hth_arena_alloc(a, s->n_candidate_max, sizeof *s->candidate, 64);
+    s->scratch = hth_arena_alloc(a, s->n_candidate_max, sizeof *s->scratch, 64);
+    s->bias = hth_arena_alloc(a, p->n_bias, sizeof *s->bias, 64);
+    if (has_penalties(p)) s->count = hth_arena_alloc(a, n_vocab, sizeof *s->count, 64);
+    if (has_penalties(p) && p->repeat_last_n > 0)
+        s->last = hth_arena_alloc(a, (size_t)p->repeat_last_n, sizeof *s->last, 64);
+    if (a->failed) return hth_fail_memory(err, n_vocab * sizeof *s->logit, "the sampler");
     if (p->n_bias > 0) memcpy(s->bias, p->bias, p->n_bias * sizeof *s->bias);
     s->params.bias = s->bias;
     return HEARTH_OK;
@@ -89,12 +84,7 @@ hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *pa
 void hearth_sampler_close(hearth_sampler *s)
 {
     if (!s) return;
-    hth_free(s->last);
-    hth_free(s->count);
-    hth_free(s->bias);
-    hth_free(s->scratch);
-    hth_free(s->candidate);
-    hth_free(s->logit);
+    hth_arena_free(&s->arena);
     hth_free(s);
 }
 

@@ -68,7 +68,7 @@ hearth_status hth_order_read(const hth_gguf *file, const hth_gguf_tensor *t, uin
         bool inside = order[i] >= 0 && (uint32_t)order[i] < d_ff;
         if (!inside || seen[order[i]])
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
-                          "%s: tensor '%s' at %llu: entry %u is %d%s; each of %u neurons is wanted once",
+                          "%s: tensor '%s' at %llu: entry %u is %d%s; expected each of %u neurons once",
                           hth_gguf_part_path(file, t->i_part), t->name.bytes, (unsigned long long)t->offset,
                           i, order[i], inside ? " again" : "", d_ff);
         else seen[order[i]] = 1;

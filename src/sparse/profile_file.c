@@ -232,7 +232,7 @@ static hearth_status read_numbers(reader *r)
     p->n_word = (p->n_sample + 31) / 32;
     p->n_ctx = (uint32_t)n_ctx;
     if (st == HEARTH_OK && p->n_tok % n_ctx != 0)
-        return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is %llu, not whole windows of %llu (%s)",
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is %llu, not whole chunks of %llu (%s)",
                         hth_gguf_path(r->file), KEY_TOKENS, at_key(r, KEY_TOKENS),
                         (unsigned long long)p->n_tok, (unsigned long long)n_ctx, KEY_CONTEXT);
     if (st == HEARTH_OK) st = need_text(r, KEY_ACTIVATION, p->activation, sizeof p->activation);
@@ -438,7 +438,7 @@ static hearth_status read_arrays(reader *r)
         double x = hth_gguf_element_float(largest, i);
         if (!(x >= 0.0 && x <= 3e38))
             return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                            "%s: %s at %llu: value %u is %g, a finite number from 0 on is wanted",
+                            "%s: %s at %llu: value %u is %g, expected a finite number from 0 on",
                             hth_gguf_path(r->file), KEY_LARGEST, at_key(r, KEY_LARGEST), i, x);
         l->largest = (float)x;
         l->gate_fired = hth_gguf_element_uint(gate, i);

@@ -127,11 +127,11 @@ static hearth_status find(const hth_gguf *file, uint32_t i_layer, const char *re
         return hth_fail(err, HEARTH_ERROR_FORMAT,
                         "%s: tensor '%s' (info at byte %llu) has type %s, which cannot be used here%s",
                         hth_gguf_path(file), name, (unsigned long long)t->info_at, info->name,
-                        is_vector ? ": F32 is wanted" : "");
+                        is_vector ? ", expected F32" : "");
     if (is_vector) n_row = 1;
     if (t->dim[0] == n_col && t->dim[1] == n_row && t->dim[2] == 1 && t->dim[3] == 1) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_FORMAT,
-                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu]; [%llu, %llu] is wanted",
+                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu], expected [%llu, %llu]",
                     hth_gguf_path(file), name, (unsigned long long)t->info_at, (unsigned long long)t->dim[0],
                     (unsigned long long)t->dim[1], (unsigned long long)t->dim[2],
                     (unsigned long long)t->dim[3], (unsigned long long)n_col, (unsigned long long)n_row);
@@ -148,7 +148,7 @@ static hearth_status check_vector(const hth_gguf *file, const hth_gguf_tensor *t
     for (size_t i = 0; st == HEARTH_OK && i < n; i++)
         if (!(x[i] >= min && x[i] <= 3e38f))
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
-                          "%s: tensor '%s' at %llu: value %zu is %g; a finite number%s is wanted",
+                          "%s: tensor '%s' at %llu: value %zu is %g, expected a finite number%s",
                           hth_gguf_path(file), t->name.bytes, (unsigned long long)t->offset, i, (double)x[i],
                           min >= 0.0f ? " from 0 on" : "");
     hth_free(x);
@@ -233,7 +233,7 @@ static hearth_status read_thresholds(hth_sidecar *s, uint32_t n_layer, hearth_er
     for (uint32_t i = 0; i < n_layer; i++) {
         s->thresholds[i] = (float)hth_gguf_element_float(array, i);
         if (s->thresholds[i] >= -3e38f && s->thresholds[i] <= 3e38f) continue;
-        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %g; a finite number is wanted",
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %g, expected a finite number",
                         hth_gguf_path(s->file), KEY_THRESHOLD, at_key(s->file, KEY_THRESHOLD), i,
                         (double)s->thresholds[i]);
     }

@@ -26,8 +26,9 @@ typedef struct activity {
     uint32_t *sorted;  /* [d_ff] */
     uint32_t n_mark, n_word;
     uint32_t *marks; /* [d_ff][n_word] */
-    int32_t *order, *room;
+    int32_t *order, *scratch;
     double *closest, *mean; /* [d_ff] of a neuron's co-activations; -1: active too rarely */
+    hth_arena arena; /* of the arrays */
 } activity;
 
 /* Number of bits set in both. */
@@ -160,7 +161,7 @@ static void shuffle_marks(activity *f)
 static void find_runs(activity *f)
 {
     const hth_act_stats known = known_of(f);
-    hth_order_neurons(&known, f->order, f->room);
+    hth_order_neurons(&known, f->order, f->scratch);
     double in_file = hth_order_mean_run(&known, NULL);
     f->layer->run_in_file = in_file > 0.0 ? in_file : hth_study_none();
     f->layer->run_ordered = in_file > 0.0 ? hth_order_mean_run(&known, f->order) : hth_study_none();
@@ -170,32 +171,18 @@ static void find_runs(activity *f)
 
 static hearth_status alloc_buffers(activity *f, hearth_error *err)
 {
+    hth_arena *a = &f->arena;
     size_t n = f->layer->d_ff;
-    f->active = hth_alloc(f->n_tok, f->n_byte);
-    f->before = hth_alloc(1, f->n_byte);
-    f->n_fired = hth_alloc(n, sizeof *f->n_fired);
-    f->sorted = hth_alloc(n, sizeof *f->sorted);
-    f->marks = hth_alloc(n, f->n_word * sizeof *f->marks);
-    f->order = hth_alloc(n, sizeof *f->order);
-    f->room = hth_alloc(n, sizeof *f->room);
-    f->closest = hth_alloc(n, sizeof *f->closest);
-    f->mean = hth_alloc(n, sizeof *f->mean);
-    bool ok = f->active && f->before && f->n_fired && f->sorted && f->marks && f->order && f->room &&
-              f->closest && f->mean;
-    return ok ? HEARTH_OK : hth_fail_memory(err, f->n_tok * f->n_byte, "the activity of a layer");
-}
-
-static void free_room(activity *f)
-{
-    hth_free(f->active);
-    hth_free(f->before);
-    hth_free(f->n_fired);
-    hth_free(f->sorted);
-    hth_free(f->marks);
-    hth_free(f->order);
-    hth_free(f->room);
-    hth_free(f->closest);
-    hth_free(f->mean);
+    f->active = hth_arena_alloc(a, f->n_tok, f->n_byte, 64);
+    f->before = hth_arena_alloc(a, 1, f->n_byte, 64);
+    f->n_fired = hth_arena_alloc(a, n, sizeof *f->n_fired, 64);
+    f->sorted = hth_arena_alloc(a, n, sizeof *f->sorted, 64);
+    f->marks = hth_arena_alloc(a, n, f->n_word * sizeof *f->marks, 64);
+    f->order = hth_arena_alloc(a, n, sizeof *f->order, 64);
+    f->scratch = hth_arena_alloc(a, n, sizeof *f->scratch, 64);
+    f->closest = hth_arena_alloc(a, n, sizeof *f->closest, 64);
+    f->mean = hth_arena_alloc(a, n, sizeof *f->mean, 64);
+    return !a->failed ? HEARTH_OK : hth_fail_memory(err, f->n_tok * f->n_byte, "the activity of a layer");
 }
 
 hearth_status hth_study_firing(hth_study_state *s, uint32_t i_layer, hearth_error *err)
@@ -219,6 +206,6 @@ hearth_status hth_study_firing(hth_study_state *s, uint32_t i_layer, hearth_erro
         f.layer->gap_by_chance = find_gap(&f);
         st = hth_study_progress(s, 1, err);
     }
-    free_room(&f);
+    hth_arena_free(&f.arena);
     return st;
 }

@@ -21,6 +21,7 @@ typedef struct size_study {
     float *limits;        /* [n_sample] */
     float *part;          /* [HTH_ABLATION_ROWS][d_ff] */
     double *whole, *lost; /* [n_sample] squared norms of the outputs of down, and of their lost parts */
+    hth_arena arena; /* of the arrays */
 } size_study;
 
 double hth_study_size_log2(size_t i) { return -12.0 + 0.5 * (double)i; }
@@ -80,7 +81,7 @@ static void find_norms(size_study *z, const float *limits, size_t n_limit, doubl
                          .hidden = z->hidden,
                          .scores = z->hidden,
                          .weights = z->s->norms[z->i_layer],
-                         .room = z->part};
+                         .scratch = z->part};
     hth_ablation_norms(&lost, limits, n_limit, norms);
 }
 
@@ -125,27 +126,16 @@ static void find_limit(size_study *z)
 
 static hearth_status alloc_buffers(size_study *z, hearth_error *err)
 {
+    hth_arena *a = &z->arena;
     size_t d_ff = z->layer->d_ff, n = z->n_sample, one = sizeof(float);
-    z->hidden = hth_alloc(n, d_ff * one);
-    z->by_token = hth_alloc(n, d_ff * one);
-    z->of_all = hth_alloc(n, d_ff * one);
-    z->limits = hth_alloc(n, one);
-    z->part = hth_alloc(HTH_ABLATION_ROWS, d_ff * one);
-    z->whole = hth_alloc(n, sizeof *z->whole);
-    z->lost = hth_alloc(n, sizeof *z->lost);
-    bool ok = z->hidden && z->by_token && z->of_all && z->limits && z->part && z->whole && z->lost;
-    return ok ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "the contributions of a layer");
-}
-
-static void free_room(size_study *z)
-{
-    hth_free(z->hidden);
-    hth_free(z->by_token);
-    hth_free(z->of_all);
-    hth_free(z->limits);
-    hth_free(z->part);
-    hth_free(z->whole);
-    hth_free(z->lost);
+    z->hidden = hth_arena_alloc(a, n, d_ff * one, 64);
+    z->by_token = hth_arena_alloc(a, n, d_ff * one, 64);
+    z->of_all = hth_arena_alloc(a, n, d_ff * one, 64);
+    z->limits = hth_arena_alloc(a, n, one, 64);
+    z->part = hth_arena_alloc(a, HTH_ABLATION_ROWS, d_ff * one, 64);
+    z->whole = hth_arena_alloc(a, n, sizeof *z->whole, 64);
+    z->lost = hth_arena_alloc(a, n, sizeof *z->lost, 64);
+    return !a->failed ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "the contributions of a layer");
 }
 
 static void measure(size_study *z)
@@ -169,6 +159,6 @@ hearth_status hth_study_sizes(hth_study_state *s, uint32_t i_layer, hearth_error
         st = hth_spill_get(s->hidden, i_layer, 0, z.hidden,
                            (size_t)z.n_sample * z.layer->d_ff * sizeof *z.hidden, err);
     if (st == HEARTH_OK) measure(&z);
-    free_room(&z);
+    hth_arena_free(&z.arena);
     return st == HEARTH_OK ? hth_study_progress(s, 1, err) : st;
 }

@@ -24,6 +24,7 @@ typedef struct predict_state {
     uint8_t *active;       /* [n_tok][n_byte] */
     uint32_t *words;       /* [d_ff] scores as integers of the same order */
     hearth_error error;    /* why training ended */
+    hth_arena arena;       /* of the arrays */
 } predict_state;
 
 static size_t d_of(const hth_study_state *s) { return s->model->model->hparams.d_model; }
@@ -129,15 +130,16 @@ static hearth_status try_rank(predict_state *p, uint32_t i_layer, uint32_t rank,
     return HEARTH_OK;
 }
 
-static hearth_status make_room(predict_state *p, uint32_t rank_max, hearth_error *err)
+static hearth_status alloc_workspace(predict_state *p, uint32_t rank_max, hearth_error *err)
 {
+    hth_arena *a = &p->arena;
     size_t n = p->data.n_tok, d = p->data.d, d_ff = p->data.d_ff;
-    p->input = hth_alloc(n, d * sizeof *p->input);
-    p->active = hth_alloc(n, hth_study_n_byte(p->layer));
-    p->scores = hth_alloc(HTH_TRAIN_BLOCK, d_ff * sizeof *p->scores);
-    p->words = hth_alloc(d_ff, sizeof *p->words);
+    p->input = hth_arena_alloc(a, n, d * sizeof *p->input, 64);
+    p->active = hth_arena_alloc(a, n, hth_study_n_byte(p->layer), 64);
+    p->scores = hth_arena_alloc(a, HTH_TRAIN_BLOCK, d_ff * sizeof *p->scores, 64);
+    p->words = hth_arena_alloc(a, d_ff, sizeof *p->words, 64);
     p->data.input = p->input, p->data.fired = p->active;
-    if (!p->input || !p->active || !p->scores || !p->words)
+    if (a->failed)
         return hth_fail_memory(err, n * d * sizeof *p->input, "training data of a predictor");
     return hth_trainer_open(&p->s->model->kernels, p->s->pool, d, d_ff, rank_max, &p->trainer, err);
 }
@@ -147,16 +149,13 @@ hearth_status hth_study_predict(hth_study_state *s, uint32_t i_layer, uint32_t i
     predict_state p = {.s = s, .layer = &s->out->layers[i_layer]};
     uint32_t n_rank = hth_study_n_rank(s, i_layer);
     p.data = (hth_train_data){.n_tok = s->n_train, .d = d_of(s), .d_ff = p.layer->d_ff};
-    hearth_status st = make_room(&p, RANK_MIN << (n_rank - 1), err);
+    hearth_status st = alloc_workspace(&p, RANK_MIN << (n_rank - 1), err);
     if (st == HEARTH_OK)
         st = hth_spill_get(s->input, i_stream, 0, p.input, p.data.n_tok * p.data.d * sizeof *p.input, err);
     if (st == HEARTH_OK)
         st = hth_spill_get(s->active, i_layer, 0, p.active, p.data.n_tok * hth_study_n_byte(p.layer), err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_rank; i++) st = try_rank(&p, i_layer, RANK_MIN << i, err);
     hth_trainer_close(p.trainer);
-    hth_free(p.input);
-    hth_free(p.active);
-    hth_free(p.scores);
-    hth_free(p.words);
+    hth_arena_free(&p.arena);
     return st;
 }

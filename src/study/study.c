@@ -13,7 +13,7 @@
 hth_study_options hth_study_defaults(void)
 {
     return (hth_study_options){.n_sample = 128,
-                               .n_window = 16,
+                               .n_chunk = 16,
                                .n_scored = 4,
                                .n_trained = 4,
                                .n_step = 600,
@@ -76,18 +76,18 @@ static hearth_status keep_hidden(void *user, const hth_ffn_probe *seen, size_t t
     return hth_spill_put(s->hidden, seen->i_layer, i * size, seen->hidden + t * seen->d_ff, size, err);
 }
 
-static hearth_status look(void *user, size_t i_window, hearth_error *err)
+static hearth_status look(void *user, size_t i_chunk, hearth_error *err)
 {
-    return hth_study_progress(user, i_window > 0, err);
+    return hth_study_progress(user, i_chunk > 0, err);
 }
 
 static hearth_status sample_tokens(hth_study_state *s, hearth_error *err)
 {
-    hth_text_sampler walk = {s->out->n_sample, s->windows.n_window, keep_hidden, look, s};
+    hth_text_sampler walk = {s->out->n_sample, s->chunks.n_chunk, keep_hidden, look, s};
     size_t size = (size_t)s->out->n_sample * s->model->model->hparams.d_ff * sizeof(float);
     hearth_status st =
         hth_spill_open(n_layer_of(s), size, s->options->memory / 2, s->options->beside, &s->hidden, err);
-    return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->windows, err) : st;
+    return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->chunks, err) : st;
 }
 
 /* ---- second pass: active neurons of each token ---------------------------------------------------------- */
@@ -118,22 +118,22 @@ static hearth_status see_all_tokens(hth_study_state *s, hearth_error *err)
     const hth_hparams *h = &s->model->model->hparams;
     const hth_study_options *o = s->options;
     uint32_t n = n_trained(s);
-    hth_text_sampler walk = {(uint32_t)s->out->n_tok, s->windows.n_window, keep_active, look, s};
+    hth_text_sampler walk = {(uint32_t)s->out->n_tok, s->chunks.n_chunk, keep_active, look, s};
     hearth_status st = hth_spill_open(h->n_layer, s->out->n_tok * (((uint64_t)h->d_ff + 7) / 8),
                                       o->memory / 2, o->beside, &s->active, err);
     if (st == HEARTH_OK && n > 0)
         st = hth_spill_open(n, (uint64_t)s->n_train * h->d_model * sizeof(float), o->memory / 2, o->beside,
                             &s->input, err);
-    return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->windows, err) : st;
+    return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->chunks, err) : st;
 }
 
 /* ---- entry point ----------------------------------------------------------------------------------------- */
 
 static uint64_t count_work(const hth_study_state *s)
 {
-    uint64_t n = 2 * s->windows.n_window + 2 * (uint64_t)n_layer_of(s), n_scored = s->options->n_scored;
+    uint64_t n = 2 * s->chunks.n_chunk + 2 * (uint64_t)n_layer_of(s), n_scored = s->options->n_scored;
     uint64_t n_whole =
-        s->windows.n_id / s->windows.n_ctx; /* perplexities use chunks after the last studied one too */
+        s->chunks.n_id / s->chunks.n_ctx; /* perplexities use chunks after the last studied one too */
     for (uint32_t i = 0; i < n_trained(s); i++)
         n += (uint64_t)hth_study_n_rank(s, trained_layer(s, i)) * s->options->n_step;
     return n + HTH_STUDY_N_ROW * (n_scored < n_whole ? n_scored : n_whole);
@@ -157,13 +157,13 @@ static hearth_status alloc_buffers(hth_study_state *s, hearth_error *err)
     uint32_t n_layer = n_layer_of(s), d_ff = s->model->model->hparams.d_ff;
     hth_study *out = s->out;
     out->layers = hth_alloc(n_layer, sizeof *out->layers);
-    s->norms = hth_alloc(n_layer, sizeof *s->norms);
-    s->bits = hth_alloc(d_ff + 7, 1);
+    s->norms = hth_arena_alloc(&s->arena, n_layer, sizeof *s->norms, 64);
+    s->bits = hth_arena_alloc(&s->arena, d_ff + 7, 1, 64);
     bool ok = out->layers && s->norms && s->bits;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         out->n_layer = i + 1;
         out->layers[i].d_ff = s->model->model->layers[i].ffn.d_ff;
-        ok = (s->norms[i] = hth_alloc(out->layers[i].d_ff, sizeof(float))) != NULL;
+        ok = (s->norms[i] = hth_arena_alloc(&s->arena, out->layers[i].d_ff, sizeof(float), 64)) != NULL;
     }
     if (!ok) return hth_fail_memory(err, (uint64_t)n_layer * d_ff * sizeof(float), "norms of neurons");
     hearth_status st = hth_pool_open(hearth_session_n_thread(s->session), &s->pool, err);
@@ -175,15 +175,13 @@ static hearth_status alloc_buffers(hth_study_state *s, hearth_error *err)
 
 static void close_all(hth_study_state *s)
 {
-    for (uint32_t i = 0; s->norms && i < s->out->n_layer; i++) hth_free(s->norms[i]);
-    hth_free(s->norms);
-    hth_free(s->bits);
+    hth_arena_free(&s->arena);
     hth_spill_close(s->hidden);
     hth_spill_close(s->active);
     hth_spill_close(s->input);
     hth_step_close(s->step);
     hth_pool_close(s->pool);
-    hth_chunks_close(&s->windows);
+    hth_chunks_close(&s->chunks);
 }
 
 /* Opens the text and computes the amount of work. */
@@ -192,11 +190,11 @@ static hearth_status begin(hth_study_state *s, const char *text, size_t n, heart
     hth_study *out = s->out;
     const hth_study_options *o = s->options;
     *out = (hth_study){.n_ctx = hearth_session_n_ctx(s->session), .bound = o->cett};
-    hearth_status st = hth_chunks_open(&s->windows, s->model, text, n, out->n_ctx, err);
+    hearth_status st = hth_chunks_open(&s->chunks, s->model, text, n, out->n_ctx, err);
     if (st != HEARTH_OK) return st;
-    if (o->n_window > 0 && o->n_window < s->windows.n_window) s->windows.n_window = o->n_window;
-    out->n_window = s->windows.n_window;
-    out->n_tok = out->n_window * out->n_ctx;
+    if (o->n_chunk > 0 && o->n_chunk < s->chunks.n_chunk) s->chunks.n_chunk = o->n_chunk;
+    out->n_chunk = s->chunks.n_chunk;
+    out->n_tok = out->n_chunk * out->n_ctx;
     if (out->n_tok > MAX_TOK)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "a study of %llu tokens is too long: at most %d are possible; use fewer chunks",

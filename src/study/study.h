@@ -25,7 +25,7 @@ double hth_study_size_log2(size_t i);
 
 typedef struct hth_study_options {
     uint32_t n_sample;            /* tokens whose contributions are measured */
-    uint64_t n_window;            /* chunks of the text, at most; 0: all */
+    uint64_t n_chunk;            /* chunks of the text, at most; 0: all */
     uint64_t n_scored;            /* chunks for perplexity, at most; 0: no perplexities */
     uint32_t n_trained;           /* layers with predictors, evenly spread; 0: none */
     uint32_t n_step;              /* of training per predictor */
@@ -67,7 +67,7 @@ typedef struct hth_study_layer {
 } hth_study_layer;
 
 typedef struct hth_study {
-    uint64_t n_window, n_tok; /* in the study */
+    uint64_t n_chunk, n_tok; /* in the study */
     uint32_t n_ctx, n_sample, n_held;
     bool by_contribution; /* active means a contribution of at least limit; else: not zero */
     double bound;         /* of CETT */

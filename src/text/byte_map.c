@@ -16,7 +16,8 @@ size_t hth_text_byte_char(unsigned char byte, char *out)
     return hth_text_utf8_encode(prints(byte) ? byte : 0x100 + rank_of(byte), out);
 }
 
-int hth_text_char_byte(uint32_t cp)
+/* The byte that a code point represents, or -1. */
+static int char_byte(uint32_t cp)
 {
     if (cp < 0x100) return prints(cp) ? (int)cp : -1;
     if (cp <= 0x120) return (int)(cp - 0x100);
@@ -31,7 +32,7 @@ size_t hth_text_unmap(const char *text, size_t n, char *out, size_t *n_other)
     for (size_t i = 0; i < n;) {
         uint32_t cp = 0;
         size_t length = hth_text_utf8_decode(text + i, n - i, &cp);
-        int byte = length > 0 ? hth_text_char_byte(cp) : -1;
+        int byte = length > 0 ? char_byte(cp) : -1;
         size_t used = length > 0 ? length : 1, made = byte >= 0 ? 1 : used;
         if (out && byte >= 0) out[n_out] = (char)byte;
         else if (out) memmove(out + n_out, text + i, used);

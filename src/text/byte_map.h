@@ -9,9 +9,6 @@
 /* Writes the character of a byte as UTF-8 to out[2]; returns its length, 1 or 2. */
 size_t hth_text_byte_char(unsigned char byte, char *out);
 
-/* The byte that a code point represents, or -1. */
-int hth_text_char_byte(uint32_t cp);
-
 /* Writes the bytes that n bytes of vocabulary text represent to out (of n bytes, or NULL to count) and returns
  * their number. A character that represents no byte is copied unchanged. *n_other counts these (characters and
  * ill-formed bytes). */

@@ -38,7 +38,7 @@ static void check_wanted(uint64_t bytes)
     while (unit < (uint64_t)1 << 40 && bytes >= unit * 1024) unit *= 1024;
     hth_byte_text wanted = hth_format_size_arg(bytes);
     if (!parse_size(wanted.text, &again) || again < bytes || again - bytes > unit / 100 + 1)
-        test_fail(__FILE__, __LINE__, "%llu is wanted as %s, read as %llu", (unsigned long long)bytes,
+        test_fail(__FILE__, __LINE__, "expected %llu as %s, read as %llu", (unsigned long long)bytes,
                   wanted.text, (unsigned long long)again);
 }
 

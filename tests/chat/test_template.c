@@ -367,16 +367,16 @@ TEST(messages_name_the_line_and_what_is_wrong)
     refused("{{ range }}", HEARTH_ERROR_FORMAT, "function cannot be printed");
     refused("{{ [namespace()]|tojson }}", HEARTH_ERROR_FORMAT, "namespace cannot be written as JSON");
     refused("{{ 1.5[1:] }}", HEARTH_ERROR_FORMAT, "float cannot be sliced");
-    refused("{{ [1][:'a'] }}", HEARTH_ERROR_FORMAT, "a whole number is wanted, not text");
-    refused("{{ 'a'.startswith(1) }}", HEARTH_ERROR_FORMAT, "a text is wanted, not int");
+    refused("{{ [1][:'a'] }}", HEARTH_ERROR_FORMAT, "expected a whole number, not text");
+    refused("{{ 'a'.startswith(1) }}", HEARTH_ERROR_FORMAT, "expected a text, not int");
     refused("{{ 'a'|indent(100) }}", HEARTH_ERROR_UNSUPPORTED, "indent");
     refused("{{ 1|tojson(indent=100) }}", HEARTH_ERROR_UNSUPPORTED, "indent");
     refused("{{ 1|tojson(separators=1) }}", HEARTH_ERROR_FORMAT, "separators");
     refused("{{ 1|round(99) }}{{ 1.5|round(99) }}", HEARTH_ERROR_UNSUPPORTED, "'round'");
     refused("{{ [1]|map('nope') }}", HEARTH_ERROR_UNSUPPORTED, "filter 'nope' is not known");
     refused("{{ [1]|select('nope') }}", HEARTH_ERROR_UNSUPPORTED, "test 'nope' is not known");
-    refused("{{ [1]|map }}", HEARTH_ERROR_FORMAT, "the name of a filter is wanted");
-    refused("{{ [1]|selectattr }}", HEARTH_ERROR_FORMAT, "the name of an attribute is wanted");
+    refused("{{ [1]|map }}", HEARTH_ERROR_FORMAT, "expected the name of a filter");
+    refused("{{ [1]|selectattr }}", HEARTH_ERROR_FORMAT, "expected the name of an attribute");
     refused("{{ [1, 'a']|sort }}", HEARTH_ERROR_FORMAT, "no order");
     refused("{{ 5|items }}", HEARTH_ERROR_FORMAT, "int has no items");
     refused("{{ 5|dictsort }}", HEARTH_ERROR_FORMAT, "int has no items");
@@ -388,8 +388,8 @@ TEST(messages_name_the_line_and_what_is_wrong)
     refused("{{ 'a b c'.rsplit(none, 1) }}", HEARTH_ERROR_UNSUPPORTED, "rsplit");
     refused("{{ 'a'.partition('') }}", HEARTH_ERROR_FORMAT, "empty text");
     refused("{{ 'a'.count('') }}", HEARTH_ERROR_FORMAT, "empty text");
-    refused("{{ 'a'.find(none) }}", HEARTH_ERROR_FORMAT, "a text is wanted");
-    refused("{{ 1|fromjson }}", HEARTH_ERROR_FORMAT, "a text is wanted");
+    refused("{{ 'a'.find(none) }}", HEARTH_ERROR_FORMAT, "expected a text");
+    refused("{{ 1|fromjson }}", HEARTH_ERROR_FORMAT, "expected a text");
     refused("{{ 'a'|round }}", HEARTH_ERROR_FORMAT, "'round' of text");
     refused("{% for x in [1] %}{{ loop.cycle() }}{% endfor %}", HEARTH_ERROR_FORMAT, "'cycle' of nothing");
     refused("{% set a, b = 5 %}", HEARTH_ERROR_FORMAT, "int is nothing to loop over");
@@ -486,7 +486,7 @@ TEST(what_is_evaluated_is_limited)
     refused("{{ ('a' * 2000000).strip('b' * 2000000 ~ 'a')|length }}", HEARTH_ERROR_UNSUPPORTED, "nodes");
     refused("{{ ('a' * 2000000).rstrip('b' * 2000000 ~ 'a')|length }}", HEARTH_ERROR_UNSUPPORTED, "nodes");
     refused("{% set l = [] %}{{ l.append(l) }}{{ l|map('map', 'map', 'map')|list|length }}",
-            HEARTH_ERROR_FORMAT, "the name of a filter is wanted");
+            HEARTH_ERROR_FORMAT, "expected the name of a filter");
     char *text = repeated("{% set m = 'map' %}{% set l = [] %}{{ l.append(l) }}{{ l|map(m", ", m", 60000,
                           ")|length }}");
     refused(text, HEARTH_ERROR_UNSUPPORTED, "inside one another");

@@ -153,10 +153,10 @@ def what_is_no_conversation_is_not_overwritten():
 def a_saved_conversation_is_checked_when_it_is_loaded():
     path = os.path.join(FOLDER, "bad.jsonl")
     good = '{"content": "a\\u00e9\\ud83d\\ude42\\n\\"\\\\\\/", "role": "user"}\n\n{"role":"assistant","content":""}'
-    for text, says in [('{"role": "user"}', "missing"), ("[]", "{ is wanted"), ('{"role": "user", "content": "a', "not closed"),
+    for text, says in [('{"role": "user"}', "missing"), ("[]", "expected {"), ('{"role": "user", "content": "a', "not closed"),
                        ('{"role": "a b", "content": ""}', "one word"), ('{"role": "user", "content": "\\x"}', "escape"),
                        ('{"role": "user", "content": ""} x', "follows"), ('{"role": "user", "content": "\\ud800"}', "half"),
-                       ('{"role": "user", "x": ""}', "not known"), ('{"role": "user", "content": 5}', "text is wanted"),
+                       ('{"role": "user", "x": ""}', "not known"), ('{"role": "user", "content": 5}', "expected a text"),
                        ('{"role": "user", "content": "\\u12g4"}', "digits"), ('{"role": "user" "content": ""}', "}"),
                        (good + "\nx", "line 4")]:
         with open(path, "w", encoding="utf-8") as f:
@@ -223,7 +223,7 @@ def lines_from_windows_are_read_as_others_are():
     pipe("Hello\n/undo\r", "-n", "2")
     for code in ("utf-16", "utf-16-be", "utf-16-le"):
         out, err = pipe("Once upon a time\n".encode(code), "-n", "2", status=1)
-        check("stdin: is UTF-16, and UTF-8 is wanted: iconv" in err and not out, code, out, err)
+        check("stdin: is UTF-16, expected UTF-8; convert it: iconv" in err and not out, code, out, err)
 
 
 @case
@@ -309,7 +309,7 @@ def templates_are_chosen_by_name_and_by_file():
     _, err = pipe("Once\n", "--template", path, "-n", "1", "--stats", "--template-vars", '{"wordy": true}')
     check(counts(err)[0][1] > 20, err)
     _, err = pipe("Once\n", "--template", path, "--template-vars", "{wordy}", status=1)
-    check("chat template: JSON: a key is wanted" in err, err)
+    check("chat template: JSON: expected a key" in err, err)
     _, err = pipe("", "--template", "nosuch", status=1)
     check("'nosuch' is not known; there are chatml, " in err, err)
     with open(path, "w", encoding="utf-8") as f:

@@ -163,7 +163,7 @@ def usage_errors_exit_2():
         (["bench", "-c", "0"], "-c 0"),
         (["run", "-n", "-2"], "--predict -2: allowed are -1 and 0 to 16777216"),
         (["run", "--seed", "18446744073709551616"], "allowed are -1 and 0 to 2^64 - 2"),
-        (["run", "-ngl", "some"], "a whole number, or one of auto|all is wanted"),
+        (["run", "-ngl", "some"], "expected a whole number, or one of auto|all"),
         (["run", "-prompt", "a"], "-prompt: no such option; --prompt is the nearest"),
         (["run", "--batch", "0"], "allowed are"),
         (["run", "--kv", "f8"], "one of f16|f32|q8_0"),
@@ -1179,7 +1179,7 @@ def interrupt_ends_a_run_with_what_was_generated():
 
 
 @case
-def interrupts_are_heard_within_a_window_and_a_prompt():
+def interrupts_are_heard_within_a_chunk_and_a_prompt():
     text = scratch("long.txt", b"Once upon a time there was a little girl. " * 4000)
     model = scratch("slow.gguf", tiny_model(n_layer=16))
     for args in [["perplexity", model, "-f", text, "-c", "16000", "-t", "1"],
@@ -1235,8 +1235,8 @@ def every_verb_that_runs_takes_the_common_options():
     check(re.match(rb"perplexity \d+\.\d{4} \+/- ", good("perplexity", MODEL, "-f", text, *common).stdout), "perplexity")
     done = good("perplexity", MODEL, "-f", "-", "--chunks", "1", "--json", *common, stdin=b"a dog " * 99)
     result = json.loads(done.stdout)
-    check(result["windows_scored"] == 1 and result["tokens_scored"] == 31, result)
-    bad(1, "a window needs", "perplexity", MODEL, "-f", scratch("ids"), *common)
+    check(result["chunks_scored"] == 1 and result["tokens_scored"] == 31, result)
+    bad(1, "a chunk needs", "perplexity", MODEL, "-f", scratch("ids"), *common)
     result = json.loads(good("bench", MODEL, "-p", "8", "-n", "2", "--repeat", "2", "--json", *common).stdout)
     check([len(t["tokens_per_second"]) for t in result["tests"]] == [2, 2], result)
     check(b"| generate 2 |" in good("bench", "-p", "0", "-n", "2", "--repeat", "1").stdout, "bench as a table")
@@ -1251,7 +1251,7 @@ def compare_says_what_a_mode_costs():
                   b"logits: identical, all bits of all positions", b"| all |"]:
         check(words in done.stdout + done.stderr, words, done.stdout, done.stderr)
     result = json.loads(good("compare", MODEL, "-f", text, "--json", "--chunks", "2", *common).stdout)
-    check(result["identical"] and result["windows_scored"] == 2 and result["positions_scored"] == 62, result)
+    check(result["identical"] and result["chunks_scored"] == 2 and result["positions_scored"] == 62, result)
     check(len(result["layers"]) == 6 and all(l["recall"] == 1 and l["cett"] == 0 for l in result["layers"]), result)
     check(result["mode"]["selector"] == "gate" and result["reference"]["selector"] == "dense", result)
     alone = json.loads(good("perplexity", MODEL, "-f", text, "--json", "--chunks", "2", *common).stdout)
@@ -1272,7 +1272,7 @@ def compare_says_what_a_mode_costs():
     bad(1, "there is nothing to compare", "compare", MODEL, "--selector", "dense", "-f", text, *common)
     bad(1, "no predictors", "compare", MODEL, "--selector", "predictor", "-f", text, *common)
     bad(1, "vocabulary", "compare", MODEL, "--against", tiny, "-f", text, *common)
-    bad(1, "a window needs", "compare", MODEL, "-f", scratch("short", b"short"), *common)
+    bad(1, "a chunk needs", "compare", MODEL, "-f", scratch("short", b"short"), *common)
 
 
 @case
@@ -1404,52 +1404,52 @@ def bench_in_parallel_gives_each_sequence_its_own_logits():
 
 
 @measured
-def bench_prints_the_price_beside_the_speed():
+def bench_prints_the_quality_beside_the_speed():
     few = ["-p", "4", "-n", "2", "-t", "1"]
     text = scratch("text", b"Once upon a time there was a dog. " * 200)
     table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few).stdout
     check(b"| prompt 4, approximate |" in table and b"| generate 2, approximate |" in table, table)
     check(b"-f TEXT prints what that costs" in table and b"ratio" not in table, table)
-    price = ["-f", text, "--chunks", "3", "-c", "128"]
-    table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few, *price).stdout
-    check(b"(3 windows of 128)" in table and b"same likeliest token" in table, table)
-    result = bench(MODEL, "--kv", "q8_0", *few, *price)
+    quality = ["-f", text, "--chunks", "3", "-c", "128"]
+    table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few, *quality).stdout
+    check(b"(3 chunks of 128)" in table and b"same likeliest token" in table, table)
+    result = bench(MODEL, "--kv", "q8_0", *few, *quality)
     check(all(t["approximate"] for t in result["tests"]), result)
     # The figures are those of hearth compare.
-    known = json.loads(good("compare", MODEL, "--kv", "q8_0", "--json", *price).stdout)
-    shown = result["price"]
-    for key in ["ratio", "ratio_error", "kl_mean", "top1_agreement", "windows_scored", "positions_scored"]:
+    known = json.loads(good("compare", MODEL, "--kv", "q8_0", "--json", *quality).stdout)
+    shown = result["quality"]
+    for key in ["ratio", "ratio_error", "kl_mean", "top1_agreement", "chunks_scored", "positions_scored"]:
         check(shown[key] == known[key], key, shown, known)
     check(shown["perplexity"] == known["mode"]["perplexity"] and not shown["exact"] and shown["kl_mean"] > 0, shown)
     check(shown["recall"] == known["all_layers"]["recall"] and shown["cett"] == known["all_layers"]["cett"], shown)
-    # Windows hold 2048 tokens where nothing else is asked for.
-    shown = bench(MODEL, "--kv", "q8_0", *few, "-f", "-", stdin=b"Once there was a dog. " * 900)["price"]
-    check(shown["n_ctx"] == 512 and shown["windows"] > shown["windows_scored"] == 4, shown)
+    # Chunks hold 2048 tokens where nothing else is asked for.
+    shown = bench(MODEL, "--kv", "q8_0", *few, "-f", "-", stdin=b"Once there was a dog. " * 900)["quality"]
+    check(shown["n_ctx"] == 512 and shown["chunks"] > shown["chunks_scored"] == 4, shown)
 
     # what is exact has none: looked at where it skips, said where it is the reference
-    table = good("bench", MODEL, "--repeat", "1", *few, *price).stdout
+    table = good("bench", MODEL, "--repeat", "1", *few, *quality).stdout
     check(b"| generate 2 |" in table and b"all logits are those of dense (189 positions)" in table, table)
     check(b"approximate" not in table, table)
-    result = bench(MODEL, *few, *price)
-    check(result["price"]["exact"] and not any(t["approximate"] for t in result["tests"]), result)
-    result = bench(MODEL, "--selector", "dense", *few, *price)
-    check(result["price"]["of_reference"] and "ratio" not in result["price"], result)
-    check(b"Exact, without a price" in good("bench", MODEL, "--selector", "dense", "--repeat", "1", *few, *price).stdout,
+    result = bench(MODEL, *few, *quality)
+    check(result["quality"]["exact"] and not any(t["approximate"] for t in result["tests"]), result)
+    result = bench(MODEL, "--selector", "dense", *few, *quality)
+    check(result["quality"]["of_reference"] and "ratio" not in result["quality"], result)
+    check(b"Exact, without a loss" in good("bench", MODEL, "--selector", "dense", "--repeat", "1", *few, *quality).stdout,
           "dense")
 
     check(scratch("none") in bad(1, "No such file", "bench", MODEL, "-f", scratch("none")), "no text")
-    check(scratch("short") in bad(1, "a window needs 512", "bench", MODEL, "-f", scratch("short", b"Once.")), "short")
+    check(scratch("short") in bad(1, "a chunk needs 512", "bench", MODEL, "-f", scratch("short", b"Once.")), "short")
     bad(2, "of which text", "bench", MODEL, "--chunks", "2")
-    bad(2, "have no price", "bench", MODEL, "--fire", "share=0.1", "-f", text)
+    bad(2, "have no quality", "bench", MODEL, "--fire", "share=0.1", "-f", text)
 
 
 @case
-def bench_tells_the_price_of_predictors():
+def bench_tells_the_quality_of_predictors():
     model = data("golden/powerinfer/llama-relu.f16.powerinfer.gguf")
     text = scratch("text", b"abc " * 60)
-    shown = bench(model, "-p", "0", "-n", "2", "-f", text, "-c", "16")["price"]
+    shown = bench(model, "-p", "0", "-n", "2", "-f", text, "-c", "16")["quality"]
     known = json.loads(good("compare", model, "-f", text, "--json", "-c", "16").stdout)
-    check(shown["ratio"] == known["ratio"] and shown["windows_scored"] == known["windows"] == 11, shown, known)
+    check(shown["ratio"] == known["ratio"] and shown["chunks_scored"] == known["chunks"] == 11, shown, known)
     check(shown["recall"] == known["all_layers"]["recall"] < 0.5 < shown["cett"], shown)
     table = good("bench", model, "-p", "0", "-n", "2", "--repeat", "1").stdout
     check(b"Selector predictor" in table and b"| generate 2, approximate |" in table, table)
@@ -1470,7 +1470,7 @@ def bench_replays_a_profile():
     check(f"replayed from {path}" in table and "drawn" not in table, table)
     drawn = good("bench", *run, "share=0.1", "--repeat", "1").stdout
     check(b"Firing lists drawn" in drawn and b"pproximate" not in drawn, drawn)
-    # What approximates besides the lists says so, and has no price either.
+    # What approximates besides the lists says so, and has no quality either.
     drawn = good("bench", *run, "share=0.1", "--kv", "q8_0", "--repeat", "1").stdout
     check(b"| generate 4, approximate |" in drawn and b"what that costs" not in drawn, drawn)
     approximate = [["--kv", "q8_0"]]
@@ -1714,7 +1714,7 @@ def inspect_tells_what_belongs_to_a_model():
     check(s["layers"] == 6 and s["neurons"] == [768] * 6 and s["activation"] == "drelu", s)
     check(s["tokens"] == profiled["tokens"] and s["samples"] == 40 and s["n_ctx"] == 64, s)
     check(re.search(r"I32 .* \(no weights\)\n", plain) and "not supported" not in plain, plain)
-    check(f"{s['tokens']} tokens in windows of 64, 40 samples\n" in plain and s["model_hash"] in plain, plain)
+    check(f"{s['tokens']} tokens in chunks of 64, 40 samples\n" in plain and s["model_hash"] in plain, plain)
 
     path = scratch("story.thresholds")
     good("thresholds", MODEL, "-f", text, "-o", path, "--sparsity", "0.9", "-c", "64")
@@ -1837,7 +1837,7 @@ def inspect_reads_the_values_of_thresholds():
     check("'blk.0.ffn_floor.weight' is missing" in reason(sidecar()), "none")
     huge = sidecar((b"blk.0.ffn_floor.weight", [1 << 34], []))
     os.truncate(huge, (1 << 36) + 4096)  # of holes
-    check("[17179869184, 1, 1, 1]; [1048576, 1] is wanted" in reason(huge), "wider than any model")
+    check("[17179869184, 1, 1, 1], expected [1048576, 1]" in reason(huge), "wider than any model")
     check("1025 layers" in reason(sidecar(*(floors(i, [1.0] * 8) for i in range(1025)))), "deeper than any model")
 
 
@@ -1908,7 +1908,7 @@ def studies_of_what_cannot_be_are_refused():
     bad(2, "say where the report goes", "study", MODEL, "-f", text)
     bad(2, "is not one", "study", MODEL, "-f", text, "-o", "-")
     bad(2, "would be lost", "study", MODEL, "-f", text, "-o", text)
-    bad(2, "3 is the least window", "study", MODEL, "-f", text, "-o", out, "-c", "2")
+    bad(2, "3 is the least chunk", "study", MODEL, "-f", text, "-o", out, "-c", "2")
     os.symlink("out.html", scratch("link"))
     os.symlink(out, scratch("far"))
     for there in [False, True]:
@@ -1921,7 +1921,7 @@ def studies_of_what_cannot_be_are_refused():
     check(open(out, "rb").read() == b"as it was", "nothing is written")
     os.remove(out)
     bad(2, "all neurons compute", "study", MODEL, "-f", text, "-o", out, "--selector", "gate")
-    bad(1, "a window needs 512", "study", MODEL, "-f", scratch("short", b"Once."), "-o", out)
+    bad(1, "a chunk needs 512", "study", MODEL, "-f", scratch("short", b"Once."), "-o", out)
     bad(1, "/no/such/p", "study", MODEL, "-f", text, "-o", "/no/such/p")
     check(not os.path.exists(out), "a file is left")
 
@@ -1941,7 +1941,7 @@ def what_is_no_text_is_refused_by_all_who_read_one():
         bad(1, "byte 179982 is 0", command, MODEL, "-f", late, *more)
         bad(1, "byte 3 is 0", command, MODEL, "-f", "-", *more, stdin=b"abc\0" * 999)
         for text in (short, newline) if command != "bench" else ():  # its -c is the context of what it times
-            line = bad(1, "a window needs 64", command, MODEL, "-f", text, "-c", "64", *more)
+            line = bad(1, "a chunk needs 64", command, MODEL, "-f", text, "-c", "64", *more)
             check(re.search(r"the text has \d+ tokens", line), command, line)
         check(not any(os.path.exists(out + end) for end in ("", ".hearth-part", ".resume")), command, "left a file")
 

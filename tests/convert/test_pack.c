@@ -251,7 +251,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
     hearth_status st = hth_pack(in->model, in->out, o, &r, &why);
     if (st != status || strstr(why.message, path) != why.message || !strstr(why.message, words) ||
         remove(in->out) == 0 || remove(part) == 0)
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
                   words);
 }
 
@@ -329,7 +329,7 @@ TEST(a_packed_file_whose_order_is_none_is_not_packed_again)
     open_inputs(&in, true);
     hth_pack_options o = {.n_thread = 1};
     expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "'blk.1.ffn_order' at ", __LINE__);
-    expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "entry 7 is 64; each of 64 neurons", __LINE__);
+    expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "entry 7 is 64; expected each of 64 neurons", __LINE__);
     close_inputs(&in);
 }
 

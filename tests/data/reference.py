@@ -19,8 +19,8 @@ N_GREEDY = 200
 BOS = 1
 FILES = {"storyteller-drelu": None, "stories260K": "models/stories260K/stories260K-f32.gguf",
          "babyllama-tok361": "models/babyllama-tok361/babyllama-tok361-f32.gguf"}
-FIRST = {256: 60, 512: 30}  # windows of stories for the short tests, by their positions
-# (model, text, positions of a window)
+FIRST = {256: 60, 512: 30}  # chunks of stories for the short tests, by their positions
+# (model, text, positions of a chunk)
 PERPLEXITIES = [("storyteller-drelu", "stories", 256), ("storyteller-drelu", "stories", 512),
                 ("storyteller-drelu", "english", 256), ("storyteller-drelu", "english", 512),
                 ("stories260K", "stories", 256), ("stories260K", "stories", 512), ("stories260K", "english", 256),
@@ -74,15 +74,15 @@ def greedy(model, file, prompt):
 
 
 def perplexity(model, ids, n_ctx):
-    """-> windows, scored tokens, perplexity, its standard error over the text
+    """-> chunks, scored tokens, perplexity, its standard error over the text
 
-    Windows of n_ctx tokens, an incomplete last one dropped, the first token of each replaced by BOS; the second half is
+    Chunks of n_ctx tokens, an incomplete last one dropped, the first token of each replaced by BOS; the second half is
     scored."""
     losses = []
     for at in range(0, len(ids) - n_ctx + 1, n_ctx):
-        window = [BOS] + ids[at + 1:at + n_ctx]
-        p = softmax(model.forward(window)[n_ctx // 2:-1])
-        losses.append(-np.log(p[np.arange(len(p)), window[n_ctx // 2 + 1:]]))
+        chunk = [BOS] + ids[at + 1:at + n_ctx]
+        p = softmax(model.forward(chunk)[n_ctx // 2:-1])
+        losses.append(-np.log(p[np.arange(len(p)), chunk[n_ctx // 2 + 1:]]))
     losses = np.concatenate(losses)
     result = np.exp(losses.mean())
     return len(ids) // n_ctx, losses.size, result, result * losses.std(ddof=1) / np.sqrt(losses.size)
@@ -96,11 +96,11 @@ def make():
     with open(os.path.join(HERE, "models/storyteller-drelu/golden.json"), "w", encoding="utf-8") as f:
         f.write(json.dumps({**first, "more": more}, separators=(",", ":")) + "\n")
     print("smallest margins:", *(story["min_margin"] for story in (first, *more)))
-    print("| model | text | N | tokens with BOS | windows | scored | perplexity | \u00b1 |")
+    print("| model | text | N | tokens with BOS | chunks | scored | perplexity | \u00b1 |")
     for name, text, n_ctx in PERPLEXITIES:
         with open(os.path.join(HERE, "text", text + ".txt"), encoding="utf-8", newline="") as f:
             ids = tokenize(files[name], f.read().removesuffix("\n"))
         for n_id in ([n_ctx * FIRST[n_ctx]] if text == "stories" else []) + [len(ids)]:
-            n_window, n_scored, value, error = perplexity(models[name], ids[:n_id], n_ctx)
-            print(f"| {name} | {text} | {n_ctx} | {len(ids):,} | {n_window} | {n_scored:,} | {value:.4f} | {error:.4f} |",
+            n_chunk, n_scored, value, error = perplexity(models[name], ids[:n_id], n_ctx)
+            print(f"| {name} | {text} | {n_ctx} | {len(ids):,} | {n_chunk} | {n_scored:,} | {value:.4f} | {error:.4f} |",
                   flush=True)

@@ -176,7 +176,7 @@ static hearth_status packed(const fault_paths *p, hearth_error *err)
     return run_model(files.packed, &(hearth_model_options){.n_thread = 1}, err);
 }
 
-/* Predictors beside the model against all neurons, windows of a text. */
+/* Predictors beside the model against all neurons, chunks of a text. */
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {
     hearth_model *model = NULL;
@@ -263,7 +263,7 @@ static hearth_status study(const fault_paths *p, hearth_error *err)
     hth_study_options o = hth_study_defaults();
     hth_study s = {0};
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = text[i % N_TEXT];
-    o.n_window = 66, o.n_sample = 10, o.n_scored = 1, o.n_step = 2, o.n_trained = 1, o.memory = 0;
+    o.n_chunk = 66, o.n_sample = 10, o.n_scored = 1, o.n_step = 2, o.n_trained = 1, o.memory = 0;
     o.beside = p->out;
     hearth_status st = hearth_model_open(p->in, &dense, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);

@@ -101,7 +101,7 @@ static hearth_status logits(const fault_paths *p, hearth_error *err)
     return st;
 }
 
-/* ---- compare: gate beside dense, windows of a text ------------------------------------------------ */
+/* ---- compare: gate beside dense, chunks of a text ------------------------------------------------ */
 
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {

@@ -188,7 +188,7 @@ TEST(rows_that_are_not_live_are_not_read)
         hth_soa_layout places;
         CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) &&
               hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
-        memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+        memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
         const hth_push_mul_mat_vec_q_sparse quantised = {
             {.n_row = N_ROW, .n_block = page / 32, .y_stride = N_ROW, .at = places.offsets}, {0, 0}};
         try_unread(HTH_TYPE_Q8_0, HTH_SHADER_mul_mat_vec_q_sparse, consts, &quantised, N_ROW, page, masks[i]);

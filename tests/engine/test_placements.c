@@ -62,7 +62,7 @@ static void expect_refused(const inputs *in, const char *model_path, const heart
     hearth_status st = open_placed(model_path, gpu, &model, &why);
     if (st != status || model || strstr(why.message, in->placement) != why.message ||
         !strstr(why.message, words))
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
                   words);
     CHECK_INT(hth_alloc_in_use(), held);
     hearth_model_close(model);

@@ -299,9 +299,9 @@ TEST(arrays_are_checked_for_type_and_length)
     CHECK_INT(hth_gguf_get_array(file, "k.small", HTH_GGUF_I8, 0, &v, &why), HEARTH_ERROR_FORMAT);
     CHECK_OK(hth_gguf_get_array(file, "k.none", HTH_GGUF_U32, 7, &v, err));
     CHECK(v == NULL);
-    CHECK_OK(hth_gguf_get_integers(file, "k.array", 2, &v, err));
+    CHECK_OK(hth_gguf_get_array(file, "k.array", HTH_GGUF_I32, 2, &v, err));
     CHECK(v != NULL);
-    CHECK_INT(hth_gguf_get_integers(file, "k.text", 0, &v, &why), HEARTH_ERROR_FORMAT);
+    CHECK_INT(hth_gguf_get_array(file, "k.text", HTH_GGUF_I32, 0, &v, &why), HEARTH_ERROR_FORMAT);
     hth_gguf_close(file);
     gguf_free(&whole);
 }

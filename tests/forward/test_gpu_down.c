@@ -255,7 +255,7 @@ static void try_gather(hth_device *d, const char *name, test_random *r, bool sta
     uint32_t *wide = get(N_WIDE, sizeof *wide), *expected = get(N_WIDE, sizeof *expected),
              *host = get(N_WIDE, sizeof *host);
     const uint32_t step[4] = {N_TOK};
-    bool adds = consts[HTH_GATHER_HOST] && flag == HTH_HOST_SUMS_VALID;
+    bool adds = consts[HTH_DOWN_ACCUMULATE_HOST] && flag == HTH_HOST_SUMS_VALID;
     const hth_push_down_accumulate push = {N, SPLITS, FIRST, start};
     for (size_t i = 0; i < N_CLASS * SPLITS * N; i++)
         sums[i] = (int32_t)test_random_next(r) >> test_random_below(r, 32);
@@ -272,7 +272,7 @@ static void try_gather(hth_device *d, const char *name, test_random *r, bool sta
             to[0] = (uint32_t)total, to[1] = (uint32_t)(total >> 32);
         }
     if (start) expected[0] = HTH_HOST_SUMS_VALID;
-    if (consts[HTH_GATHER_HOST] && flag == HTH_HOST_SUMS_OVERFLOW) expected[0] = HTH_HOST_SUMS_OVERFLOW;
+    if (consts[HTH_DOWN_ACCUMULATE_HOST] && flag == HTH_HOST_SUMS_OVERFLOW) expected[0] = HTH_HOST_SUMS_OVERFLOW;
     const programs_run run = {.id = HTH_SHADER_down_accumulate,
                               .consts = consts,
                               .push = &push,
@@ -280,7 +280,7 @@ static void try_gather(hth_device *d, const char *name, test_random *r, bool sta
                                        {sums, N_CLASS * SPLITS * N * sizeof *sums},
                                        {wide, N_WIDE * sizeof *wide},
                                        {host, N_WIDE * sizeof *host}},
-                              .grid = {(uint32_t)over(N, consts[HTH_GATHER_LOCAL]), N_CLASS, 1}};
+                              .grid = {(uint32_t)over(N, consts[HTH_DOWN_ACCUMULATE_LOCAL]), N_CLASS, 1}};
     if (programs_do(d, &run) && memcmp(wide, expected, N_WIDE * sizeof *wide) != 0)
         test_fail(__FILE__, __LINE__, "%s: other sums, start %d, host's %u", name, start, flag);
     free(sums), free(wide), free(expected), free(host);
@@ -507,7 +507,7 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_s
         return programs_do(d, &run);
     }
     if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
-    memcpy(consts + HTH_DOWN_FORM, &desc, sizeof desc);
+    memcpy(consts + HTH_DOWN_FORMAT, &desc, sizeof desc);
     push.n_block = (uint32_t)(s->n_out / desc.block);
     run.grid[0] = (uint32_t)over(s->n_out * desc.low_bits / 128, s->local);
     run.grid[2] = (uint32_t)over(s->n_class, s->cols);

@@ -31,7 +31,7 @@ typedef struct product {
     bool onto, has_bias, want;
     bool one_sign; /* inputs are 0.9 to 1 */
     mask mask;
-    size_t row_first, live_first;   /* with a mask: rows before, in the planes and in it */
+    size_t row_first, mask_first;   /* with a mask: rows before, in the planes and in it */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
     hth_coopmat_shape matrix;       /* m 0: without matrix units */
     hth_coopmat_level by;           /* which they are */
@@ -50,7 +50,7 @@ typedef struct data {
     int32_t *sum;    /* as devices have them */
     int16_t *sum_16; /* as the CPU has those of 256 */
     float *before, *expected, *y;
-    uint32_t *live;
+    uint32_t *mask_bits;
     uint32_t step[4];
 } data;
 
@@ -59,7 +59,7 @@ static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
 static void free_data(data *a)
 {
     void *all[] = {a->w,   a->planes, a->x,      a->bias,     a->q, a->d,
-                   a->sum, a->sum_16, a->before, a->expected, a->y, a->live};
+                   a->sum, a->sum_16, a->before, a->expected, a->y, a->mask_bits};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -79,23 +79,23 @@ static void round_inputs(data *a, const hth_kernels *k)
 
 static bool is_live(const data *a, size_t row)
 {
-    size_t i = a->shape.live_first + row;
-    return a->shape.mask == MASK_NONE || (a->live[i / 32] >> i % 32 & 1);
+    size_t i = a->shape.mask_first + row;
+    return a->shape.mask == MASK_NONE || (a->mask_bits[i / 32] >> i % 32 & 1);
 }
 
 /* What lies before and behind the rows is the opposite of what they are. */
 static void fill_mask(test_random *r, data *a)
 {
     const product *s = &a->shape;
-    const size_t n_bit = s->live_first + s->n_row, one = test_random_below(r, (uint32_t)s->n_row);
-    a->live = get(n_bit / 32 + 1, sizeof *a->live);
+    const size_t n_bit = s->mask_first + s->n_row, one = test_random_below(r, (uint32_t)s->n_row);
+    a->mask_bits = get(n_bit / 32 + 1, sizeof *a->mask_bits);
     for (size_t i = 0; i < (n_bit / 32 + 1) * 32; i++) {
-        size_t row = i - s->live_first;
-        bool inside = i >= s->live_first && row < s->n_row, live = s->mask == MASK_FULL;
+        size_t row = i - s->mask_first;
+        bool inside = i >= s->mask_first && row < s->n_row, live = s->mask == MASK_FULL;
         if (s->mask == MASK_SINGLE) live = inside && row == one;
         if (s->mask == MASK_ALTERNATING) live = row % 2;
         if (s->mask == MASK_ANY) live = test_random_below(r, 2);
-        a->live[i / 32] |= (uint32_t)(live == inside) << i % 32;
+        a->mask_bits[i / 32] |= (uint32_t)(live == inside) << i % 32;
     }
 }
 
@@ -164,7 +164,7 @@ static void set_grid(const product *s, uint32_t grid[3])
     grid[1] = ((uint32_t)s->n_class + s->cut.cols - 1) / s->cut.cols, grid[2] = 1;
 }
 
-static size_t mask_bytes(const product *s) { return s->mask ? (s->live_first + s->n_row + 31) / 32 * 4 : 0; }
+static size_t mask_bytes(const product *s) { return s->mask ? (s->mask_first + s->n_row + 31) / 32 * 4 : 0; }
 
 static bool compute_quantised(hth_device *d, data *a)
 {
@@ -172,12 +172,12 @@ static bool compute_quantised(hth_device *d, data *a)
     uint32_t consts[HTH_TILE_N_CONST] = {s->cut.local, s->cut.cols, s->cut.rows, s->want};
     hth_quant_desc desc;
     if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
-    memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+    memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
     consts[HTH_TILE_M] = s->matrix.m, consts[HTH_TILE_N] = s->matrix.n, consts[HTH_TILE_K] = s->matrix.k;
     const hth_push_mul_mat_vec_q_sparse push = {{(uint32_t)s->n_row, (uint32_t)a->n_block,
                                                  (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
                                                  a->places.offsets},
-                                                {(uint32_t)s->row_first, (uint32_t)s->live_first}};
+                                                {(uint32_t)s->row_first, (uint32_t)s->mask_first}};
     const size_t n_x = s->n_tok * s->n_col, n_row = s->row_first + s->n_row;
     hth_shader_id id = s->mask   ? HTH_SHADER_mul_mat_vec_q_sparse
                        : s->onto ? HTH_SHADER_mul_mat_vec_q_acc
@@ -196,7 +196,7 @@ static bool compute_quantised(hth_device *d, data *a)
                                  {a->sum, n_x / (rows_block(s->type) == 32 ? 32 : 16) * 4},
                                  {a->bias, s->has_bias ? n_row * 4 : 0},
                                  {a->y, a->n_y * 4},
-                                 {a->live, mask_bytes(s)}}};
+                                 {a->mask_bits, mask_bytes(s)}}};
     set_grid(s, run.grid);
     return programs_do(d, &run);
 }
@@ -208,7 +208,7 @@ static bool compute_floats(hth_device *d, data *a)
     const hth_push_mul_mat_vec_f_sparse push = {{(uint32_t)s->n_row, (uint32_t)s->n_col,
                                                  (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
                                                  hth_soa_row_words(s->type, s->n_col)},
-                                                {(uint32_t)s->row_first, (uint32_t)s->live_first}};
+                                                {(uint32_t)s->row_first, (uint32_t)s->mask_first}};
     programs_run run = {.id = s->mask   ? HTH_SHADER_mul_mat_vec_f_sparse
                               : s->onto ? HTH_SHADER_mul_mat_vec_f_acc
                                         : HTH_SHADER_mul_mat_vec_f,
@@ -219,7 +219,7 @@ static bool compute_floats(hth_device *d, data *a)
                                  {a->x, s->n_tok * s->n_col * 4},
                                  {a->bias, s->has_bias ? (s->row_first + s->n_row) * 4 : 0},
                                  {a->y, a->n_y * 4},
-                                 {a->live, mask_bytes(s)}}};
+                                 {a->mask_bits, mask_bytes(s)}}};
     set_grid(s, run.grid);
     return programs_do(d, &run);
 }
@@ -359,7 +359,7 @@ static void live(hth_device *d, const char *name, const hth_kernels *k, test_ran
             for (size_t i = 0; i < 4; i++) {
                 product s = random_shape(r, rows_types[t], cuts[i]);
                 s.mask = (mask)m;
-                s.row_first = test_random_below(r, 9), s.live_first = test_random_below(r, 70);
+                s.row_first = test_random_below(r, 9), s.mask_first = test_random_below(r, 70);
                 prove(d, name, k, r, &s);
             }
 }
@@ -543,7 +543,7 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
                 if (types[t] == HTH_TYPE_F16 && i % 5 == 1) s.weights = PROOF_SUBNORMAL;
                 prove_floats(d, &k, &r, &s);
                 s.onto = false, s.mask = (mask)(MASK_FULL + i % MASK_ANY), s.row_first = i % 3;
-                s.live_first = test_random_below(&r, 70);
+                s.mask_first = test_random_below(&r, 70);
                 prove_floats(d, &k, &r, &s);
             }
     product s = {HTH_TYPE_F16, 3, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, {8, 8, 4}, .n_class = 8};

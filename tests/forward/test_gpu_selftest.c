@@ -42,8 +42,8 @@ static void add_rows(list *l, hth_type type)
     uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL}, down[HTH_DOWN_N_CONST] = {LOCAL};
     hth_quant_desc desc;
     if (!hth_quant_desc_of(type, &desc)) return;
-    memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
-    memcpy(down + HTH_DOWN_FORM, &desc, sizeof desc);
+    memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
+    memcpy(down + HTH_DOWN_FORMAT, &desc, sizeof desc);
     for (size_t i = 0; i < 3; i++) {
         consts[HTH_ROWS_COLS] = cuts[i][0], consts[HTH_ROWS_ROWS] = cuts[i][1],
         consts[HTH_ROWS_WANT] = i == 1;
@@ -110,7 +110,7 @@ static void add_tiles(list *l, hth_type type, const hth_device_info *info)
         if (!hth_quant_desc_of(type, &desc)) return;
         hth_coopmat_level by = hth_gpu_choose_tile(info, &desc, (hth_coopmat_level)max, 512, consts);
         if (by == HTH_COOPMAT_NONE) continue;
-        memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+        memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
         add(l, ids[by][0], consts);
         consts[HTH_ROWS_WANT] = 1;
         add(l, ids[by][1], consts);
@@ -242,12 +242,12 @@ static bool is_named(hth_shader_ref_fn *const *functions, const wanted *w)
  * square, leaves is none; sums of blocks of 32, and those of Q2_K and Q3_K, are exact floats. */
 static bool is_given_ties(const wanted *w)
 {
-    const uint32_t *c = w->consts, *form = c + HTH_ROWS_FORM;
+    const uint32_t *c = w->consts, *form = c + HTH_ROWS_FORMAT;
     switch (w->id) {
-    case HTH_SHADER_norm_quantize: return c[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && c[HTH_NORM_ROUND_BLOCK];
+    case HTH_SHADER_norm_quantize: return c[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && c[HTH_NORM_QUANTIZE_BLOCK];
     case HTH_SHADER_act_quantize:
-        return c[HTH_ACTIVATE_BLOCK] &&
-               (c[HTH_ACTIVATE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACTIVATE_GATED]);
+        return c[HTH_ACT_QUANTIZE_BLOCK] &&
+               (c[HTH_ACT_QUANTIZE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACT_QUANTIZE_GATED]);
     case HTH_SHADER_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
     case HTH_SHADER_mul_mat_vec_q:
     case HTH_SHADER_mul_mat_vec_q_acc:
@@ -288,7 +288,7 @@ TEST(a_device_that_rounds_ties_away_from_zero_is_named)
 /* Masks, powers of two, sums of integers and copies are made without rounding anything. */
 static bool rounds(const wanted *w)
 {
-    bool copies = w->consts[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_ROUND_BLOCK] == 0;
+    bool copies = w->consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_QUANTIZE_BLOCK] == 0;
     if (w->id == HTH_SHADER_norm_quantize) return !copies;
     return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_absmax &&
            w->id != HTH_SHADER_down_accumulate;

@@ -146,12 +146,12 @@ static void norm_row(uint32_t kind, const float *from, size_t n, bool has_bias, 
 static void expect_norms(const uint32_t *consts, const rows *r, const hth_push_norm_quantize *push)
 {
     float v[MAX_N];
-    bool gather = consts[HTH_NORM_ROUND_GATHER];
+    bool gather = consts[HTH_NORM_QUANTIZE_GATHER];
     uint32_t n_row = least(gather ? r->n_want : r->n_tok, r->grid);
     for (size_t t = 0; t < n_row; t++) {
         size_t from = gather ? step[HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS + HTH_STEP_WANT] : t;
-        norm_row(consts[HTH_NORM_ROUND_KIND], x + from * push->n, push->n, push->has_bias, push->eps, v);
-        expect_row(v, t, push->n, consts[HTH_NORM_ROUND_STORE], consts[HTH_NORM_ROUND_BLOCK]);
+        norm_row(consts[HTH_NORM_QUANTIZE_KIND], x + from * push->n, push->n, push->has_bias, push->eps, v);
+        expect_row(v, t, push->n, consts[HTH_NORM_QUANTIZE_STORE], consts[HTH_NORM_QUANTIZE_BLOCK]);
     }
 }
 
@@ -160,7 +160,7 @@ static void try_norm_round(hth_device *d, const uint32_t *consts, size_t n, cons
     hth_push_norm_quantize push = {(uint32_t)n, (uint32_t)kind % 2, 1e-5f, 1.0f / (float)n};
     programs_run run = {.id = HTH_SHADER_norm_quantize, .consts = consts, .push = &push};
     uint32_t n_row = r->n_tok > r->grid ? r->n_tok : r->grid;
-    bool alone = consts[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE;
+    bool alone = consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE;
     fill_step(r);
     fill(kind, x, n_row * n);
     proof_fill_f32(&numbers, PROOF_PLAIN, weight, n);
@@ -179,7 +179,7 @@ static void try_norm_round(hth_device *d, const uint32_t *consts, size_t n, cons
 /* Each set of constants with every length and every kind of numbers, each number of tokens on the way. */
 static void norms_are_rounded_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_NORM_ROUND_LOCAL + 1] = {
+    static const uint32_t sets[][HTH_NORM_QUANTIZE_LOCAL + 1] = {
         {HTH_KIND_RMS, 32, 1, 0, 64},   {HTH_KIND_RMS, 256, 0, 0, 256},   {HTH_KIND_RMS, 0, 1, 1, 24},
         {HTH_KIND_LAYER, 32, 1, 1, 8},  {HTH_KIND_LAYER, 256, 1, 0, 512}, {HTH_KIND_LAYER, 0, 1, 0, 128},
         {HTH_KIND_NONE, 32, 1, 1, 128}, {HTH_KIND_NONE, 256, 0, 0, 64},   {HTH_KIND_NONE, 0, 1, 1, 32},
@@ -188,7 +188,7 @@ static void norms_are_rounded_on(hth_device *d)
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
         for (size_t i = 0; i < N_LENGTH; i++)
             for (int kind = 0; kind < N_KIND; kind++)
-                try_norm_round(d, sets[s], lengths_of(sets[s][HTH_NORM_ROUND_BLOCK])[i],
+                try_norm_round(d, sets[s], lengths_of(sets[s][HTH_NORM_QUANTIZE_BLOCK])[i],
                                &row_counts[turn++ % N_ROW_COUNT], kind);
 }
 
@@ -246,10 +246,10 @@ static void zero_inactive(const uint32_t *consts, const float *score, float thre
                           size_t n, float *v)
 {
     float reached[MAX_N];
-    kernels.activate[consts[HTH_ACTIVATE_KIND]](NULL, half, n, reached);
+    kernels.activate[consts[HTH_ACT_QUANTIZE_KIND]](NULL, half, n, reached);
     for (size_t i = 0; i < n; i++) {
-        if (consts[HTH_ACTIVATE_SELECT] == HTH_SELECT_PREDICTOR && score[i] < threshold) v[i] = 0.0f;
-        if (consts[HTH_ACTIVATE_SELECT] == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < floors[i])
+        if (consts[HTH_ACT_QUANTIZE_SELECT] == HTH_SELECT_PREDICTOR && score[i] < threshold) v[i] = 0.0f;
+        if (consts[HTH_ACT_QUANTIZE_SELECT] == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < floors[i])
             v[i] = 0.0f;
     }
 }
@@ -257,7 +257,7 @@ static void zero_inactive(const uint32_t *consts, const float *score, float thre
 static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
 {
     float v[MAX_N];
-    bool gated = consts[HTH_ACTIVATE_GATED];
+    bool gated = consts[HTH_ACT_QUANTIZE_GATED];
     size_t stride = gated ? 2 * n : n;
     hth_push_act_quantize push = {(uint32_t)n, (uint32_t)n + 3, 0.125f};
     fill_step(r);
@@ -267,9 +267,9 @@ static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const 
     clear(&want), clear(&got);
     for (size_t t = 0; t < least(r->n_tok, r->grid); t++) {
         const float *row = x + t * stride;
-        kernels.activate[consts[HTH_ACTIVATE_KIND]](gated ? row : NULL, gated ? row + n : row, n, v);
+        kernels.activate[consts[HTH_ACT_QUANTIZE_KIND]](gated ? row : NULL, gated ? row + n : row, n, v);
         zero_inactive(consts, scores + t * (n + 3), push.min_score, row, n, v);
-        expect_row(v, t, n, consts[HTH_ACTIVATE_STORE], consts[HTH_ACTIVATE_BLOCK]);
+        expect_row(v, t, n, consts[HTH_ACT_QUANTIZE_STORE], consts[HTH_ACT_QUANTIZE_BLOCK]);
     }
     programs_run run = {.id = HTH_SHADER_act_quantize,
                         .consts = consts,
@@ -285,7 +285,7 @@ static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const 
 
 static void activations_are_rounded_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_ACTIVATE_SELECT + 1] = {
+    static const uint32_t sets[][HTH_ACT_QUANTIZE_SELECT + 1] = {
         {HTH_ACTIVATION_SILU, 1, 0, 1, 64, HTH_SELECT_THRESHOLD},
         {HTH_ACTIVATION_SILU, 1, 32, 0, 256, HTH_SELECT_PREDICTOR},
         {HTH_ACTIVATION_SILU, 0, 0, 1, 32},
@@ -301,7 +301,7 @@ static void activations_are_rounded_on(hth_device *d)
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
         for (size_t i = 0; i < N_LENGTH; i++)
             for (int kind = 0; kind < N_KIND; kind++)
-                try_activate(d, sets[s], lengths_of(sets[s][HTH_ACTIVATE_BLOCK])[i],
+                try_activate(d, sets[s], lengths_of(sets[s][HTH_ACT_QUANTIZE_BLOCK])[i],
                              &row_counts[turn++ % N_ROW_COUNT], kind);
 }
 
@@ -311,10 +311,10 @@ TEST(activations_and_their_rounding_are_the_cpus) { on_each_device(activations_a
 static bool is_ruled_out(const uint32_t *consts, float score, float threshold, float half, float floor)
 {
     float reached;
-    if (consts[HTH_MARK_SELECT] == HTH_SELECT_PREDICTOR && score < threshold) return true;
-    if (!consts[HTH_MARK_HALF]) return false;
-    if (consts[HTH_MARK_SELECT] != HTH_SELECT_THRESHOLD) return half < 0x1p-149f;
-    kernels.activate[consts[HTH_MARK_KIND]](NULL, &half, 1, &reached);
+    if (consts[HTH_ACTIVE_MASK_SELECT] == HTH_SELECT_PREDICTOR && score < threshold) return true;
+    if (!consts[HTH_ACTIVE_MASK_HALF]) return false;
+    if (consts[HTH_ACTIVE_MASK_SELECT] != HTH_SELECT_THRESHOLD) return half < 0x1p-149f;
+    kernels.activate[consts[HTH_ACTIVE_MASK_KIND]](NULL, &half, 1, &reached);
     return __builtin_fabsf(reached) < floor;
 }
 
@@ -324,7 +324,7 @@ static void try_mark(hth_device *d, const uint32_t *consts, size_t n, size_t n_t
     const rows r = {.n_tok = (uint32_t)n_tok, .grid = (uint32_t)n_tok};
     const size_t stride = 2 * n + 1, n_word = (n + 31) / 32 + 1;
     const hth_push_active_mask push = {(uint32_t)n, (uint32_t)stride, (uint32_t)n + 3, 0.125f};
-    uint32_t live[MAX_N / 32 + 2], expected[MAX_N / 32 + 2] = {0};
+    uint32_t mask[MAX_N / 32 + 2], expected[MAX_N / 32 + 2] = {0};
     fill_step(&r);
     fill(kind, x, n_tok * stride);
     fill(kind, scores, n_tok * (n + 3));
@@ -343,20 +343,20 @@ static void try_mark(hth_device *d, const uint32_t *consts, size_t n, size_t n_t
                                  {x, n_tok * stride * sizeof *x},
                                  {scores, n_tok * (n + 3) * sizeof *scores},
                                  {floors, n * sizeof *floors},
-                                 {live, n_word * sizeof *live}},
-                        .grid = {((uint32_t)n + consts[HTH_MARK_LOCAL] - 1) / consts[HTH_MARK_LOCAL], 1, 1}};
+                                 {mask, n_word * sizeof *mask}},
+                        .grid = {((uint32_t)n + consts[HTH_ACTIVE_MASK_LOCAL] - 1) / consts[HTH_ACTIVE_MASK_LOCAL], 1, 1}};
     if (!programs_do(d, &run)) return;
     for (size_t i = 0; i < n_word; i++)
-        if (live[i] != expected[i])
+        if (mask[i] != expected[i])
             test_fail(
                 __FILE__, __LINE__,
                 "activation %u, select %u, half %u, %zu neurons, %zu tokens, %s: word %zu: %08x, not %08x",
-                consts[0], consts[1], consts[2], n, n_tok, name_of(kind), i, live[i], expected[i]);
+                consts[0], consts[1], consts[2], n, n_tok, name_of(kind), i, mask[i], expected[i]);
 }
 
 static void neurons_are_marked_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_MARK_LOCAL + 1] = {
+    static const uint32_t sets[][HTH_ACTIVE_MASK_LOCAL + 1] = {
         {HTH_ACTIVATION_RELU, HTH_SELECT_ALL, 1, 64},
         {HTH_ACTIVATION_DRELU, HTH_SELECT_PREDICTOR, 0, 32},
         {HTH_ACTIVATION_RELU2, HTH_SELECT_PREDICTOR, 1, 256},
@@ -381,7 +381,7 @@ static void sweep(float *to, size_t n)
 
 static void functions_are_swept_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_ACTIVATE_SELECT + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 32},
+    static const uint32_t sets[][HTH_ACT_QUANTIZE_SELECT + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 32},
                                                              {HTH_ACTIVATION_GELU, 0, 0, 1, 8}};
     const rows r = {MAX_TOK, MAX_TOK, MAX_TOK};
     hth_push_act_quantize push = {MAX_N, MAX_N, 0.0f};

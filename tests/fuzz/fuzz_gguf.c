@@ -45,7 +45,7 @@ static void touch_value(const hth_gguf *file, const hth_gguf_value *v)
     hth_gguf_get_uint(file, v->key.bytes, 1, 100, &u, NULL, &why);
     hth_gguf_get_float(file, v->key.bytes, 0, 1, &f, NULL, &why);
     hth_gguf_get_bool(file, v->key.bytes, &b, NULL, &why);
-    hth_gguf_get_integers(file, v->key.bytes, 0, &array, &why);
+    hth_gguf_get_array(file, v->key.bytes, v->element_type, 0, &array, &why);
     if (hth_gguf_get_text(file, v->key.bytes, &text, NULL, &why) == HEARTH_OK) touch_text(text);
     if (v->type == HTH_GGUF_ARRAY && v->element_type != HTH_GGUF_ARRAY) touch_array(v);
 }

@@ -11,19 +11,19 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const option_spec kinds[] = {
-    {"flag", 'f', OPTION_FLAG, NULL, "a flag", 0, 0, NULL, false},
-    {"count", 'c', OPTION_UINT, "N", "a count", 1, 4096, NULL, false},
-    {"large", 0, OPTION_UINT, "N", "a large count", 0, UINT32_MAX, NULL, false},
-    {"offset", 'o', OPTION_INT, "N", "of either sign", -5, 5, NULL, false},
-    {"share", 's', OPTION_FLOAT, "X", "a share", 0, 1, NULL, false},
-    {"text", 't', OPTION_TEXT, "TEXT", "any bytes", 0, 0, NULL, true},
+    OPT_FLAG("flag", 'f', "a flag"),
+    OPT_UINT("count", 'c', "N", 1, 4096, "a count"),
+    OPT_UINT("large", 0, "N", 0, UINT32_MAX, "a large count"),
+    OPT_INT("offset", 'o', "N", -5, 5, "of either sign"),
+    OPT_FLOAT("share", 's', "X", 0, 1, "a share"),
+    OPT_TEXT("text", 't', "TEXT", "any bytes", .flags = OPTION_REPEATS),
     {0},
 };
 static const option_spec others[] = {
-    {"file", 0, OPTION_FILE, "FILE", "a path", 0, 0, NULL, false},
-    {"kind", 'k', OPTION_CHOICE, "KIND", "one of some", 0, 0, "f16|f32|q8_0", false},
-    {"list", 'l', OPTION_UINT_LIST, "N,...", "numbers", 1, 100, NULL, false},
-    {"room", 'r', OPTION_SIZE, "BYTES", "bytes", 0, 1e18, NULL, false},
+    OPT_FILE("file", 0, "FILE", "a path"),
+    OPT_CHOICE("kind", 'k', "KIND", "f16|f32|q8_0", "one of some"),
+    OPT_UINT_LIST("list", 'l', "N,...", 1, 100, "numbers"),
+    OPT_SIZE("room", 'r', "BYTES", 0, 1e18, "bytes"),
     {0},
 };
 
@@ -54,8 +54,6 @@ static int look(const args *a)
 
 static const command target = {.name = "target",
                                .operands = "A [B]",
-                               .n_operand_min = 1,
-                               .n_operand_max = 2,
                                .summary = "for tests",
                                .details = "Nothing.\n",
                                .example = "hearth target a",

@@ -1,12 +1,12 @@
 /* Perplexities of the trained models against the table of tests/data/README.md: float64
- * for F32 files, llama.cpp for the quantised ones. The first windows of the stories; with
+ * for F32 files, llama.cpp for the quantised ones. The first chunks of the stories; with
  * $HEARTH_LONG also all of them and the English text, which take many minutes. */
 #include "support/models/perplexity.h"
 #include "support/test.h"
 
 #include <stdlib.h>
 
-/* The first n_short lines of a table are about the first windows. */
+/* The first n_short lines of a table are about the first chunks. */
 static size_t n_line(size_t n_short, size_t n_all) { return getenv("HEARTH_LONG") ? n_all : n_short; }
 
 static const perplexity_line storyteller[] = {

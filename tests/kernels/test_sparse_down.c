@@ -43,12 +43,12 @@ static void close_sums(sums_room *r)
     free(r->chain);
 }
 
-static hth_down_t make_neurons(test_random *r, hth_type type)
+static hth_transposed_down make_neurons(test_random *r, hth_type type)
 {
     static rows_case c;
     rows_shape s = {.type = type, .n_row = N_NEURON, .n_col = N_OUT, .n_tok = 1};
     size_t row_size = rows_bytes(type, N_OUT);
-    hth_down_t n = {.rows = {type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}};
+    hth_transposed_down n = {.rows = {type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}};
     rows_case_open(&c, sizeof weights, N_OUT);
     rows_case_make(&c, r, &s);
     memcpy(weights, c.job.w, N_NEURON * row_size);
@@ -77,7 +77,7 @@ static void make_firing(test_random *r, size_t n_tok)
 
 /* One token by whole calls of the kernel: limits of 32 bits and clusters of floats aside, the whole
  * list at once. */
-static void expect_token(const hth_kernels *k, const hth_down_t *n, const hth_active_set *f, float *out)
+static void expect_token(const hth_kernels *k, const hth_transposed_down *n, const hth_active_set *f, float *out)
 {
     static int64_t acc64[N_OUT];
     static int32_t sums[N_OUT], offsets[N_OUT / 16];
@@ -97,7 +97,7 @@ static void expect_token(const hth_kernels *k, const hth_down_t *n, const hth_ac
     hth_axpy_finish(acc64, N_OUT, floats ? 0x1p-32f : 1.0f / scale, out);
 }
 
-static void check_product(const hth_kernels *k, hth_pool *pool, const hth_down_t *n, size_t n_tok,
+static void check_product(const hth_kernels *k, hth_pool *pool, const hth_transposed_down *n, size_t n_tok,
                           sums_room *room)
 {
     static float expected[N_OUT];
@@ -133,7 +133,7 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
         hth_pool *pool = NULL;
         CHECK_OK(hth_pool_open(n_thread, &pool, err));
         for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-            hth_down_t n = make_neurons(&r, types[i]);
+            hth_transposed_down n = make_neurons(&r, types[i]);
             static const size_t n_toks[] = {1, 2, 3, 4, 31, 32, 33, MAX_TOK};
             for (size_t j = 0; j < sizeof n_toks / sizeof *n_toks; j++) {
                 n.hidden_absmax = j % 3 == 0 ? 0.0f : j % 3 == 1 ? 0.7f : 2.0f; /* unknown, exceeded, kept */
@@ -158,7 +158,7 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
     CHECK_OK(hth_pool_open(2, &pool, err));
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16};
     for (size_t i = 0; i < 2; i++) {
-        hth_down_t n = make_neurons(&r, types[i]);
+        hth_transposed_down n = make_neurons(&r, types[i]);
         for (size_t n_tok = 2; n_tok <= 6; n_tok += 4) {
             hth_axpy_output out = {.down_t = &n, .y = y};
             make_firing(&r, n_tok);

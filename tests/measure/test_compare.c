@@ -110,9 +110,9 @@ static void compare_exact(hearth_selector selector)
     if (open_pair(&p, EMBEDDED, &s)) {
         CHECK_OK(hth_measure_compare(p.compare, text, n, 0, NULL, NULL, &r, err));
         expect_identical(&r);
-        CHECK_INT(r.n_done, r.n_window);
-        CHECK_INT(r.n_scored, r.n_window * 31);
-        CHECK_INT(r.n_token, r.n_window * 64);
+        CHECK_INT(r.n_done, r.n_chunk);
+        CHECK_INT(r.n_scored, r.n_chunk * 31);
+        CHECK_INT(r.n_token, r.n_chunk * 64);
         for (uint32_t i = 0; i < r.n_layer; i++) {
             const hth_compare_layer *l = &r.layers[i];
             bool all = l->n_marked == l->n_neuron;
@@ -617,7 +617,7 @@ static bool count_down(void *user, uint64_t done, uint64_t total)
     return --*left > 0;
 }
 
-TEST(an_early_end_keeps_whole_windows)
+TEST(an_early_end_keeps_whole_chunks)
 {
     size_t n;
     char *text = make_text(&n);
@@ -625,7 +625,7 @@ TEST(an_early_end_keeps_whole_windows)
         pair p;
         hth_comparison r;
         int calls = left;
-        /* two pieces of 32 to a window, and a look behind it */
+        /* two pieces of 32 to a chunk, and a look behind it */
         setting s = {.n_ctx = 64, .n_batch = 32, .n_thread = 1, .selector = HEARTH_SELECTOR_GATE};
         if (open_pair(&p, EMBEDDED, &s)) {
             CHECK_OK(hth_measure_compare(p.compare, text, n, 3, count_down, &calls, &r, err));

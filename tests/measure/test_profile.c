@@ -117,7 +117,7 @@ static void look(const bench_model *b, const setting *s, seen_all *a)
     hearth_session *session = open_session(b, s);
     hth_step_set_probe(hth_session_step(session), remember, a);
     CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, s->n_ctx, err));
-    for (size_t i = 0; i < w.n_window; i++) {
+    for (size_t i = 0; i < w.n_chunk; i++) {
         CHECK_OK(hearth_session_truncate(session, 0, err));
         CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), s->n_ctx, err));
     }
@@ -304,7 +304,7 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
 TEST(an_interrupted_profile_goes_on_to_the_same_bits)
 {
     interrupt_and_compare(true, &(setting){.n_ctx = 64, .n_thread = 2, .n_batch = 256, .n_sample = 70});
-    /* Windows longer than a piece: interrupted within them. */
+    /* Chunks longer than a piece: interrupted within them. */
     interrupt_and_compare(true, &(setting){.n_ctx = 400, .n_thread = 1, .n_batch = 100, .n_sample = 70});
     interrupt_and_compare(false, &(setting){.n_ctx = 600, .n_thread = 1, .n_batch = 64, .n_sample = 20});
 }
@@ -460,7 +460,7 @@ TEST(places_that_cannot_be_written_are_refused_before_the_work)
     CHECK_INT(run_profile(&b, &s, "/tmp", 1, &p, &why), HEARTH_ERROR_IO);
     b.n = 9;
     CHECK_INT(run_profile(&b, &s, test_scratch("short.profile"), 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "a window needs 64") != NULL && p == NULL);
+    CHECK(strstr(why.message, "a chunk needs 64") != NULL && p == NULL);
     close_bench(&b);
 }
 

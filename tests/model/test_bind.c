@@ -254,7 +254,7 @@ TEST(head_lengths_are_even_and_equal)
     tiny_begin(&m);
     tiny_set_u32(&m, A "attention.key_length", 7);
     tiny_set_u32(&m, A "attention.value_length", 7);
-    expect_refused(&m, HEARTH_ERROR_FORMAT, "attention.key_length", "is 7: an even number");
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "attention.key_length", "is 7, expected an even number");
     refuse_u32(A "attention.value_length", 0, "allowed are");
     tiny_begin(&m);
     tiny_set_u32(&m, A "attention.value_length", 4);

@@ -26,7 +26,7 @@ static void expect(const gguf_bytes *file, hearth_status status, const char *wor
     for (char *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
         named = named && strstr(why.message, word) != NULL;
     if (st != status || !named || (st == HEARTH_OK) != (model != NULL))
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
                   words ? words : "ok");
     hearth_model_close(model);
 }
@@ -116,7 +116,7 @@ TEST(packed_values_of_layers_are_finite_and_complete)
     EXPECT(set_two(&m, largest, 0.0f, 0.0f), HEARTH_OK, NULL);
     EXPECT(set_two(&m, threshold, NAN, 0.0f), HEARTH_ERROR_FORMAT, "predictor.threshold at |value 0 is nan");
     EXPECT(set_two(&m, threshold, 0.0f, -INFINITY), HEARTH_ERROR_FORMAT,
-           "value 1 is -inf|a finite number is");
+           "value 1 is -inf|expected a finite number");
     EXPECT(tiny_set_floats(&m, threshold, one, 1), HEARTH_ERROR_FORMAT, "threshold|1 elements, expected 2");
     EXPECT(set_two(&m, threshold, -1e30f, 1e30f), HEARTH_OK, NULL);
 }
@@ -127,9 +127,9 @@ TEST(packed_halves_are_0_or_1_for_each_layer)
     const char *key = "hearth.pack.up_first";
     EXPECT(tiny_set_array(&m, key, both, 2), HEARTH_OK, NULL);
     EXPECT(tiny_set_array(&m, key, two, 2), HEARTH_ERROR_FORMAT,
-           "hearth.pack.up_first at |value 1 is 2, 0 or 1 is wanted");
+           "hearth.pack.up_first at |value 1 is 2, expected 0 or 1");
     EXPECT(tiny_set_array(&m, key, large, 2), HEARTH_ERROR_FORMAT,
-           "hearth.pack.up_first at |value 0 is 4294967295, 0 or 1 is wanted");
+           "hearth.pack.up_first at |value 0 is 4294967295, expected 0 or 1");
     EXPECT(tiny_set_array(&m, key, both, 1), HEARTH_ERROR_FORMAT, "up_first|1 elements, expected 2");
     EXPECT(tiny_set_array(&m, key, both, 3), HEARTH_ERROR_FORMAT, "up_first|3 elements, expected 2");
     EXPECT(set_two(&m, key, 0.0f, 1.0f), HEARTH_ERROR_FORMAT, "up_first|expected array of u32");
@@ -178,7 +178,7 @@ TEST(tensors_of_packed_layers_have_their_shapes_and_types)
                 {"blk.1.fc2.bias", 0, {63, 1}, "is [63, 1, 1, 1]|for [64, 1]"},
                 {"blk.0.ffn_floor.weight", 0, {65, 1}, "is [65, 1, 1, 1]|for [64, 1]"},
                 {"blk.0.ffn_order", I32, {63, 1}, "is [63, 1, 1, 1]|for [64, 1]"},
-                {"blk.0.ffn_order", 0, {64, 1}, "has type F32; I32 is wanted"},
+                {"blk.0.ffn_order", 0, {64, 1}, "has type F32, expected I32"},
                 {"blk.1.fc1.weight", Q8_1, {32, 8}, "type Q8_1"},
                 {"blk.1.ffn_down_t.weight", I32, {32, 64}, "type I32"},
                 {"blk.1.ffn_floor.weight", 8, {64, 1}, "type Q8_0"}};
@@ -199,7 +199,7 @@ TEST(tensors_of_packed_layers_have_their_shapes_and_types)
 TEST(an_order_that_is_no_permutation_is_refused)
 {
     const char *order = "blk.1.ffn_order"; /* 63, 62, ... 0 */
-    EXPECT_DATA(order, 5, 64, "'blk.1.ffn_order' at |entry 5 is 64; each of 64 neurons is wanted once");
+    EXPECT_DATA(order, 5, 64, "'blk.1.ffn_order' at |entry 5 is 64; expected each of 64 neurons once");
     EXPECT_DATA(order, 0, UINT32_MAX, "entry 0 is -1;");
     EXPECT_DATA(order, 63, INT32_MAX, "entry 63 is 2147483647;");
     EXPECT_DATA(order, 1, 63, "entry 1 is 63 again;");
@@ -209,11 +209,11 @@ TEST(an_order_that_is_no_permutation_is_refused)
 TEST(thresholds_in_packed_files_are_finite_and_not_negative)
 {
     const char *floors = "blk.1.ffn_floor.weight", *bias = "blk.0.fc2.bias";
-    EXPECT_DATA(floors, 7, 0xbf800000u, "'blk.1.ffn_floor.weight' at |weight 7 is -1|from 0 on is wanted");
-    EXPECT_DATA(floors, 0, 0x7fc00000u, "weight 0 is nan|from 0 on is wanted");
-    EXPECT_DATA(floors, 63, 0x7f800000u, "weight 63 is inf|from 0 on is wanted");
+    EXPECT_DATA(floors, 7, 0xbf800000u, "'blk.1.ffn_floor.weight' at |weight 7 is -1|expected a finite number from 0 on");
+    EXPECT_DATA(floors, 0, 0x7fc00000u, "weight 0 is nan|expected a finite number from 0 on");
+    EXPECT_DATA(floors, 63, 0x7f800000u, "weight 63 is inf|expected a finite number from 0 on");
     EXPECT_DATA(floors, 63, 0x80000000u, NULL); /* -0 */
-    EXPECT_DATA(bias, 2, 0x7fc00000u, "'blk.0.fc2.bias' at |weight 2 is nan|a finite number is wanted");
+    EXPECT_DATA(bias, 2, 0x7fc00000u, "'blk.0.fc2.bias' at |weight 2 is nan|expected a finite number");
     EXPECT_DATA(bias, 2, 0xbf800000u, NULL);
 }
 

@@ -146,7 +146,7 @@ static void expect_refused(const small *s, hearth_status status, const char *wor
     hearth_error why = {0};
     hearth_status st = hth_profile_open(path_of(), s->model, &p, &why);
     if (st != status || p || strstr(why.message, path_of()) != why.message || !strstr(why.message, words))
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
                   words);
     hth_profile_close(p);
 }
@@ -224,7 +224,7 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     EXPECT_PATCHED("hearth.sidecar.versio", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.sidecar.version");
     EXPECT_PATCHED("hearth.model.hash", VALUE, 99, 8, HEARTH_ERROR_ARGUMENT, "the profile of another model");
     EXPECT_PATCHED("hearth.profile.tokens", VALUE, 0, 8, HEARTH_ERROR_FORMAT, "hearth.profile.tokens");
-    EXPECT_PATCHED("hearth.profile.tokens", VALUE, 97, 8, HEARTH_ERROR_FORMAT, "not whole windows of 32");
+    EXPECT_PATCHED("hearth.profile.tokens", VALUE, 97, 8, HEARTH_ERROR_FORMAT, "not whole chunks of 32");
     EXPECT_PATCHED("hearth.profile.tokens", VALUE, UINT64_C(1) << 31, 8, HEARTH_ERROR_FORMAT,
                    "hearth.profile.tokens");
     EXPECT_PATCHED("hearth.profile.samples", VALUE, 97, 4, HEARTH_ERROR_FORMAT, "hearth.profile.samples");
@@ -398,9 +398,9 @@ TEST(the_kth_largest_is_that_of_a_sort)
     }
 }
 
-TEST(samples_are_spread_over_the_text_and_over_the_window)
+TEST(samples_are_spread_over_the_text_and_over_the_chunk)
 {
-    /* Stretches of exactly a window: a plain stride would always meet the same place in it. */
+    /* Stretches of exactly a chunk: a plain stride would always meet the same place in it. */
     hth_profile p = {.n_tok = 1024 * 512, .n_sample = 1024};
     uint64_t n_first_half = 0;
     for (uint32_t i = 0; i < p.n_sample; i++) {

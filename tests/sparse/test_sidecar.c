@@ -106,7 +106,7 @@ static void expect(const gguf_bytes *bytes, const char *kind, hearth_status stat
     for (char *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
         named = named && strstr(why.message, word) != NULL;
     if (st != status || !named || (st == HEARTH_OK) != (s.file != NULL))
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
                   words ? words : "ok");
     hth_sidecar_close(&s);
     CHECK_INT(hth_alloc_in_use(), held);
@@ -244,17 +244,17 @@ TEST(tensors_that_do_not_fit_are_refused)
     EXPECT(thresholds, tiny_find(&m, "blk.1.ffn_floor.weight")->gone = true, HEARTH_ERROR_FORMAT,
            "'blk.1.ffn_floor.weight' is missing");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", 0, 31, RANK), HEARTH_ERROR_FORMAT,
-           "'blk.0.fc1.weight' (info at byte |is [31, 8, 1, 1]|; [32, 8] is wanted");
+           "'blk.0.fc1.weight' (info at byte |is [31, 8, 1, 1]|, expected [32, 8]");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", 0, TINY_D_MODEL, 1), HEARTH_ERROR_FORMAT,
-           "'blk.0.fc2.weight' (info at byte |is [8, 64, 1, 1]|; [1, 64] is wanted");
+           "'blk.0.fc2.weight' (info at byte |is [8, 64, 1, 1]|, expected [1, 64]");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", 0, TINY_D_MODEL, 65537), HEARTH_ERROR_FORMAT,
            "'blk.0.fc1.weight' (info at byte |has 65537 rows; a predictor has up to 65536");
     EXPECT(predictors, change(&m, "blk.1.fc2.weight", 0, RANK, 65), HEARTH_ERROR_FORMAT,
            "'blk.1.fc2.weight' (info at byte |is [8, 65, 1, 1]");
     EXPECT(predictors, change(&m, "blk.1.fc2.bias", 0, 63, 1), HEARTH_ERROR_FORMAT,
-           "'blk.1.fc2.bias' (info at byte |is [63, 1, 1, 1]|; [64, 1] is wanted");
+           "'blk.1.fc2.bias' (info at byte |is [63, 1, 1, 1]|, expected [64, 1]");
     EXPECT(predictors, change(&m, "blk.1.fc2.bias", F16, 64, 1), HEARTH_ERROR_FORMAT,
-           "'blk.1.fc2.bias' (info at byte |has type F16|F32 is wanted");
+           "'blk.1.fc2.bias' (info at byte |has type F16|expected F32");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", I32, TINY_D_MODEL, RANK), HEARTH_ERROR_FORMAT,
            "'blk.0.fc1.weight' (info at byte |has type I32, which cannot be used");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", Q8_1, TINY_D_MODEL, RANK), HEARTH_ERROR_FORMAT,
@@ -262,7 +262,7 @@ TEST(tensors_that_do_not_fit_are_refused)
     EXPECT(thresholds, change(&m, "blk.0.ffn_floor.weight", 0, TINY_D_FF, 2), HEARTH_ERROR_FORMAT,
            "'blk.0.ffn_floor.weight' (info at byte |is [64, 2, 1, 1]");
     EXPECT(thresholds, change(&m, "blk.0.ffn_floor.weight", Q8_0, TINY_D_FF, 1), HEARTH_ERROR_FORMAT,
-           "has type Q8_0|F32 is wanted");
+           "has type Q8_0|expected F32");
     close_model();
 }
 
@@ -287,8 +287,8 @@ TEST(values_that_are_no_numbers_are_refused)
     const char *floors = "blk.1.ffn_floor.weight", *in = "blk.1.fc1.weight", *bias = "blk.0.fc2.bias";
     open_model();
     EXPECT_DATA(thresholds, floors, 0, 5, 0x7fc00000u, 4,
-                "'blk.1.ffn_floor.weight' at |value 5 is nan|from 0 on is wanted");
-    EXPECT_DATA(thresholds, floors, 0, 63, 0xbf800000u, 4, "value 63 is -1|from 0 on is wanted");
+                "'blk.1.ffn_floor.weight' at |value 5 is nan|expected a finite number from 0 on");
+    EXPECT_DATA(thresholds, floors, 0, 63, 0xbf800000u, 4, "value 63 is -1|expected a finite number from 0 on");
     EXPECT_DATA(thresholds, floors, 0, 0, 0x7f800000u, 4, "value 0 is inf");
     EXPECT_DATA(thresholds, floors, 0, 0, 0x80000000u, 4, NULL); /* -0 */
     EXPECT_DATA(predictors, bias, 0, 9, 0xff800000u, 4, "'blk.0.fc2.bias' at |value 9 is -inf");

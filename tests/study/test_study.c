@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_CTX = 50, N_WINDOW = 12, MAX_LAYER = 8 };
+enum { N_CTX = 50, N_CHUNK = 12, MAX_LAYER = 8 };
 
 typedef struct bench_model {
     hearth_model *model;
@@ -43,7 +43,7 @@ typedef struct setting {
     uint32_t n_thread, n_batch;
     uint64_t memory;
     int stop;          /* at the n-th look; 0: never */
-    uint64_t n_window; /* 0: N_WINDOW */
+    uint64_t n_chunk; /* 0: N_CHUNK */
 } setting;
 
 static bool stop_at(void *user, uint64_t done, uint64_t total)
@@ -62,7 +62,7 @@ static hearth_status run_study(const bench_model *b, const setting *s, hth_study
 {
     int stop = s->stop;
     hth_study_options o = hth_study_defaults();
-    o.n_window = s->n_window ? s->n_window : N_WINDOW;
+    o.n_chunk = s->n_chunk ? s->n_chunk : N_CHUNK;
     o.n_sample = 40;
     o.n_step = 70;
     o.n_trained = 2;
@@ -83,14 +83,14 @@ static hearth_status run_study(const bench_model *b, const setting *s, hth_study
 typedef struct seen_all {
     hth_step *step;
     size_t d_ff, d_model, n_tok[MAX_LAYER];
-    float *hidden[MAX_LAYER]; /* [N_WINDOW * N_CTX][d_ff] */
+    float *hidden[MAX_LAYER]; /* [N_CHUNK * N_CTX][d_ff] */
 } seen_all;
 
 static void remember(void *user, const hth_ffn_probe *seen)
 {
     seen_all *a = user;
     uint32_t i = seen->i_layer;
-    if (!a->hidden[i]) a->hidden[i] = calloc((size_t)N_WINDOW * N_CTX, seen->d_ff * sizeof(float));
+    if (!a->hidden[i]) a->hidden[i] = calloc((size_t)N_CHUNK * N_CTX, seen->d_ff * sizeof(float));
     memcpy(a->hidden[i] + a->n_tok[i] * seen->d_ff, seen->hidden, seen->n_tok * seen->d_ff * sizeof(float));
     a->n_tok[i] += seen->n_tok;
     a->d_ff = seen->d_ff;
@@ -103,8 +103,8 @@ static void look(const bench_model *b, hearth_session *session, seen_all *a)
     a->step = hth_session_step(session);
     hth_step_set_probe(a->step, remember, a);
     CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, N_CTX, err));
-    CHECK(w.n_window >= N_WINDOW);
-    for (size_t i = 0; i < N_WINDOW; i++) {
+    CHECK(w.n_chunk >= N_CHUNK);
+    for (size_t i = 0; i < N_CHUNK; i++) {
         CHECK_OK(hearth_session_truncate(session, 0, err));
         CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), N_CTX, err));
     }
@@ -295,7 +295,7 @@ static void recount(bool storyteller)
     look(&b, session, &a);
     CHECK_OK(run_study(&b, &one, &s, err));
     CHECK_INT(s.by_contribution, !storyteller);
-    CHECK_INT(s.n_tok, N_WINDOW * N_CTX);
+    CHECK_INT(s.n_tok, N_CHUNK * N_CTX);
     CHECK_INT(s.n_layer, b.model->model->hparams.n_layer);
     for (uint32_t i = 0; i < s.n_layer; i++) {
         check_layer(&b, &a, &s, i);
@@ -313,14 +313,14 @@ static void recount(bool storyteller)
 TEST(figures_are_those_of_a_naive_recount) { recount(true); }
 TEST(figures_of_ragged_layers_without_zeros_are_those_of_a_recount) { recount(false); }
 
-/* Of 512 tokens none can be held out; of 513 some can. Windows of 50: 500 and 550 tokens. */
+/* Of 512 tokens none can be held out; of 513 some can. Chunks of 50: 500 and 550 tokens. */
 TEST(predictors_are_judged_where_tokens_can_be_held_out)
 {
-    static const uint64_t n_windows[] = {10, 11};
+    static const uint64_t n_chunks[] = {10, 11};
     for (int i = 0; i < 2; i++) {
         bench_model b;
         hth_study s;
-        setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30, .n_window = n_windows[i]};
+        setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30, .n_chunk = n_chunks[i]};
         open_bench(&b, false);
         CHECK_OK(run_study(&b, &one, &s, err));
         CHECK_INT(s.n_held, i * 64);
@@ -394,7 +394,7 @@ TEST(a_study_can_be_cancelled_at_any_look)
     close_bench(&b);
 }
 
-TEST(texts_shorter_than_a_window_are_refused)
+TEST(texts_shorter_than_a_chunk_are_refused)
 {
     bench_model b;
     hth_study s;
@@ -403,7 +403,7 @@ TEST(texts_shorter_than_a_window_are_refused)
     b.n = 20;
     hearth_error why = {0};
     CHECK_INT(run_study(&b, &one, &s, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "a window needs 50") && !s.layers);
+    CHECK(strstr(why.message, "a chunk needs 50") && !s.layers);
     close_bench(&b);
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"json", 0, OPTION_FLAG, NULL, "as JSON", 0, 0, NULL, 0},
+    OPT_FLAG("json", 0, "as JSON"),
     {0},
 };
 
@@ -75,9 +75,7 @@ static void print_uuid(json *j, const uint8_t uuid[16])
 
 static void print_json(const hth_device_info *found, size_t n, const char *note)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_open(&j, "devices", '[');
     for (size_t i = 0; i < n; i++) {
         char name[32];
@@ -104,7 +102,6 @@ static void print_json(const hth_device_info *found, size_t n, const char *note)
     }
     json_close(&j, ']');
     json_word(&j, "note", note);
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -122,8 +119,6 @@ static int run(const args *a)
 const command command_devices = {
     .name = "devices",
     .operands = "",
-    .n_operand_min = 0,
-    .n_operand_max = 0,
     .summary = "list GPUs, and why one is not used",
     .details = "A name from this list goes to --gpu of run, chat, logits, perplexity, bench,\n"
                "plan and doctor; so does the UUID that --json shows.\n"

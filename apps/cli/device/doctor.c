@@ -13,10 +13,10 @@
 #include <sys/resource.h>
 
 static const option_spec options[] = {
-    {"gpu", 0, OPTION_TEXT, "DEVICE", "to measure: auto (default), none, or a name", 0, 0, NULL, 0},
-    {"device", 0, OPTION_TEXT, "DEVICE", "the same as --gpu", 0, 0, NULL, OPTION_ADVANCED},
-    {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of all that is kept", 0, 0, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_TEXT("gpu", 0, "DEVICE", "to measure: auto (default), none, or a name"),
+    OPT_TEXT("device", 0, "DEVICE", "the same as --gpu", ADVANCED),
+    OPT_FLAG("again", 0, "measure the GPU again, in place of all that is kept"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -207,9 +207,7 @@ static void print_model(json *j, const system_info *f)
 
 static void print_json(const system_info *facts, const check_result *list, size_t n)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_open(&j, "checks", '[');
     for (size_t i = 0; i < n; i++) {
         json_open(&j, NULL, '{');
@@ -225,7 +223,6 @@ static void print_json(const system_info *facts, const check_result *list, size_
     json_close(&j, '}');
     print_gpu(&j, &facts->gpu);
     if (facts->path) print_model(&j, facts);
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -254,8 +251,6 @@ static int run(const args *a)
 const command command_doctor = {
     .name = "doctor",
     .operands = "[MODEL]",
-    .n_operand_min = 0,
-    .n_operand_max = 1,
     .summary = "what this machine offers, and how to get more of it",
     .details = "CPU level, cores, load, memory, huge pages, bandwidth, limits and the GPU; with\n"
                "a model also how fast its file comes from disk, whether it fits, and its pages.\n"

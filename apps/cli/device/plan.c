@@ -13,11 +13,11 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL, 0},
-    {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
-    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 1, 9e18, NULL, 0},
-    {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of the GPU's memory", 0, 0, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_FILE("profile", 0, "P", "of hearth profile, of this file: who fires"),
+    OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
+    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "for weights here; default auto: what is free now"),
+    OPT_FLAG("what-if", 0, "a table over sizes of the GPU's memory"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -392,9 +392,7 @@ static void print_json(const plan_state *p)
     const hth_device_info *info = p->builder.info;
     const hth_plan_context *o = &p->context;
     const hth_plan *b = &o->best;
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_word(&j, "model", args_operand(p->a, 0));
     json_word(&j, "device", info->name);
     json_word(&j, "driver", info->driver);
@@ -432,7 +430,6 @@ static void print_json(const plan_state *p)
     json_close(&j, ']');
     json_float(&j, "gain_of_a_gib", b->tps_per_gib, 6);
     if (p->n_what_if > 0) print_json_what_if(&j, p);
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -466,8 +463,6 @@ static int run(const args *a)
 const command command_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "say what of a model goes on a GPU, and what that reaches",
     .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
                "files are placed by what they cost on either side, other files by layers.\n",

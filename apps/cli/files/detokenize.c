@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"ids", 0, OPTION_FILE, "FILE", "ids with spaces, lines or commas; default: stdin", 0, 0, NULL, 0},
-    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, 0},
-    {"no-bos", 0, OPTION_FLAG, NULL, "the ids continue a text: keep the leading space", 0, 0, NULL, 0},
-    {"special", 0, OPTION_FLAG, NULL, "show control tokens by name", 0, 0, NULL, 0},
+    OPT_FILE("ids", 0, "FILE", "ids with spaces, lines or commas; default: stdin"),
+    OPT_FLAG("pieces", 0, "print id and text of each token on its own line"),
+    OPT_FLAG("no-bos", 0, "the ids continue a text: keep the leading space"),
+    OPT_FLAG("special", 0, "show control tokens by name"),
     {0},
 };
 
@@ -61,8 +61,6 @@ static int run(const args *a)
 const command command_detokenize = {
     .name = "detokenize",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "turn token ids into text",
     .details = "Writes the bytes as they are: nothing is trimmed, no newline is added.\n",
     .example = "hearth tokenize model.gguf -p Hello | hearth detokenize model.gguf",

@@ -6,12 +6,11 @@
 #include "measure/check_weights.h"
 
 static const option_spec options[] = {
-    {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; default: that, at most 4096", 0, 16777216, NULL,
-     0},
-    {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, 0},
-    {"check", 0, OPTION_FLAG, NULL, "read every weight; refuse what is not finite", 0, 0, NULL, 0},
-    {"threads", 't', OPTION_UINT, "N", "threads of --check; default: one for each core", 1, 256, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; default: that, at most 4096"),
+    OPT_FLAG("all", 0, "show arrays and texts whole, and every tensor"),
+    OPT_FLAG("check", 0, "read every weight; refuse what is not finite"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads of --check; default: one for each core"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -67,8 +66,6 @@ static int run(const args *a)
 const command command_inspect = {
     .name = "inspect",
     .operands = "FILE",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "show what is in a model file, and the memory that a run needs",
     .details = "What the model is, where its bytes are, which selectors it runs with, the bytes\n"
                "of weights, KV cache and workspace, and the metadata. Works for every GGUF file\n"

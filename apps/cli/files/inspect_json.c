@@ -156,9 +156,7 @@ static void json_tokenizer(json *j, const facts *f)
 
 void inspect_print_json(const facts *f)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_word(&j, "file", hth_gguf_path(f->file));
     json_uint(&j, "version", hth_gguf_version(f->file));
     json_uint(&j, "parts", hth_gguf_n_part(f->file));
@@ -177,6 +175,5 @@ void inspect_print_json(const facts *f)
     json_open(&j, "tensors", '[');
     for (size_t i = 0; i < hth_gguf_n_tensor(f->file); i++) json_tensor(&j, hth_gguf_tensor_at(f->file, i));
     json_close(&j, ']');
-    json_close(&j, '}');
     json_end(&j);
 }

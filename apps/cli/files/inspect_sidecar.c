@@ -220,7 +220,7 @@ static void print_profile(const hth_gguf *file)
         printf("%llu of ", (unsigned long long)n_done);
     if (find_uint(file, "hearth.profile.tokens", &n_tok)) printf("%llu tokens", (unsigned long long)n_tok);
     if (find_uint(file, "hearth.profile.context", &n_ctx))
-        printf(" in windows of %llu", (unsigned long long)n_ctx);
+        printf(" in chunks of %llu", (unsigned long long)n_ctx);
     if (find_uint(file, "hearth.profile.samples", &n_sample))
         printf(", %llu samples", (unsigned long long)n_sample);
     puts(n_done > 0 ? "; not finished: the command that began it goes on from there" : "");
@@ -331,15 +331,11 @@ void inspect_json_sidecar(json *j, const facts *f)
     const sidecar_kind *k = kind_of(file);
     hth_str name = architecture_of(file);
     uint64_t hash;
-    char hex[20];
     json_open(j, "sidecar", '{');
     json_text(j, "kind", name.bytes + 7, name.n - 7);
     json_bool(j, "known", k != NULL);
     json_found_uint(j, "version", file, "hearth.sidecar.version");
-    if (find_uint(file, "hearth.model.hash", &hash)) {
-        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
-        json_word(j, "model_hash", hex);
-    }
+    if (find_uint(file, "hearth.model.hash", &hash)) json_hash(j, "model_hash", hash);
     json_uint(j, "bytes", bytes_of(file));
     if (k) json_uint(j, "layers", n_layer_of(file, k));
     if (k) json_layers(j, "neurons", file, k, neurons_of);

@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"paths", 0, OPTION_FLAG, NULL, "show where each lies", 0, 0, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_FLAG("paths", 0, "show where each lies"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -49,7 +49,7 @@ static void print_speed(const hub_facts *f)
 {
     if (f->speed >= 10.0) printf("about %.0f tokens/s", f->speed);
     else if (f->speed > 0.0) printf("about %.1f tokens/s", f->speed);
-    if (f->speed > 0.0 && f->on_card) printf(", with the GPU");
+    if (f->speed > 0.0 && f->on_gpu) printf(", with the GPU");
     if (f->why[0]) printf("%s%s", f->speed > 0.0 ? "; " : "", printable(f->why));
     putchar('\n');
 }
@@ -114,21 +114,18 @@ static void print_model(json *j, const hub_model *m, const hub_facts *f)
     json_word(j, "why", f->why);
     if (f->memory > 0) json_uint(j, "memory_bytes", f->memory);
     if (f->speed > 0.0) json_float(j, "estimated_tokens_per_second", f->speed, 3);
-    json_bool(j, "on_gpu", f->on_card);
+    json_bool(j, "on_gpu", f->on_gpu);
     json_close(j, '}');
 }
 
 static void print_json(const hub_models *models, const hub_facts *facts, const card *used)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_open(&j, "models", '[');
     for (size_t i = 0; i < models->n; i++) print_model(&j, &models->at[i], &facts[i]);
     json_close(&j, ']');
     json_word(&j, "gpu", used->name);
     json_bool(&j, "gpu_simulated", used->is_simulated);
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -151,8 +148,6 @@ static int run(const args *a)
 const command command_list = {
     .name = "list",
     .operands = "",
-    .n_operand_min = 0,
-    .n_operand_max = 0,
     .summary = "list the models on this machine, and how they would run",
     .details = "From the cache of Hugging Face (where hearth pull puts them), Ollama, LM Studio,\n"
                "llama.cpp, and the folders in HEARTH_MODELS (with ':' between). Every command\n"

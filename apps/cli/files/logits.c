@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"ids", 0, OPTION_FILE, "FILE", "ids with spaces, lines or commas; - is stdin", 0, 0, NULL, 0},
-    {"output", 'o', OPTION_FILE, "FILE", "where to write; appears when it is complete", 0, 0, NULL, 0},
+    OPT_FILE("ids", 0, "FILE", "ids with spaces, lines or commas; - is stdin"),
+    OPT_FILE("output", 'o', "FILE", "where to write; appears when it is complete"),
     {0},
 };
 
@@ -42,7 +42,6 @@ static int run(const args *a)
     const char *ids_path = args_text(a, "ids", NULL), *out_path = args_text(a, "output", NULL);
     hearth_model *model = NULL;
     hearth_session *session = NULL;
-    hearth_model_info info;
     size_t n = 0;
     int status = EXIT_OTHER;
     if (!ids_path || !out_path) return usage_error("logits needs --ids FILE and -o FILE");
@@ -54,7 +53,7 @@ static int run(const args *a)
     if (wrong) return wrong;
     install_signal_handlers();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     int32_t *ids = read_ids(ids_path, info.n_vocab, &n);
     if (ids && n == 0) {
         report_text("%s: no ids", ids_path);
@@ -72,8 +71,6 @@ static int run(const args *a)
 const command command_logits = {
     .name = "logits",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "write the logits of every position of a list of token ids",
     .details = "The ids are fed as they stand, at positions 0, 1, 2, ... The output is float32,\n"
                "little-endian, [number of ids][vocabulary].\n",

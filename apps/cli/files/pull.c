@@ -8,10 +8,10 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"revision", 0, OPTION_TEXT, "REV", "a branch, tag or commit; default main", 0, 0, NULL, 0},
-    {"timeout", 0, OPTION_UINT, "S", "give a silent server up after S s; default 30", 1, 3600, NULL, 0},
-    {"retries", 0, OPTION_UINT, "N", "attempts after a failure; default 5", 0, 100, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_TEXT("revision", 0, "REV", "a branch, tag or commit; default main"),
+    OPT_UINT("timeout", 0, "S", 1, 3600, "give a silent server up after S s; default 30"),
+    OPT_UINT("retries", 0, "N", 0, 100, "attempts after a failure; default 5"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -53,15 +53,12 @@ static void say(void *user, const char *line)
 
 static void print_json(const hub_pulled *p)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_word(&j, "name", p->name);
     json_word(&j, "path", p->path);
     json_uint(&j, "size_bytes", p->size);
     json_uint(&j, "loaded_bytes", p->loaded);
     json_bool(&j, "sha256_verified", !p->unverified);
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -97,8 +94,6 @@ static int run(const args *a)
 const command command_pull = {
     .name = "pull",
     .operands = "REPO[:QUANT]",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "bring a model from Hugging Face into its cache",
     .details = "REPO is ORG/NAME of a repository with GGUF files, or its address; QUANT is a\n"
                "quantisation (Q4_K_M) or a file's name. Without QUANT: Q4_K_M, Q4_0 or Q8_0,\n"

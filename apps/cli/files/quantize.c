@@ -6,10 +6,11 @@
 #include "convert/quantize.h"
 
 static const option_spec options[] = {
-    {"keep-output", 0, OPTION_CHOICE, "TYPE", "type of the output matrix, or of a tied embedding", 0, 0,
-     "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k", 0},
-    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
+    OPT_CHOICE("keep-output", 0, "TYPE",
+               "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k",
+               "type of the output matrix, or of a tied embedding"),
+    OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     {0},
 };
 
@@ -22,7 +23,7 @@ static int run(const args *a)
         .n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = progress_show, .progress_user = &p};
     const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
     o.ftype = hth_ftype_find(type);
-    if (!o.ftype) return usage_error("quantize to '%s': one of %s is wanted", type, hth_ftype_list());
+    if (!o.ftype) return usage_error("quantize to '%s': expected one of %s", type, hth_ftype_list());
     o.pure = args_has(a, "pure");
     const input in = {args_operand(a, 0), "the original"};
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, &in, 1);
@@ -41,8 +42,6 @@ static int run(const args *a)
 const command command_quantize = {
     .name = "quantize",
     .operands = "IN OUT TYPE",
-    .n_operand_min = 3,
-    .n_operand_max = 3,
     .summary = "write a model file with its matrices in another type",
     .details = "TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S,\n"
                "IQ4_NL, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S or Q2_K: names and mixes are those\n"

@@ -52,8 +52,6 @@ static int run(const args *a)
 const command command_rm = {
     .name = "rm",
     .operands = "NAME",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "remove a model that hearth pull brought",
     .details = "NAME as in hearth list, or a part of it that no other has. Whatever brought it\n"
                "there, only the cache of Hugging Face is touched: models of other programs and\n"

@@ -6,14 +6,14 @@
 #include "convert/synth.h"
 
 static const option_spec options[] = {
-    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0, NULL, 0},
-    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
-    {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0, 0,
-     "swiglu|geglu|reglu|drelu|relu2", 0},
-    {"packed", 0, OPTION_FLAG, NULL, "down neuron by neuron, as hearth pack writes it", 0, 0, NULL, 0},
-    {"rank", 0, OPTION_UINT, "R", "of predictors, a multiple of 32; default: none", 0, 65536, NULL, 0},
-    {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, 0},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
+    OPT_TEXT("type", 0, "TYPE", "types of the matrices, as of quantize; default q4_0"),
+    OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
+    OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
+               "activation of the neurons; default: the shape's"),
+    OPT_FLAG("packed", 0, "down neuron by neuron, as hearth pack writes it"),
+    OPT_UINT("rank", 0, "R", 0, 65536, "of predictors, a multiple of 32; default: none"),
+    OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "of the weights; default 1"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     {0},
 };
 
@@ -33,7 +33,7 @@ static int run(const args *a)
                            .n_thread = (uint32_t)args_uint(a, "threads", 0),
                            .progress = progress_show,
                            .progress_user = &p};
-    if (!o.ftype) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_ftype_list());
+    if (!o.ftype) return usage_error("type '%s': expected one of %s, IQ4_XS, MXFP4", type, hth_ftype_list());
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
     install_signal_handlers();
@@ -50,8 +50,6 @@ static int run(const args *a)
 const command command_synth = {
     .name = "synth",
     .operands = "SHAPE OUT",
-    .n_operand_min = 2,
-    .n_operand_max = 2,
     .summary = "write a model of true shape with random weights, for measuring",
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
                "shape-32b, llama-70b or stories-15m. TYPE is what quantize takes, IQ4_XS or\n"

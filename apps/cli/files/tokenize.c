@@ -9,12 +9,12 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it and -f it is read from stdin", 0, 0, NULL, 0},
-    {"file", 'f', OPTION_FILE, "FILE", "a file with the text, every byte of it", 0, 0, NULL, 0},
-    {"ids", 0, OPTION_FLAG, NULL, "print ids on one line (the default)", 0, 0, NULL, 0},
-    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, 0},
-    {"no-bos", 0, OPTION_FLAG, NULL, "add no begin- or end-of-text token", 0, 0, NULL, 0},
-    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
+    OPT_TEXT("prompt", 'p', "TEXT", "the text; without it and -f it is read from stdin"),
+    OPT_FILE("file", 'f', "FILE", "a file with the text, every byte of it"),
+    OPT_FLAG("ids", 0, "print ids on one line (the default)"),
+    OPT_FLAG("pieces", 0, "print id and text of each token on its own line"),
+    OPT_FLAG("no-bos", 0, "add no begin- or end-of-text token"),
+    OPT_FLAG("special", 0, "take texts of control tokens as these tokens"),
     {0},
 };
 
@@ -73,8 +73,6 @@ static int run(const args *a)
 const command command_tokenize = {
     .name = "tokenize",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "turn text into token ids",
     .details = "Every byte counts, a last newline too. A vocabulary without weights serves.\n",
     .example = "hearth tokenize model.gguf -p \"Once upon a time\" --pieces",

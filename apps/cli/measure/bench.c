@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "cli/commands.h"
 #include "common/model_args.h"
-#include "common/placement_info.h"
 #include "measure/limits.h"
 #include "forward/gpu/gpu.h"
 
@@ -15,19 +14,16 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL, 0},
-    {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL,
-     0},
-    {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
-     0},
-    {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
-    {"fire", 0, OPTION_TEXT, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE", 0, 0, NULL, 0},
-    {"file", 'f', OPTION_FILE, "TEXT", "print what the mode costs on this text; - is stdin", 0, 0, NULL, 0},
-    {"chunks", 0, OPTION_UINT, "N", "windows of TEXT; default: as many as hold 2048 tokens", 1, 1e9, NULL,
-     OPTION_ADVANCED},
-    {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
-    {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},
+    OPT_UINT_LIST("prompt", 'p', "N,...", 0, 1048576, "prompt lengths; default 128; 0: none"),
+    OPT_UINT_LIST("predict", 'n', "N,...", 0, 1048576, "tokens to generate; default 64; 0: none"),
+    OPT_UINT_LIST("parallel", 0, "N,...", 1, 1024, "generate in N sequences; no prompt without -p"),
+    OPT_UINT("depth", 0, "N", 0, 1048576, "generate behind N tokens; no prompt without -p"),
+    OPT_TEXT("fire", 0, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE"),
+    OPT_FILE("file", 'f', "TEXT", "print what the mode costs on this text; - is stdin"),
+    OPT_UINT("chunks", 0, "N", 1, 1e9, "chunks of TEXT; default: as many as hold 2048 tokens", ADVANCED),
+    OPT_FLAG("limits", 0, "measure the machine alone; takes -t, --repeat"),
+    OPT_UINT("repeat", 0, "R", 1, 1000, "samples of each; default 5"),
+    OPT_FLAG("json", 0, "print a JSON object with every sample"),
     {0},
 };
 
@@ -164,8 +160,7 @@ static bool check_parallel(const bench *b, hearth_error *err)
 /* A run that fell back from a device, even in part, has no results, because they would mix two machines. */
 static bool check_device(const bench *b, hearth_error *err)
 {
-    hearth_model_info now;
-    hearth_model_get_info(b->model, &now);
+    hearth_model_info now = model_info(b->model);
     if (strcmp(now.gpu_note, b->info.gpu_note) == 0) return true;
     hth_fail(err, HEARTH_ERROR_DEVICE, "%s: no figures: %s was left while it was measured: %s", b->info.path,
              b->info.gpu, now.gpu_note);
@@ -224,7 +219,7 @@ static uint64_t add_tests(bench *b, const args *a)
 {
     uint64_t prompts[OPTION_LIST_MAX], predicts[OPTION_LIST_MAX], counts[OPTION_LIST_MAX + 1];
     size_t n_count = sequences_of(a, counts);
-    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth || b->fires.given ? 0 : 128, prompts);
+    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth || b->traces.given ? 0 : 128, prompts);
     size_t n_predict = lengths_of(a, "predict", 64, predicts);
     uint64_t prompt = largest(prompts, n_prompt), predict = largest(predicts, n_predict);
     for (size_t i = 0; i < n_prompt; i++)
@@ -236,7 +231,7 @@ static uint64_t add_tests(bench *b, const args *a)
     return prompt > predict + b->depth ? prompt : predict + b->depth;
 }
 
-static bool make_room(bench *b, const hearth_model *model, hearth_kv_type kv, uint64_t n_token)
+static bool alloc_buffers(bench *b, const hearth_model *model, hearth_kv_type kv, uint64_t n_token)
 {
     bool ok = (b->prompt = malloc(n_token * sizeof *b->prompt)) != NULL;
     for (uint64_t i = 0; ok && i < n_token; i++) b->prompt[i] = token_at(b, i, 0);
@@ -284,8 +279,8 @@ static void close_all(bench *b)
     free(b->prompt);
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
-    hth_act_trace_close(b->fires.lists);
-    bench_close_price(&b->price);
+    hth_act_trace_close(b->traces.lists);
+    bench_close_quality(&b->quality);
 }
 
 static int measure(bench *b, const args *a, const hearth_model *model)
@@ -293,10 +288,10 @@ static int measure(bench *b, const args *a, const hearth_model *model)
     hearth_error err;
     if (!run_tests(b, &err)) return report(&err);
     interrupt_at_once(false); /* the results are complete */
-    if (!bench_find_price(b, a, model)) return EXIT_OTHER;
+    if (!bench_measure_quality(b, a, model)) return EXIT_OTHER;
     if (args_has(a, "json")) bench_print_json(b);
     else bench_print_table(b);
-    if (interrupted()) print_status("interrupted; the price is of whole windows so far");
+    if (interrupted()) print_status("interrupted; the quality is of whole chunks so far");
     return 0;
 }
 
@@ -320,22 +315,22 @@ static const char *gpu_option(const args *a)
 }
 
 /* Lists of active neurons and quality measurements need the CPU: neurons on a device are not observable. */
-static bool needs_cpu(const bench *b) { return b->fires.given || b->price.path; }
+static bool needs_cpu(const bench *b) { return b->traces.given || b->quality.path; }
 
 static int check_args(const bench *b, const args *a)
 {
     if (args_uint(a, "ctx", 1) == 0)
         return usage_error("bench -c 0: without -c, bench takes the context that its tests need");
     if (needs_cpu(b) && gpu_option(a))
-        return usage_error("bench %s is for the CPU alone: leave --%s out", b->fires.given ? "--fire" : "-f",
+        return usage_error("bench %s is for the CPU alone: leave --%s out", b->traces.given ? "--fire" : "-f",
                            gpu_option(a));
-    if (b->fires.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
+    if (b->traces.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
         return usage_error(
             "bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
-    if (b->fires.given && b->price.path)
-        return usage_error("bench --fire: lists that the model does not find have no price; leave -f out");
-    if (args_has(a, "chunks") && !b->price.path)
-        return usage_error("bench --chunks: windows of which text? -f");
+    if (b->traces.given && b->quality.path)
+        return usage_error("bench --fire: lists that the model does not find have no quality; leave -f out");
+    if (args_has(a, "chunks") && !b->quality.path)
+        return usage_error("bench --chunks: chunks of which text? -f");
     if (b->n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
     return 0;
 }
@@ -371,9 +366,9 @@ static int run(const args *a)
                 .kv = args_text(a, "kv", "f16"),
                 .n_batch = args_uint(a, "batch", 256),
                 .depth = args_uint(a, "depth", 0),
-                .price.path = args_text(a, "file", NULL)};
+                .quality.path = args_text(a, "file", NULL)};
     const char *fire = args_text(a, "fire", NULL);
-    int wrong = fire ? bench_parse_fire(fire, &b.fires) : 0;
+    int wrong = fire ? bench_parse_traces(fire, &b.traces) : 0;
     if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
@@ -382,13 +377,13 @@ static int run(const args *a)
     interrupt_at_once(true);
     if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) return EXIT_OTHER;
     b.model = model;
-    hearth_model_get_info(model, &b.info);
+    b.info = model_info(model);
     b.by_card = b.info.gpu_sim_seconds > 0.0;
-    b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
+    b.approximate = b.traces.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_context_length(&b, n_token);
-    if (bench_open_quality(&b, a, model) && make_room(&b, model, session_options(a, 0).kv, n_token) &&
+    if (bench_open_quality(&b, a, model) && alloc_buffers(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
-        open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_fire(&b, model, (uint32_t)n_token))
+        open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_traces(&b, model, (uint32_t)n_token))
         status = measure(&b, a, model);
     close_all(&b);
     hearth_model_close(model);
@@ -398,14 +393,12 @@ static int run(const args *a)
 const command command_bench = {
     .name = "bench",
     .operands = "[MODEL]",
-    .n_operand_min = 0,
-    .n_operand_max = 1,
     .summary = "measure speed beside the machine's limits",
     .details = "Tokens/s as median and spread. Beside generation stand the bytes of weights per\n"
                "second and what memory gave before each sample; beside prompts the operations\n"
                "per second (a multiply-add is two) and the peak of the instructions.\n"
                "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n"
-               "An approximate mode says so; -f adds its price (hearth compare tells more).\n"
+               "An approximate mode says so; -f adds its quality (hearth compare tells more).\n"
                "What lies on a GPU is named; limits, --fire and -f are the CPU's.\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options, gpu_options},

@@ -42,7 +42,7 @@ typedef struct bench_quality {
     size_t n_text;
     bool of_reference; /* the mode is the reference itself: no comparison */
     uint32_t n_ctx;    /* tokens of a chunk */
-    uint64_t n_window; /* number of chunks, at most */
+    uint64_t n_chunk; /* number of chunks, at most */
     hearth_session *mode, *reference;
     hth_compare *compare;
     hth_comparison result; /* n_done 0: unknown */
@@ -62,25 +62,25 @@ typedef struct bench {
     size_t n_test, n_repeat;
     uint64_t depth;  /* tokens in the cache before generation */
     int32_t *prompt; /* the longest of them */
-    bench_traces fires;
+    bench_traces traces;
     bool approximate; /* the mode is declared approximate */
     bool by_card;     /* times are those of a simulated GPU's clock */
     bool bf16_dot;
     const char *kv; /* type of the cache, by name */
-    bench_quality price;
+    bench_quality quality;
     size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 
 /* bench_trace.c: parses --fire (0, or the exit status after an error was reported); opens the lists for a model
  * and sets them in its session (false: an error was reported). */
-int bench_parse_fire(const char *text, bench_traces *fires);
-bool bench_open_fire(bench *b, const hearth_model *model, uint32_t n_token);
+int bench_parse_traces(const char *text, bench_traces *traces);
+bool bench_open_traces(bench *b, const hearth_model *model, uint32_t n_token);
 
 /* bench_quality.c: reads and checks the text of -f before anything is timed; measures. False: an error was
  * reported. */
 bool bench_open_quality(bench *b, const args *a, const hearth_model *model);
-bool bench_find_price(bench *b, const args *a, const hearth_model *model);
-void bench_close_price(bench_quality *price);
+bool bench_measure_quality(bench *b, const args *a, const hearth_model *model);
+void bench_close_quality(bench_quality *quality);
 
 /* bench_report.c */
 void bench_print_table(const bench *b);

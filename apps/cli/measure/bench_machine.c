@@ -212,9 +212,7 @@ static void set_json(json *j, const limits *l, const thread_limits *set)
 
 static void print_json(const limits *l)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_word(&j, "cpu", hth_cpu_name(l->level));
     json_uint(&j, "repeat", l->n_repeat);
     json_uint(&j, "region_bytes", BENCH_REGION_SIZE);
@@ -227,7 +225,6 @@ static void print_json(const limits *l)
     spread_json(&j, "spinning_thread_ns", &l->spin, 1.0);
     spread_json(&j, "sleeping_thread_ns", &l->wake, 1.0);
     if (l->n_set > 1) spread_json(&j, "empty_job_ns", &l->job, 1.0);
-    json_close(&j, '}');
     json_end(&j);
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* Tokens of a chunk, if the model's context allows, and of all chunks together. */
-enum { PRICE_WINDOW = 512, PRICE_TOKENS = 2048, MIN_WINDOW = 3 };
+enum { CHUNK_TOKENS = 512, DEFAULT_TOKENS = 2048, MIN_CHUNK = 3 };
 
 /* Divides the text into chunks before anything is measured, so that a text that is too short is reported at
  * once. */
@@ -27,13 +27,13 @@ static bool check_text(const bench_quality *p, const hearth_model *model)
 
 bool bench_open_quality(bench *b, const args *a, const hearth_model *model)
 {
-    bench_quality *p = &b->price;
+    bench_quality *p = &b->quality;
     uint64_t capacity = args_uint(a, "ctx", b->info.n_ctx_train);
     if (!p->path) return true;
     p->of_reference = is_reference(a, model);
-    p->n_ctx = capacity < PRICE_WINDOW ? (uint32_t)capacity : PRICE_WINDOW;
-    if (p->n_ctx < MIN_WINDOW) p->n_ctx = MIN_WINDOW; /* shorter chunks score nothing */
-    p->n_window = args_uint(a, "chunks", (PRICE_TOKENS + p->n_ctx - 1) / p->n_ctx);
+    p->n_ctx = capacity < CHUNK_TOKENS ? (uint32_t)capacity : CHUNK_TOKENS;
+    if (p->n_ctx < MIN_CHUNK) p->n_ctx = MIN_CHUNK; /* shorter chunks score nothing */
+    p->n_chunk = args_uint(a, "chunks", (DEFAULT_TOKENS + p->n_ctx - 1) / p->n_ctx);
     p->text = read_text_file(p->path, &p->n_text);
     return p->text && (p->of_reference || check_text(p, model));
 }
@@ -44,8 +44,8 @@ static hearth_status compare(bench_quality *p, const hearth_model *model, hearth
     progress shown;
     hearth_status st = hth_compare_open(&reference, &mode, &p->compare, err);
     if (st != HEARTH_OK) return st;
-    progress_init(&shown, "comparing", "windows", 1);
-    st = hth_measure_compare(p->compare, p->text, p->n_text, p->n_window, progress_show, &shown, &p->result,
+    progress_init(&shown, "comparing", "chunks", 1);
+    st = hth_measure_compare(p->compare, p->text, p->n_text, p->n_chunk, progress_show, &shown, &p->result,
                              err);
     progress_end(&shown);
     return st;
@@ -54,7 +54,7 @@ static hearth_status compare(bench_quality *p, const hearth_model *model, hearth
 /* Verifies a mode that is declared exact. */
 static bool check_exact(const bench *b)
 {
-    const hth_comparison *r = &b->price.result;
+    const hth_comparison *r = &b->quality.result;
     if (b->approximate || r->n_identical == r->n_scored) return true;
     report_text(
         "%s: selector %s calls itself exact, but the logits of %llu of %llu positions are not those of "
@@ -64,9 +64,9 @@ static bool check_exact(const bench *b)
     return false;
 }
 
-bool bench_find_price(bench *b, const args *a, const hearth_model *model)
+bool bench_measure_quality(bench *b, const args *a, const hearth_model *model)
 {
-    bench_quality *p = &b->price;
+    bench_quality *p = &b->quality;
     hearth_error err;
     if (!p->text || p->of_reference) return true;
     hearth_session_options o = session_options(a, 0);
@@ -78,7 +78,7 @@ bool bench_find_price(bench *b, const args *a, const hearth_model *model)
     return st == HEARTH_OK && check_exact(b);
 }
 
-void bench_close_price(bench_quality *p)
+void bench_close_quality(bench_quality *p)
 {
     hth_compare_close(p->compare); /* frees the layers of the result */
     hearth_session_close(p->reference);

@@ -29,7 +29,7 @@ static double mixed_peak(const bench *b, const hth_op_count *w, const hth_sample
 /* Whether some weights are skipped; then the number of bytes read is unknown. */
 static bool skips_weights(const bench *b, const bench_test *t)
 {
-    return !t->n_prompt && (b->fires.given || b->info.selector != HEARTH_SELECTOR_DENSE);
+    return !t->n_prompt && (b->traces.given || b->info.selector != HEARTH_SELECTOR_DENSE);
 }
 
 static result result_of(const bench *b, const bench_test *t)
@@ -102,9 +102,9 @@ static bool print_row(const bench *b, const bench_test *t)
     return !t->n_prompt && r.limit > 0.0 && r.used > r.limit;
 }
 
-static void print_fires(const bench *b)
+static void print_traces(const bench *b)
 {
-    const bench_traces *f = &b->fires;
+    const bench_traces *f = &b->traces;
     double percent = 100.0 * hth_act_trace_share(f->lists);
     if (*f->profile)
         printf(" Firing lists replayed from %s, not found by the model: %.1f %% of the neurons, its %u "
@@ -128,29 +128,29 @@ static void print_mode(const bench *b)
     printf("Selector %s (%s).", hearth_selector_name(b->info.selector), b->info.selector_why);
     if (q8_0) printf(" KV cache q8_0.");
     if (b->bf16_dot) printf(" Products of bf16 where several tokens are computed together.");
-    if (b->fires.given) print_fires(b);
+    if (b->traces.given) print_traces(b);
     printf("\n\n");
 }
 
 /* Prints one or two lines. */
-static void print_price(const bench *b)
+static void print_quality(const bench *b)
 {
-    const bench_quality *p = &b->price;
+    const bench_quality *p = &b->quality;
     const hth_comparison *r = &p->result;
-    if (!p->path && b->approximate && !b->fires.given)
+    if (!p->path && b->approximate && !b->traces.given)
         printf("\nApproximate: -f TEXT prints what that costs; hearth compare tells it by layer.\n");
     if (p->of_reference)
-        printf("\nExact, without a price: the model runs with all neurons and an exact cache, which is what "
+        printf("\nExact, without a loss: the model runs with all neurons and an exact cache, which is what "
                "others "
                "are compared with.\n");
     if (r->n_scored == 0) return;
     if (!b->approximate) {
-        printf("\nExact, without a price: over %s all logits are those of dense (%llu positions).\n",
+        printf("\nExact, without a loss: over %s all logits are those of dense (%llu positions).\n",
                printable(p->path), (unsigned long long)r->n_scored);
         return;
     }
     hth_compare_layer all = hth_compare_all_layers(r);
-    printf("\nPrice over %s (%llu windows of %u), against dense with an exact cache: perplexity %.4f, ratio "
+    printf("\nQuality over %s (%llu chunks of %u), against dense with an exact cache: perplexity %.4f, ratio "
            "%.5f "
            "+/- %.5f,\nmean KL %.3g nats, same likeliest token %.2f %%",
            printable(p->path), (unsigned long long)r->n_done, p->n_ctx, r->mode.perplexity, r->ratio,
@@ -190,7 +190,7 @@ void bench_print_table(const bench *b)
     print_verdict(b);
     if (skipped)
         printf("\nNeurons that do not fire are not read: only --selector dense has a share of the limit.\n");
-    print_price(b);
+    print_quality(b);
     if (cached)
         printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
 }
@@ -215,11 +215,7 @@ static void print_prompt(json *j, const bench *b, const bench_test *t)
 static void print_digests(json *j, const bench_test *t)
 {
     json_open_compact(j, "logits_hashes", '[');
-    for (uint32_t s = 0; s < t->n_sequence; s++) {
-        char hex[20];
-        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)t->digest[s]);
-        json_word(j, NULL, hex);
-    }
+    for (uint32_t s = 0; s < t->n_sequence; s++) json_hash(j, NULL, t->digest[s]);
     json_close(j, ']');
 }
 
@@ -247,9 +243,9 @@ static void print_test(json *j, const bench *b, const bench_test *t)
     json_close(j, '}');
 }
 
-static void print_json_fires(json *j, const bench *b)
+static void print_json_traces(json *j, const bench *b)
 {
-    const bench_traces *f = &b->fires;
+    const bench_traces *f = &b->traces;
     bool replayed = *f->profile != '\0';
     json_open(j, replayed ? "replayed_firing_lists" : "drawn_firing_lists", '{');
     json_float(j, "share", hth_act_trace_share(f->lists), 6);
@@ -267,19 +263,19 @@ static void print_json_fires(json *j, const bench *b)
     json_close(j, '}');
 }
 
-static void print_json_price(json *j, const bench *b)
+static void print_json_quality(json *j, const bench *b)
 {
-    const bench_quality *p = &b->price;
+    const bench_quality *p = &b->quality;
     const hth_comparison *r = &p->result;
-    json_open(j, "price", '{');
+    json_open(j, "quality", '{');
     json_word(j, "text", p->path);
     json_bool(j, "of_reference", p->of_reference);
     json_bool(j, "exact", p->of_reference || r->n_identical == r->n_scored);
     if (!p->of_reference) {
         hth_compare_layer all = hth_compare_all_layers(r);
         json_uint(j, "n_ctx", p->n_ctx);
-        json_uint(j, "windows", r->n_window);
-        json_uint(j, "windows_scored", r->n_done);
+        json_uint(j, "chunks", r->n_chunk);
+        json_uint(j, "chunks_scored", r->n_done);
         json_uint(j, "positions_scored", r->n_scored);
         json_float(j, "reference_perplexity", r->reference.perplexity, 17);
         json_float(j, "perplexity", r->mode.perplexity, 17);
@@ -295,13 +291,11 @@ static void print_json_price(json *j, const bench *b)
 
 void bench_print_json(const bench *b)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_word(&j, "model", b->info.path);
     json_bool(&j, "synthetic_weights", b->info.synthetic);
     json_word(&j, "selector", hearth_selector_name(b->info.selector));
-    if (b->fires.given) print_json_fires(&j, b);
+    if (b->traces.given) print_json_traces(&j, b);
     json_word(&j, "cpu", b->info.cpu);
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);
@@ -309,10 +303,9 @@ void bench_print_json(const bench *b)
     json_placement(&j, &b->info);
     if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
     if (b->by_card) json_bool(&j, "simulated_seconds", true);
-    if (b->price.of_reference || b->price.result.n_scored > 0) print_json_price(&j, b);
+    if (b->quality.of_reference || b->quality.result.n_scored > 0) print_json_quality(&j, b);
     json_open(&j, "tests", '[');
     for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);
     json_close(&j, ']');
-    json_close(&j, '}');
     json_end(&j);
 }

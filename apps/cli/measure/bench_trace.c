@@ -42,7 +42,7 @@ static bool parse_fields(const char *text, bench_traces *f, double values[N_FIRE
     return true;
 }
 
-int bench_parse_fire(const char *text, bench_traces *f)
+int bench_parse_traces(const char *text, bench_traces *f)
 {
     double values[N_FIRE] = {[FIRE_RUN] = 64.0, [FIRE_SEED] = 1.0};
     bool given[N_FIRE] = {false};
@@ -99,9 +99,9 @@ static bool draw(bench_traces *f, const hearth_model *model, uint32_t n_token)
     return false;
 }
 
-bool bench_open_fire(bench *b, const hearth_model *model, uint32_t n_token)
+bool bench_open_traces(bench *b, const hearth_model *model, uint32_t n_token)
 {
-    bench_traces *f = &b->fires;
+    bench_traces *f = &b->traces;
     if (!f->given) return true;
     if (b->info.selector == HEARTH_SELECTOR_DENSE) {
         report_text("%s: --fire wants a selector that skips: --selector gate, predictor or threshold",

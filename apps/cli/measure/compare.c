@@ -8,15 +8,15 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
-    {"against", 0, OPTION_FILE, "OTHER", "the reference is this file, dense", 0, 0, NULL, OPTION_MODEL},
-    {"chunks", 0, OPTION_UINT, "N", "compare the first N windows only", 1, 1e9, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_FILE("file", 'f', "FILE", "the text; - is stdin"),
+    OPT_FILE("against", 0, "OTHER", "the reference is this file, dense", .flags = OPTION_MODEL),
+    OPT_UINT("chunks", 0, "N", 1, 1e9, "compare the first N chunks only"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
 /* A chunk of n tokens scores n - 1 - n / 2 of them. */
-enum { MIN_WINDOW = 3 };
+enum { MIN_CHUNK = 3 };
 
 typedef struct comparison {
     const args *a;
@@ -67,8 +67,8 @@ static void print_table(const comparison *c)
     printf("mode: %s, %s: perplexity %.4f +/- %.4f; ratio %.5f +/- %.5f\n", printable(c->info.path),
            hearth_selector_name(c->info.selector), r->mode.perplexity, r->mode.error, r->ratio,
            r->ratio_error);
-    printf("windows of %u: %llu of %llu; %llu positions scored\n", hearth_session_n_ctx(c->session),
-           (unsigned long long)r->n_done, (unsigned long long)r->n_window, (unsigned long long)r->n_scored);
+    printf("chunks of %u: %llu of %llu; %llu positions scored\n", hearth_session_n_ctx(c->session),
+           (unsigned long long)r->n_done, (unsigned long long)r->n_chunk, (unsigned long long)r->n_scored);
     printf("KL divergence: mean %.3g, 99th percentile %.3g, largest %.3g nats\n", r->kl, r->kl_99,
            r->kl_largest);
     printf("same likeliest token: %.2f %%\n", share(r->n_agree, r->n_scored) * 100.0);
@@ -115,9 +115,7 @@ static void print_json_layer(json *j, const char *key, const hth_compare_layer *
 static void print_json(const comparison *c)
 {
     const hth_comparison *r = &c->result;
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     print_side(&j, "reference", &c->reference_info, HEARTH_SELECTOR_DENSE, &r->reference);
     print_side(&j, "mode", &c->info, c->info.selector, &r->mode);
     json_float(&j, "ratio", r->ratio, 17);
@@ -131,8 +129,8 @@ static void print_json(const comparison *c)
     json_uint(&j, "n_ctx", hearth_session_n_ctx(c->session));
     json_uint(&j, "tokens", r->mode.n_token);
     json_uint(&j, "tokens_evaluated", r->n_token);
-    json_uint(&j, "windows", r->n_window);
-    json_uint(&j, "windows_scored", r->n_done);
+    json_uint(&j, "chunks", r->n_chunk);
+    json_uint(&j, "chunks_scored", r->n_done);
     json_uint(&j, "positions_scored", r->n_scored);
     if (r->n_layer > 0) {
         hth_compare_layer sum = hth_compare_all_layers(r);
@@ -141,7 +139,6 @@ static void print_json(const comparison *c)
         json_close(&j, ']');
         print_json_layer(&j, "all_layers", &sum);
     }
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -156,7 +153,7 @@ static int measure(comparison *c, const char *text, size_t n)
     hth_compare_side reference = {c->other ? c->other : c->model, c->reference},
                      mode = {c->model, c->session};
     if (hth_compare_open(&reference, &mode, &compare, &err) != HEARTH_OK) return report(&err);
-    progress_init(&p, "comparing", "windows", 1);
+    progress_init(&p, "comparing", "chunks", 1);
     hearth_status st =
         hth_measure_compare(compare, text, n, args_uint(a, "chunks", 0), progress_show, &p, &c->result, &err);
     progress_end(&p);
@@ -165,8 +162,8 @@ static int measure(comparison *c, const char *text, size_t n)
     else if (some) print_table(c);
     hth_compare_close(compare); /* frees the layers of the result */
     if (st != HEARTH_OK) return report(&err);
-    if (!some) return report_text("interrupted; no window was compared");
-    if (interrupted()) print_status("interrupted; the windows so far count");
+    if (!some) return report_text("interrupted; no chunk was compared");
+    if (interrupted()) print_status("interrupted; the chunks so far count");
     return 0;
 }
 
@@ -176,7 +173,7 @@ static bool open_all(comparison *c)
     const args *a = c->a;
     const char *other = args_text(a, "against", NULL);
     if (!open_model(a, args_operand(a, 0), &c->model)) return false;
-    hearth_model_get_info(c->model, &c->info);
+    c->info = model_info(c->model);
     if (!other && is_reference(a, c->model)) {
         report_text(
             "%s: runs dense (%s), and that is the reference itself: there is nothing to compare "
@@ -185,7 +182,7 @@ static bool open_all(comparison *c)
         return false;
     }
     if (other && !open_reference_model(a, other, &c->other)) return false;
-    hearth_model_get_info(c->other ? c->other : c->model, &c->reference_info);
+    c->reference_info = model_info(c->other ? c->other : c->model);
     return open_session(a, c->model, 0, &c->session) &&
            open_reference(a, c->other ? c->other : c->model, hearth_session_n_ctx(c->session), &c->reference);
 }
@@ -197,8 +194,8 @@ static int run(const args *a)
     size_t n;
     int status = EXIT_OTHER;
     if (!path) return usage_error("compare needs -f FILE");
-    if (args_context(a, MIN_WINDOW) < MIN_WINDOW)
-        return usage_error("compare --ctx: a window of fewer than %d tokens scores none", MIN_WINDOW);
+    if (args_context(a, MIN_CHUNK) < MIN_CHUNK)
+        return usage_error("compare --ctx: a chunk of fewer than %d tokens scores none", MIN_CHUNK);
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     install_signal_handlers();
@@ -218,10 +215,8 @@ static int run(const args *a)
 const command command_compare = {
     .name = "compare",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "measure what a mode costs, against all neurons or another file",
-    .details = "Over the windows of perplexity: perplexity of both, divergence of the mode's\n"
+    .details = "Over the chunks of perplexity: perplexity of both, divergence of the mode's\n"
                "logits from the reference's, how often both name the same token, and by layer\n"
                "which live neurons the mode finds, and the error of what it leaves out (CETT).\n",
     .example = "hearth compare model.gguf --selector predictor -f text.txt -c 512",

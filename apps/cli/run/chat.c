@@ -16,16 +16,14 @@
 #include <time.h>
 
 static const option_spec options[] = {
-    {"system", 0, OPTION_TEXT, "TEXT", "instructions before the conversation", 0, 0, NULL, 0},
-    {"template", 0, OPTION_FILE, "NAME|FILE", "a format by name, or a file with a Jinja template", 0, 0, NULL,
-     0},
-    {"template-vars", 0, OPTION_TEXT, "JSON", "what else it sees: {\"enable_thinking\": false}", 0, 0, NULL,
-     0},
-    {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer; -1: to its end", 1, 16777216, NULL,
-     OPTION_OPEN},
-    {"no-shift", 0, OPTION_FLAG, NULL, "end where the context is full: drop no turns", 0, 0, NULL, 0},
-    {"no-history", 0, OPTION_FLAG, NULL, "do not keep what is typed", 0, 0, NULL, 0},
-    {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, 0},
+    OPT_TEXT("system", 0, "TEXT", "instructions before the conversation"),
+    OPT_FILE("template", 0, "NAME|FILE", "a format by name, or a file with a Jinja template"),
+    OPT_TEXT("template-vars", 0, "JSON", "what else it sees: {\"enable_thinking\": false}"),
+    OPT_UINT("predict", 'n', "N", 1, 16777216, "at most N tokens for an answer; -1: to its end",
+             .flags = OPTION_OPEN),
+    OPT_FLAG("no-shift", 0, "end where the context is full: drop no turns"),
+    OPT_FLAG("no-history", 0, "do not keep what is typed"),
+    OPT_FLAG("stats", 0, "say after each answer what was evaluated"),
     {0},
 };
 
@@ -435,8 +433,6 @@ done:
 const command command_chat = {
     .name = "chat",
     .operands = "[MODEL]",
-    .n_operand_min = 0,
-    .n_operand_max = 1,
     .summary = "talk with a model",
     .details = "Messages are written around as the template in the file says; --template gives\n"
                "another. A backslash at the end of a line continues it; /help lists commands.\n"

@@ -71,7 +71,7 @@ static void set_system(chat *c, const char *text)
 static bool full_path(const char *path, char out[4096])
 {
     const char *home = path[0] == '~' && path[1] == '/' ? getenv("HOME") : NULL;
-    if (!*path) return report_text("the name of a file is wanted") == 0;
+    if (!*path) return report_text("expected the name of a file") == 0;
     int n = home ? snprintf(out, 4096, "%s%s", home, path + 1) : snprintf(out, 4096, "%s", path);
     while (n > 0 && n < 4096 && out[n - 1] == ' ') out[--n] = '\0';
     return n < 4096 || report_text("the name is too long") == 0;

@@ -6,7 +6,6 @@
 #include "common/evaluate.h"
 #include "common/json.h"
 #include "common/model_args.h"
-#include "common/placement_info.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,19 +13,19 @@
 #include <unistd.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: a pipe's, or none", 0, 0, NULL, 0},
-    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt; - is stdin", 0, 0, NULL, 0},
-    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default, or -1: to the end", 0, 16777216, NULL,
-     OPTION_OPEN},
-    {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, OPTION_REPEATS},
-    {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, 0},
-    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
-    {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, 0},
-    {"stats", 0, OPTION_FLAG, NULL, "print shares of live neurons, and what was planned", 0, 0, NULL, 0},
-    {"check", 0, OPTION_UINT, "N", "compare the first N tokens with a dense run afterwards", 2, RUN_CHECK_MAX,
-     NULL, OPTION_ADVANCED},
-    {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, 0},
-    {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, 0},
+    OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe's, or none"),
+    OPT_FILE("file", 'f', "FILE", "a file with the prompt; - is stdin"),
+    OPT_UINT("predict", 'n', "N", 0, 16777216, "at most N tokens; default, or -1: to the end",
+             .flags = OPTION_OPEN),
+    OPT_TEXT("stop", 0, "TEXT", "end before this text; may be given often", .flags = OPTION_REPEATS),
+    OPT_FLAG("ignore-eos", 0, "go on after the end-of-text token"),
+    OPT_FLAG("special", 0, "take texts of control tokens as these tokens"),
+    OPT_FLAG("no-echo", 0, "do not print the prompt"),
+    OPT_FLAG("stats", 0, "print shares of live neurons, and what was planned"),
+    OPT_UINT("check", 0, "N", 2, RUN_CHECK_MAX, "compare the first N tokens with a dense run afterwards",
+             ADVANCED),
+    OPT_FLAG("json", 0, "print one JSON object at the end, with all ids"),
+    OPT_FLAG("raw", 0, "do not make terminal escapes visible"),
     {0},
 };
 
@@ -197,8 +196,7 @@ static double rate(double n, double seconds) { return seconds > 0.0 ? n / second
 /* NULL: the activation gives no zeros, or there are no counts, as on a device. */
 static double *live_shares(const generation *g, uint32_t *n_layer)
 {
-    hearth_model_info info;
-    hearth_model_get_info(g->model, &info);
+    hearth_model_info info = model_info(g->model);
     *n_layer = info.n_layer;
     double *share = info.sparse_activation ? malloc(info.n_layer * sizeof *share) : NULL;
     if (!share || hearth_session_sparsity_stats(g->session, share) > 0) return share;
@@ -209,8 +207,7 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
 /* Prints the last line. Times are those of this machine, unless a simulated device has a clock for both. */
 static void print_rates(const generation *g)
 {
-    hearth_model_info info;
-    hearth_model_get_info(g->model, &info);
+    hearth_model_info info = model_info(g->model);
     print_status("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
                  info.gpu_simulated ? info.gpu : "",
                  g->by_card           ? ", by its clock: "
@@ -222,8 +219,7 @@ static void print_rates(const generation *g)
 
 static void print_stats(const generation *g)
 {
-    hearth_model_info info;
-    hearth_model_get_info(g->model, &info);
+    hearth_model_info info = model_info(g->model);
     double measured = rate((double)g->ids.n, g->decode_seconds);
     if (info.gpu_predicted_tps > 0.0)
         print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)",
@@ -251,11 +247,8 @@ static void print_ids(json *j, const char *key, const int32_t *ids, size_t n)
 
 static void print_json(const generation *g)
 {
-    json j;
-    hearth_model_info info;
-    hearth_model_get_info(g->model, &info);
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    hearth_model_info info = model_info(g->model);
+    json j = json_begin(stdout);
     json_word(&j, "model", info.path);
     json_text(&j, "prompt", g->given, g->n_given);
     json_text(&j, "text", g->text.bytes + g->n_echo, g->text.n - g->n_echo);
@@ -278,7 +271,6 @@ static void print_json(const generation *g)
         json_close(&j, ']');
         free(share);
     }
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -418,8 +410,6 @@ done:
 const command command_run_model = {
     .name = "run",
     .operands = "[MODEL] [-]",
-    .n_operand_min = 0,
-    .n_operand_max = 2,
     .summary = "continue a prompt",
     .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
                "--special. The same seed gives the same text, whatever machine, threads and GPU;\n"

@@ -11,8 +11,7 @@ static const double GOOD_AGREEMENT = 95.0;
 
 static void print_result(const hearth_model *model, const hth_comparison *r)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     const char *selector = hearth_selector_name(info.selector);
     hth_compare_layer all = hth_compare_all_layers(r);
     if (r->n_identical == r->n_scored) {
@@ -41,8 +40,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
  * same file on the CPU. */
 static bool open_dense(const args *a, const char *path, const hearth_model *model, hearth_model **on_cpu)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     return !info.gpu || open_on_cpu(a, path, on_cpu);
 }
 
@@ -55,8 +53,7 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
     hth_comparison result;
     hearth_error err;
     progress p;
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = model_info(model);
     if (is_reference(a, model) && info.gpu_bit_exact) {
         print_requested("check: selector dense is exact");
         return 0;

@@ -7,13 +7,13 @@
 #include "convert/pack.h"
 
 static const option_spec options[] = {
-    {"output", 'o', OPTION_FILE, "FILE", "the packed file; appears when it is complete", 0, 0, NULL, 0},
-    {"type", 0, OPTION_TEXT, "TYPE", "of matrices, as for quantize; default: as they are", 0, 0, NULL, 0},
-    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
-    {"profile", 0, OPTION_FILE, "P", "of hearth profile: orders the neurons", 0, 0, NULL, 0},
-    {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors: put inside", 0, 0, NULL, 0},
-    {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds: put inside", 0, 0, NULL, 0},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
+    OPT_FILE("output", 'o', "FILE", "the packed file; appears when it is complete"),
+    OPT_TEXT("type", 0, "TYPE", "of matrices, as for quantize; default: as they are"),
+    OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
+    OPT_FILE("profile", 0, "P", "of hearth profile: orders the neurons"),
+    OPT_FILE("predictors", 0, "Q", "of hearth predictors: put inside"),
+    OPT_FILE("thresholds", 0, "T", "of hearth thresholds: put inside"),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     ALLOW_UNUSED_OPTION,
     {0},
 };
@@ -55,7 +55,7 @@ static int run(const args *a)
                *type = args_text(a, "type", NULL);
     if (!out) return usage_error("pack needs -o FILE");
     if (type && !(o.ftype = hth_ftype_find(type)))
-        return usage_error("pack --type '%s': one of %s is wanted", type, hth_ftype_list());
+        return usage_error("pack --type '%s': expected one of %s", type, hth_ftype_list());
     const input inputs[] = {{in, "the model"},
                             {o.profile, "the profile"},
                             {o.predictors, "the predictors"},
@@ -74,8 +74,6 @@ static int run(const args *a)
 const command command_pack = {
     .name = "pack",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "write a model so that neurons which do not fire are not read",
     .details = "Down is transposed, so that what a neuron adds lies in one piece; with a profile\n"
                "hot neurons come first and those that fire together lie side by side. All\n"

@@ -9,20 +9,19 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"file", 'f', OPTION_FILE, "FILE", "the text to train on; - is stdin", 0, 0, NULL, 0},
-    {"output", 'o', OPTION_FILE, "FILE", "the predictors; appears when it is complete", 0, 0, NULL, 0},
-    {"recall", 0, OPTION_FLOAT, "R", "share of firings to be marked; default 0.95", 0.01, 1, NULL, 0},
-    {"precision", 0, OPTION_FLOAT, "P", "ranks grow until so much of what is marked fires", 0.01, 1, NULL, 0},
-    {"budget", 0, OPTION_UINT, "MB", "for all; default: a tenth of the neurons in Q8_0", 1, 1e6, NULL, 0},
-    {"tokens", 0, OPTION_UINT, "N", "to train on, at most; default 16384", 512, 10000000, NULL, 0},
-    {"steps", 0, OPTION_UINT, "N", "of training for each rank; default 1500", 1, 1000000, NULL, 0},
-    {"ctx", 'c', OPTION_UINT, "N", "tokens of a window; default 512, or as trained for", 8, 1048576, NULL, 0},
-    {"memory", 0, OPTION_UINT, "MB", "for what is trained on; the rest goes to disk; default 2048", 1, 1e7,
-     NULL, OPTION_ADVANCED},
-    {"seed", 0, OPTION_UINT, "N", "same seed, same predictors; default 1", 0, UINT32_MAX, NULL,
-     OPTION_ADVANCED},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_FILE("file", 'f', "FILE", "the text to train on; - is stdin"),
+    OPT_FILE("output", 'o', "FILE", "the predictors; appears when it is complete"),
+    OPT_FLOAT("recall", 0, "R", 0.01, 1, "share of firings to be marked; default 0.95"),
+    OPT_FLOAT("precision", 0, "P", 0.01, 1, "ranks grow until so much of what is marked fires"),
+    OPT_UINT("budget", 0, "MB", 1, 1e6, "for all; default: a tenth of the neurons in Q8_0"),
+    OPT_UINT("tokens", 0, "N", 512, 10000000, "to train on, at most; default 16384"),
+    OPT_UINT("steps", 0, "N", 1, 1000000, "of training for each rank; default 1500"),
+    OPT_UINT("ctx", 'c', "N", 8, 1048576, "tokens of a chunk; default 512, or as trained for"),
+    OPT_UINT("memory", 0, "MB", 1, 1e7, "for what is trained on; the rest goes to disk; default 2048",
+             ADVANCED),
+    OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "same seed, same predictors; default 1", ADVANCED),
+    OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -42,9 +41,7 @@ static void print_table(const char *out, const hth_predictor_result *r, uint32_t
 
 static void print_json(const hth_predictor_result *r, uint32_t n)
 {
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_open(&j, "layers", '[');
     for (uint32_t i = 0; i < n; i++) {
         json_open_compact(&j, NULL, '{');
@@ -58,7 +55,6 @@ static void print_json(const hth_predictor_result *r, uint32_t n)
         json_close(&j, '}');
     }
     json_close(&j, ']');
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -103,8 +99,6 @@ static int run(const args *a)
 const command command_predictors = {
     .name = "predictors",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "train small networks that guess which neurons fire",
     .details = "For models whose activation gives zeros. Each layer gets the smallest rank with\n"
                "which enough of the firings are marked and enough of the marked neurons fire,\n"

@@ -11,11 +11,11 @@
 enum { DEFAULT_SAMPLES = 1024 };
 
 static const option_spec options[] = {
-    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
-    {"out", 'o', OPTION_FILE, "OUT", "the profile", 0, 0, NULL, 0},
-    {"samples", 0, OPTION_UINT, "N", "tokens to keep who fired at; default 1024; 0: none", 0,
-     HTH_PROFILE_MAX_SAMPLE, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    OPT_FILE("file", 'f', "FILE", "the text; - is stdin"),
+    OPT_FILE("out", 'o', "OUT", "the profile"),
+    OPT_UINT("samples", 0, "N", 0, HTH_PROFILE_MAX_SAMPLE,
+             "tokens to keep who fired at; default 1024; 0: none"),
+    OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
 
@@ -81,7 +81,7 @@ static void print_table(const hth_profile *p, const char *out)
                (double)p->layers[i].largest, 100.0 * h.gate, 100.0 * h.up, h.sparser);
     }
     printf(
-        "\n%s: %llu tokens in windows of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
+        "\n%s: %llu tokens in chunks of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
         "Hottest: the share of all %s that these neurons have. Largest: |hidden|.\n",
         printable(out), (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p),
         p->activation, p->coact_is_top_decile ? "|hidden|" : "firings");
@@ -89,13 +89,9 @@ static void print_table(const hth_profile *p, const char *out)
 
 static void print_json(const hth_profile *p, const char *out, uint64_t n_before)
 {
-    json j;
-    char hash[20];
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
+    json j = json_begin(stdout);
     json_word(&j, "profile", out);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)p->model_hash);
-    json_word(&j, "model_hash", hash);
+    json_hash(&j, "model_hash", p->model_hash);
     json_uint(&j, "tokens", p->n_tok);
     json_uint(&j, "tokens_of_an_earlier_run", n_before);
     json_uint(&j, "n_ctx", p->n_ctx);
@@ -119,7 +115,6 @@ static void print_json(const hth_profile *p, const char *out, uint64_t n_before)
         json_close(&j, '}');
     }
     json_close(&j, ']');
-    json_close(&j, '}');
     json_end(&j);
 }
 
@@ -142,6 +137,7 @@ static int profile_text(const args *a, const hearth_model *model, hearth_session
     hth_profile *p;
     char settings[64];
     watch w = {.out = args_text(a, "out", NULL)};
+    if (!args_has(a, "json")) print_start_line(a, model, session);
     snprintf(settings, sizeof settings, "kv %s%s", args_text(a, "kv", "f16"),
              args_has(a, "bf16-dot") ? ", bf16-dot" : "");
     hth_profile_options o = {.out = w.out,
@@ -161,35 +157,15 @@ static int profile_text(const args *a, const hearth_model *model, hearth_session
 
 static int run(const args *a)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    size_t n;
     int status = check_usage(a);
-    if (status) return status;
-    const char *path = args_text(a, "file", NULL);
-    char *text = read_text_file(path, &n);
-    if (!text) return EXIT_OTHER;
-    status = EXIT_OTHER;
-    install_signal_handlers();
-    interrupt_at_once(true); /* until the text is divided into chunks */
-    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, hth_chunks_default(model), &session)) {
-        if (!args_has(a, "json")) print_start_line(a, model, session);
-        status = profile_text(a, model, session, text, n);
-    }
-    free(text);
-    hearth_session_close(session);
-    hearth_model_close(model);
-    return status;
+    return status ? status : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, profile_text);
 }
 
 const command command_profile = {
     .name = "profile",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "record which neurons fire over a text",
-    .details = "Windows of -c tokens (at most 512), all neurons computed. OUT is for packing and\n"
+    .details = "Chunks of -c tokens (at most 512), all neurons computed. OUT is for packing and\n"
                "placing this model, and for studies; docs/profile.md says what is in it. Until\n"
                "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
                "the same command goes on from there.\n",

@@ -12,15 +12,15 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
-    {"output", 'o', OPTION_FILE, "PAGE", "the report, one HTML file", 0, 0, NULL, 0},
-    {"csv", 0, OPTION_FILE, "FILE", "the figures as a table: layer,measure,x,value", 0, 0, NULL, 0},
-    {"json", 0, OPTION_FLAG, NULL, "print the figures as a JSON object", 0, 0, NULL, 0},
-    {"chunks", 0, OPTION_UINT, "N", "look at the first N windows; default 16; 0: all", 0, 1e9, NULL, 0},
-    {"scored", 0, OPTION_UINT, "N", "windows for perplexities; default 4; 0: none", 0, 1e9, NULL, 0},
-    {"samples", 0, OPTION_UINT, "N", "tokens for magnitudes and CETT; default 128", 8, 4096, NULL, 0},
-    {"trained", 0, OPTION_UINT, "N", "layers to train predictors for; default 4", 0, 1e6, NULL, 0},
-    {"steps", 0, OPTION_UINT, "N", "steps of their training; default 600", 1, 1e6, NULL, 0},
+    OPT_FILE("file", 'f', "FILE", "the text; - is stdin"),
+    OPT_FILE("output", 'o', "PAGE", "the report, one HTML file"),
+    OPT_FILE("csv", 0, "FILE", "the figures as a table: layer,measure,x,value"),
+    OPT_FLAG("json", 0, "print the figures as a JSON object"),
+    OPT_UINT("chunks", 0, "N", 0, 1e9, "look at the first N chunks; default 16; 0: all"),
+    OPT_UINT("scored", 0, "N", 0, 1e9, "chunks for perplexities; default 4; 0: none"),
+    OPT_UINT("samples", 0, "N", 8, 4096, "tokens for magnitudes and CETT; default 128"),
+    OPT_UINT("trained", 0, "N", 0, 1e6, "layers to train predictors for; default 4"),
+    OPT_UINT("steps", 0, "N", 1, 1e6, "steps of their training; default 600"),
     {0},
 };
 
@@ -41,7 +41,7 @@ static int check_usage(const args *a)
     }
     if (args_context(a, 3) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(
-            "study -c: 3 is the least window of which something can be scored (--scored 0: nothing)");
+            "study -c: 3 is the least chunk of which something can be scored (--scored 0: nothing)");
     return 0;
 }
 
@@ -102,16 +102,15 @@ static bool write_all(const study_report *r, const args *a)
 
 /* ---- the command ------------------------------------------------------------------------------------ */
 
-static bool study_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
-                       size_t n)
+static int study_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
+                      size_t n)
 {
     hearth_error err;
-    hearth_model_info info;
     hth_study study;
     progress p;
     hth_study_options o = hth_study_defaults();
     const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
-    o.n_window = args_uint(a, "chunks", o.n_window);
+    o.n_chunk = args_uint(a, "chunks", o.n_chunk);
     o.n_scored = args_uint(a, "scored", o.n_scored);
     o.n_sample = (uint32_t)args_uint(a, "samples", o.n_sample);
     o.n_trained = (uint32_t)args_uint(a, "trained", o.n_trained);
@@ -120,54 +119,37 @@ static bool study_text(const args *a, const hearth_model *model, hearth_session 
     o.progress = progress_show;
     o.progress_user = &p;
     for (size_t i = 0; i < 2; i++)
-        if (outs[i] && hth_atomic_writer_check(outs[i], &err) != HEARTH_OK) return report(&err) == 0;
-    hearth_model_get_info(model, &info);
+        if (outs[i] && hth_atomic_writer_check(outs[i], &err) != HEARTH_OK) return report(&err);
+    hearth_model_info info = model_info(model);
     study_report r = {&study,
                       &info,
                       hth_activation_name(model->model->hparams.activation),
                       args_text(a, "file", NULL),
                       model->model->hparams.d_model,
                       0};
-    if (hth_model_hash(model->file, &r.hash, &err) != HEARTH_OK) return report(&err) == 0;
+    if (hth_model_hash(model->file, &r.hash, &err) != HEARTH_OK) return report(&err);
     progress_init(&p, "studying", "steps", 1);
     hearth_status st = hth_study_run(model, session, text, n, &o, &study, &err);
     progress_end(&p);
-    if (st != HEARTH_OK) return report(&err) == 0;
+    if (st != HEARTH_OK) return report(&err);
     bool ok = write_all(&r, a);
     hth_study_close(&study);
-    return ok;
+    return ok ? 0 : EXIT_OTHER;
 }
 
 static int run(const args *a)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    size_t n;
     int status = check_usage(a);
-    if (status) return status;
-    char *text = read_text_file(args_text(a, "file", NULL), &n);
-    if (!text) return EXIT_OTHER;
-    status = EXIT_OTHER;
-    install_signal_handlers();
-    interrupt_at_once(true); /* until the text is divided into chunks */
-    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, hth_chunks_default(model), &session) && study_text(a, model, session, text, n))
-        status = 0;
-    free(text);
-    hearth_session_close(session);
-    hearth_model_close(model);
-    return status;
+    return status ? status : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, study_text);
 }
 
 const command command_study = {
     .name = "study",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "measure a model's sparsity on a text, and draw it",
     .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
                "perplexity), how well small networks predict them, how much stays from token\n"
-               "to token, how much is due to few. Windows of -c tokens (at most 512).\n"
+               "to token, how much is due to few. Chunks of -c tokens (at most 512).\n"
                "docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, output_options, model_options},

@@ -96,13 +96,12 @@ static void put_head(json *j, const study_report *r)
     json_uint(j, "n_layer", s->n_layer);
     json_uint(j, "d_model", r->d_model);
     json_uint(j, "neurons", n_neuron);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->hash);
-    json_word(j, "hash", hash);
+    json_hash(j, "hash", r->hash);
     json_close(j, '}');
     json_open(j, "text", '{');
     json_word(j, "path", r->text);
     json_uint(j, "n_ctx", s->n_ctx);
-    json_uint(j, "windows", s->n_window);
+    json_uint(j, "chunks", s->n_chunk);
     json_uint(j, "tokens", s->n_tok);
     json_uint(j, "sampled_tokens", s->n_sample);
     json_uint(j, "held_out_tokens", s->n_held);
@@ -158,7 +157,7 @@ static void put_layer(json *j, uint32_t i, const hth_study_layer *l)
 static void put_perplexities(json *j, const hth_study *s)
 {
     json_open(j, "perplexity", '{');
-    json_uint(j, "windows", s->n_row ? s->rows[0].n_done : 0);
+    json_uint(j, "chunks", s->n_row ? s->rows[0].n_done : 0);
     json_uint(j, "scored", s->n_row ? s->rows[0].n_scored : 0);
     json_open(j, "rows", '[');
     for (uint32_t i = 0; i < s->n_row; i++) {
@@ -174,16 +173,13 @@ static void put_perplexities(json *j, const hth_study *s)
 
 void study_write_json(const study_report *r, FILE *out)
 {
-    json j;
-    json_init(&j, out);
-    json_open(&j, NULL, '{');
+    json j = json_begin(out);
     put_head(&j, r);
     put_grids(&j);
     json_open(&j, "layers", '[');
     for (uint32_t i = 0; i < r->study->n_layer; i++) put_layer(&j, i, &r->study->layers[i]);
     json_close(&j, ']');
     put_perplexities(&j, r->study);
-    json_close(&j, '}');
     json_end(&j);
 }
 

@@ -12,11 +12,11 @@
 #define MISS 0.005
 
 static const option_spec options[] = {
-    {"file", 'f', OPTION_FILE, "FILE", "the text to calibrate on; - is stdin", 0, 0, NULL, 0},
-    {"output", 'o', OPTION_FILE, "FILE", "the thresholds; appears when it is complete", 0, 0, NULL, 0},
-    {"cett", 0, OPTION_FLOAT, "X", "error of each layer's output; default 0.2", 1e-6, 1, NULL, 0},
-    {"sparsity", 0, OPTION_FLOAT, "S", "in its place: share of neurons left out, mean", 0.01, 0.99, NULL, 0},
-    {"samples", 0, OPTION_UINT, "N", "tokens that are looked at; default 128", 8, 65536, NULL, 0},
+    OPT_FILE("file", 'f', "FILE", "the text to calibrate on; - is stdin"),
+    OPT_FILE("output", 'o', "FILE", "the thresholds; appears when it is complete"),
+    OPT_FLOAT("cett", 0, "X", 1e-6, 1, "error of each layer's output; default 0.2"),
+    OPT_FLOAT("sparsity", 0, "S", 0.01, 0.99, "in its place: share of neurons left out, mean"),
+    OPT_UINT("samples", 0, "N", 8, 65536, "tokens that are looked at; default 128"),
     {0},
 };
 
@@ -45,57 +45,44 @@ static void print_table(const char *out, const hth_thresholds *t, double asked)
     print_miss(asked, sparsity, zero);
 }
 
-static int run(const args *a)
+static int find_thresholds(const args *a, const hearth_model *model, hearth_session *session,
+                           const char *text, size_t n)
 {
     progress p;
     hearth_error err;
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
     hth_thresholds t;
-    size_t n;
-    int status = EXIT_OTHER;
-    const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
-    hth_threshold_options o = {.cett = args_float(a, "cett", 0.2),
+    const char *out = args_text(a, "output", NULL);
+    hth_threshold_options o = {.cett = args_has(a, "sparsity") ? 0.0 : args_float(a, "cett", 0.2),
                                .sparsity = args_float(a, "sparsity", 0.0),
                                .n_sample = (uint32_t)args_uint(a, "samples", 128),
                                .progress = progress_show,
                                .progress_user = &p};
+    progress_init(&p, "calibrating", "chunks and layers", 1);
+    hearth_status st = hth_atomic_writer_check(out, &err);
+    if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
+    progress_end(&p);
+    if (st != HEARTH_OK) return report(&err);
+    st = hth_thresholds_write(&t, model, out, &err);
+    if (st == HEARTH_OK) print_table(out, &t, o.sparsity);
+    hth_thresholds_close(&t);
+    return st == HEARTH_OK ? finish_stdout() : report(&err);
+}
+
+static int run(const args *a)
+{
+    const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
     if (!path || !out) return usage_error("thresholds needs -f FILE and -o FILE");
     if (args_has(a, "cett") && args_has(a, "sparsity"))
         return usage_error("--cett and --sparsity exclude each other");
-    if (args_has(a, "sparsity")) o.cett = 0.0;
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
     int wrong = check_output_beside(a, path, out, OUTPUT_THRESHOLDS);
-    if (wrong) return wrong;
-    char *text = read_text_file(path, &n);
-    if (!text) return EXIT_OTHER;
-    install_signal_handlers();
-    interrupt_at_once(true); /* until the text is divided into chunks */
-    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, hth_chunks_default(model), &session)) {
-        progress_init(&p, "calibrating", "windows and layers", 1);
-        hearth_status st = hth_atomic_writer_check(out, &err);
-        if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
-        progress_end(&p);
-        if (st == HEARTH_OK) {
-            st = hth_thresholds_write(&t, model, out, &err);
-            if (st == HEARTH_OK) print_table(out, &t, o.sparsity);
-            hth_thresholds_close(&t);
-        }
-        status = st == HEARTH_OK ? finish_stdout() : report(&err);
-    }
-    free(text);
-    hearth_session_close(session);
-    hearth_model_close(model);
-    return status;
+    return wrong ? wrong : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, find_thresholds);
 }
 
 const command command_thresholds = {
     .name = "thresholds",
     .operands = "MODEL",
-    .n_operand_min = 1,
-    .n_operand_max = 1,
     .summary = "find how large an activation must be to count",
     .details = "For any activation, SwiGLU too: neurons whose activation stays below a value of\n"
                "their own are left out (--selector threshold). The values are found on a text:\n"

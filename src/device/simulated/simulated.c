@@ -57,12 +57,6 @@ static void close_simulated(hth_device *d)
     hth_free(sim);
 }
 
-static uint64_t n_validation_error(const hth_device *d)
-{
-    (void)d;
-    return 0;
-}
-
 /* ---- time ---------------------------------------------------------------------------------------------- */
 
 static uint64_t time_of(const hth_device *d)
@@ -86,11 +80,6 @@ static void advance_host(hth_sim *sim, uint64_t until_ns)
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
-
-static hearth_status new_buffer(hth_buffer *b, const char *what, hearth_error *err)
-{
-    return hth_backend_ref.buffer_new(b, what, err);
-}
 
 /* On a lost device its thread may still use what is being freed. */
 static void quiesce_lost(hth_device *d)
@@ -143,13 +132,6 @@ static hearth_status new_pipeline(hth_device *d, hth_pipeline *p, hearth_error *
 {
     hth_sim *sim = d->priv;
     return hth_backend_ref.pipeline_new(&sim->ref, p, err);
-}
-
-static void free_pipeline(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
-
-static hearth_status end_cmdlist(hth_cmdlist *t, hearth_error *err)
-{
-    return hth_backend_ref.cmdlist_end(t, err);
 }
 
 static void free_cmdlist(hth_cmdlist *t) { quiesce_lost(t->device); }
@@ -254,14 +236,11 @@ const hth_backend hth_backend_simulated = {
     .open = open_simulated,
     .stop = stop,
     .close = close_simulated,
-    .n_validation_error = n_validation_error,
-    .buffer_new = new_buffer,
+    .buffer_new = hth_ref_buffer_new,
     .buffer_free = free_buffer,
     .upload = upload,
     .download = download,
     .pipeline_new = new_pipeline,
-    .pipeline_free = free_pipeline,
-    .cmdlist_end = end_cmdlist,
     .cmdlist_free = free_cmdlist,
     .submit = submit,
     .signal = signal_host,

@@ -122,7 +122,7 @@ static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *
                               .first_tok = first_tok,
                               .at = p->layout.offsets};
         uint32_t consts[HTH_DOWN_N_CONST] = {HTH_REC_LOCAL, cols};
-        memcpy(consts + HTH_DOWN_FORM, &desc, sizeof desc);
+        memcpy(consts + HTH_DOWN_FORMAT, &desc, sizeof desc);
         const hth_buffer_range bind[] = {ws->step, weights, from->h, top, ws->sums};
         hth_rec_dispatch_3d(r, HTH_SHADER_down_q, consts, bind, &push,
                       hth_div_ceil((uint64_t)n_out * desc.low_bits / 128, HTH_REC_LOCAL),

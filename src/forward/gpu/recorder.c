@@ -117,12 +117,12 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                                                    .y_first = p->first + s->first,
                                                    .has_bias = p->bias.n > 0,
                                                    .at = p->layout.offsets},
-                                          .live = {s->first, s->neuron}};
+                                          .sparse = {s->first, s->neuron}};
     uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, many ? 4 : 1,
                                          r->only_wanted};
-    memcpy(consts + HTH_ROWS_FORM, desc, sizeof *desc);
+    memcpy(consts + HTH_ROWS_FORMAT, desc, sizeof *desc);
     hth_coopmat_level by = HTH_COOPMAT_NONE;
-    if (many && !s->live)
+    if (many && !s->sparse)
         by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, r->g->coopmat, r->n_row, consts);
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
@@ -136,7 +136,7 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
         {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc},
         {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
         {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc}};
-    hth_rec_dispatch(r, s->live ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind, &push,
+    hth_rec_dispatch(r, s->sparse ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind, &push,
                      hth_div_ceil(s->n, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
                      hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]));
 }
@@ -152,7 +152,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                                                    .y_first = p->first + s->first,
                                                    .has_bias = p->bias.n > 0,
                                                    .row_words = hth_soa_row_words(p->type, group->n_col)},
-                                          .live = {s->first, s->neuron}};
+                                          .sparse = {s->first, s->neuron}};
     const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->only_wanted, (uint32_t)p->type};
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
@@ -161,7 +161,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
                                      y,
                                      r->g->workspace.active_mask};
     hth_rec_dispatch(r,
-                     s->live      ? HTH_SHADER_mul_mat_vec_f_sparse
+                     s->sparse      ? HTH_SHADER_mul_mat_vec_f_sparse
                      : accumulate ? HTH_SHADER_mul_mat_vec_f_acc
                                   : HTH_SHADER_mul_mat_vec_f,
                      consts, bind, &push, hth_div_ceil(s->n, HTH_REC_LOCAL / 8 * rows),
@@ -171,7 +171,7 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s)
 {
     if (r->st != HEARTH_OK) return;
-    if (s->live)
+    if (s->sparse)
         hth_cmdlist_hint_bytes_masked(r->cmdlist, p->layout.size / p->n_row, r->g->workspace.active_mask,
                                       s->neuron, s->n);
     else hth_cmdlist_hint_bytes(r->cmdlist, p->layout.size * s->n / p->n_row);
@@ -186,9 +186,9 @@ void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
     uint32_t step = hth_rec_rows_per_dispatch(r, s->n, work, HTH_REC_ROW_ALIGNMENT);
     for (uint32_t i = 0, n; i < s->n; i += n) {
         n = s->n - i < step ? s->n - i : step;
-        hth_row_range now = {s->first + i, n, s->neuron + i, s->live}, own = now;
+        hth_row_range now = {s->first + i, n, s->neuron + i, s->sparse}, own = now;
         hth_gpu_matrix some = *p;
-        if (!s->live) some = hth_rec_rows_of(p, group->n_col, now.first, n), own.first = 0;
+        if (!s->sparse) some = hth_rec_rows_of(p, group->n_col, now.first, n), own.first = 0;
         hth_rec_reserve_work(r, n * work);
         if (quantised) run_quantised(r, group, &some, &own, &desc, in, y, accumulate);
         else run_floats(r, group, &some, &own, in, y, accumulate);
@@ -197,14 +197,14 @@ void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
 }
 
 void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint32_t from, uint32_t end,
-                       bool live, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
+                       bool sparse, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
 {
     for (uint32_t i = 0; i < group->n_matrix; i++) {
         const hth_gpu_matrix *p = &group->matrices[i];
         uint32_t first = from > p->first ? from : p->first,
                  last = end < p->first + p->n_row ? end : p->first + p->n_row;
         if (first >= last) continue;
-        hth_row_range s = {first - p->first, last - first, first - from, live};
+        hth_row_range s = {first - p->first, last - first, first - from, sparse};
         hth_rec_part(r, group, p, &s, in, y, accumulate);
     }
     hth_rec_mark_dirty(r, y);

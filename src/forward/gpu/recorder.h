@@ -69,25 +69,25 @@ hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v);
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
-/* Rows [first, first + n) of a matrix. live: only those of active neurons, and `neuron` is the neuron of the first
+/* Rows [first, first + n) of a matrix. sparse: only those of active neurons, and `neuron` is the neuron of the first
  * row. */
 typedef struct hth_row_range {
     uint32_t first, n, neuron;
-    bool live;
+    bool sparse;
 } hth_row_range;
 
 /* Rows [first, first + n) as a matrix of their own; first: a multiple of HTH_REC_ROW_ALIGNMENT. */
 enum { HTH_REC_ROW_ALIGNMENT = 64 };
 hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t first, uint32_t n);
 /* y = (accumulate: y +=) some rows of a matrix times the input; group: its strides of results and inputs. Only
- * live rows may begin at any row. */
+ * sparse rows may begin at any row. */
 void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
                   const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate);
 /* Records the bytes that a dispatch over some rows of a matrix reads (hth_cmdlist_hint_bytes). */
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s);
-/* y = (accumulate: y +=) rows [from, end) of the group times the input; live: only the active ones; row `from` is
+/* y = (accumulate: y +=) rows [from, end) of the group times the input; sparse: only the active ones; row `from` is
  * neuron 0. */
-void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint32_t from, uint32_t end, bool live,
+void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint32_t from, uint32_t end, bool sparse,
                        const hth_gpu_input *in, hth_buffer_range y, bool accumulate);
 /* The same for all rows, followed by a barrier. */
 void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_input *in, hth_buffer_range y,

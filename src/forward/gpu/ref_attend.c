@@ -271,7 +271,7 @@ void hth_ref_attn_reduce(const hth_dispatch_args *call)
 {
     hth_push_attn_reduce push;
     memcpy(&push, call->push, sizeof push);
-    size_t d = call->consts[HTH_JOIN_D_HEAD];
+    size_t d = call->consts[HTH_ATTN_REDUCE_D_HEAD];
     const float *values = call->bind[1], *parts = call->bind[2];
     uint32_t n_row = hth_gpu_tokens(call, 0, call->grid[1]);
     for (uint32_t t = 0; t < n_row; t++) {

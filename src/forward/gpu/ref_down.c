@@ -35,7 +35,7 @@ typedef struct down {
 static down down_of(const hth_dispatch_args *c)
 {
     down d = {.planes = c->bind[1]};
-    memcpy(&d.desc, c->consts + HTH_DOWN_FORM, sizeof d.desc);
+    memcpy(&d.desc, c->consts + HTH_DOWN_FORMAT, sizeof d.desc);
     memcpy(&d.push, c->push, sizeof d.push);
     return d;
 }
@@ -114,7 +114,7 @@ void hth_ref_down_f(const hth_dispatch_args *c)
 static bool add_parts(const hth_dispatch_args *c, const hth_push_down_reduce *push, uint32_t i_tok,
                       uint32_t o, int64_t *total)
 {
-    bool floats = c->consts[HTH_JOIN_SUMS_FLOATS] > 0, in_range = true;
+    bool floats = c->consts[HTH_DOWN_REDUCE_FLOATS] > 0, in_range = true;
     for (uint32_t s = 0; s < push->n_split; s++) {
         size_t at = ((size_t)i_tok * push->n_split + s) * push->n_out + o;
         float chain = floats ? ((const float *)c->bind[1])[at] : 0.0f;
@@ -130,7 +130,7 @@ void hth_ref_down_accumulate(const hth_dispatch_args *c)
     const int32_t *sums = c->bind[1];
     uint32_t *wide = c->bind[2];
     const uint32_t *host = c->bind[3];
-    bool adds_host = c->consts[HTH_GATHER_HOST] > 0;
+    bool adds_host = c->consts[HTH_DOWN_ACCUMULATE_HOST] > 0;
     memcpy(&push, c->push, sizeof push);
     for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[1]); i++) {
         for (uint32_t o = 0; o < push.n_out; o++) {
@@ -153,14 +153,14 @@ static void join(const hth_dispatch_args *c, bool accumulate)
     hth_push_down_reduce push;
     const uint32_t *top = c->bind[2];
     const uint32_t *host = c->bind[3];
-    bool has_host = c->consts[HTH_JOIN_SUMS_HOST] > 0;
+    bool has_host = c->consts[HTH_DOWN_REDUCE_HOST] > 0;
     const float *bias = c->bind[4];
     memcpy(&push, c->push, sizeof push);
     for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[1]); i++) {
         uint32_t t = push.first_tok + i;
         uint32_t scale = top[2 * t];
         float factor = hth_float_of((254u - (scale >> 23)) << 23);
-        if (c->consts[HTH_JOIN_SUMS_FLOATS]) factor = 0x1p-32f;
+        if (c->consts[HTH_DOWN_REDUCE_FLOATS]) factor = 0x1p-32f;
         else if (scale == 0) factor = hth_float_of(0x7fc00000u);
         for (uint32_t o = 0; o < push.n_out; o++) {
             int64_t total = 0;

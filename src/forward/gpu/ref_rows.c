@@ -17,8 +17,8 @@ typedef struct outputs {
     const float *bias; /* NULL: none */
     float *y;
     bool accumulate;
-    const uint32_t *live;           /* NULL: all rows; else mask bits, from live_first on, */
-    uint32_t row_first, live_first; /* for rows from row_first on */
+    const uint32_t *mask;           /* NULL: all rows; else mask bits, from mask_first on, */
+    uint32_t row_first, mask_first; /* for rows from row_first on */
 } outputs;
 
 /* Both kinds of rows number these constants alike. */
@@ -42,16 +42,16 @@ static outputs outputs_of(const hth_dispatch_args *c, uint32_t n_row, bool accum
 /* binding: of the mask; push: byte offset after the push constants of the non-sparse shader. */
 static void set_mask(outputs *out, const hth_dispatch_args *c, size_t binding, size_t push)
 {
-    hth_push_sparse live;
-    memcpy(&live, (const uint8_t *)c->push + push, sizeof live);
-    out->live = c->bind[binding];
-    out->row_first = live.row_first, out->live_first = live.live_first;
+    hth_push_sparse sparse;
+    memcpy(&sparse, (const uint8_t *)c->push + push, sizeof sparse);
+    out->mask = c->bind[binding];
+    out->row_first = sparse.row_first, out->mask_first = sparse.mask_first;
 }
 
 static bool is_skipped(const outputs *out, uint32_t row)
 {
-    uint32_t i = out->live_first + row;
-    return out->live && (out->live[i / 32] >> i % 32 & 1) == 0;
+    uint32_t i = out->mask_first + row;
+    return out->mask && (out->mask[i / 32] >> i % 32 & 1) == 0;
 }
 
 static void put(const outputs *out, uint32_t token, uint32_t row, float value)
@@ -79,7 +79,7 @@ typedef struct inputs {
 static matrix matrix_of(const hth_dispatch_args *c)
 {
     matrix a = {.planes = c->bind[1]};
-    memcpy(&a.desc, c->consts + HTH_ROWS_FORM, sizeof a.desc);
+    memcpy(&a.desc, c->consts + HTH_ROWS_FORMAT, sizeof a.desc);
     memcpy(&a.push, c->push, sizeof a.push);
     return a;
 }
@@ -135,7 +135,7 @@ static void mul_mat_vec_q(const hth_dispatch_args *c, bool accumulate, bool by_m
     outputs out = outputs_of(c, a.push.n_row, accumulate);
     out.bias = a.push.has_bias ? c->bind[5] : NULL, out.y = c->bind[6];
     out.y_stride = a.push.y_stride, out.y_first = a.push.y_first;
-    if (by_mask) set_mask(&out, c, 7, offsetof(hth_push_mul_mat_vec_q_sparse, live));
+    if (by_mask) set_mask(&out, c, 7, offsetof(hth_push_mul_mat_vec_q_sparse, sparse));
     for (uint32_t first = 0; first < out.n_tok; first += TILE) {
         const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
         inputs in[TILE];
@@ -167,7 +167,7 @@ static void mul_mat_vec_f(const hth_dispatch_args *c, bool accumulate, bool by_m
     outputs out = outputs_of(c, push.n_row, accumulate);
     out.bias = push.has_bias ? c->bind[3] : NULL, out.y = c->bind[4];
     out.y_stride = push.y_stride, out.y_first = push.y_first;
-    if (by_mask) set_mask(&out, c, 5, offsetof(hth_push_mul_mat_vec_f_sparse, live));
+    if (by_mask) set_mask(&out, c, 5, offsetof(hth_push_mul_mat_vec_f_sparse, sparse));
     for (uint32_t first = 0; first < out.n_tok; first += TILE) {
         const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
         const float *x = (const float *)c->bind[2] + (size_t)first * push.n_col;

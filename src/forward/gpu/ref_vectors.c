@@ -120,10 +120,10 @@ void hth_ref_norm_quantize(const hth_dispatch_args *c)
     const float *x = c->bind[1];
     hth_push_norm_quantize push;
     memcpy(&push, c->push, sizeof push);
-    const norm_desc norm = norm_of(c->consts[HTH_NORM_ROUND_KIND], &push, c->bind[2], c->bind[3]);
-    const outputs to = {c->consts[HTH_NORM_ROUND_STORE] ? c->bind[4] : NULL, c->consts[HTH_NORM_ROUND_BLOCK],
+    const norm_desc norm = norm_of(c->consts[HTH_NORM_QUANTIZE_KIND], &push, c->bind[2], c->bind[3]);
+    const outputs to = {c->consts[HTH_NORM_QUANTIZE_STORE] ? c->bind[4] : NULL, c->consts[HTH_NORM_QUANTIZE_BLOCK],
                         c->bind[5], c->bind[6], c->bind[7]};
-    bool gather = c->consts[HTH_NORM_ROUND_GATHER];
+    bool gather = c->consts[HTH_NORM_QUANTIZE_GATHER];
     uint32_t n_row = count_rows(c, gather ? HTH_STEP_N_WANT : HTH_STEP_N_TOK);
     for (size_t t = 0; t < n_row; t++) {
         const uint32_t *words = step + HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS;
@@ -167,7 +167,7 @@ static void zero_inactive(const hth_dispatch_args *c, const hth_push_act_quantiz
     const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
     const float *thresholds = (const float *)c->bind[3] + first;
     float activated[HTH_QUANT_WG_ELEMENTS];
-    uint32_t select = c->consts[HTH_ACTIVATE_SELECT];
+    uint32_t select = c->consts[HTH_ACT_QUANTIZE_SELECT];
     if (select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, activated);
     for (size_t i = 0; i < n; i++) {
         if (select == HTH_SELECT_PREDICTOR && scores[i] < push->min_score) v[i] = 0.0f;
@@ -181,10 +181,10 @@ void hth_ref_act_quantize(const hth_dispatch_args *c)
     const float *gate_up = c->bind[1];
     hth_push_act_quantize push;
     memcpy(&push, c->push, sizeof push);
-    const outputs to = {c->consts[HTH_ACTIVATE_STORE] ? c->bind[4] : NULL, c->consts[HTH_ACTIVATE_BLOCK],
+    const outputs to = {c->consts[HTH_ACT_QUANTIZE_STORE] ? c->bind[4] : NULL, c->consts[HTH_ACT_QUANTIZE_BLOCK],
                         c->bind[5], c->bind[6], c->bind[7]};
-    hth_activate_fn *activate = k.activate[c->consts[HTH_ACTIVATE_KIND]];
-    bool gated = c->consts[HTH_ACTIVATE_GATED];
+    hth_activate_fn *activate = k.activate[c->consts[HTH_ACT_QUANTIZE_KIND]];
+    bool gated = c->consts[HTH_ACT_QUANTIZE_GATED];
     uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
     for (size_t t = 0; t < n_row; t++) {
         const float *gate = gated ? gate_up + t * 2 * push.d_ff : NULL;
@@ -207,8 +207,8 @@ static uint32_t mark_word(const hth_dispatch_args *c, const hth_push_active_mask
     const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
     const float *thresholds = (const float *)c->bind[3] + first;
     size_t n = push->n - first < 32 ? push->n - first : 32;
-    bool by_half = c->consts[HTH_MARK_HALF];
-    uint32_t select = c->consts[HTH_MARK_SELECT], word = 0;
+    bool by_half = c->consts[HTH_ACTIVE_MASK_HALF];
+    uint32_t select = c->consts[HTH_ACTIVE_MASK_SELECT], word = 0;
     float activated[32];
     if (by_half && select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, activated);
     for (size_t i = 0; i < n; i++) {
@@ -223,15 +223,15 @@ static uint32_t mark_word(const hth_dispatch_args *c, const hth_push_active_mask
 void hth_ref_active_mask(const hth_dispatch_args *c)
 {
     const hth_kernels k = reference();
-    hth_activate_fn *activate = k.activate[c->consts[HTH_MARK_KIND]];
-    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK], *live = c->bind[4];
+    hth_activate_fn *activate = k.activate[c->consts[HTH_ACTIVE_MASK_KIND]];
+    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK], *mask = c->bind[4];
     hth_push_active_mask push;
     memcpy(&push, c->push, sizeof push);
-    uint32_t n = hth_min_u32(push.n, (uint64_t)c->grid[0] * c->consts[HTH_MARK_LOCAL]);
+    uint32_t n = hth_min_u32(push.n, (uint64_t)c->grid[0] * c->consts[HTH_ACTIVE_MASK_LOCAL]);
     for (size_t first = 0; first < n; first += 32) {
         uint32_t word = 0;
         for (size_t t = 0; t < n_tok; t++) word |= mark_word(c, &push, t, first, activate);
-        live[first / 32] = word;
+        mask[first / 32] = word;
     }
 }
 

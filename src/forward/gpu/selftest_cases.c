@@ -55,27 +55,27 @@ static void bind_quantised(hth_gpu_testcase *t, uint64_t n, uint32_t block)
 static void norm_quantize(hth_gpu_testcase *t)
 {
     enum { N_ROW = 3 };
-    const uint32_t *c = t->consts, block = c[HTH_NORM_ROUND_BLOCK];
-    bool normed = c[HTH_NORM_ROUND_KIND] != HTH_KIND_NONE;
+    const uint32_t *c = t->consts, block = c[HTH_NORM_QUANTIZE_BLOCK];
+    bool normed = c[HTH_NORM_QUANTIZE_KIND] != HTH_KIND_NONE;
     const hth_push_norm_quantize push = {WIDTH, 1, 1e-5f, 1.0f / WIDTH};
     set_call(t, &push, sizeof push, normed ? 1 : over(WIDTH, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
-    bind_step(t, N_ROW, N_ROW - 1, c[HTH_NORM_ROUND_GATHER]);
+    bind_step(t, N_ROW, N_ROW - 1, c[HTH_NORM_QUANTIZE_GATHER]);
     hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
     x->width = block ? block : 32, x->min_exponent = -60, x->max_exponent = 4;
     bind_floats(t, WIDTH, 1);
     bind_floats(t, WIDTH, 0);
-    bind_output(t, c[HTH_NORM_ROUND_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
+    bind_output(t, c[HTH_NORM_QUANTIZE_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
     bind_quantised(t, (uint64_t)N_ROW * WIDTH, block);
 }
 
 static void act_quantize(hth_gpu_testcase *t)
 {
     enum { N_ROW = 3, SCORE_STRIDE = WIDTH + 3 };
-    const uint32_t *c = t->consts, block = c[HTH_ACTIVATE_BLOCK], select = c[HTH_ACTIVATE_SELECT];
+    const uint32_t *c = t->consts, block = c[HTH_ACT_QUANTIZE_BLOCK], select = c[HTH_ACT_QUANTIZE_SELECT];
     const hth_push_act_quantize push = {WIDTH, SCORE_STRIDE, 0.25f};
     set_call(t, &push, sizeof push, over(WIDTH, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
-    bool gated = c[HTH_ACTIVATE_GATED];
+    bool gated = c[HTH_ACT_QUANTIZE_GATED];
     hth_gpu_test_input *x =
         bind_input(t, gated ? HTH_FILL_GATE_UP : HTH_FILL_UP, (uint64_t)N_ROW * WIDTH * (gated ? 2 : 1), 4);
     x->width = block ? block : 32, x->min_exponent = -30, x->max_exponent = 5;
@@ -83,7 +83,7 @@ static void act_quantize(hth_gpu_testcase *t)
         bind_input(t, HTH_FILL_SCORES, select == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 4);
     scores->width = x->width, scores->min_exponent = SCORE_STRIDE;
     bind_floats(t, select == HTH_SELECT_THRESHOLD ? WIDTH : 0, 0);
-    bind_output(t, c[HTH_ACTIVATE_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
+    bind_output(t, c[HTH_ACT_QUANTIZE_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
     bind_quantised(t, (uint64_t)N_ROW * WIDTH, block);
 }
 
@@ -128,13 +128,13 @@ static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row
 static void mul_mat_vec_q(hth_gpu_testcase *t)
 {
     const uint32_t *c = t->consts, tile = c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS], cols = c[HTH_ROWS_COLS];
-    const uint32_t block = c[HTH_ROWS_FORM], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
-    bool live = t->id == HTH_SHADER_mul_mat_vec_q_sparse;
-    const uint32_t n_row = (live ? MASK_KINDS * tile : tile) + 3, n_done = cols + 2, n_tok = cols + 3,
-                   stride = n_row + 2, first = live ? 2 : 0;
-    set_planes(t, c + HTH_ROWS_FORM, n_row + first, n_block);
+    const uint32_t block = c[HTH_ROWS_FORMAT], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
+    bool sparse = t->id == HTH_SHADER_mul_mat_vec_q_sparse;
+    const uint32_t n_row = (sparse ? MASK_KINDS * tile : tile) + 3, n_done = cols + 2, n_tok = cols + 3,
+                   stride = n_row + 2, first = sparse ? 2 : 0;
+    set_planes(t, c + HTH_ROWS_FORMAT, n_row + first, n_block);
     const hth_push_mul_mat_vec_q_sparse push = {{n_row, n_block, stride, 1, 1, t->layout.offsets}, {first, MASK_AT}};
-    set_call(t, &push, live ? sizeof push : sizeof push.rows, over(n_row, tile), over(n_tok, cols), 1);
+    set_call(t, &push, sparse ? sizeof push : sizeof push.rows, over(n_row, tile), over(n_tok, cols), 1);
     bind_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
@@ -145,7 +145,7 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
     if (strchr(hth_shader_infos[t->id].bindings, 'x')) /* _acc: y is read too */
         bind_floats(t, (uint64_t)n_tok * stride, 6);
     else bind_output(t, (uint64_t)n_tok * stride, 4);
-    if (live) bind_input(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
+    if (sparse) bind_input(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
 }
 
 /* Three tokens of which two count; each neuron's half is of the same kind in both. */
@@ -154,12 +154,12 @@ static void active_mask(hth_gpu_testcase *t)
     enum { N_ROW = 3, N = 7 * 32 + 5, STRIDE = 512, SCORE_STRIDE = N + 3 };
     const uint32_t *c = t->consts;
     const hth_push_active_mask push = {N, STRIDE, SCORE_STRIDE, 0.25f};
-    set_call(t, &push, sizeof push, over(N, c[HTH_MARK_LOCAL]), 1, 1);
+    set_call(t, &push, sizeof push, over(N, c[HTH_ACTIVE_MASK_LOCAL]), 1, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, N_ROW * STRIDE, 4);
     x->width = 32, x->min_exponent = -30, x->max_exponent = 5;
-    bind_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 0);
-    bind_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_THRESHOLD ? N : 0, 0);
+    bind_floats(t, c[HTH_ACTIVE_MASK_SELECT] == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 0);
+    bind_floats(t, c[HTH_ACTIVE_MASK_SELECT] == HTH_SELECT_THRESHOLD ? N : 0, 0);
     bind_output(t, over(N, 32) + 1, 4);
 }
 
@@ -233,7 +233,7 @@ static void attn_reduce(hth_gpu_testcase *t)
 {
     enum { N_ROW = 3, N_HEAD = 3, N_SPLIT = 3 };
     static const uint32_t places[N_ROW][2] = {{2 * HTH_ATTN_SPLIT + 9, 0}, {7, 0}, {8, 0}};
-    const uint64_t d = t->consts[HTH_JOIN_D_HEAD];
+    const uint64_t d = t->consts[HTH_ATTN_REDUCE_D_HEAD];
     const hth_push_attn_reduce push = {.n_head = N_HEAD, .n_split = N_SPLIT};
     set_call(t, &push, sizeof push, N_HEAD, N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
@@ -262,7 +262,7 @@ static void down_absmax(hth_gpu_testcase *t)
 static void down_q(hth_gpu_testcase *t)
 {
     enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_SPLIT = 3, STRIDE = HTH_DOWN_SPLIT + N_NEURON + 3 };
-    const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORM, cols = c[HTH_DOWN_COLS];
+    const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORMAT, cols = c[HTH_DOWN_COLS];
     const uint32_t n_block = form[0] == 32 ? 3 : 1, n_out = n_block * form[0], n_tok = FIRST_TOK + cols + 2;
     set_planes(t, form, N_NEURON, n_block);
     const hth_push_down push = {N_NEURON, n_block, STRIDE, N_SPLIT, HTH_DOWN_SPLIT, FIRST_TOK, t->layout.offsets};
@@ -281,11 +281,11 @@ static void down_accumulate(hth_gpu_testcase *t)
     enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
     const hth_push_down_accumulate push = {N_OUT, N_SPLIT, FIRST_TOK, 0};
     const uint32_t n_wide = HTH_HOST_SUMS + 2 * N_ROW * N_OUT;
-    set_call(t, &push, sizeof push, over(N_OUT, t->consts[HTH_GATHER_LOCAL]), N_ROW - FIRST_TOK, 1);
+    set_call(t, &push, sizeof push, over(N_OUT, t->consts[HTH_DOWN_ACCUMULATE_LOCAL]), N_ROW - FIRST_TOK, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
     bind_input(t, HTH_FILL_HOST, n_wide, 4);
-    bind_input(t, HTH_FILL_HOST, t->consts[HTH_GATHER_HOST] ? n_wide : 0, 4);
+    bind_input(t, HTH_FILL_HOST, t->consts[HTH_DOWN_ACCUMULATE_HOST] ? n_wide : 0, 4);
 }
 
 static void down_reduce(hth_gpu_testcase *t)
@@ -293,10 +293,10 @@ static void down_reduce(hth_gpu_testcase *t)
     enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
     const uint32_t *c = t->consts;
     const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK};
-    bool has_host = c[HTH_JOIN_SUMS_HOST];
-    set_call(t, &push, sizeof push, over(N_OUT, c[HTH_JOIN_SUMS_LOCAL]), N_ROW - FIRST_TOK, 1);
+    bool has_host = c[HTH_DOWN_REDUCE_HOST];
+    set_call(t, &push, sizeof push, over(N_OUT, c[HTH_DOWN_REDUCE_LOCAL]), N_ROW - FIRST_TOK, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
-    if (c[HTH_JOIN_SUMS_FLOATS]) bind_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
+    if (c[HTH_DOWN_REDUCE_FLOATS]) bind_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
     else bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
     bind_input(t, HTH_FILL_TOPS, N_ROW, 8)->max_exponent = TOP_H;
     bind_input(t, HTH_FILL_HOST, has_host ? HTH_HOST_SUMS + 2 * N_ROW * N_OUT : 0, 4);

@@ -85,7 +85,7 @@ static void fill_blocks(random *r, const hth_gpu_test_input *g, float *x)
 /* The value that a sigmoid of nearly 1 (its reciprocal is 1 - 2^-24) reduces to x; other activations leave x. */
 static float before_activation(const hth_gpu_testcase *t, float x)
 {
-    uint32_t kind = t->consts[HTH_ACTIVATE_KIND];
+    uint32_t kind = t->consts[HTH_ACT_QUANTIZE_KIND];
     bool sigmoid = kind == HTH_ACTIVATION_SILU || kind == HTH_ACTIVATION_GELU;
     return hth_float_of(hth_bits_of(x) + sigmoid);
 }
@@ -241,15 +241,15 @@ static void fill_mask(random *r, const hth_gpu_test_input *g, uint32_t *words)
     memset(words, 0, (size_t)g->size);
     for (uint32_t i = 0; i < g->size * 8; i++) {
         uint32_t row = i - MASK_AT, k = row % g->width;
-        bool any = next(r) % 2, live = i < MASK_AT;
-        if (!live) switch (row / g->width) {
-            case 0: live = true; break;
+        bool any = next(r) % 2, active = i < MASK_AT;
+        if (!active) switch (row / g->width) {
+            case 0: active = true; break;
             case 1: break;
-            case 2: live = k == g->width - 2; break;
-            case 3: live = k % 2 == 1; break;
-            default: live = any;
+            case 2: active = k == g->width - 2; break;
+            case 3: active = k % 2 == 1; break;
+            default: active = any;
             }
-        words[i / 32] |= (uint32_t)live << i % 32;
+        words[i / 32] |= (uint32_t)active << i % 32;
     }
 }
 

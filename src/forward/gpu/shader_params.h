@@ -29,11 +29,11 @@ enum {
  * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {1, tokens} with a norm, {ceil(n /
  * HTH_QUANT_WG_ELEMENTS), tokens} without. */
 enum {
-    HTH_NORM_ROUND_KIND = 0,
-    HTH_NORM_ROUND_BLOCK,
-    HTH_NORM_ROUND_STORE,
-    HTH_NORM_ROUND_GATHER,
-    HTH_NORM_ROUND_LOCAL
+    HTH_NORM_QUANTIZE_KIND = 0,
+    HTH_NORM_QUANTIZE_BLOCK,
+    HTH_NORM_QUANTIZE_STORE,
+    HTH_NORM_QUANTIZE_GATHER,
+    HTH_NORM_QUANTIZE_LOCAL
 };
 enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER }; /* KIND */
 enum { HTH_QUANT_WG_ELEMENTS = 2048 }; /* BLOCK: 0 (not quantised), 32 or 256. STORE: y is written */
@@ -61,8 +61,8 @@ enum {
     HTH_ROWS_COLS,      /* 1 to 8 */
     HTH_ROWS_ROWS,      /* 1 to 4 */
     HTH_ROWS_WANT,      /* 1: n_want tokens, gathered before as tokens 0, 1, ... */
-    HTH_ROWS_FORM,      /* first constant of the quantisation descriptor */
-    HTH_ROWS_N_CONST = HTH_ROWS_FORM + 8,
+    HTH_ROWS_FORMAT,      /* first constant of the quantisation descriptor */
+    HTH_ROWS_N_CONST = HTH_ROWS_FORMAT + 8,
 };
 /* The same with matrix units, for steps of many tokens (coopmat_shapes.c; mul_mat_q, and mul_mat_q_cm2 with
  * per-element operations): one more constant per side of the shape. ROWS and COLS may be larger; a workgroup's
@@ -88,32 +88,32 @@ typedef struct hth_push_mul_mat_vec_f {
     uint32_t row_words; /* stride of rows, in words: hth_soa_row_words */
 } hth_push_mul_mat_vec_f;
 
-/* live: bit i % 32 of word i / 32 says whether neuron i of n may be active for any token of the step; bits after
+/* mask: bit i % 32 of word i / 32 says whether neuron i of n may be active for any token of the step; bits after
  * the last are 0. PREDICTOR rules out scores below min_score; HALF also rules out neurons whose f(gate) (ungated:
  * f(up)) is 0 by definition (activations that give zeros), or with THRESHOLD those whose magnitude is below their
  * threshold.
  * half[t][stride]: that half. Neurons that their score rules out may have any value.
- * Bindings: step, half, scores[t][score_stride], thresholds[n], live. Grid: {ceil(n / LOCAL)}. LOCAL is a multiple
+ * Bindings: step, half, scores[t][score_stride], thresholds[n], mask. Grid: {ceil(n / LOCAL)}. LOCAL is a multiple
  * of 32. */
-enum { HTH_MARK_KIND = 0, HTH_MARK_SELECT, HTH_MARK_HALF, HTH_MARK_LOCAL }; /* as in act_quantize */
+enum { HTH_ACTIVE_MASK_KIND = 0, HTH_ACTIVE_MASK_SELECT, HTH_ACTIVE_MASK_HALF, HTH_ACTIVE_MASK_LOCAL }; /* as in act_quantize */
 typedef struct hth_push_active_mask {
     uint32_t n, stride, score_stride;
     float min_score;
 } hth_push_active_mask;
 
 /* As mul_mat_vec_q and mul_mat_vec_f, for active rows only: row row_first + i of the weights is number i of n_row
- * (in y and the grid) and is computed if bit live_first + i of live is set. Others are neither read nor written.
- * Bindings: as above, then live. */
+ * (in y and the grid) and is computed if bit mask_first + i of mask is set. Others are neither read nor written.
+ * Bindings: as above, then mask. */
 typedef struct hth_push_sparse {
-    uint32_t row_first, live_first;
+    uint32_t row_first, mask_first;
 } hth_push_sparse;
 typedef struct hth_push_mul_mat_vec_q_sparse {
     hth_push_mul_mat_vec_q rows;
-    hth_push_sparse live;
+    hth_push_sparse sparse;
 } hth_push_mul_mat_vec_q_sparse;
 typedef struct hth_push_mul_mat_vec_f_sparse {
     hth_push_mul_mat_vec_f rows;
-    hth_push_sparse live;
+    hth_push_sparse sparse;
 } hth_push_mul_mat_vec_f_sparse;
 
 /* Normalises (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place;
@@ -162,7 +162,7 @@ typedef struct hth_push_attn {
 
 /* y[t][n_head][D_HEAD] = the splits of attn, merged ascending and divided; window and n_split as there. Bindings:
  * step, values, parts, y. Grid: {n_head, tokens}. Any LOCAL. */
-enum { HTH_JOIN_D_HEAD = 0, HTH_JOIN_LOCAL };
+enum { HTH_ATTN_REDUCE_D_HEAD = 0, HTH_ATTN_REDUCE_LOCAL };
 typedef struct hth_push_attn_reduce {
     uint32_t n_head, window, n_split, spare;
 } hth_push_attn_reduce;
@@ -173,12 +173,12 @@ typedef struct hth_push_attn_reduce {
  * Bindings: step, gate_up, scores[t][score_stride], thresholds[d_ff], h, q, d, sum. Grid: {ceil(d_ff /
  * HTH_QUANT_WG_ELEMENTS), tokens}. */
 enum {
-    HTH_ACTIVATE_KIND = 0, /* hth_activation */
-    HTH_ACTIVATE_GATED,
-    HTH_ACTIVATE_BLOCK,
-    HTH_ACTIVATE_STORE,
-    HTH_ACTIVATE_LOCAL,
-    HTH_ACTIVATE_SELECT,
+    HTH_ACT_QUANTIZE_KIND = 0, /* hth_activation */
+    HTH_ACT_QUANTIZE_GATED,
+    HTH_ACT_QUANTIZE_BLOCK,
+    HTH_ACT_QUANTIZE_STORE,
+    HTH_ACT_QUANTIZE_LOCAL,
+    HTH_ACT_QUANTIZE_SELECT,
 };
 enum { HTH_SELECT_ALL = 0, HTH_SELECT_PREDICTOR, HTH_SELECT_THRESHOLD };
 typedef struct hth_push_act_quantize {
@@ -200,7 +200,7 @@ typedef struct hth_push_soft_cap {
 
 /* top[t] = {bits of 2^k, bits of the largest |h|} of n neurons: k from H (calib_max), or from the largest |h|
  * where that is larger (hth_axpy_scale; 0: none exists). Bindings: step, h[t][stride], top. Grid: {1, tokens}. */
-enum { HTH_DOWN_TOP_LOCAL = 0 };
+enum { HTH_DOWN_ABSMAX_LOCAL = 0 };
 typedef struct hth_push_down_absmax {
     uint32_t n, stride;
     float calib_max, scale_max; /* H and D */
@@ -212,7 +212,7 @@ typedef struct hth_push_down_absmax {
  * computes 16 bytes' worth of a row's outputs for COLS tokens. Grid: {ceil(pieces of a row / LOCAL), n_split,
  * ceil(tokens / COLS)}. */
 enum { HTH_DOWN_SPLIT = 128 };
-enum { HTH_DOWN_LOCAL = 0, HTH_DOWN_COLS, HTH_DOWN_FORM, HTH_DOWN_N_CONST = HTH_DOWN_FORM + 8 };
+enum { HTH_DOWN_LOCAL = 0, HTH_DOWN_COLS, HTH_DOWN_FORMAT, HTH_DOWN_N_CONST = HTH_DOWN_FORMAT + 8 };
 typedef struct hth_push_down {
     uint32_t n_neuron, n_block, stride, n_split;
     uint32_t first;     /* number of the first neuron of the weights, a multiple of a split */
@@ -235,7 +235,7 @@ typedef struct hth_push_down_f {
  * times 2^-k (or 2^-32), + bias; _acc: added to y. NaN where there is no 2^k, or a part of floats is out of
  * bounds. Bindings: step, sums, top, host, bias, y. Grid: {ceil(n_out / LOCAL), tokens}. */
 enum { HTH_HOST_SUMS = 4, HTH_HOST_SUMS_NONE = 0, HTH_HOST_SUMS_VALID, HTH_HOST_SUMS_OVERFLOW };
-enum { HTH_JOIN_SUMS_LOCAL = 0, HTH_JOIN_SUMS_FLOATS, HTH_JOIN_SUMS_HOST };
+enum { HTH_DOWN_REDUCE_LOCAL = 0, HTH_DOWN_REDUCE_FLOATS, HTH_DOWN_REDUCE_HOST };
 typedef struct hth_push_down_reduce {
     uint32_t n_out, n_split, has_bias, first_tok;
 } hth_push_down_reduce;
@@ -244,7 +244,7 @@ typedef struct hth_push_down_reduce {
  * host's (HTH_HOST_SUMS words, then the sums), and with HOST also the host's sums, if valid. With `start` they
  * replace the old contents, and word 0 becomes _VALID; with HOST word 0 becomes _OVERFLOW where the host's is.
  * Bindings: step, sums, wide, host. Grid: {ceil(n_out / LOCAL), tokens}. */
-enum { HTH_GATHER_LOCAL = 0, HTH_GATHER_HOST };
+enum { HTH_DOWN_ACCUMULATE_LOCAL = 0, HTH_DOWN_ACCUMULATE_HOST };
 typedef struct hth_push_down_accumulate {
     uint32_t n_out, n_split, first_tok, start;
 } hth_push_down_accumulate;

@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-/* The quantisation descriptor of a type: constants of mul_mat_vec_q, in this order (HTH_ROWS_FORM). wq of
+/* The quantisation descriptor of a type: constants of mul_mat_vec_q, in this order (HTH_ROWS_FORMAT). wq of
  * docs/arithmetic.md 2 is raw - offset, or table[raw]; raw = low + (high << low_bits). */
 typedef struct hth_quant_desc {
     uint32_t block;    /* 32 or 256 */

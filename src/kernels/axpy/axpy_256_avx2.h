@@ -100,10 +100,10 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m256i w[4]
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
 {
-    _Alignas(32) int32_t c[LIVE / 2][16];
+    _Alignas(32) int32_t c[AXPY_ROWS / 2][16];
     sixteen offset = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     HTH_UNROLL
-    for (int p = 0; p < LIVE / 2; p++) {
+    for (int p = 0; p < AXPY_ROWS / 2; p++) {
         sixteen ca = take_coefficients(r->row[2 * p] + at, r->h[2 * p], &offset);
         sixteen cb = take_coefficients(r->row[2 * p + 1] + at, r->h[2 * p + 1], &offset);
         store_256(c[p], in_pairs(ca.low, cb.low)), store_256(c[p] + 8, in_pairs(ca.high, cb.high));
@@ -118,11 +118,11 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
         int first = NIBBLES_AT ? 64 * (i / 2) + 16 * (i % 2) : 32 * i,
             second = first + (NIBBLES_AT ? 32 : 16);
         __m256i s[4], w[4];
-        fetch_next(r, LIVE, at + (size_t)(BLOCK_SIZE * i / 8), at + (size_t)(BLOCK_SIZE * (i + 1) / 8));
+        fetch_next(r, AXPY_ROWS, at + (size_t)(BLOCK_SIZE * i / 8), at + (size_t)(BLOCK_SIZE * (i + 1) / 8));
         for (int k = 0; k < 2; k++)
             s[k] = load_256(sums + first + 8 * k), s[2 + k] = load_256(sums + second + 8 * k);
         HTH_UNROLL
-        for (int p = 0; p < LIVE / 2; p++) {
+        for (int p = 0; p < AXPY_ROWS / 2; p++) {
             __m256i c_first = _mm256_set1_epi32(c[p][first * N_COEFFICIENT / 256]),
                     c_second = _mm256_set1_epi32(c[p][second * N_COEFFICIENT / 256]);
             two_rows(r->row[2 * p] + at, r->row[2 * p + 1] + at, i, w);

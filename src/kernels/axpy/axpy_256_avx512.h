@@ -85,10 +85,10 @@ HTH_INLINE __m512i sixteen_offsets(__m512i offset)
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
 {
-    _Alignas(64) int32_t c[LIVE / 2][16];
+    _Alignas(64) int32_t c[AXPY_ROWS / 2][16];
     __m512i offset = _mm512_setzero_si512();
     HTH_UNROLL
-    for (int p = 0; p < LIVE / 2; p++) {
+    for (int p = 0; p < AXPY_ROWS / 2; p++) {
         __m512i ca = take_coefficients(r->row[2 * p] + at, r->h[2 * p], &offset);
         __m512i cb = take_coefficients(r->row[2 * p + 1] + at, r->h[2 * p + 1], &offset);
         _mm512_store_si512(c[p], _mm512_mask_blend_epi16(0xaaaaaaaau, ca, _mm512_slli_epi32(cb, 16)));
@@ -98,10 +98,10 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     HTH_UNROLL
     for (int i = 0; i < 4; i++) {
         __m512i s[4], w[4];
-        fetch_next(r, LIVE, at + (size_t)(BLOCK_SIZE * i / 4), at + (size_t)(BLOCK_SIZE * (i + 1) / 4));
+        fetch_next(r, AXPY_ROWS, at + (size_t)(BLOCK_SIZE * i / 4), at + (size_t)(BLOCK_SIZE * (i + 1) / 4));
         for (int j = 0; j < 4; j++) s[j] = load_512(sums + 64 * i + 16 * j);
         HTH_UNROLL
-        for (int p = 0; p < LIVE / 2; p++) {
+        for (int p = 0; p < AXPY_ROWS / 2; p++) {
             two_rows(r->row[2 * p] + at, r->row[2 * p + 1] + at, i, w);
             for (int j = 0; j < 4; j++)
                 s[j] = _mm512_dpwssd_epi32(s[j], w[j],

@@ -17,9 +17,9 @@ HTH_INLINE int32x4_t part_coefficients(float h, const uint8_t *half, const int16
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
 {
-    int16_t c[LIVE][16];
-    block b[LIVE];
-    for (int k = 0; k < LIVE; k++) {
+    int16_t c[AXPY_ROWS][16];
+    block b[AXPY_ROWS];
+    for (int k = 0; k < AXPY_ROWS; k++) {
         const uint8_t *p = r->row[k] + at;
         b[k] = unpack(p);
         for (int i = 0; i < 16; i += 4) {
@@ -33,10 +33,10 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     (void)offsets;
     HTH_UNROLL
     for (int i = 0; i < 16; i++) {
-        fetch_next(r, LIVE, at + (size_t)(BLOCK_SIZE * i / 16), at + (size_t)(BLOCK_SIZE * (i + 1) / 16));
+        fetch_next(r, AXPY_ROWS, at + (size_t)(BLOCK_SIZE * i / 16), at + (size_t)(BLOCK_SIZE * (i + 1) / 16));
         sixteen_sums s = load_sums(sums + 16 * i);
         HTH_UNROLL
-        for (int k = 0; k < LIVE; k++) s = add_weights(s, weights(&b[k], i), c[k][i]);
+        for (int k = 0; k < AXPY_ROWS; k++) s = add_weights(s, weights(&b[k], i), c[k][i]);
         store_sums(sums + 16 * i, s);
     }
 }

@@ -7,34 +7,18 @@
 #define HAS_AXPY
 #define BLOCK_COL 32
 #include "kernels/axpy/axpy_loop.h"
-
-HTH_INLINE __m256i coefficients(__m256 h, __m256 d) { return _mm256_cvtps_epi32(_mm256_mul_ps(h, d)); }
+#include "kernels/axpy/axpy_32_x86.h"
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
 {
-    _Alignas(32) int32_t c[LIVE / 2][8];
-    __m256i c_sum = _mm256_setzero_si256(), m_sum = _mm256_setzero_si256();
-    HTH_UNROLL
-    for (int p = 0; p < LIVE / 2; p++) {
-        const uint8_t *a = r->row[2 * p] + at, *b = r->row[2 * p + 1] + at;
-        __m256 ha = _mm256_set1_ps(r->h[2 * p]), hb = _mm256_set1_ps(r->h[2 * p + 1]);
-        __m256i ca = coefficients(ha, block_scales(a)), cb = coefficients(hb, block_scales(b));
-        _mm256_store_si256((__m256i *)(void *)c[p], _mm256_blend_epi16(ca, _mm256_slli_epi32(cb, 16), 0xaa));
-        c_sum = _mm256_add_epi32(c_sum, _mm256_add_epi32(ca, cb));
-#if HAS_MINIMUM
-        m_sum = _mm256_add_epi32(m_sum, coefficients(ha, block_minima(a)));
-        m_sum = _mm256_add_epi32(m_sum, coefficients(hb, block_minima(b)));
-#endif
-    }
-    if (PAIR_SHIFT >= 0) m_sum = _mm256_sub_epi32(m_sum, _mm256_slli_epi32(c_sum, PAIR_SHIFT));
-    if (PAIR_SHIFT >= 0 || HAS_MINIMUM)
-        _mm256_storeu_si256((__m256i *)(void *)offsets, _mm256_sub_epi32(load_256(offsets), m_sum));
+    _Alignas(32) int32_t c[AXPY_ROWS / 2][8];
+    take_coefficients(r, at, c, offsets);
     for (size_t i = 0; i < 8; i++) {
         size_t from = at + i * BLOCK_SIZE;
         __m512i s0 = load_512(sums + 32 * i), s1 = load_512(sums + 32 * i + 16), w[2];
-        fetch_next(r, LIVE, from, from + BLOCK_SIZE);
+        fetch_next(r, AXPY_ROWS, from, from + BLOCK_SIZE);
         HTH_UNROLL
-        for (int p = 0; p < LIVE / 2; p++) {
+        for (int p = 0; p < AXPY_ROWS / 2; p++) {
             __m512i pair = _mm512_set1_epi32(c[p][i]);
             two_rows(r->row[2 * p] + from, r->row[2 * p + 1] + from, w);
             s0 = _mm512_dpwssd_epi32(s0, w[0], pair);

@@ -10,8 +10,8 @@
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
 {
-    int16_t c[LIVE][8];
-    for (int k = 0; k < LIVE; k++)
+    int16_t c[AXPY_ROWS][8];
+    for (int k = 0; k < AXPY_ROWS; k++)
         for (int i = 0; i < 2; i++) {
             const uint8_t *p = r->row[k] + at + 4 * i * BLOCK_SIZE;
             vst1_s16(c[k] + 4 * i, vmovn_s32(coefficients(r->h[k], block_scales(p))));
@@ -23,13 +23,13 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     (void)offsets;
     for (size_t i = 0; i < 8; i++) {
         size_t from = at + i * BLOCK_SIZE;
-        fetch_next(r, LIVE, from, from + BLOCK_SIZE);
+        fetch_next(r, AXPY_ROWS, from, from + BLOCK_SIZE);
         HTH_UNROLL
         for (int half = 0; half < 2; half++) {
             int32_t *sum = sums + 32 * i + 16 * (size_t)half;
             sixteen_sums s = load_sums(sum);
             HTH_UNROLL
-            for (int k = 0; k < LIVE; k++) s = add_weights(s, block_half(r->row[k] + from, half), c[k][i]);
+            for (int k = 0; k < AXPY_ROWS; k++) s = add_weights(s, block_half(r->row[k] + from, half), c[k][i]);
             store_sums(sum, s);
         }
     }

@@ -3,12 +3,11 @@
 #ifndef HTH_KERNELS_AXPY_AXPY_AVX2_H
 #define HTH_KERNELS_AXPY_AXPY_AVX2_H
 
+#include "kernels/axpy/axpy_x86.h"
 #include "kernels/quant/x86_256.h"
 
 /* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
-enum { LIVE = 4, AXPY_PREFETCH_DIST = 8 };
-
-HTH_INLINE void store_256(void *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
+enum { AXPY_ROWS = 4, AXPY_PREFETCH_DIST = 8 };
 
 /* Outputs 8i to 8i + 7 of both rows in w[i]. */
 HTH_INLINE void unsigned_pairs(__m256i a, __m256i b, __m256i w[4])
@@ -38,14 +37,6 @@ HTH_INLINE void nibble_pairs(const uint8_t *a, const uint8_t *b, __m256i w[4])
     __m256i second = _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(x, y));
     w[0] = _mm256_and_si256(first, low), w[1] = _mm256_and_si256(second, low);
     w[2] = _mm256_srli_epi16(first, 4), w[3] = _mm256_srli_epi16(second, 4);
-}
-
-HTH_INLINE __m256i coefficients(__m256 h, __m256 d) { return _mm256_cvtps_epi32(_mm256_mul_ps(h, d)); }
-
-/* Coefficients of two rows as 16-bit pairs. */
-HTH_INLINE __m256i in_pairs(__m256i a, __m256i b)
-{
-    return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa);
 }
 
 #endif

@@ -3,10 +3,11 @@
 #ifndef HTH_KERNELS_AXPY_AXPY_AVX512_H
 #define HTH_KERNELS_AXPY_AXPY_AVX512_H
 
+#include "kernels/axpy/axpy_x86.h"
 #include "kernels/quant/x86_512.h"
 
 /* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
-enum { LIVE = 8, AXPY_PREFETCH_DIST = 8 };
+enum { AXPY_ROWS = 8, AXPY_PREFETCH_DIST = 8 };
 
 /* Byte indices 16i + j of the first row and of the second, twice each, in 32 bits. */
 HTH_INLINE __m512i pair_places(int i, int second)

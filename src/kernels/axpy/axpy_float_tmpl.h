@@ -3,15 +3,15 @@
  *   all_of(x)           the number in all lanes
  *   store_floats(y, p)  sixteen floats
  * This file defines down_f32, down_f16 and down_bf16. */
-enum { LIVE = 4, AXPY_PREFETCH_DIST = 4 };
+enum { AXPY_ROWS = 4, AXPY_PREFETCH_DIST = 4 };
 
 #include "kernels/axpy/axpy_loop.h"
 
-/* The first n of the LIVE rows. Zeros follow the last output; their chains are unused. */
+/* The first n of the AXPY_ROWS rows. Zeros follow the last output; their chains are unused. */
 HTH_INLINE void add_rows(const hth_axpy_job *job, const down_rows *r, size_t n, size_t size, load_fn *load)
 {
     size_t n_tail = job->n_out % 16, n_whole = job->n_out - n_tail;
-    floats h[LIVE];
+    floats h[AXPY_ROWS];
     UNROLL for (size_t k = 0; k < n; k++) h[k] = all_of(r->h[k]);
     for (size_t o = 0; o < n_whole; o += 16) {
         floats c = load_f32((const uint8_t *)(job->chain + o));
@@ -33,9 +33,9 @@ HTH_INLINE void add_rows(const hth_axpy_job *job, const down_rows *r, size_t n, 
 HTH_INLINE void down_floats(const hth_axpy_job *job, size_t size, load_fn *load)
 {
     size_t i = 0;
-    for (; i + LIVE <= job->n; i += LIVE) {
+    for (; i + AXPY_ROWS <= job->n; i += AXPY_ROWS) {
         down_rows r = take_rows(job, i);
-        add_rows(job, &r, LIVE, size, load);
+        add_rows(job, &r, AXPY_ROWS, size, load);
     }
     for (; i < job->n; i++) {
         down_rows r = take_rows(job, i);

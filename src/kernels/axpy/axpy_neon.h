@@ -5,7 +5,7 @@
 #include <arm_neon.h>
 
 /* For rows of Q4_0 with 4096 outputs, 18 KiB are in flight, less than the L1 cache holds. */
-enum { LIVE = 4, AXPY_PREFETCH_DIST = 8 };
+enum { AXPY_ROWS = 4, AXPY_PREFETCH_DIST = 8 };
 
 typedef struct sixteen_sums {
     int32x4_t v[4];

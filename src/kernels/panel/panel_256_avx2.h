@@ -22,7 +22,7 @@ enum {
                                                     : 1,
 };
 
-#define JOIN_MINIMA(p, m) _mm256_sub_ps(p, m)
+#define SUBTRACTS_MINIMA 1
 #include "kernels/panel/panel_sums_avx2.h"
 
 /* Scales 2k and 2k + 1 (or k twice) as two halves of each lane. */

@@ -19,7 +19,7 @@ enum {
     N_FOUR = PANEL_COL / 4 / N_SUM,      /* fours of weights in such a sum */
 };
 
-#define JOIN_MINIMA(p, m) _mm512_sub_ps(p, m)
+#define SUBTRACTS_MINIMA 1
 #include "kernels/panel/panel_sums_avx512.h"
 
 /* ---- scales ---------------------------------------------------------------------------- */
@@ -104,10 +104,10 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         }
     }
     __m512 dx = _mm512_set1_ps(job->act.d[b]);
-    to.p = add_term(to.p, unit_half((panel_block){p}, SCALE_AT), dx,
+    to.p[0] = add_term(to.p[0], unit_half((panel_block){p}, SCALE_AT), dx,
                     _mm512_cvtepi32_ps(less_offset(isum, scaled_inputs)));
 #if HAS_MINIMUM
-    to.m = add_term(to.m, unit_half((panel_block){p}, MINIMUM_AT), dx, _mm512_cvtepi32_ps(scaled_inputs));
+    to.m[0] = add_term(to.m[0], unit_half((panel_block){p}, MINIMUM_AT), dx, _mm512_cvtepi32_ps(scaled_inputs));
 #endif
     return to;
 }
@@ -187,10 +187,10 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
                         scaled_inputs = _mm512_dpwssd_epi32(scaled_inputs, c->block[b].pairs[i][r],
                                                             four_bytes(sum_16 + t * N_PART + 2 * i));
                 }
-                to[t][r].p = add_term(to[t][r].p, c->block[b].d[r], dx,
+                to[t][r].p[0] = add_term(to[t][r].p[0], c->block[b].d[r], dx,
                                       _mm512_cvtepi32_ps(less_offset(isum[t][r], scaled_inputs)));
 #if HAS_MINIMUM
-                to[t][r].m = add_term(to[t][r].m, c->block[b].m[r], dx, _mm512_cvtepi32_ps(scaled_inputs));
+                to[t][r].m[0] = add_term(to[t][r].m[0], c->block[b].m[r], dx, _mm512_cvtepi32_ps(scaled_inputs));
 #endif
             }
         }

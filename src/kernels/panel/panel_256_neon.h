@@ -20,7 +20,7 @@ enum {
     TOGETHER = 2, /* quarters that share their inputs; more would exceed the registers */
 };
 
-#define JOIN_MINIMA(p, m) vsubq_f32(p, m)
+#define SUBTRACTS_MINIMA 1
 #include "kernels/panel/panel_sums_neon.h"
 
 /* ---- scales ---------------------------------------------------------------------------- */
@@ -108,9 +108,9 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     HTH_UNROLL
     for (int h = 0; h < 4; h++) {
         panel_block a = {p, h};
-        to.p[h] = add_term(to.p[h], vmulq_f32(unit_half(a, SCALE_AT), dx), vcvtq_f32_s32(isum[h]));
+        to.p[h] = add_term(to.p[h], unit_half(a, SCALE_AT), dx, vcvtq_f32_s32(isum[h]));
 #if HAS_MINIMUM
-        to.m[h] = add_term(to.m[h], vmulq_f32(unit_half(a, MINIMUM_AT), dx), vcvtq_f32_s32(msum[h]));
+        to.m[h] = add_term(to.m[h], unit_half(a, MINIMUM_AT), dx, vcvtq_f32_s32(msum[h]));
 #endif
     }
     return to;
@@ -208,10 +208,10 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
                 const quarter *k = &c->block[b][first + h];
                 for (size_t t = 0; t < n_tok; t++) {
                     float32x4_t *p = &to[t][0].p[first + h];
-                    *p = add_term(*p, times_lane(k->d, dx, t), vcvtq_f32_s32(isum[h][t]));
+                    *p = *p + times_lane(k->d, dx, t) * vcvtq_f32_s32(isum[h][t]);
 #if HAS_MINIMUM
                     float32x4_t *m = &to[t][0].m[first + h], m_dx = times_lane(k->m, dx, t);
-                    *m = add_term(*m, m_dx, vcvtq_f32_s32(times_sums_of_inputs(k->minimum, x[t])));
+                    *m = *m + m_dx * vcvtq_f32_s32(times_sums_of_inputs(k->minimum, x[t]));
 #endif
                 }
             }

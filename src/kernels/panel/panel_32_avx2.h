@@ -21,7 +21,7 @@ enum {
                                                     : 1,
 };
 
-#define JOIN_MINIMA(p, m) _mm256_add_ps(p, m)
+#define SUBTRACTS_MINIMA 0
 #include "kernels/panel/panel_sums_avx2.h"
 
 HTH_INLINE __m256i widened(__m256i pairs_16) { return _mm256_madd_epi16(pairs_16, _mm256_set1_epi16(1)); }

@@ -9,7 +9,7 @@
 
 enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3, ONE_BY_ONE_TOK = 1 };
 
-#define JOIN_MINIMA(p, m) _mm512_add_ps(p, m)
+#define SUBTRACTS_MINIMA 0
 #include "kernels/panel/panel_sums_avx512.h"
 
 HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_prefetch_mode prefetch)
@@ -25,9 +25,9 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         int shift = __builtin_ctz(WEIGHT_OFFSET | 256);
         isum = _mm512_sub_epi32(isum, _mm512_slli_epi32(sum, (unsigned)shift));
     }
-    s.p = add_term(s.p, panel_scales((panel_block){p}), dx, _mm512_cvtepi32_ps(isum));
+    s.p[0] = add_term(s.p[0], panel_scales((panel_block){p}), dx, _mm512_cvtepi32_ps(isum));
 #if HAS_MINIMUM
-    s.m = add_term(s.m, panel_minima((panel_block){p}), dx, _mm512_cvtepi32_ps(sum));
+    s.m[0] = add_term(s.m[0], panel_minima((panel_block){p}), dx, _mm512_cvtepi32_ps(sum));
 #endif
     return s;
 }
@@ -79,11 +79,11 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
         for (size_t t = 0; t < n_tok; t++) {
             __m512 dx = _mm512_set1_ps(d[t]);
             for (int r = 0; r < N_PANEL; r++)
-                s[t][r].p = add_term(s[t][r].p, c->d[b][r], dx, _mm512_cvtepi32_ps(isum[t][r]));
+                s[t][r].p[0] = add_term(s[t][r].p[0], c->d[b][r], dx, _mm512_cvtepi32_ps(isum[t][r]));
 #if HAS_MINIMUM
             __m512 sum =
                 _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_set1_epi32(offset[t])), _mm512_set1_ps(-0x1p-7f));
-            for (int r = 0; r < N_PANEL; r++) s[t][r].m = add_term(s[t][r].m, c->m[b][r], dx, sum);
+            for (int r = 0; r < N_PANEL; r++) s[t][r].m[0] = add_term(s[t][r].m[0], c->m[b][r], dx, sum);
 #endif
         }
         q += HTH_TILE_TOK * HTH_ACT_BLOCK, d += HTH_TILE_TOK, offset += HTH_TILE_TOK;

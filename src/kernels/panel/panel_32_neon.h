@@ -16,7 +16,7 @@ enum {
     TOGETHER = 2, /* quarters that share their inputs; more would exceed the registers */
 };
 
-#define JOIN_MINIMA(p, m) vaddq_f32(p, m)
+#define SUBTRACTS_MINIMA 0
 #include "kernels/panel/panel_sums_neon.h"
 
 /* ---- one token --------------------------------------------------------------------------- */
@@ -36,9 +36,9 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         HTH_UNROLL
         for (int g = 0; g < N_FOUR; g++) isum = dot_lane(isum, w[g], x[g / 4], g % 4);
         float32x4_t dx = vdupq_n_f32(job->act.d[b]);
-        s.p[h] = add_term(s.p[h], vmulq_f32(panel_scales(a), dx), vcvtq_f32_s32(isum));
+        s.p[h] = add_term(s.p[h], panel_scales(a), dx, vcvtq_f32_s32(isum));
 #if HAS_MINIMUM
-        s.m[h] = add_term(s.m[h], vmulq_f32(panel_minima(a), dx), vcvtq_f32_s32(vdupq_n_s32(sum)));
+        s.m[h] = add_term(s.m[h], panel_minima(a), dx, vcvtq_f32_s32(vdupq_n_s32(sum)));
 #endif
     }
     return s;
@@ -104,7 +104,7 @@ HTH_INLINE void multiply_quarters(const chunk *c, int first, size_t n, const hth
             add_products(isum, c->w[b][first + h], &in, 0, N_FOUR, n_tok);
             by_token(isum, n_tok);
             for (size_t t = 0; t < n_tok; t++) {
-                p[h][t] = add_term(p[h][t], times_lane(c->d[b][first + h], dx, t), vcvtq_f32_s32(isum[t]));
+                p[h][t] = p[h][t] + times_lane(c->d[b][first + h], dx, t) * vcvtq_f32_s32(isum[t]);
 #if HAS_MINIMUM
                 float32x4_t m_dx = times_lane(c->m[b][first + h], dx, t);
                 m[h][t] = vaddq_f32(m[h][t], times_lane(m_dx, sum, t));

@@ -1,43 +1,7 @@
-/* Sums of sixteen outputs, AArch64, for panel_32_neon.h and panel_256_neon.h, which define HAS_MINIMUM and
- * JOIN_MINIMA(p, m), the output from its two reductions; and the integer sums of a quarter of a panel (four
- * rows). One token, or several without smmla: sdot adds the products of four inputs to the sum of each row.
- * Several with smmla: weights of two rows, eight inputs each, are multiplied with those of two tokens. */
-
-typedef struct sums {
-    float32x4_t p[4]; /* four rows each */
-#if HAS_MINIMUM
-    float32x4_t m[4];
-#endif
-} sums;
-
-HTH_INLINE sums add_sums(sums a, sums b)
-{
-    HTH_UNROLL
-    for (int h = 0; h < 4; h++) {
-        a.p[h] = vaddq_f32(a.p[h], b.p[h]);
-#if HAS_MINIMUM
-        a.m[h] = vaddq_f32(a.m[h], b.m[h]);
-#endif
-    }
-    return a;
-}
-
-HTH_INLINE void store_sums(float *y, sums s)
-{
-    HTH_UNROLL
-    for (int h = 0; h < 4; h++) {
-#if HAS_MINIMUM
-        s.p[h] = JOIN_MINIMA(s.p[h], s.m[h]);
-#endif
-        vst1q_f32(y + 4 * h, s.p[h]);
-    }
-}
-
-/* Rules R3 and R4: p + d_dx * sum, each operation rounded. */
-HTH_INLINE float32x4_t add_term(float32x4_t p, float32x4_t d_dx, float32x4_t sum)
-{
-    return vaddq_f32(p, vmulq_f32(d_dx, sum));
-}
+/* Products for panel_32_neon.h and panel_256_neon.h: the integer sums of a quarter of a panel (four rows). One token, or
+ * several without smmla: sdot adds the products of four inputs to the sum of each row. Several with smmla: weights of two
+ * rows, eight inputs each, are multiplied with those of two tokens. */
+#include "kernels/panel/panel_sums.h"
 
 /* d times one lane of x; lane is a constant. */
 HTH_INLINE float32x4_t times_lane(float32x4_t d, float32x4_t x, size_t lane)

@@ -1,6 +1,6 @@
 /* The kernels of a type in blocks of 256 at each AArch64 level: rows and neuron-major down at neon; rows and
- * panels at dotprod; panels at i8mm, which uses the rows of dotprod. The including file defines KERNEL_NAME,
- * KERNEL_TYPE, KERNEL_PANEL, and the names that arm_wide.h and axpy/axpy_256_neon.h need. */
+ * panels at dotprod; panels at i8mm, which uses the rows of dotprod. The including file defines
+ * the names that arm_wide.h and axpy/axpy_256_neon.h need. */
 #ifndef HTH_LEVEL_I8MM
 #include "kernels/quant/arm_wide.h"
 #endif

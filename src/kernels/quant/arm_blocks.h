@@ -1,5 +1,5 @@
 /* Eight blocks of 32 on AArch64 as signed bytes, and the terms of rule R3 for one token. The including file
- * defines HAS_MINIMUM (1: weights have a minimum) and BLOCK_SIZE. */
+ * defines HAS_MINIMUM (1: weights have a minimum) and BLOCK_SIZE. arm_32.h unpacks a group. */
 #include "kernels/quant/arm.h"
 #include "kernels/quant/row_sums.h"
 
@@ -10,15 +10,6 @@ typedef struct group {
     float32x4_t m_low, m_high;
 #endif
 } group;
-
-/* The scales of eight blocks, and the minima that follow them. */
-HTH_INLINE void take_scales(group *g, const uint8_t *p)
-{
-    g->d_low = four_scales(p, BLOCK_SIZE), g->d_high = four_scales(p + 4 * BLOCK_SIZE, BLOCK_SIZE);
-#if HAS_MINIMUM
-    g->m_low = four_scales(p + 2, BLOCK_SIZE), g->m_high = four_scales(p + 2 + 4 * BLOCK_SIZE, BLOCK_SIZE);
-#endif
-}
 
 /* 16 in each byte whose bit is set, of the sixteen at p. */
 HTH_INLINE int8x16_t fifth_bits(const uint8_t *p)

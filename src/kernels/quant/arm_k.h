@@ -1,12 +1,17 @@
-/* Scales and minima of a block of Q4_K or Q5_K on AArch64: what quant/arm_wide.h wants of a type but weights(). */
+/* A block of 256 on AArch64 with its scales and minima: what quant/arm_wide.h wants of a type but weights() and, unless
+ * SCALES_OF_32 is defined (the layout of Q4_K and Q5_K), unpack(). */
 #include "kernels/quant/arm.h"
 #include "kernels/quant/blocks.h"
 
 typedef struct block {
     const uint8_t *p;
-    int16_t scale[16], minimum[16];
+    int16_t scale[16];
+#if HAS_MINIMUM
+    int16_t minimum[16];
+#endif
 } block;
 
+#ifdef SCALES_OF_32
 HTH_INLINE block unpack(const uint8_t *p)
 {
     block k = {.p = p};
@@ -15,3 +20,4 @@ HTH_INLINE block unpack(const uint8_t *p)
     for (int i = 0; i < 16; i++) k.scale[i] = scale[i / 2], k.minimum[i] = minimum[i / 2];
     return k;
 }
+#endif

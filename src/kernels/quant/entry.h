@@ -1,6 +1,6 @@
 /* Included at the end of each file of a type and an ISA level: adds the kernels of the file to the table (isa.h
- * declares the function). cmake/library.cmake defines HTH_LEVEL; the file defines KERNEL_NAME and KERNEL_TYPE;
- * the included templates define which kernels exist (HAS_ROWS, HAS_AXPY, HAS_PANELS). */
+ * declares the function). cmake/library.cmake defines HTH_LEVEL, KERNEL_NAME and KERNEL_TYPE by the file's
+ * path; the included templates define which kernels exist (HAS_ROWS, HAS_AXPY, HAS_PANELS). */
 #include "kernels/isa.h"
 
 void HTH_KERNELS_OF(KERNEL_NAME, HTH_LEVEL)(hth_kernels *k)

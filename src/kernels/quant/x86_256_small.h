@@ -2,7 +2,7 @@
  * of eight products fit in 16 bits. The including file defines
  *   HAS_MINIMUM   1: weights have a minimum
  *   OFFSET_SHIFT  weights are too large by 2^OFFSET_SHIFT; -1: no offset */
-#include "kernels/quant/x86_256.h"
+#include "kernels/axpy/axpy_avx2.h"
 
 #include "kernels/quant/row_sums.h"
 

@@ -80,10 +80,4 @@ HTH_INLINE __m256 mxfp4_scales(__m128i exponents)
     return _mm256_castsi256_ps(_mm256_mask_mov_epi32(bits, is_nan, _mm256_set1_epi32(0x7fc00000)));
 }
 
-/* Rules R3 and R4: p + (d * dx) * isum, each operation rounded. */
-HTH_INLINE __m512 add_term(__m512 p, __m512 d, __m512 dx, __m512 isum)
-{
-    return _mm512_add_ps(p, _mm512_mul_ps(_mm512_mul_ps(d, dx), isum));
-}
-
 #endif

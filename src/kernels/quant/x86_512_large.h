@@ -1,6 +1,6 @@
 /* Eight blocks of 32 weights with AVX-512 (VBMI, VNNI). A weight is any byte. The dot product needs unsigned
  * weights: 128 is added to them and subtracted by the sums of the activations. A register holds two blocks. */
-#include "kernels/quant/x86_512.h"
+#include "kernels/axpy/axpy_avx512.h"
 
 typedef struct group {
     __m512i w[4]; /* blocks 2i and 2i + 1, weight + 128 */

@@ -4,7 +4,7 @@
  *   BLOCK_SIZE    bytes of a block
  *   HAS_MINIMUM   1: weights have a minimum
  *   OFFSET_SHIFT  weights are too large by 2^OFFSET_SHIFT; -1: no offset */
-#include "kernels/quant/x86_512.h"
+#include "kernels/axpy/axpy_avx512.h"
 
 #include "kernels/quant/row_sums.h"
 

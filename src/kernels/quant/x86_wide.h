@@ -5,6 +5,19 @@
 
 #include "kernels/quant/x86.h"
 
+/* A block and its scales. The including file defines HAS_MINIMUM, HIGH_BITS as the type of the loaded high bits of a
+ * type that has them, and unpack(p). */
+typedef struct block {
+    const uint8_t *p;
+#ifdef HIGH_BITS
+    HIGH_BITS high;
+#endif
+    __m256i scale;
+#if HAS_MINIMUM
+    __m256i minimum;
+#endif
+} block;
+
 /* Eight parts of the integer sum of one block. */
 typedef __m256i lanes;
 

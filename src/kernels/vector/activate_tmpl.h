@@ -72,11 +72,11 @@ HTH_INLINE wide with_gate(wide gate, wide up, wide h)
 
 HTH_INLINE wide with_both(wide gate, wide up, wide h) { return with_gate(gate, up, with_gate(up, gate, h)); }
 
-#define DEFINE_ACTIVATE(NAME, FUNCTION, OF_UP, LIVE)                                                            \
+#define DEFINE_ACTIVATE(NAME, FUNCTION, OF_UP, GATED)                                                            \
     HTH_INLINE void NAME##_part(const float *gate, const float *up, size_t n, float *h)                      \
     {                                                                                                        \
         wide u = wide_load(up, n), g = gate ? wide_load(gate, n) : u;                                        \
-        wide_store(h, gate ? LIVE(g, u, FUNCTION(g) * OF_UP(u)) : FUNCTION(u), n);                           \
+        wide_store(h, gate ? GATED(g, u, FUNCTION(g) * OF_UP(u)) : FUNCTION(u), n);                           \
     }                                                                                                        \
     static void NAME(const float *gate, const float *up, size_t n, float *h)                                 \
     {                                                                                                        \

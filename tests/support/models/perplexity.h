@@ -16,8 +16,8 @@
 typedef struct perplexity_line {
     const char *text;
     uint32_t n_ctx;
-    uint64_t most_windows; /* measured; 0: all of the text */
-    uint64_t n_token, n_window, n_scored;
+    uint64_t most_chunks; /* measured; 0: all of the text */
+    uint64_t n_token, n_chunk, n_scored;
     double perplexity, tolerance; /* absolute */
 } perplexity_line;
 

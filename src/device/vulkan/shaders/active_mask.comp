@@ -13,7 +13,7 @@ layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer Half { float half_sums[]; };
 layout(binding = 2) readonly buffer Scores { float scores[]; };
 layout(binding = 3) readonly buffer Floors { float floors[]; };
-layout(binding = 4) writeonly buffer Live { uint live[]; };
+layout(binding = 4) writeonly buffer Mask { uint mask[]; };
 layout(push_constant) uniform Push
 {
     uint n, stride, score_stride;
@@ -44,5 +44,5 @@ void main()
     if (lane % 32 > 0 || i >= n) return;
     uint word = bits[lane];
     for (uint k = 1; k < 32; k++) word |= bits[lane + k];
-    live[i / 32] = word;
+    mask[i / 32] = word;
 }

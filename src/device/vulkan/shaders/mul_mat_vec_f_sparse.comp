@@ -2,5 +2,5 @@
 /* y = active rows of floats times activations. */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
-#define LIVE 5
+#define SPARSE 5
 #include "mul_mat_vec_f.glsl"

@@ -1,6 +1,6 @@
 /* What programs over quantised rows are called with (forward/gpu/shader_params.h: mul_mat_vec_q; weight_layout.h: how the rows lie), and
  * how their weights are read. One text for all types: what differs is constant.
- * ONTO: y is added to. LIVE: rows.glsl. */
+ * ONTO: y is added to. SPARSE: rows.glsl. */
 
 layout(constant_id = 4) const uint BLOCK = 32; /* hth_quant_desc, member by member */
 layout(constant_id = 5) const uint LOW_BITS = 4;
@@ -26,8 +26,8 @@ layout(push_constant) uniform Push
 {
     uint n_row, n_block, y_stride, y_first, has_bias;
     uint at_high, at_scale, at_part, at_least, at_minimum;
-#ifdef LIVE
-    uint row_first, live_first;
+#ifdef SPARSE
+    uint row_first, mask_first;
 #endif
 };
 

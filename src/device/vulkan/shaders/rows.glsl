@@ -1,7 +1,7 @@
 /* What mul_mat_vec_q and mul_mat_vec_f share: eight invocations of a workgroup compute ROWS rows for COLS tokens; which
  * ones, and where their outputs go. Expects n_row, y_stride, y_first, has_bias, bias and y. ONTO: y is
- * added to. LIVE, the binding of a mask: rows row_first and on, of which those are computed whose bits are
- * set from live_first on. */
+ * added to. SPARSE, the binding of a mask: rows row_first and on, of which those are computed whose bits are
+ * set from mask_first on. */
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
@@ -22,22 +22,22 @@ uint n_tok() { return n_tok_want[WANT]; }
 uint first_row() { return gl_WorkGroupID.x * (GROUPS * ROWS) + gl_LocalInvocationID.x / 8; }
 uint first_token() { return gl_WorkGroupID.y * COLS; }
 
-#ifdef LIVE
-layout(binding = LIVE) readonly buffer Live { uint live[]; };
+#ifdef SPARSE
+layout(binding = SPARSE) readonly buffer Mask { uint mask[]; };
 
 bool is_live(uint row)
 {
-    uint i = live_first + row;
-    return (live[i / 32] >> i % 32 & 1) != 0;
+    uint i = mask_first + row;
+    return (mask[i / 32] >> i % 32 & 1) != 0;
 }
 
 /* Whether any row of this workgroup is. */
 bool group_is_live()
 {
-    uint from = live_first + gl_WorkGroupID.x * (GROUPS * ROWS);
-    uint last = live_first + min((gl_WorkGroupID.x + 1) * (GROUPS * ROWS), n_row) - 1, any = 0;
+    uint from = mask_first + gl_WorkGroupID.x * (GROUPS * ROWS);
+    uint last = mask_first + min((gl_WorkGroupID.x + 1) * (GROUPS * ROWS), n_row) - 1, any = 0;
     for (uint w = from / 32; w <= last / 32; w++) {
-        uint bits = live[w];
+        uint bits = mask[w];
         if (w == from / 32) bits &= ~0u << from % 32;
         if (w == last / 32) bits &= ~0u >> 31 - last % 32;
         any |= bits;

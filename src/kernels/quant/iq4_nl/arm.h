@@ -1,6 +1,4 @@
 /* Blocks of IQ4_NL on AArch64: one source for all ISA levels (quant/arm_32.h). */
-#define KERNEL_NAME iq4_nl
-#define KERNEL_TYPE HTH_TYPE_IQ4_NL
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 18 };
 
@@ -13,15 +11,6 @@ HTH_INLINE int8x16_t block_half(const uint8_t *p, int i)
     return look_up(hth_iq4_values, i ? high_nibbles(p + 2) : low_nibbles(p + 2));
 }
 
-HTH_INLINE group unpack(const uint8_t *p)
-{
-    group g;
-    take_scales(&g, p);
-    for (int i = 0; i < 16; i++) g.w[i] = block_half(p + i / 2 * BLOCK_SIZE, i % 2);
-    return g;
-}
-
 HTH_INLINE float32x4_t block_scales(const uint8_t *p) { return four_scales(p, BLOCK_SIZE); }
 
-#define KERNEL_PANEL "kernels/quant/iq4_nl/panel.h"
 #include "kernels/quant/arm_32.h"

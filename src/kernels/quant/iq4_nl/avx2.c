@@ -1,11 +1,9 @@
 /* Rows of IQ4_NL with AVX2: nibbles are indices into a table of signed values, which fits one register. */
-#define KERNEL_NAME iq4_nl
-#define KERNEL_TYPE HTH_TYPE_IQ4_NL
 #define HAS_MINIMUM 0
 #include "kernels/quant/blocks.h"
-#include "kernels/quant/x86_256.h"
+#include "kernels/axpy/axpy_avx2.h"
 
-enum { BLOCK_SIZE = 18 };
+enum { BLOCK_SIZE = 18, PAIR_SHIFT = -1 };
 
 typedef struct group {
     __m256i w[8];
@@ -34,20 +32,9 @@ HTH_INLINE __m256i block_weights(const group *g, int i) { return g->w[i]; }
 
 #include "kernels/quant/x86_256_signed.h"
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx2.h"
-
-enum { PAIR_SHIFT = -1 };
-
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
 {
     signed_pairs(block_bytes(a), block_bytes(b), w);
 }
 
-#include "kernels/axpy/axpy_32_avx2.h"
-
-#include "kernels/panel/panel_ops_avx2.h"
-#include "kernels/quant/iq4_nl/panel.h"
-#include "kernels/panel/panel_32_avx2.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

@@ -1,8 +1,6 @@
 /* Rows of IQ4_NL with AVX-512: nibbles are indices into a table of values, made unsigned. */
-#define KERNEL_NAME iq4_nl
-#define KERNEL_TYPE HTH_TYPE_IQ4_NL
 #define HAS_MINIMUM 0
-enum { BLOCK_SIZE = 18 };
+enum { BLOCK_SIZE = 18, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/x86_512_large.h"
@@ -24,12 +22,6 @@ HTH_INLINE group unpack(const uint8_t *p)
     return (group){{two_blocks(p), two_blocks(p + 36), two_blocks(p + 72), two_blocks(p + 108)}, scales(p)};
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx512.h"
-
-enum { PAIR_SHIFT = -1 };
-
 HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
@@ -37,9 +29,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     value_pairs(a + 2, b + 2, hth_iq4_values, w);
 }
 
-#include "kernels/axpy/axpy_32_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/iq4_nl/panel.h"
-#include "kernels/panel/panel_32_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

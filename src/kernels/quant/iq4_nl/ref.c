@@ -1,9 +1,5 @@
 /* Rows of IQ4_NL (blocks of 32: F16 scale, 16 bytes of nibbles that are indices into a table of values): the
  * definition, with ref_32.h. */
-#define KERNEL_NAME iq4_nl
-#define KERNEL_TYPE HTH_TYPE_IQ4_NL
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 18 };
 

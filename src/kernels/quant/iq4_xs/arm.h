@@ -1,16 +1,8 @@
 /* Blocks of IQ4_XS on AArch64: one source for all ISA levels (quant/arm_256.h). */
-#define KERNEL_NAME iq4_xs
-#define KERNEL_TYPE HTH_TYPE_IQ4_XS
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 136, SCALE_AT = 0, OFFSET_SHIFT = -1 };
 
-#include "kernels/quant/arm.h"
-#include "kernels/quant/blocks.h"
-
-typedef struct block {
-    const uint8_t *p;
-    int16_t scale[16];
-} block;
+#include "kernels/quant/arm_k.h"
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -26,5 +18,4 @@ HTH_INLINE int8x16_t weights(const block *k, int i)
     return look_up(hth_iq4_values, vreinterpretq_s8_u8(bits_of(k->p + 8 + 16 * s, 4 * half, 4)));
 }
 
-#define KERNEL_PANEL "kernels/quant/iq4_xs/panel.h"
 #include "kernels/quant/arm_256.h"

@@ -1,16 +1,9 @@
 /* Rows of IQ4_XS with AVX2: nibbles are indices into a table of signed values, which fits one register. */
-#define KERNEL_NAME iq4_xs
-#define KERNEL_TYPE HTH_TYPE_IQ4_XS
 #define HAS_MINIMUM 0
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/x86_wide.h"
 
-enum { BLOCK_SIZE = 136, SCALE_AT = 0, OFFSET_SHIFT = -1 };
-
-typedef struct block {
-    const uint8_t *p;
-    __m256i scale;
-} block;
+enum { BLOCK_SIZE = 136, SCALE_AT = 0, OFFSET_SHIFT = -1, SIGNED_WEIGHTS = 1, NIBBLES_AT = 0 };
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, iq4_xs_scales(p)}; }
 
@@ -28,16 +21,5 @@ HTH_INLINE __m256i products(__m256i w, __m256i q)
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
 }
 
-#include "kernels/quant/x86_256_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
-enum { SIGNED_WEIGHTS = 1, NIBBLES_AT = 0 };
-
-#include "kernels/axpy/axpy_256_avx2.h"
-
-#include "kernels/panel/panel_ops_avx2.h"
-#include "kernels/quant/iq4_xs/panel.h"
-#include "kernels/panel/panel_256_avx2.h"
 #define ROWS_FOR_ONE_TOKEN /* faster than panels */
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

@@ -1,18 +1,11 @@
 /* Rows of IQ4_XS with AVX-512: nibbles are indices into a table of values, made unsigned by adding 128; the
  * sums of the activations subtract it. */
-#define KERNEL_NAME iq4_xs
-#define KERNEL_TYPE HTH_TYPE_IQ4_XS
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 136, SCALE_AT = 0, OFFSET_SHIFT = 7, SUMS_FIT_16 = 0 };
 
 #include "kernels/quant/blocks.h"
-#include "kernels/quant/x86_512.h"
+#include "kernels/axpy/axpy_avx512.h"
 #include "kernels/quant/x86_wide.h"
-
-typedef struct block {
-    const uint8_t *p;
-    __m256i scale;
-} block;
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, iq4_xs_scales(p)}; }
 
@@ -25,22 +18,11 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), _mm512_and_si512(places, _mm512_set1_epi8(15)));
 }
 
-#include "kernels/quant/x86_512_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
 #define OWN_PAIRS
-#include "kernels/axpy/axpy_avx512.h"
-
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4])
 {
     value_pairs(a + 8 + 32 * i, b + 8 + 32 * i, hth_iq4_values, w);
     value_pairs(a + 24 + 32 * i, b + 24 + 32 * i, hth_iq4_values, w + 2);
 }
 
-#include "kernels/axpy/axpy_256_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/iq4_xs/panel.h"
-#include "kernels/panel/panel_256_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

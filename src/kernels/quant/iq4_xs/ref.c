@@ -1,9 +1,5 @@
 /* Rows of IQ4_XS (blocks of 256: F16 scale, eight scales of six bits in two and four bytes, 128 bytes of
  * nibbles that are indices into a table of values): the definition, with ref_256.h. */
-#define KERNEL_NAME iq4_xs
-#define KERNEL_TYPE HTH_TYPE_IQ4_XS
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 136 };
 

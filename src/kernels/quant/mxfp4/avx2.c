@@ -1,9 +1,7 @@
 /* Rows of MXFP4 with AVX2. A register holds one block, one byte per weight in the order of the activations.
  * Bytes are table values plus 16; the sums of the activations subtract the 16. */
-#define KERNEL_NAME mxfp4
-#define KERNEL_TYPE HTH_TYPE_MXFP4
 #define HAS_MINIMUM 0
-enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4 };
+enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/x86_256_small.h"
@@ -24,21 +22,10 @@ HTH_INLINE group unpack(const uint8_t *p)
     return g;
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx2.h"
-
-enum { PAIR_SHIFT = -1 };
-
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
 {
     const __m256i values = _mm256_broadcastsi128_si256(load_128(hth_mxfp4_values));
     signed_pairs(_mm256_shuffle_epi8(values, nibbles(a + 1)), _mm256_shuffle_epi8(values, nibbles(b + 1)), w);
 }
 
-#include "kernels/axpy/axpy_32_avx2.h"
-
-#include "kernels/panel/panel_ops_avx2.h"
-#include "kernels/quant/mxfp4/panel.h"
-#include "kernels/panel/panel_32_avx2.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

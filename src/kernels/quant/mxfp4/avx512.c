@@ -1,9 +1,7 @@
 /* Rows of MXFP4 with AVX-512: nibbles are indices into a table of values plus 16; the sums of the activations
  * subtract the 16. */
-#define KERNEL_NAME mxfp4
-#define KERNEL_TYPE HTH_TYPE_MXFP4
 #define HAS_MINIMUM 0
-enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4 };
+enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/blocks.h"
 #include "kernels/quant/x86_512_small.h"
@@ -28,20 +26,9 @@ HTH_INLINE group unpack(const uint8_t *p)
     return g;
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx512.h"
-
-enum { PAIR_SHIFT = -1 };
-
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
 {
     value_pairs(a + 1, b + 1, hth_mxfp4_values, w);
 }
 
-#include "kernels/axpy/axpy_32_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/mxfp4/panel.h"
-#include "kernels/panel/panel_32_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

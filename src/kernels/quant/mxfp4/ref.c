@@ -1,10 +1,6 @@
 /* Rows of MXFP4 (blocks of 32: an exponent in one byte, 16 bytes of nibbles that are indices into a table of
  * values): the definition, with ref_32.h. The integers are twice the values, so the scale is half of the
  * format's. */
-#define KERNEL_NAME mxfp4
-#define KERNEL_TYPE HTH_TYPE_MXFP4
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 17 };
 

@@ -1,16 +1,8 @@
 /* Blocks of Q2_K on AArch64: one source for all ISA levels (quant/arm_256.h). */
-#define KERNEL_NAME q2_k
-#define KERNEL_TYPE HTH_TYPE_Q2_K
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 84, SCALE_AT = 80, MINIMUM_AT = 82, OFFSET_SHIFT = -1 };
 
-#include "kernels/quant/arm.h"
-#include "kernels/quant/blocks.h"
-
-typedef struct block {
-    const uint8_t *p;
-    int16_t scale[16], minimum[16];
-} block;
+#include "kernels/quant/arm_k.h"
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -26,5 +18,4 @@ HTH_INLINE int8x16_t weights(const block *k, int i)
     return vreinterpretq_s8_u8(bits_of(k->p + 16 + 32 * a + 16 * half, 2 * b, 2));
 }
 
-#define KERNEL_PANEL "kernels/quant/q2_k/panel.h"
 #include "kernels/quant/arm_256.h"

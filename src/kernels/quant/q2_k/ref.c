@@ -1,9 +1,5 @@
 /* Rows of Q2_K (blocks of 256: 16 bytes with a four-bit scale and a four-bit minimum each, 64 bytes of four
  * weights each, F16 scale and minimum): the definition, with ref_256.h. */
-#define KERNEL_NAME q2_k
-#define KERNEL_TYPE HTH_TYPE_Q2_K
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 84 };
 

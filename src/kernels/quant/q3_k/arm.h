@@ -1,16 +1,8 @@
 /* Blocks of Q3_K on AArch64: one source for all ISA levels (quant/arm_256.h). */
-#define KERNEL_NAME q3_k
-#define KERNEL_TYPE HTH_TYPE_Q3_K
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 110, SCALE_AT = 108, OFFSET_SHIFT = 2 };
 
-#include "kernels/quant/arm.h"
-#include "kernels/quant/blocks.h"
-
-typedef struct block {
-    const uint8_t *p;
-    int16_t scale[16];
-} block;
+#include "kernels/quant/arm_k.h"
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -28,5 +20,4 @@ HTH_INLINE int8x16_t weights(const block *k, int i)
     return vsubq_s8(vreinterpretq_s8_u8(vorrq_u8(two, third)), vdupq_n_s8(4));
 }
 
-#define KERNEL_PANEL "kernels/quant/q3_k/panel.h"
 #include "kernels/quant/arm_256.h"

@@ -1,16 +1,10 @@
 /* Rows of Q3_K with AVX2: two bits as in Q2_K and a third bit from bytes that hold eight. The sums of the
  * activations subtract the offset 4. */
-#define KERNEL_NAME q3_k
-#define KERNEL_TYPE HTH_TYPE_Q3_K
 #define HAS_MINIMUM 0
+#define HIGH_BITS __m256i
 #include "kernels/quant/x86_wide.h"
 
-enum { BLOCK_SIZE = 110, SCALE_AT = 108, OFFSET_SHIFT = 2 };
-
-typedef struct block {
-    const uint8_t *p;
-    __m256i high, scale;
-} block;
+enum { BLOCK_SIZE = 110, SCALE_AT = 108, OFFSET_SHIFT = 2, SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, load_256(p), q3_k_scales(p + 94)}; }
 
@@ -24,16 +18,5 @@ HTH_INLINE __m256i weights(const block *k, int i)
 
 HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(w, q); }
 
-#include "kernels/quant/x86_256_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
-enum { SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
-
-#include "kernels/axpy/axpy_256_avx2.h"
-
-#include "kernels/panel/panel_ops_avx2.h"
-#include "kernels/quant/q3_k/panel.h"
-#include "kernels/panel/panel_256_avx2.h"
 #define ROWS_FOR_ONE_TOKEN /* faster than panels */
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

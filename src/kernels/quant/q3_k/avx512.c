@@ -1,18 +1,11 @@
 /* Rows of Q3_K with AVX-512: two bits as in Q2_K and a third bit from bytes that hold eight. The sums of the
  * activations subtract the offset 4. */
-#define KERNEL_NAME q3_k
-#define KERNEL_TYPE HTH_TYPE_Q3_K
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 110, SCALE_AT = 108, OFFSET_SHIFT = 2, SUMS_FIT_16 = 1 };
 
-#include "kernels/quant/x86_512.h"
+#include "kernels/axpy/axpy_avx512.h"
+#define HIGH_BITS __m512i
 #include "kernels/quant/x86_wide.h"
-
-typedef struct block {
-    const uint8_t *p;
-    __m512i high;
-    __m256i scale;
-} block;
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, twice_256(p), q3_k_scales(p + 94)}; }
 
@@ -24,13 +17,4 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return or_and(_mm512_and_si512(bits, _mm512_set1_epi8(3)), third, _mm512_set1_epi8(4));
 }
 
-#include "kernels/quant/x86_512_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
-#include "kernels/axpy/axpy_256_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q3_k/panel.h"
-#include "kernels/panel/panel_256_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

@@ -1,9 +1,5 @@
 /* Rows of Q3_K (blocks of 256: 32 bytes of third bits, 64 bytes of four weights each, twelve bytes of sixteen
  * scales, F16 scale): the definition, with ref_256.h. */
-#define KERNEL_NAME q3_k
-#define KERNEL_TYPE HTH_TYPE_Q3_K
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 110 };
 

@@ -1,8 +1,6 @@
 /* Rows of Q4_0 with AVX-512: nibbles without the -8; the sums of the activations subtract it. */
-#define KERNEL_NAME q4_0
-#define KERNEL_TYPE HTH_TYPE_Q4_0
 #define HAS_MINIMUM 0
-enum { BLOCK_SIZE = 18, OFFSET_SHIFT = 3 };
+enum { BLOCK_SIZE = 18, OFFSET_SHIFT = 3, PAIR_SHIFT = 3 };
 
 #include "kernels/quant/x86_512_small.h"
 
@@ -14,19 +12,8 @@ HTH_INLINE group unpack(const uint8_t *p)
     return g;
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx512.h"
-
-enum { PAIR_SHIFT = 3 };
-
 HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2]) { nibble_pairs(a + 2, b + 2, w); }
 
-#include "kernels/axpy/axpy_32_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q4_0/panel.h"
-#include "kernels/panel/panel_32_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

@@ -1,9 +1,5 @@
 /* Rows of Q4_0 (blocks of 32: F16 scale, 16 bytes of nibbles; weight j is the low nibble of byte j, weight j +
  * 16 the high nibble, both minus 8): the definition, with ref_32.h. */
-#define KERNEL_NAME q4_0
-#define KERNEL_TYPE HTH_TYPE_Q4_0
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 18 };
 

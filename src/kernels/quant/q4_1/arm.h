@@ -1,6 +1,4 @@
 /* Blocks of Q4_1 on AArch64: one source for all ISA levels (quant/arm_32.h). */
-#define KERNEL_NAME q4_1
-#define KERNEL_TYPE HTH_TYPE_Q4_1
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 20 };
 
@@ -12,16 +10,7 @@ HTH_INLINE int8x16_t block_half(const uint8_t *p, int i)
     return i ? high_nibbles(p + 4) : low_nibbles(p + 4);
 }
 
-HTH_INLINE group unpack(const uint8_t *p)
-{
-    group g;
-    take_scales(&g, p);
-    for (int i = 0; i < 16; i++) g.w[i] = block_half(p + i / 2 * BLOCK_SIZE, i % 2);
-    return g;
-}
-
 HTH_INLINE float32x4_t block_scales(const uint8_t *p) { return four_scales(p, BLOCK_SIZE); }
 HTH_INLINE float32x4_t block_minima(const uint8_t *p) { return four_scales(p + 2, BLOCK_SIZE); }
 
-#define KERNEL_PANEL "kernels/quant/q4_1/panel.h"
 #include "kernels/quant/arm_32.h"

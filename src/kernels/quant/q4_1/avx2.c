@@ -1,9 +1,7 @@
 /* Rows of Q4_1 with AVX2. A register holds one block, one byte per weight in the order of the activations. The
  * minima have their own partial sums. */
-#define KERNEL_NAME q4_1
-#define KERNEL_TYPE HTH_TYPE_Q4_1
 #define HAS_MINIMUM 1
-enum { BLOCK_SIZE = 20, OFFSET_SHIFT = -1 };
+enum { BLOCK_SIZE = 20, OFFSET_SHIFT = -1, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/x86_256_small.h"
 
@@ -17,17 +15,6 @@ HTH_INLINE group unpack(const uint8_t *p)
     return g;
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx2.h"
-
-enum { PAIR_SHIFT = -1 };
-
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4]) { nibble_pairs(a + 4, b + 4, w); }
 
-#include "kernels/axpy/axpy_32_avx2.h"
-
-#include "kernels/panel/panel_ops_avx2.h"
-#include "kernels/quant/q4_1/panel.h"
-#include "kernels/panel/panel_32_avx2.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

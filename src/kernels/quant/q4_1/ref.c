@@ -1,9 +1,5 @@
 /* Rows of Q4_1 (blocks of 32: F16 scale and minimum, 16 bytes of nibbles; a weight is d * nibble + m): the
  * definition, with ref_32.h. */
-#define KERNEL_NAME q4_1
-#define KERNEL_TYPE HTH_TYPE_Q4_1
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 20 };
 

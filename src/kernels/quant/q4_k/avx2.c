@@ -1,15 +1,8 @@
 /* Rows of Q4_K with AVX2: nibbles, 32 low ones before 32 high ones. */
-#define KERNEL_NAME q4_k
-#define KERNEL_TYPE HTH_TYPE_Q4_K
 #define HAS_MINIMUM 1
 #include "kernels/quant/x86_wide.h"
 
-enum { BLOCK_SIZE = 144, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1 };
-
-typedef struct block {
-    const uint8_t *p;
-    __m256i scale, minimum;
-} block;
+enum { BLOCK_SIZE = 144, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1, SIGNED_WEIGHTS = 0, NIBBLES_AT = 16 };
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -25,17 +18,7 @@ HTH_INLINE __m256i weights(const block *k, int i)
 
 HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(w, q); }
 
-#include "kernels/quant/x86_256_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
-enum { SIGNED_WEIGHTS = 0, NIBBLES_AT = 16 };
-
 #define SCALES_OF_32
-#include "kernels/axpy/axpy_256_avx2.h"
 
-#include "kernels/panel/panel_ops_avx2.h"
-#include "kernels/quant/q4_k/panel.h"
-#include "kernels/panel/panel_256_avx2.h"
 #define ROWS_FOR_ONE_TOKEN /* faster than panels */
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

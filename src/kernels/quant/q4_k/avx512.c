@@ -1,16 +1,9 @@
 /* Rows of Q4_K with AVX-512: nibbles, 32 low ones before 32 high ones. */
-#define KERNEL_NAME q4_k
-#define KERNEL_TYPE HTH_TYPE_Q4_K
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 144, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1, SUMS_FIT_16 = 1 };
 
-#include "kernels/quant/x86_512.h"
+#include "kernels/axpy/axpy_avx512.h"
 #include "kernels/quant/x86_wide.h"
-
-typedef struct block {
-    const uint8_t *p;
-    __m256i scale, minimum;
-} block;
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -24,15 +17,9 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return _mm512_and_si512(halves, _mm512_set1_epi8(15));
 }
 
-#include "kernels/quant/x86_512_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
 #define ONE_TOKEN_UNROLL HTH_UNROLL /* 3 to 6 % of decode */
 #define SCALES_OF_32
 #define OWN_PAIRS
-#include "kernels/axpy/axpy_avx512.h"
-
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4])
 {
     __m512i first = _mm512_castsi256_si512(load_256(a + 16 + 32 * i));
@@ -43,9 +30,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4]
     }
 }
 
-#include "kernels/axpy/axpy_256_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q4_k/panel.h"
-#include "kernels/panel/panel_256_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

@@ -1,9 +1,5 @@
 /* Rows of Q4_K (blocks of 256: F16 scale and minimum, twelve bytes of scales and minima of 32 weights each, 128
  * bytes of nibbles): the definition, with ref_256.h. */
-#define KERNEL_NAME q4_k
-#define KERNEL_TYPE HTH_TYPE_Q4_K
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 144 };
 

@@ -1,8 +1,6 @@
 /* Rows of Q5_0 with AVX-512: nibbles and fifth bits, without the -16; the sums of the activations subtract it. */
-#define KERNEL_NAME q5_0
-#define KERNEL_TYPE HTH_TYPE_Q5_0
 #define HAS_MINIMUM 0
-enum { BLOCK_SIZE = 22, OFFSET_SHIFT = 4 };
+enum { BLOCK_SIZE = 22, OFFSET_SHIFT = 4, PAIR_SHIFT = 4 };
 
 #include "kernels/quant/x86_512_small.h"
 
@@ -14,12 +12,6 @@ HTH_INLINE group unpack(const uint8_t *p)
     return g;
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx512.h"
-
-enum { PAIR_SHIFT = 4 };
-
 HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
@@ -29,9 +21,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     unsigned_pairs(_mm512_mask_add_epi8(both, first | second << 32, both, _mm512_set1_epi8(16)), w);
 }
 
-#include "kernels/axpy/axpy_32_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q5_0/panel.h"
-#include "kernels/panel/panel_32_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

@@ -1,9 +1,5 @@
 /* Rows of Q5_0 (blocks of 32: F16 scale, 32 fifth bits, 16 bytes of nibbles; a weight is d * (nibble + 16 * bit
  * - 16)): the definition, with ref_32.h. */
-#define KERNEL_NAME q5_0
-#define KERNEL_TYPE HTH_TYPE_Q5_0
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 22 };
 

@@ -1,8 +1,6 @@
 /* Rows of Q5_1 with AVX-512: nibbles and fifth bits. The minima have their own partial sums. */
-#define KERNEL_NAME q5_1
-#define KERNEL_TYPE HTH_TYPE_Q5_1
 #define HAS_MINIMUM 1
-enum { BLOCK_SIZE = 24, OFFSET_SHIFT = -1 };
+enum { BLOCK_SIZE = 24, OFFSET_SHIFT = -1, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/x86_512_small.h"
 
@@ -14,12 +12,6 @@ HTH_INLINE group unpack(const uint8_t *p)
     return g;
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx512.h"
-
-enum { PAIR_SHIFT = -1 };
-
 HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 HTH_INLINE __m256 block_minima(const uint8_t *p) { return eight_halves(p, 2, BLOCK_SIZE); }
 
@@ -30,9 +22,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     unsigned_pairs(_mm512_mask_add_epi8(both, first | second << 32, both, _mm512_set1_epi8(16)), w);
 }
 
-#include "kernels/axpy/axpy_32_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q5_1/panel.h"
-#include "kernels/panel/panel_32_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

@@ -1,9 +1,5 @@
 /* Rows of Q5_1 (blocks of 32: F16 scale and minimum, 32 fifth bits, 16 bytes of nibbles; a weight is d *
  * (nibble + 16 * bit) + m): the definition, with ref_32.h. */
-#define KERNEL_NAME q5_1
-#define KERNEL_TYPE HTH_TYPE_Q5_1
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 24 };
 

@@ -1,9 +1,8 @@
 /* Blocks of Q5_K on AArch64: one source for all ISA levels (quant/arm_256.h). */
-#define KERNEL_NAME q5_k
-#define KERNEL_TYPE HTH_TYPE_Q5_K
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 176, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1 };
 
+#define SCALES_OF_32
 #include "kernels/quant/arm_k.h"
 
 /* Part i is half `half` of 32 consecutive weights. */
@@ -15,5 +14,4 @@ HTH_INLINE int8x16_t weights(const block *k, int i)
     return vreinterpretq_s8_u8(vorrq_u8(four, fifth));
 }
 
-#define KERNEL_PANEL "kernels/quant/q5_k/panel.h"
 #include "kernels/quant/arm_256.h"

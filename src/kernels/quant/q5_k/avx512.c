@@ -1,17 +1,10 @@
 /* Rows of Q5_K with AVX-512: nibbles as in Q4_K, and a fifth bit from bytes that hold eight. */
-#define KERNEL_NAME q5_k
-#define KERNEL_TYPE HTH_TYPE_Q5_K
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 176, SCALE_AT = 0, MINIMUM_AT = 2, OFFSET_SHIFT = -1, SUMS_FIT_16 = 1 };
 
-#include "kernels/quant/x86_512.h"
+#include "kernels/axpy/axpy_avx512.h"
+#define HIGH_BITS __m512i
 #include "kernels/quant/x86_wide.h"
-
-typedef struct block {
-    const uint8_t *p;
-    __m512i fifth;
-    __m256i scale, minimum;
-} block;
 
 HTH_INLINE block unpack(const uint8_t *p)
 {
@@ -22,18 +15,9 @@ HTH_INLINE block unpack(const uint8_t *p)
 HTH_INLINE __m512i weights(const block *k, int i)
 {
     __m512i halves = _mm512_srlv_epi64(twice_256(k->p + 48 + 32 * i), by_halves(0, 4));
-    __m512i fifth = _mm512_rolv_epi64(k->fifth, by_halves((4 - 2 * i) & 63, (3 - 2 * i) & 63));
+    __m512i fifth = _mm512_rolv_epi64(k->high, by_halves((4 - 2 * i) & 63, (3 - 2 * i) & 63));
     return or_and(_mm512_and_si512(halves, _mm512_set1_epi8(15)), fifth, _mm512_set1_epi8(16));
 }
 
-#include "kernels/quant/x86_512_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
 #define SCALES_OF_32
-#include "kernels/axpy/axpy_256_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q5_k/panel.h"
-#include "kernels/panel/panel_256_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

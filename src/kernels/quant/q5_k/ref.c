@@ -1,9 +1,5 @@
 /* Rows of Q5_K (blocks of 256: as Q4_K, with 32 bytes of fifth bits before the nibbles):
  * the definition, with ref_256.h. */
-#define KERNEL_NAME q5_k
-#define KERNEL_TYPE HTH_TYPE_Q5_K
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 1
 enum { BLOCK_SIZE = 176 };
 

@@ -1,15 +1,8 @@
 /* Rows of Q6_K with AVX2: nibbles and two bits above each. The sums of the activations subtract the offset 32. */
-#define KERNEL_NAME q6_k
-#define KERNEL_TYPE HTH_TYPE_Q6_K
 #define HAS_MINIMUM 0
 #include "kernels/quant/x86_wide.h"
 
-enum { BLOCK_SIZE = 210, SCALE_AT = 208, OFFSET_SHIFT = 5 };
-
-typedef struct block {
-    const uint8_t *p;
-    __m256i scale;
-} block;
+enum { BLOCK_SIZE = 210, SCALE_AT = 208, OFFSET_SHIFT = 5, SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, _mm256_cvtepi8_epi16(load_128(p + 192))}; }
 
@@ -24,16 +17,5 @@ HTH_INLINE __m256i weights(const block *k, int i)
 
 HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(w, q); }
 
-#include "kernels/quant/x86_256_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
-enum { SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
-
-#include "kernels/axpy/axpy_256_avx2.h"
-
-#include "kernels/panel/panel_ops_avx2.h"
-#include "kernels/quant/q6_k/panel.h"
-#include "kernels/panel/panel_256_avx2.h"
 #define ROWS_FOR_ONE_TOKEN /* faster than panels */
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

@@ -1,17 +1,10 @@
 /* Rows of Q6_K with AVX-512: nibbles and two bits above each. The sums of the activations subtract the offset
  * 32. */
-#define KERNEL_NAME q6_k
-#define KERNEL_TYPE HTH_TYPE_Q6_K
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 210, SCALE_AT = 208, OFFSET_SHIFT = 5, SUMS_FIT_16 = 1 };
 
-#include "kernels/quant/x86_512.h"
+#include "kernels/axpy/axpy_avx512.h"
 #include "kernels/quant/x86_wide.h"
-
-typedef struct block {
-    const uint8_t *p;
-    __m256i scale;
-} block;
 
 HTH_INLINE block unpack(const uint8_t *p) { return (block){p, _mm256_cvtepi8_epi16(load_128(p + 192))}; }
 
@@ -23,13 +16,4 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return or_and(low, bits, _mm512_set1_epi8(0x30));
 }
 
-#include "kernels/quant/x86_512_wide.h"
-
-#include "kernels/quant/rows_256_tmpl.h"
-
-#include "kernels/axpy/axpy_256_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q6_k/panel.h"
-#include "kernels/panel/panel_256_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_256.h"

@@ -1,9 +1,5 @@
 /* Rows of Q6_K (blocks of 256: 128 bytes of low nibbles, 64 bytes of two high bits of four weights each,
  * sixteen signed scales, F16 scale): the definition, with ref_256.h. */
-#define KERNEL_NAME q6_k
-#define KERNEL_TYPE HTH_TYPE_Q6_K
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 210 };
 

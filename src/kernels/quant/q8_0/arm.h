@@ -1,6 +1,4 @@
 /* Blocks of Q8_0 on AArch64: one source for all ISA levels (quant/arm_32.h). */
-#define KERNEL_NAME q8_0
-#define KERNEL_TYPE HTH_TYPE_Q8_0
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 34 };
 
@@ -9,15 +7,6 @@ enum { BLOCK_SIZE = 34 };
 /* Weights 16i to 16i + 15 of the block at p. */
 HTH_INLINE int8x16_t block_half(const uint8_t *p, int i) { return vld1q_s8((const int8_t *)p + 2 + 16 * i); }
 
-HTH_INLINE group unpack(const uint8_t *p)
-{
-    group g;
-    take_scales(&g, p);
-    for (int i = 0; i < 16; i++) g.w[i] = block_half(p + i / 2 * BLOCK_SIZE, i % 2);
-    return g;
-}
-
 HTH_INLINE float32x4_t block_scales(const uint8_t *p) { return four_scales(p, BLOCK_SIZE); }
 
-#define KERNEL_PANEL "kernels/quant/q8_0/panel.h"
 #include "kernels/quant/arm_32.h"

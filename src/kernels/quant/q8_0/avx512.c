@@ -1,8 +1,6 @@
 /* Rows of Q8_0 with AVX-512. Every load stays inside the 272 bytes of its group. */
-#define KERNEL_NAME q8_0
-#define KERNEL_TYPE HTH_TYPE_Q8_0
 #define HAS_MINIMUM 0
-enum { BLOCK_SIZE = 34 };
+enum { BLOCK_SIZE = 34, PAIR_SHIFT = -1 };
 
 #include "kernels/quant/x86_512_large.h"
 
@@ -17,12 +15,6 @@ HTH_INLINE group unpack(const uint8_t *p)
     return (group){{two_blocks(p), two_blocks(p + 68), two_blocks(p + 136), two_blocks(p + 204)}, scales(p)};
 }
 
-#include "kernels/quant/rows_tmpl.h"
-
-#include "kernels/axpy/axpy_avx512.h"
-
-enum { PAIR_SHIFT = -1 };
-
 HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
@@ -30,9 +22,4 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     signed_pairs(_mm512_inserti64x4(_mm512_castsi256_si512(load_256(a + 2)), load_256(b + 2), 1), w);
 }
 
-#include "kernels/axpy/axpy_32_avx512.h"
-
-#include "kernels/panel/panel_ops_avx512.h"
-#include "kernels/quant/q8_0/panel.h"
-#include "kernels/panel/panel_32_avx512.h"
-#include "kernels/quant/entry.h"
+#include "kernels/quant/x86_blocks_32.h"

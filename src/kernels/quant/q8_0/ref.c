@@ -1,8 +1,4 @@
 /* Rows of Q8_0 (blocks of 32: F16 scale, 32 signed bytes): the definition, with ref_32.h. */
-#define KERNEL_NAME q8_0
-#define KERNEL_TYPE HTH_TYPE_Q8_0
-#include "kernels/kernels.h"
-
 #define HAS_MINIMUM 0
 enum { BLOCK_SIZE = 34 };
 

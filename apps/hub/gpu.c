@@ -9,7 +9,7 @@
 
 enum { N_BATCH = 256 }; /* of sessions that do not set it */
 
-hearth_status hub_card_open(hub_machine *m, const char *name, hearth_error *err)
+hearth_status hub_gpu_open(hub_machine *m, const char *name, hearth_error *err)
 {
     char card[32];
     bool is_auto = strcmp(name, "auto") == 0;
@@ -26,14 +26,14 @@ static uint64_t budget_of(const hub_machine *m)
     return m->vram > 0 && m->vram < is_free ? m->vram : is_free;
 }
 
-uint64_t hub_card_mark(const hub_machine *m)
+uint64_t hub_gpu_key(const hub_machine *m)
 {
     if (!m->device) return 0;
     uint64_t mark = hth_calibration_fingerprint(hth_device_get_info(m->device), &m->kernels, m->n_thread);
     return mark ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB, because the free memory changes all the time */
 }
 
-double hub_card_speed(hub_machine *m, const hth_model *model, hearth_selector selector, uint64_t *bytes)
+double hub_gpu_speed(hub_machine *m, const hth_model *model, hearth_selector selector, uint64_t *bytes)
 {
     hth_placement_builder builder;
     hth_plan_context context;
