@@ -355,15 +355,25 @@ def one_file_calls_pcre2_and_none_another_library():
     assert callers == ["src/text/pretokenizer_pcre2.c"], callers
 
 
+def braces(name):
+    """All names that a_{b,c}_d stands for."""
+    list_ = re.search(r"\{([^{}]*)\}", name)
+    if not list_:
+        return [name]
+    return [full for word in list_[1].split(",") for full in braces(name[:list_.start()] + word + name[list_.end():])]
+
+
 def missing_cases(document, tests):
     """Names of tests in a document that no test has. Names of keys in it have dots, or are known."""
-    named = set(re.findall(r"`([a-z]+_[a-z0-9_]+)`", document)) - {"precompiled_charsmap"}
+    written = re.findall(r"`([a-z{][a-z0-9_{},]*_[a-z0-9_{},]+)`", document)
+    named = {name for word in written for name in braces(word)} - {"precompiled_charsmap"}
     return sorted(named - set(re.findall(r"^(?:TEST\(|def )(\w+)\(?\)", tests, re.M)))
 
 
 @case
 def the_table_of_faults_names_tests_that_exist():
     assert missing_cases("`gguf_a` `gguf_b` `gguf_c`", "TEST(gguf_a)\ndef gguf_c():\n") == ["gguf_b"]
+    assert missing_cases("`a_{b,c}_{d,e}` `{f,g}_h`", "TEST(a_b_d)\nTEST(a_b_e)\nTEST(a_c_e)\nTEST(f_h)\n") == ["a_c_d", "g_h"]
     with open(os.path.join(SOURCE, "docs", "reliability.md"), encoding="utf-8") as f:
         document = f.read()
     for row in [f"{letter}{n}" for letter, last in zip("ABCDEFGHI", (10, 11, 28, 21, 5, 15, 8, 8, 6)) for n in range(1, last + 1)]:
