@@ -21,18 +21,19 @@ const option_spec model_options[] = {
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", 0},
     {"bf16-dot", 0, OPTION_FLAG, NULL,
-     "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1", 0,
-     0, NULL, OPTION_ADVANCED},
+     "compute prompts of BF16 weights in bf16: approximate; --mmap, --no-repack and --batch 1 may change "
+     "bits",
+     0, 0, NULL, OPTION_ADVANCED},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file instead of reading it", 0, 0, NULL, 0},
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL,
      OPTION_ADVANCED},
-    {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
+    {"selector", 0, OPTION_CHOICE, "S", "neuron selector: auto, dense, gate, ...", 0, 0,
      "auto|dense|gate|predictor|threshold", 0},
-    {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors, for a model without", 0, 0, NULL,
+    {"predictors", 0, OPTION_FILE, "Q", "file of hearth predictors, if the model has none", 0, 0, NULL,
      OPTION_ADVANCED},
-    {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL,
+    {"thresholds", 0, OPTION_FILE, "T", "file of hearth thresholds, if the model has none", 0, 0, NULL,
      OPTION_ADVANCED},
-    {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, instead of the file's", 0, 0, NULL,
+    {"activation", 0, OPTION_TEXT, "A", "activation of the FFN, instead of the file's", 0, 0, NULL,
      OPTION_ADVANCED},
     ALLOW_UNUSED_OPTION,
     {"batch", 'b', OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
@@ -43,19 +44,18 @@ const option_spec model_options[] = {
 #define DEVICE_OPTIONS                                                                                       \
     {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},   \
     {                                                                                                        \
-        "vram", 0, OPTION_SIZE, "BYTES", "of it, at most: 8G, 500M; default auto: nearly all", 1, 9e18,      \
-            NULL, 0                                                                                          \
+        "vram", 0, OPTION_SIZE, "BYTES", "limit of GPU memory: 8G, 500M; default auto", 1, 9e18, NULL, 0     \
     }
 
 const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
-    {"gpu-layers", 0, OPTION_UINT, "N|auto|all", "layers on it at most; auto, -1: as is fastest", 0, 1e6,
+    {"gpu-layers", 0, OPTION_UINT, "N|auto|all", "layers on the GPU; auto, -1: as is fastest", 0, 1e6,
      "auto|all", OPTION_OPEN},
-    {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
+    {"placement", 0, OPTION_FILE, "FILE", "a file of hearth plan; or plan, or even", 0, 0, NULL,
      OPTION_ADVANCED},
-    {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
+    {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse a GPU that does not give the CPU's bits", 0, 0, NULL,
      OPTION_ADVANCED},
     {0},
 };
@@ -65,7 +65,7 @@ const option_spec sampling_options[] = {
     {"greedy", 0, OPTION_FLAG, NULL, "always the most likely token: temperature 0", 0, 0, NULL, 0},
     {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, 0},
     {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, 0},
-    {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, 0},
+    {"min-p", 0, OPTION_FLOAT, "X", "keep tokens of X times the best; default 0.05", 0, 1, NULL, 0},
     {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL,
      OPTION_ADVANCED},
     {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL,

@@ -14,9 +14,8 @@ extern const option_spec model_options[];
 /* Part of model_options; also for commands that read a model in another way. */
 #define ALLOW_UNUSED_OPTION                                                                                  \
     {                                                                                                        \
-        "allow-unused", 0, OPTION_FLAG, NULL,                                                                \
-            "go on where tensors of the file are not used: results may be wrong", 0, 0, NULL,                \
-            OPTION_ADVANCED                                                                                  \
+        "allow-unused", 0, OPTION_FLAG, NULL, "accept files with unused tensors: results may be wrong", 0,   \
+            0, NULL, OPTION_ADVANCED                                                                         \
     }
 /* --gpu --vram: for commands whose sessions may run on a device. */
 extern const option_spec gpu_options[];

@@ -15,7 +15,7 @@
 static const option_spec options[] = {
     {"gpu", 0, OPTION_TEXT, "DEVICE", "to measure: auto (default), none, or a name", 0, 0, NULL, 0},
     {"device", 0, OPTION_TEXT, "DEVICE", "the same as --gpu", 0, 0, NULL, OPTION_ADVANCED},
-    {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of all that is kept", 0, 0, NULL, 0},
+    {"again", 0, OPTION_FLAG, NULL, "calibrate the GPU again, drop cached calibrations", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };
@@ -256,10 +256,10 @@ const command command_doctor = {
     .operands = "[MODEL]",
     .n_operand_min = 0,
     .n_operand_max = 1,
-    .summary = "what this machine offers, and how to get more of it",
+    .summary = "what limits the speed of this machine, and remedies",
     .details = "CPU level, cores, load, memory, huge pages, bandwidth, limits and the GPU; with\n"
-               "a model also how fast its file comes from disk, whether it fits, and its pages.\n"
-               "Each is ok, or could be better by the remedy that stands below it.\n",
+               "a model also the speed of its disk, whether it fits, and its pages. Each is ok,\n"
+               "or has a remedy on the line below.\n",
     .example = "hearth doctor model.gguf",
     .groups = {options, model_options},
     .models = 1,

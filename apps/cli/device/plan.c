@@ -13,9 +13,9 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL, 0},
+    {"profile", 0, OPTION_FILE, "P", "a profile of this file: how often neurons fire", 0, 0, NULL, 0},
     {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
-    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 1, 9e18, NULL, 0},
+    {"ram", 0, OPTION_SIZE, "BYTES", "host memory for weights; default auto: free now", 1, 9e18, NULL, 0},
     {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of the GPU's memory", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -468,9 +468,9 @@ const command command_plan = {
     .operands = "MODEL",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "say what of a model goes on a GPU, and what that reaches",
-    .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
-               "files are placed by what they cost on either side, other files by layers.\n",
+    .summary = "plan what to place on a GPU, and predict the speed",
+    .details = "Measures this machine for some seconds, reads no weights. Packed files are\n"
+               "divided by neurons, by their cost on either side; other files by layers.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
     .models = 1,

@@ -9,7 +9,7 @@ static const option_spec options[] = {
     {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; default: that, at most 4096", 0, 16777216, NULL,
      0},
     {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, 0},
-    {"check", 0, OPTION_FLAG, NULL, "read every weight; refuse what is not finite", 0, 0, NULL, 0},
+    {"check", 0, OPTION_FLAG, NULL, "read every weight; fail if one is not finite", 0, 0, NULL, 0},
     {"threads", 't', OPTION_UINT, "N", "threads of --check; default: one for each core", 1, 256, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -69,10 +69,10 @@ const command command_inspect = {
     .operands = "FILE",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "show what is in a model file, and the memory that a run needs",
-    .details = "What the model is, where its bytes are, which selectors it runs with, the bytes\n"
-               "of weights, KV cache and workspace, and the metadata. Works for every GGUF file\n"
-               "that is well-formed, profiles and predictors too; says why one cannot be run.\n",
+    .summary = "show what is in a model file, and the memory of a run",
+    .details = "Architecture, tensors, selectors, memory of weights, KV cache and workspace, and\n"
+               "metadata. Works for every well-formed GGUF file, profiles and predictors too;\n"
+               "says why one cannot be run.\n",
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
     .models = 1,

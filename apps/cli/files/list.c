@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"paths", 0, OPTION_FLAG, NULL, "show where each lies", 0, 0, NULL, 0},
+    {"paths", 0, OPTION_FLAG, NULL, "show the path of each", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };
@@ -154,11 +154,11 @@ const command command_list = {
     .n_operand_min = 0,
     .n_operand_max = 0,
     .summary = "list the models on this machine, and how they would run",
-    .details = "From the cache of Hugging Face (where hearth pull puts them), Ollama, LM Studio,\n"
-               "llama.cpp, and the folders in HEARTH_MODELS (with ':' between). Every command\n"
-               "takes a NAME of this list, or a unique part of one, in place of a file.\n"
+    .details = "From the caches of Hugging Face (hearth pull) and llama.cpp, Ollama, LM Studio,\n"
+               "and the folders in HEARTH_MODELS (separated by ':'). Every command accepts a\n"
+               "NAME of this list, or a unique part of one, instead of a file.\n"
                "\n"
-               "RUNS: \"tight\" is with more memory than is free now. SPEED is an estimate, as of\n"
+               "RUNS: \"tight\" needs more memory than is free now. SPEED is an estimate, as of\n"
                "hearth plan, from rates that the first list measures; hearth bench measures.\n",
     .example = "hearth list",
     .groups = {options, device_options},

@@ -9,7 +9,7 @@
 
 static const option_spec options[] = {
     {"revision", 0, OPTION_TEXT, "REV", "a branch, tag or commit; default main", 0, 0, NULL, 0},
-    {"timeout", 0, OPTION_UINT, "S", "give a silent server up after S s; default 30", 1, 3600, NULL, 0},
+    {"timeout", 0, OPTION_UINT, "S", "give up on a silent server after S s; default 30", 1, 3600, NULL, 0},
     {"retries", 0, OPTION_UINT, "N", "attempts after a failure; default 5", 0, 100, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -99,13 +99,13 @@ const command command_pull = {
     .operands = "REPO[:QUANT]",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "bring a model from Hugging Face into its cache",
+    .summary = "download a model from Hugging Face",
     .details = "REPO is ORG/NAME of a repository with GGUF files, or its address; QUANT is a\n"
-               "quantisation (Q4_K_M) or a file's name. Without QUANT: Q4_K_M, Q4_0 or Q8_0,\n"
-               "whichever is there. What was begun is continued, what is there is not loaded\n"
+               "quantisation (Q4_K_M) or a file's name. Without QUANT: Q4_K_M, Q4_0 or Q8_0, in\n"
+               "that order. Interrupted downloads are resumed, existing files are not downloaded\n"
                "again, and SHA-256 is checked. The model then has the name ORG/NAME:QUANT.\n"
                "\n"
-               "HF_TOKEN is sent to the hub alone, for what is private; HF_ENDPOINT names\n"
+               "HF_TOKEN, for private repositories, is sent to the hub only; HF_ENDPOINT names\n"
                "another hub; HF_HUB_CACHE or HF_HOME another cache than ~/.cache/huggingface.\n",
     .example = "hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M",
     .groups = {options},

@@ -54,10 +54,10 @@ const command command_rm = {
     .operands = "NAME",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "remove a model that hearth pull brought",
-    .details = "NAME as in hearth list, or a part of it that no other has. Whatever brought it\n"
-               "there, only the cache of Hugging Face is touched: models of other programs and\n"
-               "files elsewhere are refused. It does not ask.\n",
+    .summary = "remove a downloaded model",
+    .details = "NAME as in hearth list, or a unique part of it. Only the cache of Hugging Face\n"
+               "is changed, whichever program filled it: models of other programs and files\n"
+               "elsewhere are refused. There is no confirmation.\n",
     .example = "hearth rm SmolLM2-360M",
     .run = run,
 };

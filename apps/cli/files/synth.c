@@ -10,7 +10,7 @@ static const option_spec options[] = {
     {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
     {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0, 0,
      "swiglu|geglu|reglu|drelu|relu2", 0},
-    {"packed", 0, OPTION_FLAG, NULL, "down neuron by neuron, as hearth pack writes it", 0, 0, NULL, 0},
+    {"packed", 0, OPTION_FLAG, NULL, "transposed down, as hearth pack writes it", 0, 0, NULL, 0},
     {"rank", 0, OPTION_UINT, "R", "of predictors, a multiple of 32; default: none", 0, 65536, NULL, 0},
     {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, 0},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
@@ -52,10 +52,10 @@ const command command_synth = {
     .operands = "SHAPE OUT",
     .n_operand_min = 2,
     .n_operand_max = 2,
-    .summary = "write a model of true shape with random weights, for measuring",
+    .summary = "write a model of a known shape with random weights, to measure",
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
-               "shape-32b, llama-70b or stories-15m. TYPE is what quantize takes, IQ4_XS or\n"
-               "MXFP4. What such a model says is noise; every figure taken with one is labelled\n"
+               "shape-32b, llama-70b or stories-15m. TYPE is one of quantize, IQ4_XS or MXFP4.\n"
+               "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
     .groups = {options, output_options},

@@ -20,8 +20,8 @@ static const option_spec options[] = {
      0},
     {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
      0},
-    {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
-    {"fire", 0, OPTION_TEXT, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE", 0, 0, NULL, 0},
+    {"depth", 0, OPTION_UINT, "N", "generate after N tokens; no prompt without -p", 0, 1048576, NULL, 0},
+    {"fire", 0, OPTION_TEXT, "SPEC", "active neurons: share=0.1,run=64... or profile=P", 0, 0, NULL, 0},
     {"file", 'f', OPTION_FILE, "TEXT", "print what the mode costs on this text; - is stdin", 0, 0, NULL, 0},
     {"chunks", 0, OPTION_UINT, "N", "windows of TEXT; default: as many as hold 2048 tokens", 1, 1e9, NULL,
      OPTION_ADVANCED},
@@ -401,12 +401,12 @@ const command command_bench = {
     .n_operand_min = 0,
     .n_operand_max = 1,
     .summary = "measure speed beside the machine's limits",
-    .details = "Tokens/s as median and spread. Beside generation stand the bytes of weights per\n"
-               "second and what memory gave before each sample; beside prompts the operations\n"
-               "per second (a multiply-add is two) and the peak of the instructions.\n"
-               "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n"
-               "An approximate mode says so; -f adds its price (hearth compare tells more).\n"
-               "What lies on a GPU is named; limits, --fire and -f are the CPU's.\n",
+    .details = "Tokens/s as median and spread. Generation is compared with the memory bandwidth\n"
+               "measured before each sample, prompts with the peak operations per second (a\n"
+               "multiply-add is two). --parallel evaluates N sequences at once: tokens/s of all,\n"
+               "and factor against one. An approximate mode is labelled; -f adds its quality\n"
+               "loss (hearth compare gives more). A GPU is named; limits, --fire and -f use the\n"
+               "CPU.\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options, gpu_options},
     .models = 1,

@@ -84,8 +84,8 @@ const command command_perplexity = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "measure how well a model predicts a text",
-    .details = "As llama-perplexity defines it: windows of -c tokens, each with a begin-of-text\n"
-               "token in front, the second half scored. One last newline of FILE is dropped.\n",
+    .details = "As llama-perplexity defines it: windows of -c tokens, each after a begin-of-text\n"
+               "token, the second half scored. One last newline of FILE is dropped.\n",
     .example = "hearth perplexity model.gguf -f text.txt -c 512",
     .groups = {options, model_options, gpu_options},
     .models = 1,

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: a pipe's, or none", 0, 0, NULL, 0},
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: a pipe, or none", 0, 0, NULL,
+     0},
     {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt; - is stdin", 0, 0, NULL, 0},
     {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default, or -1: to the end", 0, 16777216, NULL,
      OPTION_OPEN},
@@ -421,9 +422,9 @@ const command command_run_model = {
     .n_operand_min = 0,
     .n_operand_max = 2,
     .summary = "continue a prompt",
-    .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
-               "--special. The same seed gives the same text, whatever machine, threads and GPU;\n"
-               "only float weights (F32, F16, BF16) on a GPU may give another.\n",
+    .details = "Without MODEL the embedded story model runs. Text is plain unless --special. The\n"
+               "same seed gives the same text on any machine, threads and GPU; only float\n"
+               "weights (F32, F16, BF16) on a GPU may give another.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,

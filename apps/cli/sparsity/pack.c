@@ -10,9 +10,9 @@ static const option_spec options[] = {
     {"output", 'o', OPTION_FILE, "FILE", "the packed file; appears when it is complete", 0, 0, NULL, 0},
     {"type", 0, OPTION_TEXT, "TYPE", "of matrices, as for quantize; default: as they are", 0, 0, NULL, 0},
     {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
-    {"profile", 0, OPTION_FILE, "P", "of hearth profile: orders the neurons", 0, 0, NULL, 0},
-    {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors: put inside", 0, 0, NULL, 0},
-    {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds: put inside", 0, 0, NULL, 0},
+    {"profile", 0, OPTION_FILE, "P", "file of hearth profile: orders the neurons", 0, 0, NULL, 0},
+    {"predictors", 0, OPTION_FILE, "Q", "file of hearth predictors to include", 0, 0, NULL, 0},
+    {"thresholds", 0, OPTION_FILE, "T", "file of hearth thresholds to include", 0, 0, NULL, 0},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
     ALLOW_UNUSED_OPTION,
     {0},
@@ -76,11 +76,11 @@ const command command_pack = {
     .operands = "MODEL",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "write a model so that neurons which do not fire are not read",
-    .details = "Down is transposed, so that what a neuron adds lies in one piece; with a profile\n"
-               "hot neurons come first and those that fire together lie side by side. All\n"
-               "selectors run on the packed file, gate with the bits of dense. It is another\n"
-               "file than MODEL, with other bits: down is rounded along its other axis.\n",
+    .summary = "write a model whose inactive neurons need not be read",
+    .details = "Down is transposed, so that a neuron's part is contiguous; with a profile hot\n"
+               "neurons come first and those that fire together are adjacent. All selectors run\n"
+               "on the packed file, gate with the bits of dense. Its results differ from those\n"
+               "of MODEL: down is quantised along its other axis.\n",
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
     .groups = {options, output_options},
     .models = 1,

@@ -12,13 +12,13 @@ static const option_spec options[] = {
     {"file", 'f', OPTION_FILE, "FILE", "the text to train on; - is stdin", 0, 0, NULL, 0},
     {"output", 'o', OPTION_FILE, "FILE", "the predictors; appears when it is complete", 0, 0, NULL, 0},
     {"recall", 0, OPTION_FLOAT, "R", "share of firings to be marked; default 0.95", 0.01, 1, NULL, 0},
-    {"precision", 0, OPTION_FLOAT, "P", "ranks grow until so much of what is marked fires", 0.01, 1, NULL, 0},
+    {"precision", 0, OPTION_FLOAT, "P", "ranks grow until so many marked neurons fire", 0.01, 1, NULL, 0},
     {"budget", 0, OPTION_UINT, "MB", "for all; default: a tenth of the neurons in Q8_0", 1, 1e6, NULL, 0},
     {"tokens", 0, OPTION_UINT, "N", "to train on, at most; default 16384", 512, 10000000, NULL, 0},
     {"steps", 0, OPTION_UINT, "N", "of training for each rank; default 1500", 1, 1000000, NULL, 0},
     {"ctx", 'c', OPTION_UINT, "N", "tokens of a window; default 512, or as trained for", 8, 1048576, NULL, 0},
-    {"memory", 0, OPTION_UINT, "MB", "for what is trained on; the rest goes to disk; default 2048", 1, 1e7,
-     NULL, OPTION_ADVANCED},
+    {"memory", 0, OPTION_UINT, "MB", "of training data, the rest goes to disk; default 2048", 1, 1e7, NULL,
+     OPTION_ADVANCED},
     {"seed", 0, OPTION_UINT, "N", "same seed, same predictors; default 1", 0, UINT32_MAX, NULL,
      OPTION_ADVANCED},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
@@ -105,11 +105,10 @@ const command command_predictors = {
     .operands = "MODEL",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "train small networks that guess which neurons fire",
-    .details = "For models whose activation gives zeros. Each layer gets the smallest rank with\n"
-               "which enough of the firings are marked and enough of the marked neurons fire,\n"
-               "as far as the budget goes; judged on tokens that were held out. hearth pack puts\n"
-               "them into a model, hearth compare says what they cost.\n",
+    .summary = "train small networks that predict which neurons fire",
+    .details = "For models whose activation gives zeros. Each layer gets the smallest rank that\n"
+               "reaches --recall and --precision within the budget, judged on held-out tokens.\n"
+               "hearth pack adds them to a model, hearth compare prints their quality loss.\n",
     .example = "hearth predictors model.gguf -f text.txt -o predictors.gguf --recall 0.95",
     .groups = {options, output_options},
     .models = 1,

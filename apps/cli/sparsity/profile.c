@@ -13,7 +13,7 @@ enum { DEFAULT_SAMPLES = 1024 };
 static const option_spec options[] = {
     {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
     {"out", 'o', OPTION_FILE, "OUT", "the profile", 0, 0, NULL, 0},
-    {"samples", 0, OPTION_UINT, "N", "tokens to keep who fired at; default 1024; 0: none", 0,
+    {"samples", 0, OPTION_UINT, "N", "tokens with stored firings; default 1024; 0: none", 0,
      HTH_PROFILE_MAX_SAMPLE, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -189,10 +189,10 @@ const command command_profile = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "record which neurons fire over a text",
-    .details = "Windows of -c tokens (at most 512), all neurons computed. OUT is for packing and\n"
-               "placing this model, and for studies; docs/profile.md says what is in it. Until\n"
-               "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
-               "the same command goes on from there.\n",
+    .details = "Windows of -c tokens (at most 512), all neurons computed. OUT is an input of\n"
+               "pack and plan; docs/profile.md describes it. Until it is complete, OUT.resume\n"
+               "holds the state, every 30 seconds and at Ctrl-C: the same command resumes from\n"
+               "it.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
     .groups = {options, output_options, model_options},
     .models = 1,

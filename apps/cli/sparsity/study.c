@@ -16,7 +16,7 @@ static const option_spec options[] = {
     {"output", 'o', OPTION_FILE, "PAGE", "the report, one HTML file", 0, 0, NULL, 0},
     {"csv", 0, OPTION_FILE, "FILE", "the figures as a table: layer,measure,x,value", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print the figures as a JSON object", 0, 0, NULL, 0},
-    {"chunks", 0, OPTION_UINT, "N", "look at the first N windows; default 16; 0: all", 0, 1e9, NULL, 0},
+    {"chunks", 0, OPTION_UINT, "N", "use the first N windows; default 16; 0: all", 0, 1e9, NULL, 0},
     {"scored", 0, OPTION_UINT, "N", "windows for perplexities; default 4; 0: none", 0, 1e9, NULL, 0},
     {"samples", 0, OPTION_UINT, "N", "tokens for magnitudes and CETT; default 128", 8, 4096, NULL, 0},
     {"trained", 0, OPTION_UINT, "N", "layers to train predictors for; default 4", 0, 1e6, NULL, 0},
@@ -164,11 +164,10 @@ const command command_study = {
     .operands = "MODEL",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "measure a model's sparsity on a text, and draw it",
-    .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
-               "perplexity), how well small networks predict them, how much stays from token\n"
-               "to token, how much is due to few. Windows of -c tokens (at most 512).\n"
-               "docs/study.md explains the figures.\n",
+    .summary = "measure a model's sparsity on a text, and plot it",
+    .details = "Magnitudes of neuron outputs, the error and perplexity without the small ones,\n"
+               "how well small networks predict them, reuse from token to token, hot neurons.\n"
+               "Windows of -c tokens (at most 512). docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, output_options, model_options},
     .models = 1,

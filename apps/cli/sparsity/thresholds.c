@@ -15,8 +15,8 @@ static const option_spec options[] = {
     {"file", 'f', OPTION_FILE, "FILE", "the text to calibrate on; - is stdin", 0, 0, NULL, 0},
     {"output", 'o', OPTION_FILE, "FILE", "the thresholds; appears when it is complete", 0, 0, NULL, 0},
     {"cett", 0, OPTION_FLOAT, "X", "error of each layer's output; default 0.2", 1e-6, 1, NULL, 0},
-    {"sparsity", 0, OPTION_FLOAT, "S", "in its place: share of neurons left out, mean", 0.01, 0.99, NULL, 0},
-    {"samples", 0, OPTION_UINT, "N", "tokens that are looked at; default 128", 8, 65536, NULL, 0},
+    {"sparsity", 0, OPTION_FLOAT, "S", "instead: mean share of neurons left out", 0.01, 0.99, NULL, 0},
+    {"samples", 0, OPTION_UINT, "N", "tokens to sample; default 128", 8, 65536, NULL, 0},
     {0},
 };
 
@@ -97,10 +97,10 @@ const command command_thresholds = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "find how large an activation must be to count",
-    .details = "For any activation, SwiGLU too: neurons whose activation stays below a value of\n"
-               "their own are left out (--selector threshold). The values are found on a text:\n"
-               "so that the output of each layer is off by --cett (the norm of what is left out\n"
-               "over that of all), or so that a share of the neurons is left out.\n",
+    .details = "For any activation, SwiGLU too: neurons whose activation is below their own\n"
+               "threshold are left out (--selector threshold). Thresholds are found on a text\n"
+               "such that the output of each layer has the error --cett (norm of what is left\n"
+               "out over that of all), or such that a share of the neurons is left out.\n",
     .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
     .groups = {options, output_options, model_options},
     .models = 1,
