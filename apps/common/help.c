@@ -4,6 +4,7 @@
 #include "common/output.h"
 #include "common/spelling.h"
 
+#include <assert.h>
 #include <hearth/hearth.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,9 +87,8 @@ static void print_stability(const command *const *commands)
 {
     printf(
         ".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as "
-        "the next word or behind =. Commands and the options in this table keep their names, in all "
-        "spellings, "
-        "their values and their meaning; scripts should write them in full.\n");
+        "the next word or after =. Commands and the options in this table keep their names, in all "
+        "spellings, their values and their meaning; scripts should write them in full.\n");
     for (const command *const *c = commands; *c; c++) {
         const char *between = "";
         printf(".TP\n.B %s\n", (*c)->name);
@@ -107,6 +107,82 @@ static void print_stability(const command *const *commands)
            "keys may be added.\n");
 }
 
+/* Whether several commands have this table of options, which the man page then describes once. */
+static bool is_common(const command *const *commands, const option_spec *group)
+{
+    size_t n = 0;
+    for (; *commands; commands++)
+        for (size_t g = 0; g < N_OPTION_GROUP; g++) n += command_options(*commands, g) == group;
+    return n > 1;
+}
+
+static void print_man_option(const option_spec *o)
+{
+    char words[80];
+    option_words(o, words, sizeof words);
+    printf(".TP\n.B ");
+    roff(words + strspn(words, " "));
+    putchar('\n');
+    roff(o->help);
+    if (*other_spellings(o->name)) {
+        printf(" (also ");
+        roff(other_spellings(o->name));
+        putchar(')');
+    }
+    putchar('\n');
+}
+
+/* The options of a command; of common ones the names. */
+static void print_man_command_options(const command *const *commands, const command *c)
+{
+    for (size_t g = 0; g < N_OPTION_GROUP; g++) {
+        const option_spec *group = command_options(c, g);
+        if (!group || is_common(commands, group)) continue;
+        for (const option_spec *o = group; o->name; o++) print_man_option(o);
+    }
+    const char *between = ".PP\nAlso, see COMMON OPTIONS: ";
+    for (size_t g = 0; g < N_OPTION_GROUP; g++) {
+        const option_spec *group = command_options(c, g);
+        if (!group || !is_common(commands, group)) continue;
+        for (const option_spec *o = group; o->name; o++) {
+            printf("%s\\-\\-", between);
+            roff(o->name);
+            between = ",\n";
+        }
+    }
+    putchar('\n');
+}
+
+static bool has_option(const option_spec *group, const char *name)
+{
+    for (; group->name; group++)
+        if (strcmp(group->name, name) == 0) return true;
+    return false;
+}
+
+/* The options of common tables, each once. */
+static void print_man_common(const command *const *commands)
+{
+    const option_spec *printed[8];
+    size_t n = 0;
+    printf(".SH COMMON OPTIONS\n");
+    for (const command *const *c = commands; *c; c++) {
+        for (size_t g = 0; g < N_OPTION_GROUP; g++) {
+            const option_spec *group = command_options(*c, g);
+            if (!group || !is_common(commands, group)) continue;
+            for (const option_spec *o = group; o->name; o++) {
+                size_t i = 0;
+                while (i < n && !has_option(printed[i], o->name)) i++;
+                if (i == n) print_man_option(o);
+            }
+            size_t i = 0;
+            while (i < n && printed[i] != group) i++;
+            assert(i < sizeof printed / sizeof *printed);
+            if (i == n) printed[n++] = group;
+        }
+    }
+}
+
 void commands_print_man(const command *const *commands)
 {
     printf(".TH HEARTH 1 \"\" \"hearth %s\"\n.SH NAME\nhearth \\- run large language models on the machine "
@@ -123,49 +199,32 @@ void commands_print_man(const command *const *commands)
         roff((*c)->summary);
         printf("\n.PP\n");
         roff((*c)->details);
-        FOR_EACH_OPTION(*c, o)
-        {
-            char words[80];
-            option_words(o, words, sizeof words);
-            printf(".TP\n.B ");
-            roff(words + strspn(words, " "));
-            putchar('\n');
-            roff(o->help);
-            if (*other_spellings(o->name)) {
-                printf(" (also ");
-                roff(other_spellings(o->name));
-                putchar(')');
-            }
-            putchar('\n');
-        }
+        print_man_command_options(commands, *c);
         printf(".PP\nExample:\n.PP\n.RS\n.nf\n");
         roff((*c)->example);
         printf("\n.fi\n.RE\n");
         flush_stdout(); /* it keeps the reason of a failure */
     }
+    print_man_common(commands);
     print_stability(commands);
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
-           "after SIGTERM and SIGHUP, 141 where what reads standard output ends early, 1 for every other "
+           "after SIGTERM and SIGHUP, 141 if the reader of standard output ends early, 1 for every other "
            "failure.\n");
     printf(
         ".SH ENVIRONMENT\n.TP\n.B HEARTH_CPU\nhighest level of kernels to use: generic, avx2, avx512, neon, "
         "dotprod, i8mm. Never changes a result.\n"
-        ".TP\n.B HEARTH_PIN\n0: threads may move between cores, as with \\-\\-no\\-pin; 1, as without it: "
-        "each "
-        "stays on one.\n"
-        ".TP\n.B HEARTH_CACHE\nfolder for what later runs on a GPU take again: what was "
-        "measured "
-        "for plans, placements, what a driver compiled. Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. "
-        "Empty: nothing is kept.\n"
-        ".TP\n.B HEARTH_HISTORY\nfile in which chat keeps what is typed. Default: hearth/history in "
-        "$XDG_STATE_HOME, "
-        "or in ~/.local/state. Empty, or another file: nothing is kept, as with \\-\\-no\\-history.\n");
-    printf(
-        ".TP\n.B HEARTH_MODELS\nfolders with models, with ':' between, for list and for names of models.\n"
-        ".TP\n.B HF_HUB_CACHE, HF_HOME\nthe cache of Hugging Face; default: ~/.cache/huggingface/hub.\n"
-        ".TP\n.B HF_TOKEN, HF_ENDPOINT\nthe token and the address of the hub, for pull.\n"
-        ".TP\n.B OLLAMA_MODELS, LLAMA_CACHE\nwhere models of Ollama and llama.cpp are, if not in their usual "
-        "folders.\n");
+        ".TP\n.B HEARTH_PIN\n0: threads may move between cores, as with \\-\\-no\\-pin; 1: each is pinned to "
+        "one.\n"
+        ".TP\n.B HEARTH_CACHE\nfolder for calibrations, placements, compiled shaders and facts about models. "
+        "Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. Empty: no cache.\n"
+        ".TP\n.B HEARTH_HISTORY\nfile for what is typed in chat. Default: hearth/history in $XDG_STATE_HOME, "
+        "or in ~/.local/state. Empty, or another kind of file: nothing is saved, as with "
+        "\\-\\-no\\-history.\n");
+    printf(".TP\n.B HEARTH_MODELS\nfolders with models, separated by ':', for list and for names of models.\n"
+           ".TP\n.B HF_HUB_CACHE, HF_HOME\ncache of Hugging Face; default: ~/.cache/huggingface/hub.\n"
+           ".TP\n.B HF_TOKEN, HF_ENDPOINT\ntoken and address of the hub, for pull.\n"
+           ".TP\n.B OLLAMA_MODELS, LLAMA_CACHE\nfolders of models of Ollama and llama.cpp, if not the usual "
+           "ones.\n");
 }
 
 /* ---- completions ------------------------------------------------------------------------ */
@@ -216,10 +275,10 @@ static void print_zsh(const command *const *commands)
         zsh_text((*c)->summary);
         printf("' ");
     }
-    printf(
-        ")\n    _describe command subcommands\n    return\n  fi\n  local subcommand=$words[2]\n  shift words; (( "
-        "CURRENT-- ))\n"
-        "  case $subcommand in\n");
+    printf(")\n    _describe command subcommands\n    return\n  fi\n  local subcommand=$words[2]\n  shift "
+           "words; (( "
+           "CURRENT-- ))\n"
+           "  case $subcommand in\n");
     for (const command *const *c = commands; *c; c++) {
         printf("  %s) _arguments ", (*c)->name);
         FOR_EACH_OPTION(*c, o)

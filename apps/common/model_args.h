@@ -14,7 +14,7 @@
 extern const option_spec model_options[];
 /* Part of model_options; also for commands that read a model in another way. */
 #define ALLOW_UNUSED_OPTION                                                                                  \
-    OPT_FLAG("allow-unused", 0, "go on where tensors of the file are not used: results may be wrong", ADVANCED)
+    OPT_FLAG("allow-unused", 0, "accept files with unused tensors: results may be wrong", ADVANCED)
 /* --gpu --vram: for commands whose sessions may run on a device. */
 extern const option_spec gpu_options[];
 extern const option_spec device_options[]; /* the part of them that applies to a plan */

@@ -1037,7 +1037,7 @@ def json_tells_where_a_model_lies():
 @case
 def the_divided_plan_of_the_documentation_is_what_it_shows():
     with open(os.path.join(SOURCE, "docs", "gpu.md"), encoding="utf-8") as f:
-        part = f.read().split("\n## A divided model, without a card\n")[1].split("\n## ")[0]
+        part = f.read().split("\n## A divided model without a GPU\n")[1].split("\n## ")[0]
     lines = [l[4:] for l in part.split("\n") if l.startswith("    ")]
     commands = [l for l in lines if l.startswith(("hearth ", "for "))]
     check(len(commands) == 5, commands)

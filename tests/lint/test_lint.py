@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 from cases import case, run_cases  # noqa: E402
@@ -355,20 +356,101 @@ def one_file_calls_pcre2_and_none_another_library():
     assert callers == ["src/text/pretokenizer_pcre2.c"], callers
 
 
+def braces(name):
+    """All names that a_{b,c}_d stands for."""
+    list_ = re.search(r"\{([^{}]*)\}", name)
+    if not list_:
+        return [name]
+    return [full for word in list_[1].split(",") for full in braces(name[:list_.start()] + word + name[list_.end():])]
+
+
 def missing_cases(document, tests):
     """Names of tests in a document that no test has. Names of keys in it have dots, or are known."""
-    named = set(re.findall(r"`([a-z]+_[a-z0-9_]+)`", document)) - {"precompiled_charsmap"}
+    written = re.findall(r"`([a-z{][a-z0-9_{},]*_[a-z0-9_{},]+)`", document)
+    named = {name for word in written for name in braces(word)} - {"precompiled_charsmap"}
     return sorted(named - set(re.findall(r"^(?:TEST\(|def )(\w+)\(?\)", tests, re.M)))
 
 
 @case
 def the_table_of_faults_names_tests_that_exist():
     assert missing_cases("`gguf_a` `gguf_b` `gguf_c`", "TEST(gguf_a)\ndef gguf_c():\n") == ["gguf_b"]
+    assert missing_cases("`a_{b,c}_{d,e}` `{f,g}_h`", "TEST(a_b_d)\nTEST(a_b_e)\nTEST(a_c_e)\nTEST(f_h)\n") == ["a_c_d", "g_h"]
     with open(os.path.join(SOURCE, "docs", "reliability.md"), encoding="utf-8") as f:
         document = f.read()
     for row in [f"{letter}{n}" for letter, last in zip("ABCDEFGHI", (10, 11, 28, 21, 5, 15, 8, 8, 6)) for n in range(1, last + 1)]:
         assert re.search(r"^\| [^|]*\b%s\b" % row, document, re.M), f"docs/reliability.md has no row {row}"
     assert_none(missing_cases(document, "\n".join(sources("tests", suffixes=(".c", ".py")).values())))
+
+
+# ---- laws over the pages -------------------------------------------------------------------
+
+def tree():
+    """All files of the sources, as paths below SOURCE; what is built is none of them."""
+    return {os.path.relpath(os.path.join(parent, name), SOURCE) for top in
+            "src apps include tests bench docs cmake examples models".split()
+            for parent, _, names in os.walk(os.path.join(SOURCE, top)) for name in names if "__pycache__" not in parent}
+
+
+def pages():
+    """{path: text} of what is written for people; the changelog names what is gone."""
+    found = {path: text for path, text in sources("docs", suffixes=(".md",)).items() if path != "docs/architecture.md"}
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
+        with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
+            found[name] = f.read()
+    return found
+
+
+def unknown_names(files, paths, words):
+    """Paths, names of files and identifiers in pages that the sources lack. NAME, LEVEL and the like stand for others."""
+    wrong, folders = [], {path[:n.start()] for path in paths for n in re.finditer("/", path)}
+    listing = "\n".join("/" + path for path in paths | folders)
+    for page, text in files.items():
+        named = re.findall(r"(?<![\w/.-])(?:src|apps|include|tests|bench|docs|cmake|examples|models)/[\w./*-]*[\w*]", text)
+        named += re.findall(r"`([\w./*-]+\.(?:c|h|py|sh|comp|glsl|def|sim))`", text)
+        named += ["tests/%s/test_%s.c" % name for name in re.findall(r"build/tests/test_([a-z]+)_(\w+)", text)]
+        for name in named:
+            pattern = re.sub(r"(?<![A-Z])[A-Z]{4,}(?![A-Z])", "*", name)
+            if not re.search("/" + re.escape(pattern).replace(r"\*", "[^/\n]*") + "$", listing, re.M):
+                wrong.append(f"{page}: there is no {name}")
+        for name in set(re.findall(r"\b(?:hth|HTH|hearth|HEARTH)_\w+", text)):
+            if name not in words and not (name.endswith("_") and any(word.startswith(name) for word in words)):
+                wrong.append(f"{page}: nothing is called {name}")
+    return wrong
+
+
+@case
+def pages_name_what_exists():
+    paths, words = {"src/base/a.c", "tests/base/test_b.c"}, {"hth_a", "HTH_B_C"}
+    assert not unknown_names({"a.md": "`src/base/*.c` `a.c` src/base hth_a `HTH_B_*` build/tests/test_base_b "
+                              "tests/FOLDER/test_NAME.c"}, paths, words)
+    assert len(unknown_names({"a.md": "src/base/b.c `b.c` hth_b HTH_C_* build/tests/test_base_a"}, paths, words)) == 5
+    texts = sources("src", "apps", "include", "tests", "bench", "cmake",
+                    suffixes=(".c", ".h", ".def", ".comp", ".glsl", ".py", ".cmake", ".txt", ".sh"))
+    assert_none(unknown_names(pages(), tree(), {word for text in texts.values() for word in re.findall(r"\w+", text)}))
+
+
+def wrong_beginnings(files):
+    """After its title a page has the question that it answers."""
+    return [f"{page}: begins with no question" for page, text in files.items()
+            if not re.match(r"# .+\n\n[^\n]+(?:\n[^\n]+)*\?\n\n", text)]
+
+
+@case
+def pages_begin_with_the_question_that_they_answer():
+    assert len(wrong_beginnings({"a.md": "# A\n\nAll is well.\n\nIs it?\n"})) == 1
+    assert not wrong_beginnings({"a.md": "# A\n\nHow do I\nbegin?\n\nSo.\n"})
+    assert_none(wrong_beginnings(pages()))
+
+
+@case
+def the_speed_plot_is_of_the_figures_in_performance_md():
+    program = os.path.join(SOURCE, "bench", "plot_speed.py")
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = os.path.join(folder, "speed.svg")
+        table = output_of(sys.executable, program, os.path.join(SOURCE, "docs", "performance.md"), drawn)
+        assert table.count("\n") > 4 and table in pages()["README.md"], "README.md has another table:\n" + table
+        with open(drawn, encoding="utf-8") as new, open(os.path.join(SOURCE, "docs", "speed.svg"), encoding="utf-8") as old:
+            assert new.read() == old.read(), "draw it again: bench/plot_speed.py docs/performance.md docs/speed.svg"
 
 
 def assert_none(violations):

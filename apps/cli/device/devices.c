@@ -120,9 +120,8 @@ const command command_devices = {
     .name = "devices",
     .operands = "",
     .summary = "list GPUs, and why one is not used",
-    .details = "A name from this list goes to --gpu of run, chat, logits, perplexity, bench,\n"
-               "plan and doctor; so does the UUID that --json shows.\n"
-               "docs/gpu.md says what then lies on the device.\n",
+    .details = "A name from this list, or the UUID that --json shows, is a value of --gpu of\n"
+               "run, chat, logits, perplexity, bench, plan and doctor (docs/gpu.md).\n",
     .example = "hearth devices",
     .groups = {options},
     .run = run,

@@ -15,7 +15,7 @@
 static const option_spec options[] = {
     OPT_TEXT("gpu", 0, "DEVICE", "to measure: auto (default), none, or a name"),
     OPT_TEXT("device", 0, "DEVICE", "the same as --gpu", ADVANCED),
-    OPT_FLAG("again", 0, "measure the GPU again, in place of all that is kept"),
+    OPT_FLAG("again", 0, "calibrate the GPU again, drop cached calibrations"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
@@ -251,10 +251,10 @@ static int run(const args *a)
 const command command_doctor = {
     .name = "doctor",
     .operands = "[MODEL]",
-    .summary = "what this machine offers, and how to get more of it",
+    .summary = "what limits the speed of this machine, and remedies",
     .details = "CPU level, cores, load, memory, huge pages, bandwidth, limits and the GPU; with\n"
-               "a model also how fast its file comes from disk, whether it fits, and its pages.\n"
-               "Each is ok, or could be better by the remedy that stands below it.\n",
+               "a model also the speed of its disk, whether it fits, and its pages. Each is ok,\n"
+               "or has a remedy on the line below.\n",
     .example = "hearth doctor model.gguf",
     .groups = {options, model_options},
     .models = 1,

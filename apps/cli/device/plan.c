@@ -13,9 +13,9 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    OPT_FILE("profile", 0, "P", "of hearth profile, of this file: who fires"),
+    OPT_FILE("profile", 0, "P", "a profile of this file: how often neurons fire"),
     OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
-    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "for weights here; default auto: what is free now"),
+    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "host memory for weights; default auto: free now"),
     OPT_FLAG("what-if", 0, "a table over sizes of the GPU's memory"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
@@ -463,7 +463,7 @@ static int run(const args *a)
 const command command_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .summary = "say what of a model goes on a GPU, and what that reaches",
+    .summary = "plan what to place on a GPU, and predict the speed",
     .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
                "files are placed by what they cost on either side, other files by layers.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",

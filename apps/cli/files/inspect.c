@@ -8,7 +8,7 @@
 static const option_spec options[] = {
     OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; default: that, at most 4096"),
     OPT_FLAG("all", 0, "show arrays and texts whole, and every tensor"),
-    OPT_FLAG("check", 0, "read every weight; refuse what is not finite"),
+    OPT_FLAG("check", 0, "read every weight; fail if one is not finite"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads of --check; default: one for each core"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
@@ -66,7 +66,7 @@ static int run(const args *a)
 const command command_inspect = {
     .name = "inspect",
     .operands = "FILE",
-    .summary = "show what is in a model file, and the memory that a run needs",
+    .summary = "show what is in a model file, and the memory of a run",
     .details = "What the model is, where its bytes are, which selectors it runs with, the bytes\n"
                "of weights, KV cache and workspace, and the metadata. Works for every GGUF file\n"
                "that is well-formed, profiles and predictors too; says why one cannot be run.\n",

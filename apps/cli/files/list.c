@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    OPT_FLAG("paths", 0, "show where each lies"),
+    OPT_FLAG("paths", 0, "show the path of each"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
@@ -149,11 +149,11 @@ const command command_list = {
     .name = "list",
     .operands = "",
     .summary = "list the models on this machine, and how they would run",
-    .details = "From the cache of Hugging Face (where hearth pull puts them), Ollama, LM Studio,\n"
-               "llama.cpp, and the folders in HEARTH_MODELS (with ':' between). Every command\n"
-               "takes a NAME of this list, or a unique part of one, in place of a file.\n"
+    .details = "From the caches of Hugging Face (hearth pull) and llama.cpp, Ollama, LM Studio,\n"
+               "and the folders in HEARTH_MODELS (separated by ':'). Every command accepts a\n"
+               "NAME of this list, or a unique part of one, instead of a file.\n"
                "\n"
-               "RUNS: \"tight\" is with more memory than is free now. SPEED is an estimate, as of\n"
+               "RUNS: \"tight\" needs more memory than is free now. SPEED is an estimate, as of\n"
                "hearth plan, from rates that the first list measures; hearth bench measures.\n",
     .example = "hearth list",
     .groups = {options, device_options},

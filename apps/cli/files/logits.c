@@ -72,7 +72,7 @@ const command command_logits = {
     .name = "logits",
     .operands = "MODEL",
     .summary = "write the logits of every position of a list of token ids",
-    .details = "The ids are fed as they stand, at positions 0, 1, 2, ... The output is float32,\n"
+    .details = "The ids are evaluated as given, at positions 0, 1, 2, ... The output is float32,\n"
                "little-endian, [number of ids][vocabulary].\n",
     .example = "hearth logits model.gguf --ids prompt.ids -o prompt.f32 --kv f32",
     .groups = {options, output_options, model_options, gpu_options},

@@ -9,7 +9,7 @@
 
 static const option_spec options[] = {
     OPT_TEXT("revision", 0, "REV", "a branch, tag or commit; default main"),
-    OPT_UINT("timeout", 0, "S", 1, 3600, "give a silent server up after S s; default 30"),
+    OPT_UINT("timeout", 0, "S", 1, 3600, "give up on a silent server after S s; default 30"),
     OPT_UINT("retries", 0, "N", 0, 100, "attempts after a failure; default 5"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
@@ -94,13 +94,13 @@ static int run(const args *a)
 const command command_pull = {
     .name = "pull",
     .operands = "REPO[:QUANT]",
-    .summary = "bring a model from Hugging Face into its cache",
+    .summary = "download a model from Hugging Face",
     .details = "REPO is ORG/NAME of a repository with GGUF files, or its address; QUANT is a\n"
-               "quantisation (Q4_K_M) or a file's name. Without QUANT: Q4_K_M, Q4_0 or Q8_0,\n"
-               "whichever is there. What was begun is continued, what is there is not loaded\n"
+               "quantisation (Q4_K_M) or a file's name. Without QUANT: Q4_K_M, Q4_0 or Q8_0, in\n"
+               "that order. Interrupted downloads are resumed, existing files are not downloaded\n"
                "again, and SHA-256 is checked. The model then has the name ORG/NAME:QUANT.\n"
                "\n"
-               "HF_TOKEN is sent to the hub alone, for what is private; HF_ENDPOINT names\n"
+               "HF_TOKEN, for private repositories, is sent to the hub only; HF_ENDPOINT names\n"
                "another hub; HF_HUB_CACHE or HF_HOME another cache than ~/.cache/huggingface.\n",
     .example = "hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M",
     .groups = {options},

@@ -52,7 +52,7 @@ static int run(const args *a)
 const command command_rm = {
     .name = "rm",
     .operands = "NAME",
-    .summary = "remove a model that hearth pull brought",
+    .summary = "remove a downloaded model",
     .details = "NAME as in hearth list, or a part of it that no other has. Whatever brought it\n"
                "there, only the cache of Hugging Face is touched: models of other programs and\n"
                "files elsewhere are refused. It does not ask.\n",

@@ -10,7 +10,7 @@ static const option_spec options[] = {
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
                "activation of the neurons; default: the shape's"),
-    OPT_FLAG("packed", 0, "down neuron by neuron, as hearth pack writes it"),
+    OPT_FLAG("packed", 0, "transposed down, as hearth pack writes it"),
     OPT_UINT("rank", 0, "R", 0, 65536, "of predictors, a multiple of 32; default: none"),
     OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "of the weights; default 1"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
@@ -50,10 +50,10 @@ static int run(const args *a)
 const command command_synth = {
     .name = "synth",
     .operands = "SHAPE OUT",
-    .summary = "write a model of true shape with random weights, for measuring",
+    .summary = "write a model of a known shape with random weights, to measure",
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
-               "shape-32b, llama-70b or stories-15m. TYPE is what quantize takes, IQ4_XS or\n"
-               "MXFP4. What such a model says is noise; every figure taken with one is labelled\n"
+               "shape-32b, llama-70b or stories-15m. TYPE is one of quantize, IQ4_XS or MXFP4.\n"
+               "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
     .groups = {options, output_options},

@@ -17,10 +17,10 @@ static const option_spec options[] = {
     OPT_UINT_LIST("prompt", 'p', "N,...", 0, 1048576, "prompt lengths; default 128; 0: none"),
     OPT_UINT_LIST("predict", 'n', "N,...", 0, 1048576, "tokens to generate; default 64; 0: none"),
     OPT_UINT_LIST("parallel", 0, "N,...", 1, 1024, "generate in N sequences; no prompt without -p"),
-    OPT_UINT("depth", 0, "N", 0, 1048576, "generate behind N tokens; no prompt without -p"),
-    OPT_TEXT("fire", 0, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE"),
+    OPT_UINT("depth", 0, "N", 0, 1048576, "generate after N tokens; no prompt without -p"),
+    OPT_TEXT("fire", 0, "SPEC", "active neurons: share=0.1,run=64... or profile=P"),
     OPT_FILE("file", 'f', "TEXT", "print what the mode costs on this text; - is stdin"),
-    OPT_UINT("chunks", 0, "N", 1, 1e9, "chunks of TEXT; default: as many as hold 2048 tokens", ADVANCED),
+    OPT_UINT("chunks", 0, "N", 1, 1e9, "windows of TEXT; default: as many as hold 2048 tokens", ADVANCED),
     OPT_FLAG("limits", 0, "measure the machine alone; takes -t, --repeat"),
     OPT_UINT("repeat", 0, "R", 1, 1000, "samples of each; default 5"),
     OPT_FLAG("json", 0, "print a JSON object with every sample"),
@@ -394,12 +394,12 @@ const command command_bench = {
     .name = "bench",
     .operands = "[MODEL]",
     .summary = "measure speed beside the machine's limits",
-    .details = "Tokens/s as median and spread. Beside generation stand the bytes of weights per\n"
-               "second and what memory gave before each sample; beside prompts the operations\n"
-               "per second (a multiply-add is two) and the peak of the instructions.\n"
-               "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n"
-               "An approximate mode says so; -f adds its quality (hearth compare tells more).\n"
-               "What lies on a GPU is named; limits, --fire and -f are the CPU's.\n",
+    .details = "Tokens/s as median and spread. Generation is compared with the memory bandwidth\n"
+               "measured before each sample, prompts with the peak operations per second (a\n"
+               "multiply-add is two). --parallel evaluates N sequences at once: tokens/s of all,\n"
+               "and factor against one. An approximate mode is labelled; -f adds its quality\n"
+               "loss (hearth compare gives more). A GPU is named; limits, --fire and -f use the\n"
+               "CPU.\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options, gpu_options},
     .models = 1,

@@ -216,9 +216,10 @@ const command command_compare = {
     .name = "compare",
     .operands = "MODEL",
     .summary = "measure what a mode costs, against all neurons or another file",
-    .details = "Over the chunks of perplexity: perplexity of both, divergence of the mode's\n"
-               "logits from the reference's, how often both name the same token, and by layer\n"
-               "which live neurons the mode finds, and the error of what it leaves out (CETT).\n",
+    .details = "Over the chunks of perplexity: perplexity of both, KL divergence of the mode's\n"
+               "logits from the reference's, share of equal most likely tokens, and for each\n"
+               "layer which live neurons the mode finds, and the error of what it leaves out\n"
+               "(CETT).\n",
     .example = "hearth compare model.gguf --selector predictor -f text.txt -c 512",
     .groups = {options, model_options},
     .models = 1,

@@ -68,8 +68,8 @@ const command command_perplexity = {
     .name = "perplexity",
     .operands = "MODEL",
     .summary = "measure how well a model predicts a text",
-    .details = "As llama-perplexity defines it: chunks of -c tokens, each with a begin-of-text\n"
-               "token in front, the second half scored. One last newline of FILE is dropped.\n",
+    .details = "As llama-perplexity defines it: chunks of -c tokens, each after a begin-of-text\n"
+               "token, the second half scored. One last newline of FILE is dropped.\n",
     .example = "hearth perplexity model.gguf -f text.txt -c 512",
     .groups = {options, model_options, gpu_options},
     .models = 1,

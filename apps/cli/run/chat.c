@@ -18,12 +18,12 @@
 static const option_spec options[] = {
     OPT_TEXT("system", 0, "TEXT", "instructions before the conversation"),
     OPT_FILE("template", 0, "NAME|FILE", "a format by name, or a file with a Jinja template"),
-    OPT_TEXT("template-vars", 0, "JSON", "what else it sees: {\"enable_thinking\": false}"),
+    OPT_TEXT("template-vars", 0, "JSON", "its variables: {\"enable_thinking\": false}"),
     OPT_UINT("predict", 'n', "N", 1, 16777216, "at most N tokens for an answer; -1: to its end",
              .flags = OPTION_OPEN),
-    OPT_FLAG("no-shift", 0, "end where the context is full: drop no turns"),
-    OPT_FLAG("no-history", 0, "do not keep what is typed"),
-    OPT_FLAG("stats", 0, "say after each answer what was evaluated"),
+    OPT_FLAG("no-shift", 0, "stop if the context is full, drop no turns"),
+    OPT_FLAG("no-history", 0, "do not save what is typed"),
+    OPT_FLAG("stats", 0, "print after each answer what was evaluated"),
     {0},
 };
 
@@ -67,7 +67,8 @@ static lines_status read_message(chat *c, buffer *message, bool *is_block)
         if (!first && !append(message, "\n", 1)) return LINES_FAILED;
         if (!append(message, line, n - backslash)) return LINES_FAILED;
         bool is_command = first && n > 0 && line[0] == '/' && !(n > 1 && line[1] == '/');
-        goes_on = backslash || (more && !is_command); /* a command that was typed ahead is a message of its own */
+        goes_on =
+            backslash || (more && !is_command); /* a command that was typed ahead is a message of its own */
     }
     *is_block = strcmp(message->bytes, "/multi") == 0;
     return *is_block ? read_block(c, message) : LINES_OK;
@@ -434,10 +435,10 @@ const command command_chat = {
     .name = "chat",
     .operands = "[MODEL]",
     .summary = "talk with a model",
-    .details = "Messages are written around as the template in the file says; --template gives\n"
-               "another. A backslash at the end of a line continues it; /help lists commands.\n"
-               "Ctrl-C stops an answer, twice at the prompt ends, as Ctrl-D does. From a pipe\n"
-               "each line is a message. The story model in the program is not made for chat.\n",
+    .details = "The template in the file formats the messages; --template gives another. A\n"
+               "backslash at the end of a line continues it; /help lists commands. Ctrl-C stops\n"
+               "an answer; twice at the prompt, or Ctrl-D, ends. From a pipe each line is a\n"
+               "message. The embedded story model was not trained for chat.\n",
     .example = "hearth chat model.gguf --system \"Answer briefly.\"",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static const option_spec options[] = {
-    OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe's, or none"),
+    OPT_TEXT("prompt", 'p', "TEXT", "the text to continue; default: a pipe, or none"),
     OPT_FILE("file", 'f', "FILE", "a file with the prompt; - is stdin"),
     OPT_UINT("predict", 'n', "N", 0, 16777216, "at most N tokens; default, or -1: to the end",
              .flags = OPTION_OPEN),
@@ -411,9 +411,9 @@ const command command_run_model = {
     .name = "run",
     .operands = "[MODEL] [-]",
     .summary = "continue a prompt",
-    .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
-               "--special. The same seed gives the same text, whatever machine, threads and GPU;\n"
-               "only float weights (F32, F16, BF16) on a GPU may give another.\n",
+    .details = "Without MODEL the embedded story model runs. Text is plain unless --special. The\n"
+               "same seed gives the same text on any machine, threads and GPU; only float\n"
+               "weights (F32, F16, BF16) on a GPU may give another.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,

@@ -10,9 +10,9 @@ static const option_spec options[] = {
     OPT_FILE("output", 'o', "FILE", "the packed file; appears when it is complete"),
     OPT_TEXT("type", 0, "TYPE", "of matrices, as for quantize; default: as they are"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
-    OPT_FILE("profile", 0, "P", "of hearth profile: orders the neurons"),
-    OPT_FILE("predictors", 0, "Q", "of hearth predictors: put inside"),
-    OPT_FILE("thresholds", 0, "T", "of hearth thresholds: put inside"),
+    OPT_FILE("profile", 0, "P", "file of hearth profile: orders the neurons"),
+    OPT_FILE("predictors", 0, "Q", "file of hearth predictors to include"),
+    OPT_FILE("thresholds", 0, "T", "file of hearth thresholds to include"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     ALLOW_UNUSED_OPTION,
     {0},
@@ -74,7 +74,7 @@ static int run(const args *a)
 const command command_pack = {
     .name = "pack",
     .operands = "MODEL",
-    .summary = "write a model so that neurons which do not fire are not read",
+    .summary = "write a model whose inactive neurons need not be read",
     .details = "Down is transposed, so that what a neuron adds lies in one piece; with a profile\n"
                "hot neurons come first and those that fire together lie side by side. All\n"
                "selectors run on the packed file, gate with the bits of dense. It is another\n"

@@ -12,12 +12,12 @@ static const option_spec options[] = {
     OPT_FILE("file", 'f', "FILE", "the text to train on; - is stdin"),
     OPT_FILE("output", 'o', "FILE", "the predictors; appears when it is complete"),
     OPT_FLOAT("recall", 0, "R", 0.01, 1, "share of firings to be marked; default 0.95"),
-    OPT_FLOAT("precision", 0, "P", 0.01, 1, "ranks grow until so much of what is marked fires"),
+    OPT_FLOAT("precision", 0, "P", 0.01, 1, "ranks grow until so many marked neurons fire"),
     OPT_UINT("budget", 0, "MB", 1, 1e6, "for all; default: a tenth of the neurons in Q8_0"),
     OPT_UINT("tokens", 0, "N", 512, 10000000, "to train on, at most; default 16384"),
     OPT_UINT("steps", 0, "N", 1, 1000000, "of training for each rank; default 1500"),
     OPT_UINT("ctx", 'c', "N", 8, 1048576, "tokens of a chunk; default 512, or as trained for"),
-    OPT_UINT("memory", 0, "MB", 1, 1e7, "for what is trained on; the rest goes to disk; default 2048",
+    OPT_UINT("memory", 0, "MB", 1, 1e7, "of training data, the rest goes to disk; default 2048",
              ADVANCED),
     OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "same seed, same predictors; default 1", ADVANCED),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
@@ -99,7 +99,7 @@ static int run(const args *a)
 const command command_predictors = {
     .name = "predictors",
     .operands = "MODEL",
-    .summary = "train small networks that guess which neurons fire",
+    .summary = "train small networks that predict which neurons fire",
     .details = "For models whose activation gives zeros. Each layer gets the smallest rank with\n"
                "which enough of the firings are marked and enough of the marked neurons fire,\n"
                "as far as the budget goes; judged on tokens that were held out. hearth pack puts\n"

@@ -14,7 +14,7 @@ static const option_spec options[] = {
     OPT_FILE("file", 'f', "FILE", "the text; - is stdin"),
     OPT_FILE("out", 'o', "OUT", "the profile"),
     OPT_UINT("samples", 0, "N", 0, HTH_PROFILE_MAX_SAMPLE,
-             "tokens to keep who fired at; default 1024; 0: none"),
+             "tokens with stored firings; default 1024; 0: none"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
 };
@@ -165,10 +165,10 @@ const command command_profile = {
     .name = "profile",
     .operands = "MODEL",
     .summary = "record which neurons fire over a text",
-    .details = "Chunks of -c tokens (at most 512), all neurons computed. OUT is for packing and\n"
-               "placing this model, and for studies; docs/profile.md says what is in it. Until\n"
-               "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
-               "the same command goes on from there.\n",
+    .details = "Chunks of -c tokens (at most 512), all neurons computed. OUT is an input of\n"
+               "pack and plan; docs/profile.md describes it. Until it is complete, OUT.resume\n"
+               "holds the state, every 30 seconds and at Ctrl-C: the same command resumes from\n"
+               "it.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
     .groups = {options, output_options, model_options},
     .models = 1,

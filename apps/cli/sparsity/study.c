@@ -16,8 +16,8 @@ static const option_spec options[] = {
     OPT_FILE("output", 'o', "PAGE", "the report, one HTML file"),
     OPT_FILE("csv", 0, "FILE", "the figures as a table: layer,measure,x,value"),
     OPT_FLAG("json", 0, "print the figures as a JSON object"),
-    OPT_UINT("chunks", 0, "N", 0, 1e9, "look at the first N chunks; default 16; 0: all"),
-    OPT_UINT("scored", 0, "N", 0, 1e9, "chunks for perplexities; default 4; 0: none"),
+    OPT_UINT("chunks", 0, "N", 0, 1e9, "use the first N chunks; default 16; 0: all"),
+    OPT_UINT("scored", 0, "N", 0, 1e9, "windows for perplexities; default 4; 0: none"),
     OPT_UINT("samples", 0, "N", 8, 4096, "tokens for magnitudes and CETT; default 128"),
     OPT_UINT("trained", 0, "N", 0, 1e6, "layers to train predictors for; default 4"),
     OPT_UINT("steps", 0, "N", 1, 1e6, "steps of their training; default 600"),
@@ -146,7 +146,7 @@ static int run(const args *a)
 const command command_study = {
     .name = "study",
     .operands = "MODEL",
-    .summary = "measure a model's sparsity on a text, and draw it",
+    .summary = "measure a model's sparsity on a text, and plot it",
     .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
                "perplexity), how well small networks predict them, how much stays from token\n"
                "to token, how much is due to few. Chunks of -c tokens (at most 512).\n"

@@ -15,8 +15,8 @@ static const option_spec options[] = {
     OPT_FILE("file", 'f', "FILE", "the text to calibrate on; - is stdin"),
     OPT_FILE("output", 'o', "FILE", "the thresholds; appears when it is complete"),
     OPT_FLOAT("cett", 0, "X", 1e-6, 1, "error of each layer's output; default 0.2"),
-    OPT_FLOAT("sparsity", 0, "S", 0.01, 0.99, "in its place: share of neurons left out, mean"),
-    OPT_UINT("samples", 0, "N", 8, 65536, "tokens that are looked at; default 128"),
+    OPT_FLOAT("sparsity", 0, "S", 0.01, 0.99, "instead: mean share of neurons left out"),
+    OPT_UINT("samples", 0, "N", 8, 65536, "tokens to sample; default 128"),
     {0},
 };
 
@@ -84,10 +84,10 @@ const command command_thresholds = {
     .name = "thresholds",
     .operands = "MODEL",
     .summary = "find how large an activation must be to count",
-    .details = "For any activation, SwiGLU too: neurons whose activation stays below a value of\n"
-               "their own are left out (--selector threshold). The values are found on a text:\n"
-               "so that the output of each layer is off by --cett (the norm of what is left out\n"
-               "over that of all), or so that a share of the neurons is left out.\n",
+    .details = "For any activation, SwiGLU too: neurons whose activation is below their own\n"
+               "threshold are left out (--selector threshold). Thresholds are found on a text\n"
+               "such that the output of each layer has the error --cett (norm of what is left\n"
+               "out over that of all), or such that a share of the neurons is left out.\n",
     .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
     .groups = {options, output_options, model_options},
     .models = 1,
