@@ -34,14 +34,14 @@ const option_spec model_options[] = {
 
 #define DEVICE_OPTIONS                                                                                       \
     OPT_TEXT("gpu", 0, "DEVICE", "auto (default), none, or a name of hearth devices"),                       \
-        OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "of it, at most: 8G, 500M; default auto: nearly all")
+        OPT_SIZE("vram", 0, "BYTES", 1, 9e18, "limit of GPU memory: 8G, 500M; default auto")
 
 const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
-    OPT_UINT("gpu-layers", 0, "N|auto|all", 0, 1e6, "layers on it at most; auto, -1: as is fastest",
-             .choices = "layers on the GPU; auto, -1: as is fastest", .flags = OPTION_OPEN),
+    OPT_UINT("gpu-layers", 0, "N|auto|all", 0, 1e6, "layers on the GPU; auto, -1: as is fastest",
+             .choices = "auto|all", .flags = OPTION_OPEN),
     OPT_FILE("placement", 0, "FILE", "a file of hearth plan; or plan, or even", ADVANCED),
     OPT_FLAG("gpu-strict", 0, "refuse a GPU that does not give the CPU's bits", ADVANCED),
     {0},

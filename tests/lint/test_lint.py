@@ -393,7 +393,7 @@ def tree():
 
 def pages():
     """{path: text} of what is written for people; the changelog names what is gone."""
-    found = {path: text for path, text in sources("docs", suffixes=(".md",)).items() if path != "docs/architecture.md"}
+    found = dict(sources("docs", suffixes=(".md",)))
     for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
         with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
             found[name] = f.read()

@@ -464,8 +464,8 @@ const command command_plan = {
     .name = "plan",
     .operands = "MODEL",
     .summary = "plan what to place on a GPU, and predict the speed",
-    .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
-               "files are placed by what they cost on either side, other files by layers.\n",
+    .details = "Measures this machine for some seconds, reads no weights. Packed files are\n"
+               "divided by neurons, by their cost on either side; other files by layers.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
     .models = 1,

@@ -67,9 +67,9 @@ const command command_inspect = {
     .name = "inspect",
     .operands = "FILE",
     .summary = "show what is in a model file, and the memory of a run",
-    .details = "What the model is, where its bytes are, which selectors it runs with, the bytes\n"
-               "of weights, KV cache and workspace, and the metadata. Works for every GGUF file\n"
-               "that is well-formed, profiles and predictors too; says why one cannot be run.\n",
+    .details = "Architecture, tensors, selectors, memory of weights, KV cache and workspace, and\n"
+               "metadata. Works for every well-formed GGUF file, profiles and predictors too;\n"
+               "says why one cannot be run.\n",
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
     .models = 1,

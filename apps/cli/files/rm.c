@@ -53,9 +53,9 @@ const command command_rm = {
     .name = "rm",
     .operands = "NAME",
     .summary = "remove a downloaded model",
-    .details = "NAME as in hearth list, or a part of it that no other has. Whatever brought it\n"
-               "there, only the cache of Hugging Face is touched: models of other programs and\n"
-               "files elsewhere are refused. It does not ask.\n",
+    .details = "NAME as in hearth list, or a unique part of it. Only the cache of Hugging Face\n"
+               "is changed, whichever program filled it: models of other programs and files\n"
+               "elsewhere are refused. There is no confirmation.\n",
     .example = "hearth rm SmolLM2-360M",
     .run = run,
 };

@@ -75,10 +75,10 @@ const command command_pack = {
     .name = "pack",
     .operands = "MODEL",
     .summary = "write a model whose inactive neurons need not be read",
-    .details = "Down is transposed, so that what a neuron adds lies in one piece; with a profile\n"
-               "hot neurons come first and those that fire together lie side by side. All\n"
-               "selectors run on the packed file, gate with the bits of dense. It is another\n"
-               "file than MODEL, with other bits: down is rounded along its other axis.\n",
+    .details = "Down is transposed, so that a neuron's part is contiguous; with a profile hot\n"
+               "neurons come first and those that fire together are adjacent. All selectors run\n"
+               "on the packed file, gate with the bits of dense. Its results differ from those\n"
+               "of MODEL: down is quantised along its other axis.\n",
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
     .groups = {options, output_options},
     .models = 1,

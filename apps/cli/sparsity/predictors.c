@@ -100,10 +100,9 @@ const command command_predictors = {
     .name = "predictors",
     .operands = "MODEL",
     .summary = "train small networks that predict which neurons fire",
-    .details = "For models whose activation gives zeros. Each layer gets the smallest rank with\n"
-               "which enough of the firings are marked and enough of the marked neurons fire,\n"
-               "as far as the budget goes; judged on tokens that were held out. hearth pack puts\n"
-               "them into a model, hearth compare says what they cost.\n",
+    .details = "For models whose activation gives zeros. Each layer gets the smallest rank that\n"
+               "reaches --recall and --precision within the budget, judged on held-out tokens.\n"
+               "hearth pack adds them to a model, hearth compare prints their quality loss.\n",
     .example = "hearth predictors model.gguf -f text.txt -o predictors.gguf --recall 0.95",
     .groups = {options, output_options},
     .models = 1,

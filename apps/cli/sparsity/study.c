@@ -147,10 +147,9 @@ const command command_study = {
     .name = "study",
     .operands = "MODEL",
     .summary = "measure a model's sparsity on a text, and plot it",
-    .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
-               "perplexity), how well small networks predict them, how much stays from token\n"
-               "to token, how much is due to few. Chunks of -c tokens (at most 512).\n"
-               "docs/study.md explains the figures.\n",
+    .details = "Magnitudes of neuron outputs, the error and perplexity without the small ones,\n"
+               "how well small networks predict them, reuse from token to token, hot neurons.\n"
+               "Chunks of -c tokens (at most 512). docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, output_options, model_options},
     .models = 1,
