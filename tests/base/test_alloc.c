@@ -2,8 +2,6 @@
 #include "base/alloc.h"
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(heap_counts_what_is_held)
 {
     uint64_t before = hth_alloc_in_use();
@@ -73,5 +71,3 @@ TEST(pages_are_zero_and_aligned)
     hth_pages_free(p, size);
     CHECK_INT(hth_alloc_in_use(), before);
 }
-
-TEST_MAIN

@@ -1,11 +1,6 @@
 /* base/cpu.c: HEARTH_CPU lowers the level, and refuses what cannot be. */
-#define _GNU_SOURCE
 #include "base/cpu.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const hth_cpu all[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,
                               HTH_CPU_NEON,    HTH_CPU_DOTPROD, HTH_CPU_I8MM};
@@ -100,5 +95,3 @@ TEST(the_machine_has_the_level_that_is_expected_of_it)
     const char *expected = getenv("HEARTH_EXPECT_CPU"), *machine = hth_cpu_name(hth_cpu_detect());
     CHECK_TEXT(machine, expected ? expected : machine);
 }
-
-TEST_MAIN

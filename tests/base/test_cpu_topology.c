@@ -1,15 +1,10 @@
 /* base/cpu_topology.c: physical cores of made-up machines, and of this one. */
-#define _GNU_SOURCE
 #include "base/cpu_topology.h"
 #include "base/pool.h"
 #include "support/test.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static char root[300];
 
@@ -220,5 +215,3 @@ TEST(threads_but_the_caller_s_are_pinned_to_another_core_than_its)
     check_pins(&cores);
     check_makes_way(&cores);
 }
-
-TEST_MAIN

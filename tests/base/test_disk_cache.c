@@ -1,16 +1,11 @@
 /* base/disk_cache.h: what is kept comes back byte for byte, or not at all. */
-#define _GNU_SOURCE
 #include "base/disk_cache.h"
 
 #include "base/alloc.h"
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* A cache directory of the test's own, below one that does not exist yet. */
 static char folder[256];
@@ -155,5 +150,3 @@ TEST(names_that_lead_elsewhere_are_refused)
     CHECK(hth_diskcache_put(longest + 1, 1, "y", 1));
     close_folder();
 }
-
-TEST_MAIN

@@ -3,8 +3,6 @@
 #include "common/options.h"
 #include "support/test.h"
 
-#include <stdio.h>
-
 static const struct {
     uint64_t bytes;
     const char *shown, *wanted;
@@ -50,5 +48,3 @@ TEST(what_is_wanted_is_enough_when_it_is_read_again)
         for (uint64_t n = 1; n < 400; n++)
             for (uint64_t near = 0; near < 3; near++) check_wanted(unit / 100 * n + unit + near - 1);
 }
-
-TEST_MAIN

@@ -1,12 +1,9 @@
 /* base/pool.c: every unit once, whoever computes it, however many jobs follow. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "support/test.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { MAX_UNIT = 100000 };
@@ -121,5 +118,3 @@ TEST(impossible_numbers_of_threads_are_refused)
     CHECK(pool == NULL);
     hth_pool_close(NULL);
 }
-
-TEST_MAIN

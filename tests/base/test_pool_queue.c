@@ -1,6 +1,5 @@
 /* base/pool.c, queues of jobs: each unit once, jobs in order, whoever sleeps where; units
  * that are late are done by others, and what comes late changes nothing. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "support/test.h"
@@ -8,12 +7,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 static void sleep_ns(long ns)
 {
@@ -446,5 +441,3 @@ TEST_IF(hth_alloc_asserts(), jobs_and_allocations_within_units_are_refused_by_as
         CHECK(!asserts(add_number, n_thread));
     }
 }
-
-TEST_MAIN

@@ -1,6 +1,5 @@
 /* What the system may refuse at any time: threads, memory, the wish for large pages. The
  * calls are wrapped at link time (tests/CMakeLists.txt) and refused one after the other. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "support/test.h"
@@ -8,8 +7,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 static int n_until_refusal; /* of calls of the kind under test; 0: none is refused */
@@ -126,5 +123,3 @@ TEST(large_memory_without_large_pages_serves)
     }
     hth_pages_free(p, size);
 }
-
-TEST_MAIN

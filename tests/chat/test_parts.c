@@ -3,9 +3,6 @@
 #include "support/test.h"
 #include "support/models/vocab_file.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static vocab_file f;
 static hth_gguf *file;
 static hth_tokenizer *tok;
@@ -181,5 +178,3 @@ TEST(cuts_anywhere_in_a_text_change_nothing)
     hth_ids_free(&ids);
     close_it();
 }
-
-TEST_MAIN

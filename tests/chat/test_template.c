@@ -1,16 +1,12 @@
 /* The template language: what Python's Jinja2 makes of the same templates
  * (jinja_cases.jsonl, written by make_jinja_cases.py), where each byte came from, every
  * limit, every message with its line, and every allocation that fails. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "support/models/json_lines.h"
 #include "support/test.h"
 #include "chat/template.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* 26 July 2024, 15:04:05, as make_jinja_cases.py has it. */
 static const int64_t the_time = 1722006245;
@@ -713,5 +709,3 @@ TEST(errors_need_no_error_to_write_to)
     CHECK_INT(render("{{ ", &plain, &r, NULL), HEARTH_ERROR_FORMAT);
     hth_template_close(NULL);
 }
-
-TEST_MAIN

@@ -5,10 +5,6 @@
 #include "chat/chat_formats.h"
 #include "chat/template.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_MESSAGE = 64, N_LINE = 28 };
 
 /* 26 July 2024, noon. */
@@ -330,5 +326,3 @@ TEST(formats_refuse_odd_roles_and_too_much_text)
     CHECK_INT(hth_chat_format_render(f, &in, &r, &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(strstr(why.message, "16 MiB") != NULL);
 }
-
-TEST_MAIN

@@ -1,18 +1,13 @@
 /* Answers on a terminal that the test makes: where lines end, wide characters, resizing,
  * and escapes that cannot reach it. */
-#define _GNU_SOURCE
 #include "common/output.h"
 #include "common/word_wrap.h"
 #include "support/test.h"
 
 #include <fcntl.h>
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <unistd.h>
 
 typedef struct terminal {
     int outer, inner, saved;

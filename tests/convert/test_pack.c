@@ -9,10 +9,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define STORYTELLER "models/storyteller-drelu/storyteller-drelu-f32.gguf"
 
 static const int32_t story_ids[] = {1, 45, 300, 17, 901, 233, 12, 77, 5, 640, 99, 1023, 8, 8, 41, 500};
@@ -332,5 +328,3 @@ TEST(a_packed_file_whose_order_is_none_is_not_packed_again)
     expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "entry 7 is 64; each of 64 neurons", __LINE__);
     close_inputs(&in);
 }
-
-TEST_MAIN

@@ -1,16 +1,11 @@
 /* Packed with a profile, dReLU's sparser half is computed first: gate and up change places where up is the
  * sparser one, and no logit changes a bit. */
-#define _POSIX_C_SOURCE 200809L
 #include "convert/pack.h"
 #include "file/gguf.h"
 #include "measure/profile.h"
 #include "sparse/profile.h"
 #include "support/engine.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -134,5 +129,3 @@ TEST(the_sparser_half_of_drelu_becomes_the_gate_without_a_change_of_bits)
     free(dense), free(gate), free(other);
     remove(profile), remove(packed), remove(plain), remove(again);
 }
-
-TEST_MAIN

@@ -7,10 +7,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char *model_path(void) { return HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"; }
 
 static char *story(size_t *n)
@@ -152,5 +148,3 @@ TEST(inputs_that_are_all_zero_give_a_file_that_opens)
     remove(in);
     remove(out);
 }
-
-TEST_MAIN

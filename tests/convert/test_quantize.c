@@ -7,10 +7,6 @@
 
 #include <hearth/hearth.h>
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 /* The tiny model with one weight set, quantised. */
 static hearth_status quantize_with(float weight, const char *type, hearth_error *err)
 {
@@ -79,5 +75,3 @@ TEST(files_of_powerinfer_are_left_to_pack)
     CHECK_INT(hth_quantize(in, out, &o, &r, &err), HEARTH_ERROR_UNSUPPORTED);
     CHECK(strstr(err.message, "PWRI") && strstr(err.message, "pack"));
 }
-
-TEST_MAIN

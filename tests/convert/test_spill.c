@@ -1,7 +1,6 @@
 /* Streams that do not fit into memory: what is put comes back from a file without a name, reads and writes
  * that fail end in an error of the call, short and interrupted ones do not show, and predictors that lose
  * their file leave none of their own. */
-#define _GNU_SOURCE
 #include "convert/spill.h"
 #include "base/alloc.h"
 #include "convert/predictors.h"
@@ -10,10 +9,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- what the system answers --------------------------------------------------------------------- */
 
@@ -247,5 +243,3 @@ TEST(predictors_survive_every_answer_of_their_file_that_fails)
     remove(model_path);
     rmdir(folder_path);
 }
-
-TEST_MAIN

@@ -5,10 +5,6 @@
 
 #include <hearth/hearth.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static hearth_status make(const char *path, const char *type, const char *activation, uint64_t seed,
                           uint32_t n_thread, hearth_error *err)
 {
@@ -111,5 +107,3 @@ TEST(an_interrupted_synthesis_leaves_nothing)
     CHECK(f == NULL);
     if (f) fclose(f);
 }
-
-TEST_MAIN

@@ -6,10 +6,6 @@
 #include "support/kernels/proof.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_STEP = 3, SEED = 9 };
 
 typedef struct shape {
@@ -232,5 +228,3 @@ TEST(steps_are_those_of_a_naive_loop_in_double)
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_shape(&shapes[i], i % 2 ? 3 : 1, &r);
 }
-
-TEST_MAIN

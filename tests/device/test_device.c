@@ -5,10 +5,6 @@
 #include "device/device.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { N = 1000 };
 
 /* ---- three programs --------------------------------------------------------------------------- */
@@ -485,5 +481,3 @@ TEST(unknown_devices_are_refused)
     CHECK(hth_device_open(&(hth_device_spec){.name = "vulkan:99"}, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
     CHECK(d == NULL && strstr(why.message, "vulkan:99") != NULL);
 }
-
-TEST_MAIN

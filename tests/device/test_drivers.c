@@ -1,13 +1,8 @@
 /* What a machine's Vulkan may be: no loader, no driver, no device, a driver that lacks something, or lies
  * about its memory. Each has its reason, by name, and nothing that a driver says is taken for more than it
  * can be. The loader's answers are changed on their way (tests/CMakeLists.txt: --wrap). */
-#define _GNU_SOURCE
 #include "device/vulkan/vulkan_int.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- what the loader answers ------------------------------------------------------------------------ */
 
@@ -229,5 +224,3 @@ TEST(a_full_device_holds_nothing)
     hth_device_close(d);
     now = (lies){0};
 }
-
-TEST_MAIN

@@ -4,10 +4,6 @@
 #include "support/device/card.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The lines of CARD_EXACT with line `at` (from 1) replaced. */
 static void with_line(char out[2000], int at, const char *line)
 {
@@ -188,5 +184,3 @@ TEST(the_cards_that_are_shipped_are_what_their_names_say)
         CHECK(!gpu.wall_clock && gpu.jitter == 0.0 && gpu.n_fault == 0 && gpu.n_budget == 0);
     }
 }
-
-TEST_MAIN

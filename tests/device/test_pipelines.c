@@ -1,16 +1,11 @@
 /* Compiled programs of Vulkan that are kept in the user's cache directory: an earlier run's are taken, and
  * what is damaged, cut, of another driver or cannot be written is silently done without. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/disk_cache.h"
 #include "device/device.h"
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum {
     HEAD = 32,
@@ -165,5 +160,3 @@ TEST(without_a_folder_nothing_is_kept)
     }
     setenv("HEARTH_CACHE", "", 1);
 }
-
-TEST_MAIN

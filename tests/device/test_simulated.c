@@ -1,7 +1,6 @@
 /* The simulated device: times computed by hand for small tapes, links and gates; both sides at once; the same
  * in every run; faults and budgets where the description puts them; and with a real clock, no tick before its
  * time. All rates are made up so that hands can compute. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
@@ -12,10 +11,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { N = 1000, BYTES = 4 * N };
 
@@ -714,5 +709,3 @@ TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
     hth_device_close(b.d);
     CHECK(hth_clock_ns() - before < 30 * second);
 }
-
-TEST_MAIN

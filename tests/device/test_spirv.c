@@ -6,10 +6,6 @@
 #if HTH_VULKAN
 #include "device/vulkan/spirv.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- SPIR-V 1.5 ------------------------------------------------------------------------------------ */
 
 enum { N_HEADER = 5, WORD_BOUND = 3, MAX_ID = 1 << 16, MAX_SPEC = 64 };
@@ -521,5 +517,3 @@ TEST(what_is_no_module_is_left_as_it_is)
 #else
 TEST(words_agree_with_the_table_and_leave_the_driver_no_choice) { test_skip("this build has no Vulkan"); }
 #endif
-
-TEST_MAIN

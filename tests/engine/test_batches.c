@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { N = 48 };
 
 static const engine_setting plain = {.n_thread = 1, .n_batch = 64, .kv = HEARTH_KV_F16};
@@ -301,5 +298,3 @@ TEST(a_norm_that_is_not_finite_is_refused_at_opening)
             gguf_free(&file);
         }
 }
-
-TEST_MAIN

@@ -6,9 +6,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { N = 24, BF16 = 30 };
 
 static int32_t ids[N];
@@ -108,5 +105,3 @@ TEST(a_cpu_without_them_says_so)
     hearth_model_close(model);
     gguf_free(&file);
 }
-
-TEST_MAIN

@@ -1,16 +1,11 @@
 /* What a device may hold is bounded by --vram: for ten budgets from nothing to everything, drawn from a seed,
  * a plain model and a packed one on every kind of device give the text of the CPU with no byte above it; what
  * is too little is refused with the least that would do, and that least does. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -143,5 +138,3 @@ TEST(a_packed_model_keeps_budgets_on_vulkan)
 {
     check_device("vulkan:0", true, getenv("HEARTH_LONG") ? N_BUDGET : 4);
 }
-
-TEST_MAIN

@@ -5,8 +5,6 @@
 
 #include <hearth/hearth.h>
 
-#include <string.h>
-
 enum { N = 12, N_BEFORE = 5 };
 static const int32_t ids[N] = {1, 60, 70, 80, 90, 100, 110, 120, 61, 71, 81, 91};
 static volatile int cancel;
@@ -72,5 +70,3 @@ TEST(a_cancelled_evaluation_leaves_the_session_as_it_was)
     hearth_model_close(model);
     gguf_free(&file);
 }
-
-TEST_MAIN

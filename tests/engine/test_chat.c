@@ -5,8 +5,6 @@
 #include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { BOS = 1, EOS = 2 };
 
@@ -336,5 +334,3 @@ TEST(chat_survives_every_allocation_that_fails)
     }
     close_fixture(&f);
 }
-
-TEST_MAIN

@@ -11,8 +11,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-
 /* Some tokens of the tiny vocabulary. */
 static const char text[] = "abc a b ca ab bc abc abc a b c abc ca b abc bc a abc ab c";
 enum { N_TEXT = sizeof text - 1 };
@@ -288,5 +286,3 @@ TEST(compare_with_predictors_survives_everything_that_fails)
     fault_survive_reads("compare, predictors", compare, 30);
     remove_files();
 }
-
-TEST_MAIN

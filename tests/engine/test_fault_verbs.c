@@ -1,7 +1,6 @@
 /* Every allocation, read and write that can fail does so, of what the verbs tokenize,
  * detokenize, inspect, logits, compare, profile, synth and chat ask of the library. Run, batch, quantize and
  * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
-#define _POSIX_C_SOURCE 200809L
 #include "convert/synth.h"
 #include "file/atomic_writer.h"
 #include "measure/check_weights.h"
@@ -11,10 +10,6 @@
 #include "support/faults.h"
 #include "support/test.h"
 #include "text/tokenizer.h"
-
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- text: the file's directory and vocabulary alone ---------------------------------------- */
 
@@ -305,5 +300,3 @@ TEST(synth_survives_every_allocation_and_write_that_fails)
     fault_survive_allocations("synth", synth, 5);
     fault_survive_writes("synth", synth, 5);
 }
-
-TEST_MAIN

@@ -1,7 +1,6 @@
 /* Every allocation, read and write that can fail does so, of a run, a batch, quantize and
  * perplexity: an error with a line for a person, nothing leaked, nothing half written. The
  * other verbs: test_fault_verbs.c. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/quantize.h"
 #include "file/gguf.h"
@@ -10,11 +9,6 @@
 #include "support/faults.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- what is put to the test ------------------------------------------------------------------ */
 
@@ -215,5 +209,3 @@ TEST(the_token_loop_allocates_nothing)
     hearth_model_close(model);
     remove(p.in);
 }
-
-TEST_MAIN

@@ -2,7 +2,6 @@
  * that of the CPU all the same, or there is an error with a line for a person; nothing is kept, and the
  * CPU goes on as ever. A step that failed is done again with the same bits; one that lost the device goes
  * on with them. On Vulkan a sample of the same. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/quantize.h"
 #include "engine/engine.h"
@@ -11,11 +10,6 @@
 #include "support/device/submissions.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { N_PROMPT = 9, N_PREDICT = 20 };
 static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81};
@@ -465,5 +459,3 @@ TEST(a_step_whose_end_was_not_seen_is_waited_for)
     hearth_model_close(model);
     remove(path);
 }
-
-TEST_MAIN

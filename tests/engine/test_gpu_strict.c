@@ -1,7 +1,6 @@
 /* Models on devices that owe the CPU's bits: what hearth.h says where a device passes its self-test, where
  * a program of it is off by one unit, and where weights are floats. Opening a device is wrapped
  * (-Wl,--wrap), so that the null device gets functions with an error. */
-#define _GNU_SOURCE
 #include "support/engine.h"
 #include "support/device/programs.h"
 #include "support/test.h"
@@ -10,10 +9,6 @@
 #include "engine/engine.h"
 #include "file/types.h"
 #include "forward/gpu/gpu_int.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -355,5 +350,3 @@ TEST(weights_of_floats_are_refused_by_name_or_taken_with_a_note)
     check_taken(path, 0, "blk.1.ffn_up.weight is F16", 0);
     remove(path);
 }
-
-TEST_MAIN

@@ -2,7 +2,6 @@
  * there, makes the caches anew, and goes on with the bits of the CPU, whatever call it was, with one session or
  * several, read or mapped weights. Where memory is wanting then, there is an error, and the same step can be
  * done again. Rows of floats go on with other bits, and say so. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "file/gguf.h"
@@ -12,9 +11,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     N_VOCAB = 288,
@@ -603,5 +599,3 @@ TEST(threads_with_a_session_each_share_a_device_and_its_loss)
         remove_files(&f);
     }
 }
-
-TEST_MAIN

@@ -7,10 +7,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { RANK = 8, OTHER_RANK = 24, N_FLOAT = 4 };
 
 /* Bytes of predictors of that rank, all floats; a bias where the model's own have one. */
@@ -151,5 +147,3 @@ TEST(the_predictor_that_runs_is_counted)
     remove(of_bare);
     remove(of_own);
 }
-
-TEST_MAIN

@@ -1,14 +1,9 @@
 /* How matrices lie after loading: as the level's kernels like them best, unless somebody wants the
  * file's order. That either gives the same bits is proved elsewhere; here that it happens. */
-#define _GNU_SOURCE
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static const uint32_t types[] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
 
@@ -83,5 +78,3 @@ TEST(the_best_levels_like_panels)
         CHECK_INT(k.layout[HTH_TYPE_Q8_0] == HTH_LAYOUT_PANELS, likes);
     }
 }
-
-TEST_MAIN

@@ -9,10 +9,6 @@
 #include "support/device/hybrid.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- by the clock of a card ------------------------------------------------------------------------- */
 
 /* A byte a nanosecond, and next to nothing for all else. */
@@ -199,5 +195,3 @@ TEST(rows_that_are_not_live_are_not_read)
                    masks[i]);
     }
 }
-
-TEST_MAIN

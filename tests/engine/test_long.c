@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define MODEL HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 enum { N = 620, N_TAIL = 6, STORY_VOCAB = 2048 };
 
@@ -255,5 +252,3 @@ TEST(a_context_without_memory_is_refused_before_weights_are_read)
     CHECK(n_call > 0);
     hearth_model_close(model);
 }
-
-TEST_MAIN

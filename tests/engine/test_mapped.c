@@ -1,17 +1,12 @@
 /* A mapped model whose file changes under it: a shorter file is an error of the
  * evaluation and of all later ones, never the end of the process; a file that was
  * replaced or unlinked goes on as it was. */
-#define _GNU_SOURCE
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
@@ -123,5 +118,3 @@ TEST(addresses_of_others_are_none_of_our_business)
     int mine = 0;
     CHECK(!hearth_handle_sigbus(&mine) && !hearth_handle_sigbus(NULL));
 }
-
-TEST_MAIN

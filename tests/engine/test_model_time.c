@@ -1,16 +1,10 @@
 /* The time of whole runs on the clock of a simulated card, which is charged with what the host computes too:
  * the same in every run, the bytes of what stays on the CPU by hand, and less than both sides one after the
  * other where a layer is divided. It proves how work is scheduled, never how fast a kernel is. */
-#define _POSIX_C_SOURCE 200809L
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "support/device/hybrid.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -196,5 +190,3 @@ TEST(the_host_computes_its_share_while_weights_pass)
     remove(path);
     remove(card);
 }
-
-TEST_MAIN

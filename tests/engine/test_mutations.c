@@ -9,11 +9,7 @@
 
 #include <hearth/hearth.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
 enum { LONG_FACTOR = 10 };
@@ -175,5 +171,3 @@ TEST(damaged_files_are_refused_or_run)
     CHECK(n_run > 0 && n_run < n_mutation);
     for (size_t i = 0; i < n_file; i++) free(files[i].bytes);
 }
-
-TEST_MAIN

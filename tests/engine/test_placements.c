@@ -1,16 +1,11 @@
 /* Placement files that do not fit the model, the device or themselves are refused before anything is loaded, by file and
  * field; one that fits is what lies there. Nothing in such a file is trusted. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "sparse/sidecar.h"
 #include "support/device/hybrid.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -310,5 +305,3 @@ TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)
     free(bytes);
     close_inputs(&in);
 }
-
-TEST_MAIN

@@ -1,20 +1,15 @@
 /* Processes with a model on a device, as the system treats them: stopped and continued in mid-token, where
  * no clock that ran meanwhile may lose the device; two on one device at once; one that is killed beside
  * another. The text stays that of the CPU. Each is this program again, which tells its parent every token. */
-#define _GNU_SOURCE
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "forward/gpu/gpu_int.h"
 #include "support/test.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 

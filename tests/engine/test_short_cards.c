@@ -1,15 +1,10 @@
 /* Cards that have less than they say, or do not answer: memory that is refused is asked for again with less,
  * three times at most, and a card that is late is lost. The text is that of the CPU, and a few lines say
  * what happened. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "forward/gpu/gpu_int.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -116,5 +111,3 @@ TEST(a_card_that_does_not_answer_in_time_is_left_with_one_line)
     CHECK_BYTES(got, expected, sizeof got);
     remove(device + 4);
 }
-
-TEST_MAIN

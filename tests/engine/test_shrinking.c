@@ -1,7 +1,6 @@
 /* A device of whose memory others want more and more in mid-run: the engine asks for its budget every 256
  * tokens, and leaves part of it, three times at most, then all of it, each time with one line; the text stays
  * that of the CPU. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "device/device_int.h"
@@ -11,9 +10,6 @@
 #include "support/models/tiny_model.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -481,5 +477,3 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
     remove(path);
     remove(card);
 }
-
-TEST_MAIN

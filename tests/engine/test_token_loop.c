@@ -2,7 +2,6 @@
  * aside; with a device it allocates nothing. Counted in three ways: the library's own counter of allocations,
  * the functions of libc that this program's link diverts to itself (tests/CMakeLists.txt: --wrap), and the
  * system calls that strace sees between two marks. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "support/test.h"
@@ -10,13 +9,9 @@
 #include <hearth/hearth.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define MODEL HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 enum { N_TOKEN = 64, N_CTX = 128 };

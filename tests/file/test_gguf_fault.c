@@ -1,16 +1,10 @@
 /* Faults while reading: files cut at every byte, every allocation and every read that
  * can fail, reads that come in pieces or are interrupted. After each: one error line that names the
  * file, and not a byte kept. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static int n_warning;
 static void count_warning(void *user, hearth_log_level level, const char *line)
@@ -205,5 +199,3 @@ TEST(every_read_may_be_interrupted)
     path = test_data("golden/files/tiny-00003-of-00003.gguf");
     if (path) fault_each_read(path, HTH_READ_INTERRUPTED);
 }
-
-TEST_MAIN

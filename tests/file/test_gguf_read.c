@@ -1,16 +1,10 @@
 /* The reader over valid files: the golden model in its five dresses, typed lookups,
  * data by read and by map. What must be refused is in test_gguf_refuse.c. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "file/sigbus_guard.h"
 #include "support/models/gguf_build.h"
 #include "support/test.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static hth_gguf *open_golden(const char *name)
 {
@@ -418,5 +412,3 @@ TEST(a_file_too_many_is_not_mapped)
     unlink(path);
     gguf_free(&b);
 }
-
-TEST_MAIN

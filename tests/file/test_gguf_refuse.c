@@ -3,21 +3,16 @@
  * docs/reliability.md), the field, the value written there, and words
  * that the error line must hold. Every value of every length and count: test_gguf_values.c;
  * files of several parts: test_gguf_split.c. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/clock.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"
 #include "support/refusal.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 /* ---- one field at a time ------------------------------------------------------------------- */
 
@@ -637,5 +632,3 @@ TEST(gguf_refuses_sizes_that_only_a_sparse_file_has)
 
 /* The last case: all refusals above are counted. */
 TEST(gguf_refusals_take_no_time) { refusal_report(); }
-
-TEST_MAIN

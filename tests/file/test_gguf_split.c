@@ -1,16 +1,12 @@
 /* Models of several files: any part opens all, and parts that do not belong together
  * are refused (class G of docs/reliability.md). Parts are written to
  * scratch files; each holds one tensor. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* What the metadata of one part say; -1 leaves a key out. */
 typedef struct part {
@@ -292,5 +288,3 @@ TEST(split_part_in_memory_is_refused)
     CHECK(strstr(why.message, "is one of 3 parts") != NULL);
     gguf_free(&b);
 }
-
-TEST_MAIN

@@ -3,16 +3,11 @@
  * the ends of 32 and 64 bits, and one more than the file has left. What is not the file
  * itself must be refused with the file, the thing and the byte. Single values with the
  * words of their messages: test_gguf_refuse.c. */
-#define _POSIX_C_SOURCE 200809L
 #include "file/gguf.h"
 #include "support/refusal.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
-
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define P(N) ((uint64_t)1 << (N))
 
@@ -162,5 +157,3 @@ TEST(gguf_texts_may_hold_any_bytes)
     hth_gguf_close(file);
     gguf_free(&b);
 }
-
-TEST_MAIN

@@ -1,20 +1,14 @@
 /* The writer: what it writes is read back, a golden file is rewritten byte for byte,
  * and whatever fails leaves neither a file nor its .part behind. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf_write.h"
 #include "file/atomic_writer.h"
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static bool exists(const char *path)
 {
@@ -424,5 +418,3 @@ TEST(writer_stale_part_is_replaced_and_a_stolen_one_noticed)
     CHECK(exists(path) && !exists(part_of(path)));
     unlink(path);
 }
-
-TEST_MAIN

@@ -2,8 +2,6 @@
 #include "file/types.h"
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(types_have_the_block_sizes_of_the_format)
 {
     static const struct {
@@ -75,5 +73,3 @@ TEST(row_sizes_are_whole_blocks_or_nothing)
     CHECK_INT(hth_type_row_size((hth_type)4, 32), 0);
     CHECK_INT(hth_type_row_size(HTH_TYPE_F32, SIZE_MAX), 0);
 }
-
-TEST_MAIN

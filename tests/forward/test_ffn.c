@@ -3,9 +3,6 @@
 #include "engine/engine.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_TOK = 12 };
 
 typedef struct bench_model {
@@ -150,5 +147,3 @@ TEST(an_empty_list_leaves_the_hidden_values_zero)
     CHECK_INT(n_live, 0);
     close_all(&b);
 }
-
-TEST_MAIN

@@ -11,10 +11,6 @@
 #include "support/device/programs.h"
 #include "support/kernels/proof.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static hth_device *device;
 static hth_kernels cpu;
 
@@ -542,5 +538,3 @@ ON_EACH(what_is_not_finite_or_too_small_goes_through_attention_as_on_the_cpu)
         }
     }
 }
-
-TEST_MAIN

@@ -10,10 +10,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
 
@@ -653,5 +649,3 @@ TEST(down_of_floats_is_near_the_cpu)
         free_data(&a);
     }
 }
-
-TEST_MAIN

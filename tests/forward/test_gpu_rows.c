@@ -8,10 +8,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
 
@@ -591,5 +587,3 @@ TEST(planes_are_refused_where_no_program_could_read_them)
     CHECK(!hth_soa_layout_init(HTH_TYPE_F32, (uint64_t)1 << 62, 4096, &p));
     CHECK(!hth_soa_layout_init(HTH_TYPE_Q8_0, UINT64_MAX, UINT32_MAX - 31, &p));
 }
-
-TEST_MAIN

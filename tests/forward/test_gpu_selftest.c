@@ -11,11 +11,6 @@
 #include "support/device/programs.h"
 #include "support/kernels/rows_case.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MEMORY = 4 << 20, MAX_PROGRAMS = 400, LOCAL = 64 };
 
 /* Programs with constants, as record.c uses them. */
@@ -473,5 +468,3 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
         programs_close(d);
     }
 }
-
-TEST_MAIN

@@ -168,5 +168,3 @@ TEST(squares_that_do_not_fit_are_left_to_products_in_common)
     info.max_workgroup_size = 128;
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
 }
-
-TEST_MAIN

@@ -7,9 +7,6 @@
 #include "support/device/programs.h"
 #include "support/kernels/proof.h"
 
-#include <stdio.h>
-#include <string.h>
-
 enum { MAX_N = 4704, MAX_TOK = 9, MAX_VALUE = MAX_N * MAX_TOK };
 
 static float x[2 * MAX_VALUE], weight[MAX_N], bias[MAX_N]; /* x: room for gates */
@@ -434,5 +431,3 @@ static void caps_are_the_cpus_on(hth_device *d)
 }
 
 TEST(soft_caps_are_the_cpus) { on_each_device(caps_are_the_cpus_on); }
-
-TEST_MAIN

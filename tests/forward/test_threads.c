@@ -1,13 +1,10 @@
 /* forward/step.c on pools of all kinds: the bits of the logits depend neither on the number of
  * threads, nor on who sleeps where, nor on units that are computed twice. */
-#define _GNU_SOURCE
 #include "base/cpu.h"
 #include "engine/engine.h"
 #include "support/test.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { N_PROMPT = 40, N_TOK = 48, N_ROW = 16 };
@@ -109,5 +106,3 @@ TEST(logits_depend_on_no_thread)
     free(alone), free(logits);
     hearth_model_close(m);
 }
-
-TEST_MAIN

@@ -7,9 +7,6 @@
 #include "text/pretokenizer.h"
 #include "text/utf8.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const hth_tokenizer *vocabulary(bool bpe)

@@ -4,10 +4,6 @@
 #include "common/options.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const option_spec kinds[] = {

@@ -6,9 +6,6 @@
 #include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { N_SPM = 8, N_VOCAB = 14 };

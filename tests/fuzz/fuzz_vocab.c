@@ -6,9 +6,6 @@
 #include "support/test.h"
 #include "support/models/vocab_file.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 typedef struct orders {

@@ -16,5 +16,3 @@ TEST(seeded_ids_pass_the_detokenizer_target)
         CHECK_INT(LLVMFuzzerTestOneInput(data, n), 0);
     }
 }
-
-TEST_MAIN

@@ -58,5 +58,3 @@ TEST(too_many_arguments_are_refused)
     for (size_t i = 0; i + 3 < sizeof line; i += 3) memcpy(line + i, "-f\n", 3);
     CHECK_INT(LLVMFuzzerTestOneInput((const uint8_t *)line, sizeof line), 0);
 }
-
-TEST_MAIN

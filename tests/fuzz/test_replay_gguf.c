@@ -9,9 +9,6 @@
 
 #include "fuzz/fuzz_gguf.c"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 enum { N_FIELD_MAX = 4096 };
 
 static uint64_t boundary(test_random *r, size_t left)
@@ -140,5 +137,3 @@ TEST(mutations_of_a_golden_file_do_no_harm)
     replay(b.data, n, gguf_field_of(&b, GGUF_END, 0, 0).at, 20260802, 3000);
     free(bytes);
 }
-
-TEST_MAIN

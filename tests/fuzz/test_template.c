@@ -1,11 +1,9 @@
 /* The fuzz target of chat templates over its corpus and seeded mutations of it; it
  * aborts on a fault. */
-#define _GNU_SOURCE
 #include "fuzz_template.c"
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
 
 static const char *const pieces[] = {
     "{% if x %}",
@@ -132,5 +130,3 @@ TEST(the_corpus_and_its_mutations_pass_the_template_target)
     free(entries);
     CHECK(n_file > 15);
 }
-
-TEST_MAIN

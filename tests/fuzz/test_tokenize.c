@@ -18,5 +18,3 @@ TEST(seeded_strings_pass_the_tokenizer_target)
         CHECK_INT(LLVMFuzzerTestOneInput(data, n), 0);
     }
 }
-
-TEST_MAIN

@@ -4,10 +4,6 @@
 #include "support/test.h"
 #include "text/pretokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void check_file(const char *name, hearth_kv_type kv, double bound)
 {
     golden g;
@@ -115,5 +111,3 @@ TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
     CHECK_INT(tokenize_a("gpt2", &why), cuts ? HEARTH_OK : HEARTH_ERROR_UNSUPPORTED);
     if (!cuts) CHECK(strstr(why.message, "model.gguf") && strstr(why.message, "built without"));
 }
-
-TEST_MAIN

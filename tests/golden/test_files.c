@@ -2,9 +2,6 @@
 #include "support/models/golden.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static const char *const dresses[] = {
     "tiny.gguf",           "tiny-v2.gguf",        "tiny-00001-of-00003.gguf", "tiny-00002-of-00003.gguf",
     "tiny-00003-of-00003.gguf", "tiny-meta.gguf", "tiny-nested.gguf",
@@ -34,5 +31,3 @@ TEST(dresses_of_one_model_give_the_same_bits)
     }
     free(first);
 }
-
-TEST_MAIN

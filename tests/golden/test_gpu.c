@@ -7,10 +7,6 @@
 #include "support/device/submissions.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
 
@@ -700,5 +696,3 @@ TEST(sessions_fit_the_model_on_a_device_or_are_refused)
     hearth_session_close(open_session(model, 48, HEARTH_KV_F16, HEARTH_OK, ""));
     hearth_model_close(model);
 }
-
-TEST_MAIN

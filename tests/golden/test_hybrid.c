@@ -8,10 +8,6 @@
 #include "support/device/submissions.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_ID = 40, N_PREFIX = 7, N_SELECTOR = 4 };
 
 static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
@@ -478,5 +474,3 @@ static void check_idle(const char *device)
 
 TEST(a_layer_where_nothing_of_the_host_fires_is_counted_and_keeps_the_bits) { check_idle("null"); }
 TEST(a_layer_where_nothing_of_the_host_fires_keeps_the_bits_on_vulkan) { check_idle("vulkan:0"); }
-
-TEST_MAIN

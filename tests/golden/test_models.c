@@ -3,10 +3,6 @@
 #include "support/models/json_lines.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_GREEDY = 200 };
 
 static const engine_setting plain = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
@@ -165,5 +161,3 @@ TEST(storyteller_ids_are_the_same_on_every_level)
         hearth_model_close(model);
     }
 }
-
-TEST_MAIN

@@ -2,7 +2,6 @@
  * divided layers, weights that pass through, with a share of the host's, submissions of one run each. A
  * driver that runs everything in turn, as lavapipe does, gives the right numbers without any order. That a
  * missing one is seen: device/test_device. */
-#define _POSIX_C_SOURCE 200809L
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/device/hybrid.h"
@@ -10,11 +9,7 @@
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { N_ID = 40, N_ROW = 16 };
 #define DEVICE "vulkan:0"
@@ -132,5 +127,3 @@ TEST(what_the_programs_of_a_step_read_and_write_is_ordered)
 {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) check(&settings[i]);
 }
-
-TEST_MAIN

@@ -4,8 +4,6 @@
 #include "support/models/perplexity.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-
 /* The first n_short lines of a table are about the first windows. */
 static size_t n_line(size_t n_short, size_t n_all) { return getenv("HEARTH_LONG") ? n_all : n_short; }
 
@@ -69,5 +67,3 @@ TEST(babyllama_in_q4_0_is_as_good_as_the_peer)
 {
     for (size_t i = 0; i < n_line(1, 3); i++) perplexity_check_quantised(HTH_TYPE_Q4_0, &babyllama_q4_0[i]);
 }
-
-TEST_MAIN

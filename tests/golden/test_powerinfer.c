@@ -3,10 +3,6 @@
 #include "support/models/golden.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* theirs: how far the logits of PowerInfer's own engine are from the truth for the same file, rms of the differences
  * over rms of the truth. Measured with SJTU-IPADS/PowerInfer d3ebd7c (July 2025), its CPU build for x86 with FMA, one
  * thread (two give other logits from run to run), KV cache F32, token by token. */
@@ -128,5 +124,3 @@ TEST(such_a_file_asks_for_its_predictors)
     }
     golden_close(&g);
 }
-
-TEST_MAIN

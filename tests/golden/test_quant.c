@@ -3,10 +3,6 @@
 #include "support/models/golden.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* peer: how far llama.cpp's logits of the same file are from the truth, rms of the differences over rms of the truth.
  * Measured on the files of tests/data/quant.py with llama.cpp v0.5.0 (September 2026; de3ff81), its CPU code for AVX-512
  * VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
@@ -80,5 +76,3 @@ TEST(mixtures_of_experts_are_refused_by_their_key)
     check_refused("golden/arch/mixtral.gguf", "llama.expert_count", "dense models");
     check_refused("golden/arch/mixtral-drelu.gguf", "llama.expert_count", "dense models");
 }
-
-TEST_MAIN

@@ -1,11 +1,6 @@
 /* hub/parts.h: names of files, quantisations and repositories taken apart, and what of a repository is chosen. */
-#define _GNU_SOURCE
 #include "hub/parts.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct {
     const char *path, *stem, *quant; /* stem NULL: no model's file */
@@ -217,5 +212,3 @@ TEST(a_part_of_a_name_is_enough_and_a_whole_one_comes_first)
     CHECK_INT(match("llama", &name), 2);
     CHECK_INT(match("nothing", &name), 0);
 }
-
-TEST_MAIN

@@ -1,13 +1,8 @@
 /* A case that lacks its test data fails and says what makes them: seen from outside, by
  * running this case once more in a process of its own. */
-#define _GNU_SOURCE
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static bool in_child;
 
@@ -43,5 +38,3 @@ TEST(a_case_without_its_data_fails)
     free(text);
     remove(said);
 }
-
-TEST_MAIN

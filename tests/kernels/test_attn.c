@@ -8,9 +8,6 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_D = 288, MAX_QUERY = 48, MAX_CACHE = 90000, MAX_OUT = 2 * MAX_QUERY };
 
 /* One job over a cache of n_pos positions: its last row sees all of them. */

@@ -6,10 +6,6 @@
 
 #include "base/bits.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_WEIGHT = 1 << 19, MAX_OUT = 1 << 14 };
 
 static down_case the_case;

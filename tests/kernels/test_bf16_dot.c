@@ -5,9 +5,6 @@
 #include "base/bits.h"
 #include "kernels/kernels.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { MAX_ROW = 64, MAX_COL = 4200, MAX_TOK = 140, MAX_WEIGHT = 1 << 18, MAX_INPUT = 1 << 17 };
 
 static uint16_t weights[MAX_WEIGHT];
@@ -108,5 +105,3 @@ TEST(one_token_is_exact_and_other_levels_have_none)
     job.y = exact, plain.panels[HTH_TYPE_BF16](&job);
     CHECK_BYTES(got[0], exact, s.n_row * sizeof(float));
 }
-
-TEST_MAIN

@@ -6,11 +6,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static hth_kernels table(void)
 {
     hth_kernels k;
@@ -210,5 +205,3 @@ TEST(packing_stays_inside_its_rows)
     guard_close(&x);
     guard_close(&row);
 }
-
-TEST_MAIN

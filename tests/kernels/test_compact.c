@@ -4,9 +4,6 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { MOST = 700, N_FLOOR = 3000 };
 
 static guard x_room, list_room, floor_room, kept_list_room, kept_x_room;
@@ -116,5 +113,3 @@ TEST(every_level_keeps_what_is_not_below_its_floor)
     guard_close(&kept_list_room);
     guard_close(&kept_x_room);
 }
-
-TEST_MAIN

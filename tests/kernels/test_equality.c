@@ -11,9 +11,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <stdio.h>
-#include <string.h>
-
 enum { SEED = 20, N = 1027 };
 
 static uint64_t hash_floats(uint64_t h, float *x, size_t n)
@@ -391,5 +388,3 @@ static uint64_t hash_doubles(const hth_kernels *k)
 }
 
 TEST(double_functions_are_the_same_everywhere) { check_levels(hash_doubles, 0xf178346525501003u); }
-
-TEST_MAIN

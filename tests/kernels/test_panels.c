@@ -2,8 +2,6 @@
  * the reference's rows, for every type and level that has such kernels. */
 #include "support/kernels/rows_case.h"
 
-#include <string.h>
-
 enum { MAX_WEIGHT = 1 << 20, MAX_INPUT = 1 << 19, MAX_Y = 1 << 15 };
 
 static rows_case the_case;
@@ -275,5 +273,3 @@ static void all_widths(hth_cpu level, hth_type type, test_random *r)
 }
 
 TEST(panels_equal_the_reference_at_every_width_and_kind_of_number) { for_each_level(all_widths); }
-
-TEST_MAIN

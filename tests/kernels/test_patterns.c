@@ -5,10 +5,6 @@
 #include "kernels/kernels.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct weight {
     double value, size; /* size: of what was added up, for the tolerance */
 } weight;
@@ -158,5 +154,3 @@ TEST(every_value_of_every_byte_of_a_block_is_decoded)
         }
     }
 }
-
-TEST_MAIN

@@ -1,13 +1,11 @@
 /* kernels/product.c: matrices of different types over one input give what each of them
  * gives alone: the input is rounded for each kind of block, and none gets another's. */
-#define _GNU_SOURCE
 #include "kernels/product.h"
 
 #include "base/alloc.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <string.h>
 #include <time.h>
 
 enum { N_COL = 512, N_ROW = 37, N_TOK = 5 };
@@ -186,5 +184,3 @@ TEST(threads_that_are_late_change_nothing)
     hth_free(w);
     hth_free(rows_work);
 }
-
-TEST_MAIN

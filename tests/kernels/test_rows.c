@@ -5,8 +5,6 @@
 
 #include "base/bits.h"
 
-#include <string.h>
-
 enum { MAX_WEIGHT = 1 << 19, MAX_INPUT = 1 << 18, MAX_Y = 1 << 14 };
 
 static rows_case the_case;

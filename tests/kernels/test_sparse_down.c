@@ -4,10 +4,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_NEURON = 900, N_OUT = 768, MAX_TOK = 70, MAX_THREAD = 4 };
 
 static uint8_t weights[4 * N_NEURON * N_OUT];
@@ -180,5 +176,3 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
     hth_pool_close(pool);
     close_sums(&room);
 }
-
-TEST_MAIN

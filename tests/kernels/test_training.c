@@ -5,9 +5,6 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { MAX_ROW = 23, MAX_COL = 96, MAX_IN = 600, MAX_GAP = 9 };
 enum {
     SIZE_A = MAX_ROW * (MAX_IN + MAX_GAP) > MAX_IN *(MAX_ROW + MAX_GAP)
@@ -240,5 +237,3 @@ TEST(the_logistic_function_is_alike_at_all_levels_and_exact_enough)
         }
     close_rooms();
 }
-
-TEST_MAIN

@@ -7,8 +7,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/vector_bench.h"
 
-#include <string.h>
-
 enum { MAX_N = 1100 };
 
 /* One call: inputs a, b, c, output y (which may also be an input), between guards. */

@@ -160,5 +160,3 @@ TEST(drawn_lists_have_the_share_and_the_runs)
     hth_act_trace_close(f);
     close_small(&s);
 }
-
-TEST_MAIN

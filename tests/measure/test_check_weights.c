@@ -5,10 +5,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 static hearth_status check_bytes(const gguf_bytes *b, uint32_t n_thread, hth_check_result *r,
                                  hearth_error *why)
 {
@@ -117,5 +113,3 @@ TEST(an_interrupted_check_says_so)
     gguf_free(&b);
     tiny_free(&m);
 }
-
-TEST_MAIN

@@ -1,6 +1,5 @@
 /* What hearth compare says: exact modes are identical, marks are those of PowerInfer's own files, and every
  * figure is what a plain recount gives, whatever threads and pieces. */
-#define _GNU_SOURCE
 #include "measure/compare.h"
 
 #include "base/bits.h"
@@ -8,11 +7,6 @@
 #include "support/engine.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define EMBEDDED HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -706,5 +700,3 @@ TEST(other_vocabularies_are_refused)
     remove(a);
     remove(b);
 }
-
-TEST_MAIN

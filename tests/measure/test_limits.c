@@ -7,8 +7,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <string.h>
-
 TEST(medians_are_medians_and_samples_stay)
 {
     double odd[] = {5, 1, 4, 4, 2}, even[] = {3, 9, 1, 5}, same[] = {7, 7, 7};
@@ -140,5 +138,3 @@ TEST(work_is_that_of_the_matrices)
     hearth_model_close(model);
     gguf_free(&file);
 }
-
-TEST_MAIN

@@ -1,15 +1,11 @@
 /* measure/machine.c: what is read of /proc and /sys, in folders that stand in for them;
  * cores that share, groups in groups, and texts that no kernel writes. */
-#define _GNU_SOURCE
 #include "measure/machine.h"
 #include "support/test.h"
 
 #include <errno.h>
 #include <ftw.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* Writes a file below a folder of this case, and the folders it needs. */
 static void put(const char *root, const char *path, const char *text)
@@ -193,5 +189,3 @@ TEST(a_file_is_read_to_its_end_or_the_limit)
     CHECK_INT(hth_disk_read_rate(test_scratch("missing"), 1, &rate, &n, &why), HEARTH_ERROR_IO);
     CHECK(strstr(why.message, "missing") && rate <= 0.0 && n == 0);
 }
-
-TEST_MAIN

@@ -1,17 +1,11 @@
 /* Profiles of models at work: the figures are those of a naive recount through the same observation
  * point, and depend neither on threads nor batches nor on where a run was interrupted. */
-#define _POSIX_C_SOURCE 200809L
 #include "measure/profile.h"
 #include "base/bits.h"
 #include "engine/engine.h"
 #include "measure/chunks.h"
 #include "support/models/small_model.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* A text of some hundred tokens that does not repeat itself at once. */
 static char *make_text(size_t *n)
@@ -463,5 +457,3 @@ TEST(places_that_cannot_be_written_are_refused_before_the_work)
     CHECK(strstr(why.message, "a window needs 64") != NULL && p == NULL);
     close_bench(&b);
 }
-
-TEST_MAIN

@@ -5,10 +5,6 @@
 
 #include <hearth/hearth.h>
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { TYPE_BOOL = 7, TYPE_ARRAY = 9 };
 
 static const char *const families[] = {"bamboo", "qwen2", "qwen3",  "gemma2",
@@ -397,5 +393,3 @@ TEST(a_second_norm_of_falcon_needs_its_bias)
     tiny_add_tensor(&m, "blk.0.attn_norm_2.weight", 0, 1, TINY_D_MODEL, 1);
     expect_refused(&m, HEARTH_ERROR_FORMAT, "'blk.0.attn_norm_2.bias'", "missing");
 }
-
-TEST_MAIN

@@ -5,10 +5,6 @@
 
 #include <hearth/hearth.h>
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #define A "llama."
 
 enum { U8 = 0, I8 = 1, U16 = 2, I16 = 3, U32 = 4, I32 = 5, F32 = 6, BOOL = 7, U64 = 10, I64 = 11, F64 = 12 };
@@ -625,5 +621,3 @@ TEST(a_file_without_tensors_is_no_model)
     for (uint32_t i = 0; i < m.n_tensor; i++) m.tensors[i].gone = true;
     expect_refused(&m, HEARTH_ERROR_FORMAT, "token_embd.weight", "missing");
 }
-
-TEST_MAIN

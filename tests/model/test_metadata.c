@@ -6,10 +6,6 @@
 
 #include <hearth/hearth.h>
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #define A "llama."
 
 enum { U32 = 4, I32 = 5, TEXT = 8, ARRAY = 9, U64 = 10, TYPE_Q4_0 = 2, TYPE_Q8_0 = 8 };
@@ -342,5 +338,3 @@ TEST(rows_without_tokens_are_padding_with_a_warning)
     tiny_find(&m, "output.weight")->dim[1] = TINY_VOCAB + 5;
     expect_warning(&m, "272 embedding rows for 267 tokens: the rest is padding");
 }
-
-TEST_MAIN

@@ -1,15 +1,10 @@
 /* Packed files that are not what they claim: each case changes one thing in a packed model that opens,
  * and the refusal names the file, the thing, its place, and what was wanted. The ids are the rows of
  * docs/reliability.md. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { I32 = 26, Q8_1 = 9, MAX_RANK = 65536 };
 
@@ -230,5 +225,3 @@ TEST(neurons_whose_scales_are_not_finite_are_refused)
     gguf_free(&file);
     tiny_free(&m);
 }
-
-TEST_MAIN

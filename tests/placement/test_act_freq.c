@@ -35,5 +35,3 @@ TEST(a_device_takes_its_time_for_rows_that_are_read)
             CHECK(is_near(3e9 * share / hth_plan_rate(&m.device, share), 3e9 * read / 100e9));
         }
 }
-
-TEST_MAIN

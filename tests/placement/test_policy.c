@@ -1,6 +1,5 @@
 /* What of a model lies on a device: by plan, evenly, and what is kept of both between runs. The machine's
  * figures are made up and kept in place of measured ones: the null device is a fast card here. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "placement/plan_context.h"
@@ -8,10 +7,6 @@
 #include "support/device/hybrid.h"
 #include "support/models/made_up.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A packed model, a device for it, and a cache directory of its own. */
 typedef struct inputs {
@@ -444,5 +439,3 @@ TEST(a_plan_has_a_range_around_what_it_expects)
     hth_pool_close(pool);
     close_inputs(&in);
 }
-
-TEST_MAIN

@@ -5,11 +5,6 @@
 #include "planner/plan.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- small cases ----------------------------------------------------------------------------- */
 
 enum { N_SMALL_LAYER = 4, N_SMALL_CLUSTER = 6 };
@@ -488,5 +483,3 @@ TEST(bad_numbers_are_refused_by_name)
               HEARTH_ERROR_ARGUMENT);
     hth_plan_free(&plan);
 }
-
-TEST_MAIN

@@ -5,10 +5,6 @@
 #include "sample/sampler.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_VOCAB = 4096 };
 
 static hearth_sampler_options neutral(void)
@@ -471,5 +467,3 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     }
     CHECK_INT(n_failed, 7);
 }
-
-TEST_MAIN

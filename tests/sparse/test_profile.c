@@ -5,11 +5,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_TOK = 96, N_SAMPLE = 40, D_FF = TINY_D_FF, TYPE_F32 = 0 };
 
 /* A model of two layers of 64 neurons in memory; another one where `other`. */
@@ -435,5 +430,3 @@ TEST(too_many_samples_are_refused)
     CHECK(p == NULL && strstr(why.message, "65536") != NULL);
     close_small(&s);
 }
-
-TEST_MAIN

@@ -1,15 +1,9 @@
 /* Predictors and thresholds as files: what does not fit its model, its version or its kind is refused with
  * file and place, cut anywhere or damaged at random too. Profiles: test_profile.c. */
-#define _POSIX_C_SOURCE 200809L
 #include "sparse/sidecar.h"
 #include "base/alloc.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { F16 = 1, Q8_0 = 8, Q8_1 = 9, I32 = 26, BF16 = 30, U64 = 10, RANK = TINY_RANK };
 
@@ -353,5 +347,3 @@ TEST(mutated_sidecars_are_taken_or_refused)
     CHECK(n_refused > n_run / 4 && n_refused < n_run);
     close_model();
 }
-
-TEST_MAIN

@@ -1,6 +1,5 @@
 /* Studies: the figures are those of a naive recount by their definitions, through the same observation
  * point, and depend neither on threads, nor on batches, nor on whether memory was enough. */
-#define _POSIX_C_SOURCE 200809L
 #include "study/study.h"
 #include "engine/engine.h"
 #include "kernels/vector/math.h"
@@ -8,10 +7,6 @@
 #include "sparse/neuron_order.h"
 #include "support/models/small_model.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N_CTX = 50, N_WINDOW = 12, MAX_LAYER = 8 };
 
@@ -406,5 +401,3 @@ TEST(texts_shorter_than_a_window_are_refused)
     CHECK(strstr(why.message, "a window needs 50") && !s.layers);
     close_bench(&b);
 }
-
-TEST_MAIN

@@ -1,14 +1,9 @@
 /* Helpers behind engine.h. Used by tests/golden, tests/engine and tests/model. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/engine.h"
 #include "common/options.h"
 
 #include "base/cpu.h"
 #include "support/test.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 size_t engine_levels(const char *names[ENGINE_MAX_LEVELS])
 {

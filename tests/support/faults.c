@@ -1,6 +1,5 @@
 /* Makes fault after fault happen to a task; see faults.h. What a task writes when nothing
  * fails is kept, to be compared with what a failed one may leave. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/faults.h"
 
 #include "base/alloc.h"
@@ -8,11 +7,6 @@
 #include "file/atomic_writer.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 void fault_one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
 void fault_allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }

@@ -1,16 +1,11 @@
 /* Opens malformed files and looks at what is said of them; see refusal.h. The one thing to
  * know: the bytes are copied to a block of their size, so that a sanitizer sees a read past it. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/refusal.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "file/gguf.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct {
     unsigned n;

@@ -1,14 +1,9 @@
 /* The runner behind test.h. When $HEARTH_TEST_REPORT names a file, one line per
  * case is appended to it ("ok|FAIL|skip<TAB>file<TAB>name<TAB>reason"). */
-#define _GNU_SOURCE
 #include "support/test.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
 /* Of the layer that watches Vulkan's calls: a thread of its own outlives what it locks. */

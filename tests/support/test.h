@@ -1,16 +1,20 @@
-/* A small test header: cases with names that say what is promised, checks that
- * print both values, loud skips. A program runs all its cases (or those whose
- * name holds argv[1]) and exits 0, 1, or 77 when every case was skipped.
+/* Test cases named after what they prove, checks that print both values, and skips with a reason. The main of main.c
+ * runs all cases of a program (or those whose names contain argv[1]) and exits with 0, 1, or 77 if all were skipped.
+ * Includes the headers of libc that most tests use; tests are compiled with _GNU_SOURCE.
  *
  *     TEST(reader_refuses_empty_file) { CHECK_INT(n, 0); }
- *     TEST_MAIN
  */
 #ifndef HEARTH_TESTS_SUPPORT_TEST_H
 #define HEARTH_TESTS_SUPPORT_TEST_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 typedef struct test_case {
     const char *name, *file;
@@ -77,7 +81,5 @@ float test_random_float(test_random *r);
         hearth_error *err = &err_;                                                                           \
         if ((CALL) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", #CALL, err_.message);               \
     } while (0)
-#define TEST_MAIN                                                                                            \
-    int main(int argc, char **argv) { return test_run_all(argc, argv); }
 
 #endif

@@ -8,9 +8,6 @@
 #include "text/internal.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
@@ -677,5 +674,3 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     CHECK(n_tokenize > 5 && n_tokenize < 999);
     finish();
 }
-
-TEST_MAIN

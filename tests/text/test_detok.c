@@ -3,9 +3,6 @@
 #include "support/models/vocab_file.h"
 #include "text/utf8.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static vocab_file f;
 static hth_gguf *file;
 static hth_tokenizer *tok;
@@ -177,5 +174,3 @@ TEST(valid_text_is_never_cut_inside_a_character)
     hth_tokenizer_close(llama);
     hth_gguf_close(llama_file);
 }
-
-TEST_MAIN

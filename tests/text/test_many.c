@@ -6,9 +6,6 @@
 #include "support/test.h"
 #include "text/tokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { N_BYTES = 259, N_CHAIN = 900, N_SPECIAL = 10000, N_TOKEN = N_BYTES + N_SPECIAL };
@@ -96,5 +93,3 @@ TEST(ten_thousand_special_tokens_match_longest_first_in_linear_time)
     gguf_free(&b);
     CHECK_INT(hth_alloc_in_use(), held);
 }
-
-TEST_MAIN

@@ -6,10 +6,6 @@
 #include "text/internal.h"
 #include "text/utf8.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- the definitions, without structures ------------------------------------------------ */
 
 typedef struct part {
@@ -273,5 +269,3 @@ TEST(random_strings_come_back)
     hth_tokenizer_close(tok);
     hth_gguf_close(file);
 }
-
-TEST_MAIN

@@ -8,10 +8,6 @@
 #include "support/models/vocab_data.h"
 #include "text/pretokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_FAMILY = 14 };
 
 static const char *const names[N_FAMILY] = {
@@ -477,5 +473,3 @@ TEST(every_failing_allocation_of_a_cut_is_an_error)
     }
     CHECK(n_failed >= 6 && n_failed < 190);
 }
-
-TEST_MAIN

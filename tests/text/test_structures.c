@@ -69,5 +69,3 @@ TEST(pairs_made_to_collide_stay_fast)
     }
     hth_merge_table_free(&pairs);
 }
-
-TEST_MAIN

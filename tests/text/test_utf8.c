@@ -3,8 +3,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(every_code_point_comes_back)
 {
     uint32_t n_wrong = 0;
@@ -88,5 +86,3 @@ TEST(validity_of_whole_texts)
     CHECK(!hth_text_utf8_valid("a\xC3", 2));
     CHECK(!hth_text_utf8_valid("\xED\xA0\x80", 3));
 }
-
-TEST_MAIN

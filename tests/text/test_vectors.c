@@ -6,10 +6,6 @@
 #include "support/models/vocab_data.h"
 #include "text/pretokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* How many texts come back from their ids, of the 988 of each vocabulary; how many bytes
  * the vocabulary cannot hold; how many texts have special tokens. A change of the
  * generator changes these. */
@@ -294,5 +290,3 @@ TEST(texts_have_the_known_number_of_tokens)
         vocab_data_close(&v);
     }
 }
-
-TEST_MAIN

@@ -4,10 +4,6 @@
 #include "support/test.h"
 #include "support/models/vocab_file.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- opening ---------------------------------------------------------------------------- */
 
 static vocab_file f;
@@ -469,5 +465,3 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     CHECK(n_tokenize > 3 && n_tokenize < 999);
     finish();
 }
-
-TEST_MAIN

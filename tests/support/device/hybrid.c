@@ -12,10 +12,6 @@
 
 #include "device/device.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define STORYTELLER "models/storyteller-drelu/storyteller-drelu-f32.gguf"
 
 typedef struct beside {

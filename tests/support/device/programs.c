@@ -4,9 +4,6 @@
 #include "forward/gpu/shader_params.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { GUARD = 256, LONG_ENOUGH_S = 120 };
 
 hth_device *programs_open(const char *name)

@@ -8,9 +8,6 @@
 #include "support/kernels/attn_case.h"
 #include "support/kernels/proof.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {

@@ -3,8 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-
 size_t attend_cache_size(hearth_kv_type type, size_t d_head, size_t n_pos)
 {
     return hth_kv_layout_n_group(n_pos) * hth_kv_layout_group_size(type, d_head);

@@ -7,10 +7,6 @@
 #include "base/clock.h"
 #include "support/kernels/axpy_case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_ROUND = 5, N_OUT = 4096, GROUP = 256 };
 static const size_t weight_size = (size_t)17 << 26;
 

@@ -3,9 +3,6 @@
 
 #include "base/bits.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_LIST = 1 << 13 };
 
 void down_case_open(down_case *c, size_t max_weights, size_t max_out)

@@ -3,10 +3,6 @@
 
 #include "base/bits.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 test_random proof_random(void)
 {
     static bool printed;

@@ -10,10 +10,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_ROUND = 5, N_COL = 4096, N_TOK = 64 };
 static const size_t weight_size = (size_t)1 << 30, cached_size = (size_t)1 << 20;
 

@@ -5,10 +5,6 @@
 #include "kernels/kernels.h"
 #include "support/kernels/proof.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N = 4096, N_ROUND = 5 };
 
 static float a[N], b[N], c[N], y[N];

@@ -1,13 +1,9 @@
 /* Reads the folder of seeds and hands each file to a fuzz target; see corpus.h. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/models/corpus.h"
 
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool replay_file(const char *path, corpus_target *target)
 {

@@ -3,10 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 bool golden_open(golden *g, const char *model, const char *ids, const char *truth)
 {
     *g = (golden){.model = test_data(model)};

@@ -1,11 +1,7 @@
 /* Figures of machines that nobody measured, and folders to keep them in. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/models/made_up.h"
 
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 hth_calibration made_up_card(hth_type type, double faster)
 {

@@ -5,10 +5,6 @@
 #include "measure/perplexity.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 static void check_model(const char *path, const char *name, const perplexity_line *e)
 {
     hearth_model *model = NULL;

@@ -4,8 +4,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <string.h>
-
 #define STORYTELLER_FILE HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
 enum { D_FF = 100 };

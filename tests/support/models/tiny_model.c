@@ -3,10 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { TYPE_U32 = 4, TYPE_I32 = 5, TYPE_F32 = 6, TYPE_TEXT = 8, TYPE_ARRAY = 9, ALIGNMENT = 32 };
 
 /* ---- keys -------------------------------------------------------------------------------- */

@@ -3,10 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 bool vocab_data_open(vocab_data *v, const char *name)
 {
     char path[200];
