@@ -27,12 +27,10 @@ typedef enum form {
     ROW_R1,
     N_FORM
 } form;
-static const char *const form_name[N_FORM] = {"neuron-major, double",
-                                              "integer, k of the token",
-                                              "integer, k of the layer, 1 bit",
-                                              "integer, k of the layer, 2 bits",
-                                              "row-major, double",
-                                              "row-major, h to 8 bits (R1)"};
+static const char *const form_name[N_FORM] = {
+    "neuron-major, double", "integer, k of the token", "integer, k of the layer, 1 bit",
+    "integer, k of the layer, 2 bits", "row-major, double", "row-major, h to 8 bits (R1)",
+};
 
 /* One layer's down in one type, in both layouts. */
 typedef struct down {
@@ -147,13 +145,8 @@ static void by_rows(const probe *p, int t, const down *d, const float *h, float 
     float scale[MAX_FF / 32];
     int32_t sum[MAX_FF / 32];
     p->m->kernels.quant_act(h, p->d_ff, q, scale, sum);
-    hth_rows job = {.w = d->rows,
-                    .row_size = hth_type_row_size(types[t], p->d_ff),
-                    .n_col = p->d_ff,
-                    .end = p->d_model,
-                    .act = {.x = h, .q = q, .d = scale, .sum = sum},
-                    .n_tok = 1,
-                    .y = y,
+    hth_rows job = {.w = d->rows, .row_size = hth_type_row_size(types[t], p->d_ff), .n_col = p->d_ff,
+                    .end = p->d_model, .act = {.x = h, .q = q, .d = scale, .sum = sum}, .n_tok = 1, .y = y,
                     .y_stride = p->d_model};
     p->m->kernels.rows[types[t]](&job);
 }

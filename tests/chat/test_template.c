@@ -193,27 +193,11 @@ TEST(variables_come_as_json)
     CHECK_OK(render("{{ a.b[0] }}{{ add_generation_prompt }}", &in, &r, err));
     CHECK_TEXT(r.text, "15");
     hth_rendered_free(&r);
-    static const char *const bad[] = {"[]",
-                                      "{",
-                                      "{\"a\"}",
-                                      "{\"a\":}",
-                                      "{\"a\":1,}",
-                                      "{a:1}",
-                                      "{\"a\":01}",
-                                      "{\"a\":1.}",
-                                      "{\"a\":1e}",
-                                      "{\"a\":\"\\x\"}",
-                                      "{\"a\":\"\\u12\"}",
-                                      "{\"a\":\"\n\"}",
-                                      "{\"a\":\"",
-                                      "{} x",
-                                      "{\"a\":tru}",
-                                      "{\"a\":-}",
-                                      "[1 2]",
-                                      "{\"a\":1e999}",
-                                      "{\"a\" 1}",
-                                      "{\"a\":1 \"b\":2}",
-                                      "{1:2}"};
+    static const char *const bad[] = {
+        "[]", "{", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "{\"a\":01}", "{\"a\":1.}", "{\"a\":1e}",
+        "{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\n\"}", "{\"a\":\"", "{} x", "{\"a\":tru}", "{\"a\":-}",
+        "[1 2]", "{\"a\":1e999}", "{\"a\" 1}", "{\"a\":1 \"b\":2}", "{1:2}",
+    };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         in.variables = word(bad[i]);
         hearth_status st = render("", &in, &r, &why);
@@ -229,10 +213,7 @@ TEST(variables_come_as_json)
 static void frames(const char *source, const char *wanted)
 {
     const hth_message m = {{"user", 4}, {"<U> <v>", 7}};
-    hth_template_input in = {.messages = &m,
-                             .n_message = 1,
-                             .bos = word("<s>"),
-                             .eos = word("</s>"),
+    hth_template_input in = {.messages = &m, .n_message = 1, .bos = word("<s>"), .eos = word("</s>"),
                              .seconds = &the_time,
                              .variables = word("{\"x\": \"<X>\", \"o\": {\"<K>\": [\"<W>\"]}}")};
     hth_rendered r;
@@ -513,24 +494,11 @@ TEST(long_contents_may_be_cut_at_every_line)
 /* Texts of many spans of either origin: every operation walks them once, or counts. */
 TEST(many_origins_cost_no_square)
 {
-    static const char *const operations[] = {"c|e",
-                                             "c|tojson",
-                                             "c|tojson(ensure_ascii=true)",
-                                             "[c]",
-                                             "c|upper",
-                                             "c.split('<')|length",
-                                             "c|list|length",
-                                             "c|replace('<', '>')",
-                                             "c[::-1]",
-                                             "c|indent",
-                                             "c.splitlines()|length",
-                                             "strftime_now(c)",
-                                             "c|trim",
-                                             "c.startswith('<')",
-                                             "c ~ c",
-                                             "c * 2",
-                                             "c == c",
-                                             "c|wordcount"};
+    static const char *const operations[] = {
+        "c|e", "c|tojson", "c|tojson(ensure_ascii=true)", "[c]", "c|upper", "c.split('<')|length", "c|list|length",
+        "c|replace('<', '>')", "c[::-1]", "c|indent", "c.splitlines()|length", "strftime_now(c)", "c|trim",
+        "c.startswith('<')", "c ~ c", "c * 2", "c == c", "c|wordcount",
+    };
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         char source[200];
         hth_rendered r;
@@ -573,8 +541,7 @@ TEST(long_conversations_stay_within_the_limits)
     enum { N = 4000 };
     hth_message *m = malloc(N * sizeof *m);
     for (size_t i = 0; i < N; i++)
-        m[i] = (hth_message){i % 2 ? word("assistant") : word("user"),
-                             word("Some words of an ordinary message.")};
+        m[i] = (hth_message){i % 2 ? word("assistant") : word("user"), word("Some words of an ordinary message.")};
     hth_template_input in = {
         .messages = m, .n_message = N, .seconds = &the_time, .bos = word("<s>"), .eos = word("</s>")};
     static const char *const names[] = {"own-llama-3.2", "qwen3", "mistral-v3", "own-deepseek3"};

@@ -124,11 +124,9 @@ static void each_line(check_line *check)
         while ((line = json_next_line(&rest)) != NULL) {
             conversation c;
             read_conversation(&c, line);
-            hth_template_input in = {.messages = c.message,
-                                     .n_message = c.n,
+            hth_template_input in = {.messages = c.message, .n_message = c.n,
                                      .add_generation_prompt = c.add_generation_prompt,
-                                     .bos = word(templates[i].bos),
-                                     .eos = word(templates[i].eos),
+                                     .bos = word(templates[i].bos), .eos = word(templates[i].eos),
                                      .seconds = &the_day};
             if (t) check(i, t, line, &in);
             free_conversation(&c);
@@ -212,8 +210,7 @@ static void expect_format(const char *name, bool gen, const char *wanted)
                              {word("assistant"), word(" A ")},
                              {word("user"), word("V")},
                              {word("tool"), word("T")}};
-    hth_template_input in = {
-        .messages = m, .n_message = 5, .add_generation_prompt = gen, .eos = word("</s>")};
+    hth_template_input in = {.messages = m, .n_message = 5, .add_generation_prompt = gen, .eos = word("</s>")};
     hth_rendered r;
     const hth_chat_format *f = hth_chat_format_find(word(name));
     if (!CHECK(f != NULL)) return;

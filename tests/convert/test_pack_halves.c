@@ -20,10 +20,8 @@ static void make_profile(const char *model_path, const char *path, bool sparser_
     hearth_session *session = NULL;
     hth_profile *p = NULL;
     hearth_model_options mo = hearth_model_defaults();
-    hearth_session_options so = {
-        .n_ctx = 64, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
-    hth_profile_options o = {
-        .out = path, .n_sample = 64, .settings = "kv f16", .save_ns = HTH_PROFILE_SAVE_NS};
+    hearth_session_options so = {.n_ctx = 64, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
+    hth_profile_options o = {.out = path, .n_sample = 64, .settings = "kv f16", .save_ns = HTH_PROFILE_SAVE_NS};
     for (size_t i = 0; i < sizeof text; i++) text[i] = "Once upon a time there was a dog. "[i % 34];
     mo.selector = HEARTH_SELECTOR_DENSE;
     CHECK_OK(hearth_model_open(model_path, &mo, &model, err));

@@ -9,11 +9,8 @@ static hearth_status make(const char *path, const char *type, const char *activa
                           uint32_t n_thread, hearth_error *err)
 {
     uint64_t size;
-    hth_synth_options o = {.shape = "stories-15m",
-                           .ftype = hth_ftype_find(type),
-                           .activation = activation,
-                           .seed = seed,
-                           .n_thread = n_thread};
+    hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find(type), .activation = activation,
+                           .seed = seed, .n_thread = n_thread};
     return hth_synth(path, &o, &size, err);
 }
 

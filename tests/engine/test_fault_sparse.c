@@ -16,8 +16,7 @@ static const char text[] = "abc a b ca ab bc abc abc a b c abc ca b abc bc a abc
 enum { N_TEXT = sizeof text - 1 };
 
 /* The model of these tasks has zeros: what the tasks are given makes no other difference. */
-static const hearth_model_options dense = {
-    .n_thread = 1, .activation = "reglu", .selector = HEARTH_SELECTOR_DENSE};
+static const hearth_model_options dense = {.n_thread = 1, .activation = "reglu", .selector = HEARTH_SELECTOR_DENSE};
 
 /* ---- files beside the model, made once ------------------------------------------------------------- */
 
@@ -123,11 +122,8 @@ static hearth_status thresholds(const fault_paths *p, hearth_error *err)
 static hearth_status pack(const fault_paths *p, hearth_error *err)
 {
     hth_pack_result r;
-    hth_pack_options o = {.ftype = hth_ftype_find("q8_0"),
-                          .profile = files.profile,
-                          .predictors = files.predictors,
-                          .thresholds = files.thresholds,
-                          .n_thread = 2};
+    hth_pack_options o = {.ftype = hth_ftype_find("q8_0"), .profile = files.profile, .predictors = files.predictors,
+                          .thresholds = files.thresholds, .n_thread = 2};
     return hth_pack(files.model, p->out, &o, &r, err);
 }
 

@@ -210,8 +210,7 @@ static hearth_status answer(const hearth_model *model, const hearth_chat *chat, 
 {
     static const hearth_message messages[] = {
         {"system", "short", 5}, {"user", " hi <b> ", 8}, {"user", "x", 1}};
-    static const hearth_chat_options o = {.add_generation_prompt = true,
-                                          .variables = "{\"tools\": [1, {\"a\": 2}]}"};
+    static const hearth_chat_options o = {.add_generation_prompt = true, .variables = "{\"tools\": [1, {\"a\": 2}]}"};
     char *text = NULL;
     int32_t *ids = NULL;
     size_t n = 0, n_ids = 0;

@@ -358,8 +358,7 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
     float *logits = calloc(TINY_VOCAB, sizeof *logits);
     const hearth_model_options o = {
         .n_thread = 1, .gpu = {.device = device, .n_ctx = N_LONG, .n_batch = N_LONG, .kv = HEARTH_KV_F16}};
-    const hearth_session_options so = {
-        .n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
+    const hearth_session_options so = {.n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
     for (int i = 0; i < N_LONG; i++) ids[i] = 3 + i * 7 % 256;
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));

@@ -80,8 +80,7 @@ typedef struct files {
 static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
-    hth_placement p = {
-        .n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
+    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
     p.streams[0] = c->stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
@@ -125,8 +124,7 @@ static hearth_model *open_model(const files *f, const char *device)
 static hearth_session *open_session(const hearth_model *model)
 {
     hearth_session *s = NULL;
-    const hearth_session_options o = {
-        .n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16};
+    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16};
     CHECK_OK(hearth_session_open(model, &o, &s, err));
     return s;
 }

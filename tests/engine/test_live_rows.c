@@ -35,10 +35,8 @@ static uint64_t time_of(const char *path, const char *card, hearth_selector sele
     hearth_model *model = NULL;
     test_random r = {9};
     snprintf(device, sizeof device, "sim:%s", card);
-    const hearth_model_options o = {
-        .n_thread = 2,
-        .selector = selector,
-        .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = N_ID, .kv = HEARTH_KV_F16}};
+    const hearth_model_options o = {.n_thread = 2, .selector = selector,
+                                    .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = N_ID, .kv = HEARTH_KV_F16}};
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
     for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
     CHECK_OK(hearth_model_open(path, &o, &model, err));

@@ -72,10 +72,9 @@ static void collect_files(void)
 /* ---- damages --------------------------------------------------------------------------- */
 
 static const uint64_t edges[] = {
-    0,          1,          2,          0x7f,        0x80,           0xff,
-    0x7fff,     0xffff,     0x7fffffff, 0x80000000u, 0xffffffffu,    0x100000000u,
-    1ull << 40, 1ull << 62, 1ull << 63, UINT64_MAX,  UINT64_MAX - 7, 0x7fc00000u,
-    13,         8,          9,          32,          4096,           65537};
+    0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000u, 0xffffffffu, 0x100000000u, 1ull << 40,
+    1ull << 62, 1ull << 63, UINT64_MAX, UINT64_MAX - 7, 0x7fc00000u, 13, 8, 9, 32, 4096, 65537,
+};
 enum { N_EDGE = sizeof edges / sizeof *edges };
 
 static size_t below(test_random *r, size_t n) { return n ? test_random_below(r, (uint32_t)n) : 0; }

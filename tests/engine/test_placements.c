@@ -25,10 +25,7 @@ static void open_inputs(inputs *in)
     *in = (inputs){.n_hot = {64, 768, 0, 128, 704, 768, 0}};
     snprintf(in->model, sizeof in->model, "%s", test_scratch("packed.gguf"));
     snprintf(in->placement, sizeof in->placement, "%s", test_scratch("placement.gguf"));
-    in->fits = (hth_placement){.n_layer = N_LAYER,
-                               .n_hot = in->n_hot,
-                               .head = true,
-                               .submit_on_demand = true,
+    in->fits = (hth_placement){.n_layer = N_LAYER, .n_hot = in->n_hot, .head = true, .submit_on_demand = true,
                                .streams = {{2, 40}, {3, 0}, {7, 63}}};
     CHECK_OK(hth_pack(STORYTELLER, in->model, &o, &r, err));
     hybrid_write_placement(in->model, "null", &in->fits, in->placement); /* fills in the names */

@@ -246,7 +246,6 @@ TEST(two_processes_on_one_device_have_their_texts_and_one_survives_the_other)
 int main(int argc, char **argv)
 {
     if (argc != N_ARG || strcmp(argv[0], "child") != 0) return test_run_all(argc, argv);
-    const task t = {argv[1], argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
-                    atoi(argv[5])};
+    const task t = {argv[1], argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), atoi(argv[5])};
     return tell(&t, stdout) ? 0 : 1;
 }

@@ -51,8 +51,7 @@ static hearth_status open_model(const subject *s, const char *device, hearth_mod
 static hearth_session *open_session(const hearth_model *model, uint32_t n_thread)
 {
     hearth_session *s = NULL;
-    const hearth_session_options o = {
-        .n_ctx = N_CTX, .n_batch = N_ROW, .n_thread = n_thread, .kv = HEARTH_KV_F16};
+    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = N_ROW, .n_thread = n_thread, .kv = HEARTH_KV_F16};
     CHECK_OK(hearth_session_open(model, &o, &s, err));
     return s;
 }

@@ -65,9 +65,7 @@ TEST(tiny_has_the_metadata_it_was_made_with)
 TEST(every_dress_holds_the_same_tensors)
 {
     static const char *const dresses[] = {
-        "golden/files/tiny-v2.gguf",
-        "golden/files/tiny-meta.gguf",
-        "golden/files/tiny-nested.gguf",
+        "golden/files/tiny-v2.gguf", "golden/files/tiny-meta.gguf", "golden/files/tiny-nested.gguf",
         "golden/files/tiny-00001-of-00003.gguf",
     };
     hth_gguf *tiny = open_golden("golden/files/tiny.gguf");
@@ -90,8 +88,7 @@ TEST(version_2_is_read)
 TEST(any_part_opens_all_parts)
 {
     static const char *const parts[] = {
-        "golden/files/tiny-00001-of-00003.gguf",
-        "golden/files/tiny-00002-of-00003.gguf",
+        "golden/files/tiny-00001-of-00003.gguf", "golden/files/tiny-00002-of-00003.gguf",
         "golden/files/tiny-00003-of-00003.gguf",
     };
     for (size_t i = 0; i < 3; i++) {

@@ -224,15 +224,10 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
     for (int i = 0; i < 2; i++) rounded[i] = poisoned(n_rounded * 4);
     rope_by_cpu(s, expected, norms, table + table_at, sine_at, cache[0], cache[1], rounded[0], d_at);
 
-    hth_push_rope_store push = {.n_head = s->n_head,
-                          .n_head_kv = s->n_kv,
-                          .n_pair = s->n_pair,
-                          .table_at = (uint32_t)table_at,
-                          .sine_at = (uint32_t)sine_at,
-                          .d_at = (uint32_t)d_at,
-                          .head_words = (uint32_t)head_words,
-                          .eps = 1e-5f,
-                          .inv_n = 1.0f / (float)s->d};
+    hth_push_rope_store push = {.n_head = s->n_head, .n_head_kv = s->n_kv, .n_pair = s->n_pair,
+                                .table_at = (uint32_t)table_at, .sine_at = (uint32_t)sine_at,
+                                .d_at = (uint32_t)d_at, .head_words = (uint32_t)head_words, .eps = 1e-5f,
+                                .inv_n = 1.0f / (float)s->d};
     uint32_t consts[] = {s->d, s->kind, s->normed, s->type, s->local};
     programs_run run = {.id = HTH_SHADER_rope_store,
                         .consts = consts,
@@ -323,21 +318,13 @@ static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *
 {
     size_t at = look_rows[t][1] / 16 * hth_kv_layout_group_size(s->s->type, s->s->d) + i_kv * s->cpu.head_size;
     size_t head = i_kv * s->s->n_shared;
-    return (hth_attn){.k = s->cpu.keys + at,
-                        .v = s->cpu.values + at,
-                        .d_head = s->s->d,
-                        .n_row = 1,
-                        .n_head = s->s->n_shared,
-                        .n_pos = (size_t)look_rows[t][0] + 1,
-                        .window = s->window,
-                        .q = s->q + t * s->stride + head * s->s->d,
-                        .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},
-                        .q_stride = s->n_head * s->s->d,
-                        .scale = 0.125f,
-                        .cap = s->cap,
-                        .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
-                        .scratch = scratch,
-                        .out_stride = s->n_head};
+    return (hth_attn){.k = s->cpu.keys + at, .v = s->cpu.values + at, .d_head = s->s->d, .n_row = 1,
+                      .n_head = s->s->n_shared, .n_pos = (size_t)look_rows[t][0] + 1, .window = s->window,
+                      .q = s->q + t * s->stride + head * s->s->d,
+                      .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},
+                      .q_stride = s->n_head * s->s->d, .scale = 0.125f, .cap = s->cap,
+                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .scratch = scratch,
+                      .out_stride = s->n_head};
 }
 
 static void look_by_cpu(scene *s)
@@ -399,17 +386,10 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS];
     size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
     uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local};
-    hth_push_attn push = {.n_head = (uint32_t)s->n_head,
-                            .n_head_kv = a->n_kv,
-                            .window = s->window,
-                            .n_split = ROOM,
-                            .qkv_stride = (uint32_t)s->stride,
-                            .d_at = (uint32_t)s->d_at,
-                            .head_words = (uint32_t)head_words,
-                            .scale = 0.125f,
-                            .cap = s->cap,
-                            .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
-                            .first_tok = first};
+    hth_push_attn push = {.n_head = (uint32_t)s->n_head, .n_head_kv = a->n_kv, .window = s->window, .n_split = ROOM,
+                          .qkv_stride = (uint32_t)s->stride, .d_at = (uint32_t)s->d_at,
+                          .head_words = (uint32_t)head_words, .scale = 0.125f, .cap = s->cap,
+                          .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .first_tok = first};
     fill_step(step, N_LOOKING, N_LOOK, look_rows);
     programs_run run = {.id = HTH_SHADER_attn,
                         .consts = consts,

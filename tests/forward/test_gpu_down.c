@@ -49,12 +49,9 @@ static void try_top(hth_device *d, const char *name, test_random *r, const top_s
     uint32_t *top = get(n_most, 8), *expected = get(n_most, 8);
     const uint32_t step[4] = {(uint32_t)s->n_tok};
     const hth_push_down_absmax push = {(uint32_t)s->n, (uint32_t)stride, s->usual, s->scale_top};
-    programs_run run = {
-        .id = HTH_SHADER_down_absmax,
-        .consts = &s->local,
-        .push = &push,
-        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h}, {top, n_most * 8}},
-        .grid = {1, (uint32_t)s->n_class, 1}};
+    programs_run run = {.id = HTH_SHADER_down_absmax, .consts = &s->local, .push = &push,
+                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h}, {top, n_most * 8}},
+                        .grid = {1, (uint32_t)s->n_class, 1}};
     proof_fill_f32(r, s->kind, h, n_most * stride);
     memset(expected, PROGRAMS_POISON, n_most * 8);
     for (size_t t = 0; t < least(s->n_tok, s->n_class); t++) {
@@ -200,29 +197,15 @@ static int64_t tie(size_t i)
 static void wide_sums(hth_device *d, const char *name, test_random *r)
 {
     enum { N = 4000, SPLITS = 3 };
-    static const int64_t ends[] = {0,
-                                   INT64_MAX,
-                                   INT64_MIN,
-                                   -1,
-                                   1 << 24,
-                                   (1 << 24) + 1,
-                                   (1 << 24) + 3,
-                                   (1 << 25) + 2,
-                                   UINT32_MAX,
-                                   -(int64_t)UINT32_MAX,
-                                   (int64_t)1 << 32,
-                                   -((int64_t)1 << 32),
-                                   ((int64_t)1 << 53) + ((int64_t)1 << 29),
-                                   ((int64_t)3 << 52) - 1};
+    static const int64_t ends[] = {
+        0, INT64_MAX, INT64_MIN, -1, 1 << 24, (1 << 24) + 1, (1 << 24) + 3, (1 << 25) + 2, UINT32_MAX,
+        -(int64_t)UINT32_MAX, (int64_t)1 << 32, -((int64_t)1 << 32), ((int64_t)1 << 53) + ((int64_t)1 << 29),
+        ((int64_t)3 << 52) - 1,
+    };
     uint32_t *sums = get(SPLITS * N, 4), top[2] = {hth_bits_of(0x1p-3f), 0};
     int64_t *host = get(N, sizeof *host);
     float *y = get(N, sizeof *y);
-    join j = {.n_tok = 1,
-              .n_class = 1,
-              .n_split = SPLITS,
-              .n_out = N,
-              .has_host = true,
-              .flag = HTH_HOST_SUMS_VALID};
+    join j = {.n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .has_host = true, .flag = HTH_HOST_SUMS_VALID};
     j.sums = sums, j.top = top, j.host = host, j.y = y;
     for (size_t o = 0; o < N; o++) {
         host[o] = o < N_TIE ? tie(o) : o < 2 * N_TIE ? -tie(o - N_TIE) : wide_number(r);
@@ -397,17 +380,10 @@ static data make(test_random *r, const shape *s)
     a.sums = get(n_sum, 4), a.got = get(n_sum, 4);
     fill_h(r, &a);
     fill_w(r, &a);
-    a.j = (join){s->n_tok,
-                 s->first_tok,
-                 s->n_class,
-                 a.n_split,
-                 s->n_out,
-                 !rows_quantised(s->type),
-                 s->has_host,
-                 .has_bias = s->n_out % 3 > 0,
-                 .onto = s->onto,
-                 .sums = a.sums,
-                 .flag = HTH_HOST_SUMS_VALID};
+    a.j = (join){
+        s->n_tok, s->first_tok, s->n_class, a.n_split, s->n_out, !rows_quantised(s->type), s->has_host,
+        .has_bias = s->n_out % 3 > 0, .onto = s->onto, .sums = a.sums, .flag = HTH_HOST_SUMS_VALID,
+    };
     a.j.top = get(s->n_tok, 8), a.j.host = get(s->n_tok * s->n_out, 8);
     a.j.bias = get(s->n_out, 4), a.j.y = get(n_y, 4);
     for (size_t t = 0; t < s->n_tok; t++) {
@@ -481,12 +457,8 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_s
     const uint32_t step[4] = {(uint32_t)s->n_tok};
     uint32_t consts[HTH_DOWN_N_CONST] = {s->local, a->j.floats ? (uint32_t)s->type : s->cols};
     hth_quant_desc desc = {0};
-    hth_push_down push = {.n_neuron = (uint32_t)n,
-                          .n_split = (uint32_t)a->n_split,
-                          .stride = (uint32_t)a->stride,
-                          .first = (uint32_t)first,
-                          .first_tok = (uint32_t)s->first_tok,
-                          .at = at->offsets};
+    hth_push_down push = {.n_neuron = (uint32_t)n, .n_split = (uint32_t)a->n_split, .stride = (uint32_t)a->stride,
+                          .first = (uint32_t)first, .first_tok = (uint32_t)s->first_tok, .at = at->offsets};
     const hth_push_down_f push_f = {(uint32_t)n,          (uint32_t)s->n_out, (uint32_t)a->stride,
                                     (uint32_t)a->n_split, (uint32_t)first,    (uint32_t)s->first_tok};
     programs_binding sums = {a->got, s->n_class * a->n_split * s->n_out * 4};

@@ -100,16 +100,10 @@ static void expect(data *a, const hth_kernels *k)
 {
     const product *s = &a->shape;
     float *product_of = get(s->n_tok * s->n_row, sizeof *product_of);
-    const hth_rows job = {
-        .w = a->w + s->row_first * a->row_size,
-        .row_size = a->row_size,
-        .n_col = s->n_col,
-        .end = s->n_row,
-        .n_tok = s->n_tok,
-        .act = {.x = a->x, .q = a->q, .d = a->d, .sum = a->sum, .sum_16 = a->sum_16},
-        .y = product_of,
-        .y_stride = s->n_row,
-    };
+    const hth_rows job = {.w = a->w + s->row_first * a->row_size, .row_size = a->row_size, .n_col = s->n_col,
+                          .end = s->n_row, .n_tok = s->n_tok,
+                          .act = {.x = a->x, .q = a->q, .d = a->d, .sum = a->sum, .sum_16 = a->sum_16},
+                          .y = product_of, .y_stride = s->n_row};
     k->rows[s->type](&job);
     memcpy(a->expected, a->before, a->n_y * sizeof *a->before);
     for (size_t t = 0; t < s->n_tok; t++)

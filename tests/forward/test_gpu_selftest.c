@@ -73,8 +73,7 @@ static void add_vectors(list *l)
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_SHADER_act_quantize,
-                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL,
-                                   (kind + 2 * gated) % 3});
+                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL, (kind + 2 * gated) % 3});
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t half = 0; half < 2; half++)
             add(l, HTH_SHADER_active_mask, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
@@ -129,11 +128,8 @@ static list *programs_of(const hth_device_info *info)
 static list *all_programs(void)
 {
     static const hth_device_info any = {.features = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2,
-                                        .max_shared_memory = 32768,
-                                        .max_workgroup_size = 256,
-                                        .subgroup_size = 32,
-                                        .n_shape = 1,
-                                        .shapes = {{16, 16, 16}}};
+                                        .max_shared_memory = 32768, .max_workgroup_size = 256, .subgroup_size = 32,
+                                        .n_shape = 1, .shapes = {{16, 16, 16}}};
     return programs_of(&any);
 }
 
@@ -321,13 +317,10 @@ TEST(a_program_of_rows_is_named_with_its_type)
 TEST(every_program_but_those_of_floats_has_a_trial)
 {
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
-    static const hth_shader_id without[] = {HTH_SHADER_fill,
-                                            HTH_SHADER_copy,
-                                            HTH_SHADER_add,
-                                            HTH_SHADER_mul_mat_vec_f,
-                                            HTH_SHADER_mul_mat_vec_f_acc,
-                                            HTH_SHADER_mul_mat_vec_f_sparse,
-                                            HTH_SHADER_down_f};
+    static const hth_shader_id without[] = {
+        HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
+        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f,
+    };
     list *l = all_programs();
     bool has[HTH_N_SHADER] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
@@ -346,26 +339,14 @@ TEST(every_program_but_those_of_floats_has_a_trial)
 
 /* Which bindings of a program hold floats afterwards. */
 static const char *const floats_of[HTH_N_SHADER] = {
-    [HTH_SHADER_norm_quantize] = "....f.f.",
-    [HTH_SHADER_mul_mat_vec_q] = "......f",
-    [HTH_SHADER_mul_mat_vec_q_acc] = "......f",
-    [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
-    [HTH_SHADER_active_mask] = ".....",
-    [HTH_SHADER_down_accumulate] = "....",
-    [HTH_SHADER_mul_mat_q] = "......f",
-    [HTH_SHADER_mul_mat_q_acc] = "......f",
-    [HTH_SHADER_mul_mat_q_cm2] = "......f",
-    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f",
-    [HTH_SHADER_rope_store] = ".f.....",
-    [HTH_SHADER_attn] = ".....ff",
-    [HTH_SHADER_attn_reduce] = "...f",
-    [HTH_SHADER_act_quantize] = "....f.f.",
-    [HTH_SHADER_norm_add] = ".f...",
-    [HTH_SHADER_soft_cap] = ".f",
-    [HTH_SHADER_down_absmax] = "..f",
-    [HTH_SHADER_down_q] = ".....",
-    [HTH_SHADER_down_reduce] = ".....f",
-    [HTH_SHADER_down_reduce_acc] = ".....f",
+    [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
+    [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
+    [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = "....", [HTH_SHADER_mul_mat_q] = "......f",
+    [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
+    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",
+    [HTH_SHADER_attn_reduce] = "...f", [HTH_SHADER_act_quantize] = "....f.f.", [HTH_SHADER_norm_add] = ".f...",
+    [HTH_SHADER_soft_cap] = ".f", [HTH_SHADER_down_absmax] = "..f", [HTH_SHADER_down_q] = ".....",
+    [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
 };
 
 static void check_values(const hth_gpu_testcase *t)

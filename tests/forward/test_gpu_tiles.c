@@ -99,8 +99,7 @@ static tile tile_of(const hth_device_info *info, hth_type type, uint32_t n_tok)
     hth_coopmat_level by = hth_gpu_choose_tile(info, &desc, HTH_COOPMAT_CM2, n_tok, consts);
     CHECK_INT(consts[HTH_ROWS_WANT], 1);
     if (by != HTH_COOPMAT_CM2) return (tile){0};
-    const tile t = {consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS], consts[HTH_ROWS_COLS],
-                    consts[HTH_TILE_K]};
+    const tile t = {consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS], consts[HTH_ROWS_COLS], consts[HTH_TILE_K]};
     CHECK(t.rows % consts[HTH_TILE_M] == 0 && t.tokens % consts[HTH_TILE_N] == 0);
     CHECK_INT(t.rows / consts[HTH_TILE_M] * (t.tokens / consts[HTH_TILE_N]) * info->subgroup_size,
               consts[HTH_ROWS_LOCAL]);

@@ -415,8 +415,7 @@ static void try_cap(hth_device *d, size_t n, const rows *r, int kind)
     memcpy(got.y, want.y, r->grid * n * sizeof *got.y);
     size_t n_value = least(r->n_want, r->grid) * n;
     kernels.soft_cap(want.y, push.cap, push.inverse, n_value, want.y);
-    programs_run run = {.id = HTH_SHADER_soft_cap,
-                        .push = &push,
+    programs_run run = {.id = HTH_SHADER_soft_cap, .push = &push,
                         .bind = {{step, sizeof step}, {got.y, r->grid * n * sizeof *got.y}},
                         .grid = {n_stretch(n), r->grid, 1}};
     if (programs_do(d, &run)) compare("soft_cap", none, n, r, kind);

@@ -48,15 +48,9 @@ static int look(const args *a)
     return 0;
 }
 
-static const command target = {.name = "target",
-                               .operands = "A [B]",
-                               .n_operand_min = 1,
-                               .n_operand_max = 2,
-                               .summary = "for tests",
-                               .details = "Nothing.\n",
-                               .example = "hearth target a",
-                               .groups = {kinds, others},
-                               .run = look};
+static const command target = {.name = "target", .operands = "A [B]", .n_operand_min = 1, .n_operand_max = 2,
+                               .summary = "for tests", .details = "Nothing.\n", .example = "hearth target a",
+                               .groups = {kinds, others}, .run = look};
 
 /* Messages and help go nowhere. */
 static void be_quiet(void)

@@ -54,11 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                              {word("user"), word(MARK)}};
     if (n == 0) return 0;
     const char *source = (const char *)data + 1;
-    hth_template_input in = {.messages = m + (data[0] & 1),
-                             .n_message = 4u - (data[0] & 1),
-                             .add_generation_prompt = data[0] & 2,
-                             .bos = word("<s>"),
-                             .eos = word("</s>"),
+    hth_template_input in = {.messages = m + (data[0] & 1), .n_message = 4u - (data[0] & 1),
+                             .add_generation_prompt = data[0] & 2, .bos = word("<s>"), .eos = word("</s>"),
                              .seconds = data[0] & 4 ? &seconds : NULL};
     if (data[0] & 8)
         in.variables = word(

@@ -12,8 +12,7 @@ enum { N_SPM = 8, N_VOCAB = 14 };
 
 static void add_random_words(vocab_file *f, test_random *r)
 {
-    static const char *const atoms[] = {"a", "b", "<", "\xC3\xA9", "\xE4\xB8\xAD", "\xE4", "\xFF",
-                                        "\xE2\x96\x81"};
+    static const char *const atoms[] = {"a", "b", "<", "\xC3\xA9", "\xE4\xB8\xAD", "\xE4", "\xFF", "\xE2\x96\x81"};
     vocab_file_add_word(f, "\xE2\x96\x81", -1.0f);
     for (int i = 0; i < 150; i++) {
         char text[64];

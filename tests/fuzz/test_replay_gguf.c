@@ -102,8 +102,7 @@ TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("gguf", LLVMFuzz
 
 TEST(golden_files_go_through_the_target)
 {
-    static const char *const names[] = {"tiny", "tiny-v2", "tiny-meta", "tiny-nested",
-                                        "tiny-00002-of-00003"};
+    static const char *const names[] = {"tiny", "tiny-v2", "tiny-meta", "tiny-nested", "tiny-00002-of-00003"};
     uint64_t held = hth_alloc_in_use();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char relative[100];

@@ -238,12 +238,8 @@ static void check_synthetic(bool packed)
 {
     static int32_t ids[] = {1, 31999, 77, 20000, 5, 12345, 9, 400};
     golden g = {.model = test_scratch("synthetic.gguf"), .ids = ids, .n = sizeof ids / sizeof *ids};
-    const hth_synth_options o = {.shape = "stories-15m",
-                                 .ftype = hth_ftype_find("q4_k_m"),
-                                 .packed = packed,
-                                 .activation = packed ? "relu" : NULL,
-                                 .seed = 1,
-                                 .n_thread = 2};
+    const hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("q4_k_m"), .packed = packed,
+                                 .activation = packed ? "relu" : NULL, .seed = 1, .n_thread = 2};
     uint64_t size;
     hearth_model *cpu = NULL;
     hearth_model_info info = {0};
@@ -431,8 +427,7 @@ static void divide(const golden *g, const char *device)
 
 TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
 {
-    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const by_neurons[] = {"bamboo.q4_0",
-                                                                                       "opt.f16"};
+    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const by_neurons[] = {"bamboo.q4_0", "opt.f16"};
     golden g;
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < 3; i++) {
@@ -587,16 +582,10 @@ TEST(too_little_memory_is_refused_with_the_least_that_works)
 TEST(devices_that_do_not_exist_are_refused)
 {
     enum { N_OTHER = 4 };
-    static const char *const unknown[] = {"",
-                                          "cuda:0",
-                                          "Null",
-                                          "vulkan",
-                                          "vulkan:",
-                                          "vulkan:-1",
-                                          "vulkan:0x",
-                                          "vulkan:99",
-                                          "vulkan:4294967296",
-                                          "00000000000000000000000000000000"};
+    static const char *const unknown[] = {
+        "", "cuda:0", "Null", "vulkan", "vulkan:", "vulkan:-1", "vulkan:0x", "vulkan:99", "vulkan:4294967296",
+        "00000000000000000000000000000000",
+    };
     const char *path = test_data("golden/quant/llama-Q4_0.gguf");
     hearth_error why;
     for (size_t i = 0; path && i < sizeof unknown / sizeof *unknown; i++) {

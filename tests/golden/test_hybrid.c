@@ -235,14 +235,9 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
 static divided fixed_divided(const char *device, int i_file, int i)
 {
     const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRAIN};
-    divided d = {.device = device,
-                 .selector = (hearth_selector)(1 + (i_file + i) % N_SELECTOR),
-                 .n_layer = n_layer_of(i_file),
-                 .head = true,
-                 .submitted = i_file % 2 == 1,
-                 .n_thread = 2,
-                 .n_row = 16,
-                 .streams = {{i_file % 2 ? 9 : 0, i_file == 3 ? 32 : 0}}};
+    divided d = {.device = device, .selector = (hearth_selector)(1 + (i_file + i) % N_SELECTOR),
+                 .n_layer = n_layer_of(i_file), .head = true, .submitted = i_file % 2 == 1, .n_thread = 2,
+                 .n_row = 16, .streams = {{i_file % 2 ? 9 : 0, i_file == 3 ? 32 : 0}}};
     for (uint32_t k = 0; k < d.n_layer; k++) d.n_hot[k] = n_hot[i];
     return d;
 }
@@ -312,13 +307,8 @@ TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu
 
 static divided divide_at(uint32_t n_hot, const char *device, hearth_selector selector)
 {
-    return (divided){.device = device,
-                     .selector = selector,
-                     .n_hot = {n_hot, n_hot},
-                     .n_layer = 2,
-                     .head = true,
-                     .n_thread = 2,
-                     .n_row = 16};
+    return (divided){.device = device, .selector = selector, .n_hot = {n_hot, n_hot}, .n_layer = 2, .head = true,
+                     .n_thread = 2, .n_row = 16};
 }
 
 /* Attention of each token by itself: more tapes than wait in a queue, so that each is submitted when the host

@@ -59,19 +59,10 @@ static hth_attn make_job(test_random *r, const hth_kernels *k, const shape *s)
     int8_t *rounded = guard_place(&rooms[3], n, GUARD_BEHIND, 0);
     memcpy(q, queries, n * sizeof *q);
     if (s->type == HEARTH_KV_Q8_0) k->quant_act(q, n, rounded, query_d, query_sum);
-    return (hth_attn){.k = keys,
-                      .v = values,
-                      .d_head = s->d,
-                      .n_row = s->n_row,
-                      .n_head = s->n_head,
-                      .n_pos = first_n_pos(s),
-                      .window = s->window,
-                      .q = q,
-                      .q_q8 = {.q = rounded, .d = query_d, .sum = query_sum},
-                      .q_stride = s->n_head * s->d,
-                      .scale = 0.125f,
-                      .cap = s->cap,
-                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
+    return (hth_attn){.k = keys, .v = values, .d_head = s->d, .n_row = s->n_row, .n_head = s->n_head,
+                      .n_pos = first_n_pos(s), .window = s->window, .q = q,
+                      .q_q8 = {.q = rounded, .d = query_d, .sum = query_sum}, .q_stride = s->n_head * s->d,
+                      .scale = 0.125f, .cap = s->cap, .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
 }
 
 typedef struct split_call {
@@ -145,8 +136,7 @@ static void check_splits(const hth_kernels *reference, const hth_kernels *table,
 static void open_rooms(void)
 {
     size_t out = MAX_OUT * MAX_D * sizeof(float);
-    size_t sizes[7] = {
-        4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY), out, out};
+    size_t sizes[7] = {4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY), out, out};
     for (int i = 0; i < 7; i++) guard_open(&rooms[i], sizes[i]);
 }
 
@@ -158,8 +148,7 @@ static void close_rooms(void)
 /* Any shape: all widths around the vectors, groups of 1 to 9 heads, up to 16 rows. */
 static shape any_shape(test_random *r, hearth_kv_type type, size_t i)
 {
-    static const size_t widths[] = {1,  2,  7,  8,  9,  15, 16,  17,  20,  31,
-                                    32, 33, 48, 64, 80, 96, 100, 128, 136, 256};
+    static const size_t widths[] = {1, 2, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 48, 64, 80, 96, 100, 128, 136, 256};
     static const size_t whole[] = {32, 64, 96, 128, 160, 256, 288};
     static const size_t positions[] = {16, 17, 31, 40, 255, 256, 257, 272, 300, 513, 600, 770};
     shape s = {.type = type, .n_row = 1 + test_random_below(r, 16), .n_head = 1 + test_random_below(r, 9)};

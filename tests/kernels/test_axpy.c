@@ -464,17 +464,11 @@ TEST(chains_become_integers_of_2_to_the_minus_32)
 /* One rounding: also where a double in between would make a tie of what is none. */
 TEST(outputs_are_rounded_once)
 {
-    const int64_t acc64[] = {0,
-                             1,
-                             -1,
-                             (1 << 24) + 1,
-                             (1 << 24) + 3,
-                             ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1,
-                             -((int64_t)1 << 60) - ((int64_t)1 << 36) - 1,
-                             INT64_MAX,
-                             INT64_MIN};
-    const float right[] = {0,       1,       -1, 0x1p24f, 0x1.000004p24f, 0x1.000002p60f, -0x1.000002p60f,
-                           0x1p63f, -0x1p63f};
+    const int64_t acc64[] = {
+        0, 1, -1, (1 << 24) + 1, (1 << 24) + 3, ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1,
+        -((int64_t)1 << 60) - ((int64_t)1 << 36) - 1, INT64_MAX, INT64_MIN,
+    };
+    const float right[] = {0, 1, -1, 0x1p24f, 0x1.000004p24f, 0x1.000002p60f, -0x1.000002p60f, 0x1p63f, -0x1p63f};
     float y[9];
     hth_axpy_finish(acc64, 9, 0.5f, y);
     for (int i = 0; i < 9; i++) CHECK(y[i] == 0.5f * right[i]);

@@ -26,14 +26,8 @@ static hth_rows make_job(test_random *r, const shape *s)
                        panels + 2 * i * s->n_col);
     for (size_t t = 0; t < s->n_tok; t++)
         hth_tiles_put_floats(&tiles, t, s->n_tok, s->n_col, x + t * s->n_col);
-    return (hth_rows){.w = (const uint8_t *)weights,
-                      .row_size = 2 * s->n_col,
-                      .n_col = s->n_col,
-                      .end = s->n_row,
-                      .n_tok = s->n_tok,
-                      .y_stride = s->n_row,
-                      .work = work,
-                      .act = {.x = x, .tiles = tiles}};
+    return (hth_rows){.w = (const uint8_t *)weights, .row_size = 2 * s->n_col, .n_col = s->n_col, .end = s->n_row,
+                      .n_tok = s->n_tok, .y_stride = s->n_row, .work = work, .act = {.x = x, .tiles = tiles}};
 }
 
 /* Each output against the sum in doubles: an input is off by 2^-9 of itself at most, and a sum of

@@ -155,8 +155,7 @@ TEST(searched_types_err_no_more_than_their_kind)
 /* Each value of the format, times a scale, packs to itself. */
 TEST(values_of_iq4_nl_pack_to_themselves)
 {
-    static const float values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                     1,    13,   25,  38,  53,  69,  89,  113};
+    static const float values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     float x[32], y[32];
     uint8_t row[18];
     for (int sign = -1; sign <= 1; sign += 2) {

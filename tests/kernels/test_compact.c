@@ -88,12 +88,8 @@ TEST(every_level_keeps_what_is_not_below_its_floor)
     guard_open(&kept_x_room, sizeof x);
     for (int i = 0; i < 1500; i++) {
         uint64_t bits = test_random_next(&r);
-        wanted w = {.magnitudes = bits & 1,
-                    .listed = bits & 2,
-                    .floored = bits & 4,
-                    .in_place = bits & 8,
-                    .values = bits & 16,
-                    .side = bits & 32 ? GUARD_BEFORE : GUARD_BEHIND,
+        wanted w = {.magnitudes = bits & 1, .listed = bits & 2, .floored = bits & 4, .in_place = bits & 8,
+                    .values = bits & 16, .side = bits & 32 ? GUARD_BEFORE : GUARD_BEHIND,
                     .n = (bits >> 8) % (i % 3 ? 70 : MOST)};
         static const float common[] = {0x1p-149f, 0.0f, 0.5f, -0.5f, 3e38f, -3e38f};
         w.floor = common[(bits >> 40) % 6];

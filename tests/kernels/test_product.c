@@ -23,17 +23,10 @@ static int32_t tile_offset[HTH_TILE_FLOAT_TOK * N_COL / 32];
 static int16_t tile_sum_16[HTH_TILE_FLOAT_TOK * N_COL / 16];
 static float part[2 * HTH_PRODUCT_SCRATCH]; /* two threads: units may be computed twice */
 _Alignas(64) static uint8_t work[2 * HTH_PANEL_WORK];
-static const hth_act_q8 act_q8 = {
-    .q = q,
-    .d = d,
-    .sum = sum,
-    .q_256 = q_256,
-    .d_256 = d_256,
-    .sum_16 = sum_16,
-    .part = part,
-    .work = work,
-    .tiles = {.q = mul_mat_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
-    .tiles_256 = {.q = mul_mat_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
+static const hth_act_q8 act_q8 = {.q = q, .d = d, .sum = sum, .q_256 = q_256, .d_256 = d_256, .sum_16 = sum_16,
+                                  .part = part, .work = work,
+                                  .tiles = {.q = mul_mat_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
+                                  .tiles_256 = {.q = mul_mat_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 
 static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 {
@@ -97,8 +90,7 @@ TEST(every_type_gives_about_the_product_of_its_weights)
     if (!CHECK_INT(hth_pool_open(1, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int t = 0; t < ROWS_N_TYPE; t++) {
-        hth_matrix m = {rows_types[t], N_ROW,          N_COL, rows_bytes(rows_types[t], N_COL),
-                        weights[0],    HTH_LAYOUT_ROWS};
+        hth_matrix m = {rows_types[t], N_ROW, N_COL, rows_bytes(rows_types[t], N_COL), weights[0], HTH_LAYOUT_ROWS};
         hth_output one = {.matrix = &m, .y = alone};
         fill_matrix(&r, rows_types[t], weights[0]);
         hth_product(&k, pool, &act_q8, x, N_TOK, &one, 1);

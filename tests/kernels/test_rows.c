@@ -220,11 +220,7 @@ TEST(full_list_equals_dense) { for_each_level(full_list); }
 
 static void empty_list(hth_cpu level, hth_type type, test_random *r)
 {
-    rows_shape s = {.type = type,
-                    .n_row = 9,
-                    .n_col = rows_block(type) == 256 ? 512 : 320,
-                    .n_tok = 5,
-                    .y_gap = 11,
+    rows_shape s = {.type = type, .n_row = 9, .n_col = rows_block(type) == 256 ? 512 : 320, .n_tok = 5, .y_gap = 11,
                     .list = 1};
     rows_case_make(&the_case, r, &s);
     if (!compute(level, 0, 0, got)) return;

@@ -115,8 +115,7 @@ static void check_product(const hth_kernels *k, hth_pool *pool, const hth_down_t
 
 TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
 {
-    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q6_K,
-                                     HTH_TYPE_F16};
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q6_K, HTH_TYPE_F16};
     test_random r = proof_random();
     hth_cpu levels[PROOF_MAX_LEVEL];
     hth_kernels k;

@@ -66,8 +66,7 @@ static hth_gemm random_job(test_random *r, bool turned, size_t most_in)
 {
     hth_gemm job = {.n_row = test_random_below(r, MAX_ROW + 1),
                     .n_col = 16 * (size_t)test_random_below(r, MAX_COL / 16 + 1),
-                    .n_in = test_random_below(r, (uint32_t)most_in + 1),
-                    .more = test_random_below(r, 2) == 1};
+                    .n_in = test_random_below(r, (uint32_t)most_in + 1), .more = test_random_below(r, 2) == 1};
     size_t row = (turned ? job.n_row : job.n_in) + test_random_below(r, MAX_GAP);
     job.a_row = turned ? 1 : row, job.a_col = turned ? row : 1;
     job.b_row = job.n_col + test_random_below(r, MAX_GAP);

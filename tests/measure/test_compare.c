@@ -242,10 +242,7 @@ TEST(divergence_is_what_two_dumps_of_logits_give)
     pair p;
     hth_comparison r;
     int32_t ids[400];
-    setting s = {.n_ctx = 400,
-                 .n_batch = 64,
-                 .n_thread = 2,
-                 .selector = HEARTH_SELECTOR_GATE,
+    setting s = {.n_ctx = 400, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_GATE,
                  .kv_of_mode = HEARTH_KV_Q8_0};
     for (int32_t i = 0; i < 400; i++) ids[i] = (i * 389 + 7) % 2048;
     if (open_pair(&p, EMBEDDED, &s)) {
@@ -413,12 +410,8 @@ static void close_golden(golden_pair *g)
 
 static setting predictor_setting(uint32_t n_batch, uint32_t n_thread)
 {
-    return (setting){.n_ctx = 12,
-                     .n_batch = n_batch,
-                     .n_thread = n_thread,
-                     .selector = HEARTH_SELECTOR_PREDICTOR,
-                     .kv = HEARTH_KV_F32,
-                     .kv_of_mode = HEARTH_KV_F32};
+    return (setting){.n_ctx = 12, .n_batch = n_batch, .n_thread = n_thread, .selector = HEARTH_SELECTOR_PREDICTOR,
+                     .kv = HEARTH_KV_F32, .kv_of_mode = HEARTH_KV_F32};
 }
 
 /* The bits of a layer, a byte each: [n_tok][d_ff]. */

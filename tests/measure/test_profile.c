@@ -66,12 +66,8 @@ static hearth_status run_profile(const bench_model *b, const setting *s, const c
                                  hth_profile **p, hearth_error *err)
 {
     hearth_session *session = open_session(b, s);
-    hth_profile_options o = {.out = out,
-                             .n_sample = s->n_sample,
-                             .settings = "kv f16",
-                             .save_ns = HTH_PROFILE_SAVE_NS,
-                             .progress = stop_at,
-                             .progress_user = &stop};
+    hth_profile_options o = {.out = out, .n_sample = s->n_sample, .settings = "kv f16",
+                             .save_ns = HTH_PROFILE_SAVE_NS, .progress = stop_at, .progress_user = &stop};
     *p = NULL;
     hearth_status st =
         session ? hth_measure_profile(b->model, session, b->text, b->n, &o, p, err) : HEARTH_ERROR_MEMORY;
@@ -414,11 +410,7 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
     const char *out = test_scratch("saved.profile");
     copies c = {.resume = resume_of(out)};
     open_bench(&b, true);
-    hth_profile_options o = {.out = out,
-                             .n_sample = 70,
-                             .settings = "kv f16",
-                             .save_ns = 0,
-                             .progress = copy_state,
+    hth_profile_options o = {.out = out, .n_sample = 70, .settings = "kv f16", .save_ns = 0, .progress = copy_state,
                              .progress_user = &c};
     hearth_session *session = open_session(&b, &s);
     CHECK_OK(hth_measure_profile(b.model, session, b.text, b.n, &o, &p, err));

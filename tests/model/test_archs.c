@@ -7,8 +7,7 @@
 
 enum { TYPE_BOOL = 7, TYPE_ARRAY = 9 };
 
-static const char *const families[] = {"bamboo", "qwen2", "qwen3",  "gemma2",
-                                       "gemma3", "phi3",  "falcon", "opt"};
+static const char *const families[] = {"bamboo", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "falcon", "opt"};
 enum { N_FAMILY = sizeof families / sizeof *families };
 
 static void begin(tiny_model *m, const char *architecture)

@@ -65,8 +65,7 @@ static void accept_u32(const char *key, uint32_t value)
 }
 
 static const char *const required[] = {
-    A "block_count",         A "context_length",       A "embedding_length",
-    A "feed_forward_length", A "attention.head_count",
+    A "block_count", A "context_length", A "embedding_length", A "feed_forward_length", A "attention.head_count",
 };
 enum { N_REQUIRED = sizeof required / sizeof *required };
 
@@ -499,8 +498,7 @@ TEST(shapes_that_are_wrong_are_refused_with_both_shapes)
 
 TEST(types_that_do_not_fit_the_role_are_refused)
 {
-    static const char *const vectors[] = {"blk.0.attn_norm.weight", "blk.1.ffn_norm.weight",
-                                          "output_norm.weight"};
+    static const char *const vectors[] = {"blk.0.attn_norm.weight", "blk.1.ffn_norm.weight", "output_norm.weight"};
     tiny_model m;
     for (size_t i = 0; i < 3; i++) {
         tiny_begin(&m);

@@ -292,8 +292,7 @@ static void refuse_weight(const char *tensor, bool is_new, size_t i, float value
 
 TEST(norms_and_factors_are_always_looked_at)
 {
-    static const char *const norms[] = {"blk.0.attn_norm.weight", "blk.1.ffn_norm.weight",
-                                        "output_norm.weight"};
+    static const char *const norms[] = {"blk.0.attn_norm.weight", "blk.1.ffn_norm.weight", "output_norm.weight"};
     static const float odd[] = {NAN, INFINITY, -INFINITY};
     for (size_t k = 0; k < 3; k++) {
         for (size_t i = 0; i < 3; i++) {

@@ -23,8 +23,7 @@ TEST(the_gate_is_read_whole_where_nothing_foretells_who_fires)
 /* Seconds of a cluster are its bytes by its share, by the rate at that share: of rows that are read alone. */
 TEST(a_device_takes_its_time_for_rows_that_are_read)
 {
-    const hth_calibration c = {.device_rate = {100e9, 90e9, 110e9},
-                               .cpu_rate = {50e9, 40e9, 60e9},
+    const hth_calibration c = {.device_rate = {100e9, 90e9, 110e9}, .cpu_rate = {50e9, 40e9, 60e9},
                                .cpu_down = {20e9, 30e9, 40e9, 50e9}};
     for (int s = 0; s < 3; s++)
         for (double fires = 0.0; fires <= 1.0; fires += 0.25) {

@@ -278,11 +278,8 @@ TEST(solver_buys_whole_layers_where_the_way_between_costs_most)
     double share[2][2] = {{0.9, 0.3}, {0.9, 0.3}};
     hth_plan_layer layers[2];
     for (int l = 0; l < 2; l++)
-        layers[l] = (hth_plan_layer){.attention_bytes = 40 * 65536,
-                                     .device_bytes = 65536,
-                                     .cpu_bytes = 65536,
-                                     .n_cluster = 2,
-                                     .share = share[l]};
+        layers[l] = (hth_plan_layer){.attention_bytes = 40 * 65536, .device_bytes = 65536, .cpu_bytes = 65536,
+                                     .n_cluster = 2, .share = share[l]};
     hth_plan_model model = {.n_layer = 2, .layers = layers};
     hth_plan_machine machine = {
         .device = {{100e9, 100e9, 100e9, 100e9}}, .cpu = {{10e9, 10e9, 10e9, 10e9}}, .sync_latency = 100e-6};

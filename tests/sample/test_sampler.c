@@ -9,10 +9,7 @@ enum { MAX_VOCAB = 4096 };
 
 static hearth_sampler_options neutral(void)
 {
-    return (hearth_sampler_options){.temperature = 1.0f,
-                                .typical_p = 1.0f,
-                                .top_p = 1.0f,
-                                .repeat_penalty = 1.0f};
+    return (hearth_sampler_options){.temperature = 1.0f, .typical_p = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f};
 }
 
 /* ---- the reference ------------------------------------------------------------ */

@@ -20,8 +20,7 @@ typedef struct bench_model {
 /* Storyteller (dReLU), or a small one of SiLU whose 100 neurons fill no whole bytes. */
 static void open_bench(bench_model *b, bool storyteller)
 {
-    static const char *const words[] = {"Once", "a dog", "was",  "in the park",
-                                        "and",  "he",    "said", "to Lily"};
+    static const char *const words[] = {"Once", "a dog", "was", "in the park", "and", "he", "said", "to Lily"};
     test_random r = {7};
     *b = (bench_model){0};
     while (b->n < 5000) b->n += (size_t)snprintf(b->text + b->n, 50, "%s ", words[test_random_below(&r, 8)]);

@@ -67,10 +67,8 @@ static hearth_status gather(void *user, size_t i_token, const float *logits, hea
 static hearth_session *open_session(const hearth_model *model, const engine_setting *setting, size_t n_ctx)
 {
     hearth_session *session = NULL;
-    hearth_session_options o = {.n_ctx = (uint32_t)n_ctx,
-                                .n_batch = setting->n_batch,
-                                .n_thread = setting->n_thread,
-                                .kv = setting->kv};
+    hearth_session_options o = {.n_ctx = (uint32_t)n_ctx, .n_batch = setting->n_batch,
+                                .n_thread = setting->n_thread, .kv = setting->kv};
     CHECK_OK(hearth_session_open(model, &o, &session, err));
     return session;
 }
@@ -101,8 +99,7 @@ float *engine_logits(const char *path, const engine_setting *setting, const int3
                      size_t *n_vocab)
 {
     hearth_model *model = NULL;
-    hearth_model_options o = {
-        .n_thread = setting->n_thread, .mmap = setting->mmap, .selector = setting->selector};
+    hearth_model_options o = {.n_thread = setting->n_thread, .mmap = setting->mmap, .selector = setting->selector};
     engine_set_cpu(setting->cpu);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     engine_set_cpu(NULL);

@@ -43,12 +43,10 @@ static void remove_beside(const beside *b)
 
 static bool pack(const char *in, const char *out, const char *mix, const beside *b)
 {
-    hth_pack_options o = {.ftype = mix ? hth_ftype_find(mix) : NULL,
-                          .pure = true,
+    hth_pack_options o = {.ftype = mix ? hth_ftype_find(mix) : NULL, .pure = true,
                           .profile = b && b->profile[0] ? b->profile : NULL,
                           .predictors = b && b->predictors[0] ? b->predictors : NULL,
-                          .thresholds = b && b->thresholds[0] ? b->thresholds : NULL,
-                          .n_thread = 2};
+                          .thresholds = b && b->thresholds[0] ? b->thresholds : NULL, .n_thread = 2};
     hth_pack_result r;
     hearth_error err = {0};
     hearth_status st = hth_pack(in, out, &o, &r, &err);

@@ -45,19 +45,12 @@ void submissions_end(void) { made_up_cache_close(folder); }
 
 static bool is_counted(hth_shader_id id)
 {
-    static const hth_shader_id all[] = {HTH_SHADER_mul_mat_vec_q,
-                                        HTH_SHADER_mul_mat_vec_q_acc,
-                                        HTH_SHADER_mul_mat_q,
-                                        HTH_SHADER_mul_mat_q_acc,
-                                        HTH_SHADER_mul_mat_q_cm2,
-                                        HTH_SHADER_mul_mat_q_cm2_acc,
-                                        HTH_SHADER_mul_mat_vec_f,
-                                        HTH_SHADER_mul_mat_vec_f_acc,
-                                        HTH_SHADER_mul_mat_vec_q_sparse,
-                                        HTH_SHADER_mul_mat_vec_f_sparse,
-                                        HTH_SHADER_attn,
-                                        HTH_SHADER_down_q,
-                                        HTH_SHADER_down_f};
+    static const hth_shader_id all[] = {
+        HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc, HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc,
+        HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc, HTH_SHADER_mul_mat_vec_f,
+        HTH_SHADER_mul_mat_vec_f_acc, HTH_SHADER_mul_mat_vec_q_sparse, HTH_SHADER_mul_mat_vec_f_sparse,
+        HTH_SHADER_attn, HTH_SHADER_down_q, HTH_SHADER_down_f,
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] == id) return true;
     return false;

@@ -43,16 +43,9 @@ static volatile uint64_t sink;
 static void pass(const hth_kernels *k, hearth_kv_type type, const bench_shape *s, const uint8_t *memory)
 {
     size_t head = attend_cache_size(type, s->d, s->n_pos);
-    hth_attn job = {.d_head = s->d,
-                      .n_row = s->n_row,
-                      .n_head = s->n_head,
-                      .n_pos = s->n_pos - s->n_row + 1,
-                      .q = q,
-                      .q_q8 = {.q = rounded, .d = q_d, .sum = q_sum},
-                      .q_stride = s->n_head * s->d,
-                      .scale = 0.1f,
-                      .scratch = scratch,
-                      .out_stride = s->n_head};
+    hth_attn job = {.d_head = s->d, .n_row = s->n_row, .n_head = s->n_head, .n_pos = s->n_pos - s->n_row + 1,
+                    .q = q, .q_q8 = {.q = rounded, .d = q_d, .sum = q_sum}, .q_stride = s->n_head * s->d,
+                    .scale = 0.1f, .scratch = scratch, .out_stride = s->n_head};
     for (size_t i = 0; i < s->n_layer * s->n_kv; i++, memory += 2 * head) {
         job.k = memory, job.v = memory + head;
         hth_attn_all_splits(k, type, &job, y);

@@ -31,21 +31,10 @@ void attend_one(const hth_kernels *k, const attend_alone *what, float *y)
     attend_put_keys(k, what->type, keys, what->d_head, what->n_pos, what->keys);
     attend_put_values(k, what->type, values, what->d_head, what->n_pos, what->values);
     if (what->type == HEARTH_KV_Q8_0) k->quant_act(what->q, what->d_head, q, d, sum);
-    hth_attn job = {.k = keys,
-                      .v = values,
-                      .d_head = what->d_head,
-                      .n_row = 1,
-                      .n_head = 1,
-                      .n_pos = what->n_pos,
-                      .window = what->n_pos - what->first,
-                      .q = what->q,
-                      .q_q8 = {.q = q, .d = d, .sum = sum},
-                      .q_stride = what->d_head,
-                      .scale = what->scale,
-                      .cap = what->cap,
-                      .inverse_cap = what->cap != 0.0f ? 1.0f / what->cap : 0.0f,
-                      .scratch = scratch,
-                      .out_stride = 1};
+    hth_attn job = {.k = keys, .v = values, .d_head = what->d_head, .n_row = 1, .n_head = 1, .n_pos = what->n_pos,
+                    .window = what->n_pos - what->first, .q = what->q, .q_q8 = {.q = q, .d = d, .sum = sum},
+                    .q_stride = what->d_head, .scale = what->scale, .cap = what->cap,
+                    .inverse_cap = what->cap != 0.0f ? 1.0f / what->cap : 0.0f, .scratch = scratch, .out_stride = 1};
     hth_attn_all_splits(k, what->type, &job, y);
     free(sum), free(d), free(q), free(scratch), free(values), free(keys);
 }

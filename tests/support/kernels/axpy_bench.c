@@ -112,8 +112,7 @@ static void run_type(bench *b, test_random *r, hth_type type)
     hth_cpu levels[PROOF_MAX_LEVEL];
     entry entries[1 + PROOF_MAX_LEVEL] = {{.level = HTH_CPU_GENERIC}};
     int n = 1 + proof_levels(levels);
-    hth_axpy_job job = {
-        .w = b->w, .row_size = down_bytes(type, N_OUT), .n_out = N_OUT, .list = b->list, .h = b->h};
+    hth_axpy_job job = {.w = b->w, .row_size = down_bytes(type, N_OUT), .n_out = N_OUT, .list = b->list, .h = b->h};
     job.sums = b->sums, job.offsets = b->offsets, job.chain = b->chain;
     job.scale = hth_axpy_scale(1, 2 * hth_axpy_absmax_scale(type, b->w, N_OUT));
     for (int l = 1; l < n; l++) entries[l].level = levels[l - 1];

@@ -86,16 +86,8 @@ static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_ty
     e->f = layout == HTH_LAYOUT_PANELS ? table->panels[type] : table->rows[type];
     n_row = n_row / HTH_PANEL_ROW * HTH_PANEL_ROW;
     e->bytes = (double)(n_row * row_size);
-    e->job = (hth_rows){.w = b->w,
-                        .row_size = row_size,
-                        .n_col = N_COL,
-                        .end = n_row,
-                        .n_tok = n_tok,
-                        .y = b->y,
-                        .y_stride = n_row,
-                        .layout = layout,
-                        .prefetch = table->prefetch,
-                        .work = work,
+    e->job = (hth_rows){.w = b->w, .row_size = row_size, .n_col = N_COL, .end = n_row, .n_tok = n_tok, .y = b->y,
+                        .y_stride = n_row, .layout = layout, .prefetch = table->prefetch, .work = work,
                         .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum, .tiles = b->tiles}};
     if (rows_block(type) == 256)
         e->job.act = (hth_act){.q = b->q_256, .d = b->d_256, .sum_16 = b->sum_16, .tiles = b->tiles_256};
@@ -147,20 +139,14 @@ static void put_tiles(const bench *b, size_t n_tok)
 int rows_bench(const char *filter)
 {
     test_random r = proof_random();
-    bench b = {.w = hth_pages_alloc(weight_size),
-               .x = hth_alloc(N_COL * N_TOK, 4),
-               .q = hth_alloc(N_COL * N_TOK, 1),
-               .d = hth_alloc(N_COL * N_TOK / 32, 4),
-               .sum = hth_alloc(N_COL * N_TOK / 32, 4),
-               .y = hth_alloc(weight_size / 512, 4),
-               .q_256 = hth_alloc(N_COL * N_TOK, 1),
-               .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
+    bench b = {.w = hth_pages_alloc(weight_size), .x = hth_alloc(N_COL * N_TOK, 4),
+               .q = hth_alloc(N_COL * N_TOK, 1), .d = hth_alloc(N_COL * N_TOK / 32, 4),
+               .sum = hth_alloc(N_COL * N_TOK / 32, 4), .y = hth_alloc(weight_size / 512, 4),
+               .q_256 = hth_alloc(N_COL * N_TOK, 1), .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
                .sum_16 = hth_alloc(N_COL * N_TOK / 16, 2)};
     size_t n_tiled = hth_n_tiled(N_TOK) * N_COL;
-    b.tiles = (hth_tiles){.q = hth_alloc(n_tiled, 1),
-                          .d = hth_alloc(n_tiled / 32, 4),
-                          .offset = hth_alloc(n_tiled / 32, 4),
-                          .x = hth_alloc(n_tiled, 4)};
+    b.tiles = (hth_tiles){.q = hth_alloc(n_tiled, 1), .d = hth_alloc(n_tiled / 32, 4),
+                          .offset = hth_alloc(n_tiled / 32, 4), .x = hth_alloc(n_tiled, 4)};
     b.tiles_256 = (hth_tiles){
         .q = hth_alloc(n_tiled, 1), .d = hth_alloc(n_tiled / 256, 4), .sum_16 = hth_alloc(n_tiled / 16, 2)};
     if (!b.tiles.q || !b.tiles.d || !b.tiles.offset || !b.tiles.x || !b.tiles_256.q || !b.tiles_256.d ||

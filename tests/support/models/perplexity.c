@@ -39,9 +39,7 @@ void perplexity_check(const char *model, const perplexity_line *e)
 void perplexity_check_quantised(hth_type type, const perplexity_line *e)
 {
     const char *in = test_data(BABYLLAMA), *out = test_scratch("quantised.gguf");
-    hth_quantize_options o = {.ftype = hth_ftype_find(hth_type_find(type)->name),
-                              .pure = true,
-                              .keep_output = true,
+    hth_quantize_options o = {.ftype = hth_ftype_find(hth_type_find(type)->name), .pure = true, .keep_output = true,
                               .output_type = HTH_TYPE_Q8_0};
     hth_quantize_result r;
     if (!in) return;

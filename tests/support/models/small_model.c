@@ -37,10 +37,7 @@ hearth_session *small_model_session(const hearth_model *model, uint32_t n_ctx, u
                                     uint32_t n_thread)
 {
     hearth_session *session = NULL;
-    hearth_session_options o = {.n_ctx = n_ctx,
-                                .n_batch = n_batch,
-                                .n_thread = n_thread,
-                                .kv = HEARTH_KV_F16,
+    hearth_session_options o = {.n_ctx = n_ctx, .n_batch = n_batch, .n_thread = n_thread, .kv = HEARTH_KV_F16,
                                 .selector = HEARTH_SELECTOR_DENSE};
     CHECK_OK(hearth_session_open(model, &o, &session, err));
     return session;
