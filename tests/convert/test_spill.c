@@ -168,16 +168,14 @@ TEST(answers_that_fail_are_errors_of_the_call)
     unsigned char bytes[PIECE] = {0};
     for (int how = 0; how < 2; how++) {
         hth_spill *s = NULL;
-        hearth_error why = {0};
         CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, 0, in_folder(folder), &s, err));
         fail_write(5, how ? EMPTY : FAILS);
-        CHECK_INT(fill(s, &why), HEARTH_ERROR_IO);
-        CHECK(strstr(why.message, "out.gguf: cannot write what is kept of the text") != NULL);
+        CHECK_FAILS(fill(s, err), HEARTH_ERROR_IO, "out.gguf: cannot write what is kept of the text");
         fail_write(0, FAILS);
         CHECK_OK(fill(s, err));
         fail_read(1, how ? EMPTY : FAILS);
-        CHECK_INT(hth_spill_get(s, 1, 7, bytes, PIECE, &why), HEARTH_ERROR_IO);
-        CHECK(strstr(why.message, "out.gguf: cannot read what is kept of the text") != NULL);
+        CHECK_FAILS(hth_spill_get(s, 1, 7, bytes, PIECE, err), HEARTH_ERROR_IO,
+                    "out.gguf: cannot read what is kept of the text");
         fail_read(0, FAILS);
         CHECK(holds_all(s));
         hth_spill_close(s);

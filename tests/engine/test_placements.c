@@ -224,14 +224,12 @@ TEST(a_placement_is_no_model_and_a_model_no_placement)
 {
     inputs in;
     hearth_model *model = NULL;
-    hearth_error why = {0};
     open_inputs(&in);
     hearth_gpu_options gpu = placed(&in);
-    CHECK_INT(hearth_model_open(in.placement, NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "a placement, not a model") != NULL);
+    CHECK_FAILS(hearth_model_open(in.placement, NULL, &model, err), HEARTH_ERROR_UNSUPPORTED,
+                "a placement, not a model");
     gpu.placement = in.model;
-    CHECK_INT(open_placed(in.model, &gpu, &model, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "general.architecture at ") != NULL);
+    CHECK_FAILS(open_placed(in.model, &gpu, &model, err), HEARTH_ERROR_UNSUPPORTED, "general.architecture at ");
     close_inputs(&in);
 }
 

@@ -269,30 +269,26 @@ TEST(writer_refuses_missing_and_surplus_data)
     const char *path = test_scratch("data.gguf");
     static const char zeros[32];
     hth_gguf_writer *w = NULL;
-    hearth_error why = {0};
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
     hth_gguf_writer_tensor(w, "t", HTH_TYPE_F32, 1, (uint64_t[]){4});
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_data(w, zeros, 10, err));
-    CHECK_INT(hth_gguf_writer_finish(w, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "tensor 't': 6 of 16 bytes are missing") != NULL);
+    CHECK_FAILS(hth_gguf_writer_finish(w, err), HEARTH_ERROR_ARGUMENT, "tensor 't': 6 of 16 bytes are missing");
     hth_gguf_writer_close(w);
     CHECK(!exists(path) && !exists(part_of(path)));
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
     hth_gguf_writer_tensor(w, "t", HTH_TYPE_F32, 1, (uint64_t[]){4});
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_data(w, zeros, 10, err));
-    CHECK_INT(hth_gguf_writer_data(w, zeros, 7, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "7 bytes more than the 6 that it has left") != NULL);
+    CHECK_FAILS(hth_gguf_writer_data(w, zeros, 7, err), HEARTH_ERROR_ARGUMENT,
+                "7 bytes more than the 6 that it has left");
     hth_gguf_writer_close(w);
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
-    CHECK_INT(hth_gguf_writer_data(w, zeros, 1, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "data before the directory") != NULL);
+    CHECK_FAILS(hth_gguf_writer_data(w, zeros, 1, err), HEARTH_ERROR_ARGUMENT, "data before the directory");
     hth_gguf_writer_close(w);
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
     CHECK_OK(hth_gguf_writer_begin(w, err));
-    CHECK_INT(hth_gguf_writer_data(w, zeros, 1, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "after the last tensor") != NULL);
+    CHECK_FAILS(hth_gguf_writer_data(w, zeros, 1, err), HEARTH_ERROR_ARGUMENT, "after the last tensor");
     hth_gguf_writer_close(w);
     CHECK(!exists(path) && !exists(part_of(path)));
 }
@@ -355,15 +351,13 @@ TEST(writer_descriptor_closed_by_others_is_an_error)
 {
     const char *path = test_scratch("closed.gguf");
     hth_gguf_writer *w = NULL;
-    hearth_error why = {0};
     int next = open("/dev/null", O_RDONLY);
     close(next); /* the writer's descriptor will be this one */
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
     hth_gguf_writer_bool(w, "k", true);
     close(next);
     CHECK_OK(hth_gguf_writer_begin(w, err)); /* still in the buffer */
-    CHECK_INT(hth_gguf_writer_finish(w, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "closed.gguf: cannot write: Bad file descriptor") != NULL);
+    CHECK_FAILS(hth_gguf_writer_finish(w, err), HEARTH_ERROR_IO, "closed.gguf: cannot write: Bad file descriptor");
     hth_gguf_writer_close(w);
     CHECK(!exists(path) && !exists(part_of(path)));
 }
@@ -392,10 +386,9 @@ TEST(writer_refuses_places_where_no_file_can_be)
 {
     hth_gguf_writer *w = NULL;
     hearth_error why = {0};
-    CHECK_INT(hth_gguf_writer_open("/no/such/folder/m.gguf", &w, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "/no/such/folder/m.gguf: cannot create") != NULL);
-    CHECK_INT(hth_gguf_writer_open("/tmp", &w, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "not a regular file") != NULL);
+    CHECK_FAILS(hth_gguf_writer_open("/no/such/folder/m.gguf", &w, err), HEARTH_ERROR_IO,
+                "/no/such/folder/m.gguf: cannot create");
+    CHECK_FAILS(hth_gguf_writer_open("/tmp", &w, err), HEARTH_ERROR_IO, "not a regular file");
     CHECK_INT(hth_gguf_writer_open("/dev/null", &w, &why), HEARTH_ERROR_IO);
     CHECK(w == NULL);
 }
@@ -404,13 +397,11 @@ TEST(writer_stale_part_is_replaced_and_a_stolen_one_noticed)
 {
     const char *path = test_scratch("stolen.gguf");
     hth_gguf_writer *w = NULL, *thief = NULL;
-    hearth_error why = {0};
     CHECK(test_write_file(part_of(path), "stale", 5));
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_open(path, &thief, err));
-    CHECK_INT(hth_gguf_writer_finish(w, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "removed or replaced") != NULL);
+    CHECK_FAILS(hth_gguf_writer_finish(w, err), HEARTH_ERROR_IO, "removed or replaced");
     hth_gguf_writer_close(w);
     CHECK_OK(hth_gguf_writer_begin(thief, err));
     CHECK_OK(hth_gguf_writer_finish(thief, err));

@@ -313,16 +313,14 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
     size_t n_state = 0;
     char *state = test_read_file(resume_of(out), &n_state);
     context.n_ctx = 32, samples.n_sample = 71;
-    CHECK_INT(run_profile(&b, &context, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, ".resume: the state of a run with another ") != NULL);
-    CHECK_INT(run_profile(&b, &samples, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "another number of samples; remove it to begin anew") != NULL);
+    CHECK_FAILS(run_profile(&b, &context, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
+                ".resume: the state of a run with another ");
+    CHECK_FAILS(run_profile(&b, &samples, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
+                "another number of samples; remove it to begin anew");
     b.text[0] ^= 1;
-    CHECK_INT(run_profile(&b, &s, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "another text") != NULL);
+    CHECK_FAILS(run_profile(&b, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, "another text");
     b.text[0] ^= 1;
-    CHECK_INT(run_profile(&other, &s, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "the profile of another model") != NULL);
+    CHECK_FAILS(run_profile(&other, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, "the profile of another model");
     CHECK(strstr(why.message, "remove it to begin anew") != NULL);
     /* A damaged one, and what is none. */
     CHECK(test_write_file(resume_of(out), state, n_state / 2));
@@ -441,8 +439,7 @@ TEST(places_that_cannot_be_written_are_refused_before_the_work)
     hth_profile *p = NULL;
     hearth_error why = {0};
     open_bench(&b, false);
-    CHECK_INT(run_profile(&b, &s, "/no/such/folder/p", 1, &p, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "/no/such/folder/p") != NULL);
+    CHECK_FAILS(run_profile(&b, &s, "/no/such/folder/p", 1, &p, err), HEARTH_ERROR_IO, "/no/such/folder/p");
     CHECK_INT(run_profile(&b, &s, "/tmp", 1, &p, &why), HEARTH_ERROR_IO);
     b.n = 9;
     CHECK_INT(run_profile(&b, &s, test_scratch("short.profile"), 0, &p, &why), HEARTH_ERROR_ARGUMENT);

@@ -125,8 +125,7 @@ TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
     hth_profile_close(p);
     p = make(&s, N_SAMPLE, N_TOK);
     CHECK_OK(hth_profile_write(p, path_of(), err));
-    CHECK_INT(hth_profile_open_state(path_of(), s.model, &back, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "a finished profile") != NULL);
+    CHECK_FAILS(hth_profile_open_state(path_of(), s.model, &back, err), HEARTH_ERROR_ARGUMENT, "a finished profile");
     hth_profile_close(p);
     close_small(&s);
     remove(path_of());

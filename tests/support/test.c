@@ -92,6 +92,20 @@ bool test_check_text(const char *a, const char *b, const char *file, int line, c
     return same;
 }
 
+bool test_check_failure(int status, int expected, const char *message, const char *words, const char *file, int line,
+                        const char *text)
+{
+    bool ok = status == expected;
+    for (const char *word = words; ok && word; word = strchr(word, '|')) {
+        char one[300];
+        word += *word == '|';
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(word, "|"), word);
+        ok = strstr(message, one) != NULL;
+    }
+    if (!ok) test_fail(file, line, "%s: status %d, not %d with '%s': %s", text, status, expected, words, message);
+    return ok;
+}
+
 bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line, const char *text)
 {
     const unsigned char *p = a, *q = b;

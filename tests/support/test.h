@@ -29,6 +29,8 @@ int test_run_all(int argc, char **argv);
 bool test_check(bool ok, const char *file, int line, const char *text);
 bool test_check_int(long long a, long long b, const char *file, int line, const char *text);
 bool test_check_text(const char *a, const char *b, const char *file, int line, const char *text);
+bool test_check_failure(int status, int expected, const char *message, const char *words, const char *file, int line,
+                        const char *text);
 bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line, const char *text);
 /* Marks the running case as skipped, with the reason; return after it. */
 void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -74,6 +76,14 @@ float test_random_float(test_random *r);
 #define CHECK_INT(A, B) test_check_int((long long)(A), (long long)(B), __FILE__, __LINE__, #A " == " #B)
 #define CHECK_TEXT(A, B) test_check_text((A), (B), __FILE__, __LINE__, #A " == " #B)
 #define CHECK_BYTES(A, B, N) test_check_bytes((A), (B), (N), __FILE__, __LINE__, #A " == " #B)
+/* A call with `err` as its error that must fail with this status and a message that contains each of the WORDS
+ * (separated by '|'). */
+#define CHECK_FAILS(CALL, STATUS, WORDS)                                                                     \
+    do {                                                                                                     \
+        hearth_error err_ = {0}, *err = &err_;                                                               \
+        int status_ = (int)(CALL);                                                                           \
+        test_check_failure(status_, STATUS, err_.message, WORDS, __FILE__, __LINE__, #CALL);                 \
+    } while (0)
 /* A call that must succeed; the error's line is printed when it does not. */
 #define CHECK_OK(CALL)                                                                                       \
     do {                                                                                                     \
