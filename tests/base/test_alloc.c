@@ -19,9 +19,8 @@ TEST(sizes_that_wrap_are_refused)
     CHECK(hth_alloc(SIZE_MAX / 2, 3) == NULL);
     CHECK(hth_alloc(SIZE_MAX, 1) == NULL);
     CHECK(hth_pages_alloc(SIZE_MAX - 100) == NULL);
-    hth_arena arena = {0};
+    CLEANUP(hth_arena_free) hth_arena arena = {0};
     CHECK(hth_arena_alloc(&arena, SIZE_MAX / 4, 8, 8) == NULL);
-    hth_arena_free(&arena);
 }
 
 TEST(nth_allocation_fails_once_or_sticky)

@@ -177,7 +177,7 @@ static int only_cpu(const cpu_set_t *set)
 /* With two cores, the caller's thread is moved to the other one's core, and sees where that one is then. */
 static void check_makes_way(const hth_cpu_topology *cores)
 {
-    hth_pool *pool = NULL;
+    CLOSED(hth_pool) *pool = NULL;
     cpu_set_t was, one, two;
     sched_getaffinity(0, sizeof was, &was);
     CPU_ZERO(&two);
@@ -201,7 +201,6 @@ static void check_makes_way(const hth_cpu_topology *cores)
         CHECK_INT(only_cpu(&seen[0]), before);
     }
     sched_setaffinity(0, sizeof was, &was);
-    hth_pool_close(pool);
 }
 
 TEST(threads_but_the_caller_s_are_pinned_to_another_core_than_its)

@@ -57,11 +57,10 @@ TEST(every_unit_is_computed_once)
     static const size_t units[] = {0, 1, 2, 1000, 100000};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-            hth_pool *pool = open_pool(threads[t]);
+            CLOSED(hth_pool) *pool = open_pool(threads[t]);
             CHECK_INT(hth_pool_n_thread(pool), threads[t]);
             hth_pool_run(pool, count_unit, &the_job, units[u]);
             CHECK(each_counted(units[u], 1));
-            hth_pool_close(pool);
         }
     }
 }
@@ -70,7 +69,7 @@ TEST(many_jobs_in_a_row_stay_apart)
 {
     static const uint32_t threads[] = {2, 4, 16};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
-        hth_pool *pool = open_pool(threads[t]);
+        CLOSED(hth_pool) *pool = open_pool(threads[t]);
         for (uint32_t i = 1; i <= 3000; i++) {
             hth_pool_run(pool, count_unit, &the_job, 7);
             if (!each_counted(7, i)) {
@@ -78,7 +77,6 @@ TEST(many_jobs_in_a_row_stay_apart)
                 break;
             }
         }
-        hth_pool_close(pool);
     }
 }
 
@@ -86,7 +84,7 @@ TEST(many_jobs_in_a_row_stay_apart)
  * no way to do all the work alone in the time of one thread. */
 TEST(sleeping_workers_wake_for_a_job)
 {
-    hth_pool *pool = open_pool(4);
+    CLOSED(hth_pool) *pool = open_pool(4);
     for (uint32_t i = 1; i <= 3; i++) {
         sleep_ns(30000000);
         the_job.seen = 0;
@@ -95,17 +93,15 @@ TEST(sleeping_workers_wake_for_a_job)
         CHECK(each_counted(8, i));
         CHECK(the_job.seen != 1);
     }
-    hth_pool_close(pool);
 }
 
 TEST(a_pool_holds_what_it_says)
 {
     for (uint32_t n = 1; n <= 5; n += 2) {
         uint64_t held = hth_alloc_in_use();
-        hth_pool *pool = open_pool(n);
+        CLOSED(hth_pool) *pool = open_pool(n);
         held = hth_alloc_in_use() - held;
         CHECK(held >= hth_pool_size(n) && held < hth_pool_size(n) + 4096);
-        hth_pool_close(pool);
     }
 }
 

@@ -114,14 +114,13 @@ TEST(every_unit_of_every_job_once_and_in_order)
     enum { N_JOB = 1000 };
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
         uint64_t expected[2][WIDTH];
-        hth_pool *pool = open_pool(n_thread);
+        CLOSED(hth_pool) *pool = open_pool(n_thread);
         hth_pool_set_straggler_timeout(pool, 0);
         chain_alone(N_JOB, n_thread, expected);
         reset();
         uint64_t n_unit = run_chain(pool, N_JOB, n_thread);
         CHECK_INT(atomic_load(&n_call), n_unit);
         CHECK_BYTES(values, expected, sizeof values);
-        hth_pool_close(pool);
     }
 }
 
@@ -134,7 +133,7 @@ static void add_number(void *arg, size_t i, uint32_t i_thread)
 
 TEST(jobs_of_no_unit_and_of_very_many)
 {
-    hth_pool *pool = open_pool(3);
+    CLOSED(hth_pool) *pool = open_pool(3);
     atomic_store(&sum, 0);
     hth_pool_add(pool, add_number, NULL, 0, 0);
     hth_pool_add(pool, add_number, NULL, 0, 20000);
@@ -142,7 +141,6 @@ TEST(jobs_of_no_unit_and_of_very_many)
     hth_pool_finish(pool);
     CHECK_INT(atomic_load(&sum), 20000ull * 20001 / 2);
     hth_pool_finish(pool);
-    hth_pool_close(pool);
 }
 
 /* ---- late threads --------------------------------------------------------------------------- */
@@ -250,7 +248,7 @@ static void check_held(hth_pool_point point)
 {
     enum { N_JOB = 100 };
     uint64_t expected[2][WIDTH], again[2][WIDTH];
-    hth_pool *pool = open_pool(2);
+    CLOSED(hth_pool) *pool = open_pool(2);
     start_chain(pool, point);
     hth_pool_finish(pool);
     CHECK_INT(hth_pool_n_backup(pool), 1);
@@ -268,7 +266,6 @@ static void check_held(hth_pool_point point)
         memcpy(again, values, sizeof again);
         CHECK_BYTES(again, expected, sizeof again);
     }
-    hth_pool_close(pool);
 }
 
 TEST(a_thread_that_is_held_holds_up_nobody)
@@ -292,7 +289,7 @@ TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
     enum { N_JOB = 200 };
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
         uint64_t expected[2][WIDTH], before[2][WIDTH];
-        hth_pool *pool = open_pool(n_thread);
+        CLOSED(hth_pool) *pool = open_pool(n_thread);
         hth_pool_set_straggler_timeout(pool, 0);
         hth_pool_watch(pool, &cancel_flag);
         chain_alone(N_JOB, n_thread, expected);
@@ -316,14 +313,13 @@ TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
         run_chain(pool, N_JOB, n_thread);
         CHECK_BYTES(values, expected, sizeof values);
         CHECK(!hth_pool_take_cancelled(pool));
-        hth_pool_close(pool);
     }
 }
 
 /* What a thread skips that comes late to a unit, which another has done, is no news. */
 TEST(a_late_thread_cancels_nothing)
 {
-    hth_pool *pool = open_pool(2);
+    CLOSED(hth_pool) *pool = open_pool(2);
     hth_pool_watch(pool, &cancel_flag);
     start_chain(pool, HTH_POOL_CLAIMED);
     hth_pool_finish(pool);
@@ -336,7 +332,6 @@ TEST(a_late_thread_cancels_nothing)
     hth_pool_quiesce(pool);
     cancel_flag = 0;
     CHECK(!hth_pool_take_cancelled(pool));
-    hth_pool_close(pool);
 }
 
 /* Later than the ring is long: the queue waits for it before a record is used again. And a
@@ -348,7 +343,7 @@ TEST(a_thread_that_is_very_late_is_waited_for)
     for (int i = 0; i < 3; i++) {
         uint64_t expected[2][WIDTH];
         pthread_t clock;
-        hth_pool *pool = open_pool(2);
+        CLOSED(hth_pool) *pool = open_pool(2);
         start_chain(pool, points[i]);
         if (!CHECK_INT(pthread_create(&clock, NULL, let_go_later, NULL), 0)) return;
         hth_pool_finish(pool);
@@ -359,7 +354,6 @@ TEST(a_thread_that_is_very_late_is_waited_for)
         CHECK(atomic_load(&let_go));
         CHECK_BYTES(values, expected, sizeof values);
         pthread_join(clock, NULL);
-        hth_pool_close(pool);
     }
 }
 
@@ -382,7 +376,7 @@ static double cpu_seconds(void)
  * 50 us each time; here they wait for more than two seconds, taken together. */
 TEST(who_waits_sleeps)
 {
-    hth_pool *pool = open_pool(4);
+    CLOSED(hth_pool) *pool = open_pool(4);
     double before = cpu_seconds();
     for (int i = 0; i < 5; i++) {
         hth_pool_add(pool, nap, NULL, 0, 2);
@@ -392,7 +386,6 @@ TEST(who_waits_sleeps)
     }
     double seconds = cpu_seconds() - before;
     if (seconds > 0.2) test_fail(__FILE__, __LINE__, "%.3f s of computing while all wait", seconds);
-    hth_pool_close(pool);
 }
 
 /* ---- misuse ----------------------------------------------------------------------------------- */

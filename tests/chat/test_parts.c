@@ -53,12 +53,11 @@ static hth_text_part part(const char *text, bool is_frame)
 static void check_parts(const hth_text_part *parts, size_t n_part, unsigned flags, const int32_t *expected,
                         size_t n, int line)
 {
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     size_t n_lost = 1;
     CHECK_OK(hth_tokenize_parts(tok, parts, n_part, flags, &ids, &n_lost, err));
     CHECK_INT(n_lost, 0);
     check_ids(&ids, expected, n, line);
-    hth_ids_free(&ids);
 }
 
 #define PARTS(FLAGS, ...)                                                                                    \

@@ -36,24 +36,22 @@ static const hth_template_input plain = {.messages = &hello, .n_message = 1, .se
 
 static void expect(const char *source, const char *wanted)
 {
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     hearth_error why = {0};
     if (render(source, &plain, &r, &why) != HEARTH_OK)
         test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
     else CHECK_TEXT(r.text, wanted);
-    hth_rendered_free(&r);
 }
 
 static void refused(const char *source, hearth_status status, const char *says)
 {
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     hearth_error why = {0};
     hearth_status st = render(source, &plain, &r, &why);
     if (st != status || !strstr(why.message, says))
         test_fail(__FILE__, __LINE__, "%.80s: '%s', \"%s\"; wanted '%s', \"%s\"", source,
                   hearth_status_name(st), why.message, hearth_status_name(status), says);
     CHECK(r.text == NULL && r.parts == NULL);
-    hth_rendered_free(&r);
 }
 
 /* ---- the language -------------------------------------------------------------------------------------- */
@@ -61,29 +59,26 @@ static void refused(const char *source, hearth_status status, const char *says)
 TEST(templates_mean_what_they_mean_in_python)
 {
     size_t n, n_case = 0;
-    char *lines = test_read_file(HEARTH_SOURCE_DIR "/tests/chat/jinja_cases.jsonl", &n), *rest = lines;
+    FREED char *lines = test_read_file(HEARTH_SOURCE_DIR "/tests/chat/jinja_cases.jsonl", &n), *rest = lines;
     if (!CHECK(lines != NULL)) return;
     char *line = json_next_line(&rest), *variables = json_text(json_field(line, "variables"), &n);
     hth_template_input in = {.seconds = &the_time, .variables = {variables, n}};
     for (; (line = json_next_line(&rest)) != NULL; n_case++) {
-        char *source = json_text(json_field(line, "template"), &n);
+        FREED char *source = json_text(json_field(line, "template"), &n);
         hth_rendered r;
         hearth_error why = {0};
         hearth_status st = render_bytes(source, n, &in, &r, &why);
         const char *out = json_field(line, "out");
-        char *wanted = out ? json_text(out, &n) : NULL;
+        FREED char *wanted = out ? json_text(out, &n) : NULL;
         if (!out && st == HEARTH_OK)
             test_fail(__FILE__, __LINE__, "%s: is refused by Jinja2, not here", source);
         if (out && st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
         if (out && st == HEARTH_OK && (r.n != n || memcmp(r.text, wanted, n) != 0))
             test_fail(__FILE__, __LINE__, "%s: \"%.*s\", not \"%s\"", source, (int)r.n, r.text, wanted);
         hth_rendered_free(&r);
-        free(wanted);
-        free(source);
     }
     CHECK(n_case > 150);
     free(variables);
-    free(lines);
 }
 
 /* What Jinja2 does otherwise, or does not have. */
@@ -146,10 +141,9 @@ TEST(templates_are_utf_8_and_contents_any_bytes)
     refused("\xED\xA0\x80", HEARTH_ERROR_FORMAT, "not UTF-8");
     const hth_message m = {word("user"), {"\xFF\xC3", 2}};
     hth_template_input in = {.messages = &m, .n_message = 1};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render("{{ messages[0].content|length }}{{ messages[0].content[1:]|length }}", &in, &r, err));
     CHECK_TEXT(r.text, "21");
-    hth_rendered_free(&r);
 }
 
 TEST(dates_are_those_of_the_calendar)
@@ -169,20 +163,18 @@ TEST(dates_are_those_of_the_calendar)
     };
     for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {
         hth_template_input in = {.seconds = &dates[i].seconds};
-        hth_rendered r;
+        CLEANUP(hth_rendered_free) hth_rendered r;
         CHECK_OK(render("{{ strftime_now('%Y-%m-%d %H:%M:%S %A %j') }}", &in, &r, err));
         CHECK_TEXT(r.text, dates[i].wanted);
-        hth_rendered_free(&r);
     }
 }
 
 TEST(without_a_clock_there_is_no_time)
 {
     hth_template_input in = {.messages = &hello, .n_message = 1};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render("{{ strftime_now is defined }}", &in, &r, err));
     CHECK_TEXT(r.text, "False");
-    hth_rendered_free(&r);
 }
 
 TEST(variables_come_as_json)
@@ -216,7 +208,7 @@ static void frames(const char *source, const char *wanted)
     hth_template_input in = {.messages = &m, .n_message = 1, .bos = word("<s>"), .eos = word("</s>"),
                              .seconds = &the_time,
                              .variables = word("{\"x\": \"<X>\", \"o\": {\"<K>\": [\"<W>\"]}}")};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     hearth_error why = {0};
     char shown[1000] = "";
     size_t n = 0;
@@ -227,7 +219,6 @@ static void frames(const char *source, const char *wanted)
                               (int)r.parts[i].n, r.parts[i].text);
     if (strcmp(shown, wanted) != 0)
         test_fail(__FILE__, __LINE__, "%s: \"%s\", not \"%s\"", source, shown, wanted);
-    hth_rendered_free(&r);
 }
 
 TEST(content_stays_content_through_every_operation)
@@ -387,9 +378,8 @@ static char *repeated(const char *before, const char *piece, size_t n, const cha
 static void refused_repeated(const char *before, const char *piece, size_t n, const char *behind,
                              const char *says)
 {
-    char *text = repeated(before, piece, n, behind);
+    FREED char *text = repeated(before, piece, n, behind);
     refused(text, HEARTH_ERROR_UNSUPPORTED, says);
-    free(text);
 }
 
 TEST(sources_are_limited)
@@ -420,12 +410,10 @@ TEST(nesting_is_limited)
     refused_repeated("{{ ", "not ", 100000, "1 }}", "evaluations inside one another");
     refused_repeated("{{ ", "- ", 100000, "1 }}", "evaluations inside one another");
     refused_repeated("{{ 1", " is defined", 100000, " }}", "evaluations inside one another");
-    char *text = repeated("{{ 'a'", " + 'a'", 50000, " }}"); /* a long chain is no nesting */
-    hth_rendered r;
+    FREED char *text = repeated("{{ 'a'", " + 'a'", 50000, " }}"); /* a long chain is no nesting */
+    CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render(text, &plain, &r, err));
     CHECK_INT(r.n, 50001);
-    hth_rendered_free(&r);
-    free(text);
 }
 
 TEST(what_is_evaluated_is_limited)
@@ -477,16 +465,14 @@ TEST(what_is_evaluated_is_limited)
 /* A long message may be cut at each of its lines: a search counts what it reads. */
 TEST(long_contents_may_be_cut_at_every_line)
 {
-    char *content = repeated("", "A line of fifty bytes, or so, as people write it.\n", 40000, "");
+    FREED char *content = repeated("", "A line of fifty bytes, or so, as people write it.\n", 40000, "");
     const hth_message m = {word("user"), {content, 2000000}};
     hth_template_input in = {.messages = &m, .n_message = 1};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render("{% set c = messages[0].content %}{{ c.split('\n')|length }} {{ c.count('\n') }} "
                     "{{ c|replace('\n', '')|length }}",
                     &in, &r, err));
     CHECK_TEXT(r.text, "40001 40000 1960000");
-    hth_rendered_free(&r);
-    free(content);
 }
 
 /* Texts of many spans of either origin: every operation walks them once, or counts. */
@@ -499,14 +485,13 @@ TEST(many_origins_cost_no_square)
     };
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         char source[200];
-        hth_rendered r;
+        CLEANUP(hth_rendered_free) hth_rendered r;
         hearth_error why = {0};
         snprintf(source, sizeof source, "{%% set c = (messages[0].content[0] ~ '<') * 30000 %%}{{ %s }}",
                  operations[i]);
         hearth_status st = render(source, &plain, &r, &why);
         if (st != HEARTH_OK && st != HEARTH_ERROR_UNSUPPORTED)
             test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
-        hth_rendered_free(&r);
     }
 }
 
@@ -522,22 +507,20 @@ TEST(what_is_written_is_limited)
     refused("{{ ['a' * 9000000] * 2 }}", HEARTH_ERROR_UNSUPPORTED, "16 MiB");
     refused("{{ [1] * 100000000 }}", HEARTH_ERROR_UNSUPPORTED, "");
     /* contents are not copied: 8 MiB of them, printed once, pass */
-    char *content = repeated("", "x", 8 << 20, "");
+    FREED char *content = repeated("", "x", 8 << 20, "");
     const hth_message m = {word("user"), {content, 8 << 20}};
     hth_template_input in = {.messages = &m, .n_message = 1};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render("{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}", &in,
                     &r, err));
     CHECK_INT(r.n, (8 << 20) + 9);
-    hth_rendered_free(&r);
-    free(content);
 }
 
 /* A conversation as long as they get: 4,000 messages through a template of a model. */
 TEST(long_conversations_stay_within_the_limits)
 {
     enum { N = 4000 };
-    hth_message *m = malloc(N * sizeof *m);
+    FREED hth_message *m = malloc(N * sizeof *m);
     for (size_t i = 0; i < N; i++)
         m[i] = (hth_message){i % 2 ? word("assistant") : word("user"), word("Some words of an ordinary message.")};
     hth_template_input in = {
@@ -549,14 +532,11 @@ TEST(long_conversations_stay_within_the_limits)
         snprintf(name, sizeof name, "chat/%s.jinja", names[i]);
         const char *path = test_data(name);
         if (!path) break;
-        char *source = test_read_file(path, &n);
-        hth_rendered r;
+        FREED char *source = test_read_file(path, &n);
+        CLEANUP(hth_rendered_free) hth_rendered r;
         CHECK_OK(render_bytes(source, n, &in, &r, err));
         CHECK(r.n > N * 30);
-        hth_rendered_free(&r);
-        free(source);
     }
-    free(m);
 }
 
 /* ---- a small stack ------------------------------------------------------------------------------------------------ */
@@ -612,9 +592,8 @@ TEST(a_stack_of_256_kib_holds_the_deepest)
     };
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
         for (size_t n = 50; n <= 300; n += 13) {
-            char *text = repeated(pieces[i][0], pieces[i][1], n, pieces[i][2]);
+            FREED char *text = repeated(pieces[i][0], pieces[i][1], n, pieces[i][2]);
             on_small_stack(text);
-            free(text);
         }
     }
     /* as deep as it may be, and closed, so that it is evaluated */

@@ -115,12 +115,12 @@ static void each_line(check_line *check)
         snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
         const char *path = test_data(name);
         if (!path) return;
-        char *source = test_read_file(path, &n);
+        FREED char *source = test_read_file(path, &n);
         hth_template *t = NULL;
         CHECK_OK(hth_template_open(source, n, &t, err));
         snprintf(name, sizeof name, "chat/%s.jsonl", templates[i].file);
         if (!(path = test_data(name))) return;
-        char *lines = test_read_file(path, &n), *rest = lines, *line;
+        FREED char *lines = test_read_file(path, &n), *rest = lines, *line;
         while ((line = json_next_line(&rest)) != NULL) {
             conversation c;
             read_conversation(&c, line);
@@ -134,19 +134,16 @@ static void each_line(check_line *check)
         }
         CHECK_INT(n_line, N_LINE);
         hth_template_close(t);
-        free(lines);
-        free(source);
     }
 }
 
 static void expect_text(size_t i, const char *line, const hth_rendered *r, const char *wanted)
 {
     size_t n;
-    char *conv = json_text(json_field(line, "conv"), &n);
+    FREED char *conv = json_text(json_field(line, "conv"), &n);
     if (r->n != strlen(wanted) || memcmp(r->text, wanted, r->n) != 0)
         test_fail(__FILE__, __LINE__, "%s, %s: \"%.*s\", not \"%s\"", templates[i].file, conv, (int)r->n,
                   r->text, wanted);
-    free(conv);
 }
 
 /* The parts are the text, and alternate. */
@@ -186,16 +183,14 @@ static void check_jinja(size_t i, const hth_template *t, const char *line, const
 
 static void check_format(size_t i, const hth_template *t, const char *line, const hth_template_input *in)
 {
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     size_t n;
     const hth_chat_format *f = hth_chat_format_find(word(templates[i].format));
     (void)t;
     CHECK_OK(hth_chat_format_render(f, in, &r, err));
-    char *text = json_text(json_field(line, "llamacpp"), &n);
+    FREED char *text = json_text(json_field(line, "llamacpp"), &n);
     expect_text(i, line, &r, text);
     expect_parts(&r);
-    free(text);
-    hth_rendered_free(&r);
 }
 
 TEST(templates_of_models_render_as_jinja_does) { each_line(check_jinja); }
@@ -251,10 +246,9 @@ TEST(formats_are_told_by_the_text_of_a_template)
         snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
         const char *path = test_data(name);
         if (!path) return;
-        char *source = test_read_file(path, &n);
+        FREED char *source = test_read_file(path, &n);
         const hth_chat_format *f = hth_chat_format_detect((hth_str){source, n});
         CHECK_TEXT(f ? hth_chat_format_name(f) : "none", templates[i].detected);
-        free(source);
     }
 }
 
@@ -292,7 +286,7 @@ TEST(formats_know_their_frames)
                   {"<|im_end|>\n<|im_start|>user\n", true},
                   {"<|im_start|>", false},
                   {"<|im_end|>\n<|im_start|>assistant\n", true}};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(hth_chat_format_render(hth_chat_format_find(word("chatml")), &in, &r, err));
     if (CHECK_INT(r.n_part, 5)) {
         for (size_t i = 0; i < 5; i++) {
@@ -301,7 +295,6 @@ TEST(formats_know_their_frames)
             CHECK_BYTES(r.parts[i].text, wanted[i].text, r.parts[i].n);
         }
     }
-    hth_rendered_free(&r);
 }
 
 TEST(formats_refuse_odd_roles_and_too_much_text)

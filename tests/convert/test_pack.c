@@ -113,7 +113,7 @@ TEST(neurons_of_every_family_can_be_turned)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char model[80], ids[80], truth[80];
         hth_pack_result r;
-        golden g;
+        CLEANUP(golden_close) golden g;
         snprintf(model, sizeof model, "golden/arch/%s.gguf", names[i]);
         snprintf(ids, sizeof ids, "golden/arch/%s.ids", names[i]);
         snprintf(truth, sizeof truth, "golden/arch/%s.f32", names[i]);
@@ -127,7 +127,6 @@ TEST(neurons_of_every_family_can_be_turned)
             free(logits);
             remove(path);
         }
-        golden_close(&g);
     }
 }
 
@@ -150,7 +149,7 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
                 {"blk.4294967296.ffn_gate.bias", 0, 1, {4, 1}}};
     enum { N_ROW = sizeof rows / sizeof *rows };
     char in[512];
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     hth_pack_result r;
     hth_gguf *file = NULL;
     snprintf(in, sizeof in, "%s", test_scratch("odd.gguf"));
@@ -159,7 +158,7 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
     for (size_t i = 0; i < N_ROW; i++)
         tiny_add_tensor(&m, rows[i].name, rows[i].type, rows[i].n_dim, rows[i].dim[0], rows[i].dim[1]);
     tiny_add_tensor(&m, "blk.0.ffn_down_t.weight", 0, 2, 32, 16); /* gives way to what is written */
-    gguf_bytes bytes = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes bytes = tiny_write(&m);
     FILE *f = fopen(in, "wb");
     if (!f || fwrite(bytes.data, 1, bytes.n, f) != bytes.n || fclose(f) != 0) abort();
     hearth_error why;
@@ -176,8 +175,6 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
     }
     remove(in);
     remove(out);
-    gguf_free(&bytes);
-    tiny_free(&m);
 }
 
 static bool refuse_progress(void *user, uint64_t done, uint64_t total)
@@ -274,7 +271,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
 
 TEST(profiles_that_do_not_fit_are_not_packed)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     hth_pack_result r;
     open_inputs(&in, false);
     hth_pack_options o = {.profile = in.beside, .n_thread = 1};
@@ -291,12 +288,11 @@ TEST(profiles_that_do_not_fit_are_not_packed)
     EXPECT_PROFILE(p->layers[0].largest = __builtin_nanf(""), HEARTH_ERROR_FORMAT, "largest_hidden at ");
     EXPECT_PROFILE(snprintf(p->activation, sizeof p->activation, "silu"), HEARTH_ERROR_ARGUMENT,
                    "hearth.profile.activation at ");
-    close_inputs(&in);
 }
 
 TEST(sidecars_that_do_not_fit_are_not_packed)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in, false);
     hth_pack_options predictors = {.predictors = in.beside, .n_thread = 1},
                      thresholds = {.thresholds = in.beside, .n_thread = 1}, profile = {.profile = in.beside};
@@ -316,15 +312,13 @@ TEST(sidecars_that_do_not_fit_are_not_packed)
     }
     CHECK(test_write_file(in.beside, in.bytes.data, in.bytes.n / 2));
     expect_refused(&in, &predictors, in.beside, HEARTH_ERROR_FORMAT, "past the end", __LINE__);
-    close_inputs(&in);
 }
 
 TEST(a_packed_file_whose_order_is_none_is_not_packed_again)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in, true);
     hth_pack_options o = {.n_thread = 1};
     expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "'blk.1.ffn_order' at ", __LINE__);
     expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "entry 7 is 64; each of 64 neurons", __LINE__);
-    close_inputs(&in);
 }

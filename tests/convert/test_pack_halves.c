@@ -16,9 +16,9 @@ static const int32_t ids[N_ID] = {1, 45, 300, 17, 901, 233, 12, 77, 5, 640, 99, 
 static void make_profile(const char *model_path, const char *path, bool sparser_ups)
 {
     char text[3000];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_profile *p = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    CLOSED(hth_profile) *p = NULL;
     hearth_model_options mo = hearth_model_defaults();
     hearth_session_options so = {.n_ctx = 64, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {.out = path, .n_sample = 64, .settings = "kv f16", .save_ns = HTH_PROFILE_SAVE_NS};
@@ -30,9 +30,6 @@ static void make_profile(const char *model_path, const char *path, bool sparser_
     for (uint32_t i = 0; i < p->n_layer; i++)
         p->layers[i].up_fired = p->layers[i].gate_fired - (sparser_ups && i % 2 == 0);
     CHECK_OK(hth_profile_write(p, path, err));
-    hth_profile_close(p);
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 static float *logits_of(const char *path, hearth_selector selector, size_t *n_vocab)

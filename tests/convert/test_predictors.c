@@ -44,23 +44,21 @@ static void check_use(const char *predictors, const char *thresholds)
 {
     static const uint32_t settings[][2] = {{1, 1}, {2, 3}, {3, 64}, {7, 5}};
     float *first = logits_with(model_path(), predictors, thresholds, 1, 64);
-    float *dense = logits_with(model_path(), NULL, NULL, 1, 64);
+    FREED float *dense = logits_with(model_path(), NULL, NULL, 1, 64);
     size_t size = 12 * 4096 * sizeof *first; /* the vocabulary of that model */
     if (CHECK(first && dense)) CHECK(memcmp(first, dense, size / 8) != 0);
     for (size_t i = 0; first && i < sizeof settings / sizeof *settings; i++) {
-        float *again = logits_with(model_path(), predictors, thresholds, settings[i][0], settings[i][1]);
+        FREED float *again = logits_with(model_path(), predictors, thresholds, settings[i][0], settings[i][1]);
         if (again) CHECK_BYTES(again, first, size / 8);
-        free(again);
     }
     free(first);
-    free(dense);
 }
 
 TEST(predictors_do_not_depend_on_threads_and_serve_alike)
 {
     char path[2][512];
     size_t n, n_bytes[2];
-    char *text = story(&n), *bytes[2] = {NULL, NULL};
+    FREED char *text = story(&n), *bytes[2] = {NULL, NULL};
     uint32_t n_layer = 0;
     if (!text) return;
     for (int i = 0; i < 2; i++) {
@@ -83,13 +81,12 @@ TEST(predictors_do_not_depend_on_threads_and_serve_alike)
         free(bytes[i]);
         remove(path[i]);
     }
-    free(text);
 }
 
 TEST(thresholds_leave_out_the_share_that_is_asked_for)
 {
     size_t n;
-    char *text = story(&n);
+    FREED char *text = story(&n);
     hearth_model *model = NULL;
     hearth_session *session = NULL;
     hearth_model_options mo = {.selector = HEARTH_SELECTOR_DENSE};
@@ -113,7 +110,6 @@ TEST(thresholds_leave_out_the_share_that_is_asked_for)
     hearth_model_close(model);
     check_use(NULL, path);
     remove(path);
-    free(text);
 }
 
 /* Norms of weight 0: networks learn from the bias alone, and the file still opens. */

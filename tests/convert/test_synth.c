@@ -31,7 +31,7 @@ TEST(every_type_makes_a_model_that_runs_and_is_labelled)
                                         "Q4_1", "Q4_0", "Q3_K_M", "IQ4_XS", "Q2_K", "MXFP4",  "BF16"};
     const char *path = test_scratch("synthetic.gguf");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        hearth_model *model = NULL;
+        CLOSED(hearth_model) *model = NULL;
         hearth_model_info info;
         CHECK_OK(make(path, types[i], NULL, i, 2, err));
         CHECK_OK(hearth_model_open(path, NULL, &model, err));
@@ -39,7 +39,6 @@ TEST(every_type_makes_a_model_that_runs_and_is_labelled)
         CHECK_OK(take_logits(model, err));
         hearth_model_get_info(model, &info);
         CHECK(info.synthetic && info.n_layer == 6 && info.d_model == 288 && info.n_vocab == 32000);
-        hearth_model_close(model);
     }
     remove(path);
 }

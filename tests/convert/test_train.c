@@ -199,7 +199,7 @@ static void check_shape(const shape *s, uint32_t n_thread, test_random *r)
     hth_pool *pool = NULL;
     hth_trainer *trainer = NULL;
     hth_network net;
-    task t = make_task(s, r);
+    CLEANUP(free_task) task t = make_task(s, r);
     hth_train_data data = data_of(&t);
     CHECK_OK(hth_cpu_choose(&level, err));
     hth_kernels_init(&k, level);
@@ -218,7 +218,6 @@ static void check_shape(const shape *s, uint32_t n_thread, test_random *r)
     free_naive(&x);
     hth_trainer_close(trainer);
     hth_pool_close(pool);
-    free_task(&t);
 }
 
 TEST(steps_are_those_of_a_naive_loop_in_double)

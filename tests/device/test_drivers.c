@@ -156,14 +156,13 @@ TEST(a_loader_without_a_driver_is_refused)
 {
     if (!has_vulkan()) return;
     const char *was = getenv("VK_ICD_FILENAMES");
-    char *kept = was ? strdup(was) : NULL;
+    FREED char *kept = was ? strdup(was) : NULL;
     setenv("VK_ICD_FILENAMES", "/nowhere", 1);
     setenv("VK_DRIVER_FILES", "/nowhere", 1);
     expect_refused((lies){0}, "Vulkan: no driver was found: ");
     unsetenv("VK_DRIVER_FILES");
     if (kept) setenv("VK_ICD_FILENAMES", kept, 1);
     else unsetenv("VK_ICD_FILENAMES");
-    free(kept);
 }
 
 TEST(a_driver_without_a_device_is_refused)

@@ -135,13 +135,12 @@ static void describe_bytes(const char *bytes, size_t n, size_t *n_taken)
 {
     hth_sim_gpu gpu;
     hearth_error why = {0};
-    char *copy_of = malloc(n > 0 ? n : 1);
+    FREED char *copy_of = malloc(n > 0 ? n : 1);
     memcpy(copy_of, bytes, n);
     hearth_status st = hth_sim_describe_text("card", copy_of, n, &gpu, &why);
     CHECK(st == HEARTH_OK || (st == HEARTH_ERROR_FORMAT && strncmp(why.message, "card:", 5) == 0));
     if (st == HEARTH_OK) CHECK(gpu.bandwidth >= 1e6 && gpu.vram_bytes > 0 && gpu.jitter <= 0.9);
     *n_taken += st == HEARTH_OK;
-    free(copy_of);
 }
 
 TEST(any_description_is_taken_or_refused)

@@ -313,14 +313,13 @@ TEST(words_that_break_a_rule_are_found)
     const hth_shader_info *form = &hth_shader_infos[HTH_SHADER_norm_quantize];
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
         size_t n;
-        uint32_t *words = copy_words(&n);
+        FREED uint32_t *words = copy_words(&n);
         CHECK(wrong_words(words, n, form, false) == NULL);
         bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
         const char *wrong = wrong_words(words, n, form, false);
         if (!done || !wrong || !strstr(wrong, breaks[i].says))
             test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing",
                       breaks[i].says);
-        free(words);
     }
     CHECK(wrong_words(capabilities, 4, form, false) != NULL);
 }
@@ -341,14 +340,13 @@ TEST(words_of_matrix_units_that_break_a_rule_are_found)
     const hth_shader_info *form = &hth_shader_infos[HTH_SHADER_mul_mat_q];
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
         size_t n;
-        uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q, &n);
+        FREED uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q, &n);
         CHECK(wrong_words(words, n, form, false) == NULL);
         bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
         const char *wrong = wrong_words(words, n, form, false);
         if (!done || !wrong || !strstr(wrong, breaks[i].says))
             test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing",
                       breaks[i].says);
-        free(words);
     }
 }
 
@@ -356,7 +354,7 @@ static void check_integers(hth_shader_id id)
 {
     const hth_shader_info *form = &hth_shader_infos[id];
     size_t n, n_type = 0;
-    uint32_t *words = copy_words_of(id, &n);
+    FREED uint32_t *words = copy_words_of(id, &n);
     CHECK(wrong_words(words, n, &hth_shader_infos[HTH_SHADER_mul_mat_vec_q], false) != NULL);
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
         if ((words[i] & 0xffffu) != OP_TYPE_MATRIX) continue;
@@ -367,7 +365,6 @@ static void check_integers(hth_shader_id id)
         words[i + 2] = component, n_type++;
     }
     CHECK_INT(n_type, 3);
-    free(words);
 }
 
 TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
@@ -379,11 +376,10 @@ TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
 static void check_wrong(hth_shader_id words_of, hth_shader_id form_of, const char *says)
 {
     size_t n;
-    uint32_t *words = copy_words_of(words_of, &n);
+    FREED uint32_t *words = copy_words_of(words_of, &n);
     const char *wrong = wrong_words(words, n, &hth_shader_infos[form_of], false);
     if (!wrong || !strstr(wrong, says))
         test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
-    free(words);
 }
 
 TEST(functions_of_elements_are_in_their_programs_alone)
@@ -391,11 +387,10 @@ TEST(functions_of_elements_are_in_their_programs_alone)
     check_wrong(HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q, "capability 5432");
     check_wrong(HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_cm2, "functions of elements: 0");
     size_t n;
-    uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q_cm2, &n);
+    FREED uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q_cm2, &n);
     CHECK(mutate(words, n, OP_CAPABILITY, 1, 5432, 5430)); /* reductions, in the driver's order */
     const char *wrong = wrong_words(words, n, &hth_shader_infos[HTH_SHADER_mul_mat_q_cm2], false);
     CHECK(wrong && strstr(wrong, "capability 5430"));
-    free(words);
 }
 
 static bool is_sum_or_product(const uint32_t *words, size_t n, uint32_t id)
@@ -413,7 +408,7 @@ static void check_marks(hth_shader_id id)
 {
     const hth_shader_info *form = &hth_shader_infos[id];
     size_t n, n_found = 0;
-    uint32_t *words = copy_words_of(id, &n);
+    FREED uint32_t *words = copy_words_of(id, &n);
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
         if ((words[i] & 0xffffu) != OP_DECORATE || words[i + 2] != NO_CONTRACTION) continue;
         words[i + 2] = 0;
@@ -423,7 +418,6 @@ static void check_marks(hth_shader_id id)
         words[i + 2] = NO_CONTRACTION;
     }
     CHECK(n_found > 15);
-    free(words);
 }
 
 TEST(every_sum_and_product_that_is_not_precise_is_found)
@@ -435,7 +429,7 @@ TEST(every_sum_and_product_that_is_not_precise_is_found)
 TEST(words_are_held_against_their_own_row_of_the_table)
 {
     size_t n;
-    uint32_t *words = copy_words(&n);
+    FREED uint32_t *words = copy_words(&n);
     hth_shader_info form = hth_shader_infos[HTH_SHADER_norm_quantize];
     form.n_const--;
     CHECK(wrong_words(words, n, &form, false) != NULL);
@@ -447,7 +441,6 @@ TEST(words_are_held_against_their_own_row_of_the_table)
     CHECK(wrong_words(words, n, &form, false) != NULL);
     form.bindings = "rrrrwww";
     CHECK(wrong_words(words, n, &form, false) != NULL);
-    free(words);
 }
 
 /* ---- what floats are asked for --------------------------------------------------------------------- */

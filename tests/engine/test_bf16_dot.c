@@ -36,27 +36,24 @@ static hearth_model *open_tiny(uint32_t type, gguf_bytes *file)
 /* The logits behind all ids, fed n_batch at a time. */
 static void last_logits(const hearth_model *model, bool bf16_dot, uint32_t n_batch, float *logits)
 {
-    hearth_session *s = NULL;
+    CLOSED(hearth_session) *s = NULL;
     hearth_session_options o = {.n_ctx = N, .n_batch = n_batch, .n_thread = 2, .bf16_dot = bf16_dot};
     CHECK_OK(hearth_session_open(model, &o, &s, err));
     if (!s) return;
     CHECK_OK(hearth_session_eval(s, ids, N, err));
     memcpy(logits, hearth_session_logits(s), TINY_VOCAB * sizeof *logits);
-    hearth_session_close(s);
 }
 
 /* At a level without such products. */
 static void expect_refused(void)
 {
-    gguf_bytes file;
-    hearth_model *model = open_tiny(BF16, &file);
+    CLEANUP(gguf_free) gguf_bytes file;
+    CLOSED(hearth_model) *model = open_tiny(BF16, &file);
     hearth_session_options o = {.n_ctx = 16, .n_batch = 8, .n_thread = 1, .bf16_dot = true};
     hearth_session *session = NULL;
     hearth_error why = {0};
     if (model) CHECK_INT(hearth_session_open(model, &o, &session, &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(!session && strstr(why.message, "products of bf16 are wanted") != NULL);
-    hearth_model_close(model);
-    gguf_free(&file);
 }
 
 TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
@@ -76,8 +73,8 @@ TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
         return;
     }
     for (uint32_t type = 0; type <= BF16; type += BF16) {
-        gguf_bytes file;
-        hearth_model *model = open_tiny(type, &file);
+        CLEANUP(gguf_free) gguf_bytes file;
+        CLOSED(hearth_model) *model = open_tiny(type, &file);
         last_logits(model, false, N, plain);
         last_logits(model, true, 1, fast); /* token by token */
         CHECK_BYTES(fast, plain, sizeof plain);
@@ -86,22 +83,18 @@ TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
         double error = engine_rms_error(fast, plain, TINY_VOCAB);
         if (type == BF16 && !(error > 0.0 && error < 0.03))
             test_fail(__FILE__, __LINE__, "the logits are off by %g", error);
-        hearth_model_close(model);
-        gguf_free(&file);
     }
 }
 
 TEST(a_cpu_without_them_says_so)
 {
-    gguf_bytes file;
+    CLEANUP(gguf_free) gguf_bytes file;
     engine_set_cpu("generic");
-    hearth_model *model = open_tiny(BF16, &file);
+    CLOSED(hearth_model) *model = open_tiny(BF16, &file);
     hearth_session *s = NULL;
     hearth_error err;
     hearth_session_options o = {.n_ctx = N, .n_batch = N, .n_thread = 1, .bf16_dot = true};
     CHECK_INT(hearth_session_open(model, &o, &s, &err), HEARTH_ERROR_UNSUPPORTED);
     CHECK(strstr(err.message, "bf16") != NULL && strstr(err.message, "generic") != NULL);
     engine_set_cpu(NULL);
-    hearth_model_close(model);
-    gguf_free(&file);
 }

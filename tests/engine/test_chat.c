@@ -55,9 +55,9 @@ static size_t count_of(const int32_t *ids, size_t n, int32_t id)
 
 TEST(a_model_speaks_by_the_template_of_its_file)
 {
-    fixture f = open_fixture(
+    CLEANUP(close_fixture) fixture f = open_fixture(
         "{{ bos_token }}{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ eos_token }}{% endfor %}");
-    hearth_chat *chat = NULL;
+    CLOSED(hearth_chat) *chat = NULL;
     char *text;
     size_t n;
     CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
@@ -66,23 +66,19 @@ TEST(a_model_speaks_by_the_template_of_its_file)
     CHECK_TEXT(text, "<s>user:a</s>b</s>assistant:c</s>user:</s>");
     CHECK_INT(n, strlen(text));
     hearth_free(text);
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 TEST(a_file_may_name_a_format)
 {
-    fixture f = open_fixture("vicuna");
-    hearth_chat *chat = NULL;
+    CLEANUP(close_fixture) fixture f = open_fixture("vicuna");
+    CLOSED(hearth_chat) *chat = NULL;
     CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
     CHECK_TEXT(hearth_chat_name(chat), "vicuna");
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 TEST(formats_and_templates_can_be_given)
 {
-    fixture f = open_fixture(NULL);
+    CLEANUP(close_fixture) fixture f = open_fixture(NULL);
     hearth_chat *chat = NULL;
     char *text;
     size_t n;
@@ -101,18 +97,16 @@ TEST(formats_and_templates_can_be_given)
     CHECK_TEXT(hearth_chat_format(0), "chatml");
     CHECK(hearth_chat_format(1000) == NULL);
     hearth_chat_close(NULL);
-    close_fixture(&f);
 }
 
 static void refuses(const char *template, const char *format, hearth_status status, const char *says)
 {
-    fixture f = open_fixture(template);
+    CLEANUP(close_fixture) fixture f = open_fixture(template);
     hearth_chat *chat = NULL;
     hearth_error why = {0};
     CHECK_INT(hearth_chat_open(f.model, format, &chat, &why), status);
     if (!strstr(why.message, says)) test_fail(__FILE__, __LINE__, "\"%s\" lacks \"%s\"", why.message, says);
     CHECK(chat == NULL);
-    close_fixture(&f);
 }
 
 TEST(what_is_missing_is_said_and_nothing_guessed)
@@ -126,19 +120,16 @@ TEST(what_is_missing_is_said_and_nothing_guessed)
 
 TEST(an_array_of_templates_is_no_template)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     const uint32_t values[] = {1, 2};
     tiny_begin(&m);
     tiny_set_array(&m, "tokenizer.chat_template", values, 2);
-    gguf_bytes b = tiny_write(&m);
-    hearth_model *model = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
+    CLOSED(hearth_model) *model = NULL;
     hearth_chat *chat = NULL;
     CHECK_OK(hearth_model_open_memory(b.data, b.n, "array.gguf", NULL, &model, err));
     CHECK_FAILS(hearth_chat_open(model, NULL, &chat, err), HEARTH_ERROR_UNSUPPORTED,
                 "array.gguf: tokenizer.chat_template at |a text is expected");
-    hearth_model_close(model);
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 /* 4 MiB + 1, an unterminated block, 1,000 nested ones: with a format told by the text
@@ -156,14 +147,12 @@ TEST(a_template_that_cannot_be_parsed_falls_back_with_a_warning)
                  {nested, "llama2", "64 levels"}};
     hearth_log_set(keep_log, NULL);
     for (size_t i = 0; i < 3; i++) {
-        fixture f = open_fixture(cases[i].template);
-        hearth_chat *chat = NULL;
+        CLEANUP(close_fixture) fixture f = open_fixture(cases[i].template);
+        CLOSED(hearth_chat) *chat = NULL;
         last_log[0] = '\0';
         CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
         if (chat) CHECK_TEXT(hearth_chat_name(chat), cases[i].format);
         CHECK(strstr(last_log, cases[i].says) && strstr(last_log, "takes its place"));
-        hearth_chat_close(chat);
-        close_fixture(&f);
     }
     hearth_log_set(NULL, NULL);
 }
@@ -176,16 +165,14 @@ TEST(endless_templates_are_an_error_of_the_rendering)
         "{% for x in range(3000) %}{% for y in range(3000) %}{% endfor %}{% endfor %}",
         "{{ messages[0].content * 100000000 }}"};
     for (size_t i = 0; i < 3; i++) {
-        fixture f = open_fixture(endless[i]);
-        hearth_chat *chat = NULL;
+        CLEANUP(close_fixture) fixture f = open_fixture(endless[i]);
+        CLOSED(hearth_chat) *chat = NULL;
         hearth_error why = {0};
         int32_t *ids;
         size_t n;
         CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
         CHECK_INT(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, &why), HEARTH_ERROR_UNSUPPORTED);
         CHECK(ids == NULL && n == 0 && strstr(why.message, "chat template, line 1: ") != NULL);
-        hearth_chat_close(chat);
-        close_fixture(&f);
     }
 }
 
@@ -194,8 +181,8 @@ TEST(endless_templates_are_an_error_of_the_rendering)
 /* How often BOS and EOS stand among the ids of the conversation, and what is first. */
 static void expect_tokens(const char *template, size_t n_bos, size_t n_eos)
 {
-    fixture f = open_fixture(template);
-    hearth_chat *chat = NULL;
+    CLEANUP(close_fixture) fixture f = open_fixture(template);
+    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
     CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
@@ -204,8 +191,6 @@ static void expect_tokens(const char *template, size_t n_bos, size_t n_eos)
     CHECK_INT(count_of(ids, n, BOS), n_bos);
     CHECK_INT(count_of(ids, n, EOS), n_eos);
     hearth_free(ids);
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 TEST(bos_comes_once_and_control_tokens_from_the_template_alone)
@@ -222,13 +207,13 @@ TEST(bos_comes_once_and_control_tokens_from_the_template_alone)
 
 TEST(no_end_of_text_is_put_before_an_answer)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
     tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
-    gguf_bytes b = tiny_write(&m);
-    hearth_model *model = NULL;
-    hearth_chat *chat = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
     CHECK_OK(hearth_model_open_memory(b.data, b.n, "eos.gguf", NULL, &model, err));
@@ -240,24 +225,20 @@ TEST(no_end_of_text_is_put_before_an_answer)
     CHECK_INT(count_of(ids, n, EOS), 0);
     CHECK_INT(count_of(ids, n, BOS), 1);
     hearth_free(ids);
-    hearth_chat_close(chat);
-    hearth_model_close(model);
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 /* Vocabularies whose BOS and EOS are one token may want it behind a text only. */
 TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
     tiny_set_u32(&m, "tokenizer.ggml.bos_token_id", EOS);
     tiny_set(&m, "tokenizer.ggml.add_bos_token", 7, 0, 1);
     tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
-    gguf_bytes b = tiny_write(&m);
-    hearth_model *model = NULL;
-    hearth_chat *chat = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids;
     size_t n;
     CHECK_OK(hearth_model_open_memory(b.data, b.n, "tiny", NULL, &model, err));
@@ -266,16 +247,12 @@ TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
     CHECK(n > 0);
     CHECK_INT(count_of(ids, n, EOS), 0);
     hearth_free(ids);
-    hearth_chat_close(chat);
-    hearth_model_close(model);
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 TEST(a_refusal_of_the_template_is_an_argument_error)
 {
-    fixture f = open_fixture("{{ raise_exception('no system') }}");
-    hearth_chat *chat = NULL;
+    CLEANUP(close_fixture) fixture f = open_fixture("{{ raise_exception('no system') }}");
+    CLOSED(hearth_chat) *chat = NULL;
     hearth_error why = {0};
     char *text;
     int32_t *ids;
@@ -286,8 +263,6 @@ TEST(a_refusal_of_the_template_is_an_argument_error)
     CHECK_INT(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, NULL), HEARTH_ERROR_ARGUMENT);
     const hearth_message odd = {"a b", "x", 1};
     CHECK_INT(hearth_chat_render(chat, &odd, 1, NULL, &text, &n, &why), HEARTH_ERROR_ARGUMENT);
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 /* ---- allocations that fail ---------------------------------------------------------------------------------- */
@@ -311,7 +286,7 @@ static hearth_status whole_task(const hearth_model *model, const char *format, h
 
 TEST(chat_survives_every_allocation_that_fails)
 {
-    fixture f = open_fixture(
+    CLEANUP(close_fixture) fixture f = open_fixture(
         "{% for m in messages %}{{ m.content|upper ~ a|tojson ~ strftime_now('%Y') }}{% endfor %}");
     const char *const formats[] = {NULL, "gemma"};
     uint64_t held = hth_alloc_in_use();
@@ -330,5 +305,4 @@ TEST(chat_survives_every_allocation_that_fails)
         }
         CHECK(n > 5 && n < 1000);
     }
-    close_fixture(&f);
 }

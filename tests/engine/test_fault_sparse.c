@@ -29,13 +29,11 @@ static beside files;
 /* The same model with the activation in the file: predictors and pack are given paths alone. */
 static void make_model(const char *path)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     CHECK(test_write_file(path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 static hearth_status make_predictors(const char *model, const char *out, uint64_t memory, hearth_error *err)

@@ -131,13 +131,12 @@ TEST(quantize_leaves_no_file_after_a_write_that_failed) { fault_survive_writes("
 static void take_ids(const fault_paths *p, bool mmap, int32_t ids[8])
 {
     static const int32_t prompt[] = {1, 60, 70, 80};
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_model_options o = {.n_thread = 2, .mmap = mmap};
     const engine_setting setting = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
     memset(ids, 0xff, 8 * sizeof *ids);
     CHECK_OK(hearth_model_open(p->in, &o, &model, err));
     if (model) engine_greedy(model, &setting, prompt, 4, ids, 8);
-    hearth_model_close(model);
 }
 
 /* Neither a short read nor an interrupted one is a fault: the rest comes with the next. */

@@ -376,9 +376,8 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
 static void expect_long(const char *path, const char *device, uint64_t n, hearth_status with,
                         const float *expected)
 {
-    float *logits = eval_long(path, device, n, with);
+    FREED float *logits = eval_long(path, device, n, with);
     CHECK_BYTES(logits, expected, TINY_VOCAB * sizeof *logits);
-    free(logits);
 }
 
 /* So slow by its description that a token is a submission. */

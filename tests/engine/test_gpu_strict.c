@@ -68,19 +68,18 @@ static hearth_status open_on(const char *path, const char *device, bool strict, 
 
 static void check_refused(const char *path, uint64_t vram, const char *device, const char *why)
 {
-    hearth_model *model;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error err = {0};
     CHECK_INT(open_on(path, device, true, vram, &model, &err), HEARTH_ERROR_UNSUPPORTED);
     if (!strstr(err.message, why) || !strstr(err.message, "null would not give the CPU's bits"))
         test_fail(__FILE__, __LINE__, "%s, not '%s'", err.message, why);
-    hearth_model_close(model);
 }
 
 /* Goes on, and says why the bits may be others. */
 static void check_taken(const char *path, uint64_t vram, const char *why, size_t n_warn)
 {
     static const int32_t ids[] = {1, 2, 3, 4};
-    hearth_model *model;
+    CLOSED(hearth_model) *model = NULL;
     hearth_model_info info;
     engine_setting setting = {.n_batch = 4, .kv = HEARTH_KV_F16};
     CHECK_OK(open_on(path, "null", false, vram, &model, err));
@@ -90,10 +89,8 @@ static void check_taken(const char *path, uint64_t vram, const char *why, size_t
     CHECK(strstr(info.gpu_bit_exact_reason, why) != NULL);
     CHECK_INT(n_warning, n_warn);
     CHECK(n_warn == 0 || strstr(warning, why) != NULL);
-    float *logits = engine_last_logits(model, &setting, ids, 4);
+    FREED float *logits = engine_last_logits(model, &setting, ids, 4);
     CHECK(logits != NULL);
-    free(logits);
-    hearth_model_close(model);
 }
 
 /* ---- promises ----------------------------------------------------------------------------------------- */
@@ -107,7 +104,7 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
         snprintf(name, sizeof name, "golden/quant/llama-%s.gguf", types[i]);
         const char *path = test_data(name);
         for (size_t d = 0; path && d < 2; d++) {
-            hearth_model *model;
+            CLOSED(hearth_model) *model = NULL;
             hearth_model_info info = {0};
             hearth_error err = {0};
             if (open_on(path, devices[d], true, 0, &model, &err) == HEARTH_OK) {
@@ -120,7 +117,6 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
             } else {
                 test_skip("%s", err.message);
             }
-            hearth_model_close(model);
         }
     }
 }
@@ -173,15 +169,14 @@ static float *logits_on(const char *device)
 /* Logits of the whole prompt are those that the CPU gives. */
 static void check_logits(const char *device, const float *expected)
 {
-    float *logits = logits_on(device);
+    FREED float *logits = logits_on(device);
     if (logits && expected) CHECK(memcmp(logits, expected, (size_t)N_ID * N_VOCAB * sizeof *logits) == 0);
-    free(logits);
 }
 
 TEST(matrix_units_that_are_off_are_not_used_and_bits_stay)
 {
     static const hth_shader_id ids[] = {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc};
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     matrix = some_shape;
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
@@ -198,13 +193,12 @@ TEST(matrix_units_that_are_off_are_not_used_and_bits_stay)
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
     off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0};
-    free(cpu);
 }
 
 /* What is off alone is left; what is left to others that are off is left with them. */
 TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
 {
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     matrix = some_shape, matrix_2 = true;
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
@@ -225,7 +219,6 @@ TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
     off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
-    free(cpu);
 }
 
 /* From one kind to the next, as the driver refuses it: the first n of those that there are. */
@@ -235,7 +228,7 @@ static void refuse_kinds(hth_coopmat_level most, uint64_t n)
     const char *why = left == HTH_COOPMAT_NONE ? "the matrix units of null are not used: "
                                                : "NV_cooperative_matrix2 of null is not used: ";
     size_t n_without = 0;
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     matrix = some_shape, matrix_2 = most == HTH_COOPMAT_CM2, n_refused = n;
     for (refused = 1; refused < 400 && n_without < 2; refused++) {
         hearth_model *model;
@@ -251,7 +244,6 @@ static void refuse_kinds(hth_coopmat_level most, uint64_t n)
     }
     CHECK(n_without > 0);
     refused = n_refused = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
-    free(cpu);
 }
 
 TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
@@ -263,7 +255,7 @@ TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
 
 TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
 {
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     check_logits("vulkan:0", cpu);
     CHECK_INT(n_units, 0);
     withheld = HTH_FEATURE_COOPMAT2;
@@ -274,7 +266,6 @@ TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
     withheld = HTH_FEATURE_COOPMAT | HTH_FEATURE_INT_DOT;
     check_logits("vulkan:0", cpu);
     withheld = 0;
-    free(cpu);
 }
 
 TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)

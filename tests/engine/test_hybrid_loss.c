@@ -191,7 +191,7 @@ static void both(hearth_batch *b, hearth_session *const s[2], int32_t id, logits
 static void tell_by_three(const hearth_model *model, hearth_session *const s[2], logits *to)
 {
     static const int32_t one[] = {7}, two[] = {9, 11};
-    hearth_batch *b = NULL;
+    CLOSED(hearth_batch) *b = NULL;
     to->n = 0;
     CHECK_OK(hearth_batch_open(model, 4, 1, &b, err));
     if (!b) return;
@@ -203,11 +203,9 @@ static void tell_by_three(const hearth_model *model, hearth_session *const s[2],
     both(b, s, 40, to); /* one may have left a lost device, and the other not */
     eval(s[1], two, 2, to);
     both(b, s, 50, to);
-    hearth_session *late = open_session(model);
+    CLOSED(hearth_session) *late = open_session(model);
     if (late) eval(late, prompt, N_PROMPT, to);
     if (late) eval(late, one, 1, to);
-    hearth_session_close(late);
-    hearth_batch_close(b);
 }
 
 typedef void script(const hearth_model *model, hearth_session *const s[2], logits *to);
@@ -300,11 +298,10 @@ static uint64_t lose_at_every_call(const files *f, const char *device, script *p
 static void check_losses_of(const char *device, script *play, uint64_t stride, int n_config)
 {
     for (int i = 0; i < n_config; i++) {
-        files f;
+        CLEANUP(remove_files) files f;
         if (make_files(&configs[i], device, &f))
             printf("     %s, %s: up to call %llu\n", device, configs[i].name,
                    (unsigned long long)lose_at_every_call(&f, device, play, stride) - 1);
-        remove_files(&f);
     }
 }
 
@@ -345,12 +342,11 @@ TEST(a_divided_model_whose_device_refuses_again_and_again_is_the_cpus)
     static script *const plays[] = {tell_alone, tell_by_three};
     static logits expected;
     for (int i = 0; i < N_CONFIG; i++) {
-        files f;
+        CLEANUP(remove_files) files f;
         for (int k = 0; k < 2 && make_files(&configs[i], "null", &f); k++) {
             run(&f, NULL, plays[k], none, &expected);
             for (uint64_t n = 1; n < 24; n += 11) refuse_at(&f, plays[k], n, &expected);
         }
-        remove_files(&f);
     }
 }
 
@@ -408,7 +404,7 @@ TEST(memory_and_reads_that_fail_while_weights_are_fetched_are_errors_and_no_more
 {
     static logits expected;
     for (int i = 0; i < N_CONFIG; i++) {
-        files f;
+        CLEANUP(remove_files) files f;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
             uint64_t n = lose_with_every(&f, one_allocation, HEARTH_ERROR_MEMORY, &expected),
@@ -417,7 +413,6 @@ TEST(memory_and_reads_that_fail_while_weights_are_fetched_are_errors_and_no_more
             printf("     %s: %llu allocations, %llu reads\n", f.is->name, (unsigned long long)n,
                    (unsigned long long)n_read);
         }
-        remove_files(&f);
     }
 }
 
@@ -455,7 +450,7 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
     static logits expected;
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 5;
     for (int i = 0; i < 3; i++) {
-        files f;
+        CLEANUP(remove_files) files f;
         uint64_t n = 1;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
@@ -464,7 +459,6 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
             CHECK(n > 40 && n < MAX_CALLS);
             printf("     %s: %llu calls\n", f.is->name, (unsigned long long)n);
         }
-        remove_files(&f);
     }
 }
 
@@ -500,7 +494,7 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
 {
     uint64_t held = hth_alloc_in_use();
     int n_again = 0;
-    files f;
+    CLEANUP(remove_files) files f;
     if (make_files(&configs[0], "null", &f)) {
         for (uint64_t n = 0; n < 200; n += n == 0 ? 2 : 3) {
             reading all, some;
@@ -515,7 +509,6 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
         CHECK(n_again > 0);
         printf("     read again: %d times\n", n_again);
     }
-    remove_files(&f);
 }
 
 /* ---- floats ------------------------------------------------------------------------------------- */
@@ -523,7 +516,7 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
 TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
 {
     static logits expected, got;
-    files f;
+    CLEANUP(remove_files) files f;
     if (make_files(&of_floats, "null", &f)) {
         run(&f, NULL, tell_alone, none, &expected);
         for (uint64_t n = 1; n < 60; n += 7) {
@@ -534,7 +527,6 @@ TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
                 test_fail(__FILE__, __LINE__, "lost at call %llu: %g", (unsigned long long)n, error);
         }
     }
-    remove_files(&f);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------ */
@@ -584,7 +576,7 @@ TEST(threads_with_a_session_each_share_a_device_and_its_loss)
 {
     static logits expected;
     for (int i = 0; i < N_CONFIG; i++) {
-        files f;
+        CLEANUP(remove_files) files f;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
             CHECK(!tell_in_two(&f, none, &expected));
@@ -594,6 +586,5 @@ TEST(threads_with_a_session_each_share_a_device_and_its_loss)
                 CHECK(tell_in_two(&f, (fault){n, 6, HEARTH_ERROR_MEMORY}, &expected));
             }
         }
-        remove_files(&f);
     }
 }

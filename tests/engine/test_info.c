@@ -32,14 +32,12 @@ static void add_own(tiny_model *m)
 
 static void write_model(const char *path, bool with_predictors)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     if (with_predictors) add_own(&m);
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     CHECK(test_write_file(path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 /* Predictors of another rank, without a bias, or thresholds, of that model; all weights are 0. */
@@ -48,7 +46,7 @@ static void write_beside(const char *path, const char *model, bool predictors)
     static const float zeros[OTHER_RANK * TINY_D_FF];
     const float thresholds[TINY_LAYERS] = {0};
     const uint64_t in[] = {TINY_D_MODEL, OTHER_RANK}, out[] = {OTHER_RANK, TINY_D_FF}, floors[] = {TINY_D_FF};
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hth_gguf_writer *w = NULL;
     uint64_t hash = 0;
     char name[40];
@@ -74,7 +72,6 @@ static void write_beside(const char *path, const char *model, bool predictors)
     }
     CHECK_OK(hth_gguf_writer_finish(w, err));
     hth_gguf_writer_close(w);
-    hth_gguf_close(file);
 }
 
 static hearth_model_info info_of(const char *path, const char *predictors, const char *thresholds,

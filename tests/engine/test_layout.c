@@ -36,11 +36,10 @@ static void check_layouts(const hearth_model *m, hth_layout expected, const char
 
 static void check_options(const char *path, const hearth_model_options *o, bool file_order, const char *what)
 {
-    hearth_model *m = NULL;
+    CLOSED(hearth_model) *m = NULL;
     CHECK_OK(hearth_model_open(path, o, &m, err));
     if (!m) return;
     check_layouts(m, file_order ? HTH_LAYOUT_ROWS : m->kernels.layout[m->model->layers[0].q.type], what);
-    hearth_model_close(m);
 }
 
 TEST(matrices_lie_as_the_level_likes_them)
@@ -51,7 +50,7 @@ TEST(matrices_lie_as_the_level_likes_them)
     keep.no_repack = true, map.mmap = true;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         char path[] = "/tmp/hearth-layout-XXXXXX";
-        gguf_bytes file = make_file(types[t]);
+        CLEANUP(gguf_free) gguf_bytes file = make_file(types[t]);
         int fd = mkstemp(path);
         CHECK(fd >= 0 && write(fd, file.data, file.n) == (ssize_t)file.n);
         for (size_t l = 0; l < n_level; l++) {
@@ -63,7 +62,6 @@ TEST(matrices_lie_as_the_level_likes_them)
         engine_set_cpu(NULL);
         close(fd);
         unlink(path);
-        gguf_free(&file);
     }
 }
 

@@ -49,7 +49,7 @@ static void check_cuts(const fixture *f)
     static const uint32_t batches[] = {16, 17, 600};
     for (uint32_t n_thread = 1; n_thread <= 3; n_thread++)
         for (size_t i = n_thread % 2; i < sizeof batches / sizeof *batches; i++) {
-            hearth_session *s = open_session(f, batches[i], n_thread);
+            CLOSED(hearth_session) *s = open_session(f, batches[i], n_thread);
             CHECK_OK(hearth_session_eval(s, f->ids, N - N_TAIL, err));
             expect_row(f, s, N - N_TAIL, "fed in batches");
             for (uint32_t n = N - N_TAIL; n < N; n++) {
@@ -60,7 +60,6 @@ static void check_cuts(const fixture *f)
             CHECK_OK(hearth_session_truncate(s, 250, err));
             CHECK_OK(hearth_session_eval(s, f->ids + 250, 12, err));
             expect_row(f, s, 262, "after going back");
-            hearth_session_close(s);
         }
 }
 
@@ -71,7 +70,7 @@ static void check_parallel(const fixture *f)
     static const uint32_t starts[N_SESSION] = {3, 255, 256, 511, 600}, more[N_SESSION] = {2, 1, 4, 3, 1};
     for (uint32_t n_thread = 2; n_thread <= 3; n_thread++) {
         hearth_session *s[N_SESSION];
-        hearth_batch *b = NULL;
+        CLOSED(hearth_batch) *b = NULL;
         CHECK_OK(hearth_batch_open(f->model, 16, n_thread, &b, err));
         for (int i = 0; i < N_SESSION; i++) {
             s[i] = open_session(f, 256, 1);
@@ -84,7 +83,6 @@ static void check_parallel(const fixture *f)
             expect_row(f, s[i], starts[i] + more[i], "in company");
             hearth_session_close(s[i]);
         }
-        hearth_batch_close(b);
     }
 }
 
@@ -97,7 +95,7 @@ static void check_tiny(const char *architecture, const char *window_key, hearth_
         tiny_become(&m, architecture);
         tiny_set_u32(&m, window_key, 270);
     }
-    gguf_bytes file = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &f.model, err));
     open_fixture(&f, kv, TINY_VOCAB);
@@ -107,7 +105,6 @@ static void check_tiny(const char *architecture, const char *window_key, hearth_
     }
     free(f.expected);
     hearth_model_close(f.model);
-    gguf_free(&file);
 }
 
 TEST(long_contexts_do_not_depend_on_how_rows_come_together)
@@ -132,7 +129,7 @@ TEST(splits_in_several_waves_do_not_either)
     test_random r = {31};
     hearth_model *model = NULL;
     tiny_begin(&m);
-    gguf_bytes file = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
@@ -142,7 +139,6 @@ TEST(splits_in_several_waves_do_not_either)
     free(logits);
     free(expected);
     hearth_model_close(model);
-    gguf_free(&file);
 }
 
 TEST(rounded_caches_do_not_either)
@@ -174,7 +170,7 @@ TEST(levels_agree_on_every_type_of_cache)
     test_random r = {29};
     for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, STORY_VOCAB);
     for (size_t l = 0; l < n_level; l++) {
-        hearth_model *model = NULL;
+        CLOSED(hearth_model) *model = NULL;
         engine_set_cpu(levels[l]);
         CHECK_OK(hearth_model_open(MODEL, NULL, &model, err));
         engine_set_cpu(NULL);
@@ -187,7 +183,6 @@ TEST(levels_agree_on_every_type_of_cache)
             if (l == 0) first[kv] = logits;
             else free(logits);
         }
-        hearth_model_close(model);
     }
     for (int kv = 0; kv < 3; kv++)
         if (first[kv] && first[(kv + 1) % 3])
@@ -206,7 +201,7 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
     hearth_model *model = NULL;
     hearth_session *s = NULL;
     tiny_begin(&m);
-    gguf_bytes file = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
     hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_Q8_0};
@@ -219,7 +214,6 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
     o.kv = HEARTH_KV_F16;
     CHECK(hearth_session_bytes(model, &o) > 0);
     hearth_model_close(model);
-    gguf_free(&file);
 }
 
 static bool count_calls(void *user, uint64_t done, uint64_t total)

@@ -88,8 +88,8 @@ TEST(a_replaced_or_unlinked_file_goes_on)
     char other[512];
     snprintf(other, sizeof other, "%s", test_scratch("other.gguf"));
     for (int i = 0; i < 2; i++) {
-        hearth_model *model;
-        hearth_session *session;
+        CLOSED(hearth_model) *model = NULL;
+        CLOSED(hearth_session) *session = NULL;
         float before[TINY_VOCAB];
         write_model(path, "tiny");
         if (open_mapped(path, 2, &model, &session)) {
@@ -107,8 +107,6 @@ TEST(a_replaced_or_unlinked_file_goes_on)
             if (CHECK(hearth_session_logits(session) != NULL))
                 CHECK_BYTES(before, hearth_session_logits(session), sizeof before);
         }
-        hearth_session_close(session);
-        hearth_model_close(model);
     }
     remove(path);
 }

@@ -51,21 +51,18 @@ static void collect_files(void)
     static const char *const golden[] = {"golden/arch/falcon.gguf", "golden/arch/llama3-rope_freqs.gguf",
                                          "golden/arch/opt.gguf", "golden/files/tiny.gguf"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        tiny_model m;
+        CLEANUP(tiny_free) tiny_model m;
         tiny_begin(&m);
         if (i > 0 && strcmp(families[i], "packed") != 0) tiny_become(&m, families[i]);
         else if (i > 0) tiny_pack(&m);
-        gguf_bytes b = tiny_write(&m);
+        CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
         add_file(families[i], b.data, b.n);
-        gguf_free(&b);
-        tiny_free(&m);
     }
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
         size_t n;
         const char *path = test_data(golden[i]);
-        char *bytes = path ? test_read_file(path, &n) : NULL;
+        FREED char *bytes = path ? test_read_file(path, &n) : NULL;
         if (bytes) add_file(golden[i], bytes, n);
-        free(bytes);
     }
 }
 
@@ -155,14 +152,13 @@ TEST(damaged_files_are_refused_or_run)
         bool in_directory = test_random_below(&r, 20) < 17;
         memcpy(bytes, f->bytes, n);
         damage(&r, bytes, &n, in_directory ? f->n_directory : f->n);
-        uint8_t *exact = malloc(n ? n : 1); /* so that a byte too many is seen */
+        FREED uint8_t *exact = malloc(n ? n : 1); /* so that a byte too many is seen */
         memcpy(exact, bytes, n);
         free(bytes);
         alarm(MAX_SECONDS_EACH);
         n_directory += in_directory;
         n_run += use(exact, n);
         alarm(0);
-        free(exact);
     }
     printf("     %zu damages of %zu files, %zu %% in the directory; %zu still ran\n", n_mutation, n_file,
            100 * n_directory / n_mutation, n_run);

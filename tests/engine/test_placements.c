@@ -48,7 +48,7 @@ static hearth_status open_placed(const char *model_path, const hearth_gpu_option
 static void expect_refused(const inputs *in, const char *model_path, const hearth_gpu_options *gpu,
                            hearth_status status, const char *words, int line)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why = {0};
     uint64_t held = hth_alloc_in_use();
     hearth_status st = open_placed(model_path, gpu, &model, &why);
@@ -57,7 +57,6 @@ static void expect_refused(const inputs *in, const char *model_path, const heart
         test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
                   words);
     CHECK_INT(hth_alloc_in_use(), held);
-    hearth_model_close(model);
 }
 
 static hearth_gpu_options placed(const inputs *in)
@@ -77,8 +76,8 @@ static uint64_t hash_of(const char *path)
 
 TEST(a_placement_that_fits_is_what_lies_there)
 {
-    inputs in;
-    hearth_model *model = NULL;
+    CLEANUP(close_inputs) inputs in;
+    CLOSED(hearth_model) *model = NULL;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
     CHECK_OK(open_placed(in.model, &gpu, &model, err));
@@ -88,8 +87,6 @@ TEST(a_placement_that_fits_is_what_lies_there)
         CHECK_BYTES(p->n_hot, in.n_hot, N_LAYER * sizeof *in.n_hot);
         CHECK_BYTES(p->streams, in.fits.streams, sizeof in.fits.streams);
     }
-    hearth_model_close(model);
-    close_inputs(&in);
 }
 
 /* ---- what does not fit the model or the device -------------------------------------------------- */
@@ -107,7 +104,7 @@ TEST(a_placement_that_fits_is_what_lies_there)
 
 TEST(placements_that_do_not_fit_are_refused)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     uint64_t true_hash = hash_of(in.model);
     hearth_gpu_options gpu = placed(&in);
@@ -129,13 +126,12 @@ TEST(placements_that_do_not_fit_are_refused)
     gpu.vram = 1 << 20;
     EXPECT((void)0, HEARTH_ERROR_MEMORY,
            " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
-    close_inputs(&in);
 }
 
 TEST(a_model_that_is_not_packed_is_not_divided)
 {
-    inputs in;
-    hearth_model *model = NULL;
+    CLEANUP(close_inputs) inputs in;
+    CLOSED(hearth_model) *model = NULL;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
     uint64_t hash = hash_of(STORYTELLER);
@@ -146,14 +142,12 @@ TEST(a_model_that_is_not_packed_is_not_divided)
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
     CHECK_OK(open_placed(STORYTELLER, &gpu, &model, err));
     CHECK(model && model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER);
-    hearth_model_close(model);
-    close_inputs(&in);
 }
 
 /* Without a file, such layers stay on the CPU. */
 TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     hth_placement p = {.n_layer = 2, .n_hot = in.n_hot};
     char path[512];
@@ -167,7 +161,6 @@ TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
                        "layer 0 cannot lie on a device: its heads are no multiple of 32", __LINE__);
     }
     remove(path);
-    close_inputs(&in);
 }
 
 /* ---- what is not a placement, or not a whole one ------------------------------------------------ */
@@ -200,7 +193,7 @@ static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool 
 
 TEST(placements_without_a_field_or_of_another_kind_are_refused)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
     for (field f = 0; f < N_FIELD; f++) {
@@ -217,12 +210,11 @@ TEST(placements_without_a_field_or_of_another_kind_are_refused)
     expect_refused(&in, in.model, &gpu, HEARTH_ERROR_UNSUPPORTED, "general.architecture at ", __LINE__);
     remove(in.placement);
     expect_refused(&in, in.model, &gpu, HEARTH_ERROR_IO, "", __LINE__);
-    close_inputs(&in);
 }
 
 TEST(a_placement_is_no_model_and_a_model_no_placement)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     hearth_model *model = NULL;
     open_inputs(&in);
     hearth_gpu_options gpu = placed(&in);
@@ -230,7 +222,6 @@ TEST(a_placement_is_no_model_and_a_model_no_placement)
                 "a placement, not a model");
     gpu.placement = in.model;
     CHECK_FAILS(open_placed(in.model, &gpu, &model, err), HEARTH_ERROR_UNSUPPORTED, "general.architecture at ");
-    close_inputs(&in);
 }
 
 /* ---- damage ------------------------------------------------------------------------------------- */
@@ -262,13 +253,13 @@ static bool is_within_bounds(const hth_placement *p)
 TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)
 {
     enum { N_DAMAGE = 3000 };
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     bare b = {0};
     size_t n = 0;
     int n_taken = 0;
     test_random r = {4};
     open_inputs(&in);
-    char *bytes = test_read_file(in.placement, &n);
+    FREED char *bytes = test_read_file(in.placement, &n);
     CHECK_OK(hth_gguf_open(in.model, &b.file, err));
     if (b.file) CHECK_OK(hth_model_open(b.file, &(hth_model_overrides){0}, &b.model, err));
     uint64_t held = hth_alloc_in_use();
@@ -297,6 +288,4 @@ TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)
     CHECK(n_taken < N_DAMAGE);
     hth_model_close(b.model);
     hth_gguf_close(b.file);
-    free(bytes);
-    close_inputs(&in);
 }

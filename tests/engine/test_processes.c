@@ -118,7 +118,7 @@ static void check_said(const process *p, const int32_t *expected, int n)
 static void tell_on_cpu(const task *t, int32_t *expected)
 {
     task on_cpu = *t;
-    char *text = NULL;
+    FREED char *text = NULL;
     size_t size = 0;
     on_cpu.device = NULL;
     FILE *out = open_memstream(&text, &size);
@@ -127,7 +127,6 @@ static void tell_on_cpu(const task *t, int32_t *expected)
     fclose(out);
     char *at = text;
     for (int i = 0; i < t->n_token; i++) expected[i] = (int32_t)strtol(at, &at, 10);
-    free(text);
 }
 
 static void sleep_ms(uint32_t ms)

@@ -22,13 +22,12 @@ enum { MAX_LOGITS = 2 * N_ROUND * (1 + N_PREDICT) };
 static void write_card(const char *path, const char *lines)
 {
     size_t n = 0;
-    char *card = test_read_file(HEARTH_SOURCE_DIR "/bench/devices/8gb.sim", &n);
+    FREED char *card = test_read_file(HEARTH_SOURCE_DIR "/bench/devices/8gb.sim", &n);
     if (!card) abort();
     FILE *f = fopen(path, "w");
     if (!f) abort();
     fprintf(f, "%s\n%s", card, lines);
     fclose(f);
-    free(card);
 }
 
 /* ---- models ------------------------------------------------------------------------------------- */
@@ -137,15 +136,13 @@ static logits expected, got;
 
 static void tell_on_cpu(const subject *s, logits *to)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     CHECK_OK(open_model(s, NULL, &model, err));
     if (!model) return;
     n_vocab = model->model->hparams.n_vocab;
     CHECK(n_vocab <= MAX_VOCAB);
-    hearth_session *session = open_session(model, s->n_thread);
+    CLOSED(hearth_session) *session = open_session(model, s->n_thread);
     if (session) tell(session, NULL, NULL, to);
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 typedef struct schedule {
@@ -253,7 +250,7 @@ static void pack_storyteller(char path[512])
 TEST(a_note_that_was_handed_out_stays_as_it_was)
 {
     const subject s = {STORYTELLER, false, 1};
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_model_info before[HTH_MAX_EVICT + 2];
     char was[HTH_MAX_EVICT + 2][400];
     CHECK_OK(open_model(&s, "null", &model, err));
@@ -269,7 +266,6 @@ TEST(a_note_that_was_handed_out_stays_as_it_was)
         for (int k = 0; k < i; k++) CHECK(before[k].gpu_note != before[i].gpu_note);
     }
     if (model) CHECK(before[HTH_MAX_EVICT].gpu != NULL && before[HTH_MAX_EVICT + 1].gpu == NULL);
-    hearth_model_close(model);
 }
 
 TEST(a_plain_model_keeps_its_text_while_the_budget_shrinks)
@@ -435,13 +431,12 @@ static void *tell_in_thread(void *arg)
 static void check_late(const hearth_model *model, teller tellers[2])
 {
     static const int32_t other[] = {3, 44, 55, 66, 77, 88, 99, 110, 121, 132, 143, 154}, next = 9;
-    hearth_session *late = open_session(model, 1);
+    CLOSED(hearth_session) *late = open_session(model, 1);
     if (late) CHECK_OK(hearth_session_eval(late, other, sizeof other / sizeof *other, err));
     for (int i = 0; i < 2; i++) CHECK_OK(hearth_session_eval(tellers[i].session, &next, 1, err));
     const float *a = hearth_session_logits(tellers[0].session),
                 *b = hearth_session_logits(tellers[1].session);
     if (a && b) CHECK_BYTES(a, b, n_vocab * sizeof *a);
-    hearth_session_close(late);
 }
 
 /* The card's own description makes it shrink, under both. */

@@ -174,14 +174,13 @@ static void check_device_loop(const char *device)
     snprintf(packed, sizeof packed, "%s", test_scratch("loop.gguf"));
     CHECK_OK(hth_pack(MODEL, packed, &o, &r, err));
     for (int i = 0; i < 3; i++) {
-        speaker s = {.path = i == 2 ? packed : NULL, .device = device, .vram = vram[i]};
+        CLEANUP(speaker_close) speaker s = {.path = i == 2 ? packed : NULL, .device = device, .vram = vram[i]};
         check_loop_of(s, (uint32_t)i + 1);
         if (speaker_open(&s, 1)) {
             hearth_model_get_info(s.model, &info);
             CHECK(info.gpu && (i == 1) == (info.gpu_n_layer < info.n_layer));
             CHECK((i == 2) == (info.gpu_neuron_share < 1.0));
         }
-        speaker_close(&s);
     }
     unlink(packed);
 }

@@ -27,7 +27,7 @@ static hearth_status open_cut(const gguf_bytes *b, size_t n, hearth_error *why)
 
 TEST(file_cut_at_every_byte_of_the_directory_is_refused)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     gguf_small(&b);
     size_t end = gguf_field_of(&b, GGUF_END, 0, 0).at;
     uint64_t held = hth_alloc_in_use();
@@ -37,12 +37,11 @@ TEST(file_cut_at_every_byte_of_the_directory_is_refused)
             test_fail(__FILE__, __LINE__, "cut at %zu: %s", n, why.message);
     }
     CHECK_INT(hth_alloc_in_use(), held);
-    gguf_free(&b);
 }
 
 TEST(cut_is_named_by_its_offset)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hearth_error why = {0};
     gguf_small(&b);
     size_t at = gguf_field_of(&b, GGUF_OFFSET, 2, 0).at;
@@ -51,12 +50,11 @@ TEST(cut_is_named_by_its_offset)
     snprintf(words, sizeof words, "offset takes 8 bytes from byte %zu, but the file ends at byte %zu",
              at, at + 3);
     CHECK(strstr(why.message, "tensor 'c.weight' (info at byte ") && strstr(why.message, words));
-    gguf_free(&b);
 }
 
 TEST(file_cut_within_data_names_the_first_tensor_that_lacks_bytes)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     gguf_small(&b);
     size_t data = b.n - 224;
     static const struct {
@@ -72,12 +70,11 @@ TEST(file_cut_within_data_names_the_first_tensor_that_lacks_bytes)
         CHECK_INT(open_cut(&b, data + cuts[i].at, &why), HEARTH_ERROR_FORMAT);
         CHECK(strstr(why.message, cuts[i].words) && strstr(why.message, "past the end of the file"));
     }
-    gguf_free(&b);
 }
 
 TEST(file_cut_in_the_last_padding_is_accepted_with_one_warning)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     gguf_small(&b);
     hearth_log_set(count_warning, NULL);
     for (size_t n = b.n - 22; n <= b.n; n++) {
@@ -86,7 +83,6 @@ TEST(file_cut_in_the_last_padding_is_accepted_with_one_warning)
         CHECK_INT(n_warning, n < b.n);
     }
     hearth_log_set(NULL, NULL);
-    gguf_free(&b);
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -115,14 +111,13 @@ static void fail_each_allocation(const char *path, int sticky)
 
 TEST(every_allocation_may_fail)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     const char *path = test_scratch("alloc.gguf");
     gguf_small(&b);
     CHECK(test_write_file(path, b.data, b.n));
     fail_each_allocation(path, 0);
     fail_each_allocation(path, 1);
     unlink(path);
-    gguf_free(&b);
 }
 
 TEST(every_allocation_may_fail_over_large_metadata_and_parts)

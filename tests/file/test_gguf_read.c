@@ -39,7 +39,7 @@ static void check_same_tensors(hth_gguf *a, hth_gguf *b)
 
 TEST(tiny_has_the_metadata_it_was_made_with)
 {
-    hth_gguf *file = open_golden("golden/files/tiny.gguf");
+    CLOSED(hth_gguf) *file = open_golden("golden/files/tiny.gguf");
     if (!file) return;
     uint64_t u = 0;
     bool found = false;
@@ -59,7 +59,6 @@ TEST(tiny_has_the_metadata_it_was_made_with)
     CHECK_OK(hth_gguf_get_array(file, "tokenizer.ggml.tokens", HTH_GGUF_TEXT, 0, &tokens, err));
     CHECK(tokens && tokens->n_element > 256);
     CHECK(is_text(((const hth_str *)tokens->elements)[0], "<unk>"));
-    hth_gguf_close(file);
 }
 
 TEST(every_dress_holds_the_same_tensors)
@@ -68,21 +67,18 @@ TEST(every_dress_holds_the_same_tensors)
         "golden/files/tiny-v2.gguf", "golden/files/tiny-meta.gguf", "golden/files/tiny-nested.gguf",
         "golden/files/tiny-00001-of-00003.gguf",
     };
-    hth_gguf *tiny = open_golden("golden/files/tiny.gguf");
+    CLOSED(hth_gguf) *tiny = open_golden("golden/files/tiny.gguf");
     if (!tiny) return;
     for (size_t i = 0; i < sizeof dresses / sizeof dresses[0]; i++) {
-        hth_gguf *other = open_golden(dresses[i]);
+        CLOSED(hth_gguf) *other = open_golden(dresses[i]);
         if (other) check_same_tensors(tiny, other);
-        hth_gguf_close(other);
     }
-    hth_gguf_close(tiny);
 }
 
 TEST(version_2_is_read)
 {
-    hth_gguf *file = open_golden("golden/files/tiny-v2.gguf");
+    CLOSED(hth_gguf) *file = open_golden("golden/files/tiny-v2.gguf");
     if (file) CHECK_INT(hth_gguf_version(file), 2);
-    hth_gguf_close(file);
 }
 
 TEST(any_part_opens_all_parts)
@@ -92,7 +88,7 @@ TEST(any_part_opens_all_parts)
         "golden/files/tiny-00003-of-00003.gguf",
     };
     for (size_t i = 0; i < 3; i++) {
-        hth_gguf *file = open_golden(parts[i]);
+        CLOSED(hth_gguf) *file = open_golden(parts[i]);
         if (!file) return;
         CHECK_INT(hth_gguf_n_part(file), 3);
         CHECK(strstr(hth_gguf_part_path(file, 0), "00001-of-00003"));
@@ -102,7 +98,6 @@ TEST(any_part_opens_all_parts)
         CHECK_INT(hth_gguf_tensor_at(file, 6)->i_part, 0);
         CHECK_INT(hth_gguf_tensor_at(file, 7)->i_part, 1);
         CHECK_INT(hth_gguf_tensor_at(file, 8)->i_part, 2);
-        hth_gguf_close(file);
     }
 }
 
@@ -131,7 +126,7 @@ static void check_integers(const hth_gguf *file, const char *name, bool is_signe
 
 TEST(integers_of_all_widths_keep_their_extremes)
 {
-    hth_gguf *file = open_golden("golden/files/tiny-meta.gguf");
+    CLOSED(hth_gguf) *file = open_golden("golden/files/tiny-meta.gguf");
     if (!file) return;
     check_integers(file, "u8", false, 8);
     check_integers(file, "i8", true, 8);
@@ -141,12 +136,11 @@ TEST(integers_of_all_widths_keep_their_extremes)
     check_integers(file, "i32", true, 32);
     check_integers(file, "u64", false, 64);
     check_integers(file, "i64", true, 64);
-    hth_gguf_close(file);
 }
 
 TEST(floats_bools_and_texts_keep_their_bytes)
 {
-    hth_gguf *file = open_golden("golden/files/tiny-meta.gguf");
+    CLOSED(hth_gguf) *file = open_golden("golden/files/tiny-meta.gguf");
     if (!file) return;
     const hth_gguf_value *v = hth_gguf_find(file, "zz.f32.array");
     CHECK(v && v->n_element == 20000);
@@ -169,12 +163,11 @@ TEST(floats_bools_and_texts_keep_their_bytes)
     CHECK_INT(hth_gguf_find(file, "zz.array.empty.u32")->n_element, 0);
     CHECK_INT(hth_gguf_find(file, "zz.many.1999")->as.u, 1999);
     CHECK_INT(hth_gguf_alignment(file), 4096);
-    hth_gguf_close(file);
 }
 
 TEST(arrays_in_arrays_keep_raw_bytes_and_count)
 {
-    hth_gguf *file = open_golden("golden/files/tiny-nested.gguf");
+    CLOSED(hth_gguf) *file = open_golden("golden/files/tiny-nested.gguf");
     if (!file) return;
     const hth_gguf_value *v = hth_gguf_find(file, "zz.nested");
     if (CHECK(v && v->type == HTH_GGUF_ARRAY && v->element_type == HTH_GGUF_ARRAY)) {
@@ -188,7 +181,6 @@ TEST(arrays_in_arrays_keep_raw_bytes_and_count)
               HEARTH_ERROR_FORMAT);
         CHECK(strstr(why.message, "is of type array of array, expected array of u32"));
     }
-    hth_gguf_close(file);
 }
 
 /* ---- typed lookups ------------------------------------------------------------------------- */
@@ -228,8 +220,8 @@ static hth_gguf *open_mixed(gguf_bytes *whole)
 
 TEST(integers_of_any_width_are_taken_when_they_fit)
 {
-    gguf_bytes whole = {0};
-    hth_gguf *file = open_mixed(&whole);
+    CLEANUP(gguf_free) gguf_bytes whole = {0};
+    CLOSED(hth_gguf) *file = open_mixed(&whole);
     hearth_error why = {0};
     uint64_t u = 77;
     bool found = true;
@@ -246,14 +238,12 @@ TEST(integers_of_any_width_are_taken_when_they_fit)
     CHECK_FAILS(hth_gguf_get_uint(file, "k.nan", 0, 9, &u, NULL, err), HEARTH_ERROR_FORMAT,
                 "is of type f32, expected an integer");
     CHECK(u == UINT64_MAX);
-    hth_gguf_close(file);
-    gguf_free(&whole);
 }
 
 TEST(lookups_of_another_kind_are_refused)
 {
-    gguf_bytes whole = {0};
-    hth_gguf *file = open_mixed(&whole);
+    CLEANUP(gguf_free) gguf_bytes whole = {0};
+    CLOSED(hth_gguf) *file = open_mixed(&whole);
     hearth_error why = {0};
     double d = 0;
     bool b = false;
@@ -272,14 +262,12 @@ TEST(lookups_of_another_kind_are_refused)
                 "is of type array of i32, expected text");
     CHECK_INT(hth_gguf_missing(file, "a.b", "architecture llama", &why), HEARTH_ERROR_FORMAT);
     CHECK_TEXT(why.message, "pairs.gguf: key a.b missing (needed by architecture llama)");
-    hth_gguf_close(file);
-    gguf_free(&whole);
 }
 
 TEST(arrays_are_checked_for_type_and_length)
 {
-    gguf_bytes whole = {0};
-    hth_gguf *file = open_mixed(&whole);
+    CLEANUP(gguf_free) gguf_bytes whole = {0};
+    CLOSED(hth_gguf) *file = open_mixed(&whole);
     hearth_error why = {0};
     const hth_gguf_value *v = NULL;
     CHECK_OK(hth_gguf_get_array(file, "k.array", HTH_GGUF_I32, 2, &v, err));
@@ -293,15 +281,13 @@ TEST(arrays_are_checked_for_type_and_length)
     CHECK_OK(hth_gguf_get_integers(file, "k.array", 2, &v, err));
     CHECK(v != NULL);
     CHECK_INT(hth_gguf_get_integers(file, "k.text", 0, &v, &why), HEARTH_ERROR_FORMAT);
-    hth_gguf_close(file);
-    gguf_free(&whole);
 }
 
 /* ---- data ------------------------------------------------------------------------------------- */
 
 TEST(reads_stay_inside_their_tensor)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     unsigned char got[128];
     gguf_small(&b);
@@ -322,12 +308,11 @@ TEST(reads_stay_inside_their_tensor)
     CHECK(hth_gguf_find_tensor(file, "none") == NULL && hth_gguf_tensor_at(file, 3) == NULL);
     hth_gguf_close(file);
     unlink(path);
-    gguf_free(&b);
 }
 
 TEST(file_that_shrinks_after_opening_is_an_error_that_names_it)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     unsigned char got[128];
     gguf_small(&b);
@@ -340,12 +325,11 @@ TEST(file_that_shrinks_after_opening_is_an_error_that_names_it)
     CHECK_FAILS(hth_gguf_map(file, err), HEARTH_ERROR_IO, "became shorter");
     hth_gguf_close(file);
     unlink(path);
-    gguf_free(&b);
 }
 
 TEST(file_that_is_replaced_or_unlinked_goes_on)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     unsigned char got[128];
     gguf_small(&b);
@@ -359,13 +343,12 @@ TEST(file_that_is_replaced_or_unlinked_goes_on)
     CHECK_BYTES(got, b.data + t->offset, 128);
     hth_gguf_close(file);
     unlink(path);
-    gguf_free(&b);
 }
 
 TEST(memory_is_read_in_place_and_given_back)
 {
     uint64_t before = hth_alloc_in_use();
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     unsigned char got[10];
     gguf_small(&b);
@@ -378,7 +361,6 @@ TEST(memory_is_read_in_place_and_given_back)
     CHECK_TEXT(hth_gguf_path(file), "small.gguf");
     hth_gguf_close(file);
     CHECK_INT(hth_alloc_in_use(), before);
-    gguf_free(&b);
 }
 
 /* The handler of bus errors knows as many files as its list has places. */
@@ -387,7 +369,7 @@ TEST(a_file_too_many_is_not_mapped)
     static char pages[HTH_MAP_GUARD_MAX];
     static int places[HTH_MAP_GUARD_MAX];
     const char *path = test_scratch("guard.gguf");
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     size_t n = 0;
     gguf_small(&b);
@@ -402,5 +384,4 @@ TEST(a_file_too_many_is_not_mapped)
     CHECK(hth_gguf_mapped(file, hth_gguf_tensor_at(file, 0)) != NULL);
     hth_gguf_close(file);
     unlink(path);
-    gguf_free(&b);
 }

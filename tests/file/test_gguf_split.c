@@ -54,12 +54,11 @@ static void build_part(gguf_bytes *b, const part *p)
 
 static void write_parts(const part parts[3])
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     for (int i = 0; i < 3; i++) {
         build_part(&b, &parts[i]);
         CHECK(test_write_file(part_path(i + 1, 3), b.data, b.n));
     }
-    gguf_free(&b);
 }
 
 static void remove_parts(void)
@@ -94,7 +93,7 @@ TEST(split_each_part_opens_the_model_with_data_of_all)
 {
     write_parts(good);
     for (int number = 1; number <= 3; number++) {
-        hth_gguf *file = NULL;
+        CLOSED(hth_gguf) *file = NULL;
         unsigned char got[32];
         CHECK_OK(hth_gguf_open(part_path(number, 3), &file, err));
         if (!file) continue;
@@ -107,7 +106,6 @@ TEST(split_each_part_opens_the_model_with_data_of_all)
         }
         CHECK_OK(hth_gguf_map(file, err));
         CHECK_INT(*(const char *)hth_gguf_mapped(file, hth_gguf_find_tensor(file, "c")), 'c');
-        hth_gguf_close(file);
     }
     remove_parts();
 }
@@ -156,18 +154,17 @@ TEST(split_refuses_counts_that_are_none)
     check_set_refused(0, (part){0, 1, 3, NULL, "a", 3, 32}, "split.count is 1, but the name says");
     check_set_refused(0, (part){0, 65535, 3, NULL, "a", 3, 32}, "is 65535, allowed are 0 to 1024");
     check_set_refused(0, (part){0, 2, 3, NULL, "a", 3, 32}, "split.count is 2, but there are 3");
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     gguf_header(&b, 3, 0, 1);
     gguf_pair_text(&b, "split.count", "3");
     CHECK(test_write_file(part_path(1, 3), b.data, b.n));
     check_open_refused(part_path(1, 3), "key 'split.count' (at byte 24): is of type text");
     remove_parts();
-    gguf_free(&b);
 }
 
 TEST(split_count_zero_means_one_file)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     build_part(&b, &(part){0, 0, -1, "llama", "a", 3, 32});
     CHECK(test_write_file(part_path(1, 3), b.data, b.n));
@@ -175,7 +172,6 @@ TEST(split_count_zero_means_one_file)
     if (file) CHECK_INT(hth_gguf_n_part(file), 1);
     hth_gguf_close(file);
     remove_parts();
-    gguf_free(&b);
 }
 
 TEST(split_refuses_parts_of_two_models)
@@ -191,21 +187,20 @@ TEST(split_refuses_parts_of_two_models)
 
 TEST(split_names_the_part_that_is_malformed)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     write_parts(good);
     build_part(&b, &good[1]);
     b.n -= 1;
     CHECK(test_write_file(part_path(2, 3), b.data, b.n));
     check_open_refused(part_path(1, 3), "m-00002-of-00003.gguf: tensor 'b'");
     remove_parts();
-    gguf_free(&b);
 }
 
 /* Folders within folders, until the path of a part is as long as the system takes. */
 TEST(split_names_the_end_of_a_path_that_is_almost_too_long)
 {
     char path[4096], home[2048];
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     const char *root = test_scratch("deep");
     CHECK(getcwd(home, sizeof home) != NULL);
@@ -238,7 +233,6 @@ TEST(split_names_the_end_of_a_path_that_is_almost_too_long)
     }
     CHECK_INT(chdir(home), 0);
     rmdir(root);
-    gguf_free(&b);
 }
 
 /* A part of each kind of damage is named, whichever it is (G7): A to D by one example. */
@@ -260,7 +254,7 @@ TEST(split_refuses_damage_of_every_class_in_a_part)
         {GGUF_TYPE, 0, 0, 99, "tensor 'b'"},
         {GGUF_OFFSET, 0, 0, 1, "tensor 'b'"},
     };
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         char words[120];
         write_parts(good);
@@ -272,15 +266,13 @@ TEST(split_refuses_damage_of_every_class_in_a_part)
         check_open_refused(part_path(1, 3), words);
         remove_parts();
     }
-    gguf_free(&b);
 }
 
 TEST(split_part_in_memory_is_refused)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     build_part(&b, &good[0]);
     CHECK_FAILS(hth_gguf_open_memory(b.data, b.n, "m-00001-of-00003.gguf", &file, err), HEARTH_ERROR_UNSUPPORTED,
                 "is one of 3 parts");
-    gguf_free(&b);
 }

@@ -97,7 +97,7 @@ TEST(gguf_takes_no_boundary_value_of_any_field)
 
 TEST(gguf_takes_weights_that_are_a_hole_in_the_file)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     const char *path = test_scratch("hole.gguf");
     unsigned char last[4] = {1, 1, 1, 1};
@@ -115,13 +115,12 @@ TEST(gguf_takes_weights_that_are_a_hole_in_the_file)
     }
     hth_gguf_close(file);
     unlink(path);
-    gguf_free(&b);
 }
 
 /* The directory says that there are no tensors, though infos and data follow. */
 TEST(gguf_that_denies_its_tensors_has_none)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     hearth_model *model = NULL;
     hearth_error why = {0};
@@ -133,7 +132,6 @@ TEST(gguf_that_denies_its_tensors_has_none)
     hth_gguf_close(file);
     CHECK_INT(hearth_model_open_memory(b.data, b.n, "none.gguf", NULL, &model, &why), HEARTH_ERROR_FORMAT);
     CHECK(strstr(why.message, "none.gguf: ") == why.message);
-    gguf_free(&b);
 }
 
 /* ---- C6, C7: bytes of texts ------------------------------------------------------------------ */
@@ -141,8 +139,8 @@ TEST(gguf_that_denies_its_tensors_has_none)
 TEST(gguf_texts_may_hold_any_bytes)
 {
     static const char odd[] = "\xff\xfe\0\xed\xa0\x80\n";
-    gguf_bytes b = {0};
-    hth_gguf *file = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = {0};
+    CLOSED(hth_gguf) *file = NULL;
     gguf_header(&b, 3, 0, 1);
     gguf_key(&b, "general.name", 8);
     gguf_word(&b, sizeof odd - 1, 8);
@@ -154,6 +152,4 @@ TEST(gguf_texts_may_hold_any_bytes)
         CHECK_INT(name.n, sizeof odd - 1);
         CHECK_BYTES(name.bytes, odd, sizeof odd); /* and the NUL behind it */
     }
-    hth_gguf_close(file);
-    gguf_free(&b);
 }

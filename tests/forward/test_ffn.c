@@ -92,11 +92,11 @@ static hth_neuron_list select_none(void *user, uint32_t i_layer, const float *in
 
 static void check_lists(hearth_selector selector)
 {
-    bench_model b = {0};
+    CLEANUP(close_all) bench_model b = {0};
     firings f = {0};
     open_all(&b, selector);
     uint32_t n_vocab = b.model->model->hparams.n_vocab;
-    float *dense = calloc(n_vocab, sizeof *dense);
+    FREED float *dense = calloc(n_vocab, sizeof *dense);
     hth_step_set_probe(b.step, remember, &f);
     run_step(&b);
     hth_step_set_probe(b.step, NULL, NULL);
@@ -119,8 +119,6 @@ static void check_lists(hearth_selector selector)
     CHECK(memcmp(b.logits, dense, n_vocab * sizeof *dense) != 0);
     for (int l = 0; l < 6; l++)
         for (int t = 0; t < N_TOK; t++) free(f.list[l][t]);
-    free(dense);
-    close_all(&b);
 }
 
 /* The gate is computed for all rows before the caller names neurons. */
@@ -138,12 +136,11 @@ static void check_nothing_added(void *user, const hth_ffn_probe *seen)
 
 TEST(an_empty_list_leaves_the_hidden_values_zero)
 {
-    bench_model b = {0};
+    CLEANUP(close_all) bench_model b = {0};
     uint64_t n_live = 0;
     open_all(&b, HEARTH_SELECTOR_DENSE);
     hth_step_select(b.step, select_none, NULL);
     hth_step_set_probe(b.step, check_nothing_added, &n_live);
     run_step(&b);
     CHECK_INT(n_live, 0);
-    close_all(&b);
 }

@@ -159,7 +159,7 @@ static void prepare(const rope_shape *s, float *x, const float *norm, const floa
 static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, const float *table,
                         size_t sine_at, uint32_t *keys, uint32_t *values, uint32_t *rounded, size_t d_at)
 {
-    caches c = new_caches(s->type, s->d, s->n_kv, N_POSITION);
+    CLEANUP(free_caches) caches c = new_caches(s->type, s->d, s->n_kv, N_POSITION);
     int32_t sums[64];
     for (size_t t = 0; t < N_TOK; t++) {
         size_t at = rope_rows[t][0] + rope_rows[t][1], n_q = (size_t)s->n_head * s->d;
@@ -176,7 +176,6 @@ static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, con
             cpu.quant_act(row, n_q, (int8_t *)(rounded + t * n_q / 4),
                           (float *)(rounded + d_at) + t * n_q / 32, sums);
     }
-    free_caches(&c);
 }
 
 /* What is stored meets every edge of the rounding of its type: halves between two, scales at their limits. */
@@ -330,7 +329,7 @@ static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *
 static void look_by_cpu(scene *s)
 {
     size_t d = s->s->d, n_q = s->n_head * d;
-    float *scratch = malloc(hth_attn_scratch(d, s->s->n_shared) * sizeof *scratch);
+    FREED float *scratch = malloc(hth_attn_scratch(d, s->s->n_shared) * sizeof *scratch);
     for (size_t t = 0; t < N_LOOKING; t++) {
         int8_t *q = (int8_t *)(s->rounded + t * n_q / 4);
         float *scales = (float *)(s->rounded + s->d_at) + t * n_q / 32;
@@ -348,7 +347,6 @@ static void look_by_cpu(scene *s)
             }
         }
     }
-    free(scratch);
 }
 
 static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kind, uint32_t window, float cap)
@@ -475,11 +473,10 @@ ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
     static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32}, {HEARTH_KV_Q8_0, 96, 1, 3, 64}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
+        CLEANUP(free_scene) scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
         check_some(&s, 0, 1);
         check_some(&s, 3, 4);
         check_some(&s, N_LOOKING - 2, N_LOOK - N_LOOKING + 2);
-        free_scene(&s);
     }
 }
 

@@ -511,20 +511,18 @@ static void check_part(const char *device, const data *a, size_t first, size_t n
 
 static void prove(hth_device *d, const char *device, test_random *r, const shape *s)
 {
-    data a = make(r, s);
+    CLEANUP(free_data) data a = make(r, s);
     const size_t part = s->part ? s->part : s->n_neuron;
     expect(&a);
     for (size_t first = 0, n; first < s->n_neuron; first += n) {
         hth_soa_layout at;
         n = least(part, s->n_neuron - first);
         if (!CHECK(hth_soa_layout_init(s->type, n, s->n_out, &at))) continue;
-        uint8_t *planes = get(1, (size_t)at.size);
+        FREED uint8_t *planes = get(1, (size_t)at.size);
         hth_soa_layout_pack(s->type, n, s->n_out, a.w + first * a.row_size, a.row_size, 0, n, planes);
         if (run_part(d, &a, first, n, &at, planes)) check_part(device, &a, first, n);
-        free(planes);
     }
     try_join(d, device, s->local, &a.j);
-    free_data(&a);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------- */
@@ -597,7 +595,7 @@ TEST(down_of_floats_is_near_the_cpu)
     hth_kernels_init(&kernels, HTH_CPU_GENERIC);
     for (size_t k = 0; k < 3; k++) {
         shape s = {types[k], N, OUT, 1, 0, 1, 0, PROOF_PLAIN, PROOF_PLAIN, 1.0f, 64, 1, false, false};
-        data a = make(&r, &s);
+        CLEANUP(free_data) data a = make(&r, &s);
         int32_t list[N];
         float h[N], chain[OUT] = {0}, y[OUT];
         int64_t acc64[OUT] = {0};
@@ -618,6 +616,5 @@ TEST(down_of_floats_is_near_the_cpu)
         }
         if (!(difference <= 4e-12 * all))
             test_fail(__FILE__, __LINE__, "%s: error %g of %g", rows_type_name(types[k]), difference, all);
-        free_data(&a);
     }
 }

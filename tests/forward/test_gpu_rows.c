@@ -99,7 +99,7 @@ static void fill_mask(test_random *r, data *a)
 static void expect(data *a, const hth_kernels *k)
 {
     const product *s = &a->shape;
-    float *product_of = get(s->n_tok * s->n_row, sizeof *product_of);
+    FREED float *product_of = get(s->n_tok * s->n_row, sizeof *product_of);
     const hth_rows job = {.w = a->w + s->row_first * a->row_size, .row_size = a->row_size, .n_col = s->n_col,
                           .end = s->n_row, .n_tok = s->n_tok,
                           .act = {.x = a->x, .q = a->q, .d = a->d, .sum = a->sum, .sum_16 = a->sum_16},
@@ -113,7 +113,6 @@ static void expect(data *a, const hth_kernels *k)
             if (s->has_bias) value += a->bias[s->row_first + i];
             *y = s->onto ? *y + value : value;
         }
-    free(product_of);
 }
 
 static data make(test_random *r, const product *s, const hth_kernels *k)
@@ -264,9 +263,8 @@ static product random_shape(test_random *r, hth_type type, cut how)
 
 static void prove(hth_device *d, const char *name, const hth_kernels *k, test_random *r, const product *s)
 {
-    data a = make(r, s, k);
+    CLEANUP(free_data) data a = make(r, s, k);
     if (compute(d, &a)) check_bits(name, &a);
-    free_data(&a);
 }
 
 /* fn(device, its name, the C reference, random numbers), on every device there is. */
@@ -372,18 +370,16 @@ TEST(rows_as_long_as_those_of_the_largest_models_are_summed_to_their_end) { on_e
 static void prove_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
                         const product *s)
 {
-    data a = make(r, s, k);
+    CLEANUP(free_data) data a = make(r, s, k);
     if (compute(d, &a) && proof_differ_f32(a.y, a.expected, a.n_y) < a.n_y) {
-        float *tiled = get(a.n_y, sizeof *tiled);
+        FREED float *tiled = get(a.n_y, sizeof *tiled);
         memcpy(tiled, a.y, a.n_y * sizeof *tiled);
         a.shape.matrix.m = 0, a.shape.cut = (cut){64, 1, 1};
         if (compute(d, &a)) memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
         memcpy(a.y, tiled, a.n_y * sizeof *tiled);
         a.shape = *s;
         check_bits(name, &a);
-        free(tiled);
     }
-    free_data(&a);
 }
 
 /* fn as above with the same, and each of the programs that a device has for each of its shapes; null computes
@@ -501,7 +497,7 @@ static void check_near(const char *device, const data *a)
 
 static void prove_floats(hth_device *const *d, const hth_kernels *k, test_random *r, const product *s)
 {
-    data a = make(r, s, k);
+    CLEANUP(free_data) data a = make(r, s, k);
     if (!compute(d[0], &a)) goto done;
     if (s->weights == PROOF_PLAIN && s->inputs == PROOF_PLAIN) check_near(devices[0], &a);
     /* What was not to be written is still what it was expected to be. */
@@ -512,7 +508,6 @@ static void prove_floats(hth_device *const *d, const hth_kernels *k, test_random
     memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
     if (d[1] && compute(d[1], &a)) check_bits(devices[1], &a);
 done:
-    free_data(&a);
 }
 
 TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)

@@ -170,12 +170,11 @@ TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
     for (size_t i = 0; i < 2; i++) {
         hth_device *d = programs_open(names[i]);
         if (!d) continue;
-        list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
+        FREED list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
         CHECK_OK(try(d, l, MEMORY, err));
         for (size_t k = 0; k < HTH_N_COOPMAT_LEVEL; k++) CHECK_TEXT(notes[k], "");
         print_time(d, l);
         programs_close(d);
-        free(l);
     }
 }
 
@@ -191,11 +190,11 @@ static hth_device *open_with_off(hth_shader_id id)
 
 TEST(a_program_that_is_off_by_one_unit_is_named)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         list one = {.n = 1};
         const char *name = hth_shader_infos[l->all[i].id].name;
-        hth_device *d = open_with_off(l->all[i].id);
+        CLOSED(hth_device) *d = open_with_off(l->all[i].id);
         one.all[0] = l->all[i];
         CHECK_OK(try(d, &one, MEMORY, err));
         hth_coopmat_level by = hth_shader_coopmat_level(l->all[i].id);
@@ -203,9 +202,7 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
         if (strncmp(says, name, strlen(name)) != 0 || !strstr(says, " differs from the CPU"))
             test_fail(__FILE__, __LINE__, "%s is off, and it says '%s'", name, says);
         for (size_t k = 0; k < HTH_N_COOPMAT_LEVEL; k++) CHECK(k == by || notes[k][0] == '\0');
-        hth_device_close(d);
     }
-    free(l);
 }
 
 /* ---- other roundings ---------------------------------------------------------------------------------- */
@@ -214,12 +211,11 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
 static void try_on(hth_shader_ref_fn *const *functions, const wanted *w)
 {
     list one = {.n = 1};
-    hth_device *d = NULL;
+    CLOSED(hth_device) *d = NULL;
     hth_device_spec spec = {.name = "null", .shader_refs = functions};
     CHECK_OK(hth_device_open(&spec, &d, err));
     one.all[0] = *w;
     CHECK_OK(try(d, &one, MEMORY, err));
-    hth_device_close(d);
 }
 
 static bool is_named(hth_shader_ref_fn *const *functions, const wanted *w)
@@ -263,7 +259,7 @@ static void describe(const wanted *w, char *text, size_t size)
 
 TEST(a_device_that_rounds_ties_away_from_zero_is_named)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     size_t n = 0;
     for (size_t i = 0; i < l->n; i++) {
         char text[200];
@@ -273,7 +269,6 @@ TEST(a_device_that_rounds_ties_away_from_zero_is_named)
             test_fail(__FILE__, __LINE__, "%s: is %snamed", text, is_given_ties(&l->all[i]) ? "not " : "");
     }
     CHECK(n > 60);
-    free(l);
 }
 
 /* Masks, powers of two, sums of integers and copies are made without rounding anything. */
@@ -287,14 +282,13 @@ static bool rounds(const wanted *w)
 
 TEST(a_device_that_truncates_is_named)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         char text[200];
         describe(&l->all[i], text, sizeof text);
         if (rounds(&l->all[i]) != is_named(programs_truncating, &l->all[i]))
             test_fail(__FILE__, __LINE__, "%s: is %snamed", text, rounds(&l->all[i]) ? "not " : "");
     }
-    free(l);
 }
 
 TEST(a_program_of_rows_is_named_with_its_type)
@@ -305,12 +299,11 @@ TEST(a_program_of_rows_is_named_with_its_type)
         add_rows(&l, rows_types[i]);
         if (l.n == 0) continue;
         l.n = 1;
-        hth_device *d = open_with_off(HTH_SHADER_mul_mat_vec_q);
+        CLOSED(hth_device) *d = open_with_off(HTH_SHADER_mul_mat_vec_q);
         CHECK_OK(try(d, &l, MEMORY, err));
         snprintf(expected, sizeof expected, "mul_mat_vec_q of %s differs from the CPU",
                  rows_type_name(rows_types[i]));
         CHECK_TEXT(note, expected);
-        hth_device_close(d);
     }
 }
 
@@ -321,7 +314,7 @@ TEST(every_program_but_those_of_floats_has_a_trial)
         HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
         HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f,
     };
-    list *l = all_programs();
+    FREED list *l = all_programs();
     bool has[HTH_N_SHADER] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
@@ -332,7 +325,6 @@ TEST(every_program_but_those_of_floats_has_a_trial)
     }
     for (size_t i = 0; i < HTH_N_SHADER; i++)
         if (!has[i]) test_fail(__FILE__, __LINE__, "%s is not tested here", hth_shader_infos[i].name);
-    free(l);
 }
 
 /* ---- values ------------------------------------------------------------------------------------------- */
@@ -376,19 +368,18 @@ static void check_values(const hth_gpu_testcase *t)
 
 TEST(no_trial_gives_values_for_which_less_is_promised)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         hth_gpu_testcase t;
         if (CHECK(hth_gpu_testcase_of(l->all[i].id, l->all[i].consts, &t))) check_values(&t);
     }
-    free(l);
 }
 
 /* ---- memory and errors -------------------------------------------------------------------------------- */
 
 TEST(the_room_that_is_asked_for_holds_every_trial)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         const wanted *w = &l->all[i];
         const uint32_t *c = w->consts;
@@ -404,15 +395,14 @@ TEST(the_room_that_is_asked_for_holds_every_trial)
         test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_shader_infos[w->id].name,
                   (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)capacity);
     }
-    free(l);
 }
 
 TEST(many_rounds_in_little_memory_say_the_same)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     hearth_error err;
     uint64_t min = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2);
-    hth_device *d = programs_open("null");
+    CLOSED(hth_device) *d = programs_open("null");
     CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "");
     CHECK_INT(try(d, l, 1000, &err), HEARTH_ERROR_MEMORY);
@@ -421,8 +411,6 @@ TEST(many_rounds_in_little_memory_say_the_same)
     d = open_with_off(HTH_SHADER_soft_cap);
     CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "soft_cap differs from the CPU");
-    hth_device_close(d);
-    free(l);
 }
 
 TEST(what_a_device_refuses_is_an_error_of_the_test)

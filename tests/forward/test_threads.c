@@ -22,7 +22,7 @@ static hearth_status keep(void *user, uint32_t i_want, const float *logits, hear
 static void speak(hth_pool *pool, float *logits)
 {
     hth_step *step = NULL;
-    hth_kv kv = {0};
+    CLEANUP(hth_kv_close) hth_kv kv = {0};
     size_t n_vocab = model->model->hparams.n_vocab;
     CHECK_OK(hth_step_open(model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE, &step, err));
     CHECK_OK(hth_kv_open(&kv, model->model, HEARTH_KV_F16, N_TOK, err));
@@ -35,7 +35,6 @@ static void speak(hth_pool *pool, float *logits)
         logits += n_vocab;
     }
     hth_step_close(step);
-    hth_kv_close(&kv);
 }
 
 /* How many logits speak writes. */
@@ -86,7 +85,7 @@ static bool may_be_late(void)
 
 TEST(logits_depend_on_no_thread)
 {
-    hearth_model *m = NULL;
+    CLOSED(hearth_model) *m = NULL;
     uint64_t n_twice = 0;
     bool late = may_be_late();
     CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL, &m, err));
@@ -104,5 +103,4 @@ TEST(logits_depend_on_no_thread)
         }
     CHECK((n_twice > 0) == late);
     free(alone), free(logits);
-    hearth_model_close(m);
 }

@@ -101,12 +101,11 @@ static bool holds_escaped_space(const char *text, size_t n)
 static void check_parts(const hth_tokenizer *tok, const char *text, size_t n, bool frames, const hth_ids *whole)
 {
     hth_text_part parts[4];
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     for (size_t k = 0; k < 4; k++)
         parts[k] = (hth_text_part){text + n * k / 4, n * (k + 1) / 4 - n * k / 4, frames};
     if (hth_tokenize_parts(tok, parts, 4, 0, &ids, NULL, NULL) != HEARTH_OK) abort();
     if (ids.n != whole->n || (ids.n > 0 && memcmp(ids.id, whole->id, ids.n * sizeof *ids.id) != 0)) abort();
-    hth_ids_free(&ids);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -91,7 +91,7 @@ static void check_text(const hth_tokenizer *tok, const char *text, size_t n)
     char out[2048];
     if (hth_detok_max_bytes(tok) > sizeof out) return;
     for (unsigned flags = 0; flags < 4; flags++) {
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         size_t n_lost, n_chunk;
         hth_detok d;
         if (hth_tokenize(tok, text, n, flags, &ids, &n_lost, NULL) != HEARTH_OK) abort();
@@ -104,7 +104,6 @@ static void check_text(const hth_tokenizer *tok, const char *text, size_t n)
             if (hth_detok_push(&d, ids.id[i], out) > sizeof out) abort();
         }
         hth_detok_flush(&d, out);
-        hth_ids_free(&ids);
     }
 }
 

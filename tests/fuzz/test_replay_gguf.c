@@ -110,20 +110,18 @@ TEST(golden_files_go_through_the_target)
         snprintf(relative, sizeof relative, "golden/files/%s.gguf", names[i]);
         const char *path = test_data(relative);
         if (!path) return;
-        char *bytes = test_read_file(path, &n);
+        FREED char *bytes = test_read_file(path, &n);
         CHECK(bytes != NULL && n > 0);
         LLVMFuzzerTestOneInput((const uint8_t *)bytes, n);
-        free(bytes);
     }
     CHECK_INT(hth_alloc_in_use(), held);
 }
 
 TEST(mutations_of_a_small_file_do_no_harm)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     gguf_small(&b);
     replay(b.data, b.n, gguf_field_of(&b, GGUF_END, 0, 0).at, 20260801, 20000);
-    gguf_free(&b);
 }
 
 TEST(mutations_of_a_golden_file_do_no_harm)
@@ -131,8 +129,7 @@ TEST(mutations_of_a_golden_file_do_no_harm)
     size_t n = 0;
     const char *path = test_data("golden/files/tiny.gguf");
     if (!path) return;
-    char *bytes = test_read_file(path, &n);
+    FREED char *bytes = test_read_file(path, &n);
     gguf_bytes b = {(unsigned char *)bytes, n, n};
     replay(b.data, n, gguf_field_of(&b, GGUF_END, 0, 0).at, 20260802, 3000);
-    free(bytes);
 }

@@ -46,10 +46,9 @@ static size_t mutate(test_random *r, uint8_t *data, size_t n, size_t capacity)
 /* In memory of exactly its size, for the sanitizer. */
 static void feed(const uint8_t *data, size_t n)
 {
-    uint8_t *exact = malloc(n ? n : 1);
+    FREED uint8_t *exact = malloc(n ? n : 1);
     memcpy(exact, data, n);
     CHECK_INT(LLVMFuzzerTestOneInput(exact, n), 0);
-    free(exact);
 }
 
 static void replay(const char *path, test_random *r, uint32_t n_mutation)
@@ -57,7 +56,7 @@ static void replay(const char *path, test_random *r, uint32_t n_mutation)
     enum { ROOM = 1 << 15 };
     static uint8_t data[ROOM];
     size_t n = 0;
-    char *source = test_read_file(path, &n);
+    FREED char *source = test_read_file(path, &n);
     if (!CHECK(source != NULL && n < ROOM / 2)) return;
     feed((uint8_t *)source, n);
     for (uint32_t i = 0; i < n_mutation; i++) {
@@ -66,7 +65,6 @@ static void replay(const char *path, test_random *r, uint32_t n_mutation)
         for (uint32_t k = 1 + test_random_below(r, 4); k > 0; k--) size = mutate(r, data, size, ROOM);
         feed(data, size);
     }
-    free(source);
 }
 
 TEST(the_corpus_and_its_mutations_pass_the_template_target)

@@ -6,17 +6,15 @@
 
 static void check_file(const char *name, hearth_kv_type kv, double bound)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     if (golden_open_arch(&g, name)) {
-        float *logits = golden_logits(&g, kv);
+        FREED float *logits = golden_logits(&g, kv);
         double error = logits ? engine_max_error(logits, g.truth, g.n_truth) : 1.0;
         printf("     %-20s kv %s: %.2e\n", name, kv == HEARTH_KV_F32 ? "f32" : "f16", error);
         if (!(error <= bound)) test_fail(__FILE__, __LINE__, "%s: error %g, allowed %g", name, error, bound);
         if (logits && kv == HEARTH_KV_F32) golden_same_sampled(&g, kv, logits);
         else if (logits) golden_same_on_levels(&g, kv, logits);
-        free(logits);
     }
-    golden_close(&g);
 }
 
 TEST(logits_are_right_and_the_same_everywhere_with_f32_kv)
@@ -35,35 +33,31 @@ TEST(gate_gives_the_bits_of_dense)
     static const char *const sparse[] = {"llama-drelu",       "llama-reglu", "llama-relu",  "llama-relu2",
                                          "llama-relu2-plain", "bamboo",      "falcon-relu", "opt"};
     for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++) {
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (golden_open_arch(&g, sparse[i])) {
             g.selector = HEARTH_SELECTOR_DENSE;
-            float *dense = golden_logits(&g, HEARTH_KV_F16);
+            FREED float *dense = golden_logits(&g, HEARTH_KV_F16);
             g.selector = HEARTH_SELECTOR_GATE;
             if (dense) golden_same_on_levels(&g, HEARTH_KV_F16, dense);
-            free(dense);
         }
-        golden_close(&g);
     }
 }
 
 TEST(logits_of_the_last_token_are_those_of_all)
 {
     for (int i = 0; i < GOLDEN_N_ARCH; i++) {
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (golden_open_arch(&g, golden_archs[i])) {
             engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
             hearth_model *model = NULL;
             float *all = golden_logits(&g, HEARTH_KV_F32);
             CHECK_OK(hearth_model_open(g.model, NULL, &model, err));
-            float *last = model ? engine_last_logits(model, &s, g.ids, g.n) : NULL;
+            FREED float *last = model ? engine_last_logits(model, &s, g.ids, g.n) : NULL;
             size_t n_vocab = g.n_truth / g.n;
             if (CHECK(all && last)) CHECK_BYTES(all + g.n_truth - n_vocab, last, n_vocab * sizeof *last);
             hearth_model_close(model);
             free(all);
-            free(last);
         }
-        golden_close(&g);
     }
 }
 

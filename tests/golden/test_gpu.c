@@ -68,11 +68,10 @@ static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_ty
                         const float *expected, const char *what)
 {
     size_t n = n_batch == 1 ? n_single(g, what) : g->n;
-    float *logits = logits_of(model, g, kv, n_batch, n);
+    FREED float *logits = logits_of(model, g, kv, n_batch, n);
     if (logits && memcmp(logits, expected, n * (g->n_truth / g->n) * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s on %s: other bits with batch %u, kv %s", g->model, what, n_batch,
                   kv_name(kv));
-    free(logits);
 }
 
 static hearth_gpu_options options_of(const char *device, const golden *g, hearth_kv_type kv)
@@ -87,14 +86,13 @@ static void check_bits(const golden *g, const char *device, hearth_kv_type kv, c
 {
     hearth_gpu_options gpu = options_of(device, g, kv);
     hearth_model_info info;
-    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
     hearth_model_get_info(model, &info);
     if (is_whole(model)) CHECK(info.gpu_bit_exact);
     expect_bits(model, g, kv, 256, expected, device);
     expect_bits(model, g, kv, 1, expected, device);
     expect_bits(model, g, kv, 3, expected, device);
-    hearth_model_close(model);
 }
 
 static bool has_blocks(const golden *g, hearth_kv_type kv)
@@ -120,10 +118,9 @@ static void check_quants(const char *device, bool every)
         for (int k = 0; k < 3; k++) {
             hearth_kv_type kv = (hearth_kv_type)k;
             if (!has_blocks(&g, kv) || !(every || (i + 2) % 3 == k)) continue;
-            float *expected = golden_logits(&g, kv);
+            FREED float *expected = golden_logits(&g, kv);
             if (expected) check_bits(&g, device, kv, expected);
             n_rounded += kv == HEARTH_KV_Q8_0;
-            free(expected);
         }
         golden_close(&g);
     }
@@ -144,7 +141,7 @@ static void check_near(const golden *g, int n_device)
     float *cpu = golden_logits(g, kv), *null = NULL;
     for (int i = 0; cpu && i < n_device; i++) {
         hearth_gpu_options gpu = options_of(devices[i], g, kv);
-        hearth_model *model = open_on(g->model, &gpu, g->selector);
+        CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
         if (!model) continue;
         is_whole(model);
         if (!null) {
@@ -157,7 +154,6 @@ static void check_near(const golden *g, int n_device)
             expect_bits(model, g, kv, 256, null, devices[i]);
         }
         if (null) expect_bits(model, g, kv, 1, null, devices[i]);
-        hearth_model_close(model);
     }
     free(cpu);
     free(null);
@@ -177,10 +173,9 @@ static bool is_for_vulkan(const char *name)
 TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     for (int i = 0; i < GOLDEN_N_ARCH; i++) {
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (golden_open_arch(&g, golden_archs[i]))
             check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
-        golden_close(&g);
     }
 }
 
@@ -188,9 +183,8 @@ TEST(half_float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     static const char *const types[] = {"F16", "BF16"};
     for (int i = 0; i < 2; i++) {
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (golden_open_quant(&g, types[i])) check_near(&g, N_DEVICE);
-        golden_close(&g);
     }
 }
 
@@ -212,11 +206,9 @@ TEST(quantised_neurons_in_rows_have_the_bits_of_the_cpu)
 {
     static const char *const files[] = {"llama-relu.q4_0", "bamboo.q4_0", "opt.q4_0", "falcon.q4_0"};
     for (int i = 0; i < 4; i++) {
-        golden g;
-        float *expected = open_powerinfer(&g, files[i]) ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+        CLEANUP(golden_close) golden g;
+        FREED float *expected = open_powerinfer(&g, files[i]) ? golden_logits(&g, HEARTH_KV_F16) : NULL;
         for (int d = 0; expected && d < N_DEVICE; d++) check_bits(&g, devices[d], HEARTH_KV_F16, expected);
-        free(expected);
-        golden_close(&g);
     }
 }
 
@@ -224,9 +216,8 @@ TEST(float_neurons_in_rows_are_near_the_cpu_and_the_same_on_all_devices)
 {
     static const char *const files[] = {"llama-relu.f16", "bamboo.f16", "opt.f16"};
     for (int i = 0; i < 3; i++) {
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (open_powerinfer(&g, files[i])) check_near(&g, N_DEVICE);
-        golden_close(&g);
     }
 }
 
@@ -252,9 +243,8 @@ static void check_synthetic(bool packed)
     g.n_truth = g.n * info.n_vocab;
     for (int d = 0; expected && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
-        hearth_model *model = open_on(g.model, &gpu, g.selector);
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
         if (model && is_whole(model)) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
-        hearth_model_close(model);
     }
     free(expected);
     hearth_model_close(cpu);
@@ -307,7 +297,7 @@ static void check_part(const golden *g, hearth_gpu_options gpu, uint64_t vram, u
 {
     hearth_model_info info;
     gpu.vram = vram;
-    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
     hearth_model_get_info(model, &info);
     CHECK_INT(info.gpu_n_layer, n_layer);
@@ -315,7 +305,6 @@ static void check_part(const golden *g, hearth_gpu_options gpu, uint64_t vram, u
     CHECK(info.gpu_bytes <= vram);
     expect_bits(model, g, gpu.kv, 256, expected, gpu.device);
     if (n_layer == 1) expect_bits(model, g, gpu.kv, 1, expected, gpu.device);
-    hearth_model_close(model);
 }
 
 static void check_parts(const golden *g, const char *device, hearth_kv_type kv)
@@ -323,7 +312,7 @@ static void check_parts(const golden *g, const char *device, hearth_kv_type kv)
     hearth_gpu_options gpu = options_of(device, g, kv);
     counted bytes = {0};
     uint32_t n_layer = 0;
-    float *expected = golden_logits(g, kv);
+    FREED float *expected = golden_logits(g, kv);
     gpu.n_batch = 5; /* the CPU goes on with several pieces at once */
     if (expected && count_bytes(g, &gpu, &bytes, &n_layer)) {
         for (uint32_t n = 1; n <= n_layer; n++) {
@@ -332,7 +321,6 @@ static void check_parts(const golden *g, const char *device, hearth_kv_type kv)
         }
         check_part(g, gpu, budget_for(&bytes, n_layer) + bytes.head, n_layer, true, expected);
     }
-    free(expected);
 }
 
 TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
@@ -351,37 +339,31 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
 /* A mapped file serves the layers of the CPU, or all of them. */
 TEST(a_mapped_file_with_layers_on_a_device_gives_the_bits_of_the_cpu)
 {
-    golden g;
-    float *expected = golden_open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    CLEANUP(golden_close) golden g;
+    FREED float *expected = golden_open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
     hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
     counted bytes = {0};
     uint32_t n_layer;
     if (expected && count_bytes(&g, &gpu, &bytes, &n_layer)) {
-        hearth_model *model = NULL;
+        CLOSED(hearth_model) *model = NULL;
         gpu.vram = budget_for(&bytes, 1);
         hearth_model_options o = {.mmap = true, .gpu = gpu};
         CHECK_OK(hearth_model_open(g.model, &o, &model, err));
         if (model) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null, mapped");
-        hearth_model_close(model);
     }
-    free(expected);
-    golden_close(&g);
 }
 
 /* A device that takes fewer tokens at once than the session gives it. */
 TEST(pieces_of_the_device_do_not_show)
 {
-    golden g;
-    float *expected = golden_open_quant(&g, "Q5_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    CLEANUP(golden_close) golden g;
+    FREED float *expected = golden_open_quant(&g, "Q5_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
     for (int d = 0; expected && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
         gpu.n_batch = 5;
-        hearth_model *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
         if (model) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
-        hearth_model_close(model);
     }
-    free(expected);
-    golden_close(&g);
 }
 
 /* ---- submissions ------------------------------------------------------------------------------------ */
@@ -410,7 +392,7 @@ static uint64_t check_submissions(const golden *g, const char *device, uint64_t 
 /* As they are, in some, and each run in as many as it can be divided into. */
 static void divide(const golden *g, const char *device)
 {
-    float *expected = NULL;
+    FREED float *expected = NULL;
     uint64_t work[3] = {0}, n[3];
     n[0] = check_submissions(g, device, 0, &expected, &work[0]);
     if (expected) {
@@ -422,7 +404,6 @@ static void divide(const golden *g, const char *device)
         printf("     %s, %s: %llu, %llu and %llu tapes\n", g->model, device, (unsigned long long)n[0],
                (unsigned long long)n[1], (unsigned long long)n[2]);
     }
-    free(expected);
 }
 
 TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
@@ -452,7 +433,7 @@ static void interleave(hearth_model *model, const golden *g, const int32_t *cons
 {
     const size_t n_vocab = g->n_truth / g->n;
     hearth_session *s[SIDE] = {0};
-    hearth_batch *batch = NULL;
+    CLOSED(hearth_batch) *batch = NULL;
     const hearth_session_options o = {.n_ctx = (uint32_t)g->n, .kv = HEARTH_KV_F16};
     CHECK_OK(hearth_batch_open(model, SIDE * PIECE, 2, &batch, err));
     for (int i = 0; i < SIDE; i++) CHECK_OK(hearth_session_open(model, &o, &s[i], err));
@@ -472,7 +453,6 @@ static void interleave(hearth_model *model, const golden *g, const int32_t *cons
         }
     }
     for (int i = 0; i < SIDE; i++) hearth_session_close(s[i]);
-    hearth_batch_close(batch);
 }
 
 /* The first half of the ids, and the second. */
@@ -486,21 +466,18 @@ static void check_sequences(const golden *g, const hearth_model *cpu)
     for (int d = 0; expected[0] && expected[1] && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], g, HEARTH_KV_F16);
         gpu.n_ctx = (uint32_t)(2 * (g->n + HTH_GPU_SLOT)); /* each begins a slot */
-        hearth_model *model = open_on(g->model, &gpu, HEARTH_SELECTOR_AUTO);
+        CLOSED(hearth_model) *model = open_on(g->model, &gpu, HEARTH_SELECTOR_AUTO);
         if (model) interleave(model, g, texts, expected, n);
-        hearth_model_close(model);
     }
     for (int i = 0; i < SIDE; i++) free(expected[i]);
 }
 
 TEST(sequences_in_one_batch_have_their_own_bits)
 {
-    golden g;
-    hearth_model *cpu = NULL;
+    CLEANUP(golden_close) golden g;
+    CLOSED(hearth_model) *cpu = NULL;
     if (golden_open_quant(&g, "Q4_1")) CHECK_OK(hearth_model_open(g.model, NULL, &cpu, err));
     if (cpu) check_sequences(&g, cpu);
-    hearth_model_close(cpu);
-    golden_close(&g);
 }
 
 /* ---- texts -------------------------------------------------------------------------------------- */
@@ -514,16 +491,14 @@ static void check_greedy(const char *file, const char *device, size_t n)
     const char *path = test_data(file);
     const size_t n_prompt = sizeof prompt / sizeof *prompt;
     int32_t expected[MOST], ours[MOST];
-    hearth_model *cpu = NULL;
+    CLOSED(hearth_model) *cpu = NULL;
     if (!path) return;
     CHECK_OK(hearth_model_open(path, NULL, &cpu, err));
     const hearth_gpu_options gpu = {.device = device, .n_ctx = (uint32_t)(n + n_prompt), .kv = HEARTH_KV_F32};
-    hearth_model *model = cpu ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    CLOSED(hearth_model) *model = cpu ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (model && is_whole(model) && engine_greedy(cpu, &s, prompt, n_prompt, expected, n) &&
         engine_greedy(model, &s, prompt, n_prompt, ours, n))
         CHECK_BYTES(ours, expected, n * sizeof *ours);
-    hearth_model_close(model);
-    hearth_model_close(cpu);
 }
 
 TEST(trained_models_tell_the_same_texts_on_the_null_device)
@@ -543,7 +518,7 @@ TEST(a_trained_model_tells_the_same_text_on_vulkan)
 static void check_refused(const char *path, const hearth_gpu_options *gpu, hearth_status status,
                           const char *says, hearth_error *why)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     const hearth_model_options o = {.n_thread = 1, .gpu = *gpu};
     *why = (hearth_error){0};
     CHECK_INT(hearth_model_open(path, &o, &model, why), status);
@@ -551,12 +526,11 @@ static void check_refused(const char *path, const hearth_gpu_options *gpu, heart
     if (!strstr(why->message, says))
         test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says,
                   why->message);
-    hearth_model_close(model);
 }
 
 TEST(too_little_memory_is_refused_with_the_least_that_works)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     hearth_error why;
     if (golden_open_quant(&g, "Q4_0")) {
         hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
@@ -569,14 +543,12 @@ TEST(too_little_memory_is_refused_with_the_least_that_works)
         for (int i = 0; i < 3; i++) {
             hearth_model_info info = {0};
             gpu.vram = i == 0 ? fewest : i == 1 ? max : UINT64_MAX;
-            hearth_model *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
+            CLOSED(hearth_model) *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
             if (model) hearth_model_get_info(model, &info);
             CHECK_INT(info.gpu_n_layer, i == 0 ? 1 : info.n_layer);
             CHECK_INT(info.gpu_head, i > 0);
-            hearth_model_close(model);
         }
     }
-    golden_close(&g);
 }
 
 TEST(devices_that_do_not_exist_are_refused)
@@ -616,20 +588,17 @@ TEST(absurd_numbers_are_refused)
 /* What nobody says has a value that works: the context of the file, pieces of 256, all of the memory. */
 TEST(a_device_alone_is_enough_to_say)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     const hearth_gpu_options gpu = {.device = "null"};
-    float *expected = golden_open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
-    hearth_model *model = expected ? open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    FREED float *expected = golden_open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    CLOSED(hearth_model) *model = expected ? open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (model && is_whole(model)) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null");
-    hearth_model_close(model);
-    free(expected);
-    golden_close(&g);
 }
 
 static void check_none(const char *path, const hearth_gpu_options *gpu, const char *note)
 {
     hearth_model_info info = {.gpu_note = ""};
-    hearth_model *model = open_on(path, gpu, HEARTH_SELECTOR_AUTO);
+    CLOSED(hearth_model) *model = open_on(path, gpu, HEARTH_SELECTOR_AUTO);
     const engine_setting s = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
     int32_t ids[3];
     if (!model) return;
@@ -638,7 +607,6 @@ static void check_none(const char *path, const hearth_gpu_options *gpu, const ch
     if (!strstr(info.gpu_note, note))
         test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
     engine_greedy(model, &s, (const int32_t[]){1, 2}, 2, ids, 3);
-    hearth_model_close(model);
 }
 
 /* Where nothing can lie there it is no error: the CPU does without, and says why. */
@@ -668,7 +636,7 @@ TEST(sessions_fit_the_model_on_a_device_or_are_refused)
 {
     const char *path = test_data("golden/quant/llama-Q4_0.gguf");
     const hearth_gpu_options gpu = {.device = "null", .n_ctx = 40, .kv = HEARTH_KV_F16}; /* three slots */
-    hearth_model *model = path ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    CLOSED(hearth_model) *model = path ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (!model) return;
     open_session(model, 8, HEARTH_KV_F32, HEARTH_ERROR_ARGUMENT, "opened with type 0");
     open_session(model, 49, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "opened for 48 in all");
@@ -683,5 +651,4 @@ TEST(sessions_fit_the_model_on_a_device_or_are_refused)
     hearth_session_close(b);
     hearth_session_close(a);
     hearth_session_close(open_session(model, 48, HEARTH_KV_F16, HEARTH_OK, ""));
-    hearth_model_close(model);
 }

@@ -176,7 +176,7 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
 {
     if (!f->made || !expected_of(f, d->selector, d->thresholds)) return;
     uint64_t work;
-    hearth_model *model = open_divided(f, d);
+    CLOSED(hearth_model) *model = open_divided(f, d);
     if (!model) return;
     submissions_check(model->gpu, &work);
     has_bits(f, d, model, N_ID, N_ID);
@@ -190,7 +190,6 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
     sum->n_step += c.n_step, sum->n_split += c.n_split;
     sum->n_split_empty += c.n_split_empty, sum->n_token_retried += c.n_token_retried;
     sum->n_streamed += c.n_streamed, sum->n_streamed_shared += c.n_streamed_shared;
-    hearth_model_close(model);
 }
 
 /* ---- any placement ------------------------------------------------------------------------------ */
@@ -321,11 +320,11 @@ static void check_many_tapes(packed *f, hth_placement_stream stream)
     divided d = divide_at(512, "null", HEARTH_SELECTOR_DENSE);
     const engine_setting s = {.n_thread = 2, .n_batch = N_MANY, .kv = HEARTH_KV_F16};
     const hearth_model_options o = {.n_thread = 2, .selector = d.selector};
-    hearth_model *cpu = NULL;
+    CLOSED(hearth_model) *cpu = NULL;
     d.n_row = N_MANY, d.streams[0] = stream, d.n_work = 1;
     for (int i = 0; i < N_MANY; i++) ids[i] = f->ids[i % N_ID];
     CHECK_OK(hearth_model_open(f->path, &o, &cpu, err));
-    hearth_model *model = cpu ? open_divided(f, &d) : NULL;
+    CLOSED(hearth_model) *model = cpu ? open_divided(f, &d) : NULL;
     if (model && CHECK(submissions_check(model->gpu, &work) > MAX_QUEUED)) {
         float *expected = engine_last_logits(cpu, &s, ids, N_MANY),
               *logits = engine_last_logits(model, &s, ids, N_MANY);
@@ -333,18 +332,15 @@ static void check_many_tapes(packed *f, hth_placement_stream stream)
         CHECK_INT(hth_gpu_count(model->gpu).n_streamed, stream.n_tok > 0);
         free(expected), free(logits);
     }
-    hearth_model_close(model);
-    hearth_model_close(cpu);
 }
 
 TEST(divided_steps_of_more_tapes_than_are_queued_at_once_keep_the_bits)
 {
-    packed f;
+    CLEANUP(close_packed) packed f;
     open_powerinfer(&f, "bamboo", 1e3f);
     if (f.made) check_many_tapes(&f, (hth_placement_stream){0, 0});
     if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 0});
     if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 32});
-    close_packed(&f);
 }
 
 /* ---- values beyond the usual ones --------------------------------------------------------------- */
@@ -408,14 +404,13 @@ TEST(values_beyond_the_usual_ones_keep_the_bits_on_vulkan)
 
 static void check_no_usual(const char *device, uint64_t n_work)
 {
-    packed f;
+    CLEANUP(close_packed) packed f;
     open_powerinfer(&f, "bamboo", 0.0f);
     for (int s = 1; f.made && s <= N_SELECTOR; s++) {
         divided d = divide_at(512, device, (hearth_selector)s);
         d.n_work = n_work;
         CHECK_INT(n_again_by_token(&f, &d), N_ID);
     }
-    close_packed(&f);
 }
 
 TEST(a_file_that_says_nothing_of_usual_values_keeps_the_bits)
@@ -435,7 +430,7 @@ static float first_layer_sleeps(uint32_t i_layer, uint32_t i)
  * has to. */
 static void check_idle(const char *device)
 {
-    packed f;
+    CLEANUP(close_packed) packed f;
     char thresholds[512];
     snprintf(thresholds, sizeof thresholds, "%s", test_scratch("sleep.gguf"));
     open_powerinfer(&f, "bamboo", 1e3f);
@@ -459,7 +454,6 @@ static void check_idle(const char *device)
         hearth_model_close(model);
     }
     remove(thresholds);
-    close_packed(&f);
 }
 
 TEST(a_layer_where_nothing_of_the_host_fires_is_counted_and_keeps_the_bits) { check_idle("null"); }

@@ -39,7 +39,7 @@ static char *decode(const hearth_model *model, const int32_t *ids, size_t n, siz
 static void check_text(const char *file, const char *golden)
 {
     static const char prompt[] = "Once upon a time";
-    hearth_model *model = open_model(file);
+    CLOSED(hearth_model) *model = open_model(file);
     const char *path = test_data(golden);
     int32_t *prompt_ids = NULL, ids[N_GREEDY + 1];
     size_t n_prompt = 0, n_text, n_expected;
@@ -56,7 +56,6 @@ static void check_text(const char *file, const char *golden)
         }
     }
     hearth_free(prompt_ids);
-    hearth_model_close(model);
 }
 
 TEST(stories260K_tells_the_golden_text)
@@ -90,9 +89,9 @@ static void check_story(const hearth_model *model, const char *object)
     size_t n_prompt, n_ids, n_text, n = 0;
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL), *tokens = NULL;
-    int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL), ours[N_GREEDY];
-    char *text = json_text(json_field(object, "prompt"), &n_text);
+    FREED int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL), *tokens = NULL;
+    FREED int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL), ours[N_GREEDY];
+    FREED char *text = json_text(json_field(object, "prompt"), &n_text);
     if (CHECK_INT(n_ids, n_prompt + N_GREEDY)) {
         CHECK_OK(hearth_tokenize(model, text, n_text, HEARTH_ADD_SPECIAL, &tokens, &n, err));
         if (CHECK_INT(n, n_prompt)) CHECK_BYTES(tokens, prompt, n * sizeof *prompt);
@@ -105,9 +104,6 @@ static void check_story(const hearth_model *model, const char *object)
             CHECK_BYTES(ours, expected + n_prompt, sizeof ours);
     }
     hearth_free(tokens);
-    free(text);
-    free(expected);
-    free(prompt);
 }
 
 /* Behind the object that begins at its opening brace. */
@@ -125,9 +121,9 @@ static char *end_of_object(char *p)
 
 TEST(storyteller_tells_the_five_golden_stories)
 {
-    hearth_model *model = open_model("models/storyteller-drelu/storyteller-drelu-f32.gguf");
+    CLOSED(hearth_model) *model = open_model("models/storyteller-drelu/storyteller-drelu-f32.gguf");
     const char *path = test_data("models/storyteller-drelu/golden.json");
-    char *json = path ? test_read_file(path, NULL) : NULL;
+    FREED char *json = path ? test_read_file(path, NULL) : NULL;
     int n = 1;
     if (model && json) {
         check_story(model, json);
@@ -141,8 +137,6 @@ TEST(storyteller_tells_the_five_golden_stories)
         }
         CHECK_INT(n, 5);
     }
-    free(json);
-    hearth_model_close(model);
 }
 
 TEST(storyteller_ids_are_the_same_on_every_level)
@@ -152,12 +146,11 @@ TEST(storyteller_ids_are_the_same_on_every_level)
     int32_t first[24], ours[24];
     size_t n_level = path ? engine_levels(levels) : 0;
     for (size_t l = 0; l < n_level; l++) {
-        hearth_model *model = NULL;
+        CLOSED(hearth_model) *model = NULL;
         engine_set_cpu(levels[l]);
         CHECK_OK(hearth_model_open(path, NULL, &model, err));
         engine_set_cpu(NULL);
         engine_setting s = {.n_thread = 2, .n_batch = 4, .kv = HEARTH_KV_F16};
         if (model && engine_greedy(model, &s, prompt, 5, l ? ours : first, 24) && l) CHECK_BYTES(ours, first, sizeof ours);
-        hearth_model_close(model);
     }
 }

@@ -65,10 +65,10 @@ TEST(predicted_neurons_are_as_near_to_the_truth_as_powerinfer)
 {
     for (int i = 0; i < N_FILE; i++) {
         const char *name = files[i].name;
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (open_file(&g, name)) {
             g.selector = HEARTH_SELECTOR_PREDICTOR;
-            float *logits = golden_logits(&g, HEARTH_KV_F32);
+            FREED float *logits = golden_logits(&g, HEARTH_KV_F32);
             if (logits) {
                 double ours = engine_rms_error(logits, g.truth, g.n_truth), theirs = files[i].theirs;
                 printf("     %-16s %.3e, powerinfer %.3e, ratio %.3f\n", name, ours, theirs, ours / theirs);
@@ -76,9 +76,7 @@ TEST(predicted_neurons_are_as_near_to_the_truth_as_powerinfer)
                     test_fail(__FILE__, __LINE__, "%s: too far from the truth", name);
                 golden_same_sampled(&g, HEARTH_KV_F32, logits);
             }
-            free(logits);
         }
-        golden_close(&g);
     }
 }
 
@@ -86,11 +84,11 @@ TEST(all_neurons_of_such_a_file_are_the_dense_model)
 {
     for (int i = 0; i < N_FILE; i++) {
         const char *name = files[i].name;
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (open_file(&g, name)) {
             g.selector = HEARTH_SELECTOR_DENSE;
-            float *logits = golden_logits(&g, HEARTH_KV_F32);
-            float *dense = read_dense(name, g.n_truth);
+            FREED float *logits = golden_logits(&g, HEARTH_KV_F32);
+            FREED float *dense = read_dense(name, g.n_truth);
             /* Rounding to 8 bits makes 1.14e-2 +/- 0.13e-2 of bamboo's prompts, and 1.31e-2 of this one
              * (docs/arithmetic.md 11). */
             double bound = strstr(name, "f16") ? 5e-4 : strstr(name, "bamboo") ? 1.35e-2 : 1.25e-2;
@@ -101,18 +99,15 @@ TEST(all_neurons_of_such_a_file_are_the_dense_model)
                 g.selector = HEARTH_SELECTOR_GATE;
                 golden_same_on_levels(&g, HEARTH_KV_F32, logits);
             }
-            free(dense);
-            free(logits);
         }
-        golden_close(&g);
     }
 }
 
 TEST(such_a_file_asks_for_its_predictors)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     if (open_file(&g, files[0].name)) {
-        hearth_model *model = NULL;
+        CLOSED(hearth_model) *model = NULL;
         hearth_model_info info;
         CHECK_OK(hearth_model_open(g.model, NULL, &model, err));
         if (model) {
@@ -120,7 +115,5 @@ TEST(such_a_file_asks_for_its_predictors)
             CHECK_INT(info.selector, HEARTH_SELECTOR_PREDICTOR);
             CHECK(info.down_transposed && strcmp(info.activation, "relu") == 0);
         }
-        hearth_model_close(model);
     }
-    golden_close(&g);
 }

@@ -8,7 +8,7 @@
  * VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
 static void check_type(const char *type, double peer)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     if (golden_open_quant(&g, type)) {
         float *logits = golden_logits(&g, HEARTH_KV_F32);
         double ours = logits ? engine_rms_error(logits, g.truth, g.n_truth) : 1.0;
@@ -20,7 +20,6 @@ static void check_type(const char *type, double peer)
         if (logits) golden_same_on_levels(&g, HEARTH_KV_F16, logits);
         free(logits);
     }
-    golden_close(&g);
 }
 
 TEST(f16_weights_are_as_near_as_the_peer) { check_type("F16", 4.1227e-4); }
@@ -43,7 +42,7 @@ TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
 
 static void check_refused(const char *path, const char *what, const char *supported)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why = {0};
     const char *at = test_data(path);
     if (!at) return;
@@ -52,7 +51,6 @@ static void check_refused(const char *path, const char *what, const char *suppor
     if (!strstr(why.message, at) || !strstr(why.message, what) || !strstr(why.message, supported))
         test_fail(__FILE__, __LINE__, "%s: message lacks '%s' or '%s': %s", path, what, supported,
                   why.message);
-    hearth_model_close(model);
 }
 
 TEST(architectures_that_are_not_supported_are_refused_with_those_that_are)

@@ -21,7 +21,7 @@ static void check_golden(hth_type type)
     const char *path = test_data(name);
     if (!path) return;
     size_t size = 0;
-    char *file = test_read_file(path, &size);
+    FREED char *file = test_read_file(path, &size);
     if (!CHECK(file && size >= 20 && memcmp(file, "HBLK", 4) == 0)) return;
     CHECK_INT(hth_load_u32(file + 4), type);
     size_t n_block = hth_load_u32(file + 8), per_block = hth_load_u32(file + 12),
@@ -29,12 +29,10 @@ static void check_golden(hth_type type)
     size_t n = n_block * per_block;
     CHECK_INT(bytes, rows_bytes(type, per_block));
     if (CHECK_INT(size, 20 + n_block * bytes + 4 * n)) {
-        float *x = malloc(n * sizeof *x);
+        FREED float *x = malloc(n * sizeof *x);
         table().unpack[type]((const uint8_t *)file + 20, n, x);
         CHECK_BYTES(x, file + 20 + n_block * bytes, 4 * n);
-        free(x);
     }
-    free(file);
 }
 
 TEST(golden_f16_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_F16); }

@@ -64,7 +64,7 @@ TEST(types_that_share_an_input_do_not_disturb_each_other)
 {
     test_random r = proof_random();
     hth_kernels k;
-    hth_pool *pool = NULL;
+    CLOSED(hth_pool) *pool = NULL;
     hearth_error err;
     hth_kernels_init(&k, hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(2, &pool, &err), HEARTH_OK)) return;
@@ -74,7 +74,6 @@ TEST(types_that_share_an_input_do_not_disturb_each_other)
             int c = (int)test_random_below(&r, ROWS_N_TYPE);
             check_types(&r, pool, &k, (hth_type[]){rows_types[a], rows_types[b], rows_types[c]});
         }
-    hth_pool_close(pool);
 }
 
 /* y against the sum in double of what the weights and the inputs are: rounding to 8 bits
@@ -84,7 +83,7 @@ TEST(every_type_gives_about_the_product_of_its_weights)
     static float row[N_COL];
     test_random r = proof_random();
     hth_kernels k;
-    hth_pool *pool = NULL;
+    CLOSED(hth_pool) *pool = NULL;
     hearth_error err;
     hth_kernels_init(&k, hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(1, &pool, &err), HEARTH_OK)) return;
@@ -107,7 +106,6 @@ TEST(every_type_gives_about_the_product_of_its_weights)
                           (double)alone[i], y);
         }
     }
-    hth_pool_close(pool);
 }
 
 /* ---- late threads --------------------------------------------------------------------------- */

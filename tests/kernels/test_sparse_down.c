@@ -119,13 +119,13 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
     test_random r = proof_random();
     hth_cpu levels[PROOF_MAX_LEVEL];
     hth_kernels k;
-    sums_room room = {0};
+    CLEANUP(close_sums) sums_room room = {0};
     int n_level = proof_levels(levels);
     hth_kernels_init(&k, n_level ? levels[n_level - 1] : HTH_CPU_GENERIC);
     open_sums(&room);
     for (size_t i = 0; i < N_OUT; i++) bias[i] = test_random_float(&r);
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
-        hth_pool *pool = NULL;
+        CLOSED(hth_pool) *pool = NULL;
         CHECK_OK(hth_pool_open(n_thread, &pool, err));
         for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
             hth_down_t n = make_neurons(&r, types[i]);
@@ -136,9 +136,7 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
                 check_product(&k, pool, &n, n_toks[j], &room);
             }
         }
-        hth_pool_close(pool);
     }
-    close_sums(&room);
 }
 
 /* What cannot be a number makes the token's outputs NaN, and nobody else's. */
@@ -146,8 +144,8 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
 {
     test_random r = proof_random();
     hth_kernels k;
-    sums_room room = {0};
-    hth_pool *pool = NULL;
+    CLEANUP(close_sums) sums_room room = {0};
+    CLOSED(hth_pool) *pool = NULL;
     hth_kernels_init(&k, hth_cpu_detect());
     open_sums(&room);
     CHECK_OK(hth_pool_open(2, &pool, err));
@@ -172,6 +170,4 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
             check_product(&k, pool, &n, n_tok, &room);
         }
     }
-    hth_pool_close(pool);
-    close_sums(&room);
 }

@@ -71,7 +71,7 @@ TEST(replayed_lists_are_the_samples_in_order_and_wrap_round)
 {
     static const uint32_t starts[] = {0, 31, 40, N_SAMPLE - 1},
                           lengths[] = {1, 20, N_SAMPLE, 2 * N_SAMPLE + 3};
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     open_small(&s, N_SAMPLE);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
@@ -83,12 +83,11 @@ TEST(replayed_lists_are_the_samples_in_order_and_wrap_round)
                     check_list(&s, f, l, (starts[i] + t % lengths[k]) % N_SAMPLE);
             hth_act_trace_close(f);
         }
-    close_small(&s);
 }
 
 TEST(all_samples_have_the_share_of_the_profile)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     hth_act_trace *f = NULL;
     open_small(&s, N_SAMPLE);
     double live = 0.0;
@@ -101,12 +100,11 @@ TEST(all_samples_have_the_share_of_the_profile)
     CHECK_OK(hth_act_trace_replay(s.profile, 7, 1, &f, err));
     if (f) CHECK(hth_act_trace_share(f) == 0.0);
     hth_act_trace_close(f);
-    close_small(&s);
 }
 
 TEST(seeds_draw_samples_all_over_the_profile)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     bool drawn[N_SAMPLE] = {false};
     uint32_t n = 0;
     open_small(&s, N_SAMPLE);
@@ -117,7 +115,6 @@ TEST(seeds_draw_samples_all_over_the_profile)
     }
     for (uint32_t i = 0; i < N_SAMPLE; i++) n += drawn[i];
     CHECK_INT(n, N_SAMPLE);
-    close_small(&s);
 }
 
 TEST(a_profile_without_samples_cannot_be_replayed)
@@ -139,7 +136,7 @@ TEST(a_profile_without_samples_cannot_be_replayed)
 TEST(drawn_lists_have_the_share_and_the_runs)
 {
     enum { RUN = 8, N = 4000 };
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     hth_act_trace *f = NULL;
     uint64_t n = 0;
     hth_act_trace_spec spec = {.share = 0.3, .block = RUN, .seed = 3};
@@ -158,5 +155,4 @@ TEST(drawn_lists_have_the_share_and_the_runs)
     if (f) CHECK(share == hth_act_trace_share(f));
     CHECK(share > 0.29 && share < 0.31);
     hth_act_trace_close(f);
-    close_small(&s);
 }

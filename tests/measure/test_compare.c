@@ -99,7 +99,7 @@ static void compare_exact(hearth_selector selector)
     size_t n;
     hth_comparison r;
     hth_perplexity alone;
-    char *text = make_text(&n);
+    FREED char *text = make_text(&n);
     setting s = {.n_ctx = 64, .n_batch = 32, .n_thread = 2, .selector = selector};
     if (open_pair(&p, EMBEDDED, &s)) {
         CHECK_OK(hth_measure_compare(p.compare, text, n, 0, NULL, NULL, &r, err));
@@ -117,7 +117,6 @@ static void compare_exact(hearth_selector selector)
         CHECK(memcmp(&alone, &r.mode, sizeof alone) == 0);
     }
     close_pair(&p);
-    free(text);
 }
 
 TEST(gate_is_identical_to_dense) { compare_exact(HEARTH_SELECTOR_GATE); }
@@ -218,7 +217,7 @@ static void check_logits(const pair *p, const setting *s, const int32_t *ids, si
     hearth_model_info info;
     hearth_model_get_info(p->model, &info);
     float *x = logits_of(p->model, s, HEARTH_SELECTOR_DENSE, s->kv, ids, n, info.n_vocab);
-    float *y = logits_of(p->model, s, s->selector, s->kv_of_mode, ids, n, info.n_vocab);
+    FREED float *y = logits_of(p->model, s, s->selector, s->kv_of_mode, ids, n, info.n_vocab);
     naive want = compare_naively(x, y, ids, n, first, info.n_vocab);
     printf(
         "     KL %.6g (naively %.6g), 99 %% %.6g (%.6g), largest %.6g (%.6g); agreement %llu (%zu) of %llu; "
@@ -233,13 +232,12 @@ static void check_logits(const pair *p, const setting *s, const int32_t *ids, si
     CHECK(near(r->ratio, want.ratio, 1e-12));
     CHECK(near(r->mode.perplexity / r->reference.perplexity, r->ratio, 1e-12));
     free(x);
-    free(y);
 }
 
 /* An approximation that is none of the FFN: some hundred positions, so that a percentile means something. */
 TEST(divergence_is_what_two_dumps_of_logits_give)
 {
-    pair p;
+    CLEANUP(close_pair) pair p;
     hth_comparison r;
     int32_t ids[400];
     setting s = {.n_ctx = 400, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_GATE,
@@ -251,7 +249,6 @@ TEST(divergence_is_what_two_dumps_of_logits_give)
         check_logits(&p, &s, ids, 400, 37, &r);
         CHECK(r.kl > 0.0 && r.kl_99 > r.kl && r.kl_largest > r.kl_99 && r.n_identical < r.n_scored);
     }
-    close_pair(&p);
 }
 
 /* ---- layers, naively ------------------------------------------------------------------------ */
@@ -351,7 +348,7 @@ static void check_layer(const pair *p, const watching *w, uint32_t i_layer, cons
     CHECK_INT(l->n_hit, n_hit);
     CHECK(n_hit > 0 && n_hit < n_live && n_marked < n);
     if (i_layer > 0) return;
-    double *down = read_down(p->model, w->d_ff, w->d_model), sum = 0.0, max = 0.0;
+    FREED double *down = read_down(p->model, w->d_ff, w->d_model), sum = 0.0, max = 0.0;
     for (size_t t = 0; t < n_tok; t++) {
         const float *h = hidden + t * w->d_ff;
         double whole = norm_of(down, h, NULL, w->d_ff, w->d_model);
@@ -363,7 +360,6 @@ static void check_layer(const pair *p, const watching *w, uint32_t i_layer, cons
            (double)n_hit / (double)n_live, (double)n_hit / (double)n_marked, l->error_sum / (double)n_tok,
            sum / (double)n_tok, l->error_max, max);
     CHECK(near(l->error_sum, sum, tolerance) && near(l->error_max, max, tolerance));
-    free(down);
 }
 
 /* ---- predictors, on PowerInfer's files --------------------------------------------------------- */
@@ -432,12 +428,12 @@ TEST(predictors_mark_what_powerinfer_computes)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (uint32_t n_batch = 1; n_batch <= 12; n_batch += 11) {
-            golden_pair g;
+            CLEANUP(close_golden) golden_pair g;
             if (open_golden(&g, names[i], predictor_setting(n_batch, 2))) {
                 uint32_t n_layer = g.p.model->model->hparams.n_layer;
-                watching w = watch_run(&g.p, &g.s, HEARTH_SELECTOR_PREDICTOR, g.ids, g.n);
+                CLEANUP(free_watching) watching w = watch_run(&g.p, &g.s, HEARTH_SELECTOR_PREDICTOR, g.ids, g.n);
                 for (uint32_t l = 0; l < n_layer; l++) {
-                    uint8_t *live = live_of(&g, l, n_layer, w.d_ff);
+                    FREED uint8_t *live = live_of(&g, l, n_layer, w.d_ff);
                     CHECK_INT(w.n_tok[l], g.n);
                     CHECK_BYTES(w.marked[l], live, g.n * w.d_ff);
                     for (size_t k = 0; k < g.n * w.d_ff; k++)
@@ -446,18 +442,15 @@ TEST(predictors_mark_what_powerinfer_computes)
                                       names[i], k, l);
                             break;
                         }
-                    free(live);
                 }
-                free_watching(&w);
             }
-            close_golden(&g);
         }
 }
 
 TEST(recall_precision_and_error_are_what_a_recount_gives)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        golden_pair g;
+        CLEANUP(close_golden) golden_pair g;
         hth_comparison r;
         if (open_golden(&g, names[i], predictor_setting(12, 2))) {
             uint32_t n_layer = g.p.model->model->hparams.n_layer;
@@ -466,10 +459,10 @@ TEST(recall_precision_and_error_are_what_a_recount_gives)
             CHECK_INT(r.n_layer, n_layer);
             printf("     %s\n", names[i]);
             check_logits(&g.p, &g.s, g.ids, g.n, 0, &r);
-            watching w = watch_run(&g.p, &g.s, HEARTH_SELECTOR_DENSE, g.ids, g.n);
-            watching own = watch_run(&g.p, &g.s, HEARTH_SELECTOR_PREDICTOR, g.ids, g.n);
+            CLEANUP(free_watching) watching w = watch_run(&g.p, &g.s, HEARTH_SELECTOR_DENSE, g.ids, g.n);
+            CLEANUP(free_watching) watching own = watch_run(&g.p, &g.s, HEARTH_SELECTOR_PREDICTOR, g.ids, g.n);
             /* Before layer 0 nothing differs: there another program knows what is marked. */
-            uint8_t *live = live_of(&g, 0, n_layer, w.d_ff);
+            FREED uint8_t *live = live_of(&g, 0, n_layer, w.d_ff);
             double tolerance = strstr(names[i], "f16") ? 1e-5 : 1e-4; /* coefficients of 16 bits */
             for (uint32_t l = 0; l < n_layer; l++) {
                 uint64_t n_mode = 0;
@@ -477,11 +470,7 @@ TEST(recall_precision_and_error_are_what_a_recount_gives)
                 for (size_t k = 0; k < g.n * own.d_ff; k++) n_mode += own.hidden[l][k] != 0.0f;
                 CHECK_INT(r.layers[l].n_mode, n_mode);
             }
-            free(live);
-            free_watching(&own);
-            free_watching(&w);
         }
-        close_golden(&g);
     }
 }
 
@@ -499,7 +488,7 @@ TEST(figures_do_not_depend_on_threads_and_pieces)
         hth_comparison first = {0}, r;
         hth_compare_layer layers[MAX_SEEN_LAYER];
         for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
-            golden_pair g;
+            CLEANUP(close_golden) golden_pair g;
             if (open_golden(&g, names[i], predictor_setting(settings[k][0], settings[k][1]))) {
                 CHECK_OK(hth_compare_ids(g.p.compare, g.ids, g.n, 3, NULL, err));
                 hth_compare_result(g.p.compare, &r);
@@ -510,14 +499,13 @@ TEST(figures_do_not_depend_on_threads_and_pieces)
                     expect_same(&first, layers, &r);
                 }
             }
-            close_golden(&g);
         }
     }
 }
 
 TEST(lines_of_ids_add_up)
 {
-    golden_pair g;
+    CLEANUP(close_golden) golden_pair g;
     hth_comparison once, twice;
     if (open_golden(&g, names[0], predictor_setting(12, 2))) {
         CHECK_OK(hth_compare_ids(g.p.compare, g.ids, g.n, 0, NULL, err));
@@ -532,7 +520,6 @@ TEST(lines_of_ids_add_up)
         CHECK(near(twice.kl, once.kl, 1e-12) && near(twice.ratio, once.ratio, 1e-12));
         CHECK(near(twice.layers[1].error_sum, 2 * layer.error_sum, 1e-12));
     }
-    close_golden(&g);
 }
 
 /* ---- thresholds ----------------------------------------------------------------------------------- */
@@ -569,11 +556,11 @@ TEST(thresholds_mark_what_their_own_run_computes)
     int32_t ids[40];
     for (int32_t i = 0; i < 40; i++) ids[i] = (i * 53 + 1) % TINY_VOCAB;
     for (uint32_t n_batch = 1; n_batch <= 40; n_batch += 39) {
-        pair p;
+        CLEANUP(close_pair) pair p;
         hth_comparison r;
         setting s = {.n_ctx = 40, .n_batch = n_batch, .n_thread = 2, .selector = HEARTH_SELECTOR_THRESHOLD};
         if (open_pair(&p, path, &s)) {
-            watching own = watch_run(&p, &s, HEARTH_SELECTOR_THRESHOLD, ids, 40);
+            CLEANUP(free_watching) watching own = watch_run(&p, &s, HEARTH_SELECTOR_THRESHOLD, ids, 40);
             for (int l = 0; l < TINY_LAYERS; l++)
                 for (size_t i = 0; i < 40 * TINY_D_FF; i++)
                     if (own.marked[l][i] != (own.hidden[l][i] != 0.0f)) {
@@ -581,16 +568,13 @@ TEST(thresholds_mark_what_their_own_run_computes)
                                   own.marked[l][i]);
                         break;
                     }
-            watching w = watch_run(&p, &s, HEARTH_SELECTOR_DENSE, ids, 40);
+            CLEANUP(free_watching) watching w = watch_run(&p, &s, HEARTH_SELECTOR_DENSE, ids, 40);
             CHECK_OK(hth_compare_ids(p.compare, ids, 40, 0, NULL, err));
             hth_compare_result(p.compare, &r);
             check_logits(&p, &s, ids, 40, 0, &r);
             for (uint32_t l = 0; l < TINY_LAYERS; l++)
                 check_layer(&p, &w, l, w.marked[l], 1e-5, &r.layers[l]);
-            free_watching(&w);
-            free_watching(&own);
         }
-        close_pair(&p);
     }
     remove(path);
 }
@@ -607,9 +591,9 @@ static bool count_down(void *user, uint64_t done, uint64_t total)
 TEST(an_early_end_keeps_whole_windows)
 {
     size_t n;
-    char *text = make_text(&n);
+    FREED char *text = make_text(&n);
     for (int left = 1; left < 12; left++) {
-        pair p;
+        CLEANUP(close_pair) pair p;
         hth_comparison r;
         int calls = left;
         /* two pieces of 32 to a window, and a look behind it */
@@ -623,9 +607,7 @@ TEST(an_early_end_keeps_whole_windows)
             CHECK_INT(r.layers[5].n_neuron, want * 64 * 768);
             CHECK_INT(r.layers[5].n_mode, r.layers[5].n_live);
         }
-        close_pair(&p);
     }
-    free(text);
 }
 
 static hearth_status compare_files(const char *a, const char *b, uint32_t n_batch, hth_comparison *r,

@@ -26,7 +26,7 @@ TEST(medians_are_medians_and_samples_stay)
 TEST(every_loop_of_memory_reads_every_line)
 {
     enum { SIZE = 3 << 20 };
-    hth_pool *pool;
+    CLOSED(hth_pool) *pool = NULL;
     CHECK_OK(hth_pool_open(2, &pool, err));
     for (int loop = 0; loop < HTH_N_BANDWIDTH_LOOP; loop++) {
         hth_bandwidth_probe p;
@@ -51,12 +51,11 @@ TEST(every_loop_of_memory_reads_every_line)
         hth_bandwidth_close(&p);
         CHECK(p.memory == NULL);
     }
-    hth_pool_close(pool);
 }
 
 TEST(the_chain_of_lines_goes_through_all_of_them)
 {
-    hth_bandwidth_probe region;
+    CLEANUP(hth_bandwidth_close) hth_bandwidth_probe region;
     hth_latency_probe p;
     CHECK_OK(hth_bandwidth_open(&region, 3 << 20, err));
     hth_latency_open(&p, &region);
@@ -68,14 +67,13 @@ TEST(the_chain_of_lines_goes_through_all_of_them)
     } while (at != 0 && at < p.n_line && n <= p.n_line);
     CHECK_INT(n, p.n_line);
     CHECK(hth_latency_measure(&p) > 0.0 && p.at < p.n_line);
-    hth_bandwidth_close(&region);
 }
 
 TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
 {
     static const hth_cpu levels[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,
                                      HTH_CPU_NEON,    HTH_CPU_DOTPROD, HTH_CPU_I8MM};
-    hth_pool *pool;
+    CLOSED(hth_pool) *pool = NULL;
     CHECK_OK(hth_pool_open(2, &pool, err));
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         hth_peak peaks[HTH_PEAK_MAX];
@@ -98,7 +96,6 @@ TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
     hth_peak_probe_open(&probe, HTH_CPU_GENERIC);
     hth_peak_probe_measure(&probe, pool, rate);
     CHECK(rate[HTH_PEAK_F32] > 0.0 && rate[HTH_PEAK_INT8] <= 0.0 && rate[HTH_PEAK_BF16] <= 0.0);
-    hth_pool_close(pool);
 }
 
 TEST(waiting_takes_time)
@@ -120,7 +117,7 @@ TEST(work_is_that_of_the_matrices)
     tiny_model m;
     hearth_model *model = NULL;
     tiny_begin(&m);
-    gguf_bytes file = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
     hth_op_count none = hth_op_count_prompt(model, 0), one = hth_op_count_prompt(model, 1),
@@ -136,5 +133,4 @@ TEST(work_is_that_of_the_matrices)
     CHECK(row > 0 && hth_op_count_kv_bytes(model, HEARTH_KV_F16, 9) == 10 * row);
     CHECK(hth_op_count_kv_bytes(model, HEARTH_KV_F32, 9) == 20 * row);
     hearth_model_close(model);
-    gguf_free(&file);
 }

@@ -104,7 +104,7 @@ static void remember(void *user, const hth_ffn_probe *seen)
 static void look(const bench_model *b, const setting *s, seen_all *a)
 {
     hth_chunks w;
-    hearth_session *session = open_session(b, s);
+    CLOSED(hearth_session) *session = open_session(b, s);
     hth_step_set_probe(hth_session_step(session), remember, a);
     CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, s->n_ctx, err));
     for (size_t i = 0; i < w.n_window; i++) {
@@ -112,7 +112,6 @@ static void look(const bench_model *b, const setting *s, seen_all *a)
         CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), s->n_ctx, err));
     }
     hth_chunks_close(&w);
-    hearth_session_close(session);
 }
 
 static float size_of(float x) { return x < 0.0f ? -x : x; }
@@ -184,7 +183,7 @@ static void check_layer(const hth_profile *p, const seen_all *a, uint32_t i_laye
 
 static void recount(bool storyteller, const setting *s)
 {
-    bench_model b;
+    CLEANUP(close_bench) bench_model b;
     seen_all a = {0};
     hth_profile *p = NULL;
     const char *out = test_scratch("recount.profile");
@@ -199,7 +198,6 @@ static void recount(bool storyteller, const setting *s)
     CHECK_OK(hth_profile_open(out, b.model->model, &p, err)); /* what was written passes all checks */
     hth_profile_close(p);
     remove(out);
-    close_bench(&b);
 }
 
 TEST(counts_are_those_of_a_naive_recount)
@@ -236,17 +234,14 @@ TEST(profiles_do_not_depend_on_threads_or_batches)
                                        {.n_ctx = 100, .n_thread = 3, .n_batch = 1, .n_sample = 50},
                                        {.n_ctx = 100, .n_thread = 2, .n_batch = 3, .n_sample = 50}};
     for (int storyteller = 0; storyteller < 2; storyteller++) {
-        bench_model b;
+        CLEANUP(close_bench) bench_model b;
         size_t n = 0, n_other = 0;
         open_bench(&b, storyteller);
-        char *first = profile_bytes(&b, &settings[0], &n);
+        FREED char *first = profile_bytes(&b, &settings[0], &n);
         for (size_t i = 1; first && i < sizeof settings / sizeof *settings; i++) {
-            char *other = profile_bytes(&b, &settings[i], &n_other);
+            FREED char *other = profile_bytes(&b, &settings[i], &n_other);
             if (CHECK_INT(n, n_other)) CHECK_BYTES(first, other, n);
-            free(other);
         }
-        free(first);
-        close_bench(&b);
     }
 }
 
@@ -262,7 +257,7 @@ static const char *resume_of(const char *out)
 /* Stopped after every few pieces until it ends; the file must be the one of a whole run. */
 static void interrupt_and_compare(bool storyteller, const setting *s)
 {
-    bench_model b;
+    CLEANUP(close_bench) bench_model b;
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("resumed.profile");
     open_bench(&b, storyteller);
@@ -270,7 +265,7 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
     hearth_status st = HEARTH_ERROR_CANCELLED;
     int n_stop = 0;
     for (; st == HEARTH_ERROR_CANCELLED && n_stop < 100; n_stop++) {
-        hth_profile *p = NULL;
+        CLOSED(hth_profile) *p = NULL;
         hearth_error why = {0};
         st = run_profile(&b, s, out, n_stop == 0 ? 1 : 2 + n_stop % 4, &p, &why);
         if (st == HEARTH_ERROR_CANCELLED) {
@@ -278,7 +273,6 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
             CHECK(strstr(why.message, n_stop == 0 ? "nothing was kept" : "the same command goes on") != NULL);
             CHECK((access(resume_of(out), F_OK) == 0) == (n_stop > 0));
         }
-        hth_profile_close(p);
     }
     CHECK_INT(st, HEARTH_OK);
     CHECK(n_stop >= 3);
@@ -288,7 +282,6 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
     free(whole);
     free(resumed);
     remove(out);
-    close_bench(&b);
 }
 
 TEST(an_interrupted_profile_goes_on_to_the_same_bits)
@@ -342,7 +335,7 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
 TEST(a_flipped_bit_of_a_state_is_seen)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 70};
-    bench_model b;
+    CLEANUP(close_bench) bench_model b;
     hth_profile *p = NULL;
     hearth_error why = {0};
     const char *out = test_scratch("flipped.profile");
@@ -350,10 +343,10 @@ TEST(a_flipped_bit_of_a_state_is_seen)
     open_bench(&b, true);
     CHECK_OK(run_profile(&b, &s, out, 0, &p, err));
     hth_profile_close(p);
-    char *whole = test_read_file(out, &n_whole);
+    FREED char *whole = test_read_file(out, &n_whole);
     remove(out);
     CHECK_INT(run_profile(&b, &s, out, 3, &p, &why), HEARTH_ERROR_CANCELLED);
-    char *state = test_read_file(resume_of(out), &n_state);
+    FREED char *state = test_read_file(resume_of(out), &n_state);
     for (size_t i = 0; i < n_state; i += 97) {
         size_t n = 0;
         state[i] ^= (char)(1 << i % 8);
@@ -374,9 +367,6 @@ TEST(a_flipped_bit_of_a_state_is_seen)
     }
     CHECK(n_read > 50 && n_refused > n_read * 9 / 10);
     remove(resume_of(out));
-    free(state);
-    free(whole);
-    close_bench(&b);
 }
 
 /* With a save after every piece, what lies on the disk at any moment is a state that goes on: a process
@@ -402,7 +392,7 @@ static bool copy_state(void *user, uint64_t done, uint64_t total)
 TEST(every_saved_state_goes_on_to_the_same_bits)
 {
     static const setting s = {.n_ctx = 128, .n_thread = 1, .n_batch = 128, .n_sample = 70};
-    bench_model b;
+    CLEANUP(close_bench) bench_model b;
     hth_profile *p = NULL;
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("saved.profile");
@@ -427,7 +417,6 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
     }
     free(whole);
     remove(out);
-    close_bench(&b);
 }
 
 /* ---- what cannot be profiled ----------------------------------------------------------------- */
@@ -435,7 +424,7 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
 TEST(places_that_cannot_be_written_are_refused_before_the_work)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 1};
-    bench_model b;
+    CLEANUP(close_bench) bench_model b;
     hth_profile *p = NULL;
     hearth_error why = {0};
     open_bench(&b, false);
@@ -444,5 +433,4 @@ TEST(places_that_cannot_be_written_are_refused_before_the_work)
     b.n = 9;
     CHECK_INT(run_profile(&b, &s, test_scratch("short.profile"), 0, &p, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, "a window needs 64") != NULL && p == NULL);
-    close_bench(&b);
 }

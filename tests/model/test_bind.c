@@ -241,11 +241,10 @@ TEST(a_session_has_the_context_that_it_asks_for)
     CHECK_OK(tiny_open(&model, err));
     const uint32_t asked[] = {0, 7, HEARTH_CTX_TRAINED}, got[] = {4096, 7, 20000};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        hearth_session *s = NULL;
+        CLOSED(hearth_session) *s = NULL;
         hearth_session_options o = {.n_ctx = asked[i], .n_batch = 1, .n_thread = 1, .kv = HEARTH_KV_F32};
         CHECK_OK(hearth_session_open(model, &o, &s, err));
         CHECK_INT(hearth_session_n_ctx(s), got[i]);
-        hearth_session_close(s);
     }
     tiny_close(model);
 }

@@ -53,11 +53,10 @@ TEST(absurd_context_lengths_are_warned_of)
         CHECK_INT(tiny_n_warning, 1);
         CHECK(strstr(tiny_warning, A "context_length is ") && strstr(tiny_warning, "16777216 is taken"));
         if (model) {
-            hearth_session *session = NULL;
+            CLOSED(hearth_session) *session = NULL;
             hearth_model_get_info(model, &info);
             CHECK_INT(info.n_ctx_train, 16777216);
             CHECK_OK(hearth_session_open(model, NULL, &session, err)); /* its context is the default */
-            hearth_session_close(session);
         }
         tiny_close(model);
     }

@@ -12,7 +12,7 @@ enum { I32 = 26, Q8_1 = 9, MAX_RANK = 65536 };
  * by '|'), or, with words NULL, taken. */
 static void expect(const gguf_bytes *file, hearth_status status, const char *words, int line)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why = {0};
     char all[200], *save = NULL;
     hearth_status st = hearth_model_open_memory(file->data, file->n, "packed.gguf", NULL, &model, &why);
@@ -23,7 +23,6 @@ static void expect(const gguf_bytes *file, hearth_status status, const char *wor
     if (st != status || !named || (st == HEARTH_OK) != (model != NULL))
         test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
                   words ? words : "ok");
-    hearth_model_close(model);
 }
 
 /* A packed model with a change, which may use m. */
@@ -214,14 +213,12 @@ TEST(thresholds_in_packed_files_are_finite_and_not_negative)
 
 TEST(neurons_whose_scales_are_not_finite_are_refused)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_pack(&m);
     tiny_find(&m, "blk.1.ffn_down_t.weight")->type = 8;
-    gguf_bytes file = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     expect(&file, HEARTH_OK, NULL, __LINE__);
     gguf_patch(&file, tiny_data_at(&m, "blk.1.ffn_down_t.weight") + 34 * 9, 0x7e00, 2);
     expect(&file, HEARTH_ERROR_FORMAT, "'blk.1.ffn_down_t.weight'|a scale that is not finite", __LINE__);
-    gguf_free(&file);
-    tiny_free(&m);
 }

@@ -311,8 +311,8 @@ static void check_bits(const inputs *in, const char *device, uint64_t vram, cons
     enum { N = sizeof ids / sizeof *ids };
     const hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = N_THREAD};
     hearth_model_options o = {.n_thread = N_THREAD, .selector = HEARTH_SELECTOR_GATE};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     size_t size = in->model->hparams.n_vocab * sizeof **right;
     if (placement)
         o.gpu = (hearth_gpu_options){
@@ -332,8 +332,6 @@ static void check_bits(const inputs *in, const char *device, uint64_t vram, cons
         CHECK(c.n_split + c.n_streamed > 0);                                   /* layers are divided */
         if (strcmp(device, "null") == 0) CHECK((c.n_streamed > 0) == planned); /* 2 tokens would do */
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 TEST(models_opened_by_plan_give_the_bits_of_the_cpu)

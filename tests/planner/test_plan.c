@@ -430,7 +430,7 @@ TEST(bad_numbers_are_refused_by_name)
     test_random r = {3};
     small_case good, c;
     hearth_error why;
-    hth_plan plan;
+    CLEANUP(hth_plan_free) hth_plan plan;
     make_small(&r, &good);
 #define CHANGED(WHAT, WORD)                                                                                  \
     do {                                                                                                     \
@@ -477,5 +477,4 @@ TEST(bad_numbers_are_refused_by_name)
     link.submit = (double)NAN;
     CHECK_INT(hth_plan_simulate(&good.model, &good.machine, &link, &good.options, &plan, &usual, &done, &why),
               HEARTH_ERROR_ARGUMENT);
-    hth_plan_free(&plan);
 }

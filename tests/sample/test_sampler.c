@@ -128,7 +128,7 @@ static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, te
     int32_t seen[40];
     size_t n_seen = 0;
     hth_sample_random expected_random;
-    hearth_sampler *s = NULL;
+    CLOSED(hearth_sampler) *s = NULL;
     p.seed = test_random_next(r);
     hth_sample_random_seed(&expected_random, p.seed);
     CHECK_OK(hth_sampler_open(n_vocab, &p, &s, err));
@@ -142,7 +142,6 @@ static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, te
         seen[n_seen++] = id;
         hearth_sampler_accept(s, id);
     }
-    hearth_sampler_close(s);
 }
 
 TEST(draw_alone_equals_the_reference)
@@ -223,7 +222,7 @@ TEST(draws_have_the_stated_frequencies)
     const float logits[6] = {0.5f, -1.0f, 2.0f, 1.0f, -INFINITY, 0.0f};
     hearth_sampler_options p = neutral();
     p.seed = 42;
-    hearth_sampler *s = NULL;
+    CLOSED(hearth_sampler) *s = NULL;
     CHECK_OK(hth_sampler_open(6, &p, &s, err));
     enum { N_DRAW = 200000 };
     int count[6] = {0};
@@ -240,7 +239,6 @@ TEST(draws_have_the_stated_frequencies)
     }
     CHECK(chi2 < 18.5); /* 4 degrees of freedom, p = 0.001 */
     CHECK_INT(count[4], 0);
-    hearth_sampler_close(s);
 }
 
 TEST(same_seed_gives_same_ids_and_another_seed_others)
@@ -269,14 +267,13 @@ TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
 {
     hearth_sampler_options p = hearth_sampler_defaults();
     p.temperature = 0.0f;
-    hearth_sampler *s = NULL;
+    CLOSED(hearth_sampler) *s = NULL;
     int32_t id = -1;
     CHECK_OK(hth_sampler_open(5, &p, &s, err));
     CHECK_OK(hearth_sampler_sample(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
     CHECK_INT(id, 1);
     CHECK_OK(hearth_sampler_sample(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
     CHECK_INT(id, 1);
-    hearth_sampler_close(s);
 }
 
 /* A tiny temperature must act like none, and a huge spread must not overflow. */
@@ -306,7 +303,7 @@ TEST(penalties_keep_finite_logits_finite)
     p.bias = &bias;
     p.n_bias = 1;
     p.temperature = 0.0f;
-    hearth_sampler *s = NULL;
+    CLOSED(hearth_sampler) *s = NULL;
     int32_t id = -1;
     CHECK_OK(hth_sampler_open(2, &p, &s, err));
     CHECK_OK(hearth_sampler_sample(s, (float[2]){0.0f, 3e38f}, &id, err));
@@ -314,7 +311,6 @@ TEST(penalties_keep_finite_logits_finite)
     hearth_sampler_accept(s, 0);
     CHECK_OK(hearth_sampler_sample(s, (float[2]){-3e38f, -INFINITY}, &id, err));
     CHECK_INT(id, 0);
-    hearth_sampler_close(s);
 }
 
 TEST(tokens_leave_the_window_of_penalties)
@@ -323,7 +319,7 @@ TEST(tokens_leave_the_window_of_penalties)
     p.temperature = 0.0f;
     p.presence_penalty = 5.0f;
     p.repeat_last_n = 2;
-    hearth_sampler *s = NULL;
+    CLOSED(hearth_sampler) *s = NULL;
     CHECK_OK(hth_sampler_open(4, &p, &s, err));
     const float logits[4] = {4, 3, 2, 1};
     for (int i = 0; i < 30; i++) {
@@ -334,20 +330,18 @@ TEST(tokens_leave_the_window_of_penalties)
     }
     hearth_sampler_accept(s, -1);
     hearth_sampler_accept(s, 4);
-    hearth_sampler_close(s);
 }
 
 /* ---- refusals --------------------------------------------------------------------------- */
 
 static void check_numeric(hearth_sampler_options p, const float *logits, const char *part)
 {
-    hearth_sampler *s = NULL;
+    CLOSED(hearth_sampler) *s = NULL;
     hearth_error refusal = {0};
     int32_t id;
     CHECK_OK(hth_sampler_open(3, &p, &s, err));
     CHECK_INT(hearth_sampler_sample(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
     if (!strstr(refusal.message, part)) CHECK_TEXT(refusal.message, part);
-    hearth_sampler_close(s);
 }
 
 TEST(logits_that_are_not_finite_are_numeric_errors)
@@ -426,7 +420,7 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
     p.typical_p = 0.8f;
     p.repeat_penalty = 1.2f;
     for (int k = 0; k < 2; k++) {
-        hearth_sampler *s = NULL;
+        CLOSED(hearth_sampler) *s = NULL;
         p.top_k = k == 0 ? 40 : 0;
         CHECK_OK(hth_sampler_open(N, &p, &s, err));
         uint64_t n_alloc = hth_alloc_count();
@@ -436,7 +430,6 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
             hearth_sampler_accept(s, id);
         }
         CHECK_INT(hth_alloc_count(), n_alloc);
-        hearth_sampler_close(s);
     }
     CHECK_BYTES(logits, before, sizeof logits);
 }

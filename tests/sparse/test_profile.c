@@ -136,13 +136,12 @@ TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
 /* Opens what lies at the path: refused with a line that names the file and holds `words`. */
 static void expect_refused(const small *s, hearth_status status, const char *words, int line)
 {
-    hth_profile *p = NULL;
+    CLOSED(hth_profile) *p = NULL;
     hearth_error why = {0};
     hearth_status st = hth_profile_open(path_of(), s->model, &p, &why);
     if (st != status || p || strstr(why.message, path_of()) != why.message || !strstr(why.message, words))
         test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
                   words);
-    hth_profile_close(p);
 }
 
 /* One figure of a profile is wrong. */
@@ -298,12 +297,11 @@ TEST(a_file_cut_anywhere_is_refused)
     open_small(&s, false, NULL);
     char *whole = written(&s, N_TOK, &n);
     for (size_t cut = 0; whole && cut < n; cut += cut + 70 < n ? 11 : 1) {
-        hth_profile *p = NULL;
+        CLOSED(hth_profile) *p = NULL;
         hearth_error why = {0};
         CHECK(test_write_file(path_of(), whole, cut));
         if (hth_profile_open(path_of(), s.model, &p, &why) == HEARTH_OK || !why.message[0])
             test_fail(__FILE__, __LINE__, "cut at %zu of %zu: '%s'", cut, n, why.message);
-        hth_profile_close(p);
     }
     free(whole);
     close_small(&s);
@@ -320,7 +318,7 @@ TEST(mutated_files_are_taken_or_refused)
         size_t n = 0;
         char *whole = written(&s, kind ? 50 : N_TOK, &n), *bytes = malloc(n);
         for (uint32_t i = 0; whole && bytes && i < n_run / 2; i++) {
-            hth_profile *p = NULL;
+            CLOSED(hth_profile) *p = NULL;
             hearth_error why = {0};
             memcpy(bytes, whole, n);
             /* Half of the damage goes into the directory, which is the smaller part. */
@@ -333,7 +331,6 @@ TEST(mutated_files_are_taken_or_refused)
                                     : hth_profile_open(path_of(), model, &p, &why);
             n_refused += st != HEARTH_OK;
             if (st != HEARTH_OK) CHECK(why.message[0] && p == NULL);
-            hth_profile_close(p);
         }
         free(whole);
         free(bytes);
@@ -421,11 +418,10 @@ TEST(slots_cut_octaves_into_eight)
 
 TEST(too_many_samples_are_refused)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     hth_profile *p = NULL;
     hearth_error why = {0};
     open_small(&s, false, NULL);
     CHECK_INT(hth_profile_new(s.model, HTH_PROFILE_MAX_SAMPLE + 1, false, &p, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(p == NULL && strstr(why.message, "65536") != NULL);
-    close_small(&s);
 }

@@ -185,7 +185,7 @@ TEST(a_sidecar_is_no_model)
 {
     open_model();
     for (int kind = 0; kind < 2; kind++) {
-        gguf_bytes bytes = make_kind(kind);
+        CLEANUP(gguf_free) gguf_bytes bytes = make_kind(kind);
         hearth_model *m = NULL;
         hearth_error why = {0};
         CHECK_INT(hearth_model_open_memory(bytes.data, bytes.n, "side.gguf", NULL, &m, &why),
@@ -193,7 +193,6 @@ TEST(a_sidecar_is_no_model)
         CHECK(m == NULL && strstr(why.message, "side.gguf: ") == why.message);
         CHECK(strstr(why.message, kind ? "predictors, not a model (general.architecture at "
                                        : "thresholds, not a model (general.architecture at ") != NULL);
-        gguf_free(&bytes);
     }
     close_model();
 }
@@ -303,18 +302,16 @@ TEST(sidecars_cut_anywhere_are_refused)
 {
     open_model();
     for (int kind = 0; kind < 2; kind++) {
-        gguf_bytes whole = make_kind(kind);
+        CLEANUP(gguf_free) gguf_bytes whole = make_kind(kind);
         const char *path = test_scratch("side.gguf");
         for (size_t cut = 0; cut < whole.n; cut += cut < 1000 || cut + 70 > whole.n ? 1 : 13) {
-            hth_sidecar s;
+            CLEANUP(hth_sidecar_close) hth_sidecar s;
             hearth_error why = {0};
             CHECK(test_write_file(path, whole.data, cut));
             hearth_status st = hth_sidecar_open(&s, path, kind ? "predictors" : "thresholds", model, &why);
             if (st == HEARTH_OK || strstr(why.message, path) != why.message)
                 test_fail(__FILE__, __LINE__, "cut at %zu of %zu: '%s'", cut, whole.n, why.message);
-            hth_sidecar_close(&s);
         }
-        gguf_free(&whole);
     }
     close_model();
 }

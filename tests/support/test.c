@@ -2,6 +2,8 @@
  * case is appended to it ("ok|FAIL|skip<TAB>file<TAB>name<TAB>reason"). */
 #include "support/test.h"
 
+#include "base/alloc.h"
+
 #include <stdarg.h>
 #include <sys/stat.h>
 
@@ -43,7 +45,9 @@ int test_run_all(int argc, char **argv)
         if (argc > 1 && !strstr(c->name, argv[1])) continue;
         n_failed_checks = 0;
         skipped = false;
+        uint64_t held = hth_alloc_in_use();
         c->run();
+        if (hth_alloc_in_use() != held) test_fail(c->file, 0, "%s keeps memory of the library", c->name);
         n_run++;
         if (n_failed_checks > 0) {
             n_failed++;

@@ -52,6 +52,31 @@ char *test_read_file(const char *path, size_t *n);
 /* False when it could not be written. */
 bool test_write_file(const char *path, const void *data, size_t n);
 
+/* What frees a variable at the end of its block:
+ *     CLEANUP(close_inputs) inputs in;               calls close_inputs(&in)
+ *     CLOSED(hearth_model) *model = NULL;            calls hearth_model_close(model)
+ *     FREED char *text = test_read_file(path, &n);   calls free(text) */
+#define CLEANUP(F) __attribute__((cleanup(F)))
+#define CLOSED(T) CLEANUP(T##_close_at) T
+#define FREED CLEANUP(test_free_at)
+static inline void test_free_at(void *p) { free(*(void **)p); }
+#define TEST_CLOSED(T)                                                                                       \
+    typedef struct T T;                                                                                      \
+    void T##_close(T *);                                                                                     \
+    static inline void T##_close_at(T **p) { T##_close(*p); }
+TEST_CLOSED(hearth_model)
+TEST_CLOSED(hearth_session)
+TEST_CLOSED(hearth_batch)
+TEST_CLOSED(hearth_chat)
+TEST_CLOSED(hearth_sampler)
+TEST_CLOSED(hth_device)
+TEST_CLOSED(hth_gguf)
+TEST_CLOSED(hth_placement_builder)
+TEST_CLOSED(hth_pool)
+TEST_CLOSED(hth_pretokenizer)
+TEST_CLOSED(hth_profile)
+TEST_CLOSED(hth_tokenizer)
+
 /* Deterministic random numbers: splitmix64. */
 typedef struct test_random {
     uint64_t state;

@@ -80,14 +80,13 @@ static void refuse_as(hearth_status expected, const char *part, const char *part
 static void check_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *expected,
                       size_t n, int line)
 {
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     size_t lost = 99;
     CHECK_OK(hth_tokenize(tok, text, n_text, flags, &ids, &lost, err));
     bool same = ids.n == n && lost == n_lost;
     for (size_t i = 0; same && i < n; i++) same = ids.id[i] == expected[i];
     for (size_t i = 0; !same && i < ids.n; i++) test_fail(__FILE__, line, "  %d", (int)ids.id[i]);
     if (!same) test_fail(__FILE__, line, "%zu ids, expected %zu; %zu lost", ids.n, n, lost);
-    hth_ids_free(&ids);
 }
 
 #define IDS(TEXT, FLAGS, ...)                                                                                \
@@ -286,10 +285,9 @@ TEST(words_that_are_tokens_are_not_merged_where_the_name_says_so)
         IDS(" ab abc", 0, SP_AB, SP_AB, BYTE + 'c'); /* " abc" is none */
         char longer[2000];
         memset(longer, 'x', sizeof longer);
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         CHECK_OK(hth_tokenize(tok, longer, sizeof longer, 0, &ids, NULL, err));
         CHECK_INT(ids.n, sizeof longer);
-        hth_ids_free(&ids);
     }
     finish();
     begin();
@@ -563,12 +561,10 @@ TEST(candidates_stay_below_three_per_byte)
     char *text = malloc(N);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         for (size_t k = 0; k < N; k++) text[k] = units[i][k % strlen(units[i])];
-        hth_tokenize_scratch work = {0};
-        hth_ids ids = {0};
+        CLEANUP(hth_tokenize_scratch_free) hth_tokenize_scratch work = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         CHECK_OK(hth_text_bpe_encode(v.tok, &work, text, N, &ids, err));
         CHECK(work.heap.n_pushed <= 3 * (uint64_t)N && ids.n <= N);
-        hth_ids_free(&ids);
-        hth_tokenize_scratch_free(&work);
     }
     free(text);
     vocab_data_close(&v);

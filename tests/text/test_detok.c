@@ -142,13 +142,13 @@ TEST(streams_equal_the_whole)
 TEST(valid_text_is_never_cut_inside_a_character)
 {
     const char *path = test_data("tokenizers/llama.gguf");
-    hth_gguf *llama_file = NULL;
-    hth_tokenizer *llama = NULL;
+    CLOSED(hth_gguf) *llama_file = NULL;
+    CLOSED(hth_tokenizer) *llama = NULL;
     if (!path) return;
     CHECK_OK(hth_gguf_open(path, &llama_file, err));
     CHECK_OK(hth_tokenizer_open(llama_file, &llama, err));
     test_random r = {6};
-    char *out = malloc(hth_detok_max_bytes(llama));
+    FREED char *out = malloc(hth_detok_max_bytes(llama));
     int n_held = 0;
     for (int i = 0; i < 500; i++) {
         char text[200];
@@ -157,7 +157,7 @@ TEST(valid_text_is_never_cut_inside_a_character)
             uint32_t cp = test_random_below(&r, i % 2 ? 0x110000 : 0x3000);
             if (cp < 0xD800 || cp > 0xDFFF) n += hth_text_utf8_encode(cp, text + n);
         }
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         hth_detok d;
         CHECK_OK(hth_tokenize(llama, text, n, 0, &ids, NULL, err));
         hth_detok_init(&d, llama, false, true);
@@ -167,10 +167,6 @@ TEST(valid_text_is_never_cut_inside_a_character)
             n_held += d.n_pending > 0;
         }
         CHECK_INT(d.n_pending, 0);
-        hth_ids_free(&ids);
     }
     CHECK(n_held > 1000); /* otherwise nothing was put to the test */
-    free(out);
-    hth_tokenizer_close(llama);
-    hth_gguf_close(llama_file);
 }

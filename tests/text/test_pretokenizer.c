@@ -59,28 +59,22 @@ static void check_family(const char *name, char *texts)
     char path[100];
     size_t n_bytes, n_line = 0;
     snprintf(path, sizeof path, "pretok/%s.jsonl", name);
-    char *answers = vocab_data_read(path, &n_bytes), *rest = answers;
-    hth_pretokenizer *c = cutter_of(name, true);
-    hth_pretok_iter cut = {0};
+    FREED char *answers = vocab_data_read(path, &n_bytes), *rest = answers;
+    CLOSED(hth_pretokenizer) *c = cutter_of(name, true);
+    CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
     if (!c) return;
     for (char *line; (line = json_next_line(&texts)); n_line++) {
         size_t n, n_ends;
-        char *text = json_base64(json_field(line, "b64"), &n);
-        int32_t *expected = json_ints(json_field(json_next_line(&rest), "ends"), &n_ends, NULL);
-        size_t *ends = malloc((n + 1) * sizeof *ends);
+        FREED char *text = json_base64(json_field(line, "b64"), &n);
+        FREED int32_t *expected = json_ints(json_field(json_next_line(&rest), "ends"), &n_ends, NULL);
+        FREED size_t *ends = malloc((n + 1) * sizeof *ends);
         size_t n_word = cut_text(c, &cut, text, n, ends);
         bool same = n_word == n_ends;
         for (size_t i = 0; same && i < n_ends; i++) same = ends[i] == (size_t)expected[i];
         if (!same) test_fail(__FILE__, __LINE__, "%s line %zu is cut elsewhere", name, n_line + 1);
-        free(ends);
-        free(expected);
-        free(text);
     }
     CHECK_INT(n_line, 262);
     printf("     %s: %zu\n", name, n_line);
-    hth_pretok_iter_free(&cut);
-    hth_pretokenizer_close(c);
-    free(answers);
 }
 
 TEST(fourteen_families_cut_where_the_reference_does)
@@ -88,10 +82,9 @@ TEST(fourteen_families_cut_where_the_reference_does)
     if (!has_engine()) return;
     for (int i = 0; i < N_FAMILY; i++) {
         size_t n_bytes;
-        char *texts = vocab_data_read("pretok/texts.jsonl", &n_bytes);
+        FREED char *texts = vocab_data_read("pretok/texts.jsonl", &n_bytes);
         if (!texts) return;
         check_family(names[i], texts);
-        free(texts);
     }
 }
 
@@ -122,8 +115,8 @@ TEST(families_differ_as_they_should)
         size_t ends[100], n = 0, n_cuts = 0;
         for (const char *p = known[i].cuts; *p; p++)
             if (*p != '|') text[n++] = *p;
-        hth_pretokenizer *c = cutter_of(known[i].name, true);
-        hth_pretok_iter cut = {0};
+        CLOSED(hth_pretokenizer) *c = cutter_of(known[i].name, true);
+        CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
         size_t n_word = cut_text(c, &cut, text, n, ends);
         for (size_t k = 0, at = 0; k < n_word && n_word != SIZE_MAX; k++) {
             for (; at < ends[k]; at++) cuts[n_cuts++] = text[at];
@@ -131,8 +124,6 @@ TEST(families_differ_as_they_should)
         }
         cuts[n_cuts > 0 ? n_cuts - 1 : 0] = '\0';
         CHECK_TEXT(cuts, known[i].cuts);
-        hth_pretok_iter_free(&cut);
-        hth_pretokenizer_close(c);
     }
 }
 
@@ -213,8 +204,8 @@ TEST(ill_formed_bytes_are_symbols_of_no_class)
 {
     if (!has_engine()) return;
     for (int i = 0; i < N_FAMILY; i++) {
-        hth_pretokenizer *c = cutter_of(names[i], true);
-        hth_pretok_iter cut = {0};
+        CLOSED(hth_pretokenizer) *c = cutter_of(names[i], true);
+        CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
         test_random r = {(uint64_t)i + 50};
         for (int round = 0; round < 500; round++) {
             char bad[400], good[1200];
@@ -233,8 +224,6 @@ TEST(ill_formed_bytes_are_symbols_of_no_class)
             for (size_t k = 0; k < n_word && n_word != SIZE_MAX; k++)
                 CHECK_INT(ends[0][k], place[ends[1][k]]);
         }
-        hth_pretok_iter_free(&cut);
-        hth_pretokenizer_close(c);
     }
 }
 
@@ -289,10 +278,9 @@ TEST(limits_are_errors_that_name_the_expression)
            "limit");
     /* a frame for every letter: the heap */
     size_t n = 4 << 20;
-    char *long_text = malloc(n);
+    FREED char *long_text = malloc(n);
     memset(long_text, 'a', n);
     refuse("(?:a(?=a|b|c))+[de]", NULL, false, long_text, n, "expression 1 on the text from byte 0", "limit");
-    free(long_text);
 }
 
 /* The expression of tekken as upstream writes it needs more than the small stack of
@@ -302,7 +290,7 @@ TEST(a_full_stack_of_machine_code_is_interpreted)
     if (!has_engine()) return;
     const char *nested = "((?=[\\p{L}])([^a-z]))*((?=[\\p{L}])([^A-Z]))+";
     const size_t n = 20000;
-    char *text = malloc(n);
+    FREED char *text = malloc(n);
     memset(text, 'a', n);
     text[0] = text[n - 1] = '1';
     for (int jit = 0; jit < 2; jit++) {
@@ -311,7 +299,6 @@ TEST(a_full_stack_of_machine_code_is_interpreted)
         CHECK_INT(cut_with(nested, NULL, jit, text, n, &n_word, &why), HEARTH_OK);
         CHECK_INT(n_word, 3);
     }
-    free(text);
 }
 
 TEST(empty_matches_cut_nothing)
@@ -341,12 +328,12 @@ TEST(long_runs_of_any_unit_are_cut_in_time)
     if (!has_engine()) return;
     const size_t n = getenv("HEARTH_LONG") ? 1 << 22 : 1 << 18;
     const int n_end = getenv("HEARTH_LONG") ? 7 : 1;
-    char *text = malloc(n + 8);
+    FREED char *text = malloc(n + 8);
     uint64_t slowest = 0;
     const char *which = "", *unit = "";
     for (int i = 0; i < N_FAMILY; i++) {
-        hth_pretokenizer *c = cutter_of(names[i], true);
-        hth_pretok_iter cut = {0};
+        CLOSED(hth_pretokenizer) *c = cutter_of(names[i], true);
+        CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
         for (size_t k = 0; k < sizeof units / sizeof *units; k++) {
             for (int e = 0; e < n_end; e++) {
                 size_t n_unit = strlen(units[k]), at = 0, length = 1;
@@ -369,14 +356,11 @@ TEST(long_runs_of_any_unit_are_cut_in_time)
                 }
             }
         }
-        hth_pretok_iter_free(&cut);
-        hth_pretokenizer_close(c);
     }
     char shown[40];
     printf("     slowest of %zu bytes: %.0f ms, %s, \"%s\"\n", n, (double)slowest * 1e-6, which,
            hth_escape(shown, sizeof shown, unit, strlen(unit)));
     CHECK(slowest < UINT64_C(10000000000));
-    free(text);
 }
 
 TEST(every_failing_allocation_of_a_cut_is_an_error)

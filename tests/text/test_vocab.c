@@ -71,10 +71,9 @@ static void refuse(const char *part, const char *part_2)
 
 static void check_ids(const char *text, unsigned flags, const int32_t *expected, size_t n)
 {
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     CHECK_OK(hth_tokenize(tok, text, strlen(text), flags, &ids, NULL, err));
     if (CHECK_INT(ids.n, n)) CHECK_BYTES(ids.id, expected, n * sizeof *expected);
-    hth_ids_free(&ids);
 }
 
 #define IDS(TEXT, FLAGS, ...)                                                            \
@@ -127,12 +126,11 @@ static void put_array(const char *key, hth_gguf_type type, uint64_t n, const voi
                       size_t n_element)
 {
     const uint32_t word = (uint32_t)type;
-    char *bytes = malloc(12 + n * n_element);
+    FREED char *bytes = malloc(12 + n * n_element);
     memcpy(bytes, &word, 4);
     memcpy(bytes + 4, &n, 8);
     for (size_t i = 0; i < n; i++) memcpy(bytes + 12 + i * n_element, element, n_element);
     vocab_file_put(&f, key, HTH_GGUF_ARRAY, bytes, 12 + n * n_element);
-    free(bytes);
 }
 
 TEST(token_arrays_of_wrong_shape_are_refused)
@@ -350,14 +348,13 @@ TEST(missing_byte_tokens_are_warned_of_and_counted)
     vocab_file_add_word(&f, "a", -2.0f);
     vocab_file_add(&f, "<0x62>", 6, 0.0f, HTH_TOKEN_BYTE);
     if (open_it()) {
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         size_t n_lost = 0;
         CHECK(strstr(warnings, "254 of 256 byte tokens are missing") != NULL);
         CHECK_OK(hth_tokenize(tok, "ab\xC3\xA9", 4, 0, &ids, &n_lost, err));
         CHECK_INT(n_lost, 2);
         const int32_t expected[] = {3, 4, 5, 0, 0};
         if (CHECK_INT(ids.n, 5)) CHECK_BYTES(ids.id, expected, sizeof expected);
-        hth_ids_free(&ids);
     }
     finish();
 }
