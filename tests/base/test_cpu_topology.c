@@ -11,7 +11,10 @@ static char root[300];
 /* A folder as the system's, in which CPU i has the siblings lists[i]; NULL: nothing is said. */
 static void make_machine(const char *file, const char *const *lists, int n)
 {
-    snprintf(root, sizeof root, "%s", test_scratch("cores"));
+    static int n_machine;
+    char name[20];
+    snprintf(name, sizeof name, "cores-%d", n_machine++);
+    snprintf(root, sizeof root, "%s", test_scratch(name));
     mkdir(root, 0700);
     for (int i = 0; i < n; i++) {
         char path[400];
@@ -23,20 +26,6 @@ static void make_machine(const char *file, const char *const *lists, int n)
         snprintf(path, sizeof path, "%s/cpu%d/topology/%s", root, i, file);
         CHECK(test_write_file(path, lists[i], strlen(lists[i])));
     }
-}
-
-static void remove_machine(const char *file, int n)
-{
-    for (int i = 0; i < n; i++) {
-        char path[400];
-        snprintf(path, sizeof path, "%s/cpu%d/topology/%s", root, i, file);
-        unlink(path);
-        snprintf(path, sizeof path, "%s/cpu%d/topology", root, i);
-        rmdir(path);
-        snprintf(path, sizeof path, "%s/cpu%d", root, i);
-        rmdir(path);
-    }
-    rmdir(root);
 }
 
 static const cpu_set_t *made_up; /* what the system says is allowed; NULL: the truth */
@@ -65,7 +54,6 @@ static hth_cpu_topology read_pair(const char *file, const char *zero, const char
     hth_cpu_topology cores;
     make_machine(file, (const char *const[]){zero, one}, 2);
     hth_cpu_topology_read(root, &cores);
-    remove_machine(file, 2);
     return cores;
 }
 

@@ -62,7 +62,6 @@ static void check_packed(const char *source, const char *type, double bound)
     }
     free(dense);
     free(expected);
-    remove(path);
 }
 
 TEST(gate_has_the_bits_of_dense_on_packed_files_of_every_type)
@@ -102,7 +101,6 @@ TEST(files_of_powerinfer_pack_without_a_change_of_bits)
             free(a);
             free(b);
         }
-        remove(path);
     }
 }
 
@@ -125,7 +123,6 @@ TEST(neurons_of_every_family_can_be_turned)
             double error = logits ? engine_max_error(logits, g.truth, g.n_truth) : 1.0;
             if (!(error <= 2e-5)) test_fail(__FILE__, __LINE__, "%s: error %g", names[i], error);
             free(logits);
-            remove(path);
         }
     }
 }
@@ -173,8 +170,6 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
         if (file) hth_gguf_close(file);
         file = NULL;
     }
-    remove(in);
-    remove(out);
 }
 
 static bool refuse_progress(void *user, uint64_t done, uint64_t total)

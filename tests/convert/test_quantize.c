@@ -58,10 +58,8 @@ TEST(the_largest_half_still_makes_a_model)
         CHECK_OK(quantize_with(-65504.0f, types[t], err));
         CHECK_OK(hearth_model_open(out, NULL, &model, err));
         hearth_model_close(model);
-        remove(out);
     }
     CHECK_OK(quantize_with(1e30f, "BF16", err));
-    remove(out);
 }
 
 /* Its magic says which activation it has; a GGUF of the same keys would be another model. */

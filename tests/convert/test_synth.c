@@ -40,7 +40,6 @@ TEST(every_type_makes_a_model_that_runs_and_is_labelled)
         hearth_model_get_info(model, &info);
         CHECK(info.synthetic && info.n_layer == 6 && info.d_model == 288 && info.n_vocab == 32000);
     }
-    remove(path);
 }
 
 TEST(bytes_depend_on_the_seed_and_not_on_the_threads)
@@ -71,7 +70,6 @@ TEST(the_activation_is_what_was_asked_for)
     CHECK_OK(hearth_model_open(path, NULL, &model, err));
     if (model) hearth_model_get_info(model, &info), CHECK(strcmp(info.activation, "relu2") == 0);
     hearth_model_close(model);
-    remove(path);
 }
 
 TEST(a_shape_that_is_not_known_is_refused_with_those_that_are)

@@ -6,6 +6,7 @@
 #include "support/test.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 enum {
     HEAD = 32,
@@ -13,22 +14,14 @@ enum {
     DRIVER_HEAD = 32
 }; /* of a kept file; in the driver's own head, which is so long */
 
-static char base[128], folder[256];
+static char folder[256];
 
 static void open_folder(void)
 {
-    snprintf(base, sizeof base, "/tmp/hearth-pipelines-XXXXXX");
-    CHECK(mkdtemp(base) != NULL);
+    const char *base = test_scratch("cache");
+    CHECK_INT(mkdir(base, 0700), 0);
     snprintf(folder, sizeof folder, "%s/cache", base);
     setenv("HEARTH_CACHE", folder, 1);
-}
-
-static void close_folder(void)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    CHECK_INT(system(command), 0);
-    setenv("HEARTH_CACHE", "", 1);
 }
 
 /* Opens the device and compiles a program; the bytes that it took from an earlier run. False: no Vulkan
@@ -89,7 +82,6 @@ TEST(programs_of_an_earlier_run_are_taken)
         CHECK_INT(kept, n - HEAD);
     }
     free(bytes);
-    close_folder();
 }
 
 /* Written in its place: not taken, and made anew. */
@@ -116,7 +108,6 @@ TEST(damaged_and_truncated_programs_are_compiled_anew)
     }
     if (bytes) expect_anew(path, "text", "no programs\n", 12);
     free(bytes);
-    close_folder();
 }
 
 /* Whole files by their hash, of another driver by their mark, or by the driver's own head. */
@@ -144,7 +135,6 @@ TEST(programs_of_another_driver_are_compiled_anew)
         CHECK(compile(false, &kept) && kept == 0);
     }
     free(bytes);
-    close_folder();
 }
 
 TEST(without_a_folder_nothing_is_kept)

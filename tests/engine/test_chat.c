@@ -28,10 +28,7 @@ static fixture open_fixture(const char *template)
     fixture f = {test_scratch("chat.gguf"), NULL};
     tiny_begin(&m);
     if (template) tiny_set_text(&m, "tokenizer.chat_template", template);
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(f.path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
+    tiny_save(&m, f.path);
     CHECK_OK(hearth_model_open(f.path, NULL, &f.model, err));
     return f;
 }

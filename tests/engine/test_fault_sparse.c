@@ -29,11 +29,10 @@ static beside files;
 /* The same model with the activation in the file: predictors and pack are given paths alone. */
 static void make_model(const char *path)
 {
-    CLEANUP(tiny_free) tiny_model m;
+    tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
-    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(path, b.data, b.n));
+    tiny_save(&m, path);
 }
 
 static hearth_status make_predictors(const char *model, const char *out, uint64_t memory, hearth_error *err)
@@ -93,15 +92,6 @@ static void make_files(void)
     CHECK_OK(make_profile(files.model, files.profile, err));
     CHECK_OK(make_predictors(files.model, files.predictors, UINT64_MAX, err));
     CHECK_OK(make_thresholds(files.model, files.thresholds, err));
-}
-
-static void remove_files(void)
-{
-    remove(files.model);
-    remove(files.packed);
-    remove(files.profile);
-    remove(files.predictors);
-    remove(files.thresholds);
 }
 
 /* ---- the tasks --------------------------------------------------------------------------------------- */
@@ -200,7 +190,6 @@ TEST(predictors_survive_everything_that_fails)
     fault_survive_allocations("predictors", predictors, 60);
     fault_survive_reads("predictors", predictors, 20);
     fault_survive_writes("predictors", predictors, 3);
-    remove_files();
 }
 
 TEST(thresholds_survive_everything_that_fails)
@@ -209,7 +198,6 @@ TEST(thresholds_survive_everything_that_fails)
     fault_survive_allocations("thresholds", thresholds, 60);
     fault_survive_reads("thresholds", thresholds, 20);
     fault_survive_writes("thresholds", thresholds, 3);
-    remove_files();
 }
 
 TEST(pack_survives_everything_that_fails)
@@ -222,7 +210,6 @@ TEST(pack_survives_everything_that_fails)
     CHECK_OK(pack(&p, err));
     fault_survive_allocations("pack, of a packed file", pack_again, 60);
     fault_survive_reads("pack, of a packed file", pack_again, 30);
-    remove_files();
 }
 
 TEST(a_model_with_sidecars_survives_everything_that_fails)
@@ -232,7 +219,6 @@ TEST(a_model_with_sidecars_survives_everything_that_fails)
     fault_survive_allocations("with sidecars, mapped", with_sidecars_mapped, 60);
     fault_survive_reads("with sidecars", with_sidecars, 40);
     fault_survive_reads("with sidecars, mapped", with_sidecars_mapped, 20);
-    remove_files();
 }
 
 TEST(a_packed_model_survives_everything_that_fails)
@@ -242,7 +228,6 @@ TEST(a_packed_model_survives_everything_that_fails)
     CHECK_OK(pack(&p, err));
     fault_survive_allocations("packed", packed, 50);
     fault_survive_reads("packed", packed, 20);
-    remove_files();
 }
 
 /* With as many tokens as leave some to judge predictors by; what it keeps of them goes to files. */
@@ -278,5 +263,4 @@ TEST(compare_with_predictors_survives_everything_that_fails)
     make_files();
     fault_survive_allocations("compare, predictors", compare, 60);
     fault_survive_reads("compare, predictors", compare, 30);
-    remove_files();
 }

@@ -26,15 +26,11 @@ static const char *make_model(kind k)
     const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
     tiny_begin(&m);
     if (k == PACKED) tiny_pack(&m);
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
+    tiny_save(&m, path);
     if (k != BLOCKS) return path;
     hth_quantize_options o = {.ftype = hth_ftype_find("q8_0"), .n_thread = 1};
     hth_quantize_result r;
     CHECK_OK(hth_quantize(path, quantised, &o, &r, err));
-    remove(path);
     return quantised;
 }
 
@@ -157,7 +153,6 @@ static void survive_all(kind k, const char *device, uint64_t stride)
     for (size_t i = 0; i < N_FAULT && has(path, device); i++)
         printf("     %s, %s: %llu %s\n", device, kind_names[k],
                (unsigned long long)survive(path, device, &faults[i], stride, k != BLOCKS), faults[i].name);
-    remove(path);
 }
 
 TEST(a_model_on_the_null_device_survives_every_fault)
@@ -240,7 +235,6 @@ static void steps_fail_on(const char *device)
         CHECK(n >= 2 && n <= 4);
     }
     CHECK_INT(hth_alloc_in_use(), held);
-    remove(path);
 }
 
 /* Refused n times: a step is done again twice; the third time it is the CPU's, as all that come, and the device
@@ -271,7 +265,6 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
     }
     hearth_session_close(s);
     hearth_model_close(model);
-    remove(path);
 }
 
 TEST(a_device_that_refuses_a_step_again_and_again_is_left)
@@ -301,7 +294,6 @@ TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
     }
     hearth_session_close(s);
     hearth_model_close(model);
-    remove(path);
 }
 
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
@@ -339,7 +331,6 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
     }
     CHECK(n_failed > 20);
     submissions_end();
-    remove(path);
 }
 
 /* ---- more submissions than a device holds ------------------------------------------------------- */
@@ -393,7 +384,6 @@ static void expect_long_on_card(const char *path, const char *clock, const float
              clock);
     CHECK(test_write_file(card, text, strlen(text)));
     expect_long(path, device, 0, HEARTH_OK, expected);
-    remove(card);
 }
 
 TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
@@ -414,7 +404,6 @@ TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
         submissions_end();
     }
     free(expected);
-    remove(path);
 }
 
 /* A step whose wait fails, if it has one, and is done again: whether that made more calls than two that are
@@ -453,5 +442,4 @@ TEST(a_step_whose_end_was_not_seen_is_waited_for)
     }
     hearth_session_close(s);
     hearth_model_close(model);
-    remove(path);
 }

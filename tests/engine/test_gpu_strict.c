@@ -321,7 +321,6 @@ TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
     hearth_model_get_info(model, &info);
     CHECK(info.gpu_bit_exact && info.gpu_head && info.gpu_bytes <= divided);
     hearth_model_close(model);
-    remove(path);
 }
 
 TEST(weights_of_floats_are_refused_by_name_or_taken_with_a_note)
@@ -338,5 +337,4 @@ TEST(weights_of_floats_are_refused_by_name_or_taken_with_a_note)
     gguf_free(&file);
     check_refused(path, 0, "null", "blk.1.ffn_up.weight is F16");
     check_taken(path, 0, "blk.1.ffn_up.weight is F16", 0);
-    remove(path);
 }

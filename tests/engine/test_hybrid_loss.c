@@ -90,12 +90,6 @@ static bool make_files(const config *c, const char *device, files *f)
     return made && hybrid_write_placement(f->model, device, &p, f->placement);
 }
 
-static void remove_files(const files *f)
-{
-    remove(f->model);
-    remove(f->placement);
-}
-
 static hearth_status try_to_open(const files *f, const char *device, hearth_progress_fn *progress, void *user,
                                  hearth_model **model, hearth_error *err)
 {
@@ -298,7 +292,7 @@ static uint64_t lose_at_every_call(const files *f, const char *device, script *p
 static void check_losses_of(const char *device, script *play, uint64_t stride, int n_config)
 {
     for (int i = 0; i < n_config; i++) {
-        CLEANUP(remove_files) files f;
+        files f;
         if (make_files(&configs[i], device, &f))
             printf("     %s, %s: up to call %llu\n", device, configs[i].name,
                    (unsigned long long)lose_at_every_call(&f, device, play, stride) - 1);
@@ -342,7 +336,7 @@ TEST(a_divided_model_whose_device_refuses_again_and_again_is_the_cpus)
     static script *const plays[] = {tell_alone, tell_by_three};
     static logits expected;
     for (int i = 0; i < N_CONFIG; i++) {
-        CLEANUP(remove_files) files f;
+        files f;
         for (int k = 0; k < 2 && make_files(&configs[i], "null", &f); k++) {
             run(&f, NULL, plays[k], none, &expected);
             for (uint64_t n = 1; n < 24; n += 11) refuse_at(&f, plays[k], n, &expected);
@@ -404,7 +398,7 @@ TEST(memory_and_reads_that_fail_while_weights_are_fetched_are_errors_and_no_more
 {
     static logits expected;
     for (int i = 0; i < N_CONFIG; i++) {
-        CLEANUP(remove_files) files f;
+        files f;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
             uint64_t n = lose_with_every(&f, one_allocation, HEARTH_ERROR_MEMORY, &expected),
@@ -450,7 +444,7 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
     static logits expected;
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 5;
     for (int i = 0; i < 3; i++) {
-        CLEANUP(remove_files) files f;
+        files f;
         uint64_t n = 1;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
@@ -494,7 +488,7 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
 {
     uint64_t held = hth_alloc_in_use();
     int n_again = 0;
-    CLEANUP(remove_files) files f;
+    files f;
     if (make_files(&configs[0], "null", &f)) {
         for (uint64_t n = 0; n < 200; n += n == 0 ? 2 : 3) {
             reading all, some;
@@ -516,7 +510,7 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
 TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
 {
     static logits expected, got;
-    CLEANUP(remove_files) files f;
+    files f;
     if (make_files(&of_floats, "null", &f)) {
         run(&f, NULL, tell_alone, none, &expected);
         for (uint64_t n = 1; n < 60; n += 7) {
@@ -576,7 +570,7 @@ TEST(threads_with_a_session_each_share_a_device_and_its_loss)
 {
     static logits expected;
     for (int i = 0; i < N_CONFIG; i++) {
-        CLEANUP(remove_files) files f;
+        files f;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
             CHECK(!tell_in_two(&f, none, &expected));

@@ -32,12 +32,11 @@ static void add_own(tiny_model *m)
 
 static void write_model(const char *path, bool with_predictors)
 {
-    CLEANUP(tiny_free) tiny_model m;
+    tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     if (with_predictors) add_own(&m);
-    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(path, b.data, b.n));
+    tiny_save(&m, path);
 }
 
 /* Predictors of another rank, without a bias, or thresholds, of that model; all weights are 0. */
@@ -100,7 +99,6 @@ TEST(sessions_refuse_a_hearth_pin_that_means_nothing)
     CHECK(session == NULL && strstr(why.message, "HEARTH_PIN=x: no such value") != NULL);
     unsetenv("HEARTH_PIN");
     hearth_model_close(model);
-    remove(path);
 }
 
 TEST(the_predictor_that_runs_is_counted)
@@ -139,8 +137,4 @@ TEST(the_predictor_that_runs_is_counted)
     CHECK_INT(floors.selector, HEARTH_SELECTOR_THRESHOLD);
     CHECK_INT(floors.weight_bytes, none.weight_bytes + TINY_LAYERS * TINY_D_FF * N_FLOAT);
     CHECK_INT(floors.bytes_per_token, none.bytes_per_token + TINY_LAYERS * TINY_D_FF * N_FLOAT);
-    remove(bare);
-    remove(own);
-    remove(of_bare);
-    remove(of_own);
 }

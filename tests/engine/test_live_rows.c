@@ -74,8 +74,6 @@ TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
     CHECK(time_of(path, card, HEARTH_SELECTOR_GATE, FEW) < time_of(path, card, HEARTH_SELECTOR_DENSE, FEW));
     CHECK_INT(time_of(path, card, HEARTH_SELECTOR_GATE, MANY),
               time_of(path, card, HEARTH_SELECTOR_DENSE, MANY));
-    remove(path);
-    remove(card);
 }
 
 /* ---- matrices in parts ------------------------------------------------------------------------------ */
@@ -129,7 +127,6 @@ TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
             if (expected && got) CHECK_BYTES(got, expected, (size_t)N_ID * N_VOCAB * sizeof *got);
             free(expected), free(got);
         }
-    remove(path);
 }
 
 /* ---- where nobody may look -------------------------------------------------------------------------- */

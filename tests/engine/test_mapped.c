@@ -79,7 +79,6 @@ TEST(a_shorter_file_is_an_error_of_the_evaluation)
         CHECK(hearth_model_open(path, NULL, &again, NULL) != HEARTH_OK); /* it is refused, not mapped */
         hearth_model_close(again);
     }
-    remove(path);
 }
 
 TEST(a_replaced_or_unlinked_file_goes_on)
@@ -108,7 +107,6 @@ TEST(a_replaced_or_unlinked_file_goes_on)
                 CHECK_BYTES(before, hearth_session_logits(session), sizeof before);
         }
     }
-    remove(path);
 }
 
 TEST(addresses_of_others_are_none_of_our_business)

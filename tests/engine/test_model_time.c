@@ -158,8 +158,6 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
         CHECK(run(path, rate, rate / 20, 0) > 5 * took[0]);
     }
     placement[0] = '\0';
-    remove(path);
-    remove(card);
 }
 
 /* All neurons are the host's; their way is four times what the host takes to stage or to compute them. With a
@@ -187,6 +185,4 @@ TEST(the_host_computes_its_share_while_weights_pass)
     }
     way = at_once;
     placement[0] = '\0';
-    remove(path);
-    remove(card);
 }

@@ -160,7 +160,6 @@ TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
         expect_refused(&in, path, &gpu, HEARTH_ERROR_ARGUMENT,
                        "layer 0 cannot lie on a device: its heads are no multiple of 32", __LINE__);
     }
-    remove(path);
 }
 
 /* ---- what is not a placement, or not a whole one ------------------------------------------------ */

@@ -196,7 +196,6 @@ TEST(a_stopped_process_goes_on_with_its_text_on_a_simulated_card_with_a_real_clo
     snprintf(device, sizeof device, "sim:%s", card);
     CHECK(test_write_file(card, slow, sizeof slow - 1));
     stop_and_go(device, (uint64_t)PATIENCE_MS * 1000000, 24);
-    remove(card);
 }
 
 TEST(a_stopped_process_goes_on_with_its_text_on_vulkan)

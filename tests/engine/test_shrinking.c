@@ -282,7 +282,6 @@ TEST(a_packed_model_keeps_its_text_while_the_budget_shrinks)
     const subject s = {path, false, 2}, mapped = {path, true, 1};
     check_schedules(&s, "null", first_schedule());
     if (try_all()) check_schedules(&mapped, "null", FOUR_TIMES);
-    remove(path);
 }
 
 TEST(a_packed_model_keeps_its_text_while_the_budget_of_vulkan_shrinks)
@@ -291,7 +290,6 @@ TEST(a_packed_model_keeps_its_text_while_the_budget_of_vulkan_shrinks)
     pack_storyteller(path);
     const subject s = {path, false, 1};
     check_schedules(&s, "vulkan:0", FOUR_TIMES);
-    remove(path);
 }
 
 /* A tied head: the host has the table too, as its kernels like it, which is not as the file has it. */
@@ -316,7 +314,6 @@ static void make_tied(char path[512])
     CHECK_OK(hth_pack(plain, path, &o, &r, err));
     gguf_free(&b);
     tiny_free(&m);
-    remove(plain);
 }
 
 TEST(a_tied_head_stays_where_neurons_leave)
@@ -336,7 +333,6 @@ TEST(a_tied_head_stays_where_neurons_leave)
     }
     hearth_session_close(session);
     hearth_model_close(model);
-    remove(path);
 }
 
 /* ---- faults on the way -------------------------------------------------------------------------- */
@@ -409,7 +405,6 @@ TEST(faults_while_part_of_a_device_is_left_are_errors_or_change_nothing)
         for (uint64_t n = 1; n <= n_all; n += stride) fault_while_shrinking(&s, f, n);
     printf("     %llu allocations and calls, one of %llu failed in %d ways\n", (unsigned long long)n_all,
            (unsigned long long)stride, N_FAULT - 1);
-    remove(path);
 }
 
 /* ---- sessions that share it --------------------------------------------------------------------- */
@@ -468,6 +463,4 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
     hearth_log_set(NULL, NULL);
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
     hearth_model_close(model);
-    remove(path);
-    remove(card);
 }

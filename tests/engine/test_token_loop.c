@@ -182,7 +182,6 @@ static void check_device_loop(const char *device)
             CHECK((i == 2) == (info.gpu_neuron_share < 1.0));
         }
     }
-    unlink(packed);
 }
 
 TEST(token_loop_of_the_null_device_allocates_nothing) { check_device_loop("null"); }

@@ -307,7 +307,6 @@ TEST(reads_stay_inside_their_tensor)
     CHECK_BYTES(hth_gguf_mapped(file, t), b.data + t->offset, 36);
     CHECK(hth_gguf_find_tensor(file, "none") == NULL && hth_gguf_tensor_at(file, 3) == NULL);
     hth_gguf_close(file);
-    unlink(path);
 }
 
 TEST(file_that_shrinks_after_opening_is_an_error_that_names_it)
@@ -324,7 +323,6 @@ TEST(file_that_shrinks_after_opening_is_an_error_that_names_it)
     CHECK_FAILS(hth_gguf_read(file, t, 0, 128, got, err), HEARTH_ERROR_IO, "shrinks.gguf: |became shorter");
     CHECK_FAILS(hth_gguf_map(file, err), HEARTH_ERROR_IO, "became shorter");
     hth_gguf_close(file);
-    unlink(path);
 }
 
 TEST(file_that_is_replaced_or_unlinked_goes_on)
@@ -342,7 +340,6 @@ TEST(file_that_is_replaced_or_unlinked_goes_on)
     CHECK_OK(hth_gguf_read(file, t, 0, 128, got, err));
     CHECK_BYTES(got, b.data + t->offset, 128);
     hth_gguf_close(file);
-    unlink(path);
 }
 
 TEST(memory_is_read_in_place_and_given_back)
@@ -383,5 +380,4 @@ TEST(a_file_too_many_is_not_mapped)
     CHECK_OK(hth_gguf_map(file, err));
     CHECK(hth_gguf_mapped(file, hth_gguf_tensor_at(file, 0)) != NULL);
     hth_gguf_close(file);
-    unlink(path);
 }

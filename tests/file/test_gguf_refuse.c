@@ -254,7 +254,6 @@ TEST(gguf_says_that_a_file_may_not_be_read)
     if (user == 0 && seteuid(nobody) != 0) test_skip("the superuser cannot become another user here");
     else check_path_refused(path, "cannot open: Permission denied");
     if (user == 0) CHECK_INT(seteuid(user), 0);
-    unlink(path);
 }
 
 TEST(gguf_says_that_descriptors_ran_out)
@@ -309,7 +308,6 @@ TEST(gguf_accepts_sparse_files_of_any_size)
         CHECK_INT(hth_gguf_trailing(file), (uint64_t)sizes[i] - b.n);
         hth_gguf_close(file);
     }
-    unlink(path);
 }
 
 /* ---- B: counts -------------------------------------------------------------------------------------- */
@@ -595,7 +593,6 @@ TEST(gguf_refuses_sizes_that_only_a_sparse_file_has)
     if (truncate(path, (off_t)1 << 43) == 0) {
         CHECK_FAILS(hth_gguf_open(path, &file, err), HEARTH_ERROR_FORMAT, "tensor 'a'|past the end");
     }
-    unlink(path);
 }
 
 /* The last case: all refusals above are counted. */

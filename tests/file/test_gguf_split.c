@@ -86,7 +86,6 @@ static void check_set_refused(int i_bad, part bad, const char *words)
     parts[i_bad] = bad;
     write_parts(parts);
     check_open_refused(part_path(1, 3), words);
-    remove_parts();
 }
 
 TEST(split_each_part_opens_the_model_with_data_of_all)
@@ -107,7 +106,6 @@ TEST(split_each_part_opens_the_model_with_data_of_all)
         CHECK_OK(hth_gguf_map(file, err));
         CHECK_INT(*(const char *)hth_gguf_mapped(file, hth_gguf_find_tensor(file, "c")), 'c');
     }
-    remove_parts();
 }
 
 TEST(split_refuses_missing_and_renamed_parts)
@@ -127,8 +125,6 @@ TEST(split_refuses_missing_and_renamed_parts)
     const char *upper = test_scratch("m-00001-OF-00003.gguf");
     CHECK_INT(rename(part_path(2, 3), upper), 0);
     check_open_refused(upper, "the name must end in");
-    unlink(upper);
-    remove_parts();
 }
 
 TEST(split_refuses_numbers_that_contradict_the_names)
@@ -159,7 +155,6 @@ TEST(split_refuses_counts_that_are_none)
     gguf_pair_text(&b, "split.count", "3");
     CHECK(test_write_file(part_path(1, 3), b.data, b.n));
     check_open_refused(part_path(1, 3), "key 'split.count' (at byte 24): is of type text");
-    remove_parts();
 }
 
 TEST(split_count_zero_means_one_file)
@@ -171,7 +166,6 @@ TEST(split_count_zero_means_one_file)
     CHECK_OK(hth_gguf_open(part_path(1, 3), &file, err));
     if (file) CHECK_INT(hth_gguf_n_part(file), 1);
     hth_gguf_close(file);
-    remove_parts();
 }
 
 TEST(split_refuses_parts_of_two_models)
@@ -193,7 +187,6 @@ TEST(split_names_the_part_that_is_malformed)
     b.n -= 1;
     CHECK(test_write_file(part_path(2, 3), b.data, b.n));
     check_open_refused(part_path(1, 3), "m-00002-of-00003.gguf: tensor 'b'");
-    remove_parts();
 }
 
 /* Folders within folders, until the path of a part is as long as the system takes. */

@@ -114,7 +114,6 @@ TEST(gguf_takes_weights_that_are_a_hole_in_the_file)
         CHECK_BYTES(last, "\0\0\0\0", 4);
     }
     hth_gguf_close(file);
-    unlink(path);
 }
 
 /* The directory says that there are no tensors, though infos and data follow. */

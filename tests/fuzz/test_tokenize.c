@@ -3,11 +3,16 @@
 
 #include "support/models/corpus.h"
 
-TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("tokenize", LLVMFuzzerTestOneInput) >= 10); }
+TEST(seeds_of_the_corpus_pass_the_target)
+{
+    test_keeps_memory(); /* the vocabularies of the target */
+    CHECK(corpus_replay("tokenize", LLVMFuzzerTestOneInput) >= 10);
+}
 
 TEST(seeded_strings_pass_the_tokenizer_target)
 {
     static const char likely[] = "ab< \xC3\xA9\xE4\xB8\xAD\xFF\xE2\x96\x81s>/";
+    test_keeps_memory();
     test_random r = {77};
     uint8_t data[80];
     for (int i = 0; i < 20000; i++) {

@@ -453,7 +453,6 @@ static void check_idle(const char *device)
         if (model) CHECK_INT(hth_gpu_count(model->gpu).n_streamed_shared, N_PREFIX + 3);
         hearth_model_close(model);
     }
-    remove(thresholds);
 }
 
 TEST(a_layer_where_nothing_of_the_host_fires_is_counted_and_keeps_the_bits) { check_idle("null"); }

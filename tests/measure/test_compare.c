@@ -632,41 +632,31 @@ static hearth_status compare_files(const char *a, const char *b, uint32_t n_batc
     return st;
 }
 
-static gguf_bytes tiny_file(const char *path, uint32_t bos)
+/* The tiny model in a file, its word "▁a" as "▁b" if asked for. */
+static void write_tiny(const char *path, uint32_t bos, bool other_word)
 {
     tiny_model m;
     tiny_begin(&m);
     tiny_set_u32(&m, "tokenizer.ggml.bos_token_id", bos);
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(path, b.data, b.n));
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
+    uint8_t *word = memmem(file.data, file.n, "\xe2\x96\x81\x61", 4);
+    if (CHECK(word != NULL) && other_word) word[3] = 'b';
+    CHECK(test_write_file(path, file.data, file.n));
     tiny_free(&m);
-    return b;
 }
 
 TEST(other_vocabularies_are_refused)
 {
-    char a[600], b[600];
+    const char *a = test_scratch("a.gguf"), *b = test_scratch("b.gguf");
     hth_comparison r;
-    snprintf(a, sizeof a, "%s", test_scratch("a.gguf"));
-    snprintf(b, sizeof b, "%s", test_scratch("b.gguf"));
-    gguf_bytes file = tiny_file(a, 1);
+    write_tiny(a, 1, false);
     CHECK_FAILS(compare_files(a, EMBEDDED, 8, &r, err), HEARTH_ERROR_ARGUMENT, "a vocabulary of 267|2048");
-
-    gguf_free(&file);
-
-    file = tiny_file(b, 2);
+    write_tiny(b, 2, false);
     CHECK_FAILS(compare_files(a, b, 8, &r, err), HEARTH_ERROR_ARGUMENT, "other tokens");
-    gguf_free(&file);
-
-    file = tiny_file(b, 1);
+    write_tiny(b, 1, false);
     CHECK_OK(compare_files(a, b, 8, &r, err));
     CHECK(r.n_layer == 0 && r.n_scored > 0 && r.n_identical == r.n_scored);
-    uint8_t *word = memmem(file.data, file.n, "\xe2\x96\x81\x61", 4);
-    if (CHECK(word != NULL)) word[3] = 'b';
-    CHECK(test_write_file(b, file.data, file.n));
+    write_tiny(b, 1, true);
     CHECK_FAILS(compare_files(a, b, 8, &r, err), HEARTH_ERROR_ARGUMENT, "other tokens");
-    gguf_free(&file);
     CHECK_FAILS(compare_files(a, a, 4, &r, err), HEARTH_ERROR_ARGUMENT, "the same n_batch");
-    remove(a);
-    remove(b);
 }

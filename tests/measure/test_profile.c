@@ -197,7 +197,6 @@ static void recount(bool storyteller, const setting *s)
     hth_profile_close(p);
     CHECK_OK(hth_profile_open(out, b.model->model, &p, err)); /* what was written passes all checks */
     hth_profile_close(p);
-    remove(out);
 }
 
 TEST(counts_are_those_of_a_naive_recount)
@@ -281,7 +280,6 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
     if (CHECK_INT(n, n_other)) CHECK_BYTES(whole, resumed, n);
     free(whole);
     free(resumed);
-    remove(out);
 }
 
 TEST(an_interrupted_profile_goes_on_to_the_same_bits)
@@ -313,8 +311,8 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
     b.text[0] ^= 1;
     CHECK_FAILS(run_profile(&b, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, "another text");
     b.text[0] ^= 1;
-    CHECK_FAILS(run_profile(&other, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, "the profile of another model");
-    CHECK(strstr(why.message, "remove it to begin anew") != NULL);
+    CHECK_FAILS(run_profile(&other, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, 
+                "the profile of another model|remove it to begin anew");
     /* A damaged one, and what is none. */
     CHECK(test_write_file(resume_of(out), state, n_state / 2));
     CHECK_INT(run_profile(&b, &s, out, 0, &p, &why), HEARTH_ERROR_FORMAT);
@@ -326,7 +324,6 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
     CHECK_OK(run_profile(&b, &s, out, 0, &p, err));
     hth_profile_close(p);
     free(state);
-    remove(out);
     close_bench(&b);
     close_bench(&other);
 }
@@ -363,7 +360,6 @@ TEST(a_flipped_bit_of_a_state_is_seen)
             test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8,
                       i);
         free(made);
-        remove(out);
     }
     CHECK(n_read > 50 && n_refused > n_read * 9 / 10);
     remove(resume_of(out));
@@ -416,7 +412,6 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
         free(c.state[i]);
     }
     free(whole);
-    remove(out);
 }
 
 /* ---- what cannot be profiled ----------------------------------------------------------------- */

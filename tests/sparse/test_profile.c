@@ -104,7 +104,6 @@ TEST(a_profile_comes_back_with_and_without_samples_and_a_model)
         hth_profile_close(without);
     }
     close_small(&s);
-    remove(path_of());
 }
 
 TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
@@ -128,7 +127,6 @@ TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
     CHECK_FAILS(hth_profile_open_state(path_of(), s.model, &back, err), HEARTH_ERROR_ARGUMENT, "a finished profile");
     hth_profile_close(p);
     close_small(&s);
-    remove(path_of());
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -179,7 +177,6 @@ TEST(figures_that_cannot_be_are_refused)
     EXPECT_WRONG((l->n_fired[6] = 1, l->mean[6] = 0.0f, l->coact_bits[2 * 6] = 3),
                  "neuron 6: it fired at more samples");
     close_small(&s);
-    remove(path_of());
 }
 
 /* Overwrites the value of a key, or a word `skip` bytes behind a name. */
@@ -239,7 +236,6 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     EXPECT_PATCHED("blk.1.siz", 0, 'x', 1, HEARTH_ERROR_FORMAT, "'blk.1.size' is missing");
     EXPECT_PATCHED("blk.0.together", DIM, 1, 8, HEARTH_ERROR_FORMAT, "but I32 of 2, 2 x 64, is expected");
     close_small(&s);
-    remove(path_of());
 }
 
 TEST(other_models_are_refused)
@@ -257,7 +253,6 @@ TEST(other_models_are_refused)
     close_small(&s);
     close_small(&other);
     close_small(&relu);
-    remove(path_of());
 }
 
 TEST(a_model_is_no_profile_and_a_profile_no_model)
@@ -276,7 +271,6 @@ TEST(a_model_is_no_profile_and_a_profile_no_model)
     CHECK(model == NULL && strstr(why.message, "a profile, not a model") != NULL);
     hth_profile_close(p);
     close_small(&s);
-    remove(path_of());
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -305,7 +299,6 @@ TEST(a_file_cut_anywhere_is_refused)
     }
     free(whole);
     close_small(&s);
-    remove(path_of());
 }
 
 TEST(mutated_files_are_taken_or_refused)
@@ -338,7 +331,6 @@ TEST(mutated_files_are_taken_or_refused)
     printf("     %u mutated files, %u refused\n", n_run, n_refused);
     CHECK(n_refused > n_run / 4);
     close_small(&s);
-    remove(path_of());
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

@@ -30,7 +30,6 @@ static void close_model(void)
     hth_model_close(model);
     hth_gguf_close(model_file);
     gguf_free(&model_bytes);
-    remove(test_scratch("side.gguf"));
 }
 
 /* ---- files that fit ------------------------------------------------------------------------------ */

@@ -25,6 +25,9 @@ typedef struct test_case {
 void test_register(test_case *c);
 int test_run_all(int argc, char **argv);
 
+/* A case fails when memory of the library is in use after it that was not before; not one that calls this. */
+void test_keeps_memory(void);
+
 /* A failed check is counted and printed; the case goes on. */
 bool test_check(bool ok, const char *file, int line, const char *text);
 bool test_check_int(long long a, long long b, const char *file, int line, const char *text);
@@ -45,7 +48,7 @@ int test_n_failed(void);
 /* Path of a file or folder of test data: below tests/data, which the repository holds, or build/data, which
  * tests/data/make.py makes as a part of the build. NULL, and the case fails, when it is in neither. */
 const char *test_data(const char *relative);
-/* A path for a scratch file of this process. */
+/* A path for a scratch file or folder of this process, valid until the case ends; it is then removed. */
 const char *test_scratch(const char *name);
 /* The whole file (freed with free), or NULL; a NUL follows. */
 char *test_read_file(const char *path, size_t *n);

@@ -357,3 +357,10 @@ size_t tiny_data_at(const tiny_model *m, const char *name)
         if (!m->tensors[i].gone) at += aligned(data_size(&m->tensors[i]));
     return at;
 }
+
+void tiny_save(tiny_model *m, const char *path)
+{
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(m);
+    CHECK(test_write_file(path, b.data, b.n));
+    tiny_free(m);
+}

@@ -64,6 +64,8 @@ void tiny_add_tensor(tiny_model *m, const char *name, uint32_t type, uint32_t n_
 
 /* The file. Freed with gguf_free. */
 gguf_bytes tiny_write(const tiny_model *m);
+/* Writes it to that path and frees m. */
+void tiny_save(tiny_model *m, const char *path);
 /* Where the data of a tensor begin in what tiny_write gives. */
 size_t tiny_data_at(const tiny_model *m, const char *name);
 
