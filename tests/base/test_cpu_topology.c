@@ -165,13 +165,12 @@ static int only_cpu(const cpu_set_t *set)
 /* With two cores, the caller's thread is moved to the other one's core, and sees where that one is then. */
 static void check_makes_way(const hth_cpu_topology *cores)
 {
-    CLOSED(hth_pool) *pool = NULL;
     cpu_set_t was, one, two;
     sched_getaffinity(0, sizeof was, &was);
     CPU_ZERO(&two);
     for (int i = 0; i < 2; i++) CPU_SET(cores->cpu[i], &two);
     CHECK_INT(sched_setaffinity(0, sizeof two, &two), 0);
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     CHECK_INT(hth_pool_pin(pool), 1);
     for (int round = 0; round < 4; round++) {
         int before = -1, after = -1;

@@ -35,10 +35,9 @@ static void count_unit(void *arg, size_t i_unit, uint32_t i_thread)
 
 static hth_pool *open_pool(uint32_t n_thread)
 {
-    hth_pool *pool = NULL;
     memset(&the_job, 0, sizeof the_job);
     the_job.n_thread = n_thread;
-    CHECK_OK(hth_pool_open(n_thread, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, n_thread);
     return pool;
 }
 

@@ -18,8 +18,7 @@ static void sleep_ns(long ns)
 
 static hth_pool *open_pool(uint32_t n_thread)
 {
-    hth_pool *pool = NULL;
-    CHECK_OK(hth_pool_open(n_thread, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, n_thread);
     return pool;
 }
 
@@ -167,7 +166,7 @@ static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job, uint64_t patience_ns)
 {
     uint64_t expected[2][WIDTH], n_rescued;
-    hth_pool *pool = open_pool(n_thread);
+    CLOSED(hth_pool) *pool = open_pool(n_thread);
     atomic_store(&one_in, 40);
     longest_nap_ns = 300000;
     hth_pool_set_hook(pool, nap_sometimes);
@@ -185,7 +184,6 @@ static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job,
     }
     n_rescued = hth_pool_n_backup(pool);
     hth_pool_quiesce(pool);
-    hth_pool_close(pool);
     return n_rescued;
 }
 

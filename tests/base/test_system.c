@@ -72,13 +72,12 @@ TEST(a_pool_works_with_the_threads_that_it_gets)
 {
     uint64_t held = hth_alloc_in_use();
     for (uint32_t k = 1; k <= 4; k++) {
-        hth_pool *pool = NULL;
         _Atomic uint32_t sum = 0;
         char words[60];
         refuse_from((int)k); /* the k-th worker, which would be thread k + 1 */
         n_warning = 0;
         hearth_log_set(keep_warning, NULL);
-        CHECK_OK(hth_pool_open(5, &pool, err));
+        hth_pool *pool = OPENED(hth_pool, 5);
         hearth_log_set(NULL, NULL);
         refuse_from(0);
         snprintf(words, sizeof words, "refused thread %u of 5; %u do the work", k + 1, k);

@@ -17,11 +17,10 @@ static hth_str word(const char *text) { return (hth_str){text, strlen(text)}; }
 static hearth_status render_bytes(const char *source, size_t n, const hth_template_input *in, hth_rendered *r,
                                   hearth_error *err)
 {
-    hth_template *t = NULL;
+    CLOSED(hth_template) *t = NULL;
     *r = (hth_rendered){0};
     hearth_status st = hth_template_open(source, n, &t, err);
     if (st == HEARTH_OK) st = hth_template_render(t, in, r, err);
-    hth_template_close(t);
     return st;
 }
 
@@ -59,13 +58,14 @@ static void refused(const char *source, hearth_status status, const char *says)
 TEST(templates_mean_what_they_mean_in_python)
 {
     size_t n, n_case = 0;
-    FREED char *lines = test_read_file(HEARTH_SOURCE_DIR "/tests/chat/jinja_cases.jsonl", &n), *rest = lines;
+    FREED char *lines = test_read_file(HEARTH_SOURCE_DIR "/tests/chat/jinja_cases.jsonl", &n);
+    char *rest = lines;
     if (!CHECK(lines != NULL)) return;
     char *line = json_next_line(&rest), *variables = json_text(json_field(line, "variables"), &n);
     hth_template_input in = {.seconds = &the_time, .variables = {variables, n}};
     for (; (line = json_next_line(&rest)) != NULL; n_case++) {
         FREED char *source = json_text(json_field(line, "template"), &n);
-        hth_rendered r;
+        CLEANUP(hth_rendered_free) hth_rendered r;
         hearth_error why = {0};
         hearth_status st = render_bytes(source, n, &in, &r, &why);
         const char *out = json_field(line, "out");
@@ -75,7 +75,6 @@ TEST(templates_mean_what_they_mean_in_python)
         if (out && st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
         if (out && st == HEARTH_OK && (r.n != n || memcmp(r.text, wanted, n) != 0))
             test_fail(__FILE__, __LINE__, "%s: \"%.*s\", not \"%s\"", source, (int)r.n, r.text, wanted);
-        hth_rendered_free(&r);
     }
     CHECK(n_case > 150);
     free(variables);
@@ -544,9 +543,8 @@ TEST(long_conversations_stay_within_the_limits)
 static void *render_deep(void *user)
 {
     hearth_error why = {0};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     render(user, &plain, &r, &why);
-    hth_rendered_free(&r);
     return NULL;
 }
 

@@ -116,11 +116,11 @@ static void each_line(check_line *check)
         const char *path = test_data(name);
         if (!path) return;
         FREED char *source = test_read_file(path, &n);
-        hth_template *t = NULL;
-        CHECK_OK(hth_template_open(source, n, &t, err));
+        CLOSED(hth_template) *t = OPENED(hth_template, source, n);
         snprintf(name, sizeof name, "chat/%s.jsonl", templates[i].file);
         if (!(path = test_data(name))) return;
-        FREED char *lines = test_read_file(path, &n), *rest = lines, *line;
+        FREED char *lines = test_read_file(path, &n);
+        char *rest = lines, *line;
         while ((line = json_next_line(&rest)) != NULL) {
             conversation c;
             read_conversation(&c, line);
@@ -133,7 +133,6 @@ static void each_line(check_line *check)
             n_line++;
         }
         CHECK_INT(n_line, N_LINE);
-        hth_template_close(t);
     }
 }
 

@@ -119,10 +119,9 @@ TEST(neurons_of_every_family_can_be_turned)
             const char *path = test_scratch("packed.gguf");
             CHECK_OK(pack(g.model, path, NULL, &r, err));
             g.model = path;
-            float *logits = golden_logits(&g, HEARTH_KV_F32);
+            FREED float *logits = golden_logits(&g, HEARTH_KV_F32);
             double error = logits ? engine_max_error(logits, g.truth, g.n_truth) : 1.0;
             if (!(error <= 2e-5)) test_fail(__FILE__, __LINE__, "%s: error %g", names[i], error);
-            free(logits);
         }
     }
 }
@@ -293,8 +292,7 @@ TEST(sidecars_that_do_not_fit_are_not_packed)
                      thresholds = {.thresholds = in.beside, .n_thread = 1}, profile = {.profile = in.beside};
     const char *kinds[] = {"predictors", "thresholds"};
     for (int i = 0; i < 2; i++) {
-        hth_gguf_writer *w = NULL;
-        CHECK_OK(hth_gguf_writer_open(in.beside, &w, err));
+        hth_gguf_writer *w = OPENED(hth_gguf_writer, in.beside);
         hth_sidecar_write_head(w, kinds[i], in.hash ^ 1);
         CHECK_OK(hth_gguf_writer_begin(w, err));
         CHECK_OK(hth_gguf_writer_finish(w, err));

@@ -16,17 +16,14 @@ static const int32_t ids[N_ID] = {1, 45, 300, 17, 901, 233, 12, 77, 5, 640, 99, 
 static void make_profile(const char *model_path, const char *path, bool sparser_ups)
 {
     char text[3000];
-    CLOSED(hearth_model) *model = NULL;
-    CLOSED(hearth_session) *session = NULL;
-    CLOSED(hth_profile) *p = NULL;
     hearth_model_options mo = hearth_model_defaults();
     hearth_session_options so = {.n_ctx = 64, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {.out = path, .n_sample = 64, .settings = "kv f16", .save_ns = HTH_PROFILE_SAVE_NS};
     for (size_t i = 0; i < sizeof text; i++) text[i] = "Once upon a time there was a dog. "[i % 34];
     mo.selector = HEARTH_SELECTOR_DENSE;
-    CHECK_OK(hearth_model_open(model_path, &mo, &model, err));
-    CHECK_OK(hearth_session_open(model, &so, &session, err));
-    CHECK_OK(hth_measure_profile(model, session, text, sizeof text, &o, &p, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, model_path, &mo);
+    CLOSED(hearth_session) *session = OPENED(hearth_session, model, &so);
+    CLOSED(hth_profile) *p = OPENED_BY(hth_measure_profile, hth_profile, model, session, text, sizeof text, &o);
     for (uint32_t i = 0; i < p->n_layer; i++)
         p->layers[i].up_fired = p->layers[i].gate_fired - (sparser_ups && i % 2 == 0);
     CHECK_OK(hth_profile_write(p, path, err));

@@ -54,10 +54,8 @@ TEST(the_largest_half_still_makes_a_model)
     static const char *const types[] = {"F16", "BF16", "Q8_0", "Q5_1", "Q4_0", "IQ4_NL"};
     const char *out = test_scratch("out.gguf");
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        hearth_model *model = NULL;
         CHECK_OK(quantize_with(-65504.0f, types[t], err));
-        CHECK_OK(hearth_model_open(out, NULL, &model, err));
-        hearth_model_close(model);
+        CLOSED(hearth_model) *model = OPENED(hearth_model, out, NULL);
     }
     CHECK_OK(quantize_with(1e30f, "BF16", err));
 }

@@ -107,11 +107,10 @@ TEST(streams_come_back_from_memory_and_from_a_file_without_a_name)
 {
     const char *folder = make_folder();
     for (int in_memory = 0; in_memory < 2; in_memory++) {
-        hth_spill *s = NULL;
         uint64_t held = hth_alloc_in_use();
         fail_write(0, FAILS);
-        CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, in_memory ? N_STREAM * STREAM_SIZE : 100,
-                                in_folder(folder), &s, err));
+        hth_spill *s =
+            OPENED(hth_spill, N_STREAM, STREAM_SIZE, in_memory ? N_STREAM * STREAM_SIZE : 100, in_folder(folder));
         CHECK_OK(fill(s, err));
         CHECK(holds_all(s));
         CHECK_INT(writes.n, in_memory ? 0 : N_STREAM * STREAM_SIZE / PIECE);
@@ -124,14 +123,12 @@ TEST(streams_come_back_from_memory_and_from_a_file_without_a_name)
 TEST(memory_that_is_refused_is_given_up_for_a_file)
 {
     const char *folder = make_folder();
-    hth_spill *s = NULL;
     hth_alloc_fail_at(2, 0); /* after the object itself */
-    CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, UINT64_MAX, in_folder(folder), &s, err));
+    CLOSED(hth_spill) *s = OPENED(hth_spill, N_STREAM, STREAM_SIZE, UINT64_MAX, in_folder(folder));
     hth_alloc_fail_at(0, 0);
     fail_write(0, FAILS);
     CHECK_OK(fill(s, err));
     CHECK(holds_all(s) && writes.n > 0);
-    hth_spill_close(s);
 }
 
 TEST(a_folder_that_is_not_there_is_named)
@@ -147,13 +144,11 @@ TEST(short_and_interrupted_answers_do_not_show)
     const char *folder = make_folder();
     for (int how = INTERRUPTED; how <= SHORT; how++)
         for (uint64_t n = 1; n <= N_STREAM * STREAM_SIZE / PIECE; n++) {
-            hth_spill *s = NULL;
-            CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, 0, in_folder(folder), &s, err));
+            CLOSED(hth_spill) *s = OPENED(hth_spill, N_STREAM, STREAM_SIZE, 0, in_folder(folder));
             fail_write(n, (answer)how);
             CHECK_OK(fill(s, err));
             fail_read(1 + n % N_STREAM, (answer)how);
             CHECK(holds_all(s));
-            hth_spill_close(s);
         }
     fail_write(0, FAILS);
     fail_read(0, FAILS);
@@ -164,8 +159,7 @@ TEST(answers_that_fail_are_errors_of_the_call)
     const char *folder = make_folder();
     unsigned char bytes[PIECE] = {0};
     for (int how = 0; how < 2; how++) {
-        hth_spill *s = NULL;
-        CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, 0, in_folder(folder), &s, err));
+        CLOSED(hth_spill) *s = OPENED(hth_spill, N_STREAM, STREAM_SIZE, 0, in_folder(folder));
         fail_write(5, how ? EMPTY : FAILS);
         CHECK_FAILS(fill(s, err), HEARTH_ERROR_IO, "out.gguf: cannot write what is kept of the text");
         fail_write(0, FAILS);
@@ -175,7 +169,6 @@ TEST(answers_that_fail_are_errors_of_the_call)
                     "out.gguf: cannot read what is kept of the text");
         fail_read(0, FAILS);
         CHECK(holds_all(s));
-        hth_spill_close(s);
     }
 }
 

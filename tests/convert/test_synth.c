@@ -17,11 +17,10 @@ static hearth_status make(const char *path, const char *type, const char *activa
 static hearth_status take_logits(hearth_model *model, hearth_error *err)
 {
     static const int32_t ids[] = {1, 500, 600, 31999, 7};
-    hearth_session *session = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options o = {.n_ctx = 8, .n_batch = 8, .n_thread = 1, .kv = HEARTH_KV_F16};
     hearth_status st = hearth_session_open(model, &o, &session, err);
     if (st == HEARTH_OK) st = hearth_session_eval(session, ids, 5, err);
-    hearth_session_close(session);
     return st;
 }
 
@@ -31,10 +30,9 @@ TEST(every_type_makes_a_model_that_runs_and_is_labelled)
                                         "Q4_1", "Q4_0", "Q3_K_M", "IQ4_XS", "Q2_K", "MXFP4",  "BF16"};
     const char *path = test_scratch("synthetic.gguf");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        CLOSED(hearth_model) *model = NULL;
         hearth_model_info info;
         CHECK_OK(make(path, types[i], NULL, i, 2, err));
-        CHECK_OK(hearth_model_open(path, NULL, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
         if (!model) continue;
         CHECK_OK(take_logits(model, err));
         hearth_model_get_info(model, &info);
@@ -64,12 +62,10 @@ TEST(bytes_depend_on_the_seed_and_not_on_the_threads)
 TEST(the_activation_is_what_was_asked_for)
 {
     const char *path = test_scratch("synthetic.gguf");
-    hearth_model *model = NULL;
     hearth_model_info info;
     CHECK_OK(make(path, "Q4_0", "relu2", 1, 1, err));
-    CHECK_OK(hearth_model_open(path, NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
     if (model) hearth_model_get_info(model, &info), CHECK(strcmp(info.activation, "relu2") == 0);
-    hearth_model_close(model);
 }
 
 TEST(a_shape_that_is_not_known_is_refused_with_those_that_are)

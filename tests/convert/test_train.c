@@ -196,28 +196,23 @@ static void check_shape(const shape *s, uint32_t n_thread, test_random *r)
 {
     hth_cpu level;
     hth_kernels k;
-    hth_pool *pool = NULL;
-    hth_trainer *trainer = NULL;
     hth_network net;
     CLEANUP(free_task) task t = make_task(s, r);
     hth_train_data data = data_of(&t);
     CHECK_OK(hth_cpu_choose(&level, err));
     hth_kernels_init(&k, level);
-    CHECK_OK(hth_pool_open(n_thread, &pool, err));
-    CHECK_OK(hth_trainer_open(&k, pool, s->d, s->d_ff, s->rank, &trainer, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, n_thread);
+    CLOSED(hth_trainer) *trainer = OPENED(hth_trainer, &k, pool, s->d, s->d_ff, s->rank);
     if (s->rank > 32)
         CHECK(hth_train(trainer, &data, 32, N_STEP, SEED, NULL, NULL, &net)); /* leaves no trace */
     CHECK(hth_train(trainer, &data, s->rank, N_STEP, SEED, NULL, NULL, &net));
-    naive x = train_naively(&t);
+    CLEANUP(free_naive) naive x = train_naively(&t);
     double in = difference(net.in, &x.in), out = difference(net.out, &x.out),
            bias = difference(net.bias, &x.bias);
     if (!(in < 1e-5 && out < 1e-5 && bias < 1e-5))
         test_fail(__FILE__, __LINE__,
                   "%zu inputs, %zu neurons, rank %zu, %zu tokens, %u threads: off by %g, %g and %g", s->d,
                   s->d_ff, s->rank, s->n_tok, n_thread, in, out, bias);
-    free_naive(&x);
-    hth_trainer_close(trainer);
-    hth_pool_close(pool);
 }
 
 TEST(steps_are_those_of_a_naive_loop_in_double)

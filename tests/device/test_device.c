@@ -177,16 +177,14 @@ ON_EACH(grids_can_be_read_from_memory)
     static const uint32_t two[2] = {N, 0x40000000};
     task t = {0};
     const hth_pipeline *p_fill, *p_add;
-    hth_buffer *grid;
-    hth_cmdlist *cmdlist;
     hth_fence fence;
     CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_UPLOAD, sizeof grids, "grids", &grid, err));
+    hth_buffer *grid = OPENED_BY(hth_buffer_new, hth_buffer, t.d, HTH_MEMORY_UPLOAD, sizeof grids, "grids");
     CHECK_OK(hth_device_upload((hth_buffer_range){grid, 0, 0}, grids, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p_fill, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_add, NULL, &p_add, err));
-    CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+    hth_cmdlist *cmdlist = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, t.d);
     hth_cmdlist_dispatch(cmdlist, p_fill, (hth_buffer_range[]){{t.b, 0, 0}}, two, 1, 1, 1);
     hth_cmdlist_barrier(cmdlist, (hth_buffer_range[]){{t.b, 0, 0}}, 1);
     hth_cmdlist_dispatch_indirect(cmdlist, p_add, (hth_buffer_range[]){{t.b, 0, 0}, {t.b, 0, 0}, {t.sum, 0, 0}}, &n,
@@ -220,13 +218,12 @@ static uint64_t hazards_of(bool order_first, bool order_second)
     uint64_t n_hazard = 0;
     task t = {0};
     const hth_pipeline *p_fill, *p_add;
-    hth_cmdlist *cmdlist;
     hearth_log_set(count_hazards, &n_hazard);
     CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p_fill, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_add, NULL, &p_add, err));
-    CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+    hth_cmdlist *cmdlist = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, t.d);
     hth_buffer_range a = {t.a, 0, 0}, b = {t.b, 0, 0}, sum = {t.sum, 0, 0};
     hth_cmdlist_dispatch(cmdlist, p_fill, &a, one, 1, 1, 1);
     if (order_first) hth_cmdlist_barrier(cmdlist, &a, 1);
@@ -262,14 +259,13 @@ TEST(features_can_be_withheld)
 {
     hearth_error why;
     hth_device_info info;
-    hth_device *d;
     size_t n;
     char note[200];
     under_test = "vulkan:0";
     if (!has_vulkan()) return;
     hth_device_list(&info, 1, &n, note);
     CHECK(info.features & HTH_FEATURE_TIMELINE);
-    CHECK_OK(open_without(0, &d, err));
+    hth_device *d = OPENED_BY(open_without, hth_device, 0);
     CHECK_INT(hth_device_get_info(d)->features, info.features);
     close_it(d);
     CHECK_OK(open_without(HTH_FEATURE_INT_DOT, &d, err));
@@ -283,7 +279,6 @@ TEST(features_can_be_withheld)
 TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
 {
     hth_device_info info;
-    hth_device *d;
     size_t n;
     char note[200];
     under_test = "vulkan:0";
@@ -298,7 +293,7 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
     CHECK(info.max_shared_memory >= 16384 && info.max_workgroup_size >= 128); /* what Vulkan demands */
     /* Without the one there is no other. */
     const uint32_t both = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2;
-    CHECK_OK(open_without(HTH_FEATURE_COOPMAT, &d, err));
+    hth_device *d = OPENED_BY(open_without, hth_device, HTH_FEATURE_COOPMAT);
     CHECK_INT(hth_device_get_info(d)->features, info.features & ~both);
     CHECK(hth_device_get_info(d)->n_shape == 0 && hth_device_get_info(d)->unused_features == 0);
     close_it(d);
@@ -311,9 +306,8 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
 
 TEST(the_null_device_has_the_matrix_units_that_it_is_given)
 {
-    hth_device *d;
     hth_device_spec spec = {.name = "null", .shader_refs = functions, .coopmat = {16, 8, 32}};
-    CHECK_OK(hth_device_open(&spec, &d, err));
+    hth_device *d = OPENED(hth_device, &spec);
     const hth_device_info *info = hth_device_get_info(d);
     CHECK_INT(info->features, HTH_FEATURE_COOPMAT);
     CHECK(info->n_shape == 1 && info->shapes[0].m == 16 && info->shapes[0].n == 8 && info->shapes[0].k == 32);
@@ -334,9 +328,8 @@ TEST(the_null_device_has_the_matrix_units_that_it_is_given)
 
 TEST(the_null_device_needs_no_feature)
 {
-    hth_device *d;
     under_test = "null";
-    CHECK_OK(open_without(HTH_FEATURE_TIMELINE | HTH_FEATURE_INT_DOT, &d, err));
+    hth_device *d = OPENED_BY(open_without, hth_device, HTH_FEATURE_TIMELINE | HTH_FEATURE_INT_DOT);
     CHECK_INT(hth_device_get_info(d)->features, 0);
     close_it(d);
 }
@@ -408,14 +401,13 @@ ON_EACH(slices_outside_their_buffer_are_refused)
         task t = {0};
         hearth_error why;
         const hth_pipeline *p;
-        hth_cmdlist *cmdlist;
         hth_buffer_range s = wrong[i];
         float x[N];
         CHECK_OK(open_it(0, &t.d, err));
         CHECK_OK(record(&t, err));
         s.buffer = t.b;
         CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p, err));
-        CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+        hth_cmdlist *cmdlist = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, t.d);
         hth_cmdlist_dispatch(cmdlist, p, &s, push, 1, 1, 1);
         hth_cmdlist_dispatch(cmdlist, p, (hth_buffer_range[]){{t.b, 0, 0}}, push, 1, 1, 1); /* does not make it right */
         CHECK(hth_cmdlist_end(cmdlist, &why) != HEARTH_OK);

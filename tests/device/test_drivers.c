@@ -187,9 +187,8 @@ TEST(an_old_driver_is_refused_by_what_it_lacks)
 /* What the device says that it has left, and what may be in use by then, with a limit of 1 MiB. */
 static void check_budget(uint64_t budget, uint64_t usage, uint64_t left, uint64_t may_be_used)
 {
-    hth_device *d = NULL;
     now = (lies){.says_budget = true, .budget = budget, .usage = usage};
-    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0", .memory = 1 << 20}, &d, err));
+    hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0", .memory = 1 << 20});
     if (d) {
         const hth_device_info *info = hth_device_get_info(d);
         CHECK(info->memory > 1 << 20);
@@ -215,10 +214,9 @@ TEST(a_device_that_lies_about_its_budget_is_held_to_its_memory)
 
 TEST(a_full_device_holds_nothing)
 {
-    hth_device *d = NULL;
     if (!has_vulkan()) return;
     now = (lies){.says_budget = true, .budget = 500000, .usage = 600000};
-    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, err));
+    hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
     if (d) CHECK_INT(hth_device_free_memory(hth_device_get_info(d)), 0);
     hth_device_close(d);
     now = (lies){0};

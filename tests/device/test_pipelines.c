@@ -28,7 +28,7 @@ static void open_folder(void)
  * (skipped). */
 static bool compile(bool validation, uint64_t *kept)
 {
-    hth_device *d = NULL;
+    CLOSED(hth_device) *d = NULL;
     hearth_error why = {0};
     const hth_pipeline *pipeline;
     const hth_device_spec spec = {.name = "vulkan:0", .validation = validation};
@@ -37,7 +37,6 @@ static bool compile(bool validation, uint64_t *kept)
     CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &pipeline, err));
     *kept = hth_device_state(d).pipeline_cache_bytes;
     CHECK_INT(hth_device_state(d).n_validation_error, 0);
-    hth_device_close(d);
     return true;
 }
 
@@ -76,12 +75,11 @@ TEST(programs_of_an_earlier_run_are_taken)
     char *path;
     size_t n;
     uint64_t kept = 0;
-    char *bytes = first_run(&path, &n);
+    FREED char *bytes = first_run(&path, &n);
     if (bytes) {
         CHECK(compile(true, &kept));
         CHECK_INT(kept, n - HEAD);
     }
-    free(bytes);
 }
 
 /* Written in its place: not taken, and made anew. */
@@ -99,7 +97,7 @@ TEST(damaged_and_truncated_programs_are_compiled_anew)
 {
     char *path;
     size_t n;
-    char *bytes = first_run(&path, &n);
+    FREED char *bytes = first_run(&path, &n);
     for (size_t i = 0; bytes && i < n; i += n / 24 + 1) {
         bytes[i] ^= 1;
         expect_anew(path, "damaged", bytes, n);
@@ -107,7 +105,6 @@ TEST(damaged_and_truncated_programs_are_compiled_anew)
         expect_anew(path, "truncated", bytes, i);
     }
     if (bytes) expect_anew(path, "text", "no programs\n", 12);
-    free(bytes);
 }
 
 /* Whole files by their hash, of another driver by their mark, or by the driver's own head. */
@@ -116,7 +113,7 @@ TEST(programs_of_another_driver_are_compiled_anew)
     char *path;
     size_t n;
     uint64_t kept = 1, mark;
-    char *bytes = first_run(&path, &n);
+    FREED char *bytes = first_run(&path, &n);
     if (bytes) {
         const char *name = strrchr(path, '/') + 1;
         memcpy(&mark, bytes + 8, sizeof mark);
@@ -134,7 +131,6 @@ TEST(programs_of_another_driver_are_compiled_anew)
         CHECK(hth_diskcache_put(name, mark, bytes + HEAD, DRIVER_HEAD - 1));
         CHECK(compile(false, &kept) && kept == 0);
     }
-    free(bytes);
 }
 
 TEST(without_a_folder_nothing_is_kept)

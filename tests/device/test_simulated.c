@@ -97,8 +97,7 @@ static void carry(hth_cmdlist *t, hth_buffer *from, hth_buffer *to)
 /* A tape of one run that reads so much; 0: nobody says. */
 static hth_cmdlist *tape_of(bench *b, uint64_t reads)
 {
-    hth_cmdlist *t = NULL;
-    CHECK_OK(hth_cmdlist_begin(b->d, &t, err));
+    hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d);
     run_fill(b, t, reads);
     CHECK_OK(hth_cmdlist_end(t, err));
     return t;
@@ -124,8 +123,7 @@ static uint64_t length_of(bench *b, hth_cmdlist *t)
 
 static hth_cmdlist *begin(bench *b)
 {
-    hth_cmdlist *t = NULL;
-    CHECK_OK(hth_cmdlist_begin(b->d, &t, err));
+    hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d);
     return t;
 }
 
@@ -151,10 +149,9 @@ TEST(a_simulated_device_says_that_it_is_one)
 
 TEST(memory_ends_where_the_card_does)
 {
-    hth_device *d;
     hth_buffer *all, *more;
     hearth_error why;
-    CHECK_OK(open_card(CARD_EXACT, 0, &d, err));
+    hth_device *d = OPENED_BY(open_card, hth_device, CARD_EXACT, 0);
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, (1 << 20) + 1, "too much", &all, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: too much") != NULL);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 1 << 20, "all", &all, err));
@@ -465,16 +462,13 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
 TEST(faults_come_at_their_calls)
 {
     static const char text[] = CARD_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
-    hth_device *d;
-    hth_buffer *b;
-    hth_cmdlist *t;
     hearth_error why;
-    CHECK_OK(open_card(text, 0, &d, err));
-    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "first", &b, err));
+    hth_device *d = OPENED_BY(open_card, hth_device, text, 0);
+    hth_buffer *b = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, 4, "first");
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "second", &b, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: its description makes call 2 fail: memory") && b == NULL);
     CHECK(!hth_device_state(d).lost);
-    CHECK_OK(hth_cmdlist_begin(d, &t, err));
+    hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, d);
     CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_UNSUPPORTED && !hth_device_state(d).lost);
     CHECK_OK(hth_queue_signal(d, 1, err));
     CHECK(hth_queue_signal(d, 2, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "call 6 fail: timeout"));
@@ -489,7 +483,6 @@ TEST(faults_come_at_their_calls)
 TEST(budgets_shrink_and_what_is_there_stays)
 {
     bench b;
-    hth_buffer *more;
     hearth_error why;
     hth_fence fence;
     CHECK_OK(open_bench(CARD_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
@@ -500,7 +493,7 @@ TEST(budgets_shrink_and_what_is_there_stays)
     submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 20000);
     CHECK_INT(hth_device_get_info(b.d)->budget, 20000);
-    CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "a little", &more, err));
+    hth_buffer *more = OPENED_BY(hth_buffer_new, hth_buffer, b.d, HTH_MEMORY_DEVICE, 256, "a little");
     submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 8192);
     CHECK(hth_device_state(b.d).used > 8192);

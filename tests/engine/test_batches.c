@@ -37,9 +37,8 @@ static void close_fixture(fixture *f)
 
 static hearth_session *open_session(const fixture *f, uint32_t n_ctx, uint32_t n_batch)
 {
-    hearth_session *s = NULL;
     hearth_session_options o = {.n_ctx = n_ctx, .n_batch = n_batch, .n_thread = 2};
-    CHECK_OK(hearth_session_open(f->model, &o, &s, err));
+    hearth_session *s = OPENED(hearth_session, f->model, &o);
     return s;
 }
 
@@ -121,8 +120,7 @@ TEST(company_in_a_batch_changes_no_bit)
     open_fixture(&f);
     for (uint32_t n_thread = 1; n_thread <= 3; n_thread++) {
         hearth_session *s[N_SESSION];
-        CLOSED(hearth_batch) *b = NULL;
-        CHECK_OK(hearth_batch_open(f.model, 64, n_thread, &b, err));
+        CLOSED(hearth_batch) *b = OPENED(hearth_batch, f.model, 64, n_thread);
         for (int i = 0; i < N_SESSION; i++) s[i] = open_session(&f, N, 0);
         for (bool more = true; more;) {
             uint32_t to[N_SESSION];
@@ -145,10 +143,10 @@ TEST(company_in_a_batch_changes_no_bit)
 TEST(a_session_closed_while_it_waits_leaves_its_batch)
 {
     CLEANUP(close_fixture) fixture f;
-    hearth_batch *batch = NULL;
     open_fixture(&f);
-    CLOSED(hearth_session) *stays = open_session(&f, N, 0), *goes = open_session(&f, N, 0);
-    CHECK_OK(hearth_batch_open(f.model, 16, 2, &batch, err));
+    CLOSED(hearth_session) *stays = open_session(&f, N, 0);
+    hearth_session *goes = open_session(&f, N, 0);
+    hearth_batch *batch = OPENED(hearth_batch, f.model, 16, 2);
     CHECK_OK(hearth_batch_add(batch, goes, f.ids, 5, err));
     CHECK_OK(hearth_batch_add(batch, stays, f.ids, 7, err));
     hearth_session_close(goes);
@@ -246,10 +244,9 @@ TEST(a_matrix_that_is_not_finite_ends_in_a_numeric_error)
         for (size_t i = 0; i < 3; i++) {
             CLEANUP(gguf_free) gguf_bytes file;
             CLOSED(hearth_model) *model = NULL;
-            CLOSED(hearth_session) *s = NULL;
             hearth_error why = {0};
             CHECK_INT(open_spoiled(tensors[t], not_finite[i], &file, &model, &why), HEARTH_OK);
-            CHECK_OK(hearth_session_open(model, NULL, &s, err));
+            CLOSED(hearth_session) *s = OPENED(hearth_session, model, NULL);
             if (hearth_session_eval(s, ids, 2, &why) != HEARTH_ERROR_NUMERIC)
                 test_fail(__FILE__, __LINE__, "%s with %08x: no numeric error", tensors[t], not_finite[i]);
             CHECK(strstr(why.message, "spoiled.gguf") && strstr(why.message, "not finite"));

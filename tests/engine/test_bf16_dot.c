@@ -12,7 +12,6 @@ static int32_t ids[N];
 
 static hearth_model *open_tiny(uint32_t type, gguf_bytes *file)
 {
-    hearth_model *model = NULL;
     tiny_model m;
     test_random r = {7};
     tiny_begin(&m);
@@ -29,16 +28,15 @@ static hearth_model *open_tiny(uint32_t type, gguf_bytes *file)
     }
     tiny_free(&m);
     for (int i = 0; i < N; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
-    CHECK_OK(hearth_model_open_memory(file->data, file->n, "tiny", NULL, &model, err));
+    hearth_model *model = OPENED_BY(hearth_model_open_memory, hearth_model, file->data, file->n, "tiny", NULL);
     return model;
 }
 
 /* The logits behind all ids, fed n_batch at a time. */
 static void last_logits(const hearth_model *model, bool bf16_dot, uint32_t n_batch, float *logits)
 {
-    CLOSED(hearth_session) *s = NULL;
     hearth_session_options o = {.n_ctx = N, .n_batch = n_batch, .n_thread = 2, .bf16_dot = bf16_dot};
-    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    CLOSED(hearth_session) *s = OPENED(hearth_session, model, &o);
     if (!s) return;
     CHECK_OK(hearth_session_eval(s, ids, N, err));
     memcpy(logits, hearth_session_logits(s), TINY_VOCAB * sizeof *logits);

@@ -11,22 +11,19 @@ static volatile int cancel;
 
 static hearth_model *open_tiny(gguf_bytes *file)
 {
-    tiny_model m;
-    hearth_model *model = NULL;
+    CLEANUP(tiny_free) tiny_model m;
     hearth_model_options o = hearth_model_defaults();
     o.cancel = &cancel;
     tiny_begin(&m);
     *file = tiny_write(&m);
-    CHECK_OK(hearth_model_open_memory(file->data, file->n, "tiny.gguf", &o, &model, err));
-    tiny_free(&m);
+    hearth_model *model = OPENED_BY(hearth_model_open_memory, hearth_model, file->data, file->n, "tiny.gguf", &o);
     return model;
 }
 
 static hearth_session *open_session(const hearth_model *model, uint32_t n_thread)
 {
-    hearth_session *s = NULL;
     hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = n_thread, .kv = HEARTH_KV_F16};
-    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    hearth_session *s = OPENED(hearth_session, model, &o);
     return s;
 }
 

@@ -54,10 +54,9 @@ TEST(a_model_speaks_by_the_template_of_its_file)
 {
     CLEANUP(close_fixture) fixture f = open_fixture(
         "{{ bos_token }}{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ eos_token }}{% endfor %}");
-    CLOSED(hearth_chat) *chat = NULL;
     char *text;
     size_t n;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_TEXT(hearth_chat_name(chat), "template of the file");
     CHECK_OK(hearth_chat_render(chat, talk, 3, NULL, &text, &n, err));
     CHECK_TEXT(text, "<s>user:a</s>b</s>assistant:c</s>user:</s>");
@@ -68,19 +67,17 @@ TEST(a_model_speaks_by_the_template_of_its_file)
 TEST(a_file_may_name_a_format)
 {
     CLEANUP(close_fixture) fixture f = open_fixture("vicuna");
-    CLOSED(hearth_chat) *chat = NULL;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_TEXT(hearth_chat_name(chat), "vicuna");
 }
 
 TEST(formats_and_templates_can_be_given)
 {
     CLEANUP(close_fixture) fixture f = open_fixture(NULL);
-    hearth_chat *chat = NULL;
     char *text;
     size_t n;
     hearth_chat_options o = {.add_generation_prompt = true, .variables = "{\"x\": 5}"};
-    CHECK_OK(hearth_chat_open(f.model, "vicuna", &chat, err));
+    hearth_chat *chat = OPENED(hearth_chat, f.model, "vicuna");
     CHECK_OK(hearth_chat_render(chat, talk, 1, &o, &text, &n, err));
     CHECK_TEXT(text, "USER: a</s>b\nASSISTANT:");
     hearth_free(text);
@@ -122,9 +119,8 @@ TEST(an_array_of_templates_is_no_template)
     tiny_begin(&m);
     tiny_set_array(&m, "tokenizer.chat_template", values, 2);
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    CLOSED(hearth_model) *model = NULL;
     hearth_chat *chat = NULL;
-    CHECK_OK(hearth_model_open_memory(b.data, b.n, "array.gguf", NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, b.data, b.n, "array.gguf", NULL);
     CHECK_FAILS(hearth_chat_open(model, NULL, &chat, err), HEARTH_ERROR_UNSUPPORTED,
                 "array.gguf: tokenizer.chat_template at |a text is expected");
 }
@@ -145,9 +141,8 @@ TEST(a_template_that_cannot_be_parsed_falls_back_with_a_warning)
     hearth_log_set(keep_log, NULL);
     for (size_t i = 0; i < 3; i++) {
         CLEANUP(close_fixture) fixture f = open_fixture(cases[i].template);
-        CLOSED(hearth_chat) *chat = NULL;
         last_log[0] = '\0';
-        CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+        CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
         if (chat) CHECK_TEXT(hearth_chat_name(chat), cases[i].format);
         CHECK(strstr(last_log, cases[i].says) && strstr(last_log, "takes its place"));
     }
@@ -163,11 +158,10 @@ TEST(endless_templates_are_an_error_of_the_rendering)
         "{{ messages[0].content * 100000000 }}"};
     for (size_t i = 0; i < 3; i++) {
         CLEANUP(close_fixture) fixture f = open_fixture(endless[i]);
-        CLOSED(hearth_chat) *chat = NULL;
         hearth_error why = {0};
         int32_t *ids;
         size_t n;
-        CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+        CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
         CHECK_INT(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, &why), HEARTH_ERROR_UNSUPPORTED);
         CHECK(ids == NULL && n == 0 && strstr(why.message, "chat template, line 1: ") != NULL);
     }
@@ -179,10 +173,9 @@ TEST(endless_templates_are_an_error_of_the_rendering)
 static void expect_tokens(const char *template, size_t n_bos, size_t n_eos)
 {
     CLEANUP(close_fixture) fixture f = open_fixture(template);
-    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_OK(hearth_chat_tokenize(chat, talk, 3, NULL, &ids, &n, err));
     if (CHECK(n > 0)) CHECK_INT(ids[0], BOS);
     CHECK_INT(count_of(ids, n, BOS), n_bos);
@@ -209,15 +202,13 @@ TEST(no_end_of_text_is_put_before_an_answer)
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
     tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    CLOSED(hearth_model) *model = NULL;
-    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
-    CHECK_OK(hearth_model_open_memory(b.data, b.n, "eos.gguf", NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, b.data, b.n, "eos.gguf", NULL);
     CHECK_OK(hearth_tokenize(model, "a", 1, HEARTH_ADD_SPECIAL, &ids, &n, err));
     CHECK_INT(count_of(ids, n, EOS), 1); /* the vocabulary does ask for it */
     hearth_free(ids);
-    CHECK_OK(hearth_chat_open(model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, model, NULL);
     CHECK_OK(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, err));
     CHECK_INT(count_of(ids, n, EOS), 0);
     CHECK_INT(count_of(ids, n, BOS), 1);
@@ -234,12 +225,10 @@ TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
     tiny_set(&m, "tokenizer.ggml.add_bos_token", 7, 0, 1);
     tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    CLOSED(hearth_model) *model = NULL;
-    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids;
     size_t n;
-    CHECK_OK(hearth_model_open_memory(b.data, b.n, "tiny", NULL, &model, err));
-    CHECK_OK(hearth_chat_open(model, NULL, &chat, err));
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, b.data, b.n, "tiny", NULL);
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, model, NULL);
     CHECK_OK(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, err));
     CHECK(n > 0);
     CHECK_INT(count_of(ids, n, EOS), 0);
@@ -249,12 +238,11 @@ TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
 TEST(a_refusal_of_the_template_is_an_argument_error)
 {
     CLEANUP(close_fixture) fixture f = open_fixture("{{ raise_exception('no system') }}");
-    CLOSED(hearth_chat) *chat = NULL;
     hearth_error why = {0};
     char *text;
     int32_t *ids;
     size_t n;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_INT(hearth_chat_render(chat, talk, 1, NULL, &text, &n, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(text == NULL && strstr(why.message, "no system") != NULL);
     CHECK_INT(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, NULL), HEARTH_ERROR_ARGUMENT);
@@ -266,7 +254,7 @@ TEST(a_refusal_of_the_template_is_an_argument_error)
 
 static hearth_status whole_task(const hearth_model *model, const char *format, hearth_error *err)
 {
-    hearth_chat *chat = NULL;
+    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids = NULL;
     char *text = NULL;
     size_t n;
@@ -277,7 +265,6 @@ static hearth_status whole_task(const hearth_model *model, const char *format, h
     if (st == HEARTH_OK) st = hearth_chat_tokenize(chat, talk, 3, &o, &ids, &n, err);
     hearth_free(text);
     hearth_free(ids);
-    hearth_chat_close(chat);
     return st;
 }
 

@@ -48,34 +48,28 @@ static hearth_status make_predictors(const char *model, const char *out, uint64_
 
 static hearth_status make_thresholds(const char *path, const char *out, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_threshold_options o = {.sparsity = 0.6, .n_sample = 12};
-    hth_thresholds t = {0};
+    CLEANUP(hth_thresholds_close) hth_thresholds t = {0};
     hearth_status st = hearth_model_open(path, &dense, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, N_TEXT, &o, &t, err);
     if (st == HEARTH_OK) st = hth_thresholds_write(&t, model, out, err);
-    hth_thresholds_close(&t);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
 static hearth_status make_profile(const char *path, const char *out, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_profile *profile = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    CLOSED(hth_profile) *profile = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {.out = out, .n_sample = 20, .settings = "kv f16", .save_ns = UINT64_MAX};
     hearth_status st = hearth_model_open(path, &dense, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_measure_profile(model, session, text, N_TEXT, &o, &profile, err);
-    hth_profile_close(profile);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -126,14 +120,12 @@ static hearth_status pack_again(const fault_paths *p, hearth_error *err)
 static hearth_status run_model(const char *path, const hearth_model_options *o, hearth_error *err)
 {
     static const int32_t ids[] = {1, 60, 70, 80};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 4, .n_thread = 1};
     hearth_status st = hearth_model_open(path, o, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     for (size_t i = 0; st == HEARTH_OK && i < 4; i++) st = hearth_session_eval(session, ids + i, 1, err);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -161,7 +153,7 @@ static hearth_status packed(const fault_paths *p, hearth_error *err)
 /* Predictors beside the model against all neurons, windows of a text. */
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hth_compare_side reference = {0}, mode = {0};
     hth_compare *c = NULL;
     hth_comparison result;
@@ -178,7 +170,6 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
     hth_compare_close(c);
     hearth_session_close(reference.session);
     hearth_session_close(mode.session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -234,11 +225,11 @@ TEST(a_packed_model_survives_everything_that_fails)
 static hearth_status study(const fault_paths *p, hearth_error *err)
 {
     char long_text[3000];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 8, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
     hth_study_options o = hth_study_defaults();
-    hth_study s = {0};
+    CLEANUP(hth_study_close) hth_study s = {0};
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = text[i % N_TEXT];
     o.n_window = 66, o.n_sample = 10, o.n_scored = 1, o.n_step = 2, o.n_trained = 1, o.memory = 0;
     o.beside = p->out;
@@ -246,9 +237,6 @@ static hearth_status study(const fault_paths *p, hearth_error *err)
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_study_run(model, session, long_text, sizeof long_text, &o, &s, err);
     CHECK(st != HEARTH_OK || s.layers[0].n_predictor > 0);
-    hth_study_close(&s);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 

@@ -23,23 +23,20 @@ static hearth_status open_text(const fault_paths *p, hth_gguf **file, hth_tokeni
 static hearth_status tokenize(const fault_paths *p, hearth_error *err)
 {
     char text[600];
-    hth_gguf *file = NULL;
-    hth_tokenizer *tok = NULL;
-    hth_ids ids = {0};
+    CLOSED(hth_gguf) *file = NULL;
+    CLOSED(hth_tokenizer) *tok = NULL;
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     for (size_t i = 0; i < sizeof text; i++) text[i] = "ab c\n</s>"[i % 9];
     hearth_status st = open_text(p, &file, &tok, err);
     for (unsigned flags = 0; st == HEARTH_OK && flags < 4; flags++)
         st = hth_tokenize(tok, text, sizeof text, flags, &ids, NULL, err);
-    hth_ids_free(&ids);
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
     return st;
 }
 
 static hearth_status detokenize(const fault_paths *p, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_detokenizer *decoder = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_detokenizer) *decoder = NULL;
     const char *text;
     size_t n;
     hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.mmap = true}, &model, err);
@@ -47,8 +44,6 @@ static hearth_status detokenize(const fault_paths *p, hearth_error *err)
     for (int32_t id = 0; st == HEARTH_OK && id < 200; id++)
         st = hearth_detokenizer_push(decoder, id, &text, &n, err);
     if (st == HEARTH_OK) hearth_detokenizer_flush(decoder, &text, &n);
-    hearth_detokenizer_close(decoder);
-    hearth_model_close(model);
     return st;
 }
 
@@ -56,7 +51,7 @@ static hearth_status detokenize(const fault_paths *p, hearth_error *err)
 
 static hearth_status inspect(const fault_paths *p, hearth_error *err)
 {
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hth_model *model = NULL;
     hth_tokenizer *tok = NULL;
     hth_check_result checked;
@@ -66,7 +61,6 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
     if (st == HEARTH_OK) st = hth_check_weights(file, 2, NULL, NULL, &checked, err);
     hth_tokenizer_close(tok);
     hth_model_close(model);
-    hth_gguf_close(file);
     return st;
 }
 
@@ -81,18 +75,15 @@ static hearth_status write_logits(void *user, size_t i_token, const float *logit
 static hearth_status logits(const fault_paths *p, hearth_error *err)
 {
     static const int32_t ids[] = {1, 60, 70, 80, 90, 100};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_atomic_writer sink = {.fd = -1};
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    CLEANUP(hth_atomic_writer_close) hth_atomic_writer sink = {.fd = -1};
     hearth_session_options so = {.n_ctx = 8, .n_batch = 4, .n_thread = 2};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_atomic_writer_open(&sink, p->out, err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, 6, write_logits, &sink, err);
     if (st == HEARTH_OK) st = hth_atomic_writer_finish(&sink, err);
-    hth_atomic_writer_close(&sink);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -101,7 +92,7 @@ static hearth_status logits(const fault_paths *p, hearth_error *err)
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {
     char text[100];
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hth_compare_side reference = {0}, mode = {0};
     hth_compare *c = NULL;
     hth_comparison result;
@@ -118,7 +109,6 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
     hth_compare_close(c);
     hearth_session_close(reference.session);
     hearth_session_close(mode.session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -128,8 +118,8 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
 static hearth_status profile_with(const fault_paths *p, uint64_t save_ns, hearth_error *err)
 {
     char text[400], resume[1100];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hth_profile *made = NULL, *read = NULL;
     hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {.out = p->out, .n_sample = 20, .settings = "kv f16", .save_ns = save_ns};
@@ -146,8 +136,6 @@ static hearth_status profile_with(const fault_paths *p, uint64_t save_ns, hearth
     if (access(resume, F_OK) == 0) remove(resume);
     hth_profile_close(read);
     hth_profile_close(made);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -171,9 +159,9 @@ static bool stop_late(void *user, uint64_t done, uint64_t total)
 static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
 {
     char text[400], resume[1100];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_profile *made = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    CLOSED(hth_profile) *made = NULL;
     hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {
         .out = p->out, .n_sample = 20, .settings = "", .save_ns = UINT64_MAX, .progress = stop_late};
@@ -188,9 +176,6 @@ static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
     o.progress = NULL;
     if (st == HEARTH_OK) st = hth_measure_profile(model, session, text, sizeof text, &o, &made, err);
     if (access(resume, F_OK) == 0) remove(resume);
-    hth_profile_close(made);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -226,18 +211,15 @@ static hearth_status answer(const hearth_model *model, const hearth_chat *chat, 
 
 static hearth_status converse(const fault_paths *p, const char *format, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_chat *chat = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_chat) *chat = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 64, .n_batch = 16, .n_thread = 1};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_chat_open(model, format, &chat, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = answer(model, chat, session, 2, err);
     if (st == HEARTH_OK) st = answer(model, chat, session, 3, err);
-    hearth_session_close(session);
-    hearth_chat_close(chat);
-    hearth_model_close(model);
     return st;
 }
 

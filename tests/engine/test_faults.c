@@ -14,8 +14,8 @@
 
 static hearth_status sample_and_decode(const hearth_model *model, hearth_session *session, hearth_error *err)
 {
-    hearth_sampler *sampler = NULL;
-    hearth_detokenizer *decoder = NULL;
+    CLOSED(hearth_sampler) *sampler = NULL;
+    CLOSED(hearth_detokenizer) *decoder = NULL;
     const char *text;
     size_t n;
     int32_t id;
@@ -28,8 +28,6 @@ static hearth_status sample_and_decode(const hearth_model *model, hearth_session
         if (st == HEARTH_OK) st = hearth_detokenizer_push(decoder, id, &text, &n, err);
         if (st == HEARTH_OK) st = hearth_session_eval(session, &id, 1, err);
     }
-    hearth_detokenizer_close(decoder);
-    hearth_sampler_close(sampler);
     return st;
 }
 
@@ -37,8 +35,8 @@ static hearth_status sample_and_decode(const hearth_model *model, hearth_session
 static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *err)
 {
     static const char text[] = "abc ab\n";
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
     hearth_model_options o = {.n_thread = 2, .mmap = mmap};
@@ -49,8 +47,6 @@ static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *er
     if (st == HEARTH_OK) st = hearth_session_eval(session, ids, n, err);
     if (st == HEARTH_OK) st = sample_and_decode(model, session, err);
     hearth_free(ids);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -67,8 +63,8 @@ static hearth_status quantize(const fault_paths *p, hearth_error *err)
 static hearth_status measure(const fault_paths *p, hearth_error *err)
 {
     char text[200];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hth_perplexity result;
     hearth_session_options o = {.n_ctx = 16, .n_batch = 8, .n_thread = 1};
     memset(text, 'c', sizeof text);
@@ -76,15 +72,13 @@ static hearth_status measure(const fault_paths *p, hearth_error *err)
     if (st == HEARTH_OK) st = hearth_session_open(model, &o, &session, err);
     if (st == HEARTH_OK)
         st = hth_measure_perplexity(model, session, text, sizeof text, 2, NULL, NULL, &result, err);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
 static hearth_status step_batch(const fault_paths *p, hearth_error *err)
 {
     static const int32_t ids[] = {1, 5, 9};
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_session *s[3] = {0};
     hearth_batch *b = NULL;
     hearth_session_options o = {.n_ctx = 8};
@@ -96,7 +90,6 @@ static hearth_status step_batch(const fault_paths *p, hearth_error *err)
     if (st == HEARTH_OK) st = hearth_batch_run(b, err);
     hearth_batch_close(b);
     for (int i = 0; i < 3; i++) hearth_session_close(s[i]);
-    hearth_model_close(model);
     return st;
 }
 
@@ -131,11 +124,10 @@ TEST(quantize_leaves_no_file_after_a_write_that_failed) { fault_survive_writes("
 static void take_ids(const fault_paths *p, bool mmap, int32_t ids[8])
 {
     static const int32_t prompt[] = {1, 60, 70, 80};
-    CLOSED(hearth_model) *model = NULL;
     hearth_model_options o = {.n_thread = 2, .mmap = mmap};
     const engine_setting setting = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
     memset(ids, 0xff, 8 * sizeof *ids);
-    CHECK_OK(hearth_model_open(p->in, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, p->in, &o);
     if (model) engine_greedy(model, &setting, prompt, 4, ids, 8);
 }
 
@@ -176,18 +168,14 @@ TEST(a_missing_file_leaves_nothing)
 TEST(the_token_loop_allocates_nothing)
 {
     fault_paths p;
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hearth_sampler *sampler = NULL;
-    hearth_detokenizer *decoder = NULL;
     const char *text;
     size_t n;
     int32_t id = 1;
     fault_make_input(&p);
-    CHECK_OK(hearth_model_open(p.in, NULL, &model, err));
-    CHECK_OK(hearth_session_open(model, NULL, &session, err));
-    CHECK_OK(hearth_sampler_open(model, NULL, &sampler, err));
-    CHECK_OK(hearth_detokenizer_open(model, true, false, &decoder, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, p.in, NULL);
+    CLOSED(hearth_session) *session = OPENED(hearth_session, model, NULL);
+    CLOSED(hearth_sampler) *sampler = OPENED(hearth_sampler, model, NULL);
+    CLOSED(hearth_detokenizer) *decoder = OPENED(hearth_detokenizer, model, true, false);
     uint64_t count = hth_alloc_count();
     for (int i = 0; i < TINY_CONTEXT; i++) {
         CHECK_OK(hearth_session_eval(session, &id, 1, err));
@@ -196,8 +184,4 @@ TEST(the_token_loop_allocates_nothing)
         CHECK_OK(hearth_detokenizer_push(decoder, id, &text, &n, err));
     }
     CHECK_INT(hth_alloc_count(), count);
-    hearth_detokenizer_close(decoder);
-    hearth_sampler_close(sampler);
-    hearth_session_close(session);
-    hearth_model_close(model);
 }

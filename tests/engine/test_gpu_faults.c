@@ -50,8 +50,8 @@ static hearth_status open_both(const char *path, const char *device, hearth_mode
 /* Opens, reads a prompt, takes the likeliest tokens, closes. */
 static hearth_status run(const char *path, const char *device, int32_t ids[N_PREDICT], hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_status st = open_both(path, device, &model, &session, err);
     if (st == HEARTH_OK) st = hearth_session_eval(session, prompt, N_PROMPT, err);
     for (int i = 0; st == HEARTH_OK && i < N_PREDICT; i++) {
@@ -61,8 +61,6 @@ static hearth_status run(const char *path, const char *device, int32_t ids[N_PRE
             if (logits[k] > logits[ids[i]]) ids[i] = k;
         st = hearth_session_eval(session, &ids[i], 1, err);
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -242,12 +240,11 @@ static void steps_fail_on(const char *device)
 static void step_refused_on(const char *device, uint64_t n, hearth_status with)
 {
     const char *path = make_model(BLOCKS);
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_model_info info;
     float expected[TINY_VOCAB], logits[TINY_VOCAB];
     if (!has(path, device)) return;
-    CHECK_OK(open_both(path, device, &model, &s, err));
+    CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, device, &model);
     if (s) {
         CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
         take(s, expected);
@@ -263,8 +260,6 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
         if (n >= 3) CHECK(strstr(info.gpu_note, "a test made call") != NULL);
         if (n >= 3) CHECK_INT(hth_device_state(model->device).used, 0);
     }
-    hearth_session_close(s);
-    hearth_model_close(model);
 }
 
 TEST(a_device_that_refuses_a_step_again_and_again_is_left)
@@ -282,9 +277,8 @@ static void see_nothing(void *user, const hth_ffn_probe *seen) { (void)user, (vo
 TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
 {
     const char *path = make_model(BLOCKS);
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
-    CHECK_OK(open_both(path, "null", &model, &s, err));
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, "null", &model);
     if (s) {
         hth_step_set_probe(hth_session_step(s), see_nothing, NULL);
         CHECK_FAILS(hearth_session_eval(s, prompt, N_PROMPT, err), HEARTH_ERROR_UNSUPPORTED, "cannot be looked at");
@@ -292,8 +286,6 @@ TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
         hth_step_set_probe(hth_session_step(s), NULL, NULL);
         CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
     }
-    hearth_session_close(s);
-    hearth_model_close(model);
 }
 
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
@@ -308,10 +300,9 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
     const char *path = make_model(BLOCKS);
     hearth_model_options o = {.n_thread = 1,
                               .gpu = {.device = "null", .n_ctx = 32, .n_batch = 16, .kv = HEARTH_KV_F16}};
-    hearth_model *model = NULL;
     uint64_t held = hth_alloc_in_use(), n = 1, n_failed = 0;
     if (!submissions_begin("null", 1, 1)) return;
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, path, &o);
     if (model) o.gpu.vram = hth_device_state(model->device).used - 1;
     hearth_model_close(model);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
@@ -342,14 +333,13 @@ enum { N_LONG = 2080 };
 static float *eval_long(const char *path, const char *device, uint64_t n, hearth_status with)
 {
     static int32_t ids[N_LONG];
-    hearth_model *model = NULL;
     hearth_session *s = NULL;
     float *logits = calloc(TINY_VOCAB, sizeof *logits);
     const hearth_model_options o = {
         .n_thread = 1, .gpu = {.device = device, .n_ctx = N_LONG, .n_batch = N_LONG, .kv = HEARTH_KV_F16}};
     const hearth_session_options so = {.n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
     for (int i = 0; i < N_LONG; i++) ids[i] = 3 + i * 7 % 256;
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
     if (s) {
         uint64_t work;
@@ -360,7 +350,6 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
         if (device) CHECK_INT(hth_device_state(model->device).lost, with == HEARTH_ERROR_DEVICE);
     }
     hearth_session_close(s);
-    hearth_model_close(model);
     return logits;
 }
 
@@ -389,7 +378,7 @@ static void expect_long_on_card(const char *path, const char *clock, const float
 TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
 {
     const char *path = make_model(BLOCKS);
-    float *expected = eval_long(path, NULL, 0, HEARTH_OK);
+    FREED float *expected = eval_long(path, NULL, 0, HEARTH_OK);
     expect_long_on_card(path, "virtual", expected);
     expect_long_on_card(path, "real", expected);
     if (submissions_begin("null", 1, 1)) {
@@ -403,7 +392,6 @@ TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
         expect_long(path, "vulkan:0", 0, HEARTH_OK, expected);
         submissions_end();
     }
-    free(expected);
 }
 
 /* A step whose wait fails, if it has one, and is done again: whether that made more calls than two that are
@@ -428,18 +416,15 @@ TEST(a_step_whose_end_was_not_seen_is_waited_for)
 {
     enum { N_CALL = 2, N_TRY = 500 }; /* submit, wait */
     const char *path = make_model(BLOCKS);
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
+    CLOSED(hearth_model) *model = NULL;
     float expected[TINY_VOCAB];
     bool waited = false;
     if (!has(path, "vulkan:0")) return;
-    CHECK_OK(open_both(path, "vulkan:0", &model, &s, err));
+    CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, "vulkan:0", &model);
     if (s) {
         CHECK_OK(hearth_session_eval(s, prompt, 4, err));
         take(s, expected);
         for (int i = 0; i < N_TRY && !waited; i++) waited = next_waits(model, s, N_CALL, expected);
         CHECK(waited);
     }
-    hearth_session_close(s);
-    hearth_model_close(model);
 }

@@ -79,10 +79,9 @@ static void check_refused(const char *path, uint64_t vram, const char *device, c
 static void check_taken(const char *path, uint64_t vram, const char *why, size_t n_warn)
 {
     static const int32_t ids[] = {1, 2, 3, 4};
-    CLOSED(hearth_model) *model = NULL;
     hearth_model_info info;
     engine_setting setting = {.n_batch = 4, .kv = HEARTH_KV_F16};
-    CHECK_OK(open_on(path, "null", false, vram, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_on, hearth_model, path, "null", false, vram);
     if (!model) return;
     hearth_model_get_info(model, &info);
     CHECK(!info.gpu_bit_exact && info.gpu_n_layer > 0);
@@ -152,7 +151,7 @@ enum { N_ID = 29, N_VOCAB = 2048 /* of the storyteller */ };
 static float *logits_on(const char *device)
 {
     int32_t ids[N_ID];
-    hearth_model *model;
+    CLOSED(hearth_model) *model = NULL;
     engine_setting setting = {.n_batch = 64, .kv = HEARTH_KV_F16};
     for (int32_t i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i;
     hearth_error why = {0};
@@ -162,7 +161,6 @@ static float *logits_on(const char *device)
         return NULL;
     }
     float *logits = engine_model_logits(model, &setting, ids, N_ID);
-    hearth_model_close(model);
     return logits;
 }
 
@@ -270,9 +268,8 @@ TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
 
 TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)
 {
-    hearth_model *model;
     off = HTH_SHADER_soft_cap;
-    CHECK_OK(open_on(STORYTELLER, "null", true, 0, &model, err));
+    hearth_model *model = OPENED_BY(open_on, hearth_model, STORYTELLER, "null", true, 0);
     hearth_model_close(model);
     off = HTH_N_SHADER;
 }
@@ -291,20 +288,18 @@ static bool write_packed(const char *path)
             if (t->dim[k] == TINY_D_FF && strncmp(t->name, "blk.", 4) == 0) t->dim[k] = D_FF;
         if (t->n_dim == 2 && t->dim[0] % 32 == 0) t->type = HTH_TYPE_Q8_0;
     }
-    gguf_bytes file = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     bool ok = test_write_file(path, file.data, file.n);
-    gguf_free(&file);
     return ok;
 }
 
 TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
 {
     const char *path = test_scratch("packed.gguf");
-    hearth_model *model;
     hearth_model_info info = {0};
     if (!CHECK(write_packed(path))) return;
-    CHECK_OK(open_on(path, "null", true, 0, &model, err));
+    hearth_model *model = OPENED_BY(open_on, hearth_model, path, "null", true, 0);
     if (!model) return;
     hearth_model_get_info(model, &info);
     hearth_model_close(model);

@@ -109,17 +109,15 @@ static hearth_status try_to_open(const files *f, const char *device, hearth_prog
 
 static hearth_model *open_model(const files *f, const char *device)
 {
-    hearth_model *model;
-    CHECK_OK(try_to_open(f, device, NULL, NULL, &model, err));
+    hearth_model *model = OPENED_BY(try_to_open, hearth_model, f, device, NULL, NULL);
     if (model && device) CHECK(model->gpu && hth_gpu_get_params(model->gpu)->n_hot[0] == f->is->n_hot[0]);
     return model;
 }
 
 static hearth_session *open_session(const hearth_model *model)
 {
-    hearth_session *s = NULL;
     const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16};
-    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    hearth_session *s = OPENED(hearth_session, model, &o);
     return s;
 }
 
@@ -185,9 +183,8 @@ static void both(hearth_batch *b, hearth_session *const s[2], int32_t id, logits
 static void tell_by_three(const hearth_model *model, hearth_session *const s[2], logits *to)
 {
     static const int32_t one[] = {7}, two[] = {9, 11};
-    CLOSED(hearth_batch) *b = NULL;
     to->n = 0;
-    CHECK_OK(hearth_batch_open(model, 4, 1, &b, err));
+    CLOSED(hearth_batch) *b = OPENED(hearth_batch, model, 4, 1);
     if (!b) return;
     eval(s[0], prompt, N_PROMPT, to);
     eval(s[1], prompt + 3, 6, to);
@@ -243,7 +240,7 @@ static void inject(hearth_model *model, const fault *is)
 static bool run(const files *f, const char *device, script *play, fault is, logits *to)
 {
     enum { MAX_REFUSED_AND_SETTLED = 5 }; /* three times a step, and twice its end */
-    hearth_model *model = open_model(f, device);
+    CLOSED(hearth_model) *model = open_model(f, device);
     hearth_session *s[2] = {model ? open_session(model) : NULL, model ? open_session(model) : NULL};
     warnings heard = {0};
     bool left = false;
@@ -265,7 +262,6 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
     CHECK_INT(heard.n_differ, left && f->is->floats);
     hearth_session_close(s[0]);
     hearth_session_close(s[1]);
-    hearth_model_close(model);
     return left;
 }
 
@@ -472,13 +468,12 @@ static bool read_until(void *user, uint64_t done, uint64_t total)
 /* The n-th call finds no memory; what begins is cancelled when it does so for the last time, if `cancel`. */
 static hearth_status read_without(const files *f, uint64_t n, int cancel, reading *r)
 {
-    hearth_model *model;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why;
     *r = (reading){.n = cancel};
     hth_device_inject_fault_on_open(n, HEARTH_ERROR_MEMORY);
     hearth_status st = try_to_open(f, "null", read_until, r, &model, &why);
     hth_device_inject_fault_on_open(0, HEARTH_OK);
-    hearth_model_close(model);
     return st;
 }
 
@@ -542,7 +537,7 @@ static void *tell_in_thread(void *arg)
 static bool tell_in_two(const files *f, fault is, const logits *expected)
 {
     static teller tellers[2];
-    hearth_model *model = open_model(f, "null");
+    CLOSED(hearth_model) *model = open_model(f, "null");
     warnings heard = {0};
     hearth_model_info seen;
     bool left = false;
@@ -562,7 +557,6 @@ static bool tell_in_two(const files *f, fault is, const logits *expected)
     }
     hearth_log_set(NULL, NULL);
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
-    hearth_model_close(model);
     return left;
 }
 

@@ -45,12 +45,10 @@ static void write_beside(const char *path, const char *model, bool predictors)
     static const float zeros[OTHER_RANK * TINY_D_FF];
     const float thresholds[TINY_LAYERS] = {0};
     const uint64_t in[] = {TINY_D_MODEL, OTHER_RANK}, out[] = {OTHER_RANK, TINY_D_FF}, floors[] = {TINY_D_FF};
-    CLOSED(hth_gguf) *file = NULL;
-    hth_gguf_writer *w = NULL;
     uint64_t hash = 0;
     char name[40];
-    CHECK_OK(hth_gguf_open(model, &file, err));
-    CHECK_OK(hth_gguf_writer_open(path, &w, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, model);
+    CLOSED(hth_gguf_writer) *w = OPENED(hth_gguf_writer, path);
     CHECK_OK(hth_model_hash(file, &hash, err));
     hth_sidecar_write_head(w, predictors ? "predictors" : "thresholds", hash);
     if (predictors) {
@@ -70,35 +68,30 @@ static void write_beside(const char *path, const char *model, bool predictors)
         if (predictors) CHECK_OK(hth_gguf_writer_data(w, zeros, sizeof zeros, err));
     }
     CHECK_OK(hth_gguf_writer_finish(w, err));
-    hth_gguf_writer_close(w);
 }
 
 static hearth_model_info info_of(const char *path, const char *predictors, const char *thresholds,
                                  hearth_selector selector)
 {
-    hearth_model *model = NULL;
     hearth_model_info info = {0};
     hearth_model_options o = {.predictors = predictors, .thresholds = thresholds, .selector = selector};
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (model) hearth_model_get_info(model, &info);
-    hearth_model_close(model);
     return info;
 }
 
 TEST(sessions_refuse_a_hearth_pin_that_means_nothing)
 {
     char path[600];
-    hearth_model *model = NULL;
     hearth_session *session = NULL;
     hearth_error why = {0};
     snprintf(path, sizeof path, "%s", test_scratch("pin.gguf"));
     write_model(path, false);
-    CHECK_OK(hearth_model_open(path, NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
     setenv("HEARTH_PIN", "x", 1);
     if (model) CHECK_INT(hearth_session_open(model, NULL, &session, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(session == NULL && strstr(why.message, "HEARTH_PIN=x: no such value") != NULL);
     unsetenv("HEARTH_PIN");
-    hearth_model_close(model);
 }
 
 TEST(the_predictor_that_runs_is_counted)

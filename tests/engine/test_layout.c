@@ -9,12 +9,11 @@ static const uint32_t types[] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_Q4_0, HTH_
 
 static gguf_bytes make_file(uint32_t type)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     for (uint32_t i = 0; i < m.n_tensor; i++)
         if (m.tensors[i].n_dim == 2) m.tensors[i].type = type;
     gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
     return file;
 }
 
@@ -36,8 +35,7 @@ static void check_layouts(const hearth_model *m, hth_layout expected, const char
 
 static void check_options(const char *path, const hearth_model_options *o, bool file_order, const char *what)
 {
-    CLOSED(hearth_model) *m = NULL;
-    CHECK_OK(hearth_model_open(path, o, &m, err));
+    CLOSED(hearth_model) *m = OPENED(hearth_model, path, o);
     if (!m) return;
     check_layouts(m, file_order ? HTH_LAYOUT_ROWS : m->kernels.layout[m->model->layers[0].q.type], what);
 }

@@ -32,21 +32,18 @@ static uint64_t time_of(const char *path, const char *card, hearth_selector sele
 {
     char device[600];
     int32_t ids[N_ID];
-    hearth_model *model = NULL;
     test_random r = {9};
     snprintf(device, sizeof device, "sim:%s", card);
     const hearth_model_options o = {.n_thread = 2, .selector = selector,
                                     .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = N_ID, .kv = HEARTH_KV_F16}};
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
     for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (!model || !CHECK(model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER)) return 0;
     uint64_t start = hth_device_time(model->device);
-    float *logits = engine_model_logits(model, &s, ids, N_ID);
+    FREED float *logits = engine_model_logits(model, &s, ids, N_ID);
     uint64_t took = hth_device_time(model->device) - start;
     CHECK(logits != NULL);
-    free(logits);
-    hearth_model_close(model);
     return took;
 }
 
@@ -95,7 +92,6 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 static float *logits_on(const char *path, const char *device, hearth_selector selector, uint32_t n_batch)
 {
     int32_t ids[N_ID];
-    hearth_model *model = NULL;
     test_random r = {11};
     const hearth_model_options o = {
         .n_thread = 2,
@@ -103,10 +99,9 @@ static float *logits_on(const char *path, const char *device, hearth_selector se
         .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = n_batch, .kv = HEARTH_KV_F16}};
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
     for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (!model) return NULL;
     float *logits = engine_model_logits(model, &s, ids, N_ID);
-    hearth_model_close(model);
     return logits;
 }
 

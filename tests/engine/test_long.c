@@ -37,9 +37,8 @@ static void expect_row(const fixture *f, const hearth_session *s, uint32_t n, co
 
 static hearth_session *open_session(const fixture *f, uint32_t n_batch, uint32_t n_thread)
 {
-    hearth_session *s = NULL;
     hearth_session_options o = {.n_ctx = N, .n_batch = n_batch, .n_thread = n_thread, .kv = f->kv};
-    CHECK_OK(hearth_session_open(f->model, &o, &s, err));
+    hearth_session *s = OPENED(hearth_session, f->model, &o);
     return s;
 }
 
@@ -70,8 +69,7 @@ static void check_parallel(const fixture *f)
     static const uint32_t starts[N_SESSION] = {3, 255, 256, 511, 600}, more[N_SESSION] = {2, 1, 4, 3, 1};
     for (uint32_t n_thread = 2; n_thread <= 3; n_thread++) {
         hearth_session *s[N_SESSION];
-        CLOSED(hearth_batch) *b = NULL;
-        CHECK_OK(hearth_batch_open(f->model, 16, n_thread, &b, err));
+        CLOSED(hearth_batch) *b = OPENED(hearth_batch, f->model, 16, n_thread);
         for (int i = 0; i < N_SESSION; i++) {
             s[i] = open_session(f, 256, 1);
             CHECK_OK(hearth_session_eval(s[i], f->ids, starts[i], err));
@@ -127,18 +125,14 @@ TEST(splits_in_several_waves_do_not_either)
     int32_t ids[N_FED];
     tiny_model m;
     test_random r = {31};
-    hearth_model *model = NULL;
     tiny_begin(&m);
     CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
-    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
-    float *expected = engine_last_logits(model, &whole, ids, N_FED);
-    float *logits = engine_last_logits(model, &split, ids, N_FED);
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
+    FREED float *expected = engine_last_logits(model, &whole, ids, N_FED);
+    FREED float *logits = engine_last_logits(model, &split, ids, N_FED);
     if (expected && logits) CHECK_BYTES(logits, expected, TINY_VOCAB * sizeof *logits);
-    free(logits);
-    free(expected);
-    hearth_model_close(model);
 }
 
 TEST(rounded_caches_do_not_either)
@@ -170,9 +164,8 @@ TEST(levels_agree_on_every_type_of_cache)
     test_random r = {29};
     for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, STORY_VOCAB);
     for (size_t l = 0; l < n_level; l++) {
-        CLOSED(hearth_model) *model = NULL;
         engine_set_cpu(levels[l]);
-        CHECK_OK(hearth_model_open(MODEL, NULL, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, MODEL, NULL);
         engine_set_cpu(NULL);
         for (int kv = 0; kv < 3; kv++) {
             engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = (hearth_kv_type)kv};
@@ -198,12 +191,11 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
 {
     tiny_model m; /* heads of 8 */
     hearth_error why = {0};
-    hearth_model *model = NULL;
     hearth_session *s = NULL;
     tiny_begin(&m);
     CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
-    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_Q8_0};
     CHECK_INT(hearth_session_open(model, &o, &s, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, "heads of 8") && strstr(why.message, "--kv f16") && !strchr(why.message, '\n'));
@@ -213,7 +205,6 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
     CHECK_INT(hearth_session_bytes(model, &o), 0);
     o.kv = HEARTH_KV_F16;
     CHECK(hearth_session_bytes(model, &o) > 0);
-    hearth_model_close(model);
 }
 
 static bool count_calls(void *user, uint64_t done, uint64_t total)

@@ -23,18 +23,16 @@ static void catch_bus_errors(void)
 /* A model of some pages; its size. */
 static size_t write_model(const char *path, const char *name)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "general.name", name);
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     FILE *f = fopen(path, "wb");
     if (CHECK(f != NULL)) {
         CHECK_INT(fwrite(b.data, 1, b.n, f), b.n);
         CHECK_INT(fclose(f), 0);
     }
     size_t n = b.n;
-    gguf_free(&b);
-    tiny_free(&m);
     return n;
 }
 

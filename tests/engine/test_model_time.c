@@ -40,7 +40,6 @@ static char placement[512]; /* empty: none */
 
 static hearth_model *open_model(const char *path, const char *device, uint64_t vram)
 {
-    hearth_model *model = NULL;
     const hearth_model_options o = {.n_thread = 1,
                                     .selector = HEARTH_SELECTOR_DENSE,
                                     .gpu = {.device = device,
@@ -49,7 +48,7 @@ static hearth_model *open_model(const char *path, const char *device, uint64_t v
                                             .n_batch = 4,
                                             .kv = HEARTH_KV_F16,
                                             .placement = placement[0] ? placement : NULL}};
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, path, &o);
     return model;
 }
 
@@ -110,7 +109,7 @@ static double bytes_of(const hth_matrix *m) { return (double)m->n_row * (double)
 /* What of a token's weights is not on the device, in bytes. */
 static double bytes_left(uint64_t vram)
 {
-    hearth_model *model = open_model(STORYTELLER, "null", vram);
+    CLOSED(hearth_model) *model = open_model(STORYTELLER, "null", vram);
     double bytes = 0.0;
     if (!model || !CHECK(model->gpu != NULL)) return 0.0;
     const hth_offload_params *params = hth_gpu_get_params(model->gpu);
@@ -121,7 +120,6 @@ static double bytes_left(uint64_t vram)
                  bytes_of(&l->up) + bytes_of(&l->down);
     }
     bytes += bytes_of(model->model->tied ? &model->model->token_embd : &model->model->output);
-    hearth_model_close(model);
     return bytes;
 }
 

@@ -29,9 +29,8 @@ static size_t n_file;
 
 static void add_file(const char *name, const void *bytes, size_t n)
 {
-    hth_gguf *file = NULL;
     seed_file *f = &files[n_file];
-    CHECK_OK(hth_gguf_open_memory(bytes, n, name, &file, err));
+    hth_gguf *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, bytes, n, name);
     if (!file || n_file == MAX_SEED_FILE) return;
     *f = (seed_file){.name = name, .bytes = malloc(n), .n = n, .n_directory = n};
     for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) {
@@ -110,8 +109,8 @@ static void damage(test_random *r, uint8_t *bytes, size_t *n, size_t end)
 static bool use(const uint8_t *bytes, size_t n)
 {
     hearth_error err = {0};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_status st = hearth_model_open_memory(bytes, n, "mutant.gguf", NULL, &model, &err);
     if (st != HEARTH_OK) {
         CHECK(model == NULL && strstr(err.message, "mutant.gguf") != NULL);
@@ -133,8 +132,6 @@ static bool use(const uint8_t *bytes, size_t n)
         st = hearth_session_eval(session, &one, 1, &err);
         CHECK(st == HEARTH_OK || err.message[0] != '\0');
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
     return true;
 }
 

@@ -66,21 +66,18 @@ static hearth_gpu_options placed(const inputs *in)
 
 static uint64_t hash_of(const char *path)
 {
-    hth_gguf *file = NULL;
     uint64_t hash = 0;
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     if (file) CHECK_OK(hth_model_hash(file, &hash, err));
-    hth_gguf_close(file);
     return hash;
 }
 
 TEST(a_placement_that_fits_is_what_lies_there)
 {
     CLEANUP(close_inputs) inputs in;
-    CLOSED(hearth_model) *model = NULL;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
-    CHECK_OK(open_placed(in.model, &gpu, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, in.model, &gpu);
     if (model && CHECK(model->gpu != NULL)) {
         const hth_offload_params *p = hth_gpu_get_params(model->gpu);
         CHECK(p->n_layer == N_LAYER && p->head && p->submit_mode == HTH_SUBMIT_ON_DEMAND);
@@ -131,7 +128,6 @@ TEST(placements_that_do_not_fit_are_refused)
 TEST(a_model_that_is_not_packed_is_not_divided)
 {
     CLEANUP(close_inputs) inputs in;
-    CLOSED(hearth_model) *model = NULL;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
     uint64_t hash = hash_of(STORYTELLER);
@@ -140,7 +136,7 @@ TEST(a_model_that_is_not_packed_is_not_divided)
                    "value 0 is 64: layer 0 has 768 neurons, which only", __LINE__);
     for (int i = 0; i < N_LAYER; i++) in.n_hot[i] = D_FF;
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
-    CHECK_OK(open_placed(STORYTELLER, &gpu, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, STORYTELLER, &gpu);
     CHECK(model && model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER);
 }
 
@@ -172,9 +168,8 @@ static const char *const keys[N_FIELD] = {"hearth.placement.hot",     "hearth.pl
 /* All fields but one, or with that one as a number of another type. */
 static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool missing, const char *handoff)
 {
-    hth_gguf_writer *w = NULL;
     const char *texts[N_FIELD] = {NULL, NULL, handoff, in->fits.device, in->fits.driver, NULL};
-    CHECK_OK(hth_gguf_writer_open(in->placement, &w, err));
+    CLOSED(hth_gguf_writer) *w = OPENED(hth_gguf_writer, in->placement);
     if (!w) return;
     hth_sidecar_write_head(w, kind, hash_of(in->model));
     for (field f = 0; f < N_FIELD; f++) {
@@ -187,7 +182,6 @@ static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool 
     }
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_finish(w, err));
-    hth_gguf_writer_close(w);
 }
 
 TEST(placements_without_a_field_or_of_another_kind_are_refused)

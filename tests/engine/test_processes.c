@@ -36,8 +36,8 @@ static int32_t likeliest(const hearth_session *s, uint32_t n_vocab)
 /* Each token goes to out as it comes; false: something went wrong, and stderr says what. */
 static bool tell(const task *t, FILE *out)
 {
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *s = NULL;
     hearth_error err = {0};
     int32_t prompt[N_PROMPT];
     const hearth_model_options mo = {
@@ -58,8 +58,6 @@ static bool tell(const task *t, FILE *out)
     bool well = st == HEARTH_OK && (!t->device || hth_engine_has_gpu(model));
     if (!well)
         fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_gpu_status(model) : err.message);
-    hearth_session_close(s);
-    hearth_model_close(model);
     return well;
 }
 

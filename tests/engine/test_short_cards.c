@@ -43,7 +43,6 @@ static void write_card(char device[600], const char *rate, const char *more)
  * device. */
 static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float logits[MAX_VOCAB])
 {
-    hearth_model *model = NULL;
     hearth_session *s = NULL;
     uint64_t used = 0;
     const hearth_model_options mo = {
@@ -51,7 +50,7 @@ static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float
     const hearth_session_options so = {.n_ctx = N_CTX, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F16};
     *said = (lines){0};
     hearth_log_set(hear, said);
-    CHECK_OK(hearth_model_open(STORYTELLER, &mo, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, STORYTELLER, &mo);
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
     if (s && patience_ns > 0) model->gpu->timeout_ns = patience_ns;
     for (int32_t i = 0; s && i < N_ID; i++)
@@ -61,7 +60,6 @@ static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float
     if (s && model->device && hth_engine_has_gpu(model)) used = hth_device_state(model->device).used;
     hearth_log_set(NULL, NULL);
     hearth_session_close(s);
-    hearth_model_close(model);
     return used;
 }
 

@@ -49,9 +49,8 @@ static hearth_status open_model(const subject *s, const char *device, hearth_mod
 
 static hearth_session *open_session(const hearth_model *model, uint32_t n_thread)
 {
-    hearth_session *s = NULL;
     const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = N_ROW, .n_thread = n_thread, .kv = HEARTH_KV_F16};
-    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    hearth_session *s = OPENED(hearth_session, model, &o);
     return s;
 }
 
@@ -136,8 +135,7 @@ static logits expected, got;
 
 static void tell_on_cpu(const subject *s, logits *to)
 {
-    CLOSED(hearth_model) *model = NULL;
-    CHECK_OK(open_model(s, NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, s, NULL);
     if (!model) return;
     n_vocab = model->model->hparams.n_vocab;
     CHECK(n_vocab <= MAX_VOCAB);
@@ -250,10 +248,9 @@ static void pack_storyteller(char path[512])
 TEST(a_note_that_was_handed_out_stays_as_it_was)
 {
     const subject s = {STORYTELLER, false, 1};
-    CLOSED(hearth_model) *model = NULL;
     hearth_model_info before[HTH_MAX_EVICT + 2];
     char was[HTH_MAX_EVICT + 2][400];
-    CHECK_OK(open_model(&s, "null", &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, "null");
     for (int i = 0; model && i < HTH_MAX_EVICT + 2; i++) {
         hearth_model_get_info(model, &before[i]);
         snprintf(was[i], sizeof was[i], "%s", before[i].gpu_note);
@@ -296,7 +293,7 @@ TEST(a_packed_model_keeps_its_text_while_the_budget_of_vulkan_shrinks)
 static void make_tied(char path[512])
 {
     enum { WIDE = 1024 };
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     const hth_pack_options o = {.ftype = hth_ftype_find("q8_0"), .pure = true, .n_thread = 1};
     hth_pack_result r;
     char plain[512];
@@ -307,32 +304,27 @@ static void make_tied(char path[512])
         for (uint32_t k = 0; k < 2; k++)
             if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF)
                 m.tensors[i].dim[k] = WIDE;
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     snprintf(plain, sizeof plain, "%s", test_scratch("tied.gguf"));
     snprintf(path, 512, "%s", test_scratch("tied-packed.gguf"));
     CHECK(test_write_file(plain, b.data, b.n));
     CHECK_OK(hth_pack(plain, path, &o, &r, err));
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 TEST(a_tied_head_stays_where_neurons_leave)
 {
     char path[512];
-    hearth_model *model = NULL;
     make_tied(path);
     const subject s = {path, false, 1};
     tell_on_cpu(&s, &expected);
-    CHECK_OK(open_model(&s, "null", &model, err));
-    hearth_session *session = model ? open_session(model, 1) : NULL;
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, "null");
+    CLOSED(hearth_session) *session = model ? open_session(model, 1) : NULL;
     if (session) {
         const change changes[] = {{2, hth_device_state(model->device).used - 1}, {0, 0}};
         tell(session, changes, model->device, &got);
         check_text(&got, "tied");
         CHECK(hth_engine_has_gpu(model) && hth_gpu_get_params(model->gpu)->head && model->n_evicted == 1);
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 /* ---- faults on the way -------------------------------------------------------------------------- */
@@ -355,12 +347,11 @@ static void inject(hearth_model *m, fault f, uint64_t n)
 static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
 {
     static float whole[MAX_VOCAB];
-    hearth_model *model = NULL;
     hearth_error why = {0};
     int32_t prompt[N_PROMPT];
     uint64_t held = hth_alloc_in_use(), n_done = 0;
     for (int32_t i = 0; i < N_PROMPT; i++) prompt[i] = 1 + i * 3;
-    CHECK_OK(open_model(s, f == NONE && n == 0 ? NULL : "null", &model, err));
+    hearth_model *model = OPENED_BY(open_model, hearth_model, s, f == NONE && n == 0 ? NULL : "null");
     hearth_session *session = model ? open_session(model, 1) : NULL;
     for (int i = 0; session && i < 4; i++) {
         CHECK_OK(hearth_session_eval(session, prompt, N_PROMPT, err));
@@ -439,7 +430,6 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
 {
     static teller tellers[2];
     char path[512], card[512], device[600];
-    hearth_model *model = NULL;
     warnings heard = {0};
     snprintf(card, sizeof card, "%s", test_scratch("shrinking.sim"));
     snprintf(device, sizeof device, "sim:%s", card);
@@ -448,7 +438,7 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
     pack_storyteller(path);
     const subject s = {path, false, 1};
     tell_on_cpu(&s, &expected);
-    CHECK_OK(open_model(&s, device, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, device);
     hearth_log_set(hear, &heard);
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model, 1);
     if (tellers[0].session && tellers[1].session) {
@@ -462,5 +452,4 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
     }
     hearth_log_set(NULL, NULL);
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
-    hearth_model_close(model);
 }

@@ -275,7 +275,7 @@ static int traced_calls(const char *how, const char *const *allowed, char *found
 #endif
     const char *out = test_scratch(how);
     int status = trace_self(how, out);
-    char *trace = test_read_file(out, NULL);
+    FREED char *trace = test_read_file(out, NULL);
     unlink(out);
     int n = -1;
     if (status == 127) test_skip("no strace here");
@@ -284,7 +284,6 @@ static int traced_calls(const char *how, const char *const *allowed, char *found
     else if (status != 0) test_fail(__FILE__, __LINE__, "the traced program ended with %d", status);
     else if ((n = count_calls(trace, allowed, found, capacity)) < 0)
         test_fail(__FILE__, __LINE__, "marks are missing");
-    free(trace);
     return n;
 }
 

@@ -132,7 +132,7 @@ TEST(every_allocation_may_fail_over_large_metadata_and_parts)
 /* Opens path and reads all tensors; *sum is over their bytes. */
 static hearth_status read_all(const char *path, uint64_t *sum, hearth_error *why)
 {
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hearth_status status = hth_gguf_open(path, &file, why);
     *sum = 0;
     for (size_t i = 0; status == HEARTH_OK && i < hth_gguf_n_tensor(file); i++) {
@@ -142,7 +142,6 @@ static hearth_status read_all(const char *path, uint64_t *sum, hearth_error *why
         for (uint64_t k = 0; status == HEARTH_OK && k < t->size; k++) *sum = *sum * 31 + bytes[k];
         free(bytes);
     }
-    hth_gguf_close(file);
     return status;
 }
 

@@ -188,16 +188,15 @@ TEST(arrays_in_arrays_keep_raw_bytes_and_count)
 /* Opens a file without tensors that holds the pairs of b. */
 static hth_gguf *open_pairs(const gguf_bytes *pairs, uint64_t n, gguf_bytes *whole)
 {
-    hth_gguf *file = NULL;
     gguf_header(whole, 3, 0, n);
     gguf_put(whole, pairs->data, pairs->n);
-    CHECK_OK(hth_gguf_open_memory(whole->data, whole->n, "pairs.gguf", &file, err));
+    hth_gguf *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, whole->data, whole->n, "pairs.gguf");
     return file;
 }
 
 static hth_gguf *open_mixed(gguf_bytes *whole)
 {
-    gguf_bytes pairs = {0};
+    CLEANUP(gguf_free) gguf_bytes pairs = {0};
     gguf_key(&pairs, "k.minus", 1);
     gguf_word(&pairs, 0xff, 1);
     gguf_key(&pairs, "k.small", 1);
@@ -214,7 +213,6 @@ static hth_gguf *open_mixed(gguf_bytes *whole)
     gguf_array(&pairs, "k.array", 5, 2);
     gguf_word(&pairs, 0xfffffffe00000001u, 8);
     hth_gguf *file = open_pairs(&pairs, 8, whole);
-    gguf_free(&pairs);
     return file;
 }
 
@@ -288,12 +286,11 @@ TEST(arrays_are_checked_for_type_and_length)
 TEST(reads_stay_inside_their_tensor)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     unsigned char got[128];
     gguf_small(&b);
     const char *path = test_scratch("inside.gguf");
     CHECK(test_write_file(path, b.data, b.n));
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     const hth_gguf_tensor *t = hth_gguf_find_tensor(file, "b.weight");
     CHECK_OK(hth_gguf_read(file, t, 30, 6, got, err));
     CHECK_BYTES(got, b.data + t->offset + 30, 6);
@@ -306,50 +303,44 @@ TEST(reads_stay_inside_their_tensor)
     CHECK_OK(hth_gguf_map(file, err));
     CHECK_BYTES(hth_gguf_mapped(file, t), b.data + t->offset, 36);
     CHECK(hth_gguf_find_tensor(file, "none") == NULL && hth_gguf_tensor_at(file, 3) == NULL);
-    hth_gguf_close(file);
 }
 
 TEST(file_that_shrinks_after_opening_is_an_error_that_names_it)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     unsigned char got[128];
     gguf_small(&b);
     const char *path = test_scratch("shrinks.gguf");
     CHECK(test_write_file(path, b.data, b.n));
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     const hth_gguf_tensor *t = hth_gguf_find_tensor(file, "a.weight");
     CHECK_INT(truncate(path, (off_t)t->offset + 3), 0);
     CHECK_FAILS(hth_gguf_read(file, t, 0, 128, got, err), HEARTH_ERROR_IO, "shrinks.gguf: |became shorter");
     CHECK_FAILS(hth_gguf_map(file, err), HEARTH_ERROR_IO, "became shorter");
-    hth_gguf_close(file);
 }
 
 TEST(file_that_is_replaced_or_unlinked_goes_on)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     unsigned char got[128];
     gguf_small(&b);
     const char *path = test_scratch("unlinked.gguf");
     CHECK(test_write_file(path, b.data, b.n));
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     unlink(path);
     CHECK(test_write_file(path, "other", 5));
     const hth_gguf_tensor *t = hth_gguf_find_tensor(file, "a.weight");
     CHECK_OK(hth_gguf_read(file, t, 0, 128, got, err));
     CHECK_BYTES(got, b.data + t->offset, 128);
-    hth_gguf_close(file);
 }
 
 TEST(memory_is_read_in_place_and_given_back)
 {
     uint64_t before = hth_alloc_in_use();
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     unsigned char got[10];
     gguf_small(&b);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "small.gguf", &file, err));
+    hth_gguf *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "small.gguf");
     const hth_gguf_tensor *t = hth_gguf_find_tensor(file, "c.weight");
     CHECK(hth_gguf_mapped(file, t) == b.data + t->offset);
     CHECK_OK(hth_gguf_map(file, err));
@@ -367,11 +358,10 @@ TEST(a_file_too_many_is_not_mapped)
     static int places[HTH_MAP_GUARD_MAX];
     const char *path = test_scratch("guard.gguf");
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     size_t n = 0;
     gguf_small(&b);
     CHECK(test_write_file(path, b.data, b.n));
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     while (n < HTH_MAP_GUARD_MAX && (places[n] = hth_sigbus_guard_add(&pages[n], 1)) >= 0) n++;
     CHECK_INT(hth_sigbus_guard_add(pages, 1), -1);
     CHECK_FAILS(hth_gguf_map(file, err), HEARTH_ERROR_MEMORY, "guard.gguf: 1024 files are mapped already");
@@ -379,5 +369,4 @@ TEST(a_file_too_many_is_not_mapped)
     while (n > 0) hth_sigbus_guard_remove(places[--n]);
     CHECK_OK(hth_gguf_map(file, err));
     CHECK(hth_gguf_mapped(file, hth_gguf_tensor_at(file, 0)) != NULL);
-    hth_gguf_close(file);
 }

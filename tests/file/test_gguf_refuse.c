@@ -452,8 +452,7 @@ TEST(gguf_takes_alignments_from_8_to_65536)
         gguf_word(&b, 1, 4);
         gguf_pad(&b, align);
         gguf_word(&b, 2, 4);
-        CLOSED(hth_gguf) *file = NULL;
-        CHECK_OK(hth_gguf_open_memory(b.data, b.n, "aligned.gguf", &file, err));
+        CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "aligned.gguf");
         if (file) CHECK_BYTES(hth_gguf_mapped(file, hth_gguf_find_tensor(file, "b")), "\2", 1);
     }
 }
@@ -522,9 +521,8 @@ TEST(gguf_accepts_data_that_end_with_the_file_and_not_one_byte_less)
 TEST(gguf_accepts_known_types_that_are_not_supported)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    CLOSED(hth_gguf) *file = NULL;
     build_one(&b, "w", 1, (uint64_t[]){256}, 16, 66); /* IQ2_XXS */
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "iq.gguf", &file, err));
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "iq.gguf");
     if (file) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(file, 0);
         CHECK_INT(t->size, 66);
@@ -541,8 +539,7 @@ TEST(gguf_accepts_gaps_any_order_and_dirty_padding)
     gguf_info(&b, "c", 1, (uint64_t[]){8}, 0, 96);
     while (b.n % 32 != 0) gguf_word(&b, 0xee, 1);
     for (int i = 0; i < 352; i++) gguf_word(&b, 0xee, 1);
-    CLOSED(hth_gguf) *file = NULL;
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "gaps.gguf", &file, err));
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "gaps.gguf");
     if (file) CHECK_TEXT(hth_gguf_tensor_at(file, 0)->name.bytes, "a");
     if (file) CHECK_INT(hth_gguf_trailing(file), 0);
 }

@@ -92,9 +92,8 @@ TEST(split_each_part_opens_the_model_with_data_of_all)
 {
     write_parts(good);
     for (int number = 1; number <= 3; number++) {
-        CLOSED(hth_gguf) *file = NULL;
         unsigned char got[32];
-        CHECK_OK(hth_gguf_open(part_path(number, 3), &file, err));
+        CLOSED(hth_gguf) *file = OPENED(hth_gguf, part_path(number, 3));
         if (!file) continue;
         CHECK_TEXT(hth_gguf_path(file), part_path(number, 3));
         for (size_t i = 0; i < 3; i++) {
@@ -160,12 +159,10 @@ TEST(split_refuses_counts_that_are_none)
 TEST(split_count_zero_means_one_file)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     build_part(&b, &(part){0, 0, -1, "llama", "a", 3, 32});
     CHECK(test_write_file(part_path(1, 3), b.data, b.n));
-    CHECK_OK(hth_gguf_open(part_path(1, 3), &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, part_path(1, 3));
     if (file) CHECK_INT(hth_gguf_n_part(file), 1);
-    hth_gguf_close(file);
 }
 
 TEST(split_refuses_parts_of_two_models)

@@ -98,7 +98,6 @@ TEST(gguf_takes_no_boundary_value_of_any_field)
 TEST(gguf_takes_weights_that_are_a_hole_in_the_file)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     const char *path = test_scratch("hole.gguf");
     unsigned char last[4] = {1, 1, 1, 1};
     gguf_header(&b, 3, 1, 0);
@@ -106,26 +105,24 @@ TEST(gguf_takes_weights_that_are_a_hole_in_the_file)
     gguf_pad(&b, 32);
     CHECK(test_write_file(path, b.data, b.n));
     CHECK_INT(truncate(path, (off_t)(b.n + P(28))), 0);
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     if (file) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(file, 0);
         CHECK_INT(t->size, P(28));
         CHECK_OK(hth_gguf_read(file, t, P(28) - 4, 4, last, err));
         CHECK_BYTES(last, "\0\0\0\0", 4);
     }
-    hth_gguf_close(file);
 }
 
 /* The directory says that there are no tensors, though infos and data follow. */
 TEST(gguf_that_denies_its_tensors_has_none)
 {
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    hth_gguf *file = NULL;
     hearth_model *model = NULL;
     hearth_error why = {0};
     gguf_small(&b);
     gguf_patch(&b, gguf_field_of(&b, GGUF_N_TENSOR, 0, 0).at, 0, 8);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "none.gguf", &file, err));
+    hth_gguf *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "none.gguf");
     if (file) CHECK_INT(hth_gguf_n_tensor(file), 0);
     if (file) CHECK(hth_gguf_trailing(file) > 224);
     hth_gguf_close(file);
@@ -139,12 +136,11 @@ TEST(gguf_texts_may_hold_any_bytes)
 {
     static const char odd[] = "\xff\xfe\0\xed\xa0\x80\n";
     CLEANUP(gguf_free) gguf_bytes b = {0};
-    CLOSED(hth_gguf) *file = NULL;
     gguf_header(&b, 3, 0, 1);
     gguf_key(&b, "general.name", 8);
     gguf_word(&b, sizeof odd - 1, 8);
     gguf_put(&b, odd, sizeof odd - 1);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "odd.gguf", &file, err));
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "odd.gguf");
     if (file) {
         hth_str name = {0};
         CHECK_OK(hth_gguf_get_text(file, "general.name", &name, NULL, err));

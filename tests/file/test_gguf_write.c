@@ -77,9 +77,8 @@ static void check_all_types(const hth_gguf *file)
 TEST(writer_values_of_every_type_are_read_back)
 {
     const char *path = test_scratch("types.gguf");
-    hth_gguf_writer *w = NULL;
-    hth_gguf *file = NULL, *copied = NULL;
-    CHECK_OK(hth_gguf_writer_open(path, &w, err));
+    CLOSED(hth_gguf) *file = NULL, *copied = NULL;
+    hth_gguf_writer *w = OPENED(hth_gguf_writer, path);
     set_all_types(w);
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK(!exists(path) && exists(part_of(path)));
@@ -95,15 +94,13 @@ TEST(writer_values_of_every_type_are_read_back)
     hth_gguf_writer_close(w);
     CHECK_OK(hth_gguf_open(path, &copied, err));
     check_all_types(copied);
-    hth_gguf_close(copied);
-    hth_gguf_close(file);
 }
 
 /* Copies everything of one file; data in pieces of at most `piece` bytes. */
 static hearth_status rewrite(const char *from, const char *to, size_t piece, hearth_error *why)
 {
-    hth_gguf *file = NULL;
-    hth_gguf_writer *w = NULL;
+    CLOSED(hth_gguf) *file = NULL;
+    CLOSED(hth_gguf_writer) *w = NULL;
     hearth_status status = hth_gguf_open(from, &file, why);
     if (status == HEARTH_OK) status = hth_gguf_map(file, why);
     if (status == HEARTH_OK) status = hth_gguf_writer_open(to, &w, why);
@@ -124,8 +121,6 @@ static hearth_status rewrite(const char *from, const char *to, size_t piece, hea
     }
     if (status == HEARTH_OK) status = hth_gguf_writer_finish(w, why);
 done:
-    hth_gguf_writer_close(w);
-    hth_gguf_close(file);
     return status;
 }
 
@@ -155,20 +150,17 @@ TEST(writer_rewrites_golden_files_byte_for_byte)
 TEST(writer_key_set_twice_keeps_its_place_and_takes_the_later_value)
 {
     const char *path = test_scratch("twice.gguf");
-    hth_gguf_writer *w = NULL;
-    hth_gguf *file = NULL;
-    CHECK_OK(hth_gguf_writer_open(path, &w, err));
+    hth_gguf_writer *w = OPENED(hth_gguf_writer, path);
     hth_gguf_writer_uint(w, "a", HTH_GGUF_U32, 1);
     hth_gguf_writer_uint(w, "b", HTH_GGUF_U32, 2);
     hth_gguf_writer_text(w, "a", "later", 5);
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_finish(w, err));
     hth_gguf_writer_close(w);
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     CHECK_INT(hth_gguf_n_value(file), 2);
     CHECK_TEXT(hth_gguf_value_at(file, 0)->key.bytes, "a");
     CHECK_TEXT(hth_gguf_value_at(file, 0)->as.text.bytes, "later");
-    hth_gguf_close(file);
 }
 
 static const char many_bytes[70] = "seventy bytes make a name that is longer than the format takes 123456";
@@ -246,9 +238,8 @@ TEST(writer_refuses_what_the_reader_would_refuse)
     };
     const char *path = test_scratch("refused.gguf");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        hth_gguf_writer *w = NULL;
         hearth_error why = {0};
-        CHECK_OK(hth_gguf_writer_open(path, &w, err));
+        hth_gguf_writer *w = OPENED(hth_gguf_writer, path);
         rows[i].set(w);
         CHECK_INT(hth_gguf_writer_begin(w, &why), HEARTH_ERROR_ARGUMENT);
         if (!strstr(why.message, rows[i].words) || !strstr(why.message, "refused.gguf: "))
@@ -263,8 +254,7 @@ TEST(writer_refuses_missing_and_surplus_data)
 {
     const char *path = test_scratch("data.gguf");
     static const char zeros[32];
-    hth_gguf_writer *w = NULL;
-    CHECK_OK(hth_gguf_writer_open(path, &w, err));
+    hth_gguf_writer *w = OPENED(hth_gguf_writer, path);
     hth_gguf_writer_tensor(w, "t", HTH_TYPE_F32, 1, (uint64_t[]){4});
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_data(w, zeros, 10, err));
@@ -341,10 +331,9 @@ TEST(writer_every_allocation_may_fail)
 TEST(writer_descriptor_closed_by_others_is_an_error)
 {
     const char *path = test_scratch("closed.gguf");
-    hth_gguf_writer *w = NULL;
     int next = open("/dev/null", O_RDONLY);
     close(next); /* the writer's descriptor will be this one */
-    CHECK_OK(hth_gguf_writer_open(path, &w, err));
+    hth_gguf_writer *w = OPENED(hth_gguf_writer, path);
     hth_gguf_writer_bool(w, "k", true);
     close(next);
     CHECK_OK(hth_gguf_writer_begin(w, err)); /* still in the buffer */

@@ -155,8 +155,7 @@ static hearth_status try(hth_device *d, const list *l, uint64_t memory, hearth_e
 /* Once more, as drivers compile programs when they first run. */
 static void print_time(hth_device *d, const list *l)
 {
-    hth_buffer *buffer = NULL;
-    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+    hth_buffer *buffer = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, MEMORY, "a test");
     uint64_t start = hth_clock_ns();
     CHECK_OK(hth_gpu_selftest(d, buffer, notes, err));
     fprintf(stderr, "  %s: %zu programs in %.1f ms\n", hth_device_get_info(d)->name, l->n,
@@ -182,9 +181,8 @@ TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
 
 static hth_device *open_with_off(hth_shader_id id)
 {
-    hth_device *d = NULL;
     hth_device_spec spec = {.name = "null", .shader_refs = programs_off_by_one(id)};
-    CHECK_OK(hth_device_open(&spec, &d, err));
+    hth_device *d = OPENED(hth_device, &spec);
     return d;
 }
 
@@ -211,9 +209,8 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
 static void try_on(hth_shader_ref_fn *const *functions, const wanted *w)
 {
     list one = {.n = 1};
-    CLOSED(hth_device) *d = NULL;
     hth_device_spec spec = {.name = "null", .shader_refs = functions};
-    CHECK_OK(hth_device_open(&spec, &d, err));
+    CLOSED(hth_device) *d = OPENED(hth_device, &spec);
     one.all[0] = *w;
     CHECK_OK(try(d, &one, MEMORY, err));
 }
@@ -418,11 +415,10 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
     list l = {.n = 0};
     add_rows(&l, HTH_TYPE_Q4_0);
     for (uint64_t n = 1, n_call = 1; n <= n_call; n++) {
-        hth_buffer *buffer = NULL;
         hearth_error why;
         const hth_pipeline *p;
         hth_device *d = programs_open("null");
-        CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+        hth_buffer *buffer = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, MEMORY, "a test");
         CHECK_OK(hth_pipeline_get(d, l.all[0].id, l.all[0].consts, &p, err));
         uint64_t before = hth_device_n_call(d);
         if (n == 1) {

@@ -21,10 +21,9 @@ static hearth_status keep(void *user, uint32_t i_want, const float *logits, hear
 /* A prompt in steps of N_ROW, then single tokens; logits of the last of each step. */
 static void speak(hth_pool *pool, float *logits)
 {
-    hth_step *step = NULL;
     CLEANUP(hth_kv_close) hth_kv kv = {0};
     size_t n_vocab = model->model->hparams.n_vocab;
-    CHECK_OK(hth_step_open(model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE, &step, err));
+    hth_step *step = OPENED(hth_step, model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE);
     CHECK_OK(hth_kv_open(&kv, model->model, HEARTH_KV_F16, N_TOK, err));
     for (uint32_t at = 0, n; at < N_TOK; at += n) {
         hth_batch_token tokens[N_ROW];
@@ -63,32 +62,27 @@ typedef struct setting {
 /* Logits with a setting; how many units were done twice. */
 static uint64_t speak_with(const setting *s, float *logits)
 {
-    hth_pool *pool = NULL;
-    CHECK_OK(hth_pool_open(s->n_thread, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, s->n_thread);
     hth_pool_set_straggler_timeout(pool, s->patience_ns);
     if (s->naps) hth_pool_set_hook(pool, nap_sometimes);
     speak(pool, logits);
     uint64_t n = hth_pool_n_backup(pool);
-    hth_pool_close(pool);
     return n;
 }
 
 /* The thread sanitizer must not see late threads (base/pool.h). */
 static bool may_be_late(void)
 {
-    hth_pool *pool = NULL;
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     bool may = hth_pool_straggler_timeout(pool) > 0;
-    hth_pool_close(pool);
     return may;
 }
 
 TEST(logits_depend_on_no_thread)
 {
-    CLOSED(hearth_model) *m = NULL;
     uint64_t n_twice = 0;
     bool late = may_be_late();
-    CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL, &m, err));
+    CLOSED(hearth_model) *m = OPENED(hearth_model, HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL);
     if (!(model = m)) return;
     float *alone = calloc(n_logits(), sizeof *alone), *logits = calloc(n_logits(), sizeof *logits);
     speak_with(&(setting){.n_thread = 1}, alone);

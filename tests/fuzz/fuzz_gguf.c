@@ -65,7 +65,7 @@ static void touch_tensor(const hth_gguf *file, const hth_gguf_tensor *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hearth_error why;
     if (hth_gguf_open_memory(data, size, "fuzz.gguf", &file, &why) != HEARTH_OK) {
         touch_bytes(why.message, strlen(why.message));
@@ -76,6 +76,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         touch_value(file, hth_gguf_value_at(file, i));
     for (size_t i = 0; i < hth_gguf_n_tensor(file); i++)
         touch_tensor(file, hth_gguf_tensor_at(file, i));
-    hth_gguf_close(file);
     return 0;
 }

@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     enum { MAX_ARGS = 300 };
     char *argv[MAX_ARGS + 1];
     int argc = 0;
-    char *bytes = malloc(n + 1);
+    FREED char *bytes = malloc(n + 1);
     expect(bytes != NULL);
     if (n > 0) memcpy(bytes, data, n);
     bytes[n] = '\0';
@@ -84,6 +84,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int code = command_run(&target, argc, argv);
     stdout = out;
     expect(code == 0 || code == EXIT_USAGE);
-    free(bytes);
     return 0;
 }

@@ -78,14 +78,13 @@ static const hth_tokenizer *vocabulary(unsigned i)
 
 static bool comes_back(const hth_tokenizer *tok, const hth_ids *ids, const char *text, size_t n)
 {
-    char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
+    FREED char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
     size_t n_out = 0;
     hth_detok d;
     hth_detok_init(&d, tok, true, true);
     for (size_t i = 0; i < ids->n; i++) n_out += hth_detok_push(&d, ids->id[i], out + n_out);
     n_out += hth_detok_flush(&d, out + n_out);
     bool same = n_out == n && memcmp(out, text, n) == 0;
-    free(out);
     return same;
 }
 
@@ -116,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const unsigned i = data[0] % n_vocab, flags = data[0] / n_vocab % 4;
     const hth_tokenizer *tok = vocabulary(i);
     const char *text = (const char *)data + 1;
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     size_t n_lost;
     if (hth_tokenize(tok, text, n - 1, flags, &ids, &n_lost, NULL) != HEARTH_OK) abort();
     if (n_lost != 0) abort();
@@ -124,6 +123,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         !comes_back(tok, &ids, text, n - 1))
         abort();
     if (!(flags & HEARTH_ADD_SPECIAL)) check_parts(tok, text, n - 1, flags & HEARTH_PARSE_SPECIAL, &ids);
-    hth_ids_free(&ids);
     return 0;
 }

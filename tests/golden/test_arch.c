@@ -49,14 +49,11 @@ TEST(logits_of_the_last_token_are_those_of_all)
         CLEANUP(golden_close) golden g;
         if (golden_open_arch(&g, golden_archs[i])) {
             engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
-            hearth_model *model = NULL;
-            float *all = golden_logits(&g, HEARTH_KV_F32);
-            CHECK_OK(hearth_model_open(g.model, NULL, &model, err));
+            FREED float *all = golden_logits(&g, HEARTH_KV_F32);
+            CLOSED(hearth_model) *model = OPENED(hearth_model, g.model, NULL);
             FREED float *last = model ? engine_last_logits(model, &s, g.ids, g.n) : NULL;
             size_t n_vocab = g.n_truth / g.n;
             if (CHECK(all && last)) CHECK_BYTES(all + g.n_truth - n_vocab, last, n_vocab * sizeof *last);
-            hearth_model_close(model);
-            free(all);
         }
     }
 }
@@ -78,7 +75,7 @@ static hearth_status tokenize_a(const char *kind, hearth_error *why)
     size_t n = 0, n_ids = 0;
     int32_t *ids = NULL;
     hearth_model *model = NULL;
-    char *bytes = with_kind(kind, &n);
+    FREED char *bytes = with_kind(kind, &n);
     hearth_status status = HEARTH_OK;
     if (bytes) CHECK_OK(hearth_model_open_memory(bytes, n, "model.gguf", NULL, &model, err));
     if (model) status = hearth_tokenize(model, "a", 1, 0, &ids, &n_ids, why);
@@ -86,7 +83,6 @@ static hearth_status tokenize_a(const char *kind, hearth_error *why)
     if (model && status == HEARTH_OK) CHECK(n_ids == 1 && hearth_token_bos(model) >= 0);
     hearth_free(ids);
     hearth_model_close(model);
-    free(bytes);
     return status;
 }
 

@@ -97,9 +97,8 @@ static void check_bits(const golden *g, const char *device, hearth_kv_type kv, c
 
 static bool has_blocks(const golden *g, hearth_kv_type kv)
 {
-    hearth_model *model = NULL;
     hearth_model_info info = {0};
-    CHECK_OK(hearth_model_open(g->model, NULL, &model, err));
+    hearth_model *model = OPENED(hearth_model, g->model, NULL);
     if (model) hearth_model_get_info(model, &info);
     hearth_model_close(model);
     return kv != HEARTH_KV_Q8_0 || info.d_head % 32 == 0;
@@ -232,11 +231,10 @@ static void check_synthetic(bool packed)
     const hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("q4_k_m"), .packed = packed,
                                  .activation = packed ? "relu" : NULL, .seed = 1, .n_thread = 2};
     uint64_t size;
-    hearth_model *cpu = NULL;
     hearth_model_info info = {0};
     CHECK_OK(hth_synth(g.model, &o, &size, err));
     g.selector = HEARTH_SELECTOR_DENSE;
-    CHECK_OK(hearth_model_open(g.model, &(hearth_model_options){.selector = g.selector}, &cpu, err));
+    hearth_model *cpu = OPENED(hearth_model, g.model, &(hearth_model_options){.selector = g.selector});
     float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
     if (cpu) hearth_model_get_info(cpu, &info);
     CHECK(info.synthetic && info.down_transposed == packed);
@@ -272,7 +270,7 @@ static uint64_t budget_for(const counted *bytes, uint32_t n_layer)
 
 static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted *bytes, uint32_t *n_layer)
 {
-    hearth_model *m = open_on(g->model, gpu, g->selector);
+    CLOSED(hearth_model) *m = open_on(g->model, gpu, g->selector);
     if (!m) return false;
     hth_offload_params params = *hth_gpu_get_params(m->gpu);
     uint64_t max = hth_device_get_info(m->device)->max_binding_size, weights, cache;
@@ -288,7 +286,6 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
         bytes->layers[i] = weights + cache;
     }
     if (CHECK(fits)) CHECK(info.gpu_bytes <= budget_for(bytes, info.n_layer) + bytes->head);
-    hearth_model_close(m);
     return fits;
 }
 
@@ -345,10 +342,9 @@ TEST(a_mapped_file_with_layers_on_a_device_gives_the_bits_of_the_cpu)
     counted bytes = {0};
     uint32_t n_layer;
     if (expected && count_bytes(&g, &gpu, &bytes, &n_layer)) {
-        CLOSED(hearth_model) *model = NULL;
         gpu.vram = budget_for(&bytes, 1);
         hearth_model_options o = {.mmap = true, .gpu = gpu};
-        CHECK_OK(hearth_model_open(g.model, &o, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, g.model, &o);
         if (model) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null, mapped");
     }
 }
@@ -433,9 +429,8 @@ static void interleave(hearth_model *model, const golden *g, const int32_t *cons
 {
     const size_t n_vocab = g->n_truth / g->n;
     hearth_session *s[SIDE] = {0};
-    CLOSED(hearth_batch) *batch = NULL;
     const hearth_session_options o = {.n_ctx = (uint32_t)g->n, .kv = HEARTH_KV_F16};
-    CHECK_OK(hearth_batch_open(model, SIDE * PIECE, 2, &batch, err));
+    CLOSED(hearth_batch) *batch = OPENED(hearth_batch, model, SIDE * PIECE, 2);
     for (int i = 0; i < SIDE; i++) CHECK_OK(hearth_session_open(model, &o, &s[i], err));
     size_t at[SIDE] = {0};
     while (batch && s[0] && s[1] && (at[0] < n || at[1] < n)) {
@@ -491,9 +486,8 @@ static void check_greedy(const char *file, const char *device, size_t n)
     const char *path = test_data(file);
     const size_t n_prompt = sizeof prompt / sizeof *prompt;
     int32_t expected[MOST], ours[MOST];
-    CLOSED(hearth_model) *cpu = NULL;
     if (!path) return;
-    CHECK_OK(hearth_model_open(path, NULL, &cpu, err));
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, path, NULL);
     const hearth_gpu_options gpu = {.device = device, .n_ctx = (uint32_t)(n + n_prompt), .kv = HEARTH_KV_F32};
     CLOSED(hearth_model) *model = cpu ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (model && is_whole(model) && engine_greedy(cpu, &s, prompt, n_prompt, expected, n) &&

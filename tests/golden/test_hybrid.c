@@ -60,12 +60,11 @@ static void open_powerinfer(packed *f, const char *from, float usual)
 /* thresholds: beside the file, or NULL. */
 static const float *expected_of(packed *f, hearth_selector selector, const char *thresholds)
 {
-    hearth_model *model = NULL;
     hearth_model_info info;
     const hearth_model_options o = {.n_thread = 2, .selector = selector, .thresholds = thresholds};
     const engine_setting s = {.n_thread = 2, .n_batch = N_ID, .kv = HEARTH_KV_F16};
     if (f->expected[selector]) return f->expected[selector];
-    CHECK_OK(hearth_model_open(f->path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, f->path, &o);
     if (!model) return NULL;
     hearth_model_get_info(model, &info);
     f->n_vocab = info.n_vocab;
@@ -100,7 +99,6 @@ static void describe(const packed *f, const divided *d, char *text, size_t size)
 /* NULL: there is no such device, or a check failed. */
 static hearth_model *open_divided(const packed *f, const divided *d)
 {
-    hearth_model *model = NULL;
     uint32_t n_hot[HYBRID_MAX_LAYERS];
     const char *path = test_scratch("placement.gguf");
     hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submit_on_demand = d->submitted};
@@ -116,7 +114,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
                                             .kv = HEARTH_KV_F16,
                                             .placement = path}};
     if (d->n_work > 0 && !submissions_begin(d->device, 2, d->n_work)) return NULL;
-    CHECK_OK(hearth_model_open(f->path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, f->path, &o);
     if (d->n_work > 0) submissions_end();
     remove(path);
     if (!model) return NULL;
@@ -135,12 +133,11 @@ static bool has_bits(const packed *f, const divided *d, const hearth_model *mode
 {
     char text[400];
     const engine_setting s = {.n_thread = d->n_thread, .n_batch = n_batch, .kv = HEARTH_KV_F16};
-    float *logits = engine_model_logits(model, &s, f->ids, n);
+    FREED float *logits = engine_model_logits(model, &s, f->ids, n);
     size_t size = n * f->n_vocab * sizeof *logits;
     bool same = logits && memcmp(logits, f->expected[d->selector], size) == 0;
     describe(f, d, text, sizeof text);
     if (logits && !same) test_fail(__FILE__, __LINE__, "%s: other bits with batch %u", text, n_batch);
-    free(logits);
     return same;
 }
 
@@ -320,10 +317,9 @@ static void check_many_tapes(packed *f, hth_placement_stream stream)
     divided d = divide_at(512, "null", HEARTH_SELECTOR_DENSE);
     const engine_setting s = {.n_thread = 2, .n_batch = N_MANY, .kv = HEARTH_KV_F16};
     const hearth_model_options o = {.n_thread = 2, .selector = d.selector};
-    CLOSED(hearth_model) *cpu = NULL;
     d.n_row = N_MANY, d.streams[0] = stream, d.n_work = 1;
     for (int i = 0; i < N_MANY; i++) ids[i] = f->ids[i % N_ID];
-    CHECK_OK(hearth_model_open(f->path, &o, &cpu, err));
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, f->path, &o);
     CLOSED(hearth_model) *model = cpu ? open_divided(f, &d) : NULL;
     if (model && CHECK(submissions_check(model->gpu, &work) > MAX_QUEUED)) {
         float *expected = engine_last_logits(cpu, &s, ids, N_MANY),
@@ -349,11 +345,10 @@ TEST(divided_steps_of_more_tapes_than_are_queued_at_once_keep_the_bits)
 static uint64_t n_again_by_token(packed *f, const divided *d)
 {
     uint64_t n = 0;
-    hearth_model *model = expected_of(f, d->selector, d->thresholds) ? open_divided(f, d) : NULL;
+    CLOSED(hearth_model) *model = expected_of(f, d->selector, d->thresholds) ? open_divided(f, d) : NULL;
     if (!model) return 0;
     if (has_bits(f, d, model, 1, N_ID)) n = hth_gpu_count(model->gpu).n_token_retried;
     has_bits(f, d, model, N_ID, N_ID);
-    hearth_model_close(model);
     return n;
 }
 

@@ -20,18 +20,16 @@ static hearth_model *open_model(const char *relative)
 /* The tokens as a text that they begin; freed with free. */
 static char *decode(const hearth_model *model, const int32_t *ids, size_t n, size_t *n_text)
 {
-    hearth_detokenizer *d = NULL;
     const char *piece;
     size_t n_chunk;
     char *text = calloc(64 * n + 64, 1);
     *n_text = 0;
-    CHECK_OK(hearth_detokenizer_open(model, true, false, &d, err));
+    CLOSED(hearth_detokenizer) *d = OPENED(hearth_detokenizer, model, true, false);
     for (size_t i = 0; d && i < n; i++) {
         CHECK_OK(hearth_detokenizer_push(d, ids[i], &piece, &n_chunk, err));
         memcpy(text + *n_text, piece, n_chunk);
         *n_text += n_chunk;
     }
-    hearth_detokenizer_close(d);
     return text;
 }
 
@@ -73,14 +71,13 @@ TEST(babyllama_tells_the_golden_text)
 /* Largest difference to an array of JSON numbers, over the largest of them. */
 static double distance_to(const char *numbers, const float *x, size_t n)
 {
-    float *expected = malloc(n * sizeof *expected);
+    FREED float *expected = malloc(n * sizeof *expected);
     char *at = (char *)(uintptr_t)numbers + 1;
     for (size_t i = 0; i < n; i++) {
         expected[i] = strtof(at, &at);
         at += *at == ',';
     }
     double error = engine_max_error(x, expected, n);
-    free(expected);
     return error;
 }
 
@@ -89,8 +86,9 @@ static void check_story(const hearth_model *model, const char *object)
     size_t n_prompt, n_ids, n_text, n = 0;
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    FREED int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL), *tokens = NULL;
-    FREED int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL), ours[N_GREEDY];
+    int32_t *tokens = NULL, ours[N_GREEDY];
+    FREED int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL);
+    FREED int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL);
     FREED char *text = json_text(json_field(object, "prompt"), &n_text);
     if (CHECK_INT(n_ids, n_prompt + N_GREEDY)) {
         CHECK_OK(hearth_tokenize(model, text, n_text, HEARTH_ADD_SPECIAL, &tokens, &n, err));
@@ -146,9 +144,8 @@ TEST(storyteller_ids_are_the_same_on_every_level)
     int32_t first[24], ours[24];
     size_t n_level = path ? engine_levels(levels) : 0;
     for (size_t l = 0; l < n_level; l++) {
-        CLOSED(hearth_model) *model = NULL;
         engine_set_cpu(levels[l]);
-        CHECK_OK(hearth_model_open(path, NULL, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
         engine_set_cpu(NULL);
         engine_setting s = {.n_thread = 2, .n_batch = 4, .kv = HEARTH_KV_F16};
         if (model && engine_greedy(model, &s, prompt, 5, l ? ours : first, 24) && l) CHECK_BYTES(ours, first, sizeof ours);

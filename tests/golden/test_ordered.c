@@ -37,7 +37,6 @@ static const setting settings[] = {
 
 static hearth_model *open_model(const setting *s, const char *path, const char *placement)
 {
-    hearth_model *model = NULL;
     const hearth_model_options o = {.n_thread = 2,
                                     .selector = s->selector,
                                     .gpu = {.device = DEVICE,
@@ -46,7 +45,7 @@ static hearth_model *open_model(const setting *s, const char *path, const char *
                                             .kv = HEARTH_KV_F16,
                                             .placement = placement}};
     if (s->n_work > 0 && !submissions_begin(DEVICE, 2, s->n_work)) return NULL;
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, path, &o);
     if (s->n_work > 0) submissions_end();
     return model;
 }
@@ -64,7 +63,7 @@ static void run(const setting *s)
     if (!hybrid_pack_powerinfer(s->from, s->usual, path) ||
         !hybrid_write_placement(path, DEVICE, &p, placement))
         return;
-    hearth_model *model = open_model(s, path, placement);
+    CLOSED(hearth_model) *model = open_model(s, path, placement);
     if (model) {
         free(engine_model_logits(
             model, &(engine_setting){.n_thread = 2, .n_batch = N_ID, .kv = HEARTH_KV_F16}, ids, N_ID));
@@ -74,7 +73,6 @@ static void run(const setting *s)
         CHECK((c.n_streamed > 0) == (s->stream.n_tok > 0) && (c.n_streamed_shared > 0) == (s->stream.cpu_share > 0));
         CHECK((c.n_token_retried > 0) == (s->usual == 0.0f));
     }
-    hearth_model_close(model);
 }
 
 /* What the layer and the loader say goes to `log`. */
@@ -107,7 +105,7 @@ static void check(const setting *s)
     pid_t child = fork();
     if (child == 0) run_watched(s, log);
     CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    char *said = test_read_file(log, &n);
+    FREED char *said = test_read_file(log, &n);
     bool watched = said && strstr(said, "Insert instance layer \"VK_LAYER_KHRONOS_validation\"");
     if (!watched) test_skip("no validation layer, or no driver");
     for (size_t i = 0; watched && i < sizeof wrong / sizeof *wrong; i++) {
@@ -117,7 +115,6 @@ static void check(const setting *s)
                       at);
     }
     if (watched) CHECK(strstr(said, "all was run") != NULL);
-    free(said);
 }
 
 TEST(what_the_programs_of_a_step_read_and_write_is_ordered)

@@ -26,7 +26,7 @@ static const char *path_of(char *room, size_t size, const char *name, const char
 static float *read_doubles(const char *path, size_t *n)
 {
     size_t size;
-    char *bytes = path ? test_read_file(path, &size) : NULL;
+    FREED char *bytes = path ? test_read_file(path, &size) : NULL;
     if (!bytes) return NULL;
     *n = size / sizeof(double);
     float *x = malloc(*n * sizeof *x + 1);
@@ -36,7 +36,6 @@ static float *read_doubles(const char *path, size_t *n)
         memcpy(&d, bytes + i * sizeof d, sizeof d);
         x[i] = (float)d;
     }
-    free(bytes);
     return x;
 }
 
@@ -107,9 +106,8 @@ TEST(such_a_file_asks_for_its_predictors)
 {
     CLEANUP(golden_close) golden g;
     if (open_file(&g, files[0].name)) {
-        CLOSED(hearth_model) *model = NULL;
         hearth_model_info info;
-        CHECK_OK(hearth_model_open(g.model, NULL, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, g.model, NULL);
         if (model) {
             hearth_model_get_info(model, &info);
             CHECK_INT(info.selector, HEARTH_SELECTOR_PREDICTOR);

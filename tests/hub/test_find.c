@@ -18,10 +18,9 @@ DIR *__wrap_opendir(const char *path)
 
 static bool searches(const char *folder)
 {
-    hub_models models;
+    CLEANUP(hub_free_models) hub_models models;
     watched = folder, was_opened = false;
     CHECK_OK(hub_find_models(&models, err));
-    hub_free_models(&models);
     return was_opened;
 }
 

@@ -32,8 +32,7 @@ TEST(a_case_without_its_data_fails)
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
     CHECK_INT(WEXITSTATUS(status), 1);
-    char *text = test_read_file(said, NULL);
+    FREED char *text = test_read_file(said, NULL);
     CHECK(text && strstr(text, "no golden/no-such-file.gguf in tests/data") &&
           strstr(text, "make.py build/data"));
-    free(text);
 }

@@ -48,7 +48,7 @@ static uint64_t hash_rows_of(const hth_kernels *k, hth_type type)
     static const size_t blocks[] = {1, 2, 7, 8, 9, 15, 16, 17, 30, 65}, floats[] = {1, 15, 16, 17, 33, 352};
     bool quantised = rows_quantised(type);
     size_t n = quantised ? sizeof blocks / sizeof *blocks : sizeof floats / sizeof *floats;
-    rows_case c;
+    CLEANUP(rows_case_close) rows_case c;
     uint64_t h = 0;
     test_random r = {SEED};
     rows_case_open(&c, 1 << 19, 1 << 18);
@@ -61,7 +61,6 @@ static uint64_t hash_rows_of(const hth_kernels *k, hth_type type)
             k->rows[type](&c.job);
             h = hash_floats(h, c.job.y, rows_case_n_y(&c));
         }
-    rows_case_close(&c);
     return h;
 }
 
@@ -107,7 +106,7 @@ static uint64_t hash_down(const hth_kernels *k)
     enum { MAX_OUT = 2048 };
     static int64_t acc64[MAX_OUT];
     static float y[MAX_OUT];
-    down_case c;
+    CLEANUP(down_case_close) down_case c;
     uint64_t h = 0;
     test_random r = {SEED};
     down_case_open(&c, 1 << 18, MAX_OUT);
@@ -125,7 +124,6 @@ static uint64_t hash_down(const hth_kernels *k)
             hth_axpy_finish(acc64, s.rows.n_col, 0x1p-32f, y);
             h = hash_floats(h, y, s.rows.n_col);
         }
-    down_case_close(&c);
     return h;
 }
 
@@ -241,7 +239,7 @@ static uint64_t hash_unpacking(const hth_kernels *k)
 {
     test_random r = {SEED};
     uint64_t h = 0;
-    rows_case c;
+    CLEANUP(rows_case_close) rows_case c;
     float x[1024];
     rows_case_open(&c, 1 << 16, 1 << 12);
     for (int t = 0; t < ROWS_N_TYPE; t++)
@@ -252,7 +250,6 @@ static uint64_t hash_unpacking(const hth_kernels *k)
             k->unpack[s.type](c.job.w, s.n_col, x);
             h = hash_floats(h, x, s.n_col);
         }
-    rows_case_close(&c);
     return h;
 }
 

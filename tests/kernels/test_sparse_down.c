@@ -125,8 +125,7 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
     open_sums(&room);
     for (size_t i = 0; i < N_OUT; i++) bias[i] = test_random_float(&r);
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
-        CLOSED(hth_pool) *pool = NULL;
-        CHECK_OK(hth_pool_open(n_thread, &pool, err));
+        CLOSED(hth_pool) *pool = OPENED(hth_pool, n_thread);
         for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
             hth_down_t n = make_neurons(&r, types[i]);
             static const size_t n_toks[] = {1, 2, 3, 4, 31, 32, 33, MAX_TOK};
@@ -145,10 +144,9 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
     test_random r = proof_random();
     hth_kernels k;
     CLEANUP(close_sums) sums_room room = {0};
-    CLOSED(hth_pool) *pool = NULL;
     hth_kernels_init(&k, hth_cpu_detect());
     open_sums(&room);
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16};
     for (size_t i = 0; i < 2; i++) {
         hth_down_t n = make_neurons(&r, types[i]);

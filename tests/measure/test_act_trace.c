@@ -75,26 +75,23 @@ TEST(replayed_lists_are_the_samples_in_order_and_wrap_round)
     open_small(&s, N_SAMPLE);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
-            hth_act_trace *f = NULL;
-            CHECK_OK(hth_act_trace_replay(s.profile, starts[i], lengths[k], &f, err));
+            CLOSED(hth_act_trace) *f = OPENED_BY(hth_act_trace_replay, hth_act_trace, s.profile, starts[i], lengths[k]);
             /* Twice and some more: after its last token it begins anew. */
             for (uint32_t t = 0; f && t < 2 * lengths[k] + 2; t++)
                 for (uint32_t l = 0; l < s.profile->n_layer; l++)
                     check_list(&s, f, l, (starts[i] + t % lengths[k]) % N_SAMPLE);
-            hth_act_trace_close(f);
         }
 }
 
 TEST(all_samples_have_the_share_of_the_profile)
 {
     CLEANUP(close_small) small s = {0};
-    hth_act_trace *f = NULL;
     open_small(&s, N_SAMPLE);
     double live = 0.0;
     for (uint32_t l = 0; l < s.profile->n_layer; l++) live += hth_profile_live(s.profile, l);
     live /= s.profile->n_layer;
     CHECK(live > 0.1 && live < 0.4);
-    CHECK_OK(hth_act_trace_replay(s.profile, 12, 2 * N_SAMPLE, &f, err));
+    hth_act_trace *f = OPENED_BY(hth_act_trace_replay, hth_act_trace, s.profile, 12, 2 * N_SAMPLE);
     if (f) CHECK(hth_act_trace_share(f) > live - 1e-12 && hth_act_trace_share(f) < live + 1e-12);
     hth_act_trace_close(f);
     CHECK_OK(hth_act_trace_replay(s.profile, 7, 1, &f, err));
@@ -137,11 +134,10 @@ TEST(drawn_lists_have_the_share_and_the_runs)
 {
     enum { RUN = 8, N = 4000 };
     CLEANUP(close_small) small s = {0};
-    hth_act_trace *f = NULL;
     uint64_t n = 0;
     hth_act_trace_spec spec = {.share = 0.3, .block = RUN, .seed = 3};
     open_small(&s, N_SAMPLE);
-    CHECK_OK(hth_act_trace_open(s.model, &spec, N, &f, err));
+    CLOSED(hth_act_trace) *f = OPENED(hth_act_trace, s.model, &spec, N);
     for (uint32_t i = 0; f && i < N * s.profile->n_layer; i++) {
         hth_neuron_list a = hth_act_trace_next(f, i % s.profile->n_layer, NULL);
         for (uint32_t k = 0; k < a.n; k++)
@@ -154,5 +150,4 @@ TEST(drawn_lists_have_the_share_and_the_runs)
     double share = (double)n / ((double)N * s.profile->n_layer * D_FF);
     if (f) CHECK(share == hth_act_trace_share(f));
     CHECK(share > 0.29 && share < 0.31);
-    hth_act_trace_close(f);
 }

@@ -8,11 +8,10 @@
 static hearth_status check_bytes(const gguf_bytes *b, uint32_t n_thread, hth_check_result *r,
                                  hearth_error *why)
 {
-    hth_gguf *file;
+    CLOSED(hth_gguf) *file = NULL;
     hearth_status st = hth_gguf_open_memory(b->data, b->n, "tiny.gguf", &file, why);
     if (st != HEARTH_OK) return st;
     st = hth_check_weights(file, n_thread, NULL, NULL, r, why);
-    hth_gguf_close(file);
     return st;
 }
 
@@ -91,15 +90,13 @@ static bool stop(void *user, uint64_t done, uint64_t total)
 TEST(an_interrupted_check_says_so)
 {
     CLEANUP(tiny_free) tiny_model m;
-    hth_gguf *file = NULL;
     hth_check_result r;
     hearth_error why = {0};
     int n = 0;
     tiny_begin(&m);
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "tiny.gguf", &file, err));
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "tiny.gguf");
     if (file) CHECK_INT(hth_check_weights(file, 1, stop, &n, &r, &why), HEARTH_ERROR_CANCELLED);
     CHECK_INT(n, 3);
     CHECK(strstr(why.message, "interrupted") != NULL);
-    hth_gguf_close(file);
 }

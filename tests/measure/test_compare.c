@@ -26,10 +26,9 @@ typedef struct setting {
 static hearth_session *open_one(const hearth_model *model, const setting *s, hearth_selector selector,
                                 hearth_kv_type kv)
 {
-    hearth_session *session = NULL;
     hearth_session_options o = {
         .n_ctx = s->n_ctx, .n_batch = s->n_batch, .n_thread = s->n_thread, .kv = kv, .selector = selector};
-    CHECK_OK(hearth_session_open(model, &o, &session, err));
+    hearth_session *session = OPENED(hearth_session, model, &o);
     return session;
 }
 
@@ -95,7 +94,7 @@ static void expect_identical(const hth_comparison *r)
 
 static void compare_exact(hearth_selector selector)
 {
-    pair p;
+    CLEANUP(close_pair) pair p;
     size_t n;
     hth_comparison r;
     hth_perplexity alone;
@@ -116,7 +115,6 @@ static void compare_exact(hearth_selector selector)
         CHECK_OK(hth_measure_perplexity(p.model, p.mode, text, n, 0, NULL, NULL, &alone, err));
         CHECK(memcmp(&alone, &r.mode, sizeof alone) == 0);
     }
-    close_pair(&p);
 }
 
 TEST(gate_is_identical_to_dense) { compare_exact(HEARTH_SELECTOR_GATE); }
@@ -200,11 +198,10 @@ static hearth_status gather(void *user, size_t i, const float *logits, hearth_er
 static float *logits_of(const hearth_model *model, const setting *s, hearth_selector selector,
                         hearth_kv_type kv, const int32_t *ids, size_t n, size_t n_vocab)
 {
-    hearth_session *session = open_one(model, s, selector, kv);
+    CLOSED(hearth_session) *session = open_one(model, s, selector, kv);
     gathering g = {calloc(n * n_vocab, sizeof(float)), n_vocab};
     if (!session || !g.logits) abort();
     CHECK_OK(hearth_session_eval_each(session, ids, n, gather, &g, err));
-    hearth_session_close(session);
     return g.logits;
 }
 
@@ -216,7 +213,7 @@ static void check_logits(const pair *p, const setting *s, const int32_t *ids, si
 {
     hearth_model_info info;
     hearth_model_get_info(p->model, &info);
-    float *x = logits_of(p->model, s, HEARTH_SELECTOR_DENSE, s->kv, ids, n, info.n_vocab);
+    FREED float *x = logits_of(p->model, s, HEARTH_SELECTOR_DENSE, s->kv, ids, n, info.n_vocab);
     FREED float *y = logits_of(p->model, s, s->selector, s->kv_of_mode, ids, n, info.n_vocab);
     naive want = compare_naively(x, y, ids, n, first, info.n_vocab);
     printf(
@@ -231,7 +228,6 @@ static void check_logits(const pair *p, const setting *s, const int32_t *ids, si
           near(r->kl_largest, want.kl_largest, 1e-9));
     CHECK(near(r->ratio, want.ratio, 1e-12));
     CHECK(near(r->mode.perplexity / r->reference.perplexity, r->ratio, 1e-12));
-    free(x);
 }
 
 /* An approximation that is none of the FFN: some hundred positions, so that a percentile means something. */
@@ -306,7 +302,7 @@ static double *read_down(const hearth_model *m, size_t d_ff, size_t d_model)
     if (!t) t = hth_gguf_find_tensor(m->file, "blk.0.ffn_down.weight");
     size_t n = d_ff * d_model;
     uint8_t *raw = malloc(t->size);
-    float *x = malloc(n * sizeof *x);
+    FREED float *x = malloc(n * sizeof *x);
     double *down = malloc(n * sizeof *down);
     if (!raw || !x || !down) abort();
     CHECK_OK(hth_gguf_read(m->file, t, 0, t->size, raw, err));
@@ -315,7 +311,6 @@ static double *read_down(const hearth_model *m, size_t d_ff, size_t d_model)
         for (size_t o = 0; o < d_model; o++)
             down[j * d_model + o] = (double)x[by_neurons ? j * d_model + o : o * d_ff + j];
     free(raw);
-    free(x);
     return down;
 }
 
@@ -348,7 +343,8 @@ static void check_layer(const pair *p, const watching *w, uint32_t i_layer, cons
     CHECK_INT(l->n_hit, n_hit);
     CHECK(n_hit > 0 && n_hit < n_live && n_marked < n);
     if (i_layer > 0) return;
-    FREED double *down = read_down(p->model, w->d_ff, w->d_model), sum = 0.0, max = 0.0;
+    FREED double *down = read_down(p->model, w->d_ff, w->d_model);
+    double sum = 0.0, max = 0.0;
     for (size_t t = 0; t < n_tok; t++) {
         const float *h = hidden + t * w->d_ff;
         double whole = norm_of(down, h, NULL, w->d_ff, w->d_model);
@@ -527,7 +523,7 @@ TEST(lines_of_ids_add_up)
 /* A SwiGLU model with a floor for each neuron. */
 static const char *make_floors(void)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     test_random random = {7};
     const char *path = test_scratch("floors.gguf");
     tiny_begin(&m);
@@ -536,7 +532,7 @@ static const char *make_floors(void)
         snprintf(name, sizeof name, "blk.%d.ffn_floor.weight", i);
         tiny_add_tensor(&m, name, HTH_TYPE_F32, 1, TINY_D_FF, 1);
     }
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     for (int i = 0; i < TINY_LAYERS; i++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%d.ffn_floor.weight", i);
@@ -545,8 +541,6 @@ static const char *make_floors(void)
             hth_store_f32(data + 4 * j, 0.02f + 0.2f * fabsf(test_random_float(&random)));
     }
     CHECK(test_write_file(path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
     return path;
 }
 
@@ -635,14 +629,13 @@ static hearth_status compare_files(const char *a, const char *b, uint32_t n_batc
 /* The tiny model in a file, its word "▁a" as "▁b" if asked for. */
 static void write_tiny(const char *path, uint32_t bos, bool other_word)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_set_u32(&m, "tokenizer.ggml.bos_token_id", bos);
     CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     uint8_t *word = memmem(file.data, file.n, "\xe2\x96\x81\x61", 4);
     if (CHECK(word != NULL) && other_word) word[3] = 'b';
     CHECK(test_write_file(path, file.data, file.n));
-    tiny_free(&m);
 }
 
 TEST(other_vocabularies_are_refused)

@@ -26,8 +26,7 @@ TEST(medians_are_medians_and_samples_stay)
 TEST(every_loop_of_memory_reads_every_line)
 {
     enum { SIZE = 3 << 20 };
-    CLOSED(hth_pool) *pool = NULL;
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     for (int loop = 0; loop < HTH_N_BANDWIDTH_LOOP; loop++) {
         hth_bandwidth_probe p;
         uint64_t expected = 0;
@@ -73,8 +72,7 @@ TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
 {
     static const hth_cpu levels[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,
                                      HTH_CPU_NEON,    HTH_CPU_DOTPROD, HTH_CPU_I8MM};
-    CLOSED(hth_pool) *pool = NULL;
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         hth_peak peaks[HTH_PEAK_MAX];
         if (!hth_cpu_has(hth_cpu_detect(), levels[l])) continue;
@@ -101,10 +99,9 @@ TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
 TEST(waiting_takes_time)
 {
     hth_thread_latency h;
-    hth_pool *pool;
     CHECK_OK(hth_thread_latency_measure(&h, err));
     CHECK(h.spin > 0.0 && h.wake > 0.0);
-    CHECK_OK(hth_pool_open(3, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, 3);
     CHECK(hth_pool_job_measure(pool) > 0.0);
     hth_pool_close(pool);
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -115,11 +112,10 @@ TEST(waiting_takes_time)
 TEST(work_is_that_of_the_matrices)
 {
     tiny_model m;
-    hearth_model *model = NULL;
     tiny_begin(&m);
     CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
-    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hth_op_count none = hth_op_count_prompt(model, 0), one = hth_op_count_prompt(model, 1),
              five = hth_op_count_prompt(model, 5);
     CHECK(none.int8 == 0 && none.f32 == 0);
@@ -132,5 +128,4 @@ TEST(work_is_that_of_the_matrices)
     uint64_t row = hth_op_count_kv_bytes(model, HEARTH_KV_F16, 0);
     CHECK(row > 0 && hth_op_count_kv_bytes(model, HEARTH_KV_F16, 9) == 10 * row);
     CHECK(hth_op_count_kv_bytes(model, HEARTH_KV_F32, 9) == 20 * row);
-    hearth_model_close(model);
 }

@@ -65,13 +65,12 @@ static bool stop_at(void *user, uint64_t done, uint64_t total)
 static hearth_status run_profile(const bench_model *b, const setting *s, const char *out, int stop,
                                  hth_profile **p, hearth_error *err)
 {
-    hearth_session *session = open_session(b, s);
+    CLOSED(hearth_session) *session = open_session(b, s);
     hth_profile_options o = {.out = out, .n_sample = s->n_sample, .settings = "kv f16",
                              .save_ns = HTH_PROFILE_SAVE_NS, .progress = stop_at, .progress_user = &stop};
     *p = NULL;
     hearth_status st =
         session ? hth_measure_profile(b->model, session, b->text, b->n, &o, p, err) : HEARTH_ERROR_MEMORY;
-    hearth_session_close(session);
     return st;
 }
 
@@ -103,7 +102,7 @@ static void remember(void *user, const hth_ffn_probe *seen)
 
 static void look(const bench_model *b, const setting *s, seen_all *a)
 {
-    hth_chunks w;
+    CLEANUP(hth_chunks_close) hth_chunks w;
     CLOSED(hearth_session) *session = open_session(b, s);
     hth_step_set_probe(hth_session_step(session), remember, a);
     CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, s->n_ctx, err));
@@ -111,7 +110,6 @@ static void look(const bench_model *b, const setting *s, seen_all *a)
         CHECK_OK(hearth_session_truncate(session, 0, err));
         CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), s->n_ctx, err));
     }
-    hth_chunks_close(&w);
 }
 
 static float size_of(float x) { return x < 0.0f ? -x : x; }
@@ -185,10 +183,9 @@ static void recount(bool storyteller, const setting *s)
 {
     CLEANUP(close_bench) bench_model b;
     seen_all a = {0};
-    hth_profile *p = NULL;
     const char *out = test_scratch("recount.profile");
     open_bench(&b, storyteller);
-    CHECK_OK(run_profile(&b, s, out, 0, &p, err));
+    hth_profile *p = OPENED_BY(run_profile, hth_profile, &b, s, out, 0);
     look(&b, s, &a);
     CHECK_INT(p->coact_is_top_decile, !storyteller);
     for (uint32_t i = 0; p && i < p->n_layer; i++) check_layer(p, &a, i);
@@ -217,9 +214,8 @@ TEST(counts_of_ragged_layers_without_zeros_are_those_of_a_recount)
 /* The bytes of a profile; NULL after a failed check. */
 static char *profile_bytes(const bench_model *b, const setting *s, size_t *n)
 {
-    hth_profile *p = NULL;
     const char *out = test_scratch("bytes.profile");
-    CHECK_OK(run_profile(b, s, out, 0, &p, err));
+    hth_profile *p = OPENED_BY(run_profile, hth_profile, b, s, out, 0);
     hth_profile_close(p);
     char *bytes = test_read_file(out, n);
     remove(out);
@@ -260,7 +256,7 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("resumed.profile");
     open_bench(&b, storyteller);
-    char *whole = profile_bytes(&b, s, &n);
+    FREED char *whole = profile_bytes(&b, s, &n);
     hearth_status st = HEARTH_ERROR_CANCELLED;
     int n_stop = 0;
     for (; st == HEARTH_ERROR_CANCELLED && n_stop < 100; n_stop++) {
@@ -276,10 +272,8 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
     CHECK_INT(st, HEARTH_OK);
     CHECK(n_stop >= 3);
     CHECK(access(resume_of(out), F_OK) != 0);
-    char *resumed = test_read_file(out, &n_other);
+    FREED char *resumed = test_read_file(out, &n_other);
     if (CHECK_INT(n, n_other)) CHECK_BYTES(whole, resumed, n);
-    free(whole);
-    free(resumed);
 }
 
 TEST(an_interrupted_profile_goes_on_to_the_same_bits)
@@ -333,12 +327,11 @@ TEST(a_flipped_bit_of_a_state_is_seen)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 70};
     CLEANUP(close_bench) bench_model b;
-    hth_profile *p = NULL;
     hearth_error why = {0};
     const char *out = test_scratch("flipped.profile");
     size_t n_whole = 0, n_state = 0, n_refused = 0, n_read = 0;
     open_bench(&b, true);
-    CHECK_OK(run_profile(&b, &s, out, 0, &p, err));
+    hth_profile *p = OPENED_BY(run_profile, hth_profile, &b, &s, out, 0);
     hth_profile_close(p);
     FREED char *whole = test_read_file(out, &n_whole);
     remove(out);
@@ -355,11 +348,10 @@ TEST(a_flipped_bit_of_a_state_is_seen)
             continue;
         }
         hth_profile_close(p);
-        char *made = test_read_file(out, &n);
+        FREED char *made = test_read_file(out, &n);
         if (n != n_whole || memcmp(made, whole, n) != 0)
             test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8,
                       i);
-        free(made);
     }
     CHECK(n_read > 50 && n_refused > n_read * 9 / 10);
     remove(resume_of(out));
@@ -389,7 +381,6 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
 {
     static const setting s = {.n_ctx = 128, .n_thread = 1, .n_batch = 128, .n_sample = 70};
     CLEANUP(close_bench) bench_model b;
-    hth_profile *p = NULL;
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("saved.profile");
     copies c = {.resume = resume_of(out)};
@@ -397,10 +388,10 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
     hth_profile_options o = {.out = out, .n_sample = 70, .settings = "kv f16", .save_ns = 0, .progress = copy_state,
                              .progress_user = &c};
     hearth_session *session = open_session(&b, &s);
-    CHECK_OK(hth_measure_profile(b.model, session, b.text, b.n, &o, &p, err));
+    hth_profile *p = OPENED_BY(hth_measure_profile, hth_profile, b.model, session, b.text, b.n, &o);
     hearth_session_close(session);
     hth_profile_close(p);
-    char *whole = test_read_file(out, &n);
+    FREED char *whole = test_read_file(out, &n);
     CHECK(c.n >= 4 && access(c.resume, F_OK) != 0);
     for (int i = 0; i < c.n; i++) {
         CHECK(test_write_file(c.resume, c.state[i], c.size[i]));
@@ -411,7 +402,6 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
         free(again);
         free(c.state[i]);
     }
-    free(whole);
 }
 
 /* ---- what cannot be profiled ----------------------------------------------------------------- */

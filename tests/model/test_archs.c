@@ -13,10 +13,9 @@ static hearth_status step(const hearth_model *model, uint32_t n_ctx, hearth_erro
 {
     static const int32_t ids[] = {1, 60, 70, 80};
     hearth_session_options o = {.n_ctx = n_ctx, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F32};
-    hearth_session *session = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_status st = hearth_session_open(model, &o, &session, why);
     if (st == HEARTH_OK) st = hearth_session_eval(session, ids, 4, why);
-    hearth_session_close(session);
     return st;
 }
 

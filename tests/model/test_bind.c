@@ -241,9 +241,8 @@ TEST(a_session_has_the_context_that_it_asks_for)
     CHECK_OK(tiny_open(&model, err));
     const uint32_t asked[] = {0, 7, HEARTH_CTX_TRAINED}, got[] = {4096, 7, 20000};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        CLOSED(hearth_session) *s = NULL;
         hearth_session_options o = {.n_ctx = asked[i], .n_batch = 1, .n_thread = 1, .kv = HEARTH_KV_F32};
-        CHECK_OK(hearth_session_open(model, &o, &s, err));
+        CLOSED(hearth_session) *s = OPENED(hearth_session, model, &o);
         CHECK_INT(hearth_session_n_ctx(s), got[i]);
     }
     tiny_close(model);
@@ -429,13 +428,12 @@ static void add_unused(void)
 
 TEST(tensors_that_are_not_used_are_refused_or_mentioned_once)
 {
-    hearth_model *model = NULL;
     hearth_model_options o = hearth_model_defaults();
     add_unused();
     tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "'blk.1.extra.one'", "(2 such tensors)");
     o.allow_unused = true;
     add_unused();
-    CHECK_OK(tiny_open_with(&o, &model, err));
+    hearth_model *model = OPENED_BY(tiny_open_with, hearth_model, &o);
     CHECK_INT(tiny_n_warning, 1);
     CHECK(strstr(tiny_warning, "2 of 23 tensors are not used") && strstr(tiny_warning, "extra.one"));
     tiny_close(model);

@@ -218,16 +218,14 @@ TEST(equal_logits_give_the_lowest_id)
 {
     static const int32_t ids[] = {1, 60, 70};
     hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hearth_sampler *sampler = NULL;
     hearth_sampler_options greedy = hearth_sampler_defaults();
     int32_t id = -1;
     greedy.temperature = 0.0f;
     tiny_file = tiny_write(&tiny);
     memset(tiny_file.data + tiny_data_at(&tiny, "output.weight"), 0, (size_t)4 * TINY_D_MODEL * TINY_VOCAB);
     CHECK_OK(tiny_open_file(&model, err));
-    CHECK_OK(hearth_session_open(model, NULL, &session, err));
-    CHECK_OK(hearth_sampler_open(model, &greedy, &sampler, err));
+    hearth_session *session = OPENED(hearth_session, model, NULL);
+    hearth_sampler *sampler = OPENED(hearth_sampler, model, &greedy);
     CHECK_OK(hearth_session_eval(session, ids, 3, err));
     CHECK_OK(hearth_sampler_sample(sampler, hearth_session_logits(session), &id, err));
     CHECK_INT(id, 0);

@@ -229,11 +229,10 @@ TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
 {
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 23;
     inputs in;
-    hth_pool *pool = NULL;
     hth_calibration c;
     uint64_t n = 1;
     if (!open_inputs(&in, "sim:" HEARTH_SOURCE_DIR "/bench/devices/story.sim")) return;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
     for (hearth_status st = HEARTH_ERROR_MEMORY; st == HEARTH_ERROR_MEMORY && n < 5000; n += stride) {
         hearth_error why;
         hth_device_inject_fault(in.device, n, HEARTH_ERROR_MEMORY);
@@ -249,10 +248,9 @@ TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
 TEST(a_calibration_is_measured_once_and_by_type)
 {
     inputs in;
-    hth_pool *pool = NULL;
     hth_calibration first = {0}, again = {0}, kept;
     if (!open_inputs(&in, "null")) return;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
     CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q4_0, 0, &kept));
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &first, err));
     CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
@@ -283,13 +281,11 @@ TEST(a_calibration_is_measured_once_and_by_type)
 TEST(a_calibration_within_less_memory_is_replaced_by_one_within_more)
 {
     inputs in;
-    hth_pool *pool = NULL;
     hth_calibration little = {0}, more = {0}, kept = {0};
     if (!open_inputs(&in, "null")) return;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
-    hth_device *small = NULL;
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
     const hth_device_spec spec = {.name = "null", .memory = 4 << 20, .shader_refs = hth_shader_ref_table};
-    CHECK_OK(hth_device_open(&spec, &small, err));
+    hth_device *small = OPENED(hth_device, &spec);
     if (small && pool) {
         CHECK_OK(hth_calibration_cache_get(small, &in.kernels, pool, HTH_TYPE_Q4_0, false, &little, err));
         CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &more, err));
@@ -418,13 +414,12 @@ TEST(the_host_computes_its_share_where_the_way_is_slow)
 TEST(a_plan_has_a_range_around_what_it_expects)
 {
     inputs in;
-    hth_pool *pool = NULL;
     hth_plan_context o;
     if (!open_inputs(&in, "null")) return;
     measure_as(&in, 20.0);
     hth_placement_builder c = {0};
     uint64_t budget = whole_bytes(&in) / 2;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
     CHECK_OK(
         hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
     hearth_error err;

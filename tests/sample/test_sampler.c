@@ -128,10 +128,9 @@ static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, te
     int32_t seen[40];
     size_t n_seen = 0;
     hth_sample_random expected_random;
-    CLOSED(hearth_sampler) *s = NULL;
     p.seed = test_random_next(r);
     hth_sample_random_seed(&expected_random, p.seed);
-    CHECK_OK(hth_sampler_open(n_vocab, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, n_vocab, &p);
     for (int step = 0; step < 40; step++) {
         fill_logits(logits, n_vocab, r);
         int32_t id = -1;
@@ -222,8 +221,7 @@ TEST(draws_have_the_stated_frequencies)
     const float logits[6] = {0.5f, -1.0f, 2.0f, 1.0f, -INFINITY, 0.0f};
     hearth_sampler_options p = neutral();
     p.seed = 42;
-    CLOSED(hearth_sampler) *s = NULL;
-    CHECK_OK(hth_sampler_open(6, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 6, &p);
     enum { N_DRAW = 200000 };
     int count[6] = {0};
     for (int i = 0; i < N_DRAW; i++) {
@@ -267,9 +265,8 @@ TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
 {
     hearth_sampler_options p = hearth_sampler_defaults();
     p.temperature = 0.0f;
-    CLOSED(hearth_sampler) *s = NULL;
     int32_t id = -1;
-    CHECK_OK(hth_sampler_open(5, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 5, &p);
     CHECK_OK(hearth_sampler_sample(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
     CHECK_INT(id, 1);
     CHECK_OK(hearth_sampler_sample(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
@@ -280,10 +277,9 @@ TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
 TEST(extreme_logits_and_temperatures_draw_the_best)
 {
     hearth_sampler_options p = neutral();
-    hearth_sampler *s = NULL;
     int32_t id = -1;
     p.temperature = 1e-45f;
-    CHECK_OK(hth_sampler_open(3, &p, &s, err));
+    hearth_sampler *s = OPENED_BY(hth_sampler_open, hearth_sampler, 3, &p);
     CHECK_OK(hearth_sampler_sample(s, (float[3]){3e38f, -3e38f, 2.9e38f}, &id, err));
     CHECK_INT(id, 0);
     hearth_sampler_close(s);
@@ -303,9 +299,8 @@ TEST(penalties_keep_finite_logits_finite)
     p.bias = &bias;
     p.n_bias = 1;
     p.temperature = 0.0f;
-    CLOSED(hearth_sampler) *s = NULL;
     int32_t id = -1;
-    CHECK_OK(hth_sampler_open(2, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 2, &p);
     CHECK_OK(hearth_sampler_sample(s, (float[2]){0.0f, 3e38f}, &id, err));
     CHECK_INT(id, 1);
     hearth_sampler_accept(s, 0);
@@ -319,8 +314,7 @@ TEST(tokens_leave_the_window_of_penalties)
     p.temperature = 0.0f;
     p.presence_penalty = 5.0f;
     p.repeat_last_n = 2;
-    CLOSED(hearth_sampler) *s = NULL;
-    CHECK_OK(hth_sampler_open(4, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 4, &p);
     const float logits[4] = {4, 3, 2, 1};
     for (int i = 0; i < 30; i++) {
         int32_t id = -1;
@@ -336,10 +330,9 @@ TEST(tokens_leave_the_window_of_penalties)
 
 static void check_numeric(hearth_sampler_options p, const float *logits, const char *part)
 {
-    CLOSED(hearth_sampler) *s = NULL;
     hearth_error refusal = {0};
     int32_t id;
-    CHECK_OK(hth_sampler_open(3, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 3, &p);
     CHECK_INT(hearth_sampler_sample(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
     if (!strstr(refusal.message, part)) CHECK_TEXT(refusal.message, part);
 }
@@ -420,9 +413,8 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
     p.typical_p = 0.8f;
     p.repeat_penalty = 1.2f;
     for (int k = 0; k < 2; k++) {
-        CLOSED(hearth_sampler) *s = NULL;
         p.top_k = k == 0 ? 40 : 0;
-        CHECK_OK(hth_sampler_open(N, &p, &s, err));
+        CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, N, &p);
         uint64_t n_alloc = hth_alloc_count();
         for (int i = 0; i < 100; i++) {
             int32_t id = -1;

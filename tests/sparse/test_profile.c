@@ -35,9 +35,8 @@ static void close_small(small *s)
 /* Figures that agree with each other, of n_done of 96 tokens. */
 static hth_profile *make(const small *s, uint32_t n_sample, uint64_t n_done)
 {
-    hth_profile *p = NULL;
     test_random r = {7};
-    CHECK_OK(hth_profile_new(s->model, n_sample, true, &p, err));
+    hth_profile *p = OPENED_BY(hth_profile_new, hth_profile, s->model, n_sample, true);
     p->n_tok = N_TOK, p->n_done = n_done, p->n_ctx = 32, p->text_hash = 12345;
     CHECK_OK(hth_model_hash(s->file, &p->model_hash, err));
     snprintf(p->activation, sizeof p->activation, "%s", hth_activation_name(s->model->hparams.activation));
@@ -89,7 +88,7 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
 TEST(a_profile_comes_back_with_and_without_samples_and_a_model)
 {
     static const uint32_t n_samples[] = {0, 1, 32, 33, N_SAMPLE};
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     open_small(&s, false, NULL);
     for (size_t i = 0; i < sizeof n_samples / sizeof *n_samples; i++) {
         hth_profile *p = make(&s, n_samples[i], N_TOK), *with = NULL, *without = NULL;
@@ -103,12 +102,11 @@ TEST(a_profile_comes_back_with_and_without_samples_and_a_model)
         hth_profile_close(with);
         hth_profile_close(without);
     }
-    close_small(&s);
 }
 
 TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     hth_profile *p, *back = NULL;
     hearth_error why = {0};
     open_small(&s, false, NULL);
@@ -126,7 +124,6 @@ TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
     CHECK_OK(hth_profile_write(p, path_of(), err));
     CHECK_FAILS(hth_profile_open_state(path_of(), s.model, &back, err), HEARTH_ERROR_ARGUMENT, "a finished profile");
     hth_profile_close(p);
-    close_small(&s);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -155,7 +152,7 @@ static void expect_refused(const small *s, hearth_status status, const char *wor
 
 TEST(figures_that_cannot_be_are_refused)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     open_small(&s, false, NULL);
     EXPECT_WRONG(l->n_fired[9] = N_TOK + 1, "'blk.1.fired' at ");
     EXPECT_WRONG(l->n_fired[9] = UINT32_MAX, "neuron 9: it fired more often than there are tokens");
@@ -176,7 +173,6 @@ TEST(figures_that_cannot_be_are_refused)
     EXPECT_WRONG(l->coact_bits[2 * 4 + 1] = 1u << 8, "neuron 4: a bit behind the last sample");
     EXPECT_WRONG((l->n_fired[6] = 1, l->mean[6] = 0.0f, l->coact_bits[2 * 6] = 3),
                  "neuron 6: it fired at more samples");
-    close_small(&s);
 }
 
 /* Overwrites the value of a key, or a word `skip` bytes behind a name. */
@@ -207,7 +203,7 @@ static void patch(const char *name, size_t skip, uint64_t value, size_t size)
 TEST(keys_and_shapes_that_do_not_fit_are_refused)
 {
     enum { VALUE = 4, DIM = 4, TYPE = 4 + 8 };
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     open_small(&s, false, NULL);
     EXPECT_PATCHED("hearth.sidecar.version", VALUE, 2, 4, HEARTH_ERROR_UNSUPPORTED,
                    "is 2: this version reads 1");
@@ -235,7 +231,6 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     EXPECT_PATCHED("blk.1.fired", TYPE, TYPE_F32, 4, HEARTH_ERROR_FORMAT, "'blk.1.fired' at ");
     EXPECT_PATCHED("blk.1.siz", 0, 'x', 1, HEARTH_ERROR_FORMAT, "'blk.1.size' is missing");
     EXPECT_PATCHED("blk.0.together", DIM, 1, 8, HEARTH_ERROR_FORMAT, "but I32 of 2, 2 x 64, is expected");
-    close_small(&s);
 }
 
 TEST(other_models_are_refused)
@@ -257,7 +252,7 @@ TEST(other_models_are_refused)
 
 TEST(a_model_is_no_profile_and_a_profile_no_model)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     hearth_model *model = NULL;
     hearth_error why = {0};
     open_small(&s, false, NULL);
@@ -265,12 +260,10 @@ TEST(a_model_is_no_profile_and_a_profile_no_model)
     expect_refused(&s, HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.profile'", __LINE__);
     CHECK(test_write_file(path_of(), "", 0));
     expect_refused(&s, HEARTH_ERROR_FORMAT, "", __LINE__);
-    hth_profile *p = make(&s, N_SAMPLE, N_TOK);
+    CLOSED(hth_profile) *p = make(&s, N_SAMPLE, N_TOK);
     CHECK_OK(hth_profile_write(p, path_of(), err));
     CHECK_INT(hearth_model_open(path_of(), NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(model == NULL && strstr(why.message, "a profile, not a model") != NULL);
-    hth_profile_close(p);
-    close_small(&s);
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -286,10 +279,10 @@ static char *written(const small *s, uint64_t n_done, size_t *n)
 
 TEST(a_file_cut_anywhere_is_refused)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     size_t n = 0;
     open_small(&s, false, NULL);
-    char *whole = written(&s, N_TOK, &n);
+    FREED char *whole = written(&s, N_TOK, &n);
     for (size_t cut = 0; whole && cut < n; cut += cut + 70 < n ? 11 : 1) {
         CLOSED(hth_profile) *p = NULL;
         hearth_error why = {0};
@@ -297,13 +290,11 @@ TEST(a_file_cut_anywhere_is_refused)
         if (hth_profile_open(path_of(), s.model, &p, &why) == HEARTH_OK || !why.message[0])
             test_fail(__FILE__, __LINE__, "cut at %zu of %zu: '%s'", cut, n, why.message);
     }
-    free(whole);
-    close_small(&s);
 }
 
 TEST(mutated_files_are_taken_or_refused)
 {
-    small s = {0};
+    CLEANUP(close_small) small s = {0};
     test_random r = {3};
     uint32_t n_refused = 0, n_run = 4000;
     open_small(&s, false, NULL);
@@ -330,7 +321,6 @@ TEST(mutated_files_are_taken_or_refused)
     }
     printf("     %u mutated files, %u refused\n", n_run, n_refused);
     CHECK(n_refused > n_run / 4);
-    close_small(&s);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

@@ -72,11 +72,10 @@ static void make_predictors(tiny_model *m)
 
 static gguf_bytes make_kind(bool predictors)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     if (predictors) make_predictors(&m);
     else make_thresholds(&m);
     gguf_bytes bytes = tiny_write(&m);
-    tiny_free(&m);
     return bytes;
 }
 

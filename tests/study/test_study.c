@@ -65,9 +65,8 @@ static hearth_status run_study(const bench_model *b, const setting *s, hth_study
     o.beside = test_scratch("study");
     o.progress = stop_at;
     o.progress_user = &stop;
-    hearth_session *session = open_session(b, s);
+    CLOSED(hearth_session) *session = open_session(b, s);
     hearth_status st = hth_study_run(b->model, session, b->text, b->n, &o, out, err);
-    hearth_session_close(session);
     return st;
 }
 

@@ -15,16 +15,14 @@ void fault_one_write(uint64_t n) { hth_atomic_writer_fail_write_at(n); }
 
 void fault_make_input(fault_paths *p)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     tiny_begin(&m);
     tiny_set_text(&m, "tokenizer.chat_template",
                   "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</{{ m.role }}>\n{% endfor %}"
                   "{% set l = [1, 2] %}{{ l | join(',') }}{{ {'a': l} | tojson }}");
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     *p = (fault_paths){test_scratch("in.gguf"), test_scratch("out.gguf")};
     CHECK(test_write_file(p->in, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
@@ -45,11 +43,10 @@ static bool nothing_half_written(const fault_paths *p, const char *whole, size_t
     char part[1100];
     size_t n = 0;
     snprintf(part, sizeof part, "%s.hearth-part", p->out);
-    char *bytes = written(p, &n);
+    FREED char *bytes = written(p, &n);
     bool synced = !strstr(why->message, "cannot sync the folder");
     bool same = whole && bytes && n == n_whole && memcmp(bytes, whole, n) == 0;
     bool clean = !exists(part) && (synced ? bytes == NULL : same);
-    free(bytes);
     return clean;
 }
 

@@ -190,10 +190,9 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 static void remove_scratch_files(void)
 {
     while (scratch_files) {
-        scratch_file *s = scratch_files;
+        FREED scratch_file *s = scratch_files;
         nftw(s->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
         scratch_files = s->next;
-        free(s);
     }
 }
 

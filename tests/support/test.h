@@ -68,17 +68,23 @@ static inline void test_free_at(void *p) { free(*(void **)p); }
     void T##_close(T *);                                                                                     \
     static inline void T##_close_at(T **p) { T##_close(*p); }
 TEST_CLOSED(hearth_model)
+TEST_CLOSED(hearth_detokenizer)
 TEST_CLOSED(hearth_session)
 TEST_CLOSED(hearth_batch)
 TEST_CLOSED(hearth_chat)
 TEST_CLOSED(hearth_sampler)
+TEST_CLOSED(hth_act_trace)
 TEST_CLOSED(hth_device)
 TEST_CLOSED(hth_gguf)
+TEST_CLOSED(hth_gguf_writer)
 TEST_CLOSED(hth_placement_builder)
 TEST_CLOSED(hth_pool)
 TEST_CLOSED(hth_pretokenizer)
 TEST_CLOSED(hth_profile)
+TEST_CLOSED(hth_spill)
+TEST_CLOSED(hth_template)
 TEST_CLOSED(hth_tokenizer)
+TEST_CLOSED(hth_trainer)
 
 /* Deterministic random numbers: splitmix64. */
 typedef struct test_random {
@@ -119,5 +125,13 @@ float test_random_float(test_random *r);
         hearth_error *err = &err_;                                                                           \
         if ((CALL) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", #CALL, err_.message);               \
     } while (0)
+/* What T_open(..., T **, hearth_error *), or another function like it, opens; NULL after a failed check. */
+#define OPENED(T, ...) OPENED_BY(T##_open, T, __VA_ARGS__)
+#define OPENED_BY(F, T, ...)                                                                                 \
+    __extension__({                                                                                          \
+        T *opened_ = NULL;                                                                                   \
+        CHECK_OK(F(__VA_ARGS__, &opened_, err));                                                             \
+        opened_;                                                                                             \
+    })
 
 #endif

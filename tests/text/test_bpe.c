@@ -633,9 +633,8 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     vocab_file_add(&f, "bb", 2, 0.0f, HTH_TOKEN_USER);
     if (!open_it()) return;
     uint64_t held = hth_alloc_in_use(), n_before = hth_alloc_count(), n_all;
-    hth_tokenizer *second = NULL;
     int n_open = 0, n_interpreted = 0, n_tokenize = 0;
-    CHECK_OK(hth_tokenizer_open(file, &second, err));
+    hth_tokenizer *second = OPENED(hth_tokenizer, file);
     n_all = hth_alloc_count() - n_before;
     hth_tokenizer_close(second);
     for (uint64_t n = 1; n <= n_all; n++) {

@@ -142,11 +142,9 @@ TEST(streams_equal_the_whole)
 TEST(valid_text_is_never_cut_inside_a_character)
 {
     const char *path = test_data("tokenizers/llama.gguf");
-    CLOSED(hth_gguf) *llama_file = NULL;
-    CLOSED(hth_tokenizer) *llama = NULL;
     if (!path) return;
-    CHECK_OK(hth_gguf_open(path, &llama_file, err));
-    CHECK_OK(hth_tokenizer_open(llama_file, &llama, err));
+    CLOSED(hth_gguf) *llama_file = OPENED(hth_gguf, path);
+    CLOSED(hth_tokenizer) *llama = OPENED(hth_tokenizer, llama_file);
     test_random r = {6};
     FREED char *out = malloc(hth_detok_max_bytes(llama));
     int n_held = 0;

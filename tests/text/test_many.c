@@ -52,7 +52,7 @@ static void build(gguf_bytes *b)
 static double seconds_for(const hth_tokenizer *tok, size_t n, size_t n_expected)
 {
     hth_ids ids = {0};
-    char *text = malloc(n);
+    FREED char *text = malloc(n);
     for (size_t i = 0; i < n; i++) text[i] = i % (N_CHAIN + 2) == 0 ? '<' : 'a';
     clock_t start = clock(); /* of this process: others may keep the machine busy */
     CHECK_OK(hth_tokenize(tok, text, n, HEARTH_PARSE_SPECIAL, &ids, NULL, err));
@@ -61,18 +61,16 @@ static double seconds_for(const hth_tokenizer *tok, size_t n, size_t n_expected)
     for (size_t i = 0; i < ids.n; i++) n_longest += ids.id[i] == N_BYTES + N_CHAIN - 1;
     CHECK_INT(n_longest, n_expected);
     hth_ids_free(&ids);
-    free(text);
     return seconds;
 }
 
 TEST(ten_thousand_special_tokens_match_longest_first_in_linear_time)
 {
-    gguf_bytes b = {0};
-    hth_gguf *file = NULL;
-    hth_tokenizer *tok = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = {0};
+    CLOSED(hth_tokenizer) *tok = NULL;
     hth_ids ids = {0};
     build(&b);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "many.gguf", &file, err));
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "many.gguf");
     if (file) CHECK_OK(hth_tokenizer_open(file, &tok, err));
     if (tok) {
         CHECK_OK(hth_tokenize(tok, "<aaa<9099><a", 12, HEARTH_PARSE_SPECIAL, &ids, NULL, err));
@@ -87,7 +85,4 @@ TEST(ten_thousand_special_tokens_match_longest_first_in_linear_time)
         printf("     %.1f ms for %zu bytes, %.1f ms for eight times as many\n", 1e3 * one, n, 1e3 * eight);
         CHECK(eight < 30.0 * one + 0.2);
     }
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
-    gguf_free(&b);
 }

@@ -158,9 +158,8 @@ TEST(random_vocabularies_give_the_ids_of_the_definition)
     test_random r = {2024};
     for (int i = 0; i < 100; i++) {
         hth_gguf *file = NULL;
-        hth_tokenizer *tok = NULL;
         fill_vocab(&f, &r);
-        CHECK_OK(vocab_file_open(&f, &file, &tok, err));
+        hth_tokenizer *tok = OPENED_BY(vocab_file_open, hth_tokenizer, &f, &file);
         if (tok) compare_texts(&f, tok, &r);
         hth_tokenizer_close(tok);
         hth_gguf_close(file);

@@ -30,8 +30,7 @@ static bool has_engine(void)
 
 static hth_pretokenizer *cutter_of(const char *name, bool jit)
 {
-    hth_pretokenizer *c = NULL;
-    CHECK_OK(hth_pretokenizer_open(family_of(name), jit, &c, err));
+    hth_pretokenizer *c = OPENED(hth_pretokenizer, family_of(name), jit);
     return c;
 }
 
@@ -59,7 +58,8 @@ static void check_family(const char *name, char *texts)
     char path[100];
     size_t n_bytes, n_line = 0;
     snprintf(path, sizeof path, "pretok/%s.jsonl", name);
-    FREED char *answers = vocab_data_read(path, &n_bytes), *rest = answers;
+    FREED char *answers = vocab_data_read(path, &n_bytes);
+    char *rest = answers;
     CLOSED(hth_pretokenizer) *c = cutter_of(name, true);
     CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
     if (!c) return;

@@ -148,7 +148,7 @@ static char *expand(const char *line, size_t *n)
     size_t n_prefix, n_unit, n_suffix;
     char *prefix = json_text(json_field(line, "prefix"), &n_prefix);
     char *unit = json_text(json_field(line, "unit"), &n_unit);
-    char *suffix = json_text(json_field(line, "suffix"), &n_suffix);
+    FREED char *suffix = json_text(json_field(line, "suffix"), &n_suffix);
     size_t repeat = strtoul(json_field(line, "repeat"), NULL, 10);
     *n = n_prefix + n_unit * repeat + n_suffix;
     char *out = malloc(*n + 1), *p = out;
@@ -158,7 +158,6 @@ static char *expand(const char *line, size_t *n)
     memcpy(p, suffix, n_suffix);
     free(prefix);
     free(unit);
-    free(suffix);
     return out;
 }
 
@@ -267,7 +266,7 @@ TEST(texts_have_the_known_number_of_tokens)
         if (!v.tok) return;
         for (int k = 0; k < 2; k++) {
             size_t n;
-            hth_ids ids = {0};
+            CLEANUP(hth_ids_free) hth_ids ids = {0};
             FREED char *text = read_text(k == 0 ? "text/stories.txt" : "text/english.txt", &n);
             if (!text) break;
             if (n > 0 && text[n - 1] == '\n') n--;
@@ -277,7 +276,6 @@ TEST(texts_have_the_known_number_of_tokens)
                    (double)(hth_clock_ns() - start) * 1e-6);
             CHECK_INT(ids.n, k == 0 ? models[i].n_stories : models[i].n_english);
             vocab_check_round_trip(&v, text, n, path, k);
-            hth_ids_free(&ids);
         }
     }
 }

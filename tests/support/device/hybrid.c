@@ -59,8 +59,6 @@ static bool pack(const char *in, const char *out, const char *mix, const beside 
 /* Profile, thresholds and predictors by the text. */
 static void measure_storyteller(const char *model_path, const char *text, size_t n, const beside *to)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
     hth_profile *profile = NULL;
     hth_thresholds thresholds = {0};
     hth_predictor_result *layers = NULL;
@@ -72,9 +70,9 @@ static void measure_storyteller(const char *model_path, const char *text, size_t
     const hth_threshold_options to_find = {.sparsity = 0.9, .n_sample = 32};
     hth_predictor_options made = hth_predictor_defaults();
     made.n_token = 256, made.n_step = 20, made.recall = 0.8, made.n_thread = 2;
-    CHECK_OK(hearth_model_open(model_path, &mo, &model, err));
+    hearth_model *model = OPENED(hearth_model, model_path, &mo);
     if (!model) return;
-    CHECK_OK(hearth_session_open(model, &so, &session, err));
+    hearth_session *session = OPENED(hearth_session, model, &so);
     if (session) CHECK_OK(hth_measure_profile(model, session, text, n, &po, &profile, err));
     if (session) CHECK_OK(hearth_session_truncate(session, 0, err));
     if (session) CHECK_OK(hth_thresholds_find(model, session, text, n, &to_find, &thresholds, err));
@@ -180,12 +178,11 @@ bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
     const char *data = test_data(below);
     if (!data) return false;
     snprintf(source, sizeof source, "%s", data);
-    beside b = paths_beside(name);
+    CLEANUP(remove_beside) beside b = paths_beside(name);
     b.predictors[0] = '\0';
     if (usual == 0.0f) b.profile[0] = '\0';
     else write_profile(source, usual / 2, b.profile); /* packing doubles what a profile saw */
     bool made = hybrid_write_thresholds(source, drawn_floor, b.thresholds) && pack(source, path, NULL, &b);
-    remove_beside(&b);
     return made;
 }
 
@@ -199,7 +196,6 @@ bool hybrid_pack_floats(const char *name, const char *path)
 
 bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const char *path)
 {
-    hearth_model *m = NULL;
     hth_thresholds t = {0};
     opened o;
     const hearth_model_options mo = {.selector = HEARTH_SELECTOR_DENSE, .n_thread = 1};
@@ -213,7 +209,7 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
         if (!t.layers[i].thresholds) abort();
         for (uint32_t j = 0; j < t.layers[i].d_ff; j++) t.layers[i].thresholds[j] = floor_of(i, j);
     }
-    CHECK_OK(hearth_model_open(model, &mo, &m, err));
+    hearth_model *m = OPENED(hearth_model, model, &mo);
     if (m) CHECK_OK(hth_thresholds_write(&t, m, path, err));
     hearth_model_close(m);
     for (uint32_t i = 0; i < t.n_layer; i++) free(t.layers[i].thresholds);
@@ -229,7 +225,7 @@ bool hybrid_scale_usual(const char *path, float factor)
     static const char key[] = "hearth.ffn.largest_hidden";
     size_t n = 0, at = 0;
     uint64_t n_layer;
-    char *file = test_read_file(path, &n);
+    FREED char *file = test_read_file(path, &n);
     if (!file) return CHECK(file != NULL);
     while (at + sizeof key + 16 < n && memcmp(file + at, key, sizeof key - 1) != 0) at++;
     at += sizeof key - 1 + 8; /* type, type of elements */
@@ -245,7 +241,6 @@ bool hybrid_scale_usual(const char *path, float factor)
         memcpy(file + at + 8 + 4 * i, &usual, 4);
     }
     found = found && CHECK(test_write_file(path, file, n));
-    free(file);
     return found;
 }
 

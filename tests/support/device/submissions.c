@@ -29,13 +29,12 @@ bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work)
 {
     hth_cpu level;
     hth_kernels kernels;
-    hth_device *d = hybrid_open_device(device);
+    CLOSED(hth_device) *d = hybrid_open_device(device);
     if (!d) return false;
     made_up_cache_open(folder);
     CHECK_OK(hth_cpu_choose(&level, err));
     hth_kernels_init(&kernels, level);
     keep_all(hth_calibration_fingerprint(hth_device_get_info(d), &kernels, n_thread), n_work);
-    hth_device_close(d);
     return true;
 }
 

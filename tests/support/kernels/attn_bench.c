@@ -94,7 +94,7 @@ static void bench_one(const bench_shape *s)
     uint8_t *memory[HTH_N_KV_TYPE];
     hth_kernels tables[1 + PROOF_MAX_LEVEL];
     for (int l = 0; l < n_level; l++) hth_kernels_init(&tables[l], levels[l]);
-    float *row = malloc(s->d * sizeof *row);
+    FREED float *row = malloc(s->d * sizeof *row);
     test_random r = {5};
     for (int t = 0; t < HTH_N_KV_TYPE; t++) {
         size_t head = attend_cache_size((hearth_kv_type)t, s->d, s->n_pos), n = s->n_layer * s->n_kv;
@@ -134,7 +134,6 @@ static void bench_one(const bench_shape *s)
             print_form(s, types[t], hth_cpu_name(levels[l]), rates[1 + t * n_level + l], bytes[t], limit);
     for (int t = 0; t < HTH_N_KV_TYPE; t++) hth_pages_free(memory[t], (size_t)bytes[t]);
     hth_pages_free(scratch, hth_attn_scratch(s->d, s->n_row * s->n_head) * sizeof *scratch);
-    free(row);
 }
 
 int attend_bench(const char *filter)

@@ -54,11 +54,10 @@ float *golden_logits(const golden *g, hearth_kv_type kv)
 static void expect_bits(const golden *g, const engine_setting *s, const float *expected)
 {
     size_t n_vocab = 0;
-    float *logits = engine_logits(g->model, s, g->ids, g->n, &n_vocab);
+    FREED float *logits = engine_logits(g->model, s, g->ids, g->n, &n_vocab);
     if (logits && memcmp(logits, expected, g->n_truth * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s: other bits with %s, %u threads, batch %u, %s", g->model, s->cpu,
                   s->n_thread, s->n_batch, s->mmap ? "mmap" : "read");
-    free(logits);
 }
 
 void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *expected)

@@ -7,13 +7,13 @@
 
 static void check_model(const char *path, const char *name, const perplexity_line *e)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options o = {.n_ctx = e->n_ctx, .n_batch = 64, .kv = HEARTH_KV_F32};
     hth_perplexity p = {0};
     size_t n = 0;
     const char *text_path = test_data(e->text);
-    char *text = text_path ? test_read_file(text_path, &n) : NULL;
+    FREED char *text = text_path ? test_read_file(text_path, &n) : NULL;
     if (path && text) {
         CHECK_OK(hearth_model_open(path, NULL, &model, err));
         if (model) CHECK_OK(hearth_session_open(model, &o, &session, err));
@@ -26,9 +26,6 @@ static void check_model(const char *path, const char *name, const perplexity_lin
         CHECK_INT(p.n_scored, e->n_scored);
         CHECK(fabs(p.perplexity - e->perplexity) < e->tolerance);
     }
-    free(text);
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 void perplexity_check(const char *model, const perplexity_line *e)
