@@ -242,8 +242,7 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
         hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
         hth_output both[] = {{.matrix = &l->gate, .y = s->gate}, {.matrix = &l->up, .y = s->up}};
         hth_product(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, both, 2);
-        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_tok * p->d_ff,
-                                                        s->hidden);
+        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_tok * p->d_ff, s->hidden);
         for (size_t r = 0; r < N_CTX; r++)
             compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->block_out + r * p->d_model);
         s->k->add(s->x, s->block_out, N_CTX * p->d_model, s->x);
@@ -353,19 +352,15 @@ int main(int argc, char **argv)
     size_t n_text, n_window = argc > 3 ? (size_t)atoi(argv[3]) : 20,
                    n_score = argc > 4 ? (size_t)atoi(argv[4]) : 8;
     char *text = argc > 2 ? read_text(argv[2], &n_text) : NULL;
-    if (!text)
-        return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [WINDOWS [WINDOWS OF PERPLEXITY]]\n"), 2;
-    if (hearth_model_open(argv[1], NULL, &p.m, &err) != HEARTH_OK)
-        return fprintf(stderr, "%s\n", err.message), 1;
+    if (!text) return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [WINDOWS [WINDOWS OF PERPLEXITY]]\n"), 2;
+    if (hearth_model_open(argv[1], NULL, &p.m, &err) != HEARTH_OK) return fprintf(stderr, "%s\n", err.message), 1;
     const hth_hparams *h = &p.m->model->hparams;
     p.d_model = h->d_model, p.d_ff = h->d_ff;
-    if (h->n_layer > MAX_LAYER || p.d_ff > MAX_FF || p.d_model > MAX_FF || p.d_model % 256 || p.d_ff % 32)
-        return 1;
+    if (h->n_layer > MAX_LAYER || p.d_ff > MAX_FF || p.d_model > MAX_FF || p.d_model % 256 || p.d_ff % 32) return 1;
     if (hearth_tokenize(p.m, text, n_text, HEARTH_ADD_SPECIAL, &p.ids, &p.n_ids, &err) != HEARTH_OK) return 1;
     if (n_window > p.n_ids / N_CTX) n_window = p.n_ids / N_CTX;
     if (hth_pool_open(1, &p.pool, &err) != HEARTH_OK) return 1;
-    if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) !=
-        HEARTH_OK)
+    if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) != HEARTH_OK)
         return 1;
     if (hth_kv_open(&p.kv, p.m->model, HEARTH_KV_F16, N_CTX, &err) != HEARTH_OK) return 1;
     float *logits = malloc((size_t)N_CTX / 2 * h->n_vocab * sizeof *logits);

@@ -112,7 +112,6 @@ TEST(this_machine_has_a_core)
 static cpu_set_t seen[2];
 static void look(void *arg, size_t i, uint32_t i_thread)
 {
-    (void)arg, (void)i;
     sched_getaffinity(0, sizeof seen[i_thread], &seen[i_thread]);
     usleep(20000); /* so that both threads come to see */
 }

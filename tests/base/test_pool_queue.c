@@ -55,7 +55,6 @@ static void add_to_value(const chain_link *l, size_t i, uint64_t x)
 static void link_unit(void *arg, size_t i, uint32_t i_thread)
 {
     const chain_link *l = arg;
-    (void)i_thread;
     atomic_fetch_add(&n_call, 1);
     add_to_value(l, i, mix(l, i));
 }
@@ -126,7 +125,6 @@ TEST(every_unit_of_every_job_once_and_in_order)
 static _Atomic uint64_t sum;
 static void add_number(void *arg, size_t i, uint32_t i_thread)
 {
-    (void)arg, (void)i_thread;
     atomic_fetch_add(&sum, i + 1);
 }
 
@@ -157,7 +155,6 @@ static uint64_t random_number(void)
 
 static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 {
-    (void)point, (void)i_thread;
     uint32_t n = atomic_load(&one_in);
     if (n > 0 && random_number() % n == 0) sleep_ns((long)(random_number() % (uint64_t)longest_nap_ns));
 }
@@ -223,7 +220,6 @@ static void compute_when_held(void *arg, size_t i, uint32_t i_thread)
 
 static void *let_go_later(void *arg)
 {
-    (void)arg;
     sleep_ns(30000000);
     atomic_store(&let_go, true);
     return NULL;
@@ -359,7 +355,6 @@ TEST(a_thread_that_is_very_late_is_waited_for)
 
 static void nap(void *arg, size_t i, uint32_t i_thread)
 {
-    (void)arg, (void)i, (void)i_thread;
     sleep_ns(60000000);
 }
 
@@ -390,19 +385,16 @@ TEST(who_waits_sleeps)
 
 static void run_within(void *arg, size_t i, uint32_t i_thread)
 {
-    (void)i, (void)i_thread;
     hth_pool_run(arg, add_number, NULL, 2);
 }
 
 static void finish_within(void *arg, size_t i, uint32_t i_thread)
 {
-    (void)i, (void)i_thread;
     hth_pool_finish(arg);
 }
 
 static void allocate_within(void *arg, size_t i, uint32_t i_thread)
 {
-    (void)arg, (void)i, (void)i_thread;
     hth_free(hth_alloc(1, 1));
 }
 
@@ -419,8 +411,7 @@ static bool asserts(hth_work_fn *work, uint32_t n_thread)
         hth_pool_run(pool, work, pool, 3);
         _exit(0);
     }
-    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
-           WTERMSIG(status) == SIGABRT;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
 TEST_IF(hth_alloc_asserts(), jobs_and_allocations_within_units_are_refused_by_assertions)

@@ -55,7 +55,6 @@ static char warning[200];
 static int n_warning;
 static void keep_warning(void *user, hearth_log_level level, const char *line)
 {
-    (void)user;
     if (level != HEARTH_LOG_WARN) return;
     n_warning++;
     snprintf(warning, sizeof warning, "%s", line);
@@ -64,7 +63,6 @@ static void keep_warning(void *user, hearth_log_level level, const char *line)
 static void count_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     _Atomic uint32_t *sum = arg;
-    (void)i_thread;
     atomic_fetch_add(sum, (uint32_t)i_unit + 1);
 }
 

@@ -37,8 +37,7 @@ static void expect(const char *source, const char *wanted)
 {
     CLEANUP(hth_rendered_free) hth_rendered r;
     hearth_error why = {0};
-    if (render(source, &plain, &r, &why) != HEARTH_OK)
-        test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
+    if (render(source, &plain, &r, &why) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
     else CHECK_TEXT(r.text, wanted);
 }
 
@@ -70,8 +69,7 @@ TEST(templates_mean_what_they_mean_in_python)
         hearth_status st = render_bytes(source, n, &in, &r, &why);
         const char *out = json_field(line, "out");
         FREED char *wanted = out ? json_text(out, &n) : NULL;
-        if (!out && st == HEARTH_OK)
-            test_fail(__FILE__, __LINE__, "%s: is refused by Jinja2, not here", source);
+        if (!out && st == HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: is refused by Jinja2, not here", source);
         if (out && st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
         if (out && st == HEARTH_OK && (r.n != n || memcmp(r.text, wanted, n) != 0))
             test_fail(__FILE__, __LINE__, "%s: \"%.*s\", not \"%s\"", source, (int)r.n, r.text, wanted);
@@ -101,8 +99,7 @@ TEST(templates_have_some_ways_of_their_own)
            "d.setdefault('z', 5) }}{{ d.pop('a') }}"
            "{{ d.pop('q', 0) }}{{ d }}",
            "None1510{'b': 2, 'c': 3, 'z': 5}");
-    expect("{{ strftime_now('%F %T %-d %-m %e %-H %-I %-M %-S %-j') }}",
-           "2024-07-26 15:04:05 26 7 26 15 3 4 5 208");
+    expect("{{ strftime_now('%F %T %-d %-m %e %-H %-I %-M %-S %-j') }}", "2024-07-26 15:04:05 26 7 26 15 3 4 5 208");
     expect("{{ messages[0].content }}{{ messages|length }}{{ add_generation_prompt }}{{ bos_token }}{{ "
            "eos_token }}",
            "Hello1False");
@@ -211,13 +208,11 @@ static void frames(const char *source, const char *wanted)
     hearth_error why = {0};
     char shown[1000] = "";
     size_t n = 0;
-    if (render(source, &in, &r, &why) != HEARTH_OK)
-        test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
+    if (render(source, &in, &r, &why) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
     for (size_t i = 0; i < r.n_part; i++)
         n += (size_t)snprintf(shown + n, sizeof shown - n, r.parts[i].is_template ? "%.*s" : "[%.*s]",
                               (int)r.parts[i].n, r.parts[i].text);
-    if (strcmp(shown, wanted) != 0)
-        test_fail(__FILE__, __LINE__, "%s: \"%s\", not \"%s\"", source, shown, wanted);
+    if (strcmp(shown, wanted) != 0) test_fail(__FILE__, __LINE__, "%s: \"%s\", not \"%s\"", source, shown, wanted);
 }
 
 TEST(content_stays_content_through_every_operation)
@@ -288,13 +283,11 @@ TEST(roles_are_words)
 
 TEST(messages_name_the_line_and_what_is_wrong)
 {
-    refused("a\nb\n{{ s|nope }}", HEARTH_ERROR_UNSUPPORTED,
-            "chat template, line 3: filter 'nope' is not known");
+    refused("a\nb\n{{ s|nope }}", HEARTH_ERROR_UNSUPPORTED, "chat template, line 3: filter 'nope' is not known");
     refused("\n{% if s is nope %}{% endif %}", HEARTH_ERROR_UNSUPPORTED, "line 2: test 'nope' is not known");
     refused("{% include 'x' %}", HEARTH_ERROR_UNSUPPORTED, "line 1: statement 'include' is not known");
     refused("{% for x in [] recursive %}{% endfor %}", HEARTH_ERROR_UNSUPPORTED, "recursive");
-    refused("\n\n{{ 'a'.zfill(3) }}", HEARTH_ERROR_UNSUPPORTED,
-            "line 3: method 'zfill' is not known of text");
+    refused("\n\n{{ 'a'.zfill(3) }}", HEARTH_ERROR_UNSUPPORTED, "line 3: method 'zfill' is not known of text");
     refused("{{ none.strip() }}", HEARTH_ERROR_UNSUPPORTED, "method 'strip' is not known of none");
     refused("{% generation %}", HEARTH_ERROR_FORMAT, "the 'generation' that begins here");
     refused("{{ lipsum() }}", HEARTH_ERROR_UNSUPPORTED, "function 'lipsum' is not known");
@@ -304,8 +297,7 @@ TEST(messages_name_the_line_and_what_is_wrong)
     refused("\n{{ 'a' + 1 }}", HEARTH_ERROR_FORMAT, "line 2: '+' of text and int");
     refused("{{ x.y + 1 }}", HEARTH_ERROR_FORMAT, "'x' is undefined");
     refused("{{ x + 'a' }}", HEARTH_ERROR_FORMAT, "'x' is undefined, so '+' cannot be computed");
-    refused("{% if x %}\n{% for y in x %}\n", HEARTH_ERROR_FORMAT,
-            "line 2: the 'for' that begins here is not ended");
+    refused("{% if x %}\n{% for y in x %}\n", HEARTH_ERROR_FORMAT, "line 2: the 'for' that begins here is not ended");
     refused("{% if x %}{% endfor %}", HEARTH_ERROR_FORMAT, "'endfor' does not end the 'if' of line 1");
     refused("a\n{% endif %}", HEARTH_ERROR_FORMAT, "line 2: 'endif' ends nothing");
     refused("{{ 'abc }}", HEARTH_ERROR_FORMAT, "not closed by its quotation mark");
@@ -320,8 +312,7 @@ TEST(messages_name_the_line_and_what_is_wrong)
     refused("{{ 1e999 }}", HEARTH_ERROR_FORMAT, "too large");
     refused("{{ 1111111111111111111111111111111111111111111111111111111111111111111111 }}",
             HEARTH_ERROR_FORMAT, "60 digits");
-    refused("{{ raise_exception('no \x01 such') }}", HEARTH_ERROR_ARGUMENT,
-            "refuses these messages: no \\x01 such");
+    refused("{{ raise_exception('no \x01 such') }}", HEARTH_ERROR_ARGUMENT, "refuses these messages: no \\x01 such");
     refused("{{ strftime_now('%Q') }}", HEARTH_ERROR_UNSUPPORTED, "'%Q' is not known");
     refused("{{ strftime_now(none) }}", HEARTH_ERROR_FORMAT, "wants a format");
     refused("{{ 9223372036854775807 + 1 }}", HEARTH_ERROR_UNSUPPORTED, "too large");

@@ -104,8 +104,7 @@ static void free_conversation(conversation *c)
 
 /* ---- all lines of all files ------------------------------------------------------------------------- */
 
-typedef void check_line(size_t i_template, const hth_template *t, const char *line,
-                        const hth_template_input *in);
+typedef void check_line(size_t i_template, const hth_template *t, const char *line, const hth_template_input *in);
 
 static void each_line(check_line *check)
 {
@@ -185,7 +184,6 @@ static void check_format(size_t i, const hth_template *t, const char *line, cons
     CLEANUP(hth_rendered_free) hth_rendered r;
     size_t n;
     const hth_chat_format *f = hth_chat_format_find(word(templates[i].format));
-    (void)t;
     CHECK_OK(hth_chat_format_render(f, in, &r, err));
     FREED char *text = json_text(json_field(line, "llamacpp"), &n);
     expect_text(i, line, &r, text);
@@ -216,8 +214,7 @@ static void expect_format(const char *name, bool gen, const char *wanted)
 
 TEST(other_formats_follow_their_description)
 {
-    expect_format("llama2-sys", true,
-                  "[INST] <<SYS>>\nS \n<</SYS>>\n\n U [/INST] A </s>[INST] V [/INST]T</s>");
+    expect_format("llama2-sys", true, "[INST] <<SYS>>\nS \n<</SYS>>\n\n U [/INST] A </s>[INST] V [/INST]T</s>");
     expect_format("mistral-v7-tekken", true,
                   "[SYSTEM_PROMPT]S [/SYSTEM_PROMPT][INST] U[/INST] A </s>[INST]V[/INST]T</s>");
     expect_format("vicuna-orca", true, "SYSTEM: S \nUSER:  U\nASSISTANT:  A </s>\nUSER: V\nASSISTANT:");

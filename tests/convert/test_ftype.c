@@ -110,8 +110,7 @@ TEST(rows_that_fit_no_block_get_another_type)
 
 TEST(vectors_routers_and_positions_are_no_matrices)
 {
-    CHECK(hth_ftype_is_matrix(text("blk.0.attn_q.weight"), 2) &&
-          hth_ftype_is_matrix(text("token_embd.weight"), 2));
+    CHECK(hth_ftype_is_matrix(text("blk.0.attn_q.weight"), 2) && hth_ftype_is_matrix(text("token_embd.weight"), 2));
     CHECK(!hth_ftype_is_matrix(text("blk.0.attn_q.bias"), 1) &&
           !hth_ftype_is_matrix(text("blk.0.attn_norm.weight"), 1));
     CHECK(!hth_ftype_is_matrix(text("blk.0.ffn_gate_inp.weight"), 2));

@@ -79,8 +79,7 @@ TEST(gate_has_the_bits_of_dense_on_packed_files_of_every_type)
 
 TEST(files_of_powerinfer_pack_without_a_change_of_bits)
 {
-    static const char *const names[] = {"llama-relu.f16", "llama-relu.q4_0", "bamboo.q4_0", "opt.f16",
-                                        "falcon.q4_0"};
+    static const char *const names[] = {"llama-relu.f16", "llama-relu.q4_0", "bamboo.q4_0", "opt.f16", "falcon.q4_0"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char model[100];
         snprintf(model, sizeof model, "golden/powerinfer/%s.powerinfer.gguf", names[i]);
@@ -145,12 +144,11 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
                 {"blk.4294967296.ffn_gate.bias", 0, 1, {4, 1}}};
     enum { N_ROW = sizeof rows / sizeof *rows };
     char in[512];
-    CLEANUP(tiny_free) tiny_model m;
     hth_pack_result r;
     hth_gguf *file = NULL;
     snprintf(in, sizeof in, "%s", test_scratch("odd.gguf"));
     const char *out = test_scratch("odd-packed.gguf");
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (size_t i = 0; i < N_ROW; i++)
         tiny_add_tensor(&m, rows[i].name, rows[i].type, rows[i].n_dim, rows[i].dim[0], rows[i].dim[1]);
     tiny_add_tensor(&m, "blk.0.ffn_down_t.weight", 0, 2, 32, 16); /* gives way to what is written */
@@ -173,7 +171,6 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
 
 static bool refuse_progress(void *user, uint64_t done, uint64_t total)
 {
-    (void)user, (void)total;
     return done == 0;
 }
 
@@ -202,11 +199,10 @@ typedef struct inputs {
 
 static void open_inputs(inputs *in, bool packed)
 {
-    tiny_model m;
     snprintf(in->model, sizeof in->model, "%s", test_scratch("in.gguf"));
     snprintf(in->beside, sizeof in->beside, "%s", test_scratch("beside.gguf"));
     snprintf(in->out, sizeof in->out, "%s", test_scratch("out.gguf"));
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     if (packed) tiny_pack(&m);
     else tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     in->bytes = tiny_write(&m);
@@ -238,8 +234,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
     hearth_status st = hth_pack(in->model, in->out, o, &r, &why);
     if (st != status || strstr(why.message, path) != why.message || !strstr(why.message, words) ||
         remove(in->out) == 0 || remove(part) == 0)
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
-                  words);
+        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message, words);
 }
 
 /* A profile of the model in which every neuron fired once in 8 tokens, with one change. */
@@ -270,10 +265,8 @@ TEST(profiles_that_do_not_fit_are_not_packed)
     open_inputs(&in, false);
     hth_pack_options o = {.profile = in.beside, .n_thread = 1};
     EXPECT_PROFILE((void)0, HEARTH_OK, NULL);
-    EXPECT_PROFILE(p->model_hash++, HEARTH_ERROR_ARGUMENT,
-                   "the profile of another model: hearth.model.hash at ");
-    EXPECT_PROFILE((p->n_tok = 16, p->layers[0].sum[0] = 0.8), HEARTH_ERROR_ARGUMENT,
-                   "not finished: 8 of 16");
+    EXPECT_PROFILE(p->model_hash++, HEARTH_ERROR_ARGUMENT, "the profile of another model: hearth.model.hash at ");
+    EXPECT_PROFILE((p->n_tok = 16, p->layers[0].sum[0] = 0.8), HEARTH_ERROR_ARGUMENT, "not finished: 8 of 16");
     EXPECT_PROFILE(p->layers[1].n_fired[5] = 9, HEARTH_ERROR_FORMAT, "'blk.1.fired' at ");
     EXPECT_PROFILE(p->layers[1].n_fired[5] = 9, HEARTH_ERROR_FORMAT,
                    "neuron 5: it fired more often than there are tokens");

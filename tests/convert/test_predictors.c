@@ -72,8 +72,7 @@ TEST(predictors_do_not_depend_on_threads_and_serve_alike)
         hearth_free(layers);
         bytes[i] = test_read_file(path[i], &n_bytes[i]);
     }
-    if (CHECK(bytes[0] && bytes[1]) && CHECK_INT(n_bytes[0], n_bytes[1]))
-        CHECK_BYTES(bytes[0], bytes[1], n_bytes[0]);
+    if (CHECK(bytes[0] && bytes[1]) && CHECK_INT(n_bytes[0], n_bytes[1])) CHECK_BYTES(bytes[0], bytes[1], n_bytes[0]);
     check_use(path[0], NULL);
     for (int i = 0; i < 2; i++) {
         free(bytes[i]);
@@ -111,14 +110,13 @@ TEST(thresholds_leave_out_the_share_that_is_asked_for)
 TEST(inputs_that_are_all_zero_give_a_file_that_opens)
 {
     char in[1024], out[1024];
-    CLEANUP(tiny_free) tiny_model m;
     hth_predictor_result *layers = NULL;
     uint32_t n_layer = 0;
     hth_predictor_options o = hth_predictor_defaults();
     o.n_token = 64, o.n_step = 20, o.n_thread = 1;
     snprintf(in, sizeof in, "%s", test_scratch("zero.gguf"));
     snprintf(out, sizeof out, "%s", test_scratch("zero-predictors.gguf"));
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     for (int i = 0; i < TINY_LAYERS; i++) {
@@ -127,8 +125,7 @@ TEST(inputs_that_are_all_zero_give_a_file_that_opens)
         memset(b.data + tiny_data_at(&m, name), 0, TINY_D_MODEL * sizeof(float));
     }
     CHECK(test_write_file(in, b.data, b.n));
-    CHECK_OK(
-        hth_predictors_make(in, "abc ca b abc bc a abc ab c abc ", 31, out, 8, &o, &layers, &n_layer, err));
+    CHECK_OK(hth_predictors_make(in, "abc ca b abc bc a abc ab c abc ", 31, out, 8, &o, &layers, &n_layer, err));
     hearth_model *model = OPENED(hearth_model, in, &(hearth_model_options){.predictors = out});
     for (uint32_t i = 0; layers && i < n_layer; i++) CHECK(layers[i].live <= 0.0 && layers[i].marked <= 0.0);
     hearth_model_close(model);

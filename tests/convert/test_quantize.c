@@ -5,8 +5,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-
 /* The tiny model with one weight set, quantised. */
 static hearth_status quantize_with(float weight, const char *type, hearth_error *err)
 {

@@ -210,16 +210,14 @@ static uint64_t survive(void (*fail)(uint64_t, answer), answer how)
 
 TEST(predictors_survive_every_answer_of_their_file_that_fails)
 {
-    tiny_model m;
     snprintf(model_path, sizeof model_path, "%s", test_scratch("model.gguf"));
     snprintf(folder_path, sizeof folder_path, "%s", make_folder());
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     tiny_save(&m, model_path);
     uint64_t n_write = survive(fail_write, FAILS), n_empty = survive(fail_write, EMPTY);
     uint64_t n_read = survive(fail_read, FAILS);
-    printf("     %llu writes and %llu reads, each failed\n", (unsigned long long)n_write,
-           (unsigned long long)n_read);
+    printf("     %llu writes and %llu reads, each failed\n", (unsigned long long)n_write, (unsigned long long)n_read);
     /* Inputs and firings of each token and layer; reads are those of the model too. */
     CHECK_INT(n_write, 2 * 16 * TINY_LAYERS);
     CHECK_INT(n_empty, n_write);

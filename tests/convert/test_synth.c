@@ -3,8 +3,6 @@
 #include "convert/synth.h"
 #include "support/test.h"
 
-#include <hearth/hearth.h>
-
 static hearth_status make(const char *path, const char *type, const char *activation, uint64_t seed,
                           uint32_t n_thread, hearth_error *err)
 {
@@ -78,7 +76,6 @@ TEST(a_shape_that_is_not_known_is_refused_with_those_that_are)
 
 static bool stop(void *user, uint64_t done, uint64_t total)
 {
-    (void)done, (void)total;
     return ++*(int *)user < 3;
 }
 

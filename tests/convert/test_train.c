@@ -108,8 +108,7 @@ static void find_scores(naive *x)
         for (size_t j = 0; j < s->d_ff; j++) {
             double sum = x->bias.w[j];
             for (size_t r = 0; r < s->rank; r++) sum += x->h[i * s->rank + r] * x->out.w[j * s->rank + r];
-            x->s[i * s->d_ff + j] =
-                (1.0 / (1.0 + exp(-sum)) - (double)fires(x, x->picked[i], j)) / (double)x->n;
+            x->s[i * s->d_ff + j] = (1.0 / (1.0 + exp(-sum)) - (double)fires(x, x->picked[i], j)) / (double)x->n;
         }
     }
 }
@@ -128,8 +127,7 @@ static void find_gradients(naive *x)
         }
         for (size_t r = 0; r < s->rank; r++) {
             double of_h = 0.0;
-            for (size_t j = 0; h[r] > 0.0 && j < s->d_ff; j++)
-                of_h += of_score[j] * x->out.w[j * s->rank + r];
+            for (size_t j = 0; h[r] > 0.0 && j < s->d_ff; j++) of_h += of_score[j] * x->out.w[j * s->rank + r];
             for (size_t c = 0; c < s->d; c++)
                 x->in.g[r * s->d + c] += of_h * (double)x->t->input[x->picked[i] * s->d + c];
         }

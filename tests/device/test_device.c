@@ -107,8 +107,7 @@ static hearth_status record(task *t, hearth_error *err)
     const hth_pipeline *p_fill, *p_add;
     hearth_status st = hth_buffer_new(t->d, HTH_MEMORY_DEVICE, N * sizeof(float), "a", &t->a, err);
     if (st == HEARTH_OK) st = hth_buffer_new(t->d, HTH_MEMORY_UPLOAD, N * sizeof(float), "b", &t->b, err);
-    if (st == HEARTH_OK)
-        st = hth_buffer_new(t->d, HTH_MEMORY_READBACK, N * sizeof(float), "sum", &t->sum, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(t->d, HTH_MEMORY_READBACK, N * sizeof(float), "sum", &t->sum, err);
     if (st == HEARTH_OK) st = hth_pipeline_get(t->d, HTH_SHADER_fill, NULL, &p_fill, err);
     if (st == HEARTH_OK) st = hth_pipeline_get(t->d, HTH_SHADER_add, NULL, &p_add, err);
     if (st == HEARTH_OK) st = hth_cmdlist_begin(t->d, &t->first, err);
@@ -205,7 +204,6 @@ ON_EACH(grids_can_be_read_from_memory)
 
 static void count_hazards(void *user, hearth_log_level level, const char *line)
 {
-    (void)level;
     if (strstr(line, "SYNC-HAZARD-READ-AFTER-WRITE") || strstr(line, "SYNC-HAZARD-WRITE-AFTER-READ"))
         ++*(uint64_t *)user;
 }

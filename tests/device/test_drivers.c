@@ -43,8 +43,7 @@ static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice device, VkPhysicalDe
 static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice device, uint32_t *n, VkQueueFamilyProperties *p)
 {
     REAL(vkGetPhysicalDeviceQueueFamilyProperties)(device, n, p);
-    for (uint32_t i = 0; now.no_compute && p && i < *n; i++)
-        p[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
+    for (uint32_t i = 0; now.no_compute && p && i < *n; i++) p[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
 }
 
 /* One more than there are. */
@@ -56,8 +55,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice device, const 
     if (!now.says_budget) return REAL(vkEnumerateDeviceExtensionProperties)(device, layer, n, p);
     if (r == VK_SUCCESS && p && *n > all) {
         r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, p);
-        snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s",
-                 VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+        snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s", VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     }
     *n = all + 1;
     return r;
@@ -69,8 +67,7 @@ static VKAPI_ATTR void VKAPI_CALL memory(VkPhysicalDevice device, VkPhysicalDevi
     for (VkBaseOutStructure *s = p->pNext; now.says_budget && s; s = s->pNext) {
         if (s->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
         VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
-        for (uint32_t i = 0; i < VK_MAX_MEMORY_HEAPS; i++)
-            b->heapBudget[i] = now.budget, b->heapUsage[i] = now.usage;
+        for (uint32_t i = 0; i < VK_MAX_MEMORY_HEAPS; i++) b->heapBudget[i] = now.budget, b->heapUsage[i] = now.usage;
     }
 }
 

@@ -86,8 +86,7 @@ TEST(descriptions_may_hold_comments_and_ends_of_lines_of_any_kind)
     CHECK_TEXT(gpu.name, "a card, 8 GB");
     CHECK_INT(gpu.vram_bytes, 3 << 29);
     CHECK(gpu.bandwidth == 2.5e9 && gpu.pcie_up == 25e6 && gpu.pcie_down == 125e6);
-    CHECK(gpu.pcie_latency_ns == 500.0 && gpu.dispatch_ns == 0.0 && gpu.submit_ns == 20e3 &&
-          gpu.wake_ns == 10e3);
+    CHECK(gpu.pcie_latency_ns == 500.0 && gpu.dispatch_ns == 0.0 && gpu.submit_ns == 20e3 && gpu.wake_ns == 10e3);
     CHECK(gpu.flops == 1e13 && gpu.jitter == 0.05 && gpu.seed == 42 && gpu.wall_clock);
 }
 
@@ -97,14 +96,11 @@ TEST(too_many_faults_and_too_large_descriptions_are_refused)
     hth_device *d;
     hearth_error why;
     size_t n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
-    for (int i = 0; i <= HTH_SIM_MAX_FAULTS; i++)
-        n += (size_t)snprintf(text + n, 100, "fault = 1000:memory\n");
+    for (int i = 0; i <= HTH_SIM_MAX_FAULTS; i++) n += (size_t)snprintf(text + n, 100, "fault = 1000:memory\n");
     CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":78: fault"));
     n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
-    for (int i = 0; i <= HTH_SIM_MAX_BUDGETS; i++)
-        n += (size_t)snprintf(text + n, 100, "budget_bytes_at = 9:1M\n");
-    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT &&
-          strstr(why.message, ":30: budget_bytes_at"));
+    for (int i = 0; i <= HTH_SIM_MAX_BUDGETS; i++) n += (size_t)snprintf(text + n, 100, "budget_bytes_at = 9:1M\n");
+    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":30: budget_bytes_at"));
 
     n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
     memset(text + n, '#', 65536 - n);

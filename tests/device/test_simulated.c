@@ -591,7 +591,6 @@ TEST(with_a_real_clock_both_sides_meet_at_gates)
 
 static void *let_go(void *user)
 {
-    (void)user;
     usleep(20000);
     atomic_store(&slow_may_end, true);
     return NULL;

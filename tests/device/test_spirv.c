@@ -128,7 +128,6 @@ static void decorate(thing *t, uint32_t decoration, uint32_t value)
 
 static void find_things(const uint32_t *op, uint32_t length, bool dot)
 {
-    (void)dot;
     switch (op[0] & 0xffffu) {
     case OP_TYPE_STRUCT: now.things[op[1]].n_member = length - 2; break;
     case OP_TYPE_INT: now.things[op[1]].is_integer = true; break;
@@ -209,15 +208,12 @@ static void check_form(const hth_shader_info *form, bool dot)
     for (uint32_t i = 0; i < HTH_SHADER_MAX_BIND; i++)
         if (now.n_of_binding[i] != (i < n_bind)) complain("not as often as it should be: binding", i);
     for (uint32_t i = 0; i < n_bind; i++)
-        if (now.access[i] != form->bindings[i])
-            complain("read or written, but not as the table says: binding", i);
+        if (now.access[i] != form->bindings[i]) complain("read or written, but not as the table says: binding", i);
     if (now.push_size != form->push_size) complain("bytes of push constants:", now.push_size);
     for (uint32_t i = 0; i < MAX_SPEC; i++)
         if (now.spec[i] && i >= form->n_const) complain("not in the table: constant", i);
-    if (now.n_spec > form->n_const || (!dot && now.n_spec < form->n_const))
-        complain("constants:", now.n_spec);
-    if ((now.matrices != HTH_COOPMAT_NONE) != (now.n_product > 0))
-        complain("products of matrices:", now.n_product);
+    if (now.n_spec > form->n_const || (!dot && now.n_spec < form->n_const)) complain("constants:", now.n_spec);
+    if ((now.matrices != HTH_COOPMAT_NONE) != (now.n_product > 0)) complain("products of matrices:", now.n_product);
     if ((now.matrices == HTH_COOPMAT_CM2) != (now.n_per_element > 0))
         complain("functions of elements:", now.n_per_element);
     if (now.modes != HTH_VK_FLOAT_CONTROLS_ALL) complain("of what floats.glsl asks for, only", now.modes);
@@ -281,8 +277,7 @@ static uint32_t *copy_words(size_t *n) { return copy_words_of(HTH_SHADER_norm_qu
 static bool mutate(uint32_t *words, size_t n, uint32_t code, size_t at, uint32_t from, uint32_t to)
 {
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
-        if ((words[i] & 0xffffu) != code || words[i] >> 16 <= at || (at > 0 && words[i + at] != from))
-            continue;
+        if ((words[i] & 0xffffu) != code || words[i] >> 16 <= at || (at > 0 && words[i + at] != from)) continue;
         words[i + at] = at > 0 ? to : (words[i] & 0xffff0000u) | to;
         return true;
     }
@@ -318,8 +313,7 @@ TEST(words_that_break_a_rule_are_found)
         bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
         const char *wrong = wrong_words(words, n, form, false);
         if (!done || !wrong || !strstr(wrong, breaks[i].says))
-            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing",
-                      breaks[i].says);
+            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing", breaks[i].says);
     }
     CHECK(wrong_words(capabilities, 4, form, false) != NULL);
 }
@@ -345,8 +339,7 @@ TEST(words_of_matrix_units_that_break_a_rule_are_found)
         bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
         const char *wrong = wrong_words(words, n, form, false);
         if (!done || !wrong || !strstr(wrong, breaks[i].says))
-            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing",
-                      breaks[i].says);
+            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing", breaks[i].says);
     }
 }
 
@@ -378,8 +371,7 @@ static void check_wrong(hth_shader_id words_of, hth_shader_id form_of, const cha
     size_t n;
     FREED uint32_t *words = copy_words_of(words_of, &n);
     const char *wrong = wrong_words(words, n, &hth_shader_infos[form_of], false);
-    if (!wrong || !strstr(wrong, says))
-        test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
+    if (!wrong || !strstr(wrong, says)) test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
 }
 
 TEST(functions_of_elements_are_in_their_programs_alone)
@@ -448,7 +440,6 @@ TEST(words_are_held_against_their_own_row_of_the_table)
 static size_t n_extension;
 static void count_extensions(const uint32_t *op, uint32_t length, bool dot)
 {
-    (void)length, (void)dot;
     n_extension += (op[0] & 0xffffu) == OP_EXTENSION;
 }
 

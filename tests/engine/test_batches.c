@@ -90,7 +90,6 @@ TEST(truncated_and_redone_gives_the_same_bits)
 
 static hearth_status stop_at_third(void *user, size_t i, const float *logits, hearth_error *err)
 {
-    (void)err, (void)logits;
     *(size_t *)user = i;
     return i == 2 ? HEARTH_ERROR_CANCELLED : HEARTH_OK;
 }
@@ -225,8 +224,7 @@ TEST(a_session_for_batches_does_not_step_itself)
 static hearth_status open_spoiled(const char *tensor, uint32_t bits, gguf_bytes *file, hearth_model **model,
                                   hearth_error *why)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     *file = tiny_write(&m);
     gguf_patch(file, tiny_data_at(&m, tensor), bits, 4);
     tiny_free(&m);

@@ -4,15 +4,12 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-
 enum { BOS = 1, EOS = 2 };
 
 static char last_log[2000];
 
 static void keep_log(void *user, hearth_log_level level, const char *line)
 {
-    (void)user;
     if (level == HEARTH_LOG_WARN) snprintf(last_log, sizeof last_log, "%s", line);
 }
 
@@ -197,8 +194,7 @@ TEST(bos_comes_once_and_control_tokens_from_the_template_alone)
 
 TEST(no_end_of_text_is_put_before_an_answer)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
     tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
@@ -218,8 +214,7 @@ TEST(no_end_of_text_is_put_before_an_answer)
 /* Vocabularies whose BOS and EOS are one token may want it behind a text only. */
 TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
     tiny_set_u32(&m, "tokenizer.ggml.bos_token_id", EOS);
     tiny_set(&m, "tokenizer.ggml.add_bos_token", 7, 0, 1);

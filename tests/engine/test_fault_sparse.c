@@ -29,8 +29,7 @@ static beside files;
 /* The same model with the activation in the file: predictors and pack are given paths alone. */
 static void make_model(const char *path)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     tiny_save(&m, path);
 }
@@ -132,7 +131,6 @@ static hearth_status run_model(const char *path, const hearth_model_options *o, 
 static hearth_status with_sidecars(const fault_paths *p, hearth_error *err)
 {
     hearth_model_options o = {.n_thread = 1, .predictors = files.predictors, .thresholds = files.thresholds};
-    (void)p;
     return run_model(files.model, &o, err);
 }
 
@@ -140,13 +138,11 @@ static hearth_status with_sidecars_mapped(const fault_paths *p, hearth_error *er
 {
     hearth_model_options o = {
         .n_thread = 1, .mmap = true, .predictors = files.predictors, .thresholds = files.thresholds};
-    (void)p;
     return run_model(files.model, &o, err);
 }
 
 static hearth_status packed(const fault_paths *p, hearth_error *err)
 {
-    (void)p;
     return run_model(files.packed, &(hearth_model_options){.n_thread = 1}, err);
 }
 
@@ -159,7 +155,6 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
     hth_comparison result;
     hearth_model_options o = {.n_thread = 1, .predictors = files.predictors};
     hearth_session_options so = {.n_ctx = 16, .n_batch = 8, .n_thread = 2};
-    (void)p;
     hearth_status st = hearth_model_open(files.model, &o, &model, err);
     reference.model = mode.model = model;
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &mode.session, err);

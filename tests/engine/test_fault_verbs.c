@@ -41,8 +41,7 @@ static hearth_status detokenize(const fault_paths *p, hearth_error *err)
     size_t n;
     hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.mmap = true}, &model, err);
     if (st == HEARTH_OK) st = hearth_detokenizer_open(model, true, false, &decoder, err);
-    for (int32_t id = 0; st == HEARTH_OK && id < 200; id++)
-        st = hearth_detokenizer_push(decoder, id, &text, &n, err);
+    for (int32_t id = 0; st == HEARTH_OK && id < 200; id++) st = hearth_detokenizer_push(decoder, id, &text, &n, err);
     if (st == HEARTH_OK) hearth_detokenizer_flush(decoder, &text, &n);
     return st;
 }
@@ -68,7 +67,6 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
 
 static hearth_status write_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
 {
-    (void)i_token;
     return hth_atomic_writer_write(user, logits, 267 * sizeof *logits, err);
 }
 
@@ -152,7 +150,6 @@ static hearth_status profile_saving(const fault_paths *p, hearth_error *err)
 /* Stopped, and gone on with. */
 static bool stop_late(void *user, uint64_t done, uint64_t total)
 {
-    (void)user, (void)total;
     return done < 128;
 }
 
@@ -199,7 +196,6 @@ static hearth_status answer(const hearth_model *model, const hearth_chat *chat, 
     char *text = NULL;
     int32_t *ids = NULL;
     size_t n = 0, n_ids = 0;
-    (void)model;
     hearth_status st = hearth_chat_render(chat, messages, n_message, &o, &text, &n, err);
     if (st == HEARTH_OK) st = hearth_chat_tokenize(chat, messages, n_message, &o, &ids, &n_ids, err);
     if (st == HEARTH_OK) st = hearth_session_truncate(session, 0, err);

@@ -70,8 +70,7 @@ static hearth_status measure(const fault_paths *p, hearth_error *err)
     memset(text, 'c', sizeof text);
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &o, &session, err);
-    if (st == HEARTH_OK)
-        st = hth_measure_perplexity(model, session, text, sizeof text, 2, NULL, NULL, &result, err);
+    if (st == HEARTH_OK) st = hth_measure_perplexity(model, session, text, sizeof text, 2, NULL, NULL, &result, err);
     return st;
 }
 
@@ -85,8 +84,7 @@ static hearth_status step_batch(const fault_paths *p, hearth_error *err)
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_batch_open(model, 8, 1, &b, err);
     for (int i = 0; st == HEARTH_OK && i < 3; i++) st = hearth_session_open(model, &o, &s[i], err);
-    for (int i = 0; st == HEARTH_OK && i < 3; i++)
-        st = hearth_batch_add(b, s[i], ids, (size_t)i % 2 + 1, err);
+    for (int i = 0; st == HEARTH_OK && i < 3; i++) st = hearth_batch_add(b, s[i], ids, (size_t)i % 2 + 1, err);
     if (st == HEARTH_OK) st = hearth_batch_run(b, err);
     hearth_batch_close(b);
     for (int i = 0; i < 3; i++) hearth_session_close(s[i]);
@@ -151,8 +149,7 @@ TEST(short_and_interrupted_reads_change_nothing)
             if (!CHECK_BYTES(got, want, sizeof want)) break;
         } while (n++ < n_read);
         CHECK(n > 5);
-        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1),
-               i % 2 ? "interrupted" : "cut short");
+        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1), i % 2 ? "interrupted" : "cut short");
     }
 }
 

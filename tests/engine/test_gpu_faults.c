@@ -22,9 +22,8 @@ static const char *const kind_names[] = {"floats", "blocks of 32", "packed"};
 
 static const char *make_model(kind k)
 {
-    tiny_model m;
     const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     if (k == PACKED) tiny_pack(&m);
     tiny_save(&m, path);
     if (k != BLOCKS) return path;

@@ -42,7 +42,6 @@ static size_t n_units;
 
 static void note_warning(void *user, hearth_log_level level, const char *line)
 {
-    (void)user;
     if (level == HEARTH_LOG_WARN &&
         (strstr(line, "the matrix units of") || strstr(line, "NV_cooperative_matrix2 of"))) {
         n_units++;
@@ -203,8 +202,7 @@ TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
     off = HTH_SHADER_mul_mat_q_cm2_acc;
     check_logits("null", cpu);
     CHECK_INT(n_units, 1);
-    CHECK(strstr(units, "NV_cooperative_matrix2 of null is not used: mul_mat_q_cm2_acc of Q8_0 differs") !=
-          NULL);
+    CHECK(strstr(units, "NV_cooperative_matrix2 of null is not used: mul_mat_q_cm2_acc of Q8_0 differs") != NULL);
     CHECK_INT(n_warning, 0);
     off = HTH_SHADER_mul_mat_q; /* nothing asks for it */
     check_logits("null", cpu);
@@ -278,8 +276,7 @@ TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)
 static bool write_packed(const char *path)
 {
     enum { D_FF = 1024 };
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_pack(&m);
     tiny_set_u32(&m, "llama.feed_forward_length", D_FF);
     for (uint32_t i = 0; i < m.n_tensor; i++) {
@@ -320,9 +317,8 @@ TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
 
 TEST(weights_of_floats_are_refused_by_name_or_taken_with_a_note)
 {
-    tiny_model m;
     const char *path = test_scratch("floats.gguf");
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     for (uint32_t i = 0; i < m.n_tensor; i++)
         if (m.tensors[i].n_dim == 2) m.tensors[i].type = HTH_TYPE_Q4_0;
     tiny_find(&m, "blk.1.ffn_up.weight")->type = HTH_TYPE_F16;

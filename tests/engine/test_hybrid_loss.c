@@ -152,7 +152,6 @@ static void eval(hearth_session *s, const int32_t *ids, size_t n, logits *to)
 static hearth_status keep_each(void *user, size_t i_token, const float *given, hearth_error *err)
 {
     logits *to = user;
-    (void)err;
     if (CHECK_INT(i_token, to->n))
         memcpy(to->values[to->n++], given, sizeof to->values[0]); /* once each, in order */
     return HEARTH_OK;
@@ -202,7 +201,6 @@ static void tell_by_three(const hearth_model *model, hearth_session *const s[2],
 typedef void script(const hearth_model *model, hearth_session *const s[2], logits *to);
 static void tell_alone(const hearth_model *model, hearth_session *const s[2], logits *to)
 {
-    (void)model;
     tell(s[0], to);
 }
 
@@ -274,8 +272,7 @@ static uint64_t lose_at_every_call(const files *f, const char *device, script *p
     CHECK(expected.n > 12);
     for (; n < MAX_CALLS && run(f, device, play, loss_at(n), &got); n += stride) {
         if (CHECK_INT(got.n, expected.n) && memcmp(&got, &expected, sizeof got) != 0) {
-            test_fail(__FILE__, __LINE__, "%s: lost at call %llu: other bits", f->is->name,
-                      (unsigned long long)n);
+            test_fail(__FILE__, __LINE__, "%s: lost at call %llu: other bits", f->is->name, (unsigned long long)n);
             break;
         }
         if (!CHECK_INT(hth_alloc_in_use(), held)) break;
@@ -419,8 +416,7 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
     hearth_status st = try_to_open(f, "null", NULL, NULL, &model, &why);
     bool failed = hth_device_open_fault_was_hit();
     hth_device_inject_fault_on_open(0, HEARTH_OK);
-    if (!CHECK_INT(st, n == 1 ? HEARTH_ERROR_MEMORY : HEARTH_OK))
-        printf("     call %llu\n", (unsigned long long)n);
+    if (!CHECK_INT(st, n == 1 ? HEARTH_ERROR_MEMORY : HEARTH_OK)) printf("     call %llu\n", (unsigned long long)n);
     hearth_session *s = model ? open_session(model) : NULL;
     got.n = 0;
     if (s) {
@@ -546,8 +542,7 @@ static bool tell_in_two(const files *f, fault is, const logits *expected)
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model);
     if (tellers[0].session && tellers[1].session) {
         inject(model, &is);
-        for (int i = 0; i < 2; i++)
-            CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
+        for (int i = 0; i < 2; i++) CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
         for (int i = 0; i < 1000; i++) hearth_model_get_info(model, &seen); /* at any time */
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         left = !hth_engine_has_gpu(model);

@@ -32,8 +32,7 @@ static void add_own(tiny_model *m)
 
 static void write_model(const char *path, bool with_predictors)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     if (with_predictors) add_own(&m);
     tiny_save(&m, path);

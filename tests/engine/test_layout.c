@@ -9,8 +9,7 @@ static const uint32_t types[] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_Q4_0, HTH_
 
 static gguf_bytes make_file(uint32_t type)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (uint32_t i = 0; i < m.n_tensor; i++)
         if (m.tensors[i].n_dim == 2) m.tensors[i].type = type;
     gguf_bytes file = tiny_write(&m);

@@ -69,8 +69,7 @@ TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
     CHECK(predictor < dense - all / 3);
 
     CHECK(time_of(path, card, HEARTH_SELECTOR_GATE, FEW) < time_of(path, card, HEARTH_SELECTOR_DENSE, FEW));
-    CHECK_INT(time_of(path, card, HEARTH_SELECTOR_GATE, MANY),
-              time_of(path, card, HEARTH_SELECTOR_DENSE, MANY));
+    CHECK_INT(time_of(path, card, HEARTH_SELECTOR_GATE, MANY), time_of(path, card, HEARTH_SELECTOR_DENSE, MANY));
 }
 
 /* ---- matrices in parts ------------------------------------------------------------------------------ */
@@ -84,8 +83,7 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     hearth_status st = __real_hth_device_open(spec, out, err);
-    if (st == HEARTH_OK && max > 0)
-        ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->max_binding_size = max;
+    if (st == HEARTH_OK && max > 0) ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->max_binding_size = max;
     return st;
 }
 
@@ -172,8 +170,7 @@ TEST(rows_that_are_not_live_are_not_read)
         uint32_t consts[HTH_ROWS_N_CONST] = {64, 1, 1, 0};
         hth_quant_desc desc;
         hth_soa_layout places;
-        CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) &&
-              hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
+        CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) && hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
         memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
         const hth_push_mul_mat_vec_q_sparse quantised = {
             {.n_row = N_ROW, .n_block = page / 32, .y_stride = N_ROW, .at = places.offsets}, {0, 0}};
@@ -181,7 +178,6 @@ TEST(rows_that_are_not_live_are_not_read)
         const uint32_t of_floats[] = {64, 1, 1, 0, HTH_TYPE_F32};
         const hth_push_mul_mat_vec_f_sparse floats = {
             {.n_row = N_ROW, .n_col = page / 4, .y_stride = N_ROW, .row_words = page / 4}, {0, 0}};
-        try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4,
-                   masks[i]);
+        try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4, masks[i]);
     }
 }

@@ -29,10 +29,8 @@ static void open_fixture(fixture *f, hearth_kv_type kv, uint32_t n_vocab)
 static void expect_row(const fixture *f, const hearth_session *s, uint32_t n, const char *how)
 {
     const float *logits = hearth_session_logits(s), *expected = f->expected + (n - 1) * f->n_vocab;
-    if (!logits || hearth_session_position(s) != n ||
-        memcmp(logits, expected, f->n_vocab * sizeof *logits) != 0)
-        test_fail(__FILE__, __LINE__, "%s, kv %d: other logits after %u tokens, %s", f->name, (int)f->kv, n,
-                  how);
+    if (!logits || hearth_session_position(s) != n || memcmp(logits, expected, f->n_vocab * sizeof *logits) != 0)
+        test_fail(__FILE__, __LINE__, "%s, kv %d: other logits after %u tokens, %s", f->name, (int)f->kv, n, how);
 }
 
 static hearth_session *open_session(const fixture *f, uint32_t n_batch, uint32_t n_thread)
@@ -74,8 +72,7 @@ static void check_parallel(const fixture *f)
             s[i] = open_session(f, 256, 1);
             CHECK_OK(hearth_session_eval(s[i], f->ids, starts[i], err));
         }
-        for (int i = 0; i < N_SESSION; i++)
-            CHECK_OK(hearth_batch_add(b, s[i], f->ids + starts[i], more[i], err));
+        for (int i = 0; i < N_SESSION; i++) CHECK_OK(hearth_batch_add(b, s[i], f->ids + starts[i], more[i], err));
         CHECK_OK(hearth_batch_run(b, err));
         for (int i = 0; i < N_SESSION; i++) {
             expect_row(f, s[i], starts[i] + more[i], "in company");
@@ -87,8 +84,7 @@ static void check_parallel(const fixture *f)
 static void check_tiny(const char *architecture, const char *window_key, hearth_kv_type kv)
 {
     fixture f = {.name = architecture};
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     if (window_key) {
         tiny_become(&m, architecture);
         tiny_set_u32(&m, window_key, 270);
@@ -171,8 +167,7 @@ TEST(levels_agree_on_every_type_of_cache)
             engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = (hearth_kv_type)kv};
             float *logits = engine_last_logits(model, &s, ids, N_FED);
             if (l > 0 && logits && memcmp(logits, first[kv], STORY_VOCAB * sizeof *logits) != 0)
-                test_fail(__FILE__, __LINE__, "kv %d at %s: other logits than at %s", kv, levels[l],
-                          levels[0]);
+                test_fail(__FILE__, __LINE__, "kv %d at %s: other logits than at %s", kv, levels[l], levels[0]);
             if (l == 0) first[kv] = logits;
             else free(logits);
         }
@@ -209,7 +204,6 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
 
 static bool count_calls(void *user, uint64_t done, uint64_t total)
 {
-    (void)done, (void)total;
     ++*(int *)user;
     return true;
 }

@@ -4,13 +4,10 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-
 #include <signal.h>
 
 static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
-    (void)context;
     if (!hearth_handle_sigbus(info->si_addr)) signal(signal_number, SIG_DFL);
 }
 
@@ -23,8 +20,7 @@ static void catch_bus_errors(void)
 /* A model of some pages; its size. */
 static size_t write_model(const char *path, const char *name)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "general.name", name);
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     FILE *f = fopen(path, "wb");

@@ -66,8 +66,7 @@ static double run(const char *path, double card, double host, uint64_t vram)
     if (model) CHECK_OK(hearth_session_open(model, &o, &s, err));
     if (s) {
         double start = clock_of(model);
-        for (int32_t i = 0; i < N_TOKEN; i++)
-            CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
+        for (int32_t i = 0; i < N_TOKEN; i++) CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
         seconds = clock_of(model) - start;
     }
     hearth_session_close(s);

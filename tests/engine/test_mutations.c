@@ -7,8 +7,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-
 #include <time.h>
 
 #if defined(__SANITIZE_THREAD__)
@@ -50,8 +48,7 @@ static void collect_files(void)
     static const char *const golden[] = {"golden/arch/falcon.gguf", "golden/arch/llama3-rope_freqs.gguf",
                                          "golden/arch/opt.gguf", "golden/files/tiny.gguf"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        CLEANUP(tiny_free) tiny_model m;
-        tiny_begin(&m);
+        CLEANUP(tiny_free) tiny_model m = tiny_new();
         if (i > 0 && strcmp(families[i], "packed") != 0) tiny_become(&m, families[i]);
         else if (i > 0) tiny_pack(&m);
         CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);

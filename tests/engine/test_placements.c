@@ -52,10 +52,8 @@ static void expect_refused(const inputs *in, const char *model_path, const heart
     hearth_error why = {0};
     uint64_t held = hth_alloc_in_use();
     hearth_status st = open_placed(model_path, gpu, &model, &why);
-    if (st != status || model || strstr(why.message, in->placement) != why.message ||
-        !strstr(why.message, words))
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
-                  words);
+    if (st != status || model || strstr(why.message, in->placement) != why.message || !strstr(why.message, words))
+        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message, words);
     CHECK_INT(hth_alloc_in_use(), held);
 }
 
@@ -113,16 +111,13 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.fits.n_layer = 0, HEARTH_ERROR_FORMAT, ": 1 to 6 numbers are wanted");
     EXPECT(c.n_hot[2] = D_FF + 64, HEARTH_ERROR_FORMAT, "value 2 is 832: layer 2 has 768 neurons");
     EXPECT(c.n_hot[5] = UINT32_MAX, HEARTH_ERROR_FORMAT, "value 5 is 4294967295: layer 5 has 768 neurons");
-    EXPECT(c.n_hot[3] = 100, HEARTH_ERROR_ARGUMENT,
-           "100 neurons of layer 3: they are divided in multiples of 64");
+    EXPECT(c.n_hot[3] = 100, HEARTH_ERROR_ARGUMENT, "100 neurons of layer 3: they are divided in multiples of 64");
     EXPECT(c.n_hot[0] = 1, HEARTH_ERROR_ARGUMENT, "1 neurons of layer 0");
-    EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT,
-           "hearth.placement.head: the head lies there only");
+    EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT, "hearth.placement.head: the head lies there only");
     EXPECT(c.fits.streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
     EXPECT(c.fits.streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
-    EXPECT((void)0, HEARTH_ERROR_MEMORY,
-           " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
+    EXPECT((void)0, HEARTH_ERROR_MEMORY, " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
 }
 
 TEST(a_model_that_is_not_packed_is_not_divided)
@@ -149,8 +144,7 @@ TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
     char path[512];
     snprintf(path, sizeof path, "%s", test_scratch("heads-of-16.gguf"));
     in.n_hot[0] = in.n_hot[1] = 64;
-    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) &&
-        hybrid_write_placement(path, "null", &p, in.placement)) {
+    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, "null", &p, in.placement)) {
         hearth_gpu_options gpu = placed(&in);
         gpu.kv = HEARTH_KV_Q8_0;
         expect_refused(&in, path, &gpu, HEARTH_ERROR_ARGUMENT,

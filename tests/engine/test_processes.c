@@ -56,8 +56,7 @@ static bool tell(const task *t, FILE *out)
         st = hearth_session_eval(s, &id, 1, &err);
     }
     bool well = st == HEARTH_OK && (!t->device || hth_engine_has_gpu(model));
-    if (!well)
-        fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_gpu_status(model) : err.message);
+    if (!well) fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_gpu_status(model) : err.message);
     return well;
 }
 

@@ -53,8 +53,7 @@ static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float
     CLOSED(hearth_model) *model = OPENED(hearth_model, STORYTELLER, &mo);
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
     if (s && patience_ns > 0) model->gpu->timeout_ns = patience_ns;
-    for (int32_t i = 0; s && i < N_ID; i++)
-        CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
+    for (int32_t i = 0; s && i < N_ID; i++) CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
     if (s && CHECK(hearth_session_logits(s) != NULL))
         memcpy(logits, hearth_session_logits(s), model->model->hparams.n_vocab * sizeof *logits);
     if (s && model->device && hth_engine_has_gpu(model)) used = hth_device_state(model->device).used;

@@ -66,8 +66,7 @@ static uint32_t n_vocab;
 static void keep(logits *to, const hearth_session *s)
 {
     const float *at = hearth_session_logits(s);
-    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS))
-        memcpy(to->values[to->n++], at, n_vocab * sizeof *at);
+    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS)) memcpy(to->values[to->n++], at, n_vocab * sizeof *at);
 }
 
 static int32_t likeliest(const hearth_session *s)
@@ -191,8 +190,7 @@ static void check_end(const hearth_model *model, const schedule *plan)
 
 static void check_warnings(const warnings *heard, const schedule *plan)
 {
-    if (heard->n_less != plan->n_less || heard->n_lost != plan->n_lost ||
-        heard->n != plan->n_less + plan->n_lost)
+    if (heard->n_less != plan->n_less || heard->n_lost != plan->n_lost || heard->n != plan->n_less + plan->n_lost)
         test_fail(__FILE__, __LINE__, "%s: %d warnings, %d of less, %d of the CPU", plan->name, heard->n,
                   heard->n_less, heard->n_lost);
 }
@@ -302,8 +300,7 @@ static void make_tied(char path[512])
     tiny_set_u32(&m, "llama.feed_forward_length", WIDE);
     for (uint32_t i = 0; i < m.n_tensor; i++)
         for (uint32_t k = 0; k < 2; k++)
-            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF)
-                m.tensors[i].dim[k] = WIDE;
+            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF) m.tensors[i].dim[k] = WIDE;
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     snprintf(plain, sizeof plain, "%s", test_scratch("tied.gguf"));
     snprintf(path, 512, "%s", test_scratch("tied-packed.gguf"));
@@ -433,8 +430,7 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
     warnings heard = {0};
     snprintf(card, sizeof card, "%s", test_scratch("shrinking.sim"));
     snprintf(device, sizeof device, "sim:%s", card);
-    write_card(card,
-               "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
+    write_card(card, "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
     pack_storyteller(path);
     const subject s = {path, false, 1};
     tell_on_cpu(&s, &expected);
@@ -442,8 +438,7 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
     hearth_log_set(hear, &heard);
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model, 1);
     if (tellers[0].session && tellers[1].session) {
-        for (int i = 0; i < 2; i++)
-            CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
+        for (int i = 0; i < 2; i++) CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         for (int i = 0; i < 2; i++) check_text(&tellers[i].said, "threads");
         CHECK(heard.n_less >= 2 && heard.n == heard.n_less);

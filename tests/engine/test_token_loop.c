@@ -6,7 +6,6 @@
 #include "convert/pack.h"
 #include "support/test.h"
 
-#include <hearth/hearth.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>

@@ -9,7 +9,6 @@
 static int n_warning;
 static void count_warning(void *user, hearth_log_level level, const char *line)
 {
-    (void)user, (void)line;
     if (level == HEARTH_LOG_WARN) n_warning++;
 }
 
@@ -27,8 +26,7 @@ static hearth_status open_cut(const gguf_bytes *b, size_t n, hearth_error *why)
 
 TEST(file_cut_at_every_byte_of_the_directory_is_refused)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     size_t end = gguf_field_of(&b, GGUF_END, 0, 0).at;
     for (size_t n = 0; n <= end; n++) {
         hearth_error why = {0};
@@ -45,15 +43,13 @@ TEST(cut_is_named_by_its_offset)
     size_t at = gguf_field_of(&b, GGUF_OFFSET, 2, 0).at;
     open_cut(&b, at + 3, &why);
     char words[80];
-    snprintf(words, sizeof words, "offset takes 8 bytes from byte %zu, but the file ends at byte %zu",
-             at, at + 3);
+    snprintf(words, sizeof words, "offset takes 8 bytes from byte %zu, but the file ends at byte %zu", at, at + 3);
     CHECK(strstr(why.message, "tensor 'c.weight' (info at byte ") && strstr(why.message, words));
 }
 
 TEST(file_cut_within_data_names_the_first_tensor_that_lacks_bytes)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     size_t data = b.n - 224;
     static const struct {
         size_t at;
@@ -72,8 +68,7 @@ TEST(file_cut_within_data_names_the_first_tensor_that_lacks_bytes)
 
 TEST(file_cut_in_the_last_padding_is_accepted_with_one_warning)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     hearth_log_set(count_warning, NULL);
     for (size_t n = b.n - 22; n <= b.n; n++) {
         n_warning = 0;
@@ -109,9 +104,8 @@ static void fail_each_allocation(const char *path, int sticky)
 
 TEST(every_allocation_may_fail)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
     const char *path = test_scratch("alloc.gguf");
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     CHECK(test_write_file(path, b.data, b.n));
     fail_each_allocation(path, 0);
     fail_each_allocation(path, 1);

@@ -177,8 +177,7 @@ TEST(arrays_in_arrays_keep_raw_bytes_and_count)
         CHECK_INT(v->raw.n, 12 + (12 + 12) + (12 + 9 + 10) + (12 + 13 + 12));
         hearth_error why = {0};
         const hth_gguf_value *array;
-        CHECK(hth_gguf_get_array(file, "zz.nested", HTH_GGUF_U32, 0, &array, &why) ==
-              HEARTH_ERROR_FORMAT);
+        CHECK(hth_gguf_get_array(file, "zz.nested", HTH_GGUF_U32, 0, &array, &why) == HEARTH_ERROR_FORMAT);
         CHECK(strstr(why.message, "is of type array of array, expected array of u32"));
     }
 }
@@ -248,8 +247,7 @@ TEST(lookups_of_another_kind_are_refused)
     hth_str text = {0};
     CHECK_OK(hth_gguf_get_float(file, "k.half", 0, 1, &d, NULL, err));
     CHECK(d == 0.5);
-    CHECK_INT(hth_gguf_get_float(file, "k.nan", -HUGE_VAL, HUGE_VAL, &d, NULL, &why),
-              HEARTH_ERROR_FORMAT);
+    CHECK_INT(hth_gguf_get_float(file, "k.nan", -HUGE_VAL, HUGE_VAL, &d, NULL, &why), HEARTH_ERROR_FORMAT);
     CHECK_INT(hth_gguf_get_float(file, "k.small", 0, 9, &d, NULL, &why), HEARTH_ERROR_FORMAT);
     CHECK_OK(hth_gguf_get_bool(file, "k.yes", &b, NULL, err));
     CHECK(b);
@@ -285,9 +283,8 @@ TEST(arrays_are_checked_for_type_and_length)
 
 TEST(reads_stay_inside_their_tensor)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
     unsigned char got[128];
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     const char *path = test_scratch("inside.gguf");
     CHECK(test_write_file(path, b.data, b.n));
     CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
@@ -307,9 +304,8 @@ TEST(reads_stay_inside_their_tensor)
 
 TEST(file_that_shrinks_after_opening_is_an_error_that_names_it)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
     unsigned char got[128];
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     const char *path = test_scratch("shrinks.gguf");
     CHECK(test_write_file(path, b.data, b.n));
     CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
@@ -321,9 +317,8 @@ TEST(file_that_shrinks_after_opening_is_an_error_that_names_it)
 
 TEST(file_that_is_replaced_or_unlinked_goes_on)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
     unsigned char got[128];
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     const char *path = test_scratch("unlinked.gguf");
     CHECK(test_write_file(path, b.data, b.n));
     CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
@@ -337,9 +332,8 @@ TEST(file_that_is_replaced_or_unlinked_goes_on)
 TEST(memory_is_read_in_place_and_given_back)
 {
     uint64_t before = hth_alloc_in_use();
-    CLEANUP(gguf_free) gguf_bytes b = {0};
     unsigned char got[10];
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     hth_gguf *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "small.gguf");
     const hth_gguf_tensor *t = hth_gguf_find_tensor(file, "c.weight");
     CHECK(hth_gguf_mapped(file, t) == b.data + t->offset);
@@ -357,9 +351,8 @@ TEST(a_file_too_many_is_not_mapped)
     static char pages[HTH_MAP_GUARD_MAX];
     static int places[HTH_MAP_GUARD_MAX];
     const char *path = test_scratch("guard.gguf");
-    CLEANUP(gguf_free) gguf_bytes b = {0};
     size_t n = 0;
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     CHECK(test_write_file(path, b.data, b.n));
     CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     while (n < HTH_MAP_GUARD_MAX && (places[n] = hth_sigbus_guard_add(&pages[n], 1)) >= 0) n++;

@@ -151,8 +151,7 @@ TEST(gguf_refuses_every_spoilt_field)
 
 TEST(gguf_small_file_itself_is_accepted)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     refusal_check_accepted(&b, "small");
 }
 
@@ -296,10 +295,9 @@ TEST(gguf_accepts_bytes_after_the_last_tensor)
 
 TEST(gguf_accepts_sparse_files_of_any_size)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
     const char *path = test_scratch("sparse.gguf");
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     static const off_t sizes[] = {(off_t)1 << 30, (off_t)1 << 43, INT64_MAX};
     for (size_t i = 0; i < 3; i++) {
         CHECK(test_write_file(path, b.data, b.n));
@@ -420,7 +418,6 @@ static int n_warning;
 static char last_warning[900];
 static void count_warning(void *user, hearth_log_level level, const char *line)
 {
-    (void)user;
     if (level == HEARTH_LOG_WARN) n_warning++;
     snprintf(last_warning, sizeof last_warning, "%s", line);
 }

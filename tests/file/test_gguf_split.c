@@ -38,8 +38,7 @@ static void pair_int(gguf_bytes *b, const char *key, uint32_t type, size_t size,
 
 static void build_part(gguf_bytes *b, const part *p)
 {
-    uint64_t n_pair = (uint64_t)(p->no >= 0) + (p->count >= 0) + (p->n_tensor >= 0) +
-                      (p->architecture != NULL) + 1;
+    uint64_t n_pair = (uint64_t)(p->no >= 0) + (p->count >= 0) + (p->n_tensor >= 0) + (p->architecture != NULL) + 1;
     b->n = 0;
     gguf_header(b, p->version, 1, n_pair);
     pair_int(b, "split.no", 2, 2, p->no);
@@ -72,8 +71,7 @@ static void check_open_refused(const char *path, const char *words)
     hearth_error why = {0};
     uint64_t held = hth_alloc_in_use();
     CHECK(hth_gguf_open(path, &file, &why) != HEARTH_OK);
-    if (!strstr(why.message, words))
-        test_fail(__FILE__, __LINE__, "\"%s\" does not hold \"%s\"", why.message, words);
+    if (!strstr(why.message, words)) test_fail(__FILE__, __LINE__, "\"%s\" does not hold \"%s\"", why.message, words);
     hth_gguf_close(file);
     CHECK_INT(hth_alloc_in_use(), held);
 }
@@ -167,8 +165,7 @@ TEST(split_count_zero_means_one_file)
 
 TEST(split_refuses_parts_of_two_models)
 {
-    check_set_refused(2, (part){2, 3, 3, "falcon", "c", 3, 32},
-                      "key 'general.architecture' (at byte");
+    check_set_refused(2, (part){2, 3, 3, "falcon", "c", 3, 32}, "key 'general.architecture' (at byte");
     check_set_refused(2, (part){2, 3, 3, "falcon", "c", 3, 32}, "the parts are not of one model");
     check_set_refused(1, (part){1, 3, 3, NULL, "b", 2, 32}, "version at byte 4 is 2, but 3 in");
     check_set_refused(2, (part){2, 3, 4, NULL, "c", 3, 32},

@@ -7,8 +7,6 @@
 #include "support/refusal.h"
 #include "support/test.h"
 
-#include <hearth/hearth.h>
-
 #define P(N) ((uint64_t)1 << (N))
 
 /* The largest value that the reader takes for a field of that kind; 0: not tried here. */
@@ -72,8 +70,7 @@ TEST(gguf_takes_no_boundary_value_of_any_field)
 {
     enum { N_FIELD = 200 };
     static gguf_field fields[N_FIELD];
-    gguf_bytes b = {0};
-    gguf_small(&b);
+    gguf_bytes b = gguf_small_new();
     size_t n_field = gguf_fields(b.data, fields, N_FIELD), size = b.n;
     CHECK(n_field > 40 && n_field < N_FIELD);
     for (size_t i = 0; i < n_field; i++) {

@@ -41,8 +41,7 @@ TEST(every_type_is_found_by_its_name_in_any_case)
         CHECK_INT(type, id);
     }
     CHECK(hth_type_by_name("q8_0", &type) && type == HTH_TYPE_Q8_0);
-    CHECK(!hth_type_by_name("q8", &type) && !hth_type_by_name("", &type) &&
-          !hth_type_by_name("q8_0 ", &type));
+    CHECK(!hth_type_by_name("q8", &type) && !hth_type_by_name("", &type) && !hth_type_by_name("q8_0 ", &type));
 }
 
 TEST(list_of_supported_types_is_that_of_the_table)

@@ -34,7 +34,6 @@ static void close_all(bench_model *b)
 
 static hearth_status take(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
-    (void)i_want, (void)err;
     bench_model *b = user;
     memcpy(b->logits, logits, b->model->model->hparams.n_vocab * sizeof *logits);
     return HEARTH_OK;
@@ -69,7 +68,6 @@ static void remember(void *user, const hth_ffn_probe *seen)
 
 static hth_neuron_list select_fired(void *user, uint32_t i_layer, const float *input)
 {
-    (void)input;
     firings *f = user;
     uint32_t t = f->n_asked[i_layer]++ % N_TOK, n = f->n[i_layer][t];
     if (f->leave_one_out && n > 0) n--;
@@ -78,7 +76,6 @@ static hth_neuron_list select_fired(void *user, uint32_t i_layer, const float *i
 
 static hth_neuron_list select_all(void *user, uint32_t i_layer, const float *input)
 {
-    (void)input;
     const bench_model *b = user;
     return (hth_neuron_list){NULL, b->model->model->layers[i_layer].d_ff};
 }
@@ -86,7 +83,6 @@ static hth_neuron_list select_all(void *user, uint32_t i_layer, const float *inp
 static hth_neuron_list select_none(void *user, uint32_t i_layer, const float *input)
 {
     static const int32_t none[1];
-    (void)user, (void)i_layer, (void)input;
     return (hth_neuron_list){none, 0};
 }
 

@@ -196,8 +196,7 @@ static void fill_with_edges(test_random *r, hearth_kv_type type, float *x, size_
 {
     float amax = 0.0f;
     for (size_t i = 0; i < n; i++) {
-        if (i % 32 == 0)
-            amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
+        if (i % 32 == 0) amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
         if (type == HEARTH_KV_Q8_0) x[i] = i % 32 == 0 ? amax : amax * test_random_float(r);
         else x[i] = edge_of_halves(r);
     }

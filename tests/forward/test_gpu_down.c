@@ -141,8 +141,7 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
     uint32_t *host = get(HTH_HOST_SUMS + j->n_tok * j->n_out * 2, sizeof *host);
     host[0] = j->flag;
     if (j->has_host) memcpy(host + HTH_HOST_SUMS, j->host, j->n_tok * j->n_out * sizeof *j->host);
-    const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias,
-                                       (uint32_t)j->first_tok};
+    const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias, (uint32_t)j->first_tok};
     programs_run run = {.id = j->onto ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
                         .consts = consts,
                         .push = &push,

@@ -169,10 +169,8 @@ static bool compute_quantised(hth_device *d, data *a)
                                                 {(uint32_t)s->row_first, (uint32_t)s->live_first}};
     const size_t n_x = s->n_tok * s->n_col, n_row = s->row_first + s->n_row;
     hth_shader_id id = s->mask   ? HTH_SHADER_mul_mat_vec_q_sparse
-                       : s->onto ? HTH_SHADER_mul_mat_vec_q_acc
-                                 : HTH_SHADER_mul_mat_vec_q;
-    if (s->matrix.m > 0 && s->by == HTH_COOPMAT_KHR)
-        id = s->onto ? HTH_SHADER_mul_mat_q_acc : HTH_SHADER_mul_mat_q;
+                       : s->onto ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q;
+    if (s->matrix.m > 0 && s->by == HTH_COOPMAT_KHR) id = s->onto ? HTH_SHADER_mul_mat_q_acc : HTH_SHADER_mul_mat_q;
     if (s->matrix.m > 0 && s->by == HTH_COOPMAT_CM2)
         id = s->onto ? HTH_SHADER_mul_mat_q_cm2_acc : HTH_SHADER_mul_mat_q_cm2;
     programs_run run = {.id = id,
@@ -388,8 +386,7 @@ typedef struct units {
     hth_coopmat_shape shape;
     hth_coopmat_level by;
 } units;
-typedef void with_units(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
-                        const units *of);
+typedef void with_units(hth_device *d, const char *name, const hth_kernels *k, test_random *r, const units *of);
 
 static void on_all_units(with_units *fn)
 {
@@ -554,8 +551,7 @@ TEST(planes_filled_piece_by_piece_are_those_filled_at_once)
         hth_soa_layout_pack(rows_types[t], n_row, n_col, w, stride, 0, n_row, once);
         for (size_t first = n_row; first > 0; first -= first > 2 ? 3 : 1) {
             size_t n = first > 2 ? 3 : 1;
-            hth_soa_layout_pack(rows_types[t], n_row, n_col, w + (first - n) * stride, stride, first - n, n,
-                                pieces);
+            hth_soa_layout_pack(rows_types[t], n_row, n_col, w + (first - n) * stride, stride, first - n, n, pieces);
         }
         CHECK_BYTES(pieces, once, (size_t)places.size);
         free(w), free(once), free(pieces);

@@ -68,8 +68,7 @@ static void add_vectors(list *l)
     static const uint32_t blocks[] = {0, 32, 256};
     for (uint32_t b = 0; b < 3; b++)
         for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
-            add(l, HTH_SHADER_norm_quantize,
-                (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
+            add(l, HTH_SHADER_norm_quantize, (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_SHADER_act_quantize,
@@ -81,8 +80,7 @@ static void add_vectors(list *l)
         add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL});
     add(l, HTH_SHADER_soft_cap, (const uint32_t[]){0}); /* it has none */
     add(l, HTH_SHADER_down_absmax, (const uint32_t[]){LOCAL});
-    for (uint32_t host = 0; host < 2; host++)
-        add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
+    for (uint32_t host = 0; host < 2; host++) add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
     for (uint32_t i = 0; i < 4; i++) {
         add(l, HTH_SHADER_down_reduce, (const uint32_t[]){LOCAL, i / 2, i % 2});
         add(l, HTH_SHADER_down_reduce_acc, (const uint32_t[]){LOCAL, i / 2, i % 2});
@@ -230,8 +228,7 @@ static bool is_given_ties(const wanted *w)
     switch (w->id) {
     case HTH_SHADER_norm_quantize: return c[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && c[HTH_NORM_ROUND_BLOCK];
     case HTH_SHADER_act_quantize:
-        return c[HTH_ACTIVATE_BLOCK] &&
-               (c[HTH_ACTIVATE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACTIVATE_GATED]);
+        return c[HTH_ACTIVATE_BLOCK] && (c[HTH_ACTIVATE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACTIVATE_GATED]);
     case HTH_SHADER_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
     case HTH_SHADER_mul_mat_vec_q:
     case HTH_SHADER_mul_mat_vec_q_acc:
@@ -273,8 +270,7 @@ static bool rounds(const wanted *w)
 {
     bool copies = w->consts[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_ROUND_BLOCK] == 0;
     if (w->id == HTH_SHADER_norm_quantize) return !copies;
-    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_absmax &&
-           w->id != HTH_SHADER_down_accumulate;
+    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_absmax && w->id != HTH_SHADER_down_accumulate;
 }
 
 TEST(a_device_that_truncates_is_named)
@@ -383,12 +379,10 @@ TEST(the_room_that_is_asked_for_holds_every_trial)
         hth_gpu_testcase t;
         uint64_t capacity = hth_gpu_selftest_bytes(HEARTH_KV_F16, 8, 1);
         if (w->id == HTH_SHADER_attn)
-            capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD],
-                                              c[HTH_ATTN_SHARED]);
+            capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD], c[HTH_ATTN_SHARED]);
         if (w->id == HTH_SHADER_rope_store)
             capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
-        if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= capacity)
-            continue;
+        if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= capacity) continue;
         test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_shader_infos[w->id].name,
                   (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)capacity);
     }

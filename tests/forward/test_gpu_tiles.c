@@ -47,8 +47,7 @@ TEST(every_quantised_type_has_a_tile_in_32_kib)
     for (uint32_t type = 0; type < HTH_TYPE_LIMIT; type++)
         for (uint32_t i = 0; i < 5 && hth_quant_desc_of((hth_type)type, &desc); i++) {
             hth_device_info info = with(1, shapes + i);
-            if (taken(&info, (hth_type)type) != 0)
-                test_fail(__FILE__, __LINE__, "type %u, shape %u", type, i);
+            if (taken(&info, (hth_type)type) != 0) test_fail(__FILE__, __LINE__, "type %u, shape %u", type, i);
         }
 }
 
@@ -129,8 +128,7 @@ TEST(squares_are_the_subgroups_of_a_workgroup)
             hth_device_info info = with(1, &cases[i].shape);
             info.subgroup_size = cases[i].subgroup;
             if (hth_quant_desc_of((hth_type)type, &desc))
-                check_tile(&info, (hth_type)type, 512,
-                           (tile){cases[i].rows, cases[i].tokens, cases[i].shape.k});
+                check_tile(&info, (hth_type)type, 512, (tile){cases[i].rows, cases[i].tokens, cases[i].shape.k});
         }
 }
 

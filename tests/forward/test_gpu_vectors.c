@@ -94,8 +94,7 @@ static bool same_outputs(size_t n_tok, size_t n)
 {
     size_t n_value = n_tok * n;
     size_t differ = proof_differ_f32(got.y, want.y, n_value);
-    if (differ < n_value)
-        printf("value %zu: %a, not %a\n", differ, (double)got.y[differ], (double)want.y[differ]);
+    if (differ < n_value) printf("value %zu: %a, not %a\n", differ, (double)got.y[differ], (double)want.y[differ]);
     return differ == n_value && memcmp(got.q, want.q, n_value) == 0 &&
            memcmp(got.d, want.d, n_value / 32 * sizeof *got.d) == 0 &&
            memcmp(got.sum, want.sum, n_value / 16 * sizeof *got.sum) == 0;
@@ -329,8 +328,7 @@ static void try_mark(hth_device *d, const uint32_t *consts, size_t n, size_t n_t
     memset(&expected[n_word - 1], PROGRAMS_POISON, sizeof *expected);
     for (size_t i = 0; i < n_tok * n; i++) {
         size_t t = i / n, k = i % n;
-        bool out =
-            is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], floors[k]);
+        bool out = is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], floors[k]);
         expected[k / 32] |= (uint32_t)!out << k % 32;
     }
     programs_run run = {.id = HTH_SHADER_active_mask,

@@ -13,7 +13,6 @@ static const hearth_model *model;
 
 static hearth_status keep(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
-    (void)i_want, (void)err;
     memcpy(user, logits, model->model->hparams.n_vocab * sizeof *logits);
     return HEARTH_OK;
 }
@@ -48,7 +47,6 @@ static _Atomic uint64_t n_visit;
 /* A nap of 100 us at every 700th point. */
 static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 {
-    (void)point, (void)i_thread;
     struct timespec time = {.tv_nsec = 100000};
     if (atomic_fetch_add(&n_visit, 1) % 700 == 0) nanosleep(&time, NULL);
 }

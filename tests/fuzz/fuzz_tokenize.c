@@ -101,8 +101,7 @@ static void check_parts(const hth_tokenizer *tok, const char *text, size_t n, bo
 {
     hth_text_part parts[4];
     CLEANUP(hth_ids_free) hth_ids ids = {0};
-    for (size_t k = 0; k < 4; k++)
-        parts[k] = (hth_text_part){text + n * k / 4, n * (k + 1) / 4 - n * k / 4, frames};
+    for (size_t k = 0; k < 4; k++) parts[k] = (hth_text_part){text + n * k / 4, n * (k + 1) / 4 - n * k / 4, frames};
     if (hth_tokenize_parts(tok, parts, 4, 0, &ids, NULL, NULL) != HEARTH_OK) abort();
     if (ids.n != whole->n || (ids.n > 0 && memcmp(ids.id, whole->id, ids.n * sizeof *ids.id) != 0)) abort();
 }

@@ -117,8 +117,7 @@ TEST(golden_files_go_through_the_target)
 
 TEST(mutations_of_a_small_file_do_no_harm)
 {
-    CLEANUP(gguf_free) gguf_bytes b = {0};
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     replay(b.data, b.n, gguf_field_of(&b, GGUF_END, 0, 0).at, 20260801, 20000);
 }
 

@@ -17,8 +17,7 @@ TEST(seeded_strings_pass_the_tokenizer_target)
     uint8_t data[80];
     for (int i = 0; i < 20000; i++) {
         size_t n = 1 + test_random_below(&r, sizeof data - 1);
-        for (size_t k = 0; k < n; k++)
-            data[k] = i % 4 == 0 || k == 0 ? (uint8_t)test_random_next(&r)
+        for (size_t k = 0; k < n; k++) data[k] = i % 4 == 0 || k == 0 ? (uint8_t)test_random_next(&r)
                                            : (uint8_t)likely[test_random_below(&r, sizeof likely - 1)];
         CHECK_INT(LLVMFuzzerTestOneInput(data, n), 0);
     }

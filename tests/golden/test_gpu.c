@@ -30,8 +30,7 @@ static hearth_model *open_on(const char *path, const hearth_gpu_options *gpu, he
     hearth_error why = {0};
     hearth_model_options o = {.n_thread = 2, .selector = selector, .gpu = *gpu};
     hearth_status st = hearth_model_open(path, &o, &model, &why);
-    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(gpu->device, "vulkan", 6) == 0)
-        test_skip("%s", why.message);
+    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(gpu->device, "vulkan", 6) == 0) test_skip("%s", why.message);
     else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s on %s: %s", path, gpu->device, why.message);
     return model;
 }
@@ -147,8 +146,7 @@ static void check_near(const golden *g, int n_device)
             null = logits_by(model, g, kv, 256);
             double error = null ? engine_max_error(null, cpu, g->n_truth) : 1.0;
             if (!(error <= NEAR))
-                test_fail(__FILE__, __LINE__, "%s: error %g on %s, allowed %g", g->model, error, devices[i],
-                          NEAR);
+                test_fail(__FILE__, __LINE__, "%s: error %g on %s, allowed %g", g->model, error, devices[i], NEAR);
         } else {
             expect_bits(model, g, kv, 256, null, devices[i]);
         }
@@ -173,8 +171,7 @@ TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     for (int i = 0; i < GOLDEN_N_ARCH; i++) {
         CLEANUP(golden_close) golden g;
-        if (golden_open_arch(&g, golden_archs[i]))
-            check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
+        if (golden_open_arch(&g, golden_archs[i])) check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
     }
 }
 
@@ -518,8 +515,7 @@ static void check_refused(const char *path, const hearth_gpu_options *gpu, heart
     CHECK_INT(hearth_model_open(path, &o, &model, why), status);
     CHECK(model == NULL);
     if (!strstr(why->message, says))
-        test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says,
-                  why->message);
+        test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says, why->message);
 }
 
 TEST(too_little_memory_is_refused_with_the_least_that_works)
@@ -598,8 +594,7 @@ static void check_none(const char *path, const hearth_gpu_options *gpu, const ch
     if (!model) return;
     hearth_model_get_info(model, &info);
     CHECK(info.gpu == NULL && info.gpu_n_layer == 0 && !info.gpu_head && info.gpu_bytes == 0);
-    if (!strstr(info.gpu_note, note))
-        test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
+    if (!strstr(info.gpu_note, note)) test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
     engine_greedy(model, &s, (const int32_t[]){1, 2}, 2, ids, 3);
 }
 

@@ -60,15 +60,13 @@ static void run(const setting *s)
     snprintf(path, sizeof path, "%s", test_scratch("ordered.gguf"));
     snprintf(placement, sizeof placement, "%s", test_scratch("ordered.placement"));
     for (int i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i % 280;
-    if (!hybrid_pack_powerinfer(s->from, s->usual, path) ||
-        !hybrid_write_placement(path, DEVICE, &p, placement))
+    if (!hybrid_pack_powerinfer(s->from, s->usual, path) || !hybrid_write_placement(path, DEVICE, &p, placement))
         return;
     CLOSED(hearth_model) *model = open_model(s, path, placement);
     if (model) {
         free(engine_model_logits(
             model, &(engine_setting){.n_thread = 2, .n_batch = N_ID, .kv = HEARTH_KV_F16}, ids, N_ID));
-        free(engine_model_logits(model, &(engine_setting){.n_thread = 2, .n_batch = 1, .kv = HEARTH_KV_F16},
-                                 ids, 3));
+        free(engine_model_logits(model, &(engine_setting){.n_thread = 2, .n_batch = 1, .kv = HEARTH_KV_F16}, ids, 3));
         hth_gpu_counts c = hth_gpu_count(model->gpu);
         CHECK((c.n_streamed > 0) == (s->stream.n_tok > 0) && (c.n_streamed_shared > 0) == (s->stream.cpu_share > 0));
         CHECK((c.n_token_retried > 0) == (s->usual == 0.0f));

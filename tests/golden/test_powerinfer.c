@@ -71,8 +71,7 @@ TEST(predicted_neurons_are_as_near_to_the_truth_as_powerinfer)
             if (logits) {
                 double ours = engine_rms_error(logits, g.truth, g.n_truth), theirs = files[i].theirs;
                 printf("     %-16s %.3e, powerinfer %.3e, ratio %.3f\n", name, ours, theirs, ours / theirs);
-                if (!(ours <= 1.05 * theirs))
-                    test_fail(__FILE__, __LINE__, "%s: too far from the truth", name);
+                if (!(ours <= 1.05 * theirs)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", name);
                 golden_same_sampled(&g, HEARTH_KV_F32, logits);
             }
         }

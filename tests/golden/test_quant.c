@@ -49,8 +49,7 @@ static void check_refused(const char *path, const char *what, const char *suppor
     CHECK_INT(hearth_model_open(at, NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(model == NULL);
     if (!strstr(why.message, at) || !strstr(why.message, what) || !strstr(why.message, supported))
-        test_fail(__FILE__, __LINE__, "%s: message lacks '%s' or '%s': %s", path, what, supported,
-                  why.message);
+        test_fail(__FILE__, __LINE__, "%s: message lacks '%s' or '%s': %s", path, what, supported, why.message);
 }
 
 TEST(architectures_that_are_not_supported_are_refused_with_those_that_are)

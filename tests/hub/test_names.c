@@ -61,8 +61,7 @@ TEST(requests_are_repositories_and_what_of_them)
     CHECK(is_request("org/name:Q4_0", "org/name", "Q4_0"));
     CHECK(is_request("hf.co/org/name:q8_0", "org/name", "q8_0"));
     CHECK(is_request("https://huggingface.co/org/name/blob/main/a/b.gguf", "org/name", "a/b.gguf"));
-    CHECK(
-        is_request("https://huggingface.co/org/name/resolve/main/b.gguf?download=true", "org/name", "b.gguf"));
+    CHECK(is_request("https://huggingface.co/org/name/resolve/main/b.gguf?download=true", "org/name", "b.gguf"));
     CHECK(is_request("https://huggingface.co/org/name/tree/main", "org/name", ""));
     CHECK(!is_request("https://huggingface.co/org/name/tree/main/folder", "org/name", ""));
     CHECK(!is_request("https://huggingface.co/org/name/discussions/1", "org/name", ""));
@@ -129,8 +128,7 @@ static const char *chosen(const char *paths, const char *want)
     size_t i = 0;
     snprintf(copy, sizeof copy, "%s", paths);
     snprintf(request.want, sizeof request.want, "%s", want);
-    for (char *p = strtok(copy, " "); p; p = strtok(NULL, " "))
-        at[list.n++] = (hub_file){.path = p, .size = 1};
+    for (char *p = strtok(copy, " "); p; p = strtok(NULL, " ")) at[list.n++] = (hub_file){.path = p, .size = 1};
     list.at = at;
     out[0] = '\0';
     if (hub_choose(&list, &request, &i, NULL) == HEARTH_OK) snprintf(out, sizeof out, "%s", at[i].path);
@@ -152,8 +150,7 @@ TEST(the_file_that_is_meant_is_chosen)
     CHECK_TEXT(chosen("m-Q2_K.gguf", ""), "m-Q2_K.gguf");
     CHECK_TEXT(chosen("m-Q2_K.gguf m-Q3_K_S.gguf", ""), "");
     CHECK_TEXT(chosen("a-7B-Q4_0.gguf a-13B-Q4_0.gguf", "Q4_0"), "");
-    CHECK_TEXT(chosen("Q4_0/m-00002-of-00002.gguf Q4_0/m-00001-of-00002.gguf", ""),
-               "Q4_0/m-00001-of-00002.gguf");
+    CHECK_TEXT(chosen("Q4_0/m-00002-of-00002.gguf Q4_0/m-00001-of-00002.gguf", ""), "Q4_0/m-00001-of-00002.gguf");
     CHECK_TEXT(chosen("Q4_0/m-00002-of-00002.gguf Q4_0/m-00001-of-00002.gguf", "m-00002-of-00002.gguf"),
                "Q4_0/m-00001-of-00002.gguf");
     CHECK_TEXT(chosen("m-UD-Q4_K_XL.gguf", "Q4_K_XL"), "m-UD-Q4_K_XL.gguf");

@@ -33,6 +33,5 @@ TEST(a_case_without_its_data_fails)
     CHECK(WIFEXITED(status));
     CHECK_INT(WEXITSTATUS(status), 1);
     FREED char *text = test_read_file(said, NULL);
-    CHECK(text && strstr(text, "no golden/no-such-file.gguf in tests/data") &&
-          strstr(text, "make.py build/data"));
+    CHECK(text && strstr(text, "no golden/no-such-file.gguf in tests/data") && strstr(text, "make.py build/data"));
 }

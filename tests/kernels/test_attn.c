@@ -84,8 +84,7 @@ static bool run_split(const hth_kernels *k, const shape *s, const hth_attn *job,
     size_t n_out = s->n_row * (s->n_head + 1);
     split_call c = {k->attn[s->type], *job, i_split};
     c.job.out_stride = s->n_head + 1;
-    c.job.scratch =
-        guard_place(&rooms[4], hth_attn_scratch(s->d, n_query(s)) * sizeof(float), GUARD_BEHIND, 0);
+    c.job.scratch = guard_place(&rooms[4], hth_attn_scratch(s->d, n_query(s)) * sizeof(float), GUARD_BEHIND, 0);
     memset(c.job.scratch, 0xff, hth_attn_scratch(s->d, n_query(s)) * sizeof(float));
     c.job.values = guard_place(&rooms[5], n_out * s->d * sizeof(float), GUARD_BEHIND, s->shift);
     c.job.partials = guard_place(&rooms[6], n_out * sizeof *parts, GUARD_BEFORE, 0);
@@ -117,8 +116,7 @@ static void check_splits(const hth_kernels *reference, const hth_kernels *table,
     static hth_attn_partial e_parts[MAX_OUT], g_parts[MAX_OUT];
     size_t n_out = s->n_row * (s->n_head + 1), n = n_out * s->d, last = hth_attn_last_split(job);
     for (size_t i = hth_attn_first_split(job); i <= last; i++) {
-        bool ok =
-            run_split(reference, s, job, i, expected, e_parts) && run_split(table, s, job, i, got, g_parts);
+        bool ok = run_split(reference, s, job, i, expected, e_parts) && run_split(table, s, job, i, got, g_parts);
         bool same = proof_differ_f32(expected, got, n) == n;
         for (size_t p = 0; p < n_out; p++) same = same && same_part(&e_parts[p], &g_parts[p]);
         if (ok && same) continue;
@@ -302,8 +300,7 @@ TEST(attention_is_right_to_the_precision_of_its_cache)
     hth_kernels k;
     hth_kernels_init(&k, HTH_CPU_GENERIC);
     for (int i = 0; i < D; i++) q[i] = test_random_float(&r) * 3;
-    for (int i = 0; i < N_POS * D; i++)
-        keys[i] = test_random_float(&r) * 2, values[i] = test_random_float(&r);
+    for (int i = 0; i < N_POS * D; i++) keys[i] = test_random_float(&r) * 2, values[i] = test_random_float(&r);
     for (int type = 0; type < HTH_N_KV_TYPE; type++) {
         attend_alone a = {.type = (hearth_kv_type)type, .d_head = D, .n_pos = N_POS};
         a.q = q, a.keys = keys, a.values = values, a.scale = 0.125f;

@@ -36,8 +36,7 @@ static void fail(const char *what, hth_cpu level, size_t o)
 
 static bool is_whole(void)
 {
-    return guard_is_whole(&the_case.sums) && guard_is_whole(&the_case.offsets) &&
-           guard_is_whole(&the_case.chain);
+    return guard_is_whole(&the_case.sums) && guard_is_whole(&the_case.offsets) && guard_is_whole(&the_case.chain);
 }
 
 /* The rows of `job` with the level's kernel, then wide[n_out] (zeroed before). A chain that is out
@@ -272,8 +271,7 @@ static void set_integers(const type_bytes *t, uint8_t *row, size_t n_out, bool o
 static void set_halves(hth_type type, uint8_t *row, size_t n_out, int at, uint16_t half)
 {
     size_t size = down_bytes(type, rows_block(type));
-    for (size_t b = 0; at >= 0 && b < n_out / rows_block(type); b++)
-        hth_store_u16(row + b * size + (size_t)at, half);
+    for (size_t b = 0; at >= 0 && b < n_out / rows_block(type); b++) hth_store_u16(row + b * size + (size_t)at, half);
 }
 
 static float largest_weight(hth_type type, const uint8_t *row, size_t n_out)
@@ -311,8 +309,7 @@ static void largest_scales(hth_type type, test_random *r)
         plain = of_scales > plain ? of_scales : plain;
         if (type == HTH_TYPE_IQ4_NL || type == HTH_TYPE_IQ4_XS || t->m < 0) CHECK(of_scales == plain);
         if (d != plain)
-            test_fail(__FILE__, __LINE__, "%s: D %a, expected %a", rows_type_name(type), (double)d,
-                      (double)plain);
+            test_fail(__FILE__, __LINE__, "%s: D %a, expected %a", rows_type_name(type), (double)d, (double)plain);
         static const uint16_t not_finite[] = {0x7c00, 0xfc00, 0x7e00, 0xfe01};
         uint16_t bad = not_finite[i % 4];
         size_t block = down_bytes(type, rows_block(type)) *
@@ -431,8 +428,7 @@ static void chain_flushes(hth_cpu level, test_random *r)
     hth_kernels_init(&k, level);
     for (int i = 0; i < 200; i++) {
         size_t n = test_random_below(r, 70);
-        float *chain =
-            guard_place(&the_case.chain, n * sizeof *chain, i % 2 ? GUARD_BEFORE : GUARD_BEHIND, 0);
+        float *chain = guard_place(&the_case.chain, n * sizeof *chain, i % 2 ? GUARD_BEFORE : GUARD_BEHIND, 0);
         bool fits = true;
         proof_fill_f32(r, (proof_kind)(i % PROOF_N_KIND), chain, n);
         for (size_t o = 0; o < n; o++) {
@@ -494,8 +490,7 @@ static void dense_product(hth_type type, test_random *r)
         for (size_t row = 0; row < s.rows.n_row; row++) {
             k.unpack[type](job->w + row * job->row_size, s.rows.n_col, x);
             for (size_t o = 0; o < s.rows.n_col; o++) right[o] += (double)job->h[row] * (double)x[o];
-            for (size_t o = 0; o < s.rows.n_col; o++)
-                size = fmax(size, fabs((double)job->h[row] * (double)x[o]));
+            for (size_t o = 0; o < s.rows.n_col; o++) size = fmax(size, fabs((double)job->h[row] * (double)x[o]));
         }
         float factor = rows_quantised(type) ? 1.0f / job->scale : 0x1p-32f;
         double unit = rows_quantised(type) ? 65.0 * (double)factor : 1e-6 * size + 0x1p-31;

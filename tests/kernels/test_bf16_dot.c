@@ -24,8 +24,7 @@ static hth_rows make_job(test_random *r, const shape *s)
     for (size_t i = 0; i < s->n_row; i += HTH_PANEL_ROW)
         hth_panel_pack(HTH_TYPE_BF16, s->n_col, (const uint8_t *)(weights + i * s->n_col), 2 * s->n_col,
                        panels + 2 * i * s->n_col);
-    for (size_t t = 0; t < s->n_tok; t++)
-        hth_tiles_put_floats(&tiles, t, s->n_tok, s->n_col, x + t * s->n_col);
+    for (size_t t = 0; t < s->n_tok; t++) hth_tiles_put_floats(&tiles, t, s->n_tok, s->n_col, x + t * s->n_col);
     return (hth_rows){.w = (const uint8_t *)weights, .row_size = 2 * s->n_col, .n_col = s->n_col, .end = s->n_row,
                       .n_tok = s->n_tok, .y_stride = s->n_row, .work = work, .act = {.x = x, .tiles = tiles}};
 }
@@ -38,8 +37,7 @@ static void check_bound(const shape *s, const float *y)
         for (size_t t = 0; t < s->n_tok; t++) {
             double sum = 0, size = 0;
             for (size_t k = 0; k < s->n_col; k++) {
-                double term =
-                    (double)hth_bf16_to_f32(weights[i * s->n_col + k]) * (double)x[t * s->n_col + k];
+                double term = (double)hth_bf16_to_f32(weights[i * s->n_col + k]) * (double)x[t * s->n_col + k];
                 sum += term, size += fabs(term);
             }
             double bound = size * (0x1p-8 + (double)s->n_col * 0x1p-23),

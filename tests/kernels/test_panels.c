@@ -236,8 +236,7 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
             hth_type type = rows_types[t];
             if (!rows_quantised(type)) continue;
             if (!table.panels[type] || table.panels[type] == lower.panels[type])
-                test_fail(__FILE__, __LINE__, "%s has no panels of %s", hth_cpu_name(with[l]),
-                          rows_type_name(type));
+                test_fail(__FILE__, __LINE__, "%s has no panels of %s", hth_cpu_name(with[l]), rows_type_name(type));
         }
     }
 }

@@ -161,8 +161,7 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
             bool others = true, own = true;
             for (size_t o = 0; o < N_OUT; o++) own = own && y[N_OUT + o] != y[N_OUT + o];
             for (size_t t = 0; t < n_tok; t++)
-                for (size_t o = 0; t != 1 && o < N_OUT; o++)
-                    others = others && y[t * N_OUT + o] == y[t * N_OUT + o];
+                for (size_t o = 0; t != 1 && o < N_OUT; o++) others = others && y[t * N_OUT + o] == y[t * N_OUT + o];
             CHECK(own && others);
             make_firing(&r, n_tok); /* and leaves nothing behind */
             check_product(&k, pool, &n, n_tok, &room);

@@ -126,8 +126,7 @@ TEST(the_definition_of_products_is_their_sum)
             for (size_t j = 0; j < job.y_row && i * job.y_row + j < SIZE_Y; j++) {
                 double sum = job.more ? (double)before[i * job.y_row + j] : 0.0;
                 for (size_t c = 0; c < job.n_in && j < job.n_col; c++)
-                    sum += (double)a[turned ? c * job.a_col + i : i * job.a_row + c] *
-                           (double)b[c * job.b_row + j];
+                    sum += (double)a[turned ? c * job.a_col + i : i * job.a_row + c] * (double)b[c * job.b_row + j];
                 float found = expected[i * job.y_row + j];
                 if (j < job.n_col) CHECK(fabs((double)found - sum) <= 1e-4);
                 else CHECK_BYTES(&found, &before[i * job.y_row + j], sizeof found); /* between two rows */

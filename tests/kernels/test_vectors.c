@@ -181,8 +181,7 @@ TEST(vectors_equal_the_reference_between_guard_pages)
                     size_t n = i <= 34 ? i : 500 + test_random_below(&r, 500);
                     size_t step = kernels[k].step;
                     n = step >= 32 ? n % (MAX_N / step + 1) * step : n / step * step;
-                    if (n > 0 || !kernels[k].some)
-                        check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
+                    if (n > 0 || !kernels[k].some) check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
                 }
     for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
 }

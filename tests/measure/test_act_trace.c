@@ -23,8 +23,7 @@ static bool bit_of(const hth_profile_layer *l, const hth_profile *p, uint32_t j,
 static void open_small(small *s, uint32_t n_sample)
 {
     test_random r = {5};
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     s->bytes = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hth_gguf_open_memory(s->bytes.data, s->bytes.n, "tiny.gguf", &s->file, err));

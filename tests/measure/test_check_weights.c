@@ -17,10 +17,9 @@ static hearth_status check_bytes(const gguf_bytes *b, uint32_t n_thread, hth_che
 
 TEST(a_good_file_is_read_whole)
 {
-    CLEANUP(tiny_free) tiny_model m;
     hth_check_result r;
     uint64_t n = 0;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (uint32_t i = 0; i < m.n_tensor; i++) n += m.tensors[i].dim[0] * m.tensors[i].dim[1];
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     CHECK_OK(check_bytes(&b, 2, &r, err));
@@ -35,8 +34,7 @@ TEST(weights_that_are_not_finite_are_named)
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     const char *name = "blk.1.ffn_up.weight";
     const size_t last = TINY_D_MODEL * TINY_D_FF - 1, places[] = {0, 777, last};
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (int i = 0; i < 3; i++)
         for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2) {
             hth_check_result r;
@@ -57,9 +55,8 @@ TEST(weights_that_are_not_finite_are_named)
  * block of its third row. */
 static void check_scale(uint32_t type, size_t block, size_t n_weight, size_t at, uint16_t scale, size_t size)
 {
-    CLEANUP(tiny_free) tiny_model m;
     hth_check_result r;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     const uint64_t n_col = 2 * n_weight;
     tiny_add_tensor(&m, "extra.weight", type, 2, n_col, 4);
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
@@ -83,7 +80,6 @@ TEST(scales_that_are_not_finite_are_found)
 
 static bool stop(void *user, uint64_t done, uint64_t total)
 {
-    (void)done, (void)total;
     return ++*(int *)user < 3;
 }
 

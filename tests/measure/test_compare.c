@@ -109,8 +109,7 @@ static void compare_exact(hearth_selector selector)
         for (uint32_t i = 0; i < r.n_layer; i++) {
             const hth_compare_layer *l = &r.layers[i];
             bool all = l->n_marked == l->n_neuron;
-            CHECK(selector == HEARTH_SELECTOR_DENSE ? all
-                                                    : l->n_marked < l->n_neuron && l->n_marked > l->n_live);
+            CHECK(selector == HEARTH_SELECTOR_DENSE ? all : l->n_marked < l->n_neuron && l->n_marked > l->n_live);
         }
         CHECK_OK(hth_measure_perplexity(p.model, p.mode, text, n, 0, NULL, NULL, &alone, err));
         CHECK(memcmp(&alone, &r.mode, sizeof alone) == 0);
@@ -169,8 +168,7 @@ static naive compare_naively(const float *p, const float *q, const int32_t *ids,
         }
         kl[t - first] = d;
         out.kl += d / (double)out.n;
-        change +=
-            (log_p(x, n_vocab, (size_t)ids[t + 1]) - log_p(y, n_vocab, (size_t)ids[t + 1])) / (double)out.n;
+        change += (log_p(x, n_vocab, (size_t)ids[t + 1]) - log_p(y, n_vocab, (size_t)ids[t + 1])) / (double)out.n;
         out.n_agree += top_of(x, n_vocab) == top_of(y, n_vocab);
         out.n_identical += memcmp(x, y, n_vocab * sizeof *x) == 0;
     }
@@ -190,7 +188,6 @@ typedef struct gathering {
 static hearth_status gather(void *user, size_t i, const float *logits, hearth_error *err)
 {
     gathering *g = user;
-    (void)err;
     memcpy(g->logits + i * g->n_vocab, logits, g->n_vocab * sizeof *logits);
     return HEARTH_OK;
 }
@@ -558,16 +555,14 @@ TEST(thresholds_mark_what_their_own_run_computes)
             for (int l = 0; l < TINY_LAYERS; l++)
                 for (size_t i = 0; i < 40 * TINY_D_FF; i++)
                     if (own.marked[l][i] != (own.hidden[l][i] != 0.0f)) {
-                        test_fail(__FILE__, __LINE__, "layer %d, entry %zu: marked %d", l, i,
-                                  own.marked[l][i]);
+                        test_fail(__FILE__, __LINE__, "layer %d, entry %zu: marked %d", l, i, own.marked[l][i]);
                         break;
                     }
             CLEANUP(free_watching) watching w = watch_run(&p, &s, HEARTH_SELECTOR_DENSE, ids, 40);
             CHECK_OK(hth_compare_ids(p.compare, ids, 40, 0, NULL, err));
             hth_compare_result(p.compare, &r);
             check_logits(&p, &s, ids, 40, 0, &r);
-            for (uint32_t l = 0; l < TINY_LAYERS; l++)
-                check_layer(&p, &w, l, w.marked[l], 1e-5, &r.layers[l]);
+            for (uint32_t l = 0; l < TINY_LAYERS; l++) check_layer(&p, &w, l, w.marked[l], 1e-5, &r.layers[l]);
         }
     }
     remove(path);
@@ -578,7 +573,6 @@ TEST(thresholds_mark_what_their_own_run_computes)
 static bool count_down(void *user, uint64_t done, uint64_t total)
 {
     int *left = user;
-    (void)done, (void)total;
     return --*left > 0;
 }
 
@@ -616,8 +610,7 @@ static hearth_status compare_files(const char *a, const char *b, uint32_t n_batc
     hth_compare_side reference = {x, open_one(x, &s, HEARTH_SELECTOR_DENSE, HEARTH_KV_F32)};
     hth_compare_side mode = {y, open_one(y, &other, HEARTH_SELECTOR_AUTO, HEARTH_KV_F32)};
     hearth_status st = hth_compare_open(&reference, &mode, &c, why);
-    if (st == HEARTH_OK)
-        st = hth_measure_compare(c, "abc ab c abc abc ab c ab ab c", 29, 0, NULL, NULL, r, why);
+    if (st == HEARTH_OK) st = hth_measure_compare(c, "abc ab c abc abc ab c ab ab c", 29, 0, NULL, NULL, r, why);
     hth_compare_close(c);
     hearth_session_close(reference.session);
     hearth_session_close(mode.session);
@@ -629,8 +622,7 @@ static hearth_status compare_files(const char *a, const char *b, uint32_t n_batc
 /* The tiny model in a file, its word "▁a" as "▁b" if asked for. */
 static void write_tiny(const char *path, uint32_t bos, bool other_word)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_u32(&m, "tokenizer.ggml.bos_token_id", bos);
     CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     uint8_t *word = memmem(file.data, file.n, "\xe2\x96\x81\x61", 4);

@@ -111,8 +111,7 @@ TEST(waiting_takes_time)
 
 TEST(work_is_that_of_the_matrices)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);

@@ -64,8 +64,7 @@ TEST(threads_of_one_core_count_once)
 TEST(memory_and_its_modes_are_read)
 {
     const char *root = test_scratch("memory");
-    put(root, "/proc/meminfo",
-        "MemTotal:       1000 kB\nMemFree: 7 kB\nMemAvailable:    300 kB\nSwapTotal: 20 kB\n");
+    put(root, "/proc/meminfo", "MemTotal:       1000 kB\nMemFree: 7 kB\nMemAvailable:    300 kB\nSwapTotal: 20 kB\n");
     put(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
     put(root, "/proc/sys/vm/overcommit_memory", "2\n");
     hth_machine m = read_root(root);

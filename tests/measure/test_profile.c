@@ -57,7 +57,6 @@ static hearth_session *open_session(const bench_model *b, const setting *s)
 /* Stops at the n-th look; 0: never. */
 static bool stop_at(void *user, uint64_t done, uint64_t total)
 {
-    (void)done, (void)total;
     int *left = user;
     return *left == 0 || --*left > 0;
 }
@@ -126,8 +125,7 @@ static size_t slot_of(float x)
 static size_t rank_of(const float *h, size_t d_ff, size_t j)
 {
     size_t n = 0;
-    for (size_t k = 0; k < d_ff; k++)
-        n += size_of(h[k]) > size_of(h[j]) || (k < j && size_of(h[k]) >= size_of(h[j]));
+    for (size_t k = 0; k < d_ff; k++) n += size_of(h[k]) > size_of(h[j]) || (k < j && size_of(h[k]) >= size_of(h[j]));
     return n;
 }
 
@@ -350,8 +348,7 @@ TEST(a_flipped_bit_of_a_state_is_seen)
         hth_profile_close(p);
         FREED char *made = test_read_file(out, &n);
         if (n != n_whole || memcmp(made, whole, n) != 0)
-            test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8,
-                      i);
+            test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8, i);
     }
     CHECK(n_read > 50 && n_refused > n_read * 9 / 10);
     remove(resume_of(out));
@@ -369,7 +366,6 @@ typedef struct copies {
 static bool copy_state(void *user, uint64_t done, uint64_t total)
 {
     copies *c = user;
-    (void)done, (void)total;
     if (c->n < 64 && access(c->resume, F_OK) == 0) {
         c->state[c->n] = test_read_file(c->resume, &c->size[c->n]);
         c->n++;

@@ -174,8 +174,7 @@ TEST(both_tables_of_longrope_are_needed)
     tiny_become(&tiny, "phi3");
     tiny_add_tensor(&tiny, "rope_factors_short.weight", 0, 1, 4, 1);
     tiny_add_tensor(&tiny, "rope_factors_long.weight", 1, 1, 4, 1); /* F16 tensors are written as zeros */
-    tiny_expect_format_error("'rope_factors_long.weight'",
-                   "weight 0 is 0; angles are divided");
+    tiny_expect_format_error("'rope_factors_long.weight'", "weight 0 is 0; angles are divided");
 }
 
 TEST(learned_positions_bound_the_context)

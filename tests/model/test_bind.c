@@ -369,8 +369,7 @@ TEST(shapes_that_are_wrong_are_refused_with_both_shapes)
             char name[80];
             snprintf(name, sizeof name, "%s", tiny.tensors[i].name);
             if (!spoil(&tiny.tensors[i], (spoiling)how)) tiny_reset();
-            else if (strcmp(name, "token_embd.weight") == 0)
-                tiny_expect_format_error(name, "");
+            else if (strcmp(name, "token_embd.weight") == 0) tiny_expect_format_error(name, "");
             else tiny_expect_format_error(name, "metadata ask for [");
         }
 }

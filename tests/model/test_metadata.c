@@ -110,8 +110,7 @@ TEST(versions_of_quantised_blocks_are_held_to_ours)
     static const uint32_t others[] = {1, 3, UINT32_MAX};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         quantise(others[i]);
-        tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "general.quantization_version at ",
-                       "version 2 are read");
+        tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "general.quantization_version at ", "version 2 are read");
     }
     quantise(0);
     tiny_set_text(&tiny, "general.quantization_version", "2");

@@ -4,8 +4,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-
 enum { I32 = 26, Q8_1 = 9, MAX_RANK = 65536 };
 
 /* Opens the bytes: refused with a line that begins with the file's name and holds all words (parts separated
@@ -85,8 +83,7 @@ TEST(shares_of_neurons_are_shares)
     static const float one[] = {0.5f, 0.0f, 1.0f};
     const char *shares = "hearth.ffn.shares";
     EXPECT(set_two(&m, shares, 0.25f, 1.0f), HEARTH_OK, NULL);
-    EXPECT(set_two(&m, shares, 0.25f, 1.5f), HEARTH_ERROR_FORMAT,
-           "hearth.ffn.shares at |value 1 is 1.5|0 to 1");
+    EXPECT(set_two(&m, shares, 0.25f, 1.5f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 1 is 1.5|0 to 1");
     EXPECT(set_two(&m, shares, -0.25f, 1.0f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 0 is -0.25");
     EXPECT(set_two(&m, shares, NAN, 1.0f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 0 is nan");
     EXPECT(tiny_set_floats(&m, shares, one, 3), HEARTH_ERROR_FORMAT, "shares|3 elements, expected 2");
@@ -101,16 +98,12 @@ TEST(packed_values_of_layers_are_finite_and_complete)
     EXPECT(set_two(&m, largest, 1.0f, -NAN), HEARTH_ERROR_FORMAT, "largest_hidden at |value 1 is");
     EXPECT(set_two(&m, largest, INFINITY, 1.0f), HEARTH_ERROR_FORMAT, "largest_hidden at |value 0 is inf");
     EXPECT(set_two(&m, largest, 1.0f, -0.5f), HEARTH_ERROR_FORMAT, "value 1 is -0.5|from 0 on");
-    EXPECT(tiny_set_floats(&m, largest, one, 1), HEARTH_ERROR_FORMAT,
-           "largest_hidden|1 elements, expected 2");
-    EXPECT(tiny_set_floats(&m, largest, one, 3), HEARTH_ERROR_FORMAT,
-           "largest_hidden|3 elements, expected 2");
-    EXPECT(tiny_set_array(&m, largest, words, 2), HEARTH_ERROR_FORMAT,
-           "largest_hidden|expected array of f32");
+    EXPECT(tiny_set_floats(&m, largest, one, 1), HEARTH_ERROR_FORMAT, "largest_hidden|1 elements, expected 2");
+    EXPECT(tiny_set_floats(&m, largest, one, 3), HEARTH_ERROR_FORMAT, "largest_hidden|3 elements, expected 2");
+    EXPECT(tiny_set_array(&m, largest, words, 2), HEARTH_ERROR_FORMAT, "largest_hidden|expected array of f32");
     EXPECT(set_two(&m, largest, 0.0f, 0.0f), HEARTH_OK, NULL);
     EXPECT(set_two(&m, threshold, NAN, 0.0f), HEARTH_ERROR_FORMAT, "predictor.threshold at |value 0 is nan");
-    EXPECT(set_two(&m, threshold, 0.0f, -INFINITY), HEARTH_ERROR_FORMAT,
-           "value 1 is -inf|a finite number is");
+    EXPECT(set_two(&m, threshold, 0.0f, -INFINITY), HEARTH_ERROR_FORMAT, "value 1 is -inf|a finite number is");
     EXPECT(tiny_set_floats(&m, threshold, one, 1), HEARTH_ERROR_FORMAT, "threshold|1 elements, expected 2");
     EXPECT(set_two(&m, threshold, -1e30f, 1e30f), HEARTH_OK, NULL);
 }
@@ -213,8 +206,7 @@ TEST(thresholds_in_packed_files_are_finite_and_not_negative)
 
 TEST(neurons_whose_scales_are_not_finite_are_refused)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_pack(&m);
     tiny_find(&m, "blk.1.ffn_down_t.weight")->type = 8;
     CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);

@@ -32,8 +32,7 @@ static int list_formats(void)
 static hearth_status render(const char *way, const char *name, const hth_template_input *in, hth_rendered *r,
                             hearth_error *err)
 {
-    if (strcmp(way, "format") == 0)
-        return hth_chat_format_render(hth_chat_format_find(word(name)), in, r, err);
+    if (strcmp(way, "format") == 0) return hth_chat_format_render(hth_chat_format_find(word(name)), in, r, err);
     hth_template *t = NULL;
     size_t n = 0;
     char *source = test_read_file(name, &n);

@@ -4,8 +4,7 @@
 
 static bool is_near(double a, double b) { return a >= b * (1.0 - 1e-12) && a <= b * (1.0 + 1e-12); }
 
-static const hearth_selector marking[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR,
-                                          HEARTH_SELECTOR_THRESHOLD};
+static const hearth_selector marking[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR, HEARTH_SELECTOR_THRESHOLD};
 
 /* Gate, up and down are a third each. */
 TEST(the_gate_is_read_whole_where_nothing_foretells_who_fires)

@@ -59,8 +59,7 @@ static void measure_as(const inputs *in, double faster)
 static hth_placement_builder planned(const inputs *in, uint64_t budget)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(
-        hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
+    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
     if (c.n_hot) CHECK_OK(hth_placement_builder_plan(&c, in->device, &in->kernels, N_THREAD, err));
     return c;
 }
@@ -86,8 +85,7 @@ TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
     uint64_t n;
     if (!open_inputs(&in, "null")) return;
     hth_placement_builder c = {0};
-    CHECK_OK(
-        hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
+    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
     uint32_t n_layer = in.model->hparams.n_layer;
     hth_placement_builder_layers(&c, 2);
     CHECK(c.params.n_layer == 2 && !c.params.head && c.n_hot[1] == in.model->layers[1].d_ff);
@@ -188,8 +186,7 @@ static uint64_t paced(const inputs *in, hth_placement_builder c)
 static hth_placement_builder placed_evenly(const inputs *in)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(
-        hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
+    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
     if (c.n_hot) hth_placement_uniform(&c);
     return c;
 }
@@ -310,8 +307,7 @@ static void check_bits(const inputs *in, const char *device, uint64_t vram, cons
     CLOSED(hearth_model) *model = NULL;
     CLOSED(hearth_session) *session = NULL;
     size_t size = in->model->hparams.n_vocab * sizeof **right;
-    if (placement)
-        o.gpu = (hearth_gpu_options){
+    if (placement) o.gpu = (hearth_gpu_options){
             .device = device, .vram = vram, .n_ctx = 32, .n_batch = 8, .placement = placement};
     CHECK_OK(hearth_model_open(in->path, &o, &model, err));
     if (model) CHECK_OK(hearth_session_open(model, &so, &session, err));
@@ -420,8 +416,7 @@ TEST(a_plan_has_a_range_around_what_it_expects)
     hth_placement_builder c = {0};
     uint64_t budget = whole_bytes(&in) / 2;
     hth_pool *pool = OPENED(hth_pool, N_THREAD);
-    CHECK_OK(
-        hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
+    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
     hearth_error err;
     CHECK_INT(hth_plan_context_build(&o, &c, NULL, in.device, &in.kernels, pool, &err), HEARTH_OK);
     CHECK(o.seconds_best < o.best.seconds && o.best.seconds < o.seconds_worst);

@@ -101,8 +101,7 @@ static uint64_t layer_room(const small_case *c, int l, int k)
 {
     const hth_plan_layer *layer = &c->layers[l];
     if (k < 0) return 0;
-    uint64_t bytes =
-        layer->attention_bytes + layer->kv_bytes * c->options.n_ctx + (uint64_t)k * layer->device_bytes;
+    uint64_t bytes = layer->attention_bytes + layer->kv_bytes * c->options.n_ctx + (uint64_t)k * layer->device_bytes;
     return (bytes + 65535) / 65536 * 65536;
 }
 
@@ -127,8 +126,7 @@ static double brute_force(const small_case *c)
     try_all(c, 0, 0, 0, here, &min);
     for (int n = 1; n <= N_SMALL_LAYER; n++)
         try_all(c, 0, n, c->options.fixed_bytes, here + c->machine.sync_latency, &min);
-    try_all(c, 0, N_SMALL_LAYER, c->options.fixed_bytes + c->model.head_bytes, there + c->machine.sync_latency,
-            &min);
+    try_all(c, 0, N_SMALL_LAYER, c->options.fixed_bytes + c->model.head_bytes, there + c->machine.sync_latency, &min);
     return min;
 }
 
@@ -315,8 +313,7 @@ static double simulate_row(const hth_plan_card *card, const hth_plan_shape *shap
     CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
     CHECK_OK(hth_plan_greedy_baseline(&s.model, &s.machine, &s.options, &shares, err));
     CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &plan, &usual, &done, err));
-    CHECK_OK(
-        hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &shares, &usual, &done_shares, err));
+    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &shares, &usual, &done_shares, err));
     CHECK(plan.vram <= s.options.vram);
     CHECK(done.min <= done.seconds && done.seconds <= done.max);
     /* Both sides work at once where layers are split, and never for longer than one of them. */

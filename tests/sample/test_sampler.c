@@ -69,15 +69,12 @@ static size_t reference(const hearth_sampler_options *p, const float *logits, in
         double x = (double)logits[i];
         for (size_t k = 0; k < p->n_bias; k++)
             if (p->bias[k].id == i) x = (double)(float)(x + (double)p->bias[k].bias);
-        size_t window = p->repeat_last_n < 0 || (size_t)p->repeat_last_n > n_seen
-                            ? n_seen
-                            : (size_t)p->repeat_last_n;
+        size_t window = p->repeat_last_n < 0 || (size_t)p->repeat_last_n > n_seen ? n_seen : (size_t)p->repeat_last_n;
         int count = 0;
         for (size_t k = n_seen - window; k < n_seen; k++) count += seen[k] == i;
         if (count > 0) {
             x = x > 0 ? x / (double)p->repeat_penalty : x * (double)p->repeat_penalty;
-            x = (double)(float)(x - (double)p->presence_penalty -
-                                (double)p->frequency_penalty * count);
+            x = (double)(float)(x - (double)p->presence_penalty - (double)p->frequency_penalty * count);
         }
         if (x > -HUGE_VAL) e[n++] = (entry){.logit = x, .id = i};
     }

@@ -16,8 +16,7 @@ typedef struct small {
 
 static void open_small(small *s, bool other, const char *activation)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     s->bytes = tiny_write(&m);
     if (other) s->bytes.data[tiny_data_at(&m, "blk.1.ffn_up.weight") + 5] ^= 1;
     tiny_free(&m);
@@ -76,8 +75,7 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
         CHECK_BYTES(x->mean, y->mean, x->d_ff * sizeof *x->mean);
         CHECK_BYTES(x->bins, y->bins, sizeof x->bins);
         CHECK((x->coact_bits == NULL) == (y->coact_bits == NULL));
-        if (x->coact_bits)
-            CHECK_BYTES(x->coact_bits, y->coact_bits, x->d_ff * a->n_word * sizeof *x->coact_bits);
+        if (x->coact_bits) CHECK_BYTES(x->coact_bits, y->coact_bits, x->d_ff * a->n_word * sizeof *x->coact_bits);
         CHECK(hth_bits_of(x->largest) == hth_bits_of(y->largest));
         CHECK(x->gate_fired == y->gate_fired && x->up_fired == y->up_fired);
     }
@@ -135,8 +133,7 @@ static void expect_refused(const small *s, hearth_status status, const char *wor
     hearth_error why = {0};
     hearth_status st = hth_profile_open(path_of(), s->model, &p, &why);
     if (st != status || p || strstr(why.message, path_of()) != why.message || !strstr(why.message, words))
-        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
-                  words);
+        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message, words);
 }
 
 /* One figure of a profile is wrong. */
@@ -205,8 +202,7 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     enum { VALUE = 4, DIM = 4, TYPE = 4 + 8 };
     CLEANUP(close_small) small s = {0};
     open_small(&s, false, NULL);
-    EXPECT_PATCHED("hearth.sidecar.version", VALUE, 2, 4, HEARTH_ERROR_UNSUPPORTED,
-                   "is 2: this version reads 1");
+    EXPECT_PATCHED("hearth.sidecar.version", VALUE, 2, 4, HEARTH_ERROR_UNSUPPORTED, "is 2: this version reads 1");
     EXPECT_PATCHED("hearth.sidecar.versio", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.sidecar.version");
     EXPECT_PATCHED("hearth.model.hash", VALUE, 99, 8, HEARTH_ERROR_ARGUMENT, "the profile of another model");
     EXPECT_PATCHED("hearth.profile.tokens", VALUE, 0, 8, HEARTH_ERROR_FORMAT, "hearth.profile.tokens");
@@ -216,13 +212,10 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     EXPECT_PATCHED("hearth.profile.samples", VALUE, 97, 4, HEARTH_ERROR_FORMAT, "hearth.profile.samples");
     EXPECT_PATCHED("hearth.profile.samples", VALUE, 65, 4, HEARTH_ERROR_FORMAT, "'blk.0.together' at ");
     EXPECT_PATCHED("hearth.profile.context", VALUE, 0, 4, HEARTH_ERROR_FORMAT, "hearth.profile.context");
-    EXPECT_PATCHED("hearth.profile.activation", VALUE + 8, 'x', 1, HEARTH_ERROR_UNSUPPORTED,
-                   "which is not known");
+    EXPECT_PATCHED("hearth.profile.activation", VALUE + 8, 'x', 1, HEARTH_ERROR_UNSUPPORTED, "which is not known");
     EXPECT_PATCHED("hearth.profile.activation", VALUE + 8, 0, 1, HEARTH_ERROR_FORMAT, "none of them 0");
-    EXPECT_PATCHED("hearth.profile.settings", VALUE + 8, 0, 1, HEARTH_ERROR_FORMAT,
-                   "hearth.profile.settings at ");
-    EXPECT_PATCHED("hearth.ffn.largest_hidden", VALUE, 5, 4, HEARTH_ERROR_FORMAT,
-                   "hearth.ffn.largest_hidden");
+    EXPECT_PATCHED("hearth.profile.settings", VALUE + 8, 0, 1, HEARTH_ERROR_FORMAT, "hearth.profile.settings at ");
+    EXPECT_PATCHED("hearth.ffn.largest_hidden", VALUE, 5, 4, HEARTH_ERROR_FORMAT, "hearth.ffn.largest_hidden");
     EXPECT_PATCHED("hearth.profile.up_fire", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.profile.up_fired");
     EXPECT_PATCHED("hearth.profile.size_count", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.profile.size_counts");
     EXPECT_PATCHED("hearth.profil", 0, 'x', 1, HEARTH_ERROR_UNSUPPORTED,
@@ -241,8 +234,7 @@ TEST(other_models_are_refused)
     open_small(&relu, false, "reglu");
     hth_profile *p = make(&s, N_SAMPLE, N_TOK);
     CHECK_OK(hth_profile_write(p, path_of(), err));
-    expect_refused(&other, HEARTH_ERROR_ARGUMENT, "the profile of another model: hearth.model.hash at ",
-                   __LINE__);
+    expect_refused(&other, HEARTH_ERROR_ARGUMENT, "the profile of another model: hearth.model.hash at ", __LINE__);
     expect_refused(&relu, HEARTH_ERROR_ARGUMENT, "hearth.profile.activation at ", __LINE__);
     hth_profile_close(p);
     close_small(&s);
@@ -334,8 +326,7 @@ TEST(the_hottest_neurons_cover_what_they_cover)
     CHECK_OK(hth_profile_new(relu.model, 0, true, &p, err));
     p->n_tok = p->n_done = 100;
     /* 6 of 64 neurons (10 %) fire 100 times, 1 fires 40 times, the others once each. */
-    for (uint32_t j = 0; j < D_FF; j++)
-        p->layers[0].n_fired[j] = j % 10 == 3 && j < 60 ? 100 : j == 5 ? 40 : 1;
+    for (uint32_t j = 0; j < D_FF; j++) p->layers[0].n_fired[j] = j % 10 == 3 && j < 60 ? 100 : j == 5 ? 40 : 1;
     double all = 6 * 100 + 40 + 57;
     CHECK(fabs(hth_profile_cover(p, 0, 0.1) - 600 / all) < 1e-12);
     CHECK(fabs(hth_profile_cover(p, 0, 0.2) - (640 + 6) / all) < 1e-12);
@@ -394,8 +385,7 @@ TEST(slots_cut_octaves_into_eight)
     CHECK(hth_profile_bin_edge(2) == 0x1p-24f && hth_profile_bin_edge(10) == 0x1p-23f);
     CHECK(hth_profile_bin_edge(2 + 24 * 8) == 1.0f && hth_profile_bin_edge(3 + 24 * 8) == 1.125f);
     CHECK(hth_profile_bin_edge(HTH_PROFILE_N_BIN - 1) == 256.0f);
-    for (size_t i = 1; i < HTH_PROFILE_N_BIN; i++)
-        CHECK(hth_profile_bin_edge(i) > hth_profile_bin_edge(i - 1));
+    for (size_t i = 1; i < HTH_PROFILE_N_BIN; i++) CHECK(hth_profile_bin_edge(i) > hth_profile_bin_edge(i - 1));
 }
 
 TEST(too_many_samples_are_refused)

@@ -15,8 +15,7 @@ static uint64_t model_hash;
 
 static void open_model(void)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     model_bytes = tiny_write(&m);
     tiny_free(&m);
@@ -162,8 +161,7 @@ TEST(heads_that_do_not_fit_are_refused)
            "the predictors of another model: hearth.model.hash at |tiny.gguf has ");
     EXPECT(thresholds, tiny_set(&m, "hearth.model.hash", U64, model_hash + 1, 8), HEARTH_ERROR_ARGUMENT,
            "the thresholds of another model: hearth.model.hash at ");
-    EXPECT(thresholds, tiny_drop_key(&m, "hearth.model.hash"), HEARTH_ERROR_FORMAT,
-           "hearth.model.hash missing");
+    EXPECT(thresholds, tiny_drop_key(&m, "hearth.model.hash"), HEARTH_ERROR_FORMAT, "hearth.model.hash missing");
     EXPECT(thresholds, tiny_set_text(&m, "hearth.model.hash", "1"), HEARTH_ERROR_FORMAT,
            "hearth.model.hash|expected an integer");
     close_model();
@@ -172,10 +170,8 @@ TEST(heads_that_do_not_fit_are_refused)
 TEST(a_model_is_no_sidecar)
 {
     open_model();
-    expect(&model_bytes, "predictors", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.predictors'",
-           __LINE__);
-    expect(&model_bytes, "thresholds", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.thresholds'",
-           __LINE__);
+    expect(&model_bytes, "predictors", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.predictors'", __LINE__);
+    expect(&model_bytes, "thresholds", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.thresholds'", __LINE__);
     close_model();
 }
 
@@ -268,8 +264,7 @@ TEST(foreign_tensors_are_refused)
            "'blk.0.ffn_floor.weight' (info at byte |does not belong to the predictors");
     EXPECT(predictors, tiny_add_tensor(&m, "blk.00.fc1.weight", 0, 2, TINY_D_MODEL, RANK),
            HEARTH_ERROR_FORMAT, "'blk.00.fc1.weight'");
-    EXPECT(predictors, tiny_add_tensor(&m, "token_embd\x1b", 0, 1, 8, 1), HEARTH_ERROR_FORMAT,
-           "'token_embd\\x1b'");
+    EXPECT(predictors, tiny_add_tensor(&m, "token_embd\x1b", 0, 1, 8, 1), HEARTH_ERROR_FORMAT, "'token_embd\\x1b'");
     close_model();
 }
 

@@ -125,8 +125,7 @@ static void find_contributions(const bench_model *b, const seen_all *a, uint32_t
         b->model->kernels.unpack[l->down.type](hth_matrix_row(&l->down, r, scratch), l->down.n_col, row);
         for (size_t j = 0; j < a->d_ff; j++) squares[j] += (double)row[j] * (double)row[j];
     }
-    for (size_t j = 0; j < a->d_ff; j++)
-        c[j] = (h[j] < 0 ? -(double)h[j] : (double)h[j]) * hth_sqrt_d(squares[j]);
+    for (size_t j = 0; j < a->d_ff; j++) c[j] = (h[j] < 0 ? -(double)h[j] : (double)h[j]) * hth_sqrt_d(squares[j]);
     free(row), free(scratch), free(squares);
 }
 
@@ -191,8 +190,7 @@ static void check_layer(const bench_model *b, const seen_all *a, const hth_study
         for (size_t j = 0; j < a->d_ff; j++) n_zero += h[j] == 0.0f;
     }
     CHECK(hth_study_kept[3] == 0.1 && hth_study_before[2] == 3);
-    near(l->active, (double)n_active / (double)(n_tok * a->d_ff), s->by_contribution ? 1e-4 : 1e-12,
-         "active");
+    near(l->active, (double)n_active / (double)(n_tok * a->d_ff), s->by_contribution ? 1e-4 : 1e-12, "active");
     near(l->zero, (double)n_zero / (double)(s->n_sample * a->d_ff), 1e-9, "zero");
     near(l->reused[2], n_pair ? reused / (double)n_pair : 0.0, s->by_contribution ? 1e-3 : 1e-9, "reused");
     near(l->cett[3], cett, 1e-6, "CETT of a tenth");

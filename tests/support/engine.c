@@ -57,7 +57,6 @@ typedef struct gathering {
 
 static hearth_status gather(void *user, size_t i_token, const float *logits, hearth_error *err)
 {
-    (void)err;
     gathering *g = user;
     memcpy(g->logits + i_token * g->n_vocab, logits, g->n_vocab * sizeof *logits);
     g->n++;

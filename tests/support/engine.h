@@ -27,8 +27,7 @@ float *engine_read_floats(const char *path, size_t *n);
 
 /* Logits [n][n_vocab] of ids at positions 0, 1, ..., freed with free; NULL after a
  * failed check. */
-float *engine_logits(const char *path, const engine_setting *setting, const int32_t *ids, size_t n,
-                     size_t *n_vocab);
+float *engine_logits(const char *path, const engine_setting *setting, const int32_t *ids, size_t n, size_t *n_vocab);
 /* The same of a model that is open. */
 float *engine_model_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n);
 /* Logits after the last of ids alone, fed as one call. */

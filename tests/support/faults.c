@@ -15,8 +15,7 @@ void fault_one_write(uint64_t n) { hth_atomic_writer_fail_write_at(n); }
 
 void fault_make_input(fault_paths *p)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "tokenizer.chat_template",
                   "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</{{ m.role }}>\n{% endfor %}"
                   "{% set l = [1, 2] %}{{ l | join(',') }}{{ {'a': l} | tojson }}");
@@ -98,6 +97,5 @@ void fault_survive_reads(const char *name, fault_task *run, uint64_t n_least)
 
 void fault_survive_writes(const char *name, fault_task *run, uint64_t n_least)
 {
-    print_number(name, fault_each(run, fault_one_write, HEARTH_ERROR_IO, n_least),
-                 "writes, each failed once");
+    print_number(name, fault_each(run, fault_one_write, HEARTH_ERROR_IO, n_least), "writes, each failed once");
 }

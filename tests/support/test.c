@@ -183,7 +183,6 @@ const char *test_scratch(const char *name)
 
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
 {
-    (void)info, (void)kind, (void)where;
     return remove(path);
 }
 

@@ -7,6 +7,8 @@
 #ifndef HEARTH_TESTS_SUPPORT_TEST_H
 #define HEARTH_TESTS_SUPPORT_TEST_H
 
+#include <hearth/hearth.h>
+
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>

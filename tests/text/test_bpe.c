@@ -18,8 +18,6 @@ static char warnings[4000];
 
 static void note_warning(void *user, hearth_log_level level, const char *line)
 {
-    (void)user;
-    (void)level;
     strncat(warnings, line, sizeof warnings - strlen(warnings) - 2);
     strcat(warnings, "\n");
 }
@@ -420,8 +418,7 @@ TEST(pieces_are_bytes)
     };
     enum { N = sizeof known / sizeof *known };
     if (!begin()) return;
-    for (int i = 0; i < N; i++)
-        vocab_file_add(&f, known[i].entry, strlen(known[i].entry), 0.0f, known[i].kind);
+    for (int i = 0; i < N; i++) vocab_file_add(&f, known[i].entry, strlen(known[i].entry), 0.0f, known[i].kind);
     if (open_it()) {
         for (int i = 0; i < N; i++) {
             size_t n;

@@ -221,8 +221,7 @@ TEST(ill_formed_bytes_are_symbols_of_no_class)
             }
             size_t n_word = cut_text(c, &cut, bad, n_bad, ends[0]);
             CHECK_INT(cut_text(c, &cut, good, n_good, ends[1]), n_word);
-            for (size_t k = 0; k < n_word && n_word != SIZE_MAX; k++)
-                CHECK_INT(ends[0][k], place[ends[1][k]]);
+            for (size_t k = 0; k < n_word && n_word != SIZE_MAX; k++) CHECK_INT(ends[0][k], place[ends[1][k]]);
         }
     }
 }
@@ -272,10 +271,8 @@ TEST(limits_are_errors_that_name_the_expression)
     /* exponential: each of the 40 letters may be in a group of its own or not */
     char text[60];
     memset(text, 'a', sizeof text);
-    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", false, text, 40, "expression 2 on the text from byte 0",
-           "limit");
-    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", true, text, 40, "expression 2 on the text from byte 0",
-           "limit");
+    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", false, text, 40, "expression 2 on the text from byte 0", "limit");
+    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", true, text, 40, "expression 2 on the text from byte 0", "limit");
     /* a frame for every letter: the heap */
     size_t n = 4 << 20;
     FREED char *long_text = malloc(n);

@@ -29,8 +29,7 @@ TEST(pairs_come_back_and_others_do_not)
     CLEANUP(hth_merge_table_free) hth_merge_table pairs = {0};
     CHECK_INT(hth_merge_table_get(&pairs, 1, 2), -1);
     enum { N = 20000 };
-    for (uint32_t i = 0; i < N; i++)
-        CHECK_OK(hth_merge_table_put(&pairs, i % 173, i, (int32_t)i, err));
+    for (uint32_t i = 0; i < N; i++) CHECK_OK(hth_merge_table_put(&pairs, i % 173, i, (int32_t)i, err));
     CHECK_OK(hth_merge_table_put(&pairs, 5, 5, 77, err));
     CHECK_INT(pairs.n, N);
     for (uint32_t i = 0; i < N; i++) {

@@ -229,8 +229,7 @@ static void check_english(const char *name, size_t n_expected)
     char *text = read_text("text/english.txt", &n), *ids = vocab_data_read(path, &n_bytes);
     if (text && ids) {
         CHECK_INT(n_bytes / sizeof(int32_t), n_expected);
-        vocab_check_ids(&v, text, n, 0, (const int32_t *)(const void *)ids, n_bytes / sizeof(int32_t), NULL,
-                        path, 1);
+        vocab_check_ids(&v, text, n, 0, (const int32_t *)(const void *)ids, n_bytes / sizeof(int32_t), NULL, path, 1);
         vocab_check_round_trip(&v, text, n, path, 1);
     }
     free(ids);
@@ -272,8 +271,7 @@ TEST(texts_have_the_known_number_of_tokens)
             if (n > 0 && text[n - 1] == '\n') n--;
             uint64_t start = hth_clock_ns();
             CHECK_OK(hth_tokenize(v.tok, text, n, HEARTH_ADD_SPECIAL, &ids, NULL, err));
-            printf("     %s, %zu bytes: %.1f ms\n", models[i].model, n,
-                   (double)(hth_clock_ns() - start) * 1e-6);
+            printf("     %s, %zu bytes: %.1f ms\n", models[i].model, n, (double)(hth_clock_ns() - start) * 1e-6);
             CHECK_INT(ids.n, k == 0 ? models[i].n_stories : models[i].n_english);
             vocab_check_round_trip(&v, text, n, path, k);
         }

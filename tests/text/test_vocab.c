@@ -13,8 +13,6 @@ static char warnings[4000];
 
 static void note_warning(void *user, hearth_log_level level, const char *line)
 {
-    (void)user;
-    (void)level;
     strncat(warnings, line, sizeof warnings - strlen(warnings) - 2);
     strcat(warnings, "\n");
 }

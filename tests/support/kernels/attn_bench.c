@@ -121,14 +121,12 @@ static void bench_one(const bench_shape *s)
             for (int l = skip; l < n_level; l++) {
                 start = own_time_ns();
                 for (size_t i = 0; i < s->n_pass; i++) pass(&tables[l], (hearth_kv_type)t, s, memory[t]);
-                rates[1 + t * n_level + l][round] =
-                    bytes[t] * (double)s->n_pass / (double)(own_time_ns() - start);
+                rates[1 + t * n_level + l][round] = bytes[t] * (double)s->n_pass / (double)(own_time_ns() - start);
             }
     }
     qsort(rates[0], N_ROUND, sizeof(double), by_size);
     double limit = rates[0][N_ROUND / 2];
-    printf("%-28s load only      %6.2f (%.2f-%.2f) GB/s\n", s->name, limit, rates[0][0],
-           rates[0][N_ROUND - 1]);
+    printf("%-28s load only      %6.2f (%.2f-%.2f) GB/s\n", s->name, limit, rates[0][0], rates[0][N_ROUND - 1]);
     for (int t = 0; t < HTH_N_KV_TYPE; t++)
         for (int l = skip; l < n_level; l++)
             print_form(s, types[t], hth_cpu_name(levels[l]), rates[1 + t * n_level + l], bytes[t], limit);

@@ -56,8 +56,7 @@ static double print(entry *e, double limit)
 {
     qsort(e->seconds, N_ROUND, sizeof *e->seconds, by_size);
     double scale = e->bytes * 1e-9, median = scale / e->seconds[N_ROUND / 2];
-    printf("%-28s %7.2f (%.2f-%.2f) GB/s", e->name, median, scale / e->seconds[N_ROUND - 1],
-           scale / e->seconds[0]);
+    printf("%-28s %7.2f (%.2f-%.2f) GB/s", e->name, median, scale / e->seconds[N_ROUND - 1], scale / e->seconds[0]);
     if (limit > 0) printf("  %5.1f %% of load only", 100.0 * median / limit);
     printf("\n");
     return median;

@@ -17,8 +17,7 @@ static void check_model(const char *path, const char *name, const perplexity_lin
     if (path && text) {
         CHECK_OK(hearth_model_open(path, NULL, &model, err));
         if (model) CHECK_OK(hearth_session_open(model, &o, &session, err));
-        if (session)
-            CHECK_OK(hth_measure_perplexity(model, session, text, n, e->most_windows, NULL, NULL, &p, err));
+        if (session) CHECK_OK(hth_measure_perplexity(model, session, text, n, e->most_windows, NULL, NULL, &p, err));
         printf("     %s, %s, N %u: %.4f (%+.4f)\n", name, e->text, e->n_ctx, p.perplexity,
                p.perplexity - e->perplexity);
         CHECK_INT(p.n_token, e->n_token);

@@ -10,13 +10,11 @@ enum { D_FF = 100 };
 
 static gguf_bytes make_file(void)
 {
-    CLEANUP(tiny_free) tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_u32(&m, "llama.feed_forward_length", D_FF);
     for (uint32_t i = 0; i < m.n_tensor; i++)
         for (uint32_t k = 0; k < 2; k++)
-            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF)
-                m.tensors[i].dim[k] = D_FF;
+            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF) m.tensors[i].dim[k] = D_FF;
     gguf_bytes file = tiny_write(&m);
     return file;
 }

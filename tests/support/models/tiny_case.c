@@ -18,7 +18,6 @@ void tiny_reset(void)
 
 static void keep_warning(void *user, hearth_log_level level, const char *line)
 {
-    (void)user;
     if (level != HEARTH_LOG_WARN) return;
     tiny_n_warning++;
     snprintf(tiny_warning, sizeof tiny_warning, "%s", line);

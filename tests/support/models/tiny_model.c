@@ -157,6 +157,13 @@ void tiny_begin(tiny_model *m)
     set_tensors(m);
 }
 
+tiny_model tiny_new(void)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    return m;
+}
+
 void tiny_free(tiny_model *m)
 {
     for (uint32_t i = 0; i < m->n_key; i++) gguf_free(&m->keys[i].value);
@@ -221,15 +228,13 @@ static void add_bias(tiny_model *m, int i_layer, const char *name, uint64_t n)
 static void change_layer(tiny_model *m, int i, unsigned has)
 {
     const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, d = e / TINY_HEADS, kv = d * TINY_HEADS_KV;
-    if (has & HAS_QKV_BIAS)
-        add_bias(m, i, "attn_q", e), add_bias(m, i, "attn_k", kv), add_bias(m, i, "attn_v", kv);
+    if (has & HAS_QKV_BIAS) add_bias(m, i, "attn_q", e), add_bias(m, i, "attn_k", kv), add_bias(m, i, "attn_v", kv);
     if (has & HAS_ALL_BIASES)
         add_bias(m, i, "attn_output", e), add_bias(m, i, "ffn_up", f), add_bias(m, i, "ffn_down", e);
     if (has & HAS_NORM_BIAS) add_bias(m, i, "attn_norm", e);
     if (has & HAS_NORM_BIAS && !(has & HAS_ONE_NORM)) add_bias(m, i, "ffn_norm", e);
     if (has & HAS_ONE_NORM) drop_layer_tensor(m, i, "ffn_norm");
-    if (has & HAS_QK_NORM)
-        add_layer_tensor(m, i, "attn_q_norm", d, 0), add_layer_tensor(m, i, "attn_k_norm", d, 0);
+    if (has & HAS_QK_NORM) add_layer_tensor(m, i, "attn_q_norm", d, 0), add_layer_tensor(m, i, "attn_k_norm", d, 0);
     if (has & HAS_POST_NORMS)
         add_layer_tensor(m, i, "post_attention_norm", e, 0), add_layer_tensor(m, i, "post_ffw_norm", e, 0);
     if (has & HAS_ONE_QKV) {

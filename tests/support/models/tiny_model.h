@@ -37,7 +37,8 @@ typedef struct tiny_model {
     uint32_t n_key, n_tensor;
 } tiny_model;
 
-void tiny_begin(tiny_model *m);
+tiny_model tiny_new(void);
+void tiny_begin(tiny_model *m); /* the same into *m */
 void tiny_free(tiny_model *m);
 /* The same model as another architecture: keys renamed, tensors added and taken away
  * as that family wants them. */
