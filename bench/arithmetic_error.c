@@ -18,15 +18,7 @@
 
 enum { N_CTX = 512, MAX_LAYER = 64, MAX_FF = 16384, MAX_HEADROOM = 4 };
 
-typedef enum form {
-    NEURON_EXACT,
-    NEURON_TOKEN_K,
-    NEURON_LAYER_K,
-    NEURON_LAYER_K2,
-    ROW_EXACT,
-    ROW_R1,
-    N_FORM
-} form;
+typedef enum form { NEURON_EXACT, NEURON_TOKEN_K, NEURON_LAYER_K, NEURON_LAYER_K2, ROW_EXACT, ROW_R1, N_FORM } form;
 static const char *const form_name[N_FORM] = {
     "neuron-major, double", "integer, k of the token", "integer, k of the layer, 1 bit",
     "integer, k of the layer, 2 bits", "row-major, double", "row-major, h to 8 bits (R1)",

@@ -2,8 +2,7 @@
 #include "base/fma.h"
 #include "support/kernels/proof.h"
 
-/* libm's fmaf is correctly rounded on every machine, by the instruction or by its own
- * exact arithmetic. */
+/* libm's fmaf is correctly rounded on every machine, by the instruction or by its own exact arithmetic. */
 static void check(float a, float b, float c)
 {
     float mine = hth_fma(a, b, c), right = fmaf(a, b, c);

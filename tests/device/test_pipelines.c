@@ -8,11 +8,7 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-enum {
-    HEAD = 32,
-    UUID_AT = 16,
-    DRIVER_HEAD = 32
-}; /* of a kept file; in the driver's own head, which is so long */
+enum { HEAD = 32, UUID_AT = 16, DRIVER_HEAD = 32 }; /* of a kept file; in the driver's own head, which is so long */
 
 static char folder[256];
 

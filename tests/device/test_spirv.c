@@ -35,14 +35,7 @@ enum {
 };
 enum { SATURATES = 16 /* of a product's operands */ };
 enum { CLASS_PUSH_CONSTANT = 9, CLASS_STORAGE_BUFFER = 12 };
-enum {
-    SPEC_ID = 1,
-    NON_WRITABLE = 24,
-    NON_READABLE = 25,
-    BINDING = 33,
-    OFFSET = 35,
-    NO_CONTRACTION = 42,
-};
+enum { SPEC_ID = 1, NON_WRITABLE = 24, NON_READABLE = 25, BINDING = 33, OFFSET = 35, NO_CONTRACTION = 42 };
 enum { MODE_LOCAL_SIZE_ID = 38 };
 enum { MODE_SUBNORMAL = 4459, MODE_SPECIAL = 4461, MODE_NEAREST = 4462 };
 

@@ -225,8 +225,7 @@ static void steps_fail_on(const char *device)
     static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED, HEARTH_ERROR_DEVICE};
     const char *path = make_model(BLOCKS);
     uint64_t held = hth_alloc_in_use();
-    /* Two pieces of at most four tokens: each is submitted, and waited for where its end does not come at
-     * once. */
+    /* Two pieces of at most four tokens: each is submitted, and waited for where its end does not come at once. */
     for (size_t i = 0; i < 3 && has(path, device); i++) {
         uint64_t n = fail_steps(path, device, with[i]);
         CHECK(n >= 2 && n <= 4);

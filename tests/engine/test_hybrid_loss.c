@@ -12,15 +12,7 @@
 
 #include <pthread.h>
 
-enum {
-    N_VOCAB = 288,
-    N_PROMPT = 12,
-    N_PREDICT = 20,
-    N_CTX = 48,
-    N_ROW = 5,
-    MAX_LOGITS = 64,
-    MAX_CALLS = 2000
-};
+enum { N_VOCAB = 288, N_PROMPT = 12, N_PREDICT = 20, N_CTX = 48, N_ROW = 5, MAX_LOGITS = 64, MAX_CALLS = 2000 };
 static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81, 5, 17, 200};
 
 /* ---- models ------------------------------------------------------------------------------------- */

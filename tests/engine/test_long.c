@@ -148,8 +148,7 @@ TEST(rounded_caches_do_not_either)
     hearth_model_close(f.model);
 }
 
-/* The logits of the last token, at every level; the types of cache must differ, or one
- * of them was not used. */
+/* The logits of the last token, at every level; the types of cache must differ, or one of them was not used. */
 TEST(levels_agree_on_every_type_of_cache)
 {
     enum { N_FED = 262 };

@@ -1,6 +1,5 @@
-/* A mapped model whose file changes under it: a shorter file is an error of the
- * evaluation and of all later ones, never the end of the process; a file that was
- * replaced or unlinked goes on as it was. */
+/* A mapped model whose file changes under it: a shorter file is an error of the evaluation and of all later ones,
+ * never the end of the process; a file that was replaced or unlinked goes on as it was. */
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 

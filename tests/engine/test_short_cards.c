@@ -39,8 +39,7 @@ static void write_card(char device[600], const char *rate, const char *more)
     snprintf(device, 600, "sim:%s", path);
 }
 
-/* The logits behind some tokens. device NULL: the CPU's. timeout_ns 0: as it is. Returns bytes on the
- * device. */
+/* The logits behind some tokens. device NULL: the CPU's. timeout_ns 0: as it is. Returns bytes on the device. */
 static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float logits[MAX_VOCAB])
 {
     hearth_session *s = NULL;

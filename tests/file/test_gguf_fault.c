@@ -1,6 +1,5 @@
-/* Faults while reading: files cut at every byte, every allocation and every read that
- * can fail, reads that come in pieces or are interrupted. After each: one error line that names the
- * file, and not a byte kept. */
+/* Faults while reading: files cut at every byte, every allocation and every read that can fail, reads that come in
+ * pieces or are interrupted. After each: one error line that names the file, and not a byte kept. */
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"

@@ -1,8 +1,7 @@
-/* What the reader must refuse: the classes of malformed files, each made from one
- * valid file by spoiling one thing. Rows of the table name the class (A to D as in
- * docs/reliability.md), the field, the value written there, and words
- * that the error line must hold. Every value of every length and count: test_gguf_values.c;
- * files of several parts: test_gguf_split.c. */
+/* What the reader must refuse: the classes of malformed files, each made from one valid file by spoiling one thing.
+ * Rows of the table name the class (A to D as in docs/reliability.md), the field, the value written there, and
+ * words that the error line must hold. Every value of every length and count: test_gguf_values.c; files of several
+ * parts: test_gguf_split.c. */
 #include "base/clock.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"
@@ -584,9 +583,8 @@ TEST(gguf_refuses_sizes_that_only_a_sparse_file_has)
     gguf_pad(&b, 32);
     CHECK(test_write_file(path, b.data, b.n));
     hth_gguf *file = NULL;
-    if (truncate(path, (off_t)1 << 43) == 0) {
+    if (truncate(path, (off_t)1 << 43) == 0)
         CHECK_FAILS(hth_gguf_open(path, &file, err), HEARTH_ERROR_FORMAT, "tensor 'a'|past the end");
-    }
 }
 
 /* The last case: all refusals above are counted. */

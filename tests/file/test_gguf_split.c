@@ -1,6 +1,5 @@
-/* Models of several files: any part opens all, and parts that do not belong together
- * are refused (class G of docs/reliability.md). Parts are written to
- * scratch files; each holds one tensor. */
+/* Models of several files: any part opens all, and parts that do not belong together are refused (class G of
+ * docs/reliability.md). Parts are written to scratch files; each holds one tensor. */
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"

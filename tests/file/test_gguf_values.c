@@ -1,8 +1,7 @@
-/* Every length, count, dimension, type and offset of a valid file takes, one after the
- * other, every value at which readers of this format were broken: the ends of its range,
- * the ends of 32 and 64 bits, and one more than the file has left. What is not the file
- * itself must be refused with the file, the thing and the byte. Single values with the
- * words of their messages: test_gguf_refuse.c. */
+/* Every length, count, dimension, type and offset of a valid file takes, one after the other, every value at which
+ * readers of this format were broken: the ends of its range, the ends of 32 and 64 bits, and one more than the file
+ * has left. What is not the file itself must be refused with the file, the thing and the byte. Single values with
+ * the words of their messages: test_gguf_refuse.c. */
 #include "file/gguf.h"
 #include "support/refusal.h"
 #include "support/test.h"

@@ -1,7 +1,6 @@
-/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what
- * cache.c puts, results against attn_ref.c and the merging of attn.c. The same on the null device and
- * on the first that Vulkan knows. What no program may write is poison before and after; what no query sees
- * is NaN. */
+/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what cache.c
+ * puts, results against attn_ref.c and the merging of attn.c. The same on the null device and on the first that
+ * Vulkan knows. What no program may write is poison before and after; what no query sees is NaN. */
 #include "base/bits.h"
 #include "kernels/attn/attn.h"
 #include "model/arch.h"
@@ -133,8 +132,7 @@ typedef struct rope_shape {
 /* Rows beyond N_TOK are in the step, but not to be computed. */
 enum { N_ROW = 11, N_TOK = 9, N_POSITION = 160 };
 
-/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no
- * matter. */
+/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no matter. */
 static const uint32_t rope_rows[N_ROW][2] = {{0, 0},   {1, 0},  {15, 0},  {16, 0},  {79, 0}, {0, 96},
                                              {17, 96}, {2, 96}, {63, 96}, {40, 96}, {41, 0}};
 

@@ -1,7 +1,6 @@
-/* A fuzz target for tokens to text: the first byte picks a vocabulary and how it is shown,
- * each further pair of bytes is an id. The stream must be the pieces in a row, and must
- * never stop inside a character that could still be whole. test_detokenize.c replays
- * seeded ids. */
+/* A fuzz target for tokens to text: the first byte picks a vocabulary and how it is shown, each further pair of
+ * bytes is an id. The stream must be the pieces in a row, and must never stop inside a character that could still
+ * be whole. test_detokenize.c replays seeded ids. */
 #include "support/test.h"
 #include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"

@@ -1,7 +1,6 @@
-/* A fuzz target for text: the first byte picks a vocabulary and flags, the rest
- * is text. Without special tokens in it the text must come back, and the ids in parts
- * must be those of the whole. Built with
- * libFuzzer by the preset `fuzz`; test_tokenize.c replays seeded strings. */
+/* A fuzz target for text: the first byte picks a vocabulary and flags, the rest is text. Without special tokens in
+ * it the text must come back, and the ids in parts must be those of the whole. Built with libFuzzer by the preset
+ * `fuzz`; test_tokenize.c replays seeded strings. */
 #include "support/test.h"
 #include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"

@@ -1,7 +1,6 @@
-/* A fuzz target for vocabularies: the bytes are read as orders to add tokens, merges and
- * keys to a file, which is then opened; what opens must turn any text into ids, and ids
- * into pieces, without a fault. Built with libFuzzer by the preset `fuzz`; test_vocab.c
- * replays seeded orders. */
+/* A fuzz target for vocabularies: the bytes are read as orders to add tokens, merges and keys to a file, which is
+ * then opened; what opens must turn any text into ids, and ids into pieces, without a fault. Built with libFuzzer
+ * by the preset `fuzz`; test_vocab.c replays seeded orders. */
 #include "base/alloc.h"
 #include "support/test.h"
 #include "support/models/vocab_file.h"

@@ -1,7 +1,6 @@
-/* Runs the fuzz target over golden files and seeded mutations, without a fuzzer.
- * Four of five mutations put a boundary value into a field of the directory, the
- * rest flip bytes anywhere, cut, or splice. A finding is a crash or a report of the
- * sanitizers; memory that stays allocated is one too. The seed is printed. */
+/* Runs the fuzz target over golden files and seeded mutations, without a fuzzer. Four of five mutations put a
+ * boundary value into a field of the directory, the rest flip bytes anywhere, cut, or splice. A finding is a crash
+ * or a report of the sanitizers; memory that stays allocated is one too. The seed is printed. */
 #include "base/alloc.h"
 #include "support/models/corpus.h"
 #include "support/models/gguf_build.h"

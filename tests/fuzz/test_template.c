@@ -1,5 +1,4 @@
-/* The fuzz target of chat templates over its corpus and seeded mutations of it; it
- * aborts on a fault. */
+/* The fuzz target of chat templates over its corpus and seeded mutations of it; it aborts on a fault. */
 #include "fuzz_template.c"
 #include "support/test.h"
 

@@ -1,7 +1,6 @@
-/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever
- * they are divided, with whatever selector, text in whatever pieces, quantised weights give the bits of
- * the CPU. Placements are drawn (seeded); values beyond those that a layer is known for, layers where
- * nothing fires, are made. */
+/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they are
+ * divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU. Placements
+ * are drawn (seeded); values beyond those that a layer is known for, layers where nothing fires, are made. */
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/device/hybrid.h"

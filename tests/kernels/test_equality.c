@@ -1,7 +1,6 @@
-/* One answer on every machine: a hash of what each entry of the table makes of seeded
- * inputs, at every level, equals the constant below. The constants hold on x86-64 and
- * on AArch64; one that changes is a change of docs/arithmetic.md. (A NaN counts as
- * any NaN: its sign and payload are the machine's.) */
+/* One answer on every machine: a hash of what each entry of the table makes of seeded inputs, at every level,
+ * equals the constant below. The constants hold on x86-64 and on AArch64; one that changes is a change of
+ * docs/arithmetic.md. (A NaN counts as any NaN: its sign and payload are the machine's.) */
 #include "base/bits.h"
 #include "base/hash.h"
 #include "kernels/kernels.h"

@@ -257,8 +257,7 @@ TEST(every_level_fetches_as_this_cpu_does_best)
 
 TEST(panels_equal_the_reference_between_guard_pages) { for_each_level(random_shapes); }
 
-/* Every number of blocks up to past the chunk of a pass, every number of tokens of a tile, every
- * kind of number. */
+/* Every number of blocks up to past the chunk of a pass, every number of tokens of a tile, every kind of number. */
 static void all_widths(hth_cpu level, hth_type type, test_random *r)
 {
     for (size_t n = 1; n <= (rows_quantised(type) ? 27u : 49u); n++)

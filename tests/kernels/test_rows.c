@@ -253,8 +253,7 @@ static void check_odd_rows(hth_cpu level, test_random *r, const rows_shape *s)
     protect_even_rows(true);
 }
 
-/* Once with rows that fill their pages to the last byte, and once with enough rows and
- * tokens for tiles of both. */
+/* Once with rows that fill their pages to the last byte, and once with enough rows and tokens for tiles of both. */
 static void unreadable_rows(hth_cpu level, hth_type type, test_random *r)
 {
     size_t page = guard_page_size();

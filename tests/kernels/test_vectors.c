@@ -1,7 +1,6 @@
-/* The proof of the vector kernels (norms, rotation, softmax, activations, rounding,
- * halves; attention: test_attn.c): every level of this machine against the C reference, bit for
- * bit, between guard pages, at ragged lengths and for all kinds of numbers. `--bench` measures
- * instead (support/kernels/vector_bench.h). */
+/* The proof of the vector kernels (norms, rotation, softmax, activations, rounding, halves; attention:
+ * test_attn.c): every level of this machine against the C reference, bit for bit, between guard pages, at ragged
+ * lengths and for all kinds of numbers. `--bench` measures instead (support/kernels/vector_bench.h). */
 #include "kernels/kernels.h"
 #include "support/guard.h"
 #include "support/kernels/proof.h"

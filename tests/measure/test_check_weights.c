@@ -51,8 +51,7 @@ TEST(weights_that_are_not_finite_are_named)
         }
 }
 
-/* A quantised matrix of one type, its bytes zero but for a broken scale in the second
- * block of its third row. */
+/* A quantised matrix of one type, its bytes zero but for a broken scale in the second block of its third row. */
 static void check_scale(uint32_t type, size_t block, size_t n_weight, size_t at, uint16_t scale, size_t size)
 {
     hth_check_result r;

@@ -272,6 +272,7 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
     CHECK(access(resume_of(out), F_OK) != 0);
     FREED char *resumed = test_read_file(out, &n_other);
     if (CHECK_INT(n, n_other)) CHECK_BYTES(whole, resumed, n);
+    remove(out);
 }
 
 TEST(an_interrupted_profile_goes_on_to_the_same_bits)

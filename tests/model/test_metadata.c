@@ -1,6 +1,5 @@
-/* What a model file says about itself: values that are odd but possible are taken with one
- * tiny_warning, keys and versions that this version cannot honour are refused. The ids are the
- * rows of docs/reliability.md. */
+/* What a model file says about itself: values that are odd but possible are taken with one tiny_warning, keys and
+ * versions that this version cannot honour are refused. The ids are the rows of docs/reliability.md. */
 #include "support/test.h"
 #include "support/models/tiny_case.h"
 

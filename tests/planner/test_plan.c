@@ -301,8 +301,7 @@ TEST(solver_buys_whole_layers_where_the_way_between_costs_most)
 
 static const hth_plan_simulation usual = {N_TOKEN, 42, 0.15};
 
-/* Tokens per second of one machine, model and way of firing; how far the simulation is from the
- * prediction. */
+/* Tokens per second of one machine, model and way of firing; how far the simulation is from the prediction. */
 static double simulate_row(const hth_plan_card *card, const hth_plan_shape *shape,
                            const hth_plan_firing *firing)
 {

@@ -34,8 +34,7 @@ static char *written(const fault_paths *p, size_t *n)
     return bytes;
 }
 
-/* Nothing under either name of the output; when only the sync of its folder failed,
- * it is there and whole. */
+/* Nothing under either name of the output; when only the sync of its folder failed, it is there and whole. */
 static bool nothing_half_written(const fault_paths *p, const char *whole, size_t n_whole,
                                  const hearth_error *why)
 {

@@ -1,6 +1,5 @@
-/* The n-th allocation, read or write fails, for n = 1, 2, ... until a task succeeds in
- * spite of it. After each: an error with a line for a person, not a byte kept, no output
- * under either of its names. */
+/* The n-th allocation, read or write fails, for n = 1, 2, ... until a task succeeds in spite of it. After each: an
+ * error with a line for a person, not a byte kept, no output under either of its names. */
 #ifndef HEARTH_TESTS_SUPPORT_FAULTS_H
 #define HEARTH_TESTS_SUPPORT_FAULTS_H
 
@@ -24,8 +23,7 @@ void fault_one_write(uint64_t n);
 /* A model of two layers with a chat template. */
 void fault_make_input(fault_paths *p);
 
-/* n_least: fewer faults than that mean that the task was not put to the test. Returns the
- * number of faults. */
+/* n_least: fewer faults than that mean that the task was not put to the test. Returns the number of faults. */
 uint64_t fault_each(fault_task *run, fault_inject *fault, hearth_status status, uint64_t n_least);
 
 /* The same, with the number printed: each allocation once, and with all behind it. */

@@ -22,8 +22,7 @@ typedef struct guard {
 void guard_open(guard *g, size_t max_size);
 void guard_close(guard *g);
 
-/* A buffer of size bytes, `shift` bytes from the page on that side. Room and buffer
- * are filled with the pattern. */
+/* A buffer of size bytes, `shift` bytes from the page on that side. Room and buffer are filled with the pattern. */
 void *guard_place(guard *g, size_t size, guard_side side, size_t shift);
 
 /* Whether the room around the buffer is as guard_place left it. */

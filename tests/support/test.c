@@ -39,7 +39,9 @@ static void report(const test_case *c, const char *verdict, const char *reason)
     }
 }
 
-static void remove_scratch_files(void);
+typedef struct scratch_file scratch_file;
+static scratch_file *case_scratch, *program_scratch;
+static void remove_scratch(scratch_file **list);
 
 int test_run_all(int argc, char **argv)
 {
@@ -51,7 +53,7 @@ int test_run_all(int argc, char **argv)
         uint64_t held = hth_alloc_in_use();
         c->run();
         if (hth_alloc_in_use() != held && !keeps_memory) test_fail(c->file, 0, "%s keeps memory of the library", c->name);
-        remove_scratch_files();
+        remove_scratch(&case_scratch);
         n_run++;
         if (n_failed_checks > 0) {
             n_failed++;
@@ -63,6 +65,7 @@ int test_run_all(int argc, char **argv)
             report(c, "ok", "");
         }
     }
+    remove_scratch(&program_scratch);
     if (n_run == 0) {
         fprintf(stderr, "no case matches\n");
         return 1;
@@ -165,33 +168,33 @@ const char *test_data(const char *relative)
     return NULL;
 }
 
-typedef struct scratch_file {
-    struct scratch_file *next;
+struct scratch_file {
+    scratch_file *next;
     char path[1024];
-} scratch_file;
-static scratch_file *scratch_files; /* of the running case */
+};
 
-const char *test_scratch(const char *name)
+static const char *add_scratch(scratch_file **list, const char *name)
 {
     scratch_file *s = malloc(sizeof *s);
     const char *root = getenv("TMPDIR");
     if (!s) abort();
     snprintf(s->path, sizeof s->path, "%s/hearth-test-%ld-%s", root ? root : "/tmp", (long)getpid(), name);
-    s->next = scratch_files;
-    return (scratch_files = s)->path;
+    s->next = *list;
+    return (*list = s)->path;
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    return remove(path);
-}
+const char *test_scratch(const char *name) { return add_scratch(&case_scratch, name); }
+const char *test_program_scratch(const char *name) { return add_scratch(&program_scratch, name); }
 
-static void remove_scratch_files(void)
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where) { return remove(path); }
+
+static void remove_scratch(scratch_file **list)
 {
-    while (scratch_files) {
-        FREED scratch_file *s = scratch_files;
+    while (*list) {
+        scratch_file *s = *list;
         nftw(s->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-        scratch_files = s->next;
+        *list = s->next;
+        free(s);
     }
 }
 

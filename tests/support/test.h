@@ -52,6 +52,8 @@ int test_n_failed(void);
 const char *test_data(const char *relative);
 /* A path for a scratch file or folder of this process, valid until the case ends; it is then removed. */
 const char *test_scratch(const char *name);
+/* The same until the program ends. */
+const char *test_program_scratch(const char *name);
 /* The whole file (freed with free), or NULL; a NUL follows. */
 char *test_read_file(const char *path, size_t *n);
 /* False when it could not be written. */

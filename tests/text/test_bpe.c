@@ -464,8 +464,7 @@ static bool is_merge(const vocab_merge *m, const char *word, size_t at, size_t m
            memcmp(m->line + (mid - at) + 1, word + mid, end - mid) == 0;
 }
 
-/* Merges the first pair of the best rank; false when there is none. Part i of the word
- * ends at end[i]. */
+/* Merges the first pair of the best rank; false when there is none. Part i of the word ends at end[i]. */
 static bool merge_best(const vocab_file *v, const char *word, size_t *end, size_t *n_part)
 {
     for (uint32_t rank = 0; rank < v->n_merge; rank++) {

@@ -1,6 +1,5 @@
-/* Vocabularies with many special tokens, each the beginning of the next (F12 of
- * docs/reliability.md): the longest one matches, and a text that almost spells them all
- * at every place takes time in proportion to its length. */
+/* Vocabularies with many special tokens, each the beginning of the next (F12 of docs/reliability.md): the longest
+ * one matches, and a text that almost spells them all at every place takes time in proportion to its length. */
 #include "base/alloc.h"
 #include "support/models/gguf_build.h"
 #include "support/test.h"

@@ -23,8 +23,7 @@ static int find_word(const vocab_file *f, const char *bytes, size_t n)
     return -1;
 }
 
-/* The whole text as parts, then always the best pair of all, the leftmost among
- * equals. */
+/* The whole text as parts, then always the best pair of all, the leftmost among equals. */
 static void slow_spm(const vocab_file *f, const char *text, size_t n, hth_ids *ids)
 {
     static part parts[300];

@@ -311,9 +311,8 @@ TEST(empty_matches_cut_nothing)
 
 /* ---- long texts -------------------------------------------------------------------------------- */
 
-/* A long run of anything takes a time in proportion: were it quadratic anywhere, 256 KiB
- * would take minutes, and the cap would be passed. Something may follow, so that a run is
- * not at the end of its text. */
+/* A long run of anything takes a time in proportion: were it quadratic anywhere, 256 KiB would take minutes, and
+ * the cap would be passed. Something may follow, so that a run is not at the end of its text. */
 TEST(long_runs_of_any_unit_are_cut_in_time)
 {
     static const char *const units[] = {

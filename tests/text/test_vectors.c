@@ -6,9 +6,8 @@
 #include "support/models/vocab_data.h"
 #include "text/pretokenizer.h"
 
-/* How many texts come back from their ids, of the 988 of each vocabulary; how many bytes
- * the vocabulary cannot hold; how many texts have special tokens. A change of the
- * generator changes these. */
+/* How many texts come back from their ids, of the 988 of each vocabulary; how many bytes the vocabulary cannot
+ * hold; how many texts have special tokens. A change of the generator changes these. */
 typedef struct known {
     const char *name;
     int n_round_trip, n_lost, n_special;

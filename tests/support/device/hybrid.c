@@ -22,7 +22,7 @@ static void name_beside(char path[512], const char *of, const char *kind)
 {
     char name[100];
     snprintf(name, sizeof name, "%s-%s.gguf", of, kind);
-    snprintf(path, 512, "%s", test_scratch(name));
+    snprintf(path, 512, "%s", test_program_scratch(name));
 }
 
 static beside paths_beside(const char *of)
@@ -32,13 +32,6 @@ static beside paths_beside(const char *of)
     name_beside(b.predictors, of, "predictors");
     name_beside(b.thresholds, of, "thresholds");
     return b;
-}
-
-static void remove_beside(const beside *b)
-{
-    remove(b->profile);
-    remove(b->predictors);
-    remove(b->thresholds);
 }
 
 static bool pack(const char *in, const char *out, const char *mix, const beside *b)
@@ -88,8 +81,6 @@ static void measure_storyteller(const char *model_path, const char *text, size_t
 /* Of the whole process: measuring takes longer than most of what is tested with it. */
 static beside of_storyteller;
 
-static void forget_storyteller(void) { remove_beside(&of_storyteller); }
-
 /* NULL: there are no test data, and the case fails. */
 static const beside *measured_storyteller(const char *model_path)
 {
@@ -100,7 +91,6 @@ static const beside *measured_storyteller(const char *model_path)
     char *text = text_path ? test_read_file(text_path, &n) : NULL;
     if (!text) return NULL;
     of_storyteller = paths_beside("storyteller");
-    atexit(forget_storyteller);
     measure_storyteller(model_path, text, n < SOME_TEXT ? n : SOME_TEXT, &of_storyteller);
     free(text);
     return &of_storyteller;
@@ -178,7 +168,7 @@ bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
     const char *data = test_data(below);
     if (!data) return false;
     snprintf(source, sizeof source, "%s", data);
-    CLEANUP(remove_beside) beside b = paths_beside(name);
+    beside b = paths_beside(name);
     b.predictors[0] = '\0';
     if (usual == 0.0f) b.profile[0] = '\0';
     else write_profile(source, usual / 2, b.profile); /* packing doubles what a profile saw */

@@ -1,6 +1,5 @@
-/* Somewhat over one gibibyte of rows of 4096 outputs; every round has lists of its own, which all
- * kernels and a plain loop take in turn. Figures of one run can be compared with each other, not
- * with those of another hour. */
+/* Somewhat over one gibibyte of rows of 4096 outputs; every round has lists of its own, which all kernels and a
+ * plain loop take in turn. Figures of one run can be compared with each other, not with those of another hour. */
 #include "support/kernels/axpy_bench.h"
 
 #include "base/alloc.h"

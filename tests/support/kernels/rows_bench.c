@@ -1,7 +1,6 @@
-/* One gibibyte of weights (more than the caches of any machine known), read once by
- * each kernel and by a plain loop, in turn; then tiles of tokens over a part that
- * stays in cache. Figures of one run can be compared with each other, not with
- * those of another hour. */
+/* One gibibyte of weights (more than the caches of any machine known), read once by each kernel and by a plain
+ * loop, in turn; then tiles of tokens over a part that stays in cache. Figures of one run can be compared with each
+ * other, not with those of another hour. */
 #include "support/kernels/rows_bench.h"
 
 #include "base/alloc.h"

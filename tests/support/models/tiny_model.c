@@ -172,16 +172,8 @@ void tiny_free(tiny_model *m)
 /* ---- other architectures ---------------------------------------------------------------------- */
 
 enum {
-    HAS_QKV_BIAS = 1,
-    HAS_ALL_BIASES = 2,
-    HAS_NORM_BIAS = 4,
-    HAS_QK_NORM = 8,
-    HAS_POST_NORMS = 16,
-    HAS_ONE_QKV = 32,
-    HAS_ONE_GATE_UP = 64,
-    HAS_NO_GATE = 128,
-    HAS_POSITIONS = 256,
-    HAS_ONE_NORM = 512
+    HAS_QKV_BIAS = 1, HAS_ALL_BIASES = 2, HAS_NORM_BIAS = 4, HAS_QK_NORM = 8, HAS_POST_NORMS = 16, HAS_ONE_QKV = 32,
+    HAS_ONE_GATE_UP = 64, HAS_NO_GATE = 128, HAS_POSITIONS = 256, HAS_ONE_NORM = 512,
 };
 
 static const struct {

@@ -7,14 +7,8 @@
 #include "support/models/gguf_build.h"
 
 enum {
-    TINY_LAYERS = 2,
-    TINY_D_MODEL = 32,
-    TINY_HEADS = 4,
-    TINY_HEADS_KV = 2,
-    TINY_D_FF = 64,
-    TINY_VOCAB = 267,
-    TINY_CONTEXT = 64,
-    TINY_RANK = 8,
+    TINY_LAYERS = 2, TINY_D_MODEL = 32, TINY_HEADS = 4, TINY_HEADS_KV = 2, TINY_D_FF = 64, TINY_VOCAB = 267,
+    TINY_CONTEXT = 64, TINY_RANK = 8,
 };
 
 typedef struct tiny_key {
@@ -40,8 +34,7 @@ typedef struct tiny_model {
 tiny_model tiny_new(void);
 void tiny_begin(tiny_model *m); /* the same into *m */
 void tiny_free(tiny_model *m);
-/* The same model as another architecture: keys renamed, tensors added and taken away
- * as that family wants them. */
+/* The same model as another architecture: keys renamed, tensors added and taken away as that family wants them. */
 void tiny_become(tiny_model *m, const char *architecture);
 
 /* The same llama as hearth pack writes one: ReLU, neurons in rows of down, predictors of rank TINY_RANK,
