@@ -156,6 +156,7 @@ TEST(a_missing_file_leaves_nothing)
 {
     fault_paths p;
     fault_make_input(&p);
+    remove(p.in);
     CHECK_FAILS(run_read(&p, err), HEARTH_ERROR_IO, p.in);
 }
 

@@ -325,6 +325,7 @@ TEST(writer_every_allocation_may_fail)
             CHECK_INT(status, HEARTH_ERROR_MEMORY);
         }
         CHECK(exists(to));
+        unlink(to);
     }
 }
 

@@ -71,6 +71,7 @@ static void run(const setting *s)
         CHECK((c.n_streamed > 0) == (s->stream.n_tok > 0) && (c.n_streamed_shared > 0) == (s->stream.cpu_share > 0));
         CHECK((c.n_token_retried > 0) == (s->usual == 0.0f));
     }
+    remove(path), remove(placement); /* of a child of the test */
 }
 
 /* What the layer and the loader say goes to `log`. */
@@ -89,8 +90,7 @@ static void run_watched(const setting *s, const char *log)
     _exit(0);
 }
 
-/* ---- what was said --------------------------------------------------------------------------------------
- */
+/* ---- what was said ---------------------------------------------------------------------- */
 
 static void check(const setting *s)
 {

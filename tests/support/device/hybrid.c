@@ -34,6 +34,8 @@ static beside paths_beside(const char *of)
     return b;
 }
 
+static void remove_beside(const beside *b) { remove(b->profile), remove(b->predictors), remove(b->thresholds); }
+
 static bool pack(const char *in, const char *out, const char *mix, const beside *b)
 {
     hth_pack_options o = {.ftype = mix ? hth_ftype_find(mix) : NULL, .pure = true,
@@ -168,7 +170,7 @@ bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
     const char *data = test_data(below);
     if (!data) return false;
     snprintf(source, sizeof source, "%s", data);
-    beside b = paths_beside(name);
+    CLEANUP(remove_beside) beside b = paths_beside(name);
     b.predictors[0] = '\0';
     if (usual == 0.0f) b.profile[0] = '\0';
     else write_profile(source, usual / 2, b.profile); /* packing doubles what a profile saw */
