@@ -1,11 +1,6 @@
 /* text: conversations in parts. Frames may write control tokens, what people say
  * may not, and otherwise the seams cannot be seen in the ids. */
-#include "support/test.h"
-#include "support/models/vocab_file.h"
-
-static vocab_file f;
-static hth_gguf *file;
-static hth_tokenizer *tok;
+#include "support/models/vocab_case.h"
 
 enum { UNK, BOS, EOS, SPACE = 259, A, B, AB, SPACE_A, TOOL, MARK, TURN };
 
@@ -17,23 +12,12 @@ static bool open_it(void)
     vocab_file_add_word(&f, "b", -4.0f);
     vocab_file_add_word(&f, "ab", -1.0f);
     vocab_file_add_word(&f,
-                        "\xE2\x96\x81"
-                        "a",
+                        "\xE2\x96\x81\x61",
                         -2.0f);
     vocab_file_add(&f, "<tool>", 6, 0.0f, HTH_TOKEN_USER);
     vocab_file_add(&f, "<tool", 5, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|turn|>", 8, 0.0f, HTH_TOKEN_CONTROL);
-    hearth_error why = {0};
-    bool ok = vocab_file_open(&f, &file, &tok, &why) == HEARTH_OK;
-    if (!ok) test_fail(__FILE__, __LINE__, "%s", why.message);
-    return ok;
-}
-
-static void close_it(void)
-{
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
-    vocab_file_free(&f);
+    return vocab_open();
 }
 
 static void check_ids(const hth_ids *ids, const int32_t *expected, size_t n, int line)
@@ -85,7 +69,6 @@ TEST(nobody_can_write_a_control_token)
         const hth_text_part parts[] = {part("<|turn", true), {NULL, 0, false}, part("|>", true)};
         PARTS(0, TURN); /* two frames that touch are one */
     }
-    close_it();
 }
 
 TEST(user_defined_tokens_count_everywhere)
@@ -104,7 +87,6 @@ TEST(user_defined_tokens_count_everywhere)
         const hth_text_part parts[] = {part("<tool", true), part("a", false)};
         PARTS(0, MARK, SPACE_A);
     }
-    close_it();
 }
 
 TEST(seams_between_raw_parts_are_none)
@@ -122,7 +104,6 @@ TEST(seams_between_raw_parts_are_none)
         const hth_text_part parts[] = {part("\xE4", false), part("\xB8\xAD", false)};
         PARTS(0, SPACE, 3 + 0xE4, 3 + 0xB8, 3 + 0xAD);
     }
-    close_it();
 }
 
 TEST(bos_comes_once)
@@ -146,7 +127,6 @@ TEST(bos_comes_once)
     }
     check_parts(NULL, 0, HEARTH_ADD_SPECIAL, (const int32_t[]){BOS}, 1, __LINE__);
     check_parts(NULL, 0, 0, NULL, 0, __LINE__);
-    close_it();
 }
 
 TEST(cuts_anywhere_in_a_text_change_nothing)
@@ -175,5 +155,4 @@ TEST(cuts_anywhere_in_a_text_change_nothing)
     }
     hth_ids_free(&whole);
     hth_ids_free(&ids);
-    close_it();
 }

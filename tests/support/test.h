@@ -27,6 +27,9 @@ typedef struct test_case {
 void test_register(test_case *c);
 int test_run_all(int argc, char **argv);
 
+/* Called after each case, if it is set: frees what cases of a program share. */
+extern void (*test_after_each)(void);
+
 /* A case fails when memory of the library is in use after it that was not before; not one that calls this. */
 void test_keeps_memory(void);
 

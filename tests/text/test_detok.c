@@ -1,11 +1,6 @@
 /* text/detok.c: pieces, and text as it comes. */
-#include "support/test.h"
-#include "support/models/vocab_file.h"
+#include "support/models/vocab_case.h"
 #include "text/utf8.h"
-
-static vocab_file f;
-static hth_gguf *file;
-static hth_tokenizer *tok;
 
 enum { BYTE = 3, SPACE_A = 259, USER, UNUSED, HALF };
 
@@ -19,17 +14,7 @@ static bool begin(void)
     vocab_file_add(&f, " \xE2\x96\x81u", 5, 0.0f, HTH_TOKEN_USER);
     vocab_file_add(&f, "z\xE2\x96\x81", 4, 0.0f, HTH_TOKEN_UNUSED);
     vocab_file_add_word(&f, "x\xE4\xB8", -1.0f);
-    CHECK_OK(vocab_file_open(&f, &file, &tok, err));
-    return tok != NULL;
-}
-
-static void finish(void)
-{
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
-    vocab_file_free(&f);
-    tok = NULL;
-    file = NULL;
+    return vocab_open();
 }
 
 static void check_piece(int32_t id, bool show_special, const char *expected)
@@ -55,7 +40,6 @@ TEST(pieces_are_what_tokens_stand_for)
     size_t n;
     const char *zero = hth_token_piece(tok, BYTE, false, &n);
     CHECK(n == 1 && *zero == '\0');
-    finish();
 }
 
 /* Pushes ids one by one; every chunk is copied behind the last. */
@@ -84,7 +68,6 @@ TEST(one_space_is_dropped_at_the_start_of_a_text_only)
     check_text((int32_t[]){1, SPACE_A}, 2, true, true, "<s> a");
     check_text((int32_t[]){BYTE + ' ', SPACE_A}, 2, false, true, " a");
     check_text((int32_t[]){USER, SPACE_A}, 2, false, true, " \xE2\x96\x81u a");
-    finish();
 }
 
 TEST(characters_are_held_until_they_are_whole)
@@ -108,7 +91,6 @@ TEST(characters_are_held_until_they_are_whole)
     CHECK_INT(hth_detok_flush(&d, out), 1);
     CHECK_BYTES(out, "\xC3", 1);
     CHECK_INT(hth_detok_flush(&d, out), 0);
-    finish();
 }
 
 /* Random ids: the chunks together are the pieces together, each chunk but the
@@ -136,7 +118,6 @@ TEST(streams_equal_the_whole)
         n_out += hth_detok_flush(&d, out + n_out);
         if (CHECK_INT(n_out, n_whole)) CHECK_BYTES(out, whole, n_whole);
     }
-    finish();
 }
 
 TEST(valid_text_is_never_cut_inside_a_character)
