@@ -39,8 +39,7 @@ typedef struct probe {
     hth_kv kv;
     hth_pool *pool;
     int32_t *ids;
-    size_t n_ids;
-    size_t d_model, d_ff;
+    size_t n_ids, d_model, d_ff;
     down down[2][MAX_LAYER];  /* Q8_0, Q4_0 */
     float profile[MAX_LAYER]; /* largest |h| of the first windows */
     float *top[MAX_LAYER];    /* largest |h| of each token */
@@ -51,8 +50,6 @@ typedef struct probe {
 } probe;
 
 static const hth_type types[2] = {HTH_TYPE_Q8_0, HTH_TYPE_Q4_0};
-
-/* ---- weights ------------------------------------------------------------------------------- */
 
 static void make_down(probe *p, int t, size_t i_layer)
 {

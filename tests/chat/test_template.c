@@ -279,8 +279,6 @@ TEST(roles_are_words)
     }
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------- */
-
 TEST(messages_name_the_line_and_what_is_wrong)
 {
     refused("a\nb\n{{ s|nope }}", HEARTH_ERROR_UNSUPPORTED, "chat template, line 3: filter 'nope' is not known");

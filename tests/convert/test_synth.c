@@ -39,8 +39,7 @@ TEST(every_type_makes_a_model_that_runs_and_is_labelled)
 
 TEST(bytes_depend_on_the_seed_and_not_on_the_threads)
 {
-    char path[3][512];
-    char *bytes[3];
+    char path[3][512], *bytes[3];
     size_t n[3];
     for (int i = 0; i < 3; i++) {
         char name[32];

@@ -14,8 +14,6 @@
 
 enum { N = 1000, BYTES = 4 * N };
 
-/* ---- what the system may refuse ------------------------------------------------------------------------ */
-
 static bool no_thread;
 typedef void *thread_main(void *);
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f, void *arg);
@@ -410,8 +408,6 @@ TEST(device_and_host_compute_at_once)
     CHECK_INT(rounds_together(CARD_EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
     CHECK_INT(rounds_together(CARD_EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
 }
-
-/* ---- jitter ------------------------------------------------------------------------------------- */
 
 TEST(jitter_is_the_same_in_every_run_of_a_seed)
 {

@@ -46,8 +46,6 @@ static hearth_status detokenize(const fault_paths *p, hearth_error *err)
     return st;
 }
 
-/* ---- inspect: what it shows, and --check --------------------------------------------------------- */
-
 static hearth_status inspect(const fault_paths *p, hearth_error *err)
 {
     CLOSED(hth_gguf) *file = NULL;
@@ -84,8 +82,6 @@ static hearth_status logits(const fault_paths *p, hearth_error *err)
     if (st == HEARTH_OK) st = hth_atomic_writer_finish(&sink, err);
     return st;
 }
-
-/* ---- compare: gate beside dense, windows of a text ------------------------------------------------ */
 
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {
@@ -175,8 +171,6 @@ static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
     if (access(resume, F_OK) == 0) remove(resume);
     return st;
 }
-
-/* ---- synth ------------------------------------------------------------------------------------------- */
 
 static hearth_status synth(const fault_paths *p, hearth_error *err)
 {

@@ -160,8 +160,6 @@ TEST(a_missing_file_leaves_nothing)
     CHECK_FAILS(run_read(&p, err), HEARTH_ERROR_IO, p.in);
 }
 
-/* ---- the resident loop ------------------------------------------------------------------------------ */
-
 TEST(the_token_loop_allocates_nothing)
 {
     fault_paths p;

@@ -14,8 +14,6 @@
 enum { N_PROMPT = 9, N_PREDICT = 20 };
 static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81};
 
-/* ---- models ------------------------------------------------------------------------------------- */
-
 /* Floats, blocks, or floats with neurons in rows of down: all paths of weights. */
 typedef enum kind { PLAIN, BLOCKS, PACKED, N_KIND } kind;
 static const char *const kind_names[] = {"floats", "blocks of 32", "packed"};
@@ -288,8 +286,6 @@ TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
 
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
 TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
-
-/* ---- recording ---------------------------------------------------------------------------------- */
 
 /* Submissions of one run each, so that tapes are cut wherever they can be, and no head behind the last layer:
  * a tape that cannot begin is no place to copy to. */

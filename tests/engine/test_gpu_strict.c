@@ -12,8 +12,6 @@
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
-/* ---- a device with an error --------------------------------------------------------------------------- */
-
 static hth_shader_id off = HTH_N_SHADER; /* none */
 static hth_coopmat_shape matrix;         /* of null's units; m 0: it has none */
 static bool matrix_2;                    /* with functions of elements */

@@ -196,8 +196,6 @@ static void tell_alone(const hearth_model *model, hearth_session *const s[2], lo
     tell(s[0], to);
 }
 
-/* ---- warnings ----------------------------------------------------------------------------------- */
-
 typedef struct warnings {
     int n, n_lost, n_differ;
 } warnings;
@@ -487,8 +485,6 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
         printf("     read again: %d times\n", n_again);
     }
 }
-
-/* ---- floats ------------------------------------------------------------------------------------- */
 
 TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
 {

@@ -16,8 +16,6 @@
 enum { N_CTX = 96, N_ROW = 32, N_PROMPT = 60, N_PREDICT = 8, N_ROUND = 16, MAX_VOCAB = 4096 };
 enum { MAX_LOGITS = 2 * N_ROUND * (1 + N_PREDICT) };
 
-/* ---- cards -------------------------------------------------------------------------------------- */
-
 /* One of 8 GB with these lines more. */
 static void write_card(const char *path, const char *lines)
 {
@@ -112,8 +110,6 @@ static void tell(hearth_session *s, const change *changes, hth_device *device, l
         CHECK_OK(hearth_session_truncate(s, 8 + (uint32_t)round % 3, err));
     }
 }
-
-/* ---- what was said ------------------------------------------------------------------------------ */
 
 typedef struct warnings {
     int n, n_less, n_lost;

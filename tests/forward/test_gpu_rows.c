@@ -46,8 +46,7 @@ typedef struct data {
     int32_t *sum;    /* as devices have them */
     int16_t *sum_16; /* as the CPU has those of 256 */
     float *before, *expected, *y;
-    uint32_t *live;
-    uint32_t step[4];
+    uint32_t *live, step[4];
 } data;
 
 static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }

@@ -401,8 +401,6 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
     }
 }
 
-/* ---- what cannot be profiled ----------------------------------------------------------------- */
-
 TEST(places_that_cannot_be_written_are_refused_before_the_work)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 1};

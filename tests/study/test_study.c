@@ -314,8 +314,6 @@ TEST(predictors_are_judged_where_tokens_can_be_held_out)
     }
 }
 
-/* ---- perplexity by what is kept ------------------------------------------------------------------- */
-
 TEST(the_first_row_of_perplexities_is_that_of_the_model)
 {
     CLEANUP(close_bench) bench_model b;

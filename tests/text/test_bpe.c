@@ -250,6 +250,7 @@ static void check_bos(const char *pre, int stated, int32_t expected_bos, bool ex
         if (expected_add) IDS("x", HEARTH_ADD_SPECIAL, AB, BYTE + 'x');
         else IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x');
     }
+    vocab_finish();
 }
 
 TEST(bos_is_added_where_file_or_name_say_so)
@@ -539,8 +540,6 @@ TEST(threads_share_a_tokenizer)
         }
     }
 }
-
-/* ---- memory ------------------------------------------------------------------------------------------ */
 
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {

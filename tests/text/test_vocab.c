@@ -355,8 +355,6 @@ TEST(a_second_bos_is_warned_of)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
-
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {
     begin();

@@ -210,8 +210,6 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
     return m != NULL;
 }
 
-/* ---- usual values ------------------------------------------------------------------------------- */
-
 bool hybrid_scale_usual(const char *path, float factor)
 {
     static const char key[] = "hearth.ffn.largest_hidden";

@@ -72,8 +72,6 @@ void away_kernels(hth_kernels *k, hth_cpu level)
     k->quant_act = quant_act, k->quant_act_256 = quant_act_256, k->quant_cache = quant_cache;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------- */
-
 hth_shader_ref_fn *const programs_away[HTH_N_SHADER] = {
     [HTH_SHADER_fill] = away_fill, [HTH_SHADER_norm_quantize] = away_norm_round,
     [HTH_SHADER_mul_mat_vec_q] = away_rows_q, [HTH_SHADER_mul_mat_vec_q_acc] = away_rows_q_onto,
@@ -88,8 +86,6 @@ hth_shader_ref_fn *const programs_away[HTH_N_SHADER] = {
     [HTH_SHADER_down_reduce_acc] = away_down_join_onto, [HTH_SHADER_rope_store] = away_rope_store,
     [HTH_SHADER_attn] = away_attend, [HTH_SHADER_attn_reduce] = away_attend_join,
 };
-
-/* ---- truncation ------------------------------------------------------------------------------------- */
 
 static void truncate_all(hth_shader_id id, const hth_dispatch_args *c)
 {

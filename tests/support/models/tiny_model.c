@@ -251,8 +251,6 @@ void tiny_become(tiny_model *m, const char *architecture)
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 
-/* ---- packed --------------------------------------------------------------------------------- */
-
 void tiny_pack(tiny_model *m)
 {
     static const float thresholds[TINY_LAYERS] = {0.0f, -0.5f}, largest[TINY_LAYERS] = {8.0f, 8.0f};
