@@ -1,6 +1,6 @@
 /* What rounding in the down product costs on a real model: a float file, a text. Shows
  * how large h becomes, the error of down in several forms against double on the same
- * weights, and the perplexity with each form in place of the engine's own down.
+ * weights, and the perplexity with each form instead of the engine's own down.
  * Neuron-major forms: integer with k of the token, or one k per layer chosen from the
  * first windows with some bits of headroom (a token beyond it takes its own k).
  * Row-major forms: h rounded to 8 bits per 32 by rule R1.
@@ -46,7 +46,7 @@ typedef struct probe {
     size_t n_top, n_top_max;
     double error[2][N_FORM][MAX_LAYER], worst[2][N_FORM];
     size_t n_error[MAX_LAYER], n_redone, n_token;
-    double share[MAX_LAYER]; /* of neurons that fire, summed */
+    double share[MAX_LAYER]; /* of neurons that are active, summed */
 } probe;
 
 static const hth_type types[2] = {HTH_TYPE_Q8_0, HTH_TYPE_Q4_0};

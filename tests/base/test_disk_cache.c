@@ -35,7 +35,7 @@ static bool is_kept(const char *name, uint64_t mark, const void *bytes, size_t n
     return same;
 }
 
-TEST(what_is_kept_comes_back_for_its_mark_alone)
+TEST(a_cached_entry_is_returned_for_its_key_only)
 {
     open_folder();
     size_t n;

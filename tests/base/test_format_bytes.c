@@ -21,7 +21,7 @@ static const struct {
     {UINT64_MAX, "no limit", "16777216T"},
 };
 
-TEST(bytes_are_shown_to_the_nearest_and_wanted_rounded_up)
+TEST(bytes_are_shown_to_the_nearest_and_requests_rounded_up)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         CHECK_TEXT(hth_format_bytes(known[i].bytes).text, known[i].shown);
@@ -40,7 +40,7 @@ static void check_wanted(uint64_t bytes)
                   wanted.text, (unsigned long long)again);
 }
 
-TEST(what_is_wanted_is_enough_when_it_is_read_again)
+TEST(printed_amounts_are_enough_when_read_back)
 {
     test_random r = {1};
     for (int i = 0; i < 100000; i++) check_wanted(test_random_next(&r) >> (14 + test_random_below(&r, 50)));

@@ -1,4 +1,4 @@
-/* base/pool.c: every unit once, whoever computes it, however many jobs follow. */
+/* base/pool.c: every unit once, whichever thread computes it, however many jobs follow. */
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "support/test.h"

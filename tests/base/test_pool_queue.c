@@ -1,4 +1,4 @@
-/* base/pool.c, queues of jobs: each unit once, jobs in order, whoever sleeps where; units
+/* base/pool.c, queues of jobs: each unit once, jobs in order, whichever threads sleep; units
  * that are late are done by others, and what comes late changes nothing. */
 #include "base/alloc.h"
 #include "base/pool.h"
@@ -237,7 +237,7 @@ static void start_chain(hth_pool *pool, hth_pool_point point)
 }
 
 /* A worker stays in its first unit while the caller does all the rest, gets its results and
- * begins anew; when the worker is let go, what it computes is thrown away. */
+ * begins again; when the worker is let go, what it computes is thrown away. */
 static void check_held(hth_pool_point point)
 {
     enum { N_JOB = 100 };
@@ -262,7 +262,7 @@ static void check_held(hth_pool_point point)
     }
 }
 
-TEST(a_thread_that_is_held_holds_up_nobody)
+TEST(a_blocked_thread_delays_no_other)
 {
     check_held(HTH_POOL_CLAIMED);
     check_held(HTH_POOL_COMPUTED);

@@ -1,4 +1,4 @@
-/* What the system may refuse at any time: threads, memory, the wish for large pages. The
+/* What the system may refuse at any time: threads, memory, the request for large pages. The
  * calls are wrapped at link time (tests/CMakeLists.txt) and refused one after the other. */
 #include "base/alloc.h"
 #include "base/pool.h"

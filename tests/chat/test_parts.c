@@ -49,7 +49,7 @@ static void check_parts(const hth_text_part *parts, size_t n_part, unsigned flag
     check_parts(parts, sizeof parts / sizeof *parts, FLAGS, expected, sizeof expected / sizeof *expected,    \
                 __LINE__)
 
-TEST(nobody_can_write_a_control_token)
+TEST(messages_cannot_contain_control_tokens)
 {
     if (!open_it()) return;
     {

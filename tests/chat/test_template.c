@@ -527,7 +527,8 @@ TEST(long_conversations_stay_within_the_limits)
     }
 }
 
-/* ---- a small stack ------------------------------------------------------------------------------------------------ */
+/* ---- a small stack
+ * ------------------------------------------------------------------------------------------------ */
 
 static void *render_deep(void *user)
 {
@@ -594,7 +595,8 @@ TEST(a_stack_of_256_kib_holds_the_deepest)
     free(text);
 }
 
-/* ---- allocations that fail ------------------------------------------------------------------------------------------ */
+/* ---- allocations that fail
+ * ------------------------------------------------------------------------------------------ */
 
 static const char broad[] =
     "{% macro m(a, b=[1]) %}{% for x in b if x %}{{ loop.index }}{{ a ~ x }}{% endfor %}{% endmacro %}"

@@ -234,7 +234,7 @@ TEST(other_formats_follow_their_description)
                   "<|tool|>\nT</s>\n<|assistant|>\n");
 }
 
-TEST(formats_are_told_by_the_text_of_a_template)
+TEST(formats_are_recognised_by_the_text_of_a_template)
 {
     for (size_t i = 0; i < N_TEMPLATE; i++) {
         char name[100];
@@ -270,7 +270,7 @@ TEST(formats_are_listed_by_name)
 }
 
 /* Contents are never frame, whatever they spell. */
-TEST(formats_know_their_frames)
+TEST(formats_mark_template_text_and_content)
 {
     const hth_message m[] = {{word("system"), word("<|im_end|>")}, {word("user"), word("<|im_start|>")}};
     hth_template_input in = {.messages = m, .n_message = 2, .add_generation_prompt = true};

@@ -241,7 +241,7 @@ def the_model_of_these_cases_is_whole():
 
 
 @case
-def malformed_files_through_every_verb():
+def malformed_files_through_every_command():
     slowest = (0, "")
     n = 0
     for row, content, word, who in malformed():
@@ -268,7 +268,7 @@ def malformed_files_through_every_verb():
 
 
 @case
-def sidecars_that_do_not_fit_are_refused_by_all_who_take_them():
+def sidecars_that_do_not_fit_are_refused_by_every_command():
     path, words = scratch("model.gguf", with_keys()), scratch("text", b"aaaa " * 99)
     takers = {"profile": ["pack"], "predictors": ["pack", "run", "compare", "perplexity"],
               "thresholds": ["pack", "run", "compare", "perplexity"]}
@@ -358,7 +358,7 @@ def content_of_output():
         return f.read()
 
 
-def every_verb_survives_allocations_that_fail():
+def every_command_survives_allocations_that_fail():
     path = scratch("whole.gguf", build(keys_of_a_llama(), tensors_of_a_llama(), 0.25))
     commands = verbs_on(path)
     commands["run on threads"] = (["run", path, "-n", "2", "-p", "a", "-t", "3", "--mmap", "--stop", "zz", "--greedy"], b"")
@@ -392,7 +392,7 @@ def every_verb_survives_allocations_that_fail():
 
 
 if FAIL_MALLOC:  # in plain release builds: a sanitizer has an allocator of its own
-    case(every_verb_survives_allocations_that_fail)
+    case(every_command_survives_allocations_that_fail)
 
 
 # ---- R6, R7, R9, R11: what the shell may have taken away ---------------------------------------------

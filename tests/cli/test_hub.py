@@ -1003,7 +1003,7 @@ def rm_keeps_another_file_of_the_repository_that_is_being_loaded():
 
 
 @case
-def verbs_take_names():
+def commands_take_names():
     fill_places()
     env = folders()
     for name in ("org/tale:Q8_0", "ORG/TALE:q8_0", "tale:1b", "lm-tale", "your"):

@@ -108,7 +108,7 @@ def model_bytes():
 
 
 @case
-def help_of_every_verb_fits_a_screen():
+def help_of_every_command_fits_a_screen():
     for args in [["--help"], ["-h"]] + [[v, "--help"] for v in COMMANDS]:
         lines = good(*args).stdout.decode().split("\n")
         check(len(lines) <= 41, args, len(lines), "lines")
@@ -117,7 +117,7 @@ def help_of_every_verb_fits_a_screen():
 
 
 @case
-def help_of_a_verb_has_two_ways():
+def help_of_a_command_has_two_forms():
     check(good("help", "run").stdout == good("run", "--help").stdout, "help run")
     check(good("help").stdout == good("--help").stdout, "help")
     check(good("help", "nothing").stdout == good("--help").stdout, "help of no command")
@@ -275,7 +275,7 @@ def options_are_taken_as_people_type_them():
 
 
 @case
-def a_card_gets_so_many_layers():
+def gpu_layers_sets_the_number_of_layers():
     def shown(*words):
         return good("run", MODEL, "--gpu", "null", "-n", "1", "-p", "a", *words).stderr.decode()
 
@@ -880,7 +880,7 @@ QUICK_CARD = ("name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\n
 
 
 @case
-def a_plan_says_what_lies_where_and_is_obeyed():
+def a_plan_shows_the_placement_and_is_applied():
     card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
     placement = scratch("placement.gguf")
     shown = json.loads(good("plan", MODEL, "--gpu", card, "-c", "256", "-o", placement, "--json").stdout)
@@ -918,7 +918,7 @@ def a_plan_says_what_lies_where_and_is_obeyed():
 
 
 @case
-def a_plan_for_what_is_free_of_a_small_card_fits_it():
+def a_plan_for_the_free_memory_of_a_small_gpu_fits():
     card = "sim:" + scratch("small.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 260M").encode())
     placement, args = scratch("small.gguf"), ["-c", "64", "--batch", "8"]
     shown = json.loads(good("plan", MODEL, "--gpu", card, *args, "-o", placement, "--json").stdout)
@@ -944,7 +944,7 @@ def a_plan_without_a_profile_says_what_it_assumes():
 
 
 @case
-def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
+def impossible_vram_is_refused_and_more_than_the_gpu_has_is_reported():
     args = ["run", MODEL, "-c", "64", "--batch", "8", "-n", "3", "-p", "a"]
     card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
     bad(2, "--vram 0: allowed are 1 to 9e+18", *args, "--gpu", card, "--vram", "0")
@@ -975,7 +975,7 @@ def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
 
 
 @case
-def a_card_too_small_for_any_model_says_what_is_free_of_it():
+def a_gpu_too_small_for_any_model_reports_its_free_memory():
     card = "sim:" + scratch("tiny.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 200M").encode())
     for vram in [[], ["--vram", "100M"]]:
         line = bad(1, "no layer of it fits on simulated quick: the least is ", "run", MODEL, "--gpu", card, *vram)
@@ -990,7 +990,7 @@ NO_DRIVER = {"VK_ICD_FILENAMES": "/nowhere", "VK_DRIVER_FILES": "/nowhere"}
 
 
 @case
-def names_of_devices_and_placements_that_are_none_are_told_apart():
+def unknown_devices_and_placements_have_different_messages():
     args = ["run", MODEL, "-n", "1", "-p", "a"]
     bad(1, "the name of a device is empty: auto, none, or a name", *args, "--gpu", "")
     bad(1, "sim: names no file: sim:FILE takes", *args, "--gpu", "sim:")
@@ -1012,7 +1012,7 @@ def names_of_devices_and_placements_that_are_none_are_told_apart():
 
 
 @case
-def json_tells_where_a_model_lies():
+def json_shows_the_placement_of_a_model():
     args = [MODEL, "-c", "64", "--batch", "8", "-n", "2", "-p", "a", "--json"]
     alone = json.loads(good("run", *args, "--gpu", "none").stdout)
     check(alone["gpu"] == {"layers": 0, "layers_in_all": 6, "cpu_bits": True}, alone)
@@ -1056,7 +1056,7 @@ def the_divided_plan_of_the_documentation_is_what_it_shows():
 
 
 @case
-def a_simulated_card_with_a_host_has_seconds_of_its_own():
+def a_simulated_gpu_with_a_host_has_its_own_clock():
     text = QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9").encode()
     args = ["-c", "64", "--batch", "8", "--vram", "9M", "-n", "5", "-p", "a"]
     for lines, own in [(b"host_bandwidth = 1e9\n", True), (b"", False)]:
@@ -1144,7 +1144,7 @@ def progress_stands_before_the_text_and_leaves_its_line_to_warnings():
 
 
 @case
-def a_closed_stream_is_nobodys_file():
+def a_closed_stream_is_not_reused_for_a_file():
     for args in [["run", MODEL, "-"], ["run", MODEL, "-f", "-"], ["chat", MODEL, "--template", "chatml"]]:
         done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", HEARTH, *args, "-n", "1"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=TIMEOUT)
@@ -1179,7 +1179,7 @@ def interrupt_ends_a_run_with_what_was_generated():
 
 
 @case
-def interrupts_are_heard_within_a_window_and_a_prompt():
+def interrupts_end_a_chunk_and_a_prompt():
     text = scratch("long.txt", b"Once upon a time there was a little girl. " * 4000)
     model = scratch("slow.gguf", tiny_model(n_layer=16))
     for args in [["perplexity", model, "-f", text, "-c", "16000", "-t", "1"],
@@ -1222,7 +1222,7 @@ def interrupt_during_quantize_leaves_no_file():
 
 
 @case
-def every_verb_that_runs_takes_the_common_options():
+def every_command_that_runs_takes_the_common_options():
     common = ["-t", "2", "-c", "64", "--kv", "f32", "--mmap", "--batch", "7"]
     text = scratch("text", b"Once upon a time there was a dog. " * 20)
     ids = scratch("ids", b"1 421 434 261 399")
@@ -1243,7 +1243,7 @@ def every_verb_that_runs_takes_the_common_options():
 
 
 @case
-def compare_says_what_a_mode_costs():
+def compare_reports_the_quality_loss_of_a_mode():
     common = ["-t", "2", "-c", "64"]
     text = scratch("text", b"Once upon a time there was a dog. " * 30)
     done = good("compare", MODEL, "-f", text, *common)
@@ -1321,7 +1321,7 @@ def bench(*args, **more):
 
 
 @measured
-def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
+def bench_compares_prompts_with_the_peak_and_tokens_with_memory():
     prompt, tokens = bench(MODEL, "-p", "8", "-n", "2", "--selector", "dense")["tests"]
     level = bench(MODEL, "-p", "1", "-n", "0")["cpu"]
     # Multiply-adds of all matrices for eight tokens, of the head for one, two operations each.
@@ -1404,7 +1404,7 @@ def bench_in_parallel_gives_each_sequence_its_own_logits():
 
 
 @measured
-def bench_prints_the_price_beside_the_speed():
+def bench_prints_the_quality_loss_with_the_speed():
     few = ["-p", "4", "-n", "2", "-t", "1"]
     text = scratch("text", b"Once upon a time there was a dog. " * 200)
     table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few).stdout
@@ -1444,7 +1444,7 @@ def bench_prints_the_price_beside_the_speed():
 
 
 @case
-def bench_tells_the_price_of_predictors():
+def bench_reports_the_quality_loss_of_predictors():
     model = data("golden/powerinfer/llama-relu.f16.powerinfer.gguf")
     text = scratch("text", b"abc " * 60)
     shown = bench(model, "-p", "0", "-n", "2", "-f", text, "-c", "16")["price"]
@@ -1497,7 +1497,7 @@ def bench_replays_a_profile():
 
 
 @case
-def bench_says_at_once_what_has_no_room():
+def bench_reports_a_full_context_before_it_runs():
     start = time.monotonic()
     line = bad(1, "-c leaves room for 64", "bench", MODEL, "--depth", "100000", "-c", "64")
     check("100064 positions" in line and time.monotonic() - start < 20, line)
@@ -1586,7 +1586,7 @@ def doctor_measures_a_gpu_once_and_again_when_asked():
 
 
 @case
-def a_cache_that_cannot_be_used_is_said_once():
+def an_unusable_cache_is_reported_once():
     places = [(scratch("file", b"x"), 1), ("/proc/nope", 1), ("", 0)]
     for place, n in places:
         done = good("doctor", "--gpu", "null", MODEL, env={"HEARTH_CACHE": place})
@@ -1651,7 +1651,7 @@ def profile(*args, **more):
 
 
 @case
-def profiles_say_who_fires_and_are_no_models():
+def profiles_count_active_neurons_and_are_not_models():
     text = scratch("text", b"Once upon a time there was a dog. He liked to play in the park. " * 60)
     result, content = profile("-f", text, "-c", "100", "--samples", "64", "-t", "1")
     check(result["tokens"] % 100 == 0 and result["tokens"] > 500 and result["samples"] == 64, result)
@@ -1675,7 +1675,7 @@ def profiles_say_who_fires_and_are_no_models():
 
 
 @case
-def inspect_tells_which_selectors_a_file_runs_with():
+def inspect_shows_which_selectors_a_file_supports():
     def shown(path):
         model = json.loads(good("inspect", path, "--json").stdout)["model"]
         return model["selectors"], model["auto_selector"], good("inspect", path).stdout.decode()
@@ -1697,7 +1697,7 @@ def inspect_tells_which_selectors_a_file_runs_with():
 
 
 @case
-def inspect_tells_what_belongs_to_a_model():
+def inspect_shows_the_files_of_a_model():
     text = scratch("text", b"Once upon a time there was a dog. He liked to play in the park. " * 60)
 
     def shown(path):
@@ -1927,7 +1927,7 @@ def studies_of_what_cannot_be_are_refused():
 
 
 @case
-def what_is_no_text_is_refused_by_all_who_read_one():
+def every_command_refuses_a_file_that_is_not_text():
     out, empty, newline = scratch("out"), scratch("empty", b""), scratch("newline", b"\n")
     binary, short = scratch("binary", b"GGUF.\0" * 999), scratch("short", b"Once upon a time.")
     late = scratch("late", b"Once upon a time. " * 9999 + b"\0")

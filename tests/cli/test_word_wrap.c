@@ -45,7 +45,7 @@ static bool open_terminal(terminal *t, unsigned short columns)
 }
 
 /* What came out of it; stdout is itself again. What was written may come in several
- * pieces and late; the end is an error of the read, once nobody has the inner side. */
+ * pieces and late; the end is an error of the read, once the inner side is closed. */
 static size_t close_terminal(terminal *t, char *out, size_t capacity)
 {
     size_t n = 0;

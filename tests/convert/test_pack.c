@@ -103,7 +103,7 @@ TEST(files_of_powerinfer_pack_without_a_change_of_bits)
     }
 }
 
-TEST(neurons_of_every_family_can_be_turned)
+TEST(neurons_of_every_architecture_can_be_transposed)
 {
     static const char *const names[] = {"llama-gqa", "llama-bias", "llama-relu2-plain", "qwen2", "qwen3",
                                         "gemma2",    "falcon",     "falcon-two-norms",  "opt",   "bamboo"};
@@ -125,8 +125,8 @@ TEST(neurons_of_every_family_can_be_turned)
     }
 }
 
-/* Names that look like those of layers, shapes and types that nobody checked: they are not the model's. */
-TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
+/* Names that look like those of layers, shapes and types that nothing checked: they are not the model's. */
+TEST(tensors_that_the_model_does_not_use_are_copied_unchanged)
 {
     static const struct {
         const char *name;

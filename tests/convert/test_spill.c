@@ -120,7 +120,7 @@ TEST(streams_come_back_from_memory_and_from_a_file_without_a_name)
     }
 }
 
-TEST(memory_that_is_refused_is_given_up_for_a_file)
+TEST(a_file_replaces_memory_that_cannot_be_allocated)
 {
     const char *folder = make_folder();
     hth_alloc_fail_at(2, 0); /* after the object itself */
@@ -218,7 +218,7 @@ TEST(predictors_survive_every_answer_of_their_file_that_fails)
     uint64_t n_write = survive(fail_write, FAILS), n_empty = survive(fail_write, EMPTY);
     uint64_t n_read = survive(fail_read, FAILS);
     printf("     %llu writes and %llu reads, each failed\n", (unsigned long long)n_write, (unsigned long long)n_read);
-    /* Inputs and firings of each token and layer; reads are those of the model too. */
+    /* Inputs and active sets of each token and layer; reads are those of the model too. */
     CHECK_INT(n_write, 2 * 16 * TINY_LAYERS);
     CHECK_INT(n_empty, n_write);
     CHECK(n_read > 2 * TINY_LAYERS + 20);

@@ -1,4 +1,4 @@
-/* Synthetic models: they run, they say what they are, and the same wish gives the same bytes. */
+/* Synthetic models: they run, their keys say what they are, and the same options give the same bytes. */
 #include "convert/synth.h"
 #include "support/test.h"
 

@@ -1,6 +1,6 @@
-/* Devices: tapes in order, gates, memory within its budget and for as long as it is used, every call that fails. The
- * same on the null device, which is always there, on simulated ones with either clock, and on the first that
- * Vulkan knows, watched by its validation layer. */
+/* Devices: command lists in order, gates, memory within its budget and for as long as it is used, every call that
+ * fails. The same on the null device, which is always there, on simulated ones with either clock, and on the first
+ * that Vulkan knows, watched by its validation layer. */
 #include "base/alloc.h"
 #include "device/device.h"
 #include "support/test.h"
@@ -61,7 +61,7 @@ static bool has_vulkan(void)
     return n > 0 && !info[0].unsupported_reason[0];
 }
 
-/* A card whose costs are small enough to be waited for on the real clock. */
+/* A GPU whose costs are small enough to be waited for on the real clock. */
 static void on_simulated(void (*promise)(void), const char *clock)
 {
     char text[400], name[1100];
@@ -100,7 +100,7 @@ typedef struct task {
     hth_cmdlist *first, *second;
 } task;
 
-/* y = a + b on the first tape, y = y + b on the second; the host fills a and b. */
+/* y = a + b on the first command list, y = y + b on the second; the host fills a and b. */
 static hearth_status record(task *t, hearth_error *err)
 {
     static const uint32_t n = N, one[2] = {N, 0x3f800000};
@@ -114,11 +114,13 @@ static hearth_status record(task *t, hearth_error *err)
     if (st != HEARTH_OK) return st;
     hth_cmdlist_dispatch(t->first, p_fill, (hth_buffer_range[]){{t->a, 0, 0}}, one, 1, 1, 1);
     hth_cmdlist_barrier(t->first, (hth_buffer_range[]){{t->a, 0, 0}}, 1);
-    hth_cmdlist_dispatch(t->first, p_add, (hth_buffer_range[]){{t->a, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    hth_cmdlist_dispatch(t->first, p_add, (hth_buffer_range[]){{t->a, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}},
+                         &n, 1, 1, 1);
     st = hth_cmdlist_end(t->first, err);
     if (st == HEARTH_OK) st = hth_cmdlist_begin(t->d, &t->second, err);
     if (st != HEARTH_OK) return st;
-    hth_cmdlist_dispatch(t->second, p_add, (hth_buffer_range[]){{t->sum, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    hth_cmdlist_dispatch(t->second, p_add, (hth_buffer_range[]){{t->sum, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}},
+                         &n, 1, 1, 1);
     return hth_cmdlist_end(t->second, err);
 }
 
@@ -349,7 +351,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     CHECK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, UINT64_MAX - 1, "all", &more, &why) == HEARTH_ERROR_MEMORY);
     CHECK(!hth_device_state(t.d).lost && hth_device_state(t.d).used == used);
 
-    /* Freed before the tapes that use it have run. */
+    /* Freed before the command lists that use it have run. */
     CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 1}, {t.second, 2}}, 2, fences, err));
     hth_buffer_free(t.a);
     hth_cmdlist_free(t.first);
@@ -361,7 +363,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     close_it(t.d);
 }
 
-/* Tapes whose gate nobody opens, a call that is refused: all memory is there again. */
+/* Command lists whose host semaphore is never signalled, a call that is refused: all memory is there again. */
 ON_EACH(what_was_submitted_can_be_settled)
 {
     const hearth_status refusals[] = {HEARTH_OK, HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED};

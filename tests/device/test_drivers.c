@@ -120,7 +120,7 @@ static bool has_vulkan(void)
     return st == HEARTH_OK;
 }
 
-/* Refused with these words; there is no card to be found, and others are as usable as ever. */
+/* Refused with these words; there is no GPU to be found, and others are as usable as ever. */
 static void expect_refused(lies l, const char *words)
 {
     hth_device *d = NULL;

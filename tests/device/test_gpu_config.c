@@ -1,4 +1,4 @@
-/* Descriptions of cards: what is refused, each at its line; what is taken; the cards that are shipped. */
+/* Descriptions of GPUs: what is refused, each at its line; what is taken; the GPUs that are shipped. */
 #include "base/alloc.h"
 #include "device/simulated/simulated_int.h"
 #include "support/device/card.h"
@@ -158,7 +158,7 @@ TEST(any_description_is_taken_or_refused)
     CHECK(n_taken > 100 && n_refused > 100);
 }
 
-TEST(the_cards_that_are_shipped_are_what_their_names_say)
+TEST(shipped_gpu_descriptions_match_their_names)
 {
     static const struct {
         const char *file, *name;

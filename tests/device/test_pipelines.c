@@ -66,7 +66,7 @@ static char *first_run(char **path, size_t *n)
     return bytes;
 }
 
-TEST(programs_of_an_earlier_run_are_taken)
+TEST(pipelines_of_an_earlier_run_are_reused)
 {
     char *path;
     size_t n;
@@ -78,7 +78,7 @@ TEST(programs_of_an_earlier_run_are_taken)
     }
 }
 
-/* Written in its place: not taken, and made anew. */
+/* Written in its place: not taken, but compiled again. */
 static void expect_anew(const char *path, const char *what, const char *bytes, size_t n)
 {
     uint64_t kept = 1;
@@ -89,7 +89,7 @@ static void expect_anew(const char *path, const char *what, const char *bytes, s
     if (kept == 0) test_fail(__FILE__, __LINE__, "%s: it was not made anew", what);
 }
 
-TEST(damaged_and_truncated_programs_are_compiled_anew)
+TEST(damaged_and_truncated_pipelines_are_compiled_again)
 {
     char *path;
     size_t n;
@@ -104,7 +104,7 @@ TEST(damaged_and_truncated_programs_are_compiled_anew)
 }
 
 /* Whole files by their hash, of another driver by their mark, or by the driver's own head. */
-TEST(programs_of_another_driver_are_compiled_anew)
+TEST(pipelines_of_another_driver_are_compiled_again)
 {
     char *path;
     size_t n;

@@ -1,4 +1,4 @@
-/* The simulated device: times computed by hand for small tapes, links and gates; both sides at once; the same
+/* The simulated device: times computed by hand for small command lists, links and gates; both sides at once; the same
  * in every run; faults and budgets where the description puts them; and with a real clock, no tick before its
  * time. All rates are made up so that hands can compute. */
 #include "base/alloc.h"
@@ -23,7 +23,7 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f,
     return no_thread ? EAGAIN : __real_pthread_create(t, a, f, arg);
 }
 
-/* ---- cards ------------------------------------------------------------------------------------- */
+/* ---- GPUs ------------------------------------------------------------------------------------- */
 
 enum { LATENCY = 1000, DISPATCH = 2000, SUBMIT = 20000, WAKE = 10000, POLL = 100, SMALL = DISPATCH + BYTES };
 
@@ -60,7 +60,7 @@ static hearth_status open_card(const char *text, uint64_t memory, hth_device **d
     return card_open(text, memory, functions, d, err);
 }
 
-/* A card with a buffer of each kind of memory, of BYTES. */
+/* A GPU with a buffer of each kind of memory, of BYTES. */
 typedef struct bench {
     hth_device *d;
     hth_buffer *here, *there, *up, *down;
@@ -92,7 +92,7 @@ static void carry(hth_cmdlist *t, hth_buffer *from, hth_buffer *to)
     hth_cmdlist_copy(t, (hth_buffer_range){from, 0, 0}, (hth_buffer_range){to, 0, 0});
 }
 
-/* A tape of one run that reads so much; 0: nobody says. */
+/* A command list of one run that reads so much; 0: not given. */
 static hth_cmdlist *tape_of(bench *b, uint64_t reads)
 {
     hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d);
@@ -108,7 +108,7 @@ static void submit(bench *b, hth_cmdlist *t, uint64_t wait, hth_fence *fence)
     CHECK_OK(hth_queue_submit(b->d, (hth_submit_info[]){{t, wait}}, 1, fence, err));
 }
 
-/* What a tape takes on the device by itself. */
+/* What a command list takes on the device by itself. */
 static uint64_t length_of(bench *b, hth_cmdlist *t)
 {
     hth_fence fence;
@@ -145,7 +145,7 @@ TEST(a_simulated_device_says_that_it_is_one)
     hth_device_close(b.d);
 }
 
-TEST(memory_ends_where_the_card_does)
+TEST(memory_is_limited_to_that_of_the_gpu)
 {
     hth_buffer *all, *more;
     hearth_error why;
@@ -204,8 +204,8 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
     hth_device_close(b.d);
 }
 
-/* Bits as they are when the run begins: the tape itself sets them. */
-TEST(a_run_by_marks_takes_what_is_marked)
+/* Bits as they are when the run begins: the command list itself sets them. */
+TEST(a_masked_dispatch_costs_what_its_mask_selects)
 {
     static const uint32_t from[] = {0xffffffffu, 0x0000fff0u, 0, 0x80000001u};
     bench b;
@@ -242,7 +242,7 @@ TEST(a_run_by_marks_takes_what_is_marked)
     hth_device_close(b.d);
 }
 
-TEST(copies_take_their_link_and_run_beside_the_runs)
+TEST(copies_take_the_time_of_their_link_and_overlap_with_dispatches)
 {
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
     bench b;
@@ -353,7 +353,7 @@ TEST(both_clocks_meet_at_gates_and_waits)
     hth_device_close(b.d);
 }
 
-TEST(patience_ends_on_the_virtual_clock)
+TEST(timeouts_end_on_the_virtual_clock)
 {
     bench b;
     hth_fence fence;
@@ -370,8 +370,8 @@ TEST(patience_ends_on_the_virtual_clock)
     hth_device_close(b.d);
 }
 
-/* Patience is for some tapes, not for all that may wait. */
-TEST(many_tapes_are_settled_with_patience_for_some)
+/* A timeout is for some command lists, not for all that may wait. */
+TEST(many_command_lists_finish_with_a_timeout_for_some)
 {
     enum { N_TAPE = 100, SOME = 16, EACH = DISPATCH + 1000000 };
     bench b;
@@ -511,7 +511,7 @@ TEST(budgets_shrink_and_what_is_there_stays)
 
 enum { REAL_WAKE = 2000000 };
 
-TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
+TEST(with_a_real_clock_no_fence_completes_before_its_time)
 {
     bench b;
     hth_fence fence;
@@ -592,7 +592,7 @@ static void *let_go(void *user)
     return NULL;
 }
 
-/* A tape is running, and will end in 20 ms. */
+/* A command list is running, and will end in 20 ms. */
 static hth_cmdlist *begin_slow(bench *b, hth_fence *fence, pthread_t *helper)
 {
     const hth_pipeline *add;
@@ -609,7 +609,7 @@ static hth_cmdlist *begin_slow(bench *b, hth_fence *fence, pthread_t *helper)
     return t;
 }
 
-TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
+TEST(with_a_real_clock_buffers_in_use_are_neither_changed_nor_freed)
 {
     static const uint8_t zeros[BYTES];
     uint8_t back[BYTES];
@@ -632,7 +632,7 @@ TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
     CHECK(atomic_load(&slow_ended) && back[0] == 1);
     pthread_join(helper, NULL);
 
-    /* What took longer here than on the card delays what follows. */
+    /* What took longer here than on the GPU delays what follows. */
     uint64_t before = hth_clock_ns();
     hth_cmdlist *behind = tape_of(&b, 30000);
     begin_slow(&b, &fence, &helper);
@@ -680,7 +680,7 @@ TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
     hth_fence fence;
     hearth_error why;
     uint64_t before = hth_clock_ns();
-    CHECK_OK(open_bench(REAL, &b, err)); /* a tape of 100 s, and one behind it */
+    CHECK_OK(open_bench(REAL, &b, err)); /* a command list of 100 s, and one behind it */
     hth_cmdlist *t = tape_of(&b, 100000000);
     submit(&b, t, 0, &fence);
     submit(&b, t, 0, &fence);

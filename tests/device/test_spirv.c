@@ -228,7 +228,7 @@ static const char *wrong_words(const uint32_t *words, size_t n, const hth_shader
 
 /* ---- every program --------------------------------------------------------------------------------- */
 
-TEST(every_program_has_words)
+TEST(every_shader_has_spirv)
 {
     for (int id = 0; id < HTH_N_SHADER; id++) {
         size_t size;
@@ -237,7 +237,7 @@ TEST(every_program_has_words)
     }
 }
 
-TEST(words_agree_with_the_table_and_leave_the_driver_no_choice)
+TEST(spirv_agrees_with_the_shader_table_and_leaves_the_driver_no_choice)
 {
     for (int id = 0; id < HTH_N_SHADER; id++) {
         size_t size, dot_size;
@@ -277,7 +277,7 @@ static bool mutate(uint32_t *words, size_t n, uint32_t code, size_t at, uint32_t
     return false;
 }
 
-TEST(words_that_break_a_rule_are_found)
+TEST(spirv_that_breaks_a_rule_is_found)
 {
     static const struct {
         uint32_t code, at, from, to;
@@ -311,7 +311,7 @@ TEST(words_that_break_a_rule_are_found)
     CHECK(wrong_words(capabilities, 4, form, false) != NULL);
 }
 
-TEST(words_of_matrix_units_that_break_a_rule_are_found)
+TEST(cooperative_matrix_spirv_that_breaks_a_rule_is_found)
 {
     static const struct {
         uint32_t code, at, from, to;
@@ -353,7 +353,7 @@ static void check_integers(hth_shader_id id)
     CHECK_INT(n_type, 3);
 }
 
-TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
+TEST(cooperative_matrices_are_of_integers_and_in_tile_shaders_only)
 {
     check_integers(HTH_SHADER_mul_mat_q);
     check_integers(HTH_SHADER_mul_mat_q_cm2);
@@ -367,7 +367,7 @@ static void check_wrong(hth_shader_id words_of, hth_shader_id form_of, const cha
     if (!wrong || !strstr(wrong, says)) test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
 }
 
-TEST(functions_of_elements_are_in_their_programs_alone)
+TEST(per_element_functions_are_in_their_shaders_only)
 {
     check_wrong(HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q, "capability 5432");
     check_wrong(HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_cm2, "functions of elements: 0");
@@ -411,7 +411,7 @@ TEST(every_sum_and_product_that_is_not_precise_is_found)
     check_marks(HTH_SHADER_mul_mat_q_cm2);
 }
 
-TEST(words_are_held_against_their_own_row_of_the_table)
+TEST(spirv_is_checked_against_its_row_of_the_table)
 {
     size_t n;
     FREED uint32_t *words = copy_words(&n);
@@ -453,7 +453,7 @@ static bool has_capability(const uint32_t *words, size_t n, uint32_t capability)
     return false;
 }
 
-TEST(words_ask_for_what_a_device_promises_and_no_more)
+TEST(spirv_requires_only_what_a_device_supports)
 {
     enum { MODE_WORDS = 4, CAPABILITY_WORDS = 2, EXTENSION_WORDS = 7 };
     size_t n;
@@ -492,5 +492,5 @@ TEST(what_is_no_module_is_left_as_it_is)
 }
 
 #else
-TEST(words_agree_with_the_table_and_leave_the_driver_no_choice) { test_skip("this build has no Vulkan"); }
+TEST(spirv_agrees_with_the_shader_table_and_leaves_the_driver_no_choice) { test_skip("this build has no Vulkan"); }
 #endif

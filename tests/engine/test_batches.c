@@ -1,5 +1,5 @@
-/* One answer, however a text is cut and whoever shares the batch; and every way in
- * which a session refuses to go on leaves it where it was. */
+/* The logits do not depend on how a text is divided into calls or on the other sequences of the batch, and a session
+ * keeps its position after every call that fails. */
 #include "support/engine.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"

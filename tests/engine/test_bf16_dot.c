@@ -1,4 +1,4 @@
-/* Sessions that compute prompts by products of bf16: nobody gets them unasked, they change BF16
+/* Sessions that compute prompts by products of bf16: they are used only on request, they change BF16
  * matrices in prompts alone, and a CPU that has none says so. */
 #include "base/cpu.h"
 #include "kernels/kernels.h"
@@ -84,7 +84,7 @@ TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
     }
 }
 
-TEST(a_cpu_without_them_says_so)
+TEST(a_cpu_without_bf16_products_is_reported)
 {
     CLEANUP(gguf_free) gguf_bytes file;
     engine_set_cpu("generic");

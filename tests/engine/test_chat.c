@@ -100,7 +100,7 @@ static void refuses(const char *template, const char *format, hearth_status stat
     CHECK(chat == NULL);
 }
 
-TEST(what_is_missing_is_said_and_nothing_guessed)
+TEST(a_missing_template_is_reported_and_none_guessed)
 {
     refuses(NULL, NULL, HEARTH_ERROR_UNSUPPORTED, "tokenizer.chat_template is missing");
     refuses(NULL, NULL, HEARTH_ERROR_UNSUPPORTED, "formats by name: chatml, ");
@@ -212,7 +212,7 @@ TEST(no_end_of_text_is_put_before_an_answer)
 }
 
 /* Vocabularies whose BOS and EOS are one token may want it behind a text only. */
-TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
+TEST(a_token_added_behind_texts_does_not_come_before_one)
 {
     CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");

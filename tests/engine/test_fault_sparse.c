@@ -1,6 +1,6 @@
-/* Every allocation, read and write that can fail does so, of what the verbs predictors, thresholds, pack and study
+/* Every allocation, read and write that can fail does so, of what the commands predictors, thresholds, pack and study
  * ask of the library, and of a model that is opened, run and compared with files beside it. Their own temporary
- * file: tests/convert/test_spill.c; the other verbs: test_faults.c, test_fault_verbs.c. */
+ * file: tests/convert/test_spill.c; the other commands: test_faults.c, test_fault_verbs.c. */
 #include "convert/pack.h"
 #include "convert/predictors.h"
 #include "measure/compare.h"
@@ -146,7 +146,7 @@ static hearth_status packed(const fault_paths *p, hearth_error *err)
     return run_model(files.packed, &(hearth_model_options){.n_thread = 1}, err);
 }
 
-/* Predictors beside the model against all neurons, windows of a text. */
+/* Predictors beside the model against all neurons, chunks of a text. */
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {
     CLOSED(hearth_model) *model = NULL;

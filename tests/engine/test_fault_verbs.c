@@ -1,4 +1,4 @@
-/* Every allocation, read and write that can fail does so, of what the verbs tokenize,
+/* Every allocation, read and write that can fail does so, of what the commands tokenize,
  * detokenize, inspect, logits, compare, profile, synth and chat ask of the library. Run, batch, quantize and
  * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
 #include "convert/synth.h"
@@ -106,7 +106,7 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
     return st;
 }
 
-/* ---- profile: written, and read by whoever uses it --------------------------------------------------- */
+/* ---- profile: written, and read by its users --------------------------------------------------- */
 
 /* save_ns 0: the state is written after every piece but the last. */
 static hearth_status profile_with(const fault_paths *p, uint64_t save_ns, hearth_error *err)

@@ -155,7 +155,7 @@ TEST(a_model_on_the_null_device_survives_every_fault)
     for (kind k = 0; k < N_KIND; k++) survive_all(k, "null", 1);
 }
 
-/* Tapes end in the midst of what is recorded, and steps have many of them. */
+/* Command lists end in the midst of what is recorded, and steps have many of them. */
 TEST(a_model_whose_work_is_divided_among_submissions_survives_faults)
 {
     if (!submissions_begin("null", 1, 1)) return;
@@ -258,7 +258,7 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
     }
 }
 
-TEST(a_device_that_refuses_a_step_again_and_again_is_left)
+TEST(a_device_that_fails_a_step_repeatedly_is_evicted)
 {
     for (uint64_t n = 1; n <= 3; n++) {
         step_refused_on("null", n, HEARTH_ERROR_MEMORY);
@@ -270,7 +270,7 @@ TEST(a_device_that_refuses_a_step_again_and_again_is_left)
 static void see_nothing(void *user, const hth_ffn_probe *seen) { (void)user, (void)seen; }
 
 /* It is no failure of the device, which stays in use. */
-TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
+TEST(a_probe_of_neurons_on_a_device_is_refused)
 {
     const char *path = make_model(BLOCKS);
     CLOSED(hearth_model) *model = NULL;
@@ -287,9 +287,9 @@ TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
 TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
 
-/* Submissions of one run each, so that tapes are cut wherever they can be, and no head behind the last layer:
- * a tape that cannot begin is no place to copy to. */
-TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
+/* Submissions of one run each, so that command lists are cut wherever they can be, and no head behind the last layer:
+ * a command list that cannot begin is no place to copy to. */
+TEST(command_lists_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
 {
     const char *path = make_model(BLOCKS);
     hearth_model_options o = {.n_thread = 1,
@@ -320,7 +320,7 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
 
 /* ---- more submissions than a device holds ------------------------------------------------------- */
 
-/* Attention of each token by itself, in two layers: some 4,200 tapes, of which devices hold 4,096. */
+/* Attention of each token by itself, in two layers: some 4,200 command lists, of which devices hold 4,096. */
 enum { N_LONG = 2080 };
 
 /* Its logits; NULL after a failed check. The n-th call of the step fails so. */
@@ -369,7 +369,7 @@ static void expect_long_on_card(const char *path, const char *clock, const float
     expect_long(path, device, 0, HEARTH_OK, expected);
 }
 
-TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
+TEST(a_step_of_more_command_lists_than_a_device_holds_is_submitted_in_parts)
 {
     const char *path = make_model(BLOCKS);
     FREED float *expected = eval_long(path, NULL, 0, HEARTH_OK);
@@ -405,7 +405,7 @@ static bool next_waits(hearth_model *model, hearth_session *s, uint64_t n_call, 
 }
 
 /* What the device may still be reading is not written before it has ended: the wait for a step is what
- * fails. Whether a step has ended when somebody looks is a matter of luck, so it is tried often. */
+ * fails. Whether a step has ended when it is polled depends on timing, so it is tried often. */
 TEST(a_step_whose_end_was_not_seen_is_waited_for)
 {
     enum { N_CALL = 2, N_TRY = 500 }; /* submit, wait */

@@ -117,7 +117,7 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
     }
 }
 
-TEST(a_device_that_is_off_is_refused_by_name_or_taken_with_one_warning)
+TEST(a_device_with_wrong_results_is_refused_by_name_or_taken_with_one_warning)
 {
     static const struct {
         hth_shader_id id;
@@ -247,7 +247,7 @@ TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
     refuse_kinds(HTH_COOPMAT_CM2, 2);
 }
 
-TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
+TEST(a_gpu_gives_the_same_with_and_without_cooperative_matrices)
 {
     FREED float *cpu = logits_on("none");
     check_logits("vulkan:0", cpu);
@@ -262,7 +262,7 @@ TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
     withheld = 0;
 }
 
-TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)
+TEST(a_wrong_shader_that_the_model_does_not_use_does_not_matter)
 {
     off = HTH_SHADER_soft_cap;
     hearth_model *model = OPENED_BY(open_on, hearth_model, STORYTELLER, "null", true, 0);
@@ -289,7 +289,7 @@ static bool write_packed(const char *path)
     return ok;
 }
 
-TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
+TEST(shaders_of_down_are_tested_where_neurons_are_divided)
 {
     const char *path = test_scratch("packed.gguf");
     hearth_model_info info = {0};

@@ -1,5 +1,5 @@
 /* A device that is lost in the midst of a divided model, or refuses again and again: the host reads what lay
- * there, makes the caches anew, and goes on with the bits of the CPU, whatever call it was, with one session or
+ * there, computes the caches again, and goes on with the bits of the CPU, whatever call it was, with one session or
  * several, read or mapped weights. Where memory is wanting then, there is an error, and the same step can be
  * done again. Rows of floats go on with other bits, and say so. */
 #include "base/alloc.h"
@@ -23,7 +23,7 @@ typedef struct config {
     uint32_t n_hot[2], n_layer;
     bool head, submitted, mapped, floats;
     hearth_selector selector;
-    hth_placement_stream stream; /* of steps whose weights pass through */
+    hth_placement_stream stream; /* of steps whose weights are streamed */
 } config;
 
 static const config configs[] = {
@@ -314,7 +314,7 @@ static void refuse_at(const files *f, script *play, uint64_t n, const logits *ex
     }
 }
 
-TEST(a_divided_model_whose_device_refuses_again_and_again_is_the_cpus)
+TEST(a_divided_model_whose_device_fails_repeatedly_runs_on_the_cpu)
 {
     static script *const plays[] = {tell_alone, tell_by_three};
     static logits expected;
@@ -333,7 +333,8 @@ typedef void inject_fn(uint64_t n); /* 0: none */
 static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
 static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
 
-/* The device is lost at the next call, and then the n-th allocation or read fails. False: there was none left to fail. */
+/* The device is lost at the next call, and then the n-th allocation or read fails. False: there was none left to
+ * fail. */
 static bool lose_with(const files *f, inject_fn *one, hearth_status status, uint64_t n,
                       const logits *expected)
 {
@@ -465,7 +466,7 @@ static hearth_status read_without(const files *f, uint64_t n, int cancel, readin
 
 /* A choice begins, what goes to the device, what is read here. The latter is done twice where memory is missing
  * behind it, and what goes there may be, too. */
-TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_cancelled)
+TEST(reloading_weights_after_a_lack_of_memory_reports_progress_and_can_be_cancelled)
 {
     uint64_t held = hth_alloc_in_use();
     int n_again = 0;
@@ -486,7 +487,7 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
     }
 }
 
-TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
+TEST(float_rows_go_on_with_a_warning_that_texts_may_differ)
 {
     static logits expected, got;
     files f;

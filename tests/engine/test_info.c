@@ -114,7 +114,7 @@ TEST(the_predictor_that_runs_is_counted)
     CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_DENSE).bytes_per_token, none.bytes_per_token);
     CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_GATE).bytes_per_token, none.bytes_per_token);
 
-    /* Beside a file without, and in place of its own. */
+    /* Beside a file without, and instead of its own. */
     hearth_model_info beside[] = {info_of(bare, of_bare, NULL, HEARTH_SELECTOR_AUTO),
                                   info_of(own, of_own, NULL, HEARTH_SELECTOR_AUTO)};
     for (int i = 0; i < 2; i++) {

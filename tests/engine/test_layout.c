@@ -1,4 +1,4 @@
-/* How matrices lie after loading: as the level's kernels like them best, unless somebody wants the
+/* How matrices lie after loading: in the layout of the level's kernels, unless a caller needs the
  * file's order. That either gives the same bits is proved elsewhere; here that it happens. */
 #include "engine/engine.h"
 #include "support/engine.h"
@@ -39,7 +39,7 @@ static void check_options(const char *path, const hearth_model_options *o, bool 
     check_layouts(m, file_order ? HTH_LAYOUT_ROWS : m->kernels.layout[m->model->layers[0].q.type], what);
 }
 
-TEST(matrices_lie_as_the_level_likes_them)
+TEST(matrices_have_the_layout_of_the_cpu_level)
 {
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);

@@ -1,6 +1,6 @@
 /* Rows of gate and up on a device, of neurons that a selector has ruled out by then: they are not read. A
- * simulated card's clock goes by the bytes of the rows that are marked, and functions of C are called with
- * such rows where nobody may look. */
+ * simulated GPU's clock goes by the bytes of the rows that are marked, and functions of C are called with
+ * such rows in unreadable memory. */
 #include "engine/engine.h"
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
@@ -9,7 +9,7 @@
 #include "support/device/hybrid.h"
 #include "support/test.h"
 
-/* ---- by the clock of a card ------------------------------------------------------------------------- */
+/* ---- by the clock of a GPU ------------------------------------------------------------------------- */
 
 /* A byte a nanosecond, and next to nothing for all else. */
 #define CARD                                                                                                 \
@@ -27,7 +27,7 @@ static bool write_text(const char *path, const char *text)
     return fclose(f) == 0;
 }
 
-/* Nanoseconds of the card for the ids, so many at once. */
+/* Nanoseconds of the GPU for the ids, so many at once. */
 static uint64_t time_of(const char *path, const char *card, hearth_selector selector, uint32_t n_batch)
 {
     char device[600];
@@ -47,7 +47,7 @@ static uint64_t time_of(const char *path, const char *card, hearth_selector sele
     return took;
 }
 
-TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
+TEST(single_tokens_read_active_rows_and_prompts_read_all)
 {
     /* Of a neuron's three rows, in Q8_0. */
     const uint64_t row = D_MODEL / 32 * 34, all = (uint64_t)N_ID * N_LAYER * D_FF * 3 * row;
@@ -104,7 +104,7 @@ static float *logits_on(const char *path, const char *device, hearth_selector se
 }
 
 /* 512 rows at most: the second of three parts has the last rows of gate and the first of up. */
-TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
+TEST(active_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
 {
     static const hearth_selector selectors[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR,
                                                 HEARTH_SELECTOR_THRESHOLD};
@@ -122,7 +122,7 @@ TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
         }
 }
 
-/* ---- where nobody may look -------------------------------------------------------------------------- */
+/* ---- rows in unreadable memory -------------------------------------------------------------------------- */
 
 typedef struct unread {
     hth_shader_id id;
@@ -161,7 +161,7 @@ static void try_unread(hth_type type, hth_shader_id id, const uint32_t *consts, 
     free(y), free(zeros);
 }
 
-TEST(rows_that_are_not_live_are_not_read)
+TEST(inactive_rows_are_not_read)
 {
     static const uint32_t masks[] = {0, 1, 0x80, 0x55, 0xaa, 0x42, 0xff};
     enum { N_ROW = 8 };

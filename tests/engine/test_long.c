@@ -113,7 +113,7 @@ TEST(long_contexts_with_windows_and_caps_do_not_either)
     check_tiny("gemma2", "gemma2.attention.sliding_window", HEARTH_KV_F32);
 }
 
-/* 16 rows over five splits: more than there is room for at once, so two waves are merged. */
+/* 16 rows over five splits: more than there is space for at once, so two waves are merged. */
 TEST(splits_in_several_waves_do_not_either)
 {
     enum { N_FED = 69 * 16 };

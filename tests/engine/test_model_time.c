@@ -1,4 +1,4 @@
-/* The time of whole runs on the clock of a simulated card, which is charged with what the host computes too:
+/* The time of whole runs on the clock of a simulated GPU, which is charged with what the host computes too:
  * the same in every run, the bytes of what stays on the CPU by hand, and less than both sides one after the
  * other where a layer is divided. It proves how work is scheduled, never how fast a kernel is. */
 #include "convert/pack.h"
@@ -11,9 +11,9 @@
 enum { N_TOKEN = 12, N_CTX = 32 };
 
 static const double rate = 1e9, at_once = 1e14;
-static double way = 1e14; /* bytes a second to the card */
+static double way = 1e14; /* bytes a second to the GPU */
 
-/* Bytes a second of the card's memory and of the host's; 0: nobody says. Dispatches and submissions take no
+/* Bytes a second of the GPU's memory and of the host's; 0: not given. Dispatches and submissions take no
  * time. */
 static void write_card(const char *path, double card, double host)
 {
@@ -52,7 +52,7 @@ static hearth_model *open_model(const char *path, const char *device, uint64_t v
     return model;
 }
 
-/* Seconds of the card's clock for N_TOKEN tokens, one by one; 0: it has none. */
+/* Seconds of the GPU's clock for N_TOKEN tokens, one by one; 0: it has none. */
 static double run(const char *path, double card, double host, uint64_t vram)
 {
     char file[512], device[600];

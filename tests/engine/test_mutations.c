@@ -72,7 +72,7 @@ enum { N_EDGE = sizeof edges / sizeof *edges };
 
 static size_t below(test_random *r, size_t n) { return n ? test_random_below(r, (uint32_t)n) : 0; }
 
-/* Changes *bytes (with room for 64 more) and *n in one way, at a place before `end`. */
+/* Changes *bytes (with space for 64 more) and *n in one way, at a place before `end`. */
 static void damage(test_random *r, uint8_t *bytes, size_t *n, size_t end)
 {
     size_t at = below(r, end), left = *n - at, size = (size_t)1 << test_random_below(r, 4);

@@ -1,5 +1,5 @@
-/* Placement files that do not fit the model, the device or themselves are refused before anything is loaded, by file and
- * field; one that fits is what lies there. Nothing in such a file is trusted. */
+/* Placement files that do not fit the model, the device or themselves are refused before anything is loaded, by file
+ * and field; one that fits is what lies there. Nothing in such a file is trusted. */
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "engine/engine.h"
@@ -70,7 +70,7 @@ static uint64_t hash_of(const char *path)
     return hash;
 }
 
-TEST(a_placement_that_fits_is_what_lies_there)
+TEST(a_placement_that_fits_is_applied)
 {
     CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
@@ -136,7 +136,7 @@ TEST(a_model_that_is_not_packed_is_not_divided)
 }
 
 /* Without a file, such layers stay on the CPU. */
-TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
+TEST(layers_that_a_device_cannot_hold_are_not_placed_on_it)
 {
     CLEANUP(close_inputs) inputs in;
     open_inputs(&in);

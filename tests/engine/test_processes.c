@@ -181,8 +181,8 @@ static void stop_and_go(const char *device, uint64_t patience_ns, int n_token)
 
 TEST(a_stopped_process_goes_on_with_its_text_on_the_null_device) { stop_and_go("null", 0, 96); }
 
-/* A token takes a card of this rate some 70 ms. */
-TEST(a_stopped_process_goes_on_with_its_text_on_a_simulated_card_with_a_real_clock)
+/* A token takes a GPU of this rate some 70 ms. */
+TEST(a_stopped_process_continues_its_text_on_a_simulated_gpu_with_a_real_clock)
 {
     static const char slow[] =
         "name = slow\nvram_bytes = 1G\nbandwidth = 1e8\npcie_up = 1e9\npcie_down = 1e9\n"

@@ -1,5 +1,5 @@
-/* Cards that have less than they say, or do not answer: memory that is refused is asked for again with less,
- * three times at most, and a card that is late is lost. The text is that of the CPU, and a few lines say
+/* GPUs that have less than they say, or do not answer: memory that is refused is asked for again with less,
+ * three times at most, and a GPU that is late is lost. The text is that of the CPU, and a few lines say
  * what happened. */
 #include "base/alloc.h"
 #include "engine/engine.h"
@@ -24,7 +24,7 @@ static void hear(void *user, hearth_log_level level, const char *line)
     l->n_lost += strstr(line, "; it goes on on the CPU") != NULL;
 }
 
-/* A virtual card of that rate with these lines more. */
+/* A virtual GPU of that rate with these lines more. */
 static void write_card(char device[600], const char *rate, const char *more)
 {
     const char *path = test_scratch("short.sim");
@@ -77,7 +77,7 @@ static uint64_t run_refused(int first, int n, lines *said)
     return used;
 }
 
-TEST(memory_that_is_refused_is_asked_for_again_with_less_three_times_then_the_cpu_does_it)
+TEST(refused_memory_is_requested_again_with_less_three_times_before_the_cpu_takes_over)
 {
     lines said;
     run(NULL, 0, &said, expected);
@@ -92,7 +92,7 @@ TEST(memory_that_is_refused_is_asked_for_again_with_less_three_times_then_the_cp
     CHECK(said.n_less == 3 && said.n_whole == 1 && said.n == 4);
 }
 
-TEST(a_card_that_does_not_answer_in_time_is_left_with_one_line)
+TEST(a_gpu_that_does_not_answer_in_time_is_evicted_with_one_warning)
 {
     char device[600];
     lines said;

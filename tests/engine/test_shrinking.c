@@ -175,7 +175,7 @@ static uint64_t last_limit(const schedule *plan)
     return limit;
 }
 
-/* Memory that others want is theirs; what a lost device has is nobody's. */
+/* Memory that others want is theirs; the memory of a lost device belongs to no user. */
 static void check_end(const hearth_model *model, const schedule *plan)
 {
     hth_device_usage usage = hth_device_state(model->device);
@@ -418,8 +418,8 @@ static void check_late(const hearth_model *model, teller tellers[2])
     if (a && b) CHECK_BYTES(a, b, n_vocab * sizeof *a);
 }
 
-/* The card's own description makes it shrink, under both. */
-TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
+/* The GPU's own description makes it shrink, under both. */
+TEST(threads_with_a_session_each_keep_their_texts_while_a_gpu_budget_shrinks)
 {
     static teller tellers[2];
     char path[512], card[512], device[600];

@@ -185,7 +185,7 @@ static void check_device_loop(const char *device)
 
 TEST(token_loop_of_the_null_device_allocates_nothing) { check_device_loop("null"); }
 
-TEST(token_loop_of_a_simulated_card_allocates_nothing)
+TEST(token_loop_of_a_simulated_gpu_allocates_nothing)
 {
     check_device_loop("sim:" HEARTH_SOURCE_DIR "/bench/devices/8gb.sim");
 }

@@ -118,7 +118,7 @@ static void check_lists(hearth_selector selector)
 }
 
 /* The gate is computed for all rows before the caller names neurons. */
-TEST(lists_of_the_neurons_that_fire_give_the_bits_of_dense)
+TEST(lists_of_the_active_neurons_give_the_bits_of_dense)
 {
     check_lists(HEARTH_SELECTOR_DENSE);
     check_lists(HEARTH_SELECTOR_GATE);

@@ -1,7 +1,7 @@
-/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits
- * of the CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains
- * of shader_params.h on both, near those of the CPU. Neurons that do not fire are not read, tokens that nobody asked
- * for not written. */
+/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits of the
+ * CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains of
+ * shader_params.h on both, near those of the CPU. Neurons that are not active are not read, tokens without requested
+ * logits for not written. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
@@ -50,7 +50,8 @@ static void try_top(hth_device *d, const char *name, test_random *r, const top_s
     const uint32_t step[4] = {(uint32_t)s->n_tok};
     const hth_push_down_absmax push = {(uint32_t)s->n, (uint32_t)stride, s->usual, s->scale_top};
     programs_run run = {.id = HTH_SHADER_down_absmax, .consts = &s->local, .push = &push,
-                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h}, {top, n_most * 8}},
+                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h},
+                                 {top, n_most * 8}},
                         .grid = {1, (uint32_t)s->n_class, 1}};
     proof_fill_f32(r, s->kind, h, n_most * stride);
     memset(expected, PROGRAMS_POISON, n_most * 8);
@@ -353,7 +354,7 @@ static void fill_h(test_random *r, data *a)
     }
 }
 
-/* Every scale is finite, of the neurons that fire. */
+/* Every scale is finite, of the neurons that are active. */
 static void fill_w(test_random *r, data *a)
 {
     const shape *s = &a->s;
@@ -364,7 +365,7 @@ static void fill_w(test_random *r, data *a)
         do rows_fill_row(r, &row, w), top = hth_axpy_absmax_scale(s->type, w, s->n_out);
         while (top - top != 0.0f);
         a->d_max = top > a->d_max ? top : a->d_max;
-        /* Nobody may see the floats of a neuron that fires for no token. */
+        /* The values of a neuron that is active for no token must not be read. */
         if (!rows_quantised(s->type) && n % 5 == 3) memset(w, 0xff, a->row_size);
     }
 }

@@ -1,5 +1,5 @@
-/* Matrices of devices: rows in planes give the bits of the CPU's kernels on the null device and on the
- * first that Vulkan knows; rows of floats give the same bits on both, near those of the CPU. */
+/* Matrices of devices: rows in structure-of-arrays parts give the bits of the CPU's kernels on the null device and on
+ * the first that Vulkan knows; rows of floats give the same bits on both, near those of the CPU. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
@@ -27,7 +27,7 @@ typedef struct product {
     bool onto, has_bias, want;
     bool one_sign; /* inputs are 0.9 to 1 */
     mask mask;
-    size_t row_first, live_first;   /* with a mask: rows before, in the planes and in it */
+    size_t row_first, live_first;   /* with a mask: rows before, in the structure-of-arrays parts and in it */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
     hth_coopmat_shape matrix;       /* m 0: without matrix units */
     hth_coopmat_level by;           /* which they are */
@@ -333,9 +333,10 @@ static void wanted(hth_device *d, const char *name, const hth_kernels *k, test_r
         prove(d, name, k, r, &s);
     }
 }
-TEST(the_head_computes_wanted_rows_alone) { on_each(wanted); }
+TEST(the_head_computes_requested_rows_only) { on_each(wanted); }
 
-/* In the midst of planes and of a mask's words; workgroups end in a word, or have their rows in several. */
+/* In the midst of structure-of-arrays parts and of a mask's words; workgroups end in a word, or have their rows in
+ * several. */
 static void live(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const cut cuts[] = {{64, 1, 1}, {64, 8, 1}, {24, 3, 2}, {256, 2, 4}};
@@ -348,7 +349,7 @@ static void live(hth_device *d, const char *name, const hth_kernels *k, test_ran
                 prove(d, name, k, r, &s);
             }
 }
-TEST(live_rows_have_the_bits_of_the_cpu_and_others_are_not_written) { on_each(live); }
+TEST(active_rows_have_the_bits_of_the_cpu_and_others_are_not_written) { on_each(live); }
 
 static void long_rows(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
@@ -409,7 +410,7 @@ static void on_all_units(with_units *fn)
 }
 
 /* What a shape can be cut into: the tile of models; one as small as the shape; several of it each way. Of
- * squares: as many as subgroups of eight; fewer, and more. */
+ * cooperative-matrix tiles: as many as subgroups of eight; fewer, and more. */
 static size_t tile_cuts(const units *of, cut cuts[4])
 {
     const hth_coopmat_shape *s = &of->shape;
@@ -471,7 +472,7 @@ static void wanted_tiled(hth_device *d, const char *name, const hth_kernels *k, 
         prove_tiled(d, name, k, r, &s);
     }
 }
-TEST(matrix_units_compute_wanted_rows_alone) { on_all_units(wanted_tiled); }
+TEST(cooperative_matrices_compute_requested_rows_only) { on_all_units(wanted_tiled); }
 
 /* ---- floats ------------------------------------------------------------------------------------------ */
 
@@ -531,9 +532,10 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
     for (size_t i = 0; i < N_DEVICE; i++) programs_close(d[i]);
 }
 
-/* ---- planes -------------------------------------------------------------------------------------------- */
+/* ---- structure-of-arrays parts
+ * -------------------------------------------------------------------------------------------- */
 
-TEST(planes_filled_piece_by_piece_are_those_filled_at_once)
+TEST(repacked_weights_filled_in_pieces_equal_those_filled_at_once)
 {
     test_random r = proof_random();
     for (size_t t = 0; t < ROWS_N_TYPE; t++) {
@@ -557,7 +559,7 @@ TEST(planes_filled_piece_by_piece_are_those_filled_at_once)
     }
 }
 
-TEST(planes_are_refused_where_no_program_could_read_them)
+TEST(repacked_weights_that_no_shader_can_read_are_refused)
 {
     hth_soa_layout p;
     hth_quant_desc desc;

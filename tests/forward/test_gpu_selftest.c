@@ -161,7 +161,7 @@ static void print_time(hth_device *d, const list *l)
     hth_buffer_free(buffer);
 }
 
-TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
+TEST(all_shaders_pass_on_devices_that_give_the_bits_of_the_cpu)
 {
     static const char *const names[] = {"null", "vulkan:0"};
     for (size_t i = 0; i < 2; i++) {
@@ -184,7 +184,7 @@ static hth_device *open_with_off(hth_shader_id id)
     return d;
 }
 
-TEST(a_program_that_is_off_by_one_unit_is_named)
+TEST(a_shader_that_is_off_by_one_unit_is_named)
 {
     FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
@@ -284,7 +284,7 @@ TEST(a_device_that_truncates_is_named)
     }
 }
 
-TEST(a_program_of_rows_is_named_with_its_type)
+TEST(a_matrix_vector_shader_is_named_with_its_type)
 {
     for (size_t i = 0; i < ROWS_N_TYPE; i++) {
         list l = {.n = 0};
@@ -300,7 +300,7 @@ TEST(a_program_of_rows_is_named_with_its_type)
     }
 }
 
-TEST(every_program_but_those_of_floats_has_a_trial)
+TEST(every_shader_but_those_of_floats_has_a_test)
 {
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
     static const hth_shader_id without[] = {
@@ -359,7 +359,7 @@ static void check_values(const hth_gpu_testcase *t)
     for (uint32_t i = 0; i < t->n_bind; i++) free(bind[i]);
 }
 
-TEST(no_trial_gives_values_for_which_less_is_promised)
+TEST(no_test_uses_values_for_which_less_is_guaranteed)
 {
     FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
@@ -370,7 +370,7 @@ TEST(no_trial_gives_values_for_which_less_is_promised)
 
 /* ---- memory and errors -------------------------------------------------------------------------------- */
 
-TEST(the_room_that_is_asked_for_holds_every_trial)
+TEST(the_requested_workspace_holds_every_test)
 {
     FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {

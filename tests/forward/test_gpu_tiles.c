@@ -115,7 +115,7 @@ static void check_tile(const hth_device_info *info, hth_type type, uint32_t n_to
 }
 
 /* Shapes and subgroups as drivers list them. */
-TEST(squares_are_the_subgroups_of_a_workgroup)
+TEST(cooperative_matrix_tiles_match_the_subgroups_of_a_workgroup)
 {
     static const struct {
         hth_coopmat_shape shape;
@@ -132,7 +132,7 @@ TEST(squares_are_the_subgroups_of_a_workgroup)
         }
 }
 
-TEST(tiles_of_squares_follow_tokens_memory_and_shapes)
+TEST(cooperative_matrix_tiles_follow_tokens_memory_and_shapes)
 {
     static const hth_coopmat_shape shapes[] = {{16, 16, 32}, {16, 16, 16}, {16, 8, 32}};
     hth_device_info info = with(3, shapes);
@@ -147,7 +147,7 @@ TEST(tiles_of_squares_follow_tokens_memory_and_shapes)
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
 }
 
-TEST(squares_that_do_not_fit_are_left_to_products_in_common)
+TEST(tiles_that_do_not_fit_are_left_to_the_common_product)
 {
     /* More sums than registers; zeros; no multiple of what is brought; nothing known of subgroups. */
     static const hth_coopmat_shape shapes[] = {{32, 32, 16}, {0, 0, 0}, {16, 16, 24}, {16, 16, 64}};

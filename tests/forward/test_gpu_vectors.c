@@ -9,10 +9,10 @@
 
 enum { MAX_N = 4704, MAX_TOK = 9, MAX_VALUE = MAX_N * MAX_TOK };
 
-static float x[2 * MAX_VALUE], weight[MAX_N], bias[MAX_N]; /* x: room for gates */
+static float x[2 * MAX_VALUE], weight[MAX_N], bias[MAX_N]; /* x: space for gates */
 static uint32_t step[HTH_STEP_ROWS + MAX_TOK * HTH_STEP_ROW_WORDS];
 
-/* What a program left, and what it should have; d and sum with a word behind that nobody writes. */
+/* What a program left, and what it should have; d and sum followed by a word that must not be written. */
 typedef struct outputs {
     float y[MAX_VALUE];
     int8_t q[MAX_VALUE];
@@ -100,7 +100,7 @@ static bool same_outputs(size_t n_tok, size_t n)
            memcmp(got.sum, want.sum, n_value / 16 * sizeof *got.sum) == 0;
 }
 
-/* Four bindings from `first` on: y, q, d, sum, with room for `room` values. */
+/* Four bindings from `first` on: y, q, d, sum, with space for `room` values. */
 static void bind_outputs(programs_run *run, size_t first, size_t capacity)
 {
     run->bind[first] = (programs_binding){got.y, capacity * sizeof *got.y};
@@ -366,7 +366,7 @@ static void neurons_are_marked_on(hth_device *d)
                 try_mark(d, sets[s], sizes[i], 1 + (s + i + (size_t)kind) % 3, kind);
 }
 
-TEST(neurons_are_marked_that_the_cpu_would_not_rule_out) { on_each_device(neurons_are_marked_on); }
+TEST(the_active_mask_has_the_neurons_that_the_cpu_selects) { on_each_device(neurons_are_marked_on); }
 
 /* Every exponent, a few mantissas of each, both signs: where a function changes its form, and its ends. */
 static void sweep(float *to, size_t n)

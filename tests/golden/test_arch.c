@@ -58,7 +58,7 @@ TEST(logits_of_the_last_token_are_those_of_all)
     }
 }
 
-/* The file with another kind of tokenizer of as many letters; NULL after a failed check. */
+/* The file with another kind of tokenizer of as many characters; NULL after a failed check. */
 static char *with_kind(const char *kind, size_t *n)
 {
     static const char key[] = "tokenizer.ggml.model";

@@ -362,7 +362,7 @@ TEST(pieces_of_the_device_do_not_show)
 /* ---- submissions ------------------------------------------------------------------------------------ */
 
 /* What the device makes of it with submissions of so much work (0: as large as they are) has the bits of
- * *expected, or becomes them. Returns the number of tapes. */
+ * *expected, or becomes them. Returns the number of command lists. */
 static uint64_t check_submissions(const golden *g, const char *device, uint64_t n_work, float **expected,
                                   uint64_t *work)
 {
@@ -575,8 +575,8 @@ TEST(absurd_numbers_are_refused)
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type -1", &why);
 }
 
-/* What nobody says has a value that works: the context of the file, pieces of 256, all of the memory. */
-TEST(a_device_alone_is_enough_to_say)
+/* Options that are not given have a value that works: the context of the file, pieces of 256, all of the memory. */
+TEST(naming_a_device_alone_is_enough)
 {
     CLEANUP(golden_close) golden g;
     const hearth_gpu_options gpu = {.device = "null"};
@@ -599,7 +599,7 @@ static void check_none(const char *path, const hearth_gpu_options *gpu, const ch
 }
 
 /* Where nothing can lie there it is no error: the CPU does without, and says why. */
-TEST(a_model_without_programs_stays_on_the_cpu)
+TEST(a_model_without_shaders_stays_on_the_cpu)
 {
     const char *path = test_data("models/stories260K/stories260K-f32.gguf"); /* heads of 8 values */
     if (!path) return;

@@ -1,6 +1,6 @@
 /* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they are
  * divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU. Placements
- * are drawn (seeded); values beyond those that a layer is known for, layers where nothing fires, are made. */
+ * are drawn (seeded); values beyond those that a layer is known for, layers where nothing is active, are made. */
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/device/hybrid.h"
@@ -268,7 +268,8 @@ static void check_placements(const char *device, int stride, uint64_t n_work)
         "     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu shared, %llu layers handed "
         "over, %llu idle, %llu tokens again\n",
         device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_streamed,
-        (unsigned long long)sum.n_streamed_shared, (unsigned long long)sum.n_split, (unsigned long long)sum.n_split_empty,
+        (unsigned long long)sum.n_streamed_shared, (unsigned long long)sum.n_split,
+        (unsigned long long)sum.n_split_empty,
         (unsigned long long)sum.n_token_retried);
     for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
 }
@@ -306,7 +307,7 @@ static divided divide_at(uint32_t n_hot, const char *device, hearth_selector sel
                      .n_thread = 2, .n_row = 16};
 }
 
-/* Attention of each token by itself: more tapes than wait in a queue, so that each is submitted when the host
+/* Attention of each token by itself: more command lists than wait in a queue, so that each is submitted when the host
  * is ready, whatever the placement says. */
 static void check_many_tapes(packed *f, hth_placement_stream stream)
 {
@@ -329,7 +330,7 @@ static void check_many_tapes(packed *f, hth_placement_stream stream)
     }
 }
 
-TEST(divided_steps_of_more_tapes_than_are_queued_at_once_keep_the_bits)
+TEST(divided_steps_of_more_command_lists_than_are_queued_at_once_keep_the_bits)
 {
     CLEANUP(close_packed) packed f;
     open_powerinfer(&f, "bamboo", 1e3f);
@@ -352,7 +353,7 @@ static uint64_t n_again_by_token(packed *f, const divided *d)
 }
 
 /* Twice what is seen, then less by halves, down to a point at which every token is beyond. here: parts that the
- * host computes while the others' weights pass through, or 0: none pass. */
+ * host computes while the others' weights are streamed, or 0: none are. */
 static void check_beyond(uint32_t n_hot, const char *device, const char *from, hearth_selector selector,
                          uint32_t here)
 {
@@ -376,7 +377,7 @@ static void check_beyond(uint32_t n_hot, const char *device, const char *from, h
 }
 
 /* On either side: the largest lie mostly where most neurons do. */
-TEST(values_beyond_the_usual_ones_keep_the_bits)
+TEST(values_beyond_the_calibrated_range_keep_the_bits)
 {
     check_beyond(512, "null", "bamboo", HEARTH_SELECTOR_DENSE, 0);
     check_beyond(960, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 0);
@@ -384,13 +385,13 @@ TEST(values_beyond_the_usual_ones_keep_the_bits)
     check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_THRESHOLD, 0);
 }
 
-TEST(values_beyond_the_usual_ones_keep_the_bits_where_weights_pass_through)
+TEST(values_beyond_the_calibrated_range_keep_the_bits_where_weights_are_streamed)
 {
     check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_DENSE, 60);
     check_beyond(512, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 16);
 }
 
-TEST(values_beyond_the_usual_ones_keep_the_bits_on_vulkan)
+TEST(values_beyond_the_calibrated_range_keep_the_bits_on_vulkan)
 {
     check_beyond(960, "vulkan:0", "bamboo", HEARTH_SELECTOR_GATE, 0);
     check_beyond(64, "vulkan:0", "opt", HEARTH_SELECTOR_DENSE, 40);
@@ -407,13 +408,13 @@ static void check_no_usual(const char *device, uint64_t n_work)
     }
 }
 
-TEST(a_file_that_says_nothing_of_usual_values_keeps_the_bits)
+TEST(a_file_without_a_calibrated_range_keeps_the_bits)
 {
     check_no_usual("null", 0);
-    check_no_usual("null", 1); /* tapes with care, a run in each */
+    check_no_usual("null", 1); /* command lists with care, a run in each */
 }
 
-/* ---- layers where nothing fires ----------------------------------------------------------------- */
+/* ---- layers where nothing is active ----------------------------------------------------------------- */
 
 static float first_layer_sleeps(uint32_t i_layer, uint32_t i)
 {
@@ -449,5 +450,5 @@ static void check_idle(const char *device)
     }
 }
 
-TEST(a_layer_where_nothing_of_the_host_fires_is_counted_and_keeps_the_bits) { check_idle("null"); }
-TEST(a_layer_where_nothing_of_the_host_fires_keeps_the_bits_on_vulkan) { check_idle("vulkan:0"); }
+TEST(a_layer_without_active_neurons_on_the_host_is_counted_and_keeps_the_bits) { check_idle("null"); }
+TEST(a_layer_without_active_neurons_on_the_host_keeps_the_bits_on_vulkan) { check_idle("vulkan:0"); }

@@ -1,5 +1,5 @@
 /* Whole steps under Vulkan's validation layer, which also looks for reads and writes that nothing orders:
- * divided layers, weights that pass through, with a share of the host's, submissions of one run each. A
+ * divided layers, streamed weights, with a share of the host's, submissions of one run each. A
  * driver that runs everything in turn, as lavapipe does, gives the right numbers without any order. That a
  * missing one is seen: device/test_device. */
 #include "engine/engine.h"
@@ -115,7 +115,7 @@ static void check(const setting *s)
     if (watched) CHECK(strstr(said, "all was run") != NULL);
 }
 
-TEST(what_the_programs_of_a_step_read_and_write_is_ordered)
+TEST(shaders_of_a_step_are_separated_by_barriers)
 {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) check(&settings[i]);
 }

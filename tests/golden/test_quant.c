@@ -4,8 +4,8 @@
 #include "support/test.h"
 
 /* peer: how far llama.cpp's logits of the same file are from the truth, rms of the differences over rms of the truth.
- * Measured on the files of tests/data/quant.py with llama.cpp v0.5.0 (September 2026; de3ff81), its CPU code for AVX-512
- * VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
+ * Measured on the files of tests/data/quant.py with llama.cpp v0.5.0 (September 2026; de3ff81), its CPU code for
+ * AVX-512 VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
 static void check_type(const char *type, double peer)
 {
     CLEANUP(golden_close) golden g;

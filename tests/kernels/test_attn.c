@@ -1,5 +1,5 @@
 /* The proof of attention: every level of this machine against the C reference, bit for bit, for all types of cache,
- * between guard pages, with positions that nobody may see poisoned; and what attention promises whatever its
+ * between guard pages, with poisoned values at masked positions; and what attention promises whatever its
  * kernel: a row's bits depend on what it sees alone. `--bench` measures instead (support/kernels/attn_bench.h). */
 #include "base/bits.h"
 #include "support/kernels/attn_bench.h"

@@ -571,7 +571,7 @@ static void protect_even_rows(bool readable)
         guard_protect(the_case.w.p + i * stride, (size + page - 1) / page * page, readable);
 }
 
-/* Rows that begin at a page; the even ones, which do not fire, cannot be read. They come next in
+/* Rows that begin at a page; the even ones, which are not active, cannot be read. They come next in
  * the list, too: asking for them ahead is no access. */
 static void check_odd_rows(hth_cpu level, test_random *r, const down_shape *s)
 {

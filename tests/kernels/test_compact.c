@@ -1,5 +1,5 @@
-/* Who fires (hth_compact_fn): every level keeps what a plain loop keeps, between guard pages, with and
- * without lists and floors of their own, in place too. */
+/* Compaction (hth_compact_fn): every level keeps what a plain loop keeps, between guard pages, with and
+ * without lists and thresholds of their own, in place too. */
 #include "kernels/kernels.h"
 #include "support/guard.h"
 #include "support/kernels/proof.h"
@@ -76,7 +76,7 @@ static void check_level(const hth_kernels *k, const wanted *w)
                   w->in_place);
 }
 
-TEST(every_level_keeps_what_is_not_below_its_floor)
+TEST(every_level_keeps_what_is_not_below_its_threshold)
 {
     hth_cpu levels[PROOF_MAX_LEVEL + 1] = {HTH_CPU_GENERIC};
     int n_level = 1 + proof_levels(levels + 1);

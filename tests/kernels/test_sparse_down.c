@@ -138,7 +138,7 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
     }
 }
 
-/* What cannot be a number makes the token's outputs NaN, and nobody else's. */
+/* An input that is not finite makes the outputs of its token NaN and no others. */
 TEST(a_value_that_is_not_finite_spoils_its_token_alone)
 {
     test_random r = proof_random();

@@ -113,7 +113,7 @@ static size_t output_size(const vector_kernel *k, size_t n, int output)
     return output == 0 ? n * k->sizes[0] : n / k->step * k->sizes[output];
 }
 
-/* Runs the kernel of a table on the inputs in rooms 0 to 2, which do not change. */
+/* Runs the kernel of a table on the inputs in guarded buffers 0 to 2, which do not change. */
 static bool compute(const vector_kernel *k, const hth_kernels *table, size_t n, guard_side side, size_t shift,
                     uint8_t out[3][4 * MAX_N])
 {

@@ -140,7 +140,7 @@ def old_words_do_not_come_back():
 
 
 @case
-def rooms_include_only_rooms_above_them():
+def modules_include_only_modules_above_them():
     assert len(wrong_includes({"src/base/a.c": '#include "file/gguf.h"'})) == 1
     assert len(wrong_includes({"src/kernels/a.c": '#include "text/utf8.h"'})) == 1
     assert len(wrong_includes({"src/store/a.c": ' # include "kernels/kernels.h"'})) == 1
@@ -224,7 +224,7 @@ def stale_words(files):
 
 
 @case
-def words_that_lie_in_the_repository_are_of_their_sources():
+def spirv_in_the_repository_belongs_to_its_sources():
     files = {"p/a.matrix.comp": '#include "b.glsl"\n', "p/b.glsl": '#include "c.glsl"\n', "p/c.glsl": "x\n"}
     hashes = [hashlib.sha256(text.encode()).hexdigest() for text in files.values()]
     words = "".join(f" * {h} {os.path.basename(name)}\n" for h, name in zip(hashes, files))

@@ -1,4 +1,4 @@
-/* Firing lists in place of those that a model finds: replayed ones are the samples of the profile, bit by
+/* Lists of active neurons instead of those that a model finds: replayed ones are the samples of the profile, bit by
  * bit and in their order; drawn ones have the share and the runs that were asked for. */
 #include "measure/act_trace.h"
 
@@ -19,7 +19,7 @@ static bool bit_of(const hth_profile_layer *l, const hth_profile *p, uint32_t j,
     return l->coact_bits[j * p->n_word + i_sample / 32] >> (i_sample % 32) & 1;
 }
 
-/* A profile whose tokens are all sampled. Who fires is drawn; sample 7 is of nobody, sample 9 of all. */
+/* A profile whose tokens are all sampled. Which neurons are active is drawn; sample 7 has none, sample 9 all. */
 static void open_small(small *s, uint32_t n_sample)
 {
     test_random r = {5};
@@ -75,7 +75,7 @@ TEST(replayed_lists_are_the_samples_in_order_and_wrap_round)
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
             CLOSED(hth_act_trace) *f = OPENED_BY(hth_act_trace_replay, hth_act_trace, s.profile, starts[i], lengths[k]);
-            /* Twice and some more: after its last token it begins anew. */
+            /* Twice and some more: after its last token it begins again. */
             for (uint32_t t = 0; f && t < 2 * lengths[k] + 2; t++)
                 for (uint32_t l = 0; l < s.profile->n_layer; l++)
                     check_list(&s, f, l, (starts[i] + t % lengths[k]) % N_SAMPLE);

@@ -417,7 +417,7 @@ static uint8_t *live_of(const golden_pair *g, uint32_t i_layer, uint32_t n_layer
     return out;
 }
 
-TEST(predictors_mark_what_powerinfer_computes)
+TEST(predictors_select_what_powerinfer_computes)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (uint32_t n_batch = 1; n_batch <= 12; n_batch += 11) {
@@ -541,7 +541,7 @@ static const char *make_floors(void)
     return path;
 }
 
-TEST(thresholds_mark_what_their_own_run_computes)
+TEST(thresholds_select_what_their_own_run_computes)
 {
     const char *path = make_floors();
     int32_t ids[40];
@@ -576,7 +576,7 @@ static bool count_down(void *user, uint64_t done, uint64_t total)
     return --*left > 0;
 }
 
-TEST(an_early_end_keeps_whole_windows)
+TEST(an_early_end_keeps_whole_chunks)
 {
     size_t n;
     FREED char *text = make_text(&n);

@@ -28,7 +28,7 @@ static void expect_runs(void)
     tiny_close(model);
 }
 
-TEST(smallest_model_of_each_family_runs)
+TEST(smallest_model_of_each_architecture_runs)
 {
     for (int i = 0; i < N_FAMILY; i++) {
         tiny_become(&tiny, families[i]);
@@ -53,7 +53,7 @@ TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
     tiny_close(model);
 }
 
-TEST(each_tensor_of_each_family_is_missed_by_name)
+TEST(each_missing_tensor_of_each_architecture_is_named)
 {
     for (int i = 0; i < N_FAMILY; i++) {
         tiny_become(&tiny, families[i]);
@@ -72,7 +72,7 @@ TEST(each_tensor_of_each_family_is_missed_by_name)
     }
 }
 
-TEST(each_tensor_of_each_family_is_held_to_its_shape)
+TEST(each_tensor_of_each_architecture_must_have_its_shape)
 {
     for (int i = 0; i < N_FAMILY; i++) {
         tiny_become(&tiny, families[i]);
@@ -303,7 +303,7 @@ TEST(a_pattern_of_windows_is_of_booleans_or_integers)
     tiny_expect_format_error("sliding_window_pattern", "one for each layer");
 }
 
-/* Its attention has norms in place of caps; a file that states one all the same means nothing by it. */
+/* Its attention has norms instead of caps; a file that states one all the same means nothing by it. */
 TEST(gemma3_caps_no_scores)
 {
     float plain[TINY_VOCAB], capped[TINY_VOCAB];

@@ -77,7 +77,7 @@ TEST(windows_are_no_negative_numbers)
 
 /* ---- C26: our own keys ------------------------------------------------------------------------------- */
 
-TEST(keys_of_ours_are_never_ignored)
+TEST(keys_of_hearth_are_never_ignored)
 {
     static const char *const keys[] = {"hearth.layout", "hearth.ffn.activation2", "hearth.x", "hearth."};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -7,7 +7,7 @@ static bool is_near(double a, double b) { return a >= b * (1.0 - 1e-12) && a <= 
 static const hearth_selector marking[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR, HEARTH_SELECTOR_THRESHOLD};
 
 /* Gate, up and down are a third each. */
-TEST(the_gate_is_read_whole_where_nothing_foretells_who_fires)
+TEST(the_gate_is_read_whole_without_a_predictor)
 {
     CHECK(hth_calibration_share(HEARTH_SELECTOR_DENSE, true, 0.1) == 1.0);
     CHECK(hth_calibration_share(HEARTH_SELECTOR_PREDICTOR, true, 0.1) == 0.1);

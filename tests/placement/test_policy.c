@@ -1,5 +1,5 @@
 /* What of a model lies on a device: by plan, evenly, and what is kept of both between runs. The machine's
- * figures are made up and kept in place of measured ones: the null device is a fast card here. */
+ * figures are made up and kept instead of measured ones: the null device is a fast GPU here. */
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "placement/plan_context.h"
@@ -79,7 +79,7 @@ static bool is_same(const hth_placement_builder *a, const hth_placement_builder 
            memcmp(a->n_hot, b->n_hot, a->params.n_layer * sizeof *a->n_hot) == 0;
 }
 
-TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
+TEST(as_many_layers_as_requested_and_fitting_are_placed)
 {
     inputs in;
     uint64_t n;
@@ -134,7 +134,7 @@ TEST(a_plan_takes_what_gains_and_keeps_to_its_budget)
     close_inputs(&in);
 }
 
-TEST(where_nothing_gains_nothing_lies_there)
+TEST(a_plan_places_nothing_where_nothing_gains)
 {
     inputs in;
     if (!open_inputs(&in, "null")) return;
@@ -340,7 +340,7 @@ TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
     close_inputs(&in);
 }
 
-/* Measured in earnest, on a card that costs next to nothing: what the measuring used of it is free again. */
+/* Really measured, on a GPU whose costs are nearly zero: what the measuring used of it is free again. */
 TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
 {
     static const char card[] =
@@ -378,7 +378,7 @@ static bool are(const hth_calibration *c, double hot, double cold, uint32_t max,
         (hth_placement_stream[]){__VA_ARGS__})
 
 /* By hand: to stage 1e9 bytes takes as long as their way, s seconds; n tokens n here, n / g there. */
-TEST(weights_pass_through_where_that_is_quicker)
+TEST(weights_are_streamed_where_that_is_faster)
 {
     hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .pack_rate = 1e9, .h2d_rate = 1e10};
     CHECK(ARE(&c, 0.0, 1e9, 64, {2, 0})); /* 1 s, not 2 */
@@ -393,7 +393,7 @@ TEST(weights_pass_through_where_that_is_quicker)
     c.h2d_rate = c.pack_rate = 1e7;
     CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* 100 s */
     c.device_prompt = 0.0;
-    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* nobody knows */
+    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* unknown */
     CHECK(are(&c, 1e9, 0.0, 64, 0, NULL));
 }
 

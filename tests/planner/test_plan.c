@@ -68,7 +68,7 @@ static void make_small(test_random *r, small_case *c)
     c->options.vram = (uint64_t)(between(r, 0, 1) * (64u << 20));
 }
 
-/* The least seconds of all placements that fit, written down anew from docs/plan.md. */
+/* The least seconds of all placements that fit, written again from docs/plan.md. */
 static double rate_of(const hth_plan_rates *rates, double share)
 {
     const double x[] = {0.05, 0.2, 0.5, 1};
@@ -241,7 +241,7 @@ TEST(solver_is_never_beaten_and_more_memory_never_slower)
         size_t i_card = i % hth_plan_n_card, i_shape = i / hth_plan_n_card % hth_plan_n_shape,
                i_firing = i / hth_plan_n_card / hth_plan_n_shape;
         stated s;
-        /* A plan takes up to a second: each shape on each card, with one of the firings. */
+        /* A plan takes up to a second: each shape on each GPU, with one of the active shares. */
         if ((i_card + i_shape) % hth_plan_n_card != i_firing) continue;
         make_stated(&s, &hth_plan_cards[i_card], &hth_plan_shapes[i_shape], firings[i_firing]);
         double before = (double)INFINITY;
@@ -269,7 +269,7 @@ TEST(solver_is_never_beaten_and_more_memory_never_slower)
     CHECK(n_better_share > n_all / 4);
 }
 
-/* Two layers, room for three of four clusters: one layer whole and the other half way costs one way
+/* Two layers, space for three of four clusters: one layer whole and the other half way costs one way
  * between, a split by share costs two. */
 TEST(solver_buys_whole_layers_where_the_way_between_costs_most)
 {
@@ -462,7 +462,8 @@ TEST(bad_numbers_are_refused_by_name)
     CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, some, true, &plan, &why),
               HEARTH_ERROR_ARGUMENT);
     good.options.vram = good.options.fixed_bytes;
-    CHECK_FAILS(hth_plan_evaluate(&good.model, &good.machine, &good.options, some, false, &plan, err), HEARTH_ERROR_ARGUMENT,
+    CHECK_FAILS(hth_plan_evaluate(&good.model, &good.machine, &good.options, some, false, &plan, err),
+                HEARTH_ERROR_ARGUMENT,
                 " of the device, but ");
     hth_plan_link link = hth_plan_cards[0].link;
     hth_plan_simulated done;

@@ -325,7 +325,7 @@ TEST(the_hottest_neurons_cover_what_they_cover)
     hth_profile *p = NULL, *tops = NULL;
     CHECK_OK(hth_profile_new(relu.model, 0, true, &p, err));
     p->n_tok = p->n_done = 100;
-    /* 6 of 64 neurons (10 %) fire 100 times, 1 fires 40 times, the others once each. */
+    /* 6 of 64 neurons (10 %) are active 100 times, 1 is active 40 times, the others once each. */
     for (uint32_t j = 0; j < D_FF; j++) p->layers[0].n_fired[j] = j % 10 == 3 && j < 60 ? 100 : j == 5 ? 40 : 1;
     double all = 6 * 100 + 40 + 57;
     CHECK(fabs(hth_profile_cover(p, 0, 0.1) - 600 / all) < 1e-12);
@@ -362,7 +362,7 @@ TEST(the_kth_largest_is_that_of_a_sort)
     }
 }
 
-TEST(samples_are_spread_over_the_text_and_over_the_window)
+TEST(samples_are_spread_over_the_text_and_over_the_chunk)
 {
     /* Stretches of exactly a window: a plain stride would always meet the same place in it. */
     hth_profile p = {.n_tok = 1024 * 512, .n_sample = 1024};

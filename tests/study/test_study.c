@@ -370,7 +370,7 @@ TEST(a_study_can_be_cancelled_at_any_look)
     CHECK(n_stop > 30);
 }
 
-TEST(texts_shorter_than_a_window_are_refused)
+TEST(texts_shorter_than_a_chunk_are_refused)
 {
     CLEANUP(close_bench) bench_model b;
     hth_study s;

@@ -92,7 +92,7 @@ TEST(no_pre_tokenizer_is_the_default_one_with_a_warning)
     }
 }
 
-/* The merges of a line each, in place of the right ones. */
+/* The merges of a line each, instead of the right ones. */
 static void with_lines(const char *a, const char *b)
 {
     begin();
@@ -415,7 +415,7 @@ static size_t merge_plainly(const vocab_file *v, const char *word, size_t n, int
     return n_part;
 }
 
-/* A letter, or one of the words so far that is not too long. */
+/* A character, or one of the words so far that is not too long. */
 static const vocab_token *random_half(test_random *r)
 {
     uint32_t n_word = f.n_token - AB, k = test_random_below(r, 3 * n_word + 3);

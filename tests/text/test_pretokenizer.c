@@ -34,7 +34,7 @@ static hth_pretokenizer *cutter_of(const char *name, bool jit)
     return c;
 }
 
-/* The ends of all words into ends (room for n), or SIZE_MAX after a failed check. */
+/* The ends of all words into ends (space for n), or SIZE_MAX after a failed check. */
 static size_t cut_text(const hth_pretokenizer *c, hth_pretok_iter *cut, const char *text, size_t n, size_t *ends)
 {
     size_t n_word = 0, at = 0, length;
@@ -77,7 +77,7 @@ static void check_family(const char *name, char *texts)
     printf("     %s: %zu\n", name, n_line);
 }
 
-TEST(fourteen_families_cut_where_the_reference_does)
+TEST(fourteen_pre_tokenizers_split_as_the_reference_does)
 {
     if (!has_engine()) return;
     for (int i = 0; i < N_FAMILY; i++) {
@@ -88,8 +88,8 @@ TEST(fourteen_families_cut_where_the_reference_does)
     }
 }
 
-/* One text that shows how the families differ; the bars are where it is cut. */
-TEST(families_differ_as_they_should)
+/* One text that shows how the architectures differ; the bars are where it is cut. */
+TEST(pre_tokenizers_differ_as_they_should)
 {
     static const struct {
         const char *name, *cuts;
@@ -127,7 +127,7 @@ TEST(families_differ_as_they_should)
     }
 }
 
-TEST(every_known_name_is_of_one_of_the_families)
+TEST(every_known_name_has_a_pre_tokenizer)
 {
     unsigned flags;
     const char *name;
@@ -268,12 +268,12 @@ TEST(a_wrong_expression_is_named)
 TEST(limits_are_errors_that_name_the_expression)
 {
     if (!has_engine()) return;
-    /* exponential: each of the 40 letters may be in a group of its own or not */
+    /* exponential: each of the 40 characters may be in a group of its own or not */
     char text[60];
     memset(text, 'a', sizeof text);
     refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", false, text, 40, "expression 2 on the text from byte 0", "limit");
     refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", true, text, 40, "expression 2 on the text from byte 0", "limit");
-    /* a frame for every letter: the heap */
+    /* a frame for every character: the heap */
     size_t n = 4 << 20;
     FREED char *long_text = malloc(n);
     memset(long_text, 'a', n);

@@ -64,7 +64,7 @@ TEST(tokenizer_kinds_are_refused_by_name)
     refuse("vocab.gguf", "tokenizer.ggml.model");
 }
 
-/* An array of n equal elements in place of a key. */
+/* An array of n equal elements instead of a key. */
 static void put_array(const char *key, hth_gguf_type type, uint64_t n, const void *element,
                       size_t n_element)
 {

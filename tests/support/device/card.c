@@ -1,4 +1,4 @@
-/* Opening a card from a text, by way of a scratch file. */
+/* Opening a GPU from a text, by way of a scratch file. */
 #include "support/device/card.h"
 
 #include "support/test.h"

@@ -1,4 +1,4 @@
-/* Cards of tests: descriptions whose rates hands can compute with, and their devices. */
+/* GPUs of tests: descriptions with round rates, and their devices. */
 #ifndef HEARTH_TESTS_SUPPORT_DEVICE_CARD_H
 #define HEARTH_TESTS_SUPPORT_DEVICE_CARD_H
 
@@ -10,7 +10,7 @@
     "pcie_latency_us = 1\ndispatch_us = 2\nsubmit_us = 20\nwake_us = 10\nflops = 1e12\n"
 #define CARD_EXACT CARD_RATES "jitter = 0\nseed = 1\nclock = virtual\n"
 
-/* Opens the card of this description, with memory and functions as in hth_device_spec. */
+/* Opens the GPU of this description, with memory and functions as in hth_device_spec. */
 hearth_status card_open(const char *text, uint64_t memory, hth_shader_ref_fn *const *functions, hth_device **d,
                         hearth_error *err);
 

@@ -132,7 +132,7 @@ static void close_bare(opened *o)
     hth_gguf_close(o->file);
 }
 
-/* A profile that is drawn: who fires how often is random, the largest |hidden| is as it is wanted. */
+/* A profile that is drawn: which neurons are active how often is random, the largest |hidden| is as it is wanted. */
 static void write_profile(const char *model, float largest, const char *path)
 {
     enum { N_TOK = 8 };

@@ -1,4 +1,5 @@
-/* Submissions of tests: a calibration that is kept says how large they are; command lists are read command by command. */
+/* Submissions of tests: a calibration that is kept says how large they are; command lists are read command by
+ * command. */
 #include "support/device/submissions.h"
 
 #include "base/cpu.h"

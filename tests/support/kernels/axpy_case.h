@@ -1,4 +1,4 @@
-/* One random neuron-major matrix, a list of firing neurons and their coefficients, between guard pages: made once,
+/* One random neuron-major matrix, a list of active neurons and their coefficients, between guard pages: made once,
  * computed by any table. Used by the proof of down and by the equality of machines. */
 #ifndef HEARTH_TESTS_SUPPORT_KERNELS_AXPY_CASE_H
 #define HEARTH_TESTS_SUPPORT_KERNELS_AXPY_CASE_H
@@ -25,7 +25,7 @@ void down_case_close(down_case *c);
  * chain are zero. */
 void down_case_make(down_case *c, test_random *r, const down_shape *shape);
 
-/* The largest coefficient, D and the scale of the job anew, after h or w were changed. */
+/* The largest coefficient, D and the scale of the job again, after h or w were changed. */
 void down_case_scale(down_case *c);
 
 /* Bytes of n_out outputs of a row. */

@@ -53,7 +53,7 @@ static void fill_rotation(void)
     for (int i = 0; i < N; i++) b[i] = i % 2 ? 0.6f : 0.8f, c[i] = i % 2 ? 0.8f : 0.6f;
 }
 
-/* Inputs are made anew before each round, as some kernels work in place. */
+/* Inputs are filled again before each round, as some kernels work in place. */
 static void refill(void)
 {
     test_random r = {7};

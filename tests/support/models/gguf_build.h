@@ -35,7 +35,7 @@ void gguf_patch(gguf_bytes *b, size_t at, uint64_t v, size_t size);
 
 /* 7 pairs, 3 tensors: a.weight F32 8x4, b.weight Q4_0 32x2, c.weight F16 5. */
 gguf_bytes gguf_small_new(void);
-void gguf_small(gguf_bytes *b); /* the same in place of what *b holds */
+void gguf_small(gguf_bytes *b); /* the same; replaces what *b holds */
 
 typedef enum gguf_field_kind {
     GGUF_MAGIC,

@@ -1,4 +1,4 @@
-/* Figures of machines that nobody measured, and folders to keep them in. */
+/* Figures of machines that were not measured, and folders to keep them in. */
 #include "support/models/made_up.h"
 
 #include "support/test.h"

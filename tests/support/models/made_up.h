@@ -4,7 +4,7 @@
 
 #include "placement/calibrate.h"
 
-/* Of a card that reads `faster` times what the CPU does. */
+/* Of a GPU that reads `faster` times what the CPU does. */
 hth_calibration made_up_card(hth_type type, double faster);
 
 /* A cache folder, which is gone afterwards; then nothing is kept. */
