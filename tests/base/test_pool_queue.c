@@ -123,10 +123,7 @@ TEST(every_unit_of_every_job_once_and_in_order)
 }
 
 static _Atomic uint64_t sum;
-static void add_number(void *arg, size_t i, uint32_t i_thread)
-{
-    atomic_fetch_add(&sum, i + 1);
-}
+static void add_number(void *arg, size_t i, uint32_t i_thread) { atomic_fetch_add(&sum, i + 1); }
 
 TEST(jobs_of_no_unit_and_of_very_many)
 {
@@ -353,10 +350,7 @@ TEST(a_thread_that_is_very_late_is_waited_for)
 
 /* ---- waiting ---------------------------------------------------------------------------------- */
 
-static void nap(void *arg, size_t i, uint32_t i_thread)
-{
-    sleep_ns(60000000);
-}
+static void nap(void *arg, size_t i, uint32_t i_thread) { sleep_ns(60000000); }
 
 static double cpu_seconds(void)
 {
@@ -383,20 +377,11 @@ TEST(who_waits_sleeps)
 
 /* ---- misuse ----------------------------------------------------------------------------------- */
 
-static void run_within(void *arg, size_t i, uint32_t i_thread)
-{
-    hth_pool_run(arg, add_number, NULL, 2);
-}
+static void run_within(void *arg, size_t i, uint32_t i_thread) { hth_pool_run(arg, add_number, NULL, 2); }
 
-static void finish_within(void *arg, size_t i, uint32_t i_thread)
-{
-    hth_pool_finish(arg);
-}
+static void finish_within(void *arg, size_t i, uint32_t i_thread) { hth_pool_finish(arg); }
 
-static void allocate_within(void *arg, size_t i, uint32_t i_thread)
-{
-    hth_free(hth_alloc(1, 1));
-}
+static void allocate_within(void *arg, size_t i, uint32_t i_thread) { hth_free(hth_alloc(1, 1)); }
 
 /* Whether a child that runs work ends by an assertion. */
 static bool asserts(hth_work_fn *work, uint32_t n_thread)

@@ -97,10 +97,7 @@ static void read_conversation(conversation *c, const char *line)
     }
 }
 
-static void free_conversation(conversation *c)
-{
-    for (size_t i = 0; i < c->n_text; i++) free(c->texts[i]);
-}
+static void free_conversation(conversation *c) { for (size_t i = 0; i < c->n_text; i++) free(c->texts[i]); }
 
 /* ---- all lines of all files ------------------------------------------------------------------------- */
 

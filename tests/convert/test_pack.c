@@ -143,10 +143,9 @@ TEST(tensors_that_the_model_does_not_use_are_copied_unchanged)
                 {"unused", 2, 1, {64, 1}},
                 {"blk.4294967296.ffn_gate.bias", 0, 1, {4, 1}}};
     enum { N_ROW = sizeof rows / sizeof *rows };
-    char in[512];
     hth_pack_result r;
     hth_gguf *file = NULL;
-    snprintf(in, sizeof in, "%s", test_scratch("odd.gguf"));
+    const char *in = test_scratch("odd.gguf");
     const char *out = test_scratch("odd-packed.gguf");
     CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (size_t i = 0; i < N_ROW; i++)
@@ -169,10 +168,7 @@ TEST(tensors_that_the_model_does_not_use_are_copied_unchanged)
     }
 }
 
-static bool refuse_progress(void *user, uint64_t done, uint64_t total)
-{
-    return done == 0;
-}
+static bool refuse_progress(void *user, uint64_t done, uint64_t total) { return done == 0; }
 
 TEST(an_interrupted_packing_leaves_nothing)
 {

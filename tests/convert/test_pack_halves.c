@@ -84,10 +84,10 @@ static void pack_with(const char *in, const char *out, const char *profile, uint
 /* Once from the source, then from the packed file with a profile of its own: twice swapped is as before. */
 TEST(the_sparser_half_of_drelu_becomes_the_gate_without_a_change_of_bits)
 {
-    char profile[300], packed[300], plain[300], again[300];
+    char packed[300], plain[300], again[300];
     hth_gguf *file = NULL, *source = NULL;
     size_t n_vocab = 0;
-    snprintf(profile, sizeof profile, "%s", test_scratch("halves.profile"));
+    const char *profile = test_scratch("halves.profile");
     snprintf(packed, sizeof packed, "%s", test_scratch("halves.gguf"));
     snprintf(plain, sizeof plain, "%s", test_scratch("plain.gguf"));
     snprintf(again, sizeof again, "%s", test_scratch("again.gguf"));

@@ -11,8 +11,7 @@ static hearth_status quantize_with(float weight, const char *type, hearth_error 
     tiny_model m;
     hth_quantize_result r;
     hth_quantize_options o = {.ftype = hth_ftype_find(type), .n_thread = 2};
-    char in[512];
-    snprintf(in, sizeof in, "%s", test_scratch("in.gguf"));
+    const char *in = test_scratch("in.gguf");
     tiny_begin(&m);
     gguf_bytes b = tiny_write(&m);
     hth_store_f32((uint8_t *)b.data + tiny_data_at(&m, "blk.1.ffn_up.weight") + 4 * 100, weight);

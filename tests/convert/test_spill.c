@@ -50,10 +50,7 @@ static void fail_write(uint64_t at, answer how) { writes.n = 0, writes.at = at, 
 
 enum { N_STREAM = 3, STREAM_SIZE = 1000, PIECE = 100 };
 
-static unsigned char byte_of(uint32_t i_stream, uint64_t at)
-{
-    return (unsigned char)(i_stream * 71 + at * 13);
-}
+static unsigned char byte_of(uint32_t i_stream, uint64_t at) { return (unsigned char)(i_stream * 71 + at * 13); }
 
 static hearth_status fill(hth_spill *s, hearth_error *err)
 {

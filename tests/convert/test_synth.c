@@ -72,10 +72,7 @@ TEST(a_shape_that_is_not_known_is_refused_with_those_that_are)
                 "'llama-2b'|stories-15m");
 }
 
-static bool stop(void *user, uint64_t done, uint64_t total)
-{
-    return ++*(int *)user < 3;
-}
+static bool stop(void *user, uint64_t done, uint64_t total) { return ++*(int *)user < 3; }
 
 TEST(an_interrupted_synthesis_leaves_nothing)
 {

@@ -128,11 +128,5 @@ TEST(a_plain_model_keeps_every_budget_on_the_null_device) { check_device("null",
 TEST(a_packed_model_keeps_every_budget_on_the_null_device) { check_device("null", true, N_BUDGET); }
 TEST(a_plain_model_keeps_every_budget_on_a_simulated_gpu) { check_device(CARD, false, N_BUDGET); }
 TEST(a_packed_model_keeps_every_budget_on_a_simulated_gpu) { check_device(CARD, true, N_BUDGET); }
-TEST(a_plain_model_keeps_budgets_on_vulkan)
-{
-    check_device("vulkan:0", false, getenv("HEARTH_LONG") ? N_BUDGET : 4);
-}
-TEST(a_packed_model_keeps_budgets_on_vulkan)
-{
-    check_device("vulkan:0", true, getenv("HEARTH_LONG") ? N_BUDGET : 4);
-}
+TEST(a_plain_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", false, getenv("HEARTH_LONG") ? N_BUDGET : 4); }
+TEST(a_packed_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", true, getenv("HEARTH_LONG") ? N_BUDGET : 4); }

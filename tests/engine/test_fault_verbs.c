@@ -133,21 +133,12 @@ static hearth_status profile_with(const fault_paths *p, uint64_t save_ns, hearth
     return st;
 }
 
-static hearth_status profile(const fault_paths *p, hearth_error *err)
-{
-    return profile_with(p, UINT64_MAX, err);
-}
+static hearth_status profile(const fault_paths *p, hearth_error *err) { return profile_with(p, UINT64_MAX, err); }
 
-static hearth_status profile_saving(const fault_paths *p, hearth_error *err)
-{
-    return profile_with(p, 0, err);
-}
+static hearth_status profile_saving(const fault_paths *p, hearth_error *err) { return profile_with(p, 0, err); }
 
 /* Stopped, and gone on with. */
-static bool stop_late(void *user, uint64_t done, uint64_t total)
-{
-    return done < 128;
-}
+static bool stop_late(void *user, uint64_t done, uint64_t total) { return done < 128; }
 
 static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
 {
@@ -214,10 +205,7 @@ static hearth_status converse(const fault_paths *p, const char *format, hearth_e
 }
 
 static hearth_status chat_own(const fault_paths *p, hearth_error *err) { return converse(p, NULL, err); }
-static hearth_status chat_named(const fault_paths *p, hearth_error *err)
-{
-    return converse(p, "chatml", err);
-}
+static hearth_status chat_named(const fault_paths *p, hearth_error *err) { return converse(p, "chatml", err); }
 
 /* ---- every n --------------------------------------------------------------------------------------------- */
 

@@ -102,10 +102,7 @@ TEST(a_batch_survives_every_allocation_that_fails) { fault_survive_allocations("
 
 TEST(quantize_survives_every_allocation_that_fails) { fault_survive_allocations("quantize", quantize, 30); }
 
-TEST(perplexity_survives_every_allocation_that_fails)
-{
-    fault_survive_allocations("perplexity", measure, 30);
-}
+TEST(perplexity_survives_every_allocation_that_fails) { fault_survive_allocations("perplexity", measure, 30); }
 
 TEST(a_run_survives_every_read_that_fails)
 {

@@ -83,10 +83,7 @@ static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
 
 /* Whether fault n was met by what came after `before` allocations. */
 typedef bool is_met(uint64_t n, uint64_t before);
-static bool call_met(uint64_t n, uint64_t before)
-{
-    return (void)n, (void)before, hth_device_open_fault_was_hit();
-}
+static bool call_met(uint64_t n, uint64_t before) { return (void)n, (void)before, hth_device_open_fault_was_hit(); }
 static bool allocation_met(uint64_t n, uint64_t before) { return hth_alloc_count() - before >= n; }
 static bool never(uint64_t n, uint64_t before) { return (void)n, (void)before, false; }
 
@@ -150,10 +147,7 @@ static void survive_all(kind k, const char *device, uint64_t stride)
                (unsigned long long)survive(path, device, &faults[i], stride, k != BLOCKS), faults[i].name);
 }
 
-TEST(a_model_on_the_null_device_survives_every_fault)
-{
-    for (kind k = 0; k < N_KIND; k++) survive_all(k, "null", 1);
-}
+TEST(a_model_on_the_null_device_survives_every_fault) { for (kind k = 0; k < N_KIND; k++) survive_all(k, "null", 1); }
 
 /* Command lists end in the midst of what is recorded, and steps have many of them. */
 TEST(a_model_whose_work_is_divided_among_submissions_survives_faults)
@@ -357,8 +351,8 @@ static void expect_long(const char *path, const char *device, uint64_t n, hearth
 /* So slow by its description that a token is a submission. */
 static void expect_long_on_card(const char *path, const char *clock, const float *expected)
 {
-    char card[512], device[600], text[600];
-    snprintf(card, sizeof card, "%s", test_scratch("slow.sim"));
+    char device[600], text[600];
+    const char *card = test_scratch("slow.sim");
     snprintf(device, sizeof device, "sim:%s", card);
     snprintf(text, sizeof text,
              "name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e14\npcie_down = 1e14\n"

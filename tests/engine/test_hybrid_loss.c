@@ -191,10 +191,7 @@ static void tell_by_three(const hearth_model *model, hearth_session *const s[2],
 }
 
 typedef void script(const hearth_model *model, hearth_session *const s[2], logits *to);
-static void tell_alone(const hearth_model *model, hearth_session *const s[2], logits *to)
-{
-    tell(s[0], to);
-}
+static void tell_alone(const hearth_model *model, hearth_session *const s[2], logits *to) { tell(s[0], to); }
 
 typedef struct warnings {
     int n, n_lost, n_differ;

@@ -81,10 +81,9 @@ static hearth_model_info info_of(const char *path, const char *predictors, const
 
 TEST(sessions_refuse_a_hearth_pin_that_means_nothing)
 {
-    char path[600];
     hearth_session *session = NULL;
     hearth_error why = {0};
-    snprintf(path, sizeof path, "%s", test_scratch("pin.gguf"));
+    const char *path = test_scratch("pin.gguf");
     write_model(path, false);
     CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
     setenv("HEARTH_PIN", "x", 1);
@@ -95,8 +94,8 @@ TEST(sessions_refuse_a_hearth_pin_that_means_nothing)
 
 TEST(the_predictor_that_runs_is_counted)
 {
-    char bare[600], own[600], of_bare[600], of_own[600];
-    snprintf(bare, sizeof bare, "%s", test_scratch("bare.gguf"));
+    char own[600], of_bare[600], of_own[600];
+    const char *bare = test_scratch("bare.gguf");
     snprintf(own, sizeof own, "%s", test_scratch("own.gguf"));
     snprintf(of_bare, sizeof of_bare, "%s", test_scratch("of_bare.gguf"));
     snprintf(of_own, sizeof of_own, "%s", test_scratch("of_own.gguf"));

@@ -51,8 +51,8 @@ TEST(single_tokens_read_active_rows_and_prompts_read_all)
 {
     /* Of a neuron's three rows, in Q8_0. */
     const uint64_t row = D_MODEL / 32 * 34, all = (uint64_t)N_ID * N_LAYER * D_FF * 3 * row;
-    char path[512], card[512];
-    snprintf(path, sizeof path, "%s", test_scratch("live.gguf"));
+    char card[512];
+    const char *path = test_scratch("live.gguf");
     snprintf(card, sizeof card, "%s", test_scratch("live.sim"));
     if (!CHECK(write_text(card, CARD)) || !hybrid_pack_storyteller("q8_0", path)) return;
     uint64_t dense = time_of(path, card, HEARTH_SELECTOR_DENSE, 1);
@@ -108,8 +108,7 @@ TEST(active_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
 {
     static const hearth_selector selectors[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR,
                                                 HEARTH_SELECTOR_THRESHOLD};
-    char path[512];
-    snprintf(path, sizeof path, "%s", test_scratch("parts.gguf"));
+    const char *path = test_scratch("parts.gguf");
     if (!hybrid_pack_storyteller("q8_0", path)) return;
     for (size_t i = 0; i < 3; i++)
         for (uint32_t n_batch = 1; n_batch <= 5; n_batch += 4) {

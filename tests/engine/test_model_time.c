@@ -55,10 +55,10 @@ static hearth_model *open_model(const char *path, const char *device, uint64_t v
 /* Seconds of the GPU's clock for N_TOKEN tokens, one by one; 0: it has none. */
 static double run(const char *path, double card, double host, uint64_t vram)
 {
-    char file[512], device[600];
+    char device[600];
     hearth_session *s = NULL;
     double seconds = -1.0;
-    snprintf(file, sizeof file, "%s", test_scratch("timed.sim"));
+    const char *file = test_scratch("timed.sim");
     snprintf(device, sizeof device, "sim:%s", file);
     write_card(file, card, host);
     hearth_model *model = open_model(path, device, vram);
@@ -98,10 +98,7 @@ TEST(the_time_of_a_run_is_the_same_in_every_run)
     remove(path);
 }
 
-TEST(without_a_rate_for_the_host_there_is_no_such_time)
-{
-    CHECK(run(STORYTELLER, rate, 0.0, SOME_LAYERS) == 0.0);
-}
+TEST(without_a_rate_for_the_host_there_is_no_such_time) { CHECK(run(STORYTELLER, rate, 0.0, SOME_LAYERS) == 0.0); }
 
 static double bytes_of(const hth_matrix *m) { return (double)m->n_row * (double)m->row_size; }
 
@@ -136,11 +133,11 @@ TEST(layers_that_stay_on_the_cpu_take_their_bytes)
 TEST(both_sides_of_a_divided_layer_work_at_once)
 {
     const double rates[][2] = {{rate, rate}, {rate, at_once}, {at_once, rate}};
-    char path[512], card[512], device[600];
+    char card[512], device[600];
     uint32_t n_hot[2] = {512, 512};
     double took[3];
     hth_placement p = {.n_layer = 2, .n_hot = n_hot, .head = true};
-    snprintf(path, sizeof path, "%s", test_scratch("timed.gguf"));
+    const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
     snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
     snprintf(device, sizeof device, "sim:%s", card);
@@ -162,11 +159,11 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
 TEST(the_host_computes_its_share_while_weights_pass)
 {
     enum { N_LAYER = 2, HERE = 48 };
-    char path[512], card[512], device[600];
+    char card[512], device[600];
     uint32_t n_hot[N_LAYER] = {0, 0};
     double whole, both;
     hth_placement p = {.n_layer = N_LAYER, .n_hot = n_hot, .head = true, .streams = {{1, 0}}};
-    snprintf(path, sizeof path, "%s", test_scratch("timed.gguf"));
+    const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
     snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
     snprintf(device, sizeof device, "sim:%s", card);

@@ -141,8 +141,7 @@ TEST(layers_that_a_device_cannot_hold_are_not_placed_on_it)
     CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     hth_placement p = {.n_layer = 2, .n_hot = in.n_hot};
-    char path[512];
-    snprintf(path, sizeof path, "%s", test_scratch("heads-of-16.gguf"));
+    const char *path = test_scratch("heads-of-16.gguf");
     in.n_hot[0] = in.n_hot[1] = 64;
     if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, "null", &p, in.placement)) {
         hearth_gpu_options gpu = placed(&in);

@@ -188,8 +188,8 @@ TEST(a_stopped_process_continues_its_text_on_a_simulated_gpu_with_a_real_clock)
         "name = slow\nvram_bytes = 1G\nbandwidth = 1e8\npcie_up = 1e9\npcie_down = 1e9\n"
         "pcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = 10\n"
         "flops = 1e12\njitter = 0\nseed = 1\nclock = real\n";
-    char card[512], device[600];
-    snprintf(card, sizeof card, "%s", test_scratch("slow.sim"));
+    char device[600];
+    const char *card = test_scratch("slow.sim");
     snprintf(device, sizeof device, "sim:%s", card);
     CHECK(test_write_file(card, slow, sizeof slow - 1));
     stop_and_go(device, (uint64_t)PATIENCE_MS * 1000000, 24);

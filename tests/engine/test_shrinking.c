@@ -290,7 +290,6 @@ static void make_tied(char path[512])
     CLEANUP(tiny_free) tiny_model m;
     const hth_pack_options o = {.ftype = hth_ftype_find("q8_0"), .pure = true, .n_thread = 1};
     hth_pack_result r;
-    char plain[512];
     tiny_begin(&m);
     tiny_find(&m, "output.weight")->gone = true;
     tiny_set_u32(&m, "llama.feed_forward_length", WIDE);
@@ -298,7 +297,7 @@ static void make_tied(char path[512])
         for (uint32_t k = 0; k < 2; k++)
             if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF) m.tensors[i].dim[k] = WIDE;
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    snprintf(plain, sizeof plain, "%s", test_scratch("tied.gguf"));
+    const char *plain = test_scratch("tied.gguf");
     snprintf(path, 512, "%s", test_scratch("tied-packed.gguf"));
     CHECK(test_write_file(plain, b.data, b.n));
     CHECK_OK(hth_pack(plain, path, &o, &r, err));
@@ -422,9 +421,9 @@ static void check_late(const hearth_model *model, teller tellers[2])
 TEST(threads_with_a_session_each_keep_their_texts_while_a_gpu_budget_shrinks)
 {
     static teller tellers[2];
-    char path[512], card[512], device[600];
+    char path[512], device[600];
     warnings heard = {0};
-    snprintf(card, sizeof card, "%s", test_scratch("shrinking.sim"));
+    const char *card = test_scratch("shrinking.sim");
     snprintf(device, sizeof device, "sim:%s", card);
     write_card(card, "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
     pack_storyteller(path);

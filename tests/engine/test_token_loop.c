@@ -168,9 +168,8 @@ static void check_device_loop(const char *device)
     static const uint64_t vram[] = {0, 3000000, 6000000};
     const hth_pack_options o = {.n_thread = 1};
     hth_pack_result r;
-    char packed[512];
     hearth_model_info info;
-    snprintf(packed, sizeof packed, "%s", test_scratch("loop.gguf"));
+    const char *packed = test_scratch("loop.gguf");
     CHECK_OK(hth_pack(MODEL, packed, &o, &r, err));
     for (int i = 0; i < 3; i++) {
         CLEANUP(speaker_close) speaker s = {.path = i == 2 ? packed : NULL, .device = device, .vram = vram[i]};

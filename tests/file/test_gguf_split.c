@@ -59,10 +59,7 @@ static void write_parts(const part parts[3])
     }
 }
 
-static void remove_parts(void)
-{
-    for (int i = 1; i <= 3; i++) unlink(part_path(i, 3));
-}
+static void remove_parts(void) { for (int i = 1; i <= 3; i++) unlink(part_path(i, 3)); }
 
 static void check_open_refused(const char *path, const char *words)
 {

@@ -175,14 +175,8 @@ static void bad_bools(hth_gguf_writer *w) { hth_gguf_writer_array(w, "k", HTH_GG
 static void text_array(hth_gguf_writer *w) { hth_gguf_writer_array(w, "k", HTH_GGUF_TEXT, "", 1); }
 static void long_array(hth_gguf_writer *w) { hth_gguf_writer_array(w, "k", HTH_GGUF_U8, "", (1 << 24) + 1); }
 static void long_text(hth_gguf_writer *w) { hth_gguf_writer_text(w, "k", "", (16 << 20) + 1); }
-static void bad_alignment(hth_gguf_writer *w)
-{
-    hth_gguf_writer_uint(w, "general.alignment", HTH_GGUF_U32, 48);
-}
-static void wide_alignment(hth_gguf_writer *w)
-{
-    hth_gguf_writer_uint(w, "general.alignment", HTH_GGUF_U64, 32);
-}
+static void bad_alignment(hth_gguf_writer *w) { hth_gguf_writer_uint(w, "general.alignment", HTH_GGUF_U32, 48); }
+static void wide_alignment(hth_gguf_writer *w) { hth_gguf_writer_uint(w, "general.alignment", HTH_GGUF_U64, 32); }
 static void bad_row(hth_gguf_writer *w)
 {
     hth_gguf_writer_tensor(w, "t", HTH_TYPE_Q4_0, 2, (uint64_t[]){33, 1});

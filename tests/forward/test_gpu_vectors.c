@@ -64,10 +64,7 @@ static void fill_at_bounds(float *to, size_t n)
 }
 
 enum { KIND_BOUNDS = PROOF_N_KIND, N_KIND };
-static const char *name_of(int kind)
-{
-    return kind == KIND_BOUNDS ? "bounds" : proof_kind_name((proof_kind)kind);
-}
+static const char *name_of(int kind) { return kind == KIND_BOUNDS ? "bounds" : proof_kind_name((proof_kind)kind); }
 
 static void fill(int kind, float *to, size_t n)
 {
@@ -118,10 +115,7 @@ static void compare(const char *program, const uint32_t *consts, size_t n, const
 }
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static uint32_t n_stretch(size_t n)
-{
-    return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS);
-}
+static uint32_t n_stretch(size_t n) { return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS); }
 
 /* Lengths for a width of blocks: few, and past the stretch and the chains' unrolling. */
 static const size_t lengths[3][6] = {

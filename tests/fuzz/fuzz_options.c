@@ -23,10 +23,7 @@ static const option_spec others[] = {
     {0},
 };
 
-static void expect(bool holds)
-{
-    if (!holds) abort();
-}
+static void expect(bool holds) { if (!holds) abort(); }
 
 static int look(const args *a)
 {

@@ -48,10 +48,7 @@ static void begin_bpe(vocab_file *f, unsigned i, test_random *r)
 
 /* Of the first eight the lower half has no special tokens but the first three; of the
  * others only the last has one besides <|endoftext|>. */
-static bool may_come_back(unsigned i)
-{
-    return i < N_SPM / 2 || (i >= N_SPM && i < N_VOCAB - 1);
-}
+static bool may_come_back(unsigned i) { return i < N_SPM / 2 || (i >= N_SPM && i < N_VOCAB - 1); }
 
 static const hth_tokenizer *vocabulary(unsigned i)
 {

@@ -285,10 +285,7 @@ TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu)
 {
     check_placements("null", is_long() ? 1 : ONE_OF, 0);
 }
-TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu)
-{
-    check_placements("vulkan:0", is_long() ? 1 : 9, 0);
-}
+TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", is_long() ? 1 : 9, 0); }
 
 /* Each run by itself, then some together: steps of both handoffs, with care, and streamed ones. */
 TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu)
@@ -416,18 +413,14 @@ TEST(a_file_without_a_calibrated_range_keeps_the_bits)
 
 /* ---- layers where nothing is active ----------------------------------------------------------------- */
 
-static float first_layer_sleeps(uint32_t i_layer, uint32_t i)
-{
-    return i_layer == 0 && i >= 512 ? 1e30f : 0.0f;
-}
+static float first_layer_sleeps(uint32_t i_layer, uint32_t i) { return i_layer == 0 && i >= 512 ? 1e30f : 0.0f; }
 
 /* The neurons of the host of the first of two layers: all of them stay silent, of the second none of them
  * has to. */
 static void check_idle(const char *device)
 {
     CLEANUP(close_packed) packed f;
-    char thresholds[512];
-    snprintf(thresholds, sizeof thresholds, "%s", test_scratch("sleep.gguf"));
+    const char *thresholds = test_scratch("sleep.gguf");
     open_powerinfer(&f, "bamboo", 1e3f);
     if (f.made && hybrid_write_thresholds(f.path, first_layer_sleeps, thresholds)) {
         divided d = divide_at(512, device, HEARTH_SELECTOR_THRESHOLD);

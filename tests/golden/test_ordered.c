@@ -52,12 +52,12 @@ static hearth_model *open_model(const setting *s, const char *path, const char *
 
 static void run(const setting *s)
 {
-    char path[512], placement[512];
+    char placement[512];
     int32_t ids[N_ID];
     uint32_t n_hot[2] = {512, 64};
     hth_placement p = {
         .n_layer = 2, .n_hot = n_hot, .head = true, .submit_on_demand = s->submitted, .streams = {s->stream}};
-    snprintf(path, sizeof path, "%s", test_scratch("ordered.gguf"));
+    const char *path = test_scratch("ordered.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("ordered.placement"));
     for (int i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i % 280;
     if (!hybrid_pack_powerinfer(s->from, s->usual, path) || !hybrid_write_placement(path, DEVICE, &p, placement))
@@ -95,10 +95,9 @@ static void run_watched(const setting *s, const char *log)
 static void check(const setting *s)
 {
     static const char *const wrong[] = {"SYNC-HAZARD", "Validation Error", "VUID-", "test_ordered.c:"};
-    char log[512];
     size_t n;
     int status;
-    snprintf(log, sizeof log, "%s", test_scratch("ordered.log"));
+    const char *log = test_scratch("ordered.log");
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) run_watched(s, log);

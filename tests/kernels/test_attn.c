@@ -137,10 +137,7 @@ static void open_rooms(void)
     for (int i = 0; i < 7; i++) guard_open(&rooms[i], sizes[i]);
 }
 
-static void close_rooms(void)
-{
-    for (int i = 0; i < 7; i++) guard_close(&rooms[i]);
-}
+static void close_rooms(void) { for (int i = 0; i < 7; i++) guard_close(&rooms[i]); }
 
 /* Any shape: all widths around the vectors, groups of 1 to 9 heads, up to 16 rows. */
 static shape any_shape(test_random *r, hearth_kv_type type, size_t i)

@@ -352,14 +352,8 @@ TEST(norms_are_the_same_everywhere) { check_levels(hash_norms, 0x0a3187ac15827f3
 TEST(elementwise_kernels_are_the_same_everywhere) { check_levels(hash_elements, 0xd4ec56880667b167u); }
 TEST(functions_and_activations_are_the_same_everywhere) { check_levels(hash_functions, 0x5c4d30f59ddfc943u); }
 TEST(rounded_activations_are_the_same_everywhere) { check_levels(hash_rounding, 0xfdaa993db7a33a63u); }
-TEST(activations_rounded_per_256_are_the_same_everywhere)
-{
-    check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu);
-}
-TEST(unpacked_weights_of_every_type_are_the_same_everywhere)
-{
-    check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u);
-}
+TEST(activations_rounded_per_256_are_the_same_everywhere) { check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu); }
+TEST(unpacked_weights_of_every_type_are_the_same_everywhere) { check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u); }
 TEST(packed_and_unpacked_weights_are_the_same_everywhere) { check_levels(hash_codecs, 0x718bf70659b44a48u); }
 TEST(attention_is_the_same_everywhere) { check_levels(hash_attention, 0x8cc202477858d98au); }
 TEST(attention_over_rounded_caches_is_the_same_everywhere)

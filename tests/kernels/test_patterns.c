@@ -19,10 +19,7 @@ static double half(const uint8_t *b)
 static weight product(double d, double q) { return (weight){d * q, fabs(d * q)}; }
 static weight affine(double d, double q, double m) { return (weight){d * q + m, fabs(d * q) + fabs(m)}; }
 
-static unsigned nibble(const uint8_t *qs, unsigned i)
-{
-    return i < 16 ? qs[i] & 15u : (unsigned)qs[i - 16] >> 4;
-}
+static unsigned nibble(const uint8_t *qs, unsigned i) { return i < 16 ? qs[i] & 15u : (unsigned)qs[i - 16] >> 4; }
 static unsigned bit(const uint8_t *bits, unsigned i) { return (unsigned)bits[i / 8] >> i % 8 & 1u; }
 
 static const int curve[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};

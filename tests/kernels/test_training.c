@@ -25,10 +25,7 @@ static void open_rooms(void)
     for (int i = 0; i < N_ROOM; i++) guard_open(&room[i], sizes[i]);
 }
 
-static void close_rooms(void)
-{
-    for (int i = 0; i < N_ROOM; i++) guard_close(&room[i]);
-}
+static void close_rooms(void) { for (int i = 0; i < N_ROOM; i++) guard_close(&room[i]); }
 
 /* Floats from the first to the last that a matrix of that shape has. */
 static size_t span(size_t n_row, size_t n_col, size_t row)

@@ -57,10 +57,7 @@ static void run_drelu(const call *c) { c->table->activate[HTH_ACTIVATION_DRELU](
 static void run_silu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_SILU](NULL, c->b, c->n, c->y); }
 static void run_gelu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_GELU](NULL, c->b, c->n, c->y); }
 static void run_relu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_RELU](NULL, c->b, c->n, c->y); }
-static void run_relu2_alone(const call *c)
-{
-    c->table->activate[HTH_ACTIVATION_RELU2](NULL, c->b, c->n, c->y);
-}
+static void run_relu2_alone(const call *c) { c->table->activate[HTH_ACTIVATION_RELU2](NULL, c->b, c->n, c->y); }
 
 static const vector_kernel kernels[] = {
     {"quant_act", run_quant, .step = 32, .sizes = {1, 4, 4}},

@@ -77,10 +77,7 @@ TEST(scales_that_are_not_finite_are_found)
     check_scale(39, 17, 32, 0, 255, 1);        /* MXFP4: the exponent that is none */
 }
 
-static bool stop(void *user, uint64_t done, uint64_t total)
-{
-    return ++*(int *)user < 3;
-}
+static bool stop(void *user, uint64_t done, uint64_t total) { return ++*(int *)user < 3; }
 
 TEST(an_interrupted_check_says_so)
 {

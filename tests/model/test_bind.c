@@ -33,10 +33,7 @@ enum { N_REQUIRED = sizeof required / sizeof *required };
 
 /* ---- C8 to C11: keys ------------------------------------------------------------------------ */
 
-TEST(the_tiny_model_opens)
-{
-    tiny_expect_accepted();
-}
+TEST(the_tiny_model_opens) { tiny_expect_accepted(); }
 
 TEST(required_keys_that_are_missing_are_named)
 {

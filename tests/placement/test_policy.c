@@ -349,10 +349,10 @@ TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
         "dispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = virtual\n";
     inputs in;
     float *right = NULL;
-    char path[512], device[600];
+    char device[600];
     if (!open_inputs(&in, "null")) return;
     uint64_t vram = whole_bytes(&in) * 6 / 10;
-    snprintf(path, sizeof path, "%s", test_scratch("quick.sim"));
+    const char *path = test_scratch("quick.sim");
     snprintf(device, sizeof device, "sim:%s", path);
     CHECK(test_write_file(path, card, sizeof card - 1));
     check_bits(&in, NULL, 0, NULL, &right);

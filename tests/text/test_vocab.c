@@ -21,10 +21,7 @@ static void expect_warning(const char *part)
     vocab_finish();
 }
 
-static void refuse(const char *part, const char *part_2)
-{
-    vocab_expect_refused(HEARTH_ERROR_FORMAT, part, part_2);
-}
+static void refuse(const char *part, const char *part_2) { vocab_expect_refused(HEARTH_ERROR_FORMAT, part, part_2); }
 
 enum { SPACE = 259, A, B, AB };
 
