@@ -145,8 +145,7 @@ TEST(tensors_that_the_model_does_not_use_are_copied_unchanged)
     enum { N_ROW = sizeof rows / sizeof *rows };
     hth_pack_result r;
     hth_gguf *file = NULL;
-    const char *in = test_scratch("odd.gguf");
-    const char *out = test_scratch("odd-packed.gguf");
+    const char *in = test_scratch("odd.gguf"), *out = test_scratch("odd-packed.gguf");
     CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (size_t i = 0; i < N_ROW; i++)
         tiny_add_tensor(&m, rows[i].name, rows[i].type, rows[i].n_dim, rows[i].dim[0], rows[i].dim[1]);

@@ -84,13 +84,10 @@ static void pack_with(const char *in, const char *out, const char *profile, uint
 /* Once from the source, then from the packed file with a profile of its own: twice swapped is as before. */
 TEST(the_sparser_half_of_drelu_becomes_the_gate_without_a_change_of_bits)
 {
-    char packed[300], plain[300], again[300];
     hth_gguf *file = NULL, *source = NULL;
     size_t n_vocab = 0;
-    const char *profile = test_scratch("halves.profile");
-    snprintf(packed, sizeof packed, "%s", test_scratch("halves.gguf"));
-    snprintf(plain, sizeof plain, "%s", test_scratch("plain.gguf"));
-    snprintf(again, sizeof again, "%s", test_scratch("again.gguf"));
+    const char *profile = test_scratch("halves.profile"), *packed = test_scratch("halves.gguf");
+    const char *plain = test_scratch("plain.gguf"), *again = test_scratch("again.gguf");
     make_profile(STORYTELLER, profile, true);
     pack_with(STORYTELLER, packed, profile, 3);
     make_profile(STORYTELLER, profile, false);

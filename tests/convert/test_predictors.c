@@ -109,13 +109,11 @@ TEST(thresholds_leave_out_the_share_that_is_asked_for)
 /* Norms of weight 0: networks learn from the bias alone, and the file still opens. */
 TEST(inputs_that_are_all_zero_give_a_file_that_opens)
 {
-    char out[1024];
     hth_predictor_result *layers = NULL;
     uint32_t n_layer = 0;
     hth_predictor_options o = hth_predictor_defaults();
     o.n_token = 64, o.n_step = 20, o.n_thread = 1;
-    const char *in = test_scratch("zero.gguf");
-    snprintf(out, sizeof out, "%s", test_scratch("zero-predictors.gguf"));
+    const char *in = test_scratch("zero.gguf"), *out = test_scratch("zero-predictors.gguf");
     CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);

@@ -94,11 +94,8 @@ TEST(sessions_refuse_a_hearth_pin_that_means_nothing)
 
 TEST(the_predictor_that_runs_is_counted)
 {
-    char own[600], of_bare[600], of_own[600];
-    const char *bare = test_scratch("bare.gguf");
-    snprintf(own, sizeof own, "%s", test_scratch("own.gguf"));
-    snprintf(of_bare, sizeof of_bare, "%s", test_scratch("of_bare.gguf"));
-    snprintf(of_own, sizeof of_own, "%s", test_scratch("of_own.gguf"));
+    const char *bare = test_scratch("bare.gguf"), *own = test_scratch("own.gguf");
+    const char *of_bare = test_scratch("of_bare.gguf"), *of_own = test_scratch("of_own.gguf");
     write_model(bare, false);
     write_model(own, true);
     write_beside(of_bare, bare, true);

@@ -51,9 +51,7 @@ TEST(single_tokens_read_active_rows_and_prompts_read_all)
 {
     /* Of a neuron's three rows, in Q8_0. */
     const uint64_t row = D_MODEL / 32 * 34, all = (uint64_t)N_ID * N_LAYER * D_FF * 3 * row;
-    char card[512];
-    const char *path = test_scratch("live.gguf");
-    snprintf(card, sizeof card, "%s", test_scratch("live.sim"));
+    const char *path = test_scratch("live.gguf"), *card = test_scratch("live.sim");
     if (!CHECK(write_text(card, CARD)) || !hybrid_pack_storyteller("q8_0", path)) return;
     uint64_t dense = time_of(path, card, HEARTH_SELECTOR_DENSE, 1);
     uint64_t gate = time_of(path, card, HEARTH_SELECTOR_GATE, 1);

@@ -76,8 +76,7 @@ TEST(a_shorter_file_is_an_error_of_the_evaluation)
 
 TEST(a_replaced_or_unlinked_file_goes_on)
 {
-    const char *path = test_scratch("mapped.gguf");
-    const char *other = test_scratch("other.gguf");
+    const char *path = test_scratch("mapped.gguf"), *other = test_scratch("other.gguf");
     for (int i = 0; i < 2; i++) {
         CLOSED(hearth_model) *model = NULL;
         CLOSED(hearth_session) *session = NULL;

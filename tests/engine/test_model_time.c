@@ -133,13 +133,13 @@ TEST(layers_that_stay_on_the_cpu_take_their_bytes)
 TEST(both_sides_of_a_divided_layer_work_at_once)
 {
     const double rates[][2] = {{rate, rate}, {rate, at_once}, {at_once, rate}};
-    char card[512], device[600];
+    char device[600];
     uint32_t n_hot[2] = {512, 512};
     double took[3];
     hth_placement p = {.n_layer = 2, .n_hot = n_hot, .head = true};
     const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
-    snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
+    const char *card = test_scratch("timed-card.sim");
     snprintf(device, sizeof device, "sim:%s", card);
     write_card(card, rate, rate);
     if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
@@ -159,13 +159,13 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
 TEST(the_host_computes_its_share_while_weights_pass)
 {
     enum { N_LAYER = 2, HERE = 48 };
-    char card[512], device[600];
+    char device[600];
     uint32_t n_hot[N_LAYER] = {0, 0};
     double whole, both;
     hth_placement p = {.n_layer = N_LAYER, .n_hot = n_hot, .head = true, .streams = {{1, 0}}};
     const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
-    snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
+    const char *card = test_scratch("timed-card.sim");
     snprintf(device, sizeof device, "sim:%s", card);
     way = rate / 4;
     write_card(card, at_once, rate);
