@@ -51,15 +51,6 @@ int __wrap_madvise(void *at, size_t n, int advice)
 
 /* ---- threads ------------------------------------------------------------------------------ */
 
-static char warning[200];
-static int n_warning;
-static void keep_warning(void *user, hearth_log_level level, const char *line)
-{
-    if (level != HEARTH_LOG_WARN) return;
-    n_warning++;
-    snprintf(warning, sizeof warning, "%s", line);
-}
-
 static void count_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     _Atomic uint32_t *sum = arg;
@@ -73,14 +64,12 @@ TEST(a_pool_works_with_the_threads_that_it_gets)
         _Atomic uint32_t sum = 0;
         char words[60];
         refuse_from((int)k); /* the k-th worker, which would be thread k + 1 */
-        n_warning = 0;
-        hearth_log_set(keep_warning, NULL);
+        test_log_start();
         hth_pool *pool = OPENED(hth_pool, 5);
-        hearth_log_set(NULL, NULL);
+        test_log_stop();
         refuse_from(0);
         snprintf(words, sizeof words, "refused thread %u of 5; %u do the work", k + 1, k);
-        CHECK_INT(n_warning, 1);
-        CHECK(strstr(warning, words) != NULL);
+        CHECK(test_n_warning("") == 1 && test_n_warning(words) == 1);
         if (!pool) continue;
         CHECK_INT(hth_pool_n_thread(pool), k);
         hth_pool_run(pool, count_unit, &sum, 1000);

@@ -6,13 +6,6 @@
 
 enum { BOS = 1, EOS = 2 };
 
-static char last_log[2000];
-
-static void keep_log(void *user, hearth_log_level level, const char *line)
-{
-    if (level == HEARTH_LOG_WARN) snprintf(last_log, sizeof last_log, "%s", line);
-}
-
 typedef struct fixture {
     const char *path;
     hearth_model *model;
@@ -109,19 +102,6 @@ TEST(a_missing_template_is_reported_and_none_guessed)
     refuses("{% nonsense %}", NULL, HEARTH_ERROR_UNSUPPORTED, "formats by name: chatml");
 }
 
-TEST(an_array_of_templates_is_no_template)
-{
-    CLEANUP(tiny_free) tiny_model m;
-    const uint32_t values[] = {1, 2};
-    tiny_begin(&m);
-    tiny_set_array(&m, "tokenizer.chat_template", values, 2);
-    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
-    hearth_chat *chat = NULL;
-    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, b.data, b.n, "array.gguf", NULL);
-    CHECK_FAILS(hearth_chat_open(model, NULL, &chat, err), HEARTH_ERROR_UNSUPPORTED,
-                "array.gguf: tokenizer.chat_template at |a text is expected");
-}
-
 /* 4 MiB + 1, an unterminated block, 1,000 nested ones: with a format told by the text
  * the chat goes on with it, and says so. */
 TEST(a_template_that_cannot_be_parsed_falls_back_with_a_warning)
@@ -135,15 +115,14 @@ TEST(a_template_that_cannot_be_parsed_falls_back_with_a_warning)
     } cases[] = {{large, "chatml", "at most 4 MiB"},
                  {"<start_of_turn>{% for x in y %}", "gemma", "is not ended"},
                  {nested, "llama2", "64 levels"}};
-    hearth_log_set(keep_log, NULL);
     for (size_t i = 0; i < 3; i++) {
         CLEANUP(close_fixture) fixture f = open_fixture(cases[i].template);
-        last_log[0] = '\0';
+        test_log_start();
         CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
         if (chat) CHECK_TEXT(hearth_chat_name(chat), cases[i].format);
-        CHECK(strstr(last_log, cases[i].says) && strstr(last_log, "takes its place"));
+        CHECK(strstr(test_warning(cases[i].says), "takes its place") != NULL);
     }
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
 }
 
 /* Templates that end by their limits when they are used: a message, and the model stays. */

@@ -33,22 +33,9 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 
 /* ---- models ------------------------------------------------------------------------------------------- */
 
-static char warning[1000]; /* the last that speaks of bits */
-static size_t n_warning;
-static char units[1000]; /* the last that speaks of matrix units */
-static size_t n_units;
+#define BITS "the CPU's bits" /* of warnings */
 
-static void note_warning(void *user, hearth_log_level level, const char *line)
-{
-    if (level == HEARTH_LOG_WARN &&
-        (strstr(line, "the matrix units of") || strstr(line, "NV_cooperative_matrix2 of"))) {
-        n_units++;
-        snprintf(units, sizeof units, "%s", line);
-    }
-    if (level != HEARTH_LOG_WARN || !strstr(line, "the CPU's bits")) return;
-    n_warning++;
-    snprintf(warning, sizeof warning, "%s", line);
-}
+static int n_units(void) { return test_n_warning("the matrix units of") + test_n_warning("NV_cooperative_matrix2 of"); }
 
 static hearth_status open_on(const char *path, const char *device, bool strict, uint64_t vram,
                              hearth_model **model, hearth_error *err)
@@ -56,10 +43,10 @@ static hearth_status open_on(const char *path, const char *device, bool strict, 
     hearth_model_options o = hearth_model_defaults();
     o.selector = HEARTH_SELECTOR_DENSE;
     o.gpu = (hearth_gpu_options){.device = device, .bit_exact = strict, .vram = vram, .n_ctx = 64};
-    *model = NULL, n_warning = n_units = 0, warning[0] = units[0] = '\0';
-    hearth_log_set(note_warning, NULL);
+    *model = NULL;
+    test_log_start();
     hearth_status st = hearth_model_open(path, &o, model, err);
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     return st;
 }
 
@@ -73,7 +60,7 @@ static void check_refused(const char *path, uint64_t vram, const char *device, c
 }
 
 /* Goes on, and says why the bits may be others. */
-static void check_taken(const char *path, uint64_t vram, const char *why, size_t n_warn)
+static void check_taken(const char *path, uint64_t vram, const char *why, int n_warn)
 {
     static const int32_t ids[] = {1, 2, 3, 4};
     hearth_model_info info;
@@ -83,8 +70,8 @@ static void check_taken(const char *path, uint64_t vram, const char *why, size_t
     hearth_model_get_info(model, &info);
     CHECK(!info.gpu_bit_exact && info.gpu_n_layer > 0);
     CHECK(strstr(info.gpu_bit_exact_reason, why) != NULL);
-    CHECK_INT(n_warning, n_warn);
-    CHECK(n_warn == 0 || strstr(warning, why) != NULL);
+    CHECK_INT(test_n_warning(BITS), n_warn);
+    CHECK(n_warn == 0 || strstr(test_warning(BITS), why) != NULL);
     FREED float *logits = engine_last_logits(model, &setting, ids, 4);
     CHECK(logits != NULL);
 }
@@ -107,7 +94,7 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
                 hearth_model_get_info(model, &info);
                 CHECK(info.gpu_bit_exact && info.gpu_n_layer == info.n_layer);
                 CHECK_TEXT(info.gpu_bit_exact_reason, "");
-                CHECK_INT(n_warning, 0);
+                CHECK_INT(test_n_warning(BITS), 0);
             } else if (d == 0 || !strstr(err.message, "Vulkan")) {
                 test_fail(__FILE__, __LINE__, "%s", err.message);
             } else {
@@ -174,19 +161,19 @@ TEST(matrix_units_that_are_off_are_not_used_and_bits_stay)
     FREED float *cpu = logits_on("none");
     matrix = some_shape;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     for (size_t i = 0; i < 2; i++) {
         char why[100];
         snprintf(why, sizeof why, "null are not used: %s of Q8_0 differs", hth_shader_infos[ids[i]].name);
         off = ids[i];
         check_logits("null", cpu);
-        CHECK_INT(n_units, 1);
-        CHECK(strstr(units, why) != NULL);
-        CHECK_INT(n_warning, 0);
+        CHECK_INT(n_units(), 1);
+        CHECK_INT(test_n_warning(why), 1);
+        CHECK_INT(test_n_warning(BITS), 0);
     }
     off = HTH_SHADER_mul_mat_q, withheld = HTH_FEATURE_COOPMAT;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0};
 }
 
@@ -196,22 +183,22 @@ TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
     FREED float *cpu = logits_on("none");
     matrix = some_shape, matrix_2 = true;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     off = HTH_SHADER_mul_mat_q_cm2_acc;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 1);
-    CHECK(strstr(units, "NV_cooperative_matrix2 of null is not used: mul_mat_q_cm2_acc of Q8_0 differs") != NULL);
-    CHECK_INT(n_warning, 0);
+    CHECK_INT(n_units(), 1);
+    CHECK_INT(test_n_warning("NV_cooperative_matrix2 of null is not used: mul_mat_q_cm2_acc of Q8_0 differs"), 1);
+    CHECK_INT(test_n_warning(BITS), 0);
     off = HTH_SHADER_mul_mat_q; /* nothing asks for it */
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     withheld = HTH_FEATURE_COOPMAT2;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 1);
-    CHECK(strstr(units, "the matrix units of null are not used: mul_mat_q of Q8_0 differs") != NULL);
+    CHECK_INT(n_units(), 1);
+    CHECK_INT(test_n_warning("the matrix units of null are not used: mul_mat_q of Q8_0 differs"), 1);
     off = HTH_SHADER_mul_mat_q_cm2; /* nor for that */
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
 }
 
@@ -227,14 +214,14 @@ static void refuse_kinds(hth_coopmat_level most, uint64_t n)
     for (refused = 1; refused < 400 && n_without < 2; refused++) {
         hearth_model *model;
         hearth_error err;
-        if (open_on(STORYTELLER, "null", true, 0, &model, &err) == HEARTH_OK && n_units > 0) {
-            CHECK(strstr(units, why) != NULL);
-            CHECK_INT(n_units, n);
+        if (open_on(STORYTELLER, "null", true, 0, &model, &err) == HEARTH_OK && n_units() > 0) {
+            CHECK_INT(test_n_warning(why), 1);
+            CHECK_INT(n_units(), n);
             CHECK_INT(model->gpu->coopmat, left);
             n_without++;
         }
         hearth_model_close(model);
-        if (n_units > 0) check_logits("null", cpu);
+        if (n_units() > 0) check_logits("null", cpu);
     }
     CHECK(n_without > 0);
     refused = n_refused = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
@@ -251,10 +238,10 @@ TEST(a_gpu_gives_the_same_with_and_without_cooperative_matrices)
 {
     FREED float *cpu = logits_on("none");
     check_logits("vulkan:0", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     withheld = HTH_FEATURE_COOPMAT2;
     check_logits("vulkan:0", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     withheld = HTH_FEATURE_COOPMAT;
     check_logits("vulkan:0", cpu);
     withheld = HTH_FEATURE_COOPMAT | HTH_FEATURE_INT_DOT;

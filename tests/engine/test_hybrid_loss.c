@@ -193,19 +193,6 @@ static void tell_by_three(const hearth_model *model, hearth_session *const s[2],
 typedef void script(const hearth_model *model, hearth_session *const s[2], logits *to);
 static void tell_alone(const hearth_model *model, hearth_session *const s[2], logits *to) { tell(s[0], to); }
 
-typedef struct warnings {
-    int n, n_lost, n_differ;
-} warnings;
-
-static void hear(void *user, hearth_log_level level, const char *line)
-{
-    warnings *w = user;
-    if (level != HEARTH_LOG_WARN) return;
-    __atomic_fetch_add(&w->n, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_lost, strstr(line, "goes on on the CPU") != NULL, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_differ, strstr(line, "texts may differ") != NULL, __ATOMIC_RELAXED);
-}
-
 /* ---- a device that fails ------------------------------------------------------------------------ */
 
 /* So many calls, from the n-th on, end so. n 0: none. */
@@ -227,9 +214,8 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
     enum { MAX_REFUSED_AND_SETTLED = 5 }; /* three times a step, and twice its end */
     CLOSED(hearth_model) *model = open_model(f, device);
     hearth_session *s[2] = {model ? open_session(model) : NULL, model ? open_session(model) : NULL};
-    warnings heard = {0};
     bool left = false;
-    hearth_log_set(hear, &heard);
+    test_log_start();
     if (device && model) inject(model, &is);
     if (s[0] && s[1]) play(model, s, to);
     if (device && model) {
@@ -241,10 +227,10 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
         CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);
         if (left && !use.lost && is.n_call <= MAX_REFUSED_AND_SETTLED) CHECK_INT(use.used, 0);
     }
-    hearth_log_set(NULL, NULL);
-    CHECK_INT(heard.n_lost, left);
-    CHECK_INT(heard.n, heard.n_lost);
-    CHECK_INT(heard.n_differ, left && f->is->floats);
+    test_log_stop();
+    CHECK_INT(test_n_warning("goes on on the CPU"), left);
+    CHECK_INT(test_n_warning(""), left);
+    CHECK_INT(test_n_warning("texts may differ"), left && f->is->floats);
     hearth_session_close(s[0]);
     hearth_session_close(s[1]);
     return left;
@@ -428,7 +414,6 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
         uint64_t n = 1;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
-            hearth_log_set(NULL, NULL);
             while (n < MAX_CALLS && open_without(&f, n, &expected)) n += n == 1 ? 1 : stride;
             CHECK(n > 40 && n < MAX_CALLS);
             printf("     %s: %llu calls\n", f.is->name, (unsigned long long)n);
@@ -520,10 +505,9 @@ static bool tell_in_two(const files *f, fault is, const logits *expected)
 {
     static teller tellers[2];
     CLOSED(hearth_model) *model = open_model(f, "null");
-    warnings heard = {0};
     hearth_model_info seen;
     bool left = false;
-    hearth_log_set(hear, &heard);
+    test_log_start();
     memset(tellers, 0, sizeof tellers);
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model);
     if (tellers[0].session && tellers[1].session) {
@@ -532,11 +516,11 @@ static bool tell_in_two(const files *f, fault is, const logits *expected)
         for (int i = 0; i < 1000; i++) hearth_model_get_info(model, &seen); /* at any time */
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         left = !hth_engine_has_gpu(model);
-        CHECK_INT(heard.n, left);
-        CHECK_INT(heard.n_lost, left);
+        CHECK_INT(test_n_warning(""), left);
+        CHECK_INT(test_n_warning("goes on on the CPU"), left);
         for (int i = 0; i < 2; i++) CHECK_BYTES(&tellers[i].said, expected, sizeof *expected);
     }
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
     return left;
 }

@@ -10,20 +10,6 @@
 
 enum { N_ID = 12, N_CTX = 32, MAX_VOCAB = 4096 };
 
-typedef struct lines {
-    int n, n_less, n_whole, n_lost;
-} lines;
-
-static void hear(void *user, hearth_log_level level, const char *line)
-{
-    lines *l = user;
-    if (level != HEARTH_LOG_WARN) return;
-    l->n++;
-    l->n_less += strstr(line, "; less is placed there, evenly") != NULL;
-    l->n_whole += strstr(line, "; all of it runs on the CPU") != NULL;
-    l->n_lost += strstr(line, "; it goes on on the CPU") != NULL;
-}
-
 /* A virtual GPU of that rate with these lines more. */
 static void write_card(char device[600], const char *rate, const char *more)
 {
@@ -40,15 +26,14 @@ static void write_card(char device[600], const char *rate, const char *more)
 }
 
 /* The logits behind some tokens. device NULL: the CPU's. timeout_ns 0: as it is. Returns bytes on the device. */
-static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float logits[MAX_VOCAB])
+static uint64_t run(const char *device, uint64_t patience_ns, float logits[MAX_VOCAB])
 {
     hearth_session *s = NULL;
     uint64_t used = 0;
     const hearth_model_options mo = {
         .n_thread = 1, .gpu = {.device = device, .n_ctx = N_CTX, .n_batch = 4, .kv = HEARTH_KV_F16}};
     const hearth_session_options so = {.n_ctx = N_CTX, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F16};
-    *said = (lines){0};
-    hearth_log_set(hear, said);
+    test_log_start();
     CLOSED(hearth_model) *model = OPENED(hearth_model, STORYTELLER, &mo);
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
     if (s && patience_ns > 0) model->gpu->timeout_ns = patience_ns;
@@ -56,52 +41,49 @@ static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float
     if (s && CHECK(hearth_session_logits(s) != NULL))
         memcpy(logits, hearth_session_logits(s), model->model->hparams.n_vocab * sizeof *logits);
     if (s && model->device && hth_engine_has_gpu(model)) used = hth_device_state(model->device).used;
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     hearth_session_close(s);
     return used;
 }
 
+#define LESS "; less is placed there, evenly"
 static float expected[MAX_VOCAB], got[MAX_VOCAB];
 
 /* Calls [first, first + n) are refused memory. */
-static uint64_t run_refused(int first, int n, lines *said)
+static uint64_t run_refused(int first, int n)
 {
     char device[600], faults[64 * 32] = "";
     size_t at = 0;
     for (int i = 0; i < n; i++)
         at += (size_t)snprintf(faults + at, sizeof faults - at, "fault = %d:memory\n", first + i);
     write_card(device, "1e12", faults);
-    uint64_t used = run(device, 0, said, got);
-    remove(device + 4);
+    uint64_t used = run(device, 0, got);
     CHECK_BYTES(got, expected, sizeof got);
     return used;
 }
 
 TEST(refused_memory_is_requested_again_with_less_three_times_before_the_cpu_takes_over)
 {
-    lines said;
-    run(NULL, 0, &said, expected);
-    uint64_t whole = run_refused(1, 0, &said);
-    CHECK(whole > 0 && said.n == 0);
+    run(NULL, 0, expected);
+    uint64_t whole = run_refused(1, 0);
+    CHECK(whole > 0 && test_n_warning("") == 0);
     /* Deep in the weights, once: what is placed then is nine tenths of what was there. */
-    uint64_t less = run_refused(30, 1, &said);
+    uint64_t less = run_refused(30, 1);
     CHECK(less > 0 && less < whole);
-    CHECK(said.n == 1 && said.n_less == 1);
+    CHECK(test_n_warning("") == 1 && test_n_warning(LESS) == 1);
     /* Whatever is asked for. */
-    CHECK_INT(run_refused(1, 64, &said), 0);
-    CHECK(said.n_less == 3 && said.n_whole == 1 && said.n == 4);
+    CHECK_INT(run_refused(1, 64), 0);
+    CHECK(test_n_warning(LESS) == 3 && test_n_warning("; all of it runs on the CPU") == 1 && test_n_warning("") == 4);
 }
 
 TEST(a_gpu_that_does_not_answer_in_time_is_evicted_with_one_warning)
 {
     char device[600];
-    lines said;
-    run(NULL, 0, &said, expected);
+    run(NULL, 0, expected);
     write_card(device, "1e6", ""); /* a token takes it seconds of its clock */
-    CHECK(run(device, 0, &said, got) > 0 && said.n == 0);
+    CHECK(run(device, 0, got) > 0 && test_n_warning("") == 0);
     CHECK_BYTES(got, expected, sizeof got);
-    CHECK_INT(run(device, 1000000000, &said, got), 0);
-    CHECK(said.n == 1 && said.n_lost == 1);
+    CHECK_INT(run(device, 1000000000, got), 0);
+    CHECK(test_n_warning("") == 1 && test_n_warning("; it goes on on the CPU") == 1);
     CHECK_BYTES(got, expected, sizeof got);
-    remove(device + 4);
 }

@@ -111,18 +111,7 @@ static void tell(hearth_session *s, const change *changes, hth_device *device, l
     }
 }
 
-typedef struct warnings {
-    int n, n_less, n_lost;
-} warnings;
-
-static void hear(void *user, hearth_log_level level, const char *line)
-{
-    warnings *w = user;
-    if (level != HEARTH_LOG_WARN) return;
-    __atomic_fetch_add(&w->n, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_less, strstr(line, "it goes on with less there") != NULL, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_lost, strstr(line, "it goes on on the CPU") != NULL, __ATOMIC_RELAXED);
-}
+#define LESS "it goes on with less there"
 
 /* ---- shrinking ---------------------------------------------------------------------------------- */
 
@@ -184,11 +173,11 @@ static void check_end(const hearth_model *model, const schedule *plan)
     else if (!usage.lost) CHECK_INT(usage.used, 0);
 }
 
-static void check_warnings(const warnings *heard, const schedule *plan)
+static void check_warnings(const schedule *plan)
 {
-    if (heard->n_less != plan->n_less || heard->n_lost != plan->n_lost || heard->n != plan->n_less + plan->n_lost)
-        test_fail(__FILE__, __LINE__, "%s: %d warnings, %d of less, %d of the CPU", plan->name, heard->n,
-                  heard->n_less, heard->n_lost);
+    int n = test_n_warning(""), n_less = test_n_warning(LESS), n_lost = test_n_warning("it goes on on the CPU");
+    if (n_less != plan->n_less || n_lost != plan->n_lost || n != plan->n_less + plan->n_lost)
+        test_fail(__FILE__, __LINE__, "%s: %d warnings, %d of less, %d of the CPU", plan->name, n, n_less, n_lost);
 }
 
 static void check_text(const logits *said, const char *name)
@@ -201,20 +190,19 @@ static void check_text(const logits *said, const char *name)
 static bool shrink(const subject *s, const char *device, const schedule *plan)
 {
     hearth_model *model = NULL;
-    warnings heard = {0};
     hearth_error why = {0};
     uint64_t held = hth_alloc_in_use();
     hearth_status st = open_model(s, device, &model, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) return test_skip("%s", why.message), false;
     CHECK_INT(st, HEARTH_OK);
     hearth_session *session = model ? open_session(model, s->n_thread) : NULL;
-    hearth_log_set(hear, &heard);
+    test_log_start();
     if (session && CHECK(hth_engine_has_gpu(model))) {
         tell(session, plan->changes, model->device, &got);
         check_end(model, plan);
     }
-    hearth_log_set(NULL, NULL);
-    check_warnings(&heard, plan);
+    test_log_stop();
+    check_warnings(plan);
     check_text(&got, plan->name);
     hearth_session_close(session);
     hearth_model_close(model);
@@ -380,7 +368,6 @@ TEST(faults_while_part_of_a_device_is_left_are_errors_or_change_nothing)
     const subject s = {path, false, 1};
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 61;
     n_vocab = TINY_VOCAB;
-    hearth_log_set(NULL, NULL);
     fault_while_shrinking(&s, NONE, 0);
     uint64_t n_all = fault_while_shrinking(&s, NONE, 1);
     CHECK(n_all > 60);
@@ -422,7 +409,6 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_gpu_budget_shrinks)
 {
     static teller tellers[2];
     char path[512], device[600];
-    warnings heard = {0};
     const char *card = test_scratch("shrinking.sim");
     snprintf(device, sizeof device, "sim:%s", card);
     write_card(card, "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
@@ -430,16 +416,16 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_gpu_budget_shrinks)
     const subject s = {path, false, 1};
     tell_on_cpu(&s, &expected);
     CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, device);
-    hearth_log_set(hear, &heard);
+    test_log_start();
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model, 1);
     if (tellers[0].session && tellers[1].session) {
         for (int i = 0; i < 2; i++) CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         for (int i = 0; i < 2; i++) check_text(&tellers[i].said, "threads");
-        CHECK(heard.n_less >= 2 && heard.n == heard.n_less);
+        CHECK(test_n_warning(LESS) >= 2 && test_n_warning("") == test_n_warning(LESS));
         CHECK(hth_device_state(model->device).used <= 3600000);
         check_late(model, tellers);
     }
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
 }

@@ -5,12 +5,6 @@
 #include "support/models/gguf_build.h"
 #include "support/test.h"
 
-static int n_warning;
-static void count_warning(void *user, hearth_log_level level, const char *line)
-{
-    if (level == HEARTH_LOG_WARN) n_warning++;
-}
-
 /* The file cut to n bytes, in memory of exactly that size. */
 static hearth_status open_cut(const gguf_bytes *b, size_t n, hearth_error *why)
 {
@@ -68,13 +62,12 @@ TEST(file_cut_within_data_names_the_first_tensor_that_lacks_bytes)
 TEST(file_cut_in_the_last_padding_is_accepted_with_one_warning)
 {
     CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
-    hearth_log_set(count_warning, NULL);
     for (size_t n = b.n - 22; n <= b.n; n++) {
-        n_warning = 0;
+        test_log_start();
         CHECK_INT(open_cut(&b, n, NULL), HEARTH_OK);
-        CHECK_INT(n_warning, n < b.n);
+        CHECK_INT(test_n_warning(""), n < b.n);
     }
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */

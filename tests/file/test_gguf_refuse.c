@@ -413,14 +413,6 @@ TEST(gguf_refuses_a_key_twice_with_another_type_too)
     refusal_check(&b, HEARTH_ERROR_FORMAT, "C5", "key 'twice' (at byte 45)|at byte 24 already");
 }
 
-static int n_warning;
-static char last_warning[900];
-static void count_warning(void *user, hearth_log_level level, const char *line)
-{
-    if (level == HEARTH_LOG_WARN) n_warning++;
-    snprintf(last_warning, sizeof last_warning, "%s", line);
-}
-
 TEST(gguf_warns_once_about_odd_keys)
 {
     static const char *const odd[] = {"Upper", "a b", "a..b", ".a", "a.", "h\xc3\xa9", "a/b"};
@@ -428,12 +420,11 @@ TEST(gguf_warns_once_about_odd_keys)
     gguf_header(&b, 3, 0, 8);
     gguf_pair_u32(&b, "plain.key-1_x", 1);
     for (uint32_t i = 0; i < 7; i++) gguf_pair_u32(&b, odd[i], i);
-    n_warning = 0;
-    hearth_log_set(count_warning, NULL);
+    test_log_start();
     refusal_check_accepted(&b, "C6");
-    hearth_log_set(NULL, NULL);
-    CHECK_INT(n_warning, 1);
-    CHECK(strstr(last_warning, "'Upper'") && strstr(last_warning, "7 such keys"));
+    test_log_stop();
+    CHECK_INT(test_n_warning(""), 1);
+    CHECK(test_n_warning("'Upper'") && test_n_warning("7 such keys"));
 }
 
 TEST(gguf_takes_alignments_from_8_to_65536)

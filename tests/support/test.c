@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 
 #include <ftw.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 
@@ -131,6 +132,42 @@ bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, 
 }
 
 void test_keeps_memory(void) { keeps_memory = true; }
+
+enum { MAX_WARNING = 64 };
+static char warnings[MAX_WARNING][1000];
+static int n_warnings;
+static pthread_mutex_t warnings_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void record(void *user, hearth_log_level level, const char *line)
+{
+    if (level != HEARTH_LOG_WARN) return;
+    pthread_mutex_lock(&warnings_lock);
+    if (n_warnings == MAX_WARNING) abort();
+    snprintf(warnings[n_warnings++], sizeof warnings[0], "%s", line);
+    pthread_mutex_unlock(&warnings_lock);
+}
+
+void test_log_start(void)
+{
+    n_warnings = 0;
+    hearth_log_set(record, NULL);
+}
+
+void test_log_stop(void) { hearth_log_set(NULL, NULL); }
+
+int test_n_warning(const char *text)
+{
+    int n = 0;
+    for (int i = 0; i < n_warnings; i++) n += strstr(warnings[i], text) != NULL;
+    return n;
+}
+
+const char *test_warning(const char *text)
+{
+    for (int i = n_warnings; i-- > 0;)
+        if (strstr(warnings[i], text)) return warnings[i];
+    return "";
+}
 
 int test_n_failed(void) { return n_failed_checks; }
 

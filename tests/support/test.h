@@ -47,6 +47,13 @@ void test_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Fails the running case with a message. */
 void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Records the warnings of the library, from none, until test_log_stop. */
+void test_log_start(void);
+void test_log_stop(void);
+/* The number of those recorded that contain this text, and the last of them ("": there is none). */
+int test_n_warning(const char *text);
+const char *test_warning(const char *text);
+
 /* Failed checks of the running case so far. */
 int test_n_failed(void);
 

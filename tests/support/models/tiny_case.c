@@ -5,8 +5,6 @@
 
 tiny_model tiny;
 gguf_bytes tiny_file;
-int tiny_n_warning;
-char tiny_warning[900];
 
 __attribute__((constructor)) static void begin(void) { tiny_begin(&tiny); }
 
@@ -16,20 +14,11 @@ void tiny_reset(void)
     tiny_begin(&tiny);
 }
 
-static void keep_warning(void *user, hearth_log_level level, const char *line)
-{
-    if (level != HEARTH_LOG_WARN) return;
-    tiny_n_warning++;
-    snprintf(tiny_warning, sizeof tiny_warning, "%s", line);
-}
-
 static hearth_status open_file(const hearth_model_options *o, hearth_model **model, hearth_error *err)
 {
-    tiny_n_warning = 0;
-    tiny_warning[0] = '\0';
-    hearth_log_set(keep_warning, NULL);
+    test_log_start();
     hearth_status st = hearth_model_open_memory(tiny_file.data, tiny_file.n, "tiny.gguf", o, model, err);
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     return st;
 }
 
@@ -78,7 +67,7 @@ void tiny_expect_accepted(void) { open_and_close(); }
 void tiny_expect_warning(const char *text)
 {
     open_and_close();
-    bool names = text && strstr(tiny_warning, text) && strstr(tiny_warning, "tiny.gguf: ");
-    if (tiny_n_warning != (text != NULL) || (text && !names))
-        test_fail(__FILE__, __LINE__, "%s: %d warnings, the last '%s'", text ? text : "none", tiny_n_warning, tiny_warning);
+    int n = test_n_warning("");
+    if (n != (text != NULL) || (text && !strstr(test_warning(text), "tiny.gguf: ")))
+        test_fail(__FILE__, __LINE__, "%s: %d warnings, the last '%s'", text ? text : "none", n, test_warning(""));
 }

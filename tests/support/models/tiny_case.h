@@ -10,11 +10,9 @@
 extern tiny_model tiny;
 void tiny_reset(void);
 
-/* The file of the model that is open, and the warnings of opening it. */
+/* The file of the model that is open. */
 extern gguf_bytes tiny_file;
-extern int tiny_n_warning;
-extern char tiny_warning[900];
-/* Opens the tiny model as "tiny.gguf"; closed with tiny_close in either case. */
+/* Opens the tiny model as "tiny.gguf" and records the warnings; closed with tiny_close in either case. */
 hearth_status tiny_open(hearth_model **model, hearth_error *err);
 hearth_status tiny_open_with(const hearth_model_options *o, hearth_model **model, hearth_error *err);
 /* The same with the bytes of tiny_file, which the case has written and changed. */
