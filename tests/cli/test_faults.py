@@ -3,7 +3,6 @@ little stack, closed streams, kills. Called by CTest with the program's path and
 release builds, the library that makes allocations fail (tests/preload). The ids are the
 rows of docs/reliability.md. Python 3, standard library only."""
 
-import functools
 import json
 import os
 import random
@@ -13,44 +12,14 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
-HEARTH = sys.argv[1]
+from program import HEARTH, SOURCE, case, cases, check, scratch
+import chat_model
+
 FAIL_MALLOC = sys.argv[2] if len(sys.argv) > 2 else None
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LONG = bool(os.environ.get("HEARTH_LONG"))
 TIMEOUT = 120
-SCRATCH = None  # a folder of its own for each case
-sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-sys.path.insert(0, os.path.join(SOURCE, "tests", "cli"))
-import cases  # noqa: E402: the paths are set above
-import chat_model  # noqa: E402
-
-
-def case(function):
-    """A case with a folder of its own for files."""
-
-    @functools.wraps(function)
-    def with_scratch():
-        global SCRATCH
-        with tempfile.TemporaryDirectory(prefix="hearth-faults-") as SCRATCH:
-            function()
-
-    return cases.case(with_scratch)
-
-
-def check(ok, *what):
-    if not ok:
-        raise AssertionError(" ".join(str(w) for w in what))
-
-
-def scratch(name, content=None):
-    path = os.path.join(SCRATCH, name)
-    if content is not None:
-        with open(path, "wb") as f:
-            f.write(content)
-    return path
 
 
 def hearth(args, stdin=b"", env=None, **more):
@@ -479,7 +448,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
     for args in writers.values():
         args.append("--force")  # the old file is of another kind
     n_killed = 0
-    known = {"out", "out.hearth-part", "out.resume", *os.listdir(SCRATCH)}
+    known = {"out", "out.hearth-part", "out.resume", *os.listdir(scratch())}
     for name, args in writers.items():
         check(hearth(args).returncode == 0, name)
         with open(out, "rb") as f:
@@ -502,7 +471,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                 with open(out, "rb") as f:
                     found = f.read()
             check(found in (old, whole), name, "kill", i, "left", None if found is None else len(found), "bytes")
-            check(set(os.listdir(SCRATCH)) <= known, name, "kill", i, "left", set(os.listdir(SCRATCH)) - known)
+            check(set(os.listdir(scratch())) <= known, name, "kill", i, "left", set(os.listdir(scratch())) - known)
         check(hearth(args).returncode == 0, name, "after kills")
         with open(out, "rb") as f:
             check(f.read() == whole, name, "after kills: another file")

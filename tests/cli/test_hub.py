@@ -14,16 +14,11 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
-HEARTH = os.path.abspath(sys.argv[1])
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-import cases  # noqa: E402: the path is set above
-from hub_server import COMMIT, Fault, HubServer  # noqa: E402
+from program import HEARTH, SOURCE, MODEL, cases, check
+from hub_server import COMMIT, Fault, HubServer
 
 TIMEOUT = 300
 REPO, NAME = "org/Some-Model-GGUF", "org/Some-Model-GGUF:Q4_0"
@@ -42,11 +37,6 @@ def case(function):
             function()
 
     return cases.case(with_scratch)
-
-
-def check(ok, *what):
-    if not ok:
-        raise AssertionError(" ".join(str(w) for w in what))
 
 
 def environment(**more):
