@@ -11,9 +11,7 @@ static bool open_it(void)
     vocab_file_add_word(&f, "a", -4.0f);
     vocab_file_add_word(&f, "b", -4.0f);
     vocab_file_add_word(&f, "ab", -1.0f);
-    vocab_file_add_word(&f,
-                        "\xE2\x96\x81\x61",
-                        -2.0f);
+    vocab_file_add_word(&f, "\xE2\x96\x81\x61", -2.0f);
     vocab_file_add(&f, "<tool>", 6, 0.0f, HTH_TOKEN_USER);
     vocab_file_add(&f, "<tool", 5, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|turn|>", 8, 0.0f, HTH_TOKEN_CONTROL);

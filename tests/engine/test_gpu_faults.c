@@ -321,7 +321,7 @@ enum { N_LONG = 2080 };
 static float *eval_long(const char *path, const char *device, uint64_t n, hearth_status with)
 {
     static int32_t ids[N_LONG];
-    hearth_session *s = NULL;
+    CLOSED(hearth_session) *s = NULL;
     float *logits = calloc(TINY_VOCAB, sizeof *logits);
     const hearth_model_options o = {
         .n_thread = 1, .gpu = {.device = device, .n_ctx = N_LONG, .n_batch = N_LONG, .kv = HEARTH_KV_F16}};
@@ -337,7 +337,6 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
         take(s, logits);
         if (device) CHECK_INT(hth_device_state(model->device).lost, with == HEARTH_ERROR_DEVICE);
     }
-    hearth_session_close(s);
     return logits;
 }
 

@@ -28,7 +28,7 @@ static void write_card(char device[600], const char *rate, const char *more)
 /* The logits behind some tokens. device NULL: the CPU's. timeout_ns 0: as it is. Returns bytes on the device. */
 static uint64_t run(const char *device, uint64_t patience_ns, float logits[MAX_VOCAB])
 {
-    hearth_session *s = NULL;
+    CLOSED(hearth_session) *s = NULL;
     uint64_t used = 0;
     const hearth_model_options mo = {
         .n_thread = 1, .gpu = {.device = device, .n_ctx = N_CTX, .n_batch = 4, .kv = HEARTH_KV_F16}};
@@ -42,7 +42,6 @@ static uint64_t run(const char *device, uint64_t patience_ns, float logits[MAX_V
         memcpy(logits, hearth_session_logits(s), model->model->hparams.n_vocab * sizeof *logits);
     if (s && model->device && hth_engine_has_gpu(model)) used = hth_device_state(model->device).used;
     test_log_stop();
-    hearth_session_close(s);
     return used;
 }
 

@@ -63,8 +63,7 @@ static void check_value(gguf_bytes *b, const gguf_field *f, uint64_t value)
     bool named = strstr(why.message, "bad.gguf: ") == why.message && strstr(why.message, " byte ") != NULL;
     bool refused = st == HEARTH_ERROR_FORMAT ||
                    (st == HEARTH_ERROR_UNSUPPORTED && (f->kind == GGUF_TYPE || f->kind == GGUF_N_DIM));
-    if (!refused || !named)
-        test_fail(__FILE__, __LINE__, "%s: %s: %s", id, hearth_status_name(st), why.message);
+    if (!refused || !named) test_fail(__FILE__, __LINE__, "%s: %s: %s", id, hearth_status_name(st), why.message);
 }
 
 TEST(gguf_takes_no_boundary_value_of_any_field)

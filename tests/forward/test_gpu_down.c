@@ -50,8 +50,7 @@ static void try_top(hth_device *d, const char *name, test_random *r, const top_s
     const uint32_t step[4] = {(uint32_t)s->n_tok};
     const hth_push_down_absmax push = {(uint32_t)s->n, (uint32_t)stride, s->usual, s->scale_top};
     programs_run run = {.id = HTH_SHADER_down_absmax, .consts = &s->local, .push = &push,
-                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h},
-                                 {top, n_most * 8}},
+                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h}, {top, n_most * 8}},
                         .grid = {1, (uint32_t)s->n_class, 1}};
     proof_fill_f32(r, s->kind, h, n_most * stride);
     memset(expected, PROGRAMS_POISON, n_most * 8);

@@ -74,7 +74,7 @@ static hearth_status tokenize_a(const char *kind, hearth_error *why)
 {
     size_t n = 0, n_ids = 0;
     int32_t *ids = NULL;
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     FREED char *bytes = with_kind(kind, &n);
     hearth_status status = HEARTH_OK;
     if (bytes) CHECK_OK(hearth_model_open_memory(bytes, n, "model.gguf", NULL, &model, err));
@@ -82,7 +82,6 @@ static hearth_status tokenize_a(const char *kind, hearth_error *why)
     if (model && status != HEARTH_OK) CHECK_INT(hearth_token_bos(model), -1);
     if (model && status == HEARTH_OK) CHECK(n_ids == 1 && hearth_token_bos(model) >= 0);
     hearth_free(ids);
-    hearth_model_close(model);
     return status;
 }
 

@@ -1,8 +1,8 @@
 /* The proof of attention: every level of this machine against the C reference, bit for bit, for all types of cache,
  * between guard pages, with poisoned values at masked positions; and what attention promises whatever its
- * kernel: a row's bits depend on what it sees alone. `--bench` measures instead (support/kernels/attn_bench.h). */
+ * kernel: a row's bits depend on what it sees alone. `--bench` measures instead (support/kernels/bench.h). */
 #include "base/bits.h"
-#include "support/kernels/attn_bench.h"
+#include "support/kernels/bench.h"
 #include "support/kernels/attn_case.h"
 #include "support/guard.h"
 #include "support/kernels/proof.h"

@@ -1,7 +1,7 @@
 /* The proof of neuron-major down: every type at every level of this machine against the C
  * reference, and the reference against products in double; the four properties of sparsity.
- * `--bench` measures instead (support/kernels/axpy_bench.h). */
-#include "support/kernels/axpy_bench.h"
+ * `--bench` measures instead (support/kernels/bench.h). */
+#include "support/kernels/bench.h"
 #include "support/kernels/axpy_case.h"
 
 #include "base/bits.h"

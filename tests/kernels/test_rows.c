@@ -1,6 +1,6 @@
 /* The proof of the row kernels: every type at every level of this machine against the
- * C reference. `--bench` measures instead (support/kernels/rows_bench.h). */
-#include "support/kernels/rows_bench.h"
+ * C reference. `--bench` measures instead (support/kernels/bench.h). */
+#include "support/kernels/bench.h"
 #include "support/kernels/rows_case.h"
 
 #include "base/bits.h"

@@ -1,10 +1,10 @@
 /* The proof of the vector kernels (norms, rotation, softmax, activations, rounding, halves; attention:
  * test_attn.c): every level of this machine against the C reference, bit for bit, between guard pages, at ragged
- * lengths and for all kinds of numbers. `--bench` measures instead (support/kernels/vector_bench.h). */
+ * lengths and for all kinds of numbers. `--bench` measures instead (support/kernels/bench.h). */
 #include "kernels/kernels.h"
 #include "support/guard.h"
 #include "support/kernels/proof.h"
-#include "support/kernels/vector_bench.h"
+#include "support/kernels/bench.h"
 
 enum { MAX_N = 1100 };
 

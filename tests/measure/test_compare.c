@@ -298,7 +298,7 @@ static double *read_down(const hearth_model *m, size_t d_ff, size_t d_model)
     bool by_neurons = t != NULL;
     if (!t) t = hth_gguf_find_tensor(m->file, "blk.0.ffn_down.weight");
     size_t n = d_ff * d_model;
-    uint8_t *raw = malloc(t->size);
+    FREED uint8_t *raw = malloc(t->size);
     FREED float *x = malloc(n * sizeof *x);
     double *down = malloc(n * sizeof *down);
     if (!raw || !x || !down) abort();
@@ -307,7 +307,6 @@ static double *read_down(const hearth_model *m, size_t d_ff, size_t d_model)
     for (size_t j = 0; j < d_ff; j++)
         for (size_t o = 0; o < d_model; o++)
             down[j * d_model + o] = (double)x[by_neurons ? j * d_model + o : o * d_ff + j];
-    free(raw);
     return down;
 }
 

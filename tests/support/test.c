@@ -230,10 +230,9 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 static void remove_scratch(scratch_file **list)
 {
     while (*list) {
-        scratch_file *s = *list;
+        FREED scratch_file *s = *list;
         nftw(s->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
         *list = s->next;
-        free(s);
     }
 }
 

@@ -50,7 +50,7 @@ static void build(gguf_bytes *b)
  * chain is walked and one byte more is there. */
 static double seconds_for(const hth_tokenizer *tok, size_t n, size_t n_expected)
 {
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     FREED char *text = malloc(n);
     for (size_t i = 0; i < n; i++) text[i] = i % (N_CHAIN + 2) == 0 ? '<' : 'a';
     clock_t start = clock(); /* of this process: others may keep the machine busy */
@@ -59,7 +59,6 @@ static double seconds_for(const hth_tokenizer *tok, size_t n, size_t n_expected)
     size_t n_longest = 0;
     for (size_t i = 0; i < ids.n; i++) n_longest += ids.id[i] == N_BYTES + N_CHAIN - 1;
     CHECK_INT(n_longest, n_expected);
-    hth_ids_free(&ids);
     return seconds;
 }
 

@@ -145,8 +145,8 @@ TEST(byte_level_vocabularies_recognise_special_tokens)
 static char *expand(const char *line, size_t *n)
 {
     size_t n_prefix, n_unit, n_suffix;
-    char *prefix = json_text(json_field(line, "prefix"), &n_prefix);
-    char *unit = json_text(json_field(line, "unit"), &n_unit);
+    FREED char *prefix = json_text(json_field(line, "prefix"), &n_prefix);
+    FREED char *unit = json_text(json_field(line, "unit"), &n_unit);
     FREED char *suffix = json_text(json_field(line, "suffix"), &n_suffix);
     size_t repeat = strtoul(json_field(line, "repeat"), NULL, 10);
     *n = n_prefix + n_unit * repeat + n_suffix;
@@ -155,8 +155,6 @@ static char *expand(const char *line, size_t *n)
     p += n_prefix;
     for (size_t i = 0; i < repeat; i++, p += n_unit) memcpy(p, unit, n_unit);
     memcpy(p, suffix, n_suffix);
-    free(prefix);
-    free(unit);
     return out;
 }
 

@@ -1,8 +1,7 @@
 /* Attention over caches larger than what stays near the core, every type and level. The
  * layers of a model follow one another, so that each pass reads fresh memory. The thread's
  * own time counts, so that other programs disturb through caches and memory only. */
-#define _POSIX_C_SOURCE 199309L
-#include "support/kernels/attn_bench.h"
+#include "support/kernels/bench.h"
 
 #include "base/alloc.h"
 #include "support/kernels/attn_case.h"
@@ -69,16 +68,10 @@ static uint64_t own_time_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, z = *(const double *)b;
-    return (x > z) - (x < z);
-}
-
 static void print_form(const bench_shape *s, const char *type, const char *level, double *rates, double bytes,
                        double limit)
 {
-    qsort(rates, N_ROUND, sizeof *rates, by_size);
+    qsort(rates, N_ROUND, sizeof *rates, bench_by_size);
     double rate = rates[N_ROUND / 2],
            products = (double)(s->n_layer * s->n_kv * s->n_head * s->n_row * s->n_pos * s->d) * 2;
     printf("%-28s %-5s %-8s %6.2f (%.2f-%.2f) GB/s %4.0f %% %6.1f G/s\n", s->name, type, level, rate,
@@ -124,7 +117,7 @@ static void bench_one(const bench_shape *s)
                 rates[1 + t * n_level + l][round] = bytes[t] * (double)s->n_pass / (double)(own_time_ns() - start);
             }
     }
-    qsort(rates[0], N_ROUND, sizeof(double), by_size);
+    qsort(rates[0], N_ROUND, sizeof(double), bench_by_size);
     double limit = rates[0][N_ROUND / 2];
     printf("%-28s load only      %6.2f (%.2f-%.2f) GB/s\n", s->name, limit, rates[0][0], rates[0][N_ROUND - 1]);
     for (int t = 0; t < HTH_N_KV_TYPE; t++)

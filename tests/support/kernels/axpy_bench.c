@@ -1,6 +1,6 @@
 /* Somewhat over one gibibyte of rows of 4096 outputs; every round has lists of its own, which all kernels and a
  * plain loop take in turn. Figures of one run can be compared with each other, not with those of another hour. */
-#include "support/kernels/axpy_bench.h"
+#include "support/kernels/bench.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -86,17 +86,11 @@ static void measure(entry *e, int round, hth_type type, bench *b, hth_axpy_job j
     e->bytes[round] = (double)(job.n * job.row_size);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double print(const char *name, entry *e, double limit)
 {
     double rate[N_ROUND];
     for (int i = 0; i < N_ROUND; i++) rate[i] = e->bytes[i] * 1e-9 / e->seconds[i];
-    qsort(rate, N_ROUND, sizeof *rate, by_size);
+    qsort(rate, N_ROUND, sizeof *rate, bench_by_size);
     printf("  %-10s %7.2f (%.2f-%.2f)", name, rate[N_ROUND / 2], rate[0], rate[N_ROUND - 1]);
     if (limit > 0) printf(" %4.0f %%", 100 * rate[N_ROUND / 2] / limit);
     return rate[N_ROUND / 2];

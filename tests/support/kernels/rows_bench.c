@@ -1,7 +1,7 @@
 /* One gibibyte of weights (more than the caches of any machine known), read once by each kernel and by a plain
  * loop, in turn; then tiles of tokens over a part that stays in cache. Figures of one run can be compared with each
  * other, not with those of another hour. */
-#include "support/kernels/rows_bench.h"
+#include "support/kernels/bench.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -45,15 +45,9 @@ static void measure(entry *e, int round)
     e->seconds[round] = (double)(hth_clock_ns() - start) * 1e-9;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double print(entry *e, double limit)
 {
-    qsort(e->seconds, N_ROUND, sizeof *e->seconds, by_size);
+    qsort(e->seconds, N_ROUND, sizeof *e->seconds, bench_by_size);
     double scale = e->bytes * 1e-9, median = scale / e->seconds[N_ROUND / 2];
     printf("%-28s %7.2f (%.2f-%.2f) GB/s", e->name, median, scale / e->seconds[N_ROUND - 1], scale / e->seconds[0]);
     if (limit > 0) printf("  %5.1f %% of load only", 100.0 * median / limit);

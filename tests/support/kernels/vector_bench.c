@@ -1,5 +1,5 @@
 /* Vectors of a usual model's width, so that all data stay in the first caches. */
-#include "support/kernels/vector_bench.h"
+#include "support/kernels/bench.h"
 
 #include "base/clock.h"
 #include "kernels/kernels.h"
@@ -61,12 +61,6 @@ static void refill(void)
     for (int i = 0; i < 4; i++) proof_fill_f32(&r, PROOF_PLAIN, all[i], N);
 }
 
-static int by_size(const void *p, const void *other)
-{
-    double x = *(const double *)p, z = *(const double *)other;
-    return (x > z) - (x < z);
-}
-
 static double rate(size_t i, hth_cpu level)
 {
     hth_kernels table;
@@ -89,7 +83,7 @@ int vector_bench(const char *filter)
         for (int round = 0; round < N_ROUND; round++)
             for (int l = 0; l < n_level; l++) rates[l][round] = rate(i, levels[l]);
         for (int l = 0; l < n_level; l++) {
-            qsort(rates[l], N_ROUND, sizeof(double), by_size);
+            qsort(rates[l], N_ROUND, sizeof(double), bench_by_size);
             printf("%-16s %-8s %7.3f (%.3f-%.3f) G/s\n", benches[i].name, hth_cpu_name(levels[l]),
                    rates[l][N_ROUND / 2], rates[l][0], rates[l][N_ROUND - 1]);
         }
