@@ -173,38 +173,29 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
 TEST(predictors_survive_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("predictors", predictors, 60);
-    fault_survive_reads("predictors", predictors, 20);
-    fault_survive_writes("predictors", predictors, 3);
+    fault_survive("predictors", predictors, 60, 20, 3);
 }
 
 TEST(thresholds_survive_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("thresholds", thresholds, 60);
-    fault_survive_reads("thresholds", thresholds, 20);
-    fault_survive_writes("thresholds", thresholds, 3);
+    fault_survive("thresholds", thresholds, 60, 20, 3);
 }
 
 TEST(pack_survives_everything_that_fails)
 {
     make_files();
     fault_paths p = {NULL, files.packed};
-    fault_survive_allocations("pack", pack, 100);
-    fault_survive_reads("pack", pack, 60);
-    fault_survive_writes("pack", pack, 3);
+    fault_survive("pack", pack, 100, 60, 3);
     CHECK_OK(pack(&p, err));
-    fault_survive_allocations("pack, of a packed file", pack_again, 60);
-    fault_survive_reads("pack, of a packed file", pack_again, 30);
+    fault_survive("pack, of a packed file", pack_again, 60, 30, 0);
 }
 
 TEST(a_model_with_sidecars_survives_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("with sidecars", with_sidecars, 60);
-    fault_survive_allocations("with sidecars, mapped", with_sidecars_mapped, 60);
-    fault_survive_reads("with sidecars", with_sidecars, 40);
-    fault_survive_reads("with sidecars, mapped", with_sidecars_mapped, 20);
+    fault_survive("with sidecars", with_sidecars, 60, 40, 0);
+    fault_survive("with sidecars, mapped", with_sidecars_mapped, 60, 20, 0);
 }
 
 TEST(a_packed_model_survives_everything_that_fails)
@@ -212,8 +203,7 @@ TEST(a_packed_model_survives_everything_that_fails)
     make_files();
     fault_paths p = {NULL, files.packed};
     CHECK_OK(pack(&p, err));
-    fault_survive_allocations("packed", packed, 50);
-    fault_survive_reads("packed", packed, 20);
+    fault_survive("packed", packed, 50, 20, 0);
 }
 
 /* With as many tokens as leave some to judge predictors by; what it keeps of them goes to files. */
@@ -235,15 +225,10 @@ static hearth_status study(const fault_paths *p, hearth_error *err)
     return st;
 }
 
-TEST(a_study_survives_everything_that_fails)
-{
-    fault_survive_allocations("study", study, 80);
-    fault_survive_reads("study", study, 20);
-}
+TEST(a_study_survives_everything_that_fails) { fault_survive("study", study, 80, 20, 0); }
 
 TEST(compare_with_predictors_survives_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("compare, predictors", compare, 60);
-    fault_survive_reads("compare, predictors", compare, 30);
+    fault_survive("compare, predictors", compare, 60, 30, 0);
 }

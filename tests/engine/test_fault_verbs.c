@@ -211,51 +211,27 @@ static hearth_status chat_named(const fault_paths *p, hearth_error *err) { retur
 
 TEST(text_survives_every_allocation_and_read_that_fails)
 {
-    fault_survive_allocations("tokenize", tokenize, 20);
-    fault_survive_allocations("detokenize", detokenize, 20);
-    fault_survive_reads("tokenize", tokenize, 1);
-    fault_survive_reads("detokenize", detokenize, 1);
+    fault_survive("tokenize", tokenize, 20, 1, 0);
+    fault_survive("detokenize", detokenize, 20, 1, 0);
 }
 
-TEST(inspect_survives_every_allocation_and_read_that_fails)
-{
-    fault_survive_allocations("inspect --check", inspect, 20);
-    fault_survive_reads("inspect --check", inspect, 20);
-}
+TEST(inspect_survives_every_allocation_and_read_that_fails) { fault_survive("inspect --check", inspect, 20, 20, 0); }
 
-TEST(logits_survive_everything_that_fails)
-{
-    fault_survive_allocations("logits", logits, 20);
-    fault_survive_reads("logits", logits, 20);
-    fault_survive_writes("logits", logits, 2);
-}
+TEST(logits_survive_everything_that_fails) { fault_survive("logits", logits, 20, 20, 2); }
 
-TEST(compare_survives_every_allocation_and_read_that_fails)
-{
-    fault_survive_allocations("compare", compare, 60);
-    fault_survive_reads("compare", compare, 20);
-}
+TEST(compare_survives_every_allocation_and_read_that_fails) { fault_survive("compare", compare, 60, 20, 0); }
 
 TEST(profile_survives_everything_that_fails)
 {
-    fault_survive_allocations("profile", profile, 60);
-    fault_survive_allocations("profile, saving", profile_saving, 60);
-    fault_survive_allocations("profile, resumed", profile_resumed, 60);
-    fault_survive_reads("profile", profile, 20);
-    fault_survive_reads("profile, resumed", profile_resumed, 20);
-    fault_survive_writes("profile", profile, 4);
-    fault_survive_writes("profile, saving", profile_saving, 10);
+    fault_survive("profile", profile, 60, 20, 4);
+    fault_survive("profile, saving", profile_saving, 60, 0, 10);
+    fault_survive("profile, resumed", profile_resumed, 60, 20, 0);
 }
 
 TEST(chat_survives_every_allocation_and_read_that_fails)
 {
-    fault_survive_allocations("chat, template of the file", chat_own, 50);
-    fault_survive_allocations("chat, format by name", chat_named, 30);
-    fault_survive_reads("chat", chat_own, 20);
+    fault_survive("chat, template of the file", chat_own, 50, 20, 0);
+    fault_survive("chat, format by name", chat_named, 30, 0, 0);
 }
 
-TEST(synth_survives_every_allocation_and_write_that_fails)
-{
-    fault_survive_allocations("synth", synth, 5);
-    fault_survive_writes("synth", synth, 5);
-}
+TEST(synth_survives_every_allocation_and_write_that_fails) { fault_survive("synth", synth, 5, 0, 5); }

@@ -94,25 +94,25 @@ static hearth_status step_batch(const fault_paths *p, hearth_error *err)
 
 TEST(a_run_survives_every_allocation_that_fails)
 {
-    fault_survive_allocations("a run", run_read, 30);
-    fault_survive_allocations("a mapped run", run_mapped, 30);
+    fault_survive("a run", run_read, 30, 0, 0);
+    fault_survive("a mapped run", run_mapped, 30, 0, 0);
 }
 
-TEST(a_batch_survives_every_allocation_that_fails) { fault_survive_allocations("a batch", step_batch, 30); }
+TEST(a_batch_survives_every_allocation_that_fails) { fault_survive("a batch", step_batch, 30, 0, 0); }
 
-TEST(quantize_survives_every_allocation_that_fails) { fault_survive_allocations("quantize", quantize, 30); }
+TEST(quantize_survives_every_allocation_that_fails) { fault_survive("quantize", quantize, 30, 0, 0); }
 
-TEST(perplexity_survives_every_allocation_that_fails) { fault_survive_allocations("perplexity", measure, 30); }
+TEST(perplexity_survives_every_allocation_that_fails) { fault_survive("perplexity", measure, 30, 0, 0); }
 
 TEST(a_run_survives_every_read_that_fails)
 {
-    fault_survive_reads("a run", run_read, 20);
-    fault_survive_reads("a mapped run", run_mapped, 5);
+    fault_survive("a run", run_read, 0, 20, 0);
+    fault_survive("a mapped run", run_mapped, 0, 5, 0);
 }
 
-TEST(quantize_survives_every_read_that_fails) { fault_survive_reads("quantize", quantize, 20); }
+TEST(quantize_survives_every_read_that_fails) { fault_survive("quantize", quantize, 0, 20, 0); }
 
-TEST(quantize_leaves_no_file_after_a_write_that_failed) { fault_survive_writes("quantize", quantize, 2); }
+TEST(quantize_leaves_no_file_after_a_write_that_failed) { fault_survive("quantize", quantize, 0, 0, 2); }
 
 /* Greedy ids after a prompt: what a fault that is none must not change. */
 static void take_ids(const fault_paths *p, bool mmap, int32_t ids[8])
