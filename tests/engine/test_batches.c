@@ -15,17 +15,18 @@ typedef struct fixture {
     float *expected; /* [N][TINY_VOCAB] */
 } fixture;
 
-static void open_fixture(fixture *f)
+static fixture open_fixture(void)
 {
+    fixture made = {0}, *f = &made;
     tiny_model m;
     test_random r = {7};
-    *f = (fixture){0};
     tiny_begin(&m);
     f->file = tiny_write(&m);
     tiny_free(&m);
     for (int i = 0; i < N; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", NULL, &f->model, err));
     f->expected = engine_model_logits(f->model, &plain, f->ids, N);
+    return made;
 }
 
 static void close_fixture(fixture *f)
@@ -53,9 +54,8 @@ static void expect_at(const fixture *f, const hearth_session *s, uint32_t n)
 
 TEST(random_pieces_give_the_bits_of_the_whole)
 {
-    CLEANUP(close_fixture) fixture f;
     test_random r = {11};
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     for (int round = 0; round < 20; round++) {
         CLOSED(hearth_session) *s = open_session(&f, N, 1 + test_random_below(&r, 12));
         for (uint32_t at = 0; at < N;) {
@@ -68,9 +68,8 @@ TEST(random_pieces_give_the_bits_of_the_whole)
 
 TEST(truncated_and_redone_gives_the_same_bits)
 {
-    CLEANUP(close_fixture) fixture f;
     test_random r = {13};
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     CLOSED(hearth_session) *s = open_session(&f, N, 16);
     for (int round = 0; round < 20; round++) {
         uint32_t at = hearth_session_position(s), back = at ? test_random_below(&r, at + 1) : 0;
@@ -96,9 +95,8 @@ static hearth_status stop_at_third(void *user, size_t i, const float *logits, he
 
 TEST(a_callback_that_ends_eval_each_leaves_the_position)
 {
-    CLEANUP(close_fixture) fixture f;
     size_t last = 0;
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     CLOSED(hearth_session) *s = open_session(&f, N, 4);
     CHECK_OK(hearth_session_eval(s, f.ids, 5, err));
     CHECK_INT(hearth_session_eval_each(s, f.ids + 5, 10, stop_at_third, &last, NULL), HEARTH_ERROR_CANCELLED);
@@ -114,9 +112,8 @@ TEST(a_callback_that_ends_eval_each_leaves_the_position)
 TEST(company_in_a_batch_changes_no_bit)
 {
     enum { N_SESSION = 5 };
-    CLEANUP(close_fixture) fixture f;
     test_random r = {17};
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     for (uint32_t n_thread = 1; n_thread <= 3; n_thread++) {
         hearth_session *s[N_SESSION];
         CLOSED(hearth_batch) *b = OPENED(hearth_batch, f.model, 64, n_thread);
@@ -141,8 +138,7 @@ TEST(company_in_a_batch_changes_no_bit)
 
 TEST(a_session_closed_while_it_waits_leaves_its_batch)
 {
-    CLEANUP(close_fixture) fixture f;
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     CLOSED(hearth_session) *stays = open_session(&f, N, 0);
     hearth_session *goes = open_session(&f, N, 0);
     hearth_batch *batch = OPENED(hearth_batch, f.model, 16, 2);
@@ -159,8 +155,7 @@ TEST(a_session_closed_while_it_waits_leaves_its_batch)
 
 TEST(a_batch_refuses_what_it_cannot_hold)
 {
-    CLEANUP(close_fixture) fixture f;
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     hearth_session *a = open_session(&f, 8, 4), *c = open_session(&f, 64, 4);
     CLOSED(hearth_batch) *b = NULL;
     CHECK_INT(hearth_batch_open(f.model, 0, 1, &b, NULL), HEARTH_ERROR_ARGUMENT);
@@ -183,8 +178,7 @@ TEST(a_batch_refuses_what_it_cannot_hold)
 
 TEST(a_full_context_says_so_and_keeps_its_place)
 {
-    CLEANUP(close_fixture) fixture f;
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     CLOSED(hearth_session) *s = open_session(&f, 16, 4);
     CHECK_OK(hearth_session_eval(s, f.ids, 10, err));
     CHECK_FAILS(hearth_session_eval(s, f.ids + 10, 7, err), HEARTH_ERROR_CONTEXT, "context full|16|-c");
@@ -198,8 +192,7 @@ TEST(a_full_context_says_so_and_keeps_its_place)
 TEST(tokens_outside_the_vocabulary_are_refused_by_number)
 {
     static const int32_t bad[] = {-1, TINY_VOCAB, INT32_MAX, INT32_MIN};
-    CLEANUP(close_fixture) fixture f;
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     CLOSED(hearth_session) *s = open_session(&f, 16, 4);
     CHECK_OK(hearth_session_eval(s, f.ids, 2, err));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -211,8 +204,7 @@ TEST(tokens_outside_the_vocabulary_are_refused_by_number)
 
 TEST(a_session_for_batches_does_not_step_itself)
 {
-    CLEANUP(close_fixture) fixture f;
-    open_fixture(&f);
+    CLEANUP(close_fixture) fixture f = open_fixture();
     CLOSED(hearth_session) *s = open_session(&f, 16, 0);
     CHECK_INT(hearth_session_eval(s, f.ids, 1, NULL), HEARTH_ERROR_ARGUMENT);
     CHECK(hearth_session_logits(s) == NULL);

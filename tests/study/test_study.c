@@ -18,13 +18,14 @@ typedef struct bench_model {
 } bench_model;
 
 /* Storyteller (dReLU), or a small one of SiLU whose 100 neurons fill no whole bytes. */
-static void open_bench(bench_model *b, bool storyteller)
+static bench_model open_bench(bool storyteller)
 {
+    bench_model made = {0}, *b = &made;
     static const char *const words[] = {"Once", "a dog", "was", "in the park", "and", "he", "said", "to Lily"};
     test_random r = {7};
-    *b = (bench_model){0};
     while (b->n < 5000) b->n += (size_t)snprintf(b->text + b->n, 50, "%s ", words[test_random_below(&r, 8)]);
     b->model = small_model_open(storyteller, &b->bytes);
+    return made;
 }
 
 static void close_bench(bench_model *b)
@@ -275,11 +276,10 @@ static void check_limit(const bench_model *b, const seen_all *a, const hth_study
 
 static void recount(bool storyteller)
 {
-    CLEANUP(close_bench) bench_model b;
     seen_all a = {0};
     CLEANUP(hth_study_close) hth_study s;
     setting one = {.n_thread = 2, .n_batch = 64, .memory = 1 << 30};
-    open_bench(&b, storyteller);
+    CLEANUP(close_bench) bench_model b = open_bench(storyteller);
     CLOSED(hearth_session) *session = open_session(&b, &one);
     look(&b, session, &a);
     CHECK_OK(run_study(&b, &one, &s, err));
@@ -304,10 +304,9 @@ TEST(predictors_are_judged_where_tokens_can_be_held_out)
 {
     static const uint64_t n_windows[] = {10, 11};
     for (int i = 0; i < 2; i++) {
-        CLEANUP(close_bench) bench_model b;
         CLEANUP(hth_study_close) hth_study s;
         setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30, .n_window = n_windows[i]};
-        open_bench(&b, false);
+        CLEANUP(close_bench) bench_model b = open_bench(false);
         CHECK_OK(run_study(&b, &one, &s, err));
         CHECK_INT(s.n_held, i * 64);
         CHECK_INT(s.layers[0].n_predictor > 0, i);
@@ -316,11 +315,10 @@ TEST(predictors_are_judged_where_tokens_can_be_held_out)
 
 TEST(the_first_row_of_perplexities_is_that_of_the_model)
 {
-    CLEANUP(close_bench) bench_model b;
     CLEANUP(hth_study_close) hth_study s;
     hth_perplexity p;
     setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30};
-    open_bench(&b, true);
+    CLEANUP(close_bench) bench_model b = open_bench(true);
     CHECK_OK(run_study(&b, &one, &s, err));
     CLOSED(hearth_session) *session = open_session(&b, &one);
     CHECK_OK(hth_measure_perplexity(b.model, session, b.text, b.n, 2, NULL, NULL, &p, err));
@@ -339,9 +337,8 @@ TEST(studies_do_not_depend_on_threads_batches_or_memory)
                                        {.n_thread = 2, .n_batch = 7, .memory = 1 << 30},
                                        {.n_thread = 3, .n_batch = 64, .memory = 1000}}; /* all in files */
     for (int storyteller = 0; storyteller < 2; storyteller++) {
-        CLEANUP(close_bench) bench_model b;
         hth_study first, other;
-        open_bench(&b, storyteller);
+        CLEANUP(close_bench) bench_model b = open_bench(storyteller);
         CHECK_OK(run_study(&b, &settings[0], &first, err));
         for (size_t i = 1; i < 3; i++) {
             CHECK_OK(run_study(&b, &settings[i], &other, err));
@@ -355,10 +352,9 @@ TEST(studies_do_not_depend_on_threads_batches_or_memory)
 
 TEST(a_study_can_be_cancelled_at_any_look)
 {
-    CLEANUP(close_bench) bench_model b;
     hearth_status st = HEARTH_ERROR_CANCELLED;
     int n_stop = 0;
-    open_bench(&b, false);
+    CLEANUP(close_bench) bench_model b = open_bench(false);
     for (; st == HEARTH_ERROR_CANCELLED && n_stop < 200; n_stop++) {
         CLEANUP(hth_study_close) hth_study s;
         setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30, .stop = n_stop + 1};
@@ -372,10 +368,9 @@ TEST(a_study_can_be_cancelled_at_any_look)
 
 TEST(texts_shorter_than_a_chunk_are_refused)
 {
-    CLEANUP(close_bench) bench_model b;
     hth_study s;
     setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30};
-    open_bench(&b, true);
+    CLEANUP(close_bench) bench_model b = open_bench(true);
     b.n = 20;
     hearth_error why = {0};
     CHECK_INT(run_study(&b, &one, &s, &why), HEARTH_ERROR_ARGUMENT);
