@@ -146,8 +146,8 @@ def story(*args, **more):
     return good("run", "--greedy", *args, **more).stdout
 
 
-# A card that costs nothing takes all of a model.
-QUICK_CARD = ("name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"
+# A GPU whose costs are zero takes all of a model.
+QUICK_GPU = ("name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"
               "dispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = virtual\n")
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from program import (HEARTH, MODEL, TIMEOUT, QUICK_CARD, NO_DRIVER, cases, case, measured, check, hearth, good,
+from program import (HEARTH, MODEL, TIMEOUT, QUICK_GPU, NO_DRIVER, cases, case, measured, check, hearth, good,
                      bad, scratch, model_bytes, data, tiny_model, story, findings)
 
 
@@ -169,7 +169,7 @@ def bench_takes_a_device_as_run_does():
     # A device is given room for what the tests take, not for what a run would.
     deep = bench(MODEL, "-n", "2", "--depth", "600", "--gpu", "null", "-t", "1")
     check(deep["gpu"]["layers"] == 6 and deep["tests"][0]["depth"] == 600, deep)
-    card = scratch("quick.sim", QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9\nhost_bandwidth = 1e9").encode())
+    card = scratch("quick.sim", QUICK_GPU.replace("bandwidth = 1e14", "bandwidth = 1e9\nhost_bandwidth = 1e9").encode())
     timed = [bench(*few[:-2], "--gpu", "sim:" + card) for _ in range(2)]
     rates = [[t["tokens_per_second"] for t in shown["tests"]] for shown in timed]
     check(timed[0]["simulated"] and timed[0]["simulated_seconds"] and rates[0] == rates[1], timed)

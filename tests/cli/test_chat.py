@@ -459,7 +459,7 @@ class Terminal:
 
 
 def slow_card():
-    """A simulated card that takes 20 ms for a token, so that a key comes in time."""
+    """A simulated GPU that takes 20 ms for a token, so that a key comes in time."""
     path = os.path.join(FOLDER, "slow.sim")
     with open(path, "w") as f:
         f.write("name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import time
 
-from program import (HEARTH, SOURCE, MODEL, COMMANDS, TIMEOUT, QUICK_CARD, cases, case, check, hearth, good, bad,
+from program import (HEARTH, SOURCE, MODEL, COMMANDS, TIMEOUT, QUICK_GPU, cases, case, check, hearth, good, bad,
                      scratch, model_bytes, data, tiny_model, story)
 
 
@@ -313,7 +313,7 @@ def only_files_of_hearth_are_replaced():
     good("synth", "stories-15m", model)
     good(*study, "-o", page, "--csv", table)
     find = ["thresholds", f16, "-f", words, "-c", "32", "-o"]
-    plan = ["plan", MODEL, "--gpu", "sim:" + scratch("quick.sim", QUICK_CARD.encode()), "-c", "256", "-o"]
+    plan = ["plan", MODEL, "--gpu", "sim:" + scratch("quick.sim", QUICK_GPU.encode()), "-c", "256", "-o"]
     good(*find, thresholds), good(*plan, placement)
     writers = {profile: ["profile", MODEL, "-f", words, "-c", "32", "-o"], model: ["synth", "stories-15m"], page: [*study, "-o"],
                table: [*study, "--csv"], thresholds: find, placement: plan, scratch("logits"): ["logits", MODEL, "--ids", ids, "-o"]}

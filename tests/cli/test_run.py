@@ -11,7 +11,7 @@ import subprocess
 import termios
 import time
 
-from program import (HEARTH, SOURCE, MODEL, TIMEOUT, QUICK_CARD, NO_DRIVER, cases, case, measured, check, hearth,
+from program import (HEARTH, SOURCE, MODEL, TIMEOUT, QUICK_GPU, NO_DRIVER, cases, case, measured, check, hearth,
                      good, bad, scratch, model_bytes, data, tiny_model, story, findings)
 
 
@@ -133,7 +133,7 @@ def a_device_is_named_and_no_share_is_made_up():
 
 @case
 def a_plan_shows_the_placement_and_is_applied():
-    card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
+    card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
     placement = scratch("placement.gguf")
     shown = json.loads(good("plan", MODEL, "--gpu", card, "-c", "256", "-o", placement, "--json").stdout)
     check(shown["simulated"] is True and shown["is_card"] is False and shown["head"] is True, shown)
@@ -171,7 +171,7 @@ def a_plan_shows_the_placement_and_is_applied():
 
 @case
 def a_plan_for_the_free_memory_of_a_small_gpu_fits():
-    card = "sim:" + scratch("small.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 260M").encode())
+    card = "sim:" + scratch("small.sim", QUICK_GPU.replace("vram_bytes = 1G", "vram_bytes = 260M").encode())
     placement, args = scratch("small.gguf"), ["-c", "64", "--batch", "8"]
     shown = json.loads(good("plan", MODEL, "--gpu", card, *args, "-o", placement, "--json").stdout)
     check(0 < len(shown["neurons"]) < 6 and shown["budget_bytes"] == 4 << 20 and shown["fits"] is True, shown)
@@ -186,7 +186,7 @@ def a_plan_for_the_free_memory_of_a_small_gpu_fits():
 
 @case
 def a_plan_without_a_profile_says_what_it_assumes():
-    card, packed = "sim:" + scratch("card.sim", QUICK_CARD.encode() + b"host_bandwidth = 1e9\n"), scratch("packed.gguf")
+    card, packed = "sim:" + scratch("card.sim", QUICK_GPU.encode() + b"host_bandwidth = 1e9\n"), scratch("packed.gguf")
     good("pack", MODEL, "-o", packed)
     args = ["plan", packed, "--gpu", card, "--vram", "4M", "-c", "64", "--batch", "8"]
     check(b"Nothing is known of who fires: 25 % of the neurons" in good(*args).stdout, good(*args))
@@ -198,7 +198,7 @@ def a_plan_without_a_profile_says_what_it_assumes():
 @case
 def impossible_vram_is_refused_and_more_than_the_gpu_has_is_reported():
     args = ["run", MODEL, "-c", "64", "--batch", "8", "-n", "3", "-p", "a"]
-    card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
+    card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
     bad(2, "--vram 0: allowed are 1 to 9e+18", *args, "--gpu", card, "--vram", "0")
     for wrong in ["-5", "99999999999G", "9X", "1e", "", "G", "nan"]:
         bad(2, "bytes are wanted: 4096, 500M, 7.5G, or auto", *args, "--gpu", card, "--vram=" + wrong)
@@ -228,7 +228,7 @@ def impossible_vram_is_refused_and_more_than_the_gpu_has_is_reported():
 
 @case
 def a_gpu_too_small_for_any_model_reports_its_free_memory():
-    card = "sim:" + scratch("tiny.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 200M").encode())
+    card = "sim:" + scratch("tiny.sim", QUICK_GPU.replace("vram_bytes = 1G", "vram_bytes = 200M").encode())
     for vram in [[], ["--vram", "100M"]]:
         line = bad(1, "no layer of it fits on simulated quick: the least is ", "run", MODEL, "--gpu", card, *vram)
         check("of its 200.00 MiB 0 bytes are free" in line and "--gpu none" in line and "--vram" not in line, line)
@@ -271,7 +271,7 @@ def json_shows_the_placement_of_a_model():
     gpu = json.loads(good("run", *args, "--gpu", "null", "--vram", "3M").stdout)["gpu"]
     check(gpu["device"] == "null" and 0 < gpu["layers"] < 6 and gpu["head"] is False and gpu["neurons"] == 1, gpu)
     check(gpu["cpu_bits"] is True and gpu["simulated"] is False and 0 < gpu["bytes"] <= 3 << 20, gpu)
-    card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
+    card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
     placed = scratch("placed.gguf")
     wants = good("plan", MODEL, "--gpu", card, "-c", "64", "--batch", "8", "-o", placed, "--json").stdout
     gpu = json.loads(good("run", *args, "--gpu", card, "--placement", placed).stdout)["gpu"]
@@ -308,7 +308,7 @@ def the_divided_plan_of_the_documentation_is_what_it_shows():
 
 @case
 def a_simulated_gpu_with_a_host_has_its_own_clock():
-    text = QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9").encode()
+    text = QUICK_GPU.replace("bandwidth = 1e14", "bandwidth = 1e9").encode()
     args = ["-c", "64", "--batch", "8", "--vram", "9M", "-n", "5", "-p", "a"]
     for lines, own in [(b"host_bandwidth = 1e9\n", True), (b"", False)]:
         card = "sim:" + scratch("timed.sim", text + lines)
@@ -381,7 +381,7 @@ def lines_of_a_check_stand_behind_the_text():
 @case
 def progress_stands_before_the_text_and_leaves_its_line_to_warnings():
     def card(submit_us, lines=""):
-        text = QUICK_CARD.replace("submit_us = 0", f"submit_us = {submit_us}").replace("clock = virtual", "clock = real")
+        text = QUICK_GPU.replace("submit_us = 0", f"submit_us = {submit_us}").replace("clock = virtual", "clock = real")
         return "sim:" + scratch("slow.sim", (text + lines).encode())
 
     args = ["run", MODEL, "-c", "64", "-n", "1", "-p"]

@@ -97,7 +97,7 @@ def inspect_shows_the_files_of_a_model():
     check(s["model_hash"] == profiled["model_hash"] and "run MODEL --thresholds" in plain, plain)
     check("these with --thresholds" in bad(1, "thresholds, not a model", "run", path, "-n", "1"), "run")
 
-    # predictors of ranks 8 and 16, as far as the file says; and a kind that nobody knows
+    # predictors of ranks 8 and 16, as far as the file says; and an unknown kind
     def sidecar(kind, more=b"", n_more=0):
         def name(x):
             return struct.pack("<Q", len(x)) + x

@@ -1,13 +1,13 @@
 /* Descriptions of GPUs: what is refused, each at its line; what is taken; the GPUs that are shipped. */
 #include "base/alloc.h"
 #include "device/simulated/simulated_int.h"
-#include "support/device/card.h"
+#include "support/device/sim_gpu.h"
 #include "support/test.h"
 
-/* The lines of CARD_EXACT with line `at` (from 1) replaced. */
+/* The lines of SIM_GPU_EXACT with line `at` (from 1) replaced. */
 static void with_line(char out[2000], int at, const char *line)
 {
-    const char *from = CARD_EXACT;
+    const char *from = SIM_GPU_EXACT;
     size_t n = 0;
     for (int i = 1; *from; i++) {
         size_t length = strcspn(from, "\n");
@@ -67,7 +67,7 @@ TEST(descriptions_are_refused_at_their_line)
         hearth_error why = {0};
         uint64_t held = hth_alloc_in_use();
         with_line(text, cases[i].at, cases[i].line);
-        hearth_status st = card_open(text, 0, NULL, &d, &why);
+        hearth_status st = sim_gpu_open(text, 0, NULL, &d, &why);
         if (st != HEARTH_ERROR_FORMAT || d || !strstr(why.message, cases[i].words))
             test_fail(__FILE__, __LINE__, "%s: %d: %s", cases[i].line, (int)st, why.message);
         CHECK(strstr(why.message, "described.sim:") != NULL);
@@ -95,20 +95,20 @@ TEST(too_many_faults_and_too_large_descriptions_are_refused)
     static char text[80000];
     hth_device *d;
     hearth_error why;
-    size_t n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
+    size_t n = (size_t)snprintf(text, sizeof text, "%s", SIM_GPU_EXACT);
     for (int i = 0; i <= HTH_SIM_MAX_FAULTS; i++) n += (size_t)snprintf(text + n, 100, "fault = 1000:memory\n");
-    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":78: fault"));
-    n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
+    CHECK(sim_gpu_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":78: fault"));
+    n = (size_t)snprintf(text, sizeof text, "%s", SIM_GPU_EXACT);
     for (int i = 0; i <= HTH_SIM_MAX_BUDGETS; i++) n += (size_t)snprintf(text + n, 100, "budget_bytes_at = 9:1M\n");
-    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":30: budget_bytes_at"));
+    CHECK(sim_gpu_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":30: budget_bytes_at"));
 
-    n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
+    n = (size_t)snprintf(text, sizeof text, "%s", SIM_GPU_EXACT);
     memset(text + n, '#', 65536 - n);
     text[65536] = '\0';
-    CHECK_OK(card_open(text, 0, NULL, &d, err));
+    CHECK_OK(sim_gpu_open(text, 0, NULL, &d, err));
     hth_device_close(d);
     strcat(text, "#");
-    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT &&
+    CHECK(sim_gpu_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT &&
           strstr(why.message, ":1: more than 65536 bytes"));
 }
 
@@ -141,7 +141,7 @@ static void describe_bytes(const char *bytes, size_t n, size_t *n_taken)
 
 TEST(any_description_is_taken_or_refused)
 {
-    static const char whole[] = CARD_EXACT "fault = 3:memory\nbudget_bytes_at = 2:5M\n";
+    static const char whole[] = SIM_GPU_EXACT "fault = 3:memory\nbudget_bytes_at = 2:5M\n";
     test_random r = {20261123};
     size_t n_taken = 0, n = sizeof whole - 1, n_refused = 0;
     for (size_t cut = 0; cut < n; cut++) describe_bytes(whole, cut, &n_taken);

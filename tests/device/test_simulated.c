@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
-#include "support/device/card.h"
+#include "support/device/sim_gpu.h"
 #include "support/test.h"
 
 #include <errno.h>
@@ -55,9 +55,9 @@ static void slow(const hth_dispatch_args *c)
 static hth_shader_ref_fn *const functions[HTH_N_SHADER] = {
     [HTH_SHADER_fill] = fill, [HTH_SHADER_copy] = copy, [HTH_SHADER_add] = slow};
 
-static hearth_status open_card(const char *text, uint64_t memory, hth_device **d, hearth_error *err)
+static hearth_status open_sim_gpu(const char *text, uint64_t memory, hth_device **d, hearth_error *err)
 {
-    return card_open(text, memory, functions, d, err);
+    return sim_gpu_open(text, memory, functions, d, err);
 }
 
 /* A GPU with a buffer of each kind of memory, of BYTES. */
@@ -70,7 +70,7 @@ typedef struct bench {
 static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
 {
     *b = (bench){0};
-    hearth_status st = open_card(text, 0, &b->d, err);
+    hearth_status st = open_sim_gpu(text, 0, &b->d, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "here", &b->here, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "there", &b->there, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_UPLOAD, BYTES, "up", &b->up, err);
@@ -133,7 +133,7 @@ TEST(a_simulated_device_says_that_it_is_one)
     hth_device_info found[16];
     char note[200];
     size_t n;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     const hth_device_info *info = hth_device_get_info(b.d);
     CHECK_INT(info->kind, HTH_DEVICE_SIMULATED);
     CHECK_TEXT(info->name, "simulated hand");
@@ -149,7 +149,7 @@ TEST(memory_is_limited_to_that_of_the_gpu)
 {
     hth_buffer *all, *more;
     hearth_error why;
-    hth_device *d = OPENED_BY(open_card, hth_device, CARD_EXACT, 0);
+    hth_device *d = OPENED_BY(open_sim_gpu, hth_device, SIM_GPU_EXACT, 0);
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, (1 << 20) + 1, "too much", &all, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: too much") != NULL);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 1 << 20, "all", &all, err));
@@ -157,7 +157,7 @@ TEST(memory_is_limited_to_that_of_the_gpu)
     hth_buffer_free(all);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_READBACK, 1, "a byte", &more, err));
     hth_device_close(d);
-    CHECK_OK(open_card(CARD_EXACT, 8192, &d, err));
+    CHECK_OK(open_sim_gpu(SIM_GPU_EXACT, 8192, &d, err));
     CHECK_INT(hth_device_state(d).limit, 8192);
     hth_device_close(d);
 }
@@ -168,7 +168,7 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
 {
     static const uint32_t grids[] = {4, 3, 1, 0, 1, 1};
     bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, sizeof grids}, grids, err));
     CHECK_INT(hth_device_time(b.d), 0);
 
@@ -209,7 +209,7 @@ TEST(a_masked_dispatch_costs_what_its_mask_selects)
 {
     static const uint32_t from[] = {0xffffffffu, 0x0000fff0u, 0, 0x80000001u};
     bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     const hth_buffer_range marks = {b.there, 64, 16};
     CHECK_OK(hth_device_upload(marks, from, err));
     static const uint32_t ranges[][3] = {{0, 128, 32 + 12 + 2}, {0, 32, 32}, {36, 12, 12}, {35, 2, 1},
@@ -246,7 +246,7 @@ TEST(copies_take_the_time_of_their_link_and_overlap_with_dispatches)
 {
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
     bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
     CHECK_INT(length_of(&b, t), up);
@@ -288,7 +288,7 @@ TEST(the_host_waits_for_what_it_uploads)
     static uint8_t bytes[BYTES];
     bench b;
     hth_fence fence;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, 0}, bytes, err)); /* the host's own memory */
     CHECK_INT(hth_device_time(b.d), 0);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.here, 0, 0}, bytes, err));
@@ -309,7 +309,7 @@ TEST(both_clocks_meet_at_gates_and_waits)
 {
     bench b;
     hth_fence fences[2], early;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     hth_cmdlist *t = tape_of(&b, 0);
     CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 5}}, 2, fences, err));
     CHECK_INT(hth_device_time(b.d), SUBMIT);
@@ -358,13 +358,13 @@ TEST(timeouts_end_on_the_virtual_clock)
     bench b;
     hth_fence fence;
     hearth_error why;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     submit(&b, tape_of(&b, 1000000), 0, &fence);
     CHECK(hth_queue_wait(b.d, fence, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "simulated hand: command list 1 is not done") && hth_device_state(b.d).lost);
     CHECK_INT(hth_device_time(b.d), SUBMIT + DISPATCH + 1000000 - 1);
     hth_device_close(b.d);
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     submit(&b, tape_of(&b, 1000000), 0, &fence);
     CHECK_OK(hth_queue_wait(b.d, fence, DISPATCH + 1000000, err));
     hth_device_close(b.d);
@@ -375,7 +375,7 @@ TEST(many_command_lists_finish_with_a_timeout_for_some)
 {
     enum { N_TAPE = 100, SOME = 16, EACH = DISPATCH + 1000000 };
     bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
     hth_cmdlist *t = tape_of(&b, 1000000);
     for (int i = 0; i < N_TAPE; i++) submit(&b, t, i == N_TAPE / 2 ? 7 : 0, NULL);
     CHECK_OK(hth_queue_drain(b.d, (uint64_t)SOME * EACH, err));
@@ -403,17 +403,17 @@ static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
 TEST(device_and_host_compute_at_once)
 {
     const uint64_t device = DISPATCH + 100000;
-    CHECK_INT(rounds_together(CARD_EXACT, 90000, 1), SUBMIT + device + WAKE);
-    CHECK(rounds_together(CARD_EXACT, 90000, 1) < SUBMIT + device + 90000 + WAKE);
-    CHECK_INT(rounds_together(CARD_EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
-    CHECK_INT(rounds_together(CARD_EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
+    CHECK_INT(rounds_together(SIM_GPU_EXACT, 90000, 1), SUBMIT + device + WAKE);
+    CHECK(rounds_together(SIM_GPU_EXACT, 90000, 1) < SUBMIT + device + 90000 + WAKE);
+    CHECK_INT(rounds_together(SIM_GPU_EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
+    CHECK_INT(rounds_together(SIM_GPU_EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
 }
 
 TEST(jitter_is_the_same_in_every_run_of_a_seed)
 {
-    static const char seven[] = CARD_RATES "jitter = 0.25\nseed = 7\nclock = virtual\n",
-                      eight[] = CARD_RATES "jitter = 0.25\nseed = 8\nclock = virtual\n";
-    uint64_t time = rounds_together(seven, 90000, 20), exact = rounds_together(CARD_EXACT, 90000, 20);
+    static const char seven[] = SIM_GPU_RATES "jitter = 0.25\nseed = 7\nclock = virtual\n",
+                      eight[] = SIM_GPU_RATES "jitter = 0.25\nseed = 8\nclock = virtual\n";
+    uint64_t time = rounds_together(seven, 90000, 20), exact = rounds_together(SIM_GPU_EXACT, 90000, 20);
     CHECK_INT(rounds_together(seven, 90000, 20), time);
     CHECK(rounds_together(eight, 90000, 20) != time && time != exact);
     CHECK(time > exact * 3 / 4 && time < exact * 5 / 4);
@@ -457,9 +457,9 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
 
 TEST(faults_come_at_their_calls)
 {
-    static const char text[] = CARD_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
+    static const char text[] = SIM_GPU_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
     hearth_error why;
-    hth_device *d = OPENED_BY(open_card, hth_device, text, 0);
+    hth_device *d = OPENED_BY(open_sim_gpu, hth_device, text, 0);
     hth_buffer *b = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, 4, "first");
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "second", &b, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: its description makes call 2 fail: memory") && b == NULL);
@@ -471,7 +471,7 @@ TEST(faults_come_at_their_calls)
     CHECK(hth_device_state(d).lost);
     CHECK(hth_queue_signal(d, 3, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "was lost"));
     hth_device_close(d);
-    CHECK_OK(open_card(CARD_EXACT "fault = 1:device\n", 0, &d, err));
+    CHECK_OK(open_sim_gpu(SIM_GPU_EXACT "fault = 1:device\n", 0, &d, err));
     CHECK(hth_cmdlist_begin(d, &t, &why) == HEARTH_ERROR_DEVICE && hth_device_state(d).lost);
     hth_device_close(d);
 }
@@ -481,7 +481,7 @@ TEST(budgets_shrink_and_what_is_there_stays)
     bench b;
     hearth_error why;
     hth_fence fence;
-    CHECK_OK(open_bench(CARD_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
+    CHECK_OK(open_bench(SIM_GPU_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
     hth_cmdlist *t = tape_of(&b, 0);
     uint64_t used = hth_device_state(b.d).used;
     submit(&b, t, 0, &fence);
@@ -669,7 +669,7 @@ TEST(a_clock_without_a_thread_is_refused)
     no_thread = true;
     CHECK(open_bench(REAL, &b, &why) == HEARTH_ERROR_MEMORY && strstr(why.message, "simulated slow"));
     CHECK_INT(hth_alloc_in_use(), held);
-    CHECK_OK(open_bench(CARD_EXACT, &b, err)); /* a virtual one wants none */
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err)); /* a virtual one wants none */
     no_thread = false;
     hth_device_close(b.d);
 }

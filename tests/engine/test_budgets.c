@@ -122,11 +122,11 @@ static void check_device(const char *device, bool packed, int n_budget)
     if (packed) remove(s.path);
 }
 
-#define CARD "sim:" HEARTH_SOURCE_DIR "/bench/devices/8gb.sim"
+#define SIM_GPU "sim:" HEARTH_SOURCE_DIR "/bench/devices/8gb.sim"
 
 TEST(a_plain_model_keeps_every_budget_on_the_null_device) { check_device("null", false, N_BUDGET); }
 TEST(a_packed_model_keeps_every_budget_on_the_null_device) { check_device("null", true, N_BUDGET); }
-TEST(a_plain_model_keeps_every_budget_on_a_simulated_gpu) { check_device(CARD, false, N_BUDGET); }
-TEST(a_packed_model_keeps_every_budget_on_a_simulated_gpu) { check_device(CARD, true, N_BUDGET); }
+TEST(a_plain_model_keeps_every_budget_on_a_simulated_gpu) { check_device(SIM_GPU, false, N_BUDGET); }
+TEST(a_packed_model_keeps_every_budget_on_a_simulated_gpu) { check_device(SIM_GPU, true, N_BUDGET); }
 TEST(a_plain_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", false, getenv("HEARTH_LONG") ? N_BUDGET : 4); }
 TEST(a_packed_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", true, getenv("HEARTH_LONG") ? N_BUDGET : 4); }

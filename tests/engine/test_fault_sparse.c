@@ -1,6 +1,6 @@
 /* Every allocation, read and write that can fail does so, of what the commands predictors, thresholds, pack and study
  * ask of the library, and of a model that is opened, run and compared with files beside it. Their own temporary
- * file: tests/convert/test_spill.c; the other commands: test_faults.c, test_fault_verbs.c. */
+ * file: tests/convert/test_spill.c; the other commands: test_faults.c, test_fault_commands.c. */
 #include "convert/pack.h"
 #include "convert/predictors.h"
 #include "measure/compare.h"

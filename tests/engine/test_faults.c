@@ -1,5 +1,5 @@
 /* Every allocation, read and write that can fail does so, of a run, a batch, quantize and perplexity: an error with
- * a line for a person, nothing leaked, nothing half written. The other commands: test_fault_verbs.c. */
+ * a line for a person, nothing leaked, nothing half written. The other commands: test_fault_commands.c. */
 #include "base/alloc.h"
 #include "convert/quantize.h"
 #include "file/gguf.h"

@@ -351,14 +351,14 @@ static void expect_long(const char *path, const char *device, uint64_t n, hearth
 static void expect_long_on_card(const char *path, const char *clock, const float *expected)
 {
     char device[600], text[600];
-    const char *card = test_scratch("slow.sim");
-    snprintf(device, sizeof device, "sim:%s", card);
+    const char *sim_gpu = test_scratch("slow.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
     snprintf(text, sizeof text,
              "name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e14\npcie_down = 1e14\n"
              "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 1\nwake_us = 1\nflops = 1e6\njitter = 0\n"
              "seed = 1\nclock = %s\n",
              clock);
-    CHECK(test_write_file(card, text, strlen(text)));
+    CHECK(test_write_file(sim_gpu, text, strlen(text)));
     expect_long(path, device, 0, HEARTH_OK, expected);
 }
 

@@ -12,7 +12,7 @@
 /* ---- by the clock of a GPU ------------------------------------------------------------------------- */
 
 /* A byte a nanosecond, and next to nothing for all else. */
-#define CARD                                                                                                 \
+#define SIM_GPU                                                                                                 \
     "name = bytes\nvram_bytes = 1G\nbandwidth = 1e9\npcie_up = 1e12\npcie_down = 1e12\n"                     \
     "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\n"                       \
     "jitter = 0\nseed = 1\nclock = virtual\n"
@@ -28,12 +28,12 @@ static bool write_text(const char *path, const char *text)
 }
 
 /* Nanoseconds of the GPU for the ids, so many at once. */
-static uint64_t time_of(const char *path, const char *card, hearth_selector selector, uint32_t n_batch)
+static uint64_t time_of(const char *path, const char *sim_gpu, hearth_selector selector, uint32_t n_batch)
 {
     char device[600];
     int32_t ids[N_ID];
     test_random r = {9};
-    snprintf(device, sizeof device, "sim:%s", card);
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
     const hearth_model_options o = {.n_thread = 2, .selector = selector,
                                     .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = N_ID, .kv = HEARTH_KV_F16}};
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
@@ -51,12 +51,12 @@ TEST(single_tokens_read_active_rows_and_prompts_read_all)
 {
     /* Of a neuron's three rows, in Q8_0. */
     const uint64_t row = D_MODEL / 32 * 34, all = (uint64_t)N_ID * N_LAYER * D_FF * 3 * row;
-    const char *path = test_scratch("live.gguf"), *card = test_scratch("live.sim");
-    if (!CHECK(write_text(card, CARD)) || !hybrid_pack_storyteller("q8_0", path)) return;
-    uint64_t dense = time_of(path, card, HEARTH_SELECTOR_DENSE, 1);
-    uint64_t gate = time_of(path, card, HEARTH_SELECTOR_GATE, 1);
-    uint64_t predictor = time_of(path, card, HEARTH_SELECTOR_PREDICTOR, 1);
-    uint64_t threshold = time_of(path, card, HEARTH_SELECTOR_THRESHOLD, 1);
+    const char *path = test_scratch("live.gguf"), *sim_gpu = test_scratch("live.sim");
+    if (!CHECK(write_text(sim_gpu, SIM_GPU)) || !hybrid_pack_storyteller("q8_0", path)) return;
+    uint64_t dense = time_of(path, sim_gpu, HEARTH_SELECTOR_DENSE, 1);
+    uint64_t gate = time_of(path, sim_gpu, HEARTH_SELECTOR_GATE, 1);
+    uint64_t predictor = time_of(path, sim_gpu, HEARTH_SELECTOR_PREDICTOR, 1);
+    uint64_t threshold = time_of(path, sim_gpu, HEARTH_SELECTOR_THRESHOLD, 1);
     fprintf(stderr, "  %.0f KB of rows; dense %.0f us, gate %.0f, predictor %.0f, threshold %.0f\n",
             (double)all * 1e-3, (double)dense * 1e-3, (double)gate * 1e-3, (double)predictor * 1e-3,
             (double)threshold * 1e-3);
@@ -66,8 +66,8 @@ TEST(single_tokens_read_active_rows_and_prompts_read_all)
     CHECK(threshold < gate && threshold > dense - all * 2 / 3);
     CHECK(predictor < dense - all / 3);
 
-    CHECK(time_of(path, card, HEARTH_SELECTOR_GATE, FEW) < time_of(path, card, HEARTH_SELECTOR_DENSE, FEW));
-    CHECK_INT(time_of(path, card, HEARTH_SELECTOR_GATE, MANY), time_of(path, card, HEARTH_SELECTOR_DENSE, MANY));
+    CHECK(time_of(path, sim_gpu, HEARTH_SELECTOR_GATE, FEW) < time_of(path, sim_gpu, HEARTH_SELECTOR_DENSE, FEW));
+    CHECK_INT(time_of(path, sim_gpu, HEARTH_SELECTOR_GATE, MANY), time_of(path, sim_gpu, HEARTH_SELECTOR_DENSE, MANY));
 }
 
 /* ---- matrices in parts ------------------------------------------------------------------------------ */

@@ -15,7 +15,7 @@ static double way = 1e14; /* bytes a second to the GPU */
 
 /* Bytes a second of the GPU's memory and of the host's; 0: not given. Dispatches and submissions take no
  * time. */
-static void write_card(const char *path, double card, double host)
+static void write_sim_gpu(const char *path, double sim_gpu, double host)
 {
     FILE *f = fopen(path, "w");
     if (!f) abort();
@@ -23,7 +23,7 @@ static void write_card(const char *path, double card, double host)
             "name = timed\nvram_bytes = 1G\nbandwidth = %.0f\npcie_up = %.0f\npcie_down = 1e14\n"
             "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\njitter = 0\n"
             "seed = 1\nclock = virtual\n",
-            card, way);
+            sim_gpu, way);
     if (host > 0.0) fprintf(f, "host_bandwidth = %.0f\n", host);
     fclose(f);
 }
@@ -53,14 +53,14 @@ static hearth_model *open_model(const char *path, const char *device, uint64_t v
 }
 
 /* Seconds of the GPU's clock for N_TOKEN tokens, one by one; 0: it has none. */
-static double run(const char *path, double card, double host, uint64_t vram)
+static double run(const char *path, double sim_gpu, double host, uint64_t vram)
 {
     char device[600];
     hearth_session *s = NULL;
     double seconds = -1.0;
     const char *file = test_scratch("timed.sim");
     snprintf(device, sizeof device, "sim:%s", file);
-    write_card(file, card, host);
+    write_sim_gpu(file, sim_gpu, host);
     hearth_model *model = open_model(path, device, vram);
     const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F16};
     if (model) CHECK_OK(hearth_session_open(model, &o, &s, err));
@@ -139,9 +139,9 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
     hth_placement p = {.n_layer = 2, .n_hot = n_hot, .head = true};
     const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
-    const char *card = test_scratch("timed-card.sim");
-    snprintf(device, sizeof device, "sim:%s", card);
-    write_card(card, rate, rate);
+    const char *sim_gpu = test_scratch("timed-card.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    write_sim_gpu(sim_gpu, rate, rate);
     if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
         for (int i = 0; i < 3; i++) took[i] = run(path, rates[i][0], rates[i][1], 0);
         printf("     both %.6f s, the card alone %.6f s, the host alone %.6f s\n", took[0], took[1], took[2]);
@@ -165,10 +165,10 @@ TEST(the_host_computes_its_share_while_weights_pass)
     hth_placement p = {.n_layer = N_LAYER, .n_hot = n_hot, .head = true, .streams = {{1, 0}}};
     const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
-    const char *card = test_scratch("timed-card.sim");
-    snprintf(device, sizeof device, "sim:%s", card);
+    const char *sim_gpu = test_scratch("timed-card.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
     way = rate / 4;
-    write_card(card, at_once, rate);
+    write_sim_gpu(sim_gpu, at_once, rate);
     if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
         whole = run(path, at_once, rate, 0);
         p.streams[0].cpu_share = HERE;

@@ -189,9 +189,9 @@ TEST(a_stopped_process_continues_its_text_on_a_simulated_gpu_with_a_real_clock)
         "pcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = 10\n"
         "flops = 1e12\njitter = 0\nseed = 1\nclock = real\n";
     char device[600];
-    const char *card = test_scratch("slow.sim");
-    snprintf(device, sizeof device, "sim:%s", card);
-    CHECK(test_write_file(card, slow, sizeof slow - 1));
+    const char *sim_gpu = test_scratch("slow.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    CHECK(test_write_file(sim_gpu, slow, sizeof slow - 1));
     stop_and_go(device, (uint64_t)PATIENCE_MS * 1000000, 24);
 }
 

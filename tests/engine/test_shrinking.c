@@ -17,14 +17,14 @@ enum { N_CTX = 96, N_ROW = 32, N_PROMPT = 60, N_PREDICT = 8, N_ROUND = 16, MAX_V
 enum { MAX_LOGITS = 2 * N_ROUND * (1 + N_PREDICT) };
 
 /* One of 8 GB with these lines more. */
-static void write_card(const char *path, const char *lines)
+static void write_sim_gpu(const char *path, const char *lines)
 {
     size_t n = 0;
-    FREED char *card = test_read_file(HEARTH_SOURCE_DIR "/bench/devices/8gb.sim", &n);
-    if (!card) abort();
+    FREED char *sim_gpu = test_read_file(HEARTH_SOURCE_DIR "/bench/devices/8gb.sim", &n);
+    if (!sim_gpu) abort();
     FILE *f = fopen(path, "w");
     if (!f) abort();
-    fprintf(f, "%s\n%s", card, lines);
+    fprintf(f, "%s\n%s", sim_gpu, lines);
     fclose(f);
 }
 
@@ -409,9 +409,9 @@ TEST(threads_with_a_session_each_keep_their_texts_while_a_gpu_budget_shrinks)
 {
     static teller tellers[2];
     char path[512], device[600];
-    const char *card = test_scratch("shrinking.sim");
-    snprintf(device, sizeof device, "sim:%s", card);
-    write_card(card, "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
+    const char *sim_gpu = test_scratch("shrinking.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    write_sim_gpu(sim_gpu, "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
     pack_storyteller(path);
     const subject s = {path, false, 1};
     tell_on_cpu(&s, &expected);

@@ -51,7 +51,7 @@ static void close_inputs(inputs *in)
 
 static void measure_as(const inputs *in, double faster)
 {
-    hth_calibration c = made_up_card(in->model->layers[0].up.type, faster);
+    hth_calibration c = made_up_gpu(in->model->layers[0].up.type, faster);
     hth_calibration_cache_store(in->mark, &c);
 }
 
@@ -254,7 +254,7 @@ TEST(a_calibration_is_measured_once_and_by_type)
           first.device_rate.median <= first.device_rate.max);
     CHECK(first.sync_latency[0] > 0.0 && first.sync_latency[0] <= first.sync_latency_99[0] &&
           first.h2d_rate > 0.0 && first.d2h_rate > 0.0);
-    hth_calibration q8 = made_up_card(HTH_TYPE_Q8_0, 3.0);
+    hth_calibration q8 = made_up_gpu(HTH_TYPE_Q8_0, 3.0);
     hth_calibration_cache_store(in.mark, &q8);
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &again, err));
     CHECK_BYTES(&first, &again, sizeof first);
@@ -343,7 +343,7 @@ TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
 /* Really measured, on a GPU whose costs are nearly zero: what the measuring used of it is free again. */
 TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
 {
-    static const char card[] =
+    static const char sim_gpu[] =
         "name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us "
         "= 0\n"
         "dispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = virtual\n";
@@ -354,7 +354,7 @@ TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
     uint64_t vram = whole_bytes(&in) * 6 / 10;
     const char *path = test_scratch("quick.sim");
     snprintf(device, sizeof device, "sim:%s", path);
-    CHECK(test_write_file(path, card, sizeof card - 1));
+    CHECK(test_write_file(path, sim_gpu, sizeof sim_gpu - 1));
     check_bits(&in, NULL, 0, NULL, &right);
     check_bits(&in, device, vram, "plan", &right);
     free(right);

@@ -18,7 +18,7 @@ static void keep_all(uint64_t mark, uint64_t n_work)
 {
     hth_soa_layout layout;
     for (uint32_t type = 0; type < HTH_TYPE_LIMIT; type++) {
-        hth_calibration c = made_up_card((hth_type)type, 1.0);
+        hth_calibration c = made_up_gpu((hth_type)type, 1.0);
         if (!hth_soa_layout_init((hth_type)type, 64, 4096, &layout)) continue;
         double measured = (double)hth_gpu_max_submit_work(hth_calibration_products(&c));
         c.device_prompt *= ((double)n_work + 0.5) / measured;

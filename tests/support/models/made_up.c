@@ -3,7 +3,7 @@
 
 #include "support/test.h"
 
-hth_calibration made_up_card(hth_type type, double faster)
+hth_calibration made_up_gpu(hth_type type, double faster)
 {
     hth_calibration c = {.type = type, .bytes = UINT64_MAX, .dispatch = 1e-9, .h2d_rate = 1e10, .d2h_rate = 1e10};
     c.cpu_rate = (hth_sample_stats){1e9, 0.9e9, 1.1e9};

@@ -1,9 +1,9 @@
 /* Opening a GPU from a text, by way of a scratch file. */
-#include "support/device/card.h"
+#include "support/device/sim_gpu.h"
 
 #include "support/test.h"
 
-hearth_status card_open(const char *text, uint64_t memory, hth_shader_ref_fn *const *functions, hth_device **d,
+hearth_status sim_gpu_open(const char *text, uint64_t memory, hth_shader_ref_fn *const *functions, hth_device **d,
                         hearth_error *err)
 {
     char name[1100];

@@ -11,7 +11,7 @@
 enum { N_ID = 12, N_CTX = 32, MAX_VOCAB = 4096 };
 
 /* A virtual GPU of that rate with these lines more. */
-static void write_card(char device[600], const char *rate, const char *more)
+static void write_sim_gpu(char device[600], const char *rate, const char *more)
 {
     const char *path = test_scratch("short.sim");
     FILE *f = fopen(path, "w");
@@ -55,7 +55,7 @@ static uint64_t run_refused(int first, int n)
     size_t at = 0;
     for (int i = 0; i < n; i++)
         at += (size_t)snprintf(faults + at, sizeof faults - at, "fault = %d:memory\n", first + i);
-    write_card(device, "1e12", faults);
+    write_sim_gpu(device, "1e12", faults);
     uint64_t used = run(device, 0, got);
     CHECK_BYTES(got, expected, sizeof got);
     return used;
@@ -79,7 +79,7 @@ TEST(a_gpu_that_does_not_answer_in_time_is_evicted_with_one_warning)
 {
     char device[600];
     run(NULL, 0, expected);
-    write_card(device, "1e6", ""); /* a token takes it seconds of its clock */
+    write_sim_gpu(device, "1e6", ""); /* a token takes it seconds of its clock */
     CHECK(run(device, 0, got) > 0 && test_n_warning("") == 0);
     CHECK_BYTES(got, expected, sizeof got);
     CHECK_INT(run(device, 1000000000, got), 0);
