@@ -98,9 +98,10 @@ TEST(a_pool_holds_what_it_says)
 {
     for (uint32_t n = 1; n <= 5; n += 2) {
         uint64_t held = hth_alloc_in_use();
-        CLOSED(hth_pool) *pool = open_pool(n);
+        hth_pool *pool = open_pool(n);
         held = hth_alloc_in_use() - held;
         CHECK(held >= hth_pool_size(n) && held < hth_pool_size(n) + 4096);
+        hth_pool_close(pool);
     }
 }
 
