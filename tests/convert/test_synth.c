@@ -27,12 +27,11 @@ TEST(every_type_makes_a_model_that_runs_and_is_labelled)
                                         "Q4_1", "Q4_0", "Q3_K_M", "IQ4_XS", "Q2_K", "MXFP4",  "BF16"};
     const char *path = test_scratch("synthetic.gguf");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        hearth_model_info info;
         CHECK_OK(make(path, types[i], NULL, i, 2, err));
         CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
         if (!model) continue;
         CHECK_OK(take_logits(model, err));
-        hearth_model_get_info(model, &info);
+        hearth_model_info info = test_model_info(model);
         CHECK(info.synthetic && info.n_layer == 6 && info.d_model == 288 && info.n_vocab == 32000);
     }
 }

@@ -193,12 +193,11 @@ static double difference(const float *a, const tensor *b)
 static void check_shape(const shape *s, uint32_t n_thread, test_random *r)
 {
     hth_cpu level;
-    hth_kernels k;
     hth_network net;
     CLEANUP(free_task) task t = make_task(s, r);
     hth_train_data data = data_of(&t);
     CHECK_OK(hth_cpu_choose(&level, err));
-    hth_kernels_init(&k, level);
+    hth_kernels k = proof_kernels(level);
     CLOSED(hth_pool) *pool = OPENED(hth_pool, n_thread);
     CLOSED(hth_trainer) *trainer = OPENED(hth_trainer, &k, pool, s->d, s->d_ff, s->rank);
     if (s->rank > 32)

@@ -21,8 +21,7 @@ static fixture open_fixture(void)
     tiny_model m;
     test_random r = {7};
     tiny_begin(&m);
-    f->file = tiny_write(&m);
-    tiny_free(&m);
+    f->file = tiny_take(&m);
     for (int i = 0; i < N; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", NULL, &f->model, err));
     f->expected = engine_model_logits(f->model, &plain, f->ids, N);
@@ -38,9 +37,8 @@ static void close_fixture(fixture *f)
 
 static hearth_session *open_session(const fixture *f, uint32_t n_ctx, uint32_t n_batch)
 {
-    hearth_session_options o = {.n_ctx = n_ctx, .n_batch = n_batch, .n_thread = 2};
-    hearth_session *s = OPENED(hearth_session, f->model, &o);
-    return s;
+    return OPENED(hearth_session, f->model,
+        &(hearth_session_options){.n_ctx = n_ctx, .n_batch = n_batch, .n_thread = 2});
 }
 
 /* The session stands behind the first n tokens with the logits that they give. */

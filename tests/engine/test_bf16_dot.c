@@ -3,6 +3,7 @@
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 #include "support/engine.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
@@ -57,10 +58,9 @@ static void expect_refused(void)
 TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
 {
     float plain[TINY_VOCAB], fast[TINY_VOCAB];
-    hth_kernels k;
     hth_cpu level;
     CHECK_OK(hth_cpu_choose(&level, err));
-    hth_kernels_init(&k, level);
+    hth_kernels k = proof_kernels(level);
     bool has = hth_kernels_use_bf16_dot(&k);
 #if defined(__x86_64__)
     if (level == HTH_CPU_AVX512) CHECK_INT(has, hth_cpu_has_bf16_dot());

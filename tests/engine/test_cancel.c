@@ -19,9 +19,8 @@ static hearth_model *open_tiny(gguf_bytes *file)
 
 static hearth_session *open_session(const hearth_model *model, uint32_t n_thread)
 {
-    hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = n_thread, .kv = HEARTH_KV_F16};
-    hearth_session *s = OPENED(hearth_session, model, &o);
-    return s;
+    return OPENED(hearth_session, model,
+        &(hearth_session_options){.n_ctx = 16, .n_batch = 4, .n_thread = n_thread, .kv = HEARTH_KV_F16});
 }
 
 static hearth_status cancel_at_6(void *user, size_t i, const float *logits, hearth_error *err)

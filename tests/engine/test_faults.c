@@ -38,9 +38,8 @@ static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *er
     CLOSED(hearth_session) *session = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
-    hearth_model_options o = {.n_thread = 2, .mmap = mmap};
     hearth_session_options so = {.n_ctx = 32, .n_batch = 4, .n_thread = 2};
-    hearth_status st = hearth_model_open(p->in, &o, &model, err);
+    hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.n_thread = 2, .mmap = mmap}, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hearth_tokenize(model, text, strlen(text), HEARTH_ADD_SPECIAL, &ids, &n, err);
     if (st == HEARTH_OK) st = hearth_session_eval(session, ids, n, err);

@@ -63,11 +63,10 @@ static void check_refused(const char *path, uint64_t vram, const char *device, c
 static void check_taken(const char *path, uint64_t vram, const char *why, int n_warn)
 {
     static const int32_t ids[] = {1, 2, 3, 4};
-    hearth_model_info info;
     engine_setting setting = {.n_batch = 4, .kv = HEARTH_KV_F16};
     CLOSED(hearth_model) *model = OPENED_BY(open_on, hearth_model, path, "null", false, vram);
     if (!model) return;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK(!info.gpu_bit_exact && info.gpu_n_layer > 0);
     CHECK(strstr(info.gpu_bit_exact_reason, why) != NULL);
     CHECK_INT(test_n_warning(BITS), n_warn);
@@ -270,8 +269,7 @@ static bool write_packed(const char *path)
             if (t->dim[k] == TINY_D_FF && strncmp(t->name, "blk.", 4) == 0) t->dim[k] = D_FF;
         if (t->n_dim == 2 && t->dim[0] % 32 == 0) t->type = HTH_TYPE_Q8_0;
     }
-    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     bool ok = test_write_file(path, file.data, file.n);
     return ok;
 }
@@ -307,8 +305,7 @@ TEST(weights_of_floats_are_refused_by_name_or_taken_with_a_note)
     for (uint32_t i = 0; i < m.n_tensor; i++)
         if (m.tensors[i].n_dim == 2) m.tensors[i].type = HTH_TYPE_Q4_0;
     tiny_find(&m, "blk.1.ffn_up.weight")->type = HTH_TYPE_F16;
-    gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    gguf_bytes file = tiny_take(&m);
     CHECK(test_write_file(path, file.data, file.n));
     gguf_free(&file);
     check_refused(path, 0, "null", "blk.1.ffn_up.weight is F16");

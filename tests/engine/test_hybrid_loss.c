@@ -108,9 +108,8 @@ static hearth_model *open_model(const files *f, const char *device)
 
 static hearth_session *open_session(const hearth_model *model)
 {
-    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16};
-    hearth_session *s = OPENED(hearth_session, model, &o);
-    return s;
+    return OPENED(hearth_session, model,
+        &(hearth_session_options){.n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16});
 }
 
 /* ---- what was said ------------------------------------------------------------------------------ */
@@ -219,8 +218,7 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
     if (device && model) inject(model, &is);
     if (s[0] && s[1]) play(model, s, to);
     if (device && model) {
-        hearth_model_info info;
-        hearth_model_get_info(model, &info);
+        hearth_model_info info = test_model_info(model);
         CHECK(info.gpu_bit_exact == !f->is->floats && info.gpu_bit_exact == !info.gpu_bit_exact_reason[0]);
         hth_device_usage use = hth_device_state(model->device);
         left = !hth_engine_has_gpu(model);

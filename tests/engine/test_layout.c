@@ -2,6 +2,7 @@
  * file's order. That either gives the same bits is proved elsewhere; here that it happens. */
 #include "engine/engine.h"
 #include "support/engine.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
@@ -65,8 +66,7 @@ TEST(matrices_have_the_layout_of_the_cpu_level)
 /* Without this the test above would not notice a table that likes nothing. */
 TEST(the_best_levels_like_panels)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     bool likes = k.level == HTH_CPU_AVX2 || k.level == HTH_CPU_AVX512;
     if (likes || k.level == HTH_CPU_GENERIC) { /* others: kernels/panels */
         CHECK_INT(k.layout[HTH_TYPE_Q4_0] == HTH_LAYOUT_PANELS, likes);

@@ -35,9 +35,8 @@ static void expect_row(const fixture *f, const hearth_session *s, uint32_t n, co
 
 static hearth_session *open_session(const fixture *f, uint32_t n_batch, uint32_t n_thread)
 {
-    hearth_session_options o = {.n_ctx = N, .n_batch = n_batch, .n_thread = n_thread, .kv = f->kv};
-    hearth_session *s = OPENED(hearth_session, f->model, &o);
-    return s;
+    return OPENED(hearth_session, f->model,
+        &(hearth_session_options){.n_ctx = N, .n_batch = n_batch, .n_thread = n_thread, .kv = f->kv});
 }
 
 /* Batches around the sizes at which work is cut in another way, then token by token. */
@@ -89,8 +88,7 @@ static void check_tiny(const char *architecture, const char *window_key, hearth_
         tiny_become(&m, architecture);
         tiny_set_u32(&m, window_key, 270);
     }
-    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &f.model, err));
     open_fixture(&f, kv, TINY_VOCAB);
     if (f.expected) {
@@ -122,8 +120,7 @@ TEST(splits_in_several_waves_do_not_either)
     tiny_model m;
     test_random r = {31};
     tiny_begin(&m);
-    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     FREED float *expected = engine_last_logits(model, &whole, ids, N_FED);
@@ -187,8 +184,7 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
     hearth_error why = {0};
     hearth_session *s = NULL;
     tiny_begin(&m);
-    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_Q8_0};
     CHECK_INT(hearth_session_open(model, &o, &s, &why), HEARTH_ERROR_ARGUMENT);

@@ -30,8 +30,7 @@ static void write_sim_gpu(const char *path, double sim_gpu, double host)
 
 static double clock_of(const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK(info.gpu && info.gpu_simulated);
     return info.gpu_sim_seconds;
 }

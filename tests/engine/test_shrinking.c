@@ -47,9 +47,8 @@ static hearth_status open_model(const subject *s, const char *device, hearth_mod
 
 static hearth_session *open_session(const hearth_model *model, uint32_t n_thread)
 {
-    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = N_ROW, .n_thread = n_thread, .kv = HEARTH_KV_F16};
-    hearth_session *s = OPENED(hearth_session, model, &o);
-    return s;
+    return OPENED(hearth_session, model,
+        &(hearth_session_options){.n_ctx = N_CTX, .n_batch = N_ROW, .n_thread = n_thread, .kv = HEARTH_KV_F16});
 }
 
 /* ---- texts -------------------------------------------------------------------------------------- */

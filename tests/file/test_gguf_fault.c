@@ -153,26 +153,15 @@ static void fault_each_read(const char *path, hth_read_fault fault)
     CHECK(fault == HTH_READ_FAILS ? n_fault > 10 : n_fault == 0);
 }
 
-TEST(every_read_may_fail)
+static void fault_each_read_of_files(hth_read_fault fault)
 {
-    const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, HTH_READ_FAILS);
-    path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, HTH_READ_FAILS);
+    static const char *const files[] = {"golden/files/tiny-meta.gguf", "golden/files/tiny-00003-of-00003.gguf"};
+    for (int i = 0; i < 2; i++) {
+        const char *path = test_data(files[i]);
+        if (path) fault_each_read(path, fault);
+    }
 }
 
-TEST(every_read_may_be_cut_short)
-{
-    const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, HTH_READ_SHORT);
-    path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, HTH_READ_SHORT);
-}
-
-TEST(every_read_may_be_interrupted)
-{
-    const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, HTH_READ_INTERRUPTED);
-    path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, HTH_READ_INTERRUPTED);
-}
+TEST(every_read_may_fail) { fault_each_read_of_files(HTH_READ_FAILS); }
+TEST(every_read_may_be_cut_short) { fault_each_read_of_files(HTH_READ_SHORT); }
+TEST(every_read_may_be_interrupted) { fault_each_read_of_files(HTH_READ_INTERRUPTED); }

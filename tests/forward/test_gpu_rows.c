@@ -267,8 +267,7 @@ static void prove(hth_device *d, const char *name, const hth_kernels *k, test_ra
 /* fn(device, its name, the C reference, random numbers), on every device there is. */
 static void on_each(void (*fn)(hth_device *, const char *, const hth_kernels *, test_random *))
 {
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
         hth_device *d = programs_open(devices[i]);
@@ -390,8 +389,7 @@ typedef void with_units(hth_device *d, const char *name, const hth_kernels *k, t
 
 static void on_all_units(with_units *fn)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
         hth_device *d = programs_open(devices[i]);
@@ -512,9 +510,8 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
     static const cut cuts[] = {{64, 1, 1}, {24, 3, 2}};
     static const proof_kind kinds[] = {PROOF_PLAIN, PROOF_PLAIN, PROOF_ZEROS, PROOF_OUTLIER, PROOF_SPECIAL};
     test_random r = proof_random();
-    hth_kernels k;
     hth_device *d[N_DEVICE] = {programs_open(devices[0]), programs_open(devices[1])};
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t t = 0; t < 3; t++)
         for (size_t c = 0; c < 2; c++)
             for (size_t i = 0; i < 20; i++) {

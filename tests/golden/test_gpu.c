@@ -38,8 +38,7 @@ static hearth_model *open_on(const char *path, const hearth_gpu_options *gpu, he
 /* All of it lies there: what is compared then is the device's. */
 static bool is_whole(const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     return CHECK(info.gpu != NULL) && CHECK_INT(info.gpu_n_layer, info.n_layer) && CHECK(info.gpu_head);
 }
 
@@ -84,10 +83,9 @@ static hearth_gpu_options options_of(const char *device, const golden *g, hearth
 static void check_bits(const golden *g, const char *device, hearth_kv_type kv, const float *expected)
 {
     hearth_gpu_options gpu = options_of(device, g, kv);
-    hearth_model_info info;
     CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     if (is_whole(model)) CHECK(info.gpu_bit_exact);
     expect_bits(model, g, kv, 256, expected, device);
     expect_bits(model, g, kv, 1, expected, device);
@@ -271,8 +269,7 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
     if (!m) return false;
     hth_offload_params params = *hth_gpu_get_params(m->gpu);
     uint64_t max = hth_device_get_info(m->device)->max_binding_size, weights, cache;
-    hearth_model_info info;
-    hearth_model_get_info(m, &info);
+    hearth_model_info info = test_model_info(m);
     *n_layer = info.n_layer;
     bool fits = CHECK(info.n_layer <= MAX_LAYERS) &&
                 hth_gpu_workspace_bytes(m->model, max, &params, &bytes->capacity) &&
@@ -289,11 +286,10 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
 static void check_part(const golden *g, hearth_gpu_options gpu, uint64_t vram, uint32_t n_layer, bool head,
                        const float *expected)
 {
-    hearth_model_info info;
     gpu.vram = vram;
     CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK_INT(info.gpu_n_layer, n_layer);
     CHECK_INT(info.gpu_head, head);
     CHECK(info.gpu_bytes <= vram);
@@ -510,9 +506,8 @@ static void check_refused(const char *path, const hearth_gpu_options *gpu, heart
                           const char *says, hearth_error *why)
 {
     CLOSED(hearth_model) *model = NULL;
-    const hearth_model_options o = {.n_thread = 1, .gpu = *gpu};
     *why = (hearth_error){0};
-    CHECK_INT(hearth_model_open(path, &o, &model, why), status);
+    CHECK_INT(hearth_model_open(path, &(hearth_model_options){.n_thread = 1, .gpu = *gpu}, &model, why), status);
     CHECK(model == NULL);
     if (!strstr(why->message, says))
         test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says, why->message);

@@ -59,13 +59,12 @@ static void open_powerinfer(packed *f, const char *from, float usual)
 /* thresholds: beside the file, or NULL. */
 static const float *expected_of(packed *f, hearth_selector selector, const char *thresholds)
 {
-    hearth_model_info info;
     const hearth_model_options o = {.n_thread = 2, .selector = selector, .thresholds = thresholds};
     const engine_setting s = {.n_thread = 2, .n_batch = N_ID, .kv = HEARTH_KV_F16};
     if (f->expected[selector]) return f->expected[selector];
     hearth_model *model = OPENED(hearth_model, f->path, &o);
     if (!model) return NULL;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     f->n_vocab = info.n_vocab;
     f->expected[selector] = engine_model_logits(model, &s, f->ids, N_ID);
     hearth_model_close(model);

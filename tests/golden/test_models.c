@@ -84,8 +84,7 @@ static double distance_to(const char *numbers, const float *x, size_t n)
 static void check_story(const hearth_model *model, const char *object)
 {
     size_t n_prompt, n_ids, n_text, n = 0;
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     int32_t *tokens = NULL, ours[N_GREEDY];
     FREED int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL);
     FREED int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL);

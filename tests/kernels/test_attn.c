@@ -166,8 +166,8 @@ TEST(every_split_equals_the_reference_between_guard_pages)
     size_t n = wish && *wish ? 4000 : 80;
     open_rooms();
     test_random r = proof_random();
-    hth_kernels reference, table;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
+    hth_kernels table;
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < n; i++)
         for (int type = 0; type < HTH_N_KV_TYPE; type++) {
             shape s = any_shape(&r, (hearth_kv_type)type, i);
@@ -225,8 +225,7 @@ TEST(a_row_depends_on_what_it_sees_alone)
     open_rooms();
     test_random r = proof_random();
     for (int l = 0; l < n_level; l++) {
-        hth_kernels k;
-        hth_kernels_init(&k, levels[l]);
+        hth_kernels k = proof_kernels(levels[l]);
         for (size_t i = 0; i < 24; i++)
             for (int type = 0; type < HTH_N_KV_TYPE; type++) {
                 shape s = any_shape(&r, (hearth_kv_type)type, i);
@@ -243,8 +242,7 @@ TEST(a_window_that_begins_at_a_split_is_attention_over_its_positions_alone)
     enum { D = 32, N_POS = 700, FIRST = 256 };
     static float q[D], k[N_POS * D], v[N_POS * D], whole[D], alone[D];
     test_random r = proof_random();
-    hth_kernels table;
-    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(HTH_CPU_GENERIC);
     proof_fill_f32(&r, PROOF_PLAIN, q, D);
     proof_fill_f32(&r, PROOF_PLAIN, k, N_POS * D);
     proof_fill_f32(&r, PROOF_PLAIN, v, N_POS * D);
@@ -293,8 +291,7 @@ TEST(attention_is_right_to_the_precision_of_its_cache)
     static const double bound[HTH_N_KV_TYPE] = {2e-3, 2e-5, 5e-2}, floor_[HTH_N_KV_TYPE] = {1e-6, 0, 1e-4};
     static float q[D], keys[N_POS * D], values[N_POS * D], y[D];
     test_random r = proof_random();
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (int i = 0; i < D; i++) q[i] = test_random_float(&r) * 3;
     for (int i = 0; i < N_POS * D; i++) keys[i] = test_random_float(&r) * 2, values[i] = test_random_float(&r);
     for (int type = 0; type < HTH_N_KV_TYPE; type++) {
@@ -346,8 +343,7 @@ TEST(rounding_of_a_cache_at_its_bounds)
     float x[32] = {0};
     int8_t q[32];
     uint16_t d;
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     x[5] = -0x1p-61f;
     k.quant_cache(x, 32, q, &d);
     CHECK(d == 0 && q[5] == 0);

@@ -43,8 +43,7 @@ static bool is_whole(void)
  * of bounds shows as one in wide. False after a fault, which is reported. */
 static bool compute(hth_cpu level, const hth_axpy_job *job, int64_t *acc64)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     hth_type type = the_case.shape.rows.type;
     call c = {table.axpy[type], *job};
     bool ok = guard_call(do_call, &c);
@@ -179,10 +178,9 @@ TEST(down_does_not_depend_on_the_cut_into_outputs) { for_each_level(cut_columns)
 static void chains(hth_cpu level, hth_type type, test_random *r)
 {
     static float right[MAX_OUT];
-    hth_kernels reference, table;
     if (rows_quantised(type)) return;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
-    hth_kernels_init(&table, level);
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(level);
     for (int i = 0; i < 300; i++) {
         down_shape s = random_shape(r, type);
         down_case_make(&the_case, r, &s);
@@ -278,8 +276,7 @@ static float largest_weight(hth_type type, const uint8_t *row, size_t n_out)
 {
     static float x[MAX_OUT];
     float top = 0;
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     k.unpack[type](row, n_out, x);
     for (size_t o = 0; o < n_out; o++) top = fabsf(x[o]) > top ? fabsf(x[o]) : top;
     return top;
@@ -424,8 +421,7 @@ TEST(sums_hold_as_many_neurons_as_they_say) { for_each_level(full_limit); }
 static void chain_flushes(hth_cpu level, test_random *r)
 {
     static int64_t right[MAX_OUT];
-    hth_kernels k;
-    hth_kernels_init(&k, level);
+    hth_kernels k = proof_kernels(level);
     for (int i = 0; i < 200; i++) {
         size_t n = test_random_below(r, 70);
         float *chain = guard_place(&the_case.chain, n * sizeof *chain, i % 2 ? GUARD_BEFORE : GUARD_BEHIND, 0);
@@ -478,8 +474,7 @@ static void dense_product(hth_type type, test_random *r)
 {
     static float x[MAX_OUT], y[MAX_OUT];
     static double right[MAX_OUT];
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (int i = 0; i < 40; i++) {
         down_shape s = random_shape(r, type);
         s.rows.kind = PROOF_PLAIN, s.h_kind = PROOF_PLAIN, s.list = 2;
@@ -509,8 +504,7 @@ TEST(the_full_list_equals_the_dense_product) { for_each_type(dense_product); }
 
 static void empty_list(hth_cpu level, hth_type type, test_random *r)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     down_shape s = {.rows = {.type = type, .n_row = 9, .n_col = 512}, .list = 1};
     down_case_make(&the_case, r, &s);
     guard *all[] = {&the_case.sums, &the_case.offsets, &the_case.chain};

@@ -64,8 +64,8 @@ static void check_shape(test_random *r, const hth_kernels *k, const shape *s)
 TEST(products_of_bf16_stay_within_their_bound)
 {
     test_random r = proof_random();
-    hth_kernels k, before;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels before;
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     before = k;
     if (!hth_kernels_use_bf16_dot(&k)) { /* this machine multiplies no bf16: nothing changes */
         CHECK_BYTES(&k, &before, sizeof k);
@@ -85,11 +85,10 @@ TEST(one_token_is_exact_and_other_levels_have_none)
     test_random r = proof_random();
     shape s = {48, 531, 1};
     hth_rows job = make_job(&r, &s);
-    hth_kernels k, plain;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     CHECK(!hth_kernels_use_bf16_dot(&k));
     CHECK(!k.panels[HTH_TYPE_BF16]);
-    hth_kernels_init(&plain, hth_cpu_detect());
+    hth_kernels plain = proof_kernels(hth_cpu_detect());
     hth_kernels_init(&k, hth_cpu_detect());
     if (!hth_kernels_use_bf16_dot(&k)) return; /* other levels: above */
     job.w = panels, job.layout = HTH_LAYOUT_PANELS;

@@ -8,8 +8,7 @@
 
 static hth_kernels table(void)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     return k;
 }
 

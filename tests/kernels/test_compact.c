@@ -97,8 +97,7 @@ TEST(every_level_keeps_what_is_not_below_its_threshold)
         proof_fill_f32(&r, (proof_kind)((bits >> 56) % 4), floors, N_FLOOR);
         for (size_t j = 0, number = 0; j < w.n; j++) list[j] = (int32_t)(number += 1 + test_random_next(&r) % 4);
         for (int l = 0; l < n_level; l++) {
-            hth_kernels k;
-            hth_kernels_init(&k, levels[l]);
+            hth_kernels k = proof_kernels(levels[l]);
             check_level(&k, &w);
         }
     }

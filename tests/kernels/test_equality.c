@@ -31,8 +31,7 @@ static void check_levels(uint64_t (*hash)(const hth_kernels *k), uint64_t expect
     hth_cpu levels[1 + PROOF_MAX_LEVEL] = {HTH_CPU_GENERIC};
     int n = 1 + proof_levels(levels + 1);
     for (int i = 0; i < n; i++) {
-        hth_kernels k;
-        hth_kernels_init(&k, levels[i]);
+        hth_kernels k = proof_kernels(levels[i]);
         uint64_t h = hash(&k);
         if (h != expected)
             test_fail(__FILE__, __LINE__, "%s: hash 0x%016llx, expected 0x%016llx", hth_cpu_name(levels[i]),

@@ -148,9 +148,8 @@ static const uint8_t *make_panels(void)
 /* The reference's rows against the level's panels, in both layouts, fetched in every way, whole and cut. */
 static bool check_case(hth_cpu level)
 {
-    hth_kernels reference, table;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
-    hth_kernels_init(&table, level);
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(level);
     const rows_shape *s = &the_case.shape;
     hth_rows job = the_case.job;
     if (!compute(reference.rows[s->type], HTH_CPU_GENERIC, &job, expected)) return false;
@@ -204,8 +203,7 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
     open_all();
     for (int l = 0; l < n_level; l++) {
         test_random r = proof_random();
-        hth_kernels table;
-        hth_kernels_init(&table, levels[l]);
+        hth_kernels table = proof_kernels(levels[l]);
         for (int t = 0; t < ROWS_N_TYPE; t++)
             if (table.panels[rows_types[t]]) check(levels[l], rows_types[t], &r), n_checked++;
             else CHECK(table.layout[rows_types[t]] != HTH_LAYOUT_PANELS);
@@ -228,10 +226,9 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
 {
     static const hth_cpu with[] = {HTH_CPU_AVX2, HTH_CPU_AVX512, HTH_CPU_DOTPROD, HTH_CPU_I8MM};
     for (size_t l = 0; l < sizeof with / sizeof *with; l++) {
-        hth_kernels table, lower;
         if (!hth_cpu_has(hth_cpu_detect(), with[l])) continue;
-        hth_kernels_init(&table, with[l]);
-        hth_kernels_init(&lower, (hth_cpu)(with[l] - 1));
+        hth_kernels table = proof_kernels(with[l]);
+        hth_kernels lower = proof_kernels((hth_cpu)(with[l] - 1));
         for (int t = 0; t < ROWS_N_TYPE; t++) {
             hth_type type = rows_types[t];
             if (!rows_quantised(type)) continue;
@@ -248,9 +245,8 @@ TEST(every_level_fetches_as_this_cpu_does_best)
     unsigned amd = hth_cpu_amd_family();
     hth_prefetch_mode best = amd == 0 ? HTH_PREFETCH_L2_L1 : amd < 26 ? HTH_PREFETCH_SPARSE : HTH_PREFETCH_L1;
     for (int level = HTH_CPU_GENERIC; level <= HTH_CPU_I8MM; level++) {
-        hth_kernels table;
         if (!hth_cpu_has(hth_cpu_detect(), (hth_cpu)level)) continue;
-        hth_kernels_init(&table, (hth_cpu)level);
+        hth_kernels table = proof_kernels((hth_cpu)level);
         CHECK(table.prefetch == (level == HTH_CPU_GENERIC ? HTH_PREFETCH_L2_L1 : best));
     }
 }

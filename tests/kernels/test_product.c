@@ -63,10 +63,9 @@ static void check_types(test_random *r, hth_pool *pool, const hth_kernels *k, co
 TEST(types_that_share_an_input_do_not_disturb_each_other)
 {
     test_random r = proof_random();
-    hth_kernels k;
     CLOSED(hth_pool) *pool = NULL;
     hearth_error err;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(2, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int a = 0; a < ROWS_N_TYPE; a++)
@@ -82,10 +81,9 @@ TEST(every_type_gives_about_the_product_of_its_weights)
 {
     static float row[N_COL];
     test_random r = proof_random();
-    hth_kernels k;
     CLOSED(hth_pool) *pool = NULL;
     hearth_error err;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(1, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int t = 0; t < ROWS_N_TYPE; t++) {
@@ -134,7 +132,6 @@ TEST(threads_that_are_late_change_nothing)
 {
     static float many_part[N_THREAD * HTH_PRODUCT_SCRATCH], wanted[N_TOK * N_LATE_ROW], y[N_TOK * N_LATE_ROW];
     test_random r = proof_random();
-    hth_kernels k;
     hth_pool *alone_pool = NULL, *pool = NULL;
     hearth_error err;
     hth_shared_input input = {.size = hth_input_size(N_COL)};
@@ -144,7 +141,7 @@ TEST(threads_that_are_late_change_nothing)
             *rows_work = hth_alloc(N_THREAD, HTH_PANEL_WORK);
     hth_act_q8 late = act_q8;
     late.input = &input, late.part = many_part, late.work = rows_work;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(1, &alone_pool, &err), HEARTH_OK)) return;
     if (!CHECK_INT(hth_pool_open(N_THREAD, &pool, &err), HEARTH_OK)) return;
     hth_pool_set_hook(pool, nap_sometimes);

@@ -36,8 +36,7 @@ static void fail(const char *what, hth_cpu level, size_t i)
  * y to out. False after a fault, which is reported. */
 static bool compute(hth_cpu level, size_t first, size_t end, float *out)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     call c = {table.rows[the_case.shape.type], the_case.job};
     c.job.first = first, c.job.end = end;
     size_t size = rows_case_n_y(&the_case) * sizeof(float);
@@ -166,8 +165,7 @@ TEST(rows_do_not_depend_on_alignment) { for_each_level(all_shifts); }
 /* The same outputs in three calls over rows, and in one call for each token. */
 static void cut_calls(hth_cpu level, hth_type type, test_random *r)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     for (int i = 0; i < 40; i++) {
         rows_shape s = random_shape(r, type);
         rows_case_make(&the_case, r, &s);

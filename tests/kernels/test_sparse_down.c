@@ -118,10 +118,9 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q6_K, HTH_TYPE_F16};
     test_random r = proof_random();
     hth_cpu levels[PROOF_MAX_LEVEL];
-    hth_kernels k;
     CLEANUP(close_sums) sums_room room = {0};
     int n_level = proof_levels(levels);
-    hth_kernels_init(&k, n_level ? levels[n_level - 1] : HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(n_level ? levels[n_level - 1] : HTH_CPU_GENERIC);
     open_sums(&room);
     for (size_t i = 0; i < N_OUT; i++) bias[i] = test_random_float(&r);
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
@@ -142,9 +141,8 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
 TEST(a_value_that_is_not_finite_spoils_its_token_alone)
 {
     test_random r = proof_random();
-    hth_kernels k;
     CLEANUP(close_sums) sums_room room = {0};
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     open_sums(&room);
     CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16};

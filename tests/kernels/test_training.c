@@ -85,14 +85,12 @@ TEST(products_of_every_level_are_those_of_the_definition)
         proof_fill_f32(&r, PROOF_PLAIN, before, SIZE_Y);
         place(&job, turned, i % 4 < 2 ? GUARD_BEFORE : GUARD_BEHIND);
         size_t n_y = span(job.n_row, job.n_col, job.y_row);
-        hth_kernels ref;
-        hth_kernels_init(&ref, HTH_CPU_GENERIC);
+        hth_kernels ref = proof_kernels(HTH_CPU_GENERIC);
         invocation first = {ref.gemm, job};
         CHECK(guard_call(invoke_gemm, &first));
         memcpy(expected, job.y, n_y * sizeof *expected);
         for (int l = 0; l < n_level; l++) {
-            hth_kernels k;
-            hth_kernels_init(&k, levels[l]);
+            hth_kernels k = proof_kernels(levels[l]);
             memcpy(job.y, before, n_y * sizeof *before);
             invocation v = {k.gemm, job};
             bool whole = guard_call(invoke_gemm, &v) && guard_is_whole(&room[0]) &&
@@ -107,9 +105,8 @@ TEST(products_of_every_level_are_those_of_the_definition)
 
 TEST(the_definition_of_products_is_their_sum)
 {
-    hth_kernels k;
     test_random r = proof_random();
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (int n = 0; n < 20; n++) {
         bool turned = n % 2;
         hth_gemm job = random_job(&r, turned, 200);
@@ -148,9 +145,8 @@ static void invoke_adam(void *arg)
 static bool steps_of(hth_cpu level, float start[4][MAX_WEIGHT], size_t n, guard_side side,
                      float end[3][MAX_WEIGHT])
 {
-    hth_kernels k;
     float *own[4];
-    hth_kernels_init(&k, level);
+    hth_kernels k = proof_kernels(level);
     for (int i = 0; i < 4; i++) {
         own[i] = guard_place(&room[i], n * sizeof(float), side, 0);
         memcpy(own[i], start[i], n * sizeof(float));
@@ -214,8 +210,7 @@ TEST(the_logistic_function_is_alike_at_all_levels_and_exact_enough)
     open_rooms();
     for (size_t n = 0; n <= MAX_WEIGHT; n += 8)
         for (int l = 0; l < n_level; l++) {
-            hth_kernels k;
-            hth_kernels_init(&k, levels[l]);
+            hth_kernels k = proof_kernels(levels[l]);
             if (l == 0) proof_fill_f32(&r, n % 16 ? PROOF_PLAIN : PROOF_SPECIAL, x, n);
             for (size_t i = 0; l == 0 && i < n; i++) x[i] *= 100.0f;
             float *own = guard_place(&room[0], n * sizeof *x, n % 24 ? GUARD_BEFORE : GUARD_BEHIND, 0);

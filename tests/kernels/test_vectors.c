@@ -149,9 +149,8 @@ static void place_inputs(test_random *r, size_t n, proof_kind kind, guard_side s
 
 static void check_kernel(test_random *r, const vector_kernel *k, hth_cpu level, size_t n, proof_kind kind)
 {
-    hth_kernels reference, table;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
-    hth_kernels_init(&table, level);
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(level);
     guard_side side = test_random_below(r, 2) ? GUARD_BEHIND : GUARD_BEFORE;
     size_t shift = 4 * (size_t)test_random_below(r, 3) * test_random_below(r, 5);
     place_inputs(r, n, kind, side, shift);
@@ -187,8 +186,7 @@ TEST(vectors_equal_the_reference_between_guard_pages)
 TEST(a_soft_cap_bounds_and_keeps_small_values)
 {
     float x[5] = {-1e30f, -0.01f, 0.0f, 0.5f, 1e30f}, y[5];
-    hth_kernels table;
-    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(HTH_CPU_GENERIC);
     table.soft_cap(x, 30.0f, 1.0f / 30.0f, 5, y);
     CHECK(y[0] == -30.0f && y[4] == 30.0f && y[2] == 0.0f);
     CHECK(y[1] > -0.0100001f && y[1] < -0.0099f && y[3] > 0.4999f && y[3] < 0.5f);

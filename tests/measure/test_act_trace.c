@@ -24,8 +24,7 @@ static void open_small(small *s, uint32_t n_sample)
 {
     test_random r = {5};
     tiny_model m = tiny_new();
-    s->bytes = tiny_write(&m);
-    tiny_free(&m);
+    s->bytes = tiny_take(&m);
     CHECK_OK(hth_gguf_open_memory(s->bytes.data, s->bytes.n, "tiny.gguf", &s->file, err));
     CHECK_OK(hth_model_open(s->file, &(hth_model_overrides){0}, &s->model, err));
     CHECK_OK(hth_profile_new(s->model, n_sample, false, &s->profile, err));

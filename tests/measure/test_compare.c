@@ -208,8 +208,7 @@ static bool near(double a, double b, double tolerance) { return fabs(a - b) <= t
 static void check_logits(const pair *p, const setting *s, const int32_t *ids, size_t n, size_t first,
                          const hth_comparison *r)
 {
-    hearth_model_info info;
-    hearth_model_get_info(p->model, &info);
+    hearth_model_info info = test_model_info(p->model);
     FREED float *x = logits_of(p->model, s, HEARTH_SELECTOR_DENSE, s->kv, ids, n, info.n_vocab);
     FREED float *y = logits_of(p->model, s, s->selector, s->kv_of_mode, ids, n, info.n_vocab);
     naive want = compare_naively(x, y, ids, n, first, info.n_vocab);

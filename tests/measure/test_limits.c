@@ -112,16 +112,14 @@ TEST(waiting_takes_time)
 TEST(work_is_that_of_the_matrices)
 {
     tiny_model m = tiny_new();
-    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hth_op_count none = hth_op_count_prompt(model, 0), one = hth_op_count_prompt(model, 1),
              five = hth_op_count_prompt(model, 5);
     CHECK(none.int8 == 0 && none.f32 == 0);
     /* The head counts once: five tokens are one token and four times its layers. */
     uint64_t all = one.int8 + one.f32, layers = (five.int8 + five.f32 - all) / 4;
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK_INT(all - layers, (long long)info.n_vocab * info.d_model);
     CHECK_INT((five.int8 + five.f32 - all) % 4, 0);
     uint64_t row = hth_op_count_kv_bytes(model, HEARTH_KV_F16, 0);

@@ -17,8 +17,7 @@ static void open_model(void)
 {
     tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
-    model_bytes = tiny_write(&m);
-    tiny_free(&m);
+    model_bytes = tiny_take(&m);
     CHECK_OK(hth_gguf_open_memory(model_bytes.data, model_bytes.n, "tiny.gguf", &model_file, err));
     CHECK_OK(hth_model_open(model_file, &(hth_model_overrides){0}, &model, err));
     CHECK_OK(hth_model_hash(model_file, &model_hash, err));

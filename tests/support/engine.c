@@ -73,8 +73,7 @@ static hearth_session *open_session(const hearth_model *model, const engine_sett
 
 static size_t n_vocab_of(const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     return info.n_vocab;
 }
 

@@ -27,8 +27,8 @@ typedef struct test_case {
 void test_register(test_case *c);
 int test_run_all(int argc, char **argv);
 
-/* Called after each case, if it is set: frees what cases of a program share. */
-extern void (*test_after_each)(void);
+/* Called before and after each case, if they are set: make and free what the cases of a program share. */
+extern void (*test_before_each)(void), (*test_after_each)(void);
 
 /* A case fails when memory of the library is in use after it that was not before; not one that calls this. */
 void test_keeps_memory(void);
@@ -99,6 +99,13 @@ TEST_CLOSED(hth_spill)
 TEST_CLOSED(hth_template)
 TEST_CLOSED(hth_tokenizer)
 TEST_CLOSED(hth_trainer)
+
+static inline hearth_model_info test_model_info(const hearth_model *model)
+{
+    hearth_model_info info = {0};
+    hearth_model_get_info(model, &info);
+    return info;
+}
 
 /* Deterministic random numbers: splitmix64. */
 typedef struct test_random {

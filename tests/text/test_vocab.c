@@ -5,7 +5,7 @@
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
-/* A small vocabulary that is right; a case then makes one thing wrong. */
+/* A valid small vocabulary, in which a case makes one thing wrong; made before each case and after each refusal. */
 static void begin(void)
 {
     vocab_file_begin(&f, true);
@@ -15,19 +15,32 @@ static void begin(void)
     vocab_file_add_word(&f, "ab", -4.0f);
 }
 
+__attribute__((constructor)) static void set_up(void) { test_before_each = begin; }
+
+static void begin_again(void)
+{
+    vocab_finish();
+    begin();
+}
+
 static void expect_warning(const char *part)
 {
     vocab_expect_warning(part);
-    vocab_finish();
+    begin_again();
 }
 
-static void refuse(const char *part, const char *part_2) { vocab_expect_refused(HEARTH_ERROR_FORMAT, part, part_2); }
+static void refuse_as(hearth_status status, const char *part, const char *part_2)
+{
+    vocab_expect_refused(status, part, part_2);
+    begin();
+}
+
+static void refuse(const char *part, const char *part_2) { refuse_as(HEARTH_ERROR_FORMAT, part, part_2); }
 
 enum { SPACE = 259, A, B, AB };
 
 TEST(a_small_vocabulary_works)
 {
-    begin();
     if (vocab_open()) {
         CHECK_TEXT(warnings, "");
         CHECK_INT(hth_tokenizer_n_vocab(tok), 263);
@@ -50,13 +63,10 @@ TEST(a_small_vocabulary_works)
 
 TEST(tokenizer_kinds_are_refused_by_name)
 {
-    begin();
     vocab_file_put_text(&f, "tokenizer.ggml.model", "bert");
-    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "\"bert\"", "\"llama\" and \"gpt2\"");
-    begin();
+    refuse_as(HEARTH_ERROR_UNSUPPORTED, "\"bert\"", "\"llama\" and \"gpt2\"");
     f.without = "tokenizer.ggml.model";
     refuse("vocab.gguf", "tokenizer.ggml.model");
-    begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.model", 1);
     refuse("vocab.gguf", "tokenizer.ggml.model");
 }
@@ -77,18 +87,14 @@ TEST(token_arrays_of_wrong_shape_are_refused)
 {
     static const char key[] = "tokenizer.ggml.tokens";
     const uint64_t empty_text = 0;
-    begin();
     f.without = key;
     refuse(key, "missing");
     for (uint64_t n = 0; n < 2; n++) {
-        begin();
         put_array(key, HTH_GGUF_TEXT, n, &empty_text, 8);
         refuse(key, "2 to 4194304");
     }
-    begin();
     put_array(key, HTH_GGUF_TEXT, (1 << 22) + 1, &empty_text, 8);
     refuse(key, "4194305");
-    begin();
     put_array(key, HTH_GGUF_I32, 263, &empty_text, 4);
     refuse(key, "vocab.gguf");
 }
@@ -99,17 +105,14 @@ TEST(token_texts_too_long_or_empty_are_refused)
     const uint64_t n = 1025;
     memset(text, 'x', sizeof text);
     memcpy(text, &n, 8);
-    begin();
     put_array("tokenizer.ggml.tokens", HTH_GGUF_TEXT, 2, text, sizeof text);
     refuse("token 0 has 1025 bytes", "1024");
 
     static const int refused[] = {HTH_TOKEN_NORMAL, HTH_TOKEN_USER, HTH_TOKEN_BYTE};
     for (int i = 0; i < 3; i++) {
-        begin();
         vocab_file_add(&f, "", 0, 0.0f, refused[i]);
         refuse("token 263 is empty", "types 2, 3 and 5");
     }
-    begin();
     vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_UNUSED);
     if (vocab_open()) IDS("ab", HEARTH_PARSE_SPECIAL, SPACE, AB);
@@ -120,17 +123,13 @@ TEST(scores_missing_or_not_finite_are_refused)
     static const char key[] = "tokenizer.ggml.scores";
     static const float odd[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
-        begin();
         f.token[100].score = odd[i];
         refuse(key, "token 100 is not finite");
     }
-    begin();
     f.without = key;
     refuse(key, "missing");
-    begin();
     put_array(key, HTH_GGUF_F32, 262, &odd[0], 4);
     refuse(key, "263");
-    begin();
     put_array(key, HTH_GGUF_U8, 263, "", 1);
     refuse(key, "vocab.gguf");
 }
@@ -140,21 +139,17 @@ TEST(types_out_of_range_are_refused)
     static const char key[] = "tokenizer.ggml.token_type";
     static const int odd[] = {0, 7, -1, INT32_MIN};
     for (int i = 0; i < 4; i++) {
-        begin();
         f.token[50].kind = odd[i];
         refuse(key, "token 50 has type");
     }
-    begin();
     put_array(key, HTH_GGUF_I32, 264, &odd[0], 4);
     refuse(key, "263");
-    begin();
     put_array(key, HTH_GGUF_F32, 263, &odd[0], 4);
     refuse(key, "vocab.gguf");
 }
 
 TEST(without_types_all_tokens_are_words)
 {
-    begin();
     f.without = "tokenizer.ggml.token_type";
     if (vocab_open()) {
         CHECK(strstr(warnings, "254 of 256 byte tokens are missing") != NULL);
@@ -164,7 +159,6 @@ TEST(without_types_all_tokens_are_words)
 
 TEST(equal_texts_are_taken_by_the_lowest_id)
 {
-    begin();
     vocab_file_add_word(&f, "ab", 5.0f);
     if (vocab_open()) {
         CHECK(strstr(warnings, "1 words repeat") != NULL);
@@ -185,14 +179,11 @@ TEST(ids_outside_the_vocabulary_are_refused)
                                        "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.middle_token_id"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         for (uint32_t id = 263; id < 265; id++) {
-            begin();
             vocab_file_put_u32(&f, keys[i], id);
             refuse(keys[i], "262");
         }
-        begin();
         vocab_file_put_text(&f, keys[i], "1");
         refuse(keys[i], "vocab.gguf");
-        begin();
         const int32_t minus_two = -2;
         vocab_file_put(&f, keys[i], HTH_GGUF_I32, &minus_two, 4);
         refuse(keys[i], "262");
@@ -202,21 +193,18 @@ TEST(ids_outside_the_vocabulary_are_refused)
 TEST(minus_one_means_that_there_is_no_such_token)
 {
     const int32_t minus_one = -1;
-    begin();
     vocab_file_put(&f, "tokenizer.ggml.bos_token_id", HTH_GGUF_I32, &minus_one, 4);
     if (vocab_open()) {
         CHECK_INT(hth_tokenizer_bos(tok), -1);
         IDS("a", HEARTH_ADD_SPECIAL, SPACE, A);
     }
-    vocab_finish();
+    begin_again();
     static const uint64_t wide[] = {UINT32_MAX, UINT64_MAX};
     for (int i = 0; i < 2; i++) {
-        begin();
         vocab_file_put(&f, "tokenizer.ggml.bos_token_id", HTH_GGUF_U64, &wide[i], 8);
         if (vocab_open()) CHECK_INT(hth_tokenizer_bos(tok), -1);
-        vocab_finish();
+        begin_again();
     }
-    begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.eos_token_id", UINT32_MAX);
     if (vocab_open()) {
         CHECK_INT(hth_tokenizer_eos(tok), -1);
@@ -226,16 +214,12 @@ TEST(minus_one_means_that_there_is_no_such_token)
 
 TEST(odd_ids_are_warned_of)
 {
-    begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.bos_token_id", 2);
     expect_warning("token 2 is both BOS and EOS");
-    begin();
     f.without = "tokenizer.ggml.eos_token_id";
     expect_warning("eos_token_id missing; 2 is taken");
-    begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.eos_token_id", A);
     expect_warning("token 260 is an ordinary word");
-    begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.precompiled_charsmap", 0);
     expect_warning("precompiled_charsmap is ignored");
 }
@@ -245,17 +229,15 @@ TEST(flags_do_what_they_say_and_must_be_bool)
     static const char *const keys[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
                                        "tokenizer.ggml.add_space_prefix"};
     for (int i = 0; i < 3; i++) {
-        begin();
         vocab_file_put_u32(&f, keys[i], 1);
         refuse(keys[i], "vocab.gguf");
-        begin();
         vocab_file_put_bool(&f, keys[i], i == 1);
         if (vocab_open()) {
             if (i == 0) IDS("a", HEARTH_ADD_SPECIAL, SPACE, A);
             if (i == 1) IDS("a", HEARTH_ADD_SPECIAL, 1, SPACE, A, 2);
             if (i == 2) IDS("a", HEARTH_ADD_SPECIAL, 1, A);
         }
-        vocab_finish();
+        begin_again();
     }
 }
 
@@ -265,7 +247,6 @@ TEST(texts_that_are_no_byte_are_no_byte_tokens)
 {
     static const char *const odd[] = {"<0x-1>", "<0x1>", "<0xZZ>", "<0x100>", "< 0x1>", "<0xA >"};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        begin();
         vocab_file_add(&f, odd[i], strlen(odd[i]), 0.0f, HTH_TOKEN_BYTE);
         if (vocab_open()) {
             size_t n;
@@ -273,7 +254,7 @@ TEST(texts_that_are_no_byte_are_no_byte_tokens)
             const char *piece = hth_token_piece(tok, 263, false, &n);
             if (CHECK_INT(n, strlen(odd[i]))) CHECK_BYTES(piece, odd[i], n);
         }
-        vocab_finish();
+        begin_again();
     }
 }
 
@@ -298,7 +279,6 @@ TEST(missing_byte_tokens_are_warned_of_and_counted)
 
 TEST(ends_of_generation_are_found_by_key_and_by_text)
 {
-    begin();
     vocab_file_add(&f, "<|im_end|>", 10, 0.0f, HTH_TOKEN_NORMAL);
     vocab_file_add(&f, "<|return|>", 10, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
@@ -309,8 +289,7 @@ TEST(ends_of_generation_are_found_by_key_and_by_text)
         CHECK_INT(hth_tokenizer_kind(tok, 263), HTH_TOKEN_CONTROL);
         IDS("<|im_end|>a", HEARTH_PARSE_SPECIAL, 263, SPACE, A);
     }
-    vocab_finish();
-    begin();
+    begin_again();
     vocab_file_add(&f, "<|return|>", 10, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|call|>", 8, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
@@ -319,7 +298,6 @@ TEST(ends_of_generation_are_found_by_key_and_by_text)
 
 TEST(control_texts_match_only_when_parsed_and_user_texts_always)
 {
-    begin();
     vocab_file_add(&f, "aa", 2, 9.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "bb", 2, -9.0f, HTH_TOKEN_USER);
     if (vocab_open()) {
@@ -330,7 +308,6 @@ TEST(control_texts_match_only_when_parsed_and_user_texts_always)
 
 TEST(special_tokens_that_are_prefixes_of_others_match_longest_first)
 {
-    begin();
     char text[64];
     memset(text, 'a', sizeof text);
     for (size_t n = 2; n <= 40; n++) vocab_file_add(&f, text, n, 0.0f, HTH_TOKEN_CONTROL);
@@ -343,7 +320,6 @@ TEST(special_tokens_that_are_prefixes_of_others_match_longest_first)
 
 TEST(a_second_bos_is_warned_of)
 {
-    begin();
     if (vocab_open()) {
         hearth_log_set(vocab_keep_warning, NULL);
         IDS("<s>a", HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL, 1, 1, SPACE, A);
@@ -354,7 +330,6 @@ TEST(a_second_bos_is_warned_of)
 
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {
-    begin();
     vocab_file_add(&f, "bb", 2, -9.0f, HTH_TOKEN_USER);
     if (!vocab_open()) return;
     uint64_t held = hth_alloc_in_use();

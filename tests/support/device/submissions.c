@@ -7,6 +7,7 @@
 #include "forward/gpu/gpu_int.h"
 #include "support/device/hybrid.h"
 #include "support/models/made_up.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
 
 /* ---- how large they are ------------------------------------------------------------------------------- */
@@ -29,12 +30,11 @@ static void keep_all(uint64_t mark, uint64_t n_work)
 bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work)
 {
     hth_cpu level;
-    hth_kernels kernels;
     CLOSED(hth_device) *d = hybrid_open_device(device);
     if (!d) return false;
     made_up_cache_open(folder);
     CHECK_OK(hth_cpu_choose(&level, err));
-    hth_kernels_init(&kernels, level);
+    hth_kernels kernels = proof_kernels(level);
     keep_all(hth_calibration_fingerprint(hth_device_get_info(d), &kernels, n_thread), n_work);
     return true;
 }

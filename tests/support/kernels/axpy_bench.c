@@ -77,8 +77,7 @@ static size_t fill_list(bench *b, test_random *r, size_t n_row, double share, si
 
 static void measure(entry *e, int round, hth_type type, bench *b, hth_axpy_job job)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, e->level);
+    hth_kernels k = proof_kernels(e->level);
     uint64_t start = hth_clock_ns();
     if (e->level == HTH_CPU_GENERIC) load_only(&job);
     else compute(&k, type, b, job);

@@ -13,6 +13,13 @@ test_random proof_random(void)
     return (test_random){seed * 0x9E3779B97F4A7C15u};
 }
 
+hth_kernels proof_kernels(hth_cpu level)
+{
+    hth_kernels table;
+    hth_kernels_init(&table, level);
+    return table;
+}
+
 int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL])
 {
     hth_cpu machine = hth_cpu_detect();

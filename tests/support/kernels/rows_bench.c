@@ -105,8 +105,7 @@ static void run_table(const bench *b, const char *filter, size_t size, size_t n_
     entries[0] = (entry){.name = "load only", .bytes = (double)size, .job = {.w = b->w}};
     for (int t = 0; t < ROWS_N_TYPE; t++)
         for (int l = 0; l < n_level; l++) {
-            hth_kernels table;
-            hth_kernels_init(&table, levels[l]);
+            hth_kernels table = proof_kernels(levels[l]);
             if (!is_wanted(rows_type_name(rows_types[t]), filter)) continue;
             add_entry(&entries[n++], b, &table, rows_types[t], size, n_tok, HTH_LAYOUT_ROWS);
             if (table.panels[rows_types[t]])
@@ -152,8 +151,7 @@ int rows_bench(const char *filter)
         memcpy(b.w + i, &bits, 8);
     }
     proof_fill_f32(&r, PROOF_PLAIN, b.x, N_COL * N_TOK);
-    hth_kernels table;
-    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(HTH_CPU_GENERIC);
     table.quant_act(b.x, N_COL * N_TOK, b.q, b.d, b.sum);
     table.quant_act_256(b.x, N_COL * N_TOK, b.q_256, b.d_256, b.sum_16);
     put_tiles(&b, 1);

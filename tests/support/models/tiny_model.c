@@ -353,9 +353,15 @@ size_t tiny_data_at(const tiny_model *m, const char *name)
     return at;
 }
 
+gguf_bytes tiny_take(tiny_model *m)
+{
+    gguf_bytes b = tiny_write(m);
+    tiny_free(m);
+    return b;
+}
+
 void tiny_save(tiny_model *m, const char *path)
 {
-    CLEANUP(gguf_free) gguf_bytes b = tiny_write(m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_take(m);
     CHECK(test_write_file(path, b.data, b.n));
-    tiny_free(m);
 }

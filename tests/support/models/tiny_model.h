@@ -58,6 +58,7 @@ void tiny_add_tensor(tiny_model *m, const char *name, uint32_t type, uint32_t n_
 
 /* The file. Freed with gguf_free. */
 gguf_bytes tiny_write(const tiny_model *m);
+gguf_bytes tiny_take(tiny_model *m); /* the same, and frees m */
 /* Writes it to that path and frees m. */
 void tiny_save(tiny_model *m, const char *path);
 /* Where the data of a tensor begin in what tiny_write gives. */
