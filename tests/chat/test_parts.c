@@ -4,7 +4,7 @@
 
 enum { UNK, BOS, EOS, SPACE = 259, A, B, AB, SPACE_A, TOOL, MARK, TURN };
 
-static bool open_it(void)
+bool vocab_begin(void)
 {
     vocab_file_begin(&f, true);
     vocab_file_add_word(&f, "\xE2\x96\x81", -5.0f);
@@ -49,7 +49,6 @@ static void check_parts(const hth_text_part *parts, size_t n_part, unsigned flag
 
 TEST(messages_cannot_contain_control_tokens)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("<|turn|>", true), part("<s>", false), part("<|turn|>", true)};
         PARTS(0, TURN, SPACE, 3 + '<', 3 + 's', 3 + '>', TURN);
@@ -71,7 +70,6 @@ TEST(messages_cannot_contain_control_tokens)
 
 TEST(user_defined_tokens_count_everywhere)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("<tool>", false), part("<tool>", true)};
         PARTS(0, TOOL, TOOL);
@@ -89,7 +87,6 @@ TEST(user_defined_tokens_count_everywhere)
 
 TEST(seams_between_raw_parts_are_none)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("a", true), part("b", false)};
         PARTS(0, SPACE, AB);
@@ -106,7 +103,6 @@ TEST(seams_between_raw_parts_are_none)
 
 TEST(bos_comes_once)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("<s>", true), part("a", false)};
         PARTS(HEARTH_ADD_SPECIAL, BOS, SPACE_A);
@@ -130,7 +126,6 @@ TEST(bos_comes_once)
 TEST(cuts_anywhere_in_a_text_change_nothing)
 {
     static const char text[] = "a b<tool>ab <|turn|> ab<s>\xE4\xB8\xAD</s> <tool ba";
-    if (!open_it()) return;
     test_random r = {4};
     hth_ids whole = {0}, ids = {0};
     CHECK_OK(hth_tokenize(tok, text, sizeof text - 1, HEARTH_PARSE_SPECIAL, &whole, NULL, err));

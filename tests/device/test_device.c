@@ -139,7 +139,7 @@ static hearth_status run(task *t, float b, hearth_error *err)
     return st == HEARTH_OK ? hth_queue_wait(t->d, fences[1], 1000000000, err) : st;
 }
 
-ON_EACH(tapes_run_in_order_once_the_gate_is_open)
+ON_EACH(command_lists_run_in_order_once_their_host_semaphore_is_signalled)
 {
     task t = {0};
     CHECK_OK(open_it(0, &t.d, err));
@@ -154,7 +154,7 @@ ON_EACH(tapes_run_in_order_once_the_gate_is_open)
     close_it(t.d);
 }
 
-ON_EACH(a_tape_that_nobody_lets_go_is_a_device_that_failed)
+ON_EACH(a_command_list_that_is_never_signalled_is_a_device_failure)
 {
     task t = {0};
     hearth_error why;
@@ -364,7 +364,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
 }
 
 /* Command lists whose host semaphore is never signalled, a call that is refused: all memory is there again. */
-ON_EACH(what_was_submitted_can_be_settled)
+ON_EACH(submissions_can_be_drained)
 {
     const hearth_status refusals[] = {HEARTH_OK, HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED};
     task t = {0};
@@ -392,7 +392,7 @@ ON_EACH(what_was_submitted_can_be_settled)
     close_it(t.d);
 }
 
-ON_EACH(slices_outside_their_buffer_are_refused)
+ON_EACH(ranges_outside_their_buffer_are_refused)
 {
     static const uint32_t push[2] = {1, 1};
     static const hth_buffer_range wrong[] = {

@@ -79,6 +79,15 @@ static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
     return st == HEARTH_OK ? hth_pipeline_get(b->d, HTH_SHADER_copy, NULL, &b->copy, err) : st;
 }
 
+static bench bench_of(const char *text)
+{
+    bench b;
+    CHECK_OK(open_bench(text, &b, err));
+    return b;
+}
+
+static void close_bench(bench *b) { hth_device_close(b->d); }
+
 static const uint32_t ones[2] = {N, 1};
 
 static void run_fill(bench *b, hth_cmdlist *t, uint64_t reads)
@@ -93,7 +102,7 @@ static void carry(hth_cmdlist *t, hth_buffer *from, hth_buffer *to)
 }
 
 /* A command list of one run that reads so much; 0: not given. */
-static hth_cmdlist *tape_of(bench *b, uint64_t reads)
+static hth_cmdlist *cmdlist_of(bench *b, uint64_t reads)
 {
     hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d);
     run_fill(b, t, reads);
@@ -119,21 +128,16 @@ static uint64_t length_of(bench *b, hth_cmdlist *t)
     return hth_device_time(b->d) - before - SUBMIT - WAKE;
 }
 
-static hth_cmdlist *begin(bench *b)
-{
-    hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d);
-    return t;
-}
+static hth_cmdlist *begin(bench *b) { return OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d); }
 
 /* ---- what it is ------------------------------------------------------------------------------------- */
 
 TEST(a_simulated_device_says_that_it_is_one)
 {
-    bench b;
     hth_device_info found[16];
     char note[200];
     size_t n;
-    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     const hth_device_info *info = hth_device_get_info(b.d);
     CHECK_INT(info->kind, HTH_DEVICE_SIMULATED);
     CHECK_TEXT(info->name, "simulated hand");
@@ -142,7 +146,6 @@ TEST(a_simulated_device_says_that_it_is_one)
     CHECK(hth_buffer_map(b.here) == NULL && hth_buffer_map(b.down) != NULL);
     hth_device_list(found, 16, &n, note);
     for (size_t i = 0; i < n; i++) CHECK(found[i].kind != HTH_DEVICE_SIMULATED);
-    hth_device_close(b.d);
 }
 
 TEST(memory_is_limited_to_that_of_the_gpu)
@@ -167,8 +170,7 @@ TEST(memory_is_limited_to_that_of_the_gpu)
 TEST(a_run_takes_its_dispatch_and_its_bytes)
 {
     static const uint32_t grids[] = {4, 3, 1, 0, 1, 1};
-    bench b;
-    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, sizeof grids}, grids, err));
     CHECK_INT(hth_device_time(b.d), 0);
 
@@ -201,15 +203,13 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
     hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 0, 1);
     hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 1, 0);
     CHECK_INT(length_of(&b, t), 2 * DISPATCH);
-    hth_device_close(b.d);
 }
 
 /* Bits as they are when the run begins: the command list itself sets them. */
 TEST(a_masked_dispatch_costs_what_its_mask_selects)
 {
     static const uint32_t from[] = {0xffffffffu, 0x0000fff0u, 0, 0x80000001u};
-    bench b;
-    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     const hth_buffer_range marks = {b.there, 64, 16};
     CHECK_OK(hth_device_upload(marks, from, err));
     static const uint32_t ranges[][3] = {{0, 128, 32 + 12 + 2}, {0, 32, 32}, {36, 12, 12}, {35, 2, 1},
@@ -239,14 +239,12 @@ TEST(a_masked_dispatch_costs_what_its_mask_selects)
                                   32); /* beside its buffer */
     hearth_error why;
     CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_ARGUMENT);
-    hth_device_close(b.d);
 }
 
 TEST(copies_take_the_time_of_their_link_and_overlap_with_dispatches)
 {
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
-    bench b;
-    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
     CHECK_INT(length_of(&b, t), up);
@@ -280,15 +278,13 @@ TEST(copies_take_the_time_of_their_link_and_overlap_with_dispatches)
     hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.there, 0, 0}}, 1);
     run_fill(&b, t, 5000);
     CHECK_INT(length_of(&b, t), up + DISPATCH + 5000);
-    hth_device_close(b.d);
 }
 
 TEST(the_host_waits_for_what_it_uploads)
 {
     static uint8_t bytes[BYTES];
-    bench b;
     hth_fence fence;
-    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, 0}, bytes, err)); /* the host's own memory */
     CHECK_INT(hth_device_time(b.d), 0);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.here, 0, 0}, bytes, err));
@@ -298,19 +294,17 @@ TEST(the_host_waits_for_what_it_uploads)
 
     /* Behind what the device does. */
     uint64_t before = hth_device_time(b.d);
-    submit(&b, tape_of(&b, 50000), 0, &fence);
+    submit(&b, cmdlist_of(&b, 50000), 0, &fence);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d) - before, SUBMIT + DISPATCH + 50000 + LATENCY + 2 * BYTES);
     CHECK(hth_queue_is_complete(b.d, fence));
-    hth_device_close(b.d);
 }
 
 TEST(both_clocks_meet_at_gates_and_waits)
 {
-    bench b;
     hth_fence fences[2], early;
-    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
-    hth_cmdlist *t = tape_of(&b, 0);
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    hth_cmdlist *t = cmdlist_of(&b, 0);
     CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 5}}, 2, fences, err));
     CHECK_INT(hth_device_time(b.d), SUBMIT);
     CHECK_OK(hth_queue_wait(b.d, fences[0], second, err));
@@ -350,7 +344,6 @@ TEST(both_clocks_meet_at_gates_and_waits)
     while (!hth_queue_is_complete(b.d, early)) n++;
     CHECK_INT(n, SMALL / POLL);
     CHECK_INT(hth_device_time(b.d), now + SUBMIT + SMALL);
-    hth_device_close(b.d);
 }
 
 TEST(timeouts_end_on_the_virtual_clock)
@@ -359,13 +352,13 @@ TEST(timeouts_end_on_the_virtual_clock)
     hth_fence fence;
     hearth_error why;
     CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
-    submit(&b, tape_of(&b, 1000000), 0, &fence);
+    submit(&b, cmdlist_of(&b, 1000000), 0, &fence);
     CHECK(hth_queue_wait(b.d, fence, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "simulated hand: command list 1 is not done") && hth_device_state(b.d).lost);
     CHECK_INT(hth_device_time(b.d), SUBMIT + DISPATCH + 1000000 - 1);
     hth_device_close(b.d);
     CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
-    submit(&b, tape_of(&b, 1000000), 0, &fence);
+    submit(&b, cmdlist_of(&b, 1000000), 0, &fence);
     CHECK_OK(hth_queue_wait(b.d, fence, DISPATCH + 1000000, err));
     hth_device_close(b.d);
 }
@@ -374,13 +367,11 @@ TEST(timeouts_end_on_the_virtual_clock)
 TEST(many_command_lists_finish_with_a_timeout_for_some)
 {
     enum { N_TAPE = 100, SOME = 16, EACH = DISPATCH + 1000000 };
-    bench b;
-    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
-    hth_cmdlist *t = tape_of(&b, 1000000);
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    hth_cmdlist *t = cmdlist_of(&b, 1000000);
     for (int i = 0; i < N_TAPE; i++) submit(&b, t, i == N_TAPE / 2 ? 7 : 0, NULL);
     CHECK_OK(hth_queue_drain(b.d, (uint64_t)SOME * EACH, err));
     CHECK(hth_device_time(b.d) >= (uint64_t)N_TAPE * EACH && hth_queue_host_value(b.d) == 7);
-    hth_device_close(b.d);
 }
 
 /* Rounds of a device that computes for 102 us beside a host that does for host_ns. */
@@ -389,7 +380,7 @@ static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
     bench b;
     hth_fence fence;
     CHECK_OK(open_bench(card, &b, err));
-    hth_cmdlist *t = tape_of(&b, 100000);
+    hth_cmdlist *t = cmdlist_of(&b, 100000);
     for (int i = 0; i < n; i++) {
         submit(&b, t, 0, &fence);
         hth_device_advance_clock(b.d, host_ns);
@@ -424,7 +415,7 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
     for (int i = 0; i < 2; i++) {
         CHECK_OK(open_bench(i ? eight : seven, &b, err));
         hth_fence last;
-        submit(&b, tape_of(&b, 100000), 0, &last);
+        submit(&b, cmdlist_of(&b, 100000), 0, &last);
         uint64_t before = hth_device_time(b.d);
         submitted[i] = before;
         while (!hth_queue_is_complete(b.d, last)) {
@@ -437,7 +428,7 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
     uint64_t min = UINT64_MAX, max = 0, sum = 0;
     hth_fence fence;
     CHECK_OK(open_bench(seven, &b, err));
-    hth_cmdlist *t = tape_of(&b, 100000 - DISPATCH);
+    hth_cmdlist *t = cmdlist_of(&b, 100000 - DISPATCH);
     for (int i = 0; i < 400; i++) {
         hth_device_advance_clock(b.d, 200000); /* it is idle */
         submit(&b, t, 0, &fence);
@@ -478,11 +469,10 @@ TEST(faults_come_at_their_calls)
 
 TEST(budgets_shrink_and_what_is_there_stays)
 {
-    bench b;
     hearth_error why;
     hth_fence fence;
-    CHECK_OK(open_bench(SIM_GPU_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
-    hth_cmdlist *t = tape_of(&b, 0);
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n");
+    hth_cmdlist *t = cmdlist_of(&b, 0);
     uint64_t used = hth_device_state(b.d).used;
     submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 1 << 20);
@@ -498,7 +488,6 @@ TEST(budgets_shrink_and_what_is_there_stays)
     hth_buffer_free(b.there), hth_buffer_free(b.up), hth_buffer_free(b.down);
     CHECK(hth_device_state(b.d).used < used);
     CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "more", &more, err));
-    hth_device_close(b.d);
 }
 
 /* ---- the real clock ----------------------------------------------------------------------------- */
@@ -513,11 +502,10 @@ enum { REAL_WAKE = 2000000 };
 
 TEST(with_a_real_clock_no_fence_completes_before_its_time)
 {
-    bench b;
     hth_fence fence;
-    CHECK_OK(open_bench(REAL, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(REAL);
     CHECK_TEXT(hth_device_get_info(b.d)->driver, "functions of C, a real clock");
-    hth_cmdlist *t = tape_of(&b, 30000);
+    hth_cmdlist *t = cmdlist_of(&b, 30000);
     for (int polls = 0; polls < 2; polls++) {
         uint64_t before = hth_clock_ns();
         submit(&b, t, 0, &fence);
@@ -549,15 +537,13 @@ TEST(with_a_real_clock_no_fence_completes_before_its_time)
     before = hth_clock_ns();
     for (int i = 0; i < 100; i++) CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
     CHECK(hth_clock_ns() - before >= 100 * (1000 + 4000));
-    hth_device_close(b.d);
 }
 
 /* The host writes, opens the gate and computes while the device reads; both see what the other wrote. */
 TEST(with_a_real_clock_both_sides_meet_at_gates)
 {
     enum { ROUNDS = 300 };
-    bench b;
-    CHECK_OK(open_bench(REAL, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(REAL);
     hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
     hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.here, 0, 0}}, 1);
@@ -582,7 +568,6 @@ TEST(with_a_real_clock_both_sides_meet_at_gates)
         for (uint32_t k = 0; k < 10; k++) wrong += down[k] != i * 10 + k;
     }
     CHECK_INT(wrong, 0);
-    hth_device_close(b.d);
 }
 
 static void *let_go(void *user)
@@ -634,7 +619,7 @@ TEST(with_a_real_clock_buffers_in_use_are_neither_changed_nor_freed)
 
     /* What took longer here than on the GPU delays what follows. */
     uint64_t before = hth_clock_ns();
-    hth_cmdlist *behind = tape_of(&b, 30000);
+    hth_cmdlist *behind = cmdlist_of(&b, 30000);
     begin_slow(&b, &fence, &helper);
     submit(&b, behind, 0, &fence);
     CHECK_OK(hth_queue_wait(b.d, fence, 60 * second, err));
@@ -681,14 +666,14 @@ TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
     hearth_error why;
     uint64_t before = hth_clock_ns();
     CHECK_OK(open_bench(REAL, &b, err)); /* a command list of 100 s, and one behind it */
-    hth_cmdlist *t = tape_of(&b, 100000000);
+    hth_cmdlist *t = cmdlist_of(&b, 100000000);
     submit(&b, t, 0, &fence);
     submit(&b, t, 0, &fence);
     usleep(2000);
     hth_device_close(b.d);
 
     CHECK_OK(open_bench(REAL, &b, err));
-    t = tape_of(&b, 100000000);
+    t = cmdlist_of(&b, 100000000);
     submit(&b, t, 0, &fence);
     CHECK(hth_queue_wait(b.d, fence, 1000000, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "is not done after 0.001") && hth_device_state(b.d).lost);

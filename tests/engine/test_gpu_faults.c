@@ -348,7 +348,7 @@ static void expect_long(const char *path, const char *device, uint64_t n, hearth
 }
 
 /* So slow by its description that a token is a submission. */
-static void expect_long_on_card(const char *path, const char *clock, const float *expected)
+static void expect_long_on_gpu(const char *path, const char *clock, const float *expected)
 {
     char device[600], text[600];
     const char *sim_gpu = test_scratch("slow.sim");
@@ -366,8 +366,8 @@ TEST(a_step_of_more_command_lists_than_a_device_holds_is_submitted_in_parts)
 {
     const char *path = make_model(BLOCKS);
     FREED float *expected = eval_long(path, NULL, 0, HEARTH_OK);
-    expect_long_on_card(path, "virtual", expected);
-    expect_long_on_card(path, "real", expected);
+    expect_long_on_gpu(path, "virtual", expected);
+    expect_long_on_gpu(path, "real", expected);
     if (submissions_begin("null", 1, 1)) {
         expect_long(path, "null", 0, HEARTH_OK, expected);
         /* Its three submissions. */

@@ -390,7 +390,7 @@ static void divide(const golden *g, const char *device)
         CHECK(n[0] < n[1] && n[1] < n[2]);
         CHECK_INT(work[1], work[0]);
         CHECK_INT(work[2], work[0]);
-        printf("     %s, %s: %llu, %llu and %llu tapes\n", g->model, device, (unsigned long long)n[0],
+        printf("     %s, %s: %llu, %llu and %llu command lists\n", g->model, device, (unsigned long long)n[0],
                (unsigned long long)n[1], (unsigned long long)n[2]);
     }
 }

@@ -305,7 +305,7 @@ static divided divide_at(uint32_t n_hot, const char *device, hearth_selector sel
 
 /* Attention of each token by itself: more command lists than wait in a queue, so that each is submitted when the host
  * is ready, whatever the placement says. */
-static void check_many_tapes(packed *f, hth_placement_stream stream)
+static void check_many_command_lists(packed *f, hth_placement_stream stream)
 {
     enum { N_MANY = 1100, MAX_QUEUED = HTH_QUEUE_MAX_IN_FLIGHT / 2 };
     static int32_t ids[N_MANY];
@@ -330,9 +330,9 @@ TEST(divided_steps_of_more_command_lists_than_are_queued_at_once_keep_the_bits)
 {
     CLEANUP(close_packed) packed f;
     open_powerinfer(&f, "bamboo", 1e3f);
-    if (f.made) check_many_tapes(&f, (hth_placement_stream){0, 0});
-    if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 0});
-    if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 32});
+    if (f.made) check_many_command_lists(&f, (hth_placement_stream){0, 0});
+    if (f.made) check_many_command_lists(&f, (hth_placement_stream){1, 0});
+    if (f.made) check_many_command_lists(&f, (hth_placement_stream){1, 32});
 }
 
 /* ---- values beyond the usual ones --------------------------------------------------------------- */

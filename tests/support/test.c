@@ -17,7 +17,8 @@ const char *__tsan_default_suppressions(void) { return "race:libVkLayer_khronos_
 
 static test_case *first, **last = &first;
 static int n_failed_checks;
-void (*test_before_each)(void), (*test_after_each)(void);
+bool (*test_before_each)(void);
+void (*test_after_each)(void);
 static bool skipped, keeps_memory;
 static char skip_reason[300];
 
@@ -53,8 +54,7 @@ int test_run_all(int argc, char **argv)
         n_failed_checks = 0;
         skipped = keeps_memory = false;
         uint64_t held = hth_alloc_in_use();
-        if (test_before_each) test_before_each();
-        c->run();
+        if (!test_before_each || test_before_each()) c->run();
         if (test_after_each) test_after_each();
         if (hth_alloc_in_use() != held && !keeps_memory) test_fail(c->file, 0, "%s keeps memory of the library", c->name);
         remove_scratch(&case_scratch);

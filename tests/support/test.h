@@ -27,8 +27,10 @@ typedef struct test_case {
 void test_register(test_case *c);
 int test_run_all(int argc, char **argv);
 
-/* Called before and after each case, if they are set: make and free what the cases of a program share. */
-extern void (*test_before_each)(void), (*test_after_each)(void);
+/* Called before and after each case, if they are set: make and free what the cases of a program share. False: the case
+ * does not run; it is skipped or has failed. */
+extern bool (*test_before_each)(void);
+extern void (*test_after_each)(void);
 
 /* A case fails when memory of the library is in use after it that was not before; not one that calls this. */
 void test_keeps_memory(void);

@@ -14,7 +14,7 @@ enum { END = 0, BYTE = 1, AB = 257, SP_AB, ABC, BC, E_ACUTE };
 
 /* A small vocabulary that is right; a case then makes one thing wrong. False, and the case
  * is skipped, in a build without PCRE2. */
-static bool begin(void)
+bool vocab_begin(void)
 {
     char engine[100];
     if (!hth_pretokenizer_engine(engine, sizeof engine)) {
@@ -32,7 +32,6 @@ static bool begin(void)
 
 TEST(a_small_vocabulary_works)
 {
-    if (!begin()) return;
     if (vocab_open()) {
         CHECK_TEXT(warnings, "");
         char engine[100];
@@ -55,35 +54,19 @@ TEST(a_small_vocabulary_works)
     }
 }
 
-TEST(without_pcre2_these_vocabularies_are_refused_by_name)
-{
-    char engine[100];
-    vocab_file_begin_bpe(&f);
-    vocab_file_add_merge(&f, "ab", 2, 1);
-    if (hth_pretokenizer_engine(engine, sizeof engine)) {
-        if (vocab_open()) IDS("ab", 0, AB);
-        vocab_finish();
-    } else {
-        vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: pre-tokenizer \"gpt-2\"", "built without");
-    }
-}
-
 /* ---- what a file says -------------------------------------------------------------------- */
 
 TEST(unknown_pre_tokenizers_are_refused_with_the_known_ones)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "gpt-2\nx");
     vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED,
               "tokenizer.ggml.pre is \"gpt-2\\x0ax\"; known are default, gpt-2, llama-bpe", "deepseek-v3");
-    begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.pre", 1);
     vocab_expect_refused(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.pre");
 }
 
 TEST(no_pre_tokenizer_is_the_default_one_with_a_warning)
 {
-    if (!begin()) return;
     f.without = "tokenizer.ggml.pre";
     vocab_expect_warning("tokenizer.ggml.pre missing; \"default\" is taken");
     if (tok) {
@@ -95,7 +78,6 @@ TEST(no_pre_tokenizer_is_the_default_one_with_a_warning)
 /* The merges of a line each, instead of the right ones. */
 static void with_lines(const char *a, const char *b)
 {
-    begin();
     f.n_merge = 0;
     vocab_file_add_line(&f, a, strlen(a));
     if (b) vocab_file_add_line(&f, b, strlen(b));
@@ -105,13 +87,10 @@ TEST(malformed_merges_are_refused)
 {
     static const char *const wrong[] = {"ab", "", " ", "a ", " b", "a  b", "a b c", "a b "};
     static const char two = 2;
-    if (!begin()) return;
     f.without = "tokenizer.ggml.merges";
     vocab_expect_refused(HEARTH_ERROR_FORMAT, "key tokenizer.ggml.merges missing", "gpt2");
-    begin();
     vocab_file_put(&f, "tokenizer.ggml.merges", HTH_GGUF_U8, &two, 1);
     vocab_expect_refused(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.merges");
-    begin();
     f.n_merge = 0;
     vocab_expect_refused(HEARTH_ERROR_FORMAT, "tokenizer.ggml.merges", "0 merges");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -124,25 +103,23 @@ TEST(merges_of_what_is_no_token_are_left_out)
 {
     static const char *const unknown[] = {"ab x",           "xx b",  "a zz", "\xC3\xA9\xC3\xA9\xC3\xA9 b",
                                           "\xE4\xB8\xAD b", "\xFF b"};
-    if (!begin()) return;
-    vocab_finish();
+    vocab_again();
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         with_lines(unknown[i], "a b");
         vocab_expect_warning("1 of 2 merges are of texts that are no tokens");
         if (tok) IDS("ab", 0, AB);
-        vocab_finish();
+        vocab_again();
     }
 }
 
 TEST(of_equal_merges_the_first_counts)
 {
-    if (!begin()) return;
     f.n_merge = 0;
     vocab_file_add_line(&f, "b c", 3);
     vocab_file_add_line(&f, "a b", 3);
     vocab_file_add_line(&f, "b c", 3);
     if (vocab_open()) IDS("abc", 0, BYTE + 'a', BC);
-    vocab_finish();
+    vocab_again();
     with_lines("a b", "b c");
     vocab_file_add_line(&f, "a b", 3);
     if (vocab_open()) IDS("abc", 0, AB, BYTE + 'c');
@@ -150,7 +127,6 @@ TEST(of_equal_merges_the_first_counts)
 
 TEST(there_may_be_more_merges_than_tokens)
 {
-    if (!begin()) return;
     f.n_merge = 0;
     while (f.n_merge < 2 * f.n_token) vocab_file_add_line(&f, "a b", 3);
     vocab_file_add_line(&f, "b c", 3);
@@ -159,7 +135,6 @@ TEST(there_may_be_more_merges_than_tokens)
 
 TEST(of_equal_words_the_first_counts_and_both_decode)
 {
-    if (!begin()) return;
     vocab_file_add_word(&f, "ab", 0.0f);
     vocab_expect_warning("1 words repeat the text of another");
     if (tok) {
@@ -172,7 +147,6 @@ TEST(of_equal_words_the_first_counts_and_both_decode)
 /* Words are merged for a byte whose own token is missing; alone it is lost. */
 TEST(bytes_without_a_token_are_counted)
 {
-    if (!begin()) return;
     f.token[BYTE + 'b'].text[0] = '\x01'; /* now a character that stands for no byte */
     vocab_expect_warning("no token for 1 of 256 bytes");
     if (tok) {
@@ -180,8 +154,7 @@ TEST(bytes_without_a_token_are_counted)
         CHECK(strstr(warnings, "1 words hold characters that stand for no byte") != NULL);
         vocab_expect_ids("abacbbb", 7, 0, 3, ids, 3, __LINE__);
     }
-    vocab_finish();
-    begin();
+    vocab_again();
     f.token[BYTE + 0xFF].text[0] = '\x01'; /* this one is in no well-formed text */
     f.token[BYTE + 0xFF].n = 1;
     if (vocab_open()) {
@@ -192,7 +165,6 @@ TEST(bytes_without_a_token_are_counted)
 
 TEST(byte_tokens_stand_in_for_missing_characters)
 {
-    if (!begin()) return;
     f.token[BYTE + 'b'].text[0] = '\x01';
     vocab_file_add(&f, "<0x62>", 6, 0.0f, HTH_TOKEN_BYTE);
     if (vocab_open()) {
@@ -205,7 +177,6 @@ TEST(byte_tokens_stand_in_for_missing_characters)
 
 TEST(words_that_are_tokens_are_not_merged_where_the_name_says_so)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "llama-bpe");
     if (vocab_open()) {
         IDS("abc", 0, ABC);
@@ -217,8 +188,7 @@ TEST(words_that_are_tokens_are_not_merged_where_the_name_says_so)
         CHECK_OK(hth_tokenize(tok, longer, sizeof longer, 0, &ids, NULL, err));
         CHECK_INT(ids.n, sizeof longer);
     }
-    vocab_finish();
-    begin();
+    vocab_again();
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "smaug-bpe"); /* the same cuts */
     if (vocab_open()) IDS("abc", 0, AB, BYTE + 'c');
 }
@@ -226,7 +196,6 @@ TEST(words_that_are_tokens_are_not_merged_where_the_name_says_so)
 /* A word that is a control token's text, or an added one's, is not taken for it. */
 TEST(plain_text_never_becomes_a_control_token)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "llama-bpe");
     vocab_file_add(&f, "xy", 2, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "x y", 3, 0.0f, HTH_TOKEN_UNKNOWN);
@@ -241,7 +210,6 @@ TEST(plain_text_never_becomes_a_control_token)
 
 static void check_bos(const char *pre, int stated, int32_t expected_bos, bool expected_add)
 {
-    begin();
     vocab_file_put_text(&f, "tokenizer.ggml.pre", pre);
     vocab_file_put_u32(&f, "tokenizer.ggml.bos_token_id", AB);
     if (stated >= 0) vocab_file_put_bool(&f, "tokenizer.ggml.add_bos_token", stated);
@@ -250,13 +218,12 @@ static void check_bos(const char *pre, int stated, int32_t expected_bos, bool ex
         if (expected_add) IDS("x", HEARTH_ADD_SPECIAL, AB, BYTE + 'x');
         else IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x');
     }
-    vocab_finish();
+    vocab_again();
 }
 
 TEST(bos_is_added_where_file_or_name_say_so)
 {
-    if (!begin()) return;
-    vocab_finish();
+    vocab_again();
     check_bos("gpt-2", -1, AB, false);
     check_bos("gpt-2", 1, AB, true);
     check_bos("llama-bpe", -1, AB, true);
@@ -264,11 +231,9 @@ TEST(bos_is_added_where_file_or_name_say_so)
     check_bos("tekken", -1, AB, true);
     check_bos("dbrx", -1, AB, false);
     check_bos("chatglm-bpe", 1, -1, false);
-    begin();
     vocab_file_put_bool(&f, "tokenizer.ggml.add_eos_token", true);
     if (vocab_open()) IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x', END);
-    vocab_finish();
-    begin();
+    vocab_again();
     f.without = "tokenizer.ggml.eos_token_id";
     vocab_expect_warning("no EOS");
     if (tok) CHECK_INT(hth_tokenizer_eos(tok), -1);
@@ -276,14 +241,12 @@ TEST(bos_is_added_where_file_or_name_say_so)
 
 TEST(ids_past_the_vocabulary_are_refused)
 {
-    if (!begin()) return;
     vocab_file_put_u32(&f, "tokenizer.ggml.eot_token_id", E_ACUTE + 1);
     vocab_expect_refused(HEARTH_ERROR_FORMAT, "tokenizer.ggml.eot_token_id", "261");
 }
 
 TEST(a_space_in_front_is_never_put)
 {
-    if (!begin()) return;
     vocab_file_put_bool(&f, "tokenizer.ggml.add_space_prefix", true);
     vocab_expect_warning("tokenizer.ggml.add_space_prefix is ignored");
     if (tok) {
@@ -297,7 +260,6 @@ TEST(a_space_in_front_is_never_put)
 
 TEST(masks_drop_the_white_space_before_them)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "jina-v2-es");
     vocab_file_add(&f, "<mask>", 6, 0.0f, HTH_TOKEN_CONTROL);
     const int32_t mask = E_ACUTE + 1;
@@ -307,15 +269,13 @@ TEST(masks_drop_the_white_space_before_them)
         IDS("<mask> <mask>", HEARTH_PARSE_SPECIAL, mask, mask);
         IDS(" <|endoftext|>", HEARTH_PARSE_SPECIAL, BYTE + ' ', END);
     }
-    vocab_finish();
-    begin();
+    vocab_again();
     vocab_file_add(&f, "<mask>", 6, 0.0f, HTH_TOKEN_CONTROL); /* elsewhere it is like any other */
     if (vocab_open()) IDS(" <mask>", HEARTH_PARSE_SPECIAL, BYTE + ' ', mask);
 }
 
 TEST(phi_3_drops_the_white_space_behind_its_special_tokens)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "general.name", "Phi-3-small");
     vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
     if (vocab_open()) IDS("ab<|end|>\n ab", HEARTH_PARSE_SPECIAL, AB, E_ACUTE + 1, AB);
@@ -341,7 +301,6 @@ TEST(pieces_are_bytes)
         {"", HTH_TOKEN_UNUSED, false, ""},
     };
     enum { N = sizeof known / sizeof *known };
-    if (!begin()) return;
     for (int i = 0; i < N; i++) vocab_file_add(&f, known[i].entry, strlen(known[i].entry), 0.0f, known[i].kind);
     if (vocab_open()) {
         for (int i = 0; i < N; i++) {
@@ -359,7 +318,6 @@ TEST(pieces_are_bytes)
 
 TEST(streams_hold_back_what_is_not_yet_a_character)
 {
-    if (!begin()) return;
     if (vocab_open()) {
         char out[64];
         hth_detok d;
@@ -443,8 +401,7 @@ static void make_random_vocabulary(test_random *r)
 
 TEST(random_vocabularies_merge_as_a_plain_loop_does)
 {
-    if (!begin()) return;
-    vocab_finish();
+    vocab_again();
     const int n_vocab = getenv("HEARTH_LONG") ? 1000 : 40;
     size_t n_merged = 0;
     for (int seed = 0; seed < n_vocab; seed++) {
@@ -460,7 +417,7 @@ TEST(random_vocabularies_merge_as_a_plain_loop_does)
             vocab_expect_ids(word, n, 0, 0, ids, n_ids, __LINE__);
             n_merged += n - n_ids;
         }
-        vocab_finish();
+        vocab_again();
     }
     CHECK(n_merged > 500 * (size_t)n_vocab);
 }
@@ -471,8 +428,7 @@ TEST(random_vocabularies_merge_as_a_plain_loop_does)
 TEST(candidates_stay_below_three_per_byte)
 {
     static const char *const units[] = {"a", " ", "=", "ab", "abc", "\xE4\xB8\xAD", "\xFF", "0"};
-    if (!begin()) return;
-    vocab_finish();
+    vocab_again();
     vocab_data v;
     if (!vocab_data_open(&v, "gpt-2")) return;
     enum { N = 1 << 18 };
@@ -491,8 +447,7 @@ TEST(candidates_stay_below_three_per_byte)
 TEST(random_bytes_come_back_with_complete_vocabularies)
 {
     static const char *const names[] = {"gpt-2", "llama-bpe", "qwen2"};
-    if (!begin()) return;
-    vocab_finish();
+    vocab_again();
     for (int i = 0; i < 3; i++) {
         vocab_data v;
         if (!vocab_data_open(&v, names[i])) return;
@@ -528,7 +483,6 @@ static void *tokenize_often(void *text)
 
 TEST(threads_share_a_tokenizer)
 {
-    if (!begin()) return;
     if (vocab_open()) {
         static char text[] = "ab ab abc ab";
         pthread_t thread[4];
@@ -544,7 +498,6 @@ TEST(threads_share_a_tokenizer)
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {
     static const char text[] = "ab abx bb <|endoftext|>\xFF ab";
-    if (!begin()) return;
     vocab_file_add(&f, "bb", 2, 0.0f, HTH_TOKEN_USER);
     if (!vocab_open()) return;
     uint64_t held = hth_alloc_in_use(), n_before = hth_alloc_count(), n_all;

@@ -2,40 +2,28 @@
  * which words, and what happens when memory runs out. */
 #include "base/alloc.h"
 #include "support/models/vocab_case.h"
+#include "text/pretokenizer.h"
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
-/* A valid small vocabulary, in which a case makes one thing wrong; made before each case and after each refusal. */
-static void begin(void)
+/* A valid small vocabulary, in which a case makes one thing wrong. */
+bool vocab_begin(void)
 {
     vocab_file_begin(&f, true);
     vocab_file_add_word(&f, "\xE2\x96\x81", -1.0f);
     vocab_file_add_word(&f, "a", -2.0f);
     vocab_file_add_word(&f, "b", -3.0f);
     vocab_file_add_word(&f, "ab", -4.0f);
-}
-
-__attribute__((constructor)) static void set_up(void) { test_before_each = begin; }
-
-static void begin_again(void)
-{
-    vocab_finish();
-    begin();
+    return true;
 }
 
 static void expect_warning(const char *part)
 {
     vocab_expect_warning(part);
-    begin_again();
+    vocab_again();
 }
 
-static void refuse_as(hearth_status status, const char *part, const char *part_2)
-{
-    vocab_expect_refused(status, part, part_2);
-    begin();
-}
-
-static void refuse(const char *part, const char *part_2) { refuse_as(HEARTH_ERROR_FORMAT, part, part_2); }
+static void refuse(const char *part, const char *part_2) { vocab_expect_refused(HEARTH_ERROR_FORMAT, part, part_2); }
 
 enum { SPACE = 259, A, B, AB };
 
@@ -64,7 +52,7 @@ TEST(a_small_vocabulary_works)
 TEST(tokenizer_kinds_are_refused_by_name)
 {
     vocab_file_put_text(&f, "tokenizer.ggml.model", "bert");
-    refuse_as(HEARTH_ERROR_UNSUPPORTED, "\"bert\"", "\"llama\" and \"gpt2\"");
+    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "\"bert\"", "\"llama\" and \"gpt2\"");
     f.without = "tokenizer.ggml.model";
     refuse("vocab.gguf", "tokenizer.ggml.model");
     vocab_file_put_u32(&f, "tokenizer.ggml.model", 1);
@@ -169,6 +157,17 @@ TEST(equal_texts_are_taken_by_the_lowest_id)
     }
 }
 
+/* Byte-level vocabularies: the other cases of theirs, in test_bpe.c, need PCRE2. */
+TEST(without_pcre2_byte_level_vocabularies_are_refused_by_name)
+{
+    char engine[100];
+    vocab_file_begin_bpe(&f);
+    vocab_file_add_merge(&f, "ab", 2, 1);
+    if (!hth_pretokenizer_engine(engine, sizeof engine))
+        vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: pre-tokenizer \"gpt-2\"", "built without");
+    else if (vocab_open()) IDS("ab", 0, 257);
+}
+
 /* ---- ids and flags ---------------------------------------------------------------------------- */
 
 TEST(ids_outside_the_vocabulary_are_refused)
@@ -198,12 +197,12 @@ TEST(minus_one_means_that_there_is_no_such_token)
         CHECK_INT(hth_tokenizer_bos(tok), -1);
         IDS("a", HEARTH_ADD_SPECIAL, SPACE, A);
     }
-    begin_again();
+    vocab_again();
     static const uint64_t wide[] = {UINT32_MAX, UINT64_MAX};
     for (int i = 0; i < 2; i++) {
         vocab_file_put(&f, "tokenizer.ggml.bos_token_id", HTH_GGUF_U64, &wide[i], 8);
         if (vocab_open()) CHECK_INT(hth_tokenizer_bos(tok), -1);
-        begin_again();
+        vocab_again();
     }
     vocab_file_put_u32(&f, "tokenizer.ggml.eos_token_id", UINT32_MAX);
     if (vocab_open()) {
@@ -237,7 +236,7 @@ TEST(flags_do_what_they_say_and_must_be_bool)
             if (i == 1) IDS("a", HEARTH_ADD_SPECIAL, 1, SPACE, A, 2);
             if (i == 2) IDS("a", HEARTH_ADD_SPECIAL, 1, A);
         }
-        begin_again();
+        vocab_again();
     }
 }
 
@@ -254,7 +253,7 @@ TEST(texts_that_are_no_byte_are_no_byte_tokens)
             const char *piece = hth_token_piece(tok, 263, false, &n);
             if (CHECK_INT(n, strlen(odd[i]))) CHECK_BYTES(piece, odd[i], n);
         }
-        begin_again();
+        vocab_again();
     }
 }
 
@@ -289,7 +288,7 @@ TEST(ends_of_generation_are_found_by_key_and_by_text)
         CHECK_INT(hth_tokenizer_kind(tok, 263), HTH_TOKEN_CONTROL);
         IDS("<|im_end|>a", HEARTH_PARSE_SPECIAL, 263, SPACE, A);
     }
-    begin_again();
+    vocab_again();
     vocab_file_add(&f, "<|return|>", 10, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|call|>", 8, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);

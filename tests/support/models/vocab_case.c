@@ -6,7 +6,7 @@ hth_gguf *file;
 hth_tokenizer *tok;
 char warnings[4000];
 
-void vocab_finish(void)
+static void finish(void)
 {
     hth_tokenizer_close(tok);
     hth_gguf_close(file);
@@ -15,7 +15,13 @@ void vocab_finish(void)
     file = NULL;
 }
 
-__attribute__((constructor)) static void begin(void) { test_after_each = vocab_finish; }
+__attribute__((constructor)) static void set_up(void) { test_before_each = vocab_begin, test_after_each = finish; }
+
+void vocab_again(void)
+{
+    finish();
+    vocab_begin();
+}
 
 void vocab_keep_warning(void *user, hearth_log_level level, const char *line)
 {
@@ -44,7 +50,7 @@ void vocab_expect_refused(hearth_status status, const char *text, const char *ot
     CHECK(tok == NULL);
     if (!strstr(err.message, text)) CHECK_TEXT(err.message, text);
     if (!strstr(err.message, other)) CHECK_TEXT(err.message, other);
-    vocab_finish();
+    vocab_again();
 }
 
 void vocab_expect_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *ids, size_t n,
