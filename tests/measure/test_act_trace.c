@@ -20,8 +20,9 @@ static bool bit_of(const hth_profile_layer *l, const hth_profile *p, uint32_t j,
 }
 
 /* A profile whose tokens are all sampled. Which neurons are active is drawn; sample 7 has none, sample 9 all. */
-static void open_small(small *s, uint32_t n_sample)
+static small open_small(uint32_t n_sample)
 {
+    small made = {0}, *s = &made;
     test_random r = {5};
     tiny_model m = tiny_new();
     s->bytes = tiny_take(&m);
@@ -37,6 +38,7 @@ static void open_small(small *s, uint32_t n_sample)
                 p->layers[l].n_fired[j] += fires;
                 if (fires) p->layers[l].coact_bits[j * p->n_word + i / 32] |= 1u << i % 32;
             }
+    return made;
 }
 
 static void close_small(small *s)
@@ -69,8 +71,7 @@ TEST(replayed_lists_are_the_samples_in_order_and_wrap_round)
 {
     static const uint32_t starts[] = {0, 31, 40, N_SAMPLE - 1},
                           lengths[] = {1, 20, N_SAMPLE, 2 * N_SAMPLE + 3};
-    CLEANUP(close_small) small s = {0};
-    open_small(&s, N_SAMPLE);
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
             CLOSED(hth_act_trace) *f = OPENED_BY(hth_act_trace_replay, hth_act_trace, s.profile, starts[i], lengths[k]);
@@ -83,8 +84,7 @@ TEST(replayed_lists_are_the_samples_in_order_and_wrap_round)
 
 TEST(all_samples_have_the_share_of_the_profile)
 {
-    CLEANUP(close_small) small s = {0};
-    open_small(&s, N_SAMPLE);
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
     double live = 0.0;
     for (uint32_t l = 0; l < s.profile->n_layer; l++) live += hth_profile_live(s.profile, l);
     live /= s.profile->n_layer;
@@ -99,10 +99,9 @@ TEST(all_samples_have_the_share_of_the_profile)
 
 TEST(seeds_draw_samples_all_over_the_profile)
 {
-    CLEANUP(close_small) small s = {0};
     bool drawn[N_SAMPLE] = {false};
     uint32_t n = 0;
-    open_small(&s, N_SAMPLE);
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
     for (uint64_t seed = 0; seed < 1000; seed++) {
         uint32_t i = hth_act_trace_draw_sample(s.profile, seed);
         CHECK_INT(i, hth_act_trace_draw_sample(s.profile, seed));
@@ -114,15 +113,13 @@ TEST(seeds_draw_samples_all_over_the_profile)
 
 TEST(a_profile_without_samples_cannot_be_replayed)
 {
-    small s = {0};
     hth_act_trace *f = NULL;
     hearth_error why = {0};
-    open_small(&s, 0);
+    small s = open_small(0);
     CHECK_INT(hth_act_trace_replay(s.profile, 0, 4, &f, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(f == NULL && strstr(why.message, "no co-activation samples"));
     close_small(&s);
-    s = (small){0};
-    open_small(&s, N_SAMPLE);
+    s = open_small(N_SAMPLE);
     CHECK_INT(hth_act_trace_replay(s.profile, N_SAMPLE, 4, &f, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(f == NULL && strstr(why.message, "sample 45: the profile has 45"));
     close_small(&s);
@@ -131,10 +128,9 @@ TEST(a_profile_without_samples_cannot_be_replayed)
 TEST(drawn_lists_have_the_share_and_the_runs)
 {
     enum { RUN = 8, N = 4000 };
-    CLEANUP(close_small) small s = {0};
     uint64_t n = 0;
     hth_act_trace_spec spec = {.share = 0.3, .block = RUN, .seed = 3};
-    open_small(&s, N_SAMPLE);
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
     CLOSED(hth_act_trace) *f = OPENED(hth_act_trace, s.model, &spec, N);
     for (uint32_t i = 0; f && i < N * s.profile->n_layer; i++) {
         hth_neuron_list a = hth_act_trace_next(f, i % s.profile->n_layer, NULL);

@@ -35,11 +35,12 @@ typedef struct bench_model {
 } bench_model;
 
 /* Storyteller (dReLU, 768 neurons), or a small one of SiLU whose 100 neurons are no whole blocks. */
-static void open_bench(bench_model *b, bool storyteller)
+static bench_model open_bench(bool storyteller)
 {
-    *b = (bench_model){0};
+    bench_model made = {0}, *b = &made;
     b->text = make_text(&b->n);
     b->model = small_model_open(storyteller, &b->bytes);
+    return made;
 }
 
 static void close_bench(bench_model *b)
@@ -179,10 +180,9 @@ static void check_layer(const hth_profile *p, const seen_all *a, uint32_t i_laye
 
 static void recount(bool storyteller, const setting *s)
 {
-    CLEANUP(close_bench) bench_model b;
     seen_all a = {0};
     const char *out = test_scratch("recount.profile");
-    open_bench(&b, storyteller);
+    CLEANUP(close_bench) bench_model b = open_bench(storyteller);
     hth_profile *p = OPENED_BY(run_profile, hth_profile, &b, s, out, 0);
     look(&b, s, &a);
     CHECK_INT(p->coact_is_top_decile, !storyteller);
@@ -227,9 +227,8 @@ TEST(profiles_do_not_depend_on_threads_or_batches)
                                        {.n_ctx = 100, .n_thread = 3, .n_batch = 1, .n_sample = 50},
                                        {.n_ctx = 100, .n_thread = 2, .n_batch = 3, .n_sample = 50}};
     for (int storyteller = 0; storyteller < 2; storyteller++) {
-        CLEANUP(close_bench) bench_model b;
         size_t n = 0, n_other = 0;
-        open_bench(&b, storyteller);
+        CLEANUP(close_bench) bench_model b = open_bench(storyteller);
         FREED char *first = profile_bytes(&b, &settings[0], &n);
         for (size_t i = 1; first && i < sizeof settings / sizeof *settings; i++) {
             FREED char *other = profile_bytes(&b, &settings[i], &n_other);
@@ -250,10 +249,9 @@ static const char *resume_of(const char *out)
 /* Stopped after every few pieces until it ends; the file must be the one of a whole run. */
 static void interrupt_and_compare(bool storyteller, const setting *s)
 {
-    CLEANUP(close_bench) bench_model b;
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("resumed.profile");
-    open_bench(&b, storyteller);
+    CLEANUP(close_bench) bench_model b = open_bench(storyteller);
     FREED char *whole = profile_bytes(&b, s, &n);
     hearth_status st = HEARTH_ERROR_CANCELLED;
     int n_stop = 0;
@@ -287,12 +285,10 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 70};
     setting context = s, samples = s;
-    bench_model b, other;
     hth_profile *p = NULL;
     hearth_error why = {0};
     const char *out = test_scratch("other.profile");
-    open_bench(&b, true);
-    open_bench(&other, false);
+    CLEANUP(close_bench) bench_model b = open_bench(true), other = open_bench(false);
     CHECK_INT(run_profile(&b, &s, out, 3, &p, &why), HEARTH_ERROR_CANCELLED);
     size_t n_state = 0;
     char *state = test_read_file(resume_of(out), &n_state);
@@ -304,7 +300,7 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
     b.text[0] ^= 1;
     CHECK_FAILS(run_profile(&b, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, "another text");
     b.text[0] ^= 1;
-    CHECK_FAILS(run_profile(&other, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, 
+    CHECK_FAILS(run_profile(&other, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
                 "the profile of another model|remove it to begin anew");
     /* A damaged one, and what is none. */
     CHECK(test_write_file(resume_of(out), state, n_state / 2));
@@ -317,19 +313,16 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
     CHECK_OK(run_profile(&b, &s, out, 0, &p, err));
     hth_profile_close(p);
     free(state);
-    close_bench(&b);
-    close_bench(&other);
 }
 
 /* A flipped bit of a key, a name, a shape or a figure is refused. One of padding may pass: to the same profile. */
 TEST(a_flipped_bit_of_a_state_is_seen)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 70};
-    CLEANUP(close_bench) bench_model b;
     hearth_error why = {0};
     const char *out = test_scratch("flipped.profile");
     size_t n_whole = 0, n_state = 0, n_refused = 0, n_read = 0;
-    open_bench(&b, true);
+    CLEANUP(close_bench) bench_model b = open_bench(true);
     hth_profile *p = OPENED_BY(run_profile, hth_profile, &b, &s, out, 0);
     hth_profile_close(p);
     FREED char *whole = test_read_file(out, &n_whole);
@@ -377,11 +370,10 @@ static bool copy_state(void *user, uint64_t done, uint64_t total)
 TEST(every_saved_state_goes_on_to_the_same_bits)
 {
     static const setting s = {.n_ctx = 128, .n_thread = 1, .n_batch = 128, .n_sample = 70};
-    CLEANUP(close_bench) bench_model b;
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("saved.profile");
     copies c = {.resume = resume_of(out)};
-    open_bench(&b, true);
+    CLEANUP(close_bench) bench_model b = open_bench(true);
     hth_profile_options o = {.out = out, .n_sample = 70, .settings = "kv f16", .save_ns = 0, .progress = copy_state,
                              .progress_user = &c};
     hearth_session *session = open_session(&b, &s);
@@ -404,10 +396,9 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
 TEST(places_that_cannot_be_written_are_refused_before_the_work)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 1};
-    CLEANUP(close_bench) bench_model b;
     hth_profile *p = NULL;
     hearth_error why = {0};
-    open_bench(&b, false);
+    CLEANUP(close_bench) bench_model b = open_bench(false);
     CHECK_FAILS(run_profile(&b, &s, "/no/such/folder/p", 1, &p, err), HEARTH_ERROR_IO, "/no/such/folder/p");
     CHECK_INT(run_profile(&b, &s, "/tmp", 1, &p, &why), HEARTH_ERROR_IO);
     b.n = 9;

@@ -14,14 +14,16 @@ typedef struct small {
     hth_model *model;
 } small;
 
-static void open_small(small *s, bool other, const char *activation)
+static small open_small(bool other, const char *activation)
 {
+    small made = {0}, *s = &made;
     tiny_model m = tiny_new();
     s->bytes = tiny_write(&m);
     if (other) s->bytes.data[tiny_data_at(&m, "blk.1.ffn_up.weight") + 5] ^= 1;
     tiny_free(&m);
     CHECK_OK(hth_gguf_open_memory(s->bytes.data, s->bytes.n, "tiny.gguf", &s->file, err));
     CHECK_OK(hth_model_open(s->file, &(hth_model_overrides){.activation = activation}, &s->model, err));
+    return made;
 }
 
 static void close_small(small *s)
@@ -86,8 +88,7 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
 TEST(a_profile_comes_back_with_and_without_samples_and_a_model)
 {
     static const uint32_t n_samples[] = {0, 1, 32, 33, N_SAMPLE};
-    CLEANUP(close_small) small s = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     for (size_t i = 0; i < sizeof n_samples / sizeof *n_samples; i++) {
         hth_profile *p = make(&s, n_samples[i], N_TOK), *with = NULL, *without = NULL;
         CHECK_OK(hth_profile_write(p, path_of(), err));
@@ -104,10 +105,9 @@ TEST(a_profile_comes_back_with_and_without_samples_and_a_model)
 
 TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
 {
-    CLEANUP(close_small) small s = {0};
     hth_profile *p, *back = NULL;
     hearth_error why = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     p = make(&s, N_SAMPLE, 50);
     CHECK_OK(hth_profile_write(p, path_of(), err));
     CHECK_INT(hth_profile_open(path_of(), s.model, &back, &why), HEARTH_ERROR_ARGUMENT);
@@ -149,8 +149,7 @@ static void expect_refused(const small *s, hearth_status status, const char *wor
 
 TEST(figures_that_cannot_be_are_refused)
 {
-    CLEANUP(close_small) small s = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     EXPECT_WRONG(l->n_fired[9] = N_TOK + 1, "'blk.1.fired' at ");
     EXPECT_WRONG(l->n_fired[9] = UINT32_MAX, "neuron 9: it fired more often than there are tokens");
     EXPECT_WRONG(l->mean[3] = NAN, "'blk.1.size' at ");
@@ -200,8 +199,7 @@ static void patch(const char *name, size_t skip, uint64_t value, size_t size)
 TEST(keys_and_shapes_that_do_not_fit_are_refused)
 {
     enum { VALUE = 4, DIM = 4, TYPE = 4 + 8 };
-    CLEANUP(close_small) small s = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     EXPECT_PATCHED("hearth.sidecar.version", VALUE, 2, 4, HEARTH_ERROR_UNSUPPORTED, "is 2: this version reads 1");
     EXPECT_PATCHED("hearth.sidecar.versio", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.sidecar.version");
     EXPECT_PATCHED("hearth.model.hash", VALUE, 99, 8, HEARTH_ERROR_ARGUMENT, "the profile of another model");
@@ -228,26 +226,21 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
 
 TEST(other_models_are_refused)
 {
-    small s = {0}, other = {0}, relu = {0};
-    open_small(&s, false, NULL);
-    open_small(&other, true, NULL);
-    open_small(&relu, false, "reglu");
+    CLEANUP(close_small) small s = open_small(false, NULL);
+    CLEANUP(close_small) small other = open_small(true, NULL);
+    CLEANUP(close_small) small relu = open_small(false, "reglu");
     hth_profile *p = make(&s, N_SAMPLE, N_TOK);
     CHECK_OK(hth_profile_write(p, path_of(), err));
     expect_refused(&other, HEARTH_ERROR_ARGUMENT, "the profile of another model: hearth.model.hash at ", __LINE__);
     expect_refused(&relu, HEARTH_ERROR_ARGUMENT, "hearth.profile.activation at ", __LINE__);
     hth_profile_close(p);
-    close_small(&s);
-    close_small(&other);
-    close_small(&relu);
 }
 
 TEST(a_model_is_no_profile_and_a_profile_no_model)
 {
-    CLEANUP(close_small) small s = {0};
     hearth_model *model = NULL;
     hearth_error why = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     CHECK(test_write_file(path_of(), s.bytes.data, s.bytes.n));
     expect_refused(&s, HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.profile'", __LINE__);
     CHECK(test_write_file(path_of(), "", 0));
@@ -271,9 +264,8 @@ static char *written(const small *s, uint64_t n_done, size_t *n)
 
 TEST(a_file_cut_anywhere_is_refused)
 {
-    CLEANUP(close_small) small s = {0};
     size_t n = 0;
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     FREED char *whole = written(&s, N_TOK, &n);
     for (size_t cut = 0; whole && cut < n; cut += cut + 70 < n ? 11 : 1) {
         CLOSED(hth_profile) *p = NULL;
@@ -286,10 +278,9 @@ TEST(a_file_cut_anywhere_is_refused)
 
 TEST(mutated_files_are_taken_or_refused)
 {
-    CLEANUP(close_small) small s = {0};
     test_random r = {3};
     uint32_t n_refused = 0, n_run = 4000;
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     for (int kind = 0; kind < 2; kind++) {
         size_t n = 0;
         char *whole = written(&s, kind ? 50 : N_TOK, &n), *bytes = malloc(n);
@@ -319,9 +310,8 @@ TEST(mutated_files_are_taken_or_refused)
 
 TEST(the_hottest_neurons_cover_what_they_cover)
 {
-    small s = {0}, relu = {0};
-    open_small(&s, false, NULL);
-    open_small(&relu, false, "reglu");
+    CLEANUP(close_small) small s = open_small(false, NULL);
+    CLEANUP(close_small) small relu = open_small(false, "reglu");
     hth_profile *p = NULL, *tops = NULL;
     CHECK_OK(hth_profile_new(relu.model, 0, true, &p, err));
     p->n_tok = p->n_done = 100;
@@ -340,8 +330,6 @@ TEST(the_hottest_neurons_cover_what_they_cover)
     CHECK(fabs(hth_profile_cover(tops, 0, 1.0 / D_FF) - 32.5 / 64.0) < 1e-12);
     hth_profile_close(p);
     hth_profile_close(tops);
-    close_small(&s);
-    close_small(&relu);
 }
 
 static int descending(const void *a, const void *b)
@@ -390,10 +378,9 @@ TEST(slots_cut_octaves_into_eight)
 
 TEST(too_many_samples_are_refused)
 {
-    CLEANUP(close_small) small s = {0};
     hth_profile *p = NULL;
     hearth_error why = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     CHECK_INT(hth_profile_new(s.model, HTH_PROFILE_MAX_SAMPLE + 1, false, &p, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(p == NULL && strstr(why.message, "65536") != NULL);
 }
