@@ -1,6 +1,6 @@
 /* What rounding in the down product costs on a real model: a float file, a text. Shows
  * how large h becomes, the error of down in several forms against double on the same
- * weights, and the perplexity with each form in place of the engine's own down.
+ * weights, and the perplexity with each form instead of the engine's own down.
  * Neuron-major forms: integer with k of the token, or one k per layer chosen from the
  * first chunks with some bits of headroom (a token beyond it takes its own k).
  * Row-major forms: h rounded to 8 bits per 32 by rule R1.
@@ -18,21 +18,11 @@
 
 enum { N_CTX = 512, MAX_LAYER = 64, MAX_FF = 16384, MAX_HEADROOM = 4 };
 
-typedef enum form {
-    NEURON_EXACT,
-    NEURON_TOKEN_K,
-    NEURON_LAYER_K,
-    NEURON_LAYER_K2,
-    ROW_EXACT,
-    ROW_R1,
-    N_FORM
-} form;
-static const char *const form_name[N_FORM] = {"neuron-major, double",
-                                              "integer, k of the token",
-                                              "integer, k of the layer, 1 bit",
-                                              "integer, k of the layer, 2 bits",
-                                              "row-major, double",
-                                              "row-major, h to 8 bits (R1)"};
+typedef enum form { NEURON_EXACT, NEURON_TOKEN_K, NEURON_LAYER_K, NEURON_LAYER_K2, ROW_EXACT, ROW_R1, N_FORM } form;
+static const char *const form_name[N_FORM] = {
+    "neuron-major, double", "integer, k of the token", "integer, k of the layer, 1 bit",
+    "integer, k of the layer, 2 bits", "row-major, double", "row-major, h to 8 bits (R1)",
+};
 
 /* One layer's down in one type, in both layouts. */
 typedef struct down {
@@ -50,20 +40,17 @@ typedef struct probe {
     hth_sequence seq;
     hth_pool *pool;
     int32_t *ids;
-    size_t n_ids;
-    size_t d_model, d_ff;
+    size_t n_ids, d_model, d_ff;
     down down[2][MAX_LAYER];  /* Q8_0, Q4_0 */
     float profile[MAX_LAYER]; /* largest |h| of the first chunks */
     float *top[MAX_LAYER];    /* largest |h| of each token */
     size_t n_top, n_top_max;
     double error[2][N_FORM][MAX_LAYER], worst[2][N_FORM];
     size_t n_error[MAX_LAYER], n_redone, n_token;
-    double share[MAX_LAYER]; /* of neurons that fire, summed */
+    double share[MAX_LAYER]; /* of neurons that are active, summed */
 } probe;
 
 static const hth_type types[2] = {HTH_TYPE_Q8_0, HTH_TYPE_Q4_0};
-
-/* ---- weights ------------------------------------------------------------------------------- */
 
 static void make_down(probe *p, int t, size_t i_layer)
 {
@@ -148,13 +135,8 @@ static void by_rows(const probe *p, int t, const down *d, const float *h, float 
     float scale[MAX_FF / 32];
     int32_t sum[MAX_FF / 32];
     p->m->kernels.quant_act(h, p->d_ff, q, scale, sum);
-    hth_rows job = {.w = d->rows,
-                    .row_size = hth_type_row_size(types[t], p->d_ff),
-                    .n_col = p->d_ff,
-                    .end = p->d_model,
-                    .act = {.x = h, .q = q, .d = scale, .sum = sum},
-                    .n_tok = 1,
-                    .y = y,
+    hth_rows job = {.w = d->rows, .row_size = hth_type_row_size(types[t], p->d_ff), .n_col = p->d_ff,
+                    .end = p->d_model, .act = {.x = h, .q = q, .d = scale, .sum = sum}, .n_tok = 1, .y = y,
                     .y_stride = p->d_model};
     p->m->kernels.rows[types[t]](&job);
 }
@@ -250,8 +232,7 @@ static void run_chunk(probe *p, size_t i_chunk, float *logits, int t, int f)
         hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
         hth_output both[] = {{.matrix = &l->ffn.gate, .y = s->gate}, {.matrix = &l->ffn.up, .y = s->up}};
         hth_product(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, both, 2);
-        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_tok * p->d_ff,
-                                                        s->hidden);
+        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_tok * p->d_ff, s->hidden);
         for (size_t r = 0; r < N_CTX; r++)
             compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->block_out + r * p->d_model);
         s->k->add(s->x, s->block_out, N_CTX * p->d_model, s->x);
@@ -361,19 +342,15 @@ int main(int argc, char **argv)
     size_t n_text, n_chunk = argc > 3 ? (size_t)atoi(argv[3]) : 20,
                    n_score = argc > 4 ? (size_t)atoi(argv[4]) : 8;
     char *text = argc > 2 ? read_text(argv[2], &n_text) : NULL;
-    if (!text)
-        return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [CHUNKS [CHUNKS OF PERPLEXITY]]\n"), 2;
-    if (hearth_model_open(argv[1], NULL, &p.m, &err) != HEARTH_OK)
-        return fprintf(stderr, "%s\n", err.message), 1;
+    if (!text) return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [CHUNKS [CHUNKS OF PERPLEXITY]]\n"), 2;
+    if (hearth_model_open(argv[1], NULL, &p.m, &err) != HEARTH_OK) return fprintf(stderr, "%s\n", err.message), 1;
     const hth_hparams *h = &p.m->model->hparams;
     p.d_model = h->d_model, p.d_ff = h->d_ff;
-    if (h->n_layer > MAX_LAYER || p.d_ff > MAX_FF || p.d_model > MAX_FF || p.d_model % 256 || p.d_ff % 32)
-        return 1;
+    if (h->n_layer > MAX_LAYER || p.d_ff > MAX_FF || p.d_model > MAX_FF || p.d_model % 256 || p.d_ff % 32) return 1;
     if (hearth_tokenize(p.m, text, n_text, HEARTH_ADD_SPECIAL, &p.ids, &p.n_ids, &err) != HEARTH_OK) return 1;
     if (n_chunk > p.n_ids / N_CTX) n_chunk = p.n_ids / N_CTX;
     if (hth_pool_open(1, &p.pool, &err) != HEARTH_OK) return 1;
-    if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) !=
-        HEARTH_OK)
+    if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) != HEARTH_OK)
         return 1;
     if (hth_kv_pool_open(p.m->model, HEARTH_KV_F16, &p.kv, &err) != HEARTH_OK ||
         hth_sequence_open(&p.seq, p.kv, &(hth_sequence_options){.n_ctx = N_CTX}, &err) != HEARTH_OK)

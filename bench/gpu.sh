@@ -188,7 +188,7 @@ memory() {
     tell "$model" --vram 4096G -c 256 -n 2 -p "a"
 }
 
-# A part is run by this script anew, in a group of its own, so that its time can be bounded. It waits for the program, which is
+# A part is run by this script again, in a group of its own, so that its time can be bounded. It waits for the program, which is
 # told to end at the same moment and says what it has reached.
 if [ "${GPU_PART:-}" ]; then
     trap 'exit 143' TERM

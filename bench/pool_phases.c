@@ -1,4 +1,4 @@
-/* The price of handing over: nanoseconds for a job of the pool with as many units as threads,
+/* The cost of starting a job: nanoseconds for a job of the pool with as many units as threads,
  * none of which does anything, while all threads are awake; and for one of a single unit.
  *
  *     pool_phases [THREADS]...

@@ -146,8 +146,7 @@ int main(int argc, char **argv)
            all.max * 1e3, d.median / all.median);
     for (int c = 0; c < N_CASE; c++) {
         hth_sample_stats s = hth_sample_stats_of(sparse[c], n_round);
-        double bytes =
-            n_tok * share_of(&fires[c]) * (double)m->hparams.d_ff * m->hparams.n_layer * neuron_bytes(m);
+        double bytes = n_tok * share_of(&fires[c]) * (double)m->hparams.d_ff * m->hparams.n_layer * neuron_bytes(m);
         printf("| %.1f %% | %u | %.2f (%.2f-%.2f) | %.2f | %.1f |\n", 100.0 * (1.0 - share_of(&fires[c])),
                cases[c].run, s.median * 1e3, s.min * 1e3, s.max * 1e3, d.median / s.median,
                bytes / s.median * 1e-9);

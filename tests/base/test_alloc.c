@@ -2,8 +2,6 @@
 #include "base/alloc.h"
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(heap_counts_what_is_held)
 {
     uint64_t before = hth_alloc_in_use();
@@ -21,9 +19,8 @@ TEST(sizes_that_wrap_are_refused)
     CHECK(hth_alloc(SIZE_MAX / 2, 3) == NULL);
     CHECK(hth_alloc(SIZE_MAX, 1) == NULL);
     CHECK(hth_pages_alloc(SIZE_MAX - 100) == NULL);
-    hth_arena arena = {0};
+    CLEANUP(hth_arena_free) hth_arena arena = {0};
     CHECK(hth_arena_alloc(&arena, SIZE_MAX / 4, 8, 8) == NULL);
-    hth_arena_free(&arena);
 }
 
 TEST(nth_allocation_fails_once_or_sticky)
@@ -73,5 +70,3 @@ TEST(pages_are_zero_and_aligned)
     hth_pages_free(p, size);
     CHECK_INT(hth_alloc_in_use(), before);
 }
-
-TEST_MAIN

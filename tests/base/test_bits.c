@@ -3,9 +3,6 @@
 #include "base/cpu.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -115,5 +112,3 @@ TEST(bfloat16_is_the_upper_half_rounded_to_even)
     /* A NaN whose payload lies in the lower half must not become an infinity. */
     CHECK((hth_f32_to_bf16(hth_float_of(0x7f800001u)) & 0x7fffu) > 0x7f80u);
 }
-
-TEST_MAIN

@@ -1,16 +1,11 @@
 /* base/cpu.c: HEARTH_CPU lowers the level, and refuses what cannot be. */
-#define _GNU_SOURCE
 #include "base/cpu.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const hth_cpu all[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,
                               HTH_CPU_NEON,    HTH_CPU_DOTPROD, HTH_CPU_I8MM};
 
-TEST(without_a_wish_the_level_is_the_machine_s)
+TEST(without_an_override_the_level_is_that_of_the_machine)
 {
     hth_cpu level = HTH_CPU_GENERIC;
     unsetenv("HEARTH_CPU");
@@ -23,7 +18,7 @@ TEST(without_a_wish_the_level_is_the_machine_s)
 }
 
 #if defined(__x86_64__)
-TEST(the_system_names_the_same_maker_and_family)
+TEST(the_system_names_the_same_vendor_and_family)
 {
     char text[4096];
     if (getenv("HEARTH_EMULATED")) {
@@ -45,7 +40,7 @@ TEST(the_system_names_the_same_maker_and_family)
 TEST(another_architecture_is_not_amd_s) { CHECK_INT(hth_cpu_amd_family(), 0); }
 #endif
 
-TEST(a_wish_is_granted_where_the_machine_has_it)
+TEST(an_override_applies_where_the_machine_has_the_level)
 {
     hth_cpu machine = hth_cpu_detect();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -64,7 +59,7 @@ TEST(a_wish_is_granted_where_the_machine_has_it)
     unsetenv("HEARTH_CPU");
 }
 
-TEST(an_unknown_wish_is_refused)
+TEST(an_unknown_override_is_refused)
 {
     static const char *const wrong[] = {"AVX2", "avx", "avx512 ", "sse2", "0"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -100,5 +95,3 @@ TEST(the_machine_has_the_level_that_is_expected_of_it)
     const char *expected = getenv("HEARTH_EXPECT_CPU"), *machine = hth_cpu_name(hth_cpu_detect());
     CHECK_TEXT(machine, expected ? expected : machine);
 }
-
-TEST_MAIN

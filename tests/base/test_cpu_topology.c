@@ -1,22 +1,20 @@
 /* base/cpu_topology.c: physical cores of made-up machines, and of this one. */
-#define _GNU_SOURCE
 #include "base/cpu_topology.h"
 #include "base/pool.h"
 #include "support/test.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static char root[300];
 
 /* A folder as the system's, in which CPU i has the siblings lists[i]; NULL: nothing is said. */
 static void make_machine(const char *file, const char *const *lists, int n)
 {
-    snprintf(root, sizeof root, "%s", test_scratch("cores"));
+    static int n_machine;
+    char name[20];
+    snprintf(name, sizeof name, "cores-%d", n_machine++);
+    snprintf(root, sizeof root, "%s", test_scratch(name));
     mkdir(root, 0700);
     for (int i = 0; i < n; i++) {
         char path[400];
@@ -28,20 +26,6 @@ static void make_machine(const char *file, const char *const *lists, int n)
         snprintf(path, sizeof path, "%s/cpu%d/topology/%s", root, i, file);
         CHECK(test_write_file(path, lists[i], strlen(lists[i])));
     }
-}
-
-static void remove_machine(const char *file, int n)
-{
-    for (int i = 0; i < n; i++) {
-        char path[400];
-        snprintf(path, sizeof path, "%s/cpu%d/topology/%s", root, i, file);
-        unlink(path);
-        snprintf(path, sizeof path, "%s/cpu%d/topology", root, i);
-        rmdir(path);
-        snprintf(path, sizeof path, "%s/cpu%d", root, i);
-        rmdir(path);
-    }
-    rmdir(root);
 }
 
 static const cpu_set_t *made_up; /* what the system says is allowed; NULL: the truth */
@@ -70,7 +54,6 @@ static hth_cpu_topology read_pair(const char *file, const char *zero, const char
     hth_cpu_topology cores;
     make_machine(file, (const char *const[]){zero, one}, 2);
     hth_cpu_topology_read(root, &cores);
-    remove_machine(file, 2);
     return cores;
 }
 
@@ -129,7 +112,6 @@ TEST(this_machine_has_a_core)
 static cpu_set_t seen[2];
 static void look(void *arg, size_t i, uint32_t i_thread)
 {
-    (void)arg, (void)i;
     sched_getaffinity(0, sizeof seen[i_thread], &seen[i_thread]);
     usleep(20000); /* so that both threads come to see */
 }
@@ -182,13 +164,12 @@ static int only_cpu(const cpu_set_t *set)
 /* With two cores, the caller's thread is moved to the other one's core, and sees where that one is then. */
 static void check_makes_way(const hth_cpu_topology *cores)
 {
-    hth_pool *pool = NULL;
     cpu_set_t was, one, two;
     sched_getaffinity(0, sizeof was, &was);
     CPU_ZERO(&two);
     for (int i = 0; i < 2; i++) CPU_SET(cores->cpu[i], &two);
     CHECK_INT(sched_setaffinity(0, sizeof two, &two), 0);
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     CHECK_INT(hth_pool_pin(pool), 1);
     for (int round = 0; round < 4; round++) {
         int before = -1, after = -1;
@@ -206,7 +187,6 @@ static void check_makes_way(const hth_cpu_topology *cores)
         CHECK_INT(only_cpu(&seen[0]), before);
     }
     sched_setaffinity(0, sizeof was, &was);
-    hth_pool_close(pool);
 }
 
 TEST(threads_but_the_caller_s_are_pinned_to_another_core_than_its)
@@ -220,5 +200,3 @@ TEST(threads_but_the_caller_s_are_pinned_to_another_core_than_its)
     check_pins(&cores);
     check_makes_way(&cores);
 }
-
-TEST_MAIN

@@ -1,34 +1,22 @@
 /* base/disk_cache.h: what is kept comes back byte for byte, or not at all. */
-#define _GNU_SOURCE
 #include "base/disk_cache.h"
 
 #include "base/alloc.h"
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* A cache directory of the test's own, below one that does not exist yet. */
 static char folder[256];
-static char base[128];
+static const char *base;
 
 static void open_folder(void)
 {
-    snprintf(base, sizeof base, "/tmp/hearth-keep-XXXXXX");
-    CHECK(mkdtemp(base) != NULL);
+    base = test_scratch("cache");
+    CHECK_INT(mkdir(base, 0700), 0);
     snprintf(folder, sizeof folder, "%s/a/b", base);
     setenv("HEARTH_CACHE", folder, 1);
-}
-
-static void close_folder(void)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    CHECK_INT(system(command), 0);
 }
 
 static const char *path_of(const char *name)
@@ -47,7 +35,7 @@ static bool is_kept(const char *name, uint64_t mark, const void *bytes, size_t n
     return same;
 }
 
-TEST(what_is_kept_comes_back_for_its_mark_alone)
+TEST(a_cached_entry_is_returned_for_its_key_only)
 {
     open_folder();
     size_t n;
@@ -62,7 +50,6 @@ TEST(what_is_kept_comes_back_for_its_mark_alone)
     CHECK(is_kept("nothing", 0, "", 0));
     struct stat s;
     CHECK(stat(folder, &s) == 0 && (s.st_mode & 0777) == 0700);
-    close_folder();
 }
 
 TEST(damaged_files_are_as_if_not_there)
@@ -89,7 +76,6 @@ TEST(damaged_files_are_as_if_not_there)
     CHECK(hth_diskcache_put("x", 7, text, sizeof text));
     CHECK(truncate(path_of("x"), (off_t)size + 1) == 0);
     CHECK(hth_diskcache_get("x", 7, &n) == NULL);
-    close_folder();
 }
 
 TEST(without_a_place_nothing_is_kept)
@@ -121,7 +107,6 @@ TEST(a_folder_may_be_named_from_where_the_process_is)
     hth_free(kept);
     CHECK(fchdir(here) == 0);
     close(here);
-    close_folder();
 }
 
 TEST(the_usual_places_are_found)
@@ -137,7 +122,6 @@ TEST(the_usual_places_are_found)
     CHECK(hth_diskcache_put("x", 1, "y", 1));
     snprintf(folder, sizeof folder, "%s/.cache/hearth", base);
     CHECK(access(path_of("x"), R_OK) == 0);
-    close_folder();
 }
 
 TEST(names_that_lead_elsewhere_are_refused)
@@ -153,7 +137,4 @@ TEST(names_that_lead_elsewhere_are_refused)
         CHECK(hth_diskcache_get(names[i], 1, &n) == NULL);
     }
     CHECK(hth_diskcache_put(longest + 1, 1, "y", 1));
-    close_folder();
 }
-
-TEST_MAIN

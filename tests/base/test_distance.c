@@ -2,8 +2,6 @@
 #include "base/distance.h"
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(each_slip_counts_once)
 {
     CHECK_INT(hth_edit_distance("threads", "threads", false), 0);
@@ -36,5 +34,3 @@ TEST(of_long_names_the_beginning_counts)
     name[HTH_DISTANCE_NAME - 1] = 'b';
     CHECK_INT(hth_edit_distance("b", name, true), 0);
 }
-
-TEST_MAIN

@@ -2,11 +2,7 @@
 #include "base/fma.h"
 #include "support/kernels/proof.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-/* libm's fmaf is correctly rounded on every machine, by the instruction or by its own
- * exact arithmetic. */
+/* libm's fmaf is correctly rounded on every machine, by the instruction or by its own exact arithmetic. */
 static void check(float a, float b, float c)
 {
     float mine = hth_fma(a, b, c), right = fmaf(a, b, c);
@@ -64,5 +60,3 @@ TEST(fma_equals_the_instruction_among_subnormals)
         check(a, b, hth_float_of(c));
     }
 }
-
-TEST_MAIN

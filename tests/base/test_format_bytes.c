@@ -3,8 +3,6 @@
 #include "common/options.h"
 #include "support/test.h"
 
-#include <stdio.h>
-
 static const struct {
     uint64_t bytes;
     const char *shown, *wanted;
@@ -23,7 +21,7 @@ static const struct {
     {UINT64_MAX, "no limit", "16777216T"},
 };
 
-TEST(bytes_are_shown_to_the_nearest_and_wanted_rounded_up)
+TEST(bytes_are_shown_to_the_nearest_and_requests_rounded_up)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         CHECK_TEXT(hth_format_bytes(known[i].bytes).text, known[i].shown);
@@ -42,7 +40,7 @@ static void check_wanted(uint64_t bytes)
                   wanted.text, (unsigned long long)again);
 }
 
-TEST(what_is_wanted_is_enough_when_it_is_read_again)
+TEST(printed_amounts_are_enough_when_read_back)
 {
     test_random r = {1};
     for (int i = 0; i < 100000; i++) check_wanted(test_random_next(&r) >> (14 + test_random_below(&r, 50)));
@@ -50,5 +48,3 @@ TEST(what_is_wanted_is_enough_when_it_is_read_again)
         for (uint64_t n = 1; n < 400; n++)
             for (uint64_t near = 0; near < 3; near++) check_wanted(unit / 100 * n + unit + near - 1);
 }
-
-TEST_MAIN

@@ -1,12 +1,9 @@
-/* base/pool.c: every unit once, whoever computes it, however many jobs follow. */
-#define _GNU_SOURCE
+/* base/pool.c: every unit once, whichever thread computes it, however many jobs follow. */
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "support/test.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { MAX_UNIT = 100000 };
@@ -38,10 +35,9 @@ static void count_unit(void *arg, size_t i_unit, uint32_t i_thread)
 
 static hth_pool *open_pool(uint32_t n_thread)
 {
-    hth_pool *pool = NULL;
     memset(&the_job, 0, sizeof the_job);
     the_job.n_thread = n_thread;
-    CHECK_OK(hth_pool_open(n_thread, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, n_thread);
     return pool;
 }
 
@@ -60,11 +56,10 @@ TEST(every_unit_is_computed_once)
     static const size_t units[] = {0, 1, 2, 1000, 100000};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-            hth_pool *pool = open_pool(threads[t]);
+            CLOSED(hth_pool) *pool = open_pool(threads[t]);
             CHECK_INT(hth_pool_n_thread(pool), threads[t]);
             hth_pool_run(pool, count_unit, &the_job, units[u]);
             CHECK(each_counted(units[u], 1));
-            hth_pool_close(pool);
         }
     }
 }
@@ -73,7 +68,7 @@ TEST(many_jobs_in_a_row_stay_apart)
 {
     static const uint32_t threads[] = {2, 4, 16};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
-        hth_pool *pool = open_pool(threads[t]);
+        CLOSED(hth_pool) *pool = open_pool(threads[t]);
         for (uint32_t i = 1; i <= 3000; i++) {
             hth_pool_run(pool, count_unit, &the_job, 7);
             if (!each_counted(7, i)) {
@@ -81,7 +76,6 @@ TEST(many_jobs_in_a_row_stay_apart)
                 break;
             }
         }
-        hth_pool_close(pool);
     }
 }
 
@@ -89,7 +83,7 @@ TEST(many_jobs_in_a_row_stay_apart)
  * no way to do all the work alone in the time of one thread. */
 TEST(sleeping_workers_wake_for_a_job)
 {
-    hth_pool *pool = open_pool(4);
+    CLOSED(hth_pool) *pool = open_pool(4);
     for (uint32_t i = 1; i <= 3; i++) {
         sleep_ns(30000000);
         the_job.seen = 0;
@@ -98,7 +92,6 @@ TEST(sleeping_workers_wake_for_a_job)
         CHECK(each_counted(8, i));
         CHECK(the_job.seen != 1);
     }
-    hth_pool_close(pool);
 }
 
 TEST(a_pool_holds_what_it_says)
@@ -121,5 +114,3 @@ TEST(impossible_numbers_of_threads_are_refused)
     CHECK(pool == NULL);
     hth_pool_close(NULL);
 }
-
-TEST_MAIN

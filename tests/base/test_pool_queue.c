@@ -1,6 +1,5 @@
-/* base/pool.c, queues of jobs: each unit once, jobs in order, whoever sleeps where; units
+/* base/pool.c, queues of jobs: each unit once, jobs in order, whichever threads sleep; units
  * that are late are done by others, and what comes late changes nothing. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "support/test.h"
@@ -8,12 +7,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 static void sleep_ns(long ns)
 {
@@ -23,8 +18,7 @@ static void sleep_ns(long ns)
 
 static hth_pool *open_pool(uint32_t n_thread)
 {
-    hth_pool *pool = NULL;
-    CHECK_OK(hth_pool_open(n_thread, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, n_thread);
     return pool;
 }
 
@@ -61,7 +55,6 @@ static void add_to_value(const chain_link *l, size_t i, uint64_t x)
 static void link_unit(void *arg, size_t i, uint32_t i_thread)
 {
     const chain_link *l = arg;
-    (void)i_thread;
     atomic_fetch_add(&n_call, 1);
     add_to_value(l, i, mix(l, i));
 }
@@ -119,27 +112,22 @@ TEST(every_unit_of_every_job_once_and_in_order)
     enum { N_JOB = 1000 };
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
         uint64_t expected[2][WIDTH];
-        hth_pool *pool = open_pool(n_thread);
+        CLOSED(hth_pool) *pool = open_pool(n_thread);
         hth_pool_set_straggler_timeout(pool, 0);
         chain_alone(N_JOB, n_thread, expected);
         reset();
         uint64_t n_unit = run_chain(pool, N_JOB, n_thread);
         CHECK_INT(atomic_load(&n_call), n_unit);
         CHECK_BYTES(values, expected, sizeof values);
-        hth_pool_close(pool);
     }
 }
 
 static _Atomic uint64_t sum;
-static void add_number(void *arg, size_t i, uint32_t i_thread)
-{
-    (void)arg, (void)i_thread;
-    atomic_fetch_add(&sum, i + 1);
-}
+static void add_number(void *arg, size_t i, uint32_t i_thread) { atomic_fetch_add(&sum, i + 1); }
 
 TEST(jobs_of_no_unit_and_of_very_many)
 {
-    hth_pool *pool = open_pool(3);
+    CLOSED(hth_pool) *pool = open_pool(3);
     atomic_store(&sum, 0);
     hth_pool_add(pool, add_number, NULL, 0, 0);
     hth_pool_add(pool, add_number, NULL, 0, 20000);
@@ -147,7 +135,6 @@ TEST(jobs_of_no_unit_and_of_very_many)
     hth_pool_finish(pool);
     CHECK_INT(atomic_load(&sum), 20000ull * 20001 / 2);
     hth_pool_finish(pool);
-    hth_pool_close(pool);
 }
 
 /* ---- late threads --------------------------------------------------------------------------- */
@@ -165,7 +152,6 @@ static uint64_t random_number(void)
 
 static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 {
-    (void)point, (void)i_thread;
     uint32_t n = atomic_load(&one_in);
     if (n > 0 && random_number() % n == 0) sleep_ns((long)(random_number() % (uint64_t)longest_nap_ns));
 }
@@ -174,7 +160,7 @@ static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job, uint64_t patience_ns)
 {
     uint64_t expected[2][WIDTH], n_rescued;
-    hth_pool *pool = open_pool(n_thread);
+    CLOSED(hth_pool) *pool = open_pool(n_thread);
     atomic_store(&one_in, 40);
     longest_nap_ns = 300000;
     hth_pool_set_hook(pool, nap_sometimes);
@@ -192,7 +178,6 @@ static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job,
     }
     n_rescued = hth_pool_n_backup(pool);
     hth_pool_quiesce(pool);
-    hth_pool_close(pool);
     return n_rescued;
 }
 
@@ -232,7 +217,6 @@ static void compute_when_held(void *arg, size_t i, uint32_t i_thread)
 
 static void *let_go_later(void *arg)
 {
-    (void)arg;
     sleep_ns(30000000);
     atomic_store(&let_go, true);
     return NULL;
@@ -250,12 +234,12 @@ static void start_chain(hth_pool *pool, hth_pool_point point)
 }
 
 /* A worker stays in its first unit while the caller does all the rest, gets its results and
- * begins anew; when the worker is let go, what it computes is thrown away. */
+ * begins again; when the worker is let go, what it computes is thrown away. */
 static void check_held(hth_pool_point point)
 {
     enum { N_JOB = 100 };
     uint64_t expected[2][WIDTH], again[2][WIDTH];
-    hth_pool *pool = open_pool(2);
+    CLOSED(hth_pool) *pool = open_pool(2);
     start_chain(pool, point);
     hth_pool_finish(pool);
     CHECK_INT(hth_pool_n_backup(pool), 1);
@@ -273,10 +257,9 @@ static void check_held(hth_pool_point point)
         memcpy(again, values, sizeof again);
         CHECK_BYTES(again, expected, sizeof again);
     }
-    hth_pool_close(pool);
 }
 
-TEST(a_thread_that_is_held_holds_up_nobody)
+TEST(a_blocked_thread_delays_no_other)
 {
     check_held(HTH_POOL_CLAIMED);
     check_held(HTH_POOL_COMPUTED);
@@ -297,7 +280,7 @@ TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
     enum { N_JOB = 200 };
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
         uint64_t expected[2][WIDTH], before[2][WIDTH];
-        hth_pool *pool = open_pool(n_thread);
+        CLOSED(hth_pool) *pool = open_pool(n_thread);
         hth_pool_set_straggler_timeout(pool, 0);
         hth_pool_watch(pool, &cancel_flag);
         chain_alone(N_JOB, n_thread, expected);
@@ -321,14 +304,13 @@ TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
         run_chain(pool, N_JOB, n_thread);
         CHECK_BYTES(values, expected, sizeof values);
         CHECK(!hth_pool_take_cancelled(pool));
-        hth_pool_close(pool);
     }
 }
 
 /* What a thread skips that comes late to a unit, which another has done, is no news. */
 TEST(a_late_thread_cancels_nothing)
 {
-    hth_pool *pool = open_pool(2);
+    CLOSED(hth_pool) *pool = open_pool(2);
     hth_pool_watch(pool, &cancel_flag);
     start_chain(pool, HTH_POOL_CLAIMED);
     hth_pool_finish(pool);
@@ -341,7 +323,6 @@ TEST(a_late_thread_cancels_nothing)
     hth_pool_quiesce(pool);
     cancel_flag = 0;
     CHECK(!hth_pool_take_cancelled(pool));
-    hth_pool_close(pool);
 }
 
 /* Later than the ring is long: the queue waits for it before a record is used again. And a
@@ -353,7 +334,7 @@ TEST(a_thread_that_is_very_late_is_waited_for)
     for (int i = 0; i < 3; i++) {
         uint64_t expected[2][WIDTH];
         pthread_t clock;
-        hth_pool *pool = open_pool(2);
+        CLOSED(hth_pool) *pool = open_pool(2);
         start_chain(pool, points[i]);
         if (!CHECK_INT(pthread_create(&clock, NULL, let_go_later, NULL), 0)) return;
         hth_pool_finish(pool);
@@ -364,17 +345,12 @@ TEST(a_thread_that_is_very_late_is_waited_for)
         CHECK(atomic_load(&let_go));
         CHECK_BYTES(values, expected, sizeof values);
         pthread_join(clock, NULL);
-        hth_pool_close(pool);
     }
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------- */
 
-static void nap(void *arg, size_t i, uint32_t i_thread)
-{
-    (void)arg, (void)i, (void)i_thread;
-    sleep_ns(60000000);
-}
+static void nap(void *arg, size_t i, uint32_t i_thread) { sleep_ns(60000000); }
 
 static double cpu_seconds(void)
 {
@@ -387,7 +363,7 @@ static double cpu_seconds(void)
  * 50 us each time; here they wait for more than two seconds, taken together. */
 TEST(who_waits_sleeps)
 {
-    hth_pool *pool = open_pool(4);
+    CLOSED(hth_pool) *pool = open_pool(4);
     double before = cpu_seconds();
     for (int i = 0; i < 5; i++) {
         hth_pool_add(pool, nap, NULL, 0, 2);
@@ -397,28 +373,15 @@ TEST(who_waits_sleeps)
     }
     double seconds = cpu_seconds() - before;
     if (seconds > 0.2) test_fail(__FILE__, __LINE__, "%.3f s of computing while all wait", seconds);
-    hth_pool_close(pool);
 }
 
 /* ---- misuse ----------------------------------------------------------------------------------- */
 
-static void run_within(void *arg, size_t i, uint32_t i_thread)
-{
-    (void)i, (void)i_thread;
-    hth_pool_run(arg, add_number, NULL, 2);
-}
+static void run_within(void *arg, size_t i, uint32_t i_thread) { hth_pool_run(arg, add_number, NULL, 2); }
 
-static void finish_within(void *arg, size_t i, uint32_t i_thread)
-{
-    (void)i, (void)i_thread;
-    hth_pool_finish(arg);
-}
+static void finish_within(void *arg, size_t i, uint32_t i_thread) { hth_pool_finish(arg); }
 
-static void allocate_within(void *arg, size_t i, uint32_t i_thread)
-{
-    (void)arg, (void)i, (void)i_thread;
-    hth_free(hth_alloc(1, 1));
-}
+static void allocate_within(void *arg, size_t i, uint32_t i_thread) { hth_free(hth_alloc(1, 1)); }
 
 /* Whether a child that runs work ends by an assertion. */
 static bool asserts(hth_work_fn *work, uint32_t n_thread)
@@ -433,8 +396,7 @@ static bool asserts(hth_work_fn *work, uint32_t n_thread)
         hth_pool_run(pool, work, pool, 3);
         _exit(0);
     }
-    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
-           WTERMSIG(status) == SIGABRT;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
 TEST_IF(hth_alloc_asserts(), jobs_and_allocations_within_units_are_refused_by_assertions)
@@ -446,5 +408,3 @@ TEST_IF(hth_alloc_asserts(), jobs_and_allocations_within_units_are_refused_by_as
         CHECK(!asserts(add_number, n_thread));
     }
 }
-
-TEST_MAIN

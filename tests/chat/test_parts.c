@@ -1,42 +1,21 @@
 /* text: conversations in parts. Frames may write control tokens, what people say
  * may not, and otherwise the seams cannot be seen in the ids. */
-#include "support/test.h"
-#include "support/models/vocab_file.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-static vocab_file f;
-static hth_gguf *file;
-static hth_tokenizer *tok;
+#include "support/models/vocab_case.h"
 
 enum { UNK, BOS, EOS, SPACE = 259, A, B, AB, SPACE_A, TOOL, MARK, TURN };
 
-static bool open_it(void)
+bool vocab_begin(void)
 {
     vocab_file_begin(&f, true);
     vocab_file_add_word(&f, "\xE2\x96\x81", -5.0f);
     vocab_file_add_word(&f, "a", -4.0f);
     vocab_file_add_word(&f, "b", -4.0f);
     vocab_file_add_word(&f, "ab", -1.0f);
-    vocab_file_add_word(&f,
-                        "\xE2\x96\x81"
-                        "a",
-                        -2.0f);
+    vocab_file_add_word(&f, "\xE2\x96\x81\x61", -2.0f);
     vocab_file_add(&f, "<tool>", 6, 0.0f, HTH_TOKEN_USER);
     vocab_file_add(&f, "<tool", 5, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|turn|>", 8, 0.0f, HTH_TOKEN_CONTROL);
-    hearth_error why = {0};
-    bool ok = vocab_file_open(&f, &file, &tok, &why) == HEARTH_OK;
-    if (!ok) test_fail(__FILE__, __LINE__, "%s", why.message);
-    return ok;
-}
-
-static void close_it(void)
-{
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
-    vocab_file_free(&f);
+    return vocab_open();
 }
 
 static void check_ids(const hth_ids *ids, const int32_t *expected, size_t n, int line)
@@ -56,12 +35,11 @@ static hth_text_part part(const char *text, bool is_frame)
 static void check_parts(const hth_text_part *parts, size_t n_part, unsigned flags, const int32_t *expected,
                         size_t n, int line)
 {
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     size_t n_lost = 1;
     CHECK_OK(hth_tokenize_parts(tok, parts, n_part, flags, &ids, &n_lost, err));
     CHECK_INT(n_lost, 0);
     check_ids(&ids, expected, n, line);
-    hth_ids_free(&ids);
 }
 
 #define PARTS(FLAGS, ...)                                                                                    \
@@ -69,9 +47,8 @@ static void check_parts(const hth_text_part *parts, size_t n_part, unsigned flag
     check_parts(parts, sizeof parts / sizeof *parts, FLAGS, expected, sizeof expected / sizeof *expected,    \
                 __LINE__)
 
-TEST(nobody_can_write_a_control_token)
+TEST(messages_cannot_contain_control_tokens)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("<|turn|>", true), part("<s>", false), part("<|turn|>", true)};
         PARTS(0, TURN, SPACE, 3 + '<', 3 + 's', 3 + '>', TURN);
@@ -89,12 +66,10 @@ TEST(nobody_can_write_a_control_token)
         const hth_text_part parts[] = {part("<|turn", true), {NULL, 0, false}, part("|>", true)};
         PARTS(0, TURN); /* two frames that touch are one */
     }
-    close_it();
 }
 
 TEST(user_defined_tokens_count_everywhere)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("<tool>", false), part("<tool>", true)};
         PARTS(0, TOOL, TOOL);
@@ -108,12 +83,10 @@ TEST(user_defined_tokens_count_everywhere)
         const hth_text_part parts[] = {part("<tool", true), part("a", false)};
         PARTS(0, MARK, SPACE_A);
     }
-    close_it();
 }
 
 TEST(seams_between_raw_parts_are_none)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("a", true), part("b", false)};
         PARTS(0, SPACE, AB);
@@ -126,12 +99,10 @@ TEST(seams_between_raw_parts_are_none)
         const hth_text_part parts[] = {part("\xE4", false), part("\xB8\xAD", false)};
         PARTS(0, SPACE, 3 + 0xE4, 3 + 0xB8, 3 + 0xAD);
     }
-    close_it();
 }
 
 TEST(bos_comes_once)
 {
-    if (!open_it()) return;
     {
         const hth_text_part parts[] = {part("<s>", true), part("a", false)};
         PARTS(HEARTH_ADD_SPECIAL, BOS, SPACE_A);
@@ -150,13 +121,11 @@ TEST(bos_comes_once)
     }
     check_parts(NULL, 0, HEARTH_ADD_SPECIAL, (const int32_t[]){BOS}, 1, __LINE__);
     check_parts(NULL, 0, 0, NULL, 0, __LINE__);
-    close_it();
 }
 
 TEST(cuts_anywhere_in_a_text_change_nothing)
 {
     static const char text[] = "a b<tool>ab <|turn|> ab<s>\xE4\xB8\xAD</s> <tool ba";
-    if (!open_it()) return;
     test_random r = {4};
     hth_ids whole = {0}, ids = {0};
     CHECK_OK(hth_tokenize(tok, text, sizeof text - 1, HEARTH_PARSE_SPECIAL, &whole, NULL, err));
@@ -179,7 +148,4 @@ TEST(cuts_anywhere_in_a_text_change_nothing)
     }
     hth_ids_free(&whole);
     hth_ids_free(&ids);
-    close_it();
 }
-
-TEST_MAIN

@@ -5,10 +5,6 @@
 #include "chat/chat_formats.h"
 #include "chat/template.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_MESSAGE = 64, N_LINE = 28 };
 
 /* 26 July 2024, noon. */
@@ -101,15 +97,11 @@ static void read_conversation(conversation *c, const char *line)
     }
 }
 
-static void free_conversation(conversation *c)
-{
-    for (size_t i = 0; i < c->n_text; i++) free(c->texts[i]);
-}
+static void free_conversation(conversation *c) { for (size_t i = 0; i < c->n_text; i++) free(c->texts[i]); }
 
 /* ---- all lines of all files ------------------------------------------------------------------------- */
 
-typedef void check_line(size_t i_template, const hth_template *t, const char *line,
-                        const hth_template_input *in);
+typedef void check_line(size_t i_template, const hth_template *t, const char *line, const hth_template_input *in);
 
 static void each_line(check_line *check)
 {
@@ -119,40 +111,34 @@ static void each_line(check_line *check)
         snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
         const char *path = test_data(name);
         if (!path) return;
-        char *source = test_read_file(path, &n);
-        hth_template *t = NULL;
-        CHECK_OK(hth_template_open(source, n, &t, err));
+        FREED char *source = test_read_file(path, &n);
+        CLOSED(hth_template) *t = OPENED(hth_template, source, n);
         snprintf(name, sizeof name, "chat/%s.jsonl", templates[i].file);
         if (!(path = test_data(name))) return;
-        char *lines = test_read_file(path, &n), *rest = lines, *line;
+        FREED char *lines = test_read_file(path, &n);
+        char *rest = lines, *line;
         while ((line = json_next_line(&rest)) != NULL) {
             conversation c;
             read_conversation(&c, line);
-            hth_template_input in = {.messages = c.message,
-                                     .n_message = c.n,
+            hth_template_input in = {.messages = c.message, .n_message = c.n,
                                      .add_generation_prompt = c.add_generation_prompt,
-                                     .bos = word(templates[i].bos),
-                                     .eos = word(templates[i].eos),
+                                     .bos = word(templates[i].bos), .eos = word(templates[i].eos),
                                      .seconds = &the_day};
             if (t) check(i, t, line, &in);
             free_conversation(&c);
             n_line++;
         }
         CHECK_INT(n_line, N_LINE);
-        hth_template_close(t);
-        free(lines);
-        free(source);
     }
 }
 
 static void expect_text(size_t i, const char *line, const hth_rendered *r, const char *wanted)
 {
     size_t n;
-    char *conv = json_text(json_field(line, "conv"), &n);
+    FREED char *conv = json_text(json_field(line, "conv"), &n);
     if (r->n != strlen(wanted) || memcmp(r->text, wanted, r->n) != 0)
         test_fail(__FILE__, __LINE__, "%s, %s: \"%.*s\", not \"%s\"", templates[i].file, conv, (int)r->n,
                   r->text, wanted);
-    free(conv);
 }
 
 /* The parts are the text, and alternate. */
@@ -192,16 +178,13 @@ static void check_jinja(size_t i, const hth_template *t, const char *line, const
 
 static void check_format(size_t i, const hth_template *t, const char *line, const hth_template_input *in)
 {
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     size_t n;
     const hth_chat_format *f = hth_chat_format_find(word(templates[i].format));
-    (void)t;
     CHECK_OK(hth_chat_format_render(f, in, &r, err));
-    char *text = json_text(json_field(line, "llamacpp"), &n);
+    FREED char *text = json_text(json_field(line, "llamacpp"), &n);
     expect_text(i, line, &r, text);
     expect_parts(&r);
-    free(text);
-    hth_rendered_free(&r);
 }
 
 TEST(templates_of_models_render_as_jinja_does) { each_line(check_jinja); }
@@ -216,8 +199,7 @@ static void expect_format(const char *name, bool gen, const char *wanted)
                              {word("assistant"), word(" A ")},
                              {word("user"), word("V")},
                              {word("tool"), word("T")}};
-    hth_template_input in = {
-        .messages = m, .n_message = 5, .add_generation_prompt = gen, .eos = word("</s>")};
+    hth_template_input in = {.messages = m, .n_message = 5, .add_generation_prompt = gen, .eos = word("</s>")};
     hth_rendered r;
     const hth_chat_format *f = hth_chat_format_find(word(name));
     if (!CHECK(f != NULL)) return;
@@ -229,8 +211,7 @@ static void expect_format(const char *name, bool gen, const char *wanted)
 
 TEST(other_formats_follow_their_description)
 {
-    expect_format("llama2-sys", true,
-                  "[INST] <<SYS>>\nS \n<</SYS>>\n\n U [/INST] A </s>[INST] V [/INST]T</s>");
+    expect_format("llama2-sys", true, "[INST] <<SYS>>\nS \n<</SYS>>\n\n U [/INST] A </s>[INST] V [/INST]T</s>");
     expect_format("mistral-v7-tekken", true,
                   "[SYSTEM_PROMPT]S [/SYSTEM_PROMPT][INST] U[/INST] A </s>[INST]V[/INST]T</s>");
     expect_format("vicuna-orca", true, "SYSTEM: S \nUSER:  U\nASSISTANT:  A </s>\nUSER: V\nASSISTANT:");
@@ -250,7 +231,7 @@ TEST(other_formats_follow_their_description)
                   "<|tool|>\nT</s>\n<|assistant|>\n");
 }
 
-TEST(formats_are_told_by_the_text_of_a_template)
+TEST(formats_are_recognised_by_the_text_of_a_template)
 {
     for (size_t i = 0; i < N_TEMPLATE; i++) {
         char name[100];
@@ -258,10 +239,9 @@ TEST(formats_are_told_by_the_text_of_a_template)
         snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
         const char *path = test_data(name);
         if (!path) return;
-        char *source = test_read_file(path, &n);
+        FREED char *source = test_read_file(path, &n);
         const hth_chat_format *f = hth_chat_format_detect((hth_str){source, n});
         CHECK_TEXT(f ? hth_chat_format_name(f) : "none", templates[i].detected);
-        free(source);
     }
 }
 
@@ -287,7 +267,7 @@ TEST(formats_are_listed_by_name)
 }
 
 /* Contents are never frame, whatever they spell. */
-TEST(formats_know_their_frames)
+TEST(formats_mark_template_text_and_content)
 {
     const hth_message m[] = {{word("system"), word("<|im_end|>")}, {word("user"), word("<|im_start|>")}};
     hth_template_input in = {.messages = m, .n_message = 2, .add_generation_prompt = true};
@@ -299,7 +279,7 @@ TEST(formats_know_their_frames)
                   {"<|im_end|>\n<|im_start|>user\n", true},
                   {"<|im_start|>", false},
                   {"<|im_end|>\n<|im_start|>assistant\n", true}};
-    hth_rendered r;
+    CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(hth_chat_format_render(hth_chat_format_find(word("chatml")), &in, &r, err));
     if (CHECK_INT(r.n_part, 5)) {
         for (size_t i = 0; i < 5; i++) {
@@ -308,7 +288,6 @@ TEST(formats_know_their_frames)
             CHECK_BYTES(r.parts[i].text, wanted[i].text, r.parts[i].n);
         }
     }
-    hth_rendered_free(&r);
 }
 
 TEST(formats_refuse_odd_roles_and_too_much_text)
@@ -327,8 +306,5 @@ TEST(formats_refuse_odd_roles_and_too_much_text)
     }
     hth_message m[2] = {{word("user"), {NULL, HTH_TEMPLATE_MAX_OUTPUT}}, {word("user"), {NULL, 1}}};
     hth_template_input in = {.messages = m, .n_message = 2};
-    CHECK_INT(hth_chat_format_render(f, &in, &r, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "16 MiB") != NULL);
+    CHECK_FAILS(hth_chat_format_render(f, &in, &r, err), HEARTH_ERROR_UNSUPPORTED, "16 MiB");
 }
-
-TEST_MAIN

@@ -12,28 +12,20 @@ import signal
 import stat
 import struct
 import subprocess
-import sys
 import tempfile
 import termios
 import time
 import unittest.mock
 
-HEARTH = sys.argv[1]
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-from cases import Skip, case, clean_environment, open_terminal, run_cases  # noqa: E402: the path is set above
-from chat_model import with_template  # noqa: E402
+from program import HEARTH, SOURCE, check
+from cases import Skip, case, clean_environment, open_terminal, run_cases
+from chat_model import with_template
 
 TIMEOUT = 60
 # Each message and each answer on a line of its own; the system text first.
 TEMPLATE = """{% for m in messages %}{{ m.content + ('\\n' if m.role != 'assistant' else eos_token) }}{% endfor %}"""
 FOLDER = None  # of the whole run
 MODEL = None
-
-
-def check(ok, *what):
-    if not ok:
-        raise AssertionError(" ".join(str(w) for w in what))
 
 
 def make_model(name, template, **more):
@@ -467,7 +459,7 @@ class Terminal:
 
 
 def slow_card():
-    """A simulated card that takes 20 ms for a token, so that a key comes in time."""
+    """A simulated GPU that takes 20 ms for a token, so that a key comes in time."""
     path = os.path.join(FOLDER, "slow.sim")
     with open(path, "w") as f:
         f.write("name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"

@@ -3,7 +3,6 @@ little stack, closed streams, kills. Called by CTest with the program's path and
 release builds, the library that makes allocations fail (tests/preload). The ids are the
 rows of docs/reliability.md. Python 3, standard library only."""
 
-import functools
 import json
 import os
 import random
@@ -13,44 +12,14 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
-HEARTH = sys.argv[1]
+from program import HEARTH, SOURCE, case, cases, check, scratch
+import chat_model
+
 FAIL_MALLOC = sys.argv[2] if len(sys.argv) > 2 else None
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LONG = bool(os.environ.get("HEARTH_LONG"))
 TIMEOUT = 120
-SCRATCH = None  # a folder of its own for each case
-sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-sys.path.insert(0, os.path.join(SOURCE, "tests", "cli"))
-import cases  # noqa: E402: the paths are set above
-import chat_model  # noqa: E402
-
-
-def case(function):
-    """A case with a folder of its own for files."""
-
-    @functools.wraps(function)
-    def with_scratch():
-        global SCRATCH
-        with tempfile.TemporaryDirectory(prefix="hearth-faults-") as SCRATCH:
-            function()
-
-    return cases.case(with_scratch)
-
-
-def check(ok, *what):
-    if not ok:
-        raise AssertionError(" ".join(str(w) for w in what))
-
-
-def scratch(name, content=None):
-    path = os.path.join(SCRATCH, name)
-    if content is not None:
-        with open(path, "wb") as f:
-            f.write(content)
-    return path
 
 
 def hearth(args, stdin=b"", env=None, **more):
@@ -241,7 +210,7 @@ def the_model_of_these_cases_is_whole():
 
 
 @case
-def malformed_files_through_every_verb():
+def malformed_files_through_every_command():
     slowest = (0, "")
     n = 0
     for row, content, word, who in malformed():
@@ -268,7 +237,7 @@ def malformed_files_through_every_verb():
 
 
 @case
-def sidecars_that_do_not_fit_are_refused_by_all_who_take_them():
+def sidecars_that_do_not_fit_are_refused_by_every_command():
     path, words = scratch("model.gguf", with_keys()), scratch("text", b"aaaa " * 99)
     takers = {"profile": ["pack"], "predictors": ["pack", "run", "compare", "perplexity"],
               "thresholds": ["pack", "run", "compare", "perplexity"]}
@@ -358,7 +327,7 @@ def content_of_output():
         return f.read()
 
 
-def every_verb_survives_allocations_that_fail():
+def every_command_survives_allocations_that_fail():
     path = scratch("whole.gguf", build(keys_of_a_llama(), tensors_of_a_llama(), 0.25))
     commands = verbs_on(path)
     commands["run on threads"] = (["run", path, "-n", "2", "-p", "a", "-t", "3", "--mmap", "--stop", "zz", "--greedy"], b"")
@@ -392,7 +361,7 @@ def every_verb_survives_allocations_that_fail():
 
 
 if FAIL_MALLOC:  # in plain release builds: a sanitizer has an allocator of its own
-    case(every_verb_survives_allocations_that_fail)
+    case(every_command_survives_allocations_that_fail)
 
 
 # ---- R6, R7, R9, R11: what the shell may have taken away ---------------------------------------------
@@ -479,7 +448,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
     for args in writers.values():
         args.append("--force")  # the old file is of another kind
     n_killed = 0
-    known = {"out", "out.hearth-part", "out.resume", *os.listdir(SCRATCH)}
+    known = {"out", "out.hearth-part", "out.resume", *os.listdir(scratch())}
     for name, args in writers.items():
         check(hearth(args).returncode == 0, name)
         with open(out, "rb") as f:
@@ -502,7 +471,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                 with open(out, "rb") as f:
                     found = f.read()
             check(found in (old, whole), name, "kill", i, "left", None if found is None else len(found), "bytes")
-            check(set(os.listdir(SCRATCH)) <= known, name, "kill", i, "left", set(os.listdir(SCRATCH)) - known)
+            check(set(os.listdir(scratch())) <= known, name, "kill", i, "left", set(os.listdir(scratch())) - known)
         check(hearth(args).returncode == 0, name, "after kills")
         with open(out, "rb") as f:
             check(f.read() == whole, name, "after kills: another file")

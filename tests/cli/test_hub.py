@@ -14,16 +14,11 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
-HEARTH = os.path.abspath(sys.argv[1])
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-import cases  # noqa: E402: the path is set above
-from hub_server import COMMIT, Fault, HubServer  # noqa: E402
+from program import HEARTH, SOURCE, MODEL, cases, check
+from hub_server import COMMIT, Fault, HubServer
 
 TIMEOUT = 300
 REPO, NAME = "org/Some-Model-GGUF", "org/Some-Model-GGUF:Q4_0"
@@ -42,11 +37,6 @@ def case(function):
             function()
 
     return cases.case(with_scratch)
-
-
-def check(ok, *what):
-    if not ok:
-        raise AssertionError(" ".join(str(w) for w in what))
 
 
 def environment(**more):
@@ -1003,7 +993,7 @@ def rm_keeps_another_file_of_the_repository_that_is_being_loaded():
 
 
 @case
-def verbs_take_names():
+def commands_take_names():
     fill_places()
     env = folders()
     for name in ("org/tale:Q8_0", "ORG/TALE:q8_0", "tale:1b", "lm-tale", "your"):

@@ -1,18 +1,13 @@
 /* Answers on a terminal that the test makes: where lines end, wide characters, resizing,
  * and escapes that cannot reach it. */
-#define _GNU_SOURCE
 #include "common/output.h"
 #include "common/word_wrap.h"
 #include "support/test.h"
 
 #include <fcntl.h>
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <unistd.h>
 
 typedef struct terminal {
     int outer, inner, saved;
@@ -50,7 +45,7 @@ static bool open_terminal(terminal *t, unsigned short columns)
 }
 
 /* What came out of it; stdout is itself again. What was written may come in several
- * pieces and late; the end is an error of the read, once nobody has the inner side. */
+ * pieces and late; the end is an error of the read, once the inner side is closed. */
 static size_t close_terminal(terminal *t, char *out, size_t capacity)
 {
     size_t n = 0;

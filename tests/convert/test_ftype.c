@@ -3,9 +3,6 @@
 #include "convert/ftype.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static hth_str text(const char *s) { return (hth_str){s, strlen(s)}; }
 
 static hth_type type_of(const char *mix, hth_ftype_model m, const char *name, uint64_t n_col)
@@ -113,12 +110,9 @@ TEST(rows_that_fit_no_block_get_another_type)
 
 TEST(vectors_routers_and_positions_are_no_matrices)
 {
-    CHECK(hth_ftype_is_matrix(text("blk.0.attn_q.weight"), 2) &&
-          hth_ftype_is_matrix(text("token_embd.weight"), 2));
+    CHECK(hth_ftype_is_matrix(text("blk.0.attn_q.weight"), 2) && hth_ftype_is_matrix(text("token_embd.weight"), 2));
     CHECK(!hth_ftype_is_matrix(text("blk.0.attn_q.bias"), 1) &&
           !hth_ftype_is_matrix(text("blk.0.attn_norm.weight"), 1));
     CHECK(!hth_ftype_is_matrix(text("blk.0.ffn_gate_inp.weight"), 2));
     CHECK(!hth_ftype_is_matrix(text("position_embd.weight"), 2) && !hth_ftype_is_matrix(text("weight"), 2));
 }
-
-TEST_MAIN

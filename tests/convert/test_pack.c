@@ -9,10 +9,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define STORYTELLER "models/storyteller-drelu/storyteller-drelu-f32.gguf"
 
 static const int32_t story_ids[] = {1, 45, 300, 17, 901, 233, 12, 77, 5, 640, 99, 1023, 8, 8, 41, 500};
@@ -66,7 +62,6 @@ static void check_packed(const char *source, const char *type, double bound)
     }
     free(dense);
     free(expected);
-    remove(path);
 }
 
 TEST(gate_has_the_bits_of_dense_on_packed_files_of_every_type)
@@ -84,8 +79,7 @@ TEST(gate_has_the_bits_of_dense_on_packed_files_of_every_type)
 
 TEST(files_of_powerinfer_pack_without_a_change_of_bits)
 {
-    static const char *const names[] = {"llama-relu.f16", "llama-relu.q4_0", "bamboo.q4_0", "opt.f16",
-                                        "falcon.q4_0"};
+    static const char *const names[] = {"llama-relu.f16", "llama-relu.q4_0", "bamboo.q4_0", "opt.f16", "falcon.q4_0"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char model[100];
         snprintf(model, sizeof model, "golden/powerinfer/%s.powerinfer.gguf", names[i]);
@@ -106,18 +100,17 @@ TEST(files_of_powerinfer_pack_without_a_change_of_bits)
             free(a);
             free(b);
         }
-        remove(path);
     }
 }
 
-TEST(neurons_of_every_family_can_be_turned)
+TEST(neurons_of_every_architecture_can_be_transposed)
 {
     static const char *const names[] = {"llama-gqa", "llama-bias", "llama-relu2-plain", "qwen2", "qwen3",
                                         "gemma2",    "falcon",     "falcon-two-norms",  "opt",   "bamboo"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char model[80], ids[80], truth[80];
         hth_pack_result r;
-        golden g;
+        CLEANUP(golden_close) golden g;
         snprintf(model, sizeof model, "golden/arch/%s.gguf", names[i]);
         snprintf(ids, sizeof ids, "golden/arch/%s.ids", names[i]);
         snprintf(truth, sizeof truth, "golden/arch/%s.f32", names[i]);
@@ -125,18 +118,15 @@ TEST(neurons_of_every_family_can_be_turned)
             const char *path = test_scratch("packed.gguf");
             CHECK_OK(pack(g.model, path, NULL, &r, err));
             g.model = path;
-            float *logits = golden_logits(&g, HEARTH_KV_F32);
+            FREED float *logits = golden_logits(&g, HEARTH_KV_F32);
             double error = logits ? engine_max_error(logits, g.truth, g.n_truth) : 1.0;
             if (!(error <= 2e-5)) test_fail(__FILE__, __LINE__, "%s: error %g", names[i], error);
-            free(logits);
-            remove(path);
         }
-        golden_close(&g);
     }
 }
 
-/* Names that look like those of layers, shapes and types that nobody checked: they are not the model's. */
-TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
+/* Names that look like those of layers, shapes and types that nothing checked: they are not the model's. */
+TEST(tensors_that_the_model_does_not_use_are_copied_unchanged)
 {
     static const struct {
         const char *name;
@@ -153,17 +143,14 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
                 {"unused", 2, 1, {64, 1}},
                 {"blk.4294967296.ffn_gate.bias", 0, 1, {4, 1}}};
     enum { N_ROW = sizeof rows / sizeof *rows };
-    char in[512];
-    tiny_model m;
     hth_pack_result r;
     hth_gguf *file = NULL;
-    snprintf(in, sizeof in, "%s", test_scratch("odd.gguf"));
-    const char *out = test_scratch("odd-packed.gguf");
-    tiny_begin(&m);
+    const char *in = test_scratch("odd.gguf"), *out = test_scratch("odd-packed.gguf");
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (size_t i = 0; i < N_ROW; i++)
         tiny_add_tensor(&m, rows[i].name, rows[i].type, rows[i].n_dim, rows[i].dim[0], rows[i].dim[1]);
     tiny_add_tensor(&m, "blk.0.ffn_down_t.weight", 0, 2, 32, 16); /* gives way to what is written */
-    gguf_bytes bytes = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes bytes = tiny_write(&m);
     FILE *f = fopen(in, "wb");
     if (!f || fwrite(bytes.data, 1, bytes.n, f) != bytes.n || fclose(f) != 0) abort();
     hearth_error why;
@@ -178,17 +165,9 @@ TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
         if (file) hth_gguf_close(file);
         file = NULL;
     }
-    remove(in);
-    remove(out);
-    gguf_free(&bytes);
-    tiny_free(&m);
 }
 
-static bool refuse_progress(void *user, uint64_t done, uint64_t total)
-{
-    (void)user, (void)total;
-    return done == 0;
-}
+static bool refuse_progress(void *user, uint64_t done, uint64_t total) { return done == 0; }
 
 TEST(an_interrupted_packing_leaves_nothing)
 {
@@ -215,11 +194,10 @@ typedef struct inputs {
 
 static void open_inputs(inputs *in, bool packed)
 {
-    tiny_model m;
     snprintf(in->model, sizeof in->model, "%s", test_scratch("in.gguf"));
     snprintf(in->beside, sizeof in->beside, "%s", test_scratch("beside.gguf"));
     snprintf(in->out, sizeof in->out, "%s", test_scratch("out.gguf"));
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     if (packed) tiny_pack(&m);
     else tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     in->bytes = tiny_write(&m);
@@ -251,8 +229,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
     hearth_status st = hth_pack(in->model, in->out, o, &r, &why);
     if (st != status || strstr(why.message, path) != why.message || !strstr(why.message, words) ||
         remove(in->out) == 0 || remove(part) == 0)
-        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
-                  words);
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message, words);
 }
 
 /* A profile of the model in which every neuron fired once in 8 tokens, with one change. */
@@ -278,15 +255,13 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
 
 TEST(profiles_that_do_not_fit_are_not_packed)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     hth_pack_result r;
     open_inputs(&in, false);
     hth_pack_options o = {.profile = in.beside, .n_thread = 1};
     EXPECT_PROFILE((void)0, HEARTH_OK, NULL);
-    EXPECT_PROFILE(p->model_hash++, HEARTH_ERROR_ARGUMENT,
-                   "the profile of another model: hearth.model.hash at ");
-    EXPECT_PROFILE((p->n_tok = 16, p->layers[0].sum[0] = 0.8), HEARTH_ERROR_ARGUMENT,
-                   "not finished: 8 of 16");
+    EXPECT_PROFILE(p->model_hash++, HEARTH_ERROR_ARGUMENT, "the profile of another model: hearth.model.hash at ");
+    EXPECT_PROFILE((p->n_tok = 16, p->layers[0].sum[0] = 0.8), HEARTH_ERROR_ARGUMENT, "not finished: 8 of 16");
     EXPECT_PROFILE(p->layers[1].n_fired[5] = 9, HEARTH_ERROR_FORMAT, "'blk.1.fired' at ");
     EXPECT_PROFILE(p->layers[1].n_fired[5] = 9, HEARTH_ERROR_FORMAT,
                    "neuron 5: it fired more often than there are tokens");
@@ -295,19 +270,17 @@ TEST(profiles_that_do_not_fit_are_not_packed)
     EXPECT_PROFILE(p->layers[0].largest = __builtin_nanf(""), HEARTH_ERROR_FORMAT, "largest_hidden at ");
     EXPECT_PROFILE(snprintf(p->activation, sizeof p->activation, "silu"), HEARTH_ERROR_ARGUMENT,
                    "hearth.profile.activation at ");
-    close_inputs(&in);
 }
 
 TEST(sidecars_that_do_not_fit_are_not_packed)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in, false);
     hth_pack_options predictors = {.predictors = in.beside, .n_thread = 1},
                      thresholds = {.thresholds = in.beside, .n_thread = 1}, profile = {.profile = in.beside};
     const char *kinds[] = {"predictors", "thresholds"};
     for (int i = 0; i < 2; i++) {
-        hth_gguf_writer *w = NULL;
-        CHECK_OK(hth_gguf_writer_open(in.beside, &w, err));
+        hth_gguf_writer *w = OPENED(hth_gguf_writer, in.beside);
         hth_sidecar_write_head(w, kinds[i], in.hash ^ 1);
         CHECK_OK(hth_gguf_writer_begin(w, err));
         CHECK_OK(hth_gguf_writer_finish(w, err));
@@ -320,17 +293,13 @@ TEST(sidecars_that_do_not_fit_are_not_packed)
     }
     CHECK(test_write_file(in.beside, in.bytes.data, in.bytes.n / 2));
     expect_refused(&in, &predictors, in.beside, HEARTH_ERROR_FORMAT, "past the end", __LINE__);
-    close_inputs(&in);
 }
 
 TEST(a_packed_file_whose_order_is_none_is_not_packed_again)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in, true);
     hth_pack_options o = {.n_thread = 1};
     expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "'blk.1.ffn_order' at ", __LINE__);
     expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "entry 7 is 64; expected each of 64 neurons", __LINE__);
-    close_inputs(&in);
 }
-
-TEST_MAIN

@@ -1,16 +1,11 @@
 /* Packed with a profile, dReLU's sparser half is computed first: gate and up change places where up is the
  * sparser one, and no logit changes a bit. */
-#define _POSIX_C_SOURCE 200809L
 #include "convert/pack.h"
 #include "file/gguf.h"
 #include "measure/profile.h"
 #include "sparse/profile.h"
 #include "support/engine.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -21,25 +16,17 @@ static const int32_t ids[N_ID] = {1, 45, 300, 17, 901, 233, 12, 77, 5, 640, 99, 
 static void make_profile(const char *model_path, const char *path, bool sparser_ups)
 {
     char text[3000];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_profile *p = NULL;
     hearth_model_options mo = hearth_model_defaults();
-    hearth_session_options so = {
-        .n_ctx = 64, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
-    hth_profile_options o = {
-        .out = path, .n_sample = 64, .settings = "kv f16", .save_ns = HTH_PROFILE_SAVE_NS};
+    hearth_session_options so = {.n_ctx = 64, .n_batch = 64, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
+    hth_profile_options o = {.out = path, .n_sample = 64, .settings = "kv f16", .save_ns = HTH_PROFILE_SAVE_NS};
     for (size_t i = 0; i < sizeof text; i++) text[i] = "Once upon a time there was a dog. "[i % 34];
     mo.selector = HEARTH_SELECTOR_DENSE;
-    CHECK_OK(hearth_model_open(model_path, &mo, &model, err));
-    CHECK_OK(hearth_session_open(model, &so, &session, err));
-    CHECK_OK(hth_measure_profile(model, session, text, sizeof text, &o, &p, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, model_path, &mo);
+    CLOSED(hearth_session) *session = OPENED(hearth_session, model, &so);
+    CLOSED(hth_profile) *p = OPENED_BY(hth_measure_profile, hth_profile, model, session, text, sizeof text, &o);
     for (uint32_t i = 0; i < p->n_layer; i++)
         p->layers[i].up_fired = p->layers[i].gate_fired - (sparser_ups && i % 2 == 0);
     CHECK_OK(hth_profile_write(p, path, err));
-    hth_profile_close(p);
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 static float *logits_of(const char *path, hearth_selector selector, size_t *n_vocab)
@@ -97,13 +84,10 @@ static void pack_with(const char *in, const char *out, const char *profile, uint
 /* Once from the source, then from the packed file with a profile of its own: twice swapped is as before. */
 TEST(the_sparser_half_of_drelu_becomes_the_gate_without_a_change_of_bits)
 {
-    char profile[300], packed[300], plain[300], again[300];
     hth_gguf *file = NULL, *source = NULL;
     size_t n_vocab = 0;
-    snprintf(profile, sizeof profile, "%s", test_scratch("halves.profile"));
-    snprintf(packed, sizeof packed, "%s", test_scratch("halves.gguf"));
-    snprintf(plain, sizeof plain, "%s", test_scratch("plain.gguf"));
-    snprintf(again, sizeof again, "%s", test_scratch("again.gguf"));
+    const char *profile = test_scratch("halves.profile"), *packed = test_scratch("halves.gguf");
+    const char *plain = test_scratch("plain.gguf"), *again = test_scratch("again.gguf");
     make_profile(STORYTELLER, profile, true);
     pack_with(STORYTELLER, packed, profile, 3);
     make_profile(STORYTELLER, profile, false);
@@ -134,5 +118,3 @@ TEST(the_sparser_half_of_drelu_becomes_the_gate_without_a_change_of_bits)
     free(dense), free(gate), free(other);
     remove(profile), remove(packed), remove(plain), remove(again);
 }
-
-TEST_MAIN

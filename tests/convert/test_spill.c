@@ -1,7 +1,6 @@
 /* Streams that do not fit into memory: what is put comes back from a file without a name, reads and writes
  * that fail end in an error of the call, short and interrupted ones do not show, and predictors that lose
  * their file leave none of their own. */
-#define _GNU_SOURCE
 #include "convert/spill.h"
 #include "base/alloc.h"
 #include "convert/predictors.h"
@@ -10,10 +9,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- what the system answers --------------------------------------------------------------------- */
 
@@ -54,10 +50,7 @@ static void fail_write(uint64_t at, answer how) { writes.n = 0, writes.at = at, 
 
 enum { N_STREAM = 3, STREAM_SIZE = 1000, PIECE = 100 };
 
-static unsigned char byte_of(uint32_t i_stream, uint64_t at)
-{
-    return (unsigned char)(i_stream * 71 + at * 13);
-}
+static unsigned char byte_of(uint32_t i_stream, uint64_t at) { return (unsigned char)(i_stream * 71 + at * 13); }
 
 static hearth_status fill(hth_spill *s, hearth_error *err)
 {
@@ -111,11 +104,10 @@ TEST(streams_come_back_from_memory_and_from_a_file_without_a_name)
 {
     const char *folder = make_folder();
     for (int in_memory = 0; in_memory < 2; in_memory++) {
-        hth_spill *s = NULL;
         uint64_t held = hth_alloc_in_use();
         fail_write(0, FAILS);
-        CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, in_memory ? N_STREAM * STREAM_SIZE : 100,
-                                in_folder(folder), &s, err));
+        hth_spill *s =
+            OPENED(hth_spill, N_STREAM, STREAM_SIZE, in_memory ? N_STREAM * STREAM_SIZE : 100, in_folder(folder));
         CHECK_OK(fill(s, err));
         CHECK(holds_all(s));
         CHECK_INT(writes.n, in_memory ? 0 : N_STREAM * STREAM_SIZE / PIECE);
@@ -123,21 +115,17 @@ TEST(streams_come_back_from_memory_and_from_a_file_without_a_name)
         hth_spill_close(s);
         CHECK_INT(hth_alloc_in_use(), held);
     }
-    rmdir(folder);
 }
 
-TEST(memory_that_is_refused_is_given_up_for_a_file)
+TEST(a_file_replaces_memory_that_cannot_be_allocated)
 {
     const char *folder = make_folder();
-    hth_spill *s = NULL;
     hth_alloc_fail_at(2, 0); /* after the object itself */
-    CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, UINT64_MAX, in_folder(folder), &s, err));
+    CLOSED(hth_spill) *s = OPENED(hth_spill, N_STREAM, STREAM_SIZE, UINT64_MAX, in_folder(folder));
     hth_alloc_fail_at(0, 0);
     fail_write(0, FAILS);
     CHECK_OK(fill(s, err));
     CHECK(holds_all(s) && writes.n > 0);
-    hth_spill_close(s);
-    rmdir(folder);
 }
 
 TEST(a_folder_that_is_not_there_is_named)
@@ -153,17 +141,14 @@ TEST(short_and_interrupted_answers_do_not_show)
     const char *folder = make_folder();
     for (int how = INTERRUPTED; how <= SHORT; how++)
         for (uint64_t n = 1; n <= N_STREAM * STREAM_SIZE / PIECE; n++) {
-            hth_spill *s = NULL;
-            CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, 0, in_folder(folder), &s, err));
+            CLOSED(hth_spill) *s = OPENED(hth_spill, N_STREAM, STREAM_SIZE, 0, in_folder(folder));
             fail_write(n, (answer)how);
             CHECK_OK(fill(s, err));
             fail_read(1 + n % N_STREAM, (answer)how);
             CHECK(holds_all(s));
-            hth_spill_close(s);
         }
     fail_write(0, FAILS);
     fail_read(0, FAILS);
-    rmdir(folder);
 }
 
 TEST(answers_that_fail_are_errors_of_the_call)
@@ -171,22 +156,17 @@ TEST(answers_that_fail_are_errors_of_the_call)
     const char *folder = make_folder();
     unsigned char bytes[PIECE] = {0};
     for (int how = 0; how < 2; how++) {
-        hth_spill *s = NULL;
-        hearth_error why = {0};
-        CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, 0, in_folder(folder), &s, err));
+        CLOSED(hth_spill) *s = OPENED(hth_spill, N_STREAM, STREAM_SIZE, 0, in_folder(folder));
         fail_write(5, how ? EMPTY : FAILS);
-        CHECK_INT(fill(s, &why), HEARTH_ERROR_IO);
-        CHECK(strstr(why.message, "out.gguf: cannot write what is kept of the text") != NULL);
+        CHECK_FAILS(fill(s, err), HEARTH_ERROR_IO, "out.gguf: cannot write what is kept of the text");
         fail_write(0, FAILS);
         CHECK_OK(fill(s, err));
         fail_read(1, how ? EMPTY : FAILS);
-        CHECK_INT(hth_spill_get(s, 1, 7, bytes, PIECE, &why), HEARTH_ERROR_IO);
-        CHECK(strstr(why.message, "out.gguf: cannot read what is kept of the text") != NULL);
+        CHECK_FAILS(hth_spill_get(s, 1, 7, bytes, PIECE, err), HEARTH_ERROR_IO,
+                    "out.gguf: cannot read what is kept of the text");
         fail_read(0, FAILS);
         CHECK(holds_all(s));
-        hth_spill_close(s);
     }
-    rmdir(folder);
 }
 
 /* ---- predictors ---------------------------------------------------------------------------------------- */
@@ -227,25 +207,16 @@ static uint64_t survive(void (*fail)(uint64_t, answer), answer how)
 
 TEST(predictors_survive_every_answer_of_their_file_that_fails)
 {
-    tiny_model m;
     snprintf(model_path, sizeof model_path, "%s", test_scratch("model.gguf"));
     snprintf(folder_path, sizeof folder_path, "%s", make_folder());
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(model_path, b.data, b.n));
+    tiny_save(&m, model_path);
     uint64_t n_write = survive(fail_write, FAILS), n_empty = survive(fail_write, EMPTY);
     uint64_t n_read = survive(fail_read, FAILS);
-    printf("     %llu writes and %llu reads, each failed\n", (unsigned long long)n_write,
-           (unsigned long long)n_read);
-    /* Inputs and firings of each token and layer; reads are those of the model too. */
+    printf("     %llu writes and %llu reads, each failed\n", (unsigned long long)n_write, (unsigned long long)n_read);
+    /* Inputs and active sets of each token and layer; reads are those of the model too. */
     CHECK_INT(n_write, 2 * 16 * TINY_LAYERS);
     CHECK_INT(n_empty, n_write);
     CHECK(n_read > 2 * TINY_LAYERS + 20);
-    gguf_free(&b);
-    tiny_free(&m);
-    remove(model_path);
-    rmdir(folder_path);
 }
-
-TEST_MAIN

@@ -6,10 +6,6 @@
 #include "support/kernels/proof.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_STEP = 3, SEED = 9 };
 
 typedef struct shape {
@@ -112,8 +108,7 @@ static void find_scores(naive *x)
         for (size_t j = 0; j < s->d_ff; j++) {
             double sum = x->bias.w[j];
             for (size_t r = 0; r < s->rank; r++) sum += x->h[i * s->rank + r] * x->out.w[j * s->rank + r];
-            x->s[i * s->d_ff + j] =
-                (1.0 / (1.0 + exp(-sum)) - (double)fires(x, x->picked[i], j)) / (double)x->n;
+            x->s[i * s->d_ff + j] = (1.0 / (1.0 + exp(-sum)) - (double)fires(x, x->picked[i], j)) / (double)x->n;
         }
     }
 }
@@ -132,8 +127,7 @@ static void find_gradients(naive *x)
         }
         for (size_t r = 0; r < s->rank; r++) {
             double of_h = 0.0;
-            for (size_t j = 0; h[r] > 0.0 && j < s->d_ff; j++)
-                of_h += of_score[j] * x->out.w[j * s->rank + r];
+            for (size_t j = 0; h[r] > 0.0 && j < s->d_ff; j++) of_h += of_score[j] * x->out.w[j * s->rank + r];
             for (size_t c = 0; c < s->d; c++)
                 x->in.g[r * s->d + c] += of_h * (double)x->t->input[x->picked[i] * s->d + c];
         }
@@ -199,30 +193,23 @@ static double difference(const float *a, const tensor *b)
 static void check_shape(const shape *s, uint32_t n_thread, test_random *r)
 {
     hth_cpu level;
-    hth_kernels k;
-    hth_pool *pool = NULL;
-    hth_trainer *trainer = NULL;
     hth_network net;
-    task t = make_task(s, r);
+    CLEANUP(free_task) task t = make_task(s, r);
     hth_train_data data = data_of(&t);
     CHECK_OK(hth_cpu_choose(&level, err));
-    hth_kernels_init(&k, level);
-    CHECK_OK(hth_pool_open(n_thread, &pool, err));
-    CHECK_OK(hth_trainer_open(&k, pool, s->d, s->d_ff, s->rank, &trainer, err));
+    hth_kernels k = proof_kernels(level);
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, n_thread);
+    CLOSED(hth_trainer) *trainer = OPENED(hth_trainer, &k, pool, s->d, s->d_ff, s->rank);
     if (s->rank > 32)
         CHECK(hth_train(trainer, &data, 32, N_STEP, SEED, NULL, NULL, &net)); /* leaves no trace */
     CHECK(hth_train(trainer, &data, s->rank, N_STEP, SEED, NULL, NULL, &net));
-    naive x = train_naively(&t);
+    CLEANUP(free_naive) naive x = train_naively(&t);
     double in = difference(net.in, &x.in), out = difference(net.out, &x.out),
            bias = difference(net.bias, &x.bias);
     if (!(in < 1e-5 && out < 1e-5 && bias < 1e-5))
         test_fail(__FILE__, __LINE__,
                   "%zu inputs, %zu neurons, rank %zu, %zu tokens, %u threads: off by %g, %g and %g", s->d,
                   s->d_ff, s->rank, s->n_tok, n_thread, in, out, bias);
-    free_naive(&x);
-    hth_trainer_close(trainer);
-    hth_pool_close(pool);
-    free_task(&t);
 }
 
 TEST(steps_are_those_of_a_naive_loop_in_double)
@@ -232,5 +219,3 @@ TEST(steps_are_those_of_a_naive_loop_in_double)
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_shape(&shapes[i], i % 2 ? 3 : 1, &r);
 }
-
-TEST_MAIN

@@ -1,13 +1,9 @@
-/* Devices: tapes in order, gates, memory within its budget and for as long as it is used, every call that fails. The
- * same on the null device, which is always there, on simulated ones with either clock, and on the first that
- * Vulkan knows, watched by its validation layer. */
+/* Devices: command lists in order, gates, memory within its budget and for as long as it is used, every call that
+ * fails. The same on the null device, which is always there, on simulated ones with either clock, and on the first
+ * that Vulkan knows, watched by its validation layer. */
 #include "base/alloc.h"
 #include "device/device.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { N = 1000 };
 
@@ -65,7 +61,7 @@ static bool has_vulkan(void)
     return n > 0 && !info[0].unsupported_reason[0];
 }
 
-/* A card whose costs are small enough to be waited for on the real clock. */
+/* A GPU whose costs are small enough to be waited for on the real clock. */
 static void on_simulated(void (*promise)(void), const char *clock)
 {
     char text[400], name[1100];
@@ -79,7 +75,6 @@ static void on_simulated(void (*promise)(void), const char *clock)
     CHECK(test_write_file(path, text, strlen(text)));
     under_test = name;
     promise();
-    unlink(path);
 }
 
 static void on_each(void (*promise)(void))
@@ -105,26 +100,27 @@ typedef struct task {
     hth_cmdlist *first, *second;
 } task;
 
-/* y = a + b on the first tape, y = y + b on the second; the host fills a and b. */
+/* y = a + b on the first command list, y = y + b on the second; the host fills a and b. */
 static hearth_status record(task *t, hearth_error *err)
 {
     static const uint32_t n = N, one[2] = {N, 0x3f800000};
     const hth_pipeline *p_fill, *p_add;
     hearth_status st = hth_buffer_new(t->d, HTH_MEMORY_DEVICE, N * sizeof(float), "a", &t->a, err);
     if (st == HEARTH_OK) st = hth_buffer_new(t->d, HTH_MEMORY_UPLOAD, N * sizeof(float), "b", &t->b, err);
-    if (st == HEARTH_OK)
-        st = hth_buffer_new(t->d, HTH_MEMORY_READBACK, N * sizeof(float), "sum", &t->sum, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(t->d, HTH_MEMORY_READBACK, N * sizeof(float), "sum", &t->sum, err);
     if (st == HEARTH_OK) st = hth_pipeline_get(t->d, HTH_SHADER_fill, NULL, &p_fill, err);
     if (st == HEARTH_OK) st = hth_pipeline_get(t->d, HTH_SHADER_add, NULL, &p_add, err);
     if (st == HEARTH_OK) st = hth_cmdlist_begin(t->d, &t->first, err);
     if (st != HEARTH_OK) return st;
     hth_cmdlist_dispatch(t->first, p_fill, (hth_buffer_range[]){{t->a, 0, 0}}, one, 1, 1, 1);
     hth_cmdlist_barrier(t->first, (hth_buffer_range[]){{t->a, 0, 0}}, 1);
-    hth_cmdlist_dispatch(t->first, p_add, (hth_buffer_range[]){{t->a, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    hth_cmdlist_dispatch(t->first, p_add, (hth_buffer_range[]){{t->a, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}},
+                         &n, 1, 1, 1);
     st = hth_cmdlist_end(t->first, err);
     if (st == HEARTH_OK) st = hth_cmdlist_begin(t->d, &t->second, err);
     if (st != HEARTH_OK) return st;
-    hth_cmdlist_dispatch(t->second, p_add, (hth_buffer_range[]){{t->sum, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    hth_cmdlist_dispatch(t->second, p_add, (hth_buffer_range[]){{t->sum, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}},
+                         &n, 1, 1, 1);
     return hth_cmdlist_end(t->second, err);
 }
 
@@ -143,7 +139,7 @@ static hearth_status run(task *t, float b, hearth_error *err)
     return st == HEARTH_OK ? hth_queue_wait(t->d, fences[1], 1000000000, err) : st;
 }
 
-ON_EACH(tapes_run_in_order_once_the_gate_is_open)
+ON_EACH(command_lists_run_in_order_once_their_host_semaphore_is_signalled)
 {
     task t = {0};
     CHECK_OK(open_it(0, &t.d, err));
@@ -158,7 +154,7 @@ ON_EACH(tapes_run_in_order_once_the_gate_is_open)
     close_it(t.d);
 }
 
-ON_EACH(a_tape_that_nobody_lets_go_is_a_device_that_failed)
+ON_EACH(a_command_list_that_is_never_signalled_is_a_device_failure)
 {
     task t = {0};
     hearth_error why;
@@ -182,16 +178,14 @@ ON_EACH(grids_can_be_read_from_memory)
     static const uint32_t two[2] = {N, 0x40000000};
     task t = {0};
     const hth_pipeline *p_fill, *p_add;
-    hth_buffer *grid;
-    hth_cmdlist *cmdlist;
     hth_fence fence;
     CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_UPLOAD, sizeof grids, "grids", &grid, err));
+    hth_buffer *grid = OPENED_BY(hth_buffer_new, hth_buffer, t.d, HTH_MEMORY_UPLOAD, sizeof grids, "grids");
     CHECK_OK(hth_device_upload((hth_buffer_range){grid, 0, 0}, grids, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p_fill, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_add, NULL, &p_add, err));
-    CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+    hth_cmdlist *cmdlist = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, t.d);
     hth_cmdlist_dispatch(cmdlist, p_fill, (hth_buffer_range[]){{t.b, 0, 0}}, two, 1, 1, 1);
     hth_cmdlist_barrier(cmdlist, (hth_buffer_range[]){{t.b, 0, 0}}, 1);
     hth_cmdlist_dispatch_indirect(cmdlist, p_add, (hth_buffer_range[]){{t.b, 0, 0}, {t.b, 0, 0}, {t.sum, 0, 0}}, &n,
@@ -212,7 +206,6 @@ ON_EACH(grids_can_be_read_from_memory)
 
 static void count_hazards(void *user, hearth_log_level level, const char *line)
 {
-    (void)level;
     if (strstr(line, "SYNC-HAZARD-READ-AFTER-WRITE") || strstr(line, "SYNC-HAZARD-WRITE-AFTER-READ"))
         ++*(uint64_t *)user;
 }
@@ -225,13 +218,12 @@ static uint64_t hazards_of(bool order_first, bool order_second)
     uint64_t n_hazard = 0;
     task t = {0};
     const hth_pipeline *p_fill, *p_add;
-    hth_cmdlist *cmdlist;
     hearth_log_set(count_hazards, &n_hazard);
     CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p_fill, err));
     CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_add, NULL, &p_add, err));
-    CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+    hth_cmdlist *cmdlist = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, t.d);
     hth_buffer_range a = {t.a, 0, 0}, b = {t.b, 0, 0}, sum = {t.sum, 0, 0};
     hth_cmdlist_dispatch(cmdlist, p_fill, &a, one, 1, 1, 1);
     if (order_first) hth_cmdlist_barrier(cmdlist, &a, 1);
@@ -267,14 +259,13 @@ TEST(features_can_be_withheld)
 {
     hearth_error why;
     hth_device_info info;
-    hth_device *d;
     size_t n;
     char note[200];
     under_test = "vulkan:0";
     if (!has_vulkan()) return;
     hth_device_list(&info, 1, &n, note);
     CHECK(info.features & HTH_FEATURE_TIMELINE);
-    CHECK_OK(open_without(0, &d, err));
+    hth_device *d = OPENED_BY(open_without, hth_device, 0);
     CHECK_INT(hth_device_get_info(d)->features, info.features);
     close_it(d);
     CHECK_OK(open_without(HTH_FEATURE_INT_DOT, &d, err));
@@ -288,7 +279,6 @@ TEST(features_can_be_withheld)
 TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
 {
     hth_device_info info;
-    hth_device *d;
     size_t n;
     char note[200];
     under_test = "vulkan:0";
@@ -303,7 +293,7 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
     CHECK(info.max_shared_memory >= 16384 && info.max_workgroup_size >= 128); /* what Vulkan demands */
     /* Without the one there is no other. */
     const uint32_t both = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2;
-    CHECK_OK(open_without(HTH_FEATURE_COOPMAT, &d, err));
+    hth_device *d = OPENED_BY(open_without, hth_device, HTH_FEATURE_COOPMAT);
     CHECK_INT(hth_device_get_info(d)->features, info.features & ~both);
     CHECK(hth_device_get_info(d)->n_shape == 0 && hth_device_get_info(d)->unused_features == 0);
     close_it(d);
@@ -316,9 +306,8 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
 
 TEST(the_null_device_has_the_matrix_units_that_it_is_given)
 {
-    hth_device *d;
     hth_device_spec spec = {.name = "null", .shader_refs = functions, .coopmat = {16, 8, 32}};
-    CHECK_OK(hth_device_open(&spec, &d, err));
+    hth_device *d = OPENED(hth_device, &spec);
     const hth_device_info *info = hth_device_get_info(d);
     CHECK_INT(info->features, HTH_FEATURE_COOPMAT);
     CHECK(info->n_shape == 1 && info->shapes[0].m == 16 && info->shapes[0].n == 8 && info->shapes[0].k == 32);
@@ -339,9 +328,8 @@ TEST(the_null_device_has_the_matrix_units_that_it_is_given)
 
 TEST(the_null_device_needs_no_feature)
 {
-    hth_device *d;
     under_test = "null";
-    CHECK_OK(open_without(HTH_FEATURE_TIMELINE | HTH_FEATURE_INT_DOT, &d, err));
+    hth_device *d = OPENED_BY(open_without, hth_device, HTH_FEATURE_TIMELINE | HTH_FEATURE_INT_DOT);
     CHECK_INT(hth_device_get_info(d)->features, 0);
     close_it(d);
 }
@@ -363,7 +351,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     CHECK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, UINT64_MAX - 1, "all", &more, &why) == HEARTH_ERROR_MEMORY);
     CHECK(!hth_device_state(t.d).lost && hth_device_state(t.d).used == used);
 
-    /* Freed before the tapes that use it have run. */
+    /* Freed before the command lists that use it have run. */
     CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 1}, {t.second, 2}}, 2, fences, err));
     hth_buffer_free(t.a);
     hth_cmdlist_free(t.first);
@@ -375,8 +363,8 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     close_it(t.d);
 }
 
-/* Tapes whose gate nobody opens, a call that is refused: all memory is there again. */
-ON_EACH(what_was_submitted_can_be_settled)
+/* Command lists whose host semaphore is never signalled, a call that is refused: all memory is there again. */
+ON_EACH(submissions_can_be_drained)
 {
     const hearth_status refusals[] = {HEARTH_OK, HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED};
     task t = {0};
@@ -404,7 +392,7 @@ ON_EACH(what_was_submitted_can_be_settled)
     close_it(t.d);
 }
 
-ON_EACH(slices_outside_their_buffer_are_refused)
+ON_EACH(ranges_outside_their_buffer_are_refused)
 {
     static const uint32_t push[2] = {1, 1};
     static const hth_buffer_range wrong[] = {
@@ -413,14 +401,13 @@ ON_EACH(slices_outside_their_buffer_are_refused)
         task t = {0};
         hearth_error why;
         const hth_pipeline *p;
-        hth_cmdlist *cmdlist;
         hth_buffer_range s = wrong[i];
         float x[N];
         CHECK_OK(open_it(0, &t.d, err));
         CHECK_OK(record(&t, err));
         s.buffer = t.b;
         CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p, err));
-        CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+        hth_cmdlist *cmdlist = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, t.d);
         hth_cmdlist_dispatch(cmdlist, p, &s, push, 1, 1, 1);
         hth_cmdlist_dispatch(cmdlist, p, (hth_buffer_range[]){{t.b, 0, 0}}, push, 1, 1, 1); /* does not make it right */
         CHECK(hth_cmdlist_end(cmdlist, &why) != HEARTH_OK);
@@ -485,5 +472,3 @@ TEST(unknown_devices_are_refused)
     CHECK(hth_device_open(&(hth_device_spec){.name = "vulkan:99"}, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
     CHECK(d == NULL && strstr(why.message, "vulkan:99") != NULL);
 }
-
-TEST_MAIN

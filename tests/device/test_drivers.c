@@ -1,13 +1,8 @@
 /* What a machine's Vulkan may be: no loader, no driver, no device, a driver that lacks something, or lies
  * about its memory. Each has its reason, by name, and nothing that a driver says is taken for more than it
  * can be. The loader's answers are changed on their way (tests/CMakeLists.txt: --wrap). */
-#define _GNU_SOURCE
 #include "device/vulkan/vulkan_int.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- what the loader answers ------------------------------------------------------------------------ */
 
@@ -48,8 +43,7 @@ static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice device, VkPhysicalDe
 static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice device, uint32_t *n, VkQueueFamilyProperties *p)
 {
     REAL(vkGetPhysicalDeviceQueueFamilyProperties)(device, n, p);
-    for (uint32_t i = 0; now.no_compute && p && i < *n; i++)
-        p[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
+    for (uint32_t i = 0; now.no_compute && p && i < *n; i++) p[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
 }
 
 /* One more than there are. */
@@ -61,8 +55,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice device, const 
     if (!now.says_budget) return REAL(vkEnumerateDeviceExtensionProperties)(device, layer, n, p);
     if (r == VK_SUCCESS && p && *n > all) {
         r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, p);
-        snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s",
-                 VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+        snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s", VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     }
     *n = all + 1;
     return r;
@@ -74,8 +67,7 @@ static VKAPI_ATTR void VKAPI_CALL memory(VkPhysicalDevice device, VkPhysicalDevi
     for (VkBaseOutStructure *s = p->pNext; now.says_budget && s; s = s->pNext) {
         if (s->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
         VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
-        for (uint32_t i = 0; i < VK_MAX_MEMORY_HEAPS; i++)
-            b->heapBudget[i] = now.budget, b->heapUsage[i] = now.usage;
+        for (uint32_t i = 0; i < VK_MAX_MEMORY_HEAPS; i++) b->heapBudget[i] = now.budget, b->heapUsage[i] = now.usage;
     }
 }
 
@@ -128,7 +120,7 @@ static bool has_vulkan(void)
     return st == HEARTH_OK;
 }
 
-/* Refused with these words; there is no card to be found, and others are as usable as ever. */
+/* Refused with these words; there is no GPU to be found, and others are as usable as ever. */
 static void expect_refused(lies l, const char *words)
 {
     hth_device *d = NULL;
@@ -161,14 +153,13 @@ TEST(a_loader_without_a_driver_is_refused)
 {
     if (!has_vulkan()) return;
     const char *was = getenv("VK_ICD_FILENAMES");
-    char *kept = was ? strdup(was) : NULL;
+    FREED char *kept = was ? strdup(was) : NULL;
     setenv("VK_ICD_FILENAMES", "/nowhere", 1);
     setenv("VK_DRIVER_FILES", "/nowhere", 1);
     expect_refused((lies){0}, "Vulkan: no driver was found: ");
     unsetenv("VK_DRIVER_FILES");
     if (kept) setenv("VK_ICD_FILENAMES", kept, 1);
     else unsetenv("VK_ICD_FILENAMES");
-    free(kept);
 }
 
 TEST(a_driver_without_a_device_is_refused)
@@ -193,9 +184,8 @@ TEST(an_old_driver_is_refused_by_what_it_lacks)
 /* What the device says that it has left, and what may be in use by then, with a limit of 1 MiB. */
 static void check_budget(uint64_t budget, uint64_t usage, uint64_t left, uint64_t may_be_used)
 {
-    hth_device *d = NULL;
     now = (lies){.says_budget = true, .budget = budget, .usage = usage};
-    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0", .memory = 1 << 20}, &d, err));
+    hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0", .memory = 1 << 20});
     if (d) {
         const hth_device_info *info = hth_device_get_info(d);
         CHECK(info->memory > 1 << 20);
@@ -221,13 +211,10 @@ TEST(a_device_that_lies_about_its_budget_is_held_to_its_memory)
 
 TEST(a_full_device_holds_nothing)
 {
-    hth_device *d = NULL;
     if (!has_vulkan()) return;
     now = (lies){.says_budget = true, .budget = 500000, .usage = 600000};
-    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, err));
+    hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
     if (d) CHECK_INT(hth_device_free_memory(hth_device_get_info(d)), 0);
     hth_device_close(d);
     now = (lies){0};
 }
-
-TEST_MAIN

@@ -1,17 +1,13 @@
-/* Descriptions of cards: what is refused, each at its line; what is taken; the cards that are shipped. */
+/* Descriptions of GPUs: what is refused, each at its line; what is taken; the GPUs that are shipped. */
 #include "base/alloc.h"
 #include "device/simulated/simulated_int.h"
-#include "support/device/card.h"
+#include "support/device/sim_gpu.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* The lines of CARD_EXACT with line `at` (from 1) replaced. */
+/* The lines of SIM_GPU_EXACT with line `at` (from 1) replaced. */
 static void with_line(char out[2000], int at, const char *line)
 {
-    const char *from = CARD_EXACT;
+    const char *from = SIM_GPU_EXACT;
     size_t n = 0;
     for (int i = 1; *from; i++) {
         size_t length = strcspn(from, "\n");
@@ -71,7 +67,7 @@ TEST(descriptions_are_refused_at_their_line)
         hearth_error why = {0};
         uint64_t held = hth_alloc_in_use();
         with_line(text, cases[i].at, cases[i].line);
-        hearth_status st = card_open(text, 0, NULL, &d, &why);
+        hearth_status st = sim_gpu_open(text, 0, NULL, &d, &why);
         if (st != HEARTH_ERROR_FORMAT || d || !strstr(why.message, cases[i].words))
             test_fail(__FILE__, __LINE__, "%s: %d: %s", cases[i].line, (int)st, why.message);
         CHECK(strstr(why.message, "described.sim:") != NULL);
@@ -90,8 +86,7 @@ TEST(descriptions_may_hold_comments_and_ends_of_lines_of_any_kind)
     CHECK_TEXT(gpu.name, "a card, 8 GB");
     CHECK_INT(gpu.vram_bytes, 3 << 29);
     CHECK(gpu.bandwidth == 2.5e9 && gpu.pcie_up == 25e6 && gpu.pcie_down == 125e6);
-    CHECK(gpu.pcie_latency_ns == 500.0 && gpu.dispatch_ns == 0.0 && gpu.submit_ns == 20e3 &&
-          gpu.wake_ns == 10e3);
+    CHECK(gpu.pcie_latency_ns == 500.0 && gpu.dispatch_ns == 0.0 && gpu.submit_ns == 20e3 && gpu.wake_ns == 10e3);
     CHECK(gpu.flops == 1e13 && gpu.jitter == 0.05 && gpu.seed == 42 && gpu.wall_clock);
 }
 
@@ -100,23 +95,20 @@ TEST(too_many_faults_and_too_large_descriptions_are_refused)
     static char text[80000];
     hth_device *d;
     hearth_error why;
-    size_t n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
-    for (int i = 0; i <= HTH_SIM_MAX_FAULTS; i++)
-        n += (size_t)snprintf(text + n, 100, "fault = 1000:memory\n");
-    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":78: fault"));
-    n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
-    for (int i = 0; i <= HTH_SIM_MAX_BUDGETS; i++)
-        n += (size_t)snprintf(text + n, 100, "budget_bytes_at = 9:1M\n");
-    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT &&
-          strstr(why.message, ":30: budget_bytes_at"));
+    size_t n = (size_t)snprintf(text, sizeof text, "%s", SIM_GPU_EXACT);
+    for (int i = 0; i <= HTH_SIM_MAX_FAULTS; i++) n += (size_t)snprintf(text + n, 100, "fault = 1000:memory\n");
+    CHECK(sim_gpu_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":78: fault"));
+    n = (size_t)snprintf(text, sizeof text, "%s", SIM_GPU_EXACT);
+    for (int i = 0; i <= HTH_SIM_MAX_BUDGETS; i++) n += (size_t)snprintf(text + n, 100, "budget_bytes_at = 9:1M\n");
+    CHECK(sim_gpu_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":30: budget_bytes_at"));
 
-    n = (size_t)snprintf(text, sizeof text, "%s", CARD_EXACT);
+    n = (size_t)snprintf(text, sizeof text, "%s", SIM_GPU_EXACT);
     memset(text + n, '#', 65536 - n);
     text[65536] = '\0';
-    CHECK_OK(card_open(text, 0, NULL, &d, err));
+    CHECK_OK(sim_gpu_open(text, 0, NULL, &d, err));
     hth_device_close(d);
     strcat(text, "#");
-    CHECK(card_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT &&
+    CHECK(sim_gpu_open(text, 0, NULL, &d, &why) == HEARTH_ERROR_FORMAT &&
           strstr(why.message, ":1: more than 65536 bytes"));
 }
 
@@ -139,18 +131,17 @@ static void describe_bytes(const char *bytes, size_t n, size_t *n_taken)
 {
     hth_sim_gpu gpu;
     hearth_error why = {0};
-    char *copy_of = malloc(n > 0 ? n : 1);
+    FREED char *copy_of = malloc(n > 0 ? n : 1);
     memcpy(copy_of, bytes, n);
     hearth_status st = hth_sim_describe_text("card", copy_of, n, &gpu, &why);
     CHECK(st == HEARTH_OK || (st == HEARTH_ERROR_FORMAT && strncmp(why.message, "card:", 5) == 0));
     if (st == HEARTH_OK) CHECK(gpu.bandwidth >= 1e6 && gpu.vram_bytes > 0 && gpu.jitter <= 0.9);
     *n_taken += st == HEARTH_OK;
-    free(copy_of);
 }
 
 TEST(any_description_is_taken_or_refused)
 {
-    static const char whole[] = CARD_EXACT "fault = 3:memory\nbudget_bytes_at = 2:5M\n";
+    static const char whole[] = SIM_GPU_EXACT "fault = 3:memory\nbudget_bytes_at = 2:5M\n";
     test_random r = {20261123};
     size_t n_taken = 0, n = sizeof whole - 1, n_refused = 0;
     for (size_t cut = 0; cut < n; cut++) describe_bytes(whole, cut, &n_taken);
@@ -167,7 +158,7 @@ TEST(any_description_is_taken_or_refused)
     CHECK(n_taken > 100 && n_refused > 100);
 }
 
-TEST(the_cards_that_are_shipped_are_what_their_names_say)
+TEST(shipped_gpu_descriptions_match_their_names)
 {
     static const struct {
         const char *file, *name;
@@ -188,5 +179,3 @@ TEST(the_cards_that_are_shipped_are_what_their_names_say)
         CHECK(!gpu.wall_clock && gpu.jitter == 0.0 && gpu.n_fault == 0 && gpu.n_budget == 0);
     }
 }
-
-TEST_MAIN

@@ -1,46 +1,30 @@
 /* Compiled programs of Vulkan that are kept in the user's cache directory: an earlier run's are taken, and
  * what is damaged, cut, of another driver or cannot be written is silently done without. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/disk_cache.h"
 #include "device/device.h"
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-enum {
-    HEAD = 32,
-    UUID_AT = 16,
-    DRIVER_HEAD = 32
-}; /* of a kept file; in the driver's own head, which is so long */
+enum { HEAD = 32, UUID_AT = 16, DRIVER_HEAD = 32 }; /* of a kept file; in the driver's own head, which is so long */
 
-static char base[128], folder[256];
+static char folder[256];
 
 static void open_folder(void)
 {
-    snprintf(base, sizeof base, "/tmp/hearth-pipelines-XXXXXX");
-    CHECK(mkdtemp(base) != NULL);
+    const char *base = test_scratch("cache");
+    CHECK_INT(mkdir(base, 0700), 0);
     snprintf(folder, sizeof folder, "%s/cache", base);
     setenv("HEARTH_CACHE", folder, 1);
-}
-
-static void close_folder(void)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", base);
-    CHECK_INT(system(command), 0);
-    setenv("HEARTH_CACHE", "", 1);
 }
 
 /* Opens the device and compiles a program; the bytes that it took from an earlier run. False: no Vulkan
  * (skipped). */
 static bool compile(bool validation, uint64_t *kept)
 {
-    hth_device *d = NULL;
+    CLOSED(hth_device) *d = NULL;
     hearth_error why = {0};
     const hth_pipeline *pipeline;
     const hth_device_spec spec = {.name = "vulkan:0", .validation = validation};
@@ -49,7 +33,6 @@ static bool compile(bool validation, uint64_t *kept)
     CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &pipeline, err));
     *kept = hth_device_state(d).pipeline_cache_bytes;
     CHECK_INT(hth_device_state(d).n_validation_error, 0);
-    hth_device_close(d);
     return true;
 }
 
@@ -83,21 +66,19 @@ static char *first_run(char **path, size_t *n)
     return bytes;
 }
 
-TEST(programs_of_an_earlier_run_are_taken)
+TEST(pipelines_of_an_earlier_run_are_reused)
 {
     char *path;
     size_t n;
     uint64_t kept = 0;
-    char *bytes = first_run(&path, &n);
+    FREED char *bytes = first_run(&path, &n);
     if (bytes) {
         CHECK(compile(true, &kept));
         CHECK_INT(kept, n - HEAD);
     }
-    free(bytes);
-    close_folder();
 }
 
-/* Written in its place: not taken, and made anew. */
+/* Written in its place: not taken, but compiled again. */
 static void expect_anew(const char *path, const char *what, const char *bytes, size_t n)
 {
     uint64_t kept = 1;
@@ -108,11 +89,11 @@ static void expect_anew(const char *path, const char *what, const char *bytes, s
     if (kept == 0) test_fail(__FILE__, __LINE__, "%s: it was not made anew", what);
 }
 
-TEST(damaged_and_truncated_programs_are_compiled_anew)
+TEST(damaged_and_truncated_pipelines_are_compiled_again)
 {
     char *path;
     size_t n;
-    char *bytes = first_run(&path, &n);
+    FREED char *bytes = first_run(&path, &n);
     for (size_t i = 0; bytes && i < n; i += n / 24 + 1) {
         bytes[i] ^= 1;
         expect_anew(path, "damaged", bytes, n);
@@ -120,17 +101,15 @@ TEST(damaged_and_truncated_programs_are_compiled_anew)
         expect_anew(path, "truncated", bytes, i);
     }
     if (bytes) expect_anew(path, "text", "no programs\n", 12);
-    free(bytes);
-    close_folder();
 }
 
 /* Whole files by their hash, of another driver by their mark, or by the driver's own head. */
-TEST(programs_of_another_driver_are_compiled_anew)
+TEST(pipelines_of_another_driver_are_compiled_again)
 {
     char *path;
     size_t n;
     uint64_t kept = 1, mark;
-    char *bytes = first_run(&path, &n);
+    FREED char *bytes = first_run(&path, &n);
     if (bytes) {
         const char *name = strrchr(path, '/') + 1;
         memcpy(&mark, bytes + 8, sizeof mark);
@@ -148,8 +127,6 @@ TEST(programs_of_another_driver_are_compiled_anew)
         CHECK(hth_diskcache_put(name, mark, bytes + HEAD, DRIVER_HEAD - 1));
         CHECK(compile(false, &kept) && kept == 0);
     }
-    free(bytes);
-    close_folder();
 }
 
 TEST(without_a_folder_nothing_is_kept)
@@ -165,5 +142,3 @@ TEST(without_a_folder_nothing_is_kept)
     }
     setenv("HEARTH_CACHE", "", 1);
 }
-
-TEST_MAIN

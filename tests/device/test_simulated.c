@@ -1,25 +1,18 @@
-/* The simulated device: times computed by hand for small tapes, links and gates; both sides at once; the same
+/* The simulated device: times computed by hand for small command lists, links and gates; both sides at once; the same
  * in every run; faults and budgets where the description puts them; and with a real clock, no tick before its
  * time. All rates are made up so that hands can compute. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
-#include "support/device/card.h"
+#include "support/device/sim_gpu.h"
 #include "support/test.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { N = 1000, BYTES = 4 * N };
-
-/* ---- what the system may refuse ------------------------------------------------------------------------ */
 
 static bool no_thread;
 typedef void *thread_main(void *);
@@ -30,7 +23,7 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f,
     return no_thread ? EAGAIN : __real_pthread_create(t, a, f, arg);
 }
 
-/* ---- cards ------------------------------------------------------------------------------------- */
+/* ---- GPUs ------------------------------------------------------------------------------------- */
 
 enum { LATENCY = 1000, DISPATCH = 2000, SUBMIT = 20000, WAKE = 10000, POLL = 100, SMALL = DISPATCH + BYTES };
 
@@ -62,12 +55,12 @@ static void slow(const hth_dispatch_args *c)
 static hth_shader_ref_fn *const functions[HTH_N_SHADER] = {
     [HTH_SHADER_fill] = fill, [HTH_SHADER_copy] = copy, [HTH_SHADER_add] = slow};
 
-static hearth_status open_card(const char *text, uint64_t memory, hth_device **d, hearth_error *err)
+static hearth_status open_sim_gpu(const char *text, uint64_t memory, hth_device **d, hearth_error *err)
 {
-    return card_open(text, memory, functions, d, err);
+    return sim_gpu_open(text, memory, functions, d, err);
 }
 
-/* A card with a buffer of each kind of memory, of BYTES. */
+/* A GPU with a buffer of each kind of memory, of BYTES. */
 typedef struct bench {
     hth_device *d;
     hth_buffer *here, *there, *up, *down;
@@ -77,7 +70,7 @@ typedef struct bench {
 static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
 {
     *b = (bench){0};
-    hearth_status st = open_card(text, 0, &b->d, err);
+    hearth_status st = open_sim_gpu(text, 0, &b->d, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "here", &b->here, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "there", &b->there, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_UPLOAD, BYTES, "up", &b->up, err);
@@ -85,6 +78,15 @@ static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
     if (st == HEARTH_OK) st = hth_pipeline_get(b->d, HTH_SHADER_fill, NULL, &b->fill, err);
     return st == HEARTH_OK ? hth_pipeline_get(b->d, HTH_SHADER_copy, NULL, &b->copy, err) : st;
 }
+
+static bench bench_of(const char *text)
+{
+    bench b;
+    CHECK_OK(open_bench(text, &b, err));
+    return b;
+}
+
+static void close_bench(bench *b) { hth_device_close(b->d); }
 
 static const uint32_t ones[2] = {N, 1};
 
@@ -99,11 +101,10 @@ static void carry(hth_cmdlist *t, hth_buffer *from, hth_buffer *to)
     hth_cmdlist_copy(t, (hth_buffer_range){from, 0, 0}, (hth_buffer_range){to, 0, 0});
 }
 
-/* A tape of one run that reads so much; 0: nobody says. */
-static hth_cmdlist *tape_of(bench *b, uint64_t reads)
+/* A command list of one run that reads so much; 0: not given. */
+static hth_cmdlist *cmdlist_of(bench *b, uint64_t reads)
 {
-    hth_cmdlist *t = NULL;
-    CHECK_OK(hth_cmdlist_begin(b->d, &t, err));
+    hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d);
     run_fill(b, t, reads);
     CHECK_OK(hth_cmdlist_end(t, err));
     return t;
@@ -116,7 +117,7 @@ static void submit(bench *b, hth_cmdlist *t, uint64_t wait, hth_fence *fence)
     CHECK_OK(hth_queue_submit(b->d, (hth_submit_info[]){{t, wait}}, 1, fence, err));
 }
 
-/* What a tape takes on the device by itself. */
+/* What a command list takes on the device by itself. */
 static uint64_t length_of(bench *b, hth_cmdlist *t)
 {
     hth_fence fence;
@@ -127,22 +128,16 @@ static uint64_t length_of(bench *b, hth_cmdlist *t)
     return hth_device_time(b->d) - before - SUBMIT - WAKE;
 }
 
-static hth_cmdlist *begin(bench *b)
-{
-    hth_cmdlist *t = NULL;
-    CHECK_OK(hth_cmdlist_begin(b->d, &t, err));
-    return t;
-}
+static hth_cmdlist *begin(bench *b) { return OPENED_BY(hth_cmdlist_begin, hth_cmdlist, b->d); }
 
 /* ---- what it is ------------------------------------------------------------------------------------- */
 
 TEST(a_simulated_device_says_that_it_is_one)
 {
-    bench b;
     hth_device_info found[16];
     char note[200];
     size_t n;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     const hth_device_info *info = hth_device_get_info(b.d);
     CHECK_INT(info->kind, HTH_DEVICE_SIMULATED);
     CHECK_TEXT(info->name, "simulated hand");
@@ -151,15 +146,13 @@ TEST(a_simulated_device_says_that_it_is_one)
     CHECK(hth_buffer_map(b.here) == NULL && hth_buffer_map(b.down) != NULL);
     hth_device_list(found, 16, &n, note);
     for (size_t i = 0; i < n; i++) CHECK(found[i].kind != HTH_DEVICE_SIMULATED);
-    hth_device_close(b.d);
 }
 
-TEST(memory_ends_where_the_card_does)
+TEST(memory_is_limited_to_that_of_the_gpu)
 {
-    hth_device *d;
     hth_buffer *all, *more;
     hearth_error why;
-    CHECK_OK(open_card(CARD_EXACT, 0, &d, err));
+    hth_device *d = OPENED_BY(open_sim_gpu, hth_device, SIM_GPU_EXACT, 0);
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, (1 << 20) + 1, "too much", &all, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: too much") != NULL);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 1 << 20, "all", &all, err));
@@ -167,7 +160,7 @@ TEST(memory_ends_where_the_card_does)
     hth_buffer_free(all);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_READBACK, 1, "a byte", &more, err));
     hth_device_close(d);
-    CHECK_OK(open_card(CARD_EXACT, 8192, &d, err));
+    CHECK_OK(open_sim_gpu(SIM_GPU_EXACT, 8192, &d, err));
     CHECK_INT(hth_device_state(d).limit, 8192);
     hth_device_close(d);
 }
@@ -177,8 +170,7 @@ TEST(memory_ends_where_the_card_does)
 TEST(a_run_takes_its_dispatch_and_its_bytes)
 {
     static const uint32_t grids[] = {4, 3, 1, 0, 1, 1};
-    bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, sizeof grids}, grids, err));
     CHECK_INT(hth_device_time(b.d), 0);
 
@@ -211,15 +203,13 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
     hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 0, 1);
     hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 1, 0);
     CHECK_INT(length_of(&b, t), 2 * DISPATCH);
-    hth_device_close(b.d);
 }
 
-/* Bits as they are when the run begins: the tape itself sets them. */
-TEST(a_run_by_marks_takes_what_is_marked)
+/* Bits as they are when the run begins: the command list itself sets them. */
+TEST(a_masked_dispatch_costs_what_its_mask_selects)
 {
     static const uint32_t from[] = {0xffffffffu, 0x0000fff0u, 0, 0x80000001u};
-    bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     const hth_buffer_range marks = {b.there, 64, 16};
     CHECK_OK(hth_device_upload(marks, from, err));
     static const uint32_t ranges[][3] = {{0, 128, 32 + 12 + 2}, {0, 32, 32}, {36, 12, 12}, {35, 2, 1},
@@ -249,14 +239,12 @@ TEST(a_run_by_marks_takes_what_is_marked)
                                   32); /* beside its buffer */
     hearth_error why;
     CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_ARGUMENT);
-    hth_device_close(b.d);
 }
 
-TEST(copies_take_their_link_and_run_beside_the_runs)
+TEST(copies_take_the_time_of_their_link_and_overlap_with_dispatches)
 {
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
-    bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
     CHECK_INT(length_of(&b, t), up);
@@ -290,15 +278,13 @@ TEST(copies_take_their_link_and_run_beside_the_runs)
     hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.there, 0, 0}}, 1);
     run_fill(&b, t, 5000);
     CHECK_INT(length_of(&b, t), up + DISPATCH + 5000);
-    hth_device_close(b.d);
 }
 
 TEST(the_host_waits_for_what_it_uploads)
 {
     static uint8_t bytes[BYTES];
-    bench b;
     hth_fence fence;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, 0}, bytes, err)); /* the host's own memory */
     CHECK_INT(hth_device_time(b.d), 0);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.here, 0, 0}, bytes, err));
@@ -308,19 +294,17 @@ TEST(the_host_waits_for_what_it_uploads)
 
     /* Behind what the device does. */
     uint64_t before = hth_device_time(b.d);
-    submit(&b, tape_of(&b, 50000), 0, &fence);
+    submit(&b, cmdlist_of(&b, 50000), 0, &fence);
     CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d) - before, SUBMIT + DISPATCH + 50000 + LATENCY + 2 * BYTES);
     CHECK(hth_queue_is_complete(b.d, fence));
-    hth_device_close(b.d);
 }
 
 TEST(both_clocks_meet_at_gates_and_waits)
 {
-    bench b;
     hth_fence fences[2], early;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    hth_cmdlist *t = tape_of(&b, 0);
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    hth_cmdlist *t = cmdlist_of(&b, 0);
     CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 5}}, 2, fences, err));
     CHECK_INT(hth_device_time(b.d), SUBMIT);
     CHECK_OK(hth_queue_wait(b.d, fences[0], second, err));
@@ -360,37 +344,34 @@ TEST(both_clocks_meet_at_gates_and_waits)
     while (!hth_queue_is_complete(b.d, early)) n++;
     CHECK_INT(n, SMALL / POLL);
     CHECK_INT(hth_device_time(b.d), now + SUBMIT + SMALL);
-    hth_device_close(b.d);
 }
 
-TEST(patience_ends_on_the_virtual_clock)
+TEST(timeouts_end_on_the_virtual_clock)
 {
     bench b;
     hth_fence fence;
     hearth_error why;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    submit(&b, tape_of(&b, 1000000), 0, &fence);
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
+    submit(&b, cmdlist_of(&b, 1000000), 0, &fence);
     CHECK(hth_queue_wait(b.d, fence, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "simulated hand: command list 1 is not done") && hth_device_state(b.d).lost);
     CHECK_INT(hth_device_time(b.d), SUBMIT + DISPATCH + 1000000 - 1);
     hth_device_close(b.d);
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    submit(&b, tape_of(&b, 1000000), 0, &fence);
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err));
+    submit(&b, cmdlist_of(&b, 1000000), 0, &fence);
     CHECK_OK(hth_queue_wait(b.d, fence, DISPATCH + 1000000, err));
     hth_device_close(b.d);
 }
 
-/* Patience is for some tapes, not for all that may wait. */
-TEST(many_tapes_are_settled_with_patience_for_some)
+/* A timeout is for some command lists, not for all that may wait. */
+TEST(many_command_lists_finish_with_a_timeout_for_some)
 {
     enum { N_TAPE = 100, SOME = 16, EACH = DISPATCH + 1000000 };
-    bench b;
-    CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    hth_cmdlist *t = tape_of(&b, 1000000);
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
+    hth_cmdlist *t = cmdlist_of(&b, 1000000);
     for (int i = 0; i < N_TAPE; i++) submit(&b, t, i == N_TAPE / 2 ? 7 : 0, NULL);
     CHECK_OK(hth_queue_drain(b.d, (uint64_t)SOME * EACH, err));
     CHECK(hth_device_time(b.d) >= (uint64_t)N_TAPE * EACH && hth_queue_host_value(b.d) == 7);
-    hth_device_close(b.d);
 }
 
 /* Rounds of a device that computes for 102 us beside a host that does for host_ns. */
@@ -399,7 +380,7 @@ static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
     bench b;
     hth_fence fence;
     CHECK_OK(open_bench(card, &b, err));
-    hth_cmdlist *t = tape_of(&b, 100000);
+    hth_cmdlist *t = cmdlist_of(&b, 100000);
     for (int i = 0; i < n; i++) {
         submit(&b, t, 0, &fence);
         hth_device_advance_clock(b.d, host_ns);
@@ -413,19 +394,17 @@ static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
 TEST(device_and_host_compute_at_once)
 {
     const uint64_t device = DISPATCH + 100000;
-    CHECK_INT(rounds_together(CARD_EXACT, 90000, 1), SUBMIT + device + WAKE);
-    CHECK(rounds_together(CARD_EXACT, 90000, 1) < SUBMIT + device + 90000 + WAKE);
-    CHECK_INT(rounds_together(CARD_EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
-    CHECK_INT(rounds_together(CARD_EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
+    CHECK_INT(rounds_together(SIM_GPU_EXACT, 90000, 1), SUBMIT + device + WAKE);
+    CHECK(rounds_together(SIM_GPU_EXACT, 90000, 1) < SUBMIT + device + 90000 + WAKE);
+    CHECK_INT(rounds_together(SIM_GPU_EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
+    CHECK_INT(rounds_together(SIM_GPU_EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
 }
-
-/* ---- jitter ------------------------------------------------------------------------------------- */
 
 TEST(jitter_is_the_same_in_every_run_of_a_seed)
 {
-    static const char seven[] = CARD_RATES "jitter = 0.25\nseed = 7\nclock = virtual\n",
-                      eight[] = CARD_RATES "jitter = 0.25\nseed = 8\nclock = virtual\n";
-    uint64_t time = rounds_together(seven, 90000, 20), exact = rounds_together(CARD_EXACT, 90000, 20);
+    static const char seven[] = SIM_GPU_RATES "jitter = 0.25\nseed = 7\nclock = virtual\n",
+                      eight[] = SIM_GPU_RATES "jitter = 0.25\nseed = 8\nclock = virtual\n";
+    uint64_t time = rounds_together(seven, 90000, 20), exact = rounds_together(SIM_GPU_EXACT, 90000, 20);
     CHECK_INT(rounds_together(seven, 90000, 20), time);
     CHECK(rounds_together(eight, 90000, 20) != time && time != exact);
     CHECK(time > exact * 3 / 4 && time < exact * 5 / 4);
@@ -436,7 +415,7 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
     for (int i = 0; i < 2; i++) {
         CHECK_OK(open_bench(i ? eight : seven, &b, err));
         hth_fence last;
-        submit(&b, tape_of(&b, 100000), 0, &last);
+        submit(&b, cmdlist_of(&b, 100000), 0, &last);
         uint64_t before = hth_device_time(b.d);
         submitted[i] = before;
         while (!hth_queue_is_complete(b.d, last)) {
@@ -449,7 +428,7 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
     uint64_t min = UINT64_MAX, max = 0, sum = 0;
     hth_fence fence;
     CHECK_OK(open_bench(seven, &b, err));
-    hth_cmdlist *t = tape_of(&b, 100000 - DISPATCH);
+    hth_cmdlist *t = cmdlist_of(&b, 100000 - DISPATCH);
     for (int i = 0; i < 400; i++) {
         hth_device_advance_clock(b.d, 200000); /* it is idle */
         submit(&b, t, 0, &fence);
@@ -469,43 +448,38 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
 
 TEST(faults_come_at_their_calls)
 {
-    static const char text[] = CARD_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
-    hth_device *d;
-    hth_buffer *b;
-    hth_cmdlist *t;
+    static const char text[] = SIM_GPU_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
     hearth_error why;
-    CHECK_OK(open_card(text, 0, &d, err));
-    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "first", &b, err));
+    hth_device *d = OPENED_BY(open_sim_gpu, hth_device, text, 0);
+    hth_buffer *b = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, 4, "first");
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "second", &b, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: its description makes call 2 fail: memory") && b == NULL);
     CHECK(!hth_device_state(d).lost);
-    CHECK_OK(hth_cmdlist_begin(d, &t, err));
+    hth_cmdlist *t = OPENED_BY(hth_cmdlist_begin, hth_cmdlist, d);
     CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_UNSUPPORTED && !hth_device_state(d).lost);
     CHECK_OK(hth_queue_signal(d, 1, err));
     CHECK(hth_queue_signal(d, 2, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "call 6 fail: timeout"));
     CHECK(hth_device_state(d).lost);
     CHECK(hth_queue_signal(d, 3, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "was lost"));
     hth_device_close(d);
-    CHECK_OK(open_card(CARD_EXACT "fault = 1:device\n", 0, &d, err));
+    CHECK_OK(open_sim_gpu(SIM_GPU_EXACT "fault = 1:device\n", 0, &d, err));
     CHECK(hth_cmdlist_begin(d, &t, &why) == HEARTH_ERROR_DEVICE && hth_device_state(d).lost);
     hth_device_close(d);
 }
 
 TEST(budgets_shrink_and_what_is_there_stays)
 {
-    bench b;
-    hth_buffer *more;
     hearth_error why;
     hth_fence fence;
-    CHECK_OK(open_bench(CARD_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
-    hth_cmdlist *t = tape_of(&b, 0);
+    CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n");
+    hth_cmdlist *t = cmdlist_of(&b, 0);
     uint64_t used = hth_device_state(b.d).used;
     submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 1 << 20);
     submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 20000);
     CHECK_INT(hth_device_get_info(b.d)->budget, 20000);
-    CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "a little", &more, err));
+    hth_buffer *more = OPENED_BY(hth_buffer_new, hth_buffer, b.d, HTH_MEMORY_DEVICE, 256, "a little");
     submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 8192);
     CHECK(hth_device_state(b.d).used > 8192);
@@ -514,7 +488,6 @@ TEST(budgets_shrink_and_what_is_there_stays)
     hth_buffer_free(b.there), hth_buffer_free(b.up), hth_buffer_free(b.down);
     CHECK(hth_device_state(b.d).used < used);
     CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "more", &more, err));
-    hth_device_close(b.d);
 }
 
 /* ---- the real clock ----------------------------------------------------------------------------- */
@@ -527,13 +500,12 @@ TEST(budgets_shrink_and_what_is_there_stays)
 
 enum { REAL_WAKE = 2000000 };
 
-TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
+TEST(with_a_real_clock_no_fence_completes_before_its_time)
 {
-    bench b;
     hth_fence fence;
-    CHECK_OK(open_bench(REAL, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(REAL);
     CHECK_TEXT(hth_device_get_info(b.d)->driver, "functions of C, a real clock");
-    hth_cmdlist *t = tape_of(&b, 30000);
+    hth_cmdlist *t = cmdlist_of(&b, 30000);
     for (int polls = 0; polls < 2; polls++) {
         uint64_t before = hth_clock_ns();
         submit(&b, t, 0, &fence);
@@ -565,15 +537,13 @@ TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
     before = hth_clock_ns();
     for (int i = 0; i < 100; i++) CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
     CHECK(hth_clock_ns() - before >= 100 * (1000 + 4000));
-    hth_device_close(b.d);
 }
 
 /* The host writes, opens the gate and computes while the device reads; both see what the other wrote. */
 TEST(with_a_real_clock_both_sides_meet_at_gates)
 {
     enum { ROUNDS = 300 };
-    bench b;
-    CHECK_OK(open_bench(REAL, &b, err));
+    CLEANUP(close_bench) bench b = bench_of(REAL);
     hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
     hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.here, 0, 0}}, 1);
@@ -598,18 +568,16 @@ TEST(with_a_real_clock_both_sides_meet_at_gates)
         for (uint32_t k = 0; k < 10; k++) wrong += down[k] != i * 10 + k;
     }
     CHECK_INT(wrong, 0);
-    hth_device_close(b.d);
 }
 
 static void *let_go(void *user)
 {
-    (void)user;
     usleep(20000);
     atomic_store(&slow_may_end, true);
     return NULL;
 }
 
-/* A tape is running, and will end in 20 ms. */
+/* A command list is running, and will end in 20 ms. */
 static hth_cmdlist *begin_slow(bench *b, hth_fence *fence, pthread_t *helper)
 {
     const hth_pipeline *add;
@@ -626,7 +594,7 @@ static hth_cmdlist *begin_slow(bench *b, hth_fence *fence, pthread_t *helper)
     return t;
 }
 
-TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
+TEST(with_a_real_clock_buffers_in_use_are_neither_changed_nor_freed)
 {
     static const uint8_t zeros[BYTES];
     uint8_t back[BYTES];
@@ -649,9 +617,9 @@ TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
     CHECK(atomic_load(&slow_ended) && back[0] == 1);
     pthread_join(helper, NULL);
 
-    /* What took longer here than on the card delays what follows. */
+    /* What took longer here than on the GPU delays what follows. */
     uint64_t before = hth_clock_ns();
-    hth_cmdlist *behind = tape_of(&b, 30000);
+    hth_cmdlist *behind = cmdlist_of(&b, 30000);
     begin_slow(&b, &fence, &helper);
     submit(&b, behind, 0, &fence);
     CHECK_OK(hth_queue_wait(b.d, fence, 60 * second, err));
@@ -686,7 +654,7 @@ TEST(a_clock_without_a_thread_is_refused)
     no_thread = true;
     CHECK(open_bench(REAL, &b, &why) == HEARTH_ERROR_MEMORY && strstr(why.message, "simulated slow"));
     CHECK_INT(hth_alloc_in_use(), held);
-    CHECK_OK(open_bench(CARD_EXACT, &b, err)); /* a virtual one wants none */
+    CHECK_OK(open_bench(SIM_GPU_EXACT, &b, err)); /* a virtual one wants none */
     no_thread = false;
     hth_device_close(b.d);
 }
@@ -697,15 +665,15 @@ TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
     hth_fence fence;
     hearth_error why;
     uint64_t before = hth_clock_ns();
-    CHECK_OK(open_bench(REAL, &b, err)); /* a tape of 100 s, and one behind it */
-    hth_cmdlist *t = tape_of(&b, 100000000);
+    CHECK_OK(open_bench(REAL, &b, err)); /* a command list of 100 s, and one behind it */
+    hth_cmdlist *t = cmdlist_of(&b, 100000000);
     submit(&b, t, 0, &fence);
     submit(&b, t, 0, &fence);
     usleep(2000);
     hth_device_close(b.d);
 
     CHECK_OK(open_bench(REAL, &b, err));
-    t = tape_of(&b, 100000000);
+    t = cmdlist_of(&b, 100000000);
     submit(&b, t, 0, &fence);
     CHECK(hth_queue_wait(b.d, fence, 1000000, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "is not done after 0.001") && hth_device_state(b.d).lost);
@@ -714,5 +682,3 @@ TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
     hth_device_close(b.d);
     CHECK(hth_clock_ns() - before < 30 * second);
 }
-
-TEST_MAIN

@@ -6,10 +6,6 @@
 #if HTH_VULKAN
 #include "device/vulkan/spirv.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- SPIR-V 1.5 ------------------------------------------------------------------------------------ */
 
 enum { N_HEADER = 5, WORD_BOUND = 3, MAX_ID = 1 << 16, MAX_SPEC = 64 };
@@ -39,14 +35,7 @@ enum {
 };
 enum { SATURATES = 16 /* of a product's operands */ };
 enum { CLASS_PUSH_CONSTANT = 9, CLASS_STORAGE_BUFFER = 12 };
-enum {
-    SPEC_ID = 1,
-    NON_WRITABLE = 24,
-    NON_READABLE = 25,
-    BINDING = 33,
-    OFFSET = 35,
-    NO_CONTRACTION = 42,
-};
+enum { SPEC_ID = 1, NON_WRITABLE = 24, NON_READABLE = 25, BINDING = 33, OFFSET = 35, NO_CONTRACTION = 42 };
 enum { MODE_LOCAL_SIZE_ID = 38 };
 enum { MODE_SUBNORMAL = 4459, MODE_SPECIAL = 4461, MODE_NEAREST = 4462 };
 
@@ -132,7 +121,6 @@ static void decorate(thing *t, uint32_t decoration, uint32_t value)
 
 static void find_things(const uint32_t *op, uint32_t length, bool dot)
 {
-    (void)dot;
     switch (op[0] & 0xffffu) {
     case OP_TYPE_STRUCT: now.things[op[1]].n_member = length - 2; break;
     case OP_TYPE_INT: now.things[op[1]].is_integer = true; break;
@@ -213,15 +201,12 @@ static void check_form(const hth_shader_info *form, bool dot)
     for (uint32_t i = 0; i < HTH_SHADER_MAX_BIND; i++)
         if (now.n_of_binding[i] != (i < n_bind)) complain("not as often as it should be: binding", i);
     for (uint32_t i = 0; i < n_bind; i++)
-        if (now.access[i] != form->bindings[i])
-            complain("read or written, but not as the table says: binding", i);
+        if (now.access[i] != form->bindings[i]) complain("read or written, but not as the table says: binding", i);
     if (now.push_size != form->push_size) complain("bytes of push constants:", now.push_size);
     for (uint32_t i = 0; i < MAX_SPEC; i++)
         if (now.spec[i] && i >= form->n_const) complain("not in the table: constant", i);
-    if (now.n_spec > form->n_const || (!dot && now.n_spec < form->n_const))
-        complain("constants:", now.n_spec);
-    if ((now.matrices != HTH_COOPMAT_NONE) != (now.n_product > 0))
-        complain("products of matrices:", now.n_product);
+    if (now.n_spec > form->n_const || (!dot && now.n_spec < form->n_const)) complain("constants:", now.n_spec);
+    if ((now.matrices != HTH_COOPMAT_NONE) != (now.n_product > 0)) complain("products of matrices:", now.n_product);
     if ((now.matrices == HTH_COOPMAT_CM2) != (now.n_per_element > 0))
         complain("functions of elements:", now.n_per_element);
     if (now.modes != HTH_VK_FLOAT_CONTROLS_ALL) complain("of what floats.glsl asks for, only", now.modes);
@@ -243,7 +228,7 @@ static const char *wrong_words(const uint32_t *words, size_t n, const hth_shader
 
 /* ---- every program --------------------------------------------------------------------------------- */
 
-TEST(every_program_has_words)
+TEST(every_shader_has_spirv)
 {
     for (int id = 0; id < HTH_N_SHADER; id++) {
         size_t size;
@@ -252,7 +237,7 @@ TEST(every_program_has_words)
     }
 }
 
-TEST(words_agree_with_the_table_and_leave_the_driver_no_choice)
+TEST(spirv_agrees_with_the_shader_table_and_leaves_the_driver_no_choice)
 {
     for (int id = 0; id < HTH_N_SHADER; id++) {
         size_t size, dot_size;
@@ -285,15 +270,14 @@ static uint32_t *copy_words(size_t *n) { return copy_words_of(HTH_SHADER_norm_qu
 static bool mutate(uint32_t *words, size_t n, uint32_t code, size_t at, uint32_t from, uint32_t to)
 {
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
-        if ((words[i] & 0xffffu) != code || words[i] >> 16 <= at || (at > 0 && words[i + at] != from))
-            continue;
+        if ((words[i] & 0xffffu) != code || words[i] >> 16 <= at || (at > 0 && words[i + at] != from)) continue;
         words[i + at] = at > 0 ? to : (words[i] & 0xffff0000u) | to;
         return true;
     }
     return false;
 }
 
-TEST(words_that_break_a_rule_are_found)
+TEST(spirv_that_breaks_a_rule_is_found)
 {
     static const struct {
         uint32_t code, at, from, to;
@@ -317,19 +301,17 @@ TEST(words_that_break_a_rule_are_found)
     const hth_shader_info *form = &hth_shader_infos[HTH_SHADER_norm_quantize];
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
         size_t n;
-        uint32_t *words = copy_words(&n);
+        FREED uint32_t *words = copy_words(&n);
         CHECK(wrong_words(words, n, form, false) == NULL);
         bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
         const char *wrong = wrong_words(words, n, form, false);
         if (!done || !wrong || !strstr(wrong, breaks[i].says))
-            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing",
-                      breaks[i].says);
-        free(words);
+            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing", breaks[i].says);
     }
     CHECK(wrong_words(capabilities, 4, form, false) != NULL);
 }
 
-TEST(words_of_matrix_units_that_break_a_rule_are_found)
+TEST(cooperative_matrix_spirv_that_breaks_a_rule_is_found)
 {
     static const struct {
         uint32_t code, at, from, to;
@@ -345,14 +327,12 @@ TEST(words_of_matrix_units_that_break_a_rule_are_found)
     const hth_shader_info *form = &hth_shader_infos[HTH_SHADER_mul_mat_q];
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
         size_t n;
-        uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q, &n);
+        FREED uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q, &n);
         CHECK(wrong_words(words, n, form, false) == NULL);
         bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
         const char *wrong = wrong_words(words, n, form, false);
         if (!done || !wrong || !strstr(wrong, breaks[i].says))
-            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing",
-                      breaks[i].says);
-        free(words);
+            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing", breaks[i].says);
     }
 }
 
@@ -360,7 +340,7 @@ static void check_integers(hth_shader_id id)
 {
     const hth_shader_info *form = &hth_shader_infos[id];
     size_t n, n_type = 0;
-    uint32_t *words = copy_words_of(id, &n);
+    FREED uint32_t *words = copy_words_of(id, &n);
     CHECK(wrong_words(words, n, &hth_shader_infos[HTH_SHADER_mul_mat_vec_q], false) != NULL);
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
         if ((words[i] & 0xffffu) != OP_TYPE_MATRIX) continue;
@@ -371,10 +351,9 @@ static void check_integers(hth_shader_id id)
         words[i + 2] = component, n_type++;
     }
     CHECK_INT(n_type, 3);
-    free(words);
 }
 
-TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
+TEST(cooperative_matrices_are_of_integers_and_in_tile_shaders_only)
 {
     check_integers(HTH_SHADER_mul_mat_q);
     check_integers(HTH_SHADER_mul_mat_q_cm2);
@@ -383,23 +362,20 @@ TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
 static void check_wrong(hth_shader_id words_of, hth_shader_id form_of, const char *says)
 {
     size_t n;
-    uint32_t *words = copy_words_of(words_of, &n);
+    FREED uint32_t *words = copy_words_of(words_of, &n);
     const char *wrong = wrong_words(words, n, &hth_shader_infos[form_of], false);
-    if (!wrong || !strstr(wrong, says))
-        test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
-    free(words);
+    if (!wrong || !strstr(wrong, says)) test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
 }
 
-TEST(functions_of_elements_are_in_their_programs_alone)
+TEST(per_element_functions_are_in_their_shaders_only)
 {
     check_wrong(HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q, "capability 5432");
     check_wrong(HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_cm2, "functions of elements: 0");
     size_t n;
-    uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q_cm2, &n);
+    FREED uint32_t *words = copy_words_of(HTH_SHADER_mul_mat_q_cm2, &n);
     CHECK(mutate(words, n, OP_CAPABILITY, 1, 5432, 5430)); /* reductions, in the driver's order */
     const char *wrong = wrong_words(words, n, &hth_shader_infos[HTH_SHADER_mul_mat_q_cm2], false);
     CHECK(wrong && strstr(wrong, "capability 5430"));
-    free(words);
 }
 
 static bool is_sum_or_product(const uint32_t *words, size_t n, uint32_t id)
@@ -417,7 +393,7 @@ static void check_marks(hth_shader_id id)
 {
     const hth_shader_info *form = &hth_shader_infos[id];
     size_t n, n_found = 0;
-    uint32_t *words = copy_words_of(id, &n);
+    FREED uint32_t *words = copy_words_of(id, &n);
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
         if ((words[i] & 0xffffu) != OP_DECORATE || words[i + 2] != NO_CONTRACTION) continue;
         words[i + 2] = 0;
@@ -427,7 +403,6 @@ static void check_marks(hth_shader_id id)
         words[i + 2] = NO_CONTRACTION;
     }
     CHECK(n_found > 15);
-    free(words);
 }
 
 TEST(every_sum_and_product_that_is_not_precise_is_found)
@@ -436,10 +411,10 @@ TEST(every_sum_and_product_that_is_not_precise_is_found)
     check_marks(HTH_SHADER_mul_mat_q_cm2);
 }
 
-TEST(words_are_held_against_their_own_row_of_the_table)
+TEST(spirv_is_checked_against_its_row_of_the_table)
 {
     size_t n;
-    uint32_t *words = copy_words(&n);
+    FREED uint32_t *words = copy_words(&n);
     hth_shader_info form = hth_shader_infos[HTH_SHADER_norm_quantize];
     form.n_const--;
     CHECK(wrong_words(words, n, &form, false) != NULL);
@@ -451,7 +426,6 @@ TEST(words_are_held_against_their_own_row_of_the_table)
     CHECK(wrong_words(words, n, &form, false) != NULL);
     form.bindings = "rrrrwww";
     CHECK(wrong_words(words, n, &form, false) != NULL);
-    free(words);
 }
 
 /* ---- what floats are asked for --------------------------------------------------------------------- */
@@ -459,7 +433,6 @@ TEST(words_are_held_against_their_own_row_of_the_table)
 static size_t n_extension;
 static void count_extensions(const uint32_t *op, uint32_t length, bool dot)
 {
-    (void)length, (void)dot;
     n_extension += (op[0] & 0xffffu) == OP_EXTENSION;
 }
 
@@ -480,7 +453,7 @@ static bool has_capability(const uint32_t *words, size_t n, uint32_t capability)
     return false;
 }
 
-TEST(words_ask_for_what_a_device_promises_and_no_more)
+TEST(spirv_requires_only_what_a_device_supports)
 {
     enum { MODE_WORDS = 4, CAPABILITY_WORDS = 2, EXTENSION_WORDS = 7 };
     size_t n;
@@ -519,7 +492,5 @@ TEST(what_is_no_module_is_left_as_it_is)
 }
 
 #else
-TEST(words_agree_with_the_table_and_leave_the_driver_no_choice) { test_skip("this build has no Vulkan"); }
+TEST(spirv_agrees_with_the_shader_table_and_leaves_the_driver_no_choice) { test_skip("this build has no Vulkan"); }
 #endif
-
-TEST_MAIN

@@ -1,13 +1,11 @@
-/* Sessions that compute prompts by products of bf16: nobody gets them unasked, they change BF16
+/* Sessions that compute prompts by products of bf16: they are used only on request, they change BF16
  * matrices in prompts alone, and a CPU that has none says so. */
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 #include "support/engine.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { N = 24, BF16 = 30 };
 
@@ -15,7 +13,6 @@ static int32_t ids[N];
 
 static hearth_model *open_tiny(uint32_t type, gguf_bytes *file)
 {
-    hearth_model *model = NULL;
     tiny_model m;
     test_random r = {7};
     tiny_begin(&m);
@@ -32,43 +29,38 @@ static hearth_model *open_tiny(uint32_t type, gguf_bytes *file)
     }
     tiny_free(&m);
     for (int i = 0; i < N; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
-    CHECK_OK(hearth_model_open_memory(file->data, file->n, "tiny", NULL, &model, err));
+    hearth_model *model = OPENED_BY(hearth_model_open_memory, hearth_model, file->data, file->n, "tiny", NULL);
     return model;
 }
 
 /* The logits behind all ids, fed n_batch at a time. */
 static void last_logits(const hearth_model *model, bool bf16_dot, uint32_t n_batch, float *logits)
 {
-    hearth_session *s = NULL;
     hearth_session_options o = {.n_ctx = N, .n_batch = n_batch, .n_thread = 2, .bf16_dot = bf16_dot};
-    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    CLOSED(hearth_session) *s = OPENED(hearth_session, model, &o);
     if (!s) return;
     CHECK_OK(hearth_session_eval(s, ids, N, err));
     memcpy(logits, hearth_session_logits(s), TINY_VOCAB * sizeof *logits);
-    hearth_session_close(s);
 }
 
 /* At a level without such products. */
 static void expect_refused(void)
 {
-    gguf_bytes file;
-    hearth_model *model = open_tiny(BF16, &file);
+    CLEANUP(gguf_free) gguf_bytes file;
+    CLOSED(hearth_model) *model = open_tiny(BF16, &file);
     hearth_session_options o = {.n_ctx = 16, .n_batch = 8, .n_thread = 1, .bf16_dot = true};
     hearth_session *session = NULL;
     hearth_error why = {0};
     if (model) CHECK_INT(hearth_session_open(model, &o, &session, &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(!session && strstr(why.message, "products of bf16 are wanted") != NULL);
-    hearth_model_close(model);
-    gguf_free(&file);
 }
 
 TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
 {
     float plain[TINY_VOCAB], fast[TINY_VOCAB];
-    hth_kernels k;
     hth_cpu level;
     CHECK_OK(hth_cpu_choose(&level, err));
-    hth_kernels_init(&k, level);
+    hth_kernels k = proof_kernels(level);
     bool has = hth_kernels_use_bf16_dot(&k);
 #if defined(__x86_64__)
     if (level == HTH_CPU_AVX512) CHECK_INT(has, hth_cpu_has_bf16_dot());
@@ -79,8 +71,8 @@ TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
         return;
     }
     for (uint32_t type = 0; type <= BF16; type += BF16) {
-        gguf_bytes file;
-        hearth_model *model = open_tiny(type, &file);
+        CLEANUP(gguf_free) gguf_bytes file;
+        CLOSED(hearth_model) *model = open_tiny(type, &file);
         last_logits(model, false, N, plain);
         last_logits(model, true, 1, fast); /* token by token */
         CHECK_BYTES(fast, plain, sizeof plain);
@@ -89,24 +81,18 @@ TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
         double error = engine_rms_error(fast, plain, TINY_VOCAB);
         if (type == BF16 && !(error > 0.0 && error < 0.03))
             test_fail(__FILE__, __LINE__, "the logits are off by %g", error);
-        hearth_model_close(model);
-        gguf_free(&file);
     }
 }
 
-TEST(a_cpu_without_them_says_so)
+TEST(a_cpu_without_bf16_products_is_reported)
 {
-    gguf_bytes file;
+    CLEANUP(gguf_free) gguf_bytes file;
     engine_set_cpu("generic");
-    hearth_model *model = open_tiny(BF16, &file);
+    CLOSED(hearth_model) *model = open_tiny(BF16, &file);
     hearth_session *s = NULL;
     hearth_error err;
     hearth_session_options o = {.n_ctx = N, .n_batch = N, .n_thread = 1, .bf16_dot = true};
     CHECK_INT(hearth_session_open(model, &o, &s, &err), HEARTH_ERROR_UNSUPPORTED);
     CHECK(strstr(err.message, "bf16") != NULL && strstr(err.message, "generic") != NULL);
     engine_set_cpu(NULL);
-    hearth_model_close(model);
-    gguf_free(&file);
 }
-
-TEST_MAIN

@@ -1,16 +1,11 @@
 /* What a device may hold is bounded by --vram: for ten budgets from nothing to everything, drawn from a seed,
  * a plain model and a packed one on every kind of device give the text of the CPU with no byte above it; what
  * is too little is refused with the least that would do, and that least does. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -40,7 +35,7 @@ static hearth_status open_model(const char *path, const char *device, uint64_t v
 static uint64_t check_budget(const subject *s, uint64_t vram, hearth_model *model)
 {
     if (!CHECK(model->gpu != NULL)) return 0;
-    float *logits = engine_model_logits(model, &setting, ids, N_ID);
+    FREED float *logits = engine_model_logits(model, &setting, ids, N_ID);
     hth_device_usage usage = hth_device_state(model->device);
     if (logits && memcmp(logits, s->expected, N_ID * s->n_vocab * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s: other bits with --vram %llu", s->device, (unsigned long long)vram);
@@ -48,7 +43,6 @@ static uint64_t check_budget(const subject *s, uint64_t vram, hearth_model *mode
         test_fail(__FILE__, __LINE__, "%s: %llu bytes of the %llu that are allowed", s->device,
                   (unsigned long long)usage.peak, (unsigned long long)vram);
     CHECK(usage.used > 0 && usage.used <= usage.peak);
-    free(logits);
     return usage.peak;
 }
 
@@ -111,14 +105,13 @@ static void check_budgets(subject *s, int n_budget)
 static void check_device(const char *device, bool packed, int n_budget)
 {
     subject s = {.path = STORYTELLER, .device = device};
-    hearth_model *model = NULL;
     if (packed) {
         const hth_pack_options o = {.n_thread = 2};
         hth_pack_result r;
         s.path = test_scratch("budgets.gguf");
         CHECK_OK(hth_pack(STORYTELLER, s.path, &o, &r, err));
     }
-    CHECK_OK(open_model(s.path, NULL, 0, &model, err));
+    hearth_model *model = OPENED_BY(open_model, hearth_model, s.path, NULL, 0);
     if (model) {
         s.n_vocab = (size_t)model->model->hparams.n_vocab;
         s.expected = engine_model_logits(model, &setting, ids, N_ID);
@@ -129,19 +122,11 @@ static void check_device(const char *device, bool packed, int n_budget)
     if (packed) remove(s.path);
 }
 
-#define CARD "sim:" HEARTH_SOURCE_DIR "/bench/devices/8gb.sim"
+#define SIM_GPU "sim:" HEARTH_SOURCE_DIR "/bench/devices/8gb.sim"
 
 TEST(a_plain_model_keeps_every_budget_on_the_null_device) { check_device("null", false, N_BUDGET); }
 TEST(a_packed_model_keeps_every_budget_on_the_null_device) { check_device("null", true, N_BUDGET); }
-TEST(a_plain_model_keeps_every_budget_on_a_simulated_card) { check_device(CARD, false, N_BUDGET); }
-TEST(a_packed_model_keeps_every_budget_on_a_simulated_card) { check_device(CARD, true, N_BUDGET); }
-TEST(a_plain_model_keeps_budgets_on_vulkan)
-{
-    check_device("vulkan:0", false, getenv("HEARTH_LONG") ? N_BUDGET : 4);
-}
-TEST(a_packed_model_keeps_budgets_on_vulkan)
-{
-    check_device("vulkan:0", true, getenv("HEARTH_LONG") ? N_BUDGET : 4);
-}
-
-TEST_MAIN
+TEST(a_plain_model_keeps_every_budget_on_a_simulated_gpu) { check_device(SIM_GPU, false, N_BUDGET); }
+TEST(a_packed_model_keeps_every_budget_on_a_simulated_gpu) { check_device(SIM_GPU, true, N_BUDGET); }
+TEST(a_plain_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", false, getenv("HEARTH_LONG") ? N_BUDGET : 4); }
+TEST(a_packed_model_keeps_budgets_on_vulkan) { check_device("vulkan:0", true, getenv("HEARTH_LONG") ? N_BUDGET : 4); }

@@ -4,19 +4,7 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { BOS = 1, EOS = 2 };
-
-static char last_log[2000];
-
-static void keep_log(void *user, hearth_log_level level, const char *line)
-{
-    (void)user;
-    if (level == HEARTH_LOG_WARN) snprintf(last_log, sizeof last_log, "%s", line);
-}
 
 typedef struct fixture {
     const char *path;
@@ -30,10 +18,7 @@ static fixture open_fixture(const char *template)
     fixture f = {test_scratch("chat.gguf"), NULL};
     tiny_begin(&m);
     if (template) tiny_set_text(&m, "tokenizer.chat_template", template);
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(f.path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
+    tiny_save(&m, f.path);
     CHECK_OK(hearth_model_open(f.path, NULL, &f.model, err));
     return f;
 }
@@ -57,39 +42,32 @@ static size_t count_of(const int32_t *ids, size_t n, int32_t id)
 
 TEST(a_model_speaks_by_the_template_of_its_file)
 {
-    fixture f = open_fixture(
+    CLEANUP(close_fixture) fixture f = open_fixture(
         "{{ bos_token }}{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ eos_token }}{% endfor %}");
-    hearth_chat *chat = NULL;
     char *text;
     size_t n;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_TEXT(hearth_chat_name(chat), "template of the file");
     CHECK_OK(hearth_chat_render(chat, talk, 3, NULL, &text, &n, err));
     CHECK_TEXT(text, "<s>user:a</s>b</s>assistant:c</s>user:</s>");
     CHECK_INT(n, strlen(text));
     hearth_free(text);
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 TEST(a_file_may_name_a_format)
 {
-    fixture f = open_fixture("vicuna");
-    hearth_chat *chat = NULL;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLEANUP(close_fixture) fixture f = open_fixture("vicuna");
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_TEXT(hearth_chat_name(chat), "vicuna");
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 TEST(formats_and_templates_can_be_given)
 {
-    fixture f = open_fixture(NULL);
-    hearth_chat *chat = NULL;
+    CLEANUP(close_fixture) fixture f = open_fixture(NULL);
     char *text;
     size_t n;
     hearth_chat_options o = {.add_generation_prompt = true, .variables = "{\"x\": 5}"};
-    CHECK_OK(hearth_chat_open(f.model, "vicuna", &chat, err));
+    hearth_chat *chat = OPENED(hearth_chat, f.model, "vicuna");
     CHECK_OK(hearth_chat_render(chat, talk, 1, &o, &text, &n, err));
     CHECK_TEXT(text, "USER: a</s>b\nASSISTANT:");
     hearth_free(text);
@@ -103,46 +81,25 @@ TEST(formats_and_templates_can_be_given)
     CHECK_TEXT(hearth_chat_format(0), "chatml");
     CHECK(hearth_chat_format(1000) == NULL);
     hearth_chat_close(NULL);
-    close_fixture(&f);
 }
 
 static void refuses(const char *template, const char *format, hearth_status status, const char *says)
 {
-    fixture f = open_fixture(template);
+    CLEANUP(close_fixture) fixture f = open_fixture(template);
     hearth_chat *chat = NULL;
     hearth_error why = {0};
     CHECK_INT(hearth_chat_open(f.model, format, &chat, &why), status);
     if (!strstr(why.message, says)) test_fail(__FILE__, __LINE__, "\"%s\" lacks \"%s\"", why.message, says);
     CHECK(chat == NULL);
-    close_fixture(&f);
 }
 
-TEST(what_is_missing_is_said_and_nothing_guessed)
+TEST(a_missing_template_is_reported_and_none_guessed)
 {
     refuses(NULL, NULL, HEARTH_ERROR_UNSUPPORTED, "tokenizer.chat_template is missing");
     refuses(NULL, NULL, HEARTH_ERROR_UNSUPPORTED, "formats by name: chatml, ");
     refuses(NULL, "nope\n", HEARTH_ERROR_UNSUPPORTED, "'nope\\x0a' is not known; there are chatml, ");
     refuses("{{ 1", NULL, HEARTH_ERROR_FORMAT, "line 1");
     refuses("{% nonsense %}", NULL, HEARTH_ERROR_UNSUPPORTED, "formats by name: chatml");
-}
-
-TEST(an_array_of_templates_is_no_template)
-{
-    tiny_model m;
-    const uint32_t values[] = {1, 2};
-    tiny_begin(&m);
-    tiny_set_array(&m, "tokenizer.chat_template", values, 2);
-    gguf_bytes b = tiny_write(&m);
-    hearth_model *model = NULL;
-    hearth_chat *chat = NULL;
-    hearth_error why = {0};
-    CHECK_OK(hearth_model_open_memory(b.data, b.n, "array.gguf", NULL, &model, err));
-    CHECK_INT(hearth_chat_open(model, NULL, &chat, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "array.gguf: tokenizer.chat_template at ") &&
-          strstr(why.message, "a text is expected"));
-    hearth_model_close(model);
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 /* 4 MiB + 1, an unterminated block, 1,000 nested ones: with a format told by the text
@@ -158,18 +115,14 @@ TEST(a_template_that_cannot_be_parsed_falls_back_with_a_warning)
     } cases[] = {{large, "chatml", "at most 4 MiB"},
                  {"<start_of_turn>{% for x in y %}", "gemma", "is not ended"},
                  {nested, "llama2", "64 levels"}};
-    hearth_log_set(keep_log, NULL);
     for (size_t i = 0; i < 3; i++) {
-        fixture f = open_fixture(cases[i].template);
-        hearth_chat *chat = NULL;
-        last_log[0] = '\0';
-        CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+        CLEANUP(close_fixture) fixture f = open_fixture(cases[i].template);
+        test_log_start();
+        CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
         if (chat) CHECK_TEXT(hearth_chat_name(chat), cases[i].format);
-        CHECK(strstr(last_log, cases[i].says) && strstr(last_log, "takes its place"));
-        hearth_chat_close(chat);
-        close_fixture(&f);
+        CHECK(strstr(test_warning(cases[i].says), "takes its place") != NULL);
     }
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
 }
 
 /* Templates that end by their limits when they are used: a message, and the model stays. */
@@ -180,16 +133,13 @@ TEST(endless_templates_are_an_error_of_the_rendering)
         "{% for x in range(3000) %}{% for y in range(3000) %}{% endfor %}{% endfor %}",
         "{{ messages[0].content * 100000000 }}"};
     for (size_t i = 0; i < 3; i++) {
-        fixture f = open_fixture(endless[i]);
-        hearth_chat *chat = NULL;
+        CLEANUP(close_fixture) fixture f = open_fixture(endless[i]);
         hearth_error why = {0};
         int32_t *ids;
         size_t n;
-        CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+        CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
         CHECK_INT(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, &why), HEARTH_ERROR_UNSUPPORTED);
         CHECK(ids == NULL && n == 0 && strstr(why.message, "chat template, line 1: ") != NULL);
-        hearth_chat_close(chat);
-        close_fixture(&f);
     }
 }
 
@@ -198,18 +148,15 @@ TEST(endless_templates_are_an_error_of_the_rendering)
 /* How often BOS and EOS stand among the ids of the conversation, and what is first. */
 static void expect_tokens(const char *template, size_t n_bos, size_t n_eos)
 {
-    fixture f = open_fixture(template);
-    hearth_chat *chat = NULL;
+    CLEANUP(close_fixture) fixture f = open_fixture(template);
     int32_t *ids = NULL;
     size_t n = 0;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_OK(hearth_chat_tokenize(chat, talk, 3, NULL, &ids, &n, err));
     if (CHECK(n > 0)) CHECK_INT(ids[0], BOS);
     CHECK_INT(count_of(ids, n, BOS), n_bos);
     CHECK_INT(count_of(ids, n, EOS), n_eos);
     hearth_free(ids);
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 TEST(bos_comes_once_and_control_tokens_from_the_template_alone)
@@ -226,79 +173,62 @@ TEST(bos_comes_once_and_control_tokens_from_the_template_alone)
 
 TEST(no_end_of_text_is_put_before_an_answer)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
     tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
-    gguf_bytes b = tiny_write(&m);
-    hearth_model *model = NULL;
-    hearth_chat *chat = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     int32_t *ids = NULL;
     size_t n = 0;
-    CHECK_OK(hearth_model_open_memory(b.data, b.n, "eos.gguf", NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, b.data, b.n, "eos.gguf", NULL);
     CHECK_OK(hearth_tokenize(model, "a", 1, HEARTH_ADD_SPECIAL, &ids, &n, err));
     CHECK_INT(count_of(ids, n, EOS), 1); /* the vocabulary does ask for it */
     hearth_free(ids);
-    CHECK_OK(hearth_chat_open(model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, model, NULL);
     CHECK_OK(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, err));
     CHECK_INT(count_of(ids, n, EOS), 0);
     CHECK_INT(count_of(ids, n, BOS), 1);
     hearth_free(ids);
-    hearth_chat_close(chat);
-    hearth_model_close(model);
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 /* Vocabularies whose BOS and EOS are one token may want it behind a text only. */
-TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
+TEST(a_token_added_behind_texts_does_not_come_before_one)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
     tiny_set_u32(&m, "tokenizer.ggml.bos_token_id", EOS);
     tiny_set(&m, "tokenizer.ggml.add_bos_token", 7, 0, 1);
     tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
-    gguf_bytes b = tiny_write(&m);
-    hearth_model *model = NULL;
-    hearth_chat *chat = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     int32_t *ids;
     size_t n;
-    CHECK_OK(hearth_model_open_memory(b.data, b.n, "tiny", NULL, &model, err));
-    CHECK_OK(hearth_chat_open(model, NULL, &chat, err));
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, b.data, b.n, "tiny", NULL);
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, model, NULL);
     CHECK_OK(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, err));
     CHECK(n > 0);
     CHECK_INT(count_of(ids, n, EOS), 0);
     hearth_free(ids);
-    hearth_chat_close(chat);
-    hearth_model_close(model);
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 TEST(a_refusal_of_the_template_is_an_argument_error)
 {
-    fixture f = open_fixture("{{ raise_exception('no system') }}");
-    hearth_chat *chat = NULL;
+    CLEANUP(close_fixture) fixture f = open_fixture("{{ raise_exception('no system') }}");
     hearth_error why = {0};
     char *text;
     int32_t *ids;
     size_t n;
-    CHECK_OK(hearth_chat_open(f.model, NULL, &chat, err));
+    CLOSED(hearth_chat) *chat = OPENED(hearth_chat, f.model, NULL);
     CHECK_INT(hearth_chat_render(chat, talk, 1, NULL, &text, &n, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(text == NULL && strstr(why.message, "no system") != NULL);
     CHECK_INT(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, NULL), HEARTH_ERROR_ARGUMENT);
     const hearth_message odd = {"a b", "x", 1};
     CHECK_INT(hearth_chat_render(chat, &odd, 1, NULL, &text, &n, &why), HEARTH_ERROR_ARGUMENT);
-    hearth_chat_close(chat);
-    close_fixture(&f);
 }
 
 /* ---- allocations that fail ---------------------------------------------------------------------------------- */
 
 static hearth_status whole_task(const hearth_model *model, const char *format, hearth_error *err)
 {
-    hearth_chat *chat = NULL;
+    CLOSED(hearth_chat) *chat = NULL;
     int32_t *ids = NULL;
     char *text = NULL;
     size_t n;
@@ -309,13 +239,12 @@ static hearth_status whole_task(const hearth_model *model, const char *format, h
     if (st == HEARTH_OK) st = hearth_chat_tokenize(chat, talk, 3, &o, &ids, &n, err);
     hearth_free(text);
     hearth_free(ids);
-    hearth_chat_close(chat);
     return st;
 }
 
 TEST(chat_survives_every_allocation_that_fails)
 {
-    fixture f = open_fixture(
+    CLEANUP(close_fixture) fixture f = open_fixture(
         "{% for m in messages %}{{ m.content|upper ~ a|tojson ~ strftime_now('%Y') }}{% endfor %}");
     const char *const formats[] = {NULL, "gemma"};
     uint64_t held = hth_alloc_in_use();
@@ -334,7 +263,4 @@ TEST(chat_survives_every_allocation_that_fails)
         }
         CHECK(n > 5 && n < 1000);
     }
-    close_fixture(&f);
 }
-
-TEST_MAIN

@@ -1,6 +1,6 @@
-/* Every allocation, read and write that can fail does so, of what the verbs predictors, thresholds, pack and study
+/* Every allocation, read and write that can fail does so, of what the commands predictors, thresholds, pack and study
  * ask of the library, and of a model that is opened, run and compared with files beside it. Their own temporary
- * file: tests/convert/test_spill.c; the other verbs: test_faults.c, test_fault_verbs.c. */
+ * file: tests/convert/test_spill.c; the other commands: test_faults.c, test_fault_commands.c. */
 #include "convert/pack.h"
 #include "convert/predictors.h"
 #include "measure/compare.h"
@@ -11,15 +11,12 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-
 /* Some tokens of the tiny vocabulary. */
 static const char text[] = "abc a b ca ab bc abc abc a b c abc ca b abc bc a abc ab c";
 enum { N_TEXT = sizeof text - 1 };
 
 /* The model of these tasks has zeros: what the tasks are given makes no other difference. */
-static const hearth_model_options dense = {
-    .n_thread = 1, .activation = "reglu", .selector = HEARTH_SELECTOR_DENSE};
+static const hearth_model_options dense = {.n_thread = 1, .activation = "reglu", .selector = HEARTH_SELECTOR_DENSE};
 
 /* ---- files beside the model, made once ------------------------------------------------------------- */
 
@@ -32,13 +29,9 @@ static beside files;
 /* The same model with the activation in the file: predictors and pack are given paths alone. */
 static void make_model(const char *path)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
+    tiny_save(&m, path);
 }
 
 static hearth_status make_predictors(const char *model, const char *out, uint64_t memory, hearth_error *err)
@@ -54,34 +47,28 @@ static hearth_status make_predictors(const char *model, const char *out, uint64_
 
 static hearth_status make_thresholds(const char *path, const char *out, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_threshold_options o = {.sparsity = 0.6, .n_sample = 12};
-    hth_thresholds t = {0};
+    CLEANUP(hth_thresholds_close) hth_thresholds t = {0};
     hearth_status st = hearth_model_open(path, &dense, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, N_TEXT, &o, &t, err);
     if (st == HEARTH_OK) st = hth_thresholds_write(&t, model, out, err);
-    hth_thresholds_close(&t);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
 static hearth_status make_profile(const char *path, const char *out, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_profile *profile = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    CLOSED(hth_profile) *profile = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {.out = out, .n_sample = 20, .settings = "kv f16", .save_ns = UINT64_MAX};
     hearth_status st = hearth_model_open(path, &dense, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_measure_profile(model, session, text, N_TEXT, &o, &profile, err);
-    hth_profile_close(profile);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -100,15 +87,6 @@ static void make_files(void)
     CHECK_OK(make_thresholds(files.model, files.thresholds, err));
 }
 
-static void remove_files(void)
-{
-    remove(files.model);
-    remove(files.packed);
-    remove(files.profile);
-    remove(files.predictors);
-    remove(files.thresholds);
-}
-
 /* ---- the tasks --------------------------------------------------------------------------------------- */
 
 /* What is trained on lies in a file: memory that is refused would be given up for one. */
@@ -125,11 +103,8 @@ static hearth_status thresholds(const fault_paths *p, hearth_error *err)
 static hearth_status pack(const fault_paths *p, hearth_error *err)
 {
     hth_pack_result r;
-    hth_pack_options o = {.ftype = hth_ftype_find("q8_0"),
-                          .profile = files.profile,
-                          .predictors = files.predictors,
-                          .thresholds = files.thresholds,
-                          .n_thread = 2};
+    hth_pack_options o = {.ftype = hth_ftype_find("q8_0"), .profile = files.profile, .predictors = files.predictors,
+                          .thresholds = files.thresholds, .n_thread = 2};
     return hth_pack(files.model, p->out, &o, &r, err);
 }
 
@@ -144,21 +119,18 @@ static hearth_status pack_again(const fault_paths *p, hearth_error *err)
 static hearth_status run_model(const char *path, const hearth_model_options *o, hearth_error *err)
 {
     static const int32_t ids[] = {1, 60, 70, 80};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 4, .n_thread = 1};
     hearth_status st = hearth_model_open(path, o, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     for (size_t i = 0; st == HEARTH_OK && i < 4; i++) st = hearth_session_eval(session, ids + i, 1, err);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
 static hearth_status with_sidecars(const fault_paths *p, hearth_error *err)
 {
     hearth_model_options o = {.n_thread = 1, .predictors = files.predictors, .thresholds = files.thresholds};
-    (void)p;
     return run_model(files.model, &o, err);
 }
 
@@ -166,26 +138,23 @@ static hearth_status with_sidecars_mapped(const fault_paths *p, hearth_error *er
 {
     hearth_model_options o = {
         .n_thread = 1, .mmap = true, .predictors = files.predictors, .thresholds = files.thresholds};
-    (void)p;
     return run_model(files.model, &o, err);
 }
 
 static hearth_status packed(const fault_paths *p, hearth_error *err)
 {
-    (void)p;
     return run_model(files.packed, &(hearth_model_options){.n_thread = 1}, err);
 }
 
 /* Predictors beside the model against all neurons, chunks of a text. */
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hth_compare_side reference = {0}, mode = {0};
     hth_compare *c = NULL;
     hth_comparison result;
     hearth_model_options o = {.n_thread = 1, .predictors = files.predictors};
     hearth_session_options so = {.n_ctx = 16, .n_batch = 8, .n_thread = 2};
-    (void)p;
     hearth_status st = hearth_model_open(files.model, &o, &model, err);
     reference.model = mode.model = model;
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &mode.session, err);
@@ -196,7 +165,6 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
     hth_compare_close(c);
     hearth_session_close(reference.session);
     hearth_session_close(mode.session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -205,42 +173,29 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
 TEST(predictors_survive_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("predictors", predictors, 60);
-    fault_survive_reads("predictors", predictors, 20);
-    fault_survive_writes("predictors", predictors, 3);
-    remove_files();
+    fault_survive("predictors", predictors, 60, 20, 3);
 }
 
 TEST(thresholds_survive_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("thresholds", thresholds, 60);
-    fault_survive_reads("thresholds", thresholds, 20);
-    fault_survive_writes("thresholds", thresholds, 3);
-    remove_files();
+    fault_survive("thresholds", thresholds, 60, 20, 3);
 }
 
 TEST(pack_survives_everything_that_fails)
 {
     make_files();
     fault_paths p = {NULL, files.packed};
-    fault_survive_allocations("pack", pack, 100);
-    fault_survive_reads("pack", pack, 60);
-    fault_survive_writes("pack", pack, 3);
+    fault_survive("pack", pack, 100, 60, 3);
     CHECK_OK(pack(&p, err));
-    fault_survive_allocations("pack, of a packed file", pack_again, 60);
-    fault_survive_reads("pack, of a packed file", pack_again, 30);
-    remove_files();
+    fault_survive("pack, of a packed file", pack_again, 60, 30, 0);
 }
 
 TEST(a_model_with_sidecars_survives_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("with sidecars", with_sidecars, 60);
-    fault_survive_allocations("with sidecars, mapped", with_sidecars_mapped, 60);
-    fault_survive_reads("with sidecars", with_sidecars, 40);
-    fault_survive_reads("with sidecars, mapped", with_sidecars_mapped, 20);
-    remove_files();
+    fault_survive("with sidecars", with_sidecars, 60, 40, 0);
+    fault_survive("with sidecars, mapped", with_sidecars_mapped, 60, 20, 0);
 }
 
 TEST(a_packed_model_survives_everything_that_fails)
@@ -248,20 +203,18 @@ TEST(a_packed_model_survives_everything_that_fails)
     make_files();
     fault_paths p = {NULL, files.packed};
     CHECK_OK(pack(&p, err));
-    fault_survive_allocations("packed", packed, 50);
-    fault_survive_reads("packed", packed, 20);
-    remove_files();
+    fault_survive("packed", packed, 50, 20, 0);
 }
 
 /* With as many tokens as leave some to judge predictors by; what it keeps of them goes to files. */
 static hearth_status study(const fault_paths *p, hearth_error *err)
 {
     char long_text[3000];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 8, .n_batch = 8, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
     hth_study_options o = hth_study_defaults();
-    hth_study s = {0};
+    CLEANUP(hth_study_close) hth_study s = {0};
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = text[i % N_TEXT];
     o.n_chunk = 66, o.n_sample = 10, o.n_scored = 1, o.n_step = 2, o.n_trained = 1, o.memory = 0;
     o.beside = p->out;
@@ -269,24 +222,13 @@ static hearth_status study(const fault_paths *p, hearth_error *err)
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_study_run(model, session, long_text, sizeof long_text, &o, &s, err);
     CHECK(st != HEARTH_OK || s.layers[0].n_predictor > 0);
-    hth_study_close(&s);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
-TEST(a_study_survives_everything_that_fails)
-{
-    fault_survive_allocations("study", study, 80);
-    fault_survive_reads("study", study, 20);
-}
+TEST(a_study_survives_everything_that_fails) { fault_survive("study", study, 80, 20, 0); }
 
 TEST(compare_with_predictors_survives_everything_that_fails)
 {
     make_files();
-    fault_survive_allocations("compare, predictors", compare, 60);
-    fault_survive_reads("compare, predictors", compare, 30);
-    remove_files();
+    fault_survive("compare, predictors", compare, 60, 30, 0);
 }
-
-TEST_MAIN

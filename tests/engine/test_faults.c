@@ -1,7 +1,5 @@
-/* Every allocation, read and write that can fail does so, of a run, a batch, quantize and
- * perplexity: an error with a line for a person, nothing leaked, nothing half written. The
- * other verbs: test_fault_verbs.c. */
-#define _POSIX_C_SOURCE 200809L
+/* Every allocation, read and write that can fail does so, of a run, a batch, quantize and perplexity: an error with
+ * a line for a person, nothing leaked, nothing half written. The other commands: test_fault_commands.c. */
 #include "base/alloc.h"
 #include "convert/quantize.h"
 #include "file/gguf.h"
@@ -11,17 +9,12 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* ---- what is put to the test ------------------------------------------------------------------ */
 
 static hearth_status sample_and_decode(const hearth_model *model, hearth_session *session, hearth_error *err)
 {
-    hearth_sampler *sampler = NULL;
-    hearth_detokenizer *decoder = NULL;
+    CLOSED(hearth_sampler) *sampler = NULL;
+    CLOSED(hearth_detokenizer) *decoder = NULL;
     const char *text;
     size_t n;
     int32_t id;
@@ -34,8 +27,6 @@ static hearth_status sample_and_decode(const hearth_model *model, hearth_session
         if (st == HEARTH_OK) st = hearth_detokenizer_push(decoder, id, &text, &n, err);
         if (st == HEARTH_OK) st = hearth_session_eval(session, &id, 1, err);
     }
-    hearth_detokenizer_close(decoder);
-    hearth_sampler_close(sampler);
     return st;
 }
 
@@ -43,20 +34,17 @@ static hearth_status sample_and_decode(const hearth_model *model, hearth_session
 static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *err)
 {
     static const char text[] = "abc ab\n";
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     int32_t *ids = NULL;
     size_t n = 0;
-    hearth_model_options o = {.n_thread = 2, .mmap = mmap};
     hearth_session_options so = {.n_ctx = 32, .n_batch = 4, .n_thread = 2};
-    hearth_status st = hearth_model_open(p->in, &o, &model, err);
+    hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.n_thread = 2, .mmap = mmap}, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hearth_tokenize(model, text, strlen(text), HEARTH_ADD_SPECIAL, &ids, &n, err);
     if (st == HEARTH_OK) st = hearth_session_eval(session, ids, n, err);
     if (st == HEARTH_OK) st = sample_and_decode(model, session, err);
     hearth_free(ids);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -73,36 +61,31 @@ static hearth_status quantize(const fault_paths *p, hearth_error *err)
 static hearth_status measure(const fault_paths *p, hearth_error *err)
 {
     char text[200];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hth_perplexity result;
     hearth_session_options o = {.n_ctx = 16, .n_batch = 8, .n_thread = 1};
     memset(text, 'c', sizeof text);
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &o, &session, err);
-    if (st == HEARTH_OK)
-        st = hth_measure_perplexity(model, session, text, sizeof text, 2, NULL, NULL, &result, err);
-    hearth_session_close(session);
-    hearth_model_close(model);
+    if (st == HEARTH_OK) st = hth_measure_perplexity(model, session, text, sizeof text, 2, NULL, NULL, &result, err);
     return st;
 }
 
 static hearth_status step_batch(const fault_paths *p, hearth_error *err)
 {
     static const int32_t ids[] = {1, 5, 9};
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_session *s[3] = {0};
     hearth_batch *b = NULL;
     hearth_session_options o = {.n_ctx = 8};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_batch_open(model, 8, 1, &b, err);
     for (int i = 0; st == HEARTH_OK && i < 3; i++) st = hearth_session_open(model, &o, &s[i], err);
-    for (int i = 0; st == HEARTH_OK && i < 3; i++)
-        st = hearth_batch_add(b, s[i], ids, (size_t)i % 2 + 1, err);
+    for (int i = 0; st == HEARTH_OK && i < 3; i++) st = hearth_batch_add(b, s[i], ids, (size_t)i % 2 + 1, err);
     if (st == HEARTH_OK) st = hearth_batch_run(b, err);
     hearth_batch_close(b);
     for (int i = 0; i < 3; i++) hearth_session_close(s[i]);
-    hearth_model_close(model);
     return st;
 }
 
@@ -110,40 +93,35 @@ static hearth_status step_batch(const fault_paths *p, hearth_error *err)
 
 TEST(a_run_survives_every_allocation_that_fails)
 {
-    fault_survive_allocations("a run", run_read, 30);
-    fault_survive_allocations("a mapped run", run_mapped, 30);
+    fault_survive("a run", run_read, 30, 0, 0);
+    fault_survive("a mapped run", run_mapped, 30, 0, 0);
 }
 
-TEST(a_batch_survives_every_allocation_that_fails) { fault_survive_allocations("a batch", step_batch, 30); }
+TEST(a_batch_survives_every_allocation_that_fails) { fault_survive("a batch", step_batch, 30, 0, 0); }
 
-TEST(quantize_survives_every_allocation_that_fails) { fault_survive_allocations("quantize", quantize, 30); }
+TEST(quantize_survives_every_allocation_that_fails) { fault_survive("quantize", quantize, 30, 0, 0); }
 
-TEST(perplexity_survives_every_allocation_that_fails)
-{
-    fault_survive_allocations("perplexity", measure, 30);
-}
+TEST(perplexity_survives_every_allocation_that_fails) { fault_survive("perplexity", measure, 30, 0, 0); }
 
 TEST(a_run_survives_every_read_that_fails)
 {
-    fault_survive_reads("a run", run_read, 20);
-    fault_survive_reads("a mapped run", run_mapped, 5);
+    fault_survive("a run", run_read, 0, 20, 0);
+    fault_survive("a mapped run", run_mapped, 0, 5, 0);
 }
 
-TEST(quantize_survives_every_read_that_fails) { fault_survive_reads("quantize", quantize, 20); }
+TEST(quantize_survives_every_read_that_fails) { fault_survive("quantize", quantize, 0, 20, 0); }
 
-TEST(quantize_leaves_no_file_after_a_write_that_failed) { fault_survive_writes("quantize", quantize, 2); }
+TEST(quantize_leaves_no_file_after_a_write_that_failed) { fault_survive("quantize", quantize, 0, 0, 2); }
 
 /* Greedy ids after a prompt: what a fault that is none must not change. */
 static void take_ids(const fault_paths *p, bool mmap, int32_t ids[8])
 {
     static const int32_t prompt[] = {1, 60, 70, 80};
-    hearth_model *model = NULL;
     hearth_model_options o = {.n_thread = 2, .mmap = mmap};
     const engine_setting setting = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
     memset(ids, 0xff, 8 * sizeof *ids);
-    CHECK_OK(hearth_model_open(p->in, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, p->in, &o);
     if (model) engine_greedy(model, &setting, prompt, 4, ids, 8);
-    hearth_model_close(model);
 }
 
 /* Neither a short read nor an interrupted one is a fault: the rest comes with the next. */
@@ -166,10 +144,8 @@ TEST(short_and_interrupted_reads_change_nothing)
             if (!CHECK_BYTES(got, want, sizeof want)) break;
         } while (n++ < n_read);
         CHECK(n > 5);
-        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1),
-               i % 2 ? "interrupted" : "cut short");
+        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1), i % 2 ? "interrupted" : "cut short");
     }
-    remove(p.in);
 }
 
 TEST(a_missing_file_leaves_nothing)
@@ -177,30 +153,20 @@ TEST(a_missing_file_leaves_nothing)
     fault_paths p;
     fault_make_input(&p);
     remove(p.in);
-    uint64_t held = hth_alloc_in_use();
-    hearth_error why = {0};
-    CHECK_INT(run_read(&p, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, p.in) != NULL);
-    CHECK_INT(hth_alloc_in_use(), held);
+    CHECK_FAILS(run_read(&p, err), HEARTH_ERROR_IO, p.in);
 }
-
-/* ---- the resident loop ------------------------------------------------------------------------------ */
 
 TEST(the_token_loop_allocates_nothing)
 {
     fault_paths p;
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hearth_sampler *sampler = NULL;
-    hearth_detokenizer *decoder = NULL;
     const char *text;
     size_t n;
     int32_t id = 1;
     fault_make_input(&p);
-    CHECK_OK(hearth_model_open(p.in, NULL, &model, err));
-    CHECK_OK(hearth_session_open(model, NULL, &session, err));
-    CHECK_OK(hearth_sampler_open(model, NULL, &sampler, err));
-    CHECK_OK(hearth_detokenizer_open(model, true, false, &decoder, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, p.in, NULL);
+    CLOSED(hearth_session) *session = OPENED(hearth_session, model, NULL);
+    CLOSED(hearth_sampler) *sampler = OPENED(hearth_sampler, model, NULL);
+    CLOSED(hearth_detokenizer) *decoder = OPENED(hearth_detokenizer, model, true, false);
     uint64_t count = hth_alloc_count();
     for (int i = 0; i < TINY_CONTEXT; i++) {
         CHECK_OK(hearth_session_eval(session, &id, 1, err));
@@ -209,11 +175,4 @@ TEST(the_token_loop_allocates_nothing)
         CHECK_OK(hearth_detokenizer_push(decoder, id, &text, &n, err));
     }
     CHECK_INT(hth_alloc_count(), count);
-    hearth_detokenizer_close(decoder);
-    hearth_sampler_close(sampler);
-    hearth_session_close(session);
-    hearth_model_close(model);
-    remove(p.in);
 }
-
-TEST_MAIN

@@ -2,7 +2,6 @@
  * that of the CPU all the same, or there is an error with a line for a person; nothing is kept, and the
  * CPU goes on as ever. A step that failed is done again with the same bits; one that lost the device goes
  * on with them. On Vulkan a sample of the same. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/quantize.h"
 #include "engine/engine.h"
@@ -12,15 +11,8 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { N_PROMPT = 9, N_PREDICT = 20 };
 static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81};
-
-/* ---- models ------------------------------------------------------------------------------------- */
 
 /* Floats, blocks, or floats with neurons in rows of down: all paths of weights. */
 typedef enum kind { PLAIN, BLOCKS, PACKED, N_KIND } kind;
@@ -28,19 +20,14 @@ static const char *const kind_names[] = {"floats", "blocks of 32", "packed"};
 
 static const char *make_model(kind k)
 {
-    tiny_model m;
     const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     if (k == PACKED) tiny_pack(&m);
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
+    tiny_save(&m, path);
     if (k != BLOCKS) return path;
     hth_quantize_options o = {.ftype = hth_ftype_find("q8_0"), .n_thread = 1};
     hth_quantize_result r;
     CHECK_OK(hth_quantize(path, quantised, &o, &r, err));
-    remove(path);
     return quantised;
 }
 
@@ -60,8 +47,8 @@ static hearth_status open_both(const char *path, const char *device, hearth_mode
 /* Opens, reads a prompt, takes the likeliest tokens, closes. */
 static hearth_status run(const char *path, const char *device, int32_t ids[N_PREDICT], hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_status st = open_both(path, device, &model, &session, err);
     if (st == HEARTH_OK) st = hearth_session_eval(session, prompt, N_PROMPT, err);
     for (int i = 0; st == HEARTH_OK && i < N_PREDICT; i++) {
@@ -71,8 +58,6 @@ static hearth_status run(const char *path, const char *device, int32_t ids[N_PRE
             if (logits[k] > logits[ids[i]]) ids[i] = k;
         st = hearth_session_eval(session, &ids[i], 1, err);
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
@@ -98,10 +83,7 @@ static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
 
 /* Whether fault n was met by what came after `before` allocations. */
 typedef bool is_met(uint64_t n, uint64_t before);
-static bool call_met(uint64_t n, uint64_t before)
-{
-    return (void)n, (void)before, hth_device_open_fault_was_hit();
-}
+static bool call_met(uint64_t n, uint64_t before) { return (void)n, (void)before, hth_device_open_fault_was_hit(); }
 static bool allocation_met(uint64_t n, uint64_t before) { return hth_alloc_count() - before >= n; }
 static bool never(uint64_t n, uint64_t before) { return (void)n, (void)before, false; }
 
@@ -163,15 +145,11 @@ static void survive_all(kind k, const char *device, uint64_t stride)
     for (size_t i = 0; i < N_FAULT && has(path, device); i++)
         printf("     %s, %s: %llu %s\n", device, kind_names[k],
                (unsigned long long)survive(path, device, &faults[i], stride, k != BLOCKS), faults[i].name);
-    remove(path);
 }
 
-TEST(a_model_on_the_null_device_survives_every_fault)
-{
-    for (kind k = 0; k < N_KIND; k++) survive_all(k, "null", 1);
-}
+TEST(a_model_on_the_null_device_survives_every_fault) { for (kind k = 0; k < N_KIND; k++) survive_all(k, "null", 1); }
 
-/* Tapes end in the midst of what is recorded, and steps have many of them. */
+/* Command lists end in the midst of what is recorded, and steps have many of them. */
 TEST(a_model_whose_work_is_divided_among_submissions_survives_faults)
 {
     if (!submissions_begin("null", 1, 1)) return;
@@ -239,14 +217,12 @@ static void steps_fail_on(const char *device)
     static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED, HEARTH_ERROR_DEVICE};
     const char *path = make_model(BLOCKS);
     uint64_t held = hth_alloc_in_use();
-    /* Two pieces of at most four tokens: each is submitted, and waited for where its end does not come at
-     * once. */
+    /* Two pieces of at most four tokens: each is submitted, and waited for where its end does not come at once. */
     for (size_t i = 0; i < 3 && has(path, device); i++) {
         uint64_t n = fail_steps(path, device, with[i]);
         CHECK(n >= 2 && n <= 4);
     }
     CHECK_INT(hth_alloc_in_use(), held);
-    remove(path);
 }
 
 /* Refused n times: a step is done again twice; the third time it is the CPU's, as all that come, and the device
@@ -254,12 +230,11 @@ static void steps_fail_on(const char *device)
 static void step_refused_on(const char *device, uint64_t n, hearth_status with)
 {
     const char *path = make_model(BLOCKS);
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_model_info info;
     float expected[TINY_VOCAB], logits[TINY_VOCAB];
     if (!has(path, device)) return;
-    CHECK_OK(open_both(path, device, &model, &s, err));
+    CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, device, &model);
     if (s) {
         CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
         take(s, expected);
@@ -275,12 +250,9 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
         if (n >= 3) CHECK(strstr(info.gpu_note, "a test made call") != NULL);
         if (n >= 3) CHECK_INT(hth_device_state(model->device).used, 0);
     }
-    hearth_session_close(s);
-    hearth_model_close(model);
-    remove(path);
 }
 
-TEST(a_device_that_refuses_a_step_again_and_again_is_left)
+TEST(a_device_that_fails_a_step_repeatedly_is_evicted)
 {
     for (uint64_t n = 1; n <= 3; n++) {
         step_refused_on("null", n, HEARTH_ERROR_MEMORY);
@@ -292,42 +264,33 @@ TEST(a_device_that_refuses_a_step_again_and_again_is_left)
 static void see_nothing(void *user, const hth_ffn_probe *seen) { (void)user, (void)seen; }
 
 /* It is no failure of the device, which stays in use. */
-TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
+TEST(a_probe_of_neurons_on_a_device_is_refused)
 {
     const char *path = make_model(BLOCKS);
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
-    hearth_error why;
-    CHECK_OK(open_both(path, "null", &model, &s, err));
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, "null", &model);
     if (s) {
         hth_step_set_probe(hth_session_step(s), see_nothing, NULL);
-        CHECK_INT(hearth_session_eval(s, prompt, N_PROMPT, &why), HEARTH_ERROR_UNSUPPORTED);
-        CHECK(strstr(why.message, "cannot be looked at") != NULL);
+        CHECK_FAILS(hearth_session_eval(s, prompt, N_PROMPT, err), HEARTH_ERROR_UNSUPPORTED, "cannot be looked at");
         CHECK(hth_engine_has_gpu(model));
         hth_step_set_probe(hth_session_step(s), NULL, NULL);
         CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
     }
-    hearth_session_close(s);
-    hearth_model_close(model);
-    remove(path);
 }
 
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
 TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
 
-/* ---- recording ---------------------------------------------------------------------------------- */
-
-/* Submissions of one run each, so that tapes are cut wherever they can be, and no head behind the last layer:
- * a tape that cannot begin is no place to copy to. */
-TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
+/* Submissions of one run each, so that command lists are cut wherever they can be, and no head behind the last layer:
+ * a command list that cannot begin is no place to copy to. */
+TEST(command_lists_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
 {
     const char *path = make_model(BLOCKS);
     hearth_model_options o = {.n_thread = 1,
                               .gpu = {.device = "null", .n_ctx = 32, .n_batch = 16, .kv = HEARTH_KV_F16}};
-    hearth_model *model = NULL;
     uint64_t held = hth_alloc_in_use(), n = 1, n_failed = 0;
     if (!submissions_begin("null", 1, 1)) return;
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, path, &o);
     if (model) o.gpu.vram = hth_device_state(model->device).used - 1;
     hearth_model_close(model);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
@@ -347,27 +310,24 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
     }
     CHECK(n_failed > 20);
     submissions_end();
-    remove(path);
 }
 
 /* ---- more submissions than a device holds ------------------------------------------------------- */
 
-/* Attention of each token by itself, in two layers: some 4,200 tapes, of which devices hold 4,096. */
+/* Attention of each token by itself, in two layers: some 4,200 command lists, of which devices hold 4,096. */
 enum { N_LONG = 2080 };
 
 /* Its logits; NULL after a failed check. The n-th call of the step fails so. */
 static float *eval_long(const char *path, const char *device, uint64_t n, hearth_status with)
 {
     static int32_t ids[N_LONG];
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
+    CLOSED(hearth_session) *s = NULL;
     float *logits = calloc(TINY_VOCAB, sizeof *logits);
     const hearth_model_options o = {
         .n_thread = 1, .gpu = {.device = device, .n_ctx = N_LONG, .n_batch = N_LONG, .kv = HEARTH_KV_F16}};
-    const hearth_session_options so = {
-        .n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
+    const hearth_session_options so = {.n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
     for (int i = 0; i < N_LONG; i++) ids[i] = 3 + i * 7 % 256;
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
     if (s) {
         uint64_t work;
@@ -377,41 +337,37 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
         take(s, logits);
         if (device) CHECK_INT(hth_device_state(model->device).lost, with == HEARTH_ERROR_DEVICE);
     }
-    hearth_session_close(s);
-    hearth_model_close(model);
     return logits;
 }
 
 static void expect_long(const char *path, const char *device, uint64_t n, hearth_status with,
                         const float *expected)
 {
-    float *logits = eval_long(path, device, n, with);
+    FREED float *logits = eval_long(path, device, n, with);
     CHECK_BYTES(logits, expected, TINY_VOCAB * sizeof *logits);
-    free(logits);
 }
 
 /* So slow by its description that a token is a submission. */
-static void expect_long_on_card(const char *path, const char *clock, const float *expected)
+static void expect_long_on_gpu(const char *path, const char *clock, const float *expected)
 {
-    char card[512], device[600], text[600];
-    snprintf(card, sizeof card, "%s", test_scratch("slow.sim"));
-    snprintf(device, sizeof device, "sim:%s", card);
+    char device[600], text[600];
+    const char *sim_gpu = test_scratch("slow.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
     snprintf(text, sizeof text,
              "name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e14\npcie_down = 1e14\n"
              "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 1\nwake_us = 1\nflops = 1e6\njitter = 0\n"
              "seed = 1\nclock = %s\n",
              clock);
-    CHECK(test_write_file(card, text, strlen(text)));
+    CHECK(test_write_file(sim_gpu, text, strlen(text)));
     expect_long(path, device, 0, HEARTH_OK, expected);
-    remove(card);
 }
 
-TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
+TEST(a_step_of_more_command_lists_than_a_device_holds_is_submitted_in_parts)
 {
     const char *path = make_model(BLOCKS);
-    float *expected = eval_long(path, NULL, 0, HEARTH_OK);
-    expect_long_on_card(path, "virtual", expected);
-    expect_long_on_card(path, "real", expected);
+    FREED float *expected = eval_long(path, NULL, 0, HEARTH_OK);
+    expect_long_on_gpu(path, "virtual", expected);
+    expect_long_on_gpu(path, "real", expected);
     if (submissions_begin("null", 1, 1)) {
         expect_long(path, "null", 0, HEARTH_OK, expected);
         /* Its three submissions. */
@@ -423,8 +379,6 @@ TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
         expect_long(path, "vulkan:0", 0, HEARTH_OK, expected);
         submissions_end();
     }
-    free(expected);
-    remove(path);
 }
 
 /* A step whose wait fails, if it has one, and is done again: whether that made more calls than two that are
@@ -444,26 +398,20 @@ static bool next_waits(hearth_model *model, hearth_session *s, uint64_t n_call, 
 }
 
 /* What the device may still be reading is not written before it has ended: the wait for a step is what
- * fails. Whether a step has ended when somebody looks is a matter of luck, so it is tried often. */
+ * fails. Whether a step has ended when it is polled depends on timing, so it is tried often. */
 TEST(a_step_whose_end_was_not_seen_is_waited_for)
 {
     enum { N_CALL = 2, N_TRY = 500 }; /* submit, wait */
     const char *path = make_model(BLOCKS);
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
+    CLOSED(hearth_model) *model = NULL;
     float expected[TINY_VOCAB];
     bool waited = false;
     if (!has(path, "vulkan:0")) return;
-    CHECK_OK(open_both(path, "vulkan:0", &model, &s, err));
+    CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, "vulkan:0", &model);
     if (s) {
         CHECK_OK(hearth_session_eval(s, prompt, 4, err));
         take(s, expected);
         for (int i = 0; i < N_TRY && !waited; i++) waited = next_waits(model, s, N_CALL, expected);
         CHECK(waited);
     }
-    hearth_session_close(s);
-    hearth_model_close(model);
-    remove(path);
 }
-
-TEST_MAIN

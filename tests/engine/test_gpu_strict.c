@@ -1,7 +1,6 @@
 /* Models on devices that owe the CPU's bits: what hearth.h says where a device passes its self-test, where
  * a program of it is off by one unit, and where weights are floats. Opening a device is wrapped
  * (-Wl,--wrap), so that the null device gets functions with an error. */
-#define _GNU_SOURCE
 #include "support/engine.h"
 #include "support/device/programs.h"
 #include "support/test.h"
@@ -11,13 +10,7 @@
 #include "file/types.h"
 #include "forward/gpu/gpu_int.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
-
-/* ---- a device with an error --------------------------------------------------------------------------- */
 
 static hth_shader_id off = HTH_N_SHADER; /* none */
 static hth_coopmat_shape matrix;         /* of null's units; m 0: it has none */
@@ -40,23 +33,9 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 
 /* ---- models ------------------------------------------------------------------------------------------- */
 
-static char warning[1000]; /* the last that speaks of bits */
-static size_t n_warning;
-static char units[1000]; /* the last that speaks of matrix units */
-static size_t n_units;
+#define BITS "the CPU's bits" /* of warnings */
 
-static void note_warning(void *user, hearth_log_level level, const char *line)
-{
-    (void)user;
-    if (level == HEARTH_LOG_WARN &&
-        (strstr(line, "the matrix units of") || strstr(line, "NV_cooperative_matrix2 of"))) {
-        n_units++;
-        snprintf(units, sizeof units, "%s", line);
-    }
-    if (level != HEARTH_LOG_WARN || !strstr(line, "the CPU's bits")) return;
-    n_warning++;
-    snprintf(warning, sizeof warning, "%s", line);
-}
+static int n_units(void) { return test_n_warning("the matrix units of") + test_n_warning("NV_cooperative_matrix2 of"); }
 
 static hearth_status open_on(const char *path, const char *device, bool strict, uint64_t vram,
                              hearth_model **model, hearth_error *err)
@@ -64,41 +43,36 @@ static hearth_status open_on(const char *path, const char *device, bool strict, 
     hearth_model_options o = hearth_model_defaults();
     o.selector = HEARTH_SELECTOR_DENSE;
     o.gpu = (hearth_gpu_options){.device = device, .bit_exact = strict, .vram = vram, .n_ctx = 64};
-    *model = NULL, n_warning = n_units = 0, warning[0] = units[0] = '\0';
-    hearth_log_set(note_warning, NULL);
+    *model = NULL;
+    test_log_start();
     hearth_status st = hearth_model_open(path, &o, model, err);
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     return st;
 }
 
 static void check_refused(const char *path, uint64_t vram, const char *device, const char *why)
 {
-    hearth_model *model;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error err = {0};
     CHECK_INT(open_on(path, device, true, vram, &model, &err), HEARTH_ERROR_UNSUPPORTED);
     if (!strstr(err.message, why) || !strstr(err.message, "null would not give the CPU's bits"))
         test_fail(__FILE__, __LINE__, "%s, not '%s'", err.message, why);
-    hearth_model_close(model);
 }
 
 /* Goes on, and says why the bits may be others. */
-static void check_taken(const char *path, uint64_t vram, const char *why, size_t n_warn)
+static void check_taken(const char *path, uint64_t vram, const char *why, int n_warn)
 {
     static const int32_t ids[] = {1, 2, 3, 4};
-    hearth_model *model;
-    hearth_model_info info;
     engine_setting setting = {.n_batch = 4, .kv = HEARTH_KV_F16};
-    CHECK_OK(open_on(path, "null", false, vram, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_on, hearth_model, path, "null", false, vram);
     if (!model) return;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK(!info.gpu_bit_exact && info.gpu_n_layer > 0);
     CHECK(strstr(info.gpu_bit_exact_reason, why) != NULL);
-    CHECK_INT(n_warning, n_warn);
-    CHECK(n_warn == 0 || strstr(warning, why) != NULL);
-    float *logits = engine_last_logits(model, &setting, ids, 4);
+    CHECK_INT(test_n_warning(BITS), n_warn);
+    CHECK(n_warn == 0 || strstr(test_warning(BITS), why) != NULL);
+    FREED float *logits = engine_last_logits(model, &setting, ids, 4);
     CHECK(logits != NULL);
-    free(logits);
-    hearth_model_close(model);
 }
 
 /* ---- promises ----------------------------------------------------------------------------------------- */
@@ -112,25 +86,24 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
         snprintf(name, sizeof name, "golden/quant/llama-%s.gguf", types[i]);
         const char *path = test_data(name);
         for (size_t d = 0; path && d < 2; d++) {
-            hearth_model *model;
+            CLOSED(hearth_model) *model = NULL;
             hearth_model_info info = {0};
             hearth_error err = {0};
             if (open_on(path, devices[d], true, 0, &model, &err) == HEARTH_OK) {
                 hearth_model_get_info(model, &info);
                 CHECK(info.gpu_bit_exact && info.gpu_n_layer == info.n_layer);
                 CHECK_TEXT(info.gpu_bit_exact_reason, "");
-                CHECK_INT(n_warning, 0);
+                CHECK_INT(test_n_warning(BITS), 0);
             } else if (d == 0 || !strstr(err.message, "Vulkan")) {
                 test_fail(__FILE__, __LINE__, "%s", err.message);
             } else {
                 test_skip("%s", err.message);
             }
-            hearth_model_close(model);
         }
     }
 }
 
-TEST(a_device_that_is_off_is_refused_by_name_or_taken_with_one_warning)
+TEST(a_device_with_wrong_results_is_refused_by_name_or_taken_with_one_warning)
 {
     static const struct {
         hth_shader_id id;
@@ -161,7 +134,7 @@ enum { N_ID = 29, N_VOCAB = 2048 /* of the storyteller */ };
 static float *logits_on(const char *device)
 {
     int32_t ids[N_ID];
-    hearth_model *model;
+    CLOSED(hearth_model) *model = NULL;
     engine_setting setting = {.n_batch = 64, .kv = HEARTH_KV_F16};
     for (int32_t i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i;
     hearth_error why = {0};
@@ -171,66 +144,61 @@ static float *logits_on(const char *device)
         return NULL;
     }
     float *logits = engine_model_logits(model, &setting, ids, N_ID);
-    hearth_model_close(model);
     return logits;
 }
 
 /* Logits of the whole prompt are those that the CPU gives. */
 static void check_logits(const char *device, const float *expected)
 {
-    float *logits = logits_on(device);
+    FREED float *logits = logits_on(device);
     if (logits && expected) CHECK(memcmp(logits, expected, (size_t)N_ID * N_VOCAB * sizeof *logits) == 0);
-    free(logits);
 }
 
 TEST(matrix_units_that_are_off_are_not_used_and_bits_stay)
 {
     static const hth_shader_id ids[] = {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc};
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     matrix = some_shape;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     for (size_t i = 0; i < 2; i++) {
         char why[100];
         snprintf(why, sizeof why, "null are not used: %s of Q8_0 differs", hth_shader_infos[ids[i]].name);
         off = ids[i];
         check_logits("null", cpu);
-        CHECK_INT(n_units, 1);
-        CHECK(strstr(units, why) != NULL);
-        CHECK_INT(n_warning, 0);
+        CHECK_INT(n_units(), 1);
+        CHECK_INT(test_n_warning(why), 1);
+        CHECK_INT(test_n_warning(BITS), 0);
     }
     off = HTH_SHADER_mul_mat_q, withheld = HTH_FEATURE_COOPMAT;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0};
-    free(cpu);
 }
 
 /* What is off alone is left; what is left to others that are off is left with them. */
 TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
 {
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     matrix = some_shape, matrix_2 = true;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     off = HTH_SHADER_mul_mat_q_cm2_acc;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 1);
-    CHECK(strstr(units, "NV_cooperative_matrix2 of null is not used: mul_mat_q_cm2_acc of Q8_0 differs") !=
-          NULL);
-    CHECK_INT(n_warning, 0);
+    CHECK_INT(n_units(), 1);
+    CHECK_INT(test_n_warning("NV_cooperative_matrix2 of null is not used: mul_mat_q_cm2_acc of Q8_0 differs"), 1);
+    CHECK_INT(test_n_warning(BITS), 0);
     off = HTH_SHADER_mul_mat_q; /* nothing asks for it */
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     withheld = HTH_FEATURE_COOPMAT2;
     check_logits("null", cpu);
-    CHECK_INT(n_units, 1);
-    CHECK(strstr(units, "the matrix units of null are not used: mul_mat_q of Q8_0 differs") != NULL);
+    CHECK_INT(n_units(), 1);
+    CHECK_INT(test_n_warning("the matrix units of null are not used: mul_mat_q of Q8_0 differs"), 1);
     off = HTH_SHADER_mul_mat_q_cm2; /* nor for that */
     check_logits("null", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
-    free(cpu);
 }
 
 /* From one kind to the next, as the driver refuses it: the first n of those that there are. */
@@ -240,23 +208,22 @@ static void refuse_kinds(hth_coopmat_level most, uint64_t n)
     const char *why = left == HTH_COOPMAT_NONE ? "the matrix units of null are not used: "
                                                : "NV_cooperative_matrix2 of null is not used: ";
     size_t n_without = 0;
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     matrix = some_shape, matrix_2 = most == HTH_COOPMAT_CM2, n_refused = n;
     for (refused = 1; refused < 400 && n_without < 2; refused++) {
         hearth_model *model;
         hearth_error err;
-        if (open_on(STORYTELLER, "null", true, 0, &model, &err) == HEARTH_OK && n_units > 0) {
-            CHECK(strstr(units, why) != NULL);
-            CHECK_INT(n_units, n);
+        if (open_on(STORYTELLER, "null", true, 0, &model, &err) == HEARTH_OK && n_units() > 0) {
+            CHECK_INT(test_n_warning(why), 1);
+            CHECK_INT(n_units(), n);
             CHECK_INT(model->gpu->coopmat, left);
             n_without++;
         }
         hearth_model_close(model);
-        if (n_units > 0) check_logits("null", cpu);
+        if (n_units() > 0) check_logits("null", cpu);
     }
     CHECK(n_without > 0);
     refused = n_refused = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
-    free(cpu);
 }
 
 TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
@@ -266,27 +233,25 @@ TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
     refuse_kinds(HTH_COOPMAT_CM2, 2);
 }
 
-TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
+TEST(a_gpu_gives_the_same_with_and_without_cooperative_matrices)
 {
-    float *cpu = logits_on("none");
+    FREED float *cpu = logits_on("none");
     check_logits("vulkan:0", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     withheld = HTH_FEATURE_COOPMAT2;
     check_logits("vulkan:0", cpu);
-    CHECK_INT(n_units, 0);
+    CHECK_INT(n_units(), 0);
     withheld = HTH_FEATURE_COOPMAT;
     check_logits("vulkan:0", cpu);
     withheld = HTH_FEATURE_COOPMAT | HTH_FEATURE_INT_DOT;
     check_logits("vulkan:0", cpu);
     withheld = 0;
-    free(cpu);
 }
 
-TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)
+TEST(a_wrong_shader_that_the_model_does_not_use_does_not_matter)
 {
-    hearth_model *model;
     off = HTH_SHADER_soft_cap;
-    CHECK_OK(open_on(STORYTELLER, "null", true, 0, &model, err));
+    hearth_model *model = OPENED_BY(open_on, hearth_model, STORYTELLER, "null", true, 0);
     hearth_model_close(model);
     off = HTH_N_SHADER;
 }
@@ -295,8 +260,7 @@ TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)
 static bool write_packed(const char *path)
 {
     enum { D_FF = 1024 };
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_pack(&m);
     tiny_set_u32(&m, "llama.feed_forward_length", D_FF);
     for (uint32_t i = 0; i < m.n_tensor; i++) {
@@ -305,26 +269,22 @@ static bool write_packed(const char *path)
             if (t->dim[k] == TINY_D_FF && strncmp(t->name, "blk.", 4) == 0) t->dim[k] = D_FF;
         if (t->n_dim == 2 && t->dim[0] % 32 == 0) t->type = HTH_TYPE_Q8_0;
     }
-    gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     bool ok = test_write_file(path, file.data, file.n);
-    gguf_free(&file);
     return ok;
 }
 
-TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
+TEST(shaders_of_down_are_tested_where_neurons_are_divided)
 {
     const char *path = test_scratch("packed.gguf");
-    hearth_model *model;
     hearth_model_info info = {0};
     if (!CHECK(write_packed(path))) return;
-    CHECK_OK(open_on(path, "null", true, 0, &model, err));
+    hearth_model *model = OPENED_BY(open_on, hearth_model, path, "null", true, 0);
     if (!model) return;
     hearth_model_get_info(model, &info);
     hearth_model_close(model);
     uint64_t divided = info.gpu_bytes - 100000; /* less than a layer's neurons */
-    static const hth_shader_id ids[] = {HTH_SHADER_down_absmax, HTH_SHADER_down_q,
-                                        HTH_SHADER_down_reduce_acc};
+    static const hth_shader_id ids[] = {HTH_SHADER_down_absmax, HTH_SHADER_down_q, HTH_SHADER_down_reduce_acc};
     for (size_t i = 0; i < 3; i++) {
         off = ids[i];
         check_refused(path, 0, "null", hth_shader_infos[off].name);
@@ -336,24 +296,18 @@ TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
     hearth_model_get_info(model, &info);
     CHECK(info.gpu_bit_exact && info.gpu_head && info.gpu_bytes <= divided);
     hearth_model_close(model);
-    remove(path);
 }
 
 TEST(weights_of_floats_are_refused_by_name_or_taken_with_a_note)
 {
-    tiny_model m;
     const char *path = test_scratch("floats.gguf");
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     for (uint32_t i = 0; i < m.n_tensor; i++)
         if (m.tensors[i].n_dim == 2) m.tensors[i].type = HTH_TYPE_Q4_0;
     tiny_find(&m, "blk.1.ffn_up.weight")->type = HTH_TYPE_F16;
-    gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    gguf_bytes file = tiny_take(&m);
     CHECK(test_write_file(path, file.data, file.n));
     gguf_free(&file);
     check_refused(path, 0, "null", "blk.1.ffn_up.weight is F16");
     check_taken(path, 0, "blk.1.ffn_up.weight is F16", 0);
-    remove(path);
 }
-
-TEST_MAIN

@@ -1,8 +1,7 @@
 /* A device that is lost in the midst of a divided model, or refuses again and again: the host reads what lay
- * there, makes the caches anew, and goes on with the bits of the CPU, whatever call it was, with one session or
+ * there, computes the caches again, and goes on with the bits of the CPU, whatever call it was, with one session or
  * several, read or mapped weights. Where memory is wanting then, there is an error, and the same step can be
  * done again. Rows of floats go on with other bits, and say so. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "file/gguf.h"
@@ -12,19 +11,8 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum {
-    N_VOCAB = 288,
-    N_PROMPT = 12,
-    N_PREDICT = 20,
-    N_CTX = 48,
-    N_ROW = 5,
-    MAX_LOGITS = 64,
-    MAX_CALLS = 2000
-};
+enum { N_VOCAB = 288, N_PROMPT = 12, N_PREDICT = 20, N_CTX = 48, N_ROW = 5, MAX_LOGITS = 64, MAX_CALLS = 2000 };
 static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81, 5, 17, 200};
 
 /* ---- models ------------------------------------------------------------------------------------- */
@@ -35,7 +23,7 @@ typedef struct config {
     uint32_t n_hot[2], n_layer;
     bool head, submitted, mapped, floats;
     hearth_selector selector;
-    hth_placement_stream stream; /* of steps whose weights pass through */
+    hth_placement_stream stream; /* of steps whose weights are streamed */
 } config;
 
 static const config configs[] = {
@@ -84,8 +72,7 @@ typedef struct files {
 static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
-    hth_placement p = {
-        .n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
+    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
     p.streams[0] = c->stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
@@ -93,12 +80,6 @@ static bool make_files(const config *c, const char *device, files *f)
     bool made = c->floats ? hybrid_pack_floats("bamboo", f->model)
                           : hybrid_pack_powerinfer("bamboo", c->usual, f->model);
     return made && hybrid_write_placement(f->model, device, &p, f->placement);
-}
-
-static void remove_files(const files *f)
-{
-    remove(f->model);
-    remove(f->placement);
 }
 
 static hearth_status try_to_open(const files *f, const char *device, hearth_progress_fn *progress, void *user,
@@ -120,19 +101,15 @@ static hearth_status try_to_open(const files *f, const char *device, hearth_prog
 
 static hearth_model *open_model(const files *f, const char *device)
 {
-    hearth_model *model;
-    CHECK_OK(try_to_open(f, device, NULL, NULL, &model, err));
+    hearth_model *model = OPENED_BY(try_to_open, hearth_model, f, device, NULL, NULL);
     if (model && device) CHECK(model->gpu && hth_gpu_get_params(model->gpu)->n_hot[0] == f->is->n_hot[0]);
     return model;
 }
 
 static hearth_session *open_session(const hearth_model *model)
 {
-    hearth_session *s = NULL;
-    const hearth_session_options o = {
-        .n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16};
-    CHECK_OK(hearth_session_open(model, &o, &s, err));
-    return s;
+    return OPENED(hearth_session, model,
+        &(hearth_session_options){.n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16});
 }
 
 /* ---- what was said ------------------------------------------------------------------------------ */
@@ -166,7 +143,6 @@ static void eval(hearth_session *s, const int32_t *ids, size_t n, logits *to)
 static hearth_status keep_each(void *user, size_t i_token, const float *given, hearth_error *err)
 {
     logits *to = user;
-    (void)err;
     if (CHECK_INT(i_token, to->n))
         memcpy(to->values[to->n++], given, sizeof to->values[0]); /* once each, in order */
     return HEARTH_OK;
@@ -197,9 +173,8 @@ static void both(hearth_batch *b, hearth_session *const s[2], int32_t id, logits
 static void tell_by_three(const hearth_model *model, hearth_session *const s[2], logits *to)
 {
     static const int32_t one[] = {7}, two[] = {9, 11};
-    hearth_batch *b = NULL;
     to->n = 0;
-    CHECK_OK(hearth_batch_open(model, 4, 1, &b, err));
+    CLOSED(hearth_batch) *b = OPENED(hearth_batch, model, 4, 1);
     if (!b) return;
     eval(s[0], prompt, N_PROMPT, to);
     eval(s[1], prompt + 3, 6, to);
@@ -209,34 +184,13 @@ static void tell_by_three(const hearth_model *model, hearth_session *const s[2],
     both(b, s, 40, to); /* one may have left a lost device, and the other not */
     eval(s[1], two, 2, to);
     both(b, s, 50, to);
-    hearth_session *late = open_session(model);
+    CLOSED(hearth_session) *late = open_session(model);
     if (late) eval(late, prompt, N_PROMPT, to);
     if (late) eval(late, one, 1, to);
-    hearth_session_close(late);
-    hearth_batch_close(b);
 }
 
 typedef void script(const hearth_model *model, hearth_session *const s[2], logits *to);
-static void tell_alone(const hearth_model *model, hearth_session *const s[2], logits *to)
-{
-    (void)model;
-    tell(s[0], to);
-}
-
-/* ---- warnings ----------------------------------------------------------------------------------- */
-
-typedef struct warnings {
-    int n, n_lost, n_differ;
-} warnings;
-
-static void hear(void *user, hearth_log_level level, const char *line)
-{
-    warnings *w = user;
-    if (level != HEARTH_LOG_WARN) return;
-    __atomic_fetch_add(&w->n, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_lost, strstr(line, "goes on on the CPU") != NULL, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_differ, strstr(line, "texts may differ") != NULL, __ATOMIC_RELAXED);
-}
+static void tell_alone(const hearth_model *model, hearth_session *const s[2], logits *to) { tell(s[0], to); }
 
 /* ---- a device that fails ------------------------------------------------------------------------ */
 
@@ -257,29 +211,26 @@ static void inject(hearth_model *model, const fault *is)
 static bool run(const files *f, const char *device, script *play, fault is, logits *to)
 {
     enum { MAX_REFUSED_AND_SETTLED = 5 }; /* three times a step, and twice its end */
-    hearth_model *model = open_model(f, device);
+    CLOSED(hearth_model) *model = open_model(f, device);
     hearth_session *s[2] = {model ? open_session(model) : NULL, model ? open_session(model) : NULL};
-    warnings heard = {0};
     bool left = false;
-    hearth_log_set(hear, &heard);
+    test_log_start();
     if (device && model) inject(model, &is);
     if (s[0] && s[1]) play(model, s, to);
     if (device && model) {
-        hearth_model_info info;
-        hearth_model_get_info(model, &info);
+        hearth_model_info info = test_model_info(model);
         CHECK(info.gpu_bit_exact == !f->is->floats && info.gpu_bit_exact == !info.gpu_bit_exact_reason[0]);
         hth_device_usage use = hth_device_state(model->device);
         left = !hth_engine_has_gpu(model);
         CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);
         if (left && !use.lost && is.n_call <= MAX_REFUSED_AND_SETTLED) CHECK_INT(use.used, 0);
     }
-    hearth_log_set(NULL, NULL);
-    CHECK_INT(heard.n_lost, left);
-    CHECK_INT(heard.n, heard.n_lost);
-    CHECK_INT(heard.n_differ, left && f->is->floats);
+    test_log_stop();
+    CHECK_INT(test_n_warning("goes on on the CPU"), left);
+    CHECK_INT(test_n_warning(""), left);
+    CHECK_INT(test_n_warning("texts may differ"), left && f->is->floats);
     hearth_session_close(s[0]);
     hearth_session_close(s[1]);
-    hearth_model_close(model);
     return left;
 }
 
@@ -292,8 +243,7 @@ static uint64_t lose_at_every_call(const files *f, const char *device, script *p
     CHECK(expected.n > 12);
     for (; n < MAX_CALLS && run(f, device, play, loss_at(n), &got); n += stride) {
         if (CHECK_INT(got.n, expected.n) && memcmp(&got, &expected, sizeof got) != 0) {
-            test_fail(__FILE__, __LINE__, "%s: lost at call %llu: other bits", f->is->name,
-                      (unsigned long long)n);
+            test_fail(__FILE__, __LINE__, "%s: lost at call %llu: other bits", f->is->name, (unsigned long long)n);
             break;
         }
         if (!CHECK_INT(hth_alloc_in_use(), held)) break;
@@ -310,7 +260,6 @@ static void check_losses_of(const char *device, script *play, uint64_t stride, i
         if (make_files(&configs[i], device, &f))
             printf("     %s, %s: up to call %llu\n", device, configs[i].name,
                    (unsigned long long)lose_at_every_call(&f, device, play, stride) - 1);
-        remove_files(&f);
     }
 }
 
@@ -346,7 +295,7 @@ static void refuse_at(const files *f, script *play, uint64_t n, const logits *ex
     }
 }
 
-TEST(a_divided_model_whose_device_refuses_again_and_again_is_the_cpus)
+TEST(a_divided_model_whose_device_fails_repeatedly_runs_on_the_cpu)
 {
     static script *const plays[] = {tell_alone, tell_by_three};
     static logits expected;
@@ -356,7 +305,6 @@ TEST(a_divided_model_whose_device_refuses_again_and_again_is_the_cpus)
             run(&f, NULL, plays[k], none, &expected);
             for (uint64_t n = 1; n < 24; n += 11) refuse_at(&f, plays[k], n, &expected);
         }
-        remove_files(&f);
     }
 }
 
@@ -366,7 +314,8 @@ typedef void inject_fn(uint64_t n); /* 0: none */
 static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
 static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
 
-/* The device is lost at the next call, and then the n-th allocation or read fails. False: there was none left to fail. */
+/* The device is lost at the next call, and then the n-th allocation or read fails. False: there was none left to
+ * fail. */
 static bool lose_with(const files *f, inject_fn *one, hearth_status status, uint64_t n,
                       const logits *expected)
 {
@@ -423,7 +372,6 @@ TEST(memory_and_reads_that_fail_while_weights_are_fetched_are_errors_and_no_more
             printf("     %s: %llu allocations, %llu reads\n", f.is->name, (unsigned long long)n,
                    (unsigned long long)n_read);
         }
-        remove_files(&f);
     }
 }
 
@@ -440,8 +388,7 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
     hearth_status st = try_to_open(f, "null", NULL, NULL, &model, &why);
     bool failed = hth_device_open_fault_was_hit();
     hth_device_inject_fault_on_open(0, HEARTH_OK);
-    if (!CHECK_INT(st, n == 1 ? HEARTH_ERROR_MEMORY : HEARTH_OK))
-        printf("     call %llu\n", (unsigned long long)n);
+    if (!CHECK_INT(st, n == 1 ? HEARTH_ERROR_MEMORY : HEARTH_OK)) printf("     call %llu\n", (unsigned long long)n);
     hearth_session *s = model ? open_session(model) : NULL;
     got.n = 0;
     if (s) {
@@ -465,12 +412,10 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
         uint64_t n = 1;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
-            hearth_log_set(NULL, NULL);
             while (n < MAX_CALLS && open_without(&f, n, &expected)) n += n == 1 ? 1 : stride;
             CHECK(n > 40 && n < MAX_CALLS);
             printf("     %s: %llu calls\n", f.is->name, (unsigned long long)n);
         }
-        remove_files(&f);
     }
 }
 
@@ -490,19 +435,18 @@ static bool read_until(void *user, uint64_t done, uint64_t total)
 /* The n-th call finds no memory; what begins is cancelled when it does so for the last time, if `cancel`. */
 static hearth_status read_without(const files *f, uint64_t n, int cancel, reading *r)
 {
-    hearth_model *model;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why;
     *r = (reading){.n = cancel};
     hth_device_inject_fault_on_open(n, HEARTH_ERROR_MEMORY);
     hearth_status st = try_to_open(f, "null", read_until, r, &model, &why);
     hth_device_inject_fault_on_open(0, HEARTH_OK);
-    hearth_model_close(model);
     return st;
 }
 
 /* A choice begins, what goes to the device, what is read here. The latter is done twice where memory is missing
  * behind it, and what goes there may be, too. */
-TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_cancelled)
+TEST(reloading_weights_after_a_lack_of_memory_reports_progress_and_can_be_cancelled)
 {
     uint64_t held = hth_alloc_in_use();
     int n_again = 0;
@@ -521,12 +465,9 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
         CHECK(n_again > 0);
         printf("     read again: %d times\n", n_again);
     }
-    remove_files(&f);
 }
 
-/* ---- floats ------------------------------------------------------------------------------------- */
-
-TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
+TEST(float_rows_go_on_with_a_warning_that_texts_may_differ)
 {
     static logits expected, got;
     files f;
@@ -540,7 +481,6 @@ TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
                 test_fail(__FILE__, __LINE__, "lost at call %llu: %g", (unsigned long long)n, error);
         }
     }
-    remove_files(&f);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------ */
@@ -562,27 +502,24 @@ static void *tell_in_thread(void *arg)
 static bool tell_in_two(const files *f, fault is, const logits *expected)
 {
     static teller tellers[2];
-    hearth_model *model = open_model(f, "null");
-    warnings heard = {0};
+    CLOSED(hearth_model) *model = open_model(f, "null");
     hearth_model_info seen;
     bool left = false;
-    hearth_log_set(hear, &heard);
+    test_log_start();
     memset(tellers, 0, sizeof tellers);
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model);
     if (tellers[0].session && tellers[1].session) {
         inject(model, &is);
-        for (int i = 0; i < 2; i++)
-            CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
+        for (int i = 0; i < 2; i++) CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
         for (int i = 0; i < 1000; i++) hearth_model_get_info(model, &seen); /* at any time */
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         left = !hth_engine_has_gpu(model);
-        CHECK_INT(heard.n, left);
-        CHECK_INT(heard.n_lost, left);
+        CHECK_INT(test_n_warning(""), left);
+        CHECK_INT(test_n_warning("goes on on the CPU"), left);
         for (int i = 0; i < 2; i++) CHECK_BYTES(&tellers[i].said, expected, sizeof *expected);
     }
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
-    hearth_model_close(model);
     return left;
 }
 
@@ -600,8 +537,5 @@ TEST(threads_with_a_session_each_share_a_device_and_its_loss)
                 CHECK(tell_in_two(&f, (fault){n, 6, HEARTH_ERROR_MEMORY}, &expected));
             }
         }
-        remove_files(&f);
     }
 }
-
-TEST_MAIN

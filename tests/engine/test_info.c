@@ -7,10 +7,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { RANK = 8, OTHER_RANK = 24, N_FLOAT = 4 };
 
 /* Bytes of predictors of that rank, all floats; a bias where the model's own have one. */
@@ -36,14 +32,10 @@ static void add_own(tiny_model *m)
 
 static void write_model(const char *path, bool with_predictors)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
     if (with_predictors) add_own(&m);
-    gguf_bytes b = tiny_write(&m);
-    CHECK(test_write_file(path, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
+    tiny_save(&m, path);
 }
 
 /* Predictors of another rank, without a bias, or thresholds, of that model; all weights are 0. */
@@ -52,12 +44,10 @@ static void write_beside(const char *path, const char *model, bool predictors)
     static const float zeros[OTHER_RANK * TINY_D_FF];
     const float thresholds[TINY_LAYERS] = {0};
     const uint64_t in[] = {TINY_D_MODEL, OTHER_RANK}, out[] = {OTHER_RANK, TINY_D_FF}, floors[] = {TINY_D_FF};
-    hth_gguf *file = NULL;
-    hth_gguf_writer *w = NULL;
     uint64_t hash = 0;
     char name[40];
-    CHECK_OK(hth_gguf_open(model, &file, err));
-    CHECK_OK(hth_gguf_writer_open(path, &w, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, model);
+    CLOSED(hth_gguf_writer) *w = OPENED(hth_gguf_writer, path);
     CHECK_OK(hth_model_hash(file, &hash, err));
     hth_sidecar_write_head(w, predictors ? "predictors" : "thresholds", hash);
     if (predictors) {
@@ -77,46 +67,35 @@ static void write_beside(const char *path, const char *model, bool predictors)
         if (predictors) CHECK_OK(hth_gguf_writer_data(w, zeros, sizeof zeros, err));
     }
     CHECK_OK(hth_gguf_writer_finish(w, err));
-    hth_gguf_writer_close(w);
-    hth_gguf_close(file);
 }
 
 static hearth_model_info info_of(const char *path, const char *predictors, const char *thresholds,
                                  hearth_selector selector)
 {
-    hearth_model *model = NULL;
     hearth_model_info info = {0};
     hearth_model_options o = {.predictors = predictors, .thresholds = thresholds, .selector = selector};
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (model) hearth_model_get_info(model, &info);
-    hearth_model_close(model);
     return info;
 }
 
 TEST(sessions_refuse_a_hearth_pin_that_means_nothing)
 {
-    char path[600];
-    hearth_model *model = NULL;
     hearth_session *session = NULL;
     hearth_error why = {0};
-    snprintf(path, sizeof path, "%s", test_scratch("pin.gguf"));
+    const char *path = test_scratch("pin.gguf");
     write_model(path, false);
-    CHECK_OK(hearth_model_open(path, NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
     setenv("HEARTH_PIN", "x", 1);
     if (model) CHECK_INT(hearth_session_open(model, NULL, &session, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(session == NULL && strstr(why.message, "HEARTH_PIN=x: no such value") != NULL);
     unsetenv("HEARTH_PIN");
-    hearth_model_close(model);
-    remove(path);
 }
 
 TEST(the_predictor_that_runs_is_counted)
 {
-    char bare[600], own[600], of_bare[600], of_own[600];
-    snprintf(bare, sizeof bare, "%s", test_scratch("bare.gguf"));
-    snprintf(own, sizeof own, "%s", test_scratch("own.gguf"));
-    snprintf(of_bare, sizeof of_bare, "%s", test_scratch("of_bare.gguf"));
-    snprintf(of_own, sizeof of_own, "%s", test_scratch("of_own.gguf"));
+    const char *bare = test_scratch("bare.gguf"), *own = test_scratch("own.gguf");
+    const char *of_bare = test_scratch("of_bare.gguf"), *of_own = test_scratch("of_own.gguf");
     write_model(bare, false);
     write_model(own, true);
     write_beside(of_bare, bare, true);
@@ -131,7 +110,7 @@ TEST(the_predictor_that_runs_is_counted)
     CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_DENSE).bytes_per_token, none.bytes_per_token);
     CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_GATE).bytes_per_token, none.bytes_per_token);
 
-    /* Beside a file without, and in place of its own. */
+    /* Beside a file without, and instead of its own. */
     hearth_model_info beside[] = {info_of(bare, of_bare, NULL, HEARTH_SELECTOR_AUTO),
                                   info_of(own, of_own, NULL, HEARTH_SELECTOR_AUTO)};
     for (int i = 0; i < 2; i++) {
@@ -146,10 +125,4 @@ TEST(the_predictor_that_runs_is_counted)
     CHECK_INT(floors.selector, HEARTH_SELECTOR_THRESHOLD);
     CHECK_INT(floors.weight_bytes, none.weight_bytes + TINY_LAYERS * TINY_D_FF * N_FLOAT);
     CHECK_INT(floors.bytes_per_token, none.bytes_per_token + TINY_LAYERS * TINY_D_FF * N_FLOAT);
-    remove(bare);
-    remove(own);
-    remove(of_bare);
-    remove(of_own);
 }
-
-TEST_MAIN

@@ -1,25 +1,19 @@
-/* How matrices lie after loading: as the level's kernels like them best, unless somebody wants the
+/* How matrices lie after loading: in the layout of the level's kernels, unless a caller needs the
  * file's order. That either gives the same bits is proved elsewhere; here that it happens. */
-#define _GNU_SOURCE
 #include "engine/engine.h"
 #include "support/engine.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static const uint32_t types[] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
 
 static gguf_bytes make_file(uint32_t type)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (uint32_t i = 0; i < m.n_tensor; i++)
         if (m.tensors[i].n_dim == 2) m.tensors[i].type = type;
     gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
     return file;
 }
 
@@ -41,14 +35,12 @@ static void check_layouts(const hearth_model *m, hth_layout expected, const char
 
 static void check_options(const char *path, const hearth_model_options *o, bool file_order, const char *what)
 {
-    hearth_model *m = NULL;
-    CHECK_OK(hearth_model_open(path, o, &m, err));
+    CLOSED(hearth_model) *m = OPENED(hearth_model, path, o);
     if (!m) return;
     check_layouts(m, file_order ? HTH_LAYOUT_ROWS : m->kernels.layout[m->model->layers[0].attn.q.type], what);
-    hearth_model_close(m);
 }
 
-TEST(matrices_lie_as_the_level_likes_them)
+TEST(matrices_have_the_layout_of_the_cpu_level)
 {
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);
@@ -56,7 +48,7 @@ TEST(matrices_lie_as_the_level_likes_them)
     keep.no_repack = true, map.mmap = true;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         char path[] = "/tmp/hearth-layout-XXXXXX";
-        gguf_bytes file = make_file(types[t]);
+        CLEANUP(gguf_free) gguf_bytes file = make_file(types[t]);
         int fd = mkstemp(path);
         CHECK(fd >= 0 && write(fd, file.data, file.n) == (ssize_t)file.n);
         for (size_t l = 0; l < n_level; l++) {
@@ -68,20 +60,16 @@ TEST(matrices_lie_as_the_level_likes_them)
         engine_set_cpu(NULL);
         close(fd);
         unlink(path);
-        gguf_free(&file);
     }
 }
 
 /* Without this the test above would not notice a table that likes nothing. */
 TEST(the_best_levels_like_panels)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     bool likes = k.level == HTH_CPU_AVX2 || k.level == HTH_CPU_AVX512;
     if (likes || k.level == HTH_CPU_GENERIC) { /* others: kernels/panels */
         CHECK_INT(k.layout[HTH_TYPE_Q4_0] == HTH_LAYOUT_PANELS, likes);
         CHECK_INT(k.layout[HTH_TYPE_Q8_0] == HTH_LAYOUT_PANELS, likes);
     }
 }
-
-TEST_MAIN

@@ -1,6 +1,6 @@
 /* Rows of gate and up on a device, of neurons that a selector has ruled out by then: they are not read. A
- * simulated card's clock goes by the bytes of the rows that are marked, and functions of C are called with
- * such rows where nobody may look. */
+ * simulated GPU's clock goes by the bytes of the rows that are marked, and functions of C are called with
+ * such rows in unreadable memory. */
 #include "engine/engine.h"
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
@@ -9,14 +9,10 @@
 #include "support/device/hybrid.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* ---- by the clock of a card ------------------------------------------------------------------------- */
+/* ---- by the clock of a GPU ------------------------------------------------------------------------- */
 
 /* A byte a nanosecond, and next to nothing for all else. */
-#define CARD                                                                                                 \
+#define SIM_GPU                                                                                                 \
     "name = bytes\nvram_bytes = 1G\nbandwidth = 1e9\npcie_up = 1e12\npcie_down = 1e12\n"                     \
     "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\n"                       \
     "jitter = 0\nseed = 1\nclock = virtual\n"
@@ -31,43 +27,36 @@ static bool write_text(const char *path, const char *text)
     return fclose(f) == 0;
 }
 
-/* Nanoseconds of the card for the ids, so many at once. */
-static uint64_t time_of(const char *path, const char *card, hearth_selector selector, uint32_t n_batch)
+/* Nanoseconds of the GPU for the ids, so many at once. */
+static uint64_t time_of(const char *path, const char *sim_gpu, hearth_selector selector, uint32_t n_batch)
 {
     char device[600];
     int32_t ids[N_ID];
-    hearth_model *model = NULL;
     test_random r = {9};
-    snprintf(device, sizeof device, "sim:%s", card);
-    const hearth_model_options o = {
-        .n_thread = 2,
-        .selector = selector,
-        .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = N_ID, .kv = HEARTH_KV_F16}};
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    const hearth_model_options o = {.n_thread = 2, .selector = selector,
+                                    .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = N_ID, .kv = HEARTH_KV_F16}};
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
     for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (!model || !CHECK(model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER)) return 0;
     uint64_t start = hth_device_time(model->device);
-    float *logits = engine_model_logits(model, &s, ids, N_ID);
+    FREED float *logits = engine_model_logits(model, &s, ids, N_ID);
     uint64_t took = hth_device_time(model->device) - start;
     CHECK(logits != NULL);
-    free(logits);
-    hearth_model_close(model);
     return took;
 }
 
-TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
+TEST(single_tokens_read_active_rows_and_prompts_read_all)
 {
     /* Of a neuron's three rows, in Q8_0. */
     const uint64_t row = D_MODEL / 32 * 34, all = (uint64_t)N_ID * N_LAYER * D_FF * 3 * row;
-    char path[512], card[512];
-    snprintf(path, sizeof path, "%s", test_scratch("live.gguf"));
-    snprintf(card, sizeof card, "%s", test_scratch("live.sim"));
-    if (!CHECK(write_text(card, CARD)) || !hybrid_pack_storyteller("q8_0", path)) return;
-    uint64_t dense = time_of(path, card, HEARTH_SELECTOR_DENSE, 1);
-    uint64_t gate = time_of(path, card, HEARTH_SELECTOR_GATE, 1);
-    uint64_t predictor = time_of(path, card, HEARTH_SELECTOR_PREDICTOR, 1);
-    uint64_t threshold = time_of(path, card, HEARTH_SELECTOR_THRESHOLD, 1);
+    const char *path = test_scratch("live.gguf"), *sim_gpu = test_scratch("live.sim");
+    if (!CHECK(write_text(sim_gpu, SIM_GPU)) || !hybrid_pack_storyteller("q8_0", path)) return;
+    uint64_t dense = time_of(path, sim_gpu, HEARTH_SELECTOR_DENSE, 1);
+    uint64_t gate = time_of(path, sim_gpu, HEARTH_SELECTOR_GATE, 1);
+    uint64_t predictor = time_of(path, sim_gpu, HEARTH_SELECTOR_PREDICTOR, 1);
+    uint64_t threshold = time_of(path, sim_gpu, HEARTH_SELECTOR_THRESHOLD, 1);
     fprintf(stderr, "  %.0f KB of rows; dense %.0f us, gate %.0f, predictor %.0f, threshold %.0f\n",
             (double)all * 1e-3, (double)dense * 1e-3, (double)gate * 1e-3, (double)predictor * 1e-3,
             (double)threshold * 1e-3);
@@ -77,11 +66,8 @@ TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
     CHECK(threshold < gate && threshold > dense - all * 2 / 3);
     CHECK(predictor < dense - all / 3);
 
-    CHECK(time_of(path, card, HEARTH_SELECTOR_GATE, FEW) < time_of(path, card, HEARTH_SELECTOR_DENSE, FEW));
-    CHECK_INT(time_of(path, card, HEARTH_SELECTOR_GATE, MANY),
-              time_of(path, card, HEARTH_SELECTOR_DENSE, MANY));
-    remove(path);
-    remove(card);
+    CHECK(time_of(path, sim_gpu, HEARTH_SELECTOR_GATE, FEW) < time_of(path, sim_gpu, HEARTH_SELECTOR_DENSE, FEW));
+    CHECK_INT(time_of(path, sim_gpu, HEARTH_SELECTOR_GATE, MANY), time_of(path, sim_gpu, HEARTH_SELECTOR_DENSE, MANY));
 }
 
 /* ---- matrices in parts ------------------------------------------------------------------------------ */
@@ -95,15 +81,13 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     hearth_status st = __real_hth_device_open(spec, out, err);
-    if (st == HEARTH_OK && max > 0)
-        ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->max_binding_size = max;
+    if (st == HEARTH_OK && max > 0) ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->max_binding_size = max;
     return st;
 }
 
 static float *logits_on(const char *path, const char *device, hearth_selector selector, uint32_t n_batch)
 {
     int32_t ids[N_ID];
-    hearth_model *model = NULL;
     test_random r = {11};
     const hearth_model_options o = {
         .n_thread = 2,
@@ -111,20 +95,18 @@ static float *logits_on(const char *path, const char *device, hearth_selector se
         .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = n_batch, .kv = HEARTH_KV_F16}};
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
     for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     if (!model) return NULL;
     float *logits = engine_model_logits(model, &s, ids, N_ID);
-    hearth_model_close(model);
     return logits;
 }
 
 /* 512 rows at most: the second of three parts has the last rows of gate and the first of up. */
-TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
+TEST(active_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
 {
     static const hearth_selector selectors[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR,
                                                 HEARTH_SELECTOR_THRESHOLD};
-    char path[512];
-    snprintf(path, sizeof path, "%s", test_scratch("parts.gguf"));
+    const char *path = test_scratch("parts.gguf");
     if (!hybrid_pack_storyteller("q8_0", path)) return;
     for (size_t i = 0; i < 3; i++)
         for (uint32_t n_batch = 1; n_batch <= 5; n_batch += 4) {
@@ -135,10 +117,9 @@ TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
             if (expected && got) CHECK_BYTES(got, expected, (size_t)N_ID * N_VOCAB * sizeof *got);
             free(expected), free(got);
         }
-    remove(path);
 }
 
-/* ---- where nobody may look -------------------------------------------------------------------------- */
+/* ---- rows in unreadable memory -------------------------------------------------------------------------- */
 
 typedef struct unread {
     hth_shader_id id;
@@ -177,7 +158,7 @@ static void try_unread(hth_type type, hth_shader_id id, const uint32_t *consts, 
     free(y), free(zeros);
 }
 
-TEST(rows_that_are_not_live_are_not_read)
+TEST(inactive_rows_are_not_read)
 {
     static const uint32_t masks[] = {0, 1, 0x80, 0x55, 0xaa, 0x42, 0xff};
     enum { N_ROW = 8 };
@@ -186,8 +167,7 @@ TEST(rows_that_are_not_live_are_not_read)
         uint32_t consts[HTH_ROWS_N_CONST] = {64, 1, 1, 0};
         hth_quant_desc desc;
         hth_soa_layout places;
-        CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) &&
-              hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
+        CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) && hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
         memcpy(consts + HTH_ROWS_FORMAT, &desc, sizeof desc);
         const hth_push_mul_mat_vec_q_sparse quantised = {
             {.n_row = N_ROW, .n_block = page / 32, .y_stride = N_ROW, .at = places.offsets}, {0, 0}};
@@ -195,9 +175,6 @@ TEST(rows_that_are_not_live_are_not_read)
         const uint32_t of_floats[] = {64, 1, 1, 0, HTH_TYPE_F32};
         const hth_push_mul_mat_vec_f_sparse floats = {
             {.n_row = N_ROW, .n_col = page / 4, .y_stride = N_ROW, .row_words = page / 4}, {0, 0}};
-        try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4,
-                   masks[i]);
+        try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4, masks[i]);
     }
 }
-
-TEST_MAIN

@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define MODEL HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 enum { N = 620, N_TAIL = 6, STORY_VOCAB = 2048 };
 
@@ -32,18 +29,14 @@ static void open_fixture(fixture *f, hearth_kv_type kv, uint32_t n_vocab)
 static void expect_row(const fixture *f, const hearth_session *s, uint32_t n, const char *how)
 {
     const float *logits = hearth_session_logits(s), *expected = f->expected + (n - 1) * f->n_vocab;
-    if (!logits || hearth_session_position(s) != n ||
-        memcmp(logits, expected, f->n_vocab * sizeof *logits) != 0)
-        test_fail(__FILE__, __LINE__, "%s, kv %d: other logits after %u tokens, %s", f->name, (int)f->kv, n,
-                  how);
+    if (!logits || hearth_session_position(s) != n || memcmp(logits, expected, f->n_vocab * sizeof *logits) != 0)
+        test_fail(__FILE__, __LINE__, "%s, kv %d: other logits after %u tokens, %s", f->name, (int)f->kv, n, how);
 }
 
 static hearth_session *open_session(const fixture *f, uint32_t n_batch, uint32_t n_thread)
 {
-    hearth_session *s = NULL;
-    hearth_session_options o = {.n_ctx = N, .n_batch = n_batch, .n_thread = n_thread, .kv = f->kv};
-    CHECK_OK(hearth_session_open(f->model, &o, &s, err));
-    return s;
+    return OPENED(hearth_session, f->model,
+        &(hearth_session_options){.n_ctx = N, .n_batch = n_batch, .n_thread = n_thread, .kv = f->kv});
 }
 
 /* Batches around the sizes at which work is cut in another way, then token by token. */
@@ -52,7 +45,7 @@ static void check_cuts(const fixture *f)
     static const uint32_t batches[] = {16, 17, 600};
     for (uint32_t n_thread = 1; n_thread <= 3; n_thread++)
         for (size_t i = n_thread % 2; i < sizeof batches / sizeof *batches; i++) {
-            hearth_session *s = open_session(f, batches[i], n_thread);
+            CLOSED(hearth_session) *s = open_session(f, batches[i], n_thread);
             CHECK_OK(hearth_session_eval(s, f->ids, N - N_TAIL, err));
             expect_row(f, s, N - N_TAIL, "fed in batches");
             for (uint32_t n = N - N_TAIL; n < N; n++) {
@@ -63,7 +56,6 @@ static void check_cuts(const fixture *f)
             CHECK_OK(hearth_session_truncate(s, 250, err));
             CHECK_OK(hearth_session_eval(s, f->ids + 250, 12, err));
             expect_row(f, s, 262, "after going back");
-            hearth_session_close(s);
         }
 }
 
@@ -74,34 +66,29 @@ static void check_parallel(const fixture *f)
     static const uint32_t starts[N_SESSION] = {3, 255, 256, 511, 600}, more[N_SESSION] = {2, 1, 4, 3, 1};
     for (uint32_t n_thread = 2; n_thread <= 3; n_thread++) {
         hearth_session *s[N_SESSION];
-        hearth_batch *b = NULL;
-        CHECK_OK(hearth_batch_open(f->model, 16, n_thread, &b, err));
+        CLOSED(hearth_batch) *b = OPENED(hearth_batch, f->model, 16, n_thread);
         for (int i = 0; i < N_SESSION; i++) {
             s[i] = open_session(f, 256, 1);
             CHECK_OK(hearth_session_eval(s[i], f->ids, starts[i], err));
         }
-        for (int i = 0; i < N_SESSION; i++)
-            CHECK_OK(hearth_batch_add(b, s[i], f->ids + starts[i], more[i], err));
+        for (int i = 0; i < N_SESSION; i++) CHECK_OK(hearth_batch_add(b, s[i], f->ids + starts[i], more[i], err));
         CHECK_OK(hearth_batch_run(b, err));
         for (int i = 0; i < N_SESSION; i++) {
             expect_row(f, s[i], starts[i] + more[i], "in company");
             hearth_session_close(s[i]);
         }
-        hearth_batch_close(b);
     }
 }
 
 static void check_tiny(const char *architecture, const char *window_key, hearth_kv_type kv)
 {
     fixture f = {.name = architecture};
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     if (window_key) {
         tiny_become(&m, architecture);
         tiny_set_u32(&m, window_key, 270);
     }
-    gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &f.model, err));
     open_fixture(&f, kv, TINY_VOCAB);
     if (f.expected) {
@@ -110,7 +97,6 @@ static void check_tiny(const char *architecture, const char *window_key, hearth_
     }
     free(f.expected);
     hearth_model_close(f.model);
-    gguf_free(&file);
 }
 
 TEST(long_contexts_do_not_depend_on_how_rows_come_together)
@@ -125,7 +111,7 @@ TEST(long_contexts_with_windows_and_caps_do_not_either)
     check_tiny("gemma2", "gemma2.attention.sliding_window", HEARTH_KV_F32);
 }
 
-/* 16 rows over five splits: more than there is room for at once, so two waves are merged. */
+/* 16 rows over five splits: more than there is space for at once, so two waves are merged. */
 TEST(splits_in_several_waves_do_not_either)
 {
     enum { N_FED = 69 * 16 };
@@ -133,19 +119,13 @@ TEST(splits_in_several_waves_do_not_either)
     int32_t ids[N_FED];
     tiny_model m;
     test_random r = {31};
-    hearth_model *model = NULL;
     tiny_begin(&m);
-    gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
     for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
-    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
-    float *expected = engine_last_logits(model, &whole, ids, N_FED);
-    float *logits = engine_last_logits(model, &split, ids, N_FED);
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
+    FREED float *expected = engine_last_logits(model, &whole, ids, N_FED);
+    FREED float *logits = engine_last_logits(model, &split, ids, N_FED);
     if (expected && logits) CHECK_BYTES(logits, expected, TINY_VOCAB * sizeof *logits);
-    free(logits);
-    free(expected);
-    hearth_model_close(model);
-    gguf_free(&file);
 }
 
 TEST(rounded_caches_do_not_either)
@@ -165,8 +145,7 @@ TEST(rounded_caches_do_not_either)
     hearth_model_close(f.model);
 }
 
-/* The logits of the last token, at every level; the types of cache must differ, or one
- * of them was not used. */
+/* The logits of the last token, at every level; the types of cache must differ, or one of them was not used. */
 TEST(levels_agree_on_every_type_of_cache)
 {
     enum { N_FED = 262 };
@@ -177,20 +156,17 @@ TEST(levels_agree_on_every_type_of_cache)
     test_random r = {29};
     for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, STORY_VOCAB);
     for (size_t l = 0; l < n_level; l++) {
-        hearth_model *model = NULL;
         engine_set_cpu(levels[l]);
-        CHECK_OK(hearth_model_open(MODEL, NULL, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, MODEL, NULL);
         engine_set_cpu(NULL);
         for (int kv = 0; kv < 3; kv++) {
             engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = (hearth_kv_type)kv};
             float *logits = engine_last_logits(model, &s, ids, N_FED);
             if (l > 0 && logits && memcmp(logits, first[kv], STORY_VOCAB * sizeof *logits) != 0)
-                test_fail(__FILE__, __LINE__, "kv %d at %s: other logits than at %s", kv, levels[l],
-                          levels[0]);
+                test_fail(__FILE__, __LINE__, "kv %d at %s: other logits than at %s", kv, levels[l], levels[0]);
             if (l == 0) first[kv] = logits;
             else free(logits);
         }
-        hearth_model_close(model);
     }
     for (int kv = 0; kv < 3; kv++)
         if (first[kv] && first[(kv + 1) % 3])
@@ -206,29 +182,23 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
 {
     tiny_model m; /* heads of 8 */
     hearth_error why = {0};
-    hearth_model *model = NULL;
     hearth_session *s = NULL;
     tiny_begin(&m);
-    gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
-    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_Q8_0};
     CHECK_INT(hearth_session_open(model, &o, &s, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, "heads of 8") && strstr(why.message, "--kv f16") && !strchr(why.message, '\n'));
     CHECK_INT(hearth_session_bytes(model, &o), 0);
     o.kv = (hearth_kv_type)3;
-    CHECK_INT(hearth_session_open(model, &o, &s, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "type 3") != NULL);
+    CHECK_FAILS(hearth_session_open(model, &o, &s, err), HEARTH_ERROR_ARGUMENT, "type 3");
     CHECK_INT(hearth_session_bytes(model, &o), 0);
     o.kv = HEARTH_KV_F16;
     CHECK(hearth_session_bytes(model, &o) > 0);
-    hearth_model_close(model);
-    gguf_free(&file);
 }
 
 static bool count_calls(void *user, uint64_t done, uint64_t total)
 {
-    (void)done, (void)total;
     ++*(int *)user;
     return true;
 }
@@ -255,5 +225,3 @@ TEST(a_context_without_memory_is_refused_before_weights_are_read)
     CHECK(n_call > 0);
     hearth_model_close(model);
 }
-
-TEST_MAIN

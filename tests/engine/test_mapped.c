@@ -1,21 +1,12 @@
-/* A mapped model whose file changes under it: a shorter file is an error of the
- * evaluation and of all later ones, never the end of the process; a file that was
- * replaced or unlinked goes on as it was. */
-#define _GNU_SOURCE
+/* A mapped model whose file changes under it: a shorter file is an error of the evaluation and of all later ones,
+ * never the end of the process; a file that was replaced or unlinked goes on as it was. */
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
-    (void)context;
     if (!hearth_handle_sigbus(info->si_addr)) signal(signal_number, SIG_DFL);
 }
 
@@ -28,18 +19,15 @@ static void catch_bus_errors(void)
 /* A model of some pages; its size. */
 static size_t write_model(const char *path, const char *name)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "general.name", name);
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     FILE *f = fopen(path, "wb");
     if (CHECK(f != NULL)) {
         CHECK_INT(fwrite(b.data, 1, b.n, f), b.n);
         CHECK_INT(fclose(f), 0);
     }
     size_t n = b.n;
-    gguf_free(&b);
-    tiny_free(&m);
     return n;
 }
 
@@ -84,17 +72,14 @@ TEST(a_shorter_file_is_an_error_of_the_evaluation)
         CHECK(hearth_model_open(path, NULL, &again, NULL) != HEARTH_OK); /* it is refused, not mapped */
         hearth_model_close(again);
     }
-    remove(path);
 }
 
 TEST(a_replaced_or_unlinked_file_goes_on)
 {
-    const char *path = test_scratch("mapped.gguf");
-    char other[512];
-    snprintf(other, sizeof other, "%s", test_scratch("other.gguf"));
+    const char *path = test_scratch("mapped.gguf"), *other = test_scratch("other.gguf");
     for (int i = 0; i < 2; i++) {
-        hearth_model *model;
-        hearth_session *session;
+        CLOSED(hearth_model) *model = NULL;
+        CLOSED(hearth_session) *session = NULL;
         float before[TINY_VOCAB];
         write_model(path, "tiny");
         if (open_mapped(path, 2, &model, &session)) {
@@ -112,10 +97,7 @@ TEST(a_replaced_or_unlinked_file_goes_on)
             if (CHECK(hearth_session_logits(session) != NULL))
                 CHECK_BYTES(before, hearth_session_logits(session), sizeof before);
         }
-        hearth_session_close(session);
-        hearth_model_close(model);
     }
-    remove(path);
 }
 
 TEST(addresses_of_others_are_none_of_our_business)
@@ -123,5 +105,3 @@ TEST(addresses_of_others_are_none_of_our_business)
     int mine = 0;
     CHECK(!hearth_handle_sigbus(&mine) && !hearth_handle_sigbus(NULL));
 }
-
-TEST_MAIN

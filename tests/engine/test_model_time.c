@@ -1,27 +1,21 @@
-/* The time of whole runs on the clock of a simulated card, which is charged with what the host computes too:
+/* The time of whole runs on the clock of a simulated GPU, which is charged with what the host computes too:
  * the same in every run, the bytes of what stays on the CPU by hand, and less than both sides one after the
  * other where a layer is divided. It proves how work is scheduled, never how fast a kernel is. */
-#define _POSIX_C_SOURCE 200809L
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "support/device/hybrid.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
 enum { N_TOKEN = 12, N_CTX = 32 };
 
 static const double rate = 1e9, at_once = 1e14;
-static double way = 1e14; /* bytes a second to the card */
+static double way = 1e14; /* bytes a second to the GPU */
 
-/* Bytes a second of the card's memory and of the host's; 0: nobody says. Dispatches and submissions take no
+/* Bytes a second of the GPU's memory and of the host's; 0: not given. Dispatches and submissions take no
  * time. */
-static void write_card(const char *path, double card, double host)
+static void write_sim_gpu(const char *path, double sim_gpu, double host)
 {
     FILE *f = fopen(path, "w");
     if (!f) abort();
@@ -29,15 +23,14 @@ static void write_card(const char *path, double card, double host)
             "name = timed\nvram_bytes = 1G\nbandwidth = %.0f\npcie_up = %.0f\npcie_down = 1e14\n"
             "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\njitter = 0\n"
             "seed = 1\nclock = virtual\n",
-            card, way);
+            sim_gpu, way);
     if (host > 0.0) fprintf(f, "host_bandwidth = %.0f\n", host);
     fclose(f);
 }
 
 static double clock_of(const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK(info.gpu && info.gpu_simulated);
     return info.gpu_sim_seconds;
 }
@@ -46,7 +39,6 @@ static char placement[512]; /* empty: none */
 
 static hearth_model *open_model(const char *path, const char *device, uint64_t vram)
 {
-    hearth_model *model = NULL;
     const hearth_model_options o = {.n_thread = 1,
                                     .selector = HEARTH_SELECTOR_DENSE,
                                     .gpu = {.device = device,
@@ -55,26 +47,25 @@ static hearth_model *open_model(const char *path, const char *device, uint64_t v
                                             .n_batch = 4,
                                             .kv = HEARTH_KV_F16,
                                             .placement = placement[0] ? placement : NULL}};
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, path, &o);
     return model;
 }
 
-/* Seconds of the card's clock for N_TOKEN tokens, one by one; 0: it has none. */
-static double run(const char *path, double card, double host, uint64_t vram)
+/* Seconds of the GPU's clock for N_TOKEN tokens, one by one; 0: it has none. */
+static double run(const char *path, double sim_gpu, double host, uint64_t vram)
 {
-    char file[512], device[600];
+    char device[600];
     hearth_session *s = NULL;
     double seconds = -1.0;
-    snprintf(file, sizeof file, "%s", test_scratch("timed.sim"));
+    const char *file = test_scratch("timed.sim");
     snprintf(device, sizeof device, "sim:%s", file);
-    write_card(file, card, host);
+    write_sim_gpu(file, sim_gpu, host);
     hearth_model *model = open_model(path, device, vram);
     const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F16};
     if (model) CHECK_OK(hearth_session_open(model, &o, &s, err));
     if (s) {
         double start = clock_of(model);
-        for (int32_t i = 0; i < N_TOKEN; i++)
-            CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
+        for (int32_t i = 0; i < N_TOKEN; i++) CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
         seconds = clock_of(model) - start;
     }
     hearth_session_close(s);
@@ -106,17 +97,14 @@ TEST(the_time_of_a_run_is_the_same_in_every_run)
     remove(path);
 }
 
-TEST(without_a_rate_for_the_host_there_is_no_such_time)
-{
-    CHECK(run(STORYTELLER, rate, 0.0, SOME_LAYERS) == 0.0);
-}
+TEST(without_a_rate_for_the_host_there_is_no_such_time) { CHECK(run(STORYTELLER, rate, 0.0, SOME_LAYERS) == 0.0); }
 
 static double bytes_of(const hth_matrix *m) { return (double)m->n_row * (double)m->row_size; }
 
 /* What of a token's weights is not on the device, in bytes. */
 static double bytes_left(uint64_t vram)
 {
-    hearth_model *model = open_model(STORYTELLER, "null", vram);
+    CLOSED(hearth_model) *model = open_model(STORYTELLER, "null", vram);
     double bytes = 0.0;
     if (!model || !CHECK(model->gpu != NULL)) return 0.0;
     const hth_offload_params *params = hth_gpu_get_params(model->gpu);
@@ -127,7 +115,6 @@ static double bytes_left(uint64_t vram)
                  bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down);
     }
     bytes += bytes_of(model->model->tied ? &model->model->token_embd : &model->model->output);
-    hearth_model_close(model);
     return bytes;
 }
 
@@ -145,15 +132,15 @@ TEST(layers_that_stay_on_the_cpu_take_their_bytes)
 TEST(both_sides_of_a_divided_layer_work_at_once)
 {
     const double rates[][2] = {{rate, rate}, {rate, at_once}, {at_once, rate}};
-    char path[512], card[512], device[600];
+    char device[600];
     uint32_t n_hot[2] = {512, 512};
     double took[3];
     hth_placement p = {.n_layer = 2, .n_hot = n_hot, .head = true};
-    snprintf(path, sizeof path, "%s", test_scratch("timed.gguf"));
+    const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
-    snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
-    snprintf(device, sizeof device, "sim:%s", card);
-    write_card(card, rate, rate);
+    const char *sim_gpu = test_scratch("timed-card.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    write_sim_gpu(sim_gpu, rate, rate);
     if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
         for (int i = 0; i < 3; i++) took[i] = run(path, rates[i][0], rates[i][1], 0);
         printf("     both %.6f s, the card alone %.6f s, the host alone %.6f s\n", took[0], took[1], took[2]);
@@ -164,8 +151,6 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
         CHECK(run(path, rate, rate / 20, 0) > 5 * took[0]);
     }
     placement[0] = '\0';
-    remove(path);
-    remove(card);
 }
 
 /* All neurons are the host's; their way is four times what the host takes to stage or to compute them. With a
@@ -173,16 +158,16 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
 TEST(the_host_computes_its_share_while_weights_pass)
 {
     enum { N_LAYER = 2, HERE = 48 };
-    char path[512], card[512], device[600];
+    char device[600];
     uint32_t n_hot[N_LAYER] = {0, 0};
     double whole, both;
     hth_placement p = {.n_layer = N_LAYER, .n_hot = n_hot, .head = true, .streams = {{1, 0}}};
-    snprintf(path, sizeof path, "%s", test_scratch("timed.gguf"));
+    const char *path = test_scratch("timed.gguf");
     snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
-    snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
-    snprintf(device, sizeof device, "sim:%s", card);
+    const char *sim_gpu = test_scratch("timed-card.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
     way = rate / 4;
-    write_card(card, at_once, rate);
+    write_sim_gpu(sim_gpu, at_once, rate);
     if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
         whole = run(path, at_once, rate, 0);
         p.streams[0].cpu_share = HERE;
@@ -193,8 +178,4 @@ TEST(the_host_computes_its_share_while_weights_pass)
     }
     way = at_once;
     placement[0] = '\0';
-    remove(path);
-    remove(card);
 }
-
-TEST_MAIN

@@ -7,13 +7,7 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <hearth/hearth.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
 enum { LONG_FACTOR = 10 };
@@ -33,9 +27,8 @@ static size_t n_file;
 
 static void add_file(const char *name, const void *bytes, size_t n)
 {
-    hth_gguf *file = NULL;
     seed_file *f = &files[n_file];
-    CHECK_OK(hth_gguf_open_memory(bytes, n, name, &file, err));
+    hth_gguf *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, bytes, n, name);
     if (!file || n_file == MAX_SEED_FILE) return;
     *f = (seed_file){.name = name, .bytes = malloc(n), .n = n, .n_directory = n};
     for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) {
@@ -55,36 +48,31 @@ static void collect_files(void)
     static const char *const golden[] = {"golden/arch/falcon.gguf", "golden/arch/llama3-rope_freqs.gguf",
                                          "golden/arch/opt.gguf", "golden/files/tiny.gguf"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        tiny_model m;
-        tiny_begin(&m);
+        CLEANUP(tiny_free) tiny_model m = tiny_new();
         if (i > 0 && strcmp(families[i], "packed") != 0) tiny_become(&m, families[i]);
         else if (i > 0) tiny_pack(&m);
-        gguf_bytes b = tiny_write(&m);
+        CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
         add_file(families[i], b.data, b.n);
-        gguf_free(&b);
-        tiny_free(&m);
     }
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
         size_t n;
         const char *path = test_data(golden[i]);
-        char *bytes = path ? test_read_file(path, &n) : NULL;
+        FREED char *bytes = path ? test_read_file(path, &n) : NULL;
         if (bytes) add_file(golden[i], bytes, n);
-        free(bytes);
     }
 }
 
 /* ---- damages --------------------------------------------------------------------------- */
 
 static const uint64_t edges[] = {
-    0,          1,          2,          0x7f,        0x80,           0xff,
-    0x7fff,     0xffff,     0x7fffffff, 0x80000000u, 0xffffffffu,    0x100000000u,
-    1ull << 40, 1ull << 62, 1ull << 63, UINT64_MAX,  UINT64_MAX - 7, 0x7fc00000u,
-    13,         8,          9,          32,          4096,           65537};
+    0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000u, 0xffffffffu, 0x100000000u, 1ull << 40,
+    1ull << 62, 1ull << 63, UINT64_MAX, UINT64_MAX - 7, 0x7fc00000u, 13, 8, 9, 32, 4096, 65537,
+};
 enum { N_EDGE = sizeof edges / sizeof *edges };
 
 static size_t below(test_random *r, size_t n) { return n ? test_random_below(r, (uint32_t)n) : 0; }
 
-/* Changes *bytes (with room for 64 more) and *n in one way, at a place before `end`. */
+/* Changes *bytes (with space for 64 more) and *n in one way, at a place before `end`. */
 static void damage(test_random *r, uint8_t *bytes, size_t *n, size_t end)
 {
     size_t at = below(r, end), left = *n - at, size = (size_t)1 << test_random_below(r, 4);
@@ -118,8 +106,8 @@ static void damage(test_random *r, uint8_t *bytes, size_t *n, size_t end)
 static bool use(const uint8_t *bytes, size_t n)
 {
     hearth_error err = {0};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_status st = hearth_model_open_memory(bytes, n, "mutant.gguf", NULL, &model, &err);
     if (st != HEARTH_OK) {
         CHECK(model == NULL && strstr(err.message, "mutant.gguf") != NULL);
@@ -141,8 +129,6 @@ static bool use(const uint8_t *bytes, size_t n)
         st = hearth_session_eval(session, &one, 1, &err);
         CHECK(st == HEARTH_OK || err.message[0] != '\0');
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
     return true;
 }
 
@@ -160,14 +146,13 @@ TEST(damaged_files_are_refused_or_run)
         bool in_directory = test_random_below(&r, 20) < 17;
         memcpy(bytes, f->bytes, n);
         damage(&r, bytes, &n, in_directory ? f->n_directory : f->n);
-        uint8_t *exact = malloc(n ? n : 1); /* so that a byte too many is seen */
+        FREED uint8_t *exact = malloc(n ? n : 1); /* so that a byte too many is seen */
         memcpy(exact, bytes, n);
         free(bytes);
         alarm(MAX_SECONDS_EACH);
         n_directory += in_directory;
         n_run += use(exact, n);
         alarm(0);
-        free(exact);
     }
     printf("     %zu damages of %zu files, %zu %% in the directory; %zu still ran\n", n_mutation, n_file,
            100 * n_directory / n_mutation, n_run);
@@ -175,5 +160,3 @@ TEST(damaged_files_are_refused_or_run)
     CHECK(n_run > 0 && n_run < n_mutation);
     for (size_t i = 0; i < n_file; i++) free(files[i].bytes);
 }
-
-TEST_MAIN

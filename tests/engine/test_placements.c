@@ -1,16 +1,11 @@
-/* Placement files that do not fit the model, the device or themselves are refused before anything is loaded, by file and
- * field; one that fits is what lies there. Nothing in such a file is trusted. */
-#define _POSIX_C_SOURCE 200809L
+/* Placement files that do not fit the model, the device or themselves are refused before anything is loaded, by file
+ * and field; one that fits is what lies there. Nothing in such a file is trusted. */
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "sparse/sidecar.h"
 #include "support/device/hybrid.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -30,10 +25,7 @@ static void open_inputs(inputs *in)
     *in = (inputs){.n_hot = {64, 768, 0, 128, 704, 768, 0}};
     snprintf(in->model, sizeof in->model, "%s", test_scratch("packed.gguf"));
     snprintf(in->placement, sizeof in->placement, "%s", test_scratch("placement.gguf"));
-    in->fits = (hth_placement){.n_layer = N_LAYER,
-                               .n_hot = in->n_hot,
-                               .head = true,
-                               .submit_on_demand = true,
+    in->fits = (hth_placement){.n_layer = N_LAYER, .n_hot = in->n_hot, .head = true, .submit_on_demand = true,
                                .streams = {{2, 40}, {3, 0}, {7, 63}}};
     CHECK_OK(hth_pack(STORYTELLER, in->model, &o, &r, err));
     hybrid_write_placement(in->model, "null", &in->fits, in->placement); /* fills in the names */
@@ -56,16 +48,13 @@ static hearth_status open_placed(const char *model_path, const hearth_gpu_option
 static void expect_refused(const inputs *in, const char *model_path, const hearth_gpu_options *gpu,
                            hearth_status status, const char *words, int line)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why = {0};
     uint64_t held = hth_alloc_in_use();
     hearth_status st = open_placed(model_path, gpu, &model, &why);
-    if (st != status || model || strstr(why.message, in->placement) != why.message ||
-        !strstr(why.message, words))
-        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
-                  words);
+    if (st != status || model || strstr(why.message, in->placement) != why.message || !strstr(why.message, words))
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message, words);
     CHECK_INT(hth_alloc_in_use(), held);
-    hearth_model_close(model);
 }
 
 static hearth_gpu_options placed(const inputs *in)
@@ -75,29 +64,24 @@ static hearth_gpu_options placed(const inputs *in)
 
 static uint64_t hash_of(const char *path)
 {
-    hth_gguf *file = NULL;
     uint64_t hash = 0;
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     if (file) CHECK_OK(hth_model_hash(file, &hash, err));
-    hth_gguf_close(file);
     return hash;
 }
 
-TEST(a_placement_that_fits_is_what_lies_there)
+TEST(a_placement_that_fits_is_applied)
 {
-    inputs in;
-    hearth_model *model = NULL;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
-    CHECK_OK(open_placed(in.model, &gpu, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, in.model, &gpu);
     if (model && CHECK(model->gpu != NULL)) {
         const hth_offload_params *p = hth_gpu_get_params(model->gpu);
         CHECK(p->n_layer == N_LAYER && p->head && p->submit_mode == HTH_SUBMIT_ON_DEMAND);
         CHECK_BYTES(p->n_hot, in.n_hot, N_LAYER * sizeof *in.n_hot);
         CHECK_BYTES(p->streams, in.fits.streams, sizeof in.fits.streams);
     }
-    hearth_model_close(model);
-    close_inputs(&in);
 }
 
 /* ---- what does not fit the model or the device -------------------------------------------------- */
@@ -115,7 +99,7 @@ TEST(a_placement_that_fits_is_what_lies_there)
 
 TEST(placements_that_do_not_fit_are_refused)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     uint64_t true_hash = hash_of(in.model);
     hearth_gpu_options gpu = placed(&in);
@@ -127,23 +111,18 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.fits.n_layer = 0, HEARTH_ERROR_FORMAT, ": 1 to 6 numbers are wanted");
     EXPECT(c.n_hot[2] = D_FF + 64, HEARTH_ERROR_FORMAT, "value 2 is 832: layer 2 has 768 neurons");
     EXPECT(c.n_hot[5] = UINT32_MAX, HEARTH_ERROR_FORMAT, "value 5 is 4294967295: layer 5 has 768 neurons");
-    EXPECT(c.n_hot[3] = 100, HEARTH_ERROR_ARGUMENT,
-           "100 neurons of layer 3: they are divided in multiples of 64");
+    EXPECT(c.n_hot[3] = 100, HEARTH_ERROR_ARGUMENT, "100 neurons of layer 3: they are divided in multiples of 64");
     EXPECT(c.n_hot[0] = 1, HEARTH_ERROR_ARGUMENT, "1 neurons of layer 0");
-    EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT,
-           "hearth.placement.head: the head lies there only");
+    EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT, "hearth.placement.head: the head lies there only");
     EXPECT(c.fits.streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
     EXPECT(c.fits.streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
-    EXPECT((void)0, HEARTH_ERROR_MEMORY,
-           " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
-    close_inputs(&in);
+    EXPECT((void)0, HEARTH_ERROR_MEMORY, " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
 }
 
 TEST(a_model_that_is_not_packed_is_not_divided)
 {
-    inputs in;
-    hearth_model *model = NULL;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
     uint64_t hash = hash_of(STORYTELLER);
@@ -152,30 +131,24 @@ TEST(a_model_that_is_not_packed_is_not_divided)
                    "value 0 is 64: layer 0 has 768 neurons, which only", __LINE__);
     for (int i = 0; i < N_LAYER; i++) in.n_hot[i] = D_FF;
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
-    CHECK_OK(open_placed(STORYTELLER, &gpu, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, STORYTELLER, &gpu);
     CHECK(model && model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER);
-    hearth_model_close(model);
-    close_inputs(&in);
 }
 
 /* Without a file, such layers stay on the CPU. */
-TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
+TEST(layers_that_a_device_cannot_hold_are_not_placed_on_it)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     hth_placement p = {.n_layer = 2, .n_hot = in.n_hot};
-    char path[512];
-    snprintf(path, sizeof path, "%s", test_scratch("heads-of-16.gguf"));
+    const char *path = test_scratch("heads-of-16.gguf");
     in.n_hot[0] = in.n_hot[1] = 64;
-    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) &&
-        hybrid_write_placement(path, "null", &p, in.placement)) {
+    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, "null", &p, in.placement)) {
         hearth_gpu_options gpu = placed(&in);
         gpu.kv = HEARTH_KV_Q8_0;
         expect_refused(&in, path, &gpu, HEARTH_ERROR_ARGUMENT,
                        "layer 0 cannot lie on a device: its heads are no multiple of 32", __LINE__);
     }
-    remove(path);
-    close_inputs(&in);
 }
 
 /* ---- what is not a placement, or not a whole one ------------------------------------------------ */
@@ -188,9 +161,8 @@ static const char *const keys[N_FIELD] = {"hearth.placement.hot",     "hearth.pl
 /* All fields but one, or with that one as a number of another type. */
 static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool missing, const char *handoff)
 {
-    hth_gguf_writer *w = NULL;
     const char *texts[N_FIELD] = {NULL, NULL, handoff, in->fits.device, in->fits.driver, NULL};
-    CHECK_OK(hth_gguf_writer_open(in->placement, &w, err));
+    CLOSED(hth_gguf_writer) *w = OPENED(hth_gguf_writer, in->placement);
     if (!w) return;
     hth_sidecar_write_head(w, kind, hash_of(in->model));
     for (field f = 0; f < N_FIELD; f++) {
@@ -203,12 +175,11 @@ static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool 
     }
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_finish(w, err));
-    hth_gguf_writer_close(w);
 }
 
 TEST(placements_without_a_field_or_of_another_kind_are_refused)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     open_inputs(&in);
     const hearth_gpu_options gpu = placed(&in);
     for (field f = 0; f < N_FIELD; f++) {
@@ -225,22 +196,18 @@ TEST(placements_without_a_field_or_of_another_kind_are_refused)
     expect_refused(&in, in.model, &gpu, HEARTH_ERROR_UNSUPPORTED, "general.architecture at ", __LINE__);
     remove(in.placement);
     expect_refused(&in, in.model, &gpu, HEARTH_ERROR_IO, "", __LINE__);
-    close_inputs(&in);
 }
 
 TEST(a_placement_is_no_model_and_a_model_no_placement)
 {
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     hearth_model *model = NULL;
-    hearth_error why = {0};
     open_inputs(&in);
     hearth_gpu_options gpu = placed(&in);
-    CHECK_INT(hearth_model_open(in.placement, NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "a placement, not a model") != NULL);
+    CHECK_FAILS(hearth_model_open(in.placement, NULL, &model, err), HEARTH_ERROR_UNSUPPORTED,
+                "a placement, not a model");
     gpu.placement = in.model;
-    CHECK_INT(open_placed(in.model, &gpu, &model, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "general.architecture at ") != NULL);
-    close_inputs(&in);
+    CHECK_FAILS(open_placed(in.model, &gpu, &model, err), HEARTH_ERROR_UNSUPPORTED, "general.architecture at ");
 }
 
 /* ---- damage ------------------------------------------------------------------------------------- */
@@ -272,13 +239,13 @@ static bool is_within_bounds(const hth_placement *p)
 TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)
 {
     enum { N_DAMAGE = 3000 };
-    inputs in;
+    CLEANUP(close_inputs) inputs in;
     bare b = {0};
     size_t n = 0;
     int n_taken = 0;
     test_random r = {4};
     open_inputs(&in);
-    char *bytes = test_read_file(in.placement, &n);
+    FREED char *bytes = test_read_file(in.placement, &n);
     CHECK_OK(hth_gguf_open(in.model, &b.file, err));
     if (b.file) CHECK_OK(hth_model_open(b.file, &(hth_model_overrides){0}, &b.model, err));
     uint64_t held = hth_alloc_in_use();
@@ -307,8 +274,4 @@ TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)
     CHECK(n_taken < N_DAMAGE);
     hth_model_close(b.model);
     hth_gguf_close(b.file);
-    free(bytes);
-    close_inputs(&in);
 }
-
-TEST_MAIN

@@ -1,20 +1,15 @@
 /* Processes with a model on a device, as the system treats them: stopped and continued in mid-token, where
  * no clock that ran meanwhile may lose the device; two on one device at once; one that is killed beside
  * another. The text stays that of the CPU. Each is this program again, which tells its parent every token. */
-#define _GNU_SOURCE
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "forward/gpu/gpu_int.h"
 #include "support/test.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
@@ -41,8 +36,8 @@ static int32_t likeliest(const hearth_session *s, uint32_t n_vocab)
 /* Each token goes to out as it comes; false: something went wrong, and stderr says what. */
 static bool tell(const task *t, FILE *out)
 {
-    hearth_model *model = NULL;
-    hearth_session *s = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *s = NULL;
     hearth_error err = {0};
     int32_t prompt[N_PROMPT];
     const hearth_model_options mo = {
@@ -61,10 +56,7 @@ static bool tell(const task *t, FILE *out)
         st = hearth_session_eval(s, &id, 1, &err);
     }
     bool well = st == HEARTH_OK && (!t->device || hth_engine_has_gpu(model));
-    if (!well)
-        fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_gpu_status(model) : err.message);
-    hearth_session_close(s);
-    hearth_model_close(model);
+    if (!well) fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_gpu_status(model) : err.message);
     return well;
 }
 
@@ -123,7 +115,7 @@ static void check_said(const process *p, const int32_t *expected, int n)
 static void tell_on_cpu(const task *t, int32_t *expected)
 {
     task on_cpu = *t;
-    char *text = NULL;
+    FREED char *text = NULL;
     size_t size = 0;
     on_cpu.device = NULL;
     FILE *out = open_memstream(&text, &size);
@@ -132,7 +124,6 @@ static void tell_on_cpu(const task *t, int32_t *expected)
     fclose(out);
     char *at = text;
     for (int i = 0; i < t->n_token; i++) expected[i] = (int32_t)strtol(at, &at, 10);
-    free(text);
 }
 
 static void sleep_ms(uint32_t ms)
@@ -188,24 +179,23 @@ static void stop_and_go(const char *device, uint64_t patience_ns, int n_token)
     remove(path);
 }
 
-TEST(a_stopped_process_goes_on_with_its_text_on_the_null_device) { stop_and_go("null", 0, 96); }
+TEST(a_stopped_process_continues_its_text_on_the_null_device) { stop_and_go("null", 0, 96); }
 
-/* A token takes a card of this rate some 70 ms. */
-TEST(a_stopped_process_goes_on_with_its_text_on_a_simulated_card_with_a_real_clock)
+/* A token takes a GPU of this rate some 70 ms. */
+TEST(a_stopped_process_continues_its_text_on_a_simulated_gpu_with_a_real_clock)
 {
     static const char slow[] =
         "name = slow\nvram_bytes = 1G\nbandwidth = 1e8\npcie_up = 1e9\npcie_down = 1e9\n"
         "pcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = 10\n"
         "flops = 1e12\njitter = 0\nseed = 1\nclock = real\n";
-    char card[512], device[600];
-    snprintf(card, sizeof card, "%s", test_scratch("slow.sim"));
-    snprintf(device, sizeof device, "sim:%s", card);
-    CHECK(test_write_file(card, slow, sizeof slow - 1));
+    char device[600];
+    const char *sim_gpu = test_scratch("slow.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    CHECK(test_write_file(sim_gpu, slow, sizeof slow - 1));
     stop_and_go(device, (uint64_t)PATIENCE_MS * 1000000, 24);
-    remove(card);
 }
 
-TEST(a_stopped_process_goes_on_with_its_text_on_vulkan)
+TEST(a_stopped_process_continues_its_text_on_vulkan)
 {
     if (has_vulkan()) stop_and_go("vulkan:0", (uint64_t)PATIENCE_MS * 1000000, 96);
 }
@@ -251,7 +241,6 @@ TEST(two_processes_on_one_device_have_their_texts_and_one_survives_the_other)
 int main(int argc, char **argv)
 {
     if (argc != N_ARG || strcmp(argv[0], "child") != 0) return test_run_all(argc, argv);
-    const task t = {argv[1], argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
-                    atoi(argv[5])};
+    const task t = {argv[1], argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), atoi(argv[5])};
     return tell(&t, stdout) ? 0 : 1;
 }

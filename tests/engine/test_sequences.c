@@ -8,9 +8,6 @@
 #include "support/models/tiny_model.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N = 160, MORE = 20, WINDOW = 40, N_BATCH = 8 };
 
@@ -439,7 +436,4 @@ static hearth_status save_task(const fault_paths *p, hearth_error *err)
     return st;
 }
 
-TEST(copies_and_files_survive_failed_allocations) { fault_survive_allocations("sessions", save_task, 40); }
-TEST(files_of_sessions_survive_failed_writes) { fault_survive_writes("sessions", save_task, 3); }
-
-TEST_MAIN
+TEST(copies_and_files_survive_failed_allocations_and_writes) { fault_survive("sessions", save_task, 40, 0, 3); }

@@ -1,7 +1,6 @@
 /* A device of whose memory others want more and more in mid-run: the engine asks for its budget every 256
  * tokens, and leaves part of it, three times at most, then all of it, each time with one line; the text stays
  * that of the CPU. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "device/device_int.h"
@@ -11,28 +10,22 @@
 #include "support/models/tiny_model.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
 enum { N_CTX = 96, N_ROW = 32, N_PROMPT = 60, N_PREDICT = 8, N_ROUND = 16, MAX_VOCAB = 4096 };
 enum { MAX_LOGITS = 2 * N_ROUND * (1 + N_PREDICT) };
 
-/* ---- cards -------------------------------------------------------------------------------------- */
-
 /* One of 8 GB with these lines more. */
-static void write_card(const char *path, const char *lines)
+static void write_sim_gpu(const char *path, const char *lines)
 {
     size_t n = 0;
-    char *card = test_read_file(HEARTH_SOURCE_DIR "/bench/devices/8gb.sim", &n);
-    if (!card) abort();
+    FREED char *sim_gpu = test_read_file(HEARTH_SOURCE_DIR "/bench/devices/8gb.sim", &n);
+    if (!sim_gpu) abort();
     FILE *f = fopen(path, "w");
     if (!f) abort();
-    fprintf(f, "%s\n%s", card, lines);
+    fprintf(f, "%s\n%s", sim_gpu, lines);
     fclose(f);
-    free(card);
 }
 
 /* ---- models ------------------------------------------------------------------------------------- */
@@ -54,11 +47,8 @@ static hearth_status open_model(const subject *s, const char *device, hearth_mod
 
 static hearth_session *open_session(const hearth_model *model, uint32_t n_thread)
 {
-    hearth_session *s = NULL;
-    const hearth_session_options o = {
-        .n_ctx = N_CTX, .n_batch = N_ROW, .n_thread = n_thread, .kv = HEARTH_KV_F16};
-    CHECK_OK(hearth_session_open(model, &o, &s, err));
-    return s;
+    return OPENED(hearth_session, model,
+        &(hearth_session_options){.n_ctx = N_CTX, .n_batch = N_ROW, .n_thread = n_thread, .kv = HEARTH_KV_F16});
 }
 
 /* ---- texts -------------------------------------------------------------------------------------- */
@@ -73,8 +63,7 @@ static uint32_t n_vocab;
 static void keep(logits *to, const hearth_session *s)
 {
     const float *at = hearth_session_logits(s);
-    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS))
-        memcpy(to->values[to->n++], at, n_vocab * sizeof *at);
+    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS)) memcpy(to->values[to->n++], at, n_vocab * sizeof *at);
 }
 
 static int32_t likeliest(const hearth_session *s)
@@ -121,20 +110,7 @@ static void tell(hearth_session *s, const change *changes, hth_device *device, l
     }
 }
 
-/* ---- what was said ------------------------------------------------------------------------------ */
-
-typedef struct warnings {
-    int n, n_less, n_lost;
-} warnings;
-
-static void hear(void *user, hearth_log_level level, const char *line)
-{
-    warnings *w = user;
-    if (level != HEARTH_LOG_WARN) return;
-    __atomic_fetch_add(&w->n, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_less, strstr(line, "it goes on with less there") != NULL, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&w->n_lost, strstr(line, "it goes on on the CPU") != NULL, __ATOMIC_RELAXED);
-}
+#define LESS "it goes on with less there"
 
 /* ---- shrinking ---------------------------------------------------------------------------------- */
 
@@ -142,15 +118,12 @@ static logits expected, got;
 
 static void tell_on_cpu(const subject *s, logits *to)
 {
-    hearth_model *model = NULL;
-    CHECK_OK(open_model(s, NULL, &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, s, NULL);
     if (!model) return;
     n_vocab = model->model->hparams.n_vocab;
     CHECK(n_vocab <= MAX_VOCAB);
-    hearth_session *session = open_session(model, s->n_thread);
+    CLOSED(hearth_session) *session = open_session(model, s->n_thread);
     if (session) tell(session, NULL, NULL, to);
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 typedef struct schedule {
@@ -190,7 +163,7 @@ static uint64_t last_limit(const schedule *plan)
     return limit;
 }
 
-/* Memory that others want is theirs; what a lost device has is nobody's. */
+/* Memory that others want is theirs; the memory of a lost device belongs to no user. */
 static void check_end(const hearth_model *model, const schedule *plan)
 {
     hth_device_usage usage = hth_device_state(model->device);
@@ -199,12 +172,11 @@ static void check_end(const hearth_model *model, const schedule *plan)
     else if (!usage.lost) CHECK_INT(usage.used, 0);
 }
 
-static void check_warnings(const warnings *heard, const schedule *plan)
+static void check_warnings(const schedule *plan)
 {
-    if (heard->n_less != plan->n_less || heard->n_lost != plan->n_lost ||
-        heard->n != plan->n_less + plan->n_lost)
-        test_fail(__FILE__, __LINE__, "%s: %d warnings, %d of less, %d of the CPU", plan->name, heard->n,
-                  heard->n_less, heard->n_lost);
+    int n = test_n_warning(""), n_less = test_n_warning(LESS), n_lost = test_n_warning("it goes on on the CPU");
+    if (n_less != plan->n_less || n_lost != plan->n_lost || n != plan->n_less + plan->n_lost)
+        test_fail(__FILE__, __LINE__, "%s: %d warnings, %d of less, %d of the CPU", plan->name, n, n_less, n_lost);
 }
 
 static void check_text(const logits *said, const char *name)
@@ -217,20 +189,19 @@ static void check_text(const logits *said, const char *name)
 static bool shrink(const subject *s, const char *device, const schedule *plan)
 {
     hearth_model *model = NULL;
-    warnings heard = {0};
     hearth_error why = {0};
     uint64_t held = hth_alloc_in_use();
     hearth_status st = open_model(s, device, &model, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) return test_skip("%s", why.message), false;
     CHECK_INT(st, HEARTH_OK);
     hearth_session *session = model ? open_session(model, s->n_thread) : NULL;
-    hearth_log_set(hear, &heard);
+    test_log_start();
     if (session && CHECK(hth_engine_has_gpu(model))) {
         tell(session, plan->changes, model->device, &got);
         check_end(model, plan);
     }
-    hearth_log_set(NULL, NULL);
-    check_warnings(&heard, plan);
+    test_log_stop();
+    check_warnings(plan);
     check_text(&got, plan->name);
     hearth_session_close(session);
     hearth_model_close(model);
@@ -258,10 +229,9 @@ static void pack_storyteller(char path[512])
 TEST(a_note_that_was_handed_out_stays_as_it_was)
 {
     const subject s = {STORYTELLER, false, 1};
-    hearth_model *model = NULL;
     hearth_model_info before[HTH_MAX_EVICT + 2];
     char was[HTH_MAX_EVICT + 2][400];
-    CHECK_OK(open_model(&s, "null", &model, err));
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, "null");
     for (int i = 0; model && i < HTH_MAX_EVICT + 2; i++) {
         hearth_model_get_info(model, &before[i]);
         snprintf(was[i], sizeof was[i], "%s", before[i].gpu_note);
@@ -274,7 +244,6 @@ TEST(a_note_that_was_handed_out_stays_as_it_was)
         for (int k = 0; k < i; k++) CHECK(before[k].gpu_note != before[i].gpu_note);
     }
     if (model) CHECK(before[HTH_MAX_EVICT].gpu != NULL && before[HTH_MAX_EVICT + 1].gpu == NULL);
-    hearth_model_close(model);
 }
 
 TEST(a_plain_model_keeps_its_text_while_the_budget_shrinks)
@@ -291,7 +260,6 @@ TEST(a_packed_model_keeps_its_text_while_the_budget_shrinks)
     const subject s = {path, false, 2}, mapped = {path, true, 1};
     check_schedules(&s, "null", first_schedule());
     if (try_all()) check_schedules(&mapped, "null", FOUR_TIMES);
-    remove(path);
 }
 
 TEST(a_packed_model_keeps_its_text_while_the_budget_of_vulkan_shrinks)
@@ -300,52 +268,42 @@ TEST(a_packed_model_keeps_its_text_while_the_budget_of_vulkan_shrinks)
     pack_storyteller(path);
     const subject s = {path, false, 1};
     check_schedules(&s, "vulkan:0", FOUR_TIMES);
-    remove(path);
 }
 
 /* A tied head: the host has the table too, as its kernels like it, which is not as the file has it. */
 static void make_tied(char path[512])
 {
     enum { WIDE = 1024 };
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     const hth_pack_options o = {.ftype = hth_ftype_find("q8_0"), .pure = true, .n_thread = 1};
     hth_pack_result r;
-    char plain[512];
     tiny_begin(&m);
     tiny_find(&m, "output.weight")->gone = true;
     tiny_set_u32(&m, "llama.feed_forward_length", WIDE);
     for (uint32_t i = 0; i < m.n_tensor; i++)
         for (uint32_t k = 0; k < 2; k++)
-            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF)
-                m.tensors[i].dim[k] = WIDE;
-    gguf_bytes b = tiny_write(&m);
-    snprintf(plain, sizeof plain, "%s", test_scratch("tied.gguf"));
+            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF) m.tensors[i].dim[k] = WIDE;
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
+    const char *plain = test_scratch("tied.gguf");
     snprintf(path, 512, "%s", test_scratch("tied-packed.gguf"));
     CHECK(test_write_file(plain, b.data, b.n));
     CHECK_OK(hth_pack(plain, path, &o, &r, err));
-    gguf_free(&b);
-    tiny_free(&m);
-    remove(plain);
 }
 
 TEST(a_tied_head_stays_where_neurons_leave)
 {
     char path[512];
-    hearth_model *model = NULL;
     make_tied(path);
     const subject s = {path, false, 1};
     tell_on_cpu(&s, &expected);
-    CHECK_OK(open_model(&s, "null", &model, err));
-    hearth_session *session = model ? open_session(model, 1) : NULL;
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, "null");
+    CLOSED(hearth_session) *session = model ? open_session(model, 1) : NULL;
     if (session) {
         const change changes[] = {{2, hth_device_state(model->device).used - 1}, {0, 0}};
         tell(session, changes, model->device, &got);
         check_text(&got, "tied");
         CHECK(hth_engine_has_gpu(model) && hth_gpu_get_params(model->gpu)->head && model->n_evicted == 1);
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
-    remove(path);
 }
 
 /* ---- faults on the way -------------------------------------------------------------------------- */
@@ -368,12 +326,11 @@ static void inject(hearth_model *m, fault f, uint64_t n)
 static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
 {
     static float whole[MAX_VOCAB];
-    hearth_model *model = NULL;
     hearth_error why = {0};
     int32_t prompt[N_PROMPT];
     uint64_t held = hth_alloc_in_use(), n_done = 0;
     for (int32_t i = 0; i < N_PROMPT; i++) prompt[i] = 1 + i * 3;
-    CHECK_OK(open_model(s, f == NONE && n == 0 ? NULL : "null", &model, err));
+    hearth_model *model = OPENED_BY(open_model, hearth_model, s, f == NONE && n == 0 ? NULL : "null");
     hearth_session *session = model ? open_session(model, 1) : NULL;
     for (int i = 0; session && i < 4; i++) {
         CHECK_OK(hearth_session_eval(session, prompt, N_PROMPT, err));
@@ -410,7 +367,6 @@ TEST(faults_while_part_of_a_device_is_left_are_errors_or_change_nothing)
     const subject s = {path, false, 1};
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 61;
     n_vocab = TINY_VOCAB;
-    hearth_log_set(NULL, NULL);
     fault_while_shrinking(&s, NONE, 0);
     uint64_t n_all = fault_while_shrinking(&s, NONE, 1);
     CHECK(n_all > 60);
@@ -418,7 +374,6 @@ TEST(faults_while_part_of_a_device_is_left_are_errors_or_change_nothing)
         for (uint64_t n = 1; n <= n_all; n += stride) fault_while_shrinking(&s, f, n);
     printf("     %llu allocations and calls, one of %llu failed in %d ways\n", (unsigned long long)n_all,
            (unsigned long long)stride, N_FAULT - 1);
-    remove(path);
 }
 
 /* ---- sessions that share it --------------------------------------------------------------------- */
@@ -440,46 +395,36 @@ static void *tell_in_thread(void *arg)
 static void check_late(const hearth_model *model, teller tellers[2])
 {
     static const int32_t other[] = {3, 44, 55, 66, 77, 88, 99, 110, 121, 132, 143, 154}, next = 9;
-    hearth_session *late = open_session(model, 1);
+    CLOSED(hearth_session) *late = open_session(model, 1);
     if (late) CHECK_OK(hearth_session_eval(late, other, sizeof other / sizeof *other, err));
     for (int i = 0; i < 2; i++) CHECK_OK(hearth_session_eval(tellers[i].session, &next, 1, err));
     const float *a = hearth_session_logits(tellers[0].session),
                 *b = hearth_session_logits(tellers[1].session);
     if (a && b) CHECK_BYTES(a, b, n_vocab * sizeof *a);
-    hearth_session_close(late);
 }
 
-/* The card's own description makes it shrink, under both. */
-TEST(threads_with_a_session_each_keep_their_texts_while_a_card_shrinks)
+/* The GPU's own description makes it shrink, under both. */
+TEST(threads_with_a_session_each_keep_their_texts_while_a_gpu_budget_shrinks)
 {
     static teller tellers[2];
-    char path[512], card[512], device[600];
-    hearth_model *model = NULL;
-    warnings heard = {0};
-    snprintf(card, sizeof card, "%s", test_scratch("shrinking.sim"));
-    snprintf(device, sizeof device, "sim:%s", card);
-    write_card(card,
-               "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
+    char path[512], device[600];
+    const char *sim_gpu = test_scratch("shrinking.sim");
+    snprintf(device, sizeof device, "sim:%s", sim_gpu);
+    write_sim_gpu(sim_gpu, "budget_bytes_at = 30:7M\nbudget_bytes_at = 150:3600000\nbudget_bytes_at = 300:2600000\n");
     pack_storyteller(path);
     const subject s = {path, false, 1};
     tell_on_cpu(&s, &expected);
-    CHECK_OK(open_model(&s, device, &model, err));
-    hearth_log_set(hear, &heard);
+    CLOSED(hearth_model) *model = OPENED_BY(open_model, hearth_model, &s, device);
+    test_log_start();
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model, 1);
     if (tellers[0].session && tellers[1].session) {
-        for (int i = 0; i < 2; i++)
-            CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
+        for (int i = 0; i < 2; i++) CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         for (int i = 0; i < 2; i++) check_text(&tellers[i].said, "threads");
-        CHECK(heard.n_less >= 2 && heard.n == heard.n_less);
+        CHECK(test_n_warning(LESS) >= 2 && test_n_warning("") == test_n_warning(LESS));
         CHECK(hth_device_state(model->device).used <= 3600000);
         check_late(model, tellers);
     }
-    hearth_log_set(NULL, NULL);
+    test_log_stop();
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
-    hearth_model_close(model);
-    remove(path);
-    remove(card);
 }
-
-TEST_MAIN

@@ -2,21 +2,15 @@
  * aside; with a device it allocates nothing. Counted in three ways: the library's own counter of allocations,
  * the functions of libc that this program's link diverts to itself (tests/CMakeLists.txt: --wrap), and the
  * system calls that strace sees between two marks. */
-#define _GNU_SOURCE
 #include "base/alloc.h"
 #include "convert/pack.h"
 #include "support/test.h"
 
-#include <hearth/hearth.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define MODEL HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 enum { N_TOKEN = 64, N_CTX = 128 };
@@ -174,26 +168,23 @@ static void check_device_loop(const char *device)
     static const uint64_t vram[] = {0, 3000000, 6000000};
     const hth_pack_options o = {.n_thread = 1};
     hth_pack_result r;
-    char packed[512];
     hearth_model_info info;
-    snprintf(packed, sizeof packed, "%s", test_scratch("loop.gguf"));
+    const char *packed = test_scratch("loop.gguf");
     CHECK_OK(hth_pack(MODEL, packed, &o, &r, err));
     for (int i = 0; i < 3; i++) {
-        speaker s = {.path = i == 2 ? packed : NULL, .device = device, .vram = vram[i]};
+        CLEANUP(speaker_close) speaker s = {.path = i == 2 ? packed : NULL, .device = device, .vram = vram[i]};
         check_loop_of(s, (uint32_t)i + 1);
         if (speaker_open(&s, 1)) {
             hearth_model_get_info(s.model, &info);
             CHECK(info.gpu && (i == 1) == (info.gpu_n_layer < info.n_layer));
             CHECK((i == 2) == (info.gpu_neuron_share < 1.0));
         }
-        speaker_close(&s);
     }
-    unlink(packed);
 }
 
 TEST(token_loop_of_the_null_device_allocates_nothing) { check_device_loop("null"); }
 
-TEST(token_loop_of_a_simulated_card_allocates_nothing)
+TEST(token_loop_of_a_simulated_gpu_allocates_nothing)
 {
     check_device_loop("sim:" HEARTH_SOURCE_DIR "/bench/devices/8gb.sim");
 }
@@ -282,7 +273,7 @@ static int traced_calls(const char *how, const char *const *allowed, char *found
 #endif
     const char *out = test_scratch(how);
     int status = trace_self(how, out);
-    char *trace = test_read_file(out, NULL);
+    FREED char *trace = test_read_file(out, NULL);
     unlink(out);
     int n = -1;
     if (status == 127) test_skip("no strace here");
@@ -291,7 +282,6 @@ static int traced_calls(const char *how, const char *const *allowed, char *found
     else if (status != 0) test_fail(__FILE__, __LINE__, "the traced program ended with %d", status);
     else if ((n = count_calls(trace, allowed, found, capacity)) < 0)
         test_fail(__FILE__, __LINE__, "marks are missing");
-    free(trace);
     return n;
 }
 

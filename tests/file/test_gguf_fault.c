@@ -1,23 +1,9 @@
-/* Faults while reading: files cut at every byte, every allocation and every read that
- * can fail, reads that come in pieces or are interrupted. After each: one error line that names the
- * file, and not a byte kept. */
-#define _POSIX_C_SOURCE 200809L
+/* Faults while reading: files cut at every byte, every allocation and every read that can fail, reads that come in
+ * pieces or are interrupted. After each: one error line that names the file, and not a byte kept. */
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static int n_warning;
-static void count_warning(void *user, hearth_log_level level, const char *line)
-{
-    (void)user, (void)line;
-    if (level == HEARTH_LOG_WARN) n_warning++;
-}
 
 /* The file cut to n bytes, in memory of exactly that size. */
 static hearth_status open_cut(const gguf_bytes *b, size_t n, hearth_error *why)
@@ -33,37 +19,30 @@ static hearth_status open_cut(const gguf_bytes *b, size_t n, hearth_error *why)
 
 TEST(file_cut_at_every_byte_of_the_directory_is_refused)
 {
-    gguf_bytes b = {0};
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     size_t end = gguf_field_of(&b, GGUF_END, 0, 0).at;
-    uint64_t held = hth_alloc_in_use();
     for (size_t n = 0; n <= end; n++) {
         hearth_error why = {0};
         if (open_cut(&b, n, &why) != HEARTH_ERROR_FORMAT || !strstr(why.message, "cut.gguf: "))
             test_fail(__FILE__, __LINE__, "cut at %zu: %s", n, why.message);
     }
-    CHECK_INT(hth_alloc_in_use(), held);
-    gguf_free(&b);
 }
 
 TEST(cut_is_named_by_its_offset)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hearth_error why = {0};
     gguf_small(&b);
     size_t at = gguf_field_of(&b, GGUF_OFFSET, 2, 0).at;
     open_cut(&b, at + 3, &why);
     char words[80];
-    snprintf(words, sizeof words, "offset takes 8 bytes from byte %zu, but the file ends at byte %zu",
-             at, at + 3);
+    snprintf(words, sizeof words, "offset takes 8 bytes from byte %zu, but the file ends at byte %zu", at, at + 3);
     CHECK(strstr(why.message, "tensor 'c.weight' (info at byte ") && strstr(why.message, words));
-    gguf_free(&b);
 }
 
 TEST(file_cut_within_data_names_the_first_tensor_that_lacks_bytes)
 {
-    gguf_bytes b = {0};
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     size_t data = b.n - 224;
     static const struct {
         size_t at;
@@ -78,21 +57,17 @@ TEST(file_cut_within_data_names_the_first_tensor_that_lacks_bytes)
         CHECK_INT(open_cut(&b, data + cuts[i].at, &why), HEARTH_ERROR_FORMAT);
         CHECK(strstr(why.message, cuts[i].words) && strstr(why.message, "past the end of the file"));
     }
-    gguf_free(&b);
 }
 
 TEST(file_cut_in_the_last_padding_is_accepted_with_one_warning)
 {
-    gguf_bytes b = {0};
-    gguf_small(&b);
-    hearth_log_set(count_warning, NULL);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     for (size_t n = b.n - 22; n <= b.n; n++) {
-        n_warning = 0;
+        test_log_start();
         CHECK_INT(open_cut(&b, n, NULL), HEARTH_OK);
-        CHECK_INT(n_warning, n < b.n);
+        CHECK_INT(test_n_warning(""), n < b.n);
     }
-    hearth_log_set(NULL, NULL);
-    gguf_free(&b);
+    test_log_stop();
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -121,14 +96,11 @@ static void fail_each_allocation(const char *path, int sticky)
 
 TEST(every_allocation_may_fail)
 {
-    gguf_bytes b = {0};
     const char *path = test_scratch("alloc.gguf");
-    gguf_small(&b);
+    CLEANUP(gguf_free) gguf_bytes b = gguf_small_new();
     CHECK(test_write_file(path, b.data, b.n));
     fail_each_allocation(path, 0);
     fail_each_allocation(path, 1);
-    unlink(path);
-    gguf_free(&b);
 }
 
 TEST(every_allocation_may_fail_over_large_metadata_and_parts)
@@ -146,7 +118,7 @@ TEST(every_allocation_may_fail_over_large_metadata_and_parts)
 /* Opens path and reads all tensors; *sum is over their bytes. */
 static hearth_status read_all(const char *path, uint64_t *sum, hearth_error *why)
 {
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hearth_status status = hth_gguf_open(path, &file, why);
     *sum = 0;
     for (size_t i = 0; status == HEARTH_OK && i < hth_gguf_n_tensor(file); i++) {
@@ -156,7 +128,6 @@ static hearth_status read_all(const char *path, uint64_t *sum, hearth_error *why
         for (uint64_t k = 0; status == HEARTH_OK && k < t->size; k++) *sum = *sum * 31 + bytes[k];
         free(bytes);
     }
-    hth_gguf_close(file);
     return status;
 }
 
@@ -182,28 +153,15 @@ static void fault_each_read(const char *path, hth_read_fault fault)
     CHECK(fault == HTH_READ_FAILS ? n_fault > 10 : n_fault == 0);
 }
 
-TEST(every_read_may_fail)
+static void fault_each_read_of_files(hth_read_fault fault)
 {
-    const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, HTH_READ_FAILS);
-    path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, HTH_READ_FAILS);
+    static const char *const files[] = {"golden/files/tiny-meta.gguf", "golden/files/tiny-00003-of-00003.gguf"};
+    for (int i = 0; i < 2; i++) {
+        const char *path = test_data(files[i]);
+        if (path) fault_each_read(path, fault);
+    }
 }
 
-TEST(every_read_may_be_cut_short)
-{
-    const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, HTH_READ_SHORT);
-    path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, HTH_READ_SHORT);
-}
-
-TEST(every_read_may_be_interrupted)
-{
-    const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, HTH_READ_INTERRUPTED);
-    path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, HTH_READ_INTERRUPTED);
-}
-
-TEST_MAIN
+TEST(every_read_may_fail) { fault_each_read_of_files(HTH_READ_FAILS); }
+TEST(every_read_may_be_cut_short) { fault_each_read_of_files(HTH_READ_SHORT); }
+TEST(every_read_may_be_interrupted) { fault_each_read_of_files(HTH_READ_INTERRUPTED); }

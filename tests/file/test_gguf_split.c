@@ -1,16 +1,11 @@
-/* Models of several files: any part opens all, and parts that do not belong together
- * are refused (class G of docs/reliability.md). Parts are written to
- * scratch files; each holds one tensor. */
-#define _POSIX_C_SOURCE 200809L
+/* Models of several files: any part opens all, and parts that do not belong together are refused (class G of
+ * docs/reliability.md). Parts are written to scratch files; each holds one tensor. */
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "support/models/gguf_build.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* What the metadata of one part say; -1 leaves a key out. */
 typedef struct part {
@@ -42,8 +37,7 @@ static void pair_int(gguf_bytes *b, const char *key, uint32_t type, size_t size,
 
 static void build_part(gguf_bytes *b, const part *p)
 {
-    uint64_t n_pair = (uint64_t)(p->no >= 0) + (p->count >= 0) + (p->n_tensor >= 0) +
-                      (p->architecture != NULL) + 1;
+    uint64_t n_pair = (uint64_t)(p->no >= 0) + (p->count >= 0) + (p->n_tensor >= 0) + (p->architecture != NULL) + 1;
     b->n = 0;
     gguf_header(b, p->version, 1, n_pair);
     pair_int(b, "split.no", 2, 2, p->no);
@@ -58,18 +52,14 @@ static void build_part(gguf_bytes *b, const part *p)
 
 static void write_parts(const part parts[3])
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     for (int i = 0; i < 3; i++) {
         build_part(&b, &parts[i]);
         CHECK(test_write_file(part_path(i + 1, 3), b.data, b.n));
     }
-    gguf_free(&b);
 }
 
-static void remove_parts(void)
-{
-    for (int i = 1; i <= 3; i++) unlink(part_path(i, 3));
-}
+static void remove_parts(void) { for (int i = 1; i <= 3; i++) unlink(part_path(i, 3)); }
 
 static void check_open_refused(const char *path, const char *words)
 {
@@ -77,8 +67,7 @@ static void check_open_refused(const char *path, const char *words)
     hearth_error why = {0};
     uint64_t held = hth_alloc_in_use();
     CHECK(hth_gguf_open(path, &file, &why) != HEARTH_OK);
-    if (!strstr(why.message, words))
-        test_fail(__FILE__, __LINE__, "\"%s\" does not hold \"%s\"", why.message, words);
+    if (!strstr(why.message, words)) test_fail(__FILE__, __LINE__, "\"%s\" does not hold \"%s\"", why.message, words);
     hth_gguf_close(file);
     CHECK_INT(hth_alloc_in_use(), held);
 }
@@ -91,16 +80,14 @@ static void check_set_refused(int i_bad, part bad, const char *words)
     parts[i_bad] = bad;
     write_parts(parts);
     check_open_refused(part_path(1, 3), words);
-    remove_parts();
 }
 
 TEST(split_each_part_opens_the_model_with_data_of_all)
 {
     write_parts(good);
     for (int number = 1; number <= 3; number++) {
-        hth_gguf *file = NULL;
         unsigned char got[32];
-        CHECK_OK(hth_gguf_open(part_path(number, 3), &file, err));
+        CLOSED(hth_gguf) *file = OPENED(hth_gguf, part_path(number, 3));
         if (!file) continue;
         CHECK_TEXT(hth_gguf_path(file), part_path(number, 3));
         for (size_t i = 0; i < 3; i++) {
@@ -111,9 +98,7 @@ TEST(split_each_part_opens_the_model_with_data_of_all)
         }
         CHECK_OK(hth_gguf_map(file, err));
         CHECK_INT(*(const char *)hth_gguf_mapped(file, hth_gguf_find_tensor(file, "c")), 'c');
-        hth_gguf_close(file);
     }
-    remove_parts();
 }
 
 TEST(split_refuses_missing_and_renamed_parts)
@@ -133,8 +118,6 @@ TEST(split_refuses_missing_and_renamed_parts)
     const char *upper = test_scratch("m-00001-OF-00003.gguf");
     CHECK_INT(rename(part_path(2, 3), upper), 0);
     check_open_refused(upper, "the name must end in");
-    unlink(upper);
-    remove_parts();
 }
 
 TEST(split_refuses_numbers_that_contradict_the_names)
@@ -160,32 +143,25 @@ TEST(split_refuses_counts_that_are_none)
     check_set_refused(0, (part){0, 1, 3, NULL, "a", 3, 32}, "split.count is 1, but the name says");
     check_set_refused(0, (part){0, 65535, 3, NULL, "a", 3, 32}, "is 65535, allowed are 0 to 1024");
     check_set_refused(0, (part){0, 2, 3, NULL, "a", 3, 32}, "split.count is 2, but there are 3");
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     gguf_header(&b, 3, 0, 1);
     gguf_pair_text(&b, "split.count", "3");
     CHECK(test_write_file(part_path(1, 3), b.data, b.n));
     check_open_refused(part_path(1, 3), "key 'split.count' (at byte 24): is of type text");
-    remove_parts();
-    gguf_free(&b);
 }
 
 TEST(split_count_zero_means_one_file)
 {
-    gguf_bytes b = {0};
-    hth_gguf *file = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     build_part(&b, &(part){0, 0, -1, "llama", "a", 3, 32});
     CHECK(test_write_file(part_path(1, 3), b.data, b.n));
-    CHECK_OK(hth_gguf_open(part_path(1, 3), &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, part_path(1, 3));
     if (file) CHECK_INT(hth_gguf_n_part(file), 1);
-    hth_gguf_close(file);
-    remove_parts();
-    gguf_free(&b);
 }
 
 TEST(split_refuses_parts_of_two_models)
 {
-    check_set_refused(2, (part){2, 3, 3, "falcon", "c", 3, 32},
-                      "key 'general.architecture' (at byte");
+    check_set_refused(2, (part){2, 3, 3, "falcon", "c", 3, 32}, "key 'general.architecture' (at byte");
     check_set_refused(2, (part){2, 3, 3, "falcon", "c", 3, 32}, "the parts are not of one model");
     check_set_refused(1, (part){1, 3, 3, NULL, "b", 2, 32}, "version at byte 4 is 2, but 3 in");
     check_set_refused(2, (part){2, 3, 4, NULL, "c", 3, 32},
@@ -195,23 +171,20 @@ TEST(split_refuses_parts_of_two_models)
 
 TEST(split_names_the_part_that_is_malformed)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     write_parts(good);
     build_part(&b, &good[1]);
     b.n -= 1;
     CHECK(test_write_file(part_path(2, 3), b.data, b.n));
     check_open_refused(part_path(1, 3), "m-00002-of-00003.gguf: tensor 'b'");
-    remove_parts();
-    gguf_free(&b);
 }
 
 /* Folders within folders, until the path of a part is as long as the system takes. */
 TEST(split_names_the_end_of_a_path_that_is_almost_too_long)
 {
     char path[4096], home[2048];
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
-    hearth_error why = {0};
     const char *root = test_scratch("deep");
     CHECK(getcwd(home, sizeof home) != NULL);
     mkdir(root, 0700);
@@ -235,8 +208,7 @@ TEST(split_names_the_end_of_a_path_that_is_almost_too_long)
     CHECK(test_write_file(part_name, b.data, b.n));
     snprintf(path + n, sizeof path - n, "/%s", part_name);
     CHECK_INT(strlen(path), sizeof path - 1); /* PATH_MAX counts the NUL */
-    CHECK_INT(hth_gguf_open(path, &file, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "-00002-of-00002.gguf: cannot open: No such file") != NULL);
+    CHECK_FAILS(hth_gguf_open(path, &file, err), HEARTH_ERROR_IO, "-00002-of-00002.gguf: cannot open: No such file");
     unlink(part_name);
     for (; depth > 0; depth--) {
         CHECK_INT(chdir(".."), 0);
@@ -244,7 +216,6 @@ TEST(split_names_the_end_of_a_path_that_is_almost_too_long)
     }
     CHECK_INT(chdir(home), 0);
     rmdir(root);
-    gguf_free(&b);
 }
 
 /* A part of each kind of damage is named, whichever it is (G7): A to D by one example. */
@@ -266,7 +237,7 @@ TEST(split_refuses_damage_of_every_class_in_a_part)
         {GGUF_TYPE, 0, 0, 99, "tensor 'b'"},
         {GGUF_OFFSET, 0, 0, 1, "tensor 'b'"},
     };
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         char words[120];
         write_parts(good);
@@ -278,19 +249,13 @@ TEST(split_refuses_damage_of_every_class_in_a_part)
         check_open_refused(part_path(1, 3), words);
         remove_parts();
     }
-    gguf_free(&b);
 }
 
 TEST(split_part_in_memory_is_refused)
 {
-    gguf_bytes b = {0};
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hth_gguf *file = NULL;
-    hearth_error why = {0};
     build_part(&b, &good[0]);
-    CHECK_INT(hth_gguf_open_memory(b.data, b.n, "m-00001-of-00003.gguf", &file, &why),
-              HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "is one of 3 parts") != NULL);
-    gguf_free(&b);
+    CHECK_FAILS(hth_gguf_open_memory(b.data, b.n, "m-00001-of-00003.gguf", &file, err), HEARTH_ERROR_UNSUPPORTED,
+                "is one of 3 parts");
 }
-
-TEST_MAIN

@@ -1,18 +1,10 @@
-/* Every length, count, dimension, type and offset of a valid file takes, one after the
- * other, every value at which readers of this format were broken: the ends of its range,
- * the ends of 32 and 64 bits, and one more than the file has left. What is not the file
- * itself must be refused with the file, the thing and the byte. Single values with the
- * words of their messages: test_gguf_refuse.c. */
-#define _POSIX_C_SOURCE 200809L
+/* Every length, count, dimension, type and offset of a valid file takes, one after the other, every value at which
+ * readers of this format were broken: the ends of its range, the ends of 32 and 64 bits, and one more than the file
+ * has left. What is not the file itself must be refused with the file, the thing and the byte. Single values with
+ * the words of their messages: test_gguf_refuse.c. */
 #include "file/gguf.h"
 #include "support/refusal.h"
 #include "support/test.h"
-
-#include <hearth/hearth.h>
-
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define P(N) ((uint64_t)1 << (N))
 
@@ -41,7 +33,7 @@ static bool is_type(gguf_field_kind kind)
     return kind == GGUF_VALUE_TYPE || kind == GGUF_ELEMENT_TYPE || kind == GGUF_TYPE;
 }
 
-/* Whether the value leaves a valid file: fewer tensors (the rest are bytes that nobody
+/* Whether the value leaves a valid file: fewer tensors (the rest are bytes that no code
  * asks for) and smaller dimensions where no block is cut. */
 static bool stays_valid(const gguf_field *f, uint64_t value)
 {
@@ -69,16 +61,16 @@ static void check_value(gguf_bytes *b, const gguf_field *f, uint64_t value)
         return;
     }
     bool named = strstr(why.message, "bad.gguf: ") == why.message && strstr(why.message, " byte ") != NULL;
-    if ((st != HEARTH_ERROR_FORMAT && (st != HEARTH_ERROR_UNSUPPORTED || (f->kind != GGUF_TYPE && f->kind != GGUF_N_DIM))) || !named)
-        test_fail(__FILE__, __LINE__, "%s: %s: %s", id, hearth_status_name(st), why.message);
+    bool refused = st == HEARTH_ERROR_FORMAT ||
+                   (st == HEARTH_ERROR_UNSUPPORTED && (f->kind == GGUF_TYPE || f->kind == GGUF_N_DIM));
+    if (!refused || !named) test_fail(__FILE__, __LINE__, "%s: %s: %s", id, hearth_status_name(st), why.message);
 }
 
 TEST(gguf_takes_no_boundary_value_of_any_field)
 {
     enum { N_FIELD = 200 };
     static gguf_field fields[N_FIELD];
-    gguf_bytes b = {0};
-    gguf_small(&b);
+    gguf_bytes b = gguf_small_new();
     size_t n_field = gguf_fields(b.data, fields, N_FIELD), size = b.n;
     CHECK(n_field > 40 && n_field < N_FIELD);
     for (size_t i = 0; i < n_field; i++) {
@@ -102,8 +94,7 @@ TEST(gguf_takes_no_boundary_value_of_any_field)
 
 TEST(gguf_takes_weights_that_are_a_hole_in_the_file)
 {
-    gguf_bytes b = {0};
-    hth_gguf *file = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     const char *path = test_scratch("hole.gguf");
     unsigned char last[4] = {1, 1, 1, 1};
     gguf_header(&b, 3, 1, 0);
@@ -111,34 +102,29 @@ TEST(gguf_takes_weights_that_are_a_hole_in_the_file)
     gguf_pad(&b, 32);
     CHECK(test_write_file(path, b.data, b.n));
     CHECK_INT(truncate(path, (off_t)(b.n + P(28))), 0);
-    CHECK_OK(hth_gguf_open(path, &file, err));
+    CLOSED(hth_gguf) *file = OPENED(hth_gguf, path);
     if (file) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(file, 0);
         CHECK_INT(t->size, P(28));
         CHECK_OK(hth_gguf_read(file, t, P(28) - 4, 4, last, err));
         CHECK_BYTES(last, "\0\0\0\0", 4);
     }
-    hth_gguf_close(file);
-    unlink(path);
-    gguf_free(&b);
 }
 
 /* The directory says that there are no tensors, though infos and data follow. */
 TEST(gguf_that_denies_its_tensors_has_none)
 {
-    gguf_bytes b = {0};
-    hth_gguf *file = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     hearth_model *model = NULL;
     hearth_error why = {0};
     gguf_small(&b);
     gguf_patch(&b, gguf_field_of(&b, GGUF_N_TENSOR, 0, 0).at, 0, 8);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "none.gguf", &file, err));
+    hth_gguf *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "none.gguf");
     if (file) CHECK_INT(hth_gguf_n_tensor(file), 0);
     if (file) CHECK(hth_gguf_trailing(file) > 224);
     hth_gguf_close(file);
     CHECK_INT(hearth_model_open_memory(b.data, b.n, "none.gguf", NULL, &model, &why), HEARTH_ERROR_FORMAT);
     CHECK(strstr(why.message, "none.gguf: ") == why.message);
-    gguf_free(&b);
 }
 
 /* ---- C6, C7: bytes of texts ------------------------------------------------------------------ */
@@ -146,21 +132,16 @@ TEST(gguf_that_denies_its_tensors_has_none)
 TEST(gguf_texts_may_hold_any_bytes)
 {
     static const char odd[] = "\xff\xfe\0\xed\xa0\x80\n";
-    gguf_bytes b = {0};
-    hth_gguf *file = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = {0};
     gguf_header(&b, 3, 0, 1);
     gguf_key(&b, "general.name", 8);
     gguf_word(&b, sizeof odd - 1, 8);
     gguf_put(&b, odd, sizeof odd - 1);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "odd.gguf", &file, err));
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "odd.gguf");
     if (file) {
         hth_str name = {0};
         CHECK_OK(hth_gguf_get_text(file, "general.name", &name, NULL, err));
         CHECK_INT(name.n, sizeof odd - 1);
         CHECK_BYTES(name.bytes, odd, sizeof odd); /* and the NUL behind it */
     }
-    hth_gguf_close(file);
-    gguf_free(&b);
 }
-
-TEST_MAIN

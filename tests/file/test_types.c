@@ -2,19 +2,16 @@
 #include "file/types.h"
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(types_have_the_block_sizes_of_the_format)
 {
     static const struct {
         uint32_t id, n_weight, size;
         const char *name;
     } rows[] = {
-        {0, 1, 4, "F32"},      {1, 1, 2, "F16"},       {2, 32, 18, "Q4_0"},
-        {3, 32, 20, "Q4_1"},   {8, 32, 34, "Q8_0"},    {12, 256, 144, "Q4_K"},
-        {14, 256, 210, "Q6_K"}, {15, 256, 292, "Q8_K"}, {28, 1, 8, "F64"},
-        {30, 1, 2, "BF16"},    {39, 32, 17, "MXFP4"},  {40, 64, 36, "NVFP4"},
-        {41, 128, 18, "Q1_0"}, {42, 64, 18, "Q2_0"},
+        {0, 1, 4, "F32"}, {1, 1, 2, "F16"}, {2, 32, 18, "Q4_0"}, {3, 32, 20, "Q4_1"}, {8, 32, 34, "Q8_0"},
+        {12, 256, 144, "Q4_K"}, {14, 256, 210, "Q6_K"}, {15, 256, 292, "Q8_K"}, {28, 1, 8, "F64"},
+        {30, 1, 2, "BF16"}, {39, 32, 17, "MXFP4"}, {40, 64, 36, "NVFP4"}, {41, 128, 18, "Q1_0"},
+        {42, 64, 18, "Q2_0"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const hth_type_info *info = hth_type_find(rows[i].id);
@@ -44,8 +41,7 @@ TEST(every_type_is_found_by_its_name_in_any_case)
         CHECK_INT(type, id);
     }
     CHECK(hth_type_by_name("q8_0", &type) && type == HTH_TYPE_Q8_0);
-    CHECK(!hth_type_by_name("q8", &type) && !hth_type_by_name("", &type) &&
-          !hth_type_by_name("q8_0 ", &type));
+    CHECK(!hth_type_by_name("q8", &type) && !hth_type_by_name("", &type) && !hth_type_by_name("q8_0 ", &type));
 }
 
 TEST(list_of_supported_types_is_that_of_the_table)
@@ -75,5 +71,3 @@ TEST(row_sizes_are_whole_blocks_or_nothing)
     CHECK_INT(hth_type_row_size((hth_type)4, 32), 0);
     CHECK_INT(hth_type_row_size(HTH_TYPE_F32, SIZE_MAX), 0);
 }
-
-TEST_MAIN

@@ -3,9 +3,6 @@
 #include "engine/engine.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_TOK = 12 };
 
 typedef struct bench_model {
@@ -40,7 +37,6 @@ static void close_all(bench_model *b)
 
 static hearth_status take(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
-    (void)i_want, (void)err;
     bench_model *b = user;
     memcpy(b->logits, logits, b->model->model->hparams.n_vocab * sizeof *logits);
     return HEARTH_OK;
@@ -76,7 +72,6 @@ static void remember(void *user, const hth_ffn_probe *seen)
 
 static hth_neuron_list select_fired(void *user, uint32_t i_layer, const float *input)
 {
-    (void)input;
     firings *f = user;
     uint32_t t = f->n_asked[i_layer]++ % N_TOK, n = f->n[i_layer][t];
     if (f->leave_one_out && n > 0) n--;
@@ -85,7 +80,6 @@ static hth_neuron_list select_fired(void *user, uint32_t i_layer, const float *i
 
 static hth_neuron_list select_all(void *user, uint32_t i_layer, const float *input)
 {
-    (void)input;
     const bench_model *b = user;
     return (hth_neuron_list){NULL, b->model->model->layers[i_layer].ffn.d_ff};
 }
@@ -93,17 +87,16 @@ static hth_neuron_list select_all(void *user, uint32_t i_layer, const float *inp
 static hth_neuron_list select_none(void *user, uint32_t i_layer, const float *input)
 {
     static const int32_t none[1];
-    (void)user, (void)i_layer, (void)input;
     return (hth_neuron_list){none, 0};
 }
 
 static void check_lists(hearth_selector selector)
 {
-    bench_model b = {0};
+    CLEANUP(close_all) bench_model b = {0};
     firings f = {0};
     open_all(&b, selector);
     uint32_t n_vocab = b.model->model->hparams.n_vocab;
-    float *dense = calloc(n_vocab, sizeof *dense);
+    FREED float *dense = calloc(n_vocab, sizeof *dense);
     hth_step_set_probe(b.step, remember, &f);
     run_step(&b);
     hth_step_set_probe(b.step, NULL, NULL);
@@ -126,12 +119,10 @@ static void check_lists(hearth_selector selector)
     CHECK(memcmp(b.logits, dense, n_vocab * sizeof *dense) != 0);
     for (int l = 0; l < 6; l++)
         for (int t = 0; t < N_TOK; t++) free(f.list[l][t]);
-    free(dense);
-    close_all(&b);
 }
 
 /* The gate is computed for all rows before the caller names neurons. */
-TEST(lists_of_the_neurons_that_fire_give_the_bits_of_dense)
+TEST(lists_of_the_active_neurons_give_the_bits_of_dense)
 {
     check_lists(HEARTH_SELECTOR_DENSE);
     check_lists(HEARTH_SELECTOR_GATE);
@@ -145,14 +136,11 @@ static void check_nothing_added(void *user, const hth_ffn_probe *seen)
 
 TEST(an_empty_list_leaves_the_hidden_values_zero)
 {
-    bench_model b = {0};
+    CLEANUP(close_all) bench_model b = {0};
     uint64_t n_live = 0;
     open_all(&b, HEARTH_SELECTOR_DENSE);
     hth_step_select(b.step, select_none, NULL);
     hth_step_set_probe(b.step, check_nothing_added, &n_live);
     run_step(&b);
     CHECK_INT(n_live, 0);
-    close_all(&b);
 }
-
-TEST_MAIN

@@ -1,7 +1,6 @@
-/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what
- * cache.c puts, results against attn_ref.c and the merging of attn.c. The same on the null device and
- * on the first that Vulkan knows. What no program may write is poison before and after; what no query sees
- * is NaN. */
+/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what cache.c
+ * puts, results against attn_ref.c and the merging of attn.c. The same on the null device and on the first that
+ * Vulkan knows. What no program may write is poison before and after; what no query sees is NaN. */
 #include "base/bits.h"
 #include "kernels/attn/attn.h"
 #include "model/arch.h"
@@ -10,10 +9,6 @@
 #include "support/kernels/attn_case.h"
 #include "support/device/programs.h"
 #include "support/kernels/proof.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static hth_device *device;
 static hth_kernels cpu;
@@ -137,8 +132,7 @@ typedef struct rope_shape {
 /* Rows beyond N_TOK are in the step, but not to be computed. */
 enum { N_ROW = 11, N_TOK = 9, N_POSITION = 160 };
 
-/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no
- * matter. */
+/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no matter. */
 static const uint32_t rope_rows[N_ROW][2] = {{0, 0},   {1, 0},  {15, 0},  {16, 0},  {79, 0}, {0, 96},
                                              {17, 96}, {2, 96}, {63, 96}, {40, 96}, {41, 0}};
 
@@ -163,7 +157,7 @@ static void prepare(const rope_shape *s, float *x, const float *norm, const floa
 static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, const float *table,
                         size_t sine_at, uint32_t *keys, uint32_t *values, uint32_t *rounded, size_t d_at)
 {
-    caches c = new_caches(s->type, s->d, s->n_kv, N_POSITION);
+    CLEANUP(free_caches) caches c = new_caches(s->type, s->d, s->n_kv, N_POSITION);
     int32_t sums[64];
     for (size_t t = 0; t < N_TOK; t++) {
         size_t at = rope_rows[t][0] + rope_rows[t][1], n_q = (size_t)s->n_head * s->d;
@@ -180,7 +174,6 @@ static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, con
             cpu.quant_act(row, n_q, (int8_t *)(rounded + t * n_q / 4),
                           (float *)(rounded + d_at) + t * n_q / 32, sums);
     }
-    free_caches(&c);
 }
 
 /* What is stored meets every edge of the rounding of its type: halves between two, scales at their limits. */
@@ -201,8 +194,7 @@ static void fill_with_edges(test_random *r, hearth_kv_type type, float *x, size_
 {
     float amax = 0.0f;
     for (size_t i = 0; i < n; i++) {
-        if (i % 32 == 0)
-            amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
+        if (i % 32 == 0) amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
         if (type == HEARTH_KV_Q8_0) x[i] = i % 32 == 0 ? amax : amax * test_random_float(r);
         else x[i] = edge_of_halves(r);
     }
@@ -228,15 +220,10 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
     for (int i = 0; i < 2; i++) rounded[i] = poisoned(n_rounded * 4);
     rope_by_cpu(s, expected, norms, table + table_at, sine_at, cache[0], cache[1], rounded[0], d_at);
 
-    hth_push_rope_store push = {.n_head = s->n_head,
-                          .n_head_kv = s->n_kv,
-                          .n_pair = s->n_pair,
-                          .table_at = (uint32_t)table_at,
-                          .sine_at = (uint32_t)sine_at,
-                          .d_at = (uint32_t)d_at,
-                          .head_words = (uint32_t)head_words,
-                          .eps = 1e-5f,
-                          .inv_n = 1.0f / (float)s->d};
+    hth_push_rope_store push = {.n_head = s->n_head, .n_head_kv = s->n_kv, .n_pair = s->n_pair,
+                                .table_at = (uint32_t)table_at, .sine_at = (uint32_t)sine_at,
+                                .d_at = (uint32_t)d_at, .head_words = (uint32_t)head_words, .eps = 1e-5f,
+                                .inv_n = 1.0f / (float)s->d};
     uint32_t consts[] = {s->d, s->kind, s->normed, s->type, s->local};
     programs_run run = {.id = HTH_SHADER_rope_store,
                         .consts = consts,
@@ -333,25 +320,19 @@ static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *
     attend_page_table(s->s->type, s->s->d, n_pos, s->cpu.values + at, v_pages);
     return (hth_attn){.k_pages = k_pages,
                         .v_pages = v_pages,
-                        .d_head = s->s->d,
-                        .n_row = 1,
-                        .n_head = s->s->n_shared,
-                        .n_pos = n_pos,
-                        .window = s->window,
-                        .q = s->q + t * s->stride + head * s->s->d,
-                        .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},
-                        .q_stride = s->n_head * s->s->d,
-                        .scale = 0.125f,
-                        .cap = s->cap,
-                        .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
-                        .scratch = scratch,
-                        .out_stride = s->n_head};
+                        .d_head = s->s->d, .n_row = 1,
+                      .n_head = s->s->n_shared, .n_pos = n_pos, .window = s->window,
+                      .q = s->q + t * s->stride + head * s->s->d,
+                      .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},
+                      .q_stride = s->n_head * s->s->d, .scale = 0.125f, .cap = s->cap,
+                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .scratch = scratch,
+                      .out_stride = s->n_head};
 }
 
 static void look_by_cpu(scene *s)
 {
     size_t d = s->s->d, n_q = s->n_head * d;
-    float *scratch = malloc(hth_attn_scratch(d, s->s->n_shared) * sizeof *scratch);
+    FREED float *scratch = malloc(hth_attn_scratch(d, s->s->n_shared) * sizeof *scratch);
     for (size_t t = 0; t < N_LOOKING; t++) {
         int8_t *q = (int8_t *)(s->rounded + t * n_q / 4);
         float *scales = (float *)(s->rounded + s->d_at) + t * n_q / 32;
@@ -369,7 +350,6 @@ static void look_by_cpu(scene *s)
             }
         }
     }
-    free(scratch);
 }
 
 static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kind, uint32_t window, float cap)
@@ -407,17 +387,10 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS];
     size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
     uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local};
-    hth_push_attn push = {.n_head = (uint32_t)s->n_head,
-                            .n_head_kv = a->n_kv,
-                            .window = s->window,
-                            .n_split = ROOM,
-                            .qkv_stride = (uint32_t)s->stride,
-                            .d_at = (uint32_t)s->d_at,
-                            .head_words = (uint32_t)head_words,
-                            .scale = 0.125f,
-                            .cap = s->cap,
-                            .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
-                            .first_tok = first};
+    hth_push_attn push = {.n_head = (uint32_t)s->n_head, .n_head_kv = a->n_kv, .window = s->window, .n_split = ROOM,
+                          .qkv_stride = (uint32_t)s->stride, .d_at = (uint32_t)s->d_at,
+                          .head_words = (uint32_t)head_words, .scale = 0.125f, .cap = s->cap,
+                          .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .first_tok = first};
     fill_step(step, N_LOOKING, N_LOOK, look_rows);
     programs_run run = {.id = HTH_SHADER_attn,
                         .consts = consts,
@@ -503,11 +476,10 @@ ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
     static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32}, {HEARTH_KV_Q8_0, 96, 1, 3, 64}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
+        CLEANUP(free_scene) scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
         check_some(&s, 0, 1);
         check_some(&s, 3, 4);
         check_some(&s, N_LOOKING - 2, N_LOOK - N_LOOKING + 2);
-        free_scene(&s);
     }
 }
 
@@ -546,5 +518,3 @@ ON_EACH(what_is_not_finite_or_too_small_goes_through_attention_as_on_the_cpu)
         }
     }
 }
-
-TEST_MAIN

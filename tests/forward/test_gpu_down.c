@@ -1,7 +1,7 @@
-/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits
- * of the CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains
- * of shader_params.h on both, near those of the CPU. Neurons that do not fire are not read, tokens that nobody asked
- * for not written. */
+/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits of the
+ * CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains of
+ * shader_params.h on both, near those of the CPU. Neurons that are not active are not read, tokens without requested
+ * logits for not written. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
@@ -9,10 +9,6 @@
 #include "support/device/programs.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
@@ -53,12 +49,9 @@ static void try_top(hth_device *d, const char *name, test_random *r, const top_s
     uint32_t *top = get(n_most, 8), *expected = get(n_most, 8);
     const uint32_t step[4] = {(uint32_t)s->n_tok};
     const hth_push_down_absmax push = {(uint32_t)s->n, (uint32_t)stride, s->usual, s->scale_top};
-    programs_run run = {
-        .id = HTH_SHADER_down_absmax,
-        .consts = &s->local,
-        .push = &push,
-        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h}, {top, n_most * 8}},
-        .grid = {1, (uint32_t)s->n_class, 1}};
+    programs_run run = {.id = HTH_SHADER_down_absmax, .consts = &s->local, .push = &push,
+                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h}, {top, n_most * 8}},
+                        .grid = {1, (uint32_t)s->n_class, 1}};
     proof_fill_f32(r, s->kind, h, n_most * stride);
     memset(expected, PROGRAMS_POISON, n_most * 8);
     for (size_t t = 0; t < least(s->n_tok, s->n_class); t++) {
@@ -148,8 +141,7 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
     uint32_t *host = get(HTH_HOST_SUMS + j->n_tok * j->n_out * 2, sizeof *host);
     host[0] = j->flag;
     if (j->has_host) memcpy(host + HTH_HOST_SUMS, j->host, j->n_tok * j->n_out * sizeof *j->host);
-    const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias,
-                                       (uint32_t)j->first_tok};
+    const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias, (uint32_t)j->first_tok};
     programs_run run = {.id = j->onto ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
                         .consts = consts,
                         .push = &push,
@@ -204,29 +196,15 @@ static int64_t tie(size_t i)
 static void wide_sums(hth_device *d, const char *name, test_random *r)
 {
     enum { N = 4000, SPLITS = 3 };
-    static const int64_t ends[] = {0,
-                                   INT64_MAX,
-                                   INT64_MIN,
-                                   -1,
-                                   1 << 24,
-                                   (1 << 24) + 1,
-                                   (1 << 24) + 3,
-                                   (1 << 25) + 2,
-                                   UINT32_MAX,
-                                   -(int64_t)UINT32_MAX,
-                                   (int64_t)1 << 32,
-                                   -((int64_t)1 << 32),
-                                   ((int64_t)1 << 53) + ((int64_t)1 << 29),
-                                   ((int64_t)3 << 52) - 1};
+    static const int64_t ends[] = {
+        0, INT64_MAX, INT64_MIN, -1, 1 << 24, (1 << 24) + 1, (1 << 24) + 3, (1 << 25) + 2, UINT32_MAX,
+        -(int64_t)UINT32_MAX, (int64_t)1 << 32, -((int64_t)1 << 32), ((int64_t)1 << 53) + ((int64_t)1 << 29),
+        ((int64_t)3 << 52) - 1,
+    };
     uint32_t *sums = get(SPLITS * N, 4), top[2] = {hth_bits_of(0x1p-3f), 0};
     int64_t *host = get(N, sizeof *host);
     float *y = get(N, sizeof *y);
-    join j = {.n_tok = 1,
-              .n_class = 1,
-              .n_split = SPLITS,
-              .n_out = N,
-              .has_host = true,
-              .flag = HTH_HOST_SUMS_VALID};
+    join j = {.n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .has_host = true, .flag = HTH_HOST_SUMS_VALID};
     j.sums = sums, j.top = top, j.host = host, j.y = y;
     for (size_t o = 0; o < N; o++) {
         host[o] = o < N_TIE ? tie(o) : o < 2 * N_TIE ? -tie(o - N_TIE) : wide_number(r);
@@ -375,7 +353,7 @@ static void fill_h(test_random *r, data *a)
     }
 }
 
-/* Every scale is finite, of the neurons that fire. */
+/* Every scale is finite, of the neurons that are active. */
 static void fill_w(test_random *r, data *a)
 {
     const shape *s = &a->s;
@@ -386,7 +364,7 @@ static void fill_w(test_random *r, data *a)
         do rows_fill_row(r, &row, w), top = hth_axpy_absmax_scale(s->type, w, s->n_out);
         while (top - top != 0.0f);
         a->d_max = top > a->d_max ? top : a->d_max;
-        /* Nobody may see the floats of a neuron that fires for no token. */
+        /* The values of a neuron that is active for no token must not be read. */
         if (!rows_quantised(s->type) && n % 5 == 3) memset(w, 0xff, a->row_size);
     }
 }
@@ -401,17 +379,10 @@ static data make(test_random *r, const shape *s)
     a.sums = get(n_sum, 4), a.got = get(n_sum, 4);
     fill_h(r, &a);
     fill_w(r, &a);
-    a.j = (join){s->n_tok,
-                 s->first_tok,
-                 s->n_class,
-                 a.n_split,
-                 s->n_out,
-                 !rows_quantised(s->type),
-                 s->has_host,
-                 .has_bias = s->n_out % 3 > 0,
-                 .onto = s->onto,
-                 .sums = a.sums,
-                 .flag = HTH_HOST_SUMS_VALID};
+    a.j = (join){
+        s->n_tok, s->first_tok, s->n_class, a.n_split, s->n_out, !rows_quantised(s->type), s->has_host,
+        .has_bias = s->n_out % 3 > 0, .onto = s->onto, .sums = a.sums, .flag = HTH_HOST_SUMS_VALID,
+    };
     a.j.top = get(s->n_tok, 8), a.j.host = get(s->n_tok * s->n_out, 8);
     a.j.bias = get(s->n_out, 4), a.j.y = get(n_y, 4);
     for (size_t t = 0; t < s->n_tok; t++) {
@@ -485,12 +456,8 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_s
     const uint32_t step[4] = {(uint32_t)s->n_tok};
     uint32_t consts[HTH_DOWN_N_CONST] = {s->local, a->j.floats ? (uint32_t)s->type : s->cols};
     hth_quant_desc desc = {0};
-    hth_push_down push = {.n_neuron = (uint32_t)n,
-                          .n_split = (uint32_t)a->n_split,
-                          .stride = (uint32_t)a->stride,
-                          .first = (uint32_t)first,
-                          .first_tok = (uint32_t)s->first_tok,
-                          .at = at->offsets};
+    hth_push_down push = {.n_neuron = (uint32_t)n, .n_split = (uint32_t)a->n_split, .stride = (uint32_t)a->stride,
+                          .first = (uint32_t)first, .first_tok = (uint32_t)s->first_tok, .at = at->offsets};
     const hth_push_down_f push_f = {(uint32_t)n,          (uint32_t)s->n_out, (uint32_t)a->stride,
                                     (uint32_t)a->n_split, (uint32_t)first,    (uint32_t)s->first_tok};
     programs_binding sums = {a->got, s->n_class * a->n_split * s->n_out * 4};
@@ -543,20 +510,18 @@ static void check_part(const char *device, const data *a, size_t first, size_t n
 
 static void prove(hth_device *d, const char *device, test_random *r, const shape *s)
 {
-    data a = make(r, s);
+    CLEANUP(free_data) data a = make(r, s);
     const size_t part = s->part ? s->part : s->n_neuron;
     expect(&a);
     for (size_t first = 0, n; first < s->n_neuron; first += n) {
         hth_soa_layout at;
         n = least(part, s->n_neuron - first);
         if (!CHECK(hth_soa_layout_init(s->type, n, s->n_out, &at))) continue;
-        uint8_t *planes = get(1, (size_t)at.size);
+        FREED uint8_t *planes = get(1, (size_t)at.size);
         hth_soa_layout_pack(s->type, n, s->n_out, a.w + first * a.row_size, a.row_size, 0, n, planes);
         if (run_part(d, &a, first, n, &at, planes)) check_part(device, &a, first, n);
-        free(planes);
     }
     try_join(d, device, s->local, &a.j);
-    free_data(&a);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------- */
@@ -629,7 +594,7 @@ TEST(down_of_floats_is_near_the_cpu)
     hth_kernels_init(&kernels, HTH_CPU_GENERIC);
     for (size_t k = 0; k < 3; k++) {
         shape s = {types[k], N, OUT, 1, 0, 1, 0, PROOF_PLAIN, PROOF_PLAIN, 1.0f, 64, 1, false, false};
-        data a = make(&r, &s);
+        CLEANUP(free_data) data a = make(&r, &s);
         int32_t list[N];
         float h[N], chain[OUT] = {0}, y[OUT];
         int64_t acc64[OUT] = {0};
@@ -650,8 +615,5 @@ TEST(down_of_floats_is_near_the_cpu)
         }
         if (!(difference <= 4e-12 * all))
             test_fail(__FILE__, __LINE__, "%s: error %g of %g", rows_type_name(types[k]), difference, all);
-        free_data(&a);
     }
 }
-
-TEST_MAIN

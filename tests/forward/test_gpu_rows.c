@@ -1,5 +1,5 @@
-/* Matrices of devices: rows in planes give the bits of the CPU's kernels on the null device and on the
- * first that Vulkan knows; rows of floats give the same bits on both, near those of the CPU. */
+/* Matrices of devices: rows in structure-of-arrays parts give the bits of the CPU's kernels on the null device and on
+ * the first that Vulkan knows; rows of floats give the same bits on both, near those of the CPU. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
@@ -7,10 +7,6 @@
 #include "support/device/programs.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
@@ -31,7 +27,7 @@ typedef struct product {
     bool onto, has_bias, want;
     bool one_sign; /* inputs are 0.9 to 1 */
     mask mask;
-    size_t row_first, mask_first;   /* with a mask: rows before, in the planes and in it */
+    size_t row_first, mask_first;   /* with a mask: rows before, in the structure-of-arrays parts and in it */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
     hth_coopmat_shape matrix;       /* m 0: without matrix units */
     hth_coopmat_level by;           /* which they are */
@@ -50,8 +46,7 @@ typedef struct data {
     int32_t *sum;    /* as devices have them */
     int16_t *sum_16; /* as the CPU has those of 256 */
     float *before, *expected, *y;
-    uint32_t *mask_bits;
-    uint32_t step[4];
+    uint32_t *mask_bits, step[4];
 } data;
 
 static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
@@ -103,17 +98,11 @@ static void fill_mask(test_random *r, data *a)
 static void expect(data *a, const hth_kernels *k)
 {
     const product *s = &a->shape;
-    float *product_of = get(s->n_tok * s->n_row, sizeof *product_of);
-    const hth_rows job = {
-        .w = a->w + s->row_first * a->row_size,
-        .row_size = a->row_size,
-        .n_col = s->n_col,
-        .end = s->n_row,
-        .n_tok = s->n_tok,
-        .act = {.x = a->x, .q = a->q, .d = a->d, .sum = a->sum, .sum_16 = a->sum_16},
-        .y = product_of,
-        .y_stride = s->n_row,
-    };
+    FREED float *product_of = get(s->n_tok * s->n_row, sizeof *product_of);
+    const hth_rows job = {.w = a->w + s->row_first * a->row_size, .row_size = a->row_size, .n_col = s->n_col,
+                          .end = s->n_row, .n_tok = s->n_tok,
+                          .act = {.x = a->x, .q = a->q, .d = a->d, .sum = a->sum, .sum_16 = a->sum_16},
+                          .y = product_of, .y_stride = s->n_row};
     k->rows[s->type](&job);
     memcpy(a->expected, a->before, a->n_y * sizeof *a->before);
     for (size_t t = 0; t < s->n_tok; t++)
@@ -123,7 +112,6 @@ static void expect(data *a, const hth_kernels *k)
             if (s->has_bias) value += a->bias[s->row_first + i];
             *y = s->onto ? *y + value : value;
         }
-    free(product_of);
 }
 
 static data make(test_random *r, const product *s, const hth_kernels *k)
@@ -180,10 +168,8 @@ static bool compute_quantised(hth_device *d, data *a)
                                                 {(uint32_t)s->row_first, (uint32_t)s->mask_first}};
     const size_t n_x = s->n_tok * s->n_col, n_row = s->row_first + s->n_row;
     hth_shader_id id = s->mask   ? HTH_SHADER_mul_mat_vec_q_sparse
-                       : s->onto ? HTH_SHADER_mul_mat_vec_q_acc
-                                 : HTH_SHADER_mul_mat_vec_q;
-    if (s->matrix.m > 0 && s->by == HTH_COOPMAT_KHR)
-        id = s->onto ? HTH_SHADER_mul_mat_q_acc : HTH_SHADER_mul_mat_q;
+                       : s->onto ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q;
+    if (s->matrix.m > 0 && s->by == HTH_COOPMAT_KHR) id = s->onto ? HTH_SHADER_mul_mat_q_acc : HTH_SHADER_mul_mat_q;
     if (s->matrix.m > 0 && s->by == HTH_COOPMAT_CM2)
         id = s->onto ? HTH_SHADER_mul_mat_q_cm2_acc : HTH_SHADER_mul_mat_q_cm2;
     programs_run run = {.id = id,
@@ -274,16 +260,14 @@ static product random_shape(test_random *r, hth_type type, cut how)
 
 static void prove(hth_device *d, const char *name, const hth_kernels *k, test_random *r, const product *s)
 {
-    data a = make(r, s, k);
+    CLEANUP(free_data) data a = make(r, s, k);
     if (compute(d, &a)) check_bits(name, &a);
-    free_data(&a);
 }
 
 /* fn(device, its name, the C reference, random numbers), on every device there is. */
 static void on_each(void (*fn)(hth_device *, const char *, const hth_kernels *, test_random *))
 {
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
         hth_device *d = programs_open(devices[i]);
@@ -348,9 +332,10 @@ static void wanted(hth_device *d, const char *name, const hth_kernels *k, test_r
         prove(d, name, k, r, &s);
     }
 }
-TEST(the_head_computes_wanted_rows_alone) { on_each(wanted); }
+TEST(the_head_computes_requested_rows_only) { on_each(wanted); }
 
-/* In the midst of planes and of a mask's words; workgroups end in a word, or have their rows in several. */
+/* In the midst of structure-of-arrays parts and of a mask's words; workgroups end in a word, or have their rows in
+ * several. */
 static void live(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const cut cuts[] = {{64, 1, 1}, {64, 8, 1}, {24, 3, 2}, {256, 2, 4}};
@@ -363,7 +348,7 @@ static void live(hth_device *d, const char *name, const hth_kernels *k, test_ran
                 prove(d, name, k, r, &s);
             }
 }
-TEST(live_rows_have_the_bits_of_the_cpu_and_others_are_not_written) { on_each(live); }
+TEST(active_rows_have_the_bits_of_the_cpu_and_others_are_not_written) { on_each(live); }
 
 static void long_rows(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
@@ -382,18 +367,16 @@ TEST(rows_as_long_as_those_of_the_largest_models_are_summed_to_their_end) { on_e
 static void prove_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
                         const product *s)
 {
-    data a = make(r, s, k);
+    CLEANUP(free_data) data a = make(r, s, k);
     if (compute(d, &a) && proof_differ_f32(a.y, a.expected, a.n_y) < a.n_y) {
-        float *tiled = get(a.n_y, sizeof *tiled);
+        FREED float *tiled = get(a.n_y, sizeof *tiled);
         memcpy(tiled, a.y, a.n_y * sizeof *tiled);
         a.shape.matrix.m = 0, a.shape.cut = (cut){64, 1, 1};
         if (compute(d, &a)) memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
         memcpy(a.y, tiled, a.n_y * sizeof *tiled);
         a.shape = *s;
         check_bits(name, &a);
-        free(tiled);
     }
-    free_data(&a);
 }
 
 /* fn as above with the same, and each of the programs that a device has for each of its shapes; null computes
@@ -402,13 +385,11 @@ typedef struct units {
     hth_coopmat_shape shape;
     hth_coopmat_level by;
 } units;
-typedef void with_units(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
-                        const units *of);
+typedef void with_units(hth_device *d, const char *name, const hth_kernels *k, test_random *r, const units *of);
 
 static void on_all_units(with_units *fn)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
         hth_device *d = programs_open(devices[i]);
@@ -427,7 +408,7 @@ static void on_all_units(with_units *fn)
 }
 
 /* What a shape can be cut into: the tile of models; one as small as the shape; several of it each way. Of
- * squares: as many as subgroups of eight; fewer, and more. */
+ * cooperative-matrix tiles: as many as subgroups of eight; fewer, and more. */
 static size_t tile_cuts(const units *of, cut cuts[4])
 {
     const hth_coopmat_shape *s = &of->shape;
@@ -489,7 +470,7 @@ static void wanted_tiled(hth_device *d, const char *name, const hth_kernels *k, 
         prove_tiled(d, name, k, r, &s);
     }
 }
-TEST(matrix_units_compute_wanted_rows_alone) { on_all_units(wanted_tiled); }
+TEST(cooperative_matrices_compute_requested_rows_only) { on_all_units(wanted_tiled); }
 
 /* ---- floats ------------------------------------------------------------------------------------------ */
 
@@ -511,8 +492,8 @@ static void check_near(const char *device, const data *a)
 
 static void prove_floats(hth_device *const *d, const hth_kernels *k, test_random *r, const product *s)
 {
-    data a = make(r, s, k);
-    if (!compute(d[0], &a)) goto done;
+    CLEANUP(free_data) data a = make(r, s, k);
+    if (!compute(d[0], &a)) return;
     if (s->weights == PROOF_PLAIN && s->inputs == PROOF_PLAIN) check_near(devices[0], &a);
     /* What was not to be written is still what it was expected to be. */
     for (size_t i = 0; i < a.n_y; i++)
@@ -521,8 +502,6 @@ static void prove_floats(hth_device *const *d, const hth_kernels *k, test_random
             CHECK(hth_bits_of(a.y[i]) == hth_bits_of(a.expected[i]));
     memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
     if (d[1] && compute(d[1], &a)) check_bits(devices[1], &a);
-done:
-    free_data(&a);
 }
 
 TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
@@ -531,9 +510,8 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
     static const cut cuts[] = {{64, 1, 1}, {24, 3, 2}};
     static const proof_kind kinds[] = {PROOF_PLAIN, PROOF_PLAIN, PROOF_ZEROS, PROOF_OUTLIER, PROOF_SPECIAL};
     test_random r = proof_random();
-    hth_kernels k;
     hth_device *d[N_DEVICE] = {programs_open(devices[0]), programs_open(devices[1])};
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t t = 0; t < 3; t++)
         for (size_t c = 0; c < 2; c++)
             for (size_t i = 0; i < 20; i++) {
@@ -551,9 +529,10 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
     for (size_t i = 0; i < N_DEVICE; i++) programs_close(d[i]);
 }
 
-/* ---- planes -------------------------------------------------------------------------------------------- */
+/* ---- structure-of-arrays parts
+ * -------------------------------------------------------------------------------------------- */
 
-TEST(planes_filled_piece_by_piece_are_those_filled_at_once)
+TEST(repacked_weights_filled_in_pieces_equal_those_filled_at_once)
 {
     test_random r = proof_random();
     for (size_t t = 0; t < ROWS_N_TYPE; t++) {
@@ -570,15 +549,14 @@ TEST(planes_filled_piece_by_piece_are_those_filled_at_once)
         hth_soa_layout_pack(rows_types[t], n_row, n_col, w, stride, 0, n_row, once);
         for (size_t first = n_row; first > 0; first -= first > 2 ? 3 : 1) {
             size_t n = first > 2 ? 3 : 1;
-            hth_soa_layout_pack(rows_types[t], n_row, n_col, w + (first - n) * stride, stride, first - n, n,
-                                pieces);
+            hth_soa_layout_pack(rows_types[t], n_row, n_col, w + (first - n) * stride, stride, first - n, n, pieces);
         }
         CHECK_BYTES(pieces, once, (size_t)places.size);
         free(w), free(once), free(pieces);
     }
 }
 
-TEST(planes_are_refused_where_no_program_could_read_them)
+TEST(repacked_weights_that_no_shader_can_read_are_refused)
 {
     hth_soa_layout p;
     hth_quant_desc desc;
@@ -591,5 +569,3 @@ TEST(planes_are_refused_where_no_program_could_read_them)
     CHECK(!hth_soa_layout_init(HTH_TYPE_F32, (uint64_t)1 << 62, 4096, &p));
     CHECK(!hth_soa_layout_init(HTH_TYPE_Q8_0, UINT64_MAX, UINT32_MAX - 31, &p));
 }
-
-TEST_MAIN

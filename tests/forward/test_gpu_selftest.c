@@ -11,11 +11,6 @@
 #include "support/device/programs.h"
 #include "support/kernels/rows_case.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MEMORY = 4 << 20, MAX_PROGRAMS = 400, LOCAL = 64 };
 
 /* Programs with constants, as record.c uses them. */
@@ -73,13 +68,11 @@ static void add_vectors(list *l)
     static const uint32_t blocks[] = {0, 32, 256};
     for (uint32_t b = 0; b < 3; b++)
         for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
-            add(l, HTH_SHADER_norm_quantize,
-                (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
+            add(l, HTH_SHADER_norm_quantize, (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_SHADER_act_quantize,
-                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL,
-                                   (kind + 2 * gated) % 3});
+                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL, (kind + 2 * gated) % 3});
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t half = 0; half < 2; half++)
             add(l, HTH_SHADER_active_mask, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
@@ -87,8 +80,7 @@ static void add_vectors(list *l)
         add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL});
     add(l, HTH_SHADER_soft_cap, (const uint32_t[]){0}); /* it has none */
     add(l, HTH_SHADER_down_absmax, (const uint32_t[]){LOCAL});
-    for (uint32_t host = 0; host < 2; host++)
-        add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
+    for (uint32_t host = 0; host < 2; host++) add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
     for (uint32_t i = 0; i < 4; i++) {
         add(l, HTH_SHADER_down_reduce, (const uint32_t[]){LOCAL, i / 2, i % 2});
         add(l, HTH_SHADER_down_reduce_acc, (const uint32_t[]){LOCAL, i / 2, i % 2});
@@ -134,11 +126,8 @@ static list *programs_of(const hth_device_info *info)
 static list *all_programs(void)
 {
     static const hth_device_info any = {.features = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2,
-                                        .max_shared_memory = 32768,
-                                        .max_workgroup_size = 256,
-                                        .subgroup_size = 32,
-                                        .n_shape = 1,
-                                        .shapes = {{16, 16, 16}}};
+                                        .max_shared_memory = 32768, .max_workgroup_size = 256, .subgroup_size = 32,
+                                        .n_shape = 1, .shapes = {{16, 16, 16}}};
     return programs_of(&any);
 }
 
@@ -164,8 +153,7 @@ static hearth_status try(hth_device *d, const list *l, uint64_t memory, hearth_e
 /* Once more, as drivers compile programs when they first run. */
 static void print_time(hth_device *d, const list *l)
 {
-    hth_buffer *buffer = NULL;
-    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+    hth_buffer *buffer = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, MEMORY, "a test");
     uint64_t start = hth_clock_ns();
     CHECK_OK(hth_gpu_selftest(d, buffer, notes, err));
     fprintf(stderr, "  %s: %zu programs in %.1f ms\n", hth_device_get_info(d)->name, l->n,
@@ -173,18 +161,17 @@ static void print_time(hth_device *d, const list *l)
     hth_buffer_free(buffer);
 }
 
-TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
+TEST(all_shaders_pass_on_devices_that_give_the_bits_of_the_cpu)
 {
     static const char *const names[] = {"null", "vulkan:0"};
     for (size_t i = 0; i < 2; i++) {
         hth_device *d = programs_open(names[i]);
         if (!d) continue;
-        list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
+        FREED list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
         CHECK_OK(try(d, l, MEMORY, err));
         for (size_t k = 0; k < HTH_N_COOPMAT_LEVEL; k++) CHECK_TEXT(notes[k], "");
         print_time(d, l);
         programs_close(d);
-        free(l);
     }
 }
 
@@ -192,19 +179,18 @@ TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
 
 static hth_device *open_with_off(hth_shader_id id)
 {
-    hth_device *d = NULL;
     hth_device_spec spec = {.name = "null", .shader_refs = programs_off_by_one(id)};
-    CHECK_OK(hth_device_open(&spec, &d, err));
+    hth_device *d = OPENED(hth_device, &spec);
     return d;
 }
 
-TEST(a_program_that_is_off_by_one_unit_is_named)
+TEST(a_shader_that_is_off_by_one_unit_is_named)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         list one = {.n = 1};
         const char *name = hth_shader_infos[l->all[i].id].name;
-        hth_device *d = open_with_off(l->all[i].id);
+        CLOSED(hth_device) *d = open_with_off(l->all[i].id);
         one.all[0] = l->all[i];
         CHECK_OK(try(d, &one, MEMORY, err));
         hth_coopmat_level by = hth_shader_coopmat_level(l->all[i].id);
@@ -212,9 +198,7 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
         if (strncmp(says, name, strlen(name)) != 0 || !strstr(says, " differs from the CPU"))
             test_fail(__FILE__, __LINE__, "%s is off, and it says '%s'", name, says);
         for (size_t k = 0; k < HTH_N_COOPMAT_LEVEL; k++) CHECK(k == by || notes[k][0] == '\0');
-        hth_device_close(d);
     }
-    free(l);
 }
 
 /* ---- other roundings ---------------------------------------------------------------------------------- */
@@ -223,12 +207,10 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
 static void try_on(hth_shader_ref_fn *const *functions, const wanted *w)
 {
     list one = {.n = 1};
-    hth_device *d = NULL;
     hth_device_spec spec = {.name = "null", .shader_refs = functions};
-    CHECK_OK(hth_device_open(&spec, &d, err));
+    CLOSED(hth_device) *d = OPENED(hth_device, &spec);
     one.all[0] = *w;
     CHECK_OK(try(d, &one, MEMORY, err));
-    hth_device_close(d);
 }
 
 static bool is_named(hth_shader_ref_fn *const *functions, const wanted *w)
@@ -246,8 +228,7 @@ static bool is_given_ties(const wanted *w)
     switch (w->id) {
     case HTH_SHADER_norm_quantize: return c[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && c[HTH_NORM_QUANTIZE_BLOCK];
     case HTH_SHADER_act_quantize:
-        return c[HTH_ACT_QUANTIZE_BLOCK] &&
-               (c[HTH_ACT_QUANTIZE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACT_QUANTIZE_GATED]);
+        return c[HTH_ACT_QUANTIZE_BLOCK] && (c[HTH_ACT_QUANTIZE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACT_QUANTIZE_GATED]);
     case HTH_SHADER_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
     case HTH_SHADER_mul_mat_vec_q:
     case HTH_SHADER_mul_mat_vec_q_acc:
@@ -272,7 +253,7 @@ static void describe(const wanted *w, char *text, size_t size)
 
 TEST(a_device_that_rounds_ties_away_from_zero_is_named)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     size_t n = 0;
     for (size_t i = 0; i < l->n; i++) {
         char text[200];
@@ -282,7 +263,6 @@ TEST(a_device_that_rounds_ties_away_from_zero_is_named)
             test_fail(__FILE__, __LINE__, "%s: is %snamed", text, is_given_ties(&l->all[i]) ? "not " : "");
     }
     CHECK(n > 60);
-    free(l);
 }
 
 /* Masks, powers of two, sums of integers and copies are made without rounding anything. */
@@ -290,23 +270,21 @@ static bool rounds(const wanted *w)
 {
     bool copies = w->consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_QUANTIZE_BLOCK] == 0;
     if (w->id == HTH_SHADER_norm_quantize) return !copies;
-    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_absmax &&
-           w->id != HTH_SHADER_down_accumulate;
+    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_absmax && w->id != HTH_SHADER_down_accumulate;
 }
 
 TEST(a_device_that_truncates_is_named)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         char text[200];
         describe(&l->all[i], text, sizeof text);
         if (rounds(&l->all[i]) != is_named(programs_truncating, &l->all[i]))
             test_fail(__FILE__, __LINE__, "%s: is %snamed", text, rounds(&l->all[i]) ? "not " : "");
     }
-    free(l);
 }
 
-TEST(a_program_of_rows_is_named_with_its_type)
+TEST(a_matrix_vector_shader_is_named_with_its_type)
 {
     for (size_t i = 0; i < ROWS_N_TYPE; i++) {
         list l = {.n = 0};
@@ -314,26 +292,22 @@ TEST(a_program_of_rows_is_named_with_its_type)
         add_rows(&l, rows_types[i]);
         if (l.n == 0) continue;
         l.n = 1;
-        hth_device *d = open_with_off(HTH_SHADER_mul_mat_vec_q);
+        CLOSED(hth_device) *d = open_with_off(HTH_SHADER_mul_mat_vec_q);
         CHECK_OK(try(d, &l, MEMORY, err));
         snprintf(expected, sizeof expected, "mul_mat_vec_q of %s differs from the CPU",
                  rows_type_name(rows_types[i]));
         CHECK_TEXT(note, expected);
-        hth_device_close(d);
     }
 }
 
-TEST(every_program_but_those_of_floats_has_a_trial)
+TEST(every_shader_but_those_of_floats_has_a_test)
 {
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
-    static const hth_shader_id without[] = {HTH_SHADER_fill,
-                                            HTH_SHADER_copy,
-                                            HTH_SHADER_add,
-                                            HTH_SHADER_mul_mat_vec_f,
-                                            HTH_SHADER_mul_mat_vec_f_acc,
-                                            HTH_SHADER_mul_mat_vec_f_sparse,
-                                            HTH_SHADER_down_f};
-    list *l = all_programs();
+    static const hth_shader_id without[] = {
+        HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
+        HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f,
+    };
+    FREED list *l = all_programs();
     bool has[HTH_N_SHADER] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
@@ -344,33 +318,20 @@ TEST(every_program_but_those_of_floats_has_a_trial)
     }
     for (size_t i = 0; i < HTH_N_SHADER; i++)
         if (!has[i]) test_fail(__FILE__, __LINE__, "%s is not tested here", hth_shader_infos[i].name);
-    free(l);
 }
 
 /* ---- values ------------------------------------------------------------------------------------------- */
 
 /* Which bindings of a program hold floats afterwards. */
 static const char *const floats_of[HTH_N_SHADER] = {
-    [HTH_SHADER_norm_quantize] = "....f.f.",
-    [HTH_SHADER_mul_mat_vec_q] = "......f",
-    [HTH_SHADER_mul_mat_vec_q_acc] = "......f",
-    [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
-    [HTH_SHADER_active_mask] = ".....",
-    [HTH_SHADER_down_accumulate] = "....",
-    [HTH_SHADER_mul_mat_q] = "......f",
-    [HTH_SHADER_mul_mat_q_acc] = "......f",
-    [HTH_SHADER_mul_mat_q_cm2] = "......f",
-    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f",
-    [HTH_SHADER_rope_store] = ".f.....",
-    [HTH_SHADER_attn] = ".....ff",
-    [HTH_SHADER_attn_reduce] = "...f",
-    [HTH_SHADER_act_quantize] = "....f.f.",
-    [HTH_SHADER_norm_add] = ".f...",
-    [HTH_SHADER_soft_cap] = ".f",
-    [HTH_SHADER_down_absmax] = "..f",
-    [HTH_SHADER_down_q] = ".....",
-    [HTH_SHADER_down_reduce] = ".....f",
-    [HTH_SHADER_down_reduce_acc] = ".....f",
+    [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
+    [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
+    [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = "....", [HTH_SHADER_mul_mat_q] = "......f",
+    [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
+    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",
+    [HTH_SHADER_attn_reduce] = "...f", [HTH_SHADER_act_quantize] = "....f.f.", [HTH_SHADER_norm_add] = ".f...",
+    [HTH_SHADER_soft_cap] = ".f", [HTH_SHADER_down_absmax] = "..f", [HTH_SHADER_down_q] = ".....",
+    [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
 };
 
 static void check_values(const hth_gpu_testcase *t)
@@ -398,45 +359,41 @@ static void check_values(const hth_gpu_testcase *t)
     for (uint32_t i = 0; i < t->n_bind; i++) free(bind[i]);
 }
 
-TEST(no_trial_gives_values_for_which_less_is_promised)
+TEST(no_test_uses_values_for_which_less_is_guaranteed)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         hth_gpu_testcase t;
         if (CHECK(hth_gpu_testcase_of(l->all[i].id, l->all[i].consts, &t))) check_values(&t);
     }
-    free(l);
 }
 
 /* ---- memory and errors -------------------------------------------------------------------------------- */
 
-TEST(the_room_that_is_asked_for_holds_every_trial)
+TEST(the_requested_workspace_holds_every_test)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         const wanted *w = &l->all[i];
         const uint32_t *c = w->consts;
         hth_gpu_testcase t;
         uint64_t capacity = hth_gpu_selftest_bytes(HEARTH_KV_F16, 8, 1);
         if (w->id == HTH_SHADER_attn)
-            capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD],
-                                              c[HTH_ATTN_SHARED]);
+            capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD], c[HTH_ATTN_SHARED]);
         if (w->id == HTH_SHADER_rope_store)
             capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
-        if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= capacity)
-            continue;
+        if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= capacity) continue;
         test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_shader_infos[w->id].name,
                   (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)capacity);
     }
-    free(l);
 }
 
 TEST(many_rounds_in_little_memory_say_the_same)
 {
-    list *l = all_programs();
+    FREED list *l = all_programs();
     hearth_error err;
     uint64_t min = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2);
-    hth_device *d = programs_open("null");
+    CLOSED(hth_device) *d = programs_open("null");
     CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "");
     CHECK_INT(try(d, l, 1000, &err), HEARTH_ERROR_MEMORY);
@@ -445,8 +402,6 @@ TEST(many_rounds_in_little_memory_say_the_same)
     d = open_with_off(HTH_SHADER_soft_cap);
     CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "soft_cap differs from the CPU");
-    hth_device_close(d);
-    free(l);
 }
 
 TEST(what_a_device_refuses_is_an_error_of_the_test)
@@ -454,11 +409,10 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
     list l = {.n = 0};
     add_rows(&l, HTH_TYPE_Q4_0);
     for (uint64_t n = 1, n_call = 1; n <= n_call; n++) {
-        hth_buffer *buffer = NULL;
         hearth_error why;
         const hth_pipeline *p;
         hth_device *d = programs_open("null");
-        CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+        hth_buffer *buffer = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, MEMORY, "a test");
         CHECK_OK(hth_pipeline_get(d, l.all[0].id, l.all[0].consts, &p, err));
         uint64_t before = hth_device_n_call(d);
         if (n == 1) {
@@ -473,5 +427,3 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
         programs_close(d);
     }
 }
-
-TEST_MAIN

@@ -47,8 +47,7 @@ TEST(every_quantised_type_has_a_tile_in_32_kib)
     for (uint32_t type = 0; type < HTH_TYPE_LIMIT; type++)
         for (uint32_t i = 0; i < 5 && hth_quant_desc_of((hth_type)type, &desc); i++) {
             hth_device_info info = with(1, shapes + i);
-            if (taken(&info, (hth_type)type) != 0)
-                test_fail(__FILE__, __LINE__, "type %u, shape %u", type, i);
+            if (taken(&info, (hth_type)type) != 0) test_fail(__FILE__, __LINE__, "type %u, shape %u", type, i);
         }
 }
 
@@ -99,8 +98,7 @@ static tile tile_of(const hth_device_info *info, hth_type type, uint32_t n_tok)
     hth_coopmat_level by = hth_gpu_choose_tile(info, &desc, HTH_COOPMAT_CM2, n_tok, consts);
     CHECK_INT(consts[HTH_ROWS_WANT], 1);
     if (by != HTH_COOPMAT_CM2) return (tile){0};
-    const tile t = {consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS], consts[HTH_ROWS_COLS],
-                    consts[HTH_TILE_K]};
+    const tile t = {consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS], consts[HTH_ROWS_COLS], consts[HTH_TILE_K]};
     CHECK(t.rows % consts[HTH_TILE_M] == 0 && t.tokens % consts[HTH_TILE_N] == 0);
     CHECK_INT(t.rows / consts[HTH_TILE_M] * (t.tokens / consts[HTH_TILE_N]) * info->subgroup_size,
               consts[HTH_ROWS_LOCAL]);
@@ -117,7 +115,7 @@ static void check_tile(const hth_device_info *info, hth_type type, uint32_t n_to
 }
 
 /* Shapes and subgroups as drivers list them. */
-TEST(squares_are_the_subgroups_of_a_workgroup)
+TEST(cooperative_matrix_tiles_match_the_subgroups_of_a_workgroup)
 {
     static const struct {
         hth_coopmat_shape shape;
@@ -130,12 +128,11 @@ TEST(squares_are_the_subgroups_of_a_workgroup)
             hth_device_info info = with(1, &cases[i].shape);
             info.subgroup_size = cases[i].subgroup;
             if (hth_quant_desc_of((hth_type)type, &desc))
-                check_tile(&info, (hth_type)type, 512,
-                           (tile){cases[i].rows, cases[i].tokens, cases[i].shape.k});
+                check_tile(&info, (hth_type)type, 512, (tile){cases[i].rows, cases[i].tokens, cases[i].shape.k});
         }
 }
 
-TEST(tiles_of_squares_follow_tokens_memory_and_shapes)
+TEST(cooperative_matrix_tiles_follow_tokens_memory_and_shapes)
 {
     static const hth_coopmat_shape shapes[] = {{16, 16, 32}, {16, 16, 16}, {16, 8, 32}};
     hth_device_info info = with(3, shapes);
@@ -150,7 +147,7 @@ TEST(tiles_of_squares_follow_tokens_memory_and_shapes)
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
 }
 
-TEST(squares_that_do_not_fit_are_left_to_products_in_common)
+TEST(tiles_that_do_not_fit_are_left_to_the_common_product)
 {
     /* More sums than registers; zeros; no multiple of what is brought; nothing known of subgroups. */
     static const hth_coopmat_shape shapes[] = {{32, 32, 16}, {0, 0, 0}, {16, 16, 24}, {16, 16, 64}};
@@ -168,5 +165,3 @@ TEST(squares_that_do_not_fit_are_left_to_products_in_common)
     info.max_workgroup_size = 128;
     check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
 }
-
-TEST_MAIN

@@ -7,15 +7,12 @@
 #include "support/device/programs.h"
 #include "support/kernels/proof.h"
 
-#include <stdio.h>
-#include <string.h>
-
 enum { MAX_N = 4704, MAX_TOK = 9, MAX_VALUE = MAX_N * MAX_TOK };
 
-static float x[2 * MAX_VALUE], weight[MAX_N], bias[MAX_N]; /* x: room for gates */
+static float x[2 * MAX_VALUE], weight[MAX_N], bias[MAX_N]; /* x: space for gates */
 static uint32_t step[HTH_STEP_ROWS + MAX_TOK * HTH_STEP_ROW_WORDS];
 
-/* What a program left, and what it should have; d and sum with a word behind that nobody writes. */
+/* What a program left, and what it should have; d and sum followed by a word that must not be written. */
 typedef struct outputs {
     float y[MAX_VALUE];
     int8_t q[MAX_VALUE];
@@ -67,10 +64,7 @@ static void fill_at_bounds(float *to, size_t n)
 }
 
 enum { KIND_BOUNDS = PROOF_N_KIND, N_KIND };
-static const char *name_of(int kind)
-{
-    return kind == KIND_BOUNDS ? "bounds" : proof_kind_name((proof_kind)kind);
-}
+static const char *name_of(int kind) { return kind == KIND_BOUNDS ? "bounds" : proof_kind_name((proof_kind)kind); }
 
 static void fill(int kind, float *to, size_t n)
 {
@@ -97,14 +91,13 @@ static bool same_outputs(size_t n_tok, size_t n)
 {
     size_t n_value = n_tok * n;
     size_t differ = proof_differ_f32(got.y, want.y, n_value);
-    if (differ < n_value)
-        printf("value %zu: %a, not %a\n", differ, (double)got.y[differ], (double)want.y[differ]);
+    if (differ < n_value) printf("value %zu: %a, not %a\n", differ, (double)got.y[differ], (double)want.y[differ]);
     return differ == n_value && memcmp(got.q, want.q, n_value) == 0 &&
            memcmp(got.d, want.d, n_value / 32 * sizeof *got.d) == 0 &&
            memcmp(got.sum, want.sum, n_value / 16 * sizeof *got.sum) == 0;
 }
 
-/* Four bindings from `first` on: y, q, d, sum, with room for `room` values. */
+/* Four bindings from `first` on: y, q, d, sum, with space for `room` values. */
 static void bind_outputs(programs_run *run, size_t first, size_t capacity)
 {
     run->bind[first] = (programs_binding){got.y, capacity * sizeof *got.y};
@@ -122,10 +115,7 @@ static void compare(const char *program, const uint32_t *consts, size_t n, const
 }
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static uint32_t n_stretch(size_t n)
-{
-    return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS);
-}
+static uint32_t n_stretch(size_t n) { return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS); }
 
 /* Lengths for a width of blocks: few, and past the stretch and the chains' unrolling. */
 static const size_t lengths[3][6] = {
@@ -332,8 +322,7 @@ static void try_mark(hth_device *d, const uint32_t *consts, size_t n, size_t n_t
     memset(&expected[n_word - 1], PROGRAMS_POISON, sizeof *expected);
     for (size_t i = 0; i < n_tok * n; i++) {
         size_t t = i / n, k = i % n;
-        bool out =
-            is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], floors[k]);
+        bool out = is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], floors[k]);
         expected[k / 32] |= (uint32_t)!out << k % 32;
     }
     programs_run run = {.id = HTH_SHADER_active_mask,
@@ -371,7 +360,7 @@ static void neurons_are_marked_on(hth_device *d)
                 try_mark(d, sets[s], sizes[i], 1 + (s + i + (size_t)kind) % 3, kind);
 }
 
-TEST(neurons_are_marked_that_the_cpu_would_not_rule_out) { on_each_device(neurons_are_marked_on); }
+TEST(the_active_mask_has_the_neurons_that_the_cpu_selects) { on_each_device(neurons_are_marked_on); }
 
 /* Every exponent, a few mantissas of each, both signs: where a function changes its form, and its ends. */
 static void sweep(float *to, size_t n)
@@ -418,8 +407,7 @@ static void try_cap(hth_device *d, size_t n, const rows *r, int kind)
     memcpy(got.y, want.y, r->grid * n * sizeof *got.y);
     size_t n_value = least(r->n_want, r->grid) * n;
     kernels.soft_cap(want.y, push.cap, push.inverse, n_value, want.y);
-    programs_run run = {.id = HTH_SHADER_soft_cap,
-                        .push = &push,
+    programs_run run = {.id = HTH_SHADER_soft_cap, .push = &push,
                         .bind = {{step, sizeof step}, {got.y, r->grid * n * sizeof *got.y}},
                         .grid = {n_stretch(n), r->grid, 1}};
     if (programs_do(d, &run)) compare("soft_cap", none, n, r, kind);
@@ -434,5 +422,3 @@ static void caps_are_the_cpus_on(hth_device *d)
 }
 
 TEST(soft_caps_are_the_cpus) { on_each_device(caps_are_the_cpus_on); }
-
-TEST_MAIN

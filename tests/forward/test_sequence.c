@@ -192,4 +192,3 @@ TEST(a_state_returns_to_checkpoints_alone)
     close_pool(&f);
 }
 
-TEST_MAIN

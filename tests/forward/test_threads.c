@@ -1,13 +1,10 @@
 /* forward/step.c on pools of all kinds: the bits of the logits depend neither on the number of
  * threads, nor on who sleeps where, nor on units that are computed twice. */
-#define _GNU_SOURCE
 #include "base/cpu.h"
 #include "engine/engine.h"
 #include "support/test.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { N_PROMPT = 40, N_TOK = 48, N_ROW = 16 };
@@ -16,7 +13,6 @@ static const hearth_model *model;
 
 static hearth_status keep(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
-    (void)i_want, (void)err;
     memcpy(user, logits, model->model->hparams.n_vocab * sizeof *logits);
     return HEARTH_OK;
 }
@@ -24,11 +20,10 @@ static hearth_status keep(void *user, uint32_t i_want, const float *logits, hear
 /* A prompt in steps of N_ROW, then single tokens; logits of the last of each step. */
 static void speak(hth_pool *pool, float *logits)
 {
-    hth_step *step = NULL;
     hth_kv_pool *kv;
     hth_sequence seq;
     size_t n_vocab = model->model->hparams.n_vocab;
-    CHECK_OK(hth_step_open(model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE, &step, err));
+    hth_step *step = OPENED(hth_step, model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE);
     CHECK_OK(hth_kv_pool_open(model->model, HEARTH_KV_F16, &kv, err));
     CHECK_OK(hth_sequence_open(&seq, kv, &(hth_sequence_options){.n_ctx = N_TOK}, err));
     for (uint32_t at = 0, n; at < N_TOK; at += n) {
@@ -58,7 +53,6 @@ static _Atomic uint64_t n_visit;
 /* A nap of 100 us at every 700th point. */
 static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 {
-    (void)point, (void)i_thread;
     struct timespec time = {.tv_nsec = 100000};
     if (atomic_fetch_add(&n_visit, 1) % 700 == 0) nanosleep(&time, NULL);
 }
@@ -72,32 +66,27 @@ typedef struct setting {
 /* Logits with a setting; how many units were done twice. */
 static uint64_t speak_with(const setting *s, float *logits)
 {
-    hth_pool *pool = NULL;
-    CHECK_OK(hth_pool_open(s->n_thread, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, s->n_thread);
     hth_pool_set_straggler_timeout(pool, s->patience_ns);
     if (s->naps) hth_pool_set_hook(pool, nap_sometimes);
     speak(pool, logits);
     uint64_t n = hth_pool_n_backup(pool);
-    hth_pool_close(pool);
     return n;
 }
 
 /* The thread sanitizer must not see late threads (base/pool.h). */
 static bool may_be_late(void)
 {
-    hth_pool *pool = NULL;
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     bool may = hth_pool_straggler_timeout(pool) > 0;
-    hth_pool_close(pool);
     return may;
 }
 
 TEST(logits_depend_on_no_thread)
 {
-    hearth_model *m = NULL;
     uint64_t n_twice = 0;
     bool late = may_be_late();
-    CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL, &m, err));
+    CLOSED(hearth_model) *m = OPENED(hearth_model, HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL);
     if (!(model = m)) return;
     float *alone = calloc(n_logits(), sizeof *alone), *logits = calloc(n_logits(), sizeof *logits);
     speak_with(&(setting){.n_thread = 1}, alone);
@@ -112,7 +101,4 @@ TEST(logits_depend_on_no_thread)
         }
     CHECK((n_twice > 0) == late);
     free(alone), free(logits);
-    hearth_model_close(m);
 }
-
-TEST_MAIN

@@ -1,14 +1,10 @@
-/* A fuzz target for tokens to text: the first byte picks a vocabulary and how it is shown,
- * each further pair of bytes is an id. The stream must be the pieces in a row, and must
- * never stop inside a character that could still be whole. test_detokenize.c replays
- * seeded ids. */
+/* A fuzz target for tokens to text: the first byte picks a vocabulary and how it is shown, each further pair of
+ * bytes is an id. The stream must be the pieces in a row, and must never stop inside a character that could still
+ * be whole. test_detokenize.c replays seeded ids. */
 #include "support/test.h"
 #include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"
 #include "text/utf8.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -2,6 +2,7 @@
  * accessors hand out. With clang (preset fuzz) it is a libFuzzer program; without,
  * test_replay_gguf.c includes it and feeds it mutations of a golden file. */
 #include "file/gguf.h"
+#include "support/test.h"
 
 #include <string.h>
 
@@ -23,8 +24,7 @@ static void touch_text(hth_str text) { touch_bytes(text.bytes, text.n + 1); /* a
 static void touch_array(const hth_gguf_value *v)
 {
     for (uint64_t i = 0; i < v->n_element; i++) {
-        if (v->element_type == HTH_GGUF_TEXT)
-            touch_text(((const hth_str *)v->elements)[i]);
+        if (v->element_type == HTH_GGUF_TEXT) touch_text(((const hth_str *)v->elements)[i]);
         else
             sink += hth_gguf_element_uint(v, i) + (uint64_t)hth_gguf_element_int(v, i) +
                     (hth_gguf_element_float(v, i) > 0.0);
@@ -65,17 +65,14 @@ static void touch_tensor(const hth_gguf *file, const hth_gguf_tensor *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hearth_error why;
     if (hth_gguf_open_memory(data, size, "fuzz.gguf", &file, &why) != HEARTH_OK) {
         touch_bytes(why.message, strlen(why.message));
         return 0;
     }
     sink += hth_gguf_size(file) + hth_gguf_trailing(file) + hth_gguf_alignment(file);
-    for (size_t i = 0; i < hth_gguf_n_value(file); i++)
-        touch_value(file, hth_gguf_value_at(file, i));
-    for (size_t i = 0; i < hth_gguf_n_tensor(file); i++)
-        touch_tensor(file, hth_gguf_tensor_at(file, i));
-    hth_gguf_close(file);
+    for (size_t i = 0; i < hth_gguf_n_value(file); i++) touch_value(file, hth_gguf_value_at(file, i));
+    for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) touch_tensor(file, hth_gguf_tensor_at(file, i));
     return 0;
 }

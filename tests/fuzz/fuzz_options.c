@@ -4,10 +4,6 @@
 #include "common/options.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const option_spec kinds[] = {
@@ -27,10 +23,7 @@ static const option_spec others[] = {
     {0},
 };
 
-static void expect(bool holds)
-{
-    if (!holds) abort();
-}
+static void expect(bool holds) { if (!holds) abort(); }
 
 static int look(const args *a)
 {
@@ -52,13 +45,8 @@ static int look(const args *a)
     return 0;
 }
 
-static const command target = {.name = "target",
-                               .operands = "A [B]",
-                               .summary = "for tests",
-                               .details = "Nothing.\n",
-                               .example = "hearth target a",
-                               .groups = {kinds, others},
-                               .run = look};
+static const command target = {.name = "target", .operands = "A [B]", .summary = "for tests", .details = "Nothing.\n", .example = "hearth target a",
+                               .groups = {kinds, others}, .run = look};
 
 /* Messages and help go nowhere. */
 static void be_quiet(void)
@@ -75,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     enum { MAX_ARGS = 300 };
     char *argv[MAX_ARGS + 1];
     int argc = 0;
-    char *bytes = malloc(n + 1);
+    FREED char *bytes = malloc(n + 1);
     expect(bytes != NULL);
     if (n > 0) memcpy(bytes, data, n);
     bytes[n] = '\0';
@@ -92,6 +80,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int code = command_run(&target, argc, argv);
     stdout = out;
     expect(code == 0 || code == EXIT_USAGE);
-    free(bytes);
     return 0;
 }

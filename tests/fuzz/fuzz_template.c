@@ -1,8 +1,7 @@
-/* A fuzz target for chat templates: the first byte picks what the template is given, the
- * rest is the template. What is promised of every template: it ends, within its limits;
- * its parts are its text; the content of a message is in no frame. With clang (preset
- * fuzz) a libFuzzer program, with tests/fuzz/corpus/template as its corpus; test_template.c
- * replays that and mutations of it. */
+/* A fuzz target for chat templates: the first byte picks what the template is given, the rest is the template. What
+ * is promised of every template: it ends, within its limits; its parts are its text; the content of a message is in
+ * no frame. With clang (preset fuzz) a libFuzzer program, with tests/fuzz/corpus/template as its corpus;
+ * test_template.c replays that and mutations of it. */
 #include "base/alloc.h"
 #include "chat/chat_formats.h"
 #include "chat/template.h"
@@ -54,11 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                              {word("user"), word(MARK)}};
     if (n == 0) return 0;
     const char *source = (const char *)data + 1;
-    hth_template_input in = {.messages = m + (data[0] & 1),
-                             .n_message = 4u - (data[0] & 1),
-                             .add_generation_prompt = data[0] & 2,
-                             .bos = word("<s>"),
-                             .eos = word("</s>"),
+    hth_template_input in = {.messages = m + (data[0] & 1), .n_message = 4u - (data[0] & 1),
+                             .add_generation_prompt = data[0] & 2, .bos = word("<s>"), .eos = word("</s>"),
                              .seconds = data[0] & 4 ? &seconds : NULL};
     if (data[0] & 8)
         in.variables = word(

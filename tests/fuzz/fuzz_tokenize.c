@@ -1,13 +1,9 @@
-/* A fuzz target for text: the first byte picks a vocabulary and flags, the rest
- * is text. Without special tokens in it the text must come back, and the ids in parts
- * must be those of the whole. Built with
- * libFuzzer by the preset `fuzz`; test_tokenize.c replays seeded strings. */
+/* A fuzz target for text: the first byte picks a vocabulary and flags, the rest is text. Without special tokens in
+ * it the text must come back, and the ids in parts must be those of the whole. Built with libFuzzer by the preset
+ * `fuzz`; test_tokenize.c replays seeded strings. */
 #include "support/test.h"
 #include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -15,8 +11,7 @@ enum { N_SPM = 8, N_VOCAB = 14 };
 
 static void add_random_words(vocab_file *f, test_random *r)
 {
-    static const char *const atoms[] = {"a", "b", "<", "\xC3\xA9", "\xE4\xB8\xAD", "\xE4", "\xFF",
-                                        "\xE2\x96\x81"};
+    static const char *const atoms[] = {"a", "b", "<", "\xC3\xA9", "\xE4\xB8\xAD", "\xE4", "\xFF", "\xE2\x96\x81"};
     vocab_file_add_word(f, "\xE2\x96\x81", -1.0f);
     for (int i = 0; i < 150; i++) {
         char text[64];
@@ -53,10 +48,7 @@ static void begin_bpe(vocab_file *f, unsigned i, test_random *r)
 
 /* Of the first eight the lower half has no special tokens but the first three; of the
  * others only the last has one besides <|endoftext|>. */
-static bool may_come_back(unsigned i)
-{
-    return i < N_SPM / 2 || (i >= N_SPM && i < N_VOCAB - 1);
-}
+static bool may_come_back(unsigned i) { return i < N_SPM / 2 || (i >= N_SPM && i < N_VOCAB - 1); }
 
 static const hth_tokenizer *vocabulary(unsigned i)
 {
@@ -82,14 +74,13 @@ static const hth_tokenizer *vocabulary(unsigned i)
 
 static bool comes_back(const hth_tokenizer *tok, const hth_ids *ids, const char *text, size_t n)
 {
-    char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
+    FREED char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
     size_t n_out = 0;
     hth_detok d;
     hth_detok_init(&d, tok, true, true);
     for (size_t i = 0; i < ids->n; i++) n_out += hth_detok_push(&d, ids->id[i], out + n_out);
     n_out += hth_detok_flush(&d, out + n_out);
     bool same = n_out == n && memcmp(out, text, n) == 0;
-    free(out);
     return same;
 }
 
@@ -105,12 +96,10 @@ static bool holds_escaped_space(const char *text, size_t n)
 static void check_parts(const hth_tokenizer *tok, const char *text, size_t n, bool frames, const hth_ids *whole)
 {
     hth_text_part parts[4];
-    hth_ids ids = {0};
-    for (size_t k = 0; k < 4; k++)
-        parts[k] = (hth_text_part){text + n * k / 4, n * (k + 1) / 4 - n * k / 4, frames};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
+    for (size_t k = 0; k < 4; k++) parts[k] = (hth_text_part){text + n * k / 4, n * (k + 1) / 4 - n * k / 4, frames};
     if (hth_tokenize_parts(tok, parts, 4, 0, &ids, NULL, NULL) != HEARTH_OK) abort();
     if (ids.n != whole->n || (ids.n > 0 && memcmp(ids.id, whole->id, ids.n * sizeof *ids.id) != 0)) abort();
-    hth_ids_free(&ids);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -121,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const unsigned i = data[0] % n_vocab, flags = data[0] / n_vocab % 4;
     const hth_tokenizer *tok = vocabulary(i);
     const char *text = (const char *)data + 1;
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     size_t n_lost;
     if (hth_tokenize(tok, text, n - 1, flags, &ids, &n_lost, NULL) != HEARTH_OK) abort();
     if (n_lost != 0) abort();
@@ -129,6 +118,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         !comes_back(tok, &ids, text, n - 1))
         abort();
     if (!(flags & HEARTH_ADD_SPECIAL)) check_parts(tok, text, n - 1, flags & HEARTH_PARSE_SPECIAL, &ids);
-    hth_ids_free(&ids);
     return 0;
 }

@@ -1,13 +1,9 @@
-/* A fuzz target for vocabularies: the bytes are read as orders to add tokens, merges and
- * keys to a file, which is then opened; what opens must turn any text into ids, and ids
- * into pieces, without a fault. Built with libFuzzer by the preset `fuzz`; test_vocab.c
- * replays seeded orders. */
+/* A fuzz target for vocabularies: the bytes are read as orders to add tokens, merges and keys to a file, which is
+ * then opened; what opens must turn any text into ids, and ids into pieces, without a fault. Built with libFuzzer
+ * by the preset `fuzz`; test_vocab.c replays seeded orders. */
 #include "base/alloc.h"
 #include "support/test.h"
 #include "support/models/vocab_file.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -94,7 +90,7 @@ static void check_text(const hth_tokenizer *tok, const char *text, size_t n)
     char out[2048];
     if (hth_detok_max_bytes(tok) > sizeof out) return;
     for (unsigned flags = 0; flags < 4; flags++) {
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         size_t n_lost, n_chunk;
         hth_detok d;
         if (hth_tokenize(tok, text, n, flags, &ids, &n_lost, NULL) != HEARTH_OK) abort();
@@ -107,7 +103,6 @@ static void check_text(const hth_tokenizer *tok, const char *text, size_t n)
             if (hth_detok_push(&d, ids.id[i], out) > sizeof out) abort();
         }
         hth_detok_flush(&d, out);
-        hth_ids_free(&ids);
     }
 }
 

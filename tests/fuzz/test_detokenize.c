@@ -3,10 +3,15 @@
 
 #include "support/models/corpus.h"
 
-TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("detokenize", LLVMFuzzerTestOneInput) >= 5); }
+TEST(seeds_of_the_corpus_pass_the_target)
+{
+    test_keeps_memory(); /* the vocabularies of the target */
+    CHECK(corpus_replay("detokenize", LLVMFuzzerTestOneInput) >= 5);
+}
 
 TEST(seeded_ids_pass_the_detokenizer_target)
 {
+    test_keeps_memory();
     test_random r = {79};
     uint8_t data[80];
     for (int i = 0; i < 20000; i++) {
@@ -16,5 +21,3 @@ TEST(seeded_ids_pass_the_detokenizer_target)
         CHECK_INT(LLVMFuzzerTestOneInput(data, n), 0);
     }
 }
-
-TEST_MAIN

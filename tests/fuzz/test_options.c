@@ -8,33 +8,13 @@ TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("options", LLVMF
 
 TEST(seeded_command_lines_pass_the_target)
 {
-    static const char *const words[] = {"a",           "b",
-                                        "--flag",      "-f",
-                                        "--count",     "--count=",
-                                        "--count=7",   "-c",
-                                        "-c7",         "7",
-                                        "4097",        "0",
-                                        "-1",          "--offset",
-                                        "--offset=-5", "-o",
-                                        "-6",          "--share",
-                                        "0.5",         "1e999",
-                                        "nan",         "0x10",
-                                        "--share=1",   "--text",
-                                        "--text=",     "-t",
-                                        "--",          "-",
-                                        "--kind",      "f32",
-                                        "q9",          "-kf16",
-                                        "--list",      "1,2,3",
-                                        "1,",          ",",
-                                        "101",         "--list=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
-                                        "--file",      "--fil",
-                                        "--f",         "--help",
-                                        "-h",          "",
-                                        "=",           "--=",
-                                        "-ffff",       "18446744073709551616",
-                                        "--large",     "4294967295",
-                                        "4294967296",  "\xff\xfe",
-                                        "-\xff",       "--count=7 "};
+    static const char *const words[] = {
+        "a", "b", "--flag", "-f", "--count", "--count=", "--count=7", "-c", "-c7", "7", "4097", "0", "-1",
+        "--offset", "--offset=-5", "-o", "-6", "--share", "0.5", "1e999", "nan", "0x10", "--share=1", "--text",
+        "--text=", "-t", "--", "-", "--kind", "f32", "q9", "-kf16", "--list", "1,2,3", "1,", ",", "101",
+        "--list=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "--file", "--fil", "--f", "--help", "-h", "", "=", "--=",
+        "-ffff", "18446744073709551616", "--large", "4294967295", "4294967296", "\xff\xfe", "-\xff", "--count=7 ",
+    };
     enum { N_WORD = sizeof words / sizeof *words };
     test_random r = {79};
     for (int i = 0; i < 20000; i++) {
@@ -58,5 +38,3 @@ TEST(too_many_arguments_are_refused)
     for (size_t i = 0; i + 3 < sizeof line; i += 3) memcpy(line + i, "-f\n", 3);
     CHECK_INT(LLVMFuzzerTestOneInput((const uint8_t *)line, sizeof line), 0);
 }
-
-TEST_MAIN

@@ -1,61 +1,15 @@
-/* The fuzz target of chat templates over its corpus and seeded mutations of it; it
- * aborts on a fault. */
-#define _GNU_SOURCE
+/* The fuzz target of chat templates over its corpus and seeded mutations of it; it aborts on a fault. */
 #include "fuzz_template.c"
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
 
 static const char *const pieces[] = {
-    "{% if x %}",
-    "{% endif %}",
-    "{% for x in messages %}",
-    "{% endfor %}",
-    "{{ messages }}",
-    "{{",
-    "}}",
-    "{%-",
-    "-%}",
-    "{#",
-    "#}",
-    "(",
-    ")",
-    "[",
-    "]",
-    "[::-1]",
-    "[1:]",
-    "|tojson",
-    "|join(',')",
-    "|upper",
-    ".split()",
-    ".items()",
-    "|list",
-    "|sort",
-    " is defined",
-    "{% set ns.x = x ~ x %}",
-    "{% macro f(x) %}",
-    "{% endmacro %}",
-    "{{ f(x) }}",
-    "namespace(x='')",
-    "x",
-    " + ",
-    " * ",
-    "99999",
-    "'a'",
-    " in ",
-    " not ",
-    " and ",
-    " if x else ",
-    "loop.index",
-    "messages[0].content",
-    "\n",
-    " ",
-    "\"",
-    "'",
-    "\\",
-    "range(9)",
-    "|replace('a', 'bb')",
+    "{% if x %}", "{% endif %}", "{% for x in messages %}", "{% endfor %}", "{{ messages }}", "{{", "}}", "{%-",
+    "-%}", "{#", "#}", "(", ")", "[", "]", "[::-1]", "[1:]", "|tojson", "|join(',')", "|upper", ".split()",
+    ".items()", "|list", "|sort", " is defined", "{% set ns.x = x ~ x %}", "{% macro f(x) %}", "{% endmacro %}",
+    "{{ f(x) }}", "namespace(x='')", "x", " + ", " * ", "99999", "'a'", " in ", " not ", " and ", " if x else ",
+    "loop.index", "messages[0].content", "\n", " ", "\"", "'", "\\", "range(9)", "|replace('a', 'bb')",
 };
 
 /* A piece put in, cut out or doubled. */
@@ -91,10 +45,9 @@ static size_t mutate(test_random *r, uint8_t *data, size_t n, size_t capacity)
 /* In memory of exactly its size, for the sanitizer. */
 static void feed(const uint8_t *data, size_t n)
 {
-    uint8_t *exact = malloc(n ? n : 1);
+    FREED uint8_t *exact = malloc(n ? n : 1);
     memcpy(exact, data, n);
     CHECK_INT(LLVMFuzzerTestOneInput(exact, n), 0);
-    free(exact);
 }
 
 static void replay(const char *path, test_random *r, uint32_t n_mutation)
@@ -102,7 +55,7 @@ static void replay(const char *path, test_random *r, uint32_t n_mutation)
     enum { ROOM = 1 << 15 };
     static uint8_t data[ROOM];
     size_t n = 0;
-    char *source = test_read_file(path, &n);
+    FREED char *source = test_read_file(path, &n);
     if (!CHECK(source != NULL && n < ROOM / 2)) return;
     feed((uint8_t *)source, n);
     for (uint32_t i = 0; i < n_mutation; i++) {
@@ -111,7 +64,6 @@ static void replay(const char *path, test_random *r, uint32_t n_mutation)
         for (uint32_t k = 1 + test_random_below(r, 4); k > 0; k--) size = mutate(r, data, size, ROOM);
         feed(data, size);
     }
-    free(source);
 }
 
 TEST(the_corpus_and_its_mutations_pass_the_template_target)
@@ -132,5 +84,3 @@ TEST(the_corpus_and_its_mutations_pass_the_template_target)
     free(entries);
     CHECK(n_file > 15);
 }
-
-TEST_MAIN

@@ -20,5 +20,3 @@ TEST(seeded_vocabularies_pass_the_target)
         CHECK_INT(LLVMFuzzerTestOneInput(data, n), 0);
     }
 }
-
-TEST_MAIN

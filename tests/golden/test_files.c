@@ -2,9 +2,6 @@
 #include "support/models/golden.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static const char *const dresses[] = {
     "tiny.gguf",           "tiny-v2.gguf",        "tiny-00001-of-00003.gguf", "tiny-00002-of-00003.gguf",
     "tiny-00003-of-00003.gguf", "tiny-meta.gguf", "tiny-nested.gguf",
@@ -12,10 +9,10 @@ static const char *const dresses[] = {
 
 TEST(dresses_of_one_model_give_the_same_bits)
 {
-    float *first = NULL;
+    FREED float *first = NULL;
     for (size_t i = 0; i < sizeof dresses / sizeof *dresses; i++) {
         char path[80];
-        golden g;
+        CLEANUP(golden_close) golden g;
         snprintf(path, sizeof path, "golden/files/%s", dresses[i]);
         if (golden_open(&g, path, "golden/files/tiny.ids", "golden/files/tiny.f32")) {
             float *logits = golden_logits(&g, HEARTH_KV_F32);
@@ -30,9 +27,5 @@ TEST(dresses_of_one_model_give_the_same_bits)
             }
             if (first) golden_same_everywhere(&g, HEARTH_KV_F32, first);
         }
-        golden_close(&g);
     }
-    free(first);
 }
-
-TEST_MAIN

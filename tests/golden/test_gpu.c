@@ -7,10 +7,6 @@
 #include "support/device/submissions.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
 
@@ -34,8 +30,7 @@ static hearth_model *open_on(const char *path, const hearth_gpu_options *gpu, he
     hearth_error why = {0};
     hearth_model_options o = {.n_thread = 2, .selector = selector, .gpu = *gpu};
     hearth_status st = hearth_model_open(path, &o, &model, &why);
-    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(gpu->device, "vulkan", 6) == 0)
-        test_skip("%s", why.message);
+    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(gpu->device, "vulkan", 6) == 0) test_skip("%s", why.message);
     else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s on %s: %s", path, gpu->device, why.message);
     return model;
 }
@@ -43,8 +38,7 @@ static hearth_model *open_on(const char *path, const hearth_gpu_options *gpu, he
 /* All of it lies there: what is compared then is the device's. */
 static bool is_whole(const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     return CHECK(info.gpu != NULL) && CHECK_INT(info.gpu_n_layer, info.n_layer) && CHECK(info.gpu_head);
 }
 
@@ -72,11 +66,10 @@ static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_ty
                         const float *expected, const char *what)
 {
     size_t n = n_batch == 1 ? n_single(g, what) : g->n;
-    float *logits = logits_of(model, g, kv, n_batch, n);
+    FREED float *logits = logits_of(model, g, kv, n_batch, n);
     if (logits && memcmp(logits, expected, n * (g->n_truth / g->n) * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s on %s: other bits with batch %u, kv %s", g->model, what, n_batch,
                   kv_name(kv));
-    free(logits);
 }
 
 static hearth_gpu_options options_of(const char *device, const golden *g, hearth_kv_type kv)
@@ -90,22 +83,19 @@ static hearth_gpu_options options_of(const char *device, const golden *g, hearth
 static void check_bits(const golden *g, const char *device, hearth_kv_type kv, const float *expected)
 {
     hearth_gpu_options gpu = options_of(device, g, kv);
-    hearth_model_info info;
-    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     if (is_whole(model)) CHECK(info.gpu_bit_exact);
     expect_bits(model, g, kv, 256, expected, device);
     expect_bits(model, g, kv, 1, expected, device);
     expect_bits(model, g, kv, 3, expected, device);
-    hearth_model_close(model);
 }
 
 static bool has_blocks(const golden *g, hearth_kv_type kv)
 {
-    hearth_model *model = NULL;
     hearth_model_info info = {0};
-    CHECK_OK(hearth_model_open(g->model, NULL, &model, err));
+    hearth_model *model = OPENED(hearth_model, g->model, NULL);
     if (model) hearth_model_get_info(model, &info);
     hearth_model_close(model);
     return kv != HEARTH_KV_Q8_0 || info.d_head % 32 == 0;
@@ -124,10 +114,9 @@ static void check_quants(const char *device, bool every)
         for (int k = 0; k < 3; k++) {
             hearth_kv_type kv = (hearth_kv_type)k;
             if (!has_blocks(&g, kv) || !(every || (i + 2) % 3 == k)) continue;
-            float *expected = golden_logits(&g, kv);
+            FREED float *expected = golden_logits(&g, kv);
             if (expected) check_bits(&g, device, kv, expected);
             n_rounded += kv == HEARTH_KV_Q8_0;
-            free(expected);
         }
         golden_close(&g);
     }
@@ -148,20 +137,18 @@ static void check_near(const golden *g, int n_device)
     float *cpu = golden_logits(g, kv), *null = NULL;
     for (int i = 0; cpu && i < n_device; i++) {
         hearth_gpu_options gpu = options_of(devices[i], g, kv);
-        hearth_model *model = open_on(g->model, &gpu, g->selector);
+        CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
         if (!model) continue;
         is_whole(model);
         if (!null) {
             null = logits_by(model, g, kv, 256);
             double error = null ? engine_max_error(null, cpu, g->n_truth) : 1.0;
             if (!(error <= NEAR))
-                test_fail(__FILE__, __LINE__, "%s: error %g on %s, allowed %g", g->model, error, devices[i],
-                          NEAR);
+                test_fail(__FILE__, __LINE__, "%s: error %g on %s, allowed %g", g->model, error, devices[i], NEAR);
         } else {
             expect_bits(model, g, kv, 256, null, devices[i]);
         }
         if (null) expect_bits(model, g, kv, 1, null, devices[i]);
-        hearth_model_close(model);
     }
     free(cpu);
     free(null);
@@ -181,10 +168,8 @@ static bool is_for_vulkan(const char *name)
 TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     for (int i = 0; i < GOLDEN_N_ARCH; i++) {
-        golden g;
-        if (golden_open_arch(&g, golden_archs[i]))
-            check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
-        golden_close(&g);
+        CLEANUP(golden_close) golden g;
+        if (golden_open_arch(&g, golden_archs[i])) check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
     }
 }
 
@@ -192,9 +177,8 @@ TEST(half_float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     static const char *const types[] = {"F16", "BF16"};
     for (int i = 0; i < 2; i++) {
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (golden_open_quant(&g, types[i])) check_near(&g, N_DEVICE);
-        golden_close(&g);
     }
 }
 
@@ -216,11 +200,9 @@ TEST(quantised_neurons_in_rows_have_the_bits_of_the_cpu)
 {
     static const char *const files[] = {"llama-relu.q4_0", "bamboo.q4_0", "opt.q4_0", "falcon.q4_0"};
     for (int i = 0; i < 4; i++) {
-        golden g;
-        float *expected = open_powerinfer(&g, files[i]) ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+        CLEANUP(golden_close) golden g;
+        FREED float *expected = open_powerinfer(&g, files[i]) ? golden_logits(&g, HEARTH_KV_F16) : NULL;
         for (int d = 0; expected && d < N_DEVICE; d++) check_bits(&g, devices[d], HEARTH_KV_F16, expected);
-        free(expected);
-        golden_close(&g);
     }
 }
 
@@ -228,9 +210,8 @@ TEST(float_neurons_in_rows_are_near_the_cpu_and_the_same_on_all_devices)
 {
     static const char *const files[] = {"llama-relu.f16", "bamboo.f16", "opt.f16"};
     for (int i = 0; i < 3; i++) {
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (open_powerinfer(&g, files[i])) check_near(&g, N_DEVICE);
-        golden_close(&g);
     }
 }
 
@@ -242,27 +223,21 @@ static void check_synthetic(bool packed)
 {
     static int32_t ids[] = {1, 31999, 77, 20000, 5, 12345, 9, 400};
     golden g = {.model = test_scratch("synthetic.gguf"), .ids = ids, .n = sizeof ids / sizeof *ids};
-    const hth_synth_options o = {.shape = "stories-15m",
-                                 .ftype = hth_ftype_find("q4_k_m"),
-                                 .packed = packed,
-                                 .activation = packed ? "relu" : NULL,
-                                 .seed = 1,
-                                 .n_thread = 2};
+    const hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("q4_k_m"), .packed = packed,
+                                 .activation = packed ? "relu" : NULL, .seed = 1, .n_thread = 2};
     uint64_t size;
-    hearth_model *cpu = NULL;
     hearth_model_info info = {0};
     CHECK_OK(hth_synth(g.model, &o, &size, err));
     g.selector = HEARTH_SELECTOR_DENSE;
-    CHECK_OK(hearth_model_open(g.model, &(hearth_model_options){.selector = g.selector}, &cpu, err));
+    hearth_model *cpu = OPENED(hearth_model, g.model, &(hearth_model_options){.selector = g.selector});
     float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
     if (cpu) hearth_model_get_info(cpu, &info);
     CHECK(info.synthetic && info.down_transposed == packed);
     g.n_truth = g.n * info.n_vocab;
     for (int d = 0; expected && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
-        hearth_model *model = open_on(g.model, &gpu, g.selector);
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
         if (model && is_whole(model)) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
-        hearth_model_close(model);
     }
     free(expected);
     hearth_model_close(cpu);
@@ -290,12 +265,11 @@ static uint64_t budget_for(const counted *bytes, uint32_t n_layer)
 
 static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted *bytes, uint32_t *n_layer)
 {
-    hearth_model *m = open_on(g->model, gpu, g->selector);
+    CLOSED(hearth_model) *m = open_on(g->model, gpu, g->selector);
     if (!m) return false;
     hth_offload_params params = *hth_gpu_get_params(m->gpu);
     uint64_t max = hth_device_get_info(m->device)->max_binding_size, weights, cache;
-    hearth_model_info info;
-    hearth_model_get_info(m, &info);
+    hearth_model_info info = test_model_info(m);
     *n_layer = info.n_layer;
     bool fits = CHECK(info.n_layer <= MAX_LAYERS) &&
                 hth_gpu_workspace_bytes(m->model, max, &params, &bytes->capacity) &&
@@ -306,24 +280,21 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
         bytes->layers[i] = weights + cache;
     }
     if (CHECK(fits)) CHECK(info.gpu_bytes <= budget_for(bytes, info.n_layer) + bytes->head);
-    hearth_model_close(m);
     return fits;
 }
 
 static void check_part(const golden *g, hearth_gpu_options gpu, uint64_t vram, uint32_t n_layer, bool head,
                        const float *expected)
 {
-    hearth_model_info info;
     gpu.vram = vram;
-    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    CLOSED(hearth_model) *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK_INT(info.gpu_n_layer, n_layer);
     CHECK_INT(info.gpu_head, head);
     CHECK(info.gpu_bytes <= vram);
     expect_bits(model, g, gpu.kv, 256, expected, gpu.device);
     if (n_layer == 1) expect_bits(model, g, gpu.kv, 1, expected, gpu.device);
-    hearth_model_close(model);
 }
 
 static void check_parts(const golden *g, const char *device, hearth_kv_type kv)
@@ -331,7 +302,7 @@ static void check_parts(const golden *g, const char *device, hearth_kv_type kv)
     hearth_gpu_options gpu = options_of(device, g, kv);
     counted bytes = {0};
     uint32_t n_layer = 0;
-    float *expected = golden_logits(g, kv);
+    FREED float *expected = golden_logits(g, kv);
     gpu.n_batch = 5; /* the CPU goes on with several pieces at once */
     if (expected && count_bytes(g, &gpu, &bytes, &n_layer)) {
         for (uint32_t n = 1; n <= n_layer; n++) {
@@ -340,7 +311,6 @@ static void check_parts(const golden *g, const char *device, hearth_kv_type kv)
         }
         check_part(g, gpu, budget_for(&bytes, n_layer) + bytes.head, n_layer, true, expected);
     }
-    free(expected);
 }
 
 TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
@@ -359,43 +329,36 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
 /* A mapped file serves the layers of the CPU, or all of them. */
 TEST(a_mapped_file_with_layers_on_a_device_gives_the_bits_of_the_cpu)
 {
-    golden g;
-    float *expected = golden_open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    CLEANUP(golden_close) golden g;
+    FREED float *expected = golden_open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
     hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
     counted bytes = {0};
     uint32_t n_layer;
     if (expected && count_bytes(&g, &gpu, &bytes, &n_layer)) {
-        hearth_model *model = NULL;
         gpu.vram = budget_for(&bytes, 1);
         hearth_model_options o = {.mmap = true, .gpu = gpu};
-        CHECK_OK(hearth_model_open(g.model, &o, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, g.model, &o);
         if (model) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null, mapped");
-        hearth_model_close(model);
     }
-    free(expected);
-    golden_close(&g);
 }
 
 /* A device that takes fewer tokens at once than the session gives it. */
 TEST(pieces_of_the_device_do_not_show)
 {
-    golden g;
-    float *expected = golden_open_quant(&g, "Q5_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    CLEANUP(golden_close) golden g;
+    FREED float *expected = golden_open_quant(&g, "Q5_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
     for (int d = 0; expected && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
         gpu.n_batch = 5;
-        hearth_model *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
         if (model) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
-        hearth_model_close(model);
     }
-    free(expected);
-    golden_close(&g);
 }
 
 /* ---- submissions ------------------------------------------------------------------------------------ */
 
 /* What the device makes of it with submissions of so much work (0: as large as they are) has the bits of
- * *expected, or becomes them. Returns the number of tapes. */
+ * *expected, or becomes them. Returns the number of command lists. */
 static uint64_t check_submissions(const golden *g, const char *device, uint64_t n_work, float **expected,
                                   uint64_t *work)
 {
@@ -418,7 +381,7 @@ static uint64_t check_submissions(const golden *g, const char *device, uint64_t 
 /* As they are, in some, and each run in as many as it can be divided into. */
 static void divide(const golden *g, const char *device)
 {
-    float *expected = NULL;
+    FREED float *expected = NULL;
     uint64_t work[3] = {0}, n[3];
     n[0] = check_submissions(g, device, 0, &expected, &work[0]);
     if (expected) {
@@ -427,16 +390,14 @@ static void divide(const golden *g, const char *device)
         CHECK(n[0] < n[1] && n[1] < n[2]);
         CHECK_INT(work[1], work[0]);
         CHECK_INT(work[2], work[0]);
-        printf("     %s, %s: %llu, %llu and %llu tapes\n", g->model, device, (unsigned long long)n[0],
+        printf("     %s, %s: %llu, %llu and %llu command lists\n", g->model, device, (unsigned long long)n[0],
                (unsigned long long)n[1], (unsigned long long)n[2]);
     }
-    free(expected);
 }
 
 TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
 {
-    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const by_neurons[] = {"bamboo.q4_0",
-                                                                                       "opt.f16"};
+    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const by_neurons[] = {"bamboo.q4_0", "opt.f16"};
     golden g;
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < 3; i++) {
@@ -461,9 +422,8 @@ static void interleave(hearth_model *model, const golden *g, const int32_t *cons
 {
     const size_t n_vocab = g->n_truth / g->n;
     hearth_session *s[SIDE] = {0};
-    hearth_batch *batch = NULL;
     const hearth_session_options o = {.n_ctx = (uint32_t)g->n, .kv = HEARTH_KV_F16};
-    CHECK_OK(hearth_batch_open(model, SIDE * PIECE, 2, &batch, err));
+    CLOSED(hearth_batch) *batch = OPENED(hearth_batch, model, SIDE * PIECE, 2);
     for (int i = 0; i < SIDE; i++) CHECK_OK(hearth_session_open(model, &o, &s[i], err));
     size_t at[SIDE] = {0};
     while (batch && s[0] && s[1] && (at[0] < n || at[1] < n)) {
@@ -481,7 +441,6 @@ static void interleave(hearth_model *model, const golden *g, const int32_t *cons
         }
     }
     for (int i = 0; i < SIDE; i++) hearth_session_close(s[i]);
-    hearth_batch_close(batch);
 }
 
 /* The first half of the ids, and the second. */
@@ -495,21 +454,18 @@ static void check_sequences(const golden *g, const hearth_model *cpu)
     for (int d = 0; expected[0] && expected[1] && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], g, HEARTH_KV_F16);
         gpu.n_ctx = (uint32_t)(2 * (g->n + HTH_GPU_SLOT)); /* each begins a slot */
-        hearth_model *model = open_on(g->model, &gpu, HEARTH_SELECTOR_AUTO);
+        CLOSED(hearth_model) *model = open_on(g->model, &gpu, HEARTH_SELECTOR_AUTO);
         if (model) interleave(model, g, texts, expected, n);
-        hearth_model_close(model);
     }
     for (int i = 0; i < SIDE; i++) free(expected[i]);
 }
 
 TEST(sequences_in_one_batch_have_their_own_bits)
 {
-    golden g;
-    hearth_model *cpu = NULL;
+    CLEANUP(golden_close) golden g;
+    CLOSED(hearth_model) *cpu = NULL;
     if (golden_open_quant(&g, "Q4_1")) CHECK_OK(hearth_model_open(g.model, NULL, &cpu, err));
     if (cpu) check_sequences(&g, cpu);
-    hearth_model_close(cpu);
-    golden_close(&g);
 }
 
 /* ---- texts -------------------------------------------------------------------------------------- */
@@ -523,16 +479,13 @@ static void check_greedy(const char *file, const char *device, size_t n)
     const char *path = test_data(file);
     const size_t n_prompt = sizeof prompt / sizeof *prompt;
     int32_t expected[MOST], ours[MOST];
-    hearth_model *cpu = NULL;
     if (!path) return;
-    CHECK_OK(hearth_model_open(path, NULL, &cpu, err));
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, path, NULL);
     const hearth_gpu_options gpu = {.device = device, .n_ctx = (uint32_t)(n + n_prompt), .kv = HEARTH_KV_F32};
-    hearth_model *model = cpu ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    CLOSED(hearth_model) *model = cpu ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (model && is_whole(model) && engine_greedy(cpu, &s, prompt, n_prompt, expected, n) &&
         engine_greedy(model, &s, prompt, n_prompt, ours, n))
         CHECK_BYTES(ours, expected, n * sizeof *ours);
-    hearth_model_close(model);
-    hearth_model_close(cpu);
 }
 
 TEST(trained_models_tell_the_same_texts_on_the_null_device)
@@ -552,20 +505,17 @@ TEST(a_trained_model_tells_the_same_text_on_vulkan)
 static void check_refused(const char *path, const hearth_gpu_options *gpu, hearth_status status,
                           const char *says, hearth_error *why)
 {
-    hearth_model *model = NULL;
-    const hearth_model_options o = {.n_thread = 1, .gpu = *gpu};
+    CLOSED(hearth_model) *model = NULL;
     *why = (hearth_error){0};
-    CHECK_INT(hearth_model_open(path, &o, &model, why), status);
+    CHECK_INT(hearth_model_open(path, &(hearth_model_options){.n_thread = 1, .gpu = *gpu}, &model, why), status);
     CHECK(model == NULL);
     if (!strstr(why->message, says))
-        test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says,
-                  why->message);
-    hearth_model_close(model);
+        test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says, why->message);
 }
 
 TEST(too_little_memory_is_refused_with_the_least_that_works)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     hearth_error why;
     if (golden_open_quant(&g, "Q4_0")) {
         hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
@@ -578,29 +528,21 @@ TEST(too_little_memory_is_refused_with_the_least_that_works)
         for (int i = 0; i < 3; i++) {
             hearth_model_info info = {0};
             gpu.vram = i == 0 ? fewest : i == 1 ? max : UINT64_MAX;
-            hearth_model *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
+            CLOSED(hearth_model) *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
             if (model) hearth_model_get_info(model, &info);
             CHECK_INT(info.gpu_n_layer, i == 0 ? 1 : info.n_layer);
             CHECK_INT(info.gpu_head, i > 0);
-            hearth_model_close(model);
         }
     }
-    golden_close(&g);
 }
 
 TEST(devices_that_do_not_exist_are_refused)
 {
     enum { N_OTHER = 4 };
-    static const char *const unknown[] = {"",
-                                          "cuda:0",
-                                          "Null",
-                                          "vulkan",
-                                          "vulkan:",
-                                          "vulkan:-1",
-                                          "vulkan:0x",
-                                          "vulkan:99",
-                                          "vulkan:4294967296",
-                                          "00000000000000000000000000000000"};
+    static const char *const unknown[] = {
+        "", "cuda:0", "Null", "vulkan", "vulkan:", "vulkan:-1", "vulkan:0x", "vulkan:99", "vulkan:4294967296",
+        "00000000000000000000000000000000",
+    };
     const char *path = test_data("golden/quant/llama-Q4_0.gguf");
     hearth_error why;
     for (size_t i = 0; path && i < sizeof unknown / sizeof *unknown; i++) {
@@ -628,36 +570,31 @@ TEST(absurd_numbers_are_refused)
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type -1", &why);
 }
 
-/* What nobody says has a value that works: the context of the file, pieces of 256, all of the memory. */
-TEST(a_device_alone_is_enough_to_say)
+/* Options that are not given have a value that works: the context of the file, pieces of 256, all of the memory. */
+TEST(naming_a_device_alone_is_enough)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     const hearth_gpu_options gpu = {.device = "null"};
-    float *expected = golden_open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
-    hearth_model *model = expected ? open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    FREED float *expected = golden_open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    CLOSED(hearth_model) *model = expected ? open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (model && is_whole(model)) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null");
-    hearth_model_close(model);
-    free(expected);
-    golden_close(&g);
 }
 
 static void check_none(const char *path, const hearth_gpu_options *gpu, const char *note)
 {
     hearth_model_info info = {.gpu_note = ""};
-    hearth_model *model = open_on(path, gpu, HEARTH_SELECTOR_AUTO);
+    CLOSED(hearth_model) *model = open_on(path, gpu, HEARTH_SELECTOR_AUTO);
     const engine_setting s = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
     int32_t ids[3];
     if (!model) return;
     hearth_model_get_info(model, &info);
     CHECK(info.gpu == NULL && info.gpu_n_layer == 0 && !info.gpu_head && info.gpu_bytes == 0);
-    if (!strstr(info.gpu_note, note))
-        test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
+    if (!strstr(info.gpu_note, note)) test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
     engine_greedy(model, &s, (const int32_t[]){1, 2}, 2, ids, 3);
-    hearth_model_close(model);
 }
 
 /* Where nothing can lie there it is no error: the CPU does without, and says why. */
-TEST(a_model_without_programs_stays_on_the_cpu)
+TEST(a_model_without_shaders_stays_on_the_cpu)
 {
     const char *path = test_data("models/stories260K/stories260K-f32.gguf"); /* heads of 8 values */
     if (!path) return;
@@ -683,7 +620,7 @@ TEST(sessions_fit_the_model_on_a_device_or_are_refused)
 {
     const char *path = test_data("golden/quant/llama-Q4_0.gguf");
     const hearth_gpu_options gpu = {.device = "null", .n_ctx = 40, .kv = HEARTH_KV_F16}; /* three slots */
-    hearth_model *model = path ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    CLOSED(hearth_model) *model = path ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (!model) return;
     open_session(model, 8, HEARTH_KV_F32, HEARTH_ERROR_ARGUMENT, "opened with type 0");
     open_session(model, 49, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "opened for 48 in all");
@@ -698,7 +635,4 @@ TEST(sessions_fit_the_model_on_a_device_or_are_refused)
     hearth_session_close(b);
     hearth_session_close(a);
     hearth_session_close(open_session(model, 48, HEARTH_KV_F16, HEARTH_OK, ""));
-    hearth_model_close(model);
 }
-
-TEST_MAIN

@@ -1,16 +1,11 @@
-/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever
- * they are divided, with whatever selector, text in whatever pieces, quantised weights give the bits of
- * the CPU. Placements are drawn (seeded); values beyond those that a layer is known for, layers where
- * nothing fires, are made. */
+/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they are
+ * divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU. Placements
+ * are drawn (seeded); values beyond those that a layer is known for, layers where nothing is active, are made. */
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/device/hybrid.h"
 #include "support/device/submissions.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N_ID = 40, N_PREFIX = 7, N_SELECTOR = 4 };
 
@@ -64,14 +59,12 @@ static void open_powerinfer(packed *f, const char *from, float usual)
 /* thresholds: beside the file, or NULL. */
 static const float *expected_of(packed *f, hearth_selector selector, const char *thresholds)
 {
-    hearth_model *model = NULL;
-    hearth_model_info info;
     const hearth_model_options o = {.n_thread = 2, .selector = selector, .thresholds = thresholds};
     const engine_setting s = {.n_thread = 2, .n_batch = N_ID, .kv = HEARTH_KV_F16};
     if (f->expected[selector]) return f->expected[selector];
-    CHECK_OK(hearth_model_open(f->path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, f->path, &o);
     if (!model) return NULL;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     f->n_vocab = info.n_vocab;
     f->expected[selector] = engine_model_logits(model, &s, f->ids, N_ID);
     hearth_model_close(model);
@@ -104,7 +97,6 @@ static void describe(const packed *f, const divided *d, char *text, size_t size)
 /* NULL: there is no such device, or a check failed. */
 static hearth_model *open_divided(const packed *f, const divided *d)
 {
-    hearth_model *model = NULL;
     uint32_t n_hot[HYBRID_MAX_LAYERS];
     const char *path = test_scratch("placement.gguf");
     hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submit_on_demand = d->submitted};
@@ -120,7 +112,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
                                             .kv = HEARTH_KV_F16,
                                             .placement = path}};
     if (d->n_work > 0 && !submissions_begin(d->device, 2, d->n_work)) return NULL;
-    CHECK_OK(hearth_model_open(f->path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, f->path, &o);
     if (d->n_work > 0) submissions_end();
     remove(path);
     if (!model) return NULL;
@@ -139,12 +131,11 @@ static bool has_bits(const packed *f, const divided *d, const hearth_model *mode
 {
     char text[400];
     const engine_setting s = {.n_thread = d->n_thread, .n_batch = n_batch, .kv = HEARTH_KV_F16};
-    float *logits = engine_model_logits(model, &s, f->ids, n);
+    FREED float *logits = engine_model_logits(model, &s, f->ids, n);
     size_t size = n * f->n_vocab * sizeof *logits;
     bool same = logits && memcmp(logits, f->expected[d->selector], size) == 0;
     describe(f, d, text, sizeof text);
     if (logits && !same) test_fail(__FILE__, __LINE__, "%s: other bits with batch %u", text, n_batch);
-    free(logits);
     return same;
 }
 
@@ -180,7 +171,7 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
 {
     if (!f->made || !expected_of(f, d->selector, d->thresholds)) return;
     uint64_t work;
-    hearth_model *model = open_divided(f, d);
+    CLOSED(hearth_model) *model = open_divided(f, d);
     if (!model) return;
     submissions_check(model->gpu, &work);
     has_bits(f, d, model, N_ID, N_ID);
@@ -194,7 +185,6 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
     sum->n_step += c.n_step, sum->n_split += c.n_split;
     sum->n_split_empty += c.n_split_empty, sum->n_token_retried += c.n_token_retried;
     sum->n_streamed += c.n_streamed, sum->n_streamed_shared += c.n_streamed_shared;
-    hearth_model_close(model);
 }
 
 /* ---- any placement ------------------------------------------------------------------------------ */
@@ -239,14 +229,9 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
 static divided fixed_divided(const char *device, int i_file, int i)
 {
     const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRAIN};
-    divided d = {.device = device,
-                 .selector = (hearth_selector)(1 + (i_file + i) % N_SELECTOR),
-                 .n_layer = n_layer_of(i_file),
-                 .head = true,
-                 .submitted = i_file % 2 == 1,
-                 .n_thread = 2,
-                 .n_row = 16,
-                 .streams = {{i_file % 2 ? 9 : 0, i_file == 3 ? 32 : 0}}};
+    divided d = {.device = device, .selector = (hearth_selector)(1 + (i_file + i) % N_SELECTOR),
+                 .n_layer = n_layer_of(i_file), .head = true, .submitted = i_file % 2 == 1, .n_thread = 2,
+                 .n_row = 16, .streams = {{i_file % 2 ? 9 : 0, i_file == 3 ? 32 : 0}}};
     for (uint32_t k = 0; k < d.n_layer; k++) d.n_hot[k] = n_hot[i];
     return d;
 }
@@ -282,7 +267,8 @@ static void check_placements(const char *device, int stride, uint64_t n_work)
         "     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu shared, %llu layers handed "
         "over, %llu idle, %llu tokens again\n",
         device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_streamed,
-        (unsigned long long)sum.n_streamed_shared, (unsigned long long)sum.n_split, (unsigned long long)sum.n_split_empty,
+        (unsigned long long)sum.n_streamed_shared, (unsigned long long)sum.n_split,
+        (unsigned long long)sum.n_split_empty,
         (unsigned long long)sum.n_token_retried);
     for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
 }
@@ -298,10 +284,7 @@ TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu)
 {
     check_placements("null", is_long() ? 1 : ONE_OF, 0);
 }
-TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu)
-{
-    check_placements("vulkan:0", is_long() ? 1 : 9, 0);
-}
+TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", is_long() ? 1 : 9, 0); }
 
 /* Each run by itself, then some together: steps of both handoffs, with care, and streamed ones. */
 TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu)
@@ -316,18 +299,13 @@ TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu
 
 static divided divide_at(uint32_t n_hot, const char *device, hearth_selector selector)
 {
-    return (divided){.device = device,
-                     .selector = selector,
-                     .n_hot = {n_hot, n_hot},
-                     .n_layer = 2,
-                     .head = true,
-                     .n_thread = 2,
-                     .n_row = 16};
+    return (divided){.device = device, .selector = selector, .n_hot = {n_hot, n_hot}, .n_layer = 2, .head = true,
+                     .n_thread = 2, .n_row = 16};
 }
 
-/* Attention of each token by itself: more tapes than wait in a queue, so that each is submitted when the host
+/* Attention of each token by itself: more command lists than wait in a queue, so that each is submitted when the host
  * is ready, whatever the placement says. */
-static void check_many_tapes(packed *f, hth_placement_stream stream)
+static void check_many_command_lists(packed *f, hth_placement_stream stream)
 {
     enum { N_MANY = 1100, MAX_QUEUED = HTH_QUEUE_MAX_IN_FLIGHT / 2 };
     static int32_t ids[N_MANY];
@@ -335,11 +313,10 @@ static void check_many_tapes(packed *f, hth_placement_stream stream)
     divided d = divide_at(512, "null", HEARTH_SELECTOR_DENSE);
     const engine_setting s = {.n_thread = 2, .n_batch = N_MANY, .kv = HEARTH_KV_F16};
     const hearth_model_options o = {.n_thread = 2, .selector = d.selector};
-    hearth_model *cpu = NULL;
     d.n_row = N_MANY, d.streams[0] = stream, d.n_work = 1;
     for (int i = 0; i < N_MANY; i++) ids[i] = f->ids[i % N_ID];
-    CHECK_OK(hearth_model_open(f->path, &o, &cpu, err));
-    hearth_model *model = cpu ? open_divided(f, &d) : NULL;
+    CLOSED(hearth_model) *cpu = OPENED(hearth_model, f->path, &o);
+    CLOSED(hearth_model) *model = cpu ? open_divided(f, &d) : NULL;
     if (model && CHECK(submissions_check(model->gpu, &work) > MAX_QUEUED)) {
         float *expected = engine_last_logits(cpu, &s, ids, N_MANY),
               *logits = engine_last_logits(model, &s, ids, N_MANY);
@@ -347,18 +324,15 @@ static void check_many_tapes(packed *f, hth_placement_stream stream)
         CHECK_INT(hth_gpu_count(model->gpu).n_streamed, stream.n_tok > 0);
         free(expected), free(logits);
     }
-    hearth_model_close(model);
-    hearth_model_close(cpu);
 }
 
-TEST(divided_steps_of_more_tapes_than_are_queued_at_once_keep_the_bits)
+TEST(divided_steps_of_more_command_lists_than_are_queued_at_once_keep_the_bits)
 {
-    packed f;
+    CLEANUP(close_packed) packed f;
     open_powerinfer(&f, "bamboo", 1e3f);
-    if (f.made) check_many_tapes(&f, (hth_placement_stream){0, 0});
-    if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 0});
-    if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 32});
-    close_packed(&f);
+    if (f.made) check_many_command_lists(&f, (hth_placement_stream){0, 0});
+    if (f.made) check_many_command_lists(&f, (hth_placement_stream){1, 0});
+    if (f.made) check_many_command_lists(&f, (hth_placement_stream){1, 32});
 }
 
 /* ---- values beyond the usual ones --------------------------------------------------------------- */
@@ -367,16 +341,15 @@ TEST(divided_steps_of_more_tapes_than_are_queued_at_once_keep_the_bits)
 static uint64_t n_again_by_token(packed *f, const divided *d)
 {
     uint64_t n = 0;
-    hearth_model *model = expected_of(f, d->selector, d->thresholds) ? open_divided(f, d) : NULL;
+    CLOSED(hearth_model) *model = expected_of(f, d->selector, d->thresholds) ? open_divided(f, d) : NULL;
     if (!model) return 0;
     if (has_bits(f, d, model, 1, N_ID)) n = hth_gpu_count(model->gpu).n_token_retried;
     has_bits(f, d, model, N_ID, N_ID);
-    hearth_model_close(model);
     return n;
 }
 
 /* Twice what is seen, then less by halves, down to a point at which every token is beyond. here: parts that the
- * host computes while the others' weights pass through, or 0: none pass. */
+ * host computes while the others' weights are streamed, or 0: none are. */
 static void check_beyond(uint32_t n_hot, const char *device, const char *from, hearth_selector selector,
                          uint32_t here)
 {
@@ -400,7 +373,7 @@ static void check_beyond(uint32_t n_hot, const char *device, const char *from, h
 }
 
 /* On either side: the largest lie mostly where most neurons do. */
-TEST(values_beyond_the_usual_ones_keep_the_bits)
+TEST(values_beyond_the_calibrated_range_keep_the_bits)
 {
     check_beyond(512, "null", "bamboo", HEARTH_SELECTOR_DENSE, 0);
     check_beyond(960, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 0);
@@ -408,13 +381,13 @@ TEST(values_beyond_the_usual_ones_keep_the_bits)
     check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_THRESHOLD, 0);
 }
 
-TEST(values_beyond_the_usual_ones_keep_the_bits_where_weights_pass_through)
+TEST(values_beyond_the_calibrated_range_keep_the_bits_where_weights_are_streamed)
 {
     check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_DENSE, 60);
     check_beyond(512, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 16);
 }
 
-TEST(values_beyond_the_usual_ones_keep_the_bits_on_vulkan)
+TEST(values_beyond_the_calibrated_range_keep_the_bits_on_vulkan)
 {
     check_beyond(960, "vulkan:0", "bamboo", HEARTH_SELECTOR_GATE, 0);
     check_beyond(64, "vulkan:0", "opt", HEARTH_SELECTOR_DENSE, 40);
@@ -422,36 +395,31 @@ TEST(values_beyond_the_usual_ones_keep_the_bits_on_vulkan)
 
 static void check_no_usual(const char *device, uint64_t n_work)
 {
-    packed f;
+    CLEANUP(close_packed) packed f;
     open_powerinfer(&f, "bamboo", 0.0f);
     for (int s = 1; f.made && s <= N_SELECTOR; s++) {
         divided d = divide_at(512, device, (hearth_selector)s);
         d.n_work = n_work;
         CHECK_INT(n_again_by_token(&f, &d), N_ID);
     }
-    close_packed(&f);
 }
 
-TEST(a_file_that_says_nothing_of_usual_values_keeps_the_bits)
+TEST(a_file_without_a_calibrated_range_keeps_the_bits)
 {
     check_no_usual("null", 0);
-    check_no_usual("null", 1); /* tapes with care, a run in each */
+    check_no_usual("null", 1); /* command lists with care, a run in each */
 }
 
-/* ---- layers where nothing fires ----------------------------------------------------------------- */
+/* ---- layers where nothing is active ----------------------------------------------------------------- */
 
-static float first_layer_sleeps(uint32_t i_layer, uint32_t i)
-{
-    return i_layer == 0 && i >= 512 ? 1e30f : 0.0f;
-}
+static float first_layer_sleeps(uint32_t i_layer, uint32_t i) { return i_layer == 0 && i >= 512 ? 1e30f : 0.0f; }
 
 /* The neurons of the host of the first of two layers: all of them stay silent, of the second none of them
  * has to. */
 static void check_idle(const char *device)
 {
-    packed f;
-    char thresholds[512];
-    snprintf(thresholds, sizeof thresholds, "%s", test_scratch("sleep.gguf"));
+    CLEANUP(close_packed) packed f;
+    const char *thresholds = test_scratch("sleep.gguf");
     open_powerinfer(&f, "bamboo", 1e3f);
     if (f.made && hybrid_write_thresholds(f.path, first_layer_sleeps, thresholds)) {
         divided d = divide_at(512, device, HEARTH_SELECTOR_THRESHOLD);
@@ -472,11 +440,7 @@ static void check_idle(const char *device)
         if (model) CHECK_INT(hth_gpu_count(model->gpu).n_streamed_shared, N_PREFIX + 3);
         hearth_model_close(model);
     }
-    remove(thresholds);
-    close_packed(&f);
 }
 
-TEST(a_layer_where_nothing_of_the_host_fires_is_counted_and_keeps_the_bits) { check_idle("null"); }
-TEST(a_layer_where_nothing_of_the_host_fires_keeps_the_bits_on_vulkan) { check_idle("vulkan:0"); }
-
-TEST_MAIN
+TEST(a_layer_without_active_neurons_on_the_host_is_counted_and_keeps_the_bits) { check_idle("null"); }
+TEST(a_layer_without_active_neurons_on_the_host_keeps_the_bits_on_vulkan) { check_idle("vulkan:0"); }

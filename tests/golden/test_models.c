@@ -3,10 +3,6 @@
 #include "support/models/json_lines.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_GREEDY = 200 };
 
 static const engine_setting plain = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
@@ -24,18 +20,16 @@ static hearth_model *open_model(const char *relative)
 /* The tokens as a text that they begin; freed with free. */
 static char *decode(const hearth_model *model, const int32_t *ids, size_t n, size_t *n_text)
 {
-    hearth_detokenizer *d = NULL;
     const char *piece;
     size_t n_chunk;
     char *text = calloc(64 * n + 64, 1);
     *n_text = 0;
-    CHECK_OK(hearth_detokenizer_open(model, true, false, &d, err));
+    CLOSED(hearth_detokenizer) *d = OPENED(hearth_detokenizer, model, true, false);
     for (size_t i = 0; d && i < n; i++) {
         CHECK_OK(hearth_detokenizer_push(d, ids[i], &piece, &n_chunk, err));
         memcpy(text + *n_text, piece, n_chunk);
         *n_text += n_chunk;
     }
-    hearth_detokenizer_close(d);
     return text;
 }
 
@@ -43,7 +37,7 @@ static char *decode(const hearth_model *model, const int32_t *ids, size_t n, siz
 static void check_text(const char *file, const char *golden)
 {
     static const char prompt[] = "Once upon a time";
-    hearth_model *model = open_model(file);
+    CLOSED(hearth_model) *model = open_model(file);
     const char *path = test_data(golden);
     int32_t *prompt_ids = NULL, ids[N_GREEDY + 1];
     size_t n_prompt = 0, n_text, n_expected;
@@ -60,7 +54,6 @@ static void check_text(const char *file, const char *golden)
         }
     }
     hearth_free(prompt_ids);
-    hearth_model_close(model);
 }
 
 TEST(stories260K_tells_the_golden_text)
@@ -78,25 +71,24 @@ TEST(babyllama_tells_the_golden_text)
 /* Largest difference to an array of JSON numbers, over the largest of them. */
 static double distance_to(const char *numbers, const float *x, size_t n)
 {
-    float *expected = malloc(n * sizeof *expected);
+    FREED float *expected = malloc(n * sizeof *expected);
     char *at = (char *)(uintptr_t)numbers + 1;
     for (size_t i = 0; i < n; i++) {
         expected[i] = strtof(at, &at);
         at += *at == ',';
     }
     double error = engine_max_error(x, expected, n);
-    free(expected);
     return error;
 }
 
 static void check_story(const hearth_model *model, const char *object)
 {
     size_t n_prompt, n_ids, n_text, n = 0;
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
-    int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL), *tokens = NULL;
-    int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL), ours[N_GREEDY];
-    char *text = json_text(json_field(object, "prompt"), &n_text);
+    hearth_model_info info = test_model_info(model);
+    int32_t *tokens = NULL, ours[N_GREEDY];
+    FREED int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL);
+    FREED int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL);
+    FREED char *text = json_text(json_field(object, "prompt"), &n_text);
     if (CHECK_INT(n_ids, n_prompt + N_GREEDY)) {
         CHECK_OK(hearth_tokenize(model, text, n_text, HEARTH_ADD_SPECIAL, &tokens, &n, err));
         if (CHECK_INT(n, n_prompt)) CHECK_BYTES(tokens, prompt, n * sizeof *prompt);
@@ -109,9 +101,6 @@ static void check_story(const hearth_model *model, const char *object)
             CHECK_BYTES(ours, expected + n_prompt, sizeof ours);
     }
     hearth_free(tokens);
-    free(text);
-    free(expected);
-    free(prompt);
 }
 
 /* Behind the object that begins at its opening brace. */
@@ -129,9 +118,9 @@ static char *end_of_object(char *p)
 
 TEST(storyteller_tells_the_five_golden_stories)
 {
-    hearth_model *model = open_model("models/storyteller-drelu/storyteller-drelu-f32.gguf");
+    CLOSED(hearth_model) *model = open_model("models/storyteller-drelu/storyteller-drelu-f32.gguf");
     const char *path = test_data("models/storyteller-drelu/golden.json");
-    char *json = path ? test_read_file(path, NULL) : NULL;
+    FREED char *json = path ? test_read_file(path, NULL) : NULL;
     int n = 1;
     if (model && json) {
         check_story(model, json);
@@ -145,8 +134,6 @@ TEST(storyteller_tells_the_five_golden_stories)
         }
         CHECK_INT(n, 5);
     }
-    free(json);
-    hearth_model_close(model);
 }
 
 TEST(storyteller_ids_are_the_same_on_every_level)
@@ -156,14 +143,10 @@ TEST(storyteller_ids_are_the_same_on_every_level)
     int32_t first[24], ours[24];
     size_t n_level = path ? engine_levels(levels) : 0;
     for (size_t l = 0; l < n_level; l++) {
-        hearth_model *model = NULL;
         engine_set_cpu(levels[l]);
-        CHECK_OK(hearth_model_open(path, NULL, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, path, NULL);
         engine_set_cpu(NULL);
         engine_setting s = {.n_thread = 2, .n_batch = 4, .kv = HEARTH_KV_F16};
         if (model && engine_greedy(model, &s, prompt, 5, l ? ours : first, 24) && l) CHECK_BYTES(ours, first, sizeof ours);
-        hearth_model_close(model);
     }
 }
-
-TEST_MAIN

@@ -1,8 +1,7 @@
 /* Whole steps under Vulkan's validation layer, which also looks for reads and writes that nothing orders:
- * divided layers, weights that pass through, with a share of the host's, submissions of one run each. A
+ * divided layers, streamed weights, with a share of the host's, submissions of one run each. A
  * driver that runs everything in turn, as lavapipe does, gives the right numbers without any order. That a
  * missing one is seen: device/test_device. */
-#define _POSIX_C_SOURCE 200809L
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/device/hybrid.h"
@@ -10,11 +9,7 @@
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { N_ID = 40, N_ROW = 16 };
 #define DEVICE "vulkan:0"
@@ -42,7 +37,6 @@ static const setting settings[] = {
 
 static hearth_model *open_model(const setting *s, const char *path, const char *placement)
 {
-    hearth_model *model = NULL;
     const hearth_model_options o = {.n_thread = 2,
                                     .selector = s->selector,
                                     .gpu = {.device = DEVICE,
@@ -51,37 +45,31 @@ static hearth_model *open_model(const setting *s, const char *path, const char *
                                             .kv = HEARTH_KV_F16,
                                             .placement = placement}};
     if (s->n_work > 0 && !submissions_begin(DEVICE, 2, s->n_work)) return NULL;
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hearth_model *model = OPENED(hearth_model, path, &o);
     if (s->n_work > 0) submissions_end();
     return model;
 }
 
 static void run(const setting *s)
 {
-    char path[512], placement[512];
     int32_t ids[N_ID];
     uint32_t n_hot[2] = {512, 64};
     hth_placement p = {
         .n_layer = 2, .n_hot = n_hot, .head = true, .submit_on_demand = s->submitted, .streams = {s->stream}};
-    snprintf(path, sizeof path, "%s", test_scratch("ordered.gguf"));
-    snprintf(placement, sizeof placement, "%s", test_scratch("ordered.placement"));
+    const char *path = test_scratch("ordered.gguf"), *placement = test_scratch("ordered.placement");
     for (int i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i % 280;
-    if (!hybrid_pack_powerinfer(s->from, s->usual, path) ||
-        !hybrid_write_placement(path, DEVICE, &p, placement))
+    if (!hybrid_pack_powerinfer(s->from, s->usual, path) || !hybrid_write_placement(path, DEVICE, &p, placement))
         return;
-    hearth_model *model = open_model(s, path, placement);
+    CLOSED(hearth_model) *model = open_model(s, path, placement);
     if (model) {
         free(engine_model_logits(
             model, &(engine_setting){.n_thread = 2, .n_batch = N_ID, .kv = HEARTH_KV_F16}, ids, N_ID));
-        free(engine_model_logits(model, &(engine_setting){.n_thread = 2, .n_batch = 1, .kv = HEARTH_KV_F16},
-                                 ids, 3));
+        free(engine_model_logits(model, &(engine_setting){.n_thread = 2, .n_batch = 1, .kv = HEARTH_KV_F16}, ids, 3));
         hth_gpu_counts c = hth_gpu_count(model->gpu);
         CHECK((c.n_streamed > 0) == (s->stream.n_tok > 0) && (c.n_streamed_shared > 0) == (s->stream.cpu_share > 0));
         CHECK((c.n_token_retried > 0) == (s->usual == 0.0f));
     }
-    hearth_model_close(model);
-    remove(path);
-    remove(placement);
+    remove(path), remove(placement); /* of a child of the test */
 }
 
 /* What the layer and the loader say goes to `log`. */
@@ -100,21 +88,19 @@ static void run_watched(const setting *s, const char *log)
     _exit(0);
 }
 
-/* ---- what was said --------------------------------------------------------------------------------------
- */
+/* ---- what was said ---------------------------------------------------------------------- */
 
 static void check(const setting *s)
 {
     static const char *const wrong[] = {"SYNC-HAZARD", "Validation Error", "VUID-", "test_ordered.c:"};
-    char log[512];
     size_t n;
     int status;
-    snprintf(log, sizeof log, "%s", test_scratch("ordered.log"));
+    const char *log = test_scratch("ordered.log");
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) run_watched(s, log);
     CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    char *said = test_read_file(log, &n);
+    FREED char *said = test_read_file(log, &n);
     bool watched = said && strstr(said, "Insert instance layer \"VK_LAYER_KHRONOS_validation\"");
     if (!watched) test_skip("no validation layer, or no driver");
     for (size_t i = 0; watched && i < sizeof wrong / sizeof *wrong; i++) {
@@ -124,13 +110,9 @@ static void check(const setting *s)
                       at);
     }
     if (watched) CHECK(strstr(said, "all was run") != NULL);
-    free(said);
-    remove(log);
 }
 
-TEST(what_the_programs_of_a_step_read_and_write_is_ordered)
+TEST(shaders_of_a_step_are_separated_by_barriers)
 {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) check(&settings[i]);
 }
-
-TEST_MAIN

@@ -1,13 +1,8 @@
 /* Perplexities of the trained models against the table of tests/data/README.md: float64
- * for F32 files, llama.cpp for the quantised ones. The first chunks of the stories; with
+ * for F32 files, llama.cpp for the quantised ones. The first windows of the stories; with
  * $HEARTH_LONG also all of them and the English text, which take many minutes. */
 #include "support/models/perplexity.h"
 #include "support/test.h"
-
-#include <stdlib.h>
-
-/* The first n_short lines of a table are about the first chunks. */
-static size_t n_line(size_t n_short, size_t n_all) { return getenv("HEARTH_LONG") ? n_all : n_short; }
 
 static const perplexity_line storyteller[] = {
     {STORIES, 256, 60, 61759, 241, 7620, 7.2912, 1e-3},
@@ -45,29 +40,16 @@ static const perplexity_line babyllama_q4_0[] = {
     {ENGLISH, 256, 0, 390793, 1526, 193802, 6.7527, 0.003 * 6.7527},
 };
 
-TEST(storyteller_has_the_perplexities_of_the_table)
+/* type F32: the model itself. The first n_short lines are about the first chunks of the stories. */
+static void check(const char *model, hth_type type, const perplexity_line *lines, size_t n_short, size_t n_all)
 {
-    for (size_t i = 0; i < n_line(2, 6); i++) perplexity_check(STORYTELLER, &storyteller[i]);
+    for (size_t i = 0; i < (getenv("HEARTH_LONG") ? n_all : n_short); i++)
+        if (type == HTH_TYPE_F32) perplexity_check(model, &lines[i]);
+        else perplexity_check_quantised(type, &lines[i]);
 }
 
-TEST(stories260K_has_the_perplexities_of_the_table)
-{
-    for (size_t i = 0; i < n_line(2, 6); i++) perplexity_check(STORIES260K, &stories260K[i]);
-}
-
-TEST(babyllama_has_the_perplexities_of_the_table)
-{
-    for (size_t i = 0; i < n_line(1, 3); i++) perplexity_check(BABYLLAMA, &babyllama[i]);
-}
-
-TEST(babyllama_in_q8_0_is_as_good_as_the_peer)
-{
-    for (size_t i = 0; i < n_line(1, 3); i++) perplexity_check_quantised(HTH_TYPE_Q8_0, &babyllama_q8_0[i]);
-}
-
-TEST(babyllama_in_q4_0_is_as_good_as_the_peer)
-{
-    for (size_t i = 0; i < n_line(1, 3); i++) perplexity_check_quantised(HTH_TYPE_Q4_0, &babyllama_q4_0[i]);
-}
-
-TEST_MAIN
+TEST(storyteller_has_the_perplexities_of_the_table) { check(STORYTELLER, HTH_TYPE_F32, storyteller, 2, 6); }
+TEST(stories260K_has_the_perplexities_of_the_table) { check(STORIES260K, HTH_TYPE_F32, stories260K, 2, 6); }
+TEST(babyllama_has_the_perplexities_of_the_table) { check(BABYLLAMA, HTH_TYPE_F32, babyllama, 1, 3); }
+TEST(babyllama_in_q8_0_is_as_good_as_the_peer) { check(BABYLLAMA, HTH_TYPE_Q8_0, babyllama_q8_0, 1, 3); }
+TEST(babyllama_in_q4_0_is_as_good_as_the_peer) { check(BABYLLAMA, HTH_TYPE_Q4_0, babyllama_q4_0, 1, 3); }

@@ -3,10 +3,6 @@
 #include "support/models/golden.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* theirs: how far the logits of PowerInfer's own engine are from the truth for the same file, rms of the differences
  * over rms of the truth. Measured with SJTU-IPADS/PowerInfer d3ebd7c (July 2025), its CPU build for x86 with FMA, one
  * thread (two give other logits from run to run), KV cache F32, token by token. */
@@ -30,7 +26,7 @@ static const char *path_of(char *room, size_t size, const char *name, const char
 static float *read_doubles(const char *path, size_t *n)
 {
     size_t size;
-    char *bytes = path ? test_read_file(path, &size) : NULL;
+    FREED char *bytes = path ? test_read_file(path, &size) : NULL;
     if (!bytes) return NULL;
     *n = size / sizeof(double);
     float *x = malloc(*n * sizeof *x + 1);
@@ -40,7 +36,6 @@ static float *read_doubles(const char *path, size_t *n)
         memcpy(&d, bytes + i * sizeof d, sizeof d);
         x[i] = (float)d;
     }
-    free(bytes);
     return x;
 }
 
@@ -69,20 +64,17 @@ TEST(predicted_neurons_are_as_near_to_the_truth_as_powerinfer)
 {
     for (int i = 0; i < N_FILE; i++) {
         const char *name = files[i].name;
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (open_file(&g, name)) {
             g.selector = HEARTH_SELECTOR_PREDICTOR;
-            float *logits = golden_logits(&g, HEARTH_KV_F32);
+            FREED float *logits = golden_logits(&g, HEARTH_KV_F32);
             if (logits) {
                 double ours = engine_rms_error(logits, g.truth, g.n_truth), theirs = files[i].theirs;
                 printf("     %-16s %.3e, powerinfer %.3e, ratio %.3f\n", name, ours, theirs, ours / theirs);
-                if (!(ours <= 1.05 * theirs))
-                    test_fail(__FILE__, __LINE__, "%s: too far from the truth", name);
+                if (!(ours <= 1.05 * theirs)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", name);
                 golden_same_sampled(&g, HEARTH_KV_F32, logits);
             }
-            free(logits);
         }
-        golden_close(&g);
     }
 }
 
@@ -90,11 +82,11 @@ TEST(all_neurons_of_such_a_file_are_the_dense_model)
 {
     for (int i = 0; i < N_FILE; i++) {
         const char *name = files[i].name;
-        golden g;
+        CLEANUP(golden_close) golden g;
         if (open_file(&g, name)) {
             g.selector = HEARTH_SELECTOR_DENSE;
-            float *logits = golden_logits(&g, HEARTH_KV_F32);
-            float *dense = read_dense(name, g.n_truth);
+            FREED float *logits = golden_logits(&g, HEARTH_KV_F32);
+            FREED float *dense = read_dense(name, g.n_truth);
             /* Rounding to 8 bits makes 1.14e-2 +/- 0.13e-2 of bamboo's prompts, and 1.31e-2 of this one
              * (docs/arithmetic.md 11). */
             double bound = strstr(name, "f16") ? 5e-4 : strstr(name, "bamboo") ? 1.35e-2 : 1.25e-2;
@@ -105,28 +97,20 @@ TEST(all_neurons_of_such_a_file_are_the_dense_model)
                 g.selector = HEARTH_SELECTOR_GATE;
                 golden_same_on_levels(&g, HEARTH_KV_F32, logits);
             }
-            free(dense);
-            free(logits);
         }
-        golden_close(&g);
     }
 }
 
 TEST(such_a_file_asks_for_its_predictors)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     if (open_file(&g, files[0].name)) {
-        hearth_model *model = NULL;
         hearth_model_info info;
-        CHECK_OK(hearth_model_open(g.model, NULL, &model, err));
+        CLOSED(hearth_model) *model = OPENED(hearth_model, g.model, NULL);
         if (model) {
             hearth_model_get_info(model, &info);
             CHECK_INT(info.selector, HEARTH_SELECTOR_PREDICTOR);
             CHECK(info.down_transposed && strcmp(info.activation, "relu") == 0);
         }
-        hearth_model_close(model);
     }
-    golden_close(&g);
 }
-
-TEST_MAIN

@@ -3,16 +3,12 @@
 #include "support/models/golden.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* peer: how far llama.cpp's logits of the same file are from the truth, rms of the differences over rms of the truth.
- * Measured on the files of tests/data/quant.py with llama.cpp v0.5.0 (September 2026; de3ff81), its CPU code for AVX-512
- * VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
+ * Measured on the files of tests/data/quant.py with llama.cpp v0.5.0 (September 2026; de3ff81), its CPU code for
+ * AVX-512 VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
 static void check_type(const char *type, double peer)
 {
-    golden g;
+    CLEANUP(golden_close) golden g;
     if (golden_open_quant(&g, type)) {
         float *logits = golden_logits(&g, HEARTH_KV_F32);
         double ours = logits ? engine_rms_error(logits, g.truth, g.n_truth) : 1.0;
@@ -24,7 +20,6 @@ static void check_type(const char *type, double peer)
         if (logits) golden_same_on_levels(&g, HEARTH_KV_F16, logits);
         free(logits);
     }
-    golden_close(&g);
 }
 
 TEST(f16_weights_are_as_near_as_the_peer) { check_type("F16", 4.1227e-4); }
@@ -47,16 +42,14 @@ TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
 
 static void check_refused(const char *path, const char *what, const char *supported)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why = {0};
     const char *at = test_data(path);
     if (!at) return;
     CHECK_INT(hearth_model_open(at, NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(model == NULL);
     if (!strstr(why.message, at) || !strstr(why.message, what) || !strstr(why.message, supported))
-        test_fail(__FILE__, __LINE__, "%s: message lacks '%s' or '%s': %s", path, what, supported,
-                  why.message);
-    hearth_model_close(model);
+        test_fail(__FILE__, __LINE__, "%s: message lacks '%s' or '%s': %s", path, what, supported, why.message);
 }
 
 TEST(architectures_that_are_not_supported_are_refused_with_those_that_are)
@@ -80,5 +73,3 @@ TEST(mixtures_of_experts_are_refused_by_their_key)
     check_refused("golden/arch/mixtral.gguf", "llama.expert_count", "dense models");
     check_refused("golden/arch/mixtral-drelu.gguf", "llama.expert_count", "dense models");
 }
-
-TEST_MAIN

@@ -1,13 +1,9 @@
 /* hub/find.c: where models are searched; the folders that are opened are seen through libc's opendir. */
-#define _GNU_SOURCE
 #include "hub/hub.h"
 #include "hub/json_in.h"
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *watched;
 static bool was_opened;
@@ -22,10 +18,9 @@ DIR *__wrap_opendir(const char *path)
 
 static bool searches(const char *folder)
 {
-    hub_models models;
+    CLEANUP(hub_free_models) hub_models models;
     watched = folder, was_opened = false;
     CHECK_OK(hub_find_models(&models, err));
-    hub_free_models(&models);
     return was_opened;
 }
 
@@ -44,5 +39,3 @@ TEST(models_of_ollama_are_where_its_variable_says_or_where_it_puts_them)
     CHECK_INT(searches(own), reads);
     CHECK(!searches(home) && !searches(service));
 }
-
-TEST_MAIN

@@ -1,11 +1,6 @@
 /* hub/parts.h: names of files, quantisations and repositories taken apart, and what of a repository is chosen. */
-#define _GNU_SOURCE
 #include "hub/parts.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct {
     const char *path, *stem, *quant; /* stem NULL: no model's file */
@@ -66,8 +61,7 @@ TEST(requests_are_repositories_and_what_of_them)
     CHECK(is_request("org/name:Q4_0", "org/name", "Q4_0"));
     CHECK(is_request("hf.co/org/name:q8_0", "org/name", "q8_0"));
     CHECK(is_request("https://huggingface.co/org/name/blob/main/a/b.gguf", "org/name", "a/b.gguf"));
-    CHECK(
-        is_request("https://huggingface.co/org/name/resolve/main/b.gguf?download=true", "org/name", "b.gguf"));
+    CHECK(is_request("https://huggingface.co/org/name/resolve/main/b.gguf?download=true", "org/name", "b.gguf"));
     CHECK(is_request("https://huggingface.co/org/name/tree/main", "org/name", ""));
     CHECK(!is_request("https://huggingface.co/org/name/tree/main/folder", "org/name", ""));
     CHECK(!is_request("https://huggingface.co/org/name/discussions/1", "org/name", ""));
@@ -134,8 +128,7 @@ static const char *chosen(const char *paths, const char *want)
     size_t i = 0;
     snprintf(copy, sizeof copy, "%s", paths);
     snprintf(request.want, sizeof request.want, "%s", want);
-    for (char *p = strtok(copy, " "); p; p = strtok(NULL, " "))
-        at[list.n++] = (hub_file){.path = p, .size = 1};
+    for (char *p = strtok(copy, " "); p; p = strtok(NULL, " ")) at[list.n++] = (hub_file){.path = p, .size = 1};
     list.at = at;
     out[0] = '\0';
     if (hub_choose(&list, &request, &i, NULL) == HEARTH_OK) snprintf(out, sizeof out, "%s", at[i].path);
@@ -157,8 +150,7 @@ TEST(the_file_that_is_meant_is_chosen)
     CHECK_TEXT(chosen("m-Q2_K.gguf", ""), "m-Q2_K.gguf");
     CHECK_TEXT(chosen("m-Q2_K.gguf m-Q3_K_S.gguf", ""), "");
     CHECK_TEXT(chosen("a-7B-Q4_0.gguf a-13B-Q4_0.gguf", "Q4_0"), "");
-    CHECK_TEXT(chosen("Q4_0/m-00002-of-00002.gguf Q4_0/m-00001-of-00002.gguf", ""),
-               "Q4_0/m-00001-of-00002.gguf");
+    CHECK_TEXT(chosen("Q4_0/m-00002-of-00002.gguf Q4_0/m-00001-of-00002.gguf", ""), "Q4_0/m-00001-of-00002.gguf");
     CHECK_TEXT(chosen("Q4_0/m-00002-of-00002.gguf Q4_0/m-00001-of-00002.gguf", "m-00002-of-00002.gguf"),
                "Q4_0/m-00001-of-00002.gguf");
     CHECK_TEXT(chosen("m-UD-Q4_K_XL.gguf", "Q4_K_XL"), "m-UD-Q4_K_XL.gguf");
@@ -217,5 +209,3 @@ TEST(a_part_of_a_name_is_enough_and_a_whole_one_comes_first)
     CHECK_INT(match("llama", &name), 2);
     CHECK_INT(match("nothing", &name), 0);
 }
-
-TEST_MAIN

@@ -2,8 +2,6 @@
 #include "hub/sha256.h"
 #include "support/test.h"
 
-#include <string.h>
-
 static const char *hash_of(const void *bytes, size_t n)
 {
     static char hex[SHA256_HEX];
@@ -65,5 +63,3 @@ TEST(sha256_does_not_depend_on_how_bytes_are_cut)
         CHECK_TEXT(hex, hash_of(bytes, n));
     }
 }
-
-TEST_MAIN

@@ -49,7 +49,7 @@ def another_package_is_refused():
 
 
 @case
-def a_fetch_that_was_stopped_is_made_anew():
+def a_fetch_that_was_stopped_is_repeated():
     failures, header = fetch(hashlib.sha512(ARCHIVE).hexdigest(), sed="exit 1")
     assert len(failures) == 1 and header == "int x;\n", (failures, header)
 

@@ -1,15 +1,11 @@
-/* The proof of attention: every level of this machine against the C reference, bit for
- * bit, for all types of cache, between guard pages, with positions that nobody may see
- * poisoned; and what attention promises whatever its kernel: a row's bits depend on
- * what it sees alone. `--bench` measures instead (support/kernels/attn_bench.h). */
+/* The proof of attention: every level of this machine against the C reference, bit for bit, for all types of cache,
+ * between guard pages, with poisoned values at masked positions; and what attention promises whatever its
+ * kernel: a row's bits depend on what it sees alone. `--bench` measures instead (support/kernels/bench.h). */
 #include "base/bits.h"
-#include "support/kernels/attn_bench.h"
+#include "support/kernels/bench.h"
 #include "support/kernels/attn_case.h"
 #include "support/guard.h"
 #include "support/kernels/proof.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { MAX_D = 288, MAX_QUERY = 48, MAX_CACHE = 90000, MAX_OUT = 2 * MAX_QUERY };
 
@@ -65,19 +61,10 @@ static hth_attn make_job(test_random *r, const hth_kernels *k, const shape *s)
     if (s->type == HEARTH_KV_Q8_0) k->quant_act(q, n, rounded, query_d, query_sum);
     attend_page_table(s->type, s->d, s->n_pos, keys, k_pages);
     attend_page_table(s->type, s->d, s->n_pos, values, v_pages);
-    return (hth_attn){.k_pages = k_pages,
-                      .v_pages = v_pages,
-                      .d_head = s->d,
-                      .n_row = s->n_row,
-                      .n_head = s->n_head,
-                      .n_pos = first_n_pos(s),
-                      .window = s->window,
-                      .q = q,
-                      .q_q8 = {.q = rounded, .d = query_d, .sum = query_sum},
-                      .q_stride = s->n_head * s->d,
-                      .scale = 0.125f,
-                      .cap = s->cap,
-                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
+    return (hth_attn){.k_pages = k_pages, .v_pages = v_pages, .d_head = s->d, .n_row = s->n_row, .n_head = s->n_head,
+                      .n_pos = first_n_pos(s), .window = s->window, .q = q,
+                      .q_q8 = {.q = rounded, .d = query_d, .sum = query_sum}, .q_stride = s->n_head * s->d,
+                      .scale = 0.125f, .cap = s->cap, .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
 }
 
 typedef struct split_call {
@@ -99,8 +86,7 @@ static bool run_split(const hth_kernels *k, const shape *s, const hth_attn *job,
     size_t n_out = s->n_row * (s->n_head + 1);
     split_call c = {k->attn[s->type], *job, i_split};
     c.job.out_stride = s->n_head + 1;
-    c.job.scratch =
-        guard_place(&rooms[4], hth_attn_scratch(s->d, n_query(s)) * sizeof(float), GUARD_BEHIND, 0);
+    c.job.scratch = guard_place(&rooms[4], hth_attn_scratch(s->d, n_query(s)) * sizeof(float), GUARD_BEHIND, 0);
     memset(c.job.scratch, 0xff, hth_attn_scratch(s->d, n_query(s)) * sizeof(float));
     c.job.values = guard_place(&rooms[5], n_out * s->d * sizeof(float), GUARD_BEHIND, s->shift);
     c.job.partials = guard_place(&rooms[6], n_out * sizeof *parts, GUARD_BEFORE, 0);
@@ -132,8 +118,7 @@ static void check_splits(const hth_kernels *reference, const hth_kernels *table,
     static hth_attn_partial e_parts[MAX_OUT], g_parts[MAX_OUT];
     size_t n_out = s->n_row * (s->n_head + 1), n = n_out * s->d, last = hth_attn_last_split(job);
     for (size_t i = hth_attn_first_split(job); i <= last; i++) {
-        bool ok =
-            run_split(reference, s, job, i, expected, e_parts) && run_split(table, s, job, i, got, g_parts);
+        bool ok = run_split(reference, s, job, i, expected, e_parts) && run_split(table, s, job, i, got, g_parts);
         bool same = proof_differ_f32(expected, got, n) == n;
         for (size_t p = 0; p < n_out; p++) same = same && same_part(&e_parts[p], &g_parts[p]);
         if (ok && same) continue;
@@ -151,21 +136,16 @@ static void check_splits(const hth_kernels *reference, const hth_kernels *table,
 static void open_rooms(void)
 {
     size_t out = MAX_OUT * MAX_D * sizeof(float);
-    size_t sizes[7] = {
-        4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY), out, out};
+    size_t sizes[7] = {4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY), out, out};
     for (int i = 0; i < 7; i++) guard_open(&rooms[i], sizes[i]);
 }
 
-static void close_rooms(void)
-{
-    for (int i = 0; i < 7; i++) guard_close(&rooms[i]);
-}
+static void close_rooms(void) { for (int i = 0; i < 7; i++) guard_close(&rooms[i]); }
 
 /* Any shape: all widths around the vectors, groups of 1 to 9 heads, up to 16 rows. */
 static shape any_shape(test_random *r, hearth_kv_type type, size_t i)
 {
-    static const size_t widths[] = {1,  2,  7,  8,  9,  15, 16,  17,  20,  31,
-                                    32, 33, 48, 64, 80, 96, 100, 128, 136, 256};
+    static const size_t widths[] = {1, 2, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 48, 64, 80, 96, 100, 128, 136, 256};
     static const size_t whole[] = {32, 64, 96, 128, 160, 256, 288};
     static const size_t positions[] = {16, 17, 31, 40, 255, 256, 257, 272, 300, 513, 600, 770};
     shape s = {.type = type, .n_row = 1 + test_random_below(r, 16), .n_head = 1 + test_random_below(r, 9)};
@@ -189,8 +169,8 @@ TEST(every_split_equals_the_reference_between_guard_pages)
     size_t n = wish && *wish ? 4000 : 80;
     open_rooms();
     test_random r = proof_random();
-    hth_kernels reference, table;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
+    hth_kernels table;
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < n; i++)
         for (int type = 0; type < HTH_N_KV_TYPE; type++) {
             shape s = any_shape(&r, (hearth_kv_type)type, i);
@@ -248,8 +228,7 @@ TEST(a_row_depends_on_what_it_sees_alone)
     open_rooms();
     test_random r = proof_random();
     for (int l = 0; l < n_level; l++) {
-        hth_kernels k;
-        hth_kernels_init(&k, levels[l]);
+        hth_kernels k = proof_kernels(levels[l]);
         for (size_t i = 0; i < 24; i++)
             for (int type = 0; type < HTH_N_KV_TYPE; type++) {
                 shape s = any_shape(&r, (hearth_kv_type)type, i);
@@ -266,8 +245,7 @@ TEST(a_window_that_begins_at_a_split_is_attention_over_its_positions_alone)
     enum { D = 32, N_POS = 700, FIRST = 256 };
     static float q[D], k[N_POS * D], v[N_POS * D], whole[D], alone[D];
     test_random r = proof_random();
-    hth_kernels table;
-    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(HTH_CPU_GENERIC);
     proof_fill_f32(&r, PROOF_PLAIN, q, D);
     proof_fill_f32(&r, PROOF_PLAIN, k, N_POS * D);
     proof_fill_f32(&r, PROOF_PLAIN, v, N_POS * D);
@@ -316,11 +294,9 @@ TEST(attention_is_right_to_the_precision_of_its_cache)
     static const double bound[HTH_N_KV_TYPE] = {2e-3, 2e-5, 5e-2}, floor_[HTH_N_KV_TYPE] = {1e-6, 0, 1e-4};
     static float q[D], keys[N_POS * D], values[N_POS * D], y[D];
     test_random r = proof_random();
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (int i = 0; i < D; i++) q[i] = test_random_float(&r) * 3;
-    for (int i = 0; i < N_POS * D; i++)
-        keys[i] = test_random_float(&r) * 2, values[i] = test_random_float(&r);
+    for (int i = 0; i < N_POS * D; i++) keys[i] = test_random_float(&r) * 2, values[i] = test_random_float(&r);
     for (int type = 0; type < HTH_N_KV_TYPE; type++) {
         attend_alone a = {.type = (hearth_kv_type)type, .d_head = D, .n_pos = N_POS};
         a.q = q, a.keys = keys, a.values = values, a.scale = 0.125f;
@@ -370,8 +346,7 @@ TEST(rounding_of_a_cache_at_its_bounds)
     float x[32] = {0};
     int8_t q[32];
     uint16_t d;
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     x[5] = -0x1p-61f;
     k.quant_cache(x, 32, q, &d);
     CHECK(d == 0 && q[5] == 0);

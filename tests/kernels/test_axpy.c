@@ -1,14 +1,10 @@
 /* The proof of neuron-major down: every type at every level of this machine against the C
  * reference, and the reference against products in double; the four properties of sparsity.
- * `--bench` measures instead (support/kernels/axpy_bench.h). */
-#include "support/kernels/axpy_bench.h"
+ * `--bench` measures instead (support/kernels/bench.h). */
+#include "support/kernels/bench.h"
 #include "support/kernels/axpy_case.h"
 
 #include "base/bits.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MAX_WEIGHT = 1 << 19, MAX_OUT = 1 << 14 };
 
@@ -40,16 +36,14 @@ static void fail(const char *what, hth_cpu level, size_t o)
 
 static bool is_whole(void)
 {
-    return guard_is_whole(&the_case.sums) && guard_is_whole(&the_case.offsets) &&
-           guard_is_whole(&the_case.chain);
+    return guard_is_whole(&the_case.sums) && guard_is_whole(&the_case.offsets) && guard_is_whole(&the_case.chain);
 }
 
 /* The rows of `job` with the level's kernel, then wide[n_out] (zeroed before). A chain that is out
  * of bounds shows as one in wide. False after a fault, which is reported. */
 static bool compute(hth_cpu level, const hth_axpy_job *job, int64_t *acc64)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     hth_type type = the_case.shape.rows.type;
     call c = {table.axpy[type], *job};
     bool ok = guard_call(do_call, &c);
@@ -184,10 +178,9 @@ TEST(down_does_not_depend_on_the_cut_into_outputs) { for_each_level(cut_columns)
 static void chains(hth_cpu level, hth_type type, test_random *r)
 {
     static float right[MAX_OUT];
-    hth_kernels reference, table;
     if (rows_quantised(type)) return;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
-    hth_kernels_init(&table, level);
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(level);
     for (int i = 0; i < 300; i++) {
         down_shape s = random_shape(r, type);
         down_case_make(&the_case, r, &s);
@@ -276,16 +269,14 @@ static void set_integers(const type_bytes *t, uint8_t *row, size_t n_out, bool o
 static void set_halves(hth_type type, uint8_t *row, size_t n_out, int at, uint16_t half)
 {
     size_t size = down_bytes(type, rows_block(type));
-    for (size_t b = 0; at >= 0 && b < n_out / rows_block(type); b++)
-        hth_store_u16(row + b * size + (size_t)at, half);
+    for (size_t b = 0; at >= 0 && b < n_out / rows_block(type); b++) hth_store_u16(row + b * size + (size_t)at, half);
 }
 
 static float largest_weight(hth_type type, const uint8_t *row, size_t n_out)
 {
     static float x[MAX_OUT];
     float top = 0;
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     k.unpack[type](row, n_out, x);
     for (size_t o = 0; o < n_out; o++) top = fabsf(x[o]) > top ? fabsf(x[o]) : top;
     return top;
@@ -315,8 +306,7 @@ static void largest_scales(hth_type type, test_random *r)
         plain = of_scales > plain ? of_scales : plain;
         if (type == HTH_TYPE_IQ4_NL || type == HTH_TYPE_IQ4_XS || t->m < 0) CHECK(of_scales == plain);
         if (d != plain)
-            test_fail(__FILE__, __LINE__, "%s: D %a, expected %a", rows_type_name(type), (double)d,
-                      (double)plain);
+            test_fail(__FILE__, __LINE__, "%s: D %a, expected %a", rows_type_name(type), (double)d, (double)plain);
         static const uint16_t not_finite[] = {0x7c00, 0xfc00, 0x7e00, 0xfe01};
         uint16_t bad = not_finite[i % 4];
         size_t block = down_bytes(type, rows_block(type)) *
@@ -431,12 +421,10 @@ TEST(sums_hold_as_many_neurons_as_they_say) { for_each_level(full_limit); }
 static void chain_flushes(hth_cpu level, test_random *r)
 {
     static int64_t right[MAX_OUT];
-    hth_kernels k;
-    hth_kernels_init(&k, level);
+    hth_kernels k = proof_kernels(level);
     for (int i = 0; i < 200; i++) {
         size_t n = test_random_below(r, 70);
-        float *chain =
-            guard_place(&the_case.chain, n * sizeof *chain, i % 2 ? GUARD_BEFORE : GUARD_BEHIND, 0);
+        float *chain = guard_place(&the_case.chain, n * sizeof *chain, i % 2 ? GUARD_BEFORE : GUARD_BEHIND, 0);
         bool fits = true;
         proof_fill_f32(r, (proof_kind)(i % PROOF_N_KIND), chain, n);
         for (size_t o = 0; o < n; o++) {
@@ -468,17 +456,11 @@ TEST(chains_become_integers_of_2_to_the_minus_32)
 /* One rounding: also where a double in between would make a tie of what is none. */
 TEST(outputs_are_rounded_once)
 {
-    const int64_t acc64[] = {0,
-                             1,
-                             -1,
-                             (1 << 24) + 1,
-                             (1 << 24) + 3,
-                             ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1,
-                             -((int64_t)1 << 60) - ((int64_t)1 << 36) - 1,
-                             INT64_MAX,
-                             INT64_MIN};
-    const float right[] = {0,       1,       -1, 0x1p24f, 0x1.000004p24f, 0x1.000002p60f, -0x1.000002p60f,
-                           0x1p63f, -0x1p63f};
+    const int64_t acc64[] = {
+        0, 1, -1, (1 << 24) + 1, (1 << 24) + 3, ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1,
+        -((int64_t)1 << 60) - ((int64_t)1 << 36) - 1, INT64_MAX, INT64_MIN,
+    };
+    const float right[] = {0, 1, -1, 0x1p24f, 0x1.000004p24f, 0x1.000002p60f, -0x1.000002p60f, 0x1p63f, -0x1p63f};
     float y[9];
     hth_axpy_finish(acc64, 9, 0.5f, y);
     for (int i = 0; i < 9; i++) CHECK(y[i] == 0.5f * right[i]);
@@ -492,8 +474,7 @@ static void dense_product(hth_type type, test_random *r)
 {
     static float x[MAX_OUT], y[MAX_OUT];
     static double right[MAX_OUT];
-    hth_kernels k;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (int i = 0; i < 40; i++) {
         down_shape s = random_shape(r, type);
         s.rows.kind = PROOF_PLAIN, s.h_kind = PROOF_PLAIN, s.list = 2;
@@ -504,8 +485,7 @@ static void dense_product(hth_type type, test_random *r)
         for (size_t row = 0; row < s.rows.n_row; row++) {
             k.unpack[type](job->w + row * job->row_size, s.rows.n_col, x);
             for (size_t o = 0; o < s.rows.n_col; o++) right[o] += (double)job->h[row] * (double)x[o];
-            for (size_t o = 0; o < s.rows.n_col; o++)
-                size = fmax(size, fabs((double)job->h[row] * (double)x[o]));
+            for (size_t o = 0; o < s.rows.n_col; o++) size = fmax(size, fabs((double)job->h[row] * (double)x[o]));
         }
         float factor = rows_quantised(type) ? 1.0f / job->scale : 0x1p-32f;
         double unit = rows_quantised(type) ? 65.0 * (double)factor : 1e-6 * size + 0x1p-31;
@@ -524,8 +504,7 @@ TEST(the_full_list_equals_the_dense_product) { for_each_type(dense_product); }
 
 static void empty_list(hth_cpu level, hth_type type, test_random *r)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     down_shape s = {.rows = {.type = type, .n_row = 9, .n_col = 512}, .list = 1};
     down_case_make(&the_case, r, &s);
     guard *all[] = {&the_case.sums, &the_case.offsets, &the_case.chain};
@@ -586,7 +565,7 @@ static void protect_even_rows(bool readable)
         guard_protect(the_case.w.p + i * stride, (size + page - 1) / page * page, readable);
 }
 
-/* Rows that begin at a page; the even ones, which do not fire, cannot be read. They come next in
+/* Rows that begin at a page; the even ones, which are not active, cannot be read. They come next in
  * the list, too: asking for them ahead is no access. */
 static void check_odd_rows(hth_cpu level, test_random *r, const down_shape *s)
 {

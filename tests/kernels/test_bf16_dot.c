@@ -5,9 +5,6 @@
 #include "base/bits.h"
 #include "kernels/kernels.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { MAX_ROW = 64, MAX_COL = 4200, MAX_TOK = 140, MAX_WEIGHT = 1 << 18, MAX_INPUT = 1 << 17 };
 
 static uint16_t weights[MAX_WEIGHT];
@@ -27,16 +24,9 @@ static hth_rows make_job(test_random *r, const shape *s)
     for (size_t i = 0; i < s->n_row; i += HTH_PANEL_ROW)
         hth_panel_pack(HTH_TYPE_BF16, s->n_col, (const uint8_t *)(weights + i * s->n_col), 2 * s->n_col,
                        panels + 2 * i * s->n_col);
-    for (size_t t = 0; t < s->n_tok; t++)
-        hth_tiles_put_floats(&tiles, t, s->n_tok, s->n_col, x + t * s->n_col);
-    return (hth_rows){.w = (const uint8_t *)weights,
-                      .row_size = 2 * s->n_col,
-                      .n_col = s->n_col,
-                      .end = s->n_row,
-                      .n_tok = s->n_tok,
-                      .y_stride = s->n_row,
-                      .work = work,
-                      .act = {.x = x, .tiles = tiles}};
+    for (size_t t = 0; t < s->n_tok; t++) hth_tiles_put_floats(&tiles, t, s->n_tok, s->n_col, x + t * s->n_col);
+    return (hth_rows){.w = (const uint8_t *)weights, .row_size = 2 * s->n_col, .n_col = s->n_col, .end = s->n_row,
+                      .n_tok = s->n_tok, .y_stride = s->n_row, .work = work, .act = {.x = x, .tiles = tiles}};
 }
 
 /* Each output against the sum in doubles: an input is off by 2^-9 of itself at most, and a sum of
@@ -47,8 +37,7 @@ static void check_bound(const shape *s, const float *y)
         for (size_t t = 0; t < s->n_tok; t++) {
             double sum = 0, size = 0;
             for (size_t k = 0; k < s->n_col; k++) {
-                double term =
-                    (double)hth_bf16_to_f32(weights[i * s->n_col + k]) * (double)x[t * s->n_col + k];
+                double term = (double)hth_bf16_to_f32(weights[i * s->n_col + k]) * (double)x[t * s->n_col + k];
                 sum += term, size += fabs(term);
             }
             double bound = size * (0x1p-8 + (double)s->n_col * 0x1p-23),
@@ -75,8 +64,8 @@ static void check_shape(test_random *r, const hth_kernels *k, const shape *s)
 TEST(products_of_bf16_stay_within_their_bound)
 {
     test_random r = proof_random();
-    hth_kernels k, before;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels before;
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     before = k;
     if (!hth_kernels_use_bf16_dot(&k)) { /* this machine multiplies no bf16: nothing changes */
         CHECK_BYTES(&k, &before, sizeof k);
@@ -96,11 +85,10 @@ TEST(one_token_is_exact_and_other_levels_have_none)
     test_random r = proof_random();
     shape s = {48, 531, 1};
     hth_rows job = make_job(&r, &s);
-    hth_kernels k, plain;
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     CHECK(!hth_kernels_use_bf16_dot(&k));
     CHECK(!k.panels[HTH_TYPE_BF16]);
-    hth_kernels_init(&plain, hth_cpu_detect());
+    hth_kernels plain = proof_kernels(hth_cpu_detect());
     hth_kernels_init(&k, hth_cpu_detect());
     if (!hth_kernels_use_bf16_dot(&k)) return; /* other levels: above */
     job.w = panels, job.layout = HTH_LAYOUT_PANELS;
@@ -108,5 +96,3 @@ TEST(one_token_is_exact_and_other_levels_have_none)
     job.y = exact, plain.panels[HTH_TYPE_BF16](&job);
     CHECK_BYTES(got[0], exact, s.n_row * sizeof(float));
 }
-
-TEST_MAIN

@@ -6,15 +6,9 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static hth_kernels table(void)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     return k;
 }
 
@@ -26,7 +20,7 @@ static void check_golden(hth_type type)
     const char *path = test_data(name);
     if (!path) return;
     size_t size = 0;
-    char *file = test_read_file(path, &size);
+    FREED char *file = test_read_file(path, &size);
     if (!CHECK(file && size >= 20 && memcmp(file, "HBLK", 4) == 0)) return;
     CHECK_INT(hth_load_u32(file + 4), type);
     size_t n_block = hth_load_u32(file + 8), per_block = hth_load_u32(file + 12),
@@ -34,12 +28,10 @@ static void check_golden(hth_type type)
     size_t n = n_block * per_block;
     CHECK_INT(bytes, rows_bytes(type, per_block));
     if (CHECK_INT(size, 20 + n_block * bytes + 4 * n)) {
-        float *x = malloc(n * sizeof *x);
+        FREED float *x = malloc(n * sizeof *x);
         table().unpack[type]((const uint8_t *)file + 20, n, x);
         CHECK_BYTES(x, file + 20 + n_block * bytes, 4 * n);
-        free(x);
     }
-    free(file);
 }
 
 TEST(golden_f16_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_F16); }
@@ -160,8 +152,7 @@ TEST(searched_types_err_no_more_than_their_kind)
 /* Each value of the format, times a scale, packs to itself. */
 TEST(values_of_iq4_nl_pack_to_themselves)
 {
-    static const float values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                     1,    13,   25,  38,  53,  69,  89,  113};
+    static const float values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     float x[32], y[32];
     uint8_t row[18];
     for (int sign = -1; sign <= 1; sign += 2) {
@@ -210,5 +201,3 @@ TEST(packing_stays_inside_its_rows)
     guard_close(&x);
     guard_close(&row);
 }
-
-TEST_MAIN

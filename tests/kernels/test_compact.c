@@ -1,11 +1,8 @@
-/* Who fires (hth_compact_fn): every level keeps what a plain loop keeps, between guard pages, with and
- * without lists and floors of their own, in place too. */
+/* Compaction (hth_compact_fn): every level keeps what a plain loop keeps, between guard pages, with and
+ * without lists and thresholds of their own, in place too. */
 #include "kernels/kernels.h"
 #include "support/guard.h"
 #include "support/kernels/proof.h"
-
-#include <math.h>
-#include <string.h>
 
 enum { MOST = 700, N_FLOOR = 3000 };
 
@@ -79,7 +76,7 @@ static void check_level(const hth_kernels *k, const wanted *w)
                   w->in_place);
 }
 
-TEST(every_level_keeps_what_is_not_below_its_floor)
+TEST(every_level_keeps_what_is_not_below_its_threshold)
 {
     hth_cpu levels[PROOF_MAX_LEVEL + 1] = {HTH_CPU_GENERIC};
     int n_level = 1 + proof_levels(levels + 1);
@@ -91,22 +88,16 @@ TEST(every_level_keeps_what_is_not_below_its_floor)
     guard_open(&kept_x_room, sizeof x);
     for (int i = 0; i < 1500; i++) {
         uint64_t bits = test_random_next(&r);
-        wanted w = {.magnitudes = bits & 1,
-                    .listed = bits & 2,
-                    .floored = bits & 4,
-                    .in_place = bits & 8,
-                    .values = bits & 16,
-                    .side = bits & 32 ? GUARD_BEFORE : GUARD_BEHIND,
+        wanted w = {.magnitudes = bits & 1, .listed = bits & 2, .floored = bits & 4, .in_place = bits & 8,
+                    .values = bits & 16, .side = bits & 32 ? GUARD_BEFORE : GUARD_BEHIND,
                     .n = (bits >> 8) % (i % 3 ? 70 : MOST)};
         static const float common[] = {0x1p-149f, 0.0f, 0.5f, -0.5f, 3e38f, -3e38f};
         w.floor = common[(bits >> 40) % 6];
         proof_fill_f32(&r, (proof_kind)((bits >> 48) % PROOF_N_KIND), x, w.n);
         proof_fill_f32(&r, (proof_kind)((bits >> 56) % 4), floors, N_FLOOR);
-        for (size_t j = 0, number = 0; j < w.n; j++)
-            list[j] = (int32_t)(number += 1 + test_random_next(&r) % 4);
+        for (size_t j = 0, number = 0; j < w.n; j++) list[j] = (int32_t)(number += 1 + test_random_next(&r) % 4);
         for (int l = 0; l < n_level; l++) {
-            hth_kernels k;
-            hth_kernels_init(&k, levels[l]);
+            hth_kernels k = proof_kernels(levels[l]);
             check_level(&k, &w);
         }
     }
@@ -116,5 +107,3 @@ TEST(every_level_keeps_what_is_not_below_its_floor)
     guard_close(&kept_list_room);
     guard_close(&kept_x_room);
 }
-
-TEST_MAIN

@@ -1,7 +1,6 @@
-/* One answer on every machine: a hash of what each entry of the table makes of seeded
- * inputs, at every level, equals the constant below. The constants hold on x86-64 and
- * on AArch64; one that changes is a change of docs/arithmetic.md. (A NaN counts as
- * any NaN: its sign and payload are the machine's.) */
+/* One answer on every machine: a hash of what each entry of the table makes of seeded inputs, at every level,
+ * equals the constant below. The constants hold on x86-64 and on AArch64; one that changes is a change of
+ * docs/arithmetic.md. (A NaN counts as any NaN: its sign and payload are the machine's.) */
 #include "base/bits.h"
 #include "base/hash.h"
 #include "kernels/kernels.h"
@@ -10,9 +9,6 @@
 #include "support/kernels/axpy_case.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 enum { SEED = 20, N = 1027 };
 
@@ -35,8 +31,7 @@ static void check_levels(uint64_t (*hash)(const hth_kernels *k), uint64_t expect
     hth_cpu levels[1 + PROOF_MAX_LEVEL] = {HTH_CPU_GENERIC};
     int n = 1 + proof_levels(levels + 1);
     for (int i = 0; i < n; i++) {
-        hth_kernels k;
-        hth_kernels_init(&k, levels[i]);
+        hth_kernels k = proof_kernels(levels[i]);
         uint64_t h = hash(&k);
         if (h != expected)
             test_fail(__FILE__, __LINE__, "%s: hash 0x%016llx, expected 0x%016llx", hth_cpu_name(levels[i]),
@@ -51,7 +46,7 @@ static uint64_t hash_rows_of(const hth_kernels *k, hth_type type)
     static const size_t blocks[] = {1, 2, 7, 8, 9, 15, 16, 17, 30, 65}, floats[] = {1, 15, 16, 17, 33, 352};
     bool quantised = rows_quantised(type);
     size_t n = quantised ? sizeof blocks / sizeof *blocks : sizeof floats / sizeof *floats;
-    rows_case c;
+    CLEANUP(rows_case_close) rows_case c;
     uint64_t h = 0;
     test_random r = {SEED};
     rows_case_open(&c, 1 << 19, 1 << 18);
@@ -64,7 +59,6 @@ static uint64_t hash_rows_of(const hth_kernels *k, hth_type type)
             k->rows[type](&c.job);
             h = hash_floats(h, c.job.y, rows_case_n_y(&c));
         }
-    rows_case_close(&c);
     return h;
 }
 
@@ -110,7 +104,7 @@ static uint64_t hash_down(const hth_kernels *k)
     enum { MAX_OUT = 2048 };
     static int64_t acc64[MAX_OUT];
     static float y[MAX_OUT];
-    down_case c;
+    CLEANUP(down_case_close) down_case c;
     uint64_t h = 0;
     test_random r = {SEED};
     down_case_open(&c, 1 << 18, MAX_OUT);
@@ -128,7 +122,6 @@ static uint64_t hash_down(const hth_kernels *k)
             hth_axpy_finish(acc64, s.rows.n_col, 0x1p-32f, y);
             h = hash_floats(h, y, s.rows.n_col);
         }
-    down_case_close(&c);
     return h;
 }
 
@@ -244,7 +237,7 @@ static uint64_t hash_unpacking(const hth_kernels *k)
 {
     test_random r = {SEED};
     uint64_t h = 0;
-    rows_case c;
+    CLEANUP(rows_case_close) rows_case c;
     float x[1024];
     rows_case_open(&c, 1 << 16, 1 << 12);
     for (int t = 0; t < ROWS_N_TYPE; t++)
@@ -255,7 +248,6 @@ static uint64_t hash_unpacking(const hth_kernels *k)
             k->unpack[s.type](c.job.w, s.n_col, x);
             h = hash_floats(h, x, s.n_col);
         }
-    rows_case_close(&c);
     return h;
 }
 
@@ -359,14 +351,8 @@ TEST(norms_are_the_same_everywhere) { check_levels(hash_norms, 0x0a3187ac15827f3
 TEST(elementwise_kernels_are_the_same_everywhere) { check_levels(hash_elements, 0xd4ec56880667b167u); }
 TEST(functions_and_activations_are_the_same_everywhere) { check_levels(hash_functions, 0x5c4d30f59ddfc943u); }
 TEST(rounded_activations_are_the_same_everywhere) { check_levels(hash_rounding, 0xfdaa993db7a33a63u); }
-TEST(activations_rounded_per_256_are_the_same_everywhere)
-{
-    check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu);
-}
-TEST(unpacked_weights_of_every_type_are_the_same_everywhere)
-{
-    check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u);
-}
+TEST(activations_rounded_per_256_are_the_same_everywhere) { check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu); }
+TEST(unpacked_weights_of_every_type_are_the_same_everywhere) { check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u); }
 TEST(packed_and_unpacked_weights_are_the_same_everywhere) { check_levels(hash_codecs, 0x718bf70659b44a48u); }
 TEST(attention_is_the_same_everywhere) { check_levels(hash_attention, 0x8cc202477858d98au); }
 TEST(attention_over_rounded_caches_is_the_same_everywhere)
@@ -391,5 +377,3 @@ static uint64_t hash_doubles(const hth_kernels *k)
 }
 
 TEST(double_functions_are_the_same_everywhere) { check_levels(hash_doubles, 0xf178346525501003u); }
-
-TEST_MAIN

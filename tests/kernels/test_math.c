@@ -6,9 +6,6 @@
 #include "kernels/vector/math.h"
 #include "support/kernels/proof.h"
 
-#include <math.h>
-#include <stdio.h>
-
 /* Distance in units in the last place of the float nearest to `right`. */
 static double ulp_error(float got, double right)
 {
@@ -223,5 +220,3 @@ TEST(roots_are_within_their_bound)
     check_bound("sqrt_d", worst, 1.5);
     CHECK(hth_sqrt_d(0) == 0 && hth_sqrt_d(4) == 2 && isnan(hth_sqrt_d(-1)));
 }
-
-TEST_MAIN

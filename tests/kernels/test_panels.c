@@ -2,8 +2,6 @@
  * the reference's rows, for every type and level that has such kernels. */
 #include "support/kernels/rows_case.h"
 
-#include <string.h>
-
 enum { MAX_WEIGHT = 1 << 20, MAX_INPUT = 1 << 19, MAX_Y = 1 << 15 };
 
 static rows_case the_case;
@@ -150,9 +148,8 @@ static const uint8_t *make_panels(void)
 /* The reference's rows against the level's panels, in both layouts, fetched in every way, whole and cut. */
 static bool check_case(hth_cpu level)
 {
-    hth_kernels reference, table;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
-    hth_kernels_init(&table, level);
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(level);
     const rows_shape *s = &the_case.shape;
     hth_rows job = the_case.job;
     if (!compute(reference.rows[s->type], HTH_CPU_GENERIC, &job, expected)) return false;
@@ -206,8 +203,7 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
     open_all();
     for (int l = 0; l < n_level; l++) {
         test_random r = proof_random();
-        hth_kernels table;
-        hth_kernels_init(&table, levels[l]);
+        hth_kernels table = proof_kernels(levels[l]);
         for (int t = 0; t < ROWS_N_TYPE; t++)
             if (table.panels[rows_types[t]]) check(levels[l], rows_types[t], &r), n_checked++;
             else CHECK(table.layout[rows_types[t]] != HTH_LAYOUT_PANELS);
@@ -230,16 +226,14 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
 {
     static const hth_cpu with[] = {HTH_CPU_AVX2, HTH_CPU_AVX512, HTH_CPU_DOTPROD, HTH_CPU_I8MM};
     for (size_t l = 0; l < sizeof with / sizeof *with; l++) {
-        hth_kernels table, lower;
         if (!hth_cpu_has(hth_cpu_detect(), with[l])) continue;
-        hth_kernels_init(&table, with[l]);
-        hth_kernels_init(&lower, (hth_cpu)(with[l] - 1));
+        hth_kernels table = proof_kernels(with[l]);
+        hth_kernels lower = proof_kernels((hth_cpu)(with[l] - 1));
         for (int t = 0; t < ROWS_N_TYPE; t++) {
             hth_type type = rows_types[t];
             if (!rows_quantised(type)) continue;
             if (!table.panels[type] || table.panels[type] == lower.panels[type])
-                test_fail(__FILE__, __LINE__, "%s has no panels of %s", hth_cpu_name(with[l]),
-                          rows_type_name(type));
+                test_fail(__FILE__, __LINE__, "%s has no panels of %s", hth_cpu_name(with[l]), rows_type_name(type));
         }
     }
 }
@@ -251,17 +245,15 @@ TEST(every_level_fetches_as_this_cpu_does_best)
     unsigned amd = hth_cpu_amd_family();
     hth_prefetch_mode best = amd == 0 ? HTH_PREFETCH_L2_L1 : amd < 26 ? HTH_PREFETCH_SPARSE : HTH_PREFETCH_L1;
     for (int level = HTH_CPU_GENERIC; level <= HTH_CPU_I8MM; level++) {
-        hth_kernels table;
         if (!hth_cpu_has(hth_cpu_detect(), (hth_cpu)level)) continue;
-        hth_kernels_init(&table, (hth_cpu)level);
+        hth_kernels table = proof_kernels((hth_cpu)level);
         CHECK(table.prefetch == (level == HTH_CPU_GENERIC ? HTH_PREFETCH_L2_L1 : best));
     }
 }
 
 TEST(panels_equal_the_reference_between_guard_pages) { for_each_level(random_shapes); }
 
-/* Every number of blocks up to past the chunk of a pass, every number of tokens of a tile, every
- * kind of number. */
+/* Every number of blocks up to past the chunk of a pass, every number of tokens of a tile, every kind of number. */
 static void all_widths(hth_cpu level, hth_type type, test_random *r)
 {
     for (size_t n = 1; n <= (rows_quantised(type) ? 27u : 49u); n++)
@@ -275,5 +267,3 @@ static void all_widths(hth_cpu level, hth_type type, test_random *r)
 }
 
 TEST(panels_equal_the_reference_at_every_width_and_kind_of_number) { for_each_level(all_widths); }
-
-TEST_MAIN

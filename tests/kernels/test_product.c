@@ -1,13 +1,11 @@
 /* kernels/product.c: matrices of different types over one input give what each of them
  * gives alone: the input is rounded for each kind of block, and none gets another's. */
-#define _GNU_SOURCE
 #include "kernels/product.h"
 
 #include "base/alloc.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <string.h>
 #include <time.h>
 
 enum { N_COL = 512, N_ROW = 37, N_TOK = 5 };
@@ -25,17 +23,10 @@ static int32_t tile_offset[HTH_TILE_FLOAT_TOK * N_COL / 32];
 static int16_t tile_sum_16[HTH_TILE_FLOAT_TOK * N_COL / 16];
 static float part[2 * HTH_PRODUCT_SCRATCH]; /* two threads: units may be computed twice */
 _Alignas(64) static uint8_t work[2 * HTH_PANEL_WORK];
-static const hth_act_q8 act_q8 = {
-    .q = q,
-    .d = d,
-    .sum = sum,
-    .q_256 = q_256,
-    .d_256 = d_256,
-    .sum_16 = sum_16,
-    .part = part,
-    .work = work,
-    .tiles = {.q = mul_mat_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
-    .tiles_256 = {.q = mul_mat_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
+static const hth_act_q8 act_q8 = {.q = q, .d = d, .sum = sum, .q_256 = q_256, .d_256 = d_256, .sum_16 = sum_16,
+                                  .part = part, .work = work,
+                                  .tiles = {.q = mul_mat_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
+                                  .tiles_256 = {.q = mul_mat_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 
 static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 {
@@ -72,10 +63,9 @@ static void check_types(test_random *r, hth_pool *pool, const hth_kernels *k, co
 TEST(types_that_share_an_input_do_not_disturb_each_other)
 {
     test_random r = proof_random();
-    hth_kernels k;
-    hth_pool *pool = NULL;
+    CLOSED(hth_pool) *pool = NULL;
     hearth_error err;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(2, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int a = 0; a < ROWS_N_TYPE; a++)
@@ -83,7 +73,6 @@ TEST(types_that_share_an_input_do_not_disturb_each_other)
             int c = (int)test_random_below(&r, ROWS_N_TYPE);
             check_types(&r, pool, &k, (hth_type[]){rows_types[a], rows_types[b], rows_types[c]});
         }
-    hth_pool_close(pool);
 }
 
 /* y against the sum in double of what the weights and the inputs are: rounding to 8 bits
@@ -92,15 +81,13 @@ TEST(every_type_gives_about_the_product_of_its_weights)
 {
     static float row[N_COL];
     test_random r = proof_random();
-    hth_kernels k;
-    hth_pool *pool = NULL;
+    CLOSED(hth_pool) *pool = NULL;
     hearth_error err;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(1, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int t = 0; t < ROWS_N_TYPE; t++) {
-        hth_matrix m = {rows_types[t], N_ROW,          N_COL, rows_bytes(rows_types[t], N_COL),
-                        weights[0],    HTH_LAYOUT_ROWS};
+        hth_matrix m = {rows_types[t], N_ROW, N_COL, rows_bytes(rows_types[t], N_COL), weights[0], HTH_LAYOUT_ROWS};
         hth_output one = {.matrix = &m, .y = alone};
         fill_matrix(&r, rows_types[t], weights[0]);
         hth_product(&k, pool, &act_q8, x, N_TOK, &one, 1);
@@ -117,7 +104,6 @@ TEST(every_type_gives_about_the_product_of_its_weights)
                           (double)alone[i], y);
         }
     }
-    hth_pool_close(pool);
 }
 
 /* ---- late threads --------------------------------------------------------------------------- */
@@ -146,7 +132,6 @@ TEST(threads_that_are_late_change_nothing)
 {
     static float many_part[N_THREAD * HTH_PRODUCT_SCRATCH], wanted[N_TOK * N_LATE_ROW], y[N_TOK * N_LATE_ROW];
     test_random r = proof_random();
-    hth_kernels k;
     hth_pool *alone_pool = NULL, *pool = NULL;
     hearth_error err;
     hth_shared_input input = {.size = hth_input_size(N_COL)};
@@ -156,7 +141,7 @@ TEST(threads_that_are_late_change_nothing)
             *rows_work = hth_alloc(N_THREAD, HTH_PANEL_WORK);
     hth_act_q8 late = act_q8;
     late.input = &input, late.part = many_part, late.work = rows_work;
-    hth_kernels_init(&k, hth_cpu_detect());
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(1, &alone_pool, &err), HEARTH_OK)) return;
     if (!CHECK_INT(hth_pool_open(N_THREAD, &pool, &err), HEARTH_OK)) return;
     hth_pool_set_hook(pool, nap_sometimes);
@@ -186,5 +171,3 @@ TEST(threads_that_are_late_change_nothing)
     hth_free(w);
     hth_free(rows_work);
 }
-
-TEST_MAIN

@@ -1,11 +1,9 @@
 /* The proof of the row kernels: every type at every level of this machine against the
- * C reference. `--bench` measures instead (support/kernels/rows_bench.h). */
-#include "support/kernels/rows_bench.h"
+ * C reference. `--bench` measures instead (support/kernels/bench.h). */
+#include "support/kernels/bench.h"
 #include "support/kernels/rows_case.h"
 
 #include "base/bits.h"
-
-#include <string.h>
 
 enum { MAX_WEIGHT = 1 << 19, MAX_INPUT = 1 << 18, MAX_Y = 1 << 14 };
 
@@ -38,8 +36,7 @@ static void fail(const char *what, hth_cpu level, size_t i)
  * y to out. False after a fault, which is reported. */
 static bool compute(hth_cpu level, size_t first, size_t end, float *out)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     call c = {table.rows[the_case.shape.type], the_case.job};
     c.job.first = first, c.job.end = end;
     size_t size = rows_case_n_y(&the_case) * sizeof(float);
@@ -168,8 +165,7 @@ TEST(rows_do_not_depend_on_alignment) { for_each_level(all_shifts); }
 /* The same outputs in three calls over rows, and in one call for each token. */
 static void cut_calls(hth_cpu level, hth_type type, test_random *r)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     for (int i = 0; i < 40; i++) {
         rows_shape s = random_shape(r, type);
         rows_case_make(&the_case, r, &s);
@@ -222,11 +218,7 @@ TEST(full_list_equals_dense) { for_each_level(full_list); }
 
 static void empty_list(hth_cpu level, hth_type type, test_random *r)
 {
-    rows_shape s = {.type = type,
-                    .n_row = 9,
-                    .n_col = rows_block(type) == 256 ? 512 : 320,
-                    .n_tok = 5,
-                    .y_gap = 11,
+    rows_shape s = {.type = type, .n_row = 9, .n_col = rows_block(type) == 256 ? 512 : 320, .n_tok = 5, .y_gap = 11,
                     .list = 1};
     rows_case_make(&the_case, r, &s);
     if (!compute(level, 0, 0, got)) return;
@@ -259,8 +251,7 @@ static void check_odd_rows(hth_cpu level, test_random *r, const rows_shape *s)
     protect_even_rows(true);
 }
 
-/* Once with rows that fill their pages to the last byte, and once with enough rows and
- * tokens for tiles of both. */
+/* Once with rows that fill their pages to the last byte, and once with enough rows and tokens for tiles of both. */
 static void unreadable_rows(hth_cpu level, hth_type type, test_random *r)
 {
     size_t page = guard_page_size();

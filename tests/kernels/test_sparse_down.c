@@ -4,10 +4,6 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_NEURON = 900, N_OUT = 768, MAX_TOK = 70, MAX_THREAD = 4 };
 
 static uint8_t weights[4 * N_NEURON * N_OUT];
@@ -119,19 +115,16 @@ static void check_product(const hth_kernels *k, hth_pool *pool, const hth_transp
 
 TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
 {
-    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q6_K,
-                                     HTH_TYPE_F16};
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q6_K, HTH_TYPE_F16};
     test_random r = proof_random();
     hth_cpu levels[PROOF_MAX_LEVEL];
-    hth_kernels k;
-    sums_room room = {0};
+    CLEANUP(close_sums) sums_room room = {0};
     int n_level = proof_levels(levels);
-    hth_kernels_init(&k, n_level ? levels[n_level - 1] : HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(n_level ? levels[n_level - 1] : HTH_CPU_GENERIC);
     open_sums(&room);
     for (size_t i = 0; i < N_OUT; i++) bias[i] = test_random_float(&r);
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
-        hth_pool *pool = NULL;
-        CHECK_OK(hth_pool_open(n_thread, &pool, err));
+        CLOSED(hth_pool) *pool = OPENED(hth_pool, n_thread);
         for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
             hth_transposed_down n = make_neurons(&r, types[i]);
             static const size_t n_toks[] = {1, 2, 3, 4, 31, 32, 33, MAX_TOK};
@@ -141,21 +134,17 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
                 check_product(&k, pool, &n, n_toks[j], &room);
             }
         }
-        hth_pool_close(pool);
     }
-    close_sums(&room);
 }
 
-/* What cannot be a number makes the token's outputs NaN, and nobody else's. */
+/* An input that is not finite makes the outputs of its token NaN and no others. */
 TEST(a_value_that_is_not_finite_spoils_its_token_alone)
 {
     test_random r = proof_random();
-    hth_kernels k;
-    sums_room room = {0};
-    hth_pool *pool = NULL;
-    hth_kernels_init(&k, hth_cpu_detect());
+    CLEANUP(close_sums) sums_room room = {0};
+    hth_kernels k = proof_kernels(hth_cpu_detect());
     open_sums(&room);
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16};
     for (size_t i = 0; i < 2; i++) {
         hth_transposed_down n = make_neurons(&r, types[i]);
@@ -170,15 +159,10 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
             bool others = true, own = true;
             for (size_t o = 0; o < N_OUT; o++) own = own && y[N_OUT + o] != y[N_OUT + o];
             for (size_t t = 0; t < n_tok; t++)
-                for (size_t o = 0; t != 1 && o < N_OUT; o++)
-                    others = others && y[t * N_OUT + o] == y[t * N_OUT + o];
+                for (size_t o = 0; t != 1 && o < N_OUT; o++) others = others && y[t * N_OUT + o] == y[t * N_OUT + o];
             CHECK(own && others);
             make_firing(&r, n_tok); /* and leaves nothing behind */
             check_product(&k, pool, &n, n_tok, &room);
         }
     }
-    hth_pool_close(pool);
-    close_sums(&room);
 }
-
-TEST_MAIN

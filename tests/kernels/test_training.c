@@ -5,9 +5,6 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { MAX_ROW = 23, MAX_COL = 96, MAX_IN = 600, MAX_GAP = 9 };
 enum {
     SIZE_A = MAX_ROW * (MAX_IN + MAX_GAP) > MAX_IN *(MAX_ROW + MAX_GAP)
@@ -28,10 +25,7 @@ static void open_rooms(void)
     for (int i = 0; i < N_ROOM; i++) guard_open(&room[i], sizes[i]);
 }
 
-static void close_rooms(void)
-{
-    for (int i = 0; i < N_ROOM; i++) guard_close(&room[i]);
-}
+static void close_rooms(void) { for (int i = 0; i < N_ROOM; i++) guard_close(&room[i]); }
 
 /* Floats from the first to the last that a matrix of that shape has. */
 static size_t span(size_t n_row, size_t n_col, size_t row)
@@ -69,8 +63,7 @@ static hth_gemm random_job(test_random *r, bool turned, size_t most_in)
 {
     hth_gemm job = {.n_row = test_random_below(r, MAX_ROW + 1),
                     .n_col = 16 * (size_t)test_random_below(r, MAX_COL / 16 + 1),
-                    .n_in = test_random_below(r, (uint32_t)most_in + 1),
-                    .more = test_random_below(r, 2) == 1};
+                    .n_in = test_random_below(r, (uint32_t)most_in + 1), .more = test_random_below(r, 2) == 1};
     size_t row = (turned ? job.n_row : job.n_in) + test_random_below(r, MAX_GAP);
     job.a_row = turned ? 1 : row, job.a_col = turned ? row : 1;
     job.b_row = job.n_col + test_random_below(r, MAX_GAP);
@@ -92,14 +85,12 @@ TEST(products_of_every_level_are_those_of_the_definition)
         proof_fill_f32(&r, PROOF_PLAIN, before, SIZE_Y);
         place(&job, turned, i % 4 < 2 ? GUARD_BEFORE : GUARD_BEHIND);
         size_t n_y = span(job.n_row, job.n_col, job.y_row);
-        hth_kernels ref;
-        hth_kernels_init(&ref, HTH_CPU_GENERIC);
+        hth_kernels ref = proof_kernels(HTH_CPU_GENERIC);
         invocation first = {ref.gemm, job};
         CHECK(guard_call(invoke_gemm, &first));
         memcpy(expected, job.y, n_y * sizeof *expected);
         for (int l = 0; l < n_level; l++) {
-            hth_kernels k;
-            hth_kernels_init(&k, levels[l]);
+            hth_kernels k = proof_kernels(levels[l]);
             memcpy(job.y, before, n_y * sizeof *before);
             invocation v = {k.gemm, job};
             bool whole = guard_call(invoke_gemm, &v) && guard_is_whole(&room[0]) &&
@@ -114,9 +105,8 @@ TEST(products_of_every_level_are_those_of_the_definition)
 
 TEST(the_definition_of_products_is_their_sum)
 {
-    hth_kernels k;
     test_random r = proof_random();
-    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (int n = 0; n < 20; n++) {
         bool turned = n % 2;
         hth_gemm job = random_job(&r, turned, 200);
@@ -130,8 +120,7 @@ TEST(the_definition_of_products_is_their_sum)
             for (size_t j = 0; j < job.y_row && i * job.y_row + j < SIZE_Y; j++) {
                 double sum = job.more ? (double)before[i * job.y_row + j] : 0.0;
                 for (size_t c = 0; c < job.n_in && j < job.n_col; c++)
-                    sum += (double)a[turned ? c * job.a_col + i : i * job.a_row + c] *
-                           (double)b[c * job.b_row + j];
+                    sum += (double)a[turned ? c * job.a_col + i : i * job.a_row + c] * (double)b[c * job.b_row + j];
                 float found = expected[i * job.y_row + j];
                 if (j < job.n_col) CHECK(fabs((double)found - sum) <= 1e-4);
                 else CHECK_BYTES(&found, &before[i * job.y_row + j], sizeof found); /* between two rows */
@@ -156,9 +145,8 @@ static void invoke_adam(void *arg)
 static bool steps_of(hth_cpu level, float start[4][MAX_WEIGHT], size_t n, guard_side side,
                      float end[3][MAX_WEIGHT])
 {
-    hth_kernels k;
     float *own[4];
-    hth_kernels_init(&k, level);
+    hth_kernels k = proof_kernels(level);
     for (int i = 0; i < 4; i++) {
         own[i] = guard_place(&room[i], n * sizeof(float), side, 0);
         memcpy(own[i], start[i], n * sizeof(float));
@@ -222,8 +210,7 @@ TEST(the_logistic_function_is_alike_at_all_levels_and_exact_enough)
     open_rooms();
     for (size_t n = 0; n <= MAX_WEIGHT; n += 8)
         for (int l = 0; l < n_level; l++) {
-            hth_kernels k;
-            hth_kernels_init(&k, levels[l]);
+            hth_kernels k = proof_kernels(levels[l]);
             if (l == 0) proof_fill_f32(&r, n % 16 ? PROOF_PLAIN : PROOF_SPECIAL, x, n);
             for (size_t i = 0; l == 0 && i < n; i++) x[i] *= 100.0f;
             float *own = guard_place(&room[0], n * sizeof *x, n % 24 ? GUARD_BEFORE : GUARD_BEHIND, 0);
@@ -240,5 +227,3 @@ TEST(the_logistic_function_is_alike_at_all_levels_and_exact_enough)
         }
     close_rooms();
 }
-
-TEST_MAIN

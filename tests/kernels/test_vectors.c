@@ -1,13 +1,10 @@
-/* The proof of the vector kernels (norms, rotation, softmax, activations, rounding,
- * halves; attention: test_attn.c): every level of this machine against the C reference, bit for
- * bit, between guard pages, at ragged lengths and for all kinds of numbers. `--bench` measures
- * instead (support/kernels/vector_bench.h). */
+/* The proof of the vector kernels (norms, rotation, softmax, activations, rounding, halves; attention:
+ * test_attn.c): every level of this machine against the C reference, bit for bit, between guard pages, at ragged
+ * lengths and for all kinds of numbers. `--bench` measures instead (support/kernels/bench.h). */
 #include "kernels/kernels.h"
 #include "support/guard.h"
 #include "support/kernels/proof.h"
-#include "support/kernels/vector_bench.h"
-
-#include <string.h>
+#include "support/kernels/bench.h"
 
 enum { MAX_N = 1100 };
 
@@ -60,10 +57,7 @@ static void run_drelu(const call *c) { c->table->activate[HTH_ACTIVATION_DRELU](
 static void run_silu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_SILU](NULL, c->b, c->n, c->y); }
 static void run_gelu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_GELU](NULL, c->b, c->n, c->y); }
 static void run_relu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_RELU](NULL, c->b, c->n, c->y); }
-static void run_relu2_alone(const call *c)
-{
-    c->table->activate[HTH_ACTIVATION_RELU2](NULL, c->b, c->n, c->y);
-}
+static void run_relu2_alone(const call *c) { c->table->activate[HTH_ACTIVATION_RELU2](NULL, c->b, c->n, c->y); }
 
 static const vector_kernel kernels[] = {
     {"quant_act", run_quant, .step = 32, .sizes = {1, 4, 4}},
@@ -116,7 +110,7 @@ static size_t output_size(const vector_kernel *k, size_t n, int output)
     return output == 0 ? n * k->sizes[0] : n / k->step * k->sizes[output];
 }
 
-/* Runs the kernel of a table on the inputs in rooms 0 to 2, which do not change. */
+/* Runs the kernel of a table on the inputs in guarded buffers 0 to 2, which do not change. */
 static bool compute(const vector_kernel *k, const hth_kernels *table, size_t n, guard_side side, size_t shift,
                     uint8_t out[3][4 * MAX_N])
 {
@@ -155,9 +149,8 @@ static void place_inputs(test_random *r, size_t n, proof_kind kind, guard_side s
 
 static void check_kernel(test_random *r, const vector_kernel *k, hth_cpu level, size_t n, proof_kind kind)
 {
-    hth_kernels reference, table;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
-    hth_kernels_init(&table, level);
+    hth_kernels reference = proof_kernels(HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(level);
     guard_side side = test_random_below(r, 2) ? GUARD_BEHIND : GUARD_BEFORE;
     size_t shift = 4 * (size_t)test_random_below(r, 3) * test_random_below(r, 5);
     place_inputs(r, n, kind, side, shift);
@@ -183,8 +176,7 @@ TEST(vectors_equal_the_reference_between_guard_pages)
                     size_t n = i <= 34 ? i : 500 + test_random_below(&r, 500);
                     size_t step = kernels[k].step;
                     n = step >= 32 ? n % (MAX_N / step + 1) * step : n / step * step;
-                    if (n > 0 || !kernels[k].some)
-                        check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
+                    if (n > 0 || !kernels[k].some) check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
                 }
     for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
 }
@@ -194,8 +186,7 @@ TEST(vectors_equal_the_reference_between_guard_pages)
 TEST(a_soft_cap_bounds_and_keeps_small_values)
 {
     float x[5] = {-1e30f, -0.01f, 0.0f, 0.5f, 1e30f}, y[5];
-    hth_kernels table;
-    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(HTH_CPU_GENERIC);
     table.soft_cap(x, 30.0f, 1.0f / 30.0f, 5, y);
     CHECK(y[0] == -30.0f && y[4] == 30.0f && y[2] == 0.0f);
     CHECK(y[1] > -0.0100001f && y[1] < -0.0099f && y[3] > 0.4999f && y[3] < 0.5f);

@@ -1,10 +1,9 @@
-"""The laws of the house, over the sources and the built library.
+"""Rules for the sources and the built library.
 
     test_lint.py SOURCE_DIR BUILD_DIR
 
-Each law is a function from what it looks at to a list of violations. Each is first
-shown a small bad example, which it must refuse, and a good one: a law that cannot fail
-is no law. docs/architecture.md explains them to people.
+Each rule is a function from what it checks to a list of violations. Each is first given a
+small bad example, which must fail, and a good one. docs/architecture.md explains them.
 """
 
 import hashlib
@@ -19,14 +18,14 @@ from cases import case, run_cases  # noqa: E402
 
 SOURCE, BUILD = sys.argv[1], sys.argv[2]
 
-# A room includes only rooms above it (design: "the house").
-ROOMS = """base file text chat kernels device store model sparse planner forward placement sample engine measure convert
+# A module includes only modules above it (docs/architecture.md).
+MODULES = """base file text chat kernels device store model sparse planner forward placement sample engine measure convert
            study hub common cli serve""".split()
-# These stand side by side: run and engine join them.
+# These do not include one another; forward and engine join them.
 EXCLUSIVE = {"text", "kernels", "device", "store"}
 
 
-# ---- what the laws look at ------------------------------------------------------------
+# ---- what the rules check ------------------------------------------------------------
 
 def sources(*folders, suffixes=(".c", ".h")):
     """{path below SOURCE: text}"""
@@ -56,9 +55,9 @@ def without_comments(text):
     return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
 
 
-# ---- laws over the sources --------------------------------------------------------------
+# ---- rules for the sources --------------------------------------------------------------
 
-def room_of(path):
+def module_of(path):
     parts = path.split("/")
     return parts[1] if parts[0] in ("src", "apps") else None
 
@@ -66,15 +65,15 @@ def room_of(path):
 def wrong_includes(files):
     wrong = []
     for path, text in files.items():
-        here = room_of(path)
-        if here not in ROOMS:
-            wrong.append(f"{path}: '{here}' is no room of the house")
+        here = module_of(path)
+        if here not in MODULES:
+            wrong.append(f"{path}: '{here}' is no module")
             continue
         for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
             there = name.split("/")[0]
-            if "/" not in name or there not in ROOMS:
-                wrong.append(f"{path}: \"{name}\" names no room")
-            elif ROOMS.index(there) > ROOMS.index(here):
+            if "/" not in name or there not in MODULES:
+                wrong.append(f"{path}: \"{name}\" names no module")
+            elif MODULES.index(there) > MODULES.index(here):
                 wrong.append(f"{path}: {here} is above {there}")
             elif here != there and {here, there} <= EXCLUSIVE:
                 wrong.append(f"{path}: {here} and {there} exclude each other")
@@ -101,7 +100,7 @@ def wrong_marks(files):
     return [f"{path}: {mark}" for path, text in files.items() for mark in re.findall(r"\b(?:TODO|FIXME|XXX)\b", text)]
 
 
-# Words that the field does not use for what they meant here (names), and sentences that a reader must turn around.
+# Replaced names, and words that do not occur in plain technical sentences.
 OLD_NAMES = re.compile(r"\bhth_(?:(?:" + "|".join("""tape turn tick slice program bell keep choice outlook luck mix family attend pick
     coming ahead fetch tree8 tree16 spread cores observation rounding sink map_guard text_cut text_cutter text_lexicon text_pairs
     jinja_tick jinja_build planes walk windows fire plan_wish model_wish hand_over studying gpu_passage gpu_piece gpu_tapes
@@ -116,14 +115,14 @@ def old_words(files):
 
 
 def family_names():
-    """The architectures that src/model can name, and some that are to come."""
+    """The architectures that src/model knows, and some others."""
     texts = sources("src/model").values()
     found = {name for text in texts for name in re.findall(r'\.(?:name|architecture)\s*=\s*"(\w+)"', text)}
     return found | {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "opt", "falcon", "bamboo", "phi3", "mistral"}
 
 
 def architecture_branches(files, names):
-    """What differs between families is data; run/ knows no family."""
+    """What differs between architectures is data; forward/ compares no names."""
     wrong = []
     for path, text in files.items():
         code = without_comments(text)
@@ -141,7 +140,7 @@ def old_words_do_not_come_back():
 
 
 @case
-def rooms_include_only_rooms_above_them():
+def modules_include_only_modules_above_them():
     assert len(wrong_includes({"src/base/a.c": '#include "file/gguf.h"'})) == 1
     assert len(wrong_includes({"src/kernels/a.c": '#include "text/utf8.h"'})) == 1
     assert len(wrong_includes({"src/store/a.c": ' # include "kernels/kernels.h"'})) == 1
@@ -208,24 +207,24 @@ def with_includes(files, path):
 
 
 def stale_words(files):
-    """Words of the repository (cmake/coopmat_spirv.cmake) that are of other sources than those that lie there."""
+    """SPIR-V of the repository (cmake/coopmat_spirv.cmake) that was compiled from other sources."""
     wrong = []
     for path in files:
         base, words = re.sub(r"\.(comp|spv\.inc)$", "", path), files.get(re.sub(r"\.comp$", ".spv.inc", path))
         if path.endswith(".spv.inc") and base + ".comp" not in files:
-            wrong.append(f"{path}: of no program")
+            wrong.append(f"{path}: of no shader")
         if not path.endswith((".matrix.comp", ".matrix2.comp")):
             continue
         hashes = sorted(f" * {hashlib.sha256(files[name].encode()).hexdigest()} {os.path.basename(name)}"
                         for name in with_includes(files, path))
         if words is None or sorted(re.findall(r"^ \* [0-9a-f]{64} \S+$", words, re.M)) != hashes:
-            wrong.append(f"{path}: its words are of other sources; where glslc knows its extensions, a build "
+            wrong.append(f"{path}: it was compiled from other sources; where glslc knows the extensions, a build "
                          "writes them again: cmake -DGLSLC=GLSLC -DPROGRAM=PROGRAM -P cmake/coopmat_spirv.cmake")
     return wrong
 
 
 @case
-def words_that_lie_in_the_repository_are_of_their_sources():
+def spirv_in_the_repository_belongs_to_its_sources():
     files = {"p/a.matrix.comp": '#include "b.glsl"\n', "p/b.glsl": '#include "c.glsl"\n', "p/c.glsl": "x\n"}
     hashes = [hashlib.sha256(text.encode()).hexdigest() for text in files.values()]
     words = "".join(f" * {h} {os.path.basename(name)}\n" for h, name in zip(hashes, files))
@@ -240,7 +239,7 @@ def words_that_lie_in_the_repository_are_of_their_sources():
     assert_none(stale_words(programs))
 
 
-# ---- laws over the library ----------------------------------------------------------------
+# ---- rules for the library ----------------------------------------------------------------
 
 STDIO_OUTPUT = set("""printf fprintf vprintf vfprintf dprintf vdprintf puts fputs putc fputc putchar fwrite
     fwrite_unlocked putc_unlocked putchar_unlocked fputs_unlocked fopen fopen64 freopen fdopen popen perror psignal
@@ -278,7 +277,7 @@ def wrong_libraries(readelf):
 
 
 def library_calls(names):
-    """Names that neither the house nor its compiler nor libc has: of other libraries."""
+    """Names of neither Hearth nor its compiler nor libc: of other libraries."""
     known = {name.split("@")[0] for name in libc_functions()}
     return {name for name in names if name not in known and not name.startswith(("hth_", "hearth_", "__"))}
 

@@ -1,4 +1,4 @@
-/* Firing lists in place of those that a model finds: replayed ones are the samples of the profile, bit by
+/* Lists of active neurons instead of those that a model finds: replayed ones are the samples of the profile, bit by
  * bit and in their order; drawn ones have the share and the runs that were asked for. */
 #include "measure/act_trace.h"
 
@@ -19,14 +19,13 @@ static bool bit_of(const hth_profile_layer *l, const hth_profile *p, uint32_t j,
     return l->coact_bits[j * p->n_word + i_sample / 32] >> (i_sample % 32) & 1;
 }
 
-/* A profile whose tokens are all sampled. Who fires is drawn; sample 7 is of nobody, sample 9 of all. */
-static void open_small(small *s, uint32_t n_sample)
+/* A profile whose tokens are all sampled. Which neurons are active is drawn; sample 7 has none, sample 9 all. */
+static small open_small(uint32_t n_sample)
 {
+    small made = {0}, *s = &made;
     test_random r = {5};
-    tiny_model m;
-    tiny_begin(&m);
-    s->bytes = tiny_write(&m);
-    tiny_free(&m);
+    tiny_model m = tiny_new();
+    s->bytes = tiny_take(&m);
     CHECK_OK(hth_gguf_open_memory(s->bytes.data, s->bytes.n, "tiny.gguf", &s->file, err));
     CHECK_OK(hth_model_open(s->file, &(hth_model_overrides){0}, &s->model, err));
     CHECK_OK(hth_profile_new(s->model, n_sample, false, &s->profile, err));
@@ -39,6 +38,7 @@ static void open_small(small *s, uint32_t n_sample)
                 p->layers[l].n_fired[j] += fires;
                 if (fires) p->layers[l].coact_bits[j * p->n_word + i / 32] |= 1u << i % 32;
             }
+    return made;
 }
 
 static void close_small(small *s)
@@ -71,45 +71,37 @@ TEST(replayed_lists_are_the_samples_in_order_and_wrap_round)
 {
     static const uint32_t starts[] = {0, 31, 40, N_SAMPLE - 1},
                           lengths[] = {1, 20, N_SAMPLE, 2 * N_SAMPLE + 3};
-    small s = {0};
-    open_small(&s, N_SAMPLE);
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
-            hth_act_trace *f = NULL;
-            CHECK_OK(hth_act_trace_replay(s.profile, starts[i], lengths[k], &f, err));
-            /* Twice and some more: after its last token it begins anew. */
+            CLOSED(hth_act_trace) *f = OPENED_BY(hth_act_trace_replay, hth_act_trace, s.profile, starts[i], lengths[k]);
+            /* Twice and some more: after its last token it begins again. */
             for (uint32_t t = 0; f && t < 2 * lengths[k] + 2; t++)
                 for (uint32_t l = 0; l < s.profile->n_layer; l++)
                     check_list(&s, f, l, (starts[i] + t % lengths[k]) % N_SAMPLE);
-            hth_act_trace_close(f);
         }
-    close_small(&s);
 }
 
 TEST(all_samples_have_the_share_of_the_profile)
 {
-    small s = {0};
-    hth_act_trace *f = NULL;
-    open_small(&s, N_SAMPLE);
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
     double live = 0.0;
     for (uint32_t l = 0; l < s.profile->n_layer; l++) live += hth_profile_live(s.profile, l);
     live /= s.profile->n_layer;
     CHECK(live > 0.1 && live < 0.4);
-    CHECK_OK(hth_act_trace_replay(s.profile, 12, 2 * N_SAMPLE, &f, err));
+    hth_act_trace *f = OPENED_BY(hth_act_trace_replay, hth_act_trace, s.profile, 12, 2 * N_SAMPLE);
     if (f) CHECK(hth_act_trace_share(f) > live - 1e-12 && hth_act_trace_share(f) < live + 1e-12);
     hth_act_trace_close(f);
     CHECK_OK(hth_act_trace_replay(s.profile, 7, 1, &f, err));
     if (f) CHECK(hth_act_trace_share(f) == 0.0);
     hth_act_trace_close(f);
-    close_small(&s);
 }
 
 TEST(seeds_draw_samples_all_over_the_profile)
 {
-    small s = {0};
     bool drawn[N_SAMPLE] = {false};
     uint32_t n = 0;
-    open_small(&s, N_SAMPLE);
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
     for (uint64_t seed = 0; seed < 1000; seed++) {
         uint32_t i = hth_act_trace_draw_sample(s.profile, seed);
         CHECK_INT(i, hth_act_trace_draw_sample(s.profile, seed));
@@ -117,20 +109,17 @@ TEST(seeds_draw_samples_all_over_the_profile)
     }
     for (uint32_t i = 0; i < N_SAMPLE; i++) n += drawn[i];
     CHECK_INT(n, N_SAMPLE);
-    close_small(&s);
 }
 
 TEST(a_profile_without_samples_cannot_be_replayed)
 {
-    small s = {0};
     hth_act_trace *f = NULL;
     hearth_error why = {0};
-    open_small(&s, 0);
+    small s = open_small(0);
     CHECK_INT(hth_act_trace_replay(s.profile, 0, 4, &f, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(f == NULL && strstr(why.message, "no co-activation samples"));
     close_small(&s);
-    s = (small){0};
-    open_small(&s, N_SAMPLE);
+    s = open_small(N_SAMPLE);
     CHECK_INT(hth_act_trace_replay(s.profile, N_SAMPLE, 4, &f, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(f == NULL && strstr(why.message, "sample 45: the profile has 45"));
     close_small(&s);
@@ -139,12 +128,10 @@ TEST(a_profile_without_samples_cannot_be_replayed)
 TEST(drawn_lists_have_the_share_and_the_runs)
 {
     enum { RUN = 8, N = 4000 };
-    small s = {0};
-    hth_act_trace *f = NULL;
     uint64_t n = 0;
     hth_act_trace_spec spec = {.share = 0.3, .block = RUN, .seed = 3};
-    open_small(&s, N_SAMPLE);
-    CHECK_OK(hth_act_trace_open(s.model, &spec, N, &f, err));
+    CLEANUP(close_small) small s = open_small(N_SAMPLE);
+    CLOSED(hth_act_trace) *f = OPENED(hth_act_trace, s.model, &spec, N);
     for (uint32_t i = 0; f && i < N * s.profile->n_layer; i++) {
         hth_neuron_list a = hth_act_trace_next(f, i % s.profile->n_layer, NULL);
         for (uint32_t k = 0; k < a.n; k++)
@@ -157,8 +144,4 @@ TEST(drawn_lists_have_the_share_and_the_runs)
     double share = (double)n / ((double)N * s.profile->n_layer * D_FF);
     if (f) CHECK(share == hth_act_trace_share(f));
     CHECK(share > 0.29 && share < 0.31);
-    hth_act_trace_close(f);
-    close_small(&s);
 }
-
-TEST_MAIN

@@ -5,35 +5,27 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 static hearth_status check_bytes(const gguf_bytes *b, uint32_t n_thread, hth_check_result *r,
                                  hearth_error *why)
 {
-    hth_gguf *file;
+    CLOSED(hth_gguf) *file = NULL;
     hearth_status st = hth_gguf_open_memory(b->data, b->n, "tiny.gguf", &file, why);
     if (st != HEARTH_OK) return st;
     st = hth_check_weights(file, n_thread, NULL, NULL, r, why);
-    hth_gguf_close(file);
     return st;
 }
 
 TEST(a_good_file_is_read_whole)
 {
-    tiny_model m;
     hth_check_result r;
     uint64_t n = 0;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (uint32_t i = 0; i < m.n_tensor; i++) n += m.tensors[i].dim[0] * m.tensors[i].dim[1];
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     CHECK_OK(check_bytes(&b, 2, &r, err));
     CHECK_INT(r.n_tensor, m.n_tensor);
     CHECK_INT(r.n_weight, n);
     CHECK_INT(r.n_skipped, 0);
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 /* Floats: first, middle and last weight; any number of threads names the first. */
@@ -42,14 +34,13 @@ TEST(weights_that_are_not_finite_are_named)
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     const char *name = "blk.1.ffn_up.weight";
     const size_t last = TINY_D_MODEL * TINY_D_FF - 1, places[] = {0, 777, last};
-    tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     for (int i = 0; i < 3; i++)
         for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2) {
             hth_check_result r;
             hearth_error why = {0};
             char place[40];
-            gguf_bytes b = tiny_write(&m);
+            CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
             uint8_t *data = (uint8_t *)b.data + tiny_data_at(&m, name);
             hth_store_f32(data + 4 * places[i], bad[i]);
             hth_store_f32(data + 4 * last, NAN);
@@ -57,30 +48,22 @@ TEST(weights_that_are_not_finite_are_named)
             CHECK_INT(check_bytes(&b, n_thread, &r, &why), HEARTH_ERROR_NUMERIC);
             CHECK(strstr(why.message, "tiny.gguf: tensor 'blk.1.ffn_up.weight' at ") == why.message);
             CHECK(strstr(why.message, place) != NULL);
-            gguf_free(&b);
         }
-    tiny_free(&m);
 }
 
-/* A quantised matrix of one type, its bytes zero but for a broken scale in the second
- * block of its third row. */
+/* A quantised matrix of one type, its bytes zero but for a broken scale in the second block of its third row. */
 static void check_scale(uint32_t type, size_t block, size_t n_weight, size_t at, uint16_t scale, size_t size)
 {
-    tiny_model m;
     hth_check_result r;
-    hearth_error why = {0};
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     const uint64_t n_col = 2 * n_weight;
     tiny_add_tensor(&m, "extra.weight", type, 2, n_col, 4);
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     hth_check_result before;
     CHECK_OK(check_bytes(&b, 1, &before, err));
     memcpy((uint8_t *)b.data + tiny_data_at(&m, "extra.weight") + 5 * block + at, &scale, size);
     /* Zeros times an infinite scale are NaN; a type whose zeros mean -8 gives infinities. */
-    CHECK_INT(check_bytes(&b, 1, &r, &why), HEARTH_ERROR_NUMERIC);
-    CHECK(strstr(why.message, "'extra.weight'") && strstr(why.message, "(row 2)"));
-    gguf_free(&b);
-    tiny_free(&m);
+    CHECK_FAILS(check_bytes(&b, 1, &r, err), HEARTH_ERROR_NUMERIC, "'extra.weight'|(row 2)");
 }
 
 TEST(scales_that_are_not_finite_are_found)
@@ -94,28 +77,18 @@ TEST(scales_that_are_not_finite_are_found)
     check_scale(39, 17, 32, 0, 255, 1);        /* MXFP4: the exponent that is none */
 }
 
-static bool stop(void *user, uint64_t done, uint64_t total)
-{
-    (void)done, (void)total;
-    return ++*(int *)user < 3;
-}
+static bool stop(void *user, uint64_t done, uint64_t total) { return ++*(int *)user < 3; }
 
 TEST(an_interrupted_check_says_so)
 {
-    tiny_model m;
-    hth_gguf *file = NULL;
+    CLEANUP(tiny_free) tiny_model m;
     hth_check_result r;
     hearth_error why = {0};
     int n = 0;
     tiny_begin(&m);
-    gguf_bytes b = tiny_write(&m);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "tiny.gguf", &file, err));
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "tiny.gguf");
     if (file) CHECK_INT(hth_check_weights(file, 1, stop, &n, &r, &why), HEARTH_ERROR_CANCELLED);
     CHECK_INT(n, 3);
     CHECK(strstr(why.message, "interrupted") != NULL);
-    hth_gguf_close(file);
-    gguf_free(&b);
-    tiny_free(&m);
 }
-
-TEST_MAIN

@@ -7,8 +7,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <string.h>
-
 TEST(medians_are_medians_and_samples_stay)
 {
     double odd[] = {5, 1, 4, 4, 2}, even[] = {3, 9, 1, 5}, same[] = {7, 7, 7};
@@ -28,8 +26,7 @@ TEST(medians_are_medians_and_samples_stay)
 TEST(every_loop_of_memory_reads_every_line)
 {
     enum { SIZE = 3 << 20 };
-    hth_pool *pool;
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     for (int loop = 0; loop < HTH_N_BANDWIDTH_LOOP; loop++) {
         hth_bandwidth_probe p;
         uint64_t expected = 0;
@@ -53,12 +50,11 @@ TEST(every_loop_of_memory_reads_every_line)
         hth_bandwidth_close(&p);
         CHECK(p.memory == NULL);
     }
-    hth_pool_close(pool);
 }
 
 TEST(the_chain_of_lines_goes_through_all_of_them)
 {
-    hth_bandwidth_probe region;
+    CLEANUP(hth_bandwidth_close) hth_bandwidth_probe region;
     hth_latency_probe p;
     CHECK_OK(hth_bandwidth_open(&region, 3 << 20, err));
     hth_latency_open(&p, &region);
@@ -70,15 +66,13 @@ TEST(the_chain_of_lines_goes_through_all_of_them)
     } while (at != 0 && at < p.n_line && n <= p.n_line);
     CHECK_INT(n, p.n_line);
     CHECK(hth_latency_measure(&p) > 0.0 && p.at < p.n_line);
-    hth_bandwidth_close(&region);
 }
 
 TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
 {
     static const hth_cpu levels[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,
                                      HTH_CPU_NEON,    HTH_CPU_DOTPROD, HTH_CPU_I8MM};
-    hth_pool *pool;
-    CHECK_OK(hth_pool_open(2, &pool, err));
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         hth_peak peaks[HTH_PEAK_MAX];
         if (!hth_cpu_has(hth_cpu_detect(), levels[l])) continue;
@@ -100,16 +94,14 @@ TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
     hth_peak_probe_open(&probe, HTH_CPU_GENERIC);
     hth_peak_probe_measure(&probe, pool, rate);
     CHECK(rate[HTH_PEAK_F32] > 0.0 && rate[HTH_PEAK_INT8] <= 0.0 && rate[HTH_PEAK_BF16] <= 0.0);
-    hth_pool_close(pool);
 }
 
 TEST(waiting_takes_time)
 {
     hth_thread_latency h;
-    hth_pool *pool;
     CHECK_OK(hth_thread_latency_measure(&h, err));
     CHECK(h.spin > 0.0 && h.wake > 0.0);
-    CHECK_OK(hth_pool_open(3, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, 3);
     CHECK(hth_pool_job_measure(pool) > 0.0);
     hth_pool_close(pool);
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -119,26 +111,18 @@ TEST(waiting_takes_time)
 
 TEST(work_is_that_of_the_matrices)
 {
-    tiny_model m;
-    hearth_model *model = NULL;
-    tiny_begin(&m);
-    gguf_bytes file = tiny_write(&m);
-    tiny_free(&m);
-    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
+    tiny_model m = tiny_new();
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
     hth_op_count none = hth_op_count_prompt(model, 0), one = hth_op_count_prompt(model, 1),
              five = hth_op_count_prompt(model, 5);
     CHECK(none.int8 == 0 && none.f32 == 0);
     /* The head counts once: five tokens are one token and four times its layers. */
     uint64_t all = one.int8 + one.f32, layers = (five.int8 + five.f32 - all) / 4;
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     CHECK_INT(all - layers, (long long)info.n_vocab * info.d_model);
     CHECK_INT((five.int8 + five.f32 - all) % 4, 0);
     uint64_t row = hth_op_count_kv_bytes(model, HEARTH_KV_F16, 0);
     CHECK(row > 0 && hth_op_count_kv_bytes(model, HEARTH_KV_F16, 9) == 10 * row);
     CHECK(hth_op_count_kv_bytes(model, HEARTH_KV_F32, 9) == 20 * row);
-    hearth_model_close(model);
-    gguf_free(&file);
 }
-
-TEST_MAIN

@@ -1,15 +1,10 @@
 /* measure/machine.c: what is read of /proc and /sys, in folders that stand in for them;
  * cores that share, groups in groups, and texts that no kernel writes. */
-#define _GNU_SOURCE
 #include "measure/machine.h"
 #include "support/test.h"
 
 #include <errno.h>
-#include <ftw.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* Writes a file below a folder of this case, and the folders it needs. */
 static void put(const char *root, const char *path, const char *text)
@@ -24,14 +19,6 @@ static void put(const char *root, const char *path, const char *text)
     }
     CHECK(test_write_file(whole, text, strlen(text)));
 }
-
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
-{
-    (void)info, (void)kind, (void)where;
-    return remove(path);
-}
-
-static void remove_root(const char *root) { CHECK_INT(nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0); }
 
 static hth_machine read_root(const char *root)
 {
@@ -72,14 +59,12 @@ TEST(threads_of_one_core_count_once)
     CHECK_INT(m.n_online, 8);
     CHECK_INT(m.n_allowed, 5);
     CHECK_INT(m.n_core, 3); /* 0 with 4, 1 with 5, 2 */
-    remove_root(root);
 }
 
 TEST(memory_and_its_modes_are_read)
 {
     const char *root = test_scratch("memory");
-    put(root, "/proc/meminfo",
-        "MemTotal:       1000 kB\nMemFree: 7 kB\nMemAvailable:    300 kB\nSwapTotal: 20 kB\n");
+    put(root, "/proc/meminfo", "MemTotal:       1000 kB\nMemFree: 7 kB\nMemAvailable:    300 kB\nSwapTotal: 20 kB\n");
     put(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
     put(root, "/proc/sys/vm/overcommit_memory", "2\n");
     hth_machine m = read_root(root);
@@ -92,7 +77,6 @@ TEST(memory_and_its_modes_are_read)
     CHECK_INT(read_root(root).huge, HTH_HUGE_NEVER);
     put(root, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n");
     CHECK_INT(read_root(root).huge, HTH_HUGE_ALWAYS);
-    remove_root(root);
 }
 
 TEST(the_least_limit_of_all_groups_above_counts)
@@ -109,7 +93,6 @@ TEST(the_least_limit_of_all_groups_above_counts)
     CHECK_INT(m.group_limit, 4000);
     CHECK_INT(m.group_used, 123);
     CHECK(m.cpu_quota > 1.49 && m.cpu_quota < 1.51);
-    remove_root(root);
 }
 
 TEST(groups_of_the_first_version_are_read_too)
@@ -126,7 +109,6 @@ TEST(groups_of_the_first_version_are_read_too)
     CHECK_INT(m.group_limit, 7000);
     CHECK_INT(m.group_used, 70);
     CHECK(m.cpu_quota > 0.49 && m.cpu_quota < 0.51);
-    remove_root(root);
 }
 
 TEST(odd_texts_do_no_harm)
@@ -156,7 +138,6 @@ TEST(odd_texts_do_no_harm)
         hth_machine m = read_root(root);
         CHECK(m.n_core <= 4096 && m.n_allowed <= 4096 && m.n_online <= 4096 && m.group_limit == 0);
     }
-    remove_root(root);
 }
 
 TEST(a_watched_second_has_no_more_work_than_cores)
@@ -193,5 +174,3 @@ TEST(a_file_is_read_to_its_end_or_the_limit)
     CHECK_INT(hth_disk_read_rate(test_scratch("missing"), 1, &rate, &n, &why), HEARTH_ERROR_IO);
     CHECK(strstr(why.message, "missing") && rate <= 0.0 && n == 0);
 }
-
-TEST_MAIN

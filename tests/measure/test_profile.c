@@ -1,17 +1,11 @@
 /* Profiles of models at work: the figures are those of a naive recount through the same observation
  * point, and depend neither on threads nor batches nor on where a run was interrupted. */
-#define _POSIX_C_SOURCE 200809L
 #include "measure/profile.h"
 #include "base/bits.h"
 #include "engine/engine.h"
 #include "measure/chunks.h"
 #include "support/models/small_model.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* A text of some hundred tokens that does not repeat itself at once. */
 static char *make_text(size_t *n)
@@ -41,11 +35,12 @@ typedef struct bench_model {
 } bench_model;
 
 /* Storyteller (dReLU, 768 neurons), or a small one of SiLU whose 100 neurons are no whole blocks. */
-static void open_bench(bench_model *b, bool storyteller)
+static bench_model open_bench(bool storyteller)
 {
-    *b = (bench_model){0};
+    bench_model made = {0}, *b = &made;
     b->text = make_text(&b->n);
     b->model = small_model_open(storyteller, &b->bytes);
+    return made;
 }
 
 static void close_bench(bench_model *b)
@@ -63,7 +58,6 @@ static hearth_session *open_session(const bench_model *b, const setting *s)
 /* Stops at the n-th look; 0: never. */
 static bool stop_at(void *user, uint64_t done, uint64_t total)
 {
-    (void)done, (void)total;
     int *left = user;
     return *left == 0 || --*left > 0;
 }
@@ -71,17 +65,12 @@ static bool stop_at(void *user, uint64_t done, uint64_t total)
 static hearth_status run_profile(const bench_model *b, const setting *s, const char *out, int stop,
                                  hth_profile **p, hearth_error *err)
 {
-    hearth_session *session = open_session(b, s);
-    hth_profile_options o = {.out = out,
-                             .n_sample = s->n_sample,
-                             .settings = "kv f16",
-                             .save_ns = HTH_PROFILE_SAVE_NS,
-                             .progress = stop_at,
-                             .progress_user = &stop};
+    CLOSED(hearth_session) *session = open_session(b, s);
+    hth_profile_options o = {.out = out, .n_sample = s->n_sample, .settings = "kv f16",
+                             .save_ns = HTH_PROFILE_SAVE_NS, .progress = stop_at, .progress_user = &stop};
     *p = NULL;
     hearth_status st =
         session ? hth_measure_profile(b->model, session, b->text, b->n, &o, p, err) : HEARTH_ERROR_MEMORY;
-    hearth_session_close(session);
     return st;
 }
 
@@ -113,16 +102,14 @@ static void remember(void *user, const hth_ffn_probe *seen)
 
 static void look(const bench_model *b, const setting *s, seen_all *a)
 {
-    hth_chunks w;
-    hearth_session *session = open_session(b, s);
+    CLEANUP(hth_chunks_close) hth_chunks w;
+    CLOSED(hearth_session) *session = open_session(b, s);
     hth_step_set_probe(hth_session_step(session), remember, a);
     CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, s->n_ctx, err));
     for (size_t i = 0; i < w.n_chunk; i++) {
         CHECK_OK(hearth_session_truncate(session, 0, err));
         CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), s->n_ctx, err));
     }
-    hth_chunks_close(&w);
-    hearth_session_close(session);
 }
 
 static float size_of(float x) { return x < 0.0f ? -x : x; }
@@ -139,8 +126,7 @@ static size_t slot_of(float x)
 static size_t rank_of(const float *h, size_t d_ff, size_t j)
 {
     size_t n = 0;
-    for (size_t k = 0; k < d_ff; k++)
-        n += size_of(h[k]) > size_of(h[j]) || (k < j && size_of(h[k]) >= size_of(h[j]));
+    for (size_t k = 0; k < d_ff; k++) n += size_of(h[k]) > size_of(h[j]) || (k < j && size_of(h[k]) >= size_of(h[j]));
     return n;
 }
 
@@ -194,12 +180,10 @@ static void check_layer(const hth_profile *p, const seen_all *a, uint32_t i_laye
 
 static void recount(bool storyteller, const setting *s)
 {
-    bench_model b;
     seen_all a = {0};
-    hth_profile *p = NULL;
     const char *out = test_scratch("recount.profile");
-    open_bench(&b, storyteller);
-    CHECK_OK(run_profile(&b, s, out, 0, &p, err));
+    CLEANUP(close_bench) bench_model b = open_bench(storyteller);
+    hth_profile *p = OPENED_BY(run_profile, hth_profile, &b, s, out, 0);
     look(&b, s, &a);
     CHECK_INT(p->coact_is_top_decile, !storyteller);
     for (uint32_t i = 0; p && i < p->n_layer; i++) check_layer(p, &a, i);
@@ -208,8 +192,6 @@ static void recount(bool storyteller, const setting *s)
     hth_profile_close(p);
     CHECK_OK(hth_profile_open(out, b.model->model, &p, err)); /* what was written passes all checks */
     hth_profile_close(p);
-    remove(out);
-    close_bench(&b);
 }
 
 TEST(counts_are_those_of_a_naive_recount)
@@ -230,9 +212,8 @@ TEST(counts_of_ragged_layers_without_zeros_are_those_of_a_recount)
 /* The bytes of a profile; NULL after a failed check. */
 static char *profile_bytes(const bench_model *b, const setting *s, size_t *n)
 {
-    hth_profile *p = NULL;
     const char *out = test_scratch("bytes.profile");
-    CHECK_OK(run_profile(b, s, out, 0, &p, err));
+    hth_profile *p = OPENED_BY(run_profile, hth_profile, b, s, out, 0);
     hth_profile_close(p);
     char *bytes = test_read_file(out, n);
     remove(out);
@@ -246,17 +227,13 @@ TEST(profiles_do_not_depend_on_threads_or_batches)
                                        {.n_ctx = 100, .n_thread = 3, .n_batch = 1, .n_sample = 50},
                                        {.n_ctx = 100, .n_thread = 2, .n_batch = 3, .n_sample = 50}};
     for (int storyteller = 0; storyteller < 2; storyteller++) {
-        bench_model b;
         size_t n = 0, n_other = 0;
-        open_bench(&b, storyteller);
-        char *first = profile_bytes(&b, &settings[0], &n);
+        CLEANUP(close_bench) bench_model b = open_bench(storyteller);
+        FREED char *first = profile_bytes(&b, &settings[0], &n);
         for (size_t i = 1; first && i < sizeof settings / sizeof *settings; i++) {
-            char *other = profile_bytes(&b, &settings[i], &n_other);
+            FREED char *other = profile_bytes(&b, &settings[i], &n_other);
             if (CHECK_INT(n, n_other)) CHECK_BYTES(first, other, n);
-            free(other);
         }
-        free(first);
-        close_bench(&b);
     }
 }
 
@@ -272,15 +249,14 @@ static const char *resume_of(const char *out)
 /* Stopped after every few pieces until it ends; the file must be the one of a whole run. */
 static void interrupt_and_compare(bool storyteller, const setting *s)
 {
-    bench_model b;
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("resumed.profile");
-    open_bench(&b, storyteller);
-    char *whole = profile_bytes(&b, s, &n);
+    CLEANUP(close_bench) bench_model b = open_bench(storyteller);
+    FREED char *whole = profile_bytes(&b, s, &n);
     hearth_status st = HEARTH_ERROR_CANCELLED;
     int n_stop = 0;
     for (; st == HEARTH_ERROR_CANCELLED && n_stop < 100; n_stop++) {
-        hth_profile *p = NULL;
+        CLOSED(hth_profile) *p = NULL;
         hearth_error why = {0};
         st = run_profile(&b, s, out, n_stop == 0 ? 1 : 2 + n_stop % 4, &p, &why);
         if (st == HEARTH_ERROR_CANCELLED) {
@@ -288,17 +264,13 @@ static void interrupt_and_compare(bool storyteller, const setting *s)
             CHECK(strstr(why.message, n_stop == 0 ? "nothing was kept" : "the same command goes on") != NULL);
             CHECK((access(resume_of(out), F_OK) == 0) == (n_stop > 0));
         }
-        hth_profile_close(p);
     }
     CHECK_INT(st, HEARTH_OK);
     CHECK(n_stop >= 3);
     CHECK(access(resume_of(out), F_OK) != 0);
-    char *resumed = test_read_file(out, &n_other);
+    FREED char *resumed = test_read_file(out, &n_other);
     if (CHECK_INT(n, n_other)) CHECK_BYTES(whole, resumed, n);
-    free(whole);
-    free(resumed);
     remove(out);
-    close_bench(&b);
 }
 
 TEST(an_interrupted_profile_goes_on_to_the_same_bits)
@@ -313,27 +285,23 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 70};
     setting context = s, samples = s;
-    bench_model b, other;
     hth_profile *p = NULL;
     hearth_error why = {0};
     const char *out = test_scratch("other.profile");
-    open_bench(&b, true);
-    open_bench(&other, false);
+    CLEANUP(close_bench) bench_model b = open_bench(true), other = open_bench(false);
     CHECK_INT(run_profile(&b, &s, out, 3, &p, &why), HEARTH_ERROR_CANCELLED);
     size_t n_state = 0;
     char *state = test_read_file(resume_of(out), &n_state);
     context.n_ctx = 32, samples.n_sample = 71;
-    CHECK_INT(run_profile(&b, &context, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, ".resume: the state of a run with another ") != NULL);
-    CHECK_INT(run_profile(&b, &samples, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "another number of samples; remove it to begin anew") != NULL);
+    CHECK_FAILS(run_profile(&b, &context, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
+                ".resume: the state of a run with another ");
+    CHECK_FAILS(run_profile(&b, &samples, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
+                "another number of samples; remove it to begin anew");
     b.text[0] ^= 1;
-    CHECK_INT(run_profile(&b, &s, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "another text") != NULL);
+    CHECK_FAILS(run_profile(&b, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, "another text");
     b.text[0] ^= 1;
-    CHECK_INT(run_profile(&other, &s, out, 0, &p, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "the profile of another model") != NULL);
-    CHECK(strstr(why.message, "remove it to begin anew") != NULL);
+    CHECK_FAILS(run_profile(&other, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
+                "the profile of another model|remove it to begin anew");
     /* A damaged one, and what is none. */
     CHECK(test_write_file(resume_of(out), state, n_state / 2));
     CHECK_INT(run_profile(&b, &s, out, 0, &p, &why), HEARTH_ERROR_FORMAT);
@@ -345,27 +313,22 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
     CHECK_OK(run_profile(&b, &s, out, 0, &p, err));
     hth_profile_close(p);
     free(state);
-    remove(out);
-    close_bench(&b);
-    close_bench(&other);
 }
 
 /* A flipped bit of a key, a name, a shape or a figure is refused. One of padding may pass: to the same profile. */
 TEST(a_flipped_bit_of_a_state_is_seen)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 70};
-    bench_model b;
-    hth_profile *p = NULL;
     hearth_error why = {0};
     const char *out = test_scratch("flipped.profile");
     size_t n_whole = 0, n_state = 0, n_refused = 0, n_read = 0;
-    open_bench(&b, true);
-    CHECK_OK(run_profile(&b, &s, out, 0, &p, err));
+    CLEANUP(close_bench) bench_model b = open_bench(true);
+    hth_profile *p = OPENED_BY(run_profile, hth_profile, &b, &s, out, 0);
     hth_profile_close(p);
-    char *whole = test_read_file(out, &n_whole);
+    FREED char *whole = test_read_file(out, &n_whole);
     remove(out);
     CHECK_INT(run_profile(&b, &s, out, 3, &p, &why), HEARTH_ERROR_CANCELLED);
-    char *state = test_read_file(resume_of(out), &n_state);
+    FREED char *state = test_read_file(resume_of(out), &n_state);
     for (size_t i = 0; i < n_state; i += 97) {
         size_t n = 0;
         state[i] ^= (char)(1 << i % 8);
@@ -377,18 +340,12 @@ TEST(a_flipped_bit_of_a_state_is_seen)
             continue;
         }
         hth_profile_close(p);
-        char *made = test_read_file(out, &n);
+        FREED char *made = test_read_file(out, &n);
         if (n != n_whole || memcmp(made, whole, n) != 0)
-            test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8,
-                      i);
-        free(made);
-        remove(out);
+            test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8, i);
     }
     CHECK(n_read > 50 && n_refused > n_read * 9 / 10);
     remove(resume_of(out));
-    free(state);
-    free(whole);
-    close_bench(&b);
 }
 
 /* With a save after every piece, what lies on the disk at any moment is a state that goes on: a process
@@ -403,7 +360,6 @@ typedef struct copies {
 static bool copy_state(void *user, uint64_t done, uint64_t total)
 {
     copies *c = user;
-    (void)done, (void)total;
     if (c->n < 64 && access(c->resume, F_OK) == 0) {
         c->state[c->n] = test_read_file(c->resume, &c->size[c->n]);
         c->n++;
@@ -414,23 +370,17 @@ static bool copy_state(void *user, uint64_t done, uint64_t total)
 TEST(every_saved_state_goes_on_to_the_same_bits)
 {
     static const setting s = {.n_ctx = 128, .n_thread = 1, .n_batch = 128, .n_sample = 70};
-    bench_model b;
-    hth_profile *p = NULL;
     size_t n = 0, n_other = 0;
     const char *out = test_scratch("saved.profile");
     copies c = {.resume = resume_of(out)};
-    open_bench(&b, true);
-    hth_profile_options o = {.out = out,
-                             .n_sample = 70,
-                             .settings = "kv f16",
-                             .save_ns = 0,
-                             .progress = copy_state,
+    CLEANUP(close_bench) bench_model b = open_bench(true);
+    hth_profile_options o = {.out = out, .n_sample = 70, .settings = "kv f16", .save_ns = 0, .progress = copy_state,
                              .progress_user = &c};
     hearth_session *session = open_session(&b, &s);
-    CHECK_OK(hth_measure_profile(b.model, session, b.text, b.n, &o, &p, err));
+    hth_profile *p = OPENED_BY(hth_measure_profile, hth_profile, b.model, session, b.text, b.n, &o);
     hearth_session_close(session);
     hth_profile_close(p);
-    char *whole = test_read_file(out, &n);
+    FREED char *whole = test_read_file(out, &n);
     CHECK(c.n >= 4 && access(c.resume, F_OK) != 0);
     for (int i = 0; i < c.n; i++) {
         CHECK(test_write_file(c.resume, c.state[i], c.size[i]));
@@ -441,27 +391,17 @@ TEST(every_saved_state_goes_on_to_the_same_bits)
         free(again);
         free(c.state[i]);
     }
-    free(whole);
-    remove(out);
-    close_bench(&b);
 }
-
-/* ---- what cannot be profiled ----------------------------------------------------------------- */
 
 TEST(places_that_cannot_be_written_are_refused_before_the_work)
 {
     static const setting s = {.n_ctx = 64, .n_thread = 1, .n_batch = 64, .n_sample = 1};
-    bench_model b;
     hth_profile *p = NULL;
     hearth_error why = {0};
-    open_bench(&b, false);
-    CHECK_INT(run_profile(&b, &s, "/no/such/folder/p", 1, &p, &why), HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "/no/such/folder/p") != NULL);
+    CLEANUP(close_bench) bench_model b = open_bench(false);
+    CHECK_FAILS(run_profile(&b, &s, "/no/such/folder/p", 1, &p, err), HEARTH_ERROR_IO, "/no/such/folder/p");
     CHECK_INT(run_profile(&b, &s, "/tmp", 1, &p, &why), HEARTH_ERROR_IO);
     b.n = 9;
     CHECK_INT(run_profile(&b, &s, test_scratch("short.profile"), 0, &p, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, "a chunk needs 64") != NULL && p == NULL);
-    close_bench(&b);
 }
-
-TEST_MAIN

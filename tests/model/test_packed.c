@@ -1,15 +1,8 @@
 /* Packed files that are not what they claim: each case changes one thing in a packed model that opens,
  * and the refusal names the file, the thing, its place, and what was wanted. The ids are the rows of
  * docs/reliability.md. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <hearth/hearth.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { I32 = 26, Q8_1 = 9, MAX_RANK = 65536 };
 
@@ -17,7 +10,7 @@ enum { I32 = 26, Q8_1 = 9, MAX_RANK = 65536 };
  * by '|'), or, with words NULL, taken. */
 static void expect(const gguf_bytes *file, hearth_status status, const char *words, int line)
 {
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hearth_error why = {0};
     char all[200], *save = NULL;
     hearth_status st = hearth_model_open_memory(file->data, file->n, "packed.gguf", NULL, &model, &why);
@@ -28,7 +21,6 @@ static void expect(const gguf_bytes *file, hearth_status status, const char *wor
     if (st != status || !named || (st == HEARTH_OK) != (model != NULL))
         test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
                   words ? words : "ok");
-    hearth_model_close(model);
 }
 
 /* A packed model with a change, which may use m. */
@@ -91,8 +83,7 @@ TEST(shares_of_neurons_are_shares)
     static const float one[] = {0.5f, 0.0f, 1.0f};
     const char *shares = "hearth.ffn.shares";
     EXPECT(set_two(&m, shares, 0.25f, 1.0f), HEARTH_OK, NULL);
-    EXPECT(set_two(&m, shares, 0.25f, 1.5f), HEARTH_ERROR_FORMAT,
-           "hearth.ffn.shares at |value 1 is 1.5|0 to 1");
+    EXPECT(set_two(&m, shares, 0.25f, 1.5f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 1 is 1.5|0 to 1");
     EXPECT(set_two(&m, shares, -0.25f, 1.0f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 0 is -0.25");
     EXPECT(set_two(&m, shares, NAN, 1.0f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 0 is nan");
     EXPECT(tiny_set_floats(&m, shares, one, 3), HEARTH_ERROR_FORMAT, "shares|3 elements, expected 2");
@@ -107,16 +98,12 @@ TEST(packed_values_of_layers_are_finite_and_complete)
     EXPECT(set_two(&m, largest, 1.0f, -NAN), HEARTH_ERROR_FORMAT, "largest_hidden at |value 1 is");
     EXPECT(set_two(&m, largest, INFINITY, 1.0f), HEARTH_ERROR_FORMAT, "largest_hidden at |value 0 is inf");
     EXPECT(set_two(&m, largest, 1.0f, -0.5f), HEARTH_ERROR_FORMAT, "value 1 is -0.5|from 0 on");
-    EXPECT(tiny_set_floats(&m, largest, one, 1), HEARTH_ERROR_FORMAT,
-           "largest_hidden|1 elements, expected 2");
-    EXPECT(tiny_set_floats(&m, largest, one, 3), HEARTH_ERROR_FORMAT,
-           "largest_hidden|3 elements, expected 2");
-    EXPECT(tiny_set_array(&m, largest, words, 2), HEARTH_ERROR_FORMAT,
-           "largest_hidden|expected array of f32");
+    EXPECT(tiny_set_floats(&m, largest, one, 1), HEARTH_ERROR_FORMAT, "largest_hidden|1 elements, expected 2");
+    EXPECT(tiny_set_floats(&m, largest, one, 3), HEARTH_ERROR_FORMAT, "largest_hidden|3 elements, expected 2");
+    EXPECT(tiny_set_array(&m, largest, words, 2), HEARTH_ERROR_FORMAT, "largest_hidden|expected array of f32");
     EXPECT(set_two(&m, largest, 0.0f, 0.0f), HEARTH_OK, NULL);
     EXPECT(set_two(&m, threshold, NAN, 0.0f), HEARTH_ERROR_FORMAT, "predictor.threshold at |value 0 is nan");
-    EXPECT(set_two(&m, threshold, 0.0f, -INFINITY), HEARTH_ERROR_FORMAT,
-           "value 1 is -inf|expected a finite number");
+    EXPECT(set_two(&m, threshold, 0.0f, -INFINITY), HEARTH_ERROR_FORMAT, "value 1 is -inf|expected a finite number");
     EXPECT(tiny_set_floats(&m, threshold, one, 1), HEARTH_ERROR_FORMAT, "threshold|1 elements, expected 2");
     EXPECT(set_two(&m, threshold, -1e30f, 1e30f), HEARTH_OK, NULL);
 }
@@ -219,16 +206,11 @@ TEST(thresholds_in_packed_files_are_finite_and_not_negative)
 
 TEST(neurons_whose_scales_are_not_finite_are_refused)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_pack(&m);
     tiny_find(&m, "blk.1.ffn_down_t.weight")->type = 8;
-    gguf_bytes file = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes file = tiny_write(&m);
     expect(&file, HEARTH_OK, NULL, __LINE__);
     gguf_patch(&file, tiny_data_at(&m, "blk.1.ffn_down_t.weight") + 34 * 9, 0x7e00, 2);
     expect(&file, HEARTH_ERROR_FORMAT, "'blk.1.ffn_down_t.weight'|a scale that is not finite", __LINE__);
-    gguf_free(&file);
-    tiny_free(&m);
 }
-
-TEST_MAIN

@@ -32,8 +32,7 @@ static int list_formats(void)
 static hearth_status render(const char *way, const char *name, const hth_template_input *in, hth_rendered *r,
                             hearth_error *err)
 {
-    if (strcmp(way, "format") == 0)
-        return hth_chat_format_render(hth_chat_format_find(word(name)), in, r, err);
+    if (strcmp(way, "format") == 0) return hth_chat_format_render(hth_chat_format_find(word(name)), in, r, err);
     hth_template *t = NULL;
     size_t n = 0;
     char *source = test_read_file(name, &n);
@@ -53,13 +52,8 @@ int main(int argc, char **argv)
     if (argc < 4 || (argc - 4) / 2 > MAX_MESSAGE) return 2;
     size_t n = (size_t)(argc - 4) / 2;
     for (size_t i = 0; i < n; i++) messages[i] = (hth_message){word(argv[4 + 2 * i]), word(argv[5 + 2 * i])};
-    hth_template_input in = {.messages = messages,
-                             .n_message = n,
-                             .add_generation_prompt = argv[3][0] == '1',
-                             .bos = word("<s>"),
-                             .eos = word("</s>"),
-                             .seconds = &a_day,
-                             .variables = word(more)};
+    hth_template_input in = {.messages = messages, .n_message = n, .add_generation_prompt = argv[3][0] == '1',
+                             .bos = word("<s>"), .eos = word("</s>"), .seconds = &a_day, .variables = word(more)};
     hearth_status status = render(argv[1], argv[2], &in, &r, &why);
     if (status != HEARTH_OK) {
         fprintf(stderr, "%s\n", why.message);

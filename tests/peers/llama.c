@@ -85,8 +85,7 @@ static int chat(const char *format, bool asks, int n_text, char **texts)
     static char out[1 << 20];
     struct llama_chat_message messages[MAX_MESSAGE];
     if (n_text / 2 > MAX_MESSAGE) return fail("too many messages");
-    for (int i = 0; i < n_text / 2; i++)
-        messages[i] = (struct llama_chat_message){texts[2 * i], texts[2 * i + 1]};
+    for (int i = 0; i < n_text / 2; i++) messages[i] = (struct llama_chat_message){texts[2 * i], texts[2 * i + 1]};
     int n = llama_chat_apply_template(format, messages, (size_t)(n_text / 2), asks, out, sizeof out);
     if (n < 0 || n > (int)sizeof out) return fail("the format is not known");
     return fwrite(out, 1, (size_t)n, stdout) == (size_t)n ? 0 : 1;
@@ -99,7 +98,6 @@ int main(int argc, char **argv)
         llama_backend_init();
         return logits(argv[2], argv[3], argv[4], strcmp(argv[5], "whole") == 0);
     }
-    if (argc >= 4 && strcmp(argv[1], "chat") == 0)
-        return chat(argv[2], argv[3][0] == '1', argc - 4, argv + 4);
+    if (argc >= 4 && strcmp(argv[1], "chat") == 0) return chat(argv[2], argv[3][0] == '1', argc - 4, argv + 4);
     return fail("logits MODEL IDS OUT whole|single, or chat FORMAT 0|1 [ROLE TEXT]...");
 }

@@ -4,11 +4,10 @@
 
 static bool is_near(double a, double b) { return a >= b * (1.0 - 1e-12) && a <= b * (1.0 + 1e-12); }
 
-static const hearth_selector marking[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR,
-                                          HEARTH_SELECTOR_THRESHOLD};
+static const hearth_selector marking[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR, HEARTH_SELECTOR_THRESHOLD};
 
 /* Gate, up and down are a third each. */
-TEST(the_gate_is_read_whole_where_nothing_foretells_who_fires)
+TEST(the_gate_is_read_whole_without_a_predictor)
 {
     CHECK(hth_calibration_share(HEARTH_SELECTOR_DENSE, true, 0.1) == 1.0);
     CHECK(hth_calibration_share(HEARTH_SELECTOR_PREDICTOR, true, 0.1) == 0.1);
@@ -23,8 +22,7 @@ TEST(the_gate_is_read_whole_where_nothing_foretells_who_fires)
 /* Seconds of a cluster are its bytes by its share, by the rate at that share: of rows that are read alone. */
 TEST(a_device_takes_its_time_for_rows_that_are_read)
 {
-    const hth_calibration c = {.device_rate = {100e9, 90e9, 110e9},
-                               .cpu_rate = {50e9, 40e9, 60e9},
+    const hth_calibration c = {.device_rate = {100e9, 90e9, 110e9}, .cpu_rate = {50e9, 40e9, 60e9},
                                .cpu_down = {20e9, 30e9, 40e9, 50e9}};
     for (int s = 0; s < 3; s++)
         for (double fires = 0.0; fires <= 1.0; fires += 0.25) {
@@ -35,5 +33,3 @@ TEST(a_device_takes_its_time_for_rows_that_are_read)
             CHECK(is_near(3e9 * share / hth_plan_rate(&m.device, share), 3e9 * read / 100e9));
         }
 }
-
-TEST_MAIN

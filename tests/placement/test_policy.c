@@ -1,6 +1,5 @@
 /* What of a model lies on a device: by plan, evenly, and what is kept of both between runs. The machine's
- * figures are made up and kept in place of measured ones: the null device is a fast card here. */
-#define _POSIX_C_SOURCE 200809L
+ * figures are made up and kept instead of measured ones: the null device is a fast GPU here. */
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "placement/plan_context.h"
@@ -8,10 +7,6 @@
 #include "support/device/hybrid.h"
 #include "support/models/made_up.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A packed model, a device for it, and a cache directory of its own. */
 typedef struct inputs {
@@ -56,7 +51,7 @@ static void close_inputs(inputs *in)
 
 static void measure_as(const inputs *in, double faster)
 {
-    hth_calibration c = made_up_card(in->model->layers[0].ffn.up.type, faster);
+    hth_calibration c = made_up_gpu(in->model->layers[0].ffn.up.type, faster);
     hth_calibration_cache_store(in->mark, &c);
 }
 
@@ -64,8 +59,7 @@ static void measure_as(const inputs *in, double faster)
 static hth_placement_builder planned(const inputs *in, uint64_t budget)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(
-        hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
+    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
     if (c.n_hot) CHECK_OK(hth_placement_builder_plan(&c, in->device, &in->kernels, N_THREAD, err));
     return c;
 }
@@ -85,14 +79,13 @@ static bool is_same(const hth_placement_builder *a, const hth_placement_builder 
            memcmp(a->n_hot, b->n_hot, a->params.n_layer * sizeof *a->n_hot) == 0;
 }
 
-TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
+TEST(as_many_layers_as_requested_and_fitting_are_placed)
 {
     inputs in;
     uint64_t n;
     if (!open_inputs(&in, "null")) return;
     hth_placement_builder c = {0};
-    CHECK_OK(
-        hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
+    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
     uint32_t n_layer = in.model->hparams.n_layer;
     hth_placement_builder_layers(&c, 2);
     CHECK(c.params.n_layer == 2 && !c.params.head && c.n_hot[1] == in.model->layers[1].ffn.d_ff);
@@ -141,7 +134,7 @@ TEST(a_plan_takes_what_gains_and_keeps_to_its_budget)
     close_inputs(&in);
 }
 
-TEST(where_nothing_gains_nothing_lies_there)
+TEST(a_plan_places_nothing_where_nothing_gains)
 {
     inputs in;
     if (!open_inputs(&in, "null")) return;
@@ -193,8 +186,7 @@ static uint64_t paced(const inputs *in, hth_placement_builder c)
 static hth_placement_builder placed_evenly(const inputs *in)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(
-        hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
+    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
     if (c.n_hot) hth_placement_uniform(&c);
     return c;
 }
@@ -234,11 +226,10 @@ TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
 {
     const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 23;
     inputs in;
-    hth_pool *pool = NULL;
     hth_calibration c;
     uint64_t n = 1;
     if (!open_inputs(&in, "sim:" HEARTH_SOURCE_DIR "/bench/devices/story.sim")) return;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
     for (hearth_status st = HEARTH_ERROR_MEMORY; st == HEARTH_ERROR_MEMORY && n < 5000; n += stride) {
         hearth_error why;
         hth_device_inject_fault(in.device, n, HEARTH_ERROR_MEMORY);
@@ -254,17 +245,16 @@ TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
 TEST(a_calibration_is_measured_once_and_by_type)
 {
     inputs in;
-    hth_pool *pool = NULL;
     hth_calibration first = {0}, again = {0}, kept;
     if (!open_inputs(&in, "null")) return;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
     CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q4_0, 0, &kept));
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &first, err));
     CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
           first.device_rate.median <= first.device_rate.max);
     CHECK(first.sync_latency[0] > 0.0 && first.sync_latency[0] <= first.sync_latency_99[0] &&
           first.h2d_rate > 0.0 && first.d2h_rate > 0.0);
-    hth_calibration q8 = made_up_card(HTH_TYPE_Q8_0, 3.0);
+    hth_calibration q8 = made_up_gpu(HTH_TYPE_Q8_0, 3.0);
     hth_calibration_cache_store(in.mark, &q8);
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &again, err));
     CHECK_BYTES(&first, &again, sizeof first);
@@ -288,13 +278,11 @@ TEST(a_calibration_is_measured_once_and_by_type)
 TEST(a_calibration_within_less_memory_is_replaced_by_one_within_more)
 {
     inputs in;
-    hth_pool *pool = NULL;
     hth_calibration little = {0}, more = {0}, kept = {0};
     if (!open_inputs(&in, "null")) return;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
-    hth_device *small = NULL;
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
     const hth_device_spec spec = {.name = "null", .memory = 4 << 20, .shader_refs = hth_shader_ref_table};
-    CHECK_OK(hth_device_open(&spec, &small, err));
+    hth_device *small = OPENED(hth_device, &spec);
     if (small && pool) {
         CHECK_OK(hth_calibration_cache_get(small, &in.kernels, pool, HTH_TYPE_Q4_0, false, &little, err));
         CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &more, err));
@@ -316,11 +304,10 @@ static void check_bits(const inputs *in, const char *device, uint64_t vram, cons
     enum { N = sizeof ids / sizeof *ids };
     const hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = N_THREAD};
     hearth_model_options o = {.n_thread = N_THREAD, .selector = HEARTH_SELECTOR_GATE};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     size_t size = in->model->hparams.n_vocab * sizeof **right;
-    if (placement)
-        o.gpu = (hearth_gpu_options){
+    if (placement) o.gpu = (hearth_gpu_options){
             .device = device, .vram = vram, .n_ctx = 32, .n_batch = 8, .placement = placement};
     CHECK_OK(hearth_model_open(in->path, &o, &model, err));
     if (model) CHECK_OK(hearth_session_open(model, &so, &session, err));
@@ -337,8 +324,6 @@ static void check_bits(const inputs *in, const char *device, uint64_t vram, cons
         CHECK(c.n_split + c.n_streamed > 0);                                   /* layers are divided */
         if (strcmp(device, "null") == 0) CHECK((c.n_streamed > 0) == planned); /* 2 tokens would do */
     }
-    hearth_session_close(session);
-    hearth_model_close(model);
 }
 
 TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
@@ -355,24 +340,23 @@ TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
     close_inputs(&in);
 }
 
-/* Measured in earnest, on a card that costs next to nothing: what the measuring used of it is free again. */
+/* Really measured, on a GPU whose costs are nearly zero: what the measuring used of it is free again. */
 TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
 {
-    static const char card[] =
+    static const char sim_gpu[] =
         "name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us "
         "= 0\n"
         "dispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = virtual\n";
     inputs in;
     float *right = NULL;
-    char path[512], device[600];
+    char device[600];
     if (!open_inputs(&in, "null")) return;
     uint64_t vram = whole_bytes(&in) * 6 / 10;
-    snprintf(path, sizeof path, "%s", test_scratch("quick.sim"));
+    const char *path = test_scratch("quick.sim");
     snprintf(device, sizeof device, "sim:%s", path);
-    CHECK(test_write_file(path, card, sizeof card - 1));
+    CHECK(test_write_file(path, sim_gpu, sizeof sim_gpu - 1));
     check_bits(&in, NULL, 0, NULL, &right);
     check_bits(&in, device, vram, "plan", &right);
-    remove(path);
     free(right);
     close_inputs(&in);
 }
@@ -394,7 +378,7 @@ static bool are(const hth_calibration *c, double hot, double cold, uint32_t max,
         (hth_placement_stream[]){__VA_ARGS__})
 
 /* By hand: to stage 1e9 bytes takes as long as their way, s seconds; n tokens n here, n / g there. */
-TEST(weights_pass_through_where_that_is_quicker)
+TEST(weights_are_streamed_where_that_is_faster)
 {
     hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .pack_rate = 1e9, .h2d_rate = 1e10};
     CHECK(ARE(&c, 0.0, 1e9, 64, {2, 0})); /* 1 s, not 2 */
@@ -409,7 +393,7 @@ TEST(weights_pass_through_where_that_is_quicker)
     c.h2d_rate = c.pack_rate = 1e7;
     CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* 100 s */
     c.device_prompt = 0.0;
-    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* nobody knows */
+    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* unknown */
     CHECK(are(&c, 1e9, 0.0, 64, 0, NULL));
 }
 
@@ -426,15 +410,13 @@ TEST(the_host_computes_its_share_where_the_way_is_slow)
 TEST(a_plan_has_a_range_around_what_it_expects)
 {
     inputs in;
-    hth_pool *pool = NULL;
     hth_plan_context o;
     if (!open_inputs(&in, "null")) return;
     measure_as(&in, 20.0);
     hth_placement_builder c = {0};
     uint64_t budget = whole_bytes(&in) / 2;
-    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
-    CHECK_OK(
-        hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
+    hth_pool *pool = OPENED(hth_pool, N_THREAD);
+    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
     hearth_error err;
     CHECK_INT(hth_plan_context_build(&o, &c, NULL, in.device, &in.kernels, pool, &err), HEARTH_OK);
     CHECK(o.seconds_best < o.best.seconds && o.best.seconds < o.seconds_worst);
@@ -444,5 +426,3 @@ TEST(a_plan_has_a_range_around_what_it_expects)
     hth_pool_close(pool);
     close_inputs(&in);
 }
-
-TEST_MAIN

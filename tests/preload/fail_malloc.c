@@ -1,7 +1,6 @@
-/* Preloaded into the program by tests/cli/test_faults.py: the allocation number
- * $FAIL_ALLOCATION of the process fails, with $FAIL_STICKY all from there on. The number of
- * allocations is written to $FAIL_REPORT at the end. malloc and its kin go to glibc's own
- * names; of maps only anonymous ones count. Not part of any test program. */
+/* Preloaded into the program by tests/cli/test_faults.py: the allocation number $FAIL_ALLOCATION of the process
+ * fails, with $FAIL_STICKY all from there on. The number of allocations is written to $FAIL_REPORT at the end.
+ * malloc and its kin go to glibc's own names; of maps only anonymous ones count. Not part of any test program. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

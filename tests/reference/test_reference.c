@@ -38,5 +38,3 @@ TEST(longrope_takes_the_short_factors_up_to_the_original_context)
     check_truth("phi3-longrope", "phi3-longrope-short");
 }
 TEST(longrope_takes_the_long_factors_beyond_it) { check_truth("phi3-longrope", "phi3-longrope-long"); }
-
-TEST_MAIN

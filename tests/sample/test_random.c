@@ -36,5 +36,3 @@ TEST(unit_numbers_are_below_one_and_even)
     CHECK(high < 1.0 && high > 0.999);
     for (int i = 0; i < 16; i++) CHECK(bucket[i] > 9600 && bucket[i] < 10400); /* 4 sigma */
 }
-
-TEST_MAIN

@@ -5,18 +5,11 @@
 #include "sample/sampler.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_VOCAB = 4096 };
 
 static hearth_sampler_options neutral(void)
 {
-    return (hearth_sampler_options){.temperature = 1.0f,
-                                .typical_p = 1.0f,
-                                .top_p = 1.0f,
-                                .repeat_penalty = 1.0f};
+    return (hearth_sampler_options){.temperature = 1.0f, .typical_p = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f};
 }
 
 /* ---- the reference ------------------------------------------------------------ */
@@ -76,15 +69,12 @@ static size_t reference(const hearth_sampler_options *p, const float *logits, in
         double x = (double)logits[i];
         for (size_t k = 0; k < p->n_bias; k++)
             if (p->bias[k].id == i) x = (double)(float)(x + (double)p->bias[k].bias);
-        size_t window = p->repeat_last_n < 0 || (size_t)p->repeat_last_n > n_seen
-                            ? n_seen
-                            : (size_t)p->repeat_last_n;
+        size_t window = p->repeat_last_n < 0 || (size_t)p->repeat_last_n > n_seen ? n_seen : (size_t)p->repeat_last_n;
         int count = 0;
         for (size_t k = n_seen - window; k < n_seen; k++) count += seen[k] == i;
         if (count > 0) {
             x = x > 0 ? x / (double)p->repeat_penalty : x * (double)p->repeat_penalty;
-            x = (double)(float)(x - (double)p->presence_penalty -
-                                (double)p->frequency_penalty * count);
+            x = (double)(float)(x - (double)p->presence_penalty - (double)p->frequency_penalty * count);
         }
         if (x > -HUGE_VAL) e[n++] = (entry){.logit = x, .id = i};
     }
@@ -135,10 +125,9 @@ static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, te
     int32_t seen[40];
     size_t n_seen = 0;
     hth_sample_random expected_random;
-    hearth_sampler *s = NULL;
     p.seed = test_random_next(r);
     hth_sample_random_seed(&expected_random, p.seed);
-    CHECK_OK(hth_sampler_open(n_vocab, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, n_vocab, &p);
     for (int step = 0; step < 40; step++) {
         fill_logits(logits, n_vocab, r);
         int32_t id = -1;
@@ -149,7 +138,6 @@ static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, te
         seen[n_seen++] = id;
         hearth_sampler_accept(s, id);
     }
-    hearth_sampler_close(s);
 }
 
 TEST(draw_alone_equals_the_reference)
@@ -230,8 +218,7 @@ TEST(draws_have_the_stated_frequencies)
     const float logits[6] = {0.5f, -1.0f, 2.0f, 1.0f, -INFINITY, 0.0f};
     hearth_sampler_options p = neutral();
     p.seed = 42;
-    hearth_sampler *s = NULL;
-    CHECK_OK(hth_sampler_open(6, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 6, &p);
     enum { N_DRAW = 200000 };
     int count[6] = {0};
     for (int i = 0; i < N_DRAW; i++) {
@@ -247,7 +234,6 @@ TEST(draws_have_the_stated_frequencies)
     }
     CHECK(chi2 < 18.5); /* 4 degrees of freedom, p = 0.001 */
     CHECK_INT(count[4], 0);
-    hearth_sampler_close(s);
 }
 
 TEST(same_seed_gives_same_ids_and_another_seed_others)
@@ -276,24 +262,21 @@ TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
 {
     hearth_sampler_options p = hearth_sampler_defaults();
     p.temperature = 0.0f;
-    hearth_sampler *s = NULL;
     int32_t id = -1;
-    CHECK_OK(hth_sampler_open(5, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 5, &p);
     CHECK_OK(hearth_sampler_sample(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
     CHECK_INT(id, 1);
     CHECK_OK(hearth_sampler_sample(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
     CHECK_INT(id, 1);
-    hearth_sampler_close(s);
 }
 
 /* A tiny temperature must act like none, and a huge spread must not overflow. */
 TEST(extreme_logits_and_temperatures_draw_the_best)
 {
     hearth_sampler_options p = neutral();
-    hearth_sampler *s = NULL;
     int32_t id = -1;
     p.temperature = 1e-45f;
-    CHECK_OK(hth_sampler_open(3, &p, &s, err));
+    hearth_sampler *s = OPENED_BY(hth_sampler_open, hearth_sampler, 3, &p);
     CHECK_OK(hearth_sampler_sample(s, (float[3]){3e38f, -3e38f, 2.9e38f}, &id, err));
     CHECK_INT(id, 0);
     hearth_sampler_close(s);
@@ -313,15 +296,13 @@ TEST(penalties_keep_finite_logits_finite)
     p.bias = &bias;
     p.n_bias = 1;
     p.temperature = 0.0f;
-    hearth_sampler *s = NULL;
     int32_t id = -1;
-    CHECK_OK(hth_sampler_open(2, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 2, &p);
     CHECK_OK(hearth_sampler_sample(s, (float[2]){0.0f, 3e38f}, &id, err));
     CHECK_INT(id, 1);
     hearth_sampler_accept(s, 0);
     CHECK_OK(hearth_sampler_sample(s, (float[2]){-3e38f, -INFINITY}, &id, err));
     CHECK_INT(id, 0);
-    hearth_sampler_close(s);
 }
 
 TEST(tokens_leave_the_window_of_penalties)
@@ -330,8 +311,7 @@ TEST(tokens_leave_the_window_of_penalties)
     p.temperature = 0.0f;
     p.presence_penalty = 5.0f;
     p.repeat_last_n = 2;
-    hearth_sampler *s = NULL;
-    CHECK_OK(hth_sampler_open(4, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 4, &p);
     const float logits[4] = {4, 3, 2, 1};
     for (int i = 0; i < 30; i++) {
         int32_t id = -1;
@@ -341,20 +321,17 @@ TEST(tokens_leave_the_window_of_penalties)
     }
     hearth_sampler_accept(s, -1);
     hearth_sampler_accept(s, 4);
-    hearth_sampler_close(s);
 }
 
 /* ---- refusals --------------------------------------------------------------------------- */
 
 static void check_numeric(hearth_sampler_options p, const float *logits, const char *part)
 {
-    hearth_sampler *s = NULL;
     hearth_error refusal = {0};
     int32_t id;
-    CHECK_OK(hth_sampler_open(3, &p, &s, err));
+    CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, 3, &p);
     CHECK_INT(hearth_sampler_sample(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
     if (!strstr(refusal.message, part)) CHECK_TEXT(refusal.message, part);
-    hearth_sampler_close(s);
 }
 
 TEST(logits_that_are_not_finite_are_numeric_errors)
@@ -433,9 +410,8 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
     p.typical_p = 0.8f;
     p.repeat_penalty = 1.2f;
     for (int k = 0; k < 2; k++) {
-        hearth_sampler *s = NULL;
         p.top_k = k == 0 ? 40 : 0;
-        CHECK_OK(hth_sampler_open(N, &p, &s, err));
+        CLOSED(hearth_sampler) *s = OPENED_BY(hth_sampler_open, hearth_sampler, N, &p);
         uint64_t n_alloc = hth_alloc_count();
         for (int i = 0; i < 100; i++) {
             int32_t id = -1;
@@ -443,7 +419,6 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
             hearth_sampler_accept(s, id);
         }
         CHECK_INT(hth_alloc_count(), n_alloc);
-        hearth_sampler_close(s);
     }
     CHECK_BYTES(logits, before, sizeof logits);
 }
@@ -471,5 +446,3 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     }
     CHECK_INT(n_failed, 2);
 }
-
-TEST_MAIN

@@ -5,11 +5,6 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_TOK = 96, N_SAMPLE = 40, D_FF = TINY_D_FF, TYPE_F32 = 0 };
 
 /* A model of two layers of 64 neurons in memory; another one where `other`. */
@@ -19,15 +14,16 @@ typedef struct small {
     hth_model *model;
 } small;
 
-static void open_small(small *s, bool other, const char *activation)
+static small open_small(bool other, const char *activation)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    small made = {0}, *s = &made;
+    tiny_model m = tiny_new();
     s->bytes = tiny_write(&m);
     if (other) s->bytes.data[tiny_data_at(&m, "blk.1.ffn_up.weight") + 5] ^= 1;
     tiny_free(&m);
     CHECK_OK(hth_gguf_open_memory(s->bytes.data, s->bytes.n, "tiny.gguf", &s->file, err));
     CHECK_OK(hth_model_open(s->file, &(hth_model_overrides){.activation = activation}, &s->model, err));
+    return made;
 }
 
 static void close_small(small *s)
@@ -40,9 +36,8 @@ static void close_small(small *s)
 /* Figures that agree with each other, of n_done of 96 tokens. */
 static hth_profile *make(const small *s, uint32_t n_sample, uint64_t n_done)
 {
-    hth_profile *p = NULL;
     test_random r = {7};
-    CHECK_OK(hth_profile_new(s->model, n_sample, true, &p, err));
+    hth_profile *p = OPENED_BY(hth_profile_new, hth_profile, s->model, n_sample, true);
     p->n_tok = N_TOK, p->n_done = n_done, p->n_ctx = 32, p->text_hash = 12345;
     CHECK_OK(hth_model_hash(s->file, &p->model_hash, err));
     snprintf(p->activation, sizeof p->activation, "%s", hth_activation_name(s->model->hparams.activation));
@@ -82,8 +77,7 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
         CHECK_BYTES(x->mean, y->mean, x->d_ff * sizeof *x->mean);
         CHECK_BYTES(x->bins, y->bins, sizeof x->bins);
         CHECK((x->coact_bits == NULL) == (y->coact_bits == NULL));
-        if (x->coact_bits)
-            CHECK_BYTES(x->coact_bits, y->coact_bits, x->d_ff * a->n_word * sizeof *x->coact_bits);
+        if (x->coact_bits) CHECK_BYTES(x->coact_bits, y->coact_bits, x->d_ff * a->n_word * sizeof *x->coact_bits);
         CHECK(hth_bits_of(x->largest) == hth_bits_of(y->largest));
         CHECK(x->gate_fired == y->gate_fired && x->up_fired == y->up_fired);
     }
@@ -94,8 +88,7 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
 TEST(a_profile_comes_back_with_and_without_samples_and_a_model)
 {
     static const uint32_t n_samples[] = {0, 1, 32, 33, N_SAMPLE};
-    small s = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     for (size_t i = 0; i < sizeof n_samples / sizeof *n_samples; i++) {
         hth_profile *p = make(&s, n_samples[i], N_TOK), *with = NULL, *without = NULL;
         CHECK_OK(hth_profile_write(p, path_of(), err));
@@ -108,16 +101,13 @@ TEST(a_profile_comes_back_with_and_without_samples_and_a_model)
         hth_profile_close(with);
         hth_profile_close(without);
     }
-    close_small(&s);
-    remove(path_of());
 }
 
 TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
 {
-    small s = {0};
     hth_profile *p, *back = NULL;
     hearth_error why = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     p = make(&s, N_SAMPLE, 50);
     CHECK_OK(hth_profile_write(p, path_of(), err));
     CHECK_INT(hth_profile_open(path_of(), s.model, &back, &why), HEARTH_ERROR_ARGUMENT);
@@ -130,11 +120,8 @@ TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
     hth_profile_close(p);
     p = make(&s, N_SAMPLE, N_TOK);
     CHECK_OK(hth_profile_write(p, path_of(), err));
-    CHECK_INT(hth_profile_open_state(path_of(), s.model, &back, &why), HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "a finished profile") != NULL);
+    CHECK_FAILS(hth_profile_open_state(path_of(), s.model, &back, err), HEARTH_ERROR_ARGUMENT, "a finished profile");
     hth_profile_close(p);
-    close_small(&s);
-    remove(path_of());
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -142,13 +129,11 @@ TEST(an_unfinished_state_is_no_profile_and_keeps_every_bit)
 /* Opens what lies at the path: refused with a line that names the file and holds `words`. */
 static void expect_refused(const small *s, hearth_status status, const char *words, int line)
 {
-    hth_profile *p = NULL;
+    CLOSED(hth_profile) *p = NULL;
     hearth_error why = {0};
     hearth_status st = hth_profile_open(path_of(), s->model, &p, &why);
     if (st != status || p || strstr(why.message, path_of()) != why.message || !strstr(why.message, words))
-        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message,
-                  words);
-    hth_profile_close(p);
+        test_fail(__FILE__, line, "status '%s', '%s'; expected '%s'", hearth_status_name(st), why.message, words);
 }
 
 /* One figure of a profile is wrong. */
@@ -164,8 +149,7 @@ static void expect_refused(const small *s, hearth_status status, const char *wor
 
 TEST(figures_that_cannot_be_are_refused)
 {
-    small s = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     EXPECT_WRONG(l->n_fired[9] = N_TOK + 1, "'blk.1.fired' at ");
     EXPECT_WRONG(l->n_fired[9] = UINT32_MAX, "neuron 9: it fired more often than there are tokens");
     EXPECT_WRONG(l->mean[3] = NAN, "'blk.1.size' at ");
@@ -185,8 +169,6 @@ TEST(figures_that_cannot_be_are_refused)
     EXPECT_WRONG(l->coact_bits[2 * 4 + 1] = 1u << 8, "neuron 4: a bit behind the last sample");
     EXPECT_WRONG((l->n_fired[6] = 1, l->mean[6] = 0.0f, l->coact_bits[2 * 6] = 3),
                  "neuron 6: it fired at more samples");
-    close_small(&s);
-    remove(path_of());
 }
 
 /* Overwrites the value of a key, or a word `skip` bytes behind a name. */
@@ -217,10 +199,8 @@ static void patch(const char *name, size_t skip, uint64_t value, size_t size)
 TEST(keys_and_shapes_that_do_not_fit_are_refused)
 {
     enum { VALUE = 4, DIM = 4, TYPE = 4 + 8 };
-    small s = {0};
-    open_small(&s, false, NULL);
-    EXPECT_PATCHED("hearth.sidecar.version", VALUE, 2, 4, HEARTH_ERROR_UNSUPPORTED,
-                   "is 2: this version reads 1");
+    CLEANUP(close_small) small s = open_small(false, NULL);
+    EXPECT_PATCHED("hearth.sidecar.version", VALUE, 2, 4, HEARTH_ERROR_UNSUPPORTED, "is 2: this version reads 1");
     EXPECT_PATCHED("hearth.sidecar.versio", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.sidecar.version");
     EXPECT_PATCHED("hearth.model.hash", VALUE, 99, 8, HEARTH_ERROR_ARGUMENT, "the profile of another model");
     EXPECT_PATCHED("hearth.profile.tokens", VALUE, 0, 8, HEARTH_ERROR_FORMAT, "hearth.profile.tokens");
@@ -230,13 +210,10 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     EXPECT_PATCHED("hearth.profile.samples", VALUE, 97, 4, HEARTH_ERROR_FORMAT, "hearth.profile.samples");
     EXPECT_PATCHED("hearth.profile.samples", VALUE, 65, 4, HEARTH_ERROR_FORMAT, "'blk.0.together' at ");
     EXPECT_PATCHED("hearth.profile.context", VALUE, 0, 4, HEARTH_ERROR_FORMAT, "hearth.profile.context");
-    EXPECT_PATCHED("hearth.profile.activation", VALUE + 8, 'x', 1, HEARTH_ERROR_UNSUPPORTED,
-                   "which is not known");
+    EXPECT_PATCHED("hearth.profile.activation", VALUE + 8, 'x', 1, HEARTH_ERROR_UNSUPPORTED, "which is not known");
     EXPECT_PATCHED("hearth.profile.activation", VALUE + 8, 0, 1, HEARTH_ERROR_FORMAT, "none of them 0");
-    EXPECT_PATCHED("hearth.profile.settings", VALUE + 8, 0, 1, HEARTH_ERROR_FORMAT,
-                   "hearth.profile.settings at ");
-    EXPECT_PATCHED("hearth.ffn.largest_hidden", VALUE, 5, 4, HEARTH_ERROR_FORMAT,
-                   "hearth.ffn.largest_hidden");
+    EXPECT_PATCHED("hearth.profile.settings", VALUE + 8, 0, 1, HEARTH_ERROR_FORMAT, "hearth.profile.settings at ");
+    EXPECT_PATCHED("hearth.ffn.largest_hidden", VALUE, 5, 4, HEARTH_ERROR_FORMAT, "hearth.ffn.largest_hidden");
     EXPECT_PATCHED("hearth.profile.up_fire", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.profile.up_fired");
     EXPECT_PATCHED("hearth.profile.size_count", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.profile.size_counts");
     EXPECT_PATCHED("hearth.profil", 0, 'x', 1, HEARTH_ERROR_UNSUPPORTED,
@@ -245,45 +222,33 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     EXPECT_PATCHED("blk.1.fired", TYPE, TYPE_F32, 4, HEARTH_ERROR_FORMAT, "'blk.1.fired' at ");
     EXPECT_PATCHED("blk.1.siz", 0, 'x', 1, HEARTH_ERROR_FORMAT, "'blk.1.size' is missing");
     EXPECT_PATCHED("blk.0.together", DIM, 1, 8, HEARTH_ERROR_FORMAT, "but I32 of 2, 2 x 64, is expected");
-    close_small(&s);
-    remove(path_of());
 }
 
 TEST(other_models_are_refused)
 {
-    small s = {0}, other = {0}, relu = {0};
-    open_small(&s, false, NULL);
-    open_small(&other, true, NULL);
-    open_small(&relu, false, "reglu");
+    CLEANUP(close_small) small s = open_small(false, NULL);
+    CLEANUP(close_small) small other = open_small(true, NULL);
+    CLEANUP(close_small) small relu = open_small(false, "reglu");
     hth_profile *p = make(&s, N_SAMPLE, N_TOK);
     CHECK_OK(hth_profile_write(p, path_of(), err));
-    expect_refused(&other, HEARTH_ERROR_ARGUMENT, "the profile of another model: hearth.model.hash at ",
-                   __LINE__);
+    expect_refused(&other, HEARTH_ERROR_ARGUMENT, "the profile of another model: hearth.model.hash at ", __LINE__);
     expect_refused(&relu, HEARTH_ERROR_ARGUMENT, "hearth.profile.activation at ", __LINE__);
     hth_profile_close(p);
-    close_small(&s);
-    close_small(&other);
-    close_small(&relu);
-    remove(path_of());
 }
 
 TEST(a_model_is_no_profile_and_a_profile_no_model)
 {
-    small s = {0};
     hearth_model *model = NULL;
     hearth_error why = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     CHECK(test_write_file(path_of(), s.bytes.data, s.bytes.n));
     expect_refused(&s, HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.profile'", __LINE__);
     CHECK(test_write_file(path_of(), "", 0));
     expect_refused(&s, HEARTH_ERROR_FORMAT, "", __LINE__);
-    hth_profile *p = make(&s, N_SAMPLE, N_TOK);
+    CLOSED(hth_profile) *p = make(&s, N_SAMPLE, N_TOK);
     CHECK_OK(hth_profile_write(p, path_of(), err));
     CHECK_INT(hearth_model_open(path_of(), NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(model == NULL && strstr(why.message, "a profile, not a model") != NULL);
-    hth_profile_close(p);
-    close_small(&s);
-    remove(path_of());
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -299,34 +264,28 @@ static char *written(const small *s, uint64_t n_done, size_t *n)
 
 TEST(a_file_cut_anywhere_is_refused)
 {
-    small s = {0};
     size_t n = 0;
-    open_small(&s, false, NULL);
-    char *whole = written(&s, N_TOK, &n);
+    CLEANUP(close_small) small s = open_small(false, NULL);
+    FREED char *whole = written(&s, N_TOK, &n);
     for (size_t cut = 0; whole && cut < n; cut += cut + 70 < n ? 11 : 1) {
-        hth_profile *p = NULL;
+        CLOSED(hth_profile) *p = NULL;
         hearth_error why = {0};
         CHECK(test_write_file(path_of(), whole, cut));
         if (hth_profile_open(path_of(), s.model, &p, &why) == HEARTH_OK || !why.message[0])
             test_fail(__FILE__, __LINE__, "cut at %zu of %zu: '%s'", cut, n, why.message);
-        hth_profile_close(p);
     }
-    free(whole);
-    close_small(&s);
-    remove(path_of());
 }
 
 TEST(mutated_files_are_taken_or_refused)
 {
-    small s = {0};
     test_random r = {3};
     uint32_t n_refused = 0, n_run = 4000;
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     for (int kind = 0; kind < 2; kind++) {
         size_t n = 0;
         char *whole = written(&s, kind ? 50 : N_TOK, &n), *bytes = malloc(n);
         for (uint32_t i = 0; whole && bytes && i < n_run / 2; i++) {
-            hth_profile *p = NULL;
+            CLOSED(hth_profile) *p = NULL;
             hearth_error why = {0};
             memcpy(bytes, whole, n);
             /* Half of the damage goes into the directory, which is the smaller part. */
@@ -339,30 +298,25 @@ TEST(mutated_files_are_taken_or_refused)
                                     : hth_profile_open(path_of(), model, &p, &why);
             n_refused += st != HEARTH_OK;
             if (st != HEARTH_OK) CHECK(why.message[0] && p == NULL);
-            hth_profile_close(p);
         }
         free(whole);
         free(bytes);
     }
     printf("     %u mutated files, %u refused\n", n_run, n_refused);
     CHECK(n_refused > n_run / 4);
-    close_small(&s);
-    remove(path_of());
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
 TEST(the_hottest_neurons_cover_what_they_cover)
 {
-    small s = {0}, relu = {0};
-    open_small(&s, false, NULL);
-    open_small(&relu, false, "reglu");
+    CLEANUP(close_small) small s = open_small(false, NULL);
+    CLEANUP(close_small) small relu = open_small(false, "reglu");
     hth_profile *p = NULL, *tops = NULL;
     CHECK_OK(hth_profile_new(relu.model, 0, true, &p, err));
     p->n_tok = p->n_done = 100;
-    /* 6 of 64 neurons (10 %) fire 100 times, 1 fires 40 times, the others once each. */
-    for (uint32_t j = 0; j < D_FF; j++)
-        p->layers[0].n_fired[j] = j % 10 == 3 && j < 60 ? 100 : j == 5 ? 40 : 1;
+    /* 6 of 64 neurons (10 %) are active 100 times, 1 is active 40 times, the others once each. */
+    for (uint32_t j = 0; j < D_FF; j++) p->layers[0].n_fired[j] = j % 10 == 3 && j < 60 ? 100 : j == 5 ? 40 : 1;
     double all = 6 * 100 + 40 + 57;
     CHECK(fabs(hth_profile_cover(p, 0, 0.1) - 600 / all) < 1e-12);
     CHECK(fabs(hth_profile_cover(p, 0, 0.2) - (640 + 6) / all) < 1e-12);
@@ -376,8 +330,6 @@ TEST(the_hottest_neurons_cover_what_they_cover)
     CHECK(fabs(hth_profile_cover(tops, 0, 1.0 / D_FF) - 32.5 / 64.0) < 1e-12);
     hth_profile_close(p);
     hth_profile_close(tops);
-    close_small(&s);
-    close_small(&relu);
 }
 
 static int descending(const void *a, const void *b)
@@ -421,19 +373,14 @@ TEST(slots_cut_octaves_into_eight)
     CHECK(hth_profile_bin_edge(2) == 0x1p-24f && hth_profile_bin_edge(10) == 0x1p-23f);
     CHECK(hth_profile_bin_edge(2 + 24 * 8) == 1.0f && hth_profile_bin_edge(3 + 24 * 8) == 1.125f);
     CHECK(hth_profile_bin_edge(HTH_PROFILE_N_BIN - 1) == 256.0f);
-    for (size_t i = 1; i < HTH_PROFILE_N_BIN; i++)
-        CHECK(hth_profile_bin_edge(i) > hth_profile_bin_edge(i - 1));
+    for (size_t i = 1; i < HTH_PROFILE_N_BIN; i++) CHECK(hth_profile_bin_edge(i) > hth_profile_bin_edge(i - 1));
 }
 
 TEST(too_many_samples_are_refused)
 {
-    small s = {0};
     hth_profile *p = NULL;
     hearth_error why = {0};
-    open_small(&s, false, NULL);
+    CLEANUP(close_small) small s = open_small(false, NULL);
     CHECK_INT(hth_profile_new(s.model, HTH_PROFILE_MAX_SAMPLE + 1, false, &p, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(p == NULL && strstr(why.message, "65536") != NULL);
-    close_small(&s);
 }
-
-TEST_MAIN

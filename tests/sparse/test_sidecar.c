@@ -1,15 +1,9 @@
 /* Predictors and thresholds as files: what does not fit its model, its version or its kind is refused with
  * file and place, cut anywhere or damaged at random too. Profiles: test_profile.c. */
-#define _POSIX_C_SOURCE 200809L
 #include "sparse/sidecar.h"
 #include "base/alloc.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { F16 = 1, Q8_0 = 8, Q8_1 = 9, I32 = 26, BF16 = 30, U64 = 10, RANK = TINY_RANK };
 
@@ -21,11 +15,9 @@ static uint64_t model_hash;
 
 static void open_model(void)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    tiny_model m = tiny_new();
     tiny_set_text(&m, "hearth.ffn.activation", "reglu");
-    model_bytes = tiny_write(&m);
-    tiny_free(&m);
+    model_bytes = tiny_take(&m);
     CHECK_OK(hth_gguf_open_memory(model_bytes.data, model_bytes.n, "tiny.gguf", &model_file, err));
     CHECK_OK(hth_model_open(model_file, &(hth_model_overrides){0}, &model, err));
     CHECK_OK(hth_model_hash(model_file, &model_hash, err));
@@ -36,7 +28,6 @@ static void close_model(void)
     hth_model_close(model);
     hth_gguf_close(model_file);
     gguf_free(&model_bytes);
-    remove(test_scratch("side.gguf"));
 }
 
 /* ---- files that fit ------------------------------------------------------------------------------ */
@@ -79,11 +70,10 @@ static void make_predictors(tiny_model *m)
 
 static gguf_bytes make_kind(bool predictors)
 {
-    tiny_model m;
+    CLEANUP(tiny_free) tiny_model m;
     if (predictors) make_predictors(&m);
     else make_thresholds(&m);
     gguf_bytes bytes = tiny_write(&m);
-    tiny_free(&m);
     return bytes;
 }
 
@@ -170,8 +160,7 @@ TEST(heads_that_do_not_fit_are_refused)
            "the predictors of another model: hearth.model.hash at |tiny.gguf has ");
     EXPECT(thresholds, tiny_set(&m, "hearth.model.hash", U64, model_hash + 1, 8), HEARTH_ERROR_ARGUMENT,
            "the thresholds of another model: hearth.model.hash at ");
-    EXPECT(thresholds, tiny_drop_key(&m, "hearth.model.hash"), HEARTH_ERROR_FORMAT,
-           "hearth.model.hash missing");
+    EXPECT(thresholds, tiny_drop_key(&m, "hearth.model.hash"), HEARTH_ERROR_FORMAT, "hearth.model.hash missing");
     EXPECT(thresholds, tiny_set_text(&m, "hearth.model.hash", "1"), HEARTH_ERROR_FORMAT,
            "hearth.model.hash|expected an integer");
     close_model();
@@ -180,10 +169,8 @@ TEST(heads_that_do_not_fit_are_refused)
 TEST(a_model_is_no_sidecar)
 {
     open_model();
-    expect(&model_bytes, "predictors", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.predictors'",
-           __LINE__);
-    expect(&model_bytes, "thresholds", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.thresholds'",
-           __LINE__);
+    expect(&model_bytes, "predictors", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.predictors'", __LINE__);
+    expect(&model_bytes, "thresholds", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.thresholds'", __LINE__);
     close_model();
 }
 
@@ -191,7 +178,7 @@ TEST(a_sidecar_is_no_model)
 {
     open_model();
     for (int kind = 0; kind < 2; kind++) {
-        gguf_bytes bytes = make_kind(kind);
+        CLEANUP(gguf_free) gguf_bytes bytes = make_kind(kind);
         hearth_model *m = NULL;
         hearth_error why = {0};
         CHECK_INT(hearth_model_open_memory(bytes.data, bytes.n, "side.gguf", NULL, &m, &why),
@@ -199,7 +186,6 @@ TEST(a_sidecar_is_no_model)
         CHECK(m == NULL && strstr(why.message, "side.gguf: ") == why.message);
         CHECK(strstr(why.message, kind ? "predictors, not a model (general.architecture at "
                                        : "thresholds, not a model (general.architecture at ") != NULL);
-        gguf_free(&bytes);
     }
     close_model();
 }
@@ -277,8 +263,7 @@ TEST(foreign_tensors_are_refused)
            "'blk.0.ffn_floor.weight' (info at byte |does not belong to the predictors");
     EXPECT(predictors, tiny_add_tensor(&m, "blk.00.fc1.weight", 0, 2, TINY_D_MODEL, RANK),
            HEARTH_ERROR_FORMAT, "'blk.00.fc1.weight'");
-    EXPECT(predictors, tiny_add_tensor(&m, "token_embd\x1b", 0, 1, 8, 1), HEARTH_ERROR_FORMAT,
-           "'token_embd\\x1b'");
+    EXPECT(predictors, tiny_add_tensor(&m, "token_embd\x1b", 0, 1, 8, 1), HEARTH_ERROR_FORMAT, "'token_embd\\x1b'");
     close_model();
 }
 
@@ -309,18 +294,16 @@ TEST(sidecars_cut_anywhere_are_refused)
 {
     open_model();
     for (int kind = 0; kind < 2; kind++) {
-        gguf_bytes whole = make_kind(kind);
+        CLEANUP(gguf_free) gguf_bytes whole = make_kind(kind);
         const char *path = test_scratch("side.gguf");
         for (size_t cut = 0; cut < whole.n; cut += cut < 1000 || cut + 70 > whole.n ? 1 : 13) {
-            hth_sidecar s;
+            CLEANUP(hth_sidecar_close) hth_sidecar s;
             hearth_error why = {0};
             CHECK(test_write_file(path, whole.data, cut));
             hearth_status st = hth_sidecar_open(&s, path, kind ? "predictors" : "thresholds", model, &why);
             if (st == HEARTH_OK || strstr(why.message, path) != why.message)
                 test_fail(__FILE__, __LINE__, "cut at %zu of %zu: '%s'", cut, whole.n, why.message);
-            hth_sidecar_close(&s);
         }
-        gguf_free(&whole);
     }
     close_model();
 }
@@ -353,5 +336,3 @@ TEST(mutated_sidecars_are_taken_or_refused)
     CHECK(n_refused > n_run / 4 && n_refused < n_run);
     close_model();
 }
-
-TEST_MAIN

@@ -1,6 +1,5 @@
 /* Studies: the figures are those of a naive recount by their definitions, through the same observation
  * point, and depend neither on threads, nor on batches, nor on whether memory was enough. */
-#define _POSIX_C_SOURCE 200809L
 #include "study/study.h"
 #include "engine/engine.h"
 #include "kernels/vector/math.h"
@@ -8,10 +7,6 @@
 #include "sparse/neuron_order.h"
 #include "support/models/small_model.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N_CTX = 50, N_CHUNK = 12, MAX_LAYER = 8 };
 
@@ -23,14 +18,14 @@ typedef struct bench_model {
 } bench_model;
 
 /* Storyteller (dReLU), or a small one of SiLU whose 100 neurons fill no whole bytes. */
-static void open_bench(bench_model *b, bool storyteller)
+static bench_model open_bench(bool storyteller)
 {
-    static const char *const words[] = {"Once", "a dog", "was",  "in the park",
-                                        "and",  "he",    "said", "to Lily"};
+    bench_model made = {0}, *b = &made;
+    static const char *const words[] = {"Once", "a dog", "was", "in the park", "and", "he", "said", "to Lily"};
     test_random r = {7};
-    *b = (bench_model){0};
     while (b->n < 5000) b->n += (size_t)snprintf(b->text + b->n, 50, "%s ", words[test_random_below(&r, 8)]);
     b->model = small_model_open(storyteller, &b->bytes);
+    return made;
 }
 
 static void close_bench(bench_model *b)
@@ -71,9 +66,8 @@ static hearth_status run_study(const bench_model *b, const setting *s, hth_study
     o.beside = test_scratch("study");
     o.progress = stop_at;
     o.progress_user = &stop;
-    hearth_session *session = open_session(b, s);
+    CLOSED(hearth_session) *session = open_session(b, s);
     hearth_status st = hth_study_run(b->model, session, b->text, b->n, &o, out, err);
-    hearth_session_close(session);
     return st;
 }
 
@@ -99,7 +93,7 @@ static void remember(void *user, const hth_ffn_probe *seen)
 
 static void look(const bench_model *b, hearth_session *session, seen_all *a)
 {
-    hth_chunks w;
+    CLEANUP(hth_chunks_close) hth_chunks w;
     a->step = hth_session_step(session);
     hth_step_set_probe(a->step, remember, a);
     CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, N_CTX, err));
@@ -109,7 +103,6 @@ static void look(const bench_model *b, hearth_session *session, seen_all *a)
         CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), N_CTX, err));
     }
     hth_step_set_probe(a->step, NULL, NULL);
-    hth_chunks_close(&w);
 }
 
 /* The norm of what down makes of h. */
@@ -133,8 +126,7 @@ static void find_contributions(const bench_model *b, const seen_all *a, uint32_t
         b->model->kernels.unpack[l->ffn.down.type](hth_matrix_row(&l->ffn.down, r, scratch), l->ffn.down.n_col, row);
         for (size_t j = 0; j < a->d_ff; j++) squares[j] += (double)row[j] * (double)row[j];
     }
-    for (size_t j = 0; j < a->d_ff; j++)
-        c[j] = (h[j] < 0 ? -(double)h[j] : (double)h[j]) * hth_sqrt_d(squares[j]);
+    for (size_t j = 0; j < a->d_ff; j++) c[j] = (h[j] < 0 ? -(double)h[j] : (double)h[j]) * hth_sqrt_d(squares[j]);
     free(row), free(scratch), free(squares);
 }
 
@@ -175,7 +167,7 @@ static void check_layer(const bench_model *b, const seen_all *a, const hth_study
 {
     const hth_study_layer *l = &s->layers[i_layer];
     size_t n_tok = a->n_tok[i_layer], n_active = 0, n_zero = 0, n_pair = 0;
-    bool *active = calloc(n_tok, a->d_ff);
+    FREED bool *active = calloc(n_tok, a->d_ff);
     double reused = 0.0, cett = 0.0;
     for (size_t t = 0; t < n_tok; t++)
         for (size_t j = 0; j < a->d_ff; j++) {
@@ -199,12 +191,10 @@ static void check_layer(const bench_model *b, const seen_all *a, const hth_study
         for (size_t j = 0; j < a->d_ff; j++) n_zero += h[j] == 0.0f;
     }
     CHECK(hth_study_kept[3] == 0.1 && hth_study_before[2] == 3);
-    near(l->active, (double)n_active / (double)(n_tok * a->d_ff), s->by_contribution ? 1e-4 : 1e-12,
-         "active");
+    near(l->active, (double)n_active / (double)(n_tok * a->d_ff), s->by_contribution ? 1e-4 : 1e-12, "active");
     near(l->zero, (double)n_zero / (double)(s->n_sample * a->d_ff), 1e-9, "zero");
     near(l->reused[2], n_pair ? reused / (double)n_pair : 0.0, s->by_contribution ? 1e-3 : 1e-9, "reused");
     near(l->cett[3], cett, 1e-6, "CETT of a tenth");
-    free(active);
 }
 
 static void check_sums(const hth_study_layer *l)
@@ -286,12 +276,11 @@ static void check_limit(const bench_model *b, const seen_all *a, const hth_study
 
 static void recount(bool storyteller)
 {
-    bench_model b;
     seen_all a = {0};
-    hth_study s;
+    CLEANUP(hth_study_close) hth_study s;
     setting one = {.n_thread = 2, .n_batch = 64, .memory = 1 << 30};
-    open_bench(&b, storyteller);
-    hearth_session *session = open_session(&b, &one);
+    CLEANUP(close_bench) bench_model b = open_bench(storyteller);
+    CLOSED(hearth_session) *session = open_session(&b, &one);
     look(&b, session, &a);
     CHECK_OK(run_study(&b, &one, &s, err));
     CHECK_INT(s.by_contribution, !storyteller);
@@ -305,9 +294,6 @@ static void recount(bool storyteller)
         CHECK((s.layers[i].n_predictor > 0) == (i == 0 || i + 1 == s.n_layer));
     }
     for (size_t i = 0; i < MAX_LAYER; i++) free(a.hidden[i]);
-    hearth_session_close(session);
-    hth_study_close(&s);
-    close_bench(&b);
 }
 
 TEST(figures_are_those_of_a_naive_recount) { recount(true); }
@@ -318,38 +304,29 @@ TEST(predictors_are_judged_where_tokens_can_be_held_out)
 {
     static const uint64_t n_chunks[] = {10, 11};
     for (int i = 0; i < 2; i++) {
-        bench_model b;
-        hth_study s;
+        CLEANUP(hth_study_close) hth_study s;
         setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30, .n_chunk = n_chunks[i]};
-        open_bench(&b, false);
+        CLEANUP(close_bench) bench_model b = open_bench(false);
         CHECK_OK(run_study(&b, &one, &s, err));
         CHECK_INT(s.n_held, i * 64);
         CHECK_INT(s.layers[0].n_predictor > 0, i);
-        hth_study_close(&s);
-        close_bench(&b);
     }
 }
 
-/* ---- perplexity by what is kept ------------------------------------------------------------------- */
-
 TEST(the_first_row_of_perplexities_is_that_of_the_model)
 {
-    bench_model b;
-    hth_study s;
+    CLEANUP(hth_study_close) hth_study s;
     hth_perplexity p;
     setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30};
-    open_bench(&b, true);
+    CLEANUP(close_bench) bench_model b = open_bench(true);
     CHECK_OK(run_study(&b, &one, &s, err));
-    hearth_session *session = open_session(&b, &one);
+    CLOSED(hearth_session) *session = open_session(&b, &one);
     CHECK_OK(hth_measure_perplexity(b.model, session, b.text, b.n, 2, NULL, NULL, &p, err));
     CHECK_INT(s.n_row, HTH_STUDY_N_ROW);
     CHECK(s.rows[0].perplexity == p.perplexity && s.rows[0].error == p.error);
     /* 88 to 95 % of storyteller's values are zero: keeping half keeps all that is not, a twentieth does not */
     CHECK(s.rows[1].perplexity == p.perplexity);
     CHECK(s.rows[HTH_STUDY_N_ROW - 1].perplexity != p.perplexity);
-    hearth_session_close(session);
-    hth_study_close(&s);
-    close_bench(&b);
 }
 
 /* ---- the same figures --------------------------------------------------------------------------------- */
@@ -360,9 +337,8 @@ TEST(studies_do_not_depend_on_threads_batches_or_memory)
                                        {.n_thread = 2, .n_batch = 7, .memory = 1 << 30},
                                        {.n_thread = 3, .n_batch = 64, .memory = 1000}}; /* all in files */
     for (int storyteller = 0; storyteller < 2; storyteller++) {
-        bench_model b;
         hth_study first, other;
-        open_bench(&b, storyteller);
+        CLEANUP(close_bench) bench_model b = open_bench(storyteller);
         CHECK_OK(run_study(&b, &settings[0], &first, err));
         for (size_t i = 1; i < 3; i++) {
             CHECK_OK(run_study(&b, &settings[i], &other, err));
@@ -371,40 +347,32 @@ TEST(studies_do_not_depend_on_threads_batches_or_memory)
             hth_study_close(&other);
         }
         hth_study_close(&first);
-        close_bench(&b);
     }
 }
 
 TEST(a_study_can_be_cancelled_at_any_look)
 {
-    bench_model b;
     hearth_status st = HEARTH_ERROR_CANCELLED;
     int n_stop = 0;
-    open_bench(&b, false);
+    CLEANUP(close_bench) bench_model b = open_bench(false);
     for (; st == HEARTH_ERROR_CANCELLED && n_stop < 200; n_stop++) {
-        hth_study s;
+        CLEANUP(hth_study_close) hth_study s;
         setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30, .stop = n_stop + 1};
         hearth_error why = {0};
         st = run_study(&b, &one, &s, &why);
         if (st == HEARTH_ERROR_CANCELLED) CHECK(strstr(why.message, "nothing was written") && !s.layers);
-        hth_study_close(&s);
     }
     CHECK_INT(st, HEARTH_OK);
     CHECK(n_stop > 30);
-    close_bench(&b);
 }
 
 TEST(texts_shorter_than_a_chunk_are_refused)
 {
-    bench_model b;
     hth_study s;
     setting one = {.n_thread = 1, .n_batch = 64, .memory = 1 << 30};
-    open_bench(&b, true);
+    CLEANUP(close_bench) bench_model b = open_bench(true);
     b.n = 20;
     hearth_error why = {0};
     CHECK_INT(run_study(&b, &one, &s, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, "a chunk needs 50") && !s.layers);
-    close_bench(&b);
 }
-
-TEST_MAIN

@@ -1,14 +1,9 @@
 /* Helpers behind engine.h. Used by tests/golden, tests/engine and tests/model. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/engine.h"
 #include "common/options.h"
 
 #include "base/cpu.h"
 #include "support/test.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 size_t engine_levels(const char *names[ENGINE_MAX_LEVELS])
 {
@@ -62,7 +57,6 @@ typedef struct gathering {
 
 static hearth_status gather(void *user, size_t i_token, const float *logits, hearth_error *err)
 {
-    (void)err;
     gathering *g = user;
     memcpy(g->logits + i_token * g->n_vocab, logits, g->n_vocab * sizeof *logits);
     g->n++;
@@ -71,19 +65,15 @@ static hearth_status gather(void *user, size_t i_token, const float *logits, hea
 
 static hearth_session *open_session(const hearth_model *model, const engine_setting *setting, size_t n_ctx)
 {
-    hearth_session *session = NULL;
-    hearth_session_options o = {.n_ctx = (uint32_t)n_ctx,
-                                .n_batch = setting->n_batch,
-                                .n_thread = setting->n_thread,
-                                .kv = setting->kv};
-    CHECK_OK(hearth_session_open(model, &o, &session, err));
+    hearth_session_options o = {.n_ctx = (uint32_t)n_ctx, .n_batch = setting->n_batch,
+                                .n_thread = setting->n_thread, .kv = setting->kv};
+    hearth_session *session = OPENED(hearth_session, model, &o);
     return session;
 }
 
 static size_t n_vocab_of(const hearth_model *model)
 {
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
+    hearth_model_info info = test_model_info(model);
     return info.n_vocab;
 }
 
@@ -105,16 +95,13 @@ float *engine_model_logits(const hearth_model *model, const engine_setting *sett
 float *engine_logits(const char *path, const engine_setting *setting, const int32_t *ids, size_t n,
                      size_t *n_vocab)
 {
-    hearth_model *model = NULL;
-    hearth_model_options o = {
-        .n_thread = setting->n_thread, .mmap = setting->mmap, .selector = setting->selector};
+    hearth_model_options o = {.n_thread = setting->n_thread, .mmap = setting->mmap, .selector = setting->selector};
     engine_set_cpu(setting->cpu);
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     engine_set_cpu(NULL);
     if (!model) return NULL;
     *n_vocab = n_vocab_of(model);
     float *logits = engine_model_logits(model, setting, ids, n);
-    hearth_model_close(model);
     return logits;
 }
 
@@ -122,14 +109,13 @@ float *engine_last_logits(const hearth_model *model, const engine_setting *setti
                           size_t n)
 {
     size_t size = n_vocab_of(model) * sizeof(float);
-    hearth_session *session = open_session(model, setting, n);
+    CLOSED(hearth_session) *session = open_session(model, setting, n);
     if (!session) return NULL;
     float *logits = malloc(size);
     if (!logits) abort();
     CHECK_OK(hearth_session_eval(session, ids, n, err));
     const float *last = hearth_session_logits(session);
     if (CHECK(last != NULL)) memcpy(logits, last, size);
-    hearth_session_close(session);
     return logits;
 }
 

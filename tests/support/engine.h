@@ -20,15 +20,12 @@ size_t engine_levels(const char *names[ENGINE_MAX_LEVELS]);
 /* Sets or unsets HEARTH_CPU; it is read when a model is opened. */
 void engine_set_cpu(const char *name);
 
-/* Numbers in a text file, and floats in a binary one; freed with free. NULL when the
- * file cannot be read. */
+/* Numbers in a text file, and floats in a binary one; freed with free. NULL when the file cannot be read. */
 int32_t *engine_read_ids(const char *path, size_t *n);
 float *engine_read_floats(const char *path, size_t *n);
 
-/* Logits [n][n_vocab] of ids at positions 0, 1, ..., freed with free; NULL after a
- * failed check. */
-float *engine_logits(const char *path, const engine_setting *setting, const int32_t *ids, size_t n,
-                     size_t *n_vocab);
+/* Logits [n][n_vocab] of ids at positions 0, 1, ..., freed with free; NULL after a failed check. */
+float *engine_logits(const char *path, const engine_setting *setting, const int32_t *ids, size_t n, size_t *n_vocab);
 /* The same of a model that is open. */
 float *engine_model_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n);
 /* Logits after the last of ids alone, fed as one call. */

@@ -1,6 +1,5 @@
 /* Makes fault after fault happen to a task; see faults.h. What a task writes when nothing
  * fails is kept, to be compared with what a failed one may leave. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/faults.h"
 
 #include "base/alloc.h"
@@ -9,28 +8,23 @@
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+/* Makes fault n happen; 0: none. */
+typedef void inject_fn(uint64_t n);
 
-void fault_one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
-void fault_allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
-void fault_one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
-void fault_one_write(uint64_t n) { hth_atomic_writer_fail_write_at(n); }
+static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
+static void allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
+static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
+static void one_write(uint64_t n) { hth_atomic_writer_fail_write_at(n); }
 
 void fault_make_input(fault_paths *p)
 {
-    tiny_model m;
-    tiny_begin(&m);
+    CLEANUP(tiny_free) tiny_model m = tiny_new();
     tiny_set_text(&m, "tokenizer.chat_template",
                   "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</{{ m.role }}>\n{% endfor %}"
                   "{% set l = [1, 2] %}{{ l | join(',') }}{{ {'a': l} | tojson }}");
-    gguf_bytes b = tiny_write(&m);
+    CLEANUP(gguf_free) gguf_bytes b = tiny_write(&m);
     *p = (fault_paths){test_scratch("in.gguf"), test_scratch("out.gguf")};
     CHECK(test_write_file(p->in, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
 }
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
@@ -43,23 +37,22 @@ static char *written(const fault_paths *p, size_t *n)
     return bytes;
 }
 
-/* Nothing under either name of the output; when only the sync of its folder failed,
- * it is there and whole. */
+/* Nothing under either name of the output; when only the sync of its folder failed, it is there and whole. */
 static bool nothing_half_written(const fault_paths *p, const char *whole, size_t n_whole,
                                  const hearth_error *why)
 {
     char part[1100];
     size_t n = 0;
     snprintf(part, sizeof part, "%s.hearth-part", p->out);
-    char *bytes = written(p, &n);
+    FREED char *bytes = written(p, &n);
     bool synced = !strstr(why->message, "cannot sync the folder");
     bool same = whole && bytes && n == n_whole && memcmp(bytes, whole, n) == 0;
     bool clean = !exists(part) && (synced ? bytes == NULL : same);
-    free(bytes);
     return clean;
 }
 
-uint64_t fault_each(fault_task *run, fault_inject *fault, hearth_status status, uint64_t n_least)
+/* Returns the number of faults. n_least: fewer mean that the task was not put to the test. */
+static uint64_t fault_each(fault_task *run, inject_fn *fault, hearth_status status, uint64_t n_least)
 {
     enum { N_MAX = 20000 };
     fault_paths p;
@@ -93,20 +86,13 @@ static void print_number(const char *name, uint64_t n, const char *what)
     printf("     %s: %llu %s\n", name, (unsigned long long)n, what);
 }
 
-void fault_survive_allocations(const char *name, fault_task *run, uint64_t n_least)
+void fault_survive(const char *name, fault_task *run, uint64_t n_allocation, uint64_t n_read, uint64_t n_write)
 {
-    uint64_t n = fault_each(run, fault_one_allocation, HEARTH_ERROR_MEMORY, n_least);
-    fault_each(run, fault_allocations_from, HEARTH_ERROR_MEMORY, n_least);
-    print_number(name, n, "allocations, each failed once, and with all behind it");
-}
-
-void fault_survive_reads(const char *name, fault_task *run, uint64_t n_least)
-{
-    print_number(name, fault_each(run, fault_one_read, HEARTH_ERROR_IO, n_least), "reads, each failed once");
-}
-
-void fault_survive_writes(const char *name, fault_task *run, uint64_t n_least)
-{
-    print_number(name, fault_each(run, fault_one_write, HEARTH_ERROR_IO, n_least),
-                 "writes, each failed once");
+    if (n_allocation) {
+        uint64_t n = fault_each(run, one_allocation, HEARTH_ERROR_MEMORY, n_allocation);
+        fault_each(run, allocations_from, HEARTH_ERROR_MEMORY, n_allocation);
+        print_number(name, n, "allocations, each failed once, and with all behind it");
+    }
+    if (n_read) print_number(name, fault_each(run, one_read, HEARTH_ERROR_IO, n_read), "reads, each failed once");
+    if (n_write) print_number(name, fault_each(run, one_write, HEARTH_ERROR_IO, n_write), "writes, each failed once");
 }

@@ -1,6 +1,5 @@
-/* The n-th allocation, read or write fails, for n = 1, 2, ... until a task succeeds in
- * spite of it. After each: an error with a line for a person, not a byte kept, no output
- * under either of its names. */
+/* The n-th allocation, read or write fails, for n = 1, 2, ... until a task succeeds in spite of it. After each: an
+ * error with a line for a person, not a byte kept, no output under either of its names. */
 #ifndef HEARTH_TESTS_SUPPORT_FAULTS_H
 #define HEARTH_TESTS_SUPPORT_FAULTS_H
 
@@ -13,24 +12,11 @@ typedef struct fault_paths {
 
 /* Leaves nothing open; what it wrote lies at p->out. */
 typedef hearth_status fault_task(const fault_paths *p, hearth_error *err);
-/* Makes fault n happen; 0: none. */
-typedef void fault_inject(uint64_t n);
-
-void fault_one_allocation(uint64_t n);
-void fault_allocations_from(uint64_t n); /* that one and all later ones */
-void fault_one_read(uint64_t n);
-void fault_one_write(uint64_t n);
-
 /* A model of two layers with a chat template. */
 void fault_make_input(fault_paths *p);
 
-/* n_least: fewer faults than that mean that the task was not put to the test. Returns the
- * number of faults. */
-uint64_t fault_each(fault_task *run, fault_inject *fault, hearth_status status, uint64_t n_least);
-
-/* The same, with the number printed: each allocation once, and with all behind it. */
-void fault_survive_allocations(const char *name, fault_task *run, uint64_t n_least);
-void fault_survive_reads(const char *name, fault_task *run, uint64_t n_least);
-void fault_survive_writes(const char *name, fault_task *run, uint64_t n_least);
+/* Allocations (each once, and with all behind it), reads and writes, with their numbers printed. At least that many of
+ * each kind; 0: none of that kind is tried. */
+void fault_survive(const char *name, fault_task *run, uint64_t n_allocation, uint64_t n_read, uint64_t n_write);
 
 #endif

@@ -1,5 +1,4 @@
 /* Guard pages by mmap and mprotect, faults by a signal handler that jumps back. */
-#define _GNU_SOURCE
 #include "support/guard.h"
 
 #include <setjmp.h>

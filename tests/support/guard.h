@@ -1,6 +1,6 @@
 /* Buffers between unreadable pages, and calls that survive a fault: for the proof
  * of kernels. A buffer lies against the page before it or against the page behind
- * it; the room left over is filled with a pattern that nobody may change. */
+ * it; the rest of its memory is filled with a pattern that must not change. */
 #ifndef HEARTH_TESTS_SUPPORT_GUARD_H
 #define HEARTH_TESTS_SUPPORT_GUARD_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* At which end of its room a buffer lies. */
+/* At which end of its memory a buffer lies. */
 typedef enum guard_side { GUARD_BEFORE, GUARD_BEHIND } guard_side;
 
 typedef struct guard {
@@ -22,8 +22,7 @@ typedef struct guard {
 void guard_open(guard *g, size_t max_size);
 void guard_close(guard *g);
 
-/* A buffer of size bytes, `shift` bytes from the page on that side. Room and buffer
- * are filled with the pattern. */
+/* A buffer of size bytes, `shift` bytes from the page on that side. Memory and buffer are filled with the pattern. */
 void *guard_place(guard *g, size_t size, guard_side side, size_t shift);
 
 /* Whether the room around the buffer is as guard_place left it. */

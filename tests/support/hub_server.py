@@ -138,8 +138,7 @@ class HubServer:
         return f"http://127.0.0.1:{self.main.server_address[1]}"
 
     def add(self, repo, files, private=False, lfs=True, commit=COMMIT, revisions=("main",)):
-        self.repos[repo] = {"files": files, "private": private, "lfs": lfs, "commit": commit,
-                            "revisions": revisions}
+        self.repos[repo] = {"files": files, "private": private, "lfs": lfs, "commit": commit, "revisions": revisions}
         for content in files.values():
             self.blobs[hashlib.sha256(content).hexdigest()] = content
 

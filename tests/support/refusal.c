@@ -1,16 +1,11 @@
 /* Opens malformed files and looks at what is said of them; see refusal.h. The one thing to
  * know: the bytes are copied to a block of their size, so that a sanitizer sees a read past it. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/refusal.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "file/gguf.h"
 #include "support/test.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct {
     unsigned n;
@@ -57,11 +52,10 @@ void refusal_check(const gguf_bytes *b, hearth_status status, const char *id, co
 
 void refusal_check_accepted(const gguf_bytes *b, const char *id)
 {
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hearth_error why = {0};
     if (hth_gguf_open_memory(b->data, b->n, "good.gguf", &file, &why) != HEARTH_OK)
         test_fail(__FILE__, __LINE__, "%s: %s", id, why.message);
-    hth_gguf_close(file);
 }
 
 void refusal_report(void)

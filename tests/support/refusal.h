@@ -8,9 +8,8 @@
 
 #include <hearth/hearth.h>
 
-/* Opens the bytes, in memory of exactly their size: refused with `status` and a line that
- * begins with "bad.gguf: " and holds `words` (parts separated by '|'). `id` is the class of
- * the catalogue, for messages. */
+/* Opens the bytes, in memory of exactly their size: refused with `status` and a line that begins with "bad.gguf: "
+ * and holds `words` (parts separated by '|'). `id` is the class of the catalogue, for messages. */
 void refusal_check(const gguf_bytes *b, hearth_status status, const char *id, const char *words);
 /* The same bytes are taken. */
 void refusal_check_accepted(const gguf_bytes *b, const char *id);

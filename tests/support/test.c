@@ -1,14 +1,13 @@
 /* The runner behind test.h. When $HEARTH_TEST_REPORT names a file, one line per
  * case is appended to it ("ok|FAIL|skip<TAB>file<TAB>name<TAB>reason"). */
-#define _GNU_SOURCE
 #include "support/test.h"
 
+#include "base/alloc.h"
+
+#include <ftw.h>
+#include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
 /* Of the layer that watches Vulkan's calls: a thread of its own outlives what it locks. */
@@ -18,7 +17,9 @@ const char *__tsan_default_suppressions(void) { return "race:libVkLayer_khronos_
 
 static test_case *first, **last = &first;
 static int n_failed_checks;
-static bool skipped;
+bool (*test_before_each)(void);
+void (*test_after_each)(void);
+static bool skipped, keeps_memory;
 static char skip_reason[300];
 
 void test_register(test_case *c)
@@ -41,14 +42,22 @@ static void report(const test_case *c, const char *verdict, const char *reason)
     }
 }
 
+typedef struct scratch_file scratch_file;
+static scratch_file *case_scratch, *program_scratch;
+static void remove_scratch(scratch_file **list);
+
 int test_run_all(int argc, char **argv)
 {
     int n_run = 0, n_failed = 0, n_skipped = 0;
     for (test_case *c = first; c; c = c->next) {
         if (argc > 1 && !strstr(c->name, argv[1])) continue;
         n_failed_checks = 0;
-        skipped = false;
-        c->run();
+        skipped = keeps_memory = false;
+        uint64_t held = hth_alloc_in_use();
+        if (!test_before_each || test_before_each()) c->run();
+        if (test_after_each) test_after_each();
+        if (hth_alloc_in_use() != held && !keeps_memory) test_fail(c->file, 0, "%s keeps memory of the library", c->name);
+        remove_scratch(&case_scratch);
         n_run++;
         if (n_failed_checks > 0) {
             n_failed++;
@@ -60,6 +69,7 @@ int test_run_all(int argc, char **argv)
             report(c, "ok", "");
         }
     }
+    remove_scratch(&program_scratch);
     if (n_run == 0) {
         fprintf(stderr, "no case matches\n");
         return 1;
@@ -97,6 +107,20 @@ bool test_check_text(const char *a, const char *b, const char *file, int line, c
     return same;
 }
 
+bool test_check_failure(int status, int expected, const char *message, const char *words, const char *file, int line,
+                        const char *text)
+{
+    bool ok = status == expected;
+    for (const char *word = words; ok && word; word = strchr(word, '|')) {
+        char one[300];
+        word += *word == '|';
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(word, "|"), word);
+        ok = strstr(message, one) != NULL;
+    }
+    if (!ok) test_fail(file, line, "%s: status %d, not %d with '%s': %s", text, status, expected, words, message);
+    return ok;
+}
+
 bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line, const char *text)
 {
     const unsigned char *p = a, *q = b;
@@ -106,6 +130,44 @@ bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, 
         return false;
     }
     return true;
+}
+
+void test_keeps_memory(void) { keeps_memory = true; }
+
+enum { MAX_WARNING = 64 };
+static char warnings[MAX_WARNING][1000];
+static int n_warnings;
+static pthread_mutex_t warnings_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void record(void *user, hearth_log_level level, const char *line)
+{
+    if (level != HEARTH_LOG_WARN) return;
+    pthread_mutex_lock(&warnings_lock);
+    if (n_warnings == MAX_WARNING) abort();
+    snprintf(warnings[n_warnings++], sizeof warnings[0], "%s", line);
+    pthread_mutex_unlock(&warnings_lock);
+}
+
+void test_log_start(void)
+{
+    n_warnings = 0;
+    hearth_log_set(record, NULL);
+}
+
+void test_log_stop(void) { hearth_log_set(NULL, NULL); }
+
+int test_n_warning(const char *text)
+{
+    int n = 0;
+    for (int i = 0; i < n_warnings; i++) n += strstr(warnings[i], text) != NULL;
+    return n;
+}
+
+const char *test_warning(const char *text)
+{
+    for (int i = n_warnings; i-- > 0;)
+        if (strstr(warnings[i], text)) return warnings[i];
+    return "";
 }
 
 int test_n_failed(void) { return n_failed_checks; }
@@ -146,14 +208,33 @@ const char *test_data(const char *relative)
     return NULL;
 }
 
-const char *test_scratch(const char *name)
+struct scratch_file {
+    scratch_file *next;
+    char path[1024];
+};
+
+static const char *add_scratch(scratch_file **list, const char *name)
 {
-    static char paths[8][1024];
-    static int turn;
-    char *path = paths[turn++ % 8];
+    scratch_file *s = malloc(sizeof *s);
     const char *root = getenv("TMPDIR");
-    snprintf(path, sizeof paths[0], "%s/hearth-test-%ld-%s", root ? root : "/tmp", (long)getpid(), name);
-    return path;
+    if (!s) abort();
+    snprintf(s->path, sizeof s->path, "%s/hearth-test-%ld-%s", root ? root : "/tmp", (long)getpid(), name);
+    s->next = *list;
+    return (*list = s)->path;
+}
+
+const char *test_scratch(const char *name) { return add_scratch(&case_scratch, name); }
+const char *test_program_scratch(const char *name) { return add_scratch(&program_scratch, name); }
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where) { return remove(path); }
+
+static void remove_scratch(scratch_file **list)
+{
+    while (*list) {
+        FREED scratch_file *s = *list;
+        nftw(s->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        *list = s->next;
+    }
 }
 
 char *test_read_file(const char *path, size_t *n)

@@ -1,37 +1,20 @@
 /* text/bpe.c, text/bpe_vocab.c: byte-level BPE on small vocabularies: what a file may say,
  * what is refused with which words, and merging beside a plain loop that does the same. */
 #include "base/alloc.h"
-#include "support/test.h"
 #include "support/models/vocab_data.h"
-#include "support/models/vocab_file.h"
+#include "support/models/vocab_case.h"
 #include "text/pretokenizer.h"
 #include "text/internal.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- opening ---------------------------------------------------------------------------- */
-
-static vocab_file f;
-static hth_gguf *file;
-static hth_tokenizer *tok;
-static char warnings[4000];
-
-static void note_warning(void *user, hearth_log_level level, const char *line)
-{
-    (void)user;
-    (void)level;
-    strncat(warnings, line, sizeof warnings - strlen(warnings) - 2);
-    strcat(warnings, "\n");
-}
 
 enum { END = 0, BYTE = 1, AB = 257, SP_AB, ABC, BC, E_ACUTE };
 
 /* A small vocabulary that is right; a case then makes one thing wrong. False, and the case
  * is skipped, in a build without PCRE2. */
-static bool begin(void)
+bool vocab_begin(void)
 {
     char engine[100];
     if (!hth_pretokenizer_engine(engine, sizeof engine)) {
@@ -47,62 +30,9 @@ static bool begin(void)
     return true;
 }
 
-static void finish(void)
-{
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
-    vocab_file_free(&f);
-    tok = NULL;
-    file = NULL;
-}
-
-static bool open_it(void)
-{
-    warnings[0] = '\0';
-    hearth_log_set(note_warning, NULL);
-    CHECK_OK(vocab_file_open(&f, &file, &tok, err));
-    hearth_log_set(NULL, NULL);
-    return tok != NULL;
-}
-
-static void expect_warning(const char *part)
-{
-    if (open_it() && !strstr(warnings, part)) CHECK_TEXT(warnings, part);
-}
-
-static void refuse_as(hearth_status expected, const char *part, const char *part_2)
-{
-    hearth_error err = {0};
-    CHECK_INT(vocab_file_open(&f, &file, &tok, &err), expected);
-    CHECK(tok == NULL);
-    if (!strstr(err.message, part)) CHECK_TEXT(err.message, part);
-    if (!strstr(err.message, part_2)) CHECK_TEXT(err.message, part_2);
-    finish();
-}
-
-static void check_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *expected,
-                      size_t n, int line)
-{
-    hth_ids ids = {0};
-    size_t lost = 99;
-    CHECK_OK(hth_tokenize(tok, text, n_text, flags, &ids, &lost, err));
-    bool same = ids.n == n && lost == n_lost;
-    for (size_t i = 0; same && i < n; i++) same = ids.id[i] == expected[i];
-    for (size_t i = 0; !same && i < ids.n; i++) test_fail(__FILE__, line, "  %d", (int)ids.id[i]);
-    if (!same) test_fail(__FILE__, line, "%zu ids, expected %zu; %zu lost", ids.n, n, lost);
-    hth_ids_free(&ids);
-}
-
-#define IDS(TEXT, FLAGS, ...)                                                                                \
-    do {                                                                                                     \
-        const int32_t ids_[] = {__VA_ARGS__};                                                                \
-        check_ids(TEXT, sizeof(TEXT) - 1, FLAGS, 0, ids_, sizeof ids_ / sizeof *ids_, __LINE__);             \
-    } while (0)
-
 TEST(a_small_vocabulary_works)
 {
-    if (!begin()) return;
-    if (open_it()) {
+    if (vocab_open()) {
         CHECK_TEXT(warnings, "");
         char engine[100];
         CHECK_TEXT(hth_tokenizer_pretok_name(tok, engine, sizeof engine), "gpt-2");
@@ -120,21 +50,7 @@ TEST(a_small_vocabulary_works)
         IDS("a\0b", 0, BYTE + 'a', BYTE + 0, BYTE + 'b');
         IDS("<|endoftext|>", HEARTH_PARSE_SPECIAL, END);
         IDS("ab<|endoftext|> ab", HEARTH_PARSE_SPECIAL, AB, END, SP_AB);
-        check_ids("", 0, HEARTH_ADD_SPECIAL, 0, NULL, 0, __LINE__);
-    }
-    finish();
-}
-
-TEST(without_pcre2_these_vocabularies_are_refused_by_name)
-{
-    char engine[100];
-    vocab_file_begin_bpe(&f);
-    vocab_file_add_merge(&f, "ab", 2, 1);
-    if (hth_pretokenizer_engine(engine, sizeof engine)) {
-        if (open_it()) IDS("ab", 0, AB);
-        finish();
-    } else {
-        refuse_as(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: pre-tokenizer \"gpt-2\"", "built without");
+        vocab_expect_ids("", 0, HEARTH_ADD_SPECIAL, 0, NULL, 0, __LINE__);
     }
 }
 
@@ -142,31 +58,26 @@ TEST(without_pcre2_these_vocabularies_are_refused_by_name)
 
 TEST(unknown_pre_tokenizers_are_refused_with_the_known_ones)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "gpt-2\nx");
-    refuse_as(HEARTH_ERROR_UNSUPPORTED,
+    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED,
               "tokenizer.ggml.pre is \"gpt-2\\x0ax\"; known are default, gpt-2, llama-bpe", "deepseek-v3");
-    begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.pre", 1);
-    refuse_as(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.pre");
+    vocab_expect_refused(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.pre");
 }
 
 TEST(no_pre_tokenizer_is_the_default_one_with_a_warning)
 {
-    if (!begin()) return;
     f.without = "tokenizer.ggml.pre";
-    expect_warning("tokenizer.ggml.pre missing; \"default\" is taken");
+    vocab_expect_warning("tokenizer.ggml.pre missing; \"default\" is taken");
     if (tok) {
         char engine[100];
         CHECK_TEXT(hth_tokenizer_pretok_name(tok, engine, sizeof engine), "default");
     }
-    finish();
 }
 
-/* The merges of a line each, in place of the right ones. */
+/* The merges of a line each, instead of the right ones. */
 static void with_lines(const char *a, const char *b)
 {
-    begin();
     f.n_merge = 0;
     vocab_file_add_line(&f, a, strlen(a));
     if (b) vocab_file_add_line(&f, b, strlen(b));
@@ -176,18 +87,15 @@ TEST(malformed_merges_are_refused)
 {
     static const char *const wrong[] = {"ab", "", " ", "a ", " b", "a  b", "a b c", "a b "};
     static const char two = 2;
-    if (!begin()) return;
     f.without = "tokenizer.ggml.merges";
-    refuse_as(HEARTH_ERROR_FORMAT, "key tokenizer.ggml.merges missing", "gpt2");
-    begin();
+    vocab_expect_refused(HEARTH_ERROR_FORMAT, "key tokenizer.ggml.merges missing", "gpt2");
     vocab_file_put(&f, "tokenizer.ggml.merges", HTH_GGUF_U8, &two, 1);
-    refuse_as(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.merges");
-    begin();
+    vocab_expect_refused(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.merges");
     f.n_merge = 0;
-    refuse_as(HEARTH_ERROR_FORMAT, "tokenizer.ggml.merges", "0 merges");
+    vocab_expect_refused(HEARTH_ERROR_FORMAT, "tokenizer.ggml.merges", "0 merges");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         with_lines("a b", wrong[i]);
-        refuse_as(HEARTH_ERROR_FORMAT, "tokenizer.ggml.merges at ", "merge 1 is \"");
+        vocab_expect_refused(HEARTH_ERROR_FORMAT, "tokenizer.ggml.merges at ", "merge 1 is \"");
     }
 }
 
@@ -195,147 +103,127 @@ TEST(merges_of_what_is_no_token_are_left_out)
 {
     static const char *const unknown[] = {"ab x",           "xx b",  "a zz", "\xC3\xA9\xC3\xA9\xC3\xA9 b",
                                           "\xE4\xB8\xAD b", "\xFF b"};
-    if (!begin()) return;
-    finish();
+    vocab_again();
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         with_lines(unknown[i], "a b");
-        expect_warning("1 of 2 merges are of texts that are no tokens");
+        vocab_expect_warning("1 of 2 merges are of texts that are no tokens");
         if (tok) IDS("ab", 0, AB);
-        finish();
+        vocab_again();
     }
 }
 
 TEST(of_equal_merges_the_first_counts)
 {
-    if (!begin()) return;
     f.n_merge = 0;
     vocab_file_add_line(&f, "b c", 3);
     vocab_file_add_line(&f, "a b", 3);
     vocab_file_add_line(&f, "b c", 3);
-    if (open_it()) IDS("abc", 0, BYTE + 'a', BC);
-    finish();
+    if (vocab_open()) IDS("abc", 0, BYTE + 'a', BC);
+    vocab_again();
     with_lines("a b", "b c");
     vocab_file_add_line(&f, "a b", 3);
-    if (open_it()) IDS("abc", 0, AB, BYTE + 'c');
-    finish();
+    if (vocab_open()) IDS("abc", 0, AB, BYTE + 'c');
 }
 
 TEST(there_may_be_more_merges_than_tokens)
 {
-    if (!begin()) return;
     f.n_merge = 0;
     while (f.n_merge < 2 * f.n_token) vocab_file_add_line(&f, "a b", 3);
     vocab_file_add_line(&f, "b c", 3);
-    if (open_it()) IDS("abcbc", 0, AB, BYTE + 'c', BC);
-    finish();
+    if (vocab_open()) IDS("abcbc", 0, AB, BYTE + 'c', BC);
 }
 
 TEST(of_equal_words_the_first_counts_and_both_decode)
 {
-    if (!begin()) return;
     vocab_file_add_word(&f, "ab", 0.0f);
-    expect_warning("1 words repeat the text of another");
+    vocab_expect_warning("1 words repeat the text of another");
     if (tok) {
         size_t n;
         IDS("ab", 0, AB);
         CHECK_BYTES(hth_token_piece(tok, E_ACUTE + 1, false, &n), "ab", 2);
     }
-    finish();
 }
 
 /* Words are merged for a byte whose own token is missing; alone it is lost. */
 TEST(bytes_without_a_token_are_counted)
 {
-    if (!begin()) return;
     f.token[BYTE + 'b'].text[0] = '\x01'; /* now a character that stands for no byte */
-    expect_warning("no token for 1 of 256 bytes");
+    vocab_expect_warning("no token for 1 of 256 bytes");
     if (tok) {
         static const int32_t ids[] = {AB, BYTE + 'a', BYTE + 'c'};
         CHECK(strstr(warnings, "1 words hold characters that stand for no byte") != NULL);
-        check_ids("abacbbb", 7, 0, 3, ids, 3, __LINE__);
+        vocab_expect_ids("abacbbb", 7, 0, 3, ids, 3, __LINE__);
     }
-    finish();
-    begin();
+    vocab_again();
     f.token[BYTE + 0xFF].text[0] = '\x01'; /* this one is in no well-formed text */
     f.token[BYTE + 0xFF].n = 1;
-    if (open_it()) {
+    if (vocab_open()) {
         CHECK(strstr(warnings, "no token for") == NULL);
-        check_ids("\xFF", 1, 0, 1, NULL, 0, __LINE__);
+        vocab_expect_ids("\xFF", 1, 0, 1, NULL, 0, __LINE__);
     }
-    finish();
 }
 
 TEST(byte_tokens_stand_in_for_missing_characters)
 {
-    if (!begin()) return;
     f.token[BYTE + 'b'].text[0] = '\x01';
     vocab_file_add(&f, "<0x62>", 6, 0.0f, HTH_TOKEN_BYTE);
-    if (open_it()) {
+    if (vocab_open()) {
         size_t n;
         IDS("abb", 0, AB, E_ACUTE + 1);
         CHECK_BYTES(hth_token_piece(tok, E_ACUTE + 1, false, &n), "b", 1);
         CHECK_INT(n, 1);
     }
-    finish();
 }
 
 TEST(words_that_are_tokens_are_not_merged_where_the_name_says_so)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "llama-bpe");
-    if (open_it()) {
+    if (vocab_open()) {
         IDS("abc", 0, ABC);
         IDS("abcabc", 0, AB, BYTE + 'c', AB, BYTE + 'c');
         IDS(" ab abc", 0, SP_AB, SP_AB, BYTE + 'c'); /* " abc" is none */
         char longer[2000];
         memset(longer, 'x', sizeof longer);
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         CHECK_OK(hth_tokenize(tok, longer, sizeof longer, 0, &ids, NULL, err));
         CHECK_INT(ids.n, sizeof longer);
-        hth_ids_free(&ids);
     }
-    finish();
-    begin();
+    vocab_again();
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "smaug-bpe"); /* the same cuts */
-    if (open_it()) IDS("abc", 0, AB, BYTE + 'c');
-    finish();
+    if (vocab_open()) IDS("abc", 0, AB, BYTE + 'c');
 }
 
 /* A word that is a control token's text, or an added one's, is not taken for it. */
 TEST(plain_text_never_becomes_a_control_token)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "llama-bpe");
     vocab_file_add(&f, "xy", 2, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "x y", 3, 0.0f, HTH_TOKEN_UNKNOWN);
-    if (open_it()) {
+    if (vocab_open()) {
         IDS("xy", 0, BYTE + 'x', BYTE + 'y');
         IDS("xy", HEARTH_PARSE_SPECIAL, E_ACUTE + 1);
         IDS("x y", HEARTH_PARSE_SPECIAL, E_ACUTE + 2);
     }
-    finish();
 }
 
 /* ---- BOS, EOS, white space ----------------------------------------------------------------- */
 
 static void check_bos(const char *pre, int stated, int32_t expected_bos, bool expected_add)
 {
-    begin();
     vocab_file_put_text(&f, "tokenizer.ggml.pre", pre);
     vocab_file_put_u32(&f, "tokenizer.ggml.bos_token_id", AB);
     if (stated >= 0) vocab_file_put_bool(&f, "tokenizer.ggml.add_bos_token", stated);
-    if (open_it()) {
+    if (vocab_open()) {
         CHECK_INT(hth_tokenizer_bos(tok), expected_bos);
         if (expected_add) IDS("x", HEARTH_ADD_SPECIAL, AB, BYTE + 'x');
         else IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x');
     }
-    finish();
+    vocab_again();
 }
 
 TEST(bos_is_added_where_file_or_name_say_so)
 {
-    if (!begin()) return;
-    finish();
+    vocab_again();
     check_bos("gpt-2", -1, AB, false);
     check_bos("gpt-2", 1, AB, true);
     check_bos("llama-bpe", -1, AB, true);
@@ -343,29 +231,24 @@ TEST(bos_is_added_where_file_or_name_say_so)
     check_bos("tekken", -1, AB, true);
     check_bos("dbrx", -1, AB, false);
     check_bos("chatglm-bpe", 1, -1, false);
-    begin();
     vocab_file_put_bool(&f, "tokenizer.ggml.add_eos_token", true);
-    if (open_it()) IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x', END);
-    finish();
-    begin();
+    if (vocab_open()) IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x', END);
+    vocab_again();
     f.without = "tokenizer.ggml.eos_token_id";
-    expect_warning("no EOS");
+    vocab_expect_warning("no EOS");
     if (tok) CHECK_INT(hth_tokenizer_eos(tok), -1);
-    finish();
 }
 
 TEST(ids_past_the_vocabulary_are_refused)
 {
-    if (!begin()) return;
     vocab_file_put_u32(&f, "tokenizer.ggml.eot_token_id", E_ACUTE + 1);
-    refuse_as(HEARTH_ERROR_FORMAT, "tokenizer.ggml.eot_token_id", "261");
+    vocab_expect_refused(HEARTH_ERROR_FORMAT, "tokenizer.ggml.eot_token_id", "261");
 }
 
 TEST(a_space_in_front_is_never_put)
 {
-    if (!begin()) return;
     vocab_file_put_bool(&f, "tokenizer.ggml.add_space_prefix", true);
-    expect_warning("tokenizer.ggml.add_space_prefix is ignored");
+    vocab_expect_warning("tokenizer.ggml.add_space_prefix is ignored");
     if (tok) {
         char out[40];
         hth_detok d;
@@ -373,35 +256,29 @@ TEST(a_space_in_front_is_never_put)
         hth_detok_init(&d, tok, false, true);
         CHECK_INT(hth_detok_push(&d, SP_AB, out), 3); /* nor taken away */
     }
-    finish();
 }
 
 TEST(masks_drop_the_white_space_before_them)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "tokenizer.ggml.pre", "jina-v2-es");
     vocab_file_add(&f, "<mask>", 6, 0.0f, HTH_TOKEN_CONTROL);
     const int32_t mask = E_ACUTE + 1;
-    if (open_it()) {
+    if (vocab_open()) {
         IDS("ab \t\n<mask> ab", HEARTH_PARSE_SPECIAL, AB, mask, SP_AB);
         IDS("  <mask>", HEARTH_PARSE_SPECIAL, mask);
         IDS("<mask> <mask>", HEARTH_PARSE_SPECIAL, mask, mask);
         IDS(" <|endoftext|>", HEARTH_PARSE_SPECIAL, BYTE + ' ', END);
     }
-    finish();
-    begin();
+    vocab_again();
     vocab_file_add(&f, "<mask>", 6, 0.0f, HTH_TOKEN_CONTROL); /* elsewhere it is like any other */
-    if (open_it()) IDS(" <mask>", HEARTH_PARSE_SPECIAL, BYTE + ' ', mask);
-    finish();
+    if (vocab_open()) IDS(" <mask>", HEARTH_PARSE_SPECIAL, BYTE + ' ', mask);
 }
 
 TEST(phi_3_drops_the_white_space_behind_its_special_tokens)
 {
-    if (!begin()) return;
     vocab_file_put_text(&f, "general.name", "Phi-3-small");
     vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
-    if (open_it()) IDS("ab<|end|>\n ab", HEARTH_PARSE_SPECIAL, AB, E_ACUTE + 1, AB);
-    finish();
+    if (vocab_open()) IDS("ab<|end|>\n ab", HEARTH_PARSE_SPECIAL, AB, E_ACUTE + 1, AB);
 }
 
 /* ---- back to text ------------------------------------------------------------------------------ */
@@ -424,10 +301,8 @@ TEST(pieces_are_bytes)
         {"", HTH_TOKEN_UNUSED, false, ""},
     };
     enum { N = sizeof known / sizeof *known };
-    if (!begin()) return;
-    for (int i = 0; i < N; i++)
-        vocab_file_add(&f, known[i].entry, strlen(known[i].entry), 0.0f, known[i].kind);
-    if (open_it()) {
+    for (int i = 0; i < N; i++) vocab_file_add(&f, known[i].entry, strlen(known[i].entry), 0.0f, known[i].kind);
+    if (vocab_open()) {
         for (int i = 0; i < N; i++) {
             size_t n;
             const char *piece = hth_token_piece(tok, E_ACUTE + 1 + i, known[i].show, &n);
@@ -439,13 +314,11 @@ TEST(pieces_are_bytes)
             if (CHECK_INT(n, 1)) CHECK_INT((unsigned char)piece[0], b);
         }
     }
-    finish();
 }
 
 TEST(streams_hold_back_what_is_not_yet_a_character)
 {
-    if (!begin()) return;
-    if (open_it()) {
+    if (vocab_open()) {
         char out[64];
         hth_detok d;
         hth_detok_init(&d, tok, false, true);
@@ -458,7 +331,6 @@ TEST(streams_hold_back_what_is_not_yet_a_character)
         CHECK_INT(hth_detok_push(&d, BYTE + 0xF0, out), 0);
         CHECK_INT(hth_detok_flush(&d, out), 1);
     }
-    finish();
 }
 
 /* ---- merging, beside a plain loop ---------------------------------------------------------------- */
@@ -472,8 +344,7 @@ static bool is_merge(const vocab_merge *m, const char *word, size_t at, size_t m
            memcmp(m->line + (mid - at) + 1, word + mid, end - mid) == 0;
 }
 
-/* Merges the first pair of the best rank; false when there is none. Part i of the word
- * ends at end[i]. */
+/* Merges the first pair of the best rank; false when there is none. Part i of the word ends at end[i]. */
 static bool merge_best(const vocab_file *v, const char *word, size_t *end, size_t *n_part)
 {
     for (uint32_t rank = 0; rank < v->n_merge; rank++) {
@@ -502,7 +373,7 @@ static size_t merge_plainly(const vocab_file *v, const char *word, size_t n, int
     return n_part;
 }
 
-/* A letter, or one of the words so far that is not too long. */
+/* A character, or one of the words so far that is not too long. */
 static const vocab_token *random_half(test_random *r)
 {
     uint32_t n_word = f.n_token - AB, k = test_random_below(r, 3 * n_word + 3);
@@ -530,24 +401,23 @@ static void make_random_vocabulary(test_random *r)
 
 TEST(random_vocabularies_merge_as_a_plain_loop_does)
 {
-    if (!begin()) return;
-    finish();
+    vocab_again();
     const int n_vocab = getenv("HEARTH_LONG") ? 1000 : 40;
     size_t n_merged = 0;
     for (int seed = 0; seed < n_vocab; seed++) {
         test_random r = {(uint64_t)seed + 7};
         make_random_vocabulary(&r);
-        if (!open_it()) break;
+        if (!vocab_open()) break;
         for (int round = 0; round < 100; round++) {
             char word[MAX_WORD];
             int32_t ids[MAX_WORD];
             size_t n = 1 + test_random_below(&r, MAX_WORD - 1);
             for (size_t i = 0; i < n; i++) word[i] = (char)('a' + test_random_below(&r, 3));
             size_t n_ids = merge_plainly(&f, word, n, ids);
-            check_ids(word, n, 0, 0, ids, n_ids, __LINE__);
+            vocab_expect_ids(word, n, 0, 0, ids, n_ids, __LINE__);
             n_merged += n - n_ids;
         }
-        finish();
+        vocab_again();
     }
     CHECK(n_merged > 500 * (size_t)n_vocab);
 }
@@ -558,20 +428,17 @@ TEST(random_vocabularies_merge_as_a_plain_loop_does)
 TEST(candidates_stay_below_three_per_byte)
 {
     static const char *const units[] = {"a", " ", "=", "ab", "abc", "\xE4\xB8\xAD", "\xFF", "0"};
-    if (!begin()) return;
-    finish();
+    vocab_again();
     vocab_data v;
     if (!vocab_data_open(&v, "gpt-2")) return;
     enum { N = 1 << 18 };
     char *text = malloc(N);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         for (size_t k = 0; k < N; k++) text[k] = units[i][k % strlen(units[i])];
-        hth_tokenize_scratch work = {0};
-        hth_ids ids = {0};
+        CLEANUP(hth_tokenize_scratch_free) hth_tokenize_scratch work = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         CHECK_OK(hth_text_bpe_encode(v.tok, &work, text, N, &ids, err));
         CHECK(work.heap.n_pushed <= 3 * (uint64_t)N && ids.n <= N);
-        hth_ids_free(&ids);
-        hth_tokenize_scratch_free(&work);
     }
     free(text);
     vocab_data_close(&v);
@@ -580,8 +447,7 @@ TEST(candidates_stay_below_three_per_byte)
 TEST(random_bytes_come_back_with_complete_vocabularies)
 {
     static const char *const names[] = {"gpt-2", "llama-bpe", "qwen2"};
-    if (!begin()) return;
-    finish();
+    vocab_again();
     for (int i = 0; i < 3; i++) {
         vocab_data v;
         if (!vocab_data_open(&v, names[i])) return;
@@ -617,8 +483,7 @@ static void *tokenize_often(void *text)
 
 TEST(threads_share_a_tokenizer)
 {
-    if (!begin()) return;
-    if (open_it()) {
+    if (vocab_open()) {
         static char text[] = "ab ab abc ab";
         pthread_t thread[4];
         for (int i = 0; i < 4; i++) CHECK_INT(pthread_create(&thread[i], NULL, tokenize_often, text), 0);
@@ -628,21 +493,16 @@ TEST(threads_share_a_tokenizer)
             CHECK(wrong == NULL);
         }
     }
-    finish();
 }
-
-/* ---- memory ------------------------------------------------------------------------------------------ */
 
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {
     static const char text[] = "ab abx bb <|endoftext|>\xFF ab";
-    if (!begin()) return;
     vocab_file_add(&f, "bb", 2, 0.0f, HTH_TOKEN_USER);
-    if (!open_it()) return;
+    if (!vocab_open()) return;
     uint64_t held = hth_alloc_in_use(), n_before = hth_alloc_count(), n_all;
-    hth_tokenizer *second = NULL;
     int n_open = 0, n_interpreted = 0, n_tokenize = 0;
-    CHECK_OK(hth_tokenizer_open(file, &second, err));
+    hth_tokenizer *second = OPENED(hth_tokenizer, file);
     n_all = hth_alloc_count() - n_before;
     hth_tokenizer_close(second);
     for (uint64_t n = 1; n <= n_all; n++) {
@@ -675,7 +535,4 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
         n_tokenize++;
     }
     CHECK(n_tokenize > 5 && n_tokenize < 999);
-    finish();
 }
-
-TEST_MAIN

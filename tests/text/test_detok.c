@@ -1,18 +1,10 @@
 /* text/detok.c: pieces, and text as it comes. */
-#include "support/test.h"
-#include "support/models/vocab_file.h"
+#include "support/models/vocab_case.h"
 #include "text/utf8.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-static vocab_file f;
-static hth_gguf *file;
-static hth_tokenizer *tok;
 
 enum { BYTE = 3, SPACE_A = 259, USER, UNUSED, HALF };
 
-static bool begin(void)
+bool vocab_begin(void)
 {
     vocab_file_begin(&f, true);
     vocab_file_add_word(&f,
@@ -22,17 +14,7 @@ static bool begin(void)
     vocab_file_add(&f, " \xE2\x96\x81u", 5, 0.0f, HTH_TOKEN_USER);
     vocab_file_add(&f, "z\xE2\x96\x81", 4, 0.0f, HTH_TOKEN_UNUSED);
     vocab_file_add_word(&f, "x\xE4\xB8", -1.0f);
-    CHECK_OK(vocab_file_open(&f, &file, &tok, err));
-    return tok != NULL;
-}
-
-static void finish(void)
-{
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
-    vocab_file_free(&f);
-    tok = NULL;
-    file = NULL;
+    return vocab_open();
 }
 
 static void check_piece(int32_t id, bool show_special, const char *expected)
@@ -44,7 +26,6 @@ static void check_piece(int32_t id, bool show_special, const char *expected)
 
 TEST(pieces_are_what_tokens_stand_for)
 {
-    if (!begin()) return;
     check_piece(1, false, "");
     check_piece(1, true, "<s>");
     check_piece(0, false, "");
@@ -58,7 +39,6 @@ TEST(pieces_are_what_tokens_stand_for)
     size_t n;
     const char *zero = hth_token_piece(tok, BYTE, false, &n);
     CHECK(n == 1 && *zero == '\0');
-    finish();
 }
 
 /* Pushes ids one by one; every chunk is copied behind the last. */
@@ -80,19 +60,16 @@ static void check_text(const int32_t *ids, size_t n, bool show_special, bool at_
 
 TEST(one_space_is_dropped_at_the_start_of_a_text_only)
 {
-    if (!begin()) return;
     check_text((int32_t[]){SPACE_A, SPACE_A}, 2, false, true, "a a");
     check_text((int32_t[]){1, SPACE_A, 2, SPACE_A}, 4, false, true, "a a");
     check_text((int32_t[]){SPACE_A, SPACE_A}, 2, false, false, " a a");
     check_text((int32_t[]){1, SPACE_A}, 2, true, true, "<s> a");
     check_text((int32_t[]){BYTE + ' ', SPACE_A}, 2, false, true, " a");
     check_text((int32_t[]){USER, SPACE_A}, 2, false, true, " \xE2\x96\x81u a");
-    finish();
 }
 
 TEST(characters_are_held_until_they_are_whole)
 {
-    if (!begin()) return;
     hth_detok d;
     char out[64];
     hth_detok_init(&d, tok, false, true);
@@ -111,14 +88,12 @@ TEST(characters_are_held_until_they_are_whole)
     CHECK_INT(hth_detok_flush(&d, out), 1);
     CHECK_BYTES(out, "\xC3", 1);
     CHECK_INT(hth_detok_flush(&d, out), 0);
-    finish();
 }
 
 /* Random ids: the chunks together are the pieces together, each chunk but the
  * last is as valid as the whole allows, and never more than a tail is held. */
 TEST(streams_equal_the_whole)
 {
-    if (!begin()) return;
     test_random r = {5};
     for (int i = 0; i < 2000; i++) {
         int32_t ids[20];
@@ -139,19 +114,16 @@ TEST(streams_equal_the_whole)
         n_out += hth_detok_flush(&d, out + n_out);
         if (CHECK_INT(n_out, n_whole)) CHECK_BYTES(out, whole, n_whole);
     }
-    finish();
 }
 
 TEST(valid_text_is_never_cut_inside_a_character)
 {
     const char *path = test_data("tokenizers/llama.gguf");
-    hth_gguf *llama_file = NULL;
-    hth_tokenizer *llama = NULL;
     if (!path) return;
-    CHECK_OK(hth_gguf_open(path, &llama_file, err));
-    CHECK_OK(hth_tokenizer_open(llama_file, &llama, err));
+    CLOSED(hth_gguf) *llama_file = OPENED(hth_gguf, path);
+    CLOSED(hth_tokenizer) *llama = OPENED(hth_tokenizer, llama_file);
     test_random r = {6};
-    char *out = malloc(hth_detok_max_bytes(llama));
+    FREED char *out = malloc(hth_detok_max_bytes(llama));
     int n_held = 0;
     for (int i = 0; i < 500; i++) {
         char text[200];
@@ -160,7 +132,7 @@ TEST(valid_text_is_never_cut_inside_a_character)
             uint32_t cp = test_random_below(&r, i % 2 ? 0x110000 : 0x3000);
             if (cp < 0xD800 || cp > 0xDFFF) n += hth_text_utf8_encode(cp, text + n);
         }
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         hth_detok d;
         CHECK_OK(hth_tokenize(llama, text, n, 0, &ids, NULL, err));
         hth_detok_init(&d, llama, false, true);
@@ -170,12 +142,6 @@ TEST(valid_text_is_never_cut_inside_a_character)
             n_held += d.n_pending > 0;
         }
         CHECK_INT(d.n_pending, 0);
-        hth_ids_free(&ids);
     }
     CHECK(n_held > 1000); /* otherwise nothing was put to the test */
-    free(out);
-    hth_tokenizer_close(llama);
-    hth_gguf_close(llama_file);
 }
-
-TEST_MAIN

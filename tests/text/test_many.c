@@ -1,14 +1,10 @@
-/* Vocabularies with many special tokens, each the beginning of the next (F12 of
- * docs/reliability.md): the longest one matches, and a text that almost spells them all
- * at every place takes time in proportion to its length. */
+/* Vocabularies with many special tokens, each the beginning of the next (F12 of docs/reliability.md): the longest
+ * one matches, and a text that almost spells them all at every place takes time in proportion to its length. */
 #include "base/alloc.h"
 #include "support/models/gguf_build.h"
 #include "support/test.h"
 #include "text/tokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { N_BYTES = 259, N_CHAIN = 900, N_SPECIAL = 10000, N_TOKEN = N_BYTES + N_SPECIAL };
@@ -54,8 +50,8 @@ static void build(gguf_bytes *b)
  * chain is walked and one byte more is there. */
 static double seconds_for(const hth_tokenizer *tok, size_t n, size_t n_expected)
 {
-    hth_ids ids = {0};
-    char *text = malloc(n);
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
+    FREED char *text = malloc(n);
     for (size_t i = 0; i < n; i++) text[i] = i % (N_CHAIN + 2) == 0 ? '<' : 'a';
     clock_t start = clock(); /* of this process: others may keep the machine busy */
     CHECK_OK(hth_tokenize(tok, text, n, HEARTH_PARSE_SPECIAL, &ids, NULL, err));
@@ -63,20 +59,16 @@ static double seconds_for(const hth_tokenizer *tok, size_t n, size_t n_expected)
     size_t n_longest = 0;
     for (size_t i = 0; i < ids.n; i++) n_longest += ids.id[i] == N_BYTES + N_CHAIN - 1;
     CHECK_INT(n_longest, n_expected);
-    hth_ids_free(&ids);
-    free(text);
     return seconds;
 }
 
 TEST(ten_thousand_special_tokens_match_longest_first_in_linear_time)
 {
-    gguf_bytes b = {0};
-    hth_gguf *file = NULL;
-    hth_tokenizer *tok = NULL;
+    CLEANUP(gguf_free) gguf_bytes b = {0};
+    CLOSED(hth_tokenizer) *tok = NULL;
     hth_ids ids = {0};
-    uint64_t held = hth_alloc_in_use();
     build(&b);
-    CHECK_OK(hth_gguf_open_memory(b.data, b.n, "many.gguf", &file, err));
+    CLOSED(hth_gguf) *file = OPENED_BY(hth_gguf_open_memory, hth_gguf, b.data, b.n, "many.gguf");
     if (file) CHECK_OK(hth_tokenizer_open(file, &tok, err));
     if (tok) {
         CHECK_OK(hth_tokenize(tok, "<aaa<9099><a", 12, HEARTH_PARSE_SPECIAL, &ids, NULL, err));
@@ -91,10 +83,4 @@ TEST(ten_thousand_special_tokens_match_longest_first_in_linear_time)
         printf("     %.1f ms for %zu bytes, %.1f ms for eight times as many\n", 1e3 * one, n, 1e3 * eight);
         CHECK(eight < 30.0 * one + 0.2);
     }
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
-    gguf_free(&b);
-    CHECK_INT(hth_alloc_in_use(), held);
 }
-
-TEST_MAIN

@@ -6,10 +6,6 @@
 #include "text/internal.h"
 #include "text/utf8.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- the definitions, without structures ------------------------------------------------ */
 
 typedef struct part {
@@ -27,8 +23,7 @@ static int find_word(const vocab_file *f, const char *bytes, size_t n)
     return -1;
 }
 
-/* The whole text as parts, then always the best pair of all, the leftmost among
- * equals. */
+/* The whole text as parts, then always the best pair of all, the leftmost among equals. */
 static void slow_spm(const vocab_file *f, const char *text, size_t n, hth_ids *ids)
 {
     static part parts[300];
@@ -162,9 +157,8 @@ TEST(random_vocabularies_give_the_ids_of_the_definition)
     test_random r = {2024};
     for (int i = 0; i < 100; i++) {
         hth_gguf *file = NULL;
-        hth_tokenizer *tok = NULL;
         fill_vocab(&f, &r);
-        CHECK_OK(vocab_file_open(&f, &file, &tok, err));
+        hth_tokenizer *tok = OPENED_BY(vocab_file_open, hth_tokenizer, &f, &file);
         if (tok) compare_texts(&f, tok, &r);
         hth_tokenizer_close(tok);
         hth_gguf_close(file);
@@ -189,14 +183,13 @@ static bool open_llama(hth_gguf **file, hth_tokenizer **tok)
 
 static void check_comes_back(const hth_tokenizer *tok, const hth_ids *ids, const char *text, size_t n)
 {
-    char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
+    FREED char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
     size_t n_out = 0;
     hth_detok d;
     hth_detok_init(&d, tok, false, true);
     for (size_t i = 0; i < ids->n; i++) n_out += hth_detok_push(&d, ids->id[i], out + n_out);
     n_out += hth_detok_flush(&d, out + n_out);
     if (CHECK_INT(n_out, n)) CHECK_BYTES(out, text, n);
-    free(out);
 }
 
 TEST(a_megabyte_of_one_character_comes_back)
@@ -207,53 +200,44 @@ TEST(a_megabyte_of_one_character_comes_back)
     } units[] = {{"a", 1},    {" ", 1},        {"\n", 1},           {"\0", 1},
                  {"\xFF", 1}, {"\xC3\xA9", 2}, {"\xE4\xB8\xAD", 3}, {"=", 1}};
     enum { N = 1 << 20 };
-    hth_gguf *file;
-    hth_tokenizer *tok;
+    CLOSED(hth_gguf) *file = NULL;
+    CLOSED(hth_tokenizer) *tok = NULL;
     if (!open_llama(&file, &tok)) return;
-    char *text = malloc(N);
+    FREED char *text = malloc(N);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         size_t n = N / units[i].n * units[i].n;
         for (size_t k = 0; k < n; k++) text[k] = units[i].unit[k % units[i].n];
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         uint64_t start = hth_clock_ns();
         CHECK_OK(hth_tokenize(tok, text, n, 0, &ids, NULL, err));
         printf("     1 MiB of 0x%02x...: %zu ids, %.1f ms\n", (unsigned char)units[i].unit[0], ids.n,
                (double)(hth_clock_ns() - start) * 1e-6);
         check_comes_back(tok, &ids, text, n);
-        hth_ids_free(&ids);
     }
-    free(text);
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
 }
 
 /* What bounds the time: every character queues one pair, every merge two. */
 TEST(candidates_stay_below_three_per_character)
 {
-    hth_gguf *file;
-    hth_tokenizer *tok;
+    CLOSED(hth_gguf) *file = NULL;
+    CLOSED(hth_tokenizer) *tok = NULL;
     if (!open_llama(&file, &tok)) return;
     static const char *const units[] = {"a", " ", "=", "ab", "the "};
     enum { N = 100000 };
-    char *text = malloc(N);
+    FREED char *text = malloc(N);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         for (size_t k = 0; k < N; k++) text[k] = units[i][k % strlen(units[i])];
-        hth_tokenize_scratch work = {0};
-        hth_ids ids = {0};
+        CLEANUP(hth_tokenize_scratch_free) hth_tokenize_scratch work = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         CHECK_OK(hth_text_spm_encode(tok, &work, text, N, &ids, err));
         CHECK(work.heap.n_pushed > N / 4 && work.heap.n_pushed <= 3 * (N + 1));
-        hth_ids_free(&ids);
-        hth_tokenize_scratch_free(&work);
     }
-    free(text);
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
 }
 
 TEST(random_strings_come_back)
 {
-    hth_gguf *file;
-    hth_tokenizer *tok;
+    CLOSED(hth_gguf) *file = NULL;
+    CLOSED(hth_tokenizer) *tok = NULL;
     if (!open_llama(&file, &tok)) return;
     test_random r = {99};
     for (int i = 0; i < 3000; i++) {
@@ -263,15 +247,10 @@ TEST(random_strings_come_back)
             text[k] = i % 3 == 0 ? (char)test_random_next(&r) : (char)(0x20 + test_random_below(&r, 0x60));
         if (i % 3 == 1)
             for (size_t k = 0; k + 1 < n; k += 2) memcpy(text + k, "\xC3\xA9", 2);
-        hth_ids ids = {0};
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
         size_t n_lost = 1;
         CHECK_OK(hth_tokenize(tok, text, n, 0, &ids, &n_lost, err));
         CHECK_INT(n_lost, 0);
         check_comes_back(tok, &ids, text, n);
-        hth_ids_free(&ids);
     }
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
 }
-
-TEST_MAIN

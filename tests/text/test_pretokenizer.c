@@ -8,10 +8,6 @@
 #include "support/models/vocab_data.h"
 #include "text/pretokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_FAMILY = 14 };
 
 static const char *const names[N_FAMILY] = {
@@ -34,12 +30,11 @@ static bool has_engine(void)
 
 static hth_pretokenizer *cutter_of(const char *name, bool jit)
 {
-    hth_pretokenizer *c = NULL;
-    CHECK_OK(hth_pretokenizer_open(family_of(name), jit, &c, err));
+    hth_pretokenizer *c = OPENED(hth_pretokenizer, family_of(name), jit);
     return c;
 }
 
-/* The ends of all words into ends (room for n), or SIZE_MAX after a failed check. */
+/* The ends of all words into ends (space for n), or SIZE_MAX after a failed check. */
 static size_t cut_text(const hth_pretokenizer *c, hth_pretok_iter *cut, const char *text, size_t n, size_t *ends)
 {
     size_t n_word = 0, at = 0, length;
@@ -63,44 +58,38 @@ static void check_family(const char *name, char *texts)
     char path[100];
     size_t n_bytes, n_line = 0;
     snprintf(path, sizeof path, "pretok/%s.jsonl", name);
-    char *answers = vocab_data_read(path, &n_bytes), *rest = answers;
-    hth_pretokenizer *c = cutter_of(name, true);
-    hth_pretok_iter cut = {0};
+    FREED char *answers = vocab_data_read(path, &n_bytes);
+    char *rest = answers;
+    CLOSED(hth_pretokenizer) *c = cutter_of(name, true);
+    CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
     if (!c) return;
     for (char *line; (line = json_next_line(&texts)); n_line++) {
         size_t n, n_ends;
-        char *text = json_base64(json_field(line, "b64"), &n);
-        int32_t *expected = json_ints(json_field(json_next_line(&rest), "ends"), &n_ends, NULL);
-        size_t *ends = malloc((n + 1) * sizeof *ends);
+        FREED char *text = json_base64(json_field(line, "b64"), &n);
+        FREED int32_t *expected = json_ints(json_field(json_next_line(&rest), "ends"), &n_ends, NULL);
+        FREED size_t *ends = malloc((n + 1) * sizeof *ends);
         size_t n_word = cut_text(c, &cut, text, n, ends);
         bool same = n_word == n_ends;
         for (size_t i = 0; same && i < n_ends; i++) same = ends[i] == (size_t)expected[i];
         if (!same) test_fail(__FILE__, __LINE__, "%s line %zu is cut elsewhere", name, n_line + 1);
-        free(ends);
-        free(expected);
-        free(text);
     }
     CHECK_INT(n_line, 262);
     printf("     %s: %zu\n", name, n_line);
-    hth_pretok_iter_free(&cut);
-    hth_pretokenizer_close(c);
-    free(answers);
 }
 
-TEST(fourteen_families_cut_where_the_reference_does)
+TEST(fourteen_pre_tokenizers_split_as_the_reference_does)
 {
     if (!has_engine()) return;
     for (int i = 0; i < N_FAMILY; i++) {
         size_t n_bytes;
-        char *texts = vocab_data_read("pretok/texts.jsonl", &n_bytes);
+        FREED char *texts = vocab_data_read("pretok/texts.jsonl", &n_bytes);
         if (!texts) return;
         check_family(names[i], texts);
-        free(texts);
     }
 }
 
-/* One text that shows how the families differ; the bars are where it is cut. */
-TEST(families_differ_as_they_should)
+/* One text that shows how the architectures differ; the bars are where it is cut. */
+TEST(pre_tokenizers_differ_as_they_should)
 {
     static const struct {
         const char *name, *cuts;
@@ -126,8 +115,8 @@ TEST(families_differ_as_they_should)
         size_t ends[100], n = 0, n_cuts = 0;
         for (const char *p = known[i].cuts; *p; p++)
             if (*p != '|') text[n++] = *p;
-        hth_pretokenizer *c = cutter_of(known[i].name, true);
-        hth_pretok_iter cut = {0};
+        CLOSED(hth_pretokenizer) *c = cutter_of(known[i].name, true);
+        CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
         size_t n_word = cut_text(c, &cut, text, n, ends);
         for (size_t k = 0, at = 0; k < n_word && n_word != SIZE_MAX; k++) {
             for (; at < ends[k]; at++) cuts[n_cuts++] = text[at];
@@ -135,12 +124,10 @@ TEST(families_differ_as_they_should)
         }
         cuts[n_cuts > 0 ? n_cuts - 1 : 0] = '\0';
         CHECK_TEXT(cuts, known[i].cuts);
-        hth_pretok_iter_free(&cut);
-        hth_pretokenizer_close(c);
     }
 }
 
-TEST(every_known_name_is_of_one_of_the_families)
+TEST(every_known_name_has_a_pre_tokenizer)
 {
     unsigned flags;
     const char *name;
@@ -165,60 +152,14 @@ TEST(every_known_name_is_of_one_of_the_families)
 /* Characters that the expressions tell apart, and some ill-formed bytes. */
 static size_t random_text(test_random *r, char *out, size_t n_max)
 {
-    static const char *const atoms[] = {"a",
-                                        "Z",
-                                        "s",
-                                        "'",
-                                        "ll",
-                                        "RE",
-                                        " ",
-                                        "  ",
-                                        "\n",
-                                        "\r",
-                                        "\t",
-                                        "\v",
-                                        "0",
-                                        "123",
-                                        "!",
-                                        ".",
-                                        "$",
-                                        "~",
-                                        "`",
-                                        "/",
-                                        "(",
-                                        "|",
-                                        "_",
-                                        "\xC2\xA0",
-                                        "\xC2\x85",
-                                        "\xC3\xA9",
-                                        "\xC3\x89",
-                                        "\xC5\xBF",
-                                        "\xCC\x81",
-                                        "\xD9\xA1",
-                                        "\xE0\xA4\xBF",
-                                        "\xE1\xA0\x8E",
-                                        "\xE2\x80\x83",
-                                        "\xE2\x80\x8B",
-                                        "\xE2\x80\xA8",
-                                        "\xE2\x80\xA6",
-                                        "\xE3\x80\x80",
-                                        "\xE3\x80\x81",
-                                        "\xE4\xB8\xAD",
-                                        "\xED\x95\x9C",
-                                        "\xEF\xBC\xA1",
-                                        "\xEF\xBC\x91",
-                                        "\xEE\x80\x80",
-                                        "\xF0\x9F\x99\x82",
-                                        "\xF0\x90\x90\x80",
-                                        "\xC7\x85",
-                                        "\xE2\x85\xA7",
-                                        "\xC2\xB2",
-                                        "\xFF",
-                                        "\xE4\xB8",
-                                        "\xED\xA0\x80",
-                                        "\x80",
-                                        "\xF4\x90",
-                                        ""};
+    static const char *const atoms[] = {
+        "a", "Z", "s", "'", "ll", "RE", " ", "  ", "\n", "\r", "\t", "\v", "0", "123", "!", ".", "$", "~", "`", "/",
+        "(", "|", "_", "\xC2\xA0", "\xC2\x85", "\xC3\xA9", "\xC3\x89", "\xC5\xBF", "\xCC\x81", "\xD9\xA1",
+        "\xE0\xA4\xBF", "\xE1\xA0\x8E", "\xE2\x80\x83", "\xE2\x80\x8B", "\xE2\x80\xA8", "\xE2\x80\xA6",
+        "\xE3\x80\x80", "\xE3\x80\x81", "\xE4\xB8\xAD", "\xED\x95\x9C", "\xEF\xBC\xA1", "\xEF\xBC\x91",
+        "\xEE\x80\x80", "\xF0\x9F\x99\x82", "\xF0\x90\x90\x80", "\xC7\x85", "\xE2\x85\xA7", "\xC2\xB2", "\xFF",
+        "\xE4\xB8", "\xED\xA0\x80", "\x80", "\xF4\x90", "",
+    };
     const uint32_t n_atom = sizeof atoms / sizeof *atoms;
     size_t n = 0;
     for (uint32_t k = test_random_below(r, 24); k > 0; k--) {
@@ -263,8 +204,8 @@ TEST(ill_formed_bytes_are_symbols_of_no_class)
 {
     if (!has_engine()) return;
     for (int i = 0; i < N_FAMILY; i++) {
-        hth_pretokenizer *c = cutter_of(names[i], true);
-        hth_pretok_iter cut = {0};
+        CLOSED(hth_pretokenizer) *c = cutter_of(names[i], true);
+        CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
         test_random r = {(uint64_t)i + 50};
         for (int round = 0; round < 500; round++) {
             char bad[400], good[1200];
@@ -280,11 +221,8 @@ TEST(ill_formed_bytes_are_symbols_of_no_class)
             }
             size_t n_word = cut_text(c, &cut, bad, n_bad, ends[0]);
             CHECK_INT(cut_text(c, &cut, good, n_good, ends[1]), n_word);
-            for (size_t k = 0; k < n_word && n_word != SIZE_MAX; k++)
-                CHECK_INT(ends[0][k], place[ends[1][k]]);
+            for (size_t k = 0; k < n_word && n_word != SIZE_MAX; k++) CHECK_INT(ends[0][k], place[ends[1][k]]);
         }
-        hth_pretok_iter_free(&cut);
-        hth_pretokenizer_close(c);
     }
 }
 
@@ -330,19 +268,16 @@ TEST(a_wrong_expression_is_named)
 TEST(limits_are_errors_that_name_the_expression)
 {
     if (!has_engine()) return;
-    /* exponential: each of the 40 letters may be in a group of its own or not */
+    /* exponential: each of the 40 characters may be in a group of its own or not */
     char text[60];
     memset(text, 'a', sizeof text);
-    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", false, text, 40, "expression 2 on the text from byte 0",
-           "limit");
-    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", true, text, 40, "expression 2 on the text from byte 0",
-           "limit");
-    /* a frame for every letter: the heap */
+    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", false, text, 40, "expression 2 on the text from byte 0", "limit");
+    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", true, text, 40, "expression 2 on the text from byte 0", "limit");
+    /* a frame for every character: the heap */
     size_t n = 4 << 20;
-    char *long_text = malloc(n);
+    FREED char *long_text = malloc(n);
     memset(long_text, 'a', n);
     refuse("(?:a(?=a|b|c))+[de]", NULL, false, long_text, n, "expression 1 on the text from byte 0", "limit");
-    free(long_text);
 }
 
 /* The expression of tekken as upstream writes it needs more than the small stack of
@@ -352,7 +287,7 @@ TEST(a_full_stack_of_machine_code_is_interpreted)
     if (!has_engine()) return;
     const char *nested = "((?=[\\p{L}])([^a-z]))*((?=[\\p{L}])([^A-Z]))+";
     const size_t n = 20000;
-    char *text = malloc(n);
+    FREED char *text = malloc(n);
     memset(text, 'a', n);
     text[0] = text[n - 1] = '1';
     for (int jit = 0; jit < 2; jit++) {
@@ -361,7 +296,6 @@ TEST(a_full_stack_of_machine_code_is_interpreted)
         CHECK_INT(cut_with(nested, NULL, jit, text, n, &n_word, &why), HEARTH_OK);
         CHECK_INT(n_word, 3);
     }
-    free(text);
 }
 
 TEST(empty_matches_cut_nothing)
@@ -377,49 +311,25 @@ TEST(empty_matches_cut_nothing)
 
 /* ---- long texts -------------------------------------------------------------------------------- */
 
-/* A long run of anything takes a time in proportion: were it quadratic anywhere, 256 KiB
- * would take minutes, and the cap would be passed. Something may follow, so that a run is
- * not at the end of its text. */
+/* A long run of anything takes a time in proportion: were it quadratic anywhere, 256 KiB would take minutes, and
+ * the cap would be passed. Something may follow, so that a run is not at the end of its text. */
 TEST(long_runs_of_any_unit_are_cut_in_time)
 {
-    static const char *const units[] = {" ",
-                                        "\n",
-                                        "\r\n",
-                                        "\t",
-                                        "a",
-                                        "A",
-                                        "\xC3\xA9",
-                                        "\xE4\xB8\xAD",
-                                        "0",
-                                        "!",
-                                        "'",
-                                        "'s",
-                                        "Aa",
-                                        "aA",
-                                        "$",
-                                        "/",
-                                        "\r",
-                                        " \n",
-                                        "\xCC\x81",
-                                        "\xE2\x80\x83",
-                                        "a ",
-                                        " a",
-                                        "1 ",
-                                        "\xFF",
-                                        "\xEE\x80\x80",
-                                        "\xE4\xB8\xADZ",
-                                        ", ",
-                                        "\xF0\x9F\x99\x82"};
+    static const char *const units[] = {
+        " ", "\n", "\r\n", "\t", "a", "A", "\xC3\xA9", "\xE4\xB8\xAD", "0", "!", "'", "'s", "Aa", "aA", "$", "/",
+        "\r", " \n", "\xCC\x81", "\xE2\x80\x83", "a ", " a", "1 ", "\xFF", "\xEE\x80\x80", "\xE4\xB8\xADZ", ", ",
+        "\xF0\x9F\x99\x82",
+    };
     static const char *const ends[] = {"", "a", "1", "!", "\n", "\x01", "\xE4\xB8\xAD"};
     if (!has_engine()) return;
     const size_t n = getenv("HEARTH_LONG") ? 1 << 22 : 1 << 18;
     const int n_end = getenv("HEARTH_LONG") ? 7 : 1;
-    char *text = malloc(n + 8);
+    FREED char *text = malloc(n + 8);
     uint64_t slowest = 0;
     const char *which = "", *unit = "";
     for (int i = 0; i < N_FAMILY; i++) {
-        hth_pretokenizer *c = cutter_of(names[i], true);
-        hth_pretok_iter cut = {0};
+        CLOSED(hth_pretokenizer) *c = cutter_of(names[i], true);
+        CLEANUP(hth_pretok_iter_free) hth_pretok_iter cut = {0};
         for (size_t k = 0; k < sizeof units / sizeof *units; k++) {
             for (int e = 0; e < n_end; e++) {
                 size_t n_unit = strlen(units[k]), at = 0, length = 1;
@@ -442,14 +352,11 @@ TEST(long_runs_of_any_unit_are_cut_in_time)
                 }
             }
         }
-        hth_pretok_iter_free(&cut);
-        hth_pretokenizer_close(c);
     }
     char shown[40];
     printf("     slowest of %zu bytes: %.0f ms, %s, \"%s\"\n", n, (double)slowest * 1e-6, which,
            hth_escape(shown, sizeof shown, unit, strlen(unit)));
     CHECK(slowest < UINT64_C(10000000000));
-    free(text);
 }
 
 TEST(every_failing_allocation_of_a_cut_is_an_error)
@@ -477,5 +384,3 @@ TEST(every_failing_allocation_of_a_cut_is_an_error)
     }
     CHECK(n_failed >= 6 && n_failed < 190);
 }
-
-TEST_MAIN

@@ -6,7 +6,7 @@
 
 TEST(heap_gives_candidates_by_rank_then_place)
 {
-    hth_text_heap heap = {0};
+    CLEANUP(hth_text_heap_free) hth_text_heap heap = {0};
     test_random r = {1};
     enum { N = 3000 };
     for (uint32_t i = 0; i < N; i++) {
@@ -22,23 +22,20 @@ TEST(heap_gives_candidates_by_rank_then_place)
     }
     CHECK_INT(n, N);
     CHECK(!hth_text_heap_pop(&heap, &c));
-    hth_text_heap_free(&heap);
 }
 
 TEST(pairs_come_back_and_others_do_not)
 {
-    hth_merge_table pairs = {0};
+    CLEANUP(hth_merge_table_free) hth_merge_table pairs = {0};
     CHECK_INT(hth_merge_table_get(&pairs, 1, 2), -1);
     enum { N = 20000 };
-    for (uint32_t i = 0; i < N; i++)
-        CHECK_OK(hth_merge_table_put(&pairs, i % 173, i, (int32_t)i, err));
+    for (uint32_t i = 0; i < N; i++) CHECK_OK(hth_merge_table_put(&pairs, i % 173, i, (int32_t)i, err));
     CHECK_OK(hth_merge_table_put(&pairs, 5, 5, 77, err));
     CHECK_INT(pairs.n, N);
     for (uint32_t i = 0; i < N; i++) {
         CHECK_INT(hth_merge_table_get(&pairs, i % 173, i), i);
         CHECK_INT(hth_merge_table_get(&pairs, i % 173 + 1, i), -1);
     }
-    hth_merge_table_free(&pairs);
 }
 
 /* The inverse of the table's mixing (splitmix64) gives keys that all fall on one
@@ -54,7 +51,7 @@ static uint64_t unmix(uint64_t x)
 
 TEST(pairs_made_to_collide_stay_fast)
 {
-    hth_merge_table pairs = {0};
+    CLEANUP(hth_merge_table_free) hth_merge_table pairs = {0};
     enum { N = 2000 };
     for (uint64_t i = 0; i < N; i++) {
         uint64_t key = unmix(i << 32 | 1);
@@ -67,7 +64,4 @@ TEST(pairs_made_to_collide_stay_fast)
         if (key >> 32 == UINT32_MAX) continue;
         CHECK_INT(hth_merge_table_get(&pairs, (uint32_t)(key >> 32), (uint32_t)key), i);
     }
-    hth_merge_table_free(&pairs);
 }
-
-TEST_MAIN

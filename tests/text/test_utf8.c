@@ -3,8 +3,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(every_code_point_comes_back)
 {
     uint32_t n_wrong = 0;
@@ -30,8 +28,7 @@ static size_t slow_decode(const unsigned char *p, size_t n)
     size_t length = p[0] < 0x80         ? 1
                     : (p[0] >> 5) == 6  ? 2
                     : (p[0] >> 4) == 14 ? 3
-                    : (p[0] >> 3) == 30 ? 4
-                                        : 0;
+                    : (p[0] >> 3) == 30 ? 4 : 0;
     if (length < 2) return length;
     if (n < length) return 0;
     uint32_t v = p[0] & ((1u << (7 - length)) - 1);
@@ -88,5 +85,3 @@ TEST(validity_of_whole_texts)
     CHECK(!hth_text_utf8_valid("a\xC3", 2));
     CHECK(!hth_text_utf8_valid("\xED\xA0\x80", 3));
 }
-
-TEST_MAIN

@@ -6,13 +6,8 @@
 #include "support/models/vocab_data.h"
 #include "text/pretokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* How many texts come back from their ids, of the 988 of each vocabulary; how many bytes
- * the vocabulary cannot hold; how many texts have special tokens. A change of the
- * generator changes these. */
+/* How many texts come back from their ids, of the 988 of each vocabulary; how many bytes the vocabulary cannot
+ * hold; how many texts have special tokens. A change of the generator changes these. */
 typedef struct known {
     const char *name;
     int n_round_trip, n_lost, n_special;
@@ -72,8 +67,8 @@ static void check_plain(const known *k)
     char *lines = vocab_data_read(path, &n_bytes), *rest = lines;
     for (char *line; rest && (line = json_next_line(&rest));) {
         size_t n, n_ids, n_lost = 0, n_expected = strtoul(json_field(line, "lost"), NULL, 10);
-        char *text = json_base64(json_field(line, "b64"), &n);
-        int32_t *expected = json_ints(json_field(line, "ids"), &n_ids, NULL);
+        FREED char *text = json_base64(json_field(line, "b64"), &n);
+        FREED int32_t *expected = json_ints(json_field(line, "ids"), &n_ids, NULL);
         vocab_check_ids(&v, text, n, 0, expected, n_ids, &n_lost, path, ++n_line);
         CHECK_INT(n_lost, n_expected);
         n_all_lost += (int)n_lost;
@@ -81,8 +76,6 @@ static void check_plain(const known *k)
             vocab_check_round_trip(&v, text, n, path, n_line);
             n_true++;
         }
-        free(expected);
-        free(text);
     }
     CHECK_INT(n_line, N_TEXT);
     CHECK_INT(n_true, k->n_round_trip);
@@ -123,14 +116,12 @@ static void check_specials(const known *k)
     char *lines = vocab_data_read(path, &n_bytes), *rest = lines;
     for (char *line; rest && (line = json_next_line(&rest));) {
         size_t n, n_ids, n_lost;
-        char *text = json_base64(json_field(line, "b64"), &n);
+        FREED char *text = json_base64(json_field(line, "b64"), &n);
         n_line++;
         for (int i = 0; i < 3; i++) {
-            int32_t *ids = json_ints(json_field(line, ways[i].field), &n_ids, NULL);
+            FREED int32_t *ids = json_ints(json_field(line, ways[i].field), &n_ids, NULL);
             vocab_check_ids(&v, text, n, ways[i].flags, ids, n_ids, &n_lost, path, n_line);
-            free(ids);
         }
-        free(text);
     }
     CHECK_INT(n_line, k->n_special);
     free(lines);
@@ -154,9 +145,9 @@ TEST(byte_level_vocabularies_recognise_special_tokens)
 static char *expand(const char *line, size_t *n)
 {
     size_t n_prefix, n_unit, n_suffix;
-    char *prefix = json_text(json_field(line, "prefix"), &n_prefix);
-    char *unit = json_text(json_field(line, "unit"), &n_unit);
-    char *suffix = json_text(json_field(line, "suffix"), &n_suffix);
+    FREED char *prefix = json_text(json_field(line, "prefix"), &n_prefix);
+    FREED char *unit = json_text(json_field(line, "unit"), &n_unit);
+    FREED char *suffix = json_text(json_field(line, "suffix"), &n_suffix);
     size_t repeat = strtoul(json_field(line, "repeat"), NULL, 10);
     *n = n_prefix + n_unit * repeat + n_suffix;
     char *out = malloc(*n + 1), *p = out;
@@ -164,9 +155,6 @@ static char *expand(const char *line, size_t *n)
     p += n_prefix;
     for (size_t i = 0; i < repeat; i++, p += n_unit) memcpy(p, unit, n_unit);
     memcpy(p, suffix, n_suffix);
-    free(prefix);
-    free(unit);
-    free(suffix);
     return out;
 }
 
@@ -177,13 +165,12 @@ static int32_t *expand_segments(const char *p, size_t n_ids)
     size_t n = 0;
     for (p++; *p == '['; p += *p == ',') {
         size_t n_part;
-        int32_t *part = json_ints(p + 1, &n_part, &p);
+        FREED int32_t *part = json_ints(p + 1, &n_part, &p);
         char *end;
         unsigned long count = strtoul(p + 1, &end, 10);
         p = end + 1;
         for (unsigned long i = 0; i < count; i++)
             for (size_t k = 0; k < n_part && n < n_ids; k++) out[n++] = part[k];
-        free(part);
     }
     CHECK_INT(n, n_ids);
     return out;
@@ -202,11 +189,9 @@ static void check_long_runs(const char *name)
     for (char *line; rest && (line = json_next_line(&rest));) {
         if (!strstr(line, wanted)) continue;
         size_t n, n_ids = strtoul(json_field(line, "n_ids"), NULL, 10);
-        char *text = expand(line, &n);
-        int32_t *ids = expand_segments(json_field(line, "segments"), n_ids);
+        FREED char *text = expand(line, &n);
+        FREED int32_t *ids = expand_segments(json_field(line, "segments"), n_ids);
         vocab_check_ids(&v, text, n, 0, ids, n_ids, NULL, "long_runs.jsonl", ++n_line);
-        free(ids);
-        free(text);
     }
     CHECK_INT(n_line, 16);
     printf("     long runs, %s: %d, %.1f s\n", name, n_line, (double)(hth_clock_ns() - start) * 1e-9);
@@ -241,8 +226,7 @@ static void check_english(const char *name, size_t n_expected)
     char *text = read_text("text/english.txt", &n), *ids = vocab_data_read(path, &n_bytes);
     if (text && ids) {
         CHECK_INT(n_bytes / sizeof(int32_t), n_expected);
-        vocab_check_ids(&v, text, n, 0, (const int32_t *)(const void *)ids, n_bytes / sizeof(int32_t), NULL,
-                        path, 1);
+        vocab_check_ids(&v, text, n, 0, (const int32_t *)(const void *)ids, n_bytes / sizeof(int32_t), NULL, path, 1);
         vocab_check_round_trip(&v, text, n, path, 1);
     }
     free(ids);
@@ -270,7 +254,7 @@ TEST(texts_have_the_known_number_of_tokens)
         {"models/babyllama-tok361/babyllama-tok361-f32.gguf", 219674, 390793},
     };
     for (int i = 0; i < 3; i++) {
-        vocab_data v = {.name = models[i].model, .is_spm = true};
+        CLEANUP(vocab_data_close) vocab_data v = {.name = models[i].model, .is_spm = true};
         const char *path = i == 0 ? models[i].model : test_data(models[i].model);
         if (!path) return;
         CHECK_OK(hth_gguf_open(path, &v.file, err));
@@ -278,21 +262,15 @@ TEST(texts_have_the_known_number_of_tokens)
         if (!v.tok) return;
         for (int k = 0; k < 2; k++) {
             size_t n;
-            hth_ids ids = {0};
-            char *text = read_text(k == 0 ? "text/stories.txt" : "text/english.txt", &n);
+            CLEANUP(hth_ids_free) hth_ids ids = {0};
+            FREED char *text = read_text(k == 0 ? "text/stories.txt" : "text/english.txt", &n);
             if (!text) break;
             if (n > 0 && text[n - 1] == '\n') n--;
             uint64_t start = hth_clock_ns();
             CHECK_OK(hth_tokenize(v.tok, text, n, HEARTH_ADD_SPECIAL, &ids, NULL, err));
-            printf("     %s, %zu bytes: %.1f ms\n", models[i].model, n,
-                   (double)(hth_clock_ns() - start) * 1e-6);
+            printf("     %s, %zu bytes: %.1f ms\n", models[i].model, n, (double)(hth_clock_ns() - start) * 1e-6);
             CHECK_INT(ids.n, k == 0 ? models[i].n_stories : models[i].n_english);
             vocab_check_round_trip(&v, text, n, path, k);
-            hth_ids_free(&ids);
-            free(text);
         }
-        vocab_data_close(&v);
     }
 }
-
-TEST_MAIN

@@ -12,10 +12,6 @@
 
 #include "device/device.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define STORYTELLER "models/storyteller-drelu/storyteller-drelu-f32.gguf"
 
 typedef struct beside {
@@ -26,7 +22,7 @@ static void name_beside(char path[512], const char *of, const char *kind)
 {
     char name[100];
     snprintf(name, sizeof name, "%s-%s.gguf", of, kind);
-    snprintf(path, 512, "%s", test_scratch(name));
+    snprintf(path, 512, "%s", test_program_scratch(name));
 }
 
 static beside paths_beside(const char *of)
@@ -38,21 +34,14 @@ static beside paths_beside(const char *of)
     return b;
 }
 
-static void remove_beside(const beside *b)
-{
-    remove(b->profile);
-    remove(b->predictors);
-    remove(b->thresholds);
-}
+static void remove_beside(const beside *b) { remove(b->profile), remove(b->predictors), remove(b->thresholds); }
 
 static bool pack(const char *in, const char *out, const char *mix, const beside *b)
 {
-    hth_pack_options o = {.ftype = mix ? hth_ftype_find(mix) : NULL,
-                          .pure = true,
+    hth_pack_options o = {.ftype = mix ? hth_ftype_find(mix) : NULL, .pure = true,
                           .profile = b && b->profile[0] ? b->profile : NULL,
                           .predictors = b && b->predictors[0] ? b->predictors : NULL,
-                          .thresholds = b && b->thresholds[0] ? b->thresholds : NULL,
-                          .n_thread = 2};
+                          .thresholds = b && b->thresholds[0] ? b->thresholds : NULL, .n_thread = 2};
     hth_pack_result r;
     hearth_error err = {0};
     hearth_status st = hth_pack(in, out, &o, &r, &err);
@@ -65,8 +54,6 @@ static bool pack(const char *in, const char *out, const char *mix, const beside 
 /* Profile, thresholds and predictors by the text. */
 static void measure_storyteller(const char *model_path, const char *text, size_t n, const beside *to)
 {
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
     hth_profile *profile = NULL;
     hth_thresholds thresholds = {0};
     hth_predictor_result *layers = NULL;
@@ -78,9 +65,9 @@ static void measure_storyteller(const char *model_path, const char *text, size_t
     const hth_threshold_options to_find = {.sparsity = 0.9, .n_sample = 32};
     hth_predictor_options made = hth_predictor_defaults();
     made.n_token = 256, made.n_step = 20, made.recall = 0.8, made.n_thread = 2;
-    CHECK_OK(hearth_model_open(model_path, &mo, &model, err));
+    hearth_model *model = OPENED(hearth_model, model_path, &mo);
     if (!model) return;
-    CHECK_OK(hearth_session_open(model, &so, &session, err));
+    hearth_session *session = OPENED(hearth_session, model, &so);
     if (session) CHECK_OK(hth_measure_profile(model, session, text, n, &po, &profile, err));
     if (session) CHECK_OK(hearth_session_truncate(session, 0, err));
     if (session) CHECK_OK(hth_thresholds_find(model, session, text, n, &to_find, &thresholds, err));
@@ -96,8 +83,6 @@ static void measure_storyteller(const char *model_path, const char *text, size_t
 /* Of the whole process: measuring takes longer than most of what is tested with it. */
 static beside of_storyteller;
 
-static void forget_storyteller(void) { remove_beside(&of_storyteller); }
-
 /* NULL: there are no test data, and the case fails. */
 static const beside *measured_storyteller(const char *model_path)
 {
@@ -108,7 +93,6 @@ static const beside *measured_storyteller(const char *model_path)
     char *text = text_path ? test_read_file(text_path, &n) : NULL;
     if (!text) return NULL;
     of_storyteller = paths_beside("storyteller");
-    atexit(forget_storyteller);
     measure_storyteller(model_path, text, n < SOME_TEXT ? n : SOME_TEXT, &of_storyteller);
     free(text);
     return &of_storyteller;
@@ -148,7 +132,7 @@ static void close_bare(opened *o)
     hth_gguf_close(o->file);
 }
 
-/* A profile that is drawn: who fires how often is random, the largest |hidden| is as it is wanted. */
+/* A profile that is drawn: which neurons are active how often is random, the largest |hidden| is as it is wanted. */
 static void write_profile(const char *model, float largest, const char *path)
 {
     enum { N_TOK = 8 };
@@ -186,12 +170,11 @@ bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
     const char *data = test_data(below);
     if (!data) return false;
     snprintf(source, sizeof source, "%s", data);
-    beside b = paths_beside(name);
+    CLEANUP(remove_beside) beside b = paths_beside(name);
     b.predictors[0] = '\0';
     if (usual == 0.0f) b.profile[0] = '\0';
     else write_profile(source, usual / 2, b.profile); /* packing doubles what a profile saw */
     bool made = hybrid_write_thresholds(source, drawn_floor, b.thresholds) && pack(source, path, NULL, &b);
-    remove_beside(&b);
     return made;
 }
 
@@ -205,7 +188,6 @@ bool hybrid_pack_floats(const char *name, const char *path)
 
 bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const char *path)
 {
-    hearth_model *m = NULL;
     hth_thresholds t = {0};
     opened o;
     const hearth_model_options mo = {.selector = HEARTH_SELECTOR_DENSE, .n_thread = 1};
@@ -219,7 +201,7 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
         if (!t.layers[i].thresholds) abort();
         for (uint32_t j = 0; j < t.layers[i].d_ff; j++) t.layers[i].thresholds[j] = floor_of(i, j);
     }
-    CHECK_OK(hearth_model_open(model, &mo, &m, err));
+    hearth_model *m = OPENED(hearth_model, model, &mo);
     if (m) CHECK_OK(hth_thresholds_write(&t, m, path, err));
     hearth_model_close(m);
     for (uint32_t i = 0; i < t.n_layer; i++) free(t.layers[i].thresholds);
@@ -228,14 +210,12 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
     return m != NULL;
 }
 
-/* ---- usual values ------------------------------------------------------------------------------- */
-
 bool hybrid_scale_usual(const char *path, float factor)
 {
     static const char key[] = "hearth.ffn.largest_hidden";
     size_t n = 0, at = 0;
     uint64_t n_layer;
-    char *file = test_read_file(path, &n);
+    FREED char *file = test_read_file(path, &n);
     if (!file) return CHECK(file != NULL);
     while (at + sizeof key + 16 < n && memcmp(file + at, key, sizeof key - 1) != 0) at++;
     at += sizeof key - 1 + 8; /* type, type of elements */
@@ -251,7 +231,6 @@ bool hybrid_scale_usual(const char *path, float factor)
         memcpy(file + at + 8 + 4 * i, &usual, 4);
     }
     found = found && CHECK(test_write_file(path, file, n));
-    free(file);
     return found;
 }
 

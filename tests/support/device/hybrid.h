@@ -1,4 +1,4 @@
-/* Models that tests divide between a device and the CPU: packed files of quantised weights, made anew from
+/* Models that tests divide between a device and the CPU: packed files of quantised weights, made from
  * the test data, and placements of them as files. What they hold beside weights is measured on a short text,
  * or drawn from a seed. */
 #ifndef HEARTH_TESTS_SUPPORT_DEVICE_HYBRID_H

@@ -4,9 +4,6 @@
 #include "forward/gpu/shader_params.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { GUARD = 256, LONG_ENOUGH_S = 120 };
 
 hth_device *programs_open(const char *name)
@@ -46,8 +43,7 @@ static hearth_status put(hth_device *d, const programs_binding *from, char acces
     b->bytes = malloc(b->size + 2 * GUARD);
     memset(b->bytes, PROGRAMS_POISON, b->size + 2 * GUARD);
     if (access != 'w' && from->size > 0) memcpy(b->bytes + GUARD, from->data, from->size);
-    hearth_status st =
-        hth_buffer_new(d, HTH_MEMORY_DEVICE, b->size + 2 * GUARD, "a binding", &b->buffer, err);
+    hearth_status st = hth_buffer_new(d, HTH_MEMORY_DEVICE, b->size + 2 * GUARD, "a binding", &b->buffer, err);
     if (st != HEARTH_OK) return st;
     b->slice = (hth_buffer_range){b->buffer, GUARD, b->size};
     return hth_device_upload((hth_buffer_range){b->buffer, 0, 0}, b->bytes, err);
@@ -102,8 +98,7 @@ bool programs_do(hth_device *d, const programs_run *run)
         hth_buffer_free(bounds[i].buffer);
         free(bounds[i].bytes);
     }
-    if (st != HEARTH_OK)
-        test_fail(__FILE__, __LINE__, "%s: %s", hth_shader_infos[run->id].name, err.message);
+    if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", hth_shader_infos[run->id].name, err.message);
     return st == HEARTH_OK;
 }
 

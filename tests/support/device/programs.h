@@ -30,8 +30,8 @@ typedef struct programs_run {
 /* Runs it once and waits. False, and the case fails: an error, or a byte beside an output was written. */
 bool programs_do(hth_device *device, const programs_run *run);
 
-/* hth_shader_ref_table, but the last word that one of them changes is one unit too large or too small (HTH_N_SHADER: none).
- * One table at a time. */
+/* hth_shader_ref_table, but the last word that one of them changes is one unit too large or too small (HTH_N_SHADER:
+ * none). One table at a time. */
 hth_shader_ref_fn *const *programs_off_by_one(hth_shader_id id);
 
 /* Of a device that rounds to nearest, but ties away from zero: integers, and integers that become floats. */

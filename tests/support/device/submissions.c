@@ -1,4 +1,5 @@
-/* Submissions of tests: a calibration that is kept says how large they are; command lists are read command by command. */
+/* Submissions of tests: a calibration that is kept says how large they are; command lists are read command by
+ * command. */
 #include "support/device/submissions.h"
 
 #include "base/cpu.h"
@@ -6,6 +7,7 @@
 #include "forward/gpu/gpu_int.h"
 #include "support/device/hybrid.h"
 #include "support/models/made_up.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
 
 /* ---- how large they are ------------------------------------------------------------------------------- */
@@ -17,7 +19,7 @@ static void keep_all(uint64_t mark, uint64_t n_work)
 {
     hth_soa_layout layout;
     for (uint32_t type = 0; type < HTH_TYPE_LIMIT; type++) {
-        hth_calibration c = made_up_card((hth_type)type, 1.0);
+        hth_calibration c = made_up_gpu((hth_type)type, 1.0);
         if (!hth_soa_layout_init((hth_type)type, 64, 4096, &layout)) continue;
         double measured = (double)hth_gpu_max_submit_work(hth_calibration_products(&c));
         c.device_prompt *= ((double)n_work + 0.5) / measured;
@@ -28,14 +30,12 @@ static void keep_all(uint64_t mark, uint64_t n_work)
 bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work)
 {
     hth_cpu level;
-    hth_kernels kernels;
-    hth_device *d = hybrid_open_device(device);
+    CLOSED(hth_device) *d = hybrid_open_device(device);
     if (!d) return false;
     made_up_cache_open(folder);
     CHECK_OK(hth_cpu_choose(&level, err));
-    hth_kernels_init(&kernels, level);
+    hth_kernels kernels = proof_kernels(level);
     keep_all(hth_calibration_fingerprint(hth_device_get_info(d), &kernels, n_thread), n_work);
-    hth_device_close(d);
     return true;
 }
 
@@ -45,19 +45,12 @@ void submissions_end(void) { made_up_cache_close(folder); }
 
 static bool is_counted(hth_shader_id id)
 {
-    static const hth_shader_id all[] = {HTH_SHADER_mul_mat_vec_q,
-                                        HTH_SHADER_mul_mat_vec_q_acc,
-                                        HTH_SHADER_mul_mat_q,
-                                        HTH_SHADER_mul_mat_q_acc,
-                                        HTH_SHADER_mul_mat_q_cm2,
-                                        HTH_SHADER_mul_mat_q_cm2_acc,
-                                        HTH_SHADER_mul_mat_vec_f,
-                                        HTH_SHADER_mul_mat_vec_f_acc,
-                                        HTH_SHADER_mul_mat_vec_q_sparse,
-                                        HTH_SHADER_mul_mat_vec_f_sparse,
-                                        HTH_SHADER_attn,
-                                        HTH_SHADER_down_q,
-                                        HTH_SHADER_down_f};
+    static const hth_shader_id all[] = {
+        HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc, HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc,
+        HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc, HTH_SHADER_mul_mat_vec_f,
+        HTH_SHADER_mul_mat_vec_f_acc, HTH_SHADER_mul_mat_vec_q_sparse, HTH_SHADER_mul_mat_vec_f_sparse,
+        HTH_SHADER_attn, HTH_SHADER_down_q, HTH_SHADER_down_f,
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] == id) return true;
     return false;

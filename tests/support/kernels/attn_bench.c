@@ -1,16 +1,12 @@
 /* Attention over caches larger than what stays near the core, every type and level. The
  * layers of a model follow one another, so that each pass reads fresh memory. The thread's
  * own time counts, so that other programs disturb through caches and memory only. */
-#define _POSIX_C_SOURCE 199309L
-#include "support/kernels/attn_bench.h"
+#include "support/kernels/bench.h"
 
 #include "base/alloc.h"
 #include "support/kernels/attn_case.h"
 #include "support/kernels/proof.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {
@@ -49,16 +45,9 @@ static const uint8_t *k_pages[MAX_PAGE], *v_pages[MAX_PAGE];
 static void pass(const hth_kernels *k, hearth_kv_type type, const bench_shape *s, const uint8_t *memory)
 {
     size_t head = attend_cache_size(type, s->d, s->n_pos);
-    hth_attn job = {.d_head = s->d,
-                      .n_row = s->n_row,
-                      .n_head = s->n_head,
-                      .n_pos = s->n_pos - s->n_row + 1,
-                      .q = q,
-                      .q_q8 = {.q = rounded, .d = q_d, .sum = q_sum},
-                      .q_stride = s->n_head * s->d,
-                      .scale = 0.1f,
-                      .scratch = scratch,
-                      .out_stride = s->n_head};
+    hth_attn job = {.d_head = s->d, .n_row = s->n_row, .n_head = s->n_head, .n_pos = s->n_pos - s->n_row + 1,
+                    .q = q, .q_q8 = {.q = rounded, .d = q_d, .sum = q_sum}, .q_stride = s->n_head * s->d,
+                    .scale = 0.1f, .scratch = scratch, .out_stride = s->n_head};
     for (size_t i = 0; i < s->n_layer * s->n_kv; i++, memory += 2 * head) {
         attend_page_table(type, s->d, s->n_pos, memory, k_pages);
         attend_page_table(type, s->d, s->n_pos, memory + head, v_pages);
@@ -84,16 +73,10 @@ static uint64_t own_time_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, z = *(const double *)b;
-    return (x > z) - (x < z);
-}
-
 static void print_form(const bench_shape *s, const char *type, const char *level, double *rates, double bytes,
                        double limit)
 {
-    qsort(rates, N_ROUND, sizeof *rates, by_size);
+    qsort(rates, N_ROUND, sizeof *rates, bench_by_size);
     double rate = rates[N_ROUND / 2],
            products = (double)(s->n_layer * s->n_kv * s->n_head * s->n_row * s->n_pos * s->d) * 2;
     printf("%-28s %-5s %-8s %6.2f (%.2f-%.2f) GB/s %4.0f %% %6.1f G/s\n", s->name, type, level, rate,
@@ -109,7 +92,7 @@ static void bench_one(const bench_shape *s)
     uint8_t *memory[HTH_N_KV_TYPE];
     hth_kernels tables[1 + PROOF_MAX_LEVEL];
     for (int l = 0; l < n_level; l++) hth_kernels_init(&tables[l], levels[l]);
-    float *row = malloc(s->d * sizeof *row);
+    FREED float *row = malloc(s->d * sizeof *row);
     test_random r = {5};
     for (int t = 0; t < HTH_N_KV_TYPE; t++) {
         size_t head = attend_cache_size((hearth_kv_type)t, s->d, s->n_pos), n = s->n_layer * s->n_kv;
@@ -136,20 +119,17 @@ static void bench_one(const bench_shape *s)
             for (int l = skip; l < n_level; l++) {
                 start = own_time_ns();
                 for (size_t i = 0; i < s->n_pass; i++) pass(&tables[l], (hearth_kv_type)t, s, memory[t]);
-                rates[1 + t * n_level + l][round] =
-                    bytes[t] * (double)s->n_pass / (double)(own_time_ns() - start);
+                rates[1 + t * n_level + l][round] = bytes[t] * (double)s->n_pass / (double)(own_time_ns() - start);
             }
     }
-    qsort(rates[0], N_ROUND, sizeof(double), by_size);
+    qsort(rates[0], N_ROUND, sizeof(double), bench_by_size);
     double limit = rates[0][N_ROUND / 2];
-    printf("%-28s load only      %6.2f (%.2f-%.2f) GB/s\n", s->name, limit, rates[0][0],
-           rates[0][N_ROUND - 1]);
+    printf("%-28s load only      %6.2f (%.2f-%.2f) GB/s\n", s->name, limit, rates[0][0], rates[0][N_ROUND - 1]);
     for (int t = 0; t < HTH_N_KV_TYPE; t++)
         for (int l = skip; l < n_level; l++)
             print_form(s, types[t], hth_cpu_name(levels[l]), rates[1 + t * n_level + l], bytes[t], limit);
     for (int t = 0; t < HTH_N_KV_TYPE; t++) hth_pages_free(memory[t], (size_t)bytes[t]);
     hth_pages_free(scratch, hth_attn_scratch(s->d, s->n_row * s->n_head) * sizeof *scratch);
-    free(row);
 }
 
 int attend_bench(const char *filter)

@@ -3,8 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-
 size_t attend_cache_size(hearth_kv_type type, size_t d_head, size_t n_pos)
 {
     return hth_kv_layout_n_group(n_pos) * hth_kv_layout_group_size(type, d_head);
@@ -42,21 +40,10 @@ void attend_one(const hth_kernels *k, const attend_alone *what, float *y)
     const uint8_t **pages = calloc(2 * n_page, sizeof *pages);
     attend_page_table(what->type, what->d_head, what->n_pos, keys, pages);
     attend_page_table(what->type, what->d_head, what->n_pos, values, pages + n_page);
-    hth_attn job = {.k_pages = pages,
-                      .v_pages = pages + n_page,
-                      .d_head = what->d_head,
-                      .n_row = 1,
-                      .n_head = 1,
-                      .n_pos = what->n_pos,
-                      .window = what->n_pos - what->first,
-                      .q = what->q,
-                      .q_q8 = {.q = q, .d = d, .sum = sum},
-                      .q_stride = what->d_head,
-                      .scale = what->scale,
-                      .cap = what->cap,
-                      .inverse_cap = what->cap != 0.0f ? 1.0f / what->cap : 0.0f,
-                      .scratch = scratch,
-                      .out_stride = 1};
+    hth_attn job = {.k_pages = pages, .v_pages = pages + n_page, .d_head = what->d_head, .n_row = 1, .n_head = 1, .n_pos = what->n_pos,
+                    .window = what->n_pos - what->first, .q = what->q, .q_q8 = {.q = q, .d = d, .sum = sum},
+                    .q_stride = what->d_head, .scale = what->scale, .cap = what->cap,
+                    .inverse_cap = what->cap != 0.0f ? 1.0f / what->cap : 0.0f, .scratch = scratch, .out_stride = 1};
     hth_attn_all_splits(k, what->type, &job, y);
     free(pages), free(sum), free(d), free(q), free(scratch), free(values), free(keys);
 }

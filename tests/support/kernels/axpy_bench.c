@@ -1,15 +1,10 @@
-/* Somewhat over one gibibyte of rows of 4096 outputs; every round has lists of its own, which all
- * kernels and a plain loop take in turn. Figures of one run can be compared with each other, not
- * with those of another hour. */
-#include "support/kernels/axpy_bench.h"
+/* Somewhat over one gibibyte of rows of 4096 outputs; every round has lists of its own, which all kernels and a
+ * plain loop take in turn. Figures of one run can be compared with each other, not with those of another hour. */
+#include "support/kernels/bench.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "support/kernels/axpy_case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N_ROUND = 5, N_OUT = 4096, GROUP = 256 };
 static const size_t weight_size = (size_t)17 << 26;
@@ -82,8 +77,7 @@ static size_t fill_list(bench *b, test_random *r, size_t n_row, double share, si
 
 static void measure(entry *e, int round, hth_type type, bench *b, hth_axpy_job job)
 {
-    hth_kernels k;
-    hth_kernels_init(&k, e->level);
+    hth_kernels k = proof_kernels(e->level);
     uint64_t start = hth_clock_ns();
     if (e->level == HTH_CPU_GENERIC) load_only(&job);
     else compute(&k, type, b, job);
@@ -91,17 +85,11 @@ static void measure(entry *e, int round, hth_type type, bench *b, hth_axpy_job j
     e->bytes[round] = (double)(job.n * job.row_size);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double print(const char *name, entry *e, double limit)
 {
     double rate[N_ROUND];
     for (int i = 0; i < N_ROUND; i++) rate[i] = e->bytes[i] * 1e-9 / e->seconds[i];
-    qsort(rate, N_ROUND, sizeof *rate, by_size);
+    qsort(rate, N_ROUND, sizeof *rate, bench_by_size);
     printf("  %-10s %7.2f (%.2f-%.2f)", name, rate[N_ROUND / 2], rate[0], rate[N_ROUND - 1]);
     if (limit > 0) printf(" %4.0f %%", 100 * rate[N_ROUND / 2] / limit);
     return rate[N_ROUND / 2];
@@ -116,8 +104,7 @@ static void run_type(bench *b, test_random *r, hth_type type)
     hth_cpu levels[PROOF_MAX_LEVEL];
     entry entries[1 + PROOF_MAX_LEVEL] = {{.level = HTH_CPU_GENERIC}};
     int n = 1 + proof_levels(levels);
-    hth_axpy_job job = {
-        .w = b->w, .row_size = down_bytes(type, N_OUT), .n_out = N_OUT, .list = b->list, .h = b->h};
+    hth_axpy_job job = {.w = b->w, .row_size = down_bytes(type, N_OUT), .n_out = N_OUT, .list = b->list, .h = b->h};
     job.sums = b->sums, job.offsets = b->offsets, job.chain = b->chain;
     job.scale = hth_axpy_scale(1, 2 * hth_axpy_absmax_scale(type, b->w, N_OUT));
     for (int l = 1; l < n; l++) entries[l].level = levels[l - 1];

@@ -3,9 +3,6 @@
 
 #include "base/bits.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_LIST = 1 << 13 };
 
 void down_case_open(down_case *c, size_t max_weights, size_t max_out)
@@ -78,8 +75,7 @@ void down_case_make(down_case *c, test_random *r, const down_shape *shape)
     int32_t list[MAX_LIST];
     c->shape = *shape;
     uint8_t *w = guard_place(&c->w, w_size, s->side, s->shift);
-    for (size_t i = 0; i < s->n_row; i++) do
-            rows_fill_row(r, s, w + i * stride);
+    for (size_t i = 0; i < s->n_row; i++) do rows_fill_row(r, s, w + i * stride);
         while (!is_finite(hth_axpy_absmax_scale(s->type, w + i * stride, s->n_col)));
     size_t n = fill_list(r, shape, list), n_part = s->n_col;
     if (rows_quantised(s->type)) n_part = s->n_col / hth_axpy_sub_block(s->type);

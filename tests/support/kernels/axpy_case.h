@@ -1,6 +1,5 @@
-/* One random neuron-major matrix, a list of firing neurons and their coefficients, between guard
- * pages: made once, computed by any table. Used by the proof of down and by the equality of
- * machines. */
+/* One random neuron-major matrix, a list of active neurons and their coefficients, between guard pages: made once,
+ * computed by any table. Used by the proof of down and by the equality of machines. */
 #ifndef HEARTH_TESTS_SUPPORT_KERNELS_AXPY_CASE_H
 #define HEARTH_TESTS_SUPPORT_KERNELS_AXPY_CASE_H
 
@@ -26,14 +25,13 @@ void down_case_close(down_case *c);
  * chain are zero. */
 void down_case_make(down_case *c, test_random *r, const down_shape *shape);
 
-/* The largest coefficient, D and the scale of the job anew, after h or w were changed. */
+/* The largest coefficient, D and the scale of the job again, after h or w were changed. */
 void down_case_scale(down_case *c);
 
 /* Bytes of n_out outputs of a row. */
 size_t down_bytes(hth_type type, size_t n_out);
 
-/* Adds sums and offsets, or the chain, to wide[n_out] and clears them. False: a chain is out of
- * bounds. */
+/* Adds sums and offsets, or the chain, to wide[n_out] and clears them. False: a chain is out of bounds. */
 bool down_flush(const hth_kernels *k, hth_type type, const hth_axpy_job *job, int64_t *acc64);
 
 #endif

@@ -3,10 +3,6 @@
 
 #include "base/bits.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 test_random proof_random(void)
 {
     static bool printed;
@@ -15,6 +11,13 @@ test_random proof_random(void)
     if (!printed) printf("seed %llu (HEARTH_SEED sets it)\n", (unsigned long long)seed);
     printed = true;
     return (test_random){seed * 0x9E3779B97F4A7C15u};
+}
+
+hth_kernels proof_kernels(hth_cpu level)
+{
+    hth_kernels table;
+    hth_kernels_init(&table, level);
+    return table;
 }
 
 int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL])

@@ -4,6 +4,7 @@
 #define HEARTH_TESTS_SUPPORT_KERNELS_PROOF_H
 
 #include "base/cpu.h"
+#include "kernels/kernels.h"
 #include "support/test.h"
 
 /* A generator that begins at $HEARTH_SEED (default 1); the first call prints it. */
@@ -14,6 +15,9 @@ test_random proof_random(void);
  * the one in $HEARTH_EXPECT_CPU, which the cross build sets, so that its emulator hides none. */
 enum { PROOF_MAX_LEVEL = 4 };
 int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL]);
+
+/* The table of kernels of a level. */
+hth_kernels proof_kernels(hth_cpu level);
 
 /* Kinds of floats, from plain to extreme. */
 typedef enum proof_kind {

@@ -1,18 +1,13 @@
-/* One gibibyte of weights (more than the caches of any machine known), read once by
- * each kernel and by a plain loop, in turn; then tiles of tokens over a part that
- * stays in cache. Figures of one run can be compared with each other, not with
- * those of another hour. */
-#include "support/kernels/rows_bench.h"
+/* One gibibyte of weights (more than the caches of any machine known), read once by each kernel and by a plain
+ * loop, in turn; then tiles of tokens over a part that stays in cache. Figures of one run can be compared with each
+ * other, not with those of another hour. */
+#include "support/kernels/bench.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "kernels/kernels.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N_ROUND = 5, N_COL = 4096, N_TOK = 64 };
 static const size_t weight_size = (size_t)1 << 30, cached_size = (size_t)1 << 20;
@@ -50,18 +45,11 @@ static void measure(entry *e, int round)
     e->seconds[round] = (double)(hth_clock_ns() - start) * 1e-9;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double print(entry *e, double limit)
 {
-    qsort(e->seconds, N_ROUND, sizeof *e->seconds, by_size);
+    qsort(e->seconds, N_ROUND, sizeof *e->seconds, bench_by_size);
     double scale = e->bytes * 1e-9, median = scale / e->seconds[N_ROUND / 2];
-    printf("%-28s %7.2f (%.2f-%.2f) GB/s", e->name, median, scale / e->seconds[N_ROUND - 1],
-           scale / e->seconds[0]);
+    printf("%-28s %7.2f (%.2f-%.2f) GB/s", e->name, median, scale / e->seconds[N_ROUND - 1], scale / e->seconds[0]);
     if (limit > 0) printf("  %5.1f %% of load only", 100.0 * median / limit);
     printf("\n");
     return median;
@@ -90,16 +78,8 @@ static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_ty
     e->f = layout == HTH_LAYOUT_PANELS ? table->panels[type] : table->rows[type];
     n_row = n_row / HTH_PANEL_ROW * HTH_PANEL_ROW;
     e->bytes = (double)(n_row * row_size);
-    e->job = (hth_rows){.w = b->w,
-                        .row_size = row_size,
-                        .n_col = N_COL,
-                        .end = n_row,
-                        .n_tok = n_tok,
-                        .y = b->y,
-                        .y_stride = n_row,
-                        .layout = layout,
-                        .prefetch = table->prefetch,
-                        .work = work,
+    e->job = (hth_rows){.w = b->w, .row_size = row_size, .n_col = N_COL, .end = n_row, .n_tok = n_tok, .y = b->y,
+                        .y_stride = n_row, .layout = layout, .prefetch = table->prefetch, .work = work,
                         .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum, .tiles = b->tiles}};
     if (rows_block(type) == 256)
         e->job.act = (hth_act){.q = b->q_256, .d = b->d_256, .sum_16 = b->sum_16, .tiles = b->tiles_256};
@@ -125,8 +105,7 @@ static void run_table(const bench *b, const char *filter, size_t size, size_t n_
     entries[0] = (entry){.name = "load only", .bytes = (double)size, .job = {.w = b->w}};
     for (int t = 0; t < ROWS_N_TYPE; t++)
         for (int l = 0; l < n_level; l++) {
-            hth_kernels table;
-            hth_kernels_init(&table, levels[l]);
+            hth_kernels table = proof_kernels(levels[l]);
             if (!is_wanted(rows_type_name(rows_types[t]), filter)) continue;
             add_entry(&entries[n++], b, &table, rows_types[t], size, n_tok, HTH_LAYOUT_ROWS);
             if (table.panels[rows_types[t]])
@@ -151,20 +130,14 @@ static void put_tiles(const bench *b, size_t n_tok)
 int rows_bench(const char *filter)
 {
     test_random r = proof_random();
-    bench b = {.w = hth_pages_alloc(weight_size),
-               .x = hth_alloc(N_COL * N_TOK, 4),
-               .q = hth_alloc(N_COL * N_TOK, 1),
-               .d = hth_alloc(N_COL * N_TOK / 32, 4),
-               .sum = hth_alloc(N_COL * N_TOK / 32, 4),
-               .y = hth_alloc(weight_size / 512, 4),
-               .q_256 = hth_alloc(N_COL * N_TOK, 1),
-               .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
+    bench b = {.w = hth_pages_alloc(weight_size), .x = hth_alloc(N_COL * N_TOK, 4),
+               .q = hth_alloc(N_COL * N_TOK, 1), .d = hth_alloc(N_COL * N_TOK / 32, 4),
+               .sum = hth_alloc(N_COL * N_TOK / 32, 4), .y = hth_alloc(weight_size / 512, 4),
+               .q_256 = hth_alloc(N_COL * N_TOK, 1), .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
                .sum_16 = hth_alloc(N_COL * N_TOK / 16, 2)};
     size_t n_tiled = hth_n_tiled(N_TOK) * N_COL;
-    b.tiles = (hth_tiles){.q = hth_alloc(n_tiled, 1),
-                          .d = hth_alloc(n_tiled / 32, 4),
-                          .offset = hth_alloc(n_tiled / 32, 4),
-                          .x = hth_alloc(n_tiled, 4)};
+    b.tiles = (hth_tiles){.q = hth_alloc(n_tiled, 1), .d = hth_alloc(n_tiled / 32, 4),
+                          .offset = hth_alloc(n_tiled / 32, 4), .x = hth_alloc(n_tiled, 4)};
     b.tiles_256 = (hth_tiles){
         .q = hth_alloc(n_tiled, 1), .d = hth_alloc(n_tiled / 256, 4), .sum_16 = hth_alloc(n_tiled / 16, 2)};
     if (!b.tiles.q || !b.tiles.d || !b.tiles.offset || !b.tiles.x || !b.tiles_256.q || !b.tiles_256.d ||
@@ -178,8 +151,7 @@ int rows_bench(const char *filter)
         memcpy(b.w + i, &bits, 8);
     }
     proof_fill_f32(&r, PROOF_PLAIN, b.x, N_COL * N_TOK);
-    hth_kernels table;
-    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    hth_kernels table = proof_kernels(HTH_CPU_GENERIC);
     table.quant_act(b.x, N_COL * N_TOK, b.q, b.d, b.sum);
     table.quant_act_256(b.x, N_COL * N_TOK, b.q_256, b.d_256, b.sum_16);
     put_tiles(&b, 1);

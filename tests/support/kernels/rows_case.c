@@ -3,8 +3,6 @@
 
 #include "base/bits.h"
 
-#include <string.h>
-
 const hth_type rows_types[ROWS_N_TYPE] = {
     HTH_TYPE_F32,  HTH_TYPE_F16,    HTH_TYPE_BF16,   HTH_TYPE_Q8_0,  HTH_TYPE_Q4_0, HTH_TYPE_Q4_1,
     HTH_TYPE_Q5_0, HTH_TYPE_Q5_1,   HTH_TYPE_Q2_K,   HTH_TYPE_Q3_K,  HTH_TYPE_Q4_K, HTH_TYPE_Q5_K,

@@ -31,8 +31,7 @@ typedef struct rows_case {
     guard w, list, q, d, sum, x, y, work;
 } rows_case;
 
-/* Room for any shape of up to max_weights bytes of rows and max_inputs floats of
- * activations. */
+/* Room for any shape of up to max_weights bytes of rows and max_inputs floats of activations. */
 void rows_case_open(rows_case *c, size_t max_weights, size_t max_inputs);
 void rows_case_close(rows_case *c);
 

@@ -1,13 +1,9 @@
 /* Vectors of a usual model's width, so that all data stay in the first caches. */
-#include "support/kernels/vector_bench.h"
+#include "support/kernels/bench.h"
 
 #include "base/clock.h"
 #include "kernels/kernels.h"
 #include "support/kernels/proof.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N = 4096, N_ROUND = 5 };
 
@@ -57,7 +53,7 @@ static void fill_rotation(void)
     for (int i = 0; i < N; i++) b[i] = i % 2 ? 0.6f : 0.8f, c[i] = i % 2 ? 0.8f : 0.6f;
 }
 
-/* Inputs are made anew before each round, as some kernels work in place. */
+/* Inputs are filled again before each round, as some kernels work in place. */
 static void refill(void)
 {
     test_random r = {7};
@@ -65,16 +61,9 @@ static void refill(void)
     for (int i = 0; i < 4; i++) proof_fill_f32(&r, PROOF_PLAIN, all[i], N);
 }
 
-static int by_size(const void *p, const void *other)
-{
-    double x = *(const double *)p, z = *(const double *)other;
-    return (x > z) - (x < z);
-}
-
 static double rate(size_t i, hth_cpu level)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
+    hth_kernels table = proof_kernels(level);
     int n_call = (int)(4e6 / benches[i].n) + 1;
     refill();
     if (strstr(benches[i].name, "rope")) fill_rotation();
@@ -93,7 +82,7 @@ int vector_bench(const char *filter)
         for (int round = 0; round < N_ROUND; round++)
             for (int l = 0; l < n_level; l++) rates[l][round] = rate(i, levels[l]);
         for (int l = 0; l < n_level; l++) {
-            qsort(rates[l], N_ROUND, sizeof(double), by_size);
+            qsort(rates[l], N_ROUND, sizeof(double), bench_by_size);
             printf("%-16s %-8s %7.3f (%.3f-%.3f) G/s\n", benches[i].name, hth_cpu_name(levels[l]),
                    rates[l][N_ROUND / 2], rates[l][0], rates[l][N_ROUND - 1]);
         }

@@ -1,24 +1,19 @@
 /* Reads the folder of seeds and hands each file to a fuzz target; see corpus.h. */
-#define _POSIX_C_SOURCE 200809L
 #include "support/models/corpus.h"
 
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool replay_file(const char *path, corpus_target *target)
 {
     size_t n = 0;
     char *bytes = test_read_file(path, &n);
     if (!bytes) return false;
-    uint8_t *exact = malloc(n ? n : 1); /* without the NUL that test_read_file puts behind */
+    FREED uint8_t *exact = malloc(n ? n : 1); /* without the NUL that test_read_file puts behind */
     if (n > 0) memcpy(exact, bytes, n);
     free(bytes);
     target(exact, n);
-    free(exact);
     return true;
 }
 

@@ -115,6 +115,13 @@ void gguf_small(gguf_bytes *b)
     for (uint32_t i = 0; i < 224; i++) gguf_word(b, i, 1);
 }
 
+gguf_bytes gguf_small_new(void)
+{
+    gguf_bytes b = {0};
+    gguf_small(&b);
+    return b;
+}
+
 /* ---- walking ------------------------------------------------------------------------ */
 
 typedef struct walk {

@@ -26,8 +26,7 @@ void gguf_pair_u32(gguf_bytes *b, const char *key, uint32_t value);
 void gguf_pair_text(gguf_bytes *b, const char *key, const char *value);
 /* Key, array type, element type, count; the elements follow. */
 void gguf_array(gguf_bytes *b, const char *key, uint32_t element_type, uint64_t n);
-void gguf_info(gguf_bytes *b, const char *name, uint32_t n_dim, const uint64_t dim[], uint32_t type,
-               uint64_t offset);
+void gguf_info(gguf_bytes *b, const char *name, uint32_t n_dim, const uint64_t dim[], uint32_t type, uint64_t offset);
 /* Zeros up to a multiple of align; n zeros. */
 void gguf_pad(gguf_bytes *b, size_t align);
 void gguf_zeros(gguf_bytes *b, size_t n);
@@ -35,7 +34,8 @@ void gguf_zeros(gguf_bytes *b, size_t n);
 void gguf_patch(gguf_bytes *b, size_t at, uint64_t v, size_t size);
 
 /* 7 pairs, 3 tensors: a.weight F32 8x4, b.weight Q4_0 32x2, c.weight F16 5. */
-void gguf_small(gguf_bytes *b);
+gguf_bytes gguf_small_new(void);
+void gguf_small(gguf_bytes *b); /* the same; replaces what *b holds */
 
 typedef enum gguf_field_kind {
     GGUF_MAGIC,

@@ -3,10 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 bool golden_open(golden *g, const char *model, const char *ids, const char *truth)
 {
     *g = (golden){.model = test_data(model)};
@@ -22,26 +18,9 @@ void golden_close(golden *g)
 }
 
 const char *const golden_archs[GOLDEN_N_ARCH] = {
-    "llama-gqa",
-    "llama-mha-tied",
-    "llama-rope-linear",
-    "llama-yarn",
-    "llama3-rope_freqs",
-    "llama-bias",
-    "llama-drelu",
-    "llama-reglu",
-    "llama-relu",
-    "llama-relu2",
-    "llama-relu2-plain",
-    "llama-geglu",
-    "bamboo",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "falcon",
-    "falcon-two-norms",
-    "falcon-relu",
-    "opt",
+    "llama-gqa", "llama-mha-tied", "llama-rope-linear", "llama-yarn", "llama3-rope_freqs", "llama-bias",
+    "llama-drelu", "llama-reglu", "llama-relu", "llama-relu2", "llama-relu2-plain", "llama-geglu", "bamboo",
+    "qwen2", "qwen3", "gemma2", "falcon", "falcon-two-norms", "falcon-relu", "opt",
 };
 
 bool golden_open_arch(golden *g, const char *name)
@@ -75,11 +54,10 @@ float *golden_logits(const golden *g, hearth_kv_type kv)
 static void expect_bits(const golden *g, const engine_setting *s, const float *expected)
 {
     size_t n_vocab = 0;
-    float *logits = engine_logits(g->model, s, g->ids, g->n, &n_vocab);
+    FREED float *logits = engine_logits(g->model, s, g->ids, g->n, &n_vocab);
     if (logits && memcmp(logits, expected, g->n_truth * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s: other bits with %s, %u threads, batch %u, %s", g->model, s->cpu,
                   s->n_thread, s->n_batch, s->mmap ? "mmap" : "read");
-    free(logits);
 }
 
 void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *expected)

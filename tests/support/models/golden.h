@@ -25,8 +25,7 @@ bool golden_open_arch(golden *g, const char *name);
 /* A small llama of a block type. */
 bool golden_open_quant(golden *g, const char *type);
 
-/* The logits at the best level, as one prompt, by one thread; freed with free. NULL
- * after a failed check. */
+/* The logits at the best level, as one prompt, by one thread; freed with free. NULL after a failed check. */
 float *golden_logits(const golden *g, hearth_kv_type kv);
 
 /* Every level, thread count, batch and reader gives the bits of expected. */

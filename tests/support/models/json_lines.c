@@ -29,8 +29,7 @@ const char *json_field(const char *line, const char *name)
     for (const char *p = line; *p;) {
         if (*p == '"') {
             const char *end = skip_string(p);
-            bool match = depth == 1 && *end == ':' && (size_t)(end - p) == n + 2 &&
-                         memcmp(p + 1, name, n) == 0;
+            bool match = depth == 1 && *end == ':' && (size_t)(end - p) == n + 2 && memcmp(p + 1, name, n) == 0;
             if (match) return end + 1 + strspn(end + 1, " ");
             p = end;
             continue;

@@ -1,13 +1,9 @@
-/* Figures of machines that nobody measured, and folders to keep them in. */
-#define _POSIX_C_SOURCE 200809L
+/* Figures of machines that were not measured, and folders to keep them in. */
 #include "support/models/made_up.h"
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-hth_calibration made_up_card(hth_type type, double faster)
+hth_calibration made_up_gpu(hth_type type, double faster)
 {
     hth_calibration c = {.type = type, .bytes = UINT64_MAX, .dispatch = 1e-9, .h2d_rate = 1e10, .d2h_rate = 1e10};
     c.cpu_rate = (hth_sample_stats){1e9, 0.9e9, 1.1e9};

@@ -4,8 +4,8 @@
 
 #include "placement/calibrate.h"
 
-/* Of a card that reads `faster` times what the CPU does. */
-hth_calibration made_up_card(hth_type type, double faster);
+/* Of a GPU that reads `faster` times what the CPU does. */
+hth_calibration made_up_gpu(hth_type type, double faster);
 
 /* A cache folder, which is gone afterwards; then nothing is kept. */
 void made_up_cache_open(char folder[512]);

@@ -12,7 +12,6 @@
 hearth_model *small_model_open(bool storyteller, gguf_bytes *bytes);
 
 /* NULL after a failed check. */
-hearth_session *small_model_session(const hearth_model *model, uint32_t n_ctx, uint32_t n_batch,
-                                    uint32_t n_thread);
+hearth_session *small_model_session(const hearth_model *model, uint32_t n_ctx, uint32_t n_batch, uint32_t n_thread);
 
 #endif

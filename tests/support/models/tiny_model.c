@@ -3,10 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { TYPE_U32 = 4, TYPE_I32 = 5, TYPE_F32 = 6, TYPE_TEXT = 8, TYPE_ARRAY = 9, ALIGNMENT = 32 };
 
 /* ---- keys -------------------------------------------------------------------------------- */
@@ -161,6 +157,13 @@ void tiny_begin(tiny_model *m)
     set_tensors(m);
 }
 
+tiny_model tiny_new(void)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    return m;
+}
+
 void tiny_free(tiny_model *m)
 {
     for (uint32_t i = 0; i < m->n_key; i++) gguf_free(&m->keys[i].value);
@@ -169,16 +172,8 @@ void tiny_free(tiny_model *m)
 /* ---- other architectures ---------------------------------------------------------------------- */
 
 enum {
-    HAS_QKV_BIAS = 1,
-    HAS_ALL_BIASES = 2,
-    HAS_NORM_BIAS = 4,
-    HAS_QK_NORM = 8,
-    HAS_POST_NORMS = 16,
-    HAS_ONE_QKV = 32,
-    HAS_ONE_GATE_UP = 64,
-    HAS_NO_GATE = 128,
-    HAS_POSITIONS = 256,
-    HAS_ONE_NORM = 512
+    HAS_QKV_BIAS = 1, HAS_ALL_BIASES = 2, HAS_NORM_BIAS = 4, HAS_QK_NORM = 8, HAS_POST_NORMS = 16, HAS_ONE_QKV = 32,
+    HAS_ONE_GATE_UP = 64, HAS_NO_GATE = 128, HAS_POSITIONS = 256, HAS_ONE_NORM = 512,
 };
 
 static const struct {
@@ -225,15 +220,13 @@ static void add_bias(tiny_model *m, int i_layer, const char *name, uint64_t n)
 static void change_layer(tiny_model *m, int i, unsigned has)
 {
     const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, d = e / TINY_HEADS, kv = d * TINY_HEADS_KV;
-    if (has & HAS_QKV_BIAS)
-        add_bias(m, i, "attn_q", e), add_bias(m, i, "attn_k", kv), add_bias(m, i, "attn_v", kv);
+    if (has & HAS_QKV_BIAS) add_bias(m, i, "attn_q", e), add_bias(m, i, "attn_k", kv), add_bias(m, i, "attn_v", kv);
     if (has & HAS_ALL_BIASES)
         add_bias(m, i, "attn_output", e), add_bias(m, i, "ffn_up", f), add_bias(m, i, "ffn_down", e);
     if (has & HAS_NORM_BIAS) add_bias(m, i, "attn_norm", e);
     if (has & HAS_NORM_BIAS && !(has & HAS_ONE_NORM)) add_bias(m, i, "ffn_norm", e);
     if (has & HAS_ONE_NORM) drop_layer_tensor(m, i, "ffn_norm");
-    if (has & HAS_QK_NORM)
-        add_layer_tensor(m, i, "attn_q_norm", d, 0), add_layer_tensor(m, i, "attn_k_norm", d, 0);
+    if (has & HAS_QK_NORM) add_layer_tensor(m, i, "attn_q_norm", d, 0), add_layer_tensor(m, i, "attn_k_norm", d, 0);
     if (has & HAS_POST_NORMS)
         add_layer_tensor(m, i, "post_attention_norm", e, 0), add_layer_tensor(m, i, "post_ffw_norm", e, 0);
     if (has & HAS_ONE_QKV) {
@@ -257,8 +250,6 @@ void tiny_become(tiny_model *m, const char *architecture)
     if (has & HAS_NORM_BIAS) tiny_add_tensor(m, "output_norm.bias", 0, 1, TINY_D_MODEL, 1);
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
-
-/* ---- packed --------------------------------------------------------------------------------- */
 
 void tiny_pack(tiny_model *m)
 {
@@ -360,4 +351,17 @@ size_t tiny_data_at(const tiny_model *m, const char *name)
     for (uint32_t i = 0; i < m->n_tensor && strcmp(m->tensors[i].name, name) != 0; i++)
         if (!m->tensors[i].gone) at += aligned(data_size(&m->tensors[i]));
     return at;
+}
+
+gguf_bytes tiny_take(tiny_model *m)
+{
+    gguf_bytes b = tiny_write(m);
+    tiny_free(m);
+    return b;
+}
+
+void tiny_save(tiny_model *m, const char *path)
+{
+    CLEANUP(gguf_free) gguf_bytes b = tiny_take(m);
+    CHECK(test_write_file(path, b.data, b.n));
 }

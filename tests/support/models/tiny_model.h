@@ -7,14 +7,8 @@
 #include "support/models/gguf_build.h"
 
 enum {
-    TINY_LAYERS = 2,
-    TINY_D_MODEL = 32,
-    TINY_HEADS = 4,
-    TINY_HEADS_KV = 2,
-    TINY_D_FF = 64,
-    TINY_VOCAB = 267,
-    TINY_CONTEXT = 64,
-    TINY_RANK = 8,
+    TINY_LAYERS = 2, TINY_D_MODEL = 32, TINY_HEADS = 4, TINY_HEADS_KV = 2, TINY_D_FF = 64, TINY_VOCAB = 267,
+    TINY_CONTEXT = 64, TINY_RANK = 8,
 };
 
 typedef struct tiny_key {
@@ -37,10 +31,10 @@ typedef struct tiny_model {
     uint32_t n_key, n_tensor;
 } tiny_model;
 
-void tiny_begin(tiny_model *m);
+tiny_model tiny_new(void);
+void tiny_begin(tiny_model *m); /* the same into *m */
 void tiny_free(tiny_model *m);
-/* The same model as another architecture: keys renamed, tensors added and taken away
- * as that family wants them. */
+/* The same model as another architecture: keys renamed, tensors added and taken away as that family wants them. */
 void tiny_become(tiny_model *m, const char *architecture);
 
 /* The same llama as hearth pack writes one: ReLU, neurons in rows of down, predictors of rank TINY_RANK,
@@ -64,6 +58,9 @@ void tiny_add_tensor(tiny_model *m, const char *name, uint32_t type, uint32_t n_
 
 /* The file. Freed with gguf_free. */
 gguf_bytes tiny_write(const tiny_model *m);
+gguf_bytes tiny_take(tiny_model *m); /* the same, and frees m */
+/* Writes it to that path and frees m. */
+void tiny_save(tiny_model *m, const char *path);
 /* Where the data of a tensor begin in what tiny_write gives. */
 size_t tiny_data_at(const tiny_model *m, const char *name);
 

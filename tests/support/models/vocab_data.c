@@ -3,10 +3,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 bool vocab_data_open(vocab_data *v, const char *name)
 {
     char path[200];
@@ -41,7 +37,7 @@ char *vocab_data_read(const char *relative, size_t *n)
 bool vocab_check_ids(const vocab_data *v, const char *text, size_t n, unsigned flags, const int32_t *expected,
                      size_t n_expected, size_t *lost, const char *what, int line)
 {
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     size_t n_lost = 1;
     CHECK_OK(hth_tokenize(v->tok, text, n, flags, &ids, &n_lost, err));
     bool same = ids.n == n_expected && (lost || n_lost == 0);
@@ -50,16 +46,15 @@ bool vocab_check_ids(const vocab_data *v, const char *text, size_t n, unsigned f
         test_fail(__FILE__, __LINE__, "%s, %s line %d: %zu ids, expected %zu; %zu bytes lost", v->name, what,
                   line, ids.n, n_expected, n_lost);
     if (lost) *lost = n_lost;
-    hth_ids_free(&ids);
     return same;
 }
 
 void vocab_check_round_trip(const vocab_data *v, const char *text, size_t n, const char *what, int line)
 {
-    hth_ids ids = {0};
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     hth_detok d;
     CHECK_OK(hth_tokenize(v->tok, text, n, 0, &ids, NULL, err));
-    char *out = malloc((ids.n + 1) * hth_detok_max_bytes(v->tok));
+    FREED char *out = malloc((ids.n + 1) * hth_detok_max_bytes(v->tok));
     size_t n_out = 0, n_pieces = 0;
     hth_detok_init(&d, v->tok, false, true);
     for (size_t i = 0; i < ids.n; i++) n_out += hth_detok_push(&d, ids.id[i], out + n_out);
@@ -75,6 +70,4 @@ void vocab_check_round_trip(const vocab_data *v, const char *text, size_t n, con
         }
         n_pieces += n_chunk;
     }
-    free(out);
-    hth_ids_free(&ids);
 }

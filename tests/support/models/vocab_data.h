@@ -1,5 +1,4 @@
-/* The vocabularies that tests/data/vocabularies.py makes, by name, with the checks that
- * tests of vectors share. */
+/* The vocabularies that tests/data/vocabularies.py makes, by name, with the checks that tests of vectors share. */
 #ifndef HEARTH_TESTS_SUPPORT_MODELS_VOCAB_DATA_H
 #define HEARTH_TESTS_SUPPORT_MODELS_VOCAB_DATA_H
 
@@ -12,8 +11,7 @@ typedef struct vocab_data {
     bool is_spm; /* a vocabulary of kind "llama" */
 } vocab_data;
 
-/* "llama", "gpt-2", "falcon", ...; false, and the case has failed, when it cannot be
- * opened. */
+/* "llama", "gpt-2", "falcon", ...; false, and the case has failed, when it cannot be opened. */
 bool vocab_data_open(vocab_data *v, const char *name);
 void vocab_data_close(vocab_data *v);
 

@@ -43,8 +43,7 @@ void vocab_file_begin(vocab_file *f, bool byte_tokens)
     }
 }
 
-/* GPT-2's map, as its encoder.py makes it: bytes that print stand for themselves, the
- * others for U+0100 and on. */
+/* GPT-2's map, as its encoder.py makes it: bytes that print stand for themselves, the others for U+0100 and on. */
 static size_t map_byte(unsigned byte, char *out)
 {
     unsigned n_other = 0, cp = byte;

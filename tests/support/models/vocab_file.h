@@ -18,7 +18,7 @@ typedef struct vocab_merge {
 } vocab_merge;
 
 typedef struct vocab_file {
-    bool is_bpe; /* kind "gpt2", with merges in place of scores and the pre-tokenizer gpt-2 */
+    bool is_bpe; /* kind "gpt2", with merges instead of scores and the pre-tokenizer gpt-2 */
     vocab_merge merge[1200];
     uint32_t n_merge;
     vocab_token token[1200];

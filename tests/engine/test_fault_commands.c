@@ -1,7 +1,6 @@
-/* Every allocation, read and write that can fail does so, of what the verbs tokenize,
+/* Every allocation, read and write that can fail does so, of what the commands tokenize,
  * detokenize, inspect, logits, compare, profile, synth and chat ask of the library. Run, batch, quantize and
  * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
-#define _POSIX_C_SOURCE 200809L
 #include "convert/synth.h"
 #include "file/atomic_writer.h"
 #include "measure/check_weights.h"
@@ -11,10 +10,6 @@
 #include "support/faults.h"
 #include "support/test.h"
 #include "text/tokenizer.h"
-
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- text: the file's directory and vocabulary alone ---------------------------------------- */
 
@@ -28,40 +23,32 @@ static hearth_status open_text(const fault_paths *p, hth_gguf **file, hth_tokeni
 static hearth_status tokenize(const fault_paths *p, hearth_error *err)
 {
     char text[600];
-    hth_gguf *file = NULL;
-    hth_tokenizer *tok = NULL;
-    hth_ids ids = {0};
+    CLOSED(hth_gguf) *file = NULL;
+    CLOSED(hth_tokenizer) *tok = NULL;
+    CLEANUP(hth_ids_free) hth_ids ids = {0};
     for (size_t i = 0; i < sizeof text; i++) text[i] = "ab c\n</s>"[i % 9];
     hearth_status st = open_text(p, &file, &tok, err);
     for (unsigned flags = 0; st == HEARTH_OK && flags < 4; flags++)
         st = hth_tokenize(tok, text, sizeof text, flags, &ids, NULL, err);
-    hth_ids_free(&ids);
-    hth_tokenizer_close(tok);
-    hth_gguf_close(file);
     return st;
 }
 
 static hearth_status detokenize(const fault_paths *p, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_detokenizer *decoder = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_detokenizer) *decoder = NULL;
     const char *text;
     size_t n;
     hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.mmap = true}, &model, err);
     if (st == HEARTH_OK) st = hearth_detokenizer_open(model, true, false, &decoder, err);
-    for (int32_t id = 0; st == HEARTH_OK && id < 200; id++)
-        st = hearth_detokenizer_push(decoder, id, &text, &n, err);
+    for (int32_t id = 0; st == HEARTH_OK && id < 200; id++) st = hearth_detokenizer_push(decoder, id, &text, &n, err);
     if (st == HEARTH_OK) hearth_detokenizer_flush(decoder, &text, &n);
-    hearth_detokenizer_close(decoder);
-    hearth_model_close(model);
     return st;
 }
 
-/* ---- inspect: what it shows, and --check --------------------------------------------------------- */
-
 static hearth_status inspect(const fault_paths *p, hearth_error *err)
 {
-    hth_gguf *file = NULL;
+    CLOSED(hth_gguf) *file = NULL;
     hth_model *model = NULL;
     hth_tokenizer *tok = NULL;
     hth_check_result checked;
@@ -71,7 +58,6 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
     if (st == HEARTH_OK) st = hth_check_weights(file, 2, NULL, NULL, &checked, err);
     hth_tokenizer_close(tok);
     hth_model_close(model);
-    hth_gguf_close(file);
     return st;
 }
 
@@ -79,34 +65,28 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
 
 static hearth_status write_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
 {
-    (void)i_token;
     return hth_atomic_writer_write(user, logits, 267 * sizeof *logits, err);
 }
 
 static hearth_status logits(const fault_paths *p, hearth_error *err)
 {
     static const int32_t ids[] = {1, 60, 70, 80, 90, 100};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_atomic_writer sink = {.fd = -1};
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    CLEANUP(hth_atomic_writer_close) hth_atomic_writer sink = {.fd = -1};
     hearth_session_options so = {.n_ctx = 8, .n_batch = 4, .n_thread = 2};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hth_atomic_writer_open(&sink, p->out, err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, 6, write_logits, &sink, err);
     if (st == HEARTH_OK) st = hth_atomic_writer_finish(&sink, err);
-    hth_atomic_writer_close(&sink);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
-
-/* ---- compare: gate beside dense, chunks of a text ------------------------------------------------ */
 
 static hearth_status compare(const fault_paths *p, hearth_error *err)
 {
     char text[100];
-    hearth_model *model = NULL;
+    CLOSED(hearth_model) *model = NULL;
     hth_compare_side reference = {0}, mode = {0};
     hth_compare *c = NULL;
     hth_comparison result;
@@ -123,18 +103,17 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
     hth_compare_close(c);
     hearth_session_close(reference.session);
     hearth_session_close(mode.session);
-    hearth_model_close(model);
     return st;
 }
 
-/* ---- profile: written, and read by whoever uses it --------------------------------------------------- */
+/* ---- profile: written, and read by its users --------------------------------------------------- */
 
 /* save_ns 0: the state is written after every piece but the last. */
 static hearth_status profile_with(const fault_paths *p, uint64_t save_ns, hearth_error *err)
 {
     char text[400], resume[1100];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hth_profile *made = NULL, *read = NULL;
     hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {.out = p->out, .n_sample = 20, .settings = "kv f16", .save_ns = save_ns};
@@ -151,34 +130,22 @@ static hearth_status profile_with(const fault_paths *p, uint64_t save_ns, hearth
     if (access(resume, F_OK) == 0) remove(resume);
     hth_profile_close(read);
     hth_profile_close(made);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
 
-static hearth_status profile(const fault_paths *p, hearth_error *err)
-{
-    return profile_with(p, UINT64_MAX, err);
-}
+static hearth_status profile(const fault_paths *p, hearth_error *err) { return profile_with(p, UINT64_MAX, err); }
 
-static hearth_status profile_saving(const fault_paths *p, hearth_error *err)
-{
-    return profile_with(p, 0, err);
-}
+static hearth_status profile_saving(const fault_paths *p, hearth_error *err) { return profile_with(p, 0, err); }
 
 /* Stopped, and gone on with. */
-static bool stop_late(void *user, uint64_t done, uint64_t total)
-{
-    (void)user, (void)total;
-    return done < 128;
-}
+static bool stop_late(void *user, uint64_t done, uint64_t total) { return done < 128; }
 
 static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
 {
     char text[400], resume[1100];
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hth_profile *made = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    CLOSED(hth_profile) *made = NULL;
     hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
     hth_profile_options o = {
         .out = p->out, .n_sample = 20, .settings = "", .save_ns = UINT64_MAX, .progress = stop_late};
@@ -193,13 +160,8 @@ static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
     o.progress = NULL;
     if (st == HEARTH_OK) st = hth_measure_profile(model, session, text, sizeof text, &o, &made, err);
     if (access(resume, F_OK) == 0) remove(resume);
-    hth_profile_close(made);
-    hearth_session_close(session);
-    hearth_model_close(model);
     return st;
 }
-
-/* ---- synth ------------------------------------------------------------------------------------------- */
 
 static hearth_status synth(const fault_paths *p, hearth_error *err)
 {
@@ -215,12 +177,10 @@ static hearth_status answer(const hearth_model *model, const hearth_chat *chat, 
 {
     static const hearth_message messages[] = {
         {"system", "short", 5}, {"user", " hi <b> ", 8}, {"user", "x", 1}};
-    static const hearth_chat_options o = {.add_generation_prompt = true,
-                                          .variables = "{\"tools\": [1, {\"a\": 2}]}"};
+    static const hearth_chat_options o = {.add_generation_prompt = true, .variables = "{\"tools\": [1, {\"a\": 2}]}"};
     char *text = NULL;
     int32_t *ids = NULL;
     size_t n = 0, n_ids = 0;
-    (void)model;
     hearth_status st = hearth_chat_render(chat, messages, n_message, &o, &text, &n, err);
     if (st == HEARTH_OK) st = hearth_chat_tokenize(chat, messages, n_message, &o, &ids, &n_ids, err);
     if (st == HEARTH_OK) st = hearth_session_truncate(session, 0, err);
@@ -232,78 +192,46 @@ static hearth_status answer(const hearth_model *model, const hearth_chat *chat, 
 
 static hearth_status converse(const fault_paths *p, const char *format, hearth_error *err)
 {
-    hearth_model *model = NULL;
-    hearth_chat *chat = NULL;
-    hearth_session *session = NULL;
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_chat) *chat = NULL;
+    CLOSED(hearth_session) *session = NULL;
     hearth_session_options so = {.n_ctx = 64, .n_batch = 16, .n_thread = 1};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_chat_open(model, format, &chat, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = answer(model, chat, session, 2, err);
     if (st == HEARTH_OK) st = answer(model, chat, session, 3, err);
-    hearth_session_close(session);
-    hearth_chat_close(chat);
-    hearth_model_close(model);
     return st;
 }
 
 static hearth_status chat_own(const fault_paths *p, hearth_error *err) { return converse(p, NULL, err); }
-static hearth_status chat_named(const fault_paths *p, hearth_error *err)
-{
-    return converse(p, "chatml", err);
-}
+static hearth_status chat_named(const fault_paths *p, hearth_error *err) { return converse(p, "chatml", err); }
 
 /* ---- every n --------------------------------------------------------------------------------------------- */
 
 TEST(text_survives_every_allocation_and_read_that_fails)
 {
-    fault_survive_allocations("tokenize", tokenize, 20);
-    fault_survive_allocations("detokenize", detokenize, 20);
-    fault_survive_reads("tokenize", tokenize, 1);
-    fault_survive_reads("detokenize", detokenize, 1);
+    fault_survive("tokenize", tokenize, 20, 1, 0);
+    fault_survive("detokenize", detokenize, 20, 1, 0);
 }
 
-TEST(inspect_survives_every_allocation_and_read_that_fails)
-{
-    fault_survive_allocations("inspect --check", inspect, 20);
-    fault_survive_reads("inspect --check", inspect, 20);
-}
+TEST(inspect_survives_every_allocation_and_read_that_fails) { fault_survive("inspect --check", inspect, 20, 20, 0); }
 
-TEST(logits_survive_everything_that_fails)
-{
-    fault_survive_allocations("logits", logits, 20);
-    fault_survive_reads("logits", logits, 20);
-    fault_survive_writes("logits", logits, 2);
-}
+TEST(logits_survive_everything_that_fails) { fault_survive("logits", logits, 20, 20, 2); }
 
-TEST(compare_survives_every_allocation_and_read_that_fails)
-{
-    fault_survive_allocations("compare", compare, 60);
-    fault_survive_reads("compare", compare, 20);
-}
+TEST(compare_survives_every_allocation_and_read_that_fails) { fault_survive("compare", compare, 60, 20, 0); }
 
 TEST(profile_survives_everything_that_fails)
 {
-    fault_survive_allocations("profile", profile, 60);
-    fault_survive_allocations("profile, saving", profile_saving, 60);
-    fault_survive_allocations("profile, resumed", profile_resumed, 60);
-    fault_survive_reads("profile", profile, 20);
-    fault_survive_reads("profile, resumed", profile_resumed, 20);
-    fault_survive_writes("profile", profile, 4);
-    fault_survive_writes("profile, saving", profile_saving, 10);
+    fault_survive("profile", profile, 60, 20, 4);
+    fault_survive("profile, saving", profile_saving, 60, 0, 10);
+    fault_survive("profile, resumed", profile_resumed, 60, 20, 0);
 }
 
 TEST(chat_survives_every_allocation_and_read_that_fails)
 {
-    fault_survive_allocations("chat, template of the file", chat_own, 50);
-    fault_survive_allocations("chat, format by name", chat_named, 30);
-    fault_survive_reads("chat", chat_own, 20);
+    fault_survive("chat, template of the file", chat_own, 50, 20, 0);
+    fault_survive("chat, format by name", chat_named, 30, 0, 0);
 }
 
-TEST(synth_survives_every_allocation_and_write_that_fails)
-{
-    fault_survive_allocations("synth", synth, 5);
-    fault_survive_writes("synth", synth, 5);
-}
-
-TEST_MAIN
+TEST(synth_survives_every_allocation_and_write_that_fails) { fault_survive("synth", synth, 5, 0, 5); }

@@ -1,13 +1,9 @@
-/* Opening a card from a text, by way of a scratch file. */
-#include "support/device/card.h"
+/* Opening a GPU from a text, by way of a scratch file. */
+#include "support/device/sim_gpu.h"
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-hearth_status card_open(const char *text, uint64_t memory, hth_shader_ref_fn *const *functions, hth_device **d,
+hearth_status sim_gpu_open(const char *text, uint64_t memory, hth_shader_ref_fn *const *functions, hth_device **d,
                         hearth_error *err)
 {
     char name[1100];

@@ -1,0 +1,65 @@
+/* Opens the vocabularies of vocab_case.h. */
+#include "support/models/vocab_case.h"
+
+vocab_file f;
+hth_gguf *file;
+hth_tokenizer *tok;
+char warnings[4000];
+
+static void finish(void)
+{
+    hth_tokenizer_close(tok);
+    hth_gguf_close(file);
+    vocab_file_free(&f);
+    tok = NULL;
+    file = NULL;
+}
+
+__attribute__((constructor)) static void set_up(void) { test_before_each = vocab_begin, test_after_each = finish; }
+
+void vocab_again(void)
+{
+    finish();
+    vocab_begin();
+}
+
+void vocab_keep_warning(void *user, hearth_log_level level, const char *line)
+{
+    strncat(warnings, line, sizeof warnings - strlen(warnings) - 2);
+    strcat(warnings, "\n");
+}
+
+bool vocab_open(void)
+{
+    warnings[0] = '\0';
+    hearth_log_set(vocab_keep_warning, NULL);
+    CHECK_OK(vocab_file_open(&f, &file, &tok, err));
+    hearth_log_set(NULL, NULL);
+    return tok != NULL;
+}
+
+void vocab_expect_warning(const char *text)
+{
+    if (vocab_open() && !strstr(warnings, text)) CHECK_TEXT(warnings, text);
+}
+
+void vocab_expect_refused(hearth_status status, const char *text, const char *other)
+{
+    hearth_error err = {0};
+    CHECK_INT(vocab_file_open(&f, &file, &tok, &err), status);
+    CHECK(tok == NULL);
+    if (!strstr(err.message, text)) CHECK_TEXT(err.message, text);
+    if (!strstr(err.message, other)) CHECK_TEXT(err.message, other);
+    vocab_again();
+}
+
+void vocab_expect_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *ids, size_t n,
+                      int line)
+{
+    CLEANUP(hth_ids_free) hth_ids got = {0};
+    size_t lost = 99;
+    CHECK_OK(hth_tokenize(tok, text, n_text, flags, &got, &lost, err));
+    bool same = got.n == n && lost == n_lost && (n == 0 || memcmp(got.id, ids, n * sizeof *ids) == 0);
+    for (size_t i = 0; !same && i < got.n; i++) test_fail(__FILE__, line, "  %d", (int)got.id[i]);
+    if (!same) test_fail(__FILE__, line, "%zu ids, expected %zu; %zu lost", got.n, n, lost);
+}
