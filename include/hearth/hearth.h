@@ -297,8 +297,9 @@ typedef struct hearth_session_options {
     bool bf16_dot;     /* compute prompts with BF16 matrices by the CPU's bf16 dot products, with inputs rounded to
                           bf16: an approximation; not in batches of several sessions */
     bool release_window; /* reuse the cache of layers with a window (Gemma, Mistral) behind the window: less memory, but
-                            the session can go back only to where the window is still there, or to 0. After an error
-                            in hearth_session_eval the position may be 0 */
+                            the session can go back only to where the window is still there, or to 0, and a batch
+                            takes at most n_batch of its tokens (256 if that is 0). After an error in
+                            hearth_session_eval the position may be 0 */
 } hearth_session_options;
 
 /* n_ctx 0, n_batch 256, n_thread 0, kv F16. */
@@ -340,14 +341,14 @@ HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32
 
 /* A copy of a session at its position, with the same options. Both share the cache of their common tokens; pages of
  * 32 positions are copied when one of them writes there. A part on a device is computed again. The copy reserves
- * memory for all of its positions. MEMORY. */
+ * memory for all of its positions. MEMORY; ARGUMENT: the session is in a batch that was not run. */
 HEARTH_API hearth_status hearth_session_fork(const hearth_session *session, hearth_session **out, hearth_error *err);
 /* Writes tokens, cache and logits to a file, with a checksum. What lies on a device is not written, but computed again
- * after hearth_session_restore. IO, MEMORY. */
+ * after hearth_session_restore. IO, MEMORY; ARGUMENT: the session is in a batch that was not run. */
 HEARTH_API hearth_status hearth_session_save(const hearth_session *session, const char *path, hearth_error *err);
 /* Replaces the session's tokens by those of a file. What follows has the bits of the saved session. Refuses files of
  * other models, options and versions, and damaged ones (ARGUMENT, UNSUPPORTED, FORMAT; CONTEXT: n_ctx is too small):
- * the session is unchanged. IO: if the file changes while it is read, the session is empty. */
+ * the session is unchanged. If the file changes while it is read, the session is empty after the error. */
 HEARTH_API hearth_status hearth_session_restore(hearth_session *session, const char *path, hearth_error *err);
 
 /* Starts counting, from zero, how many neurons of each layer are not zero, for tokens that the session evaluates

@@ -136,6 +136,9 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
                         b->n_tok_max);
     hearth_status st = check_tokens(s, tokens, n, err);
     if (st != HEARTH_OK) return st;
+    if (n > hth_sequence_max_step(&s->seq))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu tokens at once: this session with release_window takes %u", n,
+                        hth_sequence_max_step(&s->seq));
     for (size_t i = 0; i < n; i++)
         b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, i + 1 == n};
     b->entries[b->n_entry].session = s;
@@ -170,6 +173,8 @@ static hearth_session *session_of(const hth_batch_token *token)
     return (hearth_session *)(void *)((char *)token->seq - offsetof(hearth_session, seq));
 }
 
+static uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 /* Calls fn for each sequence of the batch with the number of its tokens, which are adjacent. */
 static void for_each_sequence(const hth_batch_token *tokens, uint32_t n, void (*fn)(hth_sequence *, uint32_t n_new))
 {
@@ -179,12 +184,19 @@ static void for_each_sequence(const hth_batch_token *tokens, uint32_t n, void (*
     }
 }
 
+/* Results that were read from a broken map are invalid. */
 static hearth_status run_prepared(hearth_batch *b, const hth_batch_token *tokens, uint32_t n, hth_logits_fn *fn,
                                   void *user, bool *device_failed, hearth_error *err)
 {
+    hearth_error broken;
     for_each_sequence(tokens, n, hth_sequence_prepare);
     hearth_status st = hth_step_run(b->step, tokens, n, fn, user, err);
     *device_failed = hth_step_device_failed(b->step);
+    if (hth_gguf_check_map(b->model->file, &broken) != HEARTH_OK) {
+        if (err) *err = broken;
+        *device_failed = false;
+        st = broken.status;
+    }
     if (st == HEARTH_OK) for_each_sequence(tokens, n, hth_sequence_commit);
     return st;
 }
@@ -207,7 +219,7 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
     hearth_status st = HEARTH_OK;
     hth_sequence_truncate(&s->seq, 0);
     for (uint32_t first = 0, k; st == HEARTH_OK && first < n; first += k) {
-        k = n - first < b->n_tok_max ? n - first : b->n_tok_max;
+        k = min_of(n - first, min_of(b->n_tok_max, hth_sequence_max_step(&s->seq)));
         for (uint32_t i = 0; i < k; i++)
             tokens[i] = (hth_batch_token){&s->seq, s->tokens[first + i], first + i, false};
         st = run_prepared(b, tokens, k, NULL, NULL, device_failed, err);
@@ -246,12 +258,12 @@ static bool may_retry(hearth_status st, uint32_t *n_refused)
     return st != HEARTH_ERROR_DEVICE && ++*n_refused < MAX_REFUSED;
 }
 
-/* Runs a step over the first n_tok tokens of the batch. Results that were read from a broken map are invalid. */
+/* Runs a step over the first n_tok tokens of the batch. */
 static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn, void *user,
                               hearth_error *err)
 {
     delivery to = {.fn = fn, .user = user};
-    hearth_error broken, why = {0};
+    hearth_error why = {0};
     hearth_status st;
     uint32_t n_refused = 0;
     note_tokens(b, n_tok);
@@ -264,9 +276,7 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn
         if (!may_retry(st, &n_refused)) hth_engine_gpu_fallback(mutable_model(b->model), b->generation, why.message);
     }
     if (st != HEARTH_OK && err) *err = why;
-    if (hth_gguf_check_map(b->model->file, &broken) == HEARTH_OK) return st;
-    if (err) *err = broken;
-    return broken.status;
+    return st;
 }
 
 static void store_logits(hearth_session *s, const float *logits)
@@ -345,7 +355,9 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     hearth_session_options o = options ? *options : hearth_session_defaults();
     size_t kv, step = 0, total;
     uint32_t n_ctx = context_of(model, &o), n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
-    if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
+    const hth_sequence_options sequence = {
+        .n_ctx = n_ctx, .release_window = o.release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
+    if (!hth_sequence_size(model->model, o.kv, &sequence, &kv)) return 0;
     hearth_selector selector = o.selector == HEARTH_SELECTOR_AUTO ? model->selector : o.selector;
     if (n_tok > 0 &&
         !hth_step_size(model->model, n_tok, selector, hth_pool_default_threads(o.n_thread), &step))
@@ -369,7 +381,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     hearth_status st = check_context(model, n_ctx, err);
     hth_kv_pool *pool;
     if (st == HEARTH_OK) st = hth_engine_kv_pool(mutable_model(model), o.kv, &pool, err);
-    const hth_sequence_options sequence = {.n_ctx = n_ctx, .release_window = o.release_window, .n_step = n_tok};
+    const hth_sequence_options sequence = {.n_ctx = n_ctx, .release_window = o.release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
     if (st == HEARTH_OK)
         st = from ? hth_sequence_fork(&from->seq, &s->seq, err) : hth_sequence_open(&s->seq, pool, &sequence, err);
     if (st == HEARTH_OK) st = reserve_on_gpu(s, err);
@@ -477,7 +489,7 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         s->position += n_tok;
     }
     if (st != HEARTH_OK) {
-        go_back(s, hth_sequence_reachable(&s->seq, start));
+        go_back(s, start <= s->seq.n_tok ? hth_sequence_reachable(&s->seq, start) : start);
     }
     return st;
 }

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BLOCK_SIZE = 1 << 16, VERSION = 1 };
@@ -49,15 +50,25 @@ static uint64_t hash_matrix(uint64_t h, const hth_matrix *m)
     return hth_hash_more(h, m->data, m->n_row * m->row_size);
 }
 
+/* The model's hash covers its tensors; these come from its metadata. */
+static uint64_t hash_hparams(uint64_t h, const hth_hparams *p)
+{
+    const double numbers[] = {p->norm_eps,        p->attn_softcap,    p->logit_softcap,     p->rope.base,
+                              p->rope.window_base, p->rope.factor,     p->rope.attn_factor,  p->score_width,
+                              p->rope.kind,       p->rope.n_rot,      p->rope.scaling,      p->rope.n_ctx_original,
+                              p->activation,      p->d_head};
+    return hth_hash_more(h, numbers, sizeof numbers);
+}
+
 /* Predictors and thresholds may come from sidecars, so that the model's hash does not cover them. */
 static uint64_t hash_options(const hearth_session *s)
 {
     const hth_model *m = s->model->model;
     hearth_selector selector = s->own ? hth_session_selector(s) : s->model->selector;
-    uint64_t h = hth_hash(&selector, sizeof selector);
-    h = hth_hash_more(h, &m->hparams.activation, sizeof m->hparams.activation);
+    uint64_t h = hash_hparams(hth_hash(&selector, sizeof selector), &m->hparams);
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_ffn *f = &m->layers[i].ffn;
+        h = hth_hash_more(h, &m->layers[i].attn.window, sizeof m->layers[i].attn.window);
         const hth_predictor *p = &f->predictor;
         if (selector == HEARTH_SELECTOR_THRESHOLD) h = hth_hash_more(h, f->thresholds, f->d_ff * sizeof(float));
         if (selector != HEARTH_SELECTOR_PREDICTOR) continue;
@@ -82,7 +93,7 @@ static hearth_status fill_head(const hearth_session *s, session_head *head, hear
     memcpy(head->magic, magic, sizeof magic);
     if (s->model->model->rope_factors_long && s->seq.options.n_ctx > h->rope.n_ctx_original)
         head->flags |= LONG_CONTEXT;
-    if (s->options.bf16_dot) head->flags |= BF16_DOT;
+    if (s->own && s->options.bf16_dot) head->flags |= BF16_DOT;
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         head->page_size[c] = hth_kv_pool_page_size(s->seq.pool, (hth_kv_class)c);
     return hth_model_hash(s->model->file, &head->model_hash, err);
@@ -114,6 +125,7 @@ typedef struct output {
 
 static hearth_status flush(output *o)
 {
+    if (o->n == 0) return HEARTH_OK;
     o->hash = hth_hash_more(o->hash, o->block, o->n);
     hearth_status st = hth_atomic_writer_write(&o->writer, o->block, o->n, o->err);
     o->n = 0;
@@ -160,9 +172,8 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
     if (hth_session_has_cache(s)) head.flags |= HAS_CACHE;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool saved = head.flags & HAS_CACHE && head.page_size[c] > 0;
-        head.first[c] = saved ? s->seq.tables[c].first : 0;
+        head.first[c] = saved && c == HTH_KV_WINDOW ? s->seq.first_window : 0;
         head.end[c] = saved ? hth_kv_n_page(head.n_tok) : 0;
-        if (head.end[c] < head.first[c]) head.end[c] = head.first[c];
     }
     head.file_size = file_size_of(&head);
     output o = {.block = hth_alloc(1, BLOCK_SIZE), .err = err};
@@ -264,11 +275,11 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
                         "%s: saved under arithmetic version %u; this one computes by version %u", in->path, h->arithmetic,
                         own.arithmetic);
     if (h->model_hash != own.model_hash || h->n_vocab != own.n_vocab) return fail_other(in, "another model");
-    if (h->options_hash != own.options_hash) return fail_other(in, "another selector or activation");
+    if (h->options_hash != own.options_hash) return fail_other(in, "another selector, activation or other metadata of the model");
     if (h->kv_type != own.kv_type) return fail_other(in, "another type of KV cache");
     if ((h->flags & BF16_DOT) != (own.flags & BF16_DOT)) return fail_other(in, "another setting of bf16_dot");
     if ((h->flags & LONG_CONTEXT) != (own.flags & LONG_CONTEXT))
-        return fail_other(in, "a context on the other side of the original length, which rotates keys otherwise");
+        return fail_other(in, "a context on the other side of the original length: it uses other rope frequencies");
     if (h->n_tok > s->seq.options.n_ctx)
         return hth_fail(in->err, HEARTH_ERROR_CONTEXT, "%s: %u tokens do not fit into a context of %u; raise -c", in->path,
                         h->n_tok, s->seq.options.n_ctx);
@@ -276,14 +287,13 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool cached = h->flags & HAS_CACHE && h->page_size[c] > 0;
         uint32_t end = cached ? hth_kv_n_page(h->n_tok) : 0;
-        same = same && h->page_size[c] == own.page_size[c] && h->first[c] <= h->end[c] &&
-               (h->end[c] == end || h->end[c] == h->first[c]) && (c == HTH_KV_WINDOW || h->first[c] == 0);
+        uint32_t most = c == HTH_KV_WINDOW ? hth_sequence_first_visible(&s->seq, h->n_tok) : 0;
+        same = same && h->page_size[c] == own.page_size[c] && h->end[c] == end && h->first[c] <= end &&
+               h->first[c] <= most;
     }
     if (!same || h->file_size != size || file_size_of(h) != size)
         return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: damaged: its head contradicts itself or its size of %llu bytes",
                         in->path, (unsigned long long)size);
-    if (h->first[HTH_KV_WINDOW] > 0 && !s->seq.options.release_window)
-        return fail_other(in, "release_window");
     return HEARTH_OK;
 }
 
@@ -292,9 +302,6 @@ static hearth_status load(input *in, hearth_session *s, const session_head *h)
 {
     hearth_status st = get(in, NULL, sizeof *h);
     if (st == HEARTH_OK) st = get(in, s->tokens, h->n_tok * sizeof *s->tokens);
-    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_tok; i++)
-        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= h->n_vocab)
-            st = hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: token %u is %d", in->path, i, s->tokens[i]);
     if (st == HEARTH_OK && h->flags & HAS_LOGITS) st = get(in, s->logits, h->n_vocab * sizeof *s->logits);
     if (st != HEARTH_OK || !(h->flags & HAS_CACHE)) return st;
     hth_sequence_overwrite(&s->seq, h->n_tok, h->first[HTH_KV_WINDOW]);
@@ -318,7 +325,13 @@ static hearth_status restore(input *in, hearth_session *s)
     hearth_status st = rewind_input(in, size);
     if (st == HEARTH_OK) st = get(in, &h, sizeof h);
     if (st == HEARTH_OK) st = check_head(in, s, &h, size);
-    if (st == HEARTH_OK) st = get(in, NULL, size - sizeof h - sizeof(uint64_t));
+    for (uint32_t i = 0; st == HEARTH_OK && i < h.n_tok; i++) {
+        int32_t token;
+        st = get(in, &token, sizeof token);
+        if (st == HEARTH_OK && (token < 0 || (uint32_t)token >= h.n_vocab))
+            st = hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: token %u is %d", in->path, i, token);
+    }
+    if (st == HEARTH_OK) st = get(in, NULL, in->left + (in->n - in->at));
     if (st == HEARTH_OK) st = check_hash(in);
     if (st == HEARTH_OK) st = rewind_input(in, size);
     if (st != HEARTH_OK) return st;
@@ -334,8 +347,13 @@ hearth_status hearth_session_restore(hearth_session *s, const char *path, hearth
 {
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
-    input in = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC), .err = err};
+    struct stat stat;
+    input in = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .err = err};
     if (in.fd < 0) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (fstat(in.fd, &stat) != 0 || !S_ISREG(stat.st_mode)) {
+        close(in.fd);
+        return hth_fail(err, HEARTH_ERROR_IO, "%s: not a regular file", path);
+    }
     in.block = hth_alloc(1, BLOCK_SIZE);
     hearth_status st = in.block ? restore(&in, s) : hth_fail_memory(err, BLOCK_SIZE, "reading a session");
     hth_free(in.block);

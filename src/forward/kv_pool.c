@@ -49,11 +49,23 @@ static hth_kv_layer kv_of(const hth_layer *l)
                           .n_head_kv = attends ? l->attn.n_head_kv : 0};
 }
 
+bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes[HTH_N_KV_CLASS])
+{
+    size_t n_head[HTH_N_KV_CLASS] = {0}, chunk;
+    if (!chunk_size(model, type, &chunk)) return false;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        hth_kv_layer l = kv_of(&model->layers[i]);
+        n_head[l.class] += l.n_head_kv;
+    }
+    bool ok = true;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) ok = ok && hth_mul_size(chunk, 2 * n_head[c], &sizes[c]);
+    return ok;
+}
+
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
 {
-    size_t n_head = 0, chunk;
-    for (uint32_t i = 0; i < model->hparams.n_layer; i++) n_head += kv_of(&model->layers[i]).n_head_kv;
-    return chunk_size(model, type, &chunk) && hth_mul_size(chunk, 2 * n_head, size) &&
+    size_t sizes[HTH_N_KV_CLASS];
+    return hth_kv_page_sizes(model, type, sizes) && hth_add_size(sizes[0], sizes[1], size) &&
            hth_mul_size(*size, hth_kv_n_page(n_ctx), size);
 }
 
@@ -254,20 +266,17 @@ void hth_kv_page_drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Copies under the lock: of two holders that write at once, the second one finds that it holds the page alone. */
 hth_kv_page *hth_kv_page_unshare(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 {
     page_class *c = &p->classes[class];
+    hth_kv_page *own = page;
     pthread_mutex_lock(&p->lock);
-    hth_kv_page *copy = page->n_ref > 1 ? take(c) : NULL;
-    /* While both are held, the copy is not covered by this sequence's reservation. The other holder's covers it, but
-     * that one may end before the copy is complete. */
-    if (copy) c->n_reserved++;
+    if (page->n_ref > 1) {
+        own = take(c);
+        memcpy(own->data, page->data, c->page_size);
+        drop(c, page);
+    }
     pthread_mutex_unlock(&p->lock);
-    if (!copy) return page;
-    memcpy(copy->data, page->data, c->page_size); /* shared pages are not written */
-    pthread_mutex_lock(&p->lock);
-    drop(c, page);
-    c->n_reserved--;
-    pthread_mutex_unlock(&p->lock);
-    return copy;
+    return own;
 }

@@ -45,6 +45,8 @@ size_t hth_kv_pool_chunk_size(const hth_kv_pool *pool);
 /* Bytes of a page; 0: no layer is of the class. */
 size_t hth_kv_pool_page_size(const hth_kv_pool *pool, hth_kv_class class);
 
+/* Bytes of a page of each class; 0: no layer is of the class. false: as the next. */
+bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes[HTH_N_KV_CLASS]);
 /* Bytes of the pages of n_ctx positions; false: overflow, or the model's head size does not suit the type. */
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAGE + (n_pos % HTH_KV_PAGE > 0); }

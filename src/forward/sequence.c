@@ -21,6 +21,13 @@ static uint32_t window_of(const hth_model *m)
     return window;
 }
 
+static bool releases(const hth_sequence_options *o) { return o->release_window && o->n_step > 0; }
+
+uint32_t hth_sequence_max_step(const hth_sequence *s)
+{
+    return releases(&s->options) ? s->options.n_step : s->options.n_ctx;
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
 static bool open_states(hth_sequence *s)
@@ -38,22 +45,33 @@ static bool open_states(hth_sequence *s)
 }
 
 /* Pages that a sequence holds of a class. */
-static uint32_t count_held(const hth_sequence *s, hth_kv_class class)
+static uint32_t count_held(const hth_model *model, const hth_sequence_options *options, hth_kv_class class)
 {
-    if (hth_kv_pool_page_size(s->pool, class) == 0) return 0;
-    if (class != HTH_KV_WINDOW || !s->options.release_window || s->options.n_step == 0) return s->n_page;
+    uint32_t n_page = hth_kv_n_page(options->n_ctx);
+    if (class != HTH_KV_WINDOW || !releases(options)) return n_page;
     /* A step sees the window before its first token; both ends may lie inside a page. */
-    uint64_t n = ((uint64_t)window_of(model_of(s)) + s->options.n_step) / HTH_KV_PAGE + 2;
-    return n < s->n_page ? (uint32_t)n : s->n_page;
+    uint64_t n = ((uint64_t)window_of(model) + options->n_step) / HTH_KV_PAGE + 2;
+    return n < n_page ? (uint32_t)n : n_page;
 }
 
-static hearth_status fail_size(const hth_sequence *s, const uint32_t n_held[HTH_N_KV_CLASS], hearth_error *err)
+bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size)
 {
-    size_t size = 0, part;
+    size_t sizes[HTH_N_KV_CLASS], part;
+    if (!hth_kv_page_sizes(model, type, sizes)) return false;
+    *size = 0;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++)
+        *size += (2 + HTH_N_CHECKPOINT) * model->layers[i].state_size;
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
-        if (!hth_mul_size(hth_kv_pool_page_size(s->pool, (hth_kv_class)c), n_held[c], &part) ||
-            !hth_add_size(size, part, &size))
-            size = SIZE_MAX;
+        if (!hth_mul_size(sizes[c], count_held(model, options, (hth_kv_class)c), &part) ||
+            !hth_add_size(*size, part, size))
+            return false;
+    return true;
+}
+
+static hearth_status fail_size(const hth_sequence *s, hearth_error *err)
+{
+    size_t size;
+    if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     return hth_fail(err, HEARTH_ERROR_MEMORY,
                     "out of memory: %s for a context of %u positions; ask for less with -c",
                     hth_format_bytes(size).text, s->options.n_ctx);
@@ -72,10 +90,14 @@ static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth
     *s = (hth_sequence){.pool = pool, .options = *options, .n_page = hth_kv_n_page(options->n_ctx)};
     uint32_t n_held[HTH_N_KV_CLASS];
     bool ok = true;
-    for (int c = 0; c < HTH_N_KV_CLASS; c++) n_held[c] = count_held(s, (hth_kv_class)c);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        bool used = hth_kv_pool_page_size(pool, (hth_kv_class)c) > 0;
+        n_held[c] = used ? count_held(model_of(s), options, (hth_kv_class)c) : 0;
+    }
     if (!hth_kv_pool_reserve(pool, n_held)) {
-        s->pool = NULL;
-        return fail_size(&(hth_sequence){.pool = pool, .options = *options}, n_held, err);
+        hearth_status st = fail_size(s, err);
+        s->pool = NULL; /* nothing to close */
+        return st;
     }
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         s->tables[c].n_held = n_held[c];
@@ -129,6 +151,7 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
     hearth_status st = open_sequence(s, from->pool, &from->options, from, err);
     if (st != HEARTH_OK) return st;
     s->n_tok = from->n_tok, s->slot = from->slot, s->i_checkpoint = from->i_checkpoint;
+    s->first_window = from->first_window;
     if (s->state_size == 0) return HEARTH_OK;
     memcpy(s->now, from->now, s->state_size);
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
@@ -143,7 +166,7 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
 
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
 {
-    assert(n_new > 0 && n_new <= s->options.n_ctx - s->n_tok);
+    assert(n_new > 0 && n_new <= s->options.n_ctx - s->n_tok && n_new <= hth_sequence_max_step(s));
     uint32_t first = s->n_tok / HTH_KV_PAGE, end = hth_kv_n_page(s->n_tok + n_new);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
@@ -155,7 +178,7 @@ void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
     }
 }
 
-/* Lets the pages before `first` serve for positions behind the last page, as far as the context goes. */
+/* Reuses the pages before `first` for positions behind the last page, as far as the context goes. */
 static void release_pages(hth_sequence *s, hth_kv_class class, uint32_t first)
 {
     hth_page_table *t = &s->tables[class];
@@ -164,13 +187,13 @@ static void release_pages(hth_sequence *s, hth_kv_class class, uint32_t first)
         hold(t, t->first, NULL);
         hold(t, t->first + t->n_held, page); /* copied before it is written, if it is shared */
     }
+    if (s->first_window < t->first) s->first_window = t->first;
 }
 
-/* The next token, at position n_tok, sees positions from n_tok + 1 - window on. */
-static uint32_t first_visible_page(const hth_sequence *s)
+uint32_t hth_sequence_first_visible(const hth_sequence *s, uint32_t n_tok)
 {
     uint32_t window = window_of(model_of(s));
-    return s->n_tok >= window ? (s->n_tok + 1 - window) / HTH_KV_PAGE : 0;
+    return window > 0 && n_tok >= window ? (n_tok + 1 - window) / HTH_KV_PAGE : 0;
 }
 
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
@@ -178,8 +201,8 @@ void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
     uint8_t *written = s->next;
     s->n_tok += n_new;
     s->next = s->now, s->now = written;
-    if (s->options.release_window && s->tables[HTH_KV_WINDOW].n_held > 0)
-        release_pages(s, HTH_KV_WINDOW, first_visible_page(s));
+    if (releases(&s->options) && s->tables[HTH_KV_WINDOW].n_held > 0)
+        release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, s->n_tok));
 }
 
 /* ---- going back -------------------------------------------------------------------------------------------- */
@@ -187,8 +210,7 @@ void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
 /* Whether the pages that the token at position n sees are all there. */
 static bool has_window(const hth_sequence *s, uint32_t n)
 {
-    uint32_t window = window_of(model_of(s)), first = n + 1 > window ? n + 1 - window : 0;
-    return s->tables[HTH_KV_WINDOW].first <= first / HTH_KV_PAGE;
+    return s->first_window <= hth_sequence_first_visible(s, n);
 }
 
 uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n)
@@ -217,6 +239,7 @@ void hth_sequence_truncate(hth_sequence *s, uint32_t n)
         if (n == 0) t->first = 0;
     }
     s->n_tok = n;
+    if (n == 0) s->first_window = 0;
     if (s->state_size == 0) return;
     if (n == 0) memset(s->now, 0, s->state_size);
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
@@ -229,6 +252,8 @@ void hth_sequence_truncate(hth_sequence *s, uint32_t n)
 void hth_sequence_checkpoint(hth_sequence *s)
 {
     if (s->state_size == 0) return;
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++)
+        if (s->checkpoints[i].valid && s->checkpoints[i].n_tok == s->n_tok) return;
     hth_checkpoint *c = &s->checkpoints[s->i_checkpoint++ % HTH_N_CHECKPOINT];
     c->n_tok = s->n_tok, c->valid = true;
     memcpy(c->state, s->now, s->state_size);
@@ -259,10 +284,9 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 {
     hth_sequence_truncate(s, 0);
     s->n_tok = n_tok;
-    if (s->options.release_window && s->tables[HTH_KV_WINDOW].n_held > 0) {
-        uint32_t first = first_visible_page(s);
-        release_pages(s, HTH_KV_WINDOW, first > first_window ? first : first_window);
-    }
+    if (releases(&s->options) && s->tables[HTH_KV_WINDOW].n_held > 0)
+        release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, n_tok));
+    if (s->first_window < first_window) s->first_window = first_window;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
         for (uint32_t i = t->first; i < t->first + t->n_held && i < hth_kv_n_page(n_tok); i++)

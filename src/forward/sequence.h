@@ -1,6 +1,5 @@
 /* What a sequence remembers between steps: pages of keys and values, and the state of recurrent layers. The engine
- * prepares it before a step, and commits the step's tokens after it; a step that failed is thus repeated or dropped
- * without a trace. Copies share pages; a shared page is copied before it is written. */
+ * prepares it before a step, and commits the step's tokens after it; a step that failed leaves the sequence unchanged. Copies share pages; a shared page is copied before it is written. */
 #ifndef HTH_FORWARD_SEQUENCE_H
 #define HTH_FORWARD_SEQUENCE_H
 
@@ -18,7 +17,7 @@ typedef struct hth_sequence_options {
 } hth_sequence_options;
 
 /* Pages of a class: page i holds positions [HTH_KV_PAGE * i, HTH_KV_PAGE * (i + 1)). The sequence holds n_held pages
- * from `first` on; released ones serve again for later positions. */
+ * from `first` on; released ones are reused for later positions. */
 typedef struct hth_page_table {
     hth_kv_page **pages;  /* [n_page] of the sequence; NULL: not held */
     const uint8_t **data; /* [n_page] their memory, for kernels */
@@ -43,18 +42,23 @@ typedef struct hth_sequence {
     hth_checkpoint checkpoints[HTH_N_CHECKPOINT];
     uint32_t i_checkpoint; /* the next one to be replaced */
     uint8_t *memory;       /* of the states */
+    uint32_t first_window; /* pages of layers with a window hold keys and values from this one on */
     uint32_t slot;         /* first position of the sequence in the device caches (gpu/gpu.h) */
 } hth_sequence;
 
 /* An empty sequence. MEMORY. The pool must outlive it. */
 hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
                                 hearth_error *err);
+/* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
+bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
 /* A copy of `from`, which is not in a step: shares its pages. MEMORY. */
 hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
 void hth_sequence_close(hth_sequence *s);
 
-/* Before a step with n_new tokens from position n_tok on: takes pages for them, and copies shared ones. Cannot fail;
- * allocates nothing. n_tok + n_new is at most n_ctx. */
+/* Tokens of a step at most: n_step if pages are released, else n_ctx. */
+uint32_t hth_sequence_max_step(const hth_sequence *s);
+/* Before a step with n_new tokens (at most hth_sequence_max_step) from position n_tok on: replaces shared pages that
+ * it writes by copies. Cannot fail; allocates nothing. n_tok + n_new is at most n_ctx. */
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
 /* After that step succeeded. */
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
@@ -72,8 +76,10 @@ void hth_sequence_checkpoint(hth_sequence *s);
 /* Copies page i; positions from n_tok on become zero[d_head], zeros. */
 void hth_sequence_copy_page(const hth_sequence *s, const hth_kernels *k, hth_kv_class class, uint32_t i,
                             const float *zero, uint8_t *to);
-/* Replaces all tokens by n_tok others, whose pages and state the caller writes. Pages of layers with a window are
- * needed from first_window on, or from where the sequence would have released them. */
+/* The first page with a position that a token at n_tok sees in layers with a window. */
+uint32_t hth_sequence_first_visible(const hth_sequence *s, uint32_t n_tok);
+/* Replaces all tokens by n_tok others, whose pages and state the caller writes. Pages of layers with a window follow
+ * from first_window on, which is at most hth_sequence_first_visible; those that the sequence holds are written. */
 void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_window);
 
 /* ---- used by the files of forward/ ------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* Sessions that are copied, cut, saved and restored give the bits of a session that evaluated the same tokens from
  * the start; files of sessions that were damaged or do not fit are refused and change nothing. */
+#include "base/hash.h"
 #include "convert/quantize.h"
 #include "device/device.h"
 #include "engine/engine.h"
@@ -221,14 +222,13 @@ TEST(a_session_is_restored_at_other_levels_and_thread_counts)
 }
 
 /* Restoring fails with that status and these words, and the session stays as it is. */
-static void expect_refused(const fixture *f, hearth_session *s, const char *path, hearth_status status, const char *words)
+static void expect_refused(hearth_session *s, const char *path, hearth_status status, const char *words)
 {
     hearth_error why = {0};
     uint32_t n = hearth_session_position(s);
     CHECK_INT(hearth_session_restore(s, path, &why), status);
     if (!CHECK(strstr(why.message, words) != NULL)) test_fail(__FILE__, __LINE__, "%s", why.message);
     CHECK_INT(hearth_session_position(s), n);
-    (void)f;
 }
 
 TEST(files_of_other_models_and_options_are_refused)
@@ -251,13 +251,116 @@ TEST(files_of_other_models_and_options_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hearth_session *t = open_session(cases[i].f, &cases[i].how);
         feed(t, f.other, 12);
-        expect_refused(cases[i].f, t, path, cases[i].status, cases[i].words);
+        expect_refused(t, path, cases[i].status, cases[i].words);
         hearth_session_close(t);
     }
-    expect_refused(&f, s, test_scratch("absent"), HEARTH_ERROR_IO, "No such file");
+    expect_refused(s, test_scratch("absent"), HEARTH_ERROR_IO, "No such file");
     hearth_session_close(s);
     close_model(&f);
     close_model(&other);
+}
+
+/* The checksum at the end of a file, as docs of session_file.c state it. */
+static void seal(uint8_t *file, size_t n)
+{
+    uint64_t hash = 0;
+    for (size_t at = 0; at < n - 8; at += 1 << 16)
+        hash = hth_hash_more(hash, file + at, n - 8 - at < 1 << 16 ? n - 8 - at : 1 << 16);
+    memcpy(file + n - 8, &hash, 8);
+}
+
+TEST(files_with_hostile_fields_and_a_right_checksum_are_refused)
+{
+    enum { END_WINDOW = 68, FIRST_WINDOW = 60, END_FULL = 64, FIRST_FULL = 56, N_TOK = 52, TOKENS = 96 };
+    static const struct {
+        size_t at;
+        uint32_t value;
+    } changes[] = {{END_FULL, 0},     {END_WINDOW, 0},        {FIRST_WINDOW, 2}, {FIRST_FULL, 1}, {N_TOK, 0xffffffffu},
+                   {N_TOK, 31},       {TOKENS + 40, 0xfffffffbu}, {TOKENS, TINY_VOCAB}, {48, 7}, {72, 1}};
+    fixture f;
+    const char *path = test_scratch("session"), *changed = test_scratch("changed");
+    open_model(&f, true, NULL);
+    hearth_session *s = open_session(&f, &(setting){0}), *t = open_session(&f, &(setting){.release = true});
+    feed(s, f.ids, 60);
+    feed(t, f.other, 9);
+    CHECK_OK(hearth_session_save(s, path, err));
+    size_t n;
+    char *file = test_read_file(path, &n), *copy = malloc(n);
+    memcpy(copy, file, n), seal((uint8_t *)copy, n);
+    CHECK_BYTES(copy, file, n);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        memcpy(copy, file, n);
+        memcpy(copy + changes[i].at, &changes[i].value, 4);
+        seal((uint8_t *)copy, n);
+        CHECK(test_write_file(changed, copy, n));
+        if (hearth_session_restore(t, changed, NULL) == HEARTH_OK)
+            test_fail(__FILE__, __LINE__, "change %zu was not refused", i);
+        expect(&f, &(setting){.release = true}, t, f.other, 9, NULL, 0);
+    }
+    free(file), free(copy);
+    hearth_session_close(s), hearth_session_close(t);
+    close_model(&f);
+}
+
+/* n_ctx and n_batch of the session that restores differ from those of the saved one. */
+TEST(a_released_window_stays_released_in_another_session)
+{
+    fixture f;
+    const char *path = test_scratch("session");
+    open_model(&f, true, NULL);
+    hearth_session *s = open_session(&f, &(setting){.release = true, .n_ctx = 640}), *t = NULL;
+    const hearth_session_options o = {.n_ctx = 200, .n_batch = 256, .n_thread = 1, .release_window = true};
+    CHECK_OK(hearth_session_open(f.model, &o, &t, err));
+    feed(s, f.ids, 140);
+    CHECK_OK(hearth_session_save(s, path, err));
+    CHECK_OK(hearth_session_restore(t, path, err));
+    CHECK_INT(hearth_session_truncate(t, 60, NULL), HEARTH_ERROR_ARGUMENT);
+    feed(t, f.other, 9);
+    expect(&f, &(setting){0}, t, f.ids, 140, f.other, 9);
+    hearth_session_close(s), hearth_session_close(t);
+    close_model(&f);
+}
+
+/* At this length the part before the checksum is whole blocks. */
+TEST(a_file_of_whole_blocks_is_restored)
+{
+    enum { LONG = 8925 };
+    fixture f;
+    const char *path = test_scratch("session");
+    const setting how = {.n_ctx = LONG + MORE};
+    open_model(&f, false, NULL);
+    hearth_session *s = open_session(&f, &how), *t = open_session(&f, &how);
+    for (uint32_t at = 0; at < LONG; at += N) feed(s, f.ids, LONG - at < N ? LONG - at : N);
+    CHECK_OK(hearth_session_save(s, path, err));
+    size_t n;
+    free(test_read_file(path, &n));
+    CHECK_INT((n - 8) % 65536, 0);
+    CHECK_OK(hearth_session_restore(t, path, err));
+    CHECK_BYTES(hearth_session_logits(t), hearth_session_logits(s), TINY_VOCAB * sizeof(float));
+    hearth_session_close(s), hearth_session_close(t);
+    close_model(&f);
+}
+
+TEST(a_model_with_other_metadata_is_another_one)
+{
+    fixture f;
+    tiny_model m;
+    const char *path = test_scratch("session");
+    open_model(&f, false, NULL);
+    hearth_session *s = open_session(&f, &(setting){0}), *t;
+    feed(s, f.ids, 5);
+    CHECK_OK(hearth_session_save(s, path, err));
+    hearth_session_close(s);
+    close_model(&f);
+    tiny_begin(&m);
+    tiny_set_f32(&m, "llama.rope.freq_base", 20000.0f);
+    f.file = tiny_write(&m);
+    tiny_free(&m);
+    CHECK_OK(hearth_model_open_memory(f.file.data, f.file.n, "tiny", NULL, &f.model, err));
+    t = open_session(&f, &(setting){0});
+    expect_refused(t, path, HEARTH_ERROR_ARGUMENT, "other metadata");
+    hearth_session_close(t);
+    close_model(&f);
 }
 
 /* Changes a byte, several, or the length. False: the file is as it was. */
@@ -382,6 +485,24 @@ TEST(random_schedules_of_64_sessions_give_the_bits_of_fresh_ones)
     close_model(&f);
 }
 
+TEST(a_batch_takes_the_tokens_that_a_released_window_allows)
+{
+    fixture f;
+    hearth_batch *b = NULL;
+    open_model(&f, true, NULL);
+    hearth_session *s = open_session(&f, &(setting){.release = true});
+    CHECK_OK(hearth_batch_open(f.model, 64, 1, &b, err));
+    CHECK_INT(hearth_batch_add(b, s, f.ids, N_BATCH + 1, NULL), HEARTH_ERROR_ARGUMENT);
+    for (int i = 0; i < N; i += N_BATCH) {
+        CHECK_OK(hearth_batch_add(b, s, f.ids + i, N_BATCH, err));
+        CHECK_OK(hearth_batch_run(b, err));
+    }
+    expect(&f, &(setting){0}, s, f.ids, N, NULL, 0);
+    hearth_batch_close(b);
+    hearth_session_close(s);
+    close_model(&f);
+}
+
 /* ---- devices -------------------------------------------------------------------------------------------------- */
 
 TEST(copies_and_files_survive_the_loss_of_a_device)
@@ -412,6 +533,29 @@ TEST(copies_and_files_survive_the_loss_of_a_device)
         CHECK_INT(hth_device_state(f.model->device).lost, lost > 0);
         close_model(&f);
     }
+}
+
+TEST(a_cancelled_evaluation_keeps_the_tokens_of_a_restored_session)
+{
+    fixture f;
+    const char *path = test_scratch("session");
+    volatile int cancel = 0;
+    open_model(&f, false, "null");
+    hearth_session *s = open_session(&f, &(setting){0});
+    feed(s, f.ids, 50);
+    CHECK_OK(hearth_session_save(s, path, err));
+    CHECK_OK(hearth_session_restore(s, path, err));
+    f.model->cancel = &cancel;
+    hearth_session *t = open_session(&f, &(setting){0});
+    CHECK_OK(hearth_session_restore(t, path, err));
+    cancel = 1;
+    CHECK_INT(hearth_session_eval(t, f.other, 3, NULL), HEARTH_ERROR_CANCELLED);
+    cancel = 0;
+    CHECK_INT(hearth_session_position(t), 50);
+    feed(t, f.other, 3);
+    expect(&f, &(setting){0}, t, f.ids, 50, f.other, 3);
+    hearth_session_close(s), hearth_session_close(t);
+    close_model(&f);
 }
 
 /* ---- faults --------------------------------------------------------------------------------------------------- */

@@ -85,7 +85,7 @@ TEST(a_copy_shares_pages_until_one_side_writes)
     close_pool(&f);
 }
 
-TEST(pages_behind_a_window_serve_again)
+TEST(pages_behind_a_window_are_reused)
 {
     fixture f;
     open_pool(&f, "gemma2", false);
@@ -146,6 +146,45 @@ TEST(threads_share_a_pool)
     close_pool(&f);
 }
 
+typedef struct writer {
+    hth_sequence *s;
+    pthread_barrier_t *start;
+} writer;
+
+static void *write_shared(void *arg)
+{
+    writer *w = arg;
+    pthread_barrier_wait(w->start);
+    hth_sequence_prepare(w->s, 1);
+    w->s->tables[0].pages[0]->data[0]++;
+    return NULL;
+}
+
+/* The pool has no page beyond those that both hold. */
+TEST(two_holders_write_to_a_shared_page_at_once)
+{
+    fixture f;
+    pthread_barrier_t start;
+    open_pool(&f, NULL, false);
+    pthread_barrier_init(&start, NULL, 2);
+    for (int i = 0; i < 500; i++) {
+        hth_sequence a, b;
+        const hth_sequence_options o = {.n_ctx = 32};
+        CHECK_OK(hth_sequence_open(&a, f.pool, &o, err));
+        step(&a, 7, 0);
+        CHECK_OK(hth_sequence_fork(&a, &b, err));
+        pthread_t thread;
+        CHECK_INT(pthread_create(&thread, NULL, write_shared, &(writer){&b, &start}), 0);
+        write_shared(&(writer){&a, &start});
+        CHECK_INT(pthread_join(thread, NULL), 0);
+        CHECK(a.tables[0].pages[0] != b.tables[0].pages[0]);
+        hth_sequence_close(&a);
+        hth_sequence_close(&b);
+    }
+    pthread_barrier_destroy(&start);
+    close_pool(&f);
+}
+
 /* ---- states --------------------------------------------------------------------------------------------------- */
 
 TEST(a_step_that_failed_leaves_the_state)
@@ -163,7 +202,7 @@ TEST(a_step_that_failed_leaves_the_state)
     close_pool(&f);
 }
 
-TEST(a_state_returns_to_checkpoints_alone)
+TEST(a_state_returns_only_to_checkpoints)
 {
     fixture f;
     open_pool(&f, NULL, true);

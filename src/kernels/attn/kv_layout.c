@@ -1,4 +1,4 @@
-/* Writes keys and values in the layout of kv_layout.h. forward/kv_cache.c calls it for each new token and KV
+/* Writes keys and values in the layout of kv_layout.h. forward/sequence.c calls it for each new token and KV
  * head. A key is quantised as one row; its values are then stored 16 positions apart. */
 #include "kernels/attn/kv_layout.h"
 
