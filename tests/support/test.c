@@ -210,6 +210,7 @@ const char *test_data(const char *relative)
 
 struct scratch_file {
     scratch_file *next;
+    pid_t owner; /* a child of the case leaves the files of its parent */
     char path[1024];
 };
 
@@ -219,7 +220,7 @@ static const char *add_scratch(scratch_file **list, const char *name)
     const char *root = getenv("TMPDIR");
     if (!s) abort();
     snprintf(s->path, sizeof s->path, "%s/hearth-test-%ld-%s", root ? root : "/tmp", (long)getpid(), name);
-    s->next = *list;
+    s->next = *list, s->owner = getpid();
     return (*list = s)->path;
 }
 
@@ -232,7 +233,7 @@ static void remove_scratch(scratch_file **list)
 {
     while (*list) {
         FREED scratch_file *s = *list;
-        nftw(s->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        if (s->owner == getpid()) nftw(s->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
         *list = s->next;
     }
 }
