@@ -210,7 +210,7 @@ const char *test_data(const char *relative)
 
 struct scratch_file {
     scratch_file *next;
-    pid_t owner; /* a child process leaves it */
+    pid_t owner; /* a child of the case leaves the files of its parent */
     char path[1024];
 };
 
