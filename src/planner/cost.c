@@ -1,6 +1,6 @@
 /* The cost of a placement: seconds of a token by layer and number of clusters on the device, and bytes. The only
- * statement of the cost model (docs/plan.md); the solvers only choose among its values. simulate.c must not call
- * it. */
+ * statement of the cost model (docs/plan.md); the solvers only choose among its values. The simulation
+ * of tests/support/planner must not call it. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"

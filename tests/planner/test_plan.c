@@ -2,7 +2,7 @@
  * budgets, and what it predicts is what a simulated machine does. With "table" as argument it prints the
  * table of docs/plan.md; every speed in it is simulated. */
 #include "base/clock.h"
-#include "planner/plan.h"
+#include "support/planner/plan_reference.h"
 #include "support/test.h"
 
 /* ---- small cases ----------------------------------------------------------------------------- */

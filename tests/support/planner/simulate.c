@@ -1,7 +1,7 @@
 /* Simulates tokens through a placement in virtual time: activations are drawn, device and CPU each have a clock,
  * and data that one needs from the other advances its clock. It uses nothing of cost.c but the machine's rates, so
  * that the comparison with it is independent. */
-#include "planner/plan.h"
+#include "support/planner/plan_reference.h"
 
 enum { N_PROBE = 200 };
 
