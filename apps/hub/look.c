@@ -94,7 +94,7 @@ static bool is_simulated(const hub_machine *m)
     return m->device && hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
-const char *hub_machine_card(const hub_machine *m, bool *simulated)
+const char *hub_machine_gpu(const hub_machine *m, bool *simulated)
 {
     *simulated = is_simulated(m);
     return m->device ? hth_device_get_info(m->device)->name : NULL;
