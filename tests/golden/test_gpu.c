@@ -473,12 +473,12 @@ TEST(sequences_in_one_batch_have_their_own_bits)
 /* The likeliest n tokens, as the CPU picks them. */
 static void check_greedy(const char *file, const char *device, size_t n)
 {
-    enum { MOST = 200 };
+    enum { N_MAX = 200 };
     static const int32_t prompt[] = {1, 300, 345, 261, 310}; /* the smallest vocabulary has 361 */
     const engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
     const char *path = test_data(file);
     const size_t n_prompt = sizeof prompt / sizeof *prompt;
-    int32_t expected[MOST], ours[MOST];
+    int32_t expected[N_MAX], ours[N_MAX];
     if (!path) return;
     CLOSED(hearth_model) *cpu = OPENED(hearth_model, path, NULL);
     const hearth_gpu_options gpu = {.device = device, .n_ctx = (uint32_t)(n + n_prompt), .kv = HEARTH_KV_F32};
