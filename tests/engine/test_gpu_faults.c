@@ -321,13 +321,13 @@ enum { N_LONG = 2080 };
 static float *eval_long(const char *path, const char *device, uint64_t n, hearth_status with)
 {
     static int32_t ids[N_LONG];
-    CLOSED(hearth_session) *s = NULL;
     float *logits = calloc(TINY_VOCAB, sizeof *logits);
     const hearth_model_options o = {
         .n_thread = 1, .gpu = {.device = device, .n_ctx = N_LONG, .n_batch = N_LONG, .kv = HEARTH_KV_F16}};
     const hearth_session_options so = {.n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
     for (int i = 0; i < N_LONG; i++) ids[i] = 3 + i * 7 % 256;
     CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
+    CLOSED(hearth_session) *s = NULL; /* closed before its model */
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
     if (s) {
         uint64_t work;
