@@ -29,8 +29,8 @@ static uint64_t budget_of(const hub_machine *m)
 uint64_t hub_gpu_key(const hub_machine *m)
 {
     if (!m->device) return 0;
-    uint64_t mark = hth_calibration_fingerprint(hth_device_get_info(m->device), &m->kernels, m->n_thread);
-    return mark ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB, because the free memory changes all the time */
+    uint64_t fingerprint = hth_calibration_fingerprint(hth_device_get_info(m->device), &m->kernels, m->n_thread);
+    return fingerprint ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB, because the free memory changes all the time */
 }
 
 double hub_gpu_speed(hub_machine *m, const hth_model *model, hearth_selector selector, uint64_t *bytes)
