@@ -195,9 +195,10 @@ static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, 
     hth_rec_mark_dirty(r, ws->down_absmax);
     hth_rec_barrier(r);
     if (!to_host || r->st != HEARTH_OK) return;
-    hth_buffer_range here = {ws->down_absmax.buffer, ws->down_absmax.offset, 8 * (uint64_t)r->n_row};
-    hth_buffer_range tops = {ws->d2h_absmax.buffer, ws->d2h_absmax.offset + 8 * (uint64_t)i_layer * r->g->params.n_row, here.size};
-    hth_cmdlist_copy(r->cmdlist, here, tops);
+    hth_buffer_range from = {ws->down_absmax.buffer, ws->down_absmax.offset, 8 * (uint64_t)r->n_row};
+    hth_buffer_range to = {ws->d2h_absmax.buffer, ws->d2h_absmax.offset + 8 * (uint64_t)i_layer * r->g->params.n_row,
+                           from.size};
+    hth_cmdlist_copy(r->cmdlist, from, to);
 }
 
 /* Down of the hidden values in input.x, for as many tokens at once as the sums have capacity. With several stages
