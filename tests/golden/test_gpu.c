@@ -397,7 +397,7 @@ static void divide(const golden *g, const char *device)
 
 TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
 {
-    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const by_neurons[] = {"bamboo.q4_0", "opt.f16"};
+    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const transposed[] = {"bamboo.q4_0", "opt.f16"};
     golden g;
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < 3; i++) {
@@ -405,7 +405,7 @@ TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
             golden_close(&g);
         }
         for (int i = 0; i < 2; i++) {
-            if (open_powerinfer(&g, by_neurons[i])) divide(&g, devices[d]);
+            if (open_powerinfer(&g, transposed[i])) divide(&g, devices[d]);
             golden_close(&g);
         }
     }

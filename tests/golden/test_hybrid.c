@@ -189,7 +189,7 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
 
 /* ---- any placement ------------------------------------------------------------------------------ */
 
-enum { N_FILE = 4, N_PLACE = 50, N_FIXED = 3, SEED = 20, GRAIN = 64 };
+enum { N_FILE = 4, N_PLACE = 50, N_FIXED = 3, SEED = 20, GRANULARITY = 64 };
 
 static uint32_t n_layer_of(int i_file) { return i_file < 2 ? 6 : 2; }
 static uint32_t d_ff_of(int i_file) { return i_file < 2 ? 768 : 1024; }
@@ -198,10 +198,10 @@ static uint32_t draw_hot(test_random *r, uint32_t d_ff)
 {
     switch (test_random_below(r, 8)) {
     case 0: return 0;
-    case 1: return GRAIN;
-    case 2: return d_ff - GRAIN;
+    case 1: return GRANULARITY;
+    case 2: return d_ff - GRANULARITY;
     case 3: return d_ff;
-    default: return GRAIN * test_random_below(r, d_ff / GRAIN + 1);
+    default: return GRANULARITY * test_random_below(r, d_ff / GRANULARITY + 1);
     }
 }
 
@@ -228,7 +228,7 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
 /* All neurons there, none, one grain. */
 static divided fixed_divided(const char *device, int i_file, int i)
 {
-    const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRAIN};
+    const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRANULARITY};
     divided d = {.device = device, .selector = (hearth_selector)(1 + (i_file + i) % N_SELECTOR),
                  .n_layer = n_layer_of(i_file), .head = true, .submitted = i_file % 2 == 1, .n_thread = 2,
                  .n_row = 16, .streams = {{i_file % 2 ? 9 : 0, i_file == 3 ? 32 : 0}}};
