@@ -1,14 +1,14 @@
-# Words of a program that the glslc of Debian 12 cannot compile, as a file of the repository:
-#   cmake -DGLSLC=glslc -DPROGRAM=NAME.matrix.comp -P coopmat_spirv.cmake
+# SPIR-V of a shader that the glslc of Debian 12 cannot compile, as a file of the repository:
+#   cmake -DGLSLC=glslc -DSHADER=NAME.matrix.comp -P coopmat_spirv.cmake
 # writes NAME.matrix.spv.inc beside it (NAME.matrix2.comp: NAME.matrix2.spv.inc, as SPIR-V 1.6), unless that is
-# made from the same sources already: the program's and all that it includes, by their SHA-256. tests/lint holds
-# both together.
+# made from the same sources already: the shader's and all that it includes, by their SHA-256. tests/lint
+# compares both.
 
 cmake_minimum_required(VERSION 3.25)
 
-get_filename_component(folder ${PROGRAM} DIRECTORY)
-get_filename_component(name ${PROGRAM} NAME_WLE)
-get_filename_component(source ${PROGRAM} NAME)
+get_filename_component(folder ${SHADER} DIRECTORY)
+get_filename_component(name ${SHADER} NAME_WLE)
+get_filename_component(source ${SHADER} NAME)
 
 # In the order in which they are met.
 set(files "")
@@ -31,9 +31,9 @@ foreach(file IN LISTS files)
   string(APPEND hashes " * ${hash} ${file}\n")
 endforeach()
 
-set(words ${folder}/${name}.spv.inc)
-if(EXISTS ${words})
-  file(READ ${words} old)
+set(spirv ${folder}/${name}.spv.inc)
+if(EXISTS ${spirv})
+  file(READ ${spirv} old)
   string(FIND "${old}" "\n${hashes} */\n" at)
   if(at GREATER -1)
     return()
@@ -45,8 +45,8 @@ set(target vulkan1.2)
 if(name MATCHES "2$")
   set(target vulkan1.3) # GL_NV_cooperative_matrix2 asks for it
 endif()
-execute_process(COMMAND ${GLSLC} --target-env=${target} -O -Werror -mfmt=num -o - ${PROGRAM}
+execute_process(COMMAND ${GLSLC} --target-env=${target} -O -Werror -mfmt=num -o - ${SHADER}
   OUTPUT_VARIABLE numbers COMMAND_ERROR_IS_FATAL ANY)
 set(head "Written by cmake/coopmat_spirv.cmake with ${version}, from files of these SHA-256:")
-file(WRITE ${words} "/* ${head}\n${hashes} */\n${numbers}")
-message(STATUS "wrote ${words}")
+file(WRITE ${spirv} "/* ${head}\n${hashes} */\n${numbers}")
+message(STATUS "wrote ${spirv}")

@@ -5,7 +5,7 @@
 Builds the tests in build/coverage with gcc's counters, runs the programs of tests/file,
 text, fuzz, model, measure, engine and convert, and prints for each source the share of
 lines that ran; --lines adds the blocks that did not. Some minutes. Exits 1 below 92 % of
-either room."""
+either module."""
 
 import collections
 import gzip
@@ -16,10 +16,10 @@ import sys
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(SOURCE, "build", "coverage")
-ROOMS = ["src/file", "src/text"]
+MODULES = ["src/file", "src/text"]
 TESTS = "^(file|text|fuzz|model|measure|engine|convert|golden/files)"
 SLOW = "^text/vectors"  # many minutes with counters, for lines that the others run too
-LEAST = 92.0
+MIN_SHARE = 92.0
 
 
 def run(*args, **more):
@@ -50,7 +50,7 @@ def counts():
             for line in data.splitlines():
                 for file in json.loads(line)["files"]:
                     path = os.path.relpath(os.path.join(SOURCE, file["file"]), SOURCE)
-                    if os.path.dirname(path) in ROOMS:
+                    if os.path.dirname(path) in MODULES:
                         for one in file["lines"]:
                             lines[path][one["line_number"]] += one["count"]
     return lines
@@ -69,9 +69,9 @@ def blocks(missed):
 
 def report(show_lines):
     found, low = counts(), False
-    for room in ROOMS:
+    for module in MODULES:
         n_line = n_run = 0
-        for path in sorted(p for p in found if os.path.dirname(p) == room):
+        for path in sorted(p for p in found if os.path.dirname(p) == module):
             missed = sorted(n for n, times in found[path].items() if times == 0)
             n, ran = len(found[path]), len(found[path]) - len(missed)
             n_line, n_run = n_line + n, n_run + ran
@@ -79,8 +79,8 @@ def report(show_lines):
             if show_lines and missed:
                 print("            not run: " + blocks(missed))
         share = 100.0 * n_run / n_line
-        low = low or share < LEAST
-        print("%5.1f %%  %4d of %4d  %s together\n" % (share, n_run, n_line, room))
+        low = low or share < MIN_SHARE
+        print("%5.1f %%  %4d of %4d  %s together\n" % (share, n_run, n_line, module))
     return 1 if low else 0
 
 

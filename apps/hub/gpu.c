@@ -11,10 +11,10 @@ enum { N_BATCH = 256 }; /* of sessions that do not set it */
 
 hearth_status hub_gpu_open(hub_machine *m, const char *name, hearth_error *err)
 {
-    char card[32];
+    char gpu[32];
     bool is_auto = strcmp(name, "auto") == 0;
-    if (strcmp(name, "none") == 0 || (is_auto && !hth_device_find_discrete(card))) return HEARTH_OK;
-    hth_device_spec spec = {.name = is_auto ? card : name, .memory = m->vram, .shader_refs = hth_shader_ref_table};
+    if (strcmp(name, "none") == 0 || (is_auto && !hth_device_find_discrete(gpu))) return HEARTH_OK;
+    hth_device_spec spec = {.name = is_auto ? gpu : name, .memory = m->vram, .shader_refs = hth_shader_ref_table};
     hearth_status st = hth_device_open(&spec, &m->device, err);
     if (st != HEARTH_OK) m->device = NULL;
     return is_auto ? HEARTH_OK : st; /* runs do not use a GPU that fails to open either */
@@ -29,8 +29,8 @@ static uint64_t budget_of(const hub_machine *m)
 uint64_t hub_gpu_key(const hub_machine *m)
 {
     if (!m->device) return 0;
-    uint64_t mark = hth_calibration_fingerprint(hth_device_get_info(m->device), &m->kernels, m->n_thread);
-    return mark ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB, because the free memory changes all the time */
+    uint64_t fingerprint = hth_calibration_fingerprint(hth_device_get_info(m->device), &m->kernels, m->n_thread);
+    return fingerprint ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB, because the free memory changes all the time */
 }
 
 double hub_gpu_speed(hub_machine *m, const hth_model *model, hearth_selector selector, uint64_t *bytes)

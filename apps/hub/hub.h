@@ -74,7 +74,7 @@ typedef struct hub_machine hub_machine;
  * cannot be opened. */
 hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out, hearth_error *err);
 /* Name of the GPU; NULL: none. *is_simulated: whether it is simulated. */
-const char *hub_machine_card(const hub_machine *machine, bool *is_simulated);
+const char *hub_machine_gpu(const hub_machine *machine, bool *is_simulated);
 void hub_machine_close(hub_machine *machine);
 
 /* Reads the metadata of the file without weights, or the cached facts (base/disk_cache.h). Errors of the file

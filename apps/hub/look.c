@@ -33,7 +33,7 @@ static const char keep_name[] = "models";
 static uint64_t records_mark(const hub_machine *m)
 {
     struct stat st = {0};
-    uint64_t numbers[] = {m->mark, sizeof(hub_record), 0, 0, 0, hub_gpu_key(m)};
+    uint64_t numbers[] = {m->key, sizeof(hub_record), 0, 0, 0, hub_gpu_key(m)};
     if (stat("/proc/self/exe", &st) == 0)
         numbers[2] = (uint64_t)st.st_size, numbers[3] = (uint64_t)st.st_mtim.tv_sec,
         numbers[4] = (uint64_t)st.st_mtim.tv_nsec;
@@ -94,7 +94,7 @@ static bool is_simulated(const hub_machine *m)
     return m->device && hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
-const char *hub_machine_card(const hub_machine *m, bool *simulated)
+const char *hub_machine_gpu(const hub_machine *m, bool *simulated)
 {
     *simulated = is_simulated(m);
     return m->device ? hth_device_get_info(m->device)->name : NULL;
@@ -102,15 +102,15 @@ const char *hub_machine_card(const hub_machine *m, bool *simulated)
 
 /* ---- the machine ------------------------------------------------------------------------------------------- */
 
-static uint64_t mark_of(const hub_machine *m)
+static uint64_t machine_key(const hub_machine *m)
 {
     struct utsname system = {0};
     uint64_t numbers[] = {VERSION,     sizeof(hth_calibration), m->kernels.level,
                           m->n_thread, m->facts.n_online,       m->facts.memory};
     uname(&system);
-    uint64_t mark = hth_hash(numbers, sizeof numbers);
-    mark = hth_hash_more(mark, system.nodename, strlen(system.nodename) + 1);
-    return hth_hash_more(mark, m->facts.cpu_name, strlen(m->facts.cpu_name) + 1);
+    uint64_t key = hth_hash(numbers, sizeof numbers);
+    key = hth_hash_more(key, system.nodename, strlen(system.nodename) + 1);
+    return hth_hash_more(key, m->facts.cpu_name, strlen(m->facts.cpu_name) + 1);
 }
 
 hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out, hearth_error *err)
@@ -127,7 +127,7 @@ hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out
     hth_machine_read("", &m->facts);
     hth_kernels_init(&m->kernels, level);
     m->n_thread = hth_pool_default_threads(0);
-    m->mark = mark_of(m);
+    m->key = machine_key(m);
     m->vram = vram;
     st = hub_gpu_open(m, gpu, err);
     if (st != HEARTH_OK) {

@@ -18,7 +18,7 @@ static const char keep_name[] = "cpu-rates";
 void hub_speed_recall(hub_machine *m)
 {
     size_t n;
-    uint8_t *kept = hth_diskcache_get(keep_name, m->mark, &n);
+    uint8_t *kept = hth_diskcache_get(keep_name, m->key, &n);
     if (kept && n % sizeof *m->rates == 0 && n <= sizeof m->rates) {
         memcpy(m->rates, kept, n);
         m->n_rate = n / sizeof *m->rates;
@@ -39,7 +39,7 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
     if (st != HEARTH_OK || !(c->cpu_rate.median > 0.0)) return NULL;
     c->device_rate = c->cpu_rate; /* there is no device, but plans need a number */
     m->n_rate++;
-    hth_diskcache_put(keep_name, m->mark, m->rates, m->n_rate * sizeof *m->rates);
+    hth_diskcache_put(keep_name, m->key, m->rates, m->n_rate * sizeof *m->rates);
     return c;
 }
 

@@ -220,7 +220,7 @@ typedef struct hth_jinja_function {
     const char *name;
     hth_jinja_call_fn *call;
     const char *names;
-    unsigned n_least; /* required arguments */
+    unsigned n_min; /* required arguments */
 } hth_jinja_function;
 
 typedef struct hth_jinja_bound {

@@ -197,7 +197,7 @@ bool hth_jinja_apply(hth_jinja *j, const hth_jinja_function *f, const hth_jinja_
                                   (int)(name->n < 60 ? name->n : 60), hth_jinja_bytes(j, name));
         v[at] = args->named.v[i].value;
     }
-    for (size_t i = 0; i < f->n_least; i++)
+    for (size_t i = 0; i < f->n_min; i++)
         if (v[i].kind == JINJA_MISSING)
             return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'%s' lacks an argument", f->name);
     hth_jinja_args in_order = {.v = v, .n = n_name};

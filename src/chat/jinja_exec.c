@@ -79,7 +79,7 @@ static bool select_items(hth_jinja *j, const hth_jinja_node *node, hth_jinja_lis
     return true;
 }
 
-static bool turn(hth_jinja *j, const hth_jinja_node *node, hth_jinja_loop *loop)
+static bool run_iteration(hth_jinja *j, const hth_jinja_node *node, hth_jinja_loop *loop)
 {
     hth_jinja_value v = {JINJA_LOOP, {.loop = loop}};
     clear_scope(j->scope);
@@ -98,7 +98,7 @@ static bool run_loop(hth_jinja *j, const hth_jinja_node *node, hth_jinja_list *i
     bool ok = true;
     for (; ok && loop->i < loop->n && j->flow != FLOW_BREAK; loop->i++) {
         j->flow = FLOW_NEXT;
-        ok = turn(j, node, loop);
+        ok = run_iteration(j, node, loop);
     }
     j->flow = FLOW_NEXT;
     if (!ok || loop->n > 0) return ok;

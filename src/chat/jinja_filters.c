@@ -139,9 +139,9 @@ static JINJA_FUNCTION(filter_escape)
     if (!p) return false;
     hth_jinja_cursor c = {0};
     for (size_t i = 0; i < t->n; i++) {
-        bool frame = hth_jinja_origin(t, &c, i);
+        bool is_template = hth_jinja_origin(t, &c, i);
         const char *at = p[i] ? strchr(from, p[i]) : NULL, *word = at ? to[at - from] : p + i;
-        if (!hth_jinja_strbuf_bytes(j, &b, word, at ? strlen(word) : 1, frame)) return false;
+        if (!hth_jinja_strbuf_bytes(j, &b, word, at ? strlen(word) : 1, is_template)) return false;
     }
     return hth_jinja_strbuf_value(j, &b, out);
 }

@@ -132,8 +132,8 @@ static JINJA_FUNCTION(global_strftime)
     for (size_t i = 0; i < format->n; i++) {
         char field[32];
         if (p[i] != '%') {
-            bool frame = hth_jinja_origin(format, &c, i);
-            if (!hth_jinja_strbuf_bytes(j, &b, p + i, 1, frame)) return false;
+            bool is_template = hth_jinja_origin(format, &c, i);
+            if (!hth_jinja_strbuf_bytes(j, &b, p + i, 1, is_template)) return false;
             continue;
         }
         bool no_pad = i + 1 < format->n && p[i + 1] == '-';

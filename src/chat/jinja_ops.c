@@ -102,8 +102,8 @@ static bool repeat_text(hth_jinja *j, hth_jinja_text *t, int64_t n, hth_jinja_va
     for (int64_t i = 0; i < n && t->n > 0; i++) {
         hth_jinja_cursor c = {0};
         for (size_t at = 0; at < t->n; at = c.until) {
-            bool frame = hth_jinja_origin(t, &c, at);
-            if (!hth_jinja_strbuf_bytes(j, &b, p + at, c.until - at, frame)) return false;
+            bool is_template = hth_jinja_origin(t, &c, at);
+            if (!hth_jinja_strbuf_bytes(j, &b, p + at, c.until - at, is_template)) return false;
         }
     }
     return hth_jinja_strbuf_value(j, &b, out);

@@ -38,10 +38,10 @@ bool hth_message_role_ok(hth_str role)
     return ok;
 }
 
-static bool put_text(hth_jinja *j, hth_jinja_dict *dict, const char *name, hth_str text, bool frame)
+static bool put_text(hth_jinja *j, hth_jinja_dict *dict, const char *name, hth_str text, bool is_template)
 {
     hth_jinja_value key, v;
-    return hth_jinja_text_word(j, name, &key) && hth_jinja_text_of(j, text.bytes, text.n, frame, &v) &&
+    return hth_jinja_text_word(j, name, &key) && hth_jinja_text_of(j, text.bytes, text.n, is_template, &v) &&
            hth_jinja_put(j, dict, &key, &v);
 }
 

@@ -12,9 +12,9 @@
 typedef enum precision { PLAIN, SMALL, MEDIUM, LARGE } precision;
 
 static const struct {
-    hth_ftype mix;
+    hth_ftype ftype;
     precision level;
-} mixes[] = {
+} ftypes[] = {
     {{"F32", 0, HTH_TYPE_F32}, PLAIN},
     {{"F16", 1, HTH_TYPE_F16}, PLAIN},
     {{"BF16", 32, HTH_TYPE_BF16}, PLAIN},
@@ -37,12 +37,12 @@ static const struct {
     {{"IQ4_XS", 30, HTH_TYPE_IQ4_XS}, PLAIN},
     {{"MXFP4", 38, HTH_TYPE_MXFP4}, PLAIN},
 };
-enum { N_MIX = sizeof mixes / sizeof *mixes };
+enum { N_FTYPE = sizeof ftypes / sizeof *ftypes };
 
-static precision spending_on(const hth_ftype *ftype)
+static precision precision_of(const hth_ftype *ftype)
 {
-    for (int i = 0; i < N_MIX; i++)
-        if (ftype == &mixes[i].mix) return mixes[i].level;
+    for (int i = 0; i < N_FTYPE; i++)
+        if (ftype == &ftypes[i].ftype) return ftypes[i].level;
     return PLAIN;
 }
 
@@ -50,10 +50,10 @@ const hth_ftype *hth_ftype_find(const char *name)
 {
     char medium[16];
     snprintf(medium, sizeof medium, "%.12s_M", name);
-    for (int i = 0; i < N_MIX; i++)
-        if (strcasecmp(mixes[i].mix.name, name) == 0) return &mixes[i].mix;
-    for (int i = 0; i < N_MIX; i++)
-        if (strcasecmp(mixes[i].mix.name, medium) == 0) return &mixes[i].mix;
+    for (int i = 0; i < N_FTYPE; i++)
+        if (strcasecmp(ftypes[i].ftype.name, name) == 0) return &ftypes[i].ftype;
+    for (int i = 0; i < N_FTYPE; i++)
+        if (strcasecmp(ftypes[i].ftype.name, medium) == 0) return &ftypes[i].ftype;
     return NULL;
 }
 
@@ -181,7 +181,7 @@ static hth_type type_of_attention_output(hth_type type, precision level, const h
 }
 
 /* Fallback for rows that are not a multiple of 256: a type with blocks of 32 and about as many bits. */
-static hth_type smaller_block(hth_type type)
+static hth_type fallback_type(hth_type type)
 {
     switch (type) {
     case HTH_TYPE_Q2_K:
@@ -197,7 +197,7 @@ static hth_type smaller_block(hth_type type)
 static hth_type choose(const hth_ftype *ftype, const hth_ftype_model *m, hth_str name, uint64_t n_col)
 {
     hth_type type = ftype->type;
-    precision level = spending_on(ftype);
+    precision level = precision_of(ftype);
     uint32_t i = layer_of(name);
     if (m->pure || !hth_type_find(type)->quantised) return type;
     if (hth_ftype_is_head(m, name)) return type_of_head(type, m, n_col);
@@ -212,7 +212,7 @@ hth_type hth_ftype_type(const hth_ftype *ftype, const hth_ftype_model *model, ht
                       bool *fell_back)
 {
     hth_type wanted = choose(ftype, model, name, n_col), type = wanted;
-    if (n_col % hth_type_find(type)->n_weight != 0) type = smaller_block(type);
+    if (n_col % hth_type_find(type)->n_weight != 0) type = fallback_type(type);
     if (n_col % hth_type_find(type)->n_weight != 0) type = HTH_TYPE_F16;
     if (fell_back) *fell_back = type != wanted;
     return type;

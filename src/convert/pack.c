@@ -29,7 +29,7 @@ typedef struct packing {
     hth_ftype_model mix_model;
     int32_t **orders;   /* [n_layer] of [d_ff], or NULL: order unchanged */
     int32_t **original_orders;  /* [n_layer] index of each neuron in the original file, or NULL: as orders */
-    uint32_t *up_first; /* [n_layer] 1: gate and up are swapped, compared with the original file */
+    uint32_t *gate_up_swapped; /* [n_layer] 1: gate and up are swapped, compared with the original file */
     hth_pack_tensor *tensors;
     hth_arena arena; /* of the arrays above */
     size_t n_tensor, capacity;
@@ -114,7 +114,7 @@ static void choose_halves(packing *w)
 {
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
         w->result->n_swapped += should_swap_gate_up(w, i);
-        w->up_first[i] = w->model->layers[i].ffn.gate_up_swapped != should_swap_gate_up(w, i);
+        w->gate_up_swapped[i] = w->model->layers[i].ffn.gate_up_swapped != should_swap_gate_up(w, i);
     }
 }
 
@@ -398,7 +398,7 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
                           w->predictors.file ? sidecar_threshold_of : threshold_of, err);
     }
     if (w->result->n_swapped)
-        hth_gguf_writer_array(out, HTH_KEY_GATE_UP_SWAPPED, HTH_GGUF_U32, w->up_first,
+        hth_gguf_writer_array(out, HTH_KEY_GATE_UP_SWAPPED, HTH_GGUF_U32, w->gate_up_swapped,
                               w->model->hparams.n_layer);
     if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
     if (st == HEARTH_OK && w->profile) st = write_shares(w, err);
@@ -478,7 +478,7 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
         w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
     w->orders = hth_arena_alloc(&w->arena, n, sizeof *w->orders, 64);
     w->original_orders = hth_arena_alloc(&w->arena, n, sizeof *w->original_orders, 64);
-    w->up_first = hth_arena_alloc(&w->arena, n, sizeof *w->up_first, 64);
+    w->gate_up_swapped = hth_arena_alloc(&w->arena, n, sizeof *w->gate_up_swapped, 64);
     if (w->arena.failed)
         return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
     st = hth_pool_open(hth_pool_default_threads(o->n_thread), &w->packer.pool, err);

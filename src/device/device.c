@@ -122,7 +122,7 @@ static hearth_status fail_name(const char *name, hearth_error *err)
                         "the name of a device is empty: auto, none, or a name that hearth devices shows");
     if (strcmp(name, "sim:") == 0)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "sim: names no file: sim:FILE takes the description of a card, as in bench/devices");
+                        "sim: names no file: sim:FILE takes the description of a GPU, as in bench/devices");
     return hth_fail(
         err, HEARTH_ERROR_UNSUPPORTED, "%s: there is no such device; known are null, sim:FILE%s", name,
         vulkan ? ", vulkan:0 and on, and UUIDs: see hearth devices" : " (this build has no Vulkan)");

@@ -3,7 +3,7 @@
 #include "base/format_bytes.h"
 #include "device/device_int.h"
 
-enum { GRAIN = 256 }; /* allocation granularity, bytes */
+enum { ALIGNMENT = 256 }; /* allocation granularity, bytes */
 
 static void link_buffer(hth_buffer **list, hth_buffer *b)
 {
@@ -24,7 +24,7 @@ static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
     hth_device_reclaim(d, false);
-    uint64_t held = size <= UINT64_MAX - GRAIN ? (size + GRAIN - 1) / GRAIN * GRAIN : UINT64_MAX;
+    uint64_t held = size <= UINT64_MAX - ALIGNMENT ? (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT : UINT64_MAX;
     if (d->used > d->limit || held > d->limit - d->used)
         return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: %s wanted, %s of %s are in use", d->info.name,
                         what, hth_format_bytes(size).text, hth_format_bytes(d->used).text,

@@ -157,7 +157,7 @@ static hearth_status check_name(const hth_gguf *file, uint64_t count, split_name
 }
 
 /* Reports a file whose metadata say that it is the only part, but whose name says otherwise. */
-static hearth_status check_alone(const hth_gguf *file, const split_info *info, hearth_error *err)
+static hearth_status check_not_split(const hth_gguf *file, const split_info *info, hearth_error *err)
 {
     split_name name;
     if (info->count != 1 || !file->path || !parse_name(file->path, &name) || name.count == 1)
@@ -173,7 +173,7 @@ hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err)
     split_name name;
     hearth_status status = read_split_info(&file->parts[0], &info, err);
     if (status != HEARTH_OK) return status;
-    if (info.count <= 1) return check_alone(file, &info, err);
+    if (info.count <= 1) return check_not_split(file, &info, err);
     status = check_name(file, info.count, &name, err);
     if (status != HEARTH_OK) return status;
     uint32_t number = 2;

@@ -10,8 +10,8 @@ hearth_status hth_down_row_squares(const hearth_model *model, uint32_t i_layer, 
                                hearth_error *err)
 {
     const hth_layer *l = &model->model->layers[i_layer];
-    bool by_neurons = l->ffn.down_t.rows.n_row > 0;
-    const hth_matrix *w = by_neurons ? &l->ffn.down_t.rows : &l->ffn.down;
+    bool down_transposed = l->ffn.down_t.rows.n_row > 0;
+    const hth_matrix *w = down_transposed ? &l->ffn.down_t.rows : &l->ffn.down;
     float *row = hth_alloc(w->n_col, sizeof *row);
     uint8_t *scratch = hth_alloc(1, w->row_size);
     hearth_status st =
@@ -19,7 +19,7 @@ hearth_status hth_down_row_squares(const hearth_model *model, uint32_t i_layer, 
     memset(squares, 0, l->ffn.d_ff * sizeof *squares);
     for (size_t i = 0; st == HEARTH_OK && i < w->n_row; i++) {
         model->kernels.unpack[w->type](hth_matrix_row(w, i, scratch), w->n_col, row);
-        for (size_t c = 0; c < w->n_col; c++) squares[by_neurons ? i : c] += (double)row[c] * (double)row[c];
+        for (size_t c = 0; c < w->n_col; c++) squares[down_transposed ? i : c] += (double)row[c] * (double)row[c];
     }
     hth_free(row);
     hth_free(scratch);

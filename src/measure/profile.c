@@ -30,35 +30,35 @@ enum {
  * other, so four tables alternate. */
 typedef struct tally {
     int32_t largest[BLOCK]; /* bits of |hidden| */
-    uint32_t slots[4][HTH_PROFILE_N_BIN];
+    uint32_t bins[4][HTH_PROFILE_N_BIN];
     uint64_t gate, up; /* above zero */
     uint64_t n_pad;    /* zeros that pad partial rows; not values of the layer */
 } tally;
 
 /* The histogram bin of a value is the upper 12 bits of the float, from 2^-24 (127 - 24) up to 2^8. */
-enum { SLOT_SHIFT = 20, LOWEST = (127 - 24) * 8 - 1, HIGHEST = (127 + 8) * 8 };
-_Static_assert(HIGHEST - LOWEST + 2 == HTH_PROFILE_N_BIN, "a slot for every size");
+enum { BIN_SHIFT = 20, LOWEST = (127 - 24) * 8 - 1, HIGHEST = (127 + 8) * 8 };
+_Static_assert(HIGHEST - LOWEST + 2 == HTH_PROFILE_N_BIN, "a bin for every size");
 
 static void add_block(const float *restrict h, double *restrict sum, uint32_t *restrict n_fired,
                       tally *restrict t)
 {
-    int32_t x[BLOCK], slot[BLOCK];
+    int32_t x[BLOCK], bin[BLOCK];
     memcpy(x, h, sizeof x);
     for (int i = 0; i < BLOCK; i++) x[i] &= INT32_MAX;
     for (int i = 0; i < BLOCK; i++) n_fired[i] += x[i] != 0;
     for (int i = 0; i < BLOCK; i++) sum[i] += (double)__builtin_fabsf(h[i]);
     for (int i = 0; i < BLOCK; i++) t->largest[i] = x[i] > t->largest[i] ? x[i] : t->largest[i];
     for (int i = 0; i < BLOCK; i++) {
-        int32_t s = x[i] >> SLOT_SHIFT;
+        int32_t s = x[i] >> BIN_SHIFT;
         s = s < LOWEST ? LOWEST : s;
         s = s > HIGHEST ? HIGHEST : s;
-        slot[i] = s - LOWEST + (x[i] != 0);
+        bin[i] = s - LOWEST + (x[i] != 0);
     }
     for (int i = 0; i < BLOCK; i += 4) {
-        t->slots[0][slot[i]]++;
-        t->slots[1][slot[i + 1]]++;
-        t->slots[2][slot[i + 2]]++;
-        t->slots[3][slot[i + 3]]++;
+        t->bins[0][bin[i]]++;
+        t->bins[1][bin[i + 1]]++;
+        t->bins[2][bin[i + 2]]++;
+        t->bins[3][bin[i + 3]]++;
     }
 }
 
@@ -118,7 +118,7 @@ static void merge_tally(hth_profile_layer *l, const tally *t)
     for (int i = 0; i < BLOCK; i++) largest = t->largest[i] > largest ? t->largest[i] : largest;
     if ((uint32_t)largest > hth_bits_of(l->largest)) l->largest = hth_float_of((uint32_t)largest);
     for (int k = 0; k < 4; k++)
-        for (int i = 0; i < HTH_PROFILE_N_BIN; i++) l->bins[i] += t->slots[k][i];
+        for (int i = 0; i < HTH_PROFILE_N_BIN; i++) l->bins[i] += t->bins[k][i];
     l->bins[0] -= t->n_pad;
     l->gate_fired += t->gate;
     l->up_fired += t->up;
@@ -233,12 +233,12 @@ static hearth_status resume(job *j, const hth_model *model, hearth_error *err)
         return st;
     }
     if (st != HEARTH_OK)
-        return hth_fail(err, st, "%s; remove it to begin anew, or take another -o", why.message);
+        return hth_fail(err, st, "%s; remove it to start over, or take another -o", why.message);
     const char *differs = find_difference(state, j->p);
     if (differs) {
         hth_profile_close(state);
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: the state of a run with another %s; remove it to begin anew, or take another -o",
+                        "%s: the state of a run with another %s; remove it to start over, or take another -o",
                         j->resume_path, differs);
     }
     hth_profile_close(j->p);

@@ -53,10 +53,10 @@ typedef struct hth_hparams {
 /* n_ctx of a session. asked: that many; 0: as trained, at most 4096; HEARTH_CTX_TRAINED: as trained. */
 static inline uint32_t hth_context_for(const hth_hparams *h, uint32_t asked)
 {
-    enum { MOST = 4096 };
+    enum { MAX_CTX = 4096 };
     if (asked == HEARTH_CTX_TRAINED) return h->n_ctx_train;
     if (asked) return asked;
-    return h->n_ctx_train < MOST ? h->n_ctx_train : MOST;
+    return h->n_ctx_train < MAX_CTX ? h->n_ctx_train : MAX_CTX;
 }
 
 /* weight NULL: no norm. */

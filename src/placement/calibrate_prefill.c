@@ -140,13 +140,13 @@ typedef struct bench {
     hth_cmdlist *cmdlist;
 } bench;
 
-static uint64_t grains(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+static uint64_t align_256(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static hearth_status record(bench *b, const host *h, hearth_error *err)
 {
     enum { STEP = 256 };
-    const uint64_t q = grains(N_TOK * N_COL), d = grains(N_TOK * N_COL / HTH_ACT_BLOCK * 4),
-                   sum = grains(N_TOK * N_COL / HTH_ACT_SUBBLOCK * 4), y = N_TOK * h->m.n_row * sizeof(float);
+    const uint64_t q = align_256(N_TOK * N_COL), d = align_256(N_TOK * N_COL / HTH_ACT_BLOCK * 4),
+                   sum = align_256(N_TOK * N_COL / HTH_ACT_SUBBLOCK * 4), y = N_TOK * h->m.n_row * sizeof(float);
     const uint64_t size = STEP + q + d + sum + y;
     const hth_pipeline *pipeline;
     hth_quant_desc desc;
@@ -202,13 +202,13 @@ static hearth_status measure_device(bench *b, const host *h, hth_calibration *ou
 /* Half of the free memory is for weights and results; a CPU device gets few rows, because it is too slow for many. */
 static size_t rows_that_fit(const hth_device *device, hth_type type)
 {
-    enum { MANY = 4096, FEW = 256, LEAST = 64 };
+    enum { MAX_TOK = 4096, FEW = 256, MIN_TOK = 64 };
     hth_device_kind kind = hth_device_get_info(device)->kind;
     hth_device_usage use = hth_device_state(device);
-    size_t max = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MANY : FEW;
+    size_t max = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MAX_TOK : FEW;
     uint64_t each = hth_type_row_size(type, N_COL) + N_TOK * sizeof(float);
-    uint64_t n = (use.limit - use.used) / 2 / each / LEAST * LEAST;
-    return n < LEAST ? LEAST : n < max ? (size_t)n : max;
+    uint64_t n = (use.limit - use.used) / 2 / each / MIN_TOK * MIN_TOK;
+    return n < MIN_TOK ? MIN_TOK : n < max ? (size_t)n : max;
 }
 
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
@@ -261,7 +261,7 @@ static double seconds_of(const work *w, double n, uint32_t cpu_share)
 }
 
 /* A CPU share must gain at least a tenth: its figures assume a host that does nothing else. */
-static bool pays(const work *w, double n, uint32_t cpu_share)
+static bool is_faster(const work *w, double n, uint32_t cpu_share)
 {
     double other = seconds_of(w, n, HTH_PLACEMENT_PARTS), whole = seconds_of(w, n, 0),
            both = seconds_of(w, n, cpu_share);
@@ -275,8 +275,8 @@ static uint32_t best_share(const work *w, double n)
     uint32_t best = 0;
     for (uint32_t i = 1; i < HTH_PLACEMENT_PARTS; i++)
         if (seconds_of(w, n, i) < seconds_of(w, n, best)) best = i;
-    if (best > 0 && !pays(w, n, best)) best = 0;
-    return pays(w, n, best) ? best : HTH_PLACEMENT_PARTS;
+    if (best > 0 && !is_faster(w, n, best)) best = 0;
+    return is_faster(w, n, best) ? best : HTH_PLACEMENT_PARTS;
 }
 
 /* By halves of `max`, from the largest down: a share suits the largest batch of its half, and smaller batches do
@@ -292,7 +292,7 @@ void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, dou
     for (uint32_t end = max, from = 0; n < HTH_PLACEMENT_STREAMS && end > 0; end = from - 1) {
         uint32_t min = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, cpu_share = best_share(&w, end);
         if (cpu_share == HTH_PLACEMENT_PARTS) break;
-        for (from = end; from > min && pays(&w, from - 1, cpu_share);) from--;
+        for (from = end; from > min && is_faster(&w, from - 1, cpu_share);) from--;
         if (n > 0 && found[n - 1].cpu_share == cpu_share) n--;
         found[n++] = (hth_placement_stream){from, cpu_share};
         if (from > min) break;

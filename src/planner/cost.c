@@ -1,6 +1,6 @@
 /* The cost of a placement: seconds of a token by layer and number of clusters on the device, and bytes. The only
- * statement of the cost model (docs/plan.md); the solvers only choose among its values. simulate.c must not call
- * it. */
+ * statement of the cost model (docs/plan.md); the solvers only choose among its values. The simulation
+ * of tests/support/planner must not call it. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
@@ -237,7 +237,7 @@ void hth_plan_free(hth_plan *plan)
 
 enum { MAX_LAYERS = 4096, MAX_CLUSTERS = 1 << 16 };
 /* Sums of this many such values stay below 2^63, and as doubles below 2^53 units. */
-static const uint64_t most_bytes = (uint64_t)1 << 44;
+static const uint64_t max_bytes = (uint64_t)1 << 44;
 /* Rates below a byte per second and times above a day are mistakes; sums of the rest are finite. */
 static const double least_rate = 1.0, most_rate = 1e18, most_seconds = 86400.0;
 
@@ -276,9 +276,9 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
                         l->n_dispatch, l->n_dispatch_hot, MAX_CLUSTERS);
     if (!hth_mul_u64(l->device_bytes, l->n_cluster, &clusters) ||
         !hth_mul_u64(l->kv_bytes, options->n_ctx, &kv) || !hth_mul_u64(l->cpu_bytes, l->n_cluster, &cpu) ||
-        l->attention_bytes > most_bytes || clusters > most_bytes || kv > most_bytes || cpu > most_bytes)
+        l->attention_bytes > max_bytes || clusters > max_bytes || kv > max_bytes || cpu > max_bytes)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u holds more than %s of one kind", i,
-                        hth_format_bytes(most_bytes).text);
+                        hth_format_bytes(max_bytes).text);
     for (uint32_t k = 0; k < l->n_cluster; k++)
         if (!(l->share[k] >= 0 && l->share[k] <= 1))
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
@@ -292,11 +292,11 @@ hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_mach
     if (model->n_layer == 0 || model->n_layer > MAX_LAYERS)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %u layers; 1 to %d are allowed", model->n_layer,
                         MAX_LAYERS);
-    if (model->head_bytes > most_bytes || options->fixed_bytes > most_bytes)
+    if (model->head_bytes > max_bytes || options->fixed_bytes > max_bytes)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "plan: %llu bytes of the head, %llu fixed; %llu are the most",
                         (unsigned long long)model->head_bytes, (unsigned long long)options->fixed_bytes,
-                        (unsigned long long)most_bytes);
+                        (unsigned long long)max_bytes);
     if (options->context > options->n_ctx)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: a token behind %u positions, but room for %u",
                         options->context, options->n_ctx);

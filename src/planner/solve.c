@@ -258,11 +258,11 @@ static bool is_ever_better(const table *t, double seconds_cpu)
 }
 
 /* Grows the table until it gains; then bisects the minimum, to a unit. */
-static hearth_status find_least(table *t, double seconds_cpu, uint64_t *least, hearth_error *err)
+static hearth_status find_min(table *t, double seconds_cpu, uint64_t *min, hearth_error *err)
 {
     uint64_t base = t->request->fixed_bytes, below = 0, above = (uint64_t)1 << 28;
     uint64_t all = (t->reach[t->model->n_layer] + 1) * t->unit + t->model->head_bytes;
-    *least = 0;
+    *min = 0;
     if (!is_ever_better(t, seconds_cpu)) return HEARTH_OK;
     for (;; above *= 2) {
         hearth_status st = fill_table(t, 0, above, err);
@@ -276,7 +276,7 @@ static hearth_status find_least(table *t, double seconds_cpu, uint64_t *least, h
         if (best_of(t, base + middle).n_device > 0) above = middle;
         else below = middle;
     }
-    *least = base + above;
+    *min = base + above;
     return HEARTH_OK;
 }
 
@@ -297,7 +297,7 @@ static hearth_status solve(table *t, hth_plan *out, hearth_error *err)
     backtrack(t, &b, n_hot);
     st = hth_plan_evaluate(t->model, t->machine, t->request, n_hot, b.head, out, err);
     hth_free(n_hot);
-    if (st == HEARTH_OK) st = find_least(t, out->seconds_cpu, &min, err);
+    if (st == HEARTH_OK) st = find_min(t, out->seconds_cpu, &min, err);
     if (st != HEARTH_OK) {
         hth_plan_free(out);
         return st;

@@ -57,8 +57,8 @@ static void find_skew(activity *f)
     qsort(f->sorted, l->d_ff, sizeof *f->sorted, descending);
     for (uint32_t j = 0; j < l->d_ff; j++) all += f->sorted[j];
     l->active = (double)all / ((double)f->n_tok * l->d_ff);
-    for (size_t i = 0; i < HTH_STUDY_N_HOTTEST; i++) l->covered[i] = hth_study_none();
-    l->share_for_80 = hth_study_none();
+    for (size_t i = 0; i < HTH_STUDY_N_HOTTEST; i++) l->covered[i] = hth_study_nan();
+    l->share_for_80 = hth_study_nan();
     if (all == 0) return;
     l->share_for_80 = 0.0;
     size_t i = 0;
@@ -91,7 +91,7 @@ static void find_reuse(activity *f)
     }
     for (size_t i = 0; i < HTH_STUDY_N_BEFORE; i++)
         f->layer->reused[i] =
-            n_counted[i] > 0 ? f->layer->reused[i] / (double)n_counted[i] : hth_study_none();
+            n_counted[i] > 0 ? f->layer->reused[i] / (double)n_counted[i] : hth_study_nan();
 }
 
 /* ---- co-activation --------------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ static double find_gap(activity *f)
     hth_pool_run(f->s->pool, find_coactivation, f, f->layer->d_ff);
     for (uint32_t i = 0; i < f->layer->d_ff; i++)
         if (f->closest[i] >= 0.0) closest += f->closest[i], mean += f->mean[i], n++;
-    return n > 0 ? (closest - mean) / n : hth_study_none();
+    return n > 0 ? (closest - mean) / n : hth_study_nan();
 }
 
 /* Moves each neuron's activity to random tokens with the same count. The remaining co-activation is that by
@@ -163,8 +163,8 @@ static void find_runs(activity *f)
     const hth_act_stats known = known_of(f);
     hth_order_neurons(&known, f->order, f->scratch);
     double in_file = hth_order_mean_run(&known, NULL);
-    f->layer->run_in_file = in_file > 0.0 ? in_file : hth_study_none();
-    f->layer->run_ordered = in_file > 0.0 ? hth_order_mean_run(&known, f->order) : hth_study_none();
+    f->layer->run_in_file = in_file > 0.0 ? in_file : hth_study_nan();
+    f->layer->run_ordered = in_file > 0.0 ? hth_order_mean_run(&known, f->order) : hth_study_nan();
 }
 
 /* ---- the layer --------------------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ static uint32_t word_of(float x)
     return (bits >> 31 ? ~bits : bits | 0x80000000u) >> 1;
 }
 
-static void judge_token(const predict_state *p, const float *scores, const uint8_t *active, tally *t)
+static void evaluate_token(const predict_state *p, const float *scores, const uint8_t *active, tally *t)
 {
     size_t d_ff = p->layer->d_ff;
     for (size_t j = 0; j < d_ff; j++) p->words[j] = word_of(scores[j]);
@@ -72,7 +72,7 @@ static void judge_token(const predict_state *p, const float *scores, const uint8
     t->n += d_ff;
 }
 
-static tally judge(predict_state *p, const hth_network *net)
+static tally evaluate(predict_state *p, const hth_network *net)
 {
     const hth_train_data *data = &p->data;
     size_t n_byte = hth_study_n_byte(p->layer), one = sizeof(float);
@@ -93,7 +93,7 @@ static tally judge(predict_state *p, const hth_network *net)
         if (!hth_train_is_held(first, data->n_tok)) continue;
         hth_network_scores(p->trainer, &form, data->input + first * data->d, n, p->scores);
         for (size_t i = 0; i < n; i++)
-            judge_token(p, p->scores + i * data->d_ff, p->active + (first + i) * n_byte, &t);
+            evaluate_token(p, p->scores + i * data->d_ff, p->active + (first + i) * n_byte, &t);
     }
     return t;
 }
@@ -106,7 +106,7 @@ static bool on_step(void *user, size_t i_step)
     return i_step == 0 || i_step % PROGRESS_EVERY || hth_study_progress(p->s, PROGRESS_EVERY, &p->error) == HEARTH_OK;
 }
 
-static double ratio(uint64_t n, uint64_t of) { return of > 0 ? (double)n / (double)of : hth_study_none(); }
+static double ratio(uint64_t n, uint64_t of) { return of > 0 ? (double)n / (double)of : hth_study_nan(); }
 
 static hearth_status try_rank(predict_state *p, uint32_t i_layer, uint32_t rank, hearth_error *err)
 {
@@ -119,7 +119,7 @@ static hearth_status try_rank(predict_state *p, uint32_t i_layer, uint32_t rank,
     size_t n_told = (p->s->options->n_step - 1) / PROGRESS_EVERY * PROGRESS_EVERY;
     hearth_status st = hth_study_progress(p->s, p->s->options->n_step - n_told, err);
     if (st != HEARTH_OK) return st;
-    tally t = judge(p, &net);
+    tally t = evaluate(p, &net);
     r->rank = rank;
     r->size = hth_predictor_size((uint32_t)p->data.d, (uint32_t)p->data.d_ff, rank);
     r->share_of_network = share_of(p->s, i_layer, rank);

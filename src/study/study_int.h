@@ -27,7 +27,7 @@ typedef struct hth_study_state {
 } hth_study_state;
 
 /* The value of a missing figure: NaN. */
-static inline double hth_study_none(void) { return hth_double_of(0x7ff8000000000000u); }
+static inline double hth_study_nan(void) { return hth_double_of(0x7ff8000000000000u); }
 
 static inline size_t hth_study_n_byte(const hth_study_layer *l) { return ((size_t)l->d_ff + 7) / 8; }
 

@@ -1,5 +1,5 @@
-/* A hash table over table of symbols, with open addressing. Built by spm_vocab.c or bpe_vocab.c at load, read for
- * every pair by merge.c. An untrusted vocabulary could make its table collide: no pair may be more than MAX_PROBE
+/* A hash table over pairs of symbols, with open addressing. Built by spm_vocab.c or bpe_vocab.c at load, read for
+ * every pair by merge.c. An untrusted vocabulary could make its pairs collide: no pair may be more than MAX_PROBE
  * slots from its home slot. If one would be, the table is rebuilt with other seeds or more slots, so a lookup is
  * bounded. */
 #include "text/merge_table.h"
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/checked_math.h"
 
-/* With half of the slots free, runs over 100 do not occur below 2^24 table unless the table are chosen for it. */
+/* With half of the slots free, runs over 100 do not occur below 2^24 pairs unless the pairs are chosen for it. */
 enum { MAX_PROBE = 128, N_SEED = 16 };
 
 static size_t home_slot(const hth_merge_table *table, uint32_t left, uint32_t right)
@@ -30,7 +30,7 @@ static hth_merge_table_slot *slot_of(const hth_merge_table *table, uint32_t left
     return NULL;
 }
 
-/* Copies all table of `from` to free slots of `to`. False beyond MAX_PROBE. */
+/* Copies all pairs of `from` to free slots of `to`. False beyond MAX_PROBE. */
 static bool rehash(const hth_merge_table *from, hth_merge_table *to)
 {
     for (size_t i = 0; i < to->n_slot; i++) to->slot[i].left = UINT32_MAX;
@@ -43,7 +43,7 @@ static bool rehash(const hth_merge_table *from, hth_merge_table *to)
     return true;
 }
 
-static hearth_status refuse(const hth_merge_table *table, hearth_error *err)
+static hearth_status fail_too_many(const hth_merge_table *table, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_FORMAT,
                     "the vocabulary has too many pairs of texts that make another (%zu, of at "
@@ -59,7 +59,7 @@ static hearth_status rebuild(hth_merge_table *table, size_t n_slot, uint32_t see
     while (!rehash(table, &fresh)) {
         if (++fresh.seed < seed + N_SEED) continue;
         hth_free(fresh.slot);
-        return refuse(table, err);
+        return fail_too_many(table, err);
     }
     hth_free(table->slot);
     *table = fresh;
@@ -69,7 +69,7 @@ static hearth_status rebuild(hth_merge_table *table, size_t n_slot, uint32_t see
 hearth_status hth_merge_table_put(hth_merge_table *table, uint32_t left, uint32_t right, int32_t value,
                                  hearth_error *err)
 {
-    if (table->n >= HTH_TEXT_MAX_PAIRS) return refuse(table, err);
+    if (table->n >= HTH_TEXT_MAX_PAIRS) return fail_too_many(table, err);
     if (2 * (table->n + 1) > table->n_slot) {
         size_t n_slot = 64;
         if (table->n_slot > 0 && !hth_mul_size(table->n_slot, 2, &n_slot))
@@ -83,7 +83,7 @@ hearth_status hth_merge_table_put(hth_merge_table *table, uint32_t left, uint32_
         if (status != HEARTH_OK) return status;
         s = slot_of(table, left, right);
     }
-    if (!s) return refuse(table, err);
+    if (!s) return fail_too_many(table, err);
     if (s->left != UINT32_MAX) return HEARTH_OK;
     *s = (hth_merge_table_slot){left, right, value};
     table->n++;

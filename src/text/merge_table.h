@@ -1,4 +1,4 @@
-/* The merge table: maps table of symbols to a number. Built once, then only read. */
+/* The merge table: maps pairs of symbols to a number. Built once, then only read. */
 #ifndef HTH_TEXT_MERGE_TABLE_H
 #define HTH_TEXT_MERGE_TABLE_H
 
@@ -19,7 +19,7 @@ typedef struct hth_merge_table {
     uint32_t seed;
 } hth_merge_table;
 
-/* Llama 2 has 61,000 table, Llama 3 280,147 merges, a vocabulary of 262,144 tokens
+/* Llama 2 has 61,000 pairs, Llama 3 280,147 merges, a vocabulary of 262,144 tokens
  * under a million. */
 enum { HTH_TEXT_MAX_PAIRS = 1 << 24 };
 

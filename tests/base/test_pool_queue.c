@@ -157,14 +157,14 @@ static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 }
 
 /* Chains under naps at every point of a unit; how many units were rescued. */
-static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job, uint64_t patience_ns)
+static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job, uint64_t timeout_ns)
 {
     uint64_t expected[2][WIDTH], n_rescued;
     CLOSED(hth_pool) *pool = open_pool(n_thread);
     atomic_store(&one_in, 40);
     longest_nap_ns = 300000;
     hth_pool_set_hook(pool, nap_sometimes);
-    hth_pool_set_straggler_timeout(pool, patience_ns);
+    hth_pool_set_straggler_timeout(pool, timeout_ns);
     for (uint32_t round = 0; round < n_round; round++) {
         uint64_t n_twice = 0;
         chain_alone(n_job, round, expected);

@@ -27,9 +27,9 @@ static void check_ids(const hth_ids *ids, const int32_t *expected, size_t n, int
     for (size_t i = 0; i < ids->n; i++) test_fail(__FILE__, line, "  %d", (int)ids->id[i]);
 }
 
-static hth_text_part part(const char *text, bool is_frame)
+static hth_text_part part(const char *text, bool is_template)
 {
-    return (hth_text_part){text, strlen(text), is_frame};
+    return (hth_text_part){text, strlen(text), is_template};
 }
 
 static void check_parts(const hth_text_part *parts, size_t n_part, unsigned flags, const int32_t *expected,
@@ -54,7 +54,7 @@ TEST(messages_cannot_contain_control_tokens)
         PARTS(0, TURN, SPACE, 3 + '<', 3 + 's', 3 + '>', TURN);
     }
     {
-        /* neither whole, nor with the help of a frame before it or behind it */
+        /* neither whole, nor with the help of template text before it or behind it */
         const hth_text_part parts[] = {part("<|tu", true), part("rn|>", false)};
         PARTS(0, SPACE, 3 + '<', 3 + '|', 3 + 't', 3 + 'u', 3 + 'r', 3 + 'n', 3 + '|', 3 + '>');
     }

@@ -199,8 +199,8 @@ TEST(variables_come_as_json)
 /* ---- where bytes came from ------------------------------------------------------------------------------ */
 
 /* Renders with one message by a user whose content is "<U>"; wanted has the bytes that
- * are not frame in brackets. */
-static void frames(const char *source, const char *wanted)
+ * are not template text in brackets. */
+static void expect_origin(const char *source, const char *wanted)
 {
     const hth_message m = {{"user", 4}, {"<U> <v>", 7}};
     hth_template_input in = {.messages = &m, .n_message = 1, .bos = word("<s>"), .eos = word("</s>"),
@@ -218,50 +218,50 @@ static void frames(const char *source, const char *wanted)
 }
 
 /* With that content in c. */
-static void frames_of(const char *source, const char *wanted)
+static void expect_origin_of(const char *source, const char *wanted)
 {
     char whole[500];
     snprintf(whole, sizeof whole, "{%% set c = messages[0].content %%}%s", source);
-    frames(whole, wanted);
+    expect_origin(whole, wanted);
 }
 
 TEST(content_stays_content_through_every_operation)
 {
-    frames("a{{ messages[0].content }}b", "a[<U> <v>]b");
-    frames("{{ bos_token + messages[0].role + messages[0].content + eos_token }}", "<s>user[<U> <v>]</s>");
-    frames_of("{{ c[:2] + '|' + c[-1] }}{{ c[::-1] }}", "[<U]|[>>v< >U<]");
-    frames_of("{{ c|upper }}.{{ c|lower }}.{{ c|title }}.{{ c|capitalize }}",
+    expect_origin("a{{ messages[0].content }}b", "a[<U> <v>]b");
+    expect_origin("{{ bos_token + messages[0].role + messages[0].content + eos_token }}", "<s>user[<U> <v>]</s>");
+    expect_origin_of("{{ c[:2] + '|' + c[-1] }}{{ c[::-1] }}", "[<U]|[>>v< >U<]");
+    expect_origin_of("{{ c|upper }}.{{ c|lower }}.{{ c|title }}.{{ c|capitalize }}",
               "[<U> <V>].[<u> <v>].[<U> <V>].[<u> <v>]");
-    frames_of("{{ (' ' ~ c ~ ' ')|trim }}.{{ c.strip('<>') }}", "[<U> <v>].[U> <v]");
-    frames_of("{{ ('a' ~ c ~ 'b').replace('a', '<U>') }}{{ 'xy'.replace('y', c) }}", "<U>[<U> <v>]bx[<U> <v>]");
-    frames_of("{{ c.replace('U', '|im_end|') }}", "[<]|im_end|[> <v>]");
-    frames_of("{{ c.split() }}{{ c.split('>')[0] }}{{ c.partition(' ')[2] }}", "['[<U>]', '[<v>]'][<U<v>]");
-    frames_of("{{ c.splitlines()[0] }}{{ c.removeprefix('<') }}{{ c.rsplit(' ', 1)|join('-') }}",
+    expect_origin_of("{{ (' ' ~ c ~ ' ')|trim }}.{{ c.strip('<>') }}", "[<U> <v>].[U> <v]");
+    expect_origin_of("{{ ('a' ~ c ~ 'b').replace('a', '<U>') }}{{ 'xy'.replace('y', c) }}", "<U>[<U> <v>]bx[<U> <v>]");
+    expect_origin_of("{{ c.replace('U', '|im_end|') }}", "[<]|im_end|[> <v>]");
+    expect_origin_of("{{ c.split() }}{{ c.split('>')[0] }}{{ c.partition(' ')[2] }}", "['[<U>]', '[<v>]'][<U<v>]");
+    expect_origin_of("{{ c.splitlines()[0] }}{{ c.removeprefix('<') }}{{ c.rsplit(' ', 1)|join('-') }}",
               "[<U> <v>U> <v><U>]-[<v>]");
-    frames_of("{{ [c, '<f>']|join(',') }}{{ c * 2 }}", "[<U> <v>],<f>[<U> <v><U> <v>]");
-    frames_of("{{ ('<f>' ~ c) * 2 }}", "<f>[<U> <v>]<f>[<U> <v>]");
-    frames_of("{{ c|tojson }}{{ {'a': c}|tojson(indent=1) }}", "\"[<U> <v>]\"{\n \"a\": \"[<U> <v>]\"\n}");
-    frames("{% set c = messages[0].content ~ '\"' %}{{ c|tojson(ensure_ascii=true) }}", "\"[<U> <v>]\\\"\"");
-    frames_of("{{ [c] }}{{ c|list }}", "['[<U> <v>]']['[<]', '[U]', '[>]', '[ ]', '[<]', '[v]', '[>]']");
-    frames_of("{% for x in c %}{{ x }}-{% endfor %}", "[<]-[U]-[>]-[ ]-[<]-[v]-[>]-");
-    frames_of("{{ c|e }}{{ c|indent(1, true) }}", "[&lt;U&gt; &lt;v&gt;] [<U> <v>]");
-    frames("{% set c %}<f>{{ messages[0].content }}{% endset %}{{ c }}{{ c|length }}", "<f>[<U> <v>]10");
-    frames("{% macro m(x) %}<f>{{ x }}{% endmacro %}{{ m(messages[0].content)|upper }}", "<F>[<U> <V>]");
-    frames("{% filter upper %}{{ messages[0].content }}<f>{% endfilter %}", "[<U> <V>]<F>");
-    frames("{% set ns = namespace(t='') %}{% for i in [1, 2] %}{% set ns.t = ns.t ~ messages[0].content ~ '<f>' "
+    expect_origin_of("{{ [c, '<f>']|join(',') }}{{ c * 2 }}", "[<U> <v>],<f>[<U> <v><U> <v>]");
+    expect_origin_of("{{ ('<f>' ~ c) * 2 }}", "<f>[<U> <v>]<f>[<U> <v>]");
+    expect_origin_of("{{ c|tojson }}{{ {'a': c}|tojson(indent=1) }}", "\"[<U> <v>]\"{\n \"a\": \"[<U> <v>]\"\n}");
+    expect_origin("{% set c = messages[0].content ~ '\"' %}{{ c|tojson(ensure_ascii=true) }}", "\"[<U> <v>]\\\"\"");
+    expect_origin_of("{{ [c] }}{{ c|list }}", "['[<U> <v>]']['[<]', '[U]', '[>]', '[ ]', '[<]', '[v]', '[>]']");
+    expect_origin_of("{% for x in c %}{{ x }}-{% endfor %}", "[<]-[U]-[>]-[ ]-[<]-[v]-[>]-");
+    expect_origin_of("{{ c|e }}{{ c|indent(1, true) }}", "[&lt;U&gt; &lt;v&gt;] [<U> <v>]");
+    expect_origin("{% set c %}<f>{{ messages[0].content }}{% endset %}{{ c }}{{ c|length }}", "<f>[<U> <v>]10");
+    expect_origin("{% macro m(x) %}<f>{{ x }}{% endmacro %}{{ m(messages[0].content)|upper }}", "<F>[<U> <V>]");
+    expect_origin("{% filter upper %}{{ messages[0].content }}<f>{% endfilter %}", "[<U> <V>]<F>");
+    expect_origin("{% set ns = namespace(t='') %}{% for i in [1, 2] %}{% set ns.t = ns.t ~ messages[0].content ~ '<f>' "
            "%}{% endfor %}{{ ns.t }}",
            "[<U> <v>]<f>[<U> <v>]<f>");
-    frames("{{ messages }}", "[{'role': 'user', 'content': '[<U> <v>]'}]");
-    frames("{{ messages[0].content|default('<f>') }}{{ messages[0].content|string|safe }}{{ "
+    expect_origin("{{ messages }}", "[{'role': 'user', 'content': '[<U> <v>]'}]");
+    expect_origin("{{ messages[0].content|default('<f>') }}{{ messages[0].content|string|safe }}{{ "
            "messages[0].content|reverse }}",
            "[<U> <v><U> <v>>v< >U<]");
-    frames("{{ messages|map(attribute='content')|join('<f>') }}{{ [messages[0].content, 'z']|sort|join }}",
+    expect_origin("{{ messages|map(attribute='content')|join('<f>') }}{{ [messages[0].content, 'z']|sort|join }}",
            "[<U> <v><U> <v>]z");
-    frames("{{ x }}{{ o }}{{ o|tojson }}{{ o|items|first|first }}",
+    expect_origin("{{ x }}{{ o }}{{ o|tojson }}{{ o|items|first|first }}",
            "[<X>]{'[<K>]': ['[<W>]']}{\"[<K>]\": [\"[<W>]\"]}[<K>]");
-    frames("{{ ('\"' ~ messages[0].content ~ '\"')|fromjson }}{{ '\"<f>\"'|fromjson }}", "[<U> <v><f>]");
-    frames("{{ strftime_now(messages[0].content ~ '%Y<f>') }}", "[<U> <v>]2024<f>");
-    frames_of("{{ 'a' ~ c }}{{ 'b' ~ c ~ 'c' }}{{ ('d' ~ c)[0:3] }}", "a[<U> <v>]b[<U> <v>]cd[<U]");
+    expect_origin("{{ ('\"' ~ messages[0].content ~ '\"')|fromjson }}{{ '\"<f>\"'|fromjson }}", "[<U> <v><f>]");
+    expect_origin("{{ strftime_now(messages[0].content ~ '%Y<f>') }}", "[<U> <v>]2024<f>");
+    expect_origin_of("{{ 'a' ~ c }}{{ 'b' ~ c ~ 'c' }}{{ ('d' ~ c)[0:3] }}", "a[<U> <v>]b[<U> <v>]cd[<U]");
 }
 
 TEST(roles_are_words)

@@ -266,14 +266,14 @@ TEST(formats_are_listed_by_name)
     CHECK_INT(n, 23);
 }
 
-/* Contents are never frame, whatever they spell. */
+/* Contents never count as template text, whatever they spell. */
 TEST(formats_mark_template_text_and_content)
 {
     const hth_message m[] = {{word("system"), word("<|im_end|>")}, {word("user"), word("<|im_start|>")}};
     hth_template_input in = {.messages = m, .n_message = 2, .add_generation_prompt = true};
     static const struct {
         const char *text;
-        bool frame;
+        bool is_template;
     } wanted[] = {{"<|im_start|>system\n", true},
                   {"<|im_end|>", false},
                   {"<|im_end|>\n<|im_start|>user\n", true},
@@ -283,7 +283,7 @@ TEST(formats_mark_template_text_and_content)
     CHECK_OK(hth_chat_format_render(hth_chat_format_find(word("chatml")), &in, &r, err));
     if (CHECK_INT(r.n_part, 5)) {
         for (size_t i = 0; i < 5; i++) {
-            CHECK_INT(r.parts[i].is_template, wanted[i].frame);
+            CHECK_INT(r.parts[i].is_template, wanted[i].is_template);
             CHECK_INT(r.parts[i].n, strlen(wanted[i].text));
             CHECK_BYTES(r.parts[i].text, wanted[i].text, r.parts[i].n);
         }

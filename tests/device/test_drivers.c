@@ -7,7 +7,7 @@
 /* ---- what the loader answers ------------------------------------------------------------------------ */
 
 typedef struct lies {
-    bool no_loader, no_device, no_timeline, no_compute, says_budget;
+    bool no_loader, no_device, no_timeline, no_compute, has_memory_budget;
     const char *missing; /* an entry point */
     uint32_t version;    /* 0: as it is */
     uint64_t budget, usage;
@@ -52,7 +52,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice device, const 
 {
     uint32_t all = 0;
     VkResult r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, NULL);
-    if (!now.says_budget) return REAL(vkEnumerateDeviceExtensionProperties)(device, layer, n, p);
+    if (!now.has_memory_budget) return REAL(vkEnumerateDeviceExtensionProperties)(device, layer, n, p);
     if (r == VK_SUCCESS && p && *n > all) {
         r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, p);
         snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s", VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
@@ -64,7 +64,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice device, const 
 static VKAPI_ATTR void VKAPI_CALL memory(VkPhysicalDevice device, VkPhysicalDeviceMemoryProperties2 *p)
 {
     REAL(vkGetPhysicalDeviceMemoryProperties2)(device, p);
-    for (VkBaseOutStructure *s = p->pNext; now.says_budget && s; s = s->pNext) {
+    for (VkBaseOutStructure *s = p->pNext; now.has_memory_budget && s; s = s->pNext) {
         if (s->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
         VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
         for (uint32_t i = 0; i < VK_MAX_MEMORY_HEAPS; i++) b->heapBudget[i] = now.budget, b->heapUsage[i] = now.usage;
@@ -184,7 +184,7 @@ TEST(an_old_driver_is_refused_by_what_it_lacks)
 /* What the device says that it has left, and what may be in use by then, with a limit of 1 MiB. */
 static void check_budget(uint64_t budget, uint64_t usage, uint64_t left, uint64_t may_be_used)
 {
-    now = (lies){.says_budget = true, .budget = budget, .usage = usage};
+    now = (lies){.has_memory_budget = true, .budget = budget, .usage = usage};
     hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0", .memory = 1 << 20});
     if (d) {
         const hth_device_info *info = hth_device_get_info(d);
@@ -212,7 +212,7 @@ TEST(a_device_that_lies_about_its_budget_is_held_to_its_memory)
 TEST(a_full_device_holds_nothing)
 {
     if (!has_vulkan()) return;
-    now = (lies){.says_budget = true, .budget = 500000, .usage = 600000};
+    now = (lies){.has_memory_budget = true, .budget = 500000, .usage = 600000};
     hth_device *d = OPENED(hth_device, &(hth_device_spec){.name = "vulkan:0"});
     if (d) CHECK_INT(hth_device_free_memory(hth_device_get_info(d)), 0);
     hth_device_close(d);

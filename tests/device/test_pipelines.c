@@ -1,4 +1,4 @@
-/* Compiled programs of Vulkan that are kept in the user's cache directory: an earlier run's are taken, and
+/* Compiled shaders of Vulkan that are kept in the user's cache directory: an earlier run's are taken, and
  * what is damaged, cut, of another driver or cannot be written is silently done without. */
 #include "base/alloc.h"
 #include "base/disk_cache.h"
@@ -20,7 +20,7 @@ static void open_folder(void)
     setenv("HEARTH_CACHE", folder, 1);
 }
 
-/* Opens the device and compiles a program; the bytes that it took from an earlier run. False: no Vulkan
+/* Opens the device and compiles a shader; the bytes that it took from an earlier run. False: no Vulkan
  * (skipped). */
 static bool compile(bool validation, uint64_t *kept)
 {
@@ -79,14 +79,14 @@ TEST(pipelines_of_an_earlier_run_are_reused)
 }
 
 /* Written in its place: not taken, but compiled again. */
-static void expect_anew(const char *path, const char *what, const char *bytes, size_t n)
+static void expect_compiled(const char *path, const char *what, const char *bytes, size_t n)
 {
     uint64_t kept = 1;
     CHECK(test_write_file(path, bytes, n));
     CHECK(compile(false, &kept));
     if (kept != 0) test_fail(__FILE__, __LINE__, "%s: %llu bytes were taken", what, (unsigned long long)kept);
     CHECK(compile(false, &kept));
-    if (kept == 0) test_fail(__FILE__, __LINE__, "%s: it was not made anew", what);
+    if (kept == 0) test_fail(__FILE__, __LINE__, "%s: it was not compiled again", what);
 }
 
 TEST(damaged_and_truncated_pipelines_are_compiled_again)
@@ -96,11 +96,11 @@ TEST(damaged_and_truncated_pipelines_are_compiled_again)
     FREED char *bytes = first_run(&path, &n);
     for (size_t i = 0; bytes && i < n; i += n / 24 + 1) {
         bytes[i] ^= 1;
-        expect_anew(path, "damaged", bytes, n);
+        expect_compiled(path, "damaged", bytes, n);
         bytes[i] ^= 1;
-        expect_anew(path, "truncated", bytes, i);
+        expect_compiled(path, "truncated", bytes, i);
     }
-    if (bytes) expect_anew(path, "text", "no programs\n", 12);
+    if (bytes) expect_compiled(path, "text", "no shaders\n", 11);
 }
 
 /* Whole files by their hash, of another driver by their mark, or by the driver's own head. */

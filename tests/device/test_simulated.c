@@ -1,6 +1,6 @@
-/* The simulated device: times computed by hand for small command lists, links and gates; both sides at once; the same
- * in every run; faults and budgets where the description puts them; and with a real clock, no tick before its
- * time. All rates are made up so that hands can compute. */
+/* The simulated device: times computed by hand for small command lists, links and host semaphores; both
+ * sides at once; the same in every run; faults and budgets where the description puts them; and with a real clock,
+ * no completion before its time. All rates are made up so that they can be computed by hand. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
@@ -63,7 +63,7 @@ static hearth_status open_sim_gpu(const char *text, uint64_t memory, hth_device 
 /* A GPU with a buffer of each kind of memory, of BYTES. */
 typedef struct bench {
     hth_device *d;
-    hth_buffer *here, *there, *up, *down;
+    hth_buffer *src, *dst, *upload, *readback;
     const hth_pipeline *fill, *copy;
 } bench;
 
@@ -71,10 +71,10 @@ static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
 {
     *b = (bench){0};
     hearth_status st = open_sim_gpu(text, 0, &b->d, err);
-    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "here", &b->here, err);
-    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "there", &b->there, err);
-    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_UPLOAD, BYTES, "up", &b->up, err);
-    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_READBACK, BYTES, "down", &b->down, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "src", &b->src, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "dst", &b->dst, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_UPLOAD, BYTES, "upload", &b->upload, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_READBACK, BYTES, "readback", &b->readback, err);
     if (st == HEARTH_OK) st = hth_pipeline_get(b->d, HTH_SHADER_fill, NULL, &b->fill, err);
     return st == HEARTH_OK ? hth_pipeline_get(b->d, HTH_SHADER_copy, NULL, &b->copy, err) : st;
 }
@@ -92,7 +92,7 @@ static const uint32_t ones[2] = {N, 1};
 
 static void run_fill(bench *b, hth_cmdlist *t, uint64_t reads)
 {
-    hth_cmdlist_dispatch(t, b->fill, (hth_buffer_range[]){{b->here, 0, 0}}, ones, 1, 1, 1);
+    hth_cmdlist_dispatch(t, b->fill, (hth_buffer_range[]){{b->src, 0, 0}}, ones, 1, 1, 1);
     if (reads > 0) hth_cmdlist_hint_bytes(t, reads);
 }
 
@@ -143,7 +143,7 @@ TEST(a_simulated_device_says_that_it_is_one)
     CHECK_TEXT(info->name, "simulated hand");
     CHECK_TEXT(info->driver, "functions of C, a virtual clock");
     CHECK_INT(info->memory, 1 << 20);
-    CHECK(hth_buffer_map(b.here) == NULL && hth_buffer_map(b.down) != NULL);
+    CHECK(hth_buffer_map(b.src) == NULL && hth_buffer_map(b.readback) != NULL);
     hth_device_list(found, 16, &n, note);
     for (size_t i = 0; i < n; i++) CHECK(found[i].kind != HTH_DEVICE_SIMULATED);
 }
@@ -171,7 +171,7 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
 {
     static const uint32_t grids[] = {4, 3, 1, 0, 1, 1};
     CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
-    CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, sizeof grids}, grids, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.upload, 0, sizeof grids}, grids, err));
     CHECK_INT(hth_device_time(b.d), 0);
 
     hth_cmdlist *t = begin(&b);
@@ -184,24 +184,24 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
 
     /* The smallest of what it is bound to. */
     t = begin(&b);
-    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 0}, {b.there, 0, 400}},
+    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.src, 0, 0}, {b.dst, 0, 400}},
                          (const uint32_t[]){100}, 1, 1, 1);
     CHECK_INT(length_of(&b, t), DISPATCH + 400);
 
     /* Each workgroup reads what is said; a run of nothing reads nothing. */
     t = begin(&b);
-    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones,
-                                  (hth_buffer_range){b.up, 0, 12});
+    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.src, 0, 0}}, ones,
+                                  (hth_buffer_range){b.upload, 0, 12});
     hth_cmdlist_hint_bytes(t, 500);
     CHECK_INT(length_of(&b, t), DISPATCH + 4 * 3 * 500);
     t = begin(&b);
-    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones,
-                                  (hth_buffer_range){b.up, 12, 12});
+    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.src, 0, 0}}, ones,
+                                  (hth_buffer_range){b.upload, 12, 12});
     hth_cmdlist_hint_bytes(t, 500);
     CHECK_INT(length_of(&b, t), DISPATCH);
     t = begin(&b);
-    hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 0, 1);
-    hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 1, 0);
+    hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.src, 0, 0}}, ones, 1, 0, 1);
+    hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.src, 0, 0}}, ones, 1, 1, 0);
     CHECK_INT(length_of(&b, t), 2 * DISPATCH);
 }
 
@@ -210,7 +210,7 @@ TEST(a_masked_dispatch_costs_what_its_mask_selects)
 {
     static const uint32_t from[] = {0xffffffffu, 0x0000fff0u, 0, 0x80000001u};
     CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
-    const hth_buffer_range marks = {b.there, 64, 16};
+    const hth_buffer_range marks = {b.dst, 64, 16};
     CHECK_OK(hth_device_upload(marks, from, err));
     static const uint32_t ranges[][3] = {{0, 128, 32 + 12 + 2}, {0, 32, 32}, {36, 12, 12}, {35, 2, 1},
                                          {64, 32, 0},           {96, 1, 1},  {97, 30, 0},  {127, 1, 1}};
@@ -222,20 +222,20 @@ TEST(a_masked_dispatch_costs_what_its_mask_selects)
     }
     hth_cmdlist *t = begin(&b);
     run_fill(&b, t, 1);
-    carry(t, b.here, b.there); /* ones: a bit of every word */
+    carry(t, b.src, b.dst); /* ones: a bit of every word */
     hth_cmdlist_barrier(t, &marks, 1);
     uint64_t before = length_of(&b, t);
     CHECK_OK(hth_device_upload(marks, from, err));
     t = begin(&b);
     run_fill(&b, t, 1);
-    carry(t, b.here, b.there);
+    carry(t, b.src, b.dst);
     hth_cmdlist_barrier(t, &marks, 1);
     run_fill(&b, t, 0);
     hth_cmdlist_hint_bytes_masked(t, 300, marks, 0, 128);
     CHECK_INT(length_of(&b, t) - before, DISPATCH + 300 * 4);
     t = begin(&b);
     run_fill(&b, t, 0);
-    hth_cmdlist_hint_bytes_masked(t, UINT64_MAX / 2, (hth_buffer_range){b.there, BYTES, 4}, 0,
+    hth_cmdlist_hint_bytes_masked(t, UINT64_MAX / 2, (hth_buffer_range){b.dst, BYTES, 4}, 0,
                                   32); /* beside its buffer */
     hearth_error why;
     CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_ARGUMENT);
@@ -246,36 +246,36 @@ TEST(copies_take_the_time_of_their_link_and_overlap_with_dispatches)
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
     CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
     hth_cmdlist *t = begin(&b);
-    carry(t, b.up, b.here);
+    carry(t, b.upload, b.src);
     CHECK_INT(length_of(&b, t), up);
     t = begin(&b);
-    carry(t, b.here, b.down);
+    carry(t, b.src, b.readback);
     CHECK_INT(length_of(&b, t), down);
     t = begin(&b);
-    carry(t, b.up, b.down); /* one after the other */
+    carry(t, b.upload, b.readback); /* one after the other */
     CHECK_INT(length_of(&b, t), up + down);
     t = begin(&b);
-    carry(t, b.here, b.there);
+    carry(t, b.src, b.dst);
     CHECK_INT(length_of(&b, t), DISPATCH + 2 * BYTES);
 
     /* Two queues: one way they wait for each other, both ways they do not. */
     t = begin(&b);
-    carry(t, b.up, b.here);
-    carry(t, b.up, b.there);
+    carry(t, b.upload, b.src);
+    carry(t, b.upload, b.dst);
     CHECK_INT(length_of(&b, t), 2 * up);
     t = begin(&b);
-    carry(t, b.up, b.here);
-    carry(t, b.there, b.down);
+    carry(t, b.upload, b.src);
+    carry(t, b.dst, b.readback);
     CHECK_INT(length_of(&b, t), down);
 
     /* Beside a run; behind an order the run waits. */
     t = begin(&b);
-    carry(t, b.up, b.there);
+    carry(t, b.upload, b.dst);
     run_fill(&b, t, 5000);
     CHECK_INT(length_of(&b, t), up);
     t = begin(&b);
-    carry(t, b.up, b.there);
-    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.there, 0, 0}}, 1);
+    carry(t, b.upload, b.dst);
+    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.dst, 0, 0}}, 1);
     run_fill(&b, t, 5000);
     CHECK_INT(length_of(&b, t), up + DISPATCH + 5000);
 }
@@ -285,22 +285,22 @@ TEST(the_host_waits_for_what_it_uploads)
     static uint8_t bytes[BYTES];
     hth_fence fence;
     CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
-    CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, 0}, bytes, err)); /* the host's own memory */
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.upload, 0, 0}, bytes, err)); /* the host's own memory */
     CHECK_INT(hth_device_time(b.d), 0);
-    CHECK_OK(hth_device_upload((hth_buffer_range){b.here, 0, 0}, bytes, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.src, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d), LATENCY + 2 * BYTES);
-    CHECK_OK(hth_device_download((hth_buffer_range){b.here, 0, 0}, bytes, err));
+    CHECK_OK(hth_device_download((hth_buffer_range){b.src, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d), LATENCY + 2 * BYTES + LATENCY + 4 * BYTES);
 
     /* Behind what the device does. */
     uint64_t before = hth_device_time(b.d);
     submit(&b, cmdlist_of(&b, 50000), 0, &fence);
-    CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.dst, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d) - before, SUBMIT + DISPATCH + 50000 + LATENCY + 2 * BYTES);
     CHECK(hth_queue_is_complete(b.d, fence));
 }
 
-TEST(both_clocks_meet_at_gates_and_waits)
+TEST(both_clocks_meet_at_signals_and_waits)
 {
     hth_fence fences[2], early;
     CLEANUP(close_bench) bench b = bench_of(SIM_GPU_EXACT);
@@ -322,7 +322,7 @@ TEST(both_clocks_meet_at_gates_and_waits)
     now += 50000 + POLL + SMALL + WAKE;
     CHECK_INT(hth_device_time(b.d), now);
 
-    /* A gate that was open early costs nothing: the device goes on by itself. */
+    /* A host semaphore that was signalled early costs nothing: the device goes on by itself. */
     CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 6}}, 2, fences, err));
     CHECK_OK(hth_queue_signal(b.d, 6, err));
     CHECK_OK(hth_queue_wait(b.d, fences[1], second, err));
@@ -485,7 +485,7 @@ TEST(budgets_shrink_and_what_is_there_stays)
     CHECK(hth_device_state(b.d).used > 8192);
     CHECK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 4, "more", &more, &why) == HEARTH_ERROR_MEMORY);
     CHECK_OK(hth_queue_wait(b.d, fence, second, err)); /* what is there runs on */
-    hth_buffer_free(b.there), hth_buffer_free(b.up), hth_buffer_free(b.down);
+    hth_buffer_free(b.dst), hth_buffer_free(b.upload), hth_buffer_free(b.readback);
     CHECK(hth_device_state(b.d).used < used);
     CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "more", &more, err));
 }
@@ -518,7 +518,7 @@ TEST(with_a_real_clock_no_fence_completes_before_its_time)
         CHECK(hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000 + (polls ? 0 : REAL_WAKE));
     }
 
-    /* Behind a gate: from the signal on. Two in turn: one after the other. */
+    /* After a host semaphore: from the signal on. Two submissions: one after the other. */
     hth_fence fences[2];
     CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 3}, {t, 3}}, 2, fences, err));
     usleep(5000);
@@ -535,25 +535,25 @@ TEST(with_a_real_clock_no_fence_completes_before_its_time)
     /* Uploads: as long as their link takes them. */
     static uint8_t bytes[BYTES];
     before = hth_clock_ns();
-    for (int i = 0; i < 100; i++) CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
+    for (int i = 0; i < 100; i++) CHECK_OK(hth_device_upload((hth_buffer_range){b.dst, 0, 0}, bytes, err));
     CHECK(hth_clock_ns() - before >= 100 * (1000 + 4000));
 }
 
-/* The host writes, opens the gate and computes while the device reads; both see what the other wrote. */
-TEST(with_a_real_clock_both_sides_meet_at_gates)
+/* The host writes, signals and computes while the device reads; both see what the other wrote. */
+TEST(with_a_real_clock_both_sides_meet_at_signals)
 {
     enum { ROUNDS = 300 };
     CLEANUP(close_bench) bench b = bench_of(REAL);
     hth_cmdlist *t = begin(&b);
-    carry(t, b.up, b.here);
-    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.here, 0, 0}}, 1);
-    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 40}, {b.there, 0, 40}},
+    carry(t, b.upload, b.src);
+    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.src, 0, 0}}, 1);
+    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.src, 0, 40}, {b.dst, 0, 40}},
                          (const uint32_t[]){10}, 1, 1, 1);
-    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.there, 0, 0}}, 1);
-    carry(t, b.there, b.down);
+    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.dst, 0, 0}}, 1);
+    carry(t, b.dst, b.readback);
     CHECK_OK(hth_cmdlist_end(t, err));
-    uint32_t *up = hth_buffer_map(b.up);
-    const uint32_t *down = hth_buffer_map(b.down);
+    uint32_t *up = hth_buffer_map(b.upload);
+    const uint32_t *down = hth_buffer_map(b.readback);
     hth_fence fences[ROUNDS];
     hth_submit_info submits[ROUNDS];
     for (uint32_t i = 0; i < ROUNDS; i++) submits[i] = (hth_submit_info){t, i + 1};
@@ -581,7 +581,7 @@ static void *let_go(void *user)
 static hth_cmdlist *begin_slow(bench *b, hth_fence *fence, pthread_t *helper)
 {
     const hth_pipeline *add;
-    hth_buffer_range all[] = {{b->here, 0, 0}, {b->here, 0, 0}, {b->here, 0, 0}};
+    hth_buffer_range all[] = {{b->src, 0, 0}, {b->src, 0, 0}, {b->src, 0, 0}};
     atomic_store(&slow_began, false), atomic_store(&slow_may_end, false), atomic_store(&slow_ended, false);
     CHECK_OK(hth_pipeline_get(b->d, HTH_SHADER_add, NULL, &add, err));
     hth_cmdlist *t = begin(b);
@@ -607,13 +607,13 @@ TEST(with_a_real_clock_buffers_in_use_are_neither_changed_nor_freed)
     begin_slow(&b, &fence, &helper);
     bool over = hth_queue_is_complete(b.d, fence); /* its time is, its work is not */
     CHECK(!over || atomic_load(&slow_ended));
-    CHECK_OK(hth_device_upload((hth_buffer_range){b.here, 0, 0}, zeros, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.src, 0, 0}, zeros, err));
     CHECK(atomic_load(&slow_ended));
-    CHECK_OK(hth_device_download((hth_buffer_range){b.here, 0, 0}, back, err));
+    CHECK_OK(hth_device_download((hth_buffer_range){b.src, 0, 0}, back, err));
     CHECK_BYTES(back, zeros, BYTES);
     pthread_join(helper, NULL);
     begin_slow(&b, &fence, &helper);
-    CHECK_OK(hth_device_download((hth_buffer_range){b.here, 0, 0}, back, err));
+    CHECK_OK(hth_device_download((hth_buffer_range){b.src, 0, 0}, back, err));
     CHECK(atomic_load(&slow_ended) && back[0] == 1);
     pthread_join(helper, NULL);
 
@@ -640,7 +640,7 @@ TEST(with_a_real_clock_buffers_in_use_are_neither_changed_nor_freed)
     hth_device_inject_fault(b.d, 1, HEARTH_ERROR_DEVICE);
     CHECK(hth_queue_wait(b.d, fence, second, &why) == HEARTH_ERROR_DEVICE);
     held = hth_alloc_in_use();
-    hth_buffer_free(b.here);
+    hth_buffer_free(b.src);
     CHECK(atomic_load(&slow_ended) || hth_alloc_in_use() == held);
     pthread_join(helper, NULL);
     hth_device_close(b.d);
@@ -678,7 +678,7 @@ TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
     CHECK(hth_queue_wait(b.d, fence, 1000000, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "is not done after 0.001") && hth_device_state(b.d).lost);
     hth_cmdlist_free(t); /* what was in use is given back behind the run under way */
-    hth_buffer_free(b.here);
+    hth_buffer_free(b.src);
     hth_device_close(b.d);
     CHECK(hth_clock_ns() - before < 30 * second);
 }

@@ -1,4 +1,4 @@
-/* The words of every program, read as SPIR-V without any tool: bindings, push constants and constants are
+/* The words of every shader, read as SPIR-V without any tool: bindings, push constants and constants are
  * those of the table, and nothing in them may be rounded, fused or computed as a driver likes
  * (docs/arithmetic.md). Each rule is also shown words that break it. */
 #include "support/test.h"
@@ -226,7 +226,7 @@ static const char *wrong_words(const uint32_t *words, size_t n, const hth_shader
     return now.wrong[0] ? now.wrong : NULL;
 }
 
-/* ---- every program --------------------------------------------------------------------------------- */
+/* ---- every shader --------------------------------------------------------------------------------- */
 
 TEST(every_shader_has_spirv)
 {

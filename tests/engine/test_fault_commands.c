@@ -190,7 +190,7 @@ static hearth_status answer(const hearth_model *model, const hearth_chat *chat, 
     return st;
 }
 
-static hearth_status converse(const fault_paths *p, const char *format, hearth_error *err)
+static hearth_status run_chat(const fault_paths *p, const char *format, hearth_error *err)
 {
     CLOSED(hearth_model) *model = NULL;
     CLOSED(hearth_chat) *chat = NULL;
@@ -204,8 +204,8 @@ static hearth_status converse(const fault_paths *p, const char *format, hearth_e
     return st;
 }
 
-static hearth_status chat_own(const fault_paths *p, hearth_error *err) { return converse(p, NULL, err); }
-static hearth_status chat_named(const fault_paths *p, hearth_error *err) { return converse(p, "chatml", err); }
+static hearth_status chat_own(const fault_paths *p, hearth_error *err) { return run_chat(p, NULL, err); }
+static hearth_status chat_named(const fault_paths *p, hearth_error *err) { return run_chat(p, "chatml", err); }
 
 /* ---- every n --------------------------------------------------------------------------------------------- */
 

@@ -92,7 +92,7 @@ typedef struct fault {
     inject *inject;
     is_met *met; /* by a run that succeeded */
     hearth_status status;
-    uint64_t least; /* fewer mean that the task was not put to the test */
+    uint64_t n_min; /* fewer mean that the task was not put to the test */
 } fault;
 static const fault faults[] = {
     {"calls without memory", memory_call, call_met, HEARTH_ERROR_MEMORY, 60},
@@ -114,11 +114,11 @@ static void check_cpu(const char *path, const int32_t expected[N_PREDICT])
 /* Fault n for n = 1, 2, ... until nothing fails; stride: of so many one. Returns how many there were. */
 static uint64_t survive(const char *path, const char *device, const fault *f, uint64_t stride, bool floats)
 {
-    enum { MOST = 20000 };
+    enum { N_MAX = 20000 };
     int32_t expected[N_PREDICT], ids[N_PREDICT];
     CHECK_OK(run(path, NULL, expected, err));
     uint64_t held = hth_alloc_in_use(), n = 1, n_fault = 0;
-    for (; n < MOST; n += stride, n_fault++) {
+    for (; n < N_MAX; n += stride, n_fault++) {
         hearth_error why = {0};
         uint64_t before = hth_alloc_count();
         f->inject(n);
@@ -134,7 +134,7 @@ static uint64_t survive(const char *path, const char *device, const fault *f, ui
                       (unsigned long long)n, hearth_status_name(st), why.message);
         check_cpu(path, expected);
     }
-    if (n <= f->least || n >= MOST)
+    if (n <= f->n_min || n >= N_MAX)
         test_fail(__FILE__, __LINE__, "%s: the task ended after %llu", f->name, (unsigned long long)n);
     return n_fault;
 }
@@ -327,7 +327,7 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
     const hearth_session_options so = {.n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
     for (int i = 0; i < N_LONG; i++) ids[i] = 3 + i * 7 % 256;
     CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
-    CLOSED(hearth_session) *s = NULL;
+    CLOSED(hearth_session) *s = NULL; /* closed before its model */
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
     if (s) {
         uint64_t work;

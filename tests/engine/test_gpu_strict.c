@@ -1,8 +1,8 @@
 /* Models on devices that owe the CPU's bits: what hearth.h says where a device passes its self-test, where
- * a program of it is off by one unit, and where weights are floats. Opening a device is wrapped
+ * a shader of it is off by one unit, and where weights are floats. Opening a device is wrapped
  * (-Wl,--wrap), so that the null device gets functions with an error. */
 #include "support/engine.h"
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
@@ -24,7 +24,7 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     hth_device_spec other = *spec;
-    other.shader_refs = programs_off_by_one(off);
+    other.shader_refs = shaders_off_by_one(off);
     other.coopmat = matrix, other.coopmat2 = matrix_2, other.disabled_features = withheld;
     hearth_status st = __real_hth_device_open(&other, out, err);
     if (st == HEARTH_OK) hth_device_inject_faults(*out, refused, n_refused, HEARTH_ERROR_UNSUPPORTED);

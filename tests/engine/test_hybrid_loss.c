@@ -19,7 +19,7 @@ static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81, 5, 
 
 typedef struct config {
     const char *name;
-    float usual; /* |hidden|; 0: the file says none, so that every step is done with care */
+    float calib_max; /* |hidden|; 0: the file says none, so that every step is done with care */
     uint32_t n_hot[2], n_layer;
     bool head, submitted, mapped, floats;
     hearth_selector selector;
@@ -78,7 +78,7 @@ static bool make_files(const config *c, const char *device, files *f)
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
     snprintf(f->placement, sizeof f->placement, "%s", test_scratch("divided-placement.gguf"));
     bool made = c->floats ? hybrid_pack_floats("bamboo", f->model)
-                          : hybrid_pack_powerinfer("bamboo", c->usual, f->model);
+                          : hybrid_pack_powerinfer("bamboo", c->calib_max, f->model);
     return made && hybrid_write_placement(f->model, device, &p, f->placement);
 }
 

@@ -18,7 +18,7 @@ enum { N_PROMPT = 12, MAX_TOKENS = 100, N_ARG = 6 };
 /* What a process does. */
 typedef struct task {
     const char *model, *device; /* NULL: the CPU */
-    uint64_t vram, patience_ns; /* 0: as it is */
+    uint64_t vram, timeout_ns; /* 0: as it is */
     int n_token;
 } task;
 
@@ -47,7 +47,7 @@ static bool tell(const task *t, FILE *out)
     for (int32_t i = 0; i < N_PROMPT; i++) prompt[i] = 1 + 17 * i;
     hearth_status st = hearth_model_open(t->model, &mo, &model, &err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &s, &err);
-    if (st == HEARTH_OK && t->device && t->patience_ns > 0) model->gpu->timeout_ns = t->patience_ns;
+    if (st == HEARTH_OK && t->device && t->timeout_ns > 0) model->gpu->timeout_ns = t->timeout_ns;
     if (st == HEARTH_OK) st = hearth_session_eval(s, prompt, N_PROMPT, &err);
     for (int i = 0; st == HEARTH_OK && i < t->n_token; i++) {
         int32_t id = likeliest(s, model->model->hparams.n_vocab);
@@ -72,9 +72,9 @@ typedef struct process {
 static void start(process *p, const task *t)
 {
     int ends[2];
-    char vram[32], patience[32], n_token[32];
+    char vram[32], timeout[32], n_token[32];
     snprintf(vram, sizeof vram, "%llu", (unsigned long long)t->vram);
-    snprintf(patience, sizeof patience, "%llu", (unsigned long long)t->patience_ns);
+    snprintf(timeout, sizeof timeout, "%llu", (unsigned long long)t->timeout_ns);
     snprintf(n_token, sizeof n_token, "%d", t->n_token);
     if (pipe(ends) != 0) abort();
     *p = (process){.id = fork()};
@@ -83,7 +83,7 @@ static void start(process *p, const task *t)
         dup2(ends[1], STDOUT_FILENO);
         close(ends[0]);
         close(ends[1]);
-        execl("/proc/self/exe", "child", t->model, t->device, vram, patience, n_token, (char *)NULL);
+        execl("/proc/self/exe", "child", t->model, t->device, vram, timeout, n_token, (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -157,14 +157,14 @@ static void pack_storyteller(char path[512])
 enum { N_STOP = 4, STOPPED_MS = 1200, PATIENCE_MS = 500 };
 
 /* Stopped again and again, each time for longer than a device is waited for. */
-static void stop_and_go(const char *device, uint64_t patience_ns, int n_token)
+static void stop_and_go(const char *device, uint64_t timeout_ns, int n_token)
 {
     char path[512];
     int32_t expected[MAX_TOKENS];
     process p;
     test_random r = {3};
     pack_storyteller(path);
-    const task t = {path, device, 6000000, patience_ns, n_token};
+    const task t = {path, device, 6000000, timeout_ns, n_token};
     tell_on_cpu(&t, expected);
     start(&p, &t);
     for (int i = 0; i < N_STOP; i++) {

@@ -26,7 +26,7 @@ static void write_sim_gpu(char device[600], const char *rate, const char *more)
 }
 
 /* The logits behind some tokens. device NULL: the CPU's. timeout_ns 0: as it is. Returns bytes on the device. */
-static uint64_t run(const char *device, uint64_t patience_ns, float logits[MAX_VOCAB])
+static uint64_t run(const char *device, uint64_t timeout_ns, float logits[MAX_VOCAB])
 {
     uint64_t used = 0;
     const hearth_model_options mo = {
@@ -34,9 +34,9 @@ static uint64_t run(const char *device, uint64_t patience_ns, float logits[MAX_V
     const hearth_session_options so = {.n_ctx = N_CTX, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F16};
     test_log_start();
     CLOSED(hearth_model) *model = OPENED(hearth_model, STORYTELLER, &mo);
-    CLOSED(hearth_session) *s = NULL;
+    CLOSED(hearth_session) *s = NULL; /* closed before its model */
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
-    if (s && patience_ns > 0) model->gpu->timeout_ns = patience_ns;
+    if (s && timeout_ns > 0) model->gpu->timeout_ns = timeout_ns;
     for (int32_t i = 0; s && i < N_ID; i++) CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
     if (s && CHECK(hearth_session_logits(s) != NULL))
         memcpy(logits, hearth_session_logits(s), model->model->hparams.n_vocab * sizeof *logits);

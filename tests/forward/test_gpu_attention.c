@@ -1,13 +1,13 @@
-/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what cache.c
+/* The shaders of attention against the CPU's reference, bit for bit: caches word by word against what cache.c
  * puts, results against attn_ref.c and the merging of attn.c. The same on the null device and on the first that
- * Vulkan knows. What no program may write is poison before and after; what no query sees is NaN. */
+ * Vulkan knows. What no shader may write is poison before and after; what no query sees is NaN. */
 #include "base/bits.h"
 #include "kernels/attn/attn.h"
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/shader_params.h"
 #include "support/kernels/attn_case.h"
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 #include "support/kernels/proof.h"
 
 static hth_device *device;
@@ -18,9 +18,9 @@ static void on_each(void (*promise)(void))
     static const char *const names[] = {"null", "vulkan:0"};
     hth_kernels_init(&cpu, HTH_CPU_GENERIC);
     for (int i = 0; i < 2; i++) {
-        device = programs_open(names[i]);
+        device = shaders_open(names[i]);
         if (device) promise();
-        programs_close(device);
+        shaders_close(device);
     }
 }
 
@@ -32,7 +32,7 @@ static void on_each(void (*promise)(void))
 static void *poisoned(size_t size)
 {
     void *p = malloc(size);
-    memset(p, PROGRAMS_POISON, size);
+    memset(p, SHADERS_POISON, size);
     return p;
 }
 
@@ -225,7 +225,7 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
                                 .d_at = (uint32_t)d_at, .head_words = (uint32_t)head_words, .eps = 1e-5f,
                                 .inv_n = 1.0f / (float)s->d};
     uint32_t consts[] = {s->d, s->kind, s->normed, s->type, s->local};
-    programs_run run = {.id = HTH_SHADER_rope_store,
+    shaders_run run = {.id = HTH_SHADER_rope_store,
                         .consts = consts,
                         .push = &push,
                         .bind = {{step, sizeof step},
@@ -236,7 +236,7 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
                                  {cache[3], n_cache * 4},
                                  {rounded[1], n_rounded * 4}},
                         .grid = {s->n_head + 2 * s->n_kv, N_ROW, 1}};
-    if (programs_do(device, &run)) {
+    if (shaders_do(device, &run)) {
         size_t at = proof_differ_f32(expected, qkv, n_qkv);
         size_t key = differ_words(s->type, cache[0], cache[2], n_cache);
         size_t value = differ_words(s->type, cache[1], cache[3], n_cache);
@@ -270,7 +270,7 @@ ON_EACH(heads_are_normed_rotated_and_stored_as_on_the_cpu)
 
 /* Sequences of 610, 300 and 1 positions in one cache; rows look back from ends of splits and of groups, and
  * from between them. The last row is in the step, but not to be computed. */
-enum { N_SEQUENCE = 3, N_CACHE = 960, N_LOOK = 10, N_LOOKING = 9, ROOM = 4 };
+enum { N_SEQUENCE = 3, N_CACHE = 960, N_LOOK = 10, N_LOOKING = 9, N_SPLIT_MAX = 4 };
 static const uint32_t slots[N_SEQUENCE + 1] = {16, 640, 944, N_CACHE}, lengths[N_SEQUENCE] = {610, 300, 1};
 static const uint32_t look_rows[N_LOOK][2] = {{599, 16}, {255, 16}, {256, 16}, {0, 640},  {299, 640},
                                               {0, 944},  {609, 16}, {254, 16}, {33, 640}, {100, 16}};
@@ -343,7 +343,7 @@ static void look_by_cpu(scene *s)
             size_t head = i_kv * s->s->n_shared, first = hth_attn_first_split(&job);
             hth_attn_all_splits(&cpu, s->s->type, &job, s->whole + (t * s->n_head + head) * d);
             for (size_t i = first; i <= hth_attn_last_split(&job); i++) {
-                size_t to = (t * ROOM + i - first) * s->n_head + head;
+                size_t to = (t * N_SPLIT_MAX + i - first) * s->n_head + head;
                 job.values = s->by_split + to * d;
                 job.partials = (hth_attn_partial *)(void *)(s->parts + 2 * to);
                 cpu.attn[s->s->type](&job, i);
@@ -363,8 +363,8 @@ static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kin
     s.cpu = new_caches(shape->type, shape->d, shape->n_kv, N_CACHE);
     s.keys = malloc(n_cache * 4), s.values = malloc(n_cache * 4), s.rounded = calloc(s.n_rounded, 4);
     s.q = random_floats(r, PROOF_PLAIN, N_LOOK * s.stride);
-    s.whole = poisoned(s.n_out * 4), s.by_split = poisoned(ROOM * s.n_out * 4);
-    s.parts = poisoned(ROOM * N_LOOK * s.n_head * 2 * 4);
+    s.whole = poisoned(s.n_out * 4), s.by_split = poisoned(N_SPLIT_MAX * s.n_out * 4);
+    s.parts = poisoned(N_SPLIT_MAX * N_LOOK * s.n_head * 2 * 4);
     fill_caches(r, &s, kind);
     look_by_cpu(&s);
     return s;
@@ -377,7 +377,7 @@ static void free_scene(scene *s)
     free(s->whole), free(s->by_split), free(s->parts);
 }
 
-/* ---- attention: programs ----------------------------------------------------------------------------- */
+/* ---- attention: shaders ----------------------------------------------------------------------------- */
 
 /* For n tokens from `first` on. */
 static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32_t n, float *out,
@@ -387,12 +387,13 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS];
     size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
     uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local};
-    hth_push_attn push = {.n_head = (uint32_t)s->n_head, .n_head_kv = a->n_kv, .window = s->window, .n_split = ROOM,
+    hth_push_attn push = {.n_head = (uint32_t)s->n_head, .n_head_kv = a->n_kv, .window = s->window,
+                          .n_split = N_SPLIT_MAX,
                           .qkv_stride = (uint32_t)s->stride, .d_at = (uint32_t)s->d_at,
                           .head_words = (uint32_t)head_words, .scale = 0.125f, .cap = s->cap,
                           .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .first_tok = first};
     fill_step(step, N_LOOKING, N_LOOK, look_rows);
-    programs_run run = {.id = HTH_SHADER_attn,
+    shaders_run run = {.id = HTH_SHADER_attn,
                         .consts = consts,
                         .push = &push,
                         .bind = {{step, sizeof step},
@@ -400,26 +401,26 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
                                  {s->rounded, s->n_rounded * 4},
                                  {s->keys, a->n_kv * head_words * 4},
                                  {s->values, a->n_kv * head_words * 4},
-                                 {out, s->n_out * 4 * (by_split ? ROOM : 1)},
-                                 {parts, by_split ? ROOM * N_LOOK * s->n_head * 2 * 4 : 0}},
-                        .grid = {by_split ? ROOM : 1, a->n_kv, n}};
-    return programs_do(device, &run);
+                                 {out, s->n_out * 4 * (by_split ? N_SPLIT_MAX : 1)},
+                                 {parts, by_split ? N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4 : 0}},
+                        .grid = {by_split ? N_SPLIT_MAX : 1, a->n_kv, n}};
+    return shaders_do(device, &run);
 }
 
 static bool run_join(const scene *s, float *by_split, float *parts, float *out)
 {
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS], consts[] = {s->s->d, s->s->local};
-    hth_push_attn_reduce push = {.n_head = (uint32_t)s->n_head, .window = s->window, .n_split = ROOM};
+    hth_push_attn_reduce push = {.n_head = (uint32_t)s->n_head, .window = s->window, .n_split = N_SPLIT_MAX};
     fill_step(step, N_LOOKING, N_LOOK, look_rows);
-    programs_run run = {.id = HTH_SHADER_attn_reduce,
+    shaders_run run = {.id = HTH_SHADER_attn_reduce,
                         .consts = consts,
                         .push = &push,
                         .bind = {{step, sizeof step},
-                                 {by_split, ROOM * s->n_out * 4},
-                                 {parts, ROOM * N_LOOK * s->n_head * 2 * 4},
+                                 {by_split, N_SPLIT_MAX * s->n_out * 4},
+                                 {parts, N_SPLIT_MAX * N_LOOK * s->n_head * 2 * 4},
                                  {out, s->n_out * 4}},
                         .grid = {(uint32_t)s->n_head, N_LOOK, 1}};
-    return programs_do(device, &run);
+    return shaders_do(device, &run);
 }
 
 static void check_floats(const scene *s, const char *what, const float *expected, const float *got, size_t n)
@@ -436,7 +437,7 @@ static void check_floats(const scene *s, const char *what, const float *expected
 /* Where a sum is NaN so are the values, and no largest score is promised; a zero may have either sign. */
 static void check_parts(const scene *s, const float *got)
 {
-    for (size_t i = 0; i < ROOM * N_LOOK * s->n_head; i++) {
+    for (size_t i = 0; i < N_SPLIT_MAX * N_LOOK * s->n_head; i++) {
         const float *a = s->parts + 2 * i, *b = got + 2 * i;
         bool broken = a[1] != a[1] && b[1] != b[1];
         if (broken || (a[0] == b[0] && hth_bits_of(a[1]) == hth_bits_of(b[1]))) continue;
@@ -450,11 +451,11 @@ static void check_attend(test_random *r, const attend_shape *shape, proof_kind k
                          float cap)
 {
     scene s = new_scene(r, shape, kind, window, cap);
-    float *out = malloc(s.n_out * 4), *by_split = malloc(ROOM * s.n_out * 4);
-    float *parts = malloc(ROOM * N_LOOK * s.n_head * 2 * 4);
+    float *out = malloc(s.n_out * 4), *by_split = malloc(N_SPLIT_MAX * s.n_out * 4);
+    float *parts = malloc(N_SPLIT_MAX * N_LOOK * s.n_head * 2 * 4);
     if (run_attend(&s, 0, 0, N_LOOK, out, NULL)) check_floats(&s, "whole", s.whole, out, s.n_out);
     if (run_attend(&s, 1, 0, N_LOOK, by_split, parts)) {
-        check_floats(&s, "by split", s.by_split, by_split, ROOM * s.n_out);
+        check_floats(&s, "by split", s.by_split, by_split, N_SPLIT_MAX * s.n_out);
         check_parts(&s, parts);
         if (run_join(&s, by_split, parts, out)) check_floats(&s, "joined", s.whole, out, s.n_out);
     }

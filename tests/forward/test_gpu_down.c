@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
@@ -17,7 +17,7 @@ static hth_kernels kernels;
 
 static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
 static size_t over(size_t n, size_t by) { return (n + by - 1) / by; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* fn(device, its name, random numbers), on every device there is. */
 static void on_each(void (*fn)(hth_device *, const char *, test_random *))
@@ -25,10 +25,10 @@ static void on_each(void (*fn)(hth_device *, const char *, test_random *))
     hth_kernels_init(&kernels, HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
-        hth_device *d = programs_open(devices[i]);
+        hth_device *d = shaders_open(devices[i]);
         if (!d) continue;
         fn(d, devices[i], &r);
-        programs_close(d);
+        shaders_close(d);
     }
 }
 
@@ -38,32 +38,32 @@ static void on_each(void (*fn)(hth_device *, const char *, test_random *))
 typedef struct top_shape {
     size_t n, n_tok, n_class;
     proof_kind kind;
-    float usual, scale_top;
+    float calib_max, scale_max;
     uint32_t local;
 } top_shape;
 
 static void try_top(hth_device *d, const char *name, test_random *r, const top_shape *s)
 {
-    const size_t stride = s->n + 3, n_most = s->n_tok > s->n_class ? s->n_tok : s->n_class;
-    float *h = get(n_most * stride, sizeof *h);
-    uint32_t *top = get(n_most, 8), *expected = get(n_most, 8);
+    const size_t stride = s->n + 3, n_max = s->n_tok > s->n_class ? s->n_tok : s->n_class;
+    float *h = get(n_max * stride, sizeof *h);
+    uint32_t *top = get(n_max, 8), *expected = get(n_max, 8);
     const uint32_t step[4] = {(uint32_t)s->n_tok};
-    const hth_push_down_absmax push = {(uint32_t)s->n, (uint32_t)stride, s->usual, s->scale_top};
-    programs_run run = {.id = HTH_SHADER_down_absmax, .consts = &s->local, .push = &push,
-                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_most * stride * sizeof *h}, {top, n_most * 8}},
+    const hth_push_down_absmax push = {(uint32_t)s->n, (uint32_t)stride, s->calib_max, s->scale_max};
+    shaders_run run = {.id = HTH_SHADER_down_absmax, .consts = &s->local, .push = &push,
+                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_max * stride * sizeof *h}, {top, n_max * 8}},
                         .grid = {1, (uint32_t)s->n_class, 1}};
-    proof_fill_f32(r, s->kind, h, n_most * stride);
-    memset(expected, PROGRAMS_POISON, n_most * 8);
-    for (size_t t = 0; t < least(s->n_tok, s->n_class); t++) {
+    proof_fill_f32(r, s->kind, h, n_max * stride);
+    memset(expected, SHADERS_POISON, n_max * 8);
+    for (size_t t = 0; t < min(s->n_tok, s->n_class); t++) {
         float max = hth_axpy_absmax_h(h + t * stride, s->n);
-        expected[2 * t] = hth_bits_of(hth_axpy_scale(max <= s->usual ? s->usual : max, s->scale_top));
+        expected[2 * t] = hth_bits_of(hth_axpy_scale(max <= s->calib_max ? s->calib_max : max, s->scale_max));
         expected[2 * t + 1] = hth_bits_of(max);
     }
-    if (programs_do(d, &run))
-        for (size_t i = 0; i < 2 * n_most; i++) {
+    if (shaders_do(d, &run))
+        for (size_t i = 0; i < 2 * n_max; i++) {
             if (top[i] == expected[i]) continue;
             test_fail(__FILE__, __LINE__, "%s: %zu of %s, H %a, D %a, token %zu: %08x, not %08x", name, s->n,
-                      proof_kind_name(s->kind), (double)s->usual, (double)s->scale_top, i / 2, top[i],
+                      proof_kind_name(s->kind), (double)s->calib_max, (double)s->scale_max, i / 2, top[i],
                       expected[i]);
             break;
         }
@@ -84,10 +84,10 @@ static void tops(hth_device *d, const char *name, test_random *r)
     /* Single values and scales of all sizes: every power of two, its bounds, and where there is none. */
     for (size_t i = 0; i < 60; i++) {
         top_shape s = {1, 500, 500, PROOF_BITS, 0.0f, 0.0f, 8};
-        s.scale_top = hth_float_of((uint32_t)(test_random_next(r) & 0x7fffffffu));
-        if (i == 1) s.scale_top = 0.0f;
-        if (i == 2) s.scale_top = hth_float_of(0x7fc00000u);
-        if (i % 3 == 0) s.usual = 0x1p20f;
+        s.scale_max = hth_float_of((uint32_t)(test_random_next(r) & 0x7fffffffu));
+        if (i == 1) s.scale_max = 0.0f;
+        if (i == 2) s.scale_max = hth_float_of(0x7fc00000u);
+        if (i % 3 == 0) s.calib_max = 0x1p20f;
         try_top(d, name, r, &s);
     }
     /* The largest products of a power, and the first of the next: 32766 / 16384. */
@@ -103,18 +103,18 @@ TEST(powers_of_two_are_those_of_the_cpu) { on_each(tops); }
 /* Tokens [first_tok, first_tok + n_class) of the n_tok that the step has; sums begin with first_tok. */
 typedef struct join {
     size_t n_tok, first_tok, n_class, n_split, n_out;
-    bool floats, has_host, has_bias, onto;
+    bool floats, has_host, has_bias, accumulates;
     uint32_t *sums; /* [n_class][n_split][n_out] int32, or floats */
     uint32_t *top;  /* [n_tok][2] */
     int64_t *host;  /* [n_tok][n_out] */
     uint32_t flag;  /* HTH_HOST_* */
     float *bias;
-    float *y; /* [first_tok + n_class][n_out]; onto: what is added to */
+    float *y; /* [first_tok + n_class][n_out]; accumulates: what is added to */
 } join;
 
 static size_t n_done(size_t n_tok, size_t first, size_t n_class)
 {
-    return first < n_tok ? least(n_tok - first, n_class) : 0;
+    return first < n_tok ? min(n_tok - first, n_class) : 0;
 }
 
 static float join_one(const join *j, size_t i, size_t o)
@@ -142,7 +142,7 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
     host[0] = j->flag;
     if (j->has_host) memcpy(host + HTH_HOST_SUMS, j->host, j->n_tok * j->n_out * sizeof *j->host);
     const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias, (uint32_t)j->first_tok};
-    programs_run run = {.id = j->onto ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
+    shaders_run run = {.id = j->accumulates ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
                         .consts = consts,
                         .push = &push,
                         .bind = {{(void *)(uintptr_t)step, sizeof step},
@@ -153,14 +153,14 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
                                  {j->y, n_y * 4}},
                         .grid = {(uint32_t)over(j->n_out, local), (uint32_t)j->n_class, 1}};
     float *expected = get(n_y, sizeof *expected);
-    if (j->onto) memcpy(expected, j->y, n_y * sizeof *expected);
-    else memset(expected, PROGRAMS_POISON, n_y * sizeof *expected);
+    if (j->accumulates) memcpy(expected, j->y, n_y * sizeof *expected);
+    else memset(expected, SHADERS_POISON, n_y * sizeof *expected);
     for (size_t i = 0; i < n_done(j->n_tok, j->first_tok, j->n_class); i++)
         for (size_t o = 0; o < j->n_out; o++) {
             float *y = expected + (j->first_tok + i) * j->n_out + o;
-            *y = j->onto ? *y + join_one(j, i, o) : join_one(j, i, o);
+            *y = j->accumulates ? *y + join_one(j, i, o) : join_one(j, i, o);
         }
-    if (programs_do(d, &run)) {
+    if (shaders_do(d, &run)) {
         size_t at = proof_differ_f32(j->y, expected, n_y);
         if (at < n_y)
             test_fail(__FILE__, __LINE__, "%s: %s, %zu splits of %zu, token %zu, output %zu: %a, not %a",
@@ -251,7 +251,7 @@ static void try_gather(hth_device *d, const char *name, test_random *r, bool sta
         }
     if (start) expected[0] = HTH_HOST_SUMS_VALID;
     if (consts[HTH_DOWN_ACCUMULATE_HOST] && flag == HTH_HOST_SUMS_OVERFLOW) expected[0] = HTH_HOST_SUMS_OVERFLOW;
-    const programs_run run = {.id = HTH_SHADER_down_accumulate,
+    const shaders_run run = {.id = HTH_SHADER_down_accumulate,
                               .consts = consts,
                               .push = &push,
                               .bind = {{(void *)(uintptr_t)step, sizeof step},
@@ -259,7 +259,7 @@ static void try_gather(hth_device *d, const char *name, test_random *r, bool sta
                                        {wide, N_WIDE * sizeof *wide},
                                        {host, N_WIDE * sizeof *host}},
                               .grid = {(uint32_t)over(N, consts[HTH_DOWN_ACCUMULATE_LOCAL]), N_CLASS, 1}};
-    if (programs_do(d, &run) && memcmp(wide, expected, N_WIDE * sizeof *wide) != 0)
+    if (shaders_do(d, &run) && memcmp(wide, expected, N_WIDE * sizeof *wide) != 0)
         test_fail(__FILE__, __LINE__, "%s: other sums, start %d, host's %u", name, start, flag);
     free(sums), free(wide), free(expected), free(host);
 }
@@ -311,9 +311,9 @@ typedef struct shape {
     size_t first_tok, n_class; /* tokens that are computed; those beyond n_tok are not */
     size_t part;               /* neurons that lie together, a multiple of a group; 0: all */
     proof_kind weights, h_kind;
-    float usual; /* H, of the largest |h| */
+    float calib_max; /* H, of the largest |h| */
     uint32_t local, cols;
-    bool onto, has_host;
+    bool accumulates, has_host;
 } shape;
 
 typedef struct data {
@@ -381,13 +381,13 @@ static data make(test_random *r, const shape *s)
     fill_w(r, &a);
     a.j = (join){
         s->n_tok, s->first_tok, s->n_class, a.n_split, s->n_out, !rows_quantised(s->type), s->has_host,
-        .has_bias = s->n_out % 3 > 0, .onto = s->onto, .sums = a.sums, .flag = HTH_HOST_SUMS_VALID,
+        .has_bias = s->n_out % 3 > 0, .accumulates = s->accumulates, .sums = a.sums, .flag = HTH_HOST_SUMS_VALID,
     };
     a.j.top = get(s->n_tok, 8), a.j.host = get(s->n_tok * s->n_out, 8);
     a.j.bias = get(s->n_out, 4), a.j.y = get(n_y, 4);
     for (size_t t = 0; t < s->n_tok; t++) {
-        float max = hth_axpy_absmax_h(a.h + t * a.stride, s->n_neuron), usual = max * s->usual;
-        a.j.top[2 * t] = hth_bits_of(hth_axpy_scale(max <= usual ? usual : max, a.d_max));
+        float max = hth_axpy_absmax_h(a.h + t * a.stride, s->n_neuron), calib_max = max * s->calib_max;
+        a.j.top[2 * t] = hth_bits_of(hth_axpy_scale(max <= calib_max ? calib_max : max, a.d_max));
     }
     for (size_t i = 0; i < s->n_tok * s->n_out; i++) a.j.host[i] = (int64_t)test_random_next(r) >> 25;
     proof_fill_f32(r, PROOF_PLAIN, a.j.bias, s->n_out);
@@ -398,7 +398,7 @@ static data make(test_random *r, const shape *s)
 /* What the CPU's kernel gives for the neurons of one split. */
 static void expect_split(const data *a, size_t t, size_t split, uint32_t *sums)
 {
-    const size_t n_out = a->s.n_out, end = least(a->s.n_neuron, (split + 1) * a->per);
+    const size_t n_out = a->s.n_out, end = min(a->s.n_neuron, (split + 1) * a->per);
     int32_t list[HTH_DOWN_SPLIT], *narrow = get(n_out, 4), *offsets = get(n_out, 4);
     float h[HTH_DOWN_SPLIT];
     int64_t *acc64 = get(n_out, sizeof *acc64);
@@ -422,7 +422,7 @@ static float weight(hth_type type, const uint8_t *row, size_t o)
 
 static void expect_chain(const data *a, size_t t, size_t group, uint32_t *chains)
 {
-    const size_t end = least(a->s.n_neuron, (group + 1) * a->per);
+    const size_t end = min(a->s.n_neuron, (group + 1) * a->per);
     for (size_t o = 0; o < a->s.n_out; o++) {
         float chain = 0.0f;
         for (size_t n = group * a->per; n < end; n++) {
@@ -438,7 +438,7 @@ static void expect_chain(const data *a, size_t t, size_t group, uint32_t *chains
 static void expect(data *a)
 {
     const shape *s = &a->s;
-    memset(a->sums, PROGRAMS_POISON, s->n_class * a->n_split * s->n_out * 4);
+    memset(a->sums, SHADERS_POISON, s->n_class * a->n_split * s->n_out * 4);
     for (size_t i = 0; i < n_done(s->n_tok, s->first_tok, s->n_class); i++)
         for (size_t k = 0; k < a->n_split; k++) {
             uint32_t *sums = a->sums + (i * a->n_split + k) * s->n_out;
@@ -460,8 +460,8 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_s
                           .first = (uint32_t)first, .first_tok = (uint32_t)s->first_tok, .at = at->offsets};
     const hth_push_down_f push_f = {(uint32_t)n,          (uint32_t)s->n_out, (uint32_t)a->stride,
                                     (uint32_t)a->n_split, (uint32_t)first,    (uint32_t)s->first_tok};
-    programs_binding sums = {a->got, s->n_class * a->n_split * s->n_out * 4};
-    programs_run run = {.id = a->j.floats ? HTH_SHADER_down_f : HTH_SHADER_down_q,
+    shaders_binding sums = {a->got, s->n_class * a->n_split * s->n_out * 4};
+    shaders_run run = {.id = a->j.floats ? HTH_SHADER_down_f : HTH_SHADER_down_q,
                         .consts = consts,
                         .push = a->j.floats ? (const void *)&push_f : &push,
                         .bind = {{(void *)(uintptr_t)step, sizeof step},
@@ -471,15 +471,15 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_s
     if (a->j.floats) {
         run.grid[0] = (uint32_t)over(over(a->row_size, 4), s->local);
         run.bind[3] = sums;
-        return programs_do(d, &run);
+        return shaders_do(d, &run);
     }
     if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
     memcpy(consts + HTH_DOWN_FORMAT, &desc, sizeof desc);
     push.n_block = (uint32_t)(s->n_out / desc.block);
     run.grid[0] = (uint32_t)over(s->n_out * desc.low_bits / 128, s->local);
     run.grid[2] = (uint32_t)over(s->n_class, s->cols);
-    run.bind[3] = (programs_binding){a->j.top, s->n_tok * 8}, run.bind[4] = sums;
-    return programs_do(d, &run);
+    run.bind[3] = (shaders_binding){a->j.top, s->n_tok * 8}, run.bind[4] = sums;
+    return shaders_do(d, &run);
 }
 
 static bool same_sum(const data *a, uint32_t x, uint32_t y)
@@ -494,7 +494,7 @@ static void check_part(const char *device, const data *a, size_t first, size_t n
     const shape *s = &a->s;
     uint32_t untouched;
     char text[300];
-    memset(&untouched, PROGRAMS_POISON, sizeof untouched);
+    memset(&untouched, SHADERS_POISON, sizeof untouched);
     for (size_t i = 0; i < s->n_class * a->n_split * s->n_out; i++) {
         size_t split = i / s->n_out % a->n_split, t = s->first_tok + i / s->n_out / a->n_split;
         bool mine = split >= first / a->per && split < over(first + n, a->per);
@@ -515,7 +515,7 @@ static void prove(hth_device *d, const char *device, test_random *r, const shape
     expect(&a);
     for (size_t first = 0, n; first < s->n_neuron; first += n) {
         hth_soa_layout at;
-        n = least(part, s->n_neuron - first);
+        n = min(part, s->n_neuron - first);
         if (!CHECK(hth_soa_layout_init(s->type, n, s->n_out, &at))) continue;
         FREED uint8_t *planes = get(1, (size_t)at.size);
         hth_soa_layout_pack(s->type, n, s->n_out, a.w + first * a.row_size, a.row_size, 0, n, planes);
@@ -539,9 +539,9 @@ static shape shape_of(test_random *r, hth_type type, size_t i)
     s.n_out = rows_block(type) * (1 + test_random_below(r, rows_quantised(type) ? max : 130));
     s.n_tok = tokens[(i + i / 5) % N_TOKENS].n_tok, s.n_class = tokens[(i + i / 5) % N_TOKENS].n_class;
     s.first_tok = tokens[(i + i / 5) % N_TOKENS].first_tok;
-    s.usual = i % 3 == 0 ? 2.0f : i % 3 == 1 ? 0.25f : 1.0f; /* beyond H: the scale of its own maximum */
+    s.calib_max = i % 3 == 0 ? 2.0f : i % 3 == 1 ? 0.25f : 1.0f; /* beyond H: the scale of its own maximum */
     s.cols = i % 2 ? 4 : 1, s.local = i % 2 ? 64 : 24;
-    s.onto = i % 3 == 1, s.has_host = i % 4 == 2;
+    s.accumulates = i % 3 == 1, s.has_host = i % 4 == 2;
     return s;
 }
 
@@ -603,7 +603,7 @@ TEST(down_of_floats_is_near_the_cpu)
         a.j.has_bias = false;
         for (size_t first = 0; first < N; first += a.per) {
             hth_axpy_job job = {a.w, a.row_size, OUT, list, h, .chain = chain};
-            for (size_t n = first; n < least(N, first + a.per); n++)
+            for (size_t n = first; n < min(N, first + a.per); n++)
                 if (a.h[n] != 0.0f) list[job.n] = (int32_t)n, h[job.n++] = a.h[n];
             kernels.axpy[types[k]](&job);
             CHECK(kernels.axpy_flush_chain(OUT, chain, acc64));

@@ -4,7 +4,7 @@
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
@@ -24,7 +24,7 @@ typedef struct product {
     size_t n_row, n_col, n_tok;
     proof_kind weights, inputs;
     cut cut;
-    bool onto, has_bias, want;
+    bool accumulates, has_bias, want;
     bool one_sign; /* inputs are 0.9 to 1 */
     mask mask;
     size_t row_first, mask_first;   /* with a mask: rows before, in the structure-of-arrays parts and in it */
@@ -110,7 +110,7 @@ static void expect(data *a, const hth_kernels *k)
             float *y = a->expected + t * a->y_stride + s->y_first + i, value = product_of[t * s->n_row + i];
             if (!is_live(a, i)) continue;
             if (s->has_bias) value += a->bias[s->row_first + i];
-            *y = s->onto ? *y + value : value;
+            *y = s->accumulates ? *y + value : value;
         }
 }
 
@@ -136,8 +136,8 @@ static data make(test_random *r, const product *s, const hth_kernels *k)
     if (rows_quantised(s->type)) round_inputs(&a, k);
     a.before = get(a.n_y, sizeof(float)), a.expected = get(a.n_y, sizeof(float));
     a.y = get(a.n_y, sizeof(float));
-    memset(a.before, PROGRAMS_POISON, a.n_y * sizeof(float));
-    if (s->onto) proof_fill_f32(r, PROOF_PLAIN, a.before, a.n_y);
+    memset(a.before, SHADERS_POISON, a.n_y * sizeof(float));
+    if (s->accumulates) proof_fill_f32(r, PROOF_PLAIN, a.before, a.n_y);
     /* The other count is one that would show. */
     a.step[HTH_STEP_N_TOK] = (uint32_t)(s->want ? s->n_class : s->n_tok);
     a.step[HTH_STEP_N_WANT] = (uint32_t)(s->want ? s->n_tok : 0);
@@ -168,11 +168,12 @@ static bool compute_quantised(hth_device *d, data *a)
                                                 {(uint32_t)s->row_first, (uint32_t)s->mask_first}};
     const size_t n_x = s->n_tok * s->n_col, n_row = s->row_first + s->n_row;
     hth_shader_id id = s->mask   ? HTH_SHADER_mul_mat_vec_q_sparse
-                       : s->onto ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q;
-    if (s->matrix.m > 0 && s->by == HTH_COOPMAT_KHR) id = s->onto ? HTH_SHADER_mul_mat_q_acc : HTH_SHADER_mul_mat_q;
+                       : s->accumulates ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q;
+    if (s->matrix.m > 0 && s->by == HTH_COOPMAT_KHR)
+        id = s->accumulates ? HTH_SHADER_mul_mat_q_acc : HTH_SHADER_mul_mat_q;
     if (s->matrix.m > 0 && s->by == HTH_COOPMAT_CM2)
-        id = s->onto ? HTH_SHADER_mul_mat_q_cm2_acc : HTH_SHADER_mul_mat_q_cm2;
-    programs_run run = {.id = id,
+        id = s->accumulates ? HTH_SHADER_mul_mat_q_cm2_acc : HTH_SHADER_mul_mat_q_cm2;
+    shaders_run run = {.id = id,
                         .consts = consts,
                         .push = &push,
                         .bind = {{a->step, sizeof a->step},
@@ -184,7 +185,7 @@ static bool compute_quantised(hth_device *d, data *a)
                                  {a->y, a->n_y * 4},
                                  {a->mask_bits, mask_bytes(s)}}};
     set_grid(s, run.grid);
-    return programs_do(d, &run);
+    return shaders_do(d, &run);
 }
 
 static bool compute_floats(hth_device *d, data *a)
@@ -195,8 +196,8 @@ static bool compute_floats(hth_device *d, data *a)
                                                  (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
                                                  hth_soa_row_words(s->type, s->n_col)},
                                                 {(uint32_t)s->row_first, (uint32_t)s->mask_first}};
-    programs_run run = {.id = s->mask   ? HTH_SHADER_mul_mat_vec_f_sparse
-                              : s->onto ? HTH_SHADER_mul_mat_vec_f_acc
+    shaders_run run = {.id = s->mask   ? HTH_SHADER_mul_mat_vec_f_sparse
+                              : s->accumulates ? HTH_SHADER_mul_mat_vec_f_acc
                                         : HTH_SHADER_mul_mat_vec_f,
                         .consts = consts,
                         .push = &push,
@@ -207,12 +208,12 @@ static bool compute_floats(hth_device *d, data *a)
                                  {a->y, a->n_y * 4},
                                  {a->mask_bits, mask_bytes(s)}}};
     set_grid(s, run.grid);
-    return programs_do(d, &run);
+    return shaders_do(d, &run);
 }
 
 static bool compute(hth_device *d, data *a)
 {
-    if (a->shape.onto) memcpy(a->y, a->before, a->n_y * sizeof *a->y);
+    if (a->shape.accumulates) memcpy(a->y, a->before, a->n_y * sizeof *a->y);
     return rows_quantised(a->shape.type) ? compute_quantised(d, a) : compute_floats(d, a);
 }
 
@@ -225,7 +226,7 @@ static void describe(char *text, size_t size, const char *device, const product 
     snprintf(text, size,
              "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u, matrix "
              "%ux%ux%u (%d)",
-             device, rows_type_name(s->type), s->onto ? " onto" : "", masks[s->mask], s->n_row, s->n_col,
+             device, rows_type_name(s->type), s->accumulates ? " accumulates" : "", masks[s->mask], s->n_row, s->n_col,
              s->n_tok, s->n_class, proof_kind_name(s->weights), proof_kind_name(s->inputs), s->cut.local,
              s->cut.cols, s->cut.rows, s->matrix.m, s->matrix.n, s->matrix.k, (int)s->by);
 }
@@ -270,10 +271,10 @@ static void on_each(void (*fn)(hth_device *, const char *, const hth_kernels *, 
     hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
-        hth_device *d = programs_open(devices[i]);
+        hth_device *d = shaders_open(devices[i]);
         if (!d) continue;
         fn(d, devices[i], &k, &r);
-        programs_close(d);
+        shaders_close(d);
     }
 }
 
@@ -313,16 +314,16 @@ static void large_sums(hth_device *d, const char *name, const hth_kernels *k, te
 }
 TEST(sums_of_a_block_beyond_24_bits_round_to_nearest_even) { on_each(large_sums); }
 
-static void onto(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+static void accumulates(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q5_K};
     for (size_t i = 0; i < 8; i++) {
         product s = random_shape(r, types[i / 4], (cut){64, 2, 1});
-        s.onto = true, s.has_bias = i % 2;
+        s.accumulates = true, s.has_bias = i % 2;
         prove(d, name, k, r, &s);
     }
 }
-TEST(onto_adds_to_what_is_there) { on_each(onto); }
+TEST(accumulation_adds_to_what_is_there) { on_each(accumulates); }
 
 static void wanted(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
@@ -379,7 +380,7 @@ static void prove_tiled(hth_device *d, const char *name, const hth_kernels *k, t
     }
 }
 
-/* fn as above with the same, and each of the programs that a device has for each of its shapes; null computes
+/* fn as above with the same, and each of the shaders that a device has for each of its shapes; null computes
  * without any. */
 typedef struct units {
     hth_coopmat_shape shape;
@@ -392,7 +393,7 @@ static void on_all_units(with_units *fn)
     hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
         test_random r = proof_random();
-        hth_device *d = programs_open(devices[i]);
+        hth_device *d = shaders_open(devices[i]);
         if (!d) continue;
         const hth_device_info *info = hth_device_get_info(d);
         bool cm2 = i == 0 || info->features & HTH_FEATURE_COOPMAT2;
@@ -403,7 +404,7 @@ static void on_all_units(with_units *fn)
             for (uint32_t s = 0; s < info->n_shape; s++)
                 fn(d, devices[i], &k, &r, &(units){info->shapes[s], (hth_coopmat_level)by});
         }
-        programs_close(d);
+        shaders_close(d);
     }
 }
 
@@ -435,7 +436,7 @@ static void all_types_tiled(hth_device *d, const char *name, const hth_kernels *
             for (size_t i = 0; i < N_SHAPE; i++) {
                 product s = random_shape(r, rows_types[t], cuts[c]);
                 s.matrix = of->shape, s.by = of->by;
-                s.onto = i % 3 == 2;
+                s.accumulates = i % 3 == 2;
                 prove_tiled(d, name, k, r, &s);
             }
 }
@@ -510,23 +511,23 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
     static const cut cuts[] = {{64, 1, 1}, {24, 3, 2}};
     static const proof_kind kinds[] = {PROOF_PLAIN, PROOF_PLAIN, PROOF_ZEROS, PROOF_OUTLIER, PROOF_SPECIAL};
     test_random r = proof_random();
-    hth_device *d[N_DEVICE] = {programs_open(devices[0]), programs_open(devices[1])};
+    hth_device *d[N_DEVICE] = {shaders_open(devices[0]), shaders_open(devices[1])};
     hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
     for (size_t t = 0; t < 3; t++)
         for (size_t c = 0; c < 2; c++)
             for (size_t i = 0; i < 20; i++) {
                 product s = random_shape(&r, types[t], cuts[c]);
                 s.weights = kinds[i % 5], s.inputs = i < 10 ? PROOF_PLAIN : PROOF_ZEROS;
-                s.onto = c == 1 && i % 2;
+                s.accumulates = c == 1 && i % 2;
                 if (types[t] == HTH_TYPE_F16 && i % 5 == 1) s.weights = PROOF_SUBNORMAL;
                 prove_floats(d, &k, &r, &s);
-                s.onto = false, s.mask = (mask)(MASK_FULL + i % MASK_ANY), s.row_first = i % 3;
+                s.accumulates = false, s.mask = (mask)(MASK_FULL + i % MASK_ANY), s.row_first = i % 3;
                 s.mask_first = test_random_below(&r, 70);
                 prove_floats(d, &k, &r, &s);
             }
     product s = {HTH_TYPE_F16, 3, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, {8, 8, 4}, .n_class = 8};
     prove_floats(d, &k, &r, &s);
-    for (size_t i = 0; i < N_DEVICE; i++) programs_close(d[i]);
+    for (size_t i = 0; i < N_DEVICE; i++) shaders_close(d[i]);
 }
 
 /* ---- structure-of-arrays parts

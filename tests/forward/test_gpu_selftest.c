@@ -1,4 +1,4 @@
-/* The self-test of a device: it passes on devices that give the CPU's bits, and names the program that is
+/* The self-test of a device: it passes on devices that give the CPU's bits, and names the shader that is
  * off by one unit in the last place, whichever it is. */
 #include "forward/gpu/selftest.h"
 
@@ -8,12 +8,12 @@
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 #include "support/kernels/rows_case.h"
 
 enum { MEMORY = 4 << 20, MAX_PROGRAMS = 400, LOCAL = 64 };
 
-/* Programs with constants, as record.c uses them. */
+/* Shaders with constants, as record.c uses them. */
 typedef struct wanted {
     hth_shader_id id;
     uint32_t consts[HTH_SHADER_MAX_CONST];
@@ -109,7 +109,7 @@ static void add_tiles(list *l, hth_type type, const hth_device_info *info)
     }
 }
 
-static list *programs_of(const hth_device_info *info)
+static list *shaders_of(const hth_device_info *info)
 {
     list *l = calloc(1, sizeof *l);
     for (size_t i = 0; i < ROWS_N_TYPE; i++) add_rows(l, rows_types[i]);
@@ -123,20 +123,20 @@ static list *programs_of(const hth_device_info *info)
 }
 
 /* null computes all, with matrices of any shape. */
-static list *all_programs(void)
+static list *all_shaders(void)
 {
     static const hth_device_info any = {.features = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2,
                                         .max_shared_memory = 32768, .max_workgroup_size = 256, .subgroup_size = 32,
                                         .n_shape = 1, .shapes = {{16, 16, 16}}};
-    return programs_of(&any);
+    return shaders_of(&any);
 }
 
 /* ---- runs --------------------------------------------------------------------------------------------- */
 
 static hth_gpu_messages notes;                     /* what it says */
-static char *const note = notes[HTH_COOPMAT_NONE]; /* of programs that cannot be done without */
+static char *const note = notes[HTH_COOPMAT_NONE]; /* of shaders that cannot be done without */
 
-/* The self-test of a device with these programs. */
+/* The self-test of a device with these shaders. */
 static hearth_status try(hth_device *d, const list *l, uint64_t memory, hearth_error *err)
 {
     hth_buffer *buffer = NULL;
@@ -150,13 +150,13 @@ static hearth_status try(hth_device *d, const list *l, uint64_t memory, hearth_e
     return st;
 }
 
-/* Once more, as drivers compile programs when they first run. */
+/* Once more, as drivers compile shaders when they first run. */
 static void print_time(hth_device *d, const list *l)
 {
     hth_buffer *buffer = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, MEMORY, "a test");
     uint64_t start = hth_clock_ns();
     CHECK_OK(hth_gpu_selftest(d, buffer, notes, err));
-    fprintf(stderr, "  %s: %zu programs in %.1f ms\n", hth_device_get_info(d)->name, l->n,
+    fprintf(stderr, "  %s: %zu shaders in %.1f ms\n", hth_device_get_info(d)->name, l->n,
             (double)(hth_clock_ns() - start) * 1e-6);
     hth_buffer_free(buffer);
 }
@@ -165,28 +165,28 @@ TEST(all_shaders_pass_on_devices_that_give_the_bits_of_the_cpu)
 {
     static const char *const names[] = {"null", "vulkan:0"};
     for (size_t i = 0; i < 2; i++) {
-        hth_device *d = programs_open(names[i]);
+        hth_device *d = shaders_open(names[i]);
         if (!d) continue;
-        FREED list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
+        FREED list *l = i == 0 ? all_shaders() : shaders_of(hth_device_get_info(d));
         CHECK_OK(try(d, l, MEMORY, err));
         for (size_t k = 0; k < HTH_N_COOPMAT_LEVEL; k++) CHECK_TEXT(notes[k], "");
         print_time(d, l);
-        programs_close(d);
+        shaders_close(d);
     }
 }
 
-/* ---- a program that is off ---------------------------------------------------------------------------- */
+/* ---- a shader that is off ---------------------------------------------------------------------------- */
 
 static hth_device *open_with_off(hth_shader_id id)
 {
-    hth_device_spec spec = {.name = "null", .shader_refs = programs_off_by_one(id)};
+    hth_device_spec spec = {.name = "null", .shader_refs = shaders_off_by_one(id)};
     hth_device *d = OPENED(hth_device, &spec);
     return d;
 }
 
 TEST(a_shader_that_is_off_by_one_unit_is_named)
 {
-    FREED list *l = all_programs();
+    FREED list *l = all_shaders();
     for (size_t i = 0; i < l->n; i++) {
         list one = {.n = 1};
         const char *name = hth_shader_infos[l->all[i].id].name;
@@ -203,7 +203,7 @@ TEST(a_shader_that_is_off_by_one_unit_is_named)
 
 /* ---- other roundings ---------------------------------------------------------------------------------- */
 
-/* What the self-test says of one program on a null device with these functions. */
+/* What the self-test says of one shader on a null device with these functions. */
 static void try_on(hth_shader_ref_fn *const *functions, const wanted *w)
 {
     list one = {.n = 1};
@@ -220,7 +220,7 @@ static bool is_named(hth_shader_ref_fn *const *functions, const wanted *w)
     return strncmp(notes[hth_shader_coopmat_level(w->id)], name, strlen(name)) == 0;
 }
 
-/* Programs that round integers, or make floats of long ones, and are given ties there. What a norm, or a
+/* Shaders that round integers, or make floats of long ones, and are given ties there. What a norm, or a
  * square, leaves is none; sums of blocks of 32, and those of Q2_K and Q3_K, are exact floats. */
 static bool is_given_ties(const wanted *w)
 {
@@ -253,13 +253,13 @@ static void describe(const wanted *w, char *text, size_t size)
 
 TEST(a_device_that_rounds_ties_away_from_zero_is_named)
 {
-    FREED list *l = all_programs();
+    FREED list *l = all_shaders();
     size_t n = 0;
     for (size_t i = 0; i < l->n; i++) {
         char text[200];
         describe(&l->all[i], text, sizeof text);
         n += is_given_ties(&l->all[i]);
-        if (is_given_ties(&l->all[i]) != is_named(programs_away, &l->all[i]))
+        if (is_given_ties(&l->all[i]) != is_named(shaders_away, &l->all[i]))
             test_fail(__FILE__, __LINE__, "%s: is %snamed", text, is_given_ties(&l->all[i]) ? "not " : "");
     }
     CHECK(n > 60);
@@ -275,11 +275,11 @@ static bool rounds(const wanted *w)
 
 TEST(a_device_that_truncates_is_named)
 {
-    FREED list *l = all_programs();
+    FREED list *l = all_shaders();
     for (size_t i = 0; i < l->n; i++) {
         char text[200];
         describe(&l->all[i], text, sizeof text);
-        if (rounds(&l->all[i]) != is_named(programs_truncating, &l->all[i]))
+        if (rounds(&l->all[i]) != is_named(shaders_truncating, &l->all[i]))
             test_fail(__FILE__, __LINE__, "%s: is %snamed", text, rounds(&l->all[i]) ? "not " : "");
     }
 }
@@ -307,7 +307,7 @@ TEST(every_shader_but_those_of_floats_has_a_test)
         HTH_SHADER_fill, HTH_SHADER_copy, HTH_SHADER_add, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
         HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f,
     };
-    FREED list *l = all_programs();
+    FREED list *l = all_shaders();
     bool has[HTH_N_SHADER] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
@@ -322,7 +322,7 @@ TEST(every_shader_but_those_of_floats_has_a_test)
 
 /* ---- values ------------------------------------------------------------------------------------------- */
 
-/* Which bindings of a program hold floats afterwards. */
+/* Which bindings of a shader hold floats afterwards. */
 static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
     [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
@@ -361,7 +361,7 @@ static void check_values(const hth_gpu_testcase *t)
 
 TEST(no_test_uses_values_for_which_less_is_guaranteed)
 {
-    FREED list *l = all_programs();
+    FREED list *l = all_shaders();
     for (size_t i = 0; i < l->n; i++) {
         hth_gpu_testcase t;
         if (CHECK(hth_gpu_testcase_of(l->all[i].id, l->all[i].consts, &t))) check_values(&t);
@@ -372,7 +372,7 @@ TEST(no_test_uses_values_for_which_less_is_guaranteed)
 
 TEST(the_requested_workspace_holds_every_test)
 {
-    FREED list *l = all_programs();
+    FREED list *l = all_shaders();
     for (size_t i = 0; i < l->n; i++) {
         const wanted *w = &l->all[i];
         const uint32_t *c = w->consts;
@@ -390,15 +390,15 @@ TEST(the_requested_workspace_holds_every_test)
 
 TEST(many_rounds_in_little_memory_say_the_same)
 {
-    FREED list *l = all_programs();
+    FREED list *l = all_shaders();
     hearth_error err;
     uint64_t min = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2);
-    CLOSED(hth_device) *d = programs_open("null");
+    CLOSED(hth_device) *d = shaders_open("null");
     CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "");
     CHECK_INT(try(d, l, 1000, &err), HEARTH_ERROR_MEMORY);
     CHECK(strstr(err.message, "the test of") != NULL);
-    programs_close(d);
+    shaders_close(d);
     d = open_with_off(HTH_SHADER_soft_cap);
     CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "soft_cap differs from the CPU");
@@ -411,7 +411,7 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
     for (uint64_t n = 1, n_call = 1; n <= n_call; n++) {
         hearth_error why;
         const hth_pipeline *p;
-        hth_device *d = programs_open("null");
+        hth_device *d = shaders_open("null");
         hth_buffer *buffer = OPENED_BY(hth_buffer_new, hth_buffer, d, HTH_MEMORY_DEVICE, MEMORY, "a test");
         CHECK_OK(hth_pipeline_get(d, l.all[0].id, l.all[0].consts, &p, err));
         uint64_t before = hth_device_n_call(d);
@@ -424,6 +424,6 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
         CHECK_INT(hth_gpu_selftest(d, buffer, notes, &why), HEARTH_ERROR_DEVICE);
         CHECK_TEXT(note, "");
         hth_buffer_free(buffer);
-        programs_close(d);
+        shaders_close(d);
     }
 }

@@ -1,10 +1,10 @@
-/* Norms, activations and soft caps as programs of a device, with their rounding: the bits of the CPU's
+/* Norms, activations and soft caps as shaders of a device, with their rounding: the bits of the CPU's
  * kernels on null and on Vulkan, for ragged and long rows, all kinds of numbers, any size of workgroup,
  * fewer tokens than the grid has, and rows in any order; nothing is written that is not computed. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 #include "support/kernels/proof.h"
 
 enum { MAX_N = 4704, MAX_TOK = 9, MAX_VALUE = MAX_N * MAX_TOK };
@@ -12,7 +12,7 @@ enum { MAX_N = 4704, MAX_TOK = 9, MAX_VALUE = MAX_N * MAX_TOK };
 static float x[2 * MAX_VALUE], weight[MAX_N], bias[MAX_N]; /* x: space for gates */
 static uint32_t step[HTH_STEP_ROWS + MAX_TOK * HTH_STEP_ROW_WORDS];
 
-/* What a program left, and what it should have; d and sum followed by a word that must not be written. */
+/* What a shader left, and what it should have; d and sum followed by a word that must not be written. */
 typedef struct outputs {
     float y[MAX_VALUE];
     int8_t q[MAX_VALUE];
@@ -29,10 +29,10 @@ static void on_each_device(void (*promise)(hth_device *d))
     static const char *const names[] = {"null", "vulkan:0"};
     hth_kernels_init(&kernels, HTH_CPU_GENERIC);
     for (int i = 0; i < 2; i++) {
-        hth_device *d = programs_open(names[i]);
+        hth_device *d = shaders_open(names[i]);
         numbers = proof_random();
         if (d) promise(d);
-        programs_close(d);
+        shaders_close(d);
     }
 }
 
@@ -74,7 +74,7 @@ static void fill(int kind, float *to, size_t n)
 
 /* ---- outputs --------------------------------------------------------------------------------------- */
 
-static void clear(outputs *o) { memset(o, PROGRAMS_POISON, sizeof *o); }
+static void clear(outputs *o) { memset(o, SHADERS_POISON, sizeof *o); }
 
 /* Row t of n values v[n], as they are and in blocks. */
 static void expect_row(const float *v, size_t t, size_t n, bool store, uint32_t block)
@@ -97,24 +97,24 @@ static bool same_outputs(size_t n_tok, size_t n)
            memcmp(got.sum, want.sum, n_value / 16 * sizeof *got.sum) == 0;
 }
 
-/* Four bindings from `first` on: y, q, d, sum, with space for `room` values. */
-static void bind_outputs(programs_run *run, size_t first, size_t capacity)
+/* Four bindings from `first` on: y, q, d, sum, with space for `capacity` values. */
+static void bind_outputs(shaders_run *run, size_t first, size_t capacity)
 {
-    run->bind[first] = (programs_binding){got.y, capacity * sizeof *got.y};
-    run->bind[first + 1] = (programs_binding){got.q, capacity};
-    run->bind[first + 2] = (programs_binding){got.d, (capacity / 32 + 1) * sizeof *got.d};
-    run->bind[first + 3] = (programs_binding){got.sum, (capacity / 16 + 1) * sizeof *got.sum};
+    run->bind[first] = (shaders_binding){got.y, capacity * sizeof *got.y};
+    run->bind[first + 1] = (shaders_binding){got.q, capacity};
+    run->bind[first + 2] = (shaders_binding){got.d, (capacity / 32 + 1) * sizeof *got.d};
+    run->bind[first + 3] = (shaders_binding){got.sum, (capacity / 16 + 1) * sizeof *got.sum};
 }
 
-static void compare(const char *program, const uint32_t *consts, size_t n, const rows *r, int kind)
+static void compare(const char *shader, const uint32_t *consts, size_t n, const rows *r, int kind)
 {
     if (same_outputs(r->grid, n)) return;
     test_fail(__FILE__, __LINE__, "%s {%u %u %u %u %u}: n %zu, %u of %u tokens, %u wanted, %s numbers",
-              program, consts[0], consts[1], consts[2], consts[3], consts[4], n, r->n_tok, r->grid, r->n_want,
+              shader, consts[0], consts[1], consts[2], consts[3], consts[4], n, r->n_tok, r->grid, r->n_want,
               name_of(kind));
 }
 
-static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t n_stretch(size_t n) { return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS); }
 
 /* Lengths for a width of blocks: few, and past the stretch and the chains' unrolling. */
@@ -137,7 +137,7 @@ static void expect_norms(const uint32_t *consts, const rows *r, const hth_push_n
 {
     float v[MAX_N];
     bool gather = consts[HTH_NORM_QUANTIZE_GATHER];
-    uint32_t n_row = least(gather ? r->n_want : r->n_tok, r->grid);
+    uint32_t n_row = min(gather ? r->n_want : r->n_tok, r->grid);
     for (size_t t = 0; t < n_row; t++) {
         size_t from = gather ? step[HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS + HTH_STEP_WANT] : t;
         norm_row(consts[HTH_NORM_QUANTIZE_KIND], x + from * push->n, push->n, push->has_bias, push->eps, v);
@@ -148,7 +148,7 @@ static void expect_norms(const uint32_t *consts, const rows *r, const hth_push_n
 static void try_norm_round(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
 {
     hth_push_norm_quantize push = {(uint32_t)n, (uint32_t)kind % 2, 1e-5f, 1.0f / (float)n};
-    programs_run run = {.id = HTH_SHADER_norm_quantize, .consts = consts, .push = &push};
+    shaders_run run = {.id = HTH_SHADER_norm_quantize, .consts = consts, .push = &push};
     uint32_t n_row = r->n_tok > r->grid ? r->n_tok : r->grid;
     bool alone = consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE;
     fill_step(r);
@@ -157,13 +157,13 @@ static void try_norm_round(hth_device *d, const uint32_t *consts, size_t n, cons
     proof_fill_f32(&numbers, PROOF_PLAIN, bias, n);
     clear(&want), clear(&got);
     expect_norms(consts, r, &push);
-    run.bind[0] = (programs_binding){step, sizeof step};
-    run.bind[1] = (programs_binding){x, n_row * n * sizeof *x};
-    run.bind[2] = (programs_binding){weight, n * sizeof *weight};
-    run.bind[3] = (programs_binding){bias, n * sizeof *bias};
+    run.bind[0] = (shaders_binding){step, sizeof step};
+    run.bind[1] = (shaders_binding){x, n_row * n * sizeof *x};
+    run.bind[2] = (shaders_binding){weight, n * sizeof *weight};
+    run.bind[3] = (shaders_binding){bias, n * sizeof *bias};
     bind_outputs(&run, 4, r->grid * n);
     run.grid[0] = alone ? n_stretch(n) : 1, run.grid[1] = r->grid, run.grid[2] = 1;
-    if (programs_do(d, &run)) compare("norm_quantize", consts, n, r, kind);
+    if (shaders_do(d, &run)) compare("norm_quantize", consts, n, r, kind);
 }
 
 /* Each set of constants with every length and every kind of numbers, each number of tokens on the way. */
@@ -199,11 +199,11 @@ static void try_norm_add(hth_device *d, const uint32_t consts[5], size_t n, cons
     clear(&want), clear(&got);
     memcpy(want.y, x, r->grid * n * sizeof *x);
     memcpy(got.y, x, r->grid * n * sizeof *x);
-    for (size_t t = 0; t < least(r->n_tok, r->grid); t++) {
+    for (size_t t = 0; t < min(r->n_tok, r->grid); t++) {
         norm_row(consts[HTH_NORM_ADD_KIND], y + t * n, n, push.has_bias, push.eps, v);
         kernels.add(want.y + t * n, v, n, want.y + t * n);
     }
-    programs_run run = {.id = HTH_SHADER_norm_add,
+    shaders_run run = {.id = HTH_SHADER_norm_add,
                         .consts = consts,
                         .push = &push,
                         .bind = {{step, sizeof step},
@@ -212,7 +212,7 @@ static void try_norm_add(hth_device *d, const uint32_t consts[5], size_t n, cons
                                  {weight, n * sizeof *weight},
                                  {bias, n * sizeof *bias}},
                         .grid = {1, r->grid, 1}};
-    if (programs_do(d, &run)) compare("norm_add", consts, n, r, kind);
+    if (shaders_do(d, &run)) compare("norm_add", consts, n, r, kind);
 }
 
 static void norms_are_added_on(hth_device *d)
@@ -229,7 +229,7 @@ TEST(norms_are_added_as_on_the_cpu) { on_each_device(norms_are_added_on); }
 
 /* ---- activations ----------------------------------------------------------------------------------- */
 
-static float scores[MAX_TOK * (MAX_N + 3)], floors[MAX_N];
+static float scores[MAX_TOK * (MAX_N + 3)], thresholds[MAX_N];
 
 /* What forward/ffn.c leaves out. */
 static void zero_inactive(const uint32_t *consts, const float *score, float threshold, const float *half,
@@ -239,7 +239,7 @@ static void zero_inactive(const uint32_t *consts, const float *score, float thre
     kernels.activate[consts[HTH_ACT_QUANTIZE_KIND]](NULL, half, n, reached);
     for (size_t i = 0; i < n; i++) {
         if (consts[HTH_ACT_QUANTIZE_SELECT] == HTH_SELECT_PREDICTOR && score[i] < threshold) v[i] = 0.0f;
-        if (consts[HTH_ACT_QUANTIZE_SELECT] == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < floors[i])
+        if (consts[HTH_ACT_QUANTIZE_SELECT] == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < thresholds[i])
             v[i] = 0.0f;
     }
 }
@@ -253,24 +253,24 @@ static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const 
     fill_step(r);
     fill(kind, x, r->grid * stride);
     fill(kind, scores, r->grid * (n + 3));
-    fill(kind, floors, n);
+    fill(kind, thresholds, n);
     clear(&want), clear(&got);
-    for (size_t t = 0; t < least(r->n_tok, r->grid); t++) {
+    for (size_t t = 0; t < min(r->n_tok, r->grid); t++) {
         const float *row = x + t * stride;
         kernels.activate[consts[HTH_ACT_QUANTIZE_KIND]](gated ? row : NULL, gated ? row + n : row, n, v);
         zero_inactive(consts, scores + t * (n + 3), push.min_score, row, n, v);
         expect_row(v, t, n, consts[HTH_ACT_QUANTIZE_STORE], consts[HTH_ACT_QUANTIZE_BLOCK]);
     }
-    programs_run run = {.id = HTH_SHADER_act_quantize,
+    shaders_run run = {.id = HTH_SHADER_act_quantize,
                         .consts = consts,
                         .push = &push,
                         .bind = {{step, sizeof step},
                                  {x, r->grid * stride * sizeof *x},
                                  {scores, r->grid * (n + 3) * sizeof *scores},
-                                 {floors, n * sizeof *floors}},
+                                 {thresholds, n * sizeof *thresholds}},
                         .grid = {n_stretch(n), r->grid, 1}};
     bind_outputs(&run, 4, r->grid * n);
-    if (programs_do(d, &run)) compare("act_quantize", consts, n, r, kind);
+    if (shaders_do(d, &run)) compare("act_quantize", consts, n, r, kind);
 }
 
 static void activations_are_rounded_on(hth_device *d)
@@ -298,14 +298,14 @@ static void activations_are_rounded_on(hth_device *d)
 TEST(activations_and_their_rounding_are_the_cpus) { on_each_device(activations_are_rounded_on); }
 
 /* What forward/ffn.c would not compute of a neuron: by the predictor, then by its first half. */
-static bool is_ruled_out(const uint32_t *consts, float score, float threshold, float half, float floor)
+static bool is_ruled_out(const uint32_t *consts, float score, float min_score, float half, float threshold)
 {
     float reached;
-    if (consts[HTH_ACTIVE_MASK_SELECT] == HTH_SELECT_PREDICTOR && score < threshold) return true;
+    if (consts[HTH_ACTIVE_MASK_SELECT] == HTH_SELECT_PREDICTOR && score < min_score) return true;
     if (!consts[HTH_ACTIVE_MASK_HALF]) return false;
     if (consts[HTH_ACTIVE_MASK_SELECT] != HTH_SELECT_THRESHOLD) return half < 0x1p-149f;
     kernels.activate[consts[HTH_ACTIVE_MASK_KIND]](NULL, &half, 1, &reached);
-    return __builtin_fabsf(reached) < floor;
+    return __builtin_fabsf(reached) < threshold;
 }
 
 /* The mask of n neurons that the rows of the step want, and a word behind it that is not written. */
@@ -318,23 +318,23 @@ static void try_mark(hth_device *d, const uint32_t *consts, size_t n, size_t n_t
     fill_step(&r);
     fill(kind, x, n_tok * stride);
     fill(kind, scores, n_tok * (n + 3));
-    fill(kind, floors, n);
-    memset(&expected[n_word - 1], PROGRAMS_POISON, sizeof *expected);
+    fill(kind, thresholds, n);
+    memset(&expected[n_word - 1], SHADERS_POISON, sizeof *expected);
     for (size_t i = 0; i < n_tok * n; i++) {
         size_t t = i / n, k = i % n;
-        bool out = is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], floors[k]);
+        bool out = is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], thresholds[k]);
         expected[k / 32] |= (uint32_t)!out << k % 32;
     }
-    programs_run run = {.id = HTH_SHADER_active_mask,
+    shaders_run run = {.id = HTH_SHADER_active_mask,
                         .consts = consts,
                         .push = &push,
                         .bind = {{step, sizeof step},
                                  {x, n_tok * stride * sizeof *x},
                                  {scores, n_tok * (n + 3) * sizeof *scores},
-                                 {floors, n * sizeof *floors},
+                                 {thresholds, n * sizeof *thresholds},
                                  {mask, n_word * sizeof *mask}},
                         .grid = {((uint32_t)n + consts[HTH_ACTIVE_MASK_LOCAL] - 1) / consts[HTH_ACTIVE_MASK_LOCAL], 1, 1}};
-    if (!programs_do(d, &run)) return;
+    if (!shaders_do(d, &run)) return;
     for (size_t i = 0; i < n_word; i++)
         if (mask[i] != expected[i])
             test_fail(
@@ -379,16 +379,16 @@ static void functions_are_swept_on(hth_device *d)
     for (size_t s = 0; s < 2; s++) {
         clear(&want), clear(&got);
         kernels.activate[sets[s][0]](NULL, x, MAX_VALUE, want.y);
-        programs_run run = {.id = HTH_SHADER_act_quantize,
+        shaders_run run = {.id = HTH_SHADER_act_quantize,
                             .consts = sets[s],
                             .push = &push,
                             .bind = {{step, sizeof step},
                                      {x, MAX_VALUE * sizeof *x},
                                      {scores, sizeof scores},
-                                     {floors, sizeof floors}},
+                                     {thresholds, sizeof thresholds}},
                             .grid = {n_stretch(MAX_N), MAX_TOK, 1}};
         bind_outputs(&run, 4, MAX_VALUE);
-        if (programs_do(d, &run)) compare("act_quantize", sets[s], MAX_N, &r, PROOF_BITS);
+        if (shaders_do(d, &run)) compare("act_quantize", sets[s], MAX_N, &r, PROOF_BITS);
     }
 }
 
@@ -405,12 +405,12 @@ static void try_cap(hth_device *d, size_t n, const rows *r, int kind)
     if (kind == KIND_BOUNDS) sweep(want.y, r->grid * n);
     else fill(kind, want.y, r->grid * n);
     memcpy(got.y, want.y, r->grid * n * sizeof *got.y);
-    size_t n_value = least(r->n_want, r->grid) * n;
+    size_t n_value = min(r->n_want, r->grid) * n;
     kernels.soft_cap(want.y, push.cap, push.inverse, n_value, want.y);
-    programs_run run = {.id = HTH_SHADER_soft_cap, .push = &push,
+    shaders_run run = {.id = HTH_SHADER_soft_cap, .push = &push,
                         .bind = {{step, sizeof step}, {got.y, r->grid * n * sizeof *got.y}},
                         .grid = {n_stretch(n), r->grid, 1}};
-    if (programs_do(d, &run)) compare("soft_cap", none, n, r, kind);
+    if (shaders_do(d, &run)) compare("soft_cap", none, n, r, kind);
 }
 
 static void caps_are_the_cpus_on(hth_device *d)

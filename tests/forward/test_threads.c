@@ -60,14 +60,14 @@ static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 typedef struct setting {
     uint32_t n_thread;
     bool naps;
-    uint64_t patience_ns; /* 0: nothing is done twice */
+    uint64_t timeout_ns; /* 0: nothing is done twice */
 } setting;
 
 /* Logits with a setting; how many units were done twice. */
 static uint64_t speak_with(const setting *s, float *logits)
 {
     CLOSED(hth_pool) *pool = OPENED(hth_pool, s->n_thread);
-    hth_pool_set_straggler_timeout(pool, s->patience_ns);
+    hth_pool_set_straggler_timeout(pool, s->timeout_ns);
     if (s->naps) hth_pool_set_hook(pool, nap_sometimes);
     speak(pool, logits);
     uint64_t n = hth_pool_n_backup(pool);
@@ -84,7 +84,7 @@ static bool may_be_late(void)
 
 TEST(logits_depend_on_no_thread)
 {
-    uint64_t n_twice = 0;
+    uint64_t n_backup = 0;
     bool late = may_be_late();
     CLOSED(hearth_model) *m = OPENED(hearth_model, HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL);
     if (!(model = m)) return;
@@ -94,11 +94,11 @@ TEST(logits_depend_on_no_thread)
         for (int how = 0; how < 3; how++) {
             const setting s = {n_thread, how > 0, how < 2 || !late ? 0 : 1};
             memset(logits, 255, n_logits() * sizeof *logits);
-            n_twice += speak_with(&s, logits);
+            n_backup += speak_with(&s, logits);
             if (memcmp(logits, alone, n_logits() * sizeof *logits) != 0)
                 test_fail(__FILE__, __LINE__, "%u threads, %s naps, patience of %d ns: other bits", n_thread,
-                          s.naps ? "with" : "no", (int)s.patience_ns);
+                          s.naps ? "with" : "no", (int)s.timeout_ns);
         }
-    CHECK((n_twice > 0) == late);
+    CHECK((n_backup > 0) == late);
     free(alone), free(logits);
 }

@@ -1,6 +1,6 @@
 /* A fuzz target for chat templates: the first byte picks what the template is given, the rest is the template. What
- * is promised of every template: it ends, within its limits; its parts are its text; the content of a message is in
- * no frame. With clang (preset fuzz) a libFuzzer program, with tests/fuzz/corpus/template as its corpus;
+ * is promised of every template: it ends, within its limits; its parts are its text; the content of a message is
+ * never template text. With clang (preset fuzz) a libFuzzer program, with tests/fuzz/corpus/template as its corpus;
  * test_template.c replays that and mutations of it. */
 #include "base/alloc.h"
 #include "chat/chat_formats.h"

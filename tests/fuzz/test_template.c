@@ -52,16 +52,16 @@ static void feed(const uint8_t *data, size_t n)
 
 static void replay(const char *path, test_random *r, uint32_t n_mutation)
 {
-    enum { ROOM = 1 << 15 };
-    static uint8_t data[ROOM];
+    enum { CAPACITY = 1 << 15 };
+    static uint8_t data[CAPACITY];
     size_t n = 0;
     FREED char *source = test_read_file(path, &n);
-    if (!CHECK(source != NULL && n < ROOM / 2)) return;
+    if (!CHECK(source != NULL && n < CAPACITY / 2)) return;
     feed((uint8_t *)source, n);
     for (uint32_t i = 0; i < n_mutation; i++) {
         size_t size = n;
         memcpy(data, source, n);
-        for (uint32_t k = 1 + test_random_below(r, 4); k > 0; k--) size = mutate(r, data, size, ROOM);
+        for (uint32_t k = 1 + test_random_below(r, 4); k > 0; k--) size = mutate(r, data, size, CAPACITY);
         feed(data, size);
     }
 }

@@ -397,7 +397,7 @@ static void divide(const golden *g, const char *device)
 
 TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
 {
-    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const by_neurons[] = {"bamboo.q4_0", "opt.f16"};
+    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const transposed[] = {"bamboo.q4_0", "opt.f16"};
     golden g;
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < 3; i++) {
@@ -405,7 +405,7 @@ TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
             golden_close(&g);
         }
         for (int i = 0; i < 2; i++) {
-            if (open_powerinfer(&g, by_neurons[i])) divide(&g, devices[d]);
+            if (open_powerinfer(&g, transposed[i])) divide(&g, devices[d]);
             golden_close(&g);
         }
     }
@@ -473,12 +473,12 @@ TEST(sequences_in_one_batch_have_their_own_bits)
 /* The likeliest n tokens, as the CPU picks them. */
 static void check_greedy(const char *file, const char *device, size_t n)
 {
-    enum { MOST = 200 };
+    enum { N_MAX = 200 };
     static const int32_t prompt[] = {1, 300, 345, 261, 310}; /* the smallest vocabulary has 361 */
     const engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
     const char *path = test_data(file);
     const size_t n_prompt = sizeof prompt / sizeof *prompt;
-    int32_t expected[MOST], ours[MOST];
+    int32_t expected[N_MAX], ours[N_MAX];
     if (!path) return;
     CLOSED(hearth_model) *cpu = OPENED(hearth_model, path, NULL);
     const hearth_gpu_options gpu = {.device = device, .n_ctx = (uint32_t)(n + n_prompt), .kv = HEARTH_KV_F32};

@@ -46,13 +46,13 @@ static void open_storyteller(packed *f, const char *mix)
     draw_ids(f, 2048);
 }
 
-static void open_powerinfer(packed *f, const char *from, float usual)
+static void open_powerinfer(packed *f, const char *from, float calib_max)
 {
     char name[40];
     snprintf(name, sizeof name, "%s.gguf", from);
     *f = (packed){.name = from};
     snprintf(f->path, sizeof f->path, "%s", test_scratch(name));
-    f->made = hybrid_pack_powerinfer(from, usual, f->path);
+    f->made = hybrid_pack_powerinfer(from, calib_max, f->path);
     draw_ids(f, 288);
 }
 
@@ -189,7 +189,7 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
 
 /* ---- any placement ------------------------------------------------------------------------------ */
 
-enum { N_FILE = 4, N_PLACE = 50, N_FIXED = 3, SEED = 20, GRAIN = 64 };
+enum { N_FILE = 4, N_PLACE = 50, N_FIXED = 3, SEED = 20, GRANULARITY = 64 };
 
 static uint32_t n_layer_of(int i_file) { return i_file < 2 ? 6 : 2; }
 static uint32_t d_ff_of(int i_file) { return i_file < 2 ? 768 : 1024; }
@@ -198,10 +198,10 @@ static uint32_t draw_hot(test_random *r, uint32_t d_ff)
 {
     switch (test_random_below(r, 8)) {
     case 0: return 0;
-    case 1: return GRAIN;
-    case 2: return d_ff - GRAIN;
+    case 1: return GRANULARITY;
+    case 2: return d_ff - GRANULARITY;
     case 3: return d_ff;
-    default: return GRAIN * test_random_below(r, d_ff / GRAIN + 1);
+    default: return GRANULARITY * test_random_below(r, d_ff / GRANULARITY + 1);
     }
 }
 
@@ -228,7 +228,7 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
 /* All neurons there, none, one grain. */
 static divided fixed_divided(const char *device, int i_file, int i)
 {
-    const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRAIN};
+    const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRANULARITY};
     divided d = {.device = device, .selector = (hearth_selector)(1 + (i_file + i) % N_SELECTOR),
                  .n_layer = n_layer_of(i_file), .head = true, .submitted = i_file % 2 == 1, .n_thread = 2,
                  .n_row = 16, .streams = {{i_file % 2 ? 9 : 0, i_file == 3 ? 32 : 0}}};
@@ -335,7 +335,7 @@ TEST(divided_steps_of_more_command_lists_than_are_queued_at_once_keep_the_bits)
     if (f.made) check_many_command_lists(&f, (hth_placement_stream){1, 32});
 }
 
-/* ---- values beyond the usual ones --------------------------------------------------------------- */
+/* ---- values beyond the calibrated range ------------------------------------------------------------- */
 
 /* Tokens that were done again, of N_ID that came one by one. */
 static uint64_t n_again_by_token(packed *f, const divided *d)
@@ -366,7 +366,7 @@ static void check_beyond(uint32_t n_hot, const char *device, const char *from, h
         /* Sums have other bits with another H: the CPU's as well. */
         free(f.expected[selector]);
         f.expected[selector] = NULL;
-        hybrid_scale_usual(f.path, 0.5f);
+        hybrid_scale_calib_max(f.path, 0.5f);
     }
     if (f.made) CHECK(none && some && all);
     close_packed(&f);
@@ -393,7 +393,7 @@ TEST(values_beyond_the_calibrated_range_keep_the_bits_on_vulkan)
     check_beyond(64, "vulkan:0", "opt", HEARTH_SELECTOR_DENSE, 40);
 }
 
-static void check_no_usual(const char *device, uint64_t n_work)
+static void check_no_calib_range(const char *device, uint64_t n_work)
 {
     CLEANUP(close_packed) packed f;
     open_powerinfer(&f, "bamboo", 0.0f);
@@ -406,8 +406,8 @@ static void check_no_usual(const char *device, uint64_t n_work)
 
 TEST(a_file_without_a_calibrated_range_keeps_the_bits)
 {
-    check_no_usual("null", 0);
-    check_no_usual("null", 1); /* command lists with care, a run in each */
+    check_no_calib_range("null", 0);
+    check_no_calib_range("null", 1); /* command lists with care, a run in each */
 }
 
 /* ---- layers where nothing is active ----------------------------------------------------------------- */

@@ -16,7 +16,7 @@ enum { N_ID = 40, N_ROW = 16 };
 
 typedef struct setting {
     const char *from;
-    float usual; /* 0: each token is computed with care */
+    float calib_max; /* 0: each token is computed with care */
     hth_placement_stream stream;
     hearth_selector selector;
     bool submitted;
@@ -58,7 +58,7 @@ static void run(const setting *s)
         .n_layer = 2, .n_hot = n_hot, .head = true, .submit_on_demand = s->submitted, .streams = {s->stream}};
     const char *path = test_scratch("ordered.gguf"), *placement = test_scratch("ordered.placement");
     for (int i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i % 280;
-    if (!hybrid_pack_powerinfer(s->from, s->usual, path) || !hybrid_write_placement(path, DEVICE, &p, placement))
+    if (!hybrid_pack_powerinfer(s->from, s->calib_max, path) || !hybrid_write_placement(path, DEVICE, &p, placement))
         return;
     CLOSED(hearth_model) *model = open_model(s, path, placement);
     if (model) {
@@ -67,7 +67,7 @@ static void run(const setting *s)
         free(engine_model_logits(model, &(engine_setting){.n_thread = 2, .n_batch = 1, .kv = HEARTH_KV_F16}, ids, 3));
         hth_gpu_counts c = hth_gpu_count(model->gpu);
         CHECK((c.n_streamed > 0) == (s->stream.n_tok > 0) && (c.n_streamed_shared > 0) == (s->stream.cpu_share > 0));
-        CHECK((c.n_token_retried > 0) == (s->usual == 0.0f));
+        CHECK((c.n_token_retried > 0) == (s->calib_max == 0.0f));
     }
     remove(path), remove(placement); /* of a child of the test */
 }

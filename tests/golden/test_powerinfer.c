@@ -16,10 +16,10 @@ static const struct {
 };
 enum { N_FILE = sizeof files / sizeof *files };
 
-static const char *path_of(char *room, size_t size, const char *name, const char *suffix)
+static const char *path_of(char *path, size_t size, const char *name, const char *suffix)
 {
-    snprintf(room, size, "golden/powerinfer/%s%s", name, suffix);
-    return room;
+    snprintf(path, size, "golden/powerinfer/%s%s", name, suffix);
+    return path;
 }
 
 /* Doubles, each rounded once. */

@@ -165,8 +165,8 @@ TEST(every_split_equals_the_reference_between_guard_pages)
 {
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels);
-    const char *wish = getenv("HEARTH_LONG");
-    size_t n = wish && *wish ? 4000 : 80;
+    const char *value = getenv("HEARTH_LONG");
+    size_t n = value && *value ? 4000 : 80;
     open_rooms();
     test_random r = proof_random();
     hth_kernels table;

@@ -11,16 +11,16 @@ static int32_t lists[MAX_TOK][N_NEURON];
 static float h[MAX_TOK][N_NEURON], y[MAX_TOK * N_OUT], add_to[MAX_TOK * N_OUT], bias[N_OUT];
 static hth_active_set active[MAX_TOK];
 
-typedef struct sums_room {
-    hth_axpy_scratch room;
+typedef struct sums_buffers {
+    hth_axpy_scratch scratch;
     int64_t *wide;
     int32_t *sums, *offsets;
     float *chain;
     hth_axpy_state state[MAX_THREAD];
     float scale[MAX_TOK];
-} sums_room;
+} sums_buffers;
 
-static void open_sums(sums_room *r)
+static void open_sums(sums_buffers *r)
 {
     size_t n = MAX_THREAD * hth_axpy_width(N_OUT);
     r->wide = calloc(n, sizeof *r->wide);
@@ -28,10 +28,10 @@ static void open_sums(sums_room *r)
     r->offsets = calloc(n / 16, sizeof *r->offsets);
     r->chain = calloc(n, sizeof *r->chain);
     if (!r->wide || !r->sums || !r->offsets || !r->chain) abort();
-    r->room = (hth_axpy_scratch){r->wide, r->sums, r->offsets, r->chain, r->state, r->scale};
+    r->scratch = (hth_axpy_scratch){r->wide, r->sums, r->offsets, r->chain, r->state, r->scale};
 }
 
-static void close_sums(sums_room *r)
+static void close_sums(sums_buffers *r)
 {
     free(r->wide);
     free(r->sums);
@@ -94,12 +94,12 @@ static void expect_token(const hth_kernels *k, const hth_transposed_down *n, con
 }
 
 static void check_product(const hth_kernels *k, hth_pool *pool, const hth_transposed_down *n, size_t n_tok,
-                          sums_room *room)
+                          sums_buffers *scratch)
 {
     static float expected[N_OUT];
     hth_axpy_output out = {.down_t = n, .bias = bias, .y = y, .add_to = add_to};
     for (size_t i = 0; i < n_tok * N_OUT; i++) add_to[i] = (float)(i % 7);
-    hth_axpy_add(k, pool, &room->room, active, n_tok, &out);
+    hth_axpy_add(k, pool, &scratch->scratch, active, n_tok, &out);
     hth_pool_finish(pool);
     for (size_t t = 0; t < n_tok; t++) {
         expect_token(k, n, &active[t], expected);
@@ -118,10 +118,10 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q6_K, HTH_TYPE_F16};
     test_random r = proof_random();
     hth_cpu levels[PROOF_MAX_LEVEL];
-    CLEANUP(close_sums) sums_room room = {0};
+    CLEANUP(close_sums) sums_buffers scratch = {0};
     int n_level = proof_levels(levels);
     hth_kernels k = proof_kernels(n_level ? levels[n_level - 1] : HTH_CPU_GENERIC);
-    open_sums(&room);
+    open_sums(&scratch);
     for (size_t i = 0; i < N_OUT; i++) bias[i] = test_random_float(&r);
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
         CLOSED(hth_pool) *pool = OPENED(hth_pool, n_thread);
@@ -131,7 +131,7 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
             for (size_t j = 0; j < sizeof n_toks / sizeof *n_toks; j++) {
                 n.hidden_absmax = j % 3 == 0 ? 0.0f : j % 3 == 1 ? 0.7f : 2.0f; /* unknown, exceeded, kept */
                 make_firing(&r, n_toks[j]);
-                check_product(&k, pool, &n, n_toks[j], &room);
+                check_product(&k, pool, &n, n_toks[j], &scratch);
             }
         }
     }
@@ -141,9 +141,9 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
 TEST(a_value_that_is_not_finite_spoils_its_token_alone)
 {
     test_random r = proof_random();
-    CLEANUP(close_sums) sums_room room = {0};
+    CLEANUP(close_sums) sums_buffers scratch = {0};
     hth_kernels k = proof_kernels(hth_cpu_detect());
-    open_sums(&room);
+    open_sums(&scratch);
     CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
     static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16};
     for (size_t i = 0; i < 2; i++) {
@@ -154,7 +154,7 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
             for (size_t j = 0; j < N_NEURON; j++) lists[1][j] = (int32_t)j, h[1][j] = 1.0f;
             h[1][10] = i ? 0x1p100f : NAN;
             active[1].n = N_NEURON;
-            hth_axpy_add(&k, pool, &room.room, active, n_tok, &out);
+            hth_axpy_add(&k, pool, &scratch.scratch, active, n_tok, &out);
             hth_pool_finish(pool);
             bool others = true, own = true;
             for (size_t o = 0; o < N_OUT; o++) own = own && y[N_OUT + o] != y[N_OUT + o];
@@ -162,7 +162,7 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
                 for (size_t o = 0; t != 1 && o < N_OUT; o++) others = others && y[t * N_OUT + o] == y[t * N_OUT + o];
             CHECK(own && others);
             make_firing(&r, n_tok); /* and leaves nothing behind */
-            check_product(&k, pool, &n, n_tok, &room);
+            check_product(&k, pool, &n, n_tok, &scratch);
         }
     }
 }

@@ -14,18 +14,18 @@ enum {
     SIZE_Y = MAX_ROW * (MAX_COL + MAX_GAP),
 };
 
-enum { N_ROOM = 4, MAX_WEIGHT = 264 };
+enum { N_GUARD = 4, MAX_WEIGHT = 264 };
 
-static guard room[N_ROOM];
+static guard guards[N_GUARD];
 static float a[SIZE_A], b[SIZE_B], before[SIZE_Y], expected[SIZE_Y];
 
 static void open_rooms(void)
 {
-    static const size_t sizes[N_ROOM] = {sizeof a, sizeof b, sizeof before, MAX_WEIGHT * sizeof(float)};
-    for (int i = 0; i < N_ROOM; i++) guard_open(&room[i], sizes[i]);
+    static const size_t sizes[N_GUARD] = {sizeof a, sizeof b, sizeof before, MAX_WEIGHT * sizeof(float)};
+    for (int i = 0; i < N_GUARD; i++) guard_open(&guards[i], sizes[i]);
 }
 
-static void close_rooms(void) { for (int i = 0; i < N_ROOM; i++) guard_close(&room[i]); }
+static void close_guards(void) { for (int i = 0; i < N_GUARD; i++) guard_close(&guards[i]); }
 
 /* Floats from the first to the last that a matrix of that shape has. */
 static size_t span(size_t n_row, size_t n_col, size_t row)
@@ -50,9 +50,9 @@ static void place(hth_gemm *job, bool turned, guard_side side)
     size_t one = sizeof(float);
     size_t n_a = turned ? span(job->n_in, job->n_row, job->a_col) : span(job->n_row, job->n_in, job->a_row);
     size_t n_b = span(job->n_in, job->n_col, job->b_row), n_y = span(job->n_row, job->n_col, job->y_row);
-    float *own_a = guard_place(&room[0], n_a * one, side, 0),
-          *own_b = guard_place(&room[1], n_b * one, side, 0);
-    job->y = guard_place(&room[2], n_y * one, side, 0);
+    float *own_a = guard_place(&guards[0], n_a * one, side, 0),
+          *own_b = guard_place(&guards[1], n_b * one, side, 0);
+    job->y = guard_place(&guards[2], n_y * one, side, 0);
     memcpy(own_a, a, n_a * one);
     memcpy(own_b, b, n_b * one);
     memcpy(job->y, before, n_y * one);
@@ -93,14 +93,14 @@ TEST(products_of_every_level_are_those_of_the_definition)
             hth_kernels k = proof_kernels(levels[l]);
             memcpy(job.y, before, n_y * sizeof *before);
             invocation v = {k.gemm, job};
-            bool whole = guard_call(invoke_gemm, &v) && guard_is_whole(&room[0]) &&
-                         guard_is_whole(&room[1]) && guard_is_whole(&room[2]);
+            bool whole = guard_call(invoke_gemm, &v) && guard_is_whole(&guards[0]) &&
+                         guard_is_whole(&guards[1]) && guard_is_whole(&guards[2]);
             if (!whole || proof_differ_f32(job.y, expected, n_y) < n_y)
                 test_fail(__FILE__, __LINE__, "%s, job %d: %zu x %zu x %zu, more %d, turned %d",
                           hth_cpu_name(levels[l]), i, job.n_row, job.n_col, job.n_in, job.more, turned);
         }
     }
-    close_rooms();
+    close_guards();
 }
 
 TEST(the_definition_of_products_is_their_sum)
@@ -148,7 +148,7 @@ static bool steps_of(hth_cpu level, float start[4][MAX_WEIGHT], size_t n, guard_
     float *own[4];
     hth_kernels k = proof_kernels(level);
     for (int i = 0; i < 4; i++) {
-        own[i] = guard_place(&room[i], n * sizeof(float), side, 0);
+        own[i] = guard_place(&guards[i], n * sizeof(float), side, 0);
         memcpy(own[i], start[i], n * sizeof(float));
     }
     stepping s = {k.adam, {0.9f, 0.99f, 0.0f, 0.0f, 4e-3f}, own[0], own[1], own[2], own[3], n};
@@ -158,7 +158,7 @@ static bool steps_of(hth_cpu level, float start[4][MAX_WEIGHT], size_t n, guard_
         s.step.correct_v = (float)(1.0 / (1.0 - hth_pow_d(0.99, i)));
         whole = whole && guard_call(invoke_adam, &s);
     }
-    for (int i = 0; i < 4; i++) whole = whole && guard_is_whole(&room[i]);
+    for (int i = 0; i < 4; i++) whole = whole && guard_is_whole(&guards[i]);
     for (int i = 0; i < 3; i++) memcpy(end[i], own[i + 1], n * sizeof(float));
     return whole;
 }
@@ -185,7 +185,7 @@ TEST(adam_is_alike_at_all_levels_and_moves_as_it_should)
             if (fabsf(start[0][i]) > 1e-3f) CHECK(fabs(moved + sign * 3 * 4e-3) < 1e-6);
         }
     }
-    close_rooms();
+    close_guards();
 }
 
 typedef struct mapping {
@@ -213,10 +213,10 @@ TEST(the_logistic_function_is_alike_at_all_levels_and_exact_enough)
             hth_kernels k = proof_kernels(levels[l]);
             if (l == 0) proof_fill_f32(&r, n % 16 ? PROOF_PLAIN : PROOF_SPECIAL, x, n);
             for (size_t i = 0; l == 0 && i < n; i++) x[i] *= 100.0f;
-            float *own = guard_place(&room[0], n * sizeof *x, n % 24 ? GUARD_BEFORE : GUARD_BEHIND, 0);
+            float *own = guard_place(&guards[0], n * sizeof *x, n % 24 ? GUARD_BEFORE : GUARD_BEHIND, 0);
             memcpy(own, x, n * sizeof *x);
             mapping m = {k.logistic, own, 0.25f, own, n};
-            CHECK(guard_call(invoke_logistic, &m) && guard_is_whole(&room[0]));
+            CHECK(guard_call(invoke_logistic, &m) && guard_is_whole(&guards[0]));
             if (l == 0) memcpy(first, own, n * sizeof *first);
             else CHECK(proof_differ_f32(own, first, n) == n);
             for (size_t i = 0; i < n; i++) {
@@ -225,5 +225,5 @@ TEST(the_logistic_function_is_alike_at_all_levels_and_exact_enough)
                 else CHECK(fabs((double)own[i] - right) <= 4e-7 * right);
             }
         }
-    close_rooms();
+    close_guards();
 }

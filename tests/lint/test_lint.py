@@ -206,7 +206,7 @@ def with_includes(files, path):
     return found
 
 
-def stale_words(files):
+def stale_spirv(files):
     """SPIR-V of the repository (cmake/coopmat_spirv.cmake) that was compiled from other sources."""
     wrong = []
     for path in files:
@@ -228,15 +228,15 @@ def spirv_in_the_repository_belongs_to_its_sources():
     files = {"p/a.matrix.comp": '#include "b.glsl"\n', "p/b.glsl": '#include "c.glsl"\n', "p/c.glsl": "x\n"}
     hashes = [hashlib.sha256(text.encode()).hexdigest() for text in files.values()]
     words = "".join(f" * {h} {os.path.basename(name)}\n" for h, name in zip(hashes, files))
-    assert not stale_words(dict(files, **{"p/a.matrix.spv.inc": words}))
-    assert len(stale_words(files)) == 1
-    assert len(stale_words({"p/a.matrix.spv.inc": words})) == 1
-    assert len(stale_words(dict(files, **{"p/a.matrix.spv.inc": words, "p/c.glsl": "y\n"}))) == 1
-    assert len(stale_words(dict(files, **{"p/a.matrix.spv.inc": words[:words.rindex(" *")]}))) == 1
-    programs = sources("src/device/vulkan/shaders", suffixes=(".comp", ".glsl", ".spv.inc"))
-    assert len(stale_words({"p/a.matrix2.comp": "x\n"})) == 1
-    assert sum(path.endswith(".spv.inc") for path in programs) >= 4
-    assert_none(stale_words(programs))
+    assert not stale_spirv(dict(files, **{"p/a.matrix.spv.inc": words}))
+    assert len(stale_spirv(files)) == 1
+    assert len(stale_spirv({"p/a.matrix.spv.inc": words})) == 1
+    assert len(stale_spirv(dict(files, **{"p/a.matrix.spv.inc": words, "p/c.glsl": "y\n"}))) == 1
+    assert len(stale_spirv(dict(files, **{"p/a.matrix.spv.inc": words[:words.rindex(" *")]}))) == 1
+    shaders = sources("src/device/vulkan/shaders", suffixes=(".comp", ".glsl", ".spv.inc"))
+    assert len(stale_spirv({"p/a.matrix2.comp": "x\n"})) == 1
+    assert sum(path.endswith(".spv.inc") for path in shaders) >= 4
+    assert_none(stale_spirv(shaders))
 
 
 # ---- rules for the library ----------------------------------------------------------------

@@ -294,7 +294,7 @@ static watching watch_run(const pair *p, const setting *s, hearth_selector selec
 static double *read_down(const hearth_model *m, size_t d_ff, size_t d_model)
 {
     const hth_gguf_tensor *t = hth_gguf_find_tensor(m->file, "blk.0.ffn_down_t.weight");
-    bool by_neurons = t != NULL;
+    bool down_transposed = t != NULL;
     if (!t) t = hth_gguf_find_tensor(m->file, "blk.0.ffn_down.weight");
     size_t n = d_ff * d_model;
     FREED uint8_t *raw = malloc(t->size);
@@ -305,7 +305,7 @@ static double *read_down(const hearth_model *m, size_t d_ff, size_t d_model)
     m->kernels.unpack[t->type](raw, n, x);
     for (size_t j = 0; j < d_ff; j++)
         for (size_t o = 0; o < d_model; o++)
-            down[j * d_model + o] = (double)x[by_neurons ? j * d_model + o : o * d_ff + j];
+            down[j * d_model + o] = (double)x[down_transposed ? j * d_model + o : o * d_ff + j];
     return down;
 }
 

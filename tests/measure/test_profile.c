@@ -296,18 +296,18 @@ TEST(the_state_of_another_run_is_refused_by_what_differs)
     CHECK_FAILS(run_profile(&b, &context, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
                 ".resume: the state of a run with another ");
     CHECK_FAILS(run_profile(&b, &samples, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
-                "another number of samples; remove it to begin anew");
+                "another number of samples; remove it to start over");
     b.text[0] ^= 1;
     CHECK_FAILS(run_profile(&b, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT, "another text");
     b.text[0] ^= 1;
     CHECK_FAILS(run_profile(&other, &s, out, 0, &p, err), HEARTH_ERROR_ARGUMENT,
-                "the profile of another model|remove it to begin anew");
+                "the profile of another model|remove it to start over");
     /* A damaged one, and what is none. */
     CHECK(test_write_file(resume_of(out), state, n_state / 2));
     CHECK_INT(run_profile(&b, &s, out, 0, &p, &why), HEARTH_ERROR_FORMAT);
     CHECK(test_write_file(resume_of(out), "x", 1));
     CHECK_INT(run_profile(&b, &s, out, 0, &p, &why), HEARTH_ERROR_FORMAT);
-    CHECK(strstr(why.message, "remove it to begin anew") != NULL && access(out, F_OK) != 0);
+    CHECK(strstr(why.message, "remove it to start over") != NULL && access(out, F_OK) != 0);
     /* And all of that left it so that it can be gone on from. */
     CHECK(test_write_file(resume_of(out), state, n_state));
     CHECK_OK(run_profile(&b, &s, out, 0, &p, err));

@@ -16,7 +16,7 @@ typedef struct inputs {
     hth_kernels kernels;
     hth_device *device;
     hth_offload_params place;
-    uint64_t mark;
+    uint64_t fingerprint;
 } inputs;
 
 enum { N_THREAD = 2 };
@@ -36,7 +36,7 @@ static bool open_inputs(inputs *in, const char *device)
     CHECK_OK(hth_cpu_choose(&level, err));
     hth_kernels_init(&in->kernels, level);
     if (!in->model || !in->device) return false;
-    in->mark = hth_calibration_fingerprint(hth_device_get_info(in->device), &in->kernels, N_THREAD);
+    in->fingerprint = hth_calibration_fingerprint(hth_device_get_info(in->device), &in->kernels, N_THREAD);
     return true;
 }
 
@@ -52,7 +52,7 @@ static void close_inputs(inputs *in)
 static void measure_as(const inputs *in, double faster)
 {
     hth_calibration c = made_up_gpu(in->model->layers[0].ffn.up.type, faster);
-    hth_calibration_cache_store(in->mark, &c);
+    hth_calibration_cache_store(in->fingerprint, &c);
 }
 
 /* What is planned in so many bytes; closed by the caller. */
@@ -178,9 +178,9 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
 static uint64_t paced(const inputs *in, hth_placement_builder c)
 {
     hth_placement_set_submit_limit(&c, &in->kernels, N_THREAD);
-    uint64_t n_work = c.params.max_work;
+    uint64_t max_work = c.params.max_work;
     hth_placement_builder_close(&c);
-    return n_work;
+    return max_work;
 }
 
 static hth_placement_builder placed_evenly(const inputs *in)
@@ -201,12 +201,12 @@ TEST(submissions_are_what_the_device_was_measured_to_do_in_50_ms)
     CHECK_INT(paced(&in, placed_evenly(&in)), expected);
     CHECK_INT(paced(&in, planned(&in, 3000000)), expected);
     const hth_calibration nothing = {.type = HTH_TYPE_Q4_0};
-    hth_calibration_cache_store(in.mark, &nothing);
+    hth_calibration_cache_store(in.fingerprint, &nothing);
     CHECK_INT(paced(&in, placed_evenly(&in)), 0);
     close_inputs(&in);
 }
 
-static uint64_t usual(hth_device_kind kind)
+static uint64_t default_work(hth_device_kind kind)
 {
     const hth_device_info info = {.kind = kind, .flops = 1e12};
     return hth_gpu_default_submit_work(&info);
@@ -214,11 +214,11 @@ static uint64_t usual(hth_device_kind kind)
 
 TEST(where_nothing_was_measured_submissions_are_those_of_a_slow_device_of_the_kind)
 {
-    CHECK_INT(usual(HTH_DEVICE_DISCRETE), 25000000000u);
-    CHECK_INT(usual(HTH_DEVICE_SIMULATED), 25000000000u); /* a product and a sum are two operations */
-    CHECK_INT(usual(HTH_DEVICE_INTEGRATED), 5000000000u);
-    CHECK(usual(HTH_DEVICE_CPU) < usual(HTH_DEVICE_INTEGRATED));
-    CHECK_INT(usual(HTH_DEVICE_CPU), usual(HTH_DEVICE_REF));
+    CHECK_INT(default_work(HTH_DEVICE_DISCRETE), 25000000000u);
+    CHECK_INT(default_work(HTH_DEVICE_SIMULATED), 25000000000u); /* a product and a sum are two operations */
+    CHECK_INT(default_work(HTH_DEVICE_INTEGRATED), 5000000000u);
+    CHECK(default_work(HTH_DEVICE_CPU) < default_work(HTH_DEVICE_INTEGRATED));
+    CHECK_INT(default_work(HTH_DEVICE_CPU), default_work(HTH_DEVICE_REF));
     CHECK_INT(hth_gpu_max_submit_work(0.0), 1); /* each run by itself */
 }
 
@@ -248,28 +248,28 @@ TEST(a_calibration_is_measured_once_and_by_type)
     hth_calibration first = {0}, again = {0}, kept;
     if (!open_inputs(&in, "null")) return;
     hth_pool *pool = OPENED(hth_pool, N_THREAD);
-    CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q4_0, 0, &kept));
+    CHECK(!hth_calibration_cache_load(in.fingerprint, HTH_TYPE_Q4_0, 0, &kept));
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &first, err));
     CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
           first.device_rate.median <= first.device_rate.max);
     CHECK(first.sync_latency[0] > 0.0 && first.sync_latency[0] <= first.sync_latency_99[0] &&
           first.h2d_rate > 0.0 && first.d2h_rate > 0.0);
     hth_calibration q8 = made_up_gpu(HTH_TYPE_Q8_0, 3.0);
-    hth_calibration_cache_store(in.mark, &q8);
+    hth_calibration_cache_store(in.fingerprint, &q8);
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &again, err));
     CHECK_BYTES(&first, &again, sizeof first);
-    CHECK(hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, 0, &kept) && kept.device_rate.median > 2.9e9);
-    CHECK(!hth_calibration_cache_load(in.mark + 1, HTH_TYPE_Q8_0, 0, &kept));
+    CHECK(hth_calibration_cache_load(in.fingerprint, HTH_TYPE_Q8_0, 0, &kept) && kept.device_rate.median > 2.9e9);
+    CHECK(!hth_calibration_cache_load(in.fingerprint + 1, HTH_TYPE_Q8_0, 0, &kept));
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q8_0, true, &again, err));
     CHECK(again.device_rate.median != q8.device_rate.median && again.bytes < q8.bytes);
-    CHECK(hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, again.bytes, &kept));
+    CHECK(hth_calibration_cache_load(in.fingerprint, HTH_TYPE_Q8_0, again.bytes, &kept));
     CHECK_BYTES(&kept, &again, sizeof kept);
-    hth_calibration_cache_evict_others(in.mark, &again.type, 1);
-    CHECK(hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, again.bytes, &kept));
-    CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q4_0, 0, &kept));
+    hth_calibration_cache_evict_others(in.fingerprint, &again.type, 1);
+    CHECK(hth_calibration_cache_load(in.fingerprint, HTH_TYPE_Q8_0, again.bytes, &kept));
+    CHECK(!hth_calibration_cache_load(in.fingerprint, HTH_TYPE_Q4_0, 0, &kept));
     q8.dispatch = -1.0;
-    hth_calibration_cache_store(in.mark, &q8); /* no plan can be made of it */
-    CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, 0, &kept));
+    hth_calibration_cache_store(in.fingerprint, &q8); /* no plan can be made of it */
+    CHECK(!hth_calibration_cache_load(in.fingerprint, HTH_TYPE_Q8_0, 0, &kept));
     hth_pool_close(pool);
     close_inputs(&in);
 }

@@ -2,7 +2,7 @@
  * budgets, and what it predicts is what a simulated machine does. With "table" as argument it prints the
  * table of docs/plan.md; every speed in it is simulated. */
 #include "base/clock.h"
-#include "planner/plan.h"
+#include "support/planner/plan_reference.h"
 #include "support/test.h"
 
 /* ---- small cases ----------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ static double layer_seconds(const small_case *c, int l, int k)
     return before + fires * waits + silent * hot + m->merge;
 }
 
-static uint64_t layer_room(const small_case *c, int l, int k)
+static uint64_t layer_bytes(const small_case *c, int l, int k)
 {
     const hth_plan_layer *layer = &c->layers[l];
     if (k < 0) return 0;
@@ -105,7 +105,7 @@ static uint64_t layer_room(const small_case *c, int l, int k)
     return (bytes + 65535) / 65536 * 65536;
 }
 
-/* All placements of the layers from l on, behind some that took `room` bytes and `seconds`. n_there: the
+/* All placements of the layers from l on, behind some that took `capacity` bytes and `seconds`. n_there: the
  * first layers that must be on the device; the others are not. */
 static void try_all(const small_case *c, int l, int n_there, uint64_t capacity, double seconds, double *least)
 {
@@ -116,7 +116,7 @@ static void try_all(const small_case *c, int l, int n_there, uint64_t capacity, 
     }
     int from = l < n_there ? 0 : -1, to = l < n_there ? (int)c->layers[l].n_cluster : -1;
     for (int k = from; k <= to; k++)
-        try_all(c, l + 1, n_there, capacity + layer_room(c, l, k), seconds + layer_seconds(c, l, k), least);
+        try_all(c, l + 1, n_there, capacity + layer_bytes(c, l, k), seconds + layer_seconds(c, l, k), least);
 }
 
 static double brute_force(const small_case *c)

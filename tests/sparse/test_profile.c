@@ -367,7 +367,7 @@ TEST(samples_are_spread_over_the_text_and_over_the_chunk)
     CHECK(hth_profile_sample_at(&p, HTH_PROFILE_MAX_SAMPLE - 1) < INT32_MAX);
 }
 
-TEST(slots_cut_octaves_into_eight)
+TEST(bins_cut_octaves_into_eight)
 {
     CHECK(hth_profile_bin_edge(0) <= 0.0f && hth_profile_bin_edge(1) > 0.0f);
     CHECK(hth_profile_bin_edge(2) == 0x1p-24f && hth_profile_bin_edge(10) == 0x1p-23f);

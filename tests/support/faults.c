@@ -51,8 +51,8 @@ static bool nothing_half_written(const fault_paths *p, const char *whole, size_t
     return clean;
 }
 
-/* Returns the number of faults. n_least: fewer mean that the task was not put to the test. */
-static uint64_t fault_each(fault_task *run, inject_fn *fault, hearth_status status, uint64_t n_least)
+/* Returns the number of faults. n_min: fewer mean that the task was not put to the test. */
+static uint64_t fault_each(fault_task *run, inject_fn *fault, hearth_status status, uint64_t n_min)
 {
     enum { N_MAX = 20000 };
     fault_paths p;
@@ -73,7 +73,7 @@ static uint64_t fault_each(fault_task *run, inject_fn *fault, hearth_status stat
             test_fail(__FILE__, __LINE__, "fault %llu: status '%s', message '%s'%s", (unsigned long long)n,
                       hearth_status_name(st), why.message, clean ? "" : ", output left behind");
     }
-    if (n <= n_least || n == N_MAX)
+    if (n <= n_min || n == N_MAX)
         test_fail(__FILE__, __LINE__, "the task ended after %llu faults", (unsigned long long)n);
     free(whole);
     remove(p.in);

@@ -23,33 +23,33 @@ void guard_protect(void *p, size_t n, bool readable)
 void guard_open(guard *g, size_t max_size)
 {
     size_t page = guard_page_size();
-    g->room_size = (max_size + page - 1) / page * page + page;
-    uint8_t *map = mmap(NULL, g->room_size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    g->pages_size = (max_size + page - 1) / page * page + page;
+    uint8_t *map = mmap(NULL, g->pages_size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
         perror("mmap");
         exit(1);
     }
-    g->room = map + page;
-    g->p = g->room;
+    g->pages = map + page;
+    g->p = g->pages;
     g->size = 0;
-    guard_protect(g->room, g->room_size, true);
+    guard_protect(g->pages, g->pages_size, true);
 }
 
 void guard_close(guard *g)
 {
     size_t page = guard_page_size();
-    munmap(g->room - page, g->room_size + 2 * page);
+    munmap(g->pages - page, g->pages_size + 2 * page);
 }
 
 void *guard_place(guard *g, size_t size, guard_side side, size_t shift)
 {
-    if (size + shift > g->room_size) {
-        fprintf(stderr, "a buffer of %zu bytes is larger than its room\n", size);
+    if (size + shift > g->pages_size) {
+        fprintf(stderr, "a buffer of %zu bytes is larger than its pages\n", size);
         exit(1);
     }
-    memset(g->room, PATTERN, g->room_size);
+    memset(g->pages, PATTERN, g->pages_size);
     g->size = size;
-    g->p = side == GUARD_BEFORE ? g->room + shift : g->room + g->room_size - size - shift;
+    g->p = side == GUARD_BEFORE ? g->pages + shift : g->pages + g->pages_size - size - shift;
     return g->p;
 }
 
@@ -61,7 +61,7 @@ static bool is_pattern(const uint8_t *p, const uint8_t *end)
 
 bool guard_is_whole(const guard *g)
 {
-    return is_pattern(g->room, g->p) && is_pattern(g->p + g->size, g->room + g->room_size);
+    return is_pattern(g->pages, g->p) && is_pattern(g->p + g->size, g->pages + g->pages_size);
 }
 
 static sigjmp_buf back;

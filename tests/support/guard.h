@@ -12,20 +12,20 @@
 typedef enum guard_side { GUARD_BEFORE, GUARD_BEHIND } guard_side;
 
 typedef struct guard {
-    uint8_t *room; /* whole pages, unreadable ones on both sides */
-    size_t room_size;
+    uint8_t *pages; /* whole pages, unreadable ones on both sides */
+    size_t pages_size;
     uint8_t *p; /* the buffer */
     size_t size;
 } guard;
 
-/* Room for buffers of up to max_size bytes; ends the program when there is none. */
+/* Pages for buffers of up to max_size bytes; ends the program when there is none. */
 void guard_open(guard *g, size_t max_size);
 void guard_close(guard *g);
 
 /* A buffer of size bytes, `shift` bytes from the page on that side. Memory and buffer are filled with the pattern. */
 void *guard_place(guard *g, size_t size, guard_side side, size_t shift);
 
-/* Whether the room around the buffer is as guard_place left it. */
+/* Whether the pages around the buffer are as guard_place left it. */
 bool guard_is_whole(const guard *g);
 
 /* Makes n bytes at p (whole pages) readable and writable, or neither. */

@@ -18,11 +18,11 @@ static const char *const kinds[] = {[HTH_DEVICE_DISCRETE] = "card",
                                     [HTH_DEVICE_SIMULATED] = "simulated"};
 
 /* Why `auto` uses another one, or none. */
-static const char *verdict(const hth_device_info *d, bool is_first_card)
+static const char *status_text(const hth_device_info *d, bool is_first_gpu)
 {
     if (d->unsupported_reason[0]) return d->unsupported_reason;
     if (d->kind == HTH_DEVICE_DISCRETE)
-        return is_first_card ? "--gpu auto takes it" : "by name: --gpu auto takes the first card";
+        return is_first_gpu ? "--gpu auto takes it" : "by name: --gpu auto takes the first discrete GPU";
     if (d->kind == HTH_DEVICE_INTEGRATED) return "by name: it shares the CPU's memory, so it gains little";
     return "by name: for tests, it is slower than the CPU by itself";
 }
@@ -49,17 +49,17 @@ static void print_matrices(const hth_device_info *d)
 
 static void print_text(const hth_device_info *found, size_t n, const char *note)
 {
-    bool has_card = false;
+    bool has_gpu = false;
     if (n == 0) printf("no GPU: %s\n", note[0] ? printable(note) : "Vulkan knows none");
     for (size_t i = 0; i < n; i++) {
         const hth_device_info *d = &found[i];
-        bool usable_card = hth_device_is_usable_gpu(d);
+        bool is_usable = hth_device_is_usable_gpu(d);
         printf("vulkan:%zu  %s (%s), %.1f GB", i, printable(d->name), kinds[d->kind],
                (double)d->memory * 1e-9);
         if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
-        printf("\n          %s; %s\n", printable(d->driver), verdict(d, usable_card && !has_card));
+        printf("\n          %s; %s\n", printable(d->driver), status_text(d, is_usable && !has_gpu));
         print_matrices(d);
-        has_card |= usable_card;
+        has_gpu |= is_usable;
     }
     printf("null      functions of C in place of a GPU's programs; by name: for tests\n");
     printf("sim:FILE  the same with the memory, rates and waits that a file describes (bench/devices); by "

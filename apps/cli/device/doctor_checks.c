@@ -11,8 +11,8 @@
 
 #define GB 1e-9
 
-static void say(char *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(char *out, const char *format, ...)
+static void append(char *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(char *out, const char *format, ...)
 {
     size_t at = strlen(out);
     va_list list;
@@ -36,13 +36,13 @@ static void better(check_result *f, const char *format, ...)
 
 static void check_cpu(const system_info *d, check_result *f)
 {
-    say(f->text, "%s; kernels for %s", d->machine.cpu_name[0] ? d->machine.cpu_name : "unknown",
+    append(f->text, "%s; kernels for %s", d->machine.cpu_name[0] ? d->machine.cpu_name : "unknown",
         hth_cpu_name(d->level));
     if (d->level != d->machine_level) {
-        say(f->text, ", as HEARTH_CPU asks");
+        append(f->text, ", as HEARTH_CPU asks");
         better(f, "unset HEARTH_CPU: this machine has %s", hth_cpu_name(d->machine_level));
     } else if (d->lack) {
-        say(f->text, ": it lacks %s", d->lack);
+        append(f->text, ": it lacks %s", d->lack);
         if (strstr(d->lack, "by the system"))
             better(f, "switch these registers on in the kernel or the hypervisor");
     }
@@ -52,12 +52,12 @@ static void check_cores(const system_info *d, check_result *f)
 {
     const hth_machine *m = &d->machine;
     uint32_t usual = hth_pool_default_threads(0);
-    say(f->text, "%u physical, %u CPU%s of %u usable; %u thread%s by default", m->n_core, m->n_allowed,
+    append(f->text, "%u physical, %u CPU%s of %u usable; %u thread%s by default", m->n_core, m->n_allowed,
         m->n_allowed == 1 ? "" : "s", m->n_online, usual, usual == 1 ? "" : "s");
-    if (d->n_thread != usual) say(f->text, "; measured with %u", d->n_thread);
+    if (d->n_thread != usual) append(f->text, "; measured with %u", d->n_thread);
     if (d->n_thread > m->n_allowed)
         better(f, "more threads than CPUs wait for one another: use -t %u", m->n_allowed);
-    if (m->cpu_quota > 0.0) say(f->text, "; quota %.1f CPUs", m->cpu_quota);
+    if (m->cpu_quota > 0.0) append(f->text, "; quota %.1f CPUs", m->cpu_quota);
     if (m->n_allowed < m->n_online)
         better(f, "start hearth without taskset or a cpuset to use all %u CPUs", m->n_online);
     if (m->cpu_quota > 0.0 && m->cpu_quota < m->n_core)
@@ -69,12 +69,12 @@ static void check_load(const system_info *d, check_result *f)
 {
     const hth_cpu_load *l = &d->load;
     if (!d->load_known) {
-        say(f->text, "not known: /proc/stat does not tell");
+        append(f->text, "not known: /proc/stat does not tell");
         return;
     }
-    say(f->text, "other programs keep %.1f of %u CPUs busy", l->busy, d->machine.n_online);
-    if (l->pid) say(f->text, ", most %s (%d)", l->name, l->pid);
-    if (l->stolen >= 0.05) say(f->text, "; the host takes %.1f", l->stolen);
+    append(f->text, "other programs keep %.1f of %u CPUs busy", l->busy, d->machine.n_online);
+    if (l->pid) append(f->text, ", most %s (%d)", l->name, l->pid);
+    if (l->stolen >= 0.05) append(f->text, "; the host takes %.1f", l->stolen);
     if (l->busy >= 0.2 && l->pid)
         better(f, "stop what is not needed, %s first: figures and speed suffer", l->name);
     if (l->busy >= 0.2) better(f, "stop what is not needed: figures and speed suffer");
@@ -87,12 +87,12 @@ static void check_load(const system_info *d, check_result *f)
 static void check_memory(const system_info *d, check_result *f)
 {
     const hth_machine *m = &d->machine;
-    say(f->text, "%.1f GB, %.1f GB free", (double)m->memory * GB, (double)m->available * GB);
+    append(f->text, "%.1f GB, %.1f GB free", (double)m->memory * GB, (double)m->available * GB);
     if (m->group_limit)
-        say(f->text, "; control group grants %.1f GB, %.1f used", (double)m->group_limit * GB,
+        append(f->text, "; control group grants %.1f GB, %.1f used", (double)m->group_limit * GB,
             (double)m->group_used * GB);
     if (d->path && !d->mmap)
-        say(f->text, "; a run takes %.1f GB", (double)(d->weight_bytes + d->session_bytes) * GB);
+        append(f->text, "; a run takes %.1f GB", (double)(d->weight_bytes + d->session_bytes) * GB);
     if (d->path && !d->fits)
         better(f, "take --mmap, a smaller type (hearth quantize), or close other programs");
     if (m->memory && m->available < m->memory / 10)
@@ -102,16 +102,16 @@ static void check_memory(const system_info *d, check_result *f)
 static void check_huge_pages(const system_info *d, check_result *f)
 {
     static const char *const modes[] = {"the kernel has none", "never", "on request (madvise)", "always"};
-    say(f->text, "%s", modes[d->machine.huge]);
+    append(f->text, "%s", modes[d->machine.huge]);
     if (d->opened && !d->mmap && d->weight_bytes) {
         double share = (double)d->huge_bytes / (double)d->weight_bytes;
-        say(f->text, "; weights: %.0f %% of %s on them", share > 1.0 ? 100.0 : 100.0 * share,
+        append(f->text, "; weights: %.0f %% of %s on them", share > 1.0 ? 100.0 : 100.0 * share,
             hth_format_bytes(d->weight_bytes).text);
         if (d->machine.huge >= HTH_HUGE_MADVISE && share < 0.9 && d->weight_bytes >= (uint64_t)64 << 20)
             better(f, "free memory is in pieces: echo 1 | sudo tee /proc/sys/vm/compact_memory");
     }
     if (d->opened && d->mmap) {
-        say(f->text, "; a mapped model gets none");
+        append(f->text, "; a mapped model gets none");
         better(f, "leave --mmap out where memory allows it");
     }
     if (d->machine.huge == HTH_HUGE_NEVER)
@@ -121,9 +121,9 @@ static void check_huge_pages(const system_info *d, check_result *f)
 
 static void check_bandwidth(const system_info *d, check_result *f)
 {
-    say(f->text, "%.1f GB/s by one thread", d->one.median * GB);
+    append(f->text, "%.1f GB/s by one thread", d->one.median * GB);
     if (d->n_thread > 1)
-        say(f->text, ", %.1f (%.1f-%.1f) by %u", d->all.median * GB, d->all.min * GB, d->all.max * GB,
+        append(f->text, ", %.1f (%.1f-%.1f) by %u", d->all.median * GB, d->all.min * GB, d->all.max * GB,
             d->n_thread);
     const hth_sample_stats *s = d->n_thread > 1 ? &d->all : &d->one;
     if (s->max > 1.4 * s->min) better(f, "it varies: measure again when nothing else is at work");
@@ -133,8 +133,8 @@ static void check_bandwidth(const system_info *d, check_result *f)
 
 static void format_limit(char *out, const char *what, uint64_t bytes)
 {
-    if (bytes == UINT64_MAX) say(out, "%s unlimited", what);
-    else say(out, "%s %.1f MB", what, (double)bytes * 1e-6);
+    if (bytes == UINT64_MAX) append(out, "%s unlimited", what);
+    else append(out, "%s %.1f MB", what, (double)bytes * 1e-6);
 }
 
 static void check_limits(const system_info *d, check_result *f)
@@ -142,7 +142,7 @@ static void check_limits(const system_info *d, check_result *f)
     static const char *const modes[] = {"guessed", "always", "never"};
     format_limit(f->text, "address space", d->address_limit);
     format_limit(f->text, ", locked memory", d->locked_limit);
-    say(f->text, "; overcommit %s", d->machine.overcommit < 3 ? modes[d->machine.overcommit] : "unknown");
+    append(f->text, "; overcommit %s", d->machine.overcommit < 3 ? modes[d->machine.overcommit] : "unknown");
     if (d->address_limit != UINT64_MAX) better(f, "lift the limit in this shell: ulimit -v unlimited");
     if (d->machine.overcommit == 2)
         better(f, "large models may be refused with memory left: sudo sysctl vm.overcommit_memory=0");
@@ -153,49 +153,49 @@ static void check_gpu(const system_info *d, check_result *f)
     const doctor_gpu *g = &d->gpu;
     uint64_t is_free = hth_device_free_memory(&g->info);
     if (g->is_left_out) {
-        say(f->text, "not looked at, as asked for: the CPU does all of it");
+        append(f->text, "not looked at, as asked for: the CPU does all of it");
         return;
     }
     if (g->failed) {
-        say(f->text, "%s", g->problem);
+        append(f->text, "%s", g->problem);
         better(f, g->found ? "measure again; docs/gpu.md says what drivers want"
                            : "hearth devices lists what there is; docs/gpu.md says what is needed");
         return;
     }
     if (!g->found) {
-        say(f->text, "%s%s%s", g->info.name[0] ? g->info.name : "no card of its own: the CPU does all of it",
+        append(f->text, "%s%s%s", g->info.name[0] ? g->info.name : "no discrete GPU: the CPU does all of it",
             g->problem[0] ? "; " : "", g->problem);
         if (g->info.name[0]) better(f, "a newer driver may help; docs/gpu.md says what is needed");
         return;
     }
     if (g->problem[0]) {
-        say(f->text, "%s: %s", g->info.name, g->problem);
+        append(f->text, "%s: %s", g->info.name, g->problem);
         better(f, "hearth devices lists others; docs/gpu.md says what is needed");
         return;
     }
-    say(f->text, "%s, ", g->info.name);
-    if (is_free == UINT64_MAX) say(f->text, "memory without a limit");
-    else say(f->text, "%s free", hth_format_bytes(is_free).text);
+    append(f->text, "%s, ", g->info.name);
+    if (is_free == UINT64_MAX) append(f->text, "memory without a limit");
+    else append(f->text, "%s free", hth_format_bytes(is_free).text);
     if (is_free == 0) better(f, "no model has room there: a twentieth, at least 256 MiB, is left to others");
     for (size_t i = 0; i < g->n_calibration; i++) {
         double rate = g->calibrations[i].device_rate.median * GB;
-        say(f->text, "%s %s %.*f GB/s", i ? "," : "; rows of",
+        append(f->text, "%s %s %.*f GB/s", i ? "," : "; rows of",
             hth_type_find((uint32_t)g->calibrations[i].type)->name, rate < 10.0 ? 2 : 0, rate);
     }
     if (g->n_calibration > 0) {
         const hth_calibration *c = &g->calibrations[0];
-        say(f->text, "; handoff %.0f us", c->sync_latency[hth_calibration_submit_mode(c)] * 1e6);
+        append(f->text, "; handoff %.0f us", c->sync_latency[hth_calibration_submit_mode(c)] * 1e6);
     }
 }
 
 static void check_disk(const system_info *d, check_result *f)
 {
     if (d->disk_rate <= 0.0) {
-        say(f->text, "not known: this file cannot be read past the page cache");
+        append(f->text, "not known: this file cannot be read past the page cache");
         return;
     }
     double seconds = (double)d->weight_bytes / d->disk_rate;
-    say(f->text, "%.2f GB/s; the first load of %s takes %.1f s", d->disk_rate * GB,
+    append(f->text, "%.2f GB/s; the first load of %s takes %.1f s", d->disk_rate * GB,
         hth_format_bytes(d->weight_bytes).text, seconds);
     if (seconds > 20.0) better(f, "keep the file on a faster disk");
 }

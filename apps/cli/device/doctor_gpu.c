@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The first GPU that can be used, or why the first one cannot. */
-static bool find_card(doctor_gpu *g, char name[32])
+static bool find_gpu(doctor_gpu *g, char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
     char note[200];
@@ -52,7 +52,7 @@ static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu
 
 void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *options)
 {
-    char card[32];
+    char gpu[32];
     const char *name = options->name;
     hth_device *device;
     hearth_error why = {0};
@@ -60,8 +60,8 @@ void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *options)
     *g = (doctor_gpu){.is_left_out = strcmp(name, "none") == 0};
     if (g->is_left_out) return;
     if (!is_named) {
-        if (!find_card(g, card)) return;
-        name = card;
+        if (!find_gpu(g, gpu)) return;
+        name = gpu;
     }
     hth_device_spec spec = {.name = name, .shader_refs = hth_shader_ref_table};
     hearth_status st = hth_device_open(&spec, &device, &why);

@@ -78,13 +78,13 @@ static hearth_status open_model_alone(plan_state *p, hth_offload_params *params,
 /* Opens the GPU that --gpu names, or the first one, with a limit of usable bytes; 0: all. */
 static hearth_status open_card(plan_state *p, uint64_t limit, hearth_error *err)
 {
-    char card[32];
+    char gpu[32];
     const char *name = args_text(p->a, "gpu", "auto");
     if (strcmp(name, "auto") == 0) {
-        if (!hth_device_find_discrete(card))
+        if (!hth_device_find_discrete(gpu))
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                            "no card to plan for: see hearth devices, and name one with --gpu");
-        name = card;
+                            "no GPU to plan for: see hearth devices, and name one with --gpu");
+        name = gpu;
     }
     hth_device_spec spec = {.name = name, .memory = limit, .shader_refs = hth_shader_ref_table};
     return hth_device_open(&spec, &p->device, err);
@@ -195,13 +195,13 @@ static hearth_status make_plan(plan_state *p, hearth_error *err)
 }
 
 /* "the least is --vram 7.89M; ...": an option that works unchanged, if the device has that much. */
-typedef struct least_words {
+typedef struct budget_text {
     char text[120];
-} least_words;
+} budget_text;
 
-static least_words least_of(const plan_state *p)
+static budget_text min_budget_of(const plan_state *p)
 {
-    least_words w = {"not even one fits into what it binds at once"};
+    budget_text w = {"not even one fits into what it binds at once"};
     uint64_t min = hth_placement_builder_least_bytes(&p->builder);
     bool is_there = min <= hth_device_free_memory(p->builder.info);
     if (min < UINT64_MAX)
@@ -225,7 +225,7 @@ static hearth_status write_placement(const plan_state *p, const char *path, hear
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
             "no layer fits there: %s; a smaller -c or --batch takes less; no placement is written",
-            least_of(p).text);
+            min_budget_of(p).text);
     if (params->n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
     snprintf(to.device, sizeof to.device, "%s", info->name);
@@ -248,7 +248,7 @@ static uint64_t neurons_of(const plan_state *p)
     return n;
 }
 
-static uint64_t hot_of(const plan_state *p)
+static uint64_t n_hot_total(const plan_state *p)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < p->builder.params.n_layer; i++) n += p->builder.n_hot[i];
@@ -309,12 +309,12 @@ static void print_device_memory(const plan_state *p)
            hth_format_bytes(b->attention_bytes).text, hth_format_bytes(b->kv_bytes).text);
     if (p->model->down_transposed)
         printf(", neurons %s (%.0f %%)", hth_format_bytes(b->cluster_bytes).text,
-               100.0 * (double)hot_of(p) / (double)neurons_of(p));
+               100.0 * (double)n_hot_total(p) / (double)neurons_of(p));
     printf(", head %s, room %s\n", hth_format_bytes(b->head_bytes).text,
            hth_format_bytes(b->fixed_bytes).text);
     uint64_t is_free = hth_device_free_memory(p->builder.info);
     if (is_empty_placement(p))
-        printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", least_of(p).text);
+        printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", min_budget_of(p).text);
     else if (p->builder.params.n_layer == 0) printf("Nothing gains by lying there.\n");
     if (p->builder.is_user_limit && p->builder.budget > is_free)
         printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);
@@ -341,7 +341,7 @@ static void print_streams(const hth_placement_stream *streams)
     }
 }
 
-static bool is_whole(const plan_state *p) { return p->context.best.head && hot_of(p) == neurons_of(p); }
+static bool is_whole(const plan_state *p) { return p->context.best.head && n_hot_total(p) == neurons_of(p); }
 
 static void print_text(const plan_state *p)
 {
@@ -353,7 +353,7 @@ static void print_text(const plan_state *p)
     if (info->kind == HTH_DEVICE_SIMULATED) {
         printf("The device is simulated: its figures come from its description.\n");
     } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
-        printf("This device computes on the CPU: the figures say nothing of a card.\n");
+        printf("This device computes on the CPU: the figures say nothing of a GPU.\n");
     if (is_whole(p)) printf("All of it fits there.\n");
     else if (!p->model->down_transposed)
         printf("Whole layers only: hearth pack would let each layer be divided.\n");

@@ -16,12 +16,12 @@ static const option_spec options[] = {
 };
 
 /* The GPU used in the estimates. */
-typedef struct card {
+typedef struct gpu_used {
     char name[256];
     bool is_simulated;
-} card;
+} gpu_used;
 
-static int look_at_all(const args *a, const hub_models *models, hub_facts *facts, card *used)
+static int look_at_all(const args *a, const hub_models *models, hub_facts *facts, gpu_used *used)
 {
     hub_machine *machine;
     hearth_error own, *err = &own;
@@ -35,7 +35,7 @@ static int look_at_all(const args *a, const hub_models *models, hub_facts *facts
         progress_update(&p, i + 1, models->n);
     }
     progress_end(&p);
-    const char *name = hub_machine_card(machine, &used->is_simulated);
+    const char *name = hub_machine_gpu(machine, &used->is_simulated);
     if (name) snprintf(used->name, sizeof used->name, "%s", name);
     hub_machine_close(machine);
     return st == HEARTH_OK ? 0 : report(err);
@@ -69,7 +69,7 @@ static void print_path(const hub_model *m)
     putchar('\n');
 }
 
-static void print_text(const args *a, const hub_models *models, const hub_facts *facts, const card *used)
+static void print_text(const args *a, const hub_models *models, const hub_facts *facts, const gpu_used *used)
 {
     int width = 4;
     for (size_t i = 0; i < models->n; i++) {
@@ -118,7 +118,7 @@ static void print_model(json *j, const hub_model *m, const hub_facts *f)
     json_close(j, '}');
 }
 
-static void print_json(const hub_models *models, const hub_facts *facts, const card *used)
+static void print_json(const hub_models *models, const hub_facts *facts, const gpu_used *used)
 {
     json j = json_begin(stdout);
     json_open(&j, "models", '[');
@@ -134,7 +134,7 @@ static int run(const args *a)
     hub_models models;
     hearth_error err;
     if (hub_find_models(&models, &err) != HEARTH_OK) return report(&err);
-    card used = {.name = ""};
+    gpu_used used = {.name = ""};
     hub_facts *facts = calloc(models.n + 1, sizeof *facts);
     int status = facts ? look_at_all(a, &models, facts, &used) : report_text("out of memory for a list");
     if (status == 0 && args_has(a, "json")) print_json(&models, facts, &used);

@@ -108,7 +108,7 @@ static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *er
               : t->n_sequence ? generate_together(b, t, err)
                               : generate(b, n, err);
     timestamp took = timestamp_since(b->model, start);
-    double seconds = b->by_card && took.sim > 0.0 ? took.sim : took.wall;
+    double seconds = b->by_sim_clock && took.sim > 0.0 ? took.sim : took.wall;
     *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
     for (uint32_t s = 0; ok && s < t->n_sequence; s++)
         t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
@@ -378,7 +378,7 @@ static int run(const args *a)
     if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) return EXIT_OTHER;
     b.model = model;
     b.info = model_info(model);
-    b.by_card = b.info.gpu_sim_seconds > 0.0;
+    b.by_sim_clock = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.traces.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_context_length(&b, n_token);
     if (bench_open_quality(&b, a, model) && alloc_buffers(&b, model, session_options(a, 0).kv, n_token) &&

@@ -31,7 +31,7 @@ typedef struct bench_traces {
     hth_act_trace_spec spec; /* of random lists; the seed is for both kinds */
     char profile[4096];      /* path of the profile to replay; "": random lists */
     uint32_t n_sample, first_sample;
-    bool marks_tops; /* samples mark the neurons among the largest tenth */
+    bool is_top_decile; /* samples mark the neurons among the largest tenth */
     hth_act_trace *lists;
 } bench_traces;
 
@@ -64,7 +64,7 @@ typedef struct bench {
     int32_t *prompt; /* the longest of them */
     bench_traces traces;
     bool approximate; /* the mode is declared approximate */
-    bool by_card;     /* times are those of a simulated GPU's clock */
+    bool by_sim_clock;     /* times are those of a simulated GPU's clock */
     bool bf16_dot;
     const char *kv; /* type of the cache, by name */
     bench_quality quality;

@@ -111,7 +111,7 @@ static void print_traces(const bench *b)
                "samples from "
                "number %u on.%s",
                printable(f->profile), percent, f->n_sample, f->first_sample,
-               f->marks_tops ? " The activation gives no zeros: a list is the largest tenth of a layer."
+               f->is_top_decile ? " The activation gives no zeros: a list is the largest tenth of a layer."
                              : "");
     else
         printf(" Firing lists drawn, not found by the model: %.1f %% of the neurons, in runs of %u, skew %g, "
@@ -168,7 +168,7 @@ static void print_place(const bench *b)
     else if (info->gpu_note[0]) printf("All of it on the CPU: %s", info->gpu_note);
     if (info->gpu_simulated)
         printf(" Simulated: seconds are %s.",
-               b->by_card ? "those of its clock" : "this machine's, not a card's");
+               b->by_sim_clock ? "those of its clock" : "this machine's, not a GPU's");
     if (info->gpu_predicted_tps > 0.0) printf(" The plan expects %.2f tokens/s.", info->gpu_predicted_tps);
     if (info->gpu || info->gpu_note[0]) printf("\n\n");
 }
@@ -253,7 +253,7 @@ static void print_json_traces(json *j, const bench *b)
         json_word(j, "profile", f->profile);
         json_uint(j, "samples", f->n_sample);
         json_uint(j, "first_sample", f->first_sample);
-        json_bool(j, "largest_tenth", f->marks_tops);
+        json_bool(j, "largest_tenth", f->is_top_decile);
     } else {
         json_uint(j, "run", f->spec.block);
         json_float(j, "skew", f->spec.zipf_s, 6);
@@ -302,7 +302,7 @@ void bench_print_json(const bench *b)
     json_uint(&j, "token_bytes", b->info.bytes_per_token);
     json_placement(&j, &b->info);
     if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
-    if (b->by_card) json_bool(&j, "simulated_seconds", true);
+    if (b->by_sim_clock) json_bool(&j, "simulated_seconds", true);
     if (b->quality.of_reference || b->quality.result.n_scored > 0) print_json_quality(&j, b);
     json_open(&j, "tests", '[');
     for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);

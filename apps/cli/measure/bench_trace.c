@@ -81,7 +81,7 @@ static bool replay(bench_traces *f, const hearth_model *model)
         return false;
     }
     f->n_sample = p->n_sample;
-    f->marks_tops = p->coact_is_top_decile;
+    f->is_top_decile = p->coact_is_top_decile;
     f->first_sample = hth_act_trace_draw_sample(p, f->spec.seed);
     uint32_t n = p->n_sample < MAX_LISTS ? p->n_sample : MAX_LISTS; /* all samples in turn, for any number of tokens */
     hearth_status st = hth_act_trace_replay(p, f->first_sample, n, &f->lists, &err);

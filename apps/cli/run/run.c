@@ -45,7 +45,7 @@ typedef struct generation {
     size_t n_shown;
     const char *end; /* why it ended */
     double prompt_seconds, decode_seconds;
-    bool by_card; /* times are a simulated GPU's */
+    bool by_sim_clock; /* times are a simulated GPU's */
     timestamp prompt_took, decode_took;
 } generation;
 
@@ -175,9 +175,9 @@ static bool generate(generation *g, hearth_error *err)
         else if (!next_token(g, err)) return false;
     }
     g->decode_took = timestamp_since(g->model, start);
-    g->by_card = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
-    g->prompt_seconds = g->by_card ? g->prompt_took.sim : g->prompt_took.wall;
-    g->decode_seconds = g->by_card ? g->decode_took.sim : g->decode_took.wall;
+    g->by_sim_clock = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
+    g->prompt_seconds = g->by_sim_clock ? g->prompt_took.sim : g->prompt_took.wall;
+    g->decode_seconds = g->by_sim_clock ? g->decode_took.sim : g->decode_took.wall;
     const char *tail;
     size_t n;
     hearth_detokenizer_flush(g->decoder, &tail, &n);
@@ -210,7 +210,7 @@ static void print_rates(const generation *g)
     hearth_model_info info = model_info(g->model);
     print_status("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
                  info.gpu_simulated ? info.gpu : "",
-                 g->by_card           ? ", by its clock: "
+                 g->by_sim_clock           ? ", by its clock: "
                  : info.gpu_simulated ? ": "
                                       : "",
                  g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->ids.n,
@@ -257,7 +257,7 @@ static void print_json(const generation *g)
     print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
     print_ids(&j, "ids", g->ids.at, g->ids.n);
     if (info.gpu_simulated) json_bool(&j, "simulated", true);
-    if (g->by_card) json_bool(&j, "simulated_seconds", true);
+    if (g->by_sim_clock) json_bool(&j, "simulated_seconds", true);
     json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
     json_float(&j, "prompt_tokens_per_second", rate((double)g->n_prompt, g->prompt_seconds), 6);
@@ -282,10 +282,10 @@ static const char *model_path(const args *a)
 }
 
 /* Measures the effect of the mode on the first tokens. The session's tokens are lost. */
-static int check(const generation *g, uint64_t n_most)
+static int check(const generation *g, uint64_t n_max)
 {
     size_t n = g->n_prompt + g->ids.n;
-    if (n > n_most) n = n_most;
+    if (n > n_max) n = n_max;
     if (n > hearth_session_n_ctx(g->session)) n = hearth_session_n_ctx(g->session);
     int32_t *ids = malloc(n * sizeof *ids);
     if (!ids) return report_text("out of memory for the check");

@@ -155,7 +155,7 @@ typedef struct key {
     const char *name, *wants;
     size_t at; /* offset in hth_sim_gpu */
     kind kind;
-    double least, most, unit; /* of a NUMBER: range, and factor */
+    double min, max, unit; /* of a NUMBER: range, and factor */
 } key;
 
 #define RATE(name, field)                                                                                    \
@@ -205,7 +205,7 @@ static bool read_value(const key *k, span p, hth_sim_gpu *gpu)
     case FAULT: return read_fault(p, gpu);
     case NUMBER: break;
     }
-    if (!read_number(p, &v) || !(v >= k->least && v <= k->most)) return false;
+    if (!read_number(p, &v) || !(v >= k->min && v <= k->max)) return false;
     *(double *)to = v * k->unit;
     return true;
 }

@@ -196,7 +196,7 @@ uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
 /* n rows of a matrix after n_skip rows; an absent matrix stays absent. */
-static hth_matrix some_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
+static hth_matrix slice_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
 {
     hth_matrix some = *m;
     if (m->n_row == 0) return some;
@@ -210,9 +210,9 @@ static hth_ffn neurons_of(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t
 {
     hth_ffn some = *f;
     some.d_ff = n;
-    some.gate = some_rows(&f->gate, n_skip, n);
-    some.up = some_rows(&f->up, n_skip, n);
-    some.down_t.rows = some_rows(&f->down_t.rows, n_skip, n);
+    some.gate = slice_rows(&f->gate, n_skip, n);
+    some.up = slice_rows(&f->up, n_skip, n);
+    some.down_t.rows = slice_rows(&f->down_t.rows, n_skip, n);
     some.gate_bias = f->gate_bias ? f->gate_bias + first : NULL;
     some.up_bias = f->up_bias ? f->up_bias + first : NULL;
     some.thresholds = f->thresholds ? f->thresholds + first : NULL;

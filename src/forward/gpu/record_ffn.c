@@ -13,7 +13,7 @@ typedef struct activation {
     uint32_t n, select, score_stride;
     hth_buffer_range from;
     hth_gpu_vector thresholds;
-    float least;
+    float min_score;
 } activation;
 
 static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_matrix *group)
@@ -23,7 +23,7 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
     uint32_t block = group ? hth_rec_primary_block(group) : 0;
     bool is_256 = block == HTH_ACT_BLOCK_256, both = group && group->wants_32 && group->wants_256;
     bool store = a->store || both || (group && group->wants_f32);
-    hth_push_act_quantize push = {a->n, a->score_stride, a->least};
+    hth_push_act_quantize push = {a->n, a->score_stride, a->min_score};
     const uint32_t consts[] = {(uint32_t)a->kind, a->gated, block, store, HTH_REC_LOCAL, a->select};
     hth_buffer_range q = is_256 ? in->q_256 : in->q, d = is_256 ? in->d_256 : in->d,
                      sum = is_256 ? in->sum_256 : in->sum;
@@ -57,7 +57,7 @@ static void predict(hth_recorder *r, uint32_t i_layer)
 static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint32_t stride)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_push_active_mask push = {a->n, stride, a->score_stride, a->least};
+    hth_push_active_mask push = {a->n, stride, a->score_stride, a->min_score};
     const uint32_t consts[] = {(uint32_t)a->kind, a->select, by_half, HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->thresholds), ws->active_mask};
     hth_rec_barrier(r);
@@ -195,9 +195,10 @@ static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, 
     hth_rec_mark_dirty(r, ws->down_absmax);
     hth_rec_barrier(r);
     if (!to_host || r->st != HEARTH_OK) return;
-    hth_buffer_range here = {ws->down_absmax.buffer, ws->down_absmax.offset, 8 * (uint64_t)r->n_row};
-    hth_buffer_range tops = {ws->d2h_absmax.buffer, ws->d2h_absmax.offset + 8 * (uint64_t)i_layer * r->g->params.n_row, here.size};
-    hth_cmdlist_copy(r->cmdlist, here, tops);
+    hth_buffer_range from = {ws->down_absmax.buffer, ws->down_absmax.offset, 8 * (uint64_t)r->n_row};
+    hth_buffer_range to = {ws->d2h_absmax.buffer, ws->d2h_absmax.offset + 8 * (uint64_t)i_layer * r->g->params.n_row,
+                           from.size};
+    hth_cmdlist_copy(r->cmdlist, from, to);
 }
 
 /* Down of the hidden values in input.x, for as many tokens at once as the sums have capacity. With several stages
@@ -246,7 +247,7 @@ static activation hidden_of(const hth_recorder *r, uint32_t i_layer)
                         .from = r->g->workspace.gate_up,
                         .score_stride = to->predict_out.n_row,
                         .thresholds = to->thresholds,
-                        .least = l->ffn.predictor.threshold};
+                        .min_score = l->ffn.predictor.threshold};
 }
 
 /* ---- streamed weights --------------------------------------------------------------------------------- */

@@ -128,23 +128,23 @@ void hth_ref_down_accumulate(const hth_dispatch_args *c)
 {
     hth_push_down_accumulate push;
     const int32_t *sums = c->bind[1];
-    uint32_t *wide = c->bind[2];
+    uint32_t *acc64 = c->bind[2];
     const uint32_t *host = c->bind[3];
     bool adds_host = c->consts[HTH_DOWN_ACCUMULATE_HOST] > 0;
     memcpy(&push, c->push, sizeof push);
     for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[1]); i++) {
         for (uint32_t o = 0; o < push.n_out; o++) {
-            uint32_t *to = wide + HTH_HOST_SUMS + 2 * ((size_t)(push.first_tok + i) * push.n_out + o);
+            uint32_t *to = acc64 + HTH_HOST_SUMS + 2 * ((size_t)(push.first_tok + i) * push.n_out + o);
             uint64_t total = 0, given = 0;
             if (!push.start) memcpy(&total, to, sizeof total);
-            if (adds_host && host[0] == HTH_HOST_SUMS_VALID) memcpy(&given, host + (to - wide), sizeof given);
+            if (adds_host && host[0] == HTH_HOST_SUMS_VALID) memcpy(&given, host + (to - acc64), sizeof given);
             total += given;
             for (uint32_t s = 0; s < push.n_split; s++)
                 total += (uint64_t)(int64_t)sums[((size_t)i * push.n_split + s) * push.n_out + o];
             memcpy(to, &total, sizeof total);
         }
-        if (push.start) *wide = HTH_HOST_SUMS_VALID;
-        if (adds_host && host[0] == HTH_HOST_SUMS_OVERFLOW) *wide = HTH_HOST_SUMS_OVERFLOW;
+        if (push.start) *acc64 = HTH_HOST_SUMS_VALID;
+        if (adds_host && host[0] == HTH_HOST_SUMS_OVERFLOW) *acc64 = HTH_HOST_SUMS_OVERFLOW;
     }
 }
 

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_RUNS = 64, GRAIN = 256, MAX_BYTES = 4 << 20 };
+enum { MAX_RUNS = 64, ALIGNMENT = 256, MAX_BYTES = 4 << 20 };
 
 /* Far more than any device needs, even a CPU device on a busy machine. */
 static const uint64_t TIMEOUT_NS = (uint64_t)120 * 1000000000;
 
 typedef struct test_run {
-    const hth_pipeline *program;
+    const hth_pipeline *pipeline;
     hth_gpu_testcase what;
     uint64_t at[HTH_SHADER_MAX_BIND];
 } test_run;
@@ -37,11 +37,11 @@ static void add(session *s, const hth_pipeline *pipeline, const hth_gpu_testcase
 {
     test_run *t = &s->runs[s->n++];
     uint8_t *bind[HTH_SHADER_MAX_BIND];
-    *t = (test_run){.program = pipeline, .what = *what};
+    *t = (test_run){.pipeline = pipeline, .what = *what};
     for (uint32_t i = 0; i < what->n_bind; i++) {
         t->at[i] = s->used;
         bind[i] = s->bytes + s->used;
-        s->used += (what->bind[i].size + GRAIN - 1) / GRAIN * GRAIN;
+        s->used += (what->bind[i].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     hth_gpu_testcase_fill(what, bind);
 }
@@ -61,7 +61,7 @@ static void record(const session *s, hth_cmdlist *cmdlist, const test_run *t)
     const uint32_t *grid = t->what.grid;
     for (uint32_t i = 0; i < t->what.n_bind; i++)
         bind[i] = (hth_buffer_range){s->memory, t->at[i], t->what.bind[i].size};
-    hth_cmdlist_dispatch(cmdlist, t->program, bind, t->what.push, grid[0], grid[1], grid[2]);
+    hth_cmdlist_dispatch(cmdlist, t->pipeline, bind, t->what.push, grid[0], grid[1], grid[2]);
 }
 
 static hearth_status run_on_device(const session *s, hearth_error *err)

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { GRAIN = 256, WIDTH = HTH_TEST_WIDTH, MASK_AT = HTH_TEST_MASK_AT, MASK_KINDS = 4 };
+enum { ALIGNMENT = 256, WIDTH = HTH_TEST_WIDTH, MASK_AT = HTH_TEST_MASK_AT, MASK_KINDS = 4 };
 
 static uint32_t over(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
@@ -339,6 +339,6 @@ bool hth_gpu_testcase_of(hth_shader_id id, const uint32_t *consts, hth_gpu_testc
 uint64_t hth_gpu_testcase_bytes(const hth_gpu_testcase *t)
 {
     uint64_t all = 0;
-    for (uint32_t i = 0; i < t->n_bind; i++) all += (t->bind[i].size + GRAIN - 1) / GRAIN * GRAIN;
+    for (uint32_t i = 0; i < t->n_bind; i++) all += (t->bind[i].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return all;
 }

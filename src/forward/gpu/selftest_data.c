@@ -265,7 +265,7 @@ static void fill_tie_scales(const hth_gpu_testcase *t, uint8_t *scale)
 static void fill_planes(random *r, const hth_gpu_testcase *t, uint8_t *to)
 {
     const hth_soa_layout *p = &t->layout;
-    uint8_t *scale = to + (size_t)p->offsets.scale * 4, *least = to + (size_t)p->offsets.sub_min * 4;
+    uint8_t *scale = to + (size_t)p->offsets.scale * 4, *sub_min = to + (size_t)p->offsets.sub_min * 4;
     size_t n_scale = plane_size(p, p->offsets.scale);
     fill_quants(r, t, t->desc.low_bits, to);
     if (p->offsets.high) fill_quants(r, t, t->desc.high_bits, to + (size_t)p->offsets.high * 4);
@@ -274,7 +274,7 @@ static void fill_planes(random *r, const hth_gpu_testcase *t, uint8_t *to)
     for (size_t i = 0; t->desc.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* up to 2 */
     if (p->offsets.sub_scale) fill_parts(r, t, to + (size_t)p->offsets.sub_scale * 4);
     for (size_t i = 0; p->offsets.sub_min && i < plane_size(p, p->offsets.sub_min); i++)
-        least[i] = (uint8_t)below(r, 64);
+        sub_min[i] = (uint8_t)below(r, 64);
     if (p->offsets.minimum)
         fill_halves(r, (uint16_t *)(void *)(to + (size_t)p->offsets.minimum * 4),
                     plane_size(p, p->offsets.minimum) / 2);

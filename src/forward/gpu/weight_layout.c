@@ -18,7 +18,7 @@ typedef struct block {
     uint16_t d, m;
     uint8_t exponent;
     int8_t part[MAX_PARTS];
-    uint8_t least[MAX_PARTS];
+    uint8_t sub_min[MAX_PARTS];
 } block;
 
 /* ---- eight bytes at a time --------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static void read_mxfp4(const uint8_t *p, block *k)
 static void read_q2_k(const uint8_t *p, block *k)
 {
     k->d = hth_load_u16(p + 80), k->m = hth_load_u16(p + 82);
-    for (int i = 0; i < 16; i++) k->part[i] = (int8_t)(p[i] & 15), k->least[i] = p[i] >> 4;
+    for (int i = 0; i < 16; i++) k->part[i] = (int8_t)(p[i] & 15), k->sub_min[i] = p[i] >> 4;
     memset(k->raw, 0, sizeof k->raw);
     for (unsigned s = 0; s < 8; s++) add_bits(p + 16 + 32 * (s / 4), 32, 2 * (s % 4), 3, 0, k->raw + 32 * s);
 }
@@ -119,7 +119,7 @@ static void read_k_head(const uint8_t *p, block *k)
 {
     uint8_t scale[8];
     k->d = hth_load_u16(p), k->m = hth_load_u16(p + 2);
-    hth_k_scales(p + 4, scale, k->least);
+    hth_k_scales(p + 4, scale, k->sub_min);
     memcpy(k->part, scale, sizeof scale); /* 0..63 */
     memset(k->raw, 0, sizeof k->raw);
 }
@@ -201,7 +201,7 @@ bool hth_quant_desc_of(hth_type type, hth_quant_desc *desc)
 
 /* Bytes of one row in each array, for n_block blocks. */
 typedef struct row_bytes {
-    uint64_t low, high, scale, part, least, minimum;
+    uint64_t low, high, scale, part, sub_min, minimum;
 } row_bytes;
 
 static uint64_t to_words(uint64_t bytes) { return (bytes + 3) / 4 * 4; }
@@ -215,7 +215,7 @@ static row_bytes bytes_of_row(const hth_quant_desc *f, uint64_t n_block)
         .high = n_block * (f->block * f->high_bits / 8),
         .scale = to_words(f->scale ? n_block : 2 * n_block),
         .part = n_part,
-        .least = f->minima ? n_part : 0,
+        .sub_min = f->minima ? n_part : 0,
         .minimum = f->minima ? to_words(2 * n_block) : 0,
     };
 }
@@ -249,7 +249,7 @@ bool hth_soa_layout_init(hth_type type, uint64_t n_row, uint64_t n_col, hth_soa_
            add_array(n_row, row.high, &layout->size, &layout->offsets.high) &&
            add_array(n_row, row.scale, &layout->size, &layout->offsets.scale) &&
            add_array(n_row, row.part, &layout->size, &layout->offsets.sub_scale) &&
-           add_array(n_row, row.least, &layout->size, &layout->offsets.sub_min) &&
+           add_array(n_row, row.sub_min, &layout->size, &layout->offsets.sub_min) &&
            add_array(n_row, row.minimum, &layout->size, &layout->offsets.minimum);
 }
 
@@ -264,7 +264,7 @@ uint64_t hth_soa_layout_offset(hth_type type, uint64_t n_col, uint64_t n, hth_so
     }
     const row_bytes row = bytes_of_row(&q->desc, n_col / q->desc.block);
     const uint32_t skipped = (uint32_t)(n * row.low / 4);
-    const uint64_t later[] = {row.high, row.scale, row.part, row.least, row.minimum};
+    const uint64_t later[] = {row.high, row.scale, row.part, row.sub_min, row.minimum};
     uint32_t *starts[] = {&layout->offsets.high, &layout->offsets.scale, &layout->offsets.sub_scale,
                           &layout->offsets.sub_min, &layout->offsets.minimum};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
@@ -302,7 +302,7 @@ static void write_word(const uint8_t *raw, unsigned shift, uint8_t *to)
 
 /* The arrays of a row. */
 typedef struct row_arrays {
-    uint8_t *low, *high, *scale, *part, *least, *minimum;
+    uint8_t *low, *high, *scale, *part, *sub_min, *minimum;
 } row_arrays;
 
 static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_t n_block,
@@ -319,7 +319,7 @@ static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_
     else hth_store_u16(to->scale + 2 * b, k->d);
     memcpy(to->part + b * n_part, k->part, n_part);
     if (!f->minima) return;
-    memcpy(to->least + b * n_part, k->least, n_part);
+    memcpy(to->sub_min + b * n_part, k->sub_min, n_part);
     hth_store_u16(to->minimum + 2 * b, k->m);
 }
 
@@ -369,7 +369,7 @@ void hth_soa_layout_pack(hth_type type, uint64_t n_row, uint64_t n_col, const ui
             .high = to + 4 * (uint64_t)layout.offsets.high + i * row.high,
             .scale = to + 4 * (uint64_t)layout.offsets.scale + i * row.scale,
             .part = to + 4 * (uint64_t)layout.offsets.sub_scale + i * row.part,
-            .least = to + 4 * (uint64_t)layout.offsets.sub_min + i * row.least,
+            .sub_min = to + 4 * (uint64_t)layout.offsets.sub_min + i * row.sub_min,
             .minimum = to + 4 * (uint64_t)layout.offsets.minimum + i * row.minimum,
         };
         for (size_t b = 0; b < n_block && q->quants; b++)

@@ -57,7 +57,7 @@ void hth_soa_layout_unpack(const hth_quant_desc *desc, const hth_soa_offsets *at
 {
     const block_pos a = {desc, n_block, row, b};
     const uint8_t *scale = planes + (size_t)at->scale * 4, *part = planes + (size_t)at->sub_scale * 4;
-    const uint8_t *least = planes + (size_t)at->sub_min * 4;
+    const uint8_t *sub_min = planes + (size_t)at->sub_min * 4;
     read_integers(&a, planes, planes + (size_t)at->high * 4, out->w);
     if (desc->scale) out->d = hth_mxfp4_scale(scale[row * ((n_block + 3) / 4) * 4 + b]);
     else out->d = half_of(scale, &a);
@@ -67,6 +67,6 @@ void hth_soa_layout_unpack(const hth_quant_desc *desc, const hth_soa_offsets *at
         if (!desc->part) continue;
         size_t i_part = (row * n_block + b) * (desc->block / desc->part) + 16 * i / desc->part;
         out->sub_scale[i] = (int8_t)part[i_part];
-        if (desc->minima) out->sub_min[i] = least[i_part];
+        if (desc->minima) out->sub_min[i] = sub_min[i_part];
     }
 }

@@ -6,7 +6,7 @@
 #include "base/checked_math.h"
 #include "forward/gpu/cache.h"
 
-enum { GRAIN = 256 }; /* an alignment that every device accepts */
+enum { ALIGNMENT = 256 }; /* an alignment that every device accepts */
 
 typedef struct bump {
     uint64_t used, max_binding;
@@ -19,7 +19,7 @@ static hth_buffer_range bump_alloc(bump *c, uint64_t n, uint64_t size)
     c->overflow |= __builtin_mul_overflow(n, size, &bytes) || bytes > c->max_binding || c->used > UINT64_MAX / 2;
     if (bytes < 4) bytes = 4;
     hth_buffer_range s = {NULL, c->used, c->overflow ? 4 : bytes};
-    c->used += (s.size + GRAIN - 1) / GRAIN * GRAIN;
+    c->used += (s.size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return s;
 }
 
@@ -133,9 +133,9 @@ static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *
 /* Vectors as weights.c packs them, including partial biases; data outside the file is not among the bindings. */
 static uint64_t vector_bytes(const hth_model *m)
 {
-    uint64_t all = GRAIN + m->hparams.n_layer * 2 * ((uint64_t)m->hparams.d_ff * sizeof(float) + 2 * GRAIN);
+    uint64_t all = ALIGNMENT + m->hparams.n_layer * 2 * ((uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT);
     for (size_t i = 0; i < m->n_binding; i++)
-        if (m->bindings[i].vector) all += m->bindings[i].n * sizeof(float) + 2 * GRAIN;
+        if (m->bindings[i].vector) all += m->bindings[i].n * sizeof(float) + 2 * ALIGNMENT;
     return all;
 }
 
@@ -201,7 +201,7 @@ void hth_gpu_workspace_close(hth_gpu *g)
 static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint32_t i_layer)
 {
     uint64_t words = hth_gpu_cache_head_words(p->kv, m->hparams.d_head, p->n_position);
-    return (words * 4 * m->layers[i_layer].attn.n_head_kv + GRAIN - 1) / GRAIN * GRAIN;
+    return (words * 4 * m->layers[i_layer].attn.n_head_kv + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,

@@ -3,13 +3,13 @@
 
 #include "base/bits.h"
 
-HTH_INLINE size_t pick(const hth_compact *job, uint32_t mask)
+HTH_INLINE size_t compact_masked(const hth_compact *job, uint32_t mask)
 {
     size_t n = 0;
     for (size_t i = 0; i < job->n; i++) {
         int32_t number = job->list ? job->list[i] : (int32_t)i;
-        float x = job->x[i], floor = job->thresholds ? job->thresholds[number] : job->threshold;
-        bool below = hth_float_of(hth_bits_of(x) & mask) < floor;
+        float x = job->x[i], threshold = job->thresholds ? job->thresholds[number] : job->threshold;
+        bool below = hth_float_of(hth_bits_of(x) & mask) < threshold;
         job->out_idx[n] = number;
         if (job->out_x) job->out_x[n] = x;
         n += !below;
@@ -17,11 +17,11 @@ HTH_INLINE size_t pick(const hth_compact *job, uint32_t mask)
     return n;
 }
 
-static size_t pick_values(const hth_compact *job) { return pick(job, 0xffffffffu); }
-static size_t pick_magnitudes(const hth_compact *job) { return pick(job, 0x7fffffffu); }
+static size_t compact_values(const hth_compact *job) { return compact_masked(job, 0xffffffffu); }
+static size_t compact_magnitudes(const hth_compact *job) { return compact_masked(job, 0x7fffffffu); }
 
 void hth_kernels_compact_ref(hth_kernels *k)
 {
-    k->compact = pick_values;
-    k->compact_abs = pick_magnitudes;
+    k->compact = compact_values;
+    k->compact_abs = compact_magnitudes;
 }

@@ -163,7 +163,7 @@ static float drawn_floor(uint32_t i_layer, uint32_t i)
     return 0.05f * (1.0f + test_random_float(&r));
 }
 
-bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
+bool hybrid_pack_powerinfer(const char *name, float calib_max, const char *path)
 {
     char below[100], source[1024];
     snprintf(below, sizeof below, "golden/powerinfer/%s.q4_0.powerinfer.gguf", name);
@@ -172,8 +172,8 @@ bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
     snprintf(source, sizeof source, "%s", data);
     CLEANUP(remove_beside) beside b = paths_beside(name);
     b.predictors[0] = '\0';
-    if (usual == 0.0f) b.profile[0] = '\0';
-    else write_profile(source, usual / 2, b.profile); /* packing doubles what a profile saw */
+    if (calib_max == 0.0f) b.profile[0] = '\0';
+    else write_profile(source, calib_max / 2, b.profile); /* packing doubles what a profile saw */
     bool made = hybrid_write_thresholds(source, drawn_floor, b.thresholds) && pack(source, path, NULL, &b);
     return made;
 }
@@ -210,7 +210,7 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
     return m != NULL;
 }
 
-bool hybrid_scale_usual(const char *path, float factor)
+bool hybrid_scale_calib_max(const char *path, float factor)
 {
     static const char key[] = "hearth.ffn.largest_hidden";
     size_t n = 0, at = 0;
@@ -225,10 +225,10 @@ bool hybrid_scale_usual(const char *path, float factor)
         found = CHECK(n_layer <= HYBRID_MAX_LAYERS);
     }
     for (uint64_t i = 0; found && i < n_layer; i++) {
-        float usual;
-        memcpy(&usual, file + at + 8 + 4 * i, 4);
-        usual *= factor;
-        memcpy(file + at + 8 + 4 * i, &usual, 4);
+        float calib_max;
+        memcpy(&calib_max, file + at + 8 + 4 * i, 4);
+        calib_max *= factor;
+        memcpy(file + at + 8 + 4 * i, &calib_max, 4);
     }
     found = found && CHECK(test_write_file(path, file, n));
     return found;

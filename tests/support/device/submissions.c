@@ -15,19 +15,19 @@
 static char folder[512];
 
 /* As if weights of every type had been measured. */
-static void keep_all(uint64_t mark, uint64_t n_work)
+static void keep_all(uint64_t fingerprint, uint64_t max_work)
 {
     hth_soa_layout layout;
     for (uint32_t type = 0; type < HTH_TYPE_LIMIT; type++) {
         hth_calibration c = made_up_gpu((hth_type)type, 1.0);
         if (!hth_soa_layout_init((hth_type)type, 64, 4096, &layout)) continue;
         double measured = (double)hth_gpu_max_submit_work(hth_calibration_products(&c));
-        c.device_prompt *= ((double)n_work + 0.5) / measured;
-        hth_calibration_cache_store(mark, &c);
+        c.device_prompt *= ((double)max_work + 0.5) / measured;
+        hth_calibration_cache_store(fingerprint, &c);
     }
 }
 
-bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work)
+bool submissions_begin(const char *device, uint32_t n_thread, uint64_t max_work)
 {
     hth_cpu level;
     CLOSED(hth_device) *d = hybrid_open_device(device);
@@ -35,7 +35,7 @@ bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work)
     made_up_cache_open(folder);
     CHECK_OK(hth_cpu_choose(&level, err));
     hth_kernels kernels = proof_kernels(level);
-    keep_all(hth_calibration_fingerprint(hth_device_get_info(d), &kernels, n_thread), n_work);
+    keep_all(hth_calibration_fingerprint(hth_device_get_info(d), &kernels, n_thread), max_work);
     return true;
 }
 

@@ -7,7 +7,7 @@
 /* From now on models that are opened with n_thread threads on that device (not a simulated one) make
  * submissions of so much work: it is what a GPU that slow would be measured to do. False: there is no such
  * device (skipped). One at a time; nothing is kept behind it. */
-bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work);
+bool submissions_begin(const char *device, uint32_t n_thread, uint64_t max_work);
 void submissions_end(void);
 
 /* No command list is empty, and none has more work than the limit unless it is a single indivisible dispatch. Returns

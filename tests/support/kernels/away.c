@@ -1,7 +1,7 @@
 /* Devices that round otherwise: to nearest with ties away from zero, or towards zero. */
 #include "support/kernels/away.h"
 
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -72,7 +72,7 @@ void away_kernels(hth_kernels *k, hth_cpu level)
     k->quant_act = quant_act, k->quant_act_256 = quant_act_256, k->quant_cache = quant_cache;
 }
 
-hth_shader_ref_fn *const programs_away[HTH_N_SHADER] = {
+hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
     [HTH_SHADER_fill] = away_fill, [HTH_SHADER_norm_quantize] = away_norm_round,
     [HTH_SHADER_mul_mat_vec_q] = away_rows_q, [HTH_SHADER_mul_mat_vec_q_acc] = away_rows_q_onto,
     [HTH_SHADER_mul_mat_q] = away_rows_q, [HTH_SHADER_mul_mat_q_acc] = away_rows_q_onto,
@@ -99,7 +99,7 @@ static void truncate_all(hth_shader_id id, const hth_dispatch_args *c)
 #include "device/shaders.def"
 #undef SHADER
 
-hth_shader_ref_fn *const programs_truncating[HTH_N_SHADER] = {
+hth_shader_ref_fn *const shaders_truncating[HTH_N_SHADER] = {
 #define SHADER(name, bindings, push, n_const) [HTH_SHADER_##name] = truncate_##name,
 #include "device/shaders.def"
 #undef SHADER

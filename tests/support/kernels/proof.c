@@ -6,8 +6,8 @@
 test_random proof_random(void)
 {
     static bool printed;
-    const char *wish = getenv("HEARTH_SEED");
-    uint64_t seed = wish ? strtoull(wish, NULL, 0) : 1;
+    const char *value = getenv("HEARTH_SEED");
+    uint64_t seed = value ? strtoull(value, NULL, 0) : 1;
     if (!printed) printf("seed %llu (HEARTH_SEED sets it)\n", (unsigned long long)seed);
     printed = true;
     return (test_random){seed * 0x9E3779B97F4A7C15u};

@@ -13,7 +13,7 @@ layout(constant_id = 5) const uint SELECT = 0;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer GateUp { float gate_up[]; };
 layout(binding = 2) readonly buffer Scores { float scores[]; };
-layout(binding = 3) readonly buffer Floors { float floors[]; };
+layout(binding = 3) readonly buffer Thresholds { float thresholds[]; };
 layout(binding = 4) writeonly buffer H { float h[]; };
 layout(binding = 5) writeonly buffer Q { uint q[]; };
 layout(binding = 6) writeonly buffer D { uint d[]; };
@@ -21,7 +21,7 @@ layout(binding = 7) writeonly buffer Sum { int sum[]; };
 layout(push_constant) uniform Push
 {
     uint d_ff, score_stride;
-    float least;
+    float min_score;
 };
 
 #include "step.glsl"
@@ -44,10 +44,10 @@ float sent_on(uint token, uint i)
 
 bool is_left_out(uint token, uint i)
 {
-    if (SELECT == PREDICTOR) return is_below(scores[token * score_stride + i], least);
+    if (SELECT == PREDICTOR) return is_below(scores[token * score_stride + i], min_score);
     if (SELECT != THRESHOLD) return false;
     float first = GATED == 0 ? gate_up[token * d_ff + i] : gate_up[token * 2 * d_ff + i];
-    return is_below(uintBitsToFloat(floatBitsToUint(activation(first)) & 0x7fffffffu), floors[i]);
+    return is_below(uintBitsToFloat(floatBitsToUint(activation(first)) & 0x7fffffffu), thresholds[i]);
 }
 
 void main()

@@ -12,12 +12,12 @@ const uint LOCAL = gl_WorkGroupSize.x;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer Half { float half_sums[]; };
 layout(binding = 2) readonly buffer Scores { float scores[]; };
-layout(binding = 3) readonly buffer Floors { float floors[]; };
+layout(binding = 3) readonly buffer Thresholds { float thresholds[]; };
 layout(binding = 4) writeonly buffer Mask { uint mask[]; };
 layout(push_constant) uniform Push
 {
     uint n, stride, score_stride;
-    float least;
+    float min_score;
 };
 
 #include "step.glsl"
@@ -27,11 +27,11 @@ shared uint bits[LOCAL];
 
 bool is_ruled_out(uint token, uint i)
 {
-    if (SELECT == PREDICTOR && is_below(scores[token * score_stride + i], least)) return true;
+    if (SELECT == PREDICTOR && is_below(scores[token * score_stride + i], min_score)) return true;
     if (HALF == 0) return false;
     float x = half_sums[token * stride + i];
     if (SELECT != THRESHOLD) return is_off(x);
-    return is_below(uintBitsToFloat(floatBitsToUint(activation(x)) & MAGNITUDE), floors[i]);
+    return is_below(uintBitsToFloat(floatBitsToUint(activation(x)) & MAGNITUDE), thresholds[i]);
 }
 
 void main()

@@ -14,7 +14,7 @@ layout(binding = 2) writeonly buffer Top { uint top[]; };
 layout(push_constant) uniform Push
 {
     uint n, stride;
-    float usual, scale_top;
+    float calib_max, scale_max;
 };
 
 const uint MAGNITUDES = 0x7fffffffu;
@@ -24,26 +24,26 @@ int exponent(float x) { return int(floatBitsToUint(x) >> 23) - 127; }
 
 float power_of_two(float h_max)
 {
-    float d_max = uintBitsToFloat(floatBitsToUint(scale_top) & MAGNITUDES);
+    float d_max = uintBitsToFloat(floatBitsToUint(scale_max) & MAGNITUDES);
     precise float product = h_max * d_max;
     int k = ((floatBitsToUint(product) & 0x7fffffu) > 0x7ffc00u ? 13 : 14) - exponent(product);
-    int most = min(126 - exponent(h_max), 100);
+    int k_max = min(126 - exponent(h_max), 100);
     if (exponent(product) == 128 || k < -100) return 0.0;
-    return uintBitsToFloat(uint(min(k, most) + 127) << 23);
+    return uintBitsToFloat(uint(min(k, k_max) + 127) << 23);
 }
 
 void main()
 {
     const uint t = gl_WorkGroupID.y, lane = gl_LocalInvocationID.x;
     if (t >= step_block[STEP_N_TOK]) return;
-    uint most = 0;
-    for (uint i = lane; i < n; i += LOCAL) most = max(most, hidden[t * stride + i] & MAGNITUDES);
-    largest[lane] = most;
+    uint absmax = 0;
+    for (uint i = lane; i < n; i += LOCAL) absmax = max(absmax, hidden[t * stride + i] & MAGNITUDES);
+    largest[lane] = absmax;
     barrier();
     if (lane > 0) return;
-    for (uint i = 1; i < LOCAL; i++) most = max(most, largest[i]);
+    for (uint i = 1; i < LOCAL; i++) absmax = max(absmax, largest[i]);
     /* Magnitudes compare as integers, NaN as the largest. */
-    uint bound = floatBitsToUint(usual) & MAGNITUDES;
-    top[2 * t] = floatBitsToUint(power_of_two(uintBitsToFloat(most <= bound ? bound : most)));
-    top[2 * t + 1] = most;
+    uint bound = floatBitsToUint(calib_max) & MAGNITUDES;
+    top[2 * t] = floatBitsToUint(power_of_two(uintBitsToFloat(absmax <= bound ? bound : absmax)));
+    top[2 * t + 1] = absmax;
 }

@@ -10,22 +10,22 @@ layout(constant_id = 1) const uint HOST = 0;
 
 layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Sums { uint sums[]; };
-layout(binding = 2) buffer Wide { uint wide[]; };
+layout(binding = 2) buffer Acc64 { uint acc64[]; };
 layout(binding = 3) readonly buffer Host { uint host[]; };
 layout(push_constant) uniform Push { uint n_out, n_split, first_tok, start; };
 
-const uint HOST_SUMS = 4, HOST_SOME = 1, HOST_LOST = 2; /* HTH_HOST_* */
+const uint HOST_SUMS = 4, HOST_SUMS_VALID = 1, HOST_SUMS_OVERFLOW = 2; /* HTH_HOST_* */
 
 void main()
 {
     const uint i_tok = gl_WorkGroupID.y, t = first_tok + i_tok, o = gl_GlobalInvocationID.x;
     if (t >= step_block[STEP_N_TOK] || o >= n_out) return;
     uint at = HOST_SUMS + 2 * (t * n_out + o);
-    uvec2 total = start != 0 ? uvec2(0) : uvec2(wide[at], wide[at + 1]);
-    for (uint s = 0; s < n_split; s++) total = add_wide(total, wide_of(sums[(i_tok * n_split + s) * n_out + o]));
-    if (HOST > 0 && host[0] == HOST_SOME) total = add_wide(total, uvec2(host[at], host[at + 1]));
-    wide[at] = total.x;
-    wide[at + 1] = total.y;
-    if (start != 0 && o == 0 && i_tok == 0) wide[0] = HOST_SOME;
-    if (HOST > 0 && host[0] == HOST_LOST && o == 0 && i_tok == 0) wide[0] = HOST_LOST;
+    uvec2 total = start != 0 ? uvec2(0) : uvec2(acc64[at], acc64[at + 1]);
+    for (uint s = 0; s < n_split; s++) total = add_int64(total, int64_of(sums[(i_tok * n_split + s) * n_out + o]));
+    if (HOST > 0 && host[0] == HOST_SUMS_VALID) total = add_int64(total, uvec2(host[at], host[at + 1]));
+    acc64[at] = total.x;
+    acc64[at + 1] = total.y;
+    if (start != 0 && o == 0 && i_tok == 0) acc64[0] = HOST_SUMS_VALID;
+    if (HOST > 0 && host[0] == HOST_SUMS_OVERFLOW && o == 0 && i_tok == 0) acc64[0] = HOST_SUMS_OVERFLOW;
 }

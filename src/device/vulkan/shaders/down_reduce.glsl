@@ -20,7 +20,7 @@ layout(binding = 5) writeonly buffer Y { float y[]; };
 #endif
 layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok; };
 
-const uint HOST_SUMS = 4, HOST_SOME = 1, HOST_LOST = 2; /* HTH_HOST_* */
+const uint HOST_SUMS = 4, HOST_SUMS_VALID = 1, HOST_SUMS_OVERFLOW = 2; /* HTH_HOST_* */
 const uint NOT_A_NUMBER = 0x7fc00000u;
 
 /* trunc(x 2^32) for |x| < 2^23: the mantissa, shifted. */
@@ -29,32 +29,32 @@ uvec2 fixed_point(uint bits)
     uint magnitude = bits & 0x7fffffffu;
     int left = int(magnitude >> 23) - 127 - 23 + 32; /* of a normal number's 24 bits: below 32 */
     uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-    uvec2 wide = uvec2(0);
-    if (left > 0) wide = uvec2(mantissa << left, mantissa >> (32 - left));
-    else if (left > -24) wide = uvec2(mantissa >> -left, 0);
-    return (bits & 0x80000000u) != 0 ? negative(wide) : wide;
+    uvec2 acc64 = uvec2(0);
+    if (left > 0) acc64 = uvec2(mantissa << left, mantissa >> (32 - left));
+    else if (left > -24) acc64 = uvec2(mantissa >> -left, 0);
+    return (bits & 0x80000000u) != 0 ? negative(acc64) : acc64;
 }
 
 /* Rounded to nearest even, once. */
-float to_float(uvec2 wide)
+float to_float(uvec2 acc64)
 {
-    bool is_negative = int(wide.y) < 0;
-    if (is_negative) wide = negative(wide);
-    int last = wide.y != 0 ? 32 + findMSB(wide.y) : findMSB(wide.x);
+    bool is_negative = int(acc64.y) < 0;
+    if (is_negative) acc64 = negative(acc64);
+    int last = acc64.y != 0 ? 32 + findMSB(acc64.y) : findMSB(acc64.x);
     int shift = last - 23; /* bits beyond the 24 */
     uint sign = is_negative ? 0x80000000u : 0u;
-    if (shift <= 0) return uintBitsToFloat(floatBitsToUint(float(wide.x)) | sign); /* exact */
+    if (shift <= 0) return uintBitsToFloat(floatBitsToUint(float(acc64.x)) | sign); /* exact */
     uint kept, rest, half_of;
     if (shift < 32) {
-        kept = (wide.x >> shift) | (wide.y << (32 - shift));
-        rest = wide.x & ((1u << shift) - 1);
+        kept = (acc64.x >> shift) | (acc64.y << (32 - shift));
+        rest = acc64.x & ((1u << shift) - 1);
         half_of = 1u << (shift - 1);
     } else {
         int more = shift - 32;
-        kept = wide.y >> more;
-        uint dropped = more > 0 ? wide.y & ((1u << more) - 1) : 0;
+        kept = acc64.y >> more;
+        uint dropped = more > 0 ? acc64.y & ((1u << more) - 1) : 0;
         /* The low word contributes less than the last bit of the high one. */
-        rest = more > 0 ? dropped << 1 | (wide.x != 0 ? 1u : 0u) : wide.x >> 1 | (wide.x & 1);
+        rest = more > 0 ? dropped << 1 | (acc64.x != 0 ? 1u : 0u) : acc64.x >> 1 | (acc64.x & 1);
         half_of = more > 0 ? 1u << more : 0x40000000u;
     }
     if (rest > half_of || (rest == half_of && (kept & 1) != 0)) kept++;
@@ -68,20 +68,20 @@ void main()
     if (t >= step_block[STEP_N_TOK] || o >= n_out) return;
     uvec2 total = uvec2(0);
     uint at_host = HOST_SUMS + 2 * (t * n_out + o);
-    if (HOST > 0 && host[0] == HOST_SOME) total = uvec2(host[at_host], host[at_host + 1]);
-    bool lost = HOST > 0 && host[0] == HOST_LOST;
+    if (HOST > 0 && host[0] == HOST_SUMS_VALID) total = uvec2(host[at_host], host[at_host + 1]);
+    bool overflow = HOST > 0 && host[0] == HOST_SUMS_OVERFLOW;
     for (uint s = 0; s < n_split; s++) {
         uint part = sums[(i_tok * n_split + s) * n_out + o];
         if (FLOATS == 0) {
-            total = add_wide(total, wide_of(part));
+            total = add_int64(total, int64_of(part));
         } else if ((part & 0x7fffffffu) < 0x4b000000u) { /* 2^23 */
-            total = add_wide(total, fixed_point(part));
+            total = add_int64(total, fixed_point(part));
         } else {
-            lost = true;
+            overflow = true;
         }
     }
     uint scale = top[2 * t], factor = FLOATS > 0 ? 95u << 23 : (254u - (scale >> 23)) << 23;
-    if (lost || (FLOATS == 0 && scale == 0)) factor = NOT_A_NUMBER;
+    if (overflow || (FLOATS == 0 && scale == 0)) factor = NOT_A_NUMBER;
     precise float value = to_float(total) * uintBitsToFloat(factor);
     if (has_bias != 0) value = value + bias[o];
 #ifdef ONTO

@@ -1,42 +1,42 @@
-/* Single programs of a device, between guards: what a kernel's test needs on null and on Vulkan alike. */
-#ifndef HEARTH_TESTS_SUPPORT_DEVICE_PROGRAMS_H
-#define HEARTH_TESTS_SUPPORT_DEVICE_PROGRAMS_H
+/* Single shaders of a device, between guards: what a kernel's test needs on null and on Vulkan alike. */
+#ifndef HEARTH_TESTS_SUPPORT_DEVICE_SHADERS_H
+#define HEARTH_TESTS_SUPPORT_DEVICE_SHADERS_H
 
 #include "device/device.h"
 
 #include <stdbool.h>
 
 /* "null", or "vulkan:0" under its validation layer. NULL, and the case is skipped: there is none, or no layer. */
-hth_device *programs_open(const char *name);
+hth_device *shaders_open(const char *name);
 /* Closes it; the layer must not have complained. */
-void programs_close(hth_device *device);
+void shaders_close(hth_device *device);
 
-/* What a binding is given, or gets: size bytes. Read: uploaded. Written: the device's copy holds PROGRAMS_POISON
+/* What a binding is given, or gets: size bytes. Read: uploaded. Written: the device's copy holds SHADERS_POISON
  * before, and data the device's bytes afterwards. Both: uploaded, and brought back. */
-typedef struct programs_binding {
+typedef struct shaders_binding {
     void *data;
     size_t size;
-} programs_binding;
-enum { PROGRAMS_POISON = 0xa5 };
+} shaders_binding;
+enum { SHADERS_POISON = 0xa5 };
 
-typedef struct programs_run {
+typedef struct shaders_run {
     hth_shader_id id;
     const uint32_t *consts;
     const void *push;
-    programs_binding bind[HTH_SHADER_MAX_BIND];
+    shaders_binding bind[HTH_SHADER_MAX_BIND];
     uint32_t grid[3];
-} programs_run;
+} shaders_run;
 
 /* Runs it once and waits. False, and the case fails: an error, or a byte beside an output was written. */
-bool programs_do(hth_device *device, const programs_run *run);
+bool shaders_do(hth_device *device, const shaders_run *run);
 
 /* hth_shader_ref_table, but the last word that one of them changes is one unit too large or too small (HTH_N_SHADER:
  * none). One table at a time. */
-hth_shader_ref_fn *const *programs_off_by_one(hth_shader_id id);
+hth_shader_ref_fn *const *shaders_off_by_one(hth_shader_id id);
 
 /* Of a device that rounds to nearest, but ties away from zero: integers, and integers that become floats. */
-extern hth_shader_ref_fn *const programs_away[HTH_N_SHADER];
+extern hth_shader_ref_fn *const shaders_away[HTH_N_SHADER];
 /* Of one that rounds all sums and products towards zero. */
-extern hth_shader_ref_fn *const programs_truncating[HTH_N_SHADER];
+extern hth_shader_ref_fn *const shaders_truncating[HTH_N_SHADER];
 
 #endif

@@ -1,7 +1,8 @@
-/* Check of the solver, by Lagrangian relaxation: at a price per byte each layer takes its own optimum; the price
+/* Check of the solver, by Lagrangian relaxation: at a cost per byte each layer takes its own optimum; the cost
  * is bisected until everything fits, and the remaining memory is filled by the best single changes. Called by
  * tests and by sweeps over many budgets. Shares the layer costs with solve.c, and no step of the search. */
 #include "planner/plan_int.h"
+#include "support/planner/plan_reference.h"
 
 #include "base/alloc.h"
 

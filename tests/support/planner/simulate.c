@@ -1,7 +1,7 @@
 /* Simulates tokens through a placement in virtual time: activations are drawn, device and CPU each have a clock,
  * and data that one needs from the other advances its clock. It uses nothing of cost.c but the machine's rates, so
  * that the comparison with it is independent. */
-#include "planner/plan.h"
+#include "support/planner/plan_reference.h"
 
 enum { N_PROBE = 200 };
 
@@ -71,7 +71,7 @@ typedef struct sim_state {
     double device_busy, cpu_busy;
     double split_busy,
         both; /* CPU time at split layers, and the part of it during which the device computes */
-    uint64_t n_crossed;
+    uint64_t n_sync;
 } sim_state;
 
 static double stream(const hth_plan_rates *rates, uint64_t bytes)
@@ -136,7 +136,7 @@ static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, uint32_
         w->both += shared(sent, w->device, began, w->cpu);
         double there = h2d_time(w->link, w->cpu, w->model->h2d_bytes, &w->state);
         if (w->device < there) w->device = there;
-        w->n_crossed++;
+        w->n_sync++;
     }
     run_on_device(w, m->merge);
 }
@@ -151,21 +151,21 @@ static void simulate_cpu_layer(sim_state *w, const hth_plan_layer *l)
 /* From the embedding, on the host, to the logits, on the host. Returns the time when they are there. */
 static double simulate_token(sim_state *w, const hth_plan *plan)
 {
-    bool crossed = plan->n_device == 0;
+    bool synced = plan->n_device == 0;
     w->device = w->cpu = 0;
-    if (!crossed) w->device = h2d_time(w->link, 0, w->model->h2d_bytes, &w->state);
+    if (!synced) w->device = h2d_time(w->link, 0, w->model->h2d_bytes, &w->state);
     for (uint32_t l = 0; l < plan->n_layer; l++) {
         if (plan->n_hot[l] != HTH_PLAN_CPU) {
             simulate_device_layer(w, &w->model->layers[l], (uint32_t)plan->n_hot[l]);
             continue;
         }
-        if (!crossed) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
-        crossed = true;
+        if (!synced) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
+        synced = true;
         simulate_cpu_layer(w, &w->model->layers[l]);
     }
     if (plan->head)
         run_on_device(w, w->machine->dispatch + stream(&w->machine->device, w->model->head_bytes));
-    if (!crossed) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
+    if (!synced) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
     if (!plan->head) run_on_cpu(w, stream(&w->machine->cpu, w->model->head_bytes));
     return w->cpu;
 }
@@ -228,6 +228,6 @@ hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_mach
     out->device_busy = w.device_busy / n;
     out->cpu_busy = w.cpu_busy / n;
     out->overlap = w.split_busy > 0 ? w.both / w.split_busy : 0;
-    out->n_sync = (double)w.n_crossed / n;
+    out->n_sync = (double)w.n_sync / n;
     return HEARTH_OK;
 }

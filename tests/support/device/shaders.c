@@ -1,12 +1,12 @@
 /* Each binding is a slice in the midst of a buffer of its own; what lies around it must stay as it was. */
-#include "support/device/programs.h"
+#include "support/device/shaders.h"
 
 #include "forward/gpu/shader_params.h"
 #include "support/test.h"
 
 enum { GUARD = 256, LONG_ENOUGH_S = 120 };
 
-hth_device *programs_open(const char *name)
+hth_device *shaders_open(const char *name)
 {
     hth_device *d = NULL;
     hearth_error err = {0};
@@ -17,7 +17,7 @@ hth_device *programs_open(const char *name)
     return d;
 }
 
-void programs_close(hth_device *d)
+void shaders_close(hth_device *d)
 {
     if (d && hth_device_state(d).n_validation_error > 0)
         test_fail(__FILE__, __LINE__, "the validation layer complained %llu times",
@@ -35,13 +35,13 @@ typedef struct bound {
     hth_buffer_range slice;
 } bound;
 
-static hearth_status put(hth_device *d, const programs_binding *from, char access, bound *b,
+static hearth_status put(hth_device *d, const shaders_binding *from, char access, bound *b,
                          hearth_error *err)
 {
     b->access = access;
     b->size = from->size < 4 ? 4 : (from->size + 3) / 4 * 4;
     b->bytes = malloc(b->size + 2 * GUARD);
-    memset(b->bytes, PROGRAMS_POISON, b->size + 2 * GUARD);
+    memset(b->bytes, SHADERS_POISON, b->size + 2 * GUARD);
     if (access != 'w' && from->size > 0) memcpy(b->bytes + GUARD, from->data, from->size);
     hearth_status st = hth_buffer_new(d, HTH_MEMORY_DEVICE, b->size + 2 * GUARD, "a binding", &b->buffer, err);
     if (st != HEARTH_OK) return st;
@@ -52,11 +52,11 @@ static hearth_status put(hth_device *d, const programs_binding *from, char acces
 static bool is_poison(const uint8_t *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (bytes[i] != PROGRAMS_POISON) return false;
+        if (bytes[i] != SHADERS_POISON) return false;
     return true;
 }
 
-static hearth_status get(const bound *b, const programs_binding *to, size_t i_bind, hearth_error *err)
+static hearth_status get(const bound *b, const shaders_binding *to, size_t i_bind, hearth_error *err)
 {
     hearth_status st = hth_device_download((hth_buffer_range){b->buffer, 0, 0}, b->bytes, err);
     if (st != HEARTH_OK) return st;
@@ -66,7 +66,7 @@ static hearth_status get(const bound *b, const programs_binding *to, size_t i_bi
     return st;
 }
 
-static hearth_status run_once(hth_device *d, const programs_run *run, const bound *bounds, size_t n,
+static hearth_status run_once(hth_device *d, const shaders_run *run, const bound *bounds, size_t n,
                               hth_cmdlist **cmdlist, hearth_error *err)
 {
     const hth_pipeline *pipeline;
@@ -82,7 +82,7 @@ static hearth_status run_once(hth_device *d, const programs_run *run, const boun
     return st == HEARTH_OK ? hth_queue_wait(d, fence, LONG_ENOUGH_S * (uint64_t)1000000000, err) : st;
 }
 
-bool programs_do(hth_device *d, const programs_run *run)
+bool shaders_do(hth_device *d, const shaders_run *run)
 {
     const char *access = hth_shader_infos[run->id].bindings;
     bound bounds[HTH_SHADER_MAX_BIND] = {{0}};
@@ -124,7 +124,7 @@ static void off_by_one(const hth_dispatch_args *c)
     if (changed) *changed ^= 1;
 }
 
-hth_shader_ref_fn *const *programs_off_by_one(hth_shader_id id)
+hth_shader_ref_fn *const *shaders_off_by_one(hth_shader_id id)
 {
     static hth_shader_ref_fn *functions[HTH_N_SHADER];
     memcpy(functions, hth_shader_ref_table, sizeof functions);

@@ -1,6 +1,6 @@
 /* Preset model shapes, activation distributions and GPUs, as stated figures: for tests, for docs/plan.md and for
  * estimates of GPUs that are not present. Nothing here was measured. */
-#include "planner/plan.h"
+#include "support/planner/plan_reference.h"
 
 #include "base/alloc.h"
 #include "kernels/vector/math.h"
