@@ -53,10 +53,10 @@ static uint64_t hash_matrix(uint64_t h, const hth_matrix *m)
 /* The model's hash covers its tensors; these come from its metadata. */
 static uint64_t hash_hparams(uint64_t h, const hth_hparams *p)
 {
-    const double numbers[] = {p->norm_eps,        p->attn_softcap,    p->logit_softcap,     p->rope.base,
-                              p->rope.window_base, p->rope.factor,     p->rope.attn_factor,  p->score_width,
-                              p->rope.kind,       p->rope.n_rot,      p->rope.scaling,      p->rope.n_ctx_original,
-                              p->activation,      p->d_head};
+    const double numbers[] = {
+        (double)p->norm_eps, (double)p->attn_softcap, (double)p->logit_softcap, p->rope.base, p->rope.window_base,
+        p->rope.factor,      p->rope.attn_factor,     p->score_width,           p->rope.kind, p->rope.n_rot,
+        p->rope.scaling,     p->rope.n_ctx_original,  p->activation,            p->d_head};
     return hth_hash_more(h, numbers, sizeof numbers);
 }
 
