@@ -13,7 +13,7 @@
 /* NEURONS: of a block. N_GROUP: groups of blocks, whose sums are added in their order whichever thread computes
  * them. UNIT_*: tokens, hidden units and inputs of a unit of work; ranks are multiples of 32. Rows of a batch
  * are BATCH_ROW floats apart, because powers of two would map to few sets of a cache; rows of hidden units
- * likewise (MORE). */
+ * have MORE floats between them for the same reason. */
 enum {
     NEURONS = 64,
     N_GROUP = 16,

@@ -393,9 +393,11 @@ void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
     const hth_offload_params *params = hth_gpu_get_params(gpu);
     for (uint32_t i = 0; i < params->n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        hth_matrix *all[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
+        hth_matrix *all[] = {&l->attn.q,   &l->attn.k, &l->attn.v,   &l->attn.o,
+                             &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) all[k]->data = NULL;
-        if (l->ffn.predictor.in.n_row > 0 && !m->predictors) l->ffn.predictor.in.data = l->ffn.predictor.out.data = NULL;
+        hth_predictor *p = &l->ffn.predictor;
+        if (p->in.n_row > 0 && !m->predictors) p->in.data = p->out.data = NULL;
     }
     if (params->head && !m->model->tied) m->model->output.data = NULL;
 }

@@ -16,11 +16,10 @@ hearth_model_options hearth_model_defaults(void) { return (hearth_model_options)
 hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    bool known = (uint32_t)type < HTH_N_KV_TYPE;
+    if ((uint32_t)type >= HTH_N_KV_TYPE) return hth_kv_pool_open(m->model, type, pool, err); /* which fails */
     pthread_mutex_lock(&m->kv_lock);
-    if (!known || !m->kv_pools[type]) st = hth_kv_pool_open(m->model, type, pool, err);
-    if (st == HEARTH_OK && !m->kv_pools[type]) m->kv_pools[type] = *pool;
-    if (st == HEARTH_OK) *pool = m->kv_pools[type];
+    if (!m->kv_pools[type]) st = hth_kv_pool_open(m->model, type, &m->kv_pools[type], err);
+    *pool = m->kv_pools[type];
     pthread_mutex_unlock(&m->kv_lock);
     return st;
 }

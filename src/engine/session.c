@@ -332,11 +332,18 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
     return hth_context_for(&model->model->hparams, o->n_ctx);
 }
 
+/* n_tok: capacity of the session's own batch; 0: none. */
+static hth_sequence_options sequence_options(const hearth_session_options *o, uint32_t n_ctx, uint32_t n_tok)
+{
+    return (hth_sequence_options){
+        .n_ctx = n_ctx, .release_window = o->release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
+}
+
 /* Reserves cache space on the device, if part of the model is there. */
 static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
 {
     if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
-    return hth_engine_reserve(mutable_model(s->model), hth_kv_pool_type(s->seq.pool), s->seq.options.n_ctx, &s->seq.slot, &s->on_gpu,
+    return hth_engine_reserve(mutable_model(s->model), s->options.kv, s->options.n_ctx, &s->seq.slot, &s->on_gpu,
                               &s->generation, err);
 }
 
@@ -355,8 +362,7 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     hearth_session_options o = options ? *options : hearth_session_defaults();
     size_t kv, step = 0, total;
     uint32_t n_ctx = context_of(model, &o), n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
-    const hth_sequence_options sequence = {
-        .n_ctx = n_ctx, .release_window = o.release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
+    const hth_sequence_options sequence = sequence_options(&o, n_ctx, n_tok);
     if (!hth_sequence_size(model->model, o.kv, &sequence, &kv)) return 0;
     hearth_selector selector = o.selector == HEARTH_SELECTOR_AUTO ? model->selector : o.selector;
     if (n_tok > 0 &&
@@ -381,7 +387,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     hearth_status st = check_context(model, n_ctx, err);
     hth_kv_pool *pool;
     if (st == HEARTH_OK) st = hth_engine_kv_pool(mutable_model(model), o.kv, &pool, err);
-    const hth_sequence_options sequence = {.n_ctx = n_ctx, .release_window = o.release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
+    const hth_sequence_options sequence = sequence_options(&o, n_ctx, n_tok);
     if (st == HEARTH_OK)
         st = from ? hth_sequence_fork(&from->seq, &s->seq, err) : hth_sequence_open(&s->seq, pool, &sequence, err);
     if (st == HEARTH_OK) st = reserve_on_gpu(s, err);

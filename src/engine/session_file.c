@@ -268,21 +268,22 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
     if (memcmp(h->magic, magic, sizeof magic) != 0)
         return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: not a saved session of Hearth", in->path);
     if (h->version != VERSION)
-        return hth_fail(in->err, HEARTH_ERROR_UNSUPPORTED, "%s: version %u of saved sessions; this one reads %d", in->path,
-                        h->version, VERSION);
+        return hth_fail(in->err, HEARTH_ERROR_UNSUPPORTED, "%s: version %u of saved sessions; this program reads %d",
+                        in->path, h->version, VERSION);
     if (h->arithmetic != own.arithmetic)
         return hth_fail(in->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: saved under arithmetic version %u; this one computes by version %u", in->path, h->arithmetic,
-                        own.arithmetic);
+                        "%s: saved under arithmetic version %u; this program computes by version %u", in->path,
+                        h->arithmetic, own.arithmetic);
     if (h->model_hash != own.model_hash || h->n_vocab != own.n_vocab) return fail_other(in, "another model");
-    if (h->options_hash != own.options_hash) return fail_other(in, "another selector, activation or other metadata of the model");
+    if (h->options_hash != own.options_hash)
+        return fail_other(in, "another selector, activation or other metadata of the model");
     if (h->kv_type != own.kv_type) return fail_other(in, "another type of KV cache");
     if ((h->flags & BF16_DOT) != (own.flags & BF16_DOT)) return fail_other(in, "another setting of bf16_dot");
     if ((h->flags & LONG_CONTEXT) != (own.flags & LONG_CONTEXT))
         return fail_other(in, "a context on the other side of the original length: it uses other rope frequencies");
     if (h->n_tok > s->seq.options.n_ctx)
-        return hth_fail(in->err, HEARTH_ERROR_CONTEXT, "%s: %u tokens do not fit into a context of %u; raise -c", in->path,
-                        h->n_tok, s->seq.options.n_ctx);
+        return hth_fail(in->err, HEARTH_ERROR_CONTEXT, "%s: %u tokens do not fit into a context of %u; raise -c",
+                        in->path, h->n_tok, s->seq.options.n_ctx);
     bool same = h->state_size == own.state_size && !(h->flags & ~(uint32_t)ALL_FLAGS);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool cached = h->flags & HAS_CACHE && h->page_size[c] > 0;
@@ -292,8 +293,8 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
                h->first[c] <= most;
     }
     if (!same || h->file_size != size || file_size_of(h) != size)
-        return hth_fail(in->err, HEARTH_ERROR_FORMAT, "%s: damaged: its head contradicts itself or its size of %llu bytes",
-                        in->path, (unsigned long long)size);
+        return hth_fail(in->err, HEARTH_ERROR_FORMAT,
+                        "%s: damaged: its head contradicts itself or its size of %llu bytes", in->path, (unsigned long long)size);
     return HEARTH_OK;
 }
 

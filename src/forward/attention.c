@@ -137,6 +137,8 @@ typedef struct attention_job {
     bool is_first, is_last;
 } attention_job;
 
+static hearth_kv_type kv_type_of(const hth_batch_token *token) { return hth_kv_pool_type(token->seq->pool); }
+
 /* Normalises and rotates n_head heads of one token, in place. */
 static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm *norm, uint32_t n_head,
                           float *x)
@@ -167,7 +169,7 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
         prepare_heads(job, i, &a->q_norm, a->n_head, q);
         prepare_heads(job, i, &a->k_norm, a->n_head_kv, k);
         hth_sequence_store(s->tokens[i].seq, s->k, job->i_layer, s->tokens[i].position, k, v);
-        if (hth_kv_pool_type(s->tokens[i].seq->pool) != HEARTH_KV_Q8_0) continue;
+        if (kv_type_of(&s->tokens[i]) != HEARTH_KV_Q8_0) continue;
         size_t block = i * n_q / HTH_ACT_BLOCK;
         s->k->quant_act(q, n_q, s->q_q8 + i * n_q, s->q_d + block, s->q_sum + block);
     }
@@ -211,7 +213,7 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
     uint32_t n_kv = job->attn->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
     const hth_row_group *group = &s->groups[i_unit / n_kv];
     hth_attn attend = attend_job(job, group, i_kv, i_thread);
-    hth_attn_all_splits(s->k, hth_kv_pool_type(s->tokens[group->first].seq->pool), &attend, s->attn_out + (attend.q - s->q));
+    hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, s->attn_out + (attend.q - s->q));
 }
 
 /* ---- one split at a time ------------------------------------------------------------------- */
@@ -230,7 +232,7 @@ static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
     attend.values = s->split_values + at * attend.d_head;
     attend.partials = s->split_partials + at;
     if (i_split >= hth_attn_first_split(&attend) && i_split <= hth_attn_last_split(&attend)) {
-        s->k->attn[hth_kv_pool_type(s->tokens[group->first].seq->pool)](&attend, i_split);
+        s->k->attn[kv_type_of(&s->tokens[group->first])](&attend, i_split);
         return;
     }
     for (size_t i = 0; i < group->n; i++)

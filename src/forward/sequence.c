@@ -83,7 +83,7 @@ static void hold(hth_page_table *t, uint32_t i, hth_kv_page *page)
     t->data[i] = page ? page->data : NULL;
 }
 
-/* from: the sequence of which the first n_shared pages are shared; NULL: none. */
+/* from: the sequence whose pages up to n_tok are shared; NULL: none. */
 static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
                                    const hth_sequence *from, hearth_error *err)
 {
@@ -112,12 +112,12 @@ static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth
     }
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
-        const hth_page_table *shared = from ? &from->tables[c] : t;
-        uint32_t end = from ? hth_kv_n_page(from->n_tok) : 0;
-        t->first = shared->first;
+        uint32_t n_shared = from ? hth_kv_n_page(from->n_tok) : 0; /* those before t->first included */
+        if (from) t->first = from->tables[c].first;
         for (uint32_t i = t->first; i < t->first + t->n_held; i++) {
-            if (i < end) hth_kv_page_share(pool, shared->pages[i]);
-            hold(t, i, i < end ? shared->pages[i] : hth_kv_page_take(pool, (hth_kv_class)c));
+            hth_kv_page *page = i < n_shared ? from->tables[c].pages[i] : hth_kv_page_take(pool, (hth_kv_class)c);
+            if (i < n_shared) hth_kv_page_share(pool, page);
+            hold(t, i, page);
         }
     }
     return HEARTH_OK;
@@ -225,19 +225,21 @@ uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n)
     return best;
 }
 
+static void move_to_front(hth_page_table *t)
+{
+    for (uint32_t i = 0; t->first > 0 && i < t->n_held; i++) { /* ascending: no page is overwritten */
+        hth_kv_page *page = t->pages[t->first + i];
+        hold(t, t->first + i, NULL);
+        hold(t, i, page);
+    }
+    t->first = 0;
+}
+
 void hth_sequence_truncate(hth_sequence *s, uint32_t n)
 {
     assert(hth_sequence_reachable(s, n) == n);
     if (n >= s->n_tok) return;
-    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
-        hth_page_table *t = &s->tables[c];
-        for (uint32_t i = 0; n == 0 && t->first > 0 && i < t->n_held; i++) { /* ascending: they move down */
-            hth_kv_page *page = t->pages[t->first + i];
-            hold(t, t->first + i, NULL);
-            hold(t, i, page);
-        }
-        if (n == 0) t->first = 0;
-    }
+    for (int c = 0; n == 0 && c < HTH_N_KV_CLASS; c++) move_to_front(&s->tables[c]);
     s->n_tok = n;
     if (n == 0) s->first_window = 0;
     if (s->state_size == 0) return;

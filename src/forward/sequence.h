@@ -1,5 +1,6 @@
 /* What a sequence remembers between steps: pages of keys and values, and the state of recurrent layers. The engine
- * prepares it before a step, and commits the step's tokens after it; a step that failed leaves the sequence unchanged. Copies share pages; a shared page is copied before it is written. */
+ * prepares it before a step, and commits the step's tokens after it; a step that failed leaves it unchanged. Copies
+ * share pages; a shared page is copied before it is written. */
 #ifndef HTH_FORWARD_SEQUENCE_H
 #define HTH_FORWARD_SEQUENCE_H
 

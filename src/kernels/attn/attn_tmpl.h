@@ -394,21 +394,21 @@ HTH_INLINE void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
     size_t d = job->d_head, n_query = job->n_row * job->n_head, size = hth_kv_layout_group_size(type, d);
     size_t start = i_split * HTH_ATTN_SPLIT, end = hth_attn_visible_range(job, i_split, job->n_row - 1).end;
     size_t first = hth_attn_visible_range(job, i_split, 0).first / HTH_KV_GROUP * HTH_KV_GROUP;
-    size_t whole_first = hth_attn_visible_range(job, i_split, job->n_row - 1).first; /* first position that every
-                                                                                      * token sees */
+    /* Positions that every token sees. */
+    size_t whole_first = hth_attn_visible_range(job, i_split, job->n_row - 1).first;
     size_t whole_end = hth_attn_visible_range(job, i_split, 0).end;
     float *weights = job->scratch, *wide = weights + n_query * HTH_ATTN_SPLIT;
     size_t n_ahead = (AHEAD + size - 1) / size * HTH_KV_GROUP; /* positions */
-    size_t most = job->n_pos + job->n_row - 2;                 /* the last position */
+    size_t last = job->n_pos + job->n_row - 2;                 /* position */
     for (size_t at = first; at < end; at += HTH_KV_GROUP) {
-        const uint8_t *ahead = hth_attn_key_group(job, at + n_ahead < most ? at + n_ahead : most, size);
+        const uint8_t *ahead = hth_attn_key_group(job, at + n_ahead < last ? at + n_ahead : last, size);
         score_group(job, hth_attn_key_group(job, at, size), ahead, wide, weights + at - start, type);
     }
     weigh_all(job, i_split, weights, (stream){hth_attn_value_group(job, first, size), 64});
     for (size_t at = first; at < end; at += HTH_KV_GROUP) {
         const uint8_t *group = hth_attn_value_group(job, at, size);
         value_job block = {.d = d, .next_element = type == HEARTH_KV_F32 ? 4 : type == HEARTH_KV_F16 ? 2 : 1};
-        block.next = (stream){hth_attn_value_group(job, at + n_ahead < most ? at + n_ahead : most, size),
+        block.next = (stream){hth_attn_value_group(job, at + n_ahead < last ? at + n_ahead : last, size),
                               size / HTH_KV_GROUP};
         block.halves = type == HEARTH_KV_F16 && is_one_block(n_query);
         block.values = type == HEARTH_KV_F32 || block.halves ? group : (const uint8_t *)wide;
