@@ -385,11 +385,7 @@ void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32
         queue_active(s, cold, s->hidden, n_row);
     }
     hth_pool_finish(s->pool);
-    for (uint32_t i = 0; i < n_row; i++) {
-        uint32_t absmax = hth_bits_of(hth_axpy_absmax_h(s->active_sets[i].h, s->active_sets[i].n));
-        if (absmax > out->absmax[i]) out->absmax[i] = absmax;
-        out->n_active += s->active_sets[i].n;
-    }
+    for (uint32_t i = 0; i < n_row; i++) out->n_active += s->active_sets[i].n;
     if (out->n_active > 0) hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_row, &down);
     hth_pool_finish(s->pool);
     s->n_tok = n_row_of_step;

@@ -94,7 +94,6 @@ hth_fwd_block_fn hth_fwd_ffn;
 typedef struct hth_cold_sums {
     int64_t *sums;    /* [n_tok][d_model] */
     bool more;        /* accumulate onto sums */
-    uint32_t *absmax;   /* [n_tok] bits of the largest |h|; raised, never lowered */
     uint64_t n_active; /* 0: sums was not written */
     bool overflow;        /* sums is invalid */
 } hth_cold_sums;

@@ -59,7 +59,8 @@ static void alloc_lists(bump *c, const hth_model *model, size_t n_row, size_t n_
     s->axpy_scratch.offsets = bump_alloc(c, n_sum / 16, sizeof *s->axpy_scratch.offsets);
     s->axpy_scratch.chain = bump_alloc(c, n_sum, f);
     s->axpy_scratch.state = bump_alloc(c, model->down_transposed ? n_thread : 0, sizeof *s->axpy_scratch.state);
-    s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row : 0, f);
+    s->axpy_scratch.n_cluster = hth_n_cluster(h->d_ff);
+    s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row * s->axpy_scratch.n_cluster : 0, f);
 }
 
 static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)

@@ -324,7 +324,7 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
 
 static hearth_status split_clusters(binder *b, uint32_t i_layer, hth_layer *l)
 {
-    l->ffn.n_cluster = (l->ffn.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
+    l->ffn.n_cluster = (uint32_t)hth_n_cluster(l->ffn.d_ff);
     hth_cluster *c = hth_arena_alloc(&b->model->arena, l->ffn.n_cluster, sizeof *c, 4);
     if (!c) return hth_fail_memory(b->err, l->ffn.n_cluster * sizeof *c, "clusters");
     for (uint32_t i = 0; i < l->ffn.n_cluster; i++) {
@@ -390,7 +390,11 @@ static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
         m->down_transposed = hth_gguf_is_powerinfer(m->file) ||
                         (!first_has(b, "ffn_down.weight") && first_has(b, "ffn_down_t.weight"));
     if (!m->down_transposed) return bind_linear(b, i, "ffn_down", biased, d, l->ffn.d_ff, &l->ffn.down, &l->ffn.down_bias);
-    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &l->ffn.down_t.rows);
+    hth_transposed_down *down = &l->ffn.down_t;
+    down->n_neuron = l->ffn.d_ff;
+    down->scale_max = hth_arena_alloc(&m->arena, hth_n_cluster(l->ffn.d_ff), sizeof *down->scale_max, 16);
+    if (!down->scale_max) return hth_fail_memory(b->err, l->ffn.d_ff, "bounds of neurons");
+    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &down->rows);
     return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->ffn.down_bias);
 }
 

@@ -3,11 +3,7 @@
 #ifndef HTH_MODEL_CLUSTER_H
 #define HTH_MODEL_CLUSTER_H
 
-#include <stdint.h>
-
-/* Neurons of a cluster; the last one of a layer may be shorter. Partial sums are split at multiples of this
- * (docs/arithmetic.md 6), so placements must be too. */
-enum { HTH_CLUSTER_NEURONS = 256 };
+#include "kernels/axpy/axpy.h"
 
 typedef struct hth_cluster {
     uint32_t i_layer;

@@ -195,6 +195,8 @@ bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
 
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
+/* FORMAT: a scale of a layer's transposed down is not finite, so its sums have no bound. */
+hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, hearth_error *err);
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
 
 /* Reads metadata only (hparams.c). per_layer arrays hold n_layer entries. */
