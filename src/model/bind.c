@@ -322,19 +322,6 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     return bind_norm(b, i, "post_attention_norm", h->d_model, &l->mixer_post_norm);
 }
 
-static hearth_status split_clusters(binder *b, uint32_t i_layer, hth_layer *l)
-{
-    l->ffn.n_cluster = (uint32_t)hth_n_cluster(l->ffn.d_ff);
-    hth_cluster *c = hth_arena_alloc(&b->model->arena, l->ffn.n_cluster, sizeof *c, 4);
-    if (!c) return hth_fail_memory(b->err, l->ffn.n_cluster * sizeof *c, "clusters");
-    for (uint32_t i = 0; i < l->ffn.n_cluster; i++) {
-        uint32_t first = i * HTH_CLUSTER_NEURONS, left = l->ffn.d_ff - first;
-        c[i] = (hth_cluster){i_layer, first, left < HTH_CLUSTER_NEURONS ? left : HTH_CLUSTER_NEURONS};
-    }
-    l->ffn.clusters = c;
-    return HEARTH_OK;
-}
-
 /* A router means that a layer has experts, which contradicts the metadata. */
 static hearth_status check_router(binder *b, uint32_t i_layer)
 {
@@ -454,8 +441,7 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
     if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
         (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
         return st;
-    if (h->arch->post_norms) st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
-    return st != HEARTH_OK ? st : split_clusters(b, i, l);
+    return h->arch->post_norms ? bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm) : HEARTH_OK;
 }
 
 /* ---- the whole model ------------------------------------------------------------ */

@@ -128,7 +128,7 @@ TEST(a_model_that_is_not_packed_is_not_divided)
     uint64_t hash = hash_of(STORYTELLER);
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
     expect_refused(&in, STORYTELLER, &gpu, HEARTH_ERROR_FORMAT,
-                   "value 0 is 64: layer 0 has 768 neurons, which only", __LINE__);
+                   "value 0 is 256: layer 0 has 768 neurons, which only", __LINE__);
     for (int i = 0; i < N_LAYER; i++) in.n_hot[i] = D_FF;
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
     CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, STORYTELLER, &gpu);

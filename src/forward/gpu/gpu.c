@@ -192,43 +192,13 @@ uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
 
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
-/* n rows of a matrix after n_skip rows; an absent matrix stays absent. */
-static hth_matrix slice_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
-{
-    hth_matrix some = *m;
-    if (m->n_row == 0) return some;
-    some.data = m->data + n_skip * m->row_size;
-    some.n_row = n;
-    return some;
-}
-
-/* n neurons from `first` on; their rows follow n_skip skipped ones. The outputs are unchanged. */
-static hth_ffn neurons_of(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_skip)
-{
-    hth_ffn some = *f;
-    some.d_ff = n;
-    some.gate = slice_rows(&f->gate, n_skip, n);
-    some.up = slice_rows(&f->up, n_skip, n);
-    some.down_t.rows = slice_rows(&f->down_t.rows, n_skip, n);
-    some.down_t.scale_max = f->down_t.scale_max + first / HTH_CLUSTER_NEURONS;
-    some.gate_bias = f->gate_bias ? f->gate_bias + first : NULL;
-    some.up_bias = f->up_bias ? f->up_bias + first : NULL;
-    some.thresholds = f->thresholds ? f->thresholds + first : NULL;
-    return some;
-}
-
-hth_ffn hth_ffn_slice_neurons(const hth_ffn *f, uint32_t first, uint32_t n)
-{
-    return neurons_of(f, first, n, first);
-}
-
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
 {
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         hth_gpu_layer *to = &g->layers[g->split_layers[i]];
         const hth_ffn *f = &g->model->layers[g->split_layers[i]].ffn;
         /* The host loaded only its own rows, so its matrices begin with them. */
-        to->cold = neurons_of(f, to->n_hot, f->d_ff - to->n_hot, 0);
+        to->cold = hth_ffn_slice(f, to->n_hot, f->d_ff - to->n_hot, 0);
     }
     if (g->n_split_layer == 0) return HEARTH_OK;
     hearth_status st = hth_weight_streams_open(g, err);

@@ -192,8 +192,6 @@ struct hth_gpu {
     uint32_t n_slot;
 };
 
-/* Some neurons of a CPU layer: whole clusters. */
-hth_ffn hth_ffn_slice_neurons(const hth_ffn *f, uint32_t first, uint32_t n);
 /* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
 /* The same for a chunk of streamed weights. */

@@ -29,9 +29,8 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
                      sum = is_256 ? in->sum_256 : in->sum;
     const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->thresholds), in->x,
                               q,          d,       sum};
-    if (a->n > 0)
-        hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, hth_div_ceil(a->n, HTH_QUANT_WG_ELEMENTS),
-                    r->n_row);
+    hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, hth_div_ceil(a->n, HTH_QUANT_WG_ELEMENTS),
+                     r->n_row);
     if (store) hth_rec_mark_dirty(r, in->x);
     if (block > 0) hth_rec_mark_dirty(r, q), hth_rec_mark_dirty(r, d), hth_rec_mark_dirty(r, sum);
     if (group) hth_rec_quantize_second(r, group, in);
@@ -72,7 +71,7 @@ static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint
 static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const activation *a)
 {
     const hth_gpu_input *in = &r->g->workspace.input;
-    bool few = r->n_row <= HTH_GPU_FEW_ROWS && a->n > 0, by_score = a->select == HTH_SELECT_PREDICTOR;
+    bool few = r->n_row <= HTH_GPU_FEW_ROWS, by_score = a->select == HTH_SELECT_PREDICTOR;
     bool looks = r->g->params.selector != HEARTH_SELECTOR_DENSE && hth_activation_is_sparse(a->kind);
     bool by_half = a->gated && (looks || a->select == HTH_SELECT_THRESHOLD);
     if (!few || !(by_score || by_half)) {
@@ -215,7 +214,7 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_buffer_range 
         n = r->n_row - first < ws->n_stage ? r->n_row - first : ws->n_stage;
         for (uint32_t i = 0; i < to->down.n_matrix; i++)
             down_of_part(r, &from, &to->down.matrices[i], first, n);
-        hth_rec_mark_dirty(r, ws->sums);
+        if (from.n > 0) hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
         if (split_layer && !in_stages) await_host(r);
         reduce_sums(r, i_layer, &both, first, n, y, accumulate);
@@ -426,8 +425,10 @@ void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool acc
     hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &to->gate_up, split_layer);
     if (split_layer) write_d2h_msg(r, to);
     if (split_layer) r->n_d2h++, hth_rec_split(r);
-    neurons(r, &to->gate_up, &hidden);
-    activate(r, &hidden, to->down_transposed ? NULL : &to->down);
+    if (hidden.n > 0) {
+        neurons(r, &to->gate_up, &hidden);
+        activate(r, &hidden, to->down_transposed ? NULL : &to->down);
+    }
     if (to->down_transposed) down_by_neurons(r, i_layer, y, accumulate);
     else hth_rec_rows(r, &to->down, &r->g->workspace.input, y, accumulate);
 }

@@ -99,7 +99,7 @@ static void divide_share(const hth_gpu *g, hth_weight_stream *to, uint32_t first
     for (uint32_t i = 0; i < n; i++) {
         uint32_t end = at + HTH_CLUSTER_NEURONS * ((i + 1) * n_run / n - i * n_run / n);
         if (end > l->cold.d_ff) end = l->cold.d_ff;
-        to->chunks[first + i].cpu_neurons = hth_ffn_slice_neurons(&l->cold, at, end - at);
+        to->chunks[first + i].cpu_neurons = hth_ffn_slice(&l->cold, at, end - at, at);
         to->chunks[first + i].first_cpu_neuron = at;
         at = end;
     }

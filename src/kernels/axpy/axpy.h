@@ -10,15 +10,11 @@
 #define HTH_KERNELS_AXPY_AXPY_H
 
 #include "file/types.h"
+#include "kernels/cluster.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Neurons of a cluster, of which the first has a multiple of this as its number; the last cluster of a layer may be
- * shorter. All active neurons of a cluster have one scale. */
-enum { HTH_CLUSTER_NEURONS = 256 };
-static inline size_t hth_n_cluster(size_t n_neuron) { return (n_neuron + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS; }
 
 /* Adds the rows of list[0 .. n) times h to sums (or chain) of n_out outputs. Reads no byte of another row. An
  * |h| above the maximum that the scale was computed for, or NaN, gives undefined sums. For columns [a, b) of a
