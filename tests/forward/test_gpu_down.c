@@ -142,7 +142,7 @@ static float join_one(const join *j, size_t i, size_t o)
         uint32_t part = j->sums[(i * j->n_split + s) * j->n_out + o];
         float chain = hth_float_of(part);
         float scale = j->floats ? 1.0f : scales[s * HTH_DOWN_SPLIT / HTH_CLUSTER_NEURONS];
-        if (!j->floats && scale != 0.0f) total += fixed_of(part, scale);
+        if (!j->floats && scale != 0.0f) total = (int64_t)((uint64_t)total + (uint64_t)fixed_of(part, scale));
         else if (!j->floats) continue;
         else if (!hth_axpy_flush_chain(1, &chain, &total)) fits = false;
     }

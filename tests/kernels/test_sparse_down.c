@@ -87,6 +87,7 @@ static void expect_token(const hth_kernels *k, const hth_transposed_down *n, con
         for (d.n = 1; at + d.n < f->n && d.list[d.n] / 256 == d.list[0] / 256; d.n++) continue;
         d.scale = hth_axpy_scale(d.h, d.n, scale_max[d.list[0] / 256], safe);
         overflow |= d.scale == 0.0f && !floats;
+        if (overflow) continue;
         k->axpy[type](&d);
         if (floats) k->axpy_flush_chain(N_OUT, chain, acc64);
         else k->axpy_flush(type, N_OUT, d.scale, sums, offsets, acc64);

@@ -23,10 +23,10 @@ void hth_ref_down_scale(const hth_dispatch_args *c)
 }
 
 /* The sum of a split as Q31.32; undefined without a scale. */
-static int64_t to_fixed(int32_t sum, float scale)
+static uint64_t to_fixed(int32_t sum, float scale)
 {
     int shift = 32 + 127 - (int)(hth_bits_of(scale) >> 23);
-    return (int64_t)((uint64_t)(int64_t)sum << (shift & 63));
+    return (uint64_t)(int64_t)sum << (shift & 63);
 }
 
 /* ---- quantised rows ------------------------------------------------------------------------------- */
@@ -122,13 +122,15 @@ static bool add_parts(const hth_dispatch_args *c, const hth_push_down_reduce *pu
                       const float *scales, uint32_t o, int64_t *total)
 {
     bool floats = c->consts[HTH_DOWN_REDUCE_FLOATS] > 0, in_range = true;
+    uint64_t sum = 0; /* wraps where a scale is 0 */
     for (uint32_t i = 0; i < push->n_cluster; i++) in_range &= scales[i] != 0.0f;
     for (uint32_t s = 0; s < push->n_split; s++) {
         size_t at = ((size_t)i_tok * push->n_split + s) * push->n_out + o;
         float chain = floats ? ((const float *)c->bind[1])[at] : 0.0f;
         if (floats) in_range &= hth_axpy_flush_chain(1, &chain, total);
-        else *total += to_fixed(((const int32_t *)c->bind[1])[at], scales[s * HTH_DOWN_SPLIT / HTH_CLUSTER_NEURONS]);
+        else sum += to_fixed(((const int32_t *)c->bind[1])[at], scales[s * HTH_DOWN_SPLIT / HTH_CLUSTER_NEURONS]);
     }
+    *total = (int64_t)((uint64_t)*total + sum);
     return in_range;
 }
 
@@ -149,7 +151,7 @@ void hth_ref_down_accumulate(const hth_dispatch_args *c)
             if (adds_host && host[0] == HTH_HOST_SUMS_VALID) memcpy(&given, host + (to - acc64), sizeof given);
             total += given;
             for (uint32_t s = 0; s < push.n_split; s++)
-                total += (uint64_t)to_fixed(sums[((size_t)i * push.n_split + s) * push.n_out + o],
+                total += to_fixed(sums[((size_t)i * push.n_split + s) * push.n_out + o],
                                             scales[(push.first + s * HTH_DOWN_SPLIT) / HTH_CLUSTER_NEURONS]);
             memcpy(to, &total, sizeof total);
         }

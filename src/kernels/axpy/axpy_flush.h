@@ -15,7 +15,8 @@ static void flush_sums(hth_type type, size_t n_out, float scale, int32_t *restri
         int64_t offset = offsets[i / per_offset];
         int32_t *from = sums + i * FLUSH_OUTPUTS;
         int64_t *to = acc64 + i * FLUSH_OUTPUTS;
-        for (int o = 0; o < FLUSH_OUTPUTS; o++) to[o] += (int64_t)((uint64_t)(from[o] - offset) << shift);
+        for (int o = 0; o < FLUSH_OUTPUTS; o++)
+            to[o] = (int64_t)((uint64_t)to[o] + ((uint64_t)(from[o] - offset) << shift));
     }
     memset(sums, 0, n_out * sizeof *sums);
     memset(offsets, 0, n / per_offset * sizeof *offsets);
