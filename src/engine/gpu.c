@@ -51,9 +51,12 @@ static uint64_t rows_on_gpu(const hth_model *model, const hth_offload_params *pa
 {
     if (w == &model->output) return params->head ? w->n_row : 0;
     for (uint32_t i = 0; i < params->n_layer; i++) {
-        const hth_layer *l = &model->layers[i];
-        if (w == &l->attn.q || w == &l->attn.k || w == &l->attn.v || w == &l->attn.o || w == &l->ffn.down) return w->n_row;
+        hth_layer *l = &model->layers[i];
+        hth_matrix *all[HTH_LAYER_MATRICES];
+        hth_layer_matrices(l, all);
         if (w == &l->ffn.gate || w == &l->ffn.up || w == &l->ffn.down_t.rows) return params->n_hot[i];
+        for (int k = 0; k < HTH_LAYER_MATRICES; k++)
+            if (w == all[k]) return w->n_row;
         if (w == &l->ffn.predictor.in || w == &l->ffn.predictor.out) return w->n_row;
     }
     return 0;

@@ -368,9 +368,9 @@ void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
     const hth_offload_params *params = hth_gpu_get_params(gpu);
     for (uint32_t i = 0; i < params->n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        hth_matrix *all[] = {&l->attn.q,   &l->attn.k, &l->attn.v,   &l->attn.o,
-                             &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) all[k]->data = NULL;
+        hth_matrix *all[HTH_LAYER_MATRICES];
+        hth_layer_matrices(l, all);
+        for (int k = 0; k < HTH_LAYER_MATRICES; k++) all[k]->data = NULL;
         hth_predictor *p = &l->ffn.predictor;
         if (p->in.n_row > 0 && !m->predictors) p->in.data = p->out.data = NULL;
     }

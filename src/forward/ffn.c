@@ -245,7 +245,7 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t 
     hth_pool_finish(s->pool);
     if (s->probe && is_gated(f)) scatter(s->gate + at, active, f->d_ff);
     if (s->probe) scatter(s->up + at, active, f->d_ff);
-    if (s->probe || !s->model->down_transposed) scatter(s->hidden + at, active, f->d_ff);
+    if (s->probe || !hth_ffn_is_transposed(f)) scatter(s->hidden + at, active, f->d_ff);
     else store_active(s, f, s->hidden, i_row, active);
 }
 
@@ -341,7 +341,7 @@ static void call_probe(hth_step *s, uint32_t i_layer, const hth_ffn *f)
 static void queue_down(hth_step *s, const hth_ffn *f, const float *hidden, size_t n_tok, const float *bias,
                      float *add_to)
 {
-    if (s->model->down_transposed) {
+    if (hth_ffn_is_transposed(f)) {
         hth_axpy_output down = {.down_t = &f->down_t, .bias = bias, .y = s->block_out, .add_to = add_to};
         hth_pool_finish(s->pool);
         hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_tok, &down);
@@ -358,12 +358,12 @@ hearth_status hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to, hearth_e
     if (s->source) return hth_fwd_ffn_parts(s, i_layer, add_to, err);
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_ffn *f = &l->ffn;
-    uint32_t dense_min = s->model->down_transposed ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
+    uint32_t dense_min = hth_ffn_is_transposed(f) ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
     bool by_lists = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_tok < dense_min);
     if (by_lists) compute_by_lists(s, i_layer, l);
     else compute_dense(s, l);
     if (s->probe) call_probe(s, i_layer, f);
-    if (s->model->down_transposed && (s->probe || !by_lists)) queue_active(s, f, s->hidden, s->n_tok);
+    if (hth_ffn_is_transposed(f) && (s->probe || !by_lists)) queue_active(s, f, s->hidden, s->n_tok);
     queue_down(s, f, s->hidden, s->n_tok, f->down_bias, add_to);
     return HEARTH_OK;
 }
@@ -377,7 +377,7 @@ void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32
     hth_axpy_output down = {
         .down_t = &cold->down_t, .acc64 = out->sums, .adds = out->more, .overflow = &out->overflow};
     s->n_tok = n_row;
-    out->n_active = 0, out->overflow = false;
+    out->n_active = 0;
     if (s->selector != HEARTH_SELECTOR_DENSE && n_row < DENSE_MIN_TOKENS_PACKED) {
         compute_rows(s, i_layer, cold);
     } else {
@@ -441,7 +441,7 @@ const float *hth_step_down(hth_step *s, uint32_t i_layer, const float *hidden, s
 {
     const hth_ffn *f = &s->model->layers[i_layer].ffn;
     assert(n_tok <= s->n_tok_max);
-    if (s->model->down_transposed) queue_active(s, f, hidden, n_tok);
+    if (hth_ffn_is_transposed(f)) queue_active(s, f, hidden, n_tok);
     queue_down(s, f, hidden, n_tok, NULL, NULL);
     hth_pool_finish(s->pool);
     hth_pool_quiesce(s->pool);

@@ -80,9 +80,8 @@ static void compute_part(hth_step *s, uint32_t i_layer, const hth_ffn_part *part
     assert(part->first % HTH_CLUSTER_NEURONS == 0 && part->first + n <= f->d_ff);
     for (size_t t = 0; t < s->n_tok && s->selector == HEARTH_SELECTOR_PREDICTOR; t++)
         memcpy(s->scores + t * n, s->source_buffers->scores + t * f->d_ff + part->first, n * sizeof *s->scores);
-    bool overflow = out->overflow;
     hth_fwd_ffn_cold(s, i_layer, part->ffn, s->n_tok, out);
-    out->more |= out->n_active > 0, out->overflow |= overflow;
+    out->more |= out->n_active > 0;
     hth_pool_quiesce(s->pool);
 }
 

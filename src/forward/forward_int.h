@@ -103,7 +103,7 @@ typedef struct hth_cold_sums {
     int64_t *sums;    /* [n_tok][d_model] */
     bool more;        /* accumulate onto sums */
     uint64_t n_active; /* 0: sums was not written */
-    bool overflow;        /* sums is invalid */
+    bool overflow;     /* set to true if sums is invalid */
 } hth_cold_sums;
 void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
                       hth_cold_sums *out);

@@ -30,12 +30,15 @@ static void *bump_alloc(bump *c, size_t n, size_t size)
     return p;
 }
 
-static size_t widest_input(const hth_hparams *h)
+/* Columns of the widest matrix. Those of predictors may come from a sidecar. */
+static size_t widest_input(const hth_model *model)
 {
-    size_t n = h->d_model, heads = (size_t)h->n_head * h->d_head;
-    if (heads > n) n = heads;
-    if (h->rank > n) n = h->rank;
-    return h->d_ff > n ? h->d_ff : n;
+    size_t n = model->hparams.rank;
+    for (size_t i = 0; i < model->n_binding; i++) {
+        const hth_matrix *m = model->bindings[i].matrix;
+        if (m && m->n_col > n) n = m->n_col;
+    }
+    return n;
 }
 
 /* Logits of a whole batch would be large; this many tokens at once keep the head's product efficient. */
@@ -93,7 +96,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->split_totals = bump_alloc(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
     s->logits = bump_alloc(c, (size_t)s->head_rows * h->n_vocab, f);
-    size_t widest = widest_input(h), n_block = widest / HTH_ACT_BLOCK + 1;
+    size_t widest = widest_input(model), n_block = widest / HTH_ACT_BLOCK + 1;
     size_t n_wide = widest / HTH_ACT_BLOCK_256 + 1, n_part = widest / HTH_ACT_SUBBLOCK + 1;
     s->act_q8.q = bump_alloc(c, n_row * widest, 1);
     s->act_q8.d = bump_alloc(c, n_row * n_block, f);

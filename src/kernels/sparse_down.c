@@ -69,7 +69,7 @@ static void choose_scales(void *arg, size_t t, uint32_t i_thread)
     const hth_transposed_down *down = job->out.down_t;
     const hth_active_set *a = &job->active_sets[job->i_tok + t];
     float *scale = job->workspace->scale + (job->i_tok + t) * job->workspace->n_cluster;
-    int safe = hth_axpy_safe_exponent(type_of(job), down->n_neuron);
+    int safe = hth_axpy_safe_exponent(type_of(job), down->n_summed);
     (void)i_thread;
     if (t == 0) memset(job->workspace->state, 0, job->n_thread * sizeof *job->workspace->state);
     for (size_t at = 0, n; at < a->n; at += n) {

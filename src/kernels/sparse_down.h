@@ -12,7 +12,7 @@
 typedef struct hth_transposed_down {
     hth_matrix rows;  /* whole clusters, d_model columns; n_row 0: absent. Layout ROWS */
     float *scale_max; /* [clusters of rows] D: upper bound of the scales of each */
-    size_t n_neuron;  /* of the layer, of which rows may be a part */
+    size_t n_summed;  /* clusters whose outputs are added up, of which these rows may be a part: bounds the sums */
 } hth_transposed_down;
 
 /* The active neurons of one token, ascending, and their outputs. */

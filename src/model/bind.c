@@ -378,10 +378,15 @@ static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
                         (!first_has(b, "ffn_down.weight") && first_has(b, "ffn_down_t.weight"));
     if (!m->down_transposed) return bind_linear(b, i, "ffn_down", biased, d, l->ffn.d_ff, &l->ffn.down, &l->ffn.down_bias);
     hth_transposed_down *down = &l->ffn.down_t;
-    down->n_neuron = l->ffn.d_ff;
-    down->scale_max = hth_arena_alloc(&m->arena, hth_n_cluster(l->ffn.d_ff), sizeof *down->scale_max, 16);
+    down->n_summed = hth_n_cluster(l->ffn.d_ff);
+    down->scale_max = hth_arena_alloc(&m->arena, down->n_summed, sizeof *down->scale_max, 16);
     if (!down->scale_max) return hth_fail_memory(b->err, l->ffn.d_ff, "bounds of neurons");
     hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &down->rows);
+    if (st == HEARTH_OK && hth_type_act_block(down->rows.type) == 0 && down->n_summed > HTH_MAX_CHAINS)
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: tensor '%s' is %s of %u neurons; of more than %d, a transposed down must be quantised",
+                        hth_gguf_path(m->file), b->name, hth_type_find(down->rows.type)->name, l->ffn.d_ff,
+                        HTH_MAX_CHAINS * HTH_CLUSTER_NEURONS);
     return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->ffn.down_bias);
 }
 

@@ -119,6 +119,17 @@ typedef struct hth_layer {
     size_t state_size;  /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 
+/* The matrices of a layer but for its predictor's; absent ones too. */
+enum { HTH_LAYER_MATRICES = 8 };
+static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
+{
+    hth_matrix *const these[HTH_LAYER_MATRICES] = {&l->attn.q,   &l->attn.k, &l->attn.v,   &l->attn.o,
+                                                   &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
+    for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
+}
+
+static inline bool hth_ffn_is_transposed(const hth_ffn *f) { return f->down_t.rows.n_row > 0; }
+
 /* One tensor, or some rows of it, and the destination of its weights: exactly one of matrix and vector. */
 typedef struct hth_binding {
     const hth_gguf *file; /* the model's file, or a sidecar */
@@ -140,7 +151,7 @@ typedef struct hth_model {
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
-    bool down_transposed;             /* all layers have down_t instead of down */
+    bool down_transposed;             /* layers have down_t instead of down */
     bool has_predictors;         /* all layers */
     bool predicts_from_residual; /* their input is the input of the FFN's norm, not its output */
     hearth_selector selector;    /* that the file requests; AUTO: none */

@@ -338,7 +338,7 @@ static void close_rows(cpu_rows *r)
 
 static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, double share)
 {
-    hth_transposed_down down_t = {.rows = r->m, .scale_max = r->scale_max, .n_neuron = r->m.n_row};
+    hth_transposed_down down_t = {.rows = r->m, .scale_max = r->scale_max, .n_summed = r->axpy.n_cluster};
     hth_axpy_output out = {.down_t = &down_t, .y = r->y};
     hth_active_set active = {r->list, r->h, 0};
     uint32_t state = 7;

@@ -413,7 +413,7 @@ static data make(test_random *r, const shape *s)
     const size_t n_cluster = n_cluster_of(&a.j);
     a.j.scales = get(s->n_tok * n_cluster, 4), a.j.host = get(s->n_tok * s->n_out, 8);
     a.j.bias = get(s->n_out, 4), a.j.y = get(n_y, 4);
-    int safe = hth_axpy_safe_exponent(s->type, s->n_neuron);
+    int safe = hth_axpy_safe_exponent(s->type, hth_n_cluster(s->n_neuron));
     for (size_t i = 0; i < s->n_tok * n_cluster; i++) {
         size_t first = i % n_cluster * HTH_CLUSTER_NEURONS, n = min(s->n_neuron - first, HTH_CLUSTER_NEURONS);
         a.j.scales[i] = hth_axpy_scale(a.h + i / n_cluster * a.stride + first, n, d_max[i % n_cluster], safe);

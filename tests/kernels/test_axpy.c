@@ -376,7 +376,7 @@ TEST(sums_of_a_layer_fit_from_the_safe_exponent_on)
     for (size_t t = 0; t < ROWS_N_TYPE; t++)
         for (size_t i = 0; rows_quantised(rows_types[t]) && i < sizeof layers / sizeof *layers; i++) {
             double neuron = 2.0 * 0x1p31 / (double)hth_axpy_limit(rows_types[t]), n = (double)hth_n_cluster(layers[i]);
-            int k = hth_axpy_safe_exponent(rows_types[t], layers[i]);
+            int k = hth_axpy_safe_exponent(rows_types[t], hth_n_cluster(layers[i]));
             CHECK(ldexp(256 * n * neuron, 32 - k) <= 0x1p63);
             CHECK(ldexp(256 * n * neuron, 32 - k) > 0x1p61);
         }

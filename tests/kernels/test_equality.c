@@ -138,7 +138,7 @@ static uint64_t hash_clusters(const hth_kernels *k)
         for (int i = 0; i < N_CLUSTER && rows_quantised(rows_types[t]); i++) {
             down_shape s = {.rows = {.type = rows_types[t], .n_row = 23, .n_col = N_OUT, .kind = PROOF_PLAIN},
                             .h_kind = i % 2 ? PROOF_PLAIN : PROOF_OUTLIER, .list = 3};
-            int safe = hth_axpy_safe_exponent(rows_types[t], N_CLUSTER * HTH_CLUSTER_NEURONS);
+            int safe = hth_axpy_safe_exponent(rows_types[t], N_CLUSTER);
             down_case_make(&c, &r, &s);
             c.job.scale = hth_axpy_scale(c.job.h, c.job.n, c.d_max, safe);
             h = hth_hash_more(h, &c.job.scale, sizeof c.job.scale);

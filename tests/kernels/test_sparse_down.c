@@ -44,7 +44,7 @@ static hth_transposed_down make_neurons(test_random *r, hth_type type)
     static rows_case c;
     rows_shape s = {.type = type, .n_row = N_NEURON, .n_col = N_OUT, .n_tok = 1};
     size_t row_size = rows_bytes(type, N_OUT);
-    hth_transposed_down n = {{type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}, scale_max, N_NEURON};
+    hth_transposed_down n = {{type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}, scale_max, N_CLUSTER};
     rows_case_open(&c, sizeof weights, N_OUT);
     rows_case_make(&c, r, &s);
     memcpy(weights, c.job.w, N_NEURON * row_size);
@@ -80,7 +80,7 @@ static void expect_token(const hth_kernels *k, const hth_transposed_down *n, con
     static float chain[N_OUT];
     hth_type type = n->rows.type;
     bool floats = hth_type_act_block(type) == 0, overflow = false;
-    int safe = hth_axpy_safe_exponent(type, N_NEURON);
+    int safe = hth_axpy_safe_exponent(type, N_CLUSTER);
     hth_axpy_job d = {weights, n->rows.row_size, N_OUT, f->list, f->h, 0, 0, 0, sums, offsets, chain};
     memset(acc64, 0, sizeof acc64);
     for (size_t at = 0; at < f->n; at += d.n, d.list += d.n, d.h += d.n) {

@@ -89,6 +89,21 @@ TEST(shares_of_neurons_are_shares)
     EXPECT(tiny_set_floats(&m, shares, one, 3), HEARTH_ERROR_FORMAT, "shares|3 elements, expected 2");
 }
 
+/* Their chains are added as fixed-point numbers, which hold 256 of them. */
+static void widen(tiny_model *m, uint32_t d_ff)
+{
+    tiny_set_u32(m, "llama.feed_forward_length", d_ff);
+    for (uint32_t i = 0; i < m->n_tensor; i++)
+        for (int k = 0; k < 2; k++)
+            if (m->tensors[i].dim[k] == TINY_D_FF) m->tensors[i].dim[k] = d_ff;
+}
+
+TEST(floats_of_more_neurons_than_a_sum_holds_are_refused)
+{
+    EXPECT(widen(&m, 65537), HEARTH_ERROR_UNSUPPORTED,
+           "'blk.0.ffn_down_t.weight' is F32 of 65537 neurons; of more than 65536, a transposed down must be quantised");
+}
+
 TEST(packed_values_of_layers_are_finite_and_complete)
 {
     static const float one[] = {1.0f, 1.0f, 1.0f};

@@ -31,11 +31,14 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
         hth_gpu_fused_src head = hth_gpu_head_src(model);
         return group_has_programs(&head) ? NULL : "no shader supports its type";
     }
+    const hth_layer *l = &model->layers[i_layer];
+    if (l->mixer != HTH_MIXER_ATTENTION || l->network != HTH_NETWORK_DENSE)
+        return "no shader supports its kind of mixer or network";
     if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
     if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
         return "its heads are no multiple of 32 values, as a Q8_0 cache is";
     if (h->d_head > HTH_GPU_MAX_D_HEAD) return "its heads are too large";
-    hth_gpu_fused_srcs(model, i_layer, model->layers[i_layer].ffn.d_ff, params->selector, groups);
+    hth_gpu_fused_srcs(model, i_layer, l->ffn.d_ff, params->selector, groups);
     for (int i = 0; i < HTH_GPU_N_FUSED; i++)
         if (!group_has_programs(&groups[i])) return "no shader supports a type of its weights";
     return NULL;

@@ -187,7 +187,7 @@ static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_ffn *f = &r->g->model->layers[i_layer].ffn;
-    hth_push_down_scale push = {n_neuron, n_neuron, hth_axpy_safe_exponent(f->down_t.rows.type, f->d_ff)};
+    hth_push_down_scale push = {n_neuron, n_neuron, hth_axpy_safe_exponent(f->down_t.rows.type, f->down_t.n_summed)};
     const hth_buffer_range bind[] = {ws->step, ws->input.x, hth_rec_vector(r, r->g->layers[i_layer].scale_max),
                                      ws->down_scales};
     if (n_neuron == 0) return;

@@ -38,9 +38,9 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
     uint64_t bytes = 0;
     if (hth_device_get_info(g->device)->host_rate == 0.0 || s->n_tok == 0) return;
     for (uint32_t i = g->params.n_layer; i < m->hparams.n_layer; i++) {
-        const hth_layer *l = &m->layers[i];
-        const hth_matrix *all[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) bytes += bytes_of(all[k]);
+        hth_matrix *all[HTH_LAYER_MATRICES];
+        hth_layer_matrices(&m->layers[i], all);
+        for (int k = 0; k < HTH_LAYER_MATRICES; k++) bytes += bytes_of(all[k]);
     }
     if (logits && !g->params.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);
     pthread_mutex_lock(&g->step_lock);

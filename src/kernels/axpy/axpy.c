@@ -133,11 +133,11 @@ static int largest_exponent(float h_max, float d_max)
 
 /* A coefficient of up to 32767 and a minimum of up to 16 times that contribute less than 2^32 / limit, so a cluster
  * contributes less than 2^40 / limit, and all of them times 2^(32 - k) fit into 63 bits. */
-int hth_axpy_safe_exponent(hth_type type, size_t n_neuron)
+int hth_axpy_safe_exponent(hth_type type, size_t n_cluster)
 {
     int k = 9;
     for (size_t n = hth_axpy_limit(type); n > 1; n /= 2) k--;
-    for (size_t n = hth_n_cluster(n_neuron); n > 1; n = (n + 1) / 2) k++;
+    for (size_t n = n_cluster; n > 1; n = (n + 1) / 2) k++;
     return k;
 }
 

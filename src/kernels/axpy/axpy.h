@@ -51,19 +51,20 @@ static inline void hth_axpy_raise(float *max, float x)
 /* The largest |h|; NaN counts as the largest. 0 for n = 0. */
 float hth_axpy_absmax_h(const float *h, size_t n);
 
-/* From this k on, the sums of a layer of n_neuron neurons fit into 64 bits. */
-int hth_axpy_safe_exponent(hth_type type, size_t n_neuron);
+/* From this k on, sums of n_cluster clusters fit into 64 bits. */
+int hth_axpy_safe_exponent(hth_type type, size_t n_cluster);
 
 /* The scale 2^k of a cluster with the hidden values h[n] and the largest scale d_max: the largest k up to 32 with
  * (h_max (x) d_max) 2^k <= 32766 and h_max 2^k < 2^127, where h_max is the largest |h|. 0: a value is not finite, or
- * k is below the layer's safe exponent and so many coefficients are so large that its sums might not fit. */
+ * k is below the safe exponent and so many coefficients are so large that its sums might not fit. */
 float hth_axpy_scale(const float *h, size_t n, float d_max, int safe_exponent);
 
 /* acc64[n_out] += (sums - offsets) 2^32 / scale, then sets both to zero. */
 typedef void hth_axpy_flush_fn(hth_type type, size_t n_out, float scale, int32_t *sums, int32_t *offsets, int64_t *acc64);
 
 /* acc64[n_out] += trunc(chain 2^32), then sets the chain to +0. False: at least one |chain| was 2^23 or more,
- * or NaN, and added nothing. acc64 holds at most 256 calls. */
+ * or NaN, and added nothing. acc64 holds at most HTH_MAX_CHAINS calls. */
+enum { HTH_MAX_CHAINS = 256 };
 typedef bool hth_axpy_flush_chain_fn(size_t n_out, float *chain, int64_t *acc64);
 hth_axpy_flush_chain_fn hth_axpy_flush_chain; /* the definition; hth_kernels has the version of the ISA level */
 
