@@ -87,6 +87,8 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range logits;
     hth_gpu_input input;
     uint32_t sine_offset, q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
+    uint32_t table_at; /* word of the step block where the page tables begin: n_position / HTH_KV_PAGE words per class,
+                        * which all sequences together reserve at most */
 } hth_gpu_workspace;
 
 hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err);
@@ -187,6 +189,7 @@ struct hth_gpu {
          * none, and no stream has a share */
         i_full_stream;
     hth_gpu_segments head_segments[2]; /* for one token; for HTH_GPU_HEAD_ROWS */
+    hth_gpu_segments copy_segment;     /* one: copies a page of each class in all layers */
     hth_submit_info *submits;          /* [segments of the longest step and of the head] of the current step */
     hth_fence *fences;
     uint32_t n_submitted, n_done; /* number submitted, and number known to be complete */
@@ -201,9 +204,7 @@ struct hth_gpu {
     hth_coopmat_level coopmat; /* highest level used for rows of many tokens */
     hth_gpu_counts counts;
     pthread_mutex_t step_lock;
-    bool unloaded;      /* hth_gpu_unload */
-    uint8_t *slot_used; /* [n_position / HTH_GPU_SLOT] */
-    uint32_t n_slot;
+    bool unloaded; /* hth_gpu_unload */
 };
 
 /* Some neurons of a CPU layer; first is a multiple of HTH_PANEL_ROW, and n too except for the last slice. */
@@ -236,6 +237,8 @@ typedef struct hth_gpu_step_exec {
     const hth_gpu_segments *next; /* further segments, or NULL */
 } hth_gpu_step_exec;
 hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, hearth_error *err);
+/* Submits g->copy_segment and waits for it. */
+hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err);
 /* Waits for a step whose completion was not observed: it may still read the step inputs, and wait for signals. */
 hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 

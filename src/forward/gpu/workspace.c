@@ -31,7 +31,8 @@ static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_param
 {
     const hth_hparams *h = &m->hparams;
     uint64_t n_table = h->rope.window_base > 0.0 ? 2 : 1, n_angle = n_table * p->n_row * (h->rope.n_rot / 2);
-    r->step = bump_alloc(c, HTH_STEP_ROWS + (uint64_t)HTH_STEP_ROW_WORDS * p->n_row, 4);
+    r->table_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
+    r->step = bump_alloc(c, r->table_at + HTH_N_KV_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE), 4);
     r->grids = bump_alloc(c, h->n_layer, 16);
     r->table = bump_alloc(c, n_angle, 8);
     r->sine_offset = (uint32_t)n_angle;
