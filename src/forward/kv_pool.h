@@ -57,7 +57,7 @@ bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAGE + (n_pos % HTH_KV_PAGE > 0); }
 
-/* A device has n_page pages of each class: more cannot be reserved. 0: no device; nothing is copied there any more. */
+/* A device has n_page pages of each class, so that more cannot be reserved. 0: no device; copies that wait are dropped. */
 void hth_kv_pool_set_limit(hth_kv_pool *pool, uint32_t n_page);
 uint32_t hth_kv_pool_limit(hth_kv_pool *pool);
 /* Adds capacity for n_page more pages of each class. Else nothing was reserved. */

@@ -144,7 +144,7 @@ static void fill_step(uint32_t *step, uint32_t n_tok, uint32_t n_row, const uint
 {
     const uint32_t table_at = HTH_STEP_ROWS + n_row * HTH_STEP_ROW_WORDS;
     memset(step, 0, table_at * sizeof *step);
-    memcpy(step + table_at, tables, n_sequence * sizeof *tables);
+    if (n_sequence > 0) memcpy(step + table_at, tables, n_sequence * sizeof *tables);
     step[HTH_STEP_N_TOK] = n_tok;
     for (uint32_t i = 0; i < n_row; i++) {
         step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_POSITION] = rows[i][0];

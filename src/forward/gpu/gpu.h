@@ -93,8 +93,8 @@ float hth_gpu_scale_max(const hth_gpu *gpu, uint32_t i_layer);
  * on the device, and each scale_max is that of the whole layer. */
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *gpu, hearth_error *err);
 
-/* Copies the pages that wait for it in the pool of the current step (hth_kv_pool_next_copy). A step that follows, or is
- * retried, finds them. Errors: those of the next one. */
+/* Makes all copies of pages that wait in the pool (hth_kv_pool_next_copy); before each step, after its sequences were
+ * prepared. What fails waits for the next call. Errors: those of the next one. */
 hearth_status hth_gpu_copy_pages(hth_gpu *gpu, hth_kv_pool *pool, hearth_error *err);
 /* Runs the current step's tokens through the offloaded layers, from s->x; result to s->x or, with the head, to the
  * sink. DEVICE: the device was lost. */

@@ -42,10 +42,10 @@ static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uin
     }
 }
 
-/* The pages that a sequence holds up to a position, at word *at of the step block; table: the word of page 0, which may
- * be before it. */
-static void fill_table(const hth_sequence *s, uint32_t *block, uint32_t position, uint32_t *at,
-                       uint32_t table[HTH_N_KV_CLASS])
+/* The pages that a sequence holds up to a position, from word *at of the step block on; table: the word of page 0,
+ * which is before that where pages were released. */
+static void fill_page_tables(const hth_sequence *s, uint32_t *block, uint32_t position, uint32_t *at,
+                             uint32_t table[HTH_N_KV_CLASS])
 {
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         const hth_page_table *t = &s->tables[c];
@@ -61,7 +61,7 @@ static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t 
     uint32_t *block = hth_gpu_mapped(g->workspace.step), at = g->workspace.table_at, table[HTH_N_KV_CLASS];
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && tokens[end].seq == tokens[i].seq;) end++;
-        fill_table(tokens[i].seq, block, tokens[end - 1].position, &at, table);
+        fill_page_tables(tokens[i].seq, block, tokens[end - 1].position, &at, table);
         for (uint32_t k = i; k < end; k++) {
             uint32_t *row = block + HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * k;
             row[HTH_STEP_POSITION] = tokens[k].position;
@@ -239,16 +239,15 @@ static hearth_status begin(hth_gpu *g, hearth_error *err)
 hearth_status hth_gpu_copy_pages(hth_gpu *g, hth_kv_pool *pool, hearth_error *err)
 {
     hearth_status st = begin(g, err);
-    for (bool any = true; st == HEARTH_OK && any;) {
-        hth_kv_copy copies[HTH_N_KV_CLASS] = {0};
-        bool has[HTH_N_KV_CLASS];
-        any = false;
-        for (int c = 0; c < HTH_N_KV_CLASS; c++) any |= has[c] = hth_kv_pool_next_copy(pool, (hth_kv_class)c, &copies[c]);
-        if (!any) break;
+    while (st == HEARTH_OK) {
+        hth_kv_copy copies[HTH_N_KV_CLASS] = {0}; /* equal pages: none */
+        bool full = hth_kv_pool_next_copy(pool, HTH_KV_FULL, &copies[HTH_KV_FULL]),
+             window = hth_kv_pool_next_copy(pool, HTH_KV_WINDOW, &copies[HTH_KV_WINDOW]);
+        if (!full && !window) break;
         memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step) + HTH_STEP_COPY, copies, sizeof copies);
         st = hth_gpu_submit_copy(g, err);
-        for (int c = 0; st == HEARTH_OK && c < HTH_N_KV_CLASS; c++)
-            if (has[c]) hth_kv_pool_copy_done(pool, (hth_kv_class)c);
+        if (st == HEARTH_OK && full) hth_kv_pool_copy_done(pool, HTH_KV_FULL);
+        if (st == HEARTH_OK && window) hth_kv_pool_copy_done(pool, HTH_KV_WINDOW);
     }
     pthread_mutex_unlock(&g->step_lock);
     return st;
