@@ -68,7 +68,9 @@ typedef struct hth_gpu_input {
 /* For n_tok tokens; widths are the maximum over the layers. */
 typedef struct hth_gpu_workspace {
     hth_buffer *from_host, *to_host, *memory;
-    hth_buffer_range step, embedded, table, grids; /* in from_host; grids: [n_layer] three words each, padded to four */
+    /* in from_host; grids: [n_layer] three words each, padded to four */
+    hth_buffer_range step_from_host, embedded, table, grids;
+    hth_buffer_range step; /* the step block where shaders read it, copied at the beginning of layers and head */
     hth_buffer_range host_sums,
         host_exponent; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model]; the exponent of one token */
     hth_buffer_range result; /* in to_host: [n_tok][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */

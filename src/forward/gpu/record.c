@@ -155,10 +155,18 @@ static void layer(hth_recorder *r, uint32_t i_layer)
     if (!accumulate) add_to_stream(r, ws->out, l->ffn_post);
 }
 
+/* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup reads it. */
+static void copy_step(hth_recorder *r)
+{
+    hth_cmdlist_copy(r->cmdlist, r->g->workspace.step_from_host, r->g->workspace.step);
+    hth_rec_mark_dirty(r, r->g->workspace.step);
+}
+
 static void layers(hth_recorder *r)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint64_t d = r->g->model->hparams.d_model;
+    copy_step(r);
     hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->embedded, r->n_row, d),
                      hth_rec_first_rows(ws->x, r->n_row, d));
     hth_rec_mark_dirty(r, ws->x);
@@ -174,6 +182,8 @@ static void head(hth_recorder *r)
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_hparams *h = &r->g->model->hparams;
     r->only_wanted = 1;
+    copy_step(r);
+    hth_rec_barrier(r);
     hth_rec_normed_input(r, r->g->output_norm, ws->x, &r->g->head, false);
     hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
     if (h->logit_softcap != 0.0f) {
@@ -198,7 +208,7 @@ static void copy_pages(hth_recorder *r)
         const hth_gpu_layer *to = &r->g->layers[i];
         hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word};
         hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
-                         (const hth_buffer_range[]){r->g->workspace.step, to->keys, to->values}, &push,
+                         (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values}, &push,
                          hth_div_ceil(n_word, HTH_REC_LOCAL), l->attn.n_head_kv);
         if (r->st == HEARTH_OK) hth_cmdlist_hint_bytes(r->cmdlist, (uint64_t)8 * n_word * l->attn.n_head_kv);
     }

@@ -58,7 +58,7 @@ static void fill_page_tables(const hth_sequence *s, uint32_t *block, uint32_t po
 /* Positions and page tables of n tokens. */
 static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n)
 {
-    uint32_t *block = hth_gpu_mapped(g->workspace.step), at = g->workspace.table_at, table[HTH_N_KV_CLASS];
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), at = g->workspace.table_at, table[HTH_N_KV_CLASS];
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && tokens[end].seq == tokens[i].seq;) end++;
         fill_page_tables(tokens[i].seq, block, tokens[end - 1].position, &at, table);
@@ -74,7 +74,7 @@ static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t 
 /* Tokens [first, first + n) of the step. */
 static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
 {
-    uint32_t *block = hth_gpu_mapped(g->workspace.step);
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
     size_t d = g->model->hparams.d_model;
     block[HTH_STEP_N_TOK] = n;
     block[HTH_STEP_N_WANT] = 0;
@@ -87,7 +87,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
 /* Enters the tokens from *next on that want logits into the step block, up to HTH_GPU_HEAD_ROWS. */
 static uint32_t fill_wanted(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n, uint32_t *next)
 {
-    uint32_t *block = hth_gpu_mapped(g->workspace.step), n_want = 0;
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), n_want = 0;
     for (; *next < n && n_want < HTH_GPU_HEAD_ROWS; (*next)++)
         if (tokens[*next].want_logits)
             block[HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * n_want++ + HTH_STEP_WANT] = *next;
@@ -244,7 +244,7 @@ hearth_status hth_gpu_copy_pages(hth_gpu *g, hth_kv_pool *pool, hearth_error *er
         bool full = hth_kv_pool_next_copy(pool, HTH_KV_FULL, &copies[HTH_KV_FULL]),
              window = hth_kv_pool_next_copy(pool, HTH_KV_WINDOW, &copies[HTH_KV_WINDOW]);
         if (!full && !window) break;
-        memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step) + HTH_STEP_COPY, copies, sizeof copies);
+        memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step_from_host) + HTH_STEP_COPY, copies, sizeof copies);
         st = hth_gpu_submit_copy(g, err);
         if (st == HEARTH_OK && full) hth_kv_pool_copy_done(pool, HTH_KV_FULL);
         if (st == HEARTH_OK && window) hth_kv_pool_copy_done(pool, HTH_KV_WINDOW);
