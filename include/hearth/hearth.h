@@ -103,8 +103,8 @@ typedef struct hearth_gpu_options {
                            computes on the CPU as a GPU would, "sim:FILE", which does so with the memory, times and
                            faults of the GPU that a file describes; NULL: none */
     uint64_t vram;      /* limit in bytes; 0: the free memory of the device */
-    uint32_t n_ctx;     /* positions of all sessions together; 0 and HEARTH_CTX_TRAINED: those of one session, as
-                           in hearth_session_options. If it is not 0, a cache of that size is allocated and freed
+    uint32_t n_ctx;     /* positions of all sessions together, each in whole pages of 32; 0 and HEARTH_CTX_TRAINED:
+                           those of one session, as in hearth_session_options. If it is not 0, a cache of that size is allocated and freed
                            before weights are read, also without a device, so that one that is too large fails
                            early */
     uint32_t n_batch;   /* prompt tokens per step; 0: 256 */
@@ -339,9 +339,9 @@ HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
 HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32_t position,
                                                  hearth_error *err);
 
-/* A copy of a session at its position, with the same options. Both share the cache of their common tokens; pages of
- * 32 positions are copied when one of them writes there. A part on a device is computed again. The copy reserves
- * memory for all of its positions. MEMORY; ARGUMENT: the session is in a batch that was not run. */
+/* A copy of a session at its position, with the same options. Both share the cache of their common tokens, on a device
+ * too; pages of 32 positions are copied when one of them writes there. The copy reserves memory for all of its
+ * positions, as any other session. MEMORY; ARGUMENT: the session is in a batch that was not run. */
 HEARTH_API hearth_status hearth_session_fork(const hearth_session *session, hearth_session **out, hearth_error *err);
 /* Writes tokens, cache and logits to a file, with a checksum. What lies on a device is not written, but computed again
  * after hearth_session_restore. IO, MEMORY; ARGUMENT: the session is in a batch that was not run. */

@@ -50,12 +50,11 @@ struct hearth_model {
     uint32_t n_gpu_status;
     double gpu_seconds; /* seconds per token by the placement plan; 0: no plan */
     /* State of evictions from the device: the CPU reloads the evicted weights and continues without the device. */
-    pthread_mutex_t gpu_lock; /* guards gpu and all members below, except generation */
+    pthread_mutex_t gpu_lock; /* guards gpu, kv_pools and all members below, except generation */
     uint32_t generation;         /* number of evictions; incremented after all other changes */
     bool lost, reload_done;   /* lost: all was evicted; reload_done: the CPU has all of its weights */
     hth_gpu *evicted[HTH_MAX_EVICT];
     uint32_t n_evicted;
-    pthread_mutex_t kv_lock; /* guards kv_pools */
     hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* of all sessions, by type; NULL: not opened yet */
     bool mapped; /* matrices were mapped, not read */
     uint32_t n_thread;
@@ -103,11 +102,9 @@ void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *w
 /* Queries the memory budget of the device. If more is in use, re-plans with less, HTH_MAX_EVICT times at most,
  * then falls back to the CPU. Logs one line. */
 void hth_engine_enforce_vram_budget(hearth_model *m);
-/* Reserves cache space on the device for a sequence. reserved: a slot was reserved; slot: its index. MEMORY,
- * ARGUMENT. */
-hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_ctx, uint32_t *slot,
-                                 bool *reserved, uint32_t *generation, hearth_error *err);
-void hth_engine_release(hearth_model *m, uint32_t slot);
+/* The pool of all sessions with caches of this type, which the device limits while part of the model is there.
+ * ARGUMENT (also: another type than the device has), MEMORY. */
+hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err);
 
 /* gpu.c, with m->gpu_lock held or while the model is opened: plans again with the parameters `before` and a budget
  * in bytes. m->gpu NULL: nothing fits. options: for the progress callback; NULL: none. */
@@ -129,9 +126,6 @@ uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
 
 /* load.c: ARGUMENT if the layout of the weights does not allow a session with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);
-
-/* model.c: the pool of all sessions with caches of this type. ARGUMENT, MEMORY. */
-hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err);
 
 /* session.c: the workspace of the session's own evaluations, and its capacity in tokens. NULL and 0 if the session
  * is for batches only. */

@@ -36,6 +36,8 @@ static void evict_all(hearth_model *m, const hth_gpu *gpu, const char *why)
     hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s%s", hth_gguf_path(m->file), why,
             hth_gpu_is_bit_exact(gpu) ? "" : ", and texts may differ from here on: ", hth_gpu_bit_exact_reason(gpu));
     m->lost = true;
+    for (int i = 0; i < HTH_N_KV_TYPE; i++)
+        if (m->kv_pools[i]) hth_kv_pool_set_limit(m->kv_pools[i], 0);
     bump_generation(m, why);
 }
 
@@ -61,7 +63,6 @@ static bool replan_smaller(hearth_model *m, uint64_t budget, hearth_error *err)
     m->evicted[m->n_evicted++] = before, m->gpu = NULL;
     hearth_status st = hth_engine_replan_gpu(m, hth_gpu_get_params(before), budget, NULL, err);
     if (st != HEARTH_OK || !m->gpu) return false;
-    hth_gpu_copy_slots(m->gpu, before);
     st = hth_engine_reload_cpu_rows(m, err);
     if (st == HEARTH_OK) st = hth_gpu_bind_cpu_rows(m->gpu, err);
     if (st == HEARTH_OK) return true;
@@ -123,26 +124,21 @@ hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *gener
     return st;
 }
 
-hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_ctx, uint32_t *slot,
-                                 bool *reserved, uint32_t *generation, hearth_error *err)
+hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
+    if ((uint32_t)type >= HTH_N_KV_TYPE) return hth_kv_pool_open(m->model, type, pool, err); /* which fails */
     pthread_mutex_lock(&m->gpu_lock);
-    hth_gpu *gpu = in_use(m);
-    *generation = m->generation;
-    if (gpu && hth_gpu_get_params(gpu)->kv != kv)
+    const hth_offload_params *params = in_use(m) ? hth_gpu_get_params(m->gpu) : NULL;
+    if (params && params->kv != type)
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                      "a KV cache of type %d: the model was opened with type %d on its device", (int)kv,
-                      (int)hth_gpu_get_params(gpu)->kv);
-    else if (gpu) st = hth_gpu_reserve(gpu, n_ctx, slot, err);
-    *reserved = gpu && st == HEARTH_OK;
+                      "a KV cache of type %d: the model was opened with type %d on its device", (int)type,
+                      (int)params->kv);
+    else if (!m->kv_pools[type]) {
+        st = hth_kv_pool_open(m->model, type, &m->kv_pools[type], err);
+        if (st == HEARTH_OK && params) hth_kv_pool_set_limit(m->kv_pools[type], params->n_position / HTH_KV_PAGE);
+    }
+    *pool = m->kv_pools[type];
     pthread_mutex_unlock(&m->gpu_lock);
     return st;
-}
-
-void hth_engine_release(hearth_model *m, uint32_t slot)
-{
-    pthread_mutex_lock(&m->gpu_lock);
-    if (in_use(m)) hth_gpu_release(m->gpu, slot);
-    pthread_mutex_unlock(&m->gpu_lock);
 }

@@ -13,17 +13,6 @@ bool hearth_handle_sigbus(const void *address) { return hth_sigbus_guard_handle(
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 
-hearth_status hth_engine_kv_pool(hearth_model *m, hearth_kv_type type, hth_kv_pool **pool, hearth_error *err)
-{
-    hearth_status st = HEARTH_OK;
-    if ((uint32_t)type >= HTH_N_KV_TYPE) return hth_kv_pool_open(m->model, type, pool, err); /* which fails */
-    pthread_mutex_lock(&m->kv_lock);
-    if (!m->kv_pools[type]) st = hth_kv_pool_open(m->model, type, &m->kv_pools[type], err);
-    *pool = m->kv_pools[type];
-    pthread_mutex_unlock(&m->kv_lock);
-    return st;
-}
-
 /* Allocates and frees a cache of the announced context, so that one that is too large fails before weights are
  * read. A device has checked it already. */
 static hearth_status try_cache(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
@@ -51,7 +40,6 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     }
     m->file = file;
     pthread_mutex_init(&m->gpu_lock, NULL);
-    pthread_mutex_init(&m->kv_lock, NULL);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
@@ -116,7 +104,6 @@ void hearth_model_close(hearth_model *m)
     hth_tokenizer_close(m->tokenizer);
     hth_model_close(m->model);
     hth_gguf_close(m->file);
-    pthread_mutex_destroy(&m->kv_lock);
     pthread_mutex_destroy(&m->gpu_lock);
     hth_free(m);
 }

@@ -339,14 +339,6 @@ static hth_sequence_options sequence_options(const hearth_session_options *o, ui
         .n_ctx = n_ctx, .release_window = o->release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
 }
 
-/* Reserves cache space on the device, if part of the model is there. */
-static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
-{
-    if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
-    return hth_engine_reserve(mutable_model(s->model), s->options.kv, s->options.n_ctx, &s->seq.slot, &s->on_gpu,
-                              &s->generation, err);
-}
-
 /* Learned positions limit the context. */
 static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, hearth_error *err)
 {
@@ -381,7 +373,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     *out = NULL;
     hearth_session *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
-    s->model = model, s->options = o;
+    s->model = model, s->options = o, s->generation = hth_engine_generation(model);
     s->options.n_ctx = context_of(model, &o);
     uint32_t n_ctx = s->options.n_ctx, n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     hearth_status st = check_context(model, n_ctx, err);
@@ -390,7 +382,6 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     const hth_sequence_options sequence = sequence_options(&o, n_ctx, n_tok);
     if (st == HEARTH_OK)
         st = from ? hth_sequence_fork(&from->seq, &s->seq, err) : hth_sequence_open(&s->seq, pool, &sequence, err);
-    if (st == HEARTH_OK) st = reserve_on_gpu(s, err);
     if (st != HEARTH_OK) goto fail;
     s->tokens = hth_alloc(n_ctx, sizeof *s->tokens);
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
@@ -425,8 +416,7 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     hearth_session *s = *out;
     memcpy(s->tokens, from->tokens, from->position * sizeof *s->tokens);
     memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
-    /* Caches on a device are not shared. */
-    hth_session_set(s, from->position, from->has_logits, hth_session_has_cache(from));
+    s->position = from->position, s->has_logits = from->has_logits, s->generation = from->generation;
     return HEARTH_OK;
 }
 
@@ -435,7 +425,6 @@ void hearth_session_close(hearth_session *s)
     if (!s) return;
     if (s->pending_in) remove_session(s->pending_in, s);
     hearth_batch_close(s->own);
-    if (s->on_gpu) hth_engine_release(mutable_model(s->model), s->seq.slot);
     hth_free(s->tokens);
     hth_free(s->n_active);
     hth_free(s->logits);
@@ -533,10 +522,7 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
     return HEARTH_OK;
 }
 
-bool hth_session_has_cache(const hearth_session *s)
-{
-    return !hth_engine_has_gpu(s->model) && s->generation == hth_engine_generation(s->model);
-}
+bool hth_session_has_cache(const hearth_session *s) { return s->generation == hth_engine_generation(s->model); }
 
 void hth_session_reset(hearth_session *s)
 {

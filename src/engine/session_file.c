@@ -169,7 +169,7 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
     hearth_status st = fill_head(s, &head, err);
     if (st != HEARTH_OK) return st;
     if (s->has_logits) head.flags |= HAS_LOGITS;
-    if (hth_session_has_cache(s)) head.flags |= HAS_CACHE;
+    if (!hth_engine_has_gpu(s->model) && hth_session_has_cache(s)) head.flags |= HAS_CACHE; /* pages are not read back */
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool saved = head.flags & HAS_CACHE && head.page_size[c] > 0;
         head.first[c] = saved && c == HTH_KV_WINDOW ? s->seq.first_window : 0;

@@ -11,7 +11,6 @@ struct hearth_session {
     uint32_t position;        /* tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt */
     hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
-    bool on_gpu;         /* it has a slot in the caches of the model's device */
     uint32_t generation; /* of the placement with which its tokens were evaluated */
     int32_t *tokens;     /* [n_ctx] evaluated so far */
     float *logits;       /* [n_vocab] */
@@ -23,13 +22,13 @@ struct hearth_session {
 /* A generation that no placement has: the cache is computed again from the tokens before the next step. */
 enum { HTH_GENERATION_NONE = -1 };
 
-/* Whether the pages hold the cache of all tokens: no part of it is on a device, or waits to be rebuilt. */
+/* Whether the pages hold the cache of all tokens, on a device or here: it does not wait to be rebuilt. */
 bool hth_session_has_cache(const hearth_session *s);
 /* The selector of the session's own evaluations. */
 hearth_selector hth_session_selector(const hearth_session *s);
 /* Drops all tokens. */
 void hth_session_reset(hearth_session *s);
-/* After tokens, logits and pages were replaced. */
+/* After tokens, logits and pages of the host were replaced. */
 void hth_session_set(hearth_session *s, uint32_t position, bool has_logits, bool has_cache);
 
 #endif

@@ -21,6 +21,10 @@ typedef struct page_class {
     size_t page_size; /* 0: no layer */
     hth_kv_slab *slabs;
     uint32_t n_page, n_reserved, n_used;
+    uint32_t *free_indices; /* [n_free], with capacity for n_index: all that pages may have */
+    uint32_t n_free, n_index;
+    hth_kv_copy *copies; /* [n_copy], with the same capacity: at most one of each sequence waits */
+    uint32_t n_copy;
 } page_class;
 
 struct hth_kv_pool {
@@ -29,6 +33,7 @@ struct hth_kv_pool {
     size_t chunk_size;
     hth_kv_layer *layers; /* [n_layer] */
     pthread_mutex_t lock; /* guards the members below, and n_ref of all pages */
+    uint32_t limit;       /* pages of each class that the device has; 0: no device */
     page_class classes[HTH_N_KV_CLASS];
 };
 
@@ -42,11 +47,15 @@ static bool chunk_size(const hth_model *model, hearth_kv_type type, size_t *size
     return true;
 }
 
+hth_kv_class hth_kv_class_of(const hth_layer *l)
+{
+    return l->mixer == HTH_MIXER_ATTENTION && l->attn.window > 0 ? HTH_KV_WINDOW : HTH_KV_FULL;
+}
+
 static hth_kv_layer kv_of(const hth_layer *l)
 {
-    bool attends = l->mixer == HTH_MIXER_ATTENTION;
-    return (hth_kv_layer){.class = attends && l->attn.window > 0 ? HTH_KV_WINDOW : HTH_KV_FULL,
-                          .n_head_kv = attends ? l->attn.n_head_kv : 0};
+    return (hth_kv_layer){.class = hth_kv_class_of(l),
+                          .n_head_kv = l->mixer == HTH_MIXER_ATTENTION ? l->attn.n_head_kv : 0};
 }
 
 bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes[HTH_N_KV_CLASS])
@@ -123,6 +132,8 @@ void hth_kv_pool_close(hth_kv_pool *p)
             next = s->next;
             free_slab(s);
         }
+        hth_free(p->classes[c].free_indices);
+        hth_free(p->classes[c].copies);
     }
     pthread_mutex_destroy(&p->lock);
     hth_free(p->layers);
@@ -180,27 +191,62 @@ static void trim(page_class *c)
     }
 }
 
-bool hth_kv_pool_reserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS])
+/* Capacity for indices below n. Called with the lock held, as the next one. */
+static bool grow_indices(page_class *c, uint32_t n)
 {
-    bool ok = true;
+    if (n <= c->n_index) return true;
+    uint32_t *indices = hth_realloc(c->free_indices, n, sizeof *indices);
+    if (indices) c->free_indices = indices;
+    hth_kv_copy *copies = hth_realloc(c->copies, n, sizeof *copies);
+    if (copies) c->copies = copies;
+    if (!indices || !copies) return false;
+    for (uint32_t i = n; i-- > c->n_index;) c->free_indices[c->n_free++] = i; /* the least is taken first */
+    c->n_index = n;
+    return true;
+}
+
+static bool grow(page_class *c, uint64_t n)
+{
+    if (n <= c->n_page) return true;
+    if (n > UINT32_MAX || !grow_indices(c, (uint32_t)n)) return false;
+    hth_kv_slab *s = alloc_slab(c->page_size, (uint32_t)n - c->n_page), **end = &c->slabs;
+    if (!s) return false;
+    while (*end) end = &(*end)->next;
+    *end = s;
+    c->n_page += s->n_page;
+    return true;
+}
+
+void hth_kv_pool_set_limit(hth_kv_pool *p, uint32_t n_page)
+{
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; ok && i < HTH_N_KV_CLASS; i++) {
-        page_class *c = &p->classes[i];
-        uint64_t n = (uint64_t)c->n_reserved + n_page[i];
-        if (n <= c->n_page) continue;
-        hth_kv_slab *s = n <= UINT32_MAX ? alloc_slab(c->page_size, (uint32_t)n - c->n_page) : NULL, **end = &c->slabs;
-        ok = s != NULL;
-        if (!ok) break;
-        while (*end) end = &(*end)->next;
-        *end = s;
-        c->n_page += s->n_page;
-    }
+    p->limit = n_page;
+    for (int i = 0; n_page == 0 && i < HTH_N_KV_CLASS; i++) p->classes[i].n_copy = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
+uint32_t hth_kv_pool_limit(hth_kv_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    uint32_t n_page = p->limit;
+    pthread_mutex_unlock(&p->lock);
+    return n_page;
+}
+
+hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS])
+{
+    hth_kv_reserved result = HTH_KV_RESERVED;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < HTH_N_KV_CLASS; i++)
+        if (p->limit > 0 && (uint64_t)p->classes[i].n_reserved + n_page[i] > p->limit) result = HTH_KV_OVER_LIMIT;
+    for (int i = 0; result == HTH_KV_RESERVED && i < HTH_N_KV_CLASS; i++)
+        if (!grow(&p->classes[i], (uint64_t)p->classes[i].n_reserved + n_page[i])) result = HTH_KV_OUT_OF_MEMORY;
     for (int i = 0; i < HTH_N_KV_CLASS; i++) {
-        if (ok) p->classes[i].n_reserved += n_page[i];
+        if (result == HTH_KV_RESERVED) p->classes[i].n_reserved += n_page[i];
         else trim(&p->classes[i]);
     }
     pthread_mutex_unlock(&p->lock);
-    return ok;
+    return result;
 }
 
 void hth_kv_pool_unreserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS])
@@ -230,6 +276,7 @@ static hth_kv_page *take(page_class *c)
     hth_kv_page *page = s->free;
     s->free = page->next;
     page->next = NULL;
+    page->index = c->free_indices[--c->n_free];
     set_n_ref(page, 1);
     s->n_used++, c->n_used++;
     return page;
@@ -241,6 +288,7 @@ static void drop(page_class *c, hth_kv_page *page)
     if (page->n_ref > 0) return;
     page->next = page->slab->free;
     page->slab->free = page;
+    c->free_indices[c->n_free++] = page->index;
     page->slab->n_used--, c->n_used--;
 }
 
@@ -267,7 +315,7 @@ void hth_kv_page_drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 }
 
 /* Copies under the lock: of two holders that write at once, the second one finds that it holds the page alone. */
-hth_kv_page *hth_kv_page_unshare(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
+hth_kv_page *hth_kv_page_copy_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 {
     page_class *c = &p->classes[class];
     hth_kv_page *own = page;
@@ -275,8 +323,43 @@ hth_kv_page *hth_kv_page_unshare(hth_kv_pool *p, hth_kv_class class, hth_kv_page
     if (page->n_ref > 1) {
         own = take(c);
         memcpy(own->data, page->data, c->page_size);
+        assert(c->n_copy < c->n_index);
+        if (p->limit > 0) c->copies[c->n_copy++] = (hth_kv_copy){page->index, own->index};
         drop(c, page);
     }
     pthread_mutex_unlock(&p->lock);
     return own;
+}
+
+hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
+{
+    page_class *c = &p->classes[class];
+    hth_kv_page *own = page;
+    pthread_mutex_lock(&p->lock);
+    if (page->n_ref > 1) {
+        own = take(c);
+        drop(c, page);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return own;
+}
+
+/* ---- copies on the device ---------------------------------------------------------------------------------- */
+
+bool hth_kv_pool_next_copy(hth_kv_pool *p, hth_kv_class class, hth_kv_copy *copy)
+{
+    pthread_mutex_lock(&p->lock);
+    const page_class *c = &p->classes[class];
+    bool any = c->n_copy > 0;
+    if (any) *copy = c->copies[0];
+    pthread_mutex_unlock(&p->lock);
+    return any;
+}
+
+void hth_kv_pool_copy_done(hth_kv_pool *p, hth_kv_class class)
+{
+    pthread_mutex_lock(&p->lock);
+    page_class *c = &p->classes[class];
+    if (c->n_copy > 0) memmove(c->copies, c->copies + 1, --c->n_copy * sizeof *c->copies);
+    pthread_mutex_unlock(&p->lock);
 }

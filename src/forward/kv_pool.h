@@ -6,7 +6,10 @@
  * (kernels/attn/kv_layout.h).
  *
  * A sequence reserves as many pages as it may ever hold, and takes them, when it is opened. A step takes a page only
- * in place of one that it shares, which cannot fail and allocates nothing. The pool is thread safe. */
+ * in place of one that it shares, which cannot fail and allocates nothing. The pool is thread safe.
+ *
+ * A device has the pages of its layers in its own memory (gpu/cache.h), at the same index as here; what is copied here
+ * is copied there before the next step (hth_kv_pool_next_copy). */
 #ifndef HTH_FORWARD_KV_POOL_H
 #define HTH_FORWARD_KV_POOL_H
 
@@ -21,6 +24,7 @@ typedef struct hth_kv_slab hth_kv_slab;
 typedef struct hth_kv_page {
     uint8_t *data;
     uint32_t n_ref; /* sequences that hold it; 0: free */
+    uint32_t index; /* while it is held: unique in its class, less than the largest number of reserved pages */
     hth_kv_slab *slab;
     struct hth_kv_page *next; /* in the slab's list of free pages */
 } hth_kv_page;
@@ -31,6 +35,8 @@ typedef struct hth_kv_layer {
     uint32_t n_head_kv; /* 0: the layer has no keys and values */
     size_t offset;      /* bytes to the keys of KV head 0 */
 } hth_kv_layer;
+
+hth_kv_class hth_kv_class_of(const hth_layer *layer);
 
 /* ARGUMENT: a type that does not exist or does not suit the model's heads; MEMORY. The model must outlive the pool. */
 hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_kv_pool **out, hearth_error *err);
@@ -51,8 +57,12 @@ bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAGE + (n_pos % HTH_KV_PAGE > 0); }
 
-/* Adds capacity for n_page more pages of each class. false: out of memory, nothing was reserved. */
-bool hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
+/* A device has n_page pages of each class, so that more cannot be reserved. 0: no device; copies that wait are dropped. */
+void hth_kv_pool_set_limit(hth_kv_pool *pool, uint32_t n_page);
+uint32_t hth_kv_pool_limit(hth_kv_pool *pool);
+/* Adds capacity for n_page more pages of each class. Else nothing was reserved. */
+typedef enum hth_kv_reserved { HTH_KV_RESERVED, HTH_KV_OUT_OF_MEMORY, HTH_KV_OVER_LIMIT } hth_kv_reserved;
+hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
 /* Frees memory that no remaining reservation needs. */
 void hth_kv_pool_unreserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
 
@@ -62,9 +72,19 @@ void hth_kv_page_share(hth_kv_pool *pool, hth_kv_page *page);
 void hth_kv_page_drop(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
 /* Whether other sequences hold it. Only the holder's own thread shares a page that it holds alone. */
 bool hth_kv_page_is_shared(const hth_kv_page *page);
-/* The page to write to in place of `page`: itself if no other sequence holds it, else a copy; `page` is then
- * dropped. */
-hth_kv_page *hth_kv_page_unshare(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
+/* The page to write to in place of `page`: itself if no other sequence holds it, else another one; `page` is then
+ * dropped. _copy: with its contents; _replace: its contents are undefined. */
+hth_kv_page *hth_kv_page_copy_shared(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
+hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
+
+/* The next copy that the device has to make, by indices of pages; false: none. Copies stay in their order, and in the
+ * queue until they are done. A step that follows all of them finds the contents that it expects: a page is written or
+ * taken by others only after its copy was queued. */
+typedef struct hth_kv_copy {
+    uint32_t from, to;
+} hth_kv_copy;
+bool hth_kv_pool_next_copy(hth_kv_pool *pool, hth_kv_class class, hth_kv_copy *copy);
+void hth_kv_pool_copy_done(hth_kv_pool *pool, hth_kv_class class);
 
 /* Pages in use and capacity, for tests and reports. */
 typedef struct hth_kv_usage {

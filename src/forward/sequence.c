@@ -68,9 +68,13 @@ bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_se
     return true;
 }
 
-static hearth_status fail_size(const hth_sequence *s, hearth_error *err)
+static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, hearth_error *err)
 {
     size_t size;
+    if (why == HTH_KV_OVER_LIMIT)
+        return hth_fail(err, HEARTH_ERROR_MEMORY,
+                        "no room for %u positions beside other sessions: the model was opened for %u in all",
+                        s->options.n_ctx, hth_kv_pool_limit(s->pool) * HTH_KV_PAGE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     return hth_fail(err, HEARTH_ERROR_MEMORY,
                     "out of memory: %s for a context of %u positions; ask for less with -c",
@@ -94,8 +98,9 @@ static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth
         bool used = hth_kv_pool_page_size(pool, (hth_kv_class)c) > 0;
         n_held[c] = used ? count_held(model_of(s), options, (hth_kv_class)c) : 0;
     }
-    if (!hth_kv_pool_reserve(pool, n_held)) {
-        hearth_status st = fail_size(s, err);
+    hth_kv_reserved reserved = hth_kv_pool_reserve(pool, n_held);
+    if (reserved != HTH_KV_RESERVED) {
+        hearth_status st = fail_reserve(s, reserved, err);
         s->pool = NULL; /* nothing to close */
         return st;
     }
@@ -150,7 +155,7 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
 {
     hearth_status st = open_sequence(s, from->pool, &from->options, from, err);
     if (st != HEARTH_OK) return st;
-    s->n_tok = from->n_tok, s->slot = from->slot, s->i_checkpoint = from->i_checkpoint;
+    s->n_tok = from->n_tok, s->i_checkpoint = from->i_checkpoint;
     s->first_window = from->first_window;
     if (s->state_size == 0) return HEARTH_OK;
     memcpy(s->now, from->now, s->state_size);
@@ -164,6 +169,14 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
+/* Pages [first, end), whose contents are not needed. */
+static void replace_shared(hth_sequence *s, hth_kv_class class, uint32_t first, uint32_t end)
+{
+    hth_page_table *t = &s->tables[class];
+    for (uint32_t i = first; i < end; i++)
+        if (hth_kv_page_is_shared(t->pages[i])) hold(t, i, hth_kv_page_replace_shared(s->pool, class, t->pages[i]));
+}
+
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
 {
     assert(n_new > 0 && n_new <= s->options.n_ctx - s->n_tok && n_new <= hth_sequence_max_step(s));
@@ -172,9 +185,9 @@ void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
         hth_page_table *t = &s->tables[c];
         if (t->n_held == 0) continue;
         assert(first >= t->first && end <= t->first + t->n_held);
-        for (uint32_t i = first; i < end; i++)
-            if (hth_kv_page_is_shared(t->pages[i]))
-                hold(t, i, hth_kv_page_unshare(s->pool, (hth_kv_class)c, t->pages[i]));
+        if (s->n_tok % HTH_KV_PAGE > 0 && hth_kv_page_is_shared(t->pages[first]))
+            hold(t, first, hth_kv_page_copy_shared(s->pool, (hth_kv_class)c, t->pages[first]));
+        replace_shared(s, (hth_kv_class)c, hth_kv_n_page(s->n_tok), end);
     }
 }
 
@@ -290,9 +303,8 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
         release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, n_tok));
     if (s->first_window < first_window) s->first_window = first_window;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
-        hth_page_table *t = &s->tables[c];
-        for (uint32_t i = t->first; i < t->first + t->n_held && i < hth_kv_n_page(n_tok); i++)
-            hold(t, i, hth_kv_page_unshare(s->pool, (hth_kv_class)c, t->pages[i]));
+        uint32_t first = s->tables[c].first, end = first + s->tables[c].n_held, n_page = hth_kv_n_page(n_tok);
+        replace_shared(s, (hth_kv_class)c, first, end < n_page ? end : n_page);
     }
 }
 

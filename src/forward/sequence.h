@@ -44,7 +44,6 @@ typedef struct hth_sequence {
     uint32_t i_checkpoint; /* the next one to be replaced */
     uint8_t *memory;       /* of the states */
     uint32_t first_window; /* pages of layers with a window hold keys and values from this one on */
-    uint32_t slot;         /* first position of the sequence in the device caches (gpu/gpu.h) */
 } hth_sequence;
 
 /* An empty sequence. MEMORY. The pool must outlive it. */
@@ -52,14 +51,15 @@ hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_se
                                 hearth_error *err);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
-/* A copy of `from`, which is not in a step: shares its pages. MEMORY. */
+/* A copy of `from`, which is not in a step: shares its pages, but reserves as many as another one would. MEMORY. */
 hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
 void hth_sequence_close(hth_sequence *s);
 
 /* Tokens of a step at most: n_step if pages are released, else n_ctx. */
 uint32_t hth_sequence_max_step(const hth_sequence *s);
 /* Before a step with n_new tokens (at most hth_sequence_max_step) from position n_tok on: replaces shared pages that
- * it writes by copies. Cannot fail; allocates nothing. n_tok + n_new is at most n_ctx. */
+ * it writes, by a copy where tokens before n_tok are in it. Cannot fail; allocates nothing. n_tok + n_new is at most
+ * n_ctx. */
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
 /* After that step succeeded. */
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new);

@@ -264,6 +264,23 @@ hearth_status hth_fwd_cancelled(hearth_error *err)
 
 bool hth_step_device_failed(const hth_step *step) { return step->device_failed; }
 
+/* What is not in the host's memory cannot be probed. */
+static hearth_status check_probe(const hth_step *s, hearth_error *err)
+{
+    if (!s->probe && !s->select) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "neurons on a device cannot be probed: open the model without one");
+}
+
+static hearth_status run_on_device(hth_step *s, hth_logits_sink *to, hearth_error *err)
+{
+    hth_pool_finish(s->pool);
+    hearth_status st = hth_gpu_copy_pages(s->gpu, s->tokens[0].seq->pool, err);
+    if (st == HEARTH_OK && check_probe(s, err) != HEARTH_OK) return HEARTH_ERROR_UNSUPPORTED;
+    if (st == HEARTH_OK) st = hth_gpu_run(s->gpu, s, to, err);
+    s->device_failed = st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
+    return st;
+}
+
 hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err)
 {
@@ -278,16 +295,11 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     hearth_status st = HEARTH_OK;
     uint32_t n_done = 0;
     bool head_done = false;
-    if ((step->gpu || step->source) && (step->probe || step->select)) {
-        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                      "neurons on a device cannot be probed: open the model without one");
-        n_done = step->model->hparams.n_layer, head_done = true;
-    } else if (step->gpu) {
-        hth_pool_finish(step->pool);
-        st = hth_gpu_run(step->gpu, step, &to, err);
-        step->device_failed =
-            st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
+    if (step->gpu) {
+        st = run_on_device(step, &to, err);
         n_done = hth_gpu_get_params(step->gpu)->n_layer, head_done = hth_gpu_get_params(step->gpu)->head;
+    } else if (step->source) {
+        st = check_probe(step, err);
     }
     for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++)
         st = run_layer(step, i, err);

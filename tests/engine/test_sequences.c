@@ -1,8 +1,6 @@
 /* Sessions that are copied, cut, saved and restored give the bits of a session that evaluated the same tokens from
  * the start; files of sessions that were damaged or do not fit are refused and change nothing. */
 #include "base/hash.h"
-#include "convert/quantize.h"
-#include "device/device.h"
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/faults.h"
@@ -19,9 +17,8 @@ typedef struct fixture {
     int32_t ids[N + MORE], other[N + MORE];
 } fixture;
 
-static void open_model(fixture *f, bool windowed, const char *device)
+static void open_model(fixture *f, bool windowed)
 {
-    hearth_model_options o = {.gpu = {.device = device, .n_ctx = 16 * N}};
     tiny_model m;
     test_random r = {11};
     tiny_begin(&m);
@@ -31,17 +28,7 @@ static void open_model(fixture *f, bool windowed, const char *device)
     tiny_free(&m);
     for (int i = 0; i < N + MORE; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     for (int i = 0; i < N + MORE; i++) f->other[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
-    if (!device) {
-        CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", &o, &f->model, err));
-        return;
-    }
-    /* Quantised, so that devices give the CPU's bits. */
-    const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
-    hth_quantize_options q = {.ftype = hth_ftype_find("q8_0"), .n_thread = 1};
-    hth_quantize_result result;
-    CHECK(test_write_file(path, f->file.data, f->file.n));
-    CHECK_OK(hth_quantize(path, quantised, &q, &result, err));
-    CHECK_OK(hearth_model_open(quantised, &o, &f->model, err));
+    CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", NULL, &f->model, err));
 }
 
 static void close_model(fixture *f)
@@ -95,7 +82,7 @@ static void for_all(void (*fn)(const fixture *f, const setting *s))
         for (size_t l = 0; l < n_level; l++) {
             fixture f;
             engine_set_cpu(levels[l]);
-            open_model(&f, windowed, NULL);
+            open_model(&f, windowed);
             for (int kv = 0; kv < (windowed ? 1 : 2); kv++)
                 for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2)
                     for (int release = 0; release <= windowed; release++)
@@ -203,14 +190,14 @@ TEST(a_session_is_restored_at_other_levels_and_thread_counts)
         for (size_t to = 0; to < n_level; to++) {
             fixture f;
             engine_set_cpu(levels[from]);
-            open_model(&f, false, NULL);
+            open_model(&f, false);
             hearth_session *s = open_session(&f, &(setting){.n_thread = 1});
             feed(s, f.ids, 70);
             CHECK_OK(hearth_session_save(s, path, err));
             hearth_session_close(s);
             close_model(&f);
             engine_set_cpu(levels[to]);
-            open_model(&f, false, NULL);
+            open_model(&f, false);
             s = open_session(&f, &(setting){.n_thread = 3});
             CHECK_OK(hearth_session_restore(s, path, err));
             feed(s, f.other, 30);
@@ -235,8 +222,8 @@ TEST(files_of_other_models_and_options_are_refused)
 {
     fixture f, other;
     const char *path = test_scratch("session");
-    open_model(&f, false, NULL);
-    open_model(&other, true, NULL);
+    open_model(&f, false);
+    open_model(&other, true);
     hearth_session *s = open_session(&f, &(setting){0});
     feed(s, f.ids, 50);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -279,7 +266,7 @@ TEST(files_with_hostile_fields_and_a_right_checksum_are_refused)
                    {N_TOK, 31},       {TOKENS + 40, 0xfffffffbu}, {TOKENS, TINY_VOCAB}, {48, 7}, {72, 1}};
     fixture f;
     const char *path = test_scratch("session"), *changed = test_scratch("changed");
-    open_model(&f, true, NULL);
+    open_model(&f, true);
     hearth_session *s = open_session(&f, &(setting){0}), *t = open_session(&f, &(setting){.release = true});
     feed(s, f.ids, 60);
     feed(t, f.other, 9);
@@ -307,7 +294,7 @@ TEST(a_released_window_stays_released_in_another_session)
 {
     fixture f;
     const char *path = test_scratch("session");
-    open_model(&f, true, NULL);
+    open_model(&f, true);
     hearth_session *s = open_session(&f, &(setting){.release = true, .n_ctx = 640}), *t = NULL;
     const hearth_session_options o = {.n_ctx = 200, .n_batch = 256, .n_thread = 1, .release_window = true};
     CHECK_OK(hearth_session_open(f.model, &o, &t, err));
@@ -328,7 +315,7 @@ TEST(a_file_of_whole_blocks_is_restored)
     fixture f;
     const char *path = test_scratch("session");
     const setting how = {.n_ctx = LONG + MORE};
-    open_model(&f, false, NULL);
+    open_model(&f, false);
     hearth_session *s = open_session(&f, &how), *t = open_session(&f, &how);
     for (uint32_t at = 0; at < LONG; at += N) feed(s, f.ids, LONG - at < N ? LONG - at : N);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -346,7 +333,7 @@ TEST(a_model_with_other_metadata_is_another_one)
     fixture f;
     tiny_model m;
     const char *path = test_scratch("session");
-    open_model(&f, false, NULL);
+    open_model(&f, false);
     hearth_session *s = open_session(&f, &(setting){0}), *t;
     feed(s, f.ids, 5);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -383,7 +370,7 @@ TEST(damaged_files_of_sessions_are_refused)
     fixture f;
     const char *path = test_scratch("session"), *damaged = test_scratch("damaged");
     test_random r = {5};
-    open_model(&f, false, NULL);
+    open_model(&f, false);
     hearth_session *s = open_session(&f, &(setting){0}), *t = open_session(&f, &(setting){0});
     feed(s, f.ids, 40);
     feed(t, f.other, 9);
@@ -469,7 +456,7 @@ TEST(random_schedules_of_64_sessions_give_the_bits_of_fresh_ones)
     fixture f;
     hearth_batch *b = NULL;
     test_random r = {77};
-    open_model(&f, false, NULL);
+    open_model(&f, false);
     CHECK_OK(hearth_batch_open(f.model, 256, 2, &b, err));
     for (int round = 0; round < 400 && test_n_failed() == 0; round++) {
         bool in_batch[MAX_SESSION] = {false};
@@ -489,7 +476,7 @@ TEST(a_batch_takes_the_tokens_that_a_released_window_allows)
 {
     fixture f;
     hearth_batch *b = NULL;
-    open_model(&f, true, NULL);
+    open_model(&f, true);
     hearth_session *s = open_session(&f, &(setting){.release = true});
     CHECK_OK(hearth_batch_open(f.model, 64, 1, &b, err));
     CHECK_INT(hearth_batch_add(b, s, f.ids, N_BATCH + 1, NULL), HEARTH_ERROR_ARGUMENT);
@@ -500,61 +487,6 @@ TEST(a_batch_takes_the_tokens_that_a_released_window_allows)
     expect(&f, &(setting){0}, s, f.ids, N, NULL, 0);
     hearth_batch_close(b);
     hearth_session_close(s);
-    close_model(&f);
-}
-
-/* ---- devices -------------------------------------------------------------------------------------------------- */
-
-TEST(copies_and_files_survive_the_loss_of_a_device)
-{
-    const char *path = test_scratch("session");
-    for (int lost = 0; lost < 3; lost++) { /* never, before the copy, after it */
-        fixture f;
-        open_model(&f, false, "null");
-        const setting how = {.n_thread = 2};
-        hearth_session *a = open_session(&f, &how), *b = NULL, *c = open_session(&f, &how);
-        feed(a, f.ids, 50);
-        if (lost == 1) {
-            hth_device_inject_fault(f.model->device, 1, HEARTH_ERROR_DEVICE);
-            feed(a, f.ids + 50, 1);
-            CHECK_OK(hearth_session_truncate(a, 50, err));
-        }
-        CHECK_OK(hearth_session_fork(a, &b, err));
-        CHECK_OK(hearth_session_save(a, path, err));
-        if (lost == 2) hth_device_inject_fault(f.model->device, 1, HEARTH_ERROR_DEVICE);
-        CHECK_OK(hearth_session_restore(c, path, err));
-        feed(a, f.ids + 50, 10);
-        feed(b, f.other, 10);
-        feed(c, f.other + 3, 10);
-        expect(&f, &how, a, f.ids, 60, NULL, 0);
-        expect(&f, &how, b, f.ids, 50, f.other, 10);
-        expect(&f, &how, c, f.ids, 50, f.other + 3, 10);
-        hearth_session_close(a), hearth_session_close(b), hearth_session_close(c);
-        CHECK_INT(hth_device_state(f.model->device).lost, lost > 0);
-        close_model(&f);
-    }
-}
-
-TEST(a_cancelled_evaluation_keeps_the_tokens_of_a_restored_session)
-{
-    fixture f;
-    const char *path = test_scratch("session");
-    volatile int cancel = 0;
-    open_model(&f, false, "null");
-    hearth_session *s = open_session(&f, &(setting){0});
-    feed(s, f.ids, 50);
-    CHECK_OK(hearth_session_save(s, path, err));
-    CHECK_OK(hearth_session_restore(s, path, err));
-    f.model->cancel = &cancel;
-    hearth_session *t = open_session(&f, &(setting){0});
-    CHECK_OK(hearth_session_restore(t, path, err));
-    cancel = 1;
-    CHECK_INT(hearth_session_eval(t, f.other, 3, NULL), HEARTH_ERROR_CANCELLED);
-    cancel = 0;
-    CHECK_INT(hearth_session_position(t), 50);
-    feed(t, f.other, 3);
-    expect(&f, &(setting){0}, t, f.ids, 50, f.other, 3);
-    hearth_session_close(s), hearth_session_close(t);
     close_model(&f);
 }
 

@@ -50,7 +50,7 @@ static const char *type_name(hearth_kv_type type)
 
 /* ---- caches of the CPU and of a device --------------------------------------------------------------- */
 
-/* Keys or values of n_kv heads as the CPU has them; position: of the cache, that is slot + position. */
+/* Keys or values of n_kv heads as the CPU has them, in pages in the order of the device. */
 typedef struct caches {
     hearth_kv_type type;
     size_t d, n_kv, n_position, head_size; /* bytes of a head's keys, or values */
@@ -129,22 +129,36 @@ typedef struct rope_shape {
     uint32_t d, kind, normed, local, n_pair, n_head, n_kv;
 } rope_shape;
 
-/* Rows beyond N_TOK are in the step, but not to be computed. */
-enum { N_ROW = 11, N_TOK = 9, N_POSITION = 160 };
+/* Page tables of up to this many pages. */
+enum { N_TABLE = 20 };
+typedef uint32_t page_table[N_TABLE];
 
-/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no matter. */
-static const uint32_t rope_rows[N_ROW][2] = {{0, 0},   {1, 0},  {15, 0},  {16, 0},  {79, 0}, {0, 96},
-                                             {17, 96}, {2, 96}, {63, 96}, {40, 96}, {41, 0}};
-
-static void fill_step(uint32_t *step, uint32_t n_tok, uint32_t n_row, const uint32_t (*rows)[2])
+static size_t place_of(const page_table *tables, const uint32_t row[2])
 {
-    memset(step, 0, (HTH_STEP_ROWS + n_row * HTH_STEP_ROW_WORDS) * sizeof *step);
+    return tables[row[1]][row[0] / HTH_KV_PAGE] * HTH_KV_PAGE + row[0] % HTH_KV_PAGE;
+}
+
+/* rows: position and sequence of each. The tables of the other class are somewhere else. */
+static void fill_step(uint32_t *step, uint32_t n_tok, uint32_t n_row, const uint32_t (*rows)[2], const page_table *tables,
+                      uint32_t n_sequence, uint32_t kv_class)
+{
+    const uint32_t table_at = HTH_STEP_ROWS + n_row * HTH_STEP_ROW_WORDS;
+    memset(step, 0, table_at * sizeof *step);
+    if (n_sequence > 0) memcpy(step + table_at, tables, n_sequence * sizeof *tables);
     step[HTH_STEP_N_TOK] = n_tok;
     for (uint32_t i = 0; i < n_row; i++) {
         step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_POSITION] = rows[i][0];
-        step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_SLOT] = rows[i][1];
+        step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_TABLE + kv_class] = table_at + rows[i][1] * N_TABLE;
     }
 }
+
+/* Rows beyond N_TOK are in the step, but not to be computed. */
+enum { N_ROW = 11, N_TOK = 9, N_POSITION = 5 * HTH_KV_PAGE };
+
+/* Two sequences: ends and beginnings of groups and pages, order of no matter. */
+static const page_table rope_tables[2] = {{3, 0, 4}, {1, 2}};
+static const uint32_t rope_rows[N_ROW][2] = {{0, 0},  {1, 0}, {15, 0}, {16, 0}, {79, 0}, {0, 1},
+                                             {17, 1}, {2, 1}, {63, 1}, {40, 1}, {41, 0}};
 
 static void prepare(const rope_shape *s, float *x, const float *norm, const float *cosine, const float *sine)
 {
@@ -160,7 +174,7 @@ static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, con
     CLEANUP(free_caches) caches c = new_caches(s->type, s->d, s->n_kv, N_POSITION);
     int32_t sums[64];
     for (size_t t = 0; t < N_TOK; t++) {
-        size_t at = rope_rows[t][0] + rope_rows[t][1], n_q = (size_t)s->n_head * s->d;
+        size_t at = place_of(rope_tables, rope_rows[t]), n_q = (size_t)s->n_head * s->d;
         float *row = qkv + t * (n_q + 2 * (size_t)s->n_kv * s->d), *k = row + n_q, *v = k + s->n_kv * s->d;
         const float *cosine = table + t * s->n_pair, *sine = cosine + sine_at;
         for (size_t h = 0; h < s->n_head; h++) prepare(s, row + h * s->d, norms, cosine, sine);
@@ -207,13 +221,13 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
     size_t head_words = hth_gpu_cache_head_words(s->type, s->d, N_POSITION), n_cache = s->n_kv * head_words;
     size_t d_at = N_ROW * n_q / 4 + 3, n_rounded = d_at + N_ROW * n_q / 32;
     size_t table_at = N_ROW * s->n_pair, sine_at = 2 * table_at, n_table = 2 * sine_at;
-    uint32_t step[HTH_STEP_ROWS + N_ROW * HTH_STEP_ROW_WORDS];
+    uint32_t step[HTH_STEP_ROWS + N_ROW * HTH_STEP_ROW_WORDS + 2 * N_TABLE], kv_class = s->n_kv % 2;
     float *qkv = random_floats(r, kind == EDGES ? PROOF_PLAIN : (proof_kind)kind, n_qkv),
           *expected = malloc(n_qkv * sizeof *qkv);
     float *norms = random_floats(r, PROOF_PLAIN, 2 * s->d),
           *table = random_floats(r, PROOF_PLAIN, n_table + 1);
     uint32_t *cache[4], *rounded[2]; /* the CPU's keys, values; the device's */
-    fill_step(step, N_TOK, N_ROW, rope_rows);
+    fill_step(step, N_TOK, N_ROW, rope_rows, rope_tables, 2, kv_class);
     if (kind == EDGES) fill_with_edges(r, s->type, qkv, n_qkv);
     memcpy(expected, qkv, n_qkv * sizeof *qkv);
     for (int i = 0; i < 4; i++) cache[i] = poisoned(n_cache * 4);
@@ -223,7 +237,7 @@ static void check_rope(test_random *r, const rope_shape *s, int kind)
     hth_push_rope_store push = {.n_head = s->n_head, .n_head_kv = s->n_kv, .n_pair = s->n_pair,
                                 .table_at = (uint32_t)table_at, .sine_at = (uint32_t)sine_at,
                                 .d_at = (uint32_t)d_at, .head_words = (uint32_t)head_words, .eps = 1e-5f,
-                                .inv_n = 1.0f / (float)s->d};
+                                .inv_n = 1.0f / (float)s->d, .kv_class = kv_class};
     uint32_t consts[] = {s->d, s->kind, s->normed, s->type, s->local};
     shaders_run run = {.id = HTH_SHADER_rope_store,
                         .consts = consts,
@@ -268,12 +282,16 @@ ON_EACH(heads_are_normed_rotated_and_stored_as_on_the_cpu)
 
 /* ---- attention: a scene ------------------------------------------------------------------------------ */
 
-/* Sequences of 610, 300 and 1 positions in one cache; rows look back from ends of splits and of groups, and
- * from between them. The last row is in the step, but not to be computed. */
-enum { N_SEQUENCE = 3, N_CACHE = 960, N_LOOK = 10, N_LOOKING = 9, N_SPLIT_MAX = 4 };
-static const uint32_t slots[N_SEQUENCE + 1] = {16, 640, 944, N_CACHE}, lengths[N_SEQUENCE] = {610, 300, 1};
-static const uint32_t look_rows[N_LOOK][2] = {{599, 16}, {255, 16}, {256, 16}, {0, 640},  {299, 640},
-                                              {0, 944},  {609, 16}, {254, 16}, {33, 640}, {100, 16}};
+/* Sequences of 610, 300 and 1 positions in one cache, in pages that are not in order, and one of 90 that shares the
+ * first two pages of the first; rows look back from ends of splits, groups and pages, and from between them. The last
+ * row is in the step, but not to be computed. */
+enum { N_SEQUENCE = 4, N_PAGE = 32, N_CACHE = N_PAGE * HTH_KV_PAGE, N_LOOK = 11, N_LOOKING = 10, N_SPLIT_MAX = 4 };
+static const uint32_t lengths[N_SEQUENCE] = {610, 300, 1, 90};
+static const page_table tables[N_SEQUENCE] = {
+    {3, 10, 17, 24, 31, 6, 13, 20, 27, 2, 9, 16, 23, 30, 5, 12, 19, 26, 1, 8}, {15, 22, 29, 4, 11, 18, 25, 0, 7, 14}, {21},
+    {3, 10, 28}};
+static const uint32_t look_rows[N_LOOK][2] = {{599, 0}, {255, 0}, {256, 0}, {0, 1},  {299, 1}, {0, 2},
+                                              {609, 0}, {80, 3},  {254, 0}, {33, 1}, {100, 0}};
 
 typedef struct attend_shape {
     hearth_kv_type type;
@@ -296,12 +314,13 @@ typedef struct scene {
 static void fill_caches(test_random *r, scene *s, proof_kind kind)
 {
     float rows[2][HTH_GPU_MAX_D_HEAD];
-    for (size_t sequence = 0, at = 0; at < N_CACHE; at++) {
-        while (at >= slots[sequence + 1]) sequence++;
-        bool is_there = at >= slots[sequence] && at < slots[sequence] + lengths[sequence];
+    bool seen[N_CACHE] = {false};
+    for (uint32_t i = 0; i < N_SEQUENCE; i++)
+        for (uint32_t k = 0; k < lengths[i]; k++) seen[place_of(tables, (const uint32_t[]){k, i})] = true;
+    for (size_t at = 0; at < N_CACHE; at++) {
         for (size_t h = 0; h < s->cpu.n_kv; h++) {
             for (int i = 0; i < 2; i++) proof_fill_f32(r, kind, rows[i], s->s->d);
-            for (size_t i = 0; i < 2 * HTH_GPU_MAX_D_HEAD && !is_there; i++)
+            for (size_t i = 0; i < 2 * HTH_GPU_MAX_D_HEAD && !seen[at]; i++)
                 rows[i / HTH_GPU_MAX_D_HEAD][i % HTH_GPU_MAX_D_HEAD] = hth_float_of(0x7fc00000u);
             hth_kv_layout_put_key(&cpu, s->s->type, s->cpu.keys + h * s->cpu.head_size, s->s->d, at, rows[0]);
             hth_kv_layout_put_value(&cpu, s->s->type, s->cpu.values + h * s->cpu.head_size, s->s->d, at, rows[1]);
@@ -312,12 +331,13 @@ static void fill_caches(test_random *r, scene *s, proof_kind kind)
 
 static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *d, float *scratch)
 {
-    size_t at = look_rows[t][1] / 16 * hth_kv_layout_group_size(s->s->type, s->s->d) + i_kv * s->cpu.head_size;
     size_t head = i_kv * s->s->n_shared, n_pos = (size_t)look_rows[t][0] + 1;
-    static const uint8_t *k_pages[64], *v_pages[64];
-    CHECK(n_pos <= 64 * HTH_KV_PAGE);
-    attend_page_table(s->s->type, s->s->d, n_pos, s->cpu.keys + at, k_pages);
-    attend_page_table(s->s->type, s->s->d, n_pos, s->cpu.values + at, v_pages);
+    size_t page_size = HTH_KV_PAGE / HTH_KV_GROUP * hth_kv_layout_group_size(s->s->type, s->s->d);
+    static const uint8_t *k_pages[N_TABLE], *v_pages[N_TABLE];
+    for (size_t i = 0; i <= look_rows[t][0] / HTH_KV_PAGE; i++) {
+        size_t at = i_kv * s->cpu.head_size + tables[look_rows[t][1]][i] * page_size;
+        k_pages[i] = s->cpu.keys + at, v_pages[i] = s->cpu.values + at;
+    }
     return (hth_attn){.k_pages = k_pages,
                         .v_pages = v_pages,
                         .d_head = s->s->d, .n_row = 1,
@@ -384,15 +404,16 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
                        float *parts)
 {
     const attend_shape *a = s->s;
-    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS];
+    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS + N_SEQUENCE * N_TABLE], kv_class = s->window > 0;
     size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
     uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local};
     hth_push_attn push = {.n_head = (uint32_t)s->n_head, .n_head_kv = a->n_kv, .window = s->window,
                           .n_split = N_SPLIT_MAX,
                           .qkv_stride = (uint32_t)s->stride, .d_at = (uint32_t)s->d_at,
                           .head_words = (uint32_t)head_words, .scale = 0.125f, .cap = s->cap,
-                          .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .first_tok = first};
-    fill_step(step, N_LOOKING, N_LOOK, look_rows);
+                          .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f, .first_tok = first,
+                          .kv_class = kv_class};
+    fill_step(step, N_LOOKING, N_LOOK, look_rows, tables, N_SEQUENCE, kv_class);
     shaders_run run = {.id = HTH_SHADER_attn,
                         .consts = consts,
                         .push = &push,
@@ -409,9 +430,9 @@ static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32
 
 static bool run_join(const scene *s, float *by_split, float *parts, float *out)
 {
-    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS], consts[] = {s->s->d, s->s->local};
+    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS], consts[] = {s->s->d, s->s->local}; /* no tables */
     hth_push_attn_reduce push = {.n_head = (uint32_t)s->n_head, .window = s->window, .n_split = N_SPLIT_MAX};
-    fill_step(step, N_LOOKING, N_LOOK, look_rows);
+    fill_step(step, N_LOOKING, N_LOOK, look_rows, NULL, 0, 0);
     shaders_run run = {.id = HTH_SHADER_attn_reduce,
                         .consts = consts,
                         .push = &push,
@@ -517,5 +538,31 @@ ON_EACH(what_is_not_finite_or_too_small_goes_through_attention_as_on_the_cpu)
             check_attend(&r, &shapes[i], (proof_kind)kind, 0, 0.0f);
             check_attend(&r, &shapes[i], (proof_kind)kind, 3, kind % 2 ? 30.0f : 0.0f);
         }
+    }
+}
+
+/* ---- copies of pages -------------------------------------------------------------------------------------------- */
+
+ON_EACH(a_page_is_copied_in_all_heads_and_nothing_else)
+{
+    enum { N_HEAD = 3, N_WORD = 96, N_PAGES = 4, HEAD_WORDS = N_PAGES * N_WORD, N = N_HEAD * HEAD_WORDS };
+    static const uint32_t pairs[][2] = {{0, 3}, {2, 1}, {3, 3}, {1, 0}};
+    uint32_t step[HTH_STEP_ROWS] = {0}, before[2][N], after[2][N], copy_at = HTH_STEP_COPY + 2;
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const hth_push_copy_page push = {copy_at, HEAD_WORDS, N_WORD};
+        for (uint32_t k = 0; k < 2 * N; k++) before[k / N][k % N] = test_random_below(&r, UINT32_MAX);
+        memcpy(after, before, sizeof after);
+        memcpy(step + copy_at, pairs[i], sizeof pairs[i]);
+        shaders_run run = {.id = HTH_SHADER_copy_page,
+                           .push = &push,
+                           .bind = {{step, sizeof step}, {after[0], sizeof after[0]}, {after[1], sizeof after[1]}},
+                           .grid = {i % 2 + 1, N_HEAD, 1}};
+        if (!shaders_do(device, &run)) return;
+        for (uint32_t k = 0; k < 2 * N_HEAD; k++) {
+            uint32_t *head = before[k / N_HEAD] + k % N_HEAD * HEAD_WORDS;
+            memmove(head + pairs[i][1] * N_WORD, head + pairs[i][0] * N_WORD, N_WORD * sizeof *head);
+        }
+        CHECK_BYTES(after, before, sizeof after);
     }
 }

@@ -185,6 +185,118 @@ TEST(two_holders_write_to_a_shared_page_at_once)
     close_pool(&f);
 }
 
+/* ---- pages of a device ---------------------------------------------------------------------------------------- */
+
+TEST(a_pool_does_not_exceed_the_pages_of_its_device)
+{
+    enum { N_PAGE = N_CTX / HTH_KV_PAGE };
+    fixture f;
+    hth_sequence a, b;
+    hearth_error why;
+    const hth_sequence_options o = {.n_ctx = N_CTX}, small = {.n_ctx = 33};
+    open_pool(&f, NULL, false);
+    hth_kv_pool_set_limit(f.pool, N_PAGE + 1);
+    CHECK_OK(hth_sequence_open(&a, f.pool, &o, err));
+    CHECK_INT(hth_sequence_open(&b, f.pool, &small, &why), HEARTH_ERROR_MEMORY);
+    CHECK_TEXT(why.message, "no room for 33 positions beside other sessions: the model was opened for 352 in all");
+    CHECK_INT(hth_sequence_fork(&a, &b, &why), HEARTH_ERROR_MEMORY);
+    CHECK_INT(hth_kv_pool_usage(f.pool, HTH_KV_FULL).n_reserved, N_PAGE);
+    hth_kv_pool_set_limit(f.pool, 0);
+    CHECK_OK(hth_sequence_fork(&a, &b, err));
+    hth_sequence_close(&a);
+    hth_sequence_close(&b);
+    close_pool(&f);
+}
+
+enum { N_MEMBER = 6, N_DEVICE_PAGE = N_MEMBER * N_CTX / HTH_KV_PAGE };
+
+/* What a device has of each page: a value per position. */
+typedef struct fake_device {
+    uint32_t values[HTH_N_KV_CLASS][N_DEVICE_PAGE][HTH_KV_PAGE];
+} fake_device;
+
+/* All copies that wait, or only the first. */
+static void copy_on_device(hth_kv_pool *pool, fake_device *d, bool all)
+{
+    hth_kv_copy copy;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++)
+        while (hth_kv_pool_next_copy(pool, (hth_kv_class)c, &copy)) {
+            CHECK(copy.from != copy.to);
+            memcpy(d->values[c][copy.to], d->values[c][copy.from], sizeof *d->values[c]);
+            hth_kv_pool_copy_done(pool, (hth_kv_class)c);
+            if (!all) break;
+        }
+}
+
+/* Writes n_new prepared positions, with values that the sequence's own list has too. */
+static void write_on_device(hth_sequence *s, fake_device *d, uint32_t n_new, uint32_t *values, test_random *r)
+{
+    for (uint32_t p = s->n_tok; p < s->n_tok + n_new; p++) {
+        values[p] = test_random_below(r, UINT32_MAX);
+        for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+            const hth_kv_page *page = s->tables[c].n_held > 0 ? s->tables[c].pages[p / HTH_KV_PAGE] : NULL;
+            if (page) CHECK(page->index < N_DEVICE_PAGE && !hth_kv_page_is_shared(page));
+            if (page) d->values[c][page->index][p % HTH_KV_PAGE] = values[p];
+        }
+    }
+    hth_sequence_commit(s, n_new);
+}
+
+static void expect_on_device(const hth_sequence *s, const fake_device *d, const uint32_t *values)
+{
+    for (uint32_t p = 0; p < s->n_tok; p++)
+        for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+            uint32_t first = c == HTH_KV_WINDOW ? s->first_window * HTH_KV_PAGE : 0;
+            if (s->tables[c].n_held == 0 || p < first) continue;
+            CHECK_INT(d->values[c][s->tables[c].pages[p / HTH_KV_PAGE]->index][p % HTH_KV_PAGE], values[p]);
+        }
+}
+
+/* Steps that fail after they were prepared, and sequences that are copied and closed meanwhile, leave copies in the
+ * queue; a page may then be source and target of several. */
+static void check_queue(bool release, uint64_t seed)
+{
+    static fake_device device;
+    static uint32_t values[N_MEMBER][N_CTX];
+    hth_sequence members[N_MEMBER] = {0};
+    fixture f;
+    test_random r = {seed};
+    open_pool(&f, "gemma2", false);
+    hth_kv_pool_set_limit(f.pool, N_DEVICE_PAGE);
+    members[0] = open_sequence(&f, release);
+    for (int i = 0; i < 3000 && test_n_failed() == 0; i++) {
+        uint32_t k = test_random_below(&r, N_MEMBER), from = test_random_below(&r, N_MEMBER), n_new;
+        hth_sequence *s = &members[k];
+        if (!s->pool) {
+            if (!members[from].pool) members[k] = open_sequence(&f, release);
+            else CHECK_OK(hth_sequence_fork(&members[from], s, err));
+            if (members[from].pool) memcpy(values[k], values[from], sizeof values[k]);
+            continue;
+        }
+        switch (test_random_below(&r, 8)) {
+        case 0: hth_sequence_close(s); break;
+        case 1: hth_sequence_truncate(s, hth_sequence_reachable(s, test_random_below(&r, s->n_tok + 1))); break;
+        case 2: copy_on_device(f.pool, &device, false); break;
+        default:
+            n_new = 1 + test_random_below(&r, 16);
+            if (n_new > N_CTX - s->n_tok) continue;
+            hth_sequence_prepare(s, n_new);
+            if (test_random_below(&r, 2)) continue; /* the step fails */
+            copy_on_device(f.pool, &device, true);
+            write_on_device(s, &device, n_new, values[k], &r);
+            for (int m = 0; m < N_MEMBER; m++)
+                if (members[m].pool) expect_on_device(&members[m], &device, values[m]);
+        }
+    }
+    for (int m = 0; m < N_MEMBER; m++) hth_sequence_close(&members[m]);
+    close_pool(&f);
+}
+
+TEST(copies_on_a_device_have_the_contents_of_their_source)
+{
+    for (uint64_t seed = 1; seed <= 6; seed++) check_queue(seed % 2, seed);
+}
+
 /* ---- states --------------------------------------------------------------------------------------------------- */
 
 TEST(a_step_that_failed_leaves_the_state)

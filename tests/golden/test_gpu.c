@@ -453,7 +453,7 @@ static void check_sequences(const golden *g, const hearth_model *cpu)
     for (int i = 0; i < SIDE; i++) expected[i] = engine_model_logits(cpu, &s, texts[i], n);
     for (int d = 0; expected[0] && expected[1] && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], g, HEARTH_KV_F16);
-        gpu.n_ctx = (uint32_t)(2 * (g->n + HTH_GPU_SLOT)); /* each begins a slot */
+        gpu.n_ctx = (uint32_t)(2 * (g->n + HTH_KV_PAGE)); /* each has whole pages */
         CLOSED(hearth_model) *model = open_on(g->model, &gpu, HEARTH_SELECTOR_AUTO);
         if (model) interleave(model, g, texts, expected, n);
     }
@@ -559,7 +559,7 @@ TEST(absurd_numbers_are_refused)
     hearth_error why;
     if (!path) return;
     hearth_gpu_options gpu = {.device = "null", .n_ctx = UINT32_MAX - 1};
-    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967280 positions", &why);
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967264 positions", &why);
     gpu.n_ctx = UINT32_MAX - 100;
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967200 positions", &why);
     gpu.n_ctx = 1 << 20, gpu.n_batch = UINT32_MAX;
@@ -619,20 +619,23 @@ static hearth_session *open_session(hearth_model *model, uint32_t n_ctx, hearth_
 TEST(sessions_fit_the_model_on_a_device_or_are_refused)
 {
     const char *path = test_data("golden/quant/llama-Q4_0.gguf");
-    const hearth_gpu_options gpu = {.device = "null", .n_ctx = 40, .kv = HEARTH_KV_F16}; /* three slots */
+    const hearth_gpu_options gpu = {.device = "null", .n_ctx = 70, .kv = HEARTH_KV_F16}; /* three pages */
     CLOSED(hearth_model) *model = path ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (!model) return;
     open_session(model, 8, HEARTH_KV_F32, HEARTH_ERROR_ARGUMENT, "opened with type 0");
-    open_session(model, 49, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "opened for 48 in all");
-    hearth_session *a = open_session(model, 17, HEARTH_KV_F16, HEARTH_OK, "");
-    open_session(model, 17, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "no room for 17 positions");
-    hearth_session *b = open_session(model, 16, HEARTH_KV_F16, HEARTH_OK, "");
+    open_session(model, 97, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "opened for 96 in all");
+    hearth_session *a = open_session(model, 33, HEARTH_KV_F16, HEARTH_OK, "");
+    open_session(model, 33, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "no room for 33 positions");
+    hearth_session *b = open_session(model, 32, HEARTH_KV_F16, HEARTH_OK, ""), *copy = NULL;
+    hearth_error why;
     open_session(model, 1, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "no room for 1 positions");
+    CHECK_INT(hearth_session_fork(b, &copy, &why), HEARTH_ERROR_MEMORY);
+    CHECK(strstr(why.message, "no room for 32 positions") != NULL);
     hearth_session_close(a);
-    open_session(model, 33, HEARTH_KV_F16, HEARTH_ERROR_MEMORY,
-                 "no room for 33 positions"); /* b has its own */
-    a = open_session(model, 32, HEARTH_KV_F16, HEARTH_OK, "");
+    open_session(model, 65, HEARTH_KV_F16, HEARTH_ERROR_MEMORY,
+                 "no room for 65 positions"); /* b has its own */
+    a = open_session(model, 64, HEARTH_KV_F16, HEARTH_OK, "");
     hearth_session_close(b);
     hearth_session_close(a);
-    hearth_session_close(open_session(model, 48, HEARTH_KV_F16, HEARTH_OK, ""));
+    hearth_session_close(open_session(model, 96, HEARTH_KV_F16, HEARTH_OK, ""));
 }

@@ -10,8 +10,8 @@
  * Offset of word i of position `at` within its KV head:
  *   keys    [at / 16][i][at % 16]: neighbouring invocations take neighbouring positions
  *   values  [at][i]: they take neighbouring dims
- * KV heads are hth_gpu_cache_head_words apart. Sequences share a cache: position p of a sequence is at its slot
- * (a multiple of 16) + p. */
+ * KV heads are hth_gpu_cache_head_words apart. Sequences share a cache, by pages as on the host: page i of the layer's
+ * class (kv_pool.h) is at [HTH_KV_PAGE i, HTH_KV_PAGE (i + 1)), adjacent words of a KV head. */
 #ifndef HTH_FORWARD_GPU_CACHE_H
 #define HTH_FORWARD_GPU_CACHE_H
 
@@ -32,7 +32,7 @@ static inline size_t hth_gpu_cache_words(hearth_kv_type type, size_t d_head)
     return type == HEARTH_KV_F16 ? d_head / 2 : d_head;
 }
 
-/* Words of a KV head's keys, or of its values; n_position is a multiple of 16. */
+/* Words of a KV head's keys, or of its values; n_position is a multiple of HTH_KV_PAGE. */
 static inline size_t hth_gpu_cache_head_words(hearth_kv_type type, size_t d_head, size_t n_position)
 {
     return n_position * hth_gpu_cache_words(type, d_head);

@@ -1,10 +1,9 @@
-/* Opens and closes the offloaded part of a model, and manages the positions of sequences in the device caches. */
+/* Opens and closes the offloaded part of a model. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,11 +131,9 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
         g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));
     g->host_value = hth_queue_host_value(device); /* earlier users may have advanced it */
     pthread_mutex_init(&g->step_lock, NULL);
-    g->n_slot = params->n_position / HTH_GPU_SLOT;
     g->layers = hth_alloc(params->n_layer, sizeof *g->layers);
-    g->slot_used = hth_alloc(g->n_slot, 1);
     hearth_status st =
-        g->layers && g->slot_used ? HEARTH_OK : hth_fail_memory(err, g->n_slot, "a model on a device");
+        g->layers ? HEARTH_OK : hth_fail_memory(err, params->n_layer * sizeof *g->layers, "a model on a device");
     if (st == HEARTH_OK) st = find_split_layers(g, params, err);
     if (st == HEARTH_OK) st = check_floats(g, err);
     if (st == HEARTH_OK) st = hth_gpu_workspace_open(g, err);
@@ -165,7 +162,6 @@ void hth_gpu_close(hth_gpu *g)
     pthread_mutex_destroy(&g->step_lock);
     hth_weight_streams_close(g);
     hth_free(g->layers);
-    hth_free(g->slot_used);
     hth_free(g->fences);
     hth_free(g->submits);
     hth_free(g->split_layers);
@@ -209,39 +205,3 @@ const hth_offload_params *hth_gpu_get_params(const hth_gpu *g) { return &g->para
 bool hth_gpu_is_bit_exact(const hth_gpu *g) { return g->bit_exact_reason[0] == '\0'; }
 const char *hth_gpu_bit_exact_reason(const hth_gpu *g) { return g->bit_exact_reason; }
 hth_gpu_counts hth_gpu_count(const hth_gpu *g) { return g->counts; }
-
-/* ---- sequences ---------------------------------------------------------------------------------------- */
-
-enum { FREE, TAKEN, FIRST };
-
-hearth_status hth_gpu_reserve(hth_gpu *g, uint32_t n_ctx, uint32_t *slot, hearth_error *err)
-{
-    uint32_t n = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), run = 0, end = 0;
-    pthread_mutex_lock(&g->step_lock);
-    for (; end < g->n_slot && run < n; end++) run = g->slot_used[end] == FREE ? run + 1 : 0;
-    if (run == n) {
-        *slot = (end - n) * HTH_GPU_SLOT;
-        memset(g->slot_used + (end - n), TAKEN, n);
-        g->slot_used[end - n] = FIRST;
-    }
-    pthread_mutex_unlock(&g->step_lock);
-    if (run == n) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_MEMORY,
-                    "%s: no room for %u positions beside other sessions: the model was opened for %u in all",
-                    hth_device_get_info(g->device)->name, n_ctx, g->params.n_position);
-}
-
-void hth_gpu_copy_slots(hth_gpu *g, hth_gpu *from)
-{
-    assert(g->n_slot == from->n_slot);
-    memcpy(g->slot_used, from->slot_used, g->n_slot);
-}
-
-void hth_gpu_release(hth_gpu *g, uint32_t slot)
-{
-    uint32_t i = slot / HTH_GPU_SLOT;
-    pthread_mutex_lock(&g->step_lock);
-    do g->slot_used[i++] = FREE;
-    while (i < g->n_slot && g->slot_used[i] == TAKEN);
-    pthread_mutex_unlock(&g->step_lock);
-}

@@ -20,7 +20,7 @@ typedef struct hth_offload_params {
     const uint32_t *n_hot; /* [n_layer] neurons of each on the device, the first ones; d_ff: all */
     bool head;             /* the head too; only with all layers */
     uint32_t n_row;        /* maximum tokens of a step; larger batches are split */
-    uint32_t n_position;   /* of all sequences together, a multiple of HTH_GPU_SLOT for each */
+    uint32_t n_position;   /* of all sequences together, each by whole pages */
     hearth_kv_type kv;
     hearth_selector selector;
     hth_submit_mode submit_mode;
@@ -34,9 +34,9 @@ typedef struct hth_offload_params {
         max_layer;
     bool bit_exact; /* fail to open if the results would differ from the CPU's bits */
 } hth_offload_params;
-enum { HTH_GPU_SLOT = 16, HTH_GPU_SUBMIT_MS = 50 };
+enum { HTH_GPU_SUBMIT_MS = 50 };
 
-/* Positions for sequences of n_ctx positions: whole slots, clamped to the maximum. */
+/* Positions for a sequence of n_ctx positions: whole pages, clamped to the maximum. */
 uint32_t hth_gpu_positions(uint32_t n_ctx);
 /* Tokens of a step for a requested n_batch. Drivers that compute on the CPU may silently end loops after 65,535
  * iterations, and batches of several tokens loop over all positions: such drivers read long contexts one token at
@@ -78,11 +78,8 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                            hearth_error *err);
 void hth_gpu_close(hth_gpu *gpu);
 /* Frees everything it has on the device, once no step runs; later steps fail with DEVICE. The offload parameters
- * and the sequences' slots stay valid. A device that is lost, or cannot complete what was submitted, keeps its
- * memory until it is closed. */
+ * stay valid. A device that is lost, or cannot complete what was submitted, keeps its memory until it is closed. */
 void hth_gpu_unload(hth_gpu *gpu);
-/* Takes over the slots of sequences from another one with as many. Call before the first step. */
-void hth_gpu_copy_slots(hth_gpu *gpu, hth_gpu *from);
 /* Bytes in use on its device, and the budget, between two steps. */
 uint64_t hth_gpu_usage(hth_gpu *gpu, uint64_t *budget);
 const hth_offload_params *hth_gpu_get_params(const hth_gpu *gpu);
@@ -94,6 +91,9 @@ const char *hth_gpu_bit_exact_reason(const hth_gpu *gpu);
  * on the device, and scale_max is known of all clusters. */
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *gpu, hearth_error *err);
 
+/* Makes all copies of pages that wait in the pool (hth_kv_pool_next_copy); before each step, after its sequences were
+ * prepared. What fails waits for the next call. Errors: those of the next one. */
+hearth_status hth_gpu_copy_pages(hth_gpu *gpu, hth_kv_pool *pool, hearth_error *err);
 /* Runs the current step's tokens through the offloaded layers, from s->x; result to s->x or, with the head, to the
  * sink. DEVICE: the device was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);
@@ -112,9 +112,5 @@ typedef struct hth_gpu_counts {
     uint64_t n_streamed_shared; /* of them those where the host computed a share */
 } hth_gpu_counts;
 hth_gpu_counts hth_gpu_count(const hth_gpu *gpu);
-
-/* Reserves the positions of a sequence of n_ctx. MEMORY: not enough free positions. */
-hearth_status hth_gpu_reserve(hth_gpu *gpu, uint32_t n_ctx, uint32_t *slot, hearth_error *err);
-void hth_gpu_release(hth_gpu *gpu, uint32_t slot);
 
 #endif

@@ -66,7 +66,9 @@ typedef struct hth_gpu_input {
 /* For n_tok tokens; widths are the maximum over the layers. */
 typedef struct hth_gpu_workspace {
     hth_buffer *from_host, *to_host, *memory;
-    hth_buffer_range step, embedded, table, grids; /* in from_host; grids: [n_layer] three words each, padded to four */
+    /* in from_host; grids: [n_layer] three words each, padded to four */
+    hth_buffer_range step_from_host, embedded, table, grids;
+    hth_buffer_range step; /* the step block where shaders read it, copied at the beginning of layers and head */
     hth_buffer_range host_sums; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range result; /* in to_host: [n_tok][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
     hth_buffer_range d2h_ffn_input, d2h_scores; /* in to_host: [n_tok][d_model], [n_tok][d_ff] of the current layer */
@@ -82,6 +84,8 @@ typedef struct hth_gpu_workspace {
     hth_buffer_range logits;
     hth_gpu_input input;
     uint32_t sine_offset, q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
+    uint32_t table_at; /* word of the step block where the page tables begin: n_position / HTH_KV_PAGE words per class,
+                        * which all sequences together reserve at most */
 } hth_gpu_workspace;
 
 hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err);
@@ -176,6 +180,7 @@ struct hth_gpu {
     hth_weight_stream streams[HTH_PLACEMENT_STREAMS];
     uint32_t n_stream;
     hth_gpu_segments head_segments[2]; /* for one token; for HTH_GPU_HEAD_ROWS */
+    hth_gpu_segments copy_segment;     /* one: copies a page of each class in all layers */
     hth_submit_info *submits;          /* [segments of the longest step and of the head] of the current step */
     hth_fence *fences;
     uint32_t n_submitted, n_done; /* number submitted, and number known to be complete */
@@ -187,9 +192,7 @@ struct hth_gpu {
     hth_coopmat_level coopmat; /* highest level used for rows of many tokens */
     hth_gpu_counts counts;
     pthread_mutex_t step_lock;
-    bool unloaded;      /* hth_gpu_unload */
-    uint8_t *slot_used; /* [n_position / HTH_GPU_SLOT] */
-    uint32_t n_slot;
+    bool unloaded; /* hth_gpu_unload */
 };
 
 /* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
@@ -216,6 +219,8 @@ typedef struct hth_gpu_step_exec {
     const hth_gpu_segments *next; /* further segments, or NULL */
 } hth_gpu_step_exec;
 hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, hearth_error *err);
+/* Submits g->copy_segment and waits for it. */
+hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err);
 /* Waits for a step whose completion was not observed: it may still read the step inputs, and wait for signals. */
 hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 

@@ -5,8 +5,8 @@
 
 uint32_t hth_gpu_positions(uint32_t n_ctx)
 {
-    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), max = UINT32_MAX / HTH_GPU_SLOT;
-    return (n_slot < max ? n_slot : max) * HTH_GPU_SLOT;
+    uint32_t n_page = hth_kv_n_page(n_ctx), max = UINT32_MAX / HTH_KV_PAGE;
+    return (n_page < max ? n_page : max) * HTH_KV_PAGE;
 }
 
 uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint32_t n_ctx)

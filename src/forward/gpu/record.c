@@ -1,5 +1,5 @@
 /* Records the command lists of a step: each layer's shaders in the order of a token's computation, once per class
- * of steps (one token, a few, many), and those of the head. A barrier separates each read from the write before
+ * of steps (one token, a few, many), and those of the head and of copies of pages. A barrier separates each read from the write before
  * it. */
 #include "forward/gpu/recorder.h"
 
@@ -26,7 +26,8 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
                                 .d_at = ws->q_q8_d_offset,
                                 .head_words = to->head_words,
                                 .eps = h->norm_eps,
-                                .inv_n = 1.0f / (float)h->d_head};
+                                .inv_n = 1.0f / (float)h->d_head,
+                                .kv_class = hth_kv_class_of(l)};
     const uint32_t consts[] = {h->d_head, (uint32_t)h->rope.kind, to->head_norms.n > 0,
                                (uint32_t)r->g->params.kv, HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step, ws->qkv,    ws->table, hth_rec_vector(r, to->head_norms),
@@ -95,7 +96,8 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
                           .head_words = to->head_words,
                           .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
                           .cap = h->attn_softcap,
-                          .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f};
+                          .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
+                          .kv_class = hth_kv_class_of(l)};
     const uint32_t consts[] = {h->d_head, l->attn.n_head / l->attn.n_head_kv, (uint32_t)r->g->params.kv, by_split,
                                HTH_REC_LOCAL};
     const hth_buffer_range bind[] = {ws->step,          ws->qkv,    ws->q_q8,
@@ -153,10 +155,18 @@ static void layer(hth_recorder *r, uint32_t i_layer)
     if (!accumulate) add_to_stream(r, ws->out, l->ffn_post);
 }
 
+/* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup reads it. */
+static void copy_step(hth_recorder *r)
+{
+    hth_cmdlist_copy(r->cmdlist, r->g->workspace.step_from_host, r->g->workspace.step);
+    hth_rec_mark_dirty(r, r->g->workspace.step);
+}
+
 static void layers(hth_recorder *r)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint64_t d = r->g->model->hparams.d_model;
+    copy_step(r);
     hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->embedded, r->n_row, d),
                      hth_rec_first_rows(ws->x, r->n_row, d));
     hth_rec_mark_dirty(r, ws->x);
@@ -172,6 +182,8 @@ static void head(hth_recorder *r)
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_hparams *h = &r->g->model->hparams;
     r->only_wanted = 1;
+    copy_step(r);
+    hth_rec_barrier(r);
     hth_rec_normed_input(r, r->g->output_norm, ws->x, &r->g->head, false);
     hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
     if (h->logit_softcap != 0.0f) {
@@ -184,6 +196,22 @@ static void head(hth_recorder *r)
     if (r->st == HEARTH_OK)
         hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->logits, r->n_row, h->n_vocab),
                          hth_rec_first_rows(ws->result, r->n_row, h->n_vocab));
+}
+
+/* A page of each class, in all layers. */
+static void copy_pages(hth_recorder *r)
+{
+    const hth_hparams *h = &r->g->model->hparams;
+    uint32_t n_word = (uint32_t)hth_gpu_cache_head_words(r->g->params.kv, h->d_head, HTH_KV_PAGE);
+    for (uint32_t i = 0; i < r->g->params.n_layer; i++) {
+        const hth_layer *l = &r->g->model->layers[i];
+        const hth_gpu_layer *to = &r->g->layers[i];
+        hth_push_copy_page push = {HTH_STEP_COPY + 2 * hth_kv_class_of(l), to->head_words, n_word};
+        hth_rec_dispatch(r, HTH_SHADER_copy_page, NULL,
+                         (const hth_buffer_range[]){r->g->workspace.step_from_host, to->keys, to->values}, &push,
+                         hth_div_ceil(n_word, HTH_REC_LOCAL), l->attn.n_head_kv);
+        if (r->st == HEARTH_OK) hth_cmdlist_hint_bytes(r->cmdlist, (uint64_t)8 * n_word * l->attn.n_head_kv);
+    }
 }
 
 /* ---- classes ------------------------------------------------------------------------------------------- */
@@ -220,11 +248,13 @@ static hearth_status record_stream(hth_gpu *g, hth_weight_stream *p, hearth_erro
     return record_with(&r);
 }
 
-static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_gpu_segments *segments, hearth_error *err)
+/* A part of its own, without host operations: the head, or copies of pages. */
+static hearth_status record_part(hth_gpu *g, uint32_t n_row, void (*part)(hth_recorder *), hth_gpu_segments *segments,
+                                 hearth_error *err)
 {
     hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .err = err};
     hth_rec_begin(&r);
-    if (r.st == HEARTH_OK) head(&r);
+    if (r.st == HEARTH_OK) part(&r);
     hth_rec_end(&r);
     return r.st;
 }
@@ -250,8 +280,9 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
         st = record(g, hth_gpu_bucket_size(g, c), &g->segments[c], err);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_stream(g, &g->streams[i], err);
-    if (st == HEARTH_OK && g->params.head) st = record_head(g, 1, &g->head_segments[0], err);
-    if (st == HEARTH_OK && g->params.head) st = record_head(g, rows, &g->head_segments[1], err);
+    if (st == HEARTH_OK && g->params.head) st = record_part(g, 1, head, &g->head_segments[0], err);
+    if (st == HEARTH_OK && g->params.head) st = record_part(g, rows, head, &g->head_segments[1], err);
+    if (st == HEARTH_OK) st = record_part(g, 1, copy_pages, &g->copy_segment, err);
     return st == HEARTH_OK ? alloc_submits(g, err) : st;
 }
 
@@ -268,4 +299,5 @@ void hth_gpu_segments_free(hth_gpu *g)
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_segments(&g->segments[c]);
     for (uint32_t i = 0; i < g->n_stream; i++) free_segments(&g->streams[i].segments);
     for (int i = 0; i < 2; i++) free_segments(&g->head_segments[i]);
+    free_segments(&g->copy_segment);
 }

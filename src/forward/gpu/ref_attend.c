@@ -1,4 +1,4 @@
-/* Attention shaders as C functions: rope_store, attn, attn_reduce (shader_params.h; docs/arithmetic.md 4, 5, 7).
+/* Attention shaders as C functions: rope_store, attn, attn_reduce, copy_page (shader_params.h; docs/arithmetic.md 4, 5, 7).
  * They define what device/vulkan/shaders states in GLSL, and run on the reference device. Norms, rotation,
  * quantisation and merging are the CPU's own functions; cache.h defines the cache layout. */
 #include "forward/gpu/cache.h"
@@ -16,6 +16,12 @@ enum { MAX_D = HTH_GPU_MAX_D_HEAD, BLOCK = HTH_ACT_BLOCK };
 static const uint32_t *row_of(const uint32_t *step, uint32_t t)
 {
     return step + HTH_STEP_ROWS + (size_t)t * HTH_STEP_ROW_WORDS;
+}
+
+/* Where a position of token t's sequence is in the cache of a layer of that class. */
+static size_t place_of(const uint32_t *step, uint32_t t, uint32_t kv_class, uint32_t position)
+{
+    return (size_t)hth_step_page(step, t, kv_class, position) * HTH_KV_PAGE + position % HTH_KV_PAGE;
 }
 
 /* ---- rope_store -------------------------------------------------------------------------------------- */
@@ -63,18 +69,18 @@ static void to_cache_words(const rope_run *r, const float *x, uint32_t *words)
     }
 }
 
-static void store_key(const rope_run *r, const uint32_t *row, uint32_t i_kv, const float *x)
+static void store_key(const rope_run *r, size_t at, uint32_t i_kv, const float *x)
 {
     uint32_t words[MAX_D], *keys = (uint32_t *)r->call->bind[4] + (size_t)i_kv * r->push.head_words;
-    size_t n = hth_gpu_cache_words(r->kv, r->d), at = row[HTH_STEP_SLOT] + row[HTH_STEP_POSITION];
+    size_t n = hth_gpu_cache_words(r->kv, r->d);
     to_cache_words(r, x, words);
     for (size_t i = 0; i < n; i++) keys[hth_gpu_cache_key_at(n, at, i)] = words[i];
 }
 
-static void store_value(const rope_run *r, const uint32_t *row, uint32_t i_kv, const float *x)
+static void store_value(const rope_run *r, size_t at, uint32_t i_kv, const float *x)
 {
     uint32_t words[MAX_D], *values = (uint32_t *)r->call->bind[5] + (size_t)i_kv * r->push.head_words;
-    size_t n = hth_gpu_cache_words(r->kv, r->d), at = row[HTH_STEP_SLOT] + row[HTH_STEP_POSITION];
+    size_t n = hth_gpu_cache_words(r->kv, r->d);
     to_cache_words(r, x, words);
     for (size_t i = 0; i < n; i++) values[hth_gpu_cache_value_at(n, at, i)] = words[i];
 }
@@ -104,14 +110,15 @@ void hth_ref_rope_store(const hth_dispatch_args *call)
     for (uint32_t t = 0; t < n_row; t++) {
         float *q = (float *)call->bind[1] + (size_t)t * (n_head + 2 * n_kv) * r.d;
         float *keys = q + (size_t)n_head * r.d, *values = keys + (size_t)n_kv * r.d;
+        size_t at = place_of(step, t, r.push.kv_class, row_of(step, t)[HTH_STEP_POSITION]);
         for (uint32_t i = 0; i < n_head; i++) {
             prepare(&r, t, norms, q + (size_t)i * r.d);
             if (r.kv == HEARTH_KV_Q8_0) store_rounded(&r, (size_t)t * n_head + i, q + (size_t)i * r.d);
         }
         for (uint32_t i = 0; i < n_kv; i++) {
             prepare(&r, t, norms + r.d, keys + (size_t)i * r.d);
-            store_key(&r, row_of(step, t), i, keys + (size_t)i * r.d);
-            store_value(&r, row_of(step, t), i, values + (size_t)i * r.d);
+            store_key(&r, at, i, keys + (size_t)i * r.d);
+            store_value(&r, at, i, values + (size_t)i * r.d);
         }
     }
 }
@@ -131,7 +138,6 @@ typedef struct attend_run {
 typedef struct attn_query {
     uint32_t t, head;
     hth_attn sees; /* position fields only */
-    size_t slot;
     const uint32_t *keys, *values; /* of its KV head */
 } attn_query;
 
@@ -143,7 +149,6 @@ static attn_query query_of(const attend_run *r, uint32_t t, uint32_t head)
     return (attn_query){.t = t,
                      .head = head,
                      .sees = {.n_row = 1, .n_pos = n_pos, .window = r->push.window},
-                     .slot = row[HTH_STEP_SLOT],
                      .keys = (const uint32_t *)r->call->bind[3] + at,
                      .values = (const uint32_t *)r->call->bind[4] + at};
 }
@@ -210,14 +215,15 @@ static hth_attn_partial attend_split(const attend_run *r, const attn_query *l, s
 {
     hth_attn_range seen = hth_attn_visible_range(&l->sees, i_split, 0);
     float weights[HTH_ATTN_SPLIT] = {0};
-    size_t n = seen.end - seen.first, at = l->slot + seen.first;
+    size_t n = seen.end - seen.first, places[HTH_ATTN_SPLIT];
     for (size_t j = 0; j < n; j++) {
-        float score = r->kv == HEARTH_KV_Q8_0 ? score_rounded(r, l, at + j) : score_floats(r, l, at + j);
+        places[j] = place_of(r->call->bind[0], l->t, r->push.kv_class, (uint32_t)(seen.first + j));
+        float score = r->kv == HEARTH_KV_Q8_0 ? score_rounded(r, l, places[j]) : score_floats(r, l, places[j]);
         weights[j] = score * r->push.scale;
     }
     hth_attn_partial part = weigh(r, weights, n);
     memset(y, 0, r->d * sizeof *y);
-    for (size_t j = 0; j < n; j++) add_value(r, l, at + j, weights[j], y);
+    for (size_t j = 0; j < n; j++) add_value(r, l, places[j], weights[j], y);
     return part;
 }
 
@@ -289,4 +295,19 @@ void hth_ref_attn_reduce(const hth_dispatch_args *call)
             hth_attn_finalize(&total, y, d);
         }
     }
+}
+
+/* ---- copy_page ---------------------------------------------------------------------------------------- */
+
+void hth_ref_copy_page(const hth_dispatch_args *call)
+{
+    hth_push_copy_page push;
+    memcpy(&push, call->push, sizeof push);
+    const uint32_t *copy = (const uint32_t *)call->bind[0] + push.copy_at;
+    size_t from = (size_t)copy[0] * push.n_word, to = (size_t)copy[1] * push.n_word;
+    for (uint32_t head = 0; from != to && head < call->grid[1]; head++)
+        for (int i = 1; i <= 2; i++) {
+            uint32_t *words = (uint32_t *)call->bind[i] + (size_t)head * push.head_words;
+            memcpy(words + to, words + from, push.n_word * sizeof *words);
+        }
 }

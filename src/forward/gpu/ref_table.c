@@ -29,4 +29,5 @@ hth_shader_ref_fn *const hth_shader_ref_table[HTH_N_SHADER] = {
     [HTH_SHADER_rope_store] = hth_ref_rope_store,
     [HTH_SHADER_attn] = hth_ref_attn,
     [HTH_SHADER_attn_reduce] = hth_ref_attn_reduce,
+    [HTH_SHADER_copy_page] = hth_ref_copy_page,
 };

@@ -68,7 +68,9 @@ typedef struct hth_gpu_testcase {
     hth_gpu_test_input bind[HTH_SHADER_MAX_BIND];
     /* Used by the fill functions: */
     uint32_t n_row, n_done, by_want; /* tokens of the step; those computed */
-    const uint32_t (*positions)[2];     /* their positions and slots; NULL: irrelevant */
+    const uint32_t (*positions)[2]; /* their positions, and the first entry of their page tables; NULL: irrelevant */
+    const uint32_t *tables;         /* [n_table] pages */
+    uint32_t n_table;
     hth_quant_desc desc;                   /* descriptor of the weights: n_weight_row rows of n_block blocks */
     hth_type type;
     hth_soa_layout layout;

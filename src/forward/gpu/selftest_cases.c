@@ -37,6 +37,15 @@ static void bind_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, uint
     bind_input(t, HTH_FILL_STEP, HTH_STEP_ROWS + (uint64_t)n_row * HTH_STEP_ROW_WORDS, 4);
 }
 
+/* The same with positions and page tables. */
+static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, const uint32_t (*positions)[2],
+                            const uint32_t *tables, uint32_t n_table)
+{
+    t->positions = positions, t->tables = tables, t->n_table = n_table;
+    bind_step(t, n_row, n_done, 0);
+    t->bind[t->n_bind - 1].size += n_table * sizeof *tables;
+}
+
 static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy, uint32_t gz)
 {
     assert(size == hth_shader_infos[t->id].push_size);
@@ -167,9 +176,9 @@ static void active_mask(hth_gpu_testcase *t)
 
 static void rope_store(hth_gpu_testcase *t)
 {
-    enum { N_ROW = 4, N_DONE = 3, N_HEAD = 3, N_HEAD_KV = 2, N_POSITION = 48, TABLE_AT = 5 };
-    /* Two sequences; positions at the beginning, inside, and in the next group of 16. */
-    static const uint32_t places[N_ROW][2] = {{0, 0}, {18, 0}, {3, 32}, {4, 32}};
+    enum { N_ROW = 4, N_DONE = 3, N_HEAD = 3, N_HEAD_KV = 2, N_POSITION = 3 * HTH_KV_PAGE, TABLE_AT = 5 };
+    /* Two sequences; positions in the next group of 16, in the next page, and at the beginning. */
+    static const uint32_t tables[] = {2, 0, 1}, places[N_ROW][2] = {{18, 0}, {HTH_KV_PAGE + 3, 0}, {0, 2}, {1, 2}};
     const uint32_t *c = t->consts, d = c[HTH_ROPE_D_HEAD], n_pair = d / 4 + d / 8;
     const hearth_kv_type kv = (hearth_kv_type)c[HTH_ROPE_KV];
     bool rounds = kv == HEARTH_KV_Q8_0;
@@ -184,8 +193,7 @@ static void rope_store(hth_gpu_testcase *t)
                                 .eps = 1e-5f,
                                 .inv_n = 1.0f / (float)d};
     set_call(t, &push, sizeof push, N_HEAD + 2 * N_HEAD_KV, N_ROW, 1);
-    bind_step(t, N_ROW, N_DONE, 0);
-    t->positions = places;
+    bind_paged_step(t, N_ROW, N_DONE, places, tables, 3);
     hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
     x->width = 32, x->min_exponent = rounds ? -60 : -20,
     x->max_exponent = 4; /* halves and rotated values stay normal, or exact */
@@ -197,12 +205,13 @@ static void rope_store(hth_gpu_testcase *t)
     bind_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
 }
 
-/* A split and part of the next. KV heads are 16 positions apart, so that they share most of a small cache.
+/* A split and part of the next, in pages that are not in order. KV heads are 16 positions apart, so that they share most of a small cache.
  * BY_SPLIT 0: a window over both splits, and a token with fewer positions. */
 static void attend(hth_gpu_testcase *t)
 {
-    enum { AT = HTH_ATTN_SPLIT + 12, N_HEAD_KV = 2, N_SPLIT = 3, N_POSITION = AT + 1 + 16 + 16 + 3 };
-    static const uint32_t places[3][2] = {{AT, 16}, {5, 0}, {6, 0}};
+    enum { AT = HTH_ATTN_SPLIT + 12, N_PAGE = AT / HTH_KV_PAGE + 1, N_HEAD_KV = 2, N_SPLIT = 3 };
+    enum { N_POSITION = N_PAGE * HTH_KV_PAGE + 16 };
+    static const uint32_t tables[N_PAGE] = {4, 2, 7, 0, 8, 1, 6, 3, 5}, places[3][2] = {{AT, 0}, {5, 2}, {6, 2}};
     const uint32_t *c = t->consts, d = c[HTH_ATTN_D_HEAD], n_head = N_HEAD_KV * c[HTH_ATTN_SHARED];
     const hearth_kv_type kv = (hearth_kv_type)c[HTH_ATTN_KV];
     bool by_split = c[HTH_ATTN_BY_SPLIT], rounds = kv == HEARTH_KV_Q8_0;
@@ -219,8 +228,7 @@ static void attend(hth_gpu_testcase *t)
                                   .cap = by_split ? 0.0f : 20.0f,
                                   .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f};
     set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, n_tok);
-    bind_step(t, n_tok, n_tok - 1, 0);
-    t->positions = places;
+    bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
     bind_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
     bind_input(t, HTH_FILL_ROUNDED, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4)->width = n_q / 4;
     bind_input(t, HTH_FILL_KEYS, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
@@ -236,11 +244,21 @@ static void attn_reduce(hth_gpu_testcase *t)
     const uint64_t d = t->consts[HTH_ATTN_REDUCE_D_HEAD];
     const hth_push_attn_reduce push = {.n_head = N_HEAD, .n_split = N_SPLIT};
     set_call(t, &push, sizeof push, N_HEAD, N_ROW, 1);
-    bind_step(t, N_ROW, N_ROW - 1, 0);
-    t->positions = places;
+    bind_paged_step(t, N_ROW, N_ROW - 1, places, NULL, 0);
     bind_floats(t, N_ROW * N_SPLIT * N_HEAD * d, 6);
     bind_input(t, HTH_FILL_PARTS, N_ROW * N_SPLIT * N_HEAD, 8);
     bind_output(t, N_ROW * N_HEAD * d, 4);
+}
+
+/* From page 0 to page 2 of three (fill_step). */
+static void copy_page(hth_gpu_testcase *t)
+{
+    enum { N_HEAD_KV = 2, N_WORD = 1000, HEAD_WORDS = 3 * N_WORD + 5 };
+    const hth_push_copy_page push = {HTH_STEP_COPY, HEAD_WORDS, N_WORD};
+    set_call(t, &push, sizeof push, 3, N_HEAD_KV, 1);
+    bind_step(t, 1, 1, 0);
+    bind_floats(t, N_HEAD_KV * HEAD_WORDS, 4);
+    bind_floats(t, N_HEAD_KV * HEAD_WORDS, 4);
 }
 
 /* ---- down --------------------------------------------------------------------------------------------- */
@@ -323,6 +341,7 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_rope_store] = rope_store,
     [HTH_SHADER_attn] = attend,
     [HTH_SHADER_attn_reduce] = attn_reduce,
+    [HTH_SHADER_copy_page] = copy_page,
     [HTH_SHADER_act_quantize] = act_quantize,
     [HTH_SHADER_norm_add] = norm_add,
     [HTH_SHADER_soft_cap] = soft_cap,

@@ -38,13 +38,16 @@ static float signed_zero(random *r) { return next(r) % 2 ? 0.0f : -0.0f; }
 
 static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
 {
-    memset(step, 0, (HTH_STEP_ROWS + (size_t)t->n_row * HTH_STEP_ROW_WORDS) * sizeof *step);
+    const uint32_t table_at = HTH_STEP_ROWS + t->n_row * HTH_STEP_ROW_WORDS;
+    memset(step, 0, table_at * sizeof *step);
+    if (t->n_table > 0) memcpy(step + table_at, t->tables, t->n_table * sizeof *step);
+    step[HTH_STEP_COPY] = 0, step[HTH_STEP_COPY + 1] = 2;
     step[HTH_STEP_N_TOK] = t->by_want ? t->n_row : t->n_done;
     step[HTH_STEP_N_WANT] = t->by_want ? t->n_done : t->n_row;
     for (uint32_t i = 0; i < t->n_row; i++) {
         uint32_t *row = step + HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS;
-        if (t->positions)
-            row[HTH_STEP_POSITION] = t->positions[i][0], row[HTH_STEP_SLOT] = t->positions[i][1];
+        if (t->positions) row[HTH_STEP_POSITION] = t->positions[i][0];
+        for (int c = 0; t->positions && c < 2; c++) row[HTH_STEP_TABLE + c] = table_at + t->positions[i][1];
         row[HTH_STEP_WANT] = t->n_row - 1 - i;
     }
 }

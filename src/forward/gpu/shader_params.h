@@ -5,6 +5,7 @@
 #define HTH_FORWARD_GPU_SHADER_PARAMS_H
 
 #include "device/shaders.h"
+#include "kernels/attn/kv_layout.h"
 
 /* ---- the step block: binding 0 of every shader, words -------------------------------------------- */
 
@@ -13,12 +14,21 @@
 enum {
     HTH_STEP_N_TOK = 0,    /* tokens of the step */
     HTH_STEP_N_WANT = 1,   /* those of them whose logits are wanted */
+    HTH_STEP_COPY = 4,     /* two words per hth_kv_class: pages to copy from and to, equal: none */
     HTH_STEP_ROWS = 16,    /* four words per token: */
     HTH_STEP_POSITION = 0, /* of the token in its sequence */
-    HTH_STEP_SLOT = 1,     /* cache position of the sequence's position 0, a multiple of 16 */
-    HTH_STEP_WANT = 2,     /* word i of token i: the index of the i-th token that wants logits */
+    HTH_STEP_WANT = 1,     /* word i of token i: the index of the i-th token that wants logits */
+    HTH_STEP_TABLE = 2,    /* two words, one per hth_kv_class: where the page table of its sequence is */
     HTH_STEP_ROW_WORDS = 4,
 };
+
+/* Page tables follow the tokens, one per sequence and class: word table + i (modulo 2^32) of the step block is the page
+ * that holds positions [HTH_KV_PAGE i, HTH_KV_PAGE (i + 1)). Pages that no token sees may be absent. */
+static inline uint32_t hth_step_page(const uint32_t *step, uint32_t t, uint32_t kv_class, uint32_t position)
+{
+    const uint32_t *row = step + HTH_STEP_ROWS + (size_t)t * HTH_STEP_ROW_WORDS;
+    return step[(uint32_t)(row[HTH_STEP_TABLE + kv_class] + position / HTH_KV_PAGE)];
+}
 
 /* ---- shaders: bindings in order, constants by number, push constants as a struct -------------------- */
 
@@ -134,7 +144,7 @@ typedef struct hth_push_rope_store {
     uint32_t n_head, n_head_kv, n_pair, table_at, sine_at, d_at;
     uint32_t head_words; /* words of a cache from one KV head to the next */
     float eps, inv_n;
-    uint32_t spare;
+    uint32_t kv_class; /* hth_kv_class of the layer */
 } hth_push_rope_store;
 
 /* Attention of docs/arithmetic.md 5. BY_SPLIT 1: a workgroup computes one split of one KV head for one token, with
@@ -157,7 +167,7 @@ typedef struct hth_push_attn {
     uint32_t n_head, n_head_kv, window, n_split; /* n_split: capacity of out in splits */
     uint32_t qkv_stride, d_at, head_words;
     float scale, cap, inverse_cap; /* cap 0: none */
-    uint32_t first_tok;
+    uint32_t first_tok, kv_class;
 } hth_push_attn;
 
 /* y[t][n_head][D_HEAD] = the splits of attn, merged ascending and divided; window and n_split as there. Bindings:
@@ -166,6 +176,13 @@ enum { HTH_ATTN_REDUCE_D_HEAD = 0, HTH_ATTN_REDUCE_LOCAL };
 typedef struct hth_push_attn_reduce {
     uint32_t n_head, window, n_split, spare;
 } hth_push_attn_reduce;
+
+/* Copies a page of a layer's keys and values: n_word words of each KV head, from n_word times the number of the page
+ * on. Word copy_at of the step block is the page to copy from, the next one that to copy to. Bindings: step, keys,
+ * values. Grid: {any, n_head_kv}. */
+typedef struct hth_push_copy_page {
+    uint32_t copy_at, head_words, n_word;
+} hth_push_copy_page;
 
 /* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Quantised as by norm_quantize. What
  * the selector leaves out is 0: PREDICTOR: scores below min_score; THRESHOLD: |f(gate)| (or |f(up)|) below its

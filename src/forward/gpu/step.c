@@ -4,6 +4,7 @@
  * through the device, all of them or all but its share (weight_stream.c). */
 #include "forward/gpu/gpu_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- step inputs -------------------------------------------------------------------------------------- */
@@ -38,18 +39,43 @@ static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uin
     }
 }
 
+/* The pages that a sequence holds up to a position, from word *at of the step block on; table: the word of page 0,
+ * which is before that where pages were released. */
+static void fill_page_tables(const hth_sequence *s, uint32_t *block, uint32_t position, uint32_t *at,
+                             uint32_t table[HTH_N_KV_CLASS])
+{
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        const hth_page_table *t = &s->tables[c];
+        uint32_t n_page = hth_kv_n_page(position + 1);
+        table[c] = *at - t->first;
+        for (uint32_t i = t->first; t->n_held > 0 && i < n_page; i++) block[(*at)++] = t->pages[i]->index;
+    }
+}
+
+/* Positions and page tables of n tokens. */
+static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n)
+{
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), at = g->workspace.table_at, table[HTH_N_KV_CLASS];
+    for (uint32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && tokens[end].seq == tokens[i].seq;) end++;
+        fill_page_tables(tokens[i].seq, block, tokens[end - 1].position, &at, table);
+        for (uint32_t k = i; k < end; k++) {
+            uint32_t *row = block + HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * k;
+            row[HTH_STEP_POSITION] = tokens[k].position;
+            memcpy(row + HTH_STEP_TABLE, table, sizeof table);
+        }
+    }
+    assert(4 * (uint64_t)at <= g->workspace.step.size);
+}
+
 /* Tokens [first, first + n) of the step. */
 static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
 {
-    uint32_t *block = hth_gpu_mapped(g->workspace.step);
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host);
     size_t d = g->model->hparams.d_model;
     block[HTH_STEP_N_TOK] = n;
     block[HTH_STEP_N_WANT] = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t *row = block + HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * i;
-        row[HTH_STEP_POSITION] = s->tokens[first + i].position;
-        row[HTH_STEP_SLOT] = s->tokens[first + i].seq->slot;
-    }
+    fill_rows(g, s->tokens + first, n);
     memcpy(hth_gpu_mapped(g->workspace.embedded), s->x + first * d, n * d * sizeof(float));
     fill_tables(g, s, first, n);
     if (n == 1) fill_grids(g, &s->tokens[first]);
@@ -58,7 +84,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
 /* Enters the tokens from *next on that want logits into the step block, up to HTH_GPU_HEAD_ROWS. */
 static uint32_t fill_wanted(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n, uint32_t *next)
 {
-    uint32_t *block = hth_gpu_mapped(g->workspace.step), n_want = 0;
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), n_want = 0;
     for (; *next < n && n_want < HTH_GPU_HEAD_ROWS; (*next)++)
         if (tokens[*next].want_logits)
             block[HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * n_want++ + HTH_STEP_WANT] = *next;
@@ -123,13 +149,35 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
     return st == HEARTH_OK ? deliver(g, s, first, n, next, to, err) : st;
 }
 
-hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
+/* Locks g for a step. */
+static hearth_status begin(hth_gpu *g, hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&g->step_lock);
     if (g->unloaded)
-        st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s is no longer in use", hth_device_get_info(g->device)->name);
-    if (st == HEARTH_OK) st = hth_gpu_wait_idle(g, err);
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s is no longer in use", hth_device_get_info(g->device)->name);
+    return hth_gpu_wait_idle(g, err);
+}
+
+hearth_status hth_gpu_copy_pages(hth_gpu *g, hth_kv_pool *pool, hearth_error *err)
+{
+    hearth_status st = begin(g, err);
+    while (st == HEARTH_OK) {
+        hth_kv_copy copies[HTH_N_KV_CLASS] = {0}; /* equal pages: none */
+        bool full = hth_kv_pool_next_copy(pool, HTH_KV_FULL, &copies[HTH_KV_FULL]),
+             window = hth_kv_pool_next_copy(pool, HTH_KV_WINDOW, &copies[HTH_KV_WINDOW]);
+        if (!full && !window) break;
+        memcpy((uint32_t *)hth_gpu_mapped(g->workspace.step_from_host) + HTH_STEP_COPY, copies, sizeof copies);
+        st = hth_gpu_submit_copy(g, err);
+        if (st == HEARTH_OK && full) hth_kv_pool_copy_done(pool, HTH_KV_FULL);
+        if (st == HEARTH_OK && window) hth_kv_pool_copy_done(pool, HTH_KV_WINDOW);
+    }
+    pthread_mutex_unlock(&g->step_lock);
+    return st;
+}
+
+hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
+{
+    hearth_status st = begin(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_tok; first += n) {
         n = s->n_tok - first < g->params.n_row ? s->n_tok - first : g->params.n_row;
         g->counts.n_step++;

@@ -77,6 +77,14 @@ static uint32_t fill_submits(hth_gpu *g, const hth_gpu_step_exec *p, bool queued
     return n;
 }
 
+hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err)
+{
+    g->submits[0] = (hth_submit_info){g->copy_segment.segments[0].cmdlist, 0};
+    g->n_submitted = g->n_done = 0;
+    hearth_status st = submit(g, 1, err);
+    return st == HEARTH_OK ? await(g, 1, err) : st;
+}
+
 hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, hearth_error *err)
 {
     if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);

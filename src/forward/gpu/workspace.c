@@ -27,11 +27,19 @@ typedef struct sizes {
     bump from_host, to_host, memory;
 } sizes;
 
+/* Of the step block, with page tables: all sequences together reserve at most n_position. */
+static uint64_t n_step_word(const hth_offload_params *p)
+{
+    return HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * (uint64_t)p->n_row +
+           HTH_N_KV_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE);
+}
+
 static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
     uint64_t n_table = h->rope.window_base > 0.0 ? 2 : 1, n_angle = n_table * p->n_row * (h->rope.n_rot / 2);
-    r->step = bump_alloc(c, HTH_STEP_ROWS + (uint64_t)HTH_STEP_ROW_WORDS * p->n_row, 4);
+    r->step_from_host = bump_alloc(c, n_step_word(p), 4);
+    r->table_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
     r->grids = bump_alloc(c, h->n_layer, 16);
     r->table = bump_alloc(c, n_angle, 8);
     r->sine_offset = (uint32_t)n_angle;
@@ -87,6 +95,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
              n_kv = (uint64_t)h->n_head_kv * h->d_head;
     bool quantised = p->kv == HEARTH_KV_Q8_0;
     r->n_split = p->n_position / HTH_ATTN_SPLIT + 1;
+    r->step = bump_alloc(c, n_step_word(p), 4);
     r->x = bump_alloc(c, n_row * h->d_model, 4);
     r->out = bump_alloc(c, n_row * h->d_model, 4);
     r->attn_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, 4);
@@ -171,8 +180,8 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
     if (st != HEARTH_OK) return st;
     hth_gpu_input *in = &r->input;
     set_buffer(r->from_host,
-        (hth_buffer_range *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->staging[0],
-                               &r->staging[1]},
+        (hth_buffer_range *[]){&r->step_from_host, &r->grids, &r->table, &r->embedded, &r->host_sums,
+                               &r->staging[0], &r->staging[1]},
         7);
     set_buffer(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores}, 3);
     set_buffer(r->memory, (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
@@ -181,8 +190,8 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
                                           &r->scores,   &r->active_mask, &r->logits,     &in->x,
                                           &in->q,       &in->d,          &in->sum,       &in->q_256,
                                           &in->d_256,   &in->sum_256,    &r->acc64,      &r->slots[0],
-                                          &r->slots[1]},
-        25);
+                                          &r->slots[1], &r->step},
+        26);
     return HEARTH_OK;
 }
 

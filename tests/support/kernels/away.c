@@ -85,6 +85,7 @@ hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
     [HTH_SHADER_down_accumulate] = away_down_gather, [HTH_SHADER_down_reduce] = away_down_join,
     [HTH_SHADER_down_reduce_acc] = away_down_join_onto, [HTH_SHADER_rope_store] = away_rope_store,
     [HTH_SHADER_attn] = away_attend, [HTH_SHADER_attn_reduce] = away_attend_join,
+    [HTH_SHADER_copy_page] = away_copy_page,
 };
 
 static void truncate_all(hth_shader_id id, const hth_dispatch_args *c)

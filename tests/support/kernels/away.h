@@ -29,6 +29,7 @@ void away_kernels(hth_kernels *k, hth_cpu level);
 #define hth_ref_rope_store away_rope_store
 #define hth_ref_attn away_attend
 #define hth_ref_attn_reduce away_attend_join
+#define hth_ref_copy_page away_copy_page
 #define hth_ref_down_scale away_down_top
 #define hth_ref_down_q away_down_q
 #define hth_ref_down_f away_down_f

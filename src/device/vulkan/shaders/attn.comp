@@ -21,7 +21,7 @@ layout(push_constant) uniform Push
 {
     uint n_head, n_head_kv, window, n_split, qkv_stride, d_at, head_words;
     float scale, cap, inverse_cap;
-    uint first_tok;
+    uint first_tok, kv_class;
 };
 
 #include "floats.glsl"
@@ -47,6 +47,7 @@ shared float weights[SPLIT * HEADS]; /* visible positions of a split; scores bef
 shared float largest[8 * HEADS], sums[8 * HEADS];
 shared part totals[HEADS]; /* of the splits so far, */
 shared shares to_merge[HEADS]; /* and the factors that merge the split into them */
+shared uint pages[PAGES];      /* of the split: those with positions that are seen */
 
 /* The positions of this workgroup. */
 uint t, i_kv, first_head; /* of the token's */
@@ -196,12 +197,23 @@ float sum_of(uint h)
                add(add(sums[i + 4], sums[i + 5]), add(sums[i + 6], sums[i + 7])));
 }
 
-/* Scores of n positions from the cache's `at` on, then their weights, and these added up in eight chains. */
+/* The n positions from `at` on of a split. */
+void load_pages(uint i_split, uint at, uint n)
+{
+    for (uint i = at / PAGE + gl_LocalInvocationID.x; i <= (at + n - 1) / PAGE; i += gl_WorkGroupSize.x)
+        pages[i] = page_of(t, kv_class, i_split * PAGES + i);
+}
+
+/* Where a position of the split is in the cache. */
+uint place_of(uint at) { return pages[at / PAGE] * PAGE + at % PAGE; }
+
+/* Scores of n positions of the split from `at` on, then their weights, and these added up in eight chains. */
 void weigh_positions(uint at, uint n)
 {
     for (uint j = gl_LocalInvocationID.x; j < n; j += gl_WorkGroupSize.x) {
-        if (KV == KV_Q8_0) score_rounded(j * HEADS, keys_at + key_at(at + j));
-        else score_floats(j * HEADS, keys_at + key_at(at + j));
+        uint key = keys_at + key_at(place_of(at + j));
+        if (KV == KV_Q8_0) score_rounded(j * HEADS, key);
+        else score_floats(j * HEADS, key);
     }
     barrier();
     find_largest(n);
@@ -225,22 +237,30 @@ vec2 value_pair(uint at, uint i)
                 times(d, float(bitfieldExtract(word, from + 8, 8))));
 }
 
-/* Weighted sums of a column over n positions from cache position `at` on, to result: one chain per dim and head. */
-void add_values(uint column, uint at, uint n)
+/* Adds a column of adjacent values, from word `from` on and with the weights [j, end), to result. */
+void add_adjacent(uint column, uint from, uint j, uint end)
 {
-    uint from = values_at + value_at(at), j = 0;
-    [[unroll]] for (uint h = 0; h < HEADS; h++) result[h] = vec2(0.0);
-    for (; j + AHEAD <= n; j += AHEAD) {
+    for (; j + AHEAD <= end; j += AHEAD, from += AHEAD * N_WORD) {
         vec2 next[AHEAD];
-        [[unroll]] for (uint k = 0; k < AHEAD; k++) next[k] = value_pair(from + (j + k) * N_WORD, column);
+        [[unroll]] for (uint k = 0; k < AHEAD; k++) next[k] = value_pair(from + k * N_WORD, column);
         [[unroll]] for (uint k = 0; k < AHEAD; k++)
             [[unroll]] for (uint h = 0; h < HEADS; h++)
                 result[h] = add_products(result[h], vec2(weights[(j + k) * HEADS + h]), next[k]);
     }
-    for (; j < n; j++) {
-        vec2 value = value_pair(from + j * N_WORD, column);
+    for (; j < end; j++, from += N_WORD) {
+        vec2 value = value_pair(from, column);
         [[unroll]] for (uint h = 0; h < HEADS; h++)
             result[h] = add_products(result[h], vec2(weights[j * HEADS + h]), value);
+    }
+}
+
+/* Weighted sums of a column over n positions of the split from `at` on, to result: one chain per dim and head. */
+void add_values(uint column, uint at, uint n)
+{
+    [[unroll]] for (uint h = 0; h < HEADS; h++) result[h] = vec2(0.0);
+    for (uint j = 0, end; j < n; j = end) {
+        end = min(n, j + PAGE - (at + j) % PAGE);
+        add_adjacent(column, values_at + value_at(place_of(at + j)), j, end);
     }
 }
 
@@ -315,7 +335,7 @@ void main()
     t = first_tok + gl_WorkGroupID.z;
     i_kv = gl_WorkGroupID.y;
     if (t >= step_words[STEP_N_TOK]) return;
-    uint position = position_of(t), slot = slot_of(t), first = first_seen(position, window);
+    uint position = position_of(t), first = first_seen(position, window);
     uint first_split = first / SPLIT, last_split = position / SPLIT;
     if (BY_SPLIT != 0) {
         if (gl_WorkGroupID.x > last_split - first_split) return;
@@ -327,12 +347,13 @@ void main()
         first_head = i_kv * SHARED + chunk * HEADS;
         load_queries();
         for (uint i_split = first_split; i_split <= last_split; i_split++) {
-            uint begin = max(i_split * SPLIT, first), end = min((i_split + 1) * SPLIT, position + 1);
+            uint begin = max(i_split * SPLIT, first), n = min((i_split + 1) * SPLIT, position + 1) - begin;
+            load_pages(i_split, begin % SPLIT, n);
             barrier();
-            if (BY_SPLIT != 0) leave_split(slot + begin, end - begin, gl_WorkGroupID.x);
-            else add_split(slot + begin, end - begin, i_split == first_split);
+            if (BY_SPLIT != 0) leave_split(begin % SPLIT, n, gl_WorkGroupID.x);
+            else add_split(begin % SPLIT, n, i_split == first_split);
+            barrier();
         }
         if (BY_SPLIT == 0) end_splits();
-        barrier();
     }
 }

@@ -19,7 +19,7 @@ layout(push_constant) uniform Push
 {
     uint n_head, n_head_kv, n_pair, table_at, sine_at, d_at, head_words;
     float eps, inv_n;
-    uint spare;
+    uint kv_class;
 };
 
 #include "floats.glsl"
@@ -139,7 +139,8 @@ void main()
     uint t = gl_WorkGroupID.y, i_head = gl_WorkGroupID.x;
     if (t >= step_words[STEP_N_TOK]) return;
     bool is_query = i_head < n_head, is_value = i_head >= n_head + n_head_kv;
-    uint from = (t * (n_head + 2 * n_head_kv) + i_head) * D_HEAD, at = slot_of(t) + position_of(t);
+    uint from = (t * (n_head + 2 * n_head_kv) + i_head) * D_HEAD, position = position_of(t);
+    uint at = page_of(t, kv_class, position / PAGE) * PAGE + position % PAGE;
     for (uint i = gl_LocalInvocationID.x; i < D_HEAD; i += gl_WorkGroupSize.x) head[i] = qkv[from + i];
     barrier();
     if (!is_value) {
