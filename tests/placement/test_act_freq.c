@@ -30,6 +30,6 @@ TEST(a_device_takes_its_time_for_rows_that_are_read)
             double share = hth_calibration_share(marking[s], true, fires);
             double read = marking[s] == HEARTH_SELECTOR_PREDICTOR ? fires : (1.0 + 2.0 * fires) / 3.0;
             hth_calibration_machine(&c, marking[s], true, HTH_ESTIMATE_MEDIAN, &m);
-            CHECK(is_near(3e9 * share / hth_plan_rate(&m.device, share), 3e9 * read / 100e9));
+            CHECK(is_near(3e9 * share / hth_plan_rate(&m.homes[HTH_HOME_DEVICE].rates, share), 3e9 * read / 100e9));
         }
 }
