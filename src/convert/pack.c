@@ -339,12 +339,6 @@ static hearth_status write_layers(packing *w, const char *key, float (*of)(const
 
 static float threshold_of(const packing *w, uint32_t i) { return w->model->layers[i].ffn.predictor.threshold; }
 static float sidecar_threshold_of(const packing *w, uint32_t i) { return w->predictors.thresholds[i]; }
-/* One bit of headroom above the observed maximum (docs/arithmetic.md 6). */
-static float hidden_of(const packing *w, uint32_t i)
-{
-    float largest = w->profile->layers[i].largest;
-    return largest < 1e38f ? 2.0f * largest : 2e38f;
-}
 
 /* Activity of the neurons of a layer in the order of the packed file, in shares; returns their number. */
 static size_t shares_of(const packing *w, uint32_t i_layer, float *shares)
@@ -400,7 +394,6 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
     if (w->result->n_swapped)
         hth_gguf_writer_array(out, HTH_KEY_GATE_UP_SWAPPED, HTH_GGUF_U32, w->gate_up_swapped,
                               w->model->hparams.n_layer);
-    if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
     if (st == HEARTH_OK && w->profile) st = write_shares(w, err);
     return st;
 }

@@ -279,58 +279,33 @@ done:
 
 /* ---- bounds of neuron-major rows ------------------------------------------------------------- */
 
-enum { BOUND_ROWS = 1024 };
-
 typedef struct bound_job {
-    hth_model *model;
-    uint32_t *scale_bits; /* [n_layer] bits of the largest scale */
-    size_t *first_rows;   /* [n_layer] rows before it are on a device */
-    size_t n_per_layer;
+    hearth_model *model;
+    uint32_t n_cluster; /* of the widest layer */
 } bound_job;
 
-static void bound_rows(void *arg, size_t i_unit, uint32_t i_thread)
+/* The largest scale of a cluster. Those on a device are known already. */
+static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const bound_job *job = arg;
-    size_t i_layer = i_unit / job->n_per_layer;
-    const hth_matrix *m = &job->model->layers[i_layer].ffn.down_t.rows;
-    size_t n_row = m->data ? m->n_row - job->first_rows[i_layer] : 0; /* the device knows its own maximum */
+    hth_transposed_down *down = &job->model->model->layers[i_unit / job->n_cluster].ffn.down_t;
+    const hth_matrix *m = &down->rows;
+    size_t first_row = (size_t)hth_engine_first_row(job->model, m), first = i_unit % job->n_cluster * HTH_CLUSTER_NEURONS;
     (void)i_thread;
-    for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < n_row; i++, k++) {
-        uint32_t max = hth_bits_of(hth_axpy_absmax_scale(m->type, m->data + i * m->row_size, m->n_col));
-        uint32_t seen = __atomic_load_n(&job->scale_bits[i_layer], __ATOMIC_RELAXED);
-        while (max > seen && !__atomic_compare_exchange_n(&job->scale_bits[i_layer], &seen, max, false,
-                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-            ;
-    }
+    if (!m->data || first < first_row) return;
+    for (size_t i = first; i < m->n_row && i < first + HTH_CLUSTER_NEURONS; i++)
+        hth_axpy_raise(&down->scale_max[first / HTH_CLUSTER_NEURONS],
+                       hth_axpy_absmax_scale(m->type, m->data + (i - first_row) * m->row_size, m->n_col));
 }
 
-/* The largest scale of each layer's neurons, which bounds their integers (docs/arithmetic.md 6). */
+/* The largest scale of each cluster, which bounds its integers (docs/arithmetic.md 6). */
 static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error *err)
 {
-    hth_model *model = m->model;
-    uint32_t n_layer = model->hparams.n_layer;
-    bound_job job = {model, hth_alloc(n_layer, sizeof *job.scale_bits), hth_alloc(n_layer, sizeof *job.first_rows),
-                     (model->hparams.d_ff + BOUND_ROWS - 1) / BOUND_ROWS};
-    if (!job.scale_bits || !job.first_rows) {
-        hth_free(job.scale_bits);
-        hth_free(job.first_rows);
-        return hth_fail_memory(err, n_layer * sizeof *job.scale_bits, "bounds of neurons");
-    }
-    for (uint32_t i = 0; i < n_layer; i++)
-        job.first_rows[i] = (size_t)hth_engine_first_row(m, &model->layers[i].ffn.down_t.rows);
-    hth_pool_run(pool, bound_rows, &job, n_layer * job.n_per_layer);
+    const hth_hparams *h = &m->model->hparams;
+    bound_job job = {m, (uint32_t)hth_n_cluster(h->d_ff)};
+    hth_pool_run(pool, bound_cluster, &job, (size_t)h->n_layer * job.n_cluster);
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
-        float max = hth_float_of(job.scale_bits[i]);
-        if (job.first_rows[i] > 0 && max < hth_gpu_scale_max(m->gpu, i)) max = hth_gpu_scale_max(m->gpu, i);
-        model->layers[i].ffn.down_t.scale_max = max;
-        if (job.scale_bits[i] >= 0x7f800000u)
-            st = hth_fail(err, HEARTH_ERROR_FORMAT,
-                          "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
-                          hth_gguf_path(m->file), i);
-    }
-    hth_free(job.scale_bits);
-    hth_free(job.first_rows);
+    for (uint32_t i = 0; i < h->n_layer && st == HEARTH_OK; i++) st = hth_model_check_scales(m->model, i, err);
     return st;
 }
 

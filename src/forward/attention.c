@@ -290,8 +290,9 @@ static void attend_all(attention_job *job)
     }
 }
 
-void hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to)
+hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
+    (void)err;
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_attention *a = &l->attn;
     size_t n_kv = (size_t)a->n_head_kv * s->model->hparams.d_head;
@@ -310,4 +311,5 @@ void hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to)
 
     hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
     hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, NULL);
+    return HEARTH_OK;
 }

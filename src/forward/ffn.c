@@ -108,9 +108,8 @@ static void activate(hth_step *s, const hth_ffn *f, size_t at, size_t n)
 
 /* ---- selection of active neurons --------------------------------------------------------------- */
 
-/* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */
-static void predict(hth_step *s, const hth_ffn *f, const float *residual, const float *input, size_t n_tok,
-                    float *scores)
+void hth_fwd_predict(hth_step *s, const hth_ffn *f, const float *residual, const float *input, size_t n_tok,
+                     float *scores)
 {
     const hth_predictor *p = &f->predictor;
     const float *x = s->model->predicts_from_residual ? residual : input;
@@ -262,7 +261,7 @@ static void compute_rows(hth_step *s, uint32_t i_layer, const hth_ffn *f)
 static void compute_by_lists(hth_step *s, uint32_t i_layer, const hth_layer *l)
 {
     hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
     compute_rows(s, i_layer, &l->ffn);
 }
 
@@ -312,7 +311,7 @@ static void compute_dense(hth_step *s, const hth_layer *l)
         hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
         compute_all(s, &l->ffn);
     }
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
     zero_inactive_rows(s, &l->ffn);
 }
 
@@ -354,8 +353,9 @@ static void queue_down(hth_step *s, const hth_ffn *f, const float *hidden, size_
     hth_product_add(s->k, s->pool, &s->act_q8, hidden, n_tok, &down, 1, NULL);
 }
 
-void hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to)
+hearth_status hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
+    if (s->source) return hth_fwd_ffn_parts(s, i_layer, add_to, err);
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_ffn *f = &l->ffn;
     uint32_t dense_min = s->model->down_transposed ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
@@ -365,6 +365,7 @@ void hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to)
     if (s->probe) call_probe(s, i_layer, f);
     if (s->model->down_transposed && (s->probe || !by_lists)) queue_active(s, f, s->hidden, s->n_tok);
     queue_down(s, f, s->hidden, s->n_tok, f->down_bias, add_to);
+    return HEARTH_OK;
 }
 
 /* ---- neurons that are not on the device -------------------------------------------------------------- */
@@ -385,11 +386,7 @@ void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32
         queue_active(s, cold, s->hidden, n_row);
     }
     hth_pool_finish(s->pool);
-    for (uint32_t i = 0; i < n_row; i++) {
-        uint32_t absmax = hth_bits_of(hth_axpy_absmax_h(s->active_sets[i].h, s->active_sets[i].n));
-        if (absmax > out->absmax[i]) out->absmax[i] = absmax;
-        out->n_active += s->active_sets[i].n;
-    }
+    for (uint32_t i = 0; i < n_row; i++) out->n_active += s->active_sets[i].n;
     if (out->n_active > 0) hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_row, &down);
     hth_pool_finish(s->pool);
     s->n_tok = n_row_of_step;
@@ -433,7 +430,7 @@ void hth_step_selector_mask(hth_step *s, const hth_ffn_probe *seen, uint8_t *mar
     mark_job job = {s, f, seen->gate ? seen->gate : seen->up, marked};
     assert(seen->n_tok <= s->n_tok_max && seen->d_ff == f->d_ff);
     if (s->selector == HEARTH_SELECTOR_PREDICTOR)
-        predict(s, f, seen->residual, seen->input, seen->n_tok, s->scores);
+        hth_fwd_predict(s, f, seen->residual, seen->input, seen->n_tok, s->scores);
     if (s->selector == HEARTH_SELECTOR_THRESHOLD)
         score_halves(s, job.first_half, seen->n_tok * f->d_ff, s->scores);
     hth_pool_run(s->pool, mark_row, &job, seen->n_tok);

@@ -6,7 +6,10 @@
 
 #include "kernels/attn/attn.h"
 #include "kernels/sparse_down.h"
+#include "forward/ffn_source.h"
 #include "forward/forward.h"
+
+typedef struct hth_source_buffers hth_source_buffers;
 
 /* Tokens of one sequence at consecutive positions; they read each KV head together. */
 typedef struct hth_row_group {
@@ -29,6 +32,8 @@ struct hth_step {
     hth_selector_fn *select; /* the caller's selector, which replaces `selector`; NULL: none */
     void *select_user;
 
+    const hth_ffn_source *source; /* of the networks' weights; NULL: they are all in memory */
+    hth_source_buffers *source_buffers;
     hth_gpu *gpu;        /* NULL: the CPU computes all layers */
     bool device_failed;   /* hth_step_device_failed */
     const hth_batch_token *tokens; /* of the current step */
@@ -78,23 +83,25 @@ hearth_status hth_fwd_cancelled(hearth_error *err);
 /* embed.c */
 void hth_fwd_embed(hth_step *s);
 /* A mixer or a network of layer i: queues its work. Its output is accumulated onto add_to, or written to s->block_out
- * where add_to is NULL. */
-typedef void hth_fwd_block_fn(hth_step *s, uint32_t i_layer, float *add_to);
+ * where add_to is NULL. An error ends the step. */
+typedef hearth_status hth_fwd_block_fn(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err);
 /* attention.c: frequencies and sizes once; tables and groups per step. */
 size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row); /* maximum queries of a group at one KV head */
 void hth_fwd_group(hth_step *s);
 void hth_fwd_rope_init(hth_step *s);
 void hth_fwd_rope_tables(hth_step *s);
 hth_fwd_block_fn hth_fwd_attention;
-/* ffn.c */
-hth_fwd_block_fn hth_fwd_ffn;
+/* ffn.c; ffn_source.c: with a source */
+hth_fwd_block_fn hth_fwd_ffn, hth_fwd_ffn_parts;
+/* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */
+void hth_fwd_predict(hth_step *s, const hth_ffn *f, const float *residual, const float *input, size_t n_tok,
+                     float *scores);
 /* For n_row tokens with normed inputs in s->x_norm and, with a predictor, scores in s->scores,
  * [n_row][cold->d_ff]: the contribution of the neurons of `cold` to all outputs, as integers or as fixed-point
  * parts of floats. The queue is finished on return. */
 typedef struct hth_cold_sums {
     int64_t *sums;    /* [n_tok][d_model] */
     bool more;        /* accumulate onto sums */
-    uint32_t *absmax;   /* [n_tok] bits of the largest |h|; raised, never lowered */
     uint64_t n_active; /* 0: sums was not written */
     bool overflow;        /* sums is invalid */
 } hth_cold_sums;

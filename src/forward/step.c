@@ -59,7 +59,8 @@ static void alloc_lists(bump *c, const hth_model *model, size_t n_row, size_t n_
     s->axpy_scratch.offsets = bump_alloc(c, n_sum / 16, sizeof *s->axpy_scratch.offsets);
     s->axpy_scratch.chain = bump_alloc(c, n_sum, f);
     s->axpy_scratch.state = bump_alloc(c, model->down_transposed ? n_thread : 0, sizeof *s->axpy_scratch.state);
-    s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row : 0, f);
+    s->axpy_scratch.n_cluster = hth_n_cluster(h->d_ff);
+    s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row * s->axpy_scratch.n_cluster : 0, f);
 }
 
 static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
@@ -156,6 +157,7 @@ void hth_step_close(hth_step *step)
     if (!step) return;
     hth_pool_quiesce(step->pool);
     hth_pages_free(step->memory, step->size);
+    hth_free(step->source_buffers);
     hth_free(step);
 }
 
@@ -235,23 +237,21 @@ static void save_mixer(hth_step *s)
 static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention};
 static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn};
 
-static void run_layer(hth_step *s, uint32_t i_layer)
+static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    if (s->model->hparams.arch->parallel) {
-        mixers[l->mixer](s, i_layer, NULL);
-        save_mixer(s);
-        networks[l->network](s, i_layer, NULL);
-        add_to_stream(s, s->mixer_saved, &l->mixer_post_norm);
-        add_to_stream(s, s->block_out, &l->ffn_post_norm);
-        return;
-    }
-    float *add_to = l->mixer_post_norm.weight ? NULL : s->x;
-    mixers[l->mixer](s, i_layer, add_to);
-    if (!add_to) add_to_stream(s, s->block_out, &l->mixer_post_norm);
-    add_to = l->ffn_post_norm.weight ? NULL : s->x;
-    networks[l->network](s, i_layer, add_to);
-    if (!add_to) add_to_stream(s, s->block_out, &l->ffn_post_norm);
+    bool parallel = s->model->hparams.arch->parallel;
+    float *mixer_to = parallel || l->mixer_post_norm.weight ? NULL : s->x;
+    float *network_to = parallel || l->ffn_post_norm.weight ? NULL : s->x;
+    hearth_status st = mixers[l->mixer](s, i_layer, mixer_to, err);
+    if (st != HEARTH_OK) return st;
+    if (parallel) save_mixer(s);
+    else if (!mixer_to) add_to_stream(s, s->block_out, &l->mixer_post_norm);
+    st = networks[l->network](s, i_layer, network_to, err);
+    if (st != HEARTH_OK) return st;
+    if (parallel) add_to_stream(s, s->mixer_saved, &l->mixer_post_norm);
+    if (!network_to) add_to_stream(s, s->block_out, &l->ffn_post_norm);
+    return HEARTH_OK;
 }
 
 hearth_status hth_fwd_cancelled(hearth_error *err)
@@ -275,9 +275,9 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     hearth_status st = HEARTH_OK;
     uint32_t n_done = 0;
     bool head_done = false;
-    if (step->gpu && (step->probe || step->select)) {
+    if ((step->gpu || step->source) && (step->probe || step->select)) {
         st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                      "neurons that lie on a device cannot be looked at: open the model without one");
+                      "neurons on a device cannot be probed: open the model without one");
         n_done = step->model->hparams.n_layer, head_done = true;
     } else if (step->gpu) {
         hth_pool_finish(step->pool);
@@ -286,7 +286,8 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
             st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
         n_done = hth_gpu_get_params(step->gpu)->n_layer, head_done = hth_gpu_get_params(step->gpu)->head;
     }
-    for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++) run_layer(step, i);
+    for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++)
+        st = run_layer(step, i, err);
     if (st == HEARTH_OK && !head_done) st = hth_fwd_head(step, &to, err);
     hth_pool_finish(step->pool);
     if (hth_pool_take_cancelled(step->pool)) st = hth_fwd_cancelled(err);

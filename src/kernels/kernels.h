@@ -132,7 +132,7 @@ typedef size_t hth_compact_fn(const hth_compact *job);
 enum { HTH_ATTN_SPLIT = 256 };
 
 /* The version of docs/arithmetic.md: of the order of all sums. Bits of different versions differ. */
-enum { HTH_ARITHMETIC_VERSION = 1 };
+enum { HTH_ARITHMETIC_VERSION = 2 };
 
 /* Number of cache types, numbered as hearth_kv_type. */
 enum { HTH_N_KV_TYPE = HEARTH_KV_Q8_0 + 1 };
@@ -182,6 +182,7 @@ typedef struct hth_kernels {
     hth_layout layout[HTH_TYPE_LIMIT];   /* layout in which the product of one token is fastest */
     hth_prefetch_mode prefetch;                     /* best mode for this CPU */
     hth_axpy_fn *axpy[HTH_TYPE_LIMIT];   /* for neuron-major matrices (axpy.h) */
+    hth_axpy_flush_fn *axpy_flush;
     hth_axpy_flush_chain_fn *axpy_flush_chain;
     hth_quant_act_fn *quant_act;
     hth_quant_act_256_fn *quant_act_256;

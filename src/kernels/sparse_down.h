@@ -10,9 +10,9 @@
 
 /* The transposed down matrix of a layer. */
 typedef struct hth_transposed_down {
-    hth_matrix rows;  /* d_ff rows of d_model; n_row 0: absent. Layout ROWS */
-    float hidden_absmax; /* H: |h| of tokens seldom exceeds it; 0: unknown */
-    float scale_max;  /* D: upper bound of the scales in rows */
+    hth_matrix rows;  /* whole clusters, d_model columns; n_row 0: absent. Layout ROWS */
+    float *scale_max; /* [clusters of rows] D: upper bound of the scales of each */
+    size_t n_neuron;  /* of the layer, of which rows may be a part */
 } hth_transposed_down;
 
 /* The active neurons of one token, ascending, and their outputs. */
@@ -22,10 +22,11 @@ typedef struct hth_active_set {
     size_t n;
 } hth_active_set;
 
-/* State of one thread during a product of one token. */
+/* State of the sums of one token. */
 typedef struct hth_axpy_state {
-    uint32_t n_unflushed; /* neurons in its sums since the last flush */
-    bool used, overflow; /* overflow: a sum was out of bounds */
+    float scale;         /* of the neurons since the last flush */
+    uint32_t n_pending;  /* number of them */
+    bool used, overflow; /* overflow: a cluster has no scale, or a chain was out of bounds */
 } hth_axpy_state;
 
 /* Scratch memory for the sums of n_thread threads. acc64, sums, offsets and chain are zero between products. */
@@ -35,7 +36,8 @@ typedef struct hth_axpy_scratch {
     int32_t *offsets;      /* [n_thread][hth_axpy_width / 16] */
     float *chain;          /* [n_thread][hth_axpy_width] */
     hth_axpy_state *state; /* [n_thread] */
-    float *scale;          /* [n_tok] 2^k; 0: none */
+    float *scale;          /* [n_tok][n_cluster] 2^k; 0: none */
+    size_t n_cluster;      /* of the widest layer */
 } hth_axpy_scratch;
 
 /* Outputs that a thread holds at once: all of one token, or a tile of several tokens. */

@@ -322,19 +322,6 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     return bind_norm(b, i, "post_attention_norm", h->d_model, &l->mixer_post_norm);
 }
 
-static hearth_status split_clusters(binder *b, uint32_t i_layer, hth_layer *l)
-{
-    l->ffn.n_cluster = (l->ffn.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
-    hth_cluster *c = hth_arena_alloc(&b->model->arena, l->ffn.n_cluster, sizeof *c, 4);
-    if (!c) return hth_fail_memory(b->err, l->ffn.n_cluster * sizeof *c, "clusters");
-    for (uint32_t i = 0; i < l->ffn.n_cluster; i++) {
-        uint32_t first = i * HTH_CLUSTER_NEURONS, left = l->ffn.d_ff - first;
-        c[i] = (hth_cluster){i_layer, first, left < HTH_CLUSTER_NEURONS ? left : HTH_CLUSTER_NEURONS};
-    }
-    l->ffn.clusters = c;
-    return HEARTH_OK;
-}
-
 /* A router means that a layer has experts, which contradicts the metadata. */
 static hearth_status check_router(binder *b, uint32_t i_layer)
 {
@@ -390,7 +377,11 @@ static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
         m->down_transposed = hth_gguf_is_powerinfer(m->file) ||
                         (!first_has(b, "ffn_down.weight") && first_has(b, "ffn_down_t.weight"));
     if (!m->down_transposed) return bind_linear(b, i, "ffn_down", biased, d, l->ffn.d_ff, &l->ffn.down, &l->ffn.down_bias);
-    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &l->ffn.down_t.rows);
+    hth_transposed_down *down = &l->ffn.down_t;
+    down->n_neuron = l->ffn.d_ff;
+    down->scale_max = hth_arena_alloc(&m->arena, hth_n_cluster(l->ffn.d_ff), sizeof *down->scale_max, 16);
+    if (!down->scale_max) return hth_fail_memory(b->err, l->ffn.d_ff, "bounds of neurons");
+    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &down->rows);
     return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->ffn.down_bias);
 }
 
@@ -450,8 +441,7 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
     if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
         (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
         return st;
-    if (h->arch->post_norms) st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
-    return st != HEARTH_OK ? st : split_clusters(b, i, l);
+    return h->arch->post_norms ? bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm) : HEARTH_OK;
 }
 
 /* ---- the whole model ------------------------------------------------------------ */

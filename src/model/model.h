@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "kernels/sparse_down.h"
 #include "kernels/product.h"
-#include "model/cluster.h"
 #include "model/arch.h"
 
 typedef enum hth_rope_scaling {
@@ -99,8 +98,6 @@ typedef struct hth_ffn {
     const float *act_freq;   /* [ceil(d_ff / HTH_ACT_FREQ_BLOCK)] or NULL: share of each block of neurons that is
                                 active for a token */
     const hth_gguf_tensor *order; /* [d_ff] original index of each neuron before packing; NULL: none */
-    const hth_cluster *clusters;  /* cover 0..d_ff, ascending */
-    uint32_t n_cluster;
 } hth_ffn;
 
 /* What mixes the tokens of a sequence in a layer. A kind has its parameters in hth_layer, its file in forward/
@@ -196,6 +193,8 @@ const char *hth_selector_name(hearth_selector selector);
 
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
+/* FORMAT: a scale of a layer's transposed down is not finite, so its sums have no bound. */
+hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, hearth_error *err);
 
 /* Reads metadata only (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {

@@ -1,5 +1,5 @@
-/* Metadata about active neurons: thresholds of predictors, the selector that the file was made for, the largest
- * hidden values of the profile, layers with swapped gate and up. Called once by bind.c, after all tensors are
+/* Metadata about active neurons: thresholds of predictors, the selector that the file was made for, layers with
+ * swapped gate and up. Called once by bind.c, after all tensors are
  * bound. Keys: docs/sparsity.md; powerinfer.*: as PowerInfer's converters write them. */
 #include "model/model.h"
 
@@ -79,13 +79,15 @@ static hearth_status read_selector(hth_model *m, hearth_error *err)
                     hth_escape(shown, sizeof shown, name.bytes, name.n));
 }
 
-static hearth_status read_hidden(hth_model *m, hearth_error *err)
+hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, hearth_error *err)
 {
-    const hth_gguf_value *largest;
-    hearth_status st = read_layers(m, "hearth.ffn.largest_hidden", 0.0, &largest, err);
-    for (uint32_t i = 0; st == HEARTH_OK && largest && i < m->hparams.n_layer; i++)
-        m->layers[i].ffn.down_t.hidden_absmax = (float)hth_gguf_element_float(largest, i);
-    return st;
+    const hth_transposed_down *down = &m->layers[i_layer].ffn.down_t;
+    for (size_t i = 0; i < hth_n_cluster(down->n_neuron); i++)
+        if (down->scale_max[i] - down->scale_max[i] != 0.0f)
+            return hth_fail(err, HEARTH_ERROR_FORMAT,
+                            "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
+                            hth_gguf_path(m->file), i_layer);
+    return HEARTH_OK;
 }
 
 static hearth_status read_gate_up_swapped(hth_model *m, hearth_error *err)
@@ -139,7 +141,6 @@ hearth_status hth_model_read_sparsity(hth_model *m, hearth_error *err)
     if ((st = read_thresholds(m, err)) != HEARTH_OK) return st;
     if ((st = read_input(m, err)) != HEARTH_OK) return st;
     if ((st = read_selector(m, err)) != HEARTH_OK) return st;
-    if ((st = read_hidden(m, err)) != HEARTH_OK) return st;
     if ((st = read_act_freq(m, err)) != HEARTH_OK) return st;
     return read_gate_up_swapped(m, err);
 }

@@ -285,7 +285,7 @@ typedef struct cpu_rows {
     hth_arena arena;
     hth_act_q8 act;
     hth_axpy_scratch axpy;
-    float *x, *y, *h;
+    float *x, *y, *h, *scale_max;
     int32_t *list;
 } cpu_rows;
 
@@ -307,10 +307,12 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
     r->axpy.offsets = hth_arena_alloc(&r->arena, n_thread * width / 16, sizeof *r->axpy.offsets, 64);
     r->axpy.chain = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->axpy.chain, 64);
     r->axpy.state = hth_arena_alloc(&r->arena, n_thread, sizeof *r->axpy.state, 64);
-    r->axpy.scale = hth_arena_alloc(&r->arena, 1, sizeof *r->axpy.scale, 64);
+    r->axpy.n_cluster = hth_n_cluster(n_row);
+    r->axpy.scale = hth_arena_alloc(&r->arena, r->axpy.n_cluster, sizeof *r->axpy.scale, 64);
+    r->scale_max = hth_arena_alloc(&r->arena, r->axpy.n_cluster, sizeof *r->scale_max, 64);
     if (!r->memory || !f || !r->act.q || !r->act.d || !r->act.work || !r->list ||
         !r->axpy.acc64 || !r->axpy.sums || !r->axpy.offsets || !r->axpy.chain || !r->axpy.state ||
-        !r->axpy.scale)
+        !r->axpy.scale || !r->scale_max)
         return hth_fail_memory(err, r->size, "a calibration");
     r->x = f, r->y = f + widest, r->h = f + 2 * widest, r->act.part = f + 3 * widest;
     r->act.q_256 = r->act.q + N_COL;
@@ -322,6 +324,7 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
     for (size_t i = 0; i < n_row; i++) memcpy(r->memory + i * row_size, row, row_size);
     for (size_t i = 0; i < N_COL; i++) r->x[i] = (float)(i % 17) * 0.125f - 1.0f;
     for (size_t i = 0; i < n_row; i++) r->h[i] = 0.5f;
+    for (size_t i = 0; i < r->axpy.n_cluster; i++) r->scale_max[i] = hth_axpy_absmax_scale(type, row, N_COL);
     r->m =
         (hth_matrix){.type = type, .n_row = n_row, .n_col = N_COL, .row_size = row_size, .data = r->memory};
     return HEARTH_OK;
@@ -335,8 +338,7 @@ static void close_rows(cpu_rows *r)
 
 static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, double share)
 {
-    hth_transposed_down down_t = {
-        .rows = r->m, .hidden_absmax = 1.0f, .scale_max = hth_axpy_absmax_scale(r->m.type, r->memory, N_COL)};
+    hth_transposed_down down_t = {.rows = r->m, .scale_max = r->scale_max, .n_neuron = r->m.n_row};
     hth_axpy_output out = {.down_t = &down_t, .y = r->y};
     hth_active_set active = {r->list, r->h, 0};
     uint32_t state = 7;

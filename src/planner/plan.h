@@ -6,7 +6,7 @@
 #define HTH_PLANNER_PLAN_H
 
 #include "base/status.h"
-#include "model/cluster.h"
+#include "kernels/cluster.h"
 
 #include <stdbool.h>
 

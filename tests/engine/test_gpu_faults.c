@@ -271,7 +271,7 @@ TEST(a_probe_of_neurons_on_a_device_is_refused)
     CLOSED(hearth_session) *s = OPENED_BY(open_both, hearth_session, path, "null", &model);
     if (s) {
         hth_step_set_probe(hth_session_step(s), see_nothing, NULL);
-        CHECK_FAILS(hearth_session_eval(s, prompt, N_PROMPT, err), HEARTH_ERROR_UNSUPPORTED, "cannot be looked at");
+        CHECK_FAILS(hearth_session_eval(s, prompt, N_PROMPT, err), HEARTH_ERROR_UNSUPPORTED, "cannot be probed");
         CHECK(hth_engine_has_gpu(model));
         hth_step_set_probe(hth_session_step(s), NULL, NULL);
         CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));

@@ -284,7 +284,7 @@ TEST(shaders_of_down_are_tested_where_neurons_are_divided)
     hearth_model_get_info(model, &info);
     hearth_model_close(model);
     uint64_t divided = info.gpu_bytes - 100000; /* less than a layer's neurons */
-    static const hth_shader_id ids[] = {HTH_SHADER_down_absmax, HTH_SHADER_down_q, HTH_SHADER_down_reduce_acc};
+    static const hth_shader_id ids[] = {HTH_SHADER_down_scale, HTH_SHADER_down_q, HTH_SHADER_down_reduce_acc};
     for (size_t i = 0; i < 3; i++) {
         off = ids[i];
         check_refused(path, 0, "null", hth_shader_infos[off].name);

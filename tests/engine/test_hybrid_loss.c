@@ -19,7 +19,6 @@ static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81, 5, 
 
 typedef struct config {
     const char *name;
-    float calib_max; /* |hidden|; 0: the file says none, so that every step is done with care */
     uint32_t n_hot[2], n_layer;
     bool head, submitted, mapped, floats;
     hearth_selector selector;
@@ -28,8 +27,7 @@ typedef struct config {
 
 static const config configs[] = {
     {"queued, all layers, head, streamed",
-     1e3f,
-     {512, 192},
+     {512, 256},
      2,
      true,
      false,
@@ -38,8 +36,7 @@ static const config configs[] = {
      HEARTH_SELECTOR_PREDICTOR,
      {2, 0}},
     {"submitted, all layers, mapped, streamed and shared",
-     1e3f,
-     {64, 1024},
+     {256, 1024},
      2,
      false,
      true,
@@ -48,8 +45,7 @@ static const config configs[] = {
      HEARTH_SELECTOR_GATE,
      {2, 24}},
     {"queued, one layer, mapped",
-     1e3f,
-     {960, 0},
+     {768, 0},
      1,
      false,
      false,
@@ -57,10 +53,10 @@ static const config configs[] = {
      false,
      HEARTH_SELECTOR_THRESHOLD,
      {0}},
-    {"with care, all layers, head", 0.0f, {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE, {0}},
+    {"all layers, head", {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE, {0}},
 };
 enum { N_CONFIG = sizeof configs / sizeof *configs };
-static const config of_floats = {"floats", 0.0f, {256, 768},           2,  true, false,
+static const config of_floats = {"floats", {256, 768},           2,  true, false,
                                  false,    true, HEARTH_SELECTOR_GATE, {0}};
 
 typedef struct files {
@@ -78,7 +74,7 @@ static bool make_files(const config *c, const char *device, files *f)
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
     snprintf(f->placement, sizeof f->placement, "%s", test_scratch("divided-placement.gguf"));
     bool made = c->floats ? hybrid_pack_floats("bamboo", f->model)
-                          : hybrid_pack_powerinfer("bamboo", c->calib_max, f->model);
+                          : hybrid_pack_powerinfer("bamboo", f->model);
     return made && hybrid_write_placement(f->model, device, &p, f->placement);
 }
 

@@ -141,7 +141,7 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
     const char *sim_gpu = test_scratch("timed-card.sim");
     snprintf(device, sizeof device, "sim:%s", sim_gpu);
     write_sim_gpu(sim_gpu, rate, rate);
-    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
+    if (hybrid_pack_powerinfer("bamboo", path) && hybrid_write_placement(path, device, &p, placement)) {
         for (int i = 0; i < 3; i++) took[i] = run(path, rates[i][0], rates[i][1], 0);
         printf("     both %.6f s, the card alone %.6f s, the host alone %.6f s\n", took[0], took[1], took[2]);
         CHECK(took[1] > 0.0 && took[2] > 0.0 && took[0] > 0.99 * took[1] && took[0] >= took[2]);
@@ -168,7 +168,7 @@ TEST(the_host_computes_its_share_while_weights_pass)
     snprintf(device, sizeof device, "sim:%s", sim_gpu);
     way = rate / 4;
     write_sim_gpu(sim_gpu, at_once, rate);
-    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
+    if (hybrid_pack_powerinfer("bamboo", path) && hybrid_write_placement(path, device, &p, placement)) {
         whole = run(path, at_once, rate, 0);
         p.streams[0].cpu_share = HERE;
         CHECK(hybrid_write_placement(path, device, &p, placement));

@@ -22,7 +22,7 @@ static void open_inputs(inputs *in)
 {
     const hth_pack_options o = {.n_thread = 2};
     hth_pack_result r;
-    *in = (inputs){.n_hot = {64, 768, 0, 128, 704, 768, 0}};
+    *in = (inputs){.n_hot = {256, 768, 0, 256, 512, 768, 0}};
     snprintf(in->model, sizeof in->model, "%s", test_scratch("packed.gguf"));
     snprintf(in->placement, sizeof in->placement, "%s", test_scratch("placement.gguf"));
     in->fits = (hth_placement){.n_layer = N_LAYER, .n_hot = in->n_hot, .head = true, .submit_on_demand = true,
@@ -109,9 +109,9 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(strcpy(c.fits.driver, "another driver"), HEARTH_ERROR_ARGUMENT, " (another driver), not for ");
     EXPECT(c.fits.n_layer = N_LAYER + 1, HEARTH_ERROR_FORMAT, "hearth.placement.hot at ");
     EXPECT(c.fits.n_layer = 0, HEARTH_ERROR_FORMAT, ": 1 to 6 numbers are wanted");
-    EXPECT(c.n_hot[2] = D_FF + 64, HEARTH_ERROR_FORMAT, "value 2 is 832: layer 2 has 768 neurons");
+    EXPECT(c.n_hot[2] = D_FF + 256, HEARTH_ERROR_FORMAT, "value 2 is 1024: layer 2 has 768 neurons");
     EXPECT(c.n_hot[5] = UINT32_MAX, HEARTH_ERROR_FORMAT, "value 5 is 4294967295: layer 5 has 768 neurons");
-    EXPECT(c.n_hot[3] = 100, HEARTH_ERROR_ARGUMENT, "100 neurons of layer 3: they are divided in multiples of 64");
+    EXPECT(c.n_hot[3] = 100, HEARTH_ERROR_ARGUMENT, "100 neurons of layer 3: they are divided in multiples of 256");
     EXPECT(c.n_hot[0] = 1, HEARTH_ERROR_ARGUMENT, "1 neurons of layer 0");
     EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT, "hearth.placement.head: the head lies there only");
     EXPECT(c.fits.streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
@@ -128,7 +128,7 @@ TEST(a_model_that_is_not_packed_is_not_divided)
     uint64_t hash = hash_of(STORYTELLER);
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
     expect_refused(&in, STORYTELLER, &gpu, HEARTH_ERROR_FORMAT,
-                   "value 0 is 64: layer 0 has 768 neurons, which only", __LINE__);
+                   "value 0 is 256: layer 0 has 768 neurons, which only", __LINE__);
     for (int i = 0; i < N_LAYER; i++) in.n_hot[i] = D_FF;
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
     CLOSED(hearth_model) *model = OPENED_BY(open_placed, hearth_model, STORYTELLER, &gpu);
@@ -142,8 +142,8 @@ TEST(layers_that_a_device_cannot_hold_are_not_placed_on_it)
     open_inputs(&in);
     hth_placement p = {.n_layer = 2, .n_hot = in.n_hot};
     const char *path = test_scratch("heads-of-16.gguf");
-    in.n_hot[0] = in.n_hot[1] = 64;
-    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, "null", &p, in.placement)) {
+    in.n_hot[0] = in.n_hot[1] = 256;
+    if (hybrid_pack_powerinfer("bamboo", path) && hybrid_write_placement(path, "null", &p, in.placement)) {
         hearth_gpu_options gpu = placed(&in);
         gpu.kv = HEARTH_KV_Q8_0;
         expect_refused(&in, path, &gpu, HEARTH_ERROR_ARGUMENT,

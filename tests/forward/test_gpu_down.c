@@ -1,4 +1,4 @@
-/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits of the
+/* Down of neuron-major matrices on devices. Scales of clusters, sums and outputs of quantised rows have the bits of the
  * CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains of
  * shader_params.h on both, near those of the CPU. Neurons that are not active are not read, tokens without requested
  * logits for not written. */
@@ -9,6 +9,8 @@
 #include "support/device/shaders.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
+
+#include <math.h>
 
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
@@ -32,71 +34,79 @@ static void on_each(void (*fn)(hth_device *, const char *, test_random *))
     }
 }
 
-/* ---- powers of two ------------------------------------------------------------------------------ */
+/* ---- scales of clusters -------------------------------------------------------------------------- */
 
 /* n values for each of n_tok tokens; n_class: those that the grid has. */
-typedef struct top_shape {
+typedef struct scale_shape {
     size_t n, n_tok, n_class;
     proof_kind kind;
-    float calib_max, scale_max;
+    float h, d_max; /* h: of all values, if not 0 */
+    int safe;
     uint32_t local;
-} top_shape;
+} scale_shape;
 
-static void try_top(hth_device *d, const char *name, test_random *r, const top_shape *s)
+static void try_scales(hth_device *d, const char *name, test_random *r, const scale_shape *s)
 {
-    const size_t stride = s->n + 3, n_max = s->n_tok > s->n_class ? s->n_tok : s->n_class;
-    float *h = get(n_max * stride, sizeof *h);
-    uint32_t *top = get(n_max, 8), *expected = get(n_max, 8);
+    const size_t stride = s->n + 3, n_max = s->n_tok > s->n_class ? s->n_tok : s->n_class, n_cluster = hth_n_cluster(s->n);
+    float *h = get(n_max * stride, sizeof *h), *d_max = get(n_cluster, sizeof *d_max);
+    uint32_t *scales = get(n_max * n_cluster, 4), *expected = get(n_max * n_cluster, 4);
     const uint32_t step[4] = {(uint32_t)s->n_tok};
-    const hth_push_down_absmax push = {(uint32_t)s->n, (uint32_t)stride, s->calib_max, s->scale_max};
-    shaders_run run = {.id = HTH_SHADER_down_absmax, .consts = &s->local, .push = &push,
-                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_max * stride * sizeof *h}, {top, n_max * 8}},
-                        .grid = {1, (uint32_t)s->n_class, 1}};
+    const hth_push_down_scale push = {(uint32_t)s->n, (uint32_t)stride, s->safe};
+    shaders_run run = {.id = HTH_SHADER_down_scale, .consts = &s->local, .push = &push,
+                        .bind = {{(void *)(uintptr_t)step, sizeof step}, {h, n_max * stride * sizeof *h},
+                                 {d_max, n_cluster * 4}, {scales, n_max * n_cluster * 4}},
+                        .grid = {(uint32_t)n_cluster, (uint32_t)s->n_class, 1}};
     proof_fill_f32(r, s->kind, h, n_max * stride);
-    memset(expected, SHADERS_POISON, n_max * 8);
-    for (size_t t = 0; t < min(s->n_tok, s->n_class); t++) {
-        float max = hth_axpy_absmax_h(h + t * stride, s->n);
-        expected[2 * t] = hth_bits_of(hth_axpy_scale(max <= s->calib_max ? s->calib_max : max, s->scale_max));
-        expected[2 * t + 1] = hth_bits_of(max);
-    }
+    for (size_t i = 0; i < n_max * stride && s->h != 0; i++) h[i] = s->h;
+    for (size_t i = 0; i < n_cluster; i++) d_max[i] = s->d_max * (float)(1 << test_random_below(r, 6));
+    memset(expected, SHADERS_POISON, n_max * n_cluster * 4);
+    for (size_t t = 0; t < min(s->n_tok, s->n_class); t++)
+        for (size_t i = 0; i < n_cluster; i++) {
+            size_t first = i * HTH_CLUSTER_NEURONS, n = min(s->n - first, HTH_CLUSTER_NEURONS);
+            expected[t * n_cluster + i] = hth_bits_of(hth_axpy_scale(h + t * stride + first, n, d_max[i], s->safe));
+        }
     if (shaders_do(d, &run))
-        for (size_t i = 0; i < 2 * n_max; i++) {
-            if (top[i] == expected[i]) continue;
-            test_fail(__FILE__, __LINE__, "%s: %zu of %s, H %a, D %a, token %zu: %08x, not %08x", name, s->n,
-                      proof_kind_name(s->kind), (double)s->calib_max, (double)s->scale_max, i / 2, top[i],
-                      expected[i]);
+        for (size_t i = 0; i < n_max * n_cluster; i++) {
+            if (scales[i] == expected[i]) continue;
+            test_fail(__FILE__, __LINE__, "%s: %zu of %s, D %a, safe %d, token %zu, cluster %zu: %08x, not %08x", name,
+                      s->n, proof_kind_name(s->kind), (double)d_max[i % n_cluster], s->safe, i / n_cluster,
+                      i % n_cluster, scales[i], expected[i]);
             break;
         }
-    free(h), free(top), free(expected);
+    free(h), free(d_max), free(scales), free(expected);
 }
 
-static void tops(hth_device *d, const char *name, test_random *r)
+static void scales(hth_device *d, const char *name, test_random *r)
 {
-    static const size_t lengths[] = {1, 7, 64, 65, 300};
+    static const size_t lengths[] = {1, 64, 255, 256, 600};
     static const size_t tokens[][2] = {{1, 1}, {3, 5}, {5, 3}, {0, 2}};
     static const uint32_t locals[] = {64, 8};
     for (size_t i = 0; i < 5; i++)
         for (int kind = 0; kind < PROOF_N_KIND; kind++) {
             const size_t *n = tokens[(i + (size_t)kind) % 4];
-            top_shape s = {lengths[i], n[0], n[1], (proof_kind)kind, 1.5f, 1e-3f, locals[i % 2]};
-            try_top(d, name, r, &s);
+            scale_shape s = {lengths[i], n[0], n[1], (proof_kind)kind, 0, 1e-3f, (int)i * 8 - 4, locals[i % 2]};
+            try_scales(d, name, r, &s);
         }
     /* Single values and scales of all sizes: every power of two, its bounds, and where there is none. */
     for (size_t i = 0; i < 60; i++) {
-        top_shape s = {1, 500, 500, PROOF_BITS, 0.0f, 0.0f, 8};
-        s.scale_max = hth_float_of((uint32_t)(test_random_next(r) & 0x7fffffffu));
-        if (i == 1) s.scale_max = 0.0f;
-        if (i == 2) s.scale_max = hth_float_of(0x7fc00000u);
-        if (i % 3 == 0) s.calib_max = 0x1p20f;
-        try_top(d, name, r, &s);
+        scale_shape s = {1, 500, 500, PROOF_BITS, 0.0f, 0.0f, i % 3 ? -100 : 5, 8};
+        s.d_max = hth_float_of((uint32_t)(test_random_next(r) & 0x7fffffffu));
+        if (i == 1) s.d_max = 0.0f;
+        if (i == 2) s.d_max = hth_float_of(0x7fc00000u);
+        try_scales(d, name, r, &s);
     }
-    /* The largest products of a power, and the first of the next: 32766 / 16384. */
+    /* The largest products of a power, and the first of the next: 32766 / 16384. Sums of coefficients that are just
+     * allowed, and just not. */
     for (int i = 0; i < 4; i++) {
-        top_shape s = {1, 1, 1, PROOF_ZEROS, hth_float_of(0x3f800000u + 0x7ffbffu + (uint32_t)i), 0x1p-3f, 8};
-        try_top(d, name, r, &s);
+        scale_shape s = {1, 1, 1, PROOF_ZEROS, hth_float_of(0x3f800000u + 0x7ffbffu + (uint32_t)i), 0x1p-3f, -100, 8};
+        try_scales(d, name, r, &s);
+    }
+    for (size_t n = 1; n < 40; n++) {
+        scale_shape s = {n, 2, 2, PROOF_ZEROS, 1.75f, 0x1p-3f, 20, 8};
+        try_scales(d, name, r, &s);
     }
 }
-TEST(powers_of_two_are_those_of_the_cpu) { on_each(tops); }
+TEST(scales_of_clusters_are_those_of_the_cpu) { on_each(scales); }
 
 /* ---- from sums to outputs ----------------------------------------------------------------------- */
 
@@ -105,7 +115,7 @@ typedef struct join {
     size_t n_tok, first_tok, n_class, n_split, n_out;
     bool floats, has_host, has_bias, accumulates;
     uint32_t *sums; /* [n_class][n_split][n_out] int32, or floats */
-    uint32_t *top;  /* [n_tok][2] */
+    float *scales;  /* [n_tok][clusters of the splits]; integers */
     int64_t *host;  /* [n_tok][n_out] */
     uint32_t flag;  /* HTH_HOST_* */
     float *bias;
@@ -117,19 +127,28 @@ static size_t n_done(size_t n_tok, size_t first, size_t n_class)
     return first < n_tok ? min(n_tok - first, n_class) : 0;
 }
 
+static size_t n_cluster_of(const join *j) { return j->floats ? 0 : over(j->n_split * HTH_DOWN_SPLIT, HTH_CLUSTER_NEURONS); }
+
+static int64_t fixed_of(uint32_t sum, float scale) { return (int64_t)((uint64_t)(int32_t)sum << (32 - ilogbf(scale))); }
+
 static float join_one(const join *j, size_t i, size_t o)
 {
     const size_t t = j->first_tok + i;
     int64_t total = j->has_host && j->flag == HTH_HOST_SUMS_VALID ? j->host[t * j->n_out + o] : 0;
-    bool fits = (j->floats || j->top[2 * t] != 0) && !(j->has_host && j->flag == HTH_HOST_SUMS_OVERFLOW);
+    bool fits = !(j->has_host && j->flag == HTH_HOST_SUMS_OVERFLOW);
+    const float *scales = j->scales + t * n_cluster_of(j);
+    for (size_t c = 0; c < n_cluster_of(j); c++) fits &= scales[c] != 0.0f;
     for (size_t s = 0; s < j->n_split; s++) {
         uint32_t part = j->sums[(i * j->n_split + s) * j->n_out + o];
         float chain = hth_float_of(part);
-        if (!j->floats) total += (int32_t)part;
+        float scale = j->floats ? 1.0f : scales[s * HTH_DOWN_SPLIT / HTH_CLUSTER_NEURONS];
+        if (!j->floats && scale != 0.0f) total = (int64_t)((uint64_t)total + (uint64_t)fixed_of(part, scale));
+        else if (!j->floats) continue;
         else if (!hth_axpy_flush_chain(1, &chain, &total)) fits = false;
     }
-    float factor = j->floats ? 0x1p-32f : 1.0f / hth_float_of(j->top[2 * t]), y;
-    hth_axpy_finish(&total, 1, fits ? factor : hth_float_of(0x7fc00000u), &y);
+    float y;
+    hth_axpy_finish(&total, 1, &y);
+    if (!fits) y = NAN;
     return j->has_bias ? y + j->bias[o] : y;
 }
 
@@ -141,13 +160,14 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
     uint32_t *host = get(HTH_HOST_SUMS + j->n_tok * j->n_out * 2, sizeof *host);
     host[0] = j->flag;
     if (j->has_host) memcpy(host + HTH_HOST_SUMS, j->host, j->n_tok * j->n_out * sizeof *j->host);
-    const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias, (uint32_t)j->first_tok};
+    const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias, (uint32_t)j->first_tok,
+                                       (uint32_t)n_cluster_of(j)};
     shaders_run run = {.id = j->accumulates ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
                         .consts = consts,
                         .push = &push,
                         .bind = {{(void *)(uintptr_t)step, sizeof step},
                                  {j->sums, j->n_class * j->n_split * j->n_out * 4},
-                                 {j->top, j->n_tok * 8},
+                                 {j->scales, j->n_tok * n_cluster_of(j) * 4},
                                  {host, j->has_host ? 4 * HTH_HOST_SUMS + j->n_tok * j->n_out * 8 : 0},
                                  {j->bias, j->has_bias ? j->n_out * 4 : 0},
                                  {j->y, n_y * 4}},
@@ -201,11 +221,12 @@ static void wide_sums(hth_device *d, const char *name, test_random *r)
         -(int64_t)UINT32_MAX, (int64_t)1 << 32, -((int64_t)1 << 32), ((int64_t)1 << 53) + ((int64_t)1 << 29),
         ((int64_t)3 << 52) - 1,
     };
-    uint32_t *sums = get(SPLITS * N, 4), top[2] = {hth_bits_of(0x1p-3f), 0};
+    uint32_t *sums = get(SPLITS * N, 4);
+    float scales[2] = {0x1p32f, 0x1p32f};
     int64_t *host = get(N, sizeof *host);
     float *y = get(N, sizeof *y);
     join j = {.n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .has_host = true, .flag = HTH_HOST_SUMS_VALID};
-    j.sums = sums, j.top = top, j.host = host, j.y = y;
+    j.sums = sums, j.scales = scales, j.host = host, j.y = y;
     for (size_t o = 0; o < N; o++) {
         host[o] = o < N_TIE ? tie(o) : o < 2 * N_TIE ? -tie(o - N_TIE) : wide_number(r);
         if (o >= N - sizeof ends / sizeof *ends) host[o] = ends[N - 1 - o];
@@ -215,9 +236,11 @@ static void wide_sums(hth_device *d, const char *name, test_random *r)
         else if (o < N - sizeof ends / sizeof *ends) sums[N + o] = part;
     }
     try_join(d, name, 64, &j);
-    top[0] = hth_bits_of(0x1p100f), try_join(d, name, 64, &j);
-    top[0] = hth_bits_of(0x1p-100f), try_join(d, name, 24, &j);
-    top[0] = 0, try_join(d, name, 64, &j);
+    for (int k = 31; k > -31; k -= 3) {
+        scales[0] = hth_float_of((uint32_t)(127 + k) << 23), scales[1] = 0x1p5f;
+        try_join(d, name, k % 2 ? 24 : 64, &j);
+    }
+    scales[1] = 0, try_join(d, name, 64, &j);
     for (size_t o = 0; o < N; o++) CHECK(y[o] != y[o]);
     free(sums), free(host), free(y);
 }
@@ -227,26 +250,29 @@ TEST(sums_of_64_bits_become_floats_as_on_the_cpu) { on_each(wide_sums); }
 static void try_gather(hth_device *d, const char *name, test_random *r, bool start, const uint32_t consts[2],
                        uint32_t flag)
 {
-    enum { FIRST = 2, N_CLASS = 4, N_TOK = FIRST + N_CLASS - 1, SPLITS = 5, N = 700 };
+    enum { FIRST = 2, N_CLASS = 4, N_TOK = FIRST + N_CLASS - 1, SPLITS = 5, N = 700, N_CLUSTER = 4 };
+    float scales[(FIRST + N_CLASS) * N_CLUSTER];
     enum { N_WIDE = HTH_HOST_SUMS + 2 * (FIRST + N_CLASS) * N };
     int32_t *sums = get(N_CLASS * SPLITS * N, sizeof *sums);
     uint32_t *wide = get(N_WIDE, sizeof *wide), *expected = get(N_WIDE, sizeof *expected),
              *host = get(N_WIDE, sizeof *host);
     const uint32_t step[4] = {N_TOK};
     bool adds = consts[HTH_DOWN_ACCUMULATE_HOST] && flag == HTH_HOST_SUMS_VALID;
-    const hth_push_down_accumulate push = {N, SPLITS, FIRST, start};
+    const hth_push_down_accumulate push = {N, SPLITS, FIRST, start, HTH_CLUSTER_NEURONS, N_CLUSTER};
     for (size_t i = 0; i < N_CLASS * SPLITS * N; i++)
         sums[i] = (int32_t)test_random_next(r) >> test_random_below(r, 32);
     for (size_t i = 0; i < N_WIDE; i++) expected[i] = wide[i] = (uint32_t)test_random_next(r);
     for (size_t i = 0; i < N_WIDE; i++) host[i] = (uint32_t)test_random_next(r);
     host[0] = flag;
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        scales[i] = hth_float_of((127 + 32 - test_random_below(r, 50)) << 23);
     for (size_t i = 0; i < N_TOK - FIRST; i++)
         for (size_t o = 0; o < N; o++) {
             size_t at = HTH_HOST_SUMS + 2 * ((FIRST + i) * N + o);
             uint32_t *to = expected + at;
             uint64_t total = start ? 0 : (uint64_t)to[1] << 32 | to[0];
             total += adds ? (uint64_t)host[at + 1] << 32 | host[at] : 0;
-            for (size_t s = 0; s < SPLITS; s++) total += (uint64_t)(int64_t)sums[(i * SPLITS + s) * N + o];
+            for (size_t s = 0; s < SPLITS; s++) total += (uint64_t)fixed_of((uint32_t)sums[(i * SPLITS + s) * N + o], scales[(FIRST + i) * N_CLUSTER + 1 + s / 2]);
             to[0] = (uint32_t)total, to[1] = (uint32_t)(total >> 32);
         }
     if (start) expected[0] = HTH_HOST_SUMS_VALID;
@@ -257,7 +283,8 @@ static void try_gather(hth_device *d, const char *name, test_random *r, bool sta
                               .bind = {{(void *)(uintptr_t)step, sizeof step},
                                        {sums, N_CLASS * SPLITS * N * sizeof *sums},
                                        {wide, N_WIDE * sizeof *wide},
-                                       {host, N_WIDE * sizeof *host}},
+                                       {host, N_WIDE * sizeof *host},
+                                       {scales, sizeof scales}},
                               .grid = {(uint32_t)over(N, consts[HTH_DOWN_ACCUMULATE_LOCAL]), N_CLASS, 1}};
     if (shaders_do(d, &run) && memcmp(wide, expected, N_WIDE * sizeof *wide) != 0)
         test_fail(__FILE__, __LINE__, "%s: other sums, start %d, host's %u", name, start, flag);
@@ -280,7 +307,7 @@ static void float_sums(hth_device *d, const char *name, test_random *r)
                                     0x4f800000u, 0x4f7fffffu, 0x24000000u, 0x00800000u, 0x2f800001u};
     float *chains = get(SPLITS * N, 4), *y = get(N, sizeof *y), *bias = get(N, sizeof *bias);
     int64_t *host = get(N, sizeof *host);
-    uint32_t *sums = get(SPLITS * N, 4), top[2] = {0, 0}; /* floats have no power of two */
+    uint32_t *sums = get(SPLITS * N, 4);
     join j = {.n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .floats = true, .has_bias = true};
     for (size_t i = 0; i < SPLITS * N; i++) {
         int shift = (int)test_random_below(r, 70) - 45;
@@ -294,7 +321,7 @@ static void float_sums(hth_device *d, const char *name, test_random *r)
     memcpy(sums, chains, SPLITS * N * sizeof *sums);
     proof_fill_f32(r, PROOF_PLAIN, bias, N);
     for (size_t o = 0; o < N; o++) host[o] = wide_number(r) / 1024;
-    j.sums = sums, j.top = top, j.host = host, j.bias = bias, j.y = y;
+    j.sums = sums, j.host = host, j.bias = bias, j.y = y;
     try_join(d, name, 64, &j);
     CHECK(y[0] != y[0] && y[1] == y[1] && y[1006] != y[1006] && y[1007] == y[1007]);
     j.has_host = true, j.has_bias = false;
@@ -311,7 +338,6 @@ typedef struct shape {
     size_t first_tok, n_class; /* tokens that are computed; those beyond n_tok are not */
     size_t part;               /* neurons that lie together, a multiple of a group; 0: all */
     proof_kind weights, h_kind;
-    float calib_max; /* H, of the largest |h| */
     uint32_t local, cols;
     bool accumulates, has_host;
 } shape;
@@ -320,14 +346,14 @@ typedef struct data {
     shape s;
     size_t row_size, stride, n_split, per; /* per: neurons of a split, or of a group */
     uint8_t *w;
-    float *h, d_max;
+    float *h;
     uint32_t *sums, *got; /* [n_class][n_split][n_out]: as they should be; as one part left them */
     join j;
 } data;
 
 static void free_data(data *a)
 {
-    void *all[] = {a->w, a->h, a->sums, a->got, a->j.top, a->j.host, a->j.bias, a->j.y};
+    void *all[] = {a->w, a->h, a->sums, a->got, a->j.scales, a->j.host, a->j.bias, a->j.y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -354,7 +380,7 @@ static void fill_h(test_random *r, data *a)
 }
 
 /* Every scale is finite, of the neurons that are active. */
-static void fill_w(test_random *r, data *a)
+static void fill_w(test_random *r, data *a, float *d_max)
 {
     const shape *s = &a->s;
     const rows_shape row = {.type = s->type, .n_col = s->n_out, .kind = s->weights};
@@ -363,7 +389,7 @@ static void fill_w(test_random *r, data *a)
         float top;
         do rows_fill_row(r, &row, w), top = hth_axpy_absmax_scale(s->type, w, s->n_out);
         while (top - top != 0.0f);
-        a->d_max = top > a->d_max ? top : a->d_max;
+        hth_axpy_raise(&d_max[n / HTH_CLUSTER_NEURONS], top);
         /* The values of a neuron that is active for no token must not be read. */
         if (!rows_quantised(s->type) && n % 5 == 3) memset(w, 0xff, a->row_size);
     }
@@ -371,28 +397,36 @@ static void fill_w(test_random *r, data *a)
 
 static data make(test_random *r, const shape *s)
 {
-    data a = {.s = *s, .per = rows_quantised(s->type) ? HTH_DOWN_SPLIT : HTH_DOWN_GROUP};
+    data a = {.s = *s, .per = rows_quantised(s->type) ? HTH_DOWN_SPLIT : HTH_CLUSTER_NEURONS};
     a.row_size = rows_bytes(s->type, s->n_out), a.stride = (s->n_neuron + 4) / 5 * 5 + 5;
     a.n_split = over(s->n_neuron, a.per);
     const size_t n_sum = s->n_class * a.n_split * s->n_out, n_y = (s->first_tok + s->n_class) * s->n_out;
     a.w = get(s->n_neuron, a.row_size), a.h = get(s->n_tok * a.stride, sizeof *a.h);
     a.sums = get(n_sum, 4), a.got = get(n_sum, 4);
     fill_h(r, &a);
-    fill_w(r, &a);
+    FREED float *d_max = get(hth_n_cluster(s->n_neuron), sizeof *d_max);
+    fill_w(r, &a, d_max);
     a.j = (join){
         s->n_tok, s->first_tok, s->n_class, a.n_split, s->n_out, !rows_quantised(s->type), s->has_host,
         .has_bias = s->n_out % 3 > 0, .accumulates = s->accumulates, .sums = a.sums, .flag = HTH_HOST_SUMS_VALID,
     };
-    a.j.top = get(s->n_tok, 8), a.j.host = get(s->n_tok * s->n_out, 8);
+    const size_t n_cluster = n_cluster_of(&a.j);
+    a.j.scales = get(s->n_tok * n_cluster, 4), a.j.host = get(s->n_tok * s->n_out, 8);
     a.j.bias = get(s->n_out, 4), a.j.y = get(n_y, 4);
-    for (size_t t = 0; t < s->n_tok; t++) {
-        float max = hth_axpy_absmax_h(a.h + t * a.stride, s->n_neuron), calib_max = max * s->calib_max;
-        a.j.top[2 * t] = hth_bits_of(hth_axpy_scale(max <= calib_max ? calib_max : max, a.d_max));
+    int safe = hth_axpy_safe_exponent(s->type, s->n_neuron);
+    for (size_t i = 0; i < s->n_tok * n_cluster; i++) {
+        size_t first = i % n_cluster * HTH_CLUSTER_NEURONS, n = min(s->n_neuron - first, HTH_CLUSTER_NEURONS);
+        a.j.scales[i] = hth_axpy_scale(a.h + i / n_cluster * a.stride + first, n, d_max[i % n_cluster], safe);
     }
     for (size_t i = 0; i < s->n_tok * s->n_out; i++) a.j.host[i] = (int64_t)test_random_next(r) >> 25;
     proof_fill_f32(r, PROOF_PLAIN, a.j.bias, s->n_out);
     proof_fill_f32(r, PROOF_PLAIN, a.j.y, n_y);
     return a;
+}
+
+static float scale_at(const data *a, size_t t, size_t split)
+{
+    return a->j.scales[t * n_cluster_of(&a->j) + split * HTH_DOWN_SPLIT / HTH_CLUSTER_NEURONS];
 }
 
 /* What the CPU's kernel gives for the neurons of one split. */
@@ -403,12 +437,12 @@ static void expect_split(const data *a, size_t t, size_t split, uint32_t *sums)
     float h[HTH_DOWN_SPLIT];
     int64_t *acc64 = get(n_out, sizeof *acc64);
     hth_axpy_job job = {
-        a->w,           a->row_size,       n_out, list, h, .scale = hth_float_of(a->j.top[2 * t]),
+        a->w,           a->row_size,       n_out, list, h, .scale = scale_at(a, t, split),
         .sums = narrow, .offsets = offsets};
     for (size_t n = split * a->per; n < end; n++)
         if (a->h[t * a->stride + n] != 0.0f) list[job.n] = (int32_t)n, h[job.n++] = a->h[t * a->stride + n];
     kernels.axpy[a->s.type](&job);
-    hth_axpy_flush(a->s.type, n_out, narrow, offsets, acc64);
+    kernels.axpy_flush(a->s.type, n_out, 0x1p32f, narrow, offsets, acc64);
     for (size_t o = 0; o < n_out; o++) sums[o] = (uint32_t)(int32_t)acc64[o];
     free(narrow), free(offsets), free(acc64);
 }
@@ -457,7 +491,9 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_s
     uint32_t consts[HTH_DOWN_N_CONST] = {s->local, a->j.floats ? (uint32_t)s->type : s->cols};
     hth_quant_desc desc = {0};
     hth_push_down push = {.n_neuron = (uint32_t)n, .n_split = (uint32_t)a->n_split, .stride = (uint32_t)a->stride,
-                          .first = (uint32_t)first, .first_tok = (uint32_t)s->first_tok, .at = at->offsets};
+                          .n_cluster = (uint32_t)n_cluster_of(&a->j), .first = (uint32_t)first,
+                          .first_split = (uint32_t)first / HTH_DOWN_SPLIT, .first_tok = (uint32_t)s->first_tok,
+                          .at = at->offsets};
     const hth_push_down_f push_f = {(uint32_t)n,          (uint32_t)s->n_out, (uint32_t)a->stride,
                                     (uint32_t)a->n_split, (uint32_t)first,    (uint32_t)s->first_tok};
     shaders_binding sums = {a->got, s->n_class * a->n_split * s->n_out * 4};
@@ -478,7 +514,7 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_s
     push.n_block = (uint32_t)(s->n_out / desc.block);
     run.grid[0] = (uint32_t)over(s->n_out * desc.low_bits / 128, s->local);
     run.grid[2] = (uint32_t)over(s->n_class, s->cols);
-    run.bind[3] = (shaders_binding){a->j.top, s->n_tok * 8}, run.bind[4] = sums;
+    run.bind[3] = (shaders_binding){a->j.scales, s->n_tok * n_cluster_of(&a->j) * 4}, run.bind[4] = sums;
     return shaders_do(d, &run);
 }
 
@@ -498,7 +534,7 @@ static void check_part(const char *device, const data *a, size_t first, size_t n
     for (size_t i = 0; i < s->n_class * a->n_split * s->n_out; i++) {
         size_t split = i / s->n_out % a->n_split, t = s->first_tok + i / s->n_out / a->n_split;
         bool mine = split >= first / a->per && split < over(first + n, a->per);
-        bool defined = a->j.floats || t >= s->n_tok || a->j.top[2 * t] != 0;
+        bool defined = a->j.floats || t >= s->n_tok || scale_at(a, t, split) != 0.0f;
         if (mine && !defined) continue;
         if (same_sum(a, a->got[i], mine ? a->sums[i] : untouched)) continue;
         describe(text, sizeof text, device, s);
@@ -535,11 +571,10 @@ enum { N_NEURONS = 5, N_TOKENS = 5 };
 static shape shape_of(test_random *r, hth_type type, size_t i)
 {
     const uint32_t max = rows_quantised(type) && rows_block(type) == 256 ? 9 : 19;
-    shape s = {.type = type, .n_neuron = neurons[i % N_NEURONS], .part = i % 2 ? 0 : HTH_DOWN_GROUP};
+    shape s = {.type = type, .n_neuron = neurons[i % N_NEURONS], .part = i % 2 ? 0 : HTH_CLUSTER_NEURONS};
     s.n_out = rows_block(type) * (1 + test_random_below(r, rows_quantised(type) ? max : 130));
     s.n_tok = tokens[(i + i / 5) % N_TOKENS].n_tok, s.n_class = tokens[(i + i / 5) % N_TOKENS].n_class;
     s.first_tok = tokens[(i + i / 5) % N_TOKENS].first_tok;
-    s.calib_max = i % 3 == 0 ? 2.0f : i % 3 == 1 ? 0.25f : 1.0f; /* beyond H: the scale of its own maximum */
     s.cols = i % 2 ? 4 : 1, s.local = i % 2 ? 64 : 24;
     s.accumulates = i % 3 == 1, s.has_host = i % 4 == 2;
     return s;
@@ -563,8 +598,8 @@ TEST(down_of_quantised_rows_has_the_bits_of_the_cpu) { on_each(all_types); }
 static void large(hth_device *d, const char *name, test_random *r)
 {
     static const shape shapes[] = {
-        {HTH_TYPE_Q8_0, 1400, 32 * 67, 5, 0, 5, 512, PROOF_LARGEST, PROOF_LARGEST, 1.0f, 128, 4, true, true},
-        {HTH_TYPE_Q4_K, 1000, 256 * 17, 4, 0, 4, 256, PROOF_PLAIN, PROOF_PLAIN, 2.0f, 64, 2, false, false},
+        {HTH_TYPE_Q8_0, 1400, 32 * 67, 5, 0, 5, 512, PROOF_LARGEST, PROOF_LARGEST, 128, 4, true, true},
+        {HTH_TYPE_Q4_K, 1000, 256 * 17, 4, 0, 4, 256, PROOF_PLAIN, PROOF_PLAIN, 64, 2, false, false},
     };
     for (size_t i = 0; i < 2; i++) prove(d, name, r, &shapes[i]);
 }
@@ -593,7 +628,7 @@ TEST(down_of_floats_is_near_the_cpu)
     test_random r = proof_random();
     hth_kernels_init(&kernels, HTH_CPU_GENERIC);
     for (size_t k = 0; k < 3; k++) {
-        shape s = {types[k], N, OUT, 1, 0, 1, 0, PROOF_PLAIN, PROOF_PLAIN, 1.0f, 64, 1, false, false};
+        shape s = {types[k], N, OUT, 1, 0, 1, 0, PROOF_PLAIN, PROOF_PLAIN, 64, 1, false, false};
         CLEANUP(free_data) data a = make(&r, &s);
         int32_t list[N];
         float h[N], chain[OUT] = {0}, y[OUT];
@@ -608,7 +643,7 @@ TEST(down_of_floats_is_near_the_cpu)
             kernels.axpy[types[k]](&job);
             CHECK(kernels.axpy_flush_chain(OUT, chain, acc64));
         }
-        hth_axpy_finish(acc64, OUT, 0x1p-32f, y);
+        hth_axpy_finish(acc64, OUT, y);
         for (size_t o = 0; o < OUT; o++) {
             double e = (double)y[o] - (double)join_one(&a.j, 0, o);
             difference += e * e, all += (double)y[o] * (double)y[o];

@@ -79,7 +79,7 @@ static void add_vectors(list *l)
     for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
         add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL});
     add(l, HTH_SHADER_soft_cap, (const uint32_t[]){0}); /* it has none */
-    add(l, HTH_SHADER_down_absmax, (const uint32_t[]){LOCAL});
+    add(l, HTH_SHADER_down_scale, (const uint32_t[]){LOCAL});
     for (uint32_t host = 0; host < 2; host++) add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
     for (uint32_t i = 0; i < 4; i++) {
         add(l, HTH_SHADER_down_reduce, (const uint32_t[]){LOCAL, i / 2, i % 2});
@@ -270,7 +270,7 @@ static bool rounds(const wanted *w)
 {
     bool copies = w->consts[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_QUANTIZE_BLOCK] == 0;
     if (w->id == HTH_SHADER_norm_quantize) return !copies;
-    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_absmax && w->id != HTH_SHADER_down_accumulate;
+    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_scale && w->id != HTH_SHADER_down_accumulate;
 }
 
 TEST(a_device_that_truncates_is_named)
@@ -326,11 +326,11 @@ TEST(every_shader_but_those_of_floats_has_a_test)
 static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
     [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
-    [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = "....", [HTH_SHADER_mul_mat_q] = "......f",
+    [HTH_SHADER_active_mask] = ".....", [HTH_SHADER_down_accumulate] = ".....", [HTH_SHADER_mul_mat_q] = "......f",
     [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
     [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",
     [HTH_SHADER_attn_reduce] = "...f", [HTH_SHADER_act_quantize] = "....f.f.", [HTH_SHADER_norm_add] = ".f...",
-    [HTH_SHADER_soft_cap] = ".f", [HTH_SHADER_down_absmax] = "..f", [HTH_SHADER_down_q] = ".....",
+    [HTH_SHADER_soft_cap] = ".f", [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
 };
 

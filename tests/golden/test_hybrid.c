@@ -1,6 +1,6 @@
 /* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they are
  * divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU. Placements
- * are drawn (seeded); values beyond those that a layer is known for, layers where nothing is active, are made. */
+ * are drawn (seeded); layers where nothing is active are made. */
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/device/hybrid.h"
@@ -46,13 +46,13 @@ static void open_storyteller(packed *f, const char *mix)
     draw_ids(f, 2048);
 }
 
-static void open_powerinfer(packed *f, const char *from, float calib_max)
+static void open_powerinfer(packed *f, const char *from)
 {
     char name[40];
     snprintf(name, sizeof name, "%s.gguf", from);
     *f = (packed){.name = from};
     snprintf(f->path, sizeof f->path, "%s", test_scratch(name));
-    f->made = hybrid_pack_powerinfer(from, calib_max, f->path);
+    f->made = hybrid_pack_powerinfer(from, f->path);
     draw_ids(f, 288);
 }
 
@@ -178,18 +178,18 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
     has_bits(f, d, model, 1, N_PREFIX);
     hth_gpu_counts c = hth_gpu_count(model->gpu);
     CHECK_INT(c.n_step, (N_ID + d->n_row - 1) / d->n_row + N_PREFIX);
-    if (n_divided_layers(model) == 0) CHECK_INT(c.n_split + c.n_split_empty + c.n_token_retried, 0);
-    else CHECK(c.n_split >= n_divided_layers(model) * (c.n_step - c.n_streamed));
+    if (n_divided_layers(model) == 0) CHECK_INT(c.n_split + c.n_split_empty, 0);
+    else CHECK_INT(c.n_split, n_divided_layers(model) * (c.n_step - c.n_streamed));
     CHECK_INT(c.n_streamed, n_divided_layers(model) > 0 ? n_streamed_steps(d) : 0);
     CHECK(!hth_device_state(model->device).lost);
     sum->n_step += c.n_step, sum->n_split += c.n_split;
-    sum->n_split_empty += c.n_split_empty, sum->n_token_retried += c.n_token_retried;
+    sum->n_split_empty += c.n_split_empty;
     sum->n_streamed += c.n_streamed, sum->n_streamed_shared += c.n_streamed_shared;
 }
 
 /* ---- any placement ------------------------------------------------------------------------------ */
 
-enum { N_FILE = 4, N_PLACE = 50, N_FIXED = 3, SEED = 20, GRANULARITY = 64 };
+enum { N_FILE = 4, N_PLACE = 50, N_FIXED = 3, SEED = 20, GRANULARITY = HTH_CLUSTER_NEURONS };
 
 static uint32_t n_layer_of(int i_file) { return i_file < 2 ? 6 : 2; }
 static uint32_t d_ff_of(int i_file) { return i_file < 2 ? 768 : 1024; }
@@ -225,7 +225,7 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
     return d;
 }
 
-/* All neurons there, none, one grain. */
+/* All neurons there, none, one cluster. */
 static divided fixed_divided(const char *device, int i_file, int i)
 {
     const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRANULARITY};
@@ -246,8 +246,8 @@ static void check_placements(const char *device, int stride, uint64_t n_work)
     if (!is_there(device)) return;
     open_storyteller(&files[0], "Q8_0");
     open_storyteller(&files[1], "Q4_0");
-    open_powerinfer(&files[2], "bamboo", 1e3f);
-    open_powerinfer(&files[3], "opt", 1e3f);
+    open_powerinfer(&files[2], "bamboo");
+    open_powerinfer(&files[3], "opt");
     for (int i = 0; i < N_PLACE; i++) {
         hearth_selector selector = (hearth_selector)(1 + i / N_FILE % N_SELECTOR);
         divided d = draw_divided(&r, device, i % N_FILE, selector);
@@ -265,11 +265,10 @@ static void check_placements(const char *device, int stride, uint64_t n_work)
     if (n_work == 0) CHECK(sum.n_streamed_shared > 0 && sum.n_streamed_shared < sum.n_streamed);
     printf(
         "     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu shared, %llu layers handed "
-        "over, %llu idle, %llu tokens again\n",
+        "over, %llu idle\n",
         device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_streamed,
         (unsigned long long)sum.n_streamed_shared, (unsigned long long)sum.n_split,
-        (unsigned long long)sum.n_split_empty,
-        (unsigned long long)sum.n_token_retried);
+        (unsigned long long)sum.n_split_empty);
     for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
 }
 
@@ -286,7 +285,7 @@ TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu)
 }
 TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", is_long() ? 1 : 9, 0); }
 
-/* Each run by itself, then some together: steps of both handoffs, with care, and streamed ones. */
+/* Each run by itself, then some together: steps of both ways to submit, and streamed ones. */
 TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu)
 {
     check_placements("null", is_long() ? 1 : 5, 1);
@@ -329,85 +328,10 @@ static void check_many_command_lists(packed *f, hth_placement_stream stream)
 TEST(divided_steps_of_more_command_lists_than_are_queued_at_once_keep_the_bits)
 {
     CLEANUP(close_packed) packed f;
-    open_powerinfer(&f, "bamboo", 1e3f);
+    open_powerinfer(&f, "bamboo");
     if (f.made) check_many_command_lists(&f, (hth_placement_stream){0, 0});
     if (f.made) check_many_command_lists(&f, (hth_placement_stream){1, 0});
     if (f.made) check_many_command_lists(&f, (hth_placement_stream){1, 32});
-}
-
-/* ---- values beyond the calibrated range ------------------------------------------------------------- */
-
-/* Tokens that were done again, of N_ID that came one by one. */
-static uint64_t n_again_by_token(packed *f, const divided *d)
-{
-    uint64_t n = 0;
-    CLOSED(hearth_model) *model = expected_of(f, d->selector, d->thresholds) ? open_divided(f, d) : NULL;
-    if (!model) return 0;
-    if (has_bits(f, d, model, 1, N_ID)) n = hth_gpu_count(model->gpu).n_token_retried;
-    has_bits(f, d, model, N_ID, N_ID);
-    return n;
-}
-
-/* Twice what is seen, then less by halves, down to a point at which every token is beyond. here: parts that the
- * host computes while the others' weights are streamed, or 0: none are. */
-static void check_beyond(uint32_t n_hot, const char *device, const char *from, hearth_selector selector,
-                         uint32_t here)
-{
-    enum { N_HALF = 24 };
-    packed f;
-    bool none = false, some = false, all = false;
-    divided d = divide_at(n_hot, device, selector);
-    if (!is_there(device)) return;
-    if (here > 0) d.streams[0] = (hth_placement_stream){1, here};
-    open_powerinfer(&f, from, 64.0f);
-    for (int i = 0; f.made && i < N_HALF && !all; i++) {
-        uint64_t n = n_again_by_token(&f, &d);
-        none |= n == 0, some |= n > 0 && n < N_ID, all |= n == N_ID;
-        /* Sums have other bits with another H: the CPU's as well. */
-        free(f.expected[selector]);
-        f.expected[selector] = NULL;
-        hybrid_scale_calib_max(f.path, 0.5f);
-    }
-    if (f.made) CHECK(none && some && all);
-    close_packed(&f);
-}
-
-/* On either side: the largest lie mostly where most neurons do. */
-TEST(values_beyond_the_calibrated_range_keep_the_bits)
-{
-    check_beyond(512, "null", "bamboo", HEARTH_SELECTOR_DENSE, 0);
-    check_beyond(960, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 0);
-    check_beyond(960, "null", "bamboo", HEARTH_SELECTOR_GATE, 0);
-    check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_THRESHOLD, 0);
-}
-
-TEST(values_beyond_the_calibrated_range_keep_the_bits_where_weights_are_streamed)
-{
-    check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_DENSE, 60);
-    check_beyond(512, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 16);
-}
-
-TEST(values_beyond_the_calibrated_range_keep_the_bits_on_vulkan)
-{
-    check_beyond(960, "vulkan:0", "bamboo", HEARTH_SELECTOR_GATE, 0);
-    check_beyond(64, "vulkan:0", "opt", HEARTH_SELECTOR_DENSE, 40);
-}
-
-static void check_no_calib_range(const char *device, uint64_t n_work)
-{
-    CLEANUP(close_packed) packed f;
-    open_powerinfer(&f, "bamboo", 0.0f);
-    for (int s = 1; f.made && s <= N_SELECTOR; s++) {
-        divided d = divide_at(512, device, (hearth_selector)s);
-        d.n_work = n_work;
-        CHECK_INT(n_again_by_token(&f, &d), N_ID);
-    }
-}
-
-TEST(a_file_without_a_calibrated_range_keeps_the_bits)
-{
-    check_no_calib_range("null", 0);
-    check_no_calib_range("null", 1); /* command lists with care, a run in each */
 }
 
 /* ---- layers where nothing is active ----------------------------------------------------------------- */
@@ -420,7 +344,7 @@ static void check_idle(const char *device)
 {
     CLEANUP(close_packed) packed f;
     const char *thresholds = test_scratch("sleep.gguf");
-    open_powerinfer(&f, "bamboo", 1e3f);
+    open_powerinfer(&f, "bamboo");
     if (f.made && hybrid_write_thresholds(f.path, first_layer_sleeps, thresholds)) {
         divided d = divide_at(512, device, HEARTH_SELECTOR_THRESHOLD);
         d.thresholds = thresholds;

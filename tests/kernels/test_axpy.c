@@ -320,15 +320,6 @@ static void largest_scales(hth_type type, test_random *r)
 
 TEST(largest_scale_is_that_of_the_unpacked_weights) { for_each_type(largest_scales); }
 
-/* The definition, in doubles. */
-static float plain_scale(float h, float d)
-{
-    float product = h * d;
-    for (int k = 100; k >= -100; k--)
-        if (ldexp((double)product, k) <= 32766 && ldexp((double)h, k) < 0x1p127) return (float)ldexp(1, k);
-    return 0;
-}
-
 static float any_float(test_random *r, int low, int high)
 {
     float f = (float)ldexp(1 + test_random_below(r, 1 << 23) * 0x1p-23,
@@ -345,12 +336,50 @@ TEST(scale_of_coefficients_is_the_largest_that_fits)
               d = any_float(&r, wild ? -149 : -24, wild ? 127 : 16);
         if (i % 5 == 0) h = 32766.0f * (float)ldexp(1, (int)test_random_below(&r, 30)), d = 0x1p-9f;
         if (i % 5 == 1) h = nextafterf(32766.0f * 0x1p-5f, INFINITY), d = 0x1p-9f;
-        float scale = hth_axpy_scale(h, d), plain = isfinite(h * d) ? plain_scale(h, d) : 0;
-        if (scale != plain)
+        float scale = hth_axpy_scale(&h, 1, d, -100), expected_scale = down_largest_scale(h, d, 32);
+        if (scale != expected_scale)
             test_fail(__FILE__, __LINE__, "h %a, D %a: 2^k %a, expected %a", (double)h, (double)d,
-                      (double)scale, (double)plain);
+                      (double)scale, (double)expected_scale);
     }
-    CHECK(hth_axpy_scale(NAN, 1) == 0 && hth_axpy_scale(1, NAN) == 0 && hth_axpy_scale(INFINITY, 0) == 0);
+    static const float wrong[][2] = {{NAN, 1}, {1, NAN}, {INFINITY, 0}};
+    for (int i = 0; i < 3; i++) CHECK(hth_axpy_scale(wrong[i], 1, wrong[i][1], -100) == 0);
+}
+
+/* Below the safe exponent, halves of the sum of all coefficients are allowed. */
+TEST(large_values_have_a_scale_while_few_coefficients_are_large)
+{
+    static float h[HTH_CLUSTER_NEURONS];
+    test_random r = proof_random();
+    int n_none = 0, n_some = 0;
+    for (int i = 0; i < 3000; i++) {
+        size_t n = 1 + test_random_below(&r, HTH_CLUSTER_NEURONS);
+        uint32_t one_in = 1 + test_random_below(&r, 200);
+        float d = any_float(&r, -10, 10);
+        int safe = (int)test_random_below(&r, 30) - 5;
+        for (size_t j = 0; j < n; j++)
+            h[j] = test_random_below(&r, one_in) ? 0x1p-6f * test_random_float(&r) : any_float(&r, 0, 9);
+        float scale = down_largest_scale(hth_axpy_absmax_h(h, n), d, 32);
+        int below = safe - ilogbf(scale);
+        double sum = 0;
+        for (size_t j = 0; j < n; j++) sum += floor(fabs((double)h[j]) * (double)scale * (double)d) + (h[j] != 0);
+        bool fits = below <= 0 || sum <= floor(ldexp(256 * 32767.0, -below));
+        fits ? n_some++ : n_none++;
+        CHECK(hth_axpy_scale(h, n, d, safe) == (fits ? scale : 0));
+    }
+    CHECK(n_none > 300 && n_some > 300);
+}
+
+/* All clusters of a layer with the largest coefficients and minima, in doubles. */
+TEST(sums_of_a_layer_fit_from_the_safe_exponent_on)
+{
+    static const size_t layers[] = {1, 256, 257, 768, 4096, 11008, 53248, 65537, 1 << 20};
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+        for (size_t i = 0; rows_quantised(rows_types[t]) && i < sizeof layers / sizeof *layers; i++) {
+            double neuron = 2.0 * 0x1p31 / (double)hth_axpy_limit(rows_types[t]), n = (double)hth_n_cluster(layers[i]);
+            int k = hth_axpy_safe_exponent(rows_types[t], layers[i]);
+            CHECK(ldexp(256 * n * neuron, 32 - k) <= 0x1p63);
+            CHECK(ldexp(256 * n * neuron, 32 - k) > 0x1p61);
+        }
 }
 
 TEST(largest_h_counts_nan_as_largest)
@@ -363,8 +392,8 @@ TEST(largest_h_counts_nan_as_largest)
     CHECK(isnan(hth_axpy_absmax_h(h, 4)));
 }
 
-/* A token whose h is larger than its layer's profile is computed before anyone knows: any h may be
- * handed in. Nothing to compare; sanitizers and guard pages watch. */
+/* Without a scale nothing is added, but sums may be undefined for any h: nothing to compare; sanitizers and guard
+ * pages watch. */
 static void any_h(hth_cpu level, hth_type type, test_random *r)
 {
     for (int i = 0; i < 40; i++) {
@@ -404,7 +433,7 @@ static void full_limit(hth_cpu level, hth_type type, test_random *r)
         hth_axpy_job job = the_case.job;
         float top = 32766.0f / the_case.d_max;
         job.list = list, job.h = h, job.n = limit;
-        job.scale = hth_axpy_scale(top, the_case.d_max);
+        job.scale = down_largest_scale(top, the_case.d_max, 100);
         for (size_t j = 0; j < limit; j++) h[j] = i % 3 ? top : -top;
         hth_axpy_job one = job;
         one.n = 1;
@@ -453,6 +482,33 @@ TEST(chains_become_integers_of_2_to_the_minus_32)
     down_case_close(&the_case);
 }
 
+static void sum_flushes(hth_cpu level, hth_type type, test_random *r)
+{
+    static int64_t acc64[MAX_OUT];
+    hth_kernels k = proof_kernels(level);
+    for (int i = 0; i < 60 && rows_quantised(type); i++) {
+        size_t part = hth_axpy_sub_block(type), n = rows_block(type) * test_random_below(r, 9);
+        int shift = (int)test_random_below(r, 60);
+        int32_t *sums = guard_place(&the_case.sums, n * sizeof *sums, i % 2 ? GUARD_BEFORE : GUARD_BEHIND, 0);
+        int32_t *offsets = guard_place(&the_case.offsets, n / part * sizeof *offsets, i % 2 ? GUARD_BEHIND : GUARD_BEFORE, 0);
+        for (size_t o = 0; o < n / part; o++) offsets[o] = (int32_t)test_random_next(r);
+        for (size_t o = 0; o < n; o++) {
+            sums[o] = (int32_t)test_random_next(r);
+            acc64[o] = (int64_t)test_random_next(r);
+            int64_t sum = (int64_t)sums[o] - offsets[o / part];
+            expected[o] = (int64_t)((uint64_t)acc64[o] + ((uint64_t)sum << shift));
+        }
+        k.axpy_flush(type, n, (float)ldexp(1, 32 - shift), sums, offsets, acc64);
+        for (size_t o = 0; o < n; o++)
+            if (acc64[o] != expected[o] || sums[o] != 0 || offsets[o / part] != 0)
+                test_fail(__FILE__, __LINE__, "%s: %lld, expected %lld", hth_cpu_name(level), (long long)acc64[o],
+                          (long long)expected[o]);
+        CHECK(guard_is_whole(&the_case.sums) && guard_is_whole(&the_case.offsets));
+    }
+}
+
+TEST(sums_of_any_scale_become_integers_of_2_to_the_minus_32) { for_each_level(sum_flushes); }
+
 /* One rounding: also where a double in between would make a tie of what is none. */
 TEST(outputs_are_rounded_once)
 {
@@ -462,8 +518,8 @@ TEST(outputs_are_rounded_once)
     };
     const float right[] = {0, 1, -1, 0x1p24f, 0x1.000004p24f, 0x1.000002p60f, -0x1.000002p60f, 0x1p63f, -0x1p63f};
     float y[9];
-    hth_axpy_finish(acc64, 9, 0.5f, y);
-    for (int i = 0; i < 9; i++) CHECK(y[i] == 0.5f * right[i]);
+    hth_axpy_finish(acc64, 9, y);
+    for (int i = 0; i < 9; i++) CHECK(y[i] == 0x1p-32f * right[i]);
 }
 
 /* ---- sparsity ------------------------------------------------------------------------------------- */
@@ -487,10 +543,10 @@ static void dense_product(hth_type type, test_random *r)
             for (size_t o = 0; o < s.rows.n_col; o++) right[o] += (double)job->h[row] * (double)x[o];
             for (size_t o = 0; o < s.rows.n_col; o++) size = fmax(size, fabs((double)job->h[row] * (double)x[o]));
         }
-        float factor = rows_quantised(type) ? 1.0f / job->scale : 0x1p-32f;
-        double unit = rows_quantised(type) ? 65.0 * (double)factor : 1e-6 * size + 0x1p-31;
+        double factor = rows_quantised(type) ? 1.0 / (double)job->scale : 0x1p-32;
+        double unit = rows_quantised(type) ? 65.0 * factor : 1e-6 * size + 0x1p-31;
         if (!compute(HTH_CPU_GENERIC, job, got)) return;
-        hth_axpy_finish(got, s.rows.n_col, factor, y);
+        for (size_t o = 0; o < s.rows.n_col; o++) y[o] = (float)((double)got[o] * factor);
         for (size_t o = 0; o < s.rows.n_col; o++)
             if (fabs((double)y[o] - right[o]) > unit * (double)(s.rows.n_row + 1) + 1e-6 * fabs(right[o])) {
                 test_fail(__FILE__, __LINE__, "%s: output %zu of %zu rows is %g, in double %g",

@@ -119,11 +119,39 @@ static uint64_t hash_down(const hth_kernels *k)
             k->axpy[s.rows.type](&c.job);
             h += down_flush(k, s.rows.type, &c.job, acc64);
             h = hth_hash_more(h, acc64, s.rows.n_col * sizeof *acc64);
-            hth_axpy_finish(acc64, s.rows.n_col, 0x1p-32f, y);
+            hth_axpy_finish(acc64, s.rows.n_col, y);
             h = hash_floats(h, y, s.rows.n_col);
         }
     return h;
 }
+
+/* Clusters with the scales of their values, added up in Q31.32. */
+static uint64_t hash_clusters(const hth_kernels *k)
+{
+    enum { N_OUT = 512, N_CLUSTER = 6 };
+    CLEANUP(down_case_close) down_case c;
+    uint64_t h = 0;
+    test_random r = {SEED};
+    down_case_open(&c, 1 << 18, N_OUT);
+    for (int t = 0; t < ROWS_N_TYPE; t++) {
+        int64_t acc64[N_OUT] = {0};
+        for (int i = 0; i < N_CLUSTER && rows_quantised(rows_types[t]); i++) {
+            down_shape s = {.rows = {.type = rows_types[t], .n_row = 23, .n_col = N_OUT, .kind = PROOF_PLAIN},
+                            .h_kind = i % 2 ? PROOF_PLAIN : PROOF_OUTLIER, .list = 3};
+            int safe = hth_axpy_safe_exponent(rows_types[t], N_CLUSTER * HTH_CLUSTER_NEURONS);
+            down_case_make(&c, &r, &s);
+            c.job.scale = hth_axpy_scale(c.job.h, c.job.n, c.d_max, safe);
+            h = hth_hash_more(h, &c.job.scale, sizeof c.job.scale);
+            if (c.job.scale == 0.0f) continue;
+            k->axpy[s.rows.type](&c.job);
+            k->axpy_flush(s.rows.type, N_OUT, c.job.scale, c.job.sums, c.job.offsets, acc64);
+        }
+        h = hth_hash_more(h, acc64, sizeof acc64);
+    }
+    return h;
+}
+
+TEST(sums_of_clusters_are_the_same_everywhere) { check_levels(hash_clusters, 0x6bc294346cfb0f4eu); }
 
 TEST(neuron_major_down_is_the_same_everywhere) { check_levels(hash_down, 0xae26bfd649e82d4du); }
 

@@ -1,14 +1,14 @@
 /* Neuron-major products on a pool: what one call of the kernel gives over a whole list, whatever the
- * number of threads and of tokens; a token beyond the layer's largest |h| takes the scale of its own. */
+ * number of threads and of tokens; each cluster has the scale of its own values. */
 #include "kernels/sparse_down.h"
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-enum { N_NEURON = 900, N_OUT = 768, MAX_TOK = 70, MAX_THREAD = 4 };
+enum { N_NEURON = 900, N_CLUSTER = 4, N_OUT = 768, MAX_TOK = 70, MAX_THREAD = 4 };
 
 static uint8_t weights[4 * N_NEURON * N_OUT];
 static int32_t lists[MAX_TOK][N_NEURON];
-static float h[MAX_TOK][N_NEURON], y[MAX_TOK * N_OUT], add_to[MAX_TOK * N_OUT], bias[N_OUT];
+static float h[MAX_TOK][N_NEURON], y[MAX_TOK * N_OUT], add_to[MAX_TOK * N_OUT], bias[N_OUT], scale_max[N_CLUSTER];
 static hth_active_set active[MAX_TOK];
 
 typedef struct sums_buffers {
@@ -17,7 +17,7 @@ typedef struct sums_buffers {
     int32_t *sums, *offsets;
     float *chain;
     hth_axpy_state state[MAX_THREAD];
-    float scale[MAX_TOK];
+    float scale[MAX_TOK * N_CLUSTER];
 } sums_buffers;
 
 static void open_sums(sums_buffers *r)
@@ -28,7 +28,7 @@ static void open_sums(sums_buffers *r)
     r->offsets = calloc(n / 16, sizeof *r->offsets);
     r->chain = calloc(n, sizeof *r->chain);
     if (!r->wide || !r->sums || !r->offsets || !r->chain) abort();
-    r->scratch = (hth_axpy_scratch){r->wide, r->sums, r->offsets, r->chain, r->state, r->scale};
+    r->scratch = (hth_axpy_scratch){r->wide, r->sums, r->offsets, r->chain, r->state, r->scale, N_CLUSTER};
 }
 
 static void close_sums(sums_buffers *r)
@@ -44,15 +44,14 @@ static hth_transposed_down make_neurons(test_random *r, hth_type type)
     static rows_case c;
     rows_shape s = {.type = type, .n_row = N_NEURON, .n_col = N_OUT, .n_tok = 1};
     size_t row_size = rows_bytes(type, N_OUT);
-    hth_transposed_down n = {.rows = {type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}};
+    hth_transposed_down n = {{type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}, scale_max, N_NEURON};
     rows_case_open(&c, sizeof weights, N_OUT);
     rows_case_make(&c, r, &s);
     memcpy(weights, c.job.w, N_NEURON * row_size);
     rows_case_close(&c);
-    for (size_t i = 0; i < N_NEURON; i++) {
-        float top = hth_axpy_absmax_scale(type, weights + i * row_size, N_OUT);
-        if (top > n.scale_max) n.scale_max = top;
-    }
+    memset(scale_max, 0, sizeof scale_max);
+    for (size_t i = 0; i < N_NEURON; i++)
+        hth_axpy_raise(&scale_max[i / HTH_CLUSTER_NEURONS], hth_axpy_absmax_scale(type, weights + i * row_size, N_OUT));
     return n;
 }
 
@@ -60,37 +59,41 @@ static void make_firing(test_random *r, size_t n_tok)
 {
     for (size_t t = 0; t < n_tok; t++) {
         uint32_t one_in = 1 + test_random_below(r, 30);
+        float sizes[N_CLUSTER];
         size_t n = 0;
+        for (int i = 0; i < N_CLUSTER; i++) sizes[i] = (float)(1 << test_random_below(r, 3) * test_random_below(r, 5));
         for (int32_t i = 0; i < N_NEURON; i++)
             if (test_random_below(r, one_in) == 0) {
                 lists[t][n] = i;
-                h[t][n++] = test_random_float(r);
+                h[t][n++] = sizes[i / HTH_CLUSTER_NEURONS] * test_random_float(r);
             }
         if (t % 9 == 5) n = 0;
         active[t] = (hth_active_set){lists[t], h[t], n};
     }
 }
 
-/* One token by whole calls of the kernel: limits of 32 bits and clusters of floats aside, the whole
- * list at once. */
+/* One token, cluster by cluster. */
 static void expect_token(const hth_kernels *k, const hth_transposed_down *n, const hth_active_set *f, float *out)
 {
     static int64_t acc64[N_OUT];
     static int32_t sums[N_OUT], offsets[N_OUT / 16];
     static float chain[N_OUT];
     hth_type type = n->rows.type;
-    bool floats = hth_type_act_block(type) == 0;
-    float top = hth_axpy_absmax_h(f->h, f->n);
-    float scale = hth_axpy_scale(top > n->hidden_absmax ? top : n->hidden_absmax, n->scale_max);
-    hth_axpy_job d = {weights, n->rows.row_size, N_OUT, f->list, f->h, 0, 0, scale, sums, offsets, chain};
+    bool floats = hth_type_act_block(type) == 0, overflow = false;
+    int safe = hth_axpy_safe_exponent(type, N_NEURON);
+    hth_axpy_job d = {weights, n->rows.row_size, N_OUT, f->list, f->h, 0, 0, 0, sums, offsets, chain};
     memset(acc64, 0, sizeof acc64);
     for (size_t at = 0; at < f->n; at += d.n, d.list += d.n, d.h += d.n) {
         for (d.n = 1; at + d.n < f->n && d.list[d.n] / 256 == d.list[0] / 256; d.n++) continue;
+        d.scale = hth_axpy_scale(d.h, d.n, scale_max[d.list[0] / 256], safe);
+        overflow |= d.scale == 0.0f && !floats;
+        if (overflow) continue;
         k->axpy[type](&d);
         if (floats) k->axpy_flush_chain(N_OUT, chain, acc64);
-        else hth_axpy_flush(type, N_OUT, sums, offsets, acc64);
+        else k->axpy_flush(type, N_OUT, d.scale, sums, offsets, acc64);
     }
-    hth_axpy_finish(acc64, N_OUT, floats ? 0x1p-32f : 1.0f / scale, out);
+    hth_axpy_finish(acc64, N_OUT, out);
+    for (size_t o = 0; overflow && o < N_OUT; o++) out[o] = NAN;
 }
 
 static void check_product(const hth_kernels *k, hth_pool *pool, const hth_transposed_down *n, size_t n_tok,
@@ -129,7 +132,6 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
             hth_transposed_down n = make_neurons(&r, types[i]);
             static const size_t n_toks[] = {1, 2, 3, 4, 31, 32, 33, MAX_TOK};
             for (size_t j = 0; j < sizeof n_toks / sizeof *n_toks; j++) {
-                n.hidden_absmax = j % 3 == 0 ? 0.0f : j % 3 == 1 ? 0.7f : 2.0f; /* unknown, exceeded, kept */
                 make_firing(&r, n_toks[j]);
                 check_product(&k, pool, &n, n_toks[j], &scratch);
             }
@@ -137,7 +139,7 @@ TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
     }
 }
 
-/* An input that is not finite makes the outputs of its token NaN and no others. */
+/* An input that is not finite, or too large, makes the outputs of its token NaN and no others. */
 TEST(a_value_that_is_not_finite_spoils_its_token_alone)
 {
     test_random r = proof_random();
@@ -145,14 +147,15 @@ TEST(a_value_that_is_not_finite_spoils_its_token_alone)
     hth_kernels k = proof_kernels(hth_cpu_detect());
     open_sums(&scratch);
     CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
-    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16};
-    for (size_t i = 0; i < 2; i++) {
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16, HTH_TYPE_Q8_0};
+    static const float wrong[] = {NAN, 0x1p100f, 0x1p50f};
+    for (size_t i = 0; i < 3; i++) {
         hth_transposed_down n = make_neurons(&r, types[i]);
         for (size_t n_tok = 2; n_tok <= 6; n_tok += 4) {
             hth_axpy_output out = {.down_t = &n, .y = y};
             make_firing(&r, n_tok);
             for (size_t j = 0; j < N_NEURON; j++) lists[1][j] = (int32_t)j, h[1][j] = 1.0f;
-            h[1][10] = i ? 0x1p100f : NAN;
+            h[1][10] = wrong[i];
             active[1].n = N_NEURON;
             hth_axpy_add(&k, pool, &scratch.scratch, active, n_tok, &out);
             hth_pool_finish(pool);

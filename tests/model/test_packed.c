@@ -93,18 +93,13 @@ TEST(packed_values_of_layers_are_finite_and_complete)
 {
     static const float one[] = {1.0f, 1.0f, 1.0f};
     static const uint32_t words[] = {1, 1};
-    const char *largest = "hearth.ffn.largest_hidden", *threshold = "hearth.predictor.threshold";
-    EXPECT(set_two(&m, largest, 1.0f, NAN), HEARTH_ERROR_FORMAT, "largest_hidden at |value 1 is nan");
-    EXPECT(set_two(&m, largest, 1.0f, -NAN), HEARTH_ERROR_FORMAT, "largest_hidden at |value 1 is");
-    EXPECT(set_two(&m, largest, INFINITY, 1.0f), HEARTH_ERROR_FORMAT, "largest_hidden at |value 0 is inf");
-    EXPECT(set_two(&m, largest, 1.0f, -0.5f), HEARTH_ERROR_FORMAT, "value 1 is -0.5|from 0 on");
-    EXPECT(tiny_set_floats(&m, largest, one, 1), HEARTH_ERROR_FORMAT, "largest_hidden|1 elements, expected 2");
-    EXPECT(tiny_set_floats(&m, largest, one, 3), HEARTH_ERROR_FORMAT, "largest_hidden|3 elements, expected 2");
-    EXPECT(tiny_set_array(&m, largest, words, 2), HEARTH_ERROR_FORMAT, "largest_hidden|expected array of f32");
-    EXPECT(set_two(&m, largest, 0.0f, 0.0f), HEARTH_OK, NULL);
+    const char *threshold = "hearth.predictor.threshold";
     EXPECT(set_two(&m, threshold, NAN, 0.0f), HEARTH_ERROR_FORMAT, "predictor.threshold at |value 0 is nan");
     EXPECT(set_two(&m, threshold, 0.0f, -INFINITY), HEARTH_ERROR_FORMAT, "value 1 is -inf|expected a finite number");
     EXPECT(tiny_set_floats(&m, threshold, one, 1), HEARTH_ERROR_FORMAT, "threshold|1 elements, expected 2");
+    EXPECT(tiny_set_floats(&m, threshold, one, 3), HEARTH_ERROR_FORMAT, "threshold|3 elements, expected 2");
+    EXPECT(tiny_set_array(&m, threshold, words, 2), HEARTH_ERROR_FORMAT, "threshold|expected array of f32");
+    EXPECT(tiny_set_floats(&m, "hearth.ffn.largest_hidden", one, 3), HEARTH_OK, NULL); /* of earlier versions: not read */
     EXPECT(set_two(&m, threshold, -1e30f, 1e30f), HEARTH_OK, NULL);
 }
 

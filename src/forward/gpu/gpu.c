@@ -21,10 +21,7 @@ static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *par
     memcpy(n_hot, params->n_hot, params->n_layer * sizeof *n_hot);
     for (uint32_t i = 0; i < params->n_layer; i++)
         if (n_hot[i] < g->model->layers[i].ffn.d_ff) g->split_layers[g->n_split_layer++] = i;
-    g->cold_absmax = hth_alloc((size_t)g->n_split_layer * params->n_row, sizeof *g->cold_absmax);
-    if (g->cold_absmax) return HEARTH_OK;
-    return hth_fail_memory(err, (size_t)g->n_split_layer * params->n_row * sizeof *g->cold_absmax,
-                           "a model on a device");
+    return HEARTH_OK;
 }
 
 /* ---- bit exactness ------------------------------------------------------------------------------------ */
@@ -92,7 +89,8 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
     hth_gpu_messages messages;
     const hth_device_info *info = hth_device_get_info(g->device);
-    hearth_status st = record_with(g, coopmat_level_of(info), NULL, err);
+    hearth_status st = hth_gpu_upload_scale_max(g, err);
+    if (st == HEARTH_OK) st = record_with(g, coopmat_level_of(info), NULL, err);
     if (st != HEARTH_OK || (g->bit_exact_reason[0] && g->coopmat == HTH_COOPMAT_NONE)) return st;
     hth_coopmat_level differing = HTH_COOPMAT_NONE;
     do {
@@ -170,7 +168,6 @@ void hth_gpu_close(hth_gpu *g)
     hth_free(g->slot_used);
     hth_free(g->fences);
     hth_free(g->submits);
-    hth_free(g->cold_absmax);
     hth_free(g->split_layers);
     hth_free((void *)(uintptr_t)g->params.n_hot);
     hth_free(g);
@@ -195,43 +192,13 @@ uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
 
 /* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
-/* n rows of a matrix after n_skip rows; an absent matrix stays absent. */
-static hth_matrix slice_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
-{
-    hth_matrix some = *m;
-    if (m->n_row == 0) return some;
-    some.data = m->data + n_skip * m->row_size;
-    some.n_row = n;
-    return some;
-}
-
-/* n neurons from `first` on; their rows follow n_skip skipped ones. The outputs are unchanged. */
-static hth_ffn neurons_of(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_skip)
-{
-    hth_ffn some = *f;
-    some.d_ff = n;
-    some.gate = slice_rows(&f->gate, n_skip, n);
-    some.up = slice_rows(&f->up, n_skip, n);
-    some.down_t.rows = slice_rows(&f->down_t.rows, n_skip, n);
-    some.gate_bias = f->gate_bias ? f->gate_bias + first : NULL;
-    some.up_bias = f->up_bias ? f->up_bias + first : NULL;
-    some.thresholds = f->thresholds ? f->thresholds + first : NULL;
-    return some;
-}
-
-hth_ffn hth_ffn_slice_neurons(const hth_ffn *f, uint32_t first, uint32_t n)
-{
-    return neurons_of(f, first, n, first);
-}
-
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
 {
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         hth_gpu_layer *to = &g->layers[g->split_layers[i]];
         const hth_ffn *f = &g->model->layers[g->split_layers[i]].ffn;
-        to->scale_max = f->down_t.scale_max;
         /* The host loaded only its own rows, so its matrices begin with them. */
-        to->cold = to->cold_synced = neurons_of(f, to->n_hot, f->d_ff - to->n_hot, 0);
+        to->cold = hth_ffn_slice(f, to->n_hot, f->d_ff - to->n_hot, 0);
     }
     if (g->n_split_layer == 0) return HEARTH_OK;
     hearth_status st = hth_weight_streams_open(g, err);
@@ -241,7 +208,6 @@ hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
 const hth_offload_params *hth_gpu_get_params(const hth_gpu *g) { return &g->params; }
 bool hth_gpu_is_bit_exact(const hth_gpu *g) { return g->bit_exact_reason[0] == '\0'; }
 const char *hth_gpu_bit_exact_reason(const hth_gpu *g) { return g->bit_exact_reason; }
-float hth_gpu_scale_max(const hth_gpu *g, uint32_t i_layer) { return g->layers[i_layer].scale_max; }
 hth_gpu_counts hth_gpu_count(const hth_gpu *g) { return g->counts; }
 
 /* ---- sequences ---------------------------------------------------------------------------------------- */

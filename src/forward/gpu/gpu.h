@@ -54,7 +54,7 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
 enum { HTH_GPU_MAX_STAGED = 32 << 10 };
 void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uint32_t n, uint8_t *to);
 
-/* Neurons of layer i can be divided in multiples of this; 0: they cannot, because down is not transposed. */
+/* Neurons of layer i can be divided in multiples of this: clusters; 0: they cannot, because down is not transposed. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer);
 
 /* Bytes on a device with bindings of at most `max` bytes. false: something exceeds that. */
@@ -90,10 +90,8 @@ const hth_offload_params *hth_gpu_get_params(const hth_gpu *gpu);
 bool hth_gpu_is_bit_exact(const hth_gpu *gpu);
 /* Why it does not: "mul_mat_vec_q of Q4_0 differs from the CPU"; "": it does. */
 const char *hth_gpu_bit_exact_reason(const hth_gpu *gpu);
-/* The largest down scale of a layer's neurons on the device; it bounds their integers. */
-float hth_gpu_scale_max(const hth_gpu *gpu, uint32_t i_layer);
 /* Call once the host has loaded its own rows: matrices of divided layers then point to the first row that is not
- * on the device, and each scale_max is that of the whole layer. */
+ * on the device, and scale_max is known of all clusters. */
 hearth_status hth_gpu_bind_cpu_rows(hth_gpu *gpu, hearth_error *err);
 
 /* Runs the current step's tokens through the offloaded layers, from s->x; result to s->x or, with the head, to the
@@ -110,7 +108,6 @@ typedef struct hth_gpu_counts {
     uint64_t n_step;            /* batches run, after splitting into classes */
     uint64_t n_split;           /* layers whose other neurons the CPU computed, over all steps */
     uint64_t n_split_empty;     /* of them those without active CPU neurons */
-    uint64_t n_token_retried;   /* tokens that were retried because a value was outside its layer's calibrated range */
     uint64_t n_streamed;        /* steps with streamed weights */
     uint64_t n_streamed_shared; /* of them those where the host computed a share */
 } hth_gpu_counts;

@@ -49,10 +49,8 @@ typedef struct hth_gpu_layer {
     uint32_t n_hot;       /* neurons on the device, the first ones */
     bool down_transposed; /* down is transposed (its rows are neurons); only then the following are set */
     hth_gpu_vector down_bias;
-    float scale_max; /* the largest down scale */
-    hth_ffn cold;    /* the other neurons, on the CPU; d_ff 0: none */
-    /* The same with the H of the current token on the synchronised path; stragglers may still read it. */
-    hth_ffn cold_synced;
+    hth_gpu_vector scale_max; /* D of each cluster; absent for floats */
+    hth_ffn cold;             /* the other neurons, on the CPU; d_ff 0: none */
 } hth_gpu_layer;
 
 /* ---- workspace of a step (workspace.c) --------------------------------------------------------------------- */
@@ -69,18 +67,15 @@ typedef struct hth_gpu_input {
 typedef struct hth_gpu_workspace {
     hth_buffer *from_host, *to_host, *memory;
     hth_buffer_range step, embedded, table, grids; /* in from_host; grids: [n_layer] three words each, padded to four */
-    hth_buffer_range host_sums,
-        host_exponent; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model]; the exponent of one token */
+    hth_buffer_range host_sums; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range result; /* in to_host: [n_tok][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
-    hth_buffer_range d2h_ffn_input,
-        d2h_scores;              /* in to_host: [n_tok][d_model], [n_tok][d_ff] of the current layer */
-    hth_buffer_range d2h_absmax; /* in to_host: {2^k, largest |h|} [n_layer][n_tok] */
+    hth_buffer_range d2h_ffn_input, d2h_scores; /* in to_host: [n_tok][d_model], [n_tok][d_ff] of the current layer */
     hth_buffer_range x, out, attn_saved; /* [n_tok][d_model] */
     hth_buffer_range qkv, attn_out, q_q8;
     hth_buffer_range splits, split_partials; /* for one token */
     hth_buffer_range gate_up, rank_out, scores;
     hth_buffer_range active_mask;       /* one bit per neuron: whether its rows are computed */
-    hth_buffer_range down_absmax, sums; /* of the transposed down: for all tokens; for n_stage tokens */
+    hth_buffer_range down_scales, sums; /* of the transposed down: for all tokens; for n_stage tokens */
     uint32_t n_stage;
     hth_buffer_range staging[2], slots[2]; /* for streamed weights: in from_host; in device memory */
     hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
@@ -104,13 +99,12 @@ enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS
  * free. */
 enum {
     HTH_HOST_OP_COLD_FFN,
-    HTH_HOST_OP_SYNC_EXPONENT,
     HTH_HOST_OP_STAGE_CHUNK,
     HTH_HOST_OP_PARTIAL_FFN,
     HTH_N_HOST_OP
 };
 typedef struct hth_gpu_host_op {
-    uint32_t kind, index; /* split layer: COLD_FFN, SYNC_EXPONENT; chunk: STAGE_CHUNK, PARTIAL_FFN */
+    uint32_t kind, index; /* split layer: COLD_FFN; chunk: STAGE_CHUNK, PARTIAL_FFN */
     uint32_t n_d2h;
 } hth_gpu_host_op;
 
@@ -179,23 +173,15 @@ struct hth_gpu {
     size_t n_staging_vector, staging_capacity;
     hth_gpu_workspace workspace;
     hth_gpu_segments segments[HTH_GPU_N_CLASS];
-    hth_gpu_segments synced_segments; /* for one token, with a synchronised exponent */
-    hth_weight_stream streams[HTH_PLACEMENT_STREAMS + 1];
+    hth_weight_stream streams[HTH_PLACEMENT_STREAMS];
     uint32_t n_stream;
-    uint32_t
-        /* index in streams, after those of params, of the stream without a CPU share, for any number of tokens; 0:
-         * none, and no stream has a share */
-        i_full_stream;
     hth_gpu_segments head_segments[2]; /* for one token; for HTH_GPU_HEAD_ROWS */
     hth_submit_info *submits;          /* [segments of the longest step and of the head] of the current step */
     hth_fence *fences;
     uint32_t n_submitted, n_done; /* number submitted, and number known to be complete */
-    uint32_t *cold_absmax;        /* [n_split_layer][n_tok] bits of the host's largest |h| */
     /* [n_tok][d_model] the host's partial sums of a layer so far; NULL: no stream has a share */
     int64_t *shared_sums;
     uint32_t shared_state;   /* their state: HTH_HOST_SUMS_* */
-    uint64_t n_step_retried; /* steps with a CPU share that had values outside the calibrated range */
-    bool host_sums_invalid;  /* some host sums of the current step overflowed, for any token */
     uint64_t host_value;     /* last value signalled by the host */
     uint64_t timeout_ns;     /* after which the device counts as lost */
     hth_coopmat_level coopmat; /* highest level used for rows of many tokens */
@@ -206,8 +192,6 @@ struct hth_gpu {
     uint32_t n_slot;
 };
 
-/* Some neurons of a CPU layer; first is a multiple of HTH_PANEL_ROW, and n too except for the last slice. */
-hth_ffn hth_ffn_slice_neurons(const hth_ffn *f, uint32_t first, uint32_t n);
 /* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_ffn *cold, uint64_t n_fired);
 /* The same for a chunk of streamed weights. */
@@ -222,10 +206,6 @@ static inline void *hth_gpu_mapped(hth_buffer_range s)
 /* host_ops.c: runs one host operation for n tokens; p: the weight stream, or NULL. */
 void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
                          uint32_t n);
-/* Whether all split layers have a calibrated range. */
-bool hth_gpu_has_calib_range(const hth_gpu *g);
-/* Number of leading tokens among n computed ones whose sums are in range. */
-uint32_t hth_gpu_n_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t n);
 
 /* submit.c: the segments of a step. */
 typedef struct hth_gpu_step_exec {
@@ -279,5 +259,7 @@ const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_offload
 /* Loads all offloaded weights and vectors. */
 hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err);
 void hth_gpu_weights_close(hth_gpu *g);
+/* Uploads D of all clusters, once all rows are loaded. */
+hearth_status hth_gpu_upload_scale_max(hth_gpu *g, hearth_error *err);
 
 #endif

@@ -41,13 +41,9 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
     return NULL;
 }
 
-/* Float chains are never split within a group. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer)
 {
-    const hth_matrix *rows = &model->layers[i_layer].ffn.down_t.rows;
-    enum { CLUSTER = 64 };
-    if (rows->n_row == 0) return 0;
-    return hth_type_act_block(rows->type) == 0 ? HTH_DOWN_GROUP : CLUSTER;
+    return model->layers[i_layer].ffn.down_t.rows.n_row > 0 ? HTH_CLUSTER_NEURONS : 0;
 }
 
 bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,

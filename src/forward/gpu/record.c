@@ -208,11 +208,9 @@ static hearth_status record_with(hth_recorder *r)
     return r->st;
 }
 
-/* synced: split layers use the path with a synchronised exponent; else both sides compute concurrently. */
-static hearth_status record(hth_gpu *g, uint32_t n_row, bool synced, hth_gpu_segments *segments,
-                            hearth_error *err)
+static hearth_status record(hth_gpu *g, uint32_t n_row, hth_gpu_segments *segments, hearth_error *err)
 {
-    hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .synced_exponent = synced, .err = err};
+    hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .err = err};
     return record_with(&r);
 }
 
@@ -234,7 +232,7 @@ static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_gpu_segments *s
 /* Allocates the submissions of a step, including those of the head. */
 static hearth_status alloc_submits(hth_gpu *g, hearth_error *err)
 {
-    uint64_t n = g->synced_segments.n;
+    uint64_t n = 0;
     for (uint32_t i = 0; i < g->n_stream; i++) n = hth_max_u64(n, g->streams[i].segments.n);
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) n = hth_max_u64(n, g->segments[c].n);
     n += hth_max_u64(g->head_segments[0].n, g->head_segments[1].n);
@@ -250,8 +248,7 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     hearth_status st = HEARTH_OK;
     uint32_t rows = g->params.n_row < HTH_GPU_HEAD_ROWS ? g->params.n_row : HTH_GPU_HEAD_ROWS;
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
-        st = record(g, hth_gpu_bucket_size(g, c), false, &g->segments[c], err);
-    if (st == HEARTH_OK && g->n_split_layer > 0) st = record(g, 1, true, &g->synced_segments, err);
+        st = record(g, hth_gpu_bucket_size(g, c), &g->segments[c], err);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_stream(g, &g->streams[i], err);
     if (st == HEARTH_OK && g->params.head) st = record_head(g, 1, &g->head_segments[0], err);
     if (st == HEARTH_OK && g->params.head) st = record_head(g, rows, &g->head_segments[1], err);
@@ -269,7 +266,6 @@ static void free_segments(hth_gpu_segments *segments)
 void hth_gpu_segments_free(hth_gpu *g)
 {
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_segments(&g->segments[c]);
-    free_segments(&g->synced_segments);
     for (uint32_t i = 0; i < g->n_stream; i++) free_segments(&g->streams[i].segments);
     for (int i = 0; i < 2; i++) free_segments(&g->head_segments[i]);
 }

@@ -29,9 +29,8 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
                      sum = is_256 ? in->sum_256 : in->sum;
     const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->thresholds), in->x,
                               q,          d,       sum};
-    if (a->n > 0)
-        hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, hth_div_ceil(a->n, HTH_QUANT_WG_ELEMENTS),
-                    r->n_row);
+    hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, hth_div_ceil(a->n, HTH_QUANT_WG_ELEMENTS),
+                     r->n_row);
     if (store) hth_rec_mark_dirty(r, in->x);
     if (block > 0) hth_rec_mark_dirty(r, q), hth_rec_mark_dirty(r, d), hth_rec_mark_dirty(r, sum);
     if (group) hth_rec_quantize_second(r, group, in);
@@ -72,7 +71,7 @@ static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint
 static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const activation *a)
 {
     const hth_gpu_input *in = &r->g->workspace.input;
-    bool few = r->n_row <= HTH_GPU_FEW_ROWS && a->n > 0, by_score = a->select == HTH_SELECT_PREDICTOR;
+    bool few = r->n_row <= HTH_GPU_FEW_ROWS, by_score = a->select == HTH_SELECT_PREDICTOR;
     bool looks = r->g->params.selector != HEARTH_SELECTOR_DENSE && hth_activation_is_sparse(a->kind);
     bool by_half = a->gated && (looks || a->select == HTH_SELECT_THRESHOLD);
     if (!few || !(by_score || by_half)) {
@@ -99,15 +98,13 @@ static void write_d2h_msg(hth_recorder *r, const hth_gpu_layer *to)
                       hth_rec_first_rows(ws->d2h_scores, r->n_row, to->predict_out.n_row));
 }
 
-/* Hidden values from one neuron on, and the number of neuron splits in a token's sums. */
+/* Hidden values of n neurons of a token; `first` is that of row 0 of the matrix; n_split: splits in a token's sums. */
 typedef struct values {
-    hth_buffer_range h;
-    uint32_t stride, n_split;
+    uint32_t n, first, n_split;
 } values;
 
 /* The contribution of some neurons to tokens [first_tok, first_tok + n): integers, or float chains. */
-static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *p, hth_buffer_range top,
-                     uint32_t first_tok, uint32_t n)
+static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *p, uint32_t first_tok, uint32_t n)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_buffer_range weights = {p->weights, p->offset, p->layout.size};
@@ -116,61 +113,63 @@ static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *
     if (hth_quant_desc_of(p->type, &desc)) {
         hth_push_down push = {.n_neuron = p->n_row,
                               .n_block = n_out / desc.block,
-                              .stride = from->stride,
+                              .stride = from->n,
                               .n_split = from->n_split,
-                              .first = p->first,
+                              .n_cluster = (uint32_t)hth_n_cluster(from->n),
+                              .first = from->first + p->first,
+                              .first_split = p->first / HTH_DOWN_SPLIT,
                               .first_tok = first_tok,
                               .at = p->layout.offsets};
         uint32_t consts[HTH_DOWN_N_CONST] = {HTH_REC_LOCAL, cols};
         memcpy(consts + HTH_DOWN_FORMAT, &desc, sizeof desc);
-        const hth_buffer_range bind[] = {ws->step, weights, from->h, top, ws->sums};
+        const hth_buffer_range bind[] = {ws->step, weights, ws->input.x, ws->down_scales, ws->sums};
         hth_rec_dispatch_3d(r, HTH_SHADER_down_q, consts, bind, &push,
                       hth_div_ceil((uint64_t)n_out * desc.low_bits / 128, HTH_REC_LOCAL),
                       hth_div_ceil(p->n_row, HTH_DOWN_SPLIT), hth_div_ceil(n, cols));
         return;
     }
-    hth_push_down_f push = {p->n_row, n_out, from->stride, from->n_split, p->first, first_tok};
-    const hth_buffer_range bind[] = {ws->step, weights, from->h, ws->sums};
+    hth_push_down_f push = {p->n_row, n_out, from->n, from->n_split, p->first, first_tok};
+    const hth_buffer_range bind[] = {ws->step, weights, ws->input.x, ws->sums};
     hth_rec_dispatch_3d(r, HTH_SHADER_down_f, (const uint32_t[]){HTH_REC_LOCAL, (uint32_t)p->type}, bind, &push,
                   hth_div_ceil(hth_div_ceil(hth_type_row_size(p->type, n_out), 4), HTH_REC_LOCAL),
-                  hth_div_ceil(p->n_row, HTH_DOWN_GROUP), n);
+                  hth_div_ceil(p->n_row, HTH_CLUSTER_NEURONS), n);
 }
 
 /* The same for all neurons of a matrix, in dispatches of whole splits and groups. */
-static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_matrix *p, hth_buffer_range top,
-                         uint32_t first_tok, uint32_t n)
+static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_matrix *p, uint32_t first_tok, uint32_t n)
 {
     uint32_t n_out = r->g->model->hparams.d_model;
     uint64_t work = hth_rec_row_work(n_out, n, HTH_DOT_SCALAR);
-    uint32_t step = hth_rec_rows_per_dispatch(r, p->n_row, work, HTH_DOWN_GROUP);
+    uint32_t step = hth_rec_rows_per_dispatch(r, p->n_row, work, HTH_CLUSTER_NEURONS);
     for (uint32_t i = 0, k; i < p->n_row; i += k) {
         k = p->n_row - i < step ? p->n_row - i : step;
         const hth_gpu_matrix some = hth_rec_rows_of(p, n_out, i, k);
         hth_rec_reserve_work(r, k * work);
-        run_down(r, from, &some, top, first_tok, n);
+        run_down(r, from, &some, first_tok, n);
         hth_rec_hint_bytes(r, p, &(hth_row_range){i, k, p->first + i, r->has_active_mask});
     }
 }
 
-/* The inputs of a layer's output: split sums in workspace.sums, and optionally 64-bit sums. */
+/* The inputs of a layer's output: n_split sums of each token, of n_neuron neurons, and 64-bit sums, if any. */
 typedef struct parts {
-    hth_buffer_range top, acc64;
-    uint32_t n_split;
-    bool floats, has_wide;
+    uint32_t n_split, n_neuron;
+    bool floats, has_acc64;
+    hth_buffer_range acc64;
 } parts;
 
 /* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
 static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_t first_tok, uint32_t n,
                       hth_buffer_range y, bool accumulate)
 {
+    const hth_gpu_workspace *ws = &r->g->workspace;
     hth_gpu_vector bias = r->g->layers[i_layer].down_bias;
     uint32_t n_out = r->g->model->hparams.d_model;
-    hth_push_down_reduce push = {n_out, p->n_split, bias.n > 0, first_tok};
-    hth_buffer_range acc64 = p->has_wide ? p->acc64 : hth_rec_vector(r, bias);
-    const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.sums, p->top, acc64,
-                                     hth_rec_vector(r, bias), y};
+    hth_push_down_reduce push = {n_out, p->n_split, bias.n > 0, first_tok,
+                                 p->floats ? 0 : (uint32_t)hth_n_cluster(p->n_neuron)};
+    hth_buffer_range acc64 = p->has_acc64 ? p->acc64 : hth_rec_vector(r, bias);
+    const hth_buffer_range bind[] = {ws->step, ws->sums, ws->down_scales, acc64, hth_rec_vector(r, bias), y};
     hth_rec_dispatch(r, accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
-                (const uint32_t[]){HTH_REC_LOCAL, p->floats, p->has_wide}, bind, &push,
+                (const uint32_t[]){HTH_REC_LOCAL, p->floats, p->has_acc64}, bind, &push,
                 hth_div_ceil(n_out, HTH_REC_LOCAL), n);
     hth_rec_mark_dirty(r, y);
     hth_rec_barrier(r);
@@ -179,26 +178,23 @@ static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint3
 /* Commands after this need the host's sums. */
 static void await_host(hth_recorder *r)
 {
-    hth_rec_host_op(r, r->synced_exponent ? HTH_HOST_OP_SYNC_EXPONENT : HTH_HOST_OP_COLD_FFN, r->n_split_layer++, r->n_d2h);
+    hth_rec_host_op(r, HTH_HOST_OP_COLD_FFN, r->n_split_layer++, r->n_d2h);
     hth_rec_split(r);
 }
 
-/* Computes 2^k of each token from the device's neurons, whose values are in input.x; to_host: copies it to the host
- * too. */
-static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, bool to_host)
+/* Computes the scales of the clusters of n_neuron neurons, whose values are in input.x. */
+static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
-    hth_push_down_absmax push = {n_neuron, n_neuron, r->g->model->layers[i_layer].ffn.down_t.hidden_absmax,
-                         r->g->layers[i_layer].scale_max};
-    hth_rec_dispatch(r, HTH_SHADER_down_absmax, (const uint32_t[]){HTH_REC_LOCAL},
-                (const hth_buffer_range[]){ws->step, ws->input.x, ws->down_absmax}, &push, 1, r->n_row);
-    hth_rec_mark_dirty(r, ws->down_absmax);
+    const hth_ffn *f = &r->g->model->layers[i_layer].ffn;
+    hth_push_down_scale push = {n_neuron, n_neuron, hth_axpy_safe_exponent(f->down_t.rows.type, f->d_ff)};
+    const hth_buffer_range bind[] = {ws->step, ws->input.x, hth_rec_vector(r, r->g->layers[i_layer].scale_max),
+                                     ws->down_scales};
+    if (n_neuron == 0) return;
+    hth_rec_dispatch(r, HTH_SHADER_down_scale, (const uint32_t[]){HTH_REC_LOCAL}, bind, &push,
+                     (uint32_t)hth_n_cluster(n_neuron), r->n_row);
+    hth_rec_mark_dirty(r, ws->down_scales);
     hth_rec_barrier(r);
-    if (!to_host || r->st != HEARTH_OK) return;
-    hth_buffer_range from = {ws->down_absmax.buffer, ws->down_absmax.offset, 8 * (uint64_t)r->n_row};
-    hth_buffer_range to = {ws->d2h_absmax.buffer, ws->d2h_absmax.offset + 8 * (uint64_t)i_layer * r->g->params.n_row,
-                           from.size};
-    hth_cmdlist_copy(r->cmdlist, from, to);
 }
 
 /* Down of the hidden values in input.x, for as many tokens at once as the sums have capacity. With several stages
@@ -208,26 +204,19 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_buffer_range 
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     const hth_gpu_workspace *ws = &r->g->workspace;
-    bool split_layer = to->n_hot < l->ffn.d_ff;
-    bool in_stages = r->n_row > ws->n_stage;
+    bool split_layer = to->n_hot < l->ffn.d_ff, in_stages = r->n_row > ws->n_stage;
     bool floats = hth_type_act_block(l->ffn.down_t.rows.type) == 0;
-    values from = {ws->input.x, to->n_hot,
-                   hth_div_ceil(to->n_hot, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT)};
-    const parts both = {.top = split_layer && r->synced_exponent ? ws->host_exponent : ws->down_absmax,
-                        .acc64 = ws->host_sums,
-                        .n_split = from.n_split,
-                        .floats = floats,
-                        .has_wide = split_layer};
-    choose_scales(r, i_layer, to->n_hot, split_layer);
-    if (split_layer && r->synced_exponent) r->n_d2h++;
-    if (split_layer && (r->synced_exponent || in_stages)) await_host(r);
+    values from = {.n = to->n_hot, .n_split = hth_div_ceil(to->n_hot, floats ? HTH_CLUSTER_NEURONS : HTH_DOWN_SPLIT)};
+    const parts both = {from.n_split, from.n, floats, split_layer, ws->host_sums};
+    if (!floats) choose_scales(r, i_layer, to->n_hot);
+    if (split_layer && in_stages) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < ws->n_stage ? r->n_row - first : ws->n_stage;
         for (uint32_t i = 0; i < to->down.n_matrix; i++)
-            down_of_part(r, &from, &to->down.matrices[i], both.top, first, n);
-        hth_rec_mark_dirty(r, ws->sums);
+            down_of_part(r, &from, &to->down.matrices[i], first, n);
+        if (from.n > 0) hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
-        if (split_layer && !r->synced_exponent && !in_stages) await_host(r);
+        if (split_layer && !in_stages) await_host(r);
         reduce_sums(r, i_layer, &both, first, n, y, accumulate);
     }
 }
@@ -336,7 +325,7 @@ static void add_sums(hth_recorder *r, const hth_push_down_accumulate *push, bool
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_rec_dispatch(r, HTH_SHADER_down_accumulate, (const uint32_t[]){HTH_REC_LOCAL, host},
-                (const hth_buffer_range[]){ws->step, ws->sums, ws->acc64, ws->host_sums}, push,
+                (const hth_buffer_range[]){ws->step, ws->sums, ws->acc64, ws->host_sums, ws->down_scales}, push,
                 hth_div_ceil(push->n_out, HTH_REC_LOCAL), n);
     hth_rec_mark_dirty(r, ws->acc64);
     hth_rec_barrier(r);
@@ -347,13 +336,12 @@ static void accumulate_matrix(hth_recorder *r, const hth_gpu_matrix *p, uint32_t
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t n_out = r->g->model->hparams.d_model;
-    values from = {ws->input.x, n_neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT)};
+    values from = {n_neuron, neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT)};
     uint64_t capacity = ws->sums.size / ((uint64_t)from.n_split * n_out * sizeof(int32_t));
-    from.h.offset += (uint64_t)neuron * sizeof(float), from.h.size -= (uint64_t)neuron * sizeof(float);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < capacity ? r->n_row - first : (uint32_t)capacity;
-        hth_push_down_accumulate push = {n_out, from.n_split, first, start};
-        down_of_part(r, &from, p, ws->down_absmax, first, n);
+        hth_push_down_accumulate push = {n_out, from.n_split, first, start, neuron, (uint32_t)hth_n_cluster(n_neuron)};
+        down_of_part(r, &from, p, first, n);
         hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
         add_sums(r, &push, false, n);
@@ -374,7 +362,7 @@ static void down_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y,
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     uint32_t n_cold = n_streamed(r, to), n_gpu = to->n_hot + n_cold;
-    choose_scales(r, i_layer, n_gpu, n_cold < to->cold.d_ff);
+    choose_scales(r, i_layer, n_gpu);
     for (uint32_t i = 0; i < to->down.n_matrix; i++) {
         hth_gpu_matrix p = to->down.matrices[i];
         uint32_t neuron = p.first;
@@ -388,7 +376,7 @@ static void down_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y,
         n += p.n_row;
     }
     if (n_cold < to->cold.d_ff) accumulate_share(r);
-    const parts all = {.top = ws->down_absmax, .acc64 = ws->acc64, .has_wide = true};
+    const parts all = {.n_neuron = n_gpu, .has_acc64 = true, .acc64 = ws->acc64};
     reduce_sums(r, i_layer, &all, 0, r->n_row, y, accumulate);
 }
 
@@ -436,9 +424,11 @@ void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool acc
     predict(r, i_layer);
     hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &to->gate_up, split_layer);
     if (split_layer) write_d2h_msg(r, to);
-    if (split_layer && !r->synced_exponent) r->n_d2h++, hth_rec_split(r);
-    neurons(r, &to->gate_up, &hidden);
-    activate(r, &hidden, to->down_transposed ? NULL : &to->down);
+    if (split_layer) r->n_d2h++, hth_rec_split(r);
+    if (hidden.n > 0) {
+        neurons(r, &to->gate_up, &hidden);
+        activate(r, &hidden, to->down_transposed ? NULL : &to->down);
+    }
     if (to->down_transposed) down_by_neurons(r, i_layer, y, accumulate);
     else hth_rec_rows(r, &to->down, &r->g->workspace.input, y, accumulate);
 }

@@ -20,7 +20,6 @@ typedef struct hth_recorder {
     uint32_t n_chunk, n_shared;      /* chunks used; chunks whose CPU share was requested */
     uint32_t layer_d2h;          /* messages after which the host has the layer's inputs */
     uint32_t copied[2];             /* messages after which a staging buffer is free */
-    bool synced_exponent;                   /* the host provides the power of two of a token's sums */
     hth_buffer_range dirty[HTH_REC_MAX_DIRTY]; /* written since the last barrier */
     size_t n_dirty;
     hearth_status st;

@@ -15,7 +15,7 @@ hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_
 hth_shader_ref_fn hth_ref_active_mask, hth_ref_mul_mat_vec_q_sparse, hth_ref_mul_mat_vec_f_sparse;
 hth_shader_ref_fn hth_ref_rope_store, hth_ref_attn, hth_ref_attn_reduce;
 
-hth_shader_ref_fn hth_ref_down_absmax, hth_ref_down_q, hth_ref_down_f, hth_ref_down_accumulate;
+hth_shader_ref_fn hth_ref_down_scale, hth_ref_down_q, hth_ref_down_f, hth_ref_down_accumulate;
 hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
 
 /* For a few operations on local copies, which take half of the tests' time: a sanitizer that checked each of their

@@ -47,7 +47,7 @@ typedef enum hth_gpu_fill_kind {
     HTH_FILL_VALUES,
     HTH_FILL_ROUNDED, /* `width` words of bytes, then scales */
     HTH_FILL_PARTS,   /* {max, sum} */
-    HTH_FILL_TOPS,    /* {2^k, largest |h|} */
+    HTH_FILL_CLUSTER_SCALES,  /* powers of two */
     HTH_FILL_SUMS,
     HTH_FILL_HOST,
 } hth_gpu_fill_kind;

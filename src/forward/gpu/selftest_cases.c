@@ -247,58 +247,62 @@ static void attn_reduce(hth_gpu_testcase *t)
 
 enum { TOP_H = 2, FIRST_TOK = 1 };
 
-static void down_absmax(hth_gpu_testcase *t)
+/* With a safe exponent that some clusters reach and others do not. */
+static void down_scale(hth_gpu_testcase *t)
 {
-    enum { N_ROW = 6, N = 300, STRIDE = 303 };
-    const hth_push_down_absmax push = {N, STRIDE, 1.5f, 0.03f};
-    set_call(t, &push, sizeof push, 1, N_ROW, 1);
+    enum { N_ROW = 6, N = 300, N_CLUSTER = 2, STRIDE = 303, SAFE = 14 };
+    const hth_push_down_scale push = {N, STRIDE, SAFE};
+    set_call(t, &push, sizeof push, N_CLUSTER, N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, N_ROW * STRIDE, 4);
     h->width = STRIDE, h->max_exponent = TOP_H;
-    bind_output(t, N_ROW, 8);
+    bind_floats(t, N_CLUSTER, 2);
+    bind_output(t, N_ROW * N_CLUSTER, 4);
 }
 
 /* The second split of a layer and part of the third, after neurons that are elsewhere. */
 static void down_q(hth_gpu_testcase *t)
 {
-    enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_SPLIT = 3, STRIDE = HTH_DOWN_SPLIT + N_NEURON + 3 };
+    enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_SPLIT = 3, N_CLUSTER = 2, STRIDE = HTH_DOWN_SPLIT + N_NEURON + 3 };
     const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORMAT, cols = c[HTH_DOWN_COLS];
     const uint32_t n_block = form[0] == 32 ? 3 : 1, n_out = n_block * form[0], n_tok = FIRST_TOK + cols + 2;
     set_planes(t, form, N_NEURON, n_block);
-    const hth_push_down push = {N_NEURON, n_block, STRIDE, N_SPLIT, HTH_DOWN_SPLIT, FIRST_TOK, t->layout.offsets};
+    const hth_push_down push = {N_NEURON, n_block, STRIDE, N_SPLIT, N_CLUSTER, HTH_DOWN_SPLIT, 1, FIRST_TOK,
+                                t->layout.offsets};
     set_call(t, &push, sizeof push, over(n_out * t->desc.low_bits / 128, c[HTH_DOWN_LOCAL]),
              over(N_NEURON, HTH_DOWN_SPLIT), over(cols + 2, cols));
     bind_step(t, n_tok, n_tok - 1, 0);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, (uint64_t)n_tok * STRIDE, 4);
     h->width = STRIDE, h->max_exponent = TOP_H;
-    bind_input(t, HTH_FILL_TOPS, n_tok, 8)->max_exponent = TOP_H;
+    bind_input(t, HTH_FILL_CLUSTER_SCALES, n_tok * N_CLUSTER, 4)->max_exponent = TOP_H;
     bind_output(t, (uint64_t)(cols + 2) * N_SPLIT * n_out, 4);
 }
 
 static void down_accumulate(hth_gpu_testcase *t)
 {
-    enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
-    const hth_push_down_accumulate push = {N_OUT, N_SPLIT, FIRST_TOK, 0};
+    enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4, N_CLUSTER = 3 };
+    const hth_push_down_accumulate push = {N_OUT, N_SPLIT, FIRST_TOK, 0, HTH_CLUSTER_NEURONS, N_CLUSTER};
     const uint32_t n_wide = HTH_HOST_SUMS + 2 * N_ROW * N_OUT;
     set_call(t, &push, sizeof push, over(N_OUT, t->consts[HTH_DOWN_ACCUMULATE_LOCAL]), N_ROW - FIRST_TOK, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
     bind_input(t, HTH_FILL_HOST, n_wide, 4);
     bind_input(t, HTH_FILL_HOST, t->consts[HTH_DOWN_ACCUMULATE_HOST] ? n_wide : 0, 4);
+    bind_input(t, HTH_FILL_CLUSTER_SCALES, N_ROW * N_CLUSTER, 4)->max_exponent = TOP_H;
 }
 
 static void down_reduce(hth_gpu_testcase *t)
 {
-    enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
+    enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4, N_CLUSTER = 2 };
     const uint32_t *c = t->consts;
-    const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK};
+    const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK, c[HTH_DOWN_REDUCE_FLOATS] ? 0 : N_CLUSTER};
     bool has_host = c[HTH_DOWN_REDUCE_HOST];
     set_call(t, &push, sizeof push, over(N_OUT, c[HTH_DOWN_REDUCE_LOCAL]), N_ROW - FIRST_TOK, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     if (c[HTH_DOWN_REDUCE_FLOATS]) bind_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
     else bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
-    bind_input(t, HTH_FILL_TOPS, N_ROW, 8)->max_exponent = TOP_H;
+    bind_input(t, HTH_FILL_CLUSTER_SCALES, N_ROW * N_CLUSTER, 4)->max_exponent = TOP_H;
     bind_input(t, HTH_FILL_HOST, has_host ? HTH_HOST_SUMS + 2 * N_ROW * N_OUT : 0, 4);
     bind_floats(t, N_OUT, 4);
     if (t->id == HTH_SHADER_down_reduce_acc) bind_floats(t, N_ROW * N_OUT, 6);
@@ -322,7 +326,7 @@ static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_act_quantize] = act_quantize,
     [HTH_SHADER_norm_add] = norm_add,
     [HTH_SHADER_soft_cap] = soft_cap,
-    [HTH_SHADER_down_absmax] = down_absmax,
+    [HTH_SHADER_down_scale] = down_scale,
     [HTH_SHADER_down_q] = down_q,
     [HTH_SHADER_down_accumulate] = down_accumulate,
     [HTH_SHADER_down_reduce] = down_reduce,

@@ -128,12 +128,12 @@ enum { LARGEST_HALF = 4, COMMON_EXPONENT = 11 }; /* maximum magnitude of `half`;
 /* The power of two that covers all neurons; h below 2^max_exponent. */
 static float power_of(const hth_gpu_test_input *g, const hth_quant_desc *f)
 {
-    return hth_axpy_scale((float)(1 << g->max_exponent),
-                          (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)));
+    float h_max = (float)(1 << g->max_exponent);
+    return hth_axpy_scale(&h_max, 1, (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)), 0);
 }
 
 /* Every fifth row has no active neuron; every second has none of the largest magnitude. Values with few bits make
- * ties: odd multiples of either power of two (fill_tops) and 2^-4 end in a half. */
+ * ties: odd multiples of either power of two (fill_cluster_scales) and 2^-4 end in a half. */
 static void fill_neurons(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *h)
 {
     const float unit = 8.0f / power_of(g, &t->desc), units[] = {0.25f, unit, 4.0f * unit, unit};
@@ -320,10 +320,10 @@ static void fill_parts_of_splits(random *r, const hth_gpu_test_input *g, float *
 }
 
 /* Powers that cover all neurons, and smaller ones. */
-static void fill_tops(const hth_gpu_test_input *g, const hth_quant_desc *f, float *x)
+static void fill_cluster_scales(const hth_gpu_test_input *g, const hth_quant_desc *f, float *x)
 {
-    float scale = power_of(g, f), h = (float)(1 << g->max_exponent);
-    for (size_t i = 0; i < g->size / 8; i++) x[2 * i] = i % 2 ? scale : scale * 0.25f, x[2 * i + 1] = h;
+    float scale = power_of(g, f);
+    for (size_t i = 0; i < g->size / 4; i++) x[i] = i % 2 ? scale : scale * 0.25f;
 }
 
 /* An odd 25-bit value: a tie when converted to float. */
@@ -374,7 +374,7 @@ static void fill(random *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *cons
     case HTH_FILL_VALUES: fill_cache(r, t, g, to); break;
     case HTH_FILL_ROUNDED: fill_rounded(r, g, to); break;
     case HTH_FILL_PARTS: fill_parts_of_splits(r, g, to); break;
-    case HTH_FILL_TOPS: fill_tops(g, &t->desc, (float *)to); break;
+    case HTH_FILL_CLUSTER_SCALES: fill_cluster_scales(g, &t->desc, (float *)to); break;
     case HTH_FILL_SUMS: fill_sums(r, g, to); break;
     case HTH_FILL_HOST:
         if (g->size > 4) fill_host(r, g, to);

@@ -198,55 +198,57 @@ typedef struct hth_push_soft_cap {
 
 /* ---- transposed down (docs/arithmetic.md 6) --------------------------------------------------------- */
 
-/* top[t] = {bits of 2^k, bits of the largest |h|} of n neurons: k from H (calib_max), or from the largest |h|
- * where that is larger (hth_axpy_scale; 0: none exists). Bindings: step, h[t][stride], top. Grid: {1, tokens}. */
-enum { HTH_DOWN_ABSMAX_LOCAL = 0 };
-typedef struct hth_push_down_absmax {
-    uint32_t n, stride;
-    float calib_max, scale_max; /* H and D */
-} hth_push_down_absmax;
+/* scales[t][cluster] = 2^k of the cluster's hidden values (hth_axpy_scale; 0: none). Bindings: step, h[t][stride],
+ * D[cluster], scales. Grid: {clusters, tokens}. */
+enum { HTH_DOWN_SCALE_LOCAL = 0 };
+typedef struct hth_push_down_scale {
+    uint32_t n, stride; /* neurons */
+    int32_t safe_exponent;
+} hth_push_down_scale;
 
-/* sums[t][split][n_out]: the integers of HTH_DOWN_SPLIT neurons each, minima subtracted. Neurons whose h is 0 are
- * not read. Tokens are those from first_tok on; sums begin with them.
- * Bindings: step, weights (a row per neuron, as for mul_mat_vec_q), h[t][stride], top, sums. An invocation
- * computes 16 bytes' worth of a row's outputs for COLS tokens. Grid: {ceil(pieces of a row / LOCAL), n_split,
- * ceil(tokens / COLS)}. */
+/* sums[t][split][n_out]: the integers of HTH_DOWN_SPLIT neurons each, minima subtracted, times the scale of their
+ * cluster. Neurons whose h is 0 are not read. Tokens are those from first_tok on; sums begin with them.
+ * Bindings: step, weights (a row per neuron, as for mul_mat_vec_q), h[t][stride], scales[t][n_cluster], sums. An
+ * invocation computes 16 bytes' worth of a row's outputs for COLS tokens. Grid: {ceil(pieces of a row / LOCAL),
+ * ceil(n_neuron / HTH_DOWN_SPLIT), ceil(tokens / COLS)}. */
 enum { HTH_DOWN_SPLIT = 128 };
 enum { HTH_DOWN_LOCAL = 0, HTH_DOWN_COLS, HTH_DOWN_FORMAT, HTH_DOWN_N_CONST = HTH_DOWN_FORMAT + 8 };
 typedef struct hth_push_down {
-    uint32_t n_neuron, n_block, stride, n_split;
-    uint32_t first;     /* number of the first neuron of the weights, a multiple of a split */
-    uint32_t first_tok; /* index of the first token */
+    uint32_t n_neuron, n_block, stride, n_split, n_cluster;
+    uint32_t first;       /* number of the first neuron of the weights, a multiple of a split */
+    uint32_t first_split; /* index of its sums */
+    uint32_t first_tok;   /* index of the first token */
     hth_soa_offsets at;
 } hth_push_down;
 
-/* The same for float rows: chains[t][group][n_out] of HTH_DOWN_GROUP neurons each, product and sum each rounded.
- * Bindings: step, rows (weight_layout.h), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL), n_group,
+/* The same for float rows: chains[t][cluster][n_out], product and sum each rounded.
+ * Bindings: step, rows (weight_layout.h), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL), clusters,
  * tokens}. */
-enum { HTH_DOWN_GROUP = 256 };
 enum { HTH_DOWN_F_LOCAL = 0, HTH_DOWN_F_TYPE };
 typedef struct hth_push_down_f {
     uint32_t n_neuron, n_out, stride, n_group;
     uint32_t first, first_tok;
 } hth_push_down_f;
 
-/* y[t][n_out] = the sums of all splits (FLOATS: of all groups, each as Q31.32), and with HOST the host's 64-bit
- * sums [t][n_out] of the same kind (from word HTH_HOST_SUMS on; word 0: HTH_HOST_SUMS_NONE, _VALID or _OVERFLOW),
- * times 2^-k (or 2^-32), + bias; _acc: added to y. NaN where there is no 2^k, or a part of floats is out of
- * bounds. Bindings: step, sums, top, host, bias, y. Grid: {ceil(n_out / LOCAL), tokens}. */
+/* y[t][n_out] = the sums of all splits as Q31.32 (FLOATS: of all chains), and with HOST 64-bit sums [t][n_out] of the
+ * host (from word HTH_HOST_SUMS on; word 0: HTH_HOST_SUMS_NONE, _VALID or _OVERFLOW), times 2^-32, + bias; _acc: added
+ * to y. NaN where one of the token's n_cluster scales is 0, a chain is out of bounds, or the host's sums are.
+ * Bindings: step, sums, scales[t][n_cluster], host, bias, y. Grid: {ceil(n_out / LOCAL), tokens}. */
 enum { HTH_HOST_SUMS = 4, HTH_HOST_SUMS_NONE = 0, HTH_HOST_SUMS_VALID, HTH_HOST_SUMS_OVERFLOW };
 enum { HTH_DOWN_REDUCE_LOCAL = 0, HTH_DOWN_REDUCE_FLOATS, HTH_DOWN_REDUCE_HOST };
 typedef struct hth_push_down_reduce {
     uint32_t n_out, n_split, has_bias, first_tok;
+    uint32_t n_cluster; /* 0 for FLOATS */
 } hth_push_down_reduce;
 
-/* wide[t][n_out] += the integers of all splits, in 64 bits, in the buffer format in which down_reduce reads the
- * host's (HTH_HOST_SUMS words, then the sums), and with HOST also the host's sums, if valid. With `start` they
- * replace the old contents, and word 0 becomes _VALID; with HOST word 0 becomes _OVERFLOW where the host's is.
- * Bindings: step, sums, wide, host. Grid: {ceil(n_out / LOCAL), tokens}. */
+/* acc64[t][n_out] += the sums of all splits, the first of which is that of neuron `first`, as Q31.32, in the buffer
+ * format in which down_reduce reads the host's (HTH_HOST_SUMS words, then the sums), and with HOST also the host's
+ * sums, if valid. With `start` they replace the old contents, and word 0 becomes _VALID; with HOST word 0 becomes
+ * _OVERFLOW where the host's is. Bindings: step, sums, acc64, host, scales[t][n_cluster]. Grid: {ceil(n_out / LOCAL),
+ * tokens}. */
 enum { HTH_DOWN_ACCUMULATE_LOCAL = 0, HTH_DOWN_ACCUMULATE_HOST };
 typedef struct hth_push_down_accumulate {
-    uint32_t n_out, n_split, first_tok, start;
+    uint32_t n_out, n_split, first_tok, start, first, n_cluster;
 } hth_push_down_accumulate;
 
 /* The C functions of all shaders, by number. */

@@ -1,10 +1,7 @@
 /* Runs a step on the device. The host fills the step block, runs the segments of its class (submit.c), and reads
  * the results. In a split layer the device sends a message in mid-layer; the host computes its neurons
  * concurrently, and both sums are added on the device. In steps of many tokens the host's weights may be streamed
- * through the device, all of them or all but its share (weight_stream.c).
- *
- * Tokens whose sums are out of range (host_ops.c), and those after them, are retried: one by one on the
- * synchronised path, or, with streamed weights, with all weights streamed. */
+ * through the device, all of them or all but its share (weight_stream.c). */
 #include "forward/gpu/gpu_int.h"
 
 #include <string.h>
@@ -97,92 +94,6 @@ static hearth_status deliver(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n
     return st;
 }
 
-/* No split layer, so no value can be out of range: the first logits are computed in the same submission. */
-static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
-                               hearth_error *err)
-{
-    uint32_t next = 0, n_want;
-    fill_block(g, s, first, n);
-    n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
-    const hth_gpu_step_exec whole = {.segments = &g->segments[bucket_of(g, n)],
-                                     .n_row = n,
-                                     .submit_mode = g->params.submit_mode,
-                                     .next = n_want > 0 ? &g->head_segments[n_want > 1] : NULL};
-    hearth_status st = hth_gpu_submit_step(g, s, &whole, err);
-    if (st == HEARTH_OK && n_want > 0)
-        st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);
-    return st == HEARTH_OK ? deliver(g, s, first, n, next, to, err) : st;
-}
-
-/* Runs with both sides; *n_usual: leading tokens in range, whose results are delivered. */
-static hearth_status run_in_range(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint32_t first,
-                               uint32_t *n_in_range, hth_logits_sink *to, hearth_error *err)
-{
-    fill_block(g, s, first, p->n_row);
-    hearth_status st = hth_gpu_submit_step(g, s, p, err);
-    if (st != HEARTH_OK) return st;
-    *n_in_range = hth_gpu_n_in_range(g, p->stream, p->n_row);
-    return *n_in_range > 0 ? deliver(g, s, first, *n_in_range, 0, to, err) : HEARTH_OK;
-}
-
-/* Leading in-range tokens at once, the others one by one. */
-static hearth_status run_split(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
-                                 hearth_error *err)
-{
-    const hth_gpu_step_exec many = {
-        .segments = &g->segments[bucket_of(g, n)], .n_row = n, .submit_mode = g->params.submit_mode};
-    const hth_gpu_step_exec one = {
-        .segments = &g->synced_segments, .n_row = 1, .submit_mode = HTH_SUBMIT_ON_DEMAND};
-    uint32_t n_in_range = 0;
-    hearth_status st = HEARTH_OK;
-    if (hth_gpu_has_calib_range(g)) st = run_in_range(g, s, &many, first, &n_in_range, to, err);
-    for (uint32_t i = n_in_range; st == HEARTH_OK && i < n; i++) {
-        g->counts.n_token_retried++;
-        fill_block(g, s, first + i, 1);
-        st = hth_gpu_submit_step(g, s, &one, err);
-        if (st == HEARTH_OK) st = deliver(g, s, first + i, 1, 0, to, err);
-    }
-    return st;
-}
-
-/* All CPU neurons are streamed, so no value can be out of range. */
-static hearth_status run_weight_stream(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
-                                       uint32_t n, hth_logits_sink *to, hearth_error *err)
-{
-    const hth_gpu_step_exec all = {
-        .segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
-    fill_block(g, s, first, n);
-    hearth_status st = hth_gpu_submit_step(g, s, &all, err);
-    return st == HEARTH_OK ? deliver(g, s, first, n, 0, to, err) : st;
-}
-
-/* A share saves a tenth of a step, and a retry costs a step: if more than one step in eight was retried, no share
- * is used any more. */
-static bool uses_share(const hth_gpu *g)
-{
-    return hth_gpu_has_calib_range(g) && g->n_step_retried <= 1 + g->counts.n_streamed_shared / 8;
-}
-
-/* Leading in-range tokens with the host's share, the others without. */
-static hearth_status run_streamed(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
-                                  uint32_t n, hth_logits_sink *to, hearth_error *err)
-{
-    const hth_gpu_step_exec both = {
-        .segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
-    uint32_t n_in_range = 0;
-    hearth_status st = HEARTH_OK;
-    g->counts.n_streamed++;
-    if (p->config.cpu_share == 0) return run_weight_stream(g, s, p, first, n, to, err);
-    if (uses_share(g)) {
-        g->counts.n_streamed_shared++;
-        st = run_in_range(g, s, &both, first, &n_in_range, to, err);
-        g->n_step_retried += n_in_range < n;
-    }
-    if (st != HEARTH_OK || n_in_range == n) return st;
-    g->counts.n_token_retried += n - n_in_range;
-    return run_weight_stream(g, s, &g->streams[g->i_full_stream], first + n_in_range, n - n_in_range, to, err);
-}
-
 /* The weight stream for n tokens; NULL: none. */
 static const hth_weight_stream *stream_for(const hth_gpu *g, uint32_t n)
 {
@@ -192,13 +103,24 @@ static const hth_weight_stream *stream_for(const hth_gpu *g, uint32_t n)
     return found;
 }
 
+/* The first logits are computed in the same submission. */
 static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                               hearth_error *err)
 {
-    const hth_weight_stream *stream = stream_for(g, n);
-    if (g->n_split_layer == 0) return run_whole(g, s, first, n, to, err);
-    if (stream) return run_streamed(g, s, stream, first, n, to, err);
-    return run_split(g, s, first, n, to, err);
+    const hth_weight_stream *stream = g->n_split_layer > 0 ? stream_for(g, n) : NULL;
+    uint32_t next = 0, n_want;
+    fill_block(g, s, first, n);
+    n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
+    const hth_gpu_step_exec all = {.segments = stream ? &stream->segments : &g->segments[bucket_of(g, n)],
+                                   .stream = stream,
+                                   .n_row = n,
+                                   .submit_mode = g->params.submit_mode,
+                                   .next = n_want > 0 ? &g->head_segments[n_want > 1] : NULL};
+    if (stream) g->counts.n_streamed++, g->counts.n_streamed_shared += stream->config.cpu_share > 0;
+    hearth_status st = hth_gpu_submit_step(g, s, &all, err);
+    if (st == HEARTH_OK && n_want > 0)
+        st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);
+    return st == HEARTH_OK ? deliver(g, s, first, n, next, to, err) : st;
 }
 
 hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)

@@ -84,7 +84,6 @@ hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
     bool queued = (p->submit_mode == HTH_SUBMIT_UPFRONT && in_limit) || p->segments->n_host_op == 0;
     uint64_t before = g->host_value;
     uint32_t n = fill_submits(g, p, queued);
-    g->host_sums_invalid = false;
     hearth_status st = HEARTH_OK;
     if (queued) {
         if ((st = submit(g, n, err)) != HEARTH_OK) return st;

@@ -12,7 +12,7 @@
 /* Chunks of some megabytes: the copy of a chunk takes long compared to a submission, and briefly compared to a
  * display frame. Small matrices are split into several chunks too, so that the copy of one overlaps with the use
  * of another. */
-enum { MAX_SLOT = 8 << 20, MIN_CHUNKS = 4, MIN_ROWS = 64, ROWS_AT_ONCE = 16 };
+enum { MAX_SLOT = 8 << 20, MIN_CHUNKS = 4, ROWS_AT_ONCE = 16 };
 
 /* ---- chunks ------------------------------------------------------------------------------------------ */
 
@@ -28,13 +28,13 @@ static bool can_stream(const hth_matrix *m)
     hth_quant_desc desc;
     if (m->n_row == 0) return true;
     return hth_quant_desc_of(m->type, &desc) && m->row_size <= HTH_GPU_MAX_STAGED &&
-           layout_bytes(m, MIN_ROWS) <= MAX_SLOT;
+           layout_bytes(m, HTH_CLUSTER_NEURONS) <= MAX_SLOT;
 }
 
 /* Slot bytes for a chunk of a matrix, up to the maximum. */
 static uint64_t wanted_bytes(const hth_matrix *m)
 {
-    uint64_t n_row = (m->n_row / MIN_CHUNKS + MIN_ROWS - 1) / MIN_ROWS * MIN_ROWS;
+    uint64_t n_row = (m->n_row / MIN_CHUNKS + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS * HTH_CLUSTER_NEURONS;
     uint64_t chunk_size = n_row > 0 ? layout_bytes(m, n_row) : 0;
     return chunk_size < MAX_SLOT ? chunk_size : MAX_SLOT;
 }
@@ -53,16 +53,16 @@ uint64_t hth_gpu_slot_bytes(const hth_model *model)
     return bytes;
 }
 
-/* Rows of a matrix that fit into a slot, in multiples of MIN_ROWS. */
+/* Rows of a matrix that fit into a slot, in multiples of HTH_CLUSTER_NEURONS. */
 static uint32_t rows_of_chunk(const hth_matrix *m, uint64_t slot)
 {
-    uint32_t low = 1, high = (uint32_t)((m->n_row + MIN_ROWS - 1) / MIN_ROWS);
+    uint32_t low = 1, high = (uint32_t)((m->n_row + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS);
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
-        if (layout_bytes(m, (uint64_t)middle * MIN_ROWS) <= slot) low = middle;
+        if (layout_bytes(m, (uint64_t)middle * HTH_CLUSTER_NEURONS) <= slot) low = middle;
         else high = middle - 1;
     }
-    return low * MIN_ROWS;
+    return low * HTH_CLUSTER_NEURONS;
 }
 
 static uint32_t n_chunks(const hth_gpu *g, const hth_matrix *m, uint32_t n_streamed)
@@ -94,12 +94,12 @@ static void add_chunks(const hth_gpu *g, hth_weight_stream *to, uint32_t i_split
 static void divide_share(const hth_gpu *g, hth_weight_stream *to, uint32_t first)
 {
     const hth_gpu_layer *l = &g->layers[g->split_layers[to->chunks[first].i_split_layer]];
-    uint32_t at = hth_gpu_n_streamed(l, to), n_run = (l->cold.d_ff - at + MIN_ROWS - 1) / MIN_ROWS,
+    uint32_t at = hth_gpu_n_streamed(l, to), n_run = (l->cold.d_ff - at + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS,
              n = to->n_chunk - first;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t end = at + MIN_ROWS * ((i + 1) * n_run / n - i * n_run / n);
+        uint32_t end = at + HTH_CLUSTER_NEURONS * ((i + 1) * n_run / n - i * n_run / n);
         if (end > l->cold.d_ff) end = l->cold.d_ff;
-        to->chunks[first + i].cpu_neurons = hth_ffn_slice_neurons(&l->cold, at, end - at);
+        to->chunks[first + i].cpu_neurons = hth_ffn_slice(&l->cold, at, end - at, at);
         to->chunks[first + i].first_cpu_neuron = at;
         at = end;
     }
@@ -107,8 +107,8 @@ static void divide_share(const hth_gpu *g, hth_weight_stream *to, uint32_t first
 
 uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p)
 {
-    uint32_t n_run = (l->cold.d_ff + MIN_ROWS - 1) / MIN_ROWS;
-    uint32_t n = (n_run - n_run * p->config.cpu_share / HTH_PLACEMENT_PARTS) * MIN_ROWS;
+    uint32_t n_run = (l->cold.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
+    uint32_t n = (n_run - n_run * p->config.cpu_share / HTH_PLACEMENT_PARTS) * HTH_CLUSTER_NEURONS;
     return n < l->cold.d_ff ? n : l->cold.d_ff;
 }
 
@@ -161,10 +161,6 @@ hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
         g->streams[g->n_stream++] = (hth_weight_stream){.config = streams[i], .n_row = n_row};
     }
     if (has_shares(g)) {
-        /* Tokens may have to be retried without a share (step.c). */
-        g->i_full_stream = g->n_stream++;
-        g->streams[g->i_full_stream] =
-            (hth_weight_stream){.config = {UINT32_MAX, 0}, .n_row = g->params.n_row};
         uint64_t n = (uint64_t)g->params.n_row * g->model->hparams.d_model;
         g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
         if (!g->shared_sums) return hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");

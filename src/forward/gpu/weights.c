@@ -79,7 +79,7 @@ typedef struct row_range {
 
 /* Also limits the allocation size: a device must support 1 GiB at once. */
 static const uint64_t MAX_AT_ONCE = (uint64_t)1 << 30;
-enum { SPLIT_ROWS = HTH_DOWN_GROUP }; /* matrices end at multiples of this many rows */
+enum { SPLIT_ROWS = HTH_CLUSTER_NEURONS }; /* matrices end at multiples of this many rows */
 
 /* The longest range from row `first` on. false: no rows are left, or not even CUT rows fit. */
 static bool next_row_range(const hth_gpu_fused_src *s, uint64_t max, uint64_t first, row_range *out)
@@ -192,7 +192,7 @@ typedef struct loader {
     hth_gpu *g;
     hth_gpu_read_fn *read;
     void *user;
-    float *scale_absmax;       /* maximum scale read so far, of neurons; or NULL */
+    float *scale_max;       /* of clusters, raised while neurons are read; or NULL */
     uint8_t *rows, *planes; /* in file format; in device layout */
     size_t rows_capacity, planes_capacity;
 } loader;
@@ -217,10 +217,9 @@ static hearth_status fill_from(loader *o, const hth_gpu_matrix *p, const hth_mat
         st = o->read(o->user, m, from + i, k, o->rows, err);
         if (st != HEARTH_OK) break;
         hth_soa_layout_pack(p->type, p->n_row, m->n_col, o->rows, m->row_size, at + i, k, o->planes);
-        for (uint64_t r = 0; o->scale_absmax && r < k; r++) {
-            float top = hth_axpy_absmax_scale(p->type, o->rows + r * m->row_size, m->n_col);
-            if (!(top <= *o->scale_absmax)) *o->scale_absmax = top; /* keeps NaN */
-        }
+        for (uint64_t r = 0; o->scale_max && r < k; r++)
+            hth_axpy_raise(&o->scale_max[(from + i + r) / HTH_CLUSTER_NEURONS],
+                           hth_axpy_absmax_scale(p->type, o->rows + r * m->row_size, m->n_col));
     }
     return st;
 }
@@ -269,16 +268,6 @@ static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const ht
     return st;
 }
 
-/* Integer sums are bounded only if all scales are finite. */
-static hearth_status check_scales(const hth_gpu *g, uint32_t i_layer, hearth_error *err)
-{
-    float top = g->layers[i_layer].scale_max;
-    if (top - top == 0.0f) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_FORMAT,
-                    "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
-                    hth_gguf_path(g->model->file), i_layer);
-}
-
 static hearth_status open_groups(loader *o, uint32_t i_layer, hearth_error *err)
 {
     hth_gpu_layer *to = &o->g->layers[i_layer];
@@ -291,11 +280,11 @@ static hearth_status open_groups(loader *o, uint32_t i_layer, hearth_error *err)
     hearth_status st = HEARTH_OK;
     hth_gpu_fused_srcs(o->g->model, i_layer, to->n_hot, o->g->params.selector, sources);
     for (int i = 0; st == HEARTH_OK && i < HTH_GPU_N_FUSED; i++) {
-        o->scale_absmax = i == 3 && to->down_transposed ? &to->scale_max : NULL;
+        o->scale_max = i == 3 ? o->g->model->layers[i_layer].ffn.down_t.scale_max : NULL;
         st = open_group(o, groups[i], &sources[i], what[i], err);
     }
-    o->scale_absmax = NULL;
-    return st == HEARTH_OK ? check_scales(o->g, i_layer, err) : st;
+    o->scale_max = NULL;
+    return st == HEARTH_OK ? hth_model_check_scales(o->g->model, i_layer, err) : st;
 }
 
 static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
@@ -314,6 +303,8 @@ static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
     if (st == HEARTH_OK) st = copy_vector(o->g, has_thresholds ? l->ffn.thresholds : NULL, l->ffn.d_ff, &to->thresholds, err);
     if (st == HEARTH_OK && to->down_transposed)
         st = copy_vector(o->g, l->ffn.down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
+    if (st == HEARTH_OK && to->down_transposed && hth_type_act_block(l->ffn.down_t.rows.type) > 0)
+        st = copy_vector(o->g, l->ffn.down_t.scale_max, hth_n_cluster(l->ffn.d_ff), &to->scale_max, err);
     if (o->g->params.streams[0].n_tok > 0 && to->n_hot < l->ffn.d_ff) {
         const float *bias[2] = {l->ffn.gate_bias, l->ffn.up_bias};
         for (int i = 0; st == HEARTH_OK && i < 2; i++)
@@ -334,6 +325,17 @@ static hearth_status open_vectors(hth_gpu *g, hearth_error *err)
         st = hth_device_upload((hth_buffer_range){g->vectors, 0, 0}, g->staging_vectors, err);
     hth_free(g->staging_vectors);
     g->staging_vectors = NULL;
+    return st;
+}
+
+hearth_status hth_gpu_upload_scale_max(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->params.n_layer; i++) {
+        hth_gpu_vector v = g->layers[i].scale_max;
+        hth_buffer_range to = {g->vectors, v.offset, v.n * sizeof(float)};
+        if (v.n > 0) st = hth_device_upload(to, g->model->layers[i].ffn.down_t.scale_max, err);
+    }
     return st;
 }
 

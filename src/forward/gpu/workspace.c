@@ -37,7 +37,6 @@ static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_param
     r->sine_offset = (uint32_t)n_angle;
     r->embedded = bump_alloc(c, (uint64_t)p->n_row * h->d_model, 4);
     r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (m->down_transposed ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
-    r->host_exponent = bump_alloc(c, 2, 4);
     for (int i = 0; i < 2; i++)
         r->staging[i] = bump_alloc(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
 }
@@ -51,7 +50,6 @@ static void alloc_to_host(bump *c, const hth_model *m, const hth_offload_params 
     r->result = bump_alloc(c, hth_max_u64((uint64_t)p->n_row * h->d_model, n_logit), 4);
     r->d2h_ffn_input = bump_alloc(c, m->down_transposed ? (uint64_t)p->n_row * h->d_model : 0, 4);
     r->d2h_scores = bump_alloc(c, m->down_transposed && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
-    r->d2h_absmax = bump_alloc(c, m->down_transposed ? (uint64_t)h->n_layer * p->n_row : 0, 8);
 }
 
 static void alloc_input(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_input *in)
@@ -75,7 +73,7 @@ static void alloc_down(bump *c, const hth_model *m, const hth_offload_params *p,
     const uint64_t enough = (uint64_t)64 << 20;
     uint64_t n_split = (h->d_ff + HTH_DOWN_SPLIT - 1) / HTH_DOWN_SPLIT, one = n_split * h->d_model * 4;
     r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
-    r->down_absmax = bump_alloc(c, m->down_transposed ? p->n_row : 0, 8);
+    r->down_scales = bump_alloc(c, m->down_transposed ? p->n_row * hth_n_cluster(h->d_ff) : 0, 4);
     r->sums = bump_alloc(c, m->down_transposed ? r->n_stage * n_split * h->d_model : 0, 4);
     uint64_t n_wide = p->streams[0].n_tok > 0 ? (uint64_t)p->n_row * h->d_model * 2 : 0;
     r->acc64 = bump_alloc(c, p->streams[0].n_tok > 0 ? HTH_HOST_SUMS + n_wide : 0, 4);
@@ -173,13 +171,13 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
     if (st != HEARTH_OK) return st;
     hth_gpu_input *in = &r->input;
     set_buffer(r->from_host,
-        (hth_buffer_range *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->host_exponent,
-                               &r->staging[0], &r->staging[1]},
-        8);
-    set_buffer(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores, &r->d2h_absmax}, 4);
+        (hth_buffer_range *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->staging[0],
+                               &r->staging[1]},
+        7);
+    set_buffer(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores}, 3);
     set_buffer(r->memory, (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
                                           &r->attn_out, &r->q_q8,        &r->splits,     &r->split_partials,
-                                          &r->gate_up,  &r->down_absmax, &r->sums,       &r->rank_out,
+                                          &r->gate_up,  &r->down_scales, &r->sums,       &r->rank_out,
                                           &r->scores,   &r->active_mask, &r->logits,     &in->x,
                                           &in->q,       &in->d,          &in->sum,       &in->q_256,
                                           &in->d_256,   &in->sum_256,    &r->acc64,      &r->slots[0],

@@ -1,10 +1,11 @@
-/* Operations of neuron-major down other than the sums: bounds of coefficients, the flush from 32 to 64 bits,
- * and the conversion to outputs. Called once per matrix, per token or per few thousand rows. */
+/* Operations of neuron-major down other than the sums: bounds of coefficients, the flush of chains, and the
+ * conversion to outputs. Called once per matrix, or per cluster and token. */
 #include "kernels/axpy/axpy.h"
 
 #include "base/bits.h"
 #include "kernels/quant/blocks.h"
 
+#include <limits.h>
 #include <string.h>
 
 size_t hth_axpy_sub_block(hth_type type)
@@ -121,29 +122,44 @@ float hth_axpy_absmax_h(const float *h, size_t n)
 static int exponent(float x) { return (int)(hth_bits_of(x) >> 23) - 127; }
 
 /* With P = h_max (x) d_max = f 2^e: k = 14 - e if f <= 32766/16384, else 13 - e. (A subnormal P counts as
- * 2^-127: k is 100 either way.) */
-float hth_axpy_scale(float h_max, float d_max)
+ * 2^-127: k is 32 either way.) */
+static int largest_exponent(float h_max, float d_max)
 {
-    h_max = magnitude(h_max), d_max = magnitude(d_max);
     float product = h_max * d_max;
     int k = ((hth_bits_of(product) & 0x7fffffu) > 0x7ffc00u ? 13 : 14) - exponent(product);
-    int max = 126 - exponent(h_max) < 100 ? 126 - exponent(h_max) : 100;
-    if (exponent(product) == 128 || k < -100) return 0.0f;
-    return hth_float_of((uint32_t)((k < max ? k : max) + 127) << 23);
+    int max = 126 - exponent(h_max) < 32 ? 126 - exponent(h_max) : 32;
+    return exponent(product) == 128 ? INT_MIN : k < max ? k : max;
+}
+
+/* A coefficient of up to 32767 and a minimum of up to 16 times that contribute less than 2^32 / limit, so a cluster
+ * contributes less than 2^40 / limit, and all of them times 2^(32 - k) fit into 63 bits. */
+int hth_axpy_safe_exponent(hth_type type, size_t n_neuron)
+{
+    int k = 9;
+    for (size_t n = hth_axpy_limit(type); n > 1; n /= 2) k--;
+    for (size_t n = hth_n_cluster(n_neuron); n > 1; n = (n + 1) / 2) k++;
+    return k;
+}
+
+/* Each k below the safe one halves the sum of the coefficients that is allowed. */
+static bool fits(const float *h, size_t n, float scale, float d_max, int n_below)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (uint32_t)(magnitude(h[i]) * scale * d_max) + (h[i] != 0.0f);
+    return n_below < 32 && sum <= (uint32_t)HTH_CLUSTER_NEURONS * 32767u >> n_below;
+}
+
+float hth_axpy_scale(const float *h, size_t n, float d_max, int safe_exponent)
+{
+    d_max = magnitude(d_max);
+    int k = largest_exponent(hth_axpy_absmax_h(h, n), d_max);
+    if (k < -100) return 0.0f;
+    int n_below = safe_exponent - k;
+    float scale = hth_float_of((uint32_t)(k + 127) << 23);
+    return n_below <= 0 || fits(h, n, scale, d_max, n_below) ? scale : 0.0f;
 }
 
 /* ---- from sums to outputs -------------------------------------------------------------------- */
-
-void hth_axpy_flush(hth_type type, size_t n_out, int32_t *sums, int32_t *offsets, int64_t *acc64)
-{
-    size_t part = hth_axpy_sub_block(type);
-    for (size_t i = 0; i < n_out / part; i++) {
-        int64_t offset = offsets[i];
-        for (size_t o = i * part; o < (i + 1) * part; o++) acc64[o] += sums[o] - offset;
-    }
-    memset(sums, 0, n_out * sizeof *sums);
-    memset(offsets, 0, n_out / part * sizeof *offsets);
-}
 
 bool hth_axpy_flush_chain(size_t n_out, float *chain, int64_t *acc64)
 {
@@ -157,7 +173,7 @@ bool hth_axpy_flush_chain(size_t n_out, float *chain, int64_t *acc64)
     return ok;
 }
 
-void hth_axpy_finish(const int64_t *acc64, size_t n_out, float factor, float *y)
+void hth_axpy_finish(const int64_t *acc64, size_t n_out, float *y)
 {
-    for (size_t o = 0; o < n_out; o++) y[o] = (float)acc64[o] * factor;
+    for (size_t o = 0; o < n_out; o++) y[o] = (float)acc64[o] * 0x1p-32f;
 }

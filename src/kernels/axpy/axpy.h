@@ -2,14 +2,15 @@
  * rows of active neurons are read. Sums do not depend on the order of neurons, nor on their division among
  * calls, threads and devices (docs/arithmetic.md 6).
  *
- * Quantised rows: start with zero sums and offsets; call hth_kernels.axpy any number of times, with an
- * hth_axpy_flush after at most hth_axpy_limit neurons; then hth_axpy_finish with the factor 2^-k. Rows of
- * floats: for every group of 256 neurons one chain from +0, neurons ascending, which
- * hth_kernels.axpy_flush_chain adds to the 64-bit sums; then hth_axpy_finish with 2^-32. */
+ * Quantised rows: start with zero sums and offsets; call hth_kernels.axpy for neurons of clusters with the same
+ * scale, with an axpy_flush before the scale changes and after at most hth_axpy_limit neurons. Rows of floats: for
+ * every cluster one chain from +0, neurons ascending, which axpy_flush_chain adds to the 64-bit sums. Then
+ * hth_axpy_finish. */
 #ifndef HTH_KERNELS_AXPY_AXPY_H
 #define HTH_KERNELS_AXPY_AXPY_H
 
 #include "file/types.h"
+#include "kernels/cluster.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,22 +42,32 @@ size_t hth_axpy_limit(hth_type type);
  * matrix cannot be computed. Floats: 0. */
 float hth_axpy_absmax_scale(hth_type type, const uint8_t *row, size_t n_out);
 
+/* Raises a maximum of such bounds; a NaN stays. */
+static inline void hth_axpy_raise(float *max, float x)
+{
+    if (!(x <= *max) && *max == *max) *max = x;
+}
+
 /* The largest |h|; NaN counts as the largest. 0 for n = 0. */
 float hth_axpy_absmax_h(const float *h, size_t n);
 
-/* 2^k for the largest k in -100..100 with (h_max (x) d_max) 2^k <= 32766 and h_max 2^k < 2^127. 0: no such k
- * (or a NaN): coefficients would not be in range. */
-float hth_axpy_scale(float h_max, float d_max);
+/* From this k on, the sums of a layer of n_neuron neurons fit into 64 bits. */
+int hth_axpy_safe_exponent(hth_type type, size_t n_neuron);
 
-/* acc64[n_out] += sums - offsets, then sets both to zero. */
-void hth_axpy_flush(hth_type type, size_t n_out, int32_t *sums, int32_t *offsets, int64_t *acc64);
+/* The scale 2^k of a cluster with the hidden values h[n] and the largest scale d_max: the largest k up to 32 with
+ * (h_max (x) d_max) 2^k <= 32766 and h_max 2^k < 2^127, where h_max is the largest |h|. 0: a value is not finite, or
+ * k is below the layer's safe exponent and so many coefficients are so large that its sums might not fit. */
+float hth_axpy_scale(const float *h, size_t n, float d_max, int safe_exponent);
+
+/* acc64[n_out] += (sums - offsets) 2^32 / scale, then sets both to zero. */
+typedef void hth_axpy_flush_fn(hth_type type, size_t n_out, float scale, int32_t *sums, int32_t *offsets, int64_t *acc64);
 
 /* acc64[n_out] += trunc(chain 2^32), then sets the chain to +0. False: at least one |chain| was 2^23 or more,
  * or NaN, and added nothing. acc64 holds at most 256 calls. */
 typedef bool hth_axpy_flush_chain_fn(size_t n_out, float *chain, int64_t *acc64);
 hth_axpy_flush_chain_fn hth_axpy_flush_chain; /* the definition; hth_kernels has the version of the ISA level */
 
-/* y = float(acc64) (x) factor, one rounding each. factor: 2^-k, or 2^-32 for floats. */
-void hth_axpy_finish(const int64_t *acc64, size_t n_out, float factor, float *y);
+/* y = float(acc64) (x) 2^-32, rounded once. */
+void hth_axpy_finish(const int64_t *acc64, size_t n_out, float *y);
 
 #endif

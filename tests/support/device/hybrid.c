@@ -132,8 +132,8 @@ static void close_bare(opened *o)
     hth_gguf_close(o->file);
 }
 
-/* A profile that is drawn: which neurons are active how often is random, the largest |hidden| is as it is wanted. */
-static void write_profile(const char *model, float largest, const char *path)
+/* A profile that is drawn: which neurons are active how often is random. */
+static void write_profile(const char *model, const char *path)
 {
     enum { N_TOK = 8 };
     opened o;
@@ -145,7 +145,7 @@ static void write_profile(const char *model, float largest, const char *path)
     snprintf(p->activation, sizeof p->activation, "%s", hth_activation_name(o.model->hparams.activation));
     for (uint32_t i = 0; i < p->n_layer; i++) {
         hth_profile_layer *l = &p->layers[i];
-        l->largest = largest;
+        l->largest = 1e3f;
         for (uint32_t j = 0; j < l->d_ff; j++) {
             uint32_t n = test_random_below(&r, N_TOK + 1);
             l->n_fired[j] = n, l->mean[j] = (float)n / N_TOK, l->sum[j] = n;
@@ -163,7 +163,7 @@ static float drawn_floor(uint32_t i_layer, uint32_t i)
     return 0.05f * (1.0f + test_random_float(&r));
 }
 
-bool hybrid_pack_powerinfer(const char *name, float calib_max, const char *path)
+bool hybrid_pack_powerinfer(const char *name, const char *path)
 {
     char below[100], source[1024];
     snprintf(below, sizeof below, "golden/powerinfer/%s.q4_0.powerinfer.gguf", name);
@@ -172,8 +172,7 @@ bool hybrid_pack_powerinfer(const char *name, float calib_max, const char *path)
     snprintf(source, sizeof source, "%s", data);
     CLEANUP(remove_beside) beside b = paths_beside(name);
     b.predictors[0] = '\0';
-    if (calib_max == 0.0f) b.profile[0] = '\0';
-    else write_profile(source, calib_max / 2, b.profile); /* packing doubles what a profile saw */
+    write_profile(source, b.profile);
     bool made = hybrid_write_thresholds(source, drawn_floor, b.thresholds) && pack(source, path, NULL, &b);
     return made;
 }
@@ -208,30 +207,6 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
     free(t.layers);
     close_bare(&o);
     return m != NULL;
-}
-
-bool hybrid_scale_calib_max(const char *path, float factor)
-{
-    static const char key[] = "hearth.ffn.largest_hidden";
-    size_t n = 0, at = 0;
-    uint64_t n_layer;
-    FREED char *file = test_read_file(path, &n);
-    if (!file) return CHECK(file != NULL);
-    while (at + sizeof key + 16 < n && memcmp(file + at, key, sizeof key - 1) != 0) at++;
-    at += sizeof key - 1 + 8; /* type, type of elements */
-    bool found = CHECK(at + 8 < n);
-    if (found) {
-        memcpy(&n_layer, file + at, 8);
-        found = CHECK(n_layer <= HYBRID_MAX_LAYERS);
-    }
-    for (uint64_t i = 0; found && i < n_layer; i++) {
-        float calib_max;
-        memcpy(&calib_max, file + at + 8 + 4 * i, 4);
-        calib_max *= factor;
-        memcpy(file + at + 8 + 4 * i, &calib_max, 4);
-    }
-    found = found && CHECK(test_write_file(path, file, n));
-    return found;
 }
 
 /* ---- placements --------------------------------------------------------------------------------- */

@@ -14,16 +14,14 @@ enum { HYBRID_MAX_LAYERS = 8 };
  * measured. False: a check failed. */
 bool hybrid_pack_storyteller(const char *mix, const char *path);
 /* golden/powerinfer/NAME.q4_0, 2 layers of 1024 neurons, with its own types and predictors; profile and
- * thresholds are drawn. calib_max: the largest |hidden| that the file says its layers have; 0: it says nothing. */
-bool hybrid_pack_powerinfer(const char *name, float calib_max, const char *path);
+ * thresholds are drawn. */
+bool hybrid_pack_powerinfer(const char *name, const char *path);
 /* golden/powerinfer/NAME.f16, of the same shape, with its floats. */
 bool hybrid_pack_floats(const char *name, const char *path);
 
 /* Thresholds for a model that is there. */
 typedef float hybrid_floor_fn(uint32_t i_layer, uint32_t i);
 bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const char *path);
-/* What a packed file says of the largest |hidden| of its layers, times factor. */
-bool hybrid_scale_calib_max(const char *path, float factor);
 
 /* "null", "vulkan:0". NULL: there is no such device (skipped), or a check failed. */
 hth_device *hybrid_open_device(const char *name);

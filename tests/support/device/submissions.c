@@ -63,7 +63,7 @@ static bool is_least(const hth_cmd *cmd)
     switch (cmd->pipeline->id) {
     case HTH_SHADER_attn: return cmd->kind == HTH_CMD_DISPATCH_INDIRECT || cmd->grid[2] == 1;
     case HTH_SHADER_down_q: return cmd->grid[1] * HTH_DOWN_SPLIT <= 256;
-    case HTH_SHADER_down_f: return cmd->grid[1] * HTH_DOWN_GROUP <= 256;
+    case HTH_SHADER_down_f: return cmd->grid[1] * HTH_CLUSTER_NEURONS <= 256;
     default: return cmd->grid[0] * (c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS]) <= 64;
     }
 }
@@ -88,10 +88,10 @@ static void check_cut(const hth_gpu_segment *cut, uint64_t max)
 
 uint64_t submissions_check(const hth_gpu *g, uint64_t *work)
 {
-    enum { N_OTHER = 6 };
+    enum { N_OTHER = 5 };
     const hth_gpu_segments *all[N_OTHER + HTH_PLACEMENT_STREAMS + 1] = {
         &g->segments[0],     &g->segments[1],      &g->segments[2],
-        &g->synced_segments, &g->head_segments[0], &g->head_segments[1]};
+        &g->head_segments[0], &g->head_segments[1]};
     uint64_t n = 0;
     *work = 0;
     for (uint32_t i = 0; i < g->n_stream; i++) all[N_OTHER + i] = &g->streams[i].segments;

@@ -20,9 +20,9 @@ float away_to_float(int64_t i)
     return i < 0 ? -x : x;
 }
 
-void away_finish(const int64_t *acc64, size_t n_out, float factor, float *y)
+void away_finish(const int64_t *acc64, size_t n_out, float *y)
 {
-    for (size_t o = 0; o < n_out; o++) y[o] = away_to_float(acc64[o]) * factor;
+    for (size_t o = 0; o < n_out; o++) y[o] = away_to_float(acc64[o]) * 0x1p-32f;
 }
 
 /* ---- rounding of activations ------------------------------------------------------------------------ */
@@ -81,7 +81,7 @@ hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
     [HTH_SHADER_active_mask] = away_mark_live, [HTH_SHADER_mul_mat_vec_q_sparse] = away_rows_q_live,
     [HTH_SHADER_mul_mat_vec_f_sparse] = away_rows_f_live, [HTH_SHADER_act_quantize] = away_activate_round,
     [HTH_SHADER_norm_add] = away_norm_add, [HTH_SHADER_soft_cap] = away_soft_cap,
-    [HTH_SHADER_down_absmax] = away_down_top, [HTH_SHADER_down_q] = away_down_q, [HTH_SHADER_down_f] = away_down_f,
+    [HTH_SHADER_down_scale] = away_down_top, [HTH_SHADER_down_q] = away_down_q, [HTH_SHADER_down_f] = away_down_f,
     [HTH_SHADER_down_accumulate] = away_down_gather, [HTH_SHADER_down_reduce] = away_down_join,
     [HTH_SHADER_down_reduce_acc] = away_down_join_onto, [HTH_SHADER_rope_store] = away_rope_store,
     [HTH_SHADER_attn] = away_attend, [HTH_SHADER_attn_reduce] = away_attend_join,

@@ -11,7 +11,7 @@
 /* What rounds, and what it is replaced by. */
 int32_t away_round(float x);
 float away_to_float(int64_t i);
-void away_finish(const int64_t *acc64, size_t n_out, float factor, float *y);
+void away_finish(const int64_t *acc64, size_t n_out, float *y);
 void away_kernels(hth_kernels *k, hth_cpu level);
 
 #define hth_gpu_fill away_fill
@@ -29,7 +29,7 @@ void away_kernels(hth_kernels *k, hth_cpu level);
 #define hth_ref_rope_store away_rope_store
 #define hth_ref_attn away_attend
 #define hth_ref_attn_reduce away_attend_join
-#define hth_ref_down_absmax away_down_top
+#define hth_ref_down_scale away_down_top
 #define hth_ref_down_q away_down_q
 #define hth_ref_down_f away_down_f
 #define hth_ref_down_accumulate away_down_gather

@@ -55,10 +55,10 @@ static void compute(const hth_kernels *k, hth_type type, bench *b, hth_axpy_job 
         held += job.n;
         if (!rows_quantised(type)) k->axpy_flush_chain(N_OUT, b->chain, b->wide);
         else if (held + GROUP > hth_axpy_limit(type) || job.n_prefetch == 0)
-            hth_axpy_flush(type, N_OUT, b->sums, b->offsets, b->wide), held = 0;
+            k->axpy_flush(type, N_OUT, job.scale, b->sums, b->offsets, b->wide), held = 0;
         job.list += job.n, job.h += job.n;
     }
-    hth_axpy_finish(b->wide, N_OUT, 1.0f / job.scale, b->y);
+    hth_axpy_finish(b->wide, N_OUT, b->y);
 }
 
 /* Keeps `share` of the rows, in runs of `run`. */
@@ -106,7 +106,7 @@ static void run_type(bench *b, test_random *r, hth_type type)
     int n = 1 + proof_levels(levels);
     hth_axpy_job job = {.w = b->w, .row_size = down_bytes(type, N_OUT), .n_out = N_OUT, .list = b->list, .h = b->h};
     job.sums = b->sums, job.offsets = b->offsets, job.chain = b->chain;
-    job.scale = hth_axpy_scale(1, 2 * hth_axpy_absmax_scale(type, b->w, N_OUT));
+    job.scale = hth_axpy_scale(&(float){1}, 1, 2 * hth_axpy_absmax_scale(type, b->w, N_OUT), -100);
     for (int l = 1; l < n; l++) entries[l].level = levels[l - 1];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int round = 0; round < N_ROUND; round++) {

@@ -3,6 +3,8 @@
 
 #include "base/bits.h"
 
+#include <math.h>
+
 enum { MAX_LIST = 1 << 13 };
 
 void down_case_open(down_case *c, size_t max_weights, size_t max_out)
@@ -25,6 +27,14 @@ size_t down_bytes(hth_type type, size_t n_out) { return rows_bytes(type, n_out);
 
 static bool is_finite(float x) { return (hth_bits_of(x) & 0x7fffffffu) < 0x7f800000u; }
 
+float down_largest_scale(float h_max, float d_max, int max_k)
+{
+    float product = h_max * d_max;
+    for (int k = max_k; k >= -100 && is_finite(product); k--)
+        if (ldexp((double)product, k) <= 32766 && ldexp((double)h_max, k) < 0x1p127) return (float)ldexp(1, k);
+    return 0;
+}
+
 void down_case_scale(down_case *c)
 {
     hth_axpy_job *job = &c->job;
@@ -35,7 +45,7 @@ void down_case_scale(down_case *c)
         float d = hth_axpy_absmax_scale(s->type, job->w + i * job->row_size, s->n_col);
         if (!(d <= c->d_max)) c->d_max = d;
     }
-    while ((job->scale = hth_axpy_scale(hth_axpy_absmax_h(h, job->n), c->d_max)) == 0.0f)
+    while ((job->scale = down_largest_scale(hth_axpy_absmax_h(h, job->n), c->d_max, 100)) == 0.0f)
         for (size_t i = 0; i < job->n; i++) h[i] *= 0x1p-64f;
 }
 
@@ -95,6 +105,6 @@ void down_case_make(down_case *c, test_random *r, const down_shape *shape)
 bool down_flush(const hth_kernels *k, hth_type type, const hth_axpy_job *job, int64_t *acc64)
 {
     if (!rows_quantised(type)) return k->axpy_flush_chain(job->n_out, job->chain, acc64);
-    hth_axpy_flush(type, job->n_out, job->sums, job->offsets, acc64);
+    k->axpy_flush(type, job->n_out, 0x1p32f, job->sums, job->offsets, acc64);
     return true;
 }

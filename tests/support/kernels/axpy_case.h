@@ -25,13 +25,16 @@ void down_case_close(down_case *c);
  * chain are zero. */
 void down_case_make(down_case *c, test_random *r, const down_shape *shape);
 
-/* The largest coefficient, D and the scale of the job again, after h or w were changed. */
+/* D and the scale of the job again, after h or w were changed. Kernels take any scale, so it has no bound. */
 void down_case_scale(down_case *c);
 
 /* Bytes of n_out outputs of a row. */
 size_t down_bytes(hth_type type, size_t n_out);
 
-/* Adds sums and offsets, or the chain, to wide[n_out] and clears them. False: a chain is out of bounds. */
+/* The largest 2^k, k from -100 to max_k, for which coefficients fit, in doubles; 0: none. */
+float down_largest_scale(float h_max, float d_max, int max_k);
+
+/* Adds sums and offsets as they are, or the chain, to acc64[n_out] and clears them. False: a chain is out of bounds. */
 bool down_flush(const hth_kernels *k, hth_type type, const hth_axpy_job *job, int64_t *acc64);
 
 #endif

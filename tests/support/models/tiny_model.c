@@ -253,7 +253,7 @@ void tiny_become(tiny_model *m, const char *architecture)
 
 void tiny_pack(tiny_model *m)
 {
-    static const float thresholds[TINY_LAYERS] = {0.0f, -0.5f}, largest[TINY_LAYERS] = {8.0f, 8.0f};
+    static const float thresholds[TINY_LAYERS] = {0.0f, -0.5f};
     const uint64_t e = TINY_D_MODEL, f = TINY_D_FF;
     tiny_set_text(m, "hearth.ffn.activation", "reglu");
     tiny_set_u32(m, "hearth.pack.version", 1);
@@ -261,7 +261,6 @@ void tiny_pack(tiny_model *m)
     tiny_set_text(m, "hearth.selector", "predictor");
     tiny_set_text(m, "hearth.predictor.input", "normed");
     tiny_set_floats(m, "hearth.predictor.threshold", thresholds, TINY_LAYERS);
-    tiny_set_floats(m, "hearth.ffn.largest_hidden", largest, TINY_LAYERS);
     for (int i = 0; i < TINY_LAYERS; i++) {
         char order[64];
         drop_layer_tensor(m, i, "ffn_down");

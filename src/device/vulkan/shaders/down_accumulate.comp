@@ -1,5 +1,5 @@
 #version 450
-/* Integer sums of the transposed down, accumulated in 64 bits (forward/gpu/shader_params.h: down_accumulate). */
+/* Sums of the transposed down, accumulated in 64 bits (forward/gpu/shader_params.h: down_accumulate). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "step.glsl"
@@ -12,9 +12,11 @@ layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Sums { uint sums[]; };
 layout(binding = 2) buffer Acc64 { uint acc64[]; };
 layout(binding = 3) readonly buffer Host { uint host[]; };
-layout(push_constant) uniform Push { uint n_out, n_split, first_tok, start; };
+layout(binding = 4) readonly buffer Scales { float scales[]; };
+layout(push_constant) uniform Push { uint n_out, n_split, first_tok, start, first, n_cluster; };
 
 const uint HOST_SUMS = 4, HOST_SUMS_VALID = 1, HOST_SUMS_OVERFLOW = 2; /* HTH_HOST_* */
+const uint SPLIT = 128, CLUSTER = 256; /* HTH_DOWN_SPLIT, HTH_CLUSTER_NEURONS */
 
 void main()
 {
@@ -22,7 +24,10 @@ void main()
     if (t >= step_block[STEP_N_TOK] || o >= n_out) return;
     uint at = HOST_SUMS + 2 * (t * n_out + o);
     uvec2 total = start != 0 ? uvec2(0) : uvec2(acc64[at], acc64[at + 1]);
-    for (uint s = 0; s < n_split; s++) total = add_int64(total, int64_of(sums[(i_tok * n_split + s) * n_out + o]));
+    for (uint s = 0; s < n_split; s++) {
+        float scale = scales[t * n_cluster + (first + s * SPLIT) / CLUSTER];
+        total = add_int64(total, fixed_of_sum(sums[(i_tok * n_split + s) * n_out + o], scale));
+    }
     if (HOST > 0 && host[0] == HOST_SUMS_VALID) total = add_int64(total, uvec2(host[at], host[at + 1]));
     acc64[at] = total.x;
     acc64[at + 1] = total.y;

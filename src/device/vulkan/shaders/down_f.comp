@@ -16,7 +16,7 @@ layout(binding = 2) readonly buffer Hidden { float hidden[]; };
 layout(binding = 3) writeonly buffer Chains { float chains[]; };
 layout(push_constant) uniform Push { uint n_neuron, n_out, stride, n_group, first, first_tok; };
 
-const uint GROUP = 256; /* HTH_DOWN_GROUP */
+const uint GROUP = 256; /* HTH_CLUSTER_NEURONS */
 
 float half_of(uint word, uint i)
 {

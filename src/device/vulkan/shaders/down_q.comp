@@ -24,22 +24,23 @@ layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Planes { uint planes[]; };
 layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */
 layout(binding = 2) readonly buffer Hidden { float hidden[]; };
-layout(binding = 3) readonly buffer Top { float top[]; };
+layout(binding = 3) readonly buffer Scales { float scales[]; };
 layout(binding = 4) writeonly buffer Sums { int sums[]; };
 layout(push_constant) uniform Push
 {
-    uint n_neuron, n_block, stride, n_split, first, first_tok;
+    uint n_neuron, n_block, stride, n_split, n_cluster, first, first_split, first_tok;
     uint at_high, at_scale, at_part, at_least, at_minimum;
 };
 
 #include "quant_format.glsl"
 
-const uint SPLIT = 128; /* HTH_DOWN_SPLIT */
+const uint SPLIT = 128, CLUSTER = 256; /* HTH_DOWN_SPLIT, HTH_CLUSTER_NEURONS */
 const uint PIECE = 128 / LOW_BITS; /* outputs */
 
 int held[COLS * PIECE];
+float scale_of_token[COLS];
 
-/* rint of in-range values: the result for larger values is invalid, and another part of the step reports them. */
+/* rint of in-range values. Without a scale the result is invalid, and down_reduce gives NaN. */
 int rounded(float x)
 {
     precise float shifted = abs(x) < 4194304.0 ? x + 12582912.0 : 12582912.0;
@@ -58,7 +59,7 @@ void add_part(uint n, uint b, uint part, uint k, uvec4 low, uvec4 high)
     if (MINIMA > 0) m = BLOCK == 32 ? -m : m * float(sub_byte(at_least, at, part));
     [[unroll]] for (uint c = 0; c < COLS; c++) {
         uint t = first_tok + min(gl_WorkGroupID.z * COLS + c, step_block[STEP_N_TOK] - first_tok - 1);
-        precise float h = hidden[t * stride + first + n] * top[2 * t];
+        precise float h = hidden[t * stride + first + n] * scale_of_token[c];
         precise float by_scale = h * d;
         precise float by_minimum = h * m;
         int coefficient = rounded(by_scale);
@@ -94,6 +95,10 @@ void main()
     const uint n_group = min(8, n_block - first_block);
     const uint piece = in_group / n_group, j = in_group % n_group, b = first_block + j;
     [[unroll]] for (uint i = 0; i < COLS * PIECE; i++) held[i] = 0;
+    [[unroll]] for (uint c = 0; c < COLS; c++) {
+        uint t = first_tok + min(first_tok_of_group + c, step_block[STEP_N_TOK] - first_tok - 1);
+        scale_of_token[c] = scales[t * n_cluster + (first + split * SPLIT) / CLUSTER];
+    }
     const uint end = min(n_neuron, (split + 1) * SPLIT);
     for (uint n = split * SPLIT; n < end; n++) {
         if (!fires(n)) continue;
@@ -105,7 +110,7 @@ void main()
     [[unroll]] for (uint c = 0; c < COLS; c++) {
         uint i_tok = first_tok_of_group + c;
         if (first_tok + i_tok >= step_block[STEP_N_TOK]) continue;
-        uint at = (i_tok * n_split + first / SPLIT + split) * (n_block * BLOCK) + b * BLOCK + piece * PIECE;
+        uint at = (i_tok * n_split + first_split + split) * (n_block * BLOCK) + b * BLOCK + piece * PIECE;
         [[unroll]] for (uint i = 0; i < PIECE; i++) sums[at + i] = held[c * PIECE + i];
     }
 }

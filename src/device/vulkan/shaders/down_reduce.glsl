@@ -1,4 +1,4 @@
-/* Integer sums of the transposed down to floats (forward/gpu/shader_params.h: down_reduce). ONTO: added to y. */
+/* Sums of the transposed down to floats (forward/gpu/shader_params.h: down_reduce). ONTO: added to y. */
 #include "floats.glsl"
 #include "step.glsl"
 #include "int64.glsl"
@@ -10,7 +10,7 @@ layout(constant_id = 2) const uint HOST = 0;
 
 layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Sums { uint sums[]; }; /* int32, or bits of floats */
-layout(binding = 2) readonly buffer Top { uint top[]; };
+layout(binding = 2) readonly buffer Scales { float scales[]; };
 layout(binding = 3) readonly buffer Host { uint host[]; };
 layout(binding = 4) readonly buffer Bias { float bias[]; };
 #ifdef ONTO
@@ -18,9 +18,10 @@ layout(binding = 5) buffer Y { float y[]; };
 #else
 layout(binding = 5) writeonly buffer Y { float y[]; };
 #endif
-layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok; };
+layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok, n_cluster; };
 
 const uint HOST_SUMS = 4, HOST_SUMS_VALID = 1, HOST_SUMS_OVERFLOW = 2; /* HTH_HOST_* */
+const uint SPLIT = 128, CLUSTER = 256; /* HTH_DOWN_SPLIT, HTH_CLUSTER_NEURONS */
 const uint NOT_A_NUMBER = 0x7fc00000u;
 
 /* trunc(x 2^32) for |x| < 2^23: the mantissa, shifted. */
@@ -70,19 +71,18 @@ void main()
     uint at_host = HOST_SUMS + 2 * (t * n_out + o);
     if (HOST > 0 && host[0] == HOST_SUMS_VALID) total = uvec2(host[at_host], host[at_host + 1]);
     bool overflow = HOST > 0 && host[0] == HOST_SUMS_OVERFLOW;
+    for (uint i = 0; i < n_cluster; i++) overflow = overflow || scales[t * n_cluster + i] == 0.0;
     for (uint s = 0; s < n_split; s++) {
         uint part = sums[(i_tok * n_split + s) * n_out + o];
         if (FLOATS == 0) {
-            total = add_int64(total, int64_of(part));
+            total = add_int64(total, fixed_of_sum(part, scales[t * n_cluster + s * SPLIT / CLUSTER]));
         } else if ((part & 0x7fffffffu) < 0x4b000000u) { /* 2^23 */
             total = add_int64(total, fixed_point(part));
         } else {
             overflow = true;
         }
     }
-    uint scale = top[2 * t], factor = FLOATS > 0 ? 95u << 23 : (254u - (scale >> 23)) << 23;
-    if (overflow || (FLOATS == 0 && scale == 0)) factor = NOT_A_NUMBER;
-    precise float value = to_float(total) * uintBitsToFloat(factor);
+    precise float value = to_float(total) * uintBitsToFloat(overflow ? NOT_A_NUMBER : 95u << 23); /* 2^-32 */
     if (has_bias != 0) value = value + bias[o];
 #ifdef ONTO
     value = y[t * n_out + o] + value;
