@@ -48,7 +48,7 @@ double hub_gpu_speed(hub_machine *m, const hth_model *model, hearth_selector sel
     if (hth_plan_context_build(&context, &builder, NULL, m->device, &m->kernels, m->pool, &ignored) == HEARTH_OK) {
         bool is_there = context.best.n_device > 0 || context.best.head;
         if (is_there && context.best.seconds > 0.0)
-            speed = 1.0 / context.best.seconds, *bytes = context.best.vram;
+            speed = 1.0 / context.best.seconds, *bytes = context.best.bytes[HTH_HOME_DEVICE].total;
         hth_plan_context_close(&context);
     }
     hth_placement_builder_close(&builder);

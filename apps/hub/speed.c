@@ -53,15 +53,14 @@ static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector s
     const hth_layer *l = &model->layers[i];
     uint64_t ffn = bytes_of(&l->ffn.gate) + bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down) + bytes_of(&l->ffn.down_t.rows);
     bool divides = l->ffn.down_t.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
-    uint32_t n = divides ? (l->ffn.d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER : 0;
+    uint32_t n = divides ? (l->ffn.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS : 0;
     double *share = hth_alloc(n, sizeof *share);
     for (uint32_t k = 0; share && k < n; k++)
-        share[k] = hth_calibration_share(selector, l->ffn.gate.n_row > 0,
-                                         l->ffn.act_freq ? (double)l->ffn.act_freq[k] : hth_plan_assumed(selector));
+        share[k] =
+            hth_calibration_share(selector, l->ffn.gate.n_row > 0, hth_plan_active_share(l, k, selector));
     *out = (hth_plan_layer){.attention_bytes = bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) +
                                                bytes_of(&l->attn.o) + (divides ? 0 : ffn),
-                            .cpu_bytes = divides ? (ffn + n - 1) / n : 0,
-                            .device_bytes = divides ? (ffn + n - 1) / n : 0,
+                            .cluster_bytes = {[HTH_PLAN_HOST] = divides ? (ffn + n - 1) / n : 0},
                             .n_cluster = n,
                             .share = share};
     if (selector == HEARTH_SELECTOR_PREDICTOR)
@@ -75,16 +74,20 @@ static double cpu_seconds(const hth_model *model, const hth_plan_model *plan_mod
     hth_plan_machine machine;
     hth_plan plan;
     hth_plan_options options = {.n_ctx = 1};
-    int32_t *n_hot = hth_alloc(plan_model->n_layer, sizeof *n_hot);
+    hth_plan_division *divisions = hth_alloc(plan_model->n_layer, sizeof *divisions);
     double seconds = 0.0;
     hearth_error ignored;
-    for (uint32_t i = 0; n_hot && i < plan_model->n_layer; i++) n_hot[i] = HTH_PLAN_CPU;
+    for (uint32_t i = 0; divisions && i < plan_model->n_layer; i++) {
+        divisions[i] = (hth_plan_division){.attention = HTH_HOME_HOST};
+        divisions[i].n_cluster[HTH_HOME_HOST] = plan_model->layers[i].n_cluster;
+    }
     hth_calibration_machine(rates, selector, model->layers[0].ffn.gate.n_row > 0, HTH_ESTIMATE_MEDIAN, &machine);
-    if (n_hot && hth_plan_evaluate(plan_model, &machine, &options, n_hot, false, &plan, &ignored) == HEARTH_OK) {
+    if (divisions &&
+        hth_plan_evaluate(plan_model, &machine, &options, divisions, false, &plan, &ignored) == HEARTH_OK) {
         seconds = plan.seconds;
         hth_plan_free(&plan);
     }
-    hth_free(n_hot);
+    hth_free(divisions);
     return seconds;
 }
 

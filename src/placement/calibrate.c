@@ -440,16 +440,22 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
     const double *sync_latency = estimate == HTH_ESTIMATE_WORST ? c->sync_latency_99 : c->sync_latency;
     double whole = read_whole(selector, gated), gpu_rate = pick_estimate(c->device_rate, estimate),
            cpu_rate = pick_estimate(c->cpu_rate, estimate);
-    *out = (hth_plan_machine){.sync_latency = sync_latency[hth_calibration_submit_mode(c)],
+    *out = (hth_plan_machine){.n_home = HTH_N_HOME};
+    hth_plan_home *device = &out->homes[HTH_HOME_DEVICE], *host = &out->homes[HTH_HOME_HOST];
+    *device = (hth_plan_home){.name = "the device",
+                              .kind = HTH_PLAN_DEVICE,
+                              .capacity = UINT64_MAX,
+                              .min_active_share = hth_plan_knots[0],
+                              .sync_latency = sync_latency[hth_calibration_submit_mode(c)],
                               .dispatch = c->dispatch,
-                              .merge = 2.0 * c->dispatch,
-                              .min_active_share = hth_plan_knots[0]};
+                              .merge = 2.0 * c->dispatch};
+    *host = (hth_plan_home){.name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;
         double down = down_rate(c, fires) * cpu_rate / c->cpu_rate.median;
-        out->device.at[i] = gpu_rate; /* of the rows that are read, including active rows alone */
+        device->rates.at[i] = gpu_rate; /* of the rows that are read, including active rows alone */
         double seconds = whole / cpu_rate + (share > whole ? (share - whole) / down : 0.0);
-        out->cpu.at[i] = whole < 1.0 ? share / seconds : cpu_rate;
+        host->rates.at[i] = whole < 1.0 ? share / seconds : cpu_rate;
     }
 }

@@ -53,8 +53,9 @@ hth_submit_mode hth_calibration_submit_mode(const hth_calibration *c);
 /* Fraction of a cluster's bytes that either side reads for a token when the fraction `fires` of its neurons is
  * active: the share of plans. Without a predictor, the gate is read whole (without a gate: up). */
 double hth_calibration_share(hearth_selector selector, bool gated, double fires);
-/* The machine description of a plan: from the medians, or from the slowest and the fastest measurements. The
- * device reads active rows as fast as whole matrices. */
+/* The machine description of a plan, a device and a host of unlimited capacity: from the medians, or from the slowest
+ * and the fastest measurements. The device reads active rows as fast as whole matrices. */
+enum { HTH_HOME_DEVICE = 0, HTH_HOME_HOST, HTH_N_HOME };
 typedef enum hth_estimate { HTH_ESTIMATE_MEDIAN = 0, HTH_ESTIMATE_WORST, HTH_ESTIMATE_BEST } hth_estimate;
 void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated,
                              hth_estimate estimate, hth_plan_machine *out);

@@ -3,16 +3,24 @@
 
 #include <string.h>
 
+/* The machine with the given estimate, and the device's budget. */
+static void estimate_machine(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
+                             hth_plan_machine *to)
+{
+    hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].ffn.gate.n_row > 0, estimate, to);
+    to->homes[HTH_HOME_DEVICE].capacity = o->budget;
+    to->homes[HTH_HOME_DEVICE].fixed_bytes = o->fixed_bytes;
+}
+
 /* Seconds of the best plan's placement on a machine with the given estimate. */
 static hearth_status evaluate(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
                            double *seconds, hearth_error *err)
 {
     hth_plan_machine machine;
     hth_plan plan;
-    hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].ffn.gate.n_row > 0, estimate,
-                            &machine);
+    estimate_machine(o, c, estimate, &machine);
     hearth_status st =
-        hth_plan_evaluate(&o->input, &machine, &o->options, o->best.n_hot, o->best.head, &plan, err);
+        hth_plan_evaluate(&o->input, &machine, &o->options, o->best.divisions, o->best.head, &plan, err);
     if (st != HEARTH_OK) return st;
     *seconds = plan.seconds;
     hth_plan_free(&plan);
@@ -25,10 +33,10 @@ static void choose_streams(hth_plan_context *o, uint32_t max)
     double hot = 0.0, cold = 0.0;
     for (uint32_t i = 0; i < o->best.n_device; i++) {
         const hth_plan_layer *l = &o->input.layers[i];
-        uint32_t n_hot = (uint32_t)o->best.n_hot[i];
+        uint32_t n_hot = o->best.divisions[i].n_cluster[HTH_HOME_DEVICE];
         if (n_hot >= l->n_cluster) continue;
-        hot += (double)n_hot * (double)l->device_bytes;
-        cold += (double)(l->n_cluster - n_hot) * (double)l->cpu_bytes;
+        hot += (double)n_hot * (double)l->cluster_bytes[HTH_PLAN_DEVICE];
+        cold += (double)(l->n_cluster - n_hot) * (double)l->cluster_bytes[HTH_PLAN_HOST];
     }
     hth_calibration_stream_thresholds(&o->calibration, hot, cold, max, o->streams);
 }
@@ -40,23 +48,21 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     const uint64_t max = (uint64_t)1 << 40; /* the reference device reports unlimited memory */
     hth_offload_params params = c->params;
     const hth_plan_source from = {c->model, &params, c->info->max_binding_size, profile};
-    *o = (hth_plan_context){.options = {.vram = c->budget < max ? c->budget : max,
-                                        .n_ctx = c->params.n_position,
-                                        .context = c->params.n_position / 2}};
+    *o = (hth_plan_context){.budget = c->budget < max ? c->budget : max,
+                            .options = {.n_ctx = c->params.n_position, .context = c->params.n_position / 2}};
     hearth_status st = hth_calibration_cache_get(device, kernels, pool, c->model->layers[0].ffn.up.type, false,
                                                  &o->calibration, err);
     if (st != HEARTH_OK) return st;
     /* Reserves memory for streamed weights if they may be used. */
     hth_calibration_stream_thresholds(&o->calibration, 0.0, 1.0, params.n_row, params.streams);
-    st = hth_plan_model_open(&from, &o->input, &o->options.fixed_bytes, &o->uniform, err);
+    st = hth_plan_model_open(&from, &o->input, &o->fixed_bytes, &o->uniform, err);
     if (st == HEARTH_ERROR_ARGUMENT &&
         params.streams[0].n_tok > 0) { /* too large for bindings with that reserve */
         memset(params.streams, 0, sizeof params.streams);
-        st = hth_plan_model_open(&from, &o->input, &o->options.fixed_bytes, &o->uniform, err);
+        st = hth_plan_model_open(&from, &o->input, &o->fixed_bytes, &o->uniform, err);
     }
     if (st == HEARTH_OK) {
-        hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].ffn.gate.n_row > 0,
-                                HTH_ESTIMATE_MEDIAN, &o->machine);
+        estimate_machine(o, c, HTH_ESTIMATE_MEDIAN, &o->machine);
         st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
     }
     if (st == HEARTH_OK && params.streams[0].n_tok > 0) choose_streams(o, params.n_row);

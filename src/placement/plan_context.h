@@ -7,7 +7,8 @@
 
 typedef struct hth_plan_context {
     hth_calibration calibration;
-    hth_plan_machine machine;
+    uint64_t budget, fixed_bytes; /* of the device: that may be used; of a step's workspace */
+    hth_plan_machine machine;     /* HTH_HOME_DEVICE and HTH_HOME_HOST */
     hth_plan_model input;
     hth_plan_options options;
     hth_plan best;

@@ -30,14 +30,27 @@ double hth_plan_assumed(hearth_selector selector)
     return selector == HEARTH_SELECTOR_THRESHOLD ? 0.5 : 0.25;
 }
 
+double hth_plan_active_share(const hth_layer *l, uint32_t i, hearth_selector selector)
+{
+    uint32_t first = i * HTH_CLUSTER_NEURONS, end = first + HTH_CLUSTER_NEURONS;
+    if (!l->ffn.act_freq) return hth_plan_assumed(selector);
+    if (end > l->ffn.d_ff) end = l->ffn.d_ff;
+    double active = 0;
+    for (uint32_t at = first, n; at < end; at += n) {
+        n = end - at < HTH_ACT_FREQ_BLOCK ? end - at : HTH_ACT_FREQ_BLOCK;
+        active += (double)l->ffn.act_freq[at / HTH_ACT_FREQ_BLOCK] * n;
+    }
+    return active / (end - first);
+}
+
 /* Fraction of cluster i's neurons that are active for a token. */
 static double active_share(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
 {
     const hth_layer *l = &from->model->layers[i_layer];
-    if (!from->profile) return l->ffn.act_freq ? (double)l->ffn.act_freq[i] : hth_plan_assumed(from->params->selector);
+    if (!from->profile) return hth_plan_active_share(l, i, from->params->selector);
     const hth_profile_layer *p = &from->profile->layers[i_layer];
-    uint32_t first = i * HTH_PLAN_CLUSTER,
-             n = l->ffn.d_ff - first < HTH_PLAN_CLUSTER ? l->ffn.d_ff - first : HTH_PLAN_CLUSTER;
+    uint32_t first = i * HTH_CLUSTER_NEURONS,
+             n = l->ffn.d_ff - first < HTH_CLUSTER_NEURONS ? l->ffn.d_ff - first : HTH_CLUSTER_NEURONS;
     uint64_t fired = 0;
     for (uint32_t j = first; j < first + n; j++) fired += p->n_fired[j];
     return (double)fired / ((double)from->profile->n_done * n);
@@ -49,7 +62,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     const hth_layer *l = &from->model->layers[i_layer];
     const char *problem = hth_gpu_unsupported_reason(from->model, from->params, i_layer);
     uint64_t whole, without, cache;
-    uint32_t n_cluster = (l->ffn.d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER;
+    uint32_t n_cluster = (l->ffn.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
     bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0;
     if (problem || !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, l->ffn.d_ff, &whole) ||
         !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, 0, &without) ||
@@ -62,10 +75,13 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     for (uint32_t i = 0; i < n_cluster; i++)
         share[i] =
             hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
+    uint64_t there = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
+             here = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
     *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
                            .kv_bytes = cache / from->params->n_position,
-                           .device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
-                           .cpu_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0,
+                           .cluster_bytes = {[HTH_PLAN_DEVICE] = there,
+                                             [HTH_PLAN_HOST] = here,
+                                             [HTH_PLAN_STORAGE] = here},
                            .n_cluster = divides ? n_cluster : 0,
                            .n_dispatch = N_DISPATCH + (divides ? 0 : n_dispatch_hot(from)),
                            .n_dispatch_hot = n_dispatch_hot(from),
@@ -109,7 +125,7 @@ void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_
     *n_layer = plan->n_device;
     for (uint32_t i = 0; i < plan->n_device; i++) {
         uint32_t d_ff = model->layers[i].ffn.d_ff, grain = hth_gpu_split_granularity(model, i);
-        uint64_t n = (uint64_t)plan->n_hot[i] * HTH_PLAN_CLUSTER;
+        uint64_t n = (uint64_t)plan->divisions[i].n_cluster[HTH_HOME_DEVICE] * HTH_CLUSTER_NEURONS;
         n_hot[i] = grain == 0 || n >= d_ff ? d_ff : (uint32_t)(n / grain * grain);
     }
 }

@@ -1,5 +1,6 @@
 /* The baseline placement: the rule of PowerInfer's release, which maximises the sum of shares on the device and
- * knows neither rates nor synchronisation. Called by tests and the tables of docs/plan.md. */
+ * knows neither rates nor synchronisation, and only one device and the host. Called by tests and the tables of
+ * docs/plan.md. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
@@ -19,7 +20,8 @@ static bool add_hottest(const hth_plan_model *model, const hth_plan_options *opt
     for (uint32_t l = 0; l < model->n_layer; l++) {
         const hth_plan_layer *layer = &model->layers[l];
         uint32_t k = (uint32_t)n_hot[l];
-        if (k == layer->n_cluster || rounded(layer, options, k + 1) - rounded(layer, options, k) > *left) continue;
+        if (k == layer->n_cluster || rounded(layer, options, k + 1) - rounded(layer, options, k) > *left)
+            continue;
         if (!best || layer->share[k] > *best) best = &layer->share[k], best_l = l;
     }
     if (!best) return false;
@@ -29,15 +31,19 @@ static bool add_hottest(const hth_plan_model *model, const hth_plan_options *opt
 }
 
 hearth_status hth_plan_greedy_baseline(const hth_plan_model *model, const hth_plan_machine *machine,
-                                const hth_plan_options *options, hth_plan *out, hearth_error *err)
+                                       const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
+    hth_plan_roles roles;
     *out = (hth_plan){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
+    if (st == HEARTH_OK) st = hth_plan_find_roles(machine, &roles, err);
     if (st != HEARTH_OK) return st;
-    int32_t *n_hot = hth_alloc(model->n_layer, sizeof *n_hot);
-    if (!n_hot) return hth_fail_memory(err, model->n_layer * sizeof *n_hot, "a plan");
-    bool fits = options->vram >= options->fixed_bytes, head = false;
-    uint64_t left = fits ? options->vram - options->fixed_bytes : 0;
+    size_t size = model->n_layer * (sizeof(hth_plan_division) + sizeof(int32_t));
+    hth_plan_division *divisions = hth_alloc(size, 1);
+    if (!divisions) return hth_fail_memory(err, size, "a plan");
+    int32_t *n_hot = (int32_t *)(divisions + model->n_layer);
+    bool fits = roles.device->capacity >= roles.device->fixed_bytes, head = false;
+    uint64_t left = fits ? roles.device->capacity - roles.device->fixed_bytes : 0;
     for (uint32_t l = 0; l < model->n_layer; l++) {
         uint64_t bytes = rounded(&model->layers[l], options, 0);
         fits = fits && bytes <= left;
@@ -49,7 +55,9 @@ hearth_status hth_plan_greedy_baseline(const hth_plan_model *model, const hth_pl
         left -= model->head_bytes;
         while (add_hottest(model, options, n_hot, &left)) continue;
     }
-    st = hth_plan_evaluate(model, machine, options, n_hot, head, out, err);
-    hth_free(n_hot);
+    for (uint32_t l = 0; l < model->n_layer; l++)
+        divisions[l] = hth_plan_divide(&roles, &model->layers[l], n_hot[l], model->layers[l].n_cluster);
+    st = hth_plan_evaluate(model, machine, options, divisions, head, out, err);
+    hth_free(divisions);
     return st;
 }

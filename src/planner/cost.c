@@ -1,11 +1,10 @@
-/* The cost of a placement: seconds of a token by layer and number of clusters on the device, and bytes. The only
- * statement of the cost model (docs/plan.md); the solvers only choose among its values. The simulation
- * of tests/support/planner must not call it. */
+/* The cost of a placement: seconds of a token by layer and division, and bytes. The only statement of the cost
+ * model (docs/plan.md); the solvers only choose among its values. The simulation of tests/support/planner must not
+ * call it. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
 #include "base/format_bytes.h"
-#include "base/checked_math.h"
 
 #include <string.h>
 
@@ -20,94 +19,204 @@ double hth_plan_rate(const hth_plan_rates *rates, double share)
     return y[HTH_PLAN_N_KNOT - 1];
 }
 
-static double whole_rate(const hth_plan_rates *rates) { return rates->at[HTH_PLAN_N_KNOT - 1]; }
+static double whole_rate(const hth_plan_home *h) { return h->rates.at[HTH_PLAN_N_KNOT - 1]; }
 
-/* ---- one layer ------------------------------------------------------------------------------- */
-
-static double attention_seconds(const hth_plan_layer *l, const hth_plan_rates *rates, uint32_t context)
+double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_home *home)
 {
-    return ((double)l->attention_bytes + (double)l->kv_bytes * context) / whole_rate(rates);
+    return (double)model->head_bytes / whole_rate(home) + home->dispatch;
 }
 
-static double hot_seconds(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t i)
-{
-    double share = l->share[i] > m->min_active_share ? l->share[i] : m->min_active_share;
-    return (double)l->device_bytes * share / hth_plan_rate(&m->device, share);
-}
+/* ---- clusters -------------------------------------------------------------------------------- */
 
-static double cold_seconds(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t i)
+static double cluster_seconds(const hth_plan_layer *l, const hth_plan_home *h, uint32_t i)
 {
-    return (double)l->cpu_bytes * l->share[i] / hth_plan_rate(&m->cpu, l->share[i]);
+    double share = l->share[i] > h->min_active_share ? l->share[i] : h->min_active_share;
+    return (double)l->cluster_bytes[h->kind] * share / hth_plan_rate(&h->rates, share);
 }
 
 /* The probability that no neuron of a cluster is active, neurons taken as independent. */
 static double none_active(double share)
 {
     double none = 1 - share;
-    for (int n = HTH_PLAN_CLUSTER; n > 1; n /= 2) none *= none;
+    for (int n = HTH_CLUSTER_NEURONS; n > 1; n /= 2) none *= none;
     return none;
 }
 
-/* A layer with attention on the device: hot and cold seconds, the probability that no cold neuron is active, and
- * the number of hot clusters. A layer without active cold neurons does not wait. */
-static hth_plan_time split_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
-                                double hot, double cold, double silent, uint32_t k)
+/* Active rows of a cluster on storage: one request if there are any. */
+static double read_seconds(const hth_plan_layer *l, const hth_plan_home *h, uint32_t i)
 {
-    hth_plan_time t = {.device = hot + (k > 0 ? l->n_dispatch_hot * m->dispatch : 0), .cpu = cold};
-    double fires = 1 - silent;
-    t.attention = attention_seconds(l, &m->device, context) + l->n_dispatch * m->dispatch;
-    t.total = t.attention + t.device;
-    if (k == l->n_cluster) return t;
-    t.merge = m->merge;
-    t.total += t.merge;
-    if (fires <= 0) return t;
-    t.sync = fires * m->sync_latency;
-    double beyond = m->sync_latency + cold / fires - t.device;
-    if (beyond <= 0) return t;
-    t.total += fires * beyond;
-    t.bottleneck = t.sync > cold ? HTH_PLAN_BOUND_SYNC : HTH_PLAN_BOUND_CPU;
+    return (double)l->cluster_bytes[HTH_PLAN_STORAGE] * l->share[i] / h->read_rate +
+           h->read_latency * (1 - none_active(l->share[i]));
+}
+
+static double attention_seconds(const hth_plan_layer *l, const hth_plan_home *h, uint32_t context)
+{
+    double seconds = ((double)l->attention_bytes + (double)l->kv_bytes * context) / whole_rate(h);
+    return h->kind == HTH_PLAN_DEVICE ? seconds + l->n_dispatch * h->dispatch : seconds;
+}
+
+static double hot_dispatches(const hth_plan_layer *l, const hth_plan_home *h, uint32_t n_cluster)
+{
+    return h->kind == HTH_PLAN_DEVICE && n_cluster > 0 ? l->n_dispatch_hot * h->dispatch : 0;
+}
+
+/* ---- one layer ------------------------------------------------------------------------------- */
+
+/* The clusters of a home that does not have the layer's attention. */
+typedef struct part {
+    uint32_t home, storage; /* storage: the last one that its clusters are read from */
+    double seconds, reads;  /* expected, reads included; reads of them */
+    double silent;          /* the probability that none of its neurons is active */
+    double latency;         /* seconds: values there and back */
+} part;
+
+static uint32_t bound_of(const part *p, double sync)
+{
+    if (sync > p->seconds) return HTH_PLAN_BOUND_SYNC;
+    return 2 * p->reads > p->seconds ? p->storage : p->home;
+}
+
+/* Adds the parts of other homes to t, which holds attention and the clusters of its home: `own` seconds of these. A
+ * layer without active neurons elsewhere does not wait; else for the latest. */
+static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t n_part, double merge)
+{
+    double silent = 1, worst = 0;
+    for (uint32_t i = 0; i < n_part; i++) {
+        const part *p = &parts[i];
+        double fires = 1 - p->silent;
+        t->merge += merge;
+        silent *= p->silent;
+        if (fires <= 0) continue;
+        t->sync += fires * p->latency;
+        double beyond = p->latency + p->seconds / fires - own;
+        if (beyond <= worst) continue;
+        worst = beyond;
+        t->bound = bound_of(p, fires * p->latency);
+    }
+    t->total += t->merge;
+    if (worst > 0) t->total += (1 - silent) * worst;
+}
+
+/* Attention and all clusters on the host. */
+static double cpu_seconds(const hth_plan_layer *l, const hth_plan_home *host, uint32_t context)
+{
+    double seconds = attention_seconds(l, host, context);
+    for (uint32_t i = 0; i < l->n_cluster; i++) seconds += cluster_seconds(l, host, i);
+    return seconds;
+}
+
+/* The clusters from `first` on that are on storage: adds the reads to the host's part and to t. */
+static void read_clusters(const hth_plan_layer *l, const hth_plan_machine *m, const hth_plan_division *d,
+                          uint32_t first, part *p, hth_plan_time *t)
+{
+    for (uint32_t h = p->home + 1; h < m->n_home; h++) {
+        for (uint32_t i = first + d->n_cluster[h]; i-- > first;)
+            t->home[h] += read_seconds(l, &m->homes[h], i);
+        if (d->n_cluster[h] > 0) p->storage = h;
+        p->reads += t->home[h];
+        first += d->n_cluster[h];
+    }
+}
+
+/* The home of attention, with its clusters [first, end); returns the seconds of these. */
+static double own_time(const hth_plan_layer *l, const hth_plan_home *h, uint32_t context, uint32_t first,
+                       uint32_t end, const part *p, hth_plan_time *t)
+{
+    double attention = attention_seconds(l, h, context), own = h->kind == HTH_PLAN_DEVICE ? 0 : attention;
+    for (uint32_t i = first; i < end; i++) own += cluster_seconds(l, h, i);
+    if (h->kind == HTH_PLAN_DEVICE) {
+        own += hot_dispatches(l, h, end - first);
+        t->total = t->home[p->home] = attention + own;
+        return own;
+    }
+    t->home[p->home] = own;
+    t->total = own + p->reads;
+    if (p->reads > own) t->bound = p->storage;
+    return t->total - attention;
+}
+
+hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
+                                  const hth_plan_division *d)
+{
+    const hth_plan_home *with_attention = &m->homes[d->attention];
+    hth_plan_time t = {.bound = d->attention};
+    part parts[HTH_PLAN_MAX_HOME];
+    uint32_t n_part = 0, first = 0;
+    double own = 0;
+    for (uint32_t h = 0; h < m->n_home && m->homes[h].kind != HTH_PLAN_STORAGE; h++) {
+        const hth_plan_home *home = &m->homes[h];
+        uint32_t end = first + d->n_cluster[h];
+        part p = {.home = h, .silent = 1, .latency = with_attention->sync_latency + home->sync_latency};
+        if (home->kind == HTH_PLAN_HOST) {
+            read_clusters(l, m, d, end, &p, &t);
+            end = l->n_cluster;
+        }
+        if (h == d->attention) {
+            own = own_time(l, home, context, first, end, &p, &t);
+        } else if (end > first) {
+            for (uint32_t i = end; i-- > first;)
+                t.home[h] += cluster_seconds(l, home, i), p.silent *= none_active(l->share[i]);
+            t.home[h] += hot_dispatches(l, home, end - first);
+            p.seconds = t.home[h] + p.reads;
+            parts[n_part++] = p;
+        }
+        first = end;
+    }
+    split_time(&t, own, parts, n_part, with_attention->merge);
     return t;
-}
-
-static hth_plan_time cpu_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context)
-{
-    double seconds = attention_seconds(l, &m->cpu, context);
-    for (uint32_t i = 0; i < l->n_cluster; i++) seconds += cold_seconds(l, m, i);
-    return (hth_plan_time){.cpu = seconds, .total = seconds, .bottleneck = HTH_PLAN_BOUND_CPU};
-}
-
-static hth_plan_time placed_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
-                                 int32_t k)
-{
-    double hot = 0, cold = 0, silent = 1;
-    if (k == HTH_PLAN_CPU) return cpu_time(l, m, context);
-    for (uint32_t i = 0; i < (uint32_t)k; i++) hot += hot_seconds(l, m, i);
-    for (uint32_t i = l->n_cluster; i-- > (uint32_t)k;)
-        cold += cold_seconds(l, m, i), silent *= none_active(l->share[i]);
-    return split_time(l, m, context, hot, cold, silent, (uint32_t)k);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/* workspace: n_cluster + 1 pairs. */
-static void fill_curve(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context, double *workspace,
-                       hth_plan_curve *out)
+/* Sums over the clusters from i on; [n_cluster + 1] each. */
+typedef struct suffixes {
+    double *cold, *silent, *read;
+} suffixes;
+
+/* The layer with k clusters on the device and those up to `kept` on the host. */
+static double split_seconds(const hth_plan_layer *l, const hth_plan_roles *r, double attention, double hot,
+                            const suffixes *s, uint32_t k, uint32_t kept)
 {
-    double *cold = workspace, *silent = workspace + l->n_cluster + 1, hot = 0;
-    cold[l->n_cluster] = 0, silent[l->n_cluster] = 1;
-    for (uint32_t i = l->n_cluster; i-- > 0;) {
-        cold[i] = cold[i + 1] + cold_seconds(l, m, i);
-        silent[i] = silent[i + 1] * none_active(l->share[i]);
-    }
-    for (uint32_t k = 0; k <= l->n_cluster; k++) {
-        out->seconds[k] = split_time(l, m, context, hot, cold[k], silent[k], k).total;
-        if (k < l->n_cluster) hot += hot_seconds(l, m, k);
-    }
-    out->cpu = cpu_time(l, m, context).total;
+    double own = hot + hot_dispatches(l, r->device, k);
+    part p = {
+        .seconds = s->cold[k] + s->read[kept], .silent = s->silent[k], .latency = r->device->sync_latency};
+    hth_plan_time t = {.total = attention + own};
+    split_time(&t, own, &p, k < l->n_cluster, r->device->merge);
+    return t.total;
 }
 
-hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_machine *machine, uint32_t context,
-                              hth_plan_curve **out, hearth_error *err)
+static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const hth_plan_options *options,
+                       double price, const suffixes *s, hth_plan_curve *out)
+{
+    uint32_t n = l->n_cluster, lowest = r->storage && price > 0 ? 0 : n;
+    double hot = 0, attention = attention_seconds(l, r->device, options->context),
+           cpu = cpu_seconds(l, r->host, options->context),
+           of_cluster = price * (double)l->cluster_bytes[HTH_PLAN_HOST],
+           of_attention = price * ((double)l->attention_bytes + (double)l->kv_bytes * options->n_ctx);
+    s->cold[n] = s->read[n] = 0, s->silent[n] = 1;
+    for (uint32_t i = n; i-- > 0;) {
+        s->cold[i] = s->cold[i + 1] + cluster_seconds(l, r->host, i);
+        s->read[i] = r->storage ? s->read[i + 1] + read_seconds(l, r->storage, i) : 0;
+        s->silent[i] = s->silent[i + 1] * none_active(l->share[i]);
+    }
+    for (uint32_t k = 0; k <= n; k++) {
+        for (uint32_t kept = n;; kept--) {
+            double seconds = split_seconds(l, r, attention, hot, s, k, kept) + of_cluster * (kept - k);
+            if (kept == n || seconds < out->seconds[k]) out->seconds[k] = seconds, out->kept[k] = kept;
+            if (kept == k || kept == lowest) break;
+        }
+        if (k < n) hot += cluster_seconds(l, r->device, k);
+    }
+    for (uint32_t kept = n;; kept--) {
+        double seconds = cpu + s->read[kept] + of_cluster * kept + of_attention;
+        if (kept == n || seconds < out->cpu) out->cpu = seconds, out->cpu_kept = kept;
+        if (kept == lowest) break;
+    }
+}
+
+hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_roles *roles,
+                              const hth_plan_options *options, double price, hth_plan_curve **out,
+                              hearth_error *err)
 {
     size_t n_value = 0, max = 0, size;
     for (uint32_t l = 0; l < model->n_layer; l++) {
@@ -115,14 +224,16 @@ hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_machin
         n_value += n;
         if (n > max) max = n;
     }
-    size = model->n_layer * sizeof **out + (n_value + 2 * max) * sizeof(double);
+    size = model->n_layer * sizeof **out + (n_value + 3 * max) * sizeof(double) + n_value * sizeof(uint32_t);
     hth_plan_curve *curves = hth_alloc(size, 1);
     if (!curves) return hth_fail_memory(err, size, "the costs of layers");
     double *values = (double *)(curves + model->n_layer), *workspace = values + n_value;
+    uint32_t *kept = (uint32_t *)(workspace + 3 * max);
+    suffixes s = {workspace, workspace + max, workspace + 2 * max};
     for (uint32_t l = 0; l < model->n_layer; l++) {
-        curves[l].seconds = values;
-        fill_curve(&model->layers[l], machine, context, workspace, &curves[l]);
-        values += model->layers[l].n_cluster + 1;
+        curves[l].seconds = values, curves[l].kept = kept;
+        fill_curve(&model->layers[l], roles, options, price, &s, &curves[l]);
+        values += model->layers[l].n_cluster + 1, kept += model->layers[l].n_cluster + 1;
     }
     *out = curves;
     return HEARTH_OK;
@@ -130,26 +241,43 @@ hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_machin
 
 void hth_plan_curves_free(hth_plan_curve *curves) { hth_free(curves); }
 
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
 uint64_t hth_plan_layer_bytes(const hth_plan_layer *l, const hth_plan_options *options, uint32_t k)
 {
-    return l->attention_bytes + l->kv_bytes * options->n_ctx + l->device_bytes * k;
+    return l->attention_bytes + l->kv_bytes * options->n_ctx + l->cluster_bytes[HTH_PLAN_DEVICE] * k;
 }
 
 uint64_t hth_plan_units(uint64_t bytes, uint64_t unit) { return bytes / unit + (bytes % unit != 0); }
 
-double hth_plan_head_seconds(const hth_plan_model *model, const hth_plan_machine *machine, bool on_device)
+static void count_layer(const hth_plan_layer *l, const hth_plan_options *options, const hth_plan_division *d,
+                        uint32_t i_home, hth_plan_kind kind, hth_plan_bytes *to)
 {
-    double bytes = (double)model->head_bytes;
-    return on_device ? bytes / whole_rate(&machine->device) + machine->dispatch
-                     : bytes / whole_rate(&machine->cpu);
+    bool attention = d->attention == i_home;
+    uint64_t clusters = l->cluster_bytes[kind] * d->n_cluster[i_home],
+             all = clusters + (attention ? l->attention_bytes + l->kv_bytes * options->n_ctx : 0);
+    if (attention) to->attention += l->attention_bytes, to->kv += l->kv_bytes * options->n_ctx;
+    to->clusters += clusters;
+    to->total += kind == HTH_PLAN_DEVICE ? hth_plan_units(all, HTH_PLAN_UNIT) * HTH_PLAN_UNIT : all;
 }
 
-double hth_plan_cpu_seconds(const hth_plan_model *model, const hth_plan_machine *machine,
-                            const hth_plan_curve *curves)
+void hth_plan_count(const hth_plan_model *model, const hth_plan_machine *machine,
+                    const hth_plan_options *options, const hth_plan_division *divisions, bool head,
+                    hth_plan_bytes bytes[HTH_PLAN_MAX_HOME])
 {
-    double seconds = hth_plan_head_seconds(model, machine, false);
-    for (uint32_t l = 0; l < model->n_layer; l++) seconds += curves[l].cpu;
-    return seconds;
+    for (uint32_t h = 0; h < machine->n_home; h++) {
+        const hth_plan_home *home = &machine->homes[h];
+        bool is_host = home->kind == HTH_PLAN_HOST, used = is_host;
+        hth_plan_bytes *b = &bytes[h];
+        *b = (hth_plan_bytes){0};
+        for (uint32_t l = 0; l < model->n_layer; l++) {
+            count_layer(&model->layers[l], options, &divisions[l], h, home->kind, b);
+            used = used || divisions[l].attention == h || divisions[l].n_cluster[h] > 0;
+        }
+        if (head ? h == divisions[model->n_layer - 1].attention : is_host) b->head = model->head_bytes;
+        if (used) b->fixed = home->fixed_bytes;
+        b->total += b->fixed + b->head;
+    }
 }
 
 /* ---- a whole placement ----------------------------------------------------------------------- */
@@ -159,67 +287,93 @@ static double token_seconds(const hth_plan_model *model, const hth_plan_machine 
 {
     double seconds = plan->head_seconds + plan->transfer_seconds;
     for (uint32_t l = 0; l < model->n_layer; l++) {
-        hth_plan_time t = placed_time(&model->layers[l], machine, context, plan->n_hot[l]);
+        hth_plan_time t = hth_plan_layer_time(&model->layers[l], machine, context, &plan->divisions[l]);
         if (layers) layers[l] = t;
         seconds += t.total;
     }
     return seconds;
 }
 
-static hearth_status count_bytes(const hth_plan_model *model, const hth_plan_options *options, hth_plan *p,
-                                 hearth_error *err)
+static hearth_status check_divisions(const hth_plan_model *model, const hth_plan_machine *machine,
+                                     const hth_plan *p, hearth_error *err)
 {
+    uint32_t before = 0;
     for (uint32_t l = 0; l < model->n_layer; l++) {
-        const hth_plan_layer *layer = &model->layers[l];
-        int32_t k = p->n_hot[l];
-        if (k < HTH_PLAN_CPU || k > (int64_t)layer->n_cluster)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u: %d clusters on the device of %u", l, k,
-                            layer->n_cluster);
-        if (k == HTH_PLAN_CPU) continue;
-        if (p->n_device < l)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u is on the device after a CPU layer",
-                            l);
-        p->n_device = l + 1;
-        p->attention_bytes += layer->attention_bytes;
-        p->kv_bytes += layer->kv_bytes * options->n_ctx;
-        p->cluster_bytes += layer->device_bytes * (uint32_t)k;
-        p->vram +=
-            hth_plan_units(hth_plan_layer_bytes(layer, options, (uint32_t)k), HTH_PLAN_UNIT) * HTH_PLAN_UNIT;
+        const hth_plan_division *d = &p->divisions[l];
+        uint64_t n = 0;
+        for (uint32_t h = 0; h < machine->n_home; h++) n += d->n_cluster[h];
+        if (n != model->layers[l].n_cluster)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u: %llu clusters have a home, but it has %u",
+                            l, (unsigned long long)n, model->layers[l].n_cluster);
+        if (d->attention >= machine->n_home || machine->homes[d->attention].kind == HTH_PLAN_STORAGE)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u: attention has no home that computes", l);
+        if (d->attention < before)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                            "layer %u has its attention on %s, after a layer on %s", l,
+                            machine->homes[d->attention].name, machine->homes[before].name);
+        before = d->attention;
     }
-    if (p->head && p->n_device < model->n_layer)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the head is on the device, but layer %u is not",
-                        p->n_device);
-    if (p->n_device > 0) p->fixed_bytes = options->fixed_bytes;
-    if (p->head) p->head_bytes = model->head_bytes;
-    p->vram += p->fixed_bytes + p->head_bytes;
-    if (p->vram > options->vram)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the placement takes %s of the device, but %s are given",
-                        hth_format_bytes(p->vram).text, hth_format_bytes(options->vram).text);
+    if (p->head && machine->homes[before].kind != HTH_PLAN_DEVICE)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the head is on a device, but layer %u is not",
+                        model->n_layer - 1);
     return HEARTH_OK;
 }
 
-hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_machine *machine,
-                                const hth_plan_options *options, const int32_t *n_hot, bool head,
-                                hth_plan *out, hearth_error *err)
+static hearth_status check_capacity(const hth_plan_machine *machine, const hth_plan *p, hearth_error *err)
 {
-    size_t n = model->n_layer, size = n * (sizeof *out->layers + sizeof *n_hot);
+    for (uint32_t h = 0; h < machine->n_home; h++)
+        if (p->bytes[h].total > machine->homes[h].capacity)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the placement takes %s of %s, but %s are given",
+                            hth_format_bytes(p->bytes[h].total).text, machine->homes[h].name,
+                            hth_format_bytes(machine->homes[h].capacity).text);
+    return HEARTH_OK;
+}
+
+static const hth_plan_home *host_of(const hth_plan_machine *m)
+{
+    const hth_plan_home *h = m->homes;
+    while (h->kind != HTH_PLAN_HOST) h++;
+    return h;
+}
+
+/* Counts layers on devices, and the transfers: into and out of each device. */
+static void count_devices(const hth_plan_machine *machine, hth_plan *p)
+{
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        uint32_t h = p->divisions[l].attention;
+        if (machine->homes[h].kind != HTH_PLAN_DEVICE) return;
+        if (l == 0 || p->divisions[l - 1].attention != h)
+            p->transfer_seconds += machine->homes[h].sync_latency;
+        p->n_device++;
+    }
+}
+
+hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_machine *machine,
+                                const hth_plan_options *options, const hth_plan_division *divisions,
+                                bool head, hth_plan *out, hearth_error *err)
+{
+    size_t n = model->n_layer, size = n * (sizeof *out->layers + sizeof *divisions);
     hth_plan p = {.n_layer = model->n_layer, .head = head};
     hearth_status st = hth_plan_validate(model, machine, options, err);
     if (st != HEARTH_OK) return st;
     p.layers = hth_alloc(size, 1);
     if (!p.layers) return hth_fail_memory(err, size, "a plan");
-    p.n_hot = (int32_t *)(p.layers + n);
-    memcpy(p.n_hot, n_hot, n * sizeof *n_hot);
-    st = count_bytes(model, options, &p, err);
+    p.divisions = (hth_plan_division *)(p.layers + n);
+    memcpy(p.divisions, divisions, n * sizeof *divisions);
+    st = check_divisions(model, machine, &p, err);
+    if (st == HEARTH_OK) {
+        hth_plan_count(model, machine, options, divisions, head, p.bytes);
+        st = check_capacity(machine, &p, err);
+    }
     if (st != HEARTH_OK) {
         hth_plan_free(&p);
         return st;
     }
-    p.seconds_cpu = hth_plan_head_seconds(model, machine, false);
-    for (size_t l = 0; l < n; l++)
-        p.seconds_cpu += cpu_time(&model->layers[l], machine, options->context).total;
-    p.head_seconds = hth_plan_head_seconds(model, machine, head);
-    p.transfer_seconds = p.n_device > 0 ? machine->sync_latency : 0;
+    const hth_plan_home *host = host_of(machine);
+    p.seconds_cpu = hth_plan_head_seconds(model, host);
+    for (size_t l = 0; l < n; l++) p.seconds_cpu += cpu_seconds(&model->layers[l], host, options->context);
+    p.head_seconds = hth_plan_head_seconds(model, head ? &machine->homes[divisions[n - 1].attention] : host);
+    count_devices(machine, &p);
     p.seconds = token_seconds(model, machine, &p, options->context, p.layers);
     p.seconds_empty = token_seconds(model, machine, &p, 0, NULL);
     p.seconds_full = token_seconds(model, machine, &p, options->n_ctx, NULL);
@@ -233,75 +387,24 @@ void hth_plan_free(hth_plan *plan)
     *plan = (hth_plan){0};
 }
 
-/* ---- validation ------------------------------------------------------------------------------ */
-
-enum { MAX_LAYERS = 4096, MAX_CLUSTERS = 1 << 16 };
-/* Sums of this many such values stay below 2^63, and as doubles below 2^53 units. */
-static const uint64_t max_bytes = (uint64_t)1 << 44;
-/* Rates below a byte per second and times above a day are mistakes; sums of the rest are finite. */
-static const double least_rate = 1.0, most_rate = 1e18, most_seconds = 86400.0;
-
-static hearth_status check_number(const char *name, double x, double min, double max, hearth_error *err)
+hearth_status hth_plan_find_roles(const hth_plan_machine *m, hth_plan_roles *out, hearth_error *err)
 {
-    if (x >= min && x <= max) return HEARTH_OK; /* false for NaN */
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s is %g; %g to %g is allowed", name, x, min, max);
+    static const hth_plan_home none = {.fixed_bytes = 1, .rates = {{1, 1, 1, 1}}};
+    uint32_t i = (uint32_t)(host_of(m) - m->homes);
+    *out = (hth_plan_roles){.device = i > 0 ? &m->homes[0] : &none, .host = &m->homes[i], .i_host = i};
+    if (i + 1 < m->n_home) out->storage = &m->homes[i + 1];
+    if (i <= 1 && m->n_home <= i + 2) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "plan: %u devices and %u storage homes: the solver takes at most one of each", i,
+                    m->n_home - i - 1);
 }
 
-static hearth_status check_rates(const char *name, const hth_plan_rates *rates, hearth_error *err)
+hth_plan_division hth_plan_divide(const hth_plan_roles *roles, const hth_plan_layer *layer, int32_t k,
+                                  uint32_t kept)
 {
-    hearth_status st = HEARTH_OK;
-    for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)
-        st = check_number(name, rates->at[i], least_rate, most_rate, err);
-    return st;
-}
-
-static hearth_status check_machine(const hth_plan_machine *m, hearth_error *err)
-{
-    hearth_status st = check_rates("the device's rate", &m->device, err);
-    if (st == HEARTH_OK) st = check_rates("the CPU's rate", &m->cpu, err);
-    if (st == HEARTH_OK) st = check_number("the floor of shares", m->min_active_share, 0, 1, err);
-    if (st == HEARTH_OK) st = check_number("the way between", m->sync_latency, 0, most_seconds, err);
-    if (st == HEARTH_OK) st = check_number("a dispatch", m->dispatch, 0, most_seconds, err);
-    if (st == HEARTH_OK) st = check_number("a merge", m->merge, 0, most_seconds, err);
-    return st;
-}
-
-static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_plan_options *options,
-                                 hearth_error *err)
-{
-    uint64_t clusters, cpu, kv;
-    if (l->n_cluster > MAX_CLUSTERS || l->n_dispatch > MAX_CLUSTERS || l->n_dispatch_hot > MAX_CLUSTERS)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "plan: layer %u: %u clusters, %u and %u dispatches; at most %d are allowed", i, l->n_cluster,
-                        l->n_dispatch, l->n_dispatch_hot, MAX_CLUSTERS);
-    if (!hth_mul_u64(l->device_bytes, l->n_cluster, &clusters) ||
-        !hth_mul_u64(l->kv_bytes, options->n_ctx, &kv) || !hth_mul_u64(l->cpu_bytes, l->n_cluster, &cpu) ||
-        l->attention_bytes > max_bytes || clusters > max_bytes || kv > max_bytes || cpu > max_bytes)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u holds more than %s of one kind", i,
-                        hth_format_bytes(max_bytes).text);
-    for (uint32_t k = 0; k < l->n_cluster; k++)
-        if (!(l->share[k] >= 0 && l->share[k] <= 1))
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                            "plan: layer %u: cluster %u has a share of %g; 0 to 1 is allowed", i, k, l->share[k]);
-    return HEARTH_OK;
-}
-
-hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_machine *machine,
-                                const hth_plan_options *options, hearth_error *err)
-{
-    if (model->n_layer == 0 || model->n_layer > MAX_LAYERS)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %u layers; 1 to %d are allowed", model->n_layer,
-                        MAX_LAYERS);
-    if (model->head_bytes > max_bytes || options->fixed_bytes > max_bytes)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "plan: %llu bytes of the head, %llu fixed; %llu are the most",
-                        (unsigned long long)model->head_bytes, (unsigned long long)options->fixed_bytes,
-                        (unsigned long long)max_bytes);
-    if (options->context > options->n_ctx)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: a token behind %u positions, but room for %u",
-                        options->context, options->n_ctx);
-    hearth_status st = check_machine(machine, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < model->n_layer; i++)
-        st = check_layer(&model->layers[i], i, options, err);
-    return st;
+    uint32_t hot = k > 0 ? (uint32_t)k : 0;
+    hth_plan_division d = {.attention = k == HTH_PLAN_CPU ? roles->i_host : 0, .n_cluster = {hot}};
+    d.n_cluster[roles->i_host] = kept - hot;
+    if (roles->storage) d.n_cluster[roles->i_host + 1] = layer->n_cluster - kept;
+    return d;
 }

@@ -1,38 +1,17 @@
-/* Where each cluster of a dense model runs: the first n_hot clusters of a layer on the device, the others on the
- * CPU, concurrently, with one merge per layer; the last layers run on the CPU whole if even their attention does
- * not fit. Numbers in, numbers out (docs/plan.md): callers fill the inputs from a model, a profile and a machine.
+/* Where each cluster of a dense model is stored and computed: a list of homes, devices first, then the host, then
+ * storage. A layer's clusters are divided among them at ascending boundaries; attention has a home of its own.
+ * Numbers in, numbers out (docs/plan.md): callers fill the inputs from a model, a profile and a machine.
  * Seconds and bytes per second are doubles, bytes are integers; equal inputs give equal bits. */
 #ifndef HTH_PLANNER_PLAN_H
 #define HTH_PLANNER_PLAN_H
 
 #include "base/status.h"
+#include "kernels/cluster.h"
 
 #include <stdbool.h>
 
-/* Neurons per cluster, and the memory unit: a layer's bytes are rounded up to units. */
-enum { HTH_PLAN_CLUSTER = 64, HTH_PLAN_UNIT = 64 << 10 };
-/* Instead of a cluster count: attention too is on the CPU. Only the last layers may have it. */
-enum { HTH_PLAN_CPU = -1 };
-
-/* ---- the model ------------------------------------------------------------------------------- */
-
-typedef struct hth_plan_layer {
-    uint64_t attention_bytes; /* read for every token: attention weights, norms, predictor */
-    uint64_t kv_bytes;        /* keys and values of one position */
-    uint64_t device_bytes;    /* of a cluster on the device (rows of gate, up and down of 64 neurons) */
-    uint64_t cpu_bytes;       /* of a cluster in the CPU's layout */
-    uint32_t n_cluster;
-    uint32_t n_dispatch;     /* dispatches of a layer on the device before its neurons */
-    uint32_t n_dispatch_hot; /* dispatches of its neurons on the device */
-    const double *share;     /* [n_cluster] fraction of a cluster's bytes that a token reads: 0 to 1, in file order */
-} hth_plan_layer;
-
-typedef struct hth_plan_model {
-    uint32_t n_layer;
-    hth_plan_layer *layers;
-    uint64_t head_bytes;
-    uint64_t d2h_bytes, h2d_bytes; /* bytes transferred at a split layer, device to host and host to device */
-} hth_plan_model;
+/* The memory unit of devices: a layer's bytes are rounded up to units. */
+enum { HTH_PLAN_UNIT = 64 << 10, HTH_PLAN_MAX_HOME = 8 };
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
@@ -45,76 +24,125 @@ typedef struct hth_plan_rates {
 } hth_plan_rates;
 double hth_plan_rate(const hth_plan_rates *rates, double share);
 
+typedef enum hth_plan_kind {
+    HTH_PLAN_DEVICE = 0, /* computes its clusters, and exchanges values with the host */
+    HTH_PLAN_HOST,       /* computes its clusters, and those of storage */
+    HTH_PLAN_STORAGE,    /* holds clusters whose active rows the host reads first */
+    HTH_PLAN_N_KIND,
+} hth_plan_kind;
+
+typedef struct hth_plan_home {
+    const char *name; /* for messages */
+    hth_plan_kind kind;
+    uint64_t capacity;    /* bytes; UINT64_MAX: unlimited */
+    uint64_t fixed_bytes; /* bytes of it used if anything of the model is there: workspace, vectors, buffers */
+    /* Devices and the host. */
+    hth_plan_rates rates;    /* data read whole uses the last knot */
+    double min_active_share; /* the minimum share that a cluster counts as: its masks are read */
+    double sync_latency;     /* seconds: values from a device to the host and back, including all waiting */
+    double dispatch, merge;  /* seconds: one dispatch; adding the sums of another home */
+    /* Storage. */
+    double read_rate, read_latency; /* bytes per second; seconds of one request */
+} hth_plan_home;
+
 typedef struct hth_plan_machine {
-    hth_plan_rates device, cpu; /* data read whole uses the last knot */
-    double min_active_share;      /* the minimum share that a cluster counts as on the device: its masks are read */
-    double sync_latency;            /* seconds: values to the host and back, including all waiting */
-    double dispatch, merge; /* seconds: one dispatch; adding the CPU's part */
+    uint32_t n_home;
+    hth_plan_home homes[HTH_PLAN_MAX_HOME]; /* in order of kind: devices, one host, storage */
 } hth_plan_machine;
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+typedef struct hth_plan_layer {
+    uint64_t attention_bytes; /* read for every token: attention weights, norms, predictor */
+    uint64_t kv_bytes;        /* keys and values of one position */
+    uint64_t cluster_bytes[HTH_PLAN_N_KIND]; /* rows of gate, up and down of a cluster, in the layout of each kind */
+    uint32_t n_cluster;      /* of HTH_CLUSTER_NEURONS */
+    uint32_t n_dispatch;     /* dispatches of a layer on a device before its neurons */
+    uint32_t n_dispatch_hot; /* dispatches of its neurons on a device */
+    const double *share;     /* [n_cluster] fraction of a cluster's bytes that a token reads: 0 to 1, in file order */
+} hth_plan_layer;
+
+typedef struct hth_plan_model {
+    uint32_t n_layer;
+    hth_plan_layer *layers;
+    uint64_t head_bytes;
+    uint64_t d2h_bytes, h2d_bytes; /* bytes transferred at a split layer, device to host and host to device */
+} hth_plan_model;
 
 /* ---- options and result ---------------------------------------------------------------------- */
 
 typedef struct hth_plan_options {
-    uint64_t vram;        /* bytes of device memory */
-    uint64_t fixed_bytes; /* bytes of it used if anything is offloaded: workspace, vectors, message buffers */
-    uint32_t n_ctx;       /* positions of the KV cache */
-    uint32_t context;     /* positions before the token whose seconds are minimised; up to n_ctx */
+    uint32_t n_ctx;   /* positions of the KV cache */
+    uint32_t context; /* positions before the token whose seconds are minimised; up to n_ctx */
 } hth_plan_options;
 
-typedef enum hth_plan_bottleneck {
-    HTH_PLAN_BOUND_DEVICE = 0, /* device bytes */
-    HTH_PLAN_BOUND_CPU,        /* CPU bytes */
-    HTH_PLAN_BOUND_SYNC, /* synchronisation: the CPU's part finishes last, and more than half of it is latency */
-} hth_plan_bottleneck;
+/* The division of a layer. Clusters are in file order: the first n_cluster[0] have the first home, and so on. */
+typedef struct hth_plan_division {
+    uint32_t attention; /* home of attention and its KV cache: a device or the host, no earlier than the last layer's */
+    uint32_t n_cluster[HTH_PLAN_MAX_HOME];
+} hth_plan_division;
+
+/* Instead of a home: synchronisation; another home finishes last, and more than half of its time is latency. */
+enum { HTH_PLAN_BOUND_SYNC = HTH_PLAN_MAX_HOME };
 
 /* Expected seconds of one layer for one token. */
 typedef struct hth_plan_time {
-    double attention; /* on the device, including dispatches */
-    double device;    /* neurons on the device */
-    double cpu;       /* computation on the CPU */
-    double sync;      /* synchronisation */
+    double home[HTH_PLAN_MAX_HOME]; /* of computation, including attention and dispatches; of storage: reads */
+    double sync;                    /* synchronisation */
     double merge;
-    double total; /* less than the sum: both sides run concurrently */
-    hth_plan_bottleneck bottleneck;
+    double total;   /* less than the sum: devices and host run concurrently */
+    uint32_t bound; /* the home that limits, or HTH_PLAN_BOUND_SYNC */
 } hth_plan_time;
+
+/* Bytes in one home; `total` has each layer of a device rounded up to units: never above its capacity. */
+typedef struct hth_plan_bytes {
+    uint64_t fixed, attention, kv, clusters, head, total;
+} hth_plan_bytes;
 
 typedef struct hth_plan {
     uint32_t n_layer;
-    uint32_t n_device; /* layers with attention on the device, the first ones; 0: nothing is on the device */
-    bool head;         /* on the device */
-    int32_t *n_hot;    /* [n_layer] clusters on the device, or HTH_PLAN_CPU */
-    hth_plan_time *layers; /* [n_layer] at options.context */
-    uint64_t fixed_bytes, attention_bytes, kv_bytes, cluster_bytes, head_bytes; /* bytes on the device */
-    uint64_t vram; /* total, each layer rounded up to units: never above options.vram */
-    double head_seconds, transfer_seconds; /* per token: the head; transfers into and out of the device, once */
-    double seconds;                      /* per token at options.context */
-    double seconds_empty, seconds_full;  /* at context 0, and at n_ctx */
-    double seconds_cpu;                  /* with nothing on the device */
+    uint32_t n_device; /* layers with attention on a device, the first ones; 0: nothing is on a device */
+    bool head;         /* on the device of the last layer's attention; else on the host */
+    hth_plan_division *divisions; /* [n_layer] */
+    hth_plan_time *layers;        /* [n_layer] at options.context */
+    hth_plan_bytes bytes[HTH_PLAN_MAX_HOME];
+    double head_seconds, transfer_seconds; /* per token: the head; transfers into and out of devices, once each */
+    double seconds;                        /* per token at options.context */
+    double seconds_empty, seconds_full;    /* at context 0, and at n_ctx */
+    double seconds_cpu;                    /* with everything on the host, whatever its capacity */
     /* Set by hth_plan_solve only; 0 elsewhere. */
-    double tps_per_gib;     /* tokens per second gained by 1 GiB more */
-    uint64_t min_vram; /* minimum with which anything is gained; 0: nothing ever is */
-    uint64_t unit;       /* bytes of the unit used: HTH_PLAN_UNIT, or more for models beyond the solver's bounds */
+    double seconds_bound; /* no plan is faster; below `seconds` only if the host's capacity limits; 0: unknown */
+    double tps_per_gib;   /* tokens per second gained by 1 GiB more of the device; 0 if the host's capacity limits */
+    uint64_t min_vram;    /* minimum of the device with which anything is gained; 0: nothing ever is, or as above */
+    uint64_t unit;        /* bytes of the unit used: HTH_PLAN_UNIT, or more for models beyond the solver's bounds */
 } hth_plan;
 void hth_plan_free(hth_plan *plan);
 
-/* ARGUMENT: a number out of range, by name. Called by all functions below. */
+/* ARGUMENT: a number out of range, or a home out of order, by name. Called by all functions below. */
 hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_machine *machine,
-                             const hth_plan_options *options, hearth_error *err);
+                                const hth_plan_options *options, hearth_error *err);
 
-/* The fastest placement: exact to 1e-6 of the seconds; on a tie each layer, the last one first, takes the fewest
- * bytes. Bounded: 2^26 cells of 4 bytes and 2^33 steps; beyond that, units double. ARGUMENT, MEMORY. */
+/* The fastest placement on at most one device, the host and at most one storage home: exact to 1e-6 of the
+ * seconds; on a tie each layer, the last one first, takes the fewest bytes. Bounded: 2^26 cells of 4 bytes and 2^33
+ * steps; beyond that, units double. If that needs more of the host than its capacity, host bytes get a price, found
+ * by bisection, and the fastest of the answers is taken: it fits, and seconds_bound tells what it may have missed;
+ * about 40 tables, and n_cluster^2 / 2 costs of each layer for each. The capacity of storage is checked, not
+ * optimised. UNSUPPORTED: several devices or storage homes. ARGUMENT: also if no placement fits (the message gives
+ * the sum). MEMORY. */
 hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine *machine,
                              const hth_plan_options *options, hth_plan *out, hearth_error *err);
 
 /* The baseline, the rule of the PowerInfer release: attention of all layers, then caches, then the head, then
- * clusters of any layer by share alone, hottest first. If not all attention fits, that of the first layers. */
+ * clusters of any layer by share alone, hottest first. If not all attention fits, that of the first layers. The rest
+ * is on the host, nothing on storage. UNSUPPORTED, ARGUMENT, MEMORY as above. */
 hearth_status hth_plan_greedy_baseline(const hth_plan_model *model, const hth_plan_machine *machine,
-                                const hth_plan_options *options, hth_plan *out, hearth_error *err);
+                                       const hth_plan_options *options, hth_plan *out, hearth_error *err);
 
-/* Fills a plan for any placement: n_hot[n_layer] is copied. ARGUMENT: CPU layers before others, too many clusters,
- * the head on the device without all layers, more bytes than options.vram (the message gives the sum). */
+/* Fills a plan for any placement: divisions[n_layer] is copied. ARGUMENT: attention on storage or on an earlier home
+ * than the layer before, clusters too many or too few, the head on a device without all layers, more bytes than a
+ * home's capacity (the message gives the sum). */
 hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_machine *machine,
-                             const hth_plan_options *options, const int32_t *n_hot, bool head, hth_plan *out,
-                             hearth_error *err);
+                                const hth_plan_options *options, const hth_plan_division *divisions, bool head,
+                                hth_plan *out, hearth_error *err);
 
 #endif

@@ -2,50 +2,24 @@
  * l layers, the minimum seconds with at most u units, in whole quanta, so that sums are exact and ties are ties.
  * Only a window of each row is stored: below it there is more free memory than all later layers could use, above
  * it more than all earlier ones do. A layer's placement takes part only if no smaller one equals it. */
-#include "planner/plan_int.h"
+#include "planner/solve_int.h"
 
 #include "base/alloc.h"
-
-#include <string.h>
 
 /* Largest sum of seconds in quanta, and the value for "does not fit": their sum stays below 2^31. */
 static const double most_quanta = 536870912.0;
 enum { NO_FIT = 1 << 30, BLOCK = 4096 };
 static const uint64_t most_cells = (uint64_t)1 << 26, most_steps = (uint64_t)1 << 33;
 
-/* A candidate placement of a layer. */
-typedef struct option {
-    uint64_t units;
-    uint32_t k;
-    int32_t quanta;
-} option;
-
-typedef struct table {
-    const hth_plan_model *model;
-    const hth_plan_machine *machine;
-    const hth_plan_options *request;
-    const hth_plan_curve *curves;
-    uint64_t unit;
-    double quantum;  /* seconds */
-    option *options; /* of all layers, ascending in units and descending in quanta */
-    uint32_t *first; /* [n_layer + 1] where a layer's options begin */
-    uint64_t *reach; /* [n_layer + 1] units that the first l layers can use; reach[n_layer]: all layers */
-    uint64_t *low;   /* [n_layer + 1] start of each row's window; it ends at min(reach, high) */
-    uint64_t high;   /* maximum units of a query */
-    size_t *at;      /* [n_layer + 2] offset of each row in cells */
-    int32_t *cells;
-    size_t capacity; /* bytes of options and all that follows */
-} table;
-
 /* ---- options --------------------------------------------------------------------------------- */
 
-static uint64_t layer_units(const table *t, uint32_t l, uint32_t k)
+static uint64_t layer_units(const hth_plan_table *t, uint32_t l, uint32_t k)
 {
     return hth_plan_units(hth_plan_layer_bytes(&t->model->layers[l], t->request, k), t->unit);
 }
 
 /* The best option at each size, in current units. */
-static void collect_options(table *t)
+static void collect_options(hth_plan_table *t)
 {
     uint32_t n = 0;
     t->reach[0] = 0;
@@ -53,7 +27,7 @@ static void collect_options(table *t)
         const double *seconds = t->curves[l].seconds;
         t->first[l] = n;
         for (uint32_t k = 0; k <= t->model->layers[l].n_cluster; k++) {
-            option o = {layer_units(t, l, k), k, (int32_t)(seconds[k] / t->quantum + 0.5)};
+            hth_plan_option o = {layer_units(t, l, k), k, (int32_t)(seconds[k] / t->quantum + 0.5)};
             if (n > t->first[l] && o.quanta >= t->options[n - 1].quanta) continue;
             /* Two of one size: only the faster takes part. */
             if (n > t->first[l] && o.units == t->options[n - 1].units) n--;
@@ -64,10 +38,12 @@ static void collect_options(table *t)
     t->first[t->model->n_layer] = n;
 }
 
-static hearth_status open_table(table *t, hearth_error *err)
+hearth_status hth_plan_table_open(hth_plan_table *t, hearth_error *err)
 {
     size_t n = t->model->n_layer, n_option = 0;
     double max = 0;
+    hearth_status st = hth_plan_curves(t->model, t->roles, t->request, t->price, &t->curves, err);
+    if (st != HEARTH_OK) return st;
     for (size_t l = 0; l < n; l++) {
         double worst = 0;
         for (uint32_t k = 0; k <= t->model->layers[l].n_cluster; k++)
@@ -76,7 +52,6 @@ static hearth_status open_table(table *t, hearth_error *err)
         max += worst;
     }
     t->quantum = max > 0 ? max / most_quanta : 1;
-    t->unit = HTH_PLAN_UNIT;
     t->capacity = n_option * sizeof *t->options + (3 * n + 4) * sizeof(uint64_t) + (n + 1) * sizeof *t->first;
     t->options = hth_alloc(t->capacity, 1);
     if (!t->options) return hth_fail_memory(err, t->capacity, "a plan's options");
@@ -88,18 +63,22 @@ static hearth_status open_table(table *t, hearth_error *err)
     return HEARTH_OK;
 }
 
-static void close_table(table *t)
+void hth_plan_table_close(hth_plan_table *t)
 {
+    hth_plan_curves_free(t->curves);
     hth_free(t->options);
     hth_free(t->cells);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static uint64_t row_end(const table *t, uint32_t l) { return t->reach[l] < t->high ? t->reach[l] : t->high; }
+static uint64_t row_end(const hth_plan_table *t, uint32_t l)
+{
+    return t->reach[l] < t->high ? t->reach[l] : t->high;
+}
 
 /* Sets windows that cover every query of `lowest` units to t->high; returns whether table and work stay bounded. */
-static bool init_windows(table *t, uint64_t lowest)
+static bool init_windows(hth_plan_table *t, uint64_t lowest)
 {
     uint32_t n = t->model->n_layer;
     uint64_t cells = 0, steps = 0;
@@ -118,7 +97,7 @@ static bool init_windows(table *t, uint64_t lowest)
 }
 
 /* The value for at most u units in the first l layers. */
-static int32_t value_at(const table *t, uint32_t l, uint64_t u)
+static int32_t value_at(const hth_plan_table *t, uint32_t l, uint64_t u)
 {
     uint64_t end = row_end(t, l);
     return t->cells[t->at[l] + (u < end ? u : end) - t->low[l]];
@@ -134,7 +113,7 @@ static void relax(int32_t *restrict to, const int32_t *restrict from, size_t n, 
 
 /* Relaxes cells [from, to) of the row after layer l (from 0) with one of its placements. Values above the previous
  * row's end equal its last cell; make_monotone propagates them. */
-static void take_option(table *t, uint32_t l, const option *o, uint64_t from, uint64_t to)
+static void take_option(hth_plan_table *t, uint32_t l, const hth_plan_option *o, uint64_t from, uint64_t to)
 {
     uint64_t low = t->low[l], end = row_end(t, l) + 1;
     uint64_t begin = low + o->units > from ? low + o->units : from,
@@ -155,7 +134,7 @@ static void make_monotone(int32_t *row, size_t n)
         if (row[i - 1] < row[i]) row[i] = row[i - 1];
 }
 
-static void fill_row(table *t, uint32_t l)
+static void fill_row(hth_plan_table *t, uint32_t l)
 {
     size_t n = t->at[l + 2] - t->at[l + 1];
     int32_t *row = t->cells + t->at[l + 1];
@@ -171,7 +150,7 @@ static void fill_row(table *t, uint32_t l)
 }
 
 /* Fills the table for queries of lowest to high bytes of layers. */
-static hearth_status fill_table(table *t, uint64_t lowest, uint64_t high, hearth_error *err)
+static hearth_status fill_table(hth_plan_table *t, uint64_t lowest, uint64_t high, hearth_error *err)
 {
     t->high = high / t->unit;
     while (!init_windows(t, lowest / t->unit)) {
@@ -189,52 +168,63 @@ static hearth_status fill_table(table *t, uint64_t lowest, uint64_t high, hearth
 
 /* ---- best plan for a budget ------------------------------------------------------------------ */
 
-typedef struct best {
-    double seconds;
-    uint32_t n_device;
-    bool head;
-    uint64_t units; /* that its layers may use */
-} best;
-
-static void offer(best *b, best x)
+static void offer(hth_plan_answer *b, hth_plan_answers *c, hth_plan_answer x)
 {
+    if (c) c->all[c->n++] = x;
     if (x.seconds < b->seconds) *b = x;
 }
 
+static double host_head(const hth_plan_table *t)
+{
+    return hth_plan_head_seconds(t->model, t->roles->host) + t->price * (double)t->model->head_bytes;
+}
+
+static double device_head(const hth_plan_table *t)
+{
+    return hth_plan_head_seconds(t->model, t->roles->device) + t->roles->device->sync_latency;
+}
+
+static double cpu_seconds(const hth_plan_table *t)
+{
+    double seconds = host_head(t);
+    for (uint32_t l = 0; l < t->model->n_layer; l++) seconds += t->curves[l].cpu;
+    return seconds;
+}
+
 /* Seconds of all layers from l on with the CPU accumulate from the end. */
-static best best_of(const table *t, uint64_t vram)
+hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_plan_answers *c)
 {
     uint32_t n = t->model->n_layer;
-    uint64_t fixed = t->request->fixed_bytes, head = t->model->head_bytes;
-    double cpu_head = hth_plan_head_seconds(t->model, t->machine, false);
-    best b = {.seconds = hth_plan_cpu_seconds(t->model, t->machine, t->curves)};
+    uint64_t fixed = t->roles->device->fixed_bytes, head = t->model->head_bytes;
+    hth_plan_answer b = {.seconds = cpu_seconds(t)};
+    offer(&b, c, b);
     if (vram < fixed) return b;
-    double rest = cpu_head + t->machine->sync_latency;
+    double rest = host_head(t) + t->roles->device->sync_latency;
     uint64_t units = (vram - fixed) / t->unit;
     for (uint32_t l = n; l > 0; l--) {
         int32_t v = value_at(t, l, units);
-        if (v < NO_FIT) offer(&b, (best){v * t->quantum + rest, l, false, units});
+        if (v < NO_FIT) offer(&b, c, (hth_plan_answer){v * t->quantum + rest, l, false, units});
         rest += t->curves[l - 1].cpu;
     }
     if (vram - fixed < head) return b;
     units = (vram - fixed - head) / t->unit;
     int32_t v = value_at(t, n, units);
-    double gpu_head = hth_plan_head_seconds(t->model, t->machine, true) + t->machine->sync_latency;
-    if (v < NO_FIT) offer(&b, (best){v * t->quantum + gpu_head, n, true, units});
+    if (v < NO_FIT) offer(&b, c, (hth_plan_answer){v * t->quantum + device_head(t), n, true, units});
     return b;
 }
 
-/* The placement behind a value, from the last layer to the first. */
-static void backtrack(const table *t, const best *b, int32_t *n_hot)
+/* From the last layer to the first. */
+void hth_plan_table_divide(const hth_plan_table *t, const hth_plan_answer *b, hth_plan_division *divisions)
 {
     uint64_t u = b->units;
     for (uint32_t l = t->model->n_layer; l-- > 0;) {
-        n_hot[l] = HTH_PLAN_CPU;
+        const hth_plan_curve *c = &t->curves[l];
+        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], HTH_PLAN_CPU, c->cpu_kept);
         if (l >= b->n_device) continue;
         int32_t v = value_at(t, l + 1, u);
-        const option *o = t->options + t->first[l];
+        const hth_plan_option *o = t->options + t->first[l];
         while (o->units > u || value_at(t, l, u - o->units) + o->quanta != v) o++;
-        n_hot[l] = (int32_t)o->k;
+        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], (int32_t)o->k, c->kept[o->k]);
         u -= o->units;
     }
 }
@@ -242,13 +232,20 @@ static void backtrack(const table *t, const best *b, int32_t *n_hot)
 static uint64_t more(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
+hearth_status hth_plan_table_fill(hth_plan_table *t, uint64_t high, hearth_error *err)
+{
+    const hth_plan_home *d = t->roles->device;
+    return fill_table(t, less(less(d->capacity, d->fixed_bytes), t->model->head_bytes),
+                      less(high, d->fixed_bytes), err);
+}
+
 /* ---- minimum useful memory ------------------------------------------------------------------- */
 
 /* Whether a device of any size gains anything. */
-static bool is_ever_better(const table *t, double seconds_cpu)
+static bool is_ever_better(const hth_plan_table *t, double seconds_cpu)
 {
-    double seconds = t->machine->sync_latency, cpu_head = hth_plan_head_seconds(t->model, t->machine, false),
-           gpu_head = hth_plan_head_seconds(t->model, t->machine, true), later = seconds_cpu - cpu_head;
+    double seconds = t->roles->device->sync_latency, cpu_head = host_head(t),
+           gpu_head = hth_plan_head_seconds(t->model, t->roles->device), later = seconds_cpu - cpu_head;
     for (uint32_t l = 0; l < t->model->n_layer; l++) {
         seconds += t->options[t->first[l + 1] - 1].quanta * t->quantum;
         later -= t->curves[l].cpu;
@@ -258,22 +255,22 @@ static bool is_ever_better(const table *t, double seconds_cpu)
 }
 
 /* Grows the table until it gains; then bisects the minimum, to a unit. */
-static hearth_status find_min(table *t, double seconds_cpu, uint64_t *min, hearth_error *err)
+static hearth_status find_min(hth_plan_table *t, double seconds_cpu, uint64_t *min, hearth_error *err)
 {
-    uint64_t base = t->request->fixed_bytes, below = 0, above = (uint64_t)1 << 28;
+    uint64_t base = t->roles->device->fixed_bytes, below = 0, above = (uint64_t)1 << 28;
     uint64_t all = (t->reach[t->model->n_layer] + 1) * t->unit + t->model->head_bytes;
     *min = 0;
     if (!is_ever_better(t, seconds_cpu)) return HEARTH_OK;
     for (;; above *= 2) {
         hearth_status st = fill_table(t, 0, above, err);
         if (st != HEARTH_OK) return st;
-        if (best_of(t, base + above).n_device > 0) break;
+        if (hth_plan_table_best(t, base + above, NULL).n_device > 0) break;
         /* The gain is below one quantum. */
         if (above > all) return HEARTH_OK;
     }
     while (above - below > HTH_PLAN_UNIT) {
         uint64_t middle = below + (above - below) / 2;
-        if (best_of(t, base + middle).n_device > 0) above = middle;
+        if (hth_plan_table_best(t, base + middle, NULL).n_device > 0) above = middle;
         else below = middle;
     }
     *min = base + above;
@@ -282,26 +279,33 @@ static hearth_status find_min(table *t, double seconds_cpu, uint64_t *min, heart
 
 /* ---- solution -------------------------------------------------------------------------------- */
 
-static hearth_status solve(table *t, hth_plan *out, hearth_error *err)
+/* The answer without regard to the host's capacity; *fits: it is kept to. */
+static hearth_status solve_unlimited(hth_plan_table *t, const hth_plan_machine *machine, bool *fits,
+                                     hth_plan *out, hearth_error *err)
 {
-    const uint64_t gib = (uint64_t)1 << 30;
-    uint64_t lowest = less(t->request->vram, t->request->fixed_bytes), grown = more(t->request->vram, gib), min;
+    bool has_device = t->roles->i_host > 0;
+    uint64_t grown = more(t->roles->device->capacity, has_device ? (uint64_t)1 << 30 : 0), min = 0;
     uint32_t n = t->model->n_layer;
-    hearth_status st =
-        fill_table(t, less(lowest, t->model->head_bytes), less(grown, t->request->fixed_bytes), err);
+    hth_plan_bytes bytes[HTH_PLAN_MAX_HOME];
+    hearth_status st = hth_plan_table_fill(t, grown, err);
     if (st != HEARTH_OK) return st;
-    int32_t *n_hot = hth_alloc(n, sizeof *n_hot);
-    if (!n_hot) return hth_fail_memory(err, n * sizeof *n_hot, "a plan");
+    hth_plan_division *divisions = hth_alloc(n, sizeof *divisions);
+    if (!divisions) return hth_fail_memory(err, n * sizeof *divisions, "a plan");
     uint64_t unit = t->unit;
-    best b = best_of(t, t->request->vram), with_gib = best_of(t, grown);
-    backtrack(t, &b, n_hot);
-    st = hth_plan_evaluate(t->model, t->machine, t->request, n_hot, b.head, out, err);
-    hth_free(n_hot);
-    if (st == HEARTH_OK) st = find_min(t, out->seconds_cpu, &min, err);
+    hth_plan_answer b = hth_plan_table_best(t, t->roles->device->capacity, NULL),
+                    with_gib = hth_plan_table_best(t, grown, NULL);
+    hth_plan_table_divide(t, &b, divisions);
+    hth_plan_count(t->model, machine, t->request, divisions, b.head, bytes);
+    *fits = bytes[t->roles->i_host].total <= t->roles->host->capacity;
+    if (*fits) st = hth_plan_evaluate(t->model, machine, t->request, divisions, b.head, out, err);
+    hth_free(divisions);
+    if (!*fits) return HEARTH_OK;
+    if (st == HEARTH_OK && has_device) st = find_min(t, out->seconds_cpu, &min, err);
     if (st != HEARTH_OK) {
         hth_plan_free(out);
         return st;
     }
+    out->seconds_bound = out->seconds;
     out->tps_per_gib = with_gib.seconds < b.seconds ? 1 / with_gib.seconds - 1 / b.seconds : 0;
     out->min_vram = min;
     out->unit = unit;
@@ -311,15 +315,15 @@ static hearth_status solve(table *t, hth_plan *out, hearth_error *err)
 hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine *machine,
                              const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
-    hth_plan_curve *curves = NULL;
-    table t = {.model = model, .machine = machine, .request = options};
+    hth_plan_roles roles;
+    bool fits = true;
     *out = (hth_plan){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
-    if (st == HEARTH_OK) st = hth_plan_curves(model, machine, options->context, &curves, err);
-    t.curves = curves;
-    if (st == HEARTH_OK) st = open_table(&t, err);
-    if (st == HEARTH_OK) st = solve(&t, out, err);
-    close_table(&t);
-    hth_plan_curves_free(curves);
-    return st;
+    if (st == HEARTH_OK) st = hth_plan_find_roles(machine, &roles, err);
+    if (st != HEARTH_OK) return st;
+    hth_plan_table t = {.model = model, .roles = &roles, .request = options, .unit = HTH_PLAN_UNIT};
+    st = hth_plan_table_open(&t, err);
+    if (st == HEARTH_OK) st = solve_unlimited(&t, machine, &fits, out, err);
+    hth_plan_table_close(&t);
+    return st == HEARTH_OK && !fits ? hth_plan_solve_limited(model, machine, &roles, options, out, err) : st;
 }

@@ -1,5 +1,6 @@
 /* What plans take from a calibration: shares of bytes that are read, and rates at which. */
 #include "placement/calibrate.h"
+#include "placement/plan_model.h"
 #include "support/test.h"
 
 static bool is_near(double a, double b) { return a >= b * (1.0 - 1e-12) && a <= b * (1.0 + 1e-12); }
@@ -19,6 +20,17 @@ TEST(the_gate_is_read_whole_without_a_predictor)
     }
 }
 
+/* The file has shares of 64 neurons; the last block and the last cluster are shorter. */
+TEST(a_cluster_is_active_as_its_blocks_are)
+{
+    const float blocks[] = {0.5f, 0.25f, 0.125f, 0.125f, 1, 1, 0, 0, 0.5f, 0.25f};
+    const hth_layer l = {.ffn = {.d_ff = 600, .act_freq = blocks}}, unknown = {.ffn = {.d_ff = 600}};
+    CHECK(is_near(hth_plan_active_share(&l, 0, HEARTH_SELECTOR_GATE), 0.25));
+    CHECK(is_near(hth_plan_active_share(&l, 1, HEARTH_SELECTOR_GATE), 0.5));
+    CHECK(is_near(hth_plan_active_share(&l, 2, HEARTH_SELECTOR_GATE), (0.5 * 64 + 0.25 * 24) / 88));
+    CHECK(hth_plan_active_share(&unknown, 2, HEARTH_SELECTOR_GATE) == hth_plan_assumed(HEARTH_SELECTOR_GATE));
+}
+
 /* Seconds of a cluster are its bytes by its share, by the rate at that share: of rows that are read alone. */
 TEST(a_device_takes_its_time_for_rows_that_are_read)
 {
@@ -30,6 +42,6 @@ TEST(a_device_takes_its_time_for_rows_that_are_read)
             double share = hth_calibration_share(marking[s], true, fires);
             double read = marking[s] == HEARTH_SELECTOR_PREDICTOR ? fires : (1.0 + 2.0 * fires) / 3.0;
             hth_calibration_machine(&c, marking[s], true, HTH_ESTIMATE_MEDIAN, &m);
-            CHECK(is_near(3e9 * share / hth_plan_rate(&m.device, share), 3e9 * read / 100e9));
+            CHECK(is_near(3e9 * share / hth_plan_rate(&m.homes[HTH_HOME_DEVICE].rates, share), 3e9 * read / 100e9));
         }
 }

@@ -2,6 +2,7 @@
  * budgets, and what it predicts is what a simulated machine does. With "table" as argument it prints the
  * table of docs/plan.md; every speed in it is simulated. */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "support/planner/plan_reference.h"
 #include "support/test.h"
 
@@ -51,21 +52,44 @@ static void make_small(test_random *r, small_case *c)
         layer->n_cluster = N_SMALL_CLUSTER - test_random_below(r, 3);
         layer->attention_bytes = 1 + test_random_below(r, 4u << 20);
         layer->kv_bytes = test_random_below(r, 4096);
-        layer->device_bytes = 1 + test_random_below(r, 2u << 20);
-        layer->cpu_bytes = layer->device_bytes - test_random_below(r, 2) * layer->device_bytes / 9;
+        uint64_t bytes = 1 + test_random_below(r, 2u << 20);
+        layer->cluster_bytes[HTH_PLAN_DEVICE] = bytes;
+        layer->cluster_bytes[HTH_PLAN_HOST] = bytes - test_random_below(r, 2) * bytes / 9;
+        layer->cluster_bytes[HTH_PLAN_STORAGE] = layer->cluster_bytes[HTH_PLAN_HOST];
         layer->n_dispatch = test_random_below(r, 8), layer->n_dispatch_hot = test_random_below(r, 4);
         layer->share = c->share[l];
     }
     c->model.head_bytes = test_random_below(r, 8u << 20);
-    c->machine.device = some_rates(r, between(r, 5e9, 400e9)),
-    c->machine.cpu = some_rates(r, between(r, 5e9, 80e9));
-    c->machine.min_active_share = between(r, 0, 0.02);
-    c->machine.sync_latency = between(r, 0, 1) < 0.5 ? between(r, 0, 100e-6) : between(r, 0, 2e-3);
-    c->machine.dispatch = between(r, 0, 5e-6), c->machine.merge = between(r, 0, 10e-6);
-    c->options.fixed_bytes = test_random_below(r, 1u << 20);
+    c->machine = (hth_plan_machine){.n_home = 2,
+                                    .homes = {{.name = "the device", .kind = HTH_PLAN_DEVICE},
+                                              {.name = "the CPU", .kind = HTH_PLAN_HOST}}};
+    hth_plan_home *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
+    gpu->rates = some_rates(r, between(r, 5e9, 400e9));
+    host->rates = some_rates(r, between(r, 5e9, 80e9));
+    gpu->min_active_share = between(r, 0, 0.02);
+    gpu->sync_latency = between(r, 0, 1) < 0.5 ? between(r, 0, 100e-6) : between(r, 0, 2e-3);
+    gpu->dispatch = between(r, 0, 5e-6), gpu->merge = between(r, 0, 10e-6);
+    gpu->fixed_bytes = test_random_below(r, 1u << 20);
     c->options.n_ctx = test_random_below(r, 1000);
     c->options.context = test_random_below(r, c->options.n_ctx + 1);
-    c->options.vram = (uint64_t)(between(r, 0, 1) * (64u << 20));
+    gpu->capacity = (uint64_t)(between(r, 0, 1) * (64u << 20));
+    host->capacity = UINT64_MAX;
+}
+
+static void add_storage(small_case *c, double rate, double latency)
+{
+    c->machine.n_home = 3;
+    c->machine.homes[2] = (hth_plan_home){.name = "the disk",
+                                          .kind = HTH_PLAN_STORAGE,
+                                          .capacity = UINT64_MAX,
+                                          .read_rate = rate,
+                                          .read_latency = latency};
+}
+
+static void put_clusters_on_host(const small_case *c, hth_plan_division divisions[N_SMALL_LAYER])
+{
+    for (int l = 0; l < N_SMALL_LAYER; l++)
+        divisions[l] = (hth_plan_division){.n_cluster = {0, c->layers[l].n_cluster}};
 }
 
 /* The least seconds of all placements that fit, written again from docs/plan.md. */
@@ -78,55 +102,85 @@ static double rate_of(const hth_plan_rates *rates, double share)
     return share < x[0] ? rates->at[0] : y;
 }
 
-static double layer_seconds(const small_case *c, int l, int k)
+/* A layer with its first k clusters on the device, those before `kept` on the host, and the others on storage; k below 0:
+ * attention is on the host, and nothing on the device. */
+static double layer_seconds(const small_case *c, int l, int k, int kept)
 {
     const hth_plan_layer *layer = &c->layers[l];
-    const hth_plan_machine *m = &c->machine;
+    const hth_plan_home *gpu = &c->machine.homes[0], *host = &c->machine.homes[1],
+                        *disk = &c->machine.homes[2];
     double fixed = (double)layer->attention_bytes + (double)layer->kv_bytes * c->options.context, hot = 0,
            cold = 0, silent = 1;
     for (int i = 0; i < (int)layer->n_cluster; i++) {
-        double p = layer->share[i], live = fmax(p, m->min_active_share);
-        if (i < k) hot += (double)layer->device_bytes * live / rate_of(&m->device, live);
-        else cold += (double)layer->cpu_bytes * p / rate_of(&m->cpu, p), silent *= pow(1 - p, 64);
+        double p = layer->share[i], live = fmax(p, gpu->min_active_share), none = pow(1 - p, 256);
+        if (i < k) hot += (double)layer->cluster_bytes[HTH_PLAN_DEVICE] * live / rate_of(&gpu->rates, live);
+        else
+            cold += (double)layer->cluster_bytes[HTH_PLAN_HOST] * p / rate_of(&host->rates, p),
+                silent *= none;
+        if (i >= kept)
+            cold += (double)layer->cluster_bytes[HTH_PLAN_STORAGE] * p / disk->read_rate +
+                    (1 - none) * disk->read_latency;
     }
-    if (k < 0) return fixed / m->cpu.at[3] + cold;
-    if (k > 0) hot += layer->n_dispatch_hot * m->dispatch;
-    double before = fixed / m->device.at[3] + layer->n_dispatch * m->dispatch, fires = 1 - silent;
+    if (k < 0) return fixed / host->rates.at[3] + cold;
+    if (k > 0) hot += layer->n_dispatch_hot * gpu->dispatch;
+    double before = fixed / gpu->rates.at[3] + layer->n_dispatch * gpu->dispatch, fires = 1 - silent;
     if (k == (int)layer->n_cluster) return before + hot;
-    double waits = fires > 0 ? fmax(hot, m->sync_latency + cold / fires) : hot;
-    return before + fires * waits + silent * hot + m->merge;
+    double waits = fires > 0 ? fmax(hot, gpu->sync_latency + cold / fires) : hot;
+    return before + fires * waits + silent * hot + gpu->merge;
 }
 
-static uint64_t layer_bytes(const small_case *c, int l, int k)
+/* Bytes on device and host. */
+typedef struct used {
+    uint64_t device, host;
+} used;
+
+static used with_layer(const small_case *c, used u, int l, int k, int kept)
 {
     const hth_plan_layer *layer = &c->layers[l];
-    if (k < 0) return 0;
-    uint64_t bytes = layer->attention_bytes + layer->kv_bytes * c->options.n_ctx + (uint64_t)k * layer->device_bytes;
-    return (bytes + 65535) / 65536 * 65536;
+    uint64_t bytes = layer->attention_bytes + layer->kv_bytes * c->options.n_ctx;
+    u.host += (uint64_t)(kept - (k > 0 ? k : 0)) * layer->cluster_bytes[HTH_PLAN_HOST] + (k < 0 ? bytes : 0);
+    if (k >= 0)
+        u.device += (bytes + (uint64_t)k * layer->cluster_bytes[HTH_PLAN_DEVICE] + 65535) / 65536 * 65536;
+    return u;
 }
 
-/* All placements of the layers from l on, behind some that took `capacity` bytes and `seconds`. n_there: the
- * first layers that must be on the device; the others are not. */
-static void try_all(const small_case *c, int l, int n_there, uint64_t capacity, double seconds, double *least)
+/* Seconds of each layer by k + 1 and kept. */
+typedef double small_costs[N_SMALL_LAYER][N_SMALL_CLUSTER + 2][N_SMALL_CLUSTER + 1];
+
+/* All placements of the layers from l on, behind some that took u and `seconds`. n_there: the first layers that must be
+ * on the device; the others are not. */
+static void try_all(const small_case *c, small_costs costs, int l, int n_there, used u, double seconds,
+                    double *least)
 {
-    if (capacity > c->options.vram) return;
+    const hth_plan_home *homes = c->machine.homes;
+    if (u.device > homes[0].capacity || u.host > homes[1].capacity || seconds >= *least) return;
     if (l == N_SMALL_LAYER) {
-        if (seconds < *least) *least = seconds;
+        *least = seconds;
         return;
     }
-    int from = l < n_there ? 0 : -1, to = l < n_there ? (int)c->layers[l].n_cluster : -1;
+    int n = (int)c->layers[l].n_cluster, from = l < n_there ? 0 : -1, to = l < n_there ? n : -1;
     for (int k = from; k <= to; k++)
-        try_all(c, l + 1, n_there, capacity + layer_bytes(c, l, k), seconds + layer_seconds(c, l, k), least);
+        for (int kept = c->machine.n_home > 2 ? (k > 0 ? k : 0) : n; kept <= n; kept++)
+            try_all(c, costs, l + 1, n_there, with_layer(c, u, l, k, kept), seconds + costs[l][k + 1][kept],
+                    least);
 }
 
+/* INFINITY: nothing fits. */
 static double brute_force(const small_case *c)
 {
-    double here = (double)c->model.head_bytes / c->machine.cpu.at[3], min = 1e30;
-    double there = (double)c->model.head_bytes / c->machine.device.at[3] + c->machine.dispatch;
-    try_all(c, 0, 0, 0, here, &min);
-    for (int n = 1; n <= N_SMALL_LAYER; n++)
-        try_all(c, 0, n, c->options.fixed_bytes, here + c->machine.sync_latency, &min);
-    try_all(c, 0, N_SMALL_LAYER, c->options.fixed_bytes + c->model.head_bytes, there + c->machine.sync_latency, &min);
+    const hth_plan_home *gpu = &c->machine.homes[0], *host = &c->machine.homes[1];
+    double here = (double)c->model.head_bytes / host->rates.at[3], min = (double)INFINITY;
+    double there = (double)c->model.head_bytes / gpu->rates.at[3] + gpu->dispatch;
+    used none = {0, host->fixed_bytes + c->model.head_bytes}, some = {gpu->fixed_bytes, none.host},
+         all = {gpu->fixed_bytes + c->model.head_bytes, host->fixed_bytes};
+    small_costs costs;
+    for (int l = 0; l < N_SMALL_LAYER; l++)
+        for (int k = -1; k <= (int)c->layers[l].n_cluster; k++)
+            for (int kept = k > 0 ? k : 0; kept <= (int)c->layers[l].n_cluster; kept++)
+                costs[l][k + 1][kept] = layer_seconds(c, l, k, kept);
+    try_all(c, costs, 0, 0, none, here, &min);
+    for (int n = 1; n <= N_SMALL_LAYER; n++) try_all(c, costs, 0, n, some, here + gpu->sync_latency, &min);
+    try_all(c, costs, 0, N_SMALL_LAYER, all, there + gpu->sync_latency, &min);
     return min;
 }
 
@@ -152,12 +206,13 @@ TEST(solver_finds_what_trying_everything_finds)
         double best = brute_force(&c);
         if (!near(plan.seconds, best))
             test_fail(__FILE__, __LINE__, "case %d: %.9g s, by trying %.9g s", i, plan.seconds, best);
-        CHECK(plan.vram <= c.options.vram);
+        CHECK(plan.bytes[0].total <= c.machine.homes[0].capacity && plan.seconds_bound == plan.seconds);
         n_head += plan.head, n_none += plan.n_device == 0;
         for (int l = 0; l < N_SMALL_LAYER; l++) {
-            n_cpu += plan.n_device > 0 && plan.n_hot[l] < 0;
-            n_whole += plan.n_hot[l] == (int)c.layers[l].n_cluster;
-            n_split += plan.n_hot[l] > 0 && plan.n_hot[l] < (int)c.layers[l].n_cluster;
+            uint32_t hot = plan.divisions[l].n_cluster[0];
+            n_cpu += plan.n_device > 0 && plan.divisions[l].attention == 1;
+            n_whole += hot == c.layers[l].n_cluster;
+            n_split += hot > 0 && hot < c.layers[l].n_cluster;
         }
         hth_plan_free(&plan);
     }
@@ -178,20 +233,20 @@ TEST(least_and_gain_are_what_other_budgets_show)
         hth_plan plan, other;
         make_small(&r, &c);
         CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err));
-        hth_plan_options changed = c.options;
-        changed.vram += (uint64_t)1 << 30;
-        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &changed, &other, err));
+        hth_plan_machine changed = c.machine;
+        changed.homes[0].capacity += (uint64_t)1 << 30;
+        CHECK_OK(hth_plan_solve(&c.model, &changed, &c.options, &other, err));
         CHECK(fabs(1 / other.seconds - 1 / plan.seconds - plan.tps_per_gib) <= 2e-6 / other.seconds);
         n_never += plan.min_vram == 0;
         CHECK(plan.min_vram > 0 || other.n_device == 0);
         hth_plan_free(&other);
         if (plan.min_vram > 0) {
-            changed.vram = plan.min_vram;
-            CHECK_OK(hth_plan_solve(&c.model, &c.machine, &changed, &other, err));
+            changed.homes[0].capacity = plan.min_vram;
+            CHECK_OK(hth_plan_solve(&c.model, &changed, &c.options, &other, err));
             CHECK(other.n_device > 0 && other.seconds < other.seconds_cpu);
             hth_plan_free(&other);
-            changed.vram -= HTH_PLAN_UNIT;
-            CHECK_OK(hth_plan_solve(&c.model, &c.machine, &changed, &other, err));
+            changed.homes[0].capacity -= HTH_PLAN_UNIT;
+            CHECK_OK(hth_plan_solve(&c.model, &changed, &c.options, &other, err));
             CHECK_INT(other.n_device, 0);
             hth_plan_free(&other);
             n_wins++;
@@ -206,6 +261,8 @@ TEST(least_and_gain_are_what_other_budgets_show)
 static const hth_plan_firing *const firings[] = {&hth_plan_dense, &hth_plan_sharp, &hth_plan_flat};
 enum { N_FIRING = 3, N_TOKEN = 16 };
 
+static const hth_plan_simulation usual = {N_TOKEN, 42, 0.15};
+
 typedef struct stated {
     hth_plan_model model;
     hth_plan_machine machine;
@@ -217,18 +274,20 @@ static void make_stated(stated *s, const hth_plan_card *card, const hth_plan_sha
 {
     CHECK_OK(hth_plan_shape_model(shape, firing, &s->model, err));
     s->machine = card->machine;
-    s->machine.sync_latency = hth_plan_probe(&card->link, s->model.d2h_bytes, s->model.h2d_bytes, 1);
+    s->machine.homes[0].sync_latency = hth_plan_probe(&card->link, s->model.d2h_bytes, s->model.h2d_bytes, 1);
     /* 1.5 GiB are left to others; 256 MiB for a step. */
-    s->options = (hth_plan_options){card->vram - ((uint64_t)3 << 29), (uint64_t)256 << 20, 4096, 4096};
+    s->machine.homes[0].capacity -= (uint64_t)3 << 29;
+    s->machine.homes[0].fixed_bytes = (uint64_t)256 << 20;
+    s->options = (hth_plan_options){4096, 4096};
 }
 
 static uint64_t whole_bytes(const stated *s)
 {
-    uint64_t bytes = s->model.head_bytes + s->options.fixed_bytes;
+    uint64_t bytes = s->model.head_bytes + s->machine.homes[0].fixed_bytes;
     for (uint32_t l = 0; l < s->model.n_layer; l++) {
         const hth_plan_layer *layer = &s->model.layers[l];
         bytes += layer->attention_bytes + layer->kv_bytes * s->options.n_ctx +
-                 layer->device_bytes * layer->n_cluster + 65535;
+                 layer->cluster_bytes[HTH_PLAN_DEVICE] * layer->n_cluster + 65535;
     }
     return bytes;
 }
@@ -248,11 +307,12 @@ TEST(solver_is_never_beaten_and_more_memory_never_slower)
         uint64_t whole = whole_bytes(&s);
         for (uint64_t b = 0; b < N_BUDGET; b++) {
             hth_plan plan, prices, shares;
-            s.options.vram = whole * b / (N_BUDGET - 1);
+            uint64_t capacity = s.machine.homes[0].capacity = whole * b / (N_BUDGET - 1);
             CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
             CHECK_OK(hth_plan_lagrangian(&s.model, &s.machine, &s.options, &prices, err));
             CHECK_OK(hth_plan_greedy_baseline(&s.model, &s.machine, &s.options, &shares, err));
-            CHECK(plan.vram <= s.options.vram && prices.vram <= s.options.vram && shares.vram <= s.options.vram);
+            CHECK(plan.bytes[0].total <= capacity && prices.bytes[0].total <= capacity &&
+                  shares.bytes[0].total <= capacity);
             CHECK(plan.seconds <= prices.seconds * (1 + 1e-6));
             CHECK(plan.seconds <= shares.seconds * (1 + 1e-6));
             CHECK(plan.seconds <= before * (1 + 1e-6));
@@ -276,30 +336,296 @@ TEST(solver_buys_whole_layers_where_the_way_between_costs_most)
     double share[2][2] = {{0.9, 0.3}, {0.9, 0.3}};
     hth_plan_layer layers[2];
     for (int l = 0; l < 2; l++)
-        layers[l] = (hth_plan_layer){.attention_bytes = 40 * 65536, .device_bytes = 65536, .cpu_bytes = 65536,
-                                     .n_cluster = 2, .share = share[l]};
+        layers[l] = (hth_plan_layer){.attention_bytes = 40 * 65536,
+                                     .cluster_bytes = {65536, 65536, 65536},
+                                     .n_cluster = 2,
+                                     .share = share[l]};
     hth_plan_model model = {.n_layer = 2, .layers = layers};
-    hth_plan_machine machine = {
-        .device = {{100e9, 100e9, 100e9, 100e9}}, .cpu = {{10e9, 10e9, 10e9, 10e9}}, .sync_latency = 100e-6};
-    hth_plan_options options = {.vram = 82 * 65536};
+    hth_plan_machine machine = {.n_home = 2,
+                                .homes = {{.name = "the device",
+                                           .kind = HTH_PLAN_DEVICE,
+                                           .capacity = 82 * 65536,
+                                           .rates = {{100e9, 100e9, 100e9, 100e9}},
+                                           .sync_latency = 100e-6},
+                                          {.name = "the CPU",
+                                           .kind = HTH_PLAN_HOST,
+                                           .capacity = UINT64_MAX,
+                                           .rates = {{10e9, 10e9, 10e9, 10e9}}}}};
+    hth_plan_options options = {0};
     hth_plan plan, shares;
     CHECK_OK(hth_plan_solve(&model, &machine, &options, &plan, err));
     CHECK_OK(hth_plan_greedy_baseline(&model, &machine, &options, &shares, err));
-    CHECK(shares.n_hot[0] == 1 && shares.n_hot[1] == 1);
-    CHECK(plan.n_hot[0] + plan.n_hot[1] == 2 && plan.n_hot[0] * plan.n_hot[1] == 0);
+    CHECK(shares.divisions[0].n_cluster[0] == 1 && shares.divisions[1].n_cluster[0] == 1);
+    CHECK_INT(plan.divisions[0].n_cluster[0] + plan.divisions[1].n_cluster[0], 2);
+    CHECK_INT(plan.divisions[0].n_cluster[0] * plan.divisions[1].n_cluster[0], 0);
     CHECK(shares.seconds - plan.seconds > 80e-6);
     hth_plan_free(&plan), hth_plan_free(&shares);
     /* The first cold cluster costs the way: with one more unit than a whole layer wants, the second stays
      * empty rather than the first being opened. */
-    options.vram = 83 * 65536;
+    machine.homes[0].capacity = 83 * 65536;
     CHECK_OK(hth_plan_solve(&model, &machine, &options, &plan, err));
-    CHECK(plan.n_hot[0] == 2 || plan.n_hot[1] == 2);
+    CHECK(plan.divisions[0].n_cluster[0] == 2 || plan.divisions[1].n_cluster[0] == 2);
     hth_plan_free(&plan);
 }
 
-/* ---- simulation ------------------------------------------------------------------------------ */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
-static const hth_plan_simulation usual = {N_TOKEN, 42, 0.15};
+static uint64_t hash_plan(uint64_t h, const hth_plan *p)
+{
+    const hth_plan_bytes *b = &p->bytes[0];
+    double seconds[] = {p->seconds,      p->seconds_empty,    p->seconds_full, p->seconds_cpu,
+                        p->head_seconds, p->transfer_seconds, p->tps_per_gib};
+    uint64_t numbers[] = {p->n_device, p->head, b->fixed, b->attention, b->kv,
+                          b->clusters, b->head, b->total, p->min_vram,  p->unit};
+    h = hth_hash_more(h, seconds, sizeof seconds);
+    h = hth_hash_more(h, numbers, sizeof numbers);
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        const hth_plan_time *t = &p->layers[l];
+        bool on_cpu = p->divisions[l].attention == 1;
+        int32_t n_hot = on_cpu ? -1 : (int32_t)p->divisions[l].n_cluster[0];
+        double times[] = {t->home[0], t->home[1], t->sync, t->merge, t->total};
+        uint32_t bound = t->bound == HTH_PLAN_BOUND_SYNC ? 2 : t->bound;
+        h = hth_hash_more(h, &n_hot, sizeof n_hot);
+        h = hth_hash_more(h, times, sizeof times);
+        h = hth_hash_more(h, &bound, sizeof bound);
+    }
+    return h;
+}
+
+/* Answers for a device and an unlimited host, of a solver that knows only these two: some of the 600 cases, and hashes
+ * of all their numbers. -1: on the CPU. */
+static const struct {
+    int i, n_hot[N_SMALL_LAYER], head;
+    uint64_t vram, min_vram;
+    double seconds, tps_per_gib;
+} kept_answers[] = {
+    {1, {6, 6, 4, 4}, 1, 39041811, 4663395, 0x1.51ee593a8c278p-13, 0x0p+0},
+    {3, {-1, -1, -1, -1}, 0, 0, 14749685, 0x1.1c6acc2cb39ep-11, 0x1.90be49fe84862p+11},
+    {4, {4, 5, 5, 5}, 1, 38741636, 5333291, 0x1.80f9c46b923c4p-13, 0x0p+0},
+    {5, {1, 5, -1, -1}, 0, 17832427, 4200939, 0x1.6ffe50d267de6p-10, 0x1.9f6a3a92965cbp+11},
+    {8, {3, -1, -1, -1}, 0, 8954044, 5284028, 0x1.14363de9c36c8p-8, 0x1.884abc716087ep+8},
+    {10, {5, 6, 4, 5}, 1, 34564806, 14514138, 0x1.df56fbc47529ap-12, 0x0p+0},
+    {13, {5, 6, 6, 5}, 1, 38788727, 3112987, 0x1.5efa3bf641cd1p-12, 0x0p+0},
+    {15, {5, 6, 4, 4}, 1, 52425511, 4027144, 0x1.44770d90b417fp-12, 0x1.af2c1187f8bp+6},
+    {17, {4, 4, 5, 4}, 0, 26337794, 12771842, 0x1.503c7b7164e2ap-11, 0x1.3a6248d3277e6p+10},
+    {19, {4, 3, 4, 3}, 1, 27380211, 8161992, 0x1.1f1de9c8acda3p-12, 0x0p+0},
+};
+static const uint64_t kept_solved = 0x90a2bccafb4121c6, kept_greedy = 0x7fe497e7b32478bf;
+/* Of the 12 GB GPU, by firing and shape. */
+static const uint64_t kept_stated[][4] = {
+    {0x7f6936098b43c330, 0x102f72a950758934, 0xf15b3311b98912a1, 0x88df520012eaf85a},
+    {0xe5fb75b6309252a4, 0x242dfeddffef7332, 0x0ce385adc439ac9f, 0x8c2fd39953e15aaa},
+    {0x17cb6663e627ba63, 0x5d43baefcde0619a, 0x7a0e61e69b20b441, 0x8a2983236d1835b7},
+};
+
+TEST(answers_for_a_device_and_a_host_keep_their_bits)
+{
+    test_random r = {2026};
+    uint64_t solved = 0, greedy = 0;
+    size_t next = 0;
+    for (int i = 0; i < 600; i++) {
+        small_case c;
+        hth_plan plan, shares;
+        make_small(&r, &c);
+        CHECK_OK(hth_plan_solve(&c.model, &c.machine, &c.options, &plan, err));
+        CHECK_OK(hth_plan_greedy_baseline(&c.model, &c.machine, &c.options, &shares, err));
+        solved = hash_plan(solved, &plan), greedy = hash_plan(greedy, &shares);
+        if (next < sizeof kept_answers / sizeof *kept_answers && kept_answers[next].i == i) {
+            for (int l = 0; l < N_SMALL_LAYER; l++) {
+                const hth_plan_division *d = &plan.divisions[l];
+                CHECK_INT(d->attention == 1 ? -1 : (int)d->n_cluster[0], kept_answers[next].n_hot[l]);
+            }
+            CHECK(plan.head == kept_answers[next].head && plan.bytes[0].total == kept_answers[next].vram);
+            CHECK(plan.min_vram == kept_answers[next].min_vram && plan.seconds == kept_answers[next].seconds);
+            CHECK(plan.tps_per_gib == kept_answers[next++].tps_per_gib);
+        }
+        hth_plan_free(&plan), hth_plan_free(&shares);
+    }
+    CHECK(next == sizeof kept_answers / sizeof *kept_answers && solved == kept_solved &&
+          greedy == kept_greedy);
+    for (size_t i = 0; i < N_FIRING * hth_plan_n_shape; i++) {
+        stated s;
+        hth_plan plan;
+        make_stated(&s, &hth_plan_cards[1], &hth_plan_shapes[i % hth_plan_n_shape],
+                    firings[i / hth_plan_n_shape]);
+        CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
+        CHECK(hash_plan(0, &plan) == kept_stated[i / hth_plan_n_shape][i % hth_plan_n_shape]);
+        hth_plan_free(&plan);
+        hth_plan_shape_free(&s.model);
+    }
+}
+
+/* ---- limited host, storage, several devices -------------------------------------------------- */
+
+/* All bytes of the host with nothing elsewhere. */
+static uint64_t host_bytes(const small_case *c)
+{
+    used u = {0, c->model.head_bytes};
+    for (int l = 0; l < N_SMALL_LAYER; l++) u = with_layer(c, u, l, -1, (int)c->layers[l].n_cluster);
+    return u.host;
+}
+
+/* Host memory is short, with storage and without. */
+TEST(a_limited_host_is_kept_to_and_nearly_as_fast_as_what_trying_everything_finds)
+{
+    enum { N_CASE = 240 };
+    test_random r = {256};
+    int n_stored = 0, n_none = 0, n_exact = 0, n_done = 0;
+    double worst = 1, sum = 0;
+    for (int i = 0; i < N_CASE; i++) {
+        small_case c;
+        hth_plan plan;
+        hearth_error why = {0};
+        make_small(&r, &c);
+        if (test_random_below(&r, 4) > 0) add_storage(&c, between(&r, 0.5e9, 8e9), between(&r, 0, 200e-6));
+        c.machine.homes[1].capacity = (uint64_t)(between(&r, 0.02, 0.9) * (double)host_bytes(&c));
+        double best = brute_force(&c);
+        hearth_status st = hth_plan_solve(&c.model, &c.machine, &c.options, &plan, &why);
+        if (best == (double)INFINITY) {
+            CHECK(st == HEARTH_ERROR_ARGUMENT && strstr(why.message, "the CPU: at least "));
+            n_none++;
+            continue;
+        }
+        if (!CHECK_INT(st, HEARTH_OK)) continue;
+        CHECK(plan.bytes[0].total <= c.machine.homes[0].capacity &&
+              plan.bytes[1].total <= c.machine.homes[1].capacity);
+        CHECK(plan.seconds_bound <= best * (1 + 1e-6) && plan.seconds >= best * (1 - 1e-6));
+        for (int l = 0; l < N_SMALL_LAYER; l++) n_stored += plan.divisions[l].n_cluster[2] > 0;
+        double off = plan.seconds / best;
+        n_exact += off < 1 + 1e-6, n_done++, sum += off;
+        if (off > worst) worst = off;
+        hth_plan_free(&plan);
+    }
+    printf("%d cases: %d as by trying, %.4f of it on average, %.3f at most; %d without room; %d layers with "
+           "storage\n",
+           n_done, n_exact, sum / n_done, worst, n_none, n_stored);
+    CHECK(n_done > 150 && n_none > 20 && n_stored > 100);
+    CHECK(n_exact > n_done * 3 / 4 && sum < 1.02 * n_done);
+}
+
+/* What real shapes need of a price: little is lost between its answer and the bound. */
+TEST(a_limited_host_takes_bounded_time_and_is_close_to_its_bound)
+{
+    stated s;
+    hth_plan plan, more;
+    make_stated(&s, &hth_plan_cards[1], &hth_plan_shapes[2], &hth_plan_sharp);
+    s.machine.n_home = 3;
+    s.machine.homes[1].capacity = (uint64_t)4 << 30;
+    s.machine.homes[2] = (hth_plan_home){.name = "the disk",
+                                         .kind = HTH_PLAN_STORAGE,
+                                         .capacity = UINT64_MAX,
+                                         .read_rate = 5e9,
+                                         .read_latency = 20e-6};
+    uint64_t began = hth_clock_ns();
+    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
+    printf("32B on 12 GB, 4 GiB of the host, and storage: %.2f s\n", (double)(hth_clock_ns() - began) * 1e-9);
+    CHECK(plan.bytes[1].total <= s.machine.homes[1].capacity && plan.bytes[2].clusters > 0);
+    CHECK(plan.seconds_bound <= plan.seconds && plan.seconds <= 1.002 * plan.seconds_bound);
+    CHECK(plan.min_vram == 0 && plan.tps_per_gib == 0);
+    /* More of the host is faster, until it holds everything: the placement without storage. */
+    s.machine.homes[1].capacity = (uint64_t)16 << 30;
+    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &more, err));
+    CHECK(more.seconds < plan.seconds && more.bytes[2].total == 0 && more.seconds_bound == more.seconds);
+    hth_plan_simulated done;
+    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &hth_plan_cards[1].link, &s.options, &plan, &usual,
+                               &done, err));
+    printf("expected %.1f ms, simulated %.1f\n", 1e3 * plan.seconds, 1e3 * done.seconds);
+    CHECK(fabs(done.seconds / plan.seconds - 1) <= 0.05);
+    hth_plan_free(&plan), hth_plan_free(&more);
+    hth_plan_shape_free(&s.model);
+}
+
+/* Storage without a device, and its own capacity. */
+TEST(hosts_without_a_device_use_storage_too)
+{
+    test_random r = {9};
+    small_case c;
+    hth_plan plan;
+    make_small(&r, &c);
+    add_storage(&c, 2e9, 50e-6);
+    hth_plan_machine machine = {.n_home = 2, .homes = {c.machine.homes[1], c.machine.homes[2]}};
+    CHECK_OK(hth_plan_solve(&c.model, &machine, &c.options, &plan, err));
+    CHECK(plan.n_device == 0 && plan.seconds == plan.seconds_cpu && plan.min_vram == 0 &&
+          plan.tps_per_gib == 0);
+    uint64_t all = plan.bytes[0].total, clusters = plan.bytes[0].clusters;
+    hth_plan_free(&plan);
+    c.machine.homes[0].capacity = 0;
+    c.machine.homes[1].capacity = machine.homes[0].capacity = all - clusters / 2;
+    CHECK_OK(hth_plan_solve(&c.model, &machine, &c.options, &plan, err));
+    CHECK(plan.bytes[1].clusters >= clusters / 2 && plan.seconds > plan.seconds_cpu &&
+          near(plan.seconds, brute_force(&c)));
+    hth_plan_free(&plan);
+    machine.homes[1].capacity = 1000;
+    CHECK_FAILS(hth_plan_solve(&c.model, &machine, &c.options, &plan, err), HEARTH_ERROR_ARGUMENT,
+                " of the disk, but ");
+}
+
+/* By hand: four clusters of 1 MB that always fire, one on each of two devices, the host and a disk. */
+TEST(placements_on_any_homes_have_a_cost)
+{
+    const double share[] = {1, 1, 1, 1};
+    hth_plan_layer layer = {.attention_bytes = 100000,
+                            .kv_bytes = 10,
+                            .cluster_bytes = {1000000, 1000000, 1000000},
+                            .n_cluster = 4,
+                            .n_dispatch = 2,
+                            .n_dispatch_hot = 3,
+                            .share = share};
+    hth_plan_layer layers[] = {layer, layer, layer};
+    hth_plan_model model = {.n_layer = 3, .layers = layers, .head_bytes = 500000};
+    hth_plan_home first = {.name = "one",
+                           .kind = HTH_PLAN_DEVICE,
+                           .capacity = UINT64_MAX,
+                           .sync_latency = 20e-6,
+                           .rates = {{1e11, 1e11, 1e11, 1e11}},
+                           .dispatch = 1e-6,
+                           .merge = 4e-6,
+                           .fixed_bytes = 7};
+    hth_plan_home second = first, host = {.name = "the host",
+                                          .kind = HTH_PLAN_HOST,
+                                          .capacity = UINT64_MAX,
+                                          .rates = {{1e10, 1e10, 1e10, 1e10}}};
+    second.name = "two", second.rates.at[3] = 5e10, second.sync_latency = 30e-6;
+    hth_plan_machine machine = {.n_home = 4,
+                                .homes = {first,
+                                          second,
+                                          host,
+                                          {.name = "disk",
+                                           .kind = HTH_PLAN_STORAGE,
+                                           .capacity = UINT64_MAX,
+                                           .read_rate = 1e9,
+                                           .read_latency = 100e-6}}};
+    const hth_plan_options options = {.n_ctx = 1000, .context = 1000};
+    hth_plan_division divisions[] = {{0, {1, 1, 1, 1}}, {1, {1, 3}}, {2, {0, 0, 3, 1}}};
+    hth_plan plan;
+    CHECK_OK(hth_plan_evaluate(&model, &machine, &options, divisions, false, &plan, err));
+    /* 110 kB of attention; the host reads a MB in 1 ms and computes two in 0.2 ms, which is the latest. */
+    const hth_plan_time *t = plan.layers;
+    CHECK(near(t[0].home[0], 1.1e-6 + 2e-6 + 10e-6 + 3e-6) && near(t[0].home[1], 20e-6 + 3e-6));
+    CHECK(near(t[0].home[2], 200e-6) && near(t[0].home[3], 1.1e-3) && near(t[0].merge, 8e-6) &&
+          t[0].bound == 3);
+    CHECK(near(t[0].sync, 50e-6 + 20e-6) && near(t[0].total, 3.1e-6 + 8e-6 + 20e-6 + 1.3e-3));
+    /* Attention on the second device; the first one's cluster comes after 50 us, its own three after 63. */
+    CHECK(near(t[1].home[1], 2.2e-6 + 2e-6 + 60e-6 + 3e-6) && near(t[1].home[0], 13e-6) && t[1].bound == 1);
+    CHECK(near(t[1].total, t[1].home[1] + 4e-6));
+    CHECK(near(t[2].total, 11e-6 + 400e-6 + 1.1e-3) && t[2].sync == 0 && t[2].bound == 3);
+    CHECK(plan.n_device == 2 && near(plan.transfer_seconds, 50e-6) && near(plan.head_seconds, 50e-6));
+    CHECK(near(plan.seconds, t[0].total + t[1].total + t[2].total + 100e-6));
+    CHECK_INT(plan.bytes[0].total, 7 + 17 * 65536 + 16 * 65536);
+    CHECK_INT(plan.bytes[1].total, 7 + 16 * 65536 + 48 * 65536);
+    CHECK_INT(plan.bytes[2].total, 4000000 + 110000 + 500000);
+    CHECK_INT(plan.bytes[3].total, 2000000);
+    hth_plan_free(&plan);
+    CHECK_FAILS(hth_plan_solve(&model, &machine, &options, &plan, err), HEARTH_ERROR_UNSUPPORTED,
+                "2 devices");
+    CHECK_FAILS(hth_plan_greedy_baseline(&model, &machine, &options, &plan, err), HEARTH_ERROR_UNSUPPORTED,
+                "2 devices");
+    machine.homes[1] = host, machine.homes[2] = machine.homes[3];
+    CHECK_FAILS(hth_plan_solve(&model, &machine, &options, &plan, err), HEARTH_ERROR_UNSUPPORTED,
+                "2 storage homes");
+}
+
+/* ---- simulation ------------------------------------------------------------------------------ */
 
 /* Tokens per second of one machine, model and way of firing; how far the simulation is from the prediction. */
 static double simulate_row(const hth_plan_card *card, const hth_plan_shape *shape,
@@ -312,17 +638,19 @@ static double simulate_row(const hth_plan_card *card, const hth_plan_shape *shap
     CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
     CHECK_OK(hth_plan_greedy_baseline(&s.model, &s.machine, &s.options, &shares, err));
     CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &plan, &usual, &done, err));
-    CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &shares, &usual, &done_shares, err));
-    CHECK(plan.vram <= s.options.vram);
+    CHECK_OK(
+        hth_plan_simulate(&s.model, &s.machine, &card->link, &s.options, &shares, &usual, &done_shares, err));
+    CHECK(plan.bytes[0].total <= s.machine.homes[0].capacity);
     CHECK(done.min <= done.seconds && done.seconds <= done.max);
     /* Both sides work at once where layers are split, and never for longer than one of them. */
     CHECK(done.n_sync == 0 || (done.overlap > 0 && done.overlap <= 1 + 1e-9));
     CHECK(done.overlap == 0 || done.seconds < done.device_busy + done.cpu_busy + 2e-4);
     CHECK(done.seconds <= done_shares.seconds * 1.02);
-    uint64_t network = s.model.layers[0].device_bytes * s.model.layers[0].n_cluster * s.model.n_layer;
+    uint64_t network =
+        s.model.layers[0].cluster_bytes[HTH_PLAN_DEVICE] * s.model.layers[0].n_cluster * s.model.n_layer;
     printf("| %s | %s | %s | %u of %u | %.2f | %.1f | %.1f | %.1f | %.2f | %.1f | %+.2f |\n", card->name,
            shape->name, firing->name, plan.n_device, plan.n_layer,
-           (double)plan.cluster_bytes / (double)network, 1 / plan.seconds_cpu, 1 / plan.seconds,
+           (double)plan.bytes[0].clusters / (double)network, 1 / plan.seconds_cpu, 1 / plan.seconds,
            1 / done.seconds, done.overlap, 1 / done_shares.seconds, plan.tps_per_gib);
     double off = done.seconds / plan.seconds - 1;
     hth_plan_free(&plan), hth_plan_free(&shares);
@@ -374,17 +702,18 @@ TEST(simulation_repeats_by_seed_and_moves_with_its_costs)
 
 TEST(shares_have_their_mean_and_coverage)
 {
-    double share[432];
+    enum { N = 108 };
+    double share[N];
     for (int i = 0; i < N_FIRING; i++) {
         double sum = 0, hot = 0;
-        hth_plan_shares(firings[i], 432, share);
-        for (int k = 0; k < 432; k++) {
+        hth_plan_shares(firings[i], N, share);
+        for (int k = 0; k < N; k++) {
             CHECK(share[k] >= 0 && share[k] <= 1);
             CHECK(k == 0 || share[k] <= share[k - 1] + 1e-9);
             sum += share[k];
-            if (k < 112) hot += share[k]; /* 26 % */
+            if (k < 28) hot += share[k]; /* 26 % */
         }
-        CHECK(fabs(sum / 432 - firings[i]->mean) < 1e-3);
+        CHECK(fabs(sum / N - firings[i]->mean) < 1e-3);
         if (firings[i] == &hth_plan_sharp) CHECK(fabs(hot / sum - 0.8) < 0.005);
     }
 }
@@ -403,10 +732,10 @@ TEST(solver_takes_bounded_time_on_large_models)
     /* More than the bounds hold: units grow. */
     hth_plan_shape huge = {"huge", 200, 16384, 65536, 128, 8, 128256};
     hth_plan_card card = hth_plan_cards[2];
-    card.vram = (uint64_t)150 << 30;
+    card.machine.homes[0].capacity = (uint64_t)150 << 30;
     make_stated(&s, &card, &huge, &hth_plan_dense);
     CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
-    CHECK(plan.unit > HTH_PLAN_UNIT && plan.vram <= s.options.vram);
+    CHECK(plan.unit > HTH_PLAN_UNIT && plan.bytes[0].total <= s.machine.homes[0].capacity);
     hth_plan_free(&plan);
     hth_plan_shape_free(&s.model);
 }
@@ -439,32 +768,50 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED(c.model.n_layer = 5000, "layers");
     CHANGED(c.share[2][1] = 1.5, "layer 2: cluster 1");
     CHANGED(c.share[0][0] = (double)NAN, "layer 0: cluster 0");
-    CHANGED(c.machine.device.at[1] = 0, "device's rate");
-    CHANGED(c.machine.cpu.at[3] = (double)NAN, "CPU's rate");
-    CHANGED(c.machine.sync_latency = -1, "way between");
-    CHANGED(c.machine.merge = (double)INFINITY, "merge");
-    CHANGED(c.machine.dispatch = (double)NAN, "dispatch");
-    CHANGED(c.machine.min_active_share = 2, "floor");
+    CHANGED(c.machine.homes[0].rates.at[1] = 0, "the rate of the device");
+    CHANGED(c.machine.homes[1].rates.at[3] = (double)NAN, "the rate of the CPU");
+    CHANGED(c.machine.homes[0].sync_latency = -1, "way to and back of the device");
+    CHANGED(c.machine.homes[0].merge = (double)INFINITY, "merge");
+    CHANGED(c.machine.homes[0].dispatch = (double)NAN, "dispatch");
+    CHANGED(c.machine.homes[0].min_active_share = 2, "floor");
     CHANGED(c.options.context = c.options.n_ctx + 1, "room for");
-    CHANGED(c.options.fixed_bytes = UINT64_MAX, "fixed");
+    CHANGED(c.machine.homes[0].fixed_bytes = UINT64_MAX, "fixed");
     CHANGED(c.model.head_bytes = UINT64_MAX, "head");
-    CHANGED(c.layers[3].device_bytes = UINT64_MAX / 2, "layer 3");
+    CHANGED(c.layers[3].cluster_bytes[HTH_PLAN_STORAGE] = UINT64_MAX / 2, "layer 3");
     CHANGED(c.layers[1].kv_bytes = UINT64_MAX, "layer 1");
     CHANGED(c.layers[1].n_cluster = 1u << 20, "layer 1");
-    int32_t behind[N_SMALL_LAYER] = {0, HTH_PLAN_CPU, 0, 0}, many[N_SMALL_LAYER] = {99},
-            some[N_SMALL_LAYER] = {0};
-    good.options.vram = UINT64_MAX;
-    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, behind, false, &plan, &why),
-              HEARTH_ERROR_ARGUMENT);
-    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, many, false, &plan, &why),
-              HEARTH_ERROR_ARGUMENT);
-    some[3] = HTH_PLAN_CPU;
-    CHECK_INT(hth_plan_evaluate(&good.model, &good.machine, &good.options, some, true, &plan, &why),
-              HEARTH_ERROR_ARGUMENT);
-    good.options.vram = good.options.fixed_bytes;
-    CHECK_FAILS(hth_plan_evaluate(&good.model, &good.machine, &good.options, some, false, &plan, err),
-                HEARTH_ERROR_ARGUMENT,
-                " of the device, but ");
+    CHANGED(c.machine.n_home = 0, "0 homes");
+    CHANGED(c.machine.n_home = 1, "0 of its homes are hosts");
+    CHANGED(c.machine.homes[0].kind = HTH_PLAN_HOST, "2 of its homes are hosts");
+    CHANGED((add_storage(&c, 1e9, 0), c.machine.homes[0] = c.machine.homes[2]),
+            "the CPU comes after the disk");
+    CHANGED(c.machine.homes[1].name = NULL, "home 1");
+    CHANGED((c.machine.homes[1].capacity = 7, c.machine.homes[1].fixed_bytes = 8),
+            "the CPU: 8 bytes of its 7 bytes");
+    CHANGED(add_storage(&c, 0, 0), "the read rate of the disk");
+    CHANGED(add_storage(&c, 1e9, -1), "a request of the disk");
+    CHANGED(c.machine.homes[1].capacity = 9, "the CPU: at least ");
+    hth_plan_division some[N_SMALL_LAYER];
+    put_clusters_on_host(&good, some);
+#define MISPLACED(WHAT, HEAD, WORD)                                                                          \
+    do {                                                                                                     \
+        hth_plan_division changed[N_SMALL_LAYER];                                                            \
+        memcpy(changed, some, sizeof some);                                                                  \
+        WHAT;                                                                                                \
+        CHECK_FAILS(hth_plan_evaluate(&good.model, &good.machine, &good.options, changed, HEAD, &plan, err), \
+                    HEARTH_ERROR_ARGUMENT, WORD);                                                            \
+    } while (0)
+    good.machine.homes[0].capacity = UINT64_MAX;
+    MISPLACED(changed[1].attention = 1, false,
+              "layer 2 has its attention on the device, after a layer on the CPU");
+    MISPLACED(changed[0].n_cluster[0] += 99, false, "layer 0: ");
+    MISPLACED(changed[2].attention = 2, false, "layer 2: attention has no home that computes");
+    MISPLACED(changed[3].attention = 1, true, "the head is on a device, but layer 3 is not");
+    good.machine.homes[0].capacity = good.machine.homes[0].fixed_bytes;
+    MISPLACED((void)0, false, " of the device, but ");
+    good.machine.homes[0].capacity = UINT64_MAX, good.machine.homes[1].capacity = 10;
+    MISPLACED((void)0, false, " of the CPU, but 10 bytes are given");
+    good.machine.homes[1].capacity = UINT64_MAX;
     hth_plan_link link = hth_plan_cards[0].link;
     hth_plan_simulated done;
     hth_plan_simulation none = {0, 1, 0};

@@ -147,13 +147,13 @@ static hearth_status plan_sizes(plan_state *p, hearth_error *err)
     whole += p->model->hparams.n_layer * (uint64_t)HTH_PLAN_UNIT; /* each layer is rounded up */
     while (step * 16 < whole) step *= 2;
     for (bool done = false; !done && p->n_what_if < MAX_IF; p->n_what_if++) {
-        hth_plan_options o = p->context.options;
+        hth_plan_machine machine = p->context.machine;
         hth_plan plan;
-        o.vram = (p->n_what_if + 1) * step;
-        done = o.vram >= whole;
-        hearth_status st = hth_plan_solve(&p->context.input, &p->context.machine, &o, &plan, err);
+        uint64_t vram = machine.homes[HTH_HOME_DEVICE].capacity = (p->n_what_if + 1) * step;
+        done = vram >= whole;
+        hearth_status st = hth_plan_solve(&p->context.input, &machine, &p->context.options, &plan, err);
         if (st != HEARTH_OK) return st;
-        p->what_if[p->n_what_if].vram = o.vram;
+        p->what_if[p->n_what_if].vram = vram;
         p->what_if[p->n_what_if].seconds = plan.seconds;
         hth_plan_free(&plan);
     }
@@ -163,16 +163,9 @@ static hearth_status plan_sizes(plan_state *p, hearth_error *err)
 /* Bytes of weights on the host: all that are not on the device. */
 static uint64_t host_bytes(const plan_state *p)
 {
-    const hth_plan_model *in = &p->context.input;
-    const hth_plan *b = &p->context.best;
-    uint64_t bytes = 0;
-    for (uint32_t i = b->n_device; i < in->n_layer; i++) bytes += in->layers[i].attention_bytes;
-    for (uint32_t i = 0; i < in->n_layer; i++) {
-        uint32_t n_hot = b->n_hot[i] > 0 ? (uint32_t)b->n_hot[i] : 0;
-        bytes += (in->layers[i].n_cluster - n_hot) * in->layers[i].cpu_bytes;
-    }
-    if (!b->head && !p->model->tied) bytes += in->head_bytes;
-    return bytes + p->model->token_embd.n_row * p->model->token_embd.row_size;
+    const hth_plan_bytes *b = &p->context.best.bytes[HTH_HOME_HOST];
+    return b->attention + b->clusters + (p->model->tied ? 0 : b->head) +
+           p->model->token_embd.n_row * p->model->token_embd.row_size;
 }
 
 static hearth_status make_plan(plan_state *p, hearth_error *err)
@@ -237,7 +230,7 @@ static hearth_status write_placement(const plan_state *p, const char *path, hear
 /* ---- output ------------------------------------------------------------------------------------------- */
 
 static const char *const limits[] = {
-    [HTH_PLAN_BOUND_DEVICE] = "GPU", [HTH_PLAN_BOUND_CPU] = "CPU", [HTH_PLAN_BOUND_SYNC] = "handoff"};
+    [HTH_HOME_DEVICE] = "GPU", [HTH_HOME_HOST] = "CPU", [HTH_PLAN_BOUND_SYNC] = "handoff"};
 
 static double rate(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0; }
 
@@ -277,7 +270,8 @@ static void print_layers(const plan_state *p)
     printf("\n%-12s %16s %10s %10s %10s  %s\n", "layers", "neurons there", "GPU us", "CPU us", "way us",
            "limit");
     for (uint32_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && p->context.best.n_hot[end] == p->context.best.n_hot[i]; end++)
+        const hth_plan_division *d = p->context.best.divisions;
+        for (end = i + 1; end < n && memcmp(&d[end], &d[i], sizeof *d) == 0; end++)
             ;
         const hth_plan_time *t = &p->context.best.layers[i];
         char range[32], hot[40];
@@ -285,8 +279,8 @@ static void print_layers(const plan_state *p)
         if (i < p->builder.params.n_layer)
             snprintf(hot, sizeof hot, "%u of %u", p->builder.n_hot[i], p->model->layers[i].ffn.d_ff);
         else snprintf(hot, sizeof hot, "on the CPU");
-        printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, (t->attention + t->device) * 1e6,
-               t->cpu * 1e6, t->sync * 1e6, limits[t->bottleneck]);
+        printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, t->home[HTH_HOME_DEVICE] * 1e6,
+               t->home[HTH_HOME_HOST] * 1e6, t->sync * 1e6, limits[t->bound]);
     }
 }
 
@@ -302,16 +296,16 @@ static void print_what_if(const plan_state *p)
 /* Device memory in use, by purpose. */
 static void print_device_memory(const plan_state *p)
 {
-    const hth_plan *b = &p->context.best;
-    printf("\nOn the GPU: %s", hth_format_bytes(b->vram).text);
+    const hth_plan_bytes *b = &p->context.best.bytes[HTH_HOME_DEVICE];
+    printf("\nOn the GPU: %s", hth_format_bytes(b->total).text);
     if (p->builder.budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(&p->builder).text);
     printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
-           hth_format_bytes(b->attention_bytes).text, hth_format_bytes(b->kv_bytes).text);
+           hth_format_bytes(b->attention).text, hth_format_bytes(b->kv).text);
     if (p->model->down_transposed)
-        printf(", neurons %s (%.0f %%)", hth_format_bytes(b->cluster_bytes).text,
+        printf(", neurons %s (%.0f %%)", hth_format_bytes(b->clusters).text,
                100.0 * (double)n_hot_total(p) / (double)neurons_of(p));
-    printf(", head %s, room %s\n", hth_format_bytes(b->head_bytes).text,
-           hth_format_bytes(b->fixed_bytes).text);
+    printf(", head %s, room %s\n", hth_format_bytes(b->head).text,
+           hth_format_bytes(b->fixed).text);
     uint64_t is_free = hth_device_free_memory(p->builder.info);
     if (is_empty_placement(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", min_budget_of(p).text);
@@ -405,8 +399,8 @@ static void print_json(const plan_state *p)
     for (uint32_t i = 0; i < p->builder.params.n_layer; i++) json_uint(&j, NULL, p->builder.n_hot[i]);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
-    json_uint(&j, "vram_bytes", b->vram);
-    json_uint(&j, "budget_bytes", o->options.vram);
+    json_uint(&j, "vram_bytes", b->bytes[HTH_HOME_DEVICE].total);
+    json_uint(&j, "budget_bytes", o->budget);
     uint64_t min = hth_placement_builder_least_bytes(&p->builder);
     if (min < UINT64_MAX) json_uint(&j, "least_bytes", min);
     json_bool(&j, "fits", !is_empty_placement(p));

@@ -5,8 +5,9 @@
 
 #include "planner/plan.h"
 
-/* hth_plan_solve by Lagrangian relaxation: the cost of a byte is bisected, each layer takes its optimum at that cost,
- * and the remaining memory is filled by the best single changes. Not exact; shares no step with the solver. */
+/* hth_plan_solve, for an unlimited host, by Lagrangian relaxation: the cost of a byte is bisected, each layer takes
+ * its optimum at that cost, and the remaining memory is filled by the best single changes. Not exact; shares no step
+ * with the solver. */
 hearth_status hth_plan_lagrangian(const hth_plan_model *model, const hth_plan_machine *machine,
                                    const hth_plan_options *options, hth_plan *out, hearth_error *err);
 
@@ -46,8 +47,7 @@ typedef struct hth_plan_link {
 
 typedef struct hth_plan_card {
     const char *name;
-    uint64_t vram;
-    hth_plan_machine machine; /* without sync_latency, which hth_plan_probe gives */
+    hth_plan_machine machine; /* device and host; without sync_latency, which hth_plan_probe gives */
     hth_plan_link link;
 } hth_plan_card;
 extern const hth_plan_card hth_plan_cards[];
@@ -55,7 +55,7 @@ extern const size_t hth_plan_n_card;
 
 /* ---- simulation: virtual time, no device ----------------------------------------------------- */
 
-/* The median of 200 round trips: what a probe of a machine would write to machine.sync_latency. */
+/* The median of 200 round trips: what a probe of a machine would write to a device's sync_latency. */
 double hth_plan_probe(const hth_plan_link *link, uint64_t d2h_bytes, uint64_t h2d_bytes, uint64_t seed);
 
 typedef struct hth_plan_simulation {
@@ -66,14 +66,14 @@ typedef struct hth_plan_simulation {
 
 typedef struct hth_plan_simulated {
     double seconds, min, max, deviation; /* per token: mean, extremes, standard deviation */
-    double device_busy, cpu_busy;           /* per token: seconds in which each side computes */
+    double device_busy, cpu_busy; /* per token: seconds in which each of them computes; the CPU's with its reads */
     double overlap; /* fraction of cpu_busy at split layers during which the device computes */
     double n_sync; /* split layers per token at which a side waited */
 } hth_plan_simulated;
 
-/* Simulates n_token tokens at options.context through a placement: activations are drawn, each side has a clock,
- * and events advance them. Uses the machine's rates and the link, but neither sync_latency nor the plan's
- * predictions. ARGUMENT. */
+/* Simulates n_token tokens at options.context through a placement on a device, the host, and storage if there is one:
+ * activations are drawn, device and host each have a clock, and events advance them. Uses the machine's rates and the
+ * link, but neither sync_latency nor the plan's predictions. ARGUMENT. */
 hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_machine *machine,
                                 const hth_plan_link *link, const hth_plan_options *options, const hth_plan *plan,
                                 const hth_plan_simulation *how, hth_plan_simulated *out, hearth_error *err);

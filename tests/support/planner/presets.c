@@ -49,10 +49,10 @@ enum { N_DISPATCH = 6, N_DISPATCH_PREDICTOR = 2, N_DISPATCH_HOT = 3 };
 static hth_plan_layer shape_layer(const hth_plan_shape *s, const hth_plan_firing *firing)
 {
     uint64_t d = s->d_model, d_kv = d / s->n_head * s->n_head_kv, network = 3 * q4_bytes(s->d_ff, d);
-    hth_plan_layer l = {.kv_bytes = 2 * d_kv * 2, .n_cluster = s->d_ff / HTH_PLAN_CLUSTER};
+    hth_plan_layer l = {.kv_bytes = 2 * d_kv * 2, .n_cluster = s->d_ff / HTH_CLUSTER_NEURONS};
     l.attention_bytes = 2 * q4_bytes(d, d) + 2 * q4_bytes(d_kv, d) + 2 * d * sizeof(float) +
                         (uint64_t)((double)network * firing->predictor);
-    l.device_bytes = l.cpu_bytes = 3 * q4_bytes(HTH_PLAN_CLUSTER, d);
+    for (int i = 0; i < HTH_PLAN_N_KIND; i++) l.cluster_bytes[i] = 3 * q4_bytes(HTH_CLUSTER_NEURONS, d);
     l.n_dispatch = N_DISPATCH + (firing->predictor > 0 ? N_DISPATCH_PREDICTOR : 0);
     l.n_dispatch_hot = N_DISPATCH_HOT;
     return l;
@@ -89,22 +89,20 @@ void hth_plan_shape_free(hth_plan_model *model)
 /* ---- GPUs ------------------------------------------------------------------------------------ */
 
 /* Fractions of a GPU's rate at 5, 20, 50 and 100 % of active rows, and of two channels of DDR5-5600: guesses. */
-#define DEVICE_AT(RATE)                                                                                      \
+#define DEVICE(BYTES, RATE)                                                                                  \
     {                                                                                                        \
-        {                                                                                                    \
-            0.60 * (RATE), 0.65 * (RATE), 0.70 * (RATE), 0.85 * (RATE)                                       \
-        }                                                                                                    \
+        .name = "the device", .kind = HTH_PLAN_DEVICE, .capacity = (BYTES), .min_active_share = 0.005,       \
+        .dispatch = 2.5e-6, .merge = 5e-6,                                                                   \
+        .rates = {{0.60 * (RATE), 0.65 * (RATE), 0.70 * (RATE), 0.85 * (RATE)}},                             \
     }
-#define CPU_AT(RATE)                                                                                         \
+#define HOST(RATE)                                                                                           \
     {                                                                                                        \
-        {                                                                                                    \
-            0.70 * (RATE), 0.70 * (RATE), 0.75 * (RATE), 0.80 * (RATE)                                       \
-        }                                                                                                    \
+        .name = "the CPU", .kind = HTH_PLAN_HOST, .capacity = UINT64_MAX,                                    \
+        .rates = {{0.70 * (RATE), 0.70 * (RATE), 0.75 * (RATE), 0.80 * (RATE)}},                             \
     }
-#define MACHINE(RATE)                                                                                        \
+#define MACHINE(BYTES, RATE)                                                                                 \
     {                                                                                                        \
-        .device = DEVICE_AT(RATE), .cpu = CPU_AT(89.6e9), .min_active_share = 0.005, .dispatch = 2.5e-6,     \
-        .merge = 5e-6                                                                                        \
+        .n_home = 2, .homes = { DEVICE(BYTES, RATE), HOST(89.6e9) }                                          \
     }
 /* 20 and 10 microseconds are guesses; 12.5 and 25 GB/s are 8 and 16 lanes of PCIe 4. */
 #define LINK(RATE)                                                                                           \
@@ -114,8 +112,8 @@ void hth_plan_shape_free(hth_plan_model *model)
     }
 
 const hth_plan_card hth_plan_cards[] = {
-    {"8 GB", (uint64_t)8 << 30, MACHINE(272e9), LINK(12.5e9)},
-    {"12 GB", (uint64_t)12 << 30, MACHINE(504e9), LINK(25e9)},
-    {"24 GB", (uint64_t)24 << 30, MACHINE(1008e9), LINK(25e9)},
+    {"8 GB", MACHINE((uint64_t)8 << 30, 272e9), LINK(12.5e9)},
+    {"12 GB", MACHINE((uint64_t)12 << 30, 504e9), LINK(25e9)},
+    {"24 GB", MACHINE((uint64_t)24 << 30, 1008e9), LINK(25e9)},
 };
 const size_t hth_plan_n_card = sizeof hth_plan_cards / sizeof *hth_plan_cards;

@@ -18,14 +18,14 @@ static uint64_t next(uint64_t *state)
 
 static double unit(uint64_t *state) { return (double)(next(state) >> 11) * 0x1p-53; }
 
-/* Active neurons of a cluster, each of its 64 with this probability. Two draws of 32 bits from one number. */
+/* Active neurons of a cluster, each of its 256 with this probability. Two draws of 32 bits from one number. */
 static uint32_t draw_cluster(uint64_t *state, double chance)
 {
     uint32_t n = 0;
     if (chance <= 0) return 0;
-    if (chance >= 1) return HTH_PLAN_CLUSTER;
+    if (chance >= 1) return HTH_CLUSTER_NEURONS;
     uint64_t below = (uint64_t)(chance * 0x1p32);
-    for (int i = 0; i < HTH_PLAN_CLUSTER / 2; i++) {
+    for (int i = 0; i < HTH_CLUSTER_NEURONS / 2; i++) {
         uint64_t z = next(state);
         n += (z & UINT32_MAX) < below;
         n += z >> 32 < below;
@@ -62,7 +62,8 @@ double hth_plan_probe(const hth_plan_link *link, uint64_t d2h_bytes, uint64_t h2
 
 typedef struct sim_state {
     const hth_plan_model *model;
-    const hth_plan_machine *machine;
+    const hth_plan_home *homes, *gpu, *host; /* of the machine */
+    uint32_t n_home;
     const hth_plan_link *link;
     uint32_t context;
     uint64_t state;
@@ -74,23 +75,37 @@ typedef struct sim_state {
     uint64_t n_sync;
 } sim_state;
 
-static double stream(const hth_plan_rates *rates, uint64_t bytes)
+static double stream(const hth_plan_home *h, uint64_t bytes)
 {
-    return (double)bytes / rates->at[HTH_PLAN_N_KNOT - 1];
+    return (double)bytes / h->rates.at[HTH_PLAN_N_KNOT - 1];
 }
 
-/* Reads the active rows of clusters [from, to); counts the active neurons. */
-static double read_active(sim_state *w, const hth_plan_layer *l, uint32_t from, uint32_t to, uint64_t bytes,
-                        const hth_plan_rates *rates, double min_share, uint32_t *n_active)
+/* Computes the active rows of clusters [from, to), after reading them from `storage`, if that is not NULL; counts the
+ * active neurons. */
+static double read_active(sim_state *w, const hth_plan_layer *l, uint32_t from, uint32_t to,
+                          const hth_plan_home *h, const hth_plan_home *storage, uint32_t *n_active)
 {
     double seconds = 0;
     for (uint32_t i = from; i < to; i++) {
         uint32_t n = draw_cluster(&w->state, l->share[i] < 1 ? l->share[i] * w->factor : 1);
-        double share = (double)n / HTH_PLAN_CLUSTER;
+        double share = (double)n / HTH_CLUSTER_NEURONS;
         *n_active += n;
-        if (share < min_share) share = min_share;
-        if (share > 0) seconds += (double)bytes * share / hth_plan_rate(rates, share);
+        if (n > 0 && storage)
+            seconds += storage->read_latency +
+                       (double)l->cluster_bytes[HTH_PLAN_STORAGE] * share / storage->read_rate;
+        if (share < h->min_active_share) share = h->min_active_share;
+        if (share > 0) seconds += (double)l->cluster_bytes[h->kind] * share / hth_plan_rate(&h->rates, share);
     }
+    return seconds;
+}
+
+/* The clusters of the host and of storage. */
+static double read_cold(sim_state *w, const hth_plan_layer *l, const hth_plan_division *d, uint32_t *n_active)
+{
+    double seconds = 0;
+    for (uint32_t h = 1, from = d->n_cluster[0]; h < w->n_home; from += d->n_cluster[h], h++)
+        seconds +=
+            read_active(w, l, from, from + d->n_cluster[h], w->host, h > 1 ? &w->homes[h] : NULL, n_active);
     return seconds;
 }
 
@@ -117,16 +132,16 @@ static uint64_t attention_bytes(const sim_state *w, const hth_plan_layer *l)
     return l->attention_bytes + l->kv_bytes * w->context;
 }
 
-static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, uint32_t k)
+static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, const hth_plan_division *d)
 {
-    const hth_plan_machine *m = w->machine;
-    uint32_t n_hot = 0, n_cold = 0;
-    run_on_device(w, l->n_dispatch * m->dispatch + stream(&m->device, attention_bytes(w, l)));
+    const hth_plan_home *gpu = w->gpu;
+    uint32_t n_hot = 0, n_cold = 0, k = d->n_cluster[0];
+    run_on_device(w, l->n_dispatch * gpu->dispatch + stream(gpu, attention_bytes(w, l)));
     double sent = w->device;
-    double hot = read_active(w, l, 0, k, l->device_bytes, &m->device, m->min_active_share, &n_hot);
-    run_on_device(w, hot + (k > 0 ? l->n_dispatch_hot * m->dispatch : 0));
+    double hot = read_active(w, l, 0, k, gpu, NULL, &n_hot);
+    run_on_device(w, hot + (k > 0 ? l->n_dispatch_hot * gpu->dispatch : 0));
     if (k == l->n_cluster) return;
-    double cold = read_active(w, l, k, l->n_cluster, l->cpu_bytes, &m->cpu, 0, &n_cold);
+    double cold = read_cold(w, l, d, &n_cold);
     if (n_cold > 0) {
         double seen = d2h_time(w->link, sent, w->model->d2h_bytes, &w->state);
         if (w->cpu < seen) w->cpu = seen;
@@ -138,14 +153,14 @@ static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, uint32_
         if (w->device < there) w->device = there;
         w->n_sync++;
     }
-    run_on_device(w, m->merge);
+    run_on_device(w, gpu->merge);
 }
 
-static void simulate_cpu_layer(sim_state *w, const hth_plan_layer *l)
+static void simulate_cpu_layer(sim_state *w, const hth_plan_layer *l, const hth_plan_division *d)
 {
     uint32_t n = 0;
-    double cold = read_active(w, l, 0, l->n_cluster, l->cpu_bytes, &w->machine->cpu, 0, &n);
-    run_on_cpu(w, stream(&w->machine->cpu, attention_bytes(w, l)) + cold);
+    double cold = read_cold(w, l, d, &n);
+    run_on_cpu(w, stream(w->host, attention_bytes(w, l)) + cold);
 }
 
 /* From the embedding, on the host, to the logits, on the host. Returns the time when they are there. */
@@ -155,18 +170,17 @@ static double simulate_token(sim_state *w, const hth_plan *plan)
     w->device = w->cpu = 0;
     if (!synced) w->device = h2d_time(w->link, 0, w->model->h2d_bytes, &w->state);
     for (uint32_t l = 0; l < plan->n_layer; l++) {
-        if (plan->n_hot[l] != HTH_PLAN_CPU) {
-            simulate_device_layer(w, &w->model->layers[l], (uint32_t)plan->n_hot[l]);
+        if (l < plan->n_device) {
+            simulate_device_layer(w, &w->model->layers[l], &plan->divisions[l]);
             continue;
         }
         if (!synced) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
         synced = true;
-        simulate_cpu_layer(w, &w->model->layers[l]);
+        simulate_cpu_layer(w, &w->model->layers[l], &plan->divisions[l]);
     }
-    if (plan->head)
-        run_on_device(w, w->machine->dispatch + stream(&w->machine->device, w->model->head_bytes));
+    if (plan->head) run_on_device(w, w->gpu->dispatch + stream(w->gpu, w->model->head_bytes));
     if (!synced) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
-    if (!plan->head) run_on_cpu(w, stream(&w->machine->cpu, w->model->head_bytes));
+    if (!plan->head) run_on_cpu(w, stream(w->host, w->model->head_bytes));
     return w->cpu;
 }
 
@@ -184,8 +198,9 @@ static double root(double x)
     }
 }
 
-static hearth_status check(const hth_plan_model *model, const hth_plan_link *link, const hth_plan *plan,
-                           const hth_plan_simulation *how, hearth_error *err)
+static hearth_status check(const hth_plan_model *model, const hth_plan_machine *machine,
+                           const hth_plan_link *link, const hth_plan *plan, const hth_plan_simulation *how,
+                           hearth_error *err)
 {
     const double values[] = {link->submit, link->wake, link->latency, link->jitter};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
@@ -196,8 +211,10 @@ static hearth_status check(const hth_plan_model *model, const hth_plan_link *lin
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: a bus of %g and %g bytes a second",
                         link->d2h_rate, link->h2d_rate);
     if (!(how->variation >= 0 && how->variation <= 1) || how->n_token == 0)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: %u tokens with a variation of %g", how->n_token,
-                        how->variation);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: %u tokens with a variation of %g",
+                        how->n_token, how->variation);
+    if (machine->n_home < 2 || machine->homes[1].kind != HTH_PLAN_HOST)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: of a device, a host and storage only");
     if (plan->n_layer != model->n_layer)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: a plan of %u layers for a model of %u",
                         plan->n_layer, model->n_layer);
@@ -205,14 +222,23 @@ static hearth_status check(const hth_plan_model *model, const hth_plan_link *lin
 }
 
 hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_machine *machine,
-                                const hth_plan_link *link, const hth_plan_options *options, const hth_plan *plan,
-                                const hth_plan_simulation *how, hth_plan_simulated *out, hearth_error *err)
+                                const hth_plan_link *link, const hth_plan_options *options,
+                                const hth_plan *plan, const hth_plan_simulation *how, hth_plan_simulated *out,
+                                hearth_error *err)
 {
-    sim_state w = {.model = model, .machine = machine, .link = link, .context = options->context, .state = how->seed};
+    const hth_plan_home *homes = machine->homes;
+    sim_state w = {.model = model,
+                   .homes = homes,
+                   .gpu = &homes[0],
+                   .host = &homes[1],
+                   .n_home = machine->n_home,
+                   .link = link,
+                   .context = options->context,
+                   .state = how->seed};
     double sum = 0, squares = 0;
     *out = (hth_plan_simulated){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
-    if (st == HEARTH_OK) st = check(model, link, plan, how, err);
+    if (st == HEARTH_OK) st = check(model, machine, link, plan, how, err);
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < how->n_token; i++) {
         w.factor = 1 + how->variation * (2 * unit(&w.state) - 1);

@@ -12,6 +12,7 @@ enum { N_BISECTION = 50 };
 
 typedef struct search {
     const hth_plan_model *model;
+    const hth_plan_roles *roles;
     const hth_plan_options *options;
     const hth_plan_curve *curves;
     int32_t *now, *best; /* [n_layer] */
@@ -110,9 +111,10 @@ static bool place(const search *s, uint32_t n, uint64_t capacity)
 }
 
 /* Whether s->now with n layers on the device is faster than *seconds; then stores it as best. */
-static bool offer(const search *s, const hth_plan_machine *machine, uint32_t n, bool head, double *seconds)
+static bool offer(const search *s, uint32_t n, bool head, double *seconds)
 {
-    double sum = hth_plan_head_seconds(s->model, machine, head) + (n > 0 ? machine->sync_latency : 0);
+    double sum = hth_plan_head_seconds(s->model, head ? s->roles->device : s->roles->host) +
+                 (n > 0 ? s->roles->device->sync_latency : 0);
     for (uint32_t l = n; l < s->model->n_layer; l++) s->now[l] = HTH_PLAN_CPU;
     for (uint32_t l = 0; l < s->model->n_layer; l++)
         sum += l < n ? s->curves[l].seconds[s->now[l]] : s->curves[l].cpu;
@@ -126,36 +128,42 @@ hearth_status hth_plan_lagrangian(const hth_plan_model *model, const hth_plan_ma
                                   const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
     hth_plan_curve *curves = NULL;
-    search s = {.model = model, .options = options};
+    hth_plan_roles roles;
+    search s = {.model = model, .roles = &roles, .options = options};
     double seconds = 0;
     bool head = false;
     *out = (hth_plan){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
-    if (st == HEARTH_OK) st = hth_plan_curves(model, machine, options->context, &curves, err);
+    if (st == HEARTH_OK) st = hth_plan_find_roles(machine, &roles, err);
+    if (st == HEARTH_OK) st = hth_plan_curves(model, &roles, options, 0, &curves, err);
     if (st != HEARTH_OK) return st;
+    uint64_t capacity = roles.device->capacity, fixed = roles.device->fixed_bytes;
     size_t n_layer = model->n_layer, n_option = 0;
     for (size_t l = 0; l < n_layer; l++) n_option += model->layers[l].n_cluster + 1;
-    size_t n_word = 3 * n_layer + 1 + n_option;
+    size_t size = n_layer * sizeof(hth_plan_division) + (3 * n_layer + 1 + n_option) * sizeof *s.now;
     s.curves = curves;
-    s.now = hth_alloc(n_word, sizeof *s.now);
-    if (!s.now) {
-        st = hth_fail_memory(err, n_word * sizeof *s.now, "a plan");
+    hth_plan_division *divisions = hth_alloc(size, 1);
+    if (!divisions) {
+        st = hth_fail_memory(err, size, "a plan");
         goto done;
     }
+    s.now = (int32_t *)(divisions + n_layer);
     s.best = s.now + n_layer;
     s.first = (uint32_t *)(s.best + n_layer);
     s.hull = s.first + n_layer + 1;
     find_hulls(&s);
-    offer(&s, machine, 0, false, &seconds);
-    for (uint32_t n = 1; n <= model->n_layer && options->vram >= options->fixed_bytes; n++)
-        if (!place(&s, n, options->vram - options->fixed_bytes)) break;
-        else offer(&s, machine, n, false, &seconds);
-    if (options->vram >= options->fixed_bytes && options->vram - options->fixed_bytes >= model->head_bytes &&
-        place(&s, model->n_layer, options->vram - options->fixed_bytes - model->head_bytes))
-        head = offer(&s, machine, model->n_layer, true, &seconds);
-    st = hth_plan_evaluate(model, machine, options, s.best, head, out, err);
+    offer(&s, 0, false, &seconds);
+    for (uint32_t n = 1; n <= model->n_layer && capacity >= fixed; n++)
+        if (!place(&s, n, capacity - fixed)) break;
+        else offer(&s, n, false, &seconds);
+    if (capacity >= fixed && capacity - fixed >= model->head_bytes &&
+        place(&s, model->n_layer, capacity - fixed - model->head_bytes))
+        head = offer(&s, model->n_layer, true, &seconds);
+    for (size_t l = 0; l < n_layer; l++)
+        divisions[l] = hth_plan_divide(&roles, &model->layers[l], s.best[l], model->layers[l].n_cluster);
+    st = hth_plan_evaluate(model, machine, options, divisions, head, out, err);
 done:
-    hth_free(s.now);
+    hth_free(divisions);
     hth_plan_curves_free(curves);
     return st;
 }

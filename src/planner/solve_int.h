@@ -1,0 +1,65 @@
+/* The solver's table (solve.c), of which solve_limited.c asks one for each price of host memory. */
+#ifndef HTH_PLANNER_SOLVE_INT_H
+#define HTH_PLANNER_SOLVE_INT_H
+
+#include "planner/plan_int.h"
+
+/* A candidate placement of a layer. */
+typedef struct hth_plan_option {
+    uint64_t units;
+    uint32_t k;
+    int32_t quanta;
+} hth_plan_option;
+
+/* A row holds, for the first l layers, the minimum seconds with at most u units, in whole quanta. */
+typedef struct hth_plan_table {
+    /* Set by the caller; `unit` may be doubled. */
+    const hth_plan_model *model;
+    const hth_plan_roles *roles;
+    const hth_plan_options *request;
+    double
+        price; /* seconds per byte on the host, part of all seconds; 0: the host's capacity does not limit */
+    uint64_t unit; /* bytes */
+    hth_plan_curve *curves;
+    double quantum;           /* seconds */
+    hth_plan_option *options; /* of all layers, ascending in units and descending in quanta */
+    uint32_t *first;          /* [n_layer + 1] where a layer's options begin */
+    uint64_t *reach; /* [n_layer + 1] units that the first l layers can use; reach[n_layer]: all layers */
+    uint64_t *low;   /* [n_layer + 1] start of each row's window; it ends at min(reach, high) */
+    uint64_t high;   /* maximum units of a query */
+    size_t *at;      /* [n_layer + 2] offset of each row in cells */
+    int32_t *cells;
+    size_t capacity; /* bytes of options and all that follows */
+} hth_plan_table;
+
+/* The best placement for a number of layers on the device. */
+typedef struct hth_plan_answer {
+    double seconds;
+    uint32_t n_device;
+    bool head;
+    uint64_t units; /* that its layers may use */
+} hth_plan_answer;
+
+/* Of each number of layers, and of all with the head: at most n_layer + 2. */
+typedef struct hth_plan_answers {
+    hth_plan_answer *all;
+    uint32_t n;
+} hth_plan_answers;
+
+hearth_status hth_plan_table_open(hth_plan_table *t, hearth_error *err);
+/* Also after a failure. */
+void hth_plan_table_close(hth_plan_table *t);
+/* For answers from the device's capacity to `high` bytes of it. */
+hearth_status hth_plan_table_fill(hth_plan_table *t, uint64_t high, hearth_error *err);
+/* The best answer for a device of that many bytes; c: NULL, or receives all that were compared. */
+hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_plan_answers *c);
+/* The placement behind an answer: divisions[n_layer]. */
+void hth_plan_table_divide(const hth_plan_table *t, const hth_plan_answer *answer,
+                           hth_plan_division *divisions);
+
+/* hth_plan_solve where the host's capacity limits. */
+hearth_status hth_plan_solve_limited(const hth_plan_model *model, const hth_plan_machine *machine,
+                                     const hth_plan_roles *roles, const hth_plan_options *options,
+                                     hth_plan *out, hearth_error *err);
+
+#endif
