@@ -297,9 +297,8 @@ typedef struct hearth_session_options {
     bool bf16_dot;     /* compute prompts with BF16 matrices by the CPU's bf16 dot products, with inputs rounded to
                           bf16: an approximation; not in batches of several sessions */
     bool release_window; /* reuse the cache of layers with a window (Gemma, Mistral) behind the window: less memory, but
-                            the session can go back only to where the window is still there, or to 0, and a batch
-                            takes at most n_batch of its tokens (256 if that is 0). After an error in
-                            hearth_session_eval the position may be 0 */
+                            a session that goes back to before the window computes its cache again, and a batch takes
+                            at most n_batch of its tokens (256 if that is 0) */
 } hearth_session_options;
 
 /* n_ctx 0, n_batch 256, n_thread 0, kv F16. */
@@ -334,8 +333,8 @@ HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const
 HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
-/* Removes all tokens from position on. ARGUMENT if position exceeds the number of tokens, or what precedes it was
- * released (release_window); then nothing is removed. */
+/* Removes all tokens from position on. ARGUMENT if position exceeds the number of tokens. If the cache before position
+ * was released (release_window), the next evaluation computes it again. */
 HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32_t position,
                                                  hearth_error *err);
 

@@ -209,7 +209,7 @@ static void note_tokens(const hearth_batch *b, uint32_t n_tok)
     }
 }
 
-/* Evaluates the first n tokens of a session again, to rebuild its cache. device_failed: the failure was on the
+/* Evaluates those of the first n tokens of a session again that its cache lacks. device_failed: the failure was on the
  * device. */
 static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t n, bool *device_failed,
                                     hearth_error *err)
@@ -217,8 +217,8 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
     hth_batch_token *tokens = hth_alloc(b->n_tok_max, sizeof *tokens);
     if (!tokens) return hth_fail_memory(err, b->n_tok_max * sizeof *tokens, "a batch");
     hearth_status st = HEARTH_OK;
-    hth_sequence_truncate(&s->seq, 0);
-    for (uint32_t first = 0, k; st == HEARTH_OK && first < n; first += k) {
+    if (s->generation != b->generation) hth_sequence_truncate(&s->seq, 0);
+    for (uint32_t first = s->seq.n_tok, k; st == HEARTH_OK && first < n; first += k) {
         k = min_of(n - first, min_of(b->n_tok_max, hth_sequence_max_step(&s->seq)));
         for (uint32_t i = 0; i < k; i++)
             tokens[i] = (hth_batch_token){&s->seq, s->tokens[first + i], first + i, false};
@@ -228,13 +228,15 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
     return st;
 }
 
-/* Switches to the current placement, and rebuilds the caches of sessions that were evaluated with an older one. */
+/* Switches to the current placement, and completes the caches of sessions that were evaluated with an older one, or
+ * returned to a position whose cache was released. */
 static hearth_status sync_placement(hearth_batch *b, uint32_t n_tok, bool *device_failed, hearth_error *err)
 {
     hearth_status st = b->generation != hth_engine_generation(b->model) ? use_gpu(b, err) : HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && i < n_tok; i++) {
         hearth_session *s = session_of(&b->tokens[i]);
-        if (s->generation == b->generation) continue;
+        if (i > 0 && b->tokens[i - 1].seq == &s->seq) continue;
+        if (s->generation == b->generation && s->seq.n_tok == b->tokens[i].position) continue;
         st = rebuild_cache(b, s, b->tokens[i].position, device_failed, err);
         if (st == HEARTH_OK) s->generation = b->generation;
     }
@@ -456,10 +458,10 @@ static hearth_status store_token_logits(void *user, uint32_t i_want, const float
     return output->fn ? output->fn(output->user, output->first + i_want, logits, err) : HEARTH_OK;
 }
 
-/* The sequence has fewer tokens than the session while its cache waits to be rebuilt. */
+/* The sequence has fewer tokens than the session until the next step completes its cache. */
 static void go_back(hearth_session *s, uint32_t position)
 {
-    if (position < s->seq.n_tok) hth_sequence_truncate(&s->seq, position);
+    if (position < s->seq.n_tok) hth_sequence_truncate(&s->seq, hth_sequence_reachable(&s->seq, position));
     s->position = position;
     s->has_logits = false;
 }
@@ -474,7 +476,6 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     hearth_batch *b = s->own;
     eval_output output = {s, fn, user, 0};
     uint32_t start = s->position, n_tok;
-    hth_sequence_checkpoint(&s->seq);
     for (; st == HEARTH_OK && output.first < n; output.first += n_tok) {
         n_tok = n - output.first < b->n_tok_max ? (uint32_t)(n - output.first) : b->n_tok_max;
         for (uint32_t i = 0; i < n_tok; i++)
@@ -483,9 +484,7 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         st = run_step(b, n_tok, store_token_logits, &output, err);
         s->position += n_tok;
     }
-    if (st != HEARTH_OK) {
-        go_back(s, start <= s->seq.n_tok ? hth_sequence_reachable(&s->seq, start) : start);
-    }
+    if (st != HEARTH_OK) go_back(s, start);
     return st;
 }
 
@@ -513,16 +512,14 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
     if (position > s->position || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
                         s->position, s->pending_in ? " while the session waits in a batch" : "");
-    uint32_t reachable = hth_sequence_reachable(&s->seq, position);
-    if (position < s->seq.n_tok && reachable < position)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "cannot go back to position %u of %u: what precedes it was released; %u is possible",
-                        position, s->position, reachable);
     if (position < s->position) go_back(s, position);
     return HEARTH_OK;
 }
 
-bool hth_session_has_cache(const hearth_session *s) { return s->generation == hth_engine_generation(s->model); }
+bool hth_session_has_cache(const hearth_session *s)
+{
+    return s->generation == hth_engine_generation(s->model) && s->seq.n_tok == s->position;
+}
 
 void hth_session_reset(hearth_session *s)
 {
@@ -532,10 +529,9 @@ void hth_session_reset(hearth_session *s)
 
 void hth_session_set(hearth_session *s, uint32_t position, bool has_logits, bool has_cache)
 {
-    s->position = position;
-    s->has_logits = has_logits;
-    bool valid = has_cache && !hth_engine_has_gpu(s->model);
-    s->generation = valid || position == 0 ? hth_engine_generation(s->model) : (uint32_t)HTH_GENERATION_NONE;
+    if (!has_cache || hth_engine_has_gpu(s->model)) hth_sequence_truncate(&s->seq, 0);
+    s->position = position, s->has_logits = has_logits;
+    s->generation = hth_engine_generation(s->model);
 }
 
 hearth_selector hth_session_selector(const hearth_session *s) { return s->own->selector; }

@@ -19,9 +19,6 @@ struct hearth_session {
     uint64_t *n_active; /* [n_layer] */
 };
 
-/* A generation that no placement has: the cache is computed again from the tokens before the next step. */
-enum { HTH_GENERATION_NONE = -1 };
-
 /* Whether the pages hold the cache of all tokens, on a device or here: it does not wait to be rebuilt. */
 bool hth_session_has_cache(const hearth_session *s);
 /* The selector of the session's own evaluations. */

@@ -93,26 +93,16 @@ void hth_fwd_rope_tables(hth_step *s)
 
 /* Maximum tokens of a group: about 64 queries of a KV head in total, and a power of two that divides the 16
  * positions of a cache group. */
-static size_t group_rows(const hth_model *model)
-{
-    size_t n_shared = 1, n_row = HTH_KV_GROUP;
-    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
-        const hth_attention *a = &model->layers[i].attn;
-        if (a->n_head / a->n_head_kv > n_shared) n_shared = a->n_head / a->n_head_kv;
-    }
-    while (n_row > 1 && n_row * n_shared > 64) n_row /= 2;
-    return n_row;
-}
-
 size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row)
 {
-    size_t max = 1;
-    *n_row = group_rows(model);
+    size_t n_shared = 1;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
-        const hth_attention *a = &model->layers[i].attn;
-        if (*n_row * (a->n_head / a->n_head_kv) > max) max = *n_row * (a->n_head / a->n_head_kv);
+        const hth_layer *l = &model->layers[i];
+        size_t n = l->mixer == HTH_MIXER_ATTENTION ? l->attn.n_head / l->attn.n_head_kv : 1;
+        if (n > n_shared) n_shared = n;
     }
-    return max;
+    for (*n_row = HTH_KV_GROUP; *n_row > 1 && *n_row * n_shared > 64;) *n_row /= 2;
+    return *n_row * n_shared;
 }
 
 void hth_fwd_group(hth_step *s)

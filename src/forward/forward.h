@@ -41,11 +41,11 @@ typedef hth_neuron_list hth_selector_fn(void *user, uint32_t i_layer, const floa
 
 /* ---- steps (step.c) ------------------------------------------------------------------ */
 
-/* One token of one sequence. Tokens of a sequence have ascending positions. */
+/* One token of one sequence. Tokens of a sequence are adjacent, and their positions ascend by one. */
 typedef struct hth_batch_token {
     hth_sequence *seq; /* prepared for this step */
     int32_t token;     /* below n_vocab */
-    uint32_t position; /* the sequence's n_tok, and ascending by one */
+    uint32_t position; /* of the first one: the sequence's n_tok */
     bool want_logits;
 } hth_batch_token;
 

@@ -58,6 +58,15 @@ static hth_kv_layer kv_of(const hth_layer *l)
                           .n_head_kv = l->mixer == HTH_MIXER_ATTENTION ? l->attn.n_head_kv : 0};
 }
 
+static size_t state_size_of(const hth_layer *l) { return (l->state_size + 63) / 64 * 64; }
+
+size_t hth_kv_state_size(const hth_model *model)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) size += state_size_of(&model->layers[i]);
+    return size;
+}
+
 bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes[HTH_N_KV_CLASS])
 {
     size_t n_head[HTH_N_KV_CLASS] = {0}, chunk;
@@ -108,6 +117,7 @@ hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_
     (void)chunk_size(model, type, &p->chunk_size); /* the type was checked */
     for (uint32_t i = 0; i < n_layer; i++) {
         layers[i] = kv_of(&model->layers[i]);
+        layers[i].state = i > 0 ? layers[i - 1].state + state_size_of(&model->layers[i - 1]) : 0;
         layers[i].offset = p->classes[layers[i].class].page_size;
         p->classes[layers[i].class].page_size += 2 * layers[i].n_head_kv * p->chunk_size;
     }

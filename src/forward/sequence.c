@@ -34,7 +34,7 @@ static bool open_states(hth_sequence *s)
 {
     const hth_model *m = model_of(s);
     size_t all;
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) s->state_size += m->layers[i].state_size;
+    s->state_size = hth_kv_state_size(m);
     if (s->state_size == 0) return true;
     if (!hth_mul_size(s->state_size, 2 + HTH_N_CHECKPOINT, &all)) return false;
     s->memory = hth_alloc(1, all);
@@ -58,9 +58,7 @@ bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_se
 {
     size_t sizes[HTH_N_KV_CLASS], part;
     if (!hth_kv_page_sizes(model, type, sizes)) return false;
-    *size = 0;
-    for (uint32_t i = 0; i < model->hparams.n_layer; i++)
-        *size += (2 + HTH_N_CHECKPOINT) * model->layers[i].state_size;
+    *size = (2 + HTH_N_CHECKPOINT) * hth_kv_state_size(model);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         if (!hth_mul_size(sizes[c], count_held(model, options, (hth_kv_class)c), &part) ||
             !hth_add_size(*size, part, size))
@@ -209,11 +207,23 @@ uint32_t hth_sequence_first_visible(const hth_sequence *s, uint32_t n_tok)
     return window > 0 && n_tok >= window ? (n_tok + 1 - window) / HTH_KV_PAGE : 0;
 }
 
+/* Keeps the state at n_tok in place of the oldest one. */
+static void checkpoint(hth_sequence *s)
+{
+    if (s->state_size == 0 || s->n_tok == 0) return;
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++)
+        if (s->checkpoints[i].valid && s->checkpoints[i].n_tok == s->n_tok) return;
+    hth_checkpoint *c = &s->checkpoints[s->i_checkpoint++ % HTH_N_CHECKPOINT];
+    c->n_tok = s->n_tok, c->valid = true;
+    memcpy(c->state, s->now, s->state_size);
+}
+
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
 {
     uint8_t *written = s->next;
     s->n_tok += n_new;
     s->next = s->now, s->now = written;
+    if (n_new > 1) checkpoint(s);
     if (releases(&s->options) && s->tables[HTH_KV_WINDOW].n_held > 0)
         release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, s->n_tok));
 }
@@ -251,7 +261,7 @@ static void move_to_front(hth_page_table *t)
 void hth_sequence_truncate(hth_sequence *s, uint32_t n)
 {
     assert(hth_sequence_reachable(s, n) == n);
-    if (n >= s->n_tok) return;
+    if (n >= s->n_tok && n > 0) return;
     for (int c = 0; n == 0 && c < HTH_N_KV_CLASS; c++) move_to_front(&s->tables[c]);
     s->n_tok = n;
     if (n == 0) s->first_window = 0;
@@ -262,16 +272,6 @@ void hth_sequence_truncate(hth_sequence *s, uint32_t n)
         if (c->valid && c->n_tok == n && n > 0) memcpy(s->now, c->state, s->state_size);
         if (c->n_tok > n) c->valid = false;
     }
-}
-
-void hth_sequence_checkpoint(hth_sequence *s)
-{
-    if (s->state_size == 0) return;
-    for (int i = 0; i < HTH_N_CHECKPOINT; i++)
-        if (s->checkpoints[i].valid && s->checkpoints[i].n_tok == s->n_tok) return;
-    hth_checkpoint *c = &s->checkpoints[s->i_checkpoint++ % HTH_N_CHECKPOINT];
-    c->n_tok = s->n_tok, c->valid = true;
-    memcpy(c->state, s->now, s->state_size);
 }
 
 /* ---- saving and restoring ---------------------------------------------------------------------------------- */
@@ -306,6 +306,13 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
         uint32_t first = s->tables[c].first, end = first + s->tables[c].n_held, n_page = hth_kv_n_page(n_tok);
         replace_shared(s, (hth_kv_class)c, first, end < n_page ? end : n_page);
     }
+}
+
+void *hth_sequence_state(const hth_sequence *s, uint32_t i_layer, const void **now)
+{
+    size_t at = hth_kv_pool_layer(s->pool, i_layer)->state;
+    *now = s->now + at;
+    return s->next + at;
 }
 
 /* ---- keys and values --------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 
 #include "forward/kv_pool.h"
 
-/* States that hth_sequence_checkpoint keeps. */
+/* Earlier states that a sequence keeps. */
 enum { HTH_N_CHECKPOINT = 4 };
 
 typedef struct hth_sequence_options {
@@ -61,7 +61,7 @@ uint32_t hth_sequence_max_step(const hth_sequence *s);
  * it writes, by a copy where tokens before n_tok are in it. Cannot fail; allocates nothing. n_tok + n_new is at most
  * n_ctx. */
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
-/* After that step succeeded. */
+/* After that step succeeded. Keeps a checkpoint where it had several tokens. */
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
 
 /* The largest position up to n (at most n_tok) that hth_sequence_truncate can reach: n itself, unless pages were
@@ -69,8 +69,6 @@ void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
 uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n);
 /* Drops all tokens from position n on, which must be reachable. */
 void hth_sequence_truncate(hth_sequence *s, uint32_t n);
-/* Keeps the state at n_tok; the oldest checkpoint is replaced. Without state, any position is reachable anyway. */
-void hth_sequence_checkpoint(hth_sequence *s);
 
 /* ---- saving and restoring ---------------------------------------------------------------------------------- */
 
@@ -88,6 +86,8 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 /* Stores key and value [n_head_kv][d_head] of a position that was prepared. */
 void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer, uint32_t position, const float *key,
                         const float *value);
+/* The state of a layer's mixer before the step, and where the step writes it. */
+void *hth_sequence_state(const hth_sequence *s, uint32_t i_layer, const void **now);
 /* Pages and offset of a KV head's keys; its values are values_offset bytes behind. */
 typedef struct hth_kv_head {
     const uint8_t *const *pages;

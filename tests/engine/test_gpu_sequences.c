@@ -133,14 +133,12 @@ static void truncate_everywhere(const fixture *f, bool release)
     feed(a, f->ids, N);
     for (size_t i = 0; i < N_CUT; i++) {
         hearth_session *b = fork_of(a);
-        if (hearth_session_truncate(b, (uint32_t)cuts[i], NULL) != HEARTH_OK) {
-            CHECK(release);
-            hearth_session_close(b);
-            continue;
-        }
+        /* The first page that the next token sees must not be before that of the source; else all is computed again. */
+        bool kept = !release || (cuts[i] >= WINDOW && (cuts[i] + 1 - WINDOW) / 32 >= (N + 1 - WINDOW) / 32);
+        CHECK_OK(hearth_session_truncate(b, (uint32_t)cuts[i], err));
         uint64_t before = n_step(f);
         feed(b, f->other, 9);
-        CHECK_INT(n_step(f) - before, 2);
+        CHECK_INT(n_step(f) - before, 2 + (kept ? 0 : (cuts[i] + N_BATCH - 1) / N_BATCH));
         expect(f, b, f->ids, cuts[i], f->other, 9);
         hearth_session_close(b);
     }
