@@ -1,4 +1,4 @@
-# libhearth: all rooms of src/, static and shared, from one set of objects.
+# libhearth: all modules of src/, static and shared, from one set of objects.
 # A file's name says for which CPU level it is compiled: avx2.c or *_avx2.c, likewise avx512, avx512bf16 and neon; it
 # gets -DHTH_LEVEL=avx2. Files of the other architecture are left out. kernels/quant/TYPE/arm.h is compiled for each level
 # of AArch64.
