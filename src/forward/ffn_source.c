@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Beside the step's own buffers. */
+/* Sums of the parts of a layer, and what is known of its neurons before they are there. */
 struct hth_source_buffers {
     int64_t *sums;   /* [n_tok][d_model] */
     float *scores;   /* [n_tok][d_ff] of the layer; the step's are those of a part */
@@ -47,12 +47,15 @@ hearth_status hth_step_use_source(hth_step *s, const hth_ffn_source *source, hea
     const hth_hparams *h = &s->model->hparams;
     size_t n_tok = s->n_tok_max, n_cluster = hth_n_cluster(h->d_ff);
     if (!s->model->down_transposed)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its neurons are not rows of down, so they cannot be fetched apart",
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: its neurons are not rows of down, so they cannot be fetched apart; hearth pack makes them rows",
                         hth_gguf_path(s->model->file));
-    size_t head = (sizeof(hth_source_buffers) + 63) / 64 * 64, sums = n_tok * h->d_model * sizeof(int64_t),
-           scores = n_tok * h->d_ff * sizeof(float);
-    hth_source_buffers *b = hth_alloc(1, head + sums + scores + n_cluster);
-    if (!b) return hth_fail_memory(err, head + sums + scores + n_cluster, "sums of parts");
+    assert(!s->source);
+    size_t head = (sizeof(hth_source_buffers) + 63) / 64 * 64, sums, scores, size = head + n_cluster;
+    bool ok = hth_mul_size(n_tok, h->d_model * sizeof(int64_t), &sums) && hth_add_size(size, sums, &size) &&
+              hth_mul_size(n_tok, h->d_ff * sizeof(float), &scores) && hth_add_size(size, scores, &size);
+    hth_source_buffers *b = ok ? hth_alloc(1, size) : NULL;
+    if (!b) return hth_fail_memory(err, ok ? size : SIZE_MAX, "sums of parts");
     b->sums = (int64_t *)(void *)((uint8_t *)b + head);
     b->scores = (float *)(void *)((uint8_t *)b->sums + sums);
     b->wanted = (uint8_t *)b->scores + scores;
@@ -76,11 +79,13 @@ static void mark_wanted(const hth_step *s, const hth_ffn *f)
 static void compute_part(hth_step *s, uint32_t i_layer, const hth_ffn_part *part, hth_cold_sums *out)
 {
     const hth_ffn *f = &s->model->layers[i_layer].ffn;
-    uint32_t n = part->ffn->d_ff;
+    uint32_t n = part->n_neuron;
     assert(part->first % HTH_CLUSTER_NEURONS == 0 && part->first + n <= f->d_ff);
+    hth_ffn some = hth_ffn_slice(f, part->first, n, 0);
+    some.gate.data = part->gate, some.up.data = part->up, some.down_t.rows.data = part->down;
     for (size_t t = 0; t < s->n_tok && s->selector == HEARTH_SELECTOR_PREDICTOR; t++)
         memcpy(s->scores + t * n, s->source_buffers->scores + t * f->d_ff + part->first, n * sizeof *s->scores);
-    hth_fwd_ffn_cold(s, i_layer, part->ffn, s->n_tok, out);
+    hth_fwd_ffn_cold(s, i_layer, &some, s->n_tok, out);
     out->more |= out->n_active > 0;
     hth_pool_quiesce(s->pool);
 }
@@ -89,36 +94,31 @@ static void compute_part(hth_step *s, uint32_t i_layer, const hth_ffn_part *part
 static void finish(hth_step *s, const float *bias, const hth_cold_sums *sums, float *add_to)
 {
     size_t d = s->model->hparams.d_model;
-    for (size_t t = 0; t < s->n_tok; t++) {
-        float *y = s->block_out + t * d;
-        if (sums->more) hth_axpy_finish(sums->sums + t * d, d, y);
-        else memset(y, 0, d * sizeof *y);
-        for (size_t o = 0; sums->overflow && o < d; o++) y[o] = __builtin_nanf("");
-        if (bias) s->k->add(y, bias, d, y);
-        if (add_to) s->k->add(add_to + t * d, y, d, add_to + t * d);
-    }
+    if (!sums->more) memset(sums->sums, 0, s->n_tok * d * sizeof *sums->sums);
+    for (size_t t = 0; t < s->n_tok; t++)
+        hth_axpy_write(s->k, sums->sums + t * d, d, sums->overflow, bias, s->block_out + t * d,
+                       add_to ? add_to + t * d : NULL);
 }
 
 hearth_status hth_fwd_ffn_parts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_ffn_source *from = s->source;
-    const uint8_t *wanted = NULL;
     hth_cold_sums sums = {.sums = s->source_buffers->sums};
+    bool predicts = s->selector == HEARTH_SELECTOR_PREDICTOR;
     hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) {
-        hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->source_buffers->scores);
-        hth_pool_finish(s->pool);
-        mark_wanted(s, &l->ffn);
-        wanted = s->source_buffers->wanted;
-    }
+    if (predicts) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->source_buffers->scores);
     hth_pool_finish(s->pool);
-    from->request(from->user, i_layer, wanted);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
+    if (predicts) mark_wanted(s, &l->ffn);
+    from->request(from->user, i_layer, predicts ? s->source_buffers->wanted : NULL);
     for (;;) {
         hth_ffn_part part = {0};
-        hearth_status st = from->take(from->user, i_layer, &part, err);
+        bool cancelled = hth_pool_is_cancelled(s->pool);
+        hearth_status st = cancelled ? hth_fwd_cancelled(err) : from->take(from->user, i_layer, &part, err);
+        if (st != HEARTH_OK) from->cancel(from->user);
         if (st != HEARTH_OK) return st;
-        if (!part.ffn) break;
+        if (part.n_neuron == 0) break;
         compute_part(s, i_layer, &part, &sums);
         from->release(from->user, i_layer, &part);
     }

@@ -23,7 +23,7 @@ typedef struct page_class {
     uint32_t n_page, n_reserved, n_used;
     uint32_t *free_indices; /* [n_free], with capacity for n_index: all that pages may have */
     uint32_t n_free, n_index;
-    hth_kv_copy *copies; /* [n_copy], with the same capacity: at most one of each sequence waits */
+    hth_kv_copy *copies; /* [n_copy], with the same capacity: kv_pool.h says why that suffices */
     uint32_t n_copy;
 } page_class;
 
@@ -186,7 +186,7 @@ static hth_kv_slab *alloc_slab(size_t page_size, uint32_t n_page)
     return s;
 }
 
-/* Frees slabs without pages in use, while the others suffice. Called with the lock held. */
+/* Frees slabs without pages in use, while the others suffice. The lock is held here and in the next two. */
 static void trim(page_class *c)
 {
     for (hth_kv_slab **at = &c->slabs; *at;) {
@@ -201,7 +201,7 @@ static void trim(page_class *c)
     }
 }
 
-/* Capacity for indices below n. Called with the lock held, as the next one. */
+/* Capacity for indices below n. */
 static bool grow_indices(page_class *c, uint32_t n)
 {
     if (n <= c->n_index) return true;
@@ -210,7 +210,7 @@ static bool grow_indices(page_class *c, uint32_t n)
     hth_kv_copy *copies = hth_realloc(c->copies, n, sizeof *copies);
     if (copies) c->copies = copies;
     if (!indices || !copies) return false;
-    for (uint32_t i = n; i-- > c->n_index;) c->free_indices[c->n_free++] = i; /* the least is taken first */
+    for (uint32_t i = n; i-- > c->n_index;) c->free_indices[c->n_free++] = i;
     c->n_index = n;
     return true;
 }
@@ -277,7 +277,7 @@ static void set_n_ref(hth_kv_page *page, uint32_t n) { __atomic_store_n(&page->n
 
 bool hth_kv_page_is_shared(const hth_kv_page *page) { return __atomic_load_n(&page->n_ref, __ATOMIC_ACQUIRE) > 1; }
 
-/* Called with the lock held, as the next one. */
+/* The lock is held here and in drop. */
 static hth_kv_page *take(page_class *c)
 {
     hth_kv_slab *s = c->slabs;
@@ -324,34 +324,33 @@ void hth_kv_page_drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Copies under the lock: of two holders that write at once, the second one finds that it holds the page alone. */
-hth_kv_page *hth_kv_page_copy_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
+/* Under the lock: of two holders that write at once, the second one finds that it holds the page alone. */
+static hth_kv_page *replace_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page, bool copies)
 {
     page_class *c = &p->classes[class];
     hth_kv_page *own = page;
     pthread_mutex_lock(&p->lock);
     if (page->n_ref > 1) {
         own = take(c);
-        memcpy(own->data, page->data, c->page_size);
-        assert(c->n_copy < c->n_index);
-        if (p->limit > 0) c->copies[c->n_copy++] = (hth_kv_copy){page->index, own->index};
+        if (copies) memcpy(own->data, page->data, c->page_size);
+        if (copies && p->limit > 0) {
+            assert(c->n_copy < c->n_index);
+            c->copies[c->n_copy++] = (hth_kv_copy){page->index, own->index};
+        }
         drop(c, page);
     }
     pthread_mutex_unlock(&p->lock);
     return own;
 }
 
+hth_kv_page *hth_kv_page_copy_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
+{
+    return replace_shared(p, class, page, true);
+}
+
 hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 {
-    page_class *c = &p->classes[class];
-    hth_kv_page *own = page;
-    pthread_mutex_lock(&p->lock);
-    if (page->n_ref > 1) {
-        own = take(c);
-        drop(c, page);
-    }
-    pthread_mutex_unlock(&p->lock);
-    return own;
+    return replace_shared(p, class, page, false);
 }
 
 /* ---- copies on the device ---------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ size_t hth_kv_pool_chunk_size(const hth_kv_pool *pool);
 /* Bytes of a page; 0: no layer is of the class. */
 size_t hth_kv_pool_page_size(const hth_kv_pool *pool, hth_kv_class class);
 
-/* Bytes of the state of all mixers, each at a multiple of 64. */
+/* Bytes of the state of all mixers; each begins at a multiple of 64 from the start of the memory. */
 size_t hth_kv_state_size(const hth_model *model);
 /* Bytes of a page of each class; 0: no layer is of the class. false: as the next. */
 bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes[HTH_N_KV_CLASS]);
@@ -62,9 +62,13 @@ static inline uint32_t hth_kv_n_page(uint32_t n_pos) { return n_pos / HTH_KV_PAG
 
 /* A device has n_page pages of each class, so that more cannot be reserved. 0: no device; copies that wait are dropped. */
 void hth_kv_pool_set_limit(hth_kv_pool *pool, uint32_t n_page);
-uint32_t hth_kv_pool_limit(hth_kv_pool *pool);
-/* Adds capacity for n_page more pages of each class. Else nothing was reserved. */
-typedef enum hth_kv_reserved { HTH_KV_RESERVED, HTH_KV_OUT_OF_MEMORY, HTH_KV_OVER_LIMIT } hth_kv_reserved;
+uint32_t hth_kv_pool_limit(hth_kv_pool *pool); /* 0: no device */
+/* Adds capacity for n_page more pages of each class. */
+typedef enum hth_kv_reserved {
+    HTH_KV_RESERVED,
+    HTH_KV_OUT_OF_MEMORY, /* nothing was reserved, as with the next one */
+    HTH_KV_OVER_LIMIT,    /* a device has fewer pages */
+} hth_kv_reserved;
 hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
 /* Frees memory that no remaining reservation needs. */
 void hth_kv_pool_unreserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
@@ -82,7 +86,10 @@ hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *pool, hth_kv_class class, h
 
 /* The next copy that the device has to make, by indices of pages; false: none. Copies stay in their order, and in the
  * queue until they are done. A step that follows all of them finds the contents that it expects: a page is written or
- * taken by others only after its copy was queued. */
+ * taken by others only after its copy was queued.
+ *
+ * A page table entry is copied at most once before a step. So the queue is bounded if the caller empties it, or sets
+ * the limit to 0, after hth_sequence_prepare and before sequences are opened, closed or prepared again. */
 typedef struct hth_kv_copy {
     uint32_t from, to;
 } hth_kv_copy;

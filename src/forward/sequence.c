@@ -218,14 +218,20 @@ static void checkpoint(hth_sequence *s)
     memcpy(c->state, s->now, s->state_size);
 }
 
+/* Pages that no later token sees are reused. */
+static void release_window(hth_sequence *s)
+{
+    if (releases(&s->options) && s->tables[HTH_KV_WINDOW].n_held > 0)
+        release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, s->n_tok));
+}
+
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
 {
     uint8_t *written = s->next;
     s->n_tok += n_new;
     s->next = s->now, s->now = written;
     if (n_new > 1) checkpoint(s);
-    if (releases(&s->options) && s->tables[HTH_KV_WINDOW].n_held > 0)
-        release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, s->n_tok));
+    release_window(s);
 }
 
 /* ---- going back -------------------------------------------------------------------------------------------- */
@@ -299,8 +305,7 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 {
     hth_sequence_truncate(s, 0);
     s->n_tok = n_tok;
-    if (releases(&s->options) && s->tables[HTH_KV_WINDOW].n_held > 0)
-        release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, n_tok));
+    release_window(s);
     if (s->first_window < first_window) s->first_window = first_window;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         uint32_t first = s->tables[c].first, end = first + s->tables[c].n_held, n_page = hth_kv_n_page(n_tok);

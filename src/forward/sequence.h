@@ -86,7 +86,8 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 /* Stores key and value [n_head_kv][d_head] of a position that was prepared. */
 void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer, uint32_t position, const float *key,
                         const float *value);
-/* The state of a layer's mixer before the step, and where the step writes it. */
+/* *now: state_size bytes of a layer with state, before the step; returns where the step writes those after it. Both
+ * are aligned as by malloc. */
 void *hth_sequence_state(const hth_sequence *s, uint32_t i_layer, const void **now);
 /* Pages and offset of a KV head's keys; its values are values_offset bytes behind. */
 typedef struct hth_kv_head {

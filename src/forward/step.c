@@ -274,11 +274,20 @@ static hearth_status check_probe(const hth_step *s, hearth_error *err)
 static hearth_status run_on_device(hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     hth_pool_finish(s->pool);
+    /* First: a step that fails later must leave no copies behind (kv_pool.h). */
     hearth_status st = hth_gpu_copy_pages(s->gpu, s->tokens[0].seq->pool, err);
     if (st == HEARTH_OK && check_probe(s, err) != HEARTH_OK) return HEARTH_ERROR_UNSUPPORTED;
     if (st == HEARTH_OK) st = hth_gpu_run(s->gpu, s, to, err);
     s->device_failed = st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
     return st;
+}
+
+/* Skipped units left sums of the transposed down behind. */
+static void clear_sums(hth_step *s)
+{
+    if (!s->model->down_transposed) return;
+    hth_pool_quiesce(s->pool);
+    hth_axpy_scratch_clear(&s->axpy_scratch, hth_pool_n_thread(s->pool), s->model->hparams.d_model);
 }
 
 hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn, void *user,
@@ -305,7 +314,10 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
         st = run_layer(step, i, err);
     if (st == HEARTH_OK && !head_done) st = hth_fwd_head(step, &to, err);
     hth_pool_finish(step->pool);
-    if (hth_pool_take_cancelled(step->pool)) st = hth_fwd_cancelled(err);
+    if (hth_pool_take_cancelled(step->pool)) {
+        st = hth_fwd_cancelled(err);
+        clear_sums(step);
+    }
     if (st == HEARTH_OK && step->gpu) hth_gpu_sim_host_cost_rest(step->gpu, step, to.n_given > 0);
     hth_alloc_assert_none(-1);
     return st;

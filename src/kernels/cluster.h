@@ -8,6 +8,9 @@
 
 enum { HTH_CLUSTER_NEURONS = 256 };
 
-static inline size_t hth_n_cluster(size_t n_neuron) { return (n_neuron + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS; }
+static inline size_t hth_n_cluster(size_t n_neuron)
+{
+    return (n_neuron + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
+}
 
 #endif

@@ -22,6 +22,15 @@ size_t hth_axpy_width(size_t n_out)
     return whole > tile ? whole : tile;
 }
 
+void hth_axpy_scratch_clear(const hth_axpy_scratch *scratch, size_t n_thread, size_t n_out)
+{
+    size_t n = n_thread * hth_axpy_width(n_out);
+    memset(scratch->acc64, 0, n * sizeof *scratch->acc64);
+    memset(scratch->sums, 0, n * sizeof *scratch->sums);
+    memset(scratch->offsets, 0, n / 16 * sizeof *scratch->offsets);
+    memset(scratch->chain, 0, n * sizeof *scratch->chain);
+}
+
 /* Copied into the queue. */
 typedef struct down_job {
     const hth_kernels *k;
@@ -81,7 +90,8 @@ static void choose_scales(void *arg, size_t t, uint32_t i_thread)
 
 static float scale_of(const down_job *job, size_t t, size_t i)
 {
-    return job->workspace->scale[t * job->workspace->n_cluster + (size_t)job->active_sets[t].list[i] / HTH_CLUSTER_NEURONS];
+    size_t cluster = (size_t)job->active_sets[t].list[i] / HTH_CLUSTER_NEURONS;
+    return job->workspace->scale[t * job->workspace->n_cluster + cluster];
 }
 
 /* ---- sums of one token ------------------------------------------------------------------------- */
@@ -148,6 +158,15 @@ static void add_neurons(void *arg, size_t i_claim, uint32_t i_thread)
     }
 }
 
+void hth_axpy_write(const hth_kernels *k, const int64_t *acc64, size_t n, bool overflow, const float *bias, float *y,
+                    float *add_to)
+{
+    hth_axpy_finish(acc64, n, y);
+    for (size_t o = 0; overflow && o < n; o++) y[o] = hth_float_of(0x7fc00000u);
+    if (bias) k->add(y, bias, n, y);
+    if (add_to) k->add(add_to, y, n, add_to);
+}
+
 /* Converts n outputs of token t from their integers, and sets the integers to zero. */
 static void finish_outputs(const down_job *job, size_t t, size_t first, size_t n, bool overflow, int64_t *acc64)
 {
@@ -159,14 +178,10 @@ static void finish_outputs(const down_job *job, size_t t, size_t first, size_t n
         if (overflow) __atomic_store_n(out->overflow, true, __ATOMIC_RELAXED);
         return;
     }
-    float *y = out->y + t * n_out_of(job) + first;
-    hth_axpy_finish(acc64, n, y);
-    for (size_t o = 0; overflow && o < n; o++) y[o] = hth_float_of(0x7fc00000u);
+    size_t at = t * n_out_of(job) + first;
+    hth_axpy_write(job->k, acc64, n, overflow, out->bias ? out->bias + first : NULL, out->y + at,
+                   out->add_to ? out->add_to + at : NULL);
     memset(acc64, 0, n * sizeof *acc64);
-    if (out->bias) job->k->add(y, out->bias + first, n, y);
-    if (!out->add_to) return;
-    float *add_to = out->add_to + t * n_out_of(job) + first;
-    job->k->add(add_to, y, n, add_to);
 }
 
 /* The sums from output `first` on. */

@@ -29,7 +29,8 @@ typedef struct hth_axpy_state {
     bool used, overflow; /* overflow: a cluster has no scale, or a chain was out of bounds */
 } hth_axpy_state;
 
-/* Scratch memory for the sums of n_thread threads. acc64, sums, offsets and chain are zero between products. */
+/* Scratch memory for the sums of n_thread threads. acc64, sums, offsets and chain are zero between products; after a
+ * cancelled one hth_axpy_scratch_clear makes them so. */
 typedef struct hth_axpy_scratch {
     int64_t *acc64;         /* [n_thread][hth_axpy_width] */
     int32_t *sums;         /* [n_thread][hth_axpy_width] */
@@ -43,6 +44,14 @@ typedef struct hth_axpy_scratch {
 /* Outputs that a thread holds at once: all of one token, or a tile of several tokens. */
 size_t hth_axpy_width(size_t n_out);
 
+/* Sets the sums of n_thread threads to zero; n_out: outputs of the scratch memory. */
+void hth_axpy_scratch_clear(const hth_axpy_scratch *scratch, size_t n_thread, size_t n_out);
+
+/* y[n] from 64-bit sums, NaN where they overflowed; then bias is added, and the result is added to add_to, unless
+ * these are NULL. */
+void hth_axpy_write(const hth_kernels *k, const int64_t *acc64, size_t n, bool overflow, const float *bias, float *y,
+                    float *add_to);
+
 /* y[t * n_out + o] = sum over the active neurons of token t of h times row (+ bias). If add_to is not NULL, the
  * result is added to it and y is scratch memory. Queued on the pool, after its earlier jobs; `active` and what
  * it points to must stay until hth_pool_finish. Allocates nothing. */
@@ -50,9 +59,8 @@ typedef struct hth_axpy_output {
     const hth_transposed_down *down_t;
     const float *bias;
     float *y, *add_to;
-    int64_t *
-        acc64; /* [n_tok][n_out] or NULL: the sums themselves are the result; y, bias and add_to are not used */
-    bool adds;  /* with acc64: adds to its contents */
+    int64_t *acc64; /* [n_tok][n_out] or NULL: the sums themselves are the result; y, bias and add_to are not used */
+    bool adds;      /* with acc64: adds to its contents */
     bool *overflow; /* with acc64: set to true if sums are undefined */
 } hth_axpy_output;
 void hth_axpy_add(const hth_kernels *k, hth_pool *pool, const hth_axpy_scratch *scratch, const hth_active_set *active,

@@ -380,7 +380,7 @@ static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
     hth_transposed_down *down = &l->ffn.down_t;
     down->n_summed = hth_n_cluster(l->ffn.d_ff);
     down->scale_max = hth_arena_alloc(&m->arena, down->n_summed, sizeof *down->scale_max, 16);
-    if (!down->scale_max) return hth_fail_memory(b->err, l->ffn.d_ff, "bounds of neurons");
+    if (!down->scale_max) return hth_fail_memory(b->err, down->n_summed * sizeof *down->scale_max, "bounds of neurons");
     hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &down->rows);
     if (st == HEARTH_OK && hth_type_act_block(down->rows.type) == 0 && down->n_summed > HTH_MAX_CHAINS)
         return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,

@@ -1,5 +1,8 @@
 /* Evaluations that a flag ends: the session stays where it was, and goes on with the bits of one that was never
  * cancelled. */
+#include "engine/engine.h"
+#include "forward/forward_int.h"
+#include "support/device/hybrid.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
@@ -60,4 +63,61 @@ TEST(a_cancelled_evaluation_leaves_the_session_as_it_was)
     }
     hearth_model_close(model);
     gguf_free(&file);
+}
+
+/* ---- within a product ----------------------------------------------------------------------------------------- */
+
+/* Kernels whose n-th call of an axpy sets the flag. */
+static const hth_kernels *whole;
+static uint32_t n_call, cancel_call;
+
+static void count_call(void)
+{
+    if (__atomic_add_fetch(&n_call, 1, __ATOMIC_RELAXED) == cancel_call) cancel = 1;
+}
+
+static void axpy_f16(const hth_axpy_job *job) { count_call(), whole->axpy[HTH_TYPE_F16](job); }
+static void axpy_q4_0(const hth_axpy_job *job) { count_call(), whole->axpy[HTH_TYPE_Q4_0](job); }
+
+/* A step of n_tok tokens that ends within the down projection, at every call, then whole. */
+static void cancel_everywhere(const hearth_model *model, uint32_t n_thread, uint32_t n_tok, const float *expected)
+{
+    hth_kernels counting;
+    bool was_cancelled = true;
+    CLOSED(hearth_session) *s = open_session(model, n_thread);
+    if (!s) return;
+    hth_step *step = hth_session_step(s);
+    whole = step->k, counting = *whole;
+    counting.axpy[HTH_TYPE_F16] = axpy_f16, counting.axpy[HTH_TYPE_Q4_0] = axpy_q4_0;
+    step->k = &counting, cancel_call = 0;
+    CHECK_OK(hearth_session_eval(s, ids, N - n_tok, err));
+    for (cancel_call = 1; was_cancelled && cancel_call < 1000; cancel_call++) {
+        hearth_error why;
+        n_call = 0;
+        was_cancelled = hearth_session_eval(s, ids + N - n_tok, n_tok, &why) != HEARTH_OK;
+        if (was_cancelled) CHECK_INT(hearth_session_position(s), N - n_tok);
+        cancel = 0;
+    }
+    CHECK(cancel_call > 2);
+    CHECK_BYTES(hearth_session_logits(s), expected, test_model_info(model).n_vocab * sizeof *expected);
+    step->k = whole;
+}
+
+static void check_packed(const char *path)
+{
+    const hearth_model_options o = {.n_thread = 2, .cancel = &cancel};
+    CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
+    CLOSED(hearth_session) *plain = model ? open_session(model, 1) : NULL;
+    if (!plain) return;
+    CHECK_OK(hearth_session_eval(plain, ids, N, err));
+    for (uint32_t n_thread = 1; n_thread <= 3; n_thread++)
+        for (uint32_t n_tok = 1; n_tok <= 4; n_tok += 3)
+            cancel_everywhere(model, n_thread, n_tok, hearth_session_logits(plain));
+}
+
+TEST(a_step_that_is_cancelled_within_a_transposed_down_leaves_no_sums)
+{
+    const char *quantised = test_scratch("quantised.gguf"), *floats = test_scratch("floats.gguf");
+    if (hybrid_pack_storyteller("Q4_0", quantised)) check_packed(quantised);
+    if (hybrid_pack_floats("bamboo", floats)) check_packed(floats);
 }

@@ -1,6 +1,7 @@
 /* Networks whose weights come from elsewhere, late, in any order, into memory that is used again: the bits of a model
  * that is in memory, with every selector, any number of tokens and threads. Only clusters that a predictor names are
- * requested. A source that fails ends the step with its error, and the same step can be done again. */
+ * requested. A source that fails ends the step with its error, a cancelled step drops what was requested, and
+ * the same step can be done again. */
 #include "engine/engine.h"
 #include "forward/ffn_source.h"
 #include "support/device/hybrid.h"
@@ -10,11 +11,11 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { N_ID = 40, MAX_CLUSTER = 8, N_SLOT = 3 };
+enum { N_ID = 40, MAX_CLUSTER = 8, N_SLOT = 3, MAX_PART = 2 }; /* clusters of a layer, of a part */
 
 /* ---- a late source ---------------------------------------------------------------------------------------- */
 
-/* A thread copies runs of clusters, shuffled, to slots that are free. */
+/* A thread copies one or two clusters at a time, in any order, to slots that are free. */
 typedef struct late {
     const hth_model *model;
     test_random random;
@@ -23,22 +24,26 @@ typedef struct late {
     pthread_cond_t changed;
     struct slot {
         enum { FREE, READY, HELD } state;
-        hth_ffn ffn;
-        uint32_t first;
+        hth_ffn_part part;
         uint8_t *memory;
         size_t size;
     } slots[N_SLOT];
-    uint32_t i_layer, pending[MAX_CLUSTER], n_pending, n_copying;
-    uint64_t n_wanted, n_cluster, n_take, fail_at; /* fail_at: 0: never */
+    uint32_t i_layer, n_pending, n_copying;
+    bool pending[MAX_CLUSTER];
+    int32_t only;                                             /* cluster that the predictor names in layer 1; -1: any */
+    uint64_t n_wanted, n_cluster, n_take, fail_at, cancel_at; /* fail_at, cancel_at: n_take; 0: never */
     bool closing;
 } late;
 
-static void copy_rows(hth_matrix *m, uint8_t **to)
+static volatile int cancel_flag;
+
+static const uint8_t *copy_rows(const hth_matrix *m, const hth_ffn_part *part, uint8_t **to)
 {
-    size_t size = m->n_row * m->row_size;
-    if (m->n_row == 0) return;
-    m->data = memcpy(*to, m->data, size);
+    size_t size = part->n_neuron * m->row_size;
+    if (m->n_row == 0) return NULL;
+    const uint8_t *copy = memcpy(*to, m->data + part->first * m->row_size, size);
     *to += size;
+    return copy;
 }
 
 static struct slot *slot_in(late *s, int state)
@@ -48,15 +53,26 @@ static struct slot *slot_in(late *s, int state)
     return NULL;
 }
 
-static void deliver(late *s, struct slot *to, uint32_t cluster)
+/* A pending cluster, and often the one behind it. */
+static hth_ffn_part choose_part(late *s)
 {
     const hth_ffn *f = &s->model->layers[s->i_layer].ffn;
-    uint32_t first = cluster * HTH_CLUSTER_NEURONS, n = f->d_ff - first;
+    uint32_t i = test_random_below(&s->random, MAX_CLUSTER), n = 1;
+    while (!s->pending[i]) i = (i + 1) % MAX_CLUSTER;
+    if (i + 1 < MAX_CLUSTER && s->pending[i + 1] && test_random_below(&s->random, 2)) n = MAX_PART;
+    for (uint32_t k = 0; k < n; k++) s->pending[i + k] = false;
+    s->n_pending -= n;
+    uint32_t first = i * HTH_CLUSTER_NEURONS, left = f->d_ff - first, size = n * HTH_CLUSTER_NEURONS;
+    return (hth_ffn_part){.first = first, .n_neuron = left < size ? left : size};
+}
+
+static void deliver(late *s, struct slot *to)
+{
+    const hth_ffn *f = &s->model->layers[s->i_layer].ffn;
     uint8_t *at = to->memory;
-    if (n > HTH_CLUSTER_NEURONS) n = HTH_CLUSTER_NEURONS;
-    to->ffn = hth_ffn_slice(f, first, n, first);
-    to->first = first;
-    copy_rows(&to->ffn.gate, &at), copy_rows(&to->ffn.up, &at), copy_rows(&to->ffn.down_t.rows, &at);
+    to->part.gate = copy_rows(&f->gate, &to->part, &at);
+    to->part.up = copy_rows(&f->up, &to->part, &at);
+    to->part.down = copy_rows(&f->down_t.rows, &to->part, &at);
 }
 
 static void *run_late(void *arg)
@@ -69,12 +85,12 @@ static void *run_late(void *arg)
             pthread_cond_wait(&s->changed, &s->lock);
             continue;
         }
-        uint32_t cluster = s->pending[--s->n_pending];
+        to->part = choose_part(s);
         const struct timespec pause = {0, (long)test_random_below(&s->random, 100000)};
         s->n_copying++;
         pthread_mutex_unlock(&s->lock);
         nanosleep(&pause, NULL);
-        deliver(s, to, cluster);
+        deliver(s, to);
         pthread_mutex_lock(&s->lock);
         s->n_copying--;
         to->state = READY;
@@ -92,12 +108,12 @@ static void request(void *user, uint32_t i_layer, const uint8_t *wanted)
     CHECK(s->n_pending == 0 && s->n_copying == 0 && !slot_in(s, READY));
     s->i_layer = i_layer;
     for (uint32_t i = 0; i < n; i++) {
-        if (wanted && !wanted[i]) continue;
-        uint32_t k = test_random_below(&s->random, s->n_pending + 1);
-        s->pending[s->n_pending++] = s->pending[k], s->pending[k] = i;
-        s->n_wanted++;
+        s->pending[i] = !wanted || wanted[i];
+        s->n_pending += s->pending[i];
+        if (wanted && i_layer == 0) CHECK(!wanted[i]);
+        if (wanted && i_layer == 1 && s->only >= 0) CHECK(wanted[i] == ((int32_t)i == s->only));
     }
-    s->n_cluster += n;
+    s->n_wanted += s->n_pending, s->n_cluster += n;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -107,17 +123,24 @@ static hearth_status take(void *user, uint32_t i_layer, hth_ffn_part *part, hear
     late *s = user;
     struct slot *from;
     bool fails = ++s->n_take == s->fail_at;
+    if (s->n_take == s->cancel_at) cancel_flag = 1;
     pthread_mutex_lock(&s->lock);
     CHECK_INT(i_layer, s->i_layer);
     while (!(from = slot_in(s, READY)) && s->n_pending + s->n_copying > 0) pthread_cond_wait(&s->changed, &s->lock);
-    if (from) from->state = HELD, *part = (hth_ffn_part){&from->ffn, from->first};
-    if (fails) {
-        while (s->n_copying > 0) pthread_cond_wait(&s->changed, &s->lock);
-        s->n_pending = 0;
-        for (int i = 0; i < N_SLOT; i++) s->slots[i].state = FREE;
-    }
+    if (from && !fails) from->state = HELD, *part = from->part;
     pthread_mutex_unlock(&s->lock);
     return fails ? hth_fail(err, HEARTH_ERROR_IO, "a cluster that cannot be read") : HEARTH_OK;
+}
+
+static void cancel_requests(void *user)
+{
+    late *s = user;
+    pthread_mutex_lock(&s->lock);
+    memset(s->pending, 0, sizeof s->pending);
+    s->n_pending = 0;
+    while (s->n_copying > 0) pthread_cond_wait(&s->changed, &s->lock);
+    for (int i = 0; i < N_SLOT; i++) s->slots[i].state = FREE;
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void give_back(void *user, uint32_t i_layer, const hth_ffn_part *part)
@@ -126,7 +149,7 @@ static void give_back(void *user, uint32_t i_layer, const hth_ffn_part *part)
     (void)i_layer;
     pthread_mutex_lock(&s->lock);
     struct slot *slot = slot_in(s, HELD);
-    if (CHECK(slot && slot->first == part->first)) {
+    if (CHECK(slot && slot->part.first == part->first)) {
         memset(slot->memory, 0xff, slot->size); /* a late reader would compute NaN */
         slot->state = FREE;
     }
@@ -136,14 +159,14 @@ static void give_back(void *user, uint32_t i_layer, const hth_ffn_part *part)
 
 static void open_late(late *s, const hth_model *model)
 {
-    *s = (late){.model = model, .random = {7}};
+    *s = (late){.model = model, .random = {7}, .only = -1};
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     for (int i = 0; i < N_SLOT; i++) {
         size_t most = 0;
         for (uint32_t l = 0; l < model->hparams.n_layer; l++) {
             const hth_ffn *f = &model->layers[l].ffn;
-            size_t size = HTH_CLUSTER_NEURONS * (f->gate.row_size + f->up.row_size + f->down_t.rows.row_size);
+            size_t size = MAX_PART * HTH_CLUSTER_NEURONS * (f->gate.row_size + f->up.row_size + f->down_t.rows.row_size);
             most = size > most ? size : most;
         }
         s->slots[i].memory = malloc(most), s->slots[i].size = most;
@@ -172,28 +195,43 @@ static void eval_pieces(hearth_session *s, const int32_t *ids, uint32_t n_piece)
         CHECK_OK(hearth_session_eval(s, ids + i, n_piece < N_ID - i ? n_piece : N_ID - i, err));
 }
 
-/* Texts in pieces of n_piece tokens, from the source and from memory. */
+/* Texts in pieces of n_piece tokens, from the source and from memory; first with a take that fails, and one that is
+ * the last before a cancellation. */
 static void compare(const hearth_model *model, const int32_t *ids, uint32_t n_piece, uint32_t n_thread, late *from)
 {
-    const hth_ffn_source source = {request, take, give_back, from};
+    const hth_ffn_source source = {request, take, give_back, cancel_requests, from};
     const hearth_session_options o = {.n_ctx = N_ID, .n_batch = N_ID, .n_thread = n_thread, .kv = HEARTH_KV_F16};
     CLOSED(hearth_session) *here = OPENED(hearth_session, model, &o);
     CLOSED(hearth_session) *there = OPENED(hearth_session, model, &o);
     if (!here || !there) return;
     CHECK_OK(hth_step_use_source(hth_session_step(there), &source, err));
     eval_pieces(here, ids, n_piece);
-    from->fail_at = from->n_take + 3;
+    from->fail_at = from->n_take + 2;
     CHECK_FAILS(hearth_session_eval(there, ids, n_piece, err), HEARTH_ERROR_IO, "a cluster that cannot be read");
+    from->cancel_at = from->n_take + 2;
+    CHECK_FAILS(hearth_session_eval(there, ids, n_piece, err), HEARTH_ERROR_CANCELLED, "interrupted");
+    CHECK_INT(from->n_take, from->cancel_at);
     CHECK_INT(hearth_session_position(there), 0);
+    cancel_flag = 0;
     eval_pieces(there, ids, n_piece);
     const float *a = hearth_session_logits(here), *b = hearth_session_logits(there);
     if (CHECK(a && b)) CHECK_BYTES(b, a, model->model->hparams.n_vocab * sizeof *a);
 }
 
+/* From now on the predictor of layer 1 names all neurons of cluster 2 and no others. */
+static void name_one_cluster(hth_model *model, late *from)
+{
+    static float bias[MAX_CLUSTER * HTH_CLUSTER_NEURONS];
+    for (size_t i = 0; i < MAX_CLUSTER * HTH_CLUSTER_NEURONS; i++)
+        bias[i] = i / HTH_CLUSTER_NEURONS == 2 ? 1e30f : -1e30f;
+    model->layers[1].ffn.predictor.bias = bias;
+    from->only = 2;
+}
+
 static void check_model(const char *path, hearth_selector selector)
 {
     static const uint32_t pieces[] = {1, 5, N_ID};
-    const hearth_model_options o = {.n_thread = 2, .selector = selector};
+    const hearth_model_options o = {.n_thread = 2, .selector = selector, .cancel = &cancel_flag};
     CLOSED(hearth_model) *model = OPENED(hearth_model, path, &o);
     int32_t ids[N_ID];
     test_random r = {3};
@@ -203,6 +241,7 @@ static void check_model(const char *path, hearth_selector selector)
     model->model->layers[0].ffn.predictor.threshold = 1e30f; /* with a predictor nothing is active in this layer */
     open_late(&from, model->model);
     for (uint32_t i = 0; i < 3; i++) compare(model, ids, pieces[i], 1 + i, &from);
+    if (selector == HEARTH_SELECTOR_PREDICTOR) name_one_cluster(model->model, &from), compare(model, ids, 5, 2, &from);
     close_late(&from);
     CHECK((from.n_wanted < from.n_cluster) == (selector == HEARTH_SELECTOR_PREDICTOR));
 }
@@ -223,7 +262,7 @@ TEST(clusters_of_floats_and_of_a_trained_model_give_the_bits_of_a_model_in_memor
 
 TEST(a_down_in_file_order_cannot_be_fetched_apart)
 {
-    const hth_ffn_source source = {request, take, give_back, NULL};
+    const hth_ffn_source source = {request, take, give_back, cancel_requests, NULL};
     const char *path = test_data("golden/arch/llama-reglu.gguf");
     CLOSED(hearth_model) *model = path ? OPENED(hearth_model, path, &(hearth_model_options){.n_thread = 1}) : NULL;
     if (!model) return;

@@ -25,8 +25,7 @@ void hth_ref_down_scale(const hth_dispatch_args *c)
 /* The sum of a split as Q31.32; undefined without a scale. */
 static uint64_t to_fixed(int32_t sum, float scale)
 {
-    int shift = 32 + 127 - (int)(hth_bits_of(scale) >> 23);
-    return (uint64_t)(int64_t)sum << (shift & 63);
+    return (uint64_t)(int64_t)sum << (hth_axpy_shift(scale) & 63);
 }
 
 /* ---- quantised rows ------------------------------------------------------------------------------- */

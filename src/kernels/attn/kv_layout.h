@@ -18,6 +18,7 @@ enum { HTH_KV_GROUP = 16 };
 /* Positions of a page of the cache: whole groups, and splits are whole pages. A head's groups in a page are
  * adjacent; pages may lie anywhere. */
 enum { HTH_KV_PAGE = 32 };
+_Static_assert(HTH_KV_PAGE % HTH_KV_GROUP == 0 && HTH_ATTN_SPLIT % HTH_KV_PAGE == 0, "pages hold groups, splits pages");
 
 /* Bytes of one group of keys, and of one group of values. d_head must be a multiple of 32 for Q8_0. */
 static inline size_t hth_kv_layout_group_size(hearth_kv_type type, size_t d_head)

@@ -9,6 +9,7 @@
 #ifndef HTH_KERNELS_AXPY_AXPY_H
 #define HTH_KERNELS_AXPY_AXPY_H
 
+#include "base/bits.h"
 #include "file/types.h"
 #include "kernels/cluster.h"
 
@@ -59,8 +60,12 @@ int hth_axpy_safe_exponent(hth_type type, size_t n_cluster);
  * k is below the safe exponent and so many coefficients are so large that its sums might not fit. */
 float hth_axpy_scale(const float *h, size_t n, float d_max, int safe_exponent);
 
+/* 2^32 / scale as a shift; scale is a power of two up to 2^32. */
+static inline int hth_axpy_shift(float scale) { return 32 + 127 - (int)(hth_bits_of(scale) >> 23); }
+
 /* acc64[n_out] += (sums - offsets) 2^32 / scale, then sets both to zero. */
-typedef void hth_axpy_flush_fn(hth_type type, size_t n_out, float scale, int32_t *sums, int32_t *offsets, int64_t *acc64);
+typedef void hth_axpy_flush_fn(hth_type type, size_t n_out, float scale, int32_t *sums, int32_t *offsets,
+                               int64_t *acc64);
 
 /* acc64[n_out] += trunc(chain 2^32), then sets the chain to +0. False: at least one |chain| was 2^23 or more,
  * or NaN, and added nothing. acc64 holds at most HTH_MAX_CHAINS calls. */

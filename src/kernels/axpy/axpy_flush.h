@@ -1,5 +1,5 @@
-/* The flush of 32-bit sums at one ISA level (hth_axpy_flush_fn): the compiler turns the inner loop into vectors. */
-#include "base/bits.h"
+/* The flush of 32-bit sums (hth_axpy_flush_fn). It is compiled for each ISA level, because the compiler makes vectors
+ * of the inner loop. */
 #include "kernels/axpy/axpy.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static void flush_sums(hth_type type, size_t n_out, float scale, int32_t *restri
                        int64_t *restrict acc64)
 {
     size_t n = n_out / FLUSH_OUTPUTS, per_offset = hth_axpy_sub_block(type) / FLUSH_OUTPUTS;
-    int shift = 32 + 127 - (int)(hth_bits_of(scale) >> 23);
+    int shift = hth_axpy_shift(scale);
     for (size_t i = 0; i < n; i++) {
         int64_t offset = offsets[i / per_offset];
         int32_t *from = sums + i * FLUSH_OUTPUTS;

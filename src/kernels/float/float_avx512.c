@@ -1,5 +1,4 @@
 /* Rows and neuron-major down of F32, F16 and BF16 with AVX-512: the sixteen partial sums are one register. */
-#include "kernels/axpy/axpy_flush.h"
 #include "kernels/isa.h"
 
 #include <immintrin.h>
@@ -63,7 +62,6 @@ void hth_kernels_float_avx512(hth_kernels *k)
     k->axpy[HTH_TYPE_F32] = down_f32;
     k->axpy[HTH_TYPE_F16] = down_f16;
     k->axpy[HTH_TYPE_BF16] = down_bf16;
-    k->axpy_flush = flush_sums;
     k->axpy_flush_chain = flush_chain;
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->rows[HTH_TYPE_F16] = rows_f16;

@@ -3,7 +3,6 @@
  * Fused operations are allowed here and in training_ref.c only. */
 #include "base/bits.h"
 #include "base/fma.h"
-#include "kernels/axpy/axpy_flush.h"
 #include "kernels/isa.h"
 #include "kernels/reduce.h"
 
@@ -53,6 +52,5 @@ void hth_kernels_float_ref(hth_kernels *k)
     k->axpy[HTH_TYPE_F32] = down_f32;
     k->axpy[HTH_TYPE_F16] = down_f16;
     k->axpy[HTH_TYPE_BF16] = down_bf16;
-    k->axpy_flush = flush_sums;
     k->axpy_flush_chain = hth_axpy_flush_chain;
 }

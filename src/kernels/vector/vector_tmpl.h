@@ -2,6 +2,7 @@
  * weights and attention (attn_tmpl.h). One source for all ISA levels: vector_ref.c, vector_avx2.c and others
  * define LEVEL and include it, compiled with their flags. The order of every sum is that of docs/arithmetic.md
  * 3 to 5. */
+#include "kernels/axpy/axpy_flush.h"
 #include "kernels/vector/activate_tmpl.h"
 #include "kernels/isa.h"
 #include "kernels/vector/vector_math.h"
@@ -272,4 +273,5 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->tanh = map_tanh;
     k->rcp = map_rcp;
     k->rsqrt = map_rsqrt;
+    k->axpy_flush = flush_sums;
 }
