@@ -51,15 +51,17 @@ static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->r
 static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
 {
     const hth_layer *l = &model->layers[i];
-    uint64_t ffn = bytes_of(&l->ffn.gate) + bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down) + bytes_of(&l->ffn.down_t.rows);
+    uint64_t ffn = bytes_of(&l->ffn.gate) + bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down) +
+                   bytes_of(&l->ffn.down_t.rows);
     bool divides = l->ffn.down_t.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
-    uint32_t n = divides ? (l->ffn.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS : 0;
+    uint32_t n = divides ? (uint32_t)hth_n_cluster(l->ffn.d_ff) : 0;
     double *share = hth_alloc(n, sizeof *share);
     for (uint32_t k = 0; share && k < n; k++)
         share[k] =
             hth_calibration_share(selector, l->ffn.gate.n_row > 0, hth_plan_active_share(l, k, selector));
-    *out = (hth_plan_layer){.attention_bytes = bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) +
-                                               bytes_of(&l->attn.o) + (divides ? 0 : ffn),
+    uint64_t attention =
+        bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) + bytes_of(&l->attn.o);
+    *out = (hth_plan_layer){.attention_bytes = attention + (divides ? 0 : ffn),
                             .cluster_bytes = {[HTH_PLAN_HOST] = divides ? (ffn + n - 1) / n : 0},
                             .n_cluster = n,
                             .share = share};

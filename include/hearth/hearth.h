@@ -104,9 +104,9 @@ typedef struct hearth_gpu_options {
                            faults of the GPU that a file describes; NULL: none */
     uint64_t vram;      /* limit in bytes; 0: the free memory of the device */
     uint32_t n_ctx;     /* positions of all sessions together, each in whole pages of 32; 0 and HEARTH_CTX_TRAINED:
-                           those of one session, as in hearth_session_options. If it is not 0, a cache of that size is allocated and freed
-                           before weights are read, also without a device, so that one that is too large fails
-                           early */
+                           those of one session, as in hearth_session_options. If it is not 0, a cache of that
+                           size is allocated and freed before weights are read, also without a device, so that
+                           one that is too large fails early */
     uint32_t n_batch;   /* prompt tokens per step; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
     /* What is placed on the device if the model does not fit: "plan" (the fastest placement by measurements of

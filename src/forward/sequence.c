@@ -71,8 +71,10 @@ static hearth_status fail_reserve(const hth_sequence *s, hth_kv_reserved why, he
     size_t size;
     if (why == HTH_KV_OVER_LIMIT)
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "no room for %u positions beside other sessions: the model was opened for %u in all",
-                        s->options.n_ctx, hth_kv_pool_limit(s->pool) * HTH_KV_PAGE);
+                        "%s: no room for %u positions beside other sessions on its device: it was opened for %u in "
+                        "all; open it with a larger gpu.n_ctx, or close a session",
+                        hth_gguf_path(model_of(s)->file), s->options.n_ctx,
+                        hth_kv_pool_limit(s->pool) * HTH_KV_PAGE);
     if (!hth_sequence_size(model_of(s), hth_kv_pool_type(s->pool), &s->options, &size)) size = SIZE_MAX;
     return hth_fail(err, HEARTH_ERROR_MEMORY,
                     "out of memory: %s for a context of %u positions; ask for less with -c",

@@ -268,7 +268,9 @@ bool hth_step_device_failed(const hth_step *step) { return step->device_failed; 
 static hearth_status check_probe(const hth_step *s, hearth_error *err)
 {
     if (!s->probe && !s->select) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "neurons on a device cannot be probed: open the model without one");
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: neurons %s cannot be probed: open the model without %s",
+                    hth_gguf_path(s->model->file), s->gpu ? "on a device" : "whose weights are fetched",
+                    s->gpu ? "a device (gpu.device none)" : "a source of weights");
 }
 
 static hearth_status run_on_device(hth_step *s, hth_logits_sink *to, hearth_error *err)

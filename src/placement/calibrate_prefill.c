@@ -1,5 +1,6 @@
-/* Calibration of prompts: the same weights for many tokens, on device and CPU, and the rate at which host weights
- * are packed into the device layout. Only quantised weights can be streamed (forward/gpu/weight_stream.c). */
+/* Calibration of prompts: the same weights for many tokens, on device and CPU, and the rate at which host
+ * weights are packed into the device layout. Only quantised weights can be streamed
+ * (forward/gpu/weight_stream.c). */
 #include "placement/calibrate.h"
 #include "placement/calibrate_int.h"
 
@@ -122,8 +123,8 @@ static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_cali
     out->pack_rate = bytes / median(staged);
 }
 
-/* With a described host, uses the description's figures, as the simulated clock is charged: it reads bytes at one
- * rate, and products are free. */
+/* With a described host, uses the description's figures, as the simulated clock is charged: it reads bytes at
+ * one rate, and products are free. */
 static bool use_described(const hth_device_info *info, hth_calibration *out)
 {
     if (info->host_rate == 0.0) return false;
@@ -199,7 +200,8 @@ static hearth_status measure_device(bench *b, const host *h, hth_calibration *ou
     return st;
 }
 
-/* Half of the free memory is for weights and results; a CPU device gets few rows, because it is too slow for many. */
+/* Half of the free memory is for weights and results; a CPU device gets few rows, because it is too slow for
+ * many. */
 static size_t rows_that_fit(const hth_device *device, hth_type type)
 {
     enum { MAX_TOK = 4096, FEW = 256, MIN_TOK = 64 };
@@ -247,8 +249,9 @@ typedef struct work {
     double hot, cold; /* bytes */
 } work;
 
-/* Seconds for n tokens. Staging, copying and using a chunk overlap with those of the next; the host alternates
- * between staging and computing. */
+/* Seconds for n tokens. Staging, copying and using a chunk overlap with those of the next; the host
+ * alternates between staging and computing. The share is taken exactly, as the clusters of each layer are not
+ * known here: a run rounds it to whole clusters of each layer (hth_gpu_n_streamed). */
 static double seconds_of(const work *w, double n, uint32_t cpu_share)
 {
     const hth_calibration *c = w->c;
@@ -279,8 +282,8 @@ static uint32_t best_share(const work *w, double n)
     return is_faster(w, n, best) ? best : HTH_PLACEMENT_PARTS;
 }
 
-/* By halves of `max`, from the largest down: a share suits the largest batch of its half, and smaller batches do
- * not wait for the host. */
+/* By halves of `max`, from the largest down: a share suits the largest batch of its half, and smaller batches
+ * do not wait for the host. */
 void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
                                        hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
 {

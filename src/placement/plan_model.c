@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "placement/calibrate.h"
 
-/* Dispatches of forward/gpu/record.c before the FFN, and of the FFN (record_ffn.c); with active masks, up is a
- * dispatch of its own. */
+/* Dispatches of forward/gpu/record.c before the FFN, and of the FFN (record_ffn.c); with active masks, up is
+ * a dispatch of its own. */
 enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
 
 static uint32_t n_dispatch_hot(const hth_plan_source *from)
@@ -21,9 +21,9 @@ static uint64_t cpu_bytes(const hth_layer *l)
            l->ffn.down_t.rows.n_row * l->ffn.down_t.rows.row_size;
 }
 
-/* Activations that give zeros: a quarter, above the active share of most such models (LLaMA2 with ReGLU 18 to 30
- * %, Bamboo 10 %, ReLU 5 % and less: Xue et al. 2024, PowerInfer-2, table 3). Thresholds with little quality loss
- * leave half of SwiGLU's neurons (Zhang et al. 2024, ReLU2 Wins, figure 4). */
+/* Activations that give zeros: a quarter, above the active share of most such models (LLaMA2 with ReGLU 18 to
+ * 30 %, Bamboo 10 %, ReLU 5 % and less: Xue et al. 2024, PowerInfer-2, table 3). Thresholds with little
+ * quality loss leave half of SwiGLU's neurons (Zhang et al. 2024, ReLU2 Wins, figure 4). */
 double hth_plan_assumed(hearth_selector selector)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
@@ -62,26 +62,27 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     const hth_layer *l = &from->model->layers[i_layer];
     const char *problem = hth_gpu_unsupported_reason(from->model, from->params, i_layer);
     uint64_t whole, without, cache;
-    uint32_t n_cluster = (l->ffn.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
+    uint32_t n_cluster = (uint32_t)hth_n_cluster(l->ffn.d_ff);
     bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0;
-    if (problem || !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, l->ffn.d_ff, &whole) ||
-        !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, 0, &without) ||
-        !hth_gpu_cache_bytes(from->model, from->max_binding_size, from->params, i_layer, &cache))
+    uint64_t max = from->max_binding_size;
+    if (problem || !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, l->ffn.d_ff, &whole) ||
+        !hth_gpu_layer_bytes(from->model, max, from->params, i_layer, 0, &without) ||
+        !hth_gpu_cache_bytes(from->model, max, from->params, i_layer, &cache))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: layer %u cannot lie on a device: %s",
                         hth_gguf_path(from->model->file), i_layer,
                         problem ? problem : "it is too large for its bindings");
     double *share = hth_alloc(n_cluster, sizeof *share);
     if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
     for (uint32_t i = 0; i < n_cluster; i++)
-        share[i] =
-            hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0, active_share(from, i_layer, i));
-    uint64_t there = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
-             here = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
+        share[i] = hth_calibration_share(from->params->selector, l->ffn.gate.n_row > 0,
+                                         active_share(from, i_layer, i));
+    uint64_t device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
+             host_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0;
     *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
                            .kv_bytes = cache / from->params->n_position,
-                           .cluster_bytes = {[HTH_PLAN_DEVICE] = there,
-                                             [HTH_PLAN_HOST] = here,
-                                             [HTH_PLAN_STORAGE] = here},
+                           .cluster_bytes = {[HTH_PLAN_DEVICE] = device_bytes,
+                                             [HTH_PLAN_HOST] = host_bytes,
+                                             [HTH_PLAN_STORAGE] = host_bytes},
                            .n_cluster = divides ? n_cluster : 0,
                            .n_dispatch = N_DISPATCH + (divides ? 0 : n_dispatch_hot(from)),
                            .n_dispatch_hot = n_dispatch_hot(from),

@@ -1,6 +1,6 @@
-/* The cost of a placement: seconds of a token by layer and division, and bytes. The only statement of the cost
- * model (docs/plan.md); the solvers only choose among its values. The simulation of tests/support/planner must not
- * call it. */
+/* The cost of a placement: seconds of a token by layer and division, and bytes. The only statement of the
+ * cost model (docs/plan.md); the solvers only choose among its values. The simulation of
+ * tests/support/planner must not call it. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
@@ -66,8 +66,8 @@ static double hot_dispatches(const hth_plan_layer *l, const hth_plan_home *h, ui
 typedef struct part {
     uint32_t home, storage; /* storage: the last one that its clusters are read from */
     double seconds, reads;  /* expected, reads included; reads of them */
-    double silent;          /* the probability that none of its neurons is active */
-    double latency;         /* seconds: values there and back */
+    double none_active;     /* the probability that none of its neurons is active */
+    double latency;         /* seconds: values to that home and back */
 } part;
 
 static uint32_t bound_of(const part *p, double sync)
@@ -76,25 +76,25 @@ static uint32_t bound_of(const part *p, double sync)
     return 2 * p->reads > p->seconds ? p->storage : p->home;
 }
 
-/* Adds the parts of other homes to t, which holds attention and the clusters of its home: `own` seconds of these. A
- * layer without active neurons elsewhere does not wait; else for the latest. */
+/* Adds the parts of other homes to t, which holds attention and the clusters of its home: `own` seconds of
+ * these. A layer without active neurons elsewhere does not wait; else it waits for the latest. */
 static void split_time(hth_plan_time *t, double own, const part *parts, uint32_t n_part, double merge)
 {
-    double silent = 1, worst = 0;
+    double no_part_active = 1, max_wait = 0;
     for (uint32_t i = 0; i < n_part; i++) {
         const part *p = &parts[i];
-        double fires = 1 - p->silent;
+        double active = 1 - p->none_active;
         t->merge += merge;
-        silent *= p->silent;
-        if (fires <= 0) continue;
-        t->sync += fires * p->latency;
-        double beyond = p->latency + p->seconds / fires - own;
-        if (beyond <= worst) continue;
-        worst = beyond;
-        t->bound = bound_of(p, fires * p->latency);
+        no_part_active *= p->none_active;
+        if (active <= 0) continue;
+        t->sync += active * p->latency;
+        double wait = p->latency + p->seconds / active - own;
+        if (wait <= max_wait) continue;
+        max_wait = wait;
+        t->bound = bound_of(p, active * p->latency);
     }
     t->total += t->merge;
-    if (worst > 0) t->total += (1 - silent) * worst;
+    if (max_wait > 0) t->total += (1 - no_part_active) * max_wait;
 }
 
 /* Attention and all clusters on the host. */
@@ -135,6 +135,17 @@ static double own_time(const hth_plan_layer *l, const hth_plan_home *h, uint32_t
     return t->total - attention;
 }
 
+/* Another home, with clusters [first, end). */
+static void other_time(const hth_plan_layer *l, const hth_plan_home *h, uint32_t first, uint32_t end,
+                       part *p, hth_plan_time *t)
+{
+    double *seconds = &t->home[p->home];
+    for (uint32_t i = end; i-- > first;)
+        *seconds += cluster_seconds(l, h, i), p->none_active *= none_active(l->share[i]);
+    *seconds += hot_dispatches(l, h, end - first);
+    p->seconds = *seconds + p->reads;
+}
+
 hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
                                   const hth_plan_division *d)
 {
@@ -146,7 +157,8 @@ hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machin
     for (uint32_t h = 0; h < m->n_home && m->homes[h].kind != HTH_PLAN_STORAGE; h++) {
         const hth_plan_home *home = &m->homes[h];
         uint32_t end = first + d->n_cluster[h];
-        part p = {.home = h, .silent = 1, .latency = with_attention->sync_latency + home->sync_latency};
+        part p = {.home = h, .none_active = 1};
+        p.latency = with_attention->sync_latency + home->sync_latency;
         if (home->kind == HTH_PLAN_HOST) {
             read_clusters(l, m, d, end, &p, &t);
             end = l->n_cluster;
@@ -154,10 +166,7 @@ hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machin
         if (h == d->attention) {
             own = own_time(l, home, context, first, end, &p, &t);
         } else if (end > first) {
-            for (uint32_t i = end; i-- > first;)
-                t.home[h] += cluster_seconds(l, home, i), p.silent *= none_active(l->share[i]);
-            t.home[h] += hot_dispatches(l, home, end - first);
-            p.seconds = t.home[h] + p.reads;
+            other_time(l, home, first, end, &p, &t);
             parts[n_part++] = p;
         }
         first = end;
@@ -170,16 +179,17 @@ hth_plan_time hth_plan_layer_time(const hth_plan_layer *l, const hth_plan_machin
 
 /* Sums over the clusters from i on; [n_cluster + 1] each. */
 typedef struct suffixes {
-    double *cold, *silent, *read;
+    double *cold, *none_active, *read;
 } suffixes;
 
-/* The layer with k clusters on the device and those up to `kept` on the host. */
+/* The layer with k clusters on the device, those up to n_resident on the host, and the others on storage. */
 static double split_seconds(const hth_plan_layer *l, const hth_plan_roles *r, double attention, double hot,
-                            const suffixes *s, uint32_t k, uint32_t kept)
+                            const suffixes *s, uint32_t k, uint32_t n_resident)
 {
     double own = hot + hot_dispatches(l, r->device, k);
-    part p = {
-        .seconds = s->cold[k] + s->read[kept], .silent = s->silent[k], .latency = r->device->sync_latency};
+    part p = {.seconds = s->cold[k] + s->read[n_resident],
+              .none_active = s->none_active[k],
+              .latency = r->device->sync_latency};
     hth_plan_time t = {.total = attention + own};
     split_time(&t, own, &p, k < l->n_cluster, r->device->merge);
     return t.total;
@@ -193,24 +203,26 @@ static void fill_curve(const hth_plan_layer *l, const hth_plan_roles *r, const h
            cpu = cpu_seconds(l, r->host, options->context),
            of_cluster = price * (double)l->cluster_bytes[HTH_PLAN_HOST],
            of_attention = price * ((double)l->attention_bytes + (double)l->kv_bytes * options->n_ctx);
-    s->cold[n] = s->read[n] = 0, s->silent[n] = 1;
+    s->cold[n] = s->read[n] = 0, s->none_active[n] = 1;
     for (uint32_t i = n; i-- > 0;) {
         s->cold[i] = s->cold[i + 1] + cluster_seconds(l, r->host, i);
         s->read[i] = r->storage ? s->read[i + 1] + read_seconds(l, r->storage, i) : 0;
-        s->silent[i] = s->silent[i + 1] * none_active(l->share[i]);
+        s->none_active[i] = s->none_active[i + 1] * none_active(l->share[i]);
     }
     for (uint32_t k = 0; k <= n; k++) {
-        for (uint32_t kept = n;; kept--) {
-            double seconds = split_seconds(l, r, attention, hot, s, k, kept) + of_cluster * (kept - k);
-            if (kept == n || seconds < out->seconds[k]) out->seconds[k] = seconds, out->kept[k] = kept;
-            if (kept == k || kept == lowest) break;
+        for (uint32_t n_resident = n;; n_resident--) {
+            double seconds =
+                split_seconds(l, r, attention, hot, s, k, n_resident) + of_cluster * (n_resident - k);
+            if (n_resident == n || seconds < out->seconds[k])
+                out->seconds[k] = seconds, out->n_resident[k] = n_resident;
+            if (n_resident == k || n_resident == lowest) break;
         }
         if (k < n) hot += cluster_seconds(l, r->device, k);
     }
-    for (uint32_t kept = n;; kept--) {
-        double seconds = cpu + s->read[kept] + of_cluster * kept + of_attention;
-        if (kept == n || seconds < out->cpu) out->cpu = seconds, out->cpu_kept = kept;
-        if (kept == lowest) break;
+    for (uint32_t n_resident = n;; n_resident--) {
+        double seconds = cpu + s->read[n_resident] + of_cluster * n_resident + of_attention;
+        if (n_resident == n || seconds < out->cpu) out->cpu = seconds, out->cpu_resident = n_resident;
+        if (n_resident == lowest) break;
     }
 }
 
@@ -228,12 +240,12 @@ hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_roles 
     hth_plan_curve *curves = hth_alloc(size, 1);
     if (!curves) return hth_fail_memory(err, size, "the costs of layers");
     double *values = (double *)(curves + model->n_layer), *workspace = values + n_value;
-    uint32_t *kept = (uint32_t *)(workspace + 3 * max);
+    uint32_t *n_resident = (uint32_t *)(workspace + 3 * max);
     suffixes s = {workspace, workspace + max, workspace + 2 * max};
     for (uint32_t l = 0; l < model->n_layer; l++) {
-        curves[l].seconds = values, curves[l].kept = kept;
+        curves[l].seconds = values, curves[l].n_resident = n_resident;
         fill_curve(&model->layers[l], roles, options, price, &s, &curves[l]);
-        values += model->layers[l].n_cluster + 1, kept += model->layers[l].n_cluster + 1;
+        values += model->layers[l].n_cluster + 1, n_resident += model->layers[l].n_cluster + 1;
     }
     *out = curves;
     return HEARTH_OK;
@@ -400,11 +412,11 @@ hearth_status hth_plan_find_roles(const hth_plan_machine *m, hth_plan_roles *out
 }
 
 hth_plan_division hth_plan_divide(const hth_plan_roles *roles, const hth_plan_layer *layer, int32_t k,
-                                  uint32_t kept)
+                                  uint32_t n_resident)
 {
     uint32_t hot = k > 0 ? (uint32_t)k : 0;
     hth_plan_division d = {.attention = k == HTH_PLAN_CPU ? roles->i_host : 0, .n_cluster = {hot}};
-    d.n_cluster[roles->i_host] = kept - hot;
-    if (roles->storage) d.n_cluster[roles->i_host + 1] = layer->n_cluster - kept;
+    d.n_cluster[roles->i_host] = n_resident - hot;
+    if (roles->storage) d.n_cluster[roles->i_host + 1] = layer->n_cluster - n_resident;
     return d;
 }

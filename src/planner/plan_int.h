@@ -4,8 +4,8 @@
 
 #include "planner/plan.h"
 
-/* The homes of a list that the solvers take. The device is the first of the list; if there is none, `device` is one
- * without capacity. storage follows the host; NULL: none. */
+/* The homes of a list that the solvers take. The device is the first of the list; if there is none, `device`
+ * is one without capacity. storage follows the host; NULL: none. */
 typedef struct hth_plan_roles {
     const hth_plan_home *device, *host, *storage;
     uint32_t i_host;
@@ -15,20 +15,21 @@ hearth_status hth_plan_find_roles(const hth_plan_machine *machine, hth_plan_role
 
 /* Instead of a number of clusters on the device: attention too is on the host. */
 enum { HTH_PLAN_CPU = -1 };
-/* k clusters on the device, or HTH_PLAN_CPU; up to `kept` on device and host; the others on storage. */
+/* k clusters on the device, or HTH_PLAN_CPU; the first n_resident on device and host, the others on
+ * storage. */
 hth_plan_division hth_plan_divide(const hth_plan_roles *roles, const hth_plan_layer *layer, int32_t k,
-                                  uint32_t kept);
+                                  uint32_t n_resident);
 
-/* The seconds of a layer by the number of its clusters on the device, with the price of its bytes on the host, and
- * the number of clusters that are not on storage then. */
+/* The seconds of a layer by the number of its clusters on the device, with the price of its bytes on the
+ * host, and the number of clusters that are not on storage then. */
 typedef struct hth_plan_curve {
-    double *seconds; /* [n_cluster + 1] */
-    uint32_t *kept;  /* [n_cluster + 1] */
-    double cpu;      /* attention and all clusters on the host */
-    uint32_t cpu_kept;
+    double *seconds;      /* [n_cluster + 1] */
+    uint32_t *n_resident; /* [n_cluster + 1] */
+    double cpu;           /* attention and all clusters on the host */
+    uint32_t cpu_resident;
 } hth_plan_curve;
 
-/* [n_layer] curves for a price in seconds per byte on the host; 0: everything is kept. */
+/* [n_layer] curves for a price in seconds per byte on the host; 0: nothing is on storage. */
 hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_roles *roles,
                               const hth_plan_options *options, double price, hth_plan_curve **out,
                               hearth_error *err);

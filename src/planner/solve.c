@@ -1,15 +1,16 @@
-/* The fastest placement, by dynamic programming over layers and units of memory. A table row holds, for the first
- * l layers, the minimum seconds with at most u units, in whole quanta, so that sums are exact and ties are ties.
- * Only a window of each row is stored: below it there is more free memory than all later layers could use, above
- * it more than all earlier ones do. A layer's placement takes part only if no smaller one equals it. */
+/* The fastest placement, by dynamic programming over layers and units of memory. A table row holds, for the
+ * first l layers, the minimum seconds with at most u units, in whole quanta, so that sums are exact and ties
+ * are ties. Only a window of each row is stored: below it more memory is free than all later layers could
+ * use, above it more is used than all earlier ones do. A layer's placement takes part only if no smaller one
+ * equals it. */
 #include "planner/solve_int.h"
 
 #include "base/alloc.h"
 
 /* Largest sum of seconds in quanta, and the value for "does not fit": their sum stays below 2^31. */
-static const double most_quanta = 536870912.0;
+static const double max_quanta = 536870912.0;
 enum { NO_FIT = 1 << 30, BLOCK = 4096 };
-static const uint64_t most_cells = (uint64_t)1 << 26, most_steps = (uint64_t)1 << 33;
+static const uint64_t max_cells = (uint64_t)1 << 26, max_steps = (uint64_t)1 << 33;
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -51,7 +52,7 @@ hearth_status hth_plan_table_open(hth_plan_table *t, hearth_error *err)
         n_option += t->model->layers[l].n_cluster + 1;
         max += worst;
     }
-    t->quantum = max > 0 ? max / most_quanta : 1;
+    t->quantum = max > 0 ? max / max_quanta : 1;
     t->capacity = n_option * sizeof *t->options + (3 * n + 4) * sizeof(uint64_t) + (n + 1) * sizeof *t->first;
     t->options = hth_alloc(t->capacity, 1);
     if (!t->options) return hth_fail_memory(err, t->capacity, "a plan's options");
@@ -77,7 +78,8 @@ static uint64_t row_end(const hth_plan_table *t, uint32_t l)
     return t->reach[l] < t->high ? t->reach[l] : t->high;
 }
 
-/* Sets windows that cover every query of `lowest` units to t->high; returns whether table and work stay bounded. */
+/* Sets windows that cover every query of `lowest` units to t->high; returns whether table and work stay
+ * bounded. */
 static bool init_windows(hth_plan_table *t, uint64_t lowest)
 {
     uint32_t n = t->model->n_layer;
@@ -93,7 +95,7 @@ static bool init_windows(hth_plan_table *t, uint64_t lowest)
         if (l > 0) steps += width * (t->first[l] - t->first[l - 1]);
     }
     t->at[n + 1] = cells;
-    return cells <= most_cells && steps <= most_steps;
+    return cells <= max_cells && steps <= max_steps;
 }
 
 /* The value for at most u units in the first l layers. */
@@ -111,8 +113,8 @@ static void relax(int32_t *restrict to, const int32_t *restrict from, size_t n, 
     }
 }
 
-/* Relaxes cells [from, to) of the row after layer l (from 0) with one of its placements. Values above the previous
- * row's end equal its last cell; make_monotone propagates them. */
+/* Relaxes cells [from, to) of the row after layer l (from 0) with one of its placements. Values above the
+ * previous row's end equal its last cell; make_monotone propagates them. */
 static void take_option(hth_plan_table *t, uint32_t l, const hth_plan_option *o, uint64_t from, uint64_t to)
 {
     uint64_t low = t->low[l], end = row_end(t, l) + 1;
@@ -219,12 +221,12 @@ void hth_plan_table_divide(const hth_plan_table *t, const hth_plan_answer *b, ht
     uint64_t u = b->units;
     for (uint32_t l = t->model->n_layer; l-- > 0;) {
         const hth_plan_curve *c = &t->curves[l];
-        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], HTH_PLAN_CPU, c->cpu_kept);
+        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], HTH_PLAN_CPU, c->cpu_resident);
         if (l >= b->n_device) continue;
         int32_t v = value_at(t, l + 1, u);
         const hth_plan_option *o = t->options + t->first[l];
         while (o->units > u || value_at(t, l, u - o->units) + o->quanta != v) o++;
-        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], (int32_t)o->k, c->kept[o->k]);
+        divisions[l] = hth_plan_divide(t->roles, &t->model->layers[l], (int32_t)o->k, c->n_resident[o->k]);
         u -= o->units;
     }
 }
@@ -279,7 +281,7 @@ static hearth_status find_min(hth_plan_table *t, double seconds_cpu, uint64_t *m
 
 /* ---- solution -------------------------------------------------------------------------------- */
 
-/* The answer without regard to the host's capacity; *fits: it is kept to. */
+/* The answer without regard to the host's capacity; *fits: the answer fits in it. */
 static hearth_status solve_unlimited(hth_plan_table *t, const hth_plan_machine *machine, bool *fits,
                                      hth_plan *out, hearth_error *err)
 {

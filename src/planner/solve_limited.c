@@ -1,6 +1,7 @@
-/* The solver where the host's capacity limits: Lagrangian relaxation. A byte on the host has a price in seconds, which
- * the costs of layers contain; at each price the table gives the exact answer, and decides what is kept on the host and
- * what is left on storage. The price is bisected until the answer fits; memory that is left is filled. */
+/* The solver where the host's capacity limits: Lagrangian relaxation. A byte on the host has a price in
+ * seconds, which the costs of layers contain; at each price the table gives the exact answer, and decides
+ * which clusters are on the host and which on storage. The price is bisected until the answer fits; memory
+ * that is left is filled. */
 #include "planner/solve_int.h"
 
 #include "base/alloc.h"
@@ -10,16 +11,17 @@
 
 /* Prices in seconds per byte: the first one tried, and the last one. */
 static const double first_price = 0x1p-40, last_price = 0x1p10;
-/* Bisections between two prices: with units so large that the device has at most MOST_UNITS, for speed; then with
- * HTH_PLAN_UNIT, within 1 % of these prices. */
-enum { N_BISECTION = 24, MOST_UNITS = 8192, N_LAST_BISECTION = 4 };
+/* Bisections between two prices: with units so large that the device has at most MAX_UNITS, for speed; then
+ * with HTH_PLAN_UNIT, within 1 % of these prices. */
+enum { N_BISECTION = 24, MAX_UNITS = 8192, N_LAST_BISECTION = 4 };
 
-/* The next clusters that a layer moves from storage to the host: their number, bytes, and seconds saved per byte. */
-typedef struct move {
+/* The next clusters of a layer that move from storage to the host: their number, bytes, and seconds saved per
+ * byte. */
+typedef struct promotion {
     uint32_t n;
     uint64_t bytes;
     double rate;
-} move;
+} promotion;
 
 typedef struct search {
     const hth_plan_model *model;
@@ -28,7 +30,7 @@ typedef struct search {
     const hth_plan_options *options;
     hth_plan_division *now, *best; /* [n_layer] */
     hth_plan_answer *answers;      /* [n_layer + 2] */
-    move *moves;                   /* [n_layer] */
+    promotion *promotions;         /* [n_layer] */
     double seconds, bound; /* of best, below 0: none fits yet; no placement takes less than the bound */
     bool head;             /* of best */
     double low, high;      /* prices of a bisection's end */
@@ -48,14 +50,15 @@ static double seconds_of(const search *s, uint32_t l, const hth_plan_division *d
     return hth_plan_layer_time(&s->model->layers[l], s->machine, s->options->context, d).total;
 }
 
-/* What layer l gains if its next cluster from storage that is ever read, and those before it, move to the host. */
-static void find_move(search *s, uint32_t l)
+/* What layer l gains if its next cluster on storage that is ever read, and those before it, move to the
+ * host. */
+static void find_promotion(search *s, uint32_t l)
 {
     const hth_plan_layer *layer = &s->model->layers[l];
     hth_plan_division d = s->now[l];
-    move *m = &s->moves[l];
+    promotion *m = &s->promotions[l];
     uint32_t host = s->roles->i_host, n = d.n_cluster[host + 1], first = layer->n_cluster - n;
-    *m = (move){.n = n > 0};
+    *m = (promotion){.n = n > 0};
     if (n == 0) return;
     while (m->n < n && layer->share[first + m->n - 1] <= 0) m->n++;
     d.n_cluster[host] += m->n, d.n_cluster[host + 1] -= m->n;
@@ -66,22 +69,24 @@ static void find_move(search *s, uint32_t l)
 /* Moves clusters from storage into the host's memory that is left, by seconds per byte. */
 static void fill_host(search *s, uint64_t left)
 {
-    for (uint32_t l = 0; l < s->model->n_layer; l++) find_move(s, l);
+    for (uint32_t l = 0; l < s->model->n_layer; l++) find_promotion(s, l);
     for (;;) {
         uint32_t next = 0;
         double rate = 0;
-        for (uint32_t l = 0; l < s->model->n_layer; l++)
-            if (s->moves[l].rate > rate && s->moves[l].bytes <= left) rate = s->moves[l].rate, next = l;
+        for (uint32_t l = 0; l < s->model->n_layer; l++) {
+            const promotion *m = &s->promotions[l];
+            if (m->rate > rate && m->bytes <= left) rate = m->rate, next = l;
+        }
         if (rate <= 0) return;
-        left -= s->moves[next].bytes;
-        s->now[next].n_cluster[s->roles->i_host] += s->moves[next].n;
-        s->now[next].n_cluster[s->roles->i_host + 1] -= s->moves[next].n;
-        find_move(s, next);
+        left -= s->promotions[next].bytes;
+        s->now[next].n_cluster[s->roles->i_host] += s->promotions[next].n;
+        s->now[next].n_cluster[s->roles->i_host + 1] -= s->promotions[next].n;
+        find_promotion(s, next);
     }
 }
 
-/* Keeps the placement of a candidate, if it fits and is the fastest. */
-static void keep(search *s, const hth_plan_table *t, const hth_plan_answer *b)
+/* The placement of a candidate becomes the best one, if it fits and is the fastest. */
+static void update_best(search *s, const hth_plan_table *t, const hth_plan_answer *b)
 {
     uint64_t capacity = s->roles->host->capacity;
     double seconds = hth_plan_head_seconds(s->model, b->head ? s->roles->device : s->roles->host);
@@ -96,9 +101,9 @@ static void keep(search *s, const hth_plan_table *t, const hth_plan_answer *b)
     memcpy(s->best, s->now, s->model->n_layer * sizeof *s->now);
 }
 
-/* The answer at a price: its bytes on the host, and a bound of all placements. all: keeps the fastest of the table's
- * answers. An answer's seconds, less the price of the whole capacity, bound the placements with as many layers on the
- * device: those that cannot win are skipped. */
+/* The answer at a price: its bytes on the host, and a bound of all placements. all: the fastest of the
+ * table's answers may become the best one. An answer's seconds, less the price of the whole capacity, bound
+ * the placements with as many layers on the device: those that cannot win are skipped. */
 static hearth_status try_price(search *s, double price, bool all, hearth_error *err)
 {
     hth_plan_table t = {
@@ -108,12 +113,12 @@ static hearth_status try_price(search *s, double price, bool all, hearth_error *
     if (st == HEARTH_OK) st = hth_plan_table_fill(&t, s->roles->device->capacity, err);
     if (st == HEARTH_OK) {
         hth_plan_answer b = hth_plan_table_best(&t, s->roles->device->capacity, &c);
-        double off = t.quantum * s->model->n_layer +
-                     price * (double)(s->roles->host->capacity - s->roles->host->fixed_bytes);
-        if (t.unit == HTH_PLAN_UNIT && b.seconds - off > s->bound) s->bound = b.seconds - off;
-        if (all) keep(s, &t, &b);
+        double slack = t.quantum * s->model->n_layer +
+                       price * (double)(s->roles->host->capacity - s->roles->host->fixed_bytes);
+        if (t.unit == HTH_PLAN_UNIT && b.seconds - slack > s->bound) s->bound = b.seconds - slack;
+        if (all) update_best(s, &t, &b);
         for (uint32_t i = 0; all && i < c.n; i++)
-            if (s->seconds < 0 || c.all[i].seconds - off < s->seconds) keep(s, &t, &c.all[i]);
+            if (s->seconds < 0 || c.all[i].seconds - slack < s->seconds) update_best(s, &t, &c.all[i]);
         hth_plan_table_divide(&t, &b, s->now);
         s->host = count_host(s, s->now, b.head), s->unit_used = t.unit;
     }
@@ -121,7 +126,7 @@ static hearth_status try_price(search *s, double price, bool all, hearth_error *
     return st;
 }
 
-/* Bisects the lowest price at which the answer fits, from `high`, or `factor` times more and more, downwards. */
+/* Bisects the lowest price at which the answer fits, from `high`, or `factor` times more and more, down. */
 static hearth_status bisect(search *s, double low, double high, double factor, int n, hearth_error *err)
 {
     uint64_t capacity = s->roles->host->capacity;
@@ -147,7 +152,7 @@ static hearth_status bisect(search *s, double low, double high, double factor, i
 static hearth_status find_price(search *s, hearth_error *err)
 {
     const hth_plan_home *host = s->roles->host;
-    while (s->roles->device->capacity / s->unit > MOST_UNITS) s->unit *= 2;
+    while (s->roles->device->capacity / s->unit > MAX_UNITS) s->unit *= 2;
     hearth_status st = bisect(s, 0, first_price, 16, N_BISECTION, err);
     s->unit = HTH_PLAN_UNIT;
     if (st == HEARTH_OK) st = bisect(s, s->low * 0.99, s->high * 1.01, 2, N_LAST_BISECTION, err);
@@ -166,11 +171,12 @@ hearth_status hth_plan_solve_limited(const hth_plan_model *model, const hth_plan
                 .options = options,
                 .seconds = -1,
                 .unit = HTH_PLAN_UNIT};
-    size_t n = model->n_layer, size = (n + 2) * sizeof *s.answers + n * (sizeof *s.moves + 2 * sizeof *s.now);
+    size_t n = model->n_layer,
+           size = (n + 2) * sizeof *s.answers + n * (sizeof *s.promotions + 2 * sizeof *s.now);
     s.answers = hth_alloc(size, 1);
     if (!s.answers) return hth_fail_memory(err, size, "a plan");
-    s.moves = (move *)(s.answers + n + 2);
-    s.now = (hth_plan_division *)(s.moves + n), s.best = s.now + n;
+    s.promotions = (promotion *)(s.answers + n + 2);
+    s.now = (hth_plan_division *)(s.promotions + n), s.best = s.now + n;
     hearth_status st = find_price(&s, err);
     if (st == HEARTH_OK) st = hth_plan_evaluate(model, machine, options, s.best, s.head, out, err);
     if (st == HEARTH_OK) out->seconds_bound = s.bound, out->unit = s.unit_used;

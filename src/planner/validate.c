@@ -8,7 +8,7 @@ enum { MAX_LAYERS = 4096, MAX_CLUSTERS = 1 << 16 };
 /* Sums of this many such values stay below 2^63, and as doubles below 2^53 units. */
 static const uint64_t max_bytes = (uint64_t)1 << 44;
 /* Rates below a byte per second and times above a day are mistakes; sums of the rest are finite. */
-static const double least_rate = 1.0, most_rate = 1e18, most_seconds = 86400.0;
+static const double min_rate = 1.0, max_rate = 1e18, max_seconds = 86400.0;
 
 static hearth_status check_number(const hth_plan_home *h, const char *name, double x, double min, double max,
                                   hearth_error *err)
@@ -22,15 +22,15 @@ static hearth_status check_home(const hth_plan_home *h, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     if (h->kind == HTH_PLAN_STORAGE) {
-        st = check_number(h, "the read rate", h->read_rate, least_rate, most_rate, err);
-        if (st == HEARTH_OK) st = check_number(h, "a request", h->read_latency, 0, most_seconds, err);
+        st = check_number(h, "the read rate", h->read_rate, min_rate, max_rate, err);
+        if (st == HEARTH_OK) st = check_number(h, "the read latency", h->read_latency, 0, max_seconds, err);
     }
     for (int i = 0; st == HEARTH_OK && h->kind != HTH_PLAN_STORAGE && i < HTH_PLAN_N_KNOT; i++)
-        st = check_number(h, "the rate", h->rates.at[i], least_rate, most_rate, err);
-    if (st == HEARTH_OK) st = check_number(h, "the floor of shares", h->min_active_share, 0, 1, err);
-    if (st == HEARTH_OK) st = check_number(h, "the way to and back", h->sync_latency, 0, most_seconds, err);
-    if (st == HEARTH_OK) st = check_number(h, "a dispatch", h->dispatch, 0, most_seconds, err);
-    if (st == HEARTH_OK) st = check_number(h, "a merge", h->merge, 0, most_seconds, err);
+        st = check_number(h, "the rate", h->rates.at[i], min_rate, max_rate, err);
+    if (st == HEARTH_OK) st = check_number(h, "min_active_share", h->min_active_share, 0, 1, err);
+    if (st == HEARTH_OK) st = check_number(h, "the sync latency", h->sync_latency, 0, max_seconds, err);
+    if (st == HEARTH_OK) st = check_number(h, "a dispatch", h->dispatch, 0, max_seconds, err);
+    if (st == HEARTH_OK) st = check_number(h, "a merge", h->merge, 0, max_seconds, err);
     if (st != HEARTH_OK) return st;
     if (h->fixed_bytes > max_bytes || (h->kind != HTH_PLAN_DEVICE && h->fixed_bytes > h->capacity))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s: %s of its %s are fixed", h->name,
@@ -91,7 +91,7 @@ hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_mach
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %u layers; 1 to %d are allowed", model->n_layer,
                         MAX_LAYERS);
     if (model->head_bytes > max_bytes)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %llu bytes of the head; %llu are the most",
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %llu bytes of the head; at most %llu are allowed",
                         (unsigned long long)model->head_bytes, (unsigned long long)max_bytes);
     if (options->context > options->n_ctx)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: a token behind %u positions, but room for %u",

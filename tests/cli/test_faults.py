@@ -156,7 +156,8 @@ def malformed():
         ("F8", with_keys(tokenizer__ggml__bos_token_id=u32(n)), "bos_token_id", "text"),
         ("H1", with_keys(hearth__pack__version=u32(2)), "hearth.pack.version", "model"),
         ("H2", with_keys(hearth__selector=(TEXT, text(b"gates\x1b"))), "gates\\x1b", "model"),
-        ("H3", with_keys(hearth__predictor__threshold=(ARRAY, struct.pack("<IQf", F32, 1, float("nan")))), "predictor.threshold", "model"),
+        ("H3", with_keys(hearth__predictor__threshold=(ARRAY, struct.pack("<IQf", F32, 1, float("nan")))),
+         "predictor.threshold", "model"),
         ("G3", with_keys(split__count=u32(3), split__no=u32(0)), "the name must end in", "all"),
     ]
 

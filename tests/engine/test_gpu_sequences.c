@@ -200,8 +200,8 @@ static void random_operation(const fixture *f, test_random *r, member *members, 
         hearth_session_close(m->s), m->s = NULL;
     } else if (what == 1) {
         uint32_t n = test_random_below(r, m->n + 1);
-        if (hearth_session_truncate(m->s, n, NULL) == HEARTH_OK) m->n = n;
-        else CHECK(release);
+        CHECK_OK(hearth_session_truncate(m->s, n, err));
+        m->n = n;
     }
 }
 

@@ -386,10 +386,10 @@ static void fill_w(test_random *r, data *a, float *d_max)
     const rows_shape row = {.type = s->type, .n_col = s->n_out, .kind = s->weights};
     for (size_t n = 0; n < s->n_neuron; n++) {
         uint8_t *w = a->w + n * a->row_size;
-        float top;
-        do rows_fill_row(r, &row, w), top = hth_axpy_absmax_scale(s->type, w, s->n_out);
-        while (top - top != 0.0f);
-        hth_axpy_raise(&d_max[n / HTH_CLUSTER_NEURONS], top);
+        float d;
+        do rows_fill_row(r, &row, w), d = hth_axpy_absmax_scale(s->type, w, s->n_out);
+        while (d - d != 0.0f);
+        hth_axpy_raise(&d_max[n / HTH_CLUSTER_NEURONS], d);
         /* The values of a neuron that is active for no token must not be read. */
         if (!rows_quantised(s->type) && n % 5 == 3) memset(w, 0xff, a->row_size);
     }

@@ -229,7 +229,8 @@ static bool is_given_ties(const wanted *w)
     switch (w->id) {
     case HTH_SHADER_norm_quantize: return c[HTH_NORM_QUANTIZE_KIND] == HTH_KIND_NONE && c[HTH_NORM_QUANTIZE_BLOCK];
     case HTH_SHADER_act_quantize:
-        return c[HTH_ACT_QUANTIZE_BLOCK] && (c[HTH_ACT_QUANTIZE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACT_QUANTIZE_GATED]);
+        return c[HTH_ACT_QUANTIZE_BLOCK] &&
+               (c[HTH_ACT_QUANTIZE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACT_QUANTIZE_GATED]);
     case HTH_SHADER_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
     case HTH_SHADER_mul_mat_vec_q:
     case HTH_SHADER_mul_mat_vec_q_acc:
@@ -286,6 +287,40 @@ TEST(a_device_that_truncates_is_named)
     }
 }
 
+/* Shaders that read the page tables of the other hth_kv_class. */
+static void other_class_rope_store(const hth_dispatch_args *c)
+{
+    hth_push_rope_store push;
+    hth_dispatch_args changed = *c;
+    memcpy(&push, c->push, sizeof push);
+    push.kv_class = 1 - push.kv_class, changed.push = &push;
+    hth_shader_ref_table[HTH_SHADER_rope_store](&changed);
+}
+
+static void other_class_attn(const hth_dispatch_args *c)
+{
+    hth_push_attn push;
+    hth_dispatch_args changed = *c;
+    memcpy(&push, c->push, sizeof push);
+    push.kv_class = 1 - push.kv_class, changed.push = &push;
+    hth_shader_ref_table[HTH_SHADER_attn](&changed);
+}
+
+TEST(a_device_that_reads_the_page_tables_of_the_other_class_is_named)
+{
+    hth_shader_ref_fn *functions[HTH_N_SHADER];
+    FREED list *l = all_shaders();
+    memcpy(functions, hth_shader_ref_table, sizeof functions);
+    functions[HTH_SHADER_rope_store] = other_class_rope_store, functions[HTH_SHADER_attn] = other_class_attn;
+    for (size_t i = 0; i < l->n; i++) {
+        char text[200];
+        describe(&l->all[i], text, sizeof text);
+        bool reads = l->all[i].id == HTH_SHADER_rope_store || l->all[i].id == HTH_SHADER_attn;
+        if (reads && !is_named(functions, &l->all[i]))
+            test_fail(__FILE__, __LINE__, "%s: is not named", text);
+    }
+}
+
 TEST(a_matrix_vector_shader_is_named_with_its_type)
 {
     for (size_t i = 0; i < ROWS_N_TYPE; i++) {
@@ -332,7 +367,8 @@ static const char *const floats_of[HTH_N_SHADER] = {
     [HTH_SHADER_mul_mat_q_acc] = "......f", [HTH_SHADER_mul_mat_q_cm2] = "......f",
     [HTH_SHADER_mul_mat_q_cm2_acc] = "......f", [HTH_SHADER_rope_store] = ".f.....", [HTH_SHADER_attn] = ".....ff",
     [HTH_SHADER_attn_reduce] = "...f", [HTH_SHADER_copy_page] = ".ff", [HTH_SHADER_act_quantize] = "....f.f.",
-    [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f", [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
+    [HTH_SHADER_norm_add] = ".f...", [HTH_SHADER_soft_cap] = ".f",
+    [HTH_SHADER_down_scale] = "...f", [HTH_SHADER_down_q] = ".....",
     [HTH_SHADER_down_reduce] = ".....f", [HTH_SHADER_down_reduce_acc] = ".....f",
 };
 

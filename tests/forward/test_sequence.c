@@ -198,7 +198,8 @@ TEST(a_pool_does_not_exceed_the_pages_of_its_device)
     hth_kv_pool_set_limit(f.pool, N_PAGE + 1);
     CHECK_OK(hth_sequence_open(&a, f.pool, &o, err));
     CHECK_INT(hth_sequence_open(&b, f.pool, &small, &why), HEARTH_ERROR_MEMORY);
-    CHECK_TEXT(why.message, "no room for 33 positions beside other sessions: the model was opened for 352 in all");
+    CHECK_TEXT(why.message, "tiny: no room for 33 positions beside other sessions on its device: it was opened for "
+                            "352 in all; open it with a larger gpu.n_ctx, or close a session");
     CHECK_INT(hth_sequence_fork(&a, &b, &why), HEARTH_ERROR_MEMORY);
     CHECK_INT(hth_kv_pool_usage(f.pool, HTH_KV_FULL).n_reserved, N_PAGE);
     hth_kv_pool_set_limit(f.pool, 0);

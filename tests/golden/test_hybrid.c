@@ -1,6 +1,6 @@
-/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they are
- * divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU. Placements
- * are drawn (seeded); layers where nothing is active are made. */
+/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they
+ * are divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU.
+ * Placements are drawn (seeded); layers where nothing is active are made. */
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/device/hybrid.h"
@@ -302,8 +302,8 @@ static divided divide_at(uint32_t n_hot, const char *device, hearth_selector sel
                      .n_thread = 2, .n_row = 16};
 }
 
-/* Attention of each token by itself: more command lists than wait in a queue, so that each is submitted when the host
- * is ready, whatever the placement says. */
+/* Attention of each token by itself: more command lists than wait in a queue, so that each is submitted when
+ * the host is ready, whatever the placement says. */
 static void check_many_command_lists(packed *f, hth_placement_stream stream)
 {
     enum { N_MANY = 1100, MAX_QUEUED = HTH_QUEUE_MAX_IN_FLIGHT / 2 };
@@ -337,6 +337,37 @@ TEST(divided_steps_of_more_command_lists_than_are_queued_at_once_keep_the_bits)
 /* ---- layers where nothing is active ----------------------------------------------------------------- */
 
 static float first_layer_sleeps(uint32_t i_layer, uint32_t i) { return i_layer == 0 && i >= 512 ? 1e30f : 0.0f; }
+
+/* Whole clusters, to the nearest; one at least is streamed. */
+static void check_shares(const char *device)
+{
+    static const struct {
+        uint32_t n_hot[2], cpu_share;
+        bool is_shared;
+    } cases[] = {
+        {{0, 0}, 3, false},      {{0, 0}, 4, true},           {{256, 1024}, 24, true},
+        {{512, 0}, 40, true},    {{0, HYBRID_WIDE}, 63, true}, {{2304, 2048}, 15, false},
+        {{2304, 2048}, 16, true}, {{2304, 2304}, 63, false},
+    };
+    packed f = {.name = "wide"};
+    if (!is_there(device)) return;
+    snprintf(f.path, sizeof f.path, "%s", test_scratch("wide.gguf"));
+    f.made = hybrid_pack_wide(f.path);
+    draw_ids(&f, 267);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hth_gpu_counts c = {0};
+        divided d = divide_at(0, device, i % 2 ? HEARTH_SELECTOR_GATE : HEARTH_SELECTOR_DENSE);
+        memcpy(d.n_hot, cases[i].n_hot, sizeof cases[i].n_hot);
+        d.streams[0] = (hth_placement_stream){1, cases[i].cpu_share};
+        check_divided(&f, &d, &c);
+        CHECK_INT(c.n_streamed_shared, cases[i].is_shared ? c.n_streamed : 0);
+        CHECK(c.n_streamed > 0);
+    }
+    close_packed(&f);
+}
+
+TEST(shares_of_many_clusters_are_rounded_and_keep_the_bits) { check_shares("null"); }
+TEST(shares_of_many_clusters_are_rounded_and_keep_the_bits_on_vulkan) { check_shares("vulkan:0"); }
 
 /* The neurons of the host of the first of two layers: all of them stay silent, of the second none of them
  * has to. */

@@ -1,6 +1,6 @@
-/* What is promised of plans: the solver finds what trying everything finds, is never beaten, keeps
- * budgets, and what it predicts is what a simulated machine does. With "table" as argument it prints the
- * table of docs/plan.md; every speed in it is simulated. */
+/* What is promised of plans: the solver finds what trying everything finds, is never beaten, keeps budgets,
+ * and what it predicts is what a simulated machine does. With "predictions" as argument it prints the table
+ * of docs/plan.md; every speed in it is simulated. */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "support/planner/plan_reference.h"
@@ -102,8 +102,8 @@ static double rate_of(const hth_plan_rates *rates, double share)
     return share < x[0] ? rates->at[0] : y;
 }
 
-/* A layer with its first k clusters on the device, those before `kept` on the host, and the others on storage; k below 0:
- * attention is on the host, and nothing on the device. */
+/* A layer with its first k clusters on the device, those before `kept` on the host, and the others on
+ * storage; k below 0: attention is on the host, and nothing on the device. */
 static double layer_seconds(const small_case *c, int l, int k, int kept)
 {
     const hth_plan_layer *layer = &c->layers[l];
@@ -147,8 +147,8 @@ static used with_layer(const small_case *c, used u, int l, int k, int kept)
 /* Seconds of each layer by k + 1 and kept. */
 typedef double small_costs[N_SMALL_LAYER][N_SMALL_CLUSTER + 2][N_SMALL_CLUSTER + 1];
 
-/* All placements of the layers from l on, behind some that took u and `seconds`. n_there: the first layers that must be
- * on the device; the others are not. */
+/* All placements of the layers from l on, behind some that took u and `seconds`. n_there: the first layers
+ * that must be on the device; the others are not. */
 static void try_all(const small_case *c, small_costs costs, int l, int n_there, used u, double seconds,
                     double *least)
 {
@@ -392,8 +392,8 @@ static uint64_t hash_plan(uint64_t h, const hth_plan *p)
     return h;
 }
 
-/* Answers for a device and an unlimited host, of a solver that knows only these two: some of the 600 cases, and hashes
- * of all their numbers. -1: on the CPU. */
+/* Answers for a device and an unlimited host, of a solver that knows only these two: some of the 600 cases,
+ * and hashes of all their numbers. -1: on the CPU. */
 static const struct {
     int i, n_hot[N_SMALL_LAYER], head;
     uint64_t vram, min_vram;
@@ -500,27 +500,30 @@ TEST(a_limited_host_is_kept_to_and_nearly_as_fast_as_what_trying_everything_find
            "storage\n",
            n_done, n_exact, sum / n_done, worst, n_none, n_stored);
     CHECK(n_done > 150 && n_none > 20 && n_stored > 100);
-    CHECK(n_exact > n_done * 3 / 4 && sum < 1.02 * n_done);
+    CHECK(n_exact >= 0.84 * n_done && sum <= 1.012 * n_done && worst <= 1.73);
 }
 
-/* What real shapes need of a price: little is lost between its answer and the bound. */
-TEST(a_limited_host_takes_bounded_time_and_is_close_to_its_bound)
+/* The 12 GB GPU with little memory of the host, and storage. */
+static void make_limited(stated *s, size_t i_shape, const hth_plan_firing *firing, uint64_t host_gib)
+{
+    make_stated(s, &hth_plan_cards[1], &hth_plan_shapes[i_shape], firing);
+    s->machine.n_home = 3;
+    s->machine.homes[1].capacity = host_gib << 30;
+    s->machine.homes[2] = (hth_plan_home){.name = "the disk",
+                                          .kind = HTH_PLAN_STORAGE,
+                                          .capacity = UINT64_MAX,
+                                          .read_rate = 5e9,
+                                          .read_latency = 20e-6};
+}
+
+TEST(a_limited_host_is_close_to_its_bound_and_faster_with_more_memory)
 {
     stated s;
     hth_plan plan, more;
-    make_stated(&s, &hth_plan_cards[1], &hth_plan_shapes[2], &hth_plan_sharp);
-    s.machine.n_home = 3;
-    s.machine.homes[1].capacity = (uint64_t)4 << 30;
-    s.machine.homes[2] = (hth_plan_home){.name = "the disk",
-                                         .kind = HTH_PLAN_STORAGE,
-                                         .capacity = UINT64_MAX,
-                                         .read_rate = 5e9,
-                                         .read_latency = 20e-6};
-    uint64_t began = hth_clock_ns();
+    make_limited(&s, 2, &hth_plan_sharp, 4);
     CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.options, &plan, err));
-    printf("32B on 12 GB, 4 GiB of the host, and storage: %.2f s\n", (double)(hth_clock_ns() - began) * 1e-9);
     CHECK(plan.bytes[1].total <= s.machine.homes[1].capacity && plan.bytes[2].clusters > 0);
-    CHECK(plan.seconds_bound <= plan.seconds && plan.seconds <= 1.002 * plan.seconds_bound);
+    CHECK(plan.seconds_bound <= plan.seconds && plan.seconds <= 1.0013 * plan.seconds_bound);
     CHECK(plan.min_vram == 0 && plan.tps_per_gib == 0);
     /* More of the host is faster, until it holds everything: the placement without storage. */
     s.machine.homes[1].capacity = (uint64_t)16 << 30;
@@ -530,9 +533,46 @@ TEST(a_limited_host_takes_bounded_time_and_is_close_to_its_bound)
     CHECK_OK(hth_plan_simulate(&s.model, &s.machine, &hth_plan_cards[1].link, &s.options, &plan, &usual,
                                &done, err));
     printf("expected %.1f ms, simulated %.1f\n", 1e3 * plan.seconds, 1e3 * done.seconds);
-    CHECK(fabs(done.seconds / plan.seconds - 1) <= 0.05);
+    CHECK(fabs(done.seconds / plan.seconds - 1) <= 0.03);
     hth_plan_free(&plan), hth_plan_free(&more);
     hth_plan_shape_free(&s.model);
+}
+
+/* Solves one of them: 1 if it uses storage, and prints it. */
+static int solve_limited(size_t i_shape, const hth_plan_firing *firing, uint64_t host_gib)
+{
+    stated s;
+    hth_plan plan = {0};
+    hearth_error why;
+    make_limited(&s, i_shape, firing, host_gib);
+    uint64_t start = hth_clock_ns();
+    hearth_status st = hth_plan_solve(&s.model, &s.machine, &s.options, &plan, &why);
+    double seconds = (double)(hth_clock_ns() - start) * 1e-9;
+    bool fits = st == HEARTH_OK, stores = fits && plan.bytes[2].clusters > 0;
+    CHECK(fits || (st == HEARTH_ERROR_ARGUMENT && strstr(why.message, ": at least ")));
+    if (fits) CHECK(plan.bytes[1].total <= s.machine.homes[1].capacity);
+    if (fits) CHECK(plan.seconds_bound <= plan.seconds && plan.seconds <= 1.0013 * plan.seconds_bound);
+    if (stores)
+        printf("| %s | %s | %llu GiB | %.1f ms | %.3f %% above its bound | solved in %.1f s |\n",
+               hth_plan_shapes[i_shape].name, firing->name, (unsigned long long)host_gib, 1e3 * plan.seconds,
+               100 * (plan.seconds / plan.seconds_bound - 1), seconds);
+    hth_plan_free(&plan);
+    hth_plan_shape_free(&s.model);
+    return stores;
+}
+
+/* The figures of docs/plan.md: all shapes with 1, 4 and 16 GiB of the host; without HEARTH_LONG only 32B with
+ * 1. */
+TEST(limited_hosts_are_close_to_their_bounds)
+{
+    bool is_long = getenv("HEARTH_LONG") != NULL;
+    int n = 0;
+    for (size_t i = is_long ? 0 : 2; i < (is_long ? hth_plan_n_shape : 3); i++)
+        for (size_t k = 0; k < N_FIRING; k++)
+            for (uint64_t gib = 1; gib <= (is_long ? 16 : 1); gib *= 4)
+                n += solve_limited(i, firings[k], gib);
+    printf("%d plans use storage\n", n);
+    CHECK_INT(n, is_long ? 15 : 3);
 }
 
 /* Storage without a device, and its own capacity. */
@@ -627,7 +667,8 @@ TEST(placements_on_any_homes_have_a_cost)
 
 /* ---- simulation ------------------------------------------------------------------------------ */
 
-/* Tokens per second of one machine, model and way of firing; how far the simulation is from the prediction. */
+/* Tokens per second of one machine, model and way of firing; how far the simulation is from the
+ * prediction. */
 static double simulate_row(const hth_plan_card *card, const hth_plan_shape *shape,
                            const hth_plan_firing *firing)
 {
@@ -668,7 +709,7 @@ TEST(predictions_are_what_a_simulated_machine_does)
     for (size_t i = 0; i < hth_plan_n_card * hth_plan_n_shape * N_FIRING; i++) {
         double off = simulate_row(&hth_plan_cards[i / N_FIRING / hth_plan_n_shape],
                                   &hth_plan_shapes[i / N_FIRING % hth_plan_n_shape], firings[i % N_FIRING]);
-        if (!(fabs(off) <= 0.05)) test_fail(__FILE__, __LINE__, "row %zu: %+.1f %%", i, 100 * off);
+        if (!(fabs(off) <= 0.03)) test_fail(__FILE__, __LINE__, "row %zu: %+.1f %%", i, 100 * off);
         if (fabs(off) > fabs(worst)) worst = off;
     }
     printf("simulated against predicted: %+.1f %% at most\n", 100 * worst);
@@ -718,7 +759,7 @@ TEST(shares_have_their_mean_and_coverage)
     }
 }
 
-TEST(solver_takes_bounded_time_on_large_models)
+TEST(solver_takes_larger_units_for_models_beyond_its_bounds)
 {
     stated s;
     hth_plan plan;
@@ -770,10 +811,10 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED(c.share[0][0] = (double)NAN, "layer 0: cluster 0");
     CHANGED(c.machine.homes[0].rates.at[1] = 0, "the rate of the device");
     CHANGED(c.machine.homes[1].rates.at[3] = (double)NAN, "the rate of the CPU");
-    CHANGED(c.machine.homes[0].sync_latency = -1, "way to and back of the device");
+    CHANGED(c.machine.homes[0].sync_latency = -1, "the sync latency of the device");
     CHANGED(c.machine.homes[0].merge = (double)INFINITY, "merge");
     CHANGED(c.machine.homes[0].dispatch = (double)NAN, "dispatch");
-    CHANGED(c.machine.homes[0].min_active_share = 2, "floor");
+    CHANGED(c.machine.homes[0].min_active_share = 2, "min_active_share of the device");
     CHANGED(c.options.context = c.options.n_ctx + 1, "room for");
     CHANGED(c.machine.homes[0].fixed_bytes = UINT64_MAX, "fixed");
     CHANGED(c.model.head_bytes = UINT64_MAX, "head");
@@ -789,7 +830,7 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED((c.machine.homes[1].capacity = 7, c.machine.homes[1].fixed_bytes = 8),
             "the CPU: 8 bytes of its 7 bytes");
     CHANGED(add_storage(&c, 0, 0), "the read rate of the disk");
-    CHANGED(add_storage(&c, 1e9, -1), "a request of the disk");
+    CHANGED(add_storage(&c, 1e9, -1), "the read latency of the disk");
     CHANGED(c.machine.homes[1].capacity = 9, "the CPU: at least ");
     hth_plan_division some[N_SMALL_LAYER];
     put_clusters_on_host(&good, some);

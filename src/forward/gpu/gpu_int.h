@@ -148,6 +148,7 @@ typedef struct hth_weight_stream {
     uint32_t n_row;
     hth_stream_chunk *chunks; /* [n_chunk] */
     uint32_t n_chunk;
+    bool has_share; /* the CPU computes neurons of some layer: config.cpu_share may be less than half a cluster */
     hth_gpu_segments segments;
 } hth_weight_stream;
 
@@ -156,7 +157,7 @@ uint64_t hth_gpu_slot_bytes(const hth_model *model);
 /* Builds the chunks of all split layers, once the host has loaded its rows. */
 hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err);
 void hth_weight_streams_close(hth_gpu *g);
-/* Neurons of a layer's CPU neurons that are streamed, the first ones. */
+/* Neurons of a layer's CPU neurons that are streamed, the first ones: whole clusters, at least one. */
 uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p);
 /* Packs chunk i into its staging buffer. */
 void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, const hth_weight_stream *p, uint32_t i);
@@ -184,7 +185,7 @@ struct hth_gpu {
     hth_submit_info *submits;          /* [segments of the longest step and of the head] of the current step */
     hth_fence *fences;
     uint32_t n_submitted, n_done; /* number submitted, and number known to be complete */
-    /* [n_tok][d_model] the host's partial sums of a layer so far; NULL: no stream has a share */
+    /* [n_tok][d_model] the host's partial sums of a layer so far; NULL: no stream has_share */
     int64_t *shared_sums;
     uint32_t shared_state;   /* their state: HTH_HOST_SUMS_* */
     uint64_t host_value;     /* last value signalled by the host */

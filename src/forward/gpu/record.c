@@ -1,6 +1,6 @@
-/* Records the command lists of a step: each layer's shaders in the order of a token's computation, once per class
- * of steps (one token, a few, many), and those of the head and of copies of pages. A barrier separates each read from the write before
- * it. */
+/* Records the command lists of a step: each layer's shaders in the order of a token's computation, once per
+ * class of steps (one token, a few, many), and those of the head and of copies of pages. A barrier separates
+ * each read from the write before it. */
 #include "forward/gpu/recorder.h"
 
 #include "base/alloc.h"
@@ -155,7 +155,8 @@ static void layer(hth_recorder *r, uint32_t i_layer)
     if (!accumulate) add_to_stream(r, ws->out, l->ffn_post);
 }
 
-/* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup reads it. */
+/* Shaders read the step block in the device's memory: the host's may be behind a bus, and each workgroup
+ * reads it. */
 static void copy_step(hth_recorder *r)
 {
     hth_cmdlist_copy(r->cmdlist, r->g->workspace.step_from_host, r->g->workspace.step);

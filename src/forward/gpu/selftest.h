@@ -1,5 +1,6 @@
 /* The self-test of a device: runs each shader that promises the CPU's bits once on the device and as its C
- * function, with values that expose rounding differences. gpu.c runs it when a model is opened, before any token. */
+ * function, with values that expose rounding differences. gpu.c runs it when a model is opened, before any
+ * token. */
 #ifndef HTH_FORWARD_GPU_SELFTEST_H
 #define HTH_FORWARD_GPU_SELFTEST_H
 
@@ -10,10 +11,10 @@
 
 enum { HTH_GPU_MESSAGE_MAX = 160 };
 
-/* Tests all pipelines created on the device, with their constants. memory: device memory of at least the largest
- * test case's size; its contents are lost. notes, per cooperative matrix level: the first shader that differs
- * ("mul_mat_vec_q of Q4_0 differs from the CPU"); empty: none. All levels but the first are optional. Errors:
- * those of the device, and MEMORY. */
+/* Tests all pipelines created on the device, with their constants. memory: device memory of at least the
+ * largest test case's size; its contents are lost. notes, per cooperative matrix level: the first shader that
+ * differs ("mul_mat_vec_q of Q4_0 differs from the CPU"); empty: none. All levels but the first are optional.
+ * Errors: those of the device, and MEMORY. */
 typedef char hth_gpu_messages[HTH_N_COOPMAT_LEVEL][HTH_GPU_MESSAGE_MAX];
 hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, hth_gpu_messages notes,
                                hearth_error *err);
@@ -68,7 +69,7 @@ typedef struct hth_gpu_testcase {
     hth_gpu_test_input bind[HTH_SHADER_MAX_BIND];
     /* Used by the fill functions: */
     uint32_t n_row, n_done, by_want; /* tokens of the step; those computed */
-    const uint32_t (*positions)[2]; /* their positions, and the first entry of their page tables; NULL: irrelevant */
+    const uint32_t (*positions)[2]; /* their positions, and the first entry of their page tables; NULL: none */
     const uint32_t *tables;         /* [n_table] pages */
     uint32_t n_table;
     hth_quant_desc desc;                   /* descriptor of the weights: n_weight_row rows of n_block blocks */

@@ -1,10 +1,11 @@
-/* The inputs of each shader in the self-test: shapes that end inside groups, stretches and tiles, with tokens of
- * the step that must not be computed. Values: selftest_data.c. No value is so small or large that a result would
- * be subnormal or NaN: exactness is not promised there. */
+/* The inputs of each shader in the self-test: shapes that end inside groups, stretches and tiles, with tokens
+ * of the step that must not be computed. Values: selftest_data.c. No value is so small or large that a result
+ * would be subnormal or NaN: exactness is not promised there. */
 #include "forward/gpu/selftest.h"
 
 #include "kernels/kernels.h"
 #include "forward/gpu/cache.h"
+#include "forward/kv_pool.h"
 
 #include <assert.h>
 #include <string.h>
@@ -15,35 +16,39 @@ static uint32_t over(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
 /* ---- shapes ------------------------------------------------------------------------------------------- */
 
-static hth_gpu_test_input *bind_input(hth_gpu_testcase *t, hth_gpu_fill_kind filling, uint64_t n, uint64_t size)
+static hth_gpu_test_input *bind_input(hth_gpu_testcase *t, hth_gpu_fill_kind fill, uint64_t n, uint64_t size)
 {
     hth_gpu_test_input *g = &t->bind[t->n_bind++];
-    *g = (hth_gpu_test_input){.fill = filling, .size = n > 0 ? (n * size + 3) / 4 * 4 : 4};
+    *g = (hth_gpu_test_input){.fill = fill, .size = n > 0 ? (n * size + 3) / 4 * 4 : 4};
     return g;
 }
 
-/* n floats below 2^top. */
-static void bind_floats(hth_gpu_testcase *t, uint64_t n, int32_t top)
+/* n floats below 2^max_exponent. */
+static void bind_floats(hth_gpu_testcase *t, uint64_t n, int32_t max_exponent)
 {
-    bind_input(t, HTH_FILL_FLOATS, n, 4)->max_exponent = top;
+    bind_input(t, HTH_FILL_FLOATS, n, 4)->max_exponent = max_exponent;
 }
 
-static void bind_output(hth_gpu_testcase *t, uint64_t n, uint64_t size) { bind_input(t, HTH_FILL_POISON, n, size); }
+static void bind_output(hth_gpu_testcase *t, uint64_t n, uint64_t size)
+{
+    bind_input(t, HTH_FILL_POISON, n, size);
+}
 
-/* n_row tokens of which n_done are computed. The step's other count has a value that would expose its misuse. */
+/* n_row tokens of which n_done are computed. The step's other count has a value that would expose its
+ * misuse. */
 static void bind_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, uint32_t by_want)
 {
     t->n_row = n_row, t->n_done = n_done, t->by_want = by_want;
     bind_input(t, HTH_FILL_STEP, HTH_STEP_ROWS + (uint64_t)n_row * HTH_STEP_ROW_WORDS, 4);
 }
 
-/* The same with positions and page tables. */
-static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, const uint32_t (*positions)[2],
-                            const uint32_t *tables, uint32_t n_table)
+/* The same with positions and page tables, those of each hth_kv_class (fill_step). */
+static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done,
+                            const uint32_t (*positions)[2], const uint32_t *tables, uint32_t n_table)
 {
     t->positions = positions, t->tables = tables, t->n_table = n_table;
     bind_step(t, n_row, n_done, 0);
-    t->bind[t->n_bind - 1].size += n_table * sizeof *tables;
+    t->bind[t->n_bind - 1].size += HTH_N_KV_CLASS * n_table * sizeof *tables;
 }
 
 static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy, uint32_t gz)
@@ -132,8 +137,8 @@ static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row
     (void)fits;
 }
 
-/* A group of eight blocks and part of the next; a tile of rows, and of tokens, and part of the next. With a mask:
- * a tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
+/* A group of eight blocks and part of the next; a tile of rows, and of tokens, and part of the next. With a
+ * mask: a tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
 static void mul_mat_vec_q(hth_gpu_testcase *t)
 {
     const uint32_t *c = t->consts, tile = c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS], cols = c[HTH_ROWS_COLS];
@@ -142,7 +147,8 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
     const uint32_t n_row = (sparse ? MASK_KINDS * tile : tile) + 3, n_done = cols + 2, n_tok = cols + 3,
                    stride = n_row + 2, first = sparse ? 2 : 0;
     set_planes(t, c + HTH_ROWS_FORMAT, n_row + first, n_block);
-    const hth_push_mul_mat_vec_q_sparse push = {{n_row, n_block, stride, 1, 1, t->layout.offsets}, {first, MASK_AT}};
+    const hth_push_mul_mat_vec_q_sparse push = {{n_row, n_block, stride, 1, 1, t->layout.offsets},
+                                                {first, MASK_AT}};
     set_call(t, &push, sparse ? sizeof push : sizeof push.rows, over(n_row, tile), over(n_tok, cols), 1);
     bind_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
@@ -178,7 +184,8 @@ static void rope_store(hth_gpu_testcase *t)
 {
     enum { N_ROW = 4, N_DONE = 3, N_HEAD = 3, N_HEAD_KV = 2, N_POSITION = 3 * HTH_KV_PAGE, TABLE_AT = 5 };
     /* Two sequences; positions in the next group of 16, in the next page, and at the beginning. */
-    static const uint32_t tables[] = {2, 0, 1}, places[N_ROW][2] = {{18, 0}, {HTH_KV_PAGE + 3, 0}, {0, 2}, {1, 2}};
+    static const uint32_t tables[] = {2, 0, 1},
+                          places[N_ROW][2] = {{18, 0}, {HTH_KV_PAGE + 3, 0}, {0, 2}, {1, 2}};
     const uint32_t *c = t->consts, d = c[HTH_ROPE_D_HEAD], n_pair = d / 4 + d / 8;
     const hearth_kv_type kv = (hearth_kv_type)c[HTH_ROPE_KV];
     bool rounds = kv == HEARTH_KV_Q8_0;
@@ -191,7 +198,8 @@ static void rope_store(hth_gpu_testcase *t)
                                 .d_at = n_q / 4,
                                 .head_words = head_words,
                                 .eps = 1e-5f,
-                                .inv_n = 1.0f / (float)d};
+                                .inv_n = 1.0f / (float)d,
+                                .kv_class = HTH_KV_WINDOW};
     set_call(t, &push, sizeof push, N_HEAD + 2 * N_HEAD_KV, N_ROW, 1);
     bind_paged_step(t, N_ROW, N_DONE, places, tables, 3);
     hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
@@ -205,13 +213,15 @@ static void rope_store(hth_gpu_testcase *t)
     bind_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
 }
 
-/* A split and part of the next, in pages that are not in order. KV heads are 16 positions apart, so that they share most of a small cache.
- * BY_SPLIT 0: a window over both splits, and a token with fewer positions. */
+/* A split and part of the next, in pages that are not in order. KV heads are 16 positions apart, so that they
+ * share most of a small cache. BY_SPLIT 0: a window over both splits, pages of a windowed layer, and a token
+ * with fewer positions. */
 static void attend(hth_gpu_testcase *t)
 {
     enum { AT = HTH_ATTN_SPLIT + 12, N_PAGE = AT / HTH_KV_PAGE + 1, N_HEAD_KV = 2, N_SPLIT = 3 };
     enum { N_POSITION = N_PAGE * HTH_KV_PAGE + 16 };
-    static const uint32_t tables[N_PAGE] = {4, 2, 7, 0, 8, 1, 6, 3, 5}, places[3][2] = {{AT, 0}, {5, 2}, {6, 2}};
+    static const uint32_t tables[N_PAGE] = {4, 2, 7, 0, 8, 1, 6, 3, 5},
+                          places[3][2] = {{AT, 0}, {5, 2}, {6, 2}};
     const uint32_t *c = t->consts, d = c[HTH_ATTN_D_HEAD], n_head = N_HEAD_KV * c[HTH_ATTN_SHARED];
     const hearth_kv_type kv = (hearth_kv_type)c[HTH_ATTN_KV];
     bool by_split = c[HTH_ATTN_BY_SPLIT], rounds = kv == HEARTH_KV_Q8_0;
@@ -226,7 +236,8 @@ static void attend(hth_gpu_testcase *t)
                                   .head_words = 16 * n_word,
                                   .scale = 0.125f,
                                   .cap = by_split ? 0.0f : 20.0f,
-                                  .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f};
+                                  .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f,
+                                  .kv_class = by_split ? HTH_KV_FULL : HTH_KV_WINDOW};
     set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, n_tok);
     bind_paged_step(t, n_tok, n_tok - 1, places, tables, N_PAGE);
     bind_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
@@ -263,7 +274,7 @@ static void copy_page(hth_gpu_testcase *t)
 
 /* ---- down --------------------------------------------------------------------------------------------- */
 
-enum { TOP_H = 2, FIRST_TOK = 1 };
+enum { MAX_EXPONENT = 2, FIRST_TOK = 1 }; /* of hidden values */
 
 /* With a safe exponent that some clusters reach and others do not. */
 static void down_scale(hth_gpu_testcase *t)
@@ -273,7 +284,7 @@ static void down_scale(hth_gpu_testcase *t)
     set_call(t, &push, sizeof push, N_CLUSTER, N_ROW, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, N_ROW * STRIDE, 4);
-    h->width = STRIDE, h->max_exponent = TOP_H;
+    h->width = STRIDE, h->max_exponent = MAX_EXPONENT;
     bind_floats(t, N_CLUSTER, 2);
     bind_output(t, N_ROW * N_CLUSTER, 4);
 }
@@ -281,7 +292,8 @@ static void down_scale(hth_gpu_testcase *t)
 /* The second split of a layer and part of the third, after neurons that are elsewhere. */
 static void down_q(hth_gpu_testcase *t)
 {
-    enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_SPLIT = 3, N_CLUSTER = 2, STRIDE = HTH_DOWN_SPLIT + N_NEURON + 3 };
+    enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_SPLIT = 3, N_CLUSTER = 2 };
+    enum { STRIDE = HTH_DOWN_SPLIT + N_NEURON + 3 };
     const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORMAT, cols = c[HTH_DOWN_COLS];
     const uint32_t n_block = form[0] == 32 ? 3 : 1, n_out = n_block * form[0], n_tok = FIRST_TOK + cols + 2;
     set_planes(t, form, N_NEURON, n_block);
@@ -292,8 +304,8 @@ static void down_q(hth_gpu_testcase *t)
     bind_step(t, n_tok, n_tok - 1, 0);
     bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
     hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, (uint64_t)n_tok * STRIDE, 4);
-    h->width = STRIDE, h->max_exponent = TOP_H;
-    bind_input(t, HTH_FILL_CLUSTER_SCALES, n_tok * N_CLUSTER, 4)->max_exponent = TOP_H;
+    h->width = STRIDE, h->max_exponent = MAX_EXPONENT;
+    bind_input(t, HTH_FILL_CLUSTER_SCALES, n_tok * N_CLUSTER, 4)->max_exponent = MAX_EXPONENT;
     bind_output(t, (uint64_t)(cols + 2) * N_SPLIT * n_out, 4);
 }
 
@@ -307,20 +319,21 @@ static void down_accumulate(hth_gpu_testcase *t)
     bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
     bind_input(t, HTH_FILL_HOST, n_wide, 4);
     bind_input(t, HTH_FILL_HOST, t->consts[HTH_DOWN_ACCUMULATE_HOST] ? n_wide : 0, 4);
-    bind_input(t, HTH_FILL_CLUSTER_SCALES, N_ROW * N_CLUSTER, 4)->max_exponent = TOP_H;
+    bind_input(t, HTH_FILL_CLUSTER_SCALES, N_ROW * N_CLUSTER, 4)->max_exponent = MAX_EXPONENT;
 }
 
 static void down_reduce(hth_gpu_testcase *t)
 {
     enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4, N_CLUSTER = 2 };
     const uint32_t *c = t->consts;
-    const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK, c[HTH_DOWN_REDUCE_FLOATS] ? 0 : N_CLUSTER};
+    const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK,
+                                       c[HTH_DOWN_REDUCE_FLOATS] ? 0 : N_CLUSTER};
     bool has_host = c[HTH_DOWN_REDUCE_HOST];
     set_call(t, &push, sizeof push, over(N_OUT, c[HTH_DOWN_REDUCE_LOCAL]), N_ROW - FIRST_TOK, 1);
     bind_step(t, N_ROW, N_ROW - 1, 0);
     if (c[HTH_DOWN_REDUCE_FLOATS]) bind_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
     else bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
-    bind_input(t, HTH_FILL_CLUSTER_SCALES, N_ROW * N_CLUSTER, 4)->max_exponent = TOP_H;
+    bind_input(t, HTH_FILL_CLUSTER_SCALES, N_ROW * N_CLUSTER, 4)->max_exponent = MAX_EXPONENT;
     bind_input(t, HTH_FILL_HOST, has_host ? HTH_HOST_SUMS + 2 * N_ROW * N_OUT : 0, 4);
     bind_floats(t, N_OUT, 4);
     if (t->id == HTH_SHADER_down_reduce_acc) bind_floats(t, N_ROW * N_OUT, 6);

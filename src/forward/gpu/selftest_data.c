@@ -1,6 +1,6 @@
-/* The values of test cases (selftest_cases.c): small ones that expose rounding. Many are ties, which a device that
- * does not round to nearest even rounds differently: activations, neuron coefficients, and sums that end in a
- * half. Each test case always gets the same values. */
+/* The values of test cases (selftest_cases.c): small ones that expose rounding. Many are ties, which a device
+ * that does not round to nearest even rounds differently: activations, neuron coefficients, and sums that end
+ * in a half. Each test case always gets the same values. */
 #include "forward/gpu/selftest.h"
 
 #include "base/bits.h"
@@ -9,6 +9,7 @@
 #include "kernels/axpy/axpy.h"
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
+#include "forward/kv_pool.h"
 
 #include <string.h>
 
@@ -27,27 +28,32 @@ static uint32_t next(random *r)
 
 static uint32_t below(random *r, uint32_t n) { return next(r) % n; }
 
-/* Magnitude in [2^low, 2^top). */
-static float between(random *r, int32_t low, int32_t top)
+/* Magnitude in [2^low, 2^high). */
+static float between(random *r, int32_t low, int32_t high)
 {
-    uint32_t exponent = (uint32_t)(127 + low) + below(r, (uint32_t)(top - low));
+    uint32_t exponent = (uint32_t)(127 + low) + below(r, (uint32_t)(high - low));
     return hth_float_of((next(r) & 0x807fffffu) | exponent << 23);
 }
 
 static float signed_zero(random *r) { return next(r) % 2 ? 0.0f : -0.0f; }
 
+/* The page tables of the second hth_kv_class hold the same pages in reverse order. */
 static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
 {
-    const uint32_t table_at = HTH_STEP_ROWS + t->n_row * HTH_STEP_ROW_WORDS;
+    const uint32_t table_at = HTH_STEP_ROWS + t->n_row * HTH_STEP_ROW_WORDS, n_table = t->n_table;
     memset(step, 0, table_at * sizeof *step);
-    if (t->n_table > 0) memcpy(step + table_at, t->tables, t->n_table * sizeof *step);
+    for (uint32_t i = 0; i < n_table; i++) {
+        step[table_at + i] = t->tables[i];
+        step[table_at + n_table + i] = t->tables[n_table - 1 - i];
+    }
     step[HTH_STEP_COPY] = 0, step[HTH_STEP_COPY + 1] = 2;
     step[HTH_STEP_N_TOK] = t->by_want ? t->n_row : t->n_done;
     step[HTH_STEP_N_WANT] = t->by_want ? t->n_done : t->n_row;
     for (uint32_t i = 0; i < t->n_row; i++) {
         uint32_t *row = step + HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS;
         if (t->positions) row[HTH_STEP_POSITION] = t->positions[i][0];
-        for (int c = 0; t->positions && c < 2; c++) row[HTH_STEP_TABLE + c] = table_at + t->positions[i][1];
+        for (uint32_t c = 0; t->positions && c < HTH_N_KV_CLASS; c++)
+            row[HTH_STEP_TABLE + c] = table_at + c * n_table + t->positions[i][1];
         row[HTH_STEP_WANT] = t->n_row - 1 - i;
     }
 }
@@ -85,7 +91,8 @@ static void fill_blocks(random *r, const hth_gpu_test_input *g, float *x)
             x[b + i] = value_of_block(r, g, (uint32_t)(b / g->width % 8), i);
 }
 
-/* The value that a sigmoid of nearly 1 (its reciprocal is 1 - 2^-24) reduces to x; other activations leave x. */
+/* The value that a sigmoid of nearly 1 (its reciprocal is 1 - 2^-24) reduces to x; other activations leave
+ * x. */
 static float before_activation(const hth_gpu_testcase *t, float x)
 {
     uint32_t kind = t->consts[HTH_ACT_QUANTIZE_KIND];
@@ -135,8 +142,8 @@ static float power_of(const hth_gpu_test_input *g, const hth_quant_desc *f)
     return hth_axpy_scale(&h_max, 1, (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)), 0);
 }
 
-/* Every fifth row has no active neuron; every second has none of the largest magnitude. Values with few bits make
- * ties: odd multiples of either power of two (fill_cluster_scales) and 2^-4 end in a half. */
+/* Every fifth row has no active neuron; every second has none of the largest magnitude. Values with few bits
+ * make ties: odd multiples of either power of two (fill_cluster_scales) and 2^-4 end in a half. */
 static void fill_neurons(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *h)
 {
     const float unit = 8.0f / power_of(g, &t->desc), units[] = {0.25f, unit, 4.0f * unit, unit};
@@ -150,8 +157,9 @@ static void fill_neurons(random *r, const hth_gpu_testcase *t, const hth_gpu_tes
     }
 }
 
-/* One token in three has only large values, so that its sums exceed 2^24 where weights are large too; one makes
- * ties with rows of a single weight (is_tie_row): sums of 2^24 and more that are 1 above a multiple of 4. */
+/* One token in three has only large values, so that its sums exceed 2^24 where weights are large too; one
+ * makes ties with rows of a single weight (is_tie_row): sums of 2^24 and more that are 1 above a multiple of
+ * 4. */
 static void fill_q(random *r, const hth_gpu_test_input *g, int8_t *q)
 {
     for (size_t i = 0; i < g->size; i++) {
@@ -160,8 +168,8 @@ static void fill_q(random *r, const hth_gpu_test_input *g, int8_t *q)
     }
 }
 
-/* Rows whose blocks of 256 have one weight and one scale, if their sums can exceed 2^24: (255 127 + 124) times
- * weight and scale, 15 times 63 or 25 times 29. */
+/* Rows whose blocks of 256 have one weight and one scale, if their sums can exceed 2^24: (255 127 + 124)
+ * times weight and scale, 15 times 63 or 25 times 29. */
 static bool is_tie_row(const hth_quant_desc *f, uint32_t i)
 {
     return f->block == 256 && f->low_bits == 4 && i % 4 == 3;
@@ -238,7 +246,8 @@ static void fill_parts(random *r, const hth_gpu_testcase *t, uint8_t *part)
         }
 }
 
-/* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are set. */
+/* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are
+ * set. */
 static void fill_mask(random *r, const hth_gpu_test_input *g, uint32_t *words)
 {
     memset(words, 0, (size_t)g->size);
@@ -332,8 +341,8 @@ static void fill_cluster_scales(const hth_gpu_test_input *g, const hth_quant_des
 /* An odd 25-bit value: a tie when converted to float. */
 static int32_t tie(random *r) { return (int32_t)((1u << 23 | below(r, 1u << 23)) << 1 | 1u); }
 
-/* For every third output all parts but the first split are zero: a tie; for the next third all are zero: only the
- * host's sum contributes. */
+/* For every third output all parts but the first split are zero: a tie; for the next third all are zero: only
+ * the host's sum contributes. */
 static void fill_sums(random *r, const hth_gpu_test_input *g, int32_t *sums)
 {
     for (size_t i = 0; i < g->size / 4; i++) {

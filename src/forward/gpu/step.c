@@ -1,7 +1,7 @@
-/* Runs a step on the device. The host fills the step block, runs the segments of its class (submit.c), and reads
- * the results. In a split layer the device sends a message in mid-layer; the host computes its neurons
- * concurrently, and both sums are added on the device. In steps of many tokens the host's weights may be streamed
- * through the device, all of them or all but its share (weight_stream.c). */
+/* Runs a step on the device. The host fills the step block, runs the segments of its class (submit.c), and
+ * reads the results. In a split layer the device sends a message in mid-layer; the host computes its neurons
+ * concurrently, and both sums are added on the device. In steps of many tokens the host's weights may be
+ * streamed through the device, all of them or all but its share (weight_stream.c). */
 #include "forward/gpu/gpu_int.h"
 
 #include <assert.h>
@@ -39,8 +39,8 @@ static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uin
     }
 }
 
-/* The pages that a sequence holds up to a position, from word *at of the step block on; table: the word of page 0,
- * which is before that where pages were released. */
+/* The pages that a sequence holds up to a position, from word *at of the step block on; table: the word of
+ * page 0, which is before that where pages were released. */
 static void fill_page_tables(const hth_sequence *s, uint32_t *block, uint32_t position, uint32_t *at,
                              uint32_t table[HTH_N_KV_CLASS])
 {
@@ -142,7 +142,7 @@ static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_
                                    .n_row = n,
                                    .submit_mode = g->params.submit_mode,
                                    .next = n_want > 0 ? &g->head_segments[n_want > 1] : NULL};
-    if (stream) g->counts.n_streamed++, g->counts.n_streamed_shared += stream->config.cpu_share > 0;
+    if (stream) g->counts.n_streamed++, g->counts.n_streamed_shared += stream->has_share;
     hearth_status st = hth_gpu_submit_step(g, s, &all, err);
     if (st == HEARTH_OK && n_want > 0)
         st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);

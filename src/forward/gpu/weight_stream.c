@@ -1,6 +1,6 @@
 /* Streamed weights: for the many tokens of a prompt it may be faster to copy the CPU neurons' weights to the
- * device than to compute with them on the CPU (docs/gpu.md). Rows are packed from the host's layout directly into
- * a staging buffer; record.c records the copies and their use. */
+ * device than to compute with them on the CPU (docs/gpu.md). Rows are packed from the host's layout directly
+ * into a staging buffer; record.c records the copies and their use. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -9,9 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
-/* Chunks of some megabytes: the copy of a chunk takes long compared to a submission, and briefly compared to a
- * display frame. Small matrices are split into several chunks too, so that the copy of one overlaps with the use
- * of another. */
+/* Chunks of some megabytes: the copy of a chunk takes long compared to a submission, and briefly compared to
+ * a display frame. Small matrices are split into several chunks too, so that the copy of one overlaps with
+ * the use of another. */
 enum { MAX_SLOT = 8 << 20, MIN_CHUNKS = 4, ROWS_AT_ONCE = 16 };
 
 /* ---- chunks ------------------------------------------------------------------------------------------ */
@@ -34,7 +34,7 @@ static bool can_stream(const hth_matrix *m)
 /* Slot bytes for a chunk of a matrix, up to the maximum. */
 static uint64_t wanted_bytes(const hth_matrix *m)
 {
-    uint64_t n_row = (m->n_row / MIN_CHUNKS + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS * HTH_CLUSTER_NEURONS;
+    uint64_t n_row = hth_n_cluster(m->n_row / MIN_CHUNKS) * HTH_CLUSTER_NEURONS;
     uint64_t chunk_size = n_row > 0 ? layout_bytes(m, n_row) : 0;
     return chunk_size < MAX_SLOT ? chunk_size : MAX_SLOT;
 }
@@ -56,7 +56,7 @@ uint64_t hth_gpu_slot_bytes(const hth_model *model)
 /* Rows of a matrix that fit into a slot, in multiples of HTH_CLUSTER_NEURONS. */
 static uint32_t rows_of_chunk(const hth_matrix *m, uint64_t slot)
 {
-    uint32_t low = 1, high = (uint32_t)((m->n_row + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS);
+    uint32_t low = 1, high = (uint32_t)hth_n_cluster(m->n_row);
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
         if (layout_bytes(m, (uint64_t)middle * HTH_CLUSTER_NEURONS) <= slot) low = middle;
@@ -90,14 +90,16 @@ static void add_chunks(const hth_gpu *g, hth_weight_stream *to, uint32_t i_split
     }
 }
 
-/* Divides the CPU share of a split layer into as many parts as it has chunks, the first of which is `first`. */
+/* Divides the CPU share of a split layer into as many parts as it has chunks, the first of which is
+ * `first`. */
 static void divide_share(const hth_gpu *g, hth_weight_stream *to, uint32_t first)
 {
     const hth_gpu_layer *l = &g->layers[g->split_layers[to->chunks[first].i_split_layer]];
-    uint32_t at = hth_gpu_n_streamed(l, to), n_run = (l->cold.d_ff - at + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS,
+    uint32_t at = hth_gpu_n_streamed(l, to), n_cluster = (uint32_t)hth_n_cluster(l->cold.d_ff - at),
              n = to->n_chunk - first;
+    to->has_share = to->has_share || n_cluster > 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t end = at + HTH_CLUSTER_NEURONS * ((i + 1) * n_run / n - i * n_run / n);
+        uint32_t end = at + HTH_CLUSTER_NEURONS * ((i + 1) * n_cluster / n - i * n_cluster / n);
         if (end > l->cold.d_ff) end = l->cold.d_ff;
         to->chunks[first + i].cpu_neurons = hth_ffn_slice(&l->cold, at, end - at, at);
         to->chunks[first + i].first_cpu_neuron = at;
@@ -105,10 +107,13 @@ static void divide_share(const hth_gpu *g, hth_weight_stream *to, uint32_t first
     }
 }
 
+/* The share of the CPU is rounded to the nearest number of whole clusters; at least one cluster is streamed,
+ * as the share is computed along with the chunks. */
 uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p)
 {
-    uint32_t n_run = (l->cold.d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
-    uint32_t n = (n_run - n_run * p->config.cpu_share / HTH_PLACEMENT_PARTS) * HTH_CLUSTER_NEURONS;
+    uint32_t n_cluster = (uint32_t)hth_n_cluster(l->cold.d_ff),
+             n_shared = (n_cluster * p->config.cpu_share + HTH_PLACEMENT_PARTS / 2) / HTH_PLACEMENT_PARTS;
+    uint32_t n = (n_shared < n_cluster ? n_cluster - n_shared : 1) * HTH_CLUSTER_NEURONS;
     return n < l->cold.d_ff ? n : l->cold.d_ff;
 }
 
@@ -146,7 +151,7 @@ static uint32_t n_streams(const hth_offload_params *p)
 static bool has_shares(const hth_gpu *g)
 {
     for (uint32_t i = 0; i < g->n_stream; i++)
-        if (g->streams[i].config.cpu_share > 0) return true;
+        if (g->streams[i].has_share) return true;
     return false;
 }
 
@@ -160,12 +165,12 @@ hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
         uint32_t n_row = i + 1 < n_streams(&g->params) ? streams[i + 1].n_tok - 1 : g->params.n_row;
         g->streams[g->n_stream++] = (hth_weight_stream){.config = streams[i], .n_row = n_row};
     }
-    if (has_shares(g)) {
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = build_chunks(g, &g->streams[i], err);
+    if (st == HEARTH_OK && has_shares(g)) {
         uint64_t n = (uint64_t)g->params.n_row * g->model->hparams.d_model;
         g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
         if (!g->shared_sums) return hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");
     }
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = build_chunks(g, &g->streams[i], err);
     return st;
 }
 

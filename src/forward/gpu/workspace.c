@@ -1,5 +1,5 @@
-/* Allocates the workspace of a step: one device-local buffer, one that the host fills before a step, one that it
- * reads afterwards. Sizes follow from shapes alone, so they are known before anything is loaded. */
+/* Allocates the workspace of a step: one device-local buffer, one that the host fills before a step, one that
+ * it reads afterwards. Sizes follow from shapes alone, so they are known before anything is loaded. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -120,8 +120,8 @@ static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint32_t shared = 1;
     for (uint32_t i = 0; i < p->n_layer; i++) {
-        uint32_t n_kv = m->layers[i].attn.n_head_kv, here = n_kv > 0 ? m->layers[i].attn.n_head / n_kv : 1;
-        if (here > shared) shared = here;
+        uint32_t n_kv = m->layers[i].attn.n_head_kv, n = n_kv > 0 ? m->layers[i].attn.n_head / n_kv : 1;
+        if (n > shared) shared = n;
     }
     return hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared);
 }
@@ -137,10 +137,13 @@ static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *
     return !s->from_host.overflow && !s->to_host.overflow && !s->memory.overflow;
 }
 
-/* Vectors as weights.c packs them, including partial biases; data outside the file is not among the bindings. */
+/* Vectors as weights.c packs them: of each layer two partial biases, and D of each cluster; the others are
+ * among the bindings, unless they are outside the file. */
 static uint64_t vector_bytes(const hth_model *m)
 {
-    uint64_t all = ALIGNMENT + m->hparams.n_layer * 2 * ((uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT);
+    uint64_t bias = (uint64_t)m->hparams.d_ff * sizeof(float) + 2 * ALIGNMENT,
+             scale_max = hth_n_cluster(m->hparams.d_ff) * sizeof(float) + 2 * ALIGNMENT,
+             all = ALIGNMENT + m->hparams.n_layer * (2 * bias + (m->down_transposed ? scale_max : 0));
     for (size_t i = 0; i < m->n_binding; i++)
         if (m->bindings[i].vector) all += m->bindings[i].n * sizeof(float) + 2 * ALIGNMENT;
     return all;

@@ -1,5 +1,5 @@
-/* Packing for tests, and what lies beside a packed model: profiles, thresholds, placements. What is not measured
- * is drawn from a seed. */
+/* Packing for tests, and what lies beside a packed model: profiles, thresholds, placements. What is not
+ * measured is drawn from a seed. */
 #include "support/device/hybrid.h"
 
 #include "convert/pack.h"
@@ -11,6 +11,7 @@
 #include "sparse/profile.h"
 
 #include "device/device.h"
+#include "support/models/tiny_model.h"
 
 #define STORYTELLER "models/storyteller-drelu/storyteller-drelu-f32.gguf"
 
@@ -174,6 +175,28 @@ bool hybrid_pack_powerinfer(const char *name, const char *path)
     b.predictors[0] = '\0';
     write_profile(source, b.profile);
     bool made = hybrid_write_thresholds(source, drawn_floor, b.thresholds) && pack(source, path, NULL, &b);
+    return made;
+}
+
+bool hybrid_pack_wide(const char *path)
+{
+    char source[512];
+    tiny_model m = tiny_new();
+    snprintf(source, sizeof source, "%s", test_scratch("wide-f32.gguf"));
+    tiny_set_u32(&m, "llama.feed_forward_length", HYBRID_WIDE);
+    tiny_set_text(&m, "hearth.ffn.activation", "reglu");
+    for (uint32_t i = 0; i < TINY_LAYERS; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "blk.%u.ffn_gate.weight", i);
+        tiny_find(&m, name)->dim[1] = HYBRID_WIDE;
+        snprintf(name, sizeof name, "blk.%u.ffn_up.weight", i);
+        tiny_find(&m, name)->dim[1] = HYBRID_WIDE;
+        snprintf(name, sizeof name, "blk.%u.ffn_down.weight", i);
+        tiny_find(&m, name)->dim[0] = HYBRID_WIDE;
+    }
+    tiny_save(&m, source);
+    bool made = pack(source, path, "Q8_0", NULL);
+    remove(source);
     return made;
 }
 

@@ -16,7 +16,11 @@ bool hybrid_pack_storyteller(const char *mix, const char *path);
 /* golden/powerinfer/NAME.q4_0, 2 layers of 1024 neurons, with its own types and predictors; profile and
  * thresholds are drawn. */
 bool hybrid_pack_powerinfer(const char *name, const char *path);
-/* golden/powerinfer/NAME.f16, of the same shape, with its floats. */
+/* A tiny llama with ReLU, 2 layers of HYBRID_WIDE neurons: ten clusters, of which the last one is shorter.
+ * Random weights in Q8_0, 267 tokens; no predictors or thresholds. */
+enum { HYBRID_WIDE = 9 * 256 + 160 };
+bool hybrid_pack_wide(const char *path);
+/* golden/powerinfer/NAME.f16, of the same shape as NAME.q4_0, with its floats. */
 bool hybrid_pack_floats(const char *name, const char *path);
 
 /* Thresholds for a model that is there. */

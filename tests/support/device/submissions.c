@@ -88,10 +88,10 @@ static void check_cut(const hth_gpu_segment *cut, uint64_t max)
 
 uint64_t submissions_check(const hth_gpu *g, uint64_t *work)
 {
-    enum { N_OTHER = 5 };
-    const hth_gpu_segments *all[N_OTHER + HTH_PLACEMENT_STREAMS + 1] = {
-        &g->segments[0],     &g->segments[1],      &g->segments[2],
-        &g->head_segments[0], &g->head_segments[1]};
+    enum { N_OTHER = 6 };
+    const hth_gpu_segments *all[N_OTHER + HTH_PLACEMENT_STREAMS] = {
+        &g->segments[0],      &g->segments[1],      &g->segments[2],
+        &g->head_segments[0], &g->head_segments[1], &g->copy_segment};
     uint64_t n = 0;
     *work = 0;
     for (uint32_t i = 0; i < g->n_stream; i++) all[N_OTHER + i] = &g->streams[i].segments;

@@ -73,18 +73,20 @@ void away_kernels(hth_kernels *k, hth_cpu level)
 }
 
 hth_shader_ref_fn *const shaders_away[HTH_N_SHADER] = {
-    [HTH_SHADER_fill] = away_fill, [HTH_SHADER_norm_quantize] = away_norm_round,
-    [HTH_SHADER_mul_mat_vec_q] = away_rows_q, [HTH_SHADER_mul_mat_vec_q_acc] = away_rows_q_onto,
-    [HTH_SHADER_mul_mat_q] = away_rows_q, [HTH_SHADER_mul_mat_q_acc] = away_rows_q_onto,
-    [HTH_SHADER_mul_mat_q_cm2] = away_rows_q, [HTH_SHADER_mul_mat_q_cm2_acc] = away_rows_q_onto,
-    [HTH_SHADER_mul_mat_vec_f] = away_rows_f, [HTH_SHADER_mul_mat_vec_f_acc] = away_rows_f_onto,
-    [HTH_SHADER_active_mask] = away_mark_live, [HTH_SHADER_mul_mat_vec_q_sparse] = away_rows_q_live,
-    [HTH_SHADER_mul_mat_vec_f_sparse] = away_rows_f_live, [HTH_SHADER_act_quantize] = away_activate_round,
+    [HTH_SHADER_fill] = away_fill, [HTH_SHADER_norm_quantize] = away_norm_quantize,
+    [HTH_SHADER_mul_mat_vec_q] = away_mul_mat_vec_q, [HTH_SHADER_mul_mat_vec_q_acc] = away_mul_mat_vec_q_acc,
+    [HTH_SHADER_mul_mat_q] = away_mul_mat_vec_q, [HTH_SHADER_mul_mat_q_acc] = away_mul_mat_vec_q_acc,
+    [HTH_SHADER_mul_mat_q_cm2] = away_mul_mat_vec_q, [HTH_SHADER_mul_mat_q_cm2_acc] = away_mul_mat_vec_q_acc,
+    [HTH_SHADER_mul_mat_vec_f] = away_mul_mat_vec_f, [HTH_SHADER_mul_mat_vec_f_acc] = away_mul_mat_vec_f_acc,
+    [HTH_SHADER_mul_mat_vec_f_sparse] = away_mul_mat_vec_f_sparse,
+    [HTH_SHADER_mul_mat_vec_q_sparse] = away_mul_mat_vec_q_sparse,
+    [HTH_SHADER_active_mask] = away_active_mask, [HTH_SHADER_act_quantize] = away_act_quantize,
     [HTH_SHADER_norm_add] = away_norm_add, [HTH_SHADER_soft_cap] = away_soft_cap,
-    [HTH_SHADER_down_scale] = away_down_top, [HTH_SHADER_down_q] = away_down_q, [HTH_SHADER_down_f] = away_down_f,
-    [HTH_SHADER_down_accumulate] = away_down_gather, [HTH_SHADER_down_reduce] = away_down_join,
-    [HTH_SHADER_down_reduce_acc] = away_down_join_onto, [HTH_SHADER_rope_store] = away_rope_store,
-    [HTH_SHADER_attn] = away_attend, [HTH_SHADER_attn_reduce] = away_attend_join,
+    [HTH_SHADER_down_scale] = away_down_scale, [HTH_SHADER_down_q] = away_down_q,
+    [HTH_SHADER_down_f] = away_down_f,
+    [HTH_SHADER_down_accumulate] = away_down_accumulate, [HTH_SHADER_down_reduce] = away_down_reduce,
+    [HTH_SHADER_down_reduce_acc] = away_down_reduce_acc, [HTH_SHADER_rope_store] = away_rope_store,
+    [HTH_SHADER_attn] = away_attn, [HTH_SHADER_attn_reduce] = away_attn_reduce,
     [HTH_SHADER_copy_page] = away_copy_page,
 };
 

@@ -1,5 +1,5 @@
-/* The programs of a device that rounds as it should, but ties away from zero: the text of calls_*.c once
- * more, whose names and roundings are replaced before it is included (away_*.c). */
+/* The shaders of a device that rounds to nearest, but ties away from zero: ref_*.c once more, whose names and
+ * roundings are replaced before they are included (away_*.c). */
 #ifndef HEARTH_TESTS_SUPPORT_KERNELS_AWAY_H
 #define HEARTH_TESTS_SUPPORT_KERNELS_AWAY_H
 
@@ -15,27 +15,27 @@ void away_finish(const int64_t *acc64, size_t n_out, float *y);
 void away_kernels(hth_kernels *k, hth_cpu level);
 
 #define hth_gpu_fill away_fill
-#define hth_ref_norm_quantize away_norm_round
+#define hth_ref_norm_quantize away_norm_quantize
 #define hth_ref_norm_add away_norm_add
-#define hth_ref_act_quantize away_activate_round
+#define hth_ref_act_quantize away_act_quantize
 #define hth_ref_soft_cap away_soft_cap
-#define hth_ref_active_mask away_mark_live
-#define hth_ref_mul_mat_vec_q away_rows_q
-#define hth_ref_mul_mat_vec_q_acc away_rows_q_onto
-#define hth_ref_mul_mat_vec_q_sparse away_rows_q_live
-#define hth_ref_mul_mat_vec_f away_rows_f
-#define hth_ref_mul_mat_vec_f_acc away_rows_f_onto
-#define hth_ref_mul_mat_vec_f_sparse away_rows_f_live
+#define hth_ref_active_mask away_active_mask
+#define hth_ref_mul_mat_vec_q away_mul_mat_vec_q
+#define hth_ref_mul_mat_vec_q_acc away_mul_mat_vec_q_acc
+#define hth_ref_mul_mat_vec_q_sparse away_mul_mat_vec_q_sparse
+#define hth_ref_mul_mat_vec_f away_mul_mat_vec_f
+#define hth_ref_mul_mat_vec_f_acc away_mul_mat_vec_f_acc
+#define hth_ref_mul_mat_vec_f_sparse away_mul_mat_vec_f_sparse
 #define hth_ref_rope_store away_rope_store
-#define hth_ref_attn away_attend
-#define hth_ref_attn_reduce away_attend_join
+#define hth_ref_attn away_attn
+#define hth_ref_attn_reduce away_attn_reduce
 #define hth_ref_copy_page away_copy_page
-#define hth_ref_down_scale away_down_top
+#define hth_ref_down_scale away_down_scale
 #define hth_ref_down_q away_down_q
 #define hth_ref_down_f away_down_f
-#define hth_ref_down_accumulate away_down_gather
-#define hth_ref_down_reduce away_down_join
-#define hth_ref_down_reduce_acc away_down_join_onto
+#define hth_ref_down_accumulate away_down_accumulate
+#define hth_ref_down_reduce away_down_reduce
+#define hth_ref_down_reduce_acc away_down_reduce_acc
 #include "forward/gpu/ref_int.h"
 
 #endif

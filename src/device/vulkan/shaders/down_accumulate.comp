@@ -3,6 +3,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "step.glsl"
+#include "down.glsl"
 #include "int64.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -14,9 +15,6 @@ layout(binding = 2) buffer Acc64 { uint acc64[]; };
 layout(binding = 3) readonly buffer Host { uint host[]; };
 layout(binding = 4) readonly buffer Scales { float scales[]; };
 layout(push_constant) uniform Push { uint n_out, n_split, first_tok, start, first, n_cluster; };
-
-const uint HOST_SUMS = 4, HOST_SUMS_VALID = 1, HOST_SUMS_OVERFLOW = 2; /* HTH_HOST_* */
-const uint SPLIT = 128, CLUSTER = 256; /* HTH_DOWN_SPLIT, HTH_CLUSTER_NEURONS */
 
 void main()
 {

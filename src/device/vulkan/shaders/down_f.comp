@@ -1,9 +1,10 @@
 #version 450
-/* Transposed down with float weights: an invocation owns one word of outputs of a group of neurons, and adds their
- * contributions in ascending order (forward/gpu/shader_params.h: down_f). */
+/* Transposed down with float weights: an invocation owns one word of outputs of a cluster of neurons, and
+ * adds their contributions in ascending order (forward/gpu/shader_params.h: down_f). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "step.glsl"
+#include "down.glsl"
 #include "f16.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -15,8 +16,6 @@ layout(binding = 1) readonly buffer Rows { uint rows[]; };
 layout(binding = 2) readonly buffer Hidden { float hidden[]; };
 layout(binding = 3) writeonly buffer Chains { float chains[]; };
 layout(push_constant) uniform Push { uint n_neuron, n_out, stride, n_group, first, first_tok; };
-
-const uint GROUP = 256; /* HTH_CLUSTER_NEURONS */
 
 float half_of(uint word, uint i)
 {
@@ -33,11 +32,12 @@ uint word_of(uint place)
 
 void main()
 {
-    const uint column = gl_GlobalInvocationID.x, group = gl_WorkGroupID.y, i_tok = gl_WorkGroupID.z, t = first_tok + i_tok;
+    const uint column = gl_GlobalInvocationID.x, cluster = gl_WorkGroupID.y;
+    const uint i_tok = gl_WorkGroupID.z, t = first_tok + i_tok;
     const uint n_column = TYPE == 0 ? n_out : (n_out + 1) / 2, row_words = (n_column + 3) / 4 * 4;
     if (t >= step_block[STEP_N_TOK] || column >= n_column) return;
     float low = 0.0, high = 0.0;
-    for (uint n = group * GROUP; n < min(n_neuron, (group + 1) * GROUP); n++) {
+    for (uint n = cluster * CLUSTER; n < min(n_neuron, (cluster + 1) * CLUSTER); n++) {
         float h = hidden[t * stride + first + n];
         if (h == 0.0) continue;
         uint word = rows[n * row_words + column];
@@ -49,7 +49,7 @@ void main()
         precise float second_sum = high + second;
         high = second_sum;
     }
-    uint word = word_of(column), chain = (i_tok * n_group + first / GROUP + group) * n_out;
+    uint word = word_of(column), chain = (i_tok * n_group + first / CLUSTER + cluster) * n_out;
     uint at = chain + (TYPE == 0 ? word : 2 * word);
     chains[at] = low;
     if (TYPE != 0 && 2 * word + 1 < n_out) chains[at + 1] = high;

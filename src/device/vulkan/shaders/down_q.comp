@@ -1,11 +1,12 @@
 #version 450
-/* Transposed down, quantised (forward/gpu/shader_params.h: down_q; docs/arithmetic.md 6): an invocation owns 16
- * bytes of a row, that is 128 / LOW_BITS outputs, and adds to them the contribution of a split of the neurons, in
- * integers. */
+/* Transposed down, quantised (forward/gpu/shader_params.h: down_q; docs/arithmetic.md 6): an invocation owns
+ * 16 bytes of a row, that is 128 / LOW_BITS outputs, and adds to them the contribution of a split of the
+ * neurons, in integers. */
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "floats.glsl"
 #include "step.glsl"
+#include "down.glsl"
 #include "f16.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -34,7 +35,6 @@ layout(push_constant) uniform Push
 
 #include "quant_format.glsl"
 
-const uint SPLIT = 128, CLUSTER = 256; /* HTH_DOWN_SPLIT, HTH_CLUSTER_NEURONS */
 const uint PIECE = 128 / LOW_BITS; /* outputs */
 
 int held[COLS * PIECE];

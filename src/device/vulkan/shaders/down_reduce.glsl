@@ -1,6 +1,7 @@
 /* Sums of the transposed down to floats (forward/gpu/shader_params.h: down_reduce). ONTO: added to y. */
 #include "floats.glsl"
 #include "step.glsl"
+#include "down.glsl"
 #include "int64.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -20,8 +21,6 @@ layout(binding = 5) writeonly buffer Y { float y[]; };
 #endif
 layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok, n_cluster; };
 
-const uint HOST_SUMS = 4, HOST_SUMS_VALID = 1, HOST_SUMS_OVERFLOW = 2; /* HTH_HOST_* */
-const uint SPLIT = 128, CLUSTER = 256; /* HTH_DOWN_SPLIT, HTH_CLUSTER_NEURONS */
 const uint NOT_A_NUMBER = 0x7fc00000u;
 
 /* trunc(x 2^32) for |x| < 2^23: the mantissa, shifted. */

@@ -1,9 +1,10 @@
 #version 450
-/* The scale of a cluster of hidden values of a token (forward/gpu/shader_params.h: down_scale; kernels/axpy/axpy.c has
- * the same functions). */
+/* The scale of a cluster of hidden values of a token (forward/gpu/shader_params.h: down_scale;
+ * kernels/axpy/axpy.c has the same functions). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "step.glsl"
+#include "down.glsl"
 
 layout(local_size_x_id = 0) in;
 const uint LOCAL = gl_WorkGroupSize.x;
@@ -18,7 +19,7 @@ layout(push_constant) uniform Push
     int safe_exponent;
 };
 
-const uint MAGNITUDES = 0x7fffffffu, CLUSTER = 256; /* HTH_CLUSTER_NEURONS */
+const uint MAGNITUDES = 0x7fffffffu;
 const int NONE = -1000;
 shared uint parts[LOCAL]; /* magnitudes, then sums of coefficients */
 shared int k;
