@@ -133,14 +133,17 @@ static hearth_kv_type kv_type_of(const hth_batch_token *token) { return hth_kv_p
 static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm *norm, uint32_t n_head,
                           float *x)
 {
+    const bool all = job->s->model->hparams.arch->qk_norm == HTH_QK_NORM_ALL;
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
     bool own_table = s->n_table == 2 && job->attn->window > 0;
     size_t at = ((own_table ? s->n_tok_max : 0) + i_row) * n_pair;
+    if (!job->attn->rotates) n_pair = 0;
+    if (all) s->k->rms_norm(x, norm->weight, n_head * d, 1.0f / (float)(n_head * d), h->norm_eps, x);
     hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
     for (uint32_t i = 0; i < n_head; i++, x += d) {
-        if (norm->weight) s->k->rms_norm(x, norm->weight, d, 1.0f / (float)d, h->norm_eps, x);
+        if (norm->weight && !all) s->k->rms_norm(x, norm->weight, d, 1.0f / (float)d, h->norm_eps, x);
         if (n_pair > 0) rotate(x, s->cosine + at, s->sine + at, n_pair);
     }
 }
@@ -191,6 +194,7 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
         .cap = h->attn_softcap,
         .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
+        .sinks = job->attn->sinks ? job->attn->sinks + i_kv * n_shared : NULL,
         .scratch = s->scratch + i_thread * s->n_scratch,
         .out_stride = n_head};
 }
@@ -241,7 +245,7 @@ static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
     if (job->is_first) *total = (hth_attn_partial){0};
     for (size_t i = 0, at = i_head; i < job->n_split; i++, at += n_head)
         hth_attn_merge(total, y, &s->split_partials[at], s->split_values + at * d, d);
-    if (job->is_last) hth_attn_finalize(total, y, d);
+    if (job->is_last) hth_attn_finalize(total, y, d, job->attn->sinks ? job->attn->sinks + i_head % job->attn->n_head : NULL);
 }
 
 /* The splits that any token of the step sees, [first, end). */

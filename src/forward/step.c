@@ -66,6 +66,38 @@ static void alloc_lists(bump *c, const hth_model *model, size_t n_row, size_t n_
     s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row * s->axpy_scratch.n_cluster : 0, f);
 }
 
+/* Rows that products quantise at once: the tokens, or the pairs of a wave. */
+static size_t max_rows(const hth_model *model, size_t n_row)
+{
+    const hth_expert_sizes *e = &model->hparams.experts;
+    if (e->n_expert == 0) return n_row;
+    return hth_n_tiled(n_row) > e->n_used ? hth_n_tiled(n_row) : e->n_used;
+}
+
+static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_expert_sizes *e = &model->hparams.experts;
+    hth_expert_buffers *b = &s->experts;
+    size_t f = sizeof(float), d = model->hparams.d_model, d_ff = e->d_ff > e->d_ff_shared ? e->d_ff : e->d_ff_shared;
+    size_t max_row = max_rows(model, n_row), n_used = e->n_used;
+    if (e->n_expert == 0) return;
+    b->max_row = (uint32_t)max_row;
+    b->logits = bump_alloc(c, n_row * e->n_expert, f);
+    b->scores = bump_alloc(c, n_thread * e->n_expert, f);
+    b->chosen = bump_alloc(c, n_row * n_used, sizeof *b->chosen);
+    b->weights = bump_alloc(c, n_row * n_used, f);
+    b->first = bump_alloc(c, e->n_expert + 2, sizeof *b->first);
+    b->pairs = bump_alloc(c, n_row * n_used, sizeof *b->pairs);
+    b->rows = bump_alloc(c, max_row, sizeof *b->rows);
+    b->slice_of = bump_alloc(c, max_row, sizeof *b->slice_of);
+    b->slices = bump_alloc(c, max_row, sizeof *b->slices);
+    b->x = bump_alloc(c, max_row * d, f);
+    b->hidden = bump_alloc(c, max_row * d_ff, f);
+    b->out = bump_alloc(c, max_row * d, f);
+    b->sums = bump_alloc(c, n_row * d, sizeof *b->sums);
+    b->overflow = bump_alloc(c, n_row, sizeof *b->overflow);
+}
+
 static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_hparams *h = &model->hparams;
@@ -96,7 +128,8 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->split_totals = bump_alloc(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
     s->logits = bump_alloc(c, (size_t)s->head_rows * h->n_vocab, f);
-    size_t widest = widest_input(model), n_block = widest / HTH_ACT_BLOCK + 1;
+    size_t widest = widest_input(model), n_block = widest / HTH_ACT_BLOCK + 1, n_tok = n_row;
+    n_row = max_rows(model, n_row);
     size_t n_wide = widest / HTH_ACT_BLOCK_256 + 1, n_part = widest / HTH_ACT_SUBBLOCK + 1;
     s->act_q8.q = bump_alloc(c, n_row * widest, 1);
     s->act_q8.d = bump_alloc(c, n_row * n_block, f);
@@ -118,7 +151,8 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->act_q8.input = &s->input;
     s->act_q8.part = bump_alloc(c, n_thread * HTH_PRODUCT_SCRATCH, f);
     s->act_q8.work = bump_alloc(c, n_thread * HTH_PANEL_WORK, 1);
-    alloc_lists(c, model, n_row, n_thread, s);
+    alloc_lists(c, model, n_tok, n_thread, s);
+    alloc_experts(c, model, n_tok, n_thread, s);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
@@ -238,7 +272,8 @@ static void save_mixer(hth_step *s)
 }
 
 static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention};
-static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn};
+static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn,
+                                                           [HTH_NETWORK_EXPERTS] = hth_fwd_experts};
 
 static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
@@ -246,6 +281,8 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
     bool parallel = s->model->hparams.arch->parallel;
     float *mixer_to = parallel || l->mixer_post_norm.weight ? NULL : s->x;
     float *network_to = parallel || l->ffn_post_norm.weight ? NULL : s->x;
+    const hth_router *router = &l->experts.router;
+    if (l->network == HTH_NETWORK_EXPERTS && router->reads_layer_input) hth_fwd_route(s, router, s->x);
     hearth_status st = mixers[l->mixer](s, i_layer, mixer_to, err);
     if (st != HEARTH_OK) return st;
     if (parallel) save_mixer(s);

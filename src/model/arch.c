@@ -10,6 +10,7 @@ static const hth_arch archs[] = {
      .factors = HTH_FACTORS_ONE,
      .in_powerinfer = true,
      .relu_form = HTH_ACTIVATION_RELU,
+     .experts = {.score = HTH_SCORE_SOFTMAX, .normalise = true, .d_ff_from_dense = true},
      .activation = HTH_ACTIVATION_SILU,
      .gated = true},
     {.name = "bamboo",
@@ -24,10 +25,47 @@ static const hth_arch archs[] = {
      .biases = HTH_BIAS_QKV,
      .activation = HTH_ACTIVATION_SILU,
      .gated = true},
+    {.name = "qwen2moe",
+     .rope = HTH_ROPE_NEOX,
+     .biases = HTH_BIAS_QKV,
+     .experts = {.score = HTH_SCORE_SOFTMAX, .reads_keys = true, .d_ff_from_dense = true, .d_ff_per_used = true,
+                 .required = true, .shared = true},
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
     {.name = "qwen3",
      .rope = HTH_ROPE_NEOX,
-     .qk_norm = true,
+     .qk_norm = HTH_QK_NORM_HEAD,
      .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "qwen3moe",
+     .rope = HTH_ROPE_NEOX,
+     .qk_norm = HTH_QK_NORM_HEAD,
+     .experts = {.score = HTH_SCORE_SOFTMAX, .normalise = true, .reads_keys = true, .d_ff_from_dense = true,
+                 .d_ff_per_used = true, .required = true},
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "olmoe",
+     .rope = HTH_ROPE_NEOX,
+     .qk_norm = HTH_QK_NORM_ALL,
+     .experts = {.score = HTH_SCORE_SOFTMAX, .d_ff_from_dense = true, .required = true},
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "smallthinker",
+     .rope = HTH_ROPE_NEOX,
+     .swa = {.possible = true, .period = 4, .dense_first = true},
+     .unrotated_step = 4,
+     .experts = {.score = HTH_SCORE_SIGMOID, .normalise = true, .reads_keys = true, .routes_layer_input = true,
+                 .required = true, .d_ff_from_dense = true},
+     .activation = HTH_ACTIVATION_RELU,
+     .gated = true},
+    {.name = "gpt-oss",
+     .rope = HTH_ROPE_NEOX,
+     .biases = HTH_BIAS_ALL,
+     .swa = {.possible = true, .period = 2},
+     .attn_sinks = true,
+     .ffn_norm_after = true,
+     .experts = {.score = HTH_SCORE_SOFTMAX_CHOSEN, .required = true, .biased = true},
+     .activation = HTH_ACTIVATION_SWIGLU_OAI,
      .gated = true},
     /* The 27B models divide scores by another root. No key states it; it follows from their number of layers. */
     {.name = "gemma2",
@@ -44,7 +82,7 @@ static const hth_arch archs[] = {
      .gated = true},
     {.name = "gemma3",
      .rope = HTH_ROPE_NEOX,
-     .qk_norm = true,
+     .qk_norm = HTH_QK_NORM_HEAD,
      .post_norms = true,
      .scaled_embedding = true,
      .swa = {.possible = true, .period = 6},
@@ -107,6 +145,7 @@ static const struct {
     {"geglu", HTH_ACTIVATION_GELU, true},   {"gelu", HTH_ACTIVATION_GELU, false},
     {"reglu", HTH_ACTIVATION_RELU, true},   {"relu", HTH_ACTIVATION_RELU, false},
     {"drelu", HTH_ACTIVATION_DRELU, true},  {"relu2", HTH_ACTIVATION_RELU2, false},
+    {"swiglu-oai", HTH_ACTIVATION_SWIGLU_OAI, true},
 };
 
 bool hth_activation_by_name(hth_str name, hth_activation *activation, bool *needs_gate)
@@ -122,7 +161,7 @@ bool hth_activation_by_name(hth_str name, hth_activation *activation, bool *need
 
 const char *hth_activation_name(hth_activation activation)
 {
-    static const char *const names[HTH_N_ACTIVATION] = {"silu", "gelu", "relu", "relu2", "drelu"};
+    static const char *const names[HTH_N_ACTIVATION] = {"silu", "gelu", "relu", "relu2", "drelu", "swiglu-oai"};
     return names[activation];
 }
 

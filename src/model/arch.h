@@ -24,6 +24,36 @@ typedef enum hth_norm_kind {
     HTH_NORM_LAYER, /* subtracts the mean; its bias is required */
 } hth_norm_kind;
 
+/* Which vectors of queries and keys are normalised before rotation. */
+typedef enum hth_qk_norm {
+    HTH_QK_NORM_NONE,
+    HTH_QK_NORM_HEAD, /* each head, with weights [d_head] */
+    HTH_QK_NORM_ALL,  /* all heads together, with weights [n_head * d_head] */
+} hth_qk_norm;
+
+/* How a router makes scores of its logits. 1 to 4: the values of expert_gating_func. */
+typedef enum hth_router_score {
+    HTH_SCORE_SOFTMAX = 1,
+    HTH_SCORE_SIGMOID,
+    HTH_SCORE_SOFTMAX_CHOSEN, /* the logits choose; weights are the softmax over the chosen ones */
+    HTH_N_SCORE,
+} hth_router_score;
+
+/* Mixtures of experts. Defaults for files without the keys expert_weights_norm, expert_weights_scale and
+ * expert_gating_func. */
+typedef struct hth_expert_rule {
+    hth_router_score score;     /* 0: the architecture has no experts */
+    bool normalise;             /* the weights of the chosen experts are divided by their sum */
+    bool reads_keys;            /* those keys are read */
+    bool routes_layer_input;    /* the router reads the residual stream before the mixer; else the normed input of the
+                                   network */
+    bool d_ff_from_dense;       /* without expert_feed_forward_length: feed_forward_length; else it is required */
+    bool d_ff_per_used;         /* in that case divided by expert_used_count */
+    bool required;              /* no dense models */
+    bool biased;                /* the router and all matrices of experts have biases */
+    bool shared;                /* shared experts may exist */
+} hth_expert_rule;
+
 /* Which biases of matrices a file must contain. The others are used if present. */
 typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth_bias_rule;
 
@@ -33,6 +63,7 @@ typedef struct hth_swa_pattern {
     bool possible;
     uint32_t size; /* default if the file states none; 0: then no layer slides */
     uint32_t period;
+    bool dense_first; /* the layer without a window is the first of a period, not the last */
 } hth_swa_pattern;
 
 typedef struct hth_arch {
@@ -47,7 +78,12 @@ typedef struct hth_arch {
     bool in_powerinfer;        /* PowerInfer files may have this architecture; */
     hth_activation relu_form;  /* its activation in them, whatever the file says */
     bool parallel;             /* attention and FFN in parallel, from attn_norm (and attn_norm_2) */
-    bool qk_norm;              /* queries and keys are normalised per head before rotation */
+    hth_qk_norm qk_norm;
+    bool attn_sinks;           /* each head has a score without a value */
+    bool ffn_norm_after;       /* the norm of the network is called post_attention_norm */
+    uint32_t unrotated_step;   /* layers i with i mod step = phase do not rotate, if any layer has a window; 0: all do */
+    uint32_t unrotated_phase;
+    hth_expert_rule experts;
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
     bool scaled_embedding;     /* embeddings are multiplied by sqrt(d_model) */
     uint32_t position_offset;  /* learned positions: row p + offset of position_embd; 0: none */

@@ -12,7 +12,7 @@
 enum {
     MAX_VOCAB = 4194304,
     MAX_POSITION = 16777216,
-    BINDINGS_PER_LAYER = 28,
+    BINDINGS_PER_LAYER = 40,
     BINDINGS_BESIDES = 8,
 };
 
@@ -66,15 +66,22 @@ static hearth_status check_type(binder *b, const hth_gguf_tensor *t)
                     info ? info->name : "unknown", hth_type_supported_list());
 }
 
-static hearth_status wrong_shape(binder *b, const hth_gguf_tensor *t, uint64_t n_col, uint64_t n_row)
+static hearth_status wrong_slices(binder *b, const hth_gguf_tensor *t, uint64_t n_col, uint64_t n_row, uint64_t n_slice)
 {
+    char slices[32] = "";
+    if (n_slice > 1) snprintf(slices, sizeof slices, ", %llu", (unsigned long long)n_slice);
     return hth_fail(b->err, HEARTH_ERROR_FORMAT,
                     "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu], but the metadata ask "
-                    "for [%llu, %llu]",
+                    "for [%llu, %llu%s]",
                     hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
                     (unsigned long long)t->dim[0], (unsigned long long)t->dim[1],
                     (unsigned long long)t->dim[2], (unsigned long long)t->dim[3], (unsigned long long)n_col,
-                    (unsigned long long)n_row);
+                    (unsigned long long)n_row, slices);
+}
+
+static hearth_status wrong_shape(binder *b, const hth_gguf_tensor *t, uint64_t n_col, uint64_t n_row)
+{
+    return wrong_slices(b, t, n_col, n_row, 1);
 }
 
 /* Several matrices of n_col columns whose rows are consecutive in one tensor. */
@@ -111,8 +118,23 @@ static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_r
     return bind_parts(b, t, n_col, &(part){n_row, m}, 1);
 }
 
-/* A vector of n floats, of any float type. */
-static hearth_status check_vector(binder *b, const hth_gguf_tensor *t, size_t n)
+/* The matrices [n_row][n_col] of n_slice experts, one after another. */
+static hearth_status bind_slices(binder *b, const hth_gguf_tensor *t, size_t n_slice, size_t n_row, size_t n_col,
+                                 hth_matrix *m)
+{
+    if (!t) return missing(b);
+    hearth_status st = check_type(b, t);
+    if (st != HEARTH_OK) return st;
+    if (t->dim[0] != n_col || t->dim[1] != n_row || t->dim[2] != n_slice || t->dim[3] != 1)
+        return wrong_slices(b, t, n_col, n_row, n_slice);
+    size_t row_size = hth_type_row_size(t->type, n_col);
+    *m = (hth_matrix){.type = t->type, .n_row = n_slice * n_row, .n_col = n_col, .row_size = row_size, .n_slice = n_slice};
+    remember(b, (hth_binding){.tensor = t, .matrix = m, .size = row_size * m->n_row});
+    return HEARTH_OK;
+}
+
+/* n_row vectors of n floats, of any float type. */
+static hearth_status check_vectors(binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row)
 {
     if (!t) return missing(b);
     hearth_status st = check_type(b, t);
@@ -123,15 +145,22 @@ static hearth_status check_vector(binder *b, const hth_gguf_tensor *t, size_t n)
             "%s: tensor '%s' (info at byte %llu) has type %s; norms and biases are F32, F16 or BF16",
             hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
             hth_type_find(t->type)->name);
-    return t->dim[0] != n || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1 ? wrong_shape(b, t, n, 1)
-                                                                                : HEARTH_OK;
+    bool fits = t->dim[0] == n && t->dim[1] == n_row && t->dim[2] == 1 && t->dim[3] == 1;
+    return fits ? HEARTH_OK : wrong_shape(b, t, n, n_row);
+}
+
+static hearth_status check_vector(binder *b, const hth_gguf_tensor *t, size_t n) { return check_vectors(b, t, n, 1); }
+
+static hearth_status bind_vectors(binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row, const float **vectors)
+{
+    hearth_status st = check_vectors(b, t, n, n_row);
+    if (st == HEARTH_OK) remember(b, (hth_binding){.tensor = t, .vector = vectors, .n = n * n_row, .size = t->size});
+    return st;
 }
 
 static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, const float **vector)
 {
-    hearth_status st = check_vector(b, t, n);
-    if (st == HEARTH_OK) remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n, .size = t->size});
-    return st;
+    return bind_vectors(b, t, n, 1, vector);
 }
 
 /* Biases of several matrices, consecutive in one tensor. NULL: none. */
@@ -313,9 +342,16 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     size_t n_q = (size_t)l->attn.n_head * h->d_head;
     hearth_status st;
     if ((st = bind_attention_norm(b, i, l)) != HEARTH_OK || (st = bind_qkv(b, i, l)) != HEARTH_OK) return st;
-    if (h->arch->qk_norm && ((st = bind_norm(b, i, "attn_q_norm", h->d_head, &l->attn.q_norm)) != HEARTH_OK ||
-                               (st = bind_norm(b, i, "attn_k_norm", h->d_head, &l->attn.k_norm)) != HEARTH_OK))
+    bool all = h->arch->qk_norm == HTH_QK_NORM_ALL;
+    size_t n_kv = (size_t)l->attn.n_head_kv * h->d_head;
+    if (h->arch->qk_norm &&
+        ((st = bind_norm(b, i, "attn_q_norm", all ? n_q : h->d_head, &l->attn.q_norm)) != HEARTH_OK ||
+         (st = bind_norm(b, i, "attn_k_norm", all ? n_kv : h->d_head, &l->attn.k_norm)) != HEARTH_OK))
         return st;
+    if (h->arch->attn_sinks) {
+        st = bind_vector(b, find_in_layer(b, i, "attn_sinks.weight"), l->attn.n_head, &l->attn.sinks);
+        if (st != HEARTH_OK) return st;
+    }
     bool biased = h->arch->biases == HTH_BIAS_ALL;
     st = bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->attn.o, &l->attn.o_bias);
     if (st != HEARTH_OK || !h->arch->post_norms) return st;
@@ -435,13 +471,78 @@ static hearth_status bind_order(binder *b, uint32_t i, hth_layer *l)
     return HEARTH_OK;
 }
 
+/* ---- experts ------------------------------------------------------------------------ */
+
+static hearth_status bind_router(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    const hth_expert_sizes *e = &h->experts;
+    hth_router *r = &l->experts.router;
+    *r = (hth_router){.n_expert = e->n_expert,
+                      .n_used = e->n_used,
+                      .n_group = e->n_group,
+                      .n_group_used = e->n_group_used,
+                      .score = e->score,
+                      .normalise = e->normalise,
+                      .scale = e->scale,
+                      .reads_layer_input = h->arch->experts.routes_layer_input};
+    hearth_status st =
+        bind_vectors(b, find_in_layer(b, i, "ffn_gate_inp.weight"), h->d_model, e->n_expert, &r->weight);
+    if (st == HEARTH_OK) st = bind_bias(b, i, "ffn_gate_inp", h->arch->experts.biased, e->n_expert, &r->bias);
+    return st != HEARTH_OK ? st : bind_bias(b, i, "exp_probs_b", false, e->n_expert, &r->select_bias);
+}
+
+/* One of the three matrices of all experts, and its bias. */
+static hearth_status bind_expert_matrix(binder *b, uint32_t i, const char *name, size_t n_row, size_t n_col,
+                                        hth_matrix *m, const float **bias)
+{
+    const hth_hparams *h = &b->model->hparams;
+    char full[48];
+    snprintf(full, sizeof full, "%s.weight", name);
+    hearth_status st = bind_slices(b, find_in_layer(b, i, full), h->experts.n_expert, n_row, n_col, m);
+    if (st != HEARTH_OK || !h->arch->experts.biased) return st;
+    snprintf(full, sizeof full, "%s.bias", name);
+    return bind_vectors(b, find_in_layer(b, i, full), n_row, h->experts.n_expert, bias);
+}
+
+static hearth_status bind_shared_expert(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    size_t d = h->d_model, f = h->experts.d_ff_shared;
+    hth_ffn *shared = &l->experts.shared;
+    hearth_status st;
+    if (f == 0) return HEARTH_OK;
+    shared->d_ff = (uint32_t)f;
+    if ((st = bind_matrix(b, find_in_layer(b, i, "ffn_gate_shexp.weight"), f, d, &shared->gate)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "ffn_up_shexp.weight"), f, d, &shared->up)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "ffn_down_shexp.weight"), d, f, &shared->down)) != HEARTH_OK)
+        return st;
+    const hth_gguf_tensor *gate = find_in_layer(b, i, "ffn_gate_inp_shexp.weight");
+    return gate ? bind_vector(b, gate, d, &l->experts.shared_gate) : HEARTH_OK;
+}
+
+static hearth_status bind_experts(binder *b, uint32_t i, hth_layer *l)
+{
+    size_t d = b->model->hparams.d_model, f = b->model->hparams.experts.d_ff;
+    hth_experts *e = &l->experts;
+    hearth_status st;
+    e->d_ff = (uint32_t)f;
+    if ((st = bind_router(b, i, l)) != HEARTH_OK ||
+        (st = bind_expert_matrix(b, i, "ffn_gate_exps", f, d, &e->gate, &e->gate_bias)) != HEARTH_OK ||
+        (st = bind_expert_matrix(b, i, "ffn_up_exps", f, d, &e->up, &e->up_bias)) != HEARTH_OK ||
+        (st = bind_expert_matrix(b, i, "ffn_down_exps", d, f, &e->down, &e->down_bias)) != HEARTH_OK)
+        return st;
+    return bind_shared_expert(b, i, l);
+}
+
 static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
+    const char *norm = h->arch->ffn_norm_after ? "post_attention_norm" : "ffn_norm";
     hearth_status st;
+    if (!h->arch->parallel && (st = bind_norm(b, i, norm, h->d_model, &l->ffn_norm)) != HEARTH_OK) return st;
+    if (l->network == HTH_NETWORK_EXPERTS) return bind_experts(b, i, l);
     if ((st = check_router(b, i)) != HEARTH_OK) return st;
-    if (!h->arch->parallel && (st = bind_norm(b, i, "ffn_norm", h->d_model, &l->ffn_norm)) != HEARTH_OK)
-        return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
     if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
         (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
@@ -538,7 +639,8 @@ static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         hth_layer *l = &m->layers[i];
         l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
-        l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window;
+        l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
+        l->network = sizes[i].has_experts ? HTH_NETWORK_EXPERTS : HTH_NETWORK_DENSE;
         if ((st = bind_attention(b, i, l)) != HEARTH_OK) return st;
         if ((st = bind_ffn(b, i, l)) != HEARTH_OK) return st;
     }

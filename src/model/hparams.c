@@ -10,6 +10,7 @@
 /* 2 to 10 times above every known model. */
 enum {
     MAX_HEAD = 4096,
+    MAX_USED = HTH_MAX_CHAINS - 1, /* sums of the chosen experts and the shared one must fit */
     MAX_D_MODEL = 262144,
     MAX_D_HEAD = 65536,
     MAX_CONTEXT = 16777216,
@@ -136,15 +137,97 @@ static hearth_status find_arch(reader *r, hth_hparams *h)
                     hth_gguf_path(r->file), r->arch);
 }
 
-static hearth_status check_experts(reader *r)
+/* ---- experts ------------------------------------------------------------------- */
+
+/* How weights are made of scores. */
+static hearth_status read_weight_rule(reader *r, const hth_expert_rule *rule, hth_expert_sizes *e)
 {
-    uint64_t n = 0;
-    hearth_status st = hth_gguf_get_uint(r->file, key_of(r, "expert_count"), 0, UINT32_MAX, &n, NULL, r->err);
-    if (st != HEARTH_OK || n == 0) return st;
-    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s is %llu: mixtures of experts are not supported yet; dense models are",
-                    hth_gguf_path(r->file), r->key, (unsigned long long)n);
+    double scale = 1.0;
+    uint64_t score = rule->score;
+    bool found;
+    e->score = rule->score, e->normalise = rule->normalise, e->scale = 1.0f;
+    if (!rule->reads_keys) return HEARTH_OK;
+    hearth_status st = hth_gguf_get_bool(r->file, key_of(r, "expert_weights_norm"), &e->normalise, &found, r->err);
+    if (st == HEARTH_OK) st = read_float(r, "expert_weights_scale", 0.0, 1e6, &scale, NULL);
+    if (st != HEARTH_OK) return st;
+    if (scale != 0.0) e->scale = (float)scale; /* 0: converters of models without the factor write it */
+    st = hth_gguf_get_uint(r->file, key_of(r, "expert_gating_func"), 0, UINT32_MAX, &score, &found, r->err);
+    if (st != HEARTH_OK) return st;
+    if (score == 0) score = rule->score;
+    if (!found && rule->routes_layer_input)
+        hth_log(HEARTH_LOG_WARN, "%s: %s is missing: sigmoid is taken", hth_gguf_path(r->file), r->key);
+    if (score >= HTH_N_SCORE)
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: %s is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen)",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)score);
+    e->score = (hth_router_score)score;
+    return HEARTH_OK;
 }
+
+static hearth_status read_groups(reader *r, hth_expert_sizes *e)
+{
+    e->n_group = e->n_group_used = 1;
+    if (!hth_gguf_find(r->file, key_of(r, "expert_group_count"))) return HEARTH_OK;
+    hearth_status st = read_size(r, "expert_group_count", 0, e->n_expert, &e->n_group);
+    if (st != HEARTH_OK || e->n_group <= 1) {
+        e->n_group = 1;
+        return st;
+    }
+    if ((st = read_size(r, "expert_group_used_count", 1, e->n_group, &e->n_group_used)) != HEARTH_OK) return st;
+    uint32_t n = e->n_expert / e->n_group;
+    if (e->n_expert % e->n_group == 0 && n >= 2 && n * e->n_group_used >= e->n_used) return HEARTH_OK;
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                    "%s: %u experts in %s.expert_group_count %u groups, of which %u are used, do not give %u experts",
+                    hth_gguf_path(r->file), e->n_expert, r->arch, e->n_group, e->n_group_used, e->n_used);
+}
+
+/* Widths of an expert and of the shared one; n_ff: feed_forward_length, or 0. */
+static hearth_status read_expert_widths(reader *r, const hth_expert_rule *rule, uint32_t n_ff, hth_expert_sizes *e)
+{
+    e->d_ff = rule->d_ff_from_dense ? n_ff / (rule->d_ff_per_used ? e->n_used : 1) : 0;
+    if (rule->reads_keys || !rule->d_ff_from_dense) {
+        hearth_status st = read_size(r, "expert_feed_forward_length", 1, HTH_MAX_D_FF, &e->d_ff);
+        if (st != HEARTH_OK) return st;
+    } else if (e->d_ff == 0) {
+        key_of(r, "feed_forward_length");
+        return missing(r);
+    }
+    if (!rule->shared) return HEARTH_OK;
+    e->d_ff_shared = n_ff;
+    return read_size(r, "expert_shared_feed_forward_length", 1, HTH_MAX_D_FF, &e->d_ff_shared);
+}
+
+static hearth_status read_experts(reader *r, hth_hparams *h, const hth_layer_sizes *sizes)
+{
+    const hth_expert_rule *rule = &h->arch->experts;
+    hth_expert_sizes *e = &h->experts;
+    uint64_t n = 0;
+    hearth_status st = hth_gguf_get_uint(r->file, key_of(r, "expert_count"), 0, HTH_MAX_EXPERT, &n, NULL, r->err);
+    if (st != HEARTH_OK) return st;
+    if (n == 0 && rule->required) return missing(r);
+    if (n == 0) return HEARTH_OK;
+    if (rule->score == 0)
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "%s: %s is %llu, but architecture %s has no experts here",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)n, r->arch);
+    e->n_expert = (uint32_t)n;
+    if ((st = read_size(r, "expert_used_count", 1, n < MAX_USED ? n : MAX_USED, &e->n_used)) != HEARTH_OK) return st;
+    if ((st = read_weight_rule(r, rule, e)) != HEARTH_OK) return st;
+    if ((st = read_groups(r, e)) != HEARTH_OK) return st;
+    return read_expert_widths(r, rule, sizes[0].d_ff, e);
+}
+
+/* Which layers have experts: all of a model that has some. */
+static void place_experts(hth_hparams *h, hth_layer_sizes *sizes)
+{
+    h->d_ff = 0;
+    for (uint32_t i = 0; i < h->n_layer; i++) {
+        sizes[i].has_experts = h->experts.n_expert > 0;
+        if (sizes[i].has_experts) sizes[i].d_ff = 0;
+        if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
+    }
+}
+
+/* ---- sizes of layers ------------------------------------------------------------- */
 
 /* Heads and FFN widths, which may differ per layer. */
 static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *h, hth_layer_sizes **out)
@@ -163,7 +246,8 @@ static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *
     if (st != HEARTH_OK) return st;
     st = read_per_layer(r, "feed_forward_length", HTH_MAX_D_FF, n, ff, &found);
     if (st != HEARTH_OK) return st;
-    if (!found) return missing(r);
+    if (!found && !h->arch->experts.required) return missing(r);
+    if (!found) memset(ff, 0, n * sizeof *ff);
     for (uint32_t i = 0; i < n; i++) {
         if (head[i] % kv[i] != 0)
             return hth_fail(
@@ -231,9 +315,19 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
     }
     hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, HTH_MAX_LAYER, &period, NULL, r->err);
     if (st != HEARTH_OK) return st;
-    for (uint32_t i = 0; i < n_layer; i++)
-        sizes[i].window = period == 0 || i % period < period - 1 ? size : 0;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        bool sees_all = period > 0 && i % period == (h->arch->swa.dense_first ? 0 : period - 1);
+        sizes[i].window = sees_all ? 0 : size;
+    }
     return HEARTH_OK;
+}
+
+static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
+{
+    bool any_window = false;
+    for (uint32_t i = 0; i < h->n_layer; i++) any_window = any_window || sizes[i].window > 0;
+    uint32_t step = any_window ? h->arch->unrotated_step : 0;
+    for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].rotates = step == 0 || i % step != h->arch->unrotated_phase;
 }
 
 static hearth_status read_windows(reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
@@ -410,13 +504,15 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     *h = (hth_hparams){0};
     hearth_status st;
     if ((st = find_arch(&r, h)) != HEARTH_OK) return st;
-    if ((st = check_experts(&r)) != HEARTH_OK) return st;
     if ((st = read_size(&r, "block_count", 1, HTH_MAX_LAYER, &h->n_layer)) != HEARTH_OK) return st;
     if ((st = read_context(&r, h)) != HEARTH_OK) return st;
     if ((st = read_size(&r, "embedding_length", 1, MAX_D_MODEL, &h->d_model)) != HEARTH_OK) return st;
     if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;
+    if ((st = read_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
+    place_experts(h, *per_layer);
     if ((st = read_head_size(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_windows(&r, h, *per_layer)) != HEARTH_OK) return st;
+    place_rotation(h, *per_layer);
     if ((st = read_caps(&r, h)) != HEARTH_OK) return st;
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
     if ((st = read_rope(&r, h)) != HEARTH_OK) return st;

@@ -47,8 +47,9 @@ size_t hth_attn_scratch(size_t d_head, size_t n_query);
 /* Adds one split to the total (initially zero bytes) and to y[d_head]. */
 void hth_attn_merge(hth_attn_partial *total, float *y, const hth_attn_partial *part, const float *values,
                       size_t d_head);
-/* Divides y by the sum of all weights. */
-void hth_attn_finalize(const hth_attn_partial *total, float *y, size_t d_head);
+/* Ends the merge: a sink, if there is one, is a last split with this score, weight 1 and values 0; then y is divided
+ * by the sum of all weights. */
+void hth_attn_finalize(hth_attn_partial *total, float *y, size_t d_head, const float *sink);
 
 /* Runs and merges all splits of the job: writes head h of token r to y + (r * out_stride + h) * d_head. Ignores
  * the values and partials of the job; its scratch memory holds the splits. */

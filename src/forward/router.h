@@ -1,0 +1,14 @@
+/* Which experts compute a token, and with which weights (docs/arithmetic.md 6). Pure functions of one token's logits;
+ * experts.c calls them. */
+#ifndef HTH_FORWARD_ROUTER_H
+#define HTH_FORWARD_ROUTER_H
+
+#include "kernels/kernels.h"
+#include "model/model.h"
+
+/* logits[n_expert], with the router's bias, are overwritten; scratch[n_expert]. chosen[n_used]: the experts, ascending;
+ * weights[n_used]. Equal scores: the lower index is chosen. Logits that are not finite give weights that are not. */
+void hth_route(const hth_kernels *k, const hth_router *router, float *logits, float *scratch, uint32_t *chosen,
+               float *weights);
+
+#endif
