@@ -103,7 +103,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     const hth_hparams *h = &model->hparams;
     size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
     size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
-    s->n_table = h->rope.window_base > 0.0 ? 2 : 1;
+    s->n_table = h->rope.window_base > 0.0 || h->arch->swa.unscaled ? 2 : 1;
     s->x = bump_alloc(c, n_row * h->d_model, f);
     s->x_norm = bump_alloc(c, n_row * h->d_model, f);
     s->q = bump_alloc(c, n_row * n_q, f);
@@ -113,7 +113,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
     s->block_out = bump_alloc(c, n_row * h->d_model, f);
-    s->mixer_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, f);
+    s->mixer_saved = bump_alloc(c, h->parallel ? n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->frequency = bump_alloc(c, s->n_table * 2 * n_pair, sizeof(double));
@@ -221,10 +221,13 @@ void hth_fwd_norm_row(const void *rows, size_t i)
     const hth_kernels *k = n->s->k;
     const float *x = n->x + i * h->d_model;
     float *y = n->y + i * h->d_model, inv_n = 1.0f / (float)h->d_model;
-    if (h->arch->norm == HTH_NORM_LAYER) {
+    if (!n->norm->weight) {
+        memcpy(y, x, h->d_model * sizeof *y);
+    } else if (h->arch->norm == HTH_NORM_LAYER) {
         k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, h->norm_eps, y);
     } else {
         k->rms_norm(x, n->norm->weight, h->d_model, inv_n, h->norm_eps, y);
+        if (n->norm->bias) k->add(y, n->norm->bias, h->d_model, y);
     }
 }
 
@@ -242,15 +245,16 @@ void hth_fwd_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, u
 
 typedef struct add_job {
     const hth_step *s;
-    float *x;
-    const float *block;
+    float *x, *block;
 } add_job;
 
 static void add_row(void *arg, size_t i, uint32_t i_thread)
 {
     (void)i_thread;
     const add_job *job = arg;
-    size_t d = job->s->model->hparams.d_model;
+    const hth_hparams *h = &job->s->model->hparams;
+    size_t d = h->d_model;
+    if (h->residual_scale != 1.0f) job->s->k->scale(job->block + i * d, h->residual_scale, d, job->block + i * d);
     job->s->k->add(job->x + i * d, job->block + i * d, d, job->x + i * d);
 }
 
@@ -278,9 +282,10 @@ static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = 
 static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    bool parallel = s->model->hparams.arch->parallel;
-    float *mixer_to = parallel || l->mixer_post_norm.weight ? NULL : s->x;
-    float *network_to = parallel || l->ffn_post_norm.weight ? NULL : s->x;
+    const hth_hparams *h = &s->model->hparams;
+    bool parallel = h->parallel, scaled = h->residual_scale != 1.0f;
+    float *mixer_to = parallel || scaled || l->mixer_post_norm.weight ? NULL : s->x;
+    float *network_to = parallel || scaled || l->ffn_post_norm.weight ? NULL : s->x;
     const hth_router *router = &l->experts.router;
     if (l->network == HTH_NETWORK_EXPERTS && router->reads_layer_input) hth_fwd_route(s, router, s->x);
     hearth_status st = mixers[l->mixer](s, i_layer, mixer_to, err);

@@ -161,6 +161,7 @@ typedef struct hth_attn {
     size_t q_stride;        /* floats from token to token; a multiple of 32 with Q8_0 */
     float scale;            /* of the scores */
     float cap, inverse_cap; /* soft cap of the scaled scores; 0: none */
+    const float *slopes;    /* [n_head] or NULL: scores fall by this times the distance of positions */
     const float *sinks;     /* [n_head] or NULL; hth_attn_finalize */
     float *scratch;         /* hth_attn_scratch floats */
     float *values;          /* [..][d_head] weighted sums of the split, one per query */

@@ -3,6 +3,7 @@
  * empty. */
 #include "base/checked_math.h"
 #include "base/log.h"
+#include "kernels/vector/math.h"
 #include "model/model.h"
 
 #include <assert.h>
@@ -187,24 +188,61 @@ static hearth_status bind_divisors(binder *b, const hth_gguf_tensor *t, const fl
     return st;
 }
 
+/* Whether a name ends with one of those that the architecture ignores. */
+static bool is_ignored(const hth_arch *arch, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = arch->ignored; at && *at; at = strchr(at, ' ') + 1) {
+        size_t n_suffix = (size_t)(strchr(at, ' ') - at);
+        if (n >= n_suffix && memcmp(name + n - n_suffix, at, n_suffix) == 0) return true;
+    }
+    return false;
+}
+
 /* The bias of matrix `name` of a layer, which the architecture may require. */
 static hearth_status bind_bias(binder *b, uint32_t i_layer, const char *name, bool needed, size_t n,
                                const float **vector)
 {
     char full[48];
     snprintf(full, sizeof full, "%s.bias", name);
+    if (is_ignored(b->model->hparams.arch, full)) return HEARTH_OK;
     const hth_gguf_tensor *t = find_in_layer(b, i_layer, full);
     return t || needed ? bind_vector(b, t, n, vector) : HEARTH_OK;
 }
 
-/* A norm of a layer by name, of n values. */
-static hearth_status bind_norm(binder *b, uint32_t i_layer, const char *name, size_t n, hth_norm *norm)
+/* ---- norms --------------------------------------------------------------------------- */
+
+static bool norms_have_bias(const hth_arch *a)
 {
+    return a->norm_params == HTH_PARAMS_BY_KIND ? a->norm == HTH_NORM_LAYER : a->norm_params == HTH_PARAMS_BOTH;
+}
+
+/* The norm of a block of a layer by name, of d_model values. Some names have no suffix. */
+static hearth_status bind_norm(binder *b, uint32_t i_layer, const char *name, hth_norm *norm)
+{
+    const hth_hparams *h = &b->model->hparams;
     char weight[48];
     snprintf(weight, sizeof weight, "%s.weight", name);
-    hearth_status st = bind_vector(b, find_in_layer(b, i_layer, weight), n, &norm->weight);
-    if (st != HEARTH_OK || b->model->hparams.arch->norm != HTH_NORM_LAYER) return st;
-    return bind_bias(b, i_layer, name, true, n, &norm->bias);
+    if (h->arch->norm_params == HTH_PARAMS_NONE) {
+        norm->weight = b->model->ones;
+        return HEARTH_OK;
+    }
+    const hth_gguf_tensor *bare = find_in_layer(b, i_layer, name), *t = find_in_layer(b, i_layer, weight);
+    hearth_status st = bind_vector(b, t ? t : bare, h->d_model, &norm->weight);
+    if (st != HEARTH_OK || !norms_have_bias(h->arch)) return st;
+    return bind_bias(b, i_layer, name, true, h->d_model, &norm->bias);
+}
+
+/* The norm of queries or keys of n_head heads. */
+static hearth_status bind_qk_norm(binder *b, uint32_t i, const char *name, uint32_t n_head, hth_norm *norm)
+{
+    const hth_hparams *h = &b->model->hparams;
+    size_t d = h->d_head, n = h->arch->qk_norm == HTH_QK_NORM_ALL ? n_head * d : d;
+    char weight[48];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    const hth_gguf_tensor *t = find_in_layer(b, i, weight);
+    if (h->arch->qk_norm == HTH_QK_NORM_NONE || (!t && h->arch->qk_norm_optional)) return HEARTH_OK;
+    return bind_vectors(b, t, n, h->arch->qk_norm == HTH_QK_NORM_EACH ? n_head : 1, &norm->weight);
 }
 
 /* A matrix of a layer and its bias. */
@@ -250,7 +288,7 @@ static hearth_status bind_positions(binder *b)
     hth_model *m = b->model;
     hth_hparams *h = &m->hparams;
     uint32_t offset = h->arch->position_offset;
-    if (offset == 0) return HEARTH_OK;
+    if (!h->arch->learned_positions) return HEARTH_OK;
     const hth_gguf_tensor *t = find(b, "position_embd.weight");
     if (!t) return missing(b);
     if (t->dim[1] <= offset || t->dim[1] > MAX_POSITION)
@@ -277,18 +315,30 @@ static hearth_status bind_rope_factors(binder *b)
     return t && h->arch->factors == HTH_FACTORS_ONE ? bind_divisors(b, t, &m->rope_factors) : HEARTH_OK;
 }
 
+/* A norm outside layers. */
+static hearth_status bind_outer_norm(binder *b, const char *name, hth_norm *norm)
+{
+    const hth_hparams *h = &b->model->hparams;
+    char full[48];
+    norm->weight = b->model->ones;
+    if (h->arch->norm_params == HTH_PARAMS_NONE) return HEARTH_OK;
+    snprintf(full, sizeof full, "%s.weight", name);
+    hearth_status st = bind_vector(b, find(b, full), h->d_model, &norm->weight);
+    if (st != HEARTH_OK || !norms_have_bias(h->arch)) return st;
+    snprintf(full, sizeof full, "%s.bias", name);
+    return bind_vector(b, find(b, full), h->d_model, &norm->bias);
+}
+
 static hearth_status bind_head(binder *b)
 {
     hth_model *m = b->model;
     size_t d_model = m->hparams.d_model;
-    hearth_status st = bind_vector(b, find(b, "output_norm.weight"), d_model, &m->output_norm.weight);
-    if (st == HEARTH_OK && m->hparams.arch->norm == HTH_NORM_LAYER)
-        st = bind_vector(b, find(b, "output_norm.bias"), d_model, &m->output_norm.bias);
+    hearth_status st = bind_outer_norm(b, "output_norm", &m->output_norm);
     if (st != HEARTH_OK) return st;
     const hth_gguf_tensor *t = find(b, "output.weight");
     m->tied = t == NULL;
     if (t) st = bind_matrix(b, t, m->hparams.n_vocab, d_model, &m->output);
-    t = find(b, "output.bias");
+    t = is_ignored(m->hparams.arch, "output.bias") ? NULL : find(b, "output.bias");
     return st == HEARTH_OK && t ? bind_vector(b, t, m->hparams.n_vocab, &m->output_bias) : st;
 }
 
@@ -326,14 +376,15 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
     return bind_bias(b, i, "attn_v", biased, n_kv, &l->attn.v_bias);
 }
 
-/* With parallel attention and FFN, both share one norm unless attention has its own. */
-static hearth_status bind_attention_norm(binder *b, uint32_t i, hth_layer *l)
+/* In parallel, mixer and network share one norm unless the mixer has its own. */
+static hearth_status bind_mixer_norm(binder *b, uint32_t i, hth_layer *l)
 {
-    const hth_hparams *h = &b->model->hparams;
-    if (!h->arch->parallel) return bind_norm(b, i, "attn_norm", h->d_model, &l->mixer_norm);
-    hearth_status st = bind_norm(b, i, "attn_norm", h->d_model, &l->ffn_norm);
-    if (st != HEARTH_OK || !find_in_layer(b, i, "attn_norm_2.weight")) return st;
-    return bind_norm(b, i, "attn_norm_2", h->d_model, &l->mixer_norm);
+    const hth_arch *a = b->model->hparams.arch;
+    if (a->no_pre_norms) return HEARTH_OK;
+    bool shares = b->model->hparams.parallel && a->parallel != HTH_PARALLEL_BY_KEY;
+    hearth_status st = bind_norm(b, i, "attn_norm", shares ? &l->ffn_norm : &l->mixer_norm);
+    if (st != HEARTH_OK || !shares || !find_in_layer(b, i, "attn_norm_2.weight")) return st;
+    return bind_norm(b, i, "attn_norm_2", &l->mixer_norm);
 }
 
 static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
@@ -341,12 +392,9 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     const hth_hparams *h = &b->model->hparams;
     size_t n_q = (size_t)l->attn.n_head * h->d_head;
     hearth_status st;
-    if ((st = bind_attention_norm(b, i, l)) != HEARTH_OK || (st = bind_qkv(b, i, l)) != HEARTH_OK) return st;
-    bool all = h->arch->qk_norm == HTH_QK_NORM_ALL;
-    size_t n_kv = (size_t)l->attn.n_head_kv * h->d_head;
-    if (h->arch->qk_norm &&
-        ((st = bind_norm(b, i, "attn_q_norm", all ? n_q : h->d_head, &l->attn.q_norm)) != HEARTH_OK ||
-         (st = bind_norm(b, i, "attn_k_norm", all ? n_kv : h->d_head, &l->attn.k_norm)) != HEARTH_OK))
+    if ((st = bind_mixer_norm(b, i, l)) != HEARTH_OK || (st = bind_qkv(b, i, l)) != HEARTH_OK ||
+        (st = bind_qk_norm(b, i, "attn_q_norm", l->attn.n_head, &l->attn.q_norm)) != HEARTH_OK ||
+        (st = bind_qk_norm(b, i, "attn_k_norm", l->attn.n_head_kv, &l->attn.k_norm)) != HEARTH_OK)
         return st;
     if (h->arch->attn_sinks) {
         st = bind_vector(b, find_in_layer(b, i, "attn_sinks.weight"), l->attn.n_head, &l->attn.sinks);
@@ -355,7 +403,7 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     bool biased = h->arch->biases == HTH_BIAS_ALL;
     st = bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->attn.o, &l->attn.o_bias);
     if (st != HEARTH_OK || !h->arch->post_norms) return st;
-    return bind_norm(b, i, "post_attention_norm", h->d_model, &l->mixer_post_norm);
+    return bind_norm(b, i, "post_attention_norm", &l->mixer_post_norm);
 }
 
 /* A router means that a layer has experts, which contradicts the metadata. */
@@ -489,7 +537,8 @@ static hearth_status bind_router(binder *b, uint32_t i, hth_layer *l)
     hearth_status st =
         bind_vectors(b, find_in_layer(b, i, "ffn_gate_inp.weight"), h->d_model, e->n_expert, &r->weight);
     if (st == HEARTH_OK) st = bind_bias(b, i, "ffn_gate_inp", h->arch->experts.biased, e->n_expert, &r->bias);
-    return st != HEARTH_OK ? st : bind_bias(b, i, "exp_probs_b", false, e->n_expert, &r->select_bias);
+    if (st != HEARTH_OK || !h->arch->experts.select_bias) return st;
+    return bind_bias(b, i, "exp_probs_b", false, e->n_expert, &r->select_bias);
 }
 
 /* One of the three matrices of all experts, and its bias. */
@@ -518,7 +567,7 @@ static hearth_status bind_shared_expert(binder *b, uint32_t i, hth_layer *l)
         (st = bind_matrix(b, find_in_layer(b, i, "ffn_down_shexp.weight"), d, f, &shared->down)) != HEARTH_OK)
         return st;
     const hth_gguf_tensor *gate = find_in_layer(b, i, "ffn_gate_inp_shexp.weight");
-    return gate ? bind_vector(b, gate, d, &l->experts.shared_gate) : HEARTH_OK;
+    return gate && h->arch->experts.shared == HTH_SHARED_OR_DENSE ? bind_vector(b, gate, d, &l->experts.shared_gate) : HEARTH_OK;
 }
 
 static hearth_status bind_experts(binder *b, uint32_t i, hth_layer *l)
@@ -538,16 +587,17 @@ static hearth_status bind_experts(binder *b, uint32_t i, hth_layer *l)
 static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    const char *norm = h->arch->ffn_norm_after ? "post_attention_norm" : "ffn_norm";
-    hearth_status st;
-    if (!h->arch->parallel && (st = bind_norm(b, i, norm, h->d_model, &l->ffn_norm)) != HEARTH_OK) return st;
+    const char *norm = h->arch->ffn_norm ? h->arch->ffn_norm : "ffn_norm";
+    bool has_norm = !h->arch->no_pre_norms && (!h->parallel || h->arch->parallel == HTH_PARALLEL_BY_KEY);
+    hearth_status st = has_norm ? bind_norm(b, i, norm, &l->ffn_norm) : HEARTH_OK;
+    if (st != HEARTH_OK) return st;
     if (l->network == HTH_NETWORK_EXPERTS) return bind_experts(b, i, l);
-    if ((st = check_router(b, i)) != HEARTH_OK) return st;
+    if (!h->arch->experts.ignored && (st = check_router(b, i)) != HEARTH_OK) return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
     if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
         (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
         return st;
-    return h->arch->post_norms ? bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm) : HEARTH_OK;
+    return h->arch->post_norms ? bind_norm(b, i, "post_ffw_norm", &l->ffn_post_norm) : HEARTH_OK;
 }
 
 /* ---- the whole model ------------------------------------------------------------ */
@@ -559,7 +609,9 @@ static hearth_status allocate(binder *b)
     m->layers = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *m->layers, 64);
     m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
     m->used = hth_arena_alloc(&m->arena, hth_gguf_n_tensor(m->file) + 1, sizeof *m->used, 1);
-    if (m->layers && m->bindings && m->used) return HEARTH_OK;
+    m->ones = hth_arena_alloc(&m->arena, m->hparams.d_model, sizeof *m->ones, 64);
+    for (uint32_t i = 0; m->ones && i < m->hparams.d_model; i++) m->ones[i] = 1.0f;
+    if (m->layers && m->bindings && m->used && m->ones) return HEARTH_OK;
     return hth_fail_memory(b->err, n * sizeof *m->bindings, "the layers of a model");
 }
 
@@ -589,9 +641,12 @@ static const struct {
 /* Suffix of tensor names: rotation tables from old converters, which are computed instead. */
 static const char rotation_table[] = ".attn_rot_embd.weight";
 
-static bool is_harmless(hth_str name)
+static bool is_harmless(const hth_arch *arch, hth_str name)
 {
+    char text[64];
     size_t n = sizeof rotation_table - 1;
+    snprintf(text, sizeof text, "%.*s", (int)(name.n < sizeof text ? name.n : 0), name.bytes);
+    if (is_ignored(arch, text)) return true;
     if (name.n > n && memcmp(name.bytes + name.n - n, rotation_table, n) == 0) return true;
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
         n = strlen(harmless[i].prefix);
@@ -609,7 +664,7 @@ static hearth_status check_unused(binder *b, bool allowed)
     char name[80];
     for (size_t i = 0; m->n_tensor < hth_gguf_n_tensor(m->file) && i < hth_gguf_n_tensor(m->file); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(m->file, i);
-        if (m->used[i] || is_harmless(t->name)) continue;
+        if (m->used[i] || is_harmless(m->hparams.arch, t->name)) continue;
         if (n++ == 0) first = t;
     }
     if (n == 0) return HEARTH_OK;
@@ -627,13 +682,48 @@ static hearth_status check_unused(binder *b, bool allowed)
     return HEARTH_OK;
 }
 
+static hearth_status decide_parallel(binder *b)
+{
+    hth_hparams *h = &b->model->hparams;
+    char key[80];
+    snprintf(key, sizeof key, "%s.use_parallel_residual", h->arch->name);
+    h->parallel = h->arch->parallel == HTH_PARALLEL_ALWAYS ||
+                  (h->arch->parallel == HTH_PARALLEL_BY_TENSORS && !find_in_layer(b, 0, "ffn_norm.weight"));
+    if (h->arch->parallel != HTH_PARALLEL_BY_KEY) return HEARTH_OK;
+    bool found;
+    hearth_status st = hth_gguf_get_bool(b->model->file, key, &h->parallel, &found, b->err);
+    if (st != HEARTH_OK || found) return st;
+    return hth_gguf_missing(b->model->file, key, "architecture gptneox", b->err);
+}
+
+/* Slopes by which scores fall with distance (Press et al. 2022): for n heads, n a power of two, 2^(-b (i + 1) / n),
+ * where b is the largest exponent; further heads lie between the first ones. */
+static hearth_status make_slopes(binder *b, hth_attention *a)
+{
+    double largest = (double)b->model->hparams.alibi;
+    if (largest == 0.0) return HEARTH_OK;
+    float *slopes = hth_arena_alloc(&b->model->arena, a->n_head, sizeof *slopes, 16);
+    if (!slopes) return hth_fail_memory(b->err, a->n_head * sizeof *slopes, "slopes of heads");
+    uint32_t n = 1;
+    while (2 * n <= a->n_head) n *= 2;
+    for (uint32_t i = 0; i < a->n_head; i++) {
+        double exponent = i < n ? largest * (i + 1) / n : largest / 2 * (2.0 * (i - n) + 1) / n;
+        slopes[i] = (float)hth_pow_d(2.0, -exponent);
+    }
+    a->slopes = slopes;
+    return HEARTH_OK;
+}
+
 static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
 {
     hth_model *m = b->model;
     hearth_status st;
     if ((st = allocate(b)) != HEARTH_OK) return st;
     if ((st = check_block_count(b)) != HEARTH_OK) return st;
+    if ((st = decide_parallel(b)) != HEARTH_OK) return st;
     if ((st = bind_embedding(b)) != HEARTH_OK) return st;
+    if (m->hparams.arch->embedding_norm && (st = bind_outer_norm(b, "token_embd_norm", &m->embedding_norm)) != HEARTH_OK)
+        return st;
     if ((st = bind_positions(b)) != HEARTH_OK) return st;
     if ((st = bind_rope_factors(b)) != HEARTH_OK) return st;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
@@ -642,6 +732,7 @@ static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
         l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
         l->network = sizes[i].has_experts ? HTH_NETWORK_EXPERTS : HTH_NETWORK_DENSE;
         if ((st = bind_attention(b, i, l)) != HEARTH_OK) return st;
+        if ((st = make_slopes(b, &l->attn)) != HEARTH_OK) return st;
         if ((st = bind_ffn(b, i, l)) != HEARTH_OK) return st;
     }
     return bind_head(b);

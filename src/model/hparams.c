@@ -2,6 +2,7 @@
  * Limits are in one table of constants below. Keys and defaults: the format's documentation, as llama.cpp reads
  * them. */
 #include "base/log.h"
+#include "kernels/vector/math.h"
 #include "model/model.h"
 
 #include <stdio.h>
@@ -145,12 +146,13 @@ static hearth_status read_weight_rule(reader *r, const hth_expert_rule *rule, ht
     double scale = 1.0;
     uint64_t score = rule->score;
     bool found;
+    hearth_status st = HEARTH_OK;
     e->score = rule->score, e->normalise = rule->normalise, e->scale = 1.0f;
-    if (!rule->reads_keys) return HEARTH_OK;
-    hearth_status st = hth_gguf_get_bool(r->file, key_of(r, "expert_weights_norm"), &e->normalise, &found, r->err);
-    if (st == HEARTH_OK) st = read_float(r, "expert_weights_scale", 0.0, 1e6, &scale, NULL);
-    if (st != HEARTH_OK) return st;
+    if (rule->reads_normalise)
+        st = hth_gguf_get_bool(r->file, key_of(r, "expert_weights_norm"), &e->normalise, &found, r->err);
+    if (st == HEARTH_OK && rule->reads_scale) st = read_float(r, "expert_weights_scale", 0.0, 1e6, &scale, NULL);
     if (scale != 0.0) e->scale = (float)scale; /* 0: converters of models without the factor write it */
+    if (st != HEARTH_OK || !rule->reads_score) return st;
     st = hth_gguf_get_uint(r->file, key_of(r, "expert_gating_func"), 0, UINT32_MAX, &score, &found, r->err);
     if (st != HEARTH_OK) return st;
     if (score == 0) score = rule->score;
@@ -181,20 +183,43 @@ static hearth_status read_groups(reader *r, hth_expert_sizes *e)
                     hth_gguf_path(r->file), e->n_expert, r->arch, e->n_group, e->n_group_used, e->n_used);
 }
 
-/* Widths of an expert and of the shared one; n_ff: feed_forward_length, or 0. */
-static hearth_status read_expert_widths(reader *r, const hth_expert_rule *rule, uint32_t n_ff, hth_expert_sizes *e)
+/* An integer key that may be absent or 0. */
+static hearth_status read_count(reader *r, const char *name, uint64_t max, uint32_t *value)
 {
-    e->d_ff = rule->d_ff_from_dense ? n_ff / (rule->d_ff_per_used ? e->n_used : 1) : 0;
-    if (rule->reads_keys || !rule->d_ff_from_dense) {
-        hearth_status st = read_size(r, "expert_feed_forward_length", 1, HTH_MAX_D_FF, &e->d_ff);
-        if (st != HEARTH_OK) return st;
-    } else if (e->d_ff == 0) {
-        key_of(r, "feed_forward_length");
-        return missing(r);
+    uint64_t v = 0;
+    hearth_status st = hth_gguf_get_uint(r->file, key_of(r, name), 0, max, &v, NULL, r->err);
+    *value = (uint32_t)v;
+    return st;
+}
+
+/* Width of the shared expert; n_ff: feed_forward_length, or 0. */
+static hearth_status read_shared_width(reader *r, hth_shared_rule rule, uint32_t n_ff, hth_expert_sizes *e)
+{
+    uint32_t length = 0, count = 1;
+    hearth_status st = HEARTH_OK;
+    if (rule != HTH_SHARED_COUNT) st = read_count(r, "expert_shared_feed_forward_length", HTH_MAX_D_FF, &length);
+    if (st != HEARTH_OK) return st;
+    if (rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT)
+        st = read_count(r, "expert_shared_count", HTH_MAX_D_FF, &count);
+    if (rule == HTH_SHARED_OR_DENSE && length == 0) length = n_ff;
+    if ((rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT) && length == 0) length = e->d_ff;
+    if (st != HEARTH_OK || (uint64_t)length * count <= HTH_MAX_D_FF) {
+        e->d_ff_shared = length * count;
+        return st;
     }
-    if (!rule->shared) return HEARTH_OK;
-    e->d_ff_shared = n_ff;
-    return read_size(r, "expert_shared_feed_forward_length", 1, HTH_MAX_D_FF, &e->d_ff_shared);
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s is %u: with experts of %u neurons the shared one has more than %d",
+                    hth_gguf_path(r->file), r->key, count, length, HTH_MAX_D_FF);
+}
+
+/* Width of an expert. */
+static hearth_status read_expert_width(reader *r, hth_expert_width rule, uint32_t n_ff, hth_expert_sizes *e)
+{
+    hearth_status st = HEARTH_OK;
+    e->d_ff = n_ff;
+    if (rule != HTH_WIDTH_DENSE) st = read_count(r, "expert_feed_forward_length", HTH_MAX_D_FF, &e->d_ff);
+    else key_of(r, "feed_forward_length");
+    if (e->d_ff == 0 && rule == HTH_WIDTH_KEY_OR_SHARE) e->d_ff = n_ff / e->n_used;
+    return st == HEARTH_OK && e->d_ff == 0 ? missing(r) : st;
 }
 
 static hearth_status read_experts(reader *r, hth_hparams *h, const hth_layer_sizes *sizes)
@@ -203,7 +228,7 @@ static hearth_status read_experts(reader *r, hth_hparams *h, const hth_layer_siz
     hth_expert_sizes *e = &h->experts;
     uint64_t n = 0;
     hearth_status st = hth_gguf_get_uint(r->file, key_of(r, "expert_count"), 0, HTH_MAX_EXPERT, &n, NULL, r->err);
-    if (st != HEARTH_OK) return st;
+    if (st != HEARTH_OK || rule->ignored) return st;
     if (n == 0 && rule->required) return missing(r);
     if (n == 0) return HEARTH_OK;
     if (rule->score == 0)
@@ -213,15 +238,21 @@ static hearth_status read_experts(reader *r, hth_hparams *h, const hth_layer_siz
     if ((st = read_size(r, "expert_used_count", 1, n < MAX_USED ? n : MAX_USED, &e->n_used)) != HEARTH_OK) return st;
     if ((st = read_weight_rule(r, rule, e)) != HEARTH_OK) return st;
     if ((st = read_groups(r, e)) != HEARTH_OK) return st;
-    return read_expert_widths(r, rule, sizes[0].d_ff, e);
+    if ((st = read_expert_width(r, rule->width, sizes[0].d_ff, e)) != HEARTH_OK) return st;
+    if (rule->shared != HTH_SHARED_NONE) st = read_shared_width(r, rule->shared, sizes[0].d_ff, e);
+    e->step = 1;
+    if (st == HEARTH_OK && rule->reads_leading) st = read_count(r, "leading_dense_block_count", HTH_MAX_LAYER, &e->n_leading);
+    if (st == HEARTH_OK && rule->reads_step) st = read_size(r, "interleave_moe_layer_step", 1, HTH_MAX_LAYER, &e->step);
+    return st;
 }
 
-/* Which layers have experts: all of a model that has some. */
+/* Which layers have experts. */
 static void place_experts(hth_hparams *h, hth_layer_sizes *sizes)
 {
+    const hth_expert_sizes *e = &h->experts;
     h->d_ff = 0;
     for (uint32_t i = 0; i < h->n_layer; i++) {
-        sizes[i].has_experts = h->experts.n_expert > 0;
+        sizes[i].has_experts = e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0;
         if (sizes[i].has_experts) sizes[i].d_ff = 0;
         if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
     }
@@ -254,6 +285,7 @@ static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *
                 r->err, HEARTH_ERROR_FORMAT,
                 "%s: layer %u has %u heads, but %s.attention.head_count_kv is %u, which does not divide it",
                 hth_gguf_path(r->file), i, head[i], r->arch, kv[i]);
+        if (h->arch->ff_halved) ff[i] /= 2;
         sizes[i] = (hth_layer_sizes){.n_head = head[i], .n_head_kv = kv[i], .d_ff = ff[i]};
         if (head[i] > h->n_head) h->n_head = head[i];
         if (kv[i] > h->n_head_kv) h->n_head_kv = kv[i];
@@ -285,7 +317,7 @@ static hearth_status read_head_size(reader *r, hth_hparams *h, const hth_layer_s
             "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
             hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head = key;
-    bool wide = h->n_layer == h->arch->wide_scale_layers;
+    bool wide = h->arch->wide_scale_layers > 0 && h->n_layer == h->arch->wide_scale_layers;
     h->score_width = wide ? h->d_model / sizes[0].n_head : key;
     if (h->score_width > 0) return HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_FORMAT,
@@ -324,10 +356,14 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
 
 static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
 {
+    const hth_arch *a = h->arch;
     bool any_window = false;
     for (uint32_t i = 0; i < h->n_layer; i++) any_window = any_window || sizes[i].window > 0;
-    uint32_t step = any_window ? h->arch->unrotated_step : 0;
-    for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].rotates = step == 0 || i % step != h->arch->unrotated_phase;
+    uint32_t step = a->unrotated_by_window && !any_window ? 0 : a->unrotated_step;
+    for (uint32_t i = 0; i < h->n_layer; i++) {
+        bool hidden = a->rotates_windows_only && any_window && sizes[i].window == 0;
+        sizes[i].rotates = h->rope.n_rot > 0 && !hidden && (step == 0 || i % step != a->unrotated_phase);
+    }
 }
 
 static hearth_status read_windows(reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
@@ -335,7 +371,7 @@ static hearth_status read_windows(reader *r, const hth_hparams *h, hth_layer_siz
     const hth_swa_pattern *rule = &h->arch->swa;
     uint64_t size = rule->size;
     bool found;
-    if (!rule->possible) return HEARTH_OK;
+    if (!rule->possible || (rule->n_layer > 0 && h->n_layer != rule->n_layer)) return HEARTH_OK;
     hearth_status st = hth_gguf_get_uint(r->file, key_of(r, "attention.sliding_window"), 0, MAX_CONTEXT,
                                          &size, &found, r->err);
     if (st != HEARTH_OK || size == 0) return st;
@@ -369,6 +405,35 @@ static hearth_status read_scaling_type(reader *r, const hth_arch *arch, hth_rope
                     r->key, hth_escape(shown, sizeof shown, type.bytes, type.n), tables ? ", longrope" : "");
 }
 
+/* Sizes of the sections, in pairs. */
+static hearth_status read_sections(reader *r, hth_rope *rope, hth_rope_sections rule)
+{
+    const hth_gguf_value *v = hth_gguf_find(r->file, key_of(r, "rope.dimension_sections"));
+    if (rule == HTH_SECTIONS_NONE || !v) return HEARTH_OK;
+    bool fits = v->type == HTH_GGUF_ARRAY && hth_gguf_is_integer(v->element_type) && v->n_element <= 4;
+    for (uint64_t i = 0; fits && i < v->n_element; i++) {
+        uint64_t n = hth_gguf_element_uint(v, i);
+        fits = n <= MAX_D_HEAD;
+        rope->sections[i] = (uint32_t)n;
+    }
+    if (!fits)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: expected up to 4 integers, at most %d each",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, MAX_D_HEAD);
+    bool stated = rope->sections[0] > 0 && rope->sections[1] > 0;
+    if (rule == HTH_SECTIONS_DECIDE && stated) rope->kind = HTH_ROPE_NEOX;
+    rope->section_rule = rule != HTH_SECTIONS_DECIDE ? rule : stated ? HTH_SECTIONS_BLOCKS : HTH_SECTIONS_NONE;
+    return HEARTH_OK;
+}
+
+/* NTK-aware scaling: base alpha^(d / (d - 2)). */
+static hearth_status read_alpha(reader *r, uint32_t d_head, hth_rope *rope)
+{
+    double alpha = 0.0;
+    hearth_status st = read_float(r, "rope.scaling.alpha", 0.0, 1e6, &alpha, NULL);
+    if (st == HEARTH_OK && alpha > 0.0 && d_head > 2) rope->base *= hth_pow_d(alpha, d_head / (d_head - 2.0));
+    return st;
+}
+
 static hearth_status read_rope(reader *r, hth_hparams *h)
 {
     hth_rope *rope = &h->rope;
@@ -377,18 +442,27 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
                        .base = 10000.0,
                        .window_base = h->arch->window_rope_base,
                        .attn_factor = 1.0};
-    if (rope->kind == HTH_ROPE_NONE) {
-        rope->n_rot = 0;
+    bool rotates = true, other_depth = h->arch->adjacent_layers > 0 && h->n_layer != h->arch->adjacent_layers;
+    hearth_status st = HEARTH_OK;
+    if (h->arch->reads_finetuned)
+        st = hth_gguf_get_bool(r->file, key_of(r, "rope.scaling.finetuned"), &rotates, NULL, r->err);
+    if (st != HEARTH_OK) return st;
+    if (rope->kind == HTH_ROPE_NONE || !rotates || other_depth) {
+        rope->n_rot = 0, rope->kind = HTH_ROPE_NONE;
         return HEARTH_OK;
     }
-    hearth_status st = read_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot);
-    if (st != HEARTH_OK) return st;
+    rope->factor = 1.0, rope->n_ctx_original = h->n_ctx_train;
+    if (h->arch->fixed_rope) return HEARTH_OK;
+    rope->factor = 0.0;
+    if ((st = read_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot)) != HEARTH_OK) return st;
+    if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     if (rope->n_rot % 2 != 0)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s (default: attention.key_length) is %u, expected an even number",
                         hth_gguf_path(r->file), r->key, rope->n_rot);
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
+    if (h->arch->reads_rope_alpha && (st = read_alpha(r, h->d_head, rope)) != HEARTH_OK) return st;
     if (h->arch->swa.possible) {
         st = read_float(r, "rope.freq_base_swa", 1.001, 1e12, &rope->window_base, NULL);
         if (st != HEARTH_OK) return st;
@@ -463,6 +537,68 @@ static hearth_status read_caps(reader *r, hth_hparams *h)
                                   : HEARTH_OK;
 }
 
+/* A factor that a key may state; 0: the default, or 1. */
+static hearth_status read_factor(reader *r, const char *name, double by_default, float *factor)
+{
+    double x = 0.0;
+    hearth_status st = read_float(r, name, 0.0, 1e6, &x, NULL);
+    if (x == 0.0) x = by_default != 0.0 ? by_default : 1.0;
+    *factor = (float)x;
+    return st;
+}
+
+static hearth_status read_scales(reader *r, hth_hparams *h)
+{
+    const hth_arch *a = h->arch;
+    double depth = hth_sqrt_d((double)h->n_layer);
+    hearth_status st = HEARTH_OK;
+    h->embedding_scale = h->residual_scale = h->logit_scale = 1.0f;
+    if (a->scaled_embedding) h->embedding_scale = (float)hth_sqrt_d((double)h->d_model);
+    if (a->reads_scales) {
+        st = read_factor(r, "embedding_scale", a->embedding_scale, &h->embedding_scale);
+        if (st != HEARTH_OK) return st;
+        st = read_factor(r, "residual_scale", a->residual_scale_depth / depth, &h->residual_scale);
+        if (st != HEARTH_OK) return st;
+    }
+    if (!a->multiplies_logits && !a->divides_logits) return HEARTH_OK;
+    st = read_factor(r, "logit_scale", a->logit_scale_width / h->d_model, &h->logit_scale);
+    if (a->divides_logits) h->logit_scale = (float)(1.0 / (double)h->logit_scale);
+    return st;
+}
+
+/* What changes scores, and limits queries, keys and values. */
+static hearth_status read_attention(reader *r, hth_hparams *h)
+{
+    const hth_arch *a = h->arch;
+    double x = 0.0, alibi = a->alibi_layers > 0 && a->alibi_layers != h->n_layer ? 0.0 : a->alibi;
+    hearth_status st = HEARTH_OK;
+    h->score_scale = (float)(1.0 / (a->score_by_width ? (double)h->score_width : hth_sqrt_d((double)h->score_width)));
+    if (a->reads_score_scale && (st = read_float(r, "attention.scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK) return st;
+    if (x != 0.0) h->score_scale = (float)x;
+    if (a->reads_alibi && (st = read_float(r, "attention.max_alibi_bias", 0.0, 1e3, &alibi, NULL)) != HEARTH_OK)
+        return st;
+    h->alibi = (float)alibi, x = 0.0;
+    if (a->clamps_qkv) st = read_float(r, "attention.clamp_kqv", 0.0, 1e6, &x, NULL);
+    h->qkv_limit = (float)x;
+    return st;
+}
+
+/* A key with which another computation is meant. 0 and 1 are its neutral values. */
+static hearth_status refuse_key(reader *r, const char *name)
+{
+    double x = 0.0;
+    uint64_t n = 0;
+    const hth_gguf_value *v = name ? hth_gguf_find(r->file, key_of(r, name)) : NULL;
+    if (!v) return HEARTH_OK;
+    bool counts = hth_gguf_is_integer(v->type);
+    hearth_status st = counts ? hth_gguf_get_uint(r->file, r->key, 0, UINT32_MAX, &n, NULL, r->err)
+                              : hth_gguf_get_float(r->file, r->key, -1e12, 1e12, &x, NULL, r->err);
+    if (counts) x = (double)n;
+    if (st != HEARTH_OK || x == 0.0 || x == 1.0) return st;
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "%s: %s is %g: what it asks for is not supported",
+                    hth_gguf_path(r->file), r->key, x);
+}
+
 /* Some converters write a meaningless number for "no limit". The context of a session is bounded by memory, not by
  * this. */
 static hearth_status read_context(reader *r, hth_hparams *h)
@@ -512,10 +648,13 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     place_experts(h, *per_layer);
     if ((st = read_head_size(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_windows(&r, h, *per_layer)) != HEARTH_OK) return st;
-    place_rotation(h, *per_layer);
     if ((st = read_caps(&r, h)) != HEARTH_OK) return st;
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
     if ((st = read_rope(&r, h)) != HEARTH_OK) return st;
+    place_rotation(h, *per_layer);
+    if ((st = read_scales(&r, h)) != HEARTH_OK) return st;
+    if ((st = read_attention(&r, h)) != HEARTH_OK) return st;
+    if ((st = refuse_key(&r, h->arch->refused_key)) != HEARTH_OK) return st;
     if ((st = read_activation(&r, h)) != HEARTH_OK) return st;
     return override_activation(&r, h, overrides->activation);
 }

@@ -25,6 +25,8 @@ typedef struct hth_rope {
     hth_rope_scaling scaling;
     double factor;
     uint32_t n_ctx_original; /* YaRN, longrope */
+    hth_rope_sections section_rule; /* NONE, BLOCKS or INTERLEAVED */
+    uint32_t sections[4];
     double attn_factor;      /* factor of cosine and sine */
 } hth_rope;
 
@@ -36,6 +38,7 @@ typedef struct hth_expert_sizes {
     uint32_t n_expert, n_used; /* 0: all layers are dense */
     uint32_t n_group, n_group_used;
     uint32_t d_ff, d_ff_shared; /* of an expert, of the shared one (0: none) */
+    uint32_t n_leading, step;   /* the first n_leading layers are dense; of the others those with (i + 1) mod step > 0 */
     hth_router_score score;
     bool normalise;
     float scale;
@@ -52,7 +55,12 @@ typedef struct hth_hparams {
     uint32_t rank; /* of predictors; 0: none */
     hth_expert_sizes experts;
     float norm_eps;
-    uint32_t score_width;       /* scores (queries times keys) are divided by its square root */
+    uint32_t score_width;
+    float score_scale;          /* of queries times keys; by default 1 / sqrt(score_width) */
+    float alibi;                /* largest exponent of the slopes by which scores fall with distance; 0: none */
+    float qkv_limit;            /* of queries, keys and values; 0: none */
+    float embedding_scale, residual_scale, logit_scale; /* factors of embeddings, of blocks' outputs, of logits */
+    bool parallel;              /* mixer and network of a layer read the same residual stream */
     float attn_softcap, logit_softcap; /* 0: none */
     hth_rope rope;
     hth_activation activation;
@@ -90,7 +98,8 @@ typedef struct hth_attention {
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
-    hth_norm q_norm, k_norm; /* as the architecture's qk_norm says */
+    hth_norm q_norm, k_norm; /* as the architecture's qk_norm says; weight NULL: none */
+    const float *slopes;     /* [n_head] of alibi, or NULL */
     const float *sinks;      /* [n_head] or NULL */
     bool rotates;            /* queries and keys */
     hth_matrix o;            /* d_model rows of n_head * d_head */
@@ -186,6 +195,8 @@ typedef struct hth_model {
     hth_hparams hparams;
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
+    hth_norm embedding_norm;  /* of the embeddings, or absent */
+    float *ones;              /* [d_model] weights of norms without parameters */
     hth_norm output_norm;
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
