@@ -252,6 +252,10 @@ hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error 
 bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
 
+/* Bytes of experts that a token does not read. */
+uint64_t hth_model_unchosen_bytes(const hth_model *model);
+/* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing. */
+hearth_status hth_model_check_dense(const hth_model *model, const char *what, hearth_error *err);
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
 /* FORMAT: a scale of a layer's transposed down is not finite, so its sums have no bound. */
