@@ -67,6 +67,7 @@ struct hth_step {
     float *q;                  /* [n_tok][n_head * d_head] */
     float *kv;                 /* [2][n_tok][n_head_kv * d_head] new keys, then new values */
     float *attn_out;              /* [n_tok][n_head * d_head] attention output */
+    float *attn_gate;             /* the same shape, or [n_tok][n_head]: hth_attention.gate */
     float *gate, *up, *hidden; /* [n_tok][d_ff] */
     int32_t *list;             /* [d_ff] candidates of the current token */
     float *scores;             /* [n_tok][d_ff] predictor or threshold scores */

@@ -32,6 +32,12 @@ static size_t n_row_of(const product_job *job, const hth_output *o)
     return job->slices ? job->slices->n_row : o->list ? o->n_list : o->matrix->n_row;
 }
 
+/* Row 0 of the matrix that slice i of an output is. */
+static size_t first_row_of(const product_job *job, const hth_output *o, size_t i)
+{
+    return (o->first_slice + i * (o->slice_step ? o->slice_step : 1)) * n_row_of(job, o);
+}
+
 static size_t n_slice_of(const product_job *job) { return job->slices ? job->slices->n_slice : 1; }
 
 static hth_slice slice_at(const product_job *job, size_t i)
@@ -230,7 +236,7 @@ static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
 static void add_bias(const product_job *job, const unit_rows *u, float *y, size_t y_stride)
 {
     const hth_output *o = u->o;
-    const float *bias = o->bias + u->slice.i_slice * n_row_of(job, o);
+    const float *bias = o->bias + first_row_of(job, o, u->slice.i_slice);
     for (size_t t = 0; t < u->slice.n; t++, y += y_stride) {
         if (!o->list) job->k->add(y, bias + u->first, u->end - u->first, y);
         for (size_t i = u->first; o->list && i < u->end; i++) y[i - u->first] += bias[o->list[i]];
@@ -248,7 +254,7 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
 {
     const hth_matrix *m = u->o->matrix;
     const int32_t *list = u->o->list;
-    size_t n = u->end - u->first, first = u->slice.i_slice * n_row_of(job, u->o) + (list ? 0 : u->first);
+    size_t n = u->end - u->first, first = first_row_of(job, u->o, u->slice.i_slice) + (list ? 0 : u->first);
     hth_rows rows = {.w = m->data + first * m->row_size,
                      .row_size = m->row_size,
                      .n_col = m->n_col,

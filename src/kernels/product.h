@@ -61,6 +61,7 @@ typedef struct hth_output {
     size_t n_list;
     float *y;
     float *add_to; /* shape of y; NULL: none; the results are added to it, and y is scratch memory */
+    uint32_t slice_step, first_slice; /* of matrices with slices: slice i is first_slice + i max(slice_step, 1) */
 } hth_output;
 
 /* Rows of x times one slice of the matrices. A matrix of slices holds matrices of n_row rows one after another. */
@@ -92,7 +93,7 @@ typedef struct hth_fusion {
     float *hidden;
 } hth_fusion;
 
-enum { HTH_PRODUCT_MAX = 3 };
+enum { HTH_PRODUCT_MAX = 4 };
 
 /* Multiplies x[n_tok][n_col] by up to HTH_PRODUCT_MAX matrices of the same n_col, of any types. x is quantised
  * once per block size. Allocates nothing. */

@@ -202,6 +202,7 @@ static hearth_status read_shared_width(reader *r, hth_shared_rule rule, uint32_t
     if (rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT)
         st = read_count(r, "expert_shared_count", HTH_MAX_D_FF, &count);
     if (rule == HTH_SHARED_OR_DENSE && length == 0) length = n_ff;
+    if (rule == HTH_SHARED_OR_EXPERT && length == 0) length = e->d_ff;
     if ((rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT) && length == 0) length = e->d_ff;
     if (st != HEARTH_OK || (uint64_t)length * count <= HTH_MAX_D_FF) {
         e->d_ff_shared = length * count;
@@ -351,6 +352,20 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
         bool sees_all = period > 0 && i % period == (h->arch->swa.dense_first ? 0 : period - 1);
         sizes[i].window = sees_all ? 0 : size;
     }
+    return HEARTH_OK;
+}
+
+/* A flag for each layer, or one for all. */
+static hearth_status read_rope_pattern(reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
+{
+    const hth_gguf_value *v = hth_gguf_find(r->file, key_of(r, "attention.rope_pattern"));
+    if (!h->arch->reads_rope_pattern || !v || v->type != HTH_GGUF_ARRAY) return HEARTH_OK;
+    bool flags = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
+    if (!flags || v->n_element != h->n_layer)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
+    for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].rotates = sizes[i].rotates && hth_gguf_element_uint(v, i);
     return HEARTH_OK;
 }
 
@@ -652,6 +667,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
     if ((st = read_rope(&r, h)) != HEARTH_OK) return st;
     place_rotation(h, *per_layer);
+    if ((st = read_rope_pattern(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_scales(&r, h)) != HEARTH_OK) return st;
     if ((st = read_attention(&r, h)) != HEARTH_OK) return st;
     if ((st = refuse_key(&r, h->arch->refused_key)) != HEARTH_OK) return st;
