@@ -3,6 +3,7 @@
 #include "model/arch.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A gated network with SiLU, and the rotation. */
 #define ADJACENT .rope = HTH_ROPE_INTERLEAVED, .activation = HTH_ACTIVATION_SILU, .gated = true
@@ -358,10 +359,11 @@ const hth_arch *hth_arch_find(hth_str name)
 
 const char *hth_arch_list(char *list, size_t size)
 {
-    size_t n = 0;
+    size_t n = 0, i = 0;
     list[0] = '\0';
-    for (size_t i = 0; i < N_ARCH && n < size; i++)
+    for (; i < N_ARCH && n + strlen(archs[i].name) + 40 < size; i++)
         n += (size_t)snprintf(list + n, size - n, "%s%s", i ? ", " : "", archs[i].name);
+    if (i < N_ARCH) snprintf(list + n, size - n, " and %d others (docs/models.md)", (int)(N_ARCH - i));
     return list;
 }
 

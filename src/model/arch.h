@@ -188,7 +188,7 @@ typedef struct hth_arch {
 /* NULL if the name is unknown. */
 const hth_arch *hth_arch_find(hth_str name);
 
-/* "llama, ...", truncated to size: for messages. Returns list. */
+/* "llama, ... and 70 others", as many as fit into size: for messages. Returns list. */
 const char *hth_arch_list(char *list, size_t size);
 
 #define HTH_ACTIVATION_NAMES "swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu"

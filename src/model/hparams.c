@@ -124,7 +124,7 @@ static hearth_status find_arch(reader *r, hth_hparams *h)
     if ((st = check_not_sidecar(r, name)) != HEARTH_OK) return st;
     h->arch = hth_arch_find(name);
     if (!h->arch) {
-        char shown[80], list[200];
+        char shown[80], list[300];
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: architecture '%s' is not supported; supported: %s", hth_gguf_path(r->file),
                         hth_escape(shown, sizeof shown, name.bytes, name.n),
