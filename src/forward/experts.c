@@ -128,7 +128,7 @@ static void run_wave(hth_step *s, const network *net)
 {
     hth_expert_buffers *b = &s->experts;
     bool one = s->n_tok == 1;
-    hth_slices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
+    hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
                out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
     hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out};
     gather_arg g = {s->x_norm, b->x, b->rows, d_model_of(s)};
@@ -155,7 +155,7 @@ static void add_slice(hth_step *s, const network *net, uint32_t i_slice, const h
     for (uint32_t r = b->n_row; r < first + size; r++) b->rows[r].token = b->slice_of[r] = UINT32_MAX;
     memcpy(b->rows + first, pairs, n * sizeof *pairs);
     for (uint32_t r = first; r < first + n; r++) b->slice_of[r] = b->n_slice;
-    b->slices[b->n_slice++] = (hth_slice){i_slice, first, n};
+    b->slices[b->n_slice++] = (hth_submatrix){i_slice, first, n};
     b->n_row = first + size;
 }
 

@@ -29,7 +29,7 @@ typedef struct hth_expert_buffers {
     hth_expert_pair *pairs;    /* [n_tok * n_used] by expert */
     hth_expert_pair *rows;     /* [max_row] */
     uint32_t *slice_of;        /* [max_row] */
-    hth_slice *slices;         /* [max_row] */
+    hth_submatrix *slices;         /* [max_row] */
     float *x, *hidden, *out;   /* [max_row][d_model], [max_row][d_ff], [max_row][d_model] */
     int64_t *sums;             /* [n_tok][d_model] */
     bool *overflow;            /* [n_tok] */

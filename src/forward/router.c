@@ -1,3 +1,4 @@
+/* Scores of experts, the choice of the best, and their weights. experts.c calls hth_route for each token. */
 #include "forward/router.h"
 
 #include <string.h>

@@ -17,7 +17,7 @@ typedef struct product_job {
     const hth_act_q8 *quantised;
     const float *x;
     uint64_t number; /* of the shared input; 0: threads read the inputs directly */
-    const hth_slices *slices; /* NULL: all rows of x times whole matrices */
+    const hth_submatrices *slices; /* NULL: all rows of x times whole matrices */
     hth_output outputs[HTH_PRODUCT_MAX];
     uint32_t n_tok, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
     bool want_x, want_32, want_256, want_floats, want_tiles;
@@ -40,9 +40,9 @@ static size_t first_row_of(const product_job *job, const hth_output *o, size_t i
 
 static size_t n_slice_of(const product_job *job) { return job->slices ? job->slices->n_slice : 1; }
 
-static hth_slice slice_at(const product_job *job, size_t i)
+static hth_submatrix slice_at(const product_job *job, size_t i)
 {
-    return job->slices ? job->slices->slices[i] : (hth_slice){.n = job->n_tok};
+    return job->slices ? job->slices->slices[i] : (hth_submatrix){.n = job->n_tok};
 }
 
 /* Whether rows are computed as panels: they are stored so, or packing them pays off. */
@@ -214,7 +214,7 @@ static size_t unit_claimed(const product_job *job, size_t i)
 typedef struct unit_rows {
     const hth_output *o;
     size_t first, end;
-    hth_slice slice;
+    hth_submatrix slice;
 } unit_rows;
 
 /* Unit i of an output, of n rows each. */
@@ -415,7 +415,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
 }
 
 static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,
-                        const hth_slices *slices, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
+                        const hth_submatrices *slices, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
 {
     product_job job = {.k = k, .quantised = act_q8, .x = x, .n_tok = (uint32_t)n_tok, .slices = slices};
     for (size_t i = 0; i < n_output; i++) {
@@ -448,7 +448,7 @@ void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act
 }
 
 void hth_product_slices_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
-                            const hth_slices *slices, const hth_output *outputs, size_t n_output,
+                            const hth_submatrices *slices, const hth_output *outputs, size_t n_output,
                             const hth_fusion *fusion)
 {
     size_t n_tok = 0; /* of the largest slice: chooses the forms of the inputs */

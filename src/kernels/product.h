@@ -65,19 +65,19 @@ typedef struct hth_output {
 } hth_output;
 
 /* Rows of x times one slice of the matrices. A matrix of slices holds matrices of n_row rows one after another. */
-typedef struct hth_slice {
+typedef struct hth_submatrix {
     uint32_t i_slice;
     uint32_t first, n; /* rows of x and of y; n > 1: from a multiple of HTH_TILE_FLOAT_TOK on, and no other slice has
                           rows up to the next multiple */
-} hth_slice;
+} hth_submatrix;
 
-typedef struct hth_slices {
-    const hth_slice *slices; /* [n_slice] */
+typedef struct hth_submatrices {
+    const hth_submatrix *slices; /* [n_slice] */
     uint32_t n_slice;
     uint32_t n_row, n_x;      /* rows of each slice, of x */
     bool shares_x;            /* x is one row, which all slices read; then each has one row of y */
     const uint32_t *slice_of; /* [n_x] the slice of a row of x; UINT32_MAX: none */
-} hth_slices;
+} hth_submatrices;
 
 /* Computes token t of a product's input, in the unit that quantises it. */
 typedef void hth_prepare_fn(const void *arg, size_t t);
@@ -110,7 +110,7 @@ void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act
  * bias is that of the slice, [slices of the matrix][n_row]. What slices points to must stay until hth_pool_finish. No
  * lists. Matrices in panels have slices of whole panels. */
 void hth_product_slices_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
-                            const hth_slices *slices, const hth_output *outputs, size_t n_output,
+                            const hth_submatrices *slices, const hth_output *outputs, size_t n_output,
                             const hth_fusion *fusion);
 
 /* The most rows of a slice with which gate and up fit into a thread's scratch memory (hth_fusion.activate): 1, or
