@@ -1,3 +1,5 @@
+/* The router of a mixture of experts: scores, groups, the choice, weights. experts.c calls it once per token. The order
+ * of operations is in docs/arithmetic.md 6. */
 #include "forward/router.h"
 
 #include "base/bits.h"
