@@ -318,6 +318,28 @@ static void attend_all(attention_job *job)
     }
 }
 
+/* Multiplies the outputs of a token's heads by the sigmoid of their gate. */
+typedef struct gate_arg {
+    const hth_step *s;
+    const hth_attention *a;
+    uint64_t unused[2];
+} gate_arg;
+_Static_assert(sizeof(gate_arg) == HTH_PREPARE_SIZE, "a gate is what a product prepares with");
+
+static void gate_row(const void *arg, size_t t)
+{
+    const gate_arg *g = arg;
+    const hth_step *s = g->s;
+    size_t d = s->model->hparams.d_head, n_q = g->a->n_head * d, n_gate = g->a->gate.n_row;
+    float *y = s->attn_out + t * n_q, *gate = s->attn_gate + t * n_gate;
+    if (n_gate == n_q) {
+        s->k->gate_sigmoid(gate, y, n_q, y);
+        return;
+    }
+    s->k->sigmoid(gate, n_gate, gate);
+    for (size_t h = 0; h < n_gate; h++) s->k->scale(y + h * d, gate[h], d, y + h * d);
+}
+
 hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     (void)err;
@@ -329,8 +351,9 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
     hth_output qkv[] = {{.matrix = &a->q, .bias = a->q_bias, .y = s->q},
                         {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
-                        {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv}};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, 3, &fusion);
+                        {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv},
+                        {.matrix = &a->gate, .y = s->attn_gate}};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, a->gate.n_row > 0 ? 4 : 3, &fusion);
 
     /* All new keys must be in the cache before any token reads it. */
     attention_job job = {.s = s, .attn = a, .i_layer = i_layer};
@@ -338,6 +361,8 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     attend_all(&job);
 
     hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, NULL);
+    gate_arg g = {.s = s, .a = a};
+    hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, a->gate.n_row > 0 ? &gated : NULL);
     return HEARTH_OK;
 }

@@ -114,22 +114,29 @@ typedef struct network {
     const hth_matrix *gate, *up, *down;
     const float *gate_bias, *up_bias, *down_bias;
     uint32_t d_ff;
+    uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
 } network;
+
+static void get_halves(const network *net, hth_output halves[2])
+{
+    halves[0] = (hth_output){.matrix = net->gate, .bias = net->gate_bias, .slice_step = net->step};
+    halves[1] = (hth_output){.matrix = net->up, .bias = net->up_bias, .slice_step = net->step, .first_slice = net->step - 1};
+}
 
 /* Computes the rows of a wave, and adds them to the sums. */
 static void run_wave(hth_step *s, const network *net)
 {
     hth_expert_buffers *b = &s->experts;
     bool one = s->n_tok == 1;
-    hth_slices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
+    hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
                out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
-    hth_output halves[] = {{.matrix = net->gate, .bias = net->gate_bias}, {.matrix = net->up, .bias = net->up_bias}},
-               down = {.matrix = net->down, .bias = net->down_bias, .y = b->out};
+    hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out};
     gather_arg g = {s->x_norm, b->x, b->rows, d_model_of(s)};
     hth_fusion fusion = {.prepare = one ? NULL : gather,
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
                          .hidden = b->hidden};
+    get_halves(net, halves);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, 2, &fusion);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
     queue_join(s, b->n_row);
@@ -148,14 +155,15 @@ static void add_slice(hth_step *s, const network *net, uint32_t i_slice, const h
     for (uint32_t r = b->n_row; r < first + size; r++) b->rows[r].token = b->slice_of[r] = UINT32_MAX;
     memcpy(b->rows + first, pairs, n * sizeof *pairs);
     for (uint32_t r = first; r < first + n; r++) b->slice_of[r] = b->n_slice;
-    b->slices[b->n_slice++] = (hth_slice){i_slice, first, n};
+    b->slices[b->n_slice++] = (hth_submatrix){i_slice, first, n};
     b->n_row = first + size;
 }
 
 /* n pairs of one slice, in pieces whose gate and up fit into the scratch memory of a thread. */
 static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const hth_expert_pair *pairs, uint32_t n)
 {
-    hth_output halves[] = {{.matrix = net->gate}, {.matrix = net->up}};
+    hth_output halves[2];
+    get_halves(net, halves);
     uint32_t most = (uint32_t)hth_product_max_fused(halves, 2);
     if (most > s->experts.max_row) most = s->experts.max_row;
     for (uint32_t at = 0; at < n; at += most) add_slice(s, net, i_slice, pairs + at, n - at < most ? n - at : most);
@@ -163,7 +171,9 @@ static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const h
 
 static void run_chosen(hth_step *s, const hth_experts *e)
 {
-    const network net = {&e->gate, &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff};
+    bool joined = e->up.n_row == 0;
+    const network net = {
+        &e->gate, joined ? &e->gate : &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff, joined ? 2 : 1};
     const hth_expert_buffers *b = &s->experts;
     for (uint32_t i = 0; i < e->router.n_expert; i++)
         add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
@@ -176,7 +186,7 @@ static void run_chosen(hth_step *s, const hth_experts *e)
 static void run_shared(hth_step *s, const hth_experts *e)
 {
     const hth_ffn *f = &e->shared;
-    const network net = {&f->gate, &f->up, &f->down, f->gate_bias, f->up_bias, f->down_bias, f->d_ff};
+    const network net = {&f->gate, &f->up, &f->down, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1};
     hth_expert_buffers *b = &s->experts;
     size_t d = d_model_of(s);
     for (uint32_t t = 0; t < s->n_tok; t++) {

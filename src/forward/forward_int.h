@@ -29,7 +29,7 @@ typedef struct hth_expert_buffers {
     hth_expert_pair *pairs;    /* [n_tok * n_used] by expert */
     hth_expert_pair *rows;     /* [max_row] */
     uint32_t *slice_of;        /* [max_row] */
-    hth_slice *slices;         /* [max_row] */
+    hth_submatrix *slices;         /* [max_row] */
     float *x, *hidden, *out;   /* [max_row][d_model], [max_row][d_ff], [max_row][d_model] */
     int64_t *sums;             /* [n_tok][d_model] */
     bool *overflow;            /* [n_tok] */
@@ -67,6 +67,7 @@ struct hth_step {
     float *q;                  /* [n_tok][n_head * d_head] */
     float *kv;                 /* [2][n_tok][n_head_kv * d_head] new keys, then new values */
     float *attn_out;              /* [n_tok][n_head * d_head] attention output */
+    float *attn_gate;             /* the same shape, or [n_tok][n_head]: hth_attention.gate */
     float *gate, *up, *hidden; /* [n_tok][d_ff] */
     int32_t *list;             /* [d_ff] candidates of the current token */
     float *scores;             /* [n_tok][d_ff] predictor or threshold scores */

@@ -1,5 +1,4 @@
-/* The router of a mixture of experts: scores, groups, the choice, weights. experts.c calls it once per token. The order
- * of operations is in docs/arithmetic.md 6. */
+/* Scores of experts, the choice of the best, and their weights. experts.c calls hth_route for each token. */
 #include "forward/router.h"
 
 #include "base/bits.h"

@@ -109,6 +109,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->q = bump_alloc(c, n_row * n_q, f);
     s->kv = bump_alloc(c, n_row * n_kv, 2 * f);
     s->attn_out = bump_alloc(c, n_row * n_q, f);
+    s->attn_gate = bump_alloc(c, h->arch->attn_gate ? n_row * n_q : 0, f);
     s->gate = bump_alloc(c, n_row * h->d_ff, f);
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
@@ -221,12 +222,13 @@ void hth_fwd_norm_row(const void *rows, size_t i)
     const hth_kernels *k = n->s->k;
     const float *x = n->x + i * h->d_model;
     float *y = n->y + i * h->d_model, inv_n = 1.0f / (float)h->d_model;
+    float eps = n->norm->eps != 0.0f ? n->norm->eps : h->norm_eps;
     if (!n->norm->weight) {
         memcpy(y, x, h->d_model * sizeof *y);
     } else if (h->arch->norm == HTH_NORM_LAYER) {
-        k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, h->norm_eps, y);
+        k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, eps, y);
     } else {
-        k->rms_norm(x, n->norm->weight, h->d_model, inv_n, h->norm_eps, y);
+        k->rms_norm(x, n->norm->weight, h->d_model, inv_n, eps, y);
         if (n->norm->bias) k->add(y, n->norm->bias, h->d_model, y);
     }
 }

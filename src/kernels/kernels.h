@@ -208,6 +208,7 @@ typedef struct hth_kernels {
     hth_quant_cache_fn *quant_cache;
     hth_dot_rows_fn *dot_rows;
     hth_map_fn *sigmoid;
+    hth_activate_fn *gate_sigmoid; /* sigmoid(gate) * up */
     hth_map_fn *exp, *tanh, *rcp, *rsqrt;
     hth_gemm_fn *gemm;
     hth_adam_fn *adam;

@@ -17,7 +17,7 @@ typedef struct product_job {
     const hth_act_q8 *quantised;
     const float *x;
     uint64_t number; /* of the shared input; 0: threads read the inputs directly */
-    const hth_slices *slices; /* NULL: all rows of x times whole matrices */
+    const hth_submatrices *slices; /* NULL: all rows of x times whole matrices */
     hth_output outputs[HTH_PRODUCT_MAX];
     uint32_t n_tok, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
     bool want_x, want_32, want_256, want_floats, want_tiles;
@@ -32,11 +32,17 @@ static size_t n_row_of(const product_job *job, const hth_output *o)
     return job->slices ? job->slices->n_row : o->list ? o->n_list : o->matrix->n_row;
 }
 
+/* Row 0 of the matrix that slice i of an output is. */
+static size_t first_row_of(const product_job *job, const hth_output *o, size_t i)
+{
+    return (o->first_slice + i * (o->slice_step ? o->slice_step : 1)) * n_row_of(job, o);
+}
+
 static size_t n_slice_of(const product_job *job) { return job->slices ? job->slices->n_slice : 1; }
 
-static hth_slice slice_at(const product_job *job, size_t i)
+static hth_submatrix slice_at(const product_job *job, size_t i)
 {
-    return job->slices ? job->slices->slices[i] : (hth_slice){.n = job->n_tok};
+    return job->slices ? job->slices->slices[i] : (hth_submatrix){.n = job->n_tok};
 }
 
 /* Whether rows are computed as panels: they are stored so, or packing them pays off. */
@@ -208,7 +214,7 @@ static size_t unit_claimed(const product_job *job, size_t i)
 typedef struct unit_rows {
     const hth_output *o;
     size_t first, end;
-    hth_slice slice;
+    hth_submatrix slice;
 } unit_rows;
 
 /* Unit i of an output, of n rows each. */
@@ -230,7 +236,7 @@ static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
 static void add_bias(const product_job *job, const unit_rows *u, float *y, size_t y_stride)
 {
     const hth_output *o = u->o;
-    const float *bias = o->bias + u->slice.i_slice * n_row_of(job, o);
+    const float *bias = o->bias + first_row_of(job, o, u->slice.i_slice);
     for (size_t t = 0; t < u->slice.n; t++, y += y_stride) {
         if (!o->list) job->k->add(y, bias + u->first, u->end - u->first, y);
         for (size_t i = u->first; o->list && i < u->end; i++) y[i - u->first] += bias[o->list[i]];
@@ -248,7 +254,7 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
 {
     const hth_matrix *m = u->o->matrix;
     const int32_t *list = u->o->list;
-    size_t n = u->end - u->first, first = u->slice.i_slice * n_row_of(job, u->o) + (list ? 0 : u->first);
+    size_t n = u->end - u->first, first = first_row_of(job, u->o, u->slice.i_slice) + (list ? 0 : u->first);
     hth_rows rows = {.w = m->data + first * m->row_size,
                      .row_size = m->row_size,
                      .n_col = m->n_col,
@@ -409,7 +415,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
 }
 
 static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,
-                        const hth_slices *slices, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
+                        const hth_submatrices *slices, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
 {
     product_job job = {.k = k, .quantised = act_q8, .x = x, .n_tok = (uint32_t)n_tok, .slices = slices};
     for (size_t i = 0; i < n_output; i++) {
@@ -442,7 +448,7 @@ void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act
 }
 
 void hth_product_slices_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
-                            const hth_slices *slices, const hth_output *outputs, size_t n_output,
+                            const hth_submatrices *slices, const hth_output *outputs, size_t n_output,
                             const hth_fusion *fusion)
 {
     size_t n_tok = 0; /* of the largest slice: chooses the forms of the inputs */

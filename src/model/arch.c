@@ -3,6 +3,7 @@
 #include "model/arch.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A gated network with SiLU, and the rotation. */
 #define ADJACENT .rope = HTH_ROPE_INTERLEAVED, .activation = HTH_ACTIVATION_SILU, .gated = true
@@ -72,6 +73,12 @@ static const hth_arch archs[] = {
      .experts = {.score = HTH_SCORE_SOFTMAX, .width = HTH_WIDTH_DENSE, .required = true}},
     {.name = "granite", GRANITE, .reads_score_scale = true, .reads_finetuned = true},
     {.name = "granitemoe", GRANITE, .reads_score_scale = true},
+    {.name = "granite_swa",
+     GRANITE,
+     .reads_score_scale = true,
+     .attn_sinks = true,
+     .reads_rope_pattern = true,
+     .swa = {.possible = true}},
     {.name = "minicpm",
      GRANITE,
      .embedding_scale = 12.0,
@@ -108,6 +115,52 @@ static const hth_arch archs[] = {
      .qk_norm = HTH_QK_NORM_HEAD,
      .rotates_windows_only = true,
      .swa = {.possible = true, .size = 4096, .period = 4, .n_layer = 64}},
+    {.name = "exaone-moe",
+     HALVES,
+     .factors = HTH_FACTORS_ONE,
+     .qk_norm = HTH_QK_NORM_HEAD,
+     .rotates_windows_only = true,
+     .swa = {.possible = true, .period = 4},
+     .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .reads_normalise = true, .reads_scale = true,
+                 .width = HTH_WIDTH_KEY, .required = true, .select_bias = true, .shared = HTH_SHARED_OR_EXPERT,
+                 .reads_leading = true}},
+    {.name = "afmoe",
+     HALVES,
+     .scaled_embedding = true,
+     .qk_norm = HTH_QK_NORM_HEAD,
+     .post_norms = true,
+     .attn_gate = HTH_ATTN_GATE_ELEMENT,
+     .unrotated_step = 4,
+     .unrotated_phase = 3,
+     .swa = {.possible = true, .period = 4},
+     .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .reads_normalise = true, .reads_scale = true,
+                 .width = HTH_WIDTH_KEY, .required = true, .select_bias = true, .shared = HTH_SHARED_COUNT,
+                 .reads_leading = true}},
+    {.name = "hy_v3",
+     HALVES,
+     .qk_norm = HTH_QK_NORM_HEAD,
+     .ignored = "ffn_gate.weight ffn_up.weight ffn_down.weight ",
+     .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .reads_normalise = true, .reads_scale = true,
+                 .width = HTH_WIDTH_KEY_OR_SHARE, .required = true, .select_bias = true,
+                 .shared = HTH_SHARED_OR_EXPERT}},
+    {.name = "spark2_5",
+     .rope = HTH_ROPE_NEOX,
+     .attn_gate = HTH_ATTN_GATE_HEAD,
+     .swa = {.possible = true},
+     .activation = HTH_ACTIVATION_GELU,
+     .gated = true},
+    {.name = "muse-glimmer",
+     ADJACENT,
+     .embedding_norm = HTH_EMBEDDING_NORM_PLAIN,
+     .qk_norm = HTH_QK_NORM_HEAD,
+     .post_norms = true,
+     .post_norm_eps = 1e-8,
+     .attn_gate = HTH_ATTN_GATE_ELEMENT,
+     .rotates_windows_only = true,
+     .swa = {.possible = true, .period = 4},
+     .multiplies_logits = true,
+     .reads_logit_softcap = true,
+     .logit_softcap = 30.0},
     {.name = "hunyuan-dense",
      HALVES,
      .sections = HTH_SECTIONS_DECIDE,
@@ -255,7 +308,11 @@ static const hth_arch archs[] = {
     {.name = "orion", HALVES, .norm = HTH_NORM_LAYER},
     {.name = "openelm", HALVES, .qk_norm = HTH_QK_NORM_HEAD},
     {.name = "baichuan", ADJACENT, .adjacent_layers = 32, .alibi = 8.0, .alibi_layers = 40},
-    {.name = "cogvlm", HALVES, .ignored = "rope_freqs.weight ", .fixed_rope = true},
+    {.name = "cogvlm",
+     HALVES,
+     .ignored = "rope_freqs.weight vis_attn_qkv.weight vis_attn_output.weight vis_gate.weight vis_up.weight "
+                "vis_down.weight ",
+     .fixed_rope = true},
     {.name = "dbrx",
      HALVES,
      .norm = HTH_NORM_LAYER,
@@ -276,7 +333,7 @@ static const hth_arch archs[] = {
     {.name = "pockettts", PLAIN(HTH_ROPE_INTERLEAVED, HTH_ACTIVATION_GELU)},
     {.name = "gpt2", PLAIN(HTH_ROPE_NONE, HTH_ACTIVATION_GELU), .learned_positions = true},
     {.name = "starcoder", PLAIN(HTH_ROPE_NONE, HTH_ACTIVATION_GELU), .learned_positions = true},
-    {.name = "bloom", PLAIN(HTH_ROPE_NONE, HTH_ACTIVATION_GELU), .embedding_norm = true, .alibi = 8.0},
+    {.name = "bloom", PLAIN(HTH_ROPE_NONE, HTH_ACTIVATION_GELU), .embedding_norm = HTH_EMBEDDING_NORM, .alibi = 8.0},
     {.name = "falcon",
      PLAIN(HTH_ROPE_NEOX, HTH_ACTIVATION_GELU),
      .parallel = HTH_PARALLEL_ALWAYS,
@@ -302,10 +359,11 @@ const hth_arch *hth_arch_find(hth_str name)
 
 const char *hth_arch_list(char *list, size_t size)
 {
-    size_t n = 0;
+    size_t n = 0, i = 0;
     list[0] = '\0';
-    for (size_t i = 0; i < N_ARCH && n < size; i++)
+    for (; i < N_ARCH && n + strlen(archs[i].name) + 40 < size; i++)
         n += (size_t)snprintf(list + n, size - n, "%s%s", i ? ", " : "", archs[i].name);
+    if (i < N_ARCH) snprintf(list + n, size - n, " and %d others (docs/models.md)", (int)(N_ARCH - i));
     return list;
 }
 

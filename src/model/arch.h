@@ -60,6 +60,20 @@ typedef enum hth_qk_norm {
  * expert_used_count; or always feed_forward_length. */
 typedef enum hth_expert_width { HTH_WIDTH_KEY, HTH_WIDTH_KEY_OR_SHARE, HTH_WIDTH_DENSE } hth_expert_width;
 
+/* Whether embeddings are normalised: by token_embd_norm, or without parameters. */
+typedef enum hth_embedding_norm {
+    HTH_EMBEDDING_NORM_NONE,
+    HTH_EMBEDDING_NORM,
+    HTH_EMBEDDING_NORM_PLAIN,
+} hth_embedding_norm;
+
+/* attn_gate: the outputs of heads are multiplied by the sigmoid of a product of the normed input. */
+typedef enum hth_attn_gate {
+    HTH_ATTN_GATE_NONE,
+    HTH_ATTN_GATE_HEAD,    /* one value for each head */
+    HTH_ATTN_GATE_ELEMENT, /* one for each value */
+} hth_attn_gate;
+
 /* How a router makes scores of its logits. 1 to 4: the values of expert_gating_func. */
 typedef enum hth_router_score {
     HTH_SCORE_SOFTMAX = 1,
@@ -74,6 +88,7 @@ typedef enum hth_shared_rule {
     HTH_SHARED_NONE,
     HTH_SHARED_OR_DENSE,
     HTH_SHARED_OR_NONE,
+    HTH_SHARED_OR_EXPERT, /* without the key: that of an expert */
     HTH_SHARED_COUNT,
     HTH_SHARED_LENGTH_COUNT, /* expert_shared_count times expert_shared_feed_forward_length, or that of an expert */
 } hth_shared_rule;
@@ -123,7 +138,8 @@ typedef struct hth_arch {
     hth_activation relu_form;  /* its activation in them, whatever the file says */
     hth_norm_params norm_params;
     bool no_pre_norms;         /* mixer and network read the residual stream itself */
-    bool embedding_norm;       /* token_embd_norm normalises the embeddings */
+    hth_embedding_norm embedding_norm;
+    double post_norm_eps;      /* of post-norms; 0: as of the others */
     const char *ffn_norm;      /* name of the network's norm; NULL: ffn_norm */
     hth_parallel_rule parallel;
     hth_qk_norm qk_norm;
@@ -131,6 +147,8 @@ typedef struct hth_arch {
     bool qk_norm_optional;     /* layers may be without */
     bool clamps_qkv;           /* queries, keys and values are limited to attention.clamp_kqv, if it is stated */
     bool attn_sinks;           /* each head has a score without a value */
+    hth_attn_gate attn_gate;
+    bool reads_rope_pattern;   /* attention.rope_pattern: which layers rotate */
     double alibi;              /* without the key attention.max_alibi_bias; 0: none */
     bool reads_alibi;
     bool score_by_width;       /* scores are divided by d_head, not by its square root */
@@ -170,7 +188,7 @@ typedef struct hth_arch {
 /* NULL if the name is unknown. */
 const hth_arch *hth_arch_find(hth_str name);
 
-/* "llama, ...", truncated to size: for messages. Returns list. */
+/* "llama, ... and 70 others", as many as fit into size: for messages. Returns list. */
 const char *hth_arch_list(char *list, size_t size);
 
 #define HTH_ACTIVATION_NAMES "swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu"

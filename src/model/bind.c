@@ -396,6 +396,11 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
         (st = bind_qk_norm(b, i, "attn_q_norm", l->attn.n_head, &l->attn.q_norm)) != HEARTH_OK ||
         (st = bind_qk_norm(b, i, "attn_k_norm", l->attn.n_head_kv, &l->attn.k_norm)) != HEARTH_OK)
         return st;
+    if (h->arch->attn_gate != HTH_ATTN_GATE_NONE) {
+        size_t n_gate = h->arch->attn_gate == HTH_ATTN_GATE_HEAD ? l->attn.n_head : n_q;
+        st = bind_matrix(b, find_in_layer(b, i, "attn_gate.weight"), n_gate, h->d_model, &l->attn.gate);
+        if (st != HEARTH_OK) return st;
+    }
     if (h->arch->attn_sinks) {
         st = bind_vector(b, find_in_layer(b, i, "attn_sinks.weight"), l->attn.n_head, &l->attn.sinks);
         if (st != HEARTH_OK) return st;
@@ -403,6 +408,7 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     bool biased = h->arch->biases == HTH_BIAS_ALL;
     st = bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->attn.o, &l->attn.o_bias);
     if (st != HEARTH_OK || !h->arch->post_norms) return st;
+    l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)h->arch->post_norm_eps;
     return bind_norm(b, i, "post_attention_norm", &l->mixer_post_norm);
 }
 
@@ -538,6 +544,8 @@ static hearth_status bind_router(binder *b, uint32_t i, hth_layer *l)
         bind_vectors(b, find_in_layer(b, i, "ffn_gate_inp.weight"), h->d_model, e->n_expert, &r->weight);
     if (st == HEARTH_OK) st = bind_bias(b, i, "ffn_gate_inp", h->arch->experts.biased, e->n_expert, &r->bias);
     if (st != HEARTH_OK || !h->arch->experts.select_bias) return st;
+    const hth_gguf_tensor *bare = find_in_layer(b, i, "exp_probs_b"); /* some converters write it without a suffix */
+    if (bare) return bind_vector(b, bare, e->n_expert, &r->select_bias);
     return bind_bias(b, i, "exp_probs_b", false, e->n_expert, &r->select_bias);
 }
 
@@ -552,6 +560,20 @@ static hearth_status bind_expert_matrix(binder *b, uint32_t i, const char *name,
     if (st != HEARTH_OK || !h->arch->experts.biased) return st;
     snprintf(full, sizeof full, "%s.bias", name);
     return bind_vectors(b, find_in_layer(b, i, full), n_row, h->experts.n_expert, bias);
+}
+
+/* Gate and up, in two tensors or in one. Slices of the joined one are halves of experts. */
+static hearth_status bind_expert_halves(binder *b, uint32_t i, hth_experts *e)
+{
+    size_t d = b->model->hparams.d_model, f = e->d_ff, n = b->model->hparams.experts.n_expert;
+    const hth_gguf_tensor *joined = find_in_layer(b, i, "ffn_gate_up_exps.weight");
+    if (joined) {
+        hearth_status st = bind_slices(b, joined, n, 2 * f, d, &e->gate);
+        e->gate.n_slice = 2 * n;
+        return st;
+    }
+    hearth_status st = bind_expert_matrix(b, i, "ffn_gate_exps", f, d, &e->gate, &e->gate_bias);
+    return st != HEARTH_OK ? st : bind_expert_matrix(b, i, "ffn_up_exps", f, d, &e->up, &e->up_bias);
 }
 
 static hearth_status bind_shared_expert(binder *b, uint32_t i, hth_layer *l)
@@ -577,8 +599,7 @@ static hearth_status bind_experts(binder *b, uint32_t i, hth_layer *l)
     hearth_status st;
     e->d_ff = (uint32_t)f;
     if ((st = bind_router(b, i, l)) != HEARTH_OK ||
-        (st = bind_expert_matrix(b, i, "ffn_gate_exps", f, d, &e->gate, &e->gate_bias)) != HEARTH_OK ||
-        (st = bind_expert_matrix(b, i, "ffn_up_exps", f, d, &e->up, &e->up_bias)) != HEARTH_OK ||
+        (st = bind_expert_halves(b, i, e)) != HEARTH_OK ||
         (st = bind_expert_matrix(b, i, "ffn_down_exps", d, f, &e->down, &e->down_bias)) != HEARTH_OK)
         return st;
     return bind_shared_expert(b, i, l);
@@ -591,7 +612,10 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
     bool has_norm = !h->arch->no_pre_norms && (!h->parallel || h->arch->parallel == HTH_PARALLEL_BY_KEY);
     hearth_status st = has_norm ? bind_norm(b, i, norm, &l->ffn_norm) : HEARTH_OK;
     if (st != HEARTH_OK) return st;
-    if (l->network == HTH_NETWORK_EXPERTS) return bind_experts(b, i, l);
+    if (l->network == HTH_NETWORK_EXPERTS) {
+        if ((st = bind_experts(b, i, l)) != HEARTH_OK || !h->arch->post_norms) return st;
+        return bind_norm(b, i, "post_ffw_norm", &l->ffn_post_norm);
+    }
     if (!h->arch->experts.ignored && (st = check_router(b, i)) != HEARTH_OK) return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
     if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
@@ -722,7 +746,8 @@ static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
     if ((st = check_block_count(b)) != HEARTH_OK) return st;
     if ((st = decide_parallel(b)) != HEARTH_OK) return st;
     if ((st = bind_embedding(b)) != HEARTH_OK) return st;
-    if (m->hparams.arch->embedding_norm && (st = bind_outer_norm(b, "token_embd_norm", &m->embedding_norm)) != HEARTH_OK)
+    if (m->hparams.arch->embedding_norm == HTH_EMBEDDING_NORM_PLAIN) m->embedding_norm.weight = m->ones;
+    if (m->hparams.arch->embedding_norm == HTH_EMBEDDING_NORM && (st = bind_outer_norm(b, "token_embd_norm", &m->embedding_norm)) != HEARTH_OK)
         return st;
     if ((st = bind_positions(b)) != HEARTH_OK) return st;
     if ((st = bind_rope_factors(b)) != HEARTH_OK) return st;

@@ -124,7 +124,7 @@ static hearth_status find_arch(reader *r, hth_hparams *h)
     if ((st = check_not_sidecar(r, name)) != HEARTH_OK) return st;
     h->arch = hth_arch_find(name);
     if (!h->arch) {
-        char shown[80], list[200];
+        char shown[80], list[300];
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: architecture '%s' is not supported; supported: %s", hth_gguf_path(r->file),
                         hth_escape(shown, sizeof shown, name.bytes, name.n),
@@ -202,6 +202,7 @@ static hearth_status read_shared_width(reader *r, hth_shared_rule rule, uint32_t
     if (rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT)
         st = read_count(r, "expert_shared_count", HTH_MAX_D_FF, &count);
     if (rule == HTH_SHARED_OR_DENSE && length == 0) length = n_ff;
+    if (rule == HTH_SHARED_OR_EXPERT && length == 0) length = e->d_ff;
     if ((rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT) && length == 0) length = e->d_ff;
     if (st != HEARTH_OK || (uint64_t)length * count <= HTH_MAX_D_FF) {
         e->d_ff_shared = length * count;
@@ -354,6 +355,20 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
     return HEARTH_OK;
 }
 
+/* A flag for each layer, or one for all. */
+static hearth_status read_rope_pattern(reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
+{
+    const hth_gguf_value *v = hth_gguf_find(r->file, key_of(r, "attention.rope_pattern"));
+    if (!h->arch->reads_rope_pattern || !v || v->type != HTH_GGUF_ARRAY) return HEARTH_OK;
+    bool flags = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
+    if (!flags || v->n_element != h->n_layer)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
+    for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].rotates = sizes[i].rotates && hth_gguf_element_uint(v, i);
+    return HEARTH_OK;
+}
+
 static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_arch *a = h->arch;
@@ -455,11 +470,11 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
     if (h->arch->fixed_rope) return HEARTH_OK;
     rope->factor = 0.0;
     if ((st = read_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot)) != HEARTH_OK) return st;
-    if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     if (rope->n_rot % 2 != 0)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s (default: attention.key_length) is %u, expected an even number",
                         hth_gguf_path(r->file), r->key, rope->n_rot);
+    if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
     if (h->arch->reads_rope_alpha && (st = read_alpha(r, h->d_head, rope)) != HEARTH_OK) return st;
@@ -652,6 +667,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
     if ((st = read_rope(&r, h)) != HEARTH_OK) return st;
     place_rotation(h, *per_layer);
+    if ((st = read_rope_pattern(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_scales(&r, h)) != HEARTH_OK) return st;
     if ((st = read_attention(&r, h)) != HEARTH_OK) return st;
     if ((st = refuse_key(&r, h->arch->refused_key)) != HEARTH_OK) return st;

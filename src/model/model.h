@@ -79,7 +79,8 @@ static inline uint32_t hth_context_for(const hth_hparams *h, uint32_t asked)
 
 /* weight NULL: no norm. */
 typedef struct hth_norm {
-    const float *weight, *bias; /* [n]; bias: of a LayerNorm */
+    const float *weight, *bias; /* [n]; bias: NULL if there is none */
+    float eps;                  /* 0: the model's */
 } hth_norm;
 
 /* Predicts which neurons of a layer may be active before they are computed: those whose score out relu(in f) +
@@ -101,6 +102,7 @@ typedef struct hth_attention {
     hth_norm q_norm, k_norm; /* as the architecture's qk_norm says; weight NULL: none */
     const float *slopes;     /* [n_head] of alibi, or NULL */
     const float *sinks;      /* [n_head] or NULL */
+    hth_matrix gate;         /* rows of d_model: [n_head * d_head] or [n_head]; its sigmoid multiplies outputs of heads */
     bool rotates;            /* queries and keys */
     hth_matrix o;            /* d_model rows of n_head * d_head */
     const float *o_bias;
@@ -139,7 +141,8 @@ typedef struct hth_router {
 typedef struct hth_experts {
     hth_router router;
     uint32_t d_ff;             /* of each expert */
-    hth_matrix gate, up, down; /* rows of all experts, one expert after another */
+    hth_matrix gate, up, down; /* rows of all experts, one expert after another; up absent: gate holds the rows of gate
+                                  and up of the first expert, then those of the second, ... */
     const float *gate_bias, *up_bias, *down_bias; /* likewise; NULL: none */
     hth_ffn shared;           /* d_ff 0: none */
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight of the shared one, which else is 1 */
@@ -166,13 +169,13 @@ typedef struct hth_layer {
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 14 };
+enum { HTH_LAYER_MATRICES = 15 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
     hth_matrix *const these[HTH_LAYER_MATRICES] = {
         &l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate,    &l->ffn.up,    &l->ffn.down, &l->ffn.down_t.rows,
-        &e->gate,   &e->up,     &e->down,   &e->shared.gate, &e->shared.up, &e->shared.down};
+        &e->gate,   &e->up,     &e->down,   &e->shared.gate, &e->shared.up, &e->shared.down, &l->attn.gate};
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }
 
@@ -252,6 +255,10 @@ hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error 
 bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
 
+/* Bytes of experts that a token does not read. */
+uint64_t hth_model_unchosen_bytes(const hth_model *model);
+/* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing. */
+hearth_status hth_model_check_dense(const hth_model *model, const char *what, hearth_error *err);
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
 /* FORMAT: a scale of a layer's transposed down is not finite, so its sums have no bound. */

@@ -10,8 +10,9 @@
 
 enum { N_COL = 512, N_ROW = 37, N_TOK = 5 };
 
-static float x[N_TOK * N_COL], together[HTH_PRODUCT_MAX][N_TOK * N_ROW], alone[N_TOK * N_ROW];
-static uint8_t weights[HTH_PRODUCT_MAX][4 * N_ROW * N_COL];
+enum { N_TYPE = 3 }; /* matrices of a product, each of its type */
+static float x[N_TOK * N_COL], together[N_TYPE][N_TOK * N_ROW], alone[N_TOK * N_ROW];
+static uint8_t weights[N_TYPE][4 * N_ROW * N_COL];
 static int8_t q[N_TOK * N_COL], q_256[N_TOK * N_COL];
 static float d[N_TOK * N_COL / 32], d_256[N_TOK * N_COL / 256];
 static int32_t sum[N_TOK * N_COL / 32];
@@ -47,15 +48,15 @@ static hth_matrix matrix_of(hth_type type, size_t n_row, const uint8_t *w, hth_l
 /* Three types in one call, then one by one with nothing left of the call before. */
 static void check_types(test_random *r, hth_pool *pool, const hth_kernels *k, const hth_type types[])
 {
-    hth_matrix m[HTH_PRODUCT_MAX];
-    hth_output outputs[HTH_PRODUCT_MAX];
-    for (int i = 0; i < HTH_PRODUCT_MAX; i++) {
+    hth_matrix m[N_TYPE];
+    hth_output outputs[N_TYPE];
+    for (int i = 0; i < N_TYPE; i++) {
         fill_matrix(r, types[i], weights[i]);
         m[i] = matrix_of(types[i], N_ROW, weights[i], HTH_LAYOUT_ROWS);
         outputs[i] = (hth_output){.matrix = &m[i], .y = together[i]};
     }
-    hth_product(k, pool, &act_q8, x, N_TOK, outputs, HTH_PRODUCT_MAX);
-    for (int i = 0; i < HTH_PRODUCT_MAX; i++) {
+    hth_product(k, pool, &act_q8, x, N_TOK, outputs, N_TYPE);
+    for (int i = 0; i < N_TYPE; i++) {
         memset(q, 1, sizeof q), memset(q_256, 1, sizeof q_256);
         hth_output one = {.matrix = &m[i], .y = alone};
         hth_product(k, pool, &act_q8, x, N_TOK, &one, 1);

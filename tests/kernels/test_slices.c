@@ -8,7 +8,7 @@
 enum { N_COL = 512, MAX_ROW = 176, N_SLICE = 5, N_X = 34, N_TILED = 40, N_THREAD = 3, N_OUTPUT = 2 };
 
 /* Rows of slices with one token, with a part of a tile, and with enough to be packed as panels. Slice 3 comes twice. */
-static const hth_slice slices[] = {{3, 0, 1}, {0, 1, 1}, {4, 8, 5}, {2, 16, 13}, {1, 32, 1}, {3, 33, 1}};
+static const hth_submatrix slices[] = {{3, 0, 1}, {0, 1, 1}, {4, 8, 5}, {2, 16, 13}, {1, 32, 1}, {3, 33, 1}};
 enum { N_USED = sizeof slices / sizeof *slices };
 
 static float x[N_X * N_COL], x_from[N_X * N_COL], biases[N_OUTPUT][N_SLICE * MAX_ROW];
@@ -84,9 +84,9 @@ static void fill_case(test_random *r)
     memset(y, 0x5a, sizeof y), memset(expected, 0x5a, sizeof expected);
 }
 
-static hth_slices all_slices(const slices_case *c)
+static hth_submatrices all_slices(const slices_case *c)
 {
-    return (hth_slices){.slices = slices, .n_slice = N_USED, .n_row = (uint32_t)c->n_row, .n_x = N_X, .slice_of = slice_of};
+    return (hth_submatrices){.slices = slices, .n_slice = N_USED, .n_row = (uint32_t)c->n_row, .n_x = N_X, .slice_of = slice_of};
 }
 
 static void name_outputs(const slices_case *c, hth_output outputs[N_OUTPUT])
@@ -96,7 +96,7 @@ static void name_outputs(const slices_case *c, hth_output outputs[N_OUTPUT])
 }
 
 /* Output i of slice s by hth_product, to `expected`. */
-static void expect_slice(const slices_case *c, int i, const hth_slice *s, const float *rows)
+static void expect_slice(const slices_case *c, int i, const hth_submatrix *s, const float *rows)
 {
     hth_matrix one = c->matrices[i];
     one.data += s->i_slice * c->n_row * one.row_size, one.n_row = c->n_row, one.n_slice = 0;
@@ -128,7 +128,7 @@ static void compare(const slices_case *c, int i, const char *what, size_t n)
 static void check_separate(test_random *r, const slices_case *c)
 {
     hth_output outputs[N_OUTPUT];
-    hth_slices what = all_slices(c);
+    hth_submatrices what = all_slices(c);
     fill_case(r);
     expect_all(c);
     name_outputs(c, outputs);
@@ -141,7 +141,7 @@ static void check_separate(test_random *r, const slices_case *c)
 static void check_added(test_random *r, const slices_case *c)
 {
     hth_output outputs[N_OUTPUT];
-    hth_slices what = all_slices(c);
+    hth_submatrices what = all_slices(c);
     fill_case(r);
     expect_all(c);
     name_outputs(c, outputs);
@@ -158,8 +158,8 @@ static void check_added(test_random *r, const slices_case *c)
 /* One row of x for slices of one row of y each. */
 static void check_shared(test_random *r, const slices_case *c)
 {
-    static const hth_slice ones[] = {{4, 0, 1}, {1, 1, 1}, {2, 2, 1}};
-    hth_slices what = {.slices = ones, .n_slice = 3, .n_row = (uint32_t)c->n_row, .n_x = 3, .shares_x = true};
+    static const hth_submatrix ones[] = {{4, 0, 1}, {1, 1, 1}, {2, 2, 1}};
+    hth_submatrices what = {.slices = ones, .n_slice = 3, .n_row = (uint32_t)c->n_row, .n_x = 3, .shares_x = true};
     hth_output outputs[N_OUTPUT];
     fill_case(r);
     for (int i = 0; i < N_OUTPUT; i++)
@@ -191,7 +191,7 @@ static void copy_row(const void *arg, size_t t)
 static void check_fused(test_random *r, const slices_case *c, size_t n_output)
 {
     hth_output outputs[N_OUTPUT];
-    hth_slices what = all_slices(c);
+    hth_submatrices what = all_slices(c);
     copy_arg from = {.from = x_from, .to = x};
     hth_fusion fusion = {.prepare = copy_row, .prepare_arg = &from, .hidden = y[0],
                          .activate = c->k->activate[n_output == 2 ? HTH_ACTIVATION_SWIGLU_OAI : HTH_ACTIVATION_GELU]};

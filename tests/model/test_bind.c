@@ -261,10 +261,18 @@ TEST(an_absurd_context_is_refused_with_its_bytes)
 
 /* ---- C24, C26: experts and activations ----------------------------------------------------------- */
 
-TEST(experts_are_refused_by_key)
+TEST(counts_of_experts_are_held_to_their_range)
 {
     tiny_set_u32(&tiny, A "expert_count", 8);
-    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, A "expert_count is 8", "not supported");
+    tiny_expect_format_error(A "expert_used_count", "missing");
+    static const uint32_t wrong[] = {0, 9, 1u << 31};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        tiny_set_u32(&tiny, A "expert_count", 8);
+        tiny_set_u32(&tiny, A "expert_used_count", wrong[i]);
+        tiny_expect_format_error(A "expert_used_count", "allowed are 1 to 8");
+    }
+    tiny_set_u32(&tiny, A "expert_count", 1u << 31);
+    tiny_expect_format_error(A "expert_count", "allowed are 0 to 4096");
     tiny_set_text(&tiny, A "expert_count", "8");
     tiny_expect_format_error(A "expert_count", "expected an integer");
     accept_u32(A "expert_count", 0);

@@ -109,6 +109,7 @@ DEFINE_ACTIVATE(activate_relu, relu, same, with_gate)
 DEFINE_ACTIVATE(activate_relu2, relu2, same, with_gate)
 DEFINE_ACTIVATE(activate_drelu, relu, relu, with_both)
 DEFINE_ACTIVATE(activate_swiglu_oai, oai_gate, oai_up, with_any)
+DEFINE_ACTIVATE(activate_sigmoid, sigmoid, same, with_any)
 
 static void map_sigmoid(const float *x, size_t n, float *y)
 {

@@ -297,6 +297,7 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->rcp = map_rcp;
     k->rsqrt = map_rsqrt;
     k->sigmoid = map_sigmoid;
+    k->gate_sigmoid = activate_sigmoid;
     k->dot_rows = dot_rows;
     k->axpy_flush = flush_sums;
 }
