@@ -23,7 +23,8 @@ typedef struct route {
 
 static hth_router plain_router(hth_router_score score, uint32_t n_expert, uint32_t n_used)
 {
-    return (hth_router){.n_expert = n_expert, .n_used = n_used, .n_group = 1, .n_group_used = 1, .score = score, .scale = 1.0f};
+    return (hth_router){.n_expert = n_expert, .n_used = n_used, .n_group = 1, .n_group_used = 1, .score = score,
+                        .scale = 1.0f};
 }
 
 static route run(const hth_kernels *k, const hth_router *r, const float *logits)
@@ -105,7 +106,8 @@ static double route_in_double(const hth_router *r, const float *logits, uint32_t
         if (r->score == HTH_SCORE_SIGMOID) score[i] = 1 / (1 + exp(-score[i]));
     }
     if (r->score == HTH_SCORE_SOFTMAX) softmax_d(score, r->n_expert);
-    for (uint32_t i = 0; i < r->n_expert; i++) select[i] = score[i] + (r->select_bias ? (double)r->select_bias[i] : 0.0);
+    for (uint32_t i = 0; i < r->n_expert; i++)
+        select[i] = score[i] + (r->select_bias ? (double)r->select_bias[i] : 0.0);
     if (r->n_group > 1) exclude_groups(r, select, &gap);
     choose(select, r->n_expert, r->n_used, is_chosen, &gap);
     for (uint32_t i = 0; i < r->n_expert; i++)
@@ -157,7 +159,8 @@ static bool near_double(const hth_router *r, const route *got, const float *logi
     double weights[MAX_N];
     if (route_in_double(r, logits, chosen, weights) < 1e-6) return true; /* float may choose another one */
     for (uint32_t i = 0; i < r->n_used; i++)
-        if (chosen[i] != got->chosen[i] || fabs((double)got->weights[i] - weights[i]) > 1e-5 * weights[i] + 1e-9) return false;
+        if (chosen[i] != got->chosen[i] || fabs((double)got->weights[i] - weights[i]) > 1e-5 * weights[i] + 1e-9)
+            return false;
     return true;
 }
 
@@ -176,7 +179,8 @@ TEST(any_router_gives_its_definition_at_every_level)
             weigh_in_float(&k, &router, logits, got.chosen, weights);
             bool same = proof_differ_f32(weights, got.weights, router.n_used) == router.n_used;
             if (same && near_double(&router, &got, logits)) continue;
-            test_fail(__FILE__, __LINE__, "%s at %s: %s; %u of %u experts, %u of %u groups, normalise %d, scale %g, bias %d",
+            test_fail(__FILE__, __LINE__,
+                      "%s at %s: %s; %u of %u experts, %u of %u groups, normalise %d, scale %g, bias %d",
                       score_name(router.score), hth_cpu_name(levels[l]), same ? "not as in double" : "other bits",
                       router.n_used, router.n_expert, router.n_group_used, router.n_group, router.normalise,
                       (double)router.scale, router.select_bias != NULL);
@@ -205,7 +209,8 @@ TEST(of_equal_logits_the_lower_index_is_chosen)
 {
     const float logits[] = {1, 3, 2, 3, 2, 2, 3, -0.0f, 0.0f};
     for (int s = 0; s < N_SCORE; s++) {
-        hth_router two = plain_router(scores[s], 9, 2), four = plain_router(scores[s], 9, 4), nine = plain_router(scores[s], 9, 9);
+        hth_router two = plain_router(scores[s], 9, 2), four = plain_router(scores[s], 9, 4),
+                   nine = plain_router(scores[s], 9, 9);
         route got = run_here(&two, logits);
         CHOSE(&got, 1, 3);
         got = run_here(&four, logits);
@@ -343,8 +348,8 @@ TEST(logits_that_are_not_finite_give_weights_that_are_not)
         bool all_nan = true;
         for (uint32_t e = 0; e < router.n_used; e++) all_nan = all_nan && got.weights[e] != got.weights[e];
         if (are_distinct(&router, &got) && all_nan) continue;
-        test_fail(__FILE__, __LINE__, "%s, logit %d of 24 is %g: %u experts in %u groups are %s", score_name(scores[s]), at,
-                  (double)bad[i % 4], router.n_used, router.n_group, all_nan ? "not distinct" : "weighted");
+        test_fail(__FILE__, __LINE__, "%s, logit %d of 24 is %g: %u experts in %u groups are %s",
+                  score_name(scores[s]), at, (double)bad[i % 4], router.n_used, router.n_group, all_nan ? "not distinct" : "weighted");
         return;
     }
 }
