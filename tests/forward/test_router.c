@@ -349,7 +349,8 @@ TEST(logits_that_are_not_finite_give_weights_that_are_not)
         for (uint32_t e = 0; e < router.n_used; e++) all_nan = all_nan && got.weights[e] != got.weights[e];
         if (are_distinct(&router, &got) && all_nan) continue;
         test_fail(__FILE__, __LINE__, "%s, logit %d of 24 is %g: %u experts in %u groups are %s",
-                  score_name(scores[s]), at, (double)bad[i % 4], router.n_used, router.n_group, all_nan ? "not distinct" : "weighted");
+                  score_name(scores[s]), at, (double)bad[i % 4], router.n_used, router.n_group,
+                  all_nan ? "not distinct" : "weighted");
         return;
     }
 }

@@ -133,8 +133,8 @@ static void compare(const slices_case *c, int i, const char *what, size_t n)
     const hth_matrix *m = c->matrices;
     test_fail(__FILE__, __LINE__,
               "%s: %s beside %s at %s, layout %d, joined %d, %u threads, %zu rows: row %zu of x, output %zu", what,
-              rows_type_name(m[i].type), rows_type_name(m[1 - i].type), hth_cpu_name(c->k->level), (int)m[i].layout, c->joined,
-              hth_pool_n_thread(c->pool), c->n_row, at / c->n_row, at % c->n_row);
+              rows_type_name(m[i].type), rows_type_name(m[1 - i].type), hth_cpu_name(c->k->level), (int)m[i].layout,
+              c->joined, hth_pool_n_thread(c->pool), c->n_row, at / c->n_row, at % c->n_row);
 }
 
 /* ---- separate outputs ------------------------------------------------------------------------------- */

@@ -273,7 +273,8 @@ TEST(dots_of_rows_are_eight_partial_sums_of_rounded_products)
 /* A fused product would keep 2^-24, which the rounding of the product drops. */
 TEST(dots_of_rows_round_each_product)
 {
-    const float x[9] = {1.0f + 0x1p-12f, 0, 0, 0, 0, 0, 0, 0, 1.0f}, w[9] = {1.0f + 0x1p-12f, 0, 0, 0, 0, 0, 0, 0, -1.0f};
+    const float x[9] = {1.0f + 0x1p-12f, 0, 0, 0, 0, 0, 0, 0, 1.0f};
+    const float w[9] = {1.0f + 0x1p-12f, 0, 0, 0, 0, 0, 0, 0, -1.0f};
     hth_cpu levels[1 + PROOF_MAX_LEVEL];
     int n_level = all_levels(levels);
     for (int l = 0; l < n_level; l++) {
