@@ -149,7 +149,8 @@ static void check_splits(const hth_kernels *reference, const hth_kernels *table,
 static void open_rooms(void)
 {
     size_t out = MAX_OUT * MAX_D * sizeof(float);
-    size_t sizes[N_ROOM] = {4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY), out, out, out, out};
+    size_t sizes[N_ROOM] = {4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY),
+                            out, out, out, out};
     for (int i = 0; i < N_ROOM; i++) guard_open(&rooms[i], sizes[i]);
 }
 

@@ -5,7 +5,7 @@
 #include "support/kernels/proof.h"
 #include "support/kernels/rows_case.h"
 
-enum { N_COL = 512, MAX_ROW = 176, N_SLICE = 5, N_X = 34, N_TILED = 40, N_THREAD = 3, N_OUTPUT = 2 };
+enum { N_COL = 512, MAX_ROW = 176, N_SLICE = 10, N_X = 34, N_TILED = 40, N_THREAD = 3, N_OUTPUT = 2 };
 
 /* Rows of slices with one token, with a part of a tile, and with enough to be packed as panels. Slice 3 comes twice. */
 static const hth_submatrix slices[] = {{3, 0, 1}, {0, 1, 1}, {4, 8, 5}, {2, 16, 13}, {1, 32, 1}, {3, 33, 1}};
@@ -44,14 +44,22 @@ static void forget_inputs(void)
 
 /* ---- cases ------------------------------------------------------------------------------------------ */
 
-/* Two matrices of slices, n_row rows each. */
+/* Two matrices of slices, n_row rows each. Joined: both outputs are of the first matrix, slices of one between
+ * those of the other. */
 typedef struct slices_case {
     const hth_kernels *k;
     hth_pool *pool;
     hth_matrix matrices[N_OUTPUT];
     size_t n_row;
-    bool biased;
+    bool biased, joined;
 } slices_case;
+
+/* The matrix, and the bias, of output i, and which of its slices is slice i_slice of that output. */
+static int matrix_of(const slices_case *c, int i) { return c->joined ? 0 : i; }
+static size_t stored_at(const slices_case *c, int i, uint32_t i_slice)
+{
+    return c->joined ? 2 * i_slice + (size_t)i : i_slice;
+}
 
 static hth_matrix make_matrix(test_random *r, hth_type type, size_t n_row, hth_layout layout, uint8_t *w)
 {
@@ -86,22 +94,27 @@ static void fill_case(test_random *r)
 
 static hth_submatrices all_slices(const slices_case *c)
 {
-    return (hth_submatrices){.slices = slices, .n_slice = N_USED, .n_row = (uint32_t)c->n_row, .n_x = N_X, .slice_of = slice_of};
+    return (hth_submatrices){.slices = slices, .n_slice = N_USED, .n_row = (uint32_t)c->n_row, .n_x = N_X,
+                             .slice_of = slice_of};
 }
 
 static void name_outputs(const slices_case *c, hth_output outputs[N_OUTPUT])
 {
     for (int i = 0; i < N_OUTPUT; i++)
-        outputs[i] = (hth_output){.matrix = &c->matrices[i], .bias = c->biased ? biases[i] : NULL, .y = y[i]};
+        outputs[i] = (hth_output){.matrix = &c->matrices[matrix_of(c, i)], .y = y[i],
+                                  .bias = c->biased ? biases[matrix_of(c, i)] : NULL,
+                                  .slice_step = c->joined ? 2 : (uint32_t)i, /* 0 is 1 */
+                                  .first_slice = c->joined ? (uint32_t)i : 0};
 }
 
 /* Output i of slice s by hth_product, to `expected`. */
 static void expect_slice(const slices_case *c, int i, const hth_submatrix *s, const float *rows)
 {
-    hth_matrix one = c->matrices[i];
-    one.data += s->i_slice * c->n_row * one.row_size, one.n_row = c->n_row, one.n_slice = 0;
+    hth_matrix one = c->matrices[matrix_of(c, i)];
+    size_t first = stored_at(c, i, s->i_slice) * c->n_row;
+    one.data += first * one.row_size, one.n_row = c->n_row, one.n_slice = 0;
     hth_output o = {.matrix = &one, .y = expected[i] + s->first * c->n_row};
-    if (c->biased) o.bias = biases[i] + s->i_slice * c->n_row;
+    if (c->biased) o.bias = biases[matrix_of(c, i)] + first;
     hth_product(c->k, c->pool, &act_q8, rows, s->n, &o, 1);
     hth_pool_quiesce(c->pool);
 }
@@ -118,9 +131,10 @@ static void compare(const slices_case *c, int i, const char *what, size_t n)
     size_t at = proof_differ_f32(y[i], expected[i], n * c->n_row);
     if (at == n * c->n_row) return;
     const hth_matrix *m = c->matrices;
-    test_fail(__FILE__, __LINE__, "%s: %s beside %s at %s, layout %d, %u threads, %zu rows: row %zu of x, output %zu",
-              what, rows_type_name(m[i].type), rows_type_name(m[1 - i].type), hth_cpu_name(c->k->level), (int)m[i].layout,
-              hth_pool_n_thread(c->pool), c->n_row, at / c->n_row, at % c->n_row);
+    test_fail(__FILE__, __LINE__,
+              "%s: %s beside %s at %s, layout %d, joined %d, %u threads, %zu rows: row %zu of x, output %zu", what,
+              rows_type_name(m[i].type), rows_type_name(m[1 - i].type), hth_cpu_name(c->k->level), (int)m[i].layout,
+              c->joined, hth_pool_n_thread(c->pool), c->n_row, at / c->n_row, at % c->n_row);
 }
 
 /* ---- separate outputs ------------------------------------------------------------------------------- */
@@ -219,7 +233,7 @@ static void check_case(test_random *r, slices_case *c, const hth_type types[N_OU
         hth_layout own = c->k->panels[types[i]] ? layout : HTH_LAYOUT_ROWS;
         c->matrices[i] = make_matrix(r, types[i], c->n_row, own, weights[i]);
     }
-    c->biased = test_random_below(r, 2);
+    c->biased = test_random_below(r, 2), c->joined = test_random_below(r, 2);
     check_separate(r, c);
     check_added(r, c);
     check_shared(r, c);
