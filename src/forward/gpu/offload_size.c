@@ -29,6 +29,7 @@ static const char *missing_in_shaders(const hth_hparams *h)
     if (h->alibi != 0.0f) return "no shader has scores that fall with distance (ALiBi)";
     if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
     if (h->residual_scale != 1.0f || h->logit_scale != 1.0f) return "no shader scales outputs of blocks or logits";
+    if (h->activation > HTH_ACTIVATION_DRELU) return "no shader has its activation";
     if (a->attn_gate != HTH_ATTN_GATE_NONE) return "no shader has gates of heads";
     if (a->attn_sinks) return "no shader has attention sinks";
     if (a->no_pre_norms || a->norm_params != HTH_PARAMS_BY_KIND) return "no shader has norms of its kind";
