@@ -167,7 +167,7 @@ static bool is_for_vulkan(const char *name)
 
 TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
-    for (int i = 0; i < GOLDEN_N_ARCH; i++) {
+    for (int i = 0; i < GOLDEN_N_ON_DEVICE; i++) {
         CLEANUP(golden_close) golden g;
         if (golden_open_arch(&g, golden_archs[i])) check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
     }

@@ -21,6 +21,9 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "llama-gqa", "llama-mha-tied", "llama-rope-linear", "llama-yarn", "llama3-rope_freqs", "llama-bias",
     "llama-drelu", "llama-reglu", "llama-relu", "llama-relu2", "llama-relu2-plain", "llama-geglu", "bamboo",
     "qwen2", "qwen3", "gemma2", "falcon", "falcon-two-norms", "falcon-relu", "opt",
+    /* not on devices: */
+    "mixtral", "mixtral-drelu", "qwen2moe", "qwen3moe", "olmoe", "smallthinker-4b", "smallthinker-21b",
+    "smallthinker-window", "gpt-oss",
 };
 
 bool golden_open_arch(golden *g, const char *name)
