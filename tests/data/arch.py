@@ -19,7 +19,8 @@ class Maker:
     residual stream, and logits spread. Keys of the architecture are given as key__name=value."""
 
     def __init__(self, name, arch, seed, d_model=64, n_layer=2, n_head=4, n_kv=2, d_head=None, d_ff=80, act=None,
-                 d_rot=None, tied=False, tokenizer="sentencepiece", pre="default", n_ctx=512, n_ids=64, base=10000.0, eps=0.01, bos=True,
+                 d_rot=None, tied=False, tokenizer="sentencepiece", pre="default", n_ctx=512, n_ids=64, base=10000.0,
+                 eps=0.01, bos=True,
                  experts="F32", post_gain=1.0, **keys):
         self.arch, self.seed, self.random = arch, seed, np.random.RandomState(seed)
         self.draw = self.random.standard_normal
@@ -273,7 +274,8 @@ def recipes():
     add("llama-rope-linear", "llama", 103, llama, n_ids=96, rope__scaling__type="linear", rope__scaling__factor=4.0, **small)
     add("llama-yarn", "llama", 104, llama, d_head=32, n_ids=96, n_ctx=1024, rope__scaling__type="yarn",
         rope__scaling__factor=4.0, rope__scaling__original_context_length=256, rope__scaling__attn_factor=1.1, **small)
-    add("llama3-rope_freqs", "llama", 105, with_(llama, freqs={"rope_freqs": frequencies(32)}), n_head=2, n_kv=1, d_ff=72, base=500000.0, n_ids=96,
+    add("llama3-rope_freqs", "llama", 105, with_(llama, freqs={"rope_freqs": frequencies(32)}), n_head=2, n_kv=1, d_ff=72,
+        base=500000.0, n_ids=96,
         tokenizer="bpe", pre="llama-bpe")
     add("llama-bias", "llama", 106, with_(llama, qkv_bias=True, output_bias=True, ffn_bias=True), **small)
     add("qwen2", "qwen2", 107, with_(llama, qkv_bias=True), d_model=48, n_head=6, **qwen)
@@ -283,7 +285,8 @@ def recipes():
     add("falcon", "falcon", 110, falcon, d_ff=96, tied=True, tokenizer="bpe", pre="falcon", bos=False, **small)
     add("falcon-two-norms", "falcon", 111, with_(falcon, True), d_ff=96, tokenizer="bpe", pre="falcon", bos=False)
     add("falcon-relu", "falcon", 112, falcon, d_ff=96, act="relu", tokenizer="bpe", pre="falcon", bos=False, **small)
-    add("opt", "opt", 113, with_(plain, n_position=130), d_model=48, n_head=3, n_kv=3, d_ff=96, n_ctx=130, tied=True, tokenizer="bpe",
+    add("opt", "opt", 113, with_(plain, n_position=130), d_model=48, n_head=3, n_kv=3, d_ff=96, n_ctx=130, tied=True,
+        tokenizer="bpe",
         pre="gpt-2")
     add("bamboo", "bamboo", 114, llama, d_ff=96, **small)
     for i, (tag, act, gated) in enumerate([("drelu", "drelu", True), ("reglu", "reglu", True), ("geglu", "geglu", True),
@@ -305,15 +308,16 @@ def recipes():
     add("olmo2", "olmo2", 135, with_(sandwich, before=(), between=(), qk_norm="all"), d_model=48, n_head=3, n_kv=3, d_ff=64,
         n_layer=5, tied=True, n_ids=96, attention__sliding_window=20, **yarn)
     add("granite", "granite", 136, with_(llama, output_bias=True, ffn_bias=True),
-        embedding_scale=5.0, residual_scale=0.3, attention__scale=0.7, logit_scale=3.5, rope__scaling__finetuned=False, **small)
+        embedding_scale=5.0, residual_scale=0.3, attention__scale=0.7, logit_scale=3.5, rope__scaling__finetuned=False,
+        **small)
     add("minicpm", "minicpm", 137, llama, n_layer=3, attention__scale=0.01, rope__scaling__finetuned=False,
         **dict(small, d_ff=64))
     add("qwen", "qwen", 138, with_(llama, joined_qkv=True, qkv_bias=True), d_model=48, n_head=3, n_kv=3,
         feed_forward_length=160, **qwen)
     add("qwen3vl", "qwen3vl", 139, with_(llama, qk_norm="head"), d_model=48, n_head=2, n_kv=1, d_head=32, tied=True,
         rope__dimension_sections=[8, 4, 4, 0], **dict(qwen, base=300.0))
-    add("exaone4", "exaone4", 140, with_(sandwich, before=(), between=(), qk_norm="head"), d_model=16, n_head=2, n_kv=1, d_ff=8,
-        n_layer=64, post_gain=0.06, tied=True, attention__sliding_window=12)
+    add("exaone4", "exaone4", 140, with_(sandwich, before=(), between=(), qk_norm="head"), d_model=16, n_head=2, n_kv=1,
+        d_ff=8, n_layer=64, post_gain=0.06, tied=True, attention__sliding_window=12)
     add("exaone4-shallow", "exaone4", 141, with_(sandwich, before=(), between=(), qk_norm="head"), n_layer=3,
         attention__sliding_window=12, **dict(small, d_ff=64, tied=True))
     add("hunyuan-dense", "hunyuan-dense", 142, with_(llama, qk_norm="head"), d_head=24, rope__scaling__alpha=50.0,
@@ -332,21 +336,24 @@ def recipes():
     add("cogvlm", "cogvlm", 150, with_(llama, joined_qkv=True), d_rot=8, base=70.0, rope__scaling__type="linear",
         rope__scaling__factor=8.0, d_model=48, n_head=3, n_kv=3)
     add("refact", "refact", 151, with_(llama, output_bias=True, ffn_bias=True), d_model=48, n_head=3, n_kv=1)
-    add("jais", "jais", 152, with_(llama, norm_bias=True, joined_qkv=True, qkv_bias=True, output_bias=True, ffn_bias=True, qk=2.8),
+    add("jais", "jais", 152, with_(llama, norm_bias=True, joined_qkv=True, qkv_bias=True, output_bias=True, ffn_bias=True,
+                                 qk=2.8),
         d_model=48, n_head=3, n_kv=3, attention__max_alibi_bias=5.0, **bpe)
     add("gptneox", "gptneox", 153, with_(plain, joined_qkv=True), d_model=48, n_head=3, n_kv=3, d_rot=6,
         use_parallel_residual=True, **bpe)
     add("gptneox-sequential", "gptneox", 154, with_(plain, joined_qkv=True), d_model=48, n_head=3, n_kv=3, d_rot=6,
         use_parallel_residual=False, **bpe)
-    add("gpt2", "gpt2", 155, with_(plain, joined_qkv=True, n_position=70), d_model=48, n_head=3, n_kv=3, n_ctx=70, tied=True, **bpe)
-    add("bloom", "bloom", 156, with_(plain, joined_qkv=True, outer_norms=("token_embd_norm", "output_norm")), d_model=48, n_head=6,
-        n_kv=6, tied=True, **bpe)
+    add("gpt2", "gpt2", 155, with_(plain, joined_qkv=True, n_position=70), d_model=48, n_head=3, n_kv=3, n_ctx=70,
+        tied=True, **bpe)
+    add("bloom", "bloom", 156, with_(plain, joined_qkv=True, outer_norms=("token_embd_norm", "output_norm")), d_model=48,
+        n_head=6, n_kv=6, tied=True, **bpe)
 
     # experts
     add("mixtral", "llama", 201, with_(experts, 8, 16), d_ff=16, expert_count=8, expert_used_count=2)
     add("mixtral-drelu", "llama", 202, with_(experts, 6, 24), d_ff=24, act="drelu", tied=True, expert_count=6,
         expert_used_count=2, **small)
-    add("qwen2moe", "qwen2moe", 203, with_(experts, 8, 16, qkv_bias=True, shared=40, shared_gate=True, out=2.0), d_model=48, n_head=3, n_kv=3,
+    add("qwen2moe", "qwen2moe", 203, with_(experts, 8, 16, qkv_bias=True, shared=40, shared_gate=True, out=2.0),
+        d_model=48, n_head=3, n_kv=3,
         d_ff=40, expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_feed_forward_length=40,
         **qwen)
     add("qwen3moe", "qwen3moe", 204, with_(experts, 8, 16, qk_norm="head"), d_model=48, d_head=16, d_ff=48, expert_count=8,
@@ -383,7 +390,8 @@ def recipes():
     add("bailingmoe", "bailingmoe", 213, with_(experts, 8, 16, shared=32, out=2.0), n_kv=1, d_ff=48, expert_shared_count=2,
         leading_dense_block_count=1, expert_gating_func=2, expert_weights_norm=False, expert_weights_scale=1.7,
         expert_feed_forward_length=16, **few)
-    add("bailingmoe2", "bailingmoe2", 214, with_(experts, 12, 16, shared=40, leading=1, select_bias=0.3, router=1.5, qk_norm="head",
+    add("bailingmoe2", "bailingmoe2", 214, with_(experts, 12, 16, shared=40, leading=1, select_bias=0.3, router=1.5,
+                                                 qk_norm="head",
                                                  joined_qkv=True),
         n_kv=1, d_ff=48, d_rot=6, n_layer=3, leading_dense_block_count=1, expert_shared_count=2,
         expert_shared_feed_forward_length=20, expert_group_count=4, expert_group_used_count=2, **keys,
@@ -400,7 +408,8 @@ def recipes():
     add("hunyuan-moe", "hunyuan-moe", 218, with_(experts, 8, 16, shared=24, qk_norm="head"), n_kv=1, d_ff=16,
         expert_feed_forward_length=40, expert_shared_feed_forward_length=24, **few)
     add("phimoe", "phimoe", 219, with_(experts, 6, 16, norm_bias=True, qkv_bias=True, output_bias=True, head_bias=True,
-                                       freqs={"rope_factors_short": frequencies(16), "rope_factors_long": frequencies(16) * 3}),
+                                       freqs={"rope_factors_short": frequencies(16),
+                                              "rope_factors_long": frequencies(16) * 3}),
         n_kv=1, d_ff=16, rope__scaling__original_context_length=256, rope__scaling__attn_factor=1.2,
         **dict(few, expert_count=6, expert_used_count=2))
     add("dbrx", "dbrx", 220, with_(experts, 8, 16, joined_qkv=True, between=("attn_output_norm",)), n_kv=1, d_ff=16,
