@@ -455,11 +455,11 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
     if (h->arch->fixed_rope) return HEARTH_OK;
     rope->factor = 0.0;
     if ((st = read_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot)) != HEARTH_OK) return st;
-    if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     if (rope->n_rot % 2 != 0)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s (default: attention.key_length) is %u, expected an even number",
                         hth_gguf_path(r->file), r->key, rope->n_rot);
+    if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
     if (h->arch->reads_rope_alpha && (st = read_alpha(r, h->d_head, rope)) != HEARTH_OK) return st;
