@@ -87,12 +87,13 @@ static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
     size_t n_pair = rope->n_rot / 2, far = token->seq->options.n_ctx > rope->n_ctx_original ? n_pair : 0;
     for (uint32_t t = 0; t < s->n_table; t++) {
         const double *frequency = s->frequency + t * 2 * n_pair + far;
+        float scale = t > 0 && s->model->hparams.arch->swa.unscaled ? 1.0f : s->rope_scale;
         size_t at = (t * (size_t)s->n_tok_max + i_row) * n_pair;
         for (size_t i = 0; i < n_pair; i++) {
             double sin_d, cos_d;
             hth_sincos_d(token->position * frequency[i], &sin_d, &cos_d);
-            s->cosine[at + i] = (float)cos_d * s->rope_scale;
-            s->sine[at + i] = (float)sin_d * s->rope_scale;
+            s->cosine[at + i] = (float)cos_d * scale;
+            s->sine[at + i] = (float)sin_d * scale;
         }
     }
 }

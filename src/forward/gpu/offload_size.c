@@ -22,21 +22,26 @@ static bool group_has_programs(const hth_gpu_fused_src *source)
     return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes);
 }
 
-/* What the shaders do not compute; NULL: they compute the model's layers. */
-static const char *missing_in_shaders(const hth_hparams *h)
+/* What the shaders of attention and of the residual stream lack. */
+static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
 {
-    const hth_arch *a = h->arch;
-    if (h->alibi != 0.0f) return "no shader has scores that fall with distance (ALiBi)";
+    const hth_arch *arch = h->arch;
+    const hth_attention *a = &l->attn;
+    bool scales_apart = a->window > 0 && arch->swa.unscaled && h->rope.window_base == 0.0;
+    if (l->mixer != HTH_MIXER_ATTENTION || l->network != HTH_NETWORK_DENSE)
+        return "no shader supports its kind of mixer or network";
+    if (a->slopes) return "no shader supports scores that fall with distance";
+    if (a->sinks) return "no shader supports scores without values";
     if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
-    if (h->residual_scale != 1.0f || h->logit_scale != 1.0f) return "no shader scales outputs of blocks or logits";
+    if (a->q_norm.weight && (arch->qk_norm != HTH_QK_NORM_HEAD || arch->qk_norm_after))
+        return "no shader supports its norm of queries and keys";
+    if ((h->rope.n_rot > 0 && !a->rotates) || scales_apart) return "no shader supports its rotation";
+    if (arch->no_pre_norms) return "no shader supports a layer without norms of its inputs";
+    if (arch->attn_gate != HTH_ATTN_GATE_NONE) return "no shader has gates of heads";
     if (h->activation > HTH_ACTIVATION_DRELU) return "no shader has its activation";
-    if (a->attn_gate != HTH_ATTN_GATE_NONE) return "no shader has gates of heads";
-    if (a->attn_sinks) return "no shader has attention sinks";
-    if (a->no_pre_norms || a->norm_params != HTH_PARAMS_BY_KIND) return "no shader has norms of its kind";
-    if (h->parallel && a->parallel == HTH_PARALLEL_BY_KEY) return "no shader has norms of its kind";
-    if (a->qk_norm_after || a->qk_norm == HTH_QK_NORM_EACH || a->qk_norm == HTH_QK_NORM_ALL)
-        return "no shader has norms of queries and keys of its kind";
-    return a->swa.unscaled && h->rope.window_base == 0.0 ? "no shader rotates layers with a window in its way" : NULL;
+    if (arch->post_norm_eps != 0.0) return "no shader has two epsilons of norms";
+    if (h->residual_scale != 1.0f) return "no shader scales what is added to the residual stream";
+    return NULL;
 }
 
 const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params,
@@ -44,16 +49,14 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
 {
     const hth_hparams *h = &model->hparams;
     hth_gpu_fused_src groups[HTH_GPU_N_FUSED];
-    const char *missing = missing_in_shaders(h);
-    if (missing) return missing;
     if (i_layer == h->n_layer) {
         hth_gpu_fused_src head = hth_gpu_head_src(model);
+        if (h->logit_scale != 1.0f) return "no shader scales logits";
         return group_has_programs(&head) ? NULL : "no shader supports its type";
     }
     const hth_layer *l = &model->layers[i_layer];
-    if (l->mixer != HTH_MIXER_ATTENTION || l->network != HTH_NETWORK_DENSE)
-        return "no shader supports its kind of mixer or network";
-    if (!l->attn.rotates && h->rope.n_rot > 0) return "no shader leaves single layers unrotated";
+    const char *lacks = layer_unsupported(h, l);
+    if (lacks) return lacks;
     if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
     if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
         return "its heads are no multiple of 32 values, as a Q8_0 cache is";
