@@ -106,6 +106,7 @@ typedef struct hth_expert_rule {
     bool biased;                /* the router and all matrices of experts have biases */
     bool select_bias;           /* exp_probs_b may exist */
     hth_shared_rule shared;
+    bool shared_gated;          /* the weight of the shared expert is the sigmoid of ffn_gate_inp_shexp */
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
     bool ignored;               /* expert_count means nothing */
@@ -122,6 +123,7 @@ typedef struct hth_swa_pattern {
     uint32_t period;
     bool dense_first; /* the layer without a window is the first of a period, not the last */
     bool unscaled;    /* layers with a window rotate without scaling */
+    bool shares_base; /* the key rope.freq_base_swa means nothing */
     uint32_t n_layer; /* only models of this many layers have windows; 0: all */
 } hth_swa_pattern;
 

@@ -312,6 +312,8 @@ static hearth_status bind_rope_factors(binder *b)
         return bind_divisors(b, find(b, "rope_factors_long.weight"), &m->rope_factors_long);
     }
     const hth_gguf_tensor *t = find(b, "rope_freqs.weight");
+    if (t && h->rope.n_rot == 0) note_used(m, t);
+    if (h->rope.n_rot == 0) return HEARTH_OK;
     return t && h->arch->factors == HTH_FACTORS_ONE ? bind_divisors(b, t, &m->rope_factors) : HEARTH_OK;
 }
 
@@ -588,8 +590,8 @@ static hearth_status bind_shared_expert(binder *b, uint32_t i, hth_layer *l)
         (st = bind_matrix(b, find_in_layer(b, i, "ffn_up_shexp.weight"), f, d, &shared->up)) != HEARTH_OK ||
         (st = bind_matrix(b, find_in_layer(b, i, "ffn_down_shexp.weight"), d, f, &shared->down)) != HEARTH_OK)
         return st;
-    const hth_gguf_tensor *gate = find_in_layer(b, i, "ffn_gate_inp_shexp.weight");
-    return gate && h->arch->experts.shared == HTH_SHARED_OR_DENSE ? bind_vector(b, gate, d, &l->experts.shared_gate) : HEARTH_OK;
+    if (!h->arch->experts.shared_gated) return HEARTH_OK;
+    return bind_vector(b, find_in_layer(b, i, "ffn_gate_inp_shexp.weight"), d, &l->experts.shared_gate);
 }
 
 static hearth_status bind_experts(binder *b, uint32_t i, hth_layer *l)

@@ -478,7 +478,7 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
     if (h->arch->reads_rope_alpha && (st = read_alpha(r, h->d_head, rope)) != HEARTH_OK) return st;
-    if (h->arch->swa.possible) {
+    if (h->arch->swa.possible && !h->arch->swa.shares_base) {
         st = read_float(r, "rope.freq_base_swa", 1.001, 1e12, &rope->window_base, NULL);
         if (st != HEARTH_OK) return st;
     }

@@ -175,7 +175,7 @@ enum {
     HAS_QKV_BIAS = 1, HAS_ALL_BIASES = 2, HAS_NORM_BIAS = 4, HAS_QK_NORM = 8, HAS_POST_NORMS = 16, HAS_ONE_QKV = 32,
     HAS_ONE_GATE_UP = 64, HAS_NO_GATE = 128, HAS_POSITIONS = 256, HAS_ONE_NORM = 512, HAS_OUTPUT_BIAS = 1024,
     HAS_SINKS = 2048, HAS_OTHER_FFN_NORM = 4096, HAS_EMBEDDING_NORM = 8192, HAS_EXPERTS = 1 << 14,
-    HAS_EXPERT_BIASES = 1 << 15, HAS_SHARED_EXPERT = 1 << 16, HAS_LEADING_LAYER = 1 << 17, /* a dense one */
+    HAS_EXPERT_BIASES = 1 << 15, HAS_SHARED_EXPERT = 1 << 16, HAS_LEADING_LAYER = 1 << 17, HAS_SHARED_GATE = 1 << 18, /* a dense one */
 };
 enum { N_EXPERT = 4, D_EXPERT = 24 };
 
@@ -195,7 +195,7 @@ static const struct {
     {"bloom", HAS_ONE_QKV | HAS_NORM_BIAS | HAS_NO_GATE | HAS_EMBEDDING_NORM},
     {"stablelm", HAS_NORM_BIAS | HAS_ONE_NORM},
     {"granite", 0},
-    {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT},
+    {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_SHARED_GATE},
     {"qwen3moe", HAS_QK_NORM | HAS_EXPERTS},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"gpt-oss", HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
@@ -250,6 +250,7 @@ static void add_experts(tiny_model *m, int i, unsigned has)
     if (has & HAS_SHARED_EXPERT) {
         add_layer_tensor(m, i, "ffn_gate_shexp", e, f), add_layer_tensor(m, i, "ffn_up_shexp", e, f);
         add_layer_tensor(m, i, "ffn_down_shexp", f, e);
+        if (has & HAS_SHARED_GATE) add_layer_tensor(m, i, "ffn_gate_inp_shexp", e, 0);
     }
 }
 
