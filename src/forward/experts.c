@@ -91,7 +91,8 @@ static void join_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const join_job *job = arg;
     const hth_expert_buffers *b = &job->s->experts;
-    size_t d = d_model_of(job->s), first = i_unit * JOIN_OUTPUTS, n = d - first < JOIN_OUTPUTS ? d - first : JOIN_OUTPUTS;
+    size_t d = d_model_of(job->s), first = i_unit * JOIN_OUTPUTS,
+           n = d - first < JOIN_OUTPUTS ? d - first : JOIN_OUTPUTS;
     float part[JOIN_OUTPUTS];
     (void)i_thread;
     for (uint32_t i = 0; i < job->n_row; i++) {
@@ -120,7 +121,8 @@ typedef struct network {
 static void get_halves(const network *net, hth_output halves[2])
 {
     halves[0] = (hth_output){.matrix = net->gate, .bias = net->gate_bias, .slice_step = net->step};
-    halves[1] = (hth_output){.matrix = net->up, .bias = net->up_bias, .slice_step = net->step, .first_slice = net->step - 1};
+    halves[1] = (hth_output){
+        .matrix = net->up, .bias = net->up_bias, .slice_step = net->step, .first_slice = net->step - 1};
 }
 
 /* Computes the rows of a wave, and adds them to the sums. */
@@ -129,7 +131,7 @@ static void run_wave(hth_step *s, const network *net)
     hth_expert_buffers *b = &s->experts;
     bool one = s->n_tok == 1;
     hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
-               out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
+                    out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
     hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out};
     gather_arg g = {s->x_norm, b->x, b->rows, d_model_of(s)};
     hth_fusion fusion = {.prepare = one ? NULL : gather,
@@ -147,7 +149,8 @@ static void run_wave(hth_step *s, const network *net)
 static uint32_t whole_tiles(uint32_t n) { return (uint32_t)hth_n_tiled(n); }
 
 /* Adds n pairs as a slice. Several begin at a tile, and fill it. */
-static void add_slice(hth_step *s, const network *net, uint32_t i_slice, const hth_expert_pair *pairs, uint32_t n)
+static void add_slice(hth_step *s, const network *net, uint32_t i_slice, const hth_expert_pair *pairs,
+                      uint32_t n)
 {
     hth_expert_buffers *b = &s->experts;
     uint32_t first = n > 1 ? whole_tiles(b->n_row) : b->n_row, size = n > 1 ? whole_tiles(n) : 1;
@@ -160,20 +163,23 @@ static void add_slice(hth_step *s, const network *net, uint32_t i_slice, const h
 }
 
 /* n pairs of one slice, in pieces whose gate and up fit into the scratch memory of a thread. */
-static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const hth_expert_pair *pairs, uint32_t n)
+static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const hth_expert_pair *pairs,
+                      uint32_t n)
 {
     hth_output halves[2];
     get_halves(net, halves);
     uint32_t most = (uint32_t)hth_product_max_fused(halves, 2);
     if (most > s->experts.max_row) most = s->experts.max_row;
-    for (uint32_t at = 0; at < n; at += most) add_slice(s, net, i_slice, pairs + at, n - at < most ? n - at : most);
+    for (uint32_t at = 0; at < n; at += most)
+        add_slice(s, net, i_slice, pairs + at, n - at < most ? n - at : most);
 }
 
 static void run_chosen(hth_step *s, const hth_experts *e)
 {
     bool joined = e->up.n_row == 0;
     const network net = {
-        &e->gate, joined ? &e->gate : &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff, joined ? 2 : 1};
+        &e->gate,      joined ? &e->gate : &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff,
+        joined ? 2 : 1};
     const hth_expert_buffers *b = &s->experts;
     for (uint32_t i = 0; i < e->router.n_expert; i++)
         add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
