@@ -496,6 +496,7 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     packing w = {.options = options, .result = result};
     *result = (hth_pack_result){0};
     hearth_status st = open_inputs(&w, in_path, err);
+    if (st == HEARTH_OK) st = hth_model_check_dense(w.model, "hearth pack", err);
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
         st = compose_orders(&w, i, err);

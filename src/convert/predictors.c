@@ -433,6 +433,7 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     *layers = NULL;
     hearth_status st = hth_atomic_writer_check(out_path, err);
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
+    if (st == HEARTH_OK) st = hth_model_check_dense(w.model->model, "hearth predictors", err);
     if (st == HEARTH_OK)
         st = hth_chunks_open(&chunks, w.model, text, n, hearth_session_n_ctx(w.session), err);
     if (st == HEARTH_OK) st = alloc_workspace(&w, &chunks, err);

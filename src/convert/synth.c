@@ -21,24 +21,29 @@ typedef struct shape {
     uint32_t n_layer, d_model, d_ff, n_head, n_kv, d_head, n_vocab, n_ctx;
     double rope_base;
     bool tied;
+    uint32_t n_expert, n_used; /* of d_ff neurons each; 0: dense */
 } shape;
 
 static const shape shapes[] = {
-    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 32000, 4096, 10000.0, false},
-    {"llama-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 10000.0, false},
-    {"mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 10000.0, false},
-    {"llama3-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 500000.0, false},
-    {"llama-13b", "llama", 40, 5120, 13824, 40, 40, 128, 32000, 4096, 10000.0, false},
-    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 32768, 1000000.0, true},
-    {"shape-32b", "llama", 64, 5120, 27648, 40, 8, 128, 152064, 32768, 1000000.0, false},
-    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 32000, 4096, 10000.0, false},
-    {"stories-15m", "llama", 6, 288, 768, 6, 6, 48, 32000, 256, 10000.0, true},
+    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 32000, 4096, 10000.0, false, 0, 0},
+    {"llama-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 10000.0, false, 0, 0},
+    {"mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 10000.0, false, 0, 0},
+    {"llama3-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 500000.0, false, 0, 0},
+    {"llama-13b", "llama", 40, 5120, 13824, 40, 40, 128, 32000, 4096, 10000.0, false, 0, 0},
+    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 32768, 1000000.0, true, 0, 0},
+    {"shape-32b", "llama", 64, 5120, 27648, 40, 8, 128, 152064, 32768, 1000000.0, false, 0, 0},
+    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 32000, 4096, 10000.0, false, 0, 0},
+    {"stories-15m", "llama", 6, 288, 768, 6, 6, 48, 32000, 256, 10000.0, true, 0, 0},
+    {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 1000000.0, false, 8, 2},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 32768, 1000000.0, false, 128, 8},
+    {"smallthinker-4b", "smallthinker", 32, 1536, 768, 12, 2, 128, 151936, 32768, 1500000.0, true, 32, 4},
+    {"smallthinker-21b", "smallthinker", 52, 2560, 768, 28, 4, 128, 151936, 16384, 1500000.0, false, 64, 6},
 };
 
 const char *hth_synth_shapes(void)
 {
     return "llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b, shape-32b, llama-70b, "
-           "stories-15m";
+           "stories-15m, mixtral-8x7b, qwen3-30b-a3b, smallthinker-4b, smallthinker-21b";
 }
 
 static const shape *find_shape(const char *name)
@@ -209,19 +214,20 @@ static hth_type type_of(const work *w, const char *name, uint64_t n_col)
 }
 
 /* The next tensor: the first pass declares it, the second writes its data. n_row 0: a norm, all ones. */
-static hearth_status tensor(work *w, const char *name, hth_type type, uint64_t n_col, uint64_t n_row,
+static hearth_status tensor(work *w, const char *name, hth_type type, uint64_t n_col, uint64_t n_row, uint64_t n_slice,
                             float rms, hearth_error *err)
 {
-    uint64_t dim[2] = {n_col, n_row};
+    uint64_t dim[3] = {n_col, n_row, n_slice};
+    uint64_t n_all = n_row * n_slice;
     w->type = type;
     w->rms = rms;
     w->i_tensor++;
     if (w->declares) {
-        hth_gguf_writer_tensor(w->out, name, w->type, n_row ? 2 : 1, dim);
-        w->total += hth_type_row_size(w->type, n_col) * (n_row ? n_row : 1);
+        hth_gguf_writer_tensor(w->out, name, w->type, n_slice > 1 ? 3 : n_row ? 2 : 1, dim);
+        w->total += hth_type_row_size(w->type, n_col) * (n_row ? n_all : 1);
         return HEARTH_OK;
     }
-    if (n_row > 0) return write_matrix(w, n_col * n_row, err);
+    if (n_row > 0) return write_matrix(w, n_col * n_all, err);
     for (uint64_t i = 0; i < n_col; i++) hth_store_f32(w->bytes + 4 * i, 1.0f);
     w->done += 4 * n_col;
     return hth_gguf_writer_data(w->out, w->bytes, 4 * n_col, err);
@@ -231,38 +237,43 @@ static hearth_status layer(work *w, uint32_t i_layer, hearth_error *err)
 {
     const shape *s = w->shape;
     uint64_t d = s->d_model, n_q = (uint64_t)s->n_head * s->d_head, n_kv = (uint64_t)s->n_kv * s->d_head;
-    uint64_t rank = w->options->rank;
-    bool qwen3 = strcmp(s->arch, "qwen3") == 0;
+    uint64_t rank = w->options->rank, experts = s->n_expert;
+    bool normed = strncmp(s->arch, "qwen3", 5) == 0, dense = s->n_expert == 0;
     const struct {
         const char *name;
         uint64_t n_col, n_row;
-        bool left_out;
-    } parts[] = {{"attn_norm", d, 0, false},
-                 {"attn_q", d, n_q, false},
-                 {"attn_k", d, n_kv, false},
-                 {"attn_v", d, n_kv, false},
-                 {"attn_q_norm", s->d_head, 0, !qwen3},
-                 {"attn_k_norm", s->d_head, 0, !qwen3},
-                 {"attn_output", n_q, d, false},
-                 {"ffn_norm", d, 0, false},
-                 {"ffn_gate", d, s->d_ff, false},
-                 {"ffn_up", d, s->d_ff, false},
-                 {"ffn_down", s->d_ff, d, false},
-                 {"fc1", d, rank, rank == 0},
-                 {"fc2", rank, s->d_ff, rank == 0}};
+        uint64_t n_slice; /* 0: absent */
+    } parts[] = {{"attn_norm", d, 0, 1},
+                 {"attn_q", d, n_q, 1},
+                 {"attn_k", d, n_kv, 1},
+                 {"attn_v", d, n_kv, 1},
+                 {"attn_q_norm", s->d_head, 0, normed},
+                 {"attn_k_norm", s->d_head, 0, normed},
+                 {"attn_output", n_q, d, 1},
+                 {"ffn_norm", d, 0, 1},
+                 {"ffn_gate", d, s->d_ff, dense},
+                 {"ffn_up", d, s->d_ff, dense},
+                 {"ffn_down", s->d_ff, d, dense},
+                 {"ffn_gate_inp", d, s->n_expert, !dense},
+                 {"ffn_gate_exps", d, s->d_ff, experts},
+                 {"ffn_up_exps", d, s->d_ff, experts},
+                 {"ffn_down_exps", s->d_ff, d, experts},
+                 {"fc1", d, rank, rank > 0},
+                 {"fc2", rank, s->d_ff, rank > 0}};
     hearth_status st = HEARTH_OK;
     for (size_t i = 0; st == HEARTH_OK && i < sizeof parts / sizeof *parts; i++) {
         char name[64];
         uint64_t n_col = parts[i].n_col, n_row = parts[i].n_row;
         float rms = (float)(1.0 / hth_sqrt_d((double)n_col));
         bool turned = w->options->packed && strcmp(parts[i].name, "ffn_down") == 0;
-        if (parts[i].left_out) continue;
+        if (parts[i].n_slice == 0) continue;
         if (turned) n_col = d, n_row = s->d_ff;
         snprintf(name, sizeof name, "blk.%u.%s.weight", i_layer, parts[i].name);
         hth_type type = n_row == 0 ? HTH_TYPE_F32 : type_of(w, name, n_col);
         if (strncmp(parts[i].name, "fc", 2) == 0) type = HTH_TYPE_Q8_0;
+        if (strcmp(parts[i].name, "ffn_gate_inp") == 0) type = HTH_TYPE_F32;
         if (turned) snprintf(name, sizeof name, "blk.%u.ffn_down_t.weight", i_layer);
-        st = tensor(w, name, type, n_col, n_row, rms, err);
+        st = tensor(w, name, type, n_col, n_row, parts[i].n_slice, rms, err);
     }
     return st;
 }
@@ -275,11 +286,11 @@ static hearth_status walk(work *w, bool declares, hearth_error *err)
     hth_type table = type_of(w, "token_embd.weight", s->d_model),
              head = type_of(w, "output.weight", s->d_model);
     hearth_status st =
-        tensor(w, "token_embd.weight", table, s->d_model, s->n_vocab, s->tied ? small : 1.0f, err);
+        tensor(w, "token_embd.weight", table, s->d_model, s->n_vocab, 1, s->tied ? small : 1.0f, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < s->n_layer; i++) st = layer(w, i, err);
-    if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", HTH_TYPE_F32, s->d_model, 0, 0.0f, err);
+    if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", HTH_TYPE_F32, s->d_model, 0, 1, 0.0f, err);
     if (st == HEARTH_OK && !s->tied)
-        st = tensor(w, "output.weight", head, s->d_model, s->n_vocab, small, err);
+        st = tensor(w, "output.weight", head, s->d_model, s->n_vocab, 1, small, err);
     return st;
 }
 
@@ -371,6 +382,12 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     put_number(w, "rope.dimension_count", s->d_head);
     put_float_key(w, "rope.freq_base", s->rope_base);
     put_float_key(w, "attention.layer_norm_rms_epsilon", 1e-5);
+    if (s->n_expert > 0) {
+        put_number(w, "expert_count", s->n_expert);
+        put_number(w, "expert_used_count", s->n_used);
+        put_number(w, "expert_feed_forward_length", s->d_ff);
+    }
+    if (strcmp(s->arch, "smallthinker") == 0) put_number(w, "expert_gating_func", HTH_SCORE_SIGMOID);
     if (o->packed) hth_gguf_writer_uint(w->out, "hearth.pack.version", HTH_GGUF_U32, 1);
     if (o->rank) hth_gguf_writer_text(w->out, "hearth.predictor.input", "normed", 6);
     if (o->activation)
@@ -389,6 +406,9 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
     if (!w.shape)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape '%s' is not known; known: %s", options->shape,
                         hth_synth_shapes());
+    if (w.shape->n_expert > 0 && (options->packed || options->rank > 0))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape %s has experts: they are not packed, and have no predictors",
+                        options->shape);
     if (options->rank % hth_type_find(HTH_TYPE_Q8_0)->n_weight)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "predictors of rank %u: expected a multiple of 32",
                         options->rank);

@@ -49,7 +49,8 @@ static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
 {
     const hth_model *model = m->model;
     bool is_table = w == &model->position_embd || (w == &model->token_embd && !model->tied);
-    return is_table || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS : m->kernels.layout[w->type];
+    bool divides_panels = w->n_slice > 0 && w->n_row / w->n_slice % HTH_PANEL_ROW > 0;
+    return is_table || divides_panels || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS : m->kernels.layout[w->type];
 }
 
 /* The halves of a layer's FFN in the order of their computation. */

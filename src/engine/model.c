@@ -184,7 +184,7 @@ static void count_weights(const hearth_model *model, hearth_model_info *info)
         info->weight_bytes += model->from_sidecar[part].size;
         if (!reads_part(model->selector, part)) unread += model->from_sidecar[part].size;
     }
-    info->bytes_per_token = info->weight_bytes - unread;
+    info->bytes_per_token = info->weight_bytes - unread - hth_model_unchosen_bytes(m);
 }
 
 void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)

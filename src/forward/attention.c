@@ -35,10 +35,21 @@ static double yarn_keep(const hth_rope *rope, uint32_t i)
     return 1.0 - clamp01((i - low) / width);
 }
 
+/* Whether pair i has the position of the text. */
+static bool has_position(const hth_rope *rope, uint32_t i)
+{
+    const uint32_t *n = rope->sections;
+    uint32_t all = n[0] + n[1] + n[2] + n[3];
+    if (rope->section_rule == HTH_SECTIONS_NONE || all == 0) return true;
+    uint32_t at = i % all;
+    if (rope->section_rule == HTH_SECTIONS_BLOCKS) return at < n[0] + n[1] + n[2];
+    return at < 3 * n[at % 3];
+}
+
 static void fill_frequencies(const hth_rope *rope, const float *factors, double *frequency)
 {
     for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
-        double theta = hth_pow_d(rope->base, -2.0 * i / rope->n_rot);
+        double theta = has_position(rope, i) ? hth_pow_d(rope->base, -2.0 * i / rope->n_rot) : 0.0;
         if (factors) theta /= (double)factors[i];
         double keep = rope->scaling == HTH_SCALING_YARN ? yarn_keep(rope, i) : 0.0;
         frequency[i] = keep * theta + (1.0 - keep) * (theta / rope->factor);
@@ -54,9 +65,11 @@ void hth_fwd_rope_init(hth_step *s)
     fill_frequencies(rope, far ? far : factors, s->frequency + n_pair);
     if (s->n_table == 2) {
         hth_rope near = *rope;
-        near.base = rope->window_base, near.scaling = HTH_SCALING_NONE, near.factor = 1.0;
-        fill_frequencies(&near, NULL, s->frequency + 2 * n_pair);
-        fill_frequencies(&near, NULL, s->frequency + 3 * n_pair);
+        bool unscaled = s->model->hparams.arch->swa.unscaled;
+        if (rope->window_base > 0.0) near.base = rope->window_base;
+        if (unscaled) near.scaling = HTH_SCALING_NONE, near.factor = 1.0, factors = far = NULL;
+        fill_frequencies(&near, factors, s->frequency + 2 * n_pair);
+        fill_frequencies(&near, far ? far : factors, s->frequency + 3 * n_pair);
     }
     double scale = rope->attn_factor;
     if (rope->scaling == HTH_SCALING_YARN) scale *= 1.0 + 0.1 * hth_log_d(rope->factor);
@@ -74,12 +87,13 @@ static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
     size_t n_pair = rope->n_rot / 2, far = token->seq->options.n_ctx > rope->n_ctx_original ? n_pair : 0;
     for (uint32_t t = 0; t < s->n_table; t++) {
         const double *frequency = s->frequency + t * 2 * n_pair + far;
+        float scale = t > 0 && s->model->hparams.arch->swa.unscaled ? 1.0f : s->rope_scale;
         size_t at = (t * (size_t)s->n_tok_max + i_row) * n_pair;
         for (size_t i = 0; i < n_pair; i++) {
             double sin_d, cos_d;
             hth_sincos_d(token->position * frequency[i], &sin_d, &cos_d);
-            s->cosine[at + i] = (float)cos_d * s->rope_scale;
-            s->sine[at + i] = (float)sin_d * s->rope_scale;
+            s->cosine[at + i] = (float)cos_d * scale;
+            s->sine[at + i] = (float)sin_d * scale;
         }
     }
 }
@@ -129,19 +143,41 @@ typedef struct attention_job {
 
 static hearth_kv_type kv_type_of(const hth_batch_token *token) { return hth_kv_pool_type(token->seq->pool); }
 
+static void clamp(float *x, size_t n, float limit)
+{
+    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
+/* Normalises head i, unless all heads are normalised together. */
+static void norm_head(const hth_step *s, const hth_norm *norm, uint32_t i, float *x)
+{
+    const hth_hparams *h = &s->model->hparams;
+    size_t d = h->d_head;
+    float inv_n = 1.0f / (float)d;
+    if (!norm->weight || h->arch->qk_norm == HTH_QK_NORM_ALL) return;
+    if (h->arch->qk_norm == HTH_QK_NORM_EACH) s->k->layer_norm(x, norm->weight + i * d, NULL, d, inv_n, h->norm_eps, x);
+    else s->k->rms_norm(x, norm->weight, d, inv_n, h->norm_eps, x);
+}
+
 /* Normalises and rotates n_head heads of one token, in place. */
 static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm *norm, uint32_t n_head,
                           float *x)
 {
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
+    const hth_arch *a = h->arch;
     size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
     bool own_table = s->n_table == 2 && job->attn->window > 0;
     size_t at = ((own_table ? s->n_tok_max : 0) + i_row) * n_pair;
+    if (!job->attn->rotates) n_pair = 0;
+    if (h->qkv_limit != 0.0f) clamp(x, n_head * d, h->qkv_limit);
+    if (norm->weight && a->qk_norm == HTH_QK_NORM_ALL)
+        s->k->rms_norm(x, norm->weight, n_head * d, 1.0f / (float)(n_head * d), h->norm_eps, x);
     hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
     for (uint32_t i = 0; i < n_head; i++, x += d) {
-        if (norm->weight) s->k->rms_norm(x, norm->weight, d, 1.0f / (float)d, h->norm_eps, x);
+        if (!a->qk_norm_after) norm_head(s, norm, i, x);
         if (n_pair > 0) rotate(x, s->cosine + at, s->sine + at, n_pair);
+        if (a->qk_norm_after) norm_head(s, norm, i, x);
     }
 }
 
@@ -158,6 +194,7 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
         float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
         prepare_heads(job, i, &a->q_norm, a->n_head, q);
         prepare_heads(job, i, &a->k_norm, a->n_head_kv, k);
+        if (s->model->hparams.qkv_limit != 0.0f) clamp(v, n_kv, s->model->hparams.qkv_limit);
         hth_sequence_store(s->tokens[i].seq, s->k, job->i_layer, s->tokens[i].position, k, v);
         if (kv_type_of(&s->tokens[i]) != HEARTH_KV_Q8_0) continue;
         size_t block = i * n_q / HTH_ACT_BLOCK;
@@ -188,9 +225,11 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .q = s->q + at,
         .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
         .q_stride = n_head * d,
-        .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+        .scale = h->score_scale,
         .cap = h->attn_softcap,
         .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
+        .slopes = job->attn->slopes ? job->attn->slopes + i_kv * n_shared : NULL,
+        .sinks = job->attn->sinks ? job->attn->sinks + i_kv * n_shared : NULL,
         .scratch = s->scratch + i_thread * s->n_scratch,
         .out_stride = n_head};
 }
@@ -241,7 +280,7 @@ static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
     if (job->is_first) *total = (hth_attn_partial){0};
     for (size_t i = 0, at = i_head; i < job->n_split; i++, at += n_head)
         hth_attn_merge(total, y, &s->split_partials[at], s->split_values + at * d, d);
-    if (job->is_last) hth_attn_finalize(total, y, d);
+    if (job->is_last) hth_attn_finalize(total, y, d, job->attn->sinks ? job->attn->sinks + i_head % job->attn->n_head : NULL);
 }
 
 /* The splits that any token of the step sees, [first, end). */
@@ -280,6 +319,28 @@ static void attend_all(attention_job *job)
     }
 }
 
+/* Multiplies the outputs of a token's heads by the sigmoid of their gate. */
+typedef struct gate_arg {
+    const hth_step *s;
+    const hth_attention *a;
+    uint64_t unused[2];
+} gate_arg;
+_Static_assert(sizeof(gate_arg) == HTH_PREPARE_SIZE, "a gate is what a product prepares with");
+
+static void gate_row(const void *arg, size_t t)
+{
+    const gate_arg *g = arg;
+    const hth_step *s = g->s;
+    size_t d = s->model->hparams.d_head, n_q = g->a->n_head * d, n_gate = g->a->gate.n_row;
+    float *y = s->attn_out + t * n_q, *gate = s->attn_gate + t * n_gate;
+    if (n_gate == n_q) {
+        s->k->gate_sigmoid(gate, y, n_q, y);
+        return;
+    }
+    s->k->sigmoid(gate, n_gate, gate);
+    for (size_t h = 0; h < n_gate; h++) s->k->scale(y + h * d, gate[h], d, y + h * d);
+}
+
 hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     (void)err;
@@ -291,8 +352,9 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
     hth_output qkv[] = {{.matrix = &a->q, .bias = a->q_bias, .y = s->q},
                         {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
-                        {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv}};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, 3, &fusion);
+                        {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv},
+                        {.matrix = &a->gate, .y = s->attn_gate}};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, a->gate.n_row > 0 ? 4 : 3, &fusion);
 
     /* All new keys must be in the cache before any token reads it. */
     attention_job job = {.s = s, .attn = a, .i_layer = i_layer};
@@ -300,6 +362,8 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     attend_all(&job);
 
     hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, NULL);
+    gate_arg g = {.s = s, .a = a};
+    hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, a->gate.n_row > 0 ? &gated : NULL);
     return HEARTH_OK;
 }

@@ -16,6 +16,26 @@ typedef struct hth_row_group {
     uint32_t first, n;
 } hth_row_group;
 
+/* Workspace of experts.c; NULL: no layer has experts. A row is that of a pair in a wave. */
+typedef struct hth_expert_pair {
+    uint32_t token; /* UINT32_MAX: the row is padding */
+    float weight;
+} hth_expert_pair;
+typedef struct hth_expert_buffers {
+    float *logits, *scores;    /* [n_tok][n_expert], [n_thread][n_expert] */
+    uint32_t *chosen;          /* [n_tok][n_used] */
+    float *weights;            /* [n_tok][n_used] */
+    uint32_t *first;           /* [n_expert + 2] */
+    hth_expert_pair *pairs;    /* [n_tok * n_used] by expert */
+    hth_expert_pair *rows;     /* [max_row] */
+    uint32_t *slice_of;        /* [max_row] */
+    hth_submatrix *slices;         /* [max_row] */
+    float *x, *hidden, *out;   /* [max_row][d_model], [max_row][d_ff], [max_row][d_model] */
+    int64_t *sums;             /* [n_tok][d_model] */
+    bool *overflow;            /* [n_tok] */
+    uint32_t max_row, n_row, n_slice; /* n_row, n_slice: of the wave */
+} hth_expert_buffers;
+
 /* Up to HTH_SPLIT_ROWS tokens, long contexts are distributed by split; there is scratch memory for
  * HTH_SPLIT_SCRATCH (token, split) pairs at once. */
 enum { HTH_SPLIT_ROWS = 16, HTH_SPLIT_SCRATCH = 64 };
@@ -47,6 +67,7 @@ struct hth_step {
     float *q;                  /* [n_tok][n_head * d_head] */
     float *kv;                 /* [2][n_tok][n_head_kv * d_head] new keys, then new values */
     float *attn_out;              /* [n_tok][n_head * d_head] attention output */
+    float *attn_gate;             /* the same shape, or [n_tok][n_head]: hth_attention.gate */
     float *gate, *up, *hidden; /* [n_tok][d_ff] */
     int32_t *list;             /* [d_ff] candidates of the current token */
     float *scores;             /* [n_tok][d_ff] predictor or threshold scores */
@@ -55,6 +76,7 @@ struct hth_step {
     float *active_vals;              /* [n_tok][d_ff] their hidden values */
     hth_active_set *active_sets;        /* [n_tok] both of them */
     hth_axpy_scratch axpy_scratch;   /* sums of the down projection */
+    hth_expert_buffers experts;
     float *block_out;                /* [n_tok][d_model] output of a block, before it is added to x */
     float *mixer_saved;              /* [n_tok][d_model] mixer output, where the FFN is parallel to the mixer */
     uint32_t n_table;          /* RoPE tables: 1, or 2 where layers with a window have their own */
@@ -91,6 +113,9 @@ void hth_fwd_group(hth_step *s);
 void hth_fwd_rope_init(hth_step *s);
 void hth_fwd_rope_tables(hth_step *s);
 hth_fwd_block_fn hth_fwd_attention;
+/* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
+hth_fwd_block_fn hth_fwd_experts;
+void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);
 /* ffn.c; ffn_source.c: with a source */
 hth_fwd_block_fn hth_fwd_ffn, hth_fwd_ffn_parts;
 /* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */

@@ -64,7 +64,8 @@ static hearth_status compute_chunk(hth_step *s, uint32_t first, uint32_t n, hth_
     hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm + (size_t)first * s->model->hparams.d_model, n,
                     &head, 1, NULL);
     hth_pool_finish(s->pool);
-    float cap = s->model->hparams.logit_softcap;
+    float cap = s->model->hparams.logit_softcap, factor = s->model->hparams.logit_scale;
+    if (factor != 1.0f) s->k->scale(s->logits, factor, n * n_vocab, s->logits);
     if (cap != 0.0f) s->k->soft_cap(s->logits, cap, 1.0f / cap, n * n_vocab, s->logits);
     return hth_fwd_emit_logits(s, s->logits, n, to, err);
 }

@@ -66,22 +66,55 @@ static void alloc_lists(bump *c, const hth_model *model, size_t n_row, size_t n_
     s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row * s->axpy_scratch.n_cluster : 0, f);
 }
 
+/* Rows that products quantise at once: the tokens, or the pairs of a wave. */
+static size_t max_rows(const hth_model *model, size_t n_row)
+{
+    const hth_expert_sizes *e = &model->hparams.experts;
+    if (e->n_expert == 0) return n_row;
+    return hth_n_tiled(n_row) > e->n_used ? hth_n_tiled(n_row) : e->n_used;
+}
+
+static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_expert_sizes *e = &model->hparams.experts;
+    hth_expert_buffers *b = &s->experts;
+    size_t f = sizeof(float), d = model->hparams.d_model, d_ff = e->d_ff > e->d_ff_shared ? e->d_ff : e->d_ff_shared;
+    size_t max_row = max_rows(model, n_row), n_used = e->n_used;
+    if (e->n_expert == 0) return;
+    b->max_row = (uint32_t)max_row;
+    b->logits = bump_alloc(c, n_row * e->n_expert, f);
+    b->scores = bump_alloc(c, n_thread * e->n_expert, f);
+    b->chosen = bump_alloc(c, n_row * n_used, sizeof *b->chosen);
+    b->weights = bump_alloc(c, n_row * n_used, f);
+    b->first = bump_alloc(c, e->n_expert + 2, sizeof *b->first);
+    b->pairs = bump_alloc(c, n_row * n_used, sizeof *b->pairs);
+    b->rows = bump_alloc(c, max_row, sizeof *b->rows);
+    b->slice_of = bump_alloc(c, max_row, sizeof *b->slice_of);
+    b->slices = bump_alloc(c, max_row, sizeof *b->slices);
+    b->x = bump_alloc(c, max_row * d, f);
+    b->hidden = bump_alloc(c, max_row * d_ff, f);
+    b->out = bump_alloc(c, max_row * d, f);
+    b->sums = bump_alloc(c, n_row * d, sizeof *b->sums);
+    b->overflow = bump_alloc(c, n_row, sizeof *b->overflow);
+}
+
 static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_hparams *h = &model->hparams;
     size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
     size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
-    s->n_table = h->rope.window_base > 0.0 ? 2 : 1;
+    s->n_table = h->rope.window_base > 0.0 || h->arch->swa.unscaled ? 2 : 1;
     s->x = bump_alloc(c, n_row * h->d_model, f);
     s->x_norm = bump_alloc(c, n_row * h->d_model, f);
     s->q = bump_alloc(c, n_row * n_q, f);
     s->kv = bump_alloc(c, n_row * n_kv, 2 * f);
     s->attn_out = bump_alloc(c, n_row * n_q, f);
+    s->attn_gate = bump_alloc(c, h->arch->attn_gate ? n_row * n_q : 0, f);
     s->gate = bump_alloc(c, n_row * h->d_ff, f);
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
     s->block_out = bump_alloc(c, n_row * h->d_model, f);
-    s->mixer_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, f);
+    s->mixer_saved = bump_alloc(c, h->parallel ? n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->frequency = bump_alloc(c, s->n_table * 2 * n_pair, sizeof(double));
@@ -96,7 +129,8 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->split_totals = bump_alloc(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
     s->logits = bump_alloc(c, (size_t)s->head_rows * h->n_vocab, f);
-    size_t widest = widest_input(model), n_block = widest / HTH_ACT_BLOCK + 1;
+    size_t widest = widest_input(model), n_block = widest / HTH_ACT_BLOCK + 1, n_tok = n_row;
+    n_row = max_rows(model, n_row);
     size_t n_wide = widest / HTH_ACT_BLOCK_256 + 1, n_part = widest / HTH_ACT_SUBBLOCK + 1;
     s->act_q8.q = bump_alloc(c, n_row * widest, 1);
     s->act_q8.d = bump_alloc(c, n_row * n_block, f);
@@ -118,7 +152,8 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->act_q8.input = &s->input;
     s->act_q8.part = bump_alloc(c, n_thread * HTH_PRODUCT_SCRATCH, f);
     s->act_q8.work = bump_alloc(c, n_thread * HTH_PANEL_WORK, 1);
-    alloc_lists(c, model, n_row, n_thread, s);
+    alloc_lists(c, model, n_tok, n_thread, s);
+    alloc_experts(c, model, n_tok, n_thread, s);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
@@ -187,10 +222,14 @@ void hth_fwd_norm_row(const void *rows, size_t i)
     const hth_kernels *k = n->s->k;
     const float *x = n->x + i * h->d_model;
     float *y = n->y + i * h->d_model, inv_n = 1.0f / (float)h->d_model;
-    if (h->arch->norm == HTH_NORM_LAYER) {
-        k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, h->norm_eps, y);
+    float eps = n->norm->eps != 0.0f ? n->norm->eps : h->norm_eps;
+    if (!n->norm->weight) {
+        memcpy(y, x, h->d_model * sizeof *y);
+    } else if (h->arch->norm == HTH_NORM_LAYER) {
+        k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, eps, y);
     } else {
-        k->rms_norm(x, n->norm->weight, h->d_model, inv_n, h->norm_eps, y);
+        k->rms_norm(x, n->norm->weight, h->d_model, inv_n, eps, y);
+        if (n->norm->bias) k->add(y, n->norm->bias, h->d_model, y);
     }
 }
 
@@ -208,15 +247,16 @@ void hth_fwd_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, u
 
 typedef struct add_job {
     const hth_step *s;
-    float *x;
-    const float *block;
+    float *x, *block;
 } add_job;
 
 static void add_row(void *arg, size_t i, uint32_t i_thread)
 {
     (void)i_thread;
     const add_job *job = arg;
-    size_t d = job->s->model->hparams.d_model;
+    const hth_hparams *h = &job->s->model->hparams;
+    size_t d = h->d_model;
+    if (h->residual_scale != 1.0f) job->s->k->scale(job->block + i * d, h->residual_scale, d, job->block + i * d);
     job->s->k->add(job->x + i * d, job->block + i * d, d, job->x + i * d);
 }
 
@@ -238,14 +278,18 @@ static void save_mixer(hth_step *s)
 }
 
 static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention};
-static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn};
+static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn,
+                                                           [HTH_NETWORK_EXPERTS] = hth_fwd_experts};
 
 static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    bool parallel = s->model->hparams.arch->parallel;
-    float *mixer_to = parallel || l->mixer_post_norm.weight ? NULL : s->x;
-    float *network_to = parallel || l->ffn_post_norm.weight ? NULL : s->x;
+    const hth_hparams *h = &s->model->hparams;
+    bool parallel = h->parallel, scaled = h->residual_scale != 1.0f;
+    float *mixer_to = parallel || scaled || l->mixer_post_norm.weight ? NULL : s->x;
+    float *network_to = parallel || scaled || l->ffn_post_norm.weight ? NULL : s->x;
+    const hth_router *router = &l->experts.router;
+    if (l->network == HTH_NETWORK_EXPERTS && router->reads_layer_input) hth_fwd_route(s, router, s->x);
     hearth_status st = mixers[l->mixer](s, i_layer, mixer_to, err);
     if (st != HEARTH_OK) return st;
     if (parallel) save_mixer(s);

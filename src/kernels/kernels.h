@@ -93,6 +93,9 @@ typedef void hth_softmax_fn(float *x, size_t n);
 /* Elementwise. y may be an input. */
 typedef void hth_add_fn(const float *a, const float *b, size_t n, float *y);
 typedef void hth_scale_fn(const float *x, float factor, size_t n, float *y);
+/* y[i] = row i of w[n_row][n_col] . x, as sum8 of rounded products: without fma, so that devices give the same bits
+ * (arithmetic.md 2, R10). */
+typedef void hth_dot_rows_fn(const float *w, size_t n_row, size_t n_col, const float *x, float *y);
 /* y = cap tanh(x / cap), with inverse = 1 / cap rounded. */
 typedef void hth_soft_cap_fn(const float *x, float cap, float inverse, size_t n, float *y);
 typedef void hth_to_f16_fn(const float *x, size_t n, uint16_t *h);
@@ -104,6 +107,7 @@ typedef enum hth_activation {
     HTH_ACTIVATION_RELU,     /* ReGLU */
     HTH_ACTIVATION_RELU2,
     HTH_ACTIVATION_DRELU, /* max(0, gate) * max(0, up); needs a gate */
+    HTH_ACTIVATION_SWIGLU_OAI, /* of gpt-oss: g sigmoid(1.702 g) (u + 1), g and u limited to 7; needs a gate */
     HTH_N_ACTIVATION,
 } hth_activation;
 typedef void hth_activate_fn(const float *gate, const float *up, size_t n, float *h);
@@ -157,6 +161,8 @@ typedef struct hth_attn {
     size_t q_stride;        /* floats from token to token; a multiple of 32 with Q8_0 */
     float scale;            /* of the scores */
     float cap, inverse_cap; /* soft cap of the scaled scores; 0: none */
+    const float *slopes;    /* [n_head] or NULL: scores fall by this times the distance of positions */
+    const float *sinks;     /* [n_head] or NULL; hth_attn_finalize */
     float *scratch;         /* hth_attn_scratch floats */
     float *values;          /* [..][d_head] weighted sums of the split, one per query */
     hth_attn_partial *partials;
@@ -170,7 +176,7 @@ typedef void hth_attn_fn(const hth_attn *job, size_t i_split);
 /* Quantises x[n] (n a multiple of 32) to 8 bits for a cache, with one bf16 scale per 32 (arithmetic.md 7). */
 typedef void hth_quant_cache_fn(const float *x, size_t n, int8_t *q, uint16_t *d);
 
-/* Elementwise functions, for the tests of their accuracy. */
+/* Elementwise functions; exp, tanh, rcp and rsqrt are for the tests of their accuracy. y may be x. */
 typedef void hth_map_fn(const float *x, size_t n, float *y);
 
 /* ---- kernel table ---------------------------------------------------------- */
@@ -200,6 +206,9 @@ typedef struct hth_kernels {
     hth_compact_fn *compact, *compact_abs;
     hth_attn_fn *attn[HTH_N_KV_TYPE]; /* by hearth_kv_type */
     hth_quant_cache_fn *quant_cache;
+    hth_dot_rows_fn *dot_rows;
+    hth_map_fn *sigmoid;
+    hth_activate_fn *gate_sigmoid; /* sigmoid(gate) * up */
     hth_map_fn *exp, *tanh, *rcp, *rsqrt;
     hth_gemm_fn *gemm;
     hth_adam_fn *adam;

@@ -17,6 +17,7 @@ typedef struct product_job {
     const hth_act_q8 *quantised;
     const float *x;
     uint64_t number; /* of the shared input; 0: threads read the inputs directly */
+    const hth_submatrices *slices; /* NULL: all rows of x times whole matrices */
     hth_output outputs[HTH_PRODUCT_MAX];
     uint32_t n_tok, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
     bool want_x, want_32, want_256, want_floats, want_tiles;
@@ -26,7 +27,23 @@ typedef struct product_job {
 } product_job;
 _Static_assert(sizeof(product_job) <= HTH_POOL_ARG_SIZE, "a product does not fit into the queue");
 
-static size_t n_row_of(const hth_output *o) { return o->list ? o->n_list : o->matrix->n_row; }
+static size_t n_row_of(const product_job *job, const hth_output *o)
+{
+    return job->slices ? job->slices->n_row : o->list ? o->n_list : o->matrix->n_row;
+}
+
+/* Row 0 of the matrix that slice i of an output is. */
+static size_t first_row_of(const product_job *job, const hth_output *o, size_t i)
+{
+    return (o->first_slice + i * (o->slice_step ? o->slice_step : 1)) * n_row_of(job, o);
+}
+
+static size_t n_slice_of(const product_job *job) { return job->slices ? job->slices->n_slice : 1; }
+
+static hth_submatrix slice_at(const product_job *job, size_t i)
+{
+    return job->slices ? job->slices->slices[i] : (hth_submatrix){.n = job->n_tok};
+}
 
 /* Whether rows are computed as panels: they are stored so, or packing them pays off. */
 static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
@@ -46,20 +63,24 @@ static void quantize_token(void *arg, size_t t, uint32_t i_thread)
     size_t n_col = n_col_of(job);
     const hth_act_q8 *r = job->quantised;
     const float *x = job->x + t * n_col;
+    size_t i_slice = job->slices && !job->slices->shares_x ? job->slices->slice_of[t] : 0;
+    if (i_slice == UINT32_MAX) return;
+    bool alone = slice_at(job, i_slice).n == 1, want_tiles = job->want_tiles && !alone;
     if (job->prepare) job->prepare(job->prepare_arg, t);
     int8_t *q = r->q + t * n_col, *q_256 = r->q_256 + t * n_col;
-    if (job->want_floats) hth_tiles_put_floats(&r->tiles, t, job->n_tok, n_col, x);
+    if (job->want_floats && alone) hth_tiles_put_floats(&(hth_tiles){.x = r->tiles.x + t * n_col}, 0, 1, n_col, x);
+    if (job->want_floats && !alone) hth_tiles_put_floats(&r->tiles, t, job->n_tok, n_col, x);
     if (job->want_32) {
         float *d = r->d + t * (n_col / HTH_ACT_BLOCK);
         int32_t *sum = r->sum + t * (n_col / HTH_ACT_BLOCK);
         job->k->quant_act(x, n_col, q, d, sum);
-        if (job->want_tiles) hth_tiles_put(&r->tiles, t, n_col, q, d, sum);
+        if (want_tiles) hth_tiles_put(&r->tiles, t, n_col, q, d, sum);
     }
     if (job->want_256) {
         float *d = r->d_256 + t * (n_col / HTH_ACT_BLOCK_256);
         int16_t *sum_16 = r->sum_16 + t * (n_col / HTH_ACT_SUBBLOCK);
         job->k->quant_act_256(x, n_col, q_256, d, sum_16);
-        if (job->want_tiles) hth_tiles_put_256(&r->tiles_256, t, n_col, q_256, d, sum_16);
+        if (want_tiles) hth_tiles_put_256(&r->tiles_256, t, n_col, q_256, d, sum_16);
     }
 }
 
@@ -148,8 +169,18 @@ static input_copy take_input(const product_job *job, uint32_t i_thread)
     return c;
 }
 
-/* The inputs in the form that matrices of this type read. */
-static hth_act act_for(const product_job *job, hth_type type, uint32_t i_thread)
+/* Tiles from row `first` of x on, the start of one. */
+static hth_tiles tiles_from(const hth_tiles *t, size_t first, size_t n_col, size_t n_block)
+{
+    return (hth_tiles){.q = t->q + first * n_col,
+                       .d = t->d + first * n_block,
+                       .offset = t->offset + first * n_block,
+                       .sum_16 = t->sum_16 + first * (n_col / HTH_ACT_SUBBLOCK),
+                       .x = t->x + first * n_col};
+}
+
+/* The inputs from row `first` of x on, in the form that matrices of this type read. */
+static hth_act act_for(const product_job *job, hth_type type, size_t first, uint32_t i_thread)
 {
     const hth_act_q8 *r = job->quantised;
     bool in_256 = hth_type_act_block(type) == HTH_ACT_BLOCK_256;
@@ -158,44 +189,58 @@ static hth_act act_for(const product_job *job, hth_type type, uint32_t i_thread)
         if (in_256) return (hth_act){.q = c.q_256, .d = c.d_256, .sum_16 = c.sum_16};
         return (hth_act){.x = c.x, .q = c.q, .d = c.d, .sum = c.sum, .tiles.x = c.tile_x};
     }
-    if (in_256) return (hth_act){.q = r->q_256, .d = r->d_256, .sum_16 = r->sum_16, .tiles = r->tiles_256};
-    return (hth_act){.x = job->x, .q = r->q, .d = r->d, .sum = r->sum, .tiles = r->tiles};
+    size_t n_col = n_col_of(job), n_block = n_col / HTH_ACT_BLOCK, n_wide = n_col / HTH_ACT_BLOCK_256;
+    if (in_256)
+        return (hth_act){.q = r->q_256 + first * n_col,
+                         .d = r->d_256 + first * n_wide,
+                         .sum_16 = r->sum_16 + first * (n_col / HTH_ACT_SUBBLOCK),
+                         .tiles = tiles_from(&r->tiles_256, first, n_col, n_wide)};
+    return (hth_act){.x = job->x + first * n_col,
+                     .q = r->q + first * n_col,
+                     .d = r->d + first * n_block,
+                     .sum = r->sum + first * n_block,
+                     .tiles = tiles_from(&r->tiles, first, n_col, n_block)};
 }
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-/* Adds the bias of rows [first, end) to y, which begins at the first of them. */
-static void add_bias(const product_job *job, const hth_output *o, size_t first, size_t end, float *y,
-                     size_t y_stride)
-{
-    for (size_t t = 0; t < job->n_tok; t++, y += y_stride) {
-        if (o->list) {
-            for (size_t i = first; i < end; i++) y[i - first] += o->bias[o->list[i]];
-        } else {
-            job->k->add(y, o->bias + first, end - first, y);
-        }
-    }
-}
 
 static size_t unit_claimed(const product_job *job, size_t i)
 {
     return hth_pool_block_index(i, job->n_unit, job->n_thread);
 }
 
-/* The output and the rows of a unit. */
+/* The output, the rows and the slice of a unit. */
 typedef struct unit_rows {
     const hth_output *o;
     size_t first, end;
+    hth_submatrix slice;
 } unit_rows;
+
+/* Unit i of an output, of n rows each. */
+static unit_rows unit_at(const product_job *job, const hth_output *o, size_t i, size_t n)
+{
+    size_t n_row = n_row_of(job, o), per_slice = (n_row + n - 1) / n, first = i % per_slice * n;
+    return (unit_rows){o, first, n_row - first < n ? n_row : first + n, slice_at(job, i / per_slice)};
+}
 
 static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
 {
     size_t i = 0, i_unit = unit_claimed(job, i_claim);
     while (i_unit >= job->unit_end[i]) i++;
     const hth_output *o = &job->outputs[i];
-    size_t n = rows_of_size(o->matrix->row_size), n_row = n_row_of(o);
-    size_t first = (i_unit - (i ? job->unit_end[i - 1] : 0)) * n;
-    return (unit_rows){o, first, n_row - first < n ? n_row : first + n};
+    return unit_at(job, o, i_unit - (i ? job->unit_end[i - 1] : 0), rows_of_size(o->matrix->row_size));
+}
+
+/* Adds the bias of a unit's rows to y, which begins at the first of them. */
+static void add_bias(const product_job *job, const unit_rows *u, float *y, size_t y_stride)
+{
+    const hth_output *o = u->o;
+    const float *bias = o->bias + first_row_of(job, o, u->slice.i_slice);
+    for (size_t t = 0; t < u->slice.n; t++, y += y_stride) {
+        if (!o->list) job->k->add(y, bias + u->first, u->end - u->first, y);
+        for (size_t i = u->first; o->list && i < u->end; i++) y[i - u->first] += bias[o->list[i]];
+    }
 }
 
 static float *part_of(const product_job *job, uint32_t i_thread)
@@ -209,8 +254,8 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
 {
     const hth_matrix *m = u->o->matrix;
     const int32_t *list = u->o->list;
-    size_t n = u->end - u->first;
-    hth_rows rows = {.w = list ? m->data : m->data + u->first * m->row_size,
+    size_t n = u->end - u->first, first = first_row_of(job, u->o, u->slice.i_slice) + (list ? 0 : u->first);
+    hth_rows rows = {.w = m->data + first * m->row_size,
                      .row_size = m->row_size,
                      .n_col = m->n_col,
                      .layout = m->layout,
@@ -218,18 +263,18 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
                      .list = list ? list + u->first : NULL,
                      .end = n,
                      .n_prefetch = list ? u->o->n_list - u->end : 0,
-                     .act = act_for(job, m->type, i_thread),
-                     .n_tok = job->n_tok,
+                     .act = act_for(job, m->type, job->slices && job->slices->shares_x ? 0 : u->slice.first, i_thread),
+                     .n_tok = u->slice.n,
                      .y = y,
                      .y_stride = y_stride,
                      .work = job->quantised->work + (size_t)i_thread * HTH_PANEL_WORK};
-    if (uses_panels(job->k, m, job->n_tok)) {
+    if (uses_panels(job->k, m, u->slice.n)) {
         rows.end = n / HTH_PANEL_ROW * HTH_PANEL_ROW;
         job->k->panels[m->type](&rows);
         rows.first = rows.end, rows.end = n, rows.layout = HTH_LAYOUT_ROWS;
     }
     job->k->rows[m->type](&rows);
-    if (u->o->bias) add_bias(job, u->o, u->first, u->end, y, y_stride);
+    if (u->o->bias) add_bias(job, u, y, y_stride);
 }
 
 /* ---- separate outputs ------------------------------------------------------------------------ */
@@ -238,11 +283,11 @@ static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
-    size_t n_row = n_row_of(u.o);
-    compute_rows(job, &u, i_thread, u.o->y + u.first, n_row);
+    size_t n_row = n_row_of(job, u.o), first = u.slice.first * n_row + u.first;
+    compute_rows(job, &u, i_thread, u.o->y + first, n_row);
     if (!u.o->add_to) return;
-    for (size_t t = 0; t < job->n_tok; t++) {
-        size_t at = t * n_row + u.first;
+    for (size_t t = 0; t < u.slice.n; t++) {
+        size_t at = t * n_row + first;
         job->k->add(u.o->add_to + at, u.o->y + at, u.end - u.first, u.o->add_to + at);
     }
 }
@@ -260,7 +305,7 @@ static void commit_part(void *arg, size_t i_unit, uint32_t i_thread)
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
     const float *part = part_of(job, i_thread);
-    size_t n = u.end - u.first, n_row = n_row_of(u.o);
+    size_t n = u.end - u.first, n_row = n_row_of(job, u.o);
     for (size_t t = 0; t < job->n_tok; t++, part += n) {
         size_t at = t * n_row + u.first;
         if (u.o->add_to) job->k->add(u.o->add_to + at, part, n, u.o->add_to + at);
@@ -284,24 +329,28 @@ bool hth_product_fits_scratch(size_t n_tok, const hth_output *outputs, size_t n_
 
 static size_t n_output_of(const product_job *job) { return job->outputs[1].matrix ? 2 : 1; }
 
+size_t hth_product_max_fused(const hth_output *outputs, size_t n_output)
+{
+    size_t n = HTH_PRODUCT_SCRATCH / (n_output * rows_of_all(outputs, n_output));
+    return n < HTH_TILE_FLOAT_TOK ? 1 : n / HTH_TILE_FLOAT_TOK * HTH_TILE_FLOAT_TOK;
+}
+
 static unit_rows rows_of_hidden(const product_job *job, size_t i_claim)
 {
-    size_t n = rows_of_all(job->outputs, n_output_of(job)), n_row = job->outputs[0].matrix->n_row;
-    size_t first = unit_claimed(job, i_claim) * n;
-    return (unit_rows){job->outputs, first, n_row - first < n ? n_row : first + n};
+    return unit_at(job, job->outputs, unit_claimed(job, i_claim), rows_of_all(job->outputs, n_output_of(job)));
 }
 
 /* Computes the neurons of a unit in the thread's scratch memory. h takes those of token t at t * stride. */
 static void compute_neurons(const product_job *job, unit_rows u, uint32_t i_thread, float *h, size_t stride)
 {
     float *part = part_of(job, i_thread);
-    size_t n = u.end - u.first, n_output = n_output_of(job);
+    size_t n = u.end - u.first, n_output = n_output_of(job), n_tok = u.slice.n;
     for (size_t i = 0; i < n_output; i++) {
         u.o = &job->outputs[i];
-        compute_rows(job, &u, i_thread, part + i * job->n_tok * n, n);
+        compute_rows(job, &u, i_thread, part + i * n_tok * n, n);
     }
-    const float *up = part + (n_output - 1) * job->n_tok * n, *gate = n_output == 2 ? part : NULL;
-    for (size_t t = 0; t < job->n_tok; t++)
+    const float *up = part + (n_output - 1) * n_tok * n, *gate = n_output == 2 ? part : NULL;
+    for (size_t t = 0; t < n_tok; t++)
         job->activate(gate ? gate + t * n : NULL, up + t * n, n, h + t * stride);
 }
 
@@ -309,7 +358,8 @@ static void compute_hidden(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_hidden(job, i_unit);
-    compute_neurons(job, u, i_thread, u.o->y + u.first, u.o->matrix->n_row);
+    size_t n_row = n_row_of(job, u.o);
+    compute_neurons(job, u, i_thread, u.o->y + u.slice.first * n_row + u.first, n_row);
 }
 
 static void compute_hidden_part(void *arg, size_t i_unit, uint32_t i_thread)
@@ -348,7 +398,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
     job->n_thread = hth_pool_n_thread(pool);
     if (job->activate) {
         size_t n = rows_of_all(job->outputs, n_output);
-        job->n_unit = (uint32_t)((job->outputs[0].matrix->n_row + n - 1) / n);
+        job->n_unit = (uint32_t)(n_slice_of(job) * ((n_row_of(job, job->outputs) + n - 1) / n));
         if (job->number)
             hth_pool_add_retryable(pool, compute_hidden_part, commit_hidden, job, sizeof *job, job->n_unit);
         else hth_pool_add(pool, compute_hidden, job, sizeof *job, job->n_unit);
@@ -356,7 +406,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
     }
     for (size_t i = 0; i < n_output; i++) {
         size_t n = rows_of_size(job->outputs[i].matrix->row_size);
-        n_unit += (uint32_t)((n_row_of(&job->outputs[i]) + n - 1) / n);
+        n_unit += (uint32_t)(n_slice_of(job) * ((n_row_of(job, &job->outputs[i]) + n - 1) / n));
         job->unit_end[i] = n_unit;
     }
     job->n_unit = n_unit;
@@ -364,10 +414,10 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
     else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }
 
-void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
-                     size_t n_tok, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
+static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,
+                        const hth_submatrices *slices, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
 {
-    product_job job = {.k = k, .quantised = act_q8, .x = x, .n_tok = (uint32_t)n_tok};
+    product_job job = {.k = k, .quantised = act_q8, .x = x, .n_tok = (uint32_t)n_tok, .slices = slices};
     for (size_t i = 0; i < n_output; i++) {
         const hth_matrix *m = outputs[i].matrix;
         job.outputs[i] = outputs[i];
@@ -383,12 +433,28 @@ void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act
         if (job.activate) job.outputs[0].y = fusion->hidden;
         if (job.prepare) memcpy(job.prepare_arg, fusion->prepare_arg, HTH_PREPARE_SIZE);
     }
-    assert(!job.activate || hth_product_fits_scratch(n_tok, outputs, n_output));
-    if (can_retry(act_q8, pool, n_tok, outputs, n_output)) job.number = ++act_q8->input->n_product;
+    assert(!job.activate || slices || hth_product_fits_scratch(n_tok, outputs, n_output));
+    if (!slices && can_retry(act_q8, pool, n_tok, outputs, n_output)) job.number = ++act_q8->input->n_product;
     if (job.number) hth_pool_add(pool, share_input, &job, sizeof job, 1);
     else if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
-        hth_pool_add(pool, quantize_token, &job, sizeof job, n_tok);
+        hth_pool_add(pool, quantize_token, &job, sizeof job, !slices ? n_tok : slices->shares_x ? 1 : slices->n_x);
     add_units(pool, &job, n_output);
+}
+
+void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,
+                     const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
+{
+    add_product(k, pool, act_q8, x, n_tok, NULL, outputs, n_output, fusion);
+}
+
+void hth_product_slices_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
+                            const hth_submatrices *slices, const hth_output *outputs, size_t n_output,
+                            const hth_fusion *fusion)
+{
+    size_t n_tok = 0; /* of the largest slice: chooses the forms of the inputs */
+    for (uint32_t i = 0; i < slices->n_slice; i++)
+        n_tok = slices->slices[i].n > n_tok ? slices->slices[i].n : n_tok;
+    add_product(k, pool, act_q8, x, n_tok, slices, outputs, n_output, fusion);
 }
 
 void hth_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,

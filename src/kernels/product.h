@@ -13,6 +13,7 @@ typedef struct hth_matrix {
     size_t n_row, n_col, row_size;
     const uint8_t *data;
     hth_layout layout; /* layout of the rows in data */
+    size_t n_slice;    /* of experts, in each n_row / n_slice rows; 0: the rows are one matrix */
 } hth_matrix;
 
 /* Row i as in the file, for tables that are read by row. Rows stored in panels are unpacked to scratch, of
@@ -60,7 +61,23 @@ typedef struct hth_output {
     size_t n_list;
     float *y;
     float *add_to; /* shape of y; NULL: none; the results are added to it, and y is scratch memory */
+    uint32_t slice_step, first_slice; /* of matrices with slices: slice i is first_slice + i max(slice_step, 1) */
 } hth_output;
+
+/* Rows of x times one slice of the matrices. A matrix of slices holds matrices of n_row rows one after another. */
+typedef struct hth_submatrix {
+    uint32_t i_slice;
+    uint32_t first, n; /* rows of x and of y; n > 1: from a multiple of HTH_TILE_FLOAT_TOK on, and no other slice has
+                          rows up to the next multiple */
+} hth_submatrix;
+
+typedef struct hth_submatrices {
+    const hth_submatrix *slices; /* [n_slice] */
+    uint32_t n_slice;
+    uint32_t n_row, n_x;      /* rows of each slice, of x */
+    bool shares_x;            /* x is one row, which all slices read; then each has one row of y */
+    const uint32_t *slice_of; /* [n_x] the slice of a row of x; UINT32_MAX: none */
+} hth_submatrices;
 
 /* Computes token t of a product's input, in the unit that quantises it. */
 typedef void hth_prepare_fn(const void *arg, size_t t);
@@ -76,7 +93,7 @@ typedef struct hth_fusion {
     float *hidden;
 } hth_fusion;
 
-enum { HTH_PRODUCT_MAX = 3 };
+enum { HTH_PRODUCT_MAX = 4 };
 
 /* Multiplies x[n_tok][n_col] by up to HTH_PRODUCT_MAX matrices of the same n_col, of any types. x is quantised
  * once per block size. Allocates nothing. */
@@ -88,6 +105,17 @@ void hth_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8,
  * hth_pool_quiesce. */
 void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
                      size_t n_tok, const hth_output *outputs, size_t n_output, const hth_fusion *fusion);
+
+/* The same with matrices of slices: y[(first + t) * n_row + i] = row i of the slice times x's row first + t, and the
+ * bias is that of the slice, [slices of the matrix][n_row]. What slices points to must stay until hth_pool_finish. No
+ * lists. Matrices in panels have slices of whole panels. */
+void hth_product_slices_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
+                            const hth_submatrices *slices, const hth_output *outputs, size_t n_output,
+                            const hth_fusion *fusion);
+
+/* The most rows of a slice with which gate and up fit into a thread's scratch memory (hth_fusion.activate): 1, or
+ * a multiple of HTH_TILE_FLOAT_TOK. */
+size_t hth_product_max_fused(const hth_output *outputs, size_t n_output);
 
 /* Whether gate and up of a unit together fit into a thread's scratch memory. */
 bool hth_product_fits_scratch(size_t n_tok, const hth_output *outputs, size_t n_output);

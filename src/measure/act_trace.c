@@ -99,6 +99,8 @@ hearth_status hth_act_trace_open(const hth_model *model, const hth_act_trace_spe
 {
     size_t d_ff_max = model->hparams.d_ff, n_layer = model->hparams.n_layer;
     *out = NULL;
+    hearth_status st = hth_model_check_dense(model, "forced activity of neurons", err);
+    if (st != HEARTH_OK) return st;
     hth_act_trace *f = new_trace((uint32_t)n_layer, n_tok);
     double *chance = hth_alloc(d_ff_max, sizeof *chance);
     uint8_t *fires = hth_alloc(n_layer, d_ff_max);

@@ -3,22 +3,28 @@
 
 #include "engine/engine.h"
 
-static void add_matrix(hth_op_count *work, const hth_matrix *m)
+/* part of all: of the rows of a matrix */
+static void add_part(hth_op_count *work, const hth_matrix *m, uint64_t part, uint64_t all)
 {
     if (m->n_row == 0) return;
-    uint64_t n = (uint64_t)m->n_row * m->n_col;
+    uint64_t n = (uint64_t)m->n_row / all * part * m->n_col;
     const hth_type_info *type = hth_type_find((uint32_t)m->type);
     if (type && type->quantised) work->int8 += n;
     else work->f32 += n;
 }
 
+static void add_matrix(hth_op_count *work, const hth_matrix *m) { add_part(work, m, 1, 1); }
+
 hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
 {
     hth_op_count work = {0};
     for (uint32_t i = 0; i < model->model->hparams.n_layer; i++) {
-        const hth_layer *l = &model->model->layers[i];
-        const hth_matrix *const all[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate, &l->ffn.up, &l->ffn.down};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) add_matrix(&work, all[k]);
+        hth_matrix *all[HTH_LAYER_MATRICES];
+        hth_layer_matrices(&model->model->layers[i], all);
+        const hth_router *r = &model->model->layers[i].experts.router;
+        for (size_t k = 0; k < HTH_LAYER_MATRICES; k++)
+            if (all[k]->n_slice == 0) add_matrix(&work, all[k]);
+            else add_part(&work, all[k], r->n_used, r->n_expert);
     }
     work.int8 *= n_token;
     work.f32 *= n_token;

@@ -385,8 +385,9 @@ hearth_status hth_measure_profile(const hearth_model *model, hearth_session *ses
 {
     job j = {.o = o};
     const size_t n_path = strlen(o->out);
-    hearth_status st = HEARTH_OK;
+    hearth_status st = hth_model_check_dense(model->model, "hearth profile", err);
     *out = NULL;
+    if (st != HEARTH_OK) return st;
     j.resume_path = hth_alloc(n_path + sizeof ".resume", 1);
     if (!j.resume_path) return hth_fail_memory(err, n_path, "a profile");
     memcpy(j.resume_path, o->out, n_path);

@@ -21,8 +21,96 @@ typedef enum hth_rope_factors {
 
 typedef enum hth_norm_kind {
     HTH_NORM_RMS,
-    HTH_NORM_LAYER, /* subtracts the mean; its bias is required */
+    HTH_NORM_LAYER, /* subtracts the mean */
 } hth_norm_kind;
+
+/* Parameters of the norms before and after blocks. */
+typedef enum hth_norm_params {
+    HTH_PARAMS_BY_KIND, /* RMS: a weight; layer norm: a weight and a bias */
+    HTH_PARAMS_WEIGHT,
+    HTH_PARAMS_BOTH,
+    HTH_PARAMS_NONE,
+} hth_norm_params;
+
+/* Whether mixer and network of a layer read the same residual stream. */
+typedef enum hth_parallel_rule {
+    HTH_PARALLEL_NEVER,
+    HTH_PARALLEL_ALWAYS,     /* from attn_norm, or the mixer from attn_norm_2 */
+    HTH_PARALLEL_BY_KEY,     /* use_parallel_residual; each has its norm */
+    HTH_PARALLEL_BY_TENSORS, /* if there is no ffn_norm */
+} hth_parallel_rule;
+
+/* Text has one position for all sections of a head, except that some pairs have position 0. */
+typedef enum hth_rope_sections {
+    HTH_SECTIONS_NONE,
+    HTH_SECTIONS_BLOCKS,      /* the pairs of the fourth section have position 0 */
+    HTH_SECTIONS_INTERLEAVED, /* pair i belongs to section i mod 3, up to three times its size */
+    HTH_SECTIONS_DECIDE,      /* BLOCKS and NEOX if the file states sections; else the row's rotation */
+} hth_rope_sections;
+
+/* Which vectors of queries and keys are normalised before rotation. */
+typedef enum hth_qk_norm {
+    HTH_QK_NORM_NONE,
+    HTH_QK_NORM_HEAD,    /* each head, with weights [d_head] */
+    HTH_QK_NORM_EACH,    /* each head, with weights of its own [n_head][d_head]; a layer norm */
+    HTH_QK_NORM_ALL,     /* all heads together, with weights [n_head * d_head] */
+} hth_qk_norm;
+
+/* Width of an expert: expert_feed_forward_length, or without it (or 0) an error or feed_forward_length divided by
+ * expert_used_count; or always feed_forward_length. */
+typedef enum hth_expert_width { HTH_WIDTH_KEY, HTH_WIDTH_KEY_OR_SHARE, HTH_WIDTH_DENSE } hth_expert_width;
+
+/* Whether embeddings are normalised: by token_embd_norm, or without parameters. */
+typedef enum hth_embedding_norm {
+    HTH_EMBEDDING_NORM_NONE,
+    HTH_EMBEDDING_NORM,
+    HTH_EMBEDDING_NORM_PLAIN,
+} hth_embedding_norm;
+
+/* attn_gate: the outputs of heads are multiplied by the sigmoid of a product of the normed input. */
+typedef enum hth_attn_gate {
+    HTH_ATTN_GATE_NONE,
+    HTH_ATTN_GATE_HEAD,    /* one value for each head */
+    HTH_ATTN_GATE_ELEMENT, /* one for each value */
+} hth_attn_gate;
+
+/* How a router makes scores of its logits. 1 to 4: the values of expert_gating_func. */
+typedef enum hth_router_score {
+    HTH_SCORE_SOFTMAX = 1,
+    HTH_SCORE_SIGMOID,
+    HTH_SCORE_SOFTMAX_CHOSEN, /* the logits choose; weights are the softmax over the chosen ones */
+    HTH_N_SCORE,
+} hth_router_score;
+
+/* Width of the shared expert: none, expert_shared_feed_forward_length (or, if that is 0, feed_forward_length or
+ * nothing), or expert_shared_count times that of an expert. */
+typedef enum hth_shared_rule {
+    HTH_SHARED_NONE,
+    HTH_SHARED_OR_DENSE,
+    HTH_SHARED_OR_NONE,
+    HTH_SHARED_OR_EXPERT, /* without the key: that of an expert */
+    HTH_SHARED_COUNT,
+    HTH_SHARED_LENGTH_COUNT, /* expert_shared_count times expert_shared_feed_forward_length, or that of an expert */
+} hth_shared_rule;
+
+/* Mixtures of experts. Defaults for files without the keys expert_weights_norm, expert_weights_scale and
+ * expert_gating_func. */
+typedef struct hth_expert_rule {
+    hth_router_score score;     /* 0: the architecture has no experts */
+    bool normalise;             /* the weights of the chosen experts are divided by their sum */
+    bool reads_score, reads_normalise, reads_scale; /* the key of each is read */
+    bool routes_layer_input;    /* the router reads the residual stream before the mixer; else the normed input of the
+                                   network */
+    hth_expert_width width;
+    bool required;              /* no dense models */
+    bool biased;                /* the router and all matrices of experts have biases */
+    bool select_bias;           /* exp_probs_b may exist */
+    hth_shared_rule shared;
+    bool shared_gated;          /* the weight of the shared expert is the sigmoid of ffn_gate_inp_shexp */
+    bool reads_leading;         /* the first leading_dense_block_count layers are dense */
+    bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
+    bool ignored;               /* expert_count means nothing */
+} hth_expert_rule;
 
 /* Which biases of matrices a file must contain. The others are used if present. */
 typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth_bias_rule;
@@ -33,6 +121,10 @@ typedef struct hth_swa_pattern {
     bool possible;
     uint32_t size; /* default if the file states none; 0: then no layer slides */
     uint32_t period;
+    bool dense_first; /* the layer without a window is the first of a period, not the last */
+    bool unscaled;    /* layers with a window rotate without scaling */
+    bool shares_base; /* the key rope.freq_base_swa means nothing */
+    uint32_t n_layer; /* only models of this many layers have windows; 0: all */
 } hth_swa_pattern;
 
 typedef struct hth_arch {
@@ -46,11 +138,47 @@ typedef struct hth_arch {
     bool gated;                /* that activation requires a gate */
     bool in_powerinfer;        /* PowerInfer files may have this architecture; */
     hth_activation relu_form;  /* its activation in them, whatever the file says */
-    bool parallel;             /* attention and FFN in parallel, from attn_norm (and attn_norm_2) */
-    bool qk_norm;              /* queries and keys are normalised per head before rotation */
+    hth_norm_params norm_params;
+    bool no_pre_norms;         /* mixer and network read the residual stream itself */
+    hth_embedding_norm embedding_norm;
+    double post_norm_eps;      /* of post-norms; 0: as of the others */
+    const char *ffn_norm;      /* name of the network's norm; NULL: ffn_norm */
+    hth_parallel_rule parallel;
+    hth_qk_norm qk_norm;
+    bool qk_norm_after;        /* after rotation, else before it */
+    bool qk_norm_optional;     /* layers may be without */
+    bool clamps_qkv;           /* queries, keys and values are limited to attention.clamp_kqv, if it is stated */
+    bool attn_sinks;           /* each head has a score without a value */
+    hth_attn_gate attn_gate;
+    bool reads_rope_pattern;   /* attention.rope_pattern: which layers rotate */
+    double alibi;              /* without the key attention.max_alibi_bias; 0: none */
+    bool reads_alibi;
+    bool score_by_width;       /* scores are divided by d_head, not by its square root */
+    bool reads_score_scale;    /* attention.scale, if it is not 0, multiplies scores instead */
+    hth_rope_sections sections;
+    bool reads_rope_alpha;     /* rope.scaling.alpha raises the base */
+    bool reads_finetuned;      /* no layer rotates if rope.scaling.finetuned is false */
+    bool rotates_windows_only; /* layers without a window do not rotate, if any has one */
+    uint32_t unrotated_step;   /* layers i with i mod step = phase do not rotate; 0: all do */
+    uint32_t unrotated_phase;
+    bool unrotated_by_window;  /* that holds only if any layer has a window */
+    uint32_t adjacent_layers;  /* only models of this many layers rotate; 0: all */
+    uint32_t alibi_layers;     /* only models of this many layers have alibi; 0: all */
+    bool fixed_rope;           /* all of each head rotates by base 10000, whatever the keys */
+    bool ff_halved;            /* feed_forward_length counts gate and up */
+    const char *refused_key;   /* a key with which the architecture computes what is not supported, unless it is 0 or 1 */
+    const char *ignored;       /* suffixes of tensor names that no logit depends on, each followed by a space */
+    hth_expert_rule experts;
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
     bool scaled_embedding;     /* embeddings are multiplied by sqrt(d_model) */
-    uint32_t position_offset;  /* learned positions: row p + offset of position_embd; 0: none */
+    bool reads_scales;         /* embedding_scale and residual_scale multiply embeddings and the outputs of blocks; 0: by 1 */
+    double embedding_scale;    /* the default; 0: 1 */
+    double residual_scale_depth; /* the default of residual_scale times sqrt(n_layer); 0: 1 */
+    bool multiplies_logits;    /* by logit_scale, if it is stated and not 0 */
+    bool divides_logits;       /* by logit_scale */
+    double logit_scale_width;  /* without the key: logits are divided by this / d_model */
+    bool learned_positions;    /* row p + position_offset of position_embd */
+    uint32_t position_offset;
     hth_swa_pattern swa;
     double window_rope_base;       /* of sliding-window layers, unscaled; 0: as in the other layers */
     double attn_softcap, logit_softcap;   /* default if the file states none; x becomes cap tanh(x / cap); 0: none */
@@ -62,7 +190,7 @@ typedef struct hth_arch {
 /* NULL if the name is unknown. */
 const hth_arch *hth_arch_find(hth_str name);
 
-/* "llama, ...", truncated to size: for messages. Returns list. */
+/* "llama, ... and 70 others", as many as fit into size: for messages. Returns list. */
 const char *hth_arch_list(char *list, size_t size);
 
 #define HTH_ACTIVATION_NAMES "swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu"

@@ -25,11 +25,24 @@ typedef struct hth_rope {
     hth_rope_scaling scaling;
     double factor;
     uint32_t n_ctx_original; /* YaRN, longrope */
+    hth_rope_sections section_rule; /* NONE, BLOCKS or INTERLEAVED */
+    uint32_t sections[4];
     double attn_factor;      /* factor of cosine and sine */
 } hth_rope;
 
 /* Limits of values in files. */
-enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20 };
+enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20, HTH_MAX_EXPERT = 4096 };
+
+/* Sizes of all layers with experts. */
+typedef struct hth_expert_sizes {
+    uint32_t n_expert, n_used; /* 0: all layers are dense */
+    uint32_t n_group, n_group_used;
+    uint32_t d_ff, d_ff_shared; /* of an expert, of the shared one (0: none) */
+    uint32_t n_leading, step;   /* the first n_leading layers are dense; of the others those with (i + 1) mod step > 0 */
+    hth_router_score score;
+    bool normalise;
+    float scale;
+} hth_expert_sizes;
 
 typedef struct hth_hparams {
     const hth_arch *arch;
@@ -38,10 +51,16 @@ typedef struct hth_hparams {
     uint32_t n_position; /* learned positions, which limit the context; 0: no limit */
     uint32_t d_head;     /* of keys and of values */
     /* The largest values over the layers, which may differ. */
-    uint32_t n_head, n_head_kv, d_ff;
+    uint32_t n_head, n_head_kv, d_ff; /* d_ff: of dense networks */
     uint32_t rank; /* of predictors; 0: none */
+    hth_expert_sizes experts;
     float norm_eps;
-    uint32_t score_width;       /* scores (queries times keys) are divided by its square root */
+    uint32_t score_width;
+    float score_scale;          /* of queries times keys; by default 1 / sqrt(score_width) */
+    float alibi;                /* largest exponent of the slopes by which scores fall with distance; 0: none */
+    float qkv_limit;            /* of queries, keys and values; 0: none */
+    float embedding_scale, residual_scale, logit_scale; /* factors of embeddings, of blocks' outputs, of logits */
+    bool parallel;              /* mixer and network of a layer read the same residual stream */
     float attn_softcap, logit_softcap; /* 0: none */
     hth_rope rope;
     hth_activation activation;
@@ -60,7 +79,8 @@ static inline uint32_t hth_context_for(const hth_hparams *h, uint32_t asked)
 
 /* weight NULL: no norm. */
 typedef struct hth_norm {
-    const float *weight, *bias; /* [n]; bias: of a LayerNorm */
+    const float *weight, *bias; /* [n]; bias: NULL if there is none */
+    float eps;                  /* 0: the model's */
 } hth_norm;
 
 /* Predicts which neurons of a layer may be active before they are computed: those whose score out relu(in f) +
@@ -79,7 +99,11 @@ typedef struct hth_attention {
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
-    hth_norm q_norm, k_norm; /* [d_head] */
+    hth_norm q_norm, k_norm; /* as the architecture's qk_norm says; weight NULL: none */
+    const float *slopes;     /* [n_head] of alibi, or NULL */
+    const float *sinks;      /* [n_head] or NULL */
+    hth_matrix gate;         /* rows of d_model: [n_head * d_head] or [n_head]; its sigmoid multiplies outputs of heads */
+    bool rotates;            /* queries and keys */
     hth_matrix o;            /* d_model rows of n_head * d_head */
     const float *o_bias;
 } hth_attention;
@@ -100,11 +124,35 @@ typedef struct hth_ffn {
     const hth_gguf_tensor *order; /* [d_ff] original index of each neuron before packing; NULL: none */
 } hth_ffn;
 
+/* Chooses experts for each token. */
+typedef struct hth_router {
+    const float *weight;      /* [n_expert][d_model] */
+    const float *bias;        /* [n_expert] of the logits, or NULL */
+    const float *select_bias; /* [n_expert] added to scores when experts are chosen, but not to weights; or NULL */
+    uint32_t n_expert, n_used;
+    uint32_t n_group, n_group_used; /* experts are chosen from the best groups; 1: all are one group */
+    hth_router_score score;
+    bool normalise;
+    float scale; /* of the weights */
+    bool reads_layer_input;
+} hth_router;
+
+/* A mixture of experts: networks of which a router chooses some for each token, and a shared one for all. */
+typedef struct hth_experts {
+    hth_router router;
+    uint32_t d_ff;             /* of each expert */
+    hth_matrix gate, up, down; /* rows of all experts, one expert after another; up absent: gate holds the rows of gate
+                                  and up of the first expert, then those of the second, ... */
+    const float *gate_bias, *up_bias, *down_bias; /* likewise; NULL: none */
+    hth_ffn shared;           /* d_ff 0: none */
+    const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight of the shared one, which else is 1 */
+} hth_experts;
+
 /* What mixes the tokens of a sequence in a layer. A kind has its parameters in hth_layer, its file in forward/
  * and its row in a table of forward/step.c. */
 typedef enum hth_mixer_kind { HTH_MIXER_ATTENTION, HTH_N_MIXER } hth_mixer_kind;
 /* The network of a layer, which computes each token alone; the same rules. */
-typedef enum hth_network_kind { HTH_NETWORK_DENSE, HTH_N_NETWORK } hth_network_kind;
+typedef enum hth_network_kind { HTH_NETWORK_DENSE, HTH_NETWORK_EXPERTS, HTH_N_NETWORK } hth_network_kind;
 
 /* A layer: a mixer, then a feed-forward network. The output of each is added to the residual stream. */
 typedef struct hth_layer {
@@ -115,16 +163,19 @@ typedef struct hth_layer {
     hth_norm ffn_norm;
     hth_norm ffn_post_norm;
     hth_attention attn; /* HTH_MIXER_ATTENTION */
-    hth_ffn ffn;        /* HTH_NETWORK_DENSE */
+    hth_ffn ffn;        /* HTH_NETWORK_DENSE; else d_ff is 0 */
+    hth_experts experts; /* HTH_NETWORK_EXPERTS */
     size_t state_size;  /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 8 };
+enum { HTH_LAYER_MATRICES = 15 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
-    hth_matrix *const these[HTH_LAYER_MATRICES] = {&l->attn.q,   &l->attn.k, &l->attn.v,   &l->attn.o,
-                                                   &l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows};
+    hth_experts *e = &l->experts;
+    hth_matrix *const these[HTH_LAYER_MATRICES] = {
+        &l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate,    &l->ffn.up,    &l->ffn.down, &l->ffn.down_t.rows,
+        &e->gate,   &e->up,     &e->down,   &e->shared.gate, &e->shared.up, &e->shared.down, &l->attn.gate};
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }
 
@@ -147,6 +198,8 @@ typedef struct hth_model {
     hth_hparams hparams;
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
+    hth_norm embedding_norm;  /* of the embeddings, or absent */
+    float *ones;              /* [d_model] weights of norms without parameters */
     hth_norm output_norm;
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
@@ -202,6 +255,10 @@ hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error 
 bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
 
+/* Bytes of experts that a token does not read. */
+uint64_t hth_model_unchosen_bytes(const hth_model *model);
+/* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing. */
+hearth_status hth_model_check_dense(const hth_model *model, const char *what, hearth_error *err);
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
 /* FORMAT: a scale of a layer's transposed down is not finite, so its sums have no bound. */
@@ -210,6 +267,7 @@ hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, heart
 /* Reads metadata only (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
+    bool has_experts, rotates;
 } hth_layer_sizes;
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,
                                      hth_hparams *hparams, hth_layer_sizes **per_layer, hearth_error *err);

@@ -41,6 +41,11 @@ hearth_status hth_selector_choose(const hth_model *m, hearth_selector requested,
     bool gated = m->layers[0].ffn.gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
     *selector = requested;
     *why = "as asked for";
+    if (m->hparams.experts.n_expert > 0) {
+        *why = "a router chooses experts";
+        if (requested == HEARTH_SELECTOR_AUTO) *selector = HEARTH_SELECTOR_DENSE;
+        return *selector == HEARTH_SELECTOR_DENSE ? HEARTH_OK : hth_model_check_dense(m, "a selector", err);
+    }
     bool as_made = !m->hparams.other_activation;
     if (requested == HEARTH_SELECTOR_AUTO && m->selector != HEARTH_SELECTOR_AUTO && as_made) {
         *selector = m->selector;

@@ -212,7 +212,9 @@ hearth_status hth_study_run(const hearth_model *model, hearth_session *session, 
                             const hth_study_options *options, hth_study *out, hearth_error *err)
 {
     hth_study_state s = {.model = model, .session = session, .options = options, .out = out};
-    hearth_status st = begin(&s, text, n, err);
+    hearth_status st = hth_model_check_dense(model->model, "hearth study", err);
+    if (st != HEARTH_OK) return st;
+    st = begin(&s, text, n, err);
     if (st == HEARTH_OK) st = sample_tokens(&s, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < out->n_layer; i++) st = hth_study_sizes(&s, i, err);
     hth_spill_close(s.hidden);

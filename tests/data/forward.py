@@ -3,6 +3,8 @@
 Written to be read: no cache, no batches, all positions at once, every intermediate value float64. Conventions of the
 formats are those of the GGUF converters (llama.cpp, PowerInfer); README.md lists what differs between architectures.
 """
+from types import SimpleNamespace
+
 import numpy as np
 
 
@@ -15,13 +17,11 @@ def relu2(x): return relu(x) ** 2
 def gelu(x): return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * x * (1 + 0.044715 * x * x)))
 
 
-def rms_norm(x, weight, eps):
-    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
-
-
-def layer_norm(x, weight, bias, eps):
-    x = x - x.mean(axis=-1, keepdims=True)
-    y = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
+def normalise(x, eps, subtract_mean, weight=None, bias=None):
+    if subtract_mean:
+        x = x - x.mean(axis=-1, keepdims=True)
+    y = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
+    y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
 
@@ -51,9 +51,9 @@ def activation(name, gated):
 
 
 class Rope:
-    """Rotates the pairs (2i, 2i+1), or with halves (i, i + n/2)."""
+    """Rotates the pairs (2i, 2i+1), or with halves (i, i + n/2), but for those of index still."""
 
-    def __init__(self, halves, n, base, scaling="none", factor=1.0, n_ctx=0, attn_factor=1.0, freqs=None):
+    def __init__(self, halves, n, base, scaling="none", factor=1.0, n_ctx=0, attn_factor=1.0, freqs=None, still=()):
         i = np.arange(n // 2)
         theta = base ** (-2.0 * i / n)
         if freqs is not None:
@@ -67,6 +67,7 @@ class Rope:
             keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)
             theta = theta / factor * (1 - keep) + theta * keep
             size *= 1 + 0.1 * np.log(factor)
+        theta = np.where(np.isin(i, still), 0.0, theta)
         self.halves, self.n, self.theta, self.size = halves, n, theta, size
 
     def __call__(self, x):
@@ -80,7 +81,22 @@ class Rope:
         return y
 
 
-def attention(q, k, v, scale, window=0, cap=0.0, sinks=None):
+def still_pairs(kind, sizes, n):
+    """Which of n pairs stay where they are: they belong to a section whose position is 0 for text."""
+    sector = np.arange(n) % sum(sizes)
+    if kind == "blocks":
+        return np.flatnonzero(sector >= sum(sizes[:3]))
+    return np.flatnonzero(sector >= 3 * np.asarray(sizes)[sector % 3])
+
+
+def alibi_slopes(n_head, largest):
+    """Press et al. 2022. Heads beyond a power of two lie between the first ones."""
+    n = 1 << (n_head.bit_length() - 1)
+    exponents = [largest * (h + 1) / n if h < n else largest / 2 * (2 * (h - n) + 1) / n for h in range(n_head)]
+    return 2.0 ** -np.asarray(exponents)
+
+
+def attention(q, k, v, scale, window=0, cap=0.0, sinks=None, slopes=None):
     """q [T, H, d], k [T, G, d], v [T, G, e] -> [T, H * e]. Position p sees max(0, p - window + 1) .. p."""
     n_tok, n_head, _ = q.shape
     repeat = n_head // k.shape[1]
@@ -91,6 +107,8 @@ def attention(q, k, v, scale, window=0, cap=0.0, sinks=None):
         s = q[:, h] @ k[:, h // repeat].T * scale
         if cap:
             s = cap * np.tanh(s / cap)
+        if slopes is not None:
+            s = s - slopes[h] * distance
         s[hidden] = -np.inf
         if sinks is not None:  # one more score per head, which carries no value
             s = np.concatenate([s, np.full((n_tok, 1), sinks[h])], axis=1)
@@ -98,12 +116,130 @@ def attention(q, k, v, scale, window=0, cap=0.0, sinks=None):
     return out.reshape(n_tok, -1)
 
 
+# ---- architectures ----------------------------------------------------------------------------
+
+USUAL = dict(
+    rotation="neighbours",  # or "halves", or None
+    sections=None,          # "blocks", "interleaved"; "decide": blocks and halves if the file states sections
+    finetuned=False,        # nothing rotates if rope.scaling.finetuned is false
+    alpha=False,            # rope.scaling.alpha raises the base
+    fixed_rope=False,       # all of a head rotates by base 10000, whatever the keys say
+    rotates=lambda i, near, any_near: True,  # layer i; near: it has a window, any_near: some layer has one
+    windows=None,           # WINDOWS below; None: attention.sliding_window means nothing
+    norm="rms",             # or "layer", which subtracts the mean; biases: those that the file has
+    pre_norms=True,
+    post_norms=False,       # of the outputs of attention and network
+    ffn_norm="ffn_norm",
+    parallel="no",          # "shared": attention and network read attn_norm; "key": if the file says so, and each has
+                            # its norm; "tensors": shared without a tensor ffn_norm
+    qk_norm=None,           # of each "head", of "each" with weights of its own, of "all" heads together
+    qk_norm_after=False,    # after the rotation
+    clamps=False,           # queries, keys and values
+    alibi=lambda m: 0.0,
+    score=lambda m: 1 / np.sqrt(m.d_head),
+    embedding=lambda m: 1.0, residual=lambda m: 1.0, logits=lambda m: 1.0,  # factors
+    positions=None,         # learned: the row of the first
+    act="swiglu",
+    joined=False,           # ffn_up has the rows of the gate, then its own
+    unused=(),              # biases that are not added
+    experts=None,           # EXPERTS below
+)
+
+# Of the layers without a window: one in a period, which is the last, or the first. other_base: of layers with one,
+# which are not scaled; unscaled: the same with the base of all layers.
+WINDOWS = dict(period=0, size=0, dense_first=False, n_layer=None, unscaled=False, other_base=None)
+
+# "key": what the file says. score: "softmax", "sigmoid", or "chosen", the softmax of the chosen logits.
+EXPERTS = dict(score="softmax", normalise=True, scale=False, reads_layer_input=False)
+
+
+def scale_key(name, usual=lambda m: 1.0):
+    """A factor of a key, where 0 means that there is none."""
+    return lambda m: m.key(name, 0.0) or usual(m)
+
+
+def a_row(base=None, windows=None, experts=None, **fields):
+    row = dict(base or USUAL, **fields)
+    if windows is not None:
+        row["windows"] = dict(WINDOWS, **windows)
+    if experts is not None:
+        row["experts"] = dict(EXPERTS, **experts)
+    return row
+
+
+HALVES = a_row(rotation="halves")
+PLAIN_GELU = a_row(norm="layer", act="gelu", rotation=None)
+GRANITE = a_row(embedding=scale_key("embedding_scale"), residual=scale_key("residual_scale"),
+                logits=lambda m: 1 / m.key("logit_scale"), score=scale_key("attention.scale", USUAL["score"]), experts={})
+COHERE = a_row(norm="layer", parallel="shared", logits=scale_key("logit_scale"))
+BY_KEYS = dict(normalise="key", scale="key")
+
+ROWS = {
+    "llama": a_row(experts={}),
+    "bamboo": a_row(act="drelu"),
+    "arcee": a_row(act="relu2"),
+    "smollm3": a_row(rotates=lambda i, near, any_near: i % 4 != 3),
+    "glm4": a_row(sections="decide", post_norms=True, joined=True),
+    "ernie4_5-moe": a_row(unused=("attn_output.bias",), experts={}),
+    "olmo": a_row(norm="layer", clamps=True),
+    "olmo2": a_row(HALVES, pre_norms=False, post_norms=True, qk_norm="all", windows=dict(period=4, unscaled=True)),
+    "olmoe": a_row(HALVES, qk_norm="all", experts=dict(normalise=False)),
+    "granite": a_row(GRANITE, finetuned=True),
+    "granitemoe": GRANITE,
+    "minicpm": a_row(GRANITE, score=USUAL["score"], embedding=scale_key("embedding_scale", lambda m: 12.0),
+                     residual=scale_key("residual_scale", lambda m: 1.4 / np.sqrt(m.n_layer)),
+                     logits=lambda m: 1 / scale_key("logit_scale", lambda m: 256 / m.n_embd)(m)),
+    "qwen": HALVES,
+    "qwen2": HALVES,
+    "qwen2moe": a_row(HALVES, experts=dict(normalise=False)),
+    "qwen3": a_row(HALVES, qk_norm="head"),
+    "qwen3vl": a_row(HALVES, qk_norm="head", sections="interleaved"),
+    "qwen3moe": a_row(HALVES, qk_norm="head", experts={}),
+    "exaone4": a_row(HALVES, pre_norms=False, post_norms=True, qk_norm="head", windows=dict(period=4, size=4096, n_layer=64),
+                     rotates=lambda i, near, any_near: near or not any_near),
+    "hunyuan-dense": a_row(HALVES, qk_norm="head", qk_norm_after=True, sections="decide", alpha=True),
+    "hunyuan-moe": a_row(HALVES, qk_norm="head", qk_norm_after=True, experts={}),
+    "dots1": a_row(HALVES, qk_norm="head", experts=dict(score="key", **BY_KEYS)),
+    "bailingmoe": a_row(experts=BY_KEYS),
+    "bailingmoe2": a_row(HALVES, qk_norm="head", experts=dict(score="key", **BY_KEYS)),
+    "glm4moe": a_row(HALVES, qk_norm="head", ffn_norm="post_attention_norm", sections="decide",
+                     experts=dict(score="key", **BY_KEYS)),
+    "minimax-m2": a_row(HALVES, qk_norm="all", experts=dict(score="key")),
+    "deepseek": a_row(experts=dict(normalise=False, scale="key")),
+    "smallthinker": a_row(HALVES, act="reglu", windows=dict(period=4, dense_first=True),
+                          rotates=lambda i, near, any_near: i % 4 != 0 or not any_near,
+                          experts=dict(score="key", reads_layer_input=True)),
+    "gpt-oss": a_row(HALVES, act="clamped", windows=dict(period=2), ffn_norm="post_attention_norm",
+                     experts=dict(score="chosen", normalise=False)),
+    "gemma2": a_row(HALVES, act="geglu", post_norms=True, windows=dict(period=2), embedding=lambda m: np.sqrt(m.n_embd)),
+    "gemma3": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(period=6, other_base=10000.0),
+                    embedding=lambda m: np.sqrt(m.n_embd)),
+    "phi2": a_row(PLAIN_GELU, rotation="halves", parallel="shared"),
+    "phimoe": a_row(HALVES, experts={}),
+    "plamo3": a_row(HALVES, qk_norm="head", post_norms=True, joined=True, windows=dict(period=8, other_base=10000.0)),
+    "command-r": a_row(COHERE, qk_norm="each"),
+    "cohere2": a_row(COHERE, windows=dict(period=4), rotates=lambda i, near, any_near: near),
+    "stablelm": a_row(HALVES, norm="layer", parallel="tensors", qk_norm="each"),
+    "cogvlm": a_row(HALVES, fixed_rope=True),
+    "dbrx": a_row(HALVES, norm="layer", ffn_norm="attn_output_norm", clamps=True, experts={}),
+    "refact": a_row(rotation=None, alibi=lambda m: 8.0,
+                    unused=("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")),
+    "jais": a_row(norm="layer", rotation=None, alibi=lambda m: m.key("attention.max_alibi_bias", 0.0),
+                  score=lambda m: 1 / m.d_head),
+    "gptneox": a_row(PLAIN_GELU, rotation="halves", parallel="key"),
+    "gpt2": a_row(PLAIN_GELU, positions=0),
+    "bloom": a_row(PLAIN_GELU, alibi=lambda m: 8.0),
+    "falcon": a_row(PLAIN_GELU, rotation="halves", parallel="shared"),
+    "opt": a_row(PLAIN_GELU, act="relu", positions=2),
+}
+
+
+def eps_key(arch):
+    return "attention.layer_norm_epsilon" if ROWS[arch]["norm"] == "layer" else "attention.layer_norm_rms_epsilon"
+
+
 # ---- the model --------------------------------------------------------------------------------
 
-HALVES = {"qwen2", "qwen3", "gemma2", "falcon", "qwen2moe", "qwen3moe", "olmoe", "smallthinker", "gpt-oss"}
-WINDOWS = {"smallthinker", "gpt-oss", "gemma2"}  # the others ignore attention.sliding_window
-ACTIVATIONS = {"bamboo": "drelu", "gemma2": "geglu", "falcon": "gelu", "opt": "relu", "smallthinker": "reglu",
-               "gpt-oss": "clamped"}
 # PowerInfer's models were retrained; its files do not say so.
 POWERINFER_ACTIVATIONS = {"bamboo": "drelu", "falcon": "relu", "opt": "relu", "llama": "reglu"}
 
@@ -114,6 +250,7 @@ class Model:
     def __init__(self, file):
         self.file, self.cache, self.margins = file, {}, []
         self.arch = file.meta("general.architecture")
+        self.row = SimpleNamespace(**ROWS[self.arch])
         self.read_shape()
         self.read_rotation()
         self.read_windows()
@@ -137,66 +274,94 @@ class Model:
         self.n_kv = key("attention.head_count_kv", self.n_head)
         self.d_head = key("attention.key_length", self.n_embd // self.n_head)
         # PowerInfer's converter writes no epsilon for opt, and its engine takes 0.
-        self.eps = (key("attention.layer_norm_epsilon", 0.0 if powerinfer else 1e-5) if self.arch in ("falcon", "opt")
-                    else key("attention.layer_norm_rms_epsilon"))
-        self.gated = self.has("blk.0.ffn_gate.weight") or self.has("blk.0.ffn_gate_exps.weight")
-        usual = (POWERINFER_ACTIVATIONS if powerinfer else ACTIVATIONS).get(self.arch, "swiglu")
+        self.eps = key(eps_key(self.arch), 0.0 if powerinfer else None)
+        self.gated = self.has("blk.0.ffn_gate.weight") or self.has("blk.0.ffn_gate_exps.weight") or self.row.joined
+        usual = POWERINFER_ACTIVATIONS[self.arch] if powerinfer else self.row.act
         self.act = activation(self.file.meta("hearth.ffn.activation", usual), self.gated)
         self.threshold = self.file.meta("powerinfer.sparse_threshold", 0.0)
 
     def read_rotation(self):
-        key = self.key
-        self.rope = None
-        if self.arch != "opt":
-            scaling = key("rope.scaling.type", "linear")
-            self.rope = Rope(self.arch in HALVES, key("rope.dimension_count", self.d_head), key("rope.freq_base", 10000.0),
-                             scaling, key("rope.scaling.factor", 1.0),
-                             key("rope.scaling.original_context_length", key("context_length")),
-                             key("rope.scaling.attn_factor", 1.0), self.get("rope_freqs.weight"))
+        """Of layers without a window, and of those with one."""
+        key, row = self.key, self.row
+        self.rope = self.near_rope = None
+        if row.rotation is None or (row.finetuned and not key("rope.scaling.finetuned", True)):
+            return
+        halves, n, base = row.rotation == "halves", key("rope.dimension_count", self.d_head), key("rope.freq_base", 10000.0)
+        if row.fixed_rope:
+            self.rope = Rope(halves, self.d_head, 10000.0)
+            return
+        if row.alpha and key("rope.scaling.alpha", 0.0) > 0:
+            base *= key("rope.scaling.alpha") ** (self.d_head / (self.d_head - 2))
+        sections, kind = key("rope.dimension_sections", [0, 0, 0, 0]), row.sections
+        if kind == "decide":
+            kind = "blocks" if sections[0] > 0 and sections[1] > 0 else None
+            halves = halves or kind is not None
+        still = still_pairs(kind, sections, n // 2) if kind else ()
+        freqs = self.get("rope_freqs.weight")
+        if freqs is None:
+            freqs = self.get("rope_factors_short.weight")  # contexts of the tests are short
+        self.rope = Rope(halves, n, base, key("rope.scaling.type", "linear"), key("rope.scaling.factor", 1.0),
+                         key("rope.scaling.original_context_length", key("context_length")),
+                         key("rope.scaling.attn_factor", 1.0), freqs, still)
+        self.near_rope = self.rope
+        if row.windows and row.windows["unscaled"]:
+            self.near_rope = Rope(halves, n, base)
+        elif row.windows and row.windows["other_base"]:
+            self.near_rope = Rope(halves, n, key("rope.freq_base_swa", row.windows["other_base"]))
 
     def read_windows(self):
         """Of each layer: does it rotate, and how far does it see (0: to the beginning)?"""
-        layers, window = range(self.n_layer), self.key("attention.sliding_window", 0)
-        self.rotates, self.windows = [self.rope is not None for _ in layers], [0 for _ in layers]
-        if self.arch not in WINDOWS or not window:
-            return
-        pattern = self.key("attention.sliding_window_pattern")
-        if pattern:
-            slides = pattern
-        elif self.arch == "smallthinker":
-            slides = [i % 4 != 0 for i in layers]
-        else:
-            slides = [i % 2 == 0 for i in layers]
-        self.windows = [window if s else 0 for s in slides]
-        if self.arch == "smallthinker":
-            self.rotates = [i % 4 != 0 for i in layers]
+        layers, rule = range(self.n_layer), self.row.windows
+        self.windows = [0 for _ in layers]
+        if rule and rule["n_layer"] in (None, self.n_layer):
+            size = self.key("attention.sliding_window", rule["size"])
+            slides = self.key("attention.sliding_window_pattern", rule["period"])
+            if not isinstance(slides, list):
+                slides = [i % slides != (0 if rule["dense_first"] else slides - 1) for i in layers]
+            self.windows = [size if s else 0 for s in slides]
+        any_near = any(self.windows)
+        self.rotates = [self.rope is not None and self.row.rotates(i, self.windows[i] > 0, any_near) for i in layers]
 
     def linear(self, x, name):
         y, bias = x @ self.get(name + ".weight").T, self.get(name + ".bias")
-        return y if bias is None else y + bias
+        return y if bias is None or name.split(".", 2)[-1] + ".bias" in self.row.unused else y + bias
 
     def norm(self, x, name):
-        weight = self.get(name + ".weight")
-        if self.arch in ("falcon", "opt"):
-            return layer_norm(x, weight, self.get(name + ".bias"), self.eps)
-        return rms_norm(x, weight, self.eps)
+        """Without parameters if the file has none. plamo3 omits the suffix of some names."""
+        weight = self.get(name + ".weight" if self.has(name + ".weight") else name)
+        return normalise(x, self.eps, self.row.norm == "layer", weight, self.get(name + ".bias"))
+
+    def qk_norm(self, q, k, p):
+        if not self.has(p + "attn_q_norm.weight"):
+            return q, k
+        layer = self.row.norm == "layer"
+        return [normalise(y, self.eps, layer, self.get(f"{p}attn_{n}_norm.weight")) for y, n in ((q, "q"), (k, "k"))]
 
     def attention(self, x, i):
-        p = f"blk.{i}."
+        p, row = f"blk.{i}.", self.row
         if self.has(p + "attn_qkv.weight"):
             n_q, n_k = self.n_head * self.d_head, self.n_kv * self.d_head
             q, k, v = np.split(self.linear(x, p + "attn_qkv"), [n_q, n_q + n_k], axis=1)
         else:
             q, k, v = (self.linear(x, p + n) for n in ("attn_q", "attn_k", "attn_v"))
-        if self.arch == "olmoe":  # all heads together
-            q, k = (rms_norm(y, self.get(p + n), self.eps) for y, n in ((q, "attn_q_norm.weight"), (k, "attn_k_norm.weight")))
+        limit = self.key("attention.clamp_kqv", 0.0) if row.clamps else 0.0
+        if limit:
+            q, k, v = (np.clip(y, -limit, limit) for y in (q, k, v))
+        if row.qk_norm == "all":
+            q, k = self.qk_norm(q, k, p)
         q, k, v = (y.reshape(len(x), n, -1) for y, n in ((q, self.n_head), (k, self.n_kv), (v, self.n_kv)))
-        if self.arch in ("qwen3", "qwen3moe"):  # head by head
-            q, k = (rms_norm(y, self.get(p + n), self.eps) for y, n in ((q, "attn_q_norm.weight"), (k, "attn_k_norm.weight")))
+        by_head = row.qk_norm in ("head", "each")
+        if by_head and not row.qk_norm_after:
+            q, k = self.qk_norm(q, k, p)
         if self.rotates[i]:
-            q, k = self.rope(q), self.rope(k)
+            rope = self.near_rope if self.windows[i] else self.rope
+            q, k = rope(q), rope(k)
+        if by_head and row.qk_norm_after:
+            q, k = self.qk_norm(q, k, p)
         cap = self.key("attn_logit_softcapping", 50.0) if self.arch == "gemma2" else 0.0
-        y = attention(q, k, v, 1 / np.sqrt(self.d_head), self.windows[i], cap, self.get(p + "attn_sinks.weight"))
+        largest = row.alibi(self)
+        y = attention(q, k, v, row.score(self), self.windows[i], cap, self.get(p + "attn_sinks.weight"),
+                      alibi_slopes(self.n_head, largest) if largest else None)
         return self.linear(y, p + "attn_output")
 
     def live(self, x, i):
@@ -204,8 +369,12 @@ class Model:
         return relu(x @ self.get(f"blk.{i}.fc1.weight").T) @ self.get(f"blk.{i}.fc2.weight").T
 
     def dense_ffn(self, x, p, tag="", live=None):
-        up = self.linear(x, p + "ffn_up" + tag)
-        hidden = self.act(self.linear(x, p + "ffn_gate" + tag) if self.gated else None, up)
+        up, gate = self.linear(x, p + "ffn_up" + tag), None
+        if self.row.joined:
+            gate, up = np.split(up, 2, axis=1)
+        elif self.gated:
+            gate = self.linear(x, p + "ffn_gate" + tag)
+        hidden = self.act(gate, up)
         if live is not None:
             hidden = np.where(live, hidden, 0)
         if not self.has(p + "ffn_down_t.weight"):
@@ -213,20 +382,42 @@ class Model:
         y, bias = hidden @ self.get(p + "ffn_down_t.weight"), self.get(p + "ffn_down_t.bias")  # a row per neuron
         return y if bias is None else y + bias
 
+    def best_groups(self, choice):
+        """The scores by which experts are chosen, without those outside the best groups of experts: a group is as good
+        as its two best experts."""
+        n_group = self.key("expert_group_count", 0)
+        if n_group <= 1:
+            return choice
+        members = choice.reshape(len(choice), n_group, -1)
+        quality = np.sort(members, axis=2)[:, :, -2:].sum(axis=2)
+        order, n_used = np.argsort(-quality, axis=1, kind="stable"), self.key("expert_group_used_count")
+        last, next_one = (np.take_along_axis(quality, order[:, n_used + j:n_used + j + 1], axis=1)[:, 0] for j in (-1, 0))
+        self.margins.append(2 * (last - next_one))  # as below, of two scores
+        members = members.copy()
+        np.put_along_axis(members, order[:, n_used:, None], -np.inf, axis=1)
+        return members.reshape(choice.shape)
+
     def choose_experts(self, x, p):
         """Indices and weights of the experts, [tokens, experts used]."""
-        n = self.key("expert_used_count")
-        z = self.linear(x, p + "ffn_gate_inp")
-        order = np.argsort(-z, axis=1, kind="stable")
+        rule, n = self.row.experts, self.key("expert_used_count")
+        z, select = self.linear(x, p + "ffn_gate_inp"), self.get(p + "exp_probs_b.bias")
+        kind = rule["score"]
+        if kind == "key":
+            kind = {0: "sigmoid", 1: "softmax", 2: "sigmoid", 3: "chosen"}[self.key("expert_gating_func", 0)]
+        scores = {"softmax": softmax, "sigmoid": sigmoid, "chosen": lambda z: z}[kind](z)
+        choice = self.best_groups(z if select is None else scores + select)
+        order = np.argsort(-choice, axis=1, kind="stable")
         chosen = order[:, :n]
-        scores, left_out = (np.take_along_axis(z, e, axis=1) for e in (chosen, order[:, n:n + 1]))
-        self.margins.append(scores[:, -1] - left_out[:, 0])
-        if self.arch == "smallthinker" and self.key("expert_gating_func", 2) == 2:
-            weights = sigmoid(scores)
-            return chosen, weights / weights.sum(axis=1, keepdims=True)
-        if self.arch in ("olmoe", "qwen2moe"):  # of all experts, not of the chosen ones
-            return chosen, np.take_along_axis(softmax(z), chosen, axis=1)
-        return chosen, softmax(scores)
+        last, next_one = (np.take_along_axis(choice, order[:, i:i + 1], axis=1)[:, 0] for i in (n - 1, n))
+        # In logits: the slopes of softmax and sigmoid are at most 1/4.
+        self.margins.append((last - next_one) * (1 if select is None else 4))
+        weights = np.take_along_axis(scores, chosen, axis=1)
+        if kind == "chosen":
+            weights = softmax(weights)
+        if self.key("expert_weights_norm", False) if rule["normalise"] == "key" else rule["normalise"]:
+            weights = weights / weights.sum(axis=1, keepdims=True)
+        scale = self.key("expert_weights_scale", 0.0) if rule["scale"] else 0.0
+        return chosen, weights * (scale or 1.0)
 
     def experts_ffn(self, x, p, router_input):
         chosen, weights = self.choose_experts(router_input, p)
@@ -240,44 +431,48 @@ class Model:
             g, u, d = (b[e] if b is not None else 0 for b in biases)
             hidden = self.act(x[tokens] @ gate[e].T + g, x[tokens] @ up[e].T + u)
             out[tokens] += weights[tokens, places, None] * (hidden @ down[e].T + d)
-        if self.arch == "qwen2moe":
-            gate_shared = sigmoid(x @ self.get(p + "ffn_gate_inp_shexp.weight"))
-            out += gate_shared[:, None] * self.dense_ffn(x, p, "_shexp")
+        if self.has(p + "ffn_up_shexp.weight"):
+            gate = self.get(p + "ffn_gate_inp_shexp.weight")
+            out += (1 if gate is None else sigmoid(x @ gate)[:, None]) * self.dense_ffn(x, p, "_shexp")
         return out
 
     # ---- the parts of a pass ----
 
     def embed(self, ids):
-        h = self.get("token_embd.weight")[ids]
-        if self.arch == "opt":
-            h = h + self.get("position_embd.weight")[np.arange(len(ids)) + 2]
-        return h * np.sqrt(self.n_embd) if self.arch == "gemma2" else h
+        h = self.get("token_embd.weight")[ids] * self.row.embedding(self)
+        if self.row.positions is not None:
+            h = h + self.get("position_embd.weight")[np.arange(len(ids)) + self.row.positions]
+        return self.norm(h, "token_embd_norm") if self.has("token_embd_norm.weight") else h
 
     def before_ffn(self, h, i):
         """-> input of the network, what its output is added to, input of the predictor"""
-        p = f"blk.{i}."
-        x = self.norm(h, p + "attn_norm")
-        if self.arch == "falcon":  # attention and network side by side
+        p, row = f"blk.{i}.", self.row
+        x = self.norm(h, p + "attn_norm") if row.pre_norms else h
+        if row.parallel == "key" and self.key("use_parallel_residual"):
+            return self.norm(h, p + row.ffn_norm), h + self.attention(x, i), h
+        if row.parallel == "shared" or (row.parallel == "tensors" and not self.has(p + "ffn_norm.weight")):
             beside = self.norm(h, p + "attn_norm_2") if self.has(p + "attn_norm_2.weight") else x
             return x, h + self.attention(beside, i), h
         out = self.attention(x, i)
-        if self.arch == "gemma2":
+        if row.post_norms:
             out = self.norm(out, p + "post_attention_norm")
-        middle = h + out
-        name = "post_attention_norm" if self.arch == "gpt-oss" else "ffn_norm"
-        return self.norm(middle, p + name), middle, middle
+        middle = h + row.residual(self) * out
+        return self.norm(middle, p + row.ffn_norm) if row.pre_norms else middle, middle, middle
 
     def ffn(self, x, i, router_input, live=None):
-        p = f"blk.{i}."
+        p, row = f"blk.{i}.", self.row
         if self.has(p + "ffn_gate_inp.weight"):
-            out = self.experts_ffn(x, p, router_input if self.arch == "smallthinker" else x)
+            out = self.experts_ffn(x, p, router_input if row.experts["reads_layer_input"] else x)
         else:
             out = self.dense_ffn(x, p, live=live)
-        return self.norm(out, p + "post_ffw_norm") if self.arch == "gemma2" else out
+        return row.residual(self) * (self.norm(out, p + "post_ffw_norm") if row.post_norms else out)
 
     def head(self, h):
         h = self.norm(h, "output_norm")
         z = h @ self.get("output.weight" if self.has("output.weight") else "token_embd.weight").T
+        if self.has("output.bias"):
+            z = z + self.get("output.bias")
+        z = z * self.row.logits(self)
         if self.arch == "gemma2":
             cap = self.key("final_logit_softcapping", 30.0)
             z = cap * np.tanh(z / cap)

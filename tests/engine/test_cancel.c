@@ -73,7 +73,7 @@ static uint32_t n_call, cancel_call;
 
 static void count_call(void)
 {
-    if (__atomic_add_fetch(&n_call, 1, __ATOMIC_RELAXED) == cancel_call) cancel = 1;
+    if (__atomic_add_fetch(&n_call, 1, __ATOMIC_RELAXED) == cancel_call) __atomic_store_n(&cancel, 1, __ATOMIC_RELAXED);
 }
 
 static void axpy_f16(const hth_axpy_job *job) { count_call(), whole->axpy[HTH_TYPE_F16](job); }

@@ -14,7 +14,7 @@ enum { LONG_FACTOR = 10 };
 #else
 enum { LONG_FACTOR = 100 };
 #endif
-enum { N_MUTATION = 10000, MAX_SEED_FILE = 24, MAX_SECONDS_EACH = 20 };
+enum { N_MUTATION = 10000, MAX_SEED_FILE = 20, MAX_SECONDS_EACH = 20 };
 
 typedef struct seed_file {
     const char *name;
@@ -40,13 +40,16 @@ static void add_file(const char *name, const void *bytes, size_t n)
     n_file++;
 }
 
-/* One small model of each family, a packed one, and the golden ones with other vocabularies. */
+/* One small model of each family, a packed one, and the golden ones with other vocabularies, or with
+ * experts. */
 static void collect_files(void)
 {
     static const char *const families[] = {"llama",  "bamboo", "qwen2",  "qwen3", "gemma2",
                                            "gemma3", "phi3",   "falcon", "opt",   "packed"};
     static const char *const golden[] = {"golden/arch/falcon.gguf", "golden/arch/llama3-rope_freqs.gguf",
-                                         "golden/arch/opt.gguf", "golden/files/tiny.gguf"};
+                                         "golden/arch/opt.gguf",    "golden/files/tiny.gguf",
+                                         "golden/arch/gpt-oss.gguf", "golden/arch/qwen2moe.gguf",
+                                         "golden/arch/smallthinker-21b.gguf"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         CLEANUP(tiny_free) tiny_model m = tiny_new();
         if (i > 0 && strcmp(families[i], "packed") != 0) tiny_become(&m, families[i]);

@@ -69,11 +69,11 @@ static void add_vectors(list *l)
     for (uint32_t b = 0; b < 3; b++)
         for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
             add(l, HTH_SHADER_norm_quantize, (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
-    for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
+    for (uint32_t kind = 0; kind <= HTH_ACTIVATION_DRELU; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_SHADER_act_quantize,
                 (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL, (kind + 2 * gated) % 3});
-    for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
+    for (uint32_t kind = 0; kind <= HTH_ACTIVATION_DRELU; kind++)
         for (uint32_t half = 0; half < 2; half++)
             add(l, HTH_SHADER_active_mask, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
     for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)

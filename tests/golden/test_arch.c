@@ -1,4 +1,4 @@
-/* The dense files of golden/arch: the forward pass against double precision, and
+/* The files of golden/arch: the forward pass against double precision, and
  * one answer on every level, thread count, batch and reader. */
 #include "support/models/golden.h"
 #include "support/test.h"

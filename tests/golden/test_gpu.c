@@ -167,9 +167,27 @@ static bool is_for_vulkan(const char *name)
 
 TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
-    for (int i = 0; i < GOLDEN_N_ARCH; i++) {
+    for (int i = 0; i < GOLDEN_N_ON_DEVICE; i++) {
         CLEANUP(golden_close) golden g;
         if (golden_open_arch(&g, golden_archs[i])) check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
+    }
+}
+
+/* Devices lack something that each of these needs. Where they compute some of the layers, the logits are right. */
+TEST(what_devices_lack_stays_on_the_cpu_with_a_reason)
+{
+    for (int i = GOLDEN_N_ON_DEVICE; i < GOLDEN_N_ARCH; i++) {
+        CLEANUP(golden_close) golden g;
+        if (!golden_open_arch(&g, golden_archs[i])) continue;
+        hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F32);
+        CLOSED(hearth_model) *model = open_on(g.model, &gpu, g.selector);
+        FREED float *logits = model ? logits_by(model, &g, HEARTH_KV_F32, 256) : NULL;
+        if (!logits) continue;
+        hearth_model_info info = test_model_info(model);
+        double error = engine_max_error(logits, g.truth, g.n_truth);
+        bool some = info.gpu_n_layer > 0, whole = info.gpu_n_layer == info.n_layer && info.gpu_head;
+        if (whole || !(some || strstr(info.gpu_note, "no shader")) || !(error <= NEAR))
+            test_fail(__FILE__, __LINE__, "%s: %u layers, '%s', error %g", g.model, info.gpu_n_layer, info.gpu_note, error);
     }
 }
 

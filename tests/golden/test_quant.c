@@ -1,5 +1,4 @@
-/* Block types: as near to the truth as llama.cpp's logits are, one answer everywhere;
- * what is not supported is refused by name. */
+/* Block types: as near to the truth as llama.cpp's logits are, one answer everywhere. */
 #include "support/models/golden.h"
 #include "support/test.h"
 
@@ -37,39 +36,3 @@ TEST(q6_k_weights_are_as_near_as_the_peer) { check_type("Q6_K", 3.1246e-2); }
 TEST(iq4_nl_weights_are_as_near_as_the_peer) { check_type("IQ4_NL", 1.3635e-2); }
 TEST(iq4_xs_weights_are_as_near_as_the_peer) { check_type("IQ4_XS", 3.0917e-2); }
 TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
-
-/* ---- refusals ----------------------------------------------------------------------------- */
-
-static void check_refused(const char *path, const char *what, const char *supported)
-{
-    CLOSED(hearth_model) *model = NULL;
-    hearth_error why = {0};
-    const char *at = test_data(path);
-    if (!at) return;
-    CHECK_INT(hearth_model_open(at, NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(model == NULL);
-    if (!strstr(why.message, at) || !strstr(why.message, what) || !strstr(why.message, supported))
-        test_fail(__FILE__, __LINE__, "%s: message lacks '%s' or '%s': %s", path, what, supported, why.message);
-}
-
-TEST(architectures_that_are_not_supported_are_refused_with_those_that_are)
-{
-    static const char *const files[][2] = {
-        {"qwen2moe", "'qwen2moe'"},
-        {"qwen3moe", "'qwen3moe'"},
-        {"olmoe", "'olmoe'"},
-        {"gpt-oss", "'gpt-oss'"},
-        {"smallthinker-21b", "'smallthinker'"},
-    };
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[80];
-        snprintf(path, sizeof path, "golden/arch/%s.gguf", files[i][0]);
-        check_refused(path, files[i][1], "supported: llama");
-    }
-}
-
-TEST(mixtures_of_experts_are_refused_by_their_key)
-{
-    check_refused("golden/arch/mixtral.gguf", "llama.expert_count", "dense models");
-    check_refused("golden/arch/mixtral-drelu.gguf", "llama.expert_count", "dense models");
-}

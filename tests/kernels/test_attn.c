@@ -14,10 +14,12 @@ typedef struct shape {
     hearth_kv_type type;
     size_t d, n_row, n_head, n_pos, window, shift;
     float cap;
+    bool slopes, sinks;
     proof_kind kind;
 } shape;
 
-static guard rooms[7]; /* keys, values, q, rounded q, scratch, weighted values, parts */
+enum { N_ROOM = 9 };
+static guard rooms[N_ROOM]; /* keys, values, q, rounded q, scratch, weighted values, parts, slopes, sinks */
 static float plain[MAX_CACHE], queries[MAX_QUERY * MAX_D], query_d[MAX_QUERY * MAX_D / 32];
 static const uint8_t *k_pages[MAX_CACHE / HTH_KV_PAGE + 1], *v_pages[MAX_CACHE / HTH_KV_PAGE + 1];
 static int32_t query_sum[MAX_QUERY * MAX_D / 32];
@@ -43,6 +45,14 @@ static void fill_rows(test_random *r, const shape *s, size_t n_pos)
     poison(s, plain, n_pos);
 }
 
+/* One value per head: slopes from 2^-8 on, sinks around the scores. */
+static const float *fill_heads(test_random *r, guard *g, size_t n_head, bool want, float base, float range)
+{
+    float *x = guard_place(g, n_head * sizeof *x, GUARD_BEHIND, 0);
+    for (size_t i = 0; i < n_head; i++) x[i] = base + range * test_random_float(r);
+    return want ? x : NULL;
+}
+
 /* Caches, queries and a job without outputs. */
 static hth_attn make_job(test_random *r, const hth_kernels *k, const shape *s)
 {
@@ -61,10 +71,13 @@ static hth_attn make_job(test_random *r, const hth_kernels *k, const shape *s)
     if (s->type == HEARTH_KV_Q8_0) k->quant_act(q, n, rounded, query_d, query_sum);
     attend_page_table(s->type, s->d, s->n_pos, keys, k_pages);
     attend_page_table(s->type, s->d, s->n_pos, values, v_pages);
+    const float *slopes = fill_heads(r, &rooms[7], s->n_head, s->slopes, 0.25f, 0.24609375f),
+                *sinks = fill_heads(r, &rooms[8], s->n_head, s->sinks, 0.0f, 4.0f);
     return (hth_attn){.k_pages = k_pages, .v_pages = v_pages, .d_head = s->d, .n_row = s->n_row, .n_head = s->n_head,
                       .n_pos = first_n_pos(s), .window = s->window, .q = q,
                       .q_q8 = {.q = rounded, .d = query_d, .sum = query_sum}, .q_stride = s->n_head * s->d,
-                      .scale = 0.125f, .cap = s->cap, .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
+                      .scale = 0.125f, .cap = s->cap, .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                      .slopes = slopes, .sinks = sinks};
 }
 
 typedef struct split_call {
@@ -95,7 +108,7 @@ static bool run_split(const hth_kernels *k, const shape *s, const hth_attn *job,
     bool ok = guard_call(invoke, &c);
     memcpy(values, c.job.values, n_out * s->d * sizeof(float));
     memcpy(parts, c.job.partials, n_out * sizeof *parts);
-    for (int i = 0; i < 7; i++) ok = ok && guard_is_whole(&rooms[i]);
+    for (int i = 0; i < N_ROOM; i++) ok = ok && guard_is_whole(&rooms[i]);
     return ok;
 }
 
@@ -125,10 +138,10 @@ static void check_splits(const hth_kernels *reference, const hth_kernels *table,
         test_fail(
             __FILE__, __LINE__,
             "attend %s at %s, split %zu: %s; d %zu, %zu rows of %zu heads, %zu positions, window %zu, cap "
-            "%g, shift %zu, %s",
+            "%g, slopes %d, shift %zu, %s",
             type_name(s->type), hth_cpu_name(table->level), i,
             ok ? "not the reference's bits" : "fault, or wrote outside", s->d, s->n_row, s->n_head, s->n_pos,
-            s->window, (double)s->cap, s->shift, proof_kind_name(s->kind));
+            s->window, (double)s->cap, s->slopes, s->shift, proof_kind_name(s->kind));
         return;
     }
 }
@@ -136,11 +149,12 @@ static void check_splits(const hth_kernels *reference, const hth_kernels *table,
 static void open_rooms(void)
 {
     size_t out = MAX_OUT * MAX_D * sizeof(float);
-    size_t sizes[7] = {4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY), out, out};
-    for (int i = 0; i < 7; i++) guard_open(&rooms[i], sizes[i]);
+    size_t sizes[N_ROOM] = {4 * MAX_CACHE, 4 * MAX_CACHE, out, out, 4 * hth_attn_scratch(MAX_D, MAX_QUERY),
+                            out, out, out, out};
+    for (int i = 0; i < N_ROOM; i++) guard_open(&rooms[i], sizes[i]);
 }
 
-static void close_rooms(void) { for (int i = 0; i < 7; i++) guard_close(&rooms[i]); }
+static void close_rooms(void) { for (int i = 0; i < N_ROOM; i++) guard_close(&rooms[i]); }
 
 /* Any shape: all widths around the vectors, groups of 1 to 9 heads, up to 16 rows. */
 static shape any_shape(test_random *r, hearth_kv_type type, size_t i)
@@ -157,6 +171,7 @@ static shape any_shape(test_random *r, hearth_kv_type type, size_t i)
     if (test_random_below(r, 2)) s.window = 1 + test_random_below(r, (uint32_t)s.n_pos);
     if (test_random_below(r, 3) == 0) s.cap = 3.0f;
     s.shift = 4 * (size_t)test_random_below(r, 3);
+    s.slopes = test_random_below(r, 2), s.sinks = test_random_below(r, 2);
     s.kind = (proof_kind)test_random_below(r, PROOF_N_KIND);
     return s;
 }
@@ -206,14 +221,17 @@ static void check_parallel(test_random *r, const hth_kernels *k, const shape *s)
             hth_attn one = job;
             size_t at = row * job.q_stride + head * s->d;
             one.n_row = one.n_head = 1, one.n_pos += row, one.q += at;
+            if (one.slopes) one.slopes += head;
+            if (one.sinks) one.sinks += head;
             one.q_q8.q += at, one.q_q8.d += at / 32, one.q_q8.sum += at / 32;
             hth_attn_all_splits(k, s->type, &one, alone);
             if (proof_differ_f32(alone, together + (row * s->n_head + head) * s->d, s->d) == s->d) continue;
             test_fail(
                 __FILE__, __LINE__,
-                "%s at %s: row %zu of %zu, head %zu of %zu differs alone; d %zu, %zu positions, window %zu",
+                "%s at %s: row %zu of %zu, head %zu of %zu differs alone; d %zu, %zu positions, window %zu, "
+                "slopes %d, sinks %d",
                 type_name(s->type), hth_cpu_name(k->level), row, s->n_row, head, s->n_head, s->d, s->n_pos,
-                s->window);
+                s->window, s->slopes, s->sinks);
         }
         /* the rows before must not notice that this position has gone bad */
         hth_kv_layout_put_key(k, s->type, rooms[0].p, s->d, first_n_pos(s) + row - 1, infinite);
@@ -261,24 +279,19 @@ TEST(a_window_that_begins_at_a_split_is_attention_over_its_positions_alone)
 
 /* ---- against double precision ---------------------------------------------------------------- */
 
-static double exp_of(double x)
-{
-    double sum = 1, term = 1; /* x is small here: halved until the series is short */
-    for (int i = 1; i < 30; i++) sum += term *= x / 64 / i;
-    for (int i = 0; i < 6; i++) sum *= sum;
-    return sum;
-}
-
 static double worst_error(const attend_alone *a, const float *y)
 {
     double sum = 0, values[MAX_D] = {0}, error = 0, size = 0;
     for (size_t j = a->first; j < a->n_pos; j++) {
         double score = 0;
         for (size_t i = 0; i < a->d_head; i++) score += (double)a->q[i] * (double)a->keys[j * a->d_head + i];
-        double w = exp_of(score * (double)a->scale);
+        score *= (double)a->scale;
+        if (a->slope) score -= (double)*a->slope * (double)(a->n_pos - 1 - j);
+        double w = exp(score);
         sum += w;
         for (size_t i = 0; i < a->d_head; i++) values[i] += w * (double)a->values[j * a->d_head + i];
     }
+    if (a->sink) sum += exp((double)*a->sink);
     for (size_t i = 0; i < a->d_head; i++) {
         double e = values[i] / sum - (double)y[i], s = values[i] / sum;
         error = e > error ? e : -e > error ? -e : error;
@@ -287,23 +300,100 @@ static double worst_error(const attend_alone *a, const float *y)
     return error / size;
 }
 
-/* Each type of cache costs what its bits say: its rounding, not more. */
-TEST(attention_is_right_to_the_precision_of_its_cache)
+static float double_q[MAX_D], double_keys[MAX_CACHE], double_values[MAX_CACHE];
+
+static attend_alone case_in_double(test_random *r, size_t d, size_t first, size_t n_pos)
 {
-    enum { D = 64, N_POS = 400 };
+    for (size_t i = 0; i < d; i++) double_q[i] = test_random_float(r) * 3;
+    for (size_t i = 0; i < n_pos * d; i++)
+        double_keys[i] = test_random_float(r) * 2, double_values[i] = test_random_float(r);
+    return (attend_alone){.d_head = d, .first = first, .n_pos = n_pos, .q = double_q, .keys = double_keys,
+                          .values = double_values, .scale = 0.125f};
+}
+
+/* Each type of cache costs what its bits say: its rounding, not more. */
+static void check_in_double(attend_alone a)
+{
     static const double bound[HTH_N_KV_TYPE] = {2e-3, 2e-5, 5e-2}, floor_[HTH_N_KV_TYPE] = {1e-6, 0, 1e-4};
-    static float q[D], keys[N_POS * D], values[N_POS * D], y[D];
-    test_random r = proof_random();
     hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
-    for (int i = 0; i < D; i++) q[i] = test_random_float(&r) * 3;
-    for (int i = 0; i < N_POS * D; i++) keys[i] = test_random_float(&r) * 2, values[i] = test_random_float(&r);
+    float y[MAX_D];
     for (int type = 0; type < HTH_N_KV_TYPE; type++) {
-        attend_alone a = {.type = (hearth_kv_type)type, .d_head = D, .n_pos = N_POS};
-        a.q = q, a.keys = keys, a.values = values, a.scale = 0.125f;
+        a.type = (hearth_kv_type)type;
         attend_one(&k, &a, y);
         double error = worst_error(&a, y);
-        if (!(error < bound[type] && error >= floor_[type]))
-            test_fail(__FILE__, __LINE__, "%s: relative error %g", type_name(a.type), error);
+        if (error < bound[type] && error >= floor_[type]) continue;
+        test_fail(__FILE__, __LINE__, "%s, positions %zu to %zu, slope %g, sink %g: relative error %g",
+                  type_name(a.type), a.first, a.n_pos, a.slope ? (double)*a.slope : 0.0,
+                  a.sink ? (double)*a.sink : -HUGE_VAL, error);
+    }
+}
+
+TEST(attention_is_right_to_the_precision_of_its_cache)
+{
+    test_random r = proof_random();
+    check_in_double(case_in_double(&r, 64, 0, 400));
+}
+
+/* Within one split, at its ends, and over up to four; windows that begin within a split. Rows and heads of a job give
+ * the same (a_row_depends_on_what_it_sees_alone). */
+TEST(slopes_and_sinks_are_right_to_the_precision_of_the_cache)
+{
+    static const size_t spans[][2] = {{0, 1}, {0, 2}, {0, 255}, {0, 256}, {0, 257}, {0, 800}, {100, 300}, {300, 900}};
+    static const float slopes[] = {0.5f, 0x1p-8f, 0x1.6a09e6p-5f}, sinks[] = {-3.0f, 0.0f, 2.5f, 9.0f};
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
+        attend_alone a = case_in_double(&r, 64, spans[i][0], spans[i][1]);
+        for (int j = 0; j < 12; j++) {
+            a.slope = &slopes[j % 3], a.sink = NULL;
+            check_in_double(a);
+            a.sink = &sinks[j % 4];
+            check_in_double(a);
+            a.slope = NULL;
+            check_in_double(a);
+        }
+    }
+}
+
+/* A slope of 0 and a sink that no score can be below change no bit; a sink above all scores leaves no weight. */
+TEST(slopes_and_sinks_have_neutral_values)
+{
+    static float none[MAX_D], y[MAX_D], zero[MAX_D];
+    const float no_slope = 0.0f, no_sink = -INFINITY, all = 1e30f;
+    test_random r = proof_random();
+    hth_kernels k = proof_kernels(hth_cpu_detect());
+    attend_alone a = case_in_double(&r, 64, 20, 700);
+    for (int type = 0; type < HTH_N_KV_TYPE; type++) {
+        a.type = (hearth_kv_type)type, a.slope = a.sink = NULL;
+        attend_one(&k, &a, none);
+        a.slope = &no_slope, a.sink = &no_sink;
+        attend_one(&k, &a, y);
+        CHECK_BYTES(y, none, 64 * sizeof *y);
+        a.sink = &all;
+        attend_one(&k, &a, y);
+        for (int i = 0; i < 64; i++) y[i] = y[i] == 0.0f ? 0.0f : y[i]; /* of either sign */
+        CHECK_BYTES(y, zero, 64 * sizeof *y);
+    }
+}
+
+/* docs/arithmetic.md 5: one more split with the score of the sink, weight 1 and values 0. */
+TEST(a_sink_is_a_last_split)
+{
+    enum { N = 37 };
+    static const float sinks[] = {-20.0f, -1.25f, 0.0f, 1.25f, 3.0f, 20.0f};
+    test_random r = proof_random();
+    hth_kernels k = proof_kernels(HTH_CPU_GENERIC);
+    for (size_t i = 0; i < sizeof sinks / sizeof *sinks; i++) {
+        float values[N], y[N], sum, max = test_random_float(&r) * 2;
+        hth_attn_partial total = {.max = max, .sum = 1.0f + 100.0f * fabsf(test_random_float(&r))};
+        proof_fill_f32(&r, PROOF_PLAIN, values, N);
+        memcpy(y, values, sizeof y);
+        float top = sinks[i] > max ? sinks[i] : max, of_sums[2] = {max - top, sinks[i] - top};
+        k.exp(of_sums, 2, of_sums);
+        sum = total.sum * of_sums[0] + of_sums[1];
+        k.rcp(&sum, 1, &sum);
+        hth_attn_finalize(&total, y, N, &sinks[i]);
+        for (int j = 0; j < N; j++) values[j] = values[j] * of_sums[0] * sum;
+        CHECK_BYTES(y, values, sizeof y);
     }
 }
 

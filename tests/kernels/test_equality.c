@@ -215,13 +215,34 @@ static uint64_t hash_functions(const hth_kernels *k)
             maps[i](in_a, N, out);
             h = hash_floats(h, out, N);
         }
-        for (int i = 0; i < HTH_N_ACTIVATION; i++) {
+        for (int i = 0; i <= HTH_ACTIVATION_DRELU; i++) {
             k->activate[i](in_a, in_b, N, out);
             h = hash_floats(h, out, N);
             if (i == HTH_ACTIVATION_DRELU) continue; /* needs a gate */
             k->activate[i](NULL, in_b, N, out);
             h = hash_floats(h, out, N);
         }
+    }
+    return h;
+}
+
+/* What routers and experts add to the functions above. */
+static uint64_t hash_expert_functions(const hth_kernels *k)
+{
+    enum { N_ROW = 13, N_COL = N / N_ROW };
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        k->sigmoid(in_a, N, out);
+        h = hash_floats(h, out, N);
+        k->activate[HTH_ACTIVATION_SWIGLU_OAI](in_a, in_b, N, out);
+        h = hash_floats(h, out, N);
+        for (int i = 0; i < N; i++) in_a[i] *= 10.0f, in_b[i] *= 10.0f; /* beyond the limits of 7 */
+        k->activate[HTH_ACTIVATION_SWIGLU_OAI](in_a, in_b, N, out);
+        h = hash_floats(h, out, N);
+        k->dot_rows(in_c, N_ROW, N_COL, in_b, out);
+        h = hash_floats(h, out, N_ROW);
     }
     return h;
 }
@@ -374,6 +395,32 @@ static uint64_t hash_windows_and_caps(const hth_kernels *k)
     return h;
 }
 
+/* Scores that fall with the distance, and sinks, over three splits. */
+static uint64_t hash_slopes_and_sinks(const hth_kernels *k)
+{
+    enum { POSITIONS = 560, HEAD = 32 };
+    static float keys[POSITIONS * HEAD], values[POSITIONS * HEAD];
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++)
+        for (int type = 0; type < HTH_N_KV_TYPE; type++) {
+            fill(&r, PROOF_PLAIN);
+            proof_fill_f32(&r, (proof_kind)kind, keys, POSITIONS * HEAD);
+            proof_fill_f32(&r, (proof_kind)kind, values, POSITIONS * HEAD);
+            attend_alone a = {.type = (hearth_kv_type)type, .d_head = HEAD, .first = 33, .n_pos = POSITIONS};
+            a.q = in_a, a.keys = keys, a.values = values, a.scale = 0.125f;
+            a.slope = &(float){0x1.6a09e6p-9f}, a.sink = NULL;
+            attend_one(k, &a, out);
+            h = hash_floats(h, out, HEAD);
+            a.slope = NULL, a.sink = &(float){0.7f};
+            attend_one(k, &a, out);
+            h = hash_floats(h, out, HEAD);
+        }
+    return h;
+}
+
+TEST(slopes_and_sinks_are_the_same_everywhere) { check_levels(hash_slopes_and_sinks, 0x5a6f3c5d2fcf7965u); }
+TEST(functions_of_experts_are_the_same_everywhere) { check_levels(hash_expert_functions, 0xfdbfa39c217f736au); }
 TEST(windows_and_caps_are_the_same_everywhere) { check_levels(hash_windows_and_caps, 0xf1d3317c18bbf1a9u); }
 TEST(norms_are_the_same_everywhere) { check_levels(hash_norms, 0x0a3187ac15827f35u); }
 TEST(elementwise_kernels_are_the_same_everywhere) { check_levels(hash_elements, 0xd4ec56880667b167u); }

@@ -57,6 +57,7 @@ static void check_bound(const char *name, double worst, double bound)
 
 static double reciprocal(double x) { return 1 / x; }
 static double reciprocal_root(double x) { return 1 / sqrt(x); }
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double silu(double x) { return x / (1 + exp(-x)); }
 
 /* x/2 (1 + tanh u), written without the difference that loses digits below 0. */
@@ -106,6 +107,24 @@ TEST(tanh_is_within_its_bound)
     use_table();
     double below = sweep(table.tanh, tanh, -100.0f, -0x1p-60f, 997);
     check_bound("tanh", fmax(below, sweep(table.tanh, tanh, 0x1p-60f, 100.0f, 997)), 2.0);
+}
+
+TEST(sigmoid_is_within_its_bound)
+{
+    use_table();
+    check_bound("sigmoid above 0", sweep(table.sigmoid, sigmoid, 0x1p-60f, 1e4f, 997), 3.0);
+    check_bound("sigmoid, -80..0", sweep(table.sigmoid, sigmoid, -80.0f, -0x1p-60f, 997), 3.5);
+}
+
+/* Above 0 it ends at rcp(1), the float below 1; below 0 the exponential is limited, so the result is normal. */
+TEST(sigmoid_beyond_its_range_is_constant)
+{
+    use_table();
+    const float x[7] = {17.5f, 1e30f, INFINITY, -86.0f, -1e30f, -INFINITY, NAN};
+    float y[7];
+    table.sigmoid(x, 7, y);
+    CHECK(y[0] == 0x1.fffffep-1f && y[1] == y[0] && y[2] == y[0] && y[6] != y[6]);
+    CHECK(y[3] == y[4] && y[4] == y[5] && y[3] > 0x1p-126f && y[3] < 1e-37f);
 }
 
 TEST(activations_are_within_their_bounds)

@@ -10,8 +10,9 @@
 
 enum { N_COL = 512, N_ROW = 37, N_TOK = 5 };
 
-static float x[N_TOK * N_COL], together[HTH_PRODUCT_MAX][N_TOK * N_ROW], alone[N_TOK * N_ROW];
-static uint8_t weights[HTH_PRODUCT_MAX][4 * N_ROW * N_COL];
+enum { N_TYPE = 3 }; /* matrices of a product, each of its type */
+static float x[N_TOK * N_COL], together[N_TYPE][N_TOK * N_ROW], alone[N_TOK * N_ROW];
+static uint8_t weights[N_TYPE][4 * N_ROW * N_COL];
 static int8_t q[N_TOK * N_COL], q_256[N_TOK * N_COL];
 static float d[N_TOK * N_COL / 32], d_256[N_TOK * N_COL / 256];
 static int32_t sum[N_TOK * N_COL / 32];
@@ -38,18 +39,24 @@ static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
     rows_case_close(&c);
 }
 
+static hth_matrix matrix_of(hth_type type, size_t n_row, const uint8_t *w, hth_layout layout)
+{
+    return (hth_matrix){.type = type, .n_row = n_row, .n_col = N_COL, .row_size = rows_bytes(type, N_COL), .data = w,
+                        .layout = layout};
+}
+
 /* Three types in one call, then one by one with nothing left of the call before. */
 static void check_types(test_random *r, hth_pool *pool, const hth_kernels *k, const hth_type types[])
 {
-    hth_matrix m[HTH_PRODUCT_MAX];
-    hth_output outputs[HTH_PRODUCT_MAX];
-    for (int i = 0; i < HTH_PRODUCT_MAX; i++) {
+    hth_matrix m[N_TYPE];
+    hth_output outputs[N_TYPE];
+    for (int i = 0; i < N_TYPE; i++) {
         fill_matrix(r, types[i], weights[i]);
-        m[i] = (hth_matrix){types[i], N_ROW, N_COL, rows_bytes(types[i], N_COL), weights[i], HTH_LAYOUT_ROWS};
+        m[i] = matrix_of(types[i], N_ROW, weights[i], HTH_LAYOUT_ROWS);
         outputs[i] = (hth_output){.matrix = &m[i], .y = together[i]};
     }
-    hth_product(k, pool, &act_q8, x, N_TOK, outputs, HTH_PRODUCT_MAX);
-    for (int i = 0; i < HTH_PRODUCT_MAX; i++) {
+    hth_product(k, pool, &act_q8, x, N_TOK, outputs, N_TYPE);
+    for (int i = 0; i < N_TYPE; i++) {
         memset(q, 1, sizeof q), memset(q_256, 1, sizeof q_256);
         hth_output one = {.matrix = &m[i], .y = alone};
         hth_product(k, pool, &act_q8, x, N_TOK, &one, 1);
@@ -87,7 +94,7 @@ TEST(every_type_gives_about_the_product_of_its_weights)
     if (!CHECK_INT(hth_pool_open(1, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int t = 0; t < ROWS_N_TYPE; t++) {
-        hth_matrix m = {rows_types[t], N_ROW, N_COL, rows_bytes(rows_types[t], N_COL), weights[0], HTH_LAYOUT_ROWS};
+        hth_matrix m = matrix_of(rows_types[t], N_ROW, weights[0], HTH_LAYOUT_ROWS);
         hth_output one = {.matrix = &m, .y = alone};
         fill_matrix(&r, rows_types[t], weights[0]);
         hth_product(&k, pool, &act_q8, x, N_TOK, &one, 1);
@@ -150,7 +157,7 @@ TEST(threads_that_are_late_change_nothing)
     for (int i = 0; i < 2 * ROWS_N_TYPE; i++) {
         hth_type type = rows_types[i / 2];
         hth_layout layout = i % 2 && k.panels[type] ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
-        hth_matrix m = {type, N_LATE_ROW, N_COL, rows_bytes(type, N_COL), w, layout};
+        hth_matrix m = matrix_of(type, N_LATE_ROW, w, layout);
         fill_matrix(&r, type, w);
         for (size_t at = 0; at < N_LATE_ROW; at++) /* N_ROW random rows, over and over */
             memmove(w + at * m.row_size, w + at % N_ROW * m.row_size, m.row_size);

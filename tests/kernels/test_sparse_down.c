@@ -44,7 +44,8 @@ static hth_transposed_down make_neurons(test_random *r, hth_type type)
     static rows_case c;
     rows_shape s = {.type = type, .n_row = N_NEURON, .n_col = N_OUT, .n_tok = 1};
     size_t row_size = rows_bytes(type, N_OUT);
-    hth_transposed_down n = {{type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}, scale_max, N_CLUSTER};
+    hth_transposed_down n = {
+        {.type = type, .n_row = N_NEURON, .n_col = N_OUT, .row_size = row_size, .data = weights}, scale_max, N_CLUSTER};
     rows_case_open(&c, sizeof weights, N_OUT);
     rows_case_make(&c, r, &s);
     memcpy(weights, c.job.w, N_NEURON * row_size);

@@ -49,11 +49,15 @@ static void run_exp(const call *c) { c->table->exp(c->a, c->n, c->y); }
 static void run_tanh(const call *c) { c->table->tanh(c->a, c->n, c->y); }
 static void run_rcp(const call *c) { c->table->rcp(c->a, c->n, c->y); }
 static void run_rsqrt(const call *c) { c->table->rsqrt(c->a, c->n, c->y); }
+static void run_sigmoid(const call *c) { c->table->sigmoid(c->a, c->n, c->y); }
+static void run_sigmoid_in_place(const call *c) { c->table->sigmoid(c->y, c->n, c->y); }
+static void run_gate(const call *c) { c->table->gate_sigmoid(c->a, c->b, c->n, c->y); }
 static void run_silu(const call *c) { c->table->activate[HTH_ACTIVATION_SILU](c->a, c->b, c->n, c->y); }
 static void run_gelu(const call *c) { c->table->activate[HTH_ACTIVATION_GELU](c->a, c->b, c->n, c->y); }
 static void run_relu(const call *c) { c->table->activate[HTH_ACTIVATION_RELU](c->a, c->b, c->n, c->y); }
 static void run_relu2(const call *c) { c->table->activate[HTH_ACTIVATION_RELU2](c->a, c->b, c->n, c->y); }
 static void run_drelu(const call *c) { c->table->activate[HTH_ACTIVATION_DRELU](c->a, c->b, c->n, c->y); }
+static void run_oai(const call *c) { c->table->activate[HTH_ACTIVATION_SWIGLU_OAI](c->a, c->b, c->n, c->y); }
 static void run_silu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_SILU](NULL, c->b, c->n, c->y); }
 static void run_gelu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_GELU](NULL, c->b, c->n, c->y); }
 static void run_relu_alone(const call *c) { c->table->activate[HTH_ACTIVATION_RELU](NULL, c->b, c->n, c->y); }
@@ -77,11 +81,15 @@ static const vector_kernel kernels[] = {
     {"tanh", run_tanh, 1, .sizes = {4}},
     {"rcp", run_rcp, 1, .sizes = {4}},
     {"rsqrt", run_rsqrt, 1, .sizes = {4}},
+    {"sigmoid", run_sigmoid, 1, .sizes = {4}},
+    {"sigmoid in place", run_sigmoid_in_place, 1, .in_place = true, .sizes = {4}},
+    {"gate_sigmoid", run_gate, 1, .sizes = {4}},
     {"silu", run_silu, 1, .sizes = {4}},
     {"gelu", run_gelu, 1, .sizes = {4}},
     {"relu", run_relu, 1, .sizes = {4}},
     {"relu2", run_relu2, 1, .sizes = {4}},
     {"drelu", run_drelu, 1, .sizes = {4}},
+    {"swiglu_oai", run_oai, 1, .sizes = {4}},
     {"silu without gate", run_silu_alone, 1, .sizes = {4}},
     {"gelu without gate", run_gelu_alone, 1, .sizes = {4}},
     {"relu without gate", run_relu_alone, 1, .sizes = {4}},
@@ -190,6 +198,148 @@ TEST(a_soft_cap_bounds_and_keeps_small_values)
     table.soft_cap(x, 30.0f, 1.0f / 30.0f, 5, y);
     CHECK(y[0] == -30.0f && y[4] == 30.0f && y[2] == 0.0f);
     CHECK(y[1] > -0.0100001f && y[1] < -0.0099f && y[3] > 0.4999f && y[3] < 0.5f);
+}
+
+/* ---- against definitions of their own (docs/arithmetic.md 2 and 3) ------------------------------------ */
+
+static int all_levels(hth_cpu levels[1 + PROOF_MAX_LEVEL])
+{
+    levels[0] = HTH_CPU_GENERIC;
+    return 1 + proof_levels(levels + 1);
+}
+
+/* R10: eight partial sums of rounded products, by index mod 8, from +0; neighbours are added first. */
+static float dot_of(const float *w, const float *x, size_t n)
+{
+    float p[8] = {0};
+    for (size_t i = 0; i < n; i++) {
+        volatile float product = w[i] * x[i];
+        p[i % 8] += product;
+    }
+    return ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
+}
+
+typedef struct dot_call {
+    const hth_kernels *table;
+    const float *w, *x;
+    size_t n_row, n_col;
+    float *y;
+} dot_call;
+
+static void invoke_dot(void *p)
+{
+    dot_call *c = p;
+    c->table->dot_rows(c->w, c->n_row, c->n_col, c->x, c->y);
+}
+
+static void check_dot(test_random *r, const hth_kernels *k, size_t n_row, size_t n_col, proof_kind kind)
+{
+    guard_side side = test_random_below(r, 2) ? GUARD_BEHIND : GUARD_BEFORE;
+    float *w = guard_place(&rooms[0], n_row * n_col * sizeof *w, side, 0);
+    float *x = guard_place(&rooms[1], n_col * sizeof *x, side, 0);
+    dot_call c = {k, w, x, n_row, n_col, guard_place(&rooms[2], n_row * sizeof *c.y, side, 0)};
+    proof_fill_f32(r, kind, w, n_row * n_col);
+    proof_fill_f32(r, kind, x, n_col);
+    bool ok = guard_call(invoke_dot, &c) && guard_is_whole(&rooms[2]);
+    for (size_t i = 0; i < n_row && ok; i++) {
+        float e = dot_of(w + i * n_col, x, n_col);
+        if (proof_differ_f32(&e, &c.y[i], 1) == 1) continue;
+        test_fail(__FILE__, __LINE__, "dot_rows at %s: row %zu of %zu of %zu columns is %a, not %a; side %d, %s",
+                  hth_cpu_name(k->level), i, n_row, n_col, (double)c.y[i], (double)e, (int)side, proof_kind_name(kind));
+    }
+    if (!ok)
+        test_fail(__FILE__, __LINE__, "dot_rows at %s: fault, or wrote outside; %zu rows, %zu columns, side %d",
+                  hth_cpu_name(k->level), n_row, n_col, (int)side);
+}
+
+TEST(dots_of_rows_are_eight_partial_sums_of_rounded_products)
+{
+    hth_cpu levels[1 + PROOF_MAX_LEVEL];
+    int n_level = all_levels(levels);
+    test_random r = proof_random();
+    for (int i = 0; i < 3; i++) guard_open(&rooms[i], 20 * MAX_N * sizeof(float));
+    for (int l = 0; l < n_level; l++) {
+        hth_kernels k = proof_kernels(levels[l]);
+        for (int kind = 0; kind < PROOF_N_KIND; kind++)
+            for (size_t i = 0; i <= 36; i++) {
+                size_t n_col = i <= 34 ? i : 500 + test_random_below(&r, 500);
+                check_dot(&r, &k, i % 11, n_col, (proof_kind)kind);
+                check_dot(&r, &k, 1 + test_random_below(&r, 19), n_col, (proof_kind)kind);
+            }
+    }
+    for (int i = 0; i < 3; i++) guard_close(&rooms[i]);
+}
+
+/* A fused product would keep 2^-24, which the rounding of the product drops. */
+TEST(dots_of_rows_round_each_product)
+{
+    const float x[9] = {1.0f + 0x1p-12f, 0, 0, 0, 0, 0, 0, 0, 1.0f};
+    const float w[9] = {1.0f + 0x1p-12f, 0, 0, 0, 0, 0, 0, 0, -1.0f};
+    hth_cpu levels[1 + PROOF_MAX_LEVEL];
+    int n_level = all_levels(levels);
+    for (int l = 0; l < n_level; l++) {
+        float y = 0;
+        proof_kernels(levels[l]).dot_rows(w, 1, 9, x, &y);
+        CHECK(y == 0x1p-11f);
+    }
+}
+
+/* rcp(1 + exp(min(0 - x, 86))), NaN passing. */
+static float sigmoid_of(const hth_kernels *k, float x)
+{
+    float m = 0.0f - x, y;
+    if (m > 86.0f) m = 86.0f;
+    k->exp(&m, 1, &y);
+    y = 1.0f + y;
+    k->rcp(&y, 1, &y);
+    return y;
+}
+
+static float oai_of(const hth_kernels *k, float gate, float up)
+{
+    float g = gate > 7.0f ? 7.0f : gate, u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+    float half = g * sigmoid_of(k, 1.702f * g);
+    return half * (u + 1.0f);
+}
+
+TEST(functions_with_sigmoid_are_their_definitions)
+{
+    static float gate[MAX_N], up[MAX_N], s[MAX_N], gated[MAX_N], y[MAX_N];
+    hth_cpu levels[1 + PROOF_MAX_LEVEL];
+    int n_level = all_levels(levels);
+    test_random r = proof_random();
+    for (int l = 0; l < n_level; l++) {
+        hth_kernels k = proof_kernels(levels[l]);
+        for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+            proof_fill_f32(&r, (proof_kind)kind, gate, MAX_N);
+            proof_fill_f32(&r, (proof_kind)kind, up, MAX_N);
+            for (int i = 0; i < MAX_N / 2; i++) gate[i] *= 12.0f, up[i] *= 12.0f; /* on both sides of the limits */
+            k.sigmoid(gate, MAX_N, s);
+            k.gate_sigmoid(gate, up, MAX_N, gated);
+            k.activate[HTH_ACTIVATION_SWIGLU_OAI](gate, up, MAX_N, y);
+            for (int i = 0; i < MAX_N; i++) {
+                float e = sigmoid_of(&k, gate[i]), right[3] = {e, oai_of(&k, gate[i], up[i]), e * up[i]};
+                float results[3] = {s[i], y[i], gated[i]};
+                size_t at = proof_differ_f32(right, results, 3);
+                if (at == 3) continue;
+                test_fail(__FILE__, __LINE__, "%s, gate %a, up %a: %s is %a, not %a", hth_cpu_name(levels[l]),
+                          (double)gate[i], (double)up[i], (const char *[]){"sigmoid", "swiglu_oai", "gate_sigmoid"}[at],
+                          (double)results[at], (double)right[at]);
+            }
+        }
+    }
+}
+
+TEST(swiglu_oai_limits_its_halves_and_keeps_nan)
+{
+    const float gate[] = {7.0f, 8.0f, INFINITY, 7.0f, 7.0f, 7.0f, -1e9f, NAN, 1.0f, 0.0f};
+    const float up[] = {7.0f, 9.0f, INFINITY, -7.0f, -1e9f, -1.0f, 3.0f, 1.0f, NAN, 5.0f};
+    float y[10];
+    proof_kernels(HTH_CPU_GENERIC).activate[HTH_ACTIVATION_SWIGLU_OAI](gate, up, 10, y);
+    CHECK(y[0] > 55.9f && y[0] < 56.0f && y[1] == y[0] && y[2] == y[0]);
+    CHECK(y[3] < -41.9f && y[3] > -42.0f && y[4] == y[3] && y[5] == 0.0f);
+    CHECK(y[6] <= 0.0f && y[6] > -1e-25f);
+    CHECK(y[7] != y[7] && y[8] != y[8] && y[9] == 0.0f);
 }
 
 int main(int argc, char **argv)

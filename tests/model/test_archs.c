@@ -5,7 +5,10 @@
 
 enum { TYPE_BOOL = 7, TYPE_ARRAY = 9 };
 
-static const char *const families[] = {"bamboo", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "falcon", "opt"};
+static const char *const families[] = {"bamboo",   "qwen2",   "qwen3", "gemma2",   "gemma3",
+                                       "phi3",     "falcon",  "opt",   "gpt2",     "bloom",
+                                       "stablelm", "granite", "dots1", "qwen2moe", "qwen3moe",
+                                       "gpt-oss"};
 enum { N_FAMILY = sizeof families / sizeof *families };
 
 /* One step of a fresh session of n_ctx positions. */
@@ -91,6 +94,23 @@ TEST(each_tensor_of_each_architecture_must_have_its_shape)
             wrong->dim[free_rows ? 0 : wrong->n_dim - 1] += 1;
             tiny_expect_format_error(quoted, "the metadata ask for");
         }
+    }
+}
+
+/* Each head of stablelm has weights of its own for the norms of queries and keys, which a file may omit. */
+TEST(norms_of_each_head_have_a_row_per_head)
+{
+    for (int wrong = 0; wrong < 2; wrong++) {
+        tiny_become(&tiny, "stablelm");
+        for (int i = 0; i < TINY_LAYERS; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%d.attn_q_norm.weight", i);
+            tiny_add_tensor(&tiny, name, 0, 2, TINY_D_MODEL / TINY_HEADS, TINY_HEADS);
+            snprintf(name, sizeof name, "blk.%d.attn_k_norm.weight", i);
+            tiny_add_tensor(&tiny, name, 0, 2, TINY_D_MODEL / TINY_HEADS, wrong ? TINY_HEADS : TINY_HEADS_KV);
+        }
+        if (wrong) tiny_expect_format_error("'blk.0.attn_k_norm.weight'", "ask for [8, 2]");
+        else expect_runs();
     }
 }
 

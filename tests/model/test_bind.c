@@ -261,10 +261,36 @@ TEST(an_absurd_context_is_refused_with_its_bytes)
 
 /* ---- C24, C26: experts and activations ----------------------------------------------------------- */
 
-TEST(experts_are_refused_by_key)
+static void set_experts(uint32_t n, uint32_t n_used)
+{
+    tiny_set_u32(&tiny, A "expert_count", n);
+    tiny_set_u32(&tiny, A "expert_used_count", n_used);
+}
+
+TEST(counts_of_experts_are_held_to_their_range)
 {
     tiny_set_u32(&tiny, A "expert_count", 8);
-    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, A "expert_count is 8", "not supported");
+    tiny_expect_format_error(A "expert_used_count", "missing");
+    static const uint32_t wrong[] = {0, 9, 1u << 31};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        set_experts(8, wrong[i]);
+        tiny_expect_format_error(A "expert_used_count", "allowed are 1 to 8");
+    }
+    set_experts(1u << 31, 1);
+    tiny_expect_format_error(A "expert_count", "allowed are 0 to 4096");
+    set_experts(8, 2);
+    tiny_set_u32(&tiny, A "expert_group_count", 3);
+    tiny_set_u32(&tiny, A "expert_group_used_count", 1);
+    tiny_expect_format_error(A "expert_group_count", "8 experts");
+    set_experts(8, 2);
+    tiny_expect_format_error("'blk.0.ffn_gate_inp.weight'", "missing");
+}
+
+TEST(experts_are_refused_where_an_architecture_has_none)
+{
+    tiny_become(&tiny, "bamboo");
+    tiny_set_u32(&tiny, "bamboo.expert_count", 8);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "bamboo.expert_count is 8", "has no experts");
     tiny_set_text(&tiny, A "expert_count", "8");
     tiny_expect_format_error(A "expert_count", "expected an integer");
     accept_u32(A "expert_count", 0);

@@ -108,13 +108,22 @@ static void json_model(json *j, const facts *f)
     json_uint(j, "n_head_kv", h->n_head_kv);
     json_uint(j, "d_head", h->d_head);
     json_uint(j, "d_ff", h->d_ff);
+    if (h->experts.n_expert > 0) {
+        json_open_compact(j, "experts", '{');
+        json_uint(j, "n_expert", h->experts.n_expert);
+        json_uint(j, "n_used", h->experts.n_used);
+        json_uint(j, "d_ff", h->experts.d_ff);
+        json_uint(j, "d_ff_shared", h->experts.d_ff_shared);
+        json_uint(j, "unread_bytes", hth_model_unchosen_bytes(m));
+        json_close(j, '}');
+    }
     json_uint(j, "n_vocab", h->n_vocab);
     json_uint(j, "n_ctx_train", h->n_ctx_train);
     json_open_compact(j, "windows", '[');
     for (uint32_t i = 0; i < h->n_layer; i++) json_uint(j, NULL, m->layers[i].attn.window);
     json_close(j, ']');
     json_word(j, "activation", hth_activation_name(h->activation));
-    json_bool(j, "gated", m->layers[0].ffn.gate.n_row > 0);
+    json_bool(j, "gated", m->layers[0].ffn.gate.n_row > 0 || m->layers[0].experts.gate.n_row > 0);
     json_bool(j, "exact_zeros", exact);
     json_open_compact(j, "sparsity_modes", '[');
     for (int i = 0; modes[i]; i++) json_word(j, NULL, modes[i]);

@@ -97,7 +97,8 @@ static const char *ffn_name(hth_activation activation, bool gated)
                                                            {"GELU", "GeGLU"},
                                                            {"ReLU", "ReGLU"},
                                                            {"ReLU\u00b2", "gated ReLU\u00b2"},
-                                                           {"dReLU", "dReLU"}};
+                                                           {"dReLU", "dReLU"},
+                                                           {"clamped SwiGLU", "clamped SwiGLU"}};
     return names[activation][gated];
 }
 
@@ -134,13 +135,29 @@ static void print_selectors(const facts *f)
     print_missing_selectors(f);
 }
 
+static void print_experts(const hth_hparams *h)
+{
+    static const char *const scores[HTH_N_SCORE] = {[HTH_SCORE_SOFTMAX] = "softmax",
+                                                    [HTH_SCORE_SIGMOID] = "sigmoid",
+                                                    [HTH_SCORE_SOFTMAX_CHOSEN] = "softmax of the chosen"};
+    const hth_expert_sizes *e = &h->experts;
+    if (e->n_expert == 0) return;
+    label("experts");
+    printf("%u of %u neurons, %u used for a token by %s", e->n_expert, e->d_ff, e->n_used, scores[e->score]);
+    if (e->n_group > 1) printf(" from %u of %u groups", e->n_group_used, e->n_group);
+    if (e->d_ff_shared > 0) printf(", and a shared one of %u neurons", e->d_ff_shared);
+    putchar('\n');
+}
+
 static void print_ffn(const facts *f)
 {
     const hth_model *m = f->model;
     const hth_hparams *h = &m->hparams;
     bool exact, gated = m->layers[0].ffn.gate.n_row > 0;
+    print_experts(h);
     label("feed-forward");
-    printf("%u neurons, %s%s\n", h->d_ff, ffn_name(h->activation, gated),
+    if (h->d_ff > 0) printf("%u neurons%s, ", h->d_ff, h->experts.n_expert > 0 ? " in dense layers" : "");
+    printf("%s%s\n", ffn_name(h->activation, gated || h->experts.n_expert > 0),
            hth_gguf_find(m->file, "hearth.ffn.activation") ? " (as the file says)" : "");
     label("sparsity");
     sparsity_modes(h->activation, &exact);

@@ -22,6 +22,28 @@ static bool group_has_programs(const hth_gpu_fused_src *source)
     return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes);
 }
 
+/* What the shaders of attention and of the residual stream lack. */
+static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
+{
+    const hth_arch *arch = h->arch;
+    const hth_attention *a = &l->attn;
+    bool scales_apart = a->window > 0 && arch->swa.unscaled && h->rope.window_base == 0.0;
+    if (l->mixer != HTH_MIXER_ATTENTION || l->network != HTH_NETWORK_DENSE)
+        return "no shader supports its kind of mixer or network";
+    if (a->slopes) return "no shader supports scores that fall with distance";
+    if (a->sinks) return "no shader supports scores without values";
+    if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
+    if (a->q_norm.weight && (arch->qk_norm != HTH_QK_NORM_HEAD || arch->qk_norm_after))
+        return "no shader supports its norm of queries and keys";
+    if ((h->rope.n_rot > 0 && !a->rotates) || scales_apart) return "no shader supports its rotation";
+    if (arch->no_pre_norms) return "no shader supports a layer without norms of its inputs";
+    if (arch->attn_gate != HTH_ATTN_GATE_NONE) return "no shader has gates of heads";
+    if (h->activation > HTH_ACTIVATION_DRELU) return "no shader has its activation";
+    if (arch->post_norm_eps != 0.0) return "no shader has two epsilons of norms";
+    if (h->residual_scale != 1.0f) return "no shader scales what is added to the residual stream";
+    return NULL;
+}
+
 const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params,
                                        uint32_t i_layer)
 {
@@ -29,11 +51,12 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
     hth_gpu_fused_src groups[HTH_GPU_N_FUSED];
     if (i_layer == h->n_layer) {
         hth_gpu_fused_src head = hth_gpu_head_src(model);
+        if (h->logit_scale != 1.0f) return "no shader scales logits";
         return group_has_programs(&head) ? NULL : "no shader supports its type";
     }
     const hth_layer *l = &model->layers[i_layer];
-    if (l->mixer != HTH_MIXER_ATTENTION || l->network != HTH_NETWORK_DENSE)
-        return "no shader supports its kind of mixer or network";
+    const char *lacks = layer_unsupported(h, l);
+    if (lacks) return lacks;
     if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
     if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
         return "its heads are no multiple of 32 values, as a Q8_0 cache is";

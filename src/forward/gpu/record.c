@@ -94,7 +94,7 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
                           .qkv_stride = to->qkv.n_row,
                           .d_at = ws->q_q8_d_offset,
                           .head_words = to->head_words,
-                          .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+                          .scale = h->score_scale,
                           .cap = h->attn_softcap,
                           .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
                           .kv_class = hth_kv_class_of(l)};
@@ -140,7 +140,7 @@ static void layer(hth_recorder *r, uint32_t i_layer)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_gpu_layer *l = &r->g->layers[i_layer];
-    if (r->g->model->hparams.arch->parallel) {
+    if (r->g->model->hparams.parallel) {
         attention(r, i_layer, ws->attn_saved, false);
         hth_rec_ffn(r, i_layer, ws->out, false);
         add_to_stream(r, ws->attn_saved, l->attn_post);

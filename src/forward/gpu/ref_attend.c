@@ -248,7 +248,7 @@ static void attend_whole(const attend_run *r, const attn_query *l)
         hth_attn_partial part = attend_split(r, l, i, values);
         hth_attn_merge(&total, y, &part, values, r->d);
     }
-    hth_attn_finalize(&total, y, r->d);
+    hth_attn_finalize(&total, y, r->d, NULL);
 }
 
 void hth_ref_attn(const hth_dispatch_args *call)
@@ -292,7 +292,7 @@ void hth_ref_attn_reduce(const hth_dispatch_args *call)
                 memcpy(&part, parts + 2 * at, sizeof part);
                 hth_attn_merge(&total, y, &part, values + at * d, d);
             }
-            hth_attn_finalize(&total, y, d);
+            hth_attn_finalize(&total, y, d, NULL);
         }
     }
 }

@@ -98,7 +98,7 @@ static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *
     r->step = bump_alloc(c, n_step_word(p), 4);
     r->x = bump_alloc(c, n_row * h->d_model, 4);
     r->out = bump_alloc(c, n_row * h->d_model, 4);
-    r->attn_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, 4);
+    r->attn_saved = bump_alloc(c, h->parallel ? n_row * h->d_model : 0, 4);
     r->qkv = bump_alloc(c, n_row * (n_q + 2 * n_kv), 4);
     r->attn_out = bump_alloc(c, n_row * n_q, 4);
     r->q_q8_d_offset = (uint32_t)(n_row * n_q / 4);

@@ -37,8 +37,13 @@ void hth_attn_merge(hth_attn_partial *total, float *y, const hth_attn_partial *p
     for (size_t i = 0; i < d_head; i++) y[i] = y[i] * a + values[i] * b;
 }
 
-void hth_attn_finalize(const hth_attn_partial *total, float *y, size_t d_head)
+void hth_attn_finalize(hth_attn_partial *total, float *y, size_t d_head, const float *sink)
 {
+    if (sink) {
+        float top = *sink > total->max ? *sink : total->max, a = one_exp(total->max - top);
+        total->sum = total->sum * a + one_exp(*sink - top);
+        for (size_t i = 0; i < d_head; i++) y[i] *= a;
+    }
     float r = one_rcp(total->sum);
     for (size_t i = 0; i < d_head; i++) y[i] *= r;
 }
@@ -60,6 +65,8 @@ void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_at
             hth_attn_merge(&totals[q], to, &split.partials[q], split.values + q * d, d);
         }
     }
-    for (size_t q = 0; q < n_query; q++)
-        hth_attn_finalize(&totals[q], y + (q / job->n_head * job->out_stride + q % job->n_head) * d, d);
+    for (size_t q = 0; q < n_query; q++) {
+        const float *sink = job->sinks ? job->sinks + q % job->n_head : NULL;
+        hth_attn_finalize(&totals[q], y + (q / job->n_head * job->out_stride + q % job->n_head) * d, d, sink);
+    }
 }

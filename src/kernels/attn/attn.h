@@ -41,14 +41,23 @@ static inline const uint8_t *hth_attn_value_group(const hth_attn *job, size_t po
     return job->v_pages[position / HTH_KV_PAGE] + job->v_offset + position % HTH_KV_PAGE / HTH_KV_GROUP * size;
 }
 
+/* Lowers scores x[n] of head i_head of token i_row, of which the first is that of position `first`, by their distance
+ * times the slope. */
+static inline void hth_attn_add_slope(const hth_attn *job, size_t i_head, size_t i_row, size_t first, float *x, size_t n)
+{
+    size_t distance = job->n_pos - 1 + i_row - first;
+    for (size_t j = 0; j < n; j++) x[j] = x[j] - job->slopes[i_head] * (float)(distance - j);
+}
+
 /* Floats of scratch memory for a job of n_query queries, hth_attn_all_splits included. */
 size_t hth_attn_scratch(size_t d_head, size_t n_query);
 
 /* Adds one split to the total (initially zero bytes) and to y[d_head]. */
 void hth_attn_merge(hth_attn_partial *total, float *y, const hth_attn_partial *part, const float *values,
                       size_t d_head);
-/* Divides y by the sum of all weights. */
-void hth_attn_finalize(const hth_attn_partial *total, float *y, size_t d_head);
+/* Ends the merge: a sink, if there is one, is a last split with this score, weight 1 and values 0; then y is divided
+ * by the sum of all weights. */
+void hth_attn_finalize(hth_attn_partial *total, float *y, size_t d_head, const float *sink);
 
 /* Runs and merges all splits of the job: writes head h of token r to y + (r * out_stride + h) * d_head. Ignores
  * the values and partials of the job; its scratch memory holds the splits. */

@@ -119,8 +119,10 @@ static void attend(const hth_attn *job, size_t i_split, hearth_kv_type type)
         size_t at = at_result(job, q);
         job->partials[at] = (hth_attn_partial){0};
         memset(job->values + at * d, 0, d * sizeof(float));
-        if (r.first < r.end)
-            job->partials[at] = weigh(job, weights + q * HTH_ATTN_SPLIT + (r.first - start), r.end - r.first);
+        float *x = weights + q * HTH_ATTN_SPLIT + (r.first - start);
+        if (job->slopes && r.first < r.end)
+            hth_attn_add_slope(job, q % job->n_head, row_of(job, q), r.first, x, r.end - r.first);
+        if (r.first < r.end) job->partials[at] = weigh(job, x, r.end - r.first);
     }
     for (size_t position = hth_attn_visible_range(job, i_split, 0).first; position < end; position++) {
         read_value(type, job, position, read);

@@ -384,6 +384,8 @@ HTH_INLINE void weigh_all(const hth_attn *job, size_t i_split, float *weights, s
         float *x = weights + q * HTH_ATTN_SPLIT;
         job->partials[at] = (hth_attn_partial){0};
         memset(job->values + at * d, 0, d * sizeof *job->values);
+        if (job->slopes && r.first < r.end)
+            hth_attn_add_slope(job, q % job->n_head, q / job->n_head, r.first, x + (r.first - start), r.end - r.first);
         if (r.first < r.end) job->partials[at] = weigh(job, x + (r.first - start), r.end - r.first, &next);
         if (q >= N_BLOCK) next.step = 0;
     }

@@ -56,6 +56,25 @@ HTH_INLINE wide relu2(wide x) { return relu(x) * relu(x); }
 
 HTH_INLINE wide same(wide x) { return x; }
 
+/* NaN passes. */
+HTH_INLINE wide at_most(wide x, float limit)
+{
+    wide_i over = (wide_i)(x > wide_set(limit));
+    return (wide)((over & (wide_i)wide_set(limit)) | (~over & (wide_i)x));
+}
+
+HTH_INLINE wide oai_gate(wide x)
+{
+    wide g = at_most(x, 7.0f);
+    return g * sigmoid(wide_set(1.702f) * g);
+}
+
+HTH_INLINE wide oai_up(wide x)
+{
+    wide minus = wide_set(0.0f) - at_most(x, 7.0f);
+    return wide_set(1.0f) - at_most(minus, 7.0f);
+}
+
 /* The lanes in which gate and up may give a nonzero output. If either half is dead, the neuron gives +0
  * whatever the other one is, so it need not be computed (selector gate). */
 HTH_INLINE wide with_any(wide gate, wide up, wide h)
@@ -89,3 +108,12 @@ DEFINE_ACTIVATE(activate_gelu, gelu, same, with_any)
 DEFINE_ACTIVATE(activate_relu, relu, same, with_gate)
 DEFINE_ACTIVATE(activate_relu2, relu2, same, with_gate)
 DEFINE_ACTIVATE(activate_drelu, relu, relu, with_both)
+DEFINE_ACTIVATE(activate_swiglu_oai, oai_gate, oai_up, with_any)
+DEFINE_ACTIVATE(activate_sigmoid, sigmoid, same, with_any)
+
+static void map_sigmoid(const float *x, size_t n, float *y)
+{
+    size_t i = 0;
+    for (; i + WIDE <= n; i += WIDE) wide_store(y + i, sigmoid(wide_load(x + i, WIDE)), WIDE);
+    if (i < n) wide_store(y + i, sigmoid(wide_load(x + i, n - i)), n - i);
+}

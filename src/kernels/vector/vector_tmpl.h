@@ -109,6 +109,28 @@ static void scale(const float *x, float factor, size_t n, float *y)
     for (; i < n; i++) y[i] = x[i] * factor;
 }
 
+/* Four rows at a time, so that additions do not wait for each other. */
+HTH_INLINE void dot_some(const float *w, size_t n_row, size_t n_col, const float *x, float *y)
+{
+    enum { AT_ONCE = 4 };
+    hth_v8 sums[AT_ONCE] = {v8_set(0.0f), v8_set(0.0f), v8_set(0.0f), v8_set(0.0f)};
+    size_t i = 0;
+    for (; i + 8 <= n_col; i += 8) {
+        hth_v8 x8 = v8_load(x + i);
+        for (size_t r = 0; r < n_row; r++) sums[r] += v8_load(w + r * n_col + i) * x8;
+    }
+    for (size_t r = 0; i < n_col && r < n_row; r++)
+        sums[r] += v8_load_part(w + r * n_col + i, n_col - i) * v8_load_part(x + i, n_col - i);
+    for (size_t r = 0; r < n_row; r++) y[r] = v8_sum(sums[r]);
+}
+
+static void dot_rows(const float *w, size_t n_row, size_t n_col, const float *x, float *y)
+{
+    size_t r = 0;
+    for (; r + 4 <= n_row; r += 4) dot_some(w + r * n_col, 4, n_col, x, y + r);
+    for (; r < n_row; r++) dot_some(w + r * n_col, 1, n_col, x, y + r);
+}
+
 static void to_f16(const float *x, size_t n, uint16_t *h)
 {
     size_t i = 0;
@@ -268,10 +290,14 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->activate[HTH_ACTIVATION_RELU] = activate_relu;
     k->activate[HTH_ACTIVATION_RELU2] = activate_relu2;
     k->activate[HTH_ACTIVATION_DRELU] = activate_drelu;
+    k->activate[HTH_ACTIVATION_SWIGLU_OAI] = activate_swiglu_oai;
     k->quant_cache = quant_cache;
     k->exp = map_exp;
     k->tanh = map_tanh;
     k->rcp = map_rcp;
     k->rsqrt = map_rsqrt;
+    k->sigmoid = map_sigmoid;
+    k->gate_sigmoid = activate_sigmoid;
+    k->dot_rows = dot_rows;
     k->axpy_flush = flush_sums;
 }

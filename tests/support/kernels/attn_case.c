@@ -43,7 +43,8 @@ void attend_one(const hth_kernels *k, const attend_alone *what, float *y)
     hth_attn job = {.k_pages = pages, .v_pages = pages + n_page, .d_head = what->d_head, .n_row = 1, .n_head = 1, .n_pos = what->n_pos,
                     .window = what->n_pos - what->first, .q = what->q, .q_q8 = {.q = q, .d = d, .sum = sum},
                     .q_stride = what->d_head, .scale = what->scale, .cap = what->cap,
-                    .inverse_cap = what->cap != 0.0f ? 1.0f / what->cap : 0.0f, .scratch = scratch, .out_stride = 1};
+                    .inverse_cap = what->cap != 0.0f ? 1.0f / what->cap : 0.0f, .slopes = what->slope, .sinks = what->sink,
+                    .scratch = scratch, .out_stride = 1};
     hth_attn_all_splits(k, what->type, &job, y);
     free(pages), free(sum), free(d), free(q), free(scratch), free(values), free(keys);
 }

@@ -19,6 +19,7 @@ typedef struct attend_alone {
     size_t d_head, first, n_pos;
     const float *q, *keys, *values;
     float scale, cap;
+    const float *slope, *sink; /* NULL: none */
 } attend_alone;
 void attend_one(const hth_kernels *k, const attend_alone *what, float *y);
 

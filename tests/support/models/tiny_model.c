@@ -173,8 +173,12 @@ void tiny_free(tiny_model *m)
 
 enum {
     HAS_QKV_BIAS = 1, HAS_ALL_BIASES = 2, HAS_NORM_BIAS = 4, HAS_QK_NORM = 8, HAS_POST_NORMS = 16, HAS_ONE_QKV = 32,
-    HAS_ONE_GATE_UP = 64, HAS_NO_GATE = 128, HAS_POSITIONS = 256, HAS_ONE_NORM = 512,
+    HAS_ONE_GATE_UP = 64, HAS_NO_GATE = 128, HAS_POSITIONS = 256, HAS_ONE_NORM = 512, HAS_OUTPUT_BIAS = 1024,
+    HAS_SINKS = 2048, HAS_OTHER_FFN_NORM = 4096, HAS_EMBEDDING_NORM = 8192, HAS_EXPERTS = 1 << 14,
+    HAS_EXPERT_BIASES = 1 << 15, HAS_SHARED_EXPERT = 1 << 16, HAS_LEADING_LAYER = 1 << 17, /* a dense one */
+    HAS_SHARED_GATE = 1 << 18,
 };
+enum { N_EXPERT = 4, D_EXPERT = 24 };
 
 static const struct {
     const char *name;
@@ -188,6 +192,14 @@ static const struct {
     {"phi3", HAS_ONE_QKV | HAS_ONE_GATE_UP},
     {"falcon", HAS_ONE_QKV | HAS_NO_GATE | HAS_NORM_BIAS | HAS_ONE_NORM},
     {"opt", HAS_QKV_BIAS | HAS_ALL_BIASES | HAS_NORM_BIAS | HAS_NO_GATE | HAS_POSITIONS},
+    {"gpt2", HAS_ONE_QKV | HAS_NORM_BIAS | HAS_NO_GATE | HAS_POSITIONS},
+    {"bloom", HAS_ONE_QKV | HAS_NORM_BIAS | HAS_NO_GATE | HAS_EMBEDDING_NORM},
+    {"stablelm", HAS_NORM_BIAS | HAS_ONE_NORM},
+    {"granite", 0},
+    {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_SHARED_GATE},
+    {"qwen3moe", HAS_QK_NORM | HAS_EXPERTS},
+    {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
+    {"gpt-oss", HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
 };
 
 static void rename_keys(tiny_model *m, const char *architecture, bool layer_norm)
@@ -217,6 +229,50 @@ static void add_bias(tiny_model *m, int i_layer, const char *name, uint64_t n)
     tiny_add_tensor(m, full, 0, 1, n, 1);
 }
 
+static void add_expert_matrix(tiny_model *m, int i, const char *name, uint64_t n_in, uint64_t n_out, bool biased)
+{
+    char full[64];
+    add_layer_tensor(m, i, name, n_in, n_out);
+    m->tensors[m->n_tensor - 1].n_dim = 3, m->tensors[m->n_tensor - 1].dim[2] = N_EXPERT;
+    snprintf(full, sizeof full, "blk.%d.%s.bias", i, name);
+    if (biased) tiny_add_tensor(m, full, 0, 2, n_out, N_EXPERT);
+}
+
+/* In place of the dense network. */
+static void add_experts(tiny_model *m, int i, unsigned has)
+{
+    const uint64_t e = TINY_D_MODEL, f = D_EXPERT;
+    bool biased = has & HAS_EXPERT_BIASES;
+    drop_layer_tensor(m, i, "ffn_gate"), drop_layer_tensor(m, i, "ffn_up"), drop_layer_tensor(m, i, "ffn_down");
+    add_layer_tensor(m, i, "ffn_gate_inp", e, N_EXPERT);
+    if (biased) add_bias(m, i, "ffn_gate_inp", N_EXPERT);
+    add_expert_matrix(m, i, "ffn_gate_exps", e, f, biased), add_expert_matrix(m, i, "ffn_up_exps", e, f, biased);
+    add_expert_matrix(m, i, "ffn_down_exps", f, e, biased);
+    if (has & HAS_SHARED_EXPERT) {
+        add_layer_tensor(m, i, "ffn_gate_shexp", e, f), add_layer_tensor(m, i, "ffn_up_shexp", e, f);
+        add_layer_tensor(m, i, "ffn_down_shexp", f, e);
+        if (has & HAS_SHARED_GATE) add_layer_tensor(m, i, "ffn_gate_inp_shexp", e, 0);
+    }
+}
+
+static void set_expert_keys(tiny_model *m, const char *architecture, unsigned has)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } keys[] = {{"expert_count", N_EXPERT},
+                {"expert_used_count", 2},
+                {"expert_feed_forward_length", D_EXPERT},
+                {"expert_shared_feed_forward_length", D_EXPERT},
+                {"expert_shared_count", 1},
+                {"leading_dense_block_count", (has & HAS_LEADING_LAYER) != 0}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char full[64];
+        snprintf(full, sizeof full, "%s.%s", architecture, keys[i].name);
+        tiny_set_u32(m, full, keys[i].value);
+    }
+}
+
 static void change_layer(tiny_model *m, int i, unsigned has)
 {
     const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, d = e / TINY_HEADS, kv = d * TINY_HEADS_KV;
@@ -236,6 +292,11 @@ static void change_layer(tiny_model *m, int i, unsigned has)
     }
     if (has & (HAS_NO_GATE | HAS_ONE_GATE_UP)) drop_layer_tensor(m, i, "ffn_gate");
     if (has & HAS_ONE_GATE_UP) drop_layer_tensor(m, i, "ffn_up"), add_layer_tensor(m, i, "ffn_up", e, 2 * f);
+    if (has & HAS_OUTPUT_BIAS) add_bias(m, i, "attn_output", e);
+    if (has & HAS_SINKS) add_layer_tensor(m, i, "attn_sinks", TINY_HEADS, 0);
+    if (has & HAS_OTHER_FFN_NORM)
+        drop_layer_tensor(m, i, "ffn_norm"), add_layer_tensor(m, i, "post_attention_norm", e, 0);
+    if (has & HAS_EXPERTS && !(has & HAS_LEADING_LAYER && i == 0)) add_experts(m, i, has);
 }
 
 void tiny_become(tiny_model *m, const char *architecture)
@@ -248,6 +309,11 @@ void tiny_become(tiny_model *m, const char *architecture)
     rename_keys(m, architecture, has & HAS_NORM_BIAS);
     for (int i = 0; i < TINY_LAYERS; i++) change_layer(m, i, has);
     if (has & HAS_NORM_BIAS) tiny_add_tensor(m, "output_norm.bias", 0, 1, TINY_D_MODEL, 1);
+    if (has & HAS_EMBEDDING_NORM) {
+        tiny_add_tensor(m, "token_embd_norm.weight", 0, 1, TINY_D_MODEL, 1);
+        tiny_add_tensor(m, "token_embd_norm.bias", 0, 1, TINY_D_MODEL, 1);
+    }
+    if (has & HAS_EXPERTS) set_expert_keys(m, architecture, has);
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 

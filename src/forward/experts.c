@@ -1,0 +1,244 @@
+/* The mixture of experts of a layer: routes all tokens of a step, then computes by expert, so that the weights of each
+ * are read once, with its tokens side by side. A token's experts are parts of sums in Q31.32, each times its weight:
+ * neither the order of experts nor the tokens beside it change a bit (docs/arithmetic.md 6).
+ *
+ * A pair is a token and one of its experts. Pairs are computed in waves, as many as fit into the workspace. */
+#include "forward/forward_int.h"
+#include "forward/router.h"
+
+#include <string.h>
+
+/* Outputs of a unit that adds pairs to the sums; bytes of router rows of a unit. */
+enum { JOIN_OUTPUTS = 256, ROUTER_UNIT = 64 << 10 };
+
+static uint32_t d_model_of(const hth_step *s) { return s->model->hparams.d_model; }
+
+/* ---- routing ------------------------------------------------------------------------------------------------ */
+
+typedef struct route_job {
+    const hth_step *s;
+    const hth_router *router;
+    const float *x; /* [n_tok][d_model] */
+    size_t n_row;   /* experts of a unit */
+} route_job;
+
+static void logits_unit(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const route_job *job = arg;
+    const hth_router *r = job->router;
+    size_t d = d_model_of(job->s), per_token = (r->n_expert + job->n_row - 1) / job->n_row;
+    size_t t = i_unit / per_token, first = i_unit % per_token * job->n_row, left = r->n_expert - first,
+           n = left < job->n_row ? left : job->n_row;
+    float *y = job->s->experts.logits + t * r->n_expert + first;
+    (void)i_thread;
+    job->s->k->dot_rows(r->weight + first * d, n, d, job->x + t * d, y);
+    if (r->bias) job->s->k->add(y, r->bias + first, n, y);
+}
+
+static void choose_unit(void *arg, size_t t, uint32_t i_thread)
+{
+    const route_job *job = arg;
+    const hth_expert_buffers *b = &job->s->experts;
+    const hth_router *r = job->router;
+    hth_route(job->s->k, r, b->logits + t * r->n_expert, b->scores + i_thread * r->n_expert,
+              b->chosen + t * r->n_used, b->weights + t * r->n_used);
+}
+
+void hth_fwd_route(hth_step *s, const hth_router *r, const float *x)
+{
+    route_job job = {s, r, x, ROUTER_UNIT / (d_model_of(s) * sizeof(float)) / 4 * 4 + 4};
+    size_t per_token = (r->n_expert + job.n_row - 1) / job.n_row;
+    hth_pool_add(s->pool, logits_unit, &job, sizeof job, s->n_tok * per_token);
+    hth_pool_add(s->pool, choose_unit, &job, sizeof job, s->n_tok);
+}
+
+/* Sorts the pairs of all tokens by expert: those of expert e are [first[e], first[e + 1]). */
+static void sort_pairs(hth_step *s, const hth_router *r)
+{
+    hth_expert_buffers *b = &s->experts;
+    size_t n_pair = (size_t)s->n_tok * r->n_used;
+    memset(b->first, 0, (r->n_expert + 2) * sizeof *b->first);
+    for (size_t i = 0; i < n_pair; i++) b->first[b->chosen[i] + 2]++;
+    for (uint32_t e = 0; e < r->n_expert; e++) b->first[e + 2] += b->first[e + 1];
+    for (size_t i = 0; i < n_pair; i++) /* first[e + 1] moves from the start of e to its end */
+        b->pairs[b->first[b->chosen[i] + 1]++] = (hth_expert_pair){(uint32_t)(i / r->n_used), b->weights[i]};
+}
+
+/* ---- a wave --------------------------------------------------------------------------------------------------- */
+
+/* Copies the inputs of pairs side by side, where a product quantises them. */
+typedef struct gather_arg {
+    const float *from;
+    float *to;
+    const hth_expert_pair *pairs;
+    size_t d;
+} gather_arg;
+_Static_assert(sizeof(gather_arg) == HTH_PREPARE_SIZE, "a gather is what a product prepares with");
+
+static void gather(const void *arg, size_t i)
+{
+    const gather_arg *g = arg;
+    memcpy(g->to + i * g->d, g->from + g->pairs[i].token * g->d, g->d * sizeof *g->to);
+}
+
+typedef struct join_job {
+    const hth_step *s;
+    uint32_t n_row; /* rows of the wave */
+} join_job;
+
+/* Adds some outputs of all pairs of a wave to the sums of their tokens. */
+static void join_unit(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const join_job *job = arg;
+    const hth_expert_buffers *b = &job->s->experts;
+    size_t d = d_model_of(job->s), first = i_unit * JOIN_OUTPUTS,
+           n = d - first < JOIN_OUTPUTS ? d - first : JOIN_OUTPUTS;
+    float part[JOIN_OUTPUTS];
+    (void)i_thread;
+    for (uint32_t i = 0; i < job->n_row; i++) {
+        const hth_expert_pair *p = &b->rows[i];
+        if (p->token == UINT32_MAX) continue;
+        job->s->k->scale(b->out + i * d + first, p->weight, n, part);
+        if (!job->s->k->axpy_flush_chain(n, part, b->sums + p->token * d + first))
+            __atomic_store_n(&b->overflow[p->token], true, __ATOMIC_RELAXED);
+    }
+}
+
+static void queue_join(hth_step *s, uint32_t n_row)
+{
+    join_job job = {s, n_row};
+    hth_pool_add(s->pool, join_unit, &job, sizeof job, (d_model_of(s) + JOIN_OUTPUTS - 1) / JOIN_OUTPUTS);
+}
+
+/* What a wave computes: slices of three matrices. */
+typedef struct network {
+    const hth_matrix *gate, *up, *down;
+    const float *gate_bias, *up_bias, *down_bias;
+    uint32_t d_ff;
+    uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
+} network;
+
+static void get_halves(const network *net, hth_output halves[2])
+{
+    halves[0] = (hth_output){.matrix = net->gate, .bias = net->gate_bias, .slice_step = net->step};
+    halves[1] = (hth_output){
+        .matrix = net->up, .bias = net->up_bias, .slice_step = net->step, .first_slice = net->step - 1};
+}
+
+/* Computes the rows of a wave, and adds them to the sums. */
+static void run_wave(hth_step *s, const network *net)
+{
+    hth_expert_buffers *b = &s->experts;
+    bool one = s->n_tok == 1;
+    hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
+                    out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
+    hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out};
+    gather_arg g = {s->x_norm, b->x, b->rows, d_model_of(s)};
+    hth_fusion fusion = {.prepare = one ? NULL : gather,
+                         .prepare_arg = &g,
+                         .activate = s->k->activate[s->model->hparams.activation],
+                         .hidden = b->hidden};
+    get_halves(net, halves);
+    hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, 2, &fusion);
+    hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
+    queue_join(s, b->n_row);
+    hth_pool_finish(s->pool);
+    b->n_slice = b->n_row = 0;
+}
+
+static uint32_t whole_tiles(uint32_t n) { return (uint32_t)hth_n_tiled(n); }
+
+/* Adds n pairs as a slice. Several begin at a tile, and fill it. */
+static void add_slice(hth_step *s, const network *net, uint32_t i_slice, const hth_expert_pair *pairs,
+                      uint32_t n)
+{
+    hth_expert_buffers *b = &s->experts;
+    uint32_t first = n > 1 ? whole_tiles(b->n_row) : b->n_row, size = n > 1 ? whole_tiles(n) : 1;
+    if (first + size > b->max_row) run_wave(s, net), first = 0;
+    for (uint32_t r = b->n_row; r < first + size; r++) b->rows[r].token = b->slice_of[r] = UINT32_MAX;
+    memcpy(b->rows + first, pairs, n * sizeof *pairs);
+    for (uint32_t r = first; r < first + n; r++) b->slice_of[r] = b->n_slice;
+    b->slices[b->n_slice++] = (hth_submatrix){i_slice, first, n};
+    b->n_row = first + size;
+}
+
+/* n pairs of one slice, in pieces whose gate and up fit into the scratch memory of a thread. */
+static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const hth_expert_pair *pairs,
+                      uint32_t n)
+{
+    hth_output halves[2];
+    get_halves(net, halves);
+    uint32_t most = (uint32_t)hth_product_max_fused(halves, 2);
+    if (most > s->experts.max_row) most = s->experts.max_row;
+    for (uint32_t at = 0; at < n; at += most)
+        add_slice(s, net, i_slice, pairs + at, n - at < most ? n - at : most);
+}
+
+static void run_chosen(hth_step *s, const hth_experts *e)
+{
+    bool joined = e->up.n_row == 0;
+    const network net = {
+        &e->gate,      joined ? &e->gate : &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff,
+        joined ? 2 : 1};
+    const hth_expert_buffers *b = &s->experts;
+    for (uint32_t i = 0; i < e->router.n_expert; i++)
+        add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
+    run_wave(s, &net);
+}
+
+/* ---- the shared expert -------------------------------------------------------------------------------------- */
+
+/* The pairs of all tokens; its weight is 1, or the sigmoid of a gate. */
+static void run_shared(hth_step *s, const hth_experts *e)
+{
+    const hth_ffn *f = &e->shared;
+    const network net = {&f->gate, &f->up, &f->down, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1};
+    hth_expert_buffers *b = &s->experts;
+    size_t d = d_model_of(s);
+    for (uint32_t t = 0; t < s->n_tok; t++) {
+        float weight = 1.0f;
+        if (e->shared_gate) {
+            s->k->dot_rows(e->shared_gate, 1, d, s->x_norm + t * d, &weight);
+            s->k->sigmoid(&weight, 1, &weight);
+        }
+        b->pairs[t] = (hth_expert_pair){t, weight};
+    }
+    add_pairs(s, &net, 0, b->pairs, s->n_tok);
+    run_wave(s, &net);
+}
+
+/* ---- the layer ---------------------------------------------------------------------------------------------- */
+
+typedef struct write_job {
+    const hth_step *s;
+    float *add_to;
+} write_job;
+
+static void write_unit(void *arg, size_t t, uint32_t i_thread)
+{
+    const write_job *job = arg;
+    const hth_step *s = job->s;
+    size_t d = d_model_of(s);
+    (void)i_thread;
+    hth_axpy_write(s->k, s->experts.sums + t * d, d, s->experts.overflow[t], NULL, s->block_out + t * d,
+                   job->add_to ? job->add_to + t * d : NULL);
+}
+
+hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    const hth_experts *e = &l->experts;
+    hth_expert_buffers *b = &s->experts;
+    write_job job = {s, add_to};
+    hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
+    if (!e->router.reads_layer_input) hth_fwd_route(s, &e->router, s->x_norm);
+    hth_pool_finish(s->pool);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err); /* then nothing was chosen */
+    sort_pairs(s, &e->router);
+    memset(b->sums, 0, (size_t)s->n_tok * d_model_of(s) * sizeof *b->sums);
+    memset(b->overflow, 0, s->n_tok * sizeof *b->overflow);
+    run_chosen(s, e);
+    if (e->shared.d_ff > 0) run_shared(s, e);
+    hth_pool_add(s->pool, write_unit, &job, sizeof job, s->n_tok);
+    return HEARTH_OK;
+}

@@ -1,0 +1,61 @@
+/* What the files that bind tensors share: finding a tensor by name, checking its type and shape, and noting where its
+ * weights go. FORMAT: a tensor is missing or has another shape; UNSUPPORTED: its type. */
+#ifndef HTH_MODEL_BIND_INT_H
+#define HTH_MODEL_BIND_INT_H
+
+#include "model/model.h"
+
+/* Upper bounds of the number of bindings. */
+enum { HTH_BINDINGS_PER_LAYER = 40, HTH_BINDINGS_BESIDES = 12 };
+
+typedef struct hth_binder {
+    hth_model *model;
+    hearth_error *err;
+    char name[64]; /* of the tensor that was last looked for, for messages */
+} hth_binder;
+
+/* NULL: there is none. */
+const hth_gguf_tensor *hth_bind_find(hth_binder *b, const char *name);
+const hth_gguf_tensor *hth_bind_find_in_layer(hth_binder *b, uint32_t i_layer, const char *name);
+hearth_status hth_bind_missing(hth_binder *b);
+hearth_status hth_bind_wrong_shape(hth_binder *b, const hth_gguf_tensor *t, uint64_t n_col, uint64_t n_row);
+void hth_bind_note_used(hth_model *m, const hth_gguf_tensor *t);
+/* Whether a name ends with one of those that the architecture ignores. */
+bool hth_bind_is_ignored(const hth_arch *arch, const char *name);
+
+/* Several matrices of n_col columns whose rows are consecutive in one tensor. */
+typedef struct hth_bind_part {
+    size_t n_row;
+    hth_matrix *matrix;
+} hth_bind_part;
+hearth_status hth_bind_parts(hth_binder *b, const hth_gguf_tensor *t, size_t n_col,
+                             const hth_bind_part *parts, size_t n_part);
+/* t NULL: the tensor is missing, as below. */
+hearth_status hth_bind_matrix(hth_binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
+                              hth_matrix *m);
+/* The matrices [n_row][n_col] of n_slice experts, one after another. */
+hearth_status hth_bind_slices(hth_binder *b, const hth_gguf_tensor *t, size_t n_slice, size_t n_row,
+                              size_t n_col, hth_matrix *m);
+/* Vectors of n floats, of any float type; n_row of them. */
+hearth_status hth_bind_vector(hth_binder *b, const hth_gguf_tensor *t, size_t n, const float **vector);
+hearth_status hth_bind_vectors(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row,
+                               const float **vectors);
+/* Divisors of the rotation angles, none of them 0. */
+hearth_status hth_bind_divisors(hth_binder *b, const hth_gguf_tensor *t, const float **vector);
+/* Biases of several matrices, consecutive in one tensor. NULL: none. */
+hearth_status hth_bind_bias_parts(hth_binder *b, const hth_gguf_tensor *t, const size_t *n,
+                                  const float **vectors[], size_t n_part);
+/* The bias NAME.bias of a layer, which may be needed. */
+hearth_status hth_bind_bias(hth_binder *b, uint32_t i_layer, const char *name, bool needed, size_t n,
+                            const float **vector);
+/* The matrix NAME.weight of a layer, and its bias. */
+hearth_status hth_bind_linear(hth_binder *b, uint32_t i_layer, const char *name, bool needs_bias,
+                              size_t n_row, size_t n_col, hth_matrix *m, const float **bias);
+/* A norm of d_model values, of a layer or outside layers. */
+hearth_status hth_bind_norm(hth_binder *b, uint32_t i_layer, const char *name, hth_norm *norm);
+hearth_status hth_bind_outer_norm(hth_binder *b, const char *name, hth_norm *norm);
+
+/* bind_ffn.c: the network of a layer, dense or of experts. */
+hearth_status hth_bind_ffn(hth_binder *b, uint32_t i_layer, hth_layer *l);
+
+#endif

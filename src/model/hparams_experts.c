@@ -1,0 +1,130 @@
+/* Hyper-parameters of mixtures of experts. Which keys are read, and what their absence means, is data of the
+ * architecture (hth_expert_rule). */
+#include "base/log.h"
+#include "model/hparams_int.h"
+
+/* How weights are made of scores. */
+static hearth_status read_weight_rule(hth_hparams_reader *r, const hth_expert_rule *rule, hth_expert_sizes *e)
+{
+    double scale = 1.0;
+    uint64_t score = rule->score;
+    bool found;
+    hearth_status st = HEARTH_OK;
+    e->score = rule->score, e->normalise = rule->normalise, e->scale = 1.0f;
+    if (rule->reads_normalise)
+        st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "expert_weights_norm"), &e->normalise, &found,
+                               r->err);
+    if (st == HEARTH_OK && rule->reads_scale)
+        st = hth_hparams_float(r, "expert_weights_scale", 0.0, 1e6, &scale, NULL);
+    if (scale != 0.0) e->scale = (float)scale; /* 0: converters of models without the factor write it */
+    if (st != HEARTH_OK || !rule->reads_score) return st;
+    st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "expert_gating_func"), 0, UINT32_MAX, &score, &found,
+                           r->err);
+    if (st != HEARTH_OK) return st;
+    if (score == 0) score = rule->score;
+    if (!found && rule->routes_layer_input)
+        hth_log(HEARTH_LOG_WARN, "%s: %s is missing: sigmoid is taken", hth_gguf_path(r->file), r->key);
+    if (score >= HTH_N_SCORE)
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: %s is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen)",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)score);
+    e->score = (hth_router_score)score;
+    return HEARTH_OK;
+}
+
+static hearth_status read_groups(hth_hparams_reader *r, hth_expert_sizes *e)
+{
+    e->n_group = e->n_group_used = 1;
+    if (!hth_gguf_find(r->file, hth_hparams_key(r, "expert_group_count"))) return HEARTH_OK;
+    hearth_status st = hth_hparams_size(r, "expert_group_count", 0, e->n_expert, &e->n_group);
+    if (st != HEARTH_OK || e->n_group <= 1) {
+        e->n_group = 1;
+        return st;
+    }
+    if ((st = hth_hparams_size(r, "expert_group_used_count", 1, e->n_group, &e->n_group_used)) != HEARTH_OK)
+        return st;
+    uint32_t n = e->n_expert / e->n_group;
+    if (e->n_expert % e->n_group == 0 && n >= 2 && n * e->n_group_used >= e->n_used) return HEARTH_OK;
+    return hth_fail(
+        r->err, HEARTH_ERROR_FORMAT,
+        "%s: %u experts in %s.expert_group_count %u groups, of which %u are used, do not give %u experts",
+        hth_gguf_path(r->file), e->n_expert, r->arch, e->n_group, e->n_group_used, e->n_used);
+}
+
+/* Width of the shared expert; n_ff: feed_forward_length, or 0. */
+static hearth_status read_shared_width(hth_hparams_reader *r, hth_shared_rule rule, uint32_t n_ff,
+                                       hth_expert_sizes *e)
+{
+    uint32_t length = 0, count = 1;
+    hearth_status st = HEARTH_OK;
+    if (rule != HTH_SHARED_COUNT)
+        st = hth_hparams_count(r, "expert_shared_feed_forward_length", HTH_MAX_D_FF, &length);
+    if (st != HEARTH_OK) return st;
+    if (rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT)
+        st = hth_hparams_count(r, "expert_shared_count", HTH_MAX_D_FF, &count);
+    if (rule == HTH_SHARED_OR_DENSE && length == 0) length = n_ff;
+    if (rule == HTH_SHARED_OR_EXPERT && length == 0) length = e->d_ff;
+    if ((rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT) && length == 0) length = e->d_ff;
+    if (st != HEARTH_OK || (uint64_t)length * count <= HTH_MAX_D_FF) {
+        e->d_ff_shared = length * count;
+        return st;
+    }
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                    "%s: %s is %u: with experts of %u neurons the shared one has more than %d",
+                    hth_gguf_path(r->file), r->key, count, length, HTH_MAX_D_FF);
+}
+
+/* Width of an expert. */
+static hearth_status read_expert_width(hth_hparams_reader *r, hth_expert_width rule, uint32_t n_ff,
+                                       hth_expert_sizes *e)
+{
+    hearth_status st = HEARTH_OK;
+    e->d_ff = n_ff;
+    if (rule != HTH_WIDTH_DENSE)
+        st = hth_hparams_count(r, "expert_feed_forward_length", HTH_MAX_D_FF, &e->d_ff);
+    else hth_hparams_key(r, "feed_forward_length");
+    if (e->d_ff == 0 && rule == HTH_WIDTH_KEY_OR_SHARE) e->d_ff = n_ff / e->n_used;
+    return st == HEARTH_OK && e->d_ff == 0 ? hth_hparams_missing(r) : st;
+}
+
+hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, const hth_layer_sizes *sizes)
+{
+    const hth_expert_rule *rule = &h->arch->experts;
+    hth_expert_sizes *e = &h->experts;
+    uint64_t n = 0;
+    hearth_status st =
+        hth_gguf_get_uint(r->file, hth_hparams_key(r, "expert_count"), 0, HTH_MAX_EXPERT, &n, NULL, r->err);
+    if (st != HEARTH_OK || rule->ignored) return st;
+    if (n == 0 && rule->required) return hth_hparams_missing(r);
+    if (n == 0) return HEARTH_OK;
+    if (rule->score == 0)
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: %s is %llu, but architecture %s has no experts here", hth_gguf_path(r->file),
+                        r->key, (unsigned long long)n, r->arch);
+    e->n_expert = (uint32_t)n;
+    if ((st = hth_hparams_size(r, "expert_used_count", 1, n < HTH_MAX_USED_EXPERT ? n : HTH_MAX_USED_EXPERT,
+                               &e->n_used)) != HEARTH_OK)
+        return st;
+    if ((st = read_weight_rule(r, rule, e)) != HEARTH_OK) return st;
+    if ((st = read_groups(r, e)) != HEARTH_OK) return st;
+    if ((st = read_expert_width(r, rule->width, sizes[0].d_ff, e)) != HEARTH_OK) return st;
+    if (rule->shared != HTH_SHARED_NONE) st = read_shared_width(r, rule->shared, sizes[0].d_ff, e);
+    e->step = 1;
+    if (st == HEARTH_OK && rule->reads_leading)
+        st = hth_hparams_count(r, "leading_dense_block_count", HTH_MAX_LAYER, &e->n_leading);
+    if (st == HEARTH_OK && rule->reads_step)
+        st = hth_hparams_size(r, "interleave_moe_layer_step", 1, HTH_MAX_LAYER, &e->step);
+    return st;
+}
+
+/* Which layers have experts. */
+void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes)
+{
+    const hth_expert_sizes *e = &h->experts;
+    h->d_ff = 0;
+    for (uint32_t i = 0; i < h->n_layer; i++) {
+        sizes[i].has_experts = e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0;
+        if (sizes[i].has_experts) sizes[i].d_ff = 0;
+        if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
+    }
+}

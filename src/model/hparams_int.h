@@ -1,0 +1,42 @@
+/* What the files that read hyper-parameters share: keys of an architecture, and their ranges. */
+#ifndef HTH_MODEL_HPARAMS_INT_H
+#define HTH_MODEL_HPARAMS_INT_H
+
+#include "model/model.h"
+
+/* 2 to 10 times above every known model. */
+enum {
+    HTH_MAX_HEAD = 4096,
+    HTH_MAX_USED_EXPERT = HTH_MAX_CHAINS - 1, /* sums of the chosen experts and the shared one must fit */
+    HTH_MAX_D_MODEL = 262144,
+    HTH_MAX_D_HEAD = 65536,
+    HTH_MAX_CONTEXT = 16777216,
+};
+
+typedef struct hth_hparams_reader {
+    const hth_gguf *file;
+    const char *arch;
+    char key[160]; /* the last one that was read, for messages */
+    hearth_error *err;
+} hth_hparams_reader;
+
+/* "ARCH.name". */
+const char *hth_hparams_key(hth_hparams_reader *r, const char *name);
+/* FORMAT: the last key is missing. */
+hearth_status hth_hparams_missing(hth_hparams_reader *r);
+/* An integer key, which is required if *value is 0 on entry. */
+hearth_status hth_hparams_size(hth_hparams_reader *r, const char *name, uint64_t min, uint64_t max,
+                               uint32_t *value);
+/* An integer key that may be absent or 0. */
+hearth_status hth_hparams_count(hth_hparams_reader *r, const char *name, uint64_t max, uint32_t *value);
+/* found: NULL: not asked for. An absent key leaves *value. */
+hearth_status hth_hparams_float(hth_hparams_reader *r, const char *name, double min, double max,
+                                double *value, bool *found);
+
+/* hparams_experts.c: counts and widths; then which layers have experts. */
+hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, const hth_layer_sizes *sizes);
+void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes);
+/* hparams_rope.c: rotation, after the sizes of heads. */
+hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h);
+
+#endif

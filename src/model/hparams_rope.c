@@ -1,0 +1,122 @@
+/* Hyper-parameters of rotation. */
+#include "kernels/vector/math.h"
+#include "model/hparams_int.h"
+
+#include <stdio.h>
+
+/* No model shrinks its context a thousandfold: smaller factors come from damaged files. */
+static const double MIN_ROPE_FACTOR = 1e-3;
+
+static hearth_status read_scaling_type(hth_hparams_reader *r, const hth_arch *arch, hth_rope *rope)
+{
+    static const struct {
+        const char *name;
+        hth_rope_scaling scaling;
+    } kinds[] = {{"none", HTH_SCALING_NONE},
+                 {"linear", HTH_SCALING_LINEAR},
+                 {"yarn", HTH_SCALING_YARN},
+                 {"longrope", HTH_SCALING_LONGROPE}};
+    bool tables = arch->factors == HTH_FACTORS_BY_CONTEXT;
+    hth_str type = {0};
+    bool found;
+    hearth_status st =
+        hth_gguf_get_text(r->file, hth_hparams_key(r, "rope.scaling.type"), &type, &found, r->err);
+    if (st != HEARTH_OK) return st;
+    rope->scaling = HTH_SCALING_LINEAR;
+    if (!found) return HEARTH_OK;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (hth_str_eq(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE)) {
+            rope->scaling = kinds[i].scaling;
+            return HEARTH_OK;
+        }
+    char shown[80];
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s '%s' is not supported; supported: none, linear, yarn%s", hth_gguf_path(r->file),
+                    r->key, hth_escape(shown, sizeof shown, type.bytes, type.n), tables ? ", longrope" : "");
+}
+
+/* Sizes of the sections, in pairs. */
+static hearth_status read_sections(hth_hparams_reader *r, hth_rope *rope, hth_rope_sections rule)
+{
+    const hth_gguf_value *v = hth_gguf_find(r->file, hth_hparams_key(r, "rope.dimension_sections"));
+    if (rule == HTH_SECTIONS_NONE || !v) return HEARTH_OK;
+    bool fits = v->type == HTH_GGUF_ARRAY && hth_gguf_is_integer(v->element_type) && v->n_element <= 4;
+    for (uint64_t i = 0; fits && i < v->n_element; i++) {
+        uint64_t n = hth_gguf_element_uint(v, i);
+        fits = n <= HTH_MAX_D_HEAD;
+        rope->sections[i] = (uint32_t)n;
+    }
+    if (!fits)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: %s at %llu: expected up to 4 integers, at most %d each", hth_gguf_path(r->file),
+                        r->key, (unsigned long long)v->offset, HTH_MAX_D_HEAD);
+    bool stated = rope->sections[0] > 0 && rope->sections[1] > 0;
+    if (rule == HTH_SECTIONS_DECIDE && stated) rope->kind = HTH_ROPE_NEOX;
+    rope->section_rule = rule != HTH_SECTIONS_DECIDE ? rule
+                         : stated                    ? HTH_SECTIONS_BLOCKS
+                                                     : HTH_SECTIONS_NONE;
+    return HEARTH_OK;
+}
+
+/* NTK-aware scaling: base alpha^(d / (d - 2)). */
+static hearth_status read_alpha(hth_hparams_reader *r, uint32_t d_head, hth_rope *rope)
+{
+    double alpha = 0.0;
+    hearth_status st = hth_hparams_float(r, "rope.scaling.alpha", 0.0, 1e6, &alpha, NULL);
+    if (st == HEARTH_OK && alpha > 0.0 && d_head > 2) rope->base *= hth_pow_d(alpha, d_head / (d_head - 2.0));
+    return st;
+}
+
+hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
+{
+    hth_rope *rope = &h->rope;
+    *rope = (hth_rope){.kind = h->arch->rope,
+                       .n_rot = h->d_head,
+                       .base = 10000.0,
+                       .window_base = h->arch->window_rope_base,
+                       .attn_factor = 1.0};
+    bool rotates = true, other_depth = h->arch->adjacent_layers > 0 && h->n_layer != h->arch->adjacent_layers;
+    hearth_status st = HEARTH_OK;
+    if (h->arch->reads_finetuned)
+        st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "rope.scaling.finetuned"), &rotates, NULL, r->err);
+    if (st != HEARTH_OK) return st;
+    if (rope->kind == HTH_ROPE_NONE || !rotates || other_depth) {
+        rope->n_rot = 0, rope->kind = HTH_ROPE_NONE;
+        return HEARTH_OK;
+    }
+    rope->factor = 1.0, rope->n_ctx_original = h->n_ctx_train;
+    if (h->arch->fixed_rope) return HEARTH_OK;
+    rope->factor = 0.0;
+    if ((st = hth_hparams_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot)) != HEARTH_OK)
+        return st;
+    if (rope->n_rot % 2 != 0)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: %s (default: attention.key_length) is %u, expected an even number",
+                        hth_gguf_path(r->file), r->key, rope->n_rot);
+    if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
+    /* Above 1: YaRN divides by its logarithm. */
+    if ((st = hth_hparams_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
+    if (h->arch->reads_rope_alpha && (st = read_alpha(r, h->d_head, rope)) != HEARTH_OK) return st;
+    if (h->arch->swa.possible && !h->arch->swa.shares_base) {
+        st = hth_hparams_float(r, "rope.freq_base_swa", 1.001, 1e12, &rope->window_base, NULL);
+        if (st != HEARTH_OK) return st;
+    }
+    if ((st = read_scaling_type(r, h->arch, rope)) != HEARTH_OK) return st;
+    bool found;
+    if ((st = hth_hparams_float(r, "rope.scaling.factor", 0.0, 1e6, &rope->factor, &found)) != HEARTH_OK)
+        return st;
+    if (!found &&
+        (st = hth_hparams_float(r, "rope.scale_linear", 0.0, 1e6, &rope->factor, NULL)) != HEARTH_OK)
+        return st;
+    if (rope->factor != 0.0 && rope->factor < MIN_ROPE_FACTOR)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s is %g, allowed are 0 (none) and %g to 1e+06",
+                        hth_gguf_path(r->file), r->key, rope->factor, MIN_ROPE_FACTOR);
+    bool scales = rope->scaling == HTH_SCALING_LINEAR || rope->scaling == HTH_SCALING_YARN;
+    if (rope->factor == 0.0 || !scales) rope->factor = 1.0;
+    uint32_t original = h->n_ctx_train;
+    if ((st = hth_hparams_size(r, "rope.scaling.original_context_length", 1, HTH_MAX_CONTEXT, &original)) !=
+        HEARTH_OK)
+        return st;
+    rope->n_ctx_original = original;
+    return hth_hparams_float(r, "rope.scaling.attn_factor", 1e-3, 1e3, &rope->attn_factor, NULL);
+}
