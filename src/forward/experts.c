@@ -211,7 +211,7 @@ static void run_shared(hth_step *s, const hth_experts *e)
 
 typedef struct write_job {
     const hth_step *s;
-    float *add_to;
+    float *out, *add_to; /* out: the step may exchange its buffers before the units run */
 } write_job;
 
 static void write_unit(void *arg, size_t t, uint32_t i_thread)
@@ -220,7 +220,7 @@ static void write_unit(void *arg, size_t t, uint32_t i_thread)
     const hth_step *s = job->s;
     size_t d = d_model_of(s);
     (void)i_thread;
-    hth_axpy_write(s->k, s->experts.sums + t * d, d, s->experts.overflow[t], NULL, s->block_out + t * d,
+    hth_axpy_write(s->k, s->experts.sums + t * d, d, s->experts.overflow[t], NULL, job->out + t * d,
                    job->add_to ? job->add_to + t * d : NULL);
 }
 
@@ -229,7 +229,7 @@ hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hear
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_experts *e = &l->experts;
     hth_expert_buffers *b = &s->experts;
-    write_job job = {s, add_to};
+    write_job job = {s, s->block_out, add_to};
     hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
     if (!e->router.reads_layer_input) hth_fwd_route(s, &e->router, s->x_norm);
     hth_pool_finish(s->pool);

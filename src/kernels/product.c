@@ -319,7 +319,8 @@ static size_t rows_of_all(const hth_output *outputs, size_t n_output)
 {
     size_t row_size = 0;
     for (size_t i = 0; i < n_output; i++) row_size += outputs[i].matrix->row_size;
-    return rows_of_size(row_size);
+    size_t n = rows_of_size(row_size), max = HTH_PRODUCT_SCRATCH / n_output / UNIT_ROWS * UNIT_ROWS;
+    return n < max ? n : max;
 }
 
 bool hth_product_fits_scratch(size_t n_tok, const hth_output *outputs, size_t n_output)

@@ -107,6 +107,7 @@ typedef struct hth_expert_rule {
     bool select_bias;           /* exp_probs_b may exist */
     hth_shared_rule shared;
     bool shared_gated;          /* the weight of the shared expert is the sigmoid of ffn_gate_inp_shexp */
+    bool by_tensors;            /* layers without a router are dense */
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
     bool ignored;               /* expert_count means nothing */
@@ -165,8 +166,12 @@ typedef struct hth_arch {
     uint32_t adjacent_layers;  /* only models of this many layers rotate; 0: all */
     uint32_t alibi_layers;     /* only models of this many layers have alibi; 0: all */
     bool fixed_rope;           /* all of each head rotates by base 10000, whatever the keys */
+    bool whole_head_rotates;   /* whatever rope.dimension_count is */
     bool ff_halved;            /* feed_forward_length counts gate and up */
-    const char *refused_key;   /* a key with which the architecture computes what is not supported, unless it is 0 or 1 */
+    struct {
+        const char *key;
+        double neutral;
+    } refused[2]; /* keys that ask for what is not supported, unless they have these values */
     const char *ignored;       /* suffixes of tensor names that no logit depends on, each followed by a space */
     hth_expert_rule experts;
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
@@ -193,7 +198,7 @@ const hth_arch *hth_arch_find(hth_str name);
 /* "llama, ... and 70 others", as many as fit into size: for messages. Returns list. */
 const char *hth_arch_list(char *list, size_t size);
 
-#define HTH_ACTIVATION_NAMES "swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu"
+#define HTH_ACTIVATION_NAMES "swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu, swiglu-oai"
 
 /* Parses the value of hearth.ffn.activation. needs_gate: that form requires a gate. False if unknown. */
 bool hth_activation_by_name(hth_str name, hth_activation *activation, bool *needs_gate);

@@ -192,12 +192,12 @@ static hearth_status allocate(hth_binder *b)
 static hearth_status check_block_count(hth_binder *b)
 {
     const hth_hparams *h = &b->model->hparams;
-    const hth_gguf_tensor *t = hth_bind_find_in_layer(b, h->n_layer, "attn_norm.weight");
+    const hth_gguf_tensor *t = hth_bind_find_in_layer(b, h->n_block, "attn_norm.weight");
     if (!t) return HEARTH_OK;
     return hth_fail(b->err, HEARTH_ERROR_FORMAT,
                     "%s: tensor '%s' (info at byte %llu) is there, but %s.block_count is %u",
                     hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
-                    h->arch->name, h->n_layer);
+                    h->arch->name, h->n_block);
 }
 
 /* Prefixes of tensor names that supported files may contain although no logit depends on them. */
@@ -214,12 +214,19 @@ static const struct {
 /* Suffix of tensor names: rotation tables from old converters, which are computed instead. */
 static const char rotation_table[] = ".attn_rot_embd.weight";
 
-static bool is_harmless(const hth_arch *arch, hth_str name)
+/* Blocks behind the layers predict further tokens. */
+static bool is_of_later_block(const hth_hparams *h, const char *name)
+{
+    unsigned i = 0;
+    return sscanf(name, "blk.%u.", &i) == 1 && i >= h->n_layer && i < h->n_block;
+}
+
+static bool is_harmless(const hth_hparams *h, hth_str name)
 {
     char text[64];
     size_t n = sizeof rotation_table - 1;
     snprintf(text, sizeof text, "%.*s", (int)(name.n < sizeof text ? name.n : 0), name.bytes);
-    if (hth_bind_is_ignored(arch, text)) return true;
+    if (hth_bind_is_ignored(h->arch, text) || is_of_later_block(h, text)) return true;
     if (name.n > n && memcmp(name.bytes + name.n - n, rotation_table, n) == 0) return true;
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
         n = strlen(harmless[i].prefix);
@@ -237,7 +244,7 @@ static hearth_status check_unused(hth_binder *b, bool allowed)
     char name[80];
     for (size_t i = 0; m->n_tensor < hth_gguf_n_tensor(m->file) && i < hth_gguf_n_tensor(m->file); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(m->file, i);
-        if (m->used[i] || is_harmless(m->hparams.arch, t->name)) continue;
+        if (m->used[i] || is_harmless(&m->hparams, t->name)) continue;
         if (n++ == 0) first = t;
     }
     if (n == 0) return HEARTH_OK;
@@ -306,7 +313,10 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
         hth_layer *l = &m->layers[i];
         l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
         l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
-        l->network = sizes[i].has_experts ? HTH_NETWORK_EXPERTS : HTH_NETWORK_DENSE;
+        bool routed = sizes[i].has_experts && (!m->hparams.arch->experts.by_tensors ||
+                                               hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
+        l->network = routed ? HTH_NETWORK_EXPERTS : HTH_NETWORK_DENSE;
+        if (routed) l->ffn.d_ff = 0;
         if ((st = bind_attention(b, i, l)) != HEARTH_OK) return st;
         if ((st = make_slopes(b, &l->attn)) != HEARTH_OK) return st;
         if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;

@@ -178,7 +178,8 @@ bool hth_bind_is_ignored(const hth_arch *arch, const char *name)
     size_t n = strlen(name);
     for (const char *at = arch->ignored; at && *at; at = strchr(at, ' ') + 1) {
         size_t n_suffix = (size_t)(strchr(at, ' ') - at);
-        if (n >= n_suffix && memcmp(name + n - n_suffix, at, n_suffix) == 0) return true;
+        bool whole = n == n_suffix || (n > n_suffix && name[n - n_suffix - 1] == '.');
+        if (whole && memcmp(name + n - n_suffix, at, n_suffix) == 0) return true;
     }
     return false;
 }

@@ -68,7 +68,7 @@ static hearth_status read_per_layer(hth_hparams_reader *r, const char *name, uin
         for (uint32_t i = 0; i < n_layer; i++) values[i] = (uint32_t)one;
         return st;
     }
-    if ((v->element_type != HTH_GGUF_I32 && v->element_type != HTH_GGUF_U32) || v->n_element != n_layer)
+    if ((v->element_type != HTH_GGUF_I32 && v->element_type != HTH_GGUF_U32) || (v->n_element != n_layer && v->n_element != r->n_block))
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s at %llu: expected an array of %u 32-bit integers, one for each layer",
                         hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
@@ -211,7 +211,7 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
     uint64_t period = h->arch->swa.period;
     if (v && v->type == HTH_GGUF_ARRAY) {
         bool counts = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
-        if (!counts || v->n_element != n_layer)
+        if (!counts || (v->n_element != n_layer && v->n_element != r->n_block))
             return hth_fail(
                 r->err, HEARTH_ERROR_FORMAT,
                 "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
@@ -232,9 +232,15 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
 static hearth_status read_rope_pattern(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_gguf_value *v = hth_gguf_find(r->file, hth_hparams_key(r, "attention.rope_pattern"));
-    if (!h->arch->reads_rope_pattern || !v || v->type != HTH_GGUF_ARRAY) return HEARTH_OK;
+    uint64_t all = 1;
+    if (!h->arch->reads_rope_pattern || !v) return HEARTH_OK;
+    if (v->type != HTH_GGUF_ARRAY) {
+        hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, 1, &all, NULL, r->err);
+        for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].rotates = sizes[i].rotates && all == 1;
+        return st;
+    }
     bool flags = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
-    if (!flags || v->n_element != h->n_layer)
+    if (!flags || (v->n_element != h->n_layer && v->n_element != r->n_block))
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
                         hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
@@ -371,20 +377,33 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
     return st;
 }
 
-/* A key with which another computation is meant. 0 and 1 are its neutral values. */
-static hearth_status refuse_key(hth_hparams_reader *r, const char *name)
+/* A key with which another computation is meant, unless it has its neutral value. */
+static hearth_status refuse_key(hth_hparams_reader *r, const char *name, double neutral)
 {
-    double x = 0.0;
+    double x = neutral;
     uint64_t n = 0;
     const hth_gguf_value *v = name ? hth_gguf_find(r->file, hth_hparams_key(r, name)) : NULL;
     if (!v) return HEARTH_OK;
-    bool counts = hth_gguf_is_integer(v->type);
+    bool counts = hth_gguf_is_integer(v->type), is = neutral != 0.0;
     hearth_status st = counts ? hth_gguf_get_uint(r->file, r->key, 0, UINT32_MAX, &n, NULL, r->err)
-                              : hth_gguf_get_float(r->file, r->key, -1e12, 1e12, &x, NULL, r->err);
+                       : v->type == HTH_GGUF_BOOL
+                           ? hth_gguf_get_bool(r->file, r->key, &is, NULL, r->err)
+                           : hth_gguf_get_float(r->file, r->key, -1e12, 1e12, &x, NULL, r->err);
     if (counts) x = (double)n;
-    if (st != HEARTH_OK || x == 0.0 || x == 1.0) return st;
+    if (v->type == HTH_GGUF_BOOL) x = is;
+    if (st != HEARTH_OK || x == neutral) return st;
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "%s: %s is %g: what it asks for is not supported",
                     hth_gguf_path(r->file), r->key, x);
+}
+
+static hearth_status refuse_keys(hth_hparams_reader *r, const hth_hparams *h)
+{
+    hearth_status st = refuse_key(r, "attention.causal", 1.0);
+    if (st == HEARTH_OK && h->arch->swa.possible && h->rope.n_rot > 0 && !h->arch->swa.shares_base)
+        st = refuse_key(r, "rope.dimension_count_swa", h->rope.n_rot);
+    for (size_t i = 0; st == HEARTH_OK && i < sizeof h->arch->refused / sizeof *h->arch->refused; i++)
+        st = refuse_key(r, h->arch->refused[i].key, h->arch->refused[i].neutral);
+    return st;
 }
 
 /* Some converters write a meaningless number for "no limit". The context of a session is bounded by memory, not by
@@ -421,6 +440,17 @@ static hearth_status override_activation(hth_hparams_reader *r, hth_hparams *h, 
     return HEARTH_OK;
 }
 
+/* The last nextn_predict_layers blocks predict further tokens. */
+static hearth_status read_blocks(hth_hparams_reader *r, hth_hparams *h)
+{
+    uint32_t n_more = 0;
+    hearth_status st = hth_hparams_size(r, "block_count", 1, HTH_MAX_LAYER, &h->n_block);
+    if (st == HEARTH_OK) st = hth_hparams_count(r, "nextn_predict_layers", h->n_block - 1, &n_more);
+    h->n_layer = h->n_block - n_more;
+    r->n_block = h->n_block;
+    return st;
+}
+
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides,
                                      hth_arena *arena, hth_hparams *h, hth_layer_sizes **per_layer,
                                      hearth_error *err)
@@ -429,7 +459,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     *h = (hth_hparams){0};
     hearth_status st;
     if ((st = find_arch(&r, h)) != HEARTH_OK) return st;
-    if ((st = hth_hparams_size(&r, "block_count", 1, HTH_MAX_LAYER, &h->n_layer)) != HEARTH_OK) return st;
+    if ((st = read_blocks(&r, h)) != HEARTH_OK) return st;
     if ((st = read_context(&r, h)) != HEARTH_OK) return st;
     if ((st = hth_hparams_size(&r, "embedding_length", 1, HTH_MAX_D_MODEL, &h->d_model)) != HEARTH_OK)
         return st;
@@ -445,7 +475,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = read_rope_pattern(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_scales(&r, h)) != HEARTH_OK) return st;
     if ((st = read_attention(&r, h)) != HEARTH_OK) return st;
-    if ((st = refuse_key(&r, h->arch->refused_key)) != HEARTH_OK) return st;
+    if ((st = refuse_keys(&r, h)) != HEARTH_OK) return st;
     if ((st = read_activation(&r, h)) != HEARTH_OK) return st;
     return override_activation(&r, h, overrides->activation);
 }

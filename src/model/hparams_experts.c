@@ -124,7 +124,7 @@ void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes)
     h->d_ff = 0;
     for (uint32_t i = 0; i < h->n_layer; i++) {
         sizes[i].has_experts = e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0;
-        if (sizes[i].has_experts) sizes[i].d_ff = 0;
+        if (sizes[i].has_experts && !h->arch->experts.by_tensors) sizes[i].d_ff = 0;
         if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
     }
 }

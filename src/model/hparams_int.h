@@ -16,7 +16,8 @@ enum {
 typedef struct hth_hparams_reader {
     const hth_gguf *file;
     const char *arch;
-    char key[160]; /* the last one that was read, for messages */
+    uint32_t n_block; /* as hth_hparams: arrays by layer may have an entry for each */
+    char key[160];    /* the last one that was read, for messages */
     hearth_error *err;
 } hth_hparams_reader;
 

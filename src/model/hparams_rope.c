@@ -93,6 +93,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s (default: attention.key_length) is %u, expected an even number",
                         hth_gguf_path(r->file), r->key, rope->n_rot);
+    if (h->arch->whole_head_rotates) rope->n_rot = h->d_head;
     if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = hth_hparams_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;

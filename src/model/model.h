@@ -47,6 +47,7 @@ typedef struct hth_expert_sizes {
 typedef struct hth_hparams {
     const hth_arch *arch;
     uint32_t n_layer, d_model, n_vocab;
+    uint32_t n_block; /* in the file: the layers, then those that predict further tokens, which are not used */
     uint32_t n_ctx_train;
     uint32_t n_position; /* learned positions, which limit the context; 0: no limit */
     uint32_t d_head;     /* of keys and of values */

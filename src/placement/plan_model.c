@@ -109,6 +109,7 @@ hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *o
             err, HEARTH_ERROR_ARGUMENT,
             "%s: the head, or the values of %u tokens, are too large for the bindings of this device",
             hth_gguf_path(from->model->file), from->params->n_row);
+    if (hth_gpu_unsupported_reason(from->model, from->params, h->n_layer)) out->head_stays = true;
     if (st != HEARTH_OK) hth_plan_model_free(out);
     return st;
 }

@@ -66,6 +66,7 @@ typedef struct hth_plan_model {
     uint32_t n_layer;
     hth_plan_layer *layers;
     uint64_t head_bytes;
+    bool head_stays; /* on the host: no device computes it */
     uint64_t d2h_bytes, h2d_bytes; /* bytes transferred at a split layer, device to host and host to device */
 } hth_plan_model;
 

@@ -208,7 +208,7 @@ hth_plan_answer hth_plan_table_best(const hth_plan_table *t, uint64_t vram, hth_
         if (v < NO_FIT) offer(&b, c, (hth_plan_answer){v * t->quantum + rest, l, false, units});
         rest += t->curves[l - 1].cpu;
     }
-    if (vram - fixed < head) return b;
+    if (t->model->head_stays || vram - fixed < head) return b;
     units = (vram - fixed - head) / t->unit;
     int32_t v = value_at(t, n, units);
     if (v < NO_FIT) offer(&b, c, (hth_plan_answer){v * t->quantum + device_head(t), n, true, units});

@@ -138,7 +138,7 @@ def malformed():
         ("C15", with_keys(llama__block_count=u32(2)), "blk.1.", "model"),
         ("C18", with_keys(llama__attention__head_count_kv=u32(3)), "head_count_kv", "model"),
         ("C21", with_keys(llama__rope__freq_base=f32(float("nan"))), "rope.freq_base", "model"),
-        ("C24", with_keys(llama__expert_count=u32(8)), "expert_count", "model"),
+        ("C24", with_keys(llama__expert_count=u32(8)), "expert_used_count", "model"),
         ("C26", with_keys(hearth__layout=u32(1)), "hearth.layout", "model"),
         ("D2", with_tensor("output_norm.weight", [0]), "dimension 0", "all"),
         ("D3", with_tensor("output_norm.weight", [2**32, 2**32]), "multiply to more", "all"),

@@ -296,6 +296,31 @@ TEST(experts_are_refused_where_an_architecture_has_none)
     accept_u32(A "expert_count", 0);
 }
 
+TEST(blocks_that_predict_further_tokens_are_not_layers)
+{
+    tiny_set_u32(&tiny, A "block_count", TINY_LAYERS + 1);
+    tiny_set_u32(&tiny, A "nextn_predict_layers", 1);
+    char name[40];
+    snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", TINY_LAYERS);
+    tiny_add_tensor(&tiny, name, 0, 2, TINY_D_MODEL, TINY_D_MODEL);
+    tiny_expect_accepted();
+    tiny_set_u32(&tiny, A "nextn_predict_layers", TINY_LAYERS);
+    tiny_expect_format_error(A "nextn_predict_layers", "allowed are 0 to");
+}
+
+TEST(keys_that_ask_for_another_computation_are_refused)
+{
+    enum { TYPE_BOOL = 7 };
+    tiny_set(&tiny, A "attention.causal", TYPE_BOOL, 0, 1);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, A "attention.causal is 0", "not supported");
+    tiny_set(&tiny, A "attention.causal", TYPE_BOOL, 1, 1);
+    tiny_expect_accepted();
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_count", 3);
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 1);
+    tiny_expect_format_error("qwen3moe.expert_group_count", "groups");
+}
+
 TEST(expert_tensors_without_the_key_are_not_ignored)
 {
     tiny_add_tensor(&tiny, "blk.0.ffn_gate_inp.weight", 0, 2, TINY_D_MODEL, 4);
@@ -304,7 +329,7 @@ TEST(expert_tensors_without_the_key_are_not_ignored)
 
 TEST(activations_are_known_or_refused)
 {
-    static const char *const known[] = {"swiglu", "silu", "geglu", "gelu", "reglu", "relu", "relu2", "drelu"};
+    static const char *const known[] = {"swiglu", "silu", "geglu", "gelu", "reglu", "relu", "relu2", "drelu", "swiglu-oai"};
     static const char *const unknown[] = {"", "SiLU", "tanh"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         tiny_set_text(&tiny, "hearth.ffn.activation", known[i]);

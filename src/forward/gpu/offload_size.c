@@ -33,7 +33,8 @@ static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
     if (a->slopes) return "no shader supports scores that fall with distance";
     if (a->sinks) return "no shader supports scores without values";
     if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
-    if (a->q_norm.weight && (arch->qk_norm != HTH_QK_NORM_HEAD || arch->qk_norm_after))
+    if (arch->norm_params == HTH_PARAMS_BOTH && arch->norm == HTH_NORM_RMS) return "no shader has norms with a bias";
+    if ((a->q_norm.weight || a->k_norm.weight) && (arch->qk_norm != HTH_QK_NORM_HEAD || arch->qk_norm_after))
         return "no shader supports its norm of queries and keys";
     if ((h->rope.n_rot > 0 && !a->rotates) || scales_apart) return "no shader supports its rotation";
     if (arch->no_pre_norms) return "no shader supports a layer without norms of its inputs";
