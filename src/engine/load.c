@@ -291,7 +291,8 @@ static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
     const bound_job *job = arg;
     hth_transposed_down *down = &job->model->model->layers[i_unit / job->n_cluster].ffn.down_t;
     const hth_matrix *m = &down->rows;
-    size_t first_row = (size_t)hth_engine_first_row(job->model, m), first = i_unit % job->n_cluster * HTH_CLUSTER_NEURONS;
+    size_t first_row = (size_t)hth_engine_first_row(job->model, m),
+           first = i_unit % job->n_cluster * HTH_CLUSTER_NEURONS;
     (void)i_thread;
     if (!m->data || first < first_row) return;
     for (size_t i = first; i < m->n_row && i < first + HTH_CLUSTER_NEURONS; i++)

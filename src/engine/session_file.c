@@ -176,7 +176,8 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
     hearth_status st = fill_head(s, &head, err);
     if (st != HEARTH_OK) return st;
     if (s->has_logits) head.flags |= HAS_LOGITS;
-    if (!hth_engine_has_gpu(s->model) && hth_session_has_cache(s)) head.flags |= HAS_CACHE; /* pages are not read back */
+    if (!hth_engine_has_gpu(s->model) && hth_session_has_cache(s))
+        head.flags |= HAS_CACHE; /* pages are not read back */
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool saved = head.flags & HAS_CACHE && head.page_size[c] > 0;
         head.first[c] = saved && c == HTH_KV_WINDOW ? s->seq.first_window : 0;
@@ -301,7 +302,8 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
     }
     if (!same || h->file_size != size || file_size_of(h) != size)
         return hth_fail(in->err, HEARTH_ERROR_FORMAT,
-                        "%s: damaged: its head contradicts itself or its size of %llu bytes", in->path, (unsigned long long)size);
+                        "%s: damaged: its head contradicts itself or its size of %llu bytes", in->path,
+                        (unsigned long long)size);
     return HEARTH_OK;
 }
 

@@ -280,7 +280,9 @@ static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
     if (job->is_first) *total = (hth_attn_partial){0};
     for (size_t i = 0, at = i_head; i < job->n_split; i++, at += n_head)
         hth_attn_merge(total, y, &s->split_partials[at], s->split_values + at * d, d);
-    if (job->is_last) hth_attn_finalize(total, y, d, job->attn->sinks ? job->attn->sinks + i_head % job->attn->n_head : NULL);
+    if (job->is_last)
+        hth_attn_finalize(total, y, d,
+                          job->attn->sinks ? job->attn->sinks + i_head % job->attn->n_head : NULL);
 }
 
 /* The splits that any token of the step sees, [first, end). */

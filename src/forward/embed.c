@@ -1,7 +1,6 @@
 /* Token embeddings, and learned position embeddings, to the residual stream. step.c calls it first. */
 #include "forward/forward_int.h"
 
-
 /* A tied table may use the panel layout of the output head; block_out, unused at this point, holds an assembled
  * row. */
 static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float *x)

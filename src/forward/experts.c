@@ -168,10 +168,10 @@ static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const h
 {
     hth_output halves[2];
     get_halves(net, halves);
-    uint32_t most = (uint32_t)hth_product_max_fused(halves, 2);
-    if (most > s->experts.max_row) most = s->experts.max_row;
-    for (uint32_t at = 0; at < n; at += most)
-        add_slice(s, net, i_slice, pairs + at, n - at < most ? n - at : most);
+    uint32_t max = (uint32_t)hth_product_max_fused(halves, 2);
+    if (max > s->experts.max_row) max = s->experts.max_row;
+    for (uint32_t at = 0; at < n; at += max)
+        add_slice(s, net, i_slice, pairs + at, n - at < max ? n - at : max);
 }
 
 static void run_chosen(hth_step *s, const hth_experts *e)

@@ -48,7 +48,8 @@ hearth_status hth_step_use_source(hth_step *s, const hth_ffn_source *source, hea
     size_t n_tok = s->n_tok_max, n_cluster = hth_n_cluster(h->d_ff);
     if (!s->model->down_transposed)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: its neurons are not rows of down, so they cannot be fetched apart; hearth pack makes them rows",
+                        "%s: its neurons are not rows of down, so they cannot be fetched apart; hearth pack "
+                        "makes them rows",
                         hth_gguf_path(s->model->file));
     assert(!s->source);
     size_t head = (sizeof(hth_source_buffers) + 63) / 64 * 64, sums, scores, size = head + n_cluster;

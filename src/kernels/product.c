@@ -204,7 +204,6 @@ static hth_act act_for(const product_job *job, hth_type type, size_t first, uint
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-
 static size_t unit_claimed(const product_job *job, size_t i)
 {
     return hth_pool_block_index(i, job->n_unit, job->n_thread);
@@ -415,8 +414,9 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
     else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }
 
-static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,
-                        const hth_submatrices *slices, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
+static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
+                        size_t n_tok, const hth_submatrices *slices, const hth_output *outputs,
+                        size_t n_output, const hth_fusion *fusion)
 {
     product_job job = {.k = k, .quantised = act_q8, .x = x, .n_tok = (uint32_t)n_tok, .slices = slices};
     for (size_t i = 0; i < n_output; i++) {

@@ -113,8 +113,8 @@ void hth_product_slices_add(const hth_kernels *k, hth_pool *pool, const hth_act_
                             const hth_submatrices *slices, const hth_output *outputs, size_t n_output,
                             const hth_fusion *fusion);
 
-/* The most rows of a slice with which gate and up fit into a thread's scratch memory (hth_fusion.activate): 1, or
- * a multiple of HTH_TILE_FLOAT_TOK. */
+/* The largest number of rows of a slice with which gate and up fit into a thread's scratch memory
+ * (hth_fusion.activate): 1, or a multiple of HTH_TILE_FLOAT_TOK. */
 size_t hth_product_max_fused(const hth_output *outputs, size_t n_output);
 
 /* Whether gate and up of a unit together fit into a thread's scratch memory. */

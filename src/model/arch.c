@@ -307,7 +307,7 @@ static const hth_arch archs[] = {
      .qk_norm_optional = true},
     {.name = "orion", HALVES, .norm = HTH_NORM_LAYER},
     {.name = "openelm", HALVES, .qk_norm = HTH_QK_NORM_HEAD},
-    {.name = "baichuan", ADJACENT, .adjacent_layers = 32, .alibi = 8.0, .alibi_layers = 40},
+    {.name = "baichuan", ADJACENT, .rope_layers = 32, .alibi = 8.0, .alibi_layers = 40},
     {.name = "cogvlm",
      HALVES,
      .ignored = "rope_freqs.weight vis_attn_qkv.weight vis_attn_output.weight vis_gate.weight vis_up.weight "

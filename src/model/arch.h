@@ -48,7 +48,7 @@ typedef enum hth_rope_sections {
     HTH_SECTIONS_DECIDE,      /* BLOCKS and NEOX if the file states sections; else the row's rotation */
 } hth_rope_sections;
 
-/* Which vectors of queries and keys are normalised before rotation. */
+/* Which vectors of queries and keys are normalised. */
 typedef enum hth_qk_norm {
     HTH_QK_NORM_NONE,
     HTH_QK_NORM_HEAD,    /* each head, with weights [d_head] */
@@ -119,7 +119,7 @@ typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth
 /* Sliding-window layers, which see only the last positions. Layer i slides if period is 0 or i mod period < period
  * - 1. A file may state size and period, or a flag per layer. */
 typedef struct hth_swa_pattern {
-    bool possible;
+    bool possible; /* the architecture may have such layers */
     uint32_t size; /* default if the file states none; 0: then no layer slides */
     uint32_t period;
     bool dense_first; /* the layer without a window is the first of a period, not the last */
@@ -163,7 +163,7 @@ typedef struct hth_arch {
     uint32_t unrotated_step;   /* layers i with i mod step = phase do not rotate; 0: all do */
     uint32_t unrotated_phase;
     bool unrotated_by_window;  /* that holds only if any layer has a window */
-    uint32_t adjacent_layers;  /* only models of this many layers rotate; 0: all */
+    uint32_t rope_layers;      /* only models of this many layers rotate; 0: all */
     uint32_t alibi_layers;     /* only models of this many layers have alibi; 0: all */
     bool fixed_rope;           /* all of each head rotates by base 10000, whatever the keys */
     bool whole_head_rotates;   /* whatever rope.dimension_count is */
@@ -176,7 +176,7 @@ typedef struct hth_arch {
     hth_expert_rule experts;
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
     bool scaled_embedding;     /* embeddings are multiplied by sqrt(d_model) */
-    bool reads_scales;         /* embedding_scale and residual_scale multiply embeddings and the outputs of blocks; 0: by 1 */
+    bool reads_scales; /* embedding_scale multiplies embeddings, residual_scale the outputs of blocks; 0: by 1 */
     double embedding_scale;    /* the default; 0: 1 */
     double residual_scale_depth; /* the default of residual_scale times sqrt(n_layer); 0: 1 */
     bool multiplies_logits;    /* by logit_scale, if it is stated and not 0 */

@@ -213,21 +213,23 @@ static hearth_status bind_experts(hth_binder *b, uint32_t i, hth_layer *l)
     return bind_shared_expert(b, i, l);
 }
 
+static hearth_status bind_dense(hth_binder *b, uint32_t i, hth_layer *l)
+{
+    hearth_status st;
+    if (!b->model->hparams.arch->experts.ignored && (st = check_router(b, i)) != HEARTH_OK) return st;
+    if ((st = bind_gate_up(b, i, l)) != HEARTH_OK || (st = bind_down(b, i, l)) != HEARTH_OK ||
+        (st = bind_predictor(b, i, l)) != HEARTH_OK || (st = bind_floor(b, i, l)) != HEARTH_OK)
+        return st;
+    return bind_order(b, i, l);
+}
+
 hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     const char *norm = h->arch->ffn_norm ? h->arch->ffn_norm : "ffn_norm";
     bool has_norm = !h->arch->no_pre_norms && (!h->parallel || h->arch->parallel == HTH_PARALLEL_BY_KEY);
     hearth_status st = has_norm ? hth_bind_norm(b, i, norm, &l->ffn_norm) : HEARTH_OK;
-    if (st != HEARTH_OK) return st;
-    if (l->network == HTH_NETWORK_EXPERTS) {
-        if ((st = bind_experts(b, i, l)) != HEARTH_OK || !h->arch->post_norms) return st;
-        return hth_bind_norm(b, i, "post_ffw_norm", &l->ffn_post_norm);
-    }
-    if (!h->arch->experts.ignored && (st = check_router(b, i)) != HEARTH_OK) return st;
-    if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
-    if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
-        (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
-        return st;
-    return h->arch->post_norms ? hth_bind_norm(b, i, "post_ffw_norm", &l->ffn_post_norm) : HEARTH_OK;
+    if (st == HEARTH_OK) st = l->network == HTH_NETWORK_EXPERTS ? bind_experts(b, i, l) : bind_dense(b, i, l);
+    if (st != HEARTH_OK || !h->arch->post_norms) return st;
+    return hth_bind_norm(b, i, "post_ffw_norm", &l->ffn_post_norm);
 }

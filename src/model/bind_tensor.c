@@ -89,14 +89,12 @@ hearth_status hth_bind_parts(hth_binder *b, const hth_gguf_tensor *t, size_t n_c
     return HEARTH_OK;
 }
 
-/* A matrix of n_row rows of n_col weights. */
 hearth_status hth_bind_matrix(hth_binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
                               hth_matrix *m)
 {
     return hth_bind_parts(b, t, n_col, &(hth_bind_part){n_row, m}, 1);
 }
 
-/* The matrices [n_row][n_col] of n_slice experts, one after another. */
 hearth_status hth_bind_slices(hth_binder *b, const hth_gguf_tensor *t, size_t n_slice, size_t n_row,
                               size_t n_col, hth_matrix *m)
 {
@@ -147,7 +145,6 @@ hearth_status hth_bind_vector(hth_binder *b, const hth_gguf_tensor *t, size_t n,
     return hth_bind_vectors(b, t, n, 1, vector);
 }
 
-/* Biases of several matrices, consecutive in one tensor. NULL: none. */
 hearth_status hth_bind_bias_parts(hth_binder *b, const hth_gguf_tensor *t, const size_t *n,
                                   const float **vectors[], size_t n_part)
 {
@@ -172,7 +169,6 @@ hearth_status hth_bind_divisors(hth_binder *b, const hth_gguf_tensor *t, const f
     return st;
 }
 
-/* Whether a name ends with one of those that the architecture ignores. */
 bool hth_bind_is_ignored(const hth_arch *arch, const char *name)
 {
     size_t n = strlen(name);
@@ -184,7 +180,6 @@ bool hth_bind_is_ignored(const hth_arch *arch, const char *name)
     return false;
 }
 
-/* The bias of matrix `name` of a layer, which the architecture may require. */
 hearth_status hth_bind_bias(hth_binder *b, uint32_t i_layer, const char *name, bool needed, size_t n,
                             const float **vector)
 {
@@ -220,7 +215,6 @@ hearth_status hth_bind_norm(hth_binder *b, uint32_t i_layer, const char *name, h
     return hth_bind_bias(b, i_layer, name, true, h->d_model, &norm->bias);
 }
 
-/* A norm outside layers. */
 hearth_status hth_bind_outer_norm(hth_binder *b, const char *name, hth_norm *norm)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -234,7 +228,6 @@ hearth_status hth_bind_outer_norm(hth_binder *b, const char *name, hth_norm *nor
     return hth_bind_vector(b, hth_bind_find(b, full), h->d_model, &norm->bias);
 }
 
-/* A matrix of a layer and its bias. */
 hearth_status hth_bind_linear(hth_binder *b, uint32_t i_layer, const char *name, bool needs_bias,
                               size_t n_row, size_t n_col, hth_matrix *m, const float **bias)
 {

@@ -27,7 +27,6 @@ hearth_status hth_hparams_missing(hth_hparams_reader *r)
     return hth_gguf_missing(r->file, r->key, why, r->err);
 }
 
-/* Reads an integer key. It is required if *value is 0 on entry. */
 hearth_status hth_hparams_size(hth_hparams_reader *r, const char *name, uint64_t min, uint64_t max,
                                uint32_t *value)
 {
@@ -46,13 +45,28 @@ hearth_status hth_hparams_float(hth_hparams_reader *r, const char *name, double 
     return hth_gguf_get_float(r->file, hth_hparams_key(r, name), min, max, value, found, r->err);
 }
 
-/* An integer key that may be absent or 0. */
 hearth_status hth_hparams_count(hth_hparams_reader *r, const char *name, uint64_t max, uint32_t *value)
 {
     uint64_t v = 0;
     hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, name), 0, max, &v, NULL, r->err);
     *value = (uint32_t)v;
     return st;
+}
+
+/* Arrays may have entries for blocks behind the layers. */
+static bool has_entry_per_layer(const hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer)
+{
+    return v->n_element == n_layer || v->n_element == r->n_block;
+}
+
+/* Checks the last key's array of a flag for each layer. */
+static hearth_status check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer)
+{
+    bool flags = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
+    if (flags && has_entry_per_layer(r, v, n_layer)) return HEARTH_OK;
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                    "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
+                    hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
 }
 
 /* Reads a count that may be one number or an array with an entry per layer. */
@@ -68,7 +82,8 @@ static hearth_status read_per_layer(hth_hparams_reader *r, const char *name, uin
         for (uint32_t i = 0; i < n_layer; i++) values[i] = (uint32_t)one;
         return st;
     }
-    if ((v->element_type != HTH_GGUF_I32 && v->element_type != HTH_GGUF_U32) || (v->n_element != n_layer && v->n_element != r->n_block))
+    bool counts = v->element_type == HTH_GGUF_I32 || v->element_type == HTH_GGUF_U32;
+    if (!counts || !has_entry_per_layer(r, v, n_layer))
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s at %llu: expected an array of %u 32-bit integers, one for each layer",
                         hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
@@ -210,14 +225,10 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
     uint32_t n_layer = h->n_layer;
     uint64_t period = h->arch->swa.period;
     if (v && v->type == HTH_GGUF_ARRAY) {
-        bool counts = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
-        if (!counts || (v->n_element != n_layer && v->n_element != r->n_block))
-            return hth_fail(
-                r->err, HEARTH_ERROR_FORMAT,
-                "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
-                hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
-        for (uint32_t i = 0; i < n_layer; i++) sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
-        return HEARTH_OK;
+        hearth_status st = check_flags(r, v, n_layer);
+        for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++)
+            sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
+        return st;
     }
     hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, HTH_MAX_LAYER, &period, NULL, r->err);
     if (st != HEARTH_OK) return st;
@@ -232,21 +243,14 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
 static hearth_status read_rope_pattern(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_gguf_value *v = hth_gguf_find(r->file, hth_hparams_key(r, "attention.rope_pattern"));
-    uint64_t all = 1;
+    uint64_t all = 0;
     if (!h->arch->reads_rope_pattern || !v) return HEARTH_OK;
-    if (v->type != HTH_GGUF_ARRAY) {
-        hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, 1, &all, NULL, r->err);
-        for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].rotates = sizes[i].rotates && all == 1;
-        return st;
-    }
-    bool flags = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
-    if (!flags || (v->n_element != h->n_layer && v->n_element != r->n_block))
-        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                        "%s: %s at %llu: expected an array of %u booleans or integers, one for each layer",
-                        hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
-    for (uint32_t i = 0; i < h->n_layer; i++)
-        sizes[i].rotates = sizes[i].rotates && hth_gguf_element_uint(v, i);
-    return HEARTH_OK;
+    bool each = v->type == HTH_GGUF_ARRAY;
+    hearth_status st = each ? check_flags(r, v, h->n_layer)
+                            : hth_gguf_get_uint(r->file, r->key, 0, 1, &all, NULL, r->err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
+        sizes[i].rotates = sizes[i].rotates && (each ? hth_gguf_element_uint(v, i) : all);
+    return st;
 }
 
 static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)

@@ -12,8 +12,7 @@ static hearth_status read_weight_rule(hth_hparams_reader *r, const hth_expert_ru
     hearth_status st = HEARTH_OK;
     e->score = rule->score, e->normalise = rule->normalise, e->scale = 1.0f;
     if (rule->reads_normalise)
-        st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "expert_weights_norm"), &e->normalise, &found,
-                               r->err);
+        st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "expert_weights_norm"), &e->normalise, NULL, r->err);
     if (st == HEARTH_OK && rule->reads_scale)
         st = hth_hparams_float(r, "expert_weights_scale", 0.0, 1e6, &scale, NULL);
     if (scale != 0.0) e->scale = (float)scale; /* 0: converters of models without the factor write it */
@@ -57,14 +56,12 @@ static hearth_status read_shared_width(hth_hparams_reader *r, hth_shared_rule ru
 {
     uint32_t length = 0, count = 1;
     hearth_status st = HEARTH_OK;
+    bool counts = rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT;
+    uint32_t absent = rule == HTH_SHARED_OR_DENSE ? n_ff : rule == HTH_SHARED_OR_NONE ? 0 : e->d_ff;
     if (rule != HTH_SHARED_COUNT)
         st = hth_hparams_count(r, "expert_shared_feed_forward_length", HTH_MAX_D_FF, &length);
-    if (st != HEARTH_OK) return st;
-    if (rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT)
-        st = hth_hparams_count(r, "expert_shared_count", HTH_MAX_D_FF, &count);
-    if (rule == HTH_SHARED_OR_DENSE && length == 0) length = n_ff;
-    if (rule == HTH_SHARED_OR_EXPERT && length == 0) length = e->d_ff;
-    if ((rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT) && length == 0) length = e->d_ff;
+    if (st == HEARTH_OK && counts) st = hth_hparams_count(r, "expert_shared_count", HTH_MAX_D_FF, &count);
+    if (length == 0) length = absent;
     if (st != HEARTH_OK || (uint64_t)length * count <= HTH_MAX_D_FF) {
         e->d_ff_shared = length * count;
         return st;

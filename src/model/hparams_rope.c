@@ -74,8 +74,11 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
                        .n_rot = h->d_head,
                        .base = 10000.0,
                        .window_base = h->arch->window_rope_base,
+                       .factor = 1.0,
+                       .n_ctx_original = h->n_ctx_train,
                        .attn_factor = 1.0};
-    bool rotates = true, other_depth = h->arch->adjacent_layers > 0 && h->n_layer != h->arch->adjacent_layers;
+    double factor = 0.0;
+    bool rotates = true, other_depth = h->arch->rope_layers > 0 && h->n_layer != h->arch->rope_layers;
     hearth_status st = HEARTH_OK;
     if (h->arch->reads_finetuned)
         st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "rope.scaling.finetuned"), &rotates, NULL, r->err);
@@ -84,9 +87,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
         rope->n_rot = 0, rope->kind = HTH_ROPE_NONE;
         return HEARTH_OK;
     }
-    rope->factor = 1.0, rope->n_ctx_original = h->n_ctx_train;
     if (h->arch->fixed_rope) return HEARTH_OK;
-    rope->factor = 0.0;
     if ((st = hth_hparams_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot)) != HEARTH_OK)
         return st;
     if (rope->n_rot % 2 != 0)
@@ -104,20 +105,17 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
     }
     if ((st = read_scaling_type(r, h->arch, rope)) != HEARTH_OK) return st;
     bool found;
-    if ((st = hth_hparams_float(r, "rope.scaling.factor", 0.0, 1e6, &rope->factor, &found)) != HEARTH_OK)
+    if ((st = hth_hparams_float(r, "rope.scaling.factor", 0.0, 1e6, &factor, &found)) != HEARTH_OK)
         return st;
     if (!found &&
-        (st = hth_hparams_float(r, "rope.scale_linear", 0.0, 1e6, &rope->factor, NULL)) != HEARTH_OK)
+        (st = hth_hparams_float(r, "rope.scale_linear", 0.0, 1e6, &factor, NULL)) != HEARTH_OK)
         return st;
-    if (rope->factor != 0.0 && rope->factor < MIN_ROPE_FACTOR)
+    if (factor != 0.0 && factor < MIN_ROPE_FACTOR)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s is %g, allowed are 0 (none) and %g to 1e+06",
-                        hth_gguf_path(r->file), r->key, rope->factor, MIN_ROPE_FACTOR);
+                        hth_gguf_path(r->file), r->key, factor, MIN_ROPE_FACTOR);
     bool scales = rope->scaling == HTH_SCALING_LINEAR || rope->scaling == HTH_SCALING_YARN;
-    if (rope->factor == 0.0 || !scales) rope->factor = 1.0;
-    uint32_t original = h->n_ctx_train;
-    if ((st = hth_hparams_size(r, "rope.scaling.original_context_length", 1, HTH_MAX_CONTEXT, &original)) !=
-        HEARTH_OK)
-        return st;
-    rope->n_ctx_original = original;
+    if (factor != 0.0 && scales) rope->factor = factor;
+    st = hth_hparams_size(r, "rope.scaling.original_context_length", 1, HTH_MAX_CONTEXT, &rope->n_ctx_original);
+    if (st != HEARTH_OK) return st;
     return hth_hparams_float(r, "rope.scaling.attn_factor", 1e-3, 1e3, &rope->attn_factor, NULL);
 }

@@ -38,7 +38,8 @@ typedef struct hth_expert_sizes {
     uint32_t n_expert, n_used; /* 0: all layers are dense */
     uint32_t n_group, n_group_used;
     uint32_t d_ff, d_ff_shared; /* of an expert, of the shared one (0: none) */
-    uint32_t n_leading, step;   /* the first n_leading layers are dense; of the others those with (i + 1) mod step > 0 */
+    uint32_t n_leading; /* the first layers, which are dense */
+    uint32_t step;      /* of the others, layer i has experts if (i + 1) mod step = 0 */
     hth_router_score score;
     bool normalise;
     float scale;
@@ -103,7 +104,7 @@ typedef struct hth_attention {
     hth_norm q_norm, k_norm; /* as the architecture's qk_norm says; weight NULL: none */
     const float *slopes;     /* [n_head] of alibi, or NULL */
     const float *sinks;      /* [n_head] or NULL */
-    hth_matrix gate;         /* rows of d_model: [n_head * d_head] or [n_head]; its sigmoid multiplies outputs of heads */
+    hth_matrix gate;         /* [n_head * d_head] or [n_head] rows of d_model; its sigmoid multiplies attention */
     bool rotates;            /* queries and keys */
     hth_matrix o;            /* d_model rows of n_head * d_head */
     const float *o_bias;
@@ -144,7 +145,7 @@ typedef struct hth_experts {
     uint32_t d_ff;             /* of each expert */
     hth_matrix gate, up, down; /* rows of all experts, one expert after another; up absent: gate holds the rows of gate
                                   and up of the first expert, then those of the second, ... */
-    const float *gate_bias, *up_bias, *down_bias; /* likewise; NULL: none */
+    const float *gate_bias, *up_bias, *down_bias; /* of all experts, one after another; NULL: none */
     hth_ffn shared;           /* d_ff 0: none */
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight of the shared one, which else is 1 */
 } hth_experts;
@@ -174,9 +175,11 @@ enum { HTH_LAYER_MATRICES = 15 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
-    hth_matrix *const these[HTH_LAYER_MATRICES] = {
-        &l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o, &l->ffn.gate,    &l->ffn.up,    &l->ffn.down, &l->ffn.down_t.rows,
-        &e->gate,   &e->up,     &e->down,   &e->shared.gate, &e->shared.up, &e->shared.down, &l->attn.gate};
+    hth_matrix *const these[] = {
+        &l->attn.q,   &l->attn.k, &l->attn.v, &l->attn.o,      &l->attn.gate,  &l->ffn.gate,    &l->ffn.up,
+        &l->ffn.down, &e->gate,   &e->up,     &e->down,        &e->shared.gate, &e->shared.up,  &e->shared.down,
+        &l->ffn.down_t.rows};
+    _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }
 

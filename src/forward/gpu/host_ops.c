@@ -9,7 +9,8 @@
 /* Reads the inputs of a split layer for n tokens from the device-to-host message. */
 static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t n)
 {
-    memcpy(s->x_norm, hth_gpu_mapped(g->workspace.d2h_ffn_input), (size_t)n * g->model->hparams.d_model * sizeof(float));
+    memcpy(s->x_norm, hth_gpu_mapped(g->workspace.d2h_ffn_input),
+           (size_t)n * g->model->hparams.d_model * sizeof(float));
 }
 
 /* Computes the contribution of `cold`, whose first neuron is number `first` of the split layer's CPU neurons, to n

@@ -300,7 +300,8 @@ static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->mixer_post_norm, to->attn_post, err);
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_post_norm, to->ffn_post, err);
     if (st == HEARTH_OK) st = copy_head_norms(o->g, l, &to->head_norms, err);
-    if (st == HEARTH_OK) st = copy_vector(o->g, has_thresholds ? l->ffn.thresholds : NULL, l->ffn.d_ff, &to->thresholds, err);
+    if (st == HEARTH_OK)
+        st = copy_vector(o->g, has_thresholds ? l->ffn.thresholds : NULL, l->ffn.d_ff, &to->thresholds, err);
     if (st == HEARTH_OK && to->down_transposed)
         st = copy_vector(o->g, l->ffn.down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
     if (st == HEARTH_OK && to->down_transposed && hth_type_act_block(l->ffn.down_t.rows.type) > 0)

@@ -43,7 +43,8 @@ static inline const uint8_t *hth_attn_value_group(const hth_attn *job, size_t po
 
 /* Lowers scores x[n] of head i_head of token i_row, of which the first is that of position `first`, by their distance
  * times the slope. */
-static inline void hth_attn_add_slope(const hth_attn *job, size_t i_head, size_t i_row, size_t first, float *x, size_t n)
+static inline void hth_attn_add_slope(const hth_attn *job, size_t i_head, size_t i_row, size_t first,
+                                      float *x, size_t n)
 {
     size_t distance = job->n_pos - 1 + i_row - first;
     for (size_t j = 0; j < n; j++) x[j] = x[j] - job->slopes[i_head] * (float)(distance - j);
