@@ -246,6 +246,17 @@ static hearth_status map_matrices(hearth_model *m, hearth_error *err)
     return HEARTH_OK;
 }
 
+static hearth_status transpose(hearth_model *m, const hth_binding *b, hearth_error *err)
+{
+    size_t n_col = b->n / b->n_row;
+    const float *x = *b->vector;
+    float *y = hth_arena_alloc(&m->vectors, b->n, sizeof *y, 64);
+    if (!y) return hth_fail_memory(err, b->n * sizeof *y, "a vector of weights");
+    for (size_t i = 0; i < b->n; i++) y[i % n_col * b->n_row + i / n_col] = x[i];
+    *b->vector = y;
+    return HEARTH_OK;
+}
+
 /* Norms, biases and factors are few: each is read, converted to float and checked. */
 static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_error *err)
 {
@@ -273,6 +284,7 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
         goto done;
     }
     *b->vector = x;
+    if (b->n_row > 0) st = transpose(m, b, err);
 done:
     hth_free(raw);
     return st;

@@ -303,6 +303,7 @@ hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
     for (uint32_t i = 0; i < b->n_entry; i++) {
         hearth_session *s = b->entries[i].session;
         s->pending_in = NULL;
+        if (st == HEARTH_OK && b->entries[i].n_token > 1) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
         if (st == HEARTH_OK) s->position += b->entries[i].n_token;
         else s->has_logits = false;
     }
@@ -476,6 +477,8 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     hearth_batch *b = s->own;
     eval_output output = {s, fn, user, 0};
     uint32_t start = s->position, n_tok;
+    bool is_text = n > 1; /* rather than a generated token: callers return to where it begins or ends */
+    if (is_text && s->seq.n_tok == start) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     for (; st == HEARTH_OK && output.first < n; output.first += n_tok) {
         n_tok = n - output.first < b->n_tok_max ? (uint32_t)(n - output.first) : b->n_tok_max;
         for (uint32_t i = 0; i < n_tok; i++)
@@ -485,6 +488,7 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         s->position += n_tok;
     }
     if (st != HEARTH_OK) go_back(s, start);
+    else if (is_text) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     return st;
 }
 

@@ -190,7 +190,8 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
     if (st == HEARTH_OK) st = put(&o, &head, sizeof head);
     if (st == HEARTH_OK) st = put(&o, s->tokens, head.n_tok * sizeof *s->tokens);
     if (st == HEARTH_OK && s->has_logits) st = put(&o, s->logits, head.n_vocab * sizeof *s->logits);
-    if (st == HEARTH_OK && head.flags & HAS_CACHE) st = put(&o, s->seq.now, head.state_size);
+    for (int k = 0; st == HEARTH_OK && head.flags & HAS_CACHE && k < HTH_N_STATE; k++)
+        st = put(&o, s->seq.states[k].now, s->seq.states[k].size);
     if (st == HEARTH_OK && head.flags & HAS_CACHE) st = put_pages(&o, s, &head);
     if (st == HEARTH_OK) st = flush(&o);
     if (st == HEARTH_OK) st = hth_atomic_writer_write(&o.writer, &o.hash, sizeof o.hash, err);
@@ -315,7 +316,8 @@ static hearth_status load(input *in, hearth_session *s, const session_head *h)
     if (st == HEARTH_OK && h->flags & HAS_LOGITS) st = get(in, s->logits, h->n_vocab * sizeof *s->logits);
     if (st != HEARTH_OK || !(h->flags & HAS_CACHE)) return st;
     hth_sequence_overwrite(&s->seq, h->n_tok, h->first[HTH_KV_WINDOW]);
-    st = get(in, s->seq.now, h->state_size);
+    for (int k = 0; st == HEARTH_OK && k < HTH_N_STATE; k++) st = get(in, s->seq.states[k].now, s->seq.states[k].size);
+    hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         for (uint32_t i = h->first[c]; st == HEARTH_OK && i < h->end[c]; i++) {
             bool held = i >= s->seq.tables[c].first;

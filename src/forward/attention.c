@@ -112,7 +112,7 @@ size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row)
     size_t n_shared = 1;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
-        size_t n = l->mixer == HTH_MIXER_ATTENTION ? l->attn.n_head / l->attn.n_head_kv : 1;
+        size_t n = l->attn.n_head_kv > 0 ? l->attn.n_head / l->attn.n_head_kv : 1;
         if (n > n_shared) n_shared = n;
     }
     for (*n_row = HTH_KV_GROUP; *n_row > 1 && *n_row * n_shared > 64;) *n_row /= 2;
@@ -181,6 +181,18 @@ static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm
     }
 }
 
+/* A token's queries and gates, which alternate head by head. */
+static void split_gate(hth_step *s, const hth_attention *a, size_t i_row)
+{
+    size_t d = s->model->hparams.d_head, n_q = a->n_head * d;
+    const float *from = s->q_gate + i_row * 2 * n_q;
+    float *q = s->q + i_row * n_q, *gate = s->attn_gate + i_row * n_q;
+    for (size_t i = 0; i < a->n_head; i++, from += 2 * d) {
+        memcpy(q + i * d, from, d * sizeof *q);
+        memcpy(gate + i * d, from + d, d * sizeof *gate);
+    }
+}
+
 /* Prepares the queries and keys of a group of tokens, and stores its keys and values in the cache. */
 static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
 {
@@ -192,6 +204,7 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
     size_t d = s->model->hparams.d_head, n_kv = a->n_head_kv * d, n_q = a->n_head * d;
     for (size_t i = group->first; i < group->first + group->n; i++) {
         float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
+        if (a->q_has_gate) split_gate(s, a, i);
         prepare_heads(job, i, &a->q_norm, a->n_head, q);
         prepare_heads(job, i, &a->k_norm, a->n_head_kv, k);
         if (s->model->hparams.qkv_limit != 0.0f) clamp(v, n_kv, s->model->hparams.qkv_limit);
@@ -333,7 +346,7 @@ static void gate_row(const void *arg, size_t t)
 {
     const gate_arg *g = arg;
     const hth_step *s = g->s;
-    size_t d = s->model->hparams.d_head, n_q = g->a->n_head * d, n_gate = g->a->gate.n_row;
+    size_t d = s->model->hparams.d_head, n_q = g->a->n_head * d, n_gate = g->a->q_has_gate ? n_q : g->a->gate.n_row;
     float *y = s->attn_out + t * n_q, *gate = s->attn_gate + t * n_gate;
     if (n_gate == n_q) {
         s->k->gate_sigmoid(gate, y, n_q, y);
@@ -352,7 +365,8 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     const hth_norm *norm = l->mixer_norm.weight ? &l->mixer_norm : &l->ffn_norm;
     hth_fwd_norm_rows rows = {s, norm, s->x, s->x_norm};
     hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
-    hth_output qkv[] = {{.matrix = &a->q, .bias = a->q_bias, .y = s->q},
+    bool is_gated = a->q_has_gate || a->gate.n_row > 0;
+    hth_output qkv[] = {{.matrix = &a->q, .bias = a->q_bias, .y = a->q_has_gate ? s->q_gate : s->q},
                         {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
                         {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv},
                         {.matrix = &a->gate, .y = s->attn_gate}};
@@ -366,6 +380,6 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
     gate_arg g = {.s = s, .a = a};
     hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, a->gate.n_row > 0 ? &gated : NULL);
+    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, is_gated ? &gated : NULL);
     return HEARTH_OK;
 }

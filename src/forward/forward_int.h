@@ -36,6 +36,22 @@ typedef struct hth_expert_buffers {
     uint32_t max_row, n_row, n_slice; /* n_row, n_slice: of the wave */
 } hth_expert_buffers;
 
+/* Workspace of recurrent mixers; NULL: no layer is recurrent. */
+typedef struct hth_recurrent_buffers {
+    hth_row_group *runs;  /* [n_run], at most n_tok: the tokens of each sequence */
+    uint32_t *run_of;     /* [n_tok] */
+    uint32_t n_run;
+    float *in,
+        *conv; /* [n_tok][channels]: inputs and outputs of the convolution; short_conv.c: [n_tok][3 * d_model] */
+    float *joined;        /* [n_tok][rows of hth_delta_net.qkv without a gate] */
+    float *gate, *out;    /* [n_tok][n_head * d] */
+    float *rates;         /* [2 * n_tok * n_head] products of beta and decay */
+    float *beta, *decay;  /* [n_tok][n_head] */
+    float inverse_root;   /* 1 / sqrt(d) */
+    float *scratch;       /* [n_thread][n_scratch] */
+    size_t n_scratch;
+} hth_recurrent_buffers;
+
 /* Up to HTH_SPLIT_ROWS tokens, long contexts are distributed by split; there is scratch memory for
  * HTH_SPLIT_SCRATCH (token, split) pairs at once. */
 enum { HTH_SPLIT_ROWS = 16, HTH_SPLIT_SCRATCH = 64 };
@@ -68,6 +84,7 @@ struct hth_step {
     float *kv;                 /* [2][n_tok][n_head_kv * d_head] new keys, then new values */
     float *attn_out;              /* [n_tok][n_head * d_head] attention output */
     float *attn_gate;             /* the same shape, or [n_tok][n_head]: hth_attention.gate */
+    float *q_gate;                /* [n_tok][2 * n_head * d_head] queries and gates: hth_attention.q_has_gate */
     float *gate, *up, *hidden; /* [n_tok][d_ff] */
     int32_t *list;             /* [d_ff] candidates of the current token */
     float *scores;             /* [n_tok][d_ff] predictor or threshold scores */
@@ -77,6 +94,7 @@ struct hth_step {
     hth_active_set *active_sets;        /* [n_tok] both of them */
     hth_axpy_scratch axpy_scratch;   /* sums of the down projection */
     hth_expert_buffers experts;
+    hth_recurrent_buffers recurrent;
     float *block_out;                /* [n_tok][d_model] output of a block, before it is added to x */
     float *mixer_saved;              /* [n_tok][d_model] mixer output, where the FFN is parallel to the mixer */
     uint32_t n_table;          /* RoPE tables: 1, or 2 where layers with a window have their own */
@@ -113,6 +131,21 @@ void hth_fwd_group(hth_step *s);
 void hth_fwd_rope_init(hth_step *s);
 void hth_fwd_rope_tables(hth_step *s);
 hth_fwd_block_fn hth_fwd_attention;
+/* conv.c: finds the runs of the step; row i of y[n_tok][n_channel] from x[n_tok][stride] and the state of layer i_layer,
+ * which the last row of a run replaces. */
+typedef struct hth_conv_rows {
+    hth_step *s;
+    const hth_conv *conv;
+    uint32_t i_layer;
+    const float *x;
+    size_t stride;
+    float *y;
+} hth_conv_rows;
+void hth_fwd_find_runs(hth_step *s);
+void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row);
+/* short_conv.c, delta_net.c */
+hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net;
+size_t hth_fwd_delta_net_scratch(const hth_delta_net *net); /* floats per thread */
 /* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
 hth_fwd_block_fn hth_fwd_experts;
 void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);

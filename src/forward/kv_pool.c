@@ -58,12 +58,12 @@ static hth_kv_layer kv_of(const hth_layer *l)
                           .n_head_kv = l->mixer == HTH_MIXER_ATTENTION ? l->attn.n_head_kv : 0};
 }
 
-static size_t state_size_of(const hth_layer *l) { return (l->state_size + 63) / 64 * 64; }
+static size_t state_size_of(const hth_layer *l, hth_state_kind kind) { return (l->state_sizes[kind] + 63) / 64 * 64; }
 
-size_t hth_kv_state_size(const hth_model *model)
+size_t hth_kv_state_size(const hth_model *model, hth_state_kind kind)
 {
     size_t size = 0;
-    for (uint32_t i = 0; i < model->hparams.n_layer; i++) size += state_size_of(&model->layers[i]);
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) size += state_size_of(&model->layers[i], kind);
     return size;
 }
 
@@ -117,7 +117,8 @@ hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_
     (void)chunk_size(model, type, &p->chunk_size); /* the type was checked */
     for (uint32_t i = 0; i < n_layer; i++) {
         layers[i] = kv_of(&model->layers[i]);
-        layers[i].state = i > 0 ? layers[i - 1].state + state_size_of(&model->layers[i - 1]) : 0;
+        for (int k = 0; i > 0 && k < HTH_N_STATE; k++)
+            layers[i].states[k] = layers[i - 1].states[k] + state_size_of(&model->layers[i - 1], (hth_state_kind)k);
         layers[i].offset = p->classes[layers[i].class].page_size;
         p->classes[layers[i].class].page_size += 2 * layers[i].n_head_kv * p->chunk_size;
     }

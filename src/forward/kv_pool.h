@@ -34,7 +34,7 @@ typedef struct hth_kv_layer {
     hth_kv_class class;
     uint32_t n_head_kv; /* 0: the layer has no keys and values */
     size_t offset;      /* bytes to the keys of KV head 0 */
-    size_t state;       /* bytes to the mixer's state in that of a sequence (hth_layer.state_size) */
+    size_t states[HTH_N_STATE]; /* bytes to the mixer's state in that of a sequence (hth_layer.state_sizes) */
 } hth_kv_layer;
 
 hth_kv_class hth_kv_class_of(const hth_layer *layer);
@@ -52,8 +52,8 @@ size_t hth_kv_pool_chunk_size(const hth_kv_pool *pool);
 /* Bytes of a page; 0: no layer is of the class. */
 size_t hth_kv_pool_page_size(const hth_kv_pool *pool, hth_kv_class class);
 
-/* Bytes of the state of all mixers; each begins at a multiple of 64 from the start of the memory. */
-size_t hth_kv_state_size(const hth_model *model);
+/* Bytes of the states of all mixers; each begins at a multiple of 64 from the start of the memory. */
+size_t hth_kv_state_size(const hth_model *model, hth_state_kind kind);
 /* Bytes of a page of each class; 0: no layer is of the class. false: as the next. */
 bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes[HTH_N_KV_CLASS]);
 /* Bytes of the pages of n_ctx positions; false: overflow, or the model's head size does not suit the type. */

@@ -30,18 +30,26 @@ uint32_t hth_sequence_max_step(const hth_sequence *s)
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
+static size_t all_states(const hth_model *m)
+{
+    return hth_kv_state_size(m, HTH_STATE_STEP) + hth_kv_state_size(m, HTH_STATE_CHUNK);
+}
+
 static bool open_states(hth_sequence *s)
 {
-    const hth_model *m = model_of(s);
-    size_t all;
-    s->state_size = hth_kv_state_size(m);
+    size_t all, at = 0;
+    s->state_size = all_states(model_of(s));
     if (s->state_size == 0) return true;
     if (!hth_mul_size(s->state_size, 2 + HTH_N_CHECKPOINT, &all)) return false;
     s->memory = hth_alloc(1, all);
-    s->now = s->memory, s->next = s->memory + s->state_size;
-    for (int i = 0; s->memory && i < HTH_N_CHECKPOINT; i++)
+    if (!s->memory) return false;
+    for (int k = 0; k < HTH_N_STATE; at += s->states[k].size, k++) {
+        s->states[k].size = hth_kv_state_size(model_of(s), (hth_state_kind)k);
+        s->states[k].now = s->memory + at, s->states[k].next = s->memory + s->state_size + at;
+    }
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++)
         s->checkpoints[i].state = s->memory + (2 + (size_t)i) * s->state_size;
-    return s->memory != NULL;
+    return true;
 }
 
 /* Pages that a sequence holds of a class. */
@@ -58,7 +66,7 @@ bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_se
 {
     size_t sizes[HTH_N_KV_CLASS], part;
     if (!hth_kv_page_sizes(model, type, sizes)) return false;
-    *size = (2 + HTH_N_CHECKPOINT) * hth_kv_state_size(model);
+    *size = (2 + HTH_N_CHECKPOINT) * all_states(model);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         if (!hth_mul_size(sizes[c], count_held(model, options, (hth_kv_class)c), &part) ||
             !hth_add_size(*size, part, size))
@@ -155,14 +163,15 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
 {
     hearth_status st = open_sequence(s, from->pool, &from->options, from, err);
     if (st != HEARTH_OK) return st;
-    s->n_tok = from->n_tok, s->i_checkpoint = from->i_checkpoint;
+    s->n_tok = from->n_tok;
+    memcpy(s->n_checkpoint, from->n_checkpoint, sizeof s->n_checkpoint);
     s->first_window = from->first_window;
     if (s->state_size == 0) return HEARTH_OK;
-    memcpy(s->now, from->now, s->state_size);
+    for (int k = 0; k < HTH_N_STATE; k++) memcpy(s->states[k].now, from->states[k].now, s->states[k].size);
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
         const hth_checkpoint *c = &from->checkpoints[i];
         s->checkpoints[i].n_tok = c->n_tok, s->checkpoints[i].valid = c->valid;
-        memcpy(s->checkpoints[i].state, c->state, s->state_size);
+        if (c->valid) memcpy(s->checkpoints[i].state, c->state, s->state_size);
     }
     return HEARTH_OK;
 }
@@ -209,15 +218,15 @@ uint32_t hth_sequence_first_visible(const hth_sequence *s, uint32_t n_tok)
     return window > 0 && n_tok >= window ? (n_tok + 1 - window) / HTH_KV_PAGE : 0;
 }
 
-/* Keeps the state at n_tok in place of the oldest one. */
-static void checkpoint(hth_sequence *s)
+void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind)
 {
     if (s->state_size == 0 || s->n_tok == 0) return;
     for (int i = 0; i < HTH_N_CHECKPOINT; i++)
         if (s->checkpoints[i].valid && s->checkpoints[i].n_tok == s->n_tok) return;
-    hth_checkpoint *c = &s->checkpoints[s->i_checkpoint++ % HTH_N_CHECKPOINT];
+    hth_checkpoint *c = &s->checkpoints[kind * HTH_RING + s->n_checkpoint[kind]++ % HTH_RING];
     c->n_tok = s->n_tok, c->valid = true;
-    memcpy(c->state, s->now, s->state_size);
+    for (size_t k = 0, at = 0; k < HTH_N_STATE; at += s->states[k].size, k++)
+        memcpy(c->state + at, s->states[k].now, s->states[k].size);
 }
 
 /* Pages that no later token sees are reused. */
@@ -227,12 +236,20 @@ static void release_window(hth_sequence *s)
         release_pages(s, HTH_KV_WINDOW, hth_sequence_first_visible(s, s->n_tok));
 }
 
+static void swap_state(hth_sequence *s, hth_state_kind kind)
+{
+    uint8_t *written = s->states[kind].next;
+    s->states[kind].next = s->states[kind].now, s->states[kind].now = written;
+}
+
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
 {
-    uint8_t *written = s->next;
+    uint32_t before = s->n_tok;
     s->n_tok += n_new;
-    s->next = s->now, s->now = written;
-    if (n_new > 1) checkpoint(s);
+    swap_state(s, HTH_STATE_STEP);
+    if (before / HTH_CHUNK != s->n_tok / HTH_CHUNK) swap_state(s, HTH_STATE_CHUNK);
+    if (before / HTH_CHECKPOINT_STEP != s->n_tok / HTH_CHECKPOINT_STEP)
+        hth_sequence_checkpoint(s, HTH_CHECKPOINT_REGULAR);
     release_window(s);
 }
 
@@ -274,10 +291,11 @@ void hth_sequence_truncate(hth_sequence *s, uint32_t n)
     s->n_tok = n;
     if (n == 0) s->first_window = 0;
     if (s->state_size == 0) return;
-    if (n == 0) memset(s->now, 0, s->state_size);
+    for (int k = 0; n == 0 && k < HTH_N_STATE; k++) memset(s->states[k].now, 0, s->states[k].size);
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
         hth_checkpoint *c = &s->checkpoints[i];
-        if (c->valid && c->n_tok == n && n > 0) memcpy(s->now, c->state, s->state_size);
+        for (size_t k = 0, at = 0; c->valid && c->n_tok == n && n > 0 && k < HTH_N_STATE; at += s->states[k].size, k++)
+            memcpy(s->states[k].now, c->state + at, s->states[k].size);
         if (c->n_tok > n) c->valid = false;
     }
 }
@@ -315,11 +333,10 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
     }
 }
 
-void *hth_sequence_state(const hth_sequence *s, uint32_t i_layer, const void **now)
+hth_state hth_sequence_state(const hth_sequence *s, uint32_t i_layer, hth_state_kind kind)
 {
-    size_t at = hth_kv_pool_layer(s->pool, i_layer)->state;
-    *now = s->now + at;
-    return s->next + at;
+    size_t at = hth_kv_pool_layer(s->pool, i_layer)->states[kind];
+    return (hth_state){s->states[kind].now + at, s->states[kind].next + at};
 }
 
 /* ---- keys and values --------------------------------------------------------------------------------------- */

@@ -6,8 +6,14 @@
 
 #include "forward/kv_pool.h"
 
-/* Earlier states that a sequence keeps. */
-enum { HTH_N_CHECKPOINT = 4 };
+/* Earlier states that a sequence keeps: the last ones that the engine asked for, and the last ones at every
+ * HTH_CHECKPOINT_STEP positions. */
+typedef enum hth_checkpoint_kind {
+    HTH_CHECKPOINT_ASKED,
+    HTH_CHECKPOINT_REGULAR,
+    HTH_N_CHECKPOINT_KIND
+} hth_checkpoint_kind;
+enum { HTH_RING = 4, HTH_N_CHECKPOINT = HTH_N_CHECKPOINT_KIND * HTH_RING, HTH_CHECKPOINT_STEP = 256 };
 
 typedef struct hth_sequence_options {
     uint32_t n_ctx;
@@ -37,11 +43,14 @@ typedef struct hth_sequence {
     uint32_t n_page;                     /* length of the tables */
     uint32_t n_tok;                      /* committed tokens: positions [0, n_tok) */
     hth_page_table tables[HTH_N_KV_CLASS];
-    /* State of recurrent layers (hth_layer.state_size): a step reads `now` and writes `next`. NULL: none. */
-    uint8_t *now, *next;
-    size_t state_size;
+    /* States of recurrent layers; size 0: none. */
+    struct {
+        uint8_t *now, *next;
+        size_t size;
+    } states[HTH_N_STATE];
+    size_t state_size; /* of all */
     hth_checkpoint checkpoints[HTH_N_CHECKPOINT];
-    uint32_t i_checkpoint; /* the next one to be replaced */
+    uint32_t n_checkpoint[HTH_N_CHECKPOINT_KIND]; /* that were kept; each replaces the oldest of its kind */
     uint8_t *memory;       /* of the states */
     uint32_t first_window; /* pages of layers with a window hold keys and values from this one on */
 } hth_sequence;
@@ -61,8 +70,10 @@ uint32_t hth_sequence_max_step(const hth_sequence *s);
  * it writes, by a copy where tokens before n_tok are in it. Cannot fail; allocates nothing. n_tok + n_new is at most
  * n_ctx. */
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
-/* After that step succeeded. Keeps a checkpoint where it had several tokens. */
+/* After that step succeeded. Keeps a checkpoint if the tokens reach the next multiple of HTH_CHECKPOINT_STEP. */
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
+/* Keeps a checkpoint at n_tok. */
+void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind);
 
 /* The largest position up to n (at most n_tok) that hth_sequence_truncate can reach: n itself, unless pages were
  * released or layers have state; then that of a checkpoint, or 0. */
@@ -86,9 +97,12 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 /* Stores key and value [n_head_kv][d_head] of a position that was prepared. */
 void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer, uint32_t position, const float *key,
                         const float *value);
-/* *now: state_size bytes of a layer with state, before the step; returns where the step writes those after it. Both
- * are aligned as by malloc. */
-void *hth_sequence_state(const hth_sequence *s, uint32_t i_layer, const void **now);
+/* A layer's copies of a state: the one before the step, and the one that the step may write (hth_state_kind). Both
+ * are aligned as by malloc; a new sequence's are zero. */
+typedef struct hth_state {
+    void *now, *next;
+} hth_state;
+hth_state hth_sequence_state(const hth_sequence *s, uint32_t i_layer, hth_state_kind kind);
 /* Pages and offset of a KV head's keys; its values are values_offset bytes behind. */
 typedef struct hth_kv_head {
     const uint8_t *const *pages;

@@ -6,6 +6,7 @@
 #include "base/format_bytes.h"
 #include "base/checked_math.h"
 #include "forward/gpu/gpu.h"
+#include "kernels/vector/math.h"
 
 #include <string.h>
 
@@ -98,6 +99,38 @@ static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t 
     b->overflow = bump_alloc(c, n_row, sizeof *b->overflow);
 }
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_recurrent_sizes *sizes = &model->hparams.recurrent;
+    hth_recurrent_buffers *r = &s->recurrent;
+    size_t n_in = 0, n_channel = 0, n_joined = 0, n_head = sizes->n_head, n_inner = n_head * sizes->d_state,
+           f = sizeof(float);
+    if (sizes->n_tap == 0) return;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        const hth_delta_net *n = &l->delta_net;
+        bool is_net = l->mixer == HTH_MIXER_DELTA_NET;
+        n_in = larger(n_in, is_net ? n->conv.n_channel : l->short_conv.in.n_row);
+        n_channel = larger(n_channel, is_net ? n->conv.n_channel : l->short_conv.conv.n_channel);
+        if (is_net && n->gate.n_row == 0) n_joined = n->qkv.n_row;
+        if (is_net) r->n_scratch = hth_fwd_delta_net_scratch(n);
+    }
+    r->runs = bump_alloc(c, n_row, sizeof *r->runs);
+    r->run_of = bump_alloc(c, n_row, sizeof *r->run_of);
+    r->in = bump_alloc(c, n_row * n_in, f);
+    r->conv = bump_alloc(c, n_row * n_channel, f);
+    r->joined = bump_alloc(c, n_row * n_joined, f);
+    r->gate = bump_alloc(c, n_row * n_inner, f);
+    r->out = bump_alloc(c, n_row * n_inner, f);
+    r->rates = bump_alloc(c, 2 * n_row * n_head, f);
+    r->beta = bump_alloc(c, n_row * n_head, f);
+    r->decay = bump_alloc(c, n_row * n_head, f);
+    r->scratch = bump_alloc(c, n_thread * r->n_scratch, f);
+    if (sizes->d_state > 0) r->inverse_root = (float)(1.0 / hth_sqrt_d((double)sizes->d_state));
+}
+
 static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_hparams *h = &model->hparams;
@@ -110,6 +143,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->kv = bump_alloc(c, n_row * n_kv, 2 * f);
     s->attn_out = bump_alloc(c, n_row * n_q, f);
     s->attn_gate = bump_alloc(c, h->arch->attn_gate ? n_row * n_q : 0, f);
+    s->q_gate = bump_alloc(c, h->arch->attn_gate == HTH_ATTN_GATE_IN_Q ? 2 * n_row * n_q : 0, f);
     s->gate = bump_alloc(c, n_row * h->d_ff, f);
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
@@ -154,6 +188,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->act_q8.work = bump_alloc(c, n_thread * HTH_PANEL_WORK, 1);
     alloc_lists(c, model, n_tok, n_thread, s);
     alloc_experts(c, model, n_tok, n_thread, s);
+    alloc_recurrent(c, model, n_tok, n_thread, s);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
@@ -277,7 +312,9 @@ static void save_mixer(hth_step *s)
     s->mixer_saved = out;
 }
 
-static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention};
+static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention,
+                                                      [HTH_MIXER_SHORT_CONV] = hth_fwd_short_conv,
+                                                      [HTH_MIXER_DELTA_NET] = hth_fwd_delta_net};
 static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn,
                                                            [HTH_NETWORK_EXPERTS] = hth_fwd_experts};
 
@@ -344,6 +381,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     step->device_failed = false;
     hth_alloc_assert_none(1); /* functions called from here may allocate again */
     hth_fwd_group(step);
+    hth_fwd_find_runs(step);
     hth_fwd_embed(step);
     hth_fwd_rope_tables(step);
     hth_logits_sink to = {fn, user, 0};

@@ -92,7 +92,11 @@ typedef void hth_softmax_fn(float *x, size_t n);
 
 /* Elementwise. y may be an input. */
 typedef void hth_add_fn(const float *a, const float *b, size_t n, float *y);
+typedef void hth_mul_fn(const float *a, const float *b, size_t n, float *y);
 typedef void hth_scale_fn(const float *x, float factor, size_t n, float *y);
+/* y[n] = sum over j of taps[j][n] times rows[j][n], each product rounded, j ascending from 0; n_tap > 0. y is none of
+ * the rows. */
+typedef void hth_conv_fn(const float *const *rows, const float *taps, size_t n_tap, size_t n, float *y);
 /* y[i] = row i of w[n_row][n_col] . x, as sum8 of rounded products: without fma, so that devices give the same bits
  * (arithmetic.md 2, R10). */
 typedef void hth_dot_rows_fn(const float *w, size_t n_row, size_t n_col, const float *x, float *y);
@@ -199,6 +203,8 @@ typedef struct hth_kernels {
     hth_rope_fn *rope_interleaved, *rope_neox;
     hth_softmax_fn *softmax;
     hth_add_fn *add;
+    hth_mul_fn *mul;
+    hth_conv_fn *conv;
     hth_scale_fn *scale;
     hth_soft_cap_fn *soft_cap;
     hth_to_f16_fn *to_f16;

@@ -17,6 +17,15 @@
 /* The experts of Qwen, and of models that followed them. */
 #define SHARE_EXPERTS .score = HTH_SCORE_SOFTMAX, .width = HTH_WIDTH_KEY_OR_SHARE, .required = true
 
+/* Layers of gated DeltaNet, and of gated attention (Qwen3-Next). */
+#define QWEN_HYBRID                                                                                                   \
+    HALVES, .ffn_norm = "post_attention_norm", .qk_norm = HTH_QK_NORM_HEAD, .attn_gate = HTH_ATTN_GATE_IN_Q,           \
+            .recurrent.mixer = HTH_MIXER_DELTA_NET
+/* Layers of short convolutions, and of attention. */
+#define LIQUID                                                                                                        \
+    HALVES, .qk_norm = HTH_QK_NORM_HEAD, .output_norm = "token_embd_norm",                                             \
+            .recurrent = {.mixer = HTH_MIXER_SHORT_CONV, .without_kv_heads = true}
+
 /* By family: rows after the first of a family differ from it as they say. */
 static const hth_arch archs[] = {
     {.name = "llama",
@@ -99,6 +108,22 @@ static const hth_arch archs[] = {
      .sections = HTH_SECTIONS_INTERLEAVED,
      .qk_norm = HTH_QK_NORM_HEAD,
      .experts = {SHARE_EXPERTS, .normalise = true}},
+    {.name = "qwen3next",
+     QWEN_HYBRID,
+     .experts = {SHARE_EXPERTS, .normalise = true, .shared = HTH_SHARED_OR_NONE, .shared_gated = true}},
+    {.name = "qwen35", QWEN_HYBRID, .sections = HTH_SECTIONS_INTERLEAVED, .recurrent.alternates = true},
+    {.name = "qwen35moe",
+     QWEN_HYBRID,
+     .sections = HTH_SECTIONS_INTERLEAVED,
+     .recurrent.alternates = true,
+     .experts = {SHARE_EXPERTS, .normalise = true, .shared = HTH_SHARED_OR_NONE, .shared_gated = true}},
+    {.name = "lfm2",
+     LIQUID,
+     .swa = {.possible = true, .shares_base = true}},
+    {.name = "lfm2moe",
+     LIQUID,
+     .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .normalise = true, .width = HTH_WIDTH_KEY,
+                 .required = true, .select_bias = true, .reads_leading = true}},
     {.name = "mellum",
      HALVES,
      .qk_norm = HTH_QK_NORM_HEAD,

@@ -6,6 +6,15 @@
 #include "file/gguf.h"
 #include "kernels/kernels.h"
 
+/* What mixes the tokens of a sequence in a layer. A kind has its parameters in hth_layer (model.h), its file in
+ * forward/ and its row in a table of forward/step.c. */
+typedef enum hth_mixer_kind {
+    HTH_MIXER_ATTENTION,
+    HTH_MIXER_SHORT_CONV,
+    HTH_MIXER_DELTA_NET,
+    HTH_N_MIXER,
+} hth_mixer_kind;
+
 typedef enum hth_rope_kind {
     HTH_ROPE_INTERLEAVED, /* pairs (2i, 2i + 1) */
     HTH_ROPE_NEOX,     /* pairs (i, i + n_rot / 2) */
@@ -67,11 +76,12 @@ typedef enum hth_embedding_norm {
     HTH_EMBEDDING_NORM_PLAIN,
 } hth_embedding_norm;
 
-/* attn_gate: the outputs of heads are multiplied by the sigmoid of a product of the normed input. */
+/* The outputs of heads are multiplied by the sigmoid of a product of the normed input. */
 typedef enum hth_attn_gate {
     HTH_ATTN_GATE_NONE,
-    HTH_ATTN_GATE_HEAD,    /* one value for each head */
-    HTH_ATTN_GATE_ELEMENT, /* one for each value */
+    HTH_ATTN_GATE_HEAD,    /* attn_gate has one value for each head */
+    HTH_ATTN_GATE_ELEMENT, /* attn_gate has one for each value */
+    HTH_ATTN_GATE_IN_Q,    /* the same, in attn_q: for each head the queries, then the gate */
 } hth_attn_gate;
 
 /* How a router makes scores of its logits. 1 to 4: the values of expert_gating_func. */
@@ -112,6 +122,14 @@ typedef struct hth_expert_rule {
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
     bool ignored;               /* expert_count means nothing */
 } hth_expert_rule;
+
+/* Recurrent layers, which have no attention. */
+typedef struct hth_recurrent_rule {
+    hth_mixer_kind mixer;  /* ATTENTION: there are none */
+    bool without_kv_heads; /* they are the layers that have no heads of keys and values; else attention.recurrent_layers
+                              says, or full_attention_interval: all but every 4th */
+    bool alternates;       /* hth_delta_net */
+} hth_recurrent_rule;
 
 /* Which biases of matrices a file must contain. The others are used if present. */
 typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth_bias_rule;
@@ -174,6 +192,8 @@ typedef struct hth_arch {
     } refused[2]; /* keys that ask for what is not supported, unless they have these values */
     const char *ignored;       /* suffixes of tensor names that no logit depends on, each followed by a space */
     hth_expert_rule experts;
+    hth_recurrent_rule recurrent;
+    const char *output_norm;   /* name of the last norm; NULL: output_norm */
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
     bool scaled_embedding;     /* embeddings are multiplied by sqrt(d_model) */
     bool reads_scales; /* embedding_scale multiplies embeddings, residual_scale the outputs of blocks; 0: by 1 */

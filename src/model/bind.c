@@ -77,7 +77,8 @@ static hearth_status bind_head(hth_binder *b)
 {
     hth_model *m = b->model;
     size_t d_model = m->hparams.d_model;
-    hearth_status st = hth_bind_outer_norm(b, "output_norm", &m->output_norm);
+    const char *norm = m->hparams.arch->output_norm ? m->hparams.arch->output_norm : "output_norm";
+    hearth_status st = hth_bind_outer_norm(b, norm, &m->output_norm);
     if (st != HEARTH_OK) return st;
     const hth_gguf_tensor *t = hth_bind_find(b, "output.weight");
     m->tied = t == NULL;
@@ -90,7 +91,8 @@ static hearth_status bind_head(hth_binder *b)
 static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    size_t d = h->d_model, n_q = (size_t)l->attn.n_head * h->d_head,
+    l->attn.q_has_gate = h->arch->attn_gate == HTH_ATTN_GATE_IN_Q;
+    size_t d = h->d_model, n_q = (size_t)l->attn.n_head * h->d_head * (l->attn.q_has_gate ? 2 : 1),
            n_kv = (size_t)l->attn.n_head_kv * h->d_head;
     bool biased = h->arch->biases != HTH_BIAS_OPTIONAL;
     const hth_gguf_tensor *joined = hth_bind_find_in_layer(b, i, "attn_qkv.weight");
@@ -146,16 +148,34 @@ static hearth_status bind_qk_norm(hth_binder *b, uint32_t i, const char *name, u
     return hth_bind_vectors(b, t, n, h->arch->qk_norm == HTH_QK_NORM_EACH ? n_head : 1, &norm->weight);
 }
 
+/* Slopes by which scores fall with distance (Press et al. 2022): for n heads, n a power of two, 2^(-b (i + 1) / n),
+ * where b is the largest exponent; further heads lie between the first ones. */
+static hearth_status make_slopes(hth_binder *b, hth_attention *a)
+{
+    double largest = (double)b->model->hparams.alibi;
+    if (largest == 0.0) return HEARTH_OK;
+    float *slopes = hth_arena_alloc(&b->model->arena, a->n_head, sizeof *slopes, 16);
+    if (!slopes) return hth_fail_memory(b->err, a->n_head * sizeof *slopes, "slopes of heads");
+    uint32_t n = 1;
+    while (2 * n <= a->n_head) n *= 2;
+    for (uint32_t i = 0; i < a->n_head; i++) {
+        double exponent = i < n ? largest * (i + 1) / n : largest / 2 * (2.0 * (i - n) + 1) / n;
+        slopes[i] = (float)hth_pow_d(2.0, -exponent);
+    }
+    a->slopes = slopes;
+    return HEARTH_OK;
+}
+
 static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     size_t n_q = (size_t)l->attn.n_head * h->d_head;
     hearth_status st;
-    if ((st = bind_mixer_norm(b, i, l)) != HEARTH_OK || (st = bind_qkv(b, i, l)) != HEARTH_OK ||
+    if ((st = bind_qkv(b, i, l)) != HEARTH_OK ||
         (st = bind_qk_norm(b, i, "attn_q_norm", l->attn.n_head, &l->attn.q_norm)) != HEARTH_OK ||
         (st = bind_qk_norm(b, i, "attn_k_norm", l->attn.n_head_kv, &l->attn.k_norm)) != HEARTH_OK)
         return st;
-    if (h->arch->attn_gate != HTH_ATTN_GATE_NONE) {
+    if (h->arch->attn_gate != HTH_ATTN_GATE_NONE && !l->attn.q_has_gate) {
         size_t n_gate = h->arch->attn_gate == HTH_ATTN_GATE_HEAD ? l->attn.n_head : n_q;
         st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "attn_gate.weight"), n_gate, h->d_model,
                              &l->attn.gate);
@@ -168,8 +188,16 @@ static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
     }
     bool biased = h->arch->biases == HTH_BIAS_ALL;
     st = hth_bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->attn.o, &l->attn.o_bias);
-    if (st != HEARTH_OK || !h->arch->post_norms) return st;
-    l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)h->arch->post_norm_eps;
+    return st == HEARTH_OK ? make_slopes(b, &l->attn) : st;
+}
+
+static hearth_status bind_mixer(hth_binder *b, uint32_t i, bool recurrent, hth_layer *l)
+{
+    const hth_arch *a = b->model->hparams.arch;
+    hearth_status st = bind_mixer_norm(b, i, l);
+    if (st == HEARTH_OK) st = recurrent ? hth_bind_recurrent(b, i, l) : bind_attention(b, i, l);
+    if (st != HEARTH_OK || !a->post_norms) return st;
+    l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)a->post_norm_eps;
     return hth_bind_norm(b, i, "post_attention_norm", &l->mixer_post_norm);
 }
 
@@ -182,8 +210,10 @@ static hearth_status allocate(hth_binder *b)
     m->layers = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *m->layers, 64);
     m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
     m->used = hth_arena_alloc(&m->arena, hth_gguf_n_tensor(m->file) + 1, sizeof *m->used, 1);
-    m->ones = hth_arena_alloc(&m->arena, m->hparams.d_model, sizeof *m->ones, 64);
-    for (uint32_t i = 0; m->ones && i < m->hparams.d_model; i++) m->ones[i] = 1.0f;
+    uint32_t n_one =
+        m->hparams.d_model > m->hparams.recurrent.d_state ? m->hparams.d_model : m->hparams.recurrent.d_state;
+    m->ones = hth_arena_alloc(&m->arena, n_one, sizeof *m->ones, 64);
+    for (uint32_t i = 0; m->ones && i < n_one; i++) m->ones[i] = 1.0f;
     if (m->layers && m->bindings && m->used && m->ones) return HEARTH_OK;
     return hth_fail_memory(b->err, n * sizeof *m->bindings, "the layers of a model");
 }
@@ -277,24 +307,6 @@ static hearth_status decide_parallel(hth_binder *b)
     return hth_gguf_missing(b->model->file, key, "architecture gptneox", b->err);
 }
 
-/* Slopes by which scores fall with distance (Press et al. 2022): for n heads, n a power of two, 2^(-b (i + 1) / n),
- * where b is the largest exponent; further heads lie between the first ones. */
-static hearth_status make_slopes(hth_binder *b, hth_attention *a)
-{
-    double largest = (double)b->model->hparams.alibi;
-    if (largest == 0.0) return HEARTH_OK;
-    float *slopes = hth_arena_alloc(&b->model->arena, a->n_head, sizeof *slopes, 16);
-    if (!slopes) return hth_fail_memory(b->err, a->n_head * sizeof *slopes, "slopes of heads");
-    uint32_t n = 1;
-    while (2 * n <= a->n_head) n *= 2;
-    for (uint32_t i = 0; i < a->n_head; i++) {
-        double exponent = i < n ? largest * (i + 1) / n : largest / 2 * (2.0 * (i - n) + 1) / n;
-        slopes[i] = (float)hth_pow_d(2.0, -exponent);
-    }
-    a->slopes = slopes;
-    return HEARTH_OK;
-}
-
 static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
 {
     hth_model *m = b->model;
@@ -317,8 +329,7 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
                                                hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
         l->network = routed ? HTH_NETWORK_EXPERTS : HTH_NETWORK_DENSE;
         if (routed) l->ffn.d_ff = 0;
-        if ((st = bind_attention(b, i, l)) != HEARTH_OK) return st;
-        if ((st = make_slopes(b, &l->attn)) != HEARTH_OK) return st;
+        if ((st = bind_mixer(b, i, sizes[i].recurrent, l)) != HEARTH_OK) return st;
         if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;
     }
     return bind_head(b);

@@ -6,7 +6,7 @@
 #include "model/model.h"
 
 /* Upper bounds of the number of bindings. */
-enum { HTH_BINDINGS_PER_LAYER = 40, HTH_BINDINGS_BESIDES = 12 };
+enum { HTH_BINDINGS_PER_LAYER = 44, HTH_BINDINGS_BESIDES = 12 };
 
 typedef struct hth_binder {
     hth_model *model;
@@ -55,6 +55,11 @@ hearth_status hth_bind_linear(hth_binder *b, uint32_t i_layer, const char *name,
 hearth_status hth_bind_norm(hth_binder *b, uint32_t i_layer, const char *name, hth_norm *norm);
 hearth_status hth_bind_outer_norm(hth_binder *b, const char *name, hth_norm *norm);
 
+/* [n_col][n_row] floats, the transpose of a tensor with n_row rows of n_col. */
+hearth_status hth_bind_transposed(hth_binder *b, const hth_gguf_tensor *t, size_t n_col, size_t n_row,
+                                  const float **vector);
+/* bind_recurrent.c: a recurrent mixer. */
+hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i_layer, hth_layer *l);
 /* bind_ffn.c: the network of a layer, dense or of experts. */
 hearth_status hth_bind_ffn(hth_binder *b, uint32_t i_layer, hth_layer *l);
 

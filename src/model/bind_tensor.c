@@ -140,6 +140,16 @@ hearth_status hth_bind_vectors(hth_binder *b, const hth_gguf_tensor *t, size_t n
     return st;
 }
 
+hearth_status hth_bind_transposed(hth_binder *b, const hth_gguf_tensor *t, size_t n_col, size_t n_row,
+                                  const float **vector)
+{
+    hearth_status st = check_vectors(b, t, n_col, n_row);
+    if (st == HEARTH_OK)
+        remember(b, (hth_binding){
+                        .tensor = t, .vector = vector, .n = n_col * n_row, .n_row = n_row, .size = t->size});
+    return st;
+}
+
 hearth_status hth_bind_vector(hth_binder *b, const hth_gguf_tensor *t, size_t n, const float **vector)
 {
     return hth_bind_vectors(b, t, n, 1, vector);

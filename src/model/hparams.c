@@ -59,8 +59,7 @@ static bool has_entry_per_layer(const hth_hparams_reader *r, const hth_gguf_valu
     return v->n_element == n_layer || v->n_element == r->n_block;
 }
 
-/* Checks the last key's array of a flag for each layer. */
-static hearth_status check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer)
+hearth_status hth_hparams_check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer)
 {
     bool flags = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
     if (flags && has_entry_per_layer(r, v, n_layer)) return HEARTH_OK;
@@ -70,15 +69,15 @@ static hearth_status check_flags(hth_hparams_reader *r, const hth_gguf_value *v,
 }
 
 /* Reads a count that may be one number or an array with an entry per layer. */
-static hearth_status read_per_layer(hth_hparams_reader *r, const char *name, uint64_t max, uint32_t n_layer,
-                                    uint32_t *values, bool *found)
+static hearth_status read_per_layer(hth_hparams_reader *r, const char *name, uint32_t min, uint64_t max,
+                                    uint32_t n_layer, uint32_t *values, bool *found)
 {
     const hth_gguf_value *v = hth_gguf_find(r->file, hth_hparams_key(r, name));
     *found = v != NULL;
     if (!v) return HEARTH_OK;
     if (v->type != HTH_GGUF_ARRAY) {
         uint64_t one = 0;
-        hearth_status st = hth_gguf_get_uint(r->file, r->key, 1, max, &one, NULL, r->err);
+        hearth_status st = hth_gguf_get_uint(r->file, r->key, min, max, &one, NULL, r->err);
         for (uint32_t i = 0; i < n_layer; i++) values[i] = (uint32_t)one;
         return st;
     }
@@ -90,10 +89,10 @@ static hearth_status read_per_layer(hth_hparams_reader *r, const char *name, uin
     for (uint32_t i = 0; i < n_layer; i++) {
         int64_t one = v->element_type == HTH_GGUF_I32 ? hth_gguf_element_int(v, i)
                                                       : (int64_t)hth_gguf_element_uint(v, i);
-        if (one < 1 || (uint64_t)one > max)
+        if (one < min || (uint64_t)one > max)
             return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                            "%s: %s at %llu: entry %u is %lld, allowed are 1 to %llu", hth_gguf_path(r->file),
-                            r->key, (unsigned long long)v->offset, i, (long long)one,
+                            "%s: %s at %llu: entry %u is %lld, allowed are %u to %llu", hth_gguf_path(r->file),
+                            r->key, (unsigned long long)v->offset, i, (long long)one, min,
                             (unsigned long long)max);
         values[i] = (uint32_t)one;
     }
@@ -158,18 +157,19 @@ static hearth_status read_layer_sizes(hth_hparams_reader *r, hth_arena *arena, h
     if (!values || !sizes) return hth_fail_memory(r->err, n * sizeof *sizes, "layer sizes");
     uint32_t *head = values, *kv = values + n, *ff = values + 2 * n;
     bool found;
-    hearth_status st = read_per_layer(r, "attention.head_count", HTH_MAX_HEAD, n, head, &found);
+    uint32_t min = h->arch->recurrent.without_kv_heads ? 0 : 1;
+    hearth_status st = read_per_layer(r, "attention.head_count", min, HTH_MAX_HEAD, n, head, &found);
     if (st != HEARTH_OK) return st;
     if (!found) return hth_hparams_missing(r);
     memcpy(kv, head, n * sizeof *kv);
-    st = read_per_layer(r, "attention.head_count_kv", HTH_MAX_HEAD, n, kv, &found);
+    st = read_per_layer(r, "attention.head_count_kv", min, HTH_MAX_HEAD, n, kv, &found);
     if (st != HEARTH_OK) return st;
-    st = read_per_layer(r, "feed_forward_length", HTH_MAX_D_FF, n, ff, &found);
+    st = read_per_layer(r, "feed_forward_length", 1, HTH_MAX_D_FF, n, ff, &found);
     if (st != HEARTH_OK) return st;
     if (!found && !h->arch->experts.required) return hth_hparams_missing(r);
     if (!found) memset(ff, 0, n * sizeof *ff);
     for (uint32_t i = 0; i < n; i++) {
-        if (head[i] % kv[i] != 0)
+        if (kv[i] > 0 ? head[i] % kv[i] != 0 || head[i] == 0 : min > 0)
             return hth_fail(
                 r->err, HEARTH_ERROR_FORMAT,
                 "%s: layer %u has %u heads, but %s.attention.head_count_kv is %u, which does not divide it",
@@ -184,16 +184,16 @@ static hearth_status read_layer_sizes(hth_hparams_reader *r, hth_arena *arena, h
     return HEARTH_OK;
 }
 
-static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h, const hth_layer_sizes *sizes)
+static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h)
 {
     uint32_t key = 0, value = 0;
-    if (h->d_model % sizes[0].n_head == 0) key = h->d_model / sizes[0].n_head;
+    if (h->d_model % h->n_head == 0) key = h->d_model / h->n_head;
     value = key;
     bool stated = hth_gguf_find(r->file, hth_hparams_key(r, "attention.key_length")) != NULL;
     if (!stated && key == 0)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s.embedding_length %u is no multiple of %u heads, and there is no %s",
-                        hth_gguf_path(r->file), r->arch, h->d_model, sizes[0].n_head, r->key);
+                        hth_gguf_path(r->file), r->arch, h->d_model, h->n_head, r->key);
     if (key == 0) key = 1;
     hearth_status st = hth_hparams_size(r, "attention.key_length", 2, HTH_MAX_D_HEAD, &key);
     if (st != HEARTH_OK) return st;
@@ -207,12 +207,12 @@ static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h, const
             hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head = key;
     bool wide = h->arch->wide_scale_layers > 0 && h->n_layer == h->arch->wide_scale_layers;
-    h->score_width = wide ? h->d_model / sizes[0].n_head : key;
+    h->score_width = wide ? h->d_model / h->n_head : key;
     if (h->score_width > 0) return HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                     "%s: %s.attention.head_count is %u, but %s.embedding_length is %u, and by their ratio "
                     "models of %u layers scale their scores",
-                    hth_gguf_path(r->file), r->arch, sizes[0].n_head, r->arch, h->d_model, h->n_layer);
+                    hth_gguf_path(r->file), r->arch, h->n_head, r->arch, h->d_model, h->n_layer);
 }
 
 /* ---- windows ------------------------------------------------------------------- */
@@ -225,7 +225,7 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
     uint32_t n_layer = h->n_layer;
     uint64_t period = h->arch->swa.period;
     if (v && v->type == HTH_GGUF_ARRAY) {
-        hearth_status st = check_flags(r, v, n_layer);
+        hearth_status st = hth_hparams_check_flags(r, v, n_layer);
         for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++)
             sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return st;
@@ -246,7 +246,7 @@ static hearth_status read_rope_pattern(hth_hparams_reader *r, const hth_hparams 
     uint64_t all = 0;
     if (!h->arch->reads_rope_pattern || !v) return HEARTH_OK;
     bool each = v->type == HTH_GGUF_ARRAY;
-    hearth_status st = each ? check_flags(r, v, h->n_layer)
+    hearth_status st = each ? hth_hparams_check_flags(r, v, h->n_layer)
                             : hth_gguf_get_uint(r->file, r->key, 0, 1, &all, NULL, r->err);
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
         sizes[i].rotates = sizes[i].rotates && (each ? hth_gguf_element_uint(v, i) : all);
@@ -468,9 +468,10 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = hth_hparams_size(&r, "embedding_length", 1, HTH_MAX_D_MODEL, &h->d_model)) != HEARTH_OK)
         return st;
     if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;
+    if ((st = hth_hparams_read_recurrent(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = hth_hparams_read_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
     hth_hparams_place_experts(h, *per_layer);
-    if ((st = read_head_size(&r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = read_head_size(&r, h)) != HEARTH_OK) return st;
     if ((st = read_windows(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_caps(&r, h)) != HEARTH_OK) return st;
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;

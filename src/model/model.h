@@ -33,6 +33,12 @@ typedef struct hth_rope {
 /* Limits of values in files. */
 enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20, HTH_MAX_EXPERT = 4096 };
 
+/* Sizes of all recurrent layers. */
+typedef struct hth_recurrent_sizes {
+    uint32_t n_tap;
+    uint32_t n_head, n_head_key, d_state; /* DeltaNet */
+} hth_recurrent_sizes;
+
 /* Sizes of all layers with experts. */
 typedef struct hth_expert_sizes {
     uint32_t n_expert, n_used; /* 0: all layers are dense */
@@ -56,6 +62,7 @@ typedef struct hth_hparams {
     uint32_t n_head, n_head_kv, d_ff; /* d_ff: of dense networks */
     uint32_t rank; /* of predictors; 0: none */
     hth_expert_sizes experts;
+    hth_recurrent_sizes recurrent;
     float norm_eps;
     uint32_t score_width;
     float score_scale;          /* of queries times keys; by default 1 / sqrt(score_width) */
@@ -101,6 +108,7 @@ typedef struct hth_attention {
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
+    bool q_has_gate;         /* q has, for each head, the rows of its queries, then those of its gate (as below) */
     hth_norm q_norm, k_norm; /* as the architecture's qk_norm says; weight NULL: none */
     const float *slopes;     /* [n_head] of alibi, or NULL */
     const float *sinks;      /* [n_head] or NULL */
@@ -109,6 +117,52 @@ typedef struct hth_attention {
     hth_matrix o;            /* d_model rows of n_head * d_head */
     const float *o_bias;
 } hth_attention;
+
+/* What a recurrent mixer keeps per sequence. A step reads one copy and writes another, so that it can be done again. */
+typedef enum hth_state_kind {
+    HTH_STATE_STEP,  /* of all tokens: each step writes it anew */
+    HTH_STATE_CHUNK, /* of the tokens up to the last multiple of HTH_CHUNK, and those since: a step adds to these, and
+                        writes another copy only if it reaches the next multiple */
+    HTH_N_STATE,
+} hth_state_kind;
+enum { HTH_CHUNK = 32 };
+
+enum { HTH_MAX_TAP = 64 };
+/* A causal convolution of each channel: the sum of taps[j] times the input of n_tap - 1 - j tokens before. */
+typedef struct hth_conv {
+    uint32_t n_channel, n_tap;
+    const float *taps; /* [n_tap][n_channel]; in files [n_channel][n_tap] */
+} hth_conv;
+
+/* A gated short convolution (Liquid AI, LFM2): in gives b, c and x, out reads c conv(b x). */
+typedef struct hth_short_conv {
+    hth_conv conv;  /* of d_model channels */
+    hth_matrix in;  /* 3 * d_model rows of d_model */
+    hth_matrix out; /* d_model rows of d_model */
+} hth_short_conv;
+
+/* Gated DeltaNet (Yang et al. 2024): each head has a state S[d][d] of keys and values, S = e^g S + k (beta (v - e^g S
+ * k))^T; its output is S^T q / sqrt(d). Several heads share queries and keys. */
+typedef struct hth_delta_net {
+    uint32_t n_head, n_head_key, d;
+    bool alternates;         /* head h has keys h mod n_head_key, else h / (n_head / n_head_key) */
+    hth_conv conv;           /* of queries, keys and values, then SiLU */
+    hth_matrix qkv;          /* 2 * n_head_key * d + n_head * d rows of d_model */
+    hth_matrix gate;         /* n_head * d rows; its SiLU multiplies the normed outputs */
+    hth_matrix beta, decay;  /* n_head rows; decay absent: beta holds, for each head of keys, the rows of beta of its
+                                heads, then those of decay */
+    const float *a, *dt;     /* [n_head]: g = a softplus(decay + dt) */
+    const float *norm;       /* [d] of the outputs of heads */
+    hth_matrix out;          /* d_model rows of n_head * d */
+} hth_delta_net;
+
+/* Floats of the state of a head of keys (forward/delta_net.c): keys of a chunk; for each of its heads the state, and
+ * corrected values and decays of a chunk. */
+static inline size_t hth_delta_net_state(const hth_delta_net *n)
+{
+    size_t d = n->d, n_shared = n->n_head / n->n_head_key;
+    return d * HTH_CHUNK + n_shared * (d * d + d * HTH_CHUNK + HTH_CHUNK);
+}
 
 /* A dense feed-forward network. */
 typedef struct hth_ffn {
@@ -150,10 +204,7 @@ typedef struct hth_experts {
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight of the shared one, which else is 1 */
 } hth_experts;
 
-/* What mixes the tokens of a sequence in a layer. A kind has its parameters in hth_layer, its file in forward/
- * and its row in a table of forward/step.c. */
-typedef enum hth_mixer_kind { HTH_MIXER_ATTENTION, HTH_N_MIXER } hth_mixer_kind;
-/* The network of a layer, which computes each token alone; the same rules. */
+/* The network of a layer, which computes each token alone; as hth_mixer_kind. */
 typedef enum hth_network_kind { HTH_NETWORK_DENSE, HTH_NETWORK_EXPERTS, HTH_N_NETWORK } hth_network_kind;
 
 /* A layer: a mixer, then a feed-forward network. The output of each is added to the residual stream. */
@@ -164,21 +215,24 @@ typedef struct hth_layer {
     hth_norm mixer_post_norm; /* [d_model] of the mixer's output; absent: none */
     hth_norm ffn_norm;
     hth_norm ffn_post_norm;
-    hth_attention attn; /* HTH_MIXER_ATTENTION */
+    hth_attention attn;         /* HTH_MIXER_ATTENTION; else n_head is 0 */
+    hth_short_conv short_conv;  /* HTH_MIXER_SHORT_CONV */
+    hth_delta_net delta_net;    /* HTH_MIXER_DELTA_NET */
     hth_ffn ffn;        /* HTH_NETWORK_DENSE; else d_ff is 0 */
     hth_experts experts; /* HTH_NETWORK_EXPERTS */
-    size_t state_size;  /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
+    size_t state_sizes[HTH_N_STATE]; /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 15 };
+enum { HTH_LAYER_MATRICES = 22 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
     hth_matrix *const these[] = {
         &l->attn.q,   &l->attn.k, &l->attn.v, &l->attn.o,      &l->attn.gate,  &l->ffn.gate,    &l->ffn.up,
         &l->ffn.down, &e->gate,   &e->up,     &e->down,        &e->shared.gate, &e->shared.up,  &e->shared.down,
-        &l->ffn.down_t.rows};
+        &l->ffn.down_t.rows, &l->short_conv.in, &l->short_conv.out, &l->delta_net.qkv, &l->delta_net.gate,
+        &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out};
     _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }
@@ -192,6 +246,7 @@ typedef struct hth_binding {
     hth_matrix *matrix;
     const float **vector; /* n floats, converted */
     size_t n;
+    size_t n_row;          /* of a vector: the tensor is its transpose, which has so many rows; 0: it is not */
     uint64_t offset, size; /* range of the tensor in bytes */
     bool must_be_nonzero;        /* no entry may be 0 */
     bool must_be_nonneg;      /* no entry may be negative */
@@ -271,7 +326,7 @@ hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, heart
 /* Reads metadata only (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
-    bool has_experts, rotates;
+    bool has_experts, rotates, recurrent;
 } hth_layer_sizes;
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,
                                      hth_hparams *hparams, hth_layer_sizes **per_layer, hearth_error *err);

@@ -86,17 +86,17 @@ class Maker:
         if n_position:
             self.matrix("position_embd", self.d_model, n_position, 0.5 * self.size)
 
-    def output(self, norm=True, norm_bias=False, bias=False):
+    def output(self, norm="output_norm", norm_bias=False, bias=False):
         if norm:
-            self.gain("output_norm", self.d_model, norm_bias)
+            self.gain(norm, self.d_model, norm_bias)
         if not self.tied:
             self.matrix("output", self.d_model, vocabulary.N_VOCAB, 3.2 / np.sqrt(self.d_model))
         if bias:
             self.bias("output", vocabulary.N_VOCAB, 1.0)
 
-    def attention(self, p, qkv_bias=False, output_bias=False, qk=1.4, joined=False):
+    def attention(self, p, qkv_bias=False, output_bias=False, qk=1.4, joined=False, q_gate=False):
         e, n_q, n_k = self.d_model, self.n_head * self.d_head, self.n_kv * self.d_head
-        parts = ("attn_q", n_q, qk), ("attn_k", n_k, qk), ("attn_v", n_k, 1.04)
+        parts = ("attn_q", n_q * (2 if q_gate else 1), qk), ("attn_k", n_k, qk), ("attn_v", n_k, 1.04)
         for name, n, deviation in [("attn_qkv", n_q + 2 * n_k, qk)] if joined else parts:
             self.matrix(p + name, e, n, deviation / np.sqrt(e))
             if qkv_bias:
@@ -110,6 +110,25 @@ class Maker:
         for name, n in (("attn_q_norm", self.n_head), ("attn_k_norm", self.n_kv)):
             shape = {"head": (self.d_head,), "each": (self.d_head, n), "all": (n * self.d_head,)}[over]
             self.put(p + name + ".weight", shape, 0.25, 1.6)
+
+    def short_convolution(self, p, n_tap):
+        e = self.d_model
+        self.matrix(p + "shortconv.in_proj", e, 3 * e, 1.3 / np.sqrt(e))
+        self.put(p + "shortconv.conv.weight", (n_tap, e), 0.8)
+        self.matrix(p + "shortconv.out_proj", e, e, self.size / np.sqrt(e))
+
+    def delta_net(self, p, n_tap, n_key, n_head, d, joined=False):
+        """joined: as old converters join tensors"""
+        e, inner, n_qkv = self.d_model, n_head * d, (2 * n_key + n_head) * d
+        for name, n in [("ssm_in", n_qkv + inner)] if joined else [("attn_qkv", n_qkv), ("attn_gate", inner)]:
+            self.matrix(p + name, e, n, 1.2 / np.sqrt(e))
+        for name, n in [("ssm_ba", 2 * n_head)] if joined else [("ssm_beta", n_head), ("ssm_alpha", n_head)]:
+            self.matrix(p + name, e, n, 1.2 / np.sqrt(e))
+        self.put(p + "ssm_conv1d.weight", (n_tap, n_qkv), 0.6)
+        self.file.add_tensor(p + "ssm_a", -np.exp(self.random.uniform(-4, 0.5, n_head)), "F32")
+        self.bias(p + "ssm_dt", n_head, 1.0)
+        self.gain(p + "ssm_norm", d)
+        self.matrix(p + "ssm_out", inner, e, 1.3 * self.size / np.sqrt(inner))
 
     def ffn(self, p, tag="", d_ff=None, gated=True, joined=False, bias=False):
         e, f = self.d_model, d_ff or self.d_ff
@@ -170,11 +189,11 @@ def frequencies(n):
 
 def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias=False, outer_norms=("output_norm",),
             n_position=0, freqs=None, joined_qkv=False, qkv_bias=False, output_bias=False, qk=1.4, qk_norm=None, sinks=False,
-            gated=True, joined_gate=False, ffn_bias=False, experts=None, head_bias=False):
+            gated=True, joined_gate=False, ffn_bias=False, experts=None, head_bias=False, q_gate=False, recurrent=None):
     """before, between, after: norms of a layer around attention and network; freqs: divisors of the rotation, by name of
-    their tensor; experts: options of a mixture()."""
+    their tensor; experts: options of a mixture(); recurrent(m, p, i): adds the mixer of layer i, unless it is attention."""
     m.embedding(n_position)
-    if "token_embd_norm" in outer_norms:
+    if "token_embd_norm" in outer_norms and ROWS[m.arch]["output_norm"] != "token_embd_norm":
         m.gain("token_embd_norm", m.d_model, norm_bias)
     for name, values in (freqs or {}).items():
         m.file.add_tensor(name + ".weight", values)
@@ -182,9 +201,12 @@ def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias
         p = f"blk.{i}."
         for name in before:
             m.gain(p + name, m.d_model, norm_bias)
-        m.attention(p, qkv_bias, output_bias, qk, joined_qkv)
-        if qk_norm:
-            m.qk_norm(p, qk_norm)
+        if recurrent and recurrent(m, p, i):
+            pass
+        else:
+            m.attention(p, qkv_bias, output_bias, qk, joined_qkv, q_gate)
+            if qk_norm:
+                m.qk_norm(p, qk_norm)
         if sinks:
             m.put(p + "attn_sinks.weight", (m.n_head,), 1.0, 1.0)
         for name in between:
@@ -193,7 +215,7 @@ def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias
             m.ffn(p, gated=gated, joined=joined_gate, bias=ffn_bias)
         for name in after:
             m.gain(p + name, m.d_model, norm_bias)
-    m.output("output_norm" in outer_norms, norm_bias, head_bias)
+    m.output(next((n for n in outer_norms if n == ROWS[m.arch]["output_norm"]), None), norm_bias, head_bias)
 
 
 def mixture(m, p, i, n, d_ff, shared=0, shared_gate=False, leading=0, step=1, **options):
@@ -227,6 +249,23 @@ def experts_by_neuron(m, *arguments, **options):
 def gpt_oss(m, n, d_ff):
     network(m, qkv_bias=True, output_bias=True, sinks=True, between=("post_attention_norm",),
             experts=dict(n=n, d_ff=d_ff, deviation=2.9, out=0.35, bias=True))  # so wide that some values pass the clamp at 7
+
+
+def hybrid(m, layers, n_key=2, n_head=4, d=16, n_tap=4, joined=False, **options):
+    """layers: which are recurrent"""
+    def mixer(m, p, i):
+        if layers[i]:
+            m.delta_net(p, n_tap, n_key, n_head, d, joined)
+        return layers[i]
+    network(m, between=("post_attention_norm",), q_gate=True, qk_norm="head", recurrent=mixer, **options)
+
+
+def liquid(m, layers, n_tap, **options):
+    def mixer(m, p, i):
+        if layers[i]:
+            m.short_convolution(p, n_tap)
+        return layers[i]
+    network(m, outer_norms=("token_embd_norm",), qk_norm="head", recurrent=mixer, **options)
 
 
 def plain(m, between=("ffn_norm",), **options):
@@ -414,6 +453,24 @@ def recipes():
         **dict(few, expert_count=6, expert_used_count=2))
     add("dbrx", "dbrx", 220, with_(experts, 8, 16, joined_qkv=True, between=("attn_output_norm",)), n_kv=1, d_ff=16,
         attention__clamp_kqv=0.9, **few)
+    # recurrent layers
+    states = dict(ssm__conv_kernel=4, ssm__state_size=16, ssm__group_count=2, ssm__time_step_rank=4, ssm__inner_size=64)
+    mixed = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=100, **qwen)
+    add("qwen35", "qwen35", 230, with_(hybrid, [True, True, True, False, True]), n_layer=5, d_head=16, d_rot=8,
+        rope__dimension_sections=[2, 1, 1, 0], **states, **mixed)
+    some = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_feed_forward_length=24)
+    shared = dict(n=8, d_ff=16, shared=24, shared_gate=True)
+    add("qwen35moe", "qwen35moe", 231, with_(hybrid, [False, True, True], n_key=1, n_head=3, n_tap=3, experts=shared),
+        n_layer=3, d_head=16, d_rot=8, rope__dimension_sections=[1, 2, 1, 0], attention__recurrent_layers=[False, True, True],
+        **dict(states, ssm__conv_kernel=3, ssm__group_count=1, ssm__time_step_rank=3, ssm__inner_size=48), **some, **mixed)
+    add("qwen3next", "qwen3next", 232, with_(hybrid, [True, False], joined=True, experts=shared), n_layer=2, d_head=16,
+        d_rot=8, full_attention_interval=2, **states, **some, **mixed)
+    add("lfm2", "lfm2", 233, with_(liquid, [True, False, True], 3), n_layer=3, shortconv__l_cache=3,
+        attention__head_count_kv=[0, 1, 0], attention__sliding_window=20, **mixed)
+    add("lfm2moe", "lfm2moe", 234, with_(liquid, [True, False, True], 4, experts=dict(n=8, d_ff=16, leading=1, select_bias=0.3,
+                                                                                       router=1.5)),
+        n_layer=3, shortconv__l_cache=4, attention__head_count_kv=[0, 3, 0], leading_dense_block_count=1, expert_gating_func=2,
+        expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **dict(mixed, tied=True, n_kv=3))
     # with experts of 4 bits: these lie in golden/quant
     add("mixtral-MXFP4", "llama", 301, with_(experts, 6, 64), d_ff=64, experts="MXFP4", expert_count=6, expert_used_count=2)
     add("gpt-oss-MXFP4", "gpt-oss", 302, with_(gpt_oss, 6, 32), d_ff=32, experts="MXFP4", expert_feed_forward_length=32, **oss)

@@ -143,6 +143,11 @@ USUAL = dict(
     joined=False,           # ffn_up has the rows of the gate, then its own
     unused=(),              # biases that are not added
     experts=None,           # EXPERTS below
+    q_gate=False,           # attn_q has for each head its queries, then a gate, whose sigmoid multiplies its output
+    recurrent=None,         # layers without attention: "convolution", those without heads of keys; "delta", all but every
+                            # 4th, or what attention.recurrent_layers says
+    alternates=True,        # delta: head h has keys h mod n, else h / (heads / n)
+    output_norm="output_norm",
 )
 
 # Of the layers without a window: one in a period, which is the last, or the first. other_base: of layers with one,
@@ -171,6 +176,8 @@ HALVES = a_row(rotation="halves")
 PLAIN_GELU = a_row(norm="layer", act="gelu", rotation=None)
 GRANITE = a_row(embedding=scale_key("embedding_scale"), residual=scale_key("residual_scale"),
                 logits=lambda m: 1 / m.key("logit_scale"), score=scale_key("attention.scale", USUAL["score"]), experts={})
+QWEN_HYBRID = a_row(HALVES, qk_norm="head", q_gate=True, ffn_norm="post_attention_norm", recurrent="delta", experts={})
+LIQUID = a_row(HALVES, qk_norm="head", windows=dict(size=0), recurrent="convolution", output_norm="token_embd_norm")
 COHERE = a_row(norm="layer", parallel="shared", logits=scale_key("logit_scale"))
 BY_KEYS = dict(normalise="key", scale="key")
 
@@ -195,6 +202,11 @@ ROWS = {
     "qwen3": a_row(HALVES, qk_norm="head"),
     "qwen3vl": a_row(HALVES, qk_norm="head", sections="interleaved"),
     "qwen3moe": a_row(HALVES, qk_norm="head", experts={}),
+    "qwen3next": a_row(QWEN_HYBRID, alternates=False),
+    "qwen35": a_row(QWEN_HYBRID, sections="interleaved"),
+    "qwen35moe": a_row(QWEN_HYBRID, sections="interleaved"),
+    "lfm2": LIQUID,
+    "lfm2moe": a_row(LIQUID, experts=dict(score="key")),
     "exaone4": a_row(HALVES, pre_norms=False, post_norms=True, qk_norm="head", windows=dict(period=4, size=4096, n_layer=64),
                      rotates=lambda i, near, any_near: near or not any_near),
     "hunyuan-dense": a_row(HALVES, qk_norm="head", qk_norm_after=True, sections="decide", alpha=True),
@@ -272,6 +284,12 @@ class Model:
         powerinfer = self.file.magic == b"PWRI"
         self.n_layer, self.n_embd, self.n_head = key("block_count"), key("embedding_length"), key("attention.head_count")
         self.n_kv = key("attention.head_count_kv", self.n_head)
+        self.recurrent = [False] * self.n_layer
+        if self.row.recurrent == "delta":
+            step = key("full_attention_interval", 4)
+            self.recurrent = key("attention.recurrent_layers", [i % step != step - 1 for i in range(self.n_layer)])
+        if self.row.recurrent == "convolution":
+            self.recurrent, self.n_kv = [n == 0 for n in self.n_kv], max(self.n_kv)
         self.d_head = key("attention.key_length", self.n_embd // self.n_head)
         # PowerInfer's converter writes no epsilon for opt, and its engine takes 0.
         self.eps = key(eps_key(self.arch), 0.0 if powerinfer else None)
@@ -317,7 +335,7 @@ class Model:
             size = self.key("attention.sliding_window", rule["size"])
             slides = self.key("attention.sliding_window_pattern", rule["period"])
             if not isinstance(slides, list):
-                slides = [i % slides != (0 if rule["dense_first"] else slides - 1) for i in layers]
+                slides = [slides == 0 or i % slides != (0 if rule["dense_first"] else slides - 1) for i in layers]
             self.windows = [size if s else 0 for s in slides]
         any_near = any(self.windows)
         self.rotates = [self.rope is not None and self.row.rotates(i, self.windows[i] > 0, any_near) for i in layers]
@@ -349,6 +367,9 @@ class Model:
             q, k, v = (np.clip(y, -limit, limit) for y in (q, k, v))
         if row.qk_norm == "all":
             q, k = self.qk_norm(q, k, p)
+        gate = None
+        if row.q_gate:
+            q, gate = np.split(q.reshape(len(x), self.n_head, -1), 2, axis=2)
         q, k, v = (y.reshape(len(x), n, -1) for y, n in ((q, self.n_head), (k, self.n_kv), (v, self.n_kv)))
         by_head = row.qk_norm in ("head", "each")
         if by_head and not row.qk_norm_after:
@@ -362,7 +383,56 @@ class Model:
         largest = row.alibi(self)
         y = attention(q, k, v, row.score(self), self.windows[i], cap, self.get(p + "attn_sinks.weight"),
                       alibi_slopes(self.n_head, largest) if largest else None)
+        if gate is not None:
+            y = y * sigmoid(gate.reshape(y.shape))
         return self.linear(y, p + "attn_output")
+
+    def convolve(self, x, name):
+        """Each channel over the last tokens; before the first there are zeros."""
+        taps = self.get(name)
+        x = np.concatenate([np.zeros((taps.shape[1] - 1, x.shape[1])), x])
+        return sum(x[j:j + len(x) - taps.shape[1] + 1] * taps[:, j] for j in range(taps.shape[1]))
+
+    def short_convolution(self, x, i):
+        p = f"blk.{i}.shortconv."
+        b, c, x = np.split(self.linear(x, p + "in_proj"), 3, axis=1)
+        return self.linear(c * self.convolve(b * x, p + "conv.weight"), p + "out_proj")
+
+    def delta_net(self, x, i):
+        """The recurrence, token by token (Yang et al. 2024)."""
+        p, n_tok = f"blk.{i}.", len(x)
+        n_key, n_head, d = self.key("ssm.group_count"), self.key("ssm.time_step_rank"), self.key("ssm.state_size")
+        shared = n_head // n_key
+        if self.has(p + "attn_qkv.weight"):
+            qkv, z = self.linear(x, p + "attn_qkv"), self.linear(x, p + "attn_gate").reshape(n_tok, n_head, d)
+        else:
+            parts = self.linear(x, p + "ssm_in").reshape(n_tok, n_key, -1)
+            parts, z = np.split(parts, [2 * d + shared * d], axis=2)
+            qkv = np.concatenate([part.reshape(n_tok, -1) for part in np.split(parts, [d, 2 * d], axis=2)], axis=1)
+            z = z.reshape(n_tok, n_head, d)
+        if self.has(p + "ssm_ba.weight"):
+            rates = self.linear(x, p + "ssm_ba").reshape(n_tok, n_key, 2, shared)
+            beta, decay = (rates[:, :, j].reshape(n_tok, n_head) for j in (0, 1))
+        else:
+            beta, decay = self.linear(x, p + "ssm_beta"), self.linear(x, p + "ssm_alpha")
+        beta, decay = sigmoid(beta), np.exp(self.get(p + "ssm_a") * np.log1p(np.exp(decay + self.get(p + "ssm_dt.bias"))))
+        q, k, v = np.split(silu(self.convolve(qkv, p + "ssm_conv1d.weight")), [n_key * d, 2 * n_key * d], axis=1)
+        q, k = (y.reshape(n_tok, n_key, d) for y in (q, k))
+        q, k = (y / np.sqrt((y * y).sum(axis=2, keepdims=True) + self.eps) for y in (q, k))
+        v, out = v.reshape(n_tok, n_head, d), np.empty((n_tok, n_head, d))
+        for h in range(n_head):
+            state, key = np.zeros((d, d)), h % n_key if self.row.alternates else h // shared
+            for t in range(n_tok):
+                state = state * decay[t, h]
+                state = state + np.outer(k[t, key], beta[t, h] * (v[t, h] - k[t, key] @ state))
+                out[t, h] = q[t, key] @ state / np.sqrt(d)
+        out = normalise(out, self.eps, False, self.get(p + "ssm_norm.weight")) * silu(z)
+        return self.linear(out.reshape(n_tok, -1), p + "ssm_out")
+
+    def mixer(self, x, i):
+        if not self.recurrent[i]:
+            return self.attention(x, i)
+        return self.delta_net(x, i) if self.row.recurrent == "delta" else self.short_convolution(x, i)
 
     def live(self, x, i):
         """Scores of PowerInfer's predictor; a neuron is computed where its score is not below the threshold."""
@@ -442,7 +512,8 @@ class Model:
         h = self.get("token_embd.weight")[ids] * self.row.embedding(self)
         if self.row.positions is not None:
             h = h + self.get("position_embd.weight")[np.arange(len(ids)) + self.row.positions]
-        return self.norm(h, "token_embd_norm") if self.has("token_embd_norm.weight") else h
+        before = self.has("token_embd_norm.weight") and self.row.output_norm != "token_embd_norm"
+        return self.norm(h, "token_embd_norm") if before else h
 
     def before_ffn(self, h, i):
         """-> input of the network, what its output is added to, input of the predictor"""
@@ -453,7 +524,7 @@ class Model:
         if row.parallel == "shared" or (row.parallel == "tensors" and not self.has(p + "ffn_norm.weight")):
             beside = self.norm(h, p + "attn_norm_2") if self.has(p + "attn_norm_2.weight") else x
             return x, h + self.attention(beside, i), h
-        out = self.attention(x, i)
+        out = self.mixer(x, i)
         if row.post_norms:
             out = self.norm(out, p + "post_attention_norm")
         middle = h + row.residual(self) * out
@@ -468,7 +539,7 @@ class Model:
         return row.residual(self) * (self.norm(out, p + "post_ffw_norm") if row.post_norms else out)
 
     def head(self, h):
-        h = self.norm(h, "output_norm")
+        h = self.norm(h, self.row.output_norm)
         z = h @ self.get("output.weight" if self.has("output.weight") else "token_embd.weight").T
         if self.has("output.bias"):
             z = z + self.get("output.bias")

@@ -29,7 +29,7 @@ static void open_pool(fixture *f, const char *architecture, bool state)
     tiny_free(&m);
     CHECK_OK(hth_gguf_open_memory(f->bytes.data, f->bytes.n, "tiny", &f->file, err));
     CHECK_OK(hth_model_open(f->file, &(hth_model_overrides){0}, &f->model, err));
-    if (state) f->model->layers[1].state_size = STATE_SIZE;
+    for (int k = 0; state && k < HTH_N_STATE; k++) f->model->layers[1].state_sizes[k] = STATE_SIZE;
     CHECK_OK(hth_kv_pool_open(f->model, HEARTH_KV_F16, &f->pool, err));
 }
 
@@ -53,11 +53,18 @@ static hth_sequence open_sequence(fixture *f, bool release)
     return s;
 }
 
-/* A step of n tokens whose layers write `value` for the state. */
+static hth_state state_of(const hth_sequence *s) { return hth_sequence_state(s, 1, HTH_STATE_STEP); }
+static uint8_t value_of(const hth_sequence *s) { return ((const uint8_t *)state_of(s).now)[STATE_SIZE - 1]; }
+
+/* A step of n tokens whose layers add `value` to the state. */
 static void step(hth_sequence *s, uint32_t n, uint8_t value)
 {
     hth_sequence_prepare(s, n);
-    for (size_t i = 0; i < s->state_size; i++) s->next[i] = (uint8_t)(s->now[i] + value);
+    if (s->state_size > 0) {
+        hth_state state = state_of(s);
+        for (size_t i = 0; i < STATE_SIZE; i++)
+            ((uint8_t *)state.next)[i] = (uint8_t)(((uint8_t *)state.now)[i] + value);
+    }
     hth_sequence_commit(s, n);
 }
 
@@ -307,10 +314,29 @@ TEST(a_step_that_failed_leaves_the_state)
     hth_sequence s = open_sequence(&f, false);
     step(&s, 1, 3);
     hth_sequence_prepare(&s, 1);
-    memset(s.next, 99, s.state_size); /* not committed */
-    CHECK_INT(s.now[0], 3);
+    memset(state_of(&s).next, 99, STATE_SIZE); /* not committed */
+    CHECK_INT(value_of(&s), 3);
     step(&s, 1, 4);
-    CHECK_INT(s.now[STATE_SIZE - 1], 7);
+    CHECK_INT(value_of(&s), 7);
+    hth_sequence_close(&s);
+    close_pool(&f);
+}
+
+/* Copies of the state of a chunk change places when a step reaches the next chunk, and not before. */
+TEST(a_step_within_a_chunk_keeps_the_copy)
+{
+    fixture f;
+    open_pool(&f, NULL, true);
+    hth_sequence s = open_sequence(&f, false);
+    const void *first = hth_sequence_state(&s, 1, HTH_STATE_CHUNK).now;
+    step(&s, HTH_CHUNK - 1, 1);
+    CHECK(hth_sequence_state(&s, 1, HTH_STATE_CHUNK).now == first);
+    step(&s, 1, 1);
+    CHECK(hth_sequence_state(&s, 1, HTH_STATE_CHUNK).next == first);
+    step(&s, 16, 1);
+    CHECK(hth_sequence_state(&s, 1, HTH_STATE_CHUNK).next == first);
+    step(&s, 2 * HTH_CHUNK, 1);
+    CHECK(hth_sequence_state(&s, 1, HTH_STATE_CHUNK).now == first);
     hth_sequence_close(&s);
     close_pool(&f);
 }
@@ -320,24 +346,42 @@ TEST(a_state_returns_only_to_checkpoints)
     fixture f;
     open_pool(&f, NULL, true);
     hth_sequence s = open_sequence(&f, false), copy;
-    for (uint8_t i = 1; i <= 6; i++) step(&s, 10, i); /* states at 10, 20, ... 60; the last four are kept */
+    for (uint8_t i = 1; i <= 6; i++) { /* states at 10, 20, ... 60; the last four are kept */
+        step(&s, 10, i);
+        hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED);
+    }
     step(&s, 1, 1); /* keeps none */
     CHECK_OK(hth_sequence_fork(&s, &copy, err));
     CHECK_INT(hth_sequence_reachable(&s, 60), 60);
     CHECK_INT(hth_sequence_reachable(&s, 49), 40);
     CHECK_INT(hth_sequence_reachable(&s, 29), 0);
     hth_sequence_truncate(&s, 40);
-    CHECK_INT(s.now[0], 1 + 2 + 3 + 4);
+    CHECK_INT(value_of(&s), 1 + 2 + 3 + 4);
     CHECK_INT(hth_sequence_reachable(&s, 39), 30);
     step(&s, 1, 1); /* the checkpoint at 50 is of dropped tokens */
-    CHECK_INT(s.now[0], 11);
+    CHECK_INT(value_of(&s), 11);
     hth_sequence_truncate(&s, 0);
-    CHECK_INT(s.now[0], 0);
-    CHECK_INT(copy.now[0], 22);
+    CHECK_INT(value_of(&s), 0);
+    CHECK_INT(value_of(&copy), 22);
     hth_sequence_truncate(&copy, 50);
-    CHECK_INT(copy.now[0], 15);
+    CHECK_INT(value_of(&copy), 15);
     hth_sequence_close(&s);
     hth_sequence_close(&copy);
     close_pool(&f);
 }
 
+TEST(a_checkpoint_is_kept_where_a_step_reaches_a_multiple_of_its_distance)
+{
+    fixture f;
+    open_pool(&f, NULL, true);
+    hth_sequence s = open_sequence(&f, false);
+    for (uint8_t i = 0; i < 17; i++) step(&s, 16, 1); /* 272 positions, 256 on the way */
+    CHECK_INT(hth_sequence_reachable(&s, 271), HTH_CHECKPOINT_STEP);
+    CHECK_INT(hth_sequence_reachable(&s, HTH_CHECKPOINT_STEP - 1), 0);
+    for (uint8_t i = 0; i < HTH_RING + 1; i++) hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED), step(&s, 1, 1);
+    CHECK_INT(hth_sequence_reachable(&s, 271), HTH_CHECKPOINT_STEP); /* the other kind does not replace it */
+    hth_sequence_truncate(&s, HTH_CHECKPOINT_STEP);
+    CHECK_INT(value_of(&s), 16);
+    hth_sequence_close(&s);
+    close_pool(&f);
+}

@@ -102,6 +102,27 @@ static void add(const float *a, const float *b, size_t n, float *y)
     for (; i < n; i++) y[i] = a[i] + b[i];
 }
 
+static void mul(const float *a, const float *b, size_t n, float *y)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) v8_store(y + i, v8_load(a + i) * v8_load(b + i));
+    for (; i < n; i++) y[i] = a[i] * b[i];
+}
+
+static void conv(const float *const *rows, const float *taps, size_t n_tap, size_t n, float *y)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        hth_v8 sum = v8_load(taps + i) * v8_load(rows[0] + i);
+        for (size_t j = 1; j < n_tap; j++) sum += v8_load(taps + j * n + i) * v8_load(rows[j] + i);
+        v8_store(y + i, sum);
+    }
+    for (; i < n; i++) {
+        y[i] = taps[i] * rows[0][i];
+        for (size_t j = 1; j < n_tap; j++) y[i] += taps[j * n + i] * rows[j][i];
+    }
+}
+
 static void scale(const float *x, float factor, size_t n, float *y)
 {
     size_t i = 0;
@@ -282,6 +303,8 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->rope_neox = rope_neox;
     k->softmax = softmax;
     k->add = add;
+    k->mul = mul;
+    k->conv = conv;
     k->scale = scale;
     k->soft_cap = soft_cap;
     k->to_f16 = to_f16;

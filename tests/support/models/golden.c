@@ -28,7 +28,7 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "smallthinker-window", "gpt-oss", "smollm3", "olmo", "olmo2", "granite", "minicpm", "exaone4",
     "exaone4-shallow", "hunyuan-dense", "command-r", "cohere2", "stablelm", "refact", "jais", "bloom",
     "ernie4_5-moe", "granitemoe", "dots1", "bailingmoe", "bailingmoe2", "glm4moe", "minimax-m2", "deepseek",
-    "hunyuan-moe", "phimoe", "dbrx",
+    "hunyuan-moe", "phimoe", "dbrx", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
 };
 
 bool golden_open_arch(golden *g, const char *name)

@@ -1,0 +1,76 @@
+/* Binds the tensors of recurrent mixers, and sizes their states. */
+#include "model/bind_int.h"
+
+static hearth_status bind_conv(hth_binder *b, uint32_t i, const char *name, size_t n_channel, hth_layer *l,
+                               hth_conv *conv)
+{
+    conv->n_channel = (uint32_t)n_channel, conv->n_tap = b->model->hparams.recurrent.n_tap;
+    l->state_sizes[HTH_STATE_STEP] = (conv->n_tap - 1) * n_channel * sizeof(float);
+    return hth_bind_transposed(b, hth_bind_find_in_layer(b, i, name), conv->n_tap, n_channel, &conv->taps);
+}
+
+static hearth_status bind_short_conv(hth_binder *b, uint32_t i, hth_layer *l)
+{
+    size_t d = b->model->hparams.d_model;
+    hth_short_conv *c = &l->short_conv;
+    hearth_status st = bind_conv(b, i, "shortconv.conv.weight", d, l, &c->conv);
+    if (st == HEARTH_OK)
+        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "shortconv.in_proj.weight"), 3 * d, d, &c->in);
+    return st != HEARTH_OK
+               ? st
+               : hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "shortconv.out_proj.weight"), d, d, &c->out);
+}
+
+/* Queries, keys, values and the gate: in two tensors, or in one of old converters, by heads of keys. */
+static hearth_status bind_inputs(hth_binder *b, uint32_t i, hth_delta_net *n)
+{
+    size_t d = b->model->hparams.d_model, n_inner = (size_t)n->n_head * n->d,
+           n_qkv = n_inner + 2 * (size_t)n->n_head_key * n->d;
+    const hth_gguf_tensor *joined = hth_bind_find_in_layer(b, i, "ssm_in.weight"),
+                          *qkv = hth_bind_find_in_layer(b, i, "attn_qkv.weight");
+    if (joined && !qkv) return hth_bind_matrix(b, joined, n_qkv + n_inner, d, &n->qkv);
+    if (joined) hth_bind_note_used(b->model, joined);
+    hearth_status st = hth_bind_matrix(b, qkv, n_qkv, d, &n->qkv);
+    if (st != HEARTH_OK) return st;
+    return hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "attn_gate.weight"), n_inner, d, &n->gate);
+}
+
+static hearth_status bind_rates(hth_binder *b, uint32_t i, hth_delta_net *n)
+{
+    size_t d = b->model->hparams.d_model;
+    const hth_gguf_tensor *joined = hth_bind_find_in_layer(b, i, "ssm_ba.weight");
+    hearth_status st;
+    if (joined) st = hth_bind_matrix(b, joined, 2 * n->n_head, d, &n->beta);
+    else if ((st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ssm_beta.weight"), n->n_head, d,
+                                   &n->beta)) == HEARTH_OK)
+        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ssm_alpha.weight"), n->n_head, d, &n->decay);
+    if (st == HEARTH_OK) st = hth_bind_vector(b, hth_bind_find_in_layer(b, i, "ssm_a"), n->n_head, &n->a);
+    return st != HEARTH_OK ? st : hth_bind_bias(b, i, "ssm_dt", true, n->n_head, &n->dt);
+}
+
+static hearth_status bind_delta_net(hth_binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    const hth_recurrent_sizes *sizes = &h->recurrent;
+    hth_delta_net *n = &l->delta_net;
+    *n = (hth_delta_net){.n_head = sizes->n_head,
+                         .n_head_key = sizes->n_head_key,
+                         .d = sizes->d_state,
+                         .alternates = h->arch->recurrent.alternates};
+    size_t n_inner = (size_t)n->n_head * n->d;
+    l->state_sizes[HTH_STATE_CHUNK] = n->n_head_key * hth_delta_net_state(n) * sizeof(float);
+    hearth_status st = bind_inputs(b, i, n);
+    if (st == HEARTH_OK)
+        st = bind_conv(b, i, "ssm_conv1d.weight", n_inner + 2 * (size_t)n->n_head_key * n->d, l, &n->conv);
+    if (st == HEARTH_OK) st = bind_rates(b, i, n);
+    if (st == HEARTH_OK)
+        st = hth_bind_vector(b, hth_bind_find_in_layer(b, i, "ssm_norm.weight"), n->d, &n->norm);
+    if (st != HEARTH_OK) return st;
+    return hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ssm_out.weight"), h->d_model, n_inner, &n->out);
+}
+
+hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i, hth_layer *l)
+{
+    l->mixer = b->model->hparams.arch->recurrent.mixer;
+    return l->mixer == HTH_MIXER_DELTA_NET ? bind_delta_net(b, i, l) : bind_short_conv(b, i, l);
+}
