@@ -62,6 +62,7 @@ hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, 
         if (sizes[i].n_head > h->n_head) h->n_head = sizes[i].n_head;
         if (sizes[i].n_head_kv > h->n_head_kv) h->n_head_kv = sizes[i].n_head_kv;
     }
+    if (rule->without_kv_heads) hth_hparams_key(r, "attention.head_count_kv");
     if (n == h->n_layer)
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "%s: %s: no layer has attention",
                         hth_gguf_path(r->file), r->key);

@@ -176,9 +176,9 @@ enum {
     HAS_ONE_GATE_UP = 64, HAS_NO_GATE = 128, HAS_POSITIONS = 256, HAS_ONE_NORM = 512, HAS_OUTPUT_BIAS = 1024,
     HAS_SINKS = 2048, HAS_OTHER_FFN_NORM = 4096, HAS_EMBEDDING_NORM = 8192, HAS_EXPERTS = 1 << 14,
     HAS_EXPERT_BIASES = 1 << 15, HAS_SHARED_EXPERT = 1 << 16, HAS_LEADING_LAYER = 1 << 17, /* a dense one */
-    HAS_SHARED_GATE = 1 << 18,
+    HAS_SHARED_GATE = 1 << 18, HAS_SHORT_CONV = 1 << 19, HAS_DELTA_NET = 1 << 20, /* in place of attention in layer 0 */
 };
-enum { N_EXPERT = 4, D_EXPERT = 24 };
+enum { N_EXPERT = 4, D_EXPERT = 24, N_TAP = 3, N_DELTA_HEAD = 4, N_DELTA_KEY = 2, D_DELTA = 16 };
 
 static const struct {
     const char *name;
@@ -199,6 +199,8 @@ static const struct {
     {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_SHARED_GATE},
     {"qwen3moe", HAS_QK_NORM | HAS_EXPERTS},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
+    {"lfm2", HAS_QK_NORM | HAS_SHORT_CONV},
+    {"qwen35", HAS_QK_NORM | HAS_OTHER_FFN_NORM | HAS_DELTA_NET},
     {"gpt-oss", HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
 };
 
@@ -214,6 +216,8 @@ static void rename_keys(tiny_model *m, const char *architecture, bool layer_norm
         snprintf(k->name, sizeof k->name, "%s.%.50s", architecture, rest);
     }
 }
+
+static void drop_outer(tiny_model *m, const char *name) { tiny_find(m, name)->gone = true; }
 
 static void drop_layer_tensor(tiny_model *m, int i_layer, const char *name)
 {
@@ -273,6 +277,53 @@ static void set_expert_keys(tiny_model *m, const char *architecture, unsigned ha
     }
 }
 
+static void drop_attention(tiny_model *m, int i)
+{
+    static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) drop_layer_tensor(m, i, names[k]);
+}
+
+static void add_short_conv(tiny_model *m, int i)
+{
+    const uint64_t e = TINY_D_MODEL;
+    drop_attention(m, i);
+    add_layer_tensor(m, i, "shortconv.in_proj", e, 3 * e);
+    add_layer_tensor(m, i, "shortconv.conv", N_TAP, e);
+    add_layer_tensor(m, i, "shortconv.out_proj", e, e);
+}
+
+static void add_delta_net(tiny_model *m, int i)
+{
+    const uint64_t e = TINY_D_MODEL, inner = N_DELTA_HEAD * D_DELTA, n_qkv = inner + 2 * N_DELTA_KEY * D_DELTA;
+    char name[64];
+    drop_attention(m, i);
+    add_layer_tensor(m, i, "attn_qkv", e, n_qkv), add_layer_tensor(m, i, "attn_gate", e, inner);
+    add_layer_tensor(m, i, "ssm_beta", e, N_DELTA_HEAD), add_layer_tensor(m, i, "ssm_alpha", e, N_DELTA_HEAD);
+    add_layer_tensor(m, i, "ssm_conv1d", N_TAP, n_qkv), add_layer_tensor(m, i, "ssm_norm", D_DELTA, 0);
+    add_layer_tensor(m, i, "ssm_out", inner, e);
+    add_bias(m, i, "ssm_dt", N_DELTA_HEAD);
+    snprintf(name, sizeof name, "blk.%d.ssm_a", i);
+    tiny_add_tensor(m, name, 0, 1, N_DELTA_HEAD, 1);
+}
+
+static void set_recurrent_keys(tiny_model *m, unsigned has)
+{
+    if (has & HAS_SHORT_CONV) {
+        tiny_set_u32(m, "lfm2.shortconv.l_cache", N_TAP);
+        tiny_set_array(m, "lfm2.attention.head_count_kv", (const uint32_t[]){0, TINY_HEADS_KV}, TINY_LAYERS);
+        drop_outer(m, "output_norm.weight");
+        tiny_add_tensor(m, "token_embd_norm.weight", 0, 1, TINY_D_MODEL, 1);
+    }
+    if (!(has & HAS_DELTA_NET)) return;
+    tiny_set_u32(m, "qwen35.full_attention_interval", 2);
+    tiny_set_array(m, "qwen35.rope.dimension_sections", (const uint32_t[]){2, 1, 1, 0}, 4);
+    tiny_set_u32(m, "qwen35.ssm.conv_kernel", N_TAP);
+    tiny_set_u32(m, "qwen35.ssm.time_step_rank", N_DELTA_HEAD);
+    tiny_set_u32(m, "qwen35.ssm.group_count", N_DELTA_KEY);
+    tiny_set_u32(m, "qwen35.ssm.state_size", D_DELTA);
+    tiny_set_u32(m, "qwen35.ssm.inner_size", N_DELTA_HEAD * D_DELTA);
+}
+
 static void change_layer(tiny_model *m, int i, unsigned has)
 {
     const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, d = e / TINY_HEADS, kv = d * TINY_HEADS_KV;
@@ -297,6 +348,9 @@ static void change_layer(tiny_model *m, int i, unsigned has)
     if (has & HAS_OTHER_FFN_NORM)
         drop_layer_tensor(m, i, "ffn_norm"), add_layer_tensor(m, i, "post_attention_norm", e, 0);
     if (has & HAS_EXPERTS && !(has & HAS_LEADING_LAYER && i == 0)) add_experts(m, i, has);
+    if (has & HAS_SHORT_CONV && i == 0) add_short_conv(m, i);
+    if (has & HAS_DELTA_NET && i == 0) add_delta_net(m, i);
+    if (has & HAS_DELTA_NET && i > 0) drop_layer_tensor(m, i, "attn_q"), add_layer_tensor(m, i, "attn_q", e, 2 * e);
 }
 
 void tiny_become(tiny_model *m, const char *architecture)
@@ -314,6 +368,7 @@ void tiny_become(tiny_model *m, const char *architecture)
         tiny_add_tensor(m, "token_embd_norm.bias", 0, 1, TINY_D_MODEL, 1);
     }
     if (has & HAS_EXPERTS) set_expert_keys(m, architecture, has);
+    set_recurrent_keys(m, has);
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 
@@ -382,15 +437,16 @@ static gguf_bytes write_directory(const tiny_model *m)
     return b;
 }
 
-/* Any bytes will do for other types; floats are small and of either sign, but thresholds; an order is the
- * reverse. */
+/* Any bytes will do for other types; floats are small and of either sign, but thresholds and decays; an
+ * order is the reverse. */
 static void write_data(gguf_bytes *b, const tiny_tensor *t, test_random *r)
 {
     size_t end = b->n + data_size(t);
-    bool norm = strstr(t->name, "norm") != NULL, floor = strstr(t->name, "ffn_floor") != NULL;
+    bool norm = strstr(t->name, "norm") != NULL, floor = strstr(t->name, "ffn_floor") != NULL,
+         decay = strstr(t->name, "ssm_a") != NULL && !strstr(t->name, "alpha");
     while (t->type == 0 && b->n < end) {
         float x = norm ? 1.0f + 0.1f * test_random_float(r) : 0.3f * test_random_float(r);
-        x = floor && x < 0.0f ? -x : x;
+        x = (floor && x < 0.0f) || (decay && x > 0.0f) ? -x : x;
         gguf_put(b, &x, sizeof x);
     }
     if (strstr(t->name, "ffn_order"))

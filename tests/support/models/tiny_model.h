@@ -26,7 +26,7 @@ typedef struct tiny_tensor {
 } tiny_tensor;
 
 typedef struct tiny_model {
-    tiny_key keys[40];
+    tiny_key keys[44];
     tiny_tensor tensors[64];
     uint32_t n_key, n_tensor;
 } tiny_model;

@@ -1,0 +1,70 @@
+/* Keys and tensors of recurrent layers that contradict each other are refused with their name. */
+#include "support/models/tiny_case.h"
+#include "support/test.h"
+
+#define Q "qwen35."
+
+static void expect_key(const char *key, uint32_t value, hearth_status status, const char *text)
+{
+    tiny_become(&tiny, "qwen35");
+    tiny_set_u32(&tiny, key, value);
+    tiny_expect_refused(status, key, text);
+}
+
+TEST(sizes_of_states_are_held_to_their_range)
+{
+    static const struct {
+        const char *key;
+        uint32_t value;
+        hearth_status status;
+        const char *text;
+    } cases[] = {{Q "ssm.conv_kernel", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to 64"},
+                 {Q "ssm.conv_kernel", 65, HEARTH_ERROR_FORMAT, "allowed are 1 to 64"},
+                 {Q "ssm.time_step_rank", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {Q "ssm.time_step_rank", 1u << 31, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {Q "ssm.group_count", 3, HEARTH_ERROR_UNSUPPORTED, "does not divide ssm.time_step_rank"},
+                 {Q "ssm.group_count", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {Q "ssm.state_size", 8, HEARTH_ERROR_UNSUPPORTED, "multiples of 16"},
+                 {Q "ssm.state_size", 1u << 31, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {Q "ssm.inner_size", 48, HEARTH_ERROR_UNSUPPORTED, "ssm.time_step_rank times ssm.state_size"},
+                 {Q "full_attention_interval", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {Q "full_attention_interval", 1024, HEARTH_ERROR_UNSUPPORTED, "no layer has attention"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_key(cases[i].key, cases[i].value, cases[i].status, cases[i].text);
+    tiny_become(&tiny, "lfm2");
+    tiny_set_u32(&tiny, "lfm2.shortconv.l_cache", 0);
+    tiny_expect_format_error("lfm2.shortconv.l_cache", "allowed are 1 to 64");
+    tiny_become(&tiny, "lfm2");
+    tiny_drop_key(&tiny, "lfm2.shortconv.l_cache");
+    tiny_expect_format_error("lfm2.shortconv.l_cache", "missing");
+}
+
+TEST(kinds_of_layers_that_contradict_the_tensors_are_refused)
+{
+    static const uint32_t both[] = {1, 1}, swapped[] = {TINY_HEADS_KV, 0}, none[] = {0, 0};
+    tiny_become(&tiny, "qwen35");
+    tiny_set_array(&tiny, Q "attention.recurrent_layers", (const uint32_t[]){0, 1}, 2);
+    tiny_expect_format_error("'blk.0.attn_qkv.weight'", "[32, 96]"); /* that of queries, keys and values */
+    tiny_become(&tiny, "qwen35");
+    tiny_set_array(&tiny, Q "attention.recurrent_layers", (const uint32_t[]){1, 0, 1}, 3);
+    tiny_expect_format_error(Q "attention.recurrent_layers", "one for each layer");
+    tiny_become(&tiny, "lfm2");
+    tiny_set_array(&tiny, "lfm2.attention.head_count_kv", both, 2);
+    tiny_expect_format_error("'blk.0.attn_q.weight'", "missing");
+    tiny_become(&tiny, "lfm2");
+    tiny_set_array(&tiny, "lfm2.attention.head_count_kv", swapped, 2);
+    tiny_expect_format_error("'blk.0.attn_q.weight'", "missing");
+    tiny_become(&tiny, "lfm2");
+    tiny_set_array(&tiny, "lfm2.attention.head_count_kv", none, 2);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "lfm2.attention.head_count_kv", "no layer has attention");
+}
+
+TEST(a_convolution_has_a_row_for_each_channel)
+{
+    tiny_become(&tiny, "lfm2");
+    tiny_find(&tiny, "blk.0.shortconv.conv.weight")->dim[0]++;
+    tiny_expect_format_error("'blk.0.shortconv.conv.weight'", "[3, 32]");
+    tiny_become(&tiny, "qwen35");
+    tiny_find(&tiny, "blk.0.ssm_conv1d.weight")->dim[1]--;
+    tiny_expect_format_error("'blk.0.ssm_conv1d.weight'", "[3, 128]");
+}
