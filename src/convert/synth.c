@@ -21,29 +21,45 @@ typedef struct shape {
     uint32_t n_layer, d_model, d_ff, n_head, n_kv, d_head, n_vocab, n_ctx;
     double rope_base;
     bool tied;
-    uint32_t n_expert, n_used; /* of d_ff neurons each; 0: dense */
+    uint32_t n_expert, n_used;              /* of d_ff neurons each; 0: dense */
+    uint32_t d_shared;                      /* of a shared expert with a gate; 0: none */
+    uint32_t n_rot, window;                 /* 0: the whole head; none */
+    uint32_t n_delta, n_delta_key, d_delta; /* heads of gated DeltaNet in all but every 4th layer; 0: none */
 } shape;
 
+/* Architecture, layers, d_model, d_ff, heads, KV heads, d_head, vocabulary, context, base of the rotation. */
 static const shape shapes[] = {
-    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 32000, 4096, 10000.0, false, 0, 0},
-    {"llama-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 10000.0, false, 0, 0},
-    {"mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 10000.0, false, 0, 0},
-    {"llama3-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 500000.0, false, 0, 0},
-    {"llama-13b", "llama", 40, 5120, 13824, 40, 40, 128, 32000, 4096, 10000.0, false, 0, 0},
-    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 32768, 1000000.0, true, 0, 0},
-    {"shape-32b", "llama", 64, 5120, 27648, 40, 8, 128, 152064, 32768, 1000000.0, false, 0, 0},
-    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 32000, 4096, 10000.0, false, 0, 0},
-    {"stories-15m", "llama", 6, 288, 768, 6, 6, 48, 32000, 256, 10000.0, true, 0, 0},
-    {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 1000000.0, false, 8, 2},
-    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 32768, 1000000.0, false, 128, 8},
-    {"smallthinker-4b", "smallthinker", 32, 1536, 768, 12, 2, 128, 151936, 32768, 1500000.0, true, 32, 4},
-    {"smallthinker-21b", "smallthinker", 52, 2560, 768, 28, 4, 128, 151936, 16384, 1500000.0, false, 64, 6},
+    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 32000, 4096, 10000.0, .tied = false},
+    {"llama-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 10000.0, .tied = false},
+    {"mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 10000.0, .tied = false},
+    {"llama3-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 500000.0, .tied = false},
+    {"llama-13b", "llama", 40, 5120, 13824, 40, 40, 128, 32000, 4096, 10000.0, .tied = false},
+    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 32768, 1000000.0, .tied = true},
+    {"shape-32b", "llama", 64, 5120, 27648, 40, 8, 128, 152064, 32768, 1000000.0, .tied = false},
+    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 32000, 4096, 10000.0, .tied = false},
+    {"stories-15m", "llama", 6, 288, 768, 6, 6, 48, 32000, 256, 10000.0, .tied = true},
+    {"mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 1000000.0, .n_expert = 8,
+     .n_used = 2},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 32768, 1000000.0, .n_expert = 128,
+     .n_used = 8},
+    {"smallthinker-4b", "smallthinker", 32, 1536, 768, 12, 2, 128, 151936, 32768, 1500000.0, .tied = true,
+     .n_expert = 32, .n_used = 4},
+    {"smallthinker-21b", "smallthinker", 52, 2560, 768, 28, 4, 128, 151936, 16384, 1500000.0, .n_expert = 64,
+     .n_used = 6},
+    {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 131072, 150000.0, .n_expert = 32,
+     .n_used = 4, .window = 128},
+    {"qwen35-9b", "qwen35", 32, 4096, 12288, 16, 4, 256, 248320, 262144, 10000000.0, .n_rot = 64,
+     .n_delta = 32, .n_delta_key = 16, .d_delta = 128},
+    {"qwen35-35b-a3b", "qwen35moe", 40, 2048, 512, 16, 2, 256, 248320, 262144, 10000000.0, .n_expert = 256,
+     .n_used = 8, .d_shared = 512, .n_rot = 64, .n_delta = 32, .n_delta_key = 16, .d_delta = 128},
 };
 
 const char *hth_synth_shapes(void)
 {
     return "llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b, shape-32b, llama-70b, "
-           "stories-15m, mixtral-8x7b, qwen3-30b-a3b, smallthinker-4b, smallthinker-21b";
+           "stories-15m, mixtral-8x7b, qwen3-30b-a3b, smallthinker-4b, smallthinker-21b, gpt-oss-20b, "
+           "qwen35-9b, "
+           "qwen35-35b-a3b";
 }
 
 static const shape *find_shape(const char *name)
@@ -213,69 +229,143 @@ static hth_type type_of(const work *w, const char *name, uint64_t n_col)
     return hth_ftype_type(w->options->ftype, &w->model, (hth_str){name, strlen(name)}, n_col, NULL);
 }
 
-/* The next tensor: the first pass declares it, the second writes its data. n_row 0: a norm, all ones. */
-static hearth_status tensor(work *w, const char *name, hth_type type, uint64_t n_col, uint64_t n_row, uint64_t n_slice,
-                            float rms, hearth_error *err)
+/* A tensor. n_slice 0: there is none. */
+typedef struct part {
+    const char *name; /* without .weight */
+    uint64_t n_col, n_row, n_slice;
+    bool constant;    /* all values are `value`; else they are random */
+    float value;
+} part;
+#define MATRICES(NAME, N_COL, N_ROW, N_SLICE) {NAME, N_COL, N_ROW, N_SLICE, false, 0.0f}
+#define MATRIX(NAME, N_COL, N_ROW) MATRICES(NAME, N_COL, N_ROW, 1)
+#define VECTORS(NAME, N, N_ROW, PRESENT, VALUE) {NAME, N, N_ROW, PRESENT, true, VALUE}
+#define VECTOR(NAME, N, PRESENT, VALUE) VECTORS(NAME, N, 0, PRESENT, VALUE)
+
+/* The next tensor: the first pass declares it, the second writes its data. */
+static hearth_status tensor(work *w, const char *name, hth_type type, const part *t, float rms, hearth_error *err)
 {
-    uint64_t dim[3] = {n_col, n_row, n_slice};
-    uint64_t n_all = n_row * n_slice;
+    uint64_t dim[3] = {t->n_col, t->n_row, t->n_slice}, n = t->n_col * (t->n_row ? t->n_row * t->n_slice : 1);
+    bool vector = t->n_row == 0;
     w->type = type;
     w->rms = rms;
     w->i_tensor++;
     if (w->declares) {
-        hth_gguf_writer_tensor(w->out, name, w->type, n_slice > 1 ? 3 : n_row ? 2 : 1, dim);
-        w->total += hth_type_row_size(w->type, n_col) * (n_row ? n_all : 1);
+        hth_gguf_writer_tensor(w->out, name, w->type, t->n_slice > 1 ? 3 : vector ? 1 : 2, dim);
+        w->total += hth_type_row_size(w->type, t->n_col) * (n / t->n_col);
         return HEARTH_OK;
     }
-    if (n_row > 0) return write_matrix(w, n_col * n_all, err);
-    for (uint64_t i = 0; i < n_col; i++) hth_store_f32(w->bytes + 4 * i, 1.0f);
-    w->done += 4 * n_col;
-    return hth_gguf_writer_data(w->out, w->bytes, 4 * n_col, err);
+    if (!t->constant) return write_matrix(w, n, err);
+    for (uint64_t i = 0; i < n; i++) hth_store_f32(w->bytes + 4 * i, t->value);
+    w->done += 4 * n;
+    return hth_gguf_writer_data(w->out, w->bytes, 4 * n, err);
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+/* Whether a matrix is of floats in published files. */
+static bool is_float(const part *t)
+{
+    return t->constant || ends_with(t->name, "ffn_gate_inp") || ends_with(t->name, "ssm_conv1d");
+}
+
+static hearth_status put_parts(work *w, uint32_t i_layer, const part *parts, size_t n, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (size_t i = 0; st == HEARTH_OK && i < n; i++) {
+        char name[64];
+        part t = parts[i];
+        float rms = (float)(1.0 / hth_sqrt_d((double)t.n_col));
+        bool turned = w->options->packed && strcmp(t.name, "ffn_down") == 0;
+        bool whole = ends_with(t.name, ".bias") || strcmp(t.name, "ssm_a") == 0;
+        if (t.n_slice == 0) continue;
+        snprintf(name, sizeof name, "blk.%u.%s%s", i_layer, t.name, whole ? "" : ".weight");
+        if (turned) t.n_col = w->shape->d_model, t.n_row = w->shape->d_ff;
+        hth_type type = is_float(&t) ? HTH_TYPE_F32 : type_of(w, name, t.n_col);
+        if (strncmp(t.name, "fc", 2) == 0) type = HTH_TYPE_Q8_0;
+        if (turned) snprintf(name, sizeof name, "blk.%u.ffn_down_t.weight", i_layer);
+        st = tensor(w, name, type, &t, rms, err);
+    }
+    return st;
+}
+
+static bool is_recurrent(const shape *s, uint32_t i_layer) { return s->n_delta > 0 && (i_layer + 1) % 4 != 0; }
+
+static hearth_status attention(work *w, uint32_t i_layer, hearth_error *err)
+{
+    const shape *s = w->shape;
+    uint64_t d = s->d_model, n_q = (uint64_t)s->n_head * s->d_head, n_kv = (uint64_t)s->n_kv * s->d_head;
+    bool normed = strncmp(s->arch, "qwen3", 5) == 0, oss = strcmp(s->arch, "gpt-oss") == 0;
+    const part parts[] = {MATRIX("attn_q", d, s->n_delta ? 2 * n_q : n_q),
+                          MATRIX("attn_k", d, n_kv),
+                          MATRIX("attn_v", d, n_kv),
+                          VECTOR("attn_q.bias", n_q, oss, 0.0f),
+                          VECTOR("attn_k.bias", n_kv, oss, 0.0f),
+                          VECTOR("attn_v.bias", n_kv, oss, 0.0f),
+                          VECTOR("attn_q_norm", s->d_head, normed, 1.0f),
+                          VECTOR("attn_k_norm", s->d_head, normed, 1.0f),
+                          VECTOR("attn_sinks", s->n_head, oss, 0.0f),
+                          MATRIX("attn_output", n_q, d),
+                          VECTOR("attn_output.bias", d, oss, 0.0f)};
+    return put_parts(w, i_layer, parts, sizeof parts / sizeof *parts, err);
+}
+
+/* Decays with which a state forgets half in some ten tokens. */
+static hearth_status delta_net(work *w, uint32_t i_layer, hearth_error *err)
+{
+    const shape *s = w->shape;
+    uint64_t d = s->d_model, n = s->n_delta, inner = n * s->d_delta,
+             n_qkv = inner + 2 * (uint64_t)s->n_delta_key * s->d_delta;
+    const part parts[] = {MATRIX("attn_qkv", d, n_qkv),
+                          MATRIX("attn_gate", d, inner),
+                          MATRIX("ssm_beta", d, n),
+                          MATRIX("ssm_alpha", d, n),
+                          MATRIX("ssm_conv1d", 4, n_qkv),
+                          VECTOR("ssm_a", n, 1, -0.1f),
+                          VECTOR("ssm_dt.bias", n, 1, 0.0f),
+                          VECTOR("ssm_norm", s->d_delta, 1, 1.0f),
+                          MATRIX("ssm_out", inner, d)};
+    return put_parts(w, i_layer, parts, sizeof parts / sizeof *parts, err);
+}
+
+static hearth_status network(work *w, uint32_t i_layer, hearth_error *err)
+{
+    const shape *s = w->shape;
+    uint64_t d = s->d_model, rank = w->options->rank, n = s->n_expert, f = s->d_ff, shared = s->d_shared;
+    bool dense = n == 0, oss = strcmp(s->arch, "gpt-oss") == 0;
+    const part parts[] = {MATRICES("ffn_gate", d, f, dense),
+                          MATRICES("ffn_up", d, f, dense),
+                          MATRICES("ffn_down", f, d, dense),
+                          MATRICES("ffn_gate_inp", d, n, !dense),
+                          MATRICES("ffn_gate_exps", d, f, n),
+                          MATRICES("ffn_up_exps", d, f, n),
+                          MATRICES("ffn_down_exps", f, d, n),
+                          VECTOR("ffn_gate_inp.bias", n, oss, 0.0f),
+                          VECTORS("ffn_gate_exps.bias", f, n, oss, 0.0f),
+                          VECTORS("ffn_up_exps.bias", f, n, oss, 0.0f),
+                          VECTORS("ffn_down_exps.bias", d, n, oss, 0.0f),
+                          VECTOR("ffn_gate_inp_shexp", d, shared > 0, 0.01f),
+                          MATRICES("ffn_gate_shexp", d, shared, shared > 0),
+                          MATRICES("ffn_up_shexp", d, shared, shared > 0),
+                          MATRICES("ffn_down_shexp", shared, d, shared > 0),
+                          MATRICES("fc1", d, rank, rank > 0),
+                          MATRICES("fc2", rank, f, rank > 0)};
+    return put_parts(w, i_layer, parts, sizeof parts / sizeof *parts, err);
 }
 
 static hearth_status layer(work *w, uint32_t i_layer, hearth_error *err)
 {
     const shape *s = w->shape;
-    uint64_t d = s->d_model, n_q = (uint64_t)s->n_head * s->d_head, n_kv = (uint64_t)s->n_kv * s->d_head;
-    uint64_t rank = w->options->rank, experts = s->n_expert;
-    bool normed = strncmp(s->arch, "qwen3", 5) == 0, dense = s->n_expert == 0;
-    const struct {
-        const char *name;
-        uint64_t n_col, n_row;
-        uint64_t n_slice; /* 0: absent */
-    } parts[] = {{"attn_norm", d, 0, 1},
-                 {"attn_q", d, n_q, 1},
-                 {"attn_k", d, n_kv, 1},
-                 {"attn_v", d, n_kv, 1},
-                 {"attn_q_norm", s->d_head, 0, normed},
-                 {"attn_k_norm", s->d_head, 0, normed},
-                 {"attn_output", n_q, d, 1},
-                 {"ffn_norm", d, 0, 1},
-                 {"ffn_gate", d, s->d_ff, dense},
-                 {"ffn_up", d, s->d_ff, dense},
-                 {"ffn_down", s->d_ff, d, dense},
-                 {"ffn_gate_inp", d, s->n_expert, !dense},
-                 {"ffn_gate_exps", d, s->d_ff, experts},
-                 {"ffn_up_exps", d, s->d_ff, experts},
-                 {"ffn_down_exps", s->d_ff, d, experts},
-                 {"fc1", d, rank, rank > 0},
-                 {"fc2", rank, s->d_ff, rank > 0}};
-    hearth_status st = HEARTH_OK;
-    for (size_t i = 0; st == HEARTH_OK && i < sizeof parts / sizeof *parts; i++) {
-        char name[64];
-        uint64_t n_col = parts[i].n_col, n_row = parts[i].n_row;
-        float rms = (float)(1.0 / hth_sqrt_d((double)n_col));
-        bool turned = w->options->packed && strcmp(parts[i].name, "ffn_down") == 0;
-        if (parts[i].n_slice == 0) continue;
-        if (turned) n_col = d, n_row = s->d_ff;
-        snprintf(name, sizeof name, "blk.%u.%s.weight", i_layer, parts[i].name);
-        hth_type type = n_row == 0 ? HTH_TYPE_F32 : type_of(w, name, n_col);
-        if (strncmp(parts[i].name, "fc", 2) == 0) type = HTH_TYPE_Q8_0;
-        if (strcmp(parts[i].name, "ffn_gate_inp") == 0) type = HTH_TYPE_F32;
-        if (turned) snprintf(name, sizeof name, "blk.%u.ffn_down_t.weight", i_layer);
-        st = tensor(w, name, type, n_col, n_row, parts[i].n_slice, rms, err);
-    }
-    return st;
+    bool other_name = s->n_delta > 0 || strcmp(s->arch, "gpt-oss") == 0;
+    const part norms[] = {VECTOR("attn_norm", s->d_model, 1, 1.0f),
+                          VECTOR(other_name ? "post_attention_norm" : "ffn_norm", s->d_model, 1, 1.0f)};
+    hearth_status st = put_parts(w, i_layer, norms, 1, err);
+    if (st == HEARTH_OK) st = is_recurrent(s, i_layer) ? delta_net(w, i_layer, err) : attention(w, i_layer, err);
+    if (st == HEARTH_OK) st = put_parts(w, i_layer, norms + 1, 1, err);
+    return st == HEARTH_OK ? network(w, i_layer, err) : st;
 }
 
 static hearth_status walk(work *w, bool declares, hearth_error *err)
@@ -285,12 +375,11 @@ static hearth_status walk(work *w, bool declares, hearth_error *err)
     w->declares = declares, w->i_tensor = 0;
     hth_type table = type_of(w, "token_embd.weight", s->d_model),
              head = type_of(w, "output.weight", s->d_model);
-    hearth_status st =
-        tensor(w, "token_embd.weight", table, s->d_model, s->n_vocab, 1, s->tied ? small : 1.0f, err);
+    const part embedding = MATRIX("", s->d_model, s->n_vocab), norm = VECTOR("", s->d_model, 1, 1.0f);
+    hearth_status st = tensor(w, "token_embd.weight", table, &embedding, s->tied ? small : 1.0f, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < s->n_layer; i++) st = layer(w, i, err);
-    if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", HTH_TYPE_F32, s->d_model, 0, 1, 0.0f, err);
-    if (st == HEARTH_OK && !s->tied)
-        st = tensor(w, "output.weight", head, s->d_model, s->n_vocab, 1, small, err);
+    if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", HTH_TYPE_F32, &norm, 0.0f, err);
+    if (st == HEARTH_OK && !s->tied) st = tensor(w, "output.weight", head, &embedding, small, err);
     return st;
 }
 
@@ -308,6 +397,21 @@ static void put_float_key(work *w, const char *key, double value)
     char name[80];
     snprintf(name, sizeof name, "%s.%s", w->shape->arch, key);
     hth_gguf_writer_float(w->out, name, HTH_GGUF_F32, value);
+}
+
+static void put_delta_net(work *w)
+{
+    const shape *s = w->shape;
+    const int32_t sections[4] = {11, 11, 10, 0};
+    char name[80];
+    snprintf(name, sizeof name, "%s.rope.dimension_sections", s->arch);
+    hth_gguf_writer_array(w->out, name, HTH_GGUF_I32, sections, 4);
+    put_number(w, "ssm.conv_kernel", 4);
+    put_number(w, "ssm.time_step_rank", s->n_delta);
+    put_number(w, "ssm.group_count", s->n_delta_key);
+    put_number(w, "ssm.state_size", s->d_delta);
+    put_number(w, "ssm.inner_size", s->n_delta * s->d_delta);
+    put_number(w, "full_attention_interval", 4);
 }
 
 enum { N_BYTE_TOKEN = 256, N_SPECIAL = 3, WORD_SIZE = 12 };
@@ -379,7 +483,7 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     put_number(w, "attention.head_count_kv", s->n_kv);
     put_number(w, "attention.key_length", s->d_head);
     put_number(w, "attention.value_length", s->d_head);
-    put_number(w, "rope.dimension_count", s->d_head);
+    put_number(w, "rope.dimension_count", s->n_rot ? s->n_rot : s->d_head);
     put_float_key(w, "rope.freq_base", s->rope_base);
     put_float_key(w, "attention.layer_norm_rms_epsilon", 1e-5);
     if (s->n_expert > 0) {
@@ -387,6 +491,9 @@ static hearth_status put_metadata(work *w, hearth_error *err)
         put_number(w, "expert_used_count", s->n_used);
         put_number(w, "expert_feed_forward_length", s->d_ff);
     }
+    if (s->d_shared > 0) put_number(w, "expert_shared_feed_forward_length", s->d_shared);
+    if (s->window > 0) put_number(w, "attention.sliding_window", s->window);
+    if (s->n_delta > 0) put_delta_net(w);
     if (strcmp(s->arch, "smallthinker") == 0) put_number(w, "expert_gating_func", HTH_SCORE_SIGMOID);
     if (o->packed) hth_gguf_writer_uint(w->out, "hearth.pack.version", HTH_GGUF_U32, 1);
     if (o->rank) hth_gguf_writer_text(w->out, "hearth.predictor.input", "normed", 6);
