@@ -55,13 +55,14 @@ static uint64_t hash_hparams(uint64_t h, const hth_hparams *p)
 {
     const double numbers[] = {
         (double)p->norm_eps, (double)p->attn_softcap, (double)p->logit_softcap, p->rope.base, p->rope.window_base,
-        p->rope.factor,      p->rope.attn_factor,     p->score_width,           p->rope.kind, p->rope.n_rot,
+        p->rope.factor,      p->rope.magnitude,     p->score_width,           p->rope.kind, p->rope.n_rot,
         p->rope.scaling,     p->rope.n_ctx_original,  p->activation,            p->d_head,
         (double)p->score_scale, (double)p->alibi, (double)p->qkv_limit, (double)p->embedding_scale,
         (double)p->residual_scale, (double)p->logit_scale, p->parallel, p->rope.section_rule,
         p->rope.sections[0], p->rope.sections[1], p->rope.sections[2], p->rope.sections[3],
         p->experts.n_used, p->experts.n_group, p->experts.n_group_used, p->experts.score, p->experts.normalise,
-        (double)p->experts.scale, p->experts.n_leading, p->experts.step};
+        (double)p->experts.scale, p->experts.n_leading, p->experts.step, (double)p->temperature_scale,
+        p->temperature_length};
     h = hth_hash_more(h, p->arch->name, strlen(p->arch->name));
     return hth_hash_more(h, numbers, sizeof numbers);
 }
@@ -75,6 +76,7 @@ static uint64_t hash_options(const hearth_session *s)
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_ffn *f = &m->layers[i].ffn;
         h = hth_hash_more(h, &m->layers[i].attn.window, sizeof m->layers[i].attn.window);
+        h = hth_hash_more(h, &m->layers[i].mixer, sizeof m->layers[i].mixer);
         h = hth_hash_more(h, &m->layers[i].attn.rotates, sizeof m->layers[i].attn.rotates);
         const hth_predictor *p = &f->predictor;
         if (selector == HEARTH_SELECTOR_THRESHOLD) h = hth_hash_more(h, f->thresholds, f->d_ff * sizeof(float));

@@ -71,9 +71,7 @@ void hth_fwd_rope_init(hth_step *s)
         fill_frequencies(&near, factors, s->frequency + 2 * n_pair);
         fill_frequencies(&near, far ? far : factors, s->frequency + 3 * n_pair);
     }
-    double scale = rope->attn_factor;
-    if (rope->scaling == HTH_SCALING_YARN) scale *= 1.0 + 0.1 * hth_log_d(rope->factor);
-    s->rope_scale = (float)scale;
+    s->rope_scale = (float)rope->magnitude;
 }
 
 /* The table entries of one token. The length of its cache selects the frequency factors, so that all its keys
@@ -193,6 +191,20 @@ static void split_gate(hth_step *s, const hth_attention *a, size_t i_row)
     }
 }
 
+void hth_fwd_quantize_queries(hth_step *s, const hth_attention *a, size_t i_row)
+{
+    size_t n_q = a->n_head * s->model->hparams.d_head, at = i_row * n_q, block = at / HTH_ACT_BLOCK;
+    s->k->quant_act(s->q + at, n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block);
+}
+
+float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row)
+{
+    const hth_hparams *h = &s->model->hparams;
+    if (h->temperature_scale == 0.0f || !a->has_temperature) return 1.0f;
+    double n = (double)(s->tokens[i_row].position / h->temperature_length);
+    return (float)(1.0 + (double)h->temperature_scale * hth_log_d(n + 1.0));
+}
+
 /* Prepares the queries and keys of a group of tokens, and stores its keys and values in the cache. */
 static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
 {
@@ -206,12 +218,13 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
         float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
         if (a->q_has_gate) split_gate(s, a, i);
         prepare_heads(job, i, &a->q_norm, a->n_head, q);
+        float factor = hth_fwd_temperature(s, a, i);
+        if (factor != 1.0f) s->k->scale(q, factor, n_q, q);
         prepare_heads(job, i, &a->k_norm, a->n_head_kv, k);
         if (s->model->hparams.qkv_limit != 0.0f) clamp(v, n_kv, s->model->hparams.qkv_limit);
         hth_sequence_store(s->tokens[i].seq, s->k, job->i_layer, s->tokens[i].position, k, v);
         if (kv_type_of(&s->tokens[i]) != HEARTH_KV_Q8_0) continue;
-        size_t block = i * n_q / HTH_ACT_BLOCK;
-        s->k->quant_act(q, n_q, s->q_q8 + i * n_q, s->q_d + block, s->q_sum + block);
+        hth_fwd_quantize_queries(s, a, i);
     }
 }
 
@@ -334,7 +347,6 @@ static void attend_all(attention_job *job)
     }
 }
 
-/* Multiplies the outputs of a token's heads by the sigmoid of their gate. */
 typedef struct gate_arg {
     const hth_step *s;
     const hth_attention *a;
@@ -342,18 +354,29 @@ typedef struct gate_arg {
 } gate_arg;
 _Static_assert(sizeof(gate_arg) == HTH_PREPARE_SIZE, "a gate is what a product prepares with");
 
-static void gate_row(const void *arg, size_t t)
+void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, size_t i_row, float *y)
 {
-    const gate_arg *g = arg;
-    const hth_step *s = g->s;
-    size_t d = s->model->hparams.d_head, n_q = g->a->n_head * d, n_gate = g->a->q_has_gate ? n_q : g->a->gate.n_row;
-    float *y = s->attn_out + t * n_q, *gate = s->attn_gate + t * n_gate;
-    if (n_gate == n_q) {
-        s->k->gate_sigmoid(gate, y, n_q, y);
+    size_t n = a->n_head * d, n_gate = a->q_has_gate ? n : a->gate.n_row;
+    float *gate = s->attn_gate + i_row * n_gate;
+    if (n_gate == n) {
+        s->k->gate_sigmoid(gate, y, n, y);
         return;
     }
     s->k->sigmoid(gate, n_gate, gate);
     for (size_t h = 0; h < n_gate; h++) s->k->scale(y + h * d, gate[h], d, y + h * d);
+}
+
+static void gate_row(const void *arg, size_t t)
+{
+    const gate_arg *g = arg;
+    size_t d = g->s->model->hparams.d_head;
+    hth_fwd_gate_heads(g->s, g->a, d, t, g->s->attn_out + t * g->a->n_head * d);
+}
+
+void hth_fwd_attend(hth_step *s, const hth_attention *a, uint32_t i_layer)
+{
+    attention_job job = {.s = s, .attn = a, .i_layer = i_layer};
+    attend_all(&job);
 }
 
 hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)

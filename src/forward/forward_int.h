@@ -52,6 +52,23 @@ typedef struct hth_recurrent_buffers {
     size_t n_scratch;
 } hth_recurrent_buffers;
 
+/* Workspace of latent.c; NULL: no layer has latent attention. */
+typedef struct hth_latent_rows { /* vectors of heads before and after the product by head */
+    const float *from;           /* [n_tok][n_head][from_head], of which d_in are read */
+    float *to;                   /* [n_tok][n_head][to_head], of which d_out are written */
+    float *x, *y;                /* [max_row][d_in], [max_row][d_out]: of a wave */
+    uint32_t n_head, from_head, to_head, d_in, d_out;
+    uint32_t n_tok, height;      /* of the step; rows of a head in a wave */
+    hth_submatrices *waves;      /* [n_head] */
+} hth_latent_rows;
+typedef struct hth_latent_buffers {
+    float *q_a, *q, *out;        /* [n_tok][q_rank], [n_tok][n_head][d_nope + d_rope], [n_tok][n_head][d_value] */
+    hth_latent_rows queries, values;
+    hth_submatrix *slices;       /* [n_head] */
+    uint32_t *slice_of;          /* [max_row] */
+    uint32_t max_row, n_wave;    /* n_wave: heads of a wave */
+} hth_latent_buffers;
+
 /* Up to HTH_SPLIT_ROWS tokens, long contexts are distributed by split; there is scratch memory for
  * HTH_SPLIT_SCRATCH (token, split) pairs at once. */
 enum { HTH_SPLIT_ROWS = 16, HTH_SPLIT_SCRATCH = 64 };
@@ -95,6 +112,7 @@ struct hth_step {
     hth_axpy_scratch axpy_scratch;   /* sums of the down projection */
     hth_expert_buffers experts;
     hth_recurrent_buffers recurrent;
+    hth_latent_buffers latent;
     float *block_out;                /* [n_tok][d_model] output of a block, before it is added to x */
     float *mixer_saved;              /* [n_tok][d_model] mixer output, where the FFN is parallel to the mixer */
     uint32_t n_table;          /* RoPE tables: 1, or 2 where layers with a window have their own */
@@ -144,8 +162,16 @@ typedef struct hth_conv_rows {
 void hth_fwd_find_runs(hth_step *s);
 void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row);
 /* short_conv.c, delta_net.c */
-hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net;
+hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_latent;
 size_t hth_fwd_delta_net_scratch(const hth_delta_net *net); /* floats per thread */
+/* attention.c, for latent.c: factor of a token's queries (hth_temperature); their quantised form, for Q8_0 caches;
+ * s->attn_out of all queries, after keys and values were stored; y[n_head][d] of a token times its gates. */
+float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
+void hth_fwd_quantize_queries(hth_step *s, const hth_attention *a, size_t i_row);
+void hth_fwd_attend(hth_step *s, const hth_attention *a, uint32_t i_layer);
+void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, size_t i_row, float *y);
+/* latent.c */
+void hth_fwd_latent_begin(hth_step *s);
 /* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
 hth_fwd_block_fn hth_fwd_experts;
 void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);

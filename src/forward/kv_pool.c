@@ -49,13 +49,13 @@ static bool chunk_size(const hth_model *model, hearth_kv_type type, size_t *size
 
 hth_kv_class hth_kv_class_of(const hth_layer *l)
 {
-    return l->mixer == HTH_MIXER_ATTENTION && l->attn.window > 0 ? HTH_KV_WINDOW : HTH_KV_FULL;
+    return l->attn.n_head_kv > 0 && l->attn.window > 0 ? HTH_KV_WINDOW : HTH_KV_FULL;
 }
 
 static hth_kv_layer kv_of(const hth_layer *l)
 {
     return (hth_kv_layer){.class = hth_kv_class_of(l),
-                          .n_head_kv = l->mixer == HTH_MIXER_ATTENTION ? l->attn.n_head_kv : 0};
+                          .n_head_kv = l->attn.n_head_kv};
 }
 
 static size_t state_size_of(const hth_layer *l, hth_state_kind kind) { return (l->state_sizes[kind] + 63) / 64 * 64; }

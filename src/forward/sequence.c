@@ -16,7 +16,7 @@ static uint32_t window_of(const hth_model *m)
     uint32_t window = 0;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_layer *l = &m->layers[i];
-        if (l->mixer == HTH_MIXER_ATTENTION && l->attn.window > window) window = l->attn.window;
+        if (l->attn.n_head_kv > 0 && l->attn.window > window) window = l->attn.window;
     }
     return window;
 }

@@ -67,12 +67,49 @@ static void alloc_lists(bump *c, const hth_model *model, size_t n_row, size_t n_
     s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row * s->axpy_scratch.n_cluster : 0, f);
 }
 
-/* Rows that products quantise at once: the tokens, or the pairs of a wave. */
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Rows that products quantise at once: the tokens, or those of a wave of experts or heads. */
 static size_t max_rows(const hth_model *model, size_t n_row)
 {
-    const hth_expert_sizes *e = &model->hparams.experts;
-    if (e->n_expert == 0) return n_row;
-    return hth_n_tiled(n_row) > e->n_used ? hth_n_tiled(n_row) : e->n_used;
+    const hth_hparams *h = &model->hparams;
+    size_t n_wave = larger(h->experts.n_used, h->latent.rank > 0 ? h->n_head : 0);
+    return n_wave == 0 ? n_row : larger(hth_n_tiled(n_row), n_wave);
+}
+
+static void alloc_latent(bump *c, const hth_model *model, size_t n_row, hth_step *s)
+{
+    const hth_hparams *h = &model->hparams;
+    const hth_latent_sizes *z = &h->latent;
+    hth_latent_buffers *b = &s->latent;
+    size_t f = sizeof(float), n_head = h->n_head, d_key = z->d_nope + z->d_rope, max_row = max_rows(model, n_row);
+    if (z->rank == 0) return;
+    b->max_row = (uint32_t)max_row;
+    b->q_a = bump_alloc(c, n_row * z->q_rank, f);
+    b->q = bump_alloc(c, n_row * n_head * d_key, f);
+    b->out = bump_alloc(c, n_row * n_head * z->d_value, f);
+    b->slices = bump_alloc(c, n_head, sizeof *b->slices);
+    b->slice_of = bump_alloc(c, max_row, sizeof *b->slice_of);
+    b->queries = (hth_latent_rows){.from = b->q,
+                                   .to = s->q,
+                                   .n_head = h->n_head,
+                                   .from_head = (uint32_t)d_key,
+                                   .to_head = h->d_head,
+                                   .d_in = z->d_nope,
+                                   .d_out = z->rank};
+    b->values = (hth_latent_rows){.from = s->attn_out,
+                                  .to = b->out,
+                                  .n_head = h->n_head,
+                                  .from_head = h->d_head,
+                                  .to_head = z->d_value,
+                                  .d_in = z->rank,
+                                  .d_out = z->d_value};
+    hth_latent_rows *rows[] = {&b->queries, &b->values};
+    for (int i = 0; i < 2; i++) {
+        rows[i]->x = bump_alloc(c, max_row * rows[i]->d_in, f);
+        rows[i]->y = bump_alloc(c, max_row * rows[i]->d_out, f);
+        rows[i]->waves = bump_alloc(c, n_head, sizeof *rows[i]->waves);
+    }
 }
 
 static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
@@ -98,8 +135,6 @@ static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t 
     b->sums = bump_alloc(c, n_row * d, sizeof *b->sums);
     b->overflow = bump_alloc(c, n_row, sizeof *b->overflow);
 }
-
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
@@ -189,6 +224,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     alloc_lists(c, model, n_tok, n_thread, s);
     alloc_experts(c, model, n_tok, n_thread, s);
     alloc_recurrent(c, model, n_tok, n_thread, s);
+    alloc_latent(c, model, n_tok, s);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
@@ -313,6 +349,7 @@ static void save_mixer(hth_step *s)
 }
 
 static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention,
+                                                      [HTH_MIXER_LATENT] = hth_fwd_latent,
                                                       [HTH_MIXER_SHORT_CONV] = hth_fwd_short_conv,
                                                       [HTH_MIXER_DELTA_NET] = hth_fwd_delta_net};
 static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn,
@@ -382,6 +419,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     hth_alloc_assert_none(1); /* functions called from here may allocate again */
     hth_fwd_group(step);
     hth_fwd_find_runs(step);
+    hth_fwd_latent_begin(step);
     hth_fwd_embed(step);
     hth_fwd_rope_tables(step);
     hth_logits_sink to = {fn, user, 0};

@@ -17,6 +17,11 @@
 /* The experts of Qwen, and of models that followed them. */
 #define SHARE_EXPERTS .score = HTH_SCORE_SOFTMAX, .width = HTH_WIDTH_KEY_OR_SHARE, .required = true
 
+/* Latent attention, and experts (DeepSeek-V2). */
+#define DEEPSEEK                                                                                                      \
+    ADJACENT, .latent = true, .reads_yarn_log = true, .yarn_log_of_scores = true, .temperature = HTH_TEMPERATURE_BY_KEY, \
+              .experts = {.score = HTH_SCORE_SOFTMAX, .reads_score = true, .reads_normalise = true, .reads_scale = true,  \
+                          .width = HTH_WIDTH_KEY, .select_bias = true, .shared = HTH_SHARED_COUNT, .reads_leading = true}
 /* Layers of gated DeltaNet, and of gated attention (Qwen3-Next). */
 #define QWEN_HYBRID                                                                                                   \
     HALVES, .ffn_norm = "post_attention_norm", .qk_norm = HTH_QK_NORM_HEAD, .attn_gate = HTH_ATTN_GATE_IN_Q,           \
@@ -44,7 +49,8 @@ static const hth_arch archs[] = {
     {.name = "mistral3",
      ADJACENT,
      .factors = HTH_FACTORS_ONE,
-     .refused = {{"attention.temperature_scale", 0.0}, {"rope.scaling.yarn_log_multiplier", 0.0}},
+     .temperature = HTH_TEMPERATURE_BY_ORIGINAL,
+     .reads_yarn_log = true,
      .experts = {.score = HTH_SCORE_SOFTMAX, .normalise = true, .width = HTH_WIDTH_DENSE}},
     {.name = "arcee", .rope = HTH_ROPE_INTERLEAVED, .factors = HTH_FACTORS_ONE, .activation = HTH_ACTIVATION_RELU2},
     {.name = "deci", ADJACENT, .factors = HTH_FACTORS_ONE},
@@ -238,6 +244,8 @@ static const hth_arch archs[] = {
      ADJACENT,
      .experts = {.score = HTH_SCORE_SOFTMAX, .reads_scale = true, .width = HTH_WIDTH_KEY, .required = true,
                  .shared = HTH_SHARED_COUNT, .reads_leading = true}},
+    {.name = "deepseek2", DEEPSEEK, .yarn_log_apart = true},
+    {.name = "mistral4", DEEPSEEK},
     {.name = "smallthinker",
      .rope = HTH_ROPE_NEOX,
      .swa = {.possible = true, .period = 4, .dense_first = true},

@@ -10,6 +10,7 @@
  * forward/ and its row in a table of forward/step.c. */
 typedef enum hth_mixer_kind {
     HTH_MIXER_ATTENTION,
+    HTH_MIXER_LATENT, /* attention over latent vectors (MLA) */
     HTH_MIXER_SHORT_CONV,
     HTH_MIXER_DELTA_NET,
     HTH_N_MIXER,
@@ -64,6 +65,13 @@ typedef enum hth_qk_norm {
     HTH_QK_NORM_EACH,    /* each head, with weights of its own [n_head][d_head]; a layer norm */
     HTH_QK_NORM_ALL,     /* all heads together, with weights [n_head * d_head] */
 } hth_qk_norm;
+
+/* Queries grow with the position p, by 1 + attention.temperature_scale ln(floor(p / length) + 1). */
+typedef enum hth_temperature {
+    HTH_TEMPERATURE_NONE,
+    HTH_TEMPERATURE_BY_KEY,      /* length is attention.temperature_length */
+    HTH_TEMPERATURE_BY_ORIGINAL, /* rope.scaling.original_context_length */
+} hth_temperature;
 
 /* Width of an expert: expert_feed_forward_length, or without it (or 0) an error or feed_forward_length divided by
  * expert_used_count; or always feed_forward_length. */
@@ -169,6 +177,11 @@ typedef struct hth_arch {
     bool clamps_qkv;           /* queries, keys and values are limited to attention.clamp_kqv, if it is stated */
     bool attn_sinks;           /* each head has a score without a value */
     hth_attn_gate attn_gate;
+    bool latent;               /* attention is HTH_MIXER_LATENT */
+    bool reads_yarn_log;       /* rope.scaling.yarn_log_multiplier changes the size of rotated vectors */
+    bool yarn_log_of_scores;   /* and multiplies scores; it is written times 0.1 */
+    bool yarn_log_apart;       /* the size is left as it is, unless the multiplier is 1 */
+    hth_temperature temperature;
     bool reads_rope_pattern;   /* attention.rope_pattern: which layers rotate */
     double alibi;              /* without the key attention.max_alibi_bias; 0: none */
     bool reads_alibi;

@@ -195,7 +195,9 @@ static hearth_status bind_mixer(hth_binder *b, uint32_t i, bool recurrent, hth_l
 {
     const hth_arch *a = b->model->hparams.arch;
     hearth_status st = bind_mixer_norm(b, i, l);
-    if (st == HEARTH_OK) st = recurrent ? hth_bind_recurrent(b, i, l) : bind_attention(b, i, l);
+    l->attn.has_temperature = true;
+    if (st == HEARTH_OK)
+        st = recurrent ? hth_bind_recurrent(b, i, l) : a->latent ? hth_bind_latent(b, i, l) : bind_attention(b, i, l);
     if (st != HEARTH_OK || !a->post_norms) return st;
     l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)a->post_norm_eps;
     return hth_bind_norm(b, i, "post_attention_norm", &l->mixer_post_norm);

@@ -58,6 +58,8 @@ hearth_status hth_bind_outer_norm(hth_binder *b, const char *name, hth_norm *nor
 /* [n_col][n_row] floats, the transpose of a tensor with n_row rows of n_col. */
 hearth_status hth_bind_transposed(hth_binder *b, const hth_gguf_tensor *t, size_t n_col, size_t n_row,
                                   const float **vector);
+/* bind_latent.c: latent attention. */
+hearth_status hth_bind_latent(hth_binder *b, uint32_t i_layer, hth_layer *l);
 /* bind_recurrent.c: a recurrent mixer. */
 hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i_layer, hth_layer *l);
 /* bind_ffn.c: the network of a layer, dense or of experts. */

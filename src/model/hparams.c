@@ -360,6 +360,18 @@ static hearth_status read_scales(hth_hparams_reader *r, hth_hparams *h)
     return st;
 }
 
+static hearth_status read_temperature(hth_hparams_reader *r, hth_hparams *h)
+{
+    double x = 0.0;
+    hearth_status st = HEARTH_OK;
+    if (h->arch->temperature == HTH_TEMPERATURE_NONE) return HEARTH_OK;
+    st = hth_hparams_float(r, "attention.temperature_scale", 0.0, 1e3, &x, NULL);
+    h->temperature_scale = (float)x, h->temperature_length = h->rope.n_ctx_original;
+    if (st != HEARTH_OK || x == 0.0 || h->arch->temperature == HTH_TEMPERATURE_BY_ORIGINAL) return st;
+    h->temperature_length = 0;
+    return hth_hparams_size(r, "attention.temperature_length", 1, HTH_MAX_CONTEXT, &h->temperature_length);
+}
+
 /* What changes scores, and limits queries, keys and values. */
 static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
 {
@@ -368,6 +380,8 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
     hearth_status st = HEARTH_OK;
     h->score_scale =
         (float)(1.0 / (a->score_by_width ? (double)h->score_width : hth_sqrt_d((double)h->score_width)));
+    if (h->score_factor != 0.0)
+        h->score_scale = (float)(h->score_factor * h->score_factor / hth_sqrt_d((double)h->score_width));
     if (a->reads_score_scale &&
         (st = hth_hparams_float(r, "attention.scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK)
         return st;
@@ -378,7 +392,7 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
     h->alibi = (float)alibi, x = 0.0;
     if (a->clamps_qkv) st = hth_hparams_float(r, "attention.clamp_kqv", 0.0, 1e6, &x, NULL);
     h->qkv_limit = (float)x;
-    return st;
+    return st == HEARTH_OK ? read_temperature(r, h) : st;
 }
 
 /* A key with which another computation is meant, unless it has its neutral value. */
@@ -471,7 +485,8 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = hth_hparams_read_recurrent(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = hth_hparams_read_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
     hth_hparams_place_experts(h, *per_layer);
-    if ((st = read_head_size(&r, h)) != HEARTH_OK) return st;
+    st = h->arch->latent ? hth_hparams_read_latent(&r, h) : read_head_size(&r, h);
+    if (st != HEARTH_OK) return st;
     if ((st = read_windows(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_caps(&r, h)) != HEARTH_OK) return st;
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;

@@ -41,6 +41,8 @@ void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes);
 hearth_status hth_hparams_check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer);
 /* hparams_recurrent.c: which layers are recurrent, after the counts of heads; their sizes. */
 hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
+/* hparams_latent.c: sizes of latent attention, in place of those of heads. */
+hearth_status hth_hparams_read_latent(hth_hparams_reader *r, hth_hparams *h);
 /* hparams_rope.c: rotation, after the sizes of heads. */
 hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h);
 

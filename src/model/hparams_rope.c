@@ -67,6 +67,31 @@ static hearth_status read_alpha(hth_hparams_reader *r, uint32_t d_head, hth_rope
     return st;
 }
 
+static double yarn_size(double log_factor, double multiplier) { return 1.0 + 0.1 * multiplier * log_factor; }
+
+/* YaRN enlarges rotated vectors with the logarithm of the factor. A multiplier of that logarithm moves the growth from
+ * the vectors to the scores. */
+static hearth_status read_magnitude(hth_hparams_reader *r, hth_hparams *h)
+{
+    const hth_arch *a = h->arch;
+    hth_rope *rope = &h->rope;
+    double multiplier = 0.0, log_factor = rope->factor > 1.0 ? hth_log_d(rope->factor) : 0.0;
+    hearth_status st = HEARTH_OK;
+    if (a->reads_yarn_log) st = hth_hparams_float(r, "rope.scaling.yarn_log_multiplier", 0.0, 1e3, &multiplier, NULL);
+    if (st != HEARTH_OK) return st;
+    if (rope->scaling != HTH_SCALING_YARN) {
+        if (!a->latent || rope->factor == 1.0) return HEARTH_OK;
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: %s.rope.scaling.factor is %g, but latent attention is scaled by yarn only",
+                        hth_gguf_path(r->file), r->arch, rope->factor);
+    }
+    if (a->yarn_log_of_scores) multiplier /= 0.1;
+    double own = a->yarn_log_apart && multiplier != 0.0 ? multiplier : 1.0;
+    rope->magnitude *= yarn_size(log_factor, own) / yarn_size(log_factor, multiplier);
+    if (a->yarn_log_of_scores) h->score_factor = rope->magnitude * yarn_size(log_factor, multiplier);
+    return HEARTH_OK;
+}
+
 hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
 {
     hth_rope *rope = &h->rope;
@@ -76,7 +101,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
                        .window_base = h->arch->window_rope_base,
                        .factor = 1.0,
                        .n_ctx_original = h->n_ctx_train,
-                       .attn_factor = 1.0};
+                       .magnitude = 1.0};
     double factor = 0.0;
     bool rotates = true, other_depth = h->arch->rope_layers > 0 && h->n_layer != h->arch->rope_layers;
     hearth_status st = HEARTH_OK;
@@ -117,5 +142,6 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
     if (factor != 0.0 && scales) rope->factor = factor;
     st = hth_hparams_size(r, "rope.scaling.original_context_length", 1, HTH_MAX_CONTEXT, &rope->n_ctx_original);
     if (st != HEARTH_OK) return st;
-    return hth_hparams_float(r, "rope.scaling.attn_factor", 1e-3, 1e3, &rope->attn_factor, NULL);
+    st = hth_hparams_float(r, "rope.scaling.attn_factor", 1e-3, 1e3, &rope->magnitude, NULL);
+    return st == HEARTH_OK ? read_magnitude(r, h) : st;
 }

@@ -27,11 +27,18 @@ typedef struct hth_rope {
     uint32_t n_ctx_original; /* YaRN, longrope */
     hth_rope_sections section_rule; /* NONE, BLOCKS or INTERLEAVED */
     uint32_t sections[4];
-    double attn_factor;      /* factor of cosine and sine */
+    double magnitude;        /* factor of cosine and sine */
 } hth_rope;
 
 /* Limits of values in files. */
 enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20, HTH_MAX_EXPERT = 4096 };
+
+/* Sizes of latent attention. rank 0: the model has none. */
+typedef struct hth_latent_sizes {
+    uint32_t q_rank;                  /* 0: queries are computed at once */
+    uint32_t rank, d_nope, d_rope;    /* a key has d_nope values from the latent vector, and d_rope rotated ones */
+    uint32_t d_value;
+} hth_latent_sizes;
 
 /* Sizes of all recurrent layers. */
 typedef struct hth_recurrent_sizes {
@@ -63,10 +70,14 @@ typedef struct hth_hparams {
     uint32_t rank; /* of predictors; 0: none */
     hth_expert_sizes experts;
     hth_recurrent_sizes recurrent;
+    hth_latent_sizes latent;
     float norm_eps;
     uint32_t score_width;
-    float score_scale;          /* of queries times keys; by default 1 / sqrt(score_width) */
+    double score_factor;        /* of queries and of keys, for scores only; 0: 1 */
+    float score_scale;          /* of queries times keys; by default score_factor^2 / sqrt(score_width) */
     float alibi;                /* largest exponent of the slopes by which scores fall with distance; 0: none */
+    float temperature_scale;    /* hth_temperature; 0: none */
+    uint32_t temperature_length;
     float qkv_limit;            /* of queries, keys and values; 0: none */
     float embedding_scale, residual_scale, logit_scale; /* factors of embeddings, of blocks' outputs, of logits */
     bool parallel;              /* mixer and network of a layer read the same residual stream */
@@ -114,6 +125,7 @@ typedef struct hth_attention {
     const float *sinks;      /* [n_head] or NULL */
     hth_matrix gate;         /* [n_head * d_head] or [n_head] rows of d_model; its sigmoid multiplies attention */
     bool rotates;            /* queries and keys */
+    bool has_temperature;    /* hth_hparams.temperature_scale */
     hth_matrix o;            /* d_model rows of n_head * d_head */
     const float *o_bias;
 } hth_attention;
@@ -126,6 +138,17 @@ typedef enum hth_state_kind {
     HTH_N_STATE,
 } hth_state_kind;
 enum { HTH_CHUNK = 32 };
+
+/* Latent attention: the cache has one head of keys [rank + d_rope] and of values, the first rank of these and zeros. The
+ * output matrix and the gate are those of hth_attention; n_head_kv is 1. */
+typedef struct hth_latent {
+    hth_matrix q_a, q_b;  /* q_rank rows of d_model, n_head * (d_nope + d_rope) rows of q_rank; q_b absent: q_a has the
+                             rows of q_b */
+    const float *q_norm;  /* [q_rank] */
+    hth_matrix kv_a;      /* rank + d_rope rows of d_model */
+    const float *kv_norm; /* [rank] */
+    hth_matrix k_b, v_b;  /* slices, one for each head: rank rows of d_nope, d_value rows of rank */
+} hth_latent;
 
 enum { HTH_MAX_TAP = 64 };
 /* A causal convolution of each channel: the sum of taps[j] times the input of n_tap - 1 - j tokens before. */
@@ -215,7 +238,8 @@ typedef struct hth_layer {
     hth_norm mixer_post_norm; /* [d_model] of the mixer's output; absent: none */
     hth_norm ffn_norm;
     hth_norm ffn_post_norm;
-    hth_attention attn;         /* HTH_MIXER_ATTENTION; else n_head is 0 */
+    hth_attention attn;         /* HTH_MIXER_ATTENTION, in part HTH_MIXER_LATENT; else n_head is 0 */
+    hth_latent latent;          /* HTH_MIXER_LATENT */
     hth_short_conv short_conv;  /* HTH_MIXER_SHORT_CONV */
     hth_delta_net delta_net;    /* HTH_MIXER_DELTA_NET */
     hth_ffn ffn;        /* HTH_NETWORK_DENSE; else d_ff is 0 */
@@ -224,7 +248,7 @@ typedef struct hth_layer {
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 22 };
+enum { HTH_LAYER_MATRICES = 27 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
@@ -232,7 +256,8 @@ static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MA
         &l->attn.q,   &l->attn.k, &l->attn.v, &l->attn.o,      &l->attn.gate,  &l->ffn.gate,    &l->ffn.up,
         &l->ffn.down, &e->gate,   &e->up,     &e->down,        &e->shared.gate, &e->shared.up,  &e->shared.down,
         &l->ffn.down_t.rows, &l->short_conv.in, &l->short_conv.out, &l->delta_net.qkv, &l->delta_net.gate,
-        &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out};
+        &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out, &l->latent.q_a, &l->latent.q_b, &l->latent.kv_a,
+        &l->latent.k_b, &l->latent.v_b};
     _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }

@@ -111,6 +111,20 @@ class Maker:
             shape = {"head": (self.d_head,), "each": (self.d_head, n), "all": (n * self.d_head,)}[over]
             self.put(p + name + ".weight", shape, 0.25, 1.6)
 
+    def latent_attention(self, p, q_rank, rank, d_nope, d_rope, d_value, qk=1.4):
+        """q_rank 0: queries at once"""
+        e, h = self.d_model, self.n_head
+        n = h * (d_nope + d_rope)
+        if q_rank:
+            self.matrix(p + "attn_q_a", e, q_rank, 1 / np.sqrt(e))
+            self.gain(p + "attn_q_a_norm", q_rank)
+        self.matrix(p + ("attn_q_b" if q_rank else "attn_q"), q_rank or e, n, qk / np.sqrt(q_rank or e))
+        self.matrix(p + "attn_kv_a_mqa", e, rank + d_rope, qk / np.sqrt(e))
+        self.gain(p + "attn_kv_a_norm", rank)
+        self.put(p + "attn_k_b.weight", (d_nope, rank, h), qk / np.sqrt(rank))
+        self.put(p + "attn_v_b.weight", (rank, d_value, h), 1.04 / np.sqrt(rank))
+        self.matrix(p + "attn_output", h * d_value, e, 1.2 * self.size / np.sqrt(h * d_value))
+
     def short_convolution(self, p, n_tap):
         e = self.d_model
         self.matrix(p + "shortconv.in_proj", e, 3 * e, 1.3 / np.sqrt(e))
@@ -191,7 +205,7 @@ def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias
             n_position=0, freqs=None, joined_qkv=False, qkv_bias=False, output_bias=False, qk=1.4, qk_norm=None, sinks=False,
             gated=True, joined_gate=False, ffn_bias=False, experts=None, head_bias=False, q_gate=False, recurrent=None):
     """before, between, after: norms of a layer around attention and network; freqs: divisors of the rotation, by name of
-    their tensor; experts: options of a mixture(); recurrent(m, p, i): adds the mixer of layer i, unless it is attention."""
+    their tensor; experts: options of a mixture(); recurrent(m, p, i): adds the mixer of layer i, unless it is usual attention."""
     m.embedding(n_position)
     if "token_embd_norm" in outer_norms and ROWS[m.arch]["output_norm"] != "token_embd_norm":
         m.gain("token_embd_norm", m.d_model, norm_bias)
@@ -258,6 +272,19 @@ def hybrid(m, layers, n_key=2, n_head=4, d=16, n_tap=4, joined=False, **options)
             m.delta_net(p, n_tap, n_key, n_head, d, joined)
         return layers[i]
     network(m, between=("post_attention_norm",), q_gate=True, qk_norm="head", recurrent=mixer, **options)
+
+
+def latent(m, q_rank, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
+    m.key("attention.kv_lora_rank", rank)
+    m.key("attention.key_length_mla", d_nope + d_rope)
+    m.key("attention.value_length_mla", d_value)
+    if q_rank:
+        m.key("attention.q_lora_rank", q_rank)
+
+    def mixer(m, p, i):
+        m.latent_attention(p, q_rank, rank, d_nope, d_rope, d_value)
+        return True
+    network(m, recurrent=mixer, **options)
 
 
 def liquid(m, layers, n_tap, **options):
@@ -453,6 +480,22 @@ def recipes():
         **dict(few, expert_count=6, expert_used_count=2))
     add("dbrx", "dbrx", 220, with_(experts, 8, 16, joined_qkv=True, between=("attn_output_norm",)), n_kv=1, d_ff=16,
         attention__clamp_kqv=0.9, **few)
+    # latent attention
+    low = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_rot=8, n_ids=96)
+    mla = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_count=1,
+               leading_dense_block_count=1)
+    scaled = dict(rope__scaling__type="yarn", rope__scaling__factor=4.0, rope__scaling__original_context_length=128)
+    joined = dict(n=8, d_ff=16, shared=16, leading=1, router=1.5)
+    add("deepseek2", "deepseek2", 240, with_(latent, 20, experts=dict(joined, select_bias=0.3)), n_layer=3,
+        expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, rope__scaling__yarn_log_multiplier=0.07,
+        **scaled, **mla, **low)
+    add("deepseek2-lite", "deepseek2", 241, with_(latent, 0, experts=joined), expert_gating_func=1,
+        expert_weights_norm=False, tied=True, **mla, **low)
+    add("mistral4", "mistral4", 242, with_(latent, 20, experts=joined), expert_gating_func=1, expert_weights_norm=True,
+        rope__scaling__yarn_log_multiplier=0.07, rope__scaling__attn_factor=1.1, attention__temperature_scale=0.2,
+        attention__temperature_length=16, **scaled, **mla, **low)
+    add("mistral3", "mistral3", 243, llama, attention__temperature_scale=0.2, rope__scaling__yarn_log_multiplier=0.6,
+        n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
     # recurrent layers
     states = dict(ssm__conv_kernel=4, ssm__state_size=16, ssm__group_count=2, ssm__time_step_rank=4, ssm__inner_size=64)
     mixed = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=100, **qwen)

@@ -53,7 +53,8 @@ def activation(name, gated):
 class Rope:
     """Rotates the pairs (2i, 2i+1), or with halves (i, i + n/2), but for those of index still."""
 
-    def __init__(self, halves, n, base, scaling="none", factor=1.0, n_ctx=0, attn_factor=1.0, freqs=None, still=()):
+    def __init__(self, halves, n, base, scaling="none", factor=1.0, n_ctx=0, attn_factor=1.0, freqs=None, still=(),
+                 yarn_size=None):
         i = np.arange(n // 2)
         theta = base ** (-2.0 * i / n)
         if freqs is not None:
@@ -66,7 +67,7 @@ class Rope:
             low, high = max(0.0, np.floor(dimension(32))), min(n - 1.0, np.ceil(dimension(1)))
             keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)
             theta = theta / factor * (1 - keep) + theta * keep
-            size *= 1 + 0.1 * np.log(factor)
+            size *= 1 + 0.1 * np.log(factor) if yarn_size is None else yarn_size
         theta = np.where(np.isin(i, still), 0.0, theta)
         self.halves, self.n, self.theta, self.size = halves, n, theta, size
 
@@ -148,6 +149,9 @@ USUAL = dict(
                             # 4th, or what attention.recurrent_layers says
     alternates=True,        # delta: head h has keys h mod n, else h / (heads / n)
     output_norm="output_norm",
+    latent=False,           # attention over latent vectors (DeepSeek-V2)
+    yarn=lambda m, log: (1.0, 1.0),  # factors of rotated vectors and of scores, of the logarithm of YaRN's factor
+    temperature=None,       # key of the length by which queries grow
 )
 
 # Of the layers without a window: one in a period, which is the last, or the first. other_base: of layers with one,
@@ -176,10 +180,20 @@ HALVES = a_row(rotation="halves")
 PLAIN_GELU = a_row(norm="layer", act="gelu", rotation=None)
 GRANITE = a_row(embedding=scale_key("embedding_scale"), residual=scale_key("residual_scale"),
                 logits=lambda m: 1 / m.key("logit_scale"), score=scale_key("attention.scale", USUAL["score"]), experts={})
+BY_KEYS = dict(normalise="key", scale="key")
+
+
+def latent_yarn(m, log, apart):
+    """apart: vectors are not scaled, whatever the multiplier is"""
+    multiplier = m.key("rope.scaling.yarn_log_multiplier", 0.0) / 0.1
+    size = (1 + 0.1 * (multiplier if apart and multiplier else 1.0) * log) / (1 + 0.1 * multiplier * log)
+    return size, size * m.key("rope.scaling.attn_factor", 1.0) * (1 + 0.1 * multiplier * log)
+
+
+DEEPSEEK = a_row(latent=True, temperature="attention.temperature_length", experts=dict(score="key", **BY_KEYS))
 QWEN_HYBRID = a_row(HALVES, qk_norm="head", q_gate=True, ffn_norm="post_attention_norm", recurrent="delta", experts={})
 LIQUID = a_row(HALVES, qk_norm="head", windows=dict(size=0), recurrent="convolution", output_norm="token_embd_norm")
 COHERE = a_row(norm="layer", parallel="shared", logits=scale_key("logit_scale"))
-BY_KEYS = dict(normalise="key", scale="key")
 
 ROWS = {
     "llama": a_row(experts={}),
@@ -207,6 +221,10 @@ ROWS = {
     "qwen35moe": a_row(QWEN_HYBRID, sections="interleaved"),
     "lfm2": LIQUID,
     "lfm2moe": a_row(LIQUID, experts=dict(score="key")),
+    "deepseek2": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, True)),
+    "mistral4": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
+    "mistral3": a_row(experts={}, temperature="rope.scaling.original_context_length",
+                      yarn=lambda m, log: ((1 + 0.1 * log) / (1 + 0.1 * m.key("rope.scaling.yarn_log_multiplier", 0.0) * log), 1)),
     "exaone4": a_row(HALVES, pre_norms=False, post_norms=True, qk_norm="head", windows=dict(period=4, size=4096, n_layer=64),
                      rotates=lambda i, near, any_near: near or not any_near),
     "hunyuan-dense": a_row(HALVES, qk_norm="head", qk_norm_after=True, sections="decide", alpha=True),
@@ -320,12 +338,18 @@ class Model:
             freqs = self.get("rope_factors_short.weight")  # contexts of the tests are short
         self.rope = Rope(halves, n, base, key("rope.scaling.type", "linear"), key("rope.scaling.factor", 1.0),
                          key("rope.scaling.original_context_length", key("context_length")),
-                         key("rope.scaling.attn_factor", 1.0), freqs, still)
+                         key("rope.scaling.attn_factor", 1.0), freqs, still, self.yarn_sizes()[0])
         self.near_rope = self.rope
         if row.windows and row.windows["unscaled"]:
             self.near_rope = Rope(halves, n, base)
         elif row.windows and row.windows["other_base"]:
             self.near_rope = Rope(halves, n, key("rope.freq_base_swa", row.windows["other_base"]))
+
+    def yarn_sizes(self):
+        if self.key("rope.scaling.type") != "yarn":
+            return 1.0, 1.0
+        log = np.log(self.key("rope.scaling.factor"))
+        return self.row.yarn(self, log) if self.row.yarn != USUAL["yarn"] else (1 + 0.1 * log, 1.0)
 
     def read_windows(self):
         """Of each layer: does it rotate, and how far does it see (0: to the beginning)?"""
@@ -379,12 +403,39 @@ class Model:
             q, k = rope(q), rope(k)
         if by_head and row.qk_norm_after:
             q, k = self.qk_norm(q, k, p)
+        q = self.heat(q)
         cap = self.key("attn_logit_softcapping", 50.0) if self.arch == "gemma2" else 0.0
         largest = row.alibi(self)
         y = attention(q, k, v, row.score(self), self.windows[i], cap, self.get(p + "attn_sinks.weight"),
                       alibi_slopes(self.n_head, largest) if largest else None)
         if gate is not None:
             y = y * sigmoid(gate.reshape(y.shape))
+        return self.linear(y, p + "attn_output")
+
+    def heat(self, q):
+        """Queries [T, H, d] grow with their position."""
+        scale = self.key("attention.temperature_scale", 0.0) if self.row.temperature else 0.0
+        if not scale:
+            return q
+        steps = np.arange(len(q)) // self.key(self.row.temperature)
+        return q * (1 + scale * np.log(steps + 1.0))[:, None, None]
+
+    def latent_attention(self, x, i):
+        """With the keys and values of every head."""
+        p, n_tok, d_rope = f"blk.{i}.", len(x), self.key("rope.dimension_count")
+        d_key, rank = self.key("attention.key_length_mla"), self.key("attention.kv_lora_rank")
+        q = x
+        if self.has(p + "attn_q_a.weight"):
+            q = self.norm(self.linear(x, p + "attn_q_a"), p + "attn_q_a_norm")
+        q = self.linear(q, p + ("attn_q_b" if self.has(p + "attn_q_b.weight") else "attn_q"))
+        nope, rotated = np.split(q.reshape(n_tok, self.n_head, d_key), [d_key - d_rope], axis=2)
+        c, k = np.split(self.linear(x, p + "attn_kv_a_mqa"), [rank], axis=1)
+        c, k = self.norm(c, p + "attn_kv_a_norm"), self.rope(k[:, None])
+        keys = np.einsum("hri,tr->thi", self.get(p + "attn_k_b.weight"), c)
+        values = np.einsum("hjr,tr->thj", self.get(p + "attn_v_b.weight"), c)
+        q = self.heat(np.concatenate([nope, self.rope(rotated)], axis=2))
+        k = np.concatenate([keys, np.repeat(k, self.n_head, axis=1)], axis=2)
+        y = attention(q, k, values, self.yarn_sizes()[1] ** 2 / np.sqrt(d_key))
         return self.linear(y, p + "attn_output")
 
     def convolve(self, x, name):
@@ -431,7 +482,7 @@ class Model:
 
     def mixer(self, x, i):
         if not self.recurrent[i]:
-            return self.attention(x, i)
+            return self.latent_attention(x, i) if self.row.latent else self.attention(x, i)
         return self.delta_net(x, i) if self.row.recurrent == "delta" else self.short_convolution(x, i)
 
     def live(self, x, i):

@@ -11,15 +11,15 @@
 
 enum { N = 160, MORE = 20, WINDOW = 40, N_BATCH = 8 };
 
-/* A model of which all layers see everything, or some have a window, or are recurrent. */
+/* A model of which all layers see everything, or some have a window, or are recurrent, or latent. */
 typedef struct fixture {
     gguf_bytes file;
     hearth_model *model;
     int32_t ids[N + MORE], other[N + MORE];
 } fixture;
 
-static const char *const architectures[] = {NULL, "gemma2", "lfm2", "qwen35"}; /* NULL: llama */
-enum { LLAMA, WINDOWED, CONVOLUTION, DELTA_NET, N_KIND };
+static const char *const architectures[] = {NULL, "gemma2", "lfm2", "qwen35", "deepseek2"}; /* NULL: llama */
+enum { LLAMA, WINDOWED, CONVOLUTION, DELTA_NET, LATENT, N_KIND };
 
 static void open_model(fixture *f, int kind)
 {

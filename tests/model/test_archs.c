@@ -8,7 +8,7 @@ enum { TYPE_BOOL = 7, TYPE_ARRAY = 9 };
 static const char *const families[] = {"bamboo",   "qwen2",   "qwen3", "gemma2",   "gemma3",
                                        "phi3",     "falcon",  "opt",   "gpt2",     "bloom",
                                        "stablelm", "granite", "dots1", "qwen2moe", "qwen3moe",
-                                       "gpt-oss",  "lfm2",    "qwen35"};
+                                       "gpt-oss",  "lfm2",    "qwen35",   "deepseek2"};
 enum { N_FAMILY = sizeof families / sizeof *families };
 
 /* One step of a fresh session of n_ctx positions. */

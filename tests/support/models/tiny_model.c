@@ -177,8 +177,9 @@ enum {
     HAS_SINKS = 2048, HAS_OTHER_FFN_NORM = 4096, HAS_EMBEDDING_NORM = 8192, HAS_EXPERTS = 1 << 14,
     HAS_EXPERT_BIASES = 1 << 15, HAS_SHARED_EXPERT = 1 << 16, HAS_LEADING_LAYER = 1 << 17, /* a dense one */
     HAS_SHARED_GATE = 1 << 18, HAS_SHORT_CONV = 1 << 19, HAS_DELTA_NET = 1 << 20, /* in place of attention in layer 0 */
+    HAS_LATENT = 1 << 21,
 };
-enum { N_EXPERT = 4, D_EXPERT = 24, N_TAP = 3, N_DELTA_HEAD = 4, N_DELTA_KEY = 2, D_DELTA = 16 };
+enum { N_EXPERT = 4, D_EXPERT = 24, N_TAP = 3, N_DELTA_HEAD = 4, N_DELTA_KEY = 2, D_DELTA = 16, RANK = 24, D_NOPE = 6, D_ROPE = 8 };
 
 static const struct {
     const char *name;
@@ -199,6 +200,7 @@ static const struct {
     {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_SHARED_GATE},
     {"qwen3moe", HAS_QK_NORM | HAS_EXPERTS},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
+    {"deepseek2", HAS_LATENT},
     {"lfm2", HAS_QK_NORM | HAS_SHORT_CONV},
     {"qwen35", HAS_QK_NORM | HAS_OTHER_FFN_NORM | HAS_DELTA_NET},
     {"gpt-oss", HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
@@ -277,16 +279,42 @@ static void set_expert_keys(tiny_model *m, const char *architecture, unsigned ha
     }
 }
 
-static void drop_attention(tiny_model *m, int i)
+static void drop_attention(tiny_model *m, int i, bool normed)
 {
     static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) drop_layer_tensor(m, i, names[k]);
+    for (size_t k = 0; k < (normed ? 6 : 4); k++) drop_layer_tensor(m, i, names[k]);
+}
+
+static void add_slices(tiny_model *m, int i, const char *name, uint64_t n_in, uint64_t n_out)
+{
+    add_layer_tensor(m, i, name, n_in, n_out);
+    m->tensors[m->n_tensor - 1].n_dim = 3, m->tensors[m->n_tensor - 1].dim[2] = TINY_HEADS;
+}
+
+static void add_latent(tiny_model *m, int i)
+{
+    const uint64_t e = TINY_D_MODEL;
+    drop_attention(m, i, false);
+    add_layer_tensor(m, i, "attn_q_a", e, RANK), add_layer_tensor(m, i, "attn_q_a_norm", RANK, 0);
+    add_layer_tensor(m, i, "attn_q_b", RANK, TINY_HEADS * (D_NOPE + D_ROPE));
+    add_layer_tensor(m, i, "attn_kv_a_mqa", e, RANK + D_ROPE), add_layer_tensor(m, i, "attn_kv_a_norm", RANK, 0);
+    add_slices(m, i, "attn_k_b", D_NOPE, RANK), add_slices(m, i, "attn_v_b", RANK, D_NOPE);
+    add_layer_tensor(m, i, "attn_output", TINY_HEADS * D_NOPE, e);
+}
+
+static void set_latent_keys(tiny_model *m)
+{
+    tiny_set_u32(m, "deepseek2.attention.q_lora_rank", RANK);
+    tiny_set_u32(m, "deepseek2.attention.kv_lora_rank", RANK);
+    tiny_set_u32(m, "deepseek2.attention.key_length_mla", D_NOPE + D_ROPE);
+    tiny_set_u32(m, "deepseek2.attention.value_length_mla", D_NOPE);
+    tiny_set_u32(m, "deepseek2.rope.dimension_count", D_ROPE);
 }
 
 static void add_short_conv(tiny_model *m, int i)
 {
     const uint64_t e = TINY_D_MODEL;
-    drop_attention(m, i);
+    drop_attention(m, i, true);
     add_layer_tensor(m, i, "shortconv.in_proj", e, 3 * e);
     add_layer_tensor(m, i, "shortconv.conv", N_TAP, e);
     add_layer_tensor(m, i, "shortconv.out_proj", e, e);
@@ -296,7 +324,7 @@ static void add_delta_net(tiny_model *m, int i)
 {
     const uint64_t e = TINY_D_MODEL, inner = N_DELTA_HEAD * D_DELTA, n_qkv = inner + 2 * N_DELTA_KEY * D_DELTA;
     char name[64];
-    drop_attention(m, i);
+    drop_attention(m, i, true);
     add_layer_tensor(m, i, "attn_qkv", e, n_qkv), add_layer_tensor(m, i, "attn_gate", e, inner);
     add_layer_tensor(m, i, "ssm_beta", e, N_DELTA_HEAD), add_layer_tensor(m, i, "ssm_alpha", e, N_DELTA_HEAD);
     add_layer_tensor(m, i, "ssm_conv1d", N_TAP, n_qkv), add_layer_tensor(m, i, "ssm_norm", D_DELTA, 0);
@@ -348,6 +376,7 @@ static void change_layer(tiny_model *m, int i, unsigned has)
     if (has & HAS_OTHER_FFN_NORM)
         drop_layer_tensor(m, i, "ffn_norm"), add_layer_tensor(m, i, "post_attention_norm", e, 0);
     if (has & HAS_EXPERTS && !(has & HAS_LEADING_LAYER && i == 0)) add_experts(m, i, has);
+    if (has & HAS_LATENT) add_latent(m, i);
     if (has & HAS_SHORT_CONV && i == 0) add_short_conv(m, i);
     if (has & HAS_DELTA_NET && i == 0) add_delta_net(m, i);
     if (has & HAS_DELTA_NET && i > 0) drop_layer_tensor(m, i, "attn_q"), add_layer_tensor(m, i, "attn_q", e, 2 * e);
@@ -369,6 +398,7 @@ void tiny_become(tiny_model *m, const char *architecture)
     }
     if (has & HAS_EXPERTS) set_expert_keys(m, architecture, has);
     set_recurrent_keys(m, has);
+    if (has & HAS_LATENT) set_latent_keys(m);
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 

@@ -1,4 +1,4 @@
-/* Keys and tensors of recurrent layers that contradict each other are refused with their name. */
+/* Keys and tensors of recurrent layers and of latent attention that contradict each other are refused with their name. */
 #include "support/models/tiny_case.h"
 #include "support/test.h"
 
@@ -67,4 +67,24 @@ TEST(a_convolution_has_a_row_for_each_channel)
     tiny_become(&tiny, "qwen35");
     tiny_find(&tiny, "blk.0.ssm_conv1d.weight")->dim[1]--;
     tiny_expect_format_error("'blk.0.ssm_conv1d.weight'", "[3, 128]");
+}
+
+TEST(sizes_of_latent_attention_fit_together)
+{
+    tiny_become(&tiny, "deepseek2");
+    tiny_set_u32(&tiny, "deepseek2.rope.dimension_count", 14);
+    tiny_expect_format_error("deepseek2.rope.dimension_count", "key_length_mla");
+    tiny_become(&tiny, "deepseek2");
+    tiny_drop_key(&tiny, "deepseek2.attention.key_length_mla");
+    tiny_expect_format_error("deepseek2.attention.key_length_mla", "missing");
+    tiny_become(&tiny, "deepseek2");
+    tiny_find(&tiny, "blk.0.attn_k_b.weight")->dim[2]--;
+    tiny_expect_format_error("'blk.0.attn_k_b.weight'", "[6, 24");
+    tiny_become(&tiny, "deepseek2");
+    tiny_find(&tiny, "blk.0.attn_k_b.weight")->gone = true;
+    tiny_add_tensor(&tiny, "blk.0.attn_kv_b.weight", 0, 2, 24, 48);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "'blk.0.attn_kv_b.weight'", "convert the model again");
+    tiny_become(&tiny, "deepseek2");
+    tiny_set_f32(&tiny, "deepseek2.rope.scaling.factor", 4.0f); /* without a type: linear */
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "deepseek2.rope.scaling.factor", "yarn only");
 }

@@ -1,0 +1,177 @@
+/* Latent attention, in the absorbed form: keys and values of all heads are one vector c, of which the cache holds a
+ * copy for scores and one for values (DeepSeek-AI 2024, DeepSeek-V2). A head multiplies its queries by k_b before it
+ * attends, and its result by v_b afterwards. step.c calls it once per layer of that kind. */
+#include "forward/forward_int.h"
+
+#include <string.h>
+
+/* ---- products by head ----------------------------------------------------------------------------------------- */
+
+/* Row i of a wave is token i mod height of head i / height; rows behind the tokens are padding. */
+typedef struct by_head {
+    const hth_latent_rows *rows;
+    uint32_t first_head;
+    uint64_t unused[2];
+} by_head;
+_Static_assert(sizeof(by_head) == HTH_PREPARE_SIZE, "what a product prepares with");
+
+static void gather(const void *arg, size_t i)
+{
+    const by_head *b = arg;
+    const hth_latent_rows *r = b->rows;
+    size_t t = i % r->height, head = b->first_head + i / r->height;
+    if (t < r->n_tok)
+        memcpy(r->x + i * r->d_in, r->from + (t * r->n_head + head) * r->from_head, r->d_in * sizeof *r->x);
+}
+
+static void scatter(void *arg, size_t i, uint32_t i_thread)
+{
+    const by_head *b = arg;
+    const hth_latent_rows *r = b->rows;
+    size_t t = i % r->height, head = b->first_head + i / r->height;
+    (void)i_thread;
+    if (t < r->n_tok)
+        memcpy(r->to + (t * r->n_head + head) * r->to_head, r->y + i * r->d_out, r->d_out * sizeof *r->y);
+}
+
+/* Multiplies the vectors of each head by its slice of m, in waves of heads that fit into the workspace. */
+static void multiply_heads(hth_step *s, hth_latent_rows *r, const hth_matrix *m)
+{
+    hth_latent_buffers *l = &s->latent;
+    hth_output out = {.matrix = m, .y = r->y};
+    for (uint32_t head = 0; head < r->n_head; head += l->n_wave) {
+        uint32_t n = r->n_head - head < l->n_wave ? r->n_head - head : l->n_wave;
+        hth_submatrices *wave = &r->waves[head / l->n_wave];
+        *wave = (hth_submatrices){l->slices + head, n, r->d_out, n * r->height, false, l->slice_of};
+        by_head arg = {.rows = r, .first_head = head};
+        hth_fusion fusion = {.prepare = gather, .prepare_arg = &arg};
+        hth_product_slices_add(s->k, s->pool, &s->act_q8, r->x, wave, &out, 1, &fusion);
+        hth_pool_add(s->pool, scatter, &arg, sizeof arg, n * r->height);
+    }
+}
+
+/* The rows of this step's waves. */
+void hth_fwd_latent_begin(hth_step *s)
+{
+    hth_latent_buffers *l = &s->latent;
+    if (!l->slices) return;
+    uint32_t n_head = l->queries.n_head, height = s->n_tok > 1 ? (uint32_t)hth_n_tiled(s->n_tok) : 1;
+    l->n_wave = l->max_row / height;
+    for (uint32_t i = 0; i < n_head; i++) l->slices[i] = (hth_submatrix){i, i % l->n_wave * height, s->n_tok};
+    for (uint32_t i = 0; i < l->n_wave * height; i++)
+        l->slice_of[i] = i % height < s->n_tok ? i / height : UINT32_MAX;
+    l->queries.height = l->values.height = height;
+    l->queries.n_tok = l->values.n_tok = s->n_tok;
+}
+
+/* ---- the block -------------------------------------------------------------------------------------------------- */
+
+typedef struct latent_job {
+    hth_step *s;
+    const hth_layer *layer;
+    uint32_t i_layer;
+} latent_job;
+
+static void rotate(const hth_step *s, size_t t, float *x)
+{
+    const hth_rope *rope = &s->model->hparams.rope;
+    size_t n_pair = rope->n_rot / 2, at = t * n_pair;
+    hth_rope_fn *fn = rope->kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
+    if (n_pair > 0) fn(x, s->cosine + at, s->sine + at, n_pair);
+}
+
+/* Norms, rotates and stores c of a token; rotates its queries' last values. */
+static void store_token(void *arg, size_t t, uint32_t i_thread)
+{
+    const latent_job *job = arg;
+    hth_step *s = job->s;
+    const hth_latent *l = &job->layer->latent;
+    const hth_latent_sizes *z = &s->model->hparams.latent;
+    size_t n_head = job->layer->attn.n_head, d_key = z->d_nope + z->d_rope, d = z->rank + z->d_rope;
+    float *key = s->kv + t * d, *value = s->kv + (s->n_tok + t) * d, *from = s->latent.q + t * n_head * d_key,
+          *q = s->q + t * n_head * d;
+    (void)i_thread;
+    s->k->rms_norm(key, l->kv_norm, z->rank, 1.0f / (float)z->rank, s->model->hparams.norm_eps, key);
+    if (job->layer->attn.rotates) rotate(s, t, key + z->rank);
+    memcpy(value, key, z->rank * sizeof *value);
+    memset(value + z->rank, 0, z->d_rope * sizeof *value);
+    hth_sequence_store(s->tokens[t].seq, s->k, job->i_layer, s->tokens[t].position, key, value);
+    float factor = hth_fwd_temperature(s, &job->layer->attn, t);
+    if (factor != 1.0f) s->k->scale(from, factor, n_head * d_key, from);
+    for (size_t i = 0; i < n_head; i++, from += d_key, q += d) {
+        memcpy(q + z->rank, from + z->d_nope, z->d_rope * sizeof *q);
+        if (job->layer->attn.rotates) rotate(s, t, q + z->rank);
+    }
+}
+
+/* Q8_0 caches read quantised queries. */
+static void quantize_queries(void *arg, size_t t, uint32_t i_thread)
+{
+    const latent_job *job = arg;
+    hth_step *s = job->s;
+    (void)i_thread;
+    if (hth_kv_pool_type(s->tokens[t].seq->pool) == HEARTH_KV_Q8_0)
+        hth_fwd_quantize_queries(s, &job->layer->attn, t);
+}
+
+typedef struct norm_arg {
+    const hth_step *s;
+    const float *weight;
+    size_t n;
+    uint64_t unused;
+} norm_arg;
+_Static_assert(sizeof(norm_arg) == HTH_PREPARE_SIZE, "what a product prepares with");
+
+static void norm_queries(const void *arg, size_t t)
+{
+    const norm_arg *a = arg;
+    float *x = a->s->latent.q_a + t * a->n;
+    a->s->k->rms_norm(x, a->weight, a->n, 1.0f / (float)a->n, a->s->model->hparams.norm_eps, x);
+}
+
+typedef struct gate_arg {
+    const hth_step *s;
+    const hth_attention *a;
+    uint64_t unused[2];
+} gate_arg;
+
+static void gate_row(const void *arg, size_t t)
+{
+    const gate_arg *g = arg;
+    size_t d = g->s->model->hparams.latent.d_value;
+    hth_fwd_gate_heads(g->s, g->a, d, t, g->s->latent.out + t * g->a->n_head * d);
+}
+
+hearth_status hth_fwd_latent(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+{
+    (void)err;
+    const hth_layer *layer = &s->model->layers[i_layer];
+    const hth_latent *l = &layer->latent;
+    const hth_attention *a = &layer->attn;
+    hth_latent_buffers *b = &s->latent;
+    bool low_rank = l->q_b.n_row > 0;
+    hth_fwd_norm_rows rows = {s, &layer->mixer_norm, s->x, s->x_norm};
+    hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
+    hth_output in[] = {{.matrix = &l->q_a, .y = low_rank ? b->q_a : b->q},
+                       {.matrix = &l->kv_a, .y = s->kv},
+                       {.matrix = &a->gate, .y = s->attn_gate}};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, in, a->gate.n_row > 0 ? 3 : 2, &fusion);
+    if (low_rank) {
+        hth_output q = {.matrix = &l->q_b, .y = b->q};
+        norm_arg norm = {.s = s, .weight = l->q_norm, .n = l->q_a.n_row};
+        hth_fusion normed = {.prepare = norm_queries, .prepare_arg = &norm};
+        hth_product_add(s->k, s->pool, &s->act_q8, b->q_a, s->n_tok, &q, 1, &normed);
+    }
+    latent_job job = {s, layer, i_layer};
+    hth_pool_add(s->pool, store_token, &job, sizeof job, s->n_tok);
+    multiply_heads(s, &b->queries, &l->k_b);
+    hth_pool_add(s->pool, quantize_queries, &job, sizeof job, s->n_tok);
+    hth_fwd_attend(s, a, i_layer);
+    multiply_heads(s, &b->values, &l->v_b);
+
+    hth_output o = {.matrix = &a->o, .y = s->block_out, .add_to = add_to};
+    gate_arg g = {.s = s, .a = a};
+    hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
+    hth_product_add(s->k, s->pool, &s->act_q8, b->out, s->n_tok, &o, 1, a->gate.n_row > 0 ? &gated : NULL);
+    return HEARTH_OK;
+}
