@@ -108,12 +108,6 @@ void hearth_model_close(hearth_model *m)
     hth_free(m);
 }
 
-/* Bytes of a table without the one row that a token reads. */
-static uint64_t unread_rows(const hth_matrix *table)
-{
-    return table->n_row > 0 ? (uint64_t)table->row_size * (table->n_row - 1) : 0;
-}
-
 static hth_sidecar_kind sidecar_kind_of(const hth_model *m, const hth_binding *b)
 {
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
@@ -165,12 +159,13 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
-/* Counts the weights in use: all of the file except parts that sidecars replace. A token reads all of them except
- * the other rows of the tables (the head reads a tied table completely) and except data of other selectors. */
+/* Counts the weights in use: all of the file except parts that sidecars replace. A token reads what it reads with
+ * the selector dense, except data of other selectors. */
 static void count_weights(const hearth_model *model, hearth_model_info *info)
 {
     const hth_model *m = model->model;
-    uint64_t unread = unread_rows(&m->position_embd) + (m->tied ? 0 : unread_rows(&m->token_embd));
+    hth_active_weights active = hth_model_count_active(m);
+    uint64_t unread = active.size - active.read_size;
     for (size_t i = 0; i < m->n_binding; i++) {
         const hth_binding *b = &m->bindings[i];
         hth_sidecar_kind part = sidecar_kind_of(m, b);
@@ -184,7 +179,7 @@ static void count_weights(const hearth_model *model, hearth_model_info *info)
         info->weight_bytes += model->from_sidecar[part].size;
         if (!reads_part(model->selector, part)) unread += model->from_sidecar[part].size;
     }
-    info->bytes_per_token = info->weight_bytes - unread - hth_model_unchosen_bytes(m);
+    info->bytes_per_token = info->weight_bytes - unread;
 }
 
 void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)

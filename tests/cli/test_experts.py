@@ -1,0 +1,69 @@
+"""Mixtures of experts on the command line: what inspect says of them, and commands about single neurons, which refuse
+them. Called by CTest with the program's path. Python 3, standard library only."""
+
+import json
+
+from program import cases, case, check, good, bad, scratch, data
+
+MIXTURES = ["mixtral", "mixtral-drelu", "qwen2moe", "ernie4_5-moe", "dots1", "gpt-oss", "smallthinker-4b"]
+
+
+def mixture(name):
+    return data(f"golden/arch/{name}.gguf")
+
+
+def inspected(path):
+    return json.loads(good("inspect", path, "--json", "--all").stdout)
+
+
+# ---- inspect ---------------------------------------------------------------------------------------------
+
+
+@case
+def inspect_counts_what_a_token_uses():
+    for name in MIXTURES:
+        path = mixture(name)
+        shown = inspected(path)
+        keys = {v["key"].partition(".")[2]: v.get("value") for v in shown["metadata"]}
+        n, used = keys["expert_count"], keys["expert_used_count"]
+        weights = active = read = 0
+        for t in shown["tensors"]:
+            if "attn_output.bias" in t["name"] and name.startswith("ernie"):
+                continue  # no logit depends on it
+            size, part = 1, (1, 1)
+            for d in t["dims"]:
+                size *= d
+            weights += size
+            if "_exps.weight" in t["name"]:
+                part = (used, n)
+            active += size * part[0] // part[1]
+            if t["name"] == "token_embd.weight" and any(o["name"] == "output.weight" for o in shown["tensors"]):
+                part = (1, t["dims"][1])
+            read += t["bytes"] * part[0] // part[1]
+        experts = shown["model"]["experts"]
+        check(shown["model"]["n_parameter"] == weights, name, shown["model"]["n_parameter"], weights)
+        check(experts["n_parameter_active"] == active < weights, name, experts, active)
+        check(experts["token_bytes"] == read, name, experts, read)
+        layers = {t["name"].split(".")[1] for t in shown["tensors"] if "_exps.weight" in t["name"]}
+        check((experts["n_expert"], experts["n_used"], experts["n_layer"]) == (n, used, len(layers)), name, experts)
+        measured = json.loads(good("bench", path, "-p", "0", "-n", "2", "--repeat", "1", "--gpu", "none", "--json").stdout)
+        check(measured["token_bytes"] == read, name, measured["token_bytes"], read)
+    text = good("inspect", mixture("ernie4_5-moe")).stdout.decode()
+    check("8 of 16 neurons in 2 layers, 3 used for a token by softmax, and a shared one of 24 neurons\n" in text, text)
+    check("0.1 M, of which a token uses 0.1 M; it reads 0.28 MiB\n" in text, text)
+    check("experts" not in inspected(data("golden/arch/llama-gqa.gguf"))["model"], "a dense model")
+
+
+@case
+def inspect_offers_no_selector_of_neurons_for_mixtures():
+    for name in MIXTURES:
+        model = inspected(mixture(name))["model"]
+        check(model["sparsity_modes"] == [] and model["selectors"] == ["dense"], name, model)
+        text = good("inspect", mixture(name)).stdout.decode()
+        check("with a file of" not in text and "gate" not in text, text)
+        for selector in ["gate", "predictor", "threshold"]:
+            bad(1, "mixtures of", "run", mixture(name), "--selector", selector, "-p", "a", "-n", "1", "--gpu", "none")
+
+
+if __name__ == "__main__":
+    cases.run_cases(__file__)
