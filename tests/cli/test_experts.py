@@ -3,7 +3,7 @@ them. Called by CTest with the program's path. Python 3, standard library only."
 
 import json
 
-from program import cases, case, check, good, bad, scratch, data
+from program import cases, case, check, hearth, good, bad, scratch, data
 
 MIXTURES = ["mixtral", "mixtral-drelu", "qwen2moe", "ernie4_5-moe", "dots1", "gpt-oss", "smallthinker-4b"]
 
@@ -63,6 +63,26 @@ def inspect_offers_no_selector_of_neurons_for_mixtures():
         check("with a file of" not in text and "gate" not in text, text)
         for selector in ["gate", "predictor", "threshold"]:
             bad(1, "mixtures of", "run", mixture(name), "--selector", selector, "-p", "a", "-n", "1", "--gpu", "none")
+
+
+# ---- commands about single neurons ---------------------------------------------------------------------------
+
+
+@case
+def commands_about_neurons_refuse_mixtures_before_they_read_weights():
+    text, out = scratch("text", b"Once upon a time. " * 100), scratch("out")
+    for name in ["mixtral", "mixtral-drelu", "dots1"]:  # SiLU, dReLU, and one with a dense layer
+        with open(mixture(name), "rb") as f:
+            content = bytearray(f.read())
+        content[-64:] = b"\xff" * 64  # NaN, which a model that is loaded or run is refused for
+        path = scratch("broken.gguf", bytes(content))
+        bad(1, "finite", "run", path, "-n", "1", "-p", "a", "--gpu", "none")
+        for command, *more in [("profile", "-f", text, "-o", out), ("thresholds", "-f", text, "-o", out),
+                               ("predictors", "-f", text, "-o", out), ("study", "-f", text, "--json"),
+                               ("pack", "-o", out)]:
+            line = bad(1, "its layers are mixtures of ", command, path, *more)
+            check(f"; hearth {command} is for models of dense layers" in line, line)
+            check(hearth(command, path, *more).stderr.count(b"\n") == 1, command, "prints more than the refusal")
 
 
 if __name__ == "__main__":

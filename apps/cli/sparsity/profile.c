@@ -158,7 +158,7 @@ static int profile_text(const args *a, const hearth_model *model, hearth_session
 static int run(const args *a)
 {
     int status = check_usage(a);
-    return status ? status : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, profile_text);
+    return status ? status : run_on_neurons(a, "hearth profile", profile_text);
 }
 
 const command command_profile = {

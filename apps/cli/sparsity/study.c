@@ -140,7 +140,7 @@ static int study_text(const args *a, const hearth_model *model, hearth_session *
 static int run(const args *a)
 {
     int status = check_usage(a);
-    return status ? status : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, study_text);
+    return status ? status : run_on_neurons(a, "hearth study", study_text);
 }
 
 const command command_study = {

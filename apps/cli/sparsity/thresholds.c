@@ -77,7 +77,7 @@ static int run(const args *a)
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
     int wrong = check_output_beside(a, path, out, OUTPUT_THRESHOLDS);
-    return wrong ? wrong : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, find_thresholds);
+    return wrong ? wrong : run_on_neurons(a, "hearth thresholds", find_thresholds);
 }
 
 const command command_thresholds = {
