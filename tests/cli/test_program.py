@@ -35,6 +35,13 @@ def help_of_a_command_has_two_forms():
 
 
 @case
+def help_of_synth_names_every_shape():
+    shapes = bad(2, "is not known; known: ", "synth", "llama-2b", scratch("out")).split("known: ")[1].split(", ")
+    words = re.split(r"[\s,.:]+", good("synth", "--help").stdout.decode())
+    check(len(shapes) >= 13 and set(shapes) <= set(words), set(shapes) - set(words))
+
+
+@case
 def version_man_page_and_completions_print():
     check(re.fullmatch(rb"hearth \d+\.\d+\.\d+\n", good("--version").stdout), "version")
     man = good("--man").stdout
