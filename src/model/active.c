@@ -40,7 +40,7 @@ hth_active_weights hth_model_count_active(const hth_model *m)
 
 hearth_status hth_model_check_dense(const hth_model *m, const char *what, hearth_error *err)
 {
-    if (m->hparams.experts.n_expert == 0) return HEARTH_OK;
+    if (hth_model_is_dense(m)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: its layers are mixtures of %u experts; %s is for models of dense layers",
                     hth_gguf_path(m->file), m->hparams.experts.n_expert, what);

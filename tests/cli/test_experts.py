@@ -85,5 +85,17 @@ def commands_about_neurons_refuse_mixtures_before_they_read_weights():
             check(hearth(command, path, *more).stderr.count(b"\n") == 1, command, "prints more than the refusal")
 
 
+@case
+def compare_of_mixtures_has_no_table_of_layers():
+    text = scratch("text", b"Once upon a time. " * 100)
+    args = ["compare", mixture("gpt-oss"), "--kv", "q8_0", "-f", text, "-c", "64", "--chunks", "1"]
+    shown = good(*args).stdout.decode()
+    check("KL divergence: mean" in shown and "CETT" not in shown and "|" not in shown, shown)
+    found = json.loads(good(*args, "--json").stdout)
+    check(found["positions_scored"] > 0 and found["kl_mean"] > 0 and not {"layers", "all_layers"} & set(found), found)
+    done = good("run", mixture("gpt-oss"), "--kv", "q8_0", "-p", "a", "-n", "20", "--check", "10", "--gpu", "none")
+    check(b"check of 10 tokens: selector dense" in done.stderr and b"recall" not in done.stderr, done.stderr)
+
+
 if __name__ == "__main__":
     cases.run_cases(__file__)

@@ -38,7 +38,7 @@ const char *const *sparsity_modes(const hth_model *model, bool *exact)
     static const char *const of_others[] = {"threshold", NULL};
     static const char *const of_experts[] = {NULL};
     *exact = hth_activation_is_sparse(model->hparams.activation);
-    if (hth_model_check_dense(model, "", NULL) != HEARTH_OK) return of_experts;
+    if (!hth_model_is_dense(model)) return of_experts;
     return *exact ? of_zeros : of_others;
 }
 
