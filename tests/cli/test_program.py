@@ -48,6 +48,9 @@ def version_man_page_and_completions_print():
     check(man.startswith(b".TH HEARTH 1"), "man page")
     for command in COMMANDS:
         check(b".SH %s\n" % command.encode() in man, "man page lacks", command)
+        about = man.split(b".SH %s\n" % command.encode())[1].split(b".SH ")[0]
+        told = command in ("inspect", "compare", "profile", "study", "predictors", "thresholds", "pack", "synth", "devices")
+        check(not told or b"experts" in about.replace(b"\n", b" "), "man page of", command, "lacks experts")
     for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_CACHE"]:
         check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:

@@ -168,7 +168,7 @@ const command command_profile = {
     .details = "Chunks of -c tokens (at most 512), all neurons computed. OUT is an input of\n"
                "pack and plan; docs/profile.md describes it. Until it is complete, OUT.resume\n"
                "holds the state, every 30 seconds and at Ctrl-C: the same command resumes from\n"
-               "it.\n",
+               "it. Mixtures of experts are refused.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
     .groups = {options, output_options, model_options},
     .models = 1,

@@ -149,7 +149,8 @@ const command command_study = {
     .summary = "measure a model's sparsity on a text, and plot it",
     .details = "Magnitudes of neuron outputs, the error and perplexity without the small ones,\n"
                "how well small networks predict them, reuse from token to token, hot neurons.\n"
-               "Chunks of -c tokens (at most 512). docs/study.md explains the figures.\n",
+               "Chunks of -c tokens (at most 512). docs/study.md explains the figures.\n"
+               "Mixtures of experts are refused.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, output_options, model_options},
     .models = 1,
