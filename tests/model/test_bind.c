@@ -286,6 +286,99 @@ TEST(counts_of_experts_are_held_to_their_range)
     tiny_expect_format_error("'blk.0.ffn_gate_inp.weight'", "missing");
 }
 
+/* qwen3moe reads no score and always takes softmax; dots1 reads it. */
+TEST(scores_of_routers_that_are_not_known_are_refused_wherever_they_are_stated)
+{
+    static const char *const archs[] = {"llama", "bamboo", "qwen3moe", "dots1"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.expert_gating_func", archs[i]);
+        for (uint32_t value = 5; value > 0; value *= 65536) {
+            if (i > 0) tiny_become(&tiny, archs[i]);
+            tiny_set_u32(&tiny, key, value);
+            tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, key, "supported: 1 (softmax), 2 (sigmoid)");
+        }
+        if (i > 0) tiny_become(&tiny, archs[i]);
+        tiny_set_text(&tiny, key, "softmax");
+        tiny_expect_format_error(key, "expected an integer");
+    }
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.expert_gating_func", 4);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "dots1.expert_gating_func at ", " is 4; supported: ");
+    for (uint32_t value = 0; value < 4; value++) {
+        tiny_become(&tiny, "dots1");
+        tiny_set_u32(&tiny, "dots1.expert_gating_func", value);
+        tiny_expect_warning(NULL);
+    }
+}
+
+TEST(a_score_that_an_architecture_does_not_read_is_mentioned)
+{
+    for (uint32_t value = 0; value <= 4; value++) {
+        tiny_become(&tiny, "qwen3moe");
+        tiny_set_u32(&tiny, "qwen3moe.expert_gating_func", value);
+        tiny_expect_warning(value > 1 ? "qwen3moe.expert_gating_func" : NULL);
+    }
+    tiny_set_u32(&tiny, A "expert_gating_func", 2); /* of a dense model it means nothing */
+    tiny_expect_warning(NULL);
+}
+
+TEST(groups_of_experts_are_counted_or_mentioned)
+{
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 2);
+    tiny_expect_warning("qwen3moe.expert_group_used_count");
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 5);
+    tiny_expect_format_error("qwen3moe.expert_group_used_count", "allowed are 0 to 4");
+    for (uint32_t n = 0; n <= 1; n++) { /* as converters write it for models without groups */
+        tiny_become(&tiny, "qwen3moe");
+        tiny_set_u32(&tiny, "qwen3moe.expert_group_count", n);
+        tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", n);
+        tiny_expect_warning(NULL);
+    }
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_count", 2);
+    tiny_expect_format_error("qwen3moe.expert_group_used_count", "missing");
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_count", 2);
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 1);
+    tiny_expect_warning(NULL);
+}
+
+TEST(dense_models_use_no_experts)
+{
+    tiny_set_u32(&tiny, A "expert_used_count", 2);
+    tiny_expect_format_error(A "expert_used_count at ", A "expert_count is 0 or missing");
+    tiny_set_u32(&tiny, A "expert_count", 0);
+    tiny_set_u32(&tiny, A "expert_group_count", 4);
+    tiny_expect_format_error(A "expert_group_count at ", " is 4, but " A "expert_count is 0 or missing");
+    tiny_set_u32(&tiny, A "expert_count", 0);
+    tiny_set_u32(&tiny, A "expert_used_count", 0);
+    tiny_set_u32(&tiny, A "expert_group_count", 0);
+    tiny_set_u32(&tiny, A "expert_group_used_count", 0);
+    tiny_expect_warning(NULL);
+}
+
+TEST(layers_that_are_dense_by_a_key_name_it)
+{
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.leading_dense_block_count", TINY_LAYERS + 1);
+    tiny_expect_format_error("dots1.leading_dense_block_count", "allowed are 0 to 2");
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.leading_dense_block_count", TINY_LAYERS);
+    tiny_expect_format_error("'blk.1.ffn_gate_inp.weight'", "dots1.leading_dense_block_count is 2");
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.leading_dense_block_count", 0);
+    tiny_expect_format_error("'blk.0.ffn_gate_inp.weight'", "missing");
+    for (uint32_t step = 1; step <= 3; step++) { /* the second layer has experts */
+        tiny_become(&tiny, "ernie4_5-moe");
+        tiny_set_u32(&tiny, "ernie4_5-moe.interleave_moe_layer_step", step);
+        if (step < 3) tiny_expect_warning(NULL);
+        else tiny_expect_format_error("'blk.1.ffn_gate_inp.weight'", "ernie4_5-moe.interleave_moe_layer_step is 3");
+    }
+}
+
 TEST(experts_are_refused_where_an_architecture_has_none)
 {
     tiny_become(&tiny, "bamboo");
