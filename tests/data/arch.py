@@ -321,7 +321,7 @@ def recipes():
     add("exaone4-shallow", "exaone4", 141, with_(sandwich, before=(), between=(), qk_norm="head"), n_layer=3,
         attention__sliding_window=12, **dict(small, d_ff=64, tied=True))
     add("hunyuan-dense", "hunyuan-dense", 142, with_(llama, qk_norm="head"), d_head=24, rope__scaling__alpha=50.0,
-        rope__dimension_sections=[3, 4, 2, 3], **small)
+        rope__dimension_sections=[3, 4, 2, 3], expert_count=1, expert_used_count=1, **small)
     add("gemma3", "gemma3", 143, with_(sandwich, qk_norm="head"), d_model=32, n_head=2, n_kv=1, d_ff=48, n_layer=7, tied=True,
         base=300.0, rope__scaling__type="linear", rope__scaling__factor=8.0, attention__sliding_window=20)
     add("phi2", "phi2", 144, with_(plain, between=(), head_bias=True), d_head=24, d_rot=10, **small)
