@@ -3,7 +3,7 @@ them. Called by CTest with the program's path. Python 3, standard library only."
 
 import json
 
-from program import cases, case, check, hearth, good, bad, scratch, data
+from program import QUICK_GPU, cases, case, check, hearth, good, bad, scratch, data
 
 MIXTURES = ["mixtral", "mixtral-drelu", "qwen2moe", "ernie4_5-moe", "dots1", "gpt-oss", "smallthinker-4b"]
 
@@ -95,6 +95,18 @@ def compare_of_mixtures_has_no_table_of_layers():
     check(found["positions_scored"] > 0 and found["kl_mean"] > 0 and not {"layers", "all_layers"} & set(found), found)
     done = good("run", mixture("gpt-oss"), "--kv", "q8_0", "-p", "a", "-n", "20", "--check", "10", "--gpu", "none")
     check(b"check of 10 tokens: selector dense" in done.stderr and b"recall" not in done.stderr, done.stderr)
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------
+
+
+@case
+def a_device_that_computes_no_experts_says_so():
+    gpu = "sim:" + scratch("quick.gpu", QUICK_GPU.encode())
+    for name, words in [("mixtral", "nothing of it lies on simulated quick"), ("dots1", "layer 1 stays on the CPU")]:
+        done = good("run", mixture(name), "-p", "a", "-n", "1", "--gpu", gpu)
+        check(f"{words}: no shader computes experts\n".encode() in done.stderr, name, done.stderr)
+        bad(1, " cannot lie on a device: no shader computes experts", "plan", mixture(name), "--gpu", gpu)
 
 
 if __name__ == "__main__":
