@@ -97,6 +97,21 @@ def compare_of_mixtures_has_no_table_of_layers():
     check(b"check of 10 tokens: selector dense" in done.stderr and b"recall" not in done.stderr, done.stderr)
 
 
+# ---- quantize --------------------------------------------------------------------------------------------------
+
+
+@case
+def quantize_names_the_matrices_of_mixtures_that_fit_no_block():
+    out = scratch("out.gguf")
+    done = good("quantize", mixture("mixtral"), out, "q8_0")  # 64 wide, experts of 16 neurons
+    check(b": tensor 'blk.0.ffn_down_exps.weight': rows of 16 weights do not fit blocks of Q8_0: F16 instead; "
+          b"likewise 1 more\n" in done.stderr and done.stderr.count(b"warning") == 1, done.stderr)
+    types = {t["name"].split(".", 2)[-1]: t["type"] for t in inspected(out)["tensors"]}
+    check(types["ffn_gate_exps.weight"] == types["ffn_up_exps.weight"] == types["attn_q.weight"] == "Q8_0", types)
+    check(types["ffn_down_exps.weight"] == "F16" and types["ffn_gate_inp.weight"] == "F32", types)
+    good("run", out, "-p", "a", "-n", "2", "--gpu", "none")
+
+
 # ---- devices ---------------------------------------------------------------------------------------------------
 
 
