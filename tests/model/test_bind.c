@@ -105,6 +105,18 @@ TEST(escapes_in_an_architecture_are_shown)
     tiny_close(model);
 }
 
+TEST(a_key_that_one_architecture_needs_is_missed_by_its_name)
+{
+    enum { TYPE_BOOL = 7 };
+    tiny_become(&tiny, "gptneox");
+    tiny_expect_format_error("gptneox.use_parallel_residual", "architecture gptneox");
+    for (uint64_t value = 0; value < 2; value++) {
+        tiny_become(&tiny, "gptneox");
+        tiny_set(&tiny, "gptneox.use_parallel_residual", TYPE_BOOL, value, 1);
+        tiny_expect_accepted();
+    }
+}
+
 TEST(keys_of_another_architecture_do_not_serve)
 {
     tiny_drop_key(&tiny, A "embedding_length");

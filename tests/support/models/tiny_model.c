@@ -193,6 +193,7 @@ static const struct {
     {"falcon", HAS_ONE_QKV | HAS_NO_GATE | HAS_NORM_BIAS | HAS_ONE_NORM},
     {"opt", HAS_QKV_BIAS | HAS_ALL_BIASES | HAS_NORM_BIAS | HAS_NO_GATE | HAS_POSITIONS},
     {"gpt2", HAS_ONE_QKV | HAS_NORM_BIAS | HAS_NO_GATE | HAS_POSITIONS},
+    {"gptneox", HAS_ONE_QKV | HAS_NORM_BIAS | HAS_NO_GATE},
     {"bloom", HAS_ONE_QKV | HAS_NORM_BIAS | HAS_NO_GATE | HAS_EMBEDDING_NORM},
     {"stablelm", HAS_NORM_BIAS | HAS_ONE_NORM},
     {"granite", 0},
