@@ -426,6 +426,79 @@ TEST(keys_that_ask_for_another_computation_are_refused)
     tiny_expect_format_error("qwen3moe.expert_group_count", "groups");
 }
 
+/* Keys with their neutral values, by architecture; D_HEAD: all dimensions of windows rotate as in other layers. */
+TEST(keys_of_an_architecture_that_ask_for_another_computation_are_refused)
+{
+    enum { D_HEAD = TINY_D_MODEL / TINY_HEADS, TYPE_I8 = 1, TYPE_I32 = 5 };
+    static const struct {
+        const char *arch, *key;
+        uint32_t neutral;
+    } cases[] = {{"gemma3", "rope.dimension_count_swa", D_HEAD},
+                 {"mistral3", "attention.temperature_scale", 0},
+                 {"mistral3", "rope.scaling.yarn_log_multiplier", 0},
+                 {"nanbeige", "num_loops", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char key[64], shown[80];
+        snprintf(key, sizeof key, "%s.%s", cases[i].arch, cases[i].key);
+        snprintf(shown, sizeof shown, "%s is %u", key, cases[i].neutral + 2);
+        tiny_become(&tiny, cases[i].arch);
+        tiny_expect_accepted(); /* without the key */
+        for (int other = 0; other < 2; other++) {
+            uint32_t value = cases[i].neutral + (other ? 2 : 0);
+            for (int kind = 0; kind < 3; kind++) {
+                tiny_become(&tiny, cases[i].arch);
+                if (kind == 0) tiny_set_u32(&tiny, key, value);
+                else if (kind == 1) tiny_set_f32(&tiny, key, (float)value);
+                else tiny_set(&tiny, key, TYPE_I8, value, 1);
+                if (other) tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, shown, "not supported");
+                else tiny_expect_accepted();
+            }
+        }
+        tiny_become(&tiny, cases[i].arch);
+        tiny_set_text(&tiny, key, "1");
+        tiny_expect_format_error(key, "expected");
+        tiny_become(&tiny, cases[i].arch);
+        tiny_set(&tiny, key, TYPE_I32, UINT32_MAX, 4);
+        tiny_expect_format_error(key, "-1");
+    }
+    tiny_set_u32(&tiny, A "num_loops", 2); /* of another architecture, and without windows */
+    tiny_set_u32(&tiny, A "rope.dimension_count_swa", 4);
+    tiny_set_f32(&tiny, A "attention.temperature_scale", 2.0f);
+    tiny_expect_accepted();
+}
+
+static void set_sections(const char *key, const uint32_t *values, uint64_t n)
+{
+    tiny_become(&tiny, "qwen3vl");
+    tiny_set_array(&tiny, key, values, n);
+}
+
+TEST(sections_of_rotation_are_up_to_four_sizes)
+{
+    static const char key[] = "qwen3vl.rope.dimension_sections";
+    static const uint32_t sizes[] = {2, 1, 1, 0, 0};
+    tiny_become(&tiny, "qwen3vl");
+    tiny_expect_accepted();
+    for (uint64_t n = 0; n <= 4; n++) {
+        set_sections(key, sizes, n);
+        tiny_expect_accepted();
+    }
+    set_sections(key, sizes, 5);
+    tiny_expect_format_error("qwen3vl.rope.dimension_sections at ", "expected up to 4 integers");
+    set_sections(key, (uint32_t[]){2, 65537}, 2);
+    tiny_expect_format_error(key, "at most 65536 each");
+    set_sections(key, (uint32_t[]){2, UINT32_MAX}, 2);
+    tiny_expect_format_error(key, "at most 65536 each");
+    tiny_become(&tiny, "qwen3vl");
+    tiny_set_u32(&tiny, key, 2);
+    tiny_expect_format_error(key, "expected up to 4 integers");
+    tiny_become(&tiny, "qwen3vl");
+    tiny_set_floats(&tiny, key, (float[]){2.0f, 1.0f}, 2);
+    tiny_expect_format_error(key, "expected up to 4 integers");
+    tiny_set_text(&tiny, A "rope.dimension_sections", "none"); /* llama has none */
+    tiny_expect_accepted();
+}
+
 TEST(expert_tensors_without_the_key_are_not_ignored)
 {
     tiny_add_tensor(&tiny, "blk.0.ffn_gate_inp.weight", 0, 2, TINY_D_MODEL, 4);
