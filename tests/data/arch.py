@@ -10,7 +10,7 @@ import gguf
 import vocabulary
 from forward import Model, ROWS, eps_key
 
-MARGIN = {"F32": 0.02, "MXFP4": 0.1}  # of routers, in logits, by the type of the experts
+MARGIN = {"F32": 0.02, "MXFP4": 0.1, "Q4_K": 0.2}  # of routers, in logits, by the type of the experts
 FILE_TYPE = {"F32": 0, "MXFP4": 38}   # general.file_type
 
 
@@ -148,12 +148,14 @@ class Maker:
             ids[0] = self.first_id
         return ids.tolist()
 
-    def settled_ids(self):
-        """-> ids and logits; every id at which a router is nearly undecided is replaced, from the left."""
-        ids, model, r = self.ids(), Model(self.file), np.random.RandomState(self.seed + 900000)
+    def settled_ids(self, file=None, kind=None):
+        """-> ids and logits; every id at which a router is nearly undecided is replaced, from the left. file: the model
+        with experts of another kind."""
+        ids, model, r = self.ids(), Model(file or self.file), np.random.RandomState(self.seed + 900000)
+        margin = MARGIN[kind or self.experts_type]
         while True:
             logits = model.forward(ids)
-            undecided = np.flatnonzero(np.min(model.margins, axis=0) < MARGIN[self.experts_type]) if model.margins else []
+            undecided = np.flatnonzero(np.min(model.margins, axis=0) < margin) if model.margins else []
             if len(undecided) == 0:
                 return ids, logits
             ids[undecided[0]] = int(r.randint(3, vocabulary.N_VOCAB - 4))
@@ -420,7 +422,7 @@ def recipes():
     return found
 
 
-# Not made: experts of 4 bits, and experts with a row of down per neuron.
+# Not made here: experts of 4 bits (quant.py), and experts with a row of down per neuron.
 LEFT_OUT = ("mixtral-MXFP4", "gpt-oss-MXFP4", "smallthinker-4b-downt")
 
 
