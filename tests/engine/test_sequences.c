@@ -11,20 +11,24 @@
 
 enum { N = 160, MORE = 20, WINDOW = 40, N_BATCH = 8 };
 
-/* A model of which all layers see everything, or some have a window. */
+/* All layers of a model see everything, or some have a window; dense, or mixtures of experts. */
+typedef enum model_kind { PLAIN, WINDOWED, MIXTURE, WINDOWED_MIXTURE, N_KIND } model_kind;
 typedef struct fixture {
     gguf_bytes file;
     hearth_model *model;
     int32_t ids[N + MORE], other[N + MORE];
 } fixture;
 
-static void open_model(fixture *f, bool windowed)
+static void open_model(fixture *f, model_kind k)
 {
+    static const char *const architectures[] = {
+        [WINDOWED] = "gemma2", [MIXTURE] = "qwen2moe", [WINDOWED_MIXTURE] = "gpt-oss"};
     tiny_model m;
     test_random r = {11};
     tiny_begin(&m);
-    if (windowed) tiny_become(&m, "gemma2");
-    if (windowed) tiny_set_u32(&m, "gemma2.attention.sliding_window", WINDOW);
+    if (k != PLAIN) tiny_become(&m, architectures[k]);
+    if (k == WINDOWED) tiny_set_u32(&m, "gemma2.attention.sliding_window", WINDOW);
+    if (k == WINDOWED_MIXTURE) tiny_set_u32(&m, "gpt-oss.attention.sliding_window", WINDOW);
     f->file = tiny_write(&m);
     tiny_free(&m);
     for (int i = 0; i < N + MORE; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
@@ -79,11 +83,12 @@ static void for_all(void (*fn)(const fixture *f, const setting *s))
 {
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);
-    for (int windowed = 0; windowed < 2; windowed++)
+    for (model_kind k = PLAIN; k < N_KIND; k++)
         for (size_t l = 0; l < n_level; l++) {
             fixture f;
+            bool windowed = k == WINDOWED || k == WINDOWED_MIXTURE;
             engine_set_cpu(levels[l]);
-            open_model(&f, windowed);
+            open_model(&f, k);
             for (int kv = 0; kv < (windowed ? 1 : 2); kv++)
                 for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2)
                     for (int release = 0; release <= windowed; release++)
@@ -180,14 +185,14 @@ TEST(a_session_is_restored_at_other_levels_and_thread_counts)
         for (size_t to = 0; to < n_level; to++) {
             fixture f;
             engine_set_cpu(levels[from]);
-            open_model(&f, false);
+            open_model(&f, PLAIN);
             hearth_session *s = open_session(&f, &(setting){.n_thread = 1});
             feed(s, f.ids, 70);
             CHECK_OK(hearth_session_save(s, path, err));
             hearth_session_close(s);
             close_model(&f);
             engine_set_cpu(levels[to]);
-            open_model(&f, false);
+            open_model(&f, PLAIN);
             s = open_session(&f, &(setting){.n_thread = 3});
             CHECK_OK(hearth_session_restore(s, path, err));
             feed(s, f.other, 30);
@@ -212,8 +217,8 @@ TEST(files_of_other_models_and_options_are_refused)
 {
     fixture f, other;
     const char *path = test_scratch("session");
-    open_model(&f, false);
-    open_model(&other, true);
+    open_model(&f, PLAIN);
+    open_model(&other, WINDOWED);
     hearth_session *s = open_session(&f, &(setting){0});
     feed(s, f.ids, 50);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -256,7 +261,7 @@ TEST(files_with_hostile_fields_and_a_right_checksum_are_refused)
                    {N_TOK, 31},       {TOKENS + 40, 0xfffffffbu}, {TOKENS, TINY_VOCAB}, {48, 7}, {72, 1}};
     fixture f;
     const char *path = test_scratch("session"), *changed = test_scratch("changed");
-    open_model(&f, true);
+    open_model(&f, WINDOWED);
     hearth_session *s = open_session(&f, &(setting){0}), *t = open_session(&f, &(setting){.release = true});
     feed(s, f.ids, 60);
     feed(t, f.other, 9);
@@ -284,7 +289,7 @@ TEST(a_released_window_stays_released_in_another_session)
 {
     fixture f;
     const char *path = test_scratch("session");
-    open_model(&f, true);
+    open_model(&f, WINDOWED);
     hearth_session *s = open_session(&f, &(setting){.release = true, .n_ctx = 640}), *t = NULL;
     const hearth_session_options o = {.n_ctx = 200, .n_batch = 256, .n_thread = 1, .release_window = true};
     CHECK_OK(hearth_session_open(f.model, &o, &t, err));
@@ -302,7 +307,7 @@ TEST(an_error_while_a_cache_is_computed_again_leaves_the_position)
 {
     fixture f;
     const setting how = {.release = true, .n_ctx = 640};
-    open_model(&f, true);
+    open_model(&f, WINDOWED);
     hearth_session *s = open_session(&f, &how);
     feed(s, f.ids, 140);
     CHECK_OK(hearth_session_truncate(s, 60, err));
@@ -325,7 +330,7 @@ TEST(a_file_of_whole_blocks_is_restored)
     fixture f;
     const char *path = test_scratch("session");
     const setting how = {.n_ctx = LONG + MORE};
-    open_model(&f, false);
+    open_model(&f, PLAIN);
     hearth_session *s = open_session(&f, &how), *t = open_session(&f, &how);
     for (uint32_t at = 0; at < LONG; at += N) feed(s, f.ids, LONG - at < N ? LONG - at : N);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -343,7 +348,7 @@ TEST(a_model_with_other_metadata_is_another_one)
     fixture f;
     tiny_model m;
     const char *path = test_scratch("session");
-    open_model(&f, false);
+    open_model(&f, PLAIN);
     hearth_session *s = open_session(&f, &(setting){0}), *t;
     feed(s, f.ids, 5);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -380,7 +385,7 @@ TEST(damaged_files_of_sessions_are_refused)
     fixture f;
     const char *path = test_scratch("session"), *damaged = test_scratch("damaged");
     test_random r = {5};
-    open_model(&f, false);
+    open_model(&f, PLAIN);
     hearth_session *s = open_session(&f, &(setting){0}), *t = open_session(&f, &(setting){0});
     feed(s, f.ids, 40);
     feed(t, f.other, 9);
@@ -466,7 +471,7 @@ TEST(random_schedules_of_64_sessions_give_the_bits_of_fresh_ones)
     fixture f;
     hearth_batch *b = NULL;
     test_random r = {77};
-    open_model(&f, false);
+    open_model(&f, PLAIN);
     CHECK_OK(hearth_batch_open(f.model, 256, 2, &b, err));
     for (int round = 0; round < 400 && test_n_failed() == 0; round++) {
         bool in_batch[MAX_SESSION] = {false};
@@ -486,7 +491,7 @@ TEST(a_batch_takes_the_tokens_that_a_released_window_allows)
 {
     fixture f;
     hearth_batch *b = NULL;
-    open_model(&f, true);
+    open_model(&f, WINDOWED);
     hearth_session *s = open_session(&f, &(setting){.release = true});
     CHECK_OK(hearth_batch_open(f.model, 64, 1, &b, err));
     CHECK_INT(hearth_batch_add(b, s, f.ids, N_BATCH + 1, NULL), HEARTH_ERROR_ARGUMENT);
