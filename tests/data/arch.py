@@ -417,7 +417,9 @@ def recipes():
     add("dbrx", "dbrx", 220, with_(experts, 8, 16, joined_qkv=True, between=("attn_output_norm",)), n_kv=1, d_ff=16,
         attention__clamp_kqv=0.9, **few)
     # with experts of 4 bits: these lie in golden/quant
-    add("mixtral-MXFP4", "llama", 301, with_(experts, 6, 64), d_ff=64, experts="MXFP4", expert_count=6, expert_used_count=2)
+    # 320 outputs: the sums of experts are divided into units of 256
+    add("mixtral-MXFP4", "llama", 301, with_(experts, 6, 64), d_model=320, n_head=5, n_kv=1, d_ff=64, experts="MXFP4",
+        expert_count=6, expert_used_count=2)
     add("gpt-oss-MXFP4", "gpt-oss", 302, with_(gpt_oss, 6, 32), d_ff=32, experts="MXFP4", expert_feed_forward_length=32, **oss)
     return found
 

@@ -48,7 +48,7 @@ TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
  * F32 matrices, and the types of Q4_K_M. One token at a time. */
 TEST(mixtures_with_mxfp4_experts_are_as_near_as_the_peer)
 {
-    check_file("mixtral-MXFP4", 1.0876e-2);
+    check_file("mixtral-MXFP4", 1.1103e-2);
     check_file("gpt-oss-MXFP4", 1.4526e-2);
 }
 TEST(a_mixture_of_experts_in_a_mixture_of_types_is_as_near_as_the_peer) { check_file("mixture-Q4_K_M", 3.2952e-2); }
