@@ -46,8 +46,8 @@ def inspect_counts_what_a_token_uses():
         check(experts["token_bytes"] == read, name, experts, read)
         layers = {t["name"].split(".")[1] for t in shown["tensors"] if "_exps.weight" in t["name"]}
         check((experts["n_expert"], experts["n_used"], experts["n_layer"]) == (n, used, len(layers)), name, experts)
-        measured = json.loads(good("bench", path, "-p", "0", "-n", "2", "--repeat", "1", "--gpu", "none", "--json").stdout)
-        check(measured["token_bytes"] == read, name, measured["token_bytes"], read)
+        done = good("bench", path, "-p", "0", "-n", "2", "--repeat", "1", "--gpu", "none", "--json")
+        check(json.loads(done.stdout)["token_bytes"] == read, name, done.stdout, read)
     text = good("inspect", mixture("ernie4_5-moe")).stdout.decode()
     check("8 of 16 neurons in 2 layers, 3 used for a token by softmax, and a shared one of 24 neurons\n" in text, text)
     check("0.1 M, of which a token uses 0.1 M; it reads 0.28 MiB\n" in text, text)

@@ -49,8 +49,8 @@ def version_man_page_and_completions_print():
     for command in COMMANDS:
         check(b".SH %s\n" % command.encode() in man, "man page lacks", command)
         about = man.split(b".SH %s\n" % command.encode())[1].split(b".SH ")[0]
-        told = command in ("inspect", "compare", "profile", "study", "predictors", "thresholds", "pack", "synth", "devices")
-        check(not told or b"experts" in about.replace(b"\n", b" "), "man page of", command, "lacks experts")
+        told = ("inspect", "compare", "profile", "study", "predictors", "thresholds", "pack", "synth", "devices")
+        check(command not in told or b"experts" in about.replace(b"\n", b" "), "man page of", command, "lacks experts")
     check(b"A signal while a model or a prompt is read" in man, "man page lacks signals")
     for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_CACHE"]:
         check(b".B " + name in man, "man page lacks", name)

@@ -442,8 +442,8 @@ def interrupted_json(process, gap):
 @case
 def an_interrupted_run_prints_its_json():
     for i in range(10):
-        process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "--greedy", "-p", "Once upon a time", "-n", "100000", "--json",
-                                    "-c", "100000", "-t", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "--greedy", "-p", "Once upon a time", "-n", "100000",
+                                    "--json", "-c", "100000", "-t", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(0.3 if i else 2)  # the first time until the model is read, however slow the machine is
         found = interrupted_json(process, 0.0001)
         check(found["end"] == "interrupted" and len(found["prompt_ids"]) > 4, found)

@@ -62,9 +62,10 @@ def mixture():
     out = m.file.copy()
     out.add("general.file_type", gguf.U32, FILE_TYPES["Q4_K"][0])
     for name, t in m.file.tensors.items():
-        kinds = [kind for part, kind in MIX.items() if name.startswith(part) or part[0] in "._" and part in name] + ["Q4_K"]
-        if len(t.shape) > 1 and kinds[0] != "F32":
-            out.add_tensor(name, m.file.get(name), kinds[0])
+        fits = [part for part in MIX if name.startswith(part) or part[0] in "._" and part in name]
+        kind = MIX[fits[0]] if fits else "Q4_K"
+        if len(t.shape) > 1 and kind != "F32":
+            out.add_tensor(name, m.file.get(name), kind)
     return m, out
 
 

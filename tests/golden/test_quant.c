@@ -44,8 +44,8 @@ TEST(iq4_nl_weights_are_as_near_as_the_peer) { check_type("IQ4_NL", 1.3635e-2); 
 TEST(iq4_xs_weights_are_as_near_as_the_peer) { check_type("IQ4_XS", 3.0917e-2); }
 TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
 
-/* Mixtures of experts, whose routers are decided by more than rounding changes (tests/data/arch.py): MXFP4 experts among
- * F32 matrices, and the types of Q4_K_M. One token at a time. */
+/* Mixtures of experts, whose routers are decided by more than rounding changes (tests/data/arch.py): MXFP4 experts
+ * among F32 matrices; the types of Q4_K_M, by llama.cpp one token at a time. */
 TEST(mixtures_with_mxfp4_experts_are_as_near_as_the_peer)
 {
     check_file("mixtral-MXFP4", 1.1103e-2);
