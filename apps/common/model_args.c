@@ -3,6 +3,8 @@
 #include "common/model_args.h"
 
 #include "base/clock.h"
+#include "engine/engine.h"
+#include "measure/chunks.h"
 
 #include <float.h>
 #include <math.h>
@@ -117,9 +119,10 @@ static bool show_reading(void *user, uint64_t done, uint64_t total)
     return true;
 }
 
-/* path NULL: the embedded model. The caller chooses selector, activation and gpu. */
+/* path NULL: the embedded model. The caller chooses selector, activation and gpu. dense_for: as
+ * hth_engine_open_dense. */
 static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
-                      hearth_gpu_options gpu, hearth_model **model)
+                      hearth_gpu_options gpu, const char *dense_for, hearth_model **model)
 {
     hearth_error err;
     hearth_status st;
@@ -143,7 +146,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     o.progress_user = &p;
     bool before = interrupt_at_once(true);
     if (path) {
-        st = hearth_model_open(path, &o, model, &err);
+        st = hth_engine_open_dense(path, &o, dense_for, model, &err);
     } else {
         st = hearth_model_open_memory(embedded_model, embedded_model_size, EMBEDDED_NAME, &o, model, &err);
     }
@@ -155,30 +158,25 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
 
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, 0),
+    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, 0), NULL,
                      model);
 }
 
 bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model)
 {
     hearth_gpu_options gpu = n_position > 0 ? gpu_options_of(a, n_position) : (hearth_gpu_options){0};
-    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu, model);
-}
-
-bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model)
-{
-    return open_file(a, path, selector, args_text(a, "activation", NULL), gpu_options_of(a, 0), model);
+    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu, NULL, model);
 }
 
 bool open_reference_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_options_of(a, 0), model);
+    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_options_of(a, 0), NULL, model);
 }
 
 bool open_on_cpu(const args *a, const char *path, hearth_model **model)
 {
     const char *activation = args_text(a, "activation", NULL);
-    return open_file(a, path, HEARTH_SELECTOR_DENSE, activation, (hearth_gpu_options){0}, model);
+    return open_file(a, path, HEARTH_SELECTOR_DENSE, activation, (hearth_gpu_options){0}, NULL, model);
 }
 
 static hearth_kv_type kv_type(const args *a)
@@ -229,9 +227,11 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
     return open_session_with(model, &o, session);
 }
 
-int run_on_text(const args *a, hearth_selector selector, uint32_t (*n_ctx)(const hearth_model *),
-                text_run_fn *run)
+/* what: as hth_engine_open_dense. */
+static int open_and_run(const args *a, hearth_selector selector, const char *what,
+                        uint32_t (*n_ctx)(const hearth_model *), text_run_fn *run)
 {
+    const char *activation = args_text(a, "activation", NULL);
     hearth_model *model = NULL;
     hearth_session *session = NULL;
     size_t n;
@@ -240,13 +240,20 @@ int run_on_text(const args *a, hearth_selector selector, uint32_t (*n_ctx)(const
     if (!text) return status;
     install_signal_handlers();
     interrupt_at_once(true); /* until the text is divided into chunks */
-    if (open_model_with(a, args_operand(a, 0), selector, &model) &&
+    if (open_file(a, args_operand(a, 0), selector, activation, gpu_options_of(a, 0), what, &model) &&
         open_session(a, model, n_ctx ? n_ctx(model) : 0, &session))
         status = run(a, model, session, text, n);
     free(text);
     hearth_session_close(session);
     hearth_model_close(model);
     return status;
+}
+
+int run_on_text(const args *a, text_run_fn *run) { return open_and_run(a, wanted_selector(a), NULL, NULL, run); }
+
+int run_on_neurons(const args *a, const char *what, text_run_fn *run)
+{
+    return open_and_run(a, HEARTH_SELECTOR_DENSE, what, hth_chunks_default, run);
 }
 
 /* ---- references ----------------------------------------------------------------------- */

@@ -25,8 +25,6 @@ extern const option_spec sampling_options[];
 bool open_model(const args *a, const char *path, hearth_model **model);
 /* The same, with device memory for n_position positions of all sessions together. 0: without a device. */
 bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model);
-/* The same, with the weight layout of the given selector instead of the option's. */
-bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model);
 /* The context of -c; `otherwise` without -c; HEARTH_CTX_TRAINED for 0. */
 uint32_t args_context(const args *a, uint32_t otherwise);
 /* Session options from the common options. n_ctx_default 0: the library chooses. */
@@ -35,12 +33,14 @@ hearth_session_options session_options(const args *a, uint32_t n_ctx_default);
 hearth_selector wanted_selector(const args *a);
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
 
-/* For commands that measure on the text of -f: opens the model with that selector and a session, whose context is
- * n_ctx of the model unless -c is given (NULL: the library chooses), and calls run. Returns the exit status. */
+/* For commands that measure on the text of -f: opens the model with the common options and a session, and calls run.
+ * Returns the exit status. */
 typedef int text_run_fn(const args *a, const hearth_model *model, hearth_session *session, const char *text,
                         size_t n);
-int run_on_text(const args *a, hearth_selector selector, uint32_t (*n_ctx)(const hearth_model *),
-                text_run_fn *run);
+int run_on_text(const args *a, text_run_fn *run);
+/* The same for commands about single neurons: with the selector dense and, without -c, a context of
+ * hth_chunks_default. what: names the command where it refuses mixtures of experts, before weights are read. */
+int run_on_neurons(const args *a, const char *what, text_run_fn *run);
 
 /* The reference for approximations: the selector dense, no Q8_0 cache and no bf16 products.
  * open_reference_model opens another file for it, with its own activation. */

@@ -229,10 +229,25 @@ void progress_end(progress *p)
 
 static volatile sig_atomic_t stop, often, end_signal, at_once;
 
+/* Whether the signal is the last one again: timeout(1), for example, sends its signal to the process and to the group
+ * that the process is in. */
+static bool is_repeated(int signal_number)
+{
+    static _Atomic uint64_t last_ns;
+    static _Atomic int last_signal;
+    const uint64_t same_ns = 100000000u;
+    uint64_t now = hth_clock_ns();
+    bool repeated = last_signal == signal_number && now - last_ns < same_ns;
+    last_signal = signal_number;
+    if (!repeated) last_ns = now;
+    return repeated;
+}
+
 static void on_interrupt(int signal_number)
 {
     static const char message[] = "\nhearth: interrupted\n";
     bool ends = signal_number != SIGINT;
+    if (is_repeated(signal_number)) return;
     if (at_once) {
         ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
         (void)ignored;

@@ -209,11 +209,11 @@ static hth_type choose(const hth_ftype *ftype, const hth_ftype_model *m, hth_str
 }
 
 hth_type hth_ftype_type(const hth_ftype *ftype, const hth_ftype_model *model, hth_str name, uint64_t n_col,
-                      bool *fell_back)
+                      hth_type *wanted)
 {
-    hth_type wanted = choose(ftype, model, name, n_col), type = wanted;
+    hth_type type = choose(ftype, model, name, n_col);
+    if (wanted) *wanted = type;
     if (n_col % hth_type_find(type)->n_weight != 0) type = fallback_type(type);
     if (n_col % hth_type_find(type)->n_weight != 0) type = HTH_TYPE_F16;
-    if (fell_back) *fell_back = type != wanted;
     return type;
 }

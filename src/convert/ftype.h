@@ -36,9 +36,9 @@ bool hth_ftype_is_matrix(hth_str name, uint32_t n_dim);
 /* Whether the tensor is the head of such a model. */
 bool hth_ftype_is_head(const hth_ftype_model *model, hth_str name);
 
-/* The type of matrix `name` with rows of n_col weights. *fell_back (may be NULL): the rows do not fit the
- * blocks of the intended type. */
+/* The type of matrix `name` with rows of n_col weights. *wanted (may be NULL): the type by its role, which is another
+ * one if the rows do not fit its blocks. */
 hth_type hth_ftype_type(const hth_ftype *ftype, const hth_ftype_model *model, hth_str name, uint64_t n_col,
-                      bool *fell_back);
+                      hth_type *wanted);
 
 #endif

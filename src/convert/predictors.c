@@ -357,7 +357,7 @@ static hearth_status open_model(trainer_state *w, const char *path, uint32_t n_c
 {
     hearth_model_options mo = {.n_thread = w->options->n_thread, .selector = HEARTH_SELECTOR_DENSE};
     hearth_session_options so = hearth_session_defaults();
-    hearth_status st = hearth_model_open(path, &mo, &w->model, err);
+    hearth_status st = hth_engine_open_dense(path, &mo, "hearth predictors", &w->model, err);
     if (st != HEARTH_OK) return st;
     so.n_ctx = n_ctx ? n_ctx : hth_chunks_default(w->model);
     so.n_thread = w->options->n_thread;
@@ -433,7 +433,6 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     *layers = NULL;
     hearth_status st = hth_atomic_writer_check(out_path, err);
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
-    if (st == HEARTH_OK) st = hth_model_check_dense(w.model->model, "hearth predictors", err);
     if (st == HEARTH_OK)
         st = hth_chunks_open(&chunks, w.model, text, n, hearth_session_n_ctx(w.session), err);
     if (st == HEARTH_OK) st = alloc_workspace(&w, &chunks, err);

@@ -12,6 +12,7 @@
 #include "model/model.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -47,31 +48,53 @@ static hearth_status check_packing(const work *w, hth_type type, hearth_error *e
                     hth_type_find(type)->name);
 }
 
-/* *fell_back: the rows do not fit the blocks of the intended type. */
+/* Matrices whose rows do not fit the blocks of the type that they should have. */
+typedef struct fallback {
+    hth_type wanted, given;
+    uint32_t n;
+    const hth_gguf_tensor *first;
+} fallback;
+typedef struct fallback_list {
+    fallback items[HTH_TYPE_LIMIT]; /* by pair of types, of which there are few */
+    uint32_t n;
+} fallback_list;
+
 static hth_type choose_type(const hth_quantize_options *o, const hth_ftype_model *model,
-                            const hth_gguf_tensor *t, bool *fell_back)
+                            const hth_gguf_tensor *t, hth_type *wanted)
 {
-    *fell_back = false;
     bool kept = o->keep_output && hth_ftype_is_head(model, t->name);
-    if (kept && t->dim[0] % hth_type_find(o->output_type)->n_weight == 0) return o->output_type;
-    hth_type to = hth_ftype_type(o->ftype, model, t->name, t->dim[0], fell_back);
-    *fell_back |= kept;
-    return to;
+    hth_type to = hth_ftype_type(o->ftype, model, t->name, t->dim[0], wanted);
+    if (!kept) return to;
+    *wanted = o->output_type;
+    return t->dim[0] % hth_type_find(o->output_type)->n_weight == 0 ? o->output_type : to;
 }
 
-static void warn_of_fallback(const uint32_t *n_fallback)
+static void add_fallback(fallback_list *list, const hth_gguf_tensor *t, hth_type wanted, hth_type given)
 {
-    for (int type = 0; type < HTH_TYPE_LIMIT; type++)
-        if (n_fallback[type])
-            hth_log(HEARTH_LOG_WARN, "rows of %u matri%s do not fit blocks of the type wanted: %s instead",
-                    n_fallback[type], n_fallback[type] == 1 ? "x" : "ces",
-                    hth_type_find((uint32_t)type)->name);
+    uint32_t i = 0;
+    while (i < list->n && (list->items[i].wanted != wanted || list->items[i].given != given)) i++;
+    if (i == HTH_TYPE_LIMIT) return;
+    if (i == list->n) list->items[list->n++] = (fallback){wanted, given, 0, t};
+    list->items[i].n++;
+}
+
+static void warn_of_fallback(const hth_gguf *file, const fallback_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        const fallback *f = &list->items[i];
+        char name[80], more[48] = "";
+        if (f->n > 1) snprintf(more, sizeof more, "; likewise %u more", f->n - 1);
+        hth_log(HEARTH_LOG_WARN, "%s: tensor '%s': rows of %llu weights do not fit blocks of %s: %s instead%s",
+                hth_gguf_path(file), hth_escape(name, sizeof name, f->first->name.bytes, f->first->name.n),
+                (unsigned long long)f->first->dim[0], hth_type_find(f->wanted)->name, hth_type_find(f->given)->name,
+                more);
+    }
 }
 
 static hearth_status choose_types(work *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in);
-    uint32_t n_fallback[HTH_TYPE_LIMIT] = {0};
+    fallback_list fallbacks = {.n = 0};
     hth_ftype_model model = hth_ftype_read_model(w->in);
     model.pure = w->options->pure;
     w->types = hth_alloc(n, sizeof *w->types);
@@ -79,7 +102,7 @@ static hearth_status choose_types(work *w, hearth_error *err)
     for (size_t i = 0; i < n; i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
         const hth_type_info *from = hth_type_find(t->type);
-        bool fell_back;
+        hth_type wanted;
         w->types[i] = t->type;
         w->total += t->size;
         if (!hth_ftype_is_matrix(t->name, t->n_dim)) continue;
@@ -91,14 +114,13 @@ static hearth_status choose_types(work *w, hearth_error *err)
                 hth_gguf_part_path(w->in, t->i_part), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
                 (unsigned long long)t->info_at, from ? from->name : "unknown");
         }
-        w->types[i] = choose_type(w->options, &model, t, &fell_back);
+        w->types[i] = choose_type(w->options, &model, t, &wanted);
         w->result->n_changed += w->types[i] != t->type;
-        w->result->n_fallback += fell_back;
-        n_fallback[w->types[i]] += fell_back;
+        if (w->types[i] != wanted) add_fallback(&fallbacks, t, wanted, w->types[i]);
         hearth_status st = check_packing(w, w->types[i], err);
         if (st != HEARTH_OK) return st;
     }
-    warn_of_fallback(n_fallback);
+    warn_of_fallback(w->in, &fallbacks);
     w->result->n_tensor = (uint32_t)n;
     return HEARTH_OK;
 }

@@ -17,7 +17,6 @@ typedef struct hth_quantize_options {
 typedef struct hth_quantize_result {
     uint64_t in_bytes, out_bytes; /* of tensors */
     uint32_t n_tensor, n_changed;
-    uint32_t n_fallback; /* matrices in another type, because their rows do not fit the blocks of theirs */
 } hth_quantize_result;
 
 /* Reads IN (F32, F16 or BF16 weights) and writes OUT. Keeps vectors, routers and metadata; sets

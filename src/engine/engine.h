@@ -66,6 +66,11 @@ struct hearth_model {
     uint32_t n_reloaded;
 };
 
+/* model.c: hearth_model_open for `what` (hth_model_check_dense), which is refused for mixtures of experts before
+ * weights are read; NULL: all models are opened. */
+hearth_status hth_engine_open_dense(const char *path, const hearth_model_options *options, const char *what,
+                                    hearth_model **out, hearth_error *err);
+
 /* sidecars.c: opens the files of options->predictors and ->thresholds and checks them against the model; then
  * reads their data, which replace those of the model's file. The caller closes the sidecars. */
 hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_options *options,

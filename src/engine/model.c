@@ -27,9 +27,9 @@ static hearth_status try_cache(hearth_model *m, const hearth_gpu_options *o, hea
     return st;
 }
 
-/* Takes ownership of file, also on failure. */
-static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, hearth_model **out,
-                               hearth_error *err)
+/* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing. */
+static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, const char *dense_for,
+                               hearth_model **out, hearth_error *err)
 {
     hth_cpu level;
     hth_sidecar sidecars[2] = {{0}};
@@ -45,6 +45,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     hth_kernels_init(&m->kernels, level);
     hth_model_overrides other = {.activation = options->activation, .allow_unused = options->allow_unused};
     if ((st = hth_model_open(file, &other, &m->model, err)) != HEARTH_OK) goto done;
+    if (dense_for && (st = hth_model_check_dense(m->model, dense_for, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
     hearth_selector requested = hth_selector_default(m->model, options->selector, &sidecars[0], &sidecars[1]);
     st = hth_selector_choose(m->model, requested, &m->selector, &m->selector_why, err);
@@ -70,14 +71,20 @@ done:
     return st;
 }
 
-hearth_status hearth_model_open(const char *path, const hearth_model_options *options, hearth_model **out,
-                                hearth_error *err)
+hearth_status hth_engine_open_dense(const char *path, const hearth_model_options *options, const char *what,
+                                    hearth_model **out, hearth_error *err)
 {
     hearth_model_options o = options ? *options : hearth_model_defaults();
     hth_gguf *file;
     *out = NULL;
     hearth_status st = hth_gguf_open(path, &file, err);
-    return st == HEARTH_OK ? open_file(file, &o, out, err) : st;
+    return st == HEARTH_OK ? open_file(file, &o, what, out, err) : st;
+}
+
+hearth_status hearth_model_open(const char *path, const hearth_model_options *options, hearth_model **out,
+                                hearth_error *err)
+{
+    return hth_engine_open_dense(path, options, NULL, out, err);
 }
 
 hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
@@ -89,7 +96,7 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
     *out = NULL;
     o.mmap = true; /* the weights are already in memory */
     hearth_status st = hth_gguf_open_memory(data, size, name, &file, err);
-    return st == HEARTH_OK ? open_file(file, &o, out, err) : st;
+    return st == HEARTH_OK ? open_file(file, &o, NULL, out, err) : st;
 }
 
 void hearth_model_close(hearth_model *m)
@@ -106,12 +113,6 @@ void hearth_model_close(hearth_model *m)
     hth_gguf_close(m->file);
     pthread_mutex_destroy(&m->gpu_lock);
     hth_free(m);
-}
-
-/* Bytes of a table without the one row that a token reads. */
-static uint64_t unread_rows(const hth_matrix *table)
-{
-    return table->n_row > 0 ? (uint64_t)table->row_size * (table->n_row - 1) : 0;
 }
 
 static hth_sidecar_kind sidecar_kind_of(const hth_model *m, const hth_binding *b)
@@ -165,12 +166,13 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
-/* Counts the weights in use: all of the file except parts that sidecars replace. A token reads all of them except
- * the other rows of the tables (the head reads a tied table completely) and except data of other selectors. */
+/* Counts the weights in use: all of the file except parts that sidecars replace. A token reads what it reads with
+ * the selector dense, except data of other selectors. */
 static void count_weights(const hearth_model *model, hearth_model_info *info)
 {
     const hth_model *m = model->model;
-    uint64_t unread = unread_rows(&m->position_embd) + (m->tied ? 0 : unread_rows(&m->token_embd));
+    hth_active_weights active = hth_model_count_active(m);
+    uint64_t unread = active.size - active.read_size;
     for (size_t i = 0; i < m->n_binding; i++) {
         const hth_binding *b = &m->bindings[i];
         hth_sidecar_kind part = sidecar_kind_of(m, b);
@@ -184,7 +186,7 @@ static void count_weights(const hearth_model *model, hearth_model_info *info)
         info->weight_bytes += model->from_sidecar[part].size;
         if (!reads_part(model->selector, part)) unread += model->from_sidecar[part].size;
     }
-    info->bytes_per_token = info->weight_bytes - unread - hth_model_unchosen_bytes(m);
+    info->bytes_per_token = info->weight_bytes - unread;
 }
 
 void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)

@@ -165,8 +165,7 @@ static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm
     const hth_hparams *h = &s->model->hparams;
     const hth_arch *a = h->arch;
     size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
-    bool own_table = s->n_table == 2 && job->attn->window > 0;
-    size_t at = ((own_table ? s->n_tok_max : 0) + i_row) * n_pair;
+    size_t at = (hth_fwd_i_table(h, job->attn) * (size_t)s->n_tok_max + i_row) * n_pair;
     if (!job->attn->rotates) n_pair = 0;
     if (h->qkv_limit != 0.0f) clamp(x, n_head * d, h->qkv_limit);
     if (norm->weight && a->qk_norm == HTH_QK_NORM_ALL)

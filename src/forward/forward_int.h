@@ -73,6 +73,17 @@ typedef struct hth_latent_buffers {
  * HTH_SPLIT_SCRATCH (token, split) pairs at once. */
 enum { HTH_SPLIT_ROWS = 16, HTH_SPLIT_SCRATCH = 64 };
 
+/* Number of RoPE tables: layers with a window have one of their own, the second, where they rotate otherwise. */
+static inline uint32_t hth_fwd_n_table(const hth_hparams *h)
+{
+    return h->rope.window_base > 0.0 || h->arch->swa.unscaled ? 2 : 1;
+}
+/* The table of a layer, 0 or 1. */
+static inline uint32_t hth_fwd_i_table(const hth_hparams *h, const hth_attention *a)
+{
+    return a->window > 0 ? hth_fwd_n_table(h) - 1 : 0;
+}
+
 /* Buffers hold n_tok_max tokens; widths are the maximum over the layers. */
 struct hth_step {
     const hth_model *model;
@@ -115,7 +126,7 @@ struct hth_step {
     hth_latent_buffers latent;
     float *block_out;                /* [n_tok][d_model] output of a block, before it is added to x */
     float *mixer_saved;              /* [n_tok][d_model] mixer output, where the FFN is parallel to the mixer */
-    uint32_t n_table;          /* RoPE tables: 1, or 2 where layers with a window have their own */
+    uint32_t n_table;          /* hth_fwd_n_table */
     float *cosine, *sine;      /* [n_table][n_tok_max][n_rot / 2] */
     double *frequency;         /* [n_table][2][n_rot / 2] radians per position; second half: for long contexts */
     float rope_scale;          /* factor of cosine and sine */

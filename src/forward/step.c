@@ -171,7 +171,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     const hth_hparams *h = &model->hparams;
     size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
     size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
-    s->n_table = h->rope.window_base > 0.0 || h->arch->swa.unscaled ? 2 : 1;
+    s->n_table = hth_fwd_n_table(h);
     s->x = bump_alloc(c, n_row * h->d_model, f);
     s->x_norm = bump_alloc(c, n_row * h->d_model, f);
     s->q = bump_alloc(c, n_row * n_q, f);

@@ -34,7 +34,7 @@ struct hth_compare {
     hth_compare_side reference, mode;
     hth_pool *pool; /* for scores */
     size_t n_vocab, n_chunk;
-    uint32_t n_layer; /* 0: two models */
+    uint32_t n_layer; /* 0: layers are not compared */
     tally done, now;
     hth_compare_layer *layers, *layers_now; /* [n_layer] */
     double *kl;                             /* [kl_capacity] of the scored positions */
@@ -114,7 +114,8 @@ hearth_status hth_compare_open(const hth_compare_side *reference, const hth_comp
     c->reference = *reference;
     c->mode = *mode;
     c->n_vocab = mode->model->model->hparams.n_vocab;
-    c->n_layer = reference->model == mode->model ? mode->model->model->hparams.n_layer : 0;
+    bool one_file = reference->model == mode->model, dense = hth_model_is_dense(mode->model->model);
+    c->n_layer = one_file && dense ? mode->model->model->hparams.n_layer : 0;
     size_t n_row = hth_session_n_row(mode->session), n_fit = LOGITS_SIZE / (c->n_vocab * sizeof(float));
     c->n_chunk = n_row < BATCH ? n_row : BATCH;
     if (n_fit < c->n_chunk) c->n_chunk = n_fit > 0 ? n_fit : 1;

@@ -39,7 +39,7 @@ typedef struct hth_comparison {
     double ratio, ratio_error;    /* of the perplexities; ratio_error: from the differences per position */
     double kl, kl_99, kl_largest; /* divergence of the mode from the reference, nats; kl: mean, kl_99: 99th
                                    * percentile */
-    uint32_t n_layer;             /* 0: two models, whose layers are not compared */
+    uint32_t n_layer;             /* 0: of two models, and of mixtures of experts, layers are not compared */
     const hth_compare_layer *layers;
 } hth_comparison;
 

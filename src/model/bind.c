@@ -95,33 +95,34 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
     size_t d = h->d_model, n_q = (size_t)l->attn.n_head * h->d_head * (l->attn.q_has_gate ? 2 : 1),
            n_kv = (size_t)l->attn.n_head_kv * h->d_head;
     bool biased = h->arch->biases != HTH_BIAS_OPTIONAL;
+    const struct {
+        const char *name;
+        hth_bind_part part;
+        const float **bias;
+    } all[] = {{"attn_q", {n_q, &l->attn.q}, &l->attn.q_bias},
+               {"attn_k", {n_kv, &l->attn.k}, &l->attn.k_bias},
+               {"attn_v", {n_kv, &l->attn.v}, &l->attn.v_bias}};
     const hth_gguf_tensor *joined = hth_bind_find_in_layer(b, i, "attn_qkv.weight");
-    hearth_status st;
     const hth_gguf_tensor *apart = hth_bind_find_in_layer(b, i, "attn_q.weight");
+    hearth_status st = HEARTH_OK;
     if (!joined && !apart)
         return hth_fail(
             b->err, HEARTH_ERROR_FORMAT,
             "%s: tensor '%s' is missing, and so is 'blk.%u.attn_qkv.weight' (one is needed by architecture "
             "%s)",
             hth_gguf_path(b->model->file), b->name, i, h->arch->name);
-    if (apart) {
-        if ((st = hth_bind_linear(b, i, "attn_q", biased, n_q, d, &l->attn.q, &l->attn.q_bias)) !=
-                HEARTH_OK ||
-            (st = hth_bind_linear(b, i, "attn_k", biased, n_kv, d, &l->attn.k, &l->attn.k_bias)) != HEARTH_OK)
-            return st;
-        return hth_bind_linear(b, i, "attn_v", biased, n_kv, d, &l->attn.v, &l->attn.v_bias);
-    }
-    const hth_bind_part parts[] = {{n_q, &l->attn.q}, {n_kv, &l->attn.k}, {n_kv, &l->attn.v}};
+    for (int k = 0; apart && st == HEARTH_OK && k < 3; k++)
+        st = hth_bind_linear(b, i, all[k].name, biased, all[k].part.n_row, d, all[k].part.matrix, all[k].bias);
+    if (apart) return st;
     hth_bind_find_in_layer(b, i, "attn_qkv.weight"); /* sets the name for messages */
-    if ((st = hth_bind_parts(b, joined, d, parts, 3)) != HEARTH_OK) return st;
+    st = hth_bind_parts(b, joined, d, (hth_bind_part[]){all[0].part, all[1].part, all[2].part}, 3);
     const hth_gguf_tensor *bias = hth_bind_find_in_layer(b, i, "attn_qkv.bias");
-    if (bias)
+    if (bias && st == HEARTH_OK)
         return hth_bind_bias_parts(b, bias, (size_t[]){n_q, n_kv, n_kv},
-                                   (const float **[]){&l->attn.q_bias, &l->attn.k_bias, &l->attn.v_bias}, 3);
-    if ((st = hth_bind_bias(b, i, "attn_q", biased, n_q, &l->attn.q_bias)) != HEARTH_OK ||
-        (st = hth_bind_bias(b, i, "attn_k", biased, n_kv, &l->attn.k_bias)) != HEARTH_OK)
-        return st;
-    return hth_bind_bias(b, i, "attn_v", biased, n_kv, &l->attn.v_bias);
+                                   (const float **[]){all[0].bias, all[1].bias, all[2].bias}, 3);
+    for (int k = 0; st == HEARTH_OK && k < 3; k++)
+        st = hth_bind_bias(b, i, all[k].name, biased, all[k].part.n_row, all[k].bias);
+    return st;
 }
 
 /* In parallel, mixer and network share one norm unless the mixer has its own. */
@@ -306,7 +307,9 @@ static hearth_status decide_parallel(hth_binder *b)
     bool found;
     hearth_status st = hth_gguf_get_bool(b->model->file, key, &h->parallel, &found, b->err);
     if (st != HEARTH_OK || found) return st;
-    return hth_gguf_missing(b->model->file, key, "architecture gptneox", b->err);
+    char why[80];
+    snprintf(why, sizeof why, "architecture %s", h->arch->name);
+    return hth_gguf_missing(b->model->file, key, why, b->err);
 }
 
 static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)

@@ -6,12 +6,16 @@
 /* A router means that a layer has experts, which contradicts the metadata. */
 static hearth_status check_router(hth_binder *b, uint32_t i_layer)
 {
+    const hth_expert_sizes *e = &b->model->hparams.experts;
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i_layer, "ffn_gate_inp.weight");
     if (!t) return HEARTH_OK;
-    return hth_fail(b->err, HEARTH_ERROR_FORMAT,
-                    "%s: tensor '%s' (info at byte %llu) is there, but %s.expert_count is 0 or missing",
+    char why[80] = "expert_count is 0 or missing";
+    if (e->n_expert > 0 && i_layer < e->n_leading)
+        snprintf(why, sizeof why, "leading_dense_block_count is %u", e->n_leading);
+    else if (e->n_expert > 0) snprintf(why, sizeof why, "interleave_moe_layer_step is %u", e->step);
+    return hth_fail(b->err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' (info at byte %llu) is there, but %s.%s",
                     hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
-                    b->model->hparams.arch->name);
+                    b->model->hparams.arch->name, why);
 }
 
 /* The gate of a layer. Either all layers have one or none. */

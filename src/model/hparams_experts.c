@@ -3,43 +3,65 @@
 #include "base/log.h"
 #include "model/hparams_int.h"
 
+/* Values of expert_gating_func; the last one is defined, but not supported. */
+static const char *const score_names[] = {"that of the architecture", "softmax", "sigmoid", "softmax of the chosen",
+                                          "the root of softplus"};
+enum { N_SCORE_NAME = sizeof score_names / sizeof *score_names };
+
+/* An unknown value is refused wherever the key is. Where the architecture does not read it, a known value changes
+ * nothing, as in llama.cpp. n_expert 0: the model is dense. */
+static hearth_status read_score(hth_hparams_reader *r, const hth_expert_rule *rule, uint64_t n_expert,
+                                hth_expert_sizes *e)
+{
+    uint64_t stated = 0, n_supported = rule->reads_score ? HTH_N_SCORE : N_SCORE_NAME;
+    bool found;
+    const char *key = hth_hparams_key(r, "expert_gating_func"), *path = hth_gguf_path(r->file);
+    hearth_status st = hth_gguf_get_uint(r->file, key, 0, UINT32_MAX, &stated, &found, r->err);
+    if (st != HEARTH_OK) return st;
+    if (stated >= n_supported)
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: %s at %llu is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen)",
+                        path, key, (unsigned long long)hth_gguf_find(r->file, key)->offset,
+                        (unsigned long long)stated);
+    e->score = rule->reads_score && stated > 0 ? (hth_router_score)stated : rule->score;
+    if (n_expert == 0) return HEARTH_OK;
+    if (!found && rule->routes_layer_input)
+        hth_log(HEARTH_LOG_WARN, "%s: %s is missing: %s is taken", path, key, score_names[rule->score]);
+    if (stated > 0 && stated != e->score)
+        hth_log(HEARTH_LOG_WARN, "%s: %s is %llu (%s), but architecture %s always takes %s", path, key,
+                (unsigned long long)stated, score_names[stated], r->arch, score_names[rule->score]);
+    return HEARTH_OK;
+}
+
 /* How weights are made of scores. */
 static hearth_status read_weight_rule(hth_hparams_reader *r, const hth_expert_rule *rule, hth_expert_sizes *e)
 {
     double scale = 1.0;
-    uint64_t score = rule->score;
-    bool found;
     hearth_status st = HEARTH_OK;
-    e->score = rule->score, e->normalise = rule->normalise, e->scale = 1.0f;
+    e->normalise = rule->normalise, e->scale = 1.0f;
     if (rule->reads_normalise)
         st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "expert_weights_norm"), &e->normalise, NULL, r->err);
     if (st == HEARTH_OK && rule->reads_scale)
         st = hth_hparams_float(r, "expert_weights_scale", 0.0, 1e6, &scale, NULL);
     if (scale != 0.0) e->scale = (float)scale; /* 0: converters of models without the factor write it */
-    if (st != HEARTH_OK || !rule->reads_score) return st;
-    st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "expert_gating_func"), 0, UINT32_MAX, &score, &found,
-                           r->err);
-    if (st != HEARTH_OK) return st;
-    if (score == 0) score = rule->score;
-    if (!found && rule->routes_layer_input)
-        hth_log(HEARTH_LOG_WARN, "%s: %s is missing: sigmoid is taken", hth_gguf_path(r->file), r->key);
-    if (score >= HTH_N_SCORE)
-        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: %s is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen)",
-                        hth_gguf_path(r->file), r->key, (unsigned long long)score);
-    e->score = (hth_router_score)score;
-    return HEARTH_OK;
+    return st;
 }
 
 static hearth_status read_groups(hth_hparams_reader *r, hth_expert_sizes *e)
 {
+    uint32_t n_used = 0;
     e->n_group = e->n_group_used = 1;
-    if (!hth_gguf_find(r->file, hth_hparams_key(r, "expert_group_count"))) return HEARTH_OK;
     hearth_status st = hth_hparams_size(r, "expert_group_count", 0, e->n_expert, &e->n_group);
-    if (st != HEARTH_OK || e->n_group <= 1) {
+    if (st == HEARTH_OK) st = hth_hparams_count(r, "expert_group_used_count", e->n_expert, &n_used);
+    if (st != HEARTH_OK) return st;
+    if (e->n_group <= 1) {
         e->n_group = 1;
-        return st;
+        if (n_used > 1)
+            hth_log(HEARTH_LOG_WARN, "%s: %s is %u, but there are no groups (%s.expert_group_count): it is ignored",
+                    hth_gguf_path(r->file), r->key, n_used, r->arch);
+        return HEARTH_OK;
     }
+    e->n_group_used = 0; /* required */
     if ((st = hth_hparams_size(r, "expert_group_used_count", 1, e->n_group, &e->n_group_used)) != HEARTH_OK)
         return st;
     uint32_t n = e->n_expert / e->n_group;
@@ -71,6 +93,22 @@ static hearth_status read_shared_width(hth_hparams_reader *r, hth_shared_rule ru
                     hth_gguf_path(r->file), r->key, count, length, HTH_MAX_D_FF);
 }
 
+/* Without experts nothing is used, and nothing is divided into groups. */
+static hearth_status check_no_experts(hth_hparams_reader *r)
+{
+    static const char *const names[] = {"expert_used_count", "expert_group_count"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        uint32_t n;
+        hearth_status st = hth_hparams_count(r, names[i], UINT32_MAX, &n);
+        if (st != HEARTH_OK) return st;
+        if (n > 0)
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is %u, but %s.expert_count is 0 or missing",
+                            hth_gguf_path(r->file), r->key,
+                            (unsigned long long)hth_gguf_find(r->file, r->key)->offset, n, r->arch);
+    }
+    return HEARTH_OK;
+}
+
 /* Width of an expert. */
 static hearth_status read_expert_width(hth_hparams_reader *r, hth_expert_width rule, uint32_t n_ff,
                                        hth_expert_sizes *e)
@@ -91,13 +129,15 @@ hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, co
     uint64_t n = 0;
     hearth_status st =
         hth_gguf_get_uint(r->file, hth_hparams_key(r, "expert_count"), 0, HTH_MAX_EXPERT, &n, NULL, r->err);
-    if (st != HEARTH_OK || rule->ignored) return st;
+    if (st != HEARTH_OK) return st;
     if (n == 0 && rule->required) return hth_hparams_missing(r);
-    if (n == 0) return HEARTH_OK;
-    if (rule->score == 0)
+    if (n > 0 && rule->score == 0 && !rule->ignored)
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: %s is %llu, but architecture %s has no experts here", hth_gguf_path(r->file),
                         r->key, (unsigned long long)n, r->arch);
+    if (rule->ignored) n = 0;
+    if ((st = read_score(r, rule, n, e)) != HEARTH_OK) return st;
+    if (n == 0) return rule->ignored ? HEARTH_OK : check_no_experts(r);
     e->n_expert = (uint32_t)n;
     if ((st = hth_hparams_size(r, "expert_used_count", 1, n < HTH_MAX_USED_EXPERT ? n : HTH_MAX_USED_EXPERT,
                                &e->n_used)) != HEARTH_OK)
@@ -108,7 +148,7 @@ hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, co
     if (rule->shared != HTH_SHARED_NONE) st = read_shared_width(r, rule->shared, sizes[0].d_ff, e);
     e->step = 1;
     if (st == HEARTH_OK && rule->reads_leading)
-        st = hth_hparams_count(r, "leading_dense_block_count", HTH_MAX_LAYER, &e->n_leading);
+        st = hth_hparams_count(r, "leading_dense_block_count", h->n_layer, &e->n_leading);
     if (st == HEARTH_OK && rule->reads_step)
         st = hth_hparams_size(r, "interleave_moe_layer_step", 1, HTH_MAX_LAYER, &e->step);
     return st;

@@ -339,8 +339,14 @@ hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error 
 bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
 
-/* Bytes of experts that a token does not read. */
-uint64_t hth_model_unchosen_bytes(const hth_model *model);
+/* Bound weights, and those that a token uses with the selector dense (active.c). */
+typedef struct hth_active_weights {
+    uint64_t n_weight, n_active; /* active: without the experts that a token does not use */
+    uint64_t size, read_size;    /* bytes; read: also without the other rows of embedding tables */
+    uint32_t n_layer;            /* with experts */
+} hth_active_weights;
+hth_active_weights hth_model_count_active(const hth_model *model);
+static inline bool hth_model_is_dense(const hth_model *model) { return model->hparams.experts.n_expert == 0; }
 /* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing. */
 hearth_status hth_model_check_dense(const hth_model *model, const char *what, hearth_error *err);
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */

@@ -144,24 +144,3 @@ hearth_status hth_model_read_sparsity(hth_model *m, hearth_error *err)
     if ((st = read_act_freq(m, err)) != HEARTH_OK) return st;
     return read_gate_up_swapped(m, err);
 }
-
-uint64_t hth_model_unchosen_bytes(const hth_model *m)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
-        const hth_experts *e = &m->layers[i].experts;
-        if (m->layers[i].network != HTH_NETWORK_EXPERTS) continue;
-        uint64_t rows = e->gate.n_row * e->gate.row_size + e->up.n_row * e->up.row_size +
-                        e->down.n_row * e->down.row_size;
-        n += rows / e->router.n_expert * (e->router.n_expert - e->router.n_used);
-    }
-    return n;
-}
-
-hearth_status hth_model_check_dense(const hth_model *m, const char *what, hearth_error *err)
-{
-    if (m->hparams.experts.n_expert == 0) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: its layers are mixtures of %u experts; %s is for models of dense layers",
-                    hth_gguf_path(m->file), m->hparams.experts.n_expert, what);
-}

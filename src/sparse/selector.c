@@ -41,7 +41,7 @@ hearth_status hth_selector_choose(const hth_model *m, hearth_selector requested,
     bool gated = m->layers[0].ffn.gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
     *selector = requested;
     *why = "as asked for";
-    if (m->hparams.experts.n_expert > 0) {
+    if (!hth_model_is_dense(m)) {
         *why = "a router chooses experts";
         if (requested == HEARTH_SELECTOR_AUTO) *selector = HEARTH_SELECTOR_DENSE;
         return *selector == HEARTH_SELECTOR_DENSE ? HEARTH_OK : hth_model_check_dense(m, "a selector", err);

@@ -35,12 +35,23 @@ def help_of_a_command_has_two_forms():
 
 
 @case
+def help_of_synth_names_every_shape():
+    shapes = bad(2, "is not known; known: ", "synth", "llama-2b", scratch("out")).split("known: ")[1].split(", ")
+    words = re.split(r"[\s,.:]+", good("synth", "--help").stdout.decode())
+    check(len(shapes) >= 13 and set(shapes) <= set(words), set(shapes) - set(words))
+
+
+@case
 def version_man_page_and_completions_print():
     check(re.fullmatch(rb"hearth \d+\.\d+\.\d+\n", good("--version").stdout), "version")
     man = good("--man").stdout
     check(man.startswith(b".TH HEARTH 1"), "man page")
     for command in COMMANDS:
         check(b".SH %s\n" % command.encode() in man, "man page lacks", command)
+        about = man.split(b".SH %s\n" % command.encode())[1].split(b".SH ")[0]
+        told = ("inspect", "compare", "profile", "study", "predictors", "thresholds", "pack", "synth", "devices")
+        check(command not in told or b"experts" in about.replace(b"\n", b" "), "man page of", command, "lacks experts")
+    check(b"A signal while a model or a prompt is read" in man, "man page lacks signals")
     for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_CACHE"]:
         check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:

@@ -429,6 +429,39 @@ def interrupt_ends_a_run_with_what_was_generated():
         check(text.endswith(b"\n") and story("-p", "Once upon a time", "--ignore-eos").startswith(text[:-1]), text)
 
 
+def interrupted_json(process, gap):
+    """What run --json prints after SIGINT twice, as timeout(1) sends it to a process and its group."""
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(gap)
+    out, err = process.communicate(timeout=TIMEOUT)
+    check(process.returncode == 130, process.returncode, err)
+    return json.loads(out)
+
+
+@case
+def an_interrupted_run_prints_its_json():
+    for i in range(10):
+        process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "--greedy", "-p", "Once upon a time", "-n", "100000",
+                                    "--json", "-c", "100000", "-t", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.3 if i else 2)  # the first time until the model is read, however slow the machine is
+        found = interrupted_json(process, 0.0001)
+        check(found["end"] == "interrupted" and len(found["prompt_ids"]) > 4, found)
+        check(0 < len(found["ids"]) < 100000 and found["text"], found)
+
+
+@case
+def an_interrupt_before_the_model_runs_ends_at_once():
+    process = subprocess.Popen([HEARTH, "run", "-f", "-", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    time.sleep(2)  # it waits for the prompt
+    process.send_signal(signal.SIGINT)
+    check(process.wait(timeout=TIMEOUT) == 130, process.returncode)
+    out, err = process.stdout.read(), process.stderr.read()
+    process.stdin.close(), process.stdout.close(), process.stderr.close()
+    check(out == b"" and err == b"\nhearth: interrupted\n", out, err)
+
+
 @case
 def interrupts_end_a_chunk_and_a_prompt():
     text = scratch("long.txt", b"Once upon a time there was a little girl. " * 4000)

@@ -99,12 +99,12 @@ TEST(rows_that_fit_no_block_get_another_type)
                  {"Q5_K", HTH_TYPE_Q5_1},   {"Q6_K", HTH_TYPE_Q8_0},   {"Q4_0", HTH_TYPE_Q4_0}};
     hth_ftype_model m = {.n_layer = 32, .n_gqa = 1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bool fell_back;
+        hth_type wanted = HTH_TYPE_F32;
         const char *name = "blk.9.ffn_up.weight";
-        CHECK(hth_ftype_type(hth_ftype_find(cases[i].mix), &m, text(name), 288, &fell_back) == cases[i].type);
-        CHECK(fell_back == (cases[i].type != HTH_TYPE_Q4_0));
-        CHECK(hth_ftype_type(hth_ftype_find(cases[i].mix), &m, text(name), 172, &fell_back) == HTH_TYPE_F16);
-        CHECK(fell_back);
+        CHECK(hth_ftype_type(hth_ftype_find(cases[i].mix), &m, text(name), 288, &wanted) == cases[i].type);
+        CHECK(wanted == hth_ftype_find(cases[i].mix)->type);
+        CHECK(hth_ftype_type(hth_ftype_find(cases[i].mix), &m, text(name), 172, &wanted) == HTH_TYPE_F16);
+        CHECK(wanted == hth_ftype_find(cases[i].mix)->type);
     }
 }
 

@@ -1,6 +1,10 @@
 /* Synthetic models: they run, their keys say what they are, and the same options give the same bytes. */
 #include "convert/synth.h"
+#include "model/model.h"
 #include "support/test.h"
+
+#include <math.h>
+#include <unistd.h>
 
 static hearth_status make(const char *path, const char *type, const char *activation, uint64_t seed,
                           uint32_t n_thread, hearth_error *err)
@@ -69,6 +73,77 @@ TEST(a_shape_that_is_not_known_is_refused_with_those_that_are)
     hth_synth_options o = {.shape = "llama-2b", .ftype = hth_ftype_find("Q4_0")};
     CHECK_FAILS(hth_synth(test_scratch("synthetic.gguf"), &o, &size, err), HEARTH_ERROR_ARGUMENT,
                 "'llama-2b'|stories-15m");
+}
+
+TEST(options_that_do_not_fit_a_shape_are_refused_before_anything_is_written)
+{
+    static const struct {
+        hth_synth_options options;
+        const char *words;
+    } cases[] = {{{.shape = "mixtral-8x7b", .packed = true}, "mixtral-8x7b has experts|not packed"},
+                 {{.shape = "smallthinker-4b", .rank = 32}, "smallthinker-4b has experts|no predictors"},
+                 {{.shape = "stories-15m", .rank = 33}, "rank 33|multiple of 32"},
+                 {{.shape = ""}, "''|qwen3-30b-a3b"}};
+    const char *path = test_scratch("refused.gguf");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hth_synth_options o = cases[i].options;
+        uint64_t size = 1;
+        size_t n;
+        o.ftype = hth_ftype_find("Q4_0");
+        CHECK_FAILS(hth_synth(path, &o, &size, err), HEARTH_ERROR_ARGUMENT, cases[i].words);
+        CHECK_INT(size, 0);
+        FREED char *bytes = test_read_file(path, &n);
+        CHECK(bytes == NULL);
+    }
+}
+
+/* The first bytes of a file that is written, before the rest: a sparse file of the whole size has its directory. */
+typedef struct beginning {
+    const char *part, *copy;
+} beginning;
+
+static bool keep_beginning(void *user, uint64_t done, uint64_t total)
+{
+    const beginning *b = user;
+    size_t n = 0;
+    FREED char *bytes = test_read_file(b->part, &n);
+    CHECK(bytes && n > 0 && test_write_file(b->copy, bytes, n) && truncate(b->copy, (off_t)(n + total)) == 0);
+    return false;
+}
+
+static bool is_near(uint64_t n, double known) { return fabs((double)n * 1e-9 / known - 1.0) < 0.02; }
+
+TEST(shapes_of_mixtures_are_models_of_so_many_experts)
+{
+    static const struct {
+        const char *name;
+        uint32_t n_expert, n_used;
+        double parameters, active; /* in thousands of millions, with embeddings */
+    } shapes[] = {{"mixtral-8x7b", 8, 2, 46.7, 12.9},
+                  {"qwen3-30b-a3b", 128, 8, 30.5, 3.35},
+                  {"smallthinker-4b", 32, 4, 4.04, 0.86},
+                  {"smallthinker-21b", 64, 6, 21.5, 3.72}};
+    char path[512], part[600], copy[512];
+    snprintf(path, sizeof path, "%s", test_scratch("mixture.gguf"));
+    snprintf(copy, sizeof copy, "%s", test_scratch("beginning.gguf"));
+    snprintf(part, sizeof part, "%s.hearth-part", path);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        uint64_t size;
+        beginning b = {part, copy};
+        hth_synth_options o = {.shape = shapes[i].name, .ftype = hth_ftype_find("Q4_0"), .n_thread = 1,
+                               .progress = keep_beginning, .progress_user = &b};
+        CHECK_FAILS(hth_synth(path, &o, &size, err), HEARTH_ERROR_CANCELLED, "interrupted");
+        CLOSED(hth_gguf) *file = OPENED(hth_gguf, copy);
+        CLOSED(hth_model) *model = file ? OPENED(hth_model, file, &(hth_model_overrides){0}) : NULL;
+        if (!CHECK(model != NULL)) continue;
+        hth_active_weights a = hth_model_count_active(model);
+        CHECK_INT(model->hparams.experts.n_expert, shapes[i].n_expert);
+        CHECK_INT(model->hparams.experts.n_used, shapes[i].n_used);
+        CHECK_INT(a.n_layer, model->hparams.n_layer);
+        CHECK(is_near(a.n_weight, shapes[i].parameters));
+        CHECK(is_near(a.n_active, shapes[i].active));
+        remove(copy);
+    }
 }
 
 static bool stop(void *user, uint64_t done, uint64_t total) { return ++*(int *)user < 3; }

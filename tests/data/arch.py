@@ -10,7 +10,7 @@ import gguf
 import vocabulary
 from forward import Model, ROWS, eps_key
 
-MARGIN = {"F32": 0.02, "MXFP4": 0.1}  # of routers, in logits, by the type of the experts
+MARGIN = {"F32": 0.02, "MXFP4": 0.1, "Q4_K": 0.2}  # of routers, in logits, by the type of the experts
 FILE_TYPE = {"F32": 0, "MXFP4": 38}   # general.file_type
 
 
@@ -181,12 +181,14 @@ class Maker:
             ids[0] = self.first_id
         return ids.tolist()
 
-    def settled_ids(self):
-        """-> ids and logits; every id at which a router is nearly undecided is replaced, from the left."""
-        ids, model, r = self.ids(), Model(self.file), np.random.RandomState(self.seed + 900000)
+    def settled_ids(self, file=None, kind=None):
+        """-> ids and logits; every id at which a router is nearly undecided is replaced, from the left. file: the model
+        with experts of another kind."""
+        ids, model, r = self.ids(), Model(file or self.file), np.random.RandomState(self.seed + 900000)
+        margin = MARGIN[kind or self.experts_type]
         while True:
             logits = model.forward(ids)
-            undecided = np.flatnonzero(np.min(model.margins, axis=0) < MARGIN[self.experts_type]) if model.margins else []
+            undecided = np.flatnonzero(np.min(model.margins, axis=0) < margin) if model.margins else []
             if len(undecided) == 0:
                 return ids, logits
             ids[undecided[0]] = int(r.randint(3, vocabulary.N_VOCAB - 4))
@@ -387,7 +389,7 @@ def recipes():
     add("exaone4-shallow", "exaone4", 141, with_(sandwich, before=(), between=(), qk_norm="head"), n_layer=3,
         attention__sliding_window=12, **dict(small, d_ff=64, tied=True))
     add("hunyuan-dense", "hunyuan-dense", 142, with_(llama, qk_norm="head"), d_head=24, rope__scaling__alpha=50.0,
-        rope__dimension_sections=[3, 4, 2, 3], **small)
+        rope__dimension_sections=[3, 4, 2, 3], expert_count=1, expert_used_count=1, **small)
     add("gemma3", "gemma3", 143, with_(sandwich, qk_norm="head"), d_model=32, n_head=2, n_kv=1, d_ff=48, n_layer=7, tied=True,
         base=300.0, rope__scaling__type="linear", rope__scaling__factor=8.0, attention__sliding_window=20)
     add("phi2", "phi2", 144, with_(plain, between=(), head_bias=True), d_head=24, d_rot=10, **small)
@@ -515,12 +517,14 @@ def recipes():
         n_layer=3, shortconv__l_cache=4, attention__head_count_kv=[0, 3, 0], leading_dense_block_count=1, expert_gating_func=2,
         expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **dict(mixed, tied=True, n_kv=3))
     # with experts of 4 bits: these lie in golden/quant
-    add("mixtral-MXFP4", "llama", 301, with_(experts, 6, 64), d_ff=64, experts="MXFP4", expert_count=6, expert_used_count=2)
+    # 320 outputs: the sums of experts are divided into units of 256
+    add("mixtral-MXFP4", "llama", 301, with_(experts, 6, 64), d_model=320, n_head=5, n_kv=1, d_ff=64, experts="MXFP4",
+        expert_count=6, expert_used_count=2)
     add("gpt-oss-MXFP4", "gpt-oss", 302, with_(gpt_oss, 6, 32), d_ff=32, experts="MXFP4", expert_feed_forward_length=32, **oss)
     return found
 
 
-# Not made: experts of 4 bits, and experts with a row of down per neuron.
+# Not made here: experts of 4 bits (quant.py), and experts with a row of down per neuron.
 LEFT_OUT = ("mixtral-MXFP4", "gpt-oss-MXFP4", "smallthinker-4b-downt")
 
 

@@ -48,6 +48,27 @@ def quantised(file, kind):
     return out
 
 
+# Types of a mixture of experts as llama-quantize chooses them for Q4_K_M (more bits for values, and for down in some
+# layers), with a shared expert in Q8_0. The router and vectors stay F32.
+MIX = {"output": "Q6_K", "blk.0.ffn_down_exps": "Q6_K", ".attn_v": "Q6_K", "_shexp": "Q8_0", "_inp": "F32"}
+
+
+def mixture():
+    """-> the Maker of a mixture of experts, and its file in these types"""
+    m = arch.Maker("mixture-Q4_K_M", "qwen2moe", 420, d_model=256, n_head=4, n_kv=1, n_layer=2, d_ff=256, eps=1e-5,
+                   expert_count=4, expert_used_count=2, expert_feed_forward_length=256,
+                   expert_shared_feed_forward_length=32)
+    arch.experts(m, 4, 256, qkv_bias=True, shared=32, shared_gate=True, out=2.0)
+    out = m.file.copy()
+    out.add("general.file_type", gguf.U32, FILE_TYPES["Q4_K"][0])
+    for name, t in m.file.tensors.items():
+        fits = [part for part in MIX if name.startswith(part) or part[0] in "._" and part in name]
+        kind = MIX[fits[0]] if fits else "Q4_K"
+        if len(t.shape) > 1 and kind != "F32":
+            out.add_tensor(name, m.file.get(name), kind)
+    return m, out
+
+
 def random_halves(r, n):
     """Finite: a third of ordinary size, a third of any bits, the rest extremes."""
     usual = (r.standard_normal(n) * 0.05).astype(np.float16).view(np.uint16)
@@ -104,5 +125,13 @@ def make(folder):
         folder.write(f"golden/quant/llama-{kind}.gguf", file.to_bytes())
         folder.write_ids(f"golden/quant/llama-{kind}.ids", ids)
         folder.write_floats(f"golden/quant/llama-{kind}.logits.f32", Model(file).forward(ids))
+    made = arch.recipes()
+    mixtures = {name: (made[name](), None, "MXFP4") for name in ("mixtral-MXFP4", "gpt-oss-MXFP4")}
+    mixtures["mixture-Q4_K_M"] = (*mixture(), "Q4_K")
+    for name, (m, file, kind) in mixtures.items():
+        ids, logits = m.settled_ids(file, kind)
+        folder.write(f"golden/quant/{name}.gguf", (file or m.file).to_bytes())
+        folder.write_ids(f"golden/quant/{name}.ids", ids)
+        folder.write_floats(f"golden/quant/{name}.logits.f32", logits)
     for i, kind in enumerate([*HALVES, "MXFP4", "F16", "BF16"]):
         folder.write(f"golden/quant/blocks-{kind}.bin", block_file(kind, 500 + i))

@@ -10,11 +10,13 @@ enum { N = 12, N_BEFORE = 5 };
 static const int32_t ids[N] = {1, 60, 70, 80, 90, 100, 110, 120, 61, 71, 81, 91};
 static volatile int cancel;
 
-static hearth_model *open_tiny(gguf_bytes *file)
+/* architecture NULL: llama */
+static hearth_model *open_tiny(const char *architecture, gguf_bytes *file)
 {
     hearth_model_options o = hearth_model_defaults();
     o.cancel = &cancel;
     CLEANUP(tiny_free) tiny_model m = tiny_new();
+    if (architecture) tiny_become(&m, architecture);
     *file = tiny_write(&m);
     hearth_model *model = OPENED_BY(hearth_model_open_memory, hearth_model, file->data, file->n, "tiny.gguf", &o);
     return model;
@@ -37,7 +39,7 @@ static hearth_status cancel_at_6(void *user, size_t i, const float *logits, hear
 TEST(a_cancelled_evaluation_leaves_the_session_as_it_was)
 {
     gguf_bytes file;
-    hearth_model *model = open_tiny(&file);
+    hearth_model *model = open_tiny(NULL, &file);
     float expected[TINY_VOCAB];
     for (uint32_t n_thread = 1; model && n_thread <= 3; n_thread++) {
         hearth_error why = {0};
@@ -67,7 +69,7 @@ TEST(a_cancelled_evaluation_leaves_the_session_as_it_was)
 
 /* ---- within a product ----------------------------------------------------------------------------------------- */
 
-/* Kernels whose n-th call of an axpy sets the flag. */
+/* Kernels whose n-th call of an axpy, or of a kernel of experts, sets the flag. */
 static const hth_kernels *whole;
 static uint32_t n_call, cancel_call;
 
@@ -79,7 +81,22 @@ static void count_call(void)
 static void axpy_f16(const hth_axpy_job *job) { count_call(), whole->axpy[HTH_TYPE_F16](job); }
 static void axpy_q4_0(const hth_axpy_job *job) { count_call(), whole->axpy[HTH_TYPE_Q4_0](job); }
 
-/* A step of n_tok tokens that ends within the down projection, at every call, then whole. */
+/* Of routers and gates of shared experts, of the choice, of an expert's activation, of the sums over experts. */
+static void dot_rows(const float *w, size_t n_row, size_t n_col, const float *x, float *y)
+{
+    count_call(), whole->dot_rows(w, n_row, n_col, x, y);
+}
+static void softmax(float *x, size_t n) { count_call(), whole->softmax(x, n); }
+static void activate(const float *gate, const float *up, size_t n, float *y)
+{
+    count_call(), whole->activate[HTH_ACTIVATION_SILU](gate, up, n, y);
+}
+static bool flush_chain(size_t n, float *chain, int64_t *sums)
+{
+    return count_call(), whole->axpy_flush_chain(n, chain, sums);
+}
+
+/* A step of n_tok tokens that ends at every call of such a kernel, then whole. */
 static void cancel_everywhere(const hearth_model *model, uint32_t n_thread, uint32_t n_tok, const float *expected)
 {
     hth_kernels counting;
@@ -89,6 +106,10 @@ static void cancel_everywhere(const hearth_model *model, uint32_t n_thread, uint
     hth_step *step = hth_session_step(s);
     whole = step->k, counting = *whole;
     counting.axpy[HTH_TYPE_F16] = axpy_f16, counting.axpy[HTH_TYPE_Q4_0] = axpy_q4_0;
+    if (!hth_model_is_dense(model->model)) {
+        counting.dot_rows = dot_rows, counting.softmax = softmax, counting.axpy_flush_chain = flush_chain;
+        counting.activate[HTH_ACTIVATION_SILU] = activate;
+    }
     step->k = &counting, cancel_call = 0;
     CHECK_OK(hearth_session_eval(s, ids, N - n_tok, err));
     for (cancel_call = 1; was_cancelled && cancel_call < 1000; cancel_call++) {
@@ -120,4 +141,20 @@ TEST(a_step_that_is_cancelled_within_a_transposed_down_leaves_no_sums)
     const char *quantised = test_scratch("quantised.gguf"), *floats = test_scratch("floats.gguf");
     if (hybrid_pack_storyteller("Q4_0", quantised)) check_packed(quantised);
     if (hybrid_pack_floats("bamboo", floats)) check_packed(floats);
+}
+
+/* qwen2moe has a shared expert with a gate, dots1 a dense layer before its experts. */
+TEST(a_step_that_is_cancelled_within_experts_can_be_repeated)
+{
+    static const char *const architectures[] = {"qwen2moe", "dots1"};
+    for (int i = 0; i < 2; i++) {
+        CLEANUP(gguf_free) gguf_bytes file = {0};
+        CLOSED(hearth_model) *model = open_tiny(architectures[i], &file);
+        CLOSED(hearth_session) *plain = model ? open_session(model, 1) : NULL;
+        if (!plain) return;
+        CHECK_OK(hearth_session_eval(plain, ids, N, err));
+        for (uint32_t n_thread = 1; n_thread <= 3; n_thread++)
+            for (uint32_t n_tok = 1; n_tok <= 4; n_tok += 3)
+                cancel_everywhere(model, n_thread, n_tok, hearth_session_logits(plain));
+    }
 }

@@ -11,23 +11,35 @@
 
 enum { N = 160, MORE = 20, WINDOW = 40, N_BATCH = 8 };
 
-/* A model of which all layers see everything, or some have a window, or are recurrent, or latent. */
+/* All layers of a model see everything, or some have a window, or are recurrent or latent; dense, or mixtures of
+ * experts. */
+typedef enum model_kind {
+    PLAIN,
+    WINDOWED,
+    MIXTURE,
+    WINDOWED_MIXTURE,
+    CONVOLUTION,
+    DELTA_NET,
+    LATENT,
+    N_KIND,
+} model_kind;
 typedef struct fixture {
     gguf_bytes file;
     hearth_model *model;
     int32_t ids[N + MORE], other[N + MORE];
 } fixture;
 
-static const char *const architectures[] = {NULL, "gemma2", "lfm2", "qwen35", "deepseek2"}; /* NULL: llama */
-enum { LLAMA, WINDOWED, CONVOLUTION, DELTA_NET, LATENT, N_KIND };
-
-static void open_model(fixture *f, int kind)
+static void open_model(fixture *f, model_kind k)
 {
+    static const char *const architectures[] = {
+        [WINDOWED] = "gemma2",   [MIXTURE] = "qwen2moe",  [WINDOWED_MIXTURE] = "gpt-oss",
+        [CONVOLUTION] = "lfm2", [DELTA_NET] = "qwen35", [LATENT] = "deepseek2"};
     tiny_model m;
     test_random r = {11};
     tiny_begin(&m);
-    if (kind != LLAMA) tiny_become(&m, architectures[kind]);
-    if (kind == WINDOWED) tiny_set_u32(&m, "gemma2.attention.sliding_window", WINDOW);
+    if (k != PLAIN) tiny_become(&m, architectures[k]);
+    if (k == WINDOWED) tiny_set_u32(&m, "gemma2.attention.sliding_window", WINDOW);
+    if (k == WINDOWED_MIXTURE) tiny_set_u32(&m, "gpt-oss.attention.sliding_window", WINDOW);
     f->file = tiny_write(&m);
     tiny_free(&m);
     for (int i = 0; i < N + MORE; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
@@ -82,14 +94,15 @@ static void for_all(void (*fn)(const fixture *f, const setting *s))
 {
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);
-    for (int kind = 0; kind < N_KIND; kind++)
+    for (model_kind k = PLAIN; k < N_KIND; k++)
         for (size_t l = 0; l < n_level; l++) {
             fixture f;
+            bool windowed = k == WINDOWED || k == WINDOWED_MIXTURE;
             engine_set_cpu(levels[l]);
-            open_model(&f, kind);
-            for (int kv = 0; kv < (kind == LLAMA ? 2 : 1); kv++)
+            open_model(&f, k);
+            for (int kv = 0; kv < (windowed ? 1 : 2); kv++)
                 for (uint32_t n_thread = 1; n_thread <= 3; n_thread += 2)
-                    for (int release = 0; release <= (kind == WINDOWED); release++)
+                    for (int release = 0; release <= windowed; release++)
                         fn(&f, &(setting){.n_thread = n_thread, .kv = (hearth_kv_type)kv, .release = release});
             close_model(&f);
         }
@@ -185,14 +198,14 @@ TEST(a_session_is_restored_at_other_levels_and_thread_counts)
         for (size_t to = 0; to < n_level; to++) {
             fixture f;
             engine_set_cpu(levels[from]);
-            open_model(&f, LLAMA);
+            open_model(&f, PLAIN);
             hearth_session *s = open_session(&f, &(setting){.n_thread = 1});
             feed(s, f.ids, 70);
             CHECK_OK(hearth_session_save(s, path, err));
             hearth_session_close(s);
             close_model(&f);
             engine_set_cpu(levels[to]);
-            open_model(&f, LLAMA);
+            open_model(&f, PLAIN);
             s = open_session(&f, &(setting){.n_thread = 3});
             CHECK_OK(hearth_session_restore(s, path, err));
             feed(s, f.other, 30);
@@ -217,7 +230,7 @@ TEST(files_of_other_models_and_options_are_refused)
 {
     fixture f, other;
     const char *path = test_scratch("session");
-    open_model(&f, LLAMA);
+    open_model(&f, PLAIN);
     open_model(&other, WINDOWED);
     hearth_session *s = open_session(&f, &(setting){0});
     feed(s, f.ids, 50);
@@ -330,7 +343,7 @@ TEST(a_file_of_whole_blocks_is_restored)
     fixture f;
     const char *path = test_scratch("session");
     const setting how = {.n_ctx = LONG + MORE};
-    open_model(&f, LLAMA);
+    open_model(&f, PLAIN);
     hearth_session *s = open_session(&f, &how), *t = open_session(&f, &how);
     for (uint32_t at = 0; at < LONG; at += N) feed(s, f.ids, LONG - at < N ? LONG - at : N);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -348,7 +361,7 @@ TEST(a_model_with_other_metadata_is_another_one)
     fixture f;
     tiny_model m;
     const char *path = test_scratch("session");
-    open_model(&f, LLAMA);
+    open_model(&f, PLAIN);
     hearth_session *s = open_session(&f, &(setting){0}), *t;
     feed(s, f.ids, 5);
     CHECK_OK(hearth_session_save(s, path, err));
@@ -385,7 +398,7 @@ TEST(damaged_files_of_sessions_are_refused)
     fixture f;
     const char *path = test_scratch("session"), *damaged = test_scratch("damaged");
     test_random r = {5};
-    open_model(&f, LLAMA);
+    open_model(&f, PLAIN);
     hearth_session *s = open_session(&f, &(setting){0}), *t = open_session(&f, &(setting){0});
     feed(s, f.ids, 40);
     feed(t, f.other, 9);
@@ -471,7 +484,7 @@ TEST(random_schedules_of_64_sessions_give_the_bits_of_fresh_ones)
     fixture f;
     hearth_batch *b = NULL;
     test_random r = {77};
-    open_model(&f, LLAMA);
+    open_model(&f, PLAIN);
     CHECK_OK(hearth_batch_open(f.model, 256, 2, &b, err));
     for (int round = 0; round < 400 && test_n_failed() == 0; round++) {
         bool in_batch[MAX_SESSION] = {false};

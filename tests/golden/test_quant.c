@@ -5,20 +5,27 @@
 /* peer: how far llama.cpp's logits of the same file are from the truth, rms of the differences over rms of the truth.
  * Measured on the files of tests/data/quant.py with llama.cpp v0.5.0 (September 2026; de3ff81), its CPU code for
  * AVX-512 VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
-static void check_type(const char *type, double peer)
+static void check_file(const char *name, double peer)
 {
     CLEANUP(golden_close) golden g;
-    if (golden_open_quant(&g, type)) {
+    if (golden_open_quant_file(&g, name)) {
         float *logits = golden_logits(&g, HEARTH_KV_F32);
         double ours = logits ? engine_rms_error(logits, g.truth, g.n_truth) : 1.0;
-        printf("     %-6s %.4e, llama.cpp %.4e, ratio %.3f\n", type, ours, peer, ours / peer);
-        if (!(ours <= 1.05 * peer)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", type);
+        printf("     %-14s %.4e, llama.cpp %.4e, ratio %.3f\n", name, ours, peer, ours / peer);
+        if (!(ours <= 1.05 * peer)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", name);
         if (logits) golden_same_sampled(&g, HEARTH_KV_F32, logits);
         free(logits);
         logits = golden_logits(&g, HEARTH_KV_F16);
         if (logits) golden_same_on_levels(&g, HEARTH_KV_F16, logits);
         free(logits);
     }
+}
+
+static void check_type(const char *type, double peer)
+{
+    char name[40];
+    snprintf(name, sizeof name, "llama-%s", type);
+    check_file(name, peer);
 }
 
 TEST(f16_weights_are_as_near_as_the_peer) { check_type("F16", 4.1227e-4); }
@@ -36,3 +43,12 @@ TEST(q6_k_weights_are_as_near_as_the_peer) { check_type("Q6_K", 3.1246e-2); }
 TEST(iq4_nl_weights_are_as_near_as_the_peer) { check_type("IQ4_NL", 1.3635e-2); }
 TEST(iq4_xs_weights_are_as_near_as_the_peer) { check_type("IQ4_XS", 3.0917e-2); }
 TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
+
+/* Mixtures of experts, whose routers are decided by more than rounding changes (tests/data/arch.py): MXFP4 experts
+ * among F32 matrices; the types of Q4_K_M, by llama.cpp one token at a time. */
+TEST(mixtures_with_mxfp4_experts_are_as_near_as_the_peer)
+{
+    check_file("mixtral-MXFP4", 1.1103e-2);
+    check_file("gpt-oss-MXFP4", 1.4526e-2);
+}
+TEST(a_mixture_of_experts_in_a_mixture_of_types_is_as_near_as_the_peer) { check_file("mixture-Q4_K_M", 3.2952e-2); }

@@ -105,6 +105,18 @@ TEST(escapes_in_an_architecture_are_shown)
     tiny_close(model);
 }
 
+TEST(a_key_that_one_architecture_needs_is_missed_by_its_name)
+{
+    enum { TYPE_BOOL = 7 };
+    tiny_become(&tiny, "gptneox");
+    tiny_expect_format_error("gptneox.use_parallel_residual", "architecture gptneox");
+    for (uint64_t value = 0; value < 2; value++) {
+        tiny_become(&tiny, "gptneox");
+        tiny_set(&tiny, "gptneox.use_parallel_residual", TYPE_BOOL, value, 1);
+        tiny_expect_accepted();
+    }
+}
+
 TEST(keys_of_another_architecture_do_not_serve)
 {
     tiny_drop_key(&tiny, A "embedding_length");
@@ -286,6 +298,99 @@ TEST(counts_of_experts_are_held_to_their_range)
     tiny_expect_format_error("'blk.0.ffn_gate_inp.weight'", "missing");
 }
 
+/* qwen3moe reads no score and always takes softmax; dots1 reads it. */
+TEST(scores_of_routers_that_are_not_known_are_refused_wherever_they_are_stated)
+{
+    static const char *const archs[] = {"llama", "bamboo", "qwen3moe", "dots1"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.expert_gating_func", archs[i]);
+        for (uint32_t value = 5; value > 0; value *= 65536) {
+            if (i > 0) tiny_become(&tiny, archs[i]);
+            tiny_set_u32(&tiny, key, value);
+            tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, key, "supported: 1 (softmax), 2 (sigmoid)");
+        }
+        if (i > 0) tiny_become(&tiny, archs[i]);
+        tiny_set_text(&tiny, key, "softmax");
+        tiny_expect_format_error(key, "expected an integer");
+    }
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.expert_gating_func", 4);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "dots1.expert_gating_func at ", " is 4; supported: ");
+    for (uint32_t value = 0; value < 4; value++) {
+        tiny_become(&tiny, "dots1");
+        tiny_set_u32(&tiny, "dots1.expert_gating_func", value);
+        tiny_expect_warning(NULL);
+    }
+}
+
+TEST(a_score_that_an_architecture_does_not_read_is_mentioned)
+{
+    for (uint32_t value = 0; value <= 4; value++) {
+        tiny_become(&tiny, "qwen3moe");
+        tiny_set_u32(&tiny, "qwen3moe.expert_gating_func", value);
+        tiny_expect_warning(value > 1 ? "qwen3moe.expert_gating_func" : NULL);
+    }
+    tiny_set_u32(&tiny, A "expert_gating_func", 2); /* of a dense model it means nothing */
+    tiny_expect_warning(NULL);
+}
+
+TEST(groups_of_experts_are_counted_or_mentioned)
+{
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 2);
+    tiny_expect_warning("qwen3moe.expert_group_used_count");
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 5);
+    tiny_expect_format_error("qwen3moe.expert_group_used_count", "allowed are 0 to 4");
+    for (uint32_t n = 0; n <= 1; n++) { /* as converters write it for models without groups */
+        tiny_become(&tiny, "qwen3moe");
+        tiny_set_u32(&tiny, "qwen3moe.expert_group_count", n);
+        tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", n);
+        tiny_expect_warning(NULL);
+    }
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_count", 2);
+    tiny_expect_format_error("qwen3moe.expert_group_used_count", "missing");
+    tiny_become(&tiny, "qwen3moe");
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_count", 2);
+    tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 1);
+    tiny_expect_warning(NULL);
+}
+
+TEST(dense_models_use_no_experts)
+{
+    tiny_set_u32(&tiny, A "expert_used_count", 2);
+    tiny_expect_format_error(A "expert_used_count at ", A "expert_count is 0 or missing");
+    tiny_set_u32(&tiny, A "expert_count", 0);
+    tiny_set_u32(&tiny, A "expert_group_count", 4);
+    tiny_expect_format_error(A "expert_group_count at ", " is 4, but " A "expert_count is 0 or missing");
+    tiny_set_u32(&tiny, A "expert_count", 0);
+    tiny_set_u32(&tiny, A "expert_used_count", 0);
+    tiny_set_u32(&tiny, A "expert_group_count", 0);
+    tiny_set_u32(&tiny, A "expert_group_used_count", 0);
+    tiny_expect_warning(NULL);
+}
+
+TEST(layers_that_are_dense_by_a_key_name_it)
+{
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.leading_dense_block_count", TINY_LAYERS + 1);
+    tiny_expect_format_error("dots1.leading_dense_block_count", "allowed are 0 to 2");
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.leading_dense_block_count", TINY_LAYERS);
+    tiny_expect_format_error("'blk.1.ffn_gate_inp.weight'", "dots1.leading_dense_block_count is 2");
+    tiny_become(&tiny, "dots1");
+    tiny_set_u32(&tiny, "dots1.leading_dense_block_count", 0);
+    tiny_expect_format_error("'blk.0.ffn_gate_inp.weight'", "missing");
+    for (uint32_t step = 1; step <= 3; step++) { /* the second layer has experts */
+        tiny_become(&tiny, "ernie4_5-moe");
+        tiny_set_u32(&tiny, "ernie4_5-moe.interleave_moe_layer_step", step);
+        if (step < 3) tiny_expect_warning(NULL);
+        else tiny_expect_format_error("'blk.1.ffn_gate_inp.weight'", "ernie4_5-moe.interleave_moe_layer_step is 3");
+    }
+}
+
 TEST(experts_are_refused_where_an_architecture_has_none)
 {
     tiny_become(&tiny, "bamboo");
@@ -319,6 +424,77 @@ TEST(keys_that_ask_for_another_computation_are_refused)
     tiny_set_u32(&tiny, "qwen3moe.expert_group_count", 3);
     tiny_set_u32(&tiny, "qwen3moe.expert_group_used_count", 1);
     tiny_expect_format_error("qwen3moe.expert_group_count", "groups");
+}
+
+/* Keys with their neutral values, by architecture; D_HEAD: all dimensions of windows rotate as in other layers. */
+TEST(keys_of_an_architecture_that_ask_for_another_computation_are_refused)
+{
+    enum { D_HEAD = TINY_D_MODEL / TINY_HEADS, TYPE_I8 = 1, TYPE_I32 = 5 };
+    static const struct {
+        const char *arch, *key;
+        uint32_t neutral;
+    } cases[] = {{"gemma3", "rope.dimension_count_swa", D_HEAD},
+                 {"nanbeige", "num_loops", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char key[64], shown[80];
+        snprintf(key, sizeof key, "%s.%s", cases[i].arch, cases[i].key);
+        snprintf(shown, sizeof shown, "%s is %u", key, cases[i].neutral + 2);
+        tiny_become(&tiny, cases[i].arch);
+        tiny_expect_accepted(); /* without the key */
+        for (int other = 0; other < 2; other++) {
+            uint32_t value = cases[i].neutral + (other ? 2 : 0);
+            for (int kind = 0; kind < 3; kind++) {
+                tiny_become(&tiny, cases[i].arch);
+                if (kind == 0) tiny_set_u32(&tiny, key, value);
+                else if (kind == 1) tiny_set_f32(&tiny, key, (float)value);
+                else tiny_set(&tiny, key, TYPE_I8, value, 1);
+                if (other) tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, shown, "not supported");
+                else tiny_expect_accepted();
+            }
+        }
+        tiny_become(&tiny, cases[i].arch);
+        tiny_set_text(&tiny, key, "1");
+        tiny_expect_format_error(key, "expected");
+        tiny_become(&tiny, cases[i].arch);
+        tiny_set(&tiny, key, TYPE_I32, UINT32_MAX, 4);
+        tiny_expect_format_error(key, "-1");
+    }
+    tiny_set_u32(&tiny, A "num_loops", 2); /* of another architecture, and without windows */
+    tiny_set_u32(&tiny, A "rope.dimension_count_swa", 4);
+    tiny_set_f32(&tiny, A "attention.temperature_scale", 2.0f);
+    tiny_expect_accepted();
+}
+
+static void set_sections(const char *key, const uint32_t *values, uint64_t n)
+{
+    tiny_become(&tiny, "qwen3vl");
+    tiny_set_array(&tiny, key, values, n);
+}
+
+TEST(sections_of_rotation_are_up_to_four_sizes)
+{
+    static const char key[] = "qwen3vl.rope.dimension_sections";
+    static const uint32_t sizes[] = {2, 1, 1, 0, 0};
+    tiny_become(&tiny, "qwen3vl");
+    tiny_expect_accepted();
+    for (uint64_t n = 0; n <= 4; n++) {
+        set_sections(key, sizes, n);
+        tiny_expect_accepted();
+    }
+    set_sections(key, sizes, 5);
+    tiny_expect_format_error("qwen3vl.rope.dimension_sections at ", "expected up to 4 integers");
+    set_sections(key, (uint32_t[]){2, 65537}, 2);
+    tiny_expect_format_error(key, "at most 65536 each");
+    set_sections(key, (uint32_t[]){2, UINT32_MAX}, 2);
+    tiny_expect_format_error(key, "at most 65536 each");
+    tiny_become(&tiny, "qwen3vl");
+    tiny_set_u32(&tiny, key, 2);
+    tiny_expect_format_error(key, "expected up to 4 integers");
+    tiny_become(&tiny, "qwen3vl");
+    tiny_set_floats(&tiny, key, (float[]){2.0f, 1.0f}, 2);
+    tiny_expect_format_error(key, "expected up to 4 integers");
+    tiny_set_text(&tiny, A "rope.dimension_sections", "none"); /* llama has none */
+    tiny_expect_accepted();
 }
 
 TEST(expert_tensors_without_the_key_are_not_ignored)

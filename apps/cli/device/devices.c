@@ -121,7 +121,8 @@ const command command_devices = {
     .operands = "",
     .summary = "list GPUs, and why one is not used",
     .details = "A name from this list, or the UUID that --json shows, is a value of --gpu of\n"
-               "run, chat, logits, perplexity, bench, plan and doctor (docs/gpu.md).\n",
+               "run, chat, logits, perplexity, bench, plan and doctor (docs/gpu.md). Layers\n"
+               "with experts run on the CPU.\n",
     .example = "hearth devices",
     .groups = {options},
     .run = run,

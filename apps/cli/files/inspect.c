@@ -68,8 +68,9 @@ const command command_inspect = {
     .operands = "FILE",
     .summary = "show what is in a model file, and the memory of a run",
     .details = "Architecture, tensors, selectors, memory of weights, KV cache and workspace, and\n"
-               "metadata. Works for every well-formed GGUF file, profiles and predictors too;\n"
-               "says why one cannot be run.\n",
+               "metadata; of a mixture of experts the parameters that a token uses. Works for\n"
+               "every well-formed GGUF file, profiles and predictors too; says why one cannot be\n"
+               "run.\n",
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
     .models = 1,

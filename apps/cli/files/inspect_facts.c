@@ -32,11 +32,13 @@ bool value_type_is_signed(hth_gguf_type t)
 
 uint64_t tensor_n_weight(const hth_gguf_tensor *t) { return t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3]; }
 
-const char *const *sparsity_modes(hth_activation activation, bool *exact)
+const char *const *sparsity_modes(const hth_model *model, bool *exact)
 {
     static const char *const of_zeros[] = {"gate", "predictor", "threshold", NULL};
     static const char *const of_others[] = {"threshold", NULL};
-    *exact = hth_activation_is_sparse(activation);
+    static const char *const of_experts[] = {NULL};
+    *exact = hth_activation_is_sparse(model->hparams.activation);
+    if (!hth_model_is_dense(model)) return of_experts;
     return *exact ? of_zeros : of_others;
 }
 

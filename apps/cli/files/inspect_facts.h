@@ -52,9 +52,9 @@ const char *role_name(role r);
 const char *value_type_name(hth_gguf_type type);
 bool value_type_is_signed(hth_gguf_type type);
 uint64_t tensor_n_weight(const hth_gguf_tensor *t);
-/* Selectors that a model with this activation allows: names, terminated by NULL. *exact: whether the first one
- * is exact. */
-const char *const *sparsity_modes(hth_activation activation, bool *exact);
+/* Selectors of single neurons that a model allows, mixtures of experts none: names, terminated by NULL. *exact:
+ * whether the activation gives exact zeros; then the first one is exact. */
+const char *const *sparsity_modes(const hth_model *model, bool *exact);
 
 /* inspect_sidecar.c: whether the file belongs to a model (general.architecture hearth.*), and its facts. */
 bool is_sidecar(const hth_gguf *file);

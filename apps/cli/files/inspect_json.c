@@ -99,7 +99,8 @@ static void json_model(json *j, const facts *f)
     const hth_model *m = f->model;
     const hth_hparams *h = &m->hparams;
     bool exact;
-    const char *const *modes = sparsity_modes(h->activation, &exact);
+    const char *const *modes = sparsity_modes(m, &exact);
+    hth_active_weights active = hth_model_count_active(m);
     json_open(j, "model", '{');
     json_word(j, "architecture", h->arch->name);
     json_uint(j, "n_layer", h->n_layer);
@@ -108,13 +109,16 @@ static void json_model(json *j, const facts *f)
     json_uint(j, "n_head_kv", h->n_head_kv);
     json_uint(j, "d_head", h->d_head);
     json_uint(j, "d_ff", h->d_ff);
+    json_uint(j, "n_parameter", active.n_weight);
     if (h->experts.n_expert > 0) {
         json_open_compact(j, "experts", '{');
         json_uint(j, "n_expert", h->experts.n_expert);
+        json_uint(j, "n_layer", active.n_layer);
         json_uint(j, "n_used", h->experts.n_used);
         json_uint(j, "d_ff", h->experts.d_ff);
         json_uint(j, "d_ff_shared", h->experts.d_ff_shared);
-        json_uint(j, "unread_bytes", hth_model_unchosen_bytes(m));
+        json_uint(j, "n_parameter_active", active.n_active);
+        json_uint(j, "token_bytes", active.read_size);
         json_close(j, '}');
     }
     json_uint(j, "n_vocab", h->n_vocab);

@@ -107,7 +107,7 @@ static void print_missing_selectors(const facts *f)
 {
     bool exact;
     size_t n = 0;
-    const char *const *modes = sparsity_modes(f->model->hparams.activation, &exact);
+    const char *const *modes = sparsity_modes(f->model, &exact);
     for (size_t i = 0; modes[i]; i++) {
         hearth_selector s = HEARTH_SELECTOR_DENSE;
         while (strcmp(hearth_selector_name(s), modes[i]) != 0) s++;
@@ -135,18 +135,24 @@ static void print_selectors(const facts *f)
     print_missing_selectors(f);
 }
 
-static void print_experts(const hth_hparams *h)
+static void print_experts(const hth_model *m)
 {
     static const char *const scores[HTH_N_SCORE] = {[HTH_SCORE_SOFTMAX] = "softmax",
                                                     [HTH_SCORE_SIGMOID] = "sigmoid",
                                                     [HTH_SCORE_SOFTMAX_CHOSEN] = "softmax of the chosen"};
-    const hth_expert_sizes *e = &h->experts;
+    const hth_expert_sizes *e = &m->hparams.experts;
+    hth_active_weights active = hth_model_count_active(m);
     if (e->n_expert == 0) return;
     label("experts");
-    printf("%u of %u neurons, %u used for a token by %s", e->n_expert, e->d_ff, e->n_used, scores[e->score]);
+    printf("%u of %u neurons", e->n_expert, e->d_ff);
+    if (active.n_layer < m->hparams.n_layer) printf(" in %u layers", active.n_layer);
+    printf(", %u used for a token by %s", e->n_used, scores[e->score]);
     if (e->n_group > 1) printf(" from %u of %u groups", e->n_group_used, e->n_group);
     if (e->d_ff_shared > 0) printf(", and a shared one of %u neurons", e->d_ff_shared);
     putchar('\n');
+    label("parameters");
+    printf("%.1f M, of which a token uses %.1f M; it reads %.2f MiB\n", (double)active.n_weight * 1e-6,
+           (double)active.n_active * 1e-6, mib(active.read_size));
 }
 
 static void print_ffn(const facts *f)
@@ -154,13 +160,13 @@ static void print_ffn(const facts *f)
     const hth_model *m = f->model;
     const hth_hparams *h = &m->hparams;
     bool exact, gated = m->layers[0].ffn.gate.n_row > 0;
-    print_experts(h);
+    print_experts(m);
     label("feed-forward");
     if (h->d_ff > 0) printf("%u neurons%s, ", h->d_ff, h->experts.n_expert > 0 ? " in dense layers" : "");
     printf("%s%s\n", ffn_name(h->activation, gated || h->experts.n_expert > 0),
            hth_gguf_find(m->file, "hearth.ffn.activation") ? " (as the file says)" : "");
     label("sparsity");
-    sparsity_modes(h->activation, &exact);
+    sparsity_modes(m, &exact);
     printf(exact ? "neurons give exact zeros" : "no exact zeros");
     print_selectors(f);
 }

@@ -52,7 +52,9 @@ const command command_synth = {
     .operands = "SHAPE OUT",
     .summary = "write a model of a known shape with random weights, to measure",
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
-               "shape-32b, llama-70b or stories-15m. TYPE is one of quantize, IQ4_XS or MXFP4.\n"
+               "shape-32b, llama-70b or stories-15m, or a mixture of experts: mixtral-8x7b,\n"
+               "qwen3-30b-a3b, smallthinker-4b or smallthinker-21b (no --packed, no --rank).\n"
+               "TYPE is one of quantize, IQ4_XS or MXFP4.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",

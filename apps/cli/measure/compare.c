@@ -219,7 +219,7 @@ const command command_compare = {
     .details = "Over the chunks of perplexity: perplexity of both, KL divergence of the mode's\n"
                "logits from the reference's, share of equal most likely tokens, and for each\n"
                "layer which live neurons the mode finds, and the error of what it leaves out\n"
-               "(CETT).\n",
+               "(CETT); not for the layers of a mixture of experts.\n",
     .example = "hearth compare model.gguf --selector predictor -f text.txt -c 512",
     .groups = {options, model_options},
     .models = 1,

@@ -61,7 +61,7 @@ static int run(const args *a)
     if (!args_has(a, "file")) return usage_error("perplexity needs -f FILE");
     if (args_context(a, MIN_CHUNK) < MIN_CHUNK)
         return usage_error("perplexity --ctx: a chunk of fewer than %d tokens scores none", MIN_CHUNK);
-    return run_on_text(a, wanted_selector(a), NULL, score_text);
+    return run_on_text(a, score_text);
 }
 
 const command command_perplexity = {

@@ -78,7 +78,8 @@ const command command_pack = {
     .details = "Down is transposed, so that a neuron's part is contiguous; with a profile hot\n"
                "neurons come first and those that fire together are adjacent. All selectors run\n"
                "on the packed file, gate with the bits of dense. Its results differ from those\n"
-               "of MODEL: down is quantised along its other axis.\n",
+               "of MODEL: down is quantised along its other axis. Mixtures of experts are\n"
+               "refused.\n",
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
     .groups = {options, output_options},
     .models = 1,

@@ -100,9 +100,10 @@ const command command_predictors = {
     .name = "predictors",
     .operands = "MODEL",
     .summary = "train small networks that predict which neurons fire",
-    .details = "For models whose activation gives zeros. Each layer gets the smallest rank that\n"
-               "reaches --recall and --precision within the budget, judged on held-out tokens.\n"
-               "hearth pack adds them to a model, hearth compare prints their quality loss.\n",
+    .details = "For models whose activation gives zeros; mixtures of experts are refused. Each\n"
+               "layer gets the smallest rank that reaches --recall and --precision within the\n"
+               "budget, judged on held-out tokens. hearth pack adds them to a model, hearth\n"
+               "compare prints their quality loss.\n",
     .example = "hearth predictors model.gguf -f text.txt -o predictors.gguf --recall 0.95",
     .groups = {options, output_options},
     .models = 1,

@@ -158,7 +158,7 @@ static int profile_text(const args *a, const hearth_model *model, hearth_session
 static int run(const args *a)
 {
     int status = check_usage(a);
-    return status ? status : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, profile_text);
+    return status ? status : run_on_neurons(a, "hearth profile", profile_text);
 }
 
 const command command_profile = {
@@ -168,7 +168,7 @@ const command command_profile = {
     .details = "Chunks of -c tokens (at most 512), all neurons computed. OUT is an input of\n"
                "pack and plan; docs/profile.md describes it. Until it is complete, OUT.resume\n"
                "holds the state, every 30 seconds and at Ctrl-C: the same command resumes from\n"
-               "it.\n",
+               "it. Mixtures of experts are refused.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
     .groups = {options, output_options, model_options},
     .models = 1,

@@ -140,7 +140,7 @@ static int study_text(const args *a, const hearth_model *model, hearth_session *
 static int run(const args *a)
 {
     int status = check_usage(a);
-    return status ? status : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, study_text);
+    return status ? status : run_on_neurons(a, "hearth study", study_text);
 }
 
 const command command_study = {
@@ -149,7 +149,8 @@ const command command_study = {
     .summary = "measure a model's sparsity on a text, and plot it",
     .details = "Magnitudes of neuron outputs, the error and perplexity without the small ones,\n"
                "how well small networks predict them, reuse from token to token, hot neurons.\n"
-               "Chunks of -c tokens (at most 512). docs/study.md explains the figures.\n",
+               "Chunks of -c tokens (at most 512). docs/study.md explains the figures.\n"
+               "Mixtures of experts are refused.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, output_options, model_options},
     .models = 1,

@@ -77,7 +77,7 @@ static int run(const args *a)
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
     int wrong = check_output_beside(a, path, out, OUTPUT_THRESHOLDS);
-    return wrong ? wrong : run_on_text(a, HEARTH_SELECTOR_DENSE, hth_chunks_default, find_thresholds);
+    return wrong ? wrong : run_on_neurons(a, "hearth thresholds", find_thresholds);
 }
 
 const command command_thresholds = {
@@ -87,7 +87,8 @@ const command command_thresholds = {
     .details = "For any activation, SwiGLU too: neurons whose activation is below their own\n"
                "threshold are left out (--selector threshold). Thresholds are found on a text\n"
                "such that the output of each layer has the error --cett (norm of what is left\n"
-               "out over that of all), or such that a share of the neurons is left out.\n",
+               "out over that of all), or such that a share of the neurons is left out.\n"
+               "Mixtures of experts are refused.\n",
     .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
     .groups = {options, output_options, model_options},
     .models = 1,

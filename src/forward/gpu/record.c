@@ -17,11 +17,10 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
     const hth_hparams *h = &r->g->model->hparams;
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t n_pair = h->rope.n_rot / 2;
-    bool own_table = h->rope.window_base > 0.0 && l->attn.window > 0;
     hth_push_rope_store push = {.n_head = l->attn.n_head,
                                 .n_head_kv = l->attn.n_head_kv,
                                 .n_pair = n_pair,
-                                .table_at = own_table ? r->g->params.n_row * n_pair : 0,
+                                .table_at = hth_fwd_i_table(h, &l->attn) * r->g->params.n_row * n_pair,
                                 .sine_at = ws->sine_offset,
                                 .d_at = ws->q_q8_d_offset,
                                 .head_words = to->head_words,

@@ -37,7 +37,7 @@ static uint64_t n_step_word(const hth_offload_params *p)
 static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t n_table = h->rope.window_base > 0.0 ? 2 : 1, n_angle = n_table * p->n_row * (h->rope.n_rot / 2);
+    uint64_t n_angle = (uint64_t)hth_fwd_n_table(h) * p->n_row * (h->rope.n_rot / 2);
     r->step_from_host = bump_alloc(c, n_step_word(p), 4);
     r->table_at = HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * p->n_row;
     r->grids = bump_alloc(c, h->n_layer, 16);

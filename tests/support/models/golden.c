@@ -41,13 +41,20 @@ bool golden_open_arch(golden *g, const char *name)
     return golden_open(g, model, ids, truth);
 }
 
-bool golden_open_quant(golden *g, const char *type)
+bool golden_open_quant_file(golden *g, const char *name)
 {
     char model[80], ids[80], truth[80];
-    snprintf(model, sizeof model, "golden/quant/llama-%s.gguf", type);
-    snprintf(ids, sizeof ids, "golden/quant/llama-%s.ids", type);
-    snprintf(truth, sizeof truth, "golden/quant/llama-%s.logits.f32", type);
+    snprintf(model, sizeof model, "golden/quant/%s.gguf", name);
+    snprintf(ids, sizeof ids, "golden/quant/%s.ids", name);
+    snprintf(truth, sizeof truth, "golden/quant/%s.logits.f32", name);
     return golden_open(g, model, ids, truth);
+}
+
+bool golden_open_quant(golden *g, const char *type)
+{
+    char name[40];
+    snprintf(name, sizeof name, "llama-%s", type);
+    return golden_open_quant_file(g, name);
 }
 
 float *golden_logits(const golden *g, hearth_kv_type kv)

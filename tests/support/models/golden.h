@@ -22,8 +22,9 @@ void golden_close(golden *g);
 extern const char *const golden_archs[];
 enum { GOLDEN_N_ON_DEVICE = 34, GOLDEN_N_ARCH = 77 };
 bool golden_open_arch(golden *g, const char *name);
-/* A small llama of a block type. */
+/* A small llama of a block type; any model of that folder, "mixtral-MXFP4" for example. */
 bool golden_open_quant(golden *g, const char *type);
+bool golden_open_quant_file(golden *g, const char *name);
 
 /* The logits at the best level, as one prompt, by one thread; freed with free. NULL after a failed check. */
 float *golden_logits(const golden *g, hearth_kv_type kv);

@@ -1,0 +1,128 @@
+"""Mixtures of experts on the command line: what inspect says of them, and commands about single neurons, which refuse
+them. Called by CTest with the program's path. Python 3, standard library only."""
+
+import json
+
+from program import QUICK_GPU, cases, case, check, hearth, good, bad, scratch, data
+
+MIXTURES = ["mixtral", "mixtral-drelu", "qwen2moe", "ernie4_5-moe", "dots1", "gpt-oss", "smallthinker-4b"]
+
+
+def mixture(name):
+    return data(f"golden/arch/{name}.gguf")
+
+
+def inspected(path):
+    return json.loads(good("inspect", path, "--json", "--all").stdout)
+
+
+# ---- inspect ---------------------------------------------------------------------------------------------
+
+
+@case
+def inspect_counts_what_a_token_uses():
+    for name in MIXTURES:
+        path = mixture(name)
+        shown = inspected(path)
+        keys = {v["key"].partition(".")[2]: v.get("value") for v in shown["metadata"]}
+        n, used = keys["expert_count"], keys["expert_used_count"]
+        weights = active = read = 0
+        for t in shown["tensors"]:
+            if "attn_output.bias" in t["name"] and name.startswith("ernie"):
+                continue  # no logit depends on it
+            size, part = 1, (1, 1)
+            for d in t["dims"]:
+                size *= d
+            weights += size
+            if "_exps.weight" in t["name"]:
+                part = (used, n)
+            active += size * part[0] // part[1]
+            if t["name"] == "token_embd.weight" and any(o["name"] == "output.weight" for o in shown["tensors"]):
+                part = (1, t["dims"][1])
+            read += t["bytes"] * part[0] // part[1]
+        experts = shown["model"]["experts"]
+        check(shown["model"]["n_parameter"] == weights, name, shown["model"]["n_parameter"], weights)
+        check(experts["n_parameter_active"] == active < weights, name, experts, active)
+        check(experts["token_bytes"] == read, name, experts, read)
+        layers = {t["name"].split(".")[1] for t in shown["tensors"] if "_exps.weight" in t["name"]}
+        check((experts["n_expert"], experts["n_used"], experts["n_layer"]) == (n, used, len(layers)), name, experts)
+        done = good("bench", path, "-p", "0", "-n", "2", "--repeat", "1", "--gpu", "none", "--json")
+        check(json.loads(done.stdout)["token_bytes"] == read, name, done.stdout, read)
+    text = good("inspect", mixture("ernie4_5-moe")).stdout.decode()
+    check("8 of 16 neurons in 2 layers, 3 used for a token by softmax, and a shared one of 24 neurons\n" in text, text)
+    check("0.1 M, of which a token uses 0.1 M; it reads 0.28 MiB\n" in text, text)
+    check("experts" not in inspected(data("golden/arch/llama-gqa.gguf"))["model"], "a dense model")
+
+
+@case
+def inspect_offers_no_selector_of_neurons_for_mixtures():
+    for name in MIXTURES:
+        model = inspected(mixture(name))["model"]
+        check(model["sparsity_modes"] == [] and model["selectors"] == ["dense"], name, model)
+        text = good("inspect", mixture(name)).stdout.decode()
+        check("with a file of" not in text and "gate" not in text, text)
+        for selector in ["gate", "predictor", "threshold"]:
+            bad(1, "mixtures of", "run", mixture(name), "--selector", selector, "-p", "a", "-n", "1", "--gpu", "none")
+
+
+# ---- commands about single neurons ---------------------------------------------------------------------------
+
+
+@case
+def commands_about_neurons_refuse_mixtures_before_they_read_weights():
+    text, out = scratch("text", b"Once upon a time. " * 100), scratch("out")
+    for name in ["mixtral", "mixtral-drelu", "dots1"]:  # SiLU, dReLU, and one with a dense layer
+        with open(mixture(name), "rb") as f:
+            content = bytearray(f.read())
+        content[-64:] = b"\xff" * 64  # NaN, which a model that is loaded or run is refused for
+        path = scratch("broken.gguf", bytes(content))
+        bad(1, "finite", "run", path, "-n", "1", "-p", "a", "--gpu", "none")
+        for command, *more in [("profile", "-f", text, "-o", out), ("thresholds", "-f", text, "-o", out),
+                               ("predictors", "-f", text, "-o", out), ("study", "-f", text, "--json"),
+                               ("pack", "-o", out)]:
+            line = bad(1, "its layers are mixtures of ", command, path, *more)
+            check(f"; hearth {command} is for models of dense layers" in line, line)
+            check(hearth(command, path, *more).stderr.count(b"\n") == 1, command, "prints more than the refusal")
+
+
+@case
+def compare_of_mixtures_has_no_table_of_layers():
+    text = scratch("text", b"Once upon a time. " * 100)
+    args = ["compare", mixture("gpt-oss"), "--kv", "q8_0", "-f", text, "-c", "64", "--chunks", "1"]
+    shown = good(*args).stdout.decode()
+    check("KL divergence: mean" in shown and "CETT" not in shown and "|" not in shown, shown)
+    found = json.loads(good(*args, "--json").stdout)
+    check(found["positions_scored"] > 0 and found["kl_mean"] > 0 and not {"layers", "all_layers"} & set(found), found)
+    done = good("run", mixture("gpt-oss"), "--kv", "q8_0", "-p", "a", "-n", "20", "--check", "10", "--gpu", "none")
+    check(b"check of 10 tokens: selector dense" in done.stderr and b"recall" not in done.stderr, done.stderr)
+
+
+# ---- quantize --------------------------------------------------------------------------------------------------
+
+
+@case
+def quantize_names_the_matrices_of_mixtures_that_fit_no_block():
+    out = scratch("out.gguf")
+    done = good("quantize", mixture("mixtral"), out, "q8_0")  # 64 wide, experts of 16 neurons
+    check(b": tensor 'blk.0.ffn_down_exps.weight': rows of 16 weights do not fit blocks of Q8_0: F16 instead; "
+          b"likewise 1 more\n" in done.stderr and done.stderr.count(b"warning") == 1, done.stderr)
+    types = {t["name"].split(".", 2)[-1]: t["type"] for t in inspected(out)["tensors"]}
+    check(types["ffn_gate_exps.weight"] == types["ffn_up_exps.weight"] == types["attn_q.weight"] == "Q8_0", types)
+    check(types["ffn_down_exps.weight"] == "F16" and types["ffn_gate_inp.weight"] == "F32", types)
+    good("run", out, "-p", "a", "-n", "2", "--gpu", "none")
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------
+
+
+@case
+def a_device_that_computes_no_experts_says_so():
+    gpu = "sim:" + scratch("quick.gpu", QUICK_GPU.encode())
+    for name, words in [("mixtral", "nothing of it lies on simulated quick"), ("dots1", "layer 1 stays on the CPU")]:
+        done = good("run", mixture(name), "-p", "a", "-n", "1", "--gpu", gpu)
+        check(f"{words}: no shader computes experts\n".encode() in done.stderr, name, done.stderr)
+        bad(1, " cannot lie on a device: no shader computes experts", "plan", mixture(name), "--gpu", gpu)
+
+
+if __name__ == "__main__":
+    cases.run_cases(__file__)
