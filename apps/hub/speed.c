@@ -47,20 +47,29 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
 
+/* Of the router, of the experts that a token uses, and of the shared one. */
+static uint64_t bytes_of_experts(const hth_model *model, const hth_experts *e)
+{
+    uint64_t n = e->router.n_expert, all = bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down);
+    if (n == 0) return 0;
+    return n * model->hparams.d_model * sizeof *e->router.weight + all / n * e->router.n_used +
+           bytes_of(&e->shared.gate) + bytes_of(&e->shared.up) + bytes_of(&e->shared.down);
+}
+
 /* A layer for the planner: bytes that every token reads, and neurons of which a share is read. */
 static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
 {
     const hth_layer *l = &model->layers[i];
     uint64_t ffn = bytes_of(&l->ffn.gate) + bytes_of(&l->ffn.up) + bytes_of(&l->ffn.down) +
-                   bytes_of(&l->ffn.down_t.rows);
+                   bytes_of(&l->ffn.down_t.rows) + bytes_of_experts(model, &l->experts);
     bool divides = l->ffn.down_t.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
     uint32_t n = divides ? (uint32_t)hth_n_cluster(l->ffn.d_ff) : 0;
     double *share = hth_alloc(n, sizeof *share);
     for (uint32_t k = 0; share && k < n; k++)
         share[k] =
             hth_calibration_share(selector, l->ffn.gate.n_row > 0, hth_plan_active_share(l, k, selector));
-    uint64_t attention =
-        bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) + bytes_of(&l->attn.o);
+    uint64_t attention = bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) + bytes_of(&l->attn.o) +
+                         bytes_of(&l->attn.gate);
     *out = (hth_plan_layer){.attention_bytes = attention + (divides ? 0 : ffn),
                             .cluster_bytes = {[HTH_PLAN_HOST] = divides ? (ffn + n - 1) / n : 0},
                             .n_cluster = n,
@@ -95,7 +104,9 @@ static double cpu_seconds(const hth_model *model, const hth_plan_model *plan_mod
 
 static double cpu_speed(hub_machine *machine, const hth_model *model, hearth_selector selector)
 {
-    const hth_calibration *rates = rates_of(machine, model->layers[0].ffn.up.type);
+    const hth_layer *first = &model->layers[0];
+    bool routed = first->network == HTH_NETWORK_EXPERTS;
+    const hth_calibration *rates = rates_of(machine, routed ? first->experts.gate.type : first->ffn.up.type);
     uint32_t n = model->hparams.n_layer;
     hth_plan_model plan_model = {.n_layer = n, .layers = hth_alloc(n, sizeof *plan_model.layers)};
     plan_model.head_bytes = bytes_of(model->tied ? &model->token_embd : &model->output);

@@ -2,6 +2,7 @@
 them. Called by CTest with the program's path. Python 3, standard library only."""
 
 import json
+import os
 
 from program import QUICK_GPU, cases, case, check, hearth, good, bad, scratch, data
 
@@ -63,6 +64,24 @@ def inspect_offers_no_selector_of_neurons_for_mixtures():
         check("with a file of" not in text and "gate" not in text, text)
         for selector in ["gate", "predictor", "threshold"]:
             bad(1, "mixtures of", "run", mixture(name), "--selector", selector, "-p", "a", "-n", "1", "--gpu", "none")
+
+
+@case
+def estimated_speeds_count_the_experts_of_a_token():
+    names = ["llama-Q4_K", "mixture-Q4_K_M"]
+    os.mkdir(scratch("models"))
+    for name in names:
+        os.symlink(data(f"golden/quant/{name}.gguf"), scratch(f"models/{name}.gguf"))
+    env = {"HEARTH_MODELS": scratch("models"), "HOME": scratch(), "HF_HUB_CACHE": scratch("none"),
+           "OLLAMA_MODELS": scratch("none")}
+    listed = json.loads(good("list", "--json", "--gpu", "none", env=env).stdout)["models"]
+    speeds = {m["name"]: m["estimated_tokens_per_second"] for m in listed if m["name"] in names}
+    rates = []  # of memory, by which both are estimated
+    for name in names:
+        path = scratch(f"models/{name}.gguf")
+        done = good("bench", path, "-p", "0", "-n", "2", "--repeat", "1", "--gpu", "none", "--json")
+        rates.append(json.loads(done.stdout)["token_bytes"] * speeds[name])
+    check(0.8 < rates[0] / rates[1] < 1.25, speeds, rates)
 
 
 # ---- commands about single neurons ---------------------------------------------------------------------------
