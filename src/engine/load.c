@@ -283,6 +283,7 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
                                           : "expected a finite number");
         goto done;
     }
+    for (size_t i = 0; b->factor != 0.0 && i < b->n; i++) x[i] = (float)((double)x[i] * b->factor);
     *b->vector = x;
     if (b->n_row > 0) st = transpose(m, b, err);
 done:

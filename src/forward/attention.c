@@ -59,12 +59,13 @@ static void fill_frequencies(const hth_rope *rope, const float *factors, double 
 void hth_fwd_rope_init(hth_step *s)
 {
     const hth_rope *rope = &s->model->hparams.rope;
-    size_t n_pair = rope->n_rot / 2;
+    size_t n_pair = hth_fwd_max_pair(&s->model->hparams);
     const float *factors = s->model->rope_factors, *far = s->model->rope_factors_long;
     fill_frequencies(rope, factors, s->frequency);
     fill_frequencies(rope, far ? far : factors, s->frequency + n_pair);
     if (s->n_table == 2) {
         hth_rope near = *rope;
+        near.n_rot = rope->window_n_rot;
         bool unscaled = s->model->hparams.arch->swa.unscaled;
         if (rope->window_base > 0.0) near.base = rope->window_base;
         if (unscaled) near.scaling = HTH_SCALING_NONE, near.factor = 1.0, factors = far = NULL;
@@ -82,11 +83,13 @@ static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
     hth_step *s = arg;
     const hth_rope *rope = &s->model->hparams.rope;
     const hth_batch_token *token = &s->tokens[i_row];
-    size_t n_pair = rope->n_rot / 2, far = token->seq->options.n_ctx > rope->n_ctx_original ? n_pair : 0;
+    size_t max_pair = hth_fwd_max_pair(&s->model->hparams),
+           far = token->seq->options.n_ctx > rope->n_ctx_original ? max_pair : 0;
     for (uint32_t t = 0; t < s->n_table; t++) {
-        const double *frequency = s->frequency + t * 2 * n_pair + far;
+        size_t n_pair = (t > 0 ? rope->window_n_rot : rope->n_rot) / 2;
+        const double *frequency = s->frequency + t * 2 * max_pair + far;
         float scale = t > 0 && s->model->hparams.arch->swa.unscaled ? 1.0f : s->rope_scale;
-        size_t at = (t * (size_t)s->n_tok_max + i_row) * n_pair;
+        size_t at = (t * (size_t)s->n_tok_max + i_row) * max_pair;
         for (size_t i = 0; i < n_pair; i++) {
             double sin_d, cos_d;
             hth_sincos_d(token->position * frequency[i], &sin_d, &cos_d);
@@ -147,10 +150,9 @@ static void clamp(float *x, size_t n, float limit)
 }
 
 /* Normalises head i, unless all heads are normalised together. */
-static void norm_head(const hth_step *s, const hth_norm *norm, uint32_t i, float *x)
+static void norm_head(const hth_step *s, const hth_norm *norm, size_t d, uint32_t i, float *x)
 {
     const hth_hparams *h = &s->model->hparams;
-    size_t d = h->d_head;
     float inv_n = 1.0f / (float)d;
     if (!norm->weight || h->arch->qk_norm == HTH_QK_NORM_ALL) return;
     if (h->arch->qk_norm == HTH_QK_NORM_EACH) s->k->layer_norm(x, norm->weight + i * d, NULL, d, inv_n, h->norm_eps, x);
@@ -164,24 +166,25 @@ static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_arch *a = h->arch;
-    size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
-    size_t at = (hth_fwd_i_table(h, job->attn) * (size_t)s->n_tok_max + i_row) * n_pair;
+    uint32_t i_table = hth_fwd_i_table(h, job->attn);
+    size_t d = job->attn->d_head, n_pair = (i_table > 0 ? h->rope.window_n_rot : h->rope.n_rot) / 2;
+    size_t at = (i_table * (size_t)s->n_tok_max + i_row) * hth_fwd_max_pair(h);
     if (!job->attn->rotates) n_pair = 0;
     if (h->qkv_limit != 0.0f) clamp(x, n_head * d, h->qkv_limit);
     if (norm->weight && a->qk_norm == HTH_QK_NORM_ALL)
         s->k->rms_norm(x, norm->weight, n_head * d, 1.0f / (float)(n_head * d), h->norm_eps, x);
     hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
     for (uint32_t i = 0; i < n_head; i++, x += d) {
-        if (!a->qk_norm_after) norm_head(s, norm, i, x);
+        if (!a->qk_norm_after) norm_head(s, norm, d, i, x);
         if (n_pair > 0) rotate(x, s->cosine + at, s->sine + at, n_pair);
-        if (a->qk_norm_after) norm_head(s, norm, i, x);
+        if (a->qk_norm_after) norm_head(s, norm, d, i, x);
     }
 }
 
 /* A token's queries and gates, which alternate head by head. */
 static void split_gate(hth_step *s, const hth_attention *a, size_t i_row)
 {
-    size_t d = s->model->hparams.d_head, n_q = a->n_head * d;
+    size_t d = a->d_head, n_q = a->n_head * d;
     const float *from = s->q_gate + i_row * 2 * n_q;
     float *q = s->q + i_row * n_q, *gate = s->attn_gate + i_row * n_q;
     for (size_t i = 0; i < a->n_head; i++, from += 2 * d) {
@@ -192,7 +195,7 @@ static void split_gate(hth_step *s, const hth_attention *a, size_t i_row)
 
 void hth_fwd_quantize_queries(hth_step *s, const hth_attention *a, size_t i_row)
 {
-    size_t n_q = a->n_head * s->model->hparams.d_head, at = i_row * n_q, block = at / HTH_ACT_BLOCK;
+    size_t n_q = a->n_head * a->d_head, at = i_row * n_q, block = at / HTH_ACT_BLOCK;
     s->k->quant_act(s->q + at, n_q, s->q_q8 + at, s->q_d + block, s->q_sum + block);
 }
 
@@ -204,6 +207,22 @@ float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_ro
     return (float)(1.0 + (double)h->temperature_scale * hth_log_d(n + 1.0));
 }
 
+/* Prepares a token's keys and values, and stores them in the cache. */
+static void store_token(const attention_job *job, size_t i_row, float *k, float *v)
+{
+    hth_step *s = job->s;
+    const hth_hparams *h = &s->model->hparams;
+    const hth_attention *a = job->attn;
+    const hth_batch_token *token = &s->tokens[i_row];
+    size_t d = a->d_head, n_kv = a->n_head_kv * d;
+    if (a->values_are_keys) memcpy(v, k, n_kv * sizeof *v);
+    prepare_heads(job, i_row, &a->k_norm, a->n_head_kv, k);
+    if (h->qkv_limit != 0.0f) clamp(v, n_kv, h->qkv_limit);
+    for (size_t i = 0; h->arch->norms_values && i < n_kv; i += d)
+        s->k->rms_norm(v + i, s->model->ones, d, 1.0f / (float)d, h->norm_eps, v + i);
+    hth_sequence_store(token->seq, s->k, job->i_layer, token->position, k, v);
+}
+
 /* Prepares the queries and keys of a group of tokens, and stores its keys and values in the cache. */
 static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
 {
@@ -212,18 +231,16 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
     hth_step *s = job->s;
     const hth_attention *a = job->attn;
     const hth_row_group *group = &s->groups[i_group];
-    size_t d = s->model->hparams.d_head, n_kv = a->n_head_kv * d, n_q = a->n_head * d;
+    size_t d = a->d_head, n_kv = a->n_head_kv * d, n_q = a->n_head * d;
+    bool own = a->kv_layer == job->i_layer;
     for (size_t i = group->first; i < group->first + group->n; i++) {
         float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
         if (a->q_has_gate) split_gate(s, a, i);
         prepare_heads(job, i, &a->q_norm, a->n_head, q);
         float factor = hth_fwd_temperature(s, a, i);
         if (factor != 1.0f) s->k->scale(q, factor, n_q, q);
-        prepare_heads(job, i, &a->k_norm, a->n_head_kv, k);
-        if (s->model->hparams.qkv_limit != 0.0f) clamp(v, n_kv, s->model->hparams.qkv_limit);
-        hth_sequence_store(s->tokens[i].seq, s->k, job->i_layer, s->tokens[i].position, k, v);
-        if (kv_type_of(&s->tokens[i]) != HEARTH_KV_Q8_0) continue;
-        hth_fwd_quantize_queries(s, a, i);
+        if (own) store_token(job, i, k, v);
+        if (kv_type_of(&s->tokens[i]) == HEARTH_KV_Q8_0) hth_fwd_quantize_queries(s, a, i);
     }
 }
 
@@ -234,8 +251,8 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_batch_token *token = &s->tokens[group->first];
-    hth_kv_head kv = hth_sequence_head(token->seq, job->i_layer, i_kv);
-    size_t d = h->d_head, n_head = job->attn->n_head, n_shared = n_head / job->attn->n_head_kv;
+    hth_kv_head kv = hth_sequence_head(token->seq, job->attn->kv_layer, i_kv);
+    size_t d = job->attn->d_head, n_head = job->attn->n_head, n_shared = n_head / job->attn->n_head_kv;
     size_t at = (group->first * n_head + i_kv * n_shared) * d;
     return (hth_attn){
         .k_pages = kv.pages,
@@ -299,7 +316,7 @@ static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
     (void)i_thread;
     const attention_job *job = arg;
     hth_step *s = job->s;
-    size_t d = s->model->hparams.d_head, n_head = (size_t)s->n_tok * job->attn->n_head;
+    size_t d = job->attn->d_head, n_head = (size_t)s->n_tok * job->attn->n_head;
     float *y = s->attn_out + i_head * d;
     hth_attn_partial *total = &s->split_totals[i_head];
     if (job->is_first) *total = (hth_attn_partial){0};
@@ -368,7 +385,7 @@ void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, siz
 static void gate_row(const void *arg, size_t t)
 {
     const gate_arg *g = arg;
-    size_t d = g->s->model->hparams.d_head;
+    size_t d = g->a->d_head;
     hth_fwd_gate_heads(g->s, g->a, d, t, g->s->attn_out + t * g->a->n_head * d);
 }
 
@@ -383,16 +400,20 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     (void)err;
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_attention *a = &l->attn;
-    size_t n_kv = (size_t)a->n_head_kv * s->model->hparams.d_head;
+    size_t n_kv = (size_t)a->n_head_kv * a->d_head;
     const hth_norm *norm = l->mixer_norm.weight ? &l->mixer_norm : &l->ffn_norm;
     hth_fwd_norm_rows rows = {s, norm, s->x, s->x_norm};
     hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
     bool is_gated = a->q_has_gate || a->gate.n_row > 0;
-    hth_output qkv[] = {{.matrix = &a->q, .bias = a->q_bias, .y = a->q_has_gate ? s->q_gate : s->q},
-                        {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
-                        {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv},
-                        {.matrix = &a->gate, .y = s->attn_gate}};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, a->gate.n_row > 0 ? 4 : 3, &fusion);
+    const hth_output all[] = {{.matrix = &a->q, .bias = a->q_bias, .y = a->q_has_gate ? s->q_gate : s->q},
+                              {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
+                              {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv},
+                              {.matrix = &a->gate, .y = s->attn_gate}};
+    hth_output outputs[4];
+    size_t n_output = 0;
+    for (int i = 0; i < 4; i++)
+        if (all[i].matrix->n_row > 0) outputs[n_output++] = all[i];
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, outputs, n_output, &fusion);
 
     /* All new keys must be in the cache before any token reads it. */
     attention_job job = {.s = s, .attn = a, .i_layer = i_layer};

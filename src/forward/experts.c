@@ -40,8 +40,10 @@ static void choose_unit(void *arg, size_t t, uint32_t i_thread)
     const route_job *job = arg;
     const hth_expert_buffers *b = &job->s->experts;
     const hth_router *r = job->router;
-    hth_route(job->s->k, r, b->logits + t * r->n_expert, b->scores + i_thread * r->n_expert,
-              b->chosen + t * r->n_used, b->weights + t * r->n_used);
+    uint32_t *chosen = b->chosen + t * r->n_used;
+    float *weights = b->weights + t * r->n_used;
+    hth_route(job->s->k, r, b->logits + t * r->n_expert, b->scores + i_thread * r->n_expert, chosen, weights);
+    for (uint32_t i = 0; r->expert_scale && i < r->n_used; i++) weights[i] *= r->expert_scale[chosen[i]];
 }
 
 void hth_fwd_route(hth_step *s, const hth_router *r, const float *x)
@@ -230,8 +232,14 @@ hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hear
     const hth_experts *e = &l->experts;
     hth_expert_buffers *b = &s->experts;
     write_job job = {s, s->block_out, add_to};
-    hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
-    if (!e->router.reads_layer_input) hth_fwd_route(s, &e->router, s->x_norm);
+    const hth_router *r = &e->router;
+    const hth_norm *norm = e->norm.weight ? &e->norm : &l->ffn_norm;
+    if (r->norm.weight) {
+        hth_fwd_norm(s, &r->norm, s->x, s->x_norm, s->n_tok);
+        hth_fwd_route(s, r, s->x_norm);
+    }
+    hth_fwd_norm(s, norm, s->x, s->x_norm, s->n_tok);
+    if (!r->reads_layer_input && !r->norm.weight) hth_fwd_route(s, r, s->x_norm);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err); /* then nothing was chosen */
     sort_pairs(s, &e->router);

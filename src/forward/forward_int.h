@@ -84,6 +84,12 @@ static inline uint32_t hth_fwd_i_table(const hth_hparams *h, const hth_attention
     return a->window > 0 ? hth_fwd_n_table(h) - 1 : 0;
 }
 
+/* Pairs of a row of the tables. */
+static inline uint32_t hth_fwd_max_pair(const hth_hparams *h)
+{
+    return (h->rope.n_rot > h->rope.window_n_rot ? h->rope.n_rot : h->rope.window_n_rot) / 2;
+}
+
 /* Buffers hold n_tok_max tokens; widths are the maximum over the layers. */
 struct hth_step {
     const hth_model *model;
@@ -124,11 +130,18 @@ struct hth_step {
     hth_expert_buffers experts;
     hth_recurrent_buffers recurrent;
     hth_latent_buffers latent;
+    struct {           /* of layer_embedding.c; NULL: there are none */
+        float *e;      /* [n_tok][n_layer][d_layer_embd] */
+        float *gate;   /* [n_tok][d_layer_embd] */
+        float *rows;   /* [n_thread][n_layer * d_layer_embd] */
+        uint8_t *bytes; /* [n_thread][row_size of the table] */
+        float root, inverse_root_model; /* sqrt(d_layer_embd), 1 / sqrt(d_model) */
+    } layer_embd;
     float *block_out;                /* [n_tok][d_model] output of a block, before it is added to x */
-    float *mixer_saved;              /* [n_tok][d_model] mixer output, where the FFN is parallel to the mixer */
+    float *mixer_saved;              /* [n_tok][d_model] output of the mixer or of the dense network, beside the next */
     uint32_t n_table;          /* hth_fwd_n_table */
-    float *cosine, *sine;      /* [n_table][n_tok_max][n_rot / 2] */
-    double *frequency;         /* [n_table][2][n_rot / 2] radians per position; second half: for long contexts */
+    float *cosine, *sine;      /* [n_table][n_tok_max][hth_fwd_max_pair] */
+    double *frequency;         /* [n_table][2][hth_fwd_max_pair] radians per position; second half: for long contexts */
     float rope_scale;          /* factor of cosine and sine */
     float *scratch;            /* [n_thread][n_scratch] attention scratch memory */
     size_t n_scratch;
@@ -181,6 +194,9 @@ float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_ro
 void hth_fwd_quantize_queries(hth_step *s, const hth_attention *a, size_t i_row);
 void hth_fwd_attend(hth_step *s, const hth_attention *a, uint32_t i_layer);
 void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, size_t i_row, float *y);
+/* layer_embedding.c: of the step's tokens, from s->x; what layer i adds, to s->block_out */
+void hth_fwd_embed_layers(hth_step *s);
+void hth_fwd_add_layer_embedding(hth_step *s, uint32_t i_layer);
 /* latent.c */
 void hth_fwd_latent_begin(hth_step *s);
 /* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */

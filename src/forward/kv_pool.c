@@ -30,7 +30,6 @@ typedef struct page_class {
 struct hth_kv_pool {
     const hth_model *model;
     hearth_kv_type type;
-    size_t chunk_size;
     hth_kv_layer *layers; /* [n_layer] */
     pthread_mutex_t lock; /* guards the members below, and n_ref of all pages */
     uint32_t limit;       /* pages of each class that the device has; 0: no device */
@@ -39,9 +38,8 @@ struct hth_kv_pool {
 
 /* ---- sizes ------------------------------------------------------------------------------------------------- */
 
-static bool chunk_size(const hth_model *model, hearth_kv_type type, size_t *size)
+static bool chunk_size(size_t d, hearth_kv_type type, size_t *size)
 {
-    size_t d = model->hparams.d_head;
     if ((uint32_t)type >= HTH_N_KV_TYPE || (type == HEARTH_KV_Q8_0 && d % HTH_ACT_BLOCK > 0)) return false;
     *size = HTH_KV_PAGE / HTH_KV_GROUP * hth_kv_layout_group_size(type, d);
     return true;
@@ -55,7 +53,8 @@ hth_kv_class hth_kv_class_of(const hth_layer *l)
 static hth_kv_layer kv_of(const hth_layer *l)
 {
     return (hth_kv_layer){.class = hth_kv_class_of(l),
-                          .n_head_kv = l->attn.n_head_kv};
+                          .n_head_kv = l->attn.n_head_kv,
+                          .d_head = l->attn.d_head};
 }
 
 static size_t state_size_of(const hth_layer *l, hth_state_kind kind) { return (l->state_sizes[kind] + 63) / 64 * 64; }
@@ -69,14 +68,15 @@ size_t hth_kv_state_size(const hth_model *model, hth_state_kind kind)
 
 bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes[HTH_N_KV_CLASS])
 {
-    size_t n_head[HTH_N_KV_CLASS] = {0}, chunk;
-    if (!chunk_size(model, type, &chunk)) return false;
-    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
-        hth_kv_layer l = kv_of(&model->layers[i]);
-        n_head[l.class] += l.n_head_kv;
-    }
+    size_t chunk, size;
     bool ok = true;
-    for (int c = 0; c < HTH_N_KV_CLASS; c++) ok = ok && hth_mul_size(chunk, 2 * n_head[c], &sizes[c]);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) sizes[c] = 0;
+    for (uint32_t i = 0; ok && i < model->hparams.n_layer; i++) {
+        hth_kv_layer l = kv_of(&model->layers[i]);
+        if (l.n_head_kv == 0 || model->layers[i].attn.kv_layer != i) continue;
+        ok = chunk_size(l.d_head, type, &chunk) && hth_mul_size(chunk, 2 * (size_t)l.n_head_kv, &size) &&
+             hth_add_size(sizes[l.class], size, &sizes[l.class]);
+    }
     return ok;
 }
 
@@ -92,10 +92,13 @@ static hearth_status check_type(const hth_model *model, hearth_kv_type type, hea
     if ((uint32_t)type >= HTH_N_KV_TYPE)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "KV cache of type %d: 0 (F16), 1 (F32) and 2 (Q8_0) exist", (int)type);
-    if (type == HEARTH_KV_Q8_0 && model->hparams.d_head % HTH_ACT_BLOCK > 0)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "KV cache q8_0: heads of %u values are not whole blocks of %d; ask for --kv f16",
-                        model->hparams.d_head, HTH_ACT_BLOCK);
+    for (uint32_t i = 0; type == HEARTH_KV_Q8_0 && i < model->hparams.n_layer; i++) {
+        const hth_attention *a = &model->layers[i].attn;
+        if (a->n_head_kv > 0 && a->d_head % HTH_ACT_BLOCK > 0)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                            "KV cache q8_0: heads of %u values are not whole blocks of %d; ask for --kv f16", a->d_head,
+                            HTH_ACT_BLOCK);
+    }
     return HEARTH_OK;
 }
 
@@ -114,13 +117,15 @@ hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_
         return hth_fail_memory(err, n_layer * sizeof *layers, "a KV cache");
     }
     p->model = model, p->type = type, p->layers = layers;
-    (void)chunk_size(model, type, &p->chunk_size); /* the type was checked */
     for (uint32_t i = 0; i < n_layer; i++) {
         layers[i] = kv_of(&model->layers[i]);
         for (int k = 0; i > 0 && k < HTH_N_STATE; k++)
             layers[i].states[k] = layers[i - 1].states[k] + state_size_of(&model->layers[i - 1], (hth_state_kind)k);
-        layers[i].offset = p->classes[layers[i].class].page_size;
-        p->classes[layers[i].class].page_size += 2 * layers[i].n_head_kv * p->chunk_size;
+        hth_kv_layer *l = &layers[i];
+        uint32_t from = model->layers[i].attn.kv_layer;
+        (void)chunk_size(l->d_head, type, &l->chunk_size); /* the type was checked */
+        l->offset = from == i ? p->classes[l->class].page_size : layers[from].offset;
+        if (from == i) p->classes[l->class].page_size += 2 * l->n_head_kv * l->chunk_size;
     }
     pthread_mutex_init(&p->lock, NULL);
     *out = p;
@@ -154,7 +159,6 @@ void hth_kv_pool_close(hth_kv_pool *p)
 const hth_model *hth_kv_pool_model(const hth_kv_pool *p) { return p->model; }
 hearth_kv_type hth_kv_pool_type(const hth_kv_pool *p) { return p->type; }
 const hth_kv_layer *hth_kv_pool_layer(const hth_kv_pool *p, uint32_t i_layer) { return &p->layers[i_layer]; }
-size_t hth_kv_pool_chunk_size(const hth_kv_pool *p) { return p->chunk_size; }
 size_t hth_kv_pool_page_size(const hth_kv_pool *p, hth_kv_class class) { return p->classes[class].page_size; }
 
 hth_kv_usage hth_kv_pool_usage(hth_kv_pool *p, hth_kv_class class)

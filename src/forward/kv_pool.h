@@ -33,6 +33,8 @@ typedef struct hth_kv_page {
 typedef struct hth_kv_layer {
     hth_kv_class class;
     uint32_t n_head_kv; /* 0: the layer has no keys and values */
+    uint32_t d_head;
+    size_t chunk_size;  /* bytes of a KV head's keys, or values, in a page */
     size_t offset;      /* bytes to the keys of KV head 0 */
     size_t states[HTH_N_STATE]; /* bytes to the mixer's state in that of a sequence (hth_layer.state_sizes) */
 } hth_kv_layer;
@@ -47,8 +49,6 @@ void hth_kv_pool_close(hth_kv_pool *pool);
 const hth_model *hth_kv_pool_model(const hth_kv_pool *pool);
 hearth_kv_type hth_kv_pool_type(const hth_kv_pool *pool);
 const hth_kv_layer *hth_kv_pool_layer(const hth_kv_pool *pool, uint32_t i_layer);
-/* Bytes of a KV head's keys, or values, in a page. */
-size_t hth_kv_pool_chunk_size(const hth_kv_pool *pool);
 /* Bytes of a page; 0: no layer is of the class. */
 size_t hth_kv_pool_page_size(const hth_kv_pool *pool, hth_kv_class class);
 

@@ -307,16 +307,16 @@ void hth_sequence_copy_page(const hth_sequence *s, const hth_kernels *k, hth_kv_
 {
     const hth_model *m = model_of(s);
     hearth_kv_type type = hth_kv_pool_type(s->pool);
-    size_t d = m->hparams.d_head, chunk = hth_kv_pool_chunk_size(s->pool);
     uint32_t n_used = s->n_tok - i * HTH_KV_PAGE;
     memcpy(to, s->tables[class].data[i], hth_kv_pool_page_size(s->pool, class));
     for (uint32_t j = 0; n_used < HTH_KV_PAGE && j < m->hparams.n_layer; j++) {
         const hth_kv_layer *l = hth_kv_pool_layer(s->pool, j);
-        for (size_t h = 0; l->class == class && h < l->n_head_kv; h++)
+        bool own = l->class == class && m->layers[j].attn.kv_layer == j;
+        for (size_t h = 0; own && h < l->n_head_kv; h++)
             for (size_t at = n_used; at < HTH_KV_PAGE; at++) {
-                uint8_t *keys = to + l->offset + h * chunk;
-                hth_kv_layout_put_key(k, type, keys, d, at, zero);
-                hth_kv_layout_put_value(k, type, keys + l->n_head_kv * chunk, d, at, zero);
+                uint8_t *keys = to + l->offset + h * l->chunk_size;
+                hth_kv_layout_put_key(k, type, keys, l->d_head, at, zero);
+                hth_kv_layout_put_value(k, type, keys + l->n_head_kv * l->chunk_size, l->d_head, at, zero);
             }
     }
 }
@@ -345,7 +345,7 @@ void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer,
                         const float *value)
 {
     const hth_kv_layer *l = hth_kv_pool_layer(s->pool, i_layer);
-    size_t d = model_of(s)->hparams.d_head, chunk = hth_kv_pool_chunk_size(s->pool);
+    size_t d = l->d_head, chunk = l->chunk_size;
     hearth_kv_type type = hth_kv_pool_type(s->pool);
     uint8_t *keys = s->tables[l->class].pages[position / HTH_KV_PAGE]->data + l->offset;
     uint8_t *values = keys + l->n_head_kv * chunk;
@@ -358,8 +358,7 @@ void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer,
 hth_kv_head hth_sequence_head(const hth_sequence *s, uint32_t i_layer, uint32_t i_head)
 {
     const hth_kv_layer *l = hth_kv_pool_layer(s->pool, i_layer);
-    size_t chunk = hth_kv_pool_chunk_size(s->pool);
     return (hth_kv_head){.pages = s->tables[l->class].data,
-                         .offset = l->offset + i_head * chunk,
-                         .values_offset = l->n_head_kv * chunk};
+                         .offset = l->offset + i_head * l->chunk_size,
+                         .values_offset = l->n_head_kv * l->chunk_size};
 }

@@ -8,6 +8,7 @@
 #include "forward/gpu/gpu.h"
 #include "kernels/vector/math.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- the workspace ------------------------------------------------------------- */
@@ -136,6 +137,18 @@ static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t 
     b->overflow = bump_alloc(c, n_row, sizeof *b->overflow);
 }
 
+static void alloc_layer_embeddings(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    size_t d = model->hparams.d_layer_embd, n = d * model->hparams.n_layer, f = sizeof(float);
+    if (d == 0) return;
+    s->layer_embd.e = bump_alloc(c, n_row * n, f);
+    s->layer_embd.gate = bump_alloc(c, n_row * d, f);
+    s->layer_embd.rows = bump_alloc(c, n_thread * n, f);
+    s->layer_embd.bytes = bump_alloc(c, n_thread, model->layer_embd.row_size);
+    s->layer_embd.root = (float)hth_sqrt_d((double)d);
+    s->layer_embd.inverse_root_model = (float)(1.0 / hth_sqrt_d((double)model->hparams.d_model));
+}
+
 static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_recurrent_sizes *sizes = &model->hparams.recurrent;
@@ -170,7 +183,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
 {
     const hth_hparams *h = &model->hparams;
     size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
-    size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
+    size_t n_pair = hth_fwd_max_pair(h), f = sizeof(float);
     s->n_table = hth_fwd_n_table(h);
     s->x = bump_alloc(c, n_row * h->d_model, f);
     s->x_norm = bump_alloc(c, n_row * h->d_model, f);
@@ -183,7 +196,8 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
     s->block_out = bump_alloc(c, n_row * h->d_model, f);
-    s->mixer_saved = bump_alloc(c, h->parallel ? n_row * h->d_model : 0, f);
+    bool saves = h->parallel || h->arch->experts.beside_dense;
+    s->mixer_saved = bump_alloc(c, saves ? n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->frequency = bump_alloc(c, s->n_table * 2 * n_pair, sizeof(double));
@@ -225,6 +239,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     alloc_experts(c, model, n_tok, n_thread, s);
     alloc_recurrent(c, model, n_tok, n_thread, s);
     alloc_latent(c, model, n_tok, s);
+    alloc_layer_embeddings(c, model, n_tok, n_thread, s);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
@@ -331,6 +346,27 @@ static void add_row(void *arg, size_t i, uint32_t i_thread)
     job->s->k->add(job->x + i * d, job->block + i * d, d, job->x + i * d);
 }
 
+static void add_plain_row(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const add_job *job = arg;
+    size_t d = job->s->model->hparams.d_model;
+    job->s->k->add(job->x + i * d, job->block + i * d, d, job->x + i * d);
+}
+
+typedef struct scale_job {
+    const hth_step *s;
+    float factor;
+} scale_job;
+
+static void scale_row(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const scale_job *job = arg;
+    size_t d = job->s->model->hparams.d_model;
+    job->s->k->scale(job->s->x + i * d, job->factor, d, job->s->x + i * d);
+}
+
 /* ---- the step ------------------------------------------------------------------------ */
 
 /* Adds a block's output to the residual stream, after a post-norm where the architecture has one. */
@@ -348,12 +384,30 @@ static void save_mixer(hth_step *s)
     s->mixer_saved = out;
 }
 
+/* The dense network, then experts, each with norms of its own; their sum. */
+static hearth_status run_both(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+{
+    const hth_experts *e = &s->model->layers[i_layer].experts;
+    assert(!add_to);
+    (void)add_to;
+    hearth_status st = hth_fwd_ffn(s, i_layer, NULL, err);
+    if (st != HEARTH_OK) return st;
+    save_mixer(s);
+    hth_fwd_norm(s, &e->dense_post_norm, s->mixer_saved, s->mixer_saved, s->n_tok);
+    if ((st = hth_fwd_experts(s, i_layer, NULL, err)) != HEARTH_OK) return st;
+    hth_fwd_norm(s, &e->post_norm, s->block_out, s->block_out, s->n_tok);
+    add_job job = {s, s->block_out, s->mixer_saved};
+    hth_pool_add(s->pool, add_plain_row, &job, sizeof job, s->n_tok);
+    return HEARTH_OK;
+}
+
 static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention,
                                                       [HTH_MIXER_LATENT] = hth_fwd_latent,
                                                       [HTH_MIXER_SHORT_CONV] = hth_fwd_short_conv,
                                                       [HTH_MIXER_DELTA_NET] = hth_fwd_delta_net};
 static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn,
-                                                           [HTH_NETWORK_EXPERTS] = hth_fwd_experts};
+                                                           [HTH_NETWORK_EXPERTS] = hth_fwd_experts,
+                                                           [HTH_NETWORK_BOTH] = run_both};
 
 static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
@@ -363,7 +417,7 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
     float *mixer_to = parallel || scaled || l->mixer_post_norm.weight ? NULL : s->x;
     float *network_to = parallel || scaled || l->ffn_post_norm.weight ? NULL : s->x;
     const hth_router *router = &l->experts.router;
-    if (l->network == HTH_NETWORK_EXPERTS && router->reads_layer_input) hth_fwd_route(s, router, s->x);
+    if (hth_has_experts(l->network) && router->reads_layer_input) hth_fwd_route(s, router, s->x);
     hearth_status st = mixers[l->mixer](s, i_layer, mixer_to, err);
     if (st != HEARTH_OK) return st;
     if (parallel) save_mixer(s);
@@ -372,6 +426,12 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
     if (st != HEARTH_OK) return st;
     if (parallel) add_to_stream(s, s->mixer_saved, &l->mixer_post_norm);
     if (!network_to) add_to_stream(s, s->block_out, &l->ffn_post_norm);
+    if (l->embedding.gate.n_row > 0) {
+        hth_fwd_add_layer_embedding(s, i_layer);
+        add_to_stream(s, s->block_out, &l->embedding.norm);
+    }
+    if (l->output_scale)
+        hth_pool_add(s->pool, scale_row, &(scale_job){s, *l->output_scale}, sizeof(scale_job), s->n_tok);
     return HEARTH_OK;
 }
 
@@ -421,6 +481,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     hth_fwd_find_runs(step);
     hth_fwd_latent_begin(step);
     hth_fwd_embed(step);
+    hth_fwd_embed_layers(step);
     hth_fwd_rope_tables(step);
     hth_logits_sink to = {fn, user, 0};
     hearth_status st = HEARTH_OK;

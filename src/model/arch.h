@@ -126,6 +126,9 @@ typedef struct hth_expert_rule {
     hth_shared_rule shared;
     bool shared_gated;          /* the weight of the shared expert is the sigmoid of ffn_gate_inp_shexp */
     bool by_tensors;            /* layers without a router are dense */
+    bool beside_dense;          /* layers with a router have a dense network too; each has norms of its own */
+    bool router_normed;         /* the router reads the residual stream before the network, normalised, times
+                                   ffn_gate_inp.scale / sqrt(d_model) */
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
     bool ignored;               /* expert_count means nothing */
@@ -183,6 +186,12 @@ typedef struct hth_arch {
     bool yarn_log_apart;       /* the size is left as it is, unless the multiplier is 1 */
     hth_temperature temperature;
     bool reads_rope_pattern;   /* attention.rope_pattern: which layers rotate */
+    double score_scale;        /* multiplies scores; 0: as d_head says */
+    bool norms_values;         /* of each head, without weights */
+    bool values_are_keys;      /* where a layer has no attn_v: its keys before they are normalised */
+    bool reads_window_head;    /* layers with a window have heads of attention.key_length_swa, which rotate by
+                                  rope.dimension_count_swa */
+    bool shares_kv;            /* the last attention.shared_kv_layers layers read keys and values of earlier ones */
     double alibi;              /* without the key attention.max_alibi_bias; 0: none */
     bool reads_alibi;
     bool score_by_width;       /* scores are divided by d_head, not by its square root */
@@ -208,6 +217,8 @@ typedef struct hth_arch {
     hth_recurrent_rule recurrent;
     const char *output_norm;   /* name of the last norm; NULL: output_norm */
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
+    bool layer_embeddings;     /* tokens have embeddings for each layer, if embedding_length_per_layer_input is not 0 */
+    bool layer_scale;          /* layer_output_scale multiplies the residual stream after a layer, if it exists */
     bool scaled_embedding;     /* embeddings are multiplied by sqrt(d_model) */
     bool reads_scales; /* embedding_scale multiplies embeddings, residual_scale the outputs of blocks; 0: by 1 */
     double embedding_scale;    /* the default; 0: 1 */

@@ -92,8 +92,8 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     l->attn.q_has_gate = h->arch->attn_gate == HTH_ATTN_GATE_IN_Q;
-    size_t d = h->d_model, n_q = (size_t)l->attn.n_head * h->d_head * (l->attn.q_has_gate ? 2 : 1),
-           n_kv = (size_t)l->attn.n_head_kv * h->d_head;
+    size_t d = h->d_model, n_q = (size_t)l->attn.n_head * l->attn.d_head * (l->attn.q_has_gate ? 2 : 1),
+           n_kv = (size_t)l->attn.n_head_kv * l->attn.d_head;
     bool biased = h->arch->biases != HTH_BIAS_OPTIONAL;
     const struct {
         const char *name;
@@ -111,7 +111,11 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
             "%s: tensor '%s' is missing, and so is 'blk.%u.attn_qkv.weight' (one is needed by architecture "
             "%s)",
             hth_gguf_path(b->model->file), b->name, i, h->arch->name);
-    for (int k = 0; apart && st == HEARTH_OK && k < 3; k++)
+    bool shares = l->attn.kv_layer != i;
+    l->attn.values_are_keys =
+        h->arch->values_are_keys && !shares && apart && !hth_bind_find_in_layer(b, i, "attn_v.weight");
+    int n_part = shares ? 1 : l->attn.values_are_keys ? 2 : 3;
+    for (int k = 0; apart && st == HEARTH_OK && k < n_part; k++)
         st = hth_bind_linear(b, i, all[k].name, biased, all[k].part.n_row, d, all[k].part.matrix, all[k].bias);
     if (apart) return st;
     hth_bind_find_in_layer(b, i, "attn_qkv.weight"); /* sets the name for messages */
@@ -141,7 +145,7 @@ static hearth_status bind_qk_norm(hth_binder *b, uint32_t i, const char *name, u
                                   hth_norm *norm)
 {
     const hth_hparams *h = &b->model->hparams;
-    size_t d = h->d_head, n = h->arch->qk_norm == HTH_QK_NORM_ALL ? n_head * d : d;
+    size_t d = b->model->layers[i].attn.d_head, n = h->arch->qk_norm == HTH_QK_NORM_ALL ? n_head * d : d;
     char weight[48];
     snprintf(weight, sizeof weight, "%s.weight", name);
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, weight);
@@ -170,11 +174,12 @@ static hearth_status make_slopes(hth_binder *b, hth_attention *a)
 static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    size_t n_q = (size_t)l->attn.n_head * h->d_head;
+    size_t n_q = (size_t)l->attn.n_head * l->attn.d_head;
     hearth_status st;
     if ((st = bind_qkv(b, i, l)) != HEARTH_OK ||
         (st = bind_qk_norm(b, i, "attn_q_norm", l->attn.n_head, &l->attn.q_norm)) != HEARTH_OK ||
-        (st = bind_qk_norm(b, i, "attn_k_norm", l->attn.n_head_kv, &l->attn.k_norm)) != HEARTH_OK)
+        (l->attn.kv_layer == i &&
+         (st = bind_qk_norm(b, i, "attn_k_norm", l->attn.n_head_kv, &l->attn.k_norm)) != HEARTH_OK))
         return st;
     if (h->arch->attn_gate != HTH_ATTN_GATE_NONE && !l->attn.q_has_gate) {
         size_t n_gate = h->arch->attn_gate == HTH_ATTN_GATE_HEAD ? l->attn.n_head : n_q;
@@ -312,6 +317,53 @@ static hearth_status decide_parallel(hth_binder *b)
     return hth_gguf_missing(b->model->file, key, why, b->err);
 }
 
+/* The layers behind n_layer_kv read the cache of the last one before it of their kind. */
+static hearth_status choose_cache(hth_binder *b, uint32_t i)
+{
+    const hth_hparams *h = &b->model->hparams;
+    hth_attention *a = &b->model->layers[i].attn;
+    uint32_t back = a->window > 0 ? 2 : 1;
+    a->kv_layer = i;
+    if (i < h->n_layer_kv) return HEARTH_OK;
+    a->kv_layer = h->n_layer_kv - (back < h->n_layer_kv ? back : h->n_layer_kv);
+    const hth_attention *from = &b->model->layers[a->kv_layer].attn;
+    if (from->window == a->window && from->n_head_kv == a->n_head_kv && from->d_head == a->d_head) return HEARTH_OK;
+    return hth_fail(b->err, HEARTH_ERROR_FORMAT,
+                    "%s: by %s.attention.shared_kv_layers, layer %u reads keys and values of layer %u, whose window or "
+                    "heads differ",
+                    hth_gguf_path(b->model->file), h->arch->name, i, a->kv_layer);
+}
+
+static hearth_status bind_layer_embeddings(hth_binder *b)
+{
+    hth_model *m = b->model;
+    size_t d = m->hparams.d_layer_embd, n = d * m->hparams.n_layer;
+    if (d == 0) return HEARTH_OK;
+    hearth_status st = hth_bind_matrix(b, hth_bind_find(b, "per_layer_token_embd.weight"), m->hparams.n_vocab,
+                                       n, &m->layer_embd);
+    if (st == HEARTH_OK)
+        st = hth_bind_matrix(b, hth_bind_find(b, "per_layer_model_proj.weight"), n, m->hparams.d_model, &m->layer_proj);
+    if (st != HEARTH_OK) return st;
+    return hth_bind_vector(b, hth_bind_find(b, "per_layer_proj_norm.weight"), d, &m->layer_proj_norm);
+}
+
+/* What follows the network. */
+static hearth_status bind_end_of_layer(hth_binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    size_t d = h->d_layer_embd;
+    hth_layer_embedding *e = &l->embedding;
+    hearth_status st = HEARTH_OK;
+    if (d > 0 && ((st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "inp_gate.weight"), d, h->d_model,
+                                        &e->gate)) != HEARTH_OK ||
+                  (st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "proj.weight"), h->d_model, d,
+                                        &e->proj)) != HEARTH_OK ||
+                  (st = hth_bind_norm(b, i, "post_norm", &e->norm)) != HEARTH_OK))
+        return st;
+    const hth_gguf_tensor *scale = hth_bind_find_in_layer(b, i, "layer_output_scale.weight");
+    return h->arch->layer_scale && scale ? hth_bind_vector(b, scale, 1, &l->output_scale) : HEARTH_OK;
+}
+
 static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
 {
     hth_model *m = b->model;
@@ -326,16 +378,23 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
         return st;
     if ((st = bind_positions(b)) != HEARTH_OK) return st;
     if ((st = bind_rope_factors(b)) != HEARTH_OK) return st;
+    if ((st = bind_layer_embeddings(b)) != HEARTH_OK) return st;
+    uint32_t d_head = m->hparams.d_head; /* of layers without a window */
+    if (m->hparams.d_head_window > d_head) m->hparams.d_head = m->hparams.d_head_window;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         hth_layer *l = &m->layers[i];
         l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
         l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
-        bool routed = sizes[i].has_experts && (!m->hparams.arch->experts.by_tensors ||
-                                               hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
-        l->network = routed ? HTH_NETWORK_EXPERTS : HTH_NETWORK_DENSE;
-        if (routed) l->ffn.d_ff = 0;
+        const hth_expert_rule *rule = &m->hparams.arch->experts;
+        bool routed =
+            sizes[i].has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
+        l->network = !routed ? HTH_NETWORK_DENSE : rule->beside_dense ? HTH_NETWORK_BOTH : HTH_NETWORK_EXPERTS;
+        if (l->network == HTH_NETWORK_EXPERTS) l->ffn.d_ff = 0;
+        l->attn.d_head = l->attn.window > 0 ? m->hparams.d_head_window : d_head;
+        if ((st = choose_cache(b, i)) != HEARTH_OK) return st;
         if ((st = bind_mixer(b, i, sizes[i].recurrent, l)) != HEARTH_OK) return st;
         if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;
+        if ((st = bind_end_of_layer(b, i, l)) != HEARTH_OK) return st;
     }
     return bind_head(b);
 }

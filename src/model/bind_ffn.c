@@ -1,4 +1,5 @@
 /* Binds the network of a layer: gate, up and down, or a router and experts; and what describes single neurons. */
+#include "kernels/vector/math.h"
 #include "model/bind_int.h"
 
 #include <stdio.h>
@@ -148,6 +149,12 @@ static hearth_status bind_router(hth_binder *b, uint32_t i, hth_layer *l)
                       .reads_layer_input = h->arch->experts.routes_layer_input};
     hearth_status st = hth_bind_vectors(b, hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"), h->d_model,
                                         e->n_expert, &r->weight);
+    if (st == HEARTH_OK && h->arch->experts.router_normed)
+        st = hth_bind_scaled(b, hth_bind_find_in_layer(b, i, "ffn_gate_inp.scale"), h->d_model,
+                             1.0 / hth_sqrt_d((double)h->d_model), &r->norm.weight);
+    const hth_gguf_tensor *scale = hth_bind_find_in_layer(b, i, "ffn_down_exps.scale");
+    if (st == HEARTH_OK && scale && h->arch->experts.beside_dense)
+        st = hth_bind_vector(b, scale, e->n_expert, &r->expert_scale);
     if (st == HEARTH_OK)
         st = hth_bind_bias(b, i, "ffn_gate_inp", h->arch->experts.biased, e->n_expert, &r->bias);
     if (st != HEARTH_OK || !h->arch->experts.select_bias) return st;
@@ -220,11 +227,19 @@ static hearth_status bind_experts(hth_binder *b, uint32_t i, hth_layer *l)
 static hearth_status bind_dense(hth_binder *b, uint32_t i, hth_layer *l)
 {
     hearth_status st;
-    if (!b->model->hparams.arch->experts.ignored && (st = check_router(b, i)) != HEARTH_OK) return st;
+    bool checked = l->network == HTH_NETWORK_DENSE && !b->model->hparams.arch->experts.ignored;
+    if (checked && (st = check_router(b, i)) != HEARTH_OK) return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK || (st = bind_down(b, i, l)) != HEARTH_OK ||
         (st = bind_predictor(b, i, l)) != HEARTH_OK || (st = bind_floor(b, i, l)) != HEARTH_OK)
         return st;
     return bind_order(b, i, l);
+}
+
+static hearth_status bind_both_norms(hth_binder *b, uint32_t i, hth_experts *e)
+{
+    hearth_status st = hth_bind_norm(b, i, "pre_ffw_norm_2", &e->norm);
+    if (st == HEARTH_OK) st = hth_bind_norm(b, i, "post_ffw_norm_1", &e->dense_post_norm);
+    return st == HEARTH_OK ? hth_bind_norm(b, i, "post_ffw_norm_2", &e->post_norm) : st;
 }
 
 hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
@@ -233,7 +248,9 @@ hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
     const char *norm = h->arch->ffn_norm ? h->arch->ffn_norm : "ffn_norm";
     bool has_norm = !h->arch->no_pre_norms && (!h->parallel || h->arch->parallel == HTH_PARALLEL_BY_KEY);
     hearth_status st = has_norm ? hth_bind_norm(b, i, norm, &l->ffn_norm) : HEARTH_OK;
-    if (st == HEARTH_OK) st = l->network == HTH_NETWORK_EXPERTS ? bind_experts(b, i, l) : bind_dense(b, i, l);
+    if (st == HEARTH_OK && l->network != HTH_NETWORK_EXPERTS) st = bind_dense(b, i, l);
+    if (st == HEARTH_OK && hth_has_experts(l->network)) st = bind_experts(b, i, l);
+    if (st == HEARTH_OK && l->network == HTH_NETWORK_BOTH) st = bind_both_norms(b, i, &l->experts);
     if (st != HEARTH_OK || !h->arch->post_norms) return st;
     return hth_bind_norm(b, i, "post_ffw_norm", &l->ffn_post_norm);
 }

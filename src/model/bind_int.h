@@ -6,7 +6,7 @@
 #include "model/model.h"
 
 /* Upper bounds of the number of bindings. */
-enum { HTH_BINDINGS_PER_LAYER = 44, HTH_BINDINGS_BESIDES = 12 };
+enum { HTH_BINDINGS_PER_LAYER = 48, HTH_BINDINGS_BESIDES = 12 };
 
 typedef struct hth_binder {
     hth_model *model;
@@ -40,6 +40,8 @@ hearth_status hth_bind_slices(hth_binder *b, const hth_gguf_tensor *t, size_t n_
 hearth_status hth_bind_vector(hth_binder *b, const hth_gguf_tensor *t, size_t n, const float **vector);
 hearth_status hth_bind_vectors(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row,
                                const float **vectors);
+/* A vector of n floats, times a factor. */
+hearth_status hth_bind_scaled(hth_binder *b, const hth_gguf_tensor *t, size_t n, double factor, const float **vector);
 /* Divisors of the rotation angles, none of them 0. */
 hearth_status hth_bind_divisors(hth_binder *b, const hth_gguf_tensor *t, const float **vector);
 /* Biases of several matrices, consecutive in one tensor. NULL: none. */

@@ -155,6 +155,14 @@ hearth_status hth_bind_vector(hth_binder *b, const hth_gguf_tensor *t, size_t n,
     return hth_bind_vectors(b, t, n, 1, vector);
 }
 
+hearth_status hth_bind_scaled(hth_binder *b, const hth_gguf_tensor *t, size_t n, double factor, const float **vector)
+{
+    hearth_status st = check_vectors(b, t, n, 1);
+    if (st == HEARTH_OK)
+        remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n, .factor = factor, .size = t->size});
+    return st;
+}
+
 hearth_status hth_bind_bias_parts(hth_binder *b, const hth_gguf_tensor *t, const size_t *n,
                                   const float **vectors[], size_t n_part)
 {

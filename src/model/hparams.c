@@ -184,6 +184,21 @@ static hearth_status read_layer_sizes(hth_hparams_reader *r, hth_arena *arena, h
     return HEARTH_OK;
 }
 
+/* Layers with a window may have heads of another size. */
+static hearth_status read_window_head(hth_hparams_reader *r, hth_hparams *h)
+{
+    uint32_t value = 0, key = 0;
+    hearth_status st = hth_hparams_size(r, "attention.key_length_swa", 2, HTH_MAX_D_HEAD, &key);
+    if (st == HEARTH_OK) value = key, st = hth_hparams_size(r, "attention.value_length_swa", 1, HTH_MAX_D_HEAD, &value);
+    if (st != HEARTH_OK) return st;
+    if (value != key)
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: %s is %u, but %s.attention.key_length_swa is %u: different lengths are not supported",
+                        hth_gguf_path(r->file), r->key, value, r->arch, key);
+    h->d_head_window = key;
+    return HEARTH_OK;
+}
+
 static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h)
 {
     uint32_t key = 0, value = 0;
@@ -205,10 +220,10 @@ static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h)
             r->err, HEARTH_ERROR_UNSUPPORTED,
             "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
             hth_gguf_path(r->file), r->key, value, r->arch, key);
-    h->d_head = key;
+    h->d_head = h->d_head_window = key;
     bool wide = h->arch->wide_scale_layers > 0 && h->n_layer == h->arch->wide_scale_layers;
     h->score_width = wide ? h->d_model / h->n_head : key;
-    if (h->score_width > 0) return HEARTH_OK;
+    if (h->score_width > 0) return h->arch->reads_window_head ? read_window_head(r, h) : HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                     "%s: %s.attention.head_count is %u, but %s.embedding_length is %u, and by their ratio "
                     "models of %u layers scale their scores",
@@ -382,6 +397,7 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
         (float)(1.0 / (a->score_by_width ? (double)h->score_width : hth_sqrt_d((double)h->score_width)));
     if (h->score_factor != 0.0)
         h->score_scale = (float)(h->score_factor * h->score_factor / hth_sqrt_d((double)h->score_width));
+    if (a->score_scale != 0.0) h->score_scale = (float)a->score_scale;
     if (a->reads_score_scale &&
         (st = hth_hparams_float(r, "attention.scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK)
         return st;
@@ -393,6 +409,17 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
     if (a->clamps_qkv) st = hth_hparams_float(r, "attention.clamp_kqv", 0.0, 1e6, &x, NULL);
     h->qkv_limit = (float)x;
     return st == HEARTH_OK ? read_temperature(r, h) : st;
+}
+
+/* Layers that read keys and values of earlier ones, and embeddings for each layer. */
+static hearth_status read_layer_keys(hth_hparams_reader *r, hth_hparams *h)
+{
+    uint32_t n_shared = 0;
+    hearth_status st = HEARTH_OK;
+    if (h->arch->shares_kv) st = hth_hparams_count(r, "attention.shared_kv_layers", h->n_layer - 1, &n_shared);
+    h->n_layer_kv = h->n_layer - n_shared;
+    if (st != HEARTH_OK || !h->arch->layer_embeddings) return st;
+    return hth_hparams_count(r, "embedding_length_per_layer_input", HTH_MAX_D_MODEL, &h->d_layer_embd);
 }
 
 /* A key with which another computation is meant, unless it has its neutral value. */
@@ -417,7 +444,8 @@ static hearth_status refuse_key(hth_hparams_reader *r, const char *name, double 
 static hearth_status refuse_keys(hth_hparams_reader *r, const hth_hparams *h)
 {
     hearth_status st = refuse_key(r, "attention.causal", 1.0);
-    if (st == HEARTH_OK && h->arch->swa.possible && h->rope.n_rot > 0 && !h->arch->swa.shares_base)
+    if (st == HEARTH_OK && h->arch->swa.possible && h->rope.n_rot > 0 && !h->arch->swa.shares_base &&
+        !h->arch->reads_window_head)
         st = refuse_key(r, "rope.dimension_count_swa", h->rope.n_rot);
     for (size_t i = 0; st == HEARTH_OK && i < sizeof h->arch->refused / sizeof *h->arch->refused; i++)
         st = refuse_key(r, h->arch->refused[i].key, h->arch->refused[i].neutral);
@@ -495,6 +523,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = read_rope_pattern(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_scales(&r, h)) != HEARTH_OK) return st;
     if ((st = read_attention(&r, h)) != HEARTH_OK) return st;
+    if ((st = read_layer_keys(&r, h)) != HEARTH_OK) return st;
     if ((st = refuse_keys(&r, h)) != HEARTH_OK) return st;
     if ((st = read_activation(&r, h)) != HEARTH_OK) return st;
     return override_activation(&r, h, overrides->activation);

@@ -19,7 +19,7 @@ hearth_status hth_hparams_read_latent(hth_hparams_reader *r, hth_hparams *h)
                         "%s: %s is %u, but %s.attention.key_length_mla, which it is a part of, is %u",
                         hth_gguf_path(r->file), r->key, z->d_rope, r->arch, d_key);
     z->d_nope = d_key - z->d_rope;
-    h->d_head = z->rank + z->d_rope;
+    h->d_head = h->d_head_window = z->rank + z->d_rope;
     h->score_width = d_key;
     h->n_head_kv = 1;
     return HEARTH_OK;

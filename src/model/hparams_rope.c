@@ -67,6 +67,18 @@ static hearth_status read_alpha(hth_hparams_reader *r, uint32_t d_head, hth_rope
     return st;
 }
 
+/* Dimensions that rotate in layers with a window, whose heads have a size of their own. */
+static hearth_status read_window_rotation(hth_hparams_reader *r, hth_hparams *h)
+{
+    hth_rope *rope = &h->rope;
+    rope->window_n_rot = h->d_head_window;
+    hearth_status st = hth_hparams_size(r, "rope.dimension_count_swa", 2, h->d_head_window, &rope->window_n_rot);
+    if (st != HEARTH_OK || rope->window_n_rot % 2 == 0) return st;
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                    "%s: %s (default: attention.key_length_swa) is %u, expected an even number",
+                    hth_gguf_path(r->file), r->key, rope->window_n_rot);
+}
+
 static double yarn_size(double log_factor, double multiplier) { return 1.0 + 0.1 * multiplier * log_factor; }
 
 /* YaRN enlarges rotated vectors with the logarithm of the factor. A multiplier of that logarithm moves the growth from
@@ -112,6 +124,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
         rope->n_rot = 0, rope->kind = HTH_ROPE_NONE;
         return HEARTH_OK;
     }
+    rope->window_n_rot = rope->n_rot;
     if (h->arch->fixed_rope) return HEARTH_OK;
     if ((st = hth_hparams_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot)) != HEARTH_OK)
         return st;
@@ -120,6 +133,8 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
                         "%s: %s (default: attention.key_length) is %u, expected an even number",
                         hth_gguf_path(r->file), r->key, rope->n_rot);
     if (h->arch->whole_head_rotates) rope->n_rot = h->d_head;
+    rope->window_n_rot = rope->n_rot;
+    if (h->arch->reads_window_head && (st = read_window_rotation(r, h)) != HEARTH_OK) return st;
     if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = hth_hparams_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;

@@ -21,7 +21,8 @@ typedef struct hth_rope {
     hth_rope_kind kind;
     uint32_t n_rot; /* rotated dimensions of a head, the others are unchanged; 0: none */
     double base;
-    double window_base; /* of layers with a window, unscaled; 0: as in the other layers */
+    double window_base;    /* of layers with a window, unscaled; 0: as in the other layers */
+    uint32_t window_n_rot; /* of layers with a window */
     hth_rope_scaling scaling;
     double factor;
     uint32_t n_ctx_original; /* YaRN, longrope */
@@ -64,9 +65,12 @@ typedef struct hth_hparams {
     uint32_t n_block; /* in the file: the layers, then those that predict further tokens, which are not used */
     uint32_t n_ctx_train;
     uint32_t n_position; /* learned positions, which limit the context; 0: no limit */
-    uint32_t d_head;     /* of keys and of values */
     /* The largest values over the layers, which may differ. */
+    uint32_t d_head; /* of keys and of values */
     uint32_t n_head, n_head_kv, d_ff; /* d_ff: of dense networks */
+    uint32_t d_head_window;    /* d_head of layers with a window */
+    uint32_t n_layer_kv;       /* the layers from this one on read keys and values of earlier ones */
+    uint32_t d_layer_embd;     /* hth_layer_embedding; 0: none */
     uint32_t rank; /* of predictors; 0: none */
     hth_expert_sizes experts;
     hth_recurrent_sizes recurrent;
@@ -115,11 +119,14 @@ typedef struct hth_predictor {
 
 /* Softmax attention over the KV cache. */
 typedef struct hth_attention {
-    uint32_t n_head, n_head_kv;
+    uint32_t n_head, n_head_kv, d_head;
+    uint32_t
+        kv_layer; /* whose keys and values are read: this layer's own, or an earlier one's; then k and v are absent */
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
     bool q_has_gate;         /* q has, for each head, the rows of its queries, then those of its gate (as below) */
+    bool values_are_keys;    /* v is absent: values are the products of k */
     hth_norm q_norm, k_norm; /* as the architecture's qk_norm says; weight NULL: none */
     const float *slopes;     /* [n_head] of alibi, or NULL */
     const float *sinks;      /* [n_head] or NULL */
@@ -213,6 +220,8 @@ typedef struct hth_router {
     hth_router_score score;
     bool normalise;
     float scale; /* of the weights */
+    const float *expert_scale; /* [n_expert] of the weights, or NULL */
+    hth_norm norm;             /* of its input, the residual stream before the network; absent: the network's input */
     bool reads_layer_input;
 } hth_router;
 
@@ -224,11 +233,28 @@ typedef struct hth_experts {
                                   and up of the first expert, then those of the second, ... */
     const float *gate_bias, *up_bias, *down_bias; /* of all experts, one after another; NULL: none */
     hth_ffn shared;           /* d_ff 0: none */
+    hth_norm norm;            /* of the input; absent: hth_layer.ffn_norm */
+    hth_norm post_norm, dense_post_norm; /* HTH_NETWORK_BOTH: of the outputs of both networks, before their sum */
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight of the shared one, which else is 1 */
 } hth_experts;
 
 /* The network of a layer, which computes each token alone; as hth_mixer_kind. */
-typedef enum hth_network_kind { HTH_NETWORK_DENSE, HTH_NETWORK_EXPERTS, HTH_N_NETWORK } hth_network_kind;
+typedef enum hth_network_kind {
+    HTH_NETWORK_DENSE,
+    HTH_NETWORK_EXPERTS,
+    HTH_NETWORK_BOTH, /* the sum of both */
+    HTH_N_NETWORK,
+} hth_network_kind;
+
+/* What a layer adds of a token's own embedding e[d] for it, after its network (Gemma 3n): norm(proj (gelu(gate x) e)).
+ * gate absent: nothing. */
+typedef struct hth_layer_embedding {
+    hth_matrix gate; /* d rows of d_model */
+    hth_matrix proj; /* d_model rows of d */
+    hth_norm norm;
+} hth_layer_embedding;
+
+static inline bool hth_has_experts(hth_network_kind k) { return k != HTH_NETWORK_DENSE; }
 
 /* A layer: a mixer, then a feed-forward network. The output of each is added to the residual stream. */
 typedef struct hth_layer {
@@ -242,13 +268,15 @@ typedef struct hth_layer {
     hth_latent latent;          /* HTH_MIXER_LATENT */
     hth_short_conv short_conv;  /* HTH_MIXER_SHORT_CONV */
     hth_delta_net delta_net;    /* HTH_MIXER_DELTA_NET */
-    hth_ffn ffn;        /* HTH_NETWORK_DENSE; else d_ff is 0 */
-    hth_experts experts; /* HTH_NETWORK_EXPERTS */
+    hth_ffn ffn;         /* DENSE, BOTH; else d_ff is 0 */
+    hth_experts experts; /* EXPERTS, BOTH */
+    hth_layer_embedding embedding;
+    const float *output_scale; /* [1] of the residual stream after the layer, or NULL */
     size_t state_sizes[HTH_N_STATE]; /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 27 };
+enum { HTH_LAYER_MATRICES = 29 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
@@ -257,7 +285,7 @@ static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MA
         &l->ffn.down, &e->gate,   &e->up,     &e->down,        &e->shared.gate, &e->shared.up,  &e->shared.down,
         &l->ffn.down_t.rows, &l->short_conv.in, &l->short_conv.out, &l->delta_net.qkv, &l->delta_net.gate,
         &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out, &l->latent.q_a, &l->latent.q_b, &l->latent.kv_a,
-        &l->latent.k_b, &l->latent.v_b};
+        &l->latent.k_b, &l->latent.v_b, &l->embedding.gate, &l->embedding.proj};
     _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }
@@ -273,6 +301,7 @@ typedef struct hth_binding {
     size_t n;
     size_t n_row;          /* of a vector: the tensor is its transpose, which has so many rows; 0: it is not */
     uint64_t offset, size; /* range of the tensor in bytes */
+    double factor;               /* of a vector; 0: 1 */
     bool must_be_nonzero;        /* no entry may be 0 */
     bool must_be_nonneg;      /* no entry may be negative */
 } hth_binding;
@@ -283,6 +312,9 @@ typedef struct hth_model {
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
     hth_norm embedding_norm;  /* of the embeddings, or absent */
+    hth_matrix layer_embd; /* n_vocab rows of n_layer * d_layer_embd, or absent: embeddings for each layer */
+    hth_matrix layer_proj;    /* n_layer * d_layer_embd rows of d_model: its product with the embedding is added to them */
+    const float *layer_proj_norm; /* [d_layer_embd] of that product */
     float *ones;              /* [d_model] weights of norms without parameters */
     hth_norm output_norm;
     hth_matrix output;        /* same as token_embd if the head is tied */

@@ -105,11 +105,11 @@ class Maker:
         if output_bias:
             self.bias(p + "attn_output", e, 0.2 * self.size)
 
-    def qk_norm(self, p, over):
+    def qk_norm(self, p, over, gain=1.6):
         """over: "head", "each" head with weights of its own, or "all" heads together"""
         for name, n in (("attn_q_norm", self.n_head), ("attn_k_norm", self.n_kv)):
             shape = {"head": (self.d_head,), "each": (self.d_head, n), "all": (n * self.d_head,)}[over]
-            self.put(p + name + ".weight", shape, 0.25, 1.6)
+            self.put(p + name + ".weight", shape, 0.25, gain)
 
     def latent_attention(self, p, q_rank, rank, d_nope, d_rope, d_value, qk=1.4):
         """q_rank 0: queries at once"""
@@ -143,6 +143,13 @@ class Maker:
         self.bias(p + "ssm_dt", n_head, 1.0)
         self.gain(p + "ssm_norm", d)
         self.matrix(p + "ssm_out", inner, e, 1.3 * self.size / np.sqrt(inner))
+
+    def join(self, p, first, second, name):
+        """Rows of two tensors of experts in one, expert by expert."""
+        halves = [self.file.get(f"{p}{n}.weight") for n in (first, second)]
+        for n in (first, second):
+            del self.file.tensors[f"{p}{n}.weight"]
+        self.file.add_tensor(f"{p}{name}.weight", np.concatenate(halves, axis=1), "F32")
 
     def ffn(self, p, tag="", d_ff=None, gated=True, joined=False, bias=False):
         e, f = self.d_model, d_ff or self.d_ff
@@ -278,6 +285,8 @@ def hybrid(m, layers, n_key=2, n_head=4, d=16, n_tap=4, joined=False, **options)
 
 def latent(m, q_rank, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
     m.key("attention.kv_lora_rank", rank)
+    m.key("attention.key_length", rank + d_rope)
+    m.key("attention.value_length", rank)
     m.key("attention.key_length_mla", d_nope + d_rope)
     m.key("attention.value_length_mla", d_value)
     if q_rank:
@@ -287,6 +296,52 @@ def latent(m, q_rank, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
         m.latent_attention(p, q_rank, rank, d_nope, d_rope, d_value)
         return True
     network(m, recurrent=mixer, **options)
+
+
+def gemma4(m, pattern, window_head, layer_embd=0, shared=0, n=0, d_ff=0, base=10000.0, joined=False, **options):
+    """pattern: which layers have a window, and heads of window_head values; the last `shared` layers read the cache of others;
+    n, d_ff: experts beside the dense network"""
+    e, full = m.d_model, m.d_head
+    m.key("attention.sliding_window_pattern", pattern)
+    m.key("attention.key_length_swa", window_head)
+    m.key("attention.value_length_swa", window_head)
+    m.key("rope.dimension_count_swa", window_head)
+    m.key("rope.freq_base_swa", base)
+    m.embedding()
+    m.file.add_tensor("rope_freqs.weight", frequencies(full))
+    if shared:
+        m.key("attention.shared_kv_layers", shared)
+    if layer_embd:
+        m.key("embedding_length_per_layer_input", layer_embd)
+        m.put("per_layer_token_embd.weight", (layer_embd * m.n_layer, vocabulary.N_VOCAB), 0.2)
+        m.matrix("per_layer_model_proj", e, layer_embd * m.n_layer, 1.0)
+        m.gain("per_layer_proj_norm", layer_embd)
+    for i in range(m.n_layer):
+        p, own = f"blk.{i}.", i < m.n_layer - shared
+        m.d_head = window_head if pattern[i] else full
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            m.gain(p + name, e)
+        m.attention(p)
+        m.qk_norm(p, "head", 0.8)  # scores are not scaled
+        absent = [] if own and pattern[i] else ["attn_v"] if own else ["attn_k", "attn_v", "attn_k_norm"]  # values are keys
+        for name in absent:
+            del m.file.tensors[p + name + ".weight"]
+        m.ffn(p)
+        if n:
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                m.gain(p + name, e)
+            m.experts(p, n, d_ff, router=2.0)
+            m.put(p + "ffn_gate_inp.scale", (e,), 1.0, 8.0)
+            m.put(p + "ffn_down_exps.scale", (n,), 0.3, 1.0)
+            if joined:
+                m.join(p, "ffn_gate_exps", "ffn_up_exps", "ffn_gate_up_exps")
+        if layer_embd:
+            m.matrix(p + "inp_gate", e, layer_embd, 1.2 / np.sqrt(e))
+            m.matrix(p + "proj", layer_embd, e, 1 / np.sqrt(layer_embd))
+            m.gain(p + "post_norm", e)
+        m.put(p + "layer_output_scale.weight", (1,), 0.1, 0.8)
+    m.d_head = full
+    m.output()
 
 
 def liquid(m, layers, n_tap, **options):
@@ -498,6 +553,12 @@ def recipes():
         attention__temperature_length=16, **scaled, **mla, **low)
     add("mistral3", "mistral3", 243, llama, attention__temperature_scale=0.2, rope__scaling__yarn_log_multiplier=0.6,
         n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
+    # Gemma 4: layers for which heads, caches and embeddings differ
+    four = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_head=32, n_ids=96, tied=True, post_gain=0.5, attention__sliding_window=20,
+                final_logit_softcapping=8.0)
+    add("gemma4", "gemma4", 250, with_(gemma4, [True, True, False, True, False], 16, layer_embd=12, shared=2), n_layer=5, **four)
+    add("gemma4-moe", "gemma4", 251, with_(gemma4, [True, False, True], 24, n=8, d_ff=16, joined=True, base=300.0), n_layer=3,
+        expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **four)
     # recurrent layers
     states = dict(ssm__conv_kernel=4, ssm__state_size=16, ssm__group_count=2, ssm__time_step_rank=4, ssm__inner_size=64)
     mixed = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=100, **qwen)

@@ -149,6 +149,7 @@ USUAL = dict(
                             # 4th, or what attention.recurrent_layers says
     alternates=True,        # delta: head h has keys h mod n, else h / (heads / n)
     output_norm="output_norm",
+    gemma4=False,           # values are normalised, or keys; the last layers share them; both networks; layer embeddings
     latent=False,           # attention over latent vectors (DeepSeek-V2)
     yarn=lambda m, log: (1.0, 1.0),  # factors of rotated vectors and of scores, of the logarithm of YaRN's factor
     temperature=None,       # key of the length by which queries grow
@@ -244,6 +245,8 @@ ROWS = {
     "gemma2": a_row(HALVES, act="geglu", post_norms=True, windows=dict(period=2), embedding=lambda m: np.sqrt(m.n_embd)),
     "gemma3": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(period=6, other_base=10000.0),
                     embedding=lambda m: np.sqrt(m.n_embd)),
+    "gemma4": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(other_base=10000.0), gemma4=True,
+                    embedding=lambda m: np.sqrt(m.n_embd), score=lambda m: 1.0, experts={}),
     "phi2": a_row(PLAIN_GELU, rotation="halves", parallel="shared"),
     "phimoe": a_row(HALVES, experts={}),
     "plamo3": a_row(HALVES, qk_norm="head", post_norms=True, joined=True, windows=dict(period=8, other_base=10000.0)),
@@ -343,6 +346,7 @@ class Model:
         if row.windows and row.windows["unscaled"]:
             self.near_rope = Rope(halves, n, base)
         elif row.windows and row.windows["other_base"]:
+            n = key("rope.dimension_count_swa", n) if row.gemma4 else n
             self.near_rope = Rope(halves, n, key("rope.freq_base_swa", row.windows["other_base"]))
 
     def yarn_sizes(self):
@@ -385,7 +389,9 @@ class Model:
             n_q, n_k = self.n_head * self.d_head, self.n_kv * self.d_head
             q, k, v = np.split(self.linear(x, p + "attn_qkv"), [n_q, n_q + n_k], axis=1)
         else:
-            q, k, v = (self.linear(x, p + n) for n in ("attn_q", "attn_k", "attn_v"))
+            q, k, v = (self.linear(x, p + n) if self.has(p + n + ".weight") else None for n in ("attn_q", "attn_k", "attn_v"))
+        if row.gemma4:
+            return self.gemma4_attention(q, k, v, i)
         limit = self.key("attention.clamp_kqv", 0.0) if row.clamps else 0.0
         if limit:
             q, k, v = (np.clip(y, -limit, limit) for y in (q, k, v))
@@ -485,6 +491,20 @@ class Model:
             return self.latent_attention(x, i) if self.row.latent else self.attention(x, i)
         return self.delta_net(x, i) if self.row.recurrent == "delta" else self.short_convolution(x, i)
 
+    def gemma4_attention(self, q, k, v, i):
+        p, shared = f"blk.{i}.", self.key("attention.shared_kv_layers", 0)
+        first = self.n_layer - shared
+        rope = self.near_rope if self.windows[i] else self.rope
+
+        def heads(y, n, weight):
+            return normalise(y.reshape(len(y), n, -1), self.eps, False, weight)
+        q = rope(heads(q, self.n_head, self.get(p + "attn_q_norm.weight")))
+        if i < first:
+            self.kept[i] = (rope(heads(k, self.n_kv, self.get(p + "attn_k_norm.weight"))),
+                            heads(k if v is None else v, self.n_kv, None))
+        k, v = self.kept[i if i < first else first - (2 if self.windows[i] else 1)]
+        return self.linear(attention(q, k, v, 1.0, self.windows[i]), p + "attn_output")
+
     def live(self, x, i):
         """Scores of PowerInfer's predictor; a neuron is computed where its score is not below the threshold."""
         return relu(x @ self.get(f"blk.{i}.fc1.weight").T) @ self.get(f"blk.{i}.fc2.weight").T
@@ -521,6 +541,8 @@ class Model:
     def choose_experts(self, x, p):
         """Indices and weights of the experts, [tokens, experts used]."""
         rule, n = self.row.experts, self.key("expert_used_count")
+        if self.row.gemma4:
+            x = normalise(x, self.eps, False) / np.sqrt(self.n_embd) * self.get(p + "ffn_gate_inp.scale")
         z, select = self.linear(x, p + "ffn_gate_inp"), self.get(p + "exp_probs_b.bias")
         kind = rule["score"]
         if kind == "key":
@@ -538,11 +560,14 @@ class Model:
         if self.key("expert_weights_norm", False) if rule["normalise"] == "key" else rule["normalise"]:
             weights = weights / weights.sum(axis=1, keepdims=True)
         scale = self.key("expert_weights_scale", 0.0) if rule["scale"] else 0.0
-        return chosen, weights * (scale or 1.0)
+        by_expert = self.get(p + "ffn_down_exps.scale")
+        return chosen, weights * (scale or 1.0) * (1.0 if by_expert is None else by_expert[chosen])
 
     def experts_ffn(self, x, p, router_input):
         chosen, weights = self.choose_experts(router_input, p)
         gate, up, down = (self.get(f"{p}ffn_{n}_exps.weight") for n in ("gate", "up", "down"))
+        if gate is None:
+            gate, up = np.split(self.get(p + "ffn_gate_up_exps.weight"), 2, axis=1)
         biases = [self.get(f"{p}ffn_{n}_exps.bias") for n in ("gate", "up", "down")]
         if self.arch == "smallthinker" and down.shape == up.shape:  # a row per neuron
             down = down.transpose(0, 2, 1)
@@ -566,6 +591,15 @@ class Model:
         before = self.has("token_embd_norm.weight") and self.row.output_norm != "token_embd_norm"
         return self.norm(h, "token_embd_norm") if before else h
 
+    def layer_embeddings(self, h, ids):
+        """[tokens, layers, width], or None"""
+        width = self.key("embedding_length_per_layer_input", 0)
+        if not width:
+            return None
+        own = self.get("per_layer_token_embd.weight")[ids].reshape(len(ids), self.n_layer, width) * np.sqrt(width)
+        made = (self.linear(h, "per_layer_model_proj") / np.sqrt(self.n_embd)).reshape(own.shape)
+        return (self.norm(made, "per_layer_proj_norm") + own) / np.sqrt(2)
+
     def before_ffn(self, h, i):
         """-> input of the network, what its output is added to, input of the predictor"""
         p, row = f"blk.{i}.", self.row
@@ -583,7 +617,11 @@ class Model:
 
     def ffn(self, x, i, router_input, live=None):
         p, row = f"blk.{i}.", self.row
-        if self.has(p + "ffn_gate_inp.weight"):
+        if row.gemma4 and self.has(p + "ffn_gate_inp.weight"):
+            h = router_input  # the stream before the network
+            out = self.norm(self.dense_ffn(x, p), p + "post_ffw_norm_1")
+            out = out + self.norm(self.experts_ffn(self.norm(h, p + "pre_ffw_norm_2"), p, h), p + "post_ffw_norm_2")
+        elif self.has(p + "ffn_gate_inp.weight"):
             out = self.experts_ffn(x, p, router_input if row.experts["reads_layer_input"] else x)
         else:
             out = self.dense_ffn(x, p, live=live)
@@ -595,7 +633,7 @@ class Model:
         if self.has("output.bias"):
             z = z + self.get("output.bias")
         z = z * self.row.logits(self)
-        if self.arch == "gemma2":
+        if self.arch in ("gemma2", "gemma4"):
             cap = self.key("final_logit_softcapping", 30.0)
             z = cap * np.tanh(z / cap)
         return z
@@ -603,13 +641,19 @@ class Model:
     def forward(self, ids, predicted=True):
         """-> logits [tokens, vocabulary]. With predictors in the file and predicted also which neurons were computed:
         self.marked [layers, tokens, neurons]."""
-        self.margins, self.marked = [], []
+        self.margins, self.marked, self.kept = [], [], {}
         h = self.embed(np.asarray(ids))
+        extra = self.layer_embeddings(h, np.asarray(ids)) if self.row.gemma4 else None
         for i in range(self.n_layer):
             x, rest, seen = self.before_ffn(h, i)
             live = None
             if predicted and self.has(f"blk.{i}.fc1.weight"):
                 live = self.live(seen, i) >= self.threshold
                 self.marked.append(live)
-            h = rest + self.ffn(x, i, h, live)
+            h = rest + self.ffn(x, i, rest if self.row.gemma4 else h, live)
+            if extra is not None:
+                h = h + self.norm(self.linear(gelu(self.linear(h, f"blk.{i}.inp_gate")) * extra[:, i], f"blk.{i}.proj"),
+                                  f"blk.{i}.post_norm")
+            if self.has(f"blk.{i}.layer_output_scale.weight"):
+                h = h * self.get(f"blk.{i}.layer_output_scale.weight")
         return self.head(h)

@@ -21,6 +21,7 @@ typedef enum model_kind {
     CONVOLUTION,
     DELTA_NET,
     LATENT,
+    SHARED_KV,
     N_KIND,
 } model_kind;
 typedef struct fixture {
@@ -33,7 +34,7 @@ static void open_model(fixture *f, model_kind k)
 {
     static const char *const architectures[] = {
         [WINDOWED] = "gemma2",   [MIXTURE] = "qwen2moe",  [WINDOWED_MIXTURE] = "gpt-oss",
-        [CONVOLUTION] = "lfm2", [DELTA_NET] = "qwen35", [LATENT] = "deepseek2"};
+        [CONVOLUTION] = "lfm2", [DELTA_NET] = "qwen35", [LATENT] = "deepseek2", [SHARED_KV] = "gemma4"};
     tiny_model m;
     test_random r = {11};
     tiny_begin(&m);

@@ -88,3 +88,20 @@ TEST(sizes_of_latent_attention_fit_together)
     tiny_set_f32(&tiny, "deepseek2.rope.scaling.factor", 4.0f); /* without a type: linear */
     tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "deepseek2.rope.scaling.factor", "yarn only");
 }
+
+TEST(layers_share_the_cache_of_layers_of_their_kind)
+{
+    tiny_become(&tiny, "gemma4");
+    tiny_set_u32(&tiny, "gemma4.attention.shared_kv_layers", TINY_LAYERS);
+    tiny_expect_format_error("gemma4.attention.shared_kv_layers", "allowed are 0 to 1");
+    tiny_become(&tiny, "gemma4");
+    tiny_set_u32(&tiny, "gemma4.attention.sliding_window", 40);
+    tiny_set_array(&tiny, "gemma4.attention.sliding_window_pattern", (const uint32_t[]){0, 1}, 2);
+    tiny_expect_format_error("gemma4.attention.shared_kv_layers", "whose window or heads differ");
+    tiny_become(&tiny, "gemma4");
+    tiny_set_u32(&tiny, "gemma4.attention.value_length_swa", 4);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "gemma4.attention.value_length_swa", "different lengths");
+    tiny_become(&tiny, "gemma4");
+    tiny_set_u32(&tiny, "gemma4.rope.dimension_count_swa", 7);
+    tiny_expect_format_error("gemma4.rope.dimension_count_swa", "even");
+}

@@ -177,9 +177,20 @@ enum {
     HAS_SINKS = 2048, HAS_OTHER_FFN_NORM = 4096, HAS_EMBEDDING_NORM = 8192, HAS_EXPERTS = 1 << 14,
     HAS_EXPERT_BIASES = 1 << 15, HAS_SHARED_EXPERT = 1 << 16, HAS_LEADING_LAYER = 1 << 17, /* a dense one */
     HAS_SHARED_GATE = 1 << 18, HAS_SHORT_CONV = 1 << 19, HAS_DELTA_NET = 1 << 20, /* in place of attention in layer 0 */
-    HAS_LATENT = 1 << 21,
+    HAS_LATENT = 1 << 21, HAS_SHARED_KV = 1 << 22, /* layer 1 reads the cache of layer 0; layers have embeddings */
 };
-enum { N_EXPERT = 4, D_EXPERT = 24, N_TAP = 3, N_DELTA_HEAD = 4, N_DELTA_KEY = 2, D_DELTA = 16, RANK = 24, D_NOPE = 6, D_ROPE = 8 };
+enum {
+    N_EXPERT = 4,
+    D_EXPERT = 24,
+    N_TAP = 3,
+    N_DELTA_HEAD = 4,
+    N_DELTA_KEY = 2,
+    D_DELTA = 16,
+    RANK = 24,
+    D_NOPE = 6,
+    D_ROPE = 8,
+    D_EMBEDDING = 6
+};
 
 static const struct {
     const char *name;
@@ -206,6 +217,7 @@ static const struct {
     {"ernie4_5-moe", HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"deepseek2", HAS_LATENT},
+    {"gemma4", HAS_POST_NORMS | HAS_QK_NORM | HAS_SHARED_KV},
     {"lfm2", HAS_QK_NORM | HAS_SHORT_CONV},
     {"qwen35", HAS_QK_NORM | HAS_OTHER_FFN_NORM | HAS_DELTA_NET},
     {"gpt-oss", HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
@@ -357,6 +369,29 @@ static void set_recurrent_keys(tiny_model *m, unsigned has)
     tiny_set_u32(m, "qwen35.ssm.inner_size", N_DELTA_HEAD * D_DELTA);
 }
 
+static void share_kv(tiny_model *m, int i)
+{
+    char name[64];
+    add_layer_tensor(m, i, "inp_gate", TINY_D_MODEL, D_EMBEDDING),
+        add_layer_tensor(m, i, "proj", D_EMBEDDING, TINY_D_MODEL);
+    add_layer_tensor(m, i, "post_norm", TINY_D_MODEL, 0);
+    snprintf(name, sizeof name, "blk.%d.layer_output_scale.weight", i);
+    tiny_add_tensor(m, name, 0, 1, 1, 1);
+    if (i == 0) return;
+    drop_layer_tensor(m, i, "attn_k"), drop_layer_tensor(m, i, "attn_v"), drop_layer_tensor(m, i, "attn_k_norm");
+}
+
+static void set_shared_keys(tiny_model *m)
+{
+    const uint32_t d = TINY_D_MODEL / TINY_HEADS, n = D_EMBEDDING * TINY_LAYERS;
+    tiny_set_u32(m, "gemma4.attention.shared_kv_layers", 1);
+    tiny_set_u32(m, "gemma4.attention.key_length_swa", d);
+    tiny_set_u32(m, "gemma4.embedding_length_per_layer_input", D_EMBEDDING);
+    tiny_add_tensor(m, "per_layer_token_embd.weight", 0, 2, n, TINY_VOCAB);
+    tiny_add_tensor(m, "per_layer_model_proj.weight", 0, 2, TINY_D_MODEL, n);
+    tiny_add_tensor(m, "per_layer_proj_norm.weight", 0, 1, D_EMBEDDING, 1);
+}
+
 static void change_layer(tiny_model *m, int i, unsigned has)
 {
     const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, d = e / TINY_HEADS, kv = d * TINY_HEADS_KV;
@@ -382,6 +417,7 @@ static void change_layer(tiny_model *m, int i, unsigned has)
         drop_layer_tensor(m, i, "ffn_norm"), add_layer_tensor(m, i, "post_attention_norm", e, 0);
     if (has & HAS_EXPERTS && !(has & HAS_LEADING_LAYER && i == 0)) add_experts(m, i, has);
     if (has & HAS_LATENT) add_latent(m, i);
+    if (has & HAS_SHARED_KV) share_kv(m, i);
     if (has & HAS_SHORT_CONV && i == 0) add_short_conv(m, i);
     if (has & HAS_DELTA_NET && i == 0) add_delta_net(m, i);
     if (has & HAS_DELTA_NET && i > 0) drop_layer_tensor(m, i, "attn_q"), add_layer_tensor(m, i, "attn_q", e, 2 * e);
@@ -404,6 +440,7 @@ void tiny_become(tiny_model *m, const char *architecture)
     if (has & HAS_EXPERTS) set_expert_keys(m, architecture, has);
     set_recurrent_keys(m, has);
     if (has & HAS_LATENT) set_latent_keys(m);
+    if (has & HAS_SHARED_KV) set_shared_keys(m);
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 
