@@ -342,7 +342,7 @@ static hth_sequence_options sequence_options(const hearth_session_options *o, ui
         .n_ctx = n_ctx, .release_window = o->release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
 }
 
-/* Learned positions limit the context. */
+/* Learned positions, or an indexer, limit the context. */
 static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, hearth_error *err)
 {
     uint32_t n_position = model->model->hparams.n_position;

@@ -203,7 +203,7 @@ float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_ro
 {
     const hth_hparams *h = &s->model->hparams;
     if (h->temperature_scale == 0.0f || !a->has_temperature) return 1.0f;
-    double n = (double)(s->tokens[i_row].position / h->temperature_length);
+    double n = (double)((s->tokens[i_row].position + h->temperature_offset) / h->temperature_length);
     return (float)(1.0 + (double)h->temperature_scale * hth_log_d(n + 1.0));
 }
 
@@ -244,6 +244,12 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
     }
 }
 
+/* Where the chunk of a token begins: what comes before does not exist for it. Groups lie within chunks. */
+static uint32_t first_position(const hth_attention *a, const hth_batch_token *token)
+{
+    return a->chunk > 0 ? token->position / a->chunk * a->chunk : 0;
+}
+
 /* The attention arguments of a group of tokens at one KV head. */
 static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_kv,
                            uint32_t i_thread)
@@ -253,16 +259,17 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
     const hth_batch_token *token = &s->tokens[group->first];
     hth_kv_head kv = hth_sequence_head(token->seq, job->attn->kv_layer, i_kv);
     size_t d = job->attn->d_head, n_head = job->attn->n_head, n_shared = n_head / job->attn->n_head_kv;
-    size_t at = (group->first * n_head + i_kv * n_shared) * d;
+    size_t at = (group->first * n_head + i_kv * n_shared) * d, first = first_position(job->attn, token);
+    const uint8_t *const *pages = kv.pages + first / HTH_KV_PAGE;
     return (hth_attn){
-        .k_pages = kv.pages,
-        .v_pages = kv.pages,
+        .k_pages = pages,
+        .v_pages = pages,
         .k_offset = kv.offset,
         .v_offset = kv.offset + kv.values_offset,
         .d_head = d,
         .n_row = group->n,
         .n_head = n_shared,
-        .n_pos = (size_t)token->position + 1,
+        .n_pos = (size_t)token->position + 1 - first,
         .window = job->attn->window,
         .q = s->q + at,
         .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
@@ -334,7 +341,8 @@ static void find_splits(const attention_job *job, size_t *first, size_t *end)
     *first = SIZE_MAX, *end = 0;
     for (uint32_t i = 0; i < s->n_group; i++) {
         const hth_row_group *group = &s->groups[i];
-        hth_attn seen = {.n_pos = (size_t)s->tokens[group->first].position + 1,
+        const hth_batch_token *token = &s->tokens[group->first];
+        hth_attn seen = {.n_pos = (size_t)token->position + 1 - first_position(job->attn, token),
                          .n_row = group->n,
                          .window = job->attn->window};
         size_t a = hth_attn_first_split(&seen), b = hth_attn_last_split(&seen) + 1;

@@ -83,9 +83,18 @@ static void gather(const void *arg, size_t i)
     memcpy(g->to + i * g->d, g->from + g->pairs[i].token * g->d, g->d * sizeof *g->to);
 }
 
+/* The same, times the pair's weight. */
+static void gather_weighed(const void *arg, size_t i)
+{
+    const gather_arg *g = arg;
+    const float *x = g->from + g->pairs[i].token * g->d;
+    for (size_t j = 0; j < g->d; j++) g->to[i * g->d + j] = g->pairs[i].weight * x[j];
+}
+
 typedef struct join_job {
     const hth_step *s;
     uint32_t n_row; /* rows of the wave */
+    bool weighed;   /* weights multiplied the inputs */
 } join_job;
 
 /* Adds some outputs of all pairs of a wave to the sums of their tokens. */
@@ -100,15 +109,15 @@ static void join_unit(void *arg, size_t i_unit, uint32_t i_thread)
     for (uint32_t i = 0; i < job->n_row; i++) {
         const hth_expert_pair *p = &b->rows[i];
         if (p->token == UINT32_MAX) continue;
-        job->s->k->scale(b->out + i * d + first, p->weight, n, part);
+        job->s->k->scale(b->out + i * d + first, job->weighed ? 1.0f : p->weight, n, part);
         if (!job->s->k->axpy_flush_chain(n, part, b->sums + p->token * d + first))
             __atomic_store_n(&b->overflow[p->token], true, __ATOMIC_RELAXED);
     }
 }
 
-static void queue_join(hth_step *s, uint32_t n_row)
+static void queue_join(hth_step *s, uint32_t n_row, bool weighed)
 {
-    join_job job = {s, n_row};
+    join_job job = {s, n_row, weighed};
     hth_pool_add(s->pool, join_unit, &job, sizeof job, (d_model_of(s) + JOIN_OUTPUTS - 1) / JOIN_OUTPUTS);
 }
 
@@ -118,6 +127,7 @@ typedef struct network {
     const float *gate_bias, *up_bias, *down_bias;
     uint32_t d_ff;
     uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
+    bool weighs_input;
 } network;
 
 static void get_halves(const network *net, hth_output halves[2])
@@ -131,19 +141,19 @@ static void get_halves(const network *net, hth_output halves[2])
 static void run_wave(hth_step *s, const network *net)
 {
     hth_expert_buffers *b = &s->experts;
-    bool one = s->n_tok == 1;
+    bool one = s->n_tok == 1 && !net->weighs_input;
     hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
                     out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
     hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out};
     gather_arg g = {s->x_norm, b->x, b->rows, d_model_of(s)};
-    hth_fusion fusion = {.prepare = one ? NULL : gather,
+    hth_fusion fusion = {.prepare = one ? NULL : net->weighs_input ? gather_weighed : gather,
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
                          .hidden = b->hidden};
     get_halves(net, halves);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, 2, &fusion);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
-    queue_join(s, b->n_row);
+    queue_join(s, b->n_row, net->weighs_input);
     hth_pool_finish(s->pool);
     b->n_slice = b->n_row = 0;
 }
@@ -181,7 +191,7 @@ static void run_chosen(hth_step *s, const hth_experts *e)
     bool joined = e->up.n_row == 0;
     const network net = {
         &e->gate,      joined ? &e->gate : &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff,
-        joined ? 2 : 1};
+        joined ? 2 : 1, e->router.weighs_input};
     const hth_expert_buffers *b = &s->experts;
     for (uint32_t i = 0; i < e->router.n_expert; i++)
         add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
@@ -194,7 +204,8 @@ static void run_chosen(hth_step *s, const hth_experts *e)
 static void run_shared(hth_step *s, const hth_experts *e)
 {
     const hth_ffn *f = &e->shared;
-    const network net = {&f->gate, &f->up, &f->down, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1};
+    const network net = {&f->gate, &f->up, &f->down, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1,
+                         false};
     hth_expert_buffers *b = &s->experts;
     size_t d = d_model_of(s);
     for (uint32_t t = 0; t < s->n_tok; t++) {

@@ -17,11 +17,16 @@
 /* The experts of Qwen, and of models that followed them. */
 #define SHARE_EXPERTS .score = HTH_SCORE_SOFTMAX, .width = HTH_WIDTH_KEY_OR_SHARE, .required = true
 
-/* Latent attention, and experts (DeepSeek-V2). */
-#define DEEPSEEK                                                                                                      \
-    ADJACENT, .latent = true, .reads_yarn_log = true, .yarn_log_of_scores = true, .temperature = HTH_TEMPERATURE_BY_KEY, \
-              .experts = {.score = HTH_SCORE_SOFTMAX, .reads_score = true, .reads_normalise = true, .reads_scale = true,  \
-                          .width = HTH_WIDTH_KEY, .select_bias = true, .shared = HTH_SHARED_COUNT, .reads_leading = true}
+/* Latent attention, and experts (DeepSeek-V2). SCORE: where the file has no expert_gating_func. */
+#define DEEPSEEK(SCORE)                                                                                               \
+    ADJACENT, .latent = true, .reads_yarn_log = true, .yarn_log_of_scores = true,                                      \
+              .temperature = HTH_TEMPERATURE_BY_KEY,                                                                   \
+              .experts = {.score = (SCORE), .reads_score = true, .reads_normalise = true, .reads_scale = true,         \
+                          .width = HTH_WIDTH_KEY, .select_bias = true, .shared = HTH_SHARED_COUNT,                     \
+                          .reads_leading = true}
+#define INDEXER                                                                                                       \
+    .indexer = true, .ignored = "indexer.attn_q_b.weight indexer.attn_k.weight indexer.proj.weight "                   \
+                                "indexer.k_norm.weight indexer.k_norm.bias "
 /* Layers of gated DeltaNet, and of gated attention (Qwen3-Next). */
 #define QWEN_HYBRID                                                                                                   \
     HALVES, .ffn_norm = "post_attention_norm", .qk_norm = HTH_QK_NORM_HEAD, .attn_gate = HTH_ATTN_GATE_IN_Q,           \
@@ -267,8 +272,22 @@ static const hth_arch archs[] = {
      .logit_softcap = 30.0,
      .experts = {.score = HTH_SCORE_SOFTMAX, .normalise = true, .width = HTH_WIDTH_KEY, .by_tensors = true,
                  .beside_dense = true, .router_normed = true}},
-    {.name = "deepseek2", DEEPSEEK, .yarn_log_apart = true},
-    {.name = "mistral4", DEEPSEEK},
+    {.name = "deepseek2", DEEPSEEK(HTH_SCORE_SOFTMAX), .yarn_log_apart = true},
+    {.name = "mistral4", DEEPSEEK(HTH_SCORE_SOFTMAX)},
+    {.name = "deepseek32", DEEPSEEK(HTH_SCORE_SOFTMAX), INDEXER},
+    {.name = "glm-dsa", DEEPSEEK(HTH_SCORE_SIGMOID), INDEXER},
+    {.name = "llama4",
+     ADJACENT,
+     .factors = HTH_FACTORS_ONE,
+     .qk_norm = HTH_QK_NORM_HEAD,
+     .qk_norm_after = true,
+     .qk_norm_plain = true,
+     .unrotated_step = 4,
+     .unrotated_phase = 3,
+     .temperature = HTH_TEMPERATURE_UNROTATED,
+     .swa = {.possible = true, .shares_base = true, .period = 4, .chunk = 8192},
+     .experts = {.score = HTH_SCORE_SIGMOID, .width = HTH_WIDTH_KEY, .required = true, .reads_step = true,
+                 .weighs_input = true, .shared = HTH_SHARED_OR_EXPERT}},
     {.name = "smallthinker",
      .rope = HTH_ROPE_NEOX,
      .swa = {.possible = true, .period = 4, .dense_first = true},

@@ -71,6 +71,7 @@ typedef enum hth_temperature {
     HTH_TEMPERATURE_NONE,
     HTH_TEMPERATURE_BY_KEY,      /* length is attention.temperature_length */
     HTH_TEMPERATURE_BY_ORIGINAL, /* rope.scaling.original_context_length */
+    HTH_TEMPERATURE_UNROTATED,   /* 8192, of p + 1, in layers that do not rotate; without the key the scale is 0.1 */
 } hth_temperature;
 
 /* Width of an expert: expert_feed_forward_length, or without it (or 0) an error or feed_forward_length divided by
@@ -131,6 +132,7 @@ typedef struct hth_expert_rule {
                                    ffn_gate_inp.scale / sqrt(d_model) */
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
+    bool weighs_input;          /* hth_router */
     bool ignored;               /* expert_count means nothing */
 } hth_expert_rule;
 
@@ -154,6 +156,7 @@ typedef struct hth_swa_pattern {
     bool dense_first; /* the layer without a window is the first of a period, not the last */
     bool unscaled;    /* layers with a window rotate without scaling */
     bool shares_base; /* the key rope.freq_base_swa means nothing */
+    uint32_t chunk;   /* windows are chunks of so many positions, whatever the file states: a token sees its chunk */
     uint32_t n_layer; /* only models of this many layers have windows; 0: all */
 } hth_swa_pattern;
 
@@ -177,10 +180,12 @@ typedef struct hth_arch {
     hth_qk_norm qk_norm;
     bool qk_norm_after;        /* after rotation, else before it */
     bool qk_norm_optional;     /* layers may be without */
+    bool qk_norm_plain;        /* HEAD without weights, of layers that rotate; models of 128 experts have none */
     bool clamps_qkv;           /* queries, keys and values are limited to attention.clamp_kqv, if it is stated */
     bool attn_sinks;           /* each head has a score without a value */
     hth_attn_gate attn_gate;
     bool latent;               /* attention is HTH_MIXER_LATENT */
+    bool indexer;              /* attention.indexer.top_k keys are chosen: all, because the context is limited to them */
     bool reads_yarn_log;       /* rope.scaling.yarn_log_multiplier changes the size of rotated vectors */
     bool yarn_log_of_scores;   /* and multiplies scores; it is written times 0.1 */
     bool yarn_log_apart;       /* the size is left as it is, unless the multiplier is 1 */

@@ -148,6 +148,11 @@ static hearth_status bind_qk_norm(hth_binder *b, uint32_t i, const char *name, u
     size_t d = b->model->layers[i].attn.d_head, n = h->arch->qk_norm == HTH_QK_NORM_ALL ? n_head * d : d;
     char weight[48];
     snprintf(weight, sizeof weight, "%s.weight", name);
+    if (h->arch->qk_norm_plain) {
+        bool normed = b->model->layers[i].attn.rotates && h->experts.n_expert != 128;
+        norm->weight = normed ? b->model->ones : NULL;
+        return HEARTH_OK;
+    }
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, weight);
     if (h->arch->qk_norm == HTH_QK_NORM_NONE || (!t && h->arch->qk_norm_optional)) return HEARTH_OK;
     return hth_bind_vectors(b, t, n, h->arch->qk_norm == HTH_QK_NORM_EACH ? n_head : 1, &norm->weight);
@@ -201,7 +206,7 @@ static hearth_status bind_mixer(hth_binder *b, uint32_t i, bool recurrent, hth_l
 {
     const hth_arch *a = b->model->hparams.arch;
     hearth_status st = bind_mixer_norm(b, i, l);
-    l->attn.has_temperature = true;
+    l->attn.has_temperature = a->temperature != HTH_TEMPERATURE_UNROTATED || !l->attn.rotates;
     if (st == HEARTH_OK)
         st = recurrent ? hth_bind_recurrent(b, i, l) : a->latent ? hth_bind_latent(b, i, l) : bind_attention(b, i, l);
     if (st != HEARTH_OK || !a->post_norms) return st;
@@ -218,8 +223,10 @@ static hearth_status allocate(hth_binder *b)
     m->layers = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *m->layers, 64);
     m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
     m->used = hth_arena_alloc(&m->arena, hth_gguf_n_tensor(m->file) + 1, sizeof *m->used, 1);
-    uint32_t n_one =
-        m->hparams.d_model > m->hparams.recurrent.d_state ? m->hparams.d_model : m->hparams.recurrent.d_state;
+    const hth_hparams *h = &m->hparams;
+    const uint32_t widths[] = {h->d_model, h->d_head, h->d_head_window, h->recurrent.d_state};
+    uint32_t n_one = 0;
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) n_one = widths[i] > n_one ? widths[i] : n_one;
     m->ones = hth_arena_alloc(&m->arena, n_one, sizeof *m->ones, 64);
     for (uint32_t i = 0; m->ones && i < n_one; i++) m->ones[i] = 1.0f;
     if (m->layers && m->bindings && m->used && m->ones) return HEARTH_OK;
@@ -385,6 +392,7 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
         hth_layer *l = &m->layers[i];
         l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
         l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
+        l->attn.chunk = sizes[i].chunk;
         const hth_expert_rule *rule = &m->hparams.arch->experts;
         bool routed =
             sizes[i].has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));

@@ -146,6 +146,7 @@ static hearth_status bind_router(hth_binder *b, uint32_t i, hth_layer *l)
                       .score = e->score,
                       .normalise = e->normalise,
                       .scale = e->scale,
+                      .weighs_input = h->arch->experts.weighs_input,
                       .reads_layer_input = h->arch->experts.routes_layer_input};
     hearth_status st = hth_bind_vectors(b, hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"), h->d_model,
                                         e->n_expert, &r->weight);

@@ -280,12 +280,24 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
     }
 }
 
+/* Windows that are chunks: their size is the architecture's. */
+static hearth_status read_chunks(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
+{
+    uint64_t size = h->arch->swa.chunk;
+    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 1, HTH_MAX_CONTEXT,
+                                         &size, NULL, r->err);
+    if (st == HEARTH_OK) st = read_window_pattern(r, h, h->arch->swa.chunk, sizes);
+    for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].chunk = sizes[i].window, sizes[i].window = 0;
+    return st;
+}
+
 static hearth_status read_windows(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_swa_pattern *rule = &h->arch->swa;
     uint64_t size = rule->size;
     bool found;
     if (!rule->possible || (rule->n_layer > 0 && h->n_layer != rule->n_layer)) return HEARTH_OK;
+    if (rule->chunk > 0) return read_chunks(r, h, sizes);
     hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 0,
                                          HTH_MAX_CONTEXT, &size, &found, r->err);
     if (st != HEARTH_OK || size == 0) return st;
@@ -377,12 +389,14 @@ static hearth_status read_scales(hth_hparams_reader *r, hth_hparams *h)
 
 static hearth_status read_temperature(hth_hparams_reader *r, hth_hparams *h)
 {
-    double x = 0.0;
+    bool unrotated = h->arch->temperature == HTH_TEMPERATURE_UNROTATED;
+    double x = unrotated ? 0.1 : 0.0;
     hearth_status st = HEARTH_OK;
     if (h->arch->temperature == HTH_TEMPERATURE_NONE) return HEARTH_OK;
     st = hth_hparams_float(r, "attention.temperature_scale", 0.0, 1e3, &x, NULL);
     h->temperature_scale = (float)x, h->temperature_length = h->rope.n_ctx_original;
-    if (st != HEARTH_OK || x == 0.0 || h->arch->temperature == HTH_TEMPERATURE_BY_ORIGINAL) return st;
+    if (unrotated) h->temperature_length = 8192, h->temperature_offset = 1;
+    if (st != HEARTH_OK || x == 0.0 || unrotated || h->arch->temperature == HTH_TEMPERATURE_BY_ORIGINAL) return st;
     h->temperature_length = 0;
     return hth_hparams_size(r, "attention.temperature_length", 1, HTH_MAX_CONTEXT, &h->temperature_length);
 }

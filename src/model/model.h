@@ -64,7 +64,7 @@ typedef struct hth_hparams {
     uint32_t n_layer, d_model, n_vocab;
     uint32_t n_block; /* in the file: the layers, then those that predict further tokens, which are not used */
     uint32_t n_ctx_train;
-    uint32_t n_position; /* learned positions, which limit the context; 0: no limit */
+    uint32_t n_position; /* limit of the context: learned positions, or as many keys as an indexer keeps; 0: none */
     /* The largest values over the layers, which may differ. */
     uint32_t d_head; /* of keys and of values */
     uint32_t n_head, n_head_kv, d_ff; /* d_ff: of dense networks */
@@ -81,7 +81,7 @@ typedef struct hth_hparams {
     float score_scale;          /* of queries times keys; by default score_factor^2 / sqrt(score_width) */
     float alibi;                /* largest exponent of the slopes by which scores fall with distance; 0: none */
     float temperature_scale;    /* hth_temperature; 0: none */
-    uint32_t temperature_length;
+    uint32_t temperature_length, temperature_offset; /* offset: added to the position */
     float qkv_limit;            /* of queries, keys and values; 0: none */
     float embedding_scale, residual_scale, logit_scale; /* factors of embeddings, of blocks' outputs, of logits */
     bool parallel;              /* mixer and network of a layer read the same residual stream */
@@ -123,6 +123,7 @@ typedef struct hth_attention {
     uint32_t
         kv_layer; /* whose keys and values are read: this layer's own, or an earlier one's; then k and v are absent */
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
+    uint32_t chunk;     /* a token attends to the positions of its chunk of so many, a multiple of 256; 0: to all */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
     bool q_has_gate;         /* q has, for each head, the rows of its queries, then those of its gate (as below) */
@@ -220,6 +221,7 @@ typedef struct hth_router {
     hth_router_score score;
     bool normalise;
     float scale; /* of the weights */
+    bool weighs_input;         /* weights multiply the inputs of experts, not their outputs */
     const float *expert_scale; /* [n_expert] of the weights, or NULL */
     hth_norm norm;             /* of its input, the residual stream before the network; absent: the network's input */
     bool reads_layer_input;
@@ -315,7 +317,7 @@ typedef struct hth_model {
     hth_matrix layer_embd; /* n_vocab rows of n_layer * d_layer_embd, or absent: embeddings for each layer */
     hth_matrix layer_proj;    /* n_layer * d_layer_embd rows of d_model: its product with the embedding is added to them */
     const float *layer_proj_norm; /* [d_layer_embd] of that product */
-    float *ones;              /* [d_model] weights of norms without parameters */
+    float *ones;              /* [largest width] weights of norms without parameters */
     hth_norm output_norm;
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
@@ -389,6 +391,7 @@ hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, heart
 /* Reads metadata only (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
+    uint32_t chunk;
     bool has_experts, rotates, recurrent;
 } hth_layer_sizes;
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,

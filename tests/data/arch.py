@@ -551,6 +551,11 @@ def recipes():
     add("mistral4", "mistral4", 242, with_(latent, 20, experts=joined), expert_gating_func=1, expert_weights_norm=True,
         rope__scaling__yarn_log_multiplier=0.07, rope__scaling__attn_factor=1.1, attention__temperature_scale=0.2,
         attention__temperature_length=16, **scaled, **mla, **low)
+    add("glm-dsa", "glm-dsa", 244, with_(latent, 20, experts=joined), expert_gating_func=0, expert_weights_norm=True,
+        attention__indexer__top_k=200, **mla, **low)
+    add("llama4", "llama4", 245, with_(experts, 8, 16, shared=16, step=2, freqs={"rope_freqs": frequencies(16)}), n_layer=4,
+        d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=96, expert_count=8, expert_used_count=3, expert_feed_forward_length=16,
+        interleave_moe_layer_step=2)
     add("mistral3", "mistral3", 243, llama, attention__temperature_scale=0.2, rope__scaling__yarn_log_multiplier=0.6,
         n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
     # Gemma 4: layers for which heads, caches and embeddings differ

@@ -135,6 +135,7 @@ USUAL = dict(
                             # its norm; "tensors": shared without a tensor ffn_norm
     qk_norm=None,           # of each "head", of "each" with weights of its own, of "all" heads together
     qk_norm_after=False,    # after the rotation
+    qk_norm_plain=False,    # without weights, of heads that rotate
     clamps=False,           # queries, keys and values
     alibi=lambda m: 0.0,
     score=lambda m: 1 / np.sqrt(m.d_head),
@@ -160,7 +161,7 @@ USUAL = dict(
 WINDOWS = dict(period=0, size=0, dense_first=False, n_layer=None, unscaled=False, other_base=None)
 
 # "key": what the file says. score: "softmax", "sigmoid", or "chosen", the softmax of the chosen logits.
-EXPERTS = dict(score="softmax", normalise=True, scale=False, reads_layer_input=False)
+EXPERTS = dict(score="softmax", normalise=True, scale=False, reads_layer_input=False, weighs_input=False)
 
 
 def scale_key(name, usual=lambda m: 1.0):
@@ -245,6 +246,9 @@ ROWS = {
     "gemma2": a_row(HALVES, act="geglu", post_norms=True, windows=dict(period=2), embedding=lambda m: np.sqrt(m.n_embd)),
     "gemma3": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(period=6, other_base=10000.0),
                     embedding=lambda m: np.sqrt(m.n_embd)),
+    "llama4": a_row(qk_norm="head", qk_norm_after=True, qk_norm_plain=True, rotates=lambda i, near, any_near: i % 4 != 3,
+                    experts=dict(score="sigmoid", normalise=False, weighs_input=True)),
+    "glm-dsa": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
     "gemma4": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(other_base=10000.0), gemma4=True,
                     embedding=lambda m: np.sqrt(m.n_embd), score=lambda m: 1.0, experts={}),
     "phi2": a_row(PLAIN_GELU, rotation="halves", parallel="shared"),
@@ -378,6 +382,8 @@ class Model:
         return normalise(x, self.eps, self.row.norm == "layer", weight, self.get(name + ".bias"))
 
     def qk_norm(self, q, k, p):
+        if self.row.qk_norm_plain:
+            return normalise(q, self.eps, False), normalise(k, self.eps, False)
         if not self.has(p + "attn_q_norm.weight"):
             return q, k
         layer = self.row.norm == "layer"
@@ -407,7 +413,7 @@ class Model:
         if self.rotates[i]:
             rope = self.near_rope if self.windows[i] else self.rope
             q, k = rope(q), rope(k)
-        if by_head and row.qk_norm_after:
+        if by_head and row.qk_norm_after and (self.rotates[i] or not row.qk_norm_plain):
             q, k = self.qk_norm(q, k, p)
         q = self.heat(q)
         cap = self.key("attn_logit_softcapping", 50.0) if self.arch == "gemma2" else 0.0
@@ -575,8 +581,11 @@ class Model:
         for e in range(len(gate)):
             tokens, places = np.nonzero(chosen == e)
             g, u, d = (b[e] if b is not None else 0 for b in biases)
-            hidden = self.act(x[tokens] @ gate[e].T + g, x[tokens] @ up[e].T + u)
-            out[tokens] += weights[tokens, places, None] * (hidden @ down[e].T + d)
+            before, after = x[tokens], weights[tokens, places, None]
+            if self.row.experts["weighs_input"]:
+                before, after = before * after, 1
+            hidden = self.act(before @ gate[e].T + g, before @ up[e].T + u)
+            out[tokens] += after * (hidden @ down[e].T + d)
         if self.has(p + "ffn_up_shexp.weight"):
             gate = self.get(p + "ffn_gate_inp_shexp.weight")
             out += (1 if gate is None else sigmoid(x @ gate)[:, None]) * self.dense_ffn(x, p, "_shexp")

@@ -34,6 +34,8 @@ static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
     if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || arch->norms_values)
         return "no shader supports its heads of keys and values";
     if (l->embedding.gate.n_row > 0 || l->output_scale) return "no shader has embeddings or factors of layers";
+    if (a->chunk > 0) return "no shader supports attention in chunks";
+    if (h->temperature_scale != 0.0f) return "no shader scales queries by position";
     if (a->slopes) return "no shader supports scores that fall with distance";
     if (a->sinks) return "no shader supports scores without values";
     if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
