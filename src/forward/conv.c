@@ -31,11 +31,12 @@ void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row)
     const hth_row_group *run = &s->recurrent.runs[s->recurrent.run_of[i_row]];
     hth_state state = hth_sequence_state(s->tokens[i_row].seq, job->i_layer, HTH_STATE_STEP);
     const float *rows[HTH_MAX_TAP];
+    const float *now = (const float *)state.now + job->state_at;
     int64_t at = (int64_t)(i_row - run->first), n_before = (int64_t)c->n_tap - 1;
-    for (int64_t j = 0; j <= n_before; j++) rows[j] = input_at(job, run, state.now, at - n_before + j);
+    for (int64_t j = 0; j <= n_before; j++) rows[j] = input_at(job, run, now, at - n_before + j);
     s->k->conv(rows, c->taps, c->n_tap, c->n_channel, job->y + i_row * c->n_channel);
     if (at + 1 < run->n) return;
-    float *next = state.next;
+    float *next = (float *)state.next + job->state_at;
     for (int64_t j = 1; j <= n_before; j++, next += c->n_channel)
         memcpy(next, rows[j], c->n_channel * sizeof *next);
 }

@@ -61,13 +61,6 @@ static void split_row(void *arg, size_t i_row, uint32_t i_thread)
     split_joined(arg, i_row);
 }
 
-/* log(1 + e^x) */
-static double softplus(double x)
-{
-    double e = hth_exp_d(x);
-    return x > 20.0 ? x : e < 1e-5 ? e - e * e / 2.0 : hth_log_d(1.0 + e);
-}
-
 /* beta and g of all heads. */
 static void make_rates(const delta_job *job, size_t i_row)
 {
@@ -81,7 +74,7 @@ static void make_rates(const delta_job *job, size_t i_row)
     for (size_t i = 0; i < n_head; i++) {
         size_t at = joined ? i / n_shared * 2 * n_shared + i % n_shared : i;
         to[i] = beta[at];
-        g[i] = (float)((double)n->a[i] * softplus((double)decay[at] + (double)n->dt[i]));
+        g[i] = (float)((double)n->a[i] * hth_softplus_d((double)decay[at] + (double)n->dt[i]));
     }
     s->k->sigmoid(to, n_head, to);
 }
@@ -313,7 +306,7 @@ hearth_status hth_fwd_delta_net(hth_step *s, uint32_t i_layer, float *add_to, he
         in[n_in++] = (hth_output){.matrix = &n->decay, .y = r->rates + (size_t)s->n_tok * n->n_head};
     hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, in, n_in, &fusion);
 
-    delta_job job = {{s, &n->conv, i_layer, r->in, n->conv.n_channel, r->conv}, n};
+    delta_job job = {{s, &n->conv, i_layer, r->in, n->conv.n_channel, r->conv, 0}, n};
     if (joined) hth_pool_add(s->pool, split_row, &job, sizeof job, s->n_tok);
     hth_pool_add(s->pool, prepare_row, &job, sizeof job, s->n_tok);
     hth_pool_add(s->pool, run_head, &job, sizeof job, (size_t)r->n_run * n->n_head_key);

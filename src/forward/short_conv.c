@@ -36,7 +36,7 @@ hearth_status hth_fwd_short_conv(hth_step *s, uint32_t i_layer, float *add_to, h
     hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, &in, 1, &fusion);
 
     size_t d = c->conv.n_channel;
-    conv_job job = {{s, &c->conv, i_layer, s->recurrent.in + 2 * d, 3 * d, s->recurrent.conv}};
+    conv_job job = {{s, &c->conv, i_layer, s->recurrent.in + 2 * d, 3 * d, s->recurrent.conv, 0}};
     hth_pool_add(s->pool, gate_input, &job, sizeof job, s->n_tok);
     hth_pool_add(s->pool, convolve, &job, sizeof job, s->n_tok);
 

@@ -154,16 +154,17 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
     const hth_recurrent_sizes *sizes = &model->hparams.recurrent;
     hth_recurrent_buffers *r = &s->recurrent;
     size_t n_in = 0, n_channel = 0, n_joined = 0, n_head = sizes->n_head, n_inner = n_head * sizes->d_state,
-           f = sizeof(float);
+           n_decay = n_head, f = sizeof(float);
     if (sizes->n_tap == 0) return;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
         const hth_delta_net *n = &l->delta_net;
-        bool is_net = l->mixer == HTH_MIXER_DELTA_NET;
+        bool is_net = l->mixer == HTH_MIXER_DELTA_NET, is_kda = l->mixer == HTH_MIXER_KDA;
         n_in = larger(n_in, is_net ? n->conv.n_channel : l->short_conv.in.n_row);
         n_channel = larger(n_channel, is_net ? n->conv.n_channel : l->short_conv.conv.n_channel);
         if (is_net && n->gate.n_row == 0) n_joined = n->qkv.n_row;
         if (is_net) r->n_scratch = hth_fwd_delta_net_scratch(n);
+        if (is_kda) n_in = n_channel = 3 * n_inner, r->n_scratch = l->kda.d, n_decay = n_inner;
     }
     r->runs = bump_alloc(c, n_row, sizeof *r->runs);
     r->run_of = bump_alloc(c, n_row, sizeof *r->run_of);
@@ -174,7 +175,8 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
     r->out = bump_alloc(c, n_row * n_inner, f);
     r->rates = bump_alloc(c, 2 * n_row * n_head, f);
     r->beta = bump_alloc(c, n_row * n_head, f);
-    r->decay = bump_alloc(c, n_row * n_head, f);
+    r->decay = bump_alloc(c, n_row * n_decay, f);
+    r->low = bump_alloc(c, n_decay > n_head ? 2 * n_row * sizes->d_state : 0, f);
     r->scratch = bump_alloc(c, n_thread * r->n_scratch, f);
     if (sizes->d_state > 0) r->inverse_root = (float)(1.0 / hth_sqrt_d((double)sizes->d_state));
 }
@@ -404,7 +406,8 @@ static hearth_status run_both(hth_step *s, uint32_t i_layer, float *add_to, hear
 static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention,
                                                       [HTH_MIXER_LATENT] = hth_fwd_latent,
                                                       [HTH_MIXER_SHORT_CONV] = hth_fwd_short_conv,
-                                                      [HTH_MIXER_DELTA_NET] = hth_fwd_delta_net};
+                                                      [HTH_MIXER_DELTA_NET] = hth_fwd_delta_net,
+                                                      [HTH_MIXER_KDA] = hth_fwd_kda};
 static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn,
                                                            [HTH_NETWORK_EXPERTS] = hth_fwd_experts,
                                                            [HTH_NETWORK_BOTH] = run_both};

@@ -13,6 +13,7 @@ typedef enum hth_mixer_kind {
     HTH_MIXER_LATENT, /* attention over latent vectors (MLA) */
     HTH_MIXER_SHORT_CONV,
     HTH_MIXER_DELTA_NET,
+    HTH_MIXER_KDA,
     HTH_N_MIXER,
 } hth_mixer_kind;
 

@@ -122,7 +122,8 @@ static hearth_status check_vectors(hth_binder *b, const hth_gguf_tensor *t, size
             "%s: tensor '%s' (info at byte %llu) has type %s; norms and biases are F32, F16 or BF16",
             hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
             hth_type_find(t->type)->name);
-    bool fits = t->dim[0] == n && t->dim[1] == n_row && t->dim[2] == 1 && t->dim[3] == 1;
+    bool apart = t->dim[1] == 1 && t->dim[2] == n_row, together = t->dim[1] == n_row && t->dim[2] == 1;
+    bool fits = t->dim[0] == n && (apart || together) && t->dim[3] == 1;
     return fits ? HEARTH_OK : hth_bind_wrong_shape(b, t, n, n_row);
 }
 

@@ -30,6 +30,17 @@ static hearth_status read_delta_net(hth_hparams_reader *r, hth_recurrent_sizes *
     return HEARTH_OK;
 }
 
+/* As many heads as the layers with attention have. */
+static hearth_status read_kda(hth_hparams_reader *r, hth_hparams *h)
+{
+    hth_recurrent_sizes *s = &h->recurrent;
+    s->n_head = h->n_head;
+    hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->n_tap);
+    if (st == HEARTH_OK) st = hth_hparams_size(r, "kda.head_dim", 1, MAX_STATE, &s->d_state);
+    if (st != HEARTH_OK || s->d_state % 16 == 0) return st;
+    return fail_state(r, s->d_state, "only multiples of 16 are supported");
+}
+
 /* A flag for each layer, or the distance of the layers that are not recurrent. */
 static hearth_status read_pattern(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
 {
@@ -68,5 +79,6 @@ hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, 
                         hth_gguf_path(r->file), r->key);
     if (n == 0) return HEARTH_OK;
     if (rule->mixer == HTH_MIXER_DELTA_NET) return read_delta_net(r, &h->recurrent);
+    if (rule->mixer == HTH_MIXER_KDA) return read_kda(r, h);
     return hth_hparams_size(r, "shortconv.l_cache", 1, HTH_MAX_TAP, &h->recurrent.n_tap);
 }

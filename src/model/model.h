@@ -187,6 +187,24 @@ typedef struct hth_delta_net {
     hth_matrix out;          /* d_model rows of n_head * d */
 } hth_delta_net;
 
+/* Kimi Delta Attention: as gated DeltaNet, but each dimension of keys has a decay of its own, e^(a softplus(decay +
+ * dt)); heads share nothing. The sigmoid of the gate multiplies the normed outputs. */
+typedef struct hth_kda {
+    uint32_t n_head, d;
+    hth_conv conv[3];           /* of queries, keys and values, n_head * d channels each, then SiLU */
+    hth_matrix q, k, v;         /* n_head * d rows of d_model */
+    hth_matrix beta;            /* n_head rows of d_model */
+    hth_matrix decay_a, decay_b; /* d rows of d_model, n_head * d rows of d */
+    hth_matrix gate_a, gate_b;
+    const float *a, *dt, *norm; /* [n_head], [n_head * d], [d] */
+    hth_matrix out;             /* d_model rows of n_head * d */
+} hth_kda;
+/* Floats of the inputs of its convolutions in the state, before the states of heads [n_head][d][d]. */
+static inline size_t hth_kda_conv_state(const hth_kda *n)
+{
+    return 3 * (size_t)(n->conv[0].n_tap - 1) * n->n_head * n->d;
+}
+
 /* Floats of the state of a head of keys (forward/delta_net.c): keys of a chunk; for each of its heads the state, and
  * corrected values and decays of a chunk. */
 static inline size_t hth_delta_net_state(const hth_delta_net *n)
@@ -270,6 +288,7 @@ typedef struct hth_layer {
     hth_latent latent;          /* HTH_MIXER_LATENT */
     hth_short_conv short_conv;  /* HTH_MIXER_SHORT_CONV */
     hth_delta_net delta_net;    /* HTH_MIXER_DELTA_NET */
+    hth_kda kda;                /* HTH_MIXER_KDA */
     hth_ffn ffn;         /* DENSE, BOTH; else d_ff is 0 */
     hth_experts experts; /* EXPERTS, BOTH */
     hth_layer_embedding embedding;
@@ -278,7 +297,7 @@ typedef struct hth_layer {
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 29 };
+enum { HTH_LAYER_MATRICES = 38 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
@@ -287,7 +306,9 @@ static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MA
         &l->ffn.down, &e->gate,   &e->up,     &e->down,        &e->shared.gate, &e->shared.up,  &e->shared.down,
         &l->ffn.down_t.rows, &l->short_conv.in, &l->short_conv.out, &l->delta_net.qkv, &l->delta_net.gate,
         &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out, &l->latent.q_a, &l->latent.q_b, &l->latent.kv_a,
-        &l->latent.k_b, &l->latent.v_b, &l->embedding.gate, &l->embedding.proj};
+        &l->latent.k_b, &l->latent.v_b, &l->embedding.gate, &l->embedding.proj,
+        &l->kda.q, &l->kda.k, &l->kda.v, &l->kda.beta, &l->kda.decay_a, &l->kda.decay_b, &l->kda.gate_a,
+        &l->kda.gate_b, &l->kda.out};
     _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }

@@ -131,6 +131,21 @@ class Maker:
         self.put(p + "shortconv.conv.weight", (n_tap, e), 0.8)
         self.matrix(p + "shortconv.out_proj", e, e, self.size / np.sqrt(e))
 
+    def kda(self, p, n_tap, d):
+        e, h, inner = self.d_model, self.n_head, self.n_head * d
+        for n in "qkv":
+            self.matrix(p + "attn_" + n, e, inner, 1.2 / np.sqrt(e))
+            self.bias(p + "attn_" + n, inner)  # not used
+            self.put(f"{p}ssm_conv1d_{n}.weight", (n_tap, 1, inner), 0.6)
+        for n in "fg":
+            self.matrix(f"{p}ssm_{n}_a", e, d, 1.2 / np.sqrt(e))
+            self.matrix(f"{p}ssm_{n}_b", d, inner, 1.2 / np.sqrt(d))
+        self.matrix(p + "ssm_beta", e, h, 1.2 / np.sqrt(e))
+        self.file.add_tensor(p + "ssm_a", -np.exp(self.random.uniform(-4, 0.5, h)), "F32")
+        self.bias(p + "ssm_dt", inner, 1.0)
+        self.gain(p + "ssm_norm", d)
+        self.matrix(p + "attn_output", inner, e, 1.3 * self.size / np.sqrt(inner))
+
     def delta_net(self, p, n_tap, n_key, n_head, d, joined=False):
         """joined: as old converters join tensors"""
         e, inner, n_qkv = self.d_model, n_head * d, (2 * n_key + n_head) * d
@@ -294,6 +309,22 @@ def latent(m, q_rank, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
 
     def mixer(m, p, i):
         m.latent_attention(p, q_rank, rank, d_nope, d_rope, d_value)
+        return True
+    network(m, recurrent=mixer, **options)
+
+
+def kimi(m, layers, n_tap=4, d=16, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
+    """layers: which are recurrent; the others have latent attention"""
+    m.key("kda.head_dim", d)
+    m.key("ssm.conv_kernel", n_tap)
+    m.key("attention.head_count_kv", [0 if recurrent else 1 for recurrent in layers])
+    m.key("attention.kv_lora_rank", rank)
+    m.key("attention.key_length_mla", d_nope + d_rope)
+    m.key("attention.value_length_mla", d_value)
+    m.key("rope.dimension_count", d_rope)
+
+    def mixer(m, p, i):
+        m.kda(p, n_tap, d) if layers[i] else m.latent_attention(p, 0, rank, d_nope, d_rope, d_value)
         return True
     network(m, recurrent=mixer, **options)
 
@@ -576,6 +607,8 @@ def recipes():
         **dict(states, ssm__conv_kernel=3, ssm__group_count=1, ssm__time_step_rank=3, ssm__inner_size=48), **some, **mixed)
     add("qwen3next", "qwen3next", 232, with_(hybrid, [True, False], joined=True, experts=shared), n_layer=2, d_head=16,
         d_rot=8, full_attention_interval=2, **states, **some, **mixed)
+    add("kimi-linear", "kimi-linear", 235, with_(kimi, [True, False, True], experts=dict(joined, select_bias=0.3)), n_layer=3,
+        expert_gating_func=2, expert_weights_scale=1.7, **mla, **{k: v for k, v in low.items() if k != "d_rot"})
     add("lfm2", "lfm2", 233, with_(liquid, [True, False, True], 3), n_layer=3, shortconv__l_cache=3,
         attention__head_count_kv=[0, 1, 0], attention__sliding_window=20, **mixed)
     add("lfm2moe", "lfm2moe", 234, with_(liquid, [True, False, True], 4, experts=dict(n=8, d_ff=16, leading=1, select_bias=0.3,

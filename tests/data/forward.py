@@ -246,6 +246,8 @@ ROWS = {
     "gemma2": a_row(HALVES, act="geglu", post_norms=True, windows=dict(period=2), embedding=lambda m: np.sqrt(m.n_embd)),
     "gemma3": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(period=6, other_base=10000.0),
                     embedding=lambda m: np.sqrt(m.n_embd)),
+    "kimi-linear": a_row(rotation=None, latent=True, recurrent="kda", unused=("attn_q.bias", "attn_k.bias", "attn_v.bias"),
+                         experts=dict(score="key", scale="key")),
     "llama4": a_row(qk_norm="head", qk_norm_after=True, qk_norm_plain=True, rotates=lambda i, near, any_near: i % 4 != 3,
                     experts=dict(score="sigmoid", normalise=False, weighs_input=True)),
     "glm-dsa": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
@@ -313,7 +315,7 @@ class Model:
         if self.row.recurrent == "delta":
             step = key("full_attention_interval", 4)
             self.recurrent = key("attention.recurrent_layers", [i % step != step - 1 for i in range(self.n_layer)])
-        if self.row.recurrent == "convolution":
+        if self.row.recurrent in ("convolution", "kda"):
             self.recurrent, self.n_kv = [n == 0 for n in self.n_kv], max(self.n_kv)
         self.d_head = key("attention.key_length", self.n_embd // self.n_head)
         # PowerInfer's converter writes no epsilon for opt, and its engine takes 0.
@@ -442,10 +444,11 @@ class Model:
         q = self.linear(q, p + ("attn_q_b" if self.has(p + "attn_q_b.weight") else "attn_q"))
         nope, rotated = np.split(q.reshape(n_tok, self.n_head, d_key), [d_key - d_rope], axis=2)
         c, k = np.split(self.linear(x, p + "attn_kv_a_mqa"), [rank], axis=1)
-        c, k = self.norm(c, p + "attn_kv_a_norm"), self.rope(k[:, None])
+        rope = self.rope or (lambda y: y)
+        c, k = self.norm(c, p + "attn_kv_a_norm"), rope(k[:, None])
         keys = np.einsum("hri,tr->thi", self.get(p + "attn_k_b.weight"), c)
         values = np.einsum("hjr,tr->thj", self.get(p + "attn_v_b.weight"), c)
-        q = self.heat(np.concatenate([nope, self.rope(rotated)], axis=2))
+        q = self.heat(np.concatenate([nope, rope(rotated)], axis=2))
         k = np.concatenate([keys, np.repeat(k, self.n_head, axis=1)], axis=2)
         y = attention(q, k, values, self.yarn_sizes()[1] ** 2 / np.sqrt(d_key))
         return self.linear(y, p + "attn_output")
@@ -453,6 +456,7 @@ class Model:
     def convolve(self, x, name):
         """Each channel over the last tokens; before the first there are zeros."""
         taps = self.get(name)
+        taps = taps.reshape(len(x[0]), -1)
         x = np.concatenate([np.zeros((taps.shape[1] - 1, x.shape[1])), x])
         return sum(x[j:j + len(x) - taps.shape[1] + 1] * taps[:, j] for j in range(taps.shape[1]))
 
@@ -492,10 +496,29 @@ class Model:
         out = normalise(out, self.eps, False, self.get(p + "ssm_norm.weight")) * silu(z)
         return self.linear(out.reshape(n_tok, -1), p + "ssm_out")
 
+    def kda(self, x, i):
+        """The delta rule with a decay for each dimension of keys (Kimi Team 2025)."""
+        p, n_tok, d, h = f"blk.{i}.", len(x), self.key("kda.head_dim"), self.n_head
+        q, k, v = (silu(self.convolve(self.linear(x, f"{p}attn_{n}"), f"{p}ssm_conv1d_{n}.weight")).reshape(n_tok, h, d)
+                   for n in "qkv")
+        q, k = (y / np.sqrt((y * y).sum(axis=2, keepdims=True) + self.eps) for y in (q, k))
+        f = self.linear(self.linear(x, p + "ssm_f_a"), p + "ssm_f_b") + self.get(p + "ssm_dt.bias")
+        decay = np.exp(self.get(p + "ssm_a")[:, None] * np.log1p(np.exp(f.reshape(n_tok, h, d))))
+        beta, out = sigmoid(self.linear(x, p + "ssm_beta")), np.empty((n_tok, h, d))
+        for j in range(h):
+            state = np.zeros((d, d))
+            for t in range(n_tok):
+                state = state * decay[t, j][:, None]
+                state = state + np.outer(k[t, j], beta[t, j] * (v[t, j] - k[t, j] @ state))
+                out[t, j] = q[t, j] @ state / np.sqrt(d)
+        gate = sigmoid(self.linear(self.linear(x, p + "ssm_g_a"), p + "ssm_g_b")).reshape(out.shape)
+        out = normalise(out, self.eps, False, self.get(p + "ssm_norm.weight")) * gate
+        return self.linear(out.reshape(n_tok, -1), p + "attn_output")
+
     def mixer(self, x, i):
         if not self.recurrent[i]:
             return self.latent_attention(x, i) if self.row.latent else self.attention(x, i)
-        return self.delta_net(x, i) if self.row.recurrent == "delta" else self.short_convolution(x, i)
+        return {"delta": self.delta_net, "kda": self.kda, "convolution": self.short_convolution}[self.row.recurrent](x, i)
 
     def gemma4_attention(self, q, k, v, i):
         p, shared = f"blk.{i}.", self.key("attention.shared_kv_layers", 0)
