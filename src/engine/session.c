@@ -348,7 +348,7 @@ static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, he
     uint32_t n_position = model->model->hparams.n_position;
     if (n_position == 0 || n_ctx <= n_position) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "a context of %u positions: %s has learned %u; ask for less with -c", n_ctx,
+                    "a context of %u positions: %s is limited to %u; ask for less with -c", n_ctx,
                     hth_gguf_path(model->file), n_position);
 }
 

@@ -5,7 +5,7 @@
  *     u_t = beta_t (v_t - e^(G_t) S^T k_t - sum over i < t of e^(G_t - G_i) (k_i . k_t) u_i)
  *     o_t = (e^(G_t) S^T q_t + sum over i <= t of e^(G_t - G_i) (k_i . q_t) u_i) / sqrt(d)
  * and at the end of the chunk S becomes e^(G) S + sum of e^(G - G_i) k_i u_i^T (Yang et al. 2024, the WY form). A
- * token's sums have the same terms in the same order, alone or beside others of its chunk (docs/arithmetic.md 7). */
+ * token's sums have the same terms in the same order, alone or beside others of its chunk (docs/arithmetic.md 12). */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"

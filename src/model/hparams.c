@@ -401,6 +401,23 @@ static hearth_status read_temperature(hth_hparams_reader *r, hth_hparams *h)
     return hth_hparams_size(r, "attention.temperature_length", 1, HTH_MAX_CONTEXT, &h->temperature_length);
 }
 
+/* An indexer chooses the keys that a token attends to, or blocks of them. In contexts that it keeps whole, it changes
+ * nothing. */
+static hearth_status read_indexer(hth_hparams_reader *r, hth_hparams *h)
+{
+    uint32_t n_block = 0, size = 1;
+    if (!h->arch->indexer) return HEARTH_OK;
+    hearth_status st = hth_hparams_size(r, "attention.indexer.block_size", 0, HTH_MAX_CONTEXT, &size);
+    if (st == HEARTH_OK) st = hth_hparams_size(r, "attention.indexer.top_k", 1, HTH_MAX_CONTEXT, &n_block);
+    uint64_t n = (uint64_t)n_block * (size > 0 ? size : 1);
+    h->n_position = n < HTH_MAX_CONTEXT ? (uint32_t)n : HTH_MAX_CONTEXT;
+    if (st != HEARTH_OK || h->n_ctx_train <= h->n_position) return st;
+    hth_log(HEARTH_LOG_WARN, "%s: %s limits contexts to %u positions: choosing keys in longer ones is not supported",
+            hth_gguf_path(r->file), r->key, h->n_position);
+    h->n_ctx_train = h->n_position;
+    return HEARTH_OK;
+}
+
 /* What changes scores, and limits queries, keys and values. */
 static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
 {
@@ -422,7 +439,8 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
     h->alibi = (float)alibi, x = 0.0;
     if (a->clamps_qkv) st = hth_hparams_float(r, "attention.clamp_kqv", 0.0, 1e6, &x, NULL);
     h->qkv_limit = (float)x;
-    return st == HEARTH_OK ? read_temperature(r, h) : st;
+    if (st == HEARTH_OK) st = read_temperature(r, h);
+    return st == HEARTH_OK ? read_indexer(r, h) : st;
 }
 
 /* Layers that read keys and values of earlier ones, and embeddings for each layer. */

@@ -1,17 +1,5 @@
 /* Hyper-parameters of latent attention: how its vectors are divided. */
-#include "base/log.h"
 #include "model/hparams_int.h"
-
-/* An indexer chooses the keys that a token attends to. In contexts that it keeps whole, it changes nothing. */
-static hearth_status read_indexer(hth_hparams_reader *r, hth_hparams *h)
-{
-    hearth_status st = hth_hparams_size(r, "attention.indexer.top_k", 1, HTH_MAX_CONTEXT, &h->n_position);
-    if (st != HEARTH_OK || h->n_ctx_train <= h->n_position) return st;
-    hth_log(HEARTH_LOG_WARN, "%s: %s limits contexts to %u positions: choosing keys in longer ones is not supported",
-            hth_gguf_path(r->file), r->key, h->n_position);
-    h->n_ctx_train = h->n_position;
-    return HEARTH_OK;
-}
 
 hearth_status hth_hparams_read_latent(hth_hparams_reader *r, hth_hparams *h)
 {
@@ -33,5 +21,5 @@ hearth_status hth_hparams_read_latent(hth_hparams_reader *r, hth_hparams *h)
     h->d_head = h->d_head_window = z->rank + z->d_rope;
     h->score_width = d_key;
     h->n_head_kv = 1;
-    return h->arch->indexer ? read_indexer(r, h) : HEARTH_OK;
+    return HEARTH_OK;
 }

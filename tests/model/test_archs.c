@@ -211,7 +211,7 @@ TEST(learned_positions_bound_the_context)
         hearth_model_get_info(model, &info);
         CHECK_INT(info.n_ctx_train, 10);
         CHECK_OK(step(model, 10, err));
-        CHECK_FAILS(step(model, 11, err), HEARTH_ERROR_ARGUMENT, "tiny.gguf has learned 10");
+        CHECK_FAILS(step(model, 11, err), HEARTH_ERROR_ARGUMENT, "tiny.gguf is limited to 10");
     }
     tiny_close(model);
     tiny_become(&tiny, "opt");
