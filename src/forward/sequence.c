@@ -30,7 +30,7 @@ uint32_t hth_sequence_max_step(const hth_sequence *s)
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
-static size_t all_states(const hth_model *m)
+size_t hth_sequence_state_size(const hth_model *m)
 {
     return hth_kv_state_size(m, HTH_STATE_STEP) + hth_kv_state_size(m, HTH_STATE_CHUNK);
 }
@@ -38,7 +38,7 @@ static size_t all_states(const hth_model *m)
 static bool open_states(hth_sequence *s)
 {
     size_t all, at = 0;
-    s->state_size = all_states(model_of(s));
+    s->state_size = hth_sequence_state_size(model_of(s));
     if (s->state_size == 0) return true;
     if (!hth_mul_size(s->state_size, 2 + HTH_N_CHECKPOINT, &all)) return false;
     s->memory = hth_alloc(1, all);
@@ -66,7 +66,7 @@ bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_se
 {
     size_t sizes[HTH_N_KV_CLASS], part;
     if (!hth_kv_page_sizes(model, type, sizes)) return false;
-    *size = (2 + HTH_N_CHECKPOINT) * all_states(model);
+    *size = (2 + HTH_N_CHECKPOINT) * hth_sequence_state_size(model);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         if (!hth_mul_size(sizes[c], count_held(model, options, (hth_kv_class)c), &part) ||
             !hth_add_size(*size, part, size))

@@ -458,6 +458,16 @@ const char *hth_arch_list(char *list, size_t size)
     return list;
 }
 
+const char *hth_mixer_name(hth_mixer_kind kind)
+{
+    static const char *const names[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = "attention",
+                                                   [HTH_MIXER_LATENT] = "latent",
+                                                   [HTH_MIXER_SHORT_CONV] = "short_conv",
+                                                   [HTH_MIXER_DELTA_NET] = "delta_net",
+                                                   [HTH_MIXER_KDA] = "kda"};
+    return names[kind];
+}
+
 /* Some names are those of gated forms and require a gate tensor. With the other names the tensors decide. */
 static const struct {
     const char *name;

@@ -16,6 +16,8 @@ typedef enum hth_mixer_kind {
     HTH_MIXER_KDA,
     HTH_N_MIXER,
 } hth_mixer_kind;
+/* "attention", "latent", "short_conv", "delta_net", "kda" */
+const char *hth_mixer_name(hth_mixer_kind kind);
 
 typedef enum hth_rope_kind {
     HTH_ROPE_INTERLEAVED, /* pairs (2i, 2i + 1) */

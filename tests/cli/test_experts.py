@@ -56,6 +56,23 @@ def inspect_counts_what_a_token_uses():
 
 
 @case
+def inspect_shows_recurrent_layers_and_their_states():
+    path = data("golden/arch/qwen35.gguf")
+    model, run = (inspected(path)[part] for part in ("model", "run"))
+    check(model["mixers"] == ["delta_net"] * 3 + ["attention", "delta_net"], model["mixers"])
+    # 4 layers: 3 inputs of 128 channels; for 2 heads of keys 16 keys of a chunk, twice a state, values and decays
+    check(run["state_bytes"] == 4 * 4 * (3 * 128 + 2 * (16 * 32 + 2 * (16 * 16 + 16 * 32 + 32))), run["state_bytes"])
+    text = good("inspect", path).stdout.decode()
+    check("recurrent      4 of 5 layers: gated DeltaNet, 4 heads of 16\n" in text, text)
+    check("(10 copies of " in text, text)
+    check(inspected(data("golden/arch/lfm2.gguf"))["model"]["mixers"] == ["short_conv", "attention", "short_conv"], "lfm2")
+    check("latent attention of rank 24, keys of 20, values of 10\n" in
+          good("inspect", data("golden/arch/deepseek2.gguf")).stdout.decode(), "deepseek2")
+    plain = inspected(data("golden/arch/llama-gqa.gguf"))
+    check(plain["run"]["state_bytes"] == 0 and set(plain["model"]["mixers"]) == {"attention"}, plain)
+
+
+@case
 def inspect_offers_no_selector_of_neurons_for_mixtures():
     for name in MIXTURES:
         model = inspected(mixture(name))["model"]

@@ -58,7 +58,7 @@ static role role_of(const hth_gguf_tensor *t)
         return ROLE_EMBEDDING;
     if (hth_str_eq(t->name, "output.weight")) return ROLE_HEAD;
     if (t->n_dim == 1) return ROLE_VECTORS;
-    return holds(t->name, ".attn_") ? ROLE_ATTENTION : holds(t->name, ".ffn_") ? ROLE_FFN : ROLE_OTHER;
+    return holds(t->name, ".attn_") || holds(t->name, ".ssm_") || holds(t->name, ".shortconv.") ? ROLE_ATTENTION : holds(t->name, ".ffn_") ? ROLE_FFN : ROLE_OTHER;
 }
 
 static void add(tensor_sum *sum, const hth_gguf_tensor *t)
@@ -95,6 +95,7 @@ static void estimate(facts *f, const args *a)
     choose_selectors(f);
     f->n_ctx = hth_context_for(&f->model->hparams, args_context(a, 0));
     f->weight_size = f->model->weight_size;
+    f->state_size = hth_sequence_state_size(f->model);
     uint32_t n_row = f->n_ctx < BATCH_ROWS ? f->n_ctx : BATCH_ROWS;
     if (hth_kv_size(f->model, HEARTH_KV_F16, f->n_ctx, &f->kv_f16_size) &&
         hth_kv_size(f->model, HEARTH_KV_F32, f->n_ctx, &f->kv_f32_size) &&

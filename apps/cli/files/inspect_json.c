@@ -126,6 +126,9 @@ static void json_model(json *j, const facts *f)
     json_open_compact(j, "windows", '[');
     for (uint32_t i = 0; i < h->n_layer; i++) json_uint(j, NULL, m->layers[i].attn.window);
     json_close(j, ']');
+    json_open_compact(j, "mixers", '[');
+    for (uint32_t i = 0; i < h->n_layer; i++) json_word(j, NULL, hth_mixer_name(m->layers[i].mixer));
+    json_close(j, ']');
     json_word(j, "activation", hth_activation_name(h->activation));
     json_bool(j, "gated", m->layers[0].ffn.gate.n_row > 0 || m->layers[0].experts.gate.n_row > 0);
     json_bool(j, "exact_zeros", exact);
@@ -145,6 +148,7 @@ static void json_needs(json *j, const facts *f)
         json_uint(j, "weight_bytes", f->weight_size);
         json_uint(j, "kv_f16_bytes", f->kv_f16_size);
         json_uint(j, "kv_f32_bytes", f->kv_f32_size);
+        json_uint(j, "state_bytes", f->state_size);
         json_uint(j, "workspace_bytes", f->step_size);
     } else {
         json_word(j, "reason", f->why_not.message);

@@ -2,6 +2,7 @@
  * metadata. */
 #include "cli/files/inspect_facts.h"
 #include "common/model_args.h"
+#include "forward/sequence.h"
 #include "text/utf8.h"
 
 #include <stdio.h>
@@ -88,6 +89,28 @@ static void print_attention(const hth_model *m)
     if (h->rope.kind != HTH_ROPE_NONE) printf(", base %g", h->rope.base);
     if (n_window > 0) printf("; %u of %u layers see %u positions", n_window, h->n_layer, window);
     putchar('\n');
+}
+
+/* Mixers that are not attention. */
+static void print_other_mixers(const hth_model *m)
+{
+    static const char *const names[HTH_N_MIXER] = {[HTH_MIXER_LATENT] = "latent attention",
+                                                   [HTH_MIXER_SHORT_CONV] = "short convolution",
+                                                   [HTH_MIXER_DELTA_NET] = "gated DeltaNet",
+                                                   [HTH_MIXER_KDA] = "Kimi Delta Attention"};
+    const hth_recurrent_sizes *r = &m->hparams.recurrent;
+    const hth_latent_sizes *z = &m->hparams.latent;
+    uint32_t n[HTH_N_MIXER] = {0};
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n[m->layers[i].mixer]++;
+    for (int k = 0; k < HTH_N_MIXER; k++) {
+        if (n[k] == 0 || !names[k]) continue;
+        label(k == HTH_MIXER_LATENT ? "" : "recurrent");
+        printf("%u of %u layers: %s", n[k], m->hparams.n_layer, names[k]);
+        if (k == HTH_MIXER_LATENT) printf(" of rank %u, keys of %u, values of %u", z->rank, z->d_nope + z->d_rope, z->d_value);
+        else if (k == HTH_MIXER_SHORT_CONV) printf(" of %u tokens", r->n_tap);
+        else printf(", %u heads of %u", r->n_head, r->d_state);
+        putchar('\n');
+    }
 }
 
 /* The usual names of an activation with and without a gate. */
@@ -196,6 +219,7 @@ static void print_model(const facts *f)
         printf("%s: %u layers, width %u, vocabulary %u, trained for %u positions\n", h->arch->name,
                h->n_layer, h->d_model, h->n_vocab, h->n_ctx_train);
         print_attention(f->model);
+        print_other_mixers(f->model);
         print_ffn(f);
     }
     print_tokenizer(f);
@@ -249,7 +273,9 @@ static void print_tensor(const hth_gguf_tensor *t)
 
 static void print_needs(const facts *f)
 {
+    enum { N_STATE_COPY = 2 + HTH_N_CHECKPOINT };
     char title[80];
+    size_t states = N_STATE_COPY * f->state_size;
     if (is_sidecar(f->file)) return;
     if (!f->model) {
         printf("\nCannot be run: %s\n", printable(f->why_not.message));
@@ -261,10 +287,14 @@ static void print_needs(const facts *f)
     printf("%12.2f MiB\n", mib(f->weight_size));
     label("KV cache");
     printf("%12.2f MiB (f16; f32: %.2f)\n", mib(f->kv_f16_size), mib(f->kv_f32_size));
+    if (f->state_size > 0) {
+        label("states");
+        printf("%12.2f MiB (%d copies of %.2f)\n", mib(states), N_STATE_COPY, mib(f->state_size));
+    }
     label("workspace");
     printf("%12.2f MiB\n", mib(f->step_size));
     label("together");
-    printf("%12.2f MiB\n", mib(f->weight_size + f->kv_f16_size + f->step_size));
+    printf("%12.2f MiB\n", mib(f->weight_size + f->kv_f16_size + states + f->step_size));
 }
 
 static void print_metadata(const facts *f)
