@@ -105,8 +105,14 @@ hth_ftype_model hth_ftype_read_model(const hth_gguf *file)
 
 bool hth_ftype_is_matrix(hth_str name, uint32_t n_dim)
 {
-    return n_dim >= 2 && ends_with(name, ".weight") && !ends_with(name, "_norm.weight") &&
-           !ends_with(name, "ffn_gate_inp.weight") && !hth_str_eq(name, "position_embd.weight");
+    /* Ends of names of small or sensitive tensors, which llama-quantize leaves too. */
+    static const char *const left[] = {"_norm.weight",         "ffn_gate_inp.weight",   "position_embd.weight",
+                                       "ssm_conv1d.weight",    "ssm_conv1d_q.weight",   "ssm_conv1d_k.weight",
+                                       "ssm_conv1d_v.weight",  "shortconv.conv.weight", "per_layer_model_proj.weight",
+                                       "indexer.k_proj.weight", "indexer.q_proj.weight"};
+    bool matrix = n_dim >= 2 && ends_with(name, ".weight");
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) matrix = matrix && !ends_with(name, left[i]);
+    return matrix;
 }
 
 bool hth_ftype_is_head(const hth_ftype_model *model, hth_str name)

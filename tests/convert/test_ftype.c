@@ -114,5 +114,8 @@ TEST(vectors_routers_and_positions_are_no_matrices)
     CHECK(!hth_ftype_is_matrix(text("blk.0.attn_q.bias"), 1) &&
           !hth_ftype_is_matrix(text("blk.0.attn_norm.weight"), 1));
     CHECK(!hth_ftype_is_matrix(text("blk.0.ffn_gate_inp.weight"), 2));
+    CHECK(!hth_ftype_is_matrix(text("blk.0.ssm_conv1d.weight"), 2) &&
+          !hth_ftype_is_matrix(text("blk.0.shortconv.conv.weight"), 2));
+    CHECK(hth_ftype_is_matrix(text("blk.0.shortconv.in_proj.weight"), 2));
     CHECK(!hth_ftype_is_matrix(text("position_embd.weight"), 2) && !hth_ftype_is_matrix(text("weight"), 2));
 }
