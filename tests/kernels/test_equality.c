@@ -247,6 +247,24 @@ static uint64_t hash_expert_functions(const hth_kernels *k)
     return h;
 }
 
+/* What recurrent mixers add. */
+static uint64_t hash_recurrent_functions(const hth_kernels *k)
+{
+    enum { N_TAP = 4, N_CHANNEL = N / N_TAP - 3 };
+    const float *rows[N_TAP];
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        for (int j = 0; j < N_TAP; j++) rows[j] = in_a + j * N_CHANNEL;
+        k->conv(rows, in_b, N_TAP, N_CHANNEL, out);
+        h = hash_floats(h, out, N_CHANNEL);
+        k->mul(in_a, in_b, N, out);
+        h = hash_floats(h, out, N);
+    }
+    return h;
+}
+
 static uint64_t hash_rounding(const hth_kernels *k)
 {
     enum { BLOCKS = 32 };
@@ -421,6 +439,10 @@ static uint64_t hash_slopes_and_sinks(const hth_kernels *k)
 
 TEST(slopes_and_sinks_are_the_same_everywhere) { check_levels(hash_slopes_and_sinks, 0x5a6f3c5d2fcf7965u); }
 TEST(functions_of_experts_are_the_same_everywhere) { check_levels(hash_expert_functions, 0xfdbfa39c217f736au); }
+TEST(functions_of_recurrent_mixers_are_the_same_everywhere)
+{
+    check_levels(hash_recurrent_functions, 0x830b23c136eb0afcu);
+}
 TEST(windows_and_caps_are_the_same_everywhere) { check_levels(hash_windows_and_caps, 0xf1d3317c18bbf1a9u); }
 TEST(norms_are_the_same_everywhere) { check_levels(hash_norms, 0x0a3187ac15827f35u); }
 TEST(elementwise_kernels_are_the_same_everywhere) { check_levels(hash_elements, 0xd4ec56880667b167u); }

@@ -284,6 +284,47 @@ TEST(dots_of_rows_round_each_product)
     }
 }
 
+/* The sum of rounded products, from the first on. */
+static float conv_of(const float *const *rows, const float *taps, size_t n_tap, size_t n, size_t i)
+{
+    volatile float sum = taps[i] * rows[0][i];
+    for (size_t j = 1; j < n_tap; j++) {
+        volatile float product = taps[j * n + i] * rows[j][i];
+        sum = sum + product;
+    }
+    return sum;
+}
+
+TEST(convolutions_add_rounded_products_in_order)
+{
+    enum { MAX_TAP = 5, MAX_CHANNEL = 41 };
+    hth_cpu levels[1 + PROOF_MAX_LEVEL];
+    int n_level = all_levels(levels);
+    test_random r = proof_random();
+    float x[MAX_TAP][MAX_CHANNEL], taps[MAX_TAP * MAX_CHANNEL], y[MAX_CHANNEL + 1], products[MAX_CHANNEL];
+    for (int l = 0; l < n_level; l++) {
+        hth_kernels k = proof_kernels(levels[l]);
+        for (int kind = 0; kind < PROOF_N_KIND; kind++)
+            for (size_t n = 1; n <= MAX_CHANNEL; n++)
+                for (size_t n_tap = 1; n_tap <= MAX_TAP; n_tap++) {
+                    const float *rows[MAX_TAP];
+                    for (size_t j = 0; j < n_tap; j++) proof_fill_f32(&r, (proof_kind)kind, x[j], n), rows[j] = x[j];
+                    proof_fill_f32(&r, (proof_kind)kind, taps, n_tap * n);
+                    y[n] = 77.0f;
+                    k.conv(rows, taps, n_tap, n, y);
+                    k.mul(taps, x[0], n, products);
+                    for (size_t i = 0; i < n; i++) {
+                        volatile float product = taps[i] * x[0][i];
+                        float want = conv_of(rows, taps, n_tap, n, i), one = product;
+                        if (proof_differ_f32(&want, &y[i], 1) != 1 || proof_differ_f32(&one, &products[i], 1) != 1)
+                            test_fail(__FILE__, __LINE__, "at %s: channel %zu of %zu, %zu taps: %a, not %a",
+                                      hth_cpu_name(levels[l]), i, n, n_tap, (double)y[i], (double)want);
+                    }
+                    CHECK(y[n] == 77.0f);
+                }
+    }
+}
+
 /* rcp(1 + exp(min(0 - x, 86))), NaN passing. */
 static float sigmoid_of(const hth_kernels *k, float x)
 {
