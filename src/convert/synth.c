@@ -21,9 +21,12 @@ typedef struct shape {
     uint32_t n_layer, d_model, d_ff, n_head, n_kv, d_head, n_vocab, n_ctx;
     double rope_base;
     bool tied;
-    uint32_t n_expert, n_used;              /* of d_ff neurons each; 0: dense */
-    uint32_t d_shared;                      /* of a shared expert with a gate; 0: none */
-    uint32_t n_rot, window;                 /* 0: the whole head; none */
+    uint32_t n_expert, n_used; /* of d_ff neurons each; 0: dense */
+    uint32_t d_shared;         /* of a shared expert; 0: none */
+    uint32_t d_dense;          /* of the first layer, which has no experts; 0: it has */
+    uint32_t n_rot, window;    /* 0: the whole head; none */
+    uint32_t n_kv_window, d_head_window; /* of layers with a window: all but every 6th; 0: layers do not differ */
+    uint32_t rank, d_rope, d_value;      /* latent attention with keys of d_head; 0: none */
     uint32_t n_delta, n_delta_key, d_delta; /* heads of gated DeltaNet in all but every 4th layer; 0: none */
 } shape;
 
@@ -48,6 +51,10 @@ static const shape shapes[] = {
      .n_used = 6},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 131072, 150000.0, .n_expert = 32,
      .n_used = 4, .window = 128},
+    {"gemma4-12b", "gemma4", 48, 3840, 15360, 16, 1, 512, 262144, 262144, 1000000.0, .tied = true, .window = 1024,
+     .n_kv_window = 8, .d_head_window = 256},
+    {"deepseek-v2-lite", "deepseek2", 27, 2048, 1408, 16, 1, 192, 102400, 163840, 10000.0, .n_expert = 64, .n_used = 6,
+     .d_shared = 2816, .d_dense = 10944, .rank = 512, .d_rope = 64, .d_value = 128},
     {"qwen35-9b", "qwen35", 32, 4096, 12288, 16, 4, 256, 248320, 262144, 10000000.0, .n_rot = 64,
      .n_delta = 32, .n_delta_key = 16, .d_delta = 128},
     {"qwen35-35b-a3b", "qwen35moe", 40, 2048, 512, 16, 2, 256, 248320, 262144, 10000000.0, .n_expert = 256,
@@ -56,10 +63,9 @@ static const shape shapes[] = {
 
 const char *hth_synth_shapes(void)
 {
-    return "llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b, shape-32b, llama-70b, "
-           "stories-15m, mixtral-8x7b, qwen3-30b-a3b, smallthinker-4b, smallthinker-21b, gpt-oss-20b, "
-           "qwen35-9b, "
-           "qwen35-35b-a3b";
+    return "llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b, shape-32b, llama-70b, stories-15m, "
+           "mixtral-8x7b, qwen3-30b-a3b, smallthinker-4b, smallthinker-21b, gpt-oss-20b, gemma4-12b, "
+           "deepseek-v2-lite, qwen35-9b, qwen35-35b-a3b";
 }
 
 static const shape *find_shape(const char *name)
@@ -294,19 +300,39 @@ static hearth_status put_parts(work *w, uint32_t i_layer, const part *parts, siz
 
 static bool is_recurrent(const shape *s, uint32_t i_layer) { return s->n_delta > 0 && (i_layer + 1) % 4 != 0; }
 
+/* Layers whose heads are those of windows. */
+static bool has_window(const shape *s, uint32_t i_layer) { return s->d_head_window > 0 && (i_layer + 1) % 6 != 0; }
+
+static hearth_status latent_attention(work *w, uint32_t i_layer, hearth_error *err)
+{
+    const shape *s = w->shape;
+    uint64_t d = s->d_model, n = s->n_head;
+    const part parts[] = {MATRIX("attn_q", d, n * s->d_head),
+                          MATRIX("attn_kv_a_mqa", d, s->rank + s->d_rope),
+                          VECTOR("attn_kv_a_norm", s->rank, 1, 1.0f),
+                          MATRICES("attn_k_b", s->d_head - s->d_rope, s->rank, n),
+                          MATRICES("attn_v_b", s->rank, s->d_value, n),
+                          MATRIX("attn_output", n * s->d_value, d)};
+    return put_parts(w, i_layer, parts, sizeof parts / sizeof *parts, err);
+}
+
 static hearth_status attention(work *w, uint32_t i_layer, hearth_error *err)
 {
     const shape *s = w->shape;
-    uint64_t d = s->d_model, n_q = (uint64_t)s->n_head * s->d_head, n_kv = (uint64_t)s->n_kv * s->d_head;
-    bool normed = strncmp(s->arch, "qwen3", 5) == 0, oss = strcmp(s->arch, "gpt-oss") == 0;
+    bool near = has_window(s, i_layer), gemma = s->d_head_window > 0, oss = strcmp(s->arch, "gpt-oss") == 0;
+    uint64_t d = s->d_model, d_head = near ? s->d_head_window : s->d_head, n_q = s->n_head * d_head,
+             n_kv = (near ? s->n_kv_window : s->n_kv) * d_head;
+    bool normed = strncmp(s->arch, "qwen3", 5) == 0 || gemma;
+    float gain = gemma ? 0.3f : 1.0f; /* Gemma 4 does not scale its scores */
+    if (s->rank > 0) return latent_attention(w, i_layer, err);
     const part parts[] = {MATRIX("attn_q", d, s->n_delta ? 2 * n_q : n_q),
                           MATRIX("attn_k", d, n_kv),
-                          MATRIX("attn_v", d, n_kv),
+                          MATRICES("attn_v", d, n_kv, !gemma || near),
                           VECTOR("attn_q.bias", n_q, oss, 0.0f),
                           VECTOR("attn_k.bias", n_kv, oss, 0.0f),
                           VECTOR("attn_v.bias", n_kv, oss, 0.0f),
-                          VECTOR("attn_q_norm", s->d_head, normed, 1.0f),
-                          VECTOR("attn_k_norm", s->d_head, normed, 1.0f),
+                          VECTOR("attn_q_norm", d_head, normed, gain),
+                          VECTOR("attn_k_norm", d_head, normed, gain),
                           VECTOR("attn_sinks", s->n_head, oss, 0.0f),
                           MATRIX("attn_output", n_q, d),
                           VECTOR("attn_output.bias", d, oss, 0.0f)};
@@ -334,8 +360,10 @@ static hearth_status delta_net(work *w, uint32_t i_layer, hearth_error *err)
 static hearth_status network(work *w, uint32_t i_layer, hearth_error *err)
 {
     const shape *s = w->shape;
-    uint64_t d = s->d_model, rank = w->options->rank, n = s->n_expert, f = s->d_ff, shared = s->d_shared;
-    bool dense = n == 0, oss = strcmp(s->arch, "gpt-oss") == 0;
+    bool leading = s->d_dense > 0 && i_layer == 0;
+    uint64_t d = s->d_model, rank = w->options->rank, n = leading ? 0 : s->n_expert,
+             f = leading ? s->d_dense : s->d_ff, shared = leading ? 0 : s->d_shared;
+    bool dense = n == 0, gated = shared > 0 && s->d_dense == 0, oss = strcmp(s->arch, "gpt-oss") == 0;
     const part parts[] = {MATRICES("ffn_gate", d, f, dense),
                           MATRICES("ffn_up", d, f, dense),
                           MATRICES("ffn_down", f, d, dense),
@@ -347,7 +375,7 @@ static hearth_status network(work *w, uint32_t i_layer, hearth_error *err)
                           VECTORS("ffn_gate_exps.bias", f, n, oss, 0.0f),
                           VECTORS("ffn_up_exps.bias", f, n, oss, 0.0f),
                           VECTORS("ffn_down_exps.bias", d, n, oss, 0.0f),
-                          VECTOR("ffn_gate_inp_shexp", d, shared > 0, 0.01f),
+                          VECTOR("ffn_gate_inp_shexp", d, gated, 0.01f),
                           MATRICES("ffn_gate_shexp", d, shared, shared > 0),
                           MATRICES("ffn_up_shexp", d, shared, shared > 0),
                           MATRICES("ffn_down_shexp", shared, d, shared > 0),
@@ -360,11 +388,14 @@ static hearth_status layer(work *w, uint32_t i_layer, hearth_error *err)
 {
     const shape *s = w->shape;
     bool other_name = s->n_delta > 0 || strcmp(s->arch, "gpt-oss") == 0;
+    bool gemma = s->d_head_window > 0;
     const part norms[] = {VECTOR("attn_norm", s->d_model, 1, 1.0f),
+                          VECTOR("post_attention_norm", s->d_model, gemma, 1.0f),
+                          VECTOR("post_ffw_norm", s->d_model, gemma, 1.0f),
                           VECTOR(other_name ? "post_attention_norm" : "ffn_norm", s->d_model, 1, 1.0f)};
-    hearth_status st = put_parts(w, i_layer, norms, 1, err);
+    hearth_status st = put_parts(w, i_layer, norms, 3, err);
     if (st == HEARTH_OK) st = is_recurrent(s, i_layer) ? delta_net(w, i_layer, err) : attention(w, i_layer, err);
-    if (st == HEARTH_OK) st = put_parts(w, i_layer, norms + 1, 1, err);
+    if (st == HEARTH_OK) st = put_parts(w, i_layer, norms + 3, 1, err);
     return st == HEARTH_OK ? network(w, i_layer, err) : st;
 }
 
@@ -378,7 +409,9 @@ static hearth_status walk(work *w, bool declares, hearth_error *err)
     const part embedding = MATRIX("", s->d_model, s->n_vocab), norm = VECTOR("", s->d_model, 1, 1.0f);
     hearth_status st = tensor(w, "token_embd.weight", table, &embedding, s->tied ? small : 1.0f, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < s->n_layer; i++) st = layer(w, i, err);
+    const part freqs = VECTOR("", s->d_head / 2, 1, 1.0f);
     if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", HTH_TYPE_F32, &norm, 0.0f, err);
+    if (st == HEARTH_OK && s->d_head_window > 0) st = tensor(w, "rope_freqs.weight", HTH_TYPE_F32, &freqs, 0.0f, err);
     if (st == HEARTH_OK && !s->tied) st = tensor(w, "output.weight", head, &embedding, small, err);
     return st;
 }
@@ -397,6 +430,43 @@ static void put_float_key(work *w, const char *key, double value)
     char name[80];
     snprintf(name, sizeof name, "%s.%s", w->shape->arch, key);
     hth_gguf_writer_float(w->out, name, HTH_GGUF_F32, value);
+}
+
+/* Heads and windows by layer. */
+static void put_gemma(work *w)
+{
+    const shape *s = w->shape;
+    uint32_t n_kv[64], near[64];
+    char name[80];
+    for (uint32_t i = 0; i < s->n_layer; i++) near[i] = has_window(s, i), n_kv[i] = near[i] ? s->n_kv_window : s->n_kv;
+    snprintf(name, sizeof name, "%s.attention.head_count_kv", s->arch);
+    hth_gguf_writer_array(w->out, name, HTH_GGUF_U32, n_kv, s->n_layer);
+    snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", s->arch);
+    hth_gguf_writer_array(w->out, name, HTH_GGUF_U32, near, s->n_layer);
+    put_number(w, "attention.key_length_swa", s->d_head_window);
+    put_number(w, "attention.value_length_swa", s->d_head_window);
+    put_number(w, "rope.dimension_count_swa", s->d_head_window);
+    put_float_key(w, "rope.freq_base_swa", 10000.0);
+    put_float_key(w, "final_logit_softcapping", 30.0);
+    put_number(w, "embedding_length_per_layer_input", 0);
+}
+
+static void put_deepseek(work *w)
+{
+    const shape *s = w->shape;
+    char name[80];
+    put_number(w, "attention.kv_lora_rank", s->rank);
+    put_number(w, "attention.key_length_mla", s->d_head);
+    put_number(w, "attention.value_length_mla", s->d_value);
+    put_number(w, "leading_dense_block_count", s->d_dense > 0);
+    put_number(w, "expert_shared_count", s->d_shared / s->d_ff);
+    put_number(w, "expert_gating_func", HTH_SCORE_SOFTMAX);
+    put_float_key(w, "expert_weights_scale", 1.0);
+    snprintf(name, sizeof name, "%s.rope.scaling.type", s->arch);
+    hth_gguf_writer_text(w->out, name, "yarn", 4);
+    put_float_key(w, "rope.scaling.factor", 40.0);
+    put_float_key(w, "rope.scaling.yarn_log_multiplier", 0.0707);
+    put_number(w, "rope.scaling.original_context_length", 4096);
 }
 
 static void put_delta_net(work *w)
@@ -478,12 +548,12 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     put_number(w, "context_length", s->n_ctx);
     put_number(w, "embedding_length", s->d_model);
     put_number(w, "block_count", s->n_layer);
-    put_number(w, "feed_forward_length", s->d_ff);
+    put_number(w, "feed_forward_length", s->d_dense ? s->d_dense : s->d_ff);
     put_number(w, "attention.head_count", s->n_head);
-    put_number(w, "attention.head_count_kv", s->n_kv);
-    put_number(w, "attention.key_length", s->d_head);
-    put_number(w, "attention.value_length", s->d_head);
-    put_number(w, "rope.dimension_count", s->n_rot ? s->n_rot : s->d_head);
+    if (s->d_head_window == 0) put_number(w, "attention.head_count_kv", s->n_kv);
+    put_number(w, "attention.key_length", s->rank ? s->rank + s->d_rope : s->d_head);
+    put_number(w, "attention.value_length", s->rank ? s->rank : s->d_head);
+    put_number(w, "rope.dimension_count", s->d_rope ? s->d_rope : s->n_rot ? s->n_rot : s->d_head);
     put_float_key(w, "rope.freq_base", s->rope_base);
     put_float_key(w, "attention.layer_norm_rms_epsilon", 1e-5);
     if (s->n_expert > 0) {
@@ -494,6 +564,8 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     if (s->d_shared > 0) put_number(w, "expert_shared_feed_forward_length", s->d_shared);
     if (s->window > 0) put_number(w, "attention.sliding_window", s->window);
     if (s->n_delta > 0) put_delta_net(w);
+    if (s->d_head_window > 0) put_gemma(w);
+    if (s->rank > 0) put_deepseek(w);
     if (strcmp(s->arch, "smallthinker") == 0) put_number(w, "expert_gating_func", HTH_SCORE_SIGMOID);
     if (o->packed) hth_gguf_writer_uint(w->out, "hearth.pack.version", HTH_GGUF_U32, 1);
     if (o->rank) hth_gguf_writer_text(w->out, "hearth.predictor.input", "normed", 6);
