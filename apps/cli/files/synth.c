@@ -52,8 +52,9 @@ const command command_synth = {
     .operands = "SHAPE OUT",
     .summary = "write a model of a known shape with random weights, to measure",
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
-               "shape-32b, llama-70b or stories-15m, or a mixture of experts: mixtral-8x7b,\n"
-               "qwen3-30b-a3b, smallthinker-4b or smallthinker-21b (no --packed, no --rank).\n"
+               "shape-32b, llama-70b, stories-15m, gemma4-12b or qwen35-9b, or a mixture of\n"
+               "experts (no --packed, no --rank): mixtral-8x7b, qwen3-30b-a3b, qwen35-35b-a3b,\n"
+               "smallthinker-4b, smallthinker-21b, gpt-oss-20b or deepseek-v2-lite.\n"
                "TYPE is one of quantize, IQ4_XS or MXFP4.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
