@@ -181,6 +181,9 @@ def all_byte_level(merges, families):
     yield make("bloom", controls=["<s>", "</s>"], bos="<s>", eos="</s>", states_bos=False)
     yield make("viking", **end)
     yield make("qwen35", controls=["<|im_start|>", "<|im_end|>"], eos="<|im_end|>", users=["e\u0301"])
+    yield make("minicpm5", whole_words=True, controls=["<s>", "</s>"], bos="<s>", eos="</s>")
+    yield make("chameleon", controls=["<s>", "</s>"], users=["<sentinel:1>"], bos="<s>", eos="</s>", adds_bos=True)
+    yield make("cohere2moe", family="tiny_aya", **end)
     yield make("jina-v2-code", family="gpt-2", controls=["<s>", "</s>", "<mask>"], bos="<s>", eos="</s>", states_bos=True,
                drops_before=["<mask>"])
 
