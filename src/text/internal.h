@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "file/name_index.h"
+#include "text/charsmap.h"
 #include "text/pretokenizer.h"
 #include "text/heap.h"
 #include "text/merge_table.h"
@@ -17,15 +18,26 @@ enum { HTH_TEXT_MAX_ENTRY = 1024, HTH_TEXT_MAX_VOCAB = 1 << 22 };
 enum {
     HTH_TEXT_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER | 1 << HTH_TOKEN_UNUSED,
     HTH_TEXT_BYTE_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_UNUSED, /* of byte-level BPE */
+    HTH_TEXT_PIECES = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER,       /* of Unigram */
     HTH_TEXT_USERS = 1 << HTH_TOKEN_USER,
     HTH_TEXT_SPECIALS = 1 << HTH_TOKEN_UNKNOWN | 1 << HTH_TOKEN_CONTROL | 1 << HTH_TOKEN_USER,
 };
+
+/* How text becomes ids. */
+typedef enum hth_text_algorithm {
+    HTH_TEXT_SPM,     /* SentencePiece BPE: merges by score */
+    HTH_TEXT_BPE,     /* byte-level BPE: words, merges by rank */
+    HTH_TEXT_UNIGRAM, /* SentencePiece Unigram: the pieces with the highest sum of scores */
+} hth_text_algorithm;
 
 typedef struct hth_text_token {
     hth_str entry;     /* in the file */
     const char *piece;  /* decoded text: in the file or in the arena */
     uint32_t n_chunk;
-    uint32_t rank;      /* by score: a higher score is a lower rank, equal scores are equal ranks */
+    union {
+        uint32_t rank; /* by score: a higher score is a lower rank, equal scores are equal ranks */
+        float score;   /* of Unigram */
+    };
     uint8_t kind;       /* hth_token_kind */
     bool is_eog;          /* end of generation */
     bool rstrip;    /* strips the white space after it (special tokens only) */
@@ -49,6 +61,7 @@ typedef struct hth_text_char {
 } hth_text_char;
 
 struct hth_tokenizer {
+    hth_text_algorithm algorithm;
     int32_t n_vocab;
     hth_text_token *token;
     hth_vocab_index words;
@@ -62,8 +75,13 @@ struct hth_tokenizer {
     hth_merge_table merges;      /* two symbols -> the word that they form; BPE: the merge's rank */
     hth_merge_table joins;       /* two characters that are adjacent in some word */
 
+    /* Unigram only */
+    hth_charsmap charsmap;
+    bool merges_spaces;  /* a run of spaces counts as one, and as none at either end of a fragment */
+    bool has_all_bytes;  /* a character without a piece becomes byte tokens, not the unknown token */
+    double unknown_score;
+
     /* byte-level BPE only */
-    bool is_bpe;
     const hth_pretok_type *pretok_type;
     unsigned flags;               /* of the pre-tokenizer's name: HTH_TEXT_WHOLE_WORDS and so on */
     hth_pretokenizer *pretokenizer;
@@ -93,6 +111,9 @@ hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err);
  * flags); then words, byte symbols and merges. */
 hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+/* unigram_vocab.c: the normalisation, and what an unknown character costs. */
+hearth_status hth_text_read_unigram(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+
 /* The symbol of the character, or ill-formed byte, at the start of n > 0 bytes. *n_used is its length. Does not
  * escape spaces. */
 uint32_t hth_text_symbol_at(const hth_tokenizer *tok, const char *bytes, size_t n, size_t *n_used);
@@ -104,11 +125,23 @@ typedef struct hth_text_symbol {
     uint32_t prev, next; /* UINT32_MAX: none */
 } hth_text_symbol;
 
+/* The best way to a place in a text of Unigram pieces. */
+typedef struct hth_text_node {
+    double score; /* of all pieces up to here */
+    uint32_t n;   /* bytes of the last piece; 0: no way is known */
+    int32_t id;   /* the last piece, or -1: a character without a piece */
+} hth_text_node;
+
 typedef struct hth_tokenize_scratch {
     hth_text_symbol *symbol;
     size_t n, capacity;
     hth_text_heap heap;
     hth_pretok_iter pretok;
+    char *text; /* normalised */
+    size_t n_text, text_capacity;
+    hth_text_node *node;
+    size_t n_node, node_capacity;
+    bool after_unknown; /* the last id is the unknown token */
     size_t n_unencodable; /* bytes that the vocabulary cannot encode */
 } hth_tokenize_scratch;
 void hth_tokenize_scratch_free(hth_tokenize_scratch *work);
@@ -124,6 +157,10 @@ hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_tokenize_scratch
 /* bpe.c: the same for byte-level BPE, without the space. */
 hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
                                   size_t n, hth_ids *ids, hearth_error *err);
+
+/* unigram.c: the same for Unigram, with normalisation. */
+hearth_status hth_text_unigram_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
+                                      size_t n, hth_ids *ids, hearth_error *err);
 
 typedef struct hth_text_span {
     size_t from, end;

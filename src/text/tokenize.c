@@ -1,4 +1,5 @@
-/* Text to ids. The text is split at special tokens (special.c); the fragments between them go to spm.c or bpe.c.
+/* Text to ids. The text is split at special tokens (special.c); the fragments between them go to spm.c, bpe.c
+ * or unigram.c.
  * Called by engine/ and the program. The parts of a conversation are joined first, so that the boundary between
  * two parts affects neither the space prefix nor splitting nor merging. */
 #include "base/checked_math.h"
@@ -10,8 +11,11 @@
 static hearth_status encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text, size_t n,
                             hth_ids *ids, hearth_error *err)
 {
-    return tok->is_bpe ? hth_text_bpe_encode(tok, work, text, n, ids, err)
-                       : hth_text_spm_encode(tok, work, text, n, ids, err);
+    switch (tok->algorithm) {
+    case HTH_TEXT_BPE: return hth_text_bpe_encode(tok, work, text, n, ids, err);
+    case HTH_TEXT_UNIGRAM: return hth_text_unigram_encode(tok, work, text, n, ids, err);
+    default: return hth_text_spm_encode(tok, work, text, n, ids, err);
+    }
 }
 
 /* Encodes the fragments between special tokens, and these tokens. */

@@ -61,11 +61,23 @@ static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, con
     return status;
 }
 
+/* The ids that a file need not state, or -1. Those of "gpt2" (11) are right for one vocabulary of many, so there are
+ * none. */
+static int32_t default_id(const hth_tokenizer *tok, role r)
+{
+    static const int32_t ids[][3] = {
+        [HTH_TEXT_SPM] = {[BOS] = 1, [EOS] = 2, [UNKNOWN] = 0},
+        [HTH_TEXT_BPE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = -1},
+        [HTH_TEXT_UNIGRAM] = {[BOS] = -1, [EOS] = 1, [UNKNOWN] = 2},
+    };
+    int32_t id = ids[tok->algorithm][r];
+    return id < tok->n_vocab ? id : -1;
+}
+
 static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    /* the defaults of "llama"; those of "gpt2" (11) are right for one vocabulary of many, so there are none */
-    int32_t by_role[] = {[BOS] = 1, [EOS] = tok->n_vocab > 2 ? 2 : -1, [UNKNOWN] = 0};
-    if (tok->is_bpe) by_role[BOS] = by_role[EOS] = by_role[UNKNOWN] = -1;
+    int32_t by_role[] = {
+        [BOS] = default_id(tok, BOS), [EOS] = default_id(tok, EOS), [UNKNOWN] = default_id(tok, UNKNOWN)};
     for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
         role r = id_keys[i].role;
         int32_t extra = -1, *id = r == EOG || r == OTHER ? &extra : &by_role[r];
@@ -99,9 +111,10 @@ static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
 
 static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    tok->add_bos = !tok->is_bpe || tok->flags & HTH_TEXT_BOS;
-    tok->add_eos = false;
-    tok->add_space_prefix = !tok->is_bpe;
+    const bool is_bpe = tok->algorithm == HTH_TEXT_BPE;
+    tok->add_bos = tok->algorithm == HTH_TEXT_SPM || tok->flags & HTH_TEXT_BOS;
+    tok->add_eos = tok->algorithm == HTH_TEXT_UNIGRAM;
+    tok->add_space_prefix = tok->algorithm == HTH_TEXT_SPM;
     hearth_status status =
         hth_gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tok->add_bos, NULL, err);
     if (status == HEARTH_OK)
@@ -109,12 +122,12 @@ static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth
     if (status == HEARTH_OK)
         status = hth_gguf_get_bool(file, "tokenizer.ggml.add_space_prefix", &tok->add_space_prefix,
                                    NULL, err);
-    if (tok->is_bpe && tok->add_space_prefix) {
+    if (is_bpe && tok->add_space_prefix) {
         tok->add_space_prefix = false;
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: byte-level BPE puts "
                 "nothing in front", hth_gguf_path(file));
     }
-    if (hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
+    if (tok->algorithm != HTH_TEXT_UNIGRAM && hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.precompiled_charsmap is ignored",
                 hth_gguf_path(file));
     return status;
@@ -195,10 +208,19 @@ static hearth_status set_rstrip(hth_tokenizer *tok, const hth_gguf *file, hearth
     return HEARTH_OK;
 }
 
-static void set_mask_lstrip(hth_tokenizer *tok)
+/* The mask token of some embedding models strips the white space before it. */
+static hearth_status set_mask_lstrip(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    for (int32_t i = 0; i < tok->n_vocab && tok->flags & HTH_TEXT_MASK_LSTRIP; i++)
-        tok->token[i].lstrip = has_text(&tok->token[i], "<mask>");
+    hth_str name = {"", 0}, arch = {"", 0};
+    hearth_status status = hth_gguf_get_text(file, "general.name", &name, NULL, err);
+    if (status == HEARTH_OK) status = hth_gguf_get_text(file, "general.architecture", &arch, NULL, err);
+    if (status != HEARTH_OK) return status;
+    const char *mask = NULL;
+    if (name_contains(name, "modern-bert")) mask = "[MASK]";
+    if (tok->flags & HTH_TEXT_MASK_LSTRIP || hth_str_eq(arch, "nomic-bert-moe") || hth_str_eq(arch, "jina-bert-v3"))
+        mask = "<mask>";
+    for (int32_t i = 0; i < tok->n_vocab && mask; i++) tok->token[i].lstrip = has_text(&tok->token[i], mask);
+    return HEARTH_OK;
 }
 
 hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
@@ -207,7 +229,7 @@ hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, h
     if (status == HEARTH_OK) status = read_ids(tok, file, err);
     if (status != HEARTH_OK) return status;
     mark_eog_texts(tok);
-    set_mask_lstrip(tok);
     warn_of_odd_ids(tok, file);
-    return set_rstrip(tok, file, err);
+    status = set_mask_lstrip(tok, file, err);
+    return status == HEARTH_OK ? set_rstrip(tok, file, err) : status;
 }

@@ -239,3 +239,68 @@ class SentencePiece(Tokenizer):
                 piece = piece.removeprefix(b" ")
             out, first = out + piece, False
         return out
+
+
+class Unigram(Tokenizer):
+    """replacements: {text: text} before all else, the longest first. merges: runs of spaces count as one."""
+
+    def __init__(self, tokens, scores, unknown, replacements=None, space_prefix=True, merges=True, **options):
+        super().__init__(tokens, **options)
+        self.unknown, self.space_prefix, self.merges = unknown, space_prefix, merges
+        self.replacements = replacements or {}
+        self.longest_key = max(map(len, self.replacements), default=0)
+        self.pieces = {text: (i, 0.0 if kind == USER else scores[i])
+                       for i, (text, kind) in enumerate(tokens) if kind in (NORMAL, USER)}
+        self.longest = max(map(len, self.pieces))
+        self.unknown_score = min(scores[i] for i, t in enumerate(tokens) if t[1] == NORMAL) - 10
+        found = {int(text[3:5], 16): i for i, (text, kind) in enumerate(tokens) if kind == BYTE}
+        self.bytes = found if len(found) == 256 else None
+
+    def replace(self, text):
+        out, at = "", 0
+        while at < len(text):
+            key = next((text[at:at + n] for n in range(self.longest_key, 0, -1) if text[at:at + n] in self.replacements), None)
+            c = text[at]
+            out += self.replacements[key] if key else "\ufffd" if "\udc80" <= c <= "\udcff" else c
+            at += len(key) if key else 1
+        return out
+
+    def normalise(self, text):
+        text = self.replace(text)
+        if self.merges:
+            text = " ".join(word for word in text.split(" ") if word)
+        first = len(text) - len(text.lstrip(" "))
+        if self.space_prefix and first < len(text):
+            text = text[:first] + " " + text[first:]
+        return text.replace(" ", SPACE)
+
+    def cut(self, fragment):
+        yield self.normalise(fragment)
+
+    def encode_word(self, text):
+        best = [(0.0, 0, None)] + [None] * len(text)
+        for at in range(len(text)):
+            ways = [(n, *self.pieces[text[at:at + n]]) for n in range(1, self.longest + 1) if text[at:at + n] in self.pieces
+                    and at + n <= len(text)]
+            if not ways or ways[0][0] != 1:
+                ways.append((1, None, self.unknown_score))
+            for n, i, score in ways:
+                if best[at + n] is None or best[at][0] + score > best[at + n][0]:
+                    best[at + n] = best[at][0] + score, at, i
+        pieces, at = [], len(text)
+        while at > 0:
+            pieces.insert(0, (text[best[at][1]:at], best[at][2]))
+            at = best[at][1]
+        ids, lost = [], 0
+        for piece, i in pieces:
+            if i is None and self.bytes:
+                ids += [self.bytes[b] for b in raw_bytes(piece)]
+            elif i is None:
+                lost += len(raw_bytes(piece))
+                if not ids or ids[-1] != self.unknown:
+                    ids.append(self.unknown)
+            else:
+                ids.append(i)
+        return ids, lost
+
+    decode = SentencePiece.decode

@@ -16,6 +16,7 @@ import random
 import struct
 import sys
 
+import charsmap
 import gguf
 import token_rules as rules
 
@@ -240,6 +241,67 @@ def all_sentence_piece(pieces, characters):
                          controls=["<|endoftext_2|>", "<|user|>", "<|assistant|>", "<|end|>"])
 
 
+# What SentencePiece's maps do: compatible characters become plain ones, white space a space, some characters nothing.
+REPLACEMENTS = {**{chr(0xFF21 + i): chr(0x41 + i) for i in range(26)}, **{chr(0xFF10 + i): str(i) for i in range(10)},
+                "\ufb01": "fi", "e\u0301": "é", "a\u0301": "á", "\u2026": "...", "\u2460": "1", "\u2460\u2461": "12",
+                "\t": " ", "\n": " ", "\r": " ", "\r\n": " ", "\u00a0": " ", "\u3000": " ", "\u2003": " ", "\u200b": "",
+                "\xad": "", "\x01": "", "\u00bd": "1\u20442", "\u212b": "Å", "\u0130": "I\u0307", "\u2028": " x "}
+
+
+def to_float(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def unigram(name, pieces, characters, prefix=True, merges=True, replacements=None, tied=False, byte_tokens=False, users=(),
+            controls=(), adds_bos=None, adds_eos=None, arch=None, drops_before=(), n_unused=0):
+    v = Vocabulary(name, "t5")
+    for text in ("<pad>", "</s>"):
+        v.add(text, CONTROL)
+    v.add("<unk>", UNKNOWN)
+    scores = [0.0, 0.0, 0.0]
+    if byte_tokens:
+        for b in range(256):
+            v.add(f"<0x{b:02X}>", BYTE)
+            scores.append(0.0)
+    draw = random.Random(11)
+    for i, text in enumerate(pieces + [rules.SPACE] + characters):
+        v.add(text)
+        scores.append(to_float(-float(i // 64) if tied else -3.0 - draw.random() * i / 200))
+    ids = {}
+    for texts, kind in ((controls, CONTROL), (users, USER), ([f"[PAD{i}]" for i in range(n_unused)], UNUSED)):
+        for text in texts:
+            ids[text] = v.add(text, kind)
+            scores.append(-10000.0 if kind == UNUSED else 0.0)
+    v.kv.add_array("tokenizer.ggml.scores", gguf.F32, scores)
+    v.role("tokenizer.ggml.eos_token_id", 1)
+    v.role("tokenizer.ggml.unknown_token_id", 2)
+    v.role("tokenizer.ggml.add_space_prefix", prefix)
+    v.role("tokenizer.ggml.remove_extra_whitespaces", merges)
+    if replacements:
+        v.kv.add_array("tokenizer.ggml.precompiled_charsmap", gguf.U8, list(charsmap.compile_map(replacements)))
+    bos = ids.get("<s>")
+    if bos is not None:
+        v.role("tokenizer.ggml.bos_token_id", bos)
+    for key, states in (("add_bos_token", adds_bos), ("add_eos_token", adds_eos)):
+        if states is not None:
+            v.role("tokenizer.ggml." + key, states)
+    if arch:
+        v.role("general.architecture", arch)
+    return v.finish(rules.Unigram(
+        v.tokens, scores, 2, replacements, prefix, merges, add_bos=bool(adds_bos), add_eos=adds_eos is not False, bos=bos, eos=1,
+        drops_before=[ids[text] for text in drops_before]))
+
+
+def all_unigram(pieces, characters):
+    ascii_only = [p for p in pieces if p.replace(rules.SPACE, "").isascii()]
+    yield unigram("t5", pieces, characters, replacements=REPLACEMENTS, users=["<extra_1>", "<extra_2>"], n_unused=3)
+    yield unigram("t5-plain", ascii_only, [c for c in characters if c.isascii()], prefix=False, merges=False, tied=True,
+                  adds_eos=False)
+    yield unigram("t5-bytes", ascii_only, [c for c in characters if c.isascii()], merges=False, byte_tokens=True)
+    yield unigram("nomic-bert-moe", pieces, characters, replacements=REPLACEMENTS, controls=["<s>", "<mask>"], adds_bos=True,
+                  adds_eos=True, arch="nomic-bert-moe", drops_before=["<mask>"])
+
+
 # ---- texts and their ids -------------------------------------------------------------------------------------------
 
 
@@ -329,7 +391,9 @@ def make(folder):
     text = sample + english[:N_ENGLISH]
     texts = read_lines("tokenizers/texts.jsonl") + read_lines("tokenizers/pretok/texts.jsonl")
     whole, long_runs = ("llama", "gpt-2", "llama-bpe", "qwen2"), []
-    for v in [*all_sentence_piece(*sentence_pieces(text)), *all_byte_level(byte_level_merges(families, text), families)]:
+    pieces, characters = sentence_pieces(text)
+    for v in [*all_sentence_piece(pieces, characters), *all_unigram(pieces, characters),
+              *all_byte_level(byte_level_merges(families, text), families)]:
         lines = [plain_line(v, raw) for raw in texts + list(glued(v))]
         specials = [special_line(v, t) for t in special_texts(v)]
         folder.write(f"tokenizers/{v.name}.gguf", v.kv.to_bytes())

@@ -22,6 +22,13 @@ static const known sentence_pieces[] = {
     {"phi-3", 999, 0, 123},
 };
 
+static const known unigrams[] = {
+    {"t5", 308, 9391, 81},
+    {"t5-plain", 350, 14314, 57},
+    {"t5-bytes", 960, 0, 57},
+    {"nomic-bert-moe", 310, 9391, 81},
+};
+
 static const known byte_levels[] = {
     {"gpt-2", 1020, 0, 33},
     {"llama-bpe", 1020, 0, 129},
@@ -46,6 +53,7 @@ static const known byte_levels[] = {
 
 enum {
     N_SENTENCE_PIECE = sizeof sentence_pieces / sizeof *sentence_pieces,
+    N_UNIGRAM = sizeof unigrams / sizeof *unigrams,
     N_BYTE_LEVEL = sizeof byte_levels / sizeof *byte_levels
 };
 
@@ -93,6 +101,11 @@ TEST(sentencepiece_vocabularies_give_the_ids_of_the_rules)
     for (size_t i = 0; i < N_SENTENCE_PIECE; i++) check_plain(&sentence_pieces[i]);
 }
 
+TEST(unigram_vocabularies_give_the_ids_of_the_rules)
+{
+    for (size_t i = 0; i < N_UNIGRAM; i++) check_plain(&unigrams[i]);
+}
+
 TEST(byte_level_vocabularies_give_the_ids_of_the_rules)
 {
     if (!has_engine()) return;
@@ -134,6 +147,11 @@ static void check_specials(const known *k)
 TEST(sentencepiece_vocabularies_recognise_special_tokens)
 {
     for (size_t i = 0; i < N_SENTENCE_PIECE; i++) check_specials(&sentence_pieces[i]);
+}
+
+TEST(unigram_vocabularies_recognise_special_tokens)
+{
+    for (size_t i = 0; i < N_UNIGRAM; i++) check_specials(&unigrams[i]);
 }
 
 TEST(byte_level_vocabularies_recognise_special_tokens)
@@ -257,7 +275,7 @@ TEST(texts_have_the_known_number_of_tokens)
         {"models/babyllama-tok361/babyllama-tok361-f32.gguf", 219674, 390793},
     };
     for (int i = 0; i < 3; i++) {
-        CLEANUP(vocab_data_close) vocab_data v = {.name = models[i].model, .is_spm = true};
+        CLEANUP(vocab_data_close) vocab_data v = {.name = models[i].model, .drops_space = true};
         const char *path = i == 0 ? models[i].model : test_data(models[i].model);
         if (!path) return;
         CHECK_OK(hth_gguf_open(path, &v.file, err));
