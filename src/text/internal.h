@@ -28,6 +28,7 @@ typedef enum hth_text_algorithm {
     HTH_TEXT_SPM,     /* SentencePiece BPE: merges by score */
     HTH_TEXT_BPE,     /* byte-level BPE: words, merges by rank */
     HTH_TEXT_UNIGRAM, /* SentencePiece Unigram: the pieces with the highest sum of scores */
+    HTH_TEXT_WORDPIECE, /* words, each from its start by the longest piece */
 } hth_text_algorithm;
 
 typedef struct hth_text_token {
@@ -81,6 +82,9 @@ struct hth_tokenizer {
     bool has_all_bytes;  /* a character without a piece becomes byte tokens, not the unknown token */
     double unknown_score;
 
+    /* WordPiece only */
+    bool lower_case, strip_accents; /* before all else */
+
     /* byte-level BPE only */
     const hth_pretok_type *pretok_type;
     unsigned flags;               /* of the pre-tokenizer's name: HTH_TEXT_WHOLE_WORDS and so on */
@@ -89,7 +93,9 @@ struct hth_tokenizer {
     int32_t *merge_id;             /* the word that the merge of a rank produces */
 
     int32_t bos, eos, unknown;  /* or -1 */
-    bool add_bos, add_eos, add_space_prefix;
+    int32_t last;               /* added after a text: EOS, or the separator of WordPiece; or -1 */
+    bool add_bos, add_space_prefix;
+    bool drops_space;           /* a leading space of a decoded text is not in the text */
     size_t longest_piece;
     hth_arena arena;            /* pieces */
 };
@@ -113,6 +119,9 @@ hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth
 hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 /* unigram_vocab.c: the normalisation, and what an unknown character costs. */
 hearth_status hth_text_read_unigram(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+
+/* wordpiece.c: what WordPiece does before splitting. UNSUPPORTED in a build without utf8proc. */
+hearth_status hth_text_read_wordpiece(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 
 /* The symbol of the character, or ill-formed byte, at the start of n > 0 bytes. *n_used is its length. Does not
  * escape spaces. */
@@ -142,6 +151,7 @@ typedef struct hth_tokenize_scratch {
     hth_text_node *node;
     size_t n_node, node_capacity;
     bool after_unknown; /* the last id is the unknown token */
+    size_t n_char_byte, n_word_byte; /* of the input: of this character, and in the word that is collected */
     size_t n_unencodable; /* bytes that the vocabulary cannot encode */
 } hth_tokenize_scratch;
 void hth_tokenize_scratch_free(hth_tokenize_scratch *work);
@@ -161,6 +171,10 @@ hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_tokenize_scratch
 /* unigram.c: the same for Unigram, with normalisation. */
 hearth_status hth_text_unigram_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
                                       size_t n, hth_ids *ids, hearth_error *err);
+
+/* wordpiece.c: the same for WordPiece. */
+hearth_status hth_text_wordpiece_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
+                                        size_t n, hth_ids *ids, hearth_error *err);
 
 typedef struct hth_text_span {
     size_t from, end;

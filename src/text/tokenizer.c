@@ -19,6 +19,7 @@ static const kind kinds[] = {
     {"llama", HTH_TEXT_SPM},
     {"gpt2", HTH_TEXT_BPE},
     {"t5", HTH_TEXT_UNIGRAM},
+    {"bert", HTH_TEXT_WORDPIECE},
 };
 
 enum { N_KIND = sizeof kinds / sizeof *kinds };
@@ -50,6 +51,7 @@ static hearth_status read_tables(hth_tokenizer *tok, const hth_gguf *file, heart
     switch (tok->algorithm) {
     case HTH_TEXT_BPE: return hth_text_read_merges(tok, file, err);
     case HTH_TEXT_UNIGRAM: return hth_text_read_unigram(tok, file, err);
+    case HTH_TEXT_WORDPIECE: return hth_text_read_wordpiece(tok, file, err);
     default: return hth_text_build_merges(tok, err);
     }
 }

@@ -109,7 +109,8 @@ static hearth_status check_empty_texts(const hth_tokenizer *tok, const hth_gguf 
 hearth_status hth_text_read_vocab(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     hearth_status status = read_texts(tok, file, err);
-    if (status == HEARTH_OK && tok->algorithm != HTH_TEXT_BPE) status = read_scores(tok, file, err);
+    if (status == HEARTH_OK && (tok->algorithm == HTH_TEXT_SPM || tok->algorithm == HTH_TEXT_UNIGRAM))
+        status = read_scores(tok, file, err);
     if (status == HEARTH_OK) status = read_kinds(tok, file, err);
     if (status == HEARTH_OK) status = check_empty_texts(tok, file, err);
     return status;

@@ -9,7 +9,7 @@
 
 /* ---- ids ---------------------------------------------------------------------- */
 
-typedef enum role { BOS, EOS, UNKNOWN, EOG, OTHER } role;
+typedef enum role { BOS, EOS, UNKNOWN, CLS, SEP, N_ROLE, EOG = N_ROLE, OTHER } role;
 
 typedef struct id_key {
     const char *key;
@@ -26,8 +26,8 @@ static const id_key id_keys[] = {
     {"tokenizer.ggml.fim_pre_token_id", OTHER}, {"tokenizer.ggml.fim_suf_token_id", OTHER},
     {"tokenizer.ggml.fim_mid_token_id", OTHER}, {"tokenizer.ggml.prefix_token_id", OTHER},
     {"tokenizer.ggml.suffix_token_id", OTHER},  {"tokenizer.ggml.middle_token_id", OTHER},
-    {"tokenizer.ggml.padding_token_id", OTHER}, {"tokenizer.ggml.seperator_token_id", OTHER},
-    {"tokenizer.ggml.cls_token_id", OTHER},     {"tokenizer.ggml.mask_token_id", OTHER},
+    {"tokenizer.ggml.padding_token_id", OTHER}, {"tokenizer.ggml.seperator_token_id", SEP},
+    {"tokenizer.ggml.cls_token_id", CLS},     {"tokenizer.ggml.mask_token_id", OTHER},
 };
 
 /* Converters write -1, of any integer width, for "none". */
@@ -65,19 +65,20 @@ static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, con
  * none. */
 static int32_t default_id(const hth_tokenizer *tok, role r)
 {
-    static const int32_t ids[][3] = {
-        [HTH_TEXT_SPM] = {[BOS] = 1, [EOS] = 2, [UNKNOWN] = 0},
-        [HTH_TEXT_BPE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = -1},
-        [HTH_TEXT_UNIGRAM] = {[BOS] = -1, [EOS] = 1, [UNKNOWN] = 2},
+    static const int32_t ids[][N_ROLE] = {
+        [HTH_TEXT_SPM] = {[BOS] = 1, [EOS] = 2, [UNKNOWN] = 0, [CLS] = -1, [SEP] = -1},
+        [HTH_TEXT_BPE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = -1, [CLS] = -1, [SEP] = -1},
+        [HTH_TEXT_UNIGRAM] = {[BOS] = -1, [EOS] = 1, [UNKNOWN] = 2, [CLS] = -1, [SEP] = -1},
+        [HTH_TEXT_WORDPIECE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = 100, [CLS] = 101, [SEP] = 102},
     };
     int32_t id = ids[tok->algorithm][r];
     return id < tok->n_vocab ? id : -1;
 }
 
-static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, bool add_last, hearth_error *err)
 {
-    int32_t by_role[] = {
-        [BOS] = default_id(tok, BOS), [EOS] = default_id(tok, EOS), [UNKNOWN] = default_id(tok, UNKNOWN)};
+    int32_t by_role[N_ROLE];
+    for (int r = 0; r < N_ROLE; r++) by_role[r] = default_id(tok, (role)r);
     for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
         role r = id_keys[i].role;
         int32_t extra = -1, *id = r == EOG || r == OTHER ? &extra : &by_role[r];
@@ -85,9 +86,12 @@ static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_e
         if (status != HEARTH_OK) return status;
         if (r == EOG && extra >= 0) tok->token[extra].is_eog = true;
     }
+    const bool is_wordpiece = tok->algorithm == HTH_TEXT_WORDPIECE;
+    if (is_wordpiece && by_role[BOS] < 0) by_role[BOS] = by_role[CLS];
     tok->bos = tok->flags & HTH_TEXT_NO_BOS ? -1 : by_role[BOS];
     tok->eos = by_role[EOS];
     tok->unknown = by_role[UNKNOWN];
+    tok->last = !add_last ? -1 : is_wordpiece ? by_role[SEP] : tok->eos;
     if (tok->eos >= 0) tok->token[tok->eos].is_eog = true;
     return HEARTH_OK;
 }
@@ -95,6 +99,7 @@ static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_e
 static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
 {
     const char *path = hth_gguf_path(file);
+    if (tok->algorithm == HTH_TEXT_WORDPIECE) return; /* it generates nothing */
     if (tok->eos < 0)
         hth_log(HEARTH_LOG_WARN, "%s: the vocabulary has no EOS token", path);
     else if (!hth_gguf_find(file, "tokenizer.ggml.eos_token_id"))
@@ -109,25 +114,28 @@ static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
 
 /* ---- flags ---------------------------------------------------------------------- */
 
-static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+/* What the name of the kind says where the file does not. add_last: whether a token ends a text. */
+static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, bool *add_last, hearth_error *err)
 {
-    const bool is_bpe = tok->algorithm == HTH_TEXT_BPE;
-    tok->add_bos = tok->algorithm == HTH_TEXT_SPM || tok->flags & HTH_TEXT_BOS;
-    tok->add_eos = tok->algorithm == HTH_TEXT_UNIGRAM;
-    tok->add_space_prefix = tok->algorithm == HTH_TEXT_SPM;
+    const hth_text_algorithm a = tok->algorithm;
+    const bool is_wordpiece = a == HTH_TEXT_WORDPIECE;
+    tok->add_bos = a == HTH_TEXT_SPM || is_wordpiece || tok->flags & HTH_TEXT_BOS;
+    tok->add_space_prefix = a == HTH_TEXT_SPM;
+    *add_last = a == HTH_TEXT_UNIGRAM || is_wordpiece;
+    const char *last_key = is_wordpiece ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token";
     hearth_status status =
         hth_gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tok->add_bos, NULL, err);
-    if (status == HEARTH_OK)
-        status = hth_gguf_get_bool(file, "tokenizer.ggml.add_eos_token", &tok->add_eos, NULL, err);
+    if (status == HEARTH_OK) status = hth_gguf_get_bool(file, last_key, add_last, NULL, err);
     if (status == HEARTH_OK)
         status = hth_gguf_get_bool(file, "tokenizer.ggml.add_space_prefix", &tok->add_space_prefix,
                                    NULL, err);
-    if (is_bpe && tok->add_space_prefix) {
+    if (a == HTH_TEXT_BPE && tok->add_space_prefix) {
         tok->add_space_prefix = false;
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: byte-level BPE puts "
                 "nothing in front", hth_gguf_path(file));
     }
-    if (tok->algorithm != HTH_TEXT_UNIGRAM && hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
+    tok->drops_space = tok->add_space_prefix || is_wordpiece;
+    if (a != HTH_TEXT_UNIGRAM && hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.precompiled_charsmap is ignored",
                 hth_gguf_path(file));
     return status;
@@ -225,8 +233,9 @@ static hearth_status set_mask_lstrip(hth_tokenizer *tok, const hth_gguf *file, h
 
 hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    hearth_status status = read_flags(tok, file, err);
-    if (status == HEARTH_OK) status = read_ids(tok, file, err);
+    bool add_last = false;
+    hearth_status status = read_flags(tok, file, &add_last, err);
+    if (status == HEARTH_OK) status = read_ids(tok, file, add_last, err);
     if (status != HEARTH_OK) return status;
     mark_eog_texts(tok);
     warn_of_odd_ids(tok, file);

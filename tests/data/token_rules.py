@@ -304,3 +304,72 @@ class Unigram(Tokenizer):
         return ids, lost
 
     decode = SentencePiece.decode
+
+
+class WordPiece(Tokenizer):
+    """A piece that starts a word begins with SPACE. last: the token at the end of a text."""
+
+    def __init__(self, tokens, unknown, lower=True, strip=None, **options):
+        super().__init__(tokens, **options)
+        self.unknown, self.lower, self.strip = unknown, lower, lower if strip is None else strip
+        self.words = self.words_of((NORMAL, USER, UNUSED))
+        self.longest = max(map(len, self.words))
+
+    @staticmethod
+    def is_chinese(c):
+        return any(a <= ord(c) <= b for a, b in (
+            (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF),
+            (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)))
+
+    @staticmethod
+    def is_punctuation(c):
+        return c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~" or unicodedata.category(c).startswith("P")
+
+    def normalise(self, text):
+        out = ""
+        for c in text:
+            category = unicodedata.category(c)
+            if c in "\0\ufffd" or "\udc80" <= c <= "\udcff" or c not in "\t\n\r" and category in ("Cc", "Cf", "Co"):
+                continue
+            if c.isspace() or category in ("Zl", "Zp"):
+                c = " "
+            if self.strip:
+                parts = unicodedata.normalize("NFD", c)
+                parts = "".join(p for p in parts if unicodedata.category(p) != "Mn")
+            else:
+                parts = c
+            if self.lower:
+                parts = "".join(p.lower() for p in parts)
+            out += f" {parts} " if self.is_chinese(c) else parts
+        return out
+
+    def cut(self, fragment):
+        for word in self.normalise(fragment).split(" "):
+            part = ""
+            for c in word:
+                if self.is_punctuation(c):
+                    yield from (w for w in (part, c) if w)
+                    part = ""
+                else:
+                    part += c
+            if part:
+                yield part
+
+    def encode_word(self, word):
+        if len(word) > 100:
+            return [self.unknown], 0
+        ids, rest = [], SPACE + word
+        while rest:
+            n = next((n for n in range(min(self.longest, len(rest)), 0, -1) if rest[:n] in self.words), 0)
+            if n == 0 or ids and rest.startswith(SPACE):
+                return [self.unknown], 0
+            ids.append(self.words[rest[:n]])
+            rest = rest[n:]
+        return ids, 0
+
+    def decode(self, ids):
+        out = b""
+        for text, kind in (self.tokens[i] for i in ids):
+            if kind in (NORMAL, UNUSED, USER):
+                out += raw_bytes(text.replace(SPACE, " ") if kind != USER else text)
+        return out.removeprefix(b" ")

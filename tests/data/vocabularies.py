@@ -302,6 +302,43 @@ def all_unigram(pieces, characters):
                   adds_eos=True, arch="nomic-bert-moe", drops_before=["<mask>"])
 
 
+def word_piece(name, pieces, characters, lower=None, strip=None, roles=None, adds_bos=None, adds_sep=None, users=()):
+    """roles: ids of cls, sep and unknown by the names of their keys; None: the kind's own, 101, 102 and 100."""
+    v = Vocabulary(name, "bert")
+    if not roles:
+        v.add("[PAD]", CONTROL)
+        for i in range(99):
+            v.add(f"[unused{i}]")
+    ids = {text: v.add(text, CONTROL) for text in ("[UNK]", "[CLS]", "[SEP]", "[MASK]")}
+    fold = lower is not False
+    texts = [p.lower() if fold else p for p in pieces]
+    texts += [mark + c for c in characters for mark in ("", rules.SPACE) if c not in "qz"]
+    for text in dict.fromkeys(texts):
+        v.add(text)
+    for text in users:
+        v.add(text, USER)
+    for key in roles or ():
+        v.role("tokenizer.ggml." + key, ids[roles[key]])
+    for key, states in (("normalizer.lowercase", lower), ("normalizer.strip_accents", strip), ("add_bos_token", adds_bos),
+                        ("add_sep_token", adds_sep)):
+        if states is not None:
+            v.role("tokenizer.ggml." + key, states)
+    return v.finish(rules.WordPiece(v.tokens, ids["[UNK]"], fold, strip, add_bos=adds_bos is not False, bos=ids["[CLS]"],
+                                    add_eos=adds_sep is not False, eos=ids["[SEP]"]))
+
+
+def all_word_piece(pieces, characters):
+    words = [p for p in pieces if not set(p) & set(".,;:!?'\"-()[]_")]
+    yield word_piece("bert", words, characters)
+    yield word_piece("bert-cased", words, characters, lower=False, users=["<user>"],
+                     roles={"cls_token_id": "[CLS]", "seperator_token_id": "[SEP]", "unknown_token_id": "[UNK]"})
+    yield word_piece("bert-accents", words, characters, strip=False, adds_sep=False,
+                     roles={"bos_token_id": "[CLS]", "cls_token_id": "[MASK]", "seperator_token_id": "[SEP]",
+                            "unknown_token_id": "[UNK]"})
+    yield word_piece("bert-strip", words, characters, lower=False, strip=True, adds_bos=False,
+                     roles={"cls_token_id": "[CLS]", "seperator_token_id": "[SEP]", "unknown_token_id": "[UNK]"})
+
+
 # ---- texts and their ids -------------------------------------------------------------------------------------------
 
 
@@ -392,7 +429,7 @@ def make(folder):
     texts = read_lines("tokenizers/texts.jsonl") + read_lines("tokenizers/pretok/texts.jsonl")
     whole, long_runs = ("llama", "gpt-2", "llama-bpe", "qwen2"), []
     pieces, characters = sentence_pieces(text)
-    for v in [*all_sentence_piece(pieces, characters), *all_unigram(pieces, characters),
+    for v in [*all_sentence_piece(pieces, characters), *all_unigram(pieces, characters), *all_word_piece(pieces, characters),
               *all_byte_level(byte_level_merges(families, text), families)]:
         lines = [plain_line(v, raw) for raw in texts + list(glued(v))]
         specials = [special_line(v, t) for t in special_texts(v)]

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "support/models/vocab_case.h"
 #include "text/pretokenizer.h"
+#include "text/unicode.h"
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
@@ -52,7 +53,7 @@ TEST(a_small_vocabulary_works)
 TEST(tokenizer_kinds_are_refused_by_name)
 {
     vocab_file_put_text(&f, "tokenizer.ggml.model", "rwkv");
-    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "tokenizer.ggml.model is \"rwkv\"", "\"llama\", \"gpt2\" and \"t5\"");
+    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "tokenizer.ggml.model is \"rwkv\"", "kinds \"llama\", \"gpt2\", \"t5\" and \"bert\"");
     f.without = "tokenizer.ggml.model";
     refuse("vocab.gguf", "tokenizer.ggml.model");
     vocab_file_put_u32(&f, "tokenizer.ggml.model", 1);
@@ -166,6 +167,17 @@ TEST(without_pcre2_byte_level_vocabularies_are_refused_by_name)
     if (!hth_pretokenizer_engine(engine, sizeof engine))
         vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: pre-tokenizer \"gpt-2\"", "built without");
     else if (vocab_open()) IDS("ab", 0, 257);
+}
+
+/* WordPiece: its other cases, in test_wordpiece.c, need utf8proc. */
+TEST(without_utf8proc_wordpiece_vocabularies_are_refused_by_name)
+{
+    char engine[100];
+    vocab_file_put_text(&f, "tokenizer.ggml.model", "bert");
+    vocab_file_add_word(&f, "\xE2\x96\x81\x61", 0.0f);
+    if (!hth_unicode_engine(engine, sizeof engine))
+        vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: tokenizer.ggml.model is \"bert\"", "built without");
+    else if (vocab_open()) IDS("a", 0, AB + 1);
 }
 
 /* ---- ids and flags ---------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@ bool vocab_data_open(vocab_data *v, const char *name)
 {
     char path[200];
     static const char *const with_spaces[] = {"llama", "llama-plain", "llama-few-bytes", "phi-3", "t5", "t5-bytes",
-                                              "nomic-bert-moe"};
+                                              "nomic-bert-moe", "bert", "bert-cased", "bert-accents", "bert-strip"};
     *v = (vocab_data){.name = name};
     for (size_t i = 0; i < sizeof with_spaces / sizeof *with_spaces; i++)
         v->drops_space |= strcmp(name, with_spaces[i]) == 0;
