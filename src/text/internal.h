@@ -26,7 +26,7 @@ enum {
 /* How text becomes ids. */
 typedef enum hth_text_algorithm {
     HTH_TEXT_SPM,     /* SentencePiece BPE: merges by score */
-    HTH_TEXT_BPE,     /* byte-level BPE: words, merges by rank */
+    HTH_TEXT_BPE,     /* words, merges by rank: of bytes that stand as characters, or of characters */
     HTH_TEXT_UNIGRAM, /* SentencePiece Unigram: the pieces with the highest sum of scores */
     HTH_TEXT_WORDPIECE, /* words, each from its start by the longest piece */
 } hth_text_algorithm;
@@ -82,10 +82,11 @@ struct hth_tokenizer {
     bool has_all_bytes;  /* a character without a piece becomes byte tokens, not the unknown token */
     double unknown_score;
 
-    /* WordPiece only */
-    bool lower_case, strip_accents; /* before all else */
+    bool lower_case;    /* WordPiece and BPE of "whitespace": before all else */
+    bool strip_accents; /* WordPiece only */
 
-    /* byte-level BPE only */
+    /* BPE only */
+    bool drops_white;             /* white space is no part of the text */
     const hth_pretok_type *pretok_type;
     unsigned flags;               /* of the pre-tokenizer's name: HTH_TEXT_WHOLE_WORDS and so on */
     hth_pretokenizer *pretokenizer;
@@ -110,12 +111,13 @@ hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, h
 /* vocab.c: vocabulary indices, byte tokens and pieces, after the kinds are final. */
 hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 
-/* spm_vocab.c: symbols, merges and joins, from the words. */
+/* spm_vocab.c: symbols of characters and ill-formed bytes, from the words; and these, merges and joins. */
+hearth_status hth_text_list_characters(hth_tokenizer *tok, hearth_error *err);
 hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err);
 
-/* bpe_vocab.c, for byte-level BPE: the pre-tokenizer that the file names (before vocab_special.c, which reads its
- * flags); then words, byte symbols and merges. */
-hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+/* bpe_vocab.c, for BPE: the pre-tokenizer of this name, or that the file names if it is NULL (before vocab_special.c,
+ * which reads its flags); then words, symbols and merges. */
+hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, const char *name, hearth_error *err);
 hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 /* unigram_vocab.c: the normalisation, and what an unknown character costs. */
 hearth_status hth_text_read_unigram(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);

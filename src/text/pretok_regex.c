@@ -125,6 +125,7 @@ enum {
     DEFAULT,
     EXAONE_MOE,
     FALCON,
+    GEMMA4,
     GPT_2,
     GPT_4O,
     JAIS_2,
@@ -142,6 +143,7 @@ enum {
     TINY_AYA,
     UFAKZEKA,
     VIKING,
+    WHITESPACE,
     YOUTU,
     N_TYPE
 };
@@ -191,6 +193,7 @@ static const hth_pretok_type types[N_TYPE] = {
         "[\\p{P}$+<=>^~|`]+",
         GPT2,
         "[0-9][0-9][0-9]"}},
+    [GEMMA4] = {"gemma4", {LINE_RUNS}},
     [GPT_2] = {"gpt-2", {GPT2}},
     [GPT_4O] = {"gpt-4o", {CASED("(?:" SHORT ")?", "\\p{N}{1,3}")}},
     [JAIS_2] = {"jais-2", {
@@ -228,6 +231,7 @@ static const hth_pretok_type types[N_TYPE] = {
     [VIKING] = {"viking", {
         BLOOM,
         "\\p{N}"}},
+    [WHITESPACE] = {"whitespace", {BLACK "+"}},
     [YOUTU] = {"youtu", {
         YOUTU_SCRIPTS,
         CASED("(?:" SHORT ")?", "\\p{N}")}},
@@ -268,6 +272,8 @@ static const struct {
     {"tiny_aya", TINY_AYA, 0},
     {"ufakzeka", UFAKZEKA, 0},
     {"youtu", YOUTU, HTH_TEXT_WHOLE_WORDS},
+    {"gemma4", GEMMA4, HTH_TEXT_CHARACTERS | HTH_TEXT_ESCAPES | HTH_TEXT_WHOLE_LINES | HTH_TEXT_ALWAYS_BOS},
+    {"whitespace", WHITESPACE, HTH_TEXT_CHARACTERS},
 
     {"a.x-4.0", GPT_2, 0},
     {"exaone4", GPT_2, 0},
@@ -332,6 +338,10 @@ static const struct {
     {"llada-moe", BAILINGMOE, 0},
 
     {"cohere2moe", TINY_AYA, 0},
+
+    {"granite-embed-multi-311m", GEMMA4,
+     HTH_TEXT_CHARACTERS | HTH_TEXT_ESCAPES | HTH_TEXT_WHOLE_LINES | HTH_TEXT_ALWAYS_BOS},
+    {"sarvam-moe", GEMMA4, HTH_TEXT_CHARACTERS | HTH_TEXT_ESCAPES},
 
     {"gpt3-finnish", BLOOM_, 0},
     {"poro-chat", BLOOM_, 0},

@@ -13,13 +13,13 @@
 typedef struct kind {
     const char *name; /* in `tokenizer.ggml.model` */
     hth_text_algorithm algorithm;
+    const char *pre; /* its pre-tokenizer, or NULL: the file names it */
 } kind;
 
 static const kind kinds[] = {
-    {"llama", HTH_TEXT_SPM},
-    {"gpt2", HTH_TEXT_BPE},
-    {"t5", HTH_TEXT_UNIGRAM},
-    {"bert", HTH_TEXT_WORDPIECE},
+    {"llama", HTH_TEXT_SPM, NULL},      {"gpt2", HTH_TEXT_BPE, NULL},
+    {"t5", HTH_TEXT_UNIGRAM, NULL},     {"bert", HTH_TEXT_WORDPIECE, NULL},
+    {"gemma4", HTH_TEXT_BPE, "gemma4"}, {"whitespace", HTH_TEXT_BPE, "whitespace"},
 };
 
 enum { N_KIND = sizeof kinds / sizeof *kinds };
@@ -66,8 +66,9 @@ hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hear
     if (!tok) return hth_fail_memory(err, sizeof *tok, "the tokenizer");
 
     tok->algorithm = k->algorithm;
+    tok->drops_white = k->pre && strcmp(k->pre, "whitespace") == 0;
     status = hth_text_read_vocab(tok, file, err);
-    if (status == HEARTH_OK && tok->algorithm == HTH_TEXT_BPE) status = hth_text_read_pre(tok, file, err);
+    if (status == HEARTH_OK && tok->algorithm == HTH_TEXT_BPE) status = hth_text_read_pre(tok, file, k->pre, err);
     if (status == HEARTH_OK) status = hth_vocab_read_special(tok, file, err);
     if (status == HEARTH_OK) status = hth_text_index(tok, file, err);
     if (status == HEARTH_OK) status = read_tables(tok, file, err);

@@ -1,4 +1,4 @@
-/* Properties and decompositions of characters, which WordPiece needs. Only unicode_utf8proc.c uses utf8proc. In a build
+/* Properties and decompositions of characters, which WordPiece needs, and lower case. Only unicode_utf8proc.c uses utf8proc. In a build
  * without it, unicode_none.c has none of them, and wordpiece_vocab.c refuses. */
 #ifndef HTH_TEXT_UNICODE_H
 #define HTH_TEXT_UNICODE_H
@@ -14,8 +14,6 @@ bool hth_unicode_engine(char *out, size_t n_out);
 bool hth_unicode_is_control(uint32_t cp);     /* categories Cc, Cf and Co */
 bool hth_unicode_is_punctuation(uint32_t cp); /* categories P* */
 bool hth_unicode_is_mark(uint32_t cp);        /* category Mn: marks without a width */
-/* Unicode's White_Space. */
-bool hth_unicode_is_space(uint32_t cp);
 
 enum { HTH_UNICODE_MAX_DECOMPOSED = 18, HTH_UNICODE_MAX_LOWER = 2 };
 /* The canonical decomposition (NFD) of a character alone. Returns its length. */

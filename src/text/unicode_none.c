@@ -11,7 +11,6 @@ bool hth_unicode_engine(char *out, size_t n_out)
 bool hth_unicode_is_control(uint32_t cp) { return (void)cp, false; }
 bool hth_unicode_is_punctuation(uint32_t cp) { return (void)cp, false; }
 bool hth_unicode_is_mark(uint32_t cp) { return (void)cp, false; }
-bool hth_unicode_is_space(uint32_t cp) { return cp == ' '; }
 
 size_t hth_unicode_decompose(uint32_t cp, uint32_t out[HTH_UNICODE_MAX_DECOMPOSED])
 {

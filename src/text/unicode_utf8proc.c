@@ -35,13 +35,6 @@ bool hth_unicode_is_punctuation(uint32_t cp)
 
 bool hth_unicode_is_mark(uint32_t cp) { return category(cp) == UTF8PROC_CATEGORY_MN; }
 
-bool hth_unicode_is_space(uint32_t cp)
-{
-    return (cp >= 0x09 && cp <= 0x0D) || cp == 0x20 || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||
-           (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
-           cp == 0x3000;
-}
-
 size_t hth_unicode_decompose(uint32_t cp, uint32_t out[HTH_UNICODE_MAX_DECOMPOSED])
 {
     utf8proc_int32_t found[HTH_UNICODE_MAX_DECOMPOSED];

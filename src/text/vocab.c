@@ -187,7 +187,10 @@ static const char all_bytes[256] = {
 static size_t decode(const hth_tokenizer *tok, hth_str t, char *out, size_t *n_other)
 {
     *n_other = 0;
-    return tok->algorithm == HTH_TEXT_BPE ? hth_text_unmap(t.bytes, t.n, out, n_other) : unescape(t, out);
+    if (tok->algorithm != HTH_TEXT_BPE || tok->flags & HTH_TEXT_ESCAPES) return unescape(t, out);
+    if (!(tok->flags & HTH_TEXT_CHARACTERS)) return hth_text_unmap(t.bytes, t.n, out, n_other);
+    if (out) memcpy(out, t.bytes, t.n);
+    return t.n;
 }
 
 static hearth_status make_piece(hth_tokenizer *tok, hth_text_token *t, size_t *n_other,
@@ -224,7 +227,7 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
     size_t n_word = 0, n_user = 0, n_special = 0;
     hearth_status status = HEARTH_OK;
     const unsigned words = tok->algorithm == HTH_TEXT_UNIGRAM ? HTH_TEXT_PIECES : HTH_TEXT_WORDS;
-    if (tok->algorithm != HTH_TEXT_BPE) /* those of byte-level BPE are found by hash */
+    if (tok->algorithm != HTH_TEXT_BPE || tok->flags & HTH_TEXT_CHARACTERS) /* those of byte-level BPE: by hash */
         status = hth_vocab_index_build(&tok->words, tok->token, tok->n_vocab, words, &n_word, err);
     if (status == HEARTH_OK)
         status = hth_vocab_index_build(&tok->users, tok->token, tok->n_vocab, HTH_TEXT_USERS,
@@ -233,7 +236,7 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
         status = hth_vocab_index_build(&tok->specials, tok->token, tok->n_vocab,
                                         HTH_TEXT_SPECIALS, &n_special, err);
     if (status != HEARTH_OK) return status;
-    warn_of_doubles(file, n_word, "words");
+    if (tok->algorithm != HTH_TEXT_BPE) warn_of_doubles(file, n_word, "words"); /* bpe_vocab.c counts its own */
     warn_of_doubles(file, n_special, "special tokens");
     find_byte_tokens(tok, file);
     size_t n_odd = 0, n_other;

@@ -122,18 +122,19 @@ static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, bool *
     tok->add_bos = a == HTH_TEXT_SPM || is_wordpiece || tok->flags & HTH_TEXT_BOS;
     tok->add_space_prefix = a == HTH_TEXT_SPM;
     *add_last = a == HTH_TEXT_UNIGRAM || is_wordpiece;
-    const char *last_key = is_wordpiece ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token";
     hearth_status status =
         hth_gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tok->add_bos, NULL, err);
-    if (status == HEARTH_OK) status = hth_gguf_get_bool(file, last_key, add_last, NULL, err);
+    if (status == HEARTH_OK)
+        status = hth_gguf_get_bool(file, "tokenizer.ggml.add_eos_token", add_last, NULL, err);
     if (status == HEARTH_OK)
         status = hth_gguf_get_bool(file, "tokenizer.ggml.add_space_prefix", &tok->add_space_prefix,
                                    NULL, err);
     if (a == HTH_TEXT_BPE && tok->add_space_prefix) {
         tok->add_space_prefix = false;
-        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: byte-level BPE puts "
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: BPE puts "
                 "nothing in front", hth_gguf_path(file));
     }
+    tok->add_bos |= (tok->flags & HTH_TEXT_ALWAYS_BOS) != 0;
     tok->drops_space = tok->add_space_prefix || is_wordpiece;
     if (a != HTH_TEXT_UNIGRAM && hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.precompiled_charsmap is ignored",
@@ -166,21 +167,24 @@ static bool is_eog_text(const hth_text_token *t)
     return false;
 }
 
+static bool has_token(const hth_tokenizer *tok, const char *text)
+{
+    for (int32_t i = 0; i < tok->n_vocab; i++)
+        if (has_text(&tok->token[i], text)) return true;
+    return false;
+}
+
 static void mark_eog_texts(hth_tokenizer *tok)
 {
-    bool has_return = false, has_call = false;
-    int32_t end = -1;
+    const bool is_html = has_token(tok, "<|tool_response>"); /* Gemma 4, whose "</s>" is a word */
+    const bool has_call = has_token(tok, "<|call|>") || has_token(tok, "<|calls|>");
+    const bool end_is_of_message = has_call && (has_token(tok, "<|return|>") || has_token(tok, "<|flush|>"));
     for (int32_t i = 0; i < tok->n_vocab; i++) {
         hth_text_token *t = &tok->token[i];
-        if (!is_eog_text(t)) continue;
-        t->is_eog = true;
+        if (!is_eog_text(t) || (is_html && has_text(t, "</s>"))) continue;
+        t->is_eog = !(end_is_of_message && has_text(t, "<|end|>"));
         t->kind = HTH_TOKEN_CONTROL;
-        if (has_text(t, "<|return|>")) has_return = true;
-        if (has_text(t, "<|call|>")) has_call = true;
-        if (has_text(t, "<|end|>")) end = i;
     }
-    /* in such vocabularies it ends a message, not the reply */
-    if (has_return && has_call && end >= 0) tok->token[end].is_eog = false;
 }
 
 /* ---- flags by name ------------------------------------------------------------------- */

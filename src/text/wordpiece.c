@@ -163,7 +163,7 @@ static hearth_status add(const hth_tokenizer *tok, hth_tokenize_scratch *work, u
                          hearth_error *err)
 {
     if (is_dropped(cp)) return HEARTH_OK;
-    if (hth_unicode_is_space(cp)) return finish_word(tok, work, ids, err);
+    if (hth_text_is_space(cp)) return finish_word(tok, work, ids, err);
     uint32_t part[HTH_UNICODE_MAX_DECOMPOSED] = {cp};
     const size_t n = tok->strip_accents ? hth_unicode_decompose(cp, part) : 1;
     hearth_status status = HEARTH_OK;

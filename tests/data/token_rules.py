@@ -193,6 +193,60 @@ class ByteLevel(Tokenizer):
         return out
 
 
+class CharacterLevel(Tokenizer):
+    """BPE over characters. escapes: a space is SPACE. whole_lines: a run of line ends that is a token is not merged.
+    drops_white: white space is no part of the text."""
+
+    def __init__(self, tokens, merges, escapes=True, whole_lines=False, drops_white=False, lower=False, **options):
+        super().__init__(tokens, **options)
+        self.words = self.words_of((NORMAL, USER, UNUSED))
+        self.escapes, self.whole_lines = escapes, whole_lines
+        self.drops_white, self.lower = drops_white, lower
+        self.bytes = {int(text[3:5], 16): i for i, (text, kind) in enumerate(tokens) if kind == BYTE}
+        self.rank = {}
+        for i, (left, right) in enumerate(merges):
+            if all(len(p) == 1 or p in self.words for p in (left, right)) and left + right in self.words:
+                self.rank.setdefault((left, right), i)
+
+    def cut(self, fragment):
+        if self.drops_white:
+            return [word for word in self.black_words(fragment) if word]
+        return re.findall("[^\n]+|\n+", fragment)
+
+    @staticmethod
+    def black_words(text):
+        white = set("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {chr(c) for c in range(0x2000, 0x200B)}
+        return "".join(" " if c in white else c for c in text).split(" ")
+
+    def encode_word(self, word):
+        if self.lower:
+            word = "".join(c.lower() for c in word)
+        if self.escapes:
+            word = word.replace(" ", SPACE)
+        if self.whole_lines and word.startswith("\n") and word in self.words:
+            return [self.words[word]], 0
+        ids, lost = [], 0
+        for part in merge(word, lambda a, b: self.rank.get((a, b))):
+            raw = raw_bytes(part)
+            known = [self.bytes.get(b, self.words.get(chr(b)) if b < 128 else None) for b in raw]
+            if part in self.words:
+                ids.append(self.words[part])
+            elif None in known:
+                lost += len(raw)
+            else:
+                ids += known
+        return ids, lost
+
+    def decode(self, ids):
+        out = b""
+        for text, kind in (self.tokens[i] for i in ids):
+            if kind == BYTE:
+                out += bytes([int(text[3:5], 16)])
+            elif kind in (NORMAL, UNUSED, USER):
+                out += raw_bytes(text.replace(SPACE, " ") if self.escapes and kind != USER else text)
+        return out
+
+
 class SentencePiece(Tokenizer):
     def __init__(self, tokens, scores, unknown, space_prefix=True, **options):
         super().__init__(tokens, **options)

@@ -13,6 +13,7 @@ import heapq
 import json
 import os
 import random
+import re
 import struct
 import sys
 
@@ -302,7 +303,7 @@ def all_unigram(pieces, characters):
                   adds_eos=True, arch="nomic-bert-moe", drops_before=["<mask>"])
 
 
-def word_piece(name, pieces, characters, lower=None, strip=None, roles=None, adds_bos=None, adds_sep=None, users=()):
+def word_piece(name, pieces, characters, lower=None, strip=None, roles=None, adds_bos=None, adds_last=None, users=()):
     """roles: ids of cls, sep and unknown by the names of their keys; None: the kind's own, 101, 102 and 100."""
     v = Vocabulary(name, "bert")
     if not roles:
@@ -320,11 +321,11 @@ def word_piece(name, pieces, characters, lower=None, strip=None, roles=None, add
     for key in roles or ():
         v.role("tokenizer.ggml." + key, ids[roles[key]])
     for key, states in (("normalizer.lowercase", lower), ("normalizer.strip_accents", strip), ("add_bos_token", adds_bos),
-                        ("add_sep_token", adds_sep)):
+                        ("add_eos_token", adds_last)):
         if states is not None:
             v.role("tokenizer.ggml." + key, states)
     return v.finish(rules.WordPiece(v.tokens, ids["[UNK]"], fold, strip, add_bos=adds_bos is not False, bos=ids["[CLS]"],
-                                    add_eos=adds_sep is not False, eos=ids["[SEP]"]))
+                                    add_eos=adds_last is not False, eos=ids["[SEP]"]))
 
 
 def all_word_piece(pieces, characters):
@@ -332,11 +333,65 @@ def all_word_piece(pieces, characters):
     yield word_piece("bert", words, characters)
     yield word_piece("bert-cased", words, characters, lower=False, users=["<user>"],
                      roles={"cls_token_id": "[CLS]", "seperator_token_id": "[SEP]", "unknown_token_id": "[UNK]"})
-    yield word_piece("bert-accents", words, characters, strip=False, adds_sep=False,
+    yield word_piece("bert-accents", words, characters, strip=False, adds_last=False,
                      roles={"bos_token_id": "[CLS]", "cls_token_id": "[MASK]", "seperator_token_id": "[SEP]",
                             "unknown_token_id": "[UNK]"})
     yield word_piece("bert-strip", words, characters, lower=False, strip=True, adds_bos=False,
                      roles={"cls_token_id": "[CLS]", "seperator_token_id": "[SEP]", "unknown_token_id": "[UNK]"})
+
+
+def character_merges(text):
+    """Of lines in which a space is SPACE, so that pieces go across words; and of runs of line ends and tabs."""
+    words = collections.Counter()
+    for line in text.split("\n"):
+        words.update(tuple(part.replace(" ", rules.SPACE)) for part in re.findall(".{1,24}", line))
+    merges = learn(words, N_PIECE)
+    runs = [(c * n, c) for n in range(1, 8) for c in ("\n", "\t", rules.SPACE)]
+    return merges + [run for run in runs if run not in merges]
+
+
+def character_level(name, merges, characters, kind="gpt2", pre=None, byte_tokens=True, escapes=True, whole_lines=False,
+                    drops_white=False, lower=None, controls=(), users=(), bos=None, adds_bos=False, states_bos=None):
+    v = Vocabulary(name, kind)
+    ids = {text: v.add(text, CONTROL) for text in ("<pad>", "<eos>", *controls)}
+    ids["<unk>"] = v.add("<unk>", UNKNOWN)
+    if byte_tokens:
+        for b in range(256):
+            v.add(f"<0x{b:02X}>", BYTE)
+    texts = [c for c in characters if c not in "qz"] + [rules.SPACE, "\n", "\t"]
+    for text in dict.fromkeys(texts + [a + b for a, b in merges]):
+        v.add(text)
+    if whole_lines:
+        v.add("\n" * 20)
+    for text in users:
+        ids[text] = v.add(text, USER)
+    if pre:
+        v.role("tokenizer.ggml.pre", pre)
+    v.kv.add_array("tokenizer.ggml.merges", gguf.STR, [f"{a} {b}" for a, b in merges] + ["zq q"])
+    v.role("tokenizer.ggml.eos_token_id", ids["<eos>"])
+    v.role("tokenizer.ggml.unknown_token_id", ids["<unk>"])
+    if bos:
+        v.role("tokenizer.ggml.bos_token_id", ids[bos])
+    if states_bos is not None:
+        v.role("tokenizer.ggml.add_bos_token", states_bos)
+    if lower is not None:
+        v.role("tokenizer.ggml.normalizer.lowercase", lower)
+    return v.finish(rules.CharacterLevel(
+        v.tokens, merges, escapes, whole_lines, drops_white, bool(lower),
+        add_bos=adds_bos, bos=ids.get(bos), eos=ids["<eos>"]))
+
+
+def all_character_level(text, characters):
+    merges = character_merges(text)
+    short = [(a, b) for a, b in merges if rules.SPACE not in a + b and "\n" not in a + b and "\t" not in a]
+    yield character_level("gemma4", merges, characters, kind="gemma4", whole_lines=True, controls=["<bos>"], bos="<bos>",
+                          users=["<|tool>", "<|\"|>"], adds_bos=True, states_bos=False)
+    yield character_level("sarvam-moe", merges, characters, pre="sarvam-moe", controls=["<s>"], bos="<s>", states_bos=True,
+                          adds_bos=True)
+    yield character_level("whitespace", short, characters, kind="whitespace", pre="whitespace", byte_tokens=False, escapes=False,
+                          drops_white=True, lower=True)
+    yield character_level("whitespace-cased", short, characters, kind="whitespace", pre="whitespace", byte_tokens=False, escapes=False,
+                          drops_white=True)
 
 
 # ---- texts and their ids -------------------------------------------------------------------------------------------
@@ -430,6 +485,7 @@ def make(folder):
     whole, long_runs = ("llama", "gpt-2", "llama-bpe", "qwen2"), []
     pieces, characters = sentence_pieces(text)
     for v in [*all_sentence_piece(pieces, characters), *all_unigram(pieces, characters), *all_word_piece(pieces, characters),
+              *all_character_level(text, characters),
               *all_byte_level(byte_level_merges(families, text), families)]:
         lines = [plain_line(v, raw) for raw in texts + list(glued(v))]
         specials = [special_line(v, t) for t in special_texts(v)]

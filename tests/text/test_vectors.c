@@ -37,6 +37,13 @@ static const known word_pieces[] = {
     {"bert-strip", 112, -1, 69},
 };
 
+static const known character_levels[] = {
+    {"gemma4", 1014, 0, 93},
+    {"sarvam-moe", 1014, 0, 69},
+    {"whitespace", 196, 8422, 57},
+    {"whitespace-cased", 260, 8459, 57},
+};
+
 static const known byte_levels[] = {
     {"gpt-2", 1020, 0, 33},
     {"llama-bpe", 1020, 0, 129},
@@ -63,6 +70,7 @@ enum {
     N_SENTENCE_PIECE = sizeof sentence_pieces / sizeof *sentence_pieces,
     N_UNIGRAM = sizeof unigrams / sizeof *unigrams,
     N_WORD_PIECE = sizeof word_pieces / sizeof *word_pieces,
+    N_CHARACTER_LEVEL = sizeof character_levels / sizeof *character_levels,
     N_BYTE_LEVEL = sizeof byte_levels / sizeof *byte_levels
 };
 
@@ -129,6 +137,12 @@ TEST(wordpiece_vocabularies_give_the_ids_of_the_rules)
     for (size_t i = 0; i < N_WORD_PIECE; i++) check_plain(&word_pieces[i]);
 }
 
+TEST(bpe_of_characters_gives_the_ids_of_the_rules)
+{
+    if (!has_engine() || !has_characters()) return;
+    for (size_t i = 0; i < N_CHARACTER_LEVEL; i++) check_plain(&character_levels[i]);
+}
+
 TEST(byte_level_vocabularies_give_the_ids_of_the_rules)
 {
     if (!has_engine()) return;
@@ -181,6 +195,12 @@ TEST(wordpiece_vocabularies_recognise_special_tokens)
 {
     if (!has_characters()) return;
     for (size_t i = 0; i < N_WORD_PIECE; i++) check_specials(&word_pieces[i]);
+}
+
+TEST(bpe_of_characters_recognises_special_tokens)
+{
+    if (!has_engine() || !has_characters()) return;
+    for (size_t i = 0; i < N_CHARACTER_LEVEL; i++) check_specials(&character_levels[i]);
 }
 
 TEST(byte_level_vocabularies_recognise_special_tokens)

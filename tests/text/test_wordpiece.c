@@ -129,7 +129,7 @@ TEST(words_of_more_than_100_characters_are_unknown)
 
 TEST(a_text_is_put_between_cls_and_sep)
 {
-    vocab_file_put_bool(&f, "tokenizer.ggml.add_sep_token", false);
+    vocab_file_put_bool(&f, "tokenizer.ggml.add_eos_token", false);
     if (vocab_open()) IDS("the", HEARTH_ADD_SPECIAL, CLS, THE);
     vocab_again();
     vocab_file_put_bool(&f, "tokenizer.ggml.add_bos_token", false);
