@@ -1,6 +1,7 @@
 /* BPE. Called by tokenize.c for every raw fragment: pretokenizer.h splits it into words, and the symbols of each word
  * are merged by rank (merge.c). In byte-level vocabularies a symbol is a byte. In the others it is a character; one
- * without a token becomes its byte tokens. Bytes without a token are dropped and counted. A word costs no allocation. */
+ * without a token becomes its byte tokens. Bytes without a token are dropped and counted. A word costs no
+ * allocation. */
 #include "text/byte_map.h"
 #include "text/internal.h"
 #include "text/unicode.h"

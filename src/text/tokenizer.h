@@ -18,7 +18,8 @@ typedef enum hth_token_kind {
 } hth_token_kind;
 
 /* Reads `tokenizer.ggml.*`. UNSUPPORTED names the tokenizer kind if it is not supported ("llama", "gpt2", "t5",
- * "bert", "gemma4" and "whitespace" are), or the unknown pre-tokenizer. FORMAT for anything malformed. file must outlive the tokenizer. */
+ * "bert", "gemma4" and "whitespace" are), or the unknown pre-tokenizer. FORMAT for anything malformed. file must
+ * outlive the tokenizer. */
 hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hearth_error *err);
 void hth_tokenizer_close(hth_tokenizer *tok);
 

@@ -1,5 +1,6 @@
-/* Properties and decompositions of characters, which WordPiece needs, and lower case. Only unicode_utf8proc.c uses utf8proc. In a build
- * without it, unicode_none.c has none of them, and wordpiece_vocab.c refuses. */
+/* Properties, decompositions and lower case of characters, for WordPiece and for BPE that lowers case. Only
+ * unicode_utf8proc.c uses utf8proc. In a build without it, unicode_none.c has none of them, and vocabularies that need
+ * them are refused. */
 #ifndef HTH_TEXT_UNICODE_H
 #define HTH_TEXT_UNICODE_H
 

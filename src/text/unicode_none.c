@@ -1,5 +1,5 @@
-/* Replaces unicode_utf8proc.c in a build without utf8proc (-DHEARTH_UTF8PROC=OFF): opening a vocabulary that needs these
- * functions returns an error before one of them is called. */
+/* Replaces unicode_utf8proc.c in a build without utf8proc (-DHEARTH_UTF8PROC=OFF): opening a vocabulary that needs
+ * these functions returns an error before one of them is called. */
 #include "text/unicode.h"
 
 bool hth_unicode_engine(char *out, size_t n_out)

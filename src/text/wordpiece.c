@@ -1,7 +1,7 @@
 /* WordPiece: a text is normalised as BERT has it (control characters dropped; accents and capitals too where the file
- * says so), split into words at white space, punctuation and Chinese characters, and each word is written from its start
- * by the longest piece. A word with a place where no piece fits is the unknown token. Called by tokenize.c for every raw
- * fragment; hth_text_read_wordpiece once at opening.
+ * says so) and split into words at white space, punctuation and Chinese characters. Each word is written from its start
+ * by the longest piece; a word with a place where no piece fits is the unknown token. Called by tokenize.c for every
+ * raw fragment; hth_text_read_wordpiece once at opening.
  *
  * In the vocabulary a piece that starts a word begins with U+2581, so a word is looked up with it in front. */
 #include "text/internal.h"

@@ -1,5 +1,5 @@
-/* text/unigram.c, text/unigram_vocab.c, text/charsmap.c: the best sum wins, what SentencePiece's normalisation does, and
- * which maps are refused. The ids of many texts are in test_vectors.c. */
+/* text/unigram.c, text/unigram_vocab.c, text/charsmap.c: the best sum wins, what SentencePiece's normalisation does,
+ * and which maps are refused. The ids of many texts are in test_vectors.c. */
 #include "base/clock.h"
 #include "support/models/vocab_case.h"
 #include "text/charsmap.h"

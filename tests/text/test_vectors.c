@@ -8,7 +8,8 @@
 #include "text/unicode.h"
 
 /* How many texts come back from their ids, of the 1020 of each vocabulary; how many bytes the vocabulary cannot
- * hold (-1: the rules do not count them); how many texts have special tokens. A change of the generator changes these. */
+ * hold (-1: the rules do not count them); how many texts have special tokens. A change of the generator changes
+ * these. */
 typedef struct known {
     const char *name;
     int n_round_trip, n_lost, n_special;

@@ -53,7 +53,8 @@ TEST(a_small_vocabulary_works)
 TEST(tokenizer_kinds_are_refused_by_name)
 {
     vocab_file_put_text(&f, "tokenizer.ggml.model", "rwkv");
-    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "tokenizer.ggml.model is \"rwkv\"", "kinds \"llama\", \"gpt2\", \"t5\", \"bert\", \"gemma4\" and \"whitespace\"");
+    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "tokenizer.ggml.model is \"rwkv\"",
+                         "kinds \"llama\", \"gpt2\", \"t5\", \"bert\", \"gemma4\" and \"whitespace\"");
     f.without = "tokenizer.ggml.model";
     refuse("vocab.gguf", "tokenizer.ggml.model");
     vocab_file_put_u32(&f, "tokenizer.ggml.model", 1);
