@@ -31,9 +31,10 @@ need_for_build() {
     need libc6-dev "headers of the C library" has_header stdio.h
     need cmake "configures the build" has cmake
     need ninja-build "runs the build" has ninja
-    need pkg-config "finds PCRE2" has pkg-config
+    need pkg-config "finds PCRE2 and utf8proc" has pkg-config
     need libxxhash-dev "hashing" has_header xxhash.h
     need libpcre2-dev "cuts text for byte-level tokenizers" has_module libpcre2-8
+    need libutf8proc-dev "knows characters for WordPiece tokenizers" has_module libutf8proc
     need libedit-dev "line editing in chat" has_module libedit
     need libcurl4-openssl-dev "hearth pull brings models" has_module libcurl
     need libjansson-dev "reads what hubs and Ollama say of models" has_module jansson

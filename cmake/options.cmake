@@ -3,6 +3,7 @@
 option(HEARTH_TESTS "build the tests" ON)
 option(HEARTH_BENCH "build the probes of bench/" ON)
 option(HEARTH_PCRE2 "byte-level BPE, which cuts text by PCRE2; without it such vocabularies are refused" ON)
+option(HEARTH_UTF8PROC "WordPiece, which normalises text by utf8proc, where it is found; else such vocabularies are refused" ON)
 option(HEARTH_LIBEDIT "line editing in chat, where libedit is found" ON)
 option(HEARTH_CURL "hearth pull, where libcurl is found" ON)
 option(HEARTH_JANSSON "JSON of hubs and of Ollama's manifests, where jansson is found" ON)

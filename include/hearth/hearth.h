@@ -199,8 +199,8 @@ typedef enum hearth_tokenize_flags {
 } hearth_tokenize_flags;
 
 /* Converts n arbitrary bytes into *n_ids ids in *ids, to be freed with hearth_free. A warning counts the bytes
- * that the vocabulary cannot encode. UNSUPPORTED if the kind of the vocabulary is not supported (SentencePiece and
- * byte-level BPE are; the latter needs a build with PCRE2). */
+ * that the vocabulary cannot encode. UNSUPPORTED if the kind of the vocabulary is not supported (SentencePiece, BPE,
+ * Unigram and WordPiece are; BPE needs a build with PCRE2, WordPiece one with utf8proc). */
 HEARTH_API hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t n,
                                          unsigned flags, int32_t **ids, size_t *n_ids,
                                          hearth_error *err);

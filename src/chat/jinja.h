@@ -31,8 +31,9 @@ typedef struct hth_jinja_spans {
 typedef struct hth_jinja_text {
     hth_jinja_spans *spans;
     size_t n_span;
-    size_t n;  /* bytes */
-    bool flat; /* known to be contiguous */
+    size_t n;    /* bytes */
+    bool flat;   /* known to be contiguous */
+    bool markup; /* marked by `safe` or `escape`: what is joined to it is escaped, as by Python's MarkupSafe */
 } hth_jinja_text;
 
 typedef enum hth_jinja_kind {
@@ -319,6 +320,8 @@ bool hth_jinja_strip(hth_jinja *j, hth_jinja_text *text, hth_jinja_text *set, in
 
 /* Formats v as {{ v }} prints it. */
 bool hth_jinja_print(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b);
+/* Formats v as Python's repr. */
+bool hth_jinja_repr(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b);
 bool hth_jinja_to_text(hth_jinja *j, const hth_jinja_value *v, hth_jinja_value *out);
 /* Python's repr of a float; out holds 40 bytes. */
 void hth_jinja_format_float(double f, char *out);
@@ -328,6 +331,13 @@ bool hth_jinja_parse_float(const char *p, size_t n, double *out);
 const hth_jinja_pair *hth_jinja_sorted_pairs(hth_jinja *j, const hth_jinja_dict *dict);
 /* tojson(ensure_ascii, indent, separators, sort_keys) */
 hth_jinja_call_fn hth_jinja_to_json;
+
+/* ---- jinja_str_format.c --------------------------------------------------------------------------------- */
+
+/* Python's str.format, and the formatting of `text % values` (values: a tuple, or one value). */
+hth_jinja_call_fn hth_jinja_str_format;
+bool hth_jinja_percent_format(hth_jinja *j, hth_jinja_text *format, const hth_jinja_value *values,
+                              hth_jinja_value *out);
 
 /* ---- jinja_json.c ----------------------------------------------------------------------------------- */
 
@@ -437,6 +447,8 @@ extern const hth_jinja_function hth_jinja_filters[], hth_jinja_list_filters[], h
 bool hth_jinja_text_argument(hth_jinja *j, const hth_jinja_value *v, hth_jinja_text **out);
 /* Pairs as a list of tuples. */
 bool hth_jinja_dict_items(hth_jinja *j, const hth_jinja_dict *dict, hth_jinja_value *out);
+/* Escapes & < > ' " for HTML. The result is markup. */
+bool hth_jinja_escape(hth_jinja *j, hth_jinja_text *text, hth_jinja_value *out);
 /* Filters and tests that are also methods. */
 hth_jinja_call_fn hth_jinja_upper, hth_jinja_lower, hth_jinja_capitalize, hth_jinja_title, hth_jinja_replace,
     hth_jinja_is_upper, hth_jinja_is_lower;

@@ -130,11 +130,10 @@ static JINJA_FUNCTION(filter_indent)
     return hth_jinja_strbuf_value(j, &b, out);
 }
 
-static JINJA_FUNCTION(filter_escape)
+bool hth_jinja_escape(hth_jinja *j, hth_jinja_text *t, hth_jinja_value *out)
 {
     static const char from[] = "&<>'\"", *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    hth_jinja_text *t = text_of(j, self);
-    const char *p = t ? hth_jinja_bytes(j, t) : NULL;
+    const char *p = hth_jinja_bytes(j, t);
     hth_jinja_strbuf b = {0};
     if (!p) return false;
     hth_jinja_cursor c = {0};
@@ -143,10 +142,45 @@ static JINJA_FUNCTION(filter_escape)
         const char *at = p[i] ? strchr(from, p[i]) : NULL, *word = at ? to[at - from] : p + i;
         if (!hth_jinja_strbuf_bytes(j, &b, word, at ? strlen(word) : 1, is_template)) return false;
     }
-    return hth_jinja_strbuf_value(j, &b, out);
+    if (!hth_jinja_strbuf_value(j, &b, out)) return false;
+    out->as.text->markup = true;
+    return true;
+}
+
+static JINJA_FUNCTION(filter_forceescape)
+{
+    hth_jinja_text *t = text_of(j, self);
+    return t && hth_jinja_escape(j, t, out);
+}
+
+static JINJA_FUNCTION(filter_escape)
+{
+    *out = *self;
+    if (self->kind == JINJA_TEXT && self->as.text->markup) return true;
+    return filter_forceescape(j, self, args, out);
 }
 
 static JINJA_FUNCTION(filter_string) { return hth_jinja_to_text(j, self, out); }
+
+static JINJA_FUNCTION(filter_safe)
+{
+    hth_jinja_text *t = text_of(j, self);
+    if (!t || !hth_jinja_cut(j, t, 0, t->n, out)) return false;
+    out->as.text->markup = true;
+    return true;
+}
+
+/* format(...): by % if there are values, as Python's filter has it. */
+static JINJA_FUNCTION(filter_format)
+{
+    hth_jinja_text *t = text_of(j, self);
+    hth_jinja_list list = {args->v, args->n, args->n};
+    hth_jinja_value values = {JINJA_TUPLE, {.list = &list}};
+    if (args->named.n > 0 && args->n > 0)
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'format' takes values by position or by name, not both");
+    if (args->named.n > 0) return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "'format' with values by name");
+    return t && hth_jinja_percent_format(j, t, &values, out);
+}
 
 static JINJA_FUNCTION(filter_wordcount)
 {
@@ -321,7 +355,8 @@ const hth_jinja_function hth_jinja_filters[] = {
     {"e", filter_escape, "", 0},
     {"escape", filter_escape, "", 0},
     {"float", filter_float, "default", 0},
-    {"forceescape", filter_escape, "", 0},
+    {"forceescape", filter_forceescape, "", 0},
+    {"format", filter_format, NULL, 0},
     {"from_json", filter_from_json, "", 0},
     {"fromjson", filter_from_json, "", 0},
     {"indent", filter_indent, "width first blank", 0},
@@ -330,7 +365,7 @@ const hth_jinja_function hth_jinja_filters[] = {
     {"lower", hth_jinja_lower, "", 0},
     {"replace", hth_jinja_replace, "old new count", 2},
     {"round", filter_round, "precision method", 0},
-    {"safe", filter_string, "", 0},
+    {"safe", filter_safe, "", 0},
     {"string", filter_string, "", 0},
     {"title", filter_title, "", 0},
     {"tojson", hth_jinja_to_json, "ensure_ascii indent separators sort_keys", 0},

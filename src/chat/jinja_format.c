@@ -131,15 +131,13 @@ static const char *escape_python(unsigned char c, char quote, char buffer[12])
     return buffer;
 }
 
-static bool repr(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b);
-
 static bool repr_list(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b)
 {
     const hth_jinja_list *list = v->as.list;
     bool tuple = v->kind == JINJA_TUPLE;
     if (!put_word(j, b, tuple ? "(" : "[")) return false;
     for (size_t i = 0; i < list->n; i++)
-        if ((i > 0 && !put_word(j, b, ", ")) || !repr(j, &list->v[i], b)) return false;
+        if ((i > 0 && !put_word(j, b, ", ")) || !hth_jinja_repr(j, &list->v[i], b)) return false;
     return put_word(j, b, tuple ? (list->n == 1 ? ",)" : ")") : "]");
 }
 
@@ -147,13 +145,13 @@ static bool repr_dict(hth_jinja *j, const hth_jinja_dict *dict, hth_jinja_strbuf
 {
     if (!put_word(j, b, "{")) return false;
     for (size_t i = 0; i < dict->n; i++)
-        if ((i > 0 && !put_word(j, b, ", ")) || !repr(j, &dict->v[i].key, b) || !put_word(j, b, ": ") ||
-            !repr(j, &dict->v[i].value, b))
+        if ((i > 0 && !put_word(j, b, ", ")) || !hth_jinja_repr(j, &dict->v[i].key, b) || !put_word(j, b, ": ") ||
+            !hth_jinja_repr(j, &dict->v[i].value, b))
             return false;
     return put_word(j, b, "}");
 }
 
-static bool repr(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b)
+bool hth_jinja_repr(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b)
 {
     bool ok;
     if (!hth_jinja_count_steps(j, 1)) return false;
@@ -188,7 +186,7 @@ bool hth_jinja_print(hth_jinja *j, const hth_jinja_value *v, hth_jinja_strbuf *b
     case JINJA_TEXT: return hth_jinja_strbuf_text(j, b, v->as.text);
     case JINJA_LIST:
     case JINJA_TUPLE:
-    case JINJA_DICT: return repr(j, v, b);
+    case JINJA_DICT: return hth_jinja_repr(j, v, b);
     default: return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "%s cannot be printed", hth_jinja_kind_name(v));
     }
 }

@@ -259,6 +259,7 @@ static const hth_jinja_function text_methods[] = {
     {"count", method_count_text, "sub", 1},
     {"endswith", method_endswith, "suffix", 1},
     {"find", method_find, "sub", 1},
+    {"format", hth_jinja_str_format, NULL, 0},
     {"index", method_index_of_text, "sub", 1},
     {"isalnum", method_isalnum, "", 0},
     {"isalpha", method_isalpha, "", 0},

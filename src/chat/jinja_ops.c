@@ -135,7 +135,21 @@ static bool is_whole(const hth_jinja_value *v) { return v->kind == JINJA_INT || 
 static bool repeat(hth_jinja *j, const hth_jinja_value *v, const hth_jinja_value *times, hth_jinja_value *out)
 {
     int64_t n = times->kind == JINJA_BOOL ? times->as.b : times->as.i;
-    return v->kind == JINJA_TEXT ? repeat_text(j, v->as.text, n, out) : repeat_list(j, v, n, out);
+    if (v->kind != JINJA_TEXT) return repeat_list(j, v, n, out);
+    if (!repeat_text(j, v->as.text, n, out)) return false;
+    out->as.text->markup = v->as.text->markup;
+    return true;
+}
+
+/* a + b where one is markup: the other one is escaped. */
+static bool concat_markup(hth_jinja *j, hth_jinja_text *a, hth_jinja_text *b, hth_jinja_value *out)
+{
+    hth_jinja_value other;
+    if (!hth_jinja_escape(j, a->markup ? b : a, &other)) return false;
+    if (a->markup && b->markup) other.as.text = b;
+    if (!hth_jinja_concat(j, a->markup ? a : other.as.text, a->markup ? other.as.text : b, out)) return false;
+    out->as.text->markup = true;
+    return true;
 }
 
 static bool join_printed(hth_jinja *j, const hth_jinja_value *a, const hth_jinja_value *b,
@@ -177,10 +191,12 @@ bool hth_jinja_operate(hth_jinja *j, hth_jinja_op op, const hth_jinja_value *a, 
     if (op > OP_JOIN) return compare(j, op, a, b, out);
     if (hth_jinja_is_number(a) && hth_jinja_is_number(b)) return operate_numbers(j, op, a, b, out);
     if (op == OP_ADD && a->kind == JINJA_TEXT && b->kind == JINJA_TEXT)
-        return hth_jinja_concat(j, a->as.text, b->as.text, out);
+        return a->as.text->markup || b->as.text->markup ? concat_markup(j, a->as.text, b->as.text, out)
+                                                        : hth_jinja_concat(j, a->as.text, b->as.text, out);
     if (op == OP_ADD && is_list(a) && a->kind == b->kind) return join_lists(j, a, b, out);
     if (op == OP_MUL && (a->kind == JINJA_TEXT || is_list(a)) && is_whole(b)) return repeat(j, a, b, out);
     if (op == OP_MUL && (b->kind == JINJA_TEXT || is_list(b)) && is_whole(a)) return repeat(j, b, a, out);
+    if (op == OP_MOD && a->kind == JINJA_TEXT) return hth_jinja_percent_format(j, a->as.text, b, out);
     return no_operation(j, signs[op], a, b);
 }
 

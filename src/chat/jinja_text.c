@@ -19,7 +19,7 @@ static hth_jinja_spans *new_spans(hth_jinja *j, size_t capacity)
 static hth_jinja_text *new_text(hth_jinja *j, hth_jinja_spans *spans, size_t n_span, size_t n)
 {
     hth_jinja_text *t = hth_jinja_alloc(j, 1, sizeof *t);
-    if (t) *t = (hth_jinja_text){spans, n_span, n, n_span <= 1};
+    if (t) *t = (hth_jinja_text){.spans = spans, .n_span = n_span, .n = n, .flat = n_span <= 1};
     return t;
 }
 
@@ -158,8 +158,10 @@ bool hth_jinja_cut(hth_jinja *j, hth_jinja_text *t, size_t from, size_t to, hth_
         s->span[s->used++] = (hth_jinja_span){span.p + skip, stop - skip, span.is_template};
     }
     hth_jinja_text *cut = new_text(j, s, s->used, n);
+    if (!cut) return false;
+    cut->markup = t->markup;
     *out = (hth_jinja_value){JINJA_TEXT, {.text = cut}};
-    return cut != NULL;
+    return true;
 }
 
 bool hth_jinja_map_bytes(hth_jinja *j, hth_jinja_text *t, hth_jinja_map_fn *map, hth_jinja_value *out)
@@ -174,8 +176,10 @@ bool hth_jinja_map_bytes(hth_jinja *j, hth_jinja_text *t, hth_jinja_map_fn *map,
         s->span[i] = (hth_jinja_span){copy + at, t->spans->span[i].n, t->spans->span[i].is_template};
     s->used = t->n_span;
     hth_jinja_text *mapped = new_text(j, s, t->n_span, t->n);
+    if (!mapped) return false;
+    mapped->markup = t->markup;
     *out = (hth_jinja_value){JINJA_TEXT, {.text = mapped}};
-    return mapped != NULL;
+    return true;
 }
 
 /* ---- building ---------------------------------------------------------------------------------- */

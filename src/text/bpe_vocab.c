@@ -1,9 +1,10 @@
-/* Reads and checks the byte-level BPE data of a file: the name of the pre-tokenizer, and the merges by rank.
+/* Reads and checks the BPE data of a file: the name of the pre-tokenizer, and the merges by rank.
  * Called by hth_tokenizer_open. A merge whose parts or result are not tokens can never apply (or would produce
  * something that is not a token): it is skipped and counted, because real files have such lines. */
 #include "base/log.h"
 #include "text/byte_map.h"
 #include "text/internal.h"
+#include "text/unicode.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,14 +27,30 @@ static const char *list_names(char *out, size_t n_out)
     return out;
 }
 
-hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+/* Only BPE of "whitespace" can. */
+static hearth_status read_lower_case(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    static const char key[] = "tokenizer.ggml.normalizer.lowercase";
+    char engine[100];
+    hearth_status status = hth_gguf_get_bool(file, key, &tok->lower_case, NULL, err);
+    if (status == HEARTH_OK && tok->lower_case && !hth_unicode_engine(engine, sizeof engine))
+        status = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                          "%s: %s needs utf8proc, and this program was built without it", hth_gguf_path(file),
+                          key);
+    return status;
+}
+
+hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, const char *implied,
+                                hearth_error *err)
 {
     static const char key[] = "tokenizer.ggml.pre";
     hth_str name = {"default", 7};
     bool found = false;
-    hearth_status status = hth_gguf_get_text(file, key, &name, &found, err);
+    hearth_status status = implied ? HEARTH_OK : hth_gguf_get_text(file, key, &name, &found, err);
+    if (status == HEARTH_OK && tok->drops_white) status = read_lower_case(tok, file, err);
     if (status != HEARTH_OK) return status;
-    if (!found)
+    if (implied) name = (hth_str){implied, strlen(implied)};
+    else if (!found)
         hth_log(HEARTH_LOG_WARN,
                 "%s: %s missing; \"default\" is taken, and words may be cut "
                 "otherwise than the model was taught",
@@ -61,10 +78,11 @@ static int32_t find_word(const hth_tokenizer *tok, hth_str text)
 /* Of equal texts the lowest id is used. */
 static hearth_status index_words(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
+    const unsigned kinds = tok->flags & HTH_TEXT_CHARACTERS ? HTH_TEXT_WORDS : HTH_TEXT_BYTE_WORDS;
     size_t n_double = 0;
     for (int32_t i = 0; i < tok->n_vocab; i++) {
         const hth_text_token *t = &tok->token[i];
-        if (!(HTH_TEXT_BYTE_WORDS >> t->kind & 1) || t->entry.n == 0) continue;
+        if (!(kinds >> t->kind & 1) || t->entry.n == 0) continue;
         if (find_word(tok, t->entry) >= 0) n_double++;
         else if (!hth_file_name_add(&tok->word_index, t->entry, (uint32_t)i))
             return hth_fail_memory(err, 0, "the vocabulary");
@@ -98,11 +116,16 @@ static void list_bytes(hth_tokenizer *tok, const hth_gguf *file)
 
 /* ---- merges ------------------------------------------------------------------------------- */
 
-/* The symbol of one half of a merge: a token, or the character of a byte without a token. */
+/* The symbol of one half of a merge: a token, or a character (of a byte) without a token. */
 static uint32_t symbol_of(const hth_tokenizer *tok, hth_str half)
 {
     int32_t id = find_word(tok, half);
     if (id >= 0) return (uint32_t)id;
+    if (tok->flags & HTH_TEXT_CHARACTERS) {
+        size_t used;
+        uint32_t symbol = hth_text_symbol_at(tok, half.bytes, half.n, &used);
+        return used == half.n ? symbol : UINT32_MAX;
+    }
     char byte[2];
     size_t n_other;
     if (half.n > sizeof byte || hth_text_unmap(half.bytes, half.n, byte, &n_other) != 1 || n_other > 0)
@@ -111,8 +134,7 @@ static uint32_t symbol_of(const hth_tokenizer *tok, hth_str half)
 }
 
 /* Splits "left right" and adds the merge. *known is false if a part or the result is unknown. */
-static hearth_status add_merge(hth_tokenizer *tok, hth_str line, int32_t rank, bool *known,
-                               hearth_error *err)
+static hearth_status add_merge(hth_tokenizer *tok, hth_str line, int32_t rank, bool *known, hearth_error *err)
 {
     const char *space = memchr(line.bytes, ' ', line.n);
     const size_t n_left = (size_t)(space - line.bytes), n_right = line.n - n_left - 1;
@@ -143,10 +165,13 @@ hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hea
     static const char key[] = "tokenizer.ggml.merges";
     const hth_gguf_value *array = NULL;
     hearth_status status = index_words(tok, file, err);
+    if (status == HEARTH_OK && tok->flags & HTH_TEXT_CHARACTERS) status = hth_text_list_characters(tok, err);
+    else if (status == HEARTH_OK) list_bytes(tok, file);
     if (status != HEARTH_OK) return status;
-    list_bytes(tok, file);
     if ((status = hth_gguf_get_array(file, key, HTH_GGUF_TEXT, 0, &array, err)) != HEARTH_OK) return status;
-    if (!array) return hth_gguf_missing(file, key, "the tokenizer of kind \"gpt2\"", err);
+    if (!array)
+        return hth_gguf_missing(file, key, "tokenizers of kinds \"gpt2\", \"gemma4\" and \"whitespace\"",
+                                err);
     if (array->n_element == 0 || array->n_element > HTH_TEXT_MAX_PAIRS)
         return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: %llu merges; a vocabulary has 1 to %d",
                         hth_gguf_path(file), key, (unsigned long long)array->offset,

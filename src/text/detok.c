@@ -20,7 +20,7 @@ const char *hth_token_piece(const hth_tokenizer *tok, int32_t id, bool show_spec
 void hth_detok_init(hth_detok *d, const hth_tokenizer *tok, bool show_special, bool at_start)
 {
     *d = (hth_detok){
-        .tok = tok, .show_special = show_special, .strip_space = at_start && tok->add_space_prefix};
+        .tok = tok, .show_special = show_special, .strip_space = at_start && tok->drops_space};
 }
 
 size_t hth_detok_max_bytes(const hth_tokenizer *tok)

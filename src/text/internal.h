@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "file/name_index.h"
+#include "text/charsmap.h"
 #include "text/pretokenizer.h"
 #include "text/heap.h"
 #include "text/merge_table.h"
@@ -17,15 +18,27 @@ enum { HTH_TEXT_MAX_ENTRY = 1024, HTH_TEXT_MAX_VOCAB = 1 << 22 };
 enum {
     HTH_TEXT_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER | 1 << HTH_TOKEN_UNUSED,
     HTH_TEXT_BYTE_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_UNUSED, /* of byte-level BPE */
+    HTH_TEXT_PIECES = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER,       /* of Unigram */
     HTH_TEXT_USERS = 1 << HTH_TOKEN_USER,
     HTH_TEXT_SPECIALS = 1 << HTH_TOKEN_UNKNOWN | 1 << HTH_TOKEN_CONTROL | 1 << HTH_TOKEN_USER,
 };
+
+/* How text becomes ids. */
+typedef enum hth_text_algorithm {
+    HTH_TEXT_SPM,     /* SentencePiece BPE: merges by score */
+    HTH_TEXT_BPE,     /* words, merges by rank: of bytes that stand as characters, or of characters */
+    HTH_TEXT_UNIGRAM, /* SentencePiece Unigram: the pieces with the highest sum of scores */
+    HTH_TEXT_WORDPIECE, /* words, each from its start by the longest piece */
+} hth_text_algorithm;
 
 typedef struct hth_text_token {
     hth_str entry;     /* in the file */
     const char *piece;  /* decoded text: in the file or in the arena */
     uint32_t n_chunk;
-    uint32_t rank;      /* by score: a higher score is a lower rank, equal scores are equal ranks */
+    union {
+        uint32_t rank; /* by score: a higher score is a lower rank, equal scores are equal ranks */
+        float score;   /* of Unigram */
+    };
     uint8_t kind;       /* hth_token_kind */
     bool is_eog;          /* end of generation */
     bool rstrip;    /* strips the white space after it (special tokens only) */
@@ -49,6 +62,7 @@ typedef struct hth_text_char {
 } hth_text_char;
 
 struct hth_tokenizer {
+    hth_text_algorithm algorithm;
     int32_t n_vocab;
     hth_text_token *token;
     hth_vocab_index words;
@@ -62,8 +76,17 @@ struct hth_tokenizer {
     hth_merge_table merges;      /* two symbols -> the word that they form; BPE: the merge's rank */
     hth_merge_table joins;       /* two characters that are adjacent in some word */
 
-    /* byte-level BPE only */
-    bool is_bpe;
+    /* Unigram only */
+    hth_charsmap charsmap;
+    bool merges_spaces;  /* a run of spaces counts as one, and as none at either end of a fragment */
+    bool has_all_bytes;  /* a character without a piece becomes byte tokens, not the unknown token */
+    double unknown_score;
+
+    bool lower_case;    /* WordPiece and BPE of "whitespace": before all else */
+    bool strip_accents; /* WordPiece only */
+
+    /* BPE only */
+    bool drops_white;             /* white space is no part of the text */
     const hth_pretok_type *pretok_type;
     unsigned flags;               /* of the pre-tokenizer's name: HTH_TEXT_WHOLE_WORDS and so on */
     hth_pretokenizer *pretokenizer;
@@ -71,7 +94,9 @@ struct hth_tokenizer {
     int32_t *merge_id;             /* the word that the merge of a rank produces */
 
     int32_t bos, eos, unknown;  /* or -1 */
-    bool add_bos, add_eos, add_space_prefix;
+    int32_t last;               /* added after a text: EOS, or the separator of WordPiece; or -1 */
+    bool add_bos, add_space_prefix;
+    bool drops_space;           /* a leading space of a decoded text is not in the text */
     size_t longest_piece;
     hth_arena arena;            /* pieces */
 };
@@ -86,13 +111,20 @@ hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, h
 /* vocab.c: vocabulary indices, byte tokens and pieces, after the kinds are final. */
 hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 
-/* spm_vocab.c: symbols, merges and joins, from the words. */
+/* spm_vocab.c: symbols of characters and ill-formed bytes, from the words; and these, merges and joins. */
+hearth_status hth_text_list_characters(hth_tokenizer *tok, hearth_error *err);
 hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err);
 
-/* bpe_vocab.c, for byte-level BPE: the pre-tokenizer that the file names (before vocab_special.c, which reads its
- * flags); then words, byte symbols and merges. */
-hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+/* bpe_vocab.c, for BPE: the pre-tokenizer of this name, or that the file names if it is NULL (before vocab_special.c,
+ * which reads its flags); then words, symbols and merges. */
+hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, const char *name, hearth_error *err);
 hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+/* unigram_vocab.c: the normalisation, and what an unknown character costs. */
+hearth_status hth_text_read_unigram(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+
+/* wordpiece.c: what WordPiece does before splitting. UNSUPPORTED in a build without utf8proc. */
+hearth_status hth_text_read_wordpiece(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+
 /* The symbol of the character, or ill-formed byte, at the start of n > 0 bytes. *n_used is its length. Does not
  * escape spaces. */
 uint32_t hth_text_symbol_at(const hth_tokenizer *tok, const char *bytes, size_t n, size_t *n_used);
@@ -104,11 +136,24 @@ typedef struct hth_text_symbol {
     uint32_t prev, next; /* UINT32_MAX: none */
 } hth_text_symbol;
 
+/* The best way to a place in a text of Unigram pieces. */
+typedef struct hth_text_node {
+    double score; /* of all pieces up to here */
+    uint32_t n;   /* bytes of the last piece; 0: no way is known */
+    int32_t id;   /* the last piece, or -1: a character without a piece */
+} hth_text_node;
+
 typedef struct hth_tokenize_scratch {
     hth_text_symbol *symbol;
     size_t n, capacity;
     hth_text_heap heap;
     hth_pretok_iter pretok;
+    char *text; /* normalised */
+    size_t n_text, text_capacity;
+    hth_text_node *node;
+    size_t n_node, node_capacity;
+    bool after_unknown; /* the last id is the unknown token */
+    size_t n_char_byte, n_word_byte; /* of the input: of this character, and in the word that is collected */
     size_t n_unencodable; /* bytes that the vocabulary cannot encode */
 } hth_tokenize_scratch;
 void hth_tokenize_scratch_free(hth_tokenize_scratch *work);
@@ -124,6 +169,14 @@ hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_tokenize_scratch
 /* bpe.c: the same for byte-level BPE, without the space. */
 hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
                                   size_t n, hth_ids *ids, hearth_error *err);
+
+/* unigram.c: the same for Unigram, with normalisation. */
+hearth_status hth_text_unigram_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
+                                      size_t n, hth_ids *ids, hearth_error *err);
+
+/* wordpiece.c: the same for WordPiece. */
+hearth_status hth_text_wordpiece_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
+                                        size_t n, hth_ids *ids, hearth_error *err);
 
 typedef struct hth_text_span {
     size_t from, end;

@@ -68,6 +68,8 @@ void hth_tokenize_scratch_free(hth_tokenize_scratch *work)
 {
     hth_pretok_iter_free(&work->pretok);
     hth_free(work->symbol);
+    hth_free(work->text);
+    hth_free(work->node);
     hth_text_heap_free(&work->heap);
     *work = (hth_tokenize_scratch){0};
 }

@@ -23,6 +23,10 @@ enum {
     HTH_TEXT_BOS = 2,         /* add_bos_token defaults to true */
     HTH_TEXT_NO_BOS = 4,      /* no BOS, whatever the file states */
     HTH_TEXT_MASK_LSTRIP = 8,   /* "<mask>" strips the white space before it */
+    HTH_TEXT_CHARACTERS = 16, /* characters are merged, not bytes that stand as characters */
+    HTH_TEXT_ESCAPES = 32,    /* a space is U+2581 in the vocabulary */
+    HTH_TEXT_WHOLE_LINES = 64, /* a run of line ends that is a token is not merged */
+    HTH_TEXT_ALWAYS_BOS = 128, /* BOS, whatever the file states */
 };
 
 /* The type for a name in a file, or NULL. */

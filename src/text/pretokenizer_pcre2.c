@@ -106,7 +106,7 @@ bool hth_pretokenizer_engine(char *out, size_t n_out)
 
 /* A private-use character: no letter, number, mark, punctuation, symbol or white space, and in no expression of
  * Hearth. */
-static const char no_class[3] = {'\xEE', '\x80', '\x80'};
+static const char no_class[4] = {'\xF3', '\xB0', '\x80', '\x80'};
 
 /* Copies the text with each ill-formed byte replaced. */
 static hearth_status copy_text(hth_pretok_iter *iter, hearth_error *err)

@@ -27,7 +27,7 @@ uint32_t hth_text_symbol_at(const hth_tokenizer *tok, const char *bytes, size_t 
     return length > 1 ? char_symbol(tok, cp) : tok->byte_symbol[first];
 }
 
-static hearth_status list_characters(hth_tokenizer *tok, hearth_error *err)
+hearth_status hth_text_list_characters(hth_tokenizer *tok, hearth_error *err)
 {
     for (uint32_t b = 0; b < 256; b++) {
         const char byte = (char)b;
@@ -98,7 +98,7 @@ static hearth_status add_joins(hth_tokenizer *tok, int32_t word, hearth_error *e
 
 hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err)
 {
-    hearth_status status = list_characters(tok, err);
+    hearth_status status = hth_text_list_characters(tok, err);
     for (size_t i = 0; i < tok->words.n && status == HEARTH_OK; i++) {
         status = add_merges(tok, tok->words.id[i], err);
         if (status == HEARTH_OK) status = add_joins(tok, tok->words.id[i], err);

@@ -1,4 +1,5 @@
-/* Text to ids. The text is split at special tokens (special.c); the fragments between them go to spm.c or bpe.c.
+/* Text to ids. The text is split at special tokens (special.c); the fragments between them go to spm.c, bpe.c,
+ * unigram.c or wordpiece.c.
  * Called by engine/ and the program. The parts of a conversation are joined first, so that the boundary between
  * two parts affects neither the space prefix nor splitting nor merging. */
 #include "base/checked_math.h"
@@ -10,8 +11,12 @@
 static hearth_status encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text, size_t n,
                             hth_ids *ids, hearth_error *err)
 {
-    return tok->is_bpe ? hth_text_bpe_encode(tok, work, text, n, ids, err)
-                       : hth_text_spm_encode(tok, work, text, n, ids, err);
+    switch (tok->algorithm) {
+    case HTH_TEXT_BPE: return hth_text_bpe_encode(tok, work, text, n, ids, err);
+    case HTH_TEXT_UNIGRAM: return hth_text_unigram_encode(tok, work, text, n, ids, err);
+    case HTH_TEXT_WORDPIECE: return hth_text_wordpiece_encode(tok, work, text, n, ids, err);
+    default: return hth_text_spm_encode(tok, work, text, n, ids, err);
+    }
 }
 
 /* Encodes the fragments between special tokens, and these tokens. */
@@ -52,8 +57,7 @@ static hearth_status tokenize(const hth_tokenizer *tok, hth_str text, const hth_
     hearth_status status = hth_text_find_specials(tok, text, spans, n_span, &specials, err);
     if (status == HEARTH_OK) status = add_bos(tok, rule, &specials, ids, err);
     if (status == HEARTH_OK) status = add_text(tok, &work, text, &specials, ids, err);
-    if (status == HEARTH_OK && rule != BOS_NEVER && tok->add_eos && tok->eos >= 0)
-        status = hth_ids_push(ids, tok->eos, err);
+    if (status == HEARTH_OK && rule != BOS_NEVER && tok->last >= 0) status = hth_ids_push(ids, tok->last, err);
 
     if (n_unencodable) *n_unencodable = work.n_unencodable;
     if (status != HEARTH_OK) ids->n = n_before;

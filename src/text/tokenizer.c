@@ -5,42 +5,73 @@
 #include "text/internal.h"
 #include "text/vocab_index.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- opening -------------------------------------------------------------- */
 
-static hearth_status read_kind(const hth_gguf *file, bool *is_bpe, hearth_error *err)
+typedef struct kind {
+    const char *name; /* in `tokenizer.ggml.model` */
+    hth_text_algorithm algorithm;
+    const char *pre; /* its pre-tokenizer, or NULL: the file names it */
+} kind;
+
+static const kind kinds[] = {
+    {"llama", HTH_TEXT_SPM, NULL},      {"gpt2", HTH_TEXT_BPE, NULL},
+    {"t5", HTH_TEXT_UNIGRAM, NULL},     {"bert", HTH_TEXT_WORDPIECE, NULL},
+    {"gemma4", HTH_TEXT_BPE, "gemma4"}, {"whitespace", HTH_TEXT_BPE, "whitespace"},
+};
+
+enum { N_KIND = sizeof kinds / sizeof *kinds };
+
+static hearth_status read_kind(const hth_gguf *file, const kind **out, hearth_error *err)
 {
     static const char key[] = "tokenizer.ggml.model";
-    hth_str kind = {0};
+    hth_str name = {0};
     bool found = false;
-    hearth_status status = hth_gguf_get_text(file, key, &kind, &found, err);
+    hearth_status status = hth_gguf_get_text(file, key, &name, &found, err);
     if (status != HEARTH_OK) return status;
     if (!found) return hth_gguf_missing(file, key, "the tokenizer", err);
-    *is_bpe = kind.n == 4 && memcmp(kind.bytes, "gpt2", 4) == 0;
-    if (*is_bpe || (kind.n == 5 && memcmp(kind.bytes, "llama", 5) == 0)) return HEARTH_OK;
-    char shown[64];
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s is \"%s\"; this version has tokenizers of kinds \"llama\" and \"gpt2\"",
-                    hth_gguf_path(file), key, hth_escape(shown, sizeof shown, kind.bytes, kind.n));
+    char shown[64], known[100] = "";
+    for (size_t i = 0; i < N_KIND; i++) {
+        if (hth_str_eq(name, kinds[i].name)) {
+            *out = &kinds[i];
+            return HEARTH_OK;
+        }
+        const size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%s\"%s\"", i == 0 ? "" : i + 1 < N_KIND ? ", " : " and ", kinds[i].name);
+    }
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s is \"%s\"; this version has tokenizers of kinds %s",
+                    hth_gguf_path(file), key, hth_escape(shown, sizeof shown, name.bytes, name.n), known);
+}
+
+/* What the algorithm needs beside the vocabulary. */
+static hearth_status read_tables(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    switch (tok->algorithm) {
+    case HTH_TEXT_BPE: return hth_text_read_merges(tok, file, err);
+    case HTH_TEXT_UNIGRAM: return hth_text_read_unigram(tok, file, err);
+    case HTH_TEXT_WORDPIECE: return hth_text_read_wordpiece(tok, file, err);
+    default: return hth_text_build_merges(tok, err);
+    }
 }
 
 hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hearth_error *err)
 {
     *out = NULL;
-    bool is_bpe = false;
-    hearth_status status = read_kind(file, &is_bpe, err);
+    const kind *k = NULL;
+    hearth_status status = read_kind(file, &k, err);
     if (status != HEARTH_OK) return status;
     hth_tokenizer *tok = hth_alloc(1, sizeof *tok);
     if (!tok) return hth_fail_memory(err, sizeof *tok, "the tokenizer");
 
-    tok->is_bpe = is_bpe;
+    tok->algorithm = k->algorithm;
+    tok->drops_white = k->pre && strcmp(k->pre, "whitespace") == 0;
     status = hth_text_read_vocab(tok, file, err);
-    if (status == HEARTH_OK && is_bpe) status = hth_text_read_pre(tok, file, err);
+    if (status == HEARTH_OK && tok->algorithm == HTH_TEXT_BPE) status = hth_text_read_pre(tok, file, k->pre, err);
     if (status == HEARTH_OK) status = hth_vocab_read_special(tok, file, err);
     if (status == HEARTH_OK) status = hth_text_index(tok, file, err);
-    if (status == HEARTH_OK)
-        status = is_bpe ? hth_text_read_merges(tok, file, err) : hth_text_build_merges(tok, err);
+    if (status == HEARTH_OK) status = read_tables(tok, file, err);
     if (status == HEARTH_OK) *out = tok;
     else hth_tokenizer_close(tok);
     return status;
@@ -82,7 +113,7 @@ hth_str hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
 
 const char *hth_tokenizer_pretok_name(const hth_tokenizer *tok, char *engine, size_t n_engine)
 {
-    if (!tok->is_bpe) return NULL;
+    if (tok->algorithm != HTH_TEXT_BPE) return NULL;
     hth_pretokenizer_engine(engine, n_engine);
     return tok->pretok_type->name;
 }

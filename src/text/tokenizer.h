@@ -17,8 +17,9 @@ typedef enum hth_token_kind {
     HTH_TOKEN_BYTE = 6,
 } hth_token_kind;
 
-/* Reads `tokenizer.ggml.*`. UNSUPPORTED names the tokenizer kind if it is not supported ("llama" and "gpt2" are),
- * or the unknown pre-tokenizer. FORMAT for anything malformed. file must outlive the tokenizer. */
+/* Reads `tokenizer.ggml.*`. UNSUPPORTED names the tokenizer kind if it is not supported ("llama", "gpt2", "t5",
+ * "bert", "gemma4" and "whitespace" are), or the unknown pre-tokenizer. FORMAT for anything malformed. file must
+ * outlive the tokenizer. */
 hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hearth_error *err);
 void hth_tokenizer_close(hth_tokenizer *tok);
 
@@ -27,7 +28,7 @@ hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id);
 /* The vocabulary entry as stored in the file. */
 hth_str hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id);
 /* The type of the pre-tokenizer ("gpt-2"); engine receives the library that runs it ("PCRE2 10.42, Unicode
- * 14.0.0"). NULL for "llama", which has no pre-tokenizer. */
+ * 14.0.0"). NULL for kinds that have no pre-tokenizer. */
 const char *hth_tokenizer_pretok_name(const hth_tokenizer *tok, char *engine, size_t n_engine);
 /* -1 if the file has none. */
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok);
@@ -46,8 +47,8 @@ void hth_ids_free(hth_ids *ids);
 hearth_status hth_ids_push(hth_ids *ids, int32_t id, hearth_error *err);
 
 /* Appends the ids of n arbitrary bytes of text (NUL included). flags are those of hearth.h. *n_unencodable (may be
- * NULL) counts bytes that the vocabulary cannot encode: with "llama" each becomes the unknown token, with "gpt2"
- * it is dropped. O(n log n). Errors: MEMORY; UNSUPPORTED if a pre-tokenizer reaches its limits. */
+ * NULL) counts bytes that the vocabulary cannot encode: BPE drops each, the other kinds make the unknown token of
+ * them. O(n log n). Errors: MEMORY; UNSUPPORTED if a pre-tokenizer reaches its limits. */
 hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags,
                            hth_ids *ids, size_t *n_unencodable, hearth_error *err);
 

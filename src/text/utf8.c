@@ -73,3 +73,10 @@ size_t hth_text_utf8_encode(uint32_t cp, char *out)
     out[0] = (char)(n == 1 ? cp : (mark[n] | cp));
     return n;
 }
+
+bool hth_text_is_space(uint32_t cp)
+{
+    return (cp >= 0x09 && cp <= 0x0D) || cp == 0x20 || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||
+           (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
+           cp == 0x3000;
+}

@@ -19,4 +19,7 @@ size_t hth_text_utf8_tail(const char *bytes, size_t n);
 /* Writes cp (not a surrogate, at most U+10FFFF) to out[4]. Returns the length. */
 size_t hth_text_utf8_encode(uint32_t cp, char *out);
 
+/* Unicode's White_Space. */
+bool hth_text_is_space(uint32_t cp);
+
 #endif

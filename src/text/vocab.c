@@ -50,21 +50,24 @@ static uint32_t rank_of(float score)
     return ~ascending;
 }
 
+/* Scores are floats; some files have whole numbers. */
 static hearth_status read_scores(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     static const char key[] = "tokenizer.ggml.scores";
-    const hth_gguf_value *array = NULL;
-    hearth_status status =
-        hth_gguf_get_array(file, key, HTH_GGUF_F32, (uint64_t)tok->n_vocab, &array, err);
+    const hth_gguf_value *array = hth_gguf_find(file, key);
+    const bool whole = array && array->type == HTH_GGUF_ARRAY && array->element_type == HTH_GGUF_I32;
+    hearth_status status = hth_gguf_get_array(file, key, whole ? HTH_GGUF_I32 : HTH_GGUF_F32, (uint64_t)tok->n_vocab,
+                                              &array, err);
     if (status != HEARTH_OK) return status;
-    if (!array) return hth_gguf_missing(file, key, "the tokenizer of kind \"llama\"", err);
+    if (!array) return hth_gguf_missing(file, key, "tokenizers of kinds \"llama\" and \"t5\"", err);
     for (int32_t i = 0; i < tok->n_vocab; i++) {
         double score = hth_gguf_element_float(array, (uint64_t)i);
         if (!(score - score == 0.0))
             return hth_fail(err, HEARTH_ERROR_FORMAT,
                             "%s: %s at %llu: the score of token %d is not finite",
                             hth_gguf_path(file), key, (unsigned long long)array->offset, (int)i);
-        tok->token[i].rank = rank_of((float)score);
+        if (tok->algorithm == HTH_TEXT_UNIGRAM) tok->token[i].score = (float)score;
+        else tok->token[i].rank = rank_of((float)score);
     }
     return HEARTH_OK;
 }
@@ -106,7 +109,8 @@ static hearth_status check_empty_texts(const hth_tokenizer *tok, const hth_gguf 
 hearth_status hth_text_read_vocab(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     hearth_status status = read_texts(tok, file, err);
-    if (status == HEARTH_OK && !tok->is_bpe) status = read_scores(tok, file, err);
+    if (status == HEARTH_OK && (tok->algorithm == HTH_TEXT_SPM || tok->algorithm == HTH_TEXT_UNIGRAM))
+        status = read_scores(tok, file, err);
     if (status == HEARTH_OK) status = read_kinds(tok, file, err);
     if (status == HEARTH_OK) status = check_empty_texts(tok, file, err);
     return status;
@@ -146,7 +150,8 @@ static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
             tok->byte_id[b] = hth_vocab_index_find(&tok->words, tok->token, &byte, 1);
         if (tok->byte_id[b] < 0) n_missing++;
     }
-    if (tok->is_bpe) n_missing = 0; /* bpe_vocab.c counts them: there a byte is a word */
+    tok->has_all_bytes = n_missing == 0 && tok->algorithm == HTH_TEXT_UNIGRAM;
+    if (tok->algorithm != HTH_TEXT_SPM) n_missing = 0; /* bpe_vocab.c counts them: there a byte is a word */
     if (n_odd > 0)
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.tokens: %zu byte tokens are not of the form "
                 "<0xHH> or repeat one; text never becomes these", hth_gguf_path(file), n_odd);
@@ -182,7 +187,10 @@ static const char all_bytes[256] = {
 static size_t decode(const hth_tokenizer *tok, hth_str t, char *out, size_t *n_other)
 {
     *n_other = 0;
-    return tok->is_bpe ? hth_text_unmap(t.bytes, t.n, out, n_other) : unescape(t, out);
+    if (tok->algorithm != HTH_TEXT_BPE || tok->flags & HTH_TEXT_ESCAPES) return unescape(t, out);
+    if (!(tok->flags & HTH_TEXT_CHARACTERS)) return hth_text_unmap(t.bytes, t.n, out, n_other);
+    if (out) memcpy(out, t.bytes, t.n);
+    return t.n;
 }
 
 static hearth_status make_piece(hth_tokenizer *tok, hth_text_token *t, size_t *n_other,
@@ -218,9 +226,9 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
 {
     size_t n_word = 0, n_user = 0, n_special = 0;
     hearth_status status = HEARTH_OK;
-    if (!tok->is_bpe) /* those of byte-level BPE are found by hash */
-        status = hth_vocab_index_build(&tok->words, tok->token, tok->n_vocab, HTH_TEXT_WORDS,
-                                        &n_word, err);
+    const unsigned words = tok->algorithm == HTH_TEXT_UNIGRAM ? HTH_TEXT_PIECES : HTH_TEXT_WORDS;
+    if (tok->algorithm != HTH_TEXT_BPE || tok->flags & HTH_TEXT_CHARACTERS) /* those of byte-level BPE: by hash */
+        status = hth_vocab_index_build(&tok->words, tok->token, tok->n_vocab, words, &n_word, err);
     if (status == HEARTH_OK)
         status = hth_vocab_index_build(&tok->users, tok->token, tok->n_vocab, HTH_TEXT_USERS,
                                         &n_user, err);
@@ -228,7 +236,7 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
         status = hth_vocab_index_build(&tok->specials, tok->token, tok->n_vocab,
                                         HTH_TEXT_SPECIALS, &n_special, err);
     if (status != HEARTH_OK) return status;
-    warn_of_doubles(file, n_word, "words");
+    if (tok->algorithm != HTH_TEXT_BPE) warn_of_doubles(file, n_word, "words"); /* bpe_vocab.c counts its own */
     warn_of_doubles(file, n_special, "special tokens");
     find_byte_tokens(tok, file);
     size_t n_odd = 0, n_other;

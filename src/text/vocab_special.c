@@ -9,7 +9,7 @@
 
 /* ---- ids ---------------------------------------------------------------------- */
 
-typedef enum role { BOS, EOS, UNKNOWN, EOG, OTHER } role;
+typedef enum role { BOS, EOS, UNKNOWN, CLS, SEP, N_ROLE, EOG = N_ROLE, OTHER } role;
 
 typedef struct id_key {
     const char *key;
@@ -26,8 +26,8 @@ static const id_key id_keys[] = {
     {"tokenizer.ggml.fim_pre_token_id", OTHER}, {"tokenizer.ggml.fim_suf_token_id", OTHER},
     {"tokenizer.ggml.fim_mid_token_id", OTHER}, {"tokenizer.ggml.prefix_token_id", OTHER},
     {"tokenizer.ggml.suffix_token_id", OTHER},  {"tokenizer.ggml.middle_token_id", OTHER},
-    {"tokenizer.ggml.padding_token_id", OTHER}, {"tokenizer.ggml.seperator_token_id", OTHER},
-    {"tokenizer.ggml.cls_token_id", OTHER},     {"tokenizer.ggml.mask_token_id", OTHER},
+    {"tokenizer.ggml.padding_token_id", OTHER}, {"tokenizer.ggml.seperator_token_id", SEP},
+    {"tokenizer.ggml.cls_token_id", CLS},     {"tokenizer.ggml.mask_token_id", OTHER},
 };
 
 /* Converters write -1, of any integer width, for "none". */
@@ -61,11 +61,24 @@ static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, con
     return status;
 }
 
-static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+/* The ids that a file need not state, or -1. Those of "gpt2" (11) are right for one vocabulary of many, so there are
+ * none. */
+static int32_t default_id(const hth_tokenizer *tok, role r)
 {
-    /* the defaults of "llama"; those of "gpt2" (11) are right for one vocabulary of many, so there are none */
-    int32_t by_role[] = {[BOS] = 1, [EOS] = tok->n_vocab > 2 ? 2 : -1, [UNKNOWN] = 0};
-    if (tok->is_bpe) by_role[BOS] = by_role[EOS] = by_role[UNKNOWN] = -1;
+    static const int32_t ids[][N_ROLE] = {
+        [HTH_TEXT_SPM] = {[BOS] = 1, [EOS] = 2, [UNKNOWN] = 0, [CLS] = -1, [SEP] = -1},
+        [HTH_TEXT_BPE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = -1, [CLS] = -1, [SEP] = -1},
+        [HTH_TEXT_UNIGRAM] = {[BOS] = -1, [EOS] = 1, [UNKNOWN] = 2, [CLS] = -1, [SEP] = -1},
+        [HTH_TEXT_WORDPIECE] = {[BOS] = -1, [EOS] = -1, [UNKNOWN] = 100, [CLS] = 101, [SEP] = 102},
+    };
+    int32_t id = ids[tok->algorithm][r];
+    return id < tok->n_vocab ? id : -1;
+}
+
+static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, bool add_last, hearth_error *err)
+{
+    int32_t by_role[N_ROLE];
+    for (int r = 0; r < N_ROLE; r++) by_role[r] = default_id(tok, (role)r);
     for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
         role r = id_keys[i].role;
         int32_t extra = -1, *id = r == EOG || r == OTHER ? &extra : &by_role[r];
@@ -73,9 +86,12 @@ static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_e
         if (status != HEARTH_OK) return status;
         if (r == EOG && extra >= 0) tok->token[extra].is_eog = true;
     }
+    const bool is_wordpiece = tok->algorithm == HTH_TEXT_WORDPIECE;
+    if (is_wordpiece && by_role[BOS] < 0) by_role[BOS] = by_role[CLS];
     tok->bos = tok->flags & HTH_TEXT_NO_BOS ? -1 : by_role[BOS];
     tok->eos = by_role[EOS];
     tok->unknown = by_role[UNKNOWN];
+    tok->last = !add_last ? -1 : is_wordpiece ? by_role[SEP] : tok->eos;
     if (tok->eos >= 0) tok->token[tok->eos].is_eog = true;
     return HEARTH_OK;
 }
@@ -83,6 +99,7 @@ static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_e
 static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
 {
     const char *path = hth_gguf_path(file);
+    if (tok->algorithm == HTH_TEXT_WORDPIECE) return; /* it generates nothing */
     if (tok->eos < 0)
         hth_log(HEARTH_LOG_WARN, "%s: the vocabulary has no EOS token", path);
     else if (!hth_gguf_find(file, "tokenizer.ggml.eos_token_id"))
@@ -97,24 +114,29 @@ static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
 
 /* ---- flags ---------------------------------------------------------------------- */
 
-static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+/* What the name of the kind says where the file does not. add_last: whether a token ends a text. */
+static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, bool *add_last, hearth_error *err)
 {
-    tok->add_bos = !tok->is_bpe || tok->flags & HTH_TEXT_BOS;
-    tok->add_eos = false;
-    tok->add_space_prefix = !tok->is_bpe;
+    const hth_text_algorithm a = tok->algorithm;
+    const bool is_wordpiece = a == HTH_TEXT_WORDPIECE;
+    tok->add_bos = a == HTH_TEXT_SPM || is_wordpiece || tok->flags & HTH_TEXT_BOS;
+    tok->add_space_prefix = a == HTH_TEXT_SPM;
+    *add_last = a == HTH_TEXT_UNIGRAM || is_wordpiece;
     hearth_status status =
         hth_gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tok->add_bos, NULL, err);
     if (status == HEARTH_OK)
-        status = hth_gguf_get_bool(file, "tokenizer.ggml.add_eos_token", &tok->add_eos, NULL, err);
+        status = hth_gguf_get_bool(file, "tokenizer.ggml.add_eos_token", add_last, NULL, err);
     if (status == HEARTH_OK)
         status = hth_gguf_get_bool(file, "tokenizer.ggml.add_space_prefix", &tok->add_space_prefix,
                                    NULL, err);
-    if (tok->is_bpe && tok->add_space_prefix) {
+    if (a == HTH_TEXT_BPE && tok->add_space_prefix) {
         tok->add_space_prefix = false;
-        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: byte-level BPE puts "
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: BPE puts "
                 "nothing in front", hth_gguf_path(file));
     }
-    if (hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
+    tok->add_bos |= (tok->flags & HTH_TEXT_ALWAYS_BOS) != 0;
+    tok->drops_space = tok->add_space_prefix || is_wordpiece;
+    if (a != HTH_TEXT_UNIGRAM && hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.precompiled_charsmap is ignored",
                 hth_gguf_path(file));
     return status;
@@ -145,21 +167,24 @@ static bool is_eog_text(const hth_text_token *t)
     return false;
 }
 
+static bool has_token(const hth_tokenizer *tok, const char *text)
+{
+    for (int32_t i = 0; i < tok->n_vocab; i++)
+        if (has_text(&tok->token[i], text)) return true;
+    return false;
+}
+
 static void mark_eog_texts(hth_tokenizer *tok)
 {
-    bool has_return = false, has_call = false;
-    int32_t end = -1;
+    const bool is_html = has_token(tok, "<|tool_response>"); /* Gemma 4, whose "</s>" is a word */
+    const bool has_call = has_token(tok, "<|call|>") || has_token(tok, "<|calls|>");
+    const bool end_is_of_message = has_call && (has_token(tok, "<|return|>") || has_token(tok, "<|flush|>"));
     for (int32_t i = 0; i < tok->n_vocab; i++) {
         hth_text_token *t = &tok->token[i];
-        if (!is_eog_text(t)) continue;
-        t->is_eog = true;
+        if (!is_eog_text(t) || (is_html && has_text(t, "</s>"))) continue;
+        t->is_eog = !(end_is_of_message && has_text(t, "<|end|>"));
         t->kind = HTH_TOKEN_CONTROL;
-        if (has_text(t, "<|return|>")) has_return = true;
-        if (has_text(t, "<|call|>")) has_call = true;
-        if (has_text(t, "<|end|>")) end = i;
     }
-    /* in such vocabularies it ends a message, not the reply */
-    if (has_return && has_call && end >= 0) tok->token[end].is_eog = false;
 }
 
 /* ---- flags by name ------------------------------------------------------------------- */
@@ -195,19 +220,29 @@ static hearth_status set_rstrip(hth_tokenizer *tok, const hth_gguf *file, hearth
     return HEARTH_OK;
 }
 
-static void set_mask_lstrip(hth_tokenizer *tok)
+/* The mask token of some embedding models strips the white space before it. */
+static hearth_status set_mask_lstrip(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    for (int32_t i = 0; i < tok->n_vocab && tok->flags & HTH_TEXT_MASK_LSTRIP; i++)
-        tok->token[i].lstrip = has_text(&tok->token[i], "<mask>");
+    hth_str name = {"", 0}, arch = {"", 0};
+    hearth_status status = hth_gguf_get_text(file, "general.name", &name, NULL, err);
+    if (status == HEARTH_OK) status = hth_gguf_get_text(file, "general.architecture", &arch, NULL, err);
+    if (status != HEARTH_OK) return status;
+    const char *mask = NULL;
+    if (name_contains(name, "modern-bert")) mask = "[MASK]";
+    if (tok->flags & HTH_TEXT_MASK_LSTRIP || hth_str_eq(arch, "nomic-bert-moe") || hth_str_eq(arch, "jina-bert-v3"))
+        mask = "<mask>";
+    for (int32_t i = 0; i < tok->n_vocab && mask; i++) tok->token[i].lstrip = has_text(&tok->token[i], mask);
+    return HEARTH_OK;
 }
 
 hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    hearth_status status = read_flags(tok, file, err);
-    if (status == HEARTH_OK) status = read_ids(tok, file, err);
+    bool add_last = false;
+    hearth_status status = read_flags(tok, file, &add_last, err);
+    if (status == HEARTH_OK) status = read_ids(tok, file, add_last, err);
     if (status != HEARTH_OK) return status;
     mark_eog_texts(tok);
-    set_mask_lstrip(tok);
     warn_of_odd_ids(tok, file);
-    return set_rstrip(tok, file, err);
+    status = set_mask_lstrip(tok, file, err);
+    return status == HEARTH_OK ? set_rstrip(tok, file, err) : status;
 }

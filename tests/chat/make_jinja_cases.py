@@ -76,6 +76,13 @@ TEMPLATES = r"""
 {{ s.split() }} {{ s.split('o') }} {{ s.split('o', 1) }} {{ sp.split() }} {{ 'a,b,,c'.split(',') }} {{ ''.split() }} {{ ''.split(',') }} {{ 'a b  c '.split(none, 1) }} {{ 'a,b,c'.rsplit(',', 1) }} {{ 'a,b,c'.rsplit(',') }} {{ 'a b c'.rsplit() }} {{ 'a,b'.rsplit(',', 5) }} {{ 'a,b,c'.rsplit(',', 0) }} {{ 'a--b'.partition('--') }} {{ 'ab'.partition('x') }} {{ 'a\nb\r\nc\n'.splitlines() }} {{ 'a\nb'.splitlines(true) }} {{ s.split('o')[-1] }} {{ s.split(sep='o', maxsplit=1) }}
 {{ sp.strip() }}| {{ sp.lstrip() }}| {{ sp.rstrip() }}| {{ 'xyax'.strip('xy') }} {{ 'xxa'.lstrip('x') }} {{ 'axx'.rstrip('x') }} {{ '\u00a0\u2003a\u3000'.strip() }}| {{ 'éaé'.strip('é') }} {{ 'abc'.strip('') }} {{ '\x1fa'.strip() }}
 {{ s.startswith('He') }} {{ s.endswith('ld') }} {{ s.startswith(('x', 'H')) }} {{ s.endswith('') }} {{ s.startswith('Hello World!') }} {{ s.removeprefix('Hello ') }} {{ s.removesuffix('World') }} {{ s.removeprefix('x') }} {{ s.find('o') }} {{ s.find('z') }} {{ u.find('本') }} {{ s.index('W') }} {{ s.count('l') }} {{ s.count('ll') }}
+{{ '<{}|{}>'.format('a', 1) }} {{ '{1}{0}{1}'.format('a', 'b') }} {{ '{x}-{y}'.format(x=s, y=[1, 'é']) }} {{ '{{}}'.format() }} {{ '{{{}}}'.format(3) }} {{ '{} {} {} {}'.format(none, true, 1.5, missing) }}| {{ ''.format(1) }}| {{ 'a{}'.format(d) }} {{ '{0.role} {0[content]} {1[0]} {1[2]}'.format(m[0], l) }}
+{{ '{:5}|{:<5}|{:>5}|{:^5}|{:*^7}|{:é>4}'.format('ab', 'ab', 'ab', 'ab', 'ab', 'ab') }} {{ '{:.2}|{:6.3}|{:s}|{:05}'.format('日本語', 'abcdef', 'x', 'ab') }} {{ '{!r} {!s} {!r:>6}'.format('a', 'a', 1) }}
+{{ '{:d} {:5d} {:<5d}| {:^5}| {:05} {:+} {: } {:x} {:X} {:#x} {:#X} {:o} {:#o} {:b} {:#b}'.format(1, 2, 3, 4, -5, 6, 7, 255, 255, 255, 255, 8, 8, 5, 5) }} {{ '{:,} {:_} {:,.2f} {:,}'.format(1234567, 1234567, 1234567.5, 999) }} {{ '{:#010x} {:=+6} {:0>5} {:x}'.format(255, 7, 3, -255) }} {{ '{:d} {:5}'.format(true, true) }}
+{{ '{:.2f} {:8.3f} {:e} {:.1e} {:g} {:.3g} {:%} {:.0%} {:E} {:G}'.format(2.5, -1.5, 12345.678, 0.00012, 1e10, 1234.5, 0.25, 0.5, 1.5, 1e-10) }} {{ '{:f} {:10} {:+.1f} {:f}'.format(3, 2.5, 0.04, 1e20) }} {{ '{:.0f} {:.0f} {:.0f} {:08.2f}'.format(0.5, 1.5, 2.5, -3.14159) }}
+{{ '%s' % 'a' }} {{ '%s %s' % ('a', [1]) }} {{ '%d%%' % 5 }} {{ '%5d|%-5d|%05d|%+d|% d' % (1, 2, 3, 4, 5) }} {{ '%.2f %8.3f %e %g' % (2.5, 1.25, 12345.678, 0.5) }} {{ '%x %X %#x %o %#o' % (255, 255, 255, 8, 8) }} {{ '%r %10s %-4s| %.2s' % ('a', 'b', 'c', 'def') }} {{ '%d %i' % (3.9, true) }} {{ 'no' % [] }} {{ '%s' % none }} {{ '%05s' % 'ab' }}
+{{ '%s and %s'|format('a', 1) }} {{ 'plain'|format }} {{ '%.1f'|format(2.25) }} {{ 5|format }} {{ "%s - %s"|format(s, u) }}
+{{ '<a>'|safe + '<b>' }} {{ '<b>' + '<a>'|safe }} {{ '<a>'|safe ~ '<b>' }} {{ '<a>'|e + '&' }} {{ '<a>'|e|e }} {{ '<a>'|safe|e }} {{ '<a>'|e|forceescape }} {{ ('<a>'|safe)[1:] + '<' }} {{ ('<A>'|safe)|lower + '<' }} {{ ('<a>'|safe).strip() + '"' }} {{ ('<'|safe) * 2 + '<' }} {{ ('<'|safe + '>') + "'" }} {{ ('<{}>'|safe).format('&', 1) }} {{ ('<%s>'|safe) % '&' }} {{ ('<a>'|safe + '<b>'|safe) }} {{ (' <a> '|safe)|trim + '<' }} {{ ('<a> <b>'|safe).split()[1] + '<' }} {{ ('<a>'|safe)|string + '<' }} {{ 1|safe + '<' }}
 {{ '12'.isdigit() }} {{ ''.isdigit() }} {{ 'a1'.isalnum() }} {{ 'a1'.isalpha() }} {{ 'ab'.isalpha() }} {{ ' \n'.isspace() }} {{ ''.isspace() }} {{ 'AB1'.isupper() }} {{ 'ab'.islower() }} {{ '1'.isupper() }} {{ 'aB'.islower() }} {{ 'a b'.capitalize() }} {{ 'ABC'.lower() }}
 {{ 'x' is defined }} {{ missing is defined }} {{ missing is undefined }} {{ nil is none }} {{ n is number }} {{ t is number }} {{ s is string }} {{ d is mapping }} {{ l is sequence }} {{ s is sequence }} {{ n is sequence }} {{ l is iterable }} {{ n is iterable }} {{ d is iterable }} {{ t is true }} {{ 1 is true }} {{ no is false }} {{ 0 is false }} {{ t is boolean }} {{ n is integer }} {{ t is integer }} {{ f is float }} {{ n is float }} {{ range is callable }} {{ s is callable }} {{ d.missing is defined }} {{ nil is defined }} {{ m[9] is defined }} {{ missing is iterable }} {{ missing is string }} {{ d is sequence }}
 {{ n is odd }} {{ n is even }} {{ n is divisibleby 7 }} {{ n is divisibleby(2) }} {{ n is eq 7 }} {{ n is equalto(7.0) }} {{ n is ne 7 }} {{ n is gt 6 }} {{ n is ge 7 }} {{ n is lt 7 }} {{ n is le 7 }} {{ n is greaterthan 1 }} {{ n is lessthan 1 }} {{ 1 is in l }} {{ n is not in l }} {{ 'ABC' is upper }} {{ 'abc' is lower }} {{ n is not none }} {{ n is not string and t }} {{ nil is sameas none }} {{ 1 is sameas true }} {{ n is sameas n }} {{ l is sameas l }} {{ [1] is sameas [1] }} {{ not n is odd }} {{ n is odd or no }}
@@ -144,6 +151,36 @@ end
 {{ missing|tojson }}
 {{ raise_exception('stop: ' + s) }}
 {{ s.split('') }}
+{{ '{' .format(1) }}
+{{ '}'.format(1) }}
+{{ '{} {}'.format(1) }}
+{{ '{} {0}'.format(1) }}
+{{ '{x}'.format(y=1) }}
+{{ '{2}'.format(1) }}
+{{ '{:d}'.format('a') }}
+{{ '{:s}'.format(1) }}
+{{ '{:5}'.format(none) }}
+{{ '{:5}'.format([1]) }}
+{{ '{:d}'.format(1.5) }}
+{{ '{:.2d}'.format(1) }}
+{{ '{:=5}'.format('a') }}
+{{ '{:+}'.format('a') }}
+{{ '{:5q}'.format(1) }}
+{{ '{:.f}'.format(1.0) }}
+{{ '{!x}'.format(1) }}
+{{ '{0[}'.format(l) }}
+{{ '{0.}'.format(d) }}
+{{ '{0[a]b}'.format(d) }}
+{{ '%d' % 'a' }}
+{{ '%s %s' % 'a' }}
+{{ '%s' % ('a', 'b') }}
+{{ 'a' % 'b' }}
+{{ '%' % 1 }}
+{{ '%y' % 1 }}
+{{ '%x' % 1.5 }}
+{{ 1 % 'a' }}
+{{ '%s'|format(1, a=2) }}
+{{ '<a>'|safe + 1 }}
 {{ l[::0] }}
 {{ range(1, 5, 0) }}
 {{ [].index(1) }}

@@ -262,6 +262,10 @@ TEST(content_stays_content_through_every_operation)
     expect_origin("{{ ('\"' ~ messages[0].content ~ '\"')|fromjson }}{{ '\"<f>\"'|fromjson }}", "[<U> <v><f>]");
     expect_origin("{{ strftime_now(messages[0].content ~ '%Y<f>') }}", "[<U> <v>]2024<f>");
     expect_origin_of("{{ 'a' ~ c }}{{ 'b' ~ c ~ 'c' }}{{ ('d' ~ c)[0:3] }}", "a[<U> <v>]b[<U> <v>]cd[<U]");
+    expect_origin_of("{{ '<f>{}{!r:<9}'.format(c, c) }}{{ '%s<f>%.2s' % (c, c) }}{{ '<%s>'|format(c) }}",
+                     "<f>[<U> <v>]'[<U> <v>]'[<U> <v>]<f>[<U]<[<U> <v>]>");
+    expect_origin_of("{{ (c ~ '{:' ~ c[0] ~ '>3}').format('a') }}", "[<U> <v><<]a");
+    expect_origin_of("{{ '<i>'|safe + c }}{{ c + '<i>'|safe }}", "<i>[&lt;U&gt; &lt;v&gt;&lt;U&gt; &lt;v&gt;]<i>");
 }
 
 TEST(roles_are_words)
@@ -285,6 +289,17 @@ TEST(messages_name_the_line_and_what_is_wrong)
     unsupported("{{ none.strip() }}", "method 'strip' is not known of none");
     malformed("{% generation %}", "the 'generation' that begins here");
     unsupported("{{ lipsum() }}", "function 'lipsum' is not known");
+    unsupported("{{ '{:{}}'.format(1, 2) }}", "line 1: 'format' with fields inside a specification");
+    unsupported("{{ '{:.61f}'.format(1.0) }}", "a precision of more than 60");
+    unsupported("{{ '{:.3}'.format(1.0) }}", "a float with a precision, but no type");
+    unsupported("{{ '{:#f}'.format(1.0) }}", "a float with '#'");
+    unsupported("{{ '{:c}'.format(65) }}{{ '%c' % 65 }}", "a whole number as 'c'");
+    unsupported("{{ '%c' % 65 }}", "type 'c'");
+    unsupported("{{ '{:08,}'.format(65) }}", "grouped digits filled with zeros");
+    unsupported("{{ '%(a)s' % {'a': 1} }}", "'%' with values by name");
+    unsupported("{{ '%s'|format(a=1) }}", "'format' with values by name");
+    malformed("{{ '{:123456789}'.format(65) }}", "the width is too large");
+    unsupported("{{ '{:99999999}'.format(65) }}", "16 MiB");
     malformed("{{ [1][0]() }}", "int is not a function");
     malformed("{{ [][0]() }}", "a value is undefined");
     unsupported("{{ 'a'|tojson(x=1) }}", "'tojson' takes no argument 'x'");

@@ -176,6 +176,40 @@ static void check_jinja(size_t i, const hth_template *t, const char *line, const
     hth_rendered_free(&r);
 }
 
+/* Tools, calls and results, which come as variables. */
+static void check_with_tools(const char *line)
+{
+    size_t n_source, n;
+    char path[100];
+    FREED char *name = json_text(json_field(line, "template"), &n), *conv = json_text(json_field(line, "conv"), &n);
+    snprintf(path, sizeof path, "chat/%s.jinja", name);
+    FREED char *source = test_read_file(test_data(path), &n_source);
+    FREED char *variables = json_text(json_field(line, "variables"), &n);
+    CLOSED(hth_template) *t = OPENED(hth_template, source, n_source);
+    CLEANUP(hth_rendered_free) hth_rendered r = {0};
+    hth_template_input in = {.seconds = &the_day, .variables = {variables, n}};
+    hearth_error why = {0};
+    hearth_status st = t ? hth_template_render(t, &in, &r, &why) : HEARTH_ERROR_FORMAT;
+    const char *wanted = json_field(line, "jinja");
+    if (!wanted) {
+        CHECK_INT(st, HEARTH_ERROR_ARGUMENT);
+        return;
+    }
+    FREED char *text = json_text(wanted, &n);
+    if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s, %s: %s", name, conv, why.message);
+    else if (r.n != n || memcmp(r.text, text, n) != 0)
+        test_fail(__FILE__, __LINE__, "%s, %s: \"%.*s\", not \"%s\"", name, conv, (int)r.n, r.text, text);
+}
+
+TEST(conversations_with_tools_render_as_jinja_does)
+{
+    size_t n, n_case = 0;
+    FREED char *lines = test_read_file(test_data("chat/tools.jsonl"), &n);
+    char *rest = lines, *line;
+    for (; (line = json_next_line(&rest)) != NULL; n_case++) check_with_tools(line);
+    CHECK_INT(n_case, 20);
+}
+
 static void check_format(size_t i, const hth_template *t, const char *line, const hth_template_input *in)
 {
     CLEANUP(hth_rendered_free) hth_rendered r;

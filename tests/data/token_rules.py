@@ -193,6 +193,60 @@ class ByteLevel(Tokenizer):
         return out
 
 
+class CharacterLevel(Tokenizer):
+    """BPE over characters. escapes: a space is SPACE. whole_lines: a run of line ends that is a token is not merged.
+    drops_white: white space is no part of the text."""
+
+    def __init__(self, tokens, merges, escapes=True, whole_lines=False, drops_white=False, lower=False, **options):
+        super().__init__(tokens, **options)
+        self.words = self.words_of((NORMAL, USER, UNUSED))
+        self.escapes, self.whole_lines = escapes, whole_lines
+        self.drops_white, self.lower = drops_white, lower
+        self.bytes = {int(text[3:5], 16): i for i, (text, kind) in enumerate(tokens) if kind == BYTE}
+        self.rank = {}
+        for i, (left, right) in enumerate(merges):
+            if all(len(p) == 1 or p in self.words for p in (left, right)) and left + right in self.words:
+                self.rank.setdefault((left, right), i)
+
+    def cut(self, fragment):
+        if self.drops_white:
+            return [word for word in self.black_words(fragment) if word]
+        return re.findall("[^\n]+|\n+", fragment)
+
+    @staticmethod
+    def black_words(text):
+        white = set("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {chr(c) for c in range(0x2000, 0x200B)}
+        return "".join(" " if c in white else c for c in text).split(" ")
+
+    def encode_word(self, word):
+        if self.lower:
+            word = "".join(c.lower() for c in word)
+        if self.escapes:
+            word = word.replace(" ", SPACE)
+        if self.whole_lines and word.startswith("\n") and word in self.words:
+            return [self.words[word]], 0
+        ids, lost = [], 0
+        for part in merge(word, lambda a, b: self.rank.get((a, b))):
+            raw = raw_bytes(part)
+            known = [self.bytes.get(b, self.words.get(chr(b)) if b < 128 else None) for b in raw]
+            if part in self.words:
+                ids.append(self.words[part])
+            elif None in known:
+                lost += len(raw)
+            else:
+                ids += known
+        return ids, lost
+
+    def decode(self, ids):
+        out = b""
+        for text, kind in (self.tokens[i] for i in ids):
+            if kind == BYTE:
+                out += bytes([int(text[3:5], 16)])
+            elif kind in (NORMAL, UNUSED, USER):
+                out += raw_bytes(text.replace(SPACE, " ") if self.escapes and kind != USER else text)
+        return out
+
+
 class SentencePiece(Tokenizer):
     def __init__(self, tokens, scores, unknown, space_prefix=True, **options):
         super().__init__(tokens, **options)
@@ -239,3 +293,137 @@ class SentencePiece(Tokenizer):
                 piece = piece.removeprefix(b" ")
             out, first = out + piece, False
         return out
+
+
+class Unigram(Tokenizer):
+    """replacements: {text: text} before all else, the longest first. merges: runs of spaces count as one."""
+
+    def __init__(self, tokens, scores, unknown, replacements=None, space_prefix=True, merges=True, **options):
+        super().__init__(tokens, **options)
+        self.unknown, self.space_prefix, self.merges = unknown, space_prefix, merges
+        self.replacements = replacements or {}
+        self.longest_key = max(map(len, self.replacements), default=0)
+        self.pieces = {text: (i, 0.0 if kind == USER else scores[i])
+                       for i, (text, kind) in enumerate(tokens) if kind in (NORMAL, USER)}
+        self.longest = max(map(len, self.pieces))
+        self.unknown_score = min(scores[i] for i, t in enumerate(tokens) if t[1] == NORMAL) - 10
+        found = {int(text[3:5], 16): i for i, (text, kind) in enumerate(tokens) if kind == BYTE}
+        self.bytes = found if len(found) == 256 else None
+
+    def replace(self, text):
+        out, at = "", 0
+        while at < len(text):
+            key = next((text[at:at + n] for n in range(self.longest_key, 0, -1) if text[at:at + n] in self.replacements), None)
+            c = text[at]
+            out += self.replacements[key] if key else "\ufffd" if "\udc80" <= c <= "\udcff" else c
+            at += len(key) if key else 1
+        return out
+
+    def normalise(self, text):
+        text = self.replace(text)
+        if self.merges:
+            text = " ".join(word for word in text.split(" ") if word)
+        first = len(text) - len(text.lstrip(" "))
+        if self.space_prefix and first < len(text):
+            text = text[:first] + " " + text[first:]
+        return text.replace(" ", SPACE)
+
+    def cut(self, fragment):
+        yield self.normalise(fragment)
+
+    def encode_word(self, text):
+        best = [(0.0, 0, None)] + [None] * len(text)
+        for at in range(len(text)):
+            ways = [(n, *self.pieces[text[at:at + n]]) for n in range(1, self.longest + 1) if text[at:at + n] in self.pieces
+                    and at + n <= len(text)]
+            if not ways or ways[0][0] != 1:
+                ways.append((1, None, self.unknown_score))
+            for n, i, score in ways:
+                if best[at + n] is None or best[at][0] + score > best[at + n][0]:
+                    best[at + n] = best[at][0] + score, at, i
+        pieces, at = [], len(text)
+        while at > 0:
+            pieces.insert(0, (text[best[at][1]:at], best[at][2]))
+            at = best[at][1]
+        ids, lost = [], 0
+        for piece, i in pieces:
+            if i is None and self.bytes:
+                ids += [self.bytes[b] for b in raw_bytes(piece)]
+            elif i is None:
+                lost += len(raw_bytes(piece))
+                if not ids or ids[-1] != self.unknown:
+                    ids.append(self.unknown)
+            else:
+                ids.append(i)
+        return ids, lost
+
+    decode = SentencePiece.decode
+
+
+class WordPiece(Tokenizer):
+    """A piece that starts a word begins with SPACE. last: the token at the end of a text."""
+
+    def __init__(self, tokens, unknown, lower=True, strip=None, **options):
+        super().__init__(tokens, **options)
+        self.unknown, self.lower, self.strip = unknown, lower, lower if strip is None else strip
+        self.words = self.words_of((NORMAL, USER, UNUSED))
+        self.longest = max(map(len, self.words))
+
+    @staticmethod
+    def is_chinese(c):
+        return any(a <= ord(c) <= b for a, b in (
+            (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF),
+            (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)))
+
+    @staticmethod
+    def is_punctuation(c):
+        return c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~" or unicodedata.category(c).startswith("P")
+
+    def normalise(self, text):
+        out = ""
+        for c in text:
+            category = unicodedata.category(c)
+            if c in "\0\ufffd" or "\udc80" <= c <= "\udcff" or c not in "\t\n\r" and category in ("Cc", "Cf", "Co"):
+                continue
+            if c.isspace() or category in ("Zl", "Zp"):
+                c = " "
+            if self.strip:
+                parts = unicodedata.normalize("NFD", c)
+                parts = "".join(p for p in parts if unicodedata.category(p) != "Mn")
+            else:
+                parts = c
+            if self.lower:
+                parts = "".join(p.lower() for p in parts)
+            out += f" {parts} " if self.is_chinese(c) else parts
+        return out
+
+    def cut(self, fragment):
+        for word in self.normalise(fragment).split(" "):
+            part = ""
+            for c in word:
+                if self.is_punctuation(c):
+                    yield from (w for w in (part, c) if w)
+                    part = ""
+                else:
+                    part += c
+            if part:
+                yield part
+
+    def encode_word(self, word):
+        if len(word) > 100:
+            return [self.unknown], 0
+        ids, rest = [], SPACE + word
+        while rest:
+            n = next((n for n in range(min(self.longest, len(rest)), 0, -1) if rest[:n] in self.words), 0)
+            if n == 0 or ids and rest.startswith(SPACE):
+                return [self.unknown], 0
+            ids.append(self.words[rest[:n]])
+            rest = rest[n:]
+        return ids, 0
+
+    def decode(self, ids):
+        out = b""
+        for text, kind in (self.tokens[i] for i in ids):
+            if kind in (NORMAL, UNUSED, USER):
+                out += raw_bytes(text.replace(SPACE, " ") if kind != USER else text)
+        return out.removeprefix(b" ")

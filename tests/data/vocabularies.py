@@ -13,9 +13,11 @@ import heapq
 import json
 import os
 import random
+import re
 import struct
 import sys
 
+import charsmap
 import gguf
 import token_rules as rules
 
@@ -181,6 +183,9 @@ def all_byte_level(merges, families):
     yield make("bloom", controls=["<s>", "</s>"], bos="<s>", eos="</s>", states_bos=False)
     yield make("viking", **end)
     yield make("qwen35", controls=["<|im_start|>", "<|im_end|>"], eos="<|im_end|>", users=["e\u0301"])
+    yield make("minicpm5", whole_words=True, controls=["<s>", "</s>"], bos="<s>", eos="</s>")
+    yield make("chameleon", controls=["<s>", "</s>"], users=["<sentinel:1>"], bos="<s>", eos="</s>", adds_bos=True)
+    yield make("cohere2moe", family="tiny_aya", **end)
     yield make("jina-v2-code", family="gpt-2", controls=["<s>", "</s>", "<mask>"], bos="<s>", eos="</s>", states_bos=True,
                drops_before=["<mask>"])
 
@@ -235,6 +240,158 @@ def all_sentence_piece(pieces, characters):
                          missing=(*range(0x61, 0x72), 0x7A, 0xE4, 0xFF))
     yield sentence_piece("phi-3", pieces, characters, general_name="Phi-3 of the tests", drops=True,
                          controls=["<|endoftext_2|>", "<|user|>", "<|assistant|>", "<|end|>"])
+
+
+# What SentencePiece's maps do: compatible characters become plain ones, white space a space, some characters nothing.
+REPLACEMENTS = {**{chr(0xFF21 + i): chr(0x41 + i) for i in range(26)}, **{chr(0xFF10 + i): str(i) for i in range(10)},
+                "\ufb01": "fi", "e\u0301": "é", "a\u0301": "á", "\u2026": "...", "\u2460": "1", "\u2460\u2461": "12",
+                "\t": " ", "\n": " ", "\r": " ", "\r\n": " ", "\u00a0": " ", "\u3000": " ", "\u2003": " ", "\u200b": "",
+                "\xad": "", "\x01": "", "\u00bd": "1\u20442", "\u212b": "Å", "\u0130": "I\u0307", "\u2028": " x "}
+
+
+def to_float(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def unigram(name, pieces, characters, prefix=True, merges=True, replacements=None, tied=False, byte_tokens=False, users=(),
+            controls=(), adds_bos=None, adds_eos=None, arch=None, drops_before=(), n_unused=0):
+    v = Vocabulary(name, "t5")
+    for text in ("<pad>", "</s>"):
+        v.add(text, CONTROL)
+    v.add("<unk>", UNKNOWN)
+    scores = [0.0, 0.0, 0.0]
+    if byte_tokens:
+        for b in range(256):
+            v.add(f"<0x{b:02X}>", BYTE)
+            scores.append(0.0)
+    draw = random.Random(11)
+    for i, text in enumerate(pieces + [rules.SPACE] + characters):
+        v.add(text)
+        scores.append(to_float(-float(i // 64) if tied else -3.0 - draw.random() * i / 200))
+    ids = {}
+    for texts, kind in ((controls, CONTROL), (users, USER), ([f"[PAD{i}]" for i in range(n_unused)], UNUSED)):
+        for text in texts:
+            ids[text] = v.add(text, kind)
+            scores.append(-10000.0 if kind == UNUSED else 0.0)
+    v.kv.add_array("tokenizer.ggml.scores", gguf.F32, scores)
+    v.role("tokenizer.ggml.eos_token_id", 1)
+    v.role("tokenizer.ggml.unknown_token_id", 2)
+    v.role("tokenizer.ggml.add_space_prefix", prefix)
+    v.role("tokenizer.ggml.remove_extra_whitespaces", merges)
+    if replacements:
+        v.kv.add_array("tokenizer.ggml.precompiled_charsmap", gguf.U8, list(charsmap.compile_map(replacements)))
+    bos = ids.get("<s>")
+    if bos is not None:
+        v.role("tokenizer.ggml.bos_token_id", bos)
+    for key, states in (("add_bos_token", adds_bos), ("add_eos_token", adds_eos)):
+        if states is not None:
+            v.role("tokenizer.ggml." + key, states)
+    if arch:
+        v.role("general.architecture", arch)
+    return v.finish(rules.Unigram(
+        v.tokens, scores, 2, replacements, prefix, merges, add_bos=bool(adds_bos), add_eos=adds_eos is not False, bos=bos, eos=1,
+        drops_before=[ids[text] for text in drops_before]))
+
+
+def all_unigram(pieces, characters):
+    ascii_only = [p for p in pieces if p.replace(rules.SPACE, "").isascii()]
+    yield unigram("t5", pieces, characters, replacements=REPLACEMENTS, users=["<extra_1>", "<extra_2>"], n_unused=3)
+    yield unigram("t5-plain", ascii_only, [c for c in characters if c.isascii()], prefix=False, merges=False, tied=True,
+                  adds_eos=False)
+    yield unigram("t5-bytes", ascii_only, [c for c in characters if c.isascii()], merges=False, byte_tokens=True)
+    yield unigram("nomic-bert-moe", pieces, characters, replacements=REPLACEMENTS, controls=["<s>", "<mask>"], adds_bos=True,
+                  adds_eos=True, arch="nomic-bert-moe", drops_before=["<mask>"])
+
+
+def word_piece(name, pieces, characters, lower=None, strip=None, roles=None, adds_bos=None, adds_last=None, users=()):
+    """roles: ids of cls, sep and unknown by the names of their keys; None: the kind's own, 101, 102 and 100."""
+    v = Vocabulary(name, "bert")
+    if not roles:
+        v.add("[PAD]", CONTROL)
+        for i in range(99):
+            v.add(f"[unused{i}]")
+    ids = {text: v.add(text, CONTROL) for text in ("[UNK]", "[CLS]", "[SEP]", "[MASK]")}
+    fold = lower is not False
+    texts = [p.lower() if fold else p for p in pieces]
+    texts += [mark + c for c in characters for mark in ("", rules.SPACE) if c not in "qz"]
+    for text in dict.fromkeys(texts):
+        v.add(text)
+    for text in users:
+        v.add(text, USER)
+    for key in roles or ():
+        v.role("tokenizer.ggml." + key, ids[roles[key]])
+    for key, states in (("normalizer.lowercase", lower), ("normalizer.strip_accents", strip), ("add_bos_token", adds_bos),
+                        ("add_eos_token", adds_last)):
+        if states is not None:
+            v.role("tokenizer.ggml." + key, states)
+    return v.finish(rules.WordPiece(v.tokens, ids["[UNK]"], fold, strip, add_bos=adds_bos is not False, bos=ids["[CLS]"],
+                                    add_eos=adds_last is not False, eos=ids["[SEP]"]))
+
+
+def all_word_piece(pieces, characters):
+    words = [p for p in pieces if not set(p) & set(".,;:!?'\"-()[]_")]
+    yield word_piece("bert", words, characters)
+    yield word_piece("bert-cased", words, characters, lower=False, users=["<user>"],
+                     roles={"cls_token_id": "[CLS]", "seperator_token_id": "[SEP]", "unknown_token_id": "[UNK]"})
+    yield word_piece("bert-accents", words, characters, strip=False, adds_last=False,
+                     roles={"bos_token_id": "[CLS]", "cls_token_id": "[MASK]", "seperator_token_id": "[SEP]",
+                            "unknown_token_id": "[UNK]"})
+    yield word_piece("bert-strip", words, characters, lower=False, strip=True, adds_bos=False,
+                     roles={"cls_token_id": "[CLS]", "seperator_token_id": "[SEP]", "unknown_token_id": "[UNK]"})
+
+
+def character_merges(text):
+    """Of lines in which a space is SPACE, so that pieces go across words; and of runs of line ends and tabs."""
+    words = collections.Counter()
+    for line in text.split("\n"):
+        words.update(tuple(part.replace(" ", rules.SPACE)) for part in re.findall(".{1,24}", line))
+    merges = learn(words, N_PIECE)
+    runs = [(c * n, c) for n in range(1, 8) for c in ("\n", "\t", rules.SPACE)]
+    return merges + [run for run in runs if run not in merges]
+
+
+def character_level(name, merges, characters, kind="gpt2", pre=None, byte_tokens=True, escapes=True, whole_lines=False,
+                    drops_white=False, lower=None, controls=(), users=(), bos=None, adds_bos=False, states_bos=None):
+    v = Vocabulary(name, kind)
+    ids = {text: v.add(text, CONTROL) for text in ("<pad>", "<eos>", *controls)}
+    ids["<unk>"] = v.add("<unk>", UNKNOWN)
+    if byte_tokens:
+        for b in range(256):
+            v.add(f"<0x{b:02X}>", BYTE)
+    texts = [c for c in characters if c not in "qz"] + [rules.SPACE, "\n", "\t"]
+    for text in dict.fromkeys(texts + [a + b for a, b in merges]):
+        v.add(text)
+    if whole_lines:
+        v.add("\n" * 20)
+    for text in users:
+        ids[text] = v.add(text, USER)
+    if pre:
+        v.role("tokenizer.ggml.pre", pre)
+    v.kv.add_array("tokenizer.ggml.merges", gguf.STR, [f"{a} {b}" for a, b in merges] + ["zq q"])
+    v.role("tokenizer.ggml.eos_token_id", ids["<eos>"])
+    v.role("tokenizer.ggml.unknown_token_id", ids["<unk>"])
+    if bos:
+        v.role("tokenizer.ggml.bos_token_id", ids[bos])
+    if states_bos is not None:
+        v.role("tokenizer.ggml.add_bos_token", states_bos)
+    if lower is not None:
+        v.role("tokenizer.ggml.normalizer.lowercase", lower)
+    return v.finish(rules.CharacterLevel(
+        v.tokens, merges, escapes, whole_lines, drops_white, bool(lower),
+        add_bos=adds_bos, bos=ids.get(bos), eos=ids["<eos>"]))
+
+
+def all_character_level(text, characters):
+    merges = character_merges(text)
+    short = [(a, b) for a, b in merges if rules.SPACE not in a + b and "\n" not in a + b and "\t" not in a]
+    yield character_level("gemma4", merges, characters, kind="gemma4", whole_lines=True, controls=["<bos>"], bos="<bos>",
+                          users=["<|tool>", "<|\"|>"], adds_bos=True, states_bos=False)
+    yield character_level("sarvam-moe", merges, characters, pre="sarvam-moe", controls=["<s>"], bos="<s>", states_bos=True,
+                          adds_bos=True)
+    yield character_level("whitespace", short, characters, kind="whitespace", pre="whitespace", byte_tokens=False, escapes=False,
+                          drops_white=True, lower=True)
+    yield character_level("whitespace-cased", short, characters, kind="whitespace", pre="whitespace", byte_tokens=False, escapes=False,
+                          drops_white=True)
 
 
 # ---- texts and their ids -------------------------------------------------------------------------------------------
@@ -326,7 +483,10 @@ def make(folder):
     text = sample + english[:N_ENGLISH]
     texts = read_lines("tokenizers/texts.jsonl") + read_lines("tokenizers/pretok/texts.jsonl")
     whole, long_runs = ("llama", "gpt-2", "llama-bpe", "qwen2"), []
-    for v in [*all_sentence_piece(*sentence_pieces(text)), *all_byte_level(byte_level_merges(families, text), families)]:
+    pieces, characters = sentence_pieces(text)
+    for v in [*all_sentence_piece(pieces, characters), *all_unigram(pieces, characters), *all_word_piece(pieces, characters),
+              *all_character_level(text, characters),
+              *all_byte_level(byte_level_merges(families, text), families)]:
         lines = [plain_line(v, raw) for raw in texts + list(glued(v))]
         specials = [special_line(v, t) for t in special_texts(v)]
         folder.write(f"tokenizers/{v.name}.gguf", v.kv.to_bytes())

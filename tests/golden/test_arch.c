@@ -90,10 +90,10 @@ TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
     char engine[100];
     hearth_error why = {0};
     size_t n;
-    char *bytes = with_kind("bert", &n);
+    char *bytes = with_kind("rwkv", &n);
     if (!bytes) return;
     free(bytes);
-    CHECK_FAILS(tokenize_a("bert", err), HEARTH_ERROR_UNSUPPORTED, "model.gguf|tokenizer.ggml.model|llama");
+    CHECK_FAILS(tokenize_a("rwkv", err), HEARTH_ERROR_UNSUPPORTED, "model.gguf|tokenizer.ggml.model|llama");
     bool cuts = hth_pretokenizer_engine(engine, sizeof engine);
     CHECK_INT(tokenize_a("gpt2", &why), cuts ? HEARTH_OK : HEARTH_ERROR_UNSUPPORTED);
     if (!cuts) CHECK(strstr(why.message, "model.gguf") && strstr(why.message, "built without"));

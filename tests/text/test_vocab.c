@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "support/models/vocab_case.h"
 #include "text/pretokenizer.h"
+#include "text/unicode.h"
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
@@ -51,8 +52,9 @@ TEST(a_small_vocabulary_works)
 
 TEST(tokenizer_kinds_are_refused_by_name)
 {
-    vocab_file_put_text(&f, "tokenizer.ggml.model", "bert");
-    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "\"bert\"", "\"llama\" and \"gpt2\"");
+    vocab_file_put_text(&f, "tokenizer.ggml.model", "rwkv");
+    vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "tokenizer.ggml.model is \"rwkv\"",
+                         "kinds \"llama\", \"gpt2\", \"t5\", \"bert\", \"gemma4\" and \"whitespace\"");
     f.without = "tokenizer.ggml.model";
     refuse("vocab.gguf", "tokenizer.ggml.model");
     vocab_file_put_u32(&f, "tokenizer.ggml.model", 1);
@@ -166,6 +168,17 @@ TEST(without_pcre2_byte_level_vocabularies_are_refused_by_name)
     if (!hth_pretokenizer_engine(engine, sizeof engine))
         vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: pre-tokenizer \"gpt-2\"", "built without");
     else if (vocab_open()) IDS("ab", 0, 257);
+}
+
+/* WordPiece: its other cases, in test_wordpiece.c, need utf8proc. */
+TEST(without_utf8proc_wordpiece_vocabularies_are_refused_by_name)
+{
+    char engine[100];
+    vocab_file_put_text(&f, "tokenizer.ggml.model", "bert");
+    vocab_file_add_word(&f, "\xE2\x96\x81\x61", 0.0f);
+    if (!hth_unicode_engine(engine, sizeof engine))
+        vocab_expect_refused(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: tokenizer.ggml.model is \"bert\"", "built without");
+    else if (vocab_open()) IDS("a", 0, AB + 1);
 }
 
 /* ---- ids and flags ---------------------------------------------------------------------------- */
@@ -330,37 +343,5 @@ TEST(a_second_bos_is_warned_of)
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {
     vocab_file_add(&f, "bb", 2, -9.0f, HTH_TOKEN_USER);
-    if (!vocab_open()) return;
-    uint64_t held = hth_alloc_in_use();
-    int n_open = 0, n_tokenize = 0;
-    for (uint64_t n = 1; n < 1000; n++) {
-        hth_tokenizer *second = NULL;
-        hearth_error refusal = {0};
-        hth_alloc_fail_at(n, 0);
-        hearth_status status = hth_tokenizer_open(file, &second, &refusal);
-        hth_alloc_fail_at(0, 0);
-        hth_tokenizer_close(second);
-        CHECK_INT(hth_alloc_in_use(), held);
-        if (status == HEARTH_OK) break;
-        CHECK_INT(status, HEARTH_ERROR_MEMORY);
-        CHECK(second == NULL);
-        n_open++;
-    }
-    CHECK(n_open >= 12 && n_open < 999);
-    for (uint64_t n = 1; n < 1000; n++) {
-        hth_ids ids = {0};
-        hearth_error refusal = {0};
-        CHECK_OK(hth_ids_push(&ids, 7, err));
-        hth_alloc_fail_at(n, 0);
-        hearth_status status = hth_tokenize(tok, "ab abx bb <s>\xFF ab ab ab ab ab", 28,
-                                            HEARTH_PARSE_SPECIAL, &ids, NULL, &refusal);
-        hth_alloc_fail_at(0, 0);
-        if (status != HEARTH_OK) CHECK_INT(ids.n, 1);
-        hth_ids_free(&ids);
-        CHECK_INT(hth_alloc_in_use(), held);
-        if (status == HEARTH_OK) break;
-        CHECK_INT(status, HEARTH_ERROR_MEMORY);
-        n_tokenize++;
-    }
-    CHECK(n_tokenize > 3 && n_tokenize < 999);
+    if (vocab_open()) vocab_fail_allocations("ab abx bb <s>\xFF ab ab ab ab ab", 28, 12, 4);
 }

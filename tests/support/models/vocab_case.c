@@ -1,6 +1,8 @@
 /* Opens the vocabularies of vocab_case.h. */
 #include "support/models/vocab_case.h"
 
+#include "base/alloc.h"
+
 vocab_file f;
 hth_gguf *file;
 hth_tokenizer *tok;
@@ -51,6 +53,51 @@ void vocab_expect_refused(hearth_status status, const char *text, const char *ot
     if (!strstr(err.message, text)) CHECK_TEXT(err.message, text);
     if (!strstr(err.message, other)) CHECK_TEXT(err.message, other);
     vocab_again();
+}
+
+static hearth_status open_again(uint64_t n_fail)
+{
+    hth_tokenizer *second = NULL;
+    hearth_error why = {0};
+    hth_alloc_fail_at(n_fail, 0);
+    hearth_status status = hth_tokenizer_open(file, &second, &why);
+    hth_alloc_fail_at(0, 0);
+    CHECK(status == HEARTH_OK || second == NULL);
+    hth_tokenizer_close(second);
+    return status;
+}
+
+static hearth_status tokenize_again(const char *text, size_t n, uint64_t n_fail)
+{
+    hth_ids ids = {0};
+    hearth_error why = {0};
+    CHECK_OK(hth_ids_push(&ids, 7, err));
+    hth_alloc_fail_at(n_fail, 0);
+    hearth_status status = hth_tokenize(tok, text, n, HEARTH_PARSE_SPECIAL, &ids, NULL, &why);
+    hth_alloc_fail_at(0, 0);
+    if (status != HEARTH_OK) CHECK_INT(ids.n, 1);
+    hth_ids_free(&ids);
+    return status;
+}
+
+void vocab_fail_allocations(const char *text, size_t n, int n_open, int n_tokenize)
+{
+    const uint64_t held = hth_alloc_in_use();
+    for (int opens = 1; opens >= 0; opens--) {
+        int n_failed = 0;
+        uint64_t i = 1;
+        for (bool reached = true; reached && i < 1000; i++) {
+            const uint64_t before = hth_alloc_count();
+            hearth_status status = opens ? open_again(i) : tokenize_again(text, n, i);
+            reached = hth_alloc_count() - before >= i;
+            CHECK_INT(hth_alloc_in_use(), held);
+            /* without memory for machine code, expressions are interpreted */
+            if (status != HEARTH_OK) CHECK_INT(status, HEARTH_ERROR_MEMORY);
+            n_failed += status != HEARTH_OK;
+        }
+        if (n_failed < (opens ? n_open : n_tokenize) || i == 1000)
+            test_fail(__FILE__, __LINE__, "%d allocations of %s failed", n_failed, opens ? "opening" : "tokenizing");
+    }
 }
 
 void vocab_expect_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *ids, size_t n,

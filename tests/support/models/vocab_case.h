@@ -24,6 +24,10 @@ void vocab_expect_warning(const char *text);
 /* Opening f fails with a message that contains both texts. Then as vocab_again. */
 void vocab_expect_refused(hearth_status status, const char *text, const char *other);
 
+/* Opens the file again and tokenizes n bytes, with every allocation failing once: each is an error and keeps no memory.
+ * At least so many of opening and of tokenizing fail. */
+void vocab_fail_allocations(const char *text, size_t n, int n_open, int n_tokenize);
+
 /* The ids of a text, and how many of its bytes are not in the vocabulary. */
 void vocab_expect_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *ids, size_t n,
                       int line);

@@ -8,7 +8,7 @@ typedef struct vocab_data {
     const char *name;
     hth_gguf *file;
     hth_tokenizer *tok;
-    bool is_spm; /* a vocabulary of kind "llama" */
+    bool drops_space; /* that it put before the text */
 } vocab_data;
 
 /* "llama", "gpt-2", "falcon", ...; false, and the case has failed, when it cannot be opened. */
