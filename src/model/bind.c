@@ -195,10 +195,11 @@ static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
 static hearth_status bind_mixer(hth_binder *b, uint32_t i, bool recurrent, hth_layer *l)
 {
     const hth_arch *a = b->model->hparams.arch;
+    bool attends = !recurrent || a->recurrent.beside;
     hearth_status st = bind_mixer_norm(b, i, l);
     l->attn.has_temperature = true;
-    if (st == HEARTH_OK)
-        st = recurrent ? hth_bind_recurrent(b, i, l) : a->latent ? hth_bind_latent(b, i, l) : bind_attention(b, i, l);
+    if (st == HEARTH_OK && attends) st = a->latent ? hth_bind_latent(b, i, l) : bind_attention(b, i, l);
+    if (st == HEARTH_OK && recurrent) st = hth_bind_recurrent(b, i, attends ? &l->beside : &l->mixer, l);
     if (st != HEARTH_OK || !a->post_norms) return st;
     l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)a->post_norm_eps;
     return hth_bind_norm(b, i, "post_attention_norm", &l->mixer_post_norm);
@@ -213,8 +214,9 @@ static hearth_status allocate(hth_binder *b)
     m->layers = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *m->layers, 64);
     m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
     m->used = hth_arena_alloc(&m->arena, hth_gguf_n_tensor(m->file) + 1, sizeof *m->used, 1);
-    uint32_t n_one =
-        m->hparams.d_model > m->hparams.recurrent.d_state ? m->hparams.d_model : m->hparams.recurrent.d_state;
+    const hth_recurrent_sizes *z = &m->hparams.recurrent;
+    uint32_t n_one = z->dt_rank > z->d_state ? z->dt_rank : z->d_state;
+    if (n_one < m->hparams.d_model) n_one = m->hparams.d_model;
     m->ones = hth_arena_alloc(&m->arena, n_one, sizeof *m->ones, 64);
     for (uint32_t i = 0; m->ones && i < n_one; i++) m->ones[i] = 1.0f;
     if (m->layers && m->bindings && m->used && m->ones) return HEARTH_OK;
@@ -334,8 +336,11 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
                                                hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
         l->network = routed ? HTH_NETWORK_EXPERTS : HTH_NETWORK_DENSE;
         if (routed) l->ffn.d_ff = 0;
-        if ((st = bind_mixer(b, i, sizes[i].recurrent, l)) != HEARTH_OK) return st;
-        if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;
+        l->beside = HTH_MIXER_NONE;
+        if (sizes[i].no_mixer) l->mixer = HTH_MIXER_NONE;
+        else if ((st = bind_mixer(b, i, sizes[i].recurrent, l)) != HEARTH_OK) return st;
+        if (sizes[i].no_network) l->network = HTH_NETWORK_NONE;
+        else if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;
     }
     return bind_head(b);
 }
