@@ -30,6 +30,7 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "ernie4_5-moe", "granitemoe", "dots1", "bailingmoe", "bailingmoe2", "glm4moe", "minimax-m2", "deepseek",
     "hunyuan-moe", "phimoe", "dbrx", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
     "deepseek2", "deepseek2-lite", "mistral4", "mistral3",
+    "mamba", "mamba-normed", "mamba2", "falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe", "jamba", "plamo2",
 };
 
 bool golden_open_arch(golden *g, const char *name)
