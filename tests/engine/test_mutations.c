@@ -14,7 +14,7 @@ enum { LONG_FACTOR = 10 };
 #else
 enum { LONG_FACTOR = 100 };
 #endif
-enum { N_MUTATION = 10000, MAX_SEED_FILE = 20, MAX_SECONDS_EACH = 20 };
+enum { N_MUTATION = 10000, MAX_SEED_FILE = 25, MAX_SECONDS_EACH = 20 };
 
 typedef struct seed_file {
     const char *name;
@@ -46,7 +46,8 @@ static void collect_files(void)
 {
     static const char *const families[] = {"llama",  "bamboo", "qwen2",  "qwen3", "gemma2",
                                            "gemma3", "phi3",   "falcon", "opt",   "packed",
-                                           "lfm2",   "qwen35", "deepseek2"};
+                                           "lfm2",   "qwen35", "deepseek2", "mamba2", "falcon-h1",
+                                           "nemotron_h", "jamba", "plamo2"};
     static const char *const golden[] = {"golden/arch/falcon.gguf", "golden/arch/llama3-rope_freqs.gguf",
                                          "golden/arch/opt.gguf",    "golden/files/tiny.gguf",
                                          "golden/arch/gpt-oss.gguf", "golden/arch/qwen2moe.gguf",

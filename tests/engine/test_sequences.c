@@ -21,6 +21,10 @@ typedef enum model_kind {
     CONVOLUTION,
     DELTA_NET,
     LATENT,
+    SSM_ALONE,    /* without keys and values */
+    SSM_BESIDE,   /* attention */
+    SSM_CHANNELS,
+    SSM_LOW,
     N_KIND,
 } model_kind;
 typedef struct fixture {
@@ -33,7 +37,9 @@ static void open_model(fixture *f, model_kind k)
 {
     static const char *const architectures[] = {
         [WINDOWED] = "gemma2",   [MIXTURE] = "qwen2moe",  [WINDOWED_MIXTURE] = "gpt-oss",
-        [CONVOLUTION] = "lfm2", [DELTA_NET] = "qwen35", [LATENT] = "deepseek2"};
+        [CONVOLUTION] = "lfm2",  [DELTA_NET] = "qwen35",   [LATENT] = "deepseek2",
+        [SSM_ALONE] = "mamba2",  [SSM_BESIDE] = "falcon-h1",
+        [SSM_CHANNELS] = "jamba", [SSM_LOW] = "plamo2"};
     tiny_model m;
     test_random r = {11};
     tiny_begin(&m);

@@ -8,7 +8,8 @@ enum { TYPE_BOOL = 7, TYPE_ARRAY = 9 };
 static const char *const families[] = {"bamboo",   "qwen2",   "qwen3", "gemma2",   "gemma3",
                                        "phi3",     "falcon",  "opt",   "gpt2",     "bloom",
                                        "stablelm", "granite", "dots1", "qwen2moe", "qwen3moe",
-                                       "gpt-oss",  "lfm2",    "qwen35",   "deepseek2"};
+                                       "gpt-oss",  "lfm2",    "qwen35",   "deepseek2",
+                                       "mamba2",   "falcon-h1", "nemotron_h", "jamba", "plamo2"};
 enum { N_FAMILY = sizeof families / sizeof *families };
 
 /* One step of a fresh session of n_ctx positions. */
@@ -65,7 +66,8 @@ TEST(each_missing_tensor_of_each_architecture_is_named)
         for (uint32_t t = 0; t < n; t++) {
             tiny_become(&tiny, families[i]);
             const char *name = tiny.tensors[t].name;
-            bool optional = strcmp(name, "output.weight") == 0 || tiny.tensors[t].gone;
+            bool optional = strcmp(name, "output.weight") == 0 || tiny.tensors[t].gone ||
+                            strstr(name, "ssm_conv1d.bias");
             char quoted[70];
             snprintf(quoted, sizeof quoted, "'%s'", name);
             tiny.tensors[t].gone = true;
