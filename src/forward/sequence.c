@@ -52,6 +52,8 @@ static bool open_states(hth_sequence *s)
     return true;
 }
 
+size_t hth_sequence_states_size(const hth_model *model) { return (2 + HTH_N_CHECKPOINT) * all_states(model); }
+
 /* Pages that a sequence holds of a class. */
 static uint32_t count_held(const hth_model *model, const hth_sequence_options *options, hth_kv_class class)
 {
@@ -66,7 +68,7 @@ bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_se
 {
     size_t sizes[HTH_N_KV_CLASS], part;
     if (!hth_kv_page_sizes(model, type, sizes)) return false;
-    *size = (2 + HTH_N_CHECKPOINT) * all_states(model);
+    *size = hth_sequence_states_size(model);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         if (!hth_mul_size(sizes[c], count_held(model, options, (hth_kv_class)c), &part) ||
             !hth_add_size(*size, part, size))

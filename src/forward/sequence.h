@@ -60,6 +60,8 @@ hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_se
                                 hearth_error *err);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
+/* Bytes of the states of a sequence, in all copies. */
+size_t hth_sequence_states_size(const hth_model *model);
 /* A copy of `from`, which is not in a step: shares its pages, but reserves as many as another one would. MEMORY. */
 hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
 void hth_sequence_close(hth_sequence *s);

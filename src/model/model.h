@@ -385,8 +385,9 @@ typedef struct hth_active_weights {
     uint32_t n_layer;            /* with experts */
 } hth_active_weights;
 hth_active_weights hth_model_count_active(const hth_model *model);
-static inline bool hth_model_is_dense(const hth_model *model) { return model->hparams.experts.n_expert == 0; }
-/* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing. */
+/* Whether every layer has a dense network. */
+bool hth_model_is_dense(const hth_model *model);
+/* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing, or have no network. */
 hearth_status hth_model_check_dense(const hth_model *model, const char *what, hearth_error *err);
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);

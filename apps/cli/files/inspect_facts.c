@@ -95,6 +95,7 @@ static void estimate(facts *f, const args *a)
     choose_selectors(f);
     f->n_ctx = hth_context_for(&f->model->hparams, args_context(a, 0));
     f->weight_size = f->model->weight_size;
+    f->states_size = hth_sequence_states_size(f->model);
     uint32_t n_row = f->n_ctx < BATCH_ROWS ? f->n_ctx : BATCH_ROWS;
     if (hth_kv_size(f->model, HEARTH_KV_F16, f->n_ctx, &f->kv_f16_size) &&
         hth_kv_size(f->model, HEARTH_KV_F32, f->n_ctx, &f->kv_f32_size) &&

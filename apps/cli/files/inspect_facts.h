@@ -35,7 +35,7 @@ typedef struct facts {
     hearth_error no_choice; /* status OK: auto finds one */
     uint32_t n_ctx;         /* context for the sizes below */
     uint64_t weight_size;
-    size_t kv_f16_size, kv_f32_size, step_size;
+    size_t kv_f16_size, kv_f32_size, states_size, step_size;
 
     hearth_error no_use; /* for a file of thresholds; status OK: its values are valid */
 

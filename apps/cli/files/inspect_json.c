@@ -145,6 +145,7 @@ static void json_needs(json *j, const facts *f)
         json_uint(j, "weight_bytes", f->weight_size);
         json_uint(j, "kv_f16_bytes", f->kv_f16_size);
         json_uint(j, "kv_f32_bytes", f->kv_f32_size);
+        json_uint(j, "states_bytes", f->states_size);
         json_uint(j, "workspace_bytes", f->step_size);
     } else {
         json_word(j, "reason", f->why_not.message);

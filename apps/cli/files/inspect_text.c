@@ -75,6 +75,24 @@ static void print_value(const hth_gguf_value *v, bool all)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
+/* Layers that keep a state. */
+static void print_recurrent(const hth_model *m)
+{
+    static const char *const names[HTH_N_MIXER] = {[HTH_MIXER_SHORT_CONV] = "short convolutions",
+                                                   [HTH_MIXER_DELTA_NET] = "gated DeltaNet",
+                                                   [HTH_MIXER_SSM] = "state spaces"};
+    uint32_t n = 0;
+    const char *name = NULL;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_layer *l = &m->layers[i];
+        if (l->state_sizes[HTH_STATE_STEP] + l->state_sizes[HTH_STATE_CHUNK] == 0) continue;
+        name = names[l->beside == HTH_MIXER_NONE ? l->mixer : l->beside], n++;
+    }
+    if (n == 0) return;
+    label("recurrent");
+    printf("%s in %u of %u layers\n", name ? name : "states", n, m->hparams.n_layer);
+}
+
 static void print_attention(const hth_model *m)
 {
     static const char *const rotations[] = {"rotation of neighbours", "rotation of halves", "no rotation"};
@@ -82,6 +100,8 @@ static void print_attention(const hth_model *m)
     uint32_t n_window = 0, window = 0;
     for (uint32_t i = 0; i < h->n_layer; i++)
         if (m->layers[i].attn.window > 0) n_window++, window = m->layers[i].attn.window;
+    print_recurrent(m);
+    if (h->n_head == 0) return;
     label("attention");
     printf("%u heads of %u, %u for keys and values; %s", h->n_head, h->d_head, h->n_head_kv,
            rotations[h->rope.kind]);
@@ -162,6 +182,10 @@ static void print_ffn(const facts *f)
     bool exact, gated = m->layers[0].ffn.gate.n_row > 0;
     print_experts(m);
     label("feed-forward");
+    if (h->d_ff == 0 && h->experts.n_expert == 0) {
+        puts("none");
+        return;
+    }
     if (h->d_ff > 0) printf("%u neurons%s, ", h->d_ff, h->experts.n_expert > 0 ? " in dense layers" : "");
     printf("%s%s\n", ffn_name(h->activation, gated || h->experts.n_expert > 0),
            hth_gguf_find(m->file, "hearth.ffn.activation") ? " (as the file says)" : "");
@@ -261,10 +285,14 @@ static void print_needs(const facts *f)
     printf("%12.2f MiB\n", mib(f->weight_size));
     label("KV cache");
     printf("%12.2f MiB (f16; f32: %.2f)\n", mib(f->kv_f16_size), mib(f->kv_f32_size));
+    if (f->states_size > 0) {
+        label("states");
+        printf("%12.2f MiB\n", mib(f->states_size));
+    }
     label("workspace");
     printf("%12.2f MiB\n", mib(f->step_size));
     label("together");
-    printf("%12.2f MiB\n", mib(f->weight_size + f->kv_f16_size + f->step_size));
+    printf("%12.2f MiB\n", mib(f->weight_size + f->kv_f16_size + f->states_size + f->step_size));
 }
 
 static void print_metadata(const facts *f)
