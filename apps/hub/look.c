@@ -185,7 +185,7 @@ static bool memory_of(const hth_model *model, uint64_t *memory)
 {
     uint32_t n_ctx = hth_context_for(&model->hparams, 0);
     size_t kv, step;
-    *memory = model->weight_size;
+    *memory = model->weight_size + HTH_N_STATE_COPY * hth_sequence_state_size(model);
     return hth_kv_size(model, HEARTH_KV_F16, n_ctx, &kv) &&
            hth_step_size(model, n_ctx < BATCH_ROWS ? n_ctx : BATCH_ROWS, HEARTH_SELECTOR_DENSE, 1, &step) &&
            add_size(memory, kv) && add_size(memory, step);

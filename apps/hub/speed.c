@@ -56,6 +56,34 @@ static uint64_t bytes_of_experts(const hth_model *model, const hth_experts *e)
            bytes_of(&e->shared.gate) + bytes_of(&e->shared.up) + bytes_of(&e->shared.down);
 }
 
+/* All matrices of a layer but those of its network. */
+static uint64_t bytes_of_mixers(const hth_model *model, uint32_t i)
+{
+    hth_layer *l = &model->layers[i];
+    const hth_experts *e = &l->experts;
+    const hth_matrix *network[] = {&l->ffn.gate, &l->ffn.up,       &l->ffn.down,   &l->ffn.down_t.rows, &e->gate, &e->up,
+                                   &e->down,     &e->shared.gate, &e->shared.up, &e->shared.down};
+    hth_matrix *all[HTH_LAYER_MATRICES];
+    uint64_t size = 0;
+    hth_layer_matrices(l, all);
+    for (int k = 0; k < HTH_LAYER_MATRICES; k++) size += bytes_of(all[k]);
+    for (size_t k = 0; k < sizeof network / sizeof *network; k++) size -= bytes_of(network[k]);
+    return size;
+}
+
+/* The matrix whose type stands for the model: that of neurons, or the largest of the first layer. */
+static const hth_matrix *typical_matrix(const hth_model *model)
+{
+    hth_layer *first = &model->layers[0];
+    const hth_matrix *gate = &first->experts.gate, *up = &first->experts.up;
+    const hth_matrix *best = first->network != HTH_NETWORK_EXPERTS ? &first->ffn.up : gate->n_row > 0 ? gate : up;
+    hth_matrix *all[HTH_LAYER_MATRICES];
+    hth_layer_matrices(first, all);
+    for (int k = 0; first->network == HTH_NETWORK_NONE && k < HTH_LAYER_MATRICES; k++)
+        if (bytes_of(all[k]) > bytes_of(best)) best = all[k];
+    return best;
+}
+
 /* A layer for the planner: bytes that every token reads, and neurons of which a share is read. */
 static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
 {
@@ -68,9 +96,7 @@ static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector s
     for (uint32_t k = 0; share && k < n; k++)
         share[k] =
             hth_calibration_share(selector, l->ffn.gate.n_row > 0, hth_plan_active_share(l, k, selector));
-    uint64_t attention = bytes_of(&l->attn.q) + bytes_of(&l->attn.k) + bytes_of(&l->attn.v) + bytes_of(&l->attn.o) +
-                         bytes_of(&l->attn.gate);
-    *out = (hth_plan_layer){.attention_bytes = attention + (divides ? 0 : ffn),
+    *out = (hth_plan_layer){.attention_bytes = bytes_of_mixers(model, i) + (divides ? 0 : ffn),
                             .cluster_bytes = {[HTH_PLAN_HOST] = divides ? (ffn + n - 1) / n : 0},
                             .n_cluster = n,
                             .share = share};
@@ -104,9 +130,7 @@ static double cpu_seconds(const hth_model *model, const hth_plan_model *plan_mod
 
 static double cpu_speed(hub_machine *machine, const hth_model *model, hearth_selector selector)
 {
-    const hth_layer *first = &model->layers[0];
-    bool routed = first->network == HTH_NETWORK_EXPERTS;
-    const hth_calibration *rates = rates_of(machine, routed ? first->experts.gate.type : first->ffn.up.type);
+    const hth_calibration *rates = rates_of(machine, typical_matrix(model)->type);
     uint32_t n = model->hparams.n_layer;
     hth_plan_model plan_model = {.n_layer = n, .layers = hth_alloc(n, sizeof *plan_model.layers)};
     plan_model.head_bytes = bytes_of(model->tied ? &model->token_embd : &model->output);

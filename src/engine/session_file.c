@@ -62,7 +62,8 @@ static uint64_t hash_hparams(uint64_t h, const hth_hparams *p)
         p->rope.sections[0], p->rope.sections[1], p->rope.sections[2], p->rope.sections[3],
         p->experts.n_used, p->experts.n_group, p->experts.n_group_used, p->experts.score, p->experts.normalise,
         (double)p->experts.scale, p->experts.n_leading, p->experts.step, (double)p->temperature_scale,
-        p->temperature_length, p->temperature_offset};
+        p->temperature_length, p->temperature_offset, p->recurrent.n_head, p->recurrent.n_head_key, p->recurrent.n_group,
+        p->recurrent.d_state, p->recurrent.norms_low};
     h = hth_hash_more(h, p->arch->name, strlen(p->arch->name));
     return hth_hash_more(h, numbers, sizeof numbers);
 }

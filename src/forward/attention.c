@@ -155,8 +155,10 @@ static void norm_head(const hth_step *s, const hth_norm *norm, size_t d, uint32_
     const hth_hparams *h = &s->model->hparams;
     float inv_n = 1.0f / (float)d;
     if (!norm->weight || h->arch->qk_norm == HTH_QK_NORM_ALL) return;
-    if (h->arch->qk_norm == HTH_QK_NORM_EACH) s->k->layer_norm(x, norm->weight + i * d, NULL, d, inv_n, h->norm_eps, x);
-    else s->k->rms_norm(x, norm->weight, d, inv_n, h->norm_eps, x);
+    const float *weight = norm->weight + (h->arch->qk_norm == HTH_QK_NORM_EACH ? i * d : 0);
+    if (h->arch->qk_norm == HTH_QK_NORM_EACH && h->arch->norm == HTH_NORM_LAYER)
+        s->k->layer_norm(x, weight, NULL, d, inv_n, h->norm_eps, x);
+    else s->k->rms_norm(x, weight, d, inv_n, h->norm_eps, x);
 }
 
 /* Normalises and rotates n_head heads of one token, in place. */

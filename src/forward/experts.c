@@ -121,20 +121,24 @@ static void queue_join(hth_step *s, uint32_t n_row, bool weighed)
     hth_pool_add(s->pool, join_unit, &job, sizeof job, (d_model_of(s) + JOIN_OUTPUTS - 1) / JOIN_OUTPUTS);
 }
 
-/* What a wave computes: slices of three matrices. */
+/* What a wave computes: slices of three matrices, or two. */
 typedef struct network {
-    const hth_matrix *gate, *up, *down;
+    const hth_matrix *gate, *up, *down; /* gate may be absent */
     const float *gate_bias, *up_bias, *down_bias;
     uint32_t d_ff;
     uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
     bool weighs_input;
 } network;
 
-static void get_halves(const network *net, hth_output halves[2])
+/* Gate and up, or up alone; returns their number. */
+static size_t get_halves(const network *net, hth_output halves[2])
 {
-    halves[0] = (hth_output){.matrix = net->gate, .bias = net->gate_bias, .slice_step = net->step};
-    halves[1] = (hth_output){
+    size_t n = 0;
+    if (net->gate->n_row > 0)
+        halves[n++] = (hth_output){.matrix = net->gate, .bias = net->gate_bias, .slice_step = net->step};
+    halves[n++] = (hth_output){
         .matrix = net->up, .bias = net->up_bias, .slice_step = net->step, .first_slice = net->step - 1};
+    return n;
 }
 
 /* Computes the rows of a wave, and adds them to the sums. */
@@ -150,8 +154,8 @@ static void run_wave(hth_step *s, const network *net)
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
                          .hidden = b->hidden};
-    get_halves(net, halves);
-    hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, 2, &fusion);
+    size_t n_half = get_halves(net, halves);
+    hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, n_half, &fusion);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
     queue_join(s, b->n_row, net->weighs_input);
     hth_pool_finish(s->pool);
@@ -179,8 +183,7 @@ static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const h
                       uint32_t n)
 {
     hth_output halves[2];
-    get_halves(net, halves);
-    uint32_t max = (uint32_t)hth_product_max_fused(halves, 2);
+    uint32_t max = (uint32_t)hth_product_max_fused(halves, get_halves(net, halves));
     if (max > s->experts.max_row) max = s->experts.max_row;
     for (uint32_t at = 0; at < n; at += max)
         add_slice(s, net, i_slice, pairs + at, n - at < max ? n - at : max);

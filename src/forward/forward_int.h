@@ -45,9 +45,10 @@ typedef struct hth_recurrent_buffers {
         *conv; /* [n_tok][channels]: inputs and outputs of the convolution; short_conv.c: [n_tok][3 * d_model] */
     float *joined;        /* [n_tok][rows of hth_delta_net.qkv without a gate] */
     float *gate, *out;    /* [n_tok][n_head * d] */
-    float *rates;         /* [2 * n_tok * n_head] products of beta and decay */
+    float *rates;         /* [2 * n_tok * n_head] products of beta and decay; ssm.c: steps, [n_tok][n_head] */
     float *beta, *decay;  /* [n_tok][n_head]; kda.c: decay [n_tok][n_head * d] */
     float *low;           /* kda.c: [2][n_tok][d] products of low rank */
+    float *dt_low, *b, *c; /* ssm.c: [n_tok][dt_rank], [n_tok][d_state] */
     float inverse_root;   /* 1 / sqrt(d) */
     float *scratch;       /* [n_thread][n_scratch] */
     size_t n_scratch;
@@ -187,8 +188,8 @@ typedef struct hth_conv_rows {
 } hth_conv_rows;
 void hth_fwd_find_runs(hth_step *s);
 void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row);
-/* short_conv.c, delta_net.c, kda.c */
-hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_kda, hth_fwd_latent;
+/* short_conv.c, delta_net.c, kda.c, ssm.c, latent.c */
+hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_kda, hth_fwd_ssm, hth_fwd_latent;
 size_t hth_fwd_delta_net_scratch(const hth_delta_net *net); /* floats per thread */
 /* attention.c, for latent.c: factor of a token's queries (hth_temperature); their quantised form, for Q8_0 caches;
  * s->attn_out of all queries, after keys and values were stored; y[n_head][d] of a token times its gates. */

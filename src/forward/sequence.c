@@ -40,7 +40,7 @@ static bool open_states(hth_sequence *s)
     size_t all, at = 0;
     s->state_size = hth_sequence_state_size(model_of(s));
     if (s->state_size == 0) return true;
-    if (!hth_mul_size(s->state_size, 2 + HTH_N_CHECKPOINT, &all)) return false;
+    if (!hth_mul_size(s->state_size, HTH_N_STATE_COPY, &all)) return false;
     s->memory = hth_alloc(1, all);
     if (!s->memory) return false;
     for (int k = 0; k < HTH_N_STATE; at += s->states[k].size, k++) {
@@ -51,6 +51,7 @@ static bool open_states(hth_sequence *s)
         s->checkpoints[i].state = s->memory + (2 + (size_t)i) * s->state_size;
     return true;
 }
+
 
 /* Pages that a sequence holds of a class. */
 static uint32_t count_held(const hth_model *model, const hth_sequence_options *options, hth_kv_class class)
@@ -66,7 +67,7 @@ bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_se
 {
     size_t sizes[HTH_N_KV_CLASS], part;
     if (!hth_kv_page_sizes(model, type, sizes)) return false;
-    *size = (2 + HTH_N_CHECKPOINT) * hth_sequence_state_size(model);
+    *size = HTH_N_STATE_COPY * hth_sequence_state_size(model);
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         if (!hth_mul_size(sizes[c], count_held(model, options, (hth_kv_class)c), &part) ||
             !hth_add_size(*size, part, size))

@@ -58,7 +58,9 @@ typedef struct hth_sequence {
 /* An empty sequence. MEMORY. The pool must outlive it. */
 hearth_status hth_sequence_open(hth_sequence *s, hth_kv_pool *pool, const hth_sequence_options *options,
                                 hearth_error *err);
-/* Bytes of the states of one token count: a sequence has two copies, and up to HTH_N_CHECKPOINT more. */
+/* Bytes of the states of one token count, of which a sequence has up to HTH_N_STATE_COPY: before and after a step, and
+ * checkpoints. */
+enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT };
 size_t hth_sequence_state_size(const hth_model *model);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);

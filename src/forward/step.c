@@ -153,7 +153,7 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
 {
     const hth_recurrent_sizes *sizes = &model->hparams.recurrent;
     hth_recurrent_buffers *r = &s->recurrent;
-    size_t n_in = 0, n_channel = 0, n_joined = 0, n_head = sizes->n_head, n_inner = n_head * sizes->d_state,
+    size_t n_in = 0, n_channel = 0, n_joined = 0, n_head = sizes->n_head, n_inner = sizes->d_inner, n_low = 0,
            n_decay = n_head, f = sizeof(float);
     if (sizes->n_tap == 0) return;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
@@ -162,6 +162,10 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
         bool is_net = l->mixer == HTH_MIXER_DELTA_NET, is_kda = l->mixer == HTH_MIXER_KDA;
         n_in = larger(n_in, is_net ? n->conv.n_channel : l->short_conv.in.n_row);
         n_channel = larger(n_channel, is_net ? n->conv.n_channel : l->short_conv.conv.n_channel);
+        const hth_ssm *ssm = &l->ssm;
+        n_in = larger(n_in, ssm->conv.n_channel), n_channel = larger(n_channel, ssm->conv.n_channel);
+        if (ssm->x.n_row > 0 && ssm->gate.n_row == 0) n_joined = ssm->x.n_row;
+        if (ssm->b.n_row > 0) n_low = sizes->d_state;
         if (is_net && n->gate.n_row == 0) n_joined = n->qkv.n_row;
         if (is_net) r->n_scratch = hth_fwd_delta_net_scratch(n);
         if (is_kda) n_in = n_channel = 3 * n_inner, r->n_scratch = l->kda.d, n_decay = n_inner;
@@ -177,6 +181,9 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
     r->beta = bump_alloc(c, n_row * n_head, f);
     r->decay = bump_alloc(c, n_row * n_decay, f);
     r->low = bump_alloc(c, n_decay > n_head ? 2 * n_row * sizes->d_state : 0, f);
+    r->dt_low = bump_alloc(c, n_row * sizes->dt_rank, f);
+    r->b = bump_alloc(c, n_row * n_low, f);
+    r->c = bump_alloc(c, n_row * n_low, f);
     r->scratch = bump_alloc(c, n_thread * r->n_scratch, f);
     if (sizes->d_state > 0) r->inverse_root = (float)(1.0 / hth_sqrt_d((double)sizes->d_state));
 }
@@ -198,7 +205,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->up = bump_alloc(c, n_row * h->d_ff, f);
     s->hidden = bump_alloc(c, n_row * h->d_ff, f);
     s->block_out = bump_alloc(c, n_row * h->d_model, f);
-    bool saves = h->parallel || h->arch->experts.beside_dense;
+    bool saves = h->parallel || h->arch->experts.beside_dense || h->arch->recurrent.beside;
     s->mixer_saved = bump_alloc(c, saves ? n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
@@ -407,24 +414,40 @@ static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = ht
                                                       [HTH_MIXER_LATENT] = hth_fwd_latent,
                                                       [HTH_MIXER_SHORT_CONV] = hth_fwd_short_conv,
                                                       [HTH_MIXER_DELTA_NET] = hth_fwd_delta_net,
-                                                      [HTH_MIXER_KDA] = hth_fwd_kda};
+                                                      [HTH_MIXER_KDA] = hth_fwd_kda,
+                                                      [HTH_MIXER_SSM] = hth_fwd_ssm};
 static hth_fwd_block_fn *const networks[HTH_N_NETWORK] = {[HTH_NETWORK_DENSE] = hth_fwd_ffn,
                                                            [HTH_NETWORK_EXPERTS] = hth_fwd_experts,
                                                            [HTH_NETWORK_BOTH] = run_both};
+
+/* The mixer of a layer, or two whose outputs are added up in block_out. */
+static hearth_status run_mixers(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    hearth_status st = mixers[l->mixer](s, i_layer, add_to, err);
+    if (st != HEARTH_OK || l->beside == HTH_MIXER_NONE) return st;
+    save_mixer(s);
+    st = mixers[l->beside](s, i_layer, s->mixer_saved, err);
+    save_mixer(s);
+    return st;
+}
 
 static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_hparams *h = &s->model->hparams;
-    bool parallel = h->parallel, scaled = h->residual_scale != 1.0f;
-    float *mixer_to = parallel || scaled || l->mixer_post_norm.weight ? NULL : s->x;
+    bool parallel = h->parallel, scaled = h->residual_scale != 1.0f, two = l->beside != HTH_MIXER_NONE;
+    float *mixer_to = parallel || scaled || two || l->mixer_post_norm.weight ? NULL : s->x;
     float *network_to = parallel || scaled || l->ffn_post_norm.weight ? NULL : s->x;
     const hth_router *router = &l->experts.router;
+    hearth_status st = HEARTH_OK;
     if (hth_has_experts(l->network) && router->reads_layer_input) hth_fwd_route(s, router, s->x);
-    hearth_status st = mixers[l->mixer](s, i_layer, mixer_to, err);
-    if (st != HEARTH_OK) return st;
-    if (parallel) save_mixer(s);
-    else if (!mixer_to) add_to_stream(s, s->block_out, &l->mixer_post_norm);
+    if (l->mixer != HTH_MIXER_NONE) {
+        if ((st = run_mixers(s, i_layer, mixer_to, err)) != HEARTH_OK) return st;
+        if (parallel) save_mixer(s);
+        else if (!mixer_to) add_to_stream(s, s->block_out, &l->mixer_post_norm);
+    }
+    if (l->network == HTH_NETWORK_NONE) return HEARTH_OK;
     st = networks[l->network](s, i_layer, network_to, err);
     if (st != HEARTH_OK) return st;
     if (parallel) add_to_stream(s, s->mixer_saved, &l->mixer_post_norm);

@@ -97,6 +97,31 @@ typedef void hth_scale_fn(const float *x, float factor, size_t n, float *y);
 /* y[n] = sum over j of taps[j][n] times rows[j][n], each product rounded, j ascending from 0; n_tap > 0. y is none of
  * the rows. */
 typedef void hth_conv_fn(const float *const *rows, const float *taps, size_t n_tap, size_t n, float *y);
+/* Selective state spaces (Gu and Dao 2023, Mamba; Dao and Gu 2024, Mamba-2) of n_channel channels, over n_tok tokens one
+ * after another. A channel has n_state states h_k:
+ *     h_k = decay_k h_k + b_k (delta x),    y = sum over k of h_k c_k + d x
+ * a NULL: delta, decay and d are one value, for all channels of a head. Else each channel has its delta and d, and
+ * decay_k = exp(delta a_k). States lie in tiles of HTH_SSM_TILE channels, [tile][n_state][HTH_SSM_TILE], the last one
+ * filled up. y overlaps nothing; next may be now. Exact order: arithmetic.md 5. */
+enum { HTH_SSM_TILE = 16 };
+typedef struct hth_ssm_scan {
+    size_t n_channel, n_state, n_tok;
+    const float *now; /* states before the tokens */
+    float *next;      /* states after them */
+    const float *x;   /* [n_tok][n_channel], rows x_stride apart, as the others by their strides */
+    const float *delta, *decay; /* [n_tok][1]; with a: delta [n_tok][n_channel], decay is not read */
+    const float *a;             /* [n_state][n_channel] */
+    const float *d;             /* [1] or [n_channel] */
+    const float *b, *c;         /* [n_tok][n_state] */
+    float *y;                   /* [n_tok][n_channel] */
+    size_t x_stride, delta_stride, a_stride, bc_stride, y_stride;
+} hth_ssm_scan;
+typedef void hth_ssm_scan_fn(const hth_ssm_scan *job);
+/* Floats of the states of n channels. */
+static inline size_t hth_ssm_state_size(size_t n_channel, size_t n_state)
+{
+    return (n_channel + HTH_SSM_TILE - 1) / HTH_SSM_TILE * HTH_SSM_TILE * n_state;
+}
 /* y[i] = row i of w[n_row][n_col] . x, as sum8 of rounded products: without fma, so that devices give the same bits
  * (arithmetic.md 2, R10). */
 typedef void hth_dot_rows_fn(const float *w, size_t n_row, size_t n_col, const float *x, float *y);
@@ -213,7 +238,8 @@ typedef struct hth_kernels {
     hth_attn_fn *attn[HTH_N_KV_TYPE]; /* by hearth_kv_type */
     hth_quant_cache_fn *quant_cache;
     hth_dot_rows_fn *dot_rows;
-    hth_map_fn *sigmoid;
+    hth_map_fn *sigmoid, *softplus;
+    hth_ssm_scan_fn *ssm_scan;
     hth_activate_fn *gate_sigmoid; /* sigmoid(gate) * up */
     hth_map_fn *exp, *tanh, *rcp, *rsqrt;
     hth_gemm_fn *gemm;

@@ -45,5 +45,6 @@ uint64_t hth_op_count_kv_bytes(const hearth_model *model, hearth_kv_type kv, uin
         all += l->attn.n_head_kv;
         seen += l->attn.n_head_kv * (l->attn.window && l->attn.window < n ? l->attn.window : n);
     }
-    return all > 0.0 ? (uint64_t)((double)size / N * seen / all) : 0;
+    uint64_t states = 2 * hth_kv_state_size(m, HTH_STATE_STEP) + hth_kv_state_size(m, HTH_STATE_CHUNK);
+    return states + (all > 0.0 ? (uint64_t)((double)size / N * seen / all) : 0);
 }

@@ -13,7 +13,7 @@ typedef struct hth_op_count {
 hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token);
 
 /* Bytes of keys and values that a token at a position reads: its own and all before it; fewer in layers with a
- * window. */
+ * window. And bytes of states that it reads, and writes if they are of steps. */
 uint64_t hth_op_count_kv_bytes(const hearth_model *model, hearth_kv_type kv, uint64_t position);
 
 #endif

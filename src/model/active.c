@@ -1,5 +1,5 @@
 /* What of a model a token uses. inspect and the engine report it; commands about single neurons refuse mixtures of
- * experts by hth_model_check_dense. */
+ * experts, and layers without a network, by hth_model_check_dense. */
 #include "model/model.h"
 
 /* Weights and bytes of the experts of a layer that a token does not use. */
@@ -38,9 +38,24 @@ hth_active_weights hth_model_count_active(const hth_model *m)
     return a;
 }
 
+/* The first layer without a dense network, or n_layer. */
+static uint32_t find_other(const hth_model *m)
+{
+    uint32_t i = 0;
+    while (i < m->hparams.n_layer && m->layers[i].network == HTH_NETWORK_DENSE) i++;
+    return i;
+}
+
+bool hth_model_is_dense(const hth_model *m) { return find_other(m) == m->hparams.n_layer; }
+
 hearth_status hth_model_check_dense(const hth_model *m, const char *what, hearth_error *err)
 {
-    if (hth_model_is_dense(m)) return HEARTH_OK;
+    uint32_t i = find_other(m);
+    if (i == m->hparams.n_layer) return HEARTH_OK;
+    if (m->hparams.experts.n_expert == 0)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: layer %u has no network; %s is for models of dense layers", hth_gguf_path(m->file), i,
+                        what);
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: its layers are mixtures of %u experts; %s is for models of dense layers",
                     hth_gguf_path(m->file), m->hparams.experts.n_expert, what);

@@ -36,6 +36,19 @@
     HALVES, .qk_norm = HTH_QK_NORM_HEAD, .output_norm = "token_embd_norm",                                             \
             .recurrent = {.mixer = HTH_MIXER_SHORT_CONV, .without_kv_heads = true}
 
+/* State spaces alone, without networks (Mamba). */
+#define MAMBA(FORM)                                                                                                   \
+    UNROTATED, .layers = HTH_LAYERS_MIXER, .recurrent = {.mixer = HTH_MIXER_SSM, .all = true, .ssm = (FORM),           \
+                                                         .reads_low_norm = (FORM) == HTH_SSM_CHANNELS}
+/* Layers of state spaces, those without heads of keys and values, and of attention. */
+#define SSM_HYBRID(FORM) .mixer = HTH_MIXER_SSM, .without_kv_heads = true, .ssm = (FORM)
+/* Each layer is one of a state space, attention and a network (Nemotron-H). */
+#define NEMOTRON_H                                                                                                    \
+    .rope = HTH_ROPE_NONE, .activation = HTH_ACTIVATION_RELU2, .reads_either_eps = true, .layers = HTH_LAYERS_EITHER,  \
+    .recurrent = {SSM_HYBRID(HTH_SSM_HEADS)}, .refused = {{"moe_latent_size", 0.0}},                                   \
+    .experts = {.score = HTH_SCORE_SIGMOID, .reads_normalise = true, .reads_scale = true,                              \
+                .width = HTH_WIDTH_KEY_OR_SHARE, .select_bias = true, .shared = HTH_SHARED_OR_NONE}
+
 /* By family: rows after the first of a family differ from it as they say. */
 static const hth_arch archs[] = {
     {.name = "llama",
@@ -135,6 +148,30 @@ static const hth_arch archs[] = {
      LIQUID,
      .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .normalise = true, .width = HTH_WIDTH_KEY,
                  .required = true, .select_bias = true, .reads_leading = true}},
+    {.name = "mamba", MAMBA(HTH_SSM_CHANNELS)},
+    {.name = "mamba2", MAMBA(HTH_SSM_HEADS)},
+    {.name = "falcon-h1",
+     HALVES,
+     .ignored = "attn_output.bias rope_freqs.weight ",
+     .recurrent = {.mixer = HTH_MIXER_SSM, .beside = true, .ssm_norm_optional = true}},
+    {.name = "granitehybrid",
+     GRANITE,
+     .reads_score_scale = true,
+     .reads_finetuned = true,
+     .recurrent = {SSM_HYBRID(HTH_SSM_HEADS)}},
+    {.name = "nemotron_h", NEMOTRON_H},
+    {.name = "nemotron_h_moe", NEMOTRON_H},
+    {.name = "jamba",
+     UNROTATED,
+     .experts = {.score = HTH_SCORE_SOFTMAX, .width = HTH_WIDTH_DENSE, .by_tensors = true},
+     .recurrent = {SSM_HYBRID(HTH_SSM_CHANNELS), .norms_low = true}},
+    {.name = "plamo2",
+     HALVES,
+     .qk_norm = HTH_QK_NORM_EACH,
+     .post_norms = true,
+     .fused_gate_up = true,
+     .refused = {{"ssm.group_count", 0.0}},
+     .recurrent = {SSM_HYBRID(HTH_SSM_LOW_HEADS), .norms_low = true}},
     {.name = "mellum",
      HALVES,
      .qk_norm = HTH_QK_NORM_HEAD,
@@ -464,7 +501,9 @@ const char *hth_mixer_name(hth_mixer_kind kind)
                                                    [HTH_MIXER_LATENT] = "latent",
                                                    [HTH_MIXER_SHORT_CONV] = "short_conv",
                                                    [HTH_MIXER_DELTA_NET] = "delta_net",
-                                                   [HTH_MIXER_KDA] = "kda"};
+                                                   [HTH_MIXER_KDA] = "kda",
+                                                   [HTH_MIXER_SSM] = "ssm",
+                                                   [HTH_MIXER_NONE] = "none"};
     return names[kind];
 }
 

@@ -14,9 +14,11 @@ typedef enum hth_mixer_kind {
     HTH_MIXER_SHORT_CONV,
     HTH_MIXER_DELTA_NET,
     HTH_MIXER_KDA,
+    HTH_MIXER_SSM,  /* selective state spaces (Mamba) */
+    HTH_MIXER_NONE, /* the layer is a network */
     HTH_N_MIXER,
 } hth_mixer_kind;
-/* "attention", "latent", "short_conv", "delta_net", "kda" */
+/* "attention", "latent", "short_conv", "delta_net", "kda", "ssm", "none" */
 const char *hth_mixer_name(hth_mixer_kind kind);
 
 typedef enum hth_rope_kind {
@@ -65,7 +67,7 @@ typedef enum hth_rope_sections {
 typedef enum hth_qk_norm {
     HTH_QK_NORM_NONE,
     HTH_QK_NORM_HEAD,    /* each head, with weights [d_head] */
-    HTH_QK_NORM_EACH,    /* each head, with weights of its own [n_head][d_head]; a layer norm */
+    HTH_QK_NORM_EACH,    /* each head, with weights of its own [n_head][d_head]; of the architecture's kind */
     HTH_QK_NORM_ALL,     /* all heads together, with weights [n_head * d_head] */
 } hth_qk_norm;
 
@@ -139,12 +141,35 @@ typedef struct hth_expert_rule {
     bool ignored;               /* expert_count means nothing */
 } hth_expert_rule;
 
+/* Where a state space has its steps, B and C from, and what decays at one rate. */
+typedef enum hth_ssm_form {
+    HTH_SSM_HEADS,     /* Mamba-2: ssm_in has rows of gates, of x, B and C, and of the steps of heads; each head decays at
+                          one rate, and the heads of a group share B and C */
+    HTH_SSM_CHANNELS,  /* Mamba: ssm_in has rows of x and of gates; ssm_x makes low steps, B and C of the convolved x, and
+                          ssm_dt steps of channels, whose states decay at rates of their own */
+    HTH_SSM_LOW_HEADS, /* PLaMo 2: ssm_in has for each head rows of its gate and of x; ssm_x makes B, C and low steps, and
+                          ssm_dt steps of heads */
+} hth_ssm_form;
+
+/* Which parts the layers have. */
+typedef enum hth_layer_rule {
+    HTH_LAYERS_FULL,   /* a mixer and a network */
+    HTH_LAYERS_MIXER,  /* no network */
+    HTH_LAYERS_EITHER, /* a network if their feed_forward_length is not 0, else a mixer; attn_norm is the norm of either */
+} hth_layer_rule;
+
 /* Recurrent layers, which have no attention. */
 typedef struct hth_recurrent_rule {
     hth_mixer_kind mixer;  /* ATTENTION: there are none */
     bool without_kv_heads; /* they are the layers that have no heads of keys and values; else attention.recurrent_layers
                               says, or full_attention_interval: all but every 4th */
     bool alternates;       /* hth_delta_net */
+    bool all;              /* all layers are, and counts of heads mean nothing */
+    bool beside;           /* all layers are, and have attention too: both read the same residual stream */
+    hth_ssm_form ssm;
+    bool ssm_norm_optional; /* of the outputs of HTH_SSM_HEADS */
+    bool norms_low;         /* ssm_dt_norm, ssm_b_norm and ssm_c_norm */
+    bool reads_low_norm;    /* ssm.dt_b_c_rms: the same without weights */
 } hth_recurrent_rule;
 
 /* Which biases of matrices a file must contain. The others are used if present. */
@@ -223,6 +248,7 @@ typedef struct hth_arch {
     const char *ignored;       /* suffixes of tensor names that no logit depends on, each followed by a space */
     hth_expert_rule experts;
     hth_recurrent_rule recurrent;
+    hth_layer_rule layers;
     const char *output_norm;   /* name of the last norm; NULL: output_norm */
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
     bool layer_embeddings;     /* tokens have embeddings for each layer, if embedding_length_per_layer_input is not 0 */
@@ -242,6 +268,7 @@ typedef struct hth_arch {
     bool reads_attn_softcap, reads_logit_softcap; /* the file may state them */
     uint32_t wide_scale_layers;    /* models of this many layers divide scores by sqrt(d_model / n_head) */
     double norm_eps;               /* default if the file states none; 0: the file must state it */
+    bool reads_either_eps;         /* without attention.layer_norm_rms_epsilon, attention.layer_norm_epsilon is read */
 } hth_arch;
 
 /* NULL if the name is unknown. */

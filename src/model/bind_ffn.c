@@ -179,6 +179,12 @@ static hearth_status bind_expert_matrix(hth_binder *b, uint32_t i, const char *n
     return hth_bind_vectors(b, hth_bind_find_in_layer(b, i, full), n_row, h->experts.n_expert, bias);
 }
 
+/* Whether experts of a layer have a gate: the activation needs one, or the file has it. */
+static bool has_gate(hth_binder *b, uint32_t i, const char *name)
+{
+    return b->model->hparams.needs_gate || hth_bind_find_in_layer(b, i, name);
+}
+
 /* Gate and up, in two tensors or in one. Slices of the joined one are halves of experts. */
 static hearth_status bind_expert_halves(hth_binder *b, uint32_t i, hth_experts *e)
 {
@@ -189,7 +195,9 @@ static hearth_status bind_expert_halves(hth_binder *b, uint32_t i, hth_experts *
         e->gate.n_slice = 2 * n;
         return st;
     }
-    hearth_status st = bind_expert_matrix(b, i, "ffn_gate_exps", f, d, &e->gate, &e->gate_bias);
+    hearth_status st = HEARTH_OK;
+    if (has_gate(b, i, "ffn_gate_exps.weight"))
+        st = bind_expert_matrix(b, i, "ffn_gate_exps", f, d, &e->gate, &e->gate_bias);
     return st != HEARTH_OK ? st : bind_expert_matrix(b, i, "ffn_up_exps", f, d, &e->up, &e->up_bias);
 }
 
@@ -198,11 +206,12 @@ static hearth_status bind_shared_expert(hth_binder *b, uint32_t i, hth_layer *l)
     const hth_hparams *h = &b->model->hparams;
     size_t d = h->d_model, f = h->experts.d_ff_shared;
     hth_ffn *shared = &l->experts.shared;
-    hearth_status st;
+    hearth_status st = HEARTH_OK;
     if (f == 0) return HEARTH_OK;
     shared->d_ff = (uint32_t)f;
-    if ((st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ffn_gate_shexp.weight"), f, d,
-                              &shared->gate)) != HEARTH_OK ||
+    if (has_gate(b, i, "ffn_gate_shexp.weight"))
+        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ffn_gate_shexp.weight"), f, d, &shared->gate);
+    if (st != HEARTH_OK ||
         (st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ffn_up_shexp.weight"), f, d, &shared->up)) !=
             HEARTH_OK ||
         (st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ffn_down_shexp.weight"), d, f,
@@ -246,7 +255,9 @@ static hearth_status bind_both_norms(hth_binder *b, uint32_t i, hth_experts *e)
 hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    const char *norm = h->arch->ffn_norm ? h->arch->ffn_norm : "ffn_norm";
+    const char *norm = h->arch->layers == HTH_LAYERS_EITHER ? "attn_norm"
+                       : h->arch->ffn_norm                  ? h->arch->ffn_norm
+                                                            : "ffn_norm";
     bool has_norm = !h->arch->no_pre_norms && (!h->parallel || h->arch->parallel == HTH_PARALLEL_BY_KEY);
     hearth_status st = has_norm ? hth_bind_norm(b, i, norm, &l->ffn_norm) : HEARTH_OK;
     if (st == HEARTH_OK && l->network != HTH_NETWORK_EXPERTS) st = bind_dense(b, i, l);

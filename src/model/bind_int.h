@@ -62,8 +62,8 @@ hearth_status hth_bind_transposed(hth_binder *b, const hth_gguf_tensor *t, size_
                                   const float **vector);
 /* bind_latent.c: latent attention. */
 hearth_status hth_bind_latent(hth_binder *b, uint32_t i_layer, hth_layer *l);
-/* bind_recurrent.c: a recurrent mixer. */
-hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i_layer, hth_layer *l);
+/* bind_recurrent.c: a recurrent mixer, and its kind. */
+hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i_layer, hth_mixer_kind *kind, hth_layer *l);
 /* bind_ffn.c: the network of a layer, dense or of experts. */
 hearth_status hth_bind_ffn(hth_binder *b, uint32_t i_layer, hth_layer *l);
 

@@ -1,6 +1,8 @@
 /* Binds the tensors of recurrent mixers, and sizes their states. */
 #include "model/bind_int.h"
 
+#include <stdio.h>
+
 static hearth_status bind_conv(hth_binder *b, uint32_t i, const char *name, size_t n_channel, hth_layer *l,
                                hth_conv *conv)
 {
@@ -97,9 +99,108 @@ static hearth_status bind_kda(hth_binder *b, uint32_t i, hth_layer *l)
     return st;
 }
 
-hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i, hth_layer *l)
+/* ---- state spaces --------------------------------------------------------------------- */
+
+/* A tensor NAME.weight of a layer, which some files name without its suffix. */
+static const hth_gguf_tensor *find_weight(hth_binder *b, uint32_t i, const char *name)
 {
-    l->mixer = b->model->hparams.arch->recurrent.mixer;
-    if (l->mixer == HTH_MIXER_KDA) return bind_kda(b, i, l);
-    return l->mixer == HTH_MIXER_DELTA_NET ? bind_delta_net(b, i, l) : bind_short_conv(b, i, l);
+    char weight[48];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    const hth_gguf_tensor *bare = hth_bind_find_in_layer(b, i, name), *t = hth_bind_find_in_layer(b, i, weight);
+    return t ? t : bare;
+}
+
+/* ssm_in. */
+static hearth_status bind_ssm_in(hth_binder *b, uint32_t i, hth_ssm *n)
+{
+    const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ssm_in.weight");
+    size_t d = b->model->hparams.d_model, inner = n->n_inner;
+    switch (b->model->hparams.arch->recurrent.ssm) {
+    case HTH_SSM_LOW_HEADS: return hth_bind_matrix(b, t, 2 * inner, d, &n->x);
+    case HTH_SSM_CHANNELS: {
+        const hth_bind_part parts[] = {{inner, &n->x}, {inner, &n->gate}};
+        return hth_bind_parts(b, t, d, parts, 2);
+    }
+    default: {
+        const hth_bind_part parts[] = {{inner, &n->gate}, {n->conv.n_channel, &n->x}, {n->n_head, &n->dt}};
+        return hth_bind_parts(b, t, d, parts, 3);
+    }
+    }
+}
+
+/* Low steps, B and C, their norms, and the matrix of steps. */
+static hearth_status bind_low(hth_binder *b, uint32_t i, hth_ssm *n)
+{
+    const hth_hparams *h = &b->model->hparams;
+    const hth_recurrent_rule *rule = &h->arch->recurrent;
+    const hth_bind_part dt_low = {n->dt_rank, &n->dt_low}, of_b = {n->d_state, &n->b}, of_c = {n->d_state, &n->c};
+    bool dt_first = rule->ssm == HTH_SSM_CHANNELS;
+    const hth_bind_part parts[] = {dt_first ? dt_low : of_b, dt_first ? of_b : of_c, dt_first ? of_c : dt_low};
+    hearth_status st = hth_bind_parts(b, hth_bind_find_in_layer(b, i, "ssm_x.weight"), n->n_inner, parts, 3);
+    if (st == HEARTH_OK)
+        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ssm_dt.weight"), n->n_head > 0 ? n->n_head : n->n_inner,
+                             n->dt_rank, &n->dt);
+    if (h->recurrent.norms_low) n->dt_norm = n->b_norm = n->c_norm = b->model->ones;
+    if (st != HEARTH_OK || !rule->norms_low) return st;
+    if ((st = hth_bind_vector(b, find_weight(b, i, "ssm_dt_norm"), n->dt_rank, &n->dt_norm)) != HEARTH_OK ||
+        (st = hth_bind_vector(b, find_weight(b, i, "ssm_b_norm"), n->d_state, &n->b_norm)) != HEARTH_OK)
+        return st;
+    return hth_bind_vector(b, find_weight(b, i, "ssm_c_norm"), n->d_state, &n->c_norm);
+}
+
+/* Rates of decay, and the share of the input in the output. */
+static hearth_status bind_ssm_rates(hth_binder *b, uint32_t i, hth_ssm *n)
+{
+    hth_ssm_form form = b->model->hparams.arch->recurrent.ssm;
+    const hth_gguf_tensor *a = hth_bind_find_in_layer(b, i, "ssm_a");
+    hearth_status st = form == HTH_SSM_CHANNELS ? hth_bind_transposed(b, a, n->d_state, n->n_inner, &n->a)
+                       : form == HTH_SSM_HEADS  ? hth_bind_vectors(b, a, 1, n->n_head, &n->a)
+                                                : hth_bind_vector(b, a, n->n_head, &n->a);
+    if (st != HEARTH_OK) return st;
+    const hth_gguf_tensor *d = hth_bind_find_in_layer(b, i, "ssm_d");
+    if (form == HTH_SSM_HEADS) return hth_bind_vectors(b, d, 1, n->n_head, &n->d);
+    return hth_bind_vector(b, d, n->n_head > 0 ? n->n_head : n->n_inner, &n->d);
+}
+
+static hearth_status bind_ssm_norm(hth_binder *b, uint32_t i, hth_ssm *n)
+{
+    const hth_recurrent_rule *rule = &b->model->hparams.arch->recurrent;
+    const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ssm_norm.weight");
+    if (rule->ssm != HTH_SSM_HEADS || (!t && rule->ssm_norm_optional)) return HEARTH_OK;
+    return hth_bind_vectors(b, t, n->n_inner / n->n_group, n->n_group, &n->norm);
+}
+
+static hearth_status bind_ssm(hth_binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    const hth_recurrent_sizes *sizes = &h->recurrent;
+    hth_ssm_form form = h->arch->recurrent.ssm;
+    hth_ssm *n = &l->ssm;
+    *n = (hth_ssm){.n_inner = sizes->d_inner,
+                   .d_state = sizes->d_state,
+                   .n_head = form == HTH_SSM_CHANNELS ? 0 : sizes->n_head,
+                   .n_group = sizes->n_group,
+                   .dt_rank = sizes->dt_rank};
+    size_t n_channel = n->n_inner + (form == HTH_SSM_HEADS ? 2 * (size_t)n->n_group * n->d_state : 0);
+    hearth_status st = bind_conv(b, i, "ssm_conv1d.weight", n_channel, l, &n->conv);
+    l->state_sizes[HTH_STATE_STEP] += hth_ssm_state(n) * sizeof(float);
+    if (st != HEARTH_OK || (st = hth_bind_bias(b, i, "ssm_conv1d", false, n_channel, &n->conv.bias)) != HEARTH_OK ||
+        (st = bind_ssm_in(b, i, n)) != HEARTH_OK)
+        return st;
+    if (form != HTH_SSM_HEADS && (st = bind_low(b, i, n)) != HEARTH_OK) return st;
+    if ((st = hth_bind_bias(b, i, "ssm_dt", true, n->dt.n_row, &n->dt_bias)) != HEARTH_OK ||
+        (st = bind_ssm_rates(b, i, n)) != HEARTH_OK || (st = bind_ssm_norm(b, i, n)) != HEARTH_OK)
+        return st;
+    return hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ssm_out.weight"), h->d_model, n->n_inner, &n->out);
+}
+
+hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i, hth_mixer_kind *kind, hth_layer *l)
+{
+    *kind = b->model->hparams.arch->recurrent.mixer;
+    switch (*kind) {
+    case HTH_MIXER_SSM: return bind_ssm(b, i, l);
+    case HTH_MIXER_DELTA_NET: return bind_delta_net(b, i, l);
+    case HTH_MIXER_KDA: return bind_kda(b, i, l);
+    default: return bind_short_conv(b, i, l);
+    }
 }

@@ -156,18 +156,24 @@ static hearth_status read_layer_sizes(hth_hparams_reader *r, hth_arena *arena, h
     hth_layer_sizes *sizes = hth_arena_alloc(arena, n, sizeof *sizes, 4);
     if (!values || !sizes) return hth_fail_memory(r->err, n * sizeof *sizes, "layer sizes");
     uint32_t *head = values, *kv = values + n, *ff = values + 2 * n;
-    bool found;
-    uint32_t min = h->arch->recurrent.without_kv_heads ? 0 : 1;
-    hearth_status st = read_per_layer(r, "attention.head_count", min, HTH_MAX_HEAD, n, head, &found);
-    if (st != HEARTH_OK) return st;
-    if (!found) return hth_hparams_missing(r);
-    memcpy(kv, head, n * sizeof *kv);
-    st = read_per_layer(r, "attention.head_count_kv", min, HTH_MAX_HEAD, n, kv, &found);
-    if (st != HEARTH_OK) return st;
-    st = read_per_layer(r, "feed_forward_length", 1, HTH_MAX_D_FF, n, ff, &found);
-    if (st != HEARTH_OK) return st;
-    if (!found && !h->arch->experts.required) return hth_hparams_missing(r);
-    if (!found) memset(ff, 0, n * sizeof *ff);
+    bool found, no_heads = h->arch->recurrent.all, no_ff = h->arch->layers == HTH_LAYERS_MIXER;
+    uint32_t min = h->arch->recurrent.without_kv_heads || no_heads ? 0 : 1;
+    hearth_status st = HEARTH_OK;
+    memset(values, 0, n * 3 * sizeof *values);
+    if (!no_heads) {
+        st = read_per_layer(r, "attention.head_count", min, HTH_MAX_HEAD, n, head, &found);
+        if (st != HEARTH_OK) return st;
+        if (!found) return hth_hparams_missing(r);
+        memcpy(kv, head, n * sizeof *kv);
+        st = read_per_layer(r, "attention.head_count_kv", min, HTH_MAX_HEAD, n, kv, &found);
+        if (st != HEARTH_OK) return st;
+    }
+    if (!no_ff) {
+        uint32_t min_ff = h->arch->layers == HTH_LAYERS_EITHER ? 0 : 1;
+        st = read_per_layer(r, "feed_forward_length", min_ff, HTH_MAX_D_FF, n, ff, &found);
+        if (st != HEARTH_OK) return st;
+        if (!found && !h->arch->experts.required) return hth_hparams_missing(r);
+    }
     for (uint32_t i = 0; i < n; i++) {
         if (kv[i] > 0 ? head[i] % kv[i] != 0 || head[i] == 0 : min > 0)
             return hth_fail(
@@ -202,6 +208,10 @@ static hearth_status read_window_head(hth_hparams_reader *r, hth_hparams *h)
 static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h)
 {
     uint32_t key = 0, value = 0;
+    if (h->n_head == 0) {
+        h->score_width = 1;
+        return HEARTH_OK; /* no layer has attention */
+    }
     if (h->d_model % h->n_head == 0) key = h->d_model / h->n_head;
     value = key;
     bool stated = hth_gguf_find(r->file, hth_hparams_key(r, "attention.key_length")) != NULL;
@@ -326,6 +336,8 @@ static hearth_status read_epsilon(hth_hparams_reader *r, hth_hparams *h)
     const char *name =
         h->arch->norm == HTH_NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
     hearth_status st = hth_hparams_float(r, name, 0.0, 1.0, &eps, &found);
+    if (st == HEARTH_OK && !found && h->arch->reads_either_eps)
+        st = hth_hparams_float(r, "attention.layer_norm_epsilon", 0.0, 1.0, &eps, &found);
     if (st != HEARTH_OK) return st;
     if (!found && eps == 0.0 && !bare) return hth_hparams_missing(r);
     if ((eps == 0.0 && !bare) || eps > LARGE_EPSILON)

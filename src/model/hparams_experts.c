@@ -122,6 +122,14 @@ static hearth_status read_expert_width(hth_hparams_reader *r, hth_expert_width r
     return st == HEARTH_OK && e->d_ff == 0 ? hth_hparams_missing(r) : st;
 }
 
+/* feed_forward_length of the first layer that has a network, or 0. */
+static uint32_t first_width(const hth_hparams *h, const hth_layer_sizes *sizes)
+{
+    uint32_t i = 0;
+    while (i + 1 < h->n_layer && sizes[i].d_ff == 0) i++;
+    return sizes[i].d_ff;
+}
+
 hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, const hth_layer_sizes *sizes)
 {
     const hth_expert_rule *rule = &h->arch->experts;
@@ -144,8 +152,9 @@ hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, co
         return st;
     if ((st = read_weight_rule(r, rule, e)) != HEARTH_OK) return st;
     if ((st = read_groups(r, e)) != HEARTH_OK) return st;
-    if ((st = read_expert_width(r, rule->width, sizes[0].d_ff, e)) != HEARTH_OK) return st;
-    if (rule->shared != HTH_SHARED_NONE) st = read_shared_width(r, rule->shared, sizes[0].d_ff, e);
+    uint32_t n_ff = first_width(h, sizes);
+    if ((st = read_expert_width(r, rule->width, n_ff, e)) != HEARTH_OK) return st;
+    if (rule->shared != HTH_SHARED_NONE) st = read_shared_width(r, rule->shared, n_ff, e);
     e->step = 1;
     if (st == HEARTH_OK && rule->reads_leading)
         st = hth_hparams_count(r, "leading_dense_block_count", h->n_layer, &e->n_leading);
@@ -160,7 +169,8 @@ void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes)
     const hth_expert_sizes *e = &h->experts;
     h->d_ff = 0;
     for (uint32_t i = 0; i < h->n_layer; i++) {
-        sizes[i].has_experts = e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0;
+        sizes[i].has_experts =
+            e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0 && !sizes[i].no_network;
         if (sizes[i].has_experts && !h->arch->experts.by_tensors) sizes[i].d_ff = 0;
         if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
     }

@@ -120,7 +120,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
     if (h->arch->reads_finetuned)
         st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "rope.scaling.finetuned"), &rotates, NULL, r->err);
     if (st != HEARTH_OK) return st;
-    if (rope->kind == HTH_ROPE_NONE || !rotates || other_depth) {
+    if (rope->kind == HTH_ROPE_NONE || !rotates || other_depth || h->d_head == 0) {
         rope->n_rot = 0, rope->kind = HTH_ROPE_NONE;
         return HEARTH_OK;
     }

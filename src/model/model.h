@@ -44,7 +44,9 @@ typedef struct hth_latent_sizes {
 /* Sizes of all recurrent layers. */
 typedef struct hth_recurrent_sizes {
     uint32_t n_tap;
-    uint32_t n_head, n_head_key, d_state; /* DeltaNet */
+    uint32_t n_head, n_head_key, d_state; /* DeltaNet; state spaces, whose n_head is that of steps: heads or channels */
+    uint32_t n_group, d_inner, dt_rank;   /* state spaces; dt_rank: of low steps, 0: there are none */
+    bool norms_low;                       /* low steps, B and C */
 } hth_recurrent_sizes;
 
 /* Sizes of all layers with experts. */
@@ -163,6 +165,7 @@ enum { HTH_MAX_TAP = 64 };
 typedef struct hth_conv {
     uint32_t n_channel, n_tap;
     const float *taps; /* [n_tap][n_channel]; in files [n_channel][n_tap] */
+    const float *bias; /* [n_channel] or NULL */
 } hth_conv;
 
 /* A gated short convolution (Liquid AI, LFM2): in gives b, c and x, out reads c conv(b x). */
@@ -213,6 +216,33 @@ static inline size_t hth_delta_net_state(const hth_delta_net *n)
     return d * HTH_CHUNK + n_shared * (d * d + d * HTH_CHUNK + HTH_CHUNK);
 }
 
+/* Selective state spaces (Gu and Dao 2023, Mamba; Dao and Gu 2024, Mamba-2): n_inner channels with d_state states each
+ * (hth_ssm_scan). The channels of a head, or each one, have a step delta = softplus(dt + dt_bias) and rates a. */
+typedef struct hth_ssm {
+    uint32_t n_inner, d_state;
+    uint32_t n_head;         /* 0: rates and steps are of channels */
+    uint32_t n_group, dt_rank;
+    hth_conv conv;           /* of the rows of x, then SiLU */
+    hth_matrix gate;         /* n_inner rows of d_model; its SiLU multiplies the outputs; absent: x has for each head the
+                                rows of its gate, then its own */
+    hth_matrix x;            /* n_inner rows of d_model, and, without b and c, those of B and of C of all groups */
+    hth_matrix dt_low, b, c; /* dt_rank, d_state, d_state rows of n_inner, or absent */
+    const float *dt_norm, *b_norm, *c_norm; /* [dt_rank], [d_state] or NULL */
+    hth_matrix dt;           /* n_head or n_inner rows of dt_rank; without dt_low: of d_model */
+    const float *dt_bias;
+    const float *a;          /* [n_head] or [d_state][n_inner]; negative */
+    const float *d;          /* [n_head] or [n_inner] */
+    const float *norm;       /* [n_group][n_inner / n_group] of the outputs after the gate, or NULL */
+    hth_matrix out;          /* d_model rows of n_inner */
+} hth_ssm;
+
+/* Floats of the states of a layer behind those of its convolution: of each head, or of all channels. */
+static inline size_t hth_ssm_state(const hth_ssm *n)
+{
+    size_t n_part = n->n_head > 0 ? n->n_head : 1;
+    return n_part * hth_ssm_state_size(n->n_inner / n_part, n->d_state);
+}
+
 /* A dense feed-forward network. */
 typedef struct hth_ffn {
     uint32_t d_ff;
@@ -250,7 +280,7 @@ typedef struct hth_experts {
     hth_router router;
     uint32_t d_ff;             /* of each expert */
     hth_matrix gate, up, down; /* rows of all experts, one expert after another; up absent: gate holds the rows of gate
-                                  and up of the first expert, then those of the second, ... */
+                                  and up of the first expert, then those of the second, ...; gate absent: none has one */
     const float *gate_bias, *up_bias, *down_bias; /* of all experts, one after another; NULL: none */
     hth_ffn shared;           /* d_ff 0: none */
     hth_norm norm;            /* of the input; absent: hth_layer.ffn_norm */
@@ -263,6 +293,7 @@ typedef enum hth_network_kind {
     HTH_NETWORK_DENSE,
     HTH_NETWORK_EXPERTS,
     HTH_NETWORK_BOTH, /* the sum of both */
+    HTH_NETWORK_NONE,
     HTH_N_NETWORK,
 } hth_network_kind;
 
@@ -274,11 +305,16 @@ typedef struct hth_layer_embedding {
     hth_norm norm;
 } hth_layer_embedding;
 
-static inline bool hth_has_experts(hth_network_kind k) { return k != HTH_NETWORK_DENSE; }
+static inline bool hth_has_experts(hth_network_kind k) 
+{
+    return k == HTH_NETWORK_EXPERTS || k == HTH_NETWORK_BOTH;
+}
 
-/* A layer: a mixer, then a feed-forward network. The output of each is added to the residual stream. */
+/* A layer: a mixer, then a feed-forward network. The output of each is added to the residual stream. One of them may be
+ * NONE. */
 typedef struct hth_layer {
     hth_mixer_kind mixer;
+    hth_mixer_kind beside; /* NONE, or another mixer with the same input, whose output is added to that of the first */
     hth_network_kind network;
     hth_norm mixer_norm;      /* [d_model]; absent if ffn_norm serves mixer and network */
     hth_norm mixer_post_norm; /* [d_model] of the mixer's output; absent: none */
@@ -289,6 +325,7 @@ typedef struct hth_layer {
     hth_short_conv short_conv;  /* HTH_MIXER_SHORT_CONV */
     hth_delta_net delta_net;    /* HTH_MIXER_DELTA_NET */
     hth_kda kda;                /* HTH_MIXER_KDA */
+    hth_ssm ssm;                /* HTH_MIXER_SSM */
     hth_ffn ffn;         /* DENSE, BOTH; else d_ff is 0 */
     hth_experts experts; /* EXPERTS, BOTH */
     hth_layer_embedding embedding;
@@ -297,7 +334,7 @@ typedef struct hth_layer {
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 38 };
+enum { HTH_LAYER_MATRICES = 45 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
@@ -308,7 +345,8 @@ static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MA
         &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out, &l->latent.q_a, &l->latent.q_b, &l->latent.kv_a,
         &l->latent.k_b, &l->latent.v_b, &l->embedding.gate, &l->embedding.proj,
         &l->kda.q, &l->kda.k, &l->kda.v, &l->kda.beta, &l->kda.decay_a, &l->kda.decay_b, &l->kda.gate_a,
-        &l->kda.gate_b, &l->kda.out};
+        &l->kda.gate_b, &l->kda.out, &l->ssm.gate, &l->ssm.x, &l->ssm.dt_low, &l->ssm.b, &l->ssm.c, &l->ssm.dt,
+        &l->ssm.out};
     _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }
@@ -401,8 +439,9 @@ typedef struct hth_active_weights {
     uint32_t n_layer;            /* with experts */
 } hth_active_weights;
 hth_active_weights hth_model_count_active(const hth_model *model);
-static inline bool hth_model_is_dense(const hth_model *model) { return model->hparams.experts.n_expert == 0; }
-/* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing. */
+/* Whether every layer has a dense network. */
+bool hth_model_is_dense(const hth_model *model);
+/* UNSUPPORTED: layers are mixtures of experts, of whose neurons `what` knows nothing, or have no network. */
 hearth_status hth_model_check_dense(const hth_model *model, const char *what, hearth_error *err);
 /* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
@@ -413,7 +452,7 @@ hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, heart
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
     uint32_t chunk;
-    bool has_experts, rotates, recurrent;
+    bool has_experts, rotates, recurrent, no_mixer, no_network;
 } hth_layer_sizes;
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,
                                      hth_hparams *hparams, hth_layer_sizes **per_layer, hearth_error *err);

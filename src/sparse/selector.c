@@ -42,7 +42,7 @@ hearth_status hth_selector_choose(const hth_model *m, hearth_selector requested,
     *selector = requested;
     *why = "as asked for";
     if (!hth_model_is_dense(m)) {
-        *why = "a router chooses experts";
+        *why = m->hparams.experts.n_expert > 0 ? "a router chooses experts" : "layers have no network";
         if (requested == HEARTH_SELECTOR_AUTO) *selector = HEARTH_SELECTOR_DENSE;
         return *selector == HEARTH_SELECTOR_DENSE ? HEARTH_OK : hth_model_check_dense(m, "a selector", err);
     }

@@ -166,6 +166,28 @@ class Maker:
             del self.file.tensors[f"{p}{n}.weight"]
         self.file.add_tensor(f"{p}{name}.weight", np.concatenate(halves, axis=1), "F32")
 
+    def state_space(self, p, form, n_tap, inner, d, n, n_group=1, rank=0, bias=True, norm=True, low_norms=False):
+        """form: of forward.py's states; n: heads, or rank of the steps of channels"""
+        e, heads = self.d_model, form == "heads"
+        n_conv, n_step = inner + (2 * n_group * d if heads else 0), inner if form == "channels" else n
+        rank = n if form == "channels" else rank
+        self.matrix(p + "ssm_in", e, inner + n_conv + (n if heads else 0), 1.2 / np.sqrt(e))
+        self.put(p + "ssm_conv1d.weight", (n_tap, n_conv), 0.6)
+        if bias:
+            self.bias(p + "ssm_conv1d", n_conv)
+        if not heads:
+            self.matrix(p + "ssm_x", inner, rank + 2 * d, 2.5 / np.sqrt(inner))
+            for name, size in [("dt", rank), ("b", d), ("c", d)] if low_norms else []:
+                self.put(f"{p}ssm_{name}_norm" + (".weight" if form == "channels" else ""), (size,), 0.25, 1.0)
+            self.matrix(p + "ssm_dt", rank, n_step, 1 / np.sqrt(rank))
+        self.bias(p + "ssm_dt", n_step, 1.5)
+        shape = (n, 1) if heads else (inner, d) if form == "channels" else (n,)
+        self.file.add_tensor(p + "ssm_a", -np.exp(self.random.uniform(-4, 0.5, shape)), "F32")
+        self.put(p + "ssm_d", (1, n) if heads else (n_step,), 0.5, 0.5)
+        if heads and norm:
+            self.put(p + "ssm_norm.weight", (inner // n_group, n_group), 0.25, 1.0)
+        self.matrix(p + "ssm_out", inner, e, (1.3 if heads and norm else 0.8) * self.size / np.sqrt(inner))
+
     def ffn(self, p, tag="", d_ff=None, gated=True, joined=False, bias=False):
         e, f = self.d_model, d_ff or self.d_ff
         for name, n in [("ffn_up", 2 * f)] if joined else [("ffn_gate", f), ("ffn_up", f)] if gated else [("ffn_up", f)]:
@@ -176,14 +198,14 @@ class Maker:
         if bias:
             self.bias(p + "ffn_down", e, 0.2 * self.size)
 
-    def experts(self, p, n, d_ff, deviation=1.28, out=1.0, bias=False, router=2.0, select_bias=0.0):
+    def experts(self, p, n, d_ff, deviation=1.28, out=1.0, bias=False, router=2.0, select_bias=0.0, gated=True):
         e, kind = self.d_model, self.experts_type
         self.matrix(p + "ffn_gate_inp", e, n, router / np.sqrt(e))
         if bias:
             self.bias(p + "ffn_gate_inp", n, 0.5)
         if select_bias:
             self.bias(p + "exp_probs_b", n, select_bias)
-        for name in ("ffn_gate_exps", "ffn_up_exps"):
+        for name in ("ffn_gate_exps", "ffn_up_exps") if gated else ("ffn_up_exps",):
             self.put(f"{p}{name}.weight", (e, d_ff, n), deviation / np.sqrt(e), kind=kind)
             if bias:
                 self.put(f"{p}{name}.bias", (d_ff, n), 0.3)
@@ -227,9 +249,11 @@ def frequencies(n):
 
 def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias=False, outer_norms=("output_norm",),
             n_position=0, freqs=None, joined_qkv=False, qkv_bias=False, output_bias=False, qk=1.4, qk_norm=None, sinks=False,
-            gated=True, joined_gate=False, ffn_bias=False, experts=None, head_bias=False, q_gate=False, recurrent=None):
+            gated=True, joined_gate=False, ffn_bias=False, experts=None, head_bias=False, q_gate=False, recurrent=None,
+            parts=None):
     """before, between, after: norms of a layer around attention and network; freqs: divisors of the rotation, by name of
-    their tensor; experts: options of a mixture(); recurrent(m, p, i): adds the mixer of layer i, unless it is usual attention."""
+    their tensor; experts: options of a mixture(); recurrent(m, p, i): adds the mixer of layer i, unless it is usual attention;
+    parts: of each layer, does it have a mixer, a network?"""
     m.embedding(n_position)
     if "token_embd_norm" in outer_norms and ROWS[m.arch]["output_norm"] != "token_embd_norm":
         m.gain("token_embd_norm", m.d_model, norm_bias)
@@ -239,7 +263,8 @@ def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias
         p = f"blk.{i}."
         for name in before:
             m.gain(p + name, m.d_model, norm_bias)
-        if recurrent and recurrent(m, p, i):
+        has_mixer, has_network = parts[i] if parts else (True, True)
+        if not has_mixer or (recurrent and recurrent(m, p, i)):
             pass
         else:
             m.attention(p, qkv_bias, output_bias, qk, joined_qkv, q_gate)
@@ -249,22 +274,24 @@ def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias
             m.put(p + "attn_sinks.weight", (m.n_head,), 1.0, 1.0)
         for name in between:
             m.gain(p + name, m.d_model, norm_bias)
-        if experts is None or not mixture(m, p, i, **experts):
+        if not has_network:
+            pass
+        elif experts is None or not mixture(m, p, i, **experts):
             m.ffn(p, gated=gated, joined=joined_gate, bias=ffn_bias)
         for name in after:
             m.gain(p + name, m.d_model, norm_bias)
     m.output(next((n for n in outer_norms if n == ROWS[m.arch]["output_norm"]), None), norm_bias, head_bias)
 
 
-def mixture(m, p, i, n, d_ff, shared=0, shared_gate=False, leading=0, step=1, **options):
+def mixture(m, p, i, n, d_ff, shared=0, shared_gate=False, leading=0, step=1, gated=True, **options):
     """False if layer i is dense; shared: neurons of the shared expert."""
     if i < leading or (i + 1) % step > 0:
         return False
-    m.experts(p, n, d_ff, **options)
+    m.experts(p, n, d_ff, gated=gated, **options)
     if shared_gate:
         m.put(p + "ffn_gate_inp_shexp.weight", (m.d_model,), 0.2)
     if shared:
-        m.ffn(p, "_shexp", shared)
+        m.ffn(p, "_shexp", shared, gated)
     return True
 
 
@@ -381,6 +408,36 @@ def liquid(m, layers, n_tap, **options):
             m.short_convolution(p, n_tap)
         return layers[i]
     network(m, outer_norms=("token_embd_norm",), qk_norm="head", recurrent=mixer, **options)
+
+
+def state_spaces(m, form, layers, n_tap, inner, d, n, n_group=1, rank=0, bias=True, norm=True, low_norms=False, beside=False,
+           inner_build=network, **options):
+    """layers: which have state spaces. They have no attention, unless that is beside."""
+    for name, value in (("conv_kernel", n_tap), ("inner_size", inner), ("state_size", d), ("time_step_rank", n)):
+        m.key("ssm." + name, value)
+    if form == "heads":
+        m.key("ssm.group_count", n_group)
+
+    def mixer(m, p, i):
+        if layers[i]:
+            m.state_space(p, form, n_tap, inner, d, n, n_group, rank, bias, norm, low_norms)
+        return layers[i] and not beside
+    inner_build(m, recurrent=mixer, **options)
+
+
+def mamba(m, form, *sizes, **options):
+    """No networks; the counts are those of converters."""
+    m.key("attention.head_count", 0)
+    m.key("feed_forward_length", 0)
+    state_spaces(m, form, [True] * m.n_layer, *sizes, between=(), parts=[(True, False)] * m.n_layer, **options)
+
+
+def nemotron_h(m, kinds, *sizes, **options):
+    """kinds: of each layer, states (s), attention (a) or a network (n)"""
+    m.key("attention.head_count_kv", [m.n_kv if k == "a" else 0 for k in kinds])
+    m.key("feed_forward_length", [m.d_ff if k == "n" else 0 for k in kinds])
+    state_spaces(m, "heads", [k == "s" for k in kinds], *sizes, between=(), gated=False, output_bias=True, qkv_bias=True,
+           parts=[(k != "n", k == "n") for k in kinds], **options)
 
 
 def plain(m, between=("ffn_norm",), **options):
@@ -615,6 +672,31 @@ def recipes():
                                                                                        router=1.5)),
         n_layer=3, shortconv__l_cache=4, attention__head_count_kv=[0, 3, 0], leading_dense_block_count=1, expert_gating_func=2,
         expert_count=8, expert_used_count=3, expert_feed_forward_length=16, **dict(mixed, tied=True, n_kv=3))
+    # state spaces
+    alone = dict(d_model=48, n_ids=100, **qwen)
+    add("mamba", "mamba", 250, with_(mamba, "channels", 4, 96, 6, 5), ssm__dt_b_c_rms=False, **alone)
+    add("mamba-normed", "mamba", 251, with_(mamba, "channels", 3, 150, 9, 7), tied=True, ssm__dt_b_c_rms=True, **alone)
+    add("mamba2", "mamba2", 252, with_(mamba, "heads", 4, 84, 10, 6, 2), n_layer=3, **alone)
+    add("falcon-h1", "falcon-h1", 253, with_(state_spaces, "heads", [True, True], 3, 80, 12, 5, bias=False, norm=False, beside=True,
+                                             qkv_bias=True, output_bias=True, ffn_bias=True,
+                                             freqs={"rope_freqs": frequencies(16)}), d_rot=8, d_head=16, **mixed)
+    add("granitehybrid", "granitehybrid", 254, with_(state_spaces, "heads", [True, False, True], 4, 64, 9, 4, 2, bias=False,
+                                                     output_bias=True, freqs={"rope_freqs": frequencies(16)},
+                                                     experts=dict(n=8, d_ff=16, shared=24)),
+        n_layer=3, n_kv=1, d_ff=16, n_ids=100, attention__head_count_kv=[0, 1, 0], expert_feed_forward_length=40,
+        expert_shared_feed_forward_length=24, embedding_scale=5.0, residual_scale=0.3, attention__scale=0.7, **few)
+    add("nemotron_h", "nemotron_h", 255, with_(nemotron_h, "sansn", 4, 60, 8, 5, ffn_bias=True), d_head=24, n_layer=5, **mixed)
+    add("nemotron_h_moe", "nemotron_h_moe", 256, with_(nemotron_h, "snans", 3, 72, 16, 9, 3,
+                                                       experts=dict(n=8, d_ff=16, shared=24, gated=False, select_bias=0.3,
+                                                                    router=1.5)),
+        n_layer=5, n_kv=1, d_ff=16, n_ids=100, expert_feed_forward_length=16, expert_shared_feed_forward_length=24,
+        expert_weights_norm=True, expert_weights_scale=2.5, **few)
+    add("jamba", "jamba", 257, with_(state_spaces, "channels", [True, False, True], 4, 96, 7, 3, low_norms=True, qkv_bias=True,
+                                     experts=dict(n=8, d_ff=48, step=2, out=2.0)),
+        n_layer=3, attention__head_count_kv=[0, 1, 0], expert_count=8, expert_used_count=2, **mixed)
+    add("plamo2", "plamo2", 258, with_(state_spaces, "low heads", [True, False, True], 4, 72, 10, 4, rank=64, bias=False,
+                                       low_norms=True, inner_build=without_suffix, joined_qkv=True, joined_gate=True, qk_norm="each"),
+        n_layer=3, d_head=24, d_rot=16, attention__head_count_kv=[0, 1, 0], ssm__group_count=0, **mixed)
     # with experts of 4 bits: these lie in golden/quant
     # 320 outputs: the sums of experts are divided into units of 256
     add("mixtral-MXFP4", "llama", 301, with_(experts, 6, 64), d_model=320, n_head=5, n_kv=1, d_ff=64, experts="MXFP4",

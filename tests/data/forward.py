@@ -123,6 +123,7 @@ USUAL = dict(
     rotation="neighbours",  # or "halves", or None
     sections=None,          # "blocks", "interleaved"; "decide": blocks and halves if the file states sections
     finetuned=False,        # nothing rotates if rope.scaling.finetuned is false
+    factors=True,           # the divisors of the file apply
     alpha=False,            # rope.scaling.alpha raises the base
     fixed_rope=False,       # all of a head rotates by base 10000, whatever the keys say
     rotates=lambda i, near, any_near: True,  # layer i; near: it has a window, any_near: some layer has one
@@ -147,8 +148,12 @@ USUAL = dict(
     experts=None,           # EXPERTS below
     q_gate=False,           # attn_q has for each head its queries, then a gate, whose sigmoid multiplies its output
     recurrent=None,         # layers without attention: "convolution", those without heads of keys; "delta", all but every
-                            # 4th, or what attention.recurrent_layers says
+                            # 4th, or what attention.recurrent_layers says; "states", those without heads of keys
     alternates=True,        # delta: head h has keys h mod n, else h / (heads / n)
+    states=None,            # of "heads" (Mamba-2), of "channels" (Mamba), of "low heads" (PLaMo 2)
+    everywhere=None,        # all layers have states: "alone", or "beside" attention, both with the same input
+    layers="full",          # "mixer": without networks; "either": a network where feed_forward_length is not 0, else a mixer
+    eps=None,               # key of the epsilon
     output_norm="output_norm",
     gemma4=False,           # values are normalised, or keys; the last layers share them; both networks; layer embeddings
     latent=False,           # attention over latent vectors (DeepSeek-V2)
@@ -194,6 +199,9 @@ def latent_yarn(m, log, apart):
 
 DEEPSEEK = a_row(latent=True, temperature="attention.temperature_length", experts=dict(score="key", **BY_KEYS))
 QWEN_HYBRID = a_row(HALVES, qk_norm="head", q_gate=True, ffn_norm="post_attention_norm", recurrent="delta", experts={})
+MAMBA = a_row(rotation=None, recurrent="states", everywhere="alone", layers="mixer")
+NEMOTRON_H = a_row(rotation=None, act="relu2", recurrent="states", states="heads", layers="either",
+                   experts=dict(score="sigmoid", **BY_KEYS))
 LIQUID = a_row(HALVES, qk_norm="head", windows=dict(size=0), recurrent="convolution", output_norm="token_embd_norm")
 COHERE = a_row(norm="layer", parallel="shared", logits=scale_key("logit_scale"))
 
@@ -221,6 +229,16 @@ ROWS = {
     "qwen3next": a_row(QWEN_HYBRID, alternates=False),
     "qwen35": a_row(QWEN_HYBRID, sections="interleaved"),
     "qwen35moe": a_row(QWEN_HYBRID, sections="interleaved"),
+    "mamba": a_row(MAMBA, states="channels"),
+    "mamba2": a_row(MAMBA, states="heads"),
+    "falcon-h1": a_row(HALVES, recurrent="states", states="heads", everywhere="beside", factors=False,
+                       unused=("attn_output.bias",)),
+    "granitehybrid": a_row(GRANITE, recurrent="states", states="heads", finetuned=True,
+                           logits=lambda m: 1 / scale_key("logit_scale")(m)),
+    "nemotron_h": a_row(NEMOTRON_H, eps="attention.layer_norm_epsilon"),
+    "nemotron_h_moe": NEMOTRON_H,
+    "jamba": a_row(rotation=None, recurrent="states", states="channels", experts=dict(normalise=False)),
+    "plamo2": a_row(HALVES, recurrent="states", states="low heads", qk_norm="each", post_norms=True, joined=True),
     "lfm2": LIQUID,
     "lfm2moe": a_row(LIQUID, experts=dict(score="key")),
     "deepseek2": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, True)),
@@ -274,6 +292,8 @@ ROWS = {
 
 
 def eps_key(arch):
+    if ROWS[arch]["eps"]:
+        return ROWS[arch]["eps"]
     return "attention.layer_norm_epsilon" if ROWS[arch]["norm"] == "layer" else "attention.layer_norm_rms_epsilon"
 
 
@@ -312,18 +332,33 @@ class Model:
         self.n_layer, self.n_embd, self.n_head = key("block_count"), key("embedding_length"), key("attention.head_count")
         self.n_kv = key("attention.head_count_kv", self.n_head)
         self.recurrent = [False] * self.n_layer
+        self.has_mixer, self.has_network = [True] * self.n_layer, [True] * self.n_layer
         if self.row.recurrent == "delta":
             step = key("full_attention_interval", 4)
             self.recurrent = key("attention.recurrent_layers", [i % step != step - 1 for i in range(self.n_layer)])
         if self.row.recurrent in ("convolution", "kda"):
             self.recurrent, self.n_kv = [n == 0 for n in self.n_kv], max(self.n_kv)
-        self.d_head = key("attention.key_length", self.n_embd // self.n_head)
+        if self.row.recurrent == "states":
+            self.read_states()
+        self.d_head = key("attention.key_length", self.n_embd // self.n_head if self.n_head else 0)
         # PowerInfer's converter writes no epsilon for opt, and its engine takes 0.
         self.eps = key(eps_key(self.arch), 0.0 if powerinfer else None)
         self.gated = self.has("blk.0.ffn_gate.weight") or self.has("blk.0.ffn_gate_exps.weight") or self.row.joined
         usual = POWERINFER_ACTIVATIONS[self.arch] if powerinfer else self.row.act
         self.act = activation(self.file.meta("hearth.ffn.activation", usual), self.gated)
         self.threshold = self.file.meta("powerinfer.sparse_threshold", 0.0)
+
+    def read_states(self):
+        """Which layers have states, attention, a network."""
+        each = lambda n: n if isinstance(n, list) else [n] * self.n_layer
+        kv, width = each(self.n_kv), each(self.key("feed_forward_length", 0))
+        self.n_head, self.n_kv = max(each(self.n_head)), max(kv)
+        self.recurrent = [self.row.everywhere is not None or n == 0 for n in kv]
+        if self.row.layers == "mixer":
+            self.has_network = [False] * self.n_layer
+        if self.row.layers == "either":
+            self.has_network = [f > 0 for f in width]
+            self.has_mixer = [f == 0 for f in width]
 
     def read_rotation(self):
         """Of layers without a window, and of those with one."""
@@ -342,7 +377,7 @@ class Model:
             kind = "blocks" if sections[0] > 0 and sections[1] > 0 else None
             halves = halves or kind is not None
         still = still_pairs(kind, sections, n // 2) if kind else ()
-        freqs = self.get("rope_freqs.weight")
+        freqs = self.get("rope_freqs.weight") if row.factors else None
         if freqs is None:
             freqs = self.get("rope_factors_short.weight")  # contexts of the tests are short
         self.rope = Rope(halves, n, base, key("rope.scaling.type", "linear"), key("rope.scaling.factor", 1.0),
@@ -515,7 +550,50 @@ class Model:
         out = normalise(out, self.eps, False, self.get(p + "ssm_norm.weight")) * gate
         return self.linear(out.reshape(n_tok, -1), p + "attn_output")
 
+    def state_space(self, x, i):
+        """The recurrence, token by token (Gu and Dao 2023; Dao and Gu 2024)."""
+        p, n_tok, kind = f"blk.{i}.", len(x), self.row.states
+        inner, d, n = self.key("ssm.inner_size"), self.key("ssm.state_size"), self.key("ssm.time_step_rank")
+        n_group = self.key("ssm.group_count") if kind == "heads" else 1
+        rows = self.linear(x, p + "ssm_in")
+        if kind == "heads":
+            z, u, dt = np.split(rows, [inner, 2 * inner + 2 * n_group * d], axis=1)
+            dt = dt + self.get(p + "ssm_dt.bias")
+        elif kind == "channels":
+            u, z = np.split(rows, 2, axis=1)
+        else:
+            z, u = (rows.reshape(n_tok, n, 2, inner // n)[:, :, j].reshape(n_tok, inner) for j in (0, 1))
+        u, bias = self.convolve(u, p + "ssm_conv1d.weight"), self.get(p + "ssm_conv1d.bias")
+        u = silu(u if bias is None else u + bias)
+        if kind == "heads":
+            u, b, c = np.split(u, [inner, inner + n_group * d], axis=1)
+        else:
+            low = self.linear(u, p + "ssm_x")
+            dt, b, c = np.split(low, [low.shape[1] - 2 * d, low.shape[1] - d], axis=1) if kind == "channels" else \
+                [np.split(low, [d, 2 * d], axis=1)[j] for j in (2, 0, 1)]
+            if self.has(p + "ssm_b_norm.weight") or self.has(p + "ssm_b_norm") or self.key("ssm.dt_b_c_rms", False):
+                dt, b, c = (self.norm(y, f"{p}ssm_{name}_norm") for y, name in ((dt, "dt"), (b, "b"), (c, "c")))
+            dt = self.linear(dt, p + "ssm_dt")
+        dt = np.log1p(np.exp(dt))
+        a, share = self.get(p + "ssm_a"), self.get(p + "ssm_d").reshape(-1)
+        a, of_step = a.reshape(dt.shape[1], -1), inner // dt.shape[1]
+        b, c = (np.repeat(y.reshape(n_tok, n_group, d), inner // n_group, axis=1) for y in (b, c))
+        state, out = np.zeros((inner, d)), np.empty((n_tok, inner))
+        for t in range(n_tok):
+            delta = np.repeat(dt[t], of_step)
+            state = state * np.repeat(np.exp(dt[t][:, None] * a), of_step, axis=0) + (delta * u[t])[:, None] * b[t]
+            out[t] = (state * c[t]).sum(axis=1) + np.repeat(share, of_step) * u[t]
+        out = out * silu(z)
+        if self.has(p + "ssm_norm.weight"):
+            grouped = out.reshape(n_tok, n_group, -1)
+            out = normalise(grouped, self.eps, False, self.get(p + "ssm_norm.weight")).reshape(n_tok, inner)
+        return self.linear(out, p + "ssm_out")
+
     def mixer(self, x, i):
+        if self.row.everywhere == "beside":
+            return self.attention(x, i) + self.state_space(x, i)
+        if self.recurrent[i] and self.row.states:
+            return self.state_space(x, i)
         if not self.recurrent[i]:
             return self.latent_attention(x, i) if self.row.latent else self.attention(x, i)
         return {"delta": self.delta_net, "kda": self.kda, "convolution": self.short_convolution}[self.row.recurrent](x, i)
@@ -594,20 +672,20 @@ class Model:
 
     def experts_ffn(self, x, p, router_input):
         chosen, weights = self.choose_experts(router_input, p)
-        gate, up, down = (self.get(f"{p}ffn_{n}_exps.weight") for n in ("gate", "up", "down"))
-        if gate is None:
+        gate, up, down = (self.get(f"{p}ffn_{n}_exps.weight") for n in ("gate", "up", "down"))  # gate: or None
+        if up is None:
             gate, up = np.split(self.get(p + "ffn_gate_up_exps.weight"), 2, axis=1)
         biases = [self.get(f"{p}ffn_{n}_exps.bias") for n in ("gate", "up", "down")]
         if self.arch == "smallthinker" and down.shape == up.shape:  # a row per neuron
             down = down.transpose(0, 2, 1)
         out = np.zeros((len(x), down.shape[1]))
-        for e in range(len(gate)):
+        for e in range(len(up)):
             tokens, places = np.nonzero(chosen == e)
             g, u, d = (b[e] if b is not None else 0 for b in biases)
             before, after = x[tokens], weights[tokens, places, None]
             if self.row.experts["weighs_input"]:
                 before, after = before * after, 1
-            hidden = self.act(before @ gate[e].T + g, before @ up[e].T + u)
+            hidden = self.act(None if gate is None else before @ gate[e].T + g, before @ up[e].T + u)
             out[tokens] += after * (hidden @ down[e].T + d)
         if self.has(p + "ffn_up_shexp.weight"):
             gate = self.get(p + "ffn_gate_inp_shexp.weight")
@@ -677,6 +755,10 @@ class Model:
         h = self.embed(np.asarray(ids))
         extra = self.layer_embeddings(h, np.asarray(ids)) if self.row.gemma4 else None
         for i in range(self.n_layer):
+            if not (self.has_mixer[i] and self.has_network[i]):
+                x = self.norm(h, f"blk.{i}.attn_norm")
+                h = h + (self.mixer(x, i) if self.has_mixer[i] else self.ffn(x, i, h))
+                continue
             x, rest, seen = self.before_ffn(h, i)
             live = None
             if predicted and self.has(f"blk.{i}.fc1.weight"):

@@ -15,18 +15,26 @@ typedef struct fixture {
     float *expected; /* [N][TINY_VOCAB] */
 } fixture;
 
-static fixture open_fixture(void)
+/* Attention alone, then each kind of recurrent layer. */
+static const char *const architectures[] = {"llama",  "lfm2",      "qwen35", "mamba2", "falcon-h1", "nemotron_h",
+                                            "jamba", "plamo2"};
+enum { N_ARCHITECTURE = sizeof architectures / sizeof *architectures };
+
+static fixture open_fixture_of(const char *architecture)
 {
     fixture made = {0}, *f = &made;
     tiny_model m;
     test_random r = {7};
     tiny_begin(&m);
+    if (strcmp(architecture, "llama") != 0) tiny_become(&m, architecture);
     f->file = tiny_take(&m);
     for (int i = 0; i < N; i++) f->ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
     CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", NULL, &f->model, err));
     f->expected = engine_model_logits(f->model, &plain, f->ids, N);
     return made;
 }
+
+static fixture open_fixture(void) { return open_fixture_of("llama"); }
 
 static void close_fixture(fixture *f)
 {
@@ -53,8 +61,8 @@ static void expect_at(const fixture *f, const hearth_session *s, uint32_t n)
 TEST(random_pieces_give_the_bits_of_the_whole)
 {
     test_random r = {11};
-    CLEANUP(close_fixture) fixture f = open_fixture();
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 20 * N_ARCHITECTURE; round++) {
+        CLEANUP(close_fixture) fixture f = open_fixture_of(architectures[round % N_ARCHITECTURE]);
         CLOSED(hearth_session) *s = open_session(&f, N, 1 + test_random_below(&r, 12));
         for (uint32_t at = 0; at < N;) {
             uint32_t n = 1 + test_random_below(&r, N - at);
@@ -111,8 +119,9 @@ TEST(company_in_a_batch_changes_no_bit)
 {
     enum { N_SESSION = 5 };
     test_random r = {17};
-    CLEANUP(close_fixture) fixture f = open_fixture();
-    for (uint32_t n_thread = 1; n_thread <= 3; n_thread++) {
+    for (uint32_t round = 0; round < 3 * N_ARCHITECTURE; round++) {
+        uint32_t n_thread = 1 + round % 3;
+        CLEANUP(close_fixture) fixture f = open_fixture_of(architectures[round / 3]);
         hearth_session *s[N_SESSION];
         CLOSED(hearth_batch) *b = OPENED(hearth_batch, f.model, 64, n_thread);
         for (int i = 0; i < N_SESSION; i++) s[i] = open_session(&f, N, 0);

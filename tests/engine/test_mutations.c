@@ -46,7 +46,8 @@ static void collect_files(void)
 {
     static const char *const families[] = {"llama",  "bamboo", "qwen2",  "qwen3", "gemma2",
                                            "gemma3", "phi3",   "falcon", "opt",   "packed",
-                                           "lfm2",   "qwen35", "deepseek2", "gemma4"};
+                                           "lfm2",   "qwen35", "deepseek2", "gemma4", "mamba2", "falcon-h1",
+                                           "nemotron_h", "jamba", "plamo2"};
     static const char *const golden[] = {"golden/arch/falcon.gguf", "golden/arch/llama3-rope_freqs.gguf",
                                          "golden/arch/opt.gguf",    "golden/files/tiny.gguf",
                                          "golden/arch/gpt-oss.gguf", "golden/arch/qwen2moe.gguf",

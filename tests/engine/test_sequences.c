@@ -22,6 +22,10 @@ typedef enum model_kind {
     DELTA_NET,
     LATENT,
     SHARED_KV,
+    SSM_ALONE,    /* without keys and values */
+    SSM_BESIDE,   /* attention */
+    SSM_CHANNELS,
+    SSM_LOW,
     N_KIND,
 } model_kind;
 typedef struct fixture {
@@ -34,7 +38,9 @@ static void open_model(fixture *f, model_kind k)
 {
     static const char *const architectures[] = {
         [WINDOWED] = "gemma2",   [MIXTURE] = "qwen2moe",  [WINDOWED_MIXTURE] = "gpt-oss",
-        [CONVOLUTION] = "lfm2", [DELTA_NET] = "qwen35", [LATENT] = "deepseek2", [SHARED_KV] = "gemma4"};
+        [CONVOLUTION] = "lfm2",  [DELTA_NET] = "qwen35",   [LATENT] = "deepseek2", [SHARED_KV] = "gemma4",
+        [SSM_ALONE] = "mamba2",  [SSM_BESIDE] = "falcon-h1",
+        [SSM_CHANNELS] = "jamba", [SSM_LOW] = "plamo2"};
     tiny_model m;
     test_random r = {11};
     tiny_begin(&m);

@@ -265,6 +265,30 @@ static uint64_t hash_recurrent_functions(const hth_kernels *k)
     return h;
 }
 
+/* What state spaces add. */
+static uint64_t hash_ssm(const hth_kernels *k)
+{
+    enum { N_CHANNEL = 77, N_STATE = 5, N_TOK = 7 };
+    static float state[80 * N_STATE];
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        k->softplus(in_a, N, out);
+        h = hash_floats(h, out, N);
+        for (int form = 0; form < 2; form++) {
+            memset(state, 0, sizeof state);
+            k->ssm_scan(&(hth_ssm_scan){.n_channel = N_CHANNEL, .n_state = N_STATE, .n_tok = N_TOK, .now = state,
+                                        .next = state, .x = in_a, .delta = in_b, .decay = in_c, .a = form ? in_c : NULL,
+                                        .d = in_b + 9, .b = in_a + 5, .c = in_c + 3, .y = out, .x_stride = N_CHANNEL,
+                                        .delta_stride = N_CHANNEL, .a_stride = N_CHANNEL, .bc_stride = N_STATE,
+                                        .y_stride = N_CHANNEL});
+            h = hash_floats(hash_floats(h, out, N_CHANNEL * N_TOK), state, sizeof state / sizeof *state);
+        }
+    }
+    return h;
+}
+
 static uint64_t hash_rounding(const hth_kernels *k)
 {
     enum { BLOCKS = 32 };
@@ -438,6 +462,7 @@ static uint64_t hash_slopes_and_sinks(const hth_kernels *k)
 }
 
 TEST(slopes_and_sinks_are_the_same_everywhere) { check_levels(hash_slopes_and_sinks, 0x5a6f3c5d2fcf7965u); }
+TEST(state_spaces_are_the_same_everywhere) { check_levels(hash_ssm, 0x19b4386b24b03447u); }
 TEST(functions_of_experts_are_the_same_everywhere) { check_levels(hash_expert_functions, 0xfdbfa39c217f736au); }
 TEST(functions_of_recurrent_mixers_are_the_same_everywhere)
 {

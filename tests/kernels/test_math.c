@@ -58,6 +58,7 @@ static void check_bound(const char *name, double worst, double bound)
 static double reciprocal(double x) { return 1 / x; }
 static double reciprocal_root(double x) { return 1 / sqrt(x); }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 static double silu(double x) { return x / (1 + exp(-x)); }
 
 /* x/2 (1 + tanh u), written without the difference that loses digits below 0. */
@@ -125,6 +126,23 @@ TEST(sigmoid_beyond_its_range_is_constant)
     table.sigmoid(x, 7, y);
     CHECK(y[0] == 0x1.fffffep-1f && y[1] == y[0] && y[2] == y[0] && y[6] != y[6]);
     CHECK(y[3] == y[4] && y[4] == y[5] && y[3] > 0x1p-126f && y[3] < 1e-37f);
+}
+
+TEST(softplus_is_within_its_bound)
+{
+    use_table();
+    check_bound("softplus above 0", sweep(table.softplus, softplus, 0x1p-60f, 1e4f, 997), 3.5);
+    check_bound("softplus, -80..0", sweep(table.softplus, softplus, -80.0f, -0x1p-60f, 997), 4.0);
+}
+
+TEST(softplus_of_large_values_is_the_value_or_zero)
+{
+    use_table();
+    const float x[7] = {20.0f, 1e30f, INFINITY, -88.0f, -1e30f, -INFINITY, NAN};
+    float y[7];
+    table.softplus(x, 7, y);
+    CHECK(y[0] == 20.0f && y[1] == 1e30f && y[2] == INFINITY && y[6] != y[6]);
+    CHECK(y[3] == 0.0f && y[4] == 0.0f && y[5] == 0.0f);
 }
 
 TEST(activations_are_within_their_bounds)

@@ -51,6 +51,7 @@ static void run_rcp(const call *c) { c->table->rcp(c->a, c->n, c->y); }
 static void run_rsqrt(const call *c) { c->table->rsqrt(c->a, c->n, c->y); }
 static void run_sigmoid(const call *c) { c->table->sigmoid(c->a, c->n, c->y); }
 static void run_sigmoid_in_place(const call *c) { c->table->sigmoid(c->y, c->n, c->y); }
+static void run_softplus(const call *c) { c->table->softplus(c->a, c->n, c->y); }
 static void run_gate(const call *c) { c->table->gate_sigmoid(c->a, c->b, c->n, c->y); }
 static void run_silu(const call *c) { c->table->activate[HTH_ACTIVATION_SILU](c->a, c->b, c->n, c->y); }
 static void run_gelu(const call *c) { c->table->activate[HTH_ACTIVATION_GELU](c->a, c->b, c->n, c->y); }
@@ -83,6 +84,7 @@ static const vector_kernel kernels[] = {
     {"rsqrt", run_rsqrt, 1, .sizes = {4}},
     {"sigmoid", run_sigmoid, 1, .sizes = {4}},
     {"sigmoid in place", run_sigmoid_in_place, 1, .in_place = true, .sizes = {4}},
+    {"softplus", run_softplus, 1, .sizes = {4}},
     {"gate_sigmoid", run_gate, 1, .sizes = {4}},
     {"silu", run_silu, 1, .sizes = {4}},
     {"gelu", run_gelu, 1, .sizes = {4}},

@@ -55,7 +55,26 @@ static void check_model(const char *architecture, bool tied)
 
 TEST(weights_that_a_token_uses_are_those_of_its_experts_and_rows)
 {
-    static const char *const architectures[] = {"llama", "gpt2", "qwen2moe", "qwen3moe", "dots1", "gpt-oss"};
+    static const char *const architectures[] = {"llama", "gpt2", "qwen2moe", "qwen3moe", "dots1", "gpt-oss",
+                                                "falcon-h1", "jamba", "plamo2"};
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
         for (int tied = 0; tied < 2; tied++) check_model(architectures[i], tied);
+}
+
+/* Commands about neurons would find none in some layers. */
+TEST(models_with_layers_without_a_network_are_not_dense)
+{
+    static const char *const architectures[] = {"mamba2", "nemotron_h"};
+    for (int i = 0; i < 2; i++) {
+        tiny_model m = tiny_new();
+        tiny_become(&m, architectures[i]);
+        CLEANUP(gguf_free) gguf_bytes bytes = tiny_take(&m);
+        CLOSED(hth_gguf) *file = NULL;
+        CHECK_OK(hth_gguf_open_memory(bytes.data, bytes.n, "tiny.gguf", &file, err));
+        CLOSED(hth_model) *model = file ? OPENED(hth_model, file, &(hth_model_overrides){0}) : NULL;
+        if (!model) return;
+        CHECK(!hth_model_is_dense(model));
+        CHECK_FAILS(hth_model_check_dense(model, "a test", err), HEARTH_ERROR_UNSUPPORTED,
+                    "tiny.gguf: |layer 0 has no network|a test is for models of dense layers");
+    }
 }

@@ -27,8 +27,7 @@ TEST(sizes_of_states_are_held_to_their_range)
                  {Q "ssm.state_size", 8, HEARTH_ERROR_UNSUPPORTED, "multiples of 16"},
                  {Q "ssm.state_size", 1u << 31, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
                  {Q "ssm.inner_size", 48, HEARTH_ERROR_UNSUPPORTED, "ssm.time_step_rank times ssm.state_size"},
-                 {Q "full_attention_interval", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
-                 {Q "full_attention_interval", 1024, HEARTH_ERROR_UNSUPPORTED, "no layer has attention"}};
+                 {Q "full_attention_interval", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_key(cases[i].key, cases[i].value, cases[i].status, cases[i].text);
     tiny_become(&tiny, "lfm2");
@@ -43,6 +42,9 @@ TEST(kinds_of_layers_that_contradict_the_tensors_are_refused)
 {
     static const uint32_t both[] = {1, 1}, swapped[] = {TINY_HEADS_KV, 0}, none[] = {0, 0};
     tiny_become(&tiny, "qwen35");
+    tiny_set_u32(&tiny, Q "full_attention_interval", 1024);
+    tiny_expect_format_error("'blk.1.attn_qkv.weight'", "missing");
+    tiny_become(&tiny, "qwen35");
     tiny_set_array(&tiny, Q "attention.recurrent_layers", (const uint32_t[]){0, 1}, 2);
     tiny_expect_format_error("'blk.0.attn_qkv.weight'", "[32, 96]"); /* that of queries, keys and values */
     tiny_become(&tiny, "qwen35");
@@ -56,7 +58,76 @@ TEST(kinds_of_layers_that_contradict_the_tensors_are_refused)
     tiny_expect_format_error("'blk.0.attn_q.weight'", "missing");
     tiny_become(&tiny, "lfm2");
     tiny_set_array(&tiny, "lfm2.attention.head_count_kv", none, 2);
-    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "lfm2.attention.head_count_kv", "no layer has attention");
+    tiny_expect_format_error("'blk.1.shortconv.conv.weight'", "missing");
+}
+
+/* ---- state spaces ------------------------------------------------------------------------------------- */
+
+static void expect_ssm_key(const char *architecture, const char *key, uint32_t value, hearth_status status, const char *text)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.%s", architecture, key);
+    tiny_become(&tiny, architecture);
+    tiny_set_u32(&tiny, full, value);
+    tiny_expect_refused(status, full, text);
+}
+
+TEST(sizes_of_state_spaces_are_held_to_their_range_and_divide)
+{
+    static const struct {
+        const char *architecture, *key;
+        uint32_t value;
+        hearth_status status;
+        const char *text;
+    } cases[] = {{"mamba2", "ssm.conv_kernel", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to 64"},
+                 {"jamba", "ssm.conv_kernel", 65, HEARTH_ERROR_FORMAT, "allowed are 1 to 64"},
+                 {"mamba2", "ssm.inner_size", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {"jamba", "ssm.inner_size", 1u << 31, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {"mamba2", "ssm.inner_size", 78, HEARTH_ERROR_UNSUPPORTED, "no multiple of mamba2.ssm.time_step_rank"},
+                 {"plamo2", "ssm.inner_size", 78, HEARTH_ERROR_UNSUPPORTED, "no multiple of plamo2.ssm.time_step_rank"},
+                 {"mamba2", "ssm.state_size", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {"falcon-h1", "ssm.state_size", 1u << 31, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {"mamba2", "ssm.time_step_rank", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {"jamba", "ssm.time_step_rank", 1u << 31, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {"falcon-h1", "ssm.group_count", 0, HEARTH_ERROR_FORMAT, "allowed are 1 to"},
+                 {"plamo2", "ssm.group_count", 1, HEARTH_ERROR_UNSUPPORTED, "not supported"},
+                 {"nemotron_h", "moe_latent_size", 8, HEARTH_ERROR_UNSUPPORTED, "not supported"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_ssm_key(cases[i].architecture, cases[i].key, cases[i].value, cases[i].status, cases[i].text);
+    tiny_become(&tiny, "mamba2");
+    tiny_set_u32(&tiny, "mamba2.ssm.group_count", 3);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "mamba2.ssm.time_step_rank is 4", "no multiple of mamba2.ssm.group_count");
+    static const char *const needed[] = {"conv_kernel", "inner_size", "state_size", "time_step_rank", "group_count"};
+    for (int i = 0; i < 5; i++) {
+        char full[64];
+        snprintf(full, sizeof full, "nemotron_h.ssm.%s", needed[i]);
+        tiny_become(&tiny, "nemotron_h");
+        tiny_drop_key(&tiny, full);
+        tiny_expect_format_error(full, "missing");
+    }
+}
+
+/* Which parts a layer has follows from counts of heads and widths of networks. */
+TEST(parts_of_layers_that_contradict_the_tensors_are_refused)
+{
+    tiny_become(&tiny, "nemotron_h");
+    tiny_set_array(&tiny, "nemotron_h.feed_forward_length", (const uint32_t[]){TINY_D_FF, TINY_D_FF}, 2);
+    tiny_expect_format_error("'blk.0.ffn_up.weight'", "missing");
+    tiny_become(&tiny, "nemotron_h");
+    tiny_set_array(&tiny, "nemotron_h.feed_forward_length", (const uint32_t[]){0, 0}, 2);
+    tiny_expect_format_error("'blk.1.ssm_conv1d.weight'", "missing");
+    tiny_become(&tiny, "nemotron_h");
+    tiny_set_array(&tiny, "nemotron_h.attention.head_count_kv", (const uint32_t[]){TINY_HEADS_KV, 0}, 2);
+    tiny_expect_format_error("'blk.0.attn_q.weight'", "missing");
+    tiny_become(&tiny, "nemotron_h");
+    tiny_drop_key(&tiny, "nemotron_h.attention.layer_norm_rms_epsilon");
+    tiny_expect_format_error("nemotron_h.attention.layer_norm_epsilon", "missing");
+    tiny_become(&tiny, "jamba");
+    tiny_set_array(&tiny, "jamba.attention.head_count_kv", (const uint32_t[]){0, 0}, 2);
+    tiny_expect_format_error("'blk.1.ssm_conv1d.weight'", "missing");
+    tiny_become(&tiny, "jamba");
+    tiny_set_array(&tiny, "jamba.feed_forward_length", (const uint32_t[]){0, TINY_D_FF}, 2);
+    tiny_expect_format_error("jamba.feed_forward_length", "entry 0 is 0");
 }
 
 TEST(a_convolution_has_a_row_for_each_channel)

@@ -83,6 +83,7 @@ static void print_attention(const hth_model *m)
     uint32_t n_window = 0, window = 0;
     for (uint32_t i = 0; i < h->n_layer; i++)
         if (m->layers[i].attn.window > 0) n_window++, window = m->layers[i].attn.window;
+    if (h->n_head == 0) return;
     label("attention");
     printf("%u heads of %u, %u for keys and values; %s", h->n_head, h->d_head, h->n_head_kv,
            rotations[h->rope.kind]);
@@ -97,17 +98,19 @@ static void print_other_mixers(const hth_model *m)
     static const char *const names[HTH_N_MIXER] = {[HTH_MIXER_LATENT] = "latent attention",
                                                    [HTH_MIXER_SHORT_CONV] = "short convolution",
                                                    [HTH_MIXER_DELTA_NET] = "gated DeltaNet",
-                                                   [HTH_MIXER_KDA] = "Kimi Delta Attention"};
+                                                   [HTH_MIXER_KDA] = "Kimi Delta Attention",
+                                                   [HTH_MIXER_SSM] = "state spaces"};
     const hth_recurrent_sizes *r = &m->hparams.recurrent;
     const hth_latent_sizes *z = &m->hparams.latent;
     uint32_t n[HTH_N_MIXER] = {0};
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n[m->layers[i].mixer]++;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n[m->layers[i].mixer]++, n[m->layers[i].beside]++;
     for (int k = 0; k < HTH_N_MIXER; k++) {
         if (n[k] == 0 || !names[k]) continue;
         label(k == HTH_MIXER_LATENT ? "" : "recurrent");
         printf("%u of %u layers: %s", n[k], m->hparams.n_layer, names[k]);
         if (k == HTH_MIXER_LATENT) printf(" of rank %u, keys of %u, values of %u", z->rank, z->d_nope + z->d_rope, z->d_value);
         else if (k == HTH_MIXER_SHORT_CONV) printf(" of %u tokens", r->n_tap);
+        else if (k == HTH_MIXER_SSM) printf(", %u channels with states of %u", r->d_inner, r->d_state);
         else printf(", %u heads of %u", r->n_head, r->d_state);
         putchar('\n');
     }
@@ -185,6 +188,10 @@ static void print_ffn(const facts *f)
     bool exact, gated = m->layers[0].ffn.gate.n_row > 0;
     print_experts(m);
     label("feed-forward");
+    if (h->d_ff == 0 && h->experts.n_expert == 0) {
+        puts("none");
+        return;
+    }
     if (h->d_ff > 0) printf("%u neurons%s, ", h->d_ff, h->experts.n_expert > 0 ? " in dense layers" : "");
     printf("%s%s\n", ffn_name(h->activation, gated || h->experts.n_expert > 0),
            hth_gguf_find(m->file, "hearth.ffn.activation") ? " (as the file says)" : "");
@@ -273,9 +280,8 @@ static void print_tensor(const hth_gguf_tensor *t)
 
 static void print_needs(const facts *f)
 {
-    enum { N_STATE_COPY = 2 + HTH_N_CHECKPOINT };
     char title[80];
-    size_t states = N_STATE_COPY * f->state_size;
+    size_t states = HTH_N_STATE_COPY * f->state_size;
     if (is_sidecar(f->file)) return;
     if (!f->model) {
         printf("\nCannot be run: %s\n", printable(f->why_not.message));
@@ -289,7 +295,7 @@ static void print_needs(const facts *f)
     printf("%12.2f MiB (f16; f32: %.2f)\n", mib(f->kv_f16_size), mib(f->kv_f32_size));
     if (f->state_size > 0) {
         label("states");
-        printf("%12.2f MiB (%d copies of %.2f)\n", mib(states), N_STATE_COPY, mib(f->state_size));
+        printf("%12.2f MiB (%d copies of %.2f)\n", mib(states), HTH_N_STATE_COPY, mib(f->state_size));
     }
     label("workspace");
     printf("%12.2f MiB\n", mib(f->step_size));

@@ -1,9 +1,10 @@
-/* Norms, rotation, softmax, activations (activate_tmpl.h) and their quantisation: everything except rows of
- * weights and attention (attn_tmpl.h). One source for all ISA levels: vector_ref.c, vector_avx2.c and others
- * define LEVEL and include it, compiled with their flags. The order of every sum is that of docs/arithmetic.md
- * 3 to 5. */
+/* Norms, rotation, softmax, activations (activate_tmpl.h) and their quantisation, state spaces (ssm_scan_tmpl.h):
+ * everything except rows of weights and attention (attn_tmpl.h). One source for all ISA levels: vector_ref.c,
+ * vector_avx2.c and others define LEVEL and include it, compiled with their flags. The order of every sum is that of
+ * docs/arithmetic.md 3 to 5. */
 #include "kernels/axpy/axpy_flush.h"
 #include "kernels/vector/activate_tmpl.h"
+#include "kernels/vector/ssm_scan_tmpl.h"
 #include "kernels/isa.h"
 #include "kernels/vector/vector_math.h"
 
@@ -320,6 +321,8 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->rcp = map_rcp;
     k->rsqrt = map_rsqrt;
     k->sigmoid = map_sigmoid;
+    k->softplus = map_softplus;
+    k->ssm_scan = ssm_scan;
     k->gate_sigmoid = activate_sigmoid;
     k->dot_rows = dot_rows;
     k->axpy_flush = flush_sums;

@@ -31,6 +31,7 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "hunyuan-moe", "phimoe", "dbrx", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
     "deepseek2", "deepseek2-lite", "mistral4", "mistral3", "gemma4", "gemma4-moe",
     "glm-dsa", "llama4", "kimi-linear",
+    "mamba", "mamba-normed", "mamba2", "falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe", "jamba", "plamo2",
 };
 
 bool golden_open_arch(golden *g, const char *name)

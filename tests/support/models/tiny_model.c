@@ -178,6 +178,11 @@ enum {
     HAS_EXPERT_BIASES = 1 << 15, HAS_SHARED_EXPERT = 1 << 16, HAS_LEADING_LAYER = 1 << 17, /* a dense one */
     HAS_SHARED_GATE = 1 << 18, HAS_SHORT_CONV = 1 << 19, HAS_DELTA_NET = 1 << 20, /* in place of attention in layer 0 */
     HAS_LATENT = 1 << 21, HAS_SHARED_KV = 1 << 22, /* layer 1 reads the cache of layer 0; layers have embeddings */
+    /* State spaces of heads, of channels, of heads with low steps; in layer 0, in place of attention, unless: */
+    HAS_SSM = 1 << 23, HAS_SSM_CHANNELS = 1 << 24, HAS_SSM_LOW = 1 << 25,
+    HAS_SSM_ALONE = 1 << 26,  /* in all layers, which have no networks */
+    HAS_SSM_BESIDE = 1 << 27, /* in all layers, beside attention */
+    HAS_PARTS = 1 << 28,      /* layer 0 has no network, and layer 1 no mixer */
 };
 enum {
     N_EXPERT = 4,
@@ -191,6 +196,7 @@ enum {
     D_ROPE = 8,
     D_EMBEDDING = 6
 };
+enum { N_SSM_HEAD = 4, N_SSM_GROUP = 2, SSM_INNER = 76, SSM_STATE = 10, SSM_RANK = 5, SSM_LOW_RANK = 64 };
 
 static const struct {
     const char *name;
@@ -220,6 +226,11 @@ static const struct {
     {"gemma4", HAS_POST_NORMS | HAS_QK_NORM | HAS_SHARED_KV},
     {"lfm2", HAS_QK_NORM | HAS_SHORT_CONV},
     {"qwen35", HAS_QK_NORM | HAS_OTHER_FFN_NORM | HAS_DELTA_NET},
+    {"mamba2", HAS_SSM | HAS_SSM_ALONE},
+    {"falcon-h1", HAS_SSM | HAS_SSM_BESIDE},
+    {"nemotron_h", HAS_SSM | HAS_PARTS | HAS_NO_GATE},
+    {"jamba", HAS_SSM_CHANNELS},
+    {"plamo2", HAS_SSM_LOW | HAS_POST_NORMS | HAS_ONE_GATE_UP},
     {"gpt-oss", HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
 };
 
@@ -328,6 +339,83 @@ static void set_latent_keys(tiny_model *m)
     tiny_set_u32(m, "deepseek2.rope.dimension_count", D_ROPE);
 }
 
+static void add_layer_vector(tiny_model *m, int i, const char *name, uint32_t n_dim, uint64_t d0, uint64_t d1)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", i, name);
+    tiny_add_tensor(m, full, 0, n_dim, d0, d1);
+}
+
+/* Low steps, B and C of the convolved inputs. */
+static void add_low_steps(tiny_model *m, int i, uint64_t rank, uint64_t n_step)
+{
+    add_layer_tensor(m, i, "ssm_x", SSM_INNER, rank + 2 * SSM_STATE), add_layer_tensor(m, i, "ssm_dt", rank, n_step);
+    add_layer_tensor(m, i, "ssm_dt_norm", rank, 0), add_layer_tensor(m, i, "ssm_b_norm", SSM_STATE, 0);
+    add_layer_tensor(m, i, "ssm_c_norm", SSM_STATE, 0);
+}
+
+static void add_ssm(tiny_model *m, int i, unsigned has)
+{
+    const uint64_t e = TINY_D_MODEL, inner = SSM_INNER, h = N_SSM_HEAD, n_step = has & HAS_SSM_CHANNELS ? inner : h;
+    bool heads = has & HAS_SSM;
+    uint64_t n_conv = inner + (heads ? 2 * N_SSM_GROUP * SSM_STATE : 0);
+    add_layer_tensor(m, i, "ssm_in", e, inner + n_conv + (heads ? h : 0));
+    add_layer_tensor(m, i, "ssm_conv1d", N_TAP, n_conv), add_bias(m, i, "ssm_conv1d", n_conv);
+    if (!heads) add_low_steps(m, i, has & HAS_SSM_LOW ? SSM_LOW_RANK : SSM_RANK, n_step);
+    add_bias(m, i, "ssm_dt", n_step);
+    if (has & HAS_SSM_CHANNELS) add_layer_vector(m, i, "ssm_a", 2, SSM_STATE, inner);
+    else add_layer_vector(m, i, "ssm_a", heads ? 2 : 1, heads ? 1 : h, heads ? h : 1);
+    add_layer_vector(m, i, "ssm_d", heads ? 2 : 1, heads ? 1 : n_step, heads ? h : 1);
+    if (heads && !(has & HAS_SSM_BESIDE))
+        add_layer_tensor(m, i, "ssm_norm", inner / N_SSM_GROUP, N_SSM_GROUP);
+    add_layer_tensor(m, i, "ssm_out", inner, e);
+}
+
+static void drop_network(tiny_model *m, int i, bool gated)
+{
+    if (gated) drop_layer_tensor(m, i, "ffn_gate");
+    drop_layer_tensor(m, i, "ffn_norm"), drop_layer_tensor(m, i, "ffn_up"), drop_layer_tensor(m, i, "ffn_down");
+}
+
+static void change_to_ssm(tiny_model *m, int i, unsigned has)
+{
+    bool everywhere = has & (HAS_SSM_ALONE | HAS_SSM_BESIDE);
+    if (has & HAS_SSM_ALONE) drop_network(m, i, true);
+    if (has & HAS_PARTS && i == 0) drop_network(m, i, false);
+    if (has & HAS_PARTS && i > 0) drop_layer_tensor(m, i, "ffn_norm");
+    if (!(has & HAS_SSM_BESIDE) && (everywhere || has & HAS_PARTS || i == 0)) drop_attention(m, i, false);
+    if (everywhere || i == 0) add_ssm(m, i, has);
+    if (!(has & HAS_SSM_LOW) || i == 0) return;
+    add_layer_tensor(m, i, "attn_q_norm", TINY_D_MODEL / TINY_HEADS, TINY_HEADS);
+    add_layer_tensor(m, i, "attn_k_norm", TINY_D_MODEL / TINY_HEADS, TINY_HEADS_KV);
+}
+
+static void set_ssm_keys(tiny_model *m, const char *architecture, unsigned has)
+{
+    const uint32_t kv[] = {0, has & HAS_PARTS ? 0 : TINY_HEADS_KV}, ff[] = {0, TINY_D_FF};
+    const struct {
+        const char *name;
+        uint32_t value;
+    } keys[] = {{"conv_kernel", N_TAP},
+                {"inner_size", SSM_INNER},
+                {"state_size", SSM_STATE},
+                {"time_step_rank", has & HAS_SSM_CHANNELS ? SSM_RANK : N_SSM_HEAD},
+                {"group_count", N_SSM_GROUP}};
+    char full[64];
+    for (size_t i = 0; i < (has & HAS_SSM ? 5 : 4); i++) {
+        snprintf(full, sizeof full, "%s.ssm.%s", architecture, keys[i].name);
+        tiny_set_u32(m, full, keys[i].value);
+    }
+    snprintf(full, sizeof full, "%s.attention.head_count_kv", architecture);
+    if (has & HAS_SSM_ALONE) tiny_drop_key(m, full);
+    else if (!(has & HAS_SSM_BESIDE)) tiny_set_array(m, full, kv, TINY_LAYERS);
+    snprintf(full, sizeof full, "%s.attention.head_count", architecture);
+    if (has & HAS_SSM_ALONE) tiny_set_u32(m, full, 0); /* as converters write it */
+    snprintf(full, sizeof full, "%s.feed_forward_length", architecture);
+    if (has & HAS_SSM_ALONE) tiny_drop_key(m, full);
+    if (has & HAS_PARTS) tiny_set_array(m, full, ff, TINY_LAYERS);
+}
+
 static void add_short_conv(tiny_model *m, int i)
 {
     const uint64_t e = TINY_D_MODEL;
@@ -418,6 +506,7 @@ static void change_layer(tiny_model *m, int i, unsigned has)
     if (has & HAS_EXPERTS && !(has & HAS_LEADING_LAYER && i == 0)) add_experts(m, i, has);
     if (has & HAS_LATENT) add_latent(m, i);
     if (has & HAS_SHARED_KV) share_kv(m, i);
+    if (has & (HAS_SSM | HAS_SSM_CHANNELS | HAS_SSM_LOW)) change_to_ssm(m, i, has);
     if (has & HAS_SHORT_CONV && i == 0) add_short_conv(m, i);
     if (has & HAS_DELTA_NET && i == 0) add_delta_net(m, i);
     if (has & HAS_DELTA_NET && i > 0) drop_layer_tensor(m, i, "attn_q"), add_layer_tensor(m, i, "attn_q", e, 2 * e);
@@ -441,6 +530,7 @@ void tiny_become(tiny_model *m, const char *architecture)
     set_recurrent_keys(m, has);
     if (has & HAS_LATENT) set_latent_keys(m);
     if (has & HAS_SHARED_KV) set_shared_keys(m);
+    if (has & (HAS_SSM | HAS_SSM_CHANNELS | HAS_SSM_LOW)) set_ssm_keys(m, architecture, has);
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 
