@@ -187,6 +187,52 @@ static void mark_eog_texts(hth_tokenizer *tok)
     }
 }
 
+/* ---- fill in the middle ------------------------------------------------------------ */
+
+/* Texts of the tokens of code models: of a prefix, a suffix, a middle, padding, a repository and a file. The last three
+ * end a generation. llama.cpp's lists as of v0.5.0, used for what the file does not state. */
+static const struct fim {
+    const char *key, *old_key, *texts[9];
+    bool ends;
+} fims[] = {
+    {"tokenizer.ggml.fim_pre_token_id",
+     "tokenizer.ggml.prefix_token_id",
+     {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\357\275\234fim\342\226\201begin\357\275\234>", "<PRE>",
+      "\342\226\201<PRE>", "<|code_prefix|>", "<|prefix|>"},
+     false},
+    {"tokenizer.ggml.fim_suf_token_id",
+     "tokenizer.ggml.suffix_token_id",
+     {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\357\275\234fim\342\226\201hole\357\275\234>", "<SUF>",
+      "\342\226\201<SUF>", "<|code_suffix|>", "<|suffix|>"},
+     false},
+    {"tokenizer.ggml.fim_mid_token_id",
+     "tokenizer.ggml.middle_token_id",
+     {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\357\275\234fim\342\226\201end\357\275\234>", "<MID>",
+      "\342\226\201<MID>", "<|code_middle|>", "<|middle|>"},
+     false},
+    {"tokenizer.ggml.fim_pad_token_id", "", {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}, true},
+    {"tokenizer.ggml.fim_rep_token_id", "", {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}, true},
+    {"tokenizer.ggml.fim_sep_token_id", "", {"<|file_sep|>"}, true},
+};
+
+/* The first token with the first of the texts that any has becomes a control token. */
+static void mark_fim_texts(hth_tokenizer *tok, const hth_gguf *file)
+{
+    for (size_t i = 0; i < sizeof fims / sizeof *fims; i++) {
+        const struct fim *f = &fims[i];
+        bool found = hth_gguf_find(file, f->key) || hth_gguf_find(file, f->old_key);
+        for (const char *const *text = f->texts; *text && !found; text++) {
+            for (int32_t id = 0; id < tok->n_vocab && !found; id++) {
+                hth_text_token *t = &tok->token[id];
+                if (!has_text(t, *text)) continue;
+                t->kind = HTH_TOKEN_CONTROL;
+                t->is_eog |= f->ends;
+                found = true;
+            }
+        }
+    }
+}
+
 /* ---- flags by name ------------------------------------------------------------------- */
 
 static bool name_contains(hth_str name, const char *part)
@@ -242,6 +288,7 @@ hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, h
     if (status == HEARTH_OK) status = read_ids(tok, file, add_last, err);
     if (status != HEARTH_OK) return status;
     mark_eog_texts(tok);
+    mark_fim_texts(tok, file);
     warn_of_odd_ids(tok, file);
     status = set_mask_lstrip(tok, file, err);
     return status == HEARTH_OK ? set_rstrip(tok, file, err) : status;

@@ -86,6 +86,7 @@ TEST(neighbouring_unknown_characters_are_one_token)
 
 TEST(all_byte_tokens_stand_in_for_unknown_characters)
 {
+    vocab_file_free(&f);
     vocab_file_begin(&f, true);
     vocab_file_put_text(&f, "tokenizer.ggml.model", "t5");
     vocab_file_put_u32(&f, "tokenizer.ggml.unknown_token_id", 0);

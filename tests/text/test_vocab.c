@@ -308,6 +308,31 @@ TEST(ends_of_generation_are_found_by_key_and_by_text)
     if (vocab_open()) CHECK(hth_tokenizer_is_eog(tok, 264) && !hth_tokenizer_is_eog(tok, 265));
 }
 
+/* Of code models, by text; what a key states is not looked for. */
+TEST(fill_in_the_middle_tokens_are_control_and_some_end_a_generation)
+{
+    static const char *const texts[] = {"<fim_prefix>", "<PRE>", "<|fim_suffix|>", "<MID>", "<fim_pad>", "[PAD]", "<reponame>",
+                                        "<|file_sep|>"};
+    enum { FIRST = 263 };
+    for (int i = 0; i < 8; i++) vocab_file_add(&f, texts[i], strlen(texts[i]), 0.0f, HTH_TOKEN_USER);
+    if (vocab_open()) {
+        for (int32_t i = 0; i < 8; i++) {
+            const bool second = i == 1 || i == 5; /* of the same role */
+            CHECK_INT(hth_tokenizer_kind(tok, FIRST + i), second ? HTH_TOKEN_USER : HTH_TOKEN_CONTROL);
+            CHECK_INT(hth_tokenizer_is_eog(tok, FIRST + i), i == 4 || i >= 6);
+        }
+        IDS("a<|fim_suffix|>", HEARTH_PARSE_SPECIAL, SPACE, A, FIRST + 2);
+    }
+    vocab_again();
+    for (int i = 0; i < 8; i++) vocab_file_add(&f, texts[i], strlen(texts[i]), 0.0f, HTH_TOKEN_USER);
+    vocab_file_put_u32(&f, "tokenizer.ggml.fim_pad_token_id", B);
+    vocab_file_put_u32(&f, "tokenizer.ggml.prefix_token_id", A);
+    if (vocab_open()) {
+        CHECK(hth_tokenizer_is_eog(tok, B) && !hth_tokenizer_is_eog(tok, FIRST + 4));
+        CHECK_INT(hth_tokenizer_kind(tok, FIRST), HTH_TOKEN_USER);
+    }
+}
+
 TEST(control_texts_match_only_when_parsed_and_user_texts_always)
 {
     vocab_file_add(&f, "aa", 2, 9.0f, HTH_TOKEN_CONTROL);
