@@ -1,7 +1,7 @@
 # libhearth: all modules of src/, static and shared, from one set of objects.
 # A file's name says for which CPU level it is compiled: avx2.c or *_avx2.c, likewise avx512, avx512bf16 and neon; it
 # gets -DHTH_LEVEL=avx2. Files of the other architecture are left out. kernels/quant/TYPE/arm.h is compiled for each level
-# of AArch64.
+# of AArch64, kernels/quant/TYPE/type.h for each level.
 
 file(GLOB_RECURSE HEARTH_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
 
@@ -13,18 +13,29 @@ else()
   list(FILTER HEARTH_SOURCES EXCLUDE REGEX "[_/](avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
 endif()
 
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  file(GLOB arm_types CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/quant/*/arm.h)
-  foreach(header IN LISTS arm_types)
-    get_filename_component(folder ${header} DIRECTORY)
-    get_filename_component(type ${folder} NAME)
-    foreach(level neon dotprod i8mm)
-      set(source ${PROJECT_BINARY_DIR}/src/kernels/quant/${type}/${level}.c)
-      file(CONFIGURE OUTPUT ${source} CONTENT "#include \"kernels/quant/${type}/arm.h\"\n")
-      list(APPEND HEARTH_SOURCES ${source})
-    endforeach()
-  endforeach()
+set(levels ref)
+set(arm_levels)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(levels ref avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(arm_levels neon dotprod i8mm)
+  set(levels ref ${arm_levels})
 endif()
+file(GLOB type_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src
+  ${PROJECT_SOURCE_DIR}/src/kernels/quant/*/type.h ${PROJECT_SOURCE_DIR}/src/kernels/quant/*/arm.h)
+foreach(header IN LISTS type_headers)
+  get_filename_component(folder ${header} DIRECTORY)
+  if(header MATCHES "/type\\.h$")
+    set(header_levels ${levels})
+  else()
+    set(header_levels ${arm_levels})
+  endif()
+  foreach(level IN LISTS header_levels)
+    set(source ${PROJECT_BINARY_DIR}/src/${folder}/${level}.c)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n")
+    list(APPEND HEARTH_SOURCES ${source})
+  endforeach()
+endforeach()
 
 include(cmake/vulkan.cmake)
 

@@ -22,25 +22,25 @@ static const hth_type_info types[HTH_TYPE_LIMIT] = {
     [13] = {"Q5_K", 256, 176, true, true},
     [14] = {"Q6_K", 256, 210, true, true},
     [15] = {"Q8_K", 256, 292, true, false},
-    [16] = {"IQ2_XXS", 256, 66, true, false},
-    [17] = {"IQ2_XS", 256, 74, true, false},
-    [18] = {"IQ3_XXS", 256, 98, true, false},
-    [19] = {"IQ1_S", 256, 50, true, false},
+    [16] = {"IQ2_XXS", 256, 66, true, true},
+    [17] = {"IQ2_XS", 256, 74, true, true},
+    [18] = {"IQ3_XXS", 256, 98, true, true},
+    [19] = {"IQ1_S", 256, 50, true, true},
     [20] = {"IQ4_NL", 32, 18, true, true},
-    [21] = {"IQ3_S", 256, 110, true, false},
-    [22] = {"IQ2_S", 256, 82, true, false},
+    [21] = {"IQ3_S", 256, 110, true, true},
+    [22] = {"IQ2_S", 256, 82, true, true},
     [23] = {"IQ4_XS", 256, 136, true, true},
     [24] = {"I8", 1, 1, false, false},
     [25] = {"I16", 1, 2, false, false},
     [26] = {"I32", 1, 4, false, false},
     [27] = {"I64", 1, 8, false, false},
     [28] = {"F64", 1, 8, false, false},
-    [29] = {"IQ1_M", 256, 56, true, false},
+    [29] = {"IQ1_M", 256, 56, true, true},
     [30] = {"BF16", 1, 2, false, true},
-    [34] = {"TQ1_0", 256, 54, true, false},
-    [35] = {"TQ2_0", 256, 66, true, false},
+    [34] = {"TQ1_0", 256, 54, true, true},
+    [35] = {"TQ2_0", 256, 66, true, true},
     [39] = {"MXFP4", 32, 17, true, true},
-    [40] = {"NVFP4", 64, 36, true, false},
+    [40] = {"NVFP4", 64, 36, true, true},
     [41] = {"Q1_0", 128, 18, true, false},
     [42] = {"Q2_0", 64, 18, true, false},
 };
@@ -79,10 +79,12 @@ size_t hth_type_row_size(hth_type type, size_t n_col)
 uint32_t hth_type_act_block(hth_type type)
 {
     const hth_type_info *info = hth_type_find((uint32_t)type);
-    return info && info->quantised ? info->n_weight : 0;
+    if (!info || !info->quantised) return 0;
+    return info->n_weight == 256 ? 256 : 32;
 }
 
 const char *hth_type_supported_list(void)
 {
-    return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4";
+    return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ1_S, IQ1_M, IQ2_XXS, "
+           "IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4, NVFP4";
 }

@@ -22,7 +22,8 @@
 #define HTH_FOR_EACH_QUANT(DO, LEVEL)                                                                        \
     DO(q8_0, LEVEL) DO(q4_0, LEVEL) DO(q4_1, LEVEL) DO(q5_0, LEVEL) DO(q5_1, LEVEL) DO(iq4_nl, LEVEL)         \
     DO(mxfp4, LEVEL) DO(q2_k, LEVEL) DO(q3_k, LEVEL) DO(q4_k, LEVEL) DO(q5_k, LEVEL) DO(q6_k, LEVEL)          \
-    DO(iq4_xs, LEVEL)
+    DO(iq4_xs, LEVEL) DO(iq2_xxs, LEVEL) DO(iq2_xs, LEVEL) DO(iq2_s, LEVEL) DO(iq3_xxs, LEVEL)                \
+    DO(iq3_s, LEVEL) DO(iq1_s, LEVEL) DO(iq1_m, LEVEL) DO(tq1_0, LEVEL) DO(tq2_0, LEVEL) DO(nvfp4, LEVEL)
 /* hth_kernels_NAME_LEVEL: adds the kernels that a file of that level has for a type, or for another kind of
  * work. */
 #define HTH_KERNELS_OF_(NAME, LEVEL) hth_kernels_##NAME##_##LEVEL

@@ -74,8 +74,12 @@ static hearth_status bind_down(hth_binder *b, uint32_t i, hth_layer *l)
     down->scale_max = hth_arena_alloc(&m->arena, down->n_summed, sizeof *down->scale_max, 16);
     if (!down->scale_max)
         return hth_fail_memory(b->err, down->n_summed * sizeof *down->scale_max, "bounds of neurons");
-    hearth_status st =
-        hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ffn_down_t.weight"), l->ffn.d_ff, d, &down->rows);
+    const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ffn_down_t.weight");
+    const hth_type_info *type = t ? hth_type_find(t->type) : NULL;
+    if (type && type->supported && hth_axpy_limit((hth_type)t->type) == 0)
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "%s: tensor '%s' is %s, which a transposed down cannot be",
+                        hth_gguf_path(m->file), b->name, type->name);
+    hearth_status st = hth_bind_matrix(b, t, l->ffn.d_ff, d, &down->rows);
     if (st == HEARTH_OK && hth_type_act_block(down->rows.type) == 0 && down->n_summed > HTH_MAX_CHAINS)
         return hth_fail(
             b->err, HEARTH_ERROR_UNSUPPORTED,

@@ -9,8 +9,10 @@ TEST(types_have_the_block_sizes_of_the_format)
         const char *name;
     } rows[] = {
         {0, 1, 4, "F32"}, {1, 1, 2, "F16"}, {2, 32, 18, "Q4_0"}, {3, 32, 20, "Q4_1"}, {8, 32, 34, "Q8_0"},
-        {12, 256, 144, "Q4_K"}, {14, 256, 210, "Q6_K"}, {15, 256, 292, "Q8_K"}, {28, 1, 8, "F64"},
-        {30, 1, 2, "BF16"}, {39, 32, 17, "MXFP4"}, {40, 64, 36, "NVFP4"}, {41, 128, 18, "Q1_0"},
+        {12, 256, 144, "Q4_K"}, {14, 256, 210, "Q6_K"}, {15, 256, 292, "Q8_K"}, {16, 256, 66, "IQ2_XXS"},
+        {17, 256, 74, "IQ2_XS"}, {18, 256, 98, "IQ3_XXS"}, {19, 256, 50, "IQ1_S"}, {21, 256, 110, "IQ3_S"},
+        {22, 256, 82, "IQ2_S"}, {28, 1, 8, "F64"}, {29, 256, 56, "IQ1_M"}, {30, 1, 2, "BF16"}, {34, 256, 54, "TQ1_0"},
+        {35, 256, 66, "TQ2_0"}, {39, 32, 17, "MXFP4"}, {40, 64, 36, "NVFP4"}, {41, 128, 18, "Q1_0"},
         {42, 64, 18, "Q2_0"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -46,10 +48,13 @@ TEST(every_type_is_found_by_its_name_in_any_case)
 
 TEST(list_of_supported_types_is_that_of_the_table)
 {
-    const char *list = hth_type_supported_list();
+    char list[512], name[32];
+    snprintf(list, sizeof list, ", %s,", hth_type_supported_list());
     for (uint32_t id = 0; id < HTH_TYPE_LIMIT; id++) {
         const hth_type_info *info = hth_type_find(id);
-        if (info) CHECK_INT(strstr(list, info->name) != NULL, info->supported);
+        if (!info) continue;
+        snprintf(name, sizeof name, ", %s,", info->name);
+        CHECK_INT(strstr(list, name) != NULL, info->supported);
     }
 }
 
@@ -57,7 +62,10 @@ TEST(inputs_are_rounded_by_as_many_as_a_block_has)
 {
     CHECK_INT(hth_type_act_block(HTH_TYPE_Q4_0), 32);
     CHECK_INT(hth_type_act_block(HTH_TYPE_MXFP4), 32);
+    CHECK_INT(hth_type_act_block(HTH_TYPE_NVFP4), 32);
     CHECK_INT(hth_type_act_block(HTH_TYPE_Q6_K), 256);
+    CHECK_INT(hth_type_act_block(HTH_TYPE_IQ1_M), 256);
+    CHECK_INT(hth_type_act_block(HTH_TYPE_TQ1_0), 256);
     CHECK_INT(hth_type_act_block(HTH_TYPE_IQ4_XS), 256);
     CHECK_INT(hth_type_act_block(HTH_TYPE_F16), 0);
     CHECK_INT(hth_type_act_block((hth_type)4), 0);

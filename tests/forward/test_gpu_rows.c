@@ -282,7 +282,7 @@ static void all_types(hth_device *d, const char *name, const hth_kernels *k, tes
 {
     static const cut cuts[] = {{64, 1, 1}, {24, 3, 2}};
     enum { N_SHAPE = 20 };
-    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+    for (size_t t = 0; t < ROWS_N_FULL; t++)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts && rows_quantised(rows_types[t]); c++)
             for (size_t i = 0; i < N_SHAPE; i++) {
                 product s = random_shape(r, rows_types[t], cuts[c]);
@@ -340,7 +340,7 @@ TEST(the_head_computes_requested_rows_only) { on_each(wanted); }
 static void live(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const cut cuts[] = {{64, 1, 1}, {64, 8, 1}, {24, 3, 2}, {256, 2, 4}};
-    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+    for (size_t t = 0; t < ROWS_N_FULL; t++)
         for (int m = MASK_FULL; m <= MASK_ANY && rows_quantised(rows_types[t]); m++)
             for (size_t i = 0; i < 4; i++) {
                 product s = random_shape(r, rows_types[t], cuts[i]);
@@ -431,7 +431,7 @@ static void all_types_tiled(hth_device *d, const char *name, const hth_kernels *
     enum { N_SHAPE = 12 };
     cut cuts[4];
     size_t n_cut = tile_cuts(of, cuts);
-    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+    for (size_t t = 0; t < ROWS_N_FULL; t++)
         for (size_t c = 0; c < n_cut && rows_quantised(rows_types[t]); c++)
             for (size_t i = 0; i < N_SHAPE; i++) {
                 product s = random_shape(r, rows_types[t], cuts[c]);
@@ -536,7 +536,7 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
 TEST(repacked_weights_filled_in_pieces_equal_those_filled_at_once)
 {
     test_random r = proof_random();
-    for (size_t t = 0; t < ROWS_N_TYPE; t++) {
+    for (size_t t = 0; t < ROWS_N_FULL; t++) {
         const size_t n_row = 7, n_col = rows_quantised(rows_types[t]) ? 11 * rows_block(rows_types[t]) : 37;
         const size_t size = rows_bytes(rows_types[t], n_col), stride = size + 3;
         const rows_shape row = {.type = rows_types[t], .n_col = n_col, .kind = PROOF_BITS};

@@ -113,8 +113,8 @@ static void add_tiles(list *l, hth_type type, const hth_device_info *info)
 static list *shaders_of(const hth_device_info *info)
 {
     list *l = calloc(1, sizeof *l);
-    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_rows(l, rows_types[i]);
-    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_tiles(l, rows_types[i], info);
+    for (size_t i = 0; i < ROWS_N_FULL; i++) add_rows(l, rows_types[i]);
+    for (size_t i = 0; i < ROWS_N_FULL; i++) add_tiles(l, rows_types[i], info);
     add_attention(l, 64, HEARTH_KV_F16, 4);
     add_attention(l, 80, HEARTH_KV_F32, 1);
     add_attention(l, 128, HEARTH_KV_Q8_0, 8);
@@ -323,7 +323,7 @@ TEST(a_device_that_reads_the_page_tables_of_the_other_class_is_named)
 
 TEST(a_matrix_vector_shader_is_named_with_its_type)
 {
-    for (size_t i = 0; i < ROWS_N_TYPE; i++) {
+    for (size_t i = 0; i < ROWS_N_FULL; i++) {
         list l = {.n = 0};
         char expected[HTH_GPU_MESSAGE_MAX];
         add_rows(&l, rows_types[i]);

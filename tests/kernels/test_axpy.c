@@ -95,7 +95,7 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
     down_case_open(&the_case, MAX_WEIGHT, MAX_OUT);
     for (int l = 0; l < n_level; l++) {
         test_random r = proof_random();
-        for (int t = 0; t < ROWS_N_TYPE; t++) check(levels[l], rows_types[t], &r);
+        for (int t = 0; t < ROWS_N_FULL; t++) check(levels[l], rows_types[t], &r);
     }
     down_case_close(&the_case);
 }
@@ -105,7 +105,7 @@ static void for_each_type(void (*check)(hth_type type, test_random *r))
 {
     test_random r = proof_random();
     down_case_open(&the_case, MAX_WEIGHT, MAX_OUT);
-    for (int t = 0; t < ROWS_N_TYPE; t++) check(rows_types[t], &r);
+    for (int t = 0; t < ROWS_N_FULL; t++) check(rows_types[t], &r);
     down_case_close(&the_case);
 }
 
@@ -373,7 +373,7 @@ TEST(large_values_have_a_scale_while_few_coefficients_are_large)
 TEST(sums_of_a_layer_fit_from_the_safe_exponent_on)
 {
     static const size_t layers[] = {1, 256, 257, 768, 4096, 11008, 53248, 65537, 1 << 20};
-    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+    for (size_t t = 0; t < ROWS_N_FULL; t++)
         for (size_t i = 0; rows_quantised(rows_types[t]) && i < sizeof layers / sizeof *layers; i++) {
             double neuron = 2.0 * 0x1p31 / (double)hth_axpy_limit(rows_types[t]), n = (double)hth_n_cluster(layers[i]);
             int k = hth_axpy_safe_exponent(rows_types[t], hth_n_cluster(layers[i]));

@@ -50,6 +50,73 @@ TEST(golden_iq4_nl_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_IQ4_NL); }
 TEST(golden_iq4_xs_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_IQ4_XS); }
 TEST(golden_mxfp4_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_MXFP4); }
 
+/* ---- llama.cpp's floats ------------------------------------------------------------------- */
+
+/* FNV-1a, begun with `hash`; unchanged if a float is not finite. */
+static uint64_t hash_block(uint64_t hash, const float *x, size_t n)
+{
+    uint64_t h = hash;
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return hash;
+    for (size_t i = 0; i < n * sizeof *x; i++) h = (h ^ ((const uint8_t *)x)[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* Vigna's SplitMix64. */
+static uint64_t split_mix(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Hashes of floats by tests/peers/llama.c: "HHSH", type, blocks, runs, blocks of a run; quantised blocks and a hash of
+ * each; a hash of each run of blocks of random bytes. */
+static void check_llama(hth_type type)
+{
+    char name[64];
+    snprintf(name, sizeof name, "golden/blocks-%s.bin", rows_type_name(type));
+    const char *path = test_data(name);
+    if (!path) return;
+    size_t file_size = 0, size = rows_bytes(type, rows_block(type)), n = rows_block(type), n_finite = 0;
+    FREED char *file = test_read_file(path, &file_size);
+    if (!CHECK(file && file_size >= 20 && memcmp(file, "HHSH", 4) == 0)) return;
+    CHECK_INT(hth_load_u32(file + 4), type);
+    size_t n_block = hth_load_u32(file + 8), n_run = hth_load_u32(file + 12), per_run = hth_load_u32(file + 16);
+    if (!CHECK_INT(file_size, 20 + n_block * (size + 8) + n_run * 8)) return;
+    const uint8_t *blocks = (const uint8_t *)file + 20, *hashes = blocks + n_block * size;
+    hth_kernels k = table();
+    float x[256];
+    uint64_t state = type, bytes[32], start = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n_block; i++) {
+        k.unpack[type](blocks + i * size, n, x);
+        CHECK(hash_block(start, x, n) == hth_load_u64(hashes + 8 * i));
+    }
+    for (size_t i = 0; i < n_run; i++) {
+        uint64_t hash = start;
+        for (size_t b = 0; b < per_run; b++) {
+            for (size_t j = 0; j < 32; j++) bytes[j] = split_mix(&state);
+            k.unpack[type]((const uint8_t *)bytes, n, x);
+            n_finite += hash_block(start, x, n) != start;
+            hash = hash_block(hash, x, n);
+        }
+        CHECK(hash == hth_load_u64(hashes + 8 * (n_block + i)));
+    }
+    CHECK(n_block >= 32 && n_run >= 64 && per_run >= 64 && n_finite > n_run * per_run * 9 / 10);
+}
+
+TEST(iq2_xxs_blocks_have_llamas_bits) { check_llama(HTH_TYPE_IQ2_XXS); }
+TEST(iq2_xs_blocks_have_llamas_bits) { check_llama(HTH_TYPE_IQ2_XS); }
+TEST(iq2_s_blocks_have_llamas_bits) { check_llama(HTH_TYPE_IQ2_S); }
+TEST(iq3_xxs_blocks_have_llamas_bits) { check_llama(HTH_TYPE_IQ3_XXS); }
+TEST(iq3_s_blocks_have_llamas_bits) { check_llama(HTH_TYPE_IQ3_S); }
+TEST(iq1_s_blocks_have_llamas_bits) { check_llama(HTH_TYPE_IQ1_S); }
+TEST(iq1_m_blocks_have_llamas_bits) { check_llama(HTH_TYPE_IQ1_M); }
+TEST(tq1_0_blocks_have_llamas_bits) { check_llama(HTH_TYPE_TQ1_0); }
+TEST(tq2_0_blocks_have_llamas_bits) { check_llama(HTH_TYPE_TQ2_0); }
+TEST(nvfp4_blocks_have_llamas_bits) { check_llama(HTH_TYPE_NVFP4); }
+
 /* ---- rounding --------------------------------------------------------------------------- */
 
 enum { N = 32 * 400 };
@@ -189,7 +256,7 @@ TEST(packing_stays_inside_its_rows)
     for (size_t n_block = 0; n_block < 40; n_block++)
         for (int t = 0; t < ROWS_N_TYPE; t++)
             for (int side = 0; side < 2; side++) {
-                size_t n = (rows_block(rows_types[t]) == 256 ? 256 : 32) * n_block;
+                size_t n = (rows_block(rows_types[t]) < 32 ? 32 : rows_block(rows_types[t])) * n_block;
                 float *values = guard_place(&x, 4 * n, (guard_side)side, 0);
                 uint8_t *bytes = guard_place(&row, rows_bytes(rows_types[t], n), (guard_side)side, 0);
                 proof_fill_f32(&r, PROOF_PLAIN, values, n);

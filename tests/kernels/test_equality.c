@@ -78,6 +78,16 @@ static uint64_t hash_q6_k(const hth_kernels *k) { return hash_rows_of(k, HTH_TYP
 static uint64_t hash_iq4_nl(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ4_NL); }
 static uint64_t hash_iq4_xs(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ4_XS); }
 static uint64_t hash_mxfp4(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_MXFP4); }
+static uint64_t hash_iq2_xxs(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ2_XXS); }
+static uint64_t hash_iq2_xs(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ2_XS); }
+static uint64_t hash_iq2_s(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ2_S); }
+static uint64_t hash_iq3_xxs(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ3_XXS); }
+static uint64_t hash_iq3_s(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ3_S); }
+static uint64_t hash_iq1_s(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ1_S); }
+static uint64_t hash_iq1_m(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_IQ1_M); }
+static uint64_t hash_tq1_0(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_TQ1_0); }
+static uint64_t hash_tq2_0(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_TQ2_0); }
+static uint64_t hash_nvfp4(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_NVFP4); }
 
 TEST(f32_rows_are_the_same_everywhere) { check_levels(hash_f32, 0x1a34d5892f6cf4f4u); }
 TEST(f16_rows_are_the_same_everywhere) { check_levels(hash_f16, 0x6dd73bf572c95a92u); }
@@ -95,6 +105,16 @@ TEST(q6_k_rows_are_the_same_everywhere) { check_levels(hash_q6_k, 0xe86faabe187a
 TEST(iq4_nl_rows_are_the_same_everywhere) { check_levels(hash_iq4_nl, 0x7d58ccb2813ba741u); }
 TEST(iq4_xs_rows_are_the_same_everywhere) { check_levels(hash_iq4_xs, 0x0a8312272fd465b2u); }
 TEST(mxfp4_rows_are_the_same_everywhere) { check_levels(hash_mxfp4, 0xc53f58c04cc719a0u); }
+TEST(iq2_xxs_rows_are_the_same_everywhere) { check_levels(hash_iq2_xxs, 0xf60fdf957ec79cd5u); }
+TEST(iq2_xs_rows_are_the_same_everywhere) { check_levels(hash_iq2_xs, 0x60d2ac4ecd6b290du); }
+TEST(iq2_s_rows_are_the_same_everywhere) { check_levels(hash_iq2_s, 0x65b79d2b234ee8aau); }
+TEST(iq3_xxs_rows_are_the_same_everywhere) { check_levels(hash_iq3_xxs, 0x4b9481d0384b03d0u); }
+TEST(iq3_s_rows_are_the_same_everywhere) { check_levels(hash_iq3_s, 0xc0200d5867c01d06u); }
+TEST(iq1_s_rows_are_the_same_everywhere) { check_levels(hash_iq1_s, 0xef452d9ac81e8784u); }
+TEST(iq1_m_rows_are_the_same_everywhere) { check_levels(hash_iq1_m, 0xcba24372df4a0750u); }
+TEST(tq1_0_rows_are_the_same_everywhere) { check_levels(hash_tq1_0, 0x321b2a09ee8ad8ccu); }
+TEST(tq2_0_rows_are_the_same_everywhere) { check_levels(hash_tq2_0, 0xe03109dacc6d4ff6u); }
+TEST(nvfp4_rows_are_the_same_everywhere) { check_levels(hash_nvfp4, 0x9b197c3e6ad2e6b5u); }
 
 /* ---- neuron-major down ---------------------------------------------------------------- */
 
@@ -108,7 +128,7 @@ static uint64_t hash_down(const hth_kernels *k)
     uint64_t h = 0;
     test_random r = {SEED};
     down_case_open(&c, 1 << 18, MAX_OUT);
-    for (int t = 0; t < ROWS_N_TYPE; t++)
+    for (int t = 0; t < ROWS_N_FULL; t++)
         for (int kind = 0; kind < 2 * PROOF_N_KIND; kind++) {
             down_shape s = {.rows = {.type = rows_types[t], .n_row = 23, .n_col = 768}};
             s.rows.kind = (proof_kind)(kind % PROOF_N_KIND), s.h_kind = (proof_kind)(kind * 5 % PROOF_N_KIND);
@@ -133,7 +153,7 @@ static uint64_t hash_clusters(const hth_kernels *k)
     uint64_t h = 0;
     test_random r = {SEED};
     down_case_open(&c, 1 << 18, N_OUT);
-    for (int t = 0; t < ROWS_N_TYPE; t++) {
+    for (int t = 0; t < ROWS_N_FULL; t++) {
         int64_t acc64[N_OUT] = {0};
         for (int i = 0; i < N_CLUSTER && rows_quantised(rows_types[t]); i++) {
             down_shape s = {.rows = {.type = rows_types[t], .n_row = 23, .n_col = N_OUT, .kind = PROOF_PLAIN},
@@ -324,14 +344,14 @@ static uint64_t hash_rounding_256(const hth_kernels *k)
 }
 
 /* What any bytes unpack to, of the types that cannot be packed too. */
-static uint64_t hash_unpacking(const hth_kernels *k)
+static uint64_t hash_unpacked(const hth_kernels *k, int first, int end)
 {
     test_random r = {SEED};
     uint64_t h = 0;
     CLEANUP(rows_case_close) rows_case c;
     float x[1024];
     rows_case_open(&c, 1 << 16, 1 << 12);
-    for (int t = 0; t < ROWS_N_TYPE; t++)
+    for (int t = first; t < end; t++)
         for (int kind = 0; kind < PROOF_N_KIND; kind++) {
             rows_shape s = {.type = rows_types[t], .n_row = 1, .n_tok = 1, .n_col = 1024};
             s.kind = (proof_kind)kind;
@@ -341,6 +361,9 @@ static uint64_t hash_unpacking(const hth_kernels *k)
         }
     return h;
 }
+
+static uint64_t hash_unpacking(const hth_kernels *k) { return hash_unpacked(k, 0, ROWS_N_FULL); }
+static uint64_t hash_unpacking_grids(const hth_kernels *k) { return hash_unpacked(k, ROWS_N_FULL, ROWS_N_TYPE); }
 
 static uint64_t hash_codecs(const hth_kernels *k)
 {
@@ -475,6 +498,7 @@ TEST(functions_and_activations_are_the_same_everywhere) { check_levels(hash_func
 TEST(rounded_activations_are_the_same_everywhere) { check_levels(hash_rounding, 0xfdaa993db7a33a63u); }
 TEST(activations_rounded_per_256_are_the_same_everywhere) { check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu); }
 TEST(unpacked_weights_of_every_type_are_the_same_everywhere) { check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u); }
+TEST(unpacked_weights_of_the_later_types_are_the_same_everywhere) { check_levels(hash_unpacking_grids, 0x466a9f9589a39ce9u); }
 TEST(packed_and_unpacked_weights_are_the_same_everywhere) { check_levels(hash_codecs, 0x718bf70659b44a48u); }
 TEST(attention_is_the_same_everywhere) { check_levels(hash_attention, 0x8cc202477858d98au); }
 TEST(attention_over_rounded_caches_is_the_same_everywhere)

@@ -30,7 +30,7 @@ TEST(a_row_comes_out_of_a_panel_as_it_went_in)
 {
     static uint8_t rows[16 * 8192], panel[16 * 8192], row[8192];
     test_random r = proof_random();
-    for (int t = 0; t < ROWS_N_TYPE; t++) {
+    for (int t = 0; t < ROWS_N_FULL; t++) {
         hth_type type = rows_types[t];
         CHECK(hth_panel_supported(type));
         for (size_t n_block = 1; n_block <= 35; n_block++) {
@@ -204,7 +204,7 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
     for (int l = 0; l < n_level; l++) {
         test_random r = proof_random();
         hth_kernels table = proof_kernels(levels[l]);
-        for (int t = 0; t < ROWS_N_TYPE; t++)
+        for (int t = 0; t < ROWS_N_FULL; t++)
             if (table.panels[rows_types[t]]) check(levels[l], rows_types[t], &r), n_checked++;
             else CHECK(table.layout[rows_types[t]] != HTH_LAYOUT_PANELS);
     }
@@ -229,7 +229,7 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
         if (!hth_cpu_has(hth_cpu_detect(), with[l])) continue;
         hth_kernels table = proof_kernels(with[l]);
         hth_kernels lower = proof_kernels((hth_cpu)(with[l] - 1));
-        for (int t = 0; t < ROWS_N_TYPE; t++) {
+        for (int t = 0; t < ROWS_N_FULL; t++) {
             hth_type type = rows_types[t];
             if (!rows_quantised(type)) continue;
             if (!table.panels[type] || table.panels[type] == lower.panels[type])

@@ -52,7 +52,7 @@ TEST(weights_that_are_not_finite_are_named)
 }
 
 /* A quantised matrix of one type, its bytes zero but for a broken scale in the second block of its third row. */
-static void check_scale(uint32_t type, size_t block, size_t n_weight, size_t at, uint16_t scale, size_t size)
+static void check_scale(uint32_t type, size_t block, size_t n_weight, size_t at, uint32_t scale, size_t size)
 {
     hth_check_result r;
     CLEANUP(tiny_free) tiny_model m = tiny_new();
@@ -75,6 +75,15 @@ TEST(scales_that_are_not_finite_are_found)
     check_scale(14, 210, 256, 208, 0x7c01, 2); /* Q6_K, NaN; its zeros mean -32 */
     check_scale(10, 84, 256, 82, 0x7c00, 2);   /* Q2_K: its minimum */
     check_scale(39, 17, 32, 0, 255, 1);        /* MXFP4: the exponent that is none */
+    check_scale(16, 66, 256, 0, 0x7c00, 2);    /* IQ2_XXS */
+    check_scale(17, 74, 256, 0, 0x7e00, 2);    /* IQ2_XS */
+    check_scale(22, 82, 256, 0, 0xfc00, 2);    /* IQ2_S */
+    check_scale(18, 98, 256, 0, 0x7c00, 2);    /* IQ3_XXS */
+    check_scale(21, 110, 256, 0, 0x7c01, 2);   /* IQ3_S */
+    check_scale(19, 50, 256, 0, 0x7c00, 2);    /* IQ1_S */
+    check_scale(29, 56, 256, 53, 0x7000c0, 3); /* IQ1_M: c and 7 are the upper four bits of two words */
+    check_scale(34, 54, 256, 52, 0x7c00, 2);   /* TQ1_0 */
+    check_scale(35, 66, 256, 64, 0x7e00, 2);   /* TQ2_0; NVFP4 has no scales that are not finite */
 }
 
 static bool stop(void *user, uint64_t done, uint64_t total) { return ++*(int *)user < 3; }

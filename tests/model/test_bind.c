@@ -611,8 +611,8 @@ TEST(types_that_do_not_fit_the_role_are_refused)
     tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "blk.0.attn_q.bias", "F32, F16 or BF16");
     tiny_set_u32(&tiny, A "embedding_length", 256);
     *tiny_find(&tiny, "token_embd.weight") =
-        (tiny_tensor){"token_embd.weight", 16, 2, {256, TINY_VOCAB, 1, 1}, false};
-    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "IQ2_XXS", "Q4_0");
+        (tiny_tensor){"token_embd.weight", 41, 2, {256, TINY_VOCAB, 1, 1}, false};
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "Q1_0", "Q4_0");
 }
 
 TEST(types_may_differ_from_tensor_to_tensor)

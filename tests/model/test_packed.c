@@ -104,6 +104,18 @@ TEST(floats_of_more_neurons_than_a_sum_holds_are_refused)
            "'blk.0.ffn_down_t.weight' is F32 of 65537 neurons; of more than 65536, a transposed down must be quantised");
 }
 
+static void set_grid_type(tiny_model *m)
+{
+    tiny_tensor *t = tiny_find(m, "blk.0.ffn_down_t.weight");
+    t->type = 16, t->dim[0] = 256;
+}
+
+TEST(a_transposed_down_in_a_type_without_its_kernels_is_refused)
+{
+    EXPECT(set_grid_type(&m), HEARTH_ERROR_UNSUPPORTED,
+           "'blk.0.ffn_down_t.weight' is IQ2_XXS, which a transposed down cannot be");
+}
+
 TEST(packed_values_of_layers_are_finite_and_complete)
 {
     static const float one[] = {1.0f, 1.0f, 1.0f};

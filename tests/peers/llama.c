@@ -2,6 +2,7 @@
  *
  *     llama logits MODEL IDS OUT whole|single     float32 logits of every position
  *     llama chat FORMAT 0|1 [ROLE TEXT]...        a conversation in one of its built-in formats
+ *     llama blocks TYPE OUT                       hashes of the floats of blocks: tests/kernels/test_codec.c
  *
  * IDS holds decimal numbers. whole: one batch of all ids; single: one id at a time. What these
  * two differ by is what its own arithmetic leaves open. Everything is computed in float32. */
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ID = 4096, MAX_MESSAGE = 64 };
+enum { MAX_ID = 4096, MAX_MESSAGE = 64, N_BLOCK = 32, N_RUN = 64, RUN_BLOCKS = 64, MAX_BLOCK = 256 };
 
 static int fail(const char *what)
 {
@@ -91,6 +92,77 @@ static int chat(const char *format, bool asks, int n_text, char **texts)
     return fwrite(out, 1, (size_t)n, stdout) == (size_t)n ? 0 : 1;
 }
 
+/* ---- blocks --------------------------------------------------------------------------------------- */
+
+/* Vigna's SplitMix64. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* FNV-1a of floats, begun with `hash`; unchanged if one of them is not finite. */
+static uint64_t hash_floats(uint64_t hash, const float *x, int64_t n)
+{
+    uint64_t h = hash;
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] - x[i] == 0.0f)) return hash;
+    for (size_t i = 0; i < (size_t)n * sizeof *x; i++) h = (h ^ ((const unsigned char *)x)[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* Blocks of random rows, quantised with random importances. */
+static bool write_quantised(FILE *f, enum ggml_type type)
+{
+    static unsigned char blocks[N_BLOCK * MAX_BLOCK];
+    static float x[N_BLOCK * MAX_BLOCK], importance[MAX_BLOCK];
+    uint64_t state = type, hashes[N_BLOCK];
+    int64_t per_block = ggml_blck_size(type);
+    for (int64_t i = 0; i < per_block; i++) importance[i] = 0.5f + (float)(next_random(&state) >> 40) * 0x1p-24f;
+    for (int64_t i = 0; i < N_BLOCK * per_block; i++) {
+        x[i] = 0.0f;
+        for (int k = 0; k < 6; k++) x[i] += (float)(next_random(&state) >> 40) * 0x1p-24f - 0.5f;
+    }
+    size_t size = ggml_quantize_chunk(type, x, blocks, 0, N_BLOCK, per_block, importance);
+    ggml_get_type_traits(type)->to_float(blocks, x, N_BLOCK * per_block);
+    for (int i = 0; i < N_BLOCK; i++) hashes[i] = hash_floats(0xcbf29ce484222325u, x + i * per_block, per_block);
+    return size == N_BLOCK * ggml_type_size(type) && fwrite(blocks, 1, size, f) == size &&
+           fwrite(hashes, sizeof hashes, 1, f) == 1;
+}
+
+/* Blocks of random bytes, which are not written. */
+static bool write_runs(FILE *f, enum ggml_type type)
+{
+    uint64_t state = type, hashes[N_RUN], block[MAX_BLOCK / 8];
+    float x[MAX_BLOCK];
+    for (int run = 0; run < N_RUN; run++) {
+        hashes[run] = 0xcbf29ce484222325u;
+        for (int i = 0; i < RUN_BLOCKS; i++) {
+            for (size_t k = 0; k < MAX_BLOCK / 8; k++) block[k] = next_random(&state);
+            ggml_get_type_traits(type)->to_float(block, x, ggml_blck_size(type));
+            hashes[run] = hash_floats(hashes[run], x, ggml_blck_size(type));
+        }
+    }
+    return fwrite(hashes, sizeof hashes, 1, f) == 1;
+}
+
+static int blocks(const char *name, const char *path)
+{
+    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+        const char *known = ggml_type_name((enum ggml_type)type);
+        if (!known || strcmp(known, name) != 0) continue;
+        FILE *f = fopen(path, "wb");
+        uint32_t head[] = {(uint32_t)type, N_BLOCK, N_RUN, RUN_BLOCKS};
+        bool ok = f && fwrite("HHSH", 1, 4, f) == 4 && fwrite(head, sizeof head, 1, f) == 1 &&
+                  write_quantised(f, (enum ggml_type)type) && write_runs(f, (enum ggml_type)type);
+        ok = f && fclose(f) == 0 && ok;
+        return ok ? 0 : fail("the blocks are not written");
+    }
+    return fail("the type is not known");
+}
+
 int main(int argc, char **argv)
 {
     llama_log_set(say_errors, NULL);
@@ -99,5 +171,6 @@ int main(int argc, char **argv)
         return logits(argv[2], argv[3], argv[4], strcmp(argv[5], "whole") == 0);
     }
     if (argc >= 4 && strcmp(argv[1], "chat") == 0) return chat(argv[2], argv[3][0] == '1', argc - 4, argv + 4);
-    return fail("logits MODEL IDS OUT whole|single, or chat FORMAT 0|1 [ROLE TEXT]...");
+    if (argc == 4 && strcmp(argv[1], "blocks") == 0) return blocks(argv[2], argv[3]);
+    return fail("logits MODEL IDS OUT whole|single, chat FORMAT 0|1 [ROLE TEXT]..., or blocks TYPE OUT");
 }

@@ -250,6 +250,22 @@ def add_model(name, path, dressed, ids):
         add_case("logits of " + name, compare)
 
 
+# ---- blocks --------------------------------------------------------------------------------------------------------
+
+
+def compare_blocks(path):
+    """The kept blocks and hashes, which test_codec.c compares with Hearth's floats, are still those of llama.cpp."""
+    kind, out = os.path.basename(path)[len("blocks-"):-len(".bin")], os.path.join(work, "blocks.bin")
+    must(os.path.join(work, "llama"), "blocks", kind.lower(), out)
+    with open(path, "rb") as kept, open(out, "rb") as made:
+        assert kept.read() == made.read(), kind
+
+
+def add_blocks():
+    for path in sorted(glob.glob(os.path.join(ROOT, "tests", "data", "golden", "blocks-*.bin"))):
+        add_case("floats of " + os.path.basename(path), compare_blocks, path)
+
+
 # ---- cases ---------------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +283,7 @@ def main():
     add_vocabularies()
     add_chat()
     add_models()
+    add_blocks()
     for what, names in unsupported.items():
         print(f"not supported, {what}: {', '.join(names) or 'none'}", flush=True)
     cases.run_cases("peers.py")

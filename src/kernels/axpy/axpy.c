@@ -29,7 +29,13 @@ size_t hth_axpy_limit(hth_type type)
     case HTH_TYPE_Q5_0:
     case HTH_TYPE_Q5_1:
     case HTH_TYPE_Q5_K: return 2048; /* 31 */
-    default: return 4096;            /* 15 */
+    case HTH_TYPE_Q4_0:
+    case HTH_TYPE_Q4_1:
+    case HTH_TYPE_MXFP4:
+    case HTH_TYPE_Q2_K:
+    case HTH_TYPE_Q3_K:
+    case HTH_TYPE_Q4_K: return 4096; /* 15 */
+    default: return 0;
     }
 }
 

@@ -36,7 +36,7 @@ typedef void hth_axpy_fn(const hth_axpy_job *job);
 /* Outputs that share an offset: 32, or 16 for blocks of 256. 0: floats, without offsets. */
 size_t hth_axpy_sub_block(hth_type type);
 
-/* Neurons that sums and offsets can hold between two flushes. SIZE_MAX: floats. */
+/* Neurons that sums and offsets can hold between two flushes. SIZE_MAX: floats. 0: there are no kernels of the type. */
 size_t hth_axpy_limit(hth_type type);
 
 /* D of one row: the largest |scale| and |minimum| / 16 of its sub-blocks. NaN: one is not finite, and the

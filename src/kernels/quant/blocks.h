@@ -19,6 +19,13 @@ static inline float hth_mxfp4_scale(uint8_t e)
     return hth_float_of(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
 }
 
+/* The scales of NVFP4: half of an unsigned float with four bits of exponent and three of mantissa. The top bit is not
+ * used; 127 is 0. */
+static inline float hth_nvfp4_scale(uint8_t e)
+{
+    return e == 127 ? 0.0f : hth_float_of((e & 127u) << 20) * 0x1p119f;
+}
+
 /* Rounds to the nearest integer, ties to even, for |x| below 2^22. */
 static inline int32_t hth_round_even(float x) { return (int32_t)(hth_bits_of(x + 0x1.8p23f) - 0x4b400000u); }
 

@@ -5,6 +5,7 @@
 
 void HTH_KERNELS_OF(KERNEL_NAME, HTH_LEVEL)(hth_kernels *k)
 {
+    (void)k;
 #ifdef HAS_ROWS
     k->rows[KERNEL_TYPE] = rows;
 #endif

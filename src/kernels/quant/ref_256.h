@@ -4,11 +4,14 @@
  *   BLOCK_SIZE          bytes of a block
  *   HAS_MINIMUM         1: a weight is d * scale * w - m * minimum, else d * scale * w
  *   read_block(p, k)    the integers and the scales of the block at p
+ *   NO_AXPY             defined: without neuron-major down
  * This file defines rows(job), down(job) and unpack(row, n_col, x). docs/arithmetic.md 2, rules R2 to R5, and
  * 6. */
 #define HAS_ROWS
-#define HAS_AXPY
 #define HAS_UNPACK
+#ifndef NO_AXPY
+#define HAS_AXPY
+#endif
 #include "base/bits.h"
 #include "kernels/quant/blocks.h"
 #include "kernels/isa.h"
@@ -58,6 +61,7 @@ static void rows(const hth_rows *job)
     }
 }
 
+#ifdef HAS_AXPY
 /* Scale and minimum of a sub-block are exact products. */
 static void add_part(const block *k, int part, float h, int32_t *sums, int32_t *offset)
 {
@@ -83,6 +87,7 @@ static void down(const hth_axpy_job *job)
         }
     }
 }
+#endif
 
 /* The products are exact (at most 24 bits), so the only rounding is that of the minimum. */
 static void unpack(const uint8_t *row, size_t n_col, float *x)

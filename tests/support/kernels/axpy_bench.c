@@ -139,7 +139,7 @@ int down_bench(const char *filter)
         memcpy(b->w + i, &bits, 8);
     }
     printf("GB/s of firing rows, %d outputs, one thread\n", N_OUT);
-    for (int t = 0; t < ROWS_N_TYPE; t++)
+    for (int t = 0; t < ROWS_N_FULL; t++)
         if (strstr(rows_type_name(rows_types[t]), filter)) run_type(b, &r, rows_types[t]);
     hth_pages_free(b->w, weight_size);
     hth_free(b->list), hth_free(b->h), hth_free(b);

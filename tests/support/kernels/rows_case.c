@@ -7,12 +7,16 @@ const hth_type rows_types[ROWS_N_TYPE] = {
     HTH_TYPE_F32,  HTH_TYPE_F16,    HTH_TYPE_BF16,   HTH_TYPE_Q8_0,  HTH_TYPE_Q4_0, HTH_TYPE_Q4_1,
     HTH_TYPE_Q5_0, HTH_TYPE_Q5_1,   HTH_TYPE_Q2_K,   HTH_TYPE_Q3_K,  HTH_TYPE_Q4_K, HTH_TYPE_Q5_K,
     HTH_TYPE_Q6_K, HTH_TYPE_IQ4_NL, HTH_TYPE_IQ4_XS, HTH_TYPE_MXFP4,
+
+    HTH_TYPE_IQ2_XXS, HTH_TYPE_IQ2_XS, HTH_TYPE_IQ2_S, HTH_TYPE_IQ3_XXS, HTH_TYPE_IQ3_S, HTH_TYPE_IQ1_S,
+    HTH_TYPE_IQ1_M, HTH_TYPE_TQ1_0, HTH_TYPE_TQ2_0, HTH_TYPE_NVFP4,
 };
 
 const char *rows_type_name(hth_type type) { return hth_type_find(type)->name; }
 bool rows_quantised(hth_type type) { return hth_type_find(type)->quantised; }
 size_t rows_bytes(hth_type type, size_t n_col) { return hth_type_row_size(type, n_col); }
 size_t rows_block(hth_type type) { return hth_type_find(type)->n_weight; }
+size_t rows_act_block(hth_type type) { return rows_quantised(type) ? hth_type_act_block(type) : 1; }
 
 void rows_case_open(rows_case *c, size_t max_weights, size_t max_inputs)
 {
@@ -45,6 +49,8 @@ static void scale_places(hth_type type, size_t *scale, size_t *minimum)
     case HTH_TYPE_Q2_K: *scale = 80, *minimum = 82; break;
     case HTH_TYPE_Q3_K: *scale = 108; break;
     case HTH_TYPE_Q6_K: *scale = 208; break;
+    case HTH_TYPE_TQ1_0: *scale = 52; break;
+    case HTH_TYPE_TQ2_0: *scale = 64; break;
     default: break;
     }
 }
@@ -64,6 +70,16 @@ static uint8_t exponent(test_random *r, proof_kind kind)
     }
 }
 
+/* The scale of a block. IQ1_M has a quarter of it in the upper half of each second byte of its last eight; NVFP4 has no
+ * F16, but four bytes that are floats without a sign. */
+static void put_scale(test_random *r, const rows_shape *s, uint8_t *block, size_t at, uint16_t scale)
+{
+    if (s->type == HTH_TYPE_MXFP4) block[0] = exponent(r, s->kind);
+    else if (s->type == HTH_TYPE_IQ1_M)
+        for (int i = 0; i < 4; i++) block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (scale >> 4 * i & 15) << 4);
+    else if (s->type != HTH_TYPE_NVFP4) hth_store_u16(block + at, scale);
+}
+
 /* Random bytes, or those whose products are largest; scales of the kind. */
 static void fill_blocks(test_random *r, const rows_shape *s, uint8_t *row)
 {
@@ -77,8 +93,7 @@ static void fill_blocks(test_random *r, const rows_shape *s, uint8_t *row)
         if (minimum_at != SIZE_MAX) proof_fill_f16(r, s->kind, &minimum, 1);
         proof_fill_bytes(r, row, size);
         if (s->kind == PROOF_LARGEST) memset(row, largest[test_random_below(r, 4)], size);
-        if (s->type == HTH_TYPE_MXFP4) row[0] = exponent(r, s->kind);
-        else hth_store_u16(row + scale_at, scale);
+        put_scale(r, s, row, scale_at, scale);
         if (minimum_at != SIZE_MAX) hth_store_u16(row + minimum_at, minimum);
     }
 }
@@ -108,7 +123,7 @@ void rows_fill_row(test_random *r, const rows_shape *s, uint8_t *row)
 static void fill_activations(test_random *r, const rows_shape *s, int8_t *q, float *d, int32_t *sum,
                              int16_t *sum_16)
 {
-    size_t n = rows_block(s->type);
+    size_t n = rows_act_block(s->type);
     for (size_t b = 0; b < s->n_tok * (s->n_col / n); b++, q += n) {
         uint32_t pattern = test_random_below(r, 6);
         if (sum) sum[b] = 0;
@@ -140,7 +155,7 @@ void rows_case_make(rows_case *c, test_random *r, const rows_shape *shape)
     const rows_shape *s = &c->shape;
     c->shape = *shape;
     size_t bytes = rows_bytes(s->type, s->n_col), stride = bytes + s->row_gap;
-    size_t n_input = s->n_tok * s->n_col, n_scale = s->n_tok * (s->n_col / rows_block(s->type));
+    size_t n_input = s->n_tok * s->n_col, n_scale = s->n_tok * (s->n_col / rows_act_block(s->type));
     size_t w_size = s->n_row ? (s->n_row - 1) * stride + bytes : 0;
     uint8_t *w = guard_place(&c->w, w_size, s->side, s->shift);
     for (size_t i = 0; i < s->n_row; i++) rows_fill_row(r, s, w + i * stride);
@@ -157,7 +172,7 @@ void rows_case_make(rows_case *c, test_random *r, const rows_shape *shape)
         int8_t *q = place(&c->q, n_input, s->side);
         float *d = place(&c->d, n_scale * sizeof *d, s->side);
         job->act = (hth_act){.q = q, .d = d};
-        if (rows_block(s->type) == 32) {
+        if (rows_act_block(s->type) == 32) {
             int32_t *sum = place(&c->sum, n_scale * sizeof *sum, s->side);
             fill_activations(r, s, q, d, sum, NULL);
             job->act.sum = sum;

@@ -7,13 +7,15 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-/* The supported types, in the order in which proofs take them. */
-enum { ROWS_N_TYPE = 16 };
+/* The supported types, in the order in which proofs take them. The first ones also have panels, neuron-major down and
+ * shaders. */
+enum { ROWS_N_TYPE = 26, ROWS_N_FULL = 16 };
 extern const hth_type rows_types[ROWS_N_TYPE];
 const char *rows_type_name(hth_type type);
 size_t rows_bytes(hth_type type, size_t n_col);
 bool rows_quantised(hth_type type);
-size_t rows_block(hth_type type); /* weights of a block, and inputs rounded together: 1, 32 or 256 */
+size_t rows_block(hth_type type);     /* weights of a block: 1, 32, 64 or 256 */
+size_t rows_act_block(hth_type type); /* inputs rounded together: 1, 32 or 256 */
 
 typedef struct rows_shape {
     hth_type type;

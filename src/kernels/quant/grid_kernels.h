@@ -1,0 +1,25 @@
+/* The kernels of a type with a grid (grids.h) at each level. type.h of the type includes grid.h and defines
+ *   BLOCK_SIZE           bytes of a block
+ *   GRID, GRID_WIDTH     the grid, and the weights of an entry: 4 or 8
+ *   UNIT                 a weight is UNIT * scale of the block * scale * integer: 1, 1/4 or 1/8
+ *   HAS_SHIFT            1: IQ1
+ *   block_half(p)        the F16 scale of the block at p
+ *   read_parts(p, k)     the rest of the block */
+#ifdef HTH_LEVEL_REF
+#include "kernels/quant/ref_256.h"
+
+static void read_block(const uint8_t *p, block *k)
+{
+    grid_parts parts;
+    read_parts(p, &parts);
+    k->d = UNIT * hth_f16_to_f32(block_half(p));
+    memcpy(k->scale, parts.scale, sizeof k->scale);
+    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
+        int entry = (int)(GRID[parts.index[i / GRID_WIDTH]] >> 8 * (i % GRID_WIDTH) & 255);
+        bool minus = parts.sign[i / 8] >> i % 8 & 1;
+        k->w[i] = (int8_t)(HAS_SHIFT ? entry - 15 + parts.shift[i / 8] : minus ? -entry : entry);
+    }
+}
+#endif
+
+#include "kernels/quant/entry.h"

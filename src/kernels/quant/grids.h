@@ -1,0 +1,11 @@
+/* Grids of the types IQ1, IQ2 and IQ3: a block holds indices of entries, which are eight weights (IQ3: four) side by
+ * side, one byte each. IQ2 and IQ3: magnitudes; signs are stored apart. IQ1: 8 w + 15 of weights w = -1, 0, 1. */
+#ifndef HTH_KERNELS_QUANT_GRIDS_H
+#define HTH_KERNELS_QUANT_GRIDS_H
+
+#include <stdint.h>
+
+extern const uint64_t hth_iq1_grid[2048], hth_iq2_xxs_grid[256], hth_iq2_xs_grid[512], hth_iq2_s_grid[1024];
+extern const uint32_t hth_iq3_xxs_grid[256], hth_iq3_s_grid[512];
+
+#endif
