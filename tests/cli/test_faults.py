@@ -150,7 +150,7 @@ def malformed():
         ("D14", with_tensor("blk.0.ffn_up.weight", gone=True), "'blk.0.ffn_up.weight' is missing", "model"),
         ("D15", with_tensor("blk.0.ffn_down.weight", [FF, D // 2]), "blk.0.ffn_down.weight", "model"),
         ("E4", norm, "weight 31 is inf", "model"),
-        ("F1", with_keys(tokenizer__ggml__model=(TEXT, text(b"t5"))), "tokenizer.ggml.model", "text"),
+        ("F1", with_keys(tokenizer__ggml__model=(TEXT, text(b"rwkv"))), "tokenizer.ggml.model", "text"),
         ("F2", with_keys(tokenizer__ggml__tokens=None), "tokenizer.ggml.tokens", "text"),
         ("F5", with_keys(tokenizer__ggml__scores=(ARRAY, struct.pack("<IQ", F32, 0))), "tokenizer.ggml.scores", "text"),
         ("F8", with_keys(tokenizer__ggml__bos_token_id=u32(n)), "bos_token_id", "text"),
