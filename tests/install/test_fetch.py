@@ -17,12 +17,16 @@ from cases import case, run_cases  # noqa: E402
 
 ARCHIVE = b"the package"
 HEADER = "ggml/src/ggml-cpu/vec.h"
+MODELS = "tests/test-llama-archs.cpp"
 COMMANDS = {"npm": f"printf '{ARCHIVE.decode()}' >a.tgz; echo a.tgz", "tar": "true",
-            "git": f'mkdir -p "$4/{HEADER[:-6]}"; printf "#define GGML_GELU_FP16\\nint x;\\n" >"$4/{HEADER}"'}
+            "git": f'mkdir -p "$4/{HEADER[:-6]}" "$4/tests"; printf "#define GGML_GELU_FP16\\nint x;\\n" >"$4/{HEADER}"; '
+                   f'printf "LLM_KV_EXPERT_COUNT, uint32_t(2)\\n" >"$4/{MODELS}"'}
+
+MENDED = ["int x;\n", "LLM_KV_EXPERT_COUNT, uint32_t(8)\n"]
 
 
 def fetch(sha512, **commands):
-    """Fetches into a folder of its own, then again without faults: what failed the first time, and the header."""
+    """Fetches into a folder of its own, then again without faults: what failed the first time, and both mended files."""
     with tempfile.TemporaryDirectory(prefix="hearth-test-") as folder:
         os.environ["PATH"], path = f"{folder}/bin:{os.environ['PATH']}", os.environ["PATH"]
         os.mkdir(f"{folder}/bin")
@@ -37,21 +41,24 @@ def fetch(sha512, **commands):
             except AssertionError as e:
                 failures.append(str(e))
         os.environ["PATH"] = path
-        with open(f"{peers.source}/{HEADER}", encoding="utf-8") as f:
-            return failures, f.read()
+        texts = []
+        for name in HEADER, MODELS:
+            with open(f"{peers.source}/{name}", encoding="utf-8") as f:
+                texts.append(f.read())
+        return failures, texts
 
 
 @case
 def another_package_is_refused():
-    failures, header = fetch("0" * 128)
+    failures, texts = fetch("0" * 128)
     assert len(failures) == 1 and "a.tgz: its SHA-512 is" in failures[0], failures
-    assert header == "int x;\n", header
+    assert texts == MENDED, texts
 
 
 @case
 def a_fetch_that_was_stopped_is_repeated():
-    failures, header = fetch(hashlib.sha512(ARCHIVE).hexdigest(), sed="exit 1")
-    assert len(failures) == 1 and header == "int x;\n", (failures, header)
+    failures, texts = fetch(hashlib.sha512(ARCHIVE).hexdigest(), sed="exit 1")
+    assert len(failures) == 1 and texts == MENDED, (failures, texts)
 
 
 if __name__ == "__main__":

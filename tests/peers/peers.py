@@ -65,11 +65,12 @@ def fetch():
     must("git", "clone", "-q", "package/llama/gitRelease.bundle", part, cwd=work)
     # GELU by a table of halves is no reference: it is off by some 1e-4. Without this line it is computed.
     must("sed", "-i", "/^#define GGML_GELU_FP16$/d", os.path.join(part, "ggml", "src", "ggml-cpu", "vec.h"))
-    # Enough experts that choosing counts, and both kinds of Gemma 4.
-    test = os.path.join(part, "tests", "test-llama-archs.cpp")
-    for old, new in (("LLM_KV_EXPERT_COUNT, *uint32_t(2)", "LLM_KV_EXPERT_COUNT, uint32_t(8)"),
-                     ("LLM_KV_EXPERT_USED_COUNT, *uint32_t(2)", "LLM_KV_EXPERT_USED_COUNT, uint32_t(3)")):
-        must("sed", "-i", f"s/{old}/{new}/", test)
+    # Enough experts that choosing counts, and both kinds of Gemma 4, which are left out there.
+    must("sed", "-i", "-E", "-e", r"s/(LLM_KV_EXPERT_COUNT, +uint32_t\()2/\18/; s/(LLM_KV_EXPERT_USED_COUNT, +uint32_t\()2/\13/",
+         "-e", r"s/arch == LLM_ARCH_GEMMA4 \|\| (arch == LLM_ARCH_GEMMA4_ASSISTANT)/\1/",
+         "-e", r"s/(SLIDING_WINDOW_PATTERN, )uint32_t\(5\)/\1std::vector<uint32_t>({1, 1, 1, 1, 0})/",
+         "-e", r"s/^( *)case LLM_ARCH_GRANITE_MOE:$/&\n\1case LLM_ARCH_GEMMA4:/",
+         os.path.join(part, "tests", "test-llama-archs.cpp"))
     os.rename(part, source)
 
 
@@ -186,13 +187,29 @@ def weights(name, shape):
     return (2.0 if "ffn_gate_inp" in name else 1.3) * z / np.sqrt(shape[0])
 
 
+def complete_gemma4(file):
+    """What llama.cpp's writer leaves out."""
+    embedding, width = file.tensors["blk.0.inp_gate.weight"].shape
+    all_layers = width * file.kv["gemma4.block_count"][1]
+    file.add("gemma4.embedding_length_per_layer_input", gguf.U32, width)
+    file.add("gemma4.attention.shared_kv_layers", gguf.U32, 0)
+    for name, shape in (("token_embd", (all_layers, file.kv["gemma4.vocab_size"][1])),
+                        ("model_proj", (embedding, all_layers)), ("proj_norm", (width,))):
+        file.add_tensor(f"per_layer_{name}.weight", np.zeros(shape[::-1]))
+
+
 def dress(path, out):
-    """The same model with other weights, without the scales of tensors, which published files of these types do not have."""
+    """The same model with other weights. The scales of tensors go, which published files of these types do not have, but
+    for Gemma 4's own."""
     file = gguf.read(path)
     for key in [k for k, (kind, value) in file.kv.items() if kind == gguf.ARR and not value]:
         del file.kv[key]
+    kept = ()
+    if file.kv["general.architecture"][1] == "gemma4":
+        complete_gemma4(file)
+        kept = ("ffn_gate_inp.scale", "ffn_down_exps.scale")
     for name, tensor in list(file.tensors.items()):
-        if name.endswith((".scale", ".input_scale")):
+        if name.endswith((".scale", ".input_scale")) and not name.endswith(kept):
             del file.tensors[name]
         else:
             file.add_tensor(name, weights(name, tensor.shape), tensor.type)
