@@ -94,8 +94,8 @@ static void put_map(vocab_file *f, orders *o)
     char bytes[12 + N] = {HTH_GGUF_U8, 0, 0, 0, (char)(N & 255), N >> 8};
     uint32_t units[N_UNIT] = {0}, size = 4 * N_UNIT;
     units[0] = 0x60 << 10; /* the child for 'a' is unit 1, that for 'b' unit 2 */
-    units[1] = 'a' | 1 << 8 | (1 ^ 16) << 10;
-    units[2] = 'b' | 1 << 8 | (2 ^ 24) << 10;
+    units[1] = 'a' | 1 << 8 | 0x11 << 10; /* its value is in unit 16 */
+    units[2] = 'b' | 1 << 8 | 0x1A << 10; /* in unit 24 */
     units[16] = UINT32_C(1) << 31 | 0;
     units[24] = UINT32_C(1) << 31 | 3;
     memcpy(bytes + 12, &size, 4);
