@@ -62,6 +62,7 @@ typedef struct hth_text_char {
 } hth_text_char;
 
 struct hth_tokenizer {
+    const char *model; /* its kind in the file */
     hth_text_algorithm algorithm;
     int32_t n_vocab;
     hth_text_token *token;

@@ -65,6 +65,7 @@ hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hear
     hth_tokenizer *tok = hth_alloc(1, sizeof *tok);
     if (!tok) return hth_fail_memory(err, sizeof *tok, "the tokenizer");
 
+    tok->model = k->name;
     tok->algorithm = k->algorithm;
     tok->drops_white = k->pre && strcmp(k->pre, "whitespace") == 0;
     status = hth_text_read_vocab(tok, file, err);
@@ -109,6 +110,18 @@ hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id)
 hth_str hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
 {
     return tok->token[id].entry;
+}
+
+const char *hth_tokenizer_model(const hth_tokenizer *tok) { return tok->model; }
+
+const char *hth_tokenizer_title(const hth_tokenizer *tok)
+{
+    switch (tok->algorithm) {
+    case HTH_TEXT_BPE: return tok->flags & HTH_TEXT_CHARACTERS ? "BPE of characters" : "byte-level BPE";
+    case HTH_TEXT_UNIGRAM: return "Unigram";
+    case HTH_TEXT_WORDPIECE: return "WordPiece";
+    default: return "SentencePiece";
+    }
 }
 
 const char *hth_tokenizer_pretok_name(const hth_tokenizer *tok, char *engine, size_t n_engine)

@@ -27,6 +27,9 @@ int32_t hth_tokenizer_n_vocab(const hth_tokenizer *tok);
 hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id);
 /* The vocabulary entry as stored in the file. */
 hth_str hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id);
+/* The kind, as in the file ("gpt2"), and in words ("byte-level BPE"). */
+const char *hth_tokenizer_model(const hth_tokenizer *tok);
+const char *hth_tokenizer_title(const hth_tokenizer *tok);
 /* The type of the pre-tokenizer ("gpt-2"); engine receives the library that runs it ("PCRE2 10.42, Unicode
  * 14.0.0"). NULL for kinds that have no pre-tokenizer. */
 const char *hth_tokenizer_pretok_name(const hth_tokenizer *tok, char *engine, size_t n_engine);

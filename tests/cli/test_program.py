@@ -536,6 +536,11 @@ def byte_level_vocabularies_tokenize_and_come_back():
     check(b"words cut as \"gpt-2\" by PCRE2 10." in good("inspect", path).stdout, "inspect")
     shown = json.loads(good("inspect", path, "--json").stdout)["tokenizer"]
     check(shown["kind"] == "gpt2" and shown["tokens"] == 3266 and "Unicode" in shown["engine"], shown)
+    for name, kind, title in (("gemma4", "gemma4", "BPE of characters"), ("sarvam-moe", "gpt2", "BPE of characters"),
+                              ("t5", "t5", "Unigram"), ("llama", "llama", "SentencePiece"), ("whitespace-cased", "whitespace", "BPE")):
+        path = data(f"tokenizers/{name}.gguf")
+        check(f"tokenizer      {title}".encode() in good("inspect", path).stdout, title)
+        check(json.loads(good("inspect", path, "--json").stdout)["tokenizer"]["kind"] == kind, kind)
     lossy = good("tokenize", data("tokenizers/starcoder.gguf"), "-f", scratch("t", b"a\xffb"))
     check(b"1 bytes are not in the vocabulary" in lossy.stderr, lossy.stderr)
 

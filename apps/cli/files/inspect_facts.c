@@ -112,6 +112,8 @@ static void read_tokenizer(facts *f)
     f->no_tokenizer.status = hth_tokenizer_open(f->file, &tok, &f->no_tokenizer);
     if (f->no_tokenizer.status != HEARTH_OK) return;
     f->n_token = hth_tokenizer_n_vocab(tok);
+    f->tokenizer = hth_tokenizer_model(tok);
+    f->tokenizer_title = hth_tokenizer_title(tok);
     f->cut = hth_tokenizer_pretok_name(tok, f->cut_engine, sizeof f->cut_engine);
     hth_tokenizer_close(tok);
 }

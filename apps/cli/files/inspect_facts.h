@@ -42,6 +42,7 @@ typedef struct facts {
 
     hearth_error no_tokenizer; /* status OK: its tokenizer is supported */
     int32_t n_token;
+    const char *tokenizer, *tokenizer_title; /* its kind in the file, and in words */
     const char *cut;     /* name of the pre-tokenizer, or NULL */
     char cut_engine[80]; /* implementation of the pre-tokenizer */
 } facts;

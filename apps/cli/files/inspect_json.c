@@ -163,7 +163,7 @@ static void json_tokenizer(json *j, const facts *f)
     if (f->no_tokenizer.status != HEARTH_OK) {
         json_word(j, "reason", f->no_tokenizer.message);
     } else {
-        json_word(j, "kind", f->cut ? "gpt2" : "llama");
+        json_word(j, "kind", f->tokenizer);
         json_int(j, "tokens", f->n_token);
         if (f->cut) json_word(j, "pre", f->cut);
         if (f->cut) json_word(j, "engine", f->cut_engine);

@@ -206,9 +206,8 @@ static void print_tokenizer(const facts *f)
     label("tokenizer");
     if (f->no_tokenizer.status != HEARTH_OK) printf("none: %s\n", printable(f->no_tokenizer.message));
     else if (f->cut)
-        printf("byte-level BPE, %d tokens, words cut as \"%s\" by %s\n", (int)f->n_token, f->cut,
-               f->cut_engine);
-    else printf("SentencePiece, %d tokens\n", (int)f->n_token);
+        printf("%s, %d tokens, words cut as \"%s\" by %s\n", f->tokenizer_title, (int)f->n_token, f->cut, f->cut_engine);
+    else printf("%s, %d tokens\n", f->tokenizer_title, (int)f->n_token);
 }
 
 static void print_model(const facts *f)
