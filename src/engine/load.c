@@ -257,6 +257,28 @@ static hearth_status transpose(hearth_model *m, const hth_binding *b, hearth_err
     return HEARTH_OK;
 }
 
+/* The indices of a row differ. */
+static hearth_status convert_indices(const hearth_model *m, const hth_binding *b, const uint8_t *raw, float *x,
+                                     hearth_error *err)
+{
+    size_t n_col = b->n / b->n_row;
+    for (size_t i = 0; i < b->n; i++) {
+        uint32_t index;
+        char name[80];
+        memcpy(&index, raw + 4 * i, sizeof index);
+        bool again = false;
+        x[i] = (float)index;
+        for (size_t j = i / n_col * n_col; j < i; j++) again = again || x[j] == x[i];
+        if (!again && index < b->n_index) continue;
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu: entry %zu is %d, expected %s %u",
+                        hth_gguf_part_path(m->file, b->tensor->i_part),
+                        hth_escape(name, sizeof name, b->tensor->name.bytes, b->tensor->name.n),
+                        (unsigned long long)b->tensor->offset, i, (int)index,
+                        again ? "another than those before it, less than" : "less than", b->n_index);
+    }
+    return HEARTH_OK;
+}
+
 /* Norms, biases and factors are few: each is read, converted to float and checked. */
 static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_error *err)
 {
@@ -269,6 +291,11 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
         goto done;
     }
     if ((st = hth_gguf_read(m->file, b->tensor, b->offset, size, raw, err)) != HEARTH_OK) goto done;
+    if (b->n_index > 0) {
+        st = convert_indices(m, b, raw, x, err);
+        *b->vector = x;
+        goto done;
+    }
     m->kernels.unpack[b->tensor->type](raw, b->n, x);
     for (size_t i = 0; i < b->n; i++) {
         bool allowed = !(b->must_be_nonzero && x[i] == 0.0f) && !(b->must_be_nonneg && x[i] < 0.0f);

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK_SIZE = 1 << 16, VERSION = 1 };
+enum { BLOCK_SIZE = 1 << 16, VERSION = 2 };
 
 enum {
     HAS_LOGITS = 1,
@@ -37,7 +37,7 @@ typedef struct session_head {
     uint64_t page_size[HTH_N_KV_CLASS];
     uint64_t state_size;
 } session_head;
-_Static_assert(sizeof(session_head) == 96, "the head has no padding");
+_Static_assert(sizeof(session_head) == 128, "the head has no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "session files are little-endian");
 
 static const char magic[8] = {'H', 'T', 'H', 'S', 'E', 'S', 'S', 'N'};
@@ -157,7 +157,8 @@ static hearth_status put(output *o, const void *data, uint64_t size)
 
 static hearth_status put_pages(output *o, const hearth_session *s, const session_head *h)
 {
-    uint64_t largest = h->page_size[0] > h->page_size[1] ? h->page_size[0] : h->page_size[1];
+    uint64_t largest = 0;
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) largest = h->page_size[c] > largest ? h->page_size[c] : largest;
     uint8_t *page = hth_alloc(1, largest);
     float *zero = hth_alloc(s->model->model->hparams.d_head, sizeof *zero);
     hearth_status st = page && zero ? HEARTH_OK : hth_fail_memory(o->err, largest, "a page");
@@ -184,7 +185,7 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool saved = head.flags & HAS_CACHE && head.page_size[c] > 0;
         head.first[c] = saved && c == HTH_KV_WINDOW ? s->seq.first_window : 0;
-        head.end[c] = saved ? hth_kv_n_page(head.n_tok) : 0;
+        head.end[c] = saved ? hth_kv_n_class_page(s->model->model, (hth_kv_class)c, head.n_tok) : 0;
     }
     head.file_size = file_size_of(&head);
     output o = {.block = hth_alloc(1, BLOCK_SIZE), .err = err};
@@ -299,7 +300,7 @@ static hearth_status check_head(const input *in, const hearth_session *s, const 
     bool same = h->state_size == own.state_size && !(h->flags & ~(uint32_t)ALL_FLAGS);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         bool cached = h->flags & HAS_CACHE && h->page_size[c] > 0;
-        uint32_t end = cached ? hth_kv_n_page(h->n_tok) : 0;
+        uint32_t end = cached ? hth_kv_n_class_page(s->model->model, (hth_kv_class)c, h->n_tok) : 0;
         uint32_t most = c == HTH_KV_WINDOW ? hth_sequence_first_visible(&s->seq, h->n_tok) : 0;
         same = same && h->page_size[c] == own.page_size[c] && h->end[c] == end && h->first[c] <= end &&
                h->first[c] <= most;

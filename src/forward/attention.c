@@ -293,7 +293,7 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
     uint32_t n_kv = job->attn->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
     const hth_row_group *group = &s->groups[i_unit / n_kv];
     hth_attn attend = attend_job(job, group, i_kv, i_thread);
-    hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, s->attn_out + (attend.q - s->q));
+    hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, NULL, s->attn_out + (attend.q - s->q));
 }
 
 /* ---- one split at a time ------------------------------------------------------------------- */

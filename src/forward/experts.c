@@ -42,7 +42,8 @@ static void choose_unit(void *arg, size_t t, uint32_t i_thread)
     const hth_router *r = job->router;
     uint32_t *chosen = b->chosen + t * r->n_used;
     float *weights = b->weights + t * r->n_used;
-    hth_route(job->s->k, r, b->logits + t * r->n_expert, b->scores + i_thread * r->n_expert, chosen, weights);
+    hth_route(job->s->k, r, job->s->tokens[t].token, b->logits + t * r->n_expert, b->scores + i_thread * r->n_expert,
+              chosen, weights);
     for (uint32_t i = 0; r->expert_scale && i < r->n_used; i++) weights[i] *= r->expert_scale[chosen[i]];
 }
 
@@ -128,6 +129,7 @@ typedef struct network {
     uint32_t d_ff;
     uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
     bool weighs_input;
+    float limit; /* hth_experts */
 } network;
 
 /* Gate and up, or up alone; returns their number. */
@@ -153,6 +155,7 @@ static void run_wave(hth_step *s, const network *net)
     hth_fusion fusion = {.prepare = one ? NULL : net->weighs_input ? gather_weighed : gather,
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
+                         .limit = net->limit,
                          .hidden = b->hidden};
     size_t n_half = get_halves(net, halves);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, n_half, &fusion);
@@ -194,7 +197,7 @@ static void run_chosen(hth_step *s, const hth_experts *e)
     bool joined = e->up.n_row == 0;
     const network net = {
         &e->gate,      joined ? &e->gate : &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff,
-        joined ? 2 : 1, e->router.weighs_input};
+        joined ? 2 : 1, e->router.weighs_input, joined ? 0.0f : e->limit};
     const hth_expert_buffers *b = &s->experts;
     for (uint32_t i = 0; i < e->router.n_expert; i++)
         add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
@@ -208,7 +211,7 @@ static void run_shared(hth_step *s, const hth_experts *e)
 {
     const hth_ffn *f = &e->shared;
     const network net = {&f->gate, &f->up, &f->down, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1,
-                         false};
+                         false, e->shared_limit};
     hth_expert_buffers *b = &s->experts;
     size_t d = d_model_of(s);
     for (uint32_t t = 0; t < s->n_tok; t++) {

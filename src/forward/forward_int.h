@@ -54,22 +54,43 @@ typedef struct hth_recurrent_buffers {
     size_t n_scratch;
 } hth_recurrent_buffers;
 
-/* Workspace of latent.c; NULL: no layer has latent attention. */
-typedef struct hth_latent_rows { /* vectors of heads before and after the product by head */
-    const float *from;           /* [n_tok][n_head][from_head], of which d_in are read */
-    float *to;                   /* [n_tok][n_head][to_head], of which d_out are written */
-    float *x, *y;                /* [max_row][d_in], [max_row][d_out]: of a wave */
-    uint32_t n_head, from_head, to_head, d_in, d_out;
-    uint32_t n_tok, height;      /* of the step; rows of a head in a wave */
-    hth_submatrices *waves;      /* [n_head] */
-} hth_latent_rows;
-typedef struct hth_latent_buffers {
-    float *q_a, *q, *out;        /* [n_tok][q_rank], [n_tok][n_head][d_nope + d_rope], [n_tok][n_head][d_value] */
-    hth_latent_rows queries, values;
+/* Workspace of by_head.c; NULL: no layer has such products. Heads are computed in waves that fit into it. */
+typedef struct hth_by_head {
     hth_submatrix *slices;       /* [n_head] */
     uint32_t *slice_of;          /* [max_row] */
-    uint32_t max_row, n_wave;    /* n_wave: heads of a wave */
+    uint32_t n_head, max_row;
+    uint32_t n_tok, height, n_wave; /* of the step: rows of a head in a wave, heads of a wave */
+} hth_by_head;
+typedef struct hth_head_rows { /* vectors of heads before and after the product */
+    const float *from;         /* [n_tok][n_head][from_head], of which d_in are read */
+    float *to;                 /* [n_tok][n_head][to_head], of which d_out are written */
+    float *x, *y;              /* [max_row][d_in], [max_row][d_out]: of a wave */
+    uint32_t from_head, to_head, d_in, d_out;
+    hth_submatrices *waves;    /* [n_head] */
+} hth_head_rows;
+
+/* Workspace of latent.c; NULL: no layer has latent attention. */
+typedef struct hth_latent_buffers {
+    float *q_a, *q, *out;        /* [n_tok][q_rank], [n_tok][n_head][d_nope + d_rope], [n_tok][n_head][d_value] */
+    hth_head_rows queries, values;
 } hth_latent_buffers;
+
+/* Workspace of compressed.c; NULL: no layer has compressed attention. */
+typedef struct hth_compressed_buffers {
+    float *q_a;               /* [n_tok][q_rank] */
+    float *values, *scores;   /* [n_tok][2 * d_head] */
+    float *low;               /* [n_tok][n_group * out_rank] */
+    hth_head_rows groups;     /* from s->attn_out to low */
+    float *scratch;           /* [n_thread][n_scratch] */
+    size_t n_scratch;
+} hth_compressed_buffers;
+
+/* Workspace of streams.c; NULL: the residual stream is one. */
+typedef struct hth_stream_buffers {
+    float *x;       /* [n_tok][n_stream][d_model] */
+    float *weights; /* [n_tok][(2 + n_stream) * n_stream] */
+    float *normed;  /* [n_thread][n_stream * d_model] */
+} hth_stream_buffers;
 
 /* Up to HTH_SPLIT_ROWS tokens, long contexts are distributed by split; there is scratch memory for
  * HTH_SPLIT_SCRATCH (token, split) pairs at once. */
@@ -131,7 +152,10 @@ struct hth_step {
     hth_axpy_scratch axpy_scratch;   /* sums of the down projection */
     hth_expert_buffers experts;
     hth_recurrent_buffers recurrent;
+    hth_by_head by_head;
     hth_latent_buffers latent;
+    hth_compressed_buffers compressed;
+    hth_stream_buffers streams;
     struct {           /* of layer_embedding.c; NULL: there are none */
         float *e;      /* [n_tok][n_layer][d_layer_embd] */
         float *gate;   /* [n_tok][d_layer_embd] */
@@ -188,9 +212,15 @@ typedef struct hth_conv_rows {
 } hth_conv_rows;
 void hth_fwd_find_runs(hth_step *s);
 void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row);
-/* short_conv.c, delta_net.c, kda.c, ssm.c, latent.c */
-hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_kda, hth_fwd_ssm, hth_fwd_latent;
+/* short_conv.c, delta_net.c, kda.c, ssm.c, latent.c, compressed.c */
+hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_kda, hth_fwd_ssm, hth_fwd_latent, hth_fwd_compressed;
 size_t hth_fwd_delta_net_scratch(const hth_delta_net *net); /* floats per thread */
+size_t hth_fwd_compressed_scratch(const hth_hparams *h);
+/* Heads, or groups of heads, that by_head.c multiplies; 0: none. */
+static inline uint32_t hth_fwd_n_by_head(const hth_hparams *h)
+{
+    return h->latent.rank > 0 ? h->n_head : h->compressed.n_group;
+}
 /* attention.c, for latent.c: factor of a token's queries (hth_temperature); their quantised form, for Q8_0 caches;
  * s->attn_out of all queries, after keys and values were stored; y[n_head][d] of a token times its gates. */
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
@@ -200,8 +230,13 @@ void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, siz
 /* layer_embedding.c: of the step's tokens, from s->x; what layer i adds, to s->block_out */
 void hth_fwd_embed_layers(hth_step *s);
 void hth_fwd_add_layer_embedding(hth_step *s, uint32_t i_layer);
-/* latent.c */
-void hth_fwd_latent_begin(hth_step *s);
+/* by_head.c: once per step; vectors of each head times its slice of m. */
+void hth_fwd_by_head_begin(hth_step *s);
+void hth_fwd_multiply_heads(hth_step *s, hth_head_rows *rows, const hth_matrix *m);
+/* streams.c: all streams from s->x; s->x from the streams; the streams from s->block_out and what was read last. */
+void hth_fwd_begin_streams(hth_step *s);
+void hth_fwd_read_streams(hth_step *s, const hth_connection *c);
+void hth_fwd_write_streams(hth_step *s);
 /* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
 hth_fwd_block_fn hth_fwd_experts;
 void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);
@@ -243,5 +278,14 @@ typedef struct hth_fwd_norm_rows {
 _Static_assert(sizeof(hth_fwd_norm_rows) == HTH_PREPARE_SIZE, "a norm is what a product prepares with");
 void hth_fwd_norm_row(const void *rows, size_t i);
 void hth_fwd_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, uint32_t n_row);
+/* The same in place, always RMS, for rows of other widths. */
+typedef struct hth_fwd_low_norm {
+    const hth_step *s;
+    const float *weight;
+    float *x;
+    size_t n;
+} hth_fwd_low_norm;
+_Static_assert(sizeof(hth_fwd_low_norm) == HTH_PREPARE_SIZE, "a norm is what a product prepares with");
+void hth_fwd_low_norm_row(const void *norm, size_t i);
 
 #endif

@@ -30,7 +30,7 @@ typedef struct page_class {
 struct hth_kv_pool {
     const hth_model *model;
     hearth_kv_type type;
-    hth_kv_layer *layers; /* [n_layer] */
+    hth_kv_layer *layers; /* [2 * n_layer], those of blocks behind those of positions */
     pthread_mutex_t lock; /* guards the members below, and n_ref of all pages */
     uint32_t limit;       /* pages of each class that the device has; 0: no device */
     page_class classes[HTH_N_KV_CLASS];
@@ -50,11 +50,38 @@ hth_kv_class hth_kv_class_of(const hth_layer *l)
     return l->attn.n_head_kv > 0 && l->attn.window > 0 ? HTH_KV_WINDOW : HTH_KV_FULL;
 }
 
-static hth_kv_layer kv_of(const hth_layer *l)
+uint32_t hth_kv_stride(const hth_model *model, hth_kv_class class)
 {
-    return (hth_kv_layer){.class = hth_kv_class_of(l),
-                          .n_head_kv = l->attn.n_head_kv,
-                          .d_head = l->attn.d_head};
+    return class < HTH_N_KV_POSITION_CLASS ? 1 : model->hparams.compressed.n_tok[class - HTH_KV_BLOCKS];
+}
+
+uint32_t hth_kv_n_entry(const hth_model *model, hth_kv_class class, uint32_t n_pos)
+{
+    uint32_t stride = hth_kv_stride(model, class);
+    return stride > 0 ? n_pos / stride : 0;
+}
+
+uint32_t hth_kv_n_class_page(const hth_model *model, hth_kv_class class, uint32_t n_pos)
+{
+    return hth_kv_n_page(hth_kv_n_entry(model, class, n_pos));
+}
+
+static hth_kv_layer kv_of(const hth_model *m, uint32_t i)
+{
+    const hth_layer *l = &m->layers[i % m->hparams.n_layer];
+    if (i < m->hparams.n_layer)
+        return (hth_kv_layer){.class = hth_kv_class_of(l), .n_head_kv = l->attn.n_head_kv, .d_head = l->attn.d_head};
+    uint32_t class = HTH_KV_BLOCKS;
+    while (l->compressed.n_tok != hth_kv_stride(m, class)) class++;
+    return (hth_kv_layer){.class = class, .n_head_kv = 1, .d_head = l->attn.d_head};
+}
+
+/* The layer whose keys and values layer i has: itself, an earlier one, or none (UINT32_MAX). */
+static uint32_t owner_of(const hth_model *m, uint32_t i)
+{
+    const hth_layer *l = &m->layers[i % m->hparams.n_layer];
+    if (i < m->hparams.n_layer) return l->attn.n_head_kv > 0 ? l->attn.kv_layer : UINT32_MAX;
+    return l->compressed.n_tok > 0 ? i : UINT32_MAX;
 }
 
 static size_t state_size_of(const hth_layer *l, hth_state_kind kind) { return (l->state_sizes[kind] + 63) / 64 * 64; }
@@ -71,9 +98,9 @@ bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes
     size_t chunk, size;
     bool ok = true;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) sizes[c] = 0;
-    for (uint32_t i = 0; ok && i < model->hparams.n_layer; i++) {
-        hth_kv_layer l = kv_of(&model->layers[i]);
-        if (l.n_head_kv == 0 || model->layers[i].attn.kv_layer != i) continue;
+    for (uint32_t i = 0; ok && i < 2 * model->hparams.n_layer; i++) {
+        if (owner_of(model, i) != i) continue;
+        hth_kv_layer l = kv_of(model, i);
         ok = chunk_size(l.d_head, type, &chunk) && hth_mul_size(chunk, 2 * (size_t)l.n_head_kv, &size) &&
              hth_add_size(sizes[l.class], size, &sizes[l.class]);
     }
@@ -82,9 +109,13 @@ bool hth_kv_page_sizes(const hth_model *model, hearth_kv_type type, size_t sizes
 
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
 {
-    size_t sizes[HTH_N_KV_CLASS];
-    return hth_kv_page_sizes(model, type, sizes) && hth_add_size(sizes[0], sizes[1], size) &&
-           hth_mul_size(*size, hth_kv_n_page(n_ctx), size);
+    size_t sizes[HTH_N_KV_CLASS], part;
+    bool ok = hth_kv_page_sizes(model, type, sizes);
+    *size = 0;
+    for (int c = 0; ok && c < HTH_N_KV_CLASS; c++)
+        ok = hth_mul_size(sizes[c], hth_kv_n_class_page(model, (hth_kv_class)c, n_ctx), &part) &&
+             hth_add_size(*size, part, size);
+    return ok;
 }
 
 static hearth_status check_type(const hth_model *model, hearth_kv_type type, hearth_error *err)
@@ -111,21 +142,26 @@ hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_
     hearth_status st = check_type(model, type, err);
     if (st != HEARTH_OK) return st;
     hth_kv_pool *p = hth_alloc(1, sizeof *p);
-    hth_kv_layer *layers = p ? hth_alloc(n_layer, sizeof *layers) : NULL;
+    hth_kv_layer *layers = p ? hth_alloc(2 * (size_t)n_layer, sizeof *layers) : NULL;
     if (!layers) {
         hth_free(p);
-        return hth_fail_memory(err, n_layer * sizeof *layers, "a KV cache");
+        return hth_fail_memory(err, 2 * (size_t)n_layer * sizeof *layers, "a KV cache");
     }
     p->model = model, p->type = type, p->layers = layers;
-    for (uint32_t i = 0; i < n_layer; i++) {
-        layers[i] = kv_of(&model->layers[i]);
-        for (int k = 0; i > 0 && k < HTH_N_STATE; k++)
-            layers[i].states[k] = layers[i - 1].states[k] + state_size_of(&model->layers[i - 1], (hth_state_kind)k);
+    size_t states[HTH_N_STATE] = {0};
+    for (uint32_t i = 0; i < 2 * n_layer; i++) {
         hth_kv_layer *l = &layers[i];
-        uint32_t from = model->layers[i].attn.kv_layer;
-        (void)chunk_size(l->d_head, type, &l->chunk_size); /* the type was checked */
-        l->offset = from == i ? p->classes[l->class].page_size : layers[from].offset;
-        if (from == i) p->classes[l->class].page_size += 2 * l->n_head_kv * l->chunk_size;
+        uint32_t from = owner_of(model, i);
+        if (from != UINT32_MAX) {
+            *l = kv_of(model, i);
+            (void)chunk_size(l->d_head, type, &l->chunk_size); /* the type was checked */
+            l->offset = from == i ? p->classes[l->class].page_size : layers[from].offset;
+            if (from == i) p->classes[l->class].page_size += 2 * l->n_head_kv * l->chunk_size;
+        }
+        for (int k = 0; i < n_layer && k < HTH_N_STATE; k++) {
+            l->states[k] = states[k];
+            states[k] += state_size_of(&model->layers[i], (hth_state_kind)k);
+        }
     }
     pthread_mutex_init(&p->lock, NULL);
     *out = p;

@@ -1,7 +1,8 @@
-/* The memory of KV caches: pages of HTH_KV_PAGE positions, which all sequences of a model with one type of cache
- * share. sequence.c takes pages and gives them back; attention.c computes addresses inside them.
+/* The memory of KV caches: pages of HTH_KV_PAGE entries, which all sequences of a model with one type of cache share.
+ * An entry is a position, or a block of positions (hth_compressed). sequence.c takes pages and gives them back;
+ * attention.c computes addresses inside them.
  *
- * Layers with a window have pages of their own, so that these can be freed behind the window. A page holds, for each
+ * Layers with a window have pages of their own, so that these can be freed behind the window, and so have blocks. A page holds, for each
  * layer of its class, the keys of all KV heads, then their values, each head's two groups together
  * (kernels/attn/kv_layout.h).
  *
@@ -16,7 +17,13 @@
 #include "kernels/attn/kv_layout.h"
 #include "model/model.h"
 
-typedef enum hth_kv_class { HTH_KV_FULL, HTH_KV_WINDOW, HTH_N_KV_CLASS } hth_kv_class;
+typedef enum hth_kv_class {
+    HTH_KV_FULL,
+    HTH_KV_WINDOW,
+    HTH_N_KV_POSITION_CLASS,                  /* of positions, which devices have too */
+    HTH_KV_BLOCKS = HTH_N_KV_POSITION_CLASS, /* of blocks of hth_hparams.compressed.n_tok[0], [1], ... positions */
+    HTH_N_KV_CLASS = HTH_KV_BLOCKS + HTH_N_BLOCK_SIZE
+} hth_kv_class;
 
 typedef struct hth_kv_pool hth_kv_pool;
 typedef struct hth_kv_slab hth_kv_slab;
@@ -40,6 +47,11 @@ typedef struct hth_kv_layer {
 } hth_kv_layer;
 
 hth_kv_class hth_kv_class_of(const hth_layer *layer);
+/* Positions of an entry; 0: no layer is of the class. */
+uint32_t hth_kv_stride(const hth_model *model, hth_kv_class class);
+/* The complete entries of n positions, and the pages that hold entries of n positions. */
+uint32_t hth_kv_n_entry(const hth_model *model, hth_kv_class class, uint32_t n_pos);
+uint32_t hth_kv_n_class_page(const hth_model *model, hth_kv_class class, uint32_t n_pos);
 
 /* ARGUMENT: a type that does not exist or does not suit the model's heads; MEMORY. The model must outlive the pool. */
 hearth_status hth_kv_pool_open(const hth_model *model, hearth_kv_type type, hth_kv_pool **out, hearth_error *err);
@@ -48,6 +60,7 @@ void hth_kv_pool_close(hth_kv_pool *pool);
 
 const hth_model *hth_kv_pool_model(const hth_kv_pool *pool);
 hearth_kv_type hth_kv_pool_type(const hth_kv_pool *pool);
+/* i_layer: of the model, or n_layer more: its blocks. */
 const hth_kv_layer *hth_kv_pool_layer(const hth_kv_pool *pool, uint32_t i_layer);
 /* Bytes of a page; 0: no layer is of the class. */
 size_t hth_kv_pool_page_size(const hth_kv_pool *pool, hth_kv_class class);

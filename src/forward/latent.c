@@ -5,67 +5,6 @@
 
 #include <string.h>
 
-/* ---- products by head ----------------------------------------------------------------------------------------- */
-
-/* Row i of a wave is token i mod height of head i / height; rows behind the tokens are padding. */
-typedef struct by_head {
-    const hth_latent_rows *rows;
-    uint32_t first_head;
-    uint64_t unused[2];
-} by_head;
-_Static_assert(sizeof(by_head) == HTH_PREPARE_SIZE, "what a product prepares with");
-
-static void gather(const void *arg, size_t i)
-{
-    const by_head *b = arg;
-    const hth_latent_rows *r = b->rows;
-    size_t t = i % r->height, head = b->first_head + i / r->height;
-    if (t < r->n_tok)
-        memcpy(r->x + i * r->d_in, r->from + (t * r->n_head + head) * r->from_head, r->d_in * sizeof *r->x);
-}
-
-static void scatter(void *arg, size_t i, uint32_t i_thread)
-{
-    const by_head *b = arg;
-    const hth_latent_rows *r = b->rows;
-    size_t t = i % r->height, head = b->first_head + i / r->height;
-    (void)i_thread;
-    if (t < r->n_tok)
-        memcpy(r->to + (t * r->n_head + head) * r->to_head, r->y + i * r->d_out, r->d_out * sizeof *r->y);
-}
-
-/* Multiplies the vectors of each head by its slice of m, in waves of heads that fit into the workspace. */
-static void multiply_heads(hth_step *s, hth_latent_rows *r, const hth_matrix *m)
-{
-    hth_latent_buffers *l = &s->latent;
-    hth_output out = {.matrix = m, .y = r->y};
-    for (uint32_t head = 0; head < r->n_head; head += l->n_wave) {
-        uint32_t n = r->n_head - head < l->n_wave ? r->n_head - head : l->n_wave;
-        hth_submatrices *wave = &r->waves[head / l->n_wave];
-        *wave = (hth_submatrices){l->slices + head, n, r->d_out, n * r->height, false, l->slice_of};
-        by_head arg = {.rows = r, .first_head = head};
-        hth_fusion fusion = {.prepare = gather, .prepare_arg = &arg};
-        hth_product_slices_add(s->k, s->pool, &s->act_q8, r->x, wave, &out, 1, &fusion);
-        hth_pool_add(s->pool, scatter, &arg, sizeof arg, n * r->height);
-    }
-}
-
-/* The rows of this step's waves. */
-void hth_fwd_latent_begin(hth_step *s)
-{
-    hth_latent_buffers *l = &s->latent;
-    if (!l->slices) return;
-    uint32_t n_head = l->queries.n_head, height = s->n_tok > 1 ? (uint32_t)hth_n_tiled(s->n_tok) : 1;
-    l->n_wave = l->max_row / height;
-    for (uint32_t i = 0; i < n_head; i++) l->slices[i] = (hth_submatrix){i, i % l->n_wave * height, s->n_tok};
-    for (uint32_t i = 0; i < l->n_wave * height; i++)
-        l->slice_of[i] = i % height < s->n_tok ? i / height : UINT32_MAX;
-    l->queries.height = l->values.height = height;
-    l->queries.n_tok = l->values.n_tok = s->n_tok;
-}
-
-/* ---- the block -------------------------------------------------------------------------------------------------- */
-
 typedef struct latent_job {
     hth_step *s;
     const hth_layer *layer;
@@ -114,21 +53,6 @@ static void quantize_queries(void *arg, size_t t, uint32_t i_thread)
         hth_fwd_quantize_queries(s, &job->layer->attn, t);
 }
 
-typedef struct norm_arg {
-    const hth_step *s;
-    const float *weight;
-    size_t n;
-    uint64_t unused;
-} norm_arg;
-_Static_assert(sizeof(norm_arg) == HTH_PREPARE_SIZE, "what a product prepares with");
-
-static void norm_queries(const void *arg, size_t t)
-{
-    const norm_arg *a = arg;
-    float *x = a->s->latent.q_a + t * a->n;
-    a->s->k->rms_norm(x, a->weight, a->n, 1.0f / (float)a->n, a->s->model->hparams.norm_eps, x);
-}
-
 typedef struct gate_arg {
     const hth_step *s;
     const hth_attention *a;
@@ -158,16 +82,16 @@ hearth_status hth_fwd_latent(hth_step *s, uint32_t i_layer, float *add_to, heart
     hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, in, a->gate.n_row > 0 ? 3 : 2, &fusion);
     if (low_rank) {
         hth_output q = {.matrix = &l->q_b, .y = b->q};
-        norm_arg norm = {.s = s, .weight = l->q_norm, .n = l->q_a.n_row};
-        hth_fusion normed = {.prepare = norm_queries, .prepare_arg = &norm};
+        hth_fwd_low_norm norm = {s, l->q_norm, b->q_a, l->q_a.n_row};
+        hth_fusion normed = {.prepare = hth_fwd_low_norm_row, .prepare_arg = &norm};
         hth_product_add(s->k, s->pool, &s->act_q8, b->q_a, s->n_tok, &q, 1, &normed);
     }
     latent_job job = {s, layer, i_layer};
     hth_pool_add(s->pool, store_token, &job, sizeof job, s->n_tok);
-    multiply_heads(s, &b->queries, &l->k_b);
+    hth_fwd_multiply_heads(s, &b->queries, &l->k_b);
     hth_pool_add(s->pool, quantize_queries, &job, sizeof job, s->n_tok);
     hth_fwd_attend(s, a, i_layer);
-    multiply_heads(s, &b->values, &l->v_b);
+    hth_fwd_multiply_heads(s, &b->values, &l->v_b);
 
     hth_output o = {.matrix = &a->o, .y = s->block_out, .add_to = add_to};
     gate_arg g = {.s = s, .a = a};

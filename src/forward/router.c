@@ -2,6 +2,7 @@
 #include "forward/router.h"
 
 #include "base/bits.h"
+#include "kernels/vector/math.h"
 
 #include <string.h>
 
@@ -59,7 +60,13 @@ static void normalise(const hth_kernels *k, float *weights, uint32_t n)
     k->scale(weights, reciprocal, n, weights);
 }
 
-void hth_route(const hth_kernels *k, const hth_router *r, float *logits, float *scratch, uint32_t *chosen,
+static void sqrt_softplus(const hth_kernels *k, float *x, uint32_t n)
+{
+    k->softplus(x, n, x);
+    for (uint32_t i = 0; i < n; i++) x[i] = (float)hth_sqrt_d((double)x[i]);
+}
+
+void hth_route(const hth_kernels *k, const hth_router *r, int32_t token, float *logits, float *scratch, uint32_t *chosen,
                float *weights)
 {
     uint8_t marks[HTH_MAX_EXPERT];
@@ -70,12 +77,20 @@ void hth_route(const hth_kernels *k, const hth_router *r, float *logits, float *
     }
     if (r->score == HTH_SCORE_SOFTMAX) k->softmax(logits, n);
     if (r->score == HTH_SCORE_SIGMOID) k->sigmoid(logits, n, logits);
+    if (r->score == HTH_SCORE_SQRT_SOFTPLUS) sqrt_softplus(k, logits, n);
     if (r->select_bias) k->add(logits, r->select_bias, n, scratch);
     else memcpy(scratch, logits, n * sizeof *scratch);
     if (r->n_group > 1) drop_groups(r, scratch);
-    mark_largest(scratch, n, r->n_used, marks);
-    for (uint32_t i = 0; i < n; i++)
-        if (marks[i]) weights[n_chosen] = logits[i], chosen[n_chosen++] = i;
+    if (r->by_token) {
+        for (; n_chosen < r->n_used; n_chosen++) {
+            chosen[n_chosen] = (uint32_t)r->by_token[(size_t)token * r->n_used + n_chosen];
+            weights[n_chosen] = logits[chosen[n_chosen]];
+        }
+    } else {
+        mark_largest(scratch, n, r->n_used, marks);
+        for (uint32_t i = 0; i < n; i++)
+            if (marks[i]) weights[n_chosen] = logits[i], chosen[n_chosen++] = i;
+    }
     if (r->score == HTH_SCORE_SOFTMAX_CHOSEN) k->softmax(weights, n_chosen);
     if (r->normalise) normalise(k, weights, n_chosen);
     if (r->scale != 1.0f) k->scale(weights, r->scale, n_chosen, weights);

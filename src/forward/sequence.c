@@ -21,6 +21,11 @@ static uint32_t window_of(const hth_model *m)
     return window;
 }
 
+static uint32_t n_page_of(const hth_sequence *s, hth_kv_class class, uint32_t n_pos)
+{
+    return hth_kv_n_class_page(model_of(s), class, n_pos);
+}
+
 static bool releases(const hth_sequence_options *o) { return o->release_window && o->n_step > 0; }
 
 uint32_t hth_sequence_max_step(const hth_sequence *s)
@@ -56,7 +61,7 @@ static bool open_states(hth_sequence *s)
 /* Pages that a sequence holds of a class. */
 static uint32_t count_held(const hth_model *model, const hth_sequence_options *options, hth_kv_class class)
 {
-    uint32_t n_page = hth_kv_n_page(options->n_ctx);
+    uint32_t n_page = hth_kv_n_class_page(model, class, options->n_ctx);
     if (class != HTH_KV_WINDOW || !releases(options)) return n_page;
     /* A step sees the window before its first token; both ends may lie inside a page. */
     uint64_t n = ((uint64_t)window_of(model) + options->n_step) / HTH_KV_PAGE + 2;
@@ -126,7 +131,7 @@ static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth
     }
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
-        uint32_t n_shared = from ? hth_kv_n_page(from->n_tok) : 0; /* those before t->first included */
+        uint32_t n_shared = from ? n_page_of(from, (hth_kv_class)c, from->n_tok) : 0; /* those before t->first included */
         if (from) t->first = from->tables[c].first;
         for (uint32_t i = t->first; i < t->first + t->n_held; i++) {
             hth_kv_page *page = i < n_shared ? from->tables[c].pages[i] : hth_kv_page_take(pool, (hth_kv_class)c);
@@ -190,14 +195,15 @@ static void replace_shared(hth_sequence *s, hth_kv_class class, uint32_t first, 
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
 {
     assert(n_new > 0 && n_new <= s->options.n_ctx - s->n_tok && n_new <= hth_sequence_max_step(s));
-    uint32_t first = s->n_tok / HTH_KV_PAGE, end = hth_kv_n_page(s->n_tok + n_new);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
         if (t->n_held == 0) continue;
+        uint32_t n_old = hth_kv_n_entry(model_of(s), (hth_kv_class)c, s->n_tok), first = n_old / HTH_KV_PAGE,
+                 end = n_page_of(s, (hth_kv_class)c, s->n_tok + n_new);
         assert(first >= t->first && end <= t->first + t->n_held);
-        if (s->n_tok % HTH_KV_PAGE > 0 && hth_kv_page_is_shared(t->pages[first]))
+        if (n_old % HTH_KV_PAGE > 0 && hth_kv_page_is_shared(t->pages[first]))
             hold(t, first, hth_kv_page_copy_shared(s->pool, (hth_kv_class)c, t->pages[first]));
-        replace_shared(s, (hth_kv_class)c, hth_kv_n_page(s->n_tok), end);
+        replace_shared(s, (hth_kv_class)c, hth_kv_n_page(n_old), end);
     }
 }
 
@@ -308,11 +314,11 @@ void hth_sequence_copy_page(const hth_sequence *s, const hth_kernels *k, hth_kv_
 {
     const hth_model *m = model_of(s);
     hearth_kv_type type = hth_kv_pool_type(s->pool);
-    uint32_t n_used = s->n_tok - i * HTH_KV_PAGE;
+    uint32_t n_used = hth_kv_n_entry(m, class, s->n_tok) - i * HTH_KV_PAGE, n_layer = m->hparams.n_layer;
     memcpy(to, s->tables[class].data[i], hth_kv_pool_page_size(s->pool, class));
-    for (uint32_t j = 0; n_used < HTH_KV_PAGE && j < m->hparams.n_layer; j++) {
+    for (uint32_t j = 0; n_used < HTH_KV_PAGE && j < 2 * n_layer; j++) {
         const hth_kv_layer *l = hth_kv_pool_layer(s->pool, j);
-        bool own = l->class == class && m->layers[j].attn.kv_layer == j;
+        bool own = l->class == class && (j >= n_layer || m->layers[j].attn.kv_layer == j);
         for (size_t h = 0; own && h < l->n_head_kv; h++)
             for (size_t at = n_used; at < HTH_KV_PAGE; at++) {
                 uint8_t *keys = to + l->offset + h * l->chunk_size;
@@ -329,7 +335,8 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
     release_window(s);
     if (s->first_window < first_window) s->first_window = first_window;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
-        uint32_t first = s->tables[c].first, end = first + s->tables[c].n_held, n_page = hth_kv_n_page(n_tok);
+        uint32_t first = s->tables[c].first, end = first + s->tables[c].n_held,
+                 n_page = n_page_of(s, (hth_kv_class)c, n_tok);
         replace_shared(s, (hth_kv_class)c, first, end < n_page ? end : n_page);
     }
 }

@@ -23,7 +23,7 @@ typedef struct hth_sequence_options {
     uint32_t n_step; /* tokens of a step at most, which bounds the pages held then; 0: n_ctx */
 } hth_sequence_options;
 
-/* Pages of a class: page i holds positions [HTH_KV_PAGE * i, HTH_KV_PAGE * (i + 1)). The sequence holds n_held pages
+/* Pages of a class: page i holds entries [HTH_KV_PAGE * i, HTH_KV_PAGE * (i + 1)). The sequence holds n_held pages
  * from `first` on; released ones are reused for later positions. */
 typedef struct hth_page_table {
     hth_kv_page **pages;  /* [n_page] of the sequence; NULL: not held */
@@ -87,7 +87,7 @@ void hth_sequence_truncate(hth_sequence *s, uint32_t n);
 
 /* ---- saving and restoring ---------------------------------------------------------------------------------- */
 
-/* Copies page i; positions from n_tok on become zero[d_head], zeros. */
+/* Copies page i; entries of positions from n_tok on become zero[d_head], zeros. */
 void hth_sequence_copy_page(const hth_sequence *s, const hth_kernels *k, hth_kv_class class, uint32_t i,
                             const float *zero, uint8_t *to);
 /* The first page with a position that a token at n_tok sees in layers with a window. */
@@ -98,7 +98,8 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
 
 /* ---- used by the files of forward/ ------------------------------------------------------------------------- */
 
-/* Stores key and value [n_head_kv][d_head] of a position that was prepared. */
+/* Stores key and value [n_head_kv][d_head] of a position that was prepared, or, with n_layer + i as i_layer, of a
+ * block of layer i. */
 void hth_sequence_store(hth_sequence *s, const hth_kernels *k, uint32_t i_layer, uint32_t position, const float *key,
                         const float *value);
 /* A layer's copies of a state: the one before the step, and the one that the step may write (hth_state_kind). Both

@@ -74,8 +74,25 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t max_rows(const hth_model *model, size_t n_row)
 {
     const hth_hparams *h = &model->hparams;
-    size_t n_wave = larger(h->experts.n_used, h->latent.rank > 0 ? h->n_head : 0);
+    size_t n_wave = larger(h->experts.n_used, hth_fwd_n_by_head(h));
     return n_wave == 0 ? n_row : larger(hth_n_tiled(n_row), n_wave);
+}
+
+static void alloc_rows(bump *c, size_t n_head, size_t max_row, hth_head_rows *r)
+{
+    r->x = bump_alloc(c, max_row * r->d_in, sizeof(float));
+    r->y = bump_alloc(c, max_row * r->d_out, sizeof(float));
+    r->waves = bump_alloc(c, n_head, sizeof *r->waves);
+}
+
+static void alloc_by_head(bump *c, const hth_model *model, size_t n_row, hth_step *s)
+{
+    hth_by_head *b = &s->by_head;
+    b->n_head = hth_fwd_n_by_head(&model->hparams);
+    if (b->n_head == 0) return;
+    b->max_row = (uint32_t)max_rows(model, n_row);
+    b->slices = bump_alloc(c, b->n_head, sizeof *b->slices);
+    b->slice_of = bump_alloc(c, b->max_row, sizeof *b->slice_of);
 }
 
 static void alloc_latent(bump *c, const hth_model *model, size_t n_row, hth_step *s)
@@ -85,32 +102,55 @@ static void alloc_latent(bump *c, const hth_model *model, size_t n_row, hth_step
     hth_latent_buffers *b = &s->latent;
     size_t f = sizeof(float), n_head = h->n_head, d_key = z->d_nope + z->d_rope, max_row = max_rows(model, n_row);
     if (z->rank == 0) return;
-    b->max_row = (uint32_t)max_row;
     b->q_a = bump_alloc(c, n_row * z->q_rank, f);
     b->q = bump_alloc(c, n_row * n_head * d_key, f);
     b->out = bump_alloc(c, n_row * n_head * z->d_value, f);
-    b->slices = bump_alloc(c, n_head, sizeof *b->slices);
-    b->slice_of = bump_alloc(c, max_row, sizeof *b->slice_of);
-    b->queries = (hth_latent_rows){.from = b->q,
-                                   .to = s->q,
-                                   .n_head = h->n_head,
-                                   .from_head = (uint32_t)d_key,
-                                   .to_head = h->d_head,
-                                   .d_in = z->d_nope,
-                                   .d_out = z->rank};
-    b->values = (hth_latent_rows){.from = s->attn_out,
-                                  .to = b->out,
-                                  .n_head = h->n_head,
-                                  .from_head = h->d_head,
-                                  .to_head = z->d_value,
-                                  .d_in = z->rank,
-                                  .d_out = z->d_value};
-    hth_latent_rows *rows[] = {&b->queries, &b->values};
-    for (int i = 0; i < 2; i++) {
-        rows[i]->x = bump_alloc(c, max_row * rows[i]->d_in, f);
-        rows[i]->y = bump_alloc(c, max_row * rows[i]->d_out, f);
-        rows[i]->waves = bump_alloc(c, n_head, sizeof *rows[i]->waves);
-    }
+    b->queries = (hth_head_rows){.from = b->q,
+                                 .to = s->q,
+                                 .from_head = (uint32_t)d_key,
+                                 .to_head = h->d_head,
+                                 .d_in = z->d_nope,
+                                 .d_out = z->rank};
+    b->values = (hth_head_rows){.from = s->attn_out,
+                                .to = b->out,
+                                .from_head = h->d_head,
+                                .to_head = z->d_value,
+                                .d_in = z->rank,
+                                .d_out = z->d_value};
+    alloc_rows(c, n_head, max_row, &b->queries);
+    alloc_rows(c, n_head, max_row, &b->values);
+}
+
+static void alloc_compressed(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_hparams *h = &model->hparams;
+    const hth_compressed_sizes *z = &h->compressed;
+    hth_compressed_buffers *b = &s->compressed;
+    size_t f = sizeof(float), d = h->d_head;
+    if (z->q_rank == 0) return;
+    uint32_t d_in = h->n_head / z->n_group * h->d_head;
+    b->q_a = bump_alloc(c, n_row * z->q_rank, f);
+    b->values = bump_alloc(c, n_row * 2 * d, f);
+    b->scores = bump_alloc(c, n_row * 2 * d, f);
+    b->low = bump_alloc(c, n_row * z->n_group * z->out_rank, f);
+    b->groups = (hth_head_rows){.from = s->attn_out,
+                                .to = b->low,
+                                .from_head = d_in,
+                                .to_head = z->out_rank,
+                                .d_in = d_in,
+                                .d_out = z->out_rank};
+    alloc_rows(c, z->n_group, max_rows(model, n_row), &b->groups);
+    b->n_scratch = hth_fwd_compressed_scratch(h);
+    b->scratch = bump_alloc(c, n_thread * b->n_scratch, f);
+}
+
+static void alloc_streams(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    size_t n = model->hparams.n_stream, d = model->hparams.d_model, f = sizeof(float);
+    if (n == 0) return;
+    s->streams.x = bump_alloc(c, n_row * n * d, f);
+    s->streams.weights = bump_alloc(c, n_row * (2 + n) * n, f);
+    s->streams.normed = bump_alloc(c, n_thread * n * d, f);
 }
 
 static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
@@ -155,6 +195,9 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
     hth_recurrent_buffers *r = &s->recurrent;
     size_t n_in = 0, n_channel = 0, n_joined = 0, n_head = sizes->n_head, n_inner = sizes->d_inner, n_low = 0,
            n_decay = n_head, f = sizeof(float);
+    if (sizes->n_tap == 0 && model->hparams.compressed.q_rank == 0) return;
+    r->runs = bump_alloc(c, n_row, sizeof *r->runs);
+    r->run_of = bump_alloc(c, n_row, sizeof *r->run_of);
     if (sizes->n_tap == 0) return;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
@@ -170,8 +213,6 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
         if (is_net) r->n_scratch = hth_fwd_delta_net_scratch(n);
         if (is_kda) n_in = n_channel = 3 * n_inner, r->n_scratch = l->kda.d, n_decay = n_inner;
     }
-    r->runs = bump_alloc(c, n_row, sizeof *r->runs);
-    r->run_of = bump_alloc(c, n_row, sizeof *r->run_of);
     r->in = bump_alloc(c, n_row * n_in, f);
     r->conv = bump_alloc(c, n_row * n_channel, f);
     r->joined = bump_alloc(c, n_row * n_joined, f);
@@ -247,7 +288,10 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     alloc_lists(c, model, n_tok, n_thread, s);
     alloc_experts(c, model, n_tok, n_thread, s);
     alloc_recurrent(c, model, n_tok, n_thread, s);
+    alloc_by_head(c, model, n_tok, s);
     alloc_latent(c, model, n_tok, s);
+    alloc_compressed(c, model, n_tok, n_thread, s);
+    alloc_streams(c, model, n_tok, n_thread, s);
     alloc_layer_embeddings(c, model, n_tok, n_thread, s);
 }
 
@@ -326,6 +370,13 @@ void hth_fwd_norm_row(const void *rows, size_t i)
         k->rms_norm(x, n->norm->weight, h->d_model, inv_n, eps, y);
         if (n->norm->bias) k->add(y, n->norm->bias, h->d_model, y);
     }
+}
+
+void hth_fwd_low_norm_row(const void *norm, size_t i)
+{
+    const hth_fwd_low_norm *n = norm;
+    float *x = n->x + i * n->n;
+    n->s->k->rms_norm(x, n->weight, n->n, 1.0f / (float)n->n, n->s->model->hparams.norm_eps, x);
 }
 
 static void norm_unit(void *arg, size_t i, uint32_t i_thread)
@@ -412,6 +463,7 @@ static hearth_status run_both(hth_step *s, uint32_t i_layer, float *add_to, hear
 
 static hth_fwd_block_fn *const mixers[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = hth_fwd_attention,
                                                       [HTH_MIXER_LATENT] = hth_fwd_latent,
+                                                      [HTH_MIXER_COMPRESSED] = hth_fwd_compressed,
                                                       [HTH_MIXER_SHORT_CONV] = hth_fwd_short_conv,
                                                       [HTH_MIXER_DELTA_NET] = hth_fwd_delta_net,
                                                       [HTH_MIXER_KDA] = hth_fwd_kda,
@@ -432,6 +484,19 @@ static hearth_status run_mixers(hth_step *s, uint32_t i_layer, float *add_to, he
     return st;
 }
 
+/* A layer whose blocks read and write streams (hth_connection). */
+static hearth_status run_connected(hth_step *s, uint32_t i_layer, hearth_error *err)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    hth_fwd_read_streams(s, &l->mixer_connection);
+    hearth_status st = mixers[l->mixer](s, i_layer, NULL, err);
+    if (st != HEARTH_OK) return st;
+    hth_fwd_write_streams(s);
+    hth_fwd_read_streams(s, &l->ffn_connection);
+    if ((st = networks[l->network](s, i_layer, NULL, err)) == HEARTH_OK) hth_fwd_write_streams(s);
+    return st;
+}
+
 static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
@@ -441,6 +506,7 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
     float *network_to = parallel || scaled || l->ffn_post_norm.weight ? NULL : s->x;
     const hth_router *router = &l->experts.router;
     hearth_status st = HEARTH_OK;
+    if (h->n_stream > 0) return run_connected(s, i_layer, err);
     if (hth_has_experts(l->network) && router->reads_layer_input) hth_fwd_route(s, router, s->x);
     if (l->mixer != HTH_MIXER_NONE) {
         if ((st = run_mixers(s, i_layer, mixer_to, err)) != HEARTH_OK) return st;
@@ -505,8 +571,9 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     hth_alloc_assert_none(1); /* functions called from here may allocate again */
     hth_fwd_group(step);
     hth_fwd_find_runs(step);
-    hth_fwd_latent_begin(step);
+    hth_fwd_by_head_begin(step);
     hth_fwd_embed(step);
+    hth_fwd_begin_streams(step);
     hth_fwd_embed_layers(step);
     hth_fwd_rope_tables(step);
     hth_logits_sink to = {fn, user, 0};
@@ -521,6 +588,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     }
     for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++)
         st = run_layer(step, i, err);
+    if (step->model->hparams.n_stream > 0) hth_fwd_read_streams(step, &step->model->output_connection);
     if (st == HEARTH_OK && !head_done) st = hth_fwd_head(step, &to, err);
     hth_pool_finish(step->pool);
     if (hth_pool_take_cancelled(step->pool)) {

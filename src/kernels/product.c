@@ -24,6 +24,7 @@ typedef struct product_job {
     hth_prepare_fn *prepare;
     uint64_t prepare_arg[HTH_PREPARE_SIZE / 8];
     hth_activate_fn *activate; /* NULL: separate outputs; else outputs[0].y is hidden */
+    float limit;               /* hth_fusion */
 } product_job;
 _Static_assert(sizeof(product_job) <= HTH_POOL_ARG_SIZE, "a product does not fit into the queue");
 
@@ -340,6 +341,12 @@ static unit_rows rows_of_hidden(const product_job *job, size_t i_claim)
     return unit_at(job, job->outputs, unit_claimed(job, i_claim), rows_of_all(job->outputs, n_output_of(job)));
 }
 
+static void limit_neurons(float *gate, float *up, size_t n, float limit)
+{
+    for (size_t i = 0; gate && i < n; i++) gate[i] = gate[i] > limit ? limit : gate[i];
+    for (size_t i = 0; i < n; i++) up[i] = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+}
+
 /* Computes the neurons of a unit in the thread's scratch memory. h takes those of token t at t * stride. */
 static void compute_neurons(const product_job *job, unit_rows u, uint32_t i_thread, float *h, size_t stride)
 {
@@ -349,7 +356,8 @@ static void compute_neurons(const product_job *job, unit_rows u, uint32_t i_thre
         u.o = &job->outputs[i];
         compute_rows(job, &u, i_thread, part + i * n_tok * n, n);
     }
-    const float *up = part + (n_output - 1) * n_tok * n, *gate = n_output == 2 ? part : NULL;
+    float *up = part + (n_output - 1) * n_tok * n, *gate = n_output == 2 ? part : NULL;
+    if (job->limit > 0.0f) limit_neurons(gate, up, n_tok * n, job->limit);
     for (size_t t = 0; t < n_tok; t++)
         job->activate(gate ? gate + t * n : NULL, up + t * n, n, h + t * stride);
 }
@@ -430,7 +438,7 @@ static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *
         assert(!outputs[i].list || (n_tok == 1 && m->layout == HTH_LAYOUT_ROWS));
     }
     if (fusion) {
-        job.prepare = fusion->prepare, job.activate = fusion->activate;
+        job.prepare = fusion->prepare, job.activate = fusion->activate, job.limit = fusion->limit;
         if (job.activate) job.outputs[0].y = fusion->hidden;
         if (job.prepare) memcpy(job.prepare_arg, fusion->prepare_arg, HTH_PREPARE_SIZE);
     }

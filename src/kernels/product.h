@@ -90,6 +90,7 @@ typedef struct hth_fusion {
     /* The outputs are gate and up, or up alone. Only hidden[n_tok][n_row] = activate(gate, up) is kept, if
      * hth_product_fits_scratch. */
     hth_activate_fn *activate;
+    float limit; /* of gate, and of up on both sides, before it; 0: none */
     float *hidden;
 } hth_fusion;
 

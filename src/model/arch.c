@@ -313,6 +313,17 @@ static const hth_arch archs[] = {
     {.name = "mistral4", DEEPSEEK(HTH_SCORE_SOFTMAX)},
     {.name = "deepseek32", DEEPSEEK(HTH_SCORE_SOFTMAX), INDEXER},
     {.name = "glm-dsa", DEEPSEEK(HTH_SCORE_SIGMOID), INDEXER},
+    {.name = "deepseek4",
+     ADJACENT,
+     .compressed = true,
+     .indexer = true,
+     .swa = {.possible = true, .unscaled = true, .shares_base = true},
+     .ignored = "indexer.attn_q_b.weight indexer.proj.weight indexer_compressor_kv.weight "
+                "indexer_compressor_gate.weight indexer_compressor_ape.weight indexer_compressor_norm.weight "
+                "exp_probs_b_vl.bias ",
+     .experts = {.score = HTH_SCORE_SQRT_SOFTPLUS, .reads_score = true, .reads_normalise = true, .reads_scale = true,
+                 .width = HTH_WIDTH_KEY, .select_bias = true, .shared = HTH_SHARED_COUNT, .required = true,
+                 .reads_hashed = true, .reads_limits = true}},
     {.name = "minimax-m3",
      .rope = HTH_ROPE_NEOX,
      .activation = HTH_ACTIVATION_SWIGLU_OAI,
@@ -499,6 +510,7 @@ const char *hth_mixer_name(hth_mixer_kind kind)
 {
     static const char *const names[HTH_N_MIXER] = {[HTH_MIXER_ATTENTION] = "attention",
                                                    [HTH_MIXER_LATENT] = "latent",
+                                                   [HTH_MIXER_COMPRESSED] = "compressed",
                                                    [HTH_MIXER_SHORT_CONV] = "short_conv",
                                                    [HTH_MIXER_DELTA_NET] = "delta_net",
                                                    [HTH_MIXER_KDA] = "kda",

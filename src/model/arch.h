@@ -11,6 +11,7 @@
 typedef enum hth_mixer_kind {
     HTH_MIXER_ATTENTION,
     HTH_MIXER_LATENT, /* attention over latent vectors (MLA) */
+    HTH_MIXER_COMPRESSED, /* attention over a window and over blocks of positions */
     HTH_MIXER_SHORT_CONV,
     HTH_MIXER_DELTA_NET,
     HTH_MIXER_KDA,
@@ -18,7 +19,7 @@ typedef enum hth_mixer_kind {
     HTH_MIXER_NONE, /* the layer is a network */
     HTH_N_MIXER,
 } hth_mixer_kind;
-/* "attention", "latent", "short_conv", "delta_net", "kda", "ssm", "none" */
+/* "attention", "latent", "compressed", "short_conv", "delta_net", "kda", "ssm", "none" */
 const char *hth_mixer_name(hth_mixer_kind kind);
 
 typedef enum hth_rope_kind {
@@ -103,6 +104,7 @@ typedef enum hth_router_score {
     HTH_SCORE_SOFTMAX = 1,
     HTH_SCORE_SIGMOID,
     HTH_SCORE_SOFTMAX_CHOSEN, /* the logits choose; weights are the softmax over the chosen ones */
+    HTH_SCORE_SQRT_SOFTPLUS,
     HTH_N_SCORE,
 } hth_router_score;
 
@@ -138,6 +140,8 @@ typedef struct hth_expert_rule {
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
     bool weighs_input;          /* hth_router */
+    bool reads_hashed;          /* the first hash_layer_count layers choose experts by the token */
+    bool reads_limits;          /* swiglu_clamp_exp and swiglu_clamp_shexp */
     bool ignored;               /* expert_count means nothing */
 } hth_expert_rule;
 
@@ -213,6 +217,7 @@ typedef struct hth_arch {
     bool attn_sinks;           /* each head has a score without a value */
     hth_attn_gate attn_gate;
     bool latent;               /* attention is HTH_MIXER_LATENT */
+    bool compressed;           /* attention is HTH_MIXER_COMPRESSED, and the residual stream is several */
     bool indexer;              /* attention.indexer.top_k keys are chosen: all, because the context is limited to them */
     bool reads_yarn_log;       /* rope.scaling.yarn_log_multiplier changes the size of rotated vectors */
     bool yarn_log_of_scores;   /* and multiplies scores; it is written times 0.1 */

@@ -202,13 +202,15 @@ static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
     return st == HEARTH_OK ? make_slopes(b, &l->attn) : st;
 }
 
-static hearth_status bind_mixer(hth_binder *b, uint32_t i, bool recurrent, hth_layer *l)
+static hearth_status bind_mixer(hth_binder *b, uint32_t i, const hth_layer_sizes *sizes, hth_layer *l)
 {
+    bool recurrent = sizes->recurrent;
     const hth_arch *a = b->model->hparams.arch;
     bool attends = !recurrent || a->recurrent.beside;
     hearth_status st = bind_mixer_norm(b, i, l);
     l->attn.has_temperature = a->temperature != HTH_TEMPERATURE_UNROTATED || !l->attn.rotates;
-    if (st == HEARTH_OK && attends) st = a->latent ? hth_bind_latent(b, i, l) : bind_attention(b, i, l);
+    if (st == HEARTH_OK && a->compressed) st = hth_bind_compressed(b, i, sizes->block, l);
+    else if (st == HEARTH_OK && attends) st = a->latent ? hth_bind_latent(b, i, l) : bind_attention(b, i, l);
     if (st == HEARTH_OK && recurrent) st = hth_bind_recurrent(b, i, attends ? &l->beside : &l->mixer, l);
     if (st != HEARTH_OK || !a->post_norms) return st;
     l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)a->post_norm_eps;
@@ -225,7 +227,7 @@ static hearth_status allocate(hth_binder *b)
     m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
     m->used = hth_arena_alloc(&m->arena, hth_gguf_n_tensor(m->file) + 1, sizeof *m->used, 1);
     const hth_hparams *h = &m->hparams;
-    const uint32_t widths[] = {h->d_model, h->d_head, h->d_head_window, h->recurrent.d_state,
+    const uint32_t widths[] = {h->d_model, h->n_stream * h->d_model, h->d_head, h->d_head_window, h->recurrent.d_state,
                                h->recurrent.dt_rank};
     uint32_t n_one = 0;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) n_one = widths[i] > n_one ? widths[i] : n_one;
@@ -404,11 +406,14 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
         if ((st = choose_cache(b, i)) != HEARTH_OK) return st;
         l->beside = HTH_MIXER_NONE;
         if (sizes[i].no_mixer) l->mixer = HTH_MIXER_NONE;
-        else if ((st = bind_mixer(b, i, sizes[i].recurrent, l)) != HEARTH_OK) return st;
+        else if ((st = bind_mixer(b, i, &sizes[i], l)) != HEARTH_OK) return st;
         if (sizes[i].no_network) l->network = HTH_NETWORK_NONE;
         else if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;
+        if (m->hparams.n_stream > 0 && (st = hth_bind_connections(b, i, l)) != HEARTH_OK) return st;
         if ((st = bind_end_of_layer(b, i, l)) != HEARTH_OK) return st;
+        l->experts.limit = sizes[i].limit, l->experts.shared_limit = sizes[i].shared_limit;
     }
+    if (m->hparams.n_stream > 0 && (st = hth_bind_output_connection(b)) != HEARTH_OK) return st;
     return bind_head(b);
 }
 

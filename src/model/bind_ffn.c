@@ -162,6 +162,9 @@ static hearth_status bind_router(hth_binder *b, uint32_t i, hth_layer *l)
         st = hth_bind_vector(b, scale, e->n_expert, &r->expert_scale);
     if (st == HEARTH_OK)
         st = hth_bind_bias(b, i, "ffn_gate_inp", h->arch->experts.biased, e->n_expert, &r->bias);
+    if (st == HEARTH_OK && i < e->n_hashed)
+        return hth_bind_indices(b, hth_bind_find_in_layer(b, i, "ffn_gate_tid2eid.weight"), e->n_used, h->n_vocab,
+                                e->n_expert, &r->by_token);
     if (st != HEARTH_OK || !h->arch->experts.select_bias) return st;
     const hth_gguf_tensor *bare =
         hth_bind_find_in_layer(b, i, "exp_probs_b"); /* some converters write it without a suffix */

@@ -164,6 +164,20 @@ hearth_status hth_bind_scaled(hth_binder *b, const hth_gguf_tensor *t, size_t n,
     return st;
 }
 
+hearth_status hth_bind_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row, uint32_t n_index,
+                               const float **indices)
+{
+    if (!t) return hth_bind_missing(b);
+    if (t->type != HTH_TYPE_I32)
+        return hth_fail(b->err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' (info at byte %llu) has type %s, expected I32",
+                        hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
+                        hth_type_find((uint32_t)t->type)->name);
+    if (t->dim[0] != n || t->dim[1] != n_row || t->dim[2] != 1 || t->dim[3] != 1)
+        return hth_bind_wrong_shape(b, t, n, n_row);
+    remember(b, (hth_binding){.tensor = t, .vector = indices, .n = n * n_row, .n_row = n_row, .size = t->size, .n_index = n_index});
+    return HEARTH_OK;
+}
+
 hearth_status hth_bind_bias_parts(hth_binder *b, const hth_gguf_tensor *t, const size_t *n,
                                   const float **vectors[], size_t n_part)
 {

@@ -418,7 +418,8 @@ static hearth_status read_temperature(hth_hparams_reader *r, hth_hparams *h)
 static hearth_status read_indexer(hth_hparams_reader *r, hth_hparams *h)
 {
     uint32_t n_block = 0, size = 1;
-    if (!h->arch->indexer) return HEARTH_OK;
+    if (!h->arch->indexer || (h->arch->compressed && h->compressed.n_tok[0] == 0)) return HEARTH_OK;
+    if (h->arch->compressed) size = h->compressed.n_tok[0];
     hearth_status st = hth_hparams_size(r, "attention.indexer.block_size", 0, HTH_MAX_CONTEXT, &size);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "attention.indexer.top_k", 1, HTH_MAX_CONTEXT, &n_block);
     uint64_t n = (uint64_t)n_block * (size > 0 ? size : 1);
@@ -558,6 +559,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = hth_hparams_read_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
     hth_hparams_place_experts(h, *per_layer);
     st = h->arch->latent ? hth_hparams_read_latent(&r, h) : read_head_size(&r, h);
+    if (st == HEARTH_OK && h->arch->compressed) st = hth_hparams_read_compressed(&r, h, *per_layer);
     if (st != HEARTH_OK) return st;
     if ((st = read_windows(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = read_caps(&r, h)) != HEARTH_OK) return st;

@@ -3,24 +3,24 @@
 #include "base/log.h"
 #include "model/hparams_int.h"
 
-/* Values of expert_gating_func; the last one is defined, but not supported. */
-static const char *const score_names[] = {"that of the architecture", "softmax", "sigmoid", "softmax of the chosen",
-                                          "the root of softplus"};
-enum { N_SCORE_NAME = sizeof score_names / sizeof *score_names };
+/* Values of expert_gating_func. */
+static const char *const score_names[HTH_N_SCORE] = {"that of the architecture", "softmax", "sigmoid",
+                                                     "softmax of the chosen", "the root of softplus"};
 
 /* An unknown value is refused wherever the key is. Where the architecture does not read it, a known value changes
  * nothing, as in llama.cpp. n_expert 0: the model is dense. */
 static hearth_status read_score(hth_hparams_reader *r, const hth_expert_rule *rule, uint64_t n_expert,
                                 hth_expert_sizes *e)
 {
-    uint64_t stated = 0, n_supported = rule->reads_score ? HTH_N_SCORE : N_SCORE_NAME;
+    uint64_t stated = 0;
     bool found;
     const char *key = hth_hparams_key(r, "expert_gating_func"), *path = hth_gguf_path(r->file);
     hearth_status st = hth_gguf_get_uint(r->file, key, 0, UINT32_MAX, &stated, &found, r->err);
     if (st != HEARTH_OK) return st;
-    if (stated >= n_supported)
+    if (stated >= HTH_N_SCORE)
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: %s at %llu is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen)",
+                        "%s: %s at %llu is %llu; supported: 1 (softmax), 2 (sigmoid), 3 (softmax of the chosen), 4 "
+                        "(the root of softplus)",
                         path, key, (unsigned long long)hth_gguf_find(r->file, key)->offset,
                         (unsigned long long)stated);
     e->score = rule->reads_score && stated > 0 ? (hth_router_score)stated : rule->score;
@@ -130,7 +130,33 @@ static uint32_t first_width(const hth_hparams *h, const hth_layer_sizes *sizes)
     return sizes[i].d_ff;
 }
 
-hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, const hth_layer_sizes *sizes)
+/* Limits of gate and up, one for each layer. */
+static hearth_status read_limits(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
+{
+    static const char *const names[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
+    for (int k = 0; k < 2; k++) {
+        const hth_gguf_value *v = hth_gguf_find(r->file, hth_hparams_key(r, names[k]));
+        bool each = v && v->type == HTH_GGUF_ARRAY;
+        double all = 0.0;
+        hearth_status st = HEARTH_OK;
+        if (each && v->n_element < h->n_layer)
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu has fewer than %u numbers, one for each layer",
+                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
+        if (!each) st = hth_hparams_float(r, names[k], 0.0, 1e6, &all, NULL);
+        for (uint32_t i = 0; st == HEARTH_OK && v && i < h->n_layer; i++) {
+            double x = each ? hth_gguf_element_float(v, i) : all;
+            if (!(x >= 0.0 && x <= 1e6))
+                return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is %g for layer %u, allowed are 0 (none) to 1e+06",
+                                hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, x, i);
+            if (k == 0) sizes[i].limit = (float)x;
+            sizes[i].shared_limit = (float)x;
+        }
+        if (st != HEARTH_OK) return st;
+    }
+    return HEARTH_OK;
+}
+
+hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_expert_rule *rule = &h->arch->experts;
     hth_expert_sizes *e = &h->experts;
@@ -160,6 +186,8 @@ hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, co
         st = hth_hparams_count(r, "leading_dense_block_count", h->n_layer, &e->n_leading);
     if (st == HEARTH_OK && rule->reads_step)
         st = hth_hparams_size(r, "interleave_moe_layer_step", 1, HTH_MAX_LAYER, &e->step);
+    if (st == HEARTH_OK && rule->reads_hashed) st = hth_hparams_count(r, "hash_layer_count", h->n_layer, &e->n_hashed);
+    if (st == HEARTH_OK && rule->reads_limits) st = read_limits(r, h, sizes);
     return st;
 }
 

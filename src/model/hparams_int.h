@@ -35,7 +35,7 @@ hearth_status hth_hparams_float(hth_hparams_reader *r, const char *name, double 
                                 double *value, bool *found);
 
 /* hparams_experts.c: counts and widths; then which layers have experts. */
-hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, const hth_layer_sizes *sizes);
+hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
 void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes);
 /* FORMAT: the last key's value is not an array of flags, one for each layer. */
 hearth_status hth_hparams_check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer);
@@ -43,6 +43,8 @@ hearth_status hth_hparams_check_flags(hth_hparams_reader *r, const hth_gguf_valu
 hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
 /* hparams_latent.c: sizes of latent attention, in place of those of heads. */
 hearth_status hth_hparams_read_latent(hth_hparams_reader *r, hth_hparams *h);
+/* hparams_compressed.c: after the sizes of heads. */
+hearth_status hth_hparams_read_compressed(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
 /* hparams_rope.c: rotation, after the sizes of heads. */
 hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h);
 

@@ -98,6 +98,8 @@ static hearth_status read_magnitude(hth_hparams_reader *r, hth_hparams *h)
                         hth_gguf_path(r->file), r->arch, rope->factor);
     }
     if (a->yarn_log_of_scores) multiplier /= 0.1;
+    if (a->compressed) rope->magnitude = 1.0;
+    if (a->compressed) return HEARTH_OK;
     double own = a->yarn_log_apart && multiplier != 0.0 ? multiplier : 1.0;
     rope->magnitude *= yarn_size(log_factor, own) / yarn_size(log_factor, multiplier);
     if (a->yarn_log_of_scores) h->score_factor = rope->magnitude * yarn_size(log_factor, multiplier);
@@ -115,7 +117,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
                        .n_ctx_original = h->n_ctx_train,
                        .magnitude = 1.0};
     double factor = 0.0;
-    bool rotates = true, other_depth = h->arch->rope_layers > 0 && h->n_layer != h->arch->rope_layers;
+    bool found, rotates = true, other_depth = h->arch->rope_layers > 0 && h->n_layer != h->arch->rope_layers;
     hearth_status st = HEARTH_OK;
     if (h->arch->reads_finetuned)
         st = hth_gguf_get_bool(r->file, hth_hparams_key(r, "rope.scaling.finetuned"), &rotates, NULL, r->err);
@@ -138,13 +140,17 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
     if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = hth_hparams_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
+    if (h->arch->compressed) { /* layers with blocks have a base of their own, and are scaled */
+        rope->window_base = rope->base, rope->base = 0.0;
+        st = hth_hparams_float(r, "attention.compress_rope_freq_base", 1.001, 1e12, &rope->base, &found);
+        if (st != HEARTH_OK || !found) return st != HEARTH_OK ? st : hth_hparams_missing(r);
+    }
     if (h->arch->reads_rope_alpha && (st = read_alpha(r, h->d_head, rope)) != HEARTH_OK) return st;
     if (h->arch->swa.possible && !h->arch->swa.shares_base) {
         st = hth_hparams_float(r, "rope.freq_base_swa", 1.001, 1e12, &rope->window_base, NULL);
         if (st != HEARTH_OK) return st;
     }
     if ((st = read_scaling_type(r, h->arch, rope)) != HEARTH_OK) return st;
-    bool found;
     if ((st = hth_hparams_float(r, "rope.scaling.factor", 0.0, 1e6, &factor, &found)) != HEARTH_OK)
         return st;
     if (!found &&

@@ -41,6 +41,14 @@ typedef struct hth_latent_sizes {
     uint32_t d_value;
 } hth_latent_sizes;
 
+/* Sizes of compressed attention (hth_compressed). q_rank 0: the model has none. */
+enum { HTH_N_BLOCK_SIZE = 2 };
+typedef struct hth_compressed_sizes {
+    uint32_t q_rank;
+    uint32_t n_group, out_rank;       /* of heads, for the output */
+    uint32_t n_tok[HTH_N_BLOCK_SIZE]; /* of a block; 0: no layer has such blocks */
+} hth_compressed_sizes;
+
 /* Sizes of all recurrent layers. */
 typedef struct hth_recurrent_sizes {
     uint32_t n_tap;
@@ -56,6 +64,7 @@ typedef struct hth_expert_sizes {
     uint32_t d_ff, d_ff_shared; /* of an expert, of the shared one (0: none) */
     uint32_t n_leading; /* the first layers, which are dense */
     uint32_t step;      /* of the others, layer i has experts if (i + 1) mod step = 0 */
+    uint32_t n_hashed;  /* the first layers, which choose experts by the token */
     hth_router_score score;
     bool normalise;
     float scale;
@@ -77,6 +86,10 @@ typedef struct hth_hparams {
     hth_expert_sizes experts;
     hth_recurrent_sizes recurrent;
     hth_latent_sizes latent;
+    hth_compressed_sizes compressed;
+    uint32_t n_stream;          /* of the residual stream (hth_connection); 0: it is one */
+    uint32_t n_sinkhorn;
+    float stream_eps;
     float norm_eps;
     uint32_t score_width;
     double score_factor;        /* of queries and of keys, for scores only; 0: 1 */
@@ -159,6 +172,41 @@ typedef struct hth_latent {
     const float *kv_norm; /* [rank] */
     hth_matrix k_b, v_b;  /* slices, one for each head: rank rows of d_nope, d_value rows of rank */
 } hth_latent;
+
+/* Attention over the last positions and over blocks of positions (DeepSeek-AI 2026, DeepSeek-V4). Keys are values too,
+ * and all heads share one. Values of a block are, in each dimension, a mean of its tokens' values weighted by the
+ * softmax of their scores. Where blocks overlap, values and scores have twice the rows, and the first half of a
+ * token's is part of the block after its own. The sizes of heads, the window, sinks and the second output matrix are
+ * those of hth_attention. */
+typedef struct hth_compressed {
+    hth_matrix q_a, q_b;       /* q_rank rows of d_model, n_head * d_head rows of q_rank */
+    const float *q_norm;       /* [q_rank]; the queries of each head are then normalised without weights */
+    hth_matrix kv;             /* d_head rows of d_model */
+    const float *kv_norm;      /* [d_head] */
+    hth_matrix o_a;            /* slices, one for each group of heads: out_rank rows of its d_head values */
+    uint32_t n_tok;            /* of a block; 0: the layer has none */
+    bool overlaps;
+    hth_matrix values, scores; /* d_head rows of d_model, or twice that */
+    const float *position;     /* [n_tok][rows] added to scores */
+    const float *norm;         /* [d_head] of blocks */
+} hth_compressed;
+
+/* Floats of the state of a layer: of the block that is not complete, and of the next one, which overlaps it, the
+ * largest score, the sum of weights and the weighted sum of values, for each dimension. */
+static inline size_t hth_compressed_state(const hth_compressed *c, size_t d_head)
+{
+    return c->n_tok == 0 ? 0 : (c->overlaps ? 6 : 3) * d_head;
+}
+
+/* How a block reads the streams of the residual stream, and how they are made anew (forward/streams.c). */
+enum { HTH_MAX_STREAM = 8 };
+typedef struct hth_connection {
+    const float *weight; /* [n][n_stream * d_model]: products with the normed streams; n is (2 + n_stream) * n_stream, or
+                            at the head n_stream; NULL: none */
+    const float *base;   /* [n] */
+    const float *scale;  /* [3] of those for inputs, for the output and for streams; at the head [1] */
+    bool is_head;
+} hth_connection;
 
 enum { HTH_MAX_TAP = 64 };
 /* A causal convolution of each channel: the sum of taps[j] times the input of n_tap - 1 - j tokens before. */
@@ -271,6 +319,7 @@ typedef struct hth_router {
     float scale; /* of the weights */
     bool weighs_input;         /* weights multiply the inputs of experts, not their outputs */
     const float *expert_scale; /* [n_expert] of the weights, or NULL */
+    const float *by_token;     /* [n_vocab][n_used] the experts of each token, in place of the best; NULL: none */
     hth_norm norm;             /* of its input, the residual stream before the network; absent: the network's input */
     bool reads_layer_input;
 } hth_router;
@@ -285,6 +334,8 @@ typedef struct hth_experts {
     hth_ffn shared;           /* d_ff 0: none */
     hth_norm norm;            /* of the input; absent: hth_layer.ffn_norm */
     hth_norm post_norm, dense_post_norm; /* HTH_NETWORK_BOTH: of the outputs of both networks, before their sum */
+    float limit; /* of gate, and of up on both sides, before the activation of experts and of the shared one; 0: none */
+    float shared_limit;
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight of the shared one, which else is 1 */
 } hth_experts;
 
@@ -322,6 +373,8 @@ typedef struct hth_layer {
     hth_norm ffn_post_norm;
     hth_attention attn;         /* HTH_MIXER_ATTENTION, in part HTH_MIXER_LATENT; else n_head is 0 */
     hth_latent latent;          /* HTH_MIXER_LATENT */
+    hth_compressed compressed;  /* HTH_MIXER_COMPRESSED */
+    hth_connection mixer_connection, ffn_connection;
     hth_short_conv short_conv;  /* HTH_MIXER_SHORT_CONV */
     hth_delta_net delta_net;    /* HTH_MIXER_DELTA_NET */
     hth_kda kda;                /* HTH_MIXER_KDA */
@@ -334,7 +387,7 @@ typedef struct hth_layer {
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 45 };
+enum { HTH_LAYER_MATRICES = 51 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
@@ -346,7 +399,8 @@ static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MA
         &l->latent.k_b, &l->latent.v_b, &l->embedding.gate, &l->embedding.proj,
         &l->kda.q, &l->kda.k, &l->kda.v, &l->kda.beta, &l->kda.decay_a, &l->kda.decay_b, &l->kda.gate_a,
         &l->kda.gate_b, &l->kda.out, &l->ssm.gate, &l->ssm.x, &l->ssm.dt_low, &l->ssm.b, &l->ssm.c, &l->ssm.dt,
-        &l->ssm.out};
+        &l->ssm.out, &l->compressed.q_a, &l->compressed.q_b, &l->compressed.kv, &l->compressed.o_a,
+        &l->compressed.values, &l->compressed.scores};
     _Static_assert(sizeof these / sizeof *these == HTH_LAYER_MATRICES, "a matrix of a layer is left out");
     for (int i = 0; i < HTH_LAYER_MATRICES; i++) all[i] = these[i];
 }
@@ -365,6 +419,7 @@ typedef struct hth_binding {
     double factor;               /* of a vector; 0: 1 */
     bool must_be_nonzero;        /* no entry may be 0 */
     bool must_be_nonneg;      /* no entry may be negative */
+    uint32_t n_index;            /* a vector of n_row rows of different integers, each below this; 0: of numbers */
 } hth_binding;
 
 typedef struct hth_model {
@@ -378,6 +433,7 @@ typedef struct hth_model {
     const float *layer_proj_norm; /* [d_layer_embd] of that product */
     float *ones;              /* [largest width] weights of norms without parameters */
     hth_norm output_norm;
+    hth_connection output_connection;
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
@@ -452,6 +508,8 @@ hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, heart
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
     uint32_t chunk;
+    uint32_t block; /* hth_compressed.n_tok */
+    float limit, shared_limit; /* hth_experts */
     bool has_experts, rotates, recurrent, no_mixer, no_network;
 } hth_layer_sizes;
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,

@@ -340,6 +340,58 @@ def latent(m, q_rank, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
     network(m, recurrent=mixer, **options)
 
 
+def deepseek4(m, q_rank, n_group, out_rank, blocks, n_stream=4, n_hashed=0, **options):
+    """blocks: positions of a block, of each layer; n_hashed: the first layers, whose experts depend on the token alone"""
+    e, d, n_q, d_index = m.d_model, m.d_head, m.n_head * m.d_head, 64
+    m.key("attention.q_lora_rank", q_rank)
+    m.key("attention.output_group_count", n_group)
+    m.key("attention.output_lora_rank", out_rank)
+    m.key("attention.compress_ratios", blocks)
+    m.key("hyper_connection.count", n_stream)
+    m.key("hash_layer_count", n_hashed)
+    m.key("attention.indexer.head_count", 2)
+    m.key("attention.indexer.key_length", d_index)
+    m.key("attention.indexer.top_k", 40)
+
+    def connection(name, n, n_scale):
+        m.matrix(name + "_fn", n_stream * e, n, 1.5 / np.sqrt(n_stream * e))
+        m.put(name + "_base.weight", (n,), 0.5)
+        m.put(name + "_scale.weight", (n_scale,), 0.2, 1.0)
+
+    def mixer(m, p, i):
+        m.matrix(p + "attn_q_a", e, q_rank, 1 / np.sqrt(e))
+        m.gain(p + "attn_q_a_norm", q_rank)
+        m.matrix(p + "attn_q_b", q_rank, n_q, 1 / np.sqrt(q_rank))
+        m.matrix(p + "attn_kv", e, d, 1 / np.sqrt(e))
+        m.gain(p + "attn_kv_a_norm", d, mean=1.3)
+        if blocks[i]:
+            n = 2 * d if blocks[i] == 4 else d
+            m.matrix(p + "attn_compressor_kv", e, n, 1 / np.sqrt(e))
+            m.matrix(p + "attn_compressor_gate", e, n, 1.5 / np.sqrt(e))
+            m.put(p + "attn_compressor_ape.weight", (n, blocks[i]), 0.5)
+            m.gain(p + "attn_compressor_norm", d, mean=1.3)
+        if blocks[i] == 4:  # which blocks are seen, where there are many: not read
+            m.matrix(p + "indexer.proj", e, 2, 1 / np.sqrt(e))
+            m.matrix(p + "indexer.attn_q_b", q_rank, 2 * d_index, 1 / np.sqrt(q_rank))
+            m.matrix(p + "indexer_compressor_kv", e, 2 * d_index, 1 / np.sqrt(e))
+            m.matrix(p + "indexer_compressor_gate", e, 2 * d_index, 1 / np.sqrt(e))
+            m.put(p + "indexer_compressor_ape.weight", (2 * d_index, 4), 0.5)
+            m.gain(p + "indexer_compressor_norm", d_index)
+        m.put(p + "attn_output_a.weight", (n_q // n_group, out_rank, n_group), 1 / np.sqrt(n_q // n_group))
+        m.matrix(p + "attn_output_b", n_group * out_rank, e, m.size / np.sqrt(n_group * out_rank))
+        for name in "attn", "ffn":
+            connection(f"{p}hc_{name}", (2 + n_stream) * n_stream, 3)
+        if i < n_hashed:
+            n, used = m.file.meta("deepseek4.expert_count"), m.file.meta("deepseek4.expert_used_count")
+            table = [m.random.permutation(n)[:used] for _ in range(vocabulary.N_VOCAB)]
+            m.file.add_tensor(p + "ffn_gate_tid2eid.weight", table, "I32")
+        return True
+    network(m, recurrent=mixer, sinks=True, **options)
+    connection("output_hc", n_stream, 1)
+    for i in range(n_hashed):
+        del m.file.tensors[f"blk.{i}.exp_probs_b.bias"]
+
+
 def kimi(m, layers, n_tap=4, d=16, rank=24, d_nope=12, d_rope=8, d_value=10, **options):
     """layers: which are recurrent; the others have latent attention"""
     m.key("kda.head_dim", d)
@@ -641,6 +693,13 @@ def recipes():
         attention__temperature_length=16, **scaled, **mla, **low)
     add("glm-dsa", "glm-dsa", 244, with_(latent, 20, experts=joined), expert_gating_func=0, expert_weights_norm=True,
         attention__indexer__top_k=200, **mla, **low)
+    add("deepseek4", "deepseek4", 246, with_(deepseek4, 20, 2, 12, [4, 0, 128, 4], n_hashed=1,
+                                             experts=dict(n=8, d_ff=16, shared=16, deviation=2.0, router=1.5, select_bias=0.3)),
+        n_layer=4, d_head=32, n_head=4, expert_gating_func=4, expert_weights_norm=True, expert_weights_scale=1.5,
+        attention__sliding_window=20, attention__compress_rope_freq_base=2000.0, swiglu_clamp_exp=[2.5, 2.0, 1.5, 2.0],
+        swiglu_clamp_shexp=[2.0, 1.5, 2.0, 2.5], hyper_connection__sinkhorn_iterations=3, hyper_connection__epsilon=0.01,
+        **scaled, **{k: v for k, v in mla.items() if k != "leading_dense_block_count"},
+        **{k: v for k, v in low.items() if k not in ("n_head", "n_ids")}, n_ids=140)
     add("llama4", "llama4", 245, with_(experts, 8, 16, shared=16, step=2, freqs={"rope_freqs": frequencies(16)}), n_layer=4,
         d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=96, expert_count=8, expert_used_count=3, expert_feed_forward_length=16,
         interleave_moe_layer_step=2)

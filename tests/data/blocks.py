@@ -19,7 +19,7 @@ TYPES = {
     "F32": Type(0, 1, 4), "F16": Type(1, 1, 2), "Q4_0": Type(2, 32, 18), "Q4_1": Type(3, 32, 20), "Q5_0": Type(6, 32, 22),
     "Q5_1": Type(7, 32, 24), "Q8_0": Type(8, 32, 34), "Q2_K": Type(10, 256, 84), "Q3_K": Type(11, 256, 110),
     "Q4_K": Type(12, 256, 144), "Q5_K": Type(13, 256, 176), "Q6_K": Type(14, 256, 210), "IQ4_NL": Type(20, 32, 18),
-    "IQ4_XS": Type(23, 256, 136), "BF16": Type(30, 1, 2), "MXFP4": Type(39, 32, 17),
+    "IQ4_XS": Type(23, 256, 136), "BF16": Type(30, 1, 2), "MXFP4": Type(39, 32, 17), "I32": Type(26, 1, 4),
 }
 NAMES = {t.id: name for name, t in TYPES.items()}
 
@@ -103,6 +103,14 @@ def put_scales_q3(sc):
 
 
 # ---- decoding -----------------------------------------------------------------------------------
+
+def get_i32(b):
+    return np.ascontiguousarray(b).view("<i4")
+
+
+def put_i32(x):
+    return np.asarray(x).astype("<i4").reshape(-1, 1).view(np.uint8)
+
 
 def get_f32(b): return b.view("<f4").astype(np.float64)
 def get_bf16(b): return (b.view("<u2").astype(np.uint32) << 16).view("<f4").astype(np.float64)
@@ -305,7 +313,7 @@ CODECS = {
     "Q4_0": (get_q4_0, put_q4_0), "Q4_1": (get_q4_1, put_q4_1), "Q5_0": (get_q5_0, put_q5_0), "Q5_1": (get_q5_1, put_q5_1),
     "IQ4_NL": (get_iq4_nl, put_iq4_nl), "MXFP4": (get_mxfp4, put_mxfp4), "Q2_K": (get_q2_k, put_q2_k),
     "Q3_K": (get_q3_k, put_q3_k), "Q4_K": (get_q4_k, put_q4_k), "Q5_K": (get_q5_k, put_q5_k), "Q6_K": (get_q6_k, put_q6_k),
-    "IQ4_XS": (get_iq4_xs, put_iq4_xs),
+    "IQ4_XS": (get_iq4_xs, put_iq4_xs), "I32": (get_i32, put_i32),
 }
 
 

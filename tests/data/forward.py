@@ -157,6 +157,7 @@ USUAL = dict(
     output_norm="output_norm",
     gemma4=False,           # values are normalised, or keys; the last layers share them; both networks; layer embeddings
     latent=False,           # attention over latent vectors (DeepSeek-V2)
+    deepseek4=False,        # deepseek4.py
     yarn=lambda m, log: (1.0, 1.0),  # factors of rotated vectors and of scores, of the logarithm of YaRN's factor
     temperature=None,       # key of the length by which queries grow
 )
@@ -268,6 +269,8 @@ ROWS = {
                          experts=dict(score="key", scale="key")),
     "llama4": a_row(qk_norm="head", qk_norm_after=True, qk_norm_plain=True, rotates=lambda i, near, any_near: i % 4 != 3,
                     experts=dict(score="sigmoid", normalise=False, weighs_input=True)),
+    "deepseek4": a_row(windows=dict(unscaled=True), yarn=lambda m, log: (1.0, 1.0), deepseek4=True,
+                       experts=dict(score="key", **BY_KEYS)),
     "glm-dsa": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
     "gemma4": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(other_base=10000.0), gemma4=True,
                     embedding=lambda m: np.sqrt(m.n_embd), score=lambda m: 1.0, experts={}),
@@ -367,6 +370,7 @@ class Model:
         if row.rotation is None or (row.finetuned and not key("rope.scaling.finetuned", True)):
             return
         halves, n, base = row.rotation == "halves", key("rope.dimension_count", self.d_head), key("rope.freq_base", 10000.0)
+        near_base, base = base, key("attention.compress_rope_freq_base", base)
         if row.fixed_rope:
             self.rope = Rope(halves, self.d_head, 10000.0)
             return
@@ -385,7 +389,7 @@ class Model:
                          key("rope.scaling.attn_factor", 1.0), freqs, still, self.yarn_sizes()[0])
         self.near_rope = self.rope
         if row.windows and row.windows["unscaled"]:
-            self.near_rope = Rope(halves, n, base)
+            self.near_rope = Rope(halves, n, near_base)
         elif row.windows and row.windows["other_base"]:
             n = key("rope.dimension_count_swa", n) if row.gemma4 else n
             self.near_rope = Rope(halves, n, key("rope.freq_base_swa", row.windows["other_base"]))
@@ -622,7 +626,7 @@ class Model:
             gate, up = np.split(up, 2, axis=1)
         elif self.gated:
             gate = self.linear(x, p + "ffn_gate" + tag)
-        hidden = self.act(gate, up)
+        hidden = self.limited(p, "shexp", gate, up)
         if live is not None:
             hidden = np.where(live, hidden, 0)
         if not self.has(p + "ffn_down_t.weight"):
@@ -653,14 +657,18 @@ class Model:
         z, select = self.linear(x, p + "ffn_gate_inp"), self.get(p + "exp_probs_b.bias")
         kind = rule["score"]
         if kind == "key":
-            kind = {0: "sigmoid", 1: "softmax", 2: "sigmoid", 3: "chosen"}[self.key("expert_gating_func", 0)]
-        scores = {"softmax": softmax, "sigmoid": sigmoid, "chosen": lambda z: z}[kind](z)
+            kind = {0: "sigmoid", 1: "softmax", 2: "sigmoid", 3: "chosen", 4: "root"}[self.key("expert_gating_func", 0)]
+        scores = {"softmax": softmax, "sigmoid": sigmoid, "chosen": lambda z: z,
+                  "root": lambda z: np.sqrt(np.log1p(np.exp(z)))}[kind](z)
         choice = self.best_groups(z if select is None else scores + select)
         order = np.argsort(-choice, axis=1, kind="stable")
         chosen = order[:, :n]
-        last, next_one = (np.take_along_axis(choice, order[:, i:i + 1], axis=1)[:, 0] for i in (n - 1, n))
-        # In logits: the slopes of softmax and sigmoid are at most 1/4.
-        self.margins.append((last - next_one) * (1 if select is None else 4))
+        if self.has(p + "ffn_gate_tid2eid.weight"):
+            chosen = self.get(p + "ffn_gate_tid2eid.weight").astype(int)[self.ids]
+        else:
+            last, next_one = (np.take_along_axis(choice, order[:, i:i + 1], axis=1)[:, 0] for i in (n - 1, n))
+            # In logits: the slopes of softmax and sigmoid are at most 1/4.
+            self.margins.append((last - next_one) * (1 if select is None else 4))
         weights = np.take_along_axis(scores, chosen, axis=1)
         if kind == "chosen":
             weights = softmax(weights)
@@ -669,6 +677,13 @@ class Model:
         scale = self.key("expert_weights_scale", 0.0) if rule["scale"] else 0.0
         by_expert = self.get(p + "ffn_down_exps.scale")
         return chosen, weights * (scale or 1.0) * (1.0 if by_expert is None else by_expert[chosen])
+
+    def limited(self, p, which, gate, up):
+        """The activation of gate and up, which deepseek4 limits."""
+        if self.row.deepseek4:
+            limit = self.key("swiglu_clamp_" + which)[int(p.split(".")[1])]
+            gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
+        return self.act(gate, up)
 
     def experts_ffn(self, x, p, router_input):
         chosen, weights = self.choose_experts(router_input, p)
@@ -685,7 +700,7 @@ class Model:
             before, after = x[tokens], weights[tokens, places, None]
             if self.row.experts["weighs_input"]:
                 before, after = before * after, 1
-            hidden = self.act(None if gate is None else before @ gate[e].T + g, before @ up[e].T + u)
+            hidden = self.limited(p, "exp", None if gate is None else before @ gate[e].T + g, before @ up[e].T + u)
             out[tokens] += after * (hidden @ down[e].T + d)
         if self.has(p + "ffn_up_shexp.weight"):
             gate = self.get(p + "ffn_gate_inp_shexp.weight")
@@ -751,8 +766,11 @@ class Model:
     def forward(self, ids, predicted=True):
         """-> logits [tokens, vocabulary]. With predictors in the file and predicted also which neurons were computed:
         self.marked [layers, tokens, neurons]."""
-        self.margins, self.marked, self.kept = [], [], {}
-        h = self.embed(np.asarray(ids))
+        self.margins, self.marked, self.kept, self.ids = [], [], {}, np.asarray(ids)
+        h = self.embed(self.ids)
+        if self.row.deepseek4:
+            import deepseek4  # it needs this module
+            return self.head(deepseek4.layers(self, h))
         extra = self.layer_embeddings(h, np.asarray(ids)) if self.row.gemma4 else None
         for i in range(self.n_layer):
             if not (self.has_mixer[i] and self.has_network[i]):

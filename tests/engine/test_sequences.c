@@ -11,8 +11,8 @@
 
 enum { N = 160, MORE = 20, WINDOW = 40, N_BATCH = 8 };
 
-/* All layers of a model see everything, or some have a window, or are recurrent or latent; dense, or mixtures of
- * experts. */
+/* All layers of a model see everything, or some have a window or blocks, or are recurrent or latent; dense, or mixtures
+ * of experts. */
 typedef enum model_kind {
     PLAIN,
     WINDOWED,
@@ -22,6 +22,7 @@ typedef enum model_kind {
     DELTA_NET,
     LATENT,
     SHARED_KV,
+    BLOCKS, /* over a window of 20 positions */
     SSM_ALONE,    /* without keys and values */
     SSM_BESIDE,   /* attention */
     SSM_CHANNELS,
@@ -39,6 +40,7 @@ static void open_model(fixture *f, model_kind k)
     static const char *const architectures[] = {
         [WINDOWED] = "gemma2",   [MIXTURE] = "qwen2moe",  [WINDOWED_MIXTURE] = "gpt-oss",
         [CONVOLUTION] = "lfm2",  [DELTA_NET] = "qwen35",   [LATENT] = "deepseek2", [SHARED_KV] = "gemma4",
+        [BLOCKS] = "deepseek4",
         [SSM_ALONE] = "mamba2",  [SSM_BESIDE] = "falcon-h1",
         [SSM_CHANNELS] = "jamba", [SSM_LOW] = "plamo2"};
     tiny_model m;
@@ -273,12 +275,12 @@ static void seal(uint8_t *file, size_t n)
 
 TEST(files_with_hostile_fields_and_a_right_checksum_are_refused)
 {
-    enum { END_WINDOW = 68, FIRST_WINDOW = 60, END_FULL = 64, FIRST_FULL = 56, N_TOK = 52, TOKENS = 96 };
+    enum { END_WINDOW = 76, FIRST_WINDOW = 60, END_FULL = 72, FIRST_FULL = 56, N_TOK = 52, TOKENS = 128 };
     static const struct {
         size_t at;
         uint32_t value;
     } changes[] = {{END_FULL, 0},     {END_WINDOW, 0},        {FIRST_WINDOW, 2}, {FIRST_FULL, 1}, {N_TOK, 0xffffffffu},
-                   {N_TOK, 31},       {TOKENS + 40, 0xfffffffbu}, {TOKENS, TINY_VOCAB}, {48, 7}, {72, 1}};
+                   {N_TOK, 31},       {TOKENS + 40, 0xfffffffbu}, {TOKENS, TINY_VOCAB}, {48, 7}, {88, 1}};
     fixture f;
     const char *path = test_scratch("session"), *changed = test_scratch("changed");
     open_model(&f, WINDOWED);
@@ -346,7 +348,7 @@ TEST(an_error_while_a_cache_is_computed_again_leaves_the_position)
 /* At this length the part before the checksum is whole blocks. */
 TEST(a_file_of_whole_blocks_is_restored)
 {
-    enum { LONG = 8925 };
+    enum { LONG = 8917 };
     fixture f;
     const char *path = test_scratch("session");
     const setting how = {.n_ctx = LONG + MORE};
@@ -395,7 +397,7 @@ static bool mutate(test_random *r, const char *file, size_t n, char *out, size_t
     if (kind == 1) *n_out = n + 1 + test_random_below(r, 63), memset(out + n, (int)at, *n_out - n);
     if (kind == 2) memmove(out + at, file + test_random_below(r, at + 1), n - at);
     for (uint32_t i = 0; kind > 2 && i < kind - 2; i++)
-        out[kind == 3 ? test_random_below(r, 96) : test_random_below(r, (uint32_t)n)] ^= (char)(1 << test_random_below(r, 8));
+        out[kind == 3 ? test_random_below(r, 128) : test_random_below(r, (uint32_t)n)] ^= (char)(1 << test_random_below(r, 8));
     return *n_out != n || memcmp(out, file, n) != 0;
 }
 

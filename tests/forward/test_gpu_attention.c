@@ -361,7 +361,7 @@ static void look_by_cpu(scene *s)
         for (size_t i_kv = 0; i_kv < s->s->n_kv; i_kv++) {
             hth_attn job = job_of(s, t, i_kv, q, scales, scratch);
             size_t head = i_kv * s->s->n_shared, first = hth_attn_first_split(&job);
-            hth_attn_all_splits(&cpu, s->s->type, &job, s->whole + (t * s->n_head + head) * d);
+            hth_attn_all_splits(&cpu, s->s->type, &job, NULL, s->whole + (t * s->n_head + head) * d);
             for (size_t i = first; i <= hth_attn_last_split(&job); i++) {
                 size_t to = (t * N_SPLIT_MAX + i - first) * s->n_head + head;
                 job.values = s->by_split + to * d;

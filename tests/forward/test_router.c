@@ -33,7 +33,7 @@ static route run(const hth_kernels *k, const hth_router *r, const float *logits)
     route got;
     memcpy(copy, logits, r->n_expert * sizeof *copy);
     memset(scratch, 0xff, sizeof scratch), memset(&got, 0xff, sizeof got);
-    hth_route(k, r, copy, scratch, got.chosen, got.weights);
+    hth_route(k, r, 0, copy, scratch, got.chosen, got.weights);
     return got;
 }
 

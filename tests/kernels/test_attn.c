@@ -213,7 +213,7 @@ static void check_parallel(test_random *r, const hth_kernels *k, const shape *s)
     static float together[MAX_QUERY * MAX_D], alone[MAX_D], scratch[MAX_QUERY * (MAX_D + 300) + 16 * MAX_D];
     hth_attn job = make_job(r, k, s);
     job.scratch = scratch, job.out_stride = s->n_head;
-    hth_attn_all_splits(k, s->type, &job, together);
+    hth_attn_all_splits(k, s->type, &job, NULL, together);
     static float infinite[MAX_D];
     for (size_t i = 0; i < s->d; i++) infinite[i] = i % 2 ? hth_float_of(0x7f800000u) : -1e30f;
     for (size_t row = s->n_row; row-- > 0;) {
@@ -224,7 +224,7 @@ static void check_parallel(test_random *r, const hth_kernels *k, const shape *s)
             if (one.slopes) one.slopes += head;
             if (one.sinks) one.sinks += head;
             one.q_q8.q += at, one.q_q8.d += at / 32, one.q_q8.sum += at / 32;
-            hth_attn_all_splits(k, s->type, &one, alone);
+            hth_attn_all_splits(k, s->type, &one, NULL, alone);
             if (proof_differ_f32(alone, together + (row * s->n_head + head) * s->d, s->d) == s->d) continue;
             test_fail(
                 __FILE__, __LINE__,

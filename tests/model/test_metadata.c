@@ -214,6 +214,24 @@ TEST(norms_and_factors_are_always_looked_at)
     refuse_weight("rope_freqs.weight", true, 0, 0.0f);
 }
 
+TEST(experts_of_tokens_are_always_looked_at)
+{
+    static const struct {
+        uint32_t value;
+        const char *why;
+    } cases[] = {{4, "entry 7 is 4, expected less than 4"}, {0xffffffffu, "entry 7 is -1"}, {1, "entry 7 is 1, expected another"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hearth_model *model = NULL;
+        hearth_error why = {0};
+        tiny_become(&tiny, "deepseek4");
+        tiny_file = tiny_write(&tiny);
+        gguf_patch(&tiny_file, tiny_data_at(&tiny, "blk.0.ffn_gate_tid2eid.weight") + 4 * 7, cases[i].value, 4);
+        CHECK_INT(tiny_open_file(&model, &why), HEARTH_ERROR_FORMAT);
+        CHECK(strstr(why.message, "'blk.0.ffn_gate_tid2eid.weight'") && strstr(why.message, cases[i].why));
+        tiny_close(model);
+    }
+}
+
 /* Weights of zero make all logits equal: the lowest id is taken. */
 TEST(equal_logits_give_the_lowest_id)
 {

@@ -160,6 +160,43 @@ TEST(sizes_of_latent_attention_fit_together)
     tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "deepseek2.rope.scaling.factor", "yarn only");
 }
 
+TEST(sizes_of_compressed_attention_fit_together)
+{
+    static const uint32_t ratios[] = {4, 64}, few[] = {4};
+    static const struct {
+        const char *key;
+        uint32_t value;
+        const char *why;
+    } keys[] = {{"attention.output_group_count", 3, "does not divide the 4 heads"},
+                {"hyper_connection.count", 9, "allowed are 1 to 8"},
+                {"hyper_connection.sinkhorn_iterations", 0, "allowed are 1 to"},
+                {"hash_layer_count", 3, "allowed are 0 to 2"},
+                {"expert_gating_func", 5, "supported: 1"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char full[80];
+        snprintf(full, sizeof full, "deepseek4.%s", keys[i].key);
+        tiny_become(&tiny, "deepseek4");
+        tiny_set_u32(&tiny, full, keys[i].value);
+        bool unsupported = strcmp(keys[i].key, "expert_gating_func") == 0;
+        tiny_expect_refused(unsupported ? HEARTH_ERROR_UNSUPPORTED : HEARTH_ERROR_FORMAT, full, keys[i].why);
+    }
+    tiny_become(&tiny, "deepseek4");
+    tiny_set_array(&tiny, "deepseek4.attention.compress_ratios", ratios, 2);
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "deepseek4.attention.compress_ratios", "64 for layer 1");
+    tiny_become(&tiny, "deepseek4");
+    tiny_set_array(&tiny, "deepseek4.attention.compress_ratios", few, 1);
+    tiny_expect_format_error("deepseek4.attention.compress_ratios", "one for each layer");
+    tiny_become(&tiny, "deepseek4");
+    tiny_find(&tiny, "blk.0.ffn_gate_tid2eid.weight")->type = 0;
+    tiny_expect_format_error("'blk.0.ffn_gate_tid2eid.weight'", "expected I32");
+    tiny_become(&tiny, "deepseek4");
+    tiny_set_f32(&tiny, "deepseek4.swiglu_clamp_exp", -1.0f);
+    tiny_expect_format_error("deepseek4.swiglu_clamp_exp", "0 to 1e+06");
+    tiny_become(&tiny, "deepseek4");
+    tiny_find(&tiny, "blk.1.hc_ffn_fn.weight")->dim[0]--;
+    tiny_expect_format_error("'blk.1.hc_ffn_fn.weight'", "[96, 15");
+}
+
 TEST(layers_share_the_cache_of_layers_of_their_kind)
 {
     tiny_become(&tiny, "gemma4");

@@ -92,10 +92,22 @@ static void print_attention(const hth_model *m)
     putchar('\n');
 }
 
+/* How many layers have blocks of how many positions, and the streams between them. */
+static void print_blocks(const hth_model *m)
+{
+    for (int k = 0; k < HTH_N_BLOCK_SIZE; k++) {
+        uint32_t n = 0, size = m->hparams.compressed.n_tok[k];
+        for (uint32_t i = 0; i < m->hparams.n_layer; i++) n += m->layers[i].compressed.n_tok == size;
+        if (size > 0) printf(", %u over blocks of %u", n, size);
+    }
+    printf("; %u residual streams", m->hparams.n_stream);
+}
+
 /* Mixers that are not attention. */
 static void print_other_mixers(const hth_model *m)
 {
     static const char *const names[HTH_N_MIXER] = {[HTH_MIXER_LATENT] = "latent attention",
+                                                   [HTH_MIXER_COMPRESSED] = "compressed attention",
                                                    [HTH_MIXER_SHORT_CONV] = "short convolution",
                                                    [HTH_MIXER_DELTA_NET] = "gated DeltaNet",
                                                    [HTH_MIXER_KDA] = "Kimi Delta Attention",
@@ -106,9 +118,10 @@ static void print_other_mixers(const hth_model *m)
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) n[m->layers[i].mixer]++, n[m->layers[i].beside]++;
     for (int k = 0; k < HTH_N_MIXER; k++) {
         if (n[k] == 0 || !names[k]) continue;
-        label(k == HTH_MIXER_LATENT ? "" : "recurrent");
+        label(k == HTH_MIXER_LATENT || k == HTH_MIXER_COMPRESSED ? "" : "recurrent");
         printf("%u of %u layers: %s", n[k], m->hparams.n_layer, names[k]);
         if (k == HTH_MIXER_LATENT) printf(" of rank %u, keys of %u, values of %u", z->rank, z->d_nope + z->d_rope, z->d_value);
+        else if (k == HTH_MIXER_COMPRESSED) print_blocks(m);
         else if (k == HTH_MIXER_SHORT_CONV) printf(" of %u tokens", r->n_tap);
         else if (k == HTH_MIXER_SSM) printf(", %u channels with states of %u", r->d_inner, r->d_state);
         else printf(", %u heads of %u", r->n_head, r->d_state);
@@ -165,7 +178,8 @@ static void print_experts(const hth_model *m)
 {
     static const char *const scores[HTH_N_SCORE] = {[HTH_SCORE_SOFTMAX] = "softmax",
                                                     [HTH_SCORE_SIGMOID] = "sigmoid",
-                                                    [HTH_SCORE_SOFTMAX_CHOSEN] = "softmax of the chosen"};
+                                                    [HTH_SCORE_SOFTMAX_CHOSEN] = "softmax of the chosen",
+                                                    [HTH_SCORE_SQRT_SOFTPLUS] = "root of softplus"};
     const hth_expert_sizes *e = &m->hparams.experts;
     hth_active_weights active = hth_model_count_active(m);
     if (e->n_expert == 0) return;

@@ -48,7 +48,7 @@ static void bind_paged_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done
 {
     t->positions = positions, t->tables = tables, t->n_table = n_table;
     bind_step(t, n_row, n_done, 0);
-    t->bind[t->n_bind - 1].size += HTH_N_KV_CLASS * n_table * sizeof *tables;
+    t->bind[t->n_bind - 1].size += HTH_N_KV_POSITION_CLASS * n_table * sizeof *tables;
 }
 
 static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy, uint32_t gz)

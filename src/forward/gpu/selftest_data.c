@@ -52,7 +52,7 @@ static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
     for (uint32_t i = 0; i < t->n_row; i++) {
         uint32_t *row = step + HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS;
         if (t->positions) row[HTH_STEP_POSITION] = t->positions[i][0];
-        for (uint32_t c = 0; t->positions && c < HTH_N_KV_CLASS; c++)
+        for (uint32_t c = 0; t->positions && c < HTH_N_KV_POSITION_CLASS; c++)
             row[HTH_STEP_TABLE + c] = table_at + c * n_table + t->positions[i][1];
         row[HTH_STEP_WANT] = t->n_row - 1 - i;
     }

@@ -42,9 +42,9 @@ static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uin
 /* The pages that a sequence holds up to a position, from word *at of the step block on; table: the word of
  * page 0, which is before that where pages were released. */
 static void fill_page_tables(const hth_sequence *s, uint32_t *block, uint32_t position, uint32_t *at,
-                             uint32_t table[HTH_N_KV_CLASS])
+                             uint32_t table[HTH_N_KV_POSITION_CLASS])
 {
-    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+    for (int c = 0; c < HTH_N_KV_POSITION_CLASS; c++) {
         const hth_page_table *t = &s->tables[c];
         uint32_t n_page = hth_kv_n_page(position + 1);
         table[c] = *at - t->first;
@@ -55,7 +55,7 @@ static void fill_page_tables(const hth_sequence *s, uint32_t *block, uint32_t po
 /* Positions and page tables of n tokens. */
 static void fill_rows(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n)
 {
-    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), at = g->workspace.table_at, table[HTH_N_KV_CLASS];
+    uint32_t *block = hth_gpu_mapped(g->workspace.step_from_host), at = g->workspace.table_at, table[HTH_N_KV_POSITION_CLASS];
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && tokens[end].seq == tokens[i].seq;) end++;
         fill_page_tables(tokens[i].seq, block, tokens[end - 1].position, &at, table);
@@ -162,7 +162,7 @@ hearth_status hth_gpu_copy_pages(hth_gpu *g, hth_kv_pool *pool, hearth_error *er
 {
     hearth_status st = begin(g, err);
     while (st == HEARTH_OK) {
-        hth_kv_copy copies[HTH_N_KV_CLASS] = {0}; /* equal pages: none */
+        hth_kv_copy copies[HTH_N_KV_POSITION_CLASS] = {0}; /* equal pages: none */
         bool full = hth_kv_pool_next_copy(pool, HTH_KV_FULL, &copies[HTH_KV_FULL]),
              window = hth_kv_pool_next_copy(pool, HTH_KV_WINDOW, &copies[HTH_KV_WINDOW]);
         if (!full && !window) break;

@@ -31,7 +31,7 @@ typedef struct sizes {
 static uint64_t n_step_word(const hth_offload_params *p)
 {
     return HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * (uint64_t)p->n_row +
-           HTH_N_KV_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE);
+           HTH_N_KV_POSITION_CLASS * (uint64_t)(p->n_position / HTH_KV_PAGE);
 }
 
 static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)

@@ -48,16 +48,15 @@ void hth_attn_finalize(hth_attn_partial *total, float *y, size_t d_head, const f
     for (size_t i = 0; i < d_head; i++) y[i] *= r;
 }
 
-void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, float *y)
+/* Runs the splits of a job, and merges them into totals[n_query] and y. */
+static void merge_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, hth_attn_partial *totals,
+                         float *y)
 {
     hth_attn split = *job;
-    size_t d = job->d_head, n_query = job->n_row * job->n_head;
+    size_t d = job->d_head, n_query = job->n_row * job->n_head, last = hth_attn_last_split(job);
     split.values = job->scratch + kernel_scratch(d, n_query);
     split.partials = (hth_attn_partial *)(void *)(split.values + whole_lines(n_query * d));
     split.out_stride = job->n_head;
-    hth_attn_partial *totals = split.partials + n_query;
-    memset(totals, 0, n_query * sizeof *totals);
-    size_t last = hth_attn_last_split(job);
     for (size_t i = hth_attn_first_split(job); i <= last; i++) {
         k->attn[type](&split, i);
         for (size_t q = 0; q < n_query; q++) {
@@ -65,6 +64,16 @@ void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_at
             hth_attn_merge(&totals[q], to, &split.partials[q], split.values + q * d, d);
         }
     }
+}
+
+void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, const hth_attn *more, float *y)
+{
+    size_t d = job->d_head, n_query = job->n_row * job->n_head;
+    float *values = job->scratch + kernel_scratch(d, n_query);
+    hth_attn_partial *totals = (hth_attn_partial *)(void *)(values + whole_lines(n_query * d)) + n_query;
+    memset(totals, 0, n_query * sizeof *totals);
+    merge_splits(k, type, job, totals, y);
+    if (more) merge_splits(k, type, more, totals, y);
     for (size_t q = 0; q < n_query; q++) {
         const float *sink = job->sinks ? job->sinks + q % job->n_head : NULL;
         hth_attn_finalize(&totals[q], y + (q / job->n_head * job->out_stride + q % job->n_head) * d, d, sink);

@@ -61,7 +61,8 @@ void hth_attn_merge(hth_attn_partial *total, float *y, const hth_attn_partial *p
 void hth_attn_finalize(hth_attn_partial *total, float *y, size_t d_head, const float *sink);
 
 /* Runs and merges all splits of the job: writes head h of token r to y + (r * out_stride + h) * d_head. Ignores
- * the values and partials of the job; its scratch memory holds the splits. */
-void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, float *y);
+ * the values and partials of the job; its scratch memory holds the splits. more: the same queries over entries of
+ * another cache, whose splits follow; NULL: none. */
+void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, const hth_attn *more, float *y);
 
 #endif

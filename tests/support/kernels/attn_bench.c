@@ -52,7 +52,7 @@ static void pass(const hth_kernels *k, hearth_kv_type type, const bench_shape *s
         attend_page_table(type, s->d, s->n_pos, memory, k_pages);
         attend_page_table(type, s->d, s->n_pos, memory + head, v_pages);
         job.k_pages = k_pages, job.v_pages = v_pages;
-        hth_attn_all_splits(k, type, &job, y);
+        hth_attn_all_splits(k, type, &job, NULL, y);
     }
 }
 

@@ -45,6 +45,6 @@ void attend_one(const hth_kernels *k, const attend_alone *what, float *y)
                     .q_stride = what->d_head, .scale = what->scale, .cap = what->cap,
                     .inverse_cap = what->cap != 0.0f ? 1.0f / what->cap : 0.0f, .slopes = what->slope, .sinks = what->sink,
                     .scratch = scratch, .out_stride = 1};
-    hth_attn_all_splits(k, what->type, &job, y);
+    hth_attn_all_splits(k, what->type, &job, NULL, y);
     free(pages), free(sum), free(d), free(q), free(scratch), free(values), free(keys);
 }

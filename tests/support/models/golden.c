@@ -30,7 +30,7 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "ernie4_5-moe", "granitemoe", "dots1", "bailingmoe", "bailingmoe2", "glm4moe", "minimax-m2", "deepseek",
     "hunyuan-moe", "phimoe", "dbrx", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
     "deepseek2", "deepseek2-lite", "mistral4", "mistral3", "gemma4", "gemma4-moe",
-    "glm-dsa", "llama4", "kimi-linear",
+    "glm-dsa", "llama4", "kimi-linear", "deepseek4",
     "mamba", "mamba-normed", "mamba2", "falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe", "jamba", "plamo2",
 };
 

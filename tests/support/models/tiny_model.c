@@ -183,6 +183,7 @@ enum {
     HAS_SSM_ALONE = 1 << 26,  /* in all layers, which have no networks */
     HAS_SSM_BESIDE = 1 << 27, /* in all layers, beside attention */
     HAS_PARTS = 1 << 28,      /* layer 0 has no network, and layer 1 no mixer */
+    HAS_BLOCKS = 1 << 29,     /* of 4 positions in layer 0, of 128 in layer 1; and streams */
 };
 enum {
     N_EXPERT = 4,
@@ -224,6 +225,7 @@ static const struct {
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"deepseek2", HAS_LATENT},
     {"gemma4", HAS_POST_NORMS | HAS_QK_NORM | HAS_SHARED_KV},
+    {"deepseek4", HAS_BLOCKS | HAS_SINKS | HAS_EXPERTS | HAS_SHARED_EXPERT},
     {"lfm2", HAS_QK_NORM | HAS_SHORT_CONV},
     {"qwen35", HAS_QK_NORM | HAS_OTHER_FFN_NORM | HAS_DELTA_NET},
     {"mamba2", HAS_SSM | HAS_SSM_ALONE},
@@ -337,6 +339,63 @@ static void set_latent_keys(tiny_model *m)
     tiny_set_u32(m, "deepseek2.attention.key_length_mla", D_NOPE + D_ROPE);
     tiny_set_u32(m, "deepseek2.attention.value_length_mla", D_NOPE);
     tiny_set_u32(m, "deepseek2.rope.dimension_count", D_ROPE);
+}
+
+enum { N_STREAM = 3, N_GROUP = 2, OUT_RANK = 8, D_HEAD = TINY_D_MODEL / TINY_HEADS };
+
+static void add_connection(tiny_model *m, const char *name, uint64_t n, uint64_t n_scale)
+{
+    const struct {
+        const char *suffix;
+        uint64_t n_in, n_out;
+    } parts[] = {{"fn", N_STREAM * TINY_D_MODEL, n}, {"base", n, 1}, {"scale", n_scale, 1}};
+    for (int k = 0; k < 3; k++) {
+        char full[64];
+        snprintf(full, sizeof full, "%s_%s.weight", name, parts[k].suffix);
+        tiny_add_tensor(m, full, 0, k == 0 ? 2 : 1, parts[k].n_in, parts[k].n_out);
+    }
+}
+
+static void add_blocks(tiny_model *m, int i)
+{
+    const uint64_t e = TINY_D_MODEL, n = i == 0 ? 2 * D_HEAD : D_HEAD, n_tok = i == 0 ? 4 : 128;
+    char name[64];
+    drop_attention(m, i, false);
+    add_layer_tensor(m, i, "attn_q_a", e, RANK), add_layer_tensor(m, i, "attn_q_a_norm", RANK, 0);
+    add_layer_tensor(m, i, "attn_q_b", RANK, e), add_layer_tensor(m, i, "attn_kv", e, D_HEAD);
+    add_layer_tensor(m, i, "attn_kv_a_norm", D_HEAD, 0);
+    add_layer_tensor(m, i, "attn_compressor_kv", e, n), add_layer_tensor(m, i, "attn_compressor_gate", e, n);
+    add_layer_tensor(m, i, "attn_compressor_ape", n, n_tok), add_layer_tensor(m, i, "attn_compressor_norm", D_HEAD, 0);
+    add_layer_tensor(m, i, "attn_output_a", e / N_GROUP, N_GROUP * OUT_RANK);
+    add_layer_tensor(m, i, "attn_output_b", N_GROUP * OUT_RANK, e);
+    for (int k = 0; k < 2; k++) {
+        snprintf(name, sizeof name, "blk.%d.%s", i, k == 0 ? "hc_attn" : "hc_ffn");
+        add_connection(m, name, (2 + N_STREAM) * N_STREAM, 3);
+    }
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_tid2eid.weight", i);
+    if (i == 0) tiny_add_tensor(m, name, 26, 2, 2, TINY_VOCAB);
+}
+
+static void set_block_keys(tiny_model *m)
+{
+    static const uint32_t sizes[] = {4, 128};
+    static const struct {
+        const char *name;
+        uint32_t value;
+    } keys[] = {{"attention.q_lora_rank", RANK},       {"attention.output_group_count", N_GROUP},
+                {"attention.output_lora_rank", OUT_RANK}, {"attention.sliding_window", 20},
+                {"attention.indexer.top_k", 100},       {"hyper_connection.count", N_STREAM},
+                {"hyper_connection.sinkhorn_iterations", 2}, {"hash_layer_count", 1},
+                {"rope.dimension_count", 4}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char full[64];
+        snprintf(full, sizeof full, "deepseek4.%s", keys[i].name);
+        tiny_set_u32(m, full, keys[i].value);
+    }
+    tiny_set_f32(m, "deepseek4.attention.compress_rope_freq_base", 500.0f);
+    tiny_set_f32(m, "deepseek4.swiglu_clamp_exp", 0.5f);
+    tiny_set_array(m, "deepseek4.attention.compress_ratios", sizes, TINY_LAYERS);
+    add_connection(m, "output_hc", N_STREAM, 1);
 }
 
 static void add_layer_vector(tiny_model *m, int i, const char *name, uint32_t n_dim, uint64_t d0, uint64_t d1)
@@ -505,6 +564,7 @@ static void change_layer(tiny_model *m, int i, unsigned has)
         drop_layer_tensor(m, i, "ffn_norm"), add_layer_tensor(m, i, "post_attention_norm", e, 0);
     if (has & HAS_EXPERTS && !(has & HAS_LEADING_LAYER && i == 0)) add_experts(m, i, has);
     if (has & HAS_LATENT) add_latent(m, i);
+    if (has & HAS_BLOCKS) add_blocks(m, i);
     if (has & HAS_SHARED_KV) share_kv(m, i);
     if (has & (HAS_SSM | HAS_SSM_CHANNELS | HAS_SSM_LOW)) change_to_ssm(m, i, has);
     if (has & HAS_SHORT_CONV && i == 0) add_short_conv(m, i);
@@ -529,6 +589,7 @@ void tiny_become(tiny_model *m, const char *architecture)
     if (has & HAS_EXPERTS) set_expert_keys(m, architecture, has);
     set_recurrent_keys(m, has);
     if (has & HAS_LATENT) set_latent_keys(m);
+    if (has & HAS_BLOCKS) set_block_keys(m);
     if (has & HAS_SHARED_KV) set_shared_keys(m);
     if (has & (HAS_SSM | HAS_SSM_CHANNELS | HAS_SSM_LOW)) set_ssm_keys(m, architecture, has);
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
@@ -600,7 +661,7 @@ static gguf_bytes write_directory(const tiny_model *m)
 }
 
 /* Any bytes will do for other types; floats are small and of either sign, but thresholds and decays; an
- * order is the reverse. */
+ * order is the reverse, experts of tokens differ. */
 static void write_data(gguf_bytes *b, const tiny_tensor *t, test_random *r)
 {
     size_t end = b->n + data_size(t);
@@ -613,6 +674,8 @@ static void write_data(gguf_bytes *b, const tiny_tensor *t, test_random *r)
     }
     if (strstr(t->name, "ffn_order"))
         for (uint64_t i = t->dim[0]; i-- > 0;) gguf_word(b, i, 4);
+    if (strstr(t->name, "tid2eid"))
+        for (uint64_t i = 0; i < t->dim[0] * t->dim[1]; i++) gguf_word(b, (i / t->dim[0] * 3 + i % t->dim[0]) % N_EXPERT, 4);
     if (b->n < end) gguf_zeros(b, end - b->n);
     gguf_pad(b, ALIGNMENT);
 }

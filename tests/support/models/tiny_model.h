@@ -27,7 +27,7 @@ typedef struct tiny_tensor {
 
 typedef struct tiny_model {
     tiny_key keys[44];
-    tiny_tensor tensors[64];
+    tiny_tensor tensors[96];
     uint32_t n_key, n_tensor;
 } tiny_model;
 

@@ -1,0 +1,133 @@
+/* Hyper-connections (Zhu et al. 2024; Xie et al. 2025, mHC): the residual stream is several. A block reads a weighted
+ * sum of them, and each new stream is a mixture of the old ones and of the block's output; the weights depend on the
+ * token (docs/arithmetic.md 13). step.c calls this around every block, and before the head. */
+#include "forward/forward_int.h"
+
+#include <string.h>
+
+enum { MAX_STREAM = HTH_MAX_STREAM, PART = 256 };
+
+typedef struct stream_job {
+    hth_step *s;
+    const hth_connection *connection;
+    const float *block;
+} stream_job;
+
+static float *weights_of(const hth_step *s, size_t t)
+{
+    size_t n = s->model->hparams.n_stream;
+    return s->streams.weights + t * (2 + n) * n;
+}
+
+/* ---- weights ------------------------------------------------------------------------------------------------ */
+
+static void divide_by_columns(float *m, size_t n, float eps)
+{
+    for (size_t j = 0; j < n; j++) {
+        float sum = 0.0f;
+        for (size_t i = 0; i < n; i++) sum += m[i * n + j];
+        for (size_t i = 0; i < n; i++) m[i * n + j] /= sum + eps;
+    }
+}
+
+static void divide_by_rows(float *m, size_t n, float eps)
+{
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0.0f;
+        for (size_t j = 0; j < n; j++) sum += m[i * n + j];
+        for (size_t j = 0; j < n; j++) m[i * n + j] /= sum + eps;
+    }
+}
+
+/* A matrix whose rows and columns have sums near 1 (Sinkhorn and Knopp 1967): m[from][to]. */
+static void make_mixture(const hth_kernels *k, const hth_hparams *h, float *m)
+{
+    size_t n = h->n_stream;
+    for (size_t i = 0; i < n; i++) {
+        k->softmax(m + i * n, n);
+        for (size_t j = 0; j < n; j++) m[i * n + j] += h->stream_eps;
+    }
+    divide_by_columns(m, n, h->stream_eps);
+    for (uint32_t i = 1; i < h->n_sinkhorn; i++) {
+        divide_by_rows(m, n, h->stream_eps);
+        divide_by_columns(m, n, h->stream_eps);
+    }
+}
+
+/* Of the inputs [n], of the block's output [n], of streams in new streams [n][n]; at the head, of the inputs alone. */
+static void make_weights(const stream_job *job, const float *x, float *normed, float *w)
+{
+    const hth_step *s = job->s;
+    const hth_connection *c = job->connection;
+    const hth_hparams *h = &s->model->hparams;
+    size_t n = h->n_stream, n_x = n * h->d_model, n_w = c->is_head ? n : (2 + n) * n;
+    s->k->rms_norm(x, s->model->ones, n_x, 1.0f / (float)n_x, h->norm_eps, normed);
+    s->k->dot_rows(c->weight, n_w, n_x, normed, w);
+    for (size_t i = 0; i < n_w; i++) w[i] = w[i] * c->scale[i < n ? 0 : i < 2 * n ? 1 : 2] + c->base[i];
+    s->k->sigmoid(w, c->is_head ? n : 2 * n, w);
+    for (size_t i = 0; i < n; i++) w[i] += h->stream_eps;
+    if (c->is_head) return;
+    for (size_t i = n; i < 2 * n; i++) w[i] *= 2.0f;
+    make_mixture(s->k, h, w + 2 * n);
+}
+
+/* ---- streams of a token -------------------------------------------------------------------------------------- */
+
+static void begin_row(void *arg, size_t t, uint32_t i_thread)
+{
+    const hth_step *s = ((const stream_job *)arg)->s;
+    size_t n = s->model->hparams.n_stream, d = s->model->hparams.d_model;
+    (void)i_thread;
+    for (size_t i = 0; i < n; i++) memcpy(s->streams.x + (t * n + i) * d, s->x + t * d, d * sizeof *s->x);
+}
+
+static void read_row(void *arg, size_t t, uint32_t i_thread)
+{
+    const stream_job *job = arg;
+    const hth_step *s = job->s;
+    size_t n = s->model->hparams.n_stream, d = s->model->hparams.d_model;
+    const float *from = s->streams.x + t * n * d;
+    float *w = weights_of(s, t), *x = s->x + t * d;
+    make_weights(job, from, s->streams.normed + i_thread * n * d, w);
+    for (size_t j = 0; j < d; j++) x[j] = w[0] * from[j];
+    for (size_t i = 1; i < n; i++)
+        for (size_t j = 0; j < d; j++) x[j] += w[i] * from[i * d + j];
+}
+
+static void write_row(void *arg, size_t t, uint32_t i_thread)
+{
+    const stream_job *job = arg;
+    const hth_step *s = job->s;
+    size_t n = s->model->hparams.n_stream, d = s->model->hparams.d_model;
+    const float *w = weights_of(s, t), *block = job->block + t * d;
+    float *x = s->streams.x + t * n * d, made[MAX_STREAM][PART];
+    (void)i_thread;
+    for (size_t first = 0; first < d; first += PART) {
+        size_t n_part = d - first < PART ? d - first : PART;
+        for (size_t to = 0; to < n; to++) {
+            for (size_t j = 0; j < n_part; j++) made[to][j] = w[n + to] * block[first + j];
+            for (size_t from = 0; from < n; from++)
+                for (size_t j = 0; j < n_part; j++)
+                    made[to][j] += w[2 * n + from * n + to] * x[from * d + first + j];
+        }
+        for (size_t to = 0; to < n; to++) memcpy(x + to * d + first, made[to], n_part * sizeof *x);
+    }
+}
+
+void hth_fwd_begin_streams(hth_step *s)
+{
+    stream_job job = {.s = s};
+    if (s->streams.x) hth_pool_add(s->pool, begin_row, &job, sizeof job, s->n_tok);
+}
+
+void hth_fwd_read_streams(hth_step *s, const hth_connection *c)
+{
+    stream_job job = {.s = s, .connection = c};
+    hth_pool_add(s->pool, read_row, &job, sizeof job, s->n_tok);
+}
+
+void hth_fwd_write_streams(hth_step *s)
+{
+    stream_job job = {.s = s, .block = s->block_out};
+    hth_pool_add(s->pool, write_row, &job, sizeof job, s->n_tok);
+}
