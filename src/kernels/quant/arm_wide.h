@@ -27,19 +27,18 @@ HTH_INLINE lanes times_sums(const int16_t minimum[16], const int16_t *sum_16)
 }
 #endif
 
-HTH_INLINE void block_sums(const uint8_t *p, const int8_t *q, const int16_t *sum_16, size_t n_col,
+HTH_INLINE void block_sums(const block *k, const int8_t *q, const int16_t *sum_16, size_t n_col,
                            size_t n_tok, lanes *isum, lanes *msum)
 {
-    block k = unpack(p);
     for (size_t t = 0; t < n_tok; t++) isum[t] = no_lanes();
     HTH_UNROLL
     for (int i = 0; i < 16; i++) {
-        int8x16_t w = weights(&k, i);
+        int8x16_t w = weights(k, i);
         for (size_t t = 0; t < n_tok; t++)
-            isum[t] = vmlaq_n_s32(isum[t], half_products(w, q + t * n_col + 16 * i), k.scale[i]);
+            isum[t] = vmlaq_n_s32(isum[t], half_products(w, q + t * n_col + 16 * i), k->scale[i]);
     }
 #if HAS_MINIMUM
-    for (size_t t = 0; t < n_tok; t++) msum[t] = times_sums(k.minimum, sum_16 + t * (n_col / HTH_ACT_SUBBLOCK));
+    for (size_t t = 0; t < n_tok; t++) msum[t] = times_sums(k->minimum, sum_16 + t * (n_col / HTH_ACT_SUBBLOCK));
 #else
     (void)sum_16, (void)msum;
 #endif
