@@ -29,6 +29,8 @@ static void read_block(const uint8_t *p, block *k)
 #include "kernels/quant/grid_avx2.h"
 #elif defined(HTH_LEVEL_AVX512)
 #include "kernels/quant/grid_avx512.h"
+#elif defined(HTH_LEVEL_NEON) || defined(HTH_LEVEL_DOTPROD)
+#include "kernels/quant/grid_neon.h"
 #endif
 
 #include "kernels/quant/entry.h"

@@ -1,6 +1,17 @@
-/* Rows of the types TQ1_0 and TQ2_0, which have no scales inside a block, with AVX2 and AVX-512. type.h of the type
- * defines BLOCK_SIZE, SCALE_AT and
- *   plus_one(p, i)   weights 32i to 32i + 31 (with AVX-512: 64i to 64i + 63) of the block at p, plus 1 */
+/* Rows of the types TQ1_0 and TQ2_0, which have no scales inside a block. type.h of the type defines BLOCK_SIZE,
+ * SCALE_AT and
+ *   plus_one(p, i)   x86: weights 32i to 32i + 31 (with AVX-512: 64i to 64i + 63) of the block at p, plus 1
+ *   weights(k, i)    AArch64: weights 16i to 16i + 15 of a block (arm_wide.h) */
+#if defined(__aarch64__)
+HTH_INLINE block unpack(const uint8_t *p)
+{
+    block k = {.p = p};
+    for (int i = 0; i < 16; i++) k.scale[i] = 1;
+    return k;
+}
+
+#include "kernels/quant/arm_wide.h"
+#else
 #ifdef HTH_LEVEL_AVX2
 #include "kernels/quant/x86_256.h"
 #else
@@ -42,3 +53,4 @@ HTH_INLINE void block_sums(const block *k, const int8_t *q, const int16_t *sum_1
 }
 
 #include "kernels/quant/rows_256_tmpl.h"
+#endif

@@ -181,7 +181,49 @@ HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const
 }
 #endif
 
-#if defined(HTH_LEVEL_AVX2) || defined(HTH_LEVEL_AVX512)
+#if defined(HTH_LEVEL_NEON) || defined(HTH_LEVEL_DOTPROD)
+#include "kernels/quant/arm.h"
+
+/* Four blocks; a sub-block of 16 in a register. */
+typedef struct group {
+    int8x16_t w[16];
+    float d[16];
+} group;
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    group g;
+    for (int i = 0; i < 16; i++) {
+        const uint8_t *block = p + i / N_SUB * SIZE;
+        uint8x8_t both = vld1_u8(block + N_SUB + SUB_WEIGHT / 2 * (i % N_SUB));
+        uint8x16_t nibbles = vcombine_u8(vand_u8(both, vdup_n_u8(15)), vshr_n_u8(both, 4));
+        g.w[i] = look_up(hth_mxfp4_values, vreinterpretq_s8_u8(nibbles));
+        g.d[i] = hth_nvfp4_scale(block[i % N_SUB]);
+    }
+    return g;
+}
+
+/* Sums of four sub-blocks, whose inputs are two blocks. */
+HTH_INLINE float32x4_t add_four(float32x4_t p, const group *g, int i, const int8_t *q, const float *d)
+{
+    int32x4_t s[4];
+    for (int k = 0; k < 4; k++) s[k] = half_products(g->w[i + k], q + SUB_WEIGHT * (i + k));
+    const float dx[4] = {d[i / 2], d[i / 2], d[i / 2 + 1], d[i / 2 + 1]};
+    return add_scaled(p, vld1q_f32(g->d + i), dx, sums_in_order(s[0], s[1], s[2], s[3]));
+}
+
+HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const float *d, const int32_t *sum)
+{
+    (void)sum;
+    for (int i = 0; i < 16; i += 8) {
+        p.low = add_four(p.low, g, i, q, d);
+        p.high = add_four(p.high, g, i + 4, q, d);
+    }
+    return p;
+}
+#endif
+
+#if !defined(HTH_LEVEL_REF) && !defined(HTH_LEVEL_I8MM)
 #include "kernels/quant/rows_tmpl.h"
 #endif
 

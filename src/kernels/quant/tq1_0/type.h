@@ -58,6 +58,23 @@ HTH_INLINE __m256i plus_one(const uint8_t *p, int i)
 }
 
 #include "kernels/quant/ternary.h"
+#elif defined(HTH_LEVEL_NEON) || defined(HTH_LEVEL_DOTPROD)
+#include "kernels/quant/arm_k.h"
+
+/* The first digit of byte x is 3x / 256 rounded down. x minus a quarter of it rounded up is 3x / 4 rounded down. */
+HTH_INLINE int8x16_t weights(const block *k, int i)
+{
+    static const uint8_t power[5] = {1, 3, 9, 27, 81};
+    const uint32x4_t powers = {0x01010101, 0x03030303, 0x09090909, 0x1b1b1b1b};
+    uint8x16_t x = vreinterpretq_u8_u32(vdupq_n_u32(hth_load_u32(k->p + 48)));
+    if (i < 10) x = vmulq_u8(vld1q_u8(k->p + 16 * (i % 2)), vdupq_n_u8(power[i / 2]));
+    else if (i < 15) x = vmulq_u8(vld1q_u8(k->p + 32), vdupq_n_u8(power[i - 10]));
+    else x = vmulq_u8(x, vreinterpretq_u8_u32(powers));
+    x = vsubq_u8(x, vrhaddq_u8(vrhaddq_u8(x, vdupq_n_u8(0)), vdupq_n_u8(0)));
+    return vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(x, 6)), vdupq_n_s8(1));
+}
+
+#include "kernels/quant/ternary.h"
 #endif
 
 #include "kernels/quant/entry.h"

@@ -36,6 +36,16 @@ HTH_INLINE __m512i plus_one(const uint8_t *p, int i)
 }
 
 #include "kernels/quant/ternary.h"
+#elif defined(HTH_LEVEL_NEON) || defined(HTH_LEVEL_DOTPROD)
+#include "kernels/quant/arm_k.h"
+
+HTH_INLINE int8x16_t weights(const block *k, int i)
+{
+    uint8x16_t two = bits_of(k->p + 32 * (i / 8) + 16 * (i % 2), i % 8 / 2 * 2, 2);
+    return vsubq_s8(vreinterpretq_s8_u8(two), vdupq_n_s8(1));
+}
+
+#include "kernels/quant/ternary.h"
 #endif
 
 #include "kernels/quant/entry.h"
