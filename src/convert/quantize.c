@@ -43,8 +43,8 @@ typedef struct work {
 static hearth_status check_packing(const work *w, hth_type type, hearth_error *err)
 {
     if (w->k.pack[type]) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: this type is read, not written",
-                    hth_type_find(type)->name);
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: %s", hth_type_find(type)->name,
+                    hth_ftype_unwritten_reason(type));
 }
 
 /* *fell_back: the rows do not fit the blocks of the intended type. */

@@ -33,7 +33,7 @@ static int run(const args *a)
                            .n_thread = (uint32_t)args_uint(a, "threads", 0),
                            .progress = progress_show,
                            .progress_user = &p};
-    if (!o.ftype) return usage_error("type '%s': expected one of %s, IQ4_XS, MXFP4", type, hth_ftype_list());
+    if (!o.ftype) return usage_error("type '%s': expected one of %s, %s", type, hth_ftype_list(), hth_ftype_list_read_only());
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
     install_signal_handlers();
@@ -52,7 +52,8 @@ const command command_synth = {
     .operands = "SHAPE OUT",
     .summary = "write a model of a known shape with random weights, to measure",
     .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
-               "shape-32b, llama-70b or stories-15m. TYPE is one of quantize, IQ4_XS or MXFP4.\n"
+               "shape-32b, llama-70b or stories-15m. TYPE is one of quantize, IQ4_XS, IQ3_S,\n"
+               "IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, MXFP4 or NVFP4.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
