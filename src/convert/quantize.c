@@ -83,22 +83,27 @@ static hearth_status choose_types(work *w, hearth_error *err)
         w->types[i] = t->type;
         w->total += t->size;
         if (!hth_ftype_is_matrix(t->name, t->n_dim)) continue;
-        if (!from || !from->supported || from->quantised) {
+        if (!from || !from->supported) {
             char name[80];
             return hth_fail(
                 err, HEARTH_ERROR_UNSUPPORTED,
-                "%s: tensor '%s' (info at byte %llu) has type %s; quantize starts from F32, F16 or BF16",
+                "%s: tensor '%s' (info at byte %llu) has type %s, from which quantize cannot start",
                 hth_gguf_part_path(w->in, t->i_part), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
                 (unsigned long long)t->info_at, from ? from->name : "unknown");
         }
         w->types[i] = choose_type(w->options, &model, t, &fell_back);
         w->result->n_changed += w->types[i] != t->type;
+        w->result->n_requantised +=
+            w->types[i] != t->type && from->quantised && hth_type_find(w->types[i])->quantised;
         w->result->n_fallback += fell_back;
         n_fallback[w->types[i]] += fell_back;
         hearth_status st = check_packing(w, w->types[i], err);
         if (st != HEARTH_OK) return st;
     }
     warn_of_fallback(n_fallback);
+    if (w->result->n_requantised)
+        hth_log(HEARTH_LOG_WARN, "%u of the matrices are quantised already: the new rounding adds to their loss",
+                w->result->n_requantised);
     w->result->n_tensor = (uint32_t)n;
     return HEARTH_OK;
 }
