@@ -6,7 +6,7 @@
 
 enum { OFFSET_SHIFT = HAS_SHIFT ? 4 : -1 };
 
-HTH_INLINE __m256i entries(const block *k, int i)
+HTH_INLINE __m256i grid_entries(const block *k, int i)
 {
     __m256i e[32 / GRID_WIDTH];
     HTH_UNROLL
@@ -30,7 +30,7 @@ HTH_INLINE __m256i eight_times(const uint8_t *p)
 /* Weights 32i to 32i + 31 without their signs; those of IQ1 have none, and are too large by 16. */
 HTH_INLINE __m256i weights(const block *k, int i)
 {
-    return HAS_SHIFT ? _mm256_add_epi8(entries(k, i), eight_times(k->high.sign + 4 * i)) : entries(k, i);
+    return HAS_SHIFT ? _mm256_add_epi8(grid_entries(k, i), eight_times(k->high.sign + 4 * i)) : grid_entries(k, i);
 }
 
 /* Moves the signs of weights 32i to 32i + 31 to the inputs. */

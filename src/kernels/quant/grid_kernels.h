@@ -3,6 +3,7 @@
  *   GRID, GRID_WIDTH     the grid, and the weights of an entry: 4 or 8
  *   UNIT                 a weight is UNIT * scale of the block * scale * integer: 1, 1/4 or 1/8
  *   HAS_SHIFT            1: IQ1
+ *   N_SCALE              scales of a block that may differ: 8 or 16
  *   BLOCK_HALF(p)        the F16 scale of the block at p, where it is not the first field
  *   read_parts(p, k)     the rest of the block
  *   unpack(p)            the same for x86 (grid_x86.h)

@@ -5,7 +5,7 @@
 #define N_INDEX 32
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 56, HAS_SHIFT = 1 };
+enum { BLOCK_SIZE = 56, HAS_SHIFT = 1, N_SCALE = 16 };
 #define GRID_WIDTH 8
 #define GRID hth_iq1_grid
 

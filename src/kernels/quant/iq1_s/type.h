@@ -4,7 +4,7 @@
 #define N_INDEX 32
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 50, HAS_SHIFT = 1 };
+enum { BLOCK_SIZE = 50, HAS_SHIFT = 1, N_SCALE = 8 };
 #define GRID_WIDTH 8
 #define GRID hth_iq1_grid
 

@@ -4,7 +4,7 @@
 #define N_INDEX 32
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 74, HAS_SHIFT = 0 };
+enum { BLOCK_SIZE = 74, HAS_SHIFT = 0, N_SCALE = 16 };
 #define GRID_WIDTH 8
 #define GRID hth_iq2_xs_grid
 

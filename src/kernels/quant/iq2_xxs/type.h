@@ -4,7 +4,7 @@
 #define N_INDEX 1
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 66, HAS_SHIFT = 0 };
+enum { BLOCK_SIZE = 66, HAS_SHIFT = 0, N_SCALE = 8 };
 #define GRID_WIDTH 8
 #define GRID hth_iq2_xxs_grid
 

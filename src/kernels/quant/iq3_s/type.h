@@ -4,7 +4,7 @@
 #define N_INDEX 64
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 110, HAS_SHIFT = 0 };
+enum { BLOCK_SIZE = 110, HAS_SHIFT = 0, N_SCALE = 8 };
 #define GRID_WIDTH 4
 #define GRID hth_iq3_s_grid
 
