@@ -33,9 +33,19 @@ static const struct {
     {{"Q3_K_M", 12, HTH_TYPE_Q3_K}, MEDIUM},
     {{"Q3_K_S", 11, HTH_TYPE_Q3_K}, SMALL},
     {{"Q2_K", 10, HTH_TYPE_Q2_K}, PLAIN},
-    /* Only synth writes these two. */
+    /* Only synth writes these. */
     {{"IQ4_XS", 30, HTH_TYPE_IQ4_XS}, PLAIN},
     {{"MXFP4", 38, HTH_TYPE_MXFP4}, PLAIN},
+    {{"IQ3_S", 26, HTH_TYPE_IQ3_S}, PLAIN},
+    {{"IQ3_XXS", 23, HTH_TYPE_IQ3_XXS}, PLAIN},
+    {{"IQ2_S", 28, HTH_TYPE_IQ2_S}, PLAIN},
+    {{"IQ2_XS", 20, HTH_TYPE_IQ2_XS}, PLAIN},
+    {{"IQ2_XXS", 19, HTH_TYPE_IQ2_XXS}, PLAIN},
+    {{"IQ1_M", 31, HTH_TYPE_IQ1_M}, PLAIN},
+    {{"IQ1_S", 24, HTH_TYPE_IQ1_S}, PLAIN},
+    {{"TQ2_0", 37, HTH_TYPE_TQ2_0}, PLAIN},
+    {{"TQ1_0", 36, HTH_TYPE_TQ1_0}, PLAIN},
+    {{"NVFP4", 39, HTH_TYPE_NVFP4}, PLAIN},
 };
 enum { N_FTYPE = sizeof ftypes / sizeof *ftypes };
 
@@ -61,6 +71,26 @@ const char *hth_ftype_list(void)
 {
     return "F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, Q4_1, Q4_0, "
            "Q3_K_L, Q3_K_M, Q3_K_S, Q2_K";
+}
+
+const char *hth_ftype_list_read_only(void)
+{
+    return "IQ4_XS, MXFP4, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, NVFP4";
+}
+
+const char *hth_ftype_unwritten_reason(hth_type type)
+{
+    switch (type) {
+    case HTH_TYPE_IQ2_XXS:
+    case HTH_TYPE_IQ2_XS:
+    case HTH_TYPE_IQ2_S:
+    case HTH_TYPE_IQ3_XXS:
+    case HTH_TYPE_IQ3_S:
+    case HTH_TYPE_IQ1_S:
+    case HTH_TYPE_IQ1_M:
+        return "this type is read, not written: it needs an importance matrix, which is not supported yet";
+    default: return "this type is read, not written";
+    }
 }
 
 /* ---- roles ----------------------------------------------------------------------- */
@@ -192,7 +222,17 @@ static hth_type fallback_type(hth_type type)
     switch (type) {
     case HTH_TYPE_Q2_K:
     case HTH_TYPE_Q3_K:
-    case HTH_TYPE_IQ4_XS: return HTH_TYPE_IQ4_NL;
+    case HTH_TYPE_IQ4_XS:
+    case HTH_TYPE_IQ2_XXS:
+    case HTH_TYPE_IQ2_XS:
+    case HTH_TYPE_IQ2_S:
+    case HTH_TYPE_IQ3_XXS:
+    case HTH_TYPE_IQ3_S:
+    case HTH_TYPE_IQ1_S:
+    case HTH_TYPE_IQ1_M: return HTH_TYPE_IQ4_NL;
+    case HTH_TYPE_TQ1_0:
+    case HTH_TYPE_TQ2_0:
+    case HTH_TYPE_NVFP4: return HTH_TYPE_Q4_0;
     case HTH_TYPE_Q4_K: return HTH_TYPE_Q5_0;
     case HTH_TYPE_Q5_K: return HTH_TYPE_Q5_1;
     case HTH_TYPE_Q6_K: return HTH_TYPE_Q8_0;

@@ -18,6 +18,10 @@ const hth_ftype *hth_ftype_find(const char *name);
 /* "F32, F16, ...", the file types that quantize writes, for messages and help. */
 const char *hth_ftype_list(void);
 
+/* Those that can be computed with and found by name, but that only synth writes; and why, after "quantize to TYPE: ". */
+const char *hth_ftype_list_read_only(void);
+const char *hth_ftype_unwritten_reason(hth_type type);
+
 /* Properties of a model that the choice of types depends on. */
 typedef struct hth_ftype_model {
     uint32_t n_layer;

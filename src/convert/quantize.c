@@ -44,8 +44,8 @@ typedef struct work {
 static hearth_status check_packing(const work *w, hth_type type, hearth_error *err)
 {
     if (w->k.pack[type]) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: this type is read, not written",
-                    hth_type_find(type)->name);
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: %s", hth_type_find(type)->name,
+                    hth_ftype_unwritten_reason(type));
 }
 
 /* Matrices whose rows do not fit the blocks of the type that they should have. */
@@ -106,21 +106,26 @@ static hearth_status choose_types(work *w, hearth_error *err)
         w->types[i] = t->type;
         w->total += t->size;
         if (!hth_ftype_is_matrix(t->name, t->n_dim)) continue;
-        if (!from || !from->supported || from->quantised) {
+        if (!from || !from->supported) {
             char name[80];
             return hth_fail(
                 err, HEARTH_ERROR_UNSUPPORTED,
-                "%s: tensor '%s' (info at byte %llu) has type %s; quantize starts from F32, F16 or BF16",
+                "%s: tensor '%s' (info at byte %llu) has type %s, from which quantize cannot start",
                 hth_gguf_part_path(w->in, t->i_part), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
                 (unsigned long long)t->info_at, from ? from->name : "unknown");
         }
         w->types[i] = choose_type(w->options, &model, t, &wanted);
         w->result->n_changed += w->types[i] != t->type;
+        w->result->n_requantised +=
+            w->types[i] != t->type && from->quantised && hth_type_find(w->types[i])->quantised;
         if (w->types[i] != wanted) add_fallback(&fallbacks, t, wanted, w->types[i]);
         hearth_status st = check_packing(w, w->types[i], err);
         if (st != HEARTH_OK) return st;
     }
     warn_of_fallback(w->in, &fallbacks);
+    if (w->result->n_requantised)
+        hth_log(HEARTH_LOG_WARN, "%u of the matrices are quantised already: the new rounding adds to their loss",
+                w->result->n_requantised);
     w->result->n_tensor = (uint32_t)n;
     return HEARTH_OK;
 }

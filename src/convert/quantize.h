@@ -17,9 +17,10 @@ typedef struct hth_quantize_options {
 typedef struct hth_quantize_result {
     uint64_t in_bytes, out_bytes; /* of tensors */
     uint32_t n_tensor, n_changed;
+    uint32_t n_requantised; /* matrices that went from one quantised type to another */
 } hth_quantize_result;
 
-/* Reads IN (F32, F16 or BF16 weights) and writes OUT. Keeps vectors, routers and metadata; sets
+/* Reads IN (weights of any supported type) and writes OUT. Keeps vectors, routers and metadata; sets
  * general.file_type. Memory does not grow with the model. OUT appears only when it is complete. */
 hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_quantize_options *options,
                            hth_quantize_result *result, hearth_error *err);

@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
+#include "kernels/quant/blocks.h"
 #include "kernels/vector/math.h"
 #include "model/model.h"
 
@@ -115,11 +116,25 @@ static const struct {
     {HTH_TYPE_Q8_0, 0, -1},   {HTH_TYPE_Q4_0, 0, -1},   {HTH_TYPE_Q4_1, 0, 2},    {HTH_TYPE_Q5_0, 0, -1},
     {HTH_TYPE_Q5_1, 0, 2},    {HTH_TYPE_IQ4_NL, 0, -1}, {HTH_TYPE_IQ4_XS, 0, -1}, {HTH_TYPE_Q2_K, 80, 82},
     {HTH_TYPE_Q3_K, 108, -1}, {HTH_TYPE_Q4_K, 0, 2},    {HTH_TYPE_Q5_K, 0, 2},    {HTH_TYPE_Q6_K, 208, -1},
+    {HTH_TYPE_IQ3_S, 0, -1},  {HTH_TYPE_IQ3_XXS, 0, -1}, {HTH_TYPE_IQ2_S, 0, -1},  {HTH_TYPE_IQ2_XS, 0, -1},
+    {HTH_TYPE_IQ1_S, 0, -1},  {HTH_TYPE_IQ2_XXS, 0, -1}, {HTH_TYPE_TQ2_0, 64, -1}, {HTH_TYPE_TQ1_0, 52, -1},
 };
+
+/* Of a half without sign. */
+static uint8_t nearest_nvfp4_scale(uint16_t half)
+{
+    uint8_t e = 0;
+    float x = hth_f16_to_f32(half);
+    while (e < 126 && hth_nvfp4_scale(e) + hth_nvfp4_scale(e + 1) < 2.0f * x) e++;
+    return e;
+}
 
 static void set_scales(const work *w, uint8_t *block)
 {
     if (w->type == HTH_TYPE_MXFP4) block[0] = w->exponent;
+    for (int i = 0; i < 4 && w->type == HTH_TYPE_NVFP4; i++) block[i] = nearest_nvfp4_scale(w->scale);
+    for (int i = 0; i < 4 && w->type == HTH_TYPE_IQ1_M; i++) /* a quarter in the upper half of every second byte */
+        block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (w->scale >> 4 * i & 15) << 4);
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         if (layouts[i].type != w->type) continue;
         hth_store_u16(block + layouts[i].scale_at, w->scale);
@@ -291,7 +306,7 @@ static hearth_status put_parts(work *w, uint32_t i_layer, const part *parts, siz
         snprintf(name, sizeof name, "blk.%u.%s%s", i_layer, t.name, whole ? "" : ".weight");
         if (turned) t.n_col = w->shape->d_model, t.n_row = w->shape->d_ff;
         hth_type type = is_float(&t) ? HTH_TYPE_F32 : type_of(w, name, t.n_col);
-        if (strncmp(t.name, "fc", 2) == 0) type = HTH_TYPE_Q8_0;
+        if (strncmp(t.name, "fc", 2) == 0 || (turned && hth_axpy_limit(type) == 0)) type = HTH_TYPE_Q8_0;
         if (turned) snprintf(name, sizeof name, "blk.%u.ffn_down_t.weight", i_layer);
         st = tensor(w, name, type, &t, rms, err);
     }

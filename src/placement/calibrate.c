@@ -91,7 +91,8 @@ static hearth_status fill_weights(bench *b, const hth_kernels *k, hth_type type,
 {
     uint8_t row[4 * N_COL];
     if (!hth_soa_layout_init(type, n_row, N_COL, layout))
-        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "no shader supports the type of these weights");
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "no shader supports %s",
+                        hth_type_find((uint32_t)type)->name);
     make_row(k, type, row);
     uint8_t *bytes = hth_alloc(1, layout->size);
     if (!bytes) return hth_fail_memory(b->err, layout->size, "a calibration");

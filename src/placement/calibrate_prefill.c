@@ -92,7 +92,8 @@ static hearth_status open_host(host *h, const hth_kernels *k, hth_type type, siz
                         .row_size = hth_type_row_size(type, N_COL),
                         .layout = k->layout[type]};
     if (!hth_soa_layout_init(type, n_row, N_COL, &h->at))
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no shader supports the type of these weights");
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no shader supports %s",
+                        hth_type_find((uint32_t)type)->name);
     h->x = for_tokens(&h->arena, N_COL, sizeof *h->x);
     h->y = for_tokens(&h->arena, n_row, sizeof *h->y);
     h->planes = hth_arena_alloc(&h->arena, h->at.size, 1, 64);

@@ -2,6 +2,7 @@
  * ones is measured by bench/quantize.py and tests/golden. */
 #include "base/bits.h"
 #include "convert/quantize.h"
+#include "kernels/kernels.h"
 #include "support/test.h"
 #include "support/models/tiny_model.h"
 
@@ -67,4 +68,45 @@ TEST(files_of_powerinfer_are_left_to_pack)
     if (!in) return;
     CHECK_INT(hth_quantize(in, out, &o, &r, &err), HEARTH_ERROR_UNSUPPORTED);
     CHECK(strstr(err.message, "PWRI") && strstr(err.message, "pack"));
+}
+
+/* The matrices of b are those of a, decoded. */
+static void check_decoded(hth_gguf *a, hth_gguf *b)
+{
+    hth_kernels k;
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    for (size_t i = 0; i < hth_gguf_n_tensor(a); i++) {
+        const hth_gguf_tensor *from = hth_gguf_tensor_at(a, i), *to = hth_gguf_tensor_at(b, i);
+        size_t n = (size_t)(from->dim[0] * from->dim[1]);
+        CHECK_INT(to->type, HTH_TYPE_F32);
+        FREED uint8_t *raw = malloc((size_t)from->size);
+        FREED float *expected = malloc(n * sizeof *expected), *got = malloc(n * sizeof *got);
+        CHECK_OK(hth_gguf_read(a, from, 0, (size_t)from->size, raw, err));
+        CHECK_OK(hth_gguf_read(b, to, 0, n * sizeof *got, got, err));
+        k.unpack[from->type](raw, n, expected);
+        CHECK_BYTES(got, expected, n * sizeof *got);
+    }
+}
+
+TEST(quantised_files_become_floats_and_other_types)
+{
+    static const char *const types[] = {"Q4_K",  "MXFP4", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS",
+                                        "IQ3_S", "IQ1_S", "IQ1_M",   "TQ1_0",  "TQ2_0", "NVFP4"};
+    char name[80];
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        hth_quantize_options o = {.ftype = hth_ftype_find("F32"), .n_thread = 2};
+        hth_quantize_result r;
+        snprintf(name, sizeof name, "golden/quant/llama-%s.gguf", types[i]);
+        const char *in = test_data(name), *out = test_scratch("out.gguf");
+        if (!in) continue;
+        CHECK_OK(hth_quantize(in, out, &o, &r, err));
+        CHECK(r.n_changed > 10 && r.n_requantised == 0);
+        CLOSED(hth_gguf) *a = OPENED_BY(hth_gguf_open, hth_gguf, in), *b = OPENED_BY(hth_gguf_open, hth_gguf, out);
+        if (a && b) check_decoded(a, b);
+        o.ftype = hth_ftype_find("Q8_0");
+        CHECK_OK(hth_quantize(in, out, &o, &r, err));
+        CHECK(r.n_changed > 10 && r.n_requantised == r.n_changed);
+        hearth_model_close(OPENED(hearth_model, out, NULL));
+        remove(out);
+    }
 }

@@ -28,7 +28,8 @@ static hearth_status take_logits(hearth_model *model, hearth_error *err)
 TEST(every_type_makes_a_model_that_runs_and_is_labelled)
 {
     static const char *const types[] = {"Q8_0", "Q6_K", "Q5_K_M", "Q5_1",   "Q5_0", "Q4_K_M", "IQ4_NL",
-                                        "Q4_1", "Q4_0", "Q3_K_M", "IQ4_XS", "Q2_K", "MXFP4",  "BF16"};
+                                        "Q4_1", "Q4_0", "Q3_K_M", "IQ4_XS", "Q2_K", "MXFP4",  "BF16",
+                                        "IQ3_S", "IQ2_XXS", "IQ1_M", "TQ1_0", "NVFP4"};
     const char *path = test_scratch("synthetic.gguf");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         CHECK_OK(make(path, types[i], NULL, i, 2, err));

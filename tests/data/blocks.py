@@ -11,6 +11,8 @@ quantize() is no match for the searches of real quantizers. It needs none: what 
 computed, and the truth is computed from the decoded weights.
 """
 import collections
+import os
+import re
 
 import numpy as np
 
@@ -19,7 +21,10 @@ TYPES = {
     "F32": Type(0, 1, 4), "F16": Type(1, 1, 2), "Q4_0": Type(2, 32, 18), "Q4_1": Type(3, 32, 20), "Q5_0": Type(6, 32, 22),
     "Q5_1": Type(7, 32, 24), "Q8_0": Type(8, 32, 34), "Q2_K": Type(10, 256, 84), "Q3_K": Type(11, 256, 110),
     "Q4_K": Type(12, 256, 144), "Q5_K": Type(13, 256, 176), "Q6_K": Type(14, 256, 210), "IQ4_NL": Type(20, 32, 18),
-    "IQ4_XS": Type(23, 256, 136), "BF16": Type(30, 1, 2), "MXFP4": Type(39, 32, 17), "I32": Type(26, 1, 4),
+    "IQ4_XS": Type(23, 256, 136), "BF16": Type(30, 1, 2), "MXFP4": Type(39, 32, 17), "IQ2_XXS": Type(16, 256, 66),
+    "IQ2_XS": Type(17, 256, 74), "IQ2_S": Type(22, 256, 82), "IQ3_XXS": Type(18, 256, 98), "IQ3_S": Type(21, 256, 110),
+    "IQ1_S": Type(19, 256, 50), "IQ1_M": Type(29, 256, 56), "TQ1_0": Type(34, 256, 54), "TQ2_0": Type(35, 256, 66),
+    "NVFP4": Type(40, 64, 36), "I32": Type(26, 1, 4),
 }
 NAMES = {t.id: name for name, t in TYPES.items()}
 
@@ -160,6 +165,127 @@ def get_iq4_xs(b):
     high = np.ascontiguousarray(b[:, 2:4]).view("<u2").astype(np.int64) >> 2 * k & 3
     low = b[:, 4:8].astype(np.int64)[:, k // 2] >> 4 * (k % 2) & 15
     return (get_half(b[:, :2]) * ((low | high << 4) - 32))[:, :, None] * IQ4[get_nibbles(b[:, 8:136].reshape(-1, 8, 16))]
+
+
+# Types with a grid: a block has 32 (IQ3: 64) indices of entries, whose eight (four) weights are numbers of a small set.
+# The entries come from the C source; tests/kernels/test_codec.c holds those to llama.cpp's floats.
+
+GRIDS_C = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/kernels/quant/grids.c")
+
+
+def read_grid(start, n, width, values):
+    """The n codes after `start`, as rows of the values that their digits select; octal digits for eight values."""
+    with open(GRIDS_C, encoding="utf-8") as f:
+        text = f.read()
+    codes = re.findall(r"\b[0-9a-f]{4}\b", text[text.index(start) + len(start):])[:n]
+    bits, base = (3, 8) if len(values) == 8 else (2, 16)
+    codes = np.array([int(code, base) for code in codes]).reshape(-1, 1)
+    return np.array([*values, 0], np.float64)[codes >> bits * np.arange(width) & (1 << bits) - 1]
+
+
+IQ2_VALUES = [8, 25, 43]
+GRIDS = {
+    "IQ2_XXS": read_grid("hth_iq2_xxs_grid[256] = {", 256, 8, IQ2_VALUES),
+    "IQ2_XS": read_grid("hth_iq2_xs_grid[512] = {", 512, 8, IQ2_VALUES),
+    "IQ2_S": read_grid("hth_iq2_s_grid[1024] = {", 1024, 8, IQ2_VALUES),
+    "IQ3_XXS": read_grid("define IQ3_XXS_CODES", 256, 4, [4, 12, 20, 28, 36, 44, 52, 62]),
+    "IQ3_S": read_grid("define IQ3_S_CODES", 512, 4, [1, 3, 5, 7, 9, 11, 13, 15]),
+    "IQ1": read_grid("hth_iq1_grid[2048] = {", 2048, 8, [-8, 0, 8]),
+}
+
+
+def words(b, kind):
+    return np.ascontiguousarray(b).view(kind).astype(np.int64)
+
+
+def each_nibble(b):
+    """n x k bytes -> n x 2k, the low half of a byte first"""
+    return np.stack([b & 15, b >> 4], axis=-1).reshape(len(b), -1).astype(np.int64)
+
+
+def seven_signs(seven):
+    """n x 32 numbers of seven bits -> n x 256 factors, an even number of them -1 in every eight"""
+    bits = seven[:, :, None] >> np.arange(8) & 1
+    bits[:, :, 7] = bits.sum(axis=2) % 2
+    return 1 - 2 * bits.reshape(len(seven), 256)
+
+
+def eight_signs(b):
+    return 1.0 - 2.0 * get_bits(b)
+
+
+def with_grid(d, s, q):
+    """Weights of scale d, the integers 2 s + 1 (8 or 16 of a block) and q."""
+    scale = np.repeat(2 * s + 1, 256 // s.shape[1], axis=1)
+    return d * scale * q.reshape(len(q), 256)
+
+
+def get_iq2_xxs(b):
+    pairs = words(b[:, 2:], "<u4").reshape(-1, 8, 2)
+    index = pairs[:, :, :1] >> 8 * np.arange(4) & 255
+    signs = seven_signs((pairs[:, :, 1:] >> 7 * np.arange(4) & 127).reshape(-1, 32))
+    return with_grid(get_half(b[:, :2]) / 8, pairs[:, :, 1] >> 28,
+                     GRIDS["IQ2_XXS"][index.reshape(-1, 32)].reshape(-1, 256) * signs)
+
+
+def get_iq2_xs(b):
+    both = words(b[:, 2:66], "<u2")
+    q = GRIDS["IQ2_XS"][both & 511].reshape(-1, 256) * seven_signs(both >> 9)
+    return with_grid(get_half(b[:, :2]) / 8, each_nibble(b[:, 66:]), q)
+
+
+def get_iq2_s(b):
+    high = (b[:, 66:74, None] >> 2 * np.arange(4) & 3).reshape(-1, 32).astype(np.int64)
+    q = GRIDS["IQ2_S"][b[:, 2:34] | high << 8].reshape(-1, 256) * eight_signs(b[:, 34:66])
+    return with_grid(get_half(b[:, :2]) / 8, each_nibble(b[:, 74:]), q)
+
+
+def get_iq3_xxs(b):
+    word = words(b[:, 66:], "<u4")
+    signs = seven_signs((word[:, :, None] >> 7 * np.arange(4) & 127).reshape(-1, 32))
+    return with_grid(get_half(b[:, :2]) / 4, word >> 28, GRIDS["IQ3_XXS"][b[:, 2:66]].reshape(-1, 256) * signs)
+
+
+def get_iq3_s(b):
+    index = b[:, 2:66] | get_bits(b[:, 66:74]).astype(np.int64) << 8
+    q = GRIDS["IQ3_S"][index].reshape(-1, 256) * eight_signs(b[:, 74:106])
+    return with_grid(get_half(b[:, :2]), each_nibble(b[:, 106:]), q)
+
+
+def get_iq1_s(b):
+    high = words(b[:, 34:], "<u2")
+    index = b[:, 2:34] | (high[:, :, None] >> 3 * np.arange(4) & 7).reshape(-1, 32) << 8
+    q = GRIDS["IQ1"][index].reshape(-1, 8, 32) + (1 - 2 * (high >> 15))[:, :, None]
+    return with_grid(get_half(b[:, :2]) / 8, high >> 12 & 7, q)
+
+
+def get_iq1_m(b):
+    four, scales = each_nibble(b[:, 32:48]), words(b[:, 48:], "<u2")
+    d = (scales >> 12 << 4 * np.arange(4)).sum(axis=1).astype("<u2").reshape(-1, 1)
+    q = GRIDS["IQ1"][b[:, :32] | (four & 7) << 8] + (1 - 2 * (four >> 3))[:, :, None]
+    return with_grid(get_half(d.view(np.uint8)) / 8, (scales[:, :, None] >> 3 * np.arange(4) & 7).reshape(-1, 16), q)
+
+
+def get_tq1_0(b):
+    def digits(part, n):
+        """Digits 0 .. n - 1 to the base 3 of byte / 256, digit by digit"""
+        x = part[:, None, :].astype(np.int64) * 3 ** np.arange(n).reshape(1, n, 1) & 255
+        return (x * 3 >> 8).reshape(len(part), -1)
+    q = np.concatenate([digits(b[:, :32], 5), digits(b[:, 32:48], 5), digits(b[:, 48:52], 4)], axis=1)
+    return get_half(b[:, 52:54]) * (q - 1.0)
+
+
+def get_tq2_0(b):
+    return get_half(b[:, 64:66]) * (get_pairs(b[:, :64]).reshape(-1, 256) - 1.0)
+
+
+E4M3 = np.array([(e & 7) * 2.0 ** -9 if e < 8 else (8 + (e & 7)) * 2.0 ** ((e >> 3) - 10) for e in range(127)] + [0])
+
+
+def get_nvfp4(b):
+    """The top bit of a scale is not used, but a scale of all ones is a number where that bit is set."""
+    scale = np.where(b[:, :4] == 255, 480, E4M3[b[:, :4] & 127])
+    return scale[:, :, None] * FP4[get_nibbles(b[:, 4:].reshape(-1, 4, 8))]
 
 
 # ---- encoding -----------------------------------------------------------------------------------
@@ -308,12 +434,136 @@ def put_iq4_xs(x):
                            put_nibbles(nearest(y, IQ4)).reshape(-1, 128)], axis=1)
 
 
+def odd_scales(x, unit, n_sub, n_scale, largest):
+    """Of n_sub parts of a block: the half as bytes, s of 0 .. n_scale, x in units of d * unit * (2 s + 1)."""
+    x = x.reshape(len(x), n_sub, -1).astype(np.float64)
+    top = np.abs(x).max(axis=2) / largest
+    raw, d = put_half(top.max(axis=1) / (unit * (2 * n_scale + 1)))
+    s = integers((divide(top, d * unit) - 1) / 2, 0, n_scale)
+    return raw, s, divide(x, (d * unit * (2 * s + 1))[:, :, None]).reshape(len(x), 256)
+
+
+def nearest_entries(x, grid):
+    """n x 256 -> the indices of the nearest entries of a grid"""
+    x = x.reshape(-1, grid.shape[1]).astype(np.float32)
+    found = np.concatenate([(part @ grid.T.astype(np.float32) - (grid ** 2).sum(axis=1) / 2).argmax(axis=1)
+                            for part in np.array_split(x, 1 + len(x) // 8192)])
+    return found.reshape(-1, 256 // grid.shape[1])
+
+
+def even_signs(x):
+    """Seven signs of every eight, and x without signs; where their number is odd, the smallest x takes another."""
+    x = x.reshape(-1, 8).copy()
+    odd, rows = (x < 0).sum(axis=1) % 2, np.arange(len(x))
+    smallest = np.abs(x).argmin(axis=1)
+    x[rows, smallest] *= 1 - 2 * odd
+    minus = x < 0
+    minus[rows, smallest] ^= (odd == 1) & (x[rows, smallest] == 0)
+    return ((minus[:, :7] << np.arange(7)).sum(axis=1).reshape(-1, 32), np.abs(x).reshape(-1, 256))
+
+
+def sign_words(seven, s):
+    """Four times seven signs and a scale of four bits in each of eight words"""
+    return ((seven.reshape(-1, 8, 4) << 7 * np.arange(4)).sum(axis=2) | s << 28).astype("<u4").view(np.uint8)
+
+
+def put_iq2_xxs(x):
+    raw, s, y = odd_scales(x, 1 / 8, 8, 15, 43)
+    seven, y = even_signs(y)
+    index = nearest_entries(y, GRIDS["IQ2_XXS"]).astype(np.uint8).reshape(-1, 8, 4)
+    return np.concatenate([raw, np.concatenate([index, sign_words(seven, s).reshape(-1, 8, 4)], axis=2).reshape(-1, 64)], axis=1)
+
+
+def put_iq2_xs(x):
+    raw, s, y = odd_scales(x, 1 / 8, 16, 15, 43)
+    seven, y = even_signs(y)
+    both = nearest_entries(y, GRIDS["IQ2_XS"]) | seven << 9
+    return np.concatenate([raw, both.astype("<u2").view(np.uint8), put_nibbles(np.concatenate([s[:, ::2], s[:, 1::2]], axis=1))],
+                          axis=1)
+
+
+def put_iq2_s(x):
+    raw, s, y = odd_scales(x, 1 / 8, 16, 15, 43)
+    index = nearest_entries(np.abs(y), GRIDS["IQ2_S"])
+    high = ((index >> 8).reshape(-1, 8, 4) << 2 * np.arange(4)).sum(axis=2)
+    return np.concatenate([raw, (index & 255).astype(np.uint8), put_bits(y < 0), high.astype(np.uint8),
+                           put_nibbles(np.concatenate([s[:, ::2], s[:, 1::2]], axis=1))], axis=1)
+
+
+def put_iq3_xxs(x):
+    raw, s, y = odd_scales(x, 1 / 4, 8, 15, 62)
+    seven, y = even_signs(y)
+    return np.concatenate([raw, nearest_entries(y, GRIDS["IQ3_XXS"]).astype(np.uint8), sign_words(seven, s)], axis=1)
+
+
+def put_iq3_s(x):
+    raw, s, y = odd_scales(x, 1, 8, 15, 15)
+    index = nearest_entries(np.abs(y), GRIDS["IQ3_S"])
+    return np.concatenate([raw, (index & 255).astype(np.uint8), put_bits(index >> 8), put_bits(y < 0),
+                           put_nibbles(np.concatenate([s[:, ::2], s[:, 1::2]], axis=1))], axis=1)
+
+
+def shifted_entries(y, n_shift):
+    """Indices, and whether 1 is subtracted (else added): of n_shift parts of a block, by the smaller error."""
+    best = [nearest_entries(y - shift, GRIDS["IQ1"]) for shift in (1, -1)]
+    error = [((GRIDS["IQ1"][i].reshape(-1, 256) + shift - y) ** 2).reshape(len(y), n_shift, -1).sum(axis=2)
+             for i, shift in zip(best, (1, -1))]
+    minus = error[1] < error[0]
+    return np.where(np.repeat(minus, 32 // n_shift, axis=1), best[1], best[0]), minus.astype(np.int64)
+
+
+def put_iq1_s(x):
+    raw, s, y = odd_scales(x, 1 / 8, 8, 7, 9)
+    index, minus = shifted_entries(y, 8)
+    high = ((index >> 8).reshape(-1, 8, 4) << 3 * np.arange(4)).sum(axis=2) | s << 12 | minus << 15
+    return np.concatenate([raw, (index & 255).astype(np.uint8), high.astype("<u2").view(np.uint8)], axis=1)
+
+
+def put_iq1_m(x):
+    raw, s, y = odd_scales(x, 1 / 8, 16, 7, 9)
+    index, minus = shifted_entries(y, 32)
+    four = index >> 8 | minus << 3
+    scales = (s.reshape(-1, 4, 4) << 3 * np.arange(4)).sum(axis=2) | (words(raw, "<u2") >> 4 * np.arange(4) & 15) << 12
+    return np.concatenate([(index & 255).astype(np.uint8), put_nibbles(np.concatenate([four[:, ::2], four[:, 1::2]], axis=1)),
+                           scales.astype("<u2").view(np.uint8)], axis=1)
+
+
+def ternary(x):
+    raw, d = put_half(np.abs(x).mean(axis=1) * 1.6)
+    return raw, integers(divide(x, d), -1, 1) + 1
+
+
+def put_tq1_0(x):
+    raw, q = ternary(x)
+
+    def bytes_of(part, n):
+        number = (part.reshape(len(part), n, -1) * 3 ** (4 - np.arange(n)).reshape(1, n, 1)).sum(axis=1)
+        return ((number * 256 + 242) // 243).astype(np.uint8)
+    return np.concatenate([bytes_of(q[:, :160], 5), bytes_of(q[:, 160:240], 5), bytes_of(q[:, 240:], 4), raw], axis=1)
+
+
+def put_tq2_0(x):
+    raw, q = ternary(x)
+    return np.concatenate([put_pairs(q.reshape(-1, 2, 4, 32)), raw], axis=1)
+
+
+def put_nvfp4(x):
+    x = x.reshape(-1, 4, 16).astype(np.float64)
+    scale = nearest(np.abs(x).max(axis=2) / 6, E4M3[:127])
+    code = nearest(np.abs(divide(x, E4M3[scale][:, :, None])), FP4[:8])
+    code |= np.where((x < 0) & (code > 0), 8, 0)
+    return np.concatenate([scale.astype(np.uint8), put_nibbles(code).reshape(-1, 32)], axis=1)
+
+
 CODECS = {
     "F32": (get_f32, put_f32), "F16": (get_half, put_f16), "BF16": (get_bf16, put_bf16), "Q8_0": (get_q8_0, put_q8_0),
     "Q4_0": (get_q4_0, put_q4_0), "Q4_1": (get_q4_1, put_q4_1), "Q5_0": (get_q5_0, put_q5_0), "Q5_1": (get_q5_1, put_q5_1),
     "IQ4_NL": (get_iq4_nl, put_iq4_nl), "MXFP4": (get_mxfp4, put_mxfp4), "Q2_K": (get_q2_k, put_q2_k),
     "Q3_K": (get_q3_k, put_q3_k), "Q4_K": (get_q4_k, put_q4_k), "Q5_K": (get_q5_k, put_q5_k), "Q6_K": (get_q6_k, put_q6_k),
-    "IQ4_XS": (get_iq4_xs, put_iq4_xs), "I32": (get_i32, put_i32),
+    "IQ4_XS": (get_iq4_xs, put_iq4_xs), "IQ2_XXS": (get_iq2_xxs, put_iq2_xxs), "IQ2_XS": (get_iq2_xs, put_iq2_xs),
+    "IQ2_S": (get_iq2_s, put_iq2_s), "IQ3_XXS": (get_iq3_xxs, put_iq3_xxs), "IQ3_S": (get_iq3_s, put_iq3_s),
+    "IQ1_S": (get_iq1_s, put_iq1_s), "IQ1_M": (get_iq1_m, put_iq1_m), "TQ1_0": (get_tq1_0, put_tq1_0),
+    "TQ2_0": (get_tq2_0, put_tq2_0), "NVFP4": (get_nvfp4, put_nvfp4), "I32": (get_i32, put_i32),
 }
 
 

@@ -54,7 +54,7 @@ def digest_of_sources():
     digest = hashlib.sha256()
     scripts = sorted(name for name in os.listdir(HERE) if name.endswith(".py"))
     texts = ["../../models/storyteller-q8_0.gguf", "text/english.txt", "tokenizers/sample.txt", "tokenizers/texts.jsonl",
-             "tokenizers/pretok/texts.jsonl", "tokenizers/pretok/regexes.tsv"]
+             "tokenizers/pretok/texts.jsonl", "tokenizers/pretok/regexes.tsv", "../../src/kernels/quant/grids.c"]
     for path in [os.path.join(HERE, name) for name in scripts + texts]:
         with open(path, "rb") as f:
             digest.update(f.read())

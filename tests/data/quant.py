@@ -12,12 +12,15 @@ from forward import Model
 # the others have both shapes.
 FILE_TYPES = {"F16": (1, 1), "BF16": (32, 1), "Q8_0": (7, 1), "Q4_0": (2, 2), "Q4_1": (3, 1), "Q5_0": (8, 1),
               "Q5_1": (9, 1), "Q2_K": (10, 2), "Q3_K": (12, 2), "Q4_K": (15, 2), "Q5_K": (17, 2), "Q6_K": (18, 2),
-              "IQ4_NL": (25, 1), "IQ4_XS": (30, 2), "MXFP4": (38, 2)}
+              "IQ4_NL": (25, 1), "IQ4_XS": (30, 2), "MXFP4": (38, 2), "IQ2_XXS": (19, 2), "IQ2_XS": (20, 2),
+              "IQ2_S": (28, 2), "IQ3_XXS": (23, 2), "IQ3_S": (26, 2), "IQ1_S": (24, 2), "IQ1_M": (31, 2), "TQ1_0": (36, 2),
+              "TQ2_0": (37, 2), "NVFP4": (39, 2)}
 
 # Largest relative rms error that rounding to a type may make of these weights: a field at a wrong place makes more.
 LARGEST_ERROR = {"F16": 3e-4, "BF16": 2e-3, "Q8_0": 0.01, "Q6_K": 0.03, "Q5_0": 0.07, "Q5_1": 0.06, "Q5_K": 0.06,
                  "Q4_0": 0.13, "Q4_1": 0.11, "Q4_K": 0.11, "IQ4_NL": 0.11, "IQ4_XS": 0.11, "MXFP4": 0.15, "Q3_K": 0.21,
-                 "Q2_K": 0.4}
+                 "Q2_K": 0.4, "IQ2_XXS": 0.45, "IQ2_XS": 0.37, "IQ2_S": 0.34, "IQ3_XXS": 0.23, "IQ3_S": 0.17,
+                 "IQ1_S": 0.68, "IQ1_M": 0.56, "TQ1_0": 0.6, "TQ2_0": 0.6, "NVFP4": 0.12}
 
 # Where the halves of a block lie.
 HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],

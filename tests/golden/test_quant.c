@@ -43,6 +43,16 @@ TEST(q6_k_weights_are_as_near_as_the_peer) { check_type("Q6_K", 3.1246e-2); }
 TEST(iq4_nl_weights_are_as_near_as_the_peer) { check_type("IQ4_NL", 1.3635e-2); }
 TEST(iq4_xs_weights_are_as_near_as_the_peer) { check_type("IQ4_XS", 3.0917e-2); }
 TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
+TEST(iq2_xxs_weights_are_as_near_as_the_peer) { check_type("IQ2_XXS", 3.5209e-2); }
+TEST(iq2_xs_weights_are_as_near_as_the_peer) { check_type("IQ2_XS", 3.2322e-2); }
+TEST(iq2_s_weights_are_as_near_as_the_peer) { check_type("IQ2_S", 3.3885e-2); }
+TEST(iq3_xxs_weights_are_as_near_as_the_peer) { check_type("IQ3_XXS", 3.1988e-2); }
+TEST(iq3_s_weights_are_as_near_as_the_peer) { check_type("IQ3_S", 3.1391e-2); }
+TEST(iq1_s_weights_are_as_near_as_the_peer) { check_type("IQ1_S", 3.4083e-2); }
+TEST(iq1_m_weights_are_as_near_as_the_peer) { check_type("IQ1_M", 3.2131e-2); }
+TEST(tq1_0_weights_are_as_near_as_the_peer) { check_type("TQ1_0", 1.5736e-2); }
+TEST(tq2_0_weights_are_as_near_as_the_peer) { check_type("TQ2_0", 1.5736e-2); }
+TEST(nvfp4_weights_are_as_near_as_the_peer) { check_type("NVFP4", 1.8257e-2); }
 
 /* Mixtures of experts, whose routers are decided by more than rounding changes (tests/data/arch.py): MXFP4 experts
  * among F32 matrices; the types of Q4_K_M, by llama.cpp one token at a time. */

@@ -156,7 +156,7 @@ TEST(threads_that_are_late_change_nothing)
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int i = 0; i < 2 * ROWS_N_TYPE; i++) {
         hth_type type = rows_types[i / 2];
-        hth_layout layout = i % 2 && k.panels[type] ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
+        hth_layout layout = i % 2 && k.panels[type] && hth_panel_supported(type) ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
         hth_matrix m = matrix_of(type, N_LATE_ROW, w, layout);
         fill_matrix(&r, type, w);
         for (size_t at = 0; at < N_LATE_ROW; at++) /* N_ROW random rows, over and over */

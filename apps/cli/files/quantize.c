@@ -46,9 +46,10 @@ const command command_quantize = {
     .details = "TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S,\n"
                "IQ4_NL, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S or Q2_K: names and mixes are those of\n"
                "llama-quantize, so some matrices get more bits than the name says; --pure\n"
-               "disables the mix. IN is F32, F16 or BF16. Vectors are copied. A matrix whose\n"
-               "rows do not fit the blocks gets a type that fits, with a warning. OUT appears\n"
-               "when it is complete.\n",
+               "disables the mix. IN has any supported type, best F32, F16 or BF16: a second\n"
+               "rounding adds to the loss of the first, with a warning. Vectors are copied. A\n"
+               "matrix whose rows do not fit the blocks gets a type that fits, with a warning.\n"
+               "OUT appears when it is complete.\n",
     .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",
     .groups = {options, output_options},
     .models = 1,

@@ -16,10 +16,30 @@ uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint3
     return n_batch < n_ctx ? n_batch : n_ctx;
 }
 
-static bool group_has_programs(const hth_gpu_fused_src *source)
+#define WITHOUT_SHADER(TYPE)                                                                                 \
+    case HTH_TYPE_##TYPE: return "no shader supports " #TYPE;
+
+static const char *group_unsupported(const hth_gpu_fused_src *source)
 {
     uint64_t bytes;
-    return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes);
+    if (hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes)) return NULL;
+    for (uint32_t i = 0; i < source->n; i++) {
+        if (source->n_row[i] == 0) continue;
+        switch (source->matrix[i]->type) {
+            WITHOUT_SHADER(IQ1_S)
+            WITHOUT_SHADER(IQ1_M)
+            WITHOUT_SHADER(IQ2_XXS)
+            WITHOUT_SHADER(IQ2_XS)
+            WITHOUT_SHADER(IQ2_S)
+            WITHOUT_SHADER(IQ3_XXS)
+            WITHOUT_SHADER(IQ3_S)
+            WITHOUT_SHADER(TQ1_0)
+            WITHOUT_SHADER(TQ2_0)
+            WITHOUT_SHADER(NVFP4)
+        default: break;
+        }
+    }
+    return "no shader supports a type of its weights";
 }
 
 /* What the shaders of attention and of the residual stream lack. */
@@ -59,7 +79,7 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
     if (i_layer == h->n_layer) {
         hth_gpu_fused_src head = hth_gpu_head_src(model);
         if (h->logit_scale != 1.0f) return "no shader scales logits";
-        return group_has_programs(&head) ? NULL : "no shader supports its type";
+        return group_unsupported(&head);
     }
     const hth_layer *l = &model->layers[i_layer];
     const char *lacks = layer_unsupported(h, l);
@@ -69,9 +89,8 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
         return "its heads are no multiple of 32 values, as a Q8_0 cache is";
     if (h->d_head > HTH_GPU_MAX_D_HEAD) return "its heads are too large";
     hth_gpu_fused_srcs(model, i_layer, l->ffn.d_ff, params->selector, groups);
-    for (int i = 0; i < HTH_GPU_N_FUSED; i++)
-        if (!group_has_programs(&groups[i])) return "no shader supports a type of its weights";
-    return NULL;
+    for (int i = 0; i < HTH_GPU_N_FUSED && !lacks; i++) lacks = group_unsupported(&groups[i]);
+    return lacks;
 }
 
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer)

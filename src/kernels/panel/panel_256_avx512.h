@@ -4,6 +4,8 @@
  *   N_SCALE        scales of a row's block, 8 or 16; SCALES_SIGNED 1: they may be negative
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of a panel's block, as unsigned bytes
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
+ * or, if FROM_ROWS is defined, what panel_rows_avx512.h needs: such types are not stored in panels, and rows in file
+ * order are multiplied by several tokens only.
  * This file defines panels(job). */
 #define HAS_PANELS
 #include "kernels/quant/rows_loop.h"
@@ -22,6 +24,18 @@ enum {
 #define SUBTRACTS_MINIMA 1
 #include "kernels/panel/panel_sums_avx512.h"
 
+HTH_INLINE __m512i add_scaled_sum(__m512i isum, __m512i sum, __m512i scale)
+{
+    if (SCALES_IN_16) return _mm512_dpwssd_epi32(isum, sum, scale);
+    return _mm512_add_epi32(isum, _mm512_mullo_epi32(sum, scale));
+}
+
+HTH_INLINE __m512i less_offset(__m512i isum, __m512i scaled_inputs)
+{
+    return OFFSET_SHIFT < 0 ? isum : _mm512_sub_epi32(isum, shifted(scaled_inputs, OFFSET_SHIFT));
+}
+
+#ifndef FROM_ROWS
 /* ---- scales ---------------------------------------------------------------------------- */
 
 /* Selects bytes a, b, c, d of every four; 0x80: zero. */
@@ -60,17 +74,6 @@ HTH_INLINE __m512i pair_of_scales(const __m512i *s, int i, bool is_signed)
     unsigned a = (unsigned)k % 4, b = N_SCALE == 16 ? a + 1 : a;
     if (!is_signed) return pick(s[k / 4], a, 0x80, b, 0x80);
     return _mm512_srai_epi16(pick(s[k / 4], 0x80, a, 0x80, b), 8);
-}
-
-HTH_INLINE __m512i add_scaled_sum(__m512i isum, __m512i sum, __m512i scale)
-{
-    if (SCALES_IN_16) return _mm512_dpwssd_epi32(isum, sum, scale);
-    return _mm512_add_epi32(isum, _mm512_mullo_epi32(sum, scale));
-}
-
-HTH_INLINE __m512i less_offset(__m512i isum, __m512i scaled_inputs)
-{
-    return OFFSET_SHIFT < 0 ? isum : _mm512_sub_epi32(isum, shifted(scaled_inputs, OFFSET_SHIFT));
 }
 
 /* ---- one token --------------------------------------------------------------------------- */
@@ -112,6 +115,8 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     return to;
 }
 
+#endif
+
 /* ---- several tokens ------------------------------------------------------------------------ */
 
 /* Blocks of N_PANEL panels. */
@@ -127,6 +132,9 @@ typedef struct chunk {
     } block[PANEL_CHUNK];
 } chunk;
 
+#ifdef FROM_ROWS
+#include "kernels/panel/panel_rows_avx512.h"
+#else
 HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 {
     __m512i s[N_SCALE / 4], m[N_SCALE / 4];
@@ -149,6 +157,7 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
     to->block[i].m[r] = unit_half((panel_block){p}, MINIMUM_AT);
 #endif
 }
+#endif
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
                          sums (*to)[N_PANEL], hth_prefetch_cursor *next)

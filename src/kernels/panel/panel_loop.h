@@ -12,6 +12,8 @@
  *   block_of_one(job, p, b, s, prefetch)  adds the terms of block b of the panel, at p, to s; may
  *                           prefetch parts of the following data
  *   chunk, fill(chunk, i, r, p)  unpacked blocks; unpacks the block at p to position i of panel r
+ *   FROM_ROWS               defined: fill(chunk, i, r, job, row, b) unpacks block b of the sixteen rows from `row` on;
+ *                           there are no panels in memory, and no product of one token
  *   multiply(chunk, n, tiles, at, n_tok, s, next)  adds n blocks of a tile of inputs, which begins
  *                           at `at`, to the sums of n_tok tokens; prefetches a share of `next` per block
  * This file defines panels(job). */
@@ -39,6 +41,8 @@ HTH_INLINE sums no_sums(void)
 
 /* ---- one token ------------------------------------------------------------------------ */
 
+#ifndef FROM_ROWS
+
 HTH_INLINE void one_token(const hth_rows *job, hth_prefetch_mode prefetch)
 {
     size_t n_block = job->n_col / PANEL_COL;
@@ -60,6 +64,7 @@ HTH_INLINE void one_token(const hth_rows *job, hth_prefetch_mode prefetch)
         store_sums(job->y + i, half[N_LEVEL]);
     }
 }
+#endif
 
 /* ---- several tokens ----------------------------------------------------------------------- */
 
@@ -78,8 +83,13 @@ _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more 
 HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t place,
                            size_t n)
 {
+#ifdef FROM_ROWS
+    (void)place;
+    for (size_t k = 0; k < n; k++) fill(&work->chunk, k, r, job, i, first + k * HTH_GROUP);
+#else
     const uint8_t *p = hth_panel_blocks(job, KERNEL_TYPE, BLOCK_SIZE, i, place, first, n, work->raw);
     for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) fill(&work->chunk, k, r, p);
+#endif
 }
 
 /* A chunk of partial sum j: n blocks from position `place` on. first, last: whether it is the first or the
@@ -165,6 +175,9 @@ static void several_tokens(const hth_rows *job)
     }
 }
 
+#ifdef FROM_ROWS
+static void panels(const hth_rows *job) { several_tokens(job); }
+#else
 /* Up to ONE_BY_ONE_TOK tokens are cheaper one by one: after the first token, the rows of a unit come from the
  * L2 cache, which holds all but the longest (48 rows of 27000 weights). */
 static void panels(const hth_rows *job)
@@ -185,3 +198,4 @@ static void panels(const hth_rows *job)
         else one.act.sum += job->n_col / HTH_ACT_BLOCK;
     }
 }
+#endif

@@ -1,6 +1,7 @@
 /* Blocks of 256 on AArch64: 16 weights at a time, with their own scale. The including file defines
  *   block, unpack(p)   scale: sixteen integers; minimum: the same, if HAS_MINIMUM
  *   weights(k, i)      weights 16i to 16i + 15 as signed bytes; i is a constant
+ *   UNIT               a factor of the block's scale, if there is one
  * This file defines the names that rows_256_tmpl.h needs of an ISA level. */
 #include "kernels/quant/rows_loop.h"
 
@@ -12,8 +13,12 @@ HTH_INLINE lanes no_lanes(void) { return vdupq_n_s32(0); }
 /* Adds (h * d) * (sum of s[i]); h: eight F16 values. */
 HTH_INLINE partials add_eight(partials p, const uint16_t *h, const float *d, const lanes *s)
 {
-    p.low = add_scaled(p.low, four_floats(h), d, sums_in_order(s[0], s[1], s[2], s[3]));
-    p.high = add_scaled(p.high, four_floats(h + 4), d + 4, sums_in_order(s[4], s[5], s[6], s[7]));
+    float32x4_t low = four_floats(h), high = four_floats(h + 4);
+#ifdef UNIT
+    low = vmulq_n_f32(low, UNIT), high = vmulq_n_f32(high, UNIT);
+#endif
+    p.low = add_scaled(p.low, low, d, sums_in_order(s[0], s[1], s[2], s[3]));
+    p.high = add_scaled(p.high, high, d + 4, sums_in_order(s[4], s[5], s[6], s[7]));
     return p;
 }
 
@@ -27,19 +32,18 @@ HTH_INLINE lanes times_sums(const int16_t minimum[16], const int16_t *sum_16)
 }
 #endif
 
-HTH_INLINE void block_sums(const uint8_t *p, const int8_t *q, const int16_t *sum_16, size_t n_col,
+HTH_INLINE void block_sums(const block *k, const int8_t *q, const int16_t *sum_16, size_t n_col,
                            size_t n_tok, lanes *isum, lanes *msum)
 {
-    block k = unpack(p);
     for (size_t t = 0; t < n_tok; t++) isum[t] = no_lanes();
     HTH_UNROLL
     for (int i = 0; i < 16; i++) {
-        int8x16_t w = weights(&k, i);
+        int8x16_t w = weights(k, i);
         for (size_t t = 0; t < n_tok; t++)
-            isum[t] = vmlaq_n_s32(isum[t], half_products(w, q + t * n_col + 16 * i), k.scale[i]);
+            isum[t] = vmlaq_n_s32(isum[t], half_products(w, q + t * n_col + 16 * i), k->scale[i]);
     }
 #if HAS_MINIMUM
-    for (size_t t = 0; t < n_tok; t++) msum[t] = times_sums(k.minimum, sum_16 + t * (n_col / HTH_ACT_SUBBLOCK));
+    for (size_t t = 0; t < n_tok; t++) msum[t] = times_sums(k->minimum, sum_16 + t * (n_col / HTH_ACT_SUBBLOCK));
 #else
     (void)sum_16, (void)msum;
 #endif

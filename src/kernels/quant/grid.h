@@ -9,6 +9,9 @@
 
 #define HAS_MINIMUM 0
 #define NO_AXPY
+#ifndef BLOCK_HALF
+#define BLOCK_HALF(p) hth_load_u16(p)
+#endif
 
 /* A block without its scale. */
 typedef struct grid_parts {
@@ -33,5 +36,10 @@ HTH_INLINE void read_signs_and_scale(grid_parts *k, int s, uint32_t word)
 
 /* Number i of four-bit numbers, the low half of a byte first. */
 HTH_INLINE int nibble_at(const uint8_t *p, int i) { return p[i / 2] >> 4 * (i % 2) & 15; }
+
+#if defined(HTH_LEVEL_AVX2) || defined(HTH_LEVEL_AVX512)
+#define GRID_X86
+#include "kernels/quant/grid_x86.h"
+#endif
 
 #endif

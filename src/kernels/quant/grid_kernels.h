@@ -3,8 +3,12 @@
  *   GRID, GRID_WIDTH     the grid, and the weights of an entry: 4 or 8
  *   UNIT                 a weight is UNIT * scale of the block * scale * integer: 1, 1/4 or 1/8
  *   HAS_SHIFT            1: IQ1
- *   block_half(p)        the F16 scale of the block at p
- *   read_parts(p, k)     the rest of the block */
+ *   N_SCALE              scales of a block that may differ: 8 or 16
+ *   BLOCK_HALF(p)        the F16 scale of the block at p, where it is not the first field
+ *   read_parts(p, k)     the rest of the block
+ *   unpack(p)            the same for x86 (grid_x86.h)
+ *   INDEX(k, g)          index g of a block of x86, where it is not k->high.index[g]
+ *   VALUES               IQ3: the values of the grid, from a digit to a byte */
 #ifdef HTH_LEVEL_REF
 #include "kernels/quant/ref_256.h"
 
@@ -12,7 +16,7 @@ static void read_block(const uint8_t *p, block *k)
 {
     grid_parts parts;
     read_parts(p, &parts);
-    k->d = UNIT * hth_f16_to_f32(block_half(p));
+    k->d = UNIT * hth_f16_to_f32(BLOCK_HALF(p));
     memcpy(k->scale, parts.scale, sizeof k->scale);
     for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
         int entry = (int)(GRID[parts.index[i / GRID_WIDTH]] >> 8 * (i % GRID_WIDTH) & 255);
@@ -20,6 +24,14 @@ static void read_block(const uint8_t *p, block *k)
         k->w[i] = (int8_t)(HAS_SHIFT ? entry - 15 + parts.shift[i / 8] : minus ? -entry : entry);
     }
 }
+#endif
+
+#if defined(HTH_LEVEL_AVX2)
+#include "kernels/quant/grid_avx2.h"
+#elif defined(HTH_LEVEL_AVX512)
+#include "kernels/quant/grid_avx512.h"
+#elif defined(HTH_LEVEL_NEON) || defined(HTH_LEVEL_DOTPROD)
+#include "kernels/quant/grid_neon.h"
 #endif
 
 #include "kernels/quant/entry.h"

@@ -8,4 +8,7 @@
 extern const uint64_t hth_iq1_grid[2048], hth_iq2_xxs_grid[256], hth_iq2_xs_grid[512], hth_iq2_s_grid[1024];
 extern const uint32_t hth_iq3_xxs_grid[256], hth_iq3_s_grid[512];
 
+/* The entries of IQ3 as four numbers of three bits, twelve bits together: the low bytes of all, then the high bytes. */
+extern const uint8_t hth_iq3_xxs_codes[2][256], hth_iq3_s_codes[2][512];
+
 #endif

@@ -6,7 +6,7 @@
 #include "kernels/quant/x86.h"
 
 /* A block and its scales. The including file defines HAS_MINIMUM, HIGH_BITS as the type of the loaded high bits of a
- * type that has them, and unpack(p). */
+ * type that has them, UNIT as a factor of the block's scale if there is one, and unpack(p). */
 typedef struct block {
     const uint8_t *p;
 #ifdef HIGH_BITS
@@ -30,7 +30,11 @@ HTH_INLINE partials add_eight(partials p, const uint16_t *h, const float *d, con
     __m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(s[4], s[5]), _mm256_hadd_epi32(s[6], s[7]));
     __m256i isum = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
                                     _mm256_permute2x128_si256(low, high, 0x31));
-    return add_scaled(p, _mm256_cvtph_ps(load_128(h)), d, isum);
+    __m256 weight_d = _mm256_cvtph_ps(load_128(h));
+#ifdef UNIT
+    weight_d = _mm256_mul_ps(weight_d, _mm256_set1_ps(UNIT));
+#endif
+    return add_scaled(p, weight_d, d, isum);
 }
 
 /* The contribution of the scales (or minima) of a block times the sums of 16 inputs each. */

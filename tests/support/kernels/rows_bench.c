@@ -76,6 +76,7 @@ static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_ty
     snprintf(e->name, sizeof e->name, "%s %s %s %zu tok.%s", rows_type_name(type), hth_cpu_name(table->level),
              layout == HTH_LAYOUT_PANELS ? "panels" : "rows", n_tok, size == cached_size ? " (cache)" : "");
     e->f = layout == HTH_LAYOUT_PANELS ? table->panels[type] : table->rows[type];
+    if (!hth_panel_supported(type)) layout = HTH_LAYOUT_ROWS; /* panels are made of rows on the way */
     n_row = n_row / HTH_PANEL_ROW * HTH_PANEL_ROW;
     e->bytes = (double)(n_row * row_size);
     e->job = (hth_rows){.w = b->w, .row_size = row_size, .n_col = N_COL, .end = n_row, .n_tok = n_tok, .y = b->y,
@@ -108,7 +109,7 @@ static void run_table(const bench *b, const char *filter, size_t size, size_t n_
             hth_kernels table = proof_kernels(levels[l]);
             if (!is_wanted(rows_type_name(rows_types[t]), filter)) continue;
             add_entry(&entries[n++], b, &table, rows_types[t], size, n_tok, HTH_LAYOUT_ROWS);
-            if (table.panels[rows_types[t]])
+            if (table.panels[rows_types[t]] && (n_tok > 1 || hth_panel_supported(rows_types[t])))
                 add_entry(&entries[n++], b, &table, rows_types[t], size, n_tok, HTH_LAYOUT_PANELS);
         }
     for (int round = 0; round < N_ROUND; round++)

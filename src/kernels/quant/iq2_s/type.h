@@ -1,12 +1,12 @@
 /* Rows of IQ2_S (blocks of 256: F16 scale; the low eight bits of 32 indices; 32 bytes of signs; the high two bits of
  * the indices; sixteen scales of four bits). */
+#define UNIT 0.125f
+#define N_INDEX 32
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 82, GRID_WIDTH = 8, HAS_SHIFT = 0 };
+enum { BLOCK_SIZE = 82, HAS_SHIFT = 0, N_SCALE = 16 };
+#define GRID_WIDTH 8
 #define GRID hth_iq2_s_grid
-#define UNIT 0.125f
-
-HTH_INLINE uint16_t block_half(const uint8_t *p) { return hth_load_u16(p); }
 
 HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
 {
@@ -16,5 +16,24 @@ HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
     }
     for (int i = 0; i < 16; i++) k->scale[i] = (int16_t)(2 * nibble_at(p + 74, i) + 1);
 }
+
+#ifdef GRID_X86
+HTH_INLINE block unpack(const uint8_t *p)
+{
+    /* Byte j of every four lanes, which its multiplication moves to the two bits above a byte. */
+    const __m256i fours = _mm256_setr_epi64x((int64_t)0x8000800080008000u, (int64_t)0x8001800180018001u,
+                                             (int64_t)0x8002800280028002u, (int64_t)0x8003800380038003u);
+    const __m256i up = _mm256_set1_epi64x(0x0004001000400100);
+    block k;
+    k.p = p;
+    for (int i = 0; i < 2; i++) {
+        __m256i high = _mm256_shuffle_epi8(_mm256_set1_epi32((int)hth_load_u32(p + 66 + 4 * i)), fours);
+        put_indices(&k, i, p + 2 + 16 * i, _mm256_and_si256(_mm256_mullo_epi16(high, up), _mm256_set1_epi16(0x300)));
+    }
+    store_256(k.high.sign, load_256(p + 34));
+    k.scale = odd_scales_of_bytes(eight_nibbles(_mm_loadl_epi64((const __m128i *)(p + 74))));
+    return k;
+}
+#endif
 
 #include "kernels/quant/grid_kernels.h"

@@ -1,12 +1,12 @@
 /* Rows of IQ2_XS (blocks of 256: F16 scale; for every eight weights an index of nine bits and seven signs in two bytes;
  * sixteen scales of four bits). */
+#define UNIT 0.125f
+#define N_INDEX 32
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 74, GRID_WIDTH = 8, HAS_SHIFT = 0 };
+enum { BLOCK_SIZE = 74, HAS_SHIFT = 0, N_SCALE = 16 };
+#define GRID_WIDTH 8
 #define GRID hth_iq2_xs_grid
-#define UNIT 0.125f
-
-HTH_INLINE uint16_t block_half(const uint8_t *p) { return hth_load_u16(p); }
 
 HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
 {
@@ -17,5 +17,20 @@ HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
     }
     for (int i = 0; i < 16; i++) k->scale[i] = (int16_t)(2 * nibble_at(p + 66, i) + 1);
 }
+
+#ifdef GRID_X86
+HTH_INLINE block unpack(const uint8_t *p)
+{
+    block k;
+    __m256i low = load_256(p + 2), high = load_256(p + 34), nine = _mm256_set1_epi16(511);
+    __m256i seven = _mm256_packus_epi16(_mm256_srli_epi16(low, 9), _mm256_srli_epi16(high, 9));
+    k.p = p;
+    store_256(k.high.index, _mm256_and_si256(low, nine));
+    store_256(k.high.index + 16, _mm256_and_si256(high, nine));
+    store_256(k.high.sign, with_eighth_signs(_mm256_permute4x64_epi64(seven, 0xd8)));
+    k.scale = odd_scales_of_bytes(eight_nibbles(_mm_loadl_epi64((const __m128i *)(p + 66))));
+    return k;
+}
+#endif
 
 #include "kernels/quant/grid_kernels.h"

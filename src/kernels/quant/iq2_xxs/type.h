@@ -1,17 +1,30 @@
 /* Rows of IQ2_XXS (blocks of 256: F16 scale; for every 32 weights four bytes, indices of entries, and a word of signs
  * and a scale). */
+#define UNIT 0.125f
+#define N_INDEX 1
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 66, GRID_WIDTH = 8, HAS_SHIFT = 0 };
+enum { BLOCK_SIZE = 66, HAS_SHIFT = 0, N_SCALE = 8 };
+#define GRID_WIDTH 8
 #define GRID hth_iq2_xxs_grid
-#define UNIT 0.125f
-
-HTH_INLINE uint16_t block_half(const uint8_t *p) { return hth_load_u16(p); }
 
 HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
 {
     for (int g = 0; g < 32; g++) k->index[g] = p[2 + 8 * (g / 4) + g % 4];
     for (int s = 0; s < 8; s++) read_signs_and_scale(k, s, hth_load_u32(p + 6 + 8 * s));
 }
+
+#ifdef GRID_X86
+#define INDEX(k, g) (k)->p[2 + 8 * ((g) / 4) + (g) % 4]
+
+HTH_INLINE block unpack(const uint8_t *p)
+{
+    block k;
+    __m256 low = _mm256_castsi256_ps(load_256(p + 2)), high = _mm256_castsi256_ps(load_256(p + 34));
+    k.p = p;
+    take_words(&k, _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd)), 0xd8));
+    return k;
+}
+#endif
 
 #include "kernels/quant/grid_kernels.h"

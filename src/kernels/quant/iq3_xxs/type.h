@@ -1,17 +1,33 @@
 /* Rows of IQ3_XXS (blocks of 256: F16 scale; 64 bytes, indices of entries of four weights; for every 32 weights a word
  * of signs and a scale). */
+#define UNIT 0.25f
+#define N_INDEX 64
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 98, GRID_WIDTH = 4, HAS_SHIFT = 0 };
+enum { BLOCK_SIZE = 98, HAS_SHIFT = 0, N_SCALE = 8 };
+#define GRID_WIDTH 4
 #define GRID hth_iq3_xxs_grid
-#define UNIT 0.25f
-
-HTH_INLINE uint16_t block_half(const uint8_t *p) { return hth_load_u16(p); }
 
 HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
 {
     for (int g = 0; g < 64; g++) k->index[g] = p[2 + g];
     for (int s = 0; s < 8; s++) read_signs_and_scale(k, s, hth_load_u32(p + 66 + 4 * s));
 }
+
+#ifdef GRID_X86
+#define INDEX(k, g) (k)->p[2 + (g)]
+#define VALUES 0x3e342c241c140c04
+
+HTH_INLINE block unpack(const uint8_t *p)
+{
+    block k;
+    k.p = p;
+    take_words(&k, load_256(p + 66));
+#ifdef HTH_LEVEL_AVX512
+    put_codes(&k, p + 2, 0, hth_iq3_xxs_codes[0], 256);
+#endif
+    return k;
+}
+#endif
 
 #include "kernels/quant/grid_kernels.h"

@@ -16,4 +16,36 @@ static void read_block(const uint8_t *p, block *k)
 }
 #endif
 
+#if defined(HTH_LEVEL_AVX2)
+#include "kernels/quant/x86_256.h"
+
+HTH_INLINE __m256i plus_one(const uint8_t *p, int i)
+{
+    return _mm256_and_si256(_mm256_srli_epi16(load_256(p + 32 * (i / 4)), 2 * (i % 4)), _mm256_set1_epi8(3));
+}
+
+#include "kernels/quant/ternary.h"
+#elif defined(HTH_LEVEL_AVX512)
+#include "kernels/quant/x86_512.h"
+
+HTH_INLINE __m512i plus_one(const uint8_t *p, int i)
+{
+    int shift = 4 * (i % 2);
+    __m512i bits = _mm512_srlv_epi64(twice_256(p + 32 * (i / 2)), by_halves(shift, shift + 2));
+    return _mm512_and_si512(bits, _mm512_set1_epi8(3));
+}
+
+#include "kernels/quant/ternary.h"
+#elif defined(HTH_LEVEL_NEON) || defined(HTH_LEVEL_DOTPROD)
+#include "kernels/quant/arm_k.h"
+
+HTH_INLINE int8x16_t weights(const block *k, int i)
+{
+    uint8x16_t two = bits_of(k->p + 32 * (i / 8) + 16 * (i % 2), i % 8 / 2 * 2, 2);
+    return vsubq_s8(vreinterpretq_s8_u8(two), vdupq_n_s8(1));
+}
+
+#include "kernels/quant/ternary.h"
+#endif
+
 #include "kernels/quant/entry.h"

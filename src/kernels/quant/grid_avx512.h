@@ -1,0 +1,68 @@
+/* Rows of a type with a grid (grid_kernels.h) with AVX-512 (VNNI, VBMI). Entries of eight weights are gathered by loads
+ * that fill lanes with one entry. Those of IQ3 are computed from codes (grids.h) that unpack() has looked up. */
+#ifndef INDEX
+#define INDEX(k, g) (k)->high.index[g]
+#endif
+
+enum { OFFSET_SHIFT = HAS_SHIFT ? 4 : -1, SUMS_FIT_16 = 1 };
+
+#if GRID_WIDTH == 8
+HTH_INLINE __m256i four_entries(const block *k, int g)
+{
+    __m256i x = _mm256_set1_epi64x((int64_t)GRID[INDEX(k, g)]);
+    HTH_UNROLL
+    for (int i = 1; i < 4; i++)
+        x = _mm256_mask_mov_epi64(x, (__mmask8)(1 << i), _mm256_set1_epi64x((int64_t)GRID[INDEX(k, g + i)]));
+    return x;
+}
+
+HTH_INLINE __m512i grid_entries(const block *k, int i)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(four_entries(k, 8 * i)), four_entries(k, 8 * i + 4), 1);
+}
+#else
+HTH_INLINE __m512i grid_entries(const block *k, int i)
+{
+    __m512i codes = _mm512_cvtepu16_epi32(load_256(k->high.index + 16 * i));
+    __m512i digits = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x2926232009060300), codes);
+    return _mm512_permutexvar_epi8(digits, _mm512_set1_epi64(VALUES));
+}
+#endif
+
+/* Weights 64i to 64i + 63 without their signs; those of IQ1 have none, and are too large by 16. */
+HTH_INLINE __m512i weights(const block *k, int i)
+{
+    const __m512i eight_times =
+        _mm512_setr_epi64(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303, 0x0404040404040404,
+                          0x0505050505050505, 0x0606060606060606, 0x0707070707070707);
+    if (!HAS_SHIFT) return grid_entries(k, i);
+    __m512i shift = _mm512_set1_epi64((int64_t)hth_load_u64(k->high.sign + 8 * i));
+    return _mm512_add_epi8(grid_entries(k, i), _mm512_shuffle_epi8(shift, eight_times));
+}
+
+/* Moves the signs of weights 64i to 64i + 63 to the inputs. */
+HTH_INLINE __m512i signed_inputs(const block *k, int i, __m512i q)
+{
+    return HAS_SHIFT ? q : _mm512_mask_sub_epi8(q, hth_load_u64(k->high.sign + 8 * i), _mm512_setzero_si512(), q);
+}
+
+#define SIGNED(k, i, q) signed_inputs(k, i, q)
+#define IN_MEMORY
+#include "kernels/quant/x86_512_wide.h"
+#include "kernels/quant/rows_256_tmpl.h"
+
+/* ---- several tokens ---------------------------------------------------------------------------- */
+
+HTH_INLINE __m512i unsigned_weights(const block *k, int i)
+{
+    __m512i w = weights(k, i), offset = _mm512_set1_epi8(64);
+    if (HAS_SHIFT) return w;
+    return _mm512_mask_sub_epi8(_mm512_add_epi8(offset, w), hth_load_u64(k->high.sign + 8 * i), offset, w);
+}
+
+#define OFFSET_SHIFT (HAS_SHIFT ? 4 : 6)
+#define FROM_ROWS
+#define ROWS_FOR_ONE_TOKEN
+enum { WEIGHT_MAX = 127, SCALES_SIGNED = 0 };
+#include "kernels/panel/panel_ops_avx512.h"
+#include "kernels/panel/panel_256_avx512.h"
