@@ -21,11 +21,21 @@ typedef enum hth_type {
     HTH_TYPE_Q4_K = 12,
     HTH_TYPE_Q5_K = 13,
     HTH_TYPE_Q6_K = 14,
+    HTH_TYPE_IQ2_XXS = 16,
+    HTH_TYPE_IQ2_XS = 17,
+    HTH_TYPE_IQ3_XXS = 18,
+    HTH_TYPE_IQ1_S = 19,
     HTH_TYPE_IQ4_NL = 20,
+    HTH_TYPE_IQ3_S = 21,
+    HTH_TYPE_IQ2_S = 22,
     HTH_TYPE_IQ4_XS = 23,
     HTH_TYPE_I32 = 26, /* integers beside weights; no arithmetic */
+    HTH_TYPE_IQ1_M = 29,
     HTH_TYPE_BF16 = 30,
+    HTH_TYPE_TQ1_0 = 34,
+    HTH_TYPE_TQ2_0 = 35,
     HTH_TYPE_MXFP4 = 39,
+    HTH_TYPE_NVFP4 = 40,
 } hth_type;
 
 enum { HTH_TYPE_LIMIT = 43 }; /* ids from here on are unknown as of 2026 */
