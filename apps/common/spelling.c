@@ -78,7 +78,6 @@ static const struct {
     {"quantize", "--allow-requantize",
      "quantize takes F32, F16 and BF16; hearth pack --type takes others too"},
     {"quantize", "--leave-output-tensor", "--keep-output TYPE sets the type of the output matrix"},
-    {"quantize", "--imatrix", "importance matrices are not used"},
     {"imatrix", "--no-ppl", "hearth perplexity measures how well a text is predicted; leave it out"},
     {"imatrix", "--output-format", "OUT is GGUF; leave it out"},
     {"imatrix", "-ofreq --output-frequency --save-frequency",

@@ -2,6 +2,7 @@
 Python 3, standard library only."""
 
 import os
+import re
 import struct
 
 from program import cases, case, check, good, bad, scratch, data
@@ -86,6 +87,33 @@ def imatrix_refuses_what_it_cannot_do():
     good("imatrix", data("golden/arch/qwen2moe.gguf"), "-f", text, "-o", deep, "-c", "32")
     line = bad(1, "of another model", "imatrix", "--in-file", matrix, "--in-file", deep, "-o", out)
     check("deep.imatrix: tensor 'blk." in line, line)
+    check(not os.path.exists(out), "something was written")
+
+
+@case
+def quantize_rounds_by_importance():
+    model, text = data(MIXTURE), scratch("text.txt", letters(140))
+    matrix, _ = computed("m.imatrix")
+    plain, made = scratch("plain.gguf"), scratch("made.gguf")
+    good("quantize", model, plain, "q4_0")
+    said = good("quantize", model, made, "q4_0", "--imatrix", matrix).stdout.decode()
+    check(re.search(r": \d+ tensors, \d+ changed, \d+ of them by importance; ", said), said)
+    check(content(plain) != content(made), "importance made no difference")
+    shown = good("inspect", made).stdout.decode()
+    check("quantize.imatrix.file" in shown and "text.txt" in shown, shown)
+    good("perplexity", made, "-f", text, "-c", "32")
+
+
+@case
+def quantize_refuses_importance_that_does_not_fit():
+    model, out, matrix = data(MIXTURE), scratch("made.gguf"), scratch("m.imatrix")
+    text = scratch("text.txt", letters(140))
+    good("imatrix", data("golden/arch/llama-gqa.gguf"), "-f", text, "-o", matrix, "-c", "32")
+    line = bad(1, "of another model", "quantize", model, out, "q4_0", "--imatrix", matrix)
+    check("m.imatrix: tensor 'blk.0." in line, line)
+    bad(1, "neither GGUF nor an importance matrix", "quantize", model, out, "q4_0", "--imatrix", text)
+    bad(1, "is no importance matrix", "quantize", model, out, "q4_0", "--imatrix", model)
+    bad(2, "is read and written", "quantize", model, matrix, "q4_0", "--imatrix", matrix)
     check(not os.path.exists(out), "something was written")
 
 
