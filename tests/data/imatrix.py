@@ -1,4 +1,5 @@
-"""golden/imatrix: importance matrices of some models of golden/arch, in double precision, rounded once to F32.
+"""golden/imatrix: importance matrices of some models of golden/arch, in double precision, rounded once to F32; and one of
+these models with gate and up of its experts in one tensor.
 
 NAME.txt is of capital letters, each of which is the token of its byte in all vocabularies of these models; NAME.ids are its
 tokens, with those that begin a text. The matrices are of chunks of CHUNK tokens, an incomplete last one left out.
@@ -67,12 +68,31 @@ def matrix_file(squares):
     return file
 
 
+def joined(file, squares):
+    """-> the same with the rows of gate and up of the first expert, then those of the second, ..."""
+    other, squares = file.copy(), dict(squares)
+    for name in [name for name in file.tensors if name.endswith("ffn_gate_exps.weight")]:
+        up, both = name.replace("_gate_", "_up_"), name.replace("_gate_", "_gate_up_")
+        other.add_tensor(both, np.concatenate([file.get(name), file.get(up)], axis=1))
+        squares[both] = squares[name]
+        for half in (name, up):
+            del other.tensors[half], squares[half]
+    return other, squares
+
+
 def make(folder):
     recipes = arch.recipes()
     for name in NAMES:
-        text, ids, squares = settled(recipes[name]())
+        m = recipes[name]()
+        text, ids, squares = settled(m)
         # Routers are vectors to Hearth, and are not quantised.
         squares = {n: s for n, s in squares.items() if "ffn_gate_inp" not in n}
         folder.write("golden/imatrix/" + name + ".txt", text.encode())
         folder.write_ids("golden/imatrix/" + name + ".ids", ids)
         folder.write("golden/imatrix/" + name + ".gguf", matrix_file(squares).to_bytes())
+        if name == "mixtral":
+            model, squares = joined(m.file, squares)
+            folder.write("golden/imatrix/joined.model.gguf", model.to_bytes())
+            folder.write("golden/imatrix/joined.gguf", matrix_file(squares).to_bytes())
+            folder.write("golden/imatrix/joined.txt", text.encode())
+            folder.write_ids("golden/imatrix/joined.ids", ids)

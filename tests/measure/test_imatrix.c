@@ -13,7 +13,7 @@ static void close_at(hth_imatrix **m) { hth_imatrix_close(*m); }
 enum { N_CTX = 24 }; /* of tests/data/imatrix.py */
 
 static const char *const names[] = {"llama-gqa", "falcon",  "mixtral",     "qwen35moe", "qwen3next",
-                                    "lfm2moe",   "deepseek2", "bailingmoe2", "gpt-oss"};
+                                    "lfm2moe",   "deepseek2", "bailingmoe2", "gpt-oss",   "joined"};
 enum { N_NAME = sizeof names / sizeof *names };
 
 static hth_imatrix *new_matrix(void) { return OPENED_BY(hth_imatrix_new, hth_imatrix, N_CTX); }
@@ -62,7 +62,8 @@ static golden_matrix open_golden(const char *name)
 {
     char path[80];
     golden_matrix g = {0};
-    snprintf(path, sizeof path, "golden/arch/%s.gguf", name);
+    if (strcmp(name, "joined") == 0) snprintf(path, sizeof path, "golden/imatrix/joined.model.gguf");
+    else snprintf(path, sizeof path, "golden/arch/%s.gguf", name);
     const char *model = test_data(path);
     if (model) g.model = OPENED(hearth_model, model, NULL);
     snprintf(path, sizeof path, "golden/imatrix/%s.txt", name);

@@ -48,9 +48,9 @@ const command command_quantize = {
     .operands = "IN OUT TYPE",
     .summary = "write a model file with its matrices in another type",
     .details = "TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S,\n"
-               "IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K, or Q2_K_S with --imatrix:\n"
-               "names and mixes are those of llama-quantize, so some matrices get more bits than\n"
-               "the name says; --pure disables the mix. IN is F32, F16 or BF16. Vectors are copied. A matrix whose\n"
+               "IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K or, with --imatrix,\n"
+               "Q2_K_S: names and mixes are those of llama-quantize, so some matrices get more\n"
+               "bits than the name says; --pure disables the mix. IN is F32, F16 or BF16. Vectors are copied. A matrix whose\n"
                "rows do not fit the blocks gets a type that fits, with a warning. OUT appears\n"
                "when it is complete.\n",
     .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",
