@@ -39,7 +39,8 @@ typedef int text_run_fn(const args *a, const hearth_model *model, hearth_session
                         size_t n);
 int run_on_text(const args *a, text_run_fn *run);
 /* The same for commands about single neurons: with the selector dense and, without -c, a context of
- * hth_chunks_default. what: names the command where it refuses mixtures of experts, before weights are read. */
+ * hth_chunks_default. what: names the command where it refuses mixtures of experts, before weights are read; NULL: it
+ * takes them. */
 int run_on_neurons(const args *a, const char *what, text_run_fn *run);
 
 /* The reference for approximations: the selector dense, no Q8_0 cache and no bf16 products.

@@ -6,6 +6,7 @@
 #include "common/output.h"
 #include "common/text_file.h"
 #include "file/gguf.h"
+#include "file/imatrix.h"
 #include "model/model.h"
 
 #include <stdio.h>
@@ -18,22 +19,24 @@ const option_spec output_options[] = {
     {0},
 };
 
-/* Identification of each kind of file: its general.architecture, or the text that it begins with. */
+/* Identification of each kind of file: its general.architecture, the command that made it, or the text that it begins
+ * with. */
 static const struct {
-    const char *words, *architecture, *text;
+    const char *words, *architecture, *made_by, *text;
 } kinds[] = {
-    [OUTPUT_MODEL] = {"a model that Hearth made", NULL, NULL},
-    [OUTPUT_SYNTHETIC] = {"a model of hearth synth", NULL, NULL},
-    [OUTPUT_PROFILE] = {"a profile", "hearth.profile", NULL},
-    [OUTPUT_PREDICTORS] = {"a file of predictors", "hearth.predictors", NULL},
-    [OUTPUT_THRESHOLDS] = {"a file of thresholds", "hearth.thresholds", NULL},
-    [OUTPUT_PLACEMENT] = {"a placement", "hearth.placement", NULL},
-    [OUTPUT_PAGE] = {"a page of hearth study", NULL, "<!DOCTYPE html>\n<!-- The page that `hearth study"},
-    [OUTPUT_TABLE] = {"a table of hearth study", NULL, "layer,measure,x,value\n"},
-    [OUTPUT_LOGITS] = {NULL, NULL, NULL},
+    [OUTPUT_MODEL] = {"a model that Hearth made", NULL, NULL, NULL},
+    [OUTPUT_SYNTHETIC] = {"a model of hearth synth", NULL, "synth", NULL},
+    [OUTPUT_PROFILE] = {"a profile", "hearth.profile", NULL, NULL},
+    [OUTPUT_PREDICTORS] = {"a file of predictors", "hearth.predictors", NULL, NULL},
+    [OUTPUT_THRESHOLDS] = {"a file of thresholds", "hearth.thresholds", NULL, NULL},
+    [OUTPUT_PLACEMENT] = {"a placement", "hearth.placement", NULL, NULL},
+    [OUTPUT_IMATRIX] = {"an importance matrix of hearth imatrix", NULL, HTH_IMATRIX_TYPE, NULL},
+    [OUTPUT_PAGE] = {"a page of hearth study", NULL, NULL, "<!DOCTYPE html>\n<!-- The page that `hearth study"},
+    [OUTPUT_TABLE] = {"a table of hearth study", NULL, NULL, "layer,measure,x,value\n"},
+    [OUTPUT_LOGITS] = {NULL, NULL, NULL, NULL},
 };
 
-/* A model records the command that made it; a sidecar has its architecture. A file that is not a GGUF file is
+/* A model and an importance matrix record the command that made them; a sidecar has its architecture. A file that is not a GGUF file is
  * not an error. */
 static hearth_status check_gguf(const char *path, output_kind kind, bool *is_ours, hearth_error *err)
 {
@@ -45,7 +48,8 @@ static hearth_status check_gguf(const char *path, output_kind kind, bool *is_our
     hth_gguf_get_text(file, "general.architecture", &architecture, NULL, NULL);
     hth_gguf_get_text(file, HTH_KEY_MADE_BY, &made_by, NULL, NULL);
     if (kinds[kind].architecture) *is_ours = hth_str_eq(architecture, kinds[kind].architecture);
-    else *is_ours = made_by.n > 0 && (kind == OUTPUT_MODEL || hth_str_eq(made_by, "synth"));
+    else if (kinds[kind].made_by) *is_ours = hth_str_eq(made_by, kinds[kind].made_by);
+    else *is_ours = made_by.n > 0 && !hth_str_eq(made_by, HTH_IMATRIX_TYPE);
     hth_gguf_close(file);
     return HEARTH_OK;
 }

@@ -17,6 +17,7 @@ typedef enum output_kind {
     OUTPUT_PREDICTORS,
     OUTPUT_THRESHOLDS,
     OUTPUT_PLACEMENT,
+    OUTPUT_IMATRIX,
     OUTPUT_PAGE,   /* of hearth study */
     OUTPUT_TABLE,  /* of hearth study */
     OUTPUT_LOGITS, /* floats without a header */

@@ -1,105 +1,152 @@
-/* File types (ftype). The rules are those of llama-quantize of 2026 without an importance matrix, for dense
- * models. A rule selects a role, which is recognised by the end of a tensor's name. */
+/* File types (ftype). The rules are those of llama-quantize of 2026. A rule selects a role, which is recognised by a
+ * part of a tensor's name; tests/data/mixes.txt holds what llama-quantize chooses. */
 #include "convert/ftype.h"
-
-#include "model/arch.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* The suffix of a K type: how many bits sensitive matrices get. */
-typedef enum precision { PLAIN, SMALL, MEDIUM, LARGE } precision;
+/* general.file_type of the format. */
+enum {
+    FT_F32 = 0,
+    FT_F16 = 1,
+    FT_Q4_0 = 2,
+    FT_Q4_1 = 3,
+    FT_Q8_0 = 7,
+    FT_Q5_0 = 8,
+    FT_Q5_1 = 9,
+    FT_Q2_K = 10,
+    FT_Q3_K_S = 11,
+    FT_Q3_K_M = 12,
+    FT_Q3_K_L = 13,
+    FT_Q4_K_S = 14,
+    FT_Q4_K_M = 15,
+    FT_Q5_K_S = 16,
+    FT_Q5_K_M = 17,
+    FT_Q6_K = 18,
+    FT_IQ2_XXS = 19,
+    FT_IQ2_XS = 20,
+    FT_Q2_K_S = 21,
+    FT_IQ3_XS = 22,
+    FT_IQ3_XXS = 23,
+    FT_IQ1_S = 24,
+    FT_IQ4_NL = 25,
+    FT_IQ3_S = 26,
+    FT_IQ3_M = 27,
+    FT_IQ2_S = 28,
+    FT_IQ2_M = 29,
+    FT_IQ4_XS = 30,
+    FT_IQ1_M = 31,
+    FT_BF16 = 32,
+    FT_TQ1_0 = 36,
+    FT_TQ2_0 = 37,
+    FT_MXFP4 = 38,
+    FT_NVFP4 = 39,
+};
 
-static const struct {
-    hth_ftype ftype;
-    precision level;
-} ftypes[] = {
-    {{"F32", 0, HTH_TYPE_F32}, PLAIN},
-    {{"F16", 1, HTH_TYPE_F16}, PLAIN},
-    {{"BF16", 32, HTH_TYPE_BF16}, PLAIN},
-    {{"Q8_0", 7, HTH_TYPE_Q8_0}, PLAIN},
-    {{"Q6_K", 18, HTH_TYPE_Q6_K}, PLAIN},
-    {{"Q5_K_M", 17, HTH_TYPE_Q5_K}, MEDIUM},
-    {{"Q5_K_S", 16, HTH_TYPE_Q5_K}, SMALL},
-    {{"Q5_1", 9, HTH_TYPE_Q5_1}, PLAIN},
-    {{"Q5_0", 8, HTH_TYPE_Q5_0}, PLAIN},
-    {{"Q4_K_M", 15, HTH_TYPE_Q4_K}, MEDIUM},
-    {{"Q4_K_S", 14, HTH_TYPE_Q4_K}, SMALL},
-    {{"IQ4_NL", 25, HTH_TYPE_IQ4_NL}, PLAIN},
-    {{"Q4_1", 3, HTH_TYPE_Q4_1}, PLAIN},
-    {{"Q4_0", 2, HTH_TYPE_Q4_0}, PLAIN},
-    {{"Q3_K_L", 13, HTH_TYPE_Q3_K}, LARGE},
-    {{"Q3_K_M", 12, HTH_TYPE_Q3_K}, MEDIUM},
-    {{"Q3_K_S", 11, HTH_TYPE_Q3_K}, SMALL},
-    {{"Q2_K", 10, HTH_TYPE_Q2_K}, PLAIN},
+static const hth_ftype ftypes[] = {
+    {"F32", FT_F32, HTH_TYPE_F32},          {"F16", FT_F16, HTH_TYPE_F16},
+    {"BF16", FT_BF16, HTH_TYPE_BF16},       {"Q8_0", FT_Q8_0, HTH_TYPE_Q8_0},
+    {"Q6_K", FT_Q6_K, HTH_TYPE_Q6_K},       {"Q5_K_M", FT_Q5_K_M, HTH_TYPE_Q5_K},
+    {"Q5_K_S", FT_Q5_K_S, HTH_TYPE_Q5_K},   {"Q5_1", FT_Q5_1, HTH_TYPE_Q5_1},
+    {"Q5_0", FT_Q5_0, HTH_TYPE_Q5_0},       {"Q4_K_M", FT_Q4_K_M, HTH_TYPE_Q4_K},
+    {"Q4_K_S", FT_Q4_K_S, HTH_TYPE_Q4_K},   {"IQ4_NL", FT_IQ4_NL, HTH_TYPE_IQ4_NL},
+    {"IQ4_XS", FT_IQ4_XS, HTH_TYPE_IQ4_XS}, {"Q4_1", FT_Q4_1, HTH_TYPE_Q4_1},
+    {"Q4_0", FT_Q4_0, HTH_TYPE_Q4_0},       {"Q3_K_L", FT_Q3_K_L, HTH_TYPE_Q3_K},
+    {"Q3_K_M", FT_Q3_K_M, HTH_TYPE_Q3_K},   {"Q3_K_S", FT_Q3_K_S, HTH_TYPE_Q3_K},
+    {"IQ3_M", FT_IQ3_M, HTH_TYPE_IQ3_S},    {"IQ3_S", FT_IQ3_S, HTH_TYPE_IQ3_S},
+    {"IQ3_XS", FT_IQ3_XS, HTH_TYPE_IQ3_S},  {"IQ3_XXS", FT_IQ3_XXS, HTH_TYPE_IQ3_XXS},
+    {"Q2_K", FT_Q2_K, HTH_TYPE_Q2_K},       {"Q2_K_S", FT_Q2_K_S, HTH_TYPE_Q2_K},
+    {"IQ2_M", FT_IQ2_M, HTH_TYPE_IQ2_S},    {"IQ2_S", FT_IQ2_S, HTH_TYPE_IQ2_XS},
+    {"IQ2_XS", FT_IQ2_XS, HTH_TYPE_IQ2_XS}, {"IQ2_XXS", FT_IQ2_XXS, HTH_TYPE_IQ2_XXS},
+    {"IQ1_M", FT_IQ1_M, HTH_TYPE_IQ1_M},    {"IQ1_S", FT_IQ1_S, HTH_TYPE_IQ1_S},
     /* Only synth writes these. */
-    {{"IQ4_XS", 30, HTH_TYPE_IQ4_XS}, PLAIN},
-    {{"MXFP4", 38, HTH_TYPE_MXFP4}, PLAIN},
-    {{"IQ3_S", 26, HTH_TYPE_IQ3_S}, PLAIN},
-    {{"IQ3_XXS", 23, HTH_TYPE_IQ3_XXS}, PLAIN},
-    {{"IQ2_S", 28, HTH_TYPE_IQ2_S}, PLAIN},
-    {{"IQ2_XS", 20, HTH_TYPE_IQ2_XS}, PLAIN},
-    {{"IQ2_XXS", 19, HTH_TYPE_IQ2_XXS}, PLAIN},
-    {{"IQ1_M", 31, HTH_TYPE_IQ1_M}, PLAIN},
-    {{"IQ1_S", 24, HTH_TYPE_IQ1_S}, PLAIN},
-    {{"TQ2_0", 37, HTH_TYPE_TQ2_0}, PLAIN},
-    {{"TQ1_0", 36, HTH_TYPE_TQ1_0}, PLAIN},
-    {{"NVFP4", 39, HTH_TYPE_NVFP4}, PLAIN},
+    {"MXFP4", FT_MXFP4, HTH_TYPE_MXFP4},    {"NVFP4", FT_NVFP4, HTH_TYPE_NVFP4},
+    {"TQ2_0", FT_TQ2_0, HTH_TYPE_TQ2_0},    {"TQ1_0", FT_TQ1_0, HTH_TYPE_TQ1_0},
 };
 enum { N_FTYPE = sizeof ftypes / sizeof *ftypes };
-
-static precision precision_of(const hth_ftype *ftype)
-{
-    for (int i = 0; i < N_FTYPE; i++)
-        if (ftype == &ftypes[i].ftype) return ftypes[i].level;
-    return PLAIN;
-}
 
 const hth_ftype *hth_ftype_find(const char *name)
 {
     char medium[16];
     snprintf(medium, sizeof medium, "%.12s_M", name);
     for (int i = 0; i < N_FTYPE; i++)
-        if (strcasecmp(ftypes[i].ftype.name, name) == 0) return &ftypes[i].ftype;
+        if (strcasecmp(ftypes[i].name, name) == 0) return &ftypes[i];
     for (int i = 0; i < N_FTYPE; i++)
-        if (strcasecmp(ftypes[i].ftype.name, medium) == 0) return &ftypes[i].ftype;
+        if (strncasecmp(name, "IQ", 2) != 0 && strcasecmp(ftypes[i].name, medium) == 0) return &ftypes[i];
     return NULL;
 }
 
 const char *hth_ftype_list(void)
 {
-    return "F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, Q4_1, Q4_0, "
-           "Q3_K_L, Q3_K_M, Q3_K_S, Q2_K";
+    return "F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, "
+           "Q3_K_L, Q3_K_M, Q3_K_S, Q2_K, Q2_K_S";
 }
 
 const char *hth_ftype_list_read_only(void)
 {
-    return "IQ4_XS, MXFP4, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, NVFP4";
-}
-
-const char *hth_ftype_unwritten_reason(hth_type type)
-{
-    switch (type) {
-    case HTH_TYPE_IQ2_XXS:
-    case HTH_TYPE_IQ2_XS:
-    case HTH_TYPE_IQ2_S:
-    case HTH_TYPE_IQ3_XXS:
-    case HTH_TYPE_IQ3_S:
-    case HTH_TYPE_IQ1_S:
-    case HTH_TYPE_IQ1_M:
-        return "this type is read, not written: it needs an importance matrix, which is not supported yet";
-    default: return "this type is read, not written";
-    }
+    return "IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, MXFP4, NVFP4";
 }
 
 /* ---- roles ----------------------------------------------------------------------- */
+
+static bool contains(hth_str t, const char *part)
+{
+    size_t n = strlen(part);
+    for (size_t i = 0; i + n <= t.n; i++)
+        if (memcmp(t.bytes + i, part, n) == 0) return true;
+    return false;
+}
 
 static bool ends_with(hth_str t, const char *end)
 {
     size_t n = strlen(end);
     return t.n >= n && memcmp(t.bytes + t.n - n, end, n) == 0;
 }
+
+typedef enum role { HEAD, EMBEDDING, VALUES, KEYS, QUERIES, ATTN_OUTPUT, UP, GATE, DOWN, OTHER } role;
+
+/* The first that fits. Joined Q, K and V count as values. */
+static const struct {
+    const char *part;
+    role role;
+} roles[] = {{"attn_qkv.weight", VALUES}, {"attn_kv_b.weight", VALUES}, {"attn_v.weight", VALUES},
+             {"attn_k.weight", KEYS},     {"attn_q.weight", QUERIES},   {"attn_output.weight", ATTN_OUTPUT},
+             {"ffn_up", UP},              {"ffn_gate", GATE},           {"ffn_down", DOWN}};
+
+static role role_of(const hth_ftype_model *m, hth_str name)
+{
+    bool is_embedding = hth_str_eq(name, "token_embd.weight") || hth_str_eq(name, "per_layer_token_embd.weight");
+    if (hth_str_eq(name, "output.weight") || (m->tied && is_embedding)) return HEAD;
+    if (is_embedding) return EMBEDDING;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (contains(name, roles[i].part)) return roles[i].role;
+    return OTHER;
+}
+
+bool hth_ftype_is_head(const hth_ftype_model *model, hth_str name)
+{
+    return hth_str_eq(name, model->tied ? "token_embd.weight" : "output.weight");
+}
+
+bool hth_ftype_is_matrix(hth_str name, uint32_t n_dim)
+{
+    /* Routers, taps of convolutions, tables of positions, and small matrices. */
+    static const char *const kept[] = {
+        "_norm.weight",       "ffn_gate_inp.weight",   "ffn_gate_tid2eid.weight", "ssm_conv1d",
+        "shortconv.conv.weight", "position_embd",      "token_types.weight",      "attn_rel_b.weight",
+        "altup",              "laurel",                "per_layer_model_proj",    "indexer.k_proj.weight",
+        "indexer.q_proj.weight", "time_mix_first.weight", "time_mix_w0.weight",   "time_mix_w1.weight",
+        "time_mix_w2.weight", "time_mix_v0.weight",    "time_mix_v1.weight",      "time_mix_v2.weight",
+        "time_mix_a0.weight", "time_mix_a1.weight",    "time_mix_a2.weight",      "time_mix_g1.weight",
+        "time_mix_g2.weight", "time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight"};
+    if (n_dim < 2 || !ends_with(name, ".weight")) return false;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (contains(name, kept[i])) return false;
+    return true;
+}
+
+/* ---- the model --------------------------------------------------------------------- */
 
 /* A count of the architecture. Uses the first entry if layers differ. */
 static uint32_t count_of(const hth_gguf *file, hth_str arch, const char *key, uint32_t absent)
@@ -116,150 +163,287 @@ static uint32_t count_of(const hth_gguf *file, hth_str arch, const char *key, ui
     return hth_gguf_get_uint(file, name, 0, UINT32_MAX, &n, NULL, NULL) == HEARTH_OK ? (uint32_t)n : absent;
 }
 
+static bool is_70b(hth_str arch, uint32_t n_layer, bool shares_values)
+{
+    bool named = hth_str_eq(arch, "qwen2") || hth_str_eq(arch, "olmo") || hth_str_eq(arch, "deci");
+    return n_layer == 80 && (named || (hth_str_eq(arch, "llama") && shares_values));
+}
+
 hth_ftype_model hth_ftype_read_model(const hth_gguf *file)
 {
-    hth_str arch_name = {0};
-    bool named =
-        hth_gguf_get_text(file, "general.architecture", &arch_name, NULL, NULL) == HEARTH_OK && arch_name.n > 0;
-    const hth_arch *arch = named ? hth_arch_find(arch_name) : NULL;
-    hth_ftype_model m = {.n_gqa = 1,
-                       .tied = !hth_gguf_find_tensor(file, "output.weight"),
-                       .parallel = arch && arch->parallel};
+    hth_str arch = {0};
+    bool named = hth_gguf_get_text(file, "general.architecture", &arch, NULL, NULL) == HEARTH_OK && arch.n > 0;
+    hth_ftype_model m = {.n_gqa = 1, .tied = !hth_gguf_find_tensor(file, "output.weight"), .file = file};
     if (!named) return m;
-    m.n_layer = count_of(file, arch_name, "block_count", 0);
-    uint32_t n_head = count_of(file, arch_name, "attention.head_count", 1);
-    uint32_t n_kv = count_of(file, arch_name, "attention.head_count_kv", n_head);
+    m.n_layer = count_of(file, arch, "block_count", 0);
+    m.n_expert = count_of(file, arch, "expert_count", 0);
+    m.is_falcon = hth_str_eq(arch, "falcon");
+    uint32_t n_head = count_of(file, arch, "attention.head_count", 1);
+    uint32_t n_kv = count_of(file, arch, "attention.head_count_kv", n_head);
     if (n_kv > 0 && n_head >= n_kv) m.n_gqa = n_head / n_kv;
+    m.is_70b = is_70b(arch, m.n_layer, n_head != n_kv);
     return m;
 }
 
-bool hth_ftype_is_matrix(hth_str name, uint32_t n_dim)
+/* The layer in "blk.N.…"; -1 for other names. */
+static int32_t layer_of(hth_str name)
 {
-    /* Ends of names of small or sensitive tensors, which llama-quantize leaves too. */
-    static const char *const left[] = {"_norm.weight",         "ffn_gate_inp.weight",   "position_embd.weight",
-                                       "ssm_conv1d.weight",    "ssm_conv1d_q.weight",   "ssm_conv1d_k.weight",
-                                       "ssm_conv1d_v.weight",  "shortconv.conv.weight", "per_layer_model_proj.weight",
-                                       "indexer.k_proj.weight", "indexer.q_proj.weight"};
-    bool matrix = n_dim >= 2 && ends_with(name, ".weight");
-    for (size_t i = 0; i < sizeof left / sizeof *left; i++) matrix = matrix && !ends_with(name, left[i]);
-    return matrix;
-}
-
-bool hth_ftype_is_head(const hth_ftype_model *model, hth_str name)
-{
-    return hth_str_eq(name, model->tied ? "token_embd.weight" : "output.weight");
-}
-
-/* The layer in "blk.N.…"; 0 for other names. */
-static uint32_t layer_of(hth_str name)
-{
-    uint32_t n = 0;
-    if (name.n < 5 || memcmp(name.bytes, "blk.", 4) != 0) return 0;
+    int32_t n = 0;
+    if (name.n < 5 || memcmp(name.bytes, "blk.", 4) != 0) return -1;
     for (size_t i = 4; i < name.n && name.bytes[i] >= '0' && name.bytes[i] <= '9' && n < 100000; i++)
-        n = 10 * n + (uint32_t)(name.bytes[i] - '0');
+        n = 10 * n + name.bytes[i] - '0';
     return n;
 }
 
-/* The layers that get more bits: the first and last eighth, and every third of those between. */
+/* Whether llama-quantize comes to a before b: layer by layer, and by name in a layer. */
+static bool comes_before(hth_str a, hth_str b)
+{
+    int32_t la = layer_of(a), lb = layer_of(b);
+    if (la != lb) return la < lb;
+    int order = memcmp(a.bytes, b.bytes, a.n < b.n ? a.n : b.n);
+    return order ? order < 0 : a.n < b.n;
+}
+
+/* How many matrices of a role come before one. */
+static uint32_t index_of(const hth_ftype_model *m, role wanted, hth_str name)
+{
+    uint32_t n = 0;
+    if (!m->file) return layer_of(name) < 0 ? 0 : (uint32_t)layer_of(name);
+    for (size_t i = 0; i < hth_gguf_n_tensor(m->file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(m->file, i);
+        n += role_of(m, t->name) == wanted && hth_ftype_is_matrix(t->name, t->n_dim) && comes_before(t->name, name);
+    }
+    return n;
+}
+
+static uint32_t count_role(const hth_ftype_model *m, role wanted)
+{
+    uint32_t n = 0;
+    if (!m->file) return m->n_layer;
+    for (size_t i = 0; i < hth_gguf_n_tensor(m->file); i++) n += role_of(m, hth_gguf_tensor_at(m->file, i)->name) == wanted;
+    return n;
+}
+
+/* The first and the last eighth of n, and every third of those between. */
 static bool use_more_bits(uint32_t i, uint32_t n) { return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2; }
 
 /* ---- rules ------------------------------------------------------------------------- */
 
-static hth_type type_of_head(hth_type type, const hth_ftype_model *m, uint64_t n_col)
-{
-    if (m->parallel || n_col % hth_type_find(type)->n_weight != 0) return HTH_TYPE_Q8_0;
-    return type == HTH_TYPE_Q8_0 ? HTH_TYPE_Q8_0 : HTH_TYPE_Q6_K;
-}
+/* A matrix, and what the rules ask of it. */
+typedef struct matrix {
+    const hth_ftype_model *m;
+    uint32_t ft;
+    hth_type type; /* of most matrices of the file */
+    role role;
+    hth_str name;
+    uint64_t n_col;
+} matrix;
 
-/* Type of V matrices, alone or fused with Q and K. */
-static hth_type type_of_values(hth_type type, precision level, const hth_ftype_model *m, uint32_t i)
+/* Of one to two bits. */
+static bool is_tiny(uint32_t ft)
 {
-    bool shared = m->n_gqa >= 4;
-    hth_type to = type;
-    if (type == HTH_TYPE_Q2_K) to = shared ? HTH_TYPE_Q4_K : HTH_TYPE_Q3_K;
-    else if (type == HTH_TYPE_Q3_K && level == MEDIUM) to = i < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
-    else if (type == HTH_TYPE_Q3_K && level == LARGE) to = HTH_TYPE_Q5_K;
-    else if ((type == HTH_TYPE_IQ4_NL || type == HTH_TYPE_IQ4_XS) && shared) to = HTH_TYPE_Q5_K;
-    else if (level == MEDIUM && use_more_bits(i, m->n_layer)) to = HTH_TYPE_Q6_K;
-    else if (type == HTH_TYPE_Q4_K && level == SMALL && i < 4) to = HTH_TYPE_Q5_K;
-    /* 70B models share values among eight heads, so more bits cost little. */
-    bool large = m->n_layer == 80 && m->n_gqa == 8;
-    return large && (to == HTH_TYPE_Q3_K || to == HTH_TYPE_Q4_K) ? HTH_TYPE_Q5_K : to;
-}
-
-static hth_type type_of_down(hth_type type, precision level, const hth_ftype_model *m, uint32_t i)
-{
-    uint32_t n = m->n_layer;
-    bool more = use_more_bits(i, n), first = i < n / 8, very_first = i < n / 16;
-    switch (type) {
-    case HTH_TYPE_Q2_K: return HTH_TYPE_Q3_K;
-    case HTH_TYPE_Q3_K:
-        if (level == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
-        if (level != MEDIUM) return type;
-        return very_first ? HTH_TYPE_Q5_K : !m->parallel || more ? HTH_TYPE_Q4_K : type;
-    case HTH_TYPE_Q4_K:
-        if (level == SMALL) return first && !m->parallel ? HTH_TYPE_Q5_K : type;
-        if (m->parallel) return very_first ? HTH_TYPE_Q6_K : more ? HTH_TYPE_Q5_K : type;
-        return more ? HTH_TYPE_Q6_K : type;
-    case HTH_TYPE_Q5_K: return level == MEDIUM && more ? HTH_TYPE_Q6_K : type;
-    case HTH_TYPE_IQ4_NL:
-    case HTH_TYPE_IQ4_XS: return first ? HTH_TYPE_Q5_K : type;
-    default: return type;
+    switch (ft) {
+    case FT_IQ2_XXS:
+    case FT_IQ2_XS:
+    case FT_IQ2_S:
+    case FT_IQ2_M:
+    case FT_IQ1_S:
+    case FT_IQ1_M: return true;
+    default: return false;
     }
 }
 
-static hth_type type_of_attention_output(hth_type type, precision level, const hth_ftype_model *m)
+static bool is_iq2_s_or_m(uint32_t ft) { return ft == FT_IQ2_S || ft == FT_IQ2_M; }
+
+static hth_type type_of_head(const matrix *x)
 {
-    if (type == HTH_TYPE_Q2_K && !m->parallel) return HTH_TYPE_Q3_K;
-    if (type != HTH_TYPE_Q3_K) return type;
-    if (level == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
-    return level == MEDIUM && !m->parallel ? HTH_TYPE_Q4_K : type;
+    if (x->m->is_falcon || x->n_col % hth_type_find(x->type)->n_weight != 0) return HTH_TYPE_Q8_0;
+    if (is_tiny(x->ft) || x->ft == FT_IQ3_XXS) return HTH_TYPE_Q5_K;
+    return x->type == HTH_TYPE_Q8_0 ? HTH_TYPE_Q8_0 : HTH_TYPE_Q6_K;
 }
 
-/* Fallback for rows that are not a multiple of 256: a type with blocks of 32 and about as many bits. */
+static hth_type type_of_embedding(const matrix *x)
+{
+    if (is_iq2_s_or_m(x->ft) || x->ft == FT_IQ3_XXS) return HTH_TYPE_IQ3_S;
+    return is_tiny(x->ft) ? HTH_TYPE_Q2_K : x->type;
+}
+
+/* Of the files of one to two bits: models of eight experts have small attention matrices. */
+static hth_type type_in_tiny(const matrix *x)
+{
+    const hth_ftype_model *m = x->m;
+    hth_type more = is_iq2_s_or_m(x->ft) ? HTH_TYPE_IQ3_S : HTH_TYPE_Q2_K;
+    switch (x->role) {
+    case VALUES: return m->n_gqa >= 4 || m->n_expert >= 4 ? HTH_TYPE_Q4_K : more;
+    case KEYS: return m->n_expert == 8 ? HTH_TYPE_Q4_K : x->type;
+    case DOWN: return index_of(m, DOWN, x->name) < m->n_layer / 8 ? more : x->type;
+    case ATTN_OUTPUT:
+        if (m->n_expert == 8) return HTH_TYPE_Q5_K;
+        if (x->ft == FT_IQ1_S || x->ft == FT_IQ1_M) return HTH_TYPE_IQ2_XXS;
+        return is_iq2_s_or_m(x->ft) ? HTH_TYPE_IQ3_S : x->type;
+    default: return x->type;
+    }
+}
+
+static hth_type type_of_shared_values(const matrix *x)
+{
+    bool shared = x->m->n_gqa >= 4;
+    switch (x->ft) {
+    case FT_Q2_K: return shared ? HTH_TYPE_Q4_K : HTH_TYPE_Q3_K;
+    case FT_Q2_K_S:
+    case FT_IQ3_XS:
+    case FT_IQ3_S: return shared ? HTH_TYPE_Q4_K : x->type;
+    case FT_IQ3_XXS: return shared ? HTH_TYPE_Q4_K : x->m->has_imatrix ? HTH_TYPE_IQ3_XXS : HTH_TYPE_IQ3_S;
+    case FT_IQ3_M: return HTH_TYPE_Q4_K;
+    case FT_IQ4_NL:
+    case FT_IQ4_XS: return shared ? HTH_TYPE_Q5_K : x->type;
+    case FT_Q3_K_L: return HTH_TYPE_Q5_K;
+    case FT_Q3_K_M: return index_of(x->m, VALUES, x->name) < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
+    case FT_Q4_K_S: return index_of(x->m, VALUES, x->name) < 4 ? HTH_TYPE_Q5_K : x->type;
+    case FT_Q4_K_M:
+    case FT_Q5_K_M:
+        return use_more_bits(index_of(x->m, VALUES, x->name), count_role(x->m, VALUES)) ? HTH_TYPE_Q6_K : x->type;
+    default: return x->type;
+    }
+}
+
+/* The fewer heads share values, or the smaller attention is beside the experts, the less more bits cost. */
+static hth_type type_of_values(const matrix *x)
+{
+    if (x->m->n_expert == 8) return HTH_TYPE_Q8_0;
+    hth_type type = type_of_shared_values(x);
+    return x->m->is_70b && (type == HTH_TYPE_Q3_K || type == HTH_TYPE_Q4_K) ? HTH_TYPE_Q5_K : type;
+}
+
+static hth_type type_of_queries_or_keys(const matrix *x)
+{
+    if (x->role == KEYS && x->m->n_expert == 8) return HTH_TYPE_Q8_0;
+    if (x->ft == FT_IQ3_XS) return HTH_TYPE_IQ3_XXS;
+    return x->ft == FT_IQ3_XXS ? HTH_TYPE_IQ2_S : x->type;
+}
+
+/* Each layer of a mixture counts once, whatever it holds; else matrices are counted. */
+static hth_type type_of_down(const matrix *x)
+{
+    const hth_ftype_model *m = x->m;
+    uint32_t n = m->n_layer, i = index_of(m, DOWN, x->name);
+    if (m->n_expert > 1) i = layer_of(x->name) < 0 ? 0 : (uint32_t)layer_of(x->name);
+    bool more = use_more_bits(i, n), first = i < n / 8, very_first = i < n / 16, falcon = m->is_falcon;
+    switch (x->ft) {
+    case FT_Q2_K: return HTH_TYPE_Q3_K;
+    case FT_Q2_K_S: return first ? HTH_TYPE_Q4_K : x->type;
+    case FT_IQ3_XXS: return m->has_imatrix ? x->type : first ? HTH_TYPE_Q4_K : HTH_TYPE_Q3_K;
+    case FT_IQ3_M: return first || (m->n_expert == 8 && more) ? HTH_TYPE_Q4_K : x->type;
+    case FT_Q3_K_M: return very_first ? HTH_TYPE_Q5_K : !falcon || more ? HTH_TYPE_Q4_K : x->type;
+    case FT_Q3_K_L: return falcon ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
+    case FT_Q4_K_M:
+        if (falcon) return very_first ? HTH_TYPE_Q6_K : more ? HTH_TYPE_Q5_K : x->type;
+        return more ? HTH_TYPE_Q6_K : x->type;
+    case FT_Q4_K_S: return first && !falcon ? HTH_TYPE_Q5_K : x->type;
+    case FT_Q5_K_M: return more ? HTH_TYPE_Q6_K : x->type;
+    case FT_IQ4_NL:
+    case FT_IQ4_XS: return first && !m->has_imatrix ? HTH_TYPE_Q5_K : x->type;
+    /* The search by importance may choose badly for the first layers, where few inputs are large. */
+    case FT_Q4_0: return first && m->has_imatrix ? HTH_TYPE_Q4_1 : x->type;
+    case FT_Q5_0: return first && m->has_imatrix ? HTH_TYPE_Q5_1 : x->type;
+    default: return x->type;
+    }
+}
+
+static hth_type type_of_attention_output(const matrix *x)
+{
+    if (x->m->is_falcon) return x->ft == FT_Q3_K_L ? HTH_TYPE_Q4_K : x->type;
+    bool eight = x->m->n_expert == 8;
+    switch (x->ft) {
+    case FT_Q2_K: return eight ? HTH_TYPE_Q5_K : HTH_TYPE_Q3_K;
+    case FT_IQ3_XXS: return eight ? HTH_TYPE_Q5_K : HTH_TYPE_IQ3_S;
+    case FT_Q3_K_M:
+    case FT_IQ3_M: return eight ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
+    case FT_Q3_K_L: return eight ? x->type : HTH_TYPE_Q5_K;
+    case FT_IQ3_XS:
+    case FT_IQ3_S:
+    case FT_Q3_K_S:
+    case FT_Q4_K_S:
+    case FT_Q4_K_M:
+    case FT_IQ4_NL:
+    case FT_IQ4_XS: return eight ? HTH_TYPE_Q5_K : x->type;
+    default: return x->type;
+    }
+}
+
+/* Of IQ3_XS, but for the first and the last eighth of the layers. */
+static hth_type type_of_gate_or_up(const matrix *x)
+{
+    uint32_t n = x->m->n_layer, i = index_of(x->m, x->role, x->name);
+    if (x->m->n_expert > 1) i = layer_of(x->name) < 0 ? 0 : (uint32_t)layer_of(x->name);
+    return x->ft == FT_IQ3_XS && i >= n / 8 && i < 7 * n / 8 ? HTH_TYPE_IQ3_XXS : x->type;
+}
+
+static hth_type choose(const matrix *x)
+{
+    if (x->m->pure || !hth_type_find(x->type)->quantised) return x->type;
+    if (x->role == HEAD) return type_of_head(x);
+    if (x->role == EMBEDDING) return type_of_embedding(x);
+    if (is_tiny(x->ft)) return type_in_tiny(x);
+    switch (x->role) {
+    case VALUES: return type_of_values(x);
+    case KEYS:
+    case QUERIES: return type_of_queries_or_keys(x);
+    case DOWN: return type_of_down(x);
+    case ATTN_OUTPUT: return type_of_attention_output(x);
+    case GATE:
+    case UP: return type_of_gate_or_up(x);
+    default: return x->type;
+    }
+}
+
+/* Fallback for rows that are not a multiple of 256: a type with blocks of 32. */
 static hth_type fallback_type(hth_type type)
 {
     switch (type) {
     case HTH_TYPE_Q2_K:
     case HTH_TYPE_Q3_K:
-    case HTH_TYPE_IQ4_XS:
-    case HTH_TYPE_IQ2_XXS:
-    case HTH_TYPE_IQ2_XS:
-    case HTH_TYPE_IQ2_S:
-    case HTH_TYPE_IQ3_XXS:
-    case HTH_TYPE_IQ3_S:
-    case HTH_TYPE_IQ1_S:
-    case HTH_TYPE_IQ1_M: return HTH_TYPE_IQ4_NL;
     case HTH_TYPE_TQ1_0:
     case HTH_TYPE_TQ2_0:
     case HTH_TYPE_NVFP4: return HTH_TYPE_Q4_0;
     case HTH_TYPE_Q4_K: return HTH_TYPE_Q5_0;
     case HTH_TYPE_Q5_K: return HTH_TYPE_Q5_1;
     case HTH_TYPE_Q6_K: return HTH_TYPE_Q8_0;
+    case HTH_TYPE_IQ1_S:
+    case HTH_TYPE_IQ1_M:
+    case HTH_TYPE_IQ2_XXS:
+    case HTH_TYPE_IQ2_XS:
+    case HTH_TYPE_IQ2_S:
+    case HTH_TYPE_IQ3_XXS:
+    case HTH_TYPE_IQ3_S:
+    case HTH_TYPE_IQ4_XS: return HTH_TYPE_IQ4_NL;
     default: return type;
     }
-}
-
-static hth_type choose(const hth_ftype *ftype, const hth_ftype_model *m, hth_str name, uint64_t n_col)
-{
-    hth_type type = ftype->type;
-    precision level = precision_of(ftype);
-    uint32_t i = layer_of(name);
-    if (m->pure || !hth_type_find(type)->quantised) return type;
-    if (hth_ftype_is_head(m, name)) return type_of_head(type, m, n_col);
-    if (ends_with(name, "attn_v.weight") || ends_with(name, "attn_qkv.weight"))
-        return type_of_values(type, level, m, i);
-    if (ends_with(name, "ffn_down.weight")) return type_of_down(type, level, m, i);
-    if (ends_with(name, "attn_output.weight")) return type_of_attention_output(type, level, m);
-    return type;
 }
 
 hth_type hth_ftype_type(const hth_ftype *ftype, const hth_ftype_model *model, hth_str name, uint64_t n_col,
                       hth_type *wanted)
 {
-    hth_type type = choose(ftype, model, name, n_col);
+    const matrix x = {model, ftype->file_type, ftype->type, role_of(model, name), name, n_col};
+    hth_type type = choose(&x);
     if (wanted) *wanted = type;
     if (n_col % hth_type_find(type)->n_weight != 0) type = fallback_type(type);
     if (n_col % hth_type_find(type)->n_weight != 0) type = HTH_TYPE_F16;
     return type;
+}
+
+bool hth_ftype_needs_imatrix(const hth_ftype *ftype, hth_str name, hth_type type)
+{
+    const hth_ftype_model tied = {.tied = true};
+    if (role_of(&tied, name) == HEAD) return false;
+    switch (type) {
+    case HTH_TYPE_IQ1_S:
+    case HTH_TYPE_IQ1_M:
+    case HTH_TYPE_IQ2_XXS:
+    case HTH_TYPE_IQ2_XS:
+    case HTH_TYPE_IQ2_S:
+    case HTH_TYPE_IQ3_XXS: return true;
+    case HTH_TYPE_Q2_K: return ftype->file_type == FT_Q2_K_S;
+    default: return false;
+    }
 }

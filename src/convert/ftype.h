@@ -18,23 +18,26 @@ const hth_ftype *hth_ftype_find(const char *name);
 /* "F32, F16, ...", the file types that quantize writes, for messages and help. */
 const char *hth_ftype_list(void);
 
-/* Those that can be computed with and found by name, but that only synth writes; and why, after "quantize to TYPE: ". */
+/* Those that can be computed with and found by name, but that only synth writes. */
 const char *hth_ftype_list_read_only(void);
-const char *hth_ftype_unwritten_reason(hth_type type);
 
 /* Properties of a model that the choice of types depends on. */
 typedef struct hth_ftype_model {
     uint32_t n_layer;
-    uint32_t n_gqa; /* query heads per KV head */
-    bool tied;      /* the embedding table is also the head */
-    bool parallel;  /* attention and FFN in parallel; such models use other types */
-    bool pure;      /* every matrix gets ftype->type */
+    uint32_t n_gqa;    /* query heads per KV head */
+    uint32_t n_expert; /* 0: dense */
+    bool tied;         /* the embedding table is also the head */
+    bool is_falcon;    /* which uses other types */
+    bool is_70b;       /* so does a model of 80 layers whose values serve eight heads */
+    bool pure;         /* every matrix gets ftype->type */
+    bool has_imatrix;  /* an importance matrix is given */
+    const hth_gguf *file; /* some rules count its tensors; NULL: each layer has one of each kind */
 } hth_ftype_model;
 
-/* Reads them from metadata and tensor infos of any file. Missing values count as 0 or 1. */
+/* Reads them from metadata and tensor infos of any file, which must outlive the result. Missing values count as 0 or 1. */
 hth_ftype_model hth_ftype_read_model(const hth_gguf *file);
 
-/* Whether tensors of that name are matrices of products. Vectors, routers and position tables are not, and keep
+/* Whether tensors of that name are matrices of products. Vectors, routers, taps and position tables are not, and keep
  * their type. */
 bool hth_ftype_is_matrix(hth_str name, uint32_t n_dim);
 /* Whether the tensor is the head of such a model. */
@@ -44,5 +47,8 @@ bool hth_ftype_is_head(const hth_ftype_model *model, hth_str name);
  * one if the rows do not fit its blocks. */
 hth_type hth_ftype_type(const hth_ftype *ftype, const hth_ftype_model *model, hth_str name, uint64_t n_col,
                       hth_type *wanted);
+
+/* Whether llama-quantize refuses to write that matrix in that type without an importance matrix. */
+bool hth_ftype_needs_imatrix(const hth_ftype *ftype, hth_str name, hth_type type);
 
 #endif

@@ -298,8 +298,8 @@ static hearth_status plan(packing *w, hearth_error *err)
                             "%s: tensor '%s' has type %s, from which pack cannot start", hth_gguf_path(w->in),
                             p->name, hth_type_find((uint32_t)p->from->type)->name);
         if (!w->packer.k.pack[p->type])
-            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: %s", hth_type_find((uint32_t)p->type)->name,
-                            hth_ftype_unwritten_reason(p->type));
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type is read, not written",
+                            hth_type_find((uint32_t)p->type)->name);
     }
     return HEARTH_OK;
 }

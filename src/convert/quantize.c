@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "convert/range_check.h"
+#include "file/imatrix.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -28,13 +29,16 @@ typedef struct work {
     hth_pool *pool;
     hth_kernels k;
     hth_type *types; /* of the output, per tensor */
+    hth_imatrix *imatrix; /* NULL: none */
     uint64_t total, done;
     /* the current chunk */
     const hth_gguf_tensor *tensor;
     hth_type to;
     size_t n_row, n_col;
+    uint64_t first_row; /* of the tensor */
     uint8_t *raw, *packed;
     float *x;
+    float *importance; /* [matrices][n_col] or NULL */
     _Atomic size_t bad_row; /* 1 + a row with a weight that cannot be packed */
 } work;
 
@@ -43,9 +47,9 @@ typedef struct work {
 /* Some types can be computed with but not written. */
 static hearth_status check_packing(const work *w, hth_type type, hearth_error *err)
 {
-    if (w->k.pack[type]) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: %s", hth_type_find(type)->name,
-                    hth_ftype_unwritten_reason(type));
+    if (w->k.pack[type] || w->k.pack_by[type]) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: this type is read, not written",
+                    hth_type_find(type)->name);
 }
 
 /* Matrices whose rows do not fit the blocks of the type that they should have. */
@@ -97,6 +101,7 @@ static hearth_status choose_types(work *w, hearth_error *err)
     fallback_list fallbacks = {.n = 0};
     hth_ftype_model model = hth_ftype_read_model(w->in);
     model.pure = w->options->pure;
+    model.has_imatrix = w->imatrix != NULL;
     w->types = hth_alloc(n, sizeof *w->types);
     if (!w->types) return hth_fail_memory(err, n * sizeof *w->types, "tensor types");
     for (size_t i = 0; i < n; i++) {
@@ -130,7 +135,84 @@ static hearth_status choose_types(work *w, hearth_error *err)
     return HEARTH_OK;
 }
 
+/* ---- importance ------------------------------------------------------------------------ */
+
+/* Embeddings and the head have no entries: llama-imatrix leaves them out. */
+static bool is_of_layer(hth_str name) { return name.n > 4 && memcmp(name.bytes, "blk.", 4) == 0; }
+
+static hearth_status fail_without_importance(const work *w, const hth_gguf_tensor *t, hth_type to, hearth_error *err)
+{
+    char name[80];
+    hth_escape(name, sizeof name, t->name.bytes, t->name.n);
+    if (!w->imatrix)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: tensor '%s': %s needs an importance matrix: make one by hearth imatrix, and give it by "
+                        "--imatrix",
+                        hth_gguf_path(w->in), name, hth_type_find(to)->name);
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: tensor '%s' is missing, and %s needs its importance",
+                    hth_gguf_label(w->options->imatrix), name, hth_type_find(to)->name);
+}
+
+/* Refuses an importance matrix of another model, and types that need one; counts the matrices that it says nothing of. */
+static hearth_status check_importance(work *w, hearth_error *err)
+{
+    uint32_t n_missing = 0;
+    const hth_gguf_tensor *first = NULL;
+    const char *path = w->options->imatrix;
+    hearth_status st = w->imatrix ? hth_imatrix_check_model(w->imatrix, path, w->in, err) : HEARTH_OK;
+    for (size_t i = 0; st == HEARTH_OK && i < hth_gguf_n_tensor(w->in); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
+        bool is_known = w->imatrix && hth_imatrix_find(w->imatrix, t->name);
+        if (w->types[i] == t->type || !w->k.pack_by[w->types[i]]) continue;
+        w->result->n_weighted += is_known;
+        if (is_known) continue;
+        if (hth_ftype_needs_imatrix(w->options->ftype, t->name, w->types[i]))
+            return fail_without_importance(w, t, w->types[i], err);
+        if (!is_of_layer(t->name)) continue;
+        if (n_missing++ == 0) first = t;
+    }
+    if (st != HEARTH_OK || !w->imatrix || n_missing == 0) return st;
+    char name[80];
+    hth_escape(name, sizeof name, first->name.bytes, first->name.n);
+    if (w->result->n_weighted == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: has none of the matrices of %s, not even '%s'",
+                        hth_gguf_label(path), hth_gguf_label(hth_gguf_path(w->in)), name);
+    hth_log(HEARTH_LOG_WARN, "%s: %u matrices are missing, first '%s': their weights count alike", path, n_missing, name);
+    return HEARTH_OK;
+}
+
+static hearth_status open_imatrix(work *w, hearth_error *err)
+{
+    return w->options->imatrix ? hth_imatrix_open(w->options->imatrix, &w->imatrix, err) : HEARTH_OK;
+}
+
+/* Sets w->importance for the current tensor; NULL: its rows are rounded alike. */
+static hearth_status find_importance(work *w, hearth_error *err)
+{
+    size_t n_matrix = (size_t)(w->tensor->dim[2] * w->tensor->dim[3]);
+    const hth_imatrix_entry *e = w->imatrix ? hth_imatrix_find(w->imatrix, w->tensor->name) : NULL;
+    w->importance = NULL;
+    if (!w->k.pack_by[w->to] || (!e && w->k.pack[w->to])) return HEARTH_OK;
+    w->importance = hth_alloc(n_matrix, w->n_col * sizeof *w->importance);
+    if (!w->importance) return hth_fail_memory(err, n_matrix * w->n_col * sizeof *w->importance, "importance");
+    for (size_t i = 0; e && i < n_matrix; i++) hth_imatrix_weights(e, i, n_matrix, w->importance + i * w->n_col);
+    for (size_t i = 0; !e && i < n_matrix * w->n_col; i++) w->importance[i] = 1.0f;
+    return HEARTH_OK;
+}
+
 /* ---- the header ------------------------------------------------------------------------- */
+
+/* The keys of llama-quantize. */
+static void write_imatrix_keys(const work *w)
+{
+    const hth_imatrix *m = w->imatrix;
+    hth_gguf_writer_text(w->out, "quantize.imatrix.file", w->options->imatrix, strlen(w->options->imatrix));
+    if (m->n_dataset > 0)
+        hth_gguf_writer_text(w->out, "quantize.imatrix.dataset", m->datasets[0].bytes, m->datasets[0].n);
+    hth_gguf_writer_uint(w->out, "quantize.imatrix.entries_count", HTH_GGUF_U32, m->n_entry);
+    if (m->n_chunk > 0)
+        hth_gguf_writer_uint(w->out, "quantize.imatrix.chunks_count", HTH_GGUF_U32, m->n_chunk);
+}
 
 static hearth_status write_header(work *w, hearth_error *err)
 {
@@ -142,6 +224,7 @@ static hearth_status write_header(work *w, hearth_error *err)
     hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, w->options->ftype->file_type);
     hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
     hth_gguf_writer_text(w->out, HTH_KEY_MADE_BY, "quantize", 8);
+    if (w->imatrix) write_imatrix_keys(w);
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
         hth_gguf_writer_tensor(w->out, t->name.bytes, w->types[i], t->n_dim, t->dim);
@@ -150,6 +233,13 @@ static hearth_status write_header(work *w, hearth_error *err)
 }
 
 /* ---- the weights -------------------------------------------------------------------------- */
+
+static void pack_row(const work *w, size_t i_row, const float *x, uint8_t *row)
+{
+    size_t i_matrix = (size_t)((w->first_row + i_row) / w->tensor->dim[1]);
+    if (w->importance) w->k.pack_by[w->to](x, w->importance + i_matrix * w->n_col, w->n_col, row);
+    else w->k.pack[w->to](x, w->n_col, row);
+}
 
 static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
@@ -161,13 +251,14 @@ static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
     for (size_t r = i_unit * UNIT_ROWS; r < end; r++) {
         float *x = w->x + r * w->n_col;
         w->k.unpack[w->tensor->type](w->raw + r * from_size, w->n_col, x);
-        if (hth_type_in_range(x, w->n_col, w->to)) w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
+        if (hth_type_in_range(x, w->n_col, w->to)) pack_row(w, r, x, w->packed + r * to_size);
         else atomic_store(&w->bad_row, r + 1);
     }
 }
 
-static hearth_status copy_piece(work *w, uint64_t first_row, hearth_error *err)
+static hearth_status copy_piece(work *w, hearth_error *err)
 {
+    uint64_t first_row = w->first_row;
     size_t from_size = hth_type_row_size(w->tensor->type, w->n_col);
     hearth_status st =
         hth_gguf_read(w->in, w->tensor, first_row * from_size, w->n_row * from_size, w->raw, err);
@@ -201,10 +292,13 @@ static hearth_status convert_tensor(work *w, const hth_gguf_tensor *t, hth_type 
     w->packed = hth_alloc(piece, hth_type_row_size(to, n_col));
     w->x = hth_alloc(piece, n_col * sizeof *w->x);
     if (!w->raw || !w->packed || !w->x) st = hth_fail_memory(err, piece * n_col * 8, "rows of weights");
-    for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += piece) {
-        w->n_row = n_row - first < piece ? (size_t)(n_row - first) : piece;
-        st = copy_piece(w, first, err);
+    if (st == HEARTH_OK) st = find_importance(w, err);
+    for (w->first_row = 0; st == HEARTH_OK && w->first_row < n_row; w->first_row += piece) {
+        w->n_row = n_row - w->first_row < piece ? (size_t)(n_row - w->first_row) : piece;
+        st = copy_piece(w, err);
     }
+    hth_free(w->importance);
+    w->importance = NULL;
     hth_free(w->raw);
     hth_free(w->packed);
     hth_free(w->x);
@@ -264,7 +358,9 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: there are no tensors", in_path);
         goto done;
     }
+    if ((st = open_imatrix(&w, err)) != HEARTH_OK) goto done;
     if ((st = choose_types(&w, err)) != HEARTH_OK) goto done;
+    if ((st = check_importance(&w, err)) != HEARTH_OK) goto done;
     if ((st = hth_pool_open(hth_pool_default_threads(options->n_thread), &w.pool, err)) != HEARTH_OK)
         goto done;
     if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
@@ -275,6 +371,7 @@ done:
     if (w.out) hth_gguf_writer_close(w.out);
     hth_pool_close(w.pool);
     hth_free(w.types);
+    hth_imatrix_close(w.imatrix);
     if (w.in) hth_gguf_close(w.in);
     return st;
 }

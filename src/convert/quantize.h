@@ -9,6 +9,7 @@ typedef struct hth_quantize_options {
     bool pure;          /* all matrices get ftype->type */
     bool keep_output;   /* the head (or the embedding table used as the head) has output_type */
     hth_type output_type;
+    const char *imatrix; /* path of an importance matrix; NULL: none */
     uint32_t n_thread;            /* 0: one per core */
     hearth_progress_fn *progress; /* bytes read; may be NULL; false cancels */
     void *progress_user;
@@ -18,10 +19,12 @@ typedef struct hth_quantize_result {
     uint64_t in_bytes, out_bytes; /* of tensors */
     uint32_t n_tensor, n_changed;
     uint32_t n_requantised; /* matrices that went from one quantised type to another */
+    uint32_t n_weighted;    /* tensors that were rounded by importance */
 } hth_quantize_result;
 
 /* Reads IN (weights of any supported type) and writes OUT. Keeps vectors, routers and metadata; sets
- * general.file_type. Memory does not grow with the model. OUT appears only when it is complete. */
+ * general.file_type. Memory does not grow with the model. OUT appears only when it is complete. ARGUMENT: the importance
+ * matrix is of another model, or a type needs one. */
 hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_quantize_options *options,
                            hth_quantize_result *result, hearth_error *err);
 

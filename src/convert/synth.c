@@ -611,6 +611,7 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
     hth_kernels_init(&w.k, level);
     w.model = (hth_ftype_model){.n_layer = w.shape->n_layer,
                               .n_gqa = w.shape->n_head / w.shape->n_kv,
+                              .n_expert = w.shape->n_expert,
                               .tied = w.shape->tied,
                               .pure = options->pure};
     w.bytes = hth_alloc(1, PIECE_SIZE);

@@ -63,6 +63,9 @@ void hth_step_use_gpu(hth_step *step, hth_gpu *gpu);
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
                    size_t *size);
 void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user);
+/* fn sees the input of every matrix product of the step: of attention and other mixers, networks, experts, the head.
+ * A transposed down is no product. */
+void hth_step_set_product_probe(hth_step *step, hth_product_probe_fn *fn, void *user);
 void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: use the step's selector */
 
 /* ---- masks of a selector's decisions (ffn.c) ------------------------------------------- */

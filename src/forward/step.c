@@ -346,6 +346,12 @@ void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user)
     step->probe_user = user;
 }
 
+void hth_step_set_product_probe(hth_step *step, hth_product_probe_fn *fn, void *user)
+{
+    step->act_q8.probe = fn;
+    step->act_q8.probe_user = user;
+}
+
 void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user)
 {
     step->select = fn;
@@ -537,7 +543,7 @@ bool hth_step_device_failed(const hth_step *step) { return step->device_failed; 
 /* What is not in the host's memory cannot be probed. */
 static hearth_status check_probe(const hth_step *s, hearth_error *err)
 {
-    if (!s->probe && !s->select) return HEARTH_OK;
+    if (!s->probe && !s->select && !s->act_q8.probe) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: neurons %s cannot be probed: open the model without %s",
                     hth_gguf_path(s->model->file), s->gpu ? "on a device" : "whose weights are fetched",
                     s->gpu ? "a device (gpu.device none)" : "a source of weights");

@@ -74,6 +74,9 @@ enum { HTH_PANEL_MIN_TOK = 12, HTH_PANEL_WORK = 240 << 10 };
  * (as other programs write the type). */
 typedef void hth_unpack_fn(const uint8_t *row, size_t n_col, float *x);
 typedef void hth_pack_fn(const float *x, size_t n_col, uint8_t *row);
+/* The same with the importance of each column, above zero: rounds so that the sum of weight times squared error is
+ * small. */
+typedef void hth_pack_by_fn(const float *x, const float *importance, size_t n_col, uint8_t *row);
 
 /* ---- vectors --------------------------------------------------------------- */
 
@@ -222,7 +225,8 @@ typedef struct hth_kernels {
     hth_quant_act_fn *quant_act;
     hth_quant_act_256_fn *quant_act_256;
     hth_unpack_fn *unpack[HTH_TYPE_LIMIT];
-    hth_pack_fn *pack[HTH_TYPE_LIMIT]; /* NULL: the type cannot be written yet */
+    hth_pack_fn *pack[HTH_TYPE_LIMIT]; /* NULL: the type cannot be written, or only by importance */
+    hth_pack_by_fn *pack_by[HTH_TYPE_LIMIT]; /* NULL: importance makes no difference */
     hth_rms_norm_fn *rms_norm;
     hth_layer_norm_fn *layer_norm;
     hth_rope_fn *rope_interleaved, *rope_neox;

@@ -422,6 +422,21 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
     else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }
 
+/* Calls the probe when the job's input is computed. Skipped units would have left it undefined. */
+static void call_probe(const product_job *job, hth_pool *pool, const hth_output *outputs, size_t n_output)
+{
+    const hth_submatrices *slices = job->slices;
+    hth_product_inputs seen = {.x = job->x,
+                               .n_row = !slices ? job->n_tok : slices->shares_x ? 1 : slices->n_x,
+                               .n_col = n_col_of(job),
+                               .slices = slices,
+                               .outputs = outputs,
+                               .n_output = n_output,
+                               .pool = pool};
+    hth_pool_finish(pool);
+    if (!hth_pool_is_cancelled(pool)) job->quantised->probe(job->quantised->probe_user, &seen);
+}
+
 static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
                         size_t n_tok, const hth_submatrices *slices, const hth_output *outputs,
                         size_t n_output, const hth_fusion *fusion)
@@ -447,6 +462,7 @@ static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *
     if (job.number) hth_pool_add(pool, share_input, &job, sizeof job, 1);
     else if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
         hth_pool_add(pool, quantize_token, &job, sizeof job, !slices ? n_tok : slices->shares_x ? 1 : slices->n_x);
+    if (act_q8->probe) call_probe(&job, pool, outputs, n_output);
     add_units(pool, &job, n_output);
 }
 

@@ -34,6 +34,10 @@ enum { HTH_INPUT_HEAD = 64 };
 /* Bytes of an input of n_col values in all forms that types need. */
 size_t hth_input_size(size_t n_col);
 
+/* Sees the input of a product: after it is computed, before it is multiplied. */
+typedef struct hth_product_inputs hth_product_inputs;
+typedef void hth_product_probe_fn(void *user, const hth_product_inputs *seen);
+
 /* Scratch memory for the quantised forms of n_tok inputs of up to n_col values: in blocks of 32, and in blocks
  * of 256 for the types that need those. The tiles hold whole tiles of tokens. */
 typedef struct hth_act_q8 {
@@ -47,6 +51,8 @@ typedef struct hth_act_q8 {
     hth_shared_input *input;    /* NULL: units are never retried */
     float *part;                /* [n_thread][HTH_PRODUCT_SCRATCH] results of a unit that are not committed yet */
     uint8_t *work;              /* [n_thread][HTH_PANEL_WORK], 64-aligned: too large for a stack */
+    hth_product_probe_fn *probe; /* called for each product; NULL: none */
+    void *probe_user;
 } hth_act_q8;
 
 /* Results of a unit that fit into the scratch memory of a thread. A unit with more is never retried. */
@@ -78,6 +84,16 @@ typedef struct hth_submatrices {
     bool shares_x;            /* x is one row, which all slices read; then each has one row of y */
     const uint32_t *slice_of; /* [n_x] the slice of a row of x; UINT32_MAX: none */
 } hth_submatrices;
+
+/* Valid during the call only. */
+struct hth_product_inputs {
+    const float *x; /* [n_row][n_col]; with slices, the rows that they name */
+    size_t n_row, n_col;
+    const hth_submatrices *slices; /* NULL: all rows are multiplied by whole matrices */
+    const hth_output *outputs;
+    size_t n_output;
+    hth_pool *pool; /* idle: the probe may run work on all its threads */
+};
 
 /* Computes token t of a product's input, in the unit that quantises it. */
 typedef void hth_prepare_fn(const void *arg, size_t t);

@@ -2,6 +2,7 @@
 #include "measure/chunks.h"
 
 #include "base/status.h"
+#include "engine/engine.h"
 
 uint32_t hth_chunks_default(const hearth_model *model)
 {
@@ -14,7 +15,8 @@ uint32_t hth_chunks_default(const hearth_model *model)
 hearth_status hth_chunks_open(hth_chunks *w, const hearth_model *model, const char *text, size_t n,
                                size_t n_ctx, hearth_error *err)
 {
-    *w = (hth_chunks){.n_ctx = n_ctx, .bos = hearth_token_bos(model)};
+    bool adds_bos = model->tokenizer && hth_tokenizer_adds_bos(model->tokenizer);
+    *w = (hth_chunks){.n_ctx = n_ctx, .bos = adds_bos ? hearth_token_bos(model) : -1};
     if (n > 0 && text[n - 1] == '\n') n--;
     hearth_status st = hearth_tokenize(model, text, n, HEARTH_ADD_SPECIAL, &w->ids, &w->n_id, err);
     if (st != HEARTH_OK) return st;

@@ -1,5 +1,5 @@
 /* Divides a text into chunks of n_ctx tokens as llama-perplexity does: one after another; BOS replaces the
- * first token of each if the vocabulary has one; an incomplete last chunk is dropped. All measurements over a
+ * first token of each if the vocabulary begins texts with it; an incomplete last chunk is dropped. All measurements over a
  * text use these chunks. No state passes between them. */
 #ifndef HTH_MEASURE_CHUNKS_H
 #define HTH_MEASURE_CHUNKS_H
@@ -10,7 +10,7 @@ typedef struct hth_chunks {
     int32_t *ids; /* of the whole text, with BOS first */
     size_t n_id;
     size_t n_ctx, n_chunk;
-    int32_t bos; /* -1: none */
+    int32_t bos; /* that begins each chunk; -1: none */
 } hth_chunks;
 
 /* Default tokens of a chunk: 512, or the training context of the model if that is smaller. */

@@ -14,7 +14,7 @@ HEARTH = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
 COMMANDS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
-         "study", "quantize", "predictors", "thresholds", "pack", "synth",
+         "study", "imatrix", "quantize", "predictors", "thresholds", "pack", "synth",
          "bench", "doctor", "devices", "plan", "pull", "list", "rm"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above

@@ -178,6 +178,7 @@ def verbs_on(path):
         "compare": (["compare", path, "--against", path, "-f", words, "-c", "32"], b""),
         "profile": (["profile", path, "-f", words, "-c", "32", "-o", out, "--force"], b""),
         "study": (["study", path, "-f", words, "-c", "32", "-o", out, "--force"], b""),
+        "imatrix": (["imatrix", path, "-f", words, "-c", "32", "-o", out, "--force"], b""),
         "predictors": (["predictors", path, "-f", words, "-c", "32", "-o", out, "--steps", "2", "--force"], b""),
         "thresholds": (["thresholds", path, "-f", words, "-c", "32", "-o", out, "--force"], b""),
         "pack": (["pack", path, "-o", out, "--force"], b""),
@@ -189,10 +190,10 @@ def verbs_on(path):
 
 MUST_REFUSE = {
     "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "compare",
-            "profile", "study", "predictors", "thresholds", "pack", "quantize", "bench", "doctor"},
-    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "study", "predictors", "thresholds", "bench",
-              "doctor"},
-    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile", "study", "predictors",
+            "profile", "study", "imatrix", "predictors", "thresholds", "pack", "quantize", "bench", "doctor"},
+    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "study", "imatrix", "predictors", "thresholds",
+              "bench", "doctor"},
+    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile", "study", "imatrix", "predictors",
              "thresholds"},
 }
 
@@ -443,6 +444,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out],
                "profile": ["profile", source, *text, "-o", out],
                "study": ["study", source, *text, "-o", out],
+               "imatrix": ["imatrix", source, *text, "-o", out],
                "predictors": ["predictors", source, *long, "-o", out, "--memory", "1", "--steps", "20"],
                "thresholds": ["thresholds", source, *text, "-o", out],
                "pack": ["pack", source, "-o", out, *packing]}

@@ -240,7 +240,7 @@ def what_was_meant_is_named():
     for command, typed, word in [("chat", "-i", "leave it out"), ("chat", "-cnv", "leave it out"), ("chat", "-p", "hearth run"),
                               ("chat", "-st", "one turn"), ("run", "-sys", "hearth chat"), ("run", "-nkvo", "-ngl 0"),
                               ("chat", "-mli", "/multi"), ("run", "--override-kv", "from the file"),
-                              ("quantize", "--allow-requantize", "hearth pack --type")]:
+                              ("quantize", "--allow-requantize", "hearth pack --type"), ("imatrix", "--no-ppl", "leave it out")]:
         check(word in bad(2, typed + ": ", command, typed, "on"), command, typed)
     bad(2, "-nope: no such option", "run", "-nope")
     bad(2, "--predict 'ope'", "run", "-n=ope")
@@ -316,8 +316,8 @@ def only_files_of_hearth_are_replaced():
             good(*words)  # its own
             scratch("there.gguf", b"")
             good(*words)  # nothing is lost
-    profile, model, page, table, thresholds, placement = (
-        scratch(name) for name in ("profile", "model", "page", "table", "thresholds", "placement"))
+    profile, model, page, table, thresholds, placement, matrix = (
+        scratch(name) for name in ("profile", "model", "page", "table", "thresholds", "placement", "matrix"))
     words, ids = scratch("words", b"Once upon a time there was a dog. " * 40), scratch("ids", b"1 2 3")
     study = ["study", MODEL, "-f", words, "--scored", "0", "--trained", "0", "--chunks", "1", "-c", "32"]
     good("profile", MODEL, "-f", words, "-c", "32", "-o", profile)
@@ -325,10 +325,11 @@ def only_files_of_hearth_are_replaced():
     good(*study, "-o", page, "--csv", table)
     find = ["thresholds", f16, "-f", words, "-c", "32", "-o"]
     plan = ["plan", MODEL, "--gpu", "sim:" + scratch("quick.sim", QUICK_GPU.encode()), "-c", "256", "-o"]
-    good(*find, thresholds), good(*plan, placement)
+    weigh = ["imatrix", f16, "-f", words, "-c", "32", "-o"]
+    good(*find, thresholds), good(*plan, placement), good(*weigh, matrix)
     writers = {profile: ["profile", MODEL, "-f", words, "-c", "32", "-o"], model: ["synth", "stories-15m"], page: [*study, "-o"],
-               table: [*study, "--csv"], thresholds: find, placement: plan, scratch("logits"): ["logits", MODEL, "--ids", ids, "-o"]}
-    for there in [profile, model, page, table, thresholds, placement, scratch("note", b"on layer,measure,x,value\n")]:  # a file of another kind stays
+               table: [*study, "--csv"], thresholds: find, placement: plan, matrix: weigh, scratch("logits"): ["logits", MODEL, "--ids", ids, "-o"]}
+    for there in [profile, model, page, table, thresholds, placement, matrix, scratch("note", b"on layer,measure,x,value\n")]:  # a file of another kind stays
         before = open(there, "rb").read()
         for own, args in writers.items():
             if own != there:
@@ -453,6 +454,7 @@ def verbs_on(path):
         ["compare", MODEL, "--against", path, "-f", text],
         ["profile", path, "-f", text, "-o", scratch("out.profile")],
         ["study", path, "-f", text, "-o", scratch("out.html")],
+        ["imatrix", path, "-f", text, "-o", scratch("out.imatrix")],
         ["quantize", path, scratch("out.gguf"), "q8_0"],
         ["bench", path, "-n", "1", "-p", "0", "--repeat", "1"],
         ["doctor", path],

@@ -383,7 +383,7 @@ def quantize_makes_files_that_run():
         named = [l for l in lines if re.search(r"warning: \S+wide.gguf: tensor '\S+\.weight': rows", l)]
         check(lines and named == lines, done.stderr)
         seen |= {t["type"] for t in json.loads(good("inspect", scratch("small.gguf"), "--json").stdout)["tensors"]}
-    check({"Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q5_0", "Q5_1", "IQ4_NL", "Q8_0"} <= seen, seen)
+    check({"Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q5_0", "Q5_1", "Q4_0", "Q8_0"} <= seen, seen)
     good("quantize", wide, scratch("pure.gguf"), "q4_0", "--pure")
     types = {t["type"] for t in json.loads(good("inspect", scratch("pure.gguf"), "--json").stdout)["tensors"]}
     check(types == {"F32", "Q4_0"}, types)
@@ -402,7 +402,7 @@ def quantize_makes_files_that_run():
     before = open(source, "rb").read()
     bad(2, "the original would be lost", "quantize", source, source, "q8_0")
     bad(1, "MXFP4: this type is read, not written", "quantize", source, scratch("unwritten.gguf"), "mxfp4")
-    bad(1, "needs an importance matrix, which is not supported yet", "quantize", wide, scratch("unwritten.gguf"), "iq2_xxs")
+    bad(1, "IQ2_XXS: this type is read, not written", "quantize", wide, scratch("unwritten.gguf"), "iq2_xxs")
     ids = scratch("own.ids", b"1 2 3")
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", source)
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)

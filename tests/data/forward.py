@@ -307,10 +307,11 @@ POWERINFER_ACTIVATIONS = {"bamboo": "drelu", "falcon": "relu", "opt": "relu", "l
 
 
 class Model:
-    """A file of gguf.py. margins: how decided each router was, filled by forward()."""
+    """A file of gguf.py. margins: how decided each router was, filled by forward(). squares, if it is a dictionary: of each
+    matrix the sums of the squares of its inputs [slices, columns], and how many these were [slices]."""
 
     def __init__(self, file):
-        self.file, self.cache, self.margins = file, {}, []
+        self.file, self.cache, self.margins, self.squares = file, {}, [], None
         self.arch = file.meta("general.architecture")
         self.row = SimpleNamespace(**ROWS[self.arch])
         self.read_shape()
@@ -413,7 +414,16 @@ class Model:
         any_near = any(self.windows)
         self.rotates = [self.rope is not None and self.row.rotates(i, self.windows[i] > 0, any_near) for i in layers]
 
+    def note(self, name, x, i_slice=0, n_slice=1):
+        """x [tokens, columns] are inputs of a matrix, or of one of several in a tensor."""
+        if self.squares is None:
+            return
+        sums, counts = self.squares.setdefault(name + ".weight", (np.zeros((n_slice, x.shape[1])), np.zeros(n_slice)))
+        sums[i_slice] += (x * x).sum(axis=0)
+        counts[i_slice] += len(x)
+
     def linear(self, x, name):
+        self.note(name, x)
         y, bias = x @ self.get(name + ".weight").T, self.get(name + ".bias")
         return y if bias is None or name.split(".", 2)[-1] + ".bias" in self.row.unused else y + bias
 
@@ -489,8 +499,13 @@ class Model:
         values = np.einsum("hjr,tr->thj", self.get(p + "attn_v_b.weight"), c)
         q = self.heat(np.concatenate([nope, rope(rotated)], axis=2))
         k = np.concatenate([keys, np.repeat(k, self.n_head, axis=1)], axis=2)
-        y = attention(q, k, values, self.yarn_sizes()[1] ** 2 / np.sqrt(d_key))
-        return self.linear(y, p + "attn_output")
+        scale = self.yarn_sizes()[1] ** 2 / np.sqrt(d_key)
+        if self.squares is not None:  # of the absorbed form, in which k_b multiplies queries, and v_b what attention gives
+            seen = attention(q, k, np.repeat(c[:, None], self.n_head, axis=1), scale).reshape(n_tok, self.n_head, -1)
+            for h in range(self.n_head):
+                self.note(p + "attn_k_b", q[:, h, :nope.shape[2]], h, self.n_head)
+                self.note(p + "attn_v_b", seen[:, h], h, self.n_head)
+        return self.linear(attention(q, k, values, scale), p + "attn_output")
 
     def convolve(self, x, name):
         """Each channel over the last tokens; before the first there are zeros."""
@@ -701,6 +716,9 @@ class Model:
             if self.row.experts["weighs_input"]:
                 before, after = before * after, 1
             hidden = self.limited(p, "exp", None if gate is None else before @ gate[e].T + g, before @ up[e].T + u)
+            for name, seen in (("gate", before), ("up", before), ("down", hidden)):
+                if name != "gate" or gate is not None:
+                    self.note(f"{p}ffn_{name}_exps", seen, e, len(up))
             out[tokens] += after * (hidden @ down[e].T + d)
         if self.has(p + "ffn_up_shexp.weight"):
             gate = self.get(p + "ffn_gate_inp_shexp.weight")
@@ -754,7 +772,9 @@ class Model:
 
     def head(self, h):
         h = self.norm(h, self.row.output_norm)
-        z = h @ self.get("output.weight" if self.has("output.weight") else "token_embd.weight").T
+        name = "output" if self.has("output.weight") else "token_embd"
+        self.note(name, h)
+        z = h @ self.get(name + ".weight").T
         if self.has("output.bias"):
             z = z + self.get("output.bias")
         z = z * self.row.logits(self)

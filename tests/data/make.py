@@ -74,6 +74,7 @@ def is_made(root, digest):
 def make(root):
     import arch
     import files
+    import imatrix
     import powerinfer
     import quant
     import storyteller
@@ -86,7 +87,7 @@ def make(root):
             os.utime(stamp)
             return
         folder = Folder(root)
-        for part in (arch, quant, files, powerinfer, storyteller, vocabularies):
+        for part in (arch, imatrix, quant, files, powerinfer, storyteller, vocabularies):
             part.make(folder)
         folder.write(STAMP, json.dumps({"digest": digest, "sizes": folder.sizes}, indent=0).encode())
 

@@ -1,10 +1,11 @@
 /* Every allocation, read and write that can fail does so, of what the commands tokenize,
- * detokenize, inspect, logits, compare, profile, synth and chat ask of the library. Run, batch, quantize and
+ * detokenize, inspect, logits, imatrix, compare, profile, synth and chat ask of the library. Run, batch, quantize and
  * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
 #include "convert/synth.h"
 #include "file/atomic_writer.h"
 #include "measure/check_weights.h"
 #include "measure/compare.h"
+#include "measure/imatrix.h"
 #include "measure/profile.h"
 #include "model/model.h"
 #include "support/faults.h"
@@ -103,6 +104,31 @@ static hearth_status compare(const fault_paths *p, hearth_error *err)
     hth_compare_close(c);
     hearth_session_close(reference.session);
     hearth_session_close(mode.session);
+    return st;
+}
+
+static hearth_status imatrix(const fault_paths *p, hearth_error *err)
+{
+    char text[100];
+    CLOSED(hearth_model) *model = NULL;
+    CLOSED(hearth_session) *session = NULL;
+    hth_imatrix *m = NULL, *sum = NULL;
+    uint64_t n_done;
+    hearth_session_options so = {.n_ctx = 16, .n_batch = 8, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
+    memset(text, 'c', sizeof text);
+    hearth_status st = hearth_model_open(p->in, NULL, &model, err);
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
+    if (st == HEARTH_OK) st = hth_imatrix_new(16, &sum, err);
+    if (st == HEARTH_OK)
+        st = hth_measure_imatrix(model, session, text, sizeof text, &(hth_imatrix_options){0}, sum, &n_done, err);
+    if (st == HEARTH_OK) st = hth_imatrix_add_dataset(sum, (hth_str){"text", 4}, err);
+    if (st == HEARTH_OK) st = hth_imatrix_write(sum, p->out, err);
+    bool is_written = st == HEARTH_OK;
+    if (st == HEARTH_OK) st = hth_imatrix_open(p->out, &m, err);
+    if (st == HEARTH_OK) st = hth_imatrix_merge(sum, m, p->out, err);
+    if (st != HEARTH_OK && is_written) remove(p->out); /* only its reader failed */
+    hth_imatrix_close(m);
+    hth_imatrix_close(sum);
     return st;
 }
 
@@ -218,6 +244,8 @@ TEST(text_survives_every_allocation_and_read_that_fails)
 TEST(inspect_survives_every_allocation_and_read_that_fails) { fault_survive("inspect --check", inspect, 20, 20, 0); }
 
 TEST(logits_survive_everything_that_fails) { fault_survive("logits", logits, 20, 20, 2); }
+
+TEST(imatrix_survives_everything_that_fails) { fault_survive("imatrix", imatrix, 60, 20, 4); }
 
 TEST(compare_survives_every_allocation_and_read_that_fails) { fault_survive("compare", compare, 60, 20, 0); }
 

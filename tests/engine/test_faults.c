@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "convert/quantize.h"
 #include "file/gguf.h"
+#include "file/imatrix.h"
 #include "measure/perplexity.h"
 #include "support/engine.h"
 #include "support/faults.h"
@@ -58,6 +59,33 @@ static hearth_status quantize(const fault_paths *p, hearth_error *err)
     return hth_quantize(p->in, p->out, &o, &r, err);
 }
 
+/* A matrix of the columns of the model of fault_make_input. */
+static const char *matrix_path;
+
+static void write_matrix(void)
+{
+    static const char *const names[] = {"blk.0.attn_q.weight", "blk.1.ffn_up.weight"};
+    hth_imatrix *m = NULL;
+    matrix_path = test_scratch("tiny.imatrix");
+    CHECK_OK(hth_imatrix_new(16, &m, err));
+    for (size_t i = 0; i < 2; i++) {
+        hth_imatrix_entry *e = NULL;
+        CHECK_OK(hth_imatrix_add(m, (hth_str){names[i], 19}, TINY_D_MODEL, 1, &e, err));
+        for (size_t k = 0; k < TINY_D_MODEL; k++) e->sums[k] = (double)k;
+        e->counts[0] = 3.0;
+    }
+    CHECK_OK(hth_imatrix_add_dataset(m, (hth_str){"text", 4}, err));
+    CHECK_OK(hth_imatrix_write(m, matrix_path, err));
+    hth_imatrix_close(m);
+}
+
+static hearth_status quantize_by(const fault_paths *p, hearth_error *err)
+{
+    hth_quantize_options o = {.ftype = hth_ftype_find("q4_0"), .n_thread = 2, .imatrix = matrix_path};
+    hth_quantize_result r;
+    return hth_quantize(p->in, p->out, &o, &r, err);
+}
+
 static hearth_status measure(const fault_paths *p, hearth_error *err)
 {
     char text[200];
@@ -100,6 +128,12 @@ TEST(a_run_survives_every_allocation_that_fails)
 TEST(a_batch_survives_every_allocation_that_fails) { fault_survive("a batch", step_batch, 30, 0, 0); }
 
 TEST(quantize_survives_every_allocation_that_fails) { fault_survive("quantize", quantize, 30, 0, 0); }
+
+TEST(quantize_by_importance_survives_everything_that_fails)
+{
+    write_matrix();
+    fault_survive("quantize --imatrix", quantize_by, 40, 25, 2);
+}
 
 TEST(perplexity_survives_every_allocation_that_fails) { fault_survive("perplexity", measure, 30, 0, 0); }
 

@@ -9,6 +9,7 @@ static const option_spec options[] = {
     OPT_CHOICE("keep-output", 0, "TYPE",
                "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k",
                "type of the output matrix, or of a tied embedding"),
+    OPT_FILE("imatrix", 0, "FILE", "round by the importance matrix in FILE (hearth imatrix)"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     {0},
@@ -25,8 +26,9 @@ static int run(const args *a)
     o.ftype = hth_ftype_find(type);
     if (!o.ftype) return usage_error("quantize to '%s': expected one of %s", type, hth_ftype_list());
     o.pure = args_has(a, "pure");
-    const input in = {args_operand(a, 0), "the original"};
-    int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, &in, 1);
+    o.imatrix = args_text(a, "imatrix", NULL);
+    const input in[] = {{args_operand(a, 0), "the original"}, {o.imatrix, "the importance matrix"}};
+    int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, in, 2);
     if (wrong) return wrong;
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
     install_signal_handlers();
@@ -34,8 +36,10 @@ static int run(const args *a)
     hearth_status st = hth_quantize(args_operand(a, 0), args_operand(a, 1), &o, &r, &err);
     progress_end(&p);
     if (st != HEARTH_OK) return report(&err);
-    printf("%s: %u tensors, %u changed; %.1f MB became %.1f MB\n", printable(args_operand(a, 1)), r.n_tensor,
-           r.n_changed, (double)r.in_bytes * 1e-6, (double)r.out_bytes * 1e-6);
+    char weighted[48] = "";
+    if (o.imatrix) snprintf(weighted, sizeof weighted, ", %u of them by importance", r.n_weighted);
+    printf("%s: %u tensors, %u changed%s; %.1f MB became %.1f MB\n", printable(args_operand(a, 1)), r.n_tensor,
+           r.n_changed, weighted, (double)r.in_bytes * 1e-6, (double)r.out_bytes * 1e-6);
     return 0;
 }
 
@@ -44,12 +48,12 @@ const command command_quantize = {
     .operands = "IN OUT TYPE",
     .summary = "write a model file with its matrices in another type",
     .details = "TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S,\n"
-               "IQ4_NL, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S or Q2_K: names and mixes are those of\n"
-               "llama-quantize, so some matrices get more bits than the name says; --pure\n"
-               "disables the mix. IN has any supported type, best F32, F16 or BF16: a second\n"
-               "rounding adds to the loss of the first, with a warning. Vectors are copied. A\n"
-               "matrix whose rows do not fit the blocks gets a type that fits, with a warning.\n"
-               "OUT appears when it is complete.\n",
+               "IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K or, with --imatrix,\n"
+               "Q2_K_S: names and mixes are those of llama-quantize, so some matrices get more\n"
+               "bits than the name says; --pure disables the mix. IN has any supported type,\n"
+               "best F32, F16 or BF16: a second rounding adds to the loss of the first, with a\n"
+               "warning. Vectors are copied. A matrix whose rows do not fit the blocks gets a\n"
+               "type that fits, with a warning. OUT appears when it is complete.\n",
     .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",
     .groups = {options, output_options},
     .models = 1,

@@ -1,9 +1,9 @@
 /* Packs rows in blocks of 32: Q4_1, Q5_0, Q5_1 with the rounding of the format (the range of a block is divided
- * evenly), IQ4_NL by search. quantize and tests call it through the kernel table. */
-#include "kernels/quant/blocks.h"
+ * evenly); by importance these and Q4_0 by search. quantize and tests call it through the kernel table. */
 #include "kernels/isa.h"
 #include "kernels/quant/pack_fit.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum { BLOCK = 32 };
@@ -66,48 +66,122 @@ static void pack_q5_0(const float *x, size_t n_col, uint8_t *row)
     }
 }
 
-/* ---- IQ4_NL ------------------------------------------------------------------------ */
+/* ---- by importance ------------------------------------------------------------------ */
 
-/* Midpoints between the values of the format. */
-static const float middles[15] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
-                                  7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f};
+static float as_half(float d) { return hth_f16_to_f32(hth_f32_to_f16(d)); }
 
-/* The index of the value nearest to v; the lower of two equally near ones; NaN gives 0. */
-static uint8_t nearest_value(float v)
+/* A block: weight = d * q + m; without a minimum m is 0, and q in low..top. */
+typedef struct fitted {
+    float d, m;
+    int low, top;
+    int8_t q[BLOCK];
+} fitted;
+
+/* The integers for d and m; returns their weighted error. */
+static float choose(const float *x, const float *weight, fitted *f)
 {
-    int n = 0;
-    for (int i = 0; i < 15; i++) n += v > middles[i];
-    return (uint8_t)n;
-}
-
-/* The scale with the least squared error. The largest value is tried against the values near both ends of the
- * table. */
-static float fit_values(const float *x)
-{
-    float top = hth_fit_top(x, BLOCK), best = 0.0f, best_scale = 0.0f;
-    if (hth_fit_magnitude(top) < 1e-30f) return 0.0f;
-    for (int step = -14; step <= 28; step += 2) {
-        float inverse = (step <= 7 ? -127.0f + (float)step : 113.0f + (float)(step - 18)) / top, xq = 0.0f,
-              qq = 0.0f;
-        for (int i = 0; i < BLOCK; i++) {
-            float q = (float)hth_iq4_values[nearest_value(x[i] * inverse)];
-            xq += x[i] * q;
-            qq += q * q;
-        }
-        if (qq > 0.0f && xq * xq > best * qq) best = xq * xq / qq, best_scale = xq / qq;
+    float inverse = inverse_of(f->d), error = 0.0f;
+    for (int i = 0; i < BLOCK; i++) {
+        f->q[i] = (int8_t)hth_fit_round((x[i] - f->m) * inverse, f->low, f->top);
+        float e = f->d * (float)f->q[i] + f->m - x[i];
+        error += weight[i] * (e * e);
     }
-    return best_scale;
+    return error;
 }
 
-static void pack_iq4_nl(const float *x, size_t n_col, uint8_t *row)
+/* d, and m of types that have it, by least squares for the integers. */
+static void solve(const float *x, const float *weight, bool has_minimum, fitted *f)
 {
-    for (size_t b = 0; b < n_col / BLOCK; b++, row += 18, x += BLOCK) {
-        uint8_t q[BLOCK];
-        uint16_t half = hth_f32_to_f16(fit_values(x));
-        float inverse = inverse_of(hth_f16_to_f32(half));
-        for (int i = 0; i < BLOCK; i++) q[i] = nearest_value(x[i] * inverse);
-        hth_store_u16(row, half);
-        put_nibbles(q, row + 2);
+    float w = 0.0f, wq = 0.0f, wqq = 0.0f, wx = 0.0f, wxq = 0.0f;
+    for (int i = 0; i < BLOCK; i++) {
+        float q = (float)f->q[i], wi = weight[i];
+        w += wi, wq += wi * q, wqq += wi * q * q;
+        wx += wi * x[i], wxq += wi * x[i] * q;
+    }
+    float det = w * wqq - wq * wq;
+    if (!has_minimum) f->d = wqq > 0.0f ? wxq / wqq : 0.0f;
+    else if (det > 0.0f) f->d = (w * wxq - wq * wx) / det, f->m = (wqq * wx - wq * wxq) / det;
+    f->d = as_half(f->d), f->m = as_half(f->m);
+}
+
+/* Tries a first estimate, then what least squares make of it. */
+static void try_estimate(const float *x, const float *weight, bool has_minimum, fitted f, fitted *best, float *least)
+{
+    enum { ROUNDS = 2 };
+    choose(x, weight, &f);
+    for (int round = 0; round < ROUNDS; round++) {
+        solve(x, weight, has_minimum, &f);
+        float error = choose(x, weight, &f);
+        if (error < *least) *least = error, *best = f;
+    }
+}
+
+static fitted fit_range_by(const float *x, const float *weight, int top)
+{
+    float low = x[0], high = x[0], least;
+    for (int i = 1; i < BLOCK; i++) low = x[i] < low ? x[i] : low, high = x[i] > high ? x[i] : high;
+    fitted best = {.d = as_half((high - low) / (float)top), .m = as_half(low), .top = top};
+    least = choose(x, weight, &best);
+    for (int step = -9; step <= 9 && high - low >= 1e-30f; step++) {
+        fitted f = {.d = (high - low) / ((float)top + 0.1f * (float)step), .m = low, .top = top};
+        try_estimate(x, weight, true, f, &best, &least);
+    }
+    return best;
+}
+
+static fitted fit_scale_by(const float *x, const float *weight, int low)
+{
+    float widest = hth_fit_top(x, BLOCK), least;
+    fitted best = {.d = as_half(widest / (float)low), .low = low, .top = -low - 1};
+    least = choose(x, weight, &best);
+    for (int step = -9; step <= 9 && hth_fit_magnitude(widest) >= 1e-30f; step++) {
+        fitted f = {.d = widest / ((float)low + 0.1f * (float)step), .low = low, .top = -low - 1};
+        try_estimate(x, weight, false, f, &best, &least);
+    }
+    return best;
+}
+
+/* The integers from 0 on. */
+static void put_block(const fitted *f, bool has_minimum, bool has_fifth_bits, uint8_t *p)
+{
+    uint8_t q[BLOCK];
+    for (int i = 0; i < BLOCK; i++) q[i] = (uint8_t)(f->q[i] - f->low);
+    hth_store_u16(p, hth_f32_to_f16(f->d));
+    p += 2;
+    if (has_minimum) hth_store_u16(p, hth_f32_to_f16(f->m)), p += 2;
+    if (has_fifth_bits) put_fifth_bits(q, p), p += 4;
+    put_nibbles(q, p);
+}
+
+static void q4_0_by(const float *x, const float *importance, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 18) {
+        fitted f = fit_scale_by(x + b * BLOCK, importance + b * BLOCK, -8);
+        put_block(&f, false, false, row);
+    }
+}
+
+static void q5_0_by(const float *x, const float *importance, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 22) {
+        fitted f = fit_scale_by(x + b * BLOCK, importance + b * BLOCK, -16);
+        put_block(&f, false, true, row);
+    }
+}
+
+static void q4_1_by(const float *x, const float *importance, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 20) {
+        fitted f = fit_range_by(x + b * BLOCK, importance + b * BLOCK, 15);
+        put_block(&f, true, false, row);
+    }
+}
+
+static void q5_1_by(const float *x, const float *importance, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 24) {
+        fitted f = fit_range_by(x + b * BLOCK, importance + b * BLOCK, 31);
+        put_block(&f, true, true, row);
     }
 }
 
@@ -116,5 +190,8 @@ void hth_kernels_pack_32_ref(hth_kernels *k)
     k->pack[HTH_TYPE_Q4_1] = pack_q4_1;
     k->pack[HTH_TYPE_Q5_0] = pack_q5_0;
     k->pack[HTH_TYPE_Q5_1] = pack_q5_1;
-    k->pack[HTH_TYPE_IQ4_NL] = pack_iq4_nl;
+    k->pack_by[HTH_TYPE_Q4_0] = q4_0_by;
+    k->pack_by[HTH_TYPE_Q4_1] = q4_1_by;
+    k->pack_by[HTH_TYPE_Q5_0] = q5_0_by;
+    k->pack_by[HTH_TYPE_Q5_1] = q5_1_by;
 }

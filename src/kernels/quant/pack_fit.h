@@ -1,11 +1,12 @@
-/* Searches for small integers with a scale that approximate floats; pack_32_ref.c and pack_256_ref.c share
- * them. The first estimate spans the largest value. Others near it are tried and refined by least squares, and
- * the one with the least weighted squared error is kept. Packing is not part of the token loop: it divides. Its
- * results are the same on every CPU because nothing is contracted. */
+/* Searches for small integers with a scale that approximate floats; the files pack_*.c share them. The first estimate
+ * spans the largest value. Others near it are tried and refined by least squares, and the one with the least weighted
+ * squared error is kept. Packing is not part of the token loop: it divides. Its results are the same on every CPU
+ * because nothing is contracted. */
 #ifndef HTH_KERNELS_QUANT_PACK_FIT_H
 #define HTH_KERNELS_QUANT_PACK_FIT_H
 
 #include "base/bits.h"
+#include "kernels/vector/math.h"
 
 #include <stdint.h>
 
@@ -96,6 +97,16 @@ static inline hth_fit hth_fit_affine(const float *x, const float *weight, int n,
         if (step == -5 || error < best_error) best = fit, best_error = error;
     }
     return best;
+}
+
+/* Weights of n values by importance for types of few bits: larger for a large value, which also matters to inputs that
+ * the importance was not measured on. Returns weight. */
+static inline const float *hth_fit_emphasis(const float *x, const float *importance, int n, float *weight)
+{
+    double mean = 1e-30;
+    for (int i = 0; i < n; i++) mean += (double)x[i] * (double)x[i] / n;
+    for (int i = 0; i < n; i++) weight[i] = importance[i] * (float)hth_sqrt_d(mean + (double)x[i] * (double)x[i]);
+    return weight;
 }
 
 #endif
