@@ -8,6 +8,7 @@
  * order are multiplied by several tokens only.
  * This file defines panels(job). */
 #define HAS_PANELS
+#define PREFETCH_IN_BLOCK
 #include "kernels/quant/rows_loop.h"
 
 enum {

@@ -26,8 +26,7 @@ HTH_INLINE void add_products_of(float_stream *s, size_t n, size_t size, load_fn 
 
 HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load, hth_prefetch_mode prefetch)
 {
-    size_t ahead = prefetch == HTH_PREFETCH_L1 ? HTH_PREFETCH_FAR_OF_THREE : HTH_PREFETCH_FAR;
-    size_t jump = ahead + (N_PANEL - 1) * HTH_PANEL_ROW * job->row_size;
+    size_t ahead = HTH_PREFETCH_FAR, jump = ahead + (N_PANEL - 1) * HTH_PANEL_ROW * job->row_size;
     for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
         float_stream s = {.x = job->act.tiles.x};
         size_t n_near = ahead / (HTH_PANEL_ROW * size),

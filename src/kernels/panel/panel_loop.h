@@ -9,8 +9,8 @@
  *   ONE_BY_ONE_TOK          number of tokens up to which one by one is cheaper, at least 1
  *   sums, add_sums(a, b)    partial sums of sixteen outputs: products and, if HAS_MINIMUM, minima
  *   store_sums(y, s)        writes the outputs from their finished reductions
- *   block_of_one(job, p, b, s, prefetch)  adds the terms of block b of the panel, at p, to s; may
- *                           prefetch parts of the following data
+ *   block_of_one(job, p, b, s, prefetch)  adds the terms of block b of the panel, at p, to s; prefetches if
+ *                           PREFETCH_IN_BLOCK is defined
  *   chunk, fill(chunk, i, r, p)  unpacked blocks; unpacks the block at p to position i of panel r
  *   FROM_ROWS               defined: fill(chunk, i, r, job, row, b) unpacks block b of the sixteen rows from `row` on;
  *                           there are no panels in memory, and no product of one token
@@ -54,8 +54,10 @@ HTH_INLINE void one_token(const hth_rows *job, hth_prefetch_mode prefetch)
             int level = 0;
             sums s = no_sums();
             for (size_t b = j; b < n_block; b += HTH_GROUP, p += PANEL_BLOCK_SIZE) {
+#ifndef PREFETCH_IN_BLOCK
                 for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
-                    hth_prefetch_panel(p + line, HTH_PREFETCH_FAR, prefetch);
+                    hth_prefetch_panel(p + line, hth_prefetch_far(prefetch), prefetch);
+#endif
                 s = block_of_one(job, p, b, s, prefetch);
             }
             for (; j >> level & 1; level++) s = add_sums(half[level], s);

@@ -18,19 +18,19 @@ enum {
     HTH_PREFETCH_DIST = 8192,
 };
 
-/* Prefetch distances in bytes. HTH_PREFETCH_FAR: one panel; HTH_PREFETCH_FAR_OF_THREE: each of three panels
- * read side by side; HTH_PREFETCH_NEAR: the second step, into L1; HTH_PREFETCH_FAR_SHARE: prefetch in shares. */
-enum {
-    HTH_PREFETCH_FAR = 8192,
-    HTH_PREFETCH_FAR_OF_THREE = 4096,
-    HTH_PREFETCH_NEAR = 2048,
-    HTH_PREFETCH_FAR_SHARE = 4096
-};
+/* Prefetch distances in bytes: of a panel, or of each of three that are read side by side; of one panel that goes straight
+ * to L1; of the second step, into L1. */
+enum { HTH_PREFETCH_FAR = 4096, HTH_PREFETCH_FAR_L1 = 8192, HTH_PREFETCH_NEAR = 2048 };
+
+HTH_INLINE size_t hth_prefetch_far(hth_prefetch_mode how)
+{
+    return how == HTH_PREFETCH_L1 ? HTH_PREFETCH_FAR_L1 : HTH_PREFETCH_FAR;
+}
 
 /* Panels are read without gaps. On Emerald Rapids L2 has more outstanding lines than L1, so lines go to L2
  * first. On Zen 5 lines that go straight to L1 arrive sooner. One thread from memory, in percent of load-only
- * speed, Q4_0, Q8_0 and Q4_K: Emerald Rapids in two steps 96, 99 and 96, with 4 KiB into L1 only 84, 96 and 84;
- * Zen 5 in two steps 86, 89 and 81, into L1 only 98, 99 and 97 (docs/performance.md, Tried). Zen 4's caches
+ * speed, Q4_0, Q8_0 and Q4_K: Emerald Rapids in two steps 90, 91 and 89 (8 KiB ahead 89, 82 and 84), with 8 KiB into L1
+ * only Q4_K 66; Zen 5 in two steps 86, 89 and 81, into L1 only 98, 99 and 97 (docs/performance.md, Tried). Zen 4's caches
  * have few outstanding lines, and its own prefetcher follows a stream better: Q8_0 18 to 21 GB/s with any of
  * these, 28 without. */
 HTH_INLINE void hth_prefetch_panel(const uint8_t *p, size_t ahead, hth_prefetch_mode how)
@@ -44,14 +44,15 @@ HTH_INLINE void hth_prefetch_panel(const uint8_t *p, size_t ahead, hth_prefetch_
     __builtin_prefetch(p + HTH_PREFETCH_NEAR, 0, 3);
 }
 
-/* Prefetch in shares: share i of n of the `size` bytes that follow p + HTH_PREFETCH_FAR_SHARE. For blocks that
- * are not read in order: Zen 4, Q4_K 15 GB/s with a whole block at once, 19 to 23 in shares. */
+/* Prefetch in shares: share i of n for the `size` bytes at p. More lines at once than a core can have outstanding make it
+ * wait. One thread from memory, Q4_K, a whole block at once and in shares: Emerald Rapids 74 and 86 % of load-only speed,
+ * Zen 4 15 and 19 to 23 GB/s. */
 HTH_INLINE void hth_prefetch_part(const uint8_t *p, size_t size, size_t i, size_t n, hth_prefetch_mode how)
 {
     size_t n_line = (size + 63) / 64;
-    if (how != HTH_PREFETCH_SPARSE) return;
     for (size_t line = n_line * i / n; line < n_line * (i + 1) / n; line++)
-        __builtin_prefetch(p + HTH_PREFETCH_FAR_SHARE + 64 * line, 0, 3);
+        if (how == HTH_PREFETCH_SPARSE) __builtin_prefetch(p + HTH_PREFETCH_FAR + 64 * line, 0, 3);
+        else hth_prefetch_panel(p + 64 * line, hth_prefetch_far(how), how);
     __asm__ volatile("" ::: "memory"); /* keeps compilers from moving all shares before the first product */
 }
 
