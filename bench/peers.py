@@ -225,7 +225,8 @@ def judge(row, ours, theirs, allowed, shares):
 
 
 def measure(row, hearth, peers, repeat, shares):
-    engines, probes = [hearth, *peers], []
+    compared, probes = [e for e in peers if e.name in row.get("peers", [e.name])], []
+    engines = [hearth, *compared]
     samples = {e.name: [] for e in engines}
     if row["kind"] == "load":  # the file is in the page cache, the memory was in use
         for e in engines:
@@ -236,7 +237,7 @@ def measure(row, hearth, peers, repeat, shares):
                 probes.append(hearth.limits(row))
             samples[e.name].append(SAMPLES[row["kind"]](e, row))
     ours = median(samples["hearth"])
-    theirs = {e.name: median([s for s in samples[e.name] if s != "-"]) for e in peers}
+    theirs = {e.name: median([s for s in samples[e.name] if s != "-"]) for e in compared}
     allowed, limit = limit_of(row, probes, hearth.facts) if probes and ours else (None, "-")
     if allowed:
         shares[row["row"]] = ours / allowed
@@ -244,7 +245,7 @@ def measure(row, hearth, peers, repeat, shares):
     best = max(theirs.values(), key=lambda t: t or 0, default=None) if row["kind"] != "load" else min(
         [t for t in theirs.values() if t], default=None)
     ratio = f"{ours / best:.2f}" if ours and best else "-"
-    cells = [row["row"], limit, *(cell(samples[e.name], row, allowed) for e in engines), ratio, words, verdict]
+    cells = [row["row"], limit, *(cell(samples.get(e.name, "-"), row, allowed) for e in [hearth, *peers]), ratio, words, verdict]
     print("| " + " | ".join(cells) + " |", flush=True)
     return verdict
 

@@ -81,6 +81,7 @@ def targets_are_judged_and_shares_shown():
             row("other", "generate", depth=64, target={"share_of_row": ["easy", 0.0001]}),
             row("many", "parallel", sequences=2, target={"factor": 0.0001, "ratio": {"absent": 2}}),
             row("start", "load", target={"not_slower": True}),
+            row("two", "generate", peers=["fast"]),
             row("missing", "generate", model="none.gguf"),
         ], "slow=" + slow, "fast=" + fast + " -rtr 1", "broken=" + slow + " bad")
         assert rows["work"][2:6] == ["hearth", "slow", "fast", "broken"], rows
@@ -89,6 +90,7 @@ def targets_are_judged_and_shares_shown():
         assert rows["many"][-1] == "not compared" and rows["many"][3] == "-", rows
         assert rows["many"][4].startswith("1.50 (1.50-1.50) times one"), rows
         assert rows["start"][-1] in ("met", "missed") and " s" in rows["start"][2], rows
+        assert rows["two"][3] == rows["two"][5] == "-" and "t/s" in rows["two"][4], rows
         assert "none.gguf" in rows["missing"][-1], rows
         assert rows["easy"][5] == "failed" and rows["easy"][3].startswith("1.00 (1.00-1.00) t/s = **"), rows
         assert "GB/s" in rows["easy"][1] and "%" in rows["easy"][2], rows
@@ -103,8 +105,13 @@ def targets_are_judged_and_shares_shown():
 
 
 @case
-def the_table_of_the_repository_has_sound_rows():
-    with open(os.path.join(SOURCE, "bench", "table.json"), encoding="utf-8") as f:
+def the_tables_of_the_repository_have_sound_rows():
+    for name in ("table.json", "table-models.json"):
+        check_table(os.path.join(SOURCE, "bench", name))
+
+
+def check_table(path):
+    with open(path, encoding="utf-8") as f:
         rows = json.load(f)
     names = [r["row"] for r in rows]
     assert len(set(names)) == len(names)
@@ -113,6 +120,7 @@ def the_table_of_the_repository_has_sound_rows():
         assert set(r["target"]) <= {"share", "rate", "factor", "of_idle", "share_of_row", "ratio", "not_slower"}, r
         if "share_of_row" in r["target"]:
             assert r["target"]["share_of_row"][0] in names[:i], r
+        assert set(r["target"].get("ratio", {})) <= set(r.get("peers", r["target"].get("ratio", {}))), r
 
 
 if __name__ == "__main__":
