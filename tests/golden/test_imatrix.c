@@ -45,10 +45,10 @@ static double divergence(const hearth_model *original, const char *in, const cha
     hth_quantize_result r;
     CHECK_OK(hth_quantize(in, path, &o, &r, err));
     CLOSED(hearth_model) *model = open_dense(path);
-    if (!model) return NAN;
+    if (!model) return (double)NAN;
     hth_compare_side reference = {original, open_session(original)}, mode = {model, open_session(model)};
     hth_compare *c = NULL;
-    hth_comparison result = {.kl = NAN};
+    hth_comparison result = {.kl = (double)NAN};
     CHECK_OK(hth_compare_open(&reference, &mode, &c, err));
     CHECK_OK(hth_measure_compare(c, text, n, N_COMPARED, NULL, NULL, &result, err));
     double kl = result.kl;
