@@ -183,6 +183,7 @@ typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth
  * - 1. A file may state size and period, or a flag per layer. */
 typedef struct hth_swa_pattern {
     bool possible; /* the architecture may have such layers */
+    bool flagged;  /* the file must state a size and a flag for each layer, also if none has one */
     uint32_t size; /* default if the file states none; 0: then no layer slides */
     uint32_t period;
     bool dense_first; /* the layer without a window is the first of a period, not the last */
@@ -237,7 +238,7 @@ typedef struct hth_arch {
     hth_rope_sections sections;
     bool reads_rope_alpha;     /* rope.scaling.alpha raises the base */
     bool reads_finetuned;      /* no layer rotates if rope.scaling.finetuned is false */
-    bool rotates_windows_only; /* layers without a window do not rotate, if any has one */
+    bool rotates_windows_only; /* layers without a window do not rotate, if any has one or the file must say so */
     uint32_t unrotated_step;   /* layers i with i mod step = phase do not rotate; 0: all do */
     uint32_t unrotated_phase;
     bool unrotated_by_window;  /* that holds only if any layer has a window */

@@ -255,6 +255,7 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
             sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return st;
     }
+    if (h->arch->swa.flagged) return v ? hth_hparams_check_flags(r, v, n_layer) : hth_hparams_missing(r);
     hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, HTH_MAX_LAYER, &period, NULL, r->err);
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < n_layer; i++) {
@@ -285,7 +286,7 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
     for (uint32_t i = 0; i < h->n_layer; i++) any_window = any_window || sizes[i].window > 0;
     uint32_t step = a->unrotated_by_window && !any_window ? 0 : a->unrotated_step;
     for (uint32_t i = 0; i < h->n_layer; i++) {
-        bool hidden = a->rotates_windows_only && any_window && sizes[i].window == 0;
+        bool hidden = a->rotates_windows_only && (any_window || a->swa.flagged) && sizes[i].window == 0;
         sizes[i].rotates = h->rope.n_rot > 0 && !hidden && (step == 0 || i % step != a->unrotated_phase);
     }
 }
@@ -308,8 +309,9 @@ static hearth_status read_windows(hth_hparams_reader *r, const hth_hparams *h, h
     bool found;
     if (!rule->possible || (rule->n_layer > 0 && h->n_layer != rule->n_layer)) return HEARTH_OK;
     if (rule->chunk > 0) return read_chunks(r, h, sizes);
-    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 0,
+    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), rule->flagged,
                                          HTH_MAX_CONTEXT, &size, &found, r->err);
+    if (st == HEARTH_OK && !found && rule->flagged) return hth_hparams_missing(r);
     if (st != HEARTH_OK || size == 0) return st;
     return read_window_pattern(r, h, (uint32_t)size, sizes);
 }

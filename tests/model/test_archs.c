@@ -10,7 +10,7 @@ static const char *const families[] = {"bamboo",   "qwen2",   "qwen3", "gemma2",
                                        "stablelm", "granite", "dots1", "qwen2moe", "qwen3moe",
                                        "gpt-oss",  "lfm2",    "qwen35",   "deepseek2",
                                        "gemma4",   "mamba2",  "falcon-h1", "nemotron_h", "jamba",
-                                       "plamo2"};
+                                       "plamo2", "maple"};
 enum { N_FAMILY = sizeof families / sizeof *families };
 
 /* One step of a fresh session of n_ctx positions. */
@@ -152,6 +152,23 @@ TEST(window_patterns_are_held_to_the_layers)
     tiny_become(&tiny, "gemma2");
     tiny_set_u32(&tiny, "gemma2.attention.sliding_window", 4000000000u);
     tiny_expect_format_error("sliding_window", "allowed are");
+}
+
+/* Layers of maple without a window do not rotate: nothing else says which these are. */
+TEST(windows_that_have_no_default_are_stated)
+{
+    static const char size[] = "maple.attention.sliding_window", flags[] = "maple.attention.sliding_window_pattern";
+    for (int i = 0; i < 2; i++) {
+        tiny_become(&tiny, "maple");
+        tiny_drop_key(&tiny, i == 0 ? size : flags);
+        tiny_expect_format_error(i == 0 ? size : flags, "missing");
+    }
+    tiny_become(&tiny, "maple");
+    tiny_set_u32(&tiny, size, 0);
+    tiny_expect_format_error(size, "allowed are 1");
+    tiny_become(&tiny, "maple");
+    tiny_set_u32(&tiny, flags, 2);
+    tiny_expect_format_error(flags, "one for each layer");
 }
 
 /* ---- caps, factors, positions ------------------------------------------------------------------ */

@@ -184,6 +184,7 @@ enum {
     HAS_SSM_BESIDE = 1 << 27, /* in all layers, beside attention */
     HAS_PARTS = 1 << 28,      /* layer 0 has no network, and layer 1 no mixer */
     HAS_BLOCKS = 1 << 29,     /* of 4 positions in layer 0, of 128 in layer 1; and streams */
+    HAS_WINDOW = 1 << 30,     /* in layer 0 */
 };
 enum {
     N_EXPERT = 4,
@@ -221,6 +222,7 @@ static const struct {
     {"granite", 0},
     {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_SHARED_GATE},
     {"qwen3moe", HAS_QK_NORM | HAS_EXPERTS},
+    {"maple", HAS_QK_NORM | HAS_EXPERTS | HAS_WINDOW},
     {"ernie4_5-moe", HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"deepseek2", HAS_LATENT},
@@ -572,6 +574,15 @@ static void change_layer(tiny_model *m, int i, unsigned has)
     if (has & HAS_DELTA_NET && i > 0) drop_layer_tensor(m, i, "attn_q"), add_layer_tensor(m, i, "attn_q", e, 2 * e);
 }
 
+static void set_window(tiny_model *m, const char *architecture)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.attention.sliding_window", architecture);
+    tiny_set_u32(m, full, 3);
+    snprintf(full, sizeof full, "%s.attention.sliding_window_pattern", architecture);
+    tiny_set_array(m, full, (const uint32_t[]){1, 0}, TINY_LAYERS);
+}
+
 void tiny_become(tiny_model *m, const char *architecture)
 {
     size_t kind = 0;
@@ -588,6 +599,7 @@ void tiny_become(tiny_model *m, const char *architecture)
     }
     if (has & HAS_EXPERTS) set_expert_keys(m, architecture, has);
     set_recurrent_keys(m, has);
+    if (has & HAS_WINDOW) set_window(m, architecture);
     if (has & HAS_LATENT) set_latent_keys(m);
     if (has & HAS_BLOCKS) set_block_keys(m);
     if (has & HAS_SHARED_KV) set_shared_keys(m);
