@@ -27,7 +27,7 @@ static double pair_of_rotations(const hth_rope *rope, double r)
 /* Weight of pair i's unscaled frequency under YaRN, 0 to 1; the rest is scaled. */
 static double yarn_keep(const hth_rope *rope, uint32_t i)
 {
-    double low = pair_of_rotations(rope, 32.0), high = pair_of_rotations(rope, 1.0);
+    double low = pair_of_rotations(rope, rope->beta_fast), high = pair_of_rotations(rope, rope->beta_slow);
     low = low < 0.0 ? 0.0 : (double)(int64_t)low;
     high = ceil_of(high);
     if (high > rope->n_rot - 1.0) high = rope->n_rot - 1.0;
@@ -155,8 +155,13 @@ static void norm_head(const hth_step *s, const hth_norm *norm, size_t d, uint32_
     const hth_hparams *h = &s->model->hparams;
     float inv_n = 1.0f / (float)d;
     if (!norm->weight || h->arch->qk_norm == HTH_QK_NORM_ALL) return;
+    if (h->arch->qk_norm == HTH_QK_NORM_FACTOR) {
+        s->k->rms_norm(x, s->model->ones, d, inv_n, h->norm_eps, x);
+        if (norm->weight != s->model->ones) s->k->scale(x, norm->weight[i], d, x);
+        return;
+    }
     const float *weight = norm->weight + (h->arch->qk_norm == HTH_QK_NORM_EACH ? i * d : 0);
-    if (h->arch->qk_norm == HTH_QK_NORM_EACH && h->arch->norm == HTH_NORM_LAYER)
+    if (h->arch->qk_norm == HTH_QK_NORM_EACH && h->norm == HTH_NORM_LAYER)
         s->k->layer_norm(x, weight, NULL, d, inv_n, h->norm_eps, x);
     else s->k->rms_norm(x, weight, d, inv_n, h->norm_eps, x);
 }
@@ -384,11 +389,17 @@ void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, siz
 {
     size_t n = a->n_head * d, n_gate = a->q_has_gate ? n : a->gate.n_row;
     float *gate = s->attn_gate + i_row * n_gate;
+    bool softplus = s->model->hparams.arch->gate_softplus;
+    if (softplus) s->k->softplus(gate, n_gate, gate);
+    if (softplus && n_gate == n) {
+        s->k->mul(gate, y, n, y);
+        return;
+    }
     if (n_gate == n) {
         s->k->gate_sigmoid(gate, y, n, y);
         return;
     }
-    s->k->sigmoid(gate, n_gate, gate);
+    if (!softplus) s->k->sigmoid(gate, n_gate, gate);
     for (size_t h = 0; h < n_gate; h++) s->k->scale(y + h * d, gate[h], d, y + h * d);
 }
 

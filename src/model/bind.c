@@ -45,6 +45,7 @@ static hearth_status bind_positions(hth_binder *b)
     uint32_t offset = h->arch->position_offset;
     if (!h->arch->learned_positions) return HEARTH_OK;
     const hth_gguf_tensor *t = hth_bind_find(b, "position_embd.weight");
+    if (!t && h->arch->positions_optional) return HEARTH_OK;
     if (!t) return hth_bind_missing(b);
     if (t->dim[1] <= offset || t->dim[1] > MAX_POSITION)
         return hth_bind_wrong_shape(b, t, h->d_model, h->n_ctx_train + (uint64_t)offset);
@@ -154,6 +155,10 @@ static hearth_status bind_qk_norm(hth_binder *b, uint32_t i, const char *name, u
         return HEARTH_OK;
     }
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, weight);
+    if (h->arch->qk_norm == HTH_QK_NORM_FACTOR) {
+        norm->weight = b->model->ones;
+        return norm == &b->model->layers[i].attn.q_norm ? hth_bind_vectors(b, t, 1, n_head, &norm->weight) : HEARTH_OK;
+    }
     if (h->arch->qk_norm == HTH_QK_NORM_NONE || (!t && h->arch->qk_norm_optional)) return HEARTH_OK;
     return hth_bind_vectors(b, t, n, h->arch->qk_norm == HTH_QK_NORM_EACH ? n_head : 1, &norm->weight);
 }
@@ -187,9 +192,10 @@ static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
          (st = bind_qk_norm(b, i, "attn_k_norm", l->attn.n_head_kv, &l->attn.k_norm)) != HEARTH_OK))
         return st;
     if (h->arch->attn_gate != HTH_ATTN_GATE_NONE && !l->attn.q_has_gate) {
-        size_t n_gate = h->arch->attn_gate == HTH_ATTN_GATE_HEAD ? l->attn.n_head : n_q;
-        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "attn_gate.weight"), n_gate, h->d_model,
-                             &l->attn.gate);
+        const hth_gguf_tensor *gate = hth_bind_find_in_layer(b, i, "attn_gate.weight");
+        bool by_head = h->arch->attn_gate == HTH_ATTN_GATE_HEAD ||
+                       (h->arch->attn_gate == HTH_ATTN_GATE_BY_SHAPE && gate && gate->dim[1] != n_q);
+        st = hth_bind_matrix(b, gate, by_head ? l->attn.n_head : n_q, h->d_model, &l->attn.gate);
         if (st != HEARTH_OK) return st;
     }
     if (h->arch->attn_sinks) {
@@ -214,7 +220,7 @@ static hearth_status bind_mixer(hth_binder *b, uint32_t i, const hth_layer_sizes
     if (st == HEARTH_OK && recurrent) st = hth_bind_recurrent(b, i, attends ? &l->beside : &l->mixer, l);
     if (st != HEARTH_OK || !a->post_norms) return st;
     l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)a->post_norm_eps;
-    return hth_bind_norm(b, i, "post_attention_norm", &l->mixer_post_norm);
+    return hth_bind_norm(b, i, a->mixer_post_norm ? a->mixer_post_norm : "post_attention_norm", &l->mixer_post_norm);
 }
 
 /* ---- the whole model ------------------------------------------------------------ */
@@ -372,7 +378,16 @@ static hearth_status bind_end_of_layer(hth_binder *b, uint32_t i, hth_layer *l)
                   (st = hth_bind_norm(b, i, "post_norm", &e->norm)) != HEARTH_OK))
         return st;
     const hth_gguf_tensor *scale = hth_bind_find_in_layer(b, i, "layer_output_scale.weight");
+    if (h->arch->adds_embedding) return hth_bind_vector(b, scale, 1, &l->embedding_scale);
     return h->arch->layer_scale && scale ? hth_bind_vector(b, scale, 1, &l->output_scale) : HEARTH_OK;
+}
+
+/* Whether a layer with experts has a dense network too, of an architecture that may have both. */
+static bool has_dense(hth_binder *b, uint32_t i, const hth_expert_rule *rule)
+{
+    if (!rule->beside_optional) return true;
+    return hth_bind_find_in_layer(b, i, "ffn_gate.weight") || hth_bind_find_in_layer(b, i, "ffn_up.weight") ||
+           hth_bind_find_in_layer(b, i, "ffn_down.weight");
 }
 
 static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
@@ -400,7 +415,9 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
         const hth_expert_rule *rule = &m->hparams.arch->experts;
         bool routed =
             sizes[i].has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
-        l->network = !routed ? HTH_NETWORK_DENSE : rule->beside_dense ? HTH_NETWORK_BOTH : HTH_NETWORK_EXPERTS;
+        l->network = !routed                                       ? HTH_NETWORK_DENSE
+                     : rule->beside_dense && has_dense(b, i, rule) ? HTH_NETWORK_BOTH
+                                                                   : HTH_NETWORK_EXPERTS;
         if (l->network == HTH_NETWORK_EXPERTS) l->ffn.d_ff = 0;
         l->attn.d_head = l->attn.window > 0 ? m->hparams.d_head_window : d_head;
         if ((st = choose_cache(b, i)) != HEARTH_OK) return st;
