@@ -234,11 +234,13 @@ typedef struct hth_arch {
     bool qk_norm_plain;        /* HEAD without weights, of layers that rotate; models of 128 experts have none */
     bool clamps_qkv;           /* queries, keys and values are limited to attention.clamp_kqv, if it is stated */
     bool attn_sinks;           /* each head has a score without a value */
+    bool attn_sinks_optional;  /* in layers that have attn_sinks */
     hth_attn_gate attn_gate;
     bool gate_softplus;
     bool latent;               /* attention is HTH_MIXER_LATENT */
     bool compressed;           /* attention is HTH_MIXER_COMPRESSED, and the residual stream is several */
     bool indexer;              /* attention.indexer.top_k keys are chosen: all, because the context is limited to them */
+    bool no_yarn;              /* rope.scaling.type yarn is refused */
     bool reads_yarn_betas;     /* rope.scaling.yarn_beta_fast and yarn_beta_slow */
     double yarn_beta_fast;     /* default of the first; 0: 32 */
     bool reads_yarn_factors;   /* rope.scaling.yarn_attn_factor multiplies rotated vectors; yarn_ext_factor is checked */
@@ -248,6 +250,8 @@ typedef struct hth_arch {
     hth_temperature temperature;
     bool reads_rope_pattern;   /* attention.rope_pattern: which layers rotate */
     double score_scale;        /* multiplies scores; 0: as d_head says */
+    bool narrow_values;        /* attention.value_length may be below attention.key_length */
+    bool reads_value_scale;    /* attention.value_scale, if it is not 0, multiplies values */
     bool norms_values;         /* of each head, without weights */
     bool values_are_keys;      /* where a layer has no attn_v: its keys before they are normalised */
     bool reads_window_head;    /* layers with a window have heads of attention.key_length_swa, which rotate by

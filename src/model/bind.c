@@ -94,7 +94,8 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
     const hth_hparams *h = &b->model->hparams;
     l->attn.q_has_gate = h->arch->attn_gate == HTH_ATTN_GATE_IN_Q;
     size_t d = h->d_model, n_q = (size_t)l->attn.n_head * l->attn.d_head * (l->attn.q_has_gate ? 2 : 1),
-           n_kv = (size_t)l->attn.n_head_kv * l->attn.d_head;
+           n_kv = (size_t)l->attn.n_head_kv * l->attn.d_head,
+           n_v = l->attn.d_value > 0 ? (size_t)l->attn.n_head_kv * l->attn.d_value : n_kv;
     bool biased = h->arch->biases != HTH_BIAS_OPTIONAL;
     const struct {
         const char *name;
@@ -102,7 +103,7 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
         const float **bias;
     } all[] = {{"attn_q", {n_q, &l->attn.q}, &l->attn.q_bias},
                {"attn_k", {n_kv, &l->attn.k}, &l->attn.k_bias},
-               {"attn_v", {n_kv, &l->attn.v}, &l->attn.v_bias}};
+               {"attn_v", {n_v, &l->attn.v}, &l->attn.v_bias}};
     const hth_gguf_tensor *joined = hth_bind_find_in_layer(b, i, "attn_qkv.weight");
     const hth_gguf_tensor *apart = hth_bind_find_in_layer(b, i, "attn_q.weight");
     hearth_status st = HEARTH_OK;
@@ -121,9 +122,10 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
     if (apart) return st;
     hth_bind_find_in_layer(b, i, "attn_qkv.weight"); /* sets the name for messages */
     st = hth_bind_parts(b, joined, d, (hth_bind_part[]){all[0].part, all[1].part, all[2].part}, 3);
-    const hth_gguf_tensor *bias = hth_bind_find_in_layer(b, i, "attn_qkv.bias");
+    bool ignored = hth_bind_is_ignored(h->arch, "attn_qkv.bias");
+    const hth_gguf_tensor *bias = ignored ? NULL : hth_bind_find_in_layer(b, i, "attn_qkv.bias");
     if (bias && st == HEARTH_OK)
-        return hth_bind_bias_parts(b, bias, (size_t[]){n_q, n_kv, n_kv},
+        return hth_bind_bias_parts(b, bias, (size_t[]){n_q, n_kv, n_v},
                                    (const float **[]){all[0].bias, all[1].bias, all[2].bias}, 3);
     for (int k = 0; st == HEARTH_OK && k < 3; k++)
         st = hth_bind_bias(b, i, all[k].name, biased, all[k].part.n_row, all[k].bias);
@@ -198,12 +200,14 @@ static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
         st = hth_bind_matrix(b, gate, by_head ? l->attn.n_head : n_q, h->d_model, &l->attn.gate);
         if (st != HEARTH_OK) return st;
     }
-    if (h->arch->attn_sinks) {
+    bool has_sinks = !h->arch->attn_sinks_optional || hth_bind_find_in_layer(b, i, "attn_sinks.weight");
+    if (h->arch->attn_sinks && has_sinks) {
         st = hth_bind_vector(b, hth_bind_find_in_layer(b, i, "attn_sinks.weight"), l->attn.n_head,
                              &l->attn.sinks);
         if (st != HEARTH_OK) return st;
     }
     bool biased = h->arch->biases == HTH_BIAS_ALL;
+    if (l->attn.d_value > 0) n_q = (size_t)l->attn.n_head * l->attn.d_value;
     st = hth_bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->attn.o, &l->attn.o_bias);
     return st == HEARTH_OK ? make_slopes(b, &l->attn) : st;
 }
@@ -411,7 +415,7 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
         hth_layer *l = &m->layers[i];
         l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
         l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
-        l->attn.chunk = sizes[i].chunk;
+        l->attn.chunk = sizes[i].chunk, l->attn.d_value = m->hparams.d_value;
         const hth_expert_rule *rule = &m->hparams.arch->experts;
         bool routed =
             sizes[i].has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));

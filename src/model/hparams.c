@@ -225,10 +225,11 @@ static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h)
     if (value == 0) value = key;
     st = hth_hparams_size(r, "attention.value_length", 1, HTH_MAX_D_HEAD, &value);
     if (st != HEARTH_OK) return st;
-    if (value != key)
+    if (h->arch->narrow_values && value < key) h->d_value = value;
+    if (value != key && h->d_value == 0)
         return hth_fail(
             r->err, HEARTH_ERROR_UNSUPPORTED,
-            "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
+            "%s: %s is %u, but %s.attention.key_length is %u: such different lengths are not supported",
             hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head = h->d_head_window = key;
     bool wide = h->arch->wide_scale_layers > 0 && h->n_layer == h->arch->wide_scale_layers;
@@ -461,6 +462,9 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
         (st = hth_hparams_float(r, "attention.max_alibi_bias", 0.0, 1e3, &alibi, NULL)) != HEARTH_OK)
         return st;
     h->alibi = (float)alibi, x = 0.0;
+    if (a->reads_value_scale && (st = hth_hparams_float(r, "attention.value_scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK)
+        return st;
+    h->value_scale = (float)x, x = 0.0;
     if (a->clamps_qkv) st = hth_hparams_float(r, "attention.clamp_kqv", 0.0, 1e6, &x, NULL);
     h->qkv_limit = (float)x;
     if (st == HEARTH_OK) st = read_temperature(r, h);

@@ -25,14 +25,16 @@ static hearth_status read_scaling_type(hth_hparams_reader *r, const hth_arch *ar
     rope->scaling = HTH_SCALING_LINEAR;
     if (!found) return HEARTH_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (hth_str_eq(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE)) {
+        if (hth_str_eq(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE) &&
+            !(arch->no_yarn && kinds[i].scaling == HTH_SCALING_YARN)) {
             rope->scaling = kinds[i].scaling;
             return HEARTH_OK;
         }
     char shown[80];
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s '%s' is not supported; supported: none, linear, yarn%s", hth_gguf_path(r->file),
-                    r->key, hth_escape(shown, sizeof shown, type.bytes, type.n), tables ? ", longrope" : "");
+                    "%s: %s '%s' is not supported; supported: none, linear%s%s", hth_gguf_path(r->file), r->key,
+                    hth_escape(shown, sizeof shown, type.bytes, type.n), arch->no_yarn ? "" : ", yarn",
+                    tables ? ", longrope" : "");
 }
 
 /* Sizes of the sections, in pairs. */

@@ -81,6 +81,8 @@ typedef struct hth_hparams {
     uint32_t n_position; /* limit of the context: learned positions, or as many keys as an indexer keeps; 0: none */
     /* The largest values over the layers, which may differ. */
     uint32_t d_head; /* of keys and of values */
+    uint32_t d_value;          /* of values where these are narrower; 0: d_head */
+    float value_scale;         /* factor of values; 0: 1 */
     uint32_t n_head, n_head_kv, d_ff; /* d_ff: of dense networks */
     uint32_t d_head_window;    /* d_head of layers with a window */
     uint32_t n_layer_kv;       /* the layers from this one on read keys and values of earlier ones */
@@ -139,6 +141,7 @@ typedef struct hth_predictor {
 /* Softmax attention over the KV cache. */
 typedef struct hth_attention {
     uint32_t n_head, n_head_kv, d_head;
+    uint32_t d_value; /* values of v and of columns of o; the cache has zeros behind them; 0: d_head */
     uint32_t
         kv_layer; /* whose keys and values are read: this layer's own, or an earlier one's; then k and v are absent */
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */

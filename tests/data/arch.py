@@ -320,6 +320,20 @@ def laguna(m, *arguments, **options):
     experts(m, *arguments, qk_norm="head", more=gate, **options)
 
 
+def mimo2(m, *arguments, d_value=10, **options):
+    """Values are narrower than keys; the first layer has no sinks."""
+    m.key("attention.value_length", d_value)
+
+    def narrow(m, p, i):
+        n = m.n_head * d_value
+        m.matrix(p + "attn_v", m.d_model, m.n_kv * d_value, 1.04 / np.sqrt(m.d_model))
+        m.bias(p + "attn_v", m.n_kv * d_value)  # not used
+        m.matrix(p + "attn_output", n, m.d_model, 1.2 * m.size / np.sqrt(n))
+        if i == 0:
+            del m.file.tensors[p + "attn_sinks.weight"]
+    experts(m, *arguments, sinks=True, qkv_bias=True, more=narrow, **options)
+
+
 def arctic(m, *arguments, **options):
     def beside(m, p, i):
         m.gain(p + "ffn_norm_exps", m.d_model)
@@ -716,6 +730,10 @@ def recipes():
         d_ff=48, d_rot=8, n_ids=96, leading_dense_block_count=1, expert_shared_feed_forward_length=24,
         attention__sliding_window=20, rope__dimension_count_swa=12, rope__freq_base_swa=300.0, rope__scaling__type="yarn",
         rope__scaling__factor=4.0, rope__scaling__original_context_length=128, **keys, **few)
+    add("mimo2", "mimo2", 225, with_(mimo2, 8, 16, leading=1, select_bias=0.3, router=1.5), n_kv=1, n_layer=3, d_ff=48, d_rot=8,
+        d_head=20, n_ids=96, base=500000.0, expert_feed_forward_length=16, attention__value_scale=0.7,
+        attention__sliding_window=20, attention__sliding_window_pattern=[False, True, True], rope__dimension_count_swa=8,
+        rope__freq_base_swa=300.0, **few)
     add("arctic", "arctic", 223, with_(arctic, 8, 16), n_kv=1, d_ff=16, **few)
     add("grok", "grok", 224, with_(grok, 8, 16), n_kv=1, d_ff=40, expert_feed_forward_length=16, embedding_scale=2.0,
         logit_scale=0.7, attention__output_scale=0.3, attn_logit_softcapping=6.0, final_logit_softcapping=8.0,

@@ -149,6 +149,7 @@ USUAL = dict(
     unused=(),              # biases that are not added
     experts=None,           # EXPERTS below
     gate=None,              # of the outputs of heads, or of values, as attn_gate has rows: a function of its product
+    value_scale=False,      # attention.value_scale multiplies values
     adds_embedding=False,   # embeddings are normalised; times layer_output_scale they are added after each layer
     leading_rotate=False,   # the first leading_dense_block_count layers do in any case
     beside=None,            # factor of the sum of a dense network and of experts, where a layer has both
@@ -268,6 +269,8 @@ ROWS = {
     "glm4moe": a_row(HALVES, qk_norm="head", ffn_norm="post_attention_norm", sections="decide",
                      experts=dict(score="key", **BY_KEYS)),
     "minimax-m2": a_row(HALVES, qk_norm="all", experts=dict(score="key")),
+    "mimo2": a_row(HALVES, windows=dict(unscaled=True), unused=("attn_q.bias", "attn_k.bias", "attn_v.bias"),
+                   value_scale=True, experts=dict(score="sigmoid")),
     "deepseek": a_row(experts=dict(normalise=False, scale="key")),
     "smallthinker": a_row(HALVES, act="reglu", windows=dict(period=4, dense_first=True),
                           rotates=lambda i, near, any_near: i % 4 != 0 or not any_near,
@@ -485,6 +488,8 @@ class Model:
         if row.q_gate:
             q, gate = np.split(q.reshape(len(x), self.n_head, -1), 2, axis=2)
         q, k, v = (y.reshape(len(x), n, -1) for y, n in ((q, self.n_head), (k, self.n_kv), (v, self.n_kv)))
+        if row.value_scale:
+            v = v * (self.key("attention.value_scale", 0.0) or 1.0)
         by_head = row.qk_norm in ("head", "each")
         if by_head and not row.qk_norm_after:
             q, k = self.qk_norm(q, k, p)

@@ -248,6 +248,41 @@ TEST(a_gate_is_of_heads_or_of_values)
     expect_refused("laguna.expert_shared_count", "is 2");
 }
 
+static void narrow_values(uint64_t d_value)
+{
+    tiny_become(&tiny, "mimo2");
+    tiny_set_u32(&tiny, "mimo2.attention.key_length", TINY_D_MODEL / TINY_HEADS);
+    tiny_set_u32(&tiny, "mimo2.attention.value_length", (uint32_t)d_value);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", i);
+        tiny_find(&tiny, name)->dim[1] = TINY_HEADS_KV * d_value;
+        snprintf(name, sizeof name, "blk.%d.attn_output.weight", i);
+        tiny_find(&tiny, name)->dim[0] = TINY_HEADS * d_value;
+    }
+}
+
+TEST(values_may_be_narrower_than_keys)
+{
+    narrow_values(6);
+    tiny_find(&tiny, "blk.0.attn_sinks.weight")->gone = true;
+    expect_runs();
+    narrow_values(6);
+    tiny_find(&tiny, "blk.1.attn_v.weight")->dim[1] += 1;
+    tiny_expect_format_error("'blk.1.attn_v.weight'", "ask for [32, 12]");
+    narrow_values(6);
+    tiny_find(&tiny, "blk.1.attn_output.weight")->dim[0] += 1;
+    tiny_expect_format_error("'blk.1.attn_output.weight'", "ask for [24, 32]");
+    narrow_values(10);
+    expect_refused("mimo2.attention.value_length is 10", "different lengths");
+    narrow_values(6);
+    tiny_set_text(&tiny, "mimo2.rope.scaling.type", "yarn");
+    expect_refused("mimo2.rope.scaling.type 'yarn'", "supported: none, linear");
+    narrow_values(6);
+    tiny_set_f32(&tiny, "mimo2.attention.value_scale", -1.0f);
+    tiny_expect_format_error("mimo2.attention.value_scale", "allowed are");
+}
+
 TEST(a_dense_network_beside_experts_is_whole_or_absent)
 {
     static const char *const names[] = {"blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight",

@@ -51,7 +51,8 @@ static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
     if (l->mixer != HTH_MIXER_ATTENTION || l->beside != HTH_MIXER_NONE) return "no shader supports its kind of mixer";
     if (l->network == HTH_NETWORK_EXPERTS) return "no shader computes experts";
     if (l->network != HTH_NETWORK_DENSE) return "no shader supports its kind of network";
-    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || arch->norms_values)
+    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || arch->norms_values || a->d_value > 0 ||
+        h->value_scale != 0.0f)
         return "no shader supports its heads of keys and values";
     if (l->embedding.gate.n_row > 0 || l->output_scale || l->embedding_scale) return "no shader has embeddings or factors of layers";
     if (a->chunk > 0) return "no shader supports attention in chunks";

@@ -228,6 +228,7 @@ static const struct {
     {"grok", HAS_EXPERTS},
     {"talkie", 0},
     {"mpt", HAS_ONE_QKV | HAS_NO_GATE},
+    {"mimo2", HAS_SINKS | HAS_EXPERTS | HAS_WINDOW},
     {"maple", HAS_QK_NORM | HAS_EXPERTS | HAS_WINDOW},
     {"ernie4_5-moe", HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
