@@ -243,7 +243,7 @@ typedef struct hth_arch {
     bool no_yarn;              /* rope.scaling.type yarn is refused */
     bool reads_yarn_betas;     /* rope.scaling.yarn_beta_fast and yarn_beta_slow */
     double yarn_beta_fast;     /* default of the first; 0: 32 */
-    bool reads_yarn_factors;   /* rope.scaling.yarn_attn_factor multiplies rotated vectors; yarn_ext_factor is checked */
+    bool checks_yarn_share;    /* rope.scaling.yarn_ext_factor is refused unless it says what the type of scaling does */
     bool reads_yarn_log;       /* rope.scaling.yarn_log_multiplier changes the size of rotated vectors */
     bool yarn_log_of_scores;   /* and multiplies scores; it is written times 0.1 */
     bool yarn_log_apart;       /* the size is left as it is, unless the multiplier is 1 */

@@ -92,13 +92,11 @@ static hearth_status read_betas(hth_hparams_reader *r, const hth_arch *a, hth_ro
     return st == HEARTH_OK ? hth_hparams_float(r, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, &rope->beta_slow, NULL) : st;
 }
 
-/* The share of YaRN is 1, or 0 of other scalings. */
-static hearth_status read_factors(hth_hparams_reader *r, hth_rope *rope)
+/* The share of YaRN is 1, or 0 of other scalings; a negative one is not stated. */
+static hearth_status check_share(hth_hparams_reader *r, const hth_rope *rope)
 {
-    double size = 1.0, share = -1.0, own = rope->scaling == HTH_SCALING_YARN ? 1.0 : 0.0;
-    hearth_status st = hth_hparams_float(r, "rope.scaling.yarn_attn_factor", 1e-3, 1e3, &size, NULL);
-    if (st == HEARTH_OK) st = hth_hparams_float(r, "rope.scaling.yarn_ext_factor", -1e3, 1e3, &share, NULL);
-    rope->magnitude *= size;
+    double share = -1.0, own = rope->scaling == HTH_SCALING_YARN ? 1.0 : 0.0;
+    hearth_status st = hth_hparams_float(r, "rope.scaling.yarn_ext_factor", -1e3, 1e3, &share, NULL);
     if (st != HEARTH_OK || share < 0.0 || share == own) return st;
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "%s: %s is %g, supported is %g with this scaling",
                     hth_gguf_path(r->file), r->key, share, own);
@@ -191,6 +189,6 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
     if (st != HEARTH_OK) return st;
     st = hth_hparams_float(r, "rope.scaling.attn_factor", 1e-3, 1e3, &rope->magnitude, NULL);
     if (st == HEARTH_OK) st = read_betas(r, h->arch, rope);
-    if (st == HEARTH_OK && h->arch->reads_yarn_factors) st = read_factors(r, rope);
+    if (st == HEARTH_OK && h->arch->checks_yarn_share) st = check_share(r, rope);
     return st == HEARTH_OK ? read_magnitude(r, h) : st;
 }

@@ -738,7 +738,7 @@ def recipes():
     add("grok", "grok", 224, with_(grok, 8, 16), n_kv=1, d_ff=40, expert_feed_forward_length=16, embedding_scale=2.0,
         logit_scale=0.7, attention__output_scale=0.3, attn_logit_softcapping=6.0, final_logit_softcapping=8.0,
         rope__scaling__type="yarn", rope__scaling__factor=4.0, rope__scaling__original_context_length=128,
-        rope__scaling__yarn_beta_slow=2.0, rope__scaling__yarn_attn_factor=1.2, rope__scaling__yarn_ext_factor=1.0, **few)
+        rope__scaling__yarn_beta_slow=2.0, rope__scaling__yarn_ext_factor=1.0, **few)
     # latent attention
     low = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_rot=8, n_ids=96)
     mla = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_count=1,
@@ -766,7 +766,7 @@ def recipes():
         d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=96, expert_count=8, expert_used_count=3, expert_feed_forward_length=16,
         interleave_moe_layer_step=2)
     add("mistral3", "mistral3", 243, llama, attention__temperature_scale=0.2, rope__scaling__yarn_log_multiplier=0.6,
-        n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
+        rope__scaling__yarn_beta_fast=3.0, rope__scaling__yarn_beta_slow=0.2, n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
     # Gemma 4: layers for which heads, caches and embeddings differ
     four = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_head=32, n_ids=96, tied=True, post_gain=0.5, attention__sliding_window=20,
                 final_logit_softcapping=8.0)

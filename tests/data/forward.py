@@ -204,6 +204,10 @@ GRANITE = a_row(embedding=scale_key("embedding_scale"), residual=scale_key("resi
 BY_KEYS = dict(normalise="key", scale="key")
 
 
+def yarn_turns(m, fast):
+    return m.key("rope.scaling.yarn_beta_fast", fast), m.key("rope.scaling.yarn_beta_slow", 1.0)
+
+
 def latent_yarn(m, log, apart):
     """apart: vectors are not scaled, whatever the multiplier is"""
     multiplier = m.key("rope.scaling.yarn_log_multiplier", 0.0) / 0.1
@@ -257,7 +261,7 @@ ROWS = {
     "lfm2moe": a_row(LIQUID, experts=dict(score="key")),
     "deepseek2": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, True)),
     "mistral4": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
-    "mistral3": a_row(experts={}, temperature="rope.scaling.original_context_length",
+    "mistral3": a_row(experts={}, temperature="rope.scaling.original_context_length", turns=lambda m: yarn_turns(m, 32.0),
                       yarn=lambda m, log: ((1 + 0.1 * log) / (1 + 0.1 * m.key("rope.scaling.yarn_log_multiplier", 0.0) * log), 1)),
     "exaone4": a_row(HALVES, pre_norms=False, post_norms=POST_NORMS, qk_norm="head", windows=dict(period=4, size=4096, n_layer=64),
                      rotates=lambda i, near, any_near: near or not any_near),
@@ -304,7 +308,7 @@ ROWS = {
                   score=lambda m: m.key("attention.output_scale", 0.08838834764831845), experts={},
                   embedding=lambda m: m.key("embedding_scale", 78.38367176906169),
                   logits=lambda m: m.key("logit_scale", 0.5773502691896257),
-                  turns=lambda m: (m.key("rope.scaling.yarn_beta_fast", 8.0), m.key("rope.scaling.yarn_beta_slow", 1.0))),
+                  turns=lambda m: yarn_turns(m, 8.0)),
     "talkie": a_row(HALVES, qk_norm="head", qk_norm_after=True, adds_embedding=True, logits=scale_key("logit_scale")),
     "stablelm": a_row(HALVES, norm="layer", parallel="tensors", qk_norm="each"),
     "cogvlm": a_row(HALVES, fixed_rope=True),
@@ -414,8 +418,7 @@ class Model:
             freqs = self.get("rope_factors_short.weight")  # contexts of the tests are short
         self.rope = Rope(halves, n, base, key("rope.scaling.type", "linear"), key("rope.scaling.factor", 1.0),
                          key("rope.scaling.original_context_length", key("context_length")),
-                         key("rope.scaling.attn_factor", 1.0) * key("rope.scaling.yarn_attn_factor", 1.0), freqs, still,
-                         self.yarn_sizes()[0], row.turns(self))
+                         key("rope.scaling.attn_factor", 1.0), freqs, still, self.yarn_sizes()[0], row.turns(self))
         self.near_rope = self.rope
         if row.windows and row.windows["unscaled"]:
             self.near_rope = Rope(halves, key("rope.dimension_count_swa", n), key("rope.freq_base_swa", near_base))

@@ -303,12 +303,15 @@ TEST(a_dense_network_beside_experts_is_whole_or_absent)
 TEST(keys_of_yarn_are_held_to_their_range)
 {
     static const char *const keys[] = {"grok.rope.scaling.yarn_beta_fast", "grok.rope.scaling.yarn_beta_slow",
-                                       "grok.rope.scaling.yarn_attn_factor", "grok.attention.output_scale"};
-    for (int i = 0; i < 4; i++) {
+                                       "grok.attention.output_scale"};
+    for (int i = 0; i < 3; i++) {
         tiny_become(&tiny, "grok");
         tiny_set_f32(&tiny, keys[i], 0.0f);
         tiny_expect_format_error(keys[i], "allowed are");
     }
+    tiny_become(&tiny, "grok");
+    tiny_set_f32(&tiny, "grok.rope.scaling.yarn_attn_factor", 1.2f);
+    expect_refused("grok.rope.scaling.yarn_attn_factor", "is 1.2");
     for (int yarn = 0; yarn < 2; yarn++) {
         tiny_become(&tiny, "grok");
         if (yarn) tiny_set_text(&tiny, "grok.rope.scaling.type", "yarn");
