@@ -27,7 +27,7 @@ static double pair_of_rotations(const hth_rope *rope, double r)
 /* Weight of pair i's unscaled frequency under YaRN, 0 to 1; the rest is scaled. */
 static double yarn_keep(const hth_rope *rope, uint32_t i)
 {
-    double low = pair_of_rotations(rope, 32.0), high = pair_of_rotations(rope, 1.0);
+    double low = pair_of_rotations(rope, rope->beta_fast), high = pair_of_rotations(rope, rope->beta_slow);
     low = low < 0.0 ? 0.0 : (double)(int64_t)low;
     high = ceil_of(high);
     if (high > rope->n_rot - 1.0) high = rope->n_rot - 1.0;
@@ -155,8 +155,13 @@ static void norm_head(const hth_step *s, const hth_norm *norm, size_t d, uint32_
     const hth_hparams *h = &s->model->hparams;
     float inv_n = 1.0f / (float)d;
     if (!norm->weight || h->arch->qk_norm == HTH_QK_NORM_ALL) return;
+    if (h->arch->qk_norm == HTH_QK_NORM_FACTOR) {
+        s->k->rms_norm(x, s->model->ones, d, inv_n, h->norm_eps, x);
+        if (norm->weight != s->model->ones) s->k->scale(x, norm->weight[i], d, x);
+        return;
+    }
     const float *weight = norm->weight + (h->arch->qk_norm == HTH_QK_NORM_EACH ? i * d : 0);
-    if (h->arch->qk_norm == HTH_QK_NORM_EACH && h->arch->norm == HTH_NORM_LAYER)
+    if (h->arch->qk_norm == HTH_QK_NORM_EACH && h->norm == HTH_NORM_LAYER)
         s->k->layer_norm(x, weight, NULL, d, inv_n, h->norm_eps, x);
     else s->k->rms_norm(x, weight, d, inv_n, h->norm_eps, x);
 }
@@ -209,6 +214,15 @@ float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_ro
     return (float)(1.0 + (double)h->temperature_scale * hth_log_d(n + 1.0));
 }
 
+/* Values of n_head heads behind one another become as long as keys. */
+static void widen(float *to, const float *from, size_t n_head, size_t d, size_t d_value)
+{
+    for (size_t i = 0; i < n_head; i++, to += d, from += d_value) {
+        memcpy(to, from, d_value * sizeof *to);
+        memset(to + d_value, 0, (d - d_value) * sizeof *to);
+    }
+}
+
 /* Prepares a token's keys and values, and stores them in the cache. */
 static void store_token(const attention_job *job, size_t i_row, float *k, float *v)
 {
@@ -218,6 +232,8 @@ static void store_token(const attention_job *job, size_t i_row, float *k, float 
     const hth_batch_token *token = &s->tokens[i_row];
     size_t d = a->d_head, n_kv = a->n_head_kv * d;
     if (a->values_are_keys) memcpy(v, k, n_kv * sizeof *v);
+    if (a->d_value > 0) widen(v, s->attn_out + i_row * a->v.n_row, a->n_head_kv, d, a->d_value);
+    if (h->value_scale != 0.0f) s->k->scale(v, h->value_scale, n_kv, v);
     prepare_heads(job, i_row, &a->k_norm, a->n_head_kv, k);
     if (h->qkv_limit != 0.0f) clamp(v, n_kv, h->qkv_limit);
     for (size_t i = 0; h->arch->norms_values && i < n_kv; i += d)
@@ -384,11 +400,17 @@ void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, siz
 {
     size_t n = a->n_head * d, n_gate = a->q_has_gate ? n : a->gate.n_row;
     float *gate = s->attn_gate + i_row * n_gate;
+    bool softplus = s->model->hparams.arch->gate_softplus;
+    if (softplus) s->k->softplus(gate, n_gate, gate);
+    if (softplus && n_gate == n) {
+        s->k->mul(gate, y, n, y);
+        return;
+    }
     if (n_gate == n) {
         s->k->gate_sigmoid(gate, y, n, y);
         return;
     }
-    s->k->sigmoid(gate, n_gate, gate);
+    if (!softplus) s->k->sigmoid(gate, n_gate, gate);
     for (size_t h = 0; h < n_gate; h++) s->k->scale(y + h * d, gate[h], d, y + h * d);
 }
 
@@ -397,6 +419,16 @@ static void gate_row(const void *arg, size_t t)
     const gate_arg *g = arg;
     size_t d = g->a->d_head;
     hth_fwd_gate_heads(g->s, g->a, d, t, g->s->attn_out + t * g->a->n_head * d);
+}
+
+/* Puts the results of heads together, whose ends are zero where values are narrow. Queries are no longer needed. */
+static void narrow_row(const void *arg, size_t t)
+{
+    const gate_arg *g = arg;
+    size_t n_head = g->a->n_head, d = g->a->d_head, d_value = g->a->d_value;
+    const float *from = g->s->attn_out + t * n_head * d;
+    float *to = g->s->q + t * n_head * d_value;
+    for (size_t i = 0; i < n_head; i++) memcpy(to + i * d_value, from + i * d, d_value * sizeof *to);
 }
 
 void hth_fwd_attend(hth_step *s, const hth_attention *a, uint32_t i_layer)
@@ -414,10 +446,10 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     const hth_norm *norm = l->mixer_norm.weight ? &l->mixer_norm : &l->ffn_norm;
     hth_fwd_norm_rows rows = {s, norm, s->x, s->x_norm};
     hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
-    bool is_gated = a->q_has_gate || a->gate.n_row > 0;
+    bool is_gated = a->q_has_gate || a->gate.n_row > 0, is_narrow = a->d_value > 0;
     const hth_output all[] = {{.matrix = &a->q, .bias = a->q_bias, .y = a->q_has_gate ? s->q_gate : s->q},
                               {.matrix = &a->k, .bias = a->k_bias, .y = s->kv},
-                              {.matrix = &a->v, .bias = a->v_bias, .y = s->kv + s->n_tok * n_kv},
+                              {.matrix = &a->v, .bias = a->v_bias, .y = is_narrow ? s->attn_out : s->kv + s->n_tok * n_kv},
                               {.matrix = &a->gate, .y = s->attn_gate}};
     hth_output outputs[4];
     size_t n_output = 0;
@@ -432,7 +464,8 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
 
     hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
     gate_arg g = {.s = s, .a = a};
-    hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, is_gated ? &gated : NULL);
+    hth_fusion prepared = {.prepare = is_narrow ? narrow_row : gate_row, .prepare_arg = &g};
+    hth_product_add(s->k, s->pool, &s->act_q8, is_narrow ? s->q : s->attn_out, s->n_tok, &o, 1,
+                    is_gated || is_narrow ? &prepared : NULL);
     return HEARTH_OK;
 }

@@ -206,7 +206,7 @@ static void run_chosen(hth_step *s, const hth_experts *e)
 
 /* ---- the shared expert -------------------------------------------------------------------------------------- */
 
-/* The pairs of all tokens; its weight is 1, or the sigmoid of a gate. */
+/* The pairs of all tokens. */
 static void run_shared(hth_step *s, const hth_experts *e)
 {
     const hth_ffn *f = &e->shared;
@@ -215,7 +215,7 @@ static void run_shared(hth_step *s, const hth_experts *e)
     hth_expert_buffers *b = &s->experts;
     size_t d = d_model_of(s);
     for (uint32_t t = 0; t < s->n_tok; t++) {
-        float weight = 1.0f;
+        float weight = e->shared_weight;
         if (e->shared_gate) {
             s->k->dot_rows(e->shared_gate, 1, d, s->x_norm + t * d, &weight);
             s->k->sigmoid(&weight, 1, &weight);
@@ -243,7 +243,8 @@ static void write_unit(void *arg, size_t t, uint32_t i_thread)
                    job->add_to ? job->add_to + t * d : NULL);
 }
 
-hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+/* Input and output of the experts are s->x_norm and s->block_out. */
+static hearth_status run_experts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_experts *e = &l->experts;
@@ -255,7 +256,7 @@ hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hear
         hth_fwd_norm(s, &r->norm, s->x, s->x_norm, s->n_tok);
         hth_fwd_route(s, r, s->x_norm);
     }
-    hth_fwd_norm(s, norm, s->x, s->x_norm, s->n_tok);
+    if (!e->reads_stream_before) hth_fwd_norm(s, norm, s->x, s->x_norm, s->n_tok);
     if (!r->reads_layer_input && !r->norm.weight) hth_fwd_route(s, r, s->x_norm);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err); /* then nothing was chosen */
@@ -266,4 +267,20 @@ hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hear
     if (e->shared.d_ff > 0) run_shared(s, e);
     hth_pool_add(s->pool, write_unit, &job, sizeof job, s->n_tok);
     return HEARTH_OK;
+}
+
+static void exchange_input(hth_step *s)
+{
+    float *x = s->x_norm;
+    s->x_norm = s->kept;
+    s->kept = x;
+}
+
+hearth_status hth_fwd_experts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+{
+    bool before = s->model->layers[i_layer].experts.reads_stream_before;
+    if (before) exchange_input(s);
+    hearth_status st = run_experts(s, i_layer, add_to, err);
+    if (before) exchange_input(s);
+    return st;
 }

@@ -165,6 +165,8 @@ struct hth_step {
     } layer_embd;
     float *block_out;                /* [n_tok][d_model] output of a block, before it is added to x */
     float *mixer_saved;              /* [n_tok][d_model] output of the mixer or of the dense network, beside the next */
+    float *kept;                     /* [n_tok][d_model] hth_experts.reads_stream_before: their input;
+                                        hth_arch.adds_embedding: the embeddings; or NULL */
     uint32_t n_table;          /* hth_fwd_n_table */
     float *cosine, *sine;      /* [n_table][n_tok_max][hth_fwd_max_pair] */
     double *frequency;         /* [n_table][2][hth_fwd_max_pair] radians per position; second half: for long contexts */

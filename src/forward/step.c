@@ -248,6 +248,8 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->block_out = bump_alloc(c, n_row * h->d_model, f);
     bool saves = h->parallel || h->arch->experts.beside_dense || h->arch->recurrent.beside;
     s->mixer_saved = bump_alloc(c, saves ? n_row * h->d_model : 0, f);
+    bool keeps = h->arch->experts.reads_stream_before || h->arch->adds_embedding;
+    s->kept = bump_alloc(c, keeps ? n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->frequency = bump_alloc(c, s->n_table * 2 * n_pair, sizeof(double));
@@ -370,7 +372,7 @@ void hth_fwd_norm_row(const void *rows, size_t i)
     float eps = n->norm->eps != 0.0f ? n->norm->eps : h->norm_eps;
     if (!n->norm->weight) {
         memcpy(y, x, h->d_model * sizeof *y);
-    } else if (h->arch->norm == HTH_NORM_LAYER) {
+    } else if (h->norm == HTH_NORM_LAYER) {
         k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, eps, y);
     } else {
         k->rms_norm(x, n->norm->weight, h->d_model, inv_n, eps, y);
@@ -422,6 +424,7 @@ static void add_plain_row(void *arg, size_t i, uint32_t i_thread)
 
 typedef struct scale_job {
     const hth_step *s;
+    float *x;
     float factor;
 } scale_job;
 
@@ -430,7 +433,32 @@ static void scale_row(void *arg, size_t i, uint32_t i_thread)
     (void)i_thread;
     const scale_job *job = arg;
     size_t d = job->s->model->hparams.d_model;
-    job->s->k->scale(job->s->x + i * d, job->factor, d, job->s->x + i * d);
+    job->s->k->scale(job->x + i * d, job->factor, d, job->x + i * d);
+}
+
+/* Keeps the residual stream before the first layer. */
+static void keep_row(void *step, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const hth_step *s = step;
+    size_t d = s->model->hparams.d_model;
+    memcpy(s->kept + i * d, s->x + i * d, d * sizeof *s->x);
+}
+
+typedef struct kept_job {
+    const hth_step *s;
+    float factor;
+} kept_job;
+
+/* Adds what keep_row kept, times a factor; x_norm is scratch memory. */
+static void add_kept_row(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const kept_job *job = arg;
+    const hth_step *s = job->s;
+    size_t d = s->model->hparams.d_model, at = i * d;
+    s->k->scale(s->kept + at, job->factor, d, s->x_norm + at);
+    s->k->add(s->x + at, s->x_norm + at, d, s->x + at);
 }
 
 /* ---- the step ------------------------------------------------------------------------ */
@@ -450,20 +478,23 @@ static void save_mixer(hth_step *s)
     s->mixer_saved = out;
 }
 
-/* The dense network, then experts, each with norms of its own; their sum. */
+/* The dense network, then experts, each perhaps with norms of its own; their sum. */
 static hearth_status run_both(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     const hth_experts *e = &s->model->layers[i_layer].experts;
+    double factor = s->model->hparams.arch->experts.beside_scale;
     assert(!add_to);
     (void)add_to;
     hearth_status st = hth_fwd_ffn(s, i_layer, NULL, err);
     if (st != HEARTH_OK) return st;
     save_mixer(s);
-    hth_fwd_norm(s, &e->dense_post_norm, s->mixer_saved, s->mixer_saved, s->n_tok);
+    if (e->dense_post_norm.weight) hth_fwd_norm(s, &e->dense_post_norm, s->mixer_saved, s->mixer_saved, s->n_tok);
     if ((st = hth_fwd_experts(s, i_layer, NULL, err)) != HEARTH_OK) return st;
-    hth_fwd_norm(s, &e->post_norm, s->block_out, s->block_out, s->n_tok);
+    if (e->post_norm.weight) hth_fwd_norm(s, &e->post_norm, s->block_out, s->block_out, s->n_tok);
     add_job job = {s, s->block_out, s->mixer_saved};
     hth_pool_add(s->pool, add_plain_row, &job, sizeof job, s->n_tok);
+    scale_job scale = {s, s->block_out, (float)factor};
+    if (factor != 0.0) hth_pool_add(s->pool, scale_row, &scale, sizeof scale, s->n_tok);
     return HEARTH_OK;
 }
 
@@ -509,11 +540,13 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
     const hth_hparams *h = &s->model->hparams;
     bool parallel = h->parallel, scaled = h->residual_scale != 1.0f, two = l->beside != HTH_MIXER_NONE;
     float *mixer_to = parallel || scaled || two || l->mixer_post_norm.weight ? NULL : s->x;
-    float *network_to = parallel || scaled || l->ffn_post_norm.weight ? NULL : s->x;
+    bool both = l->network == HTH_NETWORK_BOTH;
+    float *network_to = parallel || scaled || both || l->ffn_post_norm.weight ? NULL : s->x;
     const hth_router *router = &l->experts.router;
     hearth_status st = HEARTH_OK;
     if (h->n_stream > 0) return run_connected(s, i_layer, err);
     if (hth_has_experts(l->network) && router->reads_layer_input) hth_fwd_route(s, router, s->x);
+    if (l->experts.reads_stream_before) hth_fwd_norm(s, &l->experts.norm, s->x, s->kept, s->n_tok);
     if (l->mixer != HTH_MIXER_NONE) {
         if ((st = run_mixers(s, i_layer, mixer_to, err)) != HEARTH_OK) return st;
         if (parallel) save_mixer(s);
@@ -528,8 +561,10 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
         hth_fwd_add_layer_embedding(s, i_layer);
         add_to_stream(s, s->block_out, &l->embedding.norm);
     }
+    if (l->embedding_scale)
+        hth_pool_add(s->pool, add_kept_row, &(kept_job){s, *l->embedding_scale}, sizeof(kept_job), s->n_tok);
     if (l->output_scale)
-        hth_pool_add(s->pool, scale_row, &(scale_job){s, *l->output_scale}, sizeof(scale_job), s->n_tok);
+        hth_pool_add(s->pool, scale_row, &(scale_job){s, s->x, *l->output_scale}, sizeof(scale_job), s->n_tok);
     return HEARTH_OK;
 }
 
@@ -579,6 +614,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     hth_fwd_find_runs(step);
     hth_fwd_by_head_begin(step);
     hth_fwd_embed(step);
+    if (step->model->hparams.arch->adds_embedding) hth_pool_add(step->pool, keep_row, step, 0, n_row);
     hth_fwd_begin_streams(step);
     hth_fwd_embed_layers(step);
     hth_fwd_rope_tables(step);

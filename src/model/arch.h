@@ -45,6 +45,7 @@ typedef enum hth_norm_params {
     HTH_PARAMS_BY_KIND, /* RMS: a weight; layer norm: a weight and a bias */
     HTH_PARAMS_WEIGHT,
     HTH_PARAMS_BOTH,
+    HTH_PARAMS_BIAS_OPTIONAL, /* a weight, and a bias if the file has it */
     HTH_PARAMS_NONE,
 } hth_norm_params;
 
@@ -69,6 +70,7 @@ typedef enum hth_qk_norm {
     HTH_QK_NORM_NONE,
     HTH_QK_NORM_HEAD,    /* each head, with weights [d_head] */
     HTH_QK_NORM_EACH,    /* each head, with weights of its own [n_head][d_head]; of the architecture's kind */
+    HTH_QK_NORM_FACTOR,  /* each head, without weights; queries are then multiplied by a factor of each head [n_head] */
     HTH_QK_NORM_ALL,     /* all heads together, with weights [n_head * d_head] */
 } hth_qk_norm;
 
@@ -82,7 +84,12 @@ typedef enum hth_temperature {
 
 /* Width of an expert: expert_feed_forward_length, or without it (or 0) an error or feed_forward_length divided by
  * expert_used_count; or always feed_forward_length. */
-typedef enum hth_expert_width { HTH_WIDTH_KEY, HTH_WIDTH_KEY_OR_SHARE, HTH_WIDTH_DENSE } hth_expert_width;
+typedef enum hth_expert_width {
+    HTH_WIDTH_KEY,
+    HTH_WIDTH_KEY_OR_SHARE,
+    HTH_WIDTH_KEY_OR_DENSE, /* without it feed_forward_length */
+    HTH_WIDTH_DENSE,
+} hth_expert_width;
 
 /* Whether embeddings are normalised: by token_embd_norm, or without parameters. */
 typedef enum hth_embedding_norm {
@@ -91,11 +98,12 @@ typedef enum hth_embedding_norm {
     HTH_EMBEDDING_NORM_PLAIN,
 } hth_embedding_norm;
 
-/* The outputs of heads are multiplied by the sigmoid of a product of the normed input. */
+/* The outputs of heads are multiplied by the sigmoid, or the softplus, of a product of the normed input. */
 typedef enum hth_attn_gate {
     HTH_ATTN_GATE_NONE,
     HTH_ATTN_GATE_HEAD,    /* attn_gate has one value for each head */
     HTH_ATTN_GATE_ELEMENT, /* attn_gate has one for each value */
+    HTH_ATTN_GATE_BY_SHAPE, /* HEAD or ELEMENT, as attn_gate of the layer has rows */
     HTH_ATTN_GATE_IN_Q,    /* the same, in attn_q: for each head the queries, then the gate */
 } hth_attn_gate;
 
@@ -116,6 +124,7 @@ typedef enum hth_shared_rule {
     HTH_SHARED_OR_NONE,
     HTH_SHARED_OR_EXPERT, /* without the key: that of an expert */
     HTH_SHARED_COUNT,
+    HTH_SHARED_IF_COUNTED,   /* the length, or without it that of expert_shared_count experts; nothing if that is 0 */
     HTH_SHARED_LENGTH_COUNT, /* expert_shared_count times expert_shared_feed_forward_length, or that of an expert */
 } hth_shared_rule;
 
@@ -132,9 +141,16 @@ typedef struct hth_expert_rule {
     bool biased;                /* the router and all matrices of experts have biases */
     bool select_bias;           /* exp_probs_b may exist */
     hth_shared_rule shared;
+    bool shared_mean;           /* the mean of the shared expert and the sum of the others is taken, not the sum */
     bool shared_gated;          /* the weight of the shared expert is the sigmoid of ffn_gate_inp_shexp */
     bool by_tensors;            /* layers without a router are dense */
-    bool beside_dense;          /* layers with a router have a dense network too; each has norms of its own */
+    bool beside_dense;          /* layers with a router have a dense network too */
+    bool beside_optional;       /* but for those without its tensors */
+    bool beside_normed;         /* then each network has norms of its own */
+    bool beside_square;         /* the dense one has d_model neurons */
+    double beside_scale;        /* of their sum; 0: 1 */
+    bool reads_stream_before;   /* experts and router read the residual stream before the mixer, normalised by
+                                   ffn_norm_exps */
     bool router_normed;         /* the router reads the residual stream before the network, normalised, times
                                    ffn_gate_inp.scale / sqrt(d_model) */
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
@@ -183,6 +199,8 @@ typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth
  * - 1. A file may state size and period, or a flag per layer. */
 typedef struct hth_swa_pattern {
     bool possible; /* the architecture may have such layers */
+    bool required; /* the file must state their size */
+    bool flagged;  /* and a flag for each layer */
     uint32_t size; /* default if the file states none; 0: then no layer slides */
     uint32_t period;
     bool dense_first; /* the layer without a window is the first of a period, not the last */
@@ -197,6 +215,7 @@ typedef struct hth_arch {
     hth_rope_kind rope;
     hth_rope_factors factors;
     hth_norm_kind norm;
+    bool rms_if_stated;        /* HTH_NORM_RMS if the file has attention.layer_norm_rms_epsilon */
     hth_bias_rule biases;
     bool fused_gate_up; /* if ffn_gate is absent, ffn_up has the rows of the gate, then those of up */
     hth_activation activation; /* default if the file names none */
@@ -215,29 +234,40 @@ typedef struct hth_arch {
     bool qk_norm_plain;        /* HEAD without weights, of layers that rotate; models of 128 experts have none */
     bool clamps_qkv;           /* queries, keys and values are limited to attention.clamp_kqv, if it is stated */
     bool attn_sinks;           /* each head has a score without a value */
+    bool attn_sinks_optional;  /* in layers that have attn_sinks */
     hth_attn_gate attn_gate;
+    bool gate_softplus;
     bool latent;               /* attention is HTH_MIXER_LATENT */
     bool compressed;           /* attention is HTH_MIXER_COMPRESSED, and the residual stream is several */
     bool indexer;              /* attention.indexer.top_k keys are chosen: all, because the context is limited to them */
+    bool no_yarn;              /* rope.scaling.type yarn is refused */
+    bool reads_yarn_betas;     /* rope.scaling.yarn_beta_fast and yarn_beta_slow */
+    double yarn_beta_fast;     /* default of the first; 0: 32 */
+    bool checks_yarn_share;    /* rope.scaling.yarn_ext_factor is refused unless it says what the type of scaling does */
     bool reads_yarn_log;       /* rope.scaling.yarn_log_multiplier changes the size of rotated vectors */
     bool yarn_log_of_scores;   /* and multiplies scores; it is written times 0.1 */
     bool yarn_log_apart;       /* the size is left as it is, unless the multiplier is 1 */
     hth_temperature temperature;
     bool reads_rope_pattern;   /* attention.rope_pattern: which layers rotate */
     double score_scale;        /* multiplies scores; 0: as d_head says */
+    bool narrow_values;        /* attention.value_length may be below attention.key_length */
+    bool reads_value_scale;    /* attention.value_scale, if it is not 0, multiplies values */
     bool norms_values;         /* of each head, without weights */
     bool values_are_keys;      /* where a layer has no attn_v: its keys before they are normalised */
     bool reads_window_head;    /* layers with a window have heads of attention.key_length_swa, which rotate by
                                   rope.dimension_count_swa */
+    bool reads_window_rotation; /* rope.dimension_count_swa: of layers with a window, whose heads have the usual size */
     bool shares_kv;            /* the last attention.shared_kv_layers layers read keys and values of earlier ones */
     double alibi;              /* without the key attention.max_alibi_bias; 0: none */
     bool reads_alibi;
     bool score_by_width;       /* scores are divided by d_head, not by its square root */
     bool reads_score_scale;    /* attention.scale, if it is not 0, multiplies scores instead */
+    double output_scale;       /* default of attention.output_scale, which multiplies scores instead; 0: it is not read */
     hth_rope_sections sections;
     bool reads_rope_alpha;     /* rope.scaling.alpha raises the base */
     bool reads_finetuned;      /* no layer rotates if rope.scaling.finetuned is false */
-    bool rotates_windows_only; /* layers without a window do not rotate, if any has one */
+    bool rotates_windows_only; /* layers without a window do not rotate, if any has one or the file must state a size */
+    bool leading_rotate;       /* but for the first leading_dense_block_count layers, which do */
     uint32_t unrotated_step;   /* layers i with i mod step = phase do not rotate; 0: all do */
     uint32_t unrotated_phase;
     bool unrotated_by_window;  /* that holds only if any layer has a window */
@@ -256,16 +286,21 @@ typedef struct hth_arch {
     hth_layer_rule layers;
     const char *output_norm;   /* name of the last norm; NULL: output_norm */
     bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
+    const char *mixer_post_norm, *ffn_post_norm; /* their names; NULL: post_attention_norm and post_ffw_norm, which the
+                                                    second may also have */
     bool layer_embeddings;     /* tokens have embeddings for each layer, if embedding_length_per_layer_input is not 0 */
     bool layer_scale;          /* layer_output_scale multiplies the residual stream after a layer, if it exists */
+    bool adds_embedding;       /* the embedding, as it was normalised, times layer_output_scale is added after a layer */
     bool scaled_embedding;     /* embeddings are multiplied by sqrt(d_model) */
     bool reads_scales; /* embedding_scale multiplies embeddings, residual_scale the outputs of blocks; 0: by 1 */
     double embedding_scale;    /* the default; 0: 1 */
     double residual_scale_depth; /* the default of residual_scale times sqrt(n_layer); 0: 1 */
     bool multiplies_logits;    /* by logit_scale, if it is stated and not 0 */
     bool divides_logits;       /* by logit_scale */
+    double logit_scale;        /* the default; 0: 1 */
     double logit_scale_width;  /* without the key: logits are divided by this / d_model */
     bool learned_positions;    /* row p + position_offset of position_embd */
+    bool positions_optional;   /* if the file has the table */
     uint32_t position_offset;
     hth_swa_pattern swa;
     double window_rope_base;       /* of sliding-window layers, unscaled; 0: as in the other layers */

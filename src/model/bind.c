@@ -45,6 +45,7 @@ static hearth_status bind_positions(hth_binder *b)
     uint32_t offset = h->arch->position_offset;
     if (!h->arch->learned_positions) return HEARTH_OK;
     const hth_gguf_tensor *t = hth_bind_find(b, "position_embd.weight");
+    if (!t && h->arch->positions_optional) return HEARTH_OK;
     if (!t) return hth_bind_missing(b);
     if (t->dim[1] <= offset || t->dim[1] > MAX_POSITION)
         return hth_bind_wrong_shape(b, t, h->d_model, h->n_ctx_train + (uint64_t)offset);
@@ -93,7 +94,8 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
     const hth_hparams *h = &b->model->hparams;
     l->attn.q_has_gate = h->arch->attn_gate == HTH_ATTN_GATE_IN_Q;
     size_t d = h->d_model, n_q = (size_t)l->attn.n_head * l->attn.d_head * (l->attn.q_has_gate ? 2 : 1),
-           n_kv = (size_t)l->attn.n_head_kv * l->attn.d_head;
+           n_kv = (size_t)l->attn.n_head_kv * l->attn.d_head,
+           n_v = l->attn.d_value > 0 ? (size_t)l->attn.n_head_kv * l->attn.d_value : n_kv;
     bool biased = h->arch->biases != HTH_BIAS_OPTIONAL;
     const struct {
         const char *name;
@@ -101,7 +103,7 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
         const float **bias;
     } all[] = {{"attn_q", {n_q, &l->attn.q}, &l->attn.q_bias},
                {"attn_k", {n_kv, &l->attn.k}, &l->attn.k_bias},
-               {"attn_v", {n_kv, &l->attn.v}, &l->attn.v_bias}};
+               {"attn_v", {n_v, &l->attn.v}, &l->attn.v_bias}};
     const hth_gguf_tensor *joined = hth_bind_find_in_layer(b, i, "attn_qkv.weight");
     const hth_gguf_tensor *apart = hth_bind_find_in_layer(b, i, "attn_q.weight");
     hearth_status st = HEARTH_OK;
@@ -120,9 +122,10 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
     if (apart) return st;
     hth_bind_find_in_layer(b, i, "attn_qkv.weight"); /* sets the name for messages */
     st = hth_bind_parts(b, joined, d, (hth_bind_part[]){all[0].part, all[1].part, all[2].part}, 3);
-    const hth_gguf_tensor *bias = hth_bind_find_in_layer(b, i, "attn_qkv.bias");
+    bool ignored = hth_bind_is_ignored(h->arch, "attn_qkv.bias");
+    const hth_gguf_tensor *bias = ignored ? NULL : hth_bind_find_in_layer(b, i, "attn_qkv.bias");
     if (bias && st == HEARTH_OK)
-        return hth_bind_bias_parts(b, bias, (size_t[]){n_q, n_kv, n_kv},
+        return hth_bind_bias_parts(b, bias, (size_t[]){n_q, n_kv, n_v},
                                    (const float **[]){all[0].bias, all[1].bias, all[2].bias}, 3);
     for (int k = 0; st == HEARTH_OK && k < 3; k++)
         st = hth_bind_bias(b, i, all[k].name, biased, all[k].part.n_row, all[k].bias);
@@ -154,6 +157,10 @@ static hearth_status bind_qk_norm(hth_binder *b, uint32_t i, const char *name, u
         return HEARTH_OK;
     }
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, weight);
+    if (h->arch->qk_norm == HTH_QK_NORM_FACTOR) {
+        norm->weight = b->model->ones;
+        return norm == &b->model->layers[i].attn.q_norm ? hth_bind_vectors(b, t, 1, n_head, &norm->weight) : HEARTH_OK;
+    }
     if (h->arch->qk_norm == HTH_QK_NORM_NONE || (!t && h->arch->qk_norm_optional)) return HEARTH_OK;
     return hth_bind_vectors(b, t, n, h->arch->qk_norm == HTH_QK_NORM_EACH ? n_head : 1, &norm->weight);
 }
@@ -187,17 +194,20 @@ static hearth_status bind_attention(hth_binder *b, uint32_t i, hth_layer *l)
          (st = bind_qk_norm(b, i, "attn_k_norm", l->attn.n_head_kv, &l->attn.k_norm)) != HEARTH_OK))
         return st;
     if (h->arch->attn_gate != HTH_ATTN_GATE_NONE && !l->attn.q_has_gate) {
-        size_t n_gate = h->arch->attn_gate == HTH_ATTN_GATE_HEAD ? l->attn.n_head : n_q;
-        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "attn_gate.weight"), n_gate, h->d_model,
-                             &l->attn.gate);
+        const hth_gguf_tensor *gate = hth_bind_find_in_layer(b, i, "attn_gate.weight");
+        bool by_head = h->arch->attn_gate == HTH_ATTN_GATE_HEAD ||
+                       (h->arch->attn_gate == HTH_ATTN_GATE_BY_SHAPE && gate && gate->dim[1] != n_q);
+        st = hth_bind_matrix(b, gate, by_head ? l->attn.n_head : n_q, h->d_model, &l->attn.gate);
         if (st != HEARTH_OK) return st;
     }
-    if (h->arch->attn_sinks) {
+    bool has_sinks = !h->arch->attn_sinks_optional || hth_bind_find_in_layer(b, i, "attn_sinks.weight");
+    if (h->arch->attn_sinks && has_sinks) {
         st = hth_bind_vector(b, hth_bind_find_in_layer(b, i, "attn_sinks.weight"), l->attn.n_head,
                              &l->attn.sinks);
         if (st != HEARTH_OK) return st;
     }
     bool biased = h->arch->biases == HTH_BIAS_ALL;
+    if (l->attn.d_value > 0) n_q = (size_t)l->attn.n_head * l->attn.d_value;
     st = hth_bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->attn.o, &l->attn.o_bias);
     return st == HEARTH_OK ? make_slopes(b, &l->attn) : st;
 }
@@ -214,7 +224,7 @@ static hearth_status bind_mixer(hth_binder *b, uint32_t i, const hth_layer_sizes
     if (st == HEARTH_OK && recurrent) st = hth_bind_recurrent(b, i, attends ? &l->beside : &l->mixer, l);
     if (st != HEARTH_OK || !a->post_norms) return st;
     l->mixer_post_norm.eps = l->ffn_post_norm.eps = (float)a->post_norm_eps;
-    return hth_bind_norm(b, i, "post_attention_norm", &l->mixer_post_norm);
+    return hth_bind_norm(b, i, a->mixer_post_norm ? a->mixer_post_norm : "post_attention_norm", &l->mixer_post_norm);
 }
 
 /* ---- the whole model ------------------------------------------------------------ */
@@ -372,7 +382,16 @@ static hearth_status bind_end_of_layer(hth_binder *b, uint32_t i, hth_layer *l)
                   (st = hth_bind_norm(b, i, "post_norm", &e->norm)) != HEARTH_OK))
         return st;
     const hth_gguf_tensor *scale = hth_bind_find_in_layer(b, i, "layer_output_scale.weight");
+    if (h->arch->adds_embedding) return hth_bind_vector(b, scale, 1, &l->embedding_scale);
     return h->arch->layer_scale && scale ? hth_bind_vector(b, scale, 1, &l->output_scale) : HEARTH_OK;
+}
+
+/* Whether a layer with experts has a dense network too, of an architecture that may have both. */
+static bool has_dense(hth_binder *b, uint32_t i, const hth_expert_rule *rule)
+{
+    if (!rule->beside_optional) return true;
+    return hth_bind_find_in_layer(b, i, "ffn_gate.weight") || hth_bind_find_in_layer(b, i, "ffn_up.weight") ||
+           hth_bind_find_in_layer(b, i, "ffn_down.weight");
 }
 
 static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
@@ -396,11 +415,13 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
         hth_layer *l = &m->layers[i];
         l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
         l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
-        l->attn.chunk = sizes[i].chunk;
+        l->attn.chunk = sizes[i].chunk, l->attn.d_value = m->hparams.d_value;
         const hth_expert_rule *rule = &m->hparams.arch->experts;
         bool routed =
             sizes[i].has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
-        l->network = !routed ? HTH_NETWORK_DENSE : rule->beside_dense ? HTH_NETWORK_BOTH : HTH_NETWORK_EXPERTS;
+        l->network = !routed                                       ? HTH_NETWORK_DENSE
+                     : rule->beside_dense && has_dense(b, i, rule) ? HTH_NETWORK_BOTH
+                                                                   : HTH_NETWORK_EXPERTS;
         if (l->network == HTH_NETWORK_EXPERTS) l->ffn.d_ff = 0;
         l->attn.d_head = l->attn.window > 0 ? m->hparams.d_head_window : d_head;
         if ((st = choose_cache(b, i)) != HEARTH_OK) return st;

@@ -158,7 +158,7 @@ static hearth_status bind_router(hth_binder *b, uint32_t i, hth_layer *l)
         st = hth_bind_scaled(b, hth_bind_find_in_layer(b, i, "ffn_gate_inp.scale"), h->d_model,
                              1.0 / hth_sqrt_d((double)h->d_model), &r->norm.weight);
     const hth_gguf_tensor *scale = hth_bind_find_in_layer(b, i, "ffn_down_exps.scale");
-    if (st == HEARTH_OK && scale && h->arch->experts.beside_dense)
+    if (st == HEARTH_OK && scale && h->arch->experts.beside_normed)
         st = hth_bind_vector(b, scale, e->n_expert, &r->expert_scale);
     if (st == HEARTH_OK)
         st = hth_bind_bias(b, i, "ffn_gate_inp", h->arch->experts.biased, e->n_expert, &r->bias);
@@ -216,6 +216,7 @@ static hearth_status bind_shared_expert(hth_binder *b, uint32_t i, hth_layer *l)
     hearth_status st = HEARTH_OK;
     if (f == 0) return HEARTH_OK;
     shared->d_ff = (uint32_t)f;
+    l->experts.shared_weight = h->experts.shared_weight;
     if (has_gate(b, i, "ffn_gate_shexp.weight"))
         st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, "ffn_gate_shexp.weight"), f, d, &shared->gate);
     if (st != HEARTH_OK ||
@@ -259,6 +260,12 @@ static hearth_status bind_both_norms(hth_binder *b, uint32_t i, hth_experts *e)
     return st == HEARTH_OK ? hth_bind_norm(b, i, "post_ffw_norm_2", &e->post_norm) : st;
 }
 
+static const char *post_norm_name(hth_binder *b, uint32_t i)
+{
+    const char *name = b->model->hparams.arch->ffn_post_norm;
+    return name && !hth_bind_find_in_layer(b, i, "post_ffw_norm.weight") ? name : "post_ffw_norm";
+}
+
 hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -269,7 +276,10 @@ hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
     hearth_status st = has_norm ? hth_bind_norm(b, i, norm, &l->ffn_norm) : HEARTH_OK;
     if (st == HEARTH_OK && l->network != HTH_NETWORK_EXPERTS) st = bind_dense(b, i, l);
     if (st == HEARTH_OK && hth_has_experts(l->network)) st = bind_experts(b, i, l);
-    if (st == HEARTH_OK && l->network == HTH_NETWORK_BOTH) st = bind_both_norms(b, i, &l->experts);
+    if (st == HEARTH_OK && l->network == HTH_NETWORK_BOTH && h->arch->experts.beside_normed)
+        st = bind_both_norms(b, i, &l->experts);
+    l->experts.reads_stream_before = hth_has_experts(l->network) && h->arch->experts.reads_stream_before;
+    if (st == HEARTH_OK && l->experts.reads_stream_before) st = hth_bind_norm(b, i, "ffn_norm_exps", &l->experts.norm);
     if (st != HEARTH_OK || !h->arch->post_norms) return st;
-    return hth_bind_norm(b, i, "post_ffw_norm", &l->ffn_post_norm);
+    return hth_bind_norm(b, i, post_norm_name(b, i), &l->ffn_post_norm);
 }

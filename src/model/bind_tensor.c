@@ -228,7 +228,8 @@ hearth_status hth_bind_bias(hth_binder *b, uint32_t i_layer, const char *name, b
 static bool norms_have_bias(const hth_arch *a)
 {
     return a->norm_params == HTH_PARAMS_BY_KIND ? a->norm == HTH_NORM_LAYER
-                                                : a->norm_params == HTH_PARAMS_BOTH;
+                                                : a->norm_params == HTH_PARAMS_BOTH ||
+                                                      a->norm_params == HTH_PARAMS_BIAS_OPTIONAL;
 }
 
 /* The norm of a block of a layer by name, of d_model values. Some names have no suffix. */
@@ -245,7 +246,8 @@ hearth_status hth_bind_norm(hth_binder *b, uint32_t i_layer, const char *name, h
                           *t = hth_bind_find_in_layer(b, i_layer, weight);
     hearth_status st = hth_bind_vector(b, t ? t : bare, h->d_model, &norm->weight);
     if (st != HEARTH_OK || !norms_have_bias(h->arch)) return st;
-    return hth_bind_bias(b, i_layer, name, true, h->d_model, &norm->bias);
+    bool needed = h->arch->norm_params != HTH_PARAMS_BIAS_OPTIONAL;
+    return hth_bind_bias(b, i_layer, name, needed, h->d_model, &norm->bias);
 }
 
 hearth_status hth_bind_outer_norm(hth_binder *b, const char *name, hth_norm *norm)
@@ -258,7 +260,9 @@ hearth_status hth_bind_outer_norm(hth_binder *b, const char *name, hth_norm *nor
     hearth_status st = hth_bind_vector(b, hth_bind_find(b, full), h->d_model, &norm->weight);
     if (st != HEARTH_OK || !norms_have_bias(h->arch)) return st;
     snprintf(full, sizeof full, "%s.bias", name);
-    return hth_bind_vector(b, hth_bind_find(b, full), h->d_model, &norm->bias);
+    const hth_gguf_tensor *t = hth_bind_find(b, full);
+    if (!t && h->arch->norm_params == HTH_PARAMS_BIAS_OPTIONAL) return HEARTH_OK;
+    return hth_bind_vector(b, t, h->d_model, &norm->bias);
 }
 
 hearth_status hth_bind_linear(hth_binder *b, uint32_t i_layer, const char *name, bool needs_bias,

@@ -225,10 +225,11 @@ static hearth_status read_head_size(hth_hparams_reader *r, hth_hparams *h)
     if (value == 0) value = key;
     st = hth_hparams_size(r, "attention.value_length", 1, HTH_MAX_D_HEAD, &value);
     if (st != HEARTH_OK) return st;
-    if (value != key)
+    if (h->arch->narrow_values && value < key) h->d_value = value;
+    if (value != key && h->d_value == 0)
         return hth_fail(
             r->err, HEARTH_ERROR_UNSUPPORTED,
-            "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
+            "%s: %s is %u, but %s.attention.key_length is %u: such different lengths are not supported",
             hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head = h->d_head_window = key;
     bool wide = h->arch->wide_scale_layers > 0 && h->n_layer == h->arch->wide_scale_layers;
@@ -255,6 +256,7 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
             sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return st;
     }
+    if (h->arch->swa.flagged) return v ? hth_hparams_check_flags(r, v, n_layer) : hth_hparams_missing(r);
     hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, HTH_MAX_LAYER, &period, NULL, r->err);
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < n_layer; i++) {
@@ -285,7 +287,8 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
     for (uint32_t i = 0; i < h->n_layer; i++) any_window = any_window || sizes[i].window > 0;
     uint32_t step = a->unrotated_by_window && !any_window ? 0 : a->unrotated_step;
     for (uint32_t i = 0; i < h->n_layer; i++) {
-        bool hidden = a->rotates_windows_only && any_window && sizes[i].window == 0;
+        bool hidden = a->rotates_windows_only && (any_window || a->swa.required) && sizes[i].window == 0 &&
+                      !(a->leading_rotate && i < h->experts.n_leading);
         sizes[i].rotates = h->rope.n_rot > 0 && !hidden && (step == 0 || i % step != a->unrotated_phase);
     }
 }
@@ -308,8 +311,9 @@ static hearth_status read_windows(hth_hparams_reader *r, const hth_hparams *h, h
     bool found;
     if (!rule->possible || (rule->n_layer > 0 && h->n_layer != rule->n_layer)) return HEARTH_OK;
     if (rule->chunk > 0) return read_chunks(r, h, sizes);
-    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 0,
+    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), rule->required,
                                          HTH_MAX_CONTEXT, &size, &found, r->err);
+    if (st == HEARTH_OK && !found && rule->required) return hth_hparams_missing(r);
     if (st != HEARTH_OK || size == 0) return st;
     return read_window_pattern(r, h, (uint32_t)size, sizes);
 }
@@ -333,9 +337,12 @@ static hearth_status read_epsilon(hth_hparams_reader *r, hth_hparams *h)
 {
     bool found, bare = hth_gguf_is_powerinfer(r->file) && h->arch->norm_eps != 0.0;
     double eps = bare ? 0.0 : h->arch->norm_eps; /* PowerInfer never reads the key where it is not needed */
-    const char *name =
-        h->arch->norm == HTH_NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
-    hearth_status st = hth_hparams_float(r, name, 0.0, 1.0, &eps, &found);
+    static const char rms[] = "attention.layer_norm_rms_epsilon", layer[] = "attention.layer_norm_epsilon";
+    hearth_status st = HEARTH_OK;
+    h->norm = h->arch->norm;
+    if (h->arch->rms_if_stated) st = hth_hparams_float(r, rms, 0.0, 1.0, &eps, NULL);
+    if (h->arch->rms_if_stated && eps != 0.0) h->norm = HTH_NORM_RMS;
+    if (st == HEARTH_OK) st = hth_hparams_float(r, h->norm == HTH_NORM_RMS ? rms : layer, 0.0, 1.0, &eps, &found);
     if (st == HEARTH_OK && !found && h->arch->reads_either_eps)
         st = hth_hparams_float(r, "attention.layer_norm_epsilon", 0.0, 1.0, &eps, &found);
     if (st != HEARTH_OK) return st;
@@ -387,14 +394,16 @@ static hearth_status read_scales(hth_hparams_reader *r, hth_hparams *h)
     hearth_status st = HEARTH_OK;
     h->embedding_scale = h->residual_scale = h->logit_scale = 1.0f;
     if (a->scaled_embedding) h->embedding_scale = (float)hth_sqrt_d((double)h->d_model);
-    if (a->reads_scales) {
+    if (a->reads_scales || a->embedding_scale != 0.0)
         st = read_factor(r, "embedding_scale", a->embedding_scale, &h->embedding_scale);
-        if (st != HEARTH_OK) return st;
+    if (st != HEARTH_OK) return st;
+    if (a->reads_scales) {
         st = read_factor(r, "residual_scale", a->residual_scale_depth / depth, &h->residual_scale);
         if (st != HEARTH_OK) return st;
     }
     if (!a->multiplies_logits && !a->divides_logits) return HEARTH_OK;
-    st = read_factor(r, "logit_scale", a->logit_scale_width / h->d_model, &h->logit_scale);
+    double usual = a->logit_scale != 0.0 ? a->logit_scale : a->logit_scale_width / h->d_model;
+    st = read_factor(r, "logit_scale", usual, &h->logit_scale);
     if (a->divides_logits) h->logit_scale = (float)(1.0 / (double)h->logit_scale);
     return st;
 }
@@ -446,10 +455,16 @@ static hearth_status read_attention(hth_hparams_reader *r, hth_hparams *h)
         (st = hth_hparams_float(r, "attention.scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK)
         return st;
     if (x != 0.0) h->score_scale = (float)x;
+    x = a->output_scale;
+    if (x != 0.0 && (st = hth_hparams_float(r, "attention.output_scale", 1e-6, 1e6, &x, NULL)) != HEARTH_OK) return st;
+    if (x != 0.0) h->score_scale = (float)x;
     if (a->reads_alibi &&
         (st = hth_hparams_float(r, "attention.max_alibi_bias", 0.0, 1e3, &alibi, NULL)) != HEARTH_OK)
         return st;
     h->alibi = (float)alibi, x = 0.0;
+    if (a->reads_value_scale && (st = hth_hparams_float(r, "attention.value_scale", 0.0, 1e6, &x, NULL)) != HEARTH_OK)
+        return st;
+    h->value_scale = (float)x, x = 0.0;
     if (a->clamps_qkv) st = hth_hparams_float(r, "attention.clamp_kqv", 0.0, 1e6, &x, NULL);
     h->qkv_limit = (float)x;
     if (st == HEARTH_OK) st = read_temperature(r, h);
@@ -490,7 +505,7 @@ static hearth_status refuse_keys(hth_hparams_reader *r, const hth_hparams *h)
 {
     hearth_status st = refuse_key(r, "attention.causal", 1.0);
     if (st == HEARTH_OK && h->arch->swa.possible && h->rope.n_rot > 0 && !h->arch->swa.shares_base &&
-        !h->arch->reads_window_head)
+        !h->arch->reads_window_head && !h->arch->reads_window_rotation)
         st = refuse_key(r, "rope.dimension_count_swa", h->rope.n_rot);
     for (size_t i = 0; st == HEARTH_OK && i < sizeof h->arch->refused / sizeof *h->arch->refused; i++)
         st = refuse_key(r, h->arch->refused[i].key, h->arch->refused[i].neutral);

@@ -78,11 +78,12 @@ static hearth_status read_shared_width(hth_hparams_reader *r, hth_shared_rule ru
 {
     uint32_t length = 0, count = 1;
     hearth_status st = HEARTH_OK;
-    bool counts = rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT;
+    bool counts = rule == HTH_SHARED_COUNT || rule == HTH_SHARED_LENGTH_COUNT || rule == HTH_SHARED_IF_COUNTED;
     uint32_t absent = rule == HTH_SHARED_OR_DENSE ? n_ff : rule == HTH_SHARED_OR_NONE ? 0 : e->d_ff;
     if (rule != HTH_SHARED_COUNT)
         st = hth_hparams_count(r, "expert_shared_feed_forward_length", HTH_MAX_D_FF, &length);
     if (st == HEARTH_OK && counts) st = hth_hparams_count(r, "expert_shared_count", HTH_MAX_D_FF, &count);
+    if (rule == HTH_SHARED_IF_COUNTED && length > 0 && count > 0) count = 1;
     if (length == 0) length = absent;
     if (st != HEARTH_OK || (uint64_t)length * count <= HTH_MAX_D_FF) {
         e->d_ff_shared = length * count;
@@ -119,6 +120,7 @@ static hearth_status read_expert_width(hth_hparams_reader *r, hth_expert_width r
         st = hth_hparams_count(r, "expert_feed_forward_length", HTH_MAX_D_FF, &e->d_ff);
     else hth_hparams_key(r, "feed_forward_length");
     if (e->d_ff == 0 && rule == HTH_WIDTH_KEY_OR_SHARE) e->d_ff = n_ff / e->n_used;
+    if (e->d_ff == 0 && rule == HTH_WIDTH_KEY_OR_DENSE) e->d_ff = n_ff;
     return st == HEARTH_OK && e->d_ff == 0 ? hth_hparams_missing(r) : st;
 }
 
@@ -181,6 +183,8 @@ hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, ht
     uint32_t n_ff = first_width(h, sizes);
     if ((st = read_expert_width(r, rule->width, n_ff, e)) != HEARTH_OK) return st;
     if (rule->shared != HTH_SHARED_NONE) st = read_shared_width(r, rule->shared, n_ff, e);
+    e->shared_weight = 1.0f;
+    if (rule->shared_mean && e->d_ff_shared > 0) e->shared_weight = 0.5f, e->scale *= 0.5f;
     e->step = 1;
     if (st == HEARTH_OK && rule->reads_leading)
         st = hth_hparams_count(r, "leading_dense_block_count", h->n_layer, &e->n_leading);
@@ -199,7 +203,8 @@ void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes)
     for (uint32_t i = 0; i < h->n_layer; i++) {
         sizes[i].has_experts =
             e->n_expert > 0 && i >= e->n_leading && (i + 1) % e->step == 0 && !sizes[i].no_network;
-        if (sizes[i].has_experts && !h->arch->experts.by_tensors) sizes[i].d_ff = 0;
+        if (sizes[i].has_experts && !h->arch->experts.by_tensors && !h->arch->experts.beside_dense) sizes[i].d_ff = 0;
+        if (sizes[i].has_experts && h->arch->experts.beside_square) sizes[i].d_ff = h->d_model;
         if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
     }
 }

@@ -25,14 +25,16 @@ static hearth_status read_scaling_type(hth_hparams_reader *r, const hth_arch *ar
     rope->scaling = HTH_SCALING_LINEAR;
     if (!found) return HEARTH_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (hth_str_eq(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE)) {
+        if (hth_str_eq(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE) &&
+            !(arch->no_yarn && kinds[i].scaling == HTH_SCALING_YARN)) {
             rope->scaling = kinds[i].scaling;
             return HEARTH_OK;
         }
     char shown[80];
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s '%s' is not supported; supported: none, linear, yarn%s", hth_gguf_path(r->file),
-                    r->key, hth_escape(shown, sizeof shown, type.bytes, type.n), tables ? ", longrope" : "");
+                    "%s: %s '%s' is not supported; supported: none, linear%s%s", hth_gguf_path(r->file), r->key,
+                    hth_escape(shown, sizeof shown, type.bytes, type.n), arch->no_yarn ? "" : ", yarn",
+                    tables ? ", longrope" : "");
 }
 
 /* Sizes of the sections, in pairs. */
@@ -67,16 +69,37 @@ static hearth_status read_alpha(hth_hparams_reader *r, uint32_t d_head, hth_rope
     return st;
 }
 
-/* Dimensions that rotate in layers with a window, whose heads have a size of their own. */
+/* Dimensions that rotate in layers with a window: by default all if these heads have a size of their own, else as many as
+ * in other layers. */
 static hearth_status read_window_rotation(hth_hparams_reader *r, hth_hparams *h)
 {
     hth_rope *rope = &h->rope;
-    rope->window_n_rot = h->d_head_window;
+    if (h->arch->reads_window_head) rope->window_n_rot = h->d_head_window;
     hearth_status st = hth_hparams_size(r, "rope.dimension_count_swa", 2, h->d_head_window, &rope->window_n_rot);
     if (st != HEARTH_OK || rope->window_n_rot % 2 == 0) return st;
     return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                    "%s: %s (default: attention.key_length_swa) is %u, expected an even number",
-                    hth_gguf_path(r->file), r->key, rope->window_n_rot);
+                    "%s: %s (default: %s) is %u, expected an even number", hth_gguf_path(r->file), r->key,
+                    h->arch->reads_window_head ? "attention.key_length_swa" : "rope.dimension_count",
+                    rope->window_n_rot);
+}
+
+/* YaRN's bounds of turns. */
+static hearth_status read_betas(hth_hparams_reader *r, const hth_arch *a, hth_rope *rope)
+{
+    rope->beta_fast = a->yarn_beta_fast != 0.0 ? a->yarn_beta_fast : 32.0, rope->beta_slow = 1.0;
+    if (!a->reads_yarn_betas) return HEARTH_OK;
+    hearth_status st = hth_hparams_float(r, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, &rope->beta_fast, NULL);
+    return st == HEARTH_OK ? hth_hparams_float(r, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, &rope->beta_slow, NULL) : st;
+}
+
+/* The share of YaRN is 1, or 0 of other scalings; a negative one is not stated. */
+static hearth_status check_share(hth_hparams_reader *r, const hth_rope *rope)
+{
+    double share = -1.0, own = rope->scaling == HTH_SCALING_YARN ? 1.0 : 0.0;
+    hearth_status st = hth_hparams_float(r, "rope.scaling.yarn_ext_factor", -1e3, 1e3, &share, NULL);
+    if (st != HEARTH_OK || share < 0.0 || share == own) return st;
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED, "%s: %s is %g, supported is %g with this scaling",
+                    hth_gguf_path(r->file), r->key, share, own);
 }
 
 static double yarn_size(double log_factor, double multiplier) { return 1.0 + 0.1 * multiplier * log_factor; }
@@ -136,7 +159,8 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
                         hth_gguf_path(r->file), r->key, rope->n_rot);
     if (h->arch->whole_head_rotates) rope->n_rot = h->d_head;
     rope->window_n_rot = rope->n_rot;
-    if (h->arch->reads_window_head && (st = read_window_rotation(r, h)) != HEARTH_OK) return st;
+    if ((h->arch->reads_window_head || h->arch->reads_window_rotation) &&
+        (st = read_window_rotation(r, h)) != HEARTH_OK) return st;
     if ((st = read_sections(r, rope, h->arch->sections)) != HEARTH_OK) return st;
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = hth_hparams_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
@@ -164,5 +188,7 @@ hearth_status hth_hparams_read_rope(hth_hparams_reader *r, hth_hparams *h)
     st = hth_hparams_size(r, "rope.scaling.original_context_length", 1, HTH_MAX_CONTEXT, &rope->n_ctx_original);
     if (st != HEARTH_OK) return st;
     st = hth_hparams_float(r, "rope.scaling.attn_factor", 1e-3, 1e3, &rope->magnitude, NULL);
+    if (st == HEARTH_OK) st = read_betas(r, h->arch, rope);
+    if (st == HEARTH_OK && h->arch->checks_yarn_share) st = check_share(r, rope);
     return st == HEARTH_OK ? read_magnitude(r, h) : st;
 }

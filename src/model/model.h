@@ -28,6 +28,8 @@ typedef struct hth_rope {
     uint32_t n_ctx_original; /* YaRN, longrope */
     hth_rope_sections section_rule; /* NONE, BLOCKS or INTERLEAVED */
     uint32_t sections[4];
+    double beta_fast, beta_slow; /* YaRN: pairs that turn more often in the original context are not scaled; those that
+                                    turn less often are */
     double magnitude;        /* factor of cosine and sine */
 } hth_rope;
 
@@ -68,6 +70,7 @@ typedef struct hth_expert_sizes {
     hth_router_score score;
     bool normalise;
     float scale;
+    float shared_weight; /* of the shared expert */
 } hth_expert_sizes;
 
 typedef struct hth_hparams {
@@ -78,6 +81,8 @@ typedef struct hth_hparams {
     uint32_t n_position; /* limit of the context: learned positions, or as many keys as an indexer keeps; 0: none */
     /* The largest values over the layers, which may differ. */
     uint32_t d_head; /* of keys and of values */
+    uint32_t d_value;          /* of values where these are narrower; 0: d_head */
+    float value_scale;         /* factor of values; 0: 1 */
     uint32_t n_head, n_head_kv, d_ff; /* d_ff: of dense networks */
     uint32_t d_head_window;    /* d_head of layers with a window */
     uint32_t n_layer_kv;       /* the layers from this one on read keys and values of earlier ones */
@@ -90,6 +95,7 @@ typedef struct hth_hparams {
     uint32_t n_stream;          /* of the residual stream (hth_connection); 0: it is one */
     uint32_t n_sinkhorn;
     float stream_eps;
+    hth_norm_kind norm;
     float norm_eps;
     uint32_t score_width;
     double score_factor;        /* of queries and of keys, for scores only; 0: 1 */
@@ -135,6 +141,7 @@ typedef struct hth_predictor {
 /* Softmax attention over the KV cache. */
 typedef struct hth_attention {
     uint32_t n_head, n_head_kv, d_head;
+    uint32_t d_value; /* values of v and of columns of o; the cache has zeros behind them; 0: d_head */
     uint32_t
         kv_layer; /* whose keys and values are read: this layer's own, or an earlier one's; then k and v are absent */
     uint32_t window;    /* positions that a token attends to, including itself; 0: all */
@@ -146,7 +153,8 @@ typedef struct hth_attention {
     hth_norm q_norm, k_norm; /* as the architecture's qk_norm says; weight NULL: none */
     const float *slopes;     /* [n_head] of alibi, or NULL */
     const float *sinks;      /* [n_head] or NULL */
-    hth_matrix gate;         /* [n_head * d_head] or [n_head] rows of d_model; its sigmoid multiplies attention */
+    hth_matrix gate;         /* [n_head * d_head] or [n_head] rows of d_model; its sigmoid, or its softplus, multiplies
+                                attention */
     bool rotates;            /* queries and keys */
     bool has_temperature;    /* hth_hparams.temperature_scale */
     hth_matrix o;            /* d_model rows of n_head * d_head */
@@ -333,10 +341,13 @@ typedef struct hth_experts {
     const float *gate_bias, *up_bias, *down_bias; /* of all experts, one after another; NULL: none */
     hth_ffn shared;           /* d_ff 0: none */
     hth_norm norm;            /* of the input; absent: hth_layer.ffn_norm */
-    hth_norm post_norm, dense_post_norm; /* HTH_NETWORK_BOTH: of the outputs of both networks, before their sum */
+    bool reads_stream_before; /* the input is the residual stream before the mixer */
+    hth_norm post_norm, dense_post_norm; /* HTH_NETWORK_BOTH: of the outputs of both networks, before their sum; or
+                                            absent */
     float limit; /* of gate, and of up on both sides, before the activation of experts and of the shared one; 0: none */
     float shared_limit;
-    const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight of the shared one, which else is 1 */
+    float shared_weight;      /* of the shared one, unless: */
+    const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight */
 } hth_experts;
 
 /* The network of a layer, which computes each token alone; as hth_mixer_kind. */
@@ -383,6 +394,7 @@ typedef struct hth_layer {
     hth_experts experts; /* EXPERTS, BOTH */
     hth_layer_embedding embedding;
     const float *output_scale; /* [1] of the residual stream after the layer, or NULL */
+    const float *embedding_scale; /* [1] of the embedding, which is then added to it, or NULL */
     size_t state_sizes[HTH_N_STATE]; /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 

@@ -250,10 +250,10 @@ def frequencies(n):
 def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias=False, outer_norms=("output_norm",),
             n_position=0, freqs=None, joined_qkv=False, qkv_bias=False, output_bias=False, qk=1.4, qk_norm=None, sinks=False,
             gated=True, joined_gate=False, ffn_bias=False, experts=None, head_bias=False, q_gate=False, recurrent=None,
-            parts=None):
+            parts=None, more=None):
     """before, between, after: norms of a layer around attention and network; freqs: divisors of the rotation, by name of
     their tensor; experts: options of a mixture(); recurrent(m, p, i): adds the mixer of layer i, unless it is usual attention;
-    parts: of each layer, does it have a mixer, a network?"""
+    parts: of each layer, does it have a mixer, a network?; more(m, p, i): adds what else layer i has"""
     m.embedding(n_position)
     if "token_embd_norm" in outer_norms and ROWS[m.arch]["output_norm"] != "token_embd_norm":
         m.gain("token_embd_norm", m.d_model, norm_bias)
@@ -280,6 +280,8 @@ def network(m, before=("attn_norm",), between=("ffn_norm",), after=(), norm_bias
             m.ffn(p, gated=gated, joined=joined_gate, bias=ffn_bias)
         for name in after:
             m.gain(p + name, m.d_model, norm_bias)
+        if more:
+            more(m, p, i)
     m.output(next((n for n in outer_norms if n == ROWS[m.arch]["output_norm"]), None), norm_bias, head_bias)
 
 
@@ -309,6 +311,49 @@ def experts_by_neuron(m, *arguments, **options):
     experts(m, *arguments, **options)
     for name in [n for n in m.file.tensors if n.endswith("ffn_down_exps.weight")]:
         m.file.add_tensor(name, m.file.get(name).transpose(0, 2, 1))
+
+
+def laguna(m, *arguments, **options):
+    """The first layer has a gate of heads, the others one of values."""
+    def gate(m, p, i):
+        m.matrix(p + "attn_gate", m.d_model, m.n_head * (m.d_head if i else 1), 1.5 / np.sqrt(m.d_model))
+    experts(m, *arguments, qk_norm="head", more=gate, **options)
+
+
+def mimo2(m, *arguments, d_value=10, **options):
+    """Values are narrower than keys; the first layer has no sinks."""
+    m.key("attention.value_length", d_value)
+
+    def narrow(m, p, i):
+        n = m.n_head * d_value
+        m.matrix(p + "attn_v", m.d_model, m.n_kv * d_value, 1.04 / np.sqrt(m.d_model))
+        m.bias(p + "attn_v", m.n_kv * d_value)  # not used
+        m.matrix(p + "attn_output", n, m.d_model, 1.2 * m.size / np.sqrt(n))
+        if i == 0:
+            del m.file.tensors[p + "attn_sinks.weight"]
+    experts(m, *arguments, sinks=True, qkv_bias=True, more=narrow, **options)
+
+
+def arctic(m, *arguments, **options):
+    def beside(m, p, i):
+        m.gain(p + "ffn_norm_exps", m.d_model)
+        m.ffn(p, d_ff=m.d_model)
+    experts(m, *arguments, more=beside, **options)
+
+
+def grok(m, *arguments, **options):
+    """A dense network beside the experts of the first layer."""
+    def beside(m, p, i):
+        if i == 0:
+            m.ffn(p)
+    experts(m, *arguments, between=("attn_output_norm", "ffn_norm"), after=("layer_output_norm",), more=beside, **options)
+
+
+def talkie(m, **options):
+    def factors(m, p, i):
+        m.put(p + "attn_q_norm.weight", (1, m.n_head), 0.4, 1.5)
+        m.put(p + "layer_output_scale.weight", (1,), 0.1, 0.4)
+    network(m, before=(), between=(), outer_norms=(), more=factors, **options)
 
 
 def gpt_oss(m, n, d_ff):
@@ -594,6 +639,7 @@ def recipes():
     add("command-r", "command-r", 146, with_(llama, between=(), qk_norm="each"), logit_scale=0.3, tied=True, d_model=48,
         n_head=6, n_kv=2)
     add("cohere2", "cohere2", 147, with_(llama, between=()), logit_scale=4.0, attention__sliding_window=20, **shallow)
+    add("talkie", "talkie", 158, talkie, logit_scale=0.6, **small)
     add("stablelm", "stablelm", 148, with_(llama, norm_bias=True, qk_norm="each"), d_rot=4, **small)
     add("stablelm-parallel", "stablelm", 149, with_(llama, norm_bias=True, between=(), qkv_bias=True), d_rot=4, **small)
     add("cogvlm", "cogvlm", 150, with_(llama, joined_qkv=True), d_rot=8, base=70.0, rope__scaling__type="linear",
@@ -677,6 +723,22 @@ def recipes():
         **dict(few, expert_count=6, expert_used_count=2))
     add("dbrx", "dbrx", 220, with_(experts, 8, 16, joined_qkv=True, between=("attn_output_norm",)), n_kv=1, d_ff=16,
         attention__clamp_kqv=0.9, **few)
+    add("cohere2moe", "cohere2moe", 221, with_(experts, 8, 16, shared=24, leading=1, between=()), n_kv=1, n_layer=5, d_ff=48,
+        n_ids=96, leading_dense_block_count=1, expert_shared_count=2, expert_shared_feed_forward_length=24, logit_scale=0.4,
+        attention__sliding_window=20, attention__sliding_window_pattern=3, **keys, **few)
+    add("laguna", "laguna", 222, with_(laguna, 8, 16, shared=24, leading=1, select_bias=0.3, router=1.5), n_kv=1, n_layer=3,
+        d_ff=48, d_rot=8, n_ids=96, leading_dense_block_count=1, expert_shared_feed_forward_length=24,
+        attention__sliding_window=20, rope__dimension_count_swa=12, rope__freq_base_swa=300.0, rope__scaling__type="yarn",
+        rope__scaling__factor=4.0, rope__scaling__original_context_length=128, **keys, **few)
+    add("mimo2", "mimo2", 225, with_(mimo2, 8, 16, leading=1, select_bias=0.3, router=1.5), n_kv=1, n_layer=3, d_ff=48, d_rot=8,
+        d_head=20, n_ids=96, base=500000.0, expert_feed_forward_length=16, attention__value_scale=0.7,
+        attention__sliding_window=20, attention__sliding_window_pattern=[False, True, True], rope__dimension_count_swa=8,
+        rope__freq_base_swa=300.0, **few)
+    add("arctic", "arctic", 223, with_(arctic, 8, 16), n_kv=1, d_ff=16, **few)
+    add("grok", "grok", 224, with_(grok, 8, 16), n_kv=1, d_ff=40, expert_feed_forward_length=16, embedding_scale=2.0,
+        logit_scale=0.7, attention__output_scale=0.3, attn_logit_softcapping=6.0, final_logit_softcapping=8.0,
+        rope__scaling__type="yarn", rope__scaling__factor=4.0, rope__scaling__original_context_length=128,
+        rope__scaling__yarn_beta_slow=2.0, rope__scaling__yarn_ext_factor=1.0, **few)
     # latent attention
     low = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_rot=8, n_ids=96)
     mla = dict(expert_count=8, expert_used_count=3, expert_feed_forward_length=16, expert_shared_count=1,
@@ -704,7 +766,7 @@ def recipes():
         d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=96, expert_count=8, expert_used_count=3, expert_feed_forward_length=16,
         interleave_moe_layer_step=2)
     add("mistral3", "mistral3", 243, llama, attention__temperature_scale=0.2, rope__scaling__yarn_log_multiplier=0.6,
-        n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
+        rope__scaling__yarn_beta_fast=3.0, rope__scaling__yarn_beta_slow=0.2, n_ids=96, **dict(scaled, rope__scaling__original_context_length=24), **small)
     # Gemma 4: layers for which heads, caches and embeddings differ
     four = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, d_head=32, n_ids=96, tied=True, post_gain=0.5, attention__sliding_window=20,
                 final_logit_softcapping=8.0)

@@ -54,7 +54,7 @@ class Rope:
     """Rotates the pairs (2i, 2i+1), or with halves (i, i + n/2), but for those of index still."""
 
     def __init__(self, halves, n, base, scaling="none", factor=1.0, n_ctx=0, attn_factor=1.0, freqs=None, still=(),
-                 yarn_size=None):
+                 yarn_size=None, turns=(32.0, 1.0)):
         i = np.arange(n // 2)
         theta = base ** (-2.0 * i / n)
         if freqs is not None:
@@ -64,7 +64,7 @@ class Rope:
             theta = theta / factor
         elif scaling == "yarn":
             def dimension(turns): return n * np.log(n_ctx / (turns * 2 * np.pi)) / (2 * np.log(base))
-            low, high = max(0.0, np.floor(dimension(32))), min(n - 1.0, np.ceil(dimension(1)))
+            low, high = max(0.0, np.floor(dimension(turns[0]))), min(n - 1.0, np.ceil(dimension(turns[1])))
             keep = 1 - np.clip((i - low) / max(0.001, high - low), 0, 1)
             theta = theta / factor * (1 - keep) + theta * keep
             size *= 1 + 0.1 * np.log(factor) if yarn_size is None else yarn_size
@@ -119,6 +119,8 @@ def attention(q, k, v, scale, window=0, cap=0.0, sinks=None, slopes=None):
 
 # ---- architectures ----------------------------------------------------------------------------
 
+POST_NORMS = ("post_attention_norm", "post_ffw_norm")
+
 USUAL = dict(
     rotation="neighbours",  # or "halves", or None
     sections=None,          # "blocks", "interleaved"; "decide": blocks and halves if the file states sections
@@ -130,7 +132,7 @@ USUAL = dict(
     windows=None,           # WINDOWS below; None: attention.sliding_window means nothing
     norm="rms",             # or "layer", which subtracts the mean; biases: those that the file has
     pre_norms=True,
-    post_norms=False,       # of the outputs of attention and network
+    post_norms=None,        # of the outputs of attention and network: their names
     ffn_norm="ffn_norm",
     parallel="no",          # "shared": attention and network read attn_norm; "key": if the file says so, and each has
                             # its norm; "tensors": shared without a tensor ffn_norm
@@ -146,6 +148,12 @@ USUAL = dict(
     joined=False,           # ffn_up has the rows of the gate, then its own
     unused=(),              # biases that are not added
     experts=None,           # EXPERTS below
+    gate=None,              # of the outputs of heads, or of values, as attn_gate has rows: a function of its product
+    value_scale=False,      # attention.value_scale multiplies values
+    adds_embedding=False,   # embeddings are normalised; times layer_output_scale they are added after each layer
+    leading_rotate=False,   # the first leading_dense_block_count layers do in any case
+    beside=None,            # factor of the sum of a dense network and of experts, where a layer has both
+    turns=lambda m: (32.0, 1.0), # of YaRN
     q_gate=False,           # attn_q has for each head its queries, then a gate, whose sigmoid multiplies its output
     recurrent=None,         # layers without attention: "convolution", those without heads of keys; "delta", all but every
                             # 4th, or what attention.recurrent_layers says; "states", those without heads of keys
@@ -167,7 +175,12 @@ USUAL = dict(
 WINDOWS = dict(period=0, size=0, dense_first=False, n_layer=None, unscaled=False, other_base=None)
 
 # "key": what the file says. score: "softmax", "sigmoid", or "chosen", the softmax of the chosen logits.
-EXPERTS = dict(score="softmax", normalise=True, scale=False, reads_layer_input=False, weighs_input=False)
+# before: they read the stream before the mixer, and a dense network is beside; shared: weight of the shared one, and of the
+# sum of the others.
+EXPERTS = dict(score="softmax", normalise=True, scale=False, reads_layer_input=False, weighs_input=False, before=False, shared=1.0)
+
+
+def softplus(x): return np.log1p(np.exp(x))
 
 
 def scale_key(name, usual=lambda m: 1.0):
@@ -191,6 +204,10 @@ GRANITE = a_row(embedding=scale_key("embedding_scale"), residual=scale_key("resi
 BY_KEYS = dict(normalise="key", scale="key")
 
 
+def yarn_turns(m, fast):
+    return m.key("rope.scaling.yarn_beta_fast", fast), m.key("rope.scaling.yarn_beta_slow", 1.0)
+
+
 def latent_yarn(m, log, apart):
     """apart: vectors are not scaled, whatever the multiplier is"""
     multiplier = m.key("rope.scaling.yarn_log_multiplier", 0.0) / 0.1
@@ -211,10 +228,10 @@ ROWS = {
     "bamboo": a_row(act="drelu"),
     "arcee": a_row(act="relu2"),
     "smollm3": a_row(rotates=lambda i, near, any_near: i % 4 != 3),
-    "glm4": a_row(sections="decide", post_norms=True, joined=True),
+    "glm4": a_row(sections="decide", post_norms=POST_NORMS, joined=True),
     "ernie4_5-moe": a_row(unused=("attn_output.bias",), experts={}),
     "olmo": a_row(norm="layer", clamps=True),
-    "olmo2": a_row(HALVES, pre_norms=False, post_norms=True, qk_norm="all", windows=dict(period=4, unscaled=True)),
+    "olmo2": a_row(HALVES, pre_norms=False, post_norms=POST_NORMS, qk_norm="all", windows=dict(period=4, unscaled=True)),
     "olmoe": a_row(HALVES, qk_norm="all", experts=dict(normalise=False)),
     "granite": a_row(GRANITE, finetuned=True),
     "granitemoe": GRANITE,
@@ -239,14 +256,14 @@ ROWS = {
     "nemotron_h": a_row(NEMOTRON_H, eps="attention.layer_norm_epsilon"),
     "nemotron_h_moe": NEMOTRON_H,
     "jamba": a_row(rotation=None, recurrent="states", states="channels", experts=dict(normalise=False)),
-    "plamo2": a_row(HALVES, recurrent="states", states="low heads", qk_norm="each", post_norms=True, joined=True),
+    "plamo2": a_row(HALVES, recurrent="states", states="low heads", qk_norm="each", post_norms=POST_NORMS, joined=True),
     "lfm2": LIQUID,
     "lfm2moe": a_row(LIQUID, experts=dict(score="key")),
     "deepseek2": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, True)),
     "mistral4": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
-    "mistral3": a_row(experts={}, temperature="rope.scaling.original_context_length",
+    "mistral3": a_row(experts={}, temperature="rope.scaling.original_context_length", turns=lambda m: yarn_turns(m, 32.0),
                       yarn=lambda m, log: ((1 + 0.1 * log) / (1 + 0.1 * m.key("rope.scaling.yarn_log_multiplier", 0.0) * log), 1)),
-    "exaone4": a_row(HALVES, pre_norms=False, post_norms=True, qk_norm="head", windows=dict(period=4, size=4096, n_layer=64),
+    "exaone4": a_row(HALVES, pre_norms=False, post_norms=POST_NORMS, qk_norm="head", windows=dict(period=4, size=4096, n_layer=64),
                      rotates=lambda i, near, any_near: near or not any_near),
     "hunyuan-dense": a_row(HALVES, qk_norm="head", qk_norm_after=True, sections="decide", alpha=True),
     "hunyuan-moe": a_row(HALVES, qk_norm="head", qk_norm_after=True, experts={}),
@@ -256,14 +273,16 @@ ROWS = {
     "glm4moe": a_row(HALVES, qk_norm="head", ffn_norm="post_attention_norm", sections="decide",
                      experts=dict(score="key", **BY_KEYS)),
     "minimax-m2": a_row(HALVES, qk_norm="all", experts=dict(score="key")),
+    "mimo2": a_row(HALVES, windows=dict(unscaled=True), unused=("attn_q.bias", "attn_k.bias", "attn_v.bias"),
+                   value_scale=True, experts=dict(score="sigmoid")),
     "deepseek": a_row(experts=dict(normalise=False, scale="key")),
     "smallthinker": a_row(HALVES, act="reglu", windows=dict(period=4, dense_first=True),
                           rotates=lambda i, near, any_near: i % 4 != 0 or not any_near,
                           experts=dict(score="key", reads_layer_input=True)),
     "gpt-oss": a_row(HALVES, act="clamped", windows=dict(period=2), ffn_norm="post_attention_norm",
                      experts=dict(score="chosen", normalise=False)),
-    "gemma2": a_row(HALVES, act="geglu", post_norms=True, windows=dict(period=2), embedding=lambda m: np.sqrt(m.n_embd)),
-    "gemma3": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(period=6, other_base=10000.0),
+    "gemma2": a_row(HALVES, act="geglu", post_norms=POST_NORMS, windows=dict(period=2), embedding=lambda m: np.sqrt(m.n_embd)),
+    "gemma3": a_row(HALVES, act="geglu", post_norms=POST_NORMS, qk_norm="head", windows=dict(period=6, other_base=10000.0),
                     embedding=lambda m: np.sqrt(m.n_embd)),
     "kimi-linear": a_row(rotation=None, latent=True, recurrent="kda", unused=("attn_q.bias", "attn_k.bias", "attn_v.bias"),
                          experts=dict(score="key", scale="key")),
@@ -272,13 +291,25 @@ ROWS = {
     "deepseek4": a_row(windows=dict(unscaled=True), yarn=lambda m, log: (1.0, 1.0), deepseek4=True,
                        experts=dict(score="key", **BY_KEYS)),
     "glm-dsa": a_row(DEEPSEEK, yarn=lambda m, log: latent_yarn(m, log, False)),
-    "gemma4": a_row(HALVES, act="geglu", post_norms=True, qk_norm="head", windows=dict(other_base=10000.0), gemma4=True,
+    "gemma4": a_row(HALVES, act="geglu", post_norms=POST_NORMS, qk_norm="head", windows=dict(other_base=10000.0), gemma4=True,
                     embedding=lambda m: np.sqrt(m.n_embd), score=lambda m: 1.0, experts={}),
     "phi2": a_row(PLAIN_GELU, rotation="halves", parallel="shared"),
     "phimoe": a_row(HALVES, experts={}),
-    "plamo3": a_row(HALVES, qk_norm="head", post_norms=True, joined=True, windows=dict(period=8, other_base=10000.0)),
+    "plamo3": a_row(HALVES, qk_norm="head", post_norms=POST_NORMS, joined=True, windows=dict(period=8, other_base=10000.0)),
     "command-r": a_row(COHERE, qk_norm="each"),
     "cohere2": a_row(COHERE, windows=dict(period=4), rotates=lambda i, near, any_near: near),
+    # RMS norms: files state which
+    "cohere2moe": a_row(COHERE, norm="rms", windows=dict(period=4, dense_first=True), rotates=lambda i, near, any_near: near,
+                        leading_rotate=True, experts=dict(score="key", shared=0.5, **BY_KEYS)),
+    "laguna": a_row(HALVES, qk_norm="head", gate=softplus, windows=dict(period=4, dense_first=True, unscaled=True),
+                    experts=dict(score="key", **BY_KEYS)),
+    "arctic": a_row(experts=dict(before=True)),
+    "grok": a_row(HALVES, act="geglu", post_norms=("attn_output_norm", "layer_output_norm"), beside=np.sqrt(0.5),
+                  score=lambda m: m.key("attention.output_scale", 0.08838834764831845), experts={},
+                  embedding=lambda m: m.key("embedding_scale", 78.38367176906169),
+                  logits=lambda m: m.key("logit_scale", 0.5773502691896257),
+                  turns=lambda m: yarn_turns(m, 8.0)),
+    "talkie": a_row(HALVES, qk_norm="head", qk_norm_after=True, adds_embedding=True, logits=scale_key("logit_scale")),
     "stablelm": a_row(HALVES, norm="layer", parallel="tensors", qk_norm="each"),
     "cogvlm": a_row(HALVES, fixed_rope=True),
     "dbrx": a_row(HALVES, norm="layer", ffn_norm="attn_output_norm", clamps=True, experts={}),
@@ -387,10 +418,10 @@ class Model:
             freqs = self.get("rope_factors_short.weight")  # contexts of the tests are short
         self.rope = Rope(halves, n, base, key("rope.scaling.type", "linear"), key("rope.scaling.factor", 1.0),
                          key("rope.scaling.original_context_length", key("context_length")),
-                         key("rope.scaling.attn_factor", 1.0), freqs, still, self.yarn_sizes()[0])
+                         key("rope.scaling.attn_factor", 1.0), freqs, still, self.yarn_sizes()[0], row.turns(self))
         self.near_rope = self.rope
         if row.windows and row.windows["unscaled"]:
-            self.near_rope = Rope(halves, n, near_base)
+            self.near_rope = Rope(halves, key("rope.dimension_count_swa", n), key("rope.freq_base_swa", near_base))
         elif row.windows and row.windows["other_base"]:
             n = key("rope.dimension_count_swa", n) if row.gemma4 else n
             self.near_rope = Rope(halves, n, key("rope.freq_base_swa", row.windows["other_base"]))
@@ -412,7 +443,9 @@ class Model:
                 slides = [slides == 0 or i % slides != (0 if rule["dense_first"] else slides - 1) for i in layers]
             self.windows = [size if s else 0 for s in slides]
         any_near = any(self.windows)
-        self.rotates = [self.rope is not None and self.row.rotates(i, self.windows[i] > 0, any_near) for i in layers]
+        leading = self.key("leading_dense_block_count", 0) if self.row.leading_rotate else 0
+        self.rotates = [self.rope is not None and (i < leading or self.row.rotates(i, self.windows[i] > 0, any_near))
+                        for i in layers]
 
     def note(self, name, x, i_slice=0, n_slice=1):
         """x [tokens, columns] are inputs of a matrix, or of one of several in a tensor."""
@@ -458,6 +491,8 @@ class Model:
         if row.q_gate:
             q, gate = np.split(q.reshape(len(x), self.n_head, -1), 2, axis=2)
         q, k, v = (y.reshape(len(x), n, -1) for y, n in ((q, self.n_head), (k, self.n_kv), (v, self.n_kv)))
+        if row.value_scale:
+            v = v * (self.key("attention.value_scale", 0.0) or 1.0)
         by_head = row.qk_norm in ("head", "each")
         if by_head and not row.qk_norm_after:
             q, k = self.qk_norm(q, k, p)
@@ -467,12 +502,15 @@ class Model:
         if by_head and row.qk_norm_after and (self.rotates[i] or not row.qk_norm_plain):
             q, k = self.qk_norm(q, k, p)
         q = self.heat(q)
-        cap = self.key("attn_logit_softcapping", 50.0) if self.arch == "gemma2" else 0.0
+        cap = self.key("attn_logit_softcapping", 50.0) if self.arch in ("gemma2", "grok") else 0.0
         largest = row.alibi(self)
         y = attention(q, k, v, row.score(self), self.windows[i], cap, self.get(p + "attn_sinks.weight"),
                       alibi_slopes(self.n_head, largest) if largest else None)
         if gate is not None:
             y = y * sigmoid(gate.reshape(y.shape))
+        if row.gate:
+            gate = row.gate(self.linear(x, p + "attn_gate"))
+            y = y * np.repeat(gate, y.shape[1] // gate.shape[1], axis=1)
         return self.linear(y, p + "attn_output")
 
     def heat(self, q):
@@ -722,7 +760,8 @@ class Model:
             out[tokens] += after * (hidden @ down[e].T + d)
         if self.has(p + "ffn_up_shexp.weight"):
             gate = self.get(p + "ffn_gate_inp_shexp.weight")
-            out += (1 if gate is None else sigmoid(x @ gate)[:, None]) * self.dense_ffn(x, p, "_shexp")
+            share = self.row.experts["shared"]
+            out = share * out + (share if gate is None else sigmoid(x @ gate)[:, None]) * self.dense_ffn(x, p, "_shexp")
         return out
 
     # ---- the parts of a pass ----
@@ -731,6 +770,8 @@ class Model:
         h = self.get("token_embd.weight")[ids] * self.row.embedding(self)
         if self.row.positions is not None:
             h = h + self.get("position_embd.weight")[np.arange(len(ids)) + self.row.positions]
+        if self.row.adds_embedding:
+            return normalise(h, self.eps, False)
         before = self.has("token_embd_norm.weight") and self.row.output_norm != "token_embd_norm"
         return self.norm(h, "token_embd_norm") if before else h
 
@@ -754,7 +795,7 @@ class Model:
             return x, h + self.attention(beside, i), h
         out = self.mixer(x, i)
         if row.post_norms:
-            out = self.norm(out, p + "post_attention_norm")
+            out = self.norm(out, p + row.post_norms[0])
         middle = h + row.residual(self) * out
         return self.norm(middle, p + row.ffn_norm) if row.pre_norms else middle, middle, middle
 
@@ -764,11 +805,16 @@ class Model:
             h = router_input  # the stream before the network
             out = self.norm(self.dense_ffn(x, p), p + "post_ffw_norm_1")
             out = out + self.norm(self.experts_ffn(self.norm(h, p + "pre_ffw_norm_2"), p, h), p + "post_ffw_norm_2")
+        elif row.experts and row.experts["before"]:
+            before = self.norm(router_input, p + "ffn_norm_exps")
+            out = self.dense_ffn(x, p) + self.experts_ffn(before, p, before)
+        elif row.beside and self.has(p + "ffn_up.weight"):
+            out = row.beside * (self.dense_ffn(x, p) + self.experts_ffn(x, p, x))
         elif self.has(p + "ffn_gate_inp.weight"):
             out = self.experts_ffn(x, p, router_input if row.experts["reads_layer_input"] else x)
         else:
             out = self.dense_ffn(x, p, live=live)
-        return row.residual(self) * (self.norm(out, p + "post_ffw_norm") if row.post_norms else out)
+        return row.residual(self) * (self.norm(out, p + row.post_norms[1]) if row.post_norms else out)
 
     def head(self, h):
         h = self.norm(h, self.row.output_norm)
@@ -778,7 +824,7 @@ class Model:
         if self.has("output.bias"):
             z = z + self.get("output.bias")
         z = z * self.row.logits(self)
-        if self.arch in ("gemma2", "gemma4"):
+        if self.arch in ("gemma2", "gemma4", "grok"):
             cap = self.key("final_logit_softcapping", 30.0)
             z = cap * np.tanh(z / cap)
         return z
@@ -787,7 +833,7 @@ class Model:
         """-> logits [tokens, vocabulary]. With predictors in the file and predicted also which neurons were computed:
         self.marked [layers, tokens, neurons]."""
         self.margins, self.marked, self.kept, self.ids = [], [], {}, np.asarray(ids)
-        h = self.embed(self.ids)
+        h = embedded = self.embed(self.ids)
         if self.row.deepseek4:
             import deepseek4  # it needs this module
             return self.head(deepseek4.layers(self, h))
@@ -807,5 +853,6 @@ class Model:
                 h = h + self.norm(self.linear(gelu(self.linear(h, f"blk.{i}.inp_gate")) * extra[:, i], f"blk.{i}.proj"),
                                   f"blk.{i}.post_norm")
             if self.has(f"blk.{i}.layer_output_scale.weight"):
-                h = h * self.get(f"blk.{i}.layer_output_scale.weight")
+                scale = self.get(f"blk.{i}.layer_output_scale.weight")
+                h = h + scale * embedded if self.row.adds_embedding else h * scale
         return self.head(h)

@@ -10,7 +10,8 @@ static const char *const families[] = {"bamboo",   "qwen2",   "qwen3", "gemma2",
                                        "stablelm", "granite", "dots1", "qwen2moe", "qwen3moe",
                                        "gpt-oss",  "lfm2",    "qwen35",   "deepseek2",
                                        "gemma4",   "mamba2",  "falcon-h1", "nemotron_h", "jamba",
-                                       "plamo2"};
+                                       "plamo2", "maple", "cohere2moe", "laguna", "arctic",
+                                       "grok", "talkie", "mpt"};
 enum { N_FAMILY = sizeof families / sizeof *families };
 
 /* One step of a fresh session of n_ctx positions. */
@@ -68,7 +69,7 @@ TEST(each_missing_tensor_of_each_architecture_is_named)
             tiny_become(&tiny, families[i]);
             const char *name = tiny.tensors[t].name;
             bool value = strcmp(families[i], "gemma4") == 0 && strstr(name, "attn_v"); /* keys serve */
-            bool optional = strcmp(name, "output.weight") == 0 || strstr(name, "layer_output_scale") || value ||
+            bool optional = strcmp(name, "output.weight") == 0 || (strstr(name, "layer_output_scale") && strcmp(families[i], "talkie") != 0) || value ||
                             tiny.tensors[t].gone || strstr(name, "ssm_conv1d.bias");
             char quoted[70];
             snprintf(quoted, sizeof quoted, "'%s'", name);
@@ -118,6 +119,24 @@ TEST(norms_of_each_head_have_a_row_per_head)
     }
 }
 
+/* Logits after some tokens; false after a failure. Frees tiny. */
+static bool logits_of(float out[TINY_VOCAB])
+{
+    static const int32_t ids[] = {1, 60, 70, 80};
+    hearth_error why = {0};
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_session_options o = {.n_ctx = 8, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F32};
+    bool ok = tiny_open(&model, &why) == HEARTH_OK &&
+              hearth_session_open(model, &o, &session, &why) == HEARTH_OK &&
+              hearth_session_eval(session, ids, 4, &why) == HEARTH_OK;
+    if (ok) memcpy(out, hearth_session_logits(session), TINY_VOCAB * sizeof *out);
+    else test_fail(__FILE__, __LINE__, "%s", why.message);
+    hearth_session_close(session);
+    tiny_close(model);
+    return ok;
+}
+
 /* ---- windows ------------------------------------------------------------------------------- */
 
 static void set_flags(tiny_model *m, const char *key, const uint8_t *flags, uint64_t n)
@@ -152,6 +171,171 @@ TEST(window_patterns_are_held_to_the_layers)
     tiny_become(&tiny, "gemma2");
     tiny_set_u32(&tiny, "gemma2.attention.sliding_window", 4000000000u);
     tiny_expect_format_error("sliding_window", "allowed are");
+}
+
+/* Layers of maple without a window do not rotate: nothing else says which these are. */
+TEST(windows_that_have_no_default_are_stated)
+{
+    static const char size[] = "maple.attention.sliding_window", flags[] = "maple.attention.sliding_window_pattern";
+    for (int i = 0; i < 2; i++) {
+        tiny_become(&tiny, "maple");
+        tiny_drop_key(&tiny, i == 0 ? size : flags);
+        tiny_expect_format_error(i == 0 ? size : flags, "missing");
+    }
+    tiny_become(&tiny, "maple");
+    tiny_set_u32(&tiny, size, 0);
+    tiny_expect_format_error(size, "allowed are 1");
+    tiny_become(&tiny, "maple");
+    tiny_set_u32(&tiny, flags, 2);
+    tiny_expect_format_error(flags, "one for each layer");
+}
+
+TEST(layers_with_a_window_may_rotate_otherwise)
+{
+    static const char key[] = "laguna.rope.dimension_count_swa";
+    tiny_become(&tiny, "laguna");
+    tiny_set_u32(&tiny, key, 4);
+    expect_runs();
+    tiny_become(&tiny, "laguna");
+    tiny_set_u32(&tiny, key, 5);
+    tiny_expect_format_error(key, "expected an even number");
+    tiny_become(&tiny, "laguna");
+    tiny_set_u32(&tiny, key, 10);
+    tiny_expect_format_error(key, "allowed are");
+    tiny_become(&tiny, "cohere2moe");
+    tiny_drop_key(&tiny, "cohere2moe.attention.sliding_window");
+    tiny_expect_format_error("cohere2moe.attention.sliding_window", "missing");
+}
+
+static void expect_refused(const char *key, const char *says)
+{
+    hearth_error why = {0};
+    hearth_model *model = NULL;
+    CHECK_INT(tiny_open(&model, &why), HEARTH_ERROR_UNSUPPORTED);
+    CHECK(strstr(why.message, key) && strstr(why.message, says));
+    tiny_close(model);
+}
+
+/* ---- norms, gates, networks ---------------------------------------------------------------------- */
+
+/* The epsilon that a file states says which norm its layers have. */
+TEST(a_norm_may_be_of_the_kind_that_is_stated)
+{
+    static const char rms[] = "cohere2moe.attention.layer_norm_rms_epsilon", layer[] = "cohere2moe.attention.layer_norm_epsilon";
+    float first[TINY_VOCAB], second[TINY_VOCAB];
+    tiny_become(&tiny, "cohere2moe");
+    tiny_set_f32(&tiny, layer, 0.01f);
+    if (!logits_of(first)) return;
+    tiny_become(&tiny, "cohere2moe");
+    tiny_drop_key(&tiny, rms), tiny_set_f32(&tiny, layer, 0.01f);
+    if (!logits_of(second)) return;
+    CHECK(memcmp(first, second, sizeof first) != 0);
+    tiny_become(&tiny, "cohere2moe");
+    tiny_drop_key(&tiny, rms);
+    tiny_expect_format_error(layer, "missing");
+}
+
+TEST(a_gate_is_of_heads_or_of_values)
+{
+    for (int i = 0; i < 2; i++) {
+        tiny_become(&tiny, "laguna");
+        tiny_find(&tiny, "blk.1.attn_gate.weight")->dim[1] = i == 0 ? TINY_D_MODEL : 2 * TINY_HEADS;
+        if (i == 0) expect_runs();
+        else tiny_expect_format_error("'blk.1.attn_gate.weight'", "ask for [32, 4]");
+    }
+    tiny_become(&tiny, "laguna");
+    tiny_set_u32(&tiny, "laguna.expert_shared_count", 2);
+    expect_refused("laguna.expert_shared_count", "is 2");
+}
+
+static void narrow_values(uint64_t d_value)
+{
+    tiny_become(&tiny, "mimo2");
+    tiny_set_u32(&tiny, "mimo2.attention.key_length", TINY_D_MODEL / TINY_HEADS);
+    tiny_set_u32(&tiny, "mimo2.attention.value_length", (uint32_t)d_value);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", i);
+        tiny_find(&tiny, name)->dim[1] = TINY_HEADS_KV * d_value;
+        snprintf(name, sizeof name, "blk.%d.attn_output.weight", i);
+        tiny_find(&tiny, name)->dim[0] = TINY_HEADS * d_value;
+    }
+}
+
+TEST(values_may_be_narrower_than_keys)
+{
+    narrow_values(6);
+    tiny_find(&tiny, "blk.0.attn_sinks.weight")->gone = true;
+    expect_runs();
+    narrow_values(6);
+    tiny_find(&tiny, "blk.1.attn_v.weight")->dim[1] += 1;
+    tiny_expect_format_error("'blk.1.attn_v.weight'", "ask for [32, 12]");
+    narrow_values(6);
+    tiny_find(&tiny, "blk.1.attn_output.weight")->dim[0] += 1;
+    tiny_expect_format_error("'blk.1.attn_output.weight'", "ask for [24, 32]");
+    narrow_values(10);
+    expect_refused("mimo2.attention.value_length is 10", "different lengths");
+    narrow_values(6);
+    tiny_set_text(&tiny, "mimo2.rope.scaling.type", "yarn");
+    expect_refused("mimo2.rope.scaling.type 'yarn'", "supported: none, linear");
+    narrow_values(6);
+    tiny_set_f32(&tiny, "mimo2.attention.value_scale", -1.0f);
+    tiny_expect_format_error("mimo2.attention.value_scale", "allowed are");
+}
+
+TEST(a_dense_network_beside_experts_is_whole_or_absent)
+{
+    static const char *const names[] = {"blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight",
+                                        "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight"};
+    tiny_become(&tiny, "grok");
+    for (int i = 0; i < 6; i++) tiny_find(&tiny, names[i])->gone = true;
+    expect_runs();
+    for (int i = 0; i < 3; i++) {
+        tiny_become(&tiny, "grok");
+        tiny_find(&tiny, names[i])->gone = true;
+        tiny_expect_format_error(names[i], "missing");
+    }
+    tiny_become(&tiny, "grok");
+    snprintf(tiny_find(&tiny, "blk.0.layer_output_norm.weight")->name, 64, "blk.0.post_ffw_norm.weight");
+    expect_runs();
+}
+
+TEST(keys_of_yarn_are_held_to_their_range)
+{
+    static const char *const keys[] = {"grok.rope.scaling.yarn_beta_fast", "grok.rope.scaling.yarn_beta_slow",
+                                       "grok.attention.output_scale"};
+    for (int i = 0; i < 3; i++) {
+        tiny_become(&tiny, "grok");
+        tiny_set_f32(&tiny, keys[i], 0.0f);
+        tiny_expect_format_error(keys[i], "allowed are");
+    }
+    tiny_become(&tiny, "grok");
+    tiny_set_f32(&tiny, "grok.rope.scaling.yarn_attn_factor", 1.2f);
+    expect_refused("grok.rope.scaling.yarn_attn_factor", "is 1.2");
+    for (int yarn = 0; yarn < 2; yarn++) {
+        tiny_become(&tiny, "grok");
+        if (yarn) tiny_set_text(&tiny, "grok.rope.scaling.type", "yarn");
+        tiny_set_f32(&tiny, "grok.rope.scaling.yarn_ext_factor", yarn ? 0.5f : 1.0f);
+        expect_refused("grok.rope.scaling.yarn_ext_factor", yarn ? "supported is 1" : "supported is 0");
+    }
+}
+
+/* Without learned positions and biases of norms; keys alone may have a norm, which means nothing. */
+TEST(norms_of_queries_are_refused_where_they_are_not_computed)
+{
+    float without[TINY_VOCAB], with[TINY_VOCAB];
+    tiny_become(&tiny, "mpt");
+    if (!logits_of(without)) return;
+    tiny_become(&tiny, "mpt");
+    tiny_add_tensor(&tiny, "blk.0.attn_k_norm.weight", 0, 1, TINY_D_MODEL / TINY_HEADS * TINY_HEADS_KV, 1);
+    if (!logits_of(with)) return;
+    CHECK_BYTES(with, without, sizeof with);
+    tiny_become(&tiny, "mpt");
+    tiny_add_tensor(&tiny, "blk.0.attn_q_norm.weight", 0, 1, TINY_D_MODEL, 1);
+    expect_refused("'blk.0.attn_q_norm.weight'", "not used");
+    tiny_become(&tiny, "mpt");
+    tiny_add_tensor(&tiny, "blk.1.ffn.act.scales", 0, 1, TINY_D_FF, 1);
+    expect_refused("'blk.1.ffn.act.scales'", "not used");
 }
 
 /* ---- caps, factors, positions ------------------------------------------------------------------ */
@@ -218,24 +402,6 @@ TEST(learned_positions_bound_the_context)
     tiny_become(&tiny, "opt");
     tiny_find(&tiny, "position_embd.weight")->dim[1] = 2;
     tiny_expect_format_error("'position_embd.weight'", "the metadata ask for");
-}
-
-/* Logits after some tokens; false after a failure. Frees tiny. */
-static bool logits_of(float out[TINY_VOCAB])
-{
-    static const int32_t ids[] = {1, 60, 70, 80};
-    hearth_error why = {0};
-    hearth_model *model = NULL;
-    hearth_session *session = NULL;
-    hearth_session_options o = {.n_ctx = 8, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F32};
-    bool ok = tiny_open(&model, &why) == HEARTH_OK &&
-              hearth_session_open(model, &o, &session, &why) == HEARTH_OK &&
-              hearth_session_eval(session, ids, 4, &why) == HEARTH_OK;
-    if (ok) memcpy(out, hearth_session_logits(session), TINY_VOCAB * sizeof *out);
-    else test_fail(__FILE__, __LINE__, "%s", why.message);
-    hearth_session_close(session);
-    tiny_close(model);
-    return ok;
 }
 
 /* The first of several tensors of a layer gets the rows of all, whose numbers follow one another in the file. */

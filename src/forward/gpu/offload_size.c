@@ -51,15 +51,16 @@ static const char *layer_unsupported(const hth_hparams *h, const hth_layer *l)
     if (l->mixer != HTH_MIXER_ATTENTION || l->beside != HTH_MIXER_NONE) return "no shader supports its kind of mixer";
     if (l->network == HTH_NETWORK_EXPERTS) return "no shader computes experts";
     if (l->network != HTH_NETWORK_DENSE) return "no shader supports its kind of network";
-    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || arch->norms_values)
+    if (a->d_head != h->d_head || a->k.n_row == 0 || a->v.n_row == 0 || arch->norms_values || a->d_value > 0 ||
+        h->value_scale != 0.0f)
         return "no shader supports its heads of keys and values";
-    if (l->embedding.gate.n_row > 0 || l->output_scale) return "no shader has embeddings or factors of layers";
+    if (l->embedding.gate.n_row > 0 || l->output_scale || l->embedding_scale) return "no shader has embeddings or factors of layers";
     if (a->chunk > 0) return "no shader supports attention in chunks";
     if (h->temperature_scale != 0.0f) return "no shader scales queries by position";
     if (a->slopes) return "no shader supports scores that fall with distance";
     if (a->sinks) return "no shader supports scores without values";
     if (h->qkv_limit != 0.0f) return "no shader limits queries, keys and values";
-    if (arch->norm_params == HTH_PARAMS_BOTH && arch->norm == HTH_NORM_RMS) return "no shader has norms with a bias";
+    if (arch->norm_params == HTH_PARAMS_BOTH && h->norm == HTH_NORM_RMS) return "no shader has norms with a bias";
     if ((a->q_norm.weight || a->k_norm.weight) && (arch->qk_norm != HTH_QK_NORM_HEAD || arch->qk_norm_after))
         return "no shader supports its norm of queries and keys";
     if ((h->rope.n_rot > 0 && !a->rotates) || scales_apart) return "no shader supports its rotation";

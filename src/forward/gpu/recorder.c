@@ -221,7 +221,7 @@ void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
 
 uint32_t hth_rec_norm_kind(const hth_recorder *r)
 {
-    return r->g->model->hparams.arch->norm == HTH_NORM_LAYER ? HTH_KIND_LAYER : HTH_KIND_RMS;
+    return r->g->model->hparams.norm == HTH_NORM_LAYER ? HTH_KIND_LAYER : HTH_KIND_RMS;
 }
 
 /* One dispatch of norm_quantize: of x, in blocks of `block` (0: not quantised), stored or not. */

@@ -32,6 +32,7 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "deepseek2", "deepseek2-lite", "mistral4", "mistral3", "gemma4", "gemma4-moe",
     "glm-dsa", "llama4", "kimi-linear", "deepseek4",
     "mamba", "mamba-normed", "mamba2", "falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe", "jamba", "plamo2",
+    "cohere2moe", "laguna", "arctic", "grok", "talkie", "mimo2",
 };
 
 bool golden_open_arch(golden *g, const char *name)

@@ -184,6 +184,7 @@ enum {
     HAS_SSM_BESIDE = 1 << 27, /* in all layers, beside attention */
     HAS_PARTS = 1 << 28,      /* layer 0 has no network, and layer 1 no mixer */
     HAS_BLOCKS = 1 << 29,     /* of 4 positions in layer 0, of 128 in layer 1; and streams */
+    HAS_WINDOW = 1 << 30,     /* in layer 0 */
 };
 enum {
     N_EXPERT = 4,
@@ -221,6 +222,14 @@ static const struct {
     {"granite", 0},
     {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_SHARED_GATE},
     {"qwen3moe", HAS_QK_NORM | HAS_EXPERTS},
+    {"cohere2moe", HAS_ONE_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER | HAS_WINDOW},
+    {"laguna", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER | HAS_WINDOW},
+    {"arctic", HAS_EXPERTS},
+    {"grok", HAS_EXPERTS},
+    {"talkie", 0},
+    {"mpt", HAS_ONE_QKV | HAS_NO_GATE},
+    {"mimo2", HAS_SINKS | HAS_EXPERTS | HAS_WINDOW},
+    {"maple", HAS_QK_NORM | HAS_EXPERTS | HAS_WINDOW},
     {"ernie4_5-moe", HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"deepseek2", HAS_LATENT},
@@ -572,15 +581,64 @@ static void change_layer(tiny_model *m, int i, unsigned has)
     if (has & HAS_DELTA_NET && i > 0) drop_layer_tensor(m, i, "attn_q"), add_layer_tensor(m, i, "attn_q", e, 2 * e);
 }
 
+static void set_window(tiny_model *m, const char *architecture)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.attention.sliding_window", architecture);
+    tiny_set_u32(m, full, 3);
+    snprintf(full, sizeof full, "%s.attention.sliding_window_pattern", architecture);
+    tiny_set_array(m, full, (const uint32_t[]){1, 0}, TINY_LAYERS);
+}
+
+enum {
+    HAS_GATE = 1,           /* one value for each head */
+    HAS_NETWORK_BESIDE = 2, /* experts: of TINY_D_FF neurons */
+    HAS_SQUARE_BESIDE = 4,  /* of TINY_D_MODEL; experts have a norm of their own */
+    HAS_OTHER_POST_NORMS = 8,
+    HAS_NO_NORMS = 16,      /* but queries have a factor of each head, and layers one of the embedding */
+    HAS_LAYER_NORM = 32,
+};
+
+static const struct {
+    const char *name;
+    unsigned also;
+} further[] = {
+    {"laguna", HAS_GATE}, {"arctic", HAS_SQUARE_BESIDE}, {"grok", HAS_NETWORK_BESIDE | HAS_OTHER_POST_NORMS},
+    {"talkie", HAS_NO_NORMS}, {"mpt", HAS_LAYER_NORM},
+};
+
+static unsigned find_further(const char *architecture)
+{
+    for (size_t i = 0; i < sizeof further / sizeof *further; i++)
+        if (strcmp(further[i].name, architecture) == 0) return further[i].also;
+    return 0;
+}
+
+static void change_layer_further(tiny_model *m, int i, unsigned also)
+{
+    const uint64_t e = TINY_D_MODEL;
+    const uint64_t f = also & HAS_SQUARE_BESIDE ? e : also & HAS_NETWORK_BESIDE ? TINY_D_FF : 0;
+    if (also & HAS_GATE) add_layer_tensor(m, i, "attn_gate", e, TINY_HEADS);
+    if (f > 0) add_layer_tensor(m, i, "ffn_gate", e, f), add_layer_tensor(m, i, "ffn_up", e, f);
+    if (f > 0) add_layer_tensor(m, i, "ffn_down", f, e);
+    if (also & HAS_SQUARE_BESIDE) add_layer_tensor(m, i, "ffn_norm_exps", e, 0);
+    if (also & HAS_OTHER_POST_NORMS)
+        add_layer_tensor(m, i, "attn_output_norm", e, 0), add_layer_tensor(m, i, "layer_output_norm", e, 0);
+    if (!(also & HAS_NO_NORMS)) return;
+    drop_layer_tensor(m, i, "attn_norm"), drop_layer_tensor(m, i, "ffn_norm");
+    add_layer_tensor(m, i, "attn_q_norm", 1, TINY_HEADS), add_layer_tensor(m, i, "layer_output_scale", 1, 0);
+}
+
 void tiny_become(tiny_model *m, const char *architecture)
 {
     size_t kind = 0;
     while (kind < sizeof kinds / sizeof *kinds && strcmp(kinds[kind].name, architecture) != 0) kind++;
     if (kind == sizeof kinds / sizeof *kinds) abort();
-    unsigned has = kinds[kind].has;
+    unsigned has = kinds[kind].has, also = find_further(architecture);
     tiny_set_text(m, "general.architecture", architecture);
-    rename_keys(m, architecture, has & HAS_NORM_BIAS);
-    for (int i = 0; i < TINY_LAYERS; i++) change_layer(m, i, has);
+    rename_keys(m, architecture, has & HAS_NORM_BIAS || also & HAS_LAYER_NORM);
+    for (int i = 0; i < TINY_LAYERS; i++) change_layer(m, i, has), change_layer_further(m, i, also);
+    if (also & HAS_NO_NORMS) drop_outer(m, "output_norm.weight");
     if (has & HAS_NORM_BIAS) tiny_add_tensor(m, "output_norm.bias", 0, 1, TINY_D_MODEL, 1);
     if (has & HAS_EMBEDDING_NORM) {
         tiny_add_tensor(m, "token_embd_norm.weight", 0, 1, TINY_D_MODEL, 1);
@@ -588,6 +646,8 @@ void tiny_become(tiny_model *m, const char *architecture)
     }
     if (has & HAS_EXPERTS) set_expert_keys(m, architecture, has);
     set_recurrent_keys(m, has);
+    if (has & HAS_WINDOW) set_window(m, architecture);
+    if (also & HAS_SQUARE_BESIDE) tiny_set_u32(m, "arctic.feed_forward_length", D_EXPERT);
     if (has & HAS_LATENT) set_latent_keys(m);
     if (has & HAS_BLOCKS) set_block_keys(m);
     if (has & HAS_SHARED_KV) set_shared_keys(m);
