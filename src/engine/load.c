@@ -66,7 +66,7 @@ static void choose_layouts(hearth_model *m, bool keep)
     }
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        l->ffn.down_t.rows.layout = HTH_LAYOUT_ROWS;
+        l->ffn.down_t.rows.layout = l->experts.down_t.rows.layout = HTH_LAYOUT_ROWS;
         if (hth_selector_needs_row_major_first(m->selector)) first_half(l)->layout = HTH_LAYOUT_ROWS;
         if (hth_selector_needs_row_major_second(m->selector) && second_half(l))
             second_half(l)->layout = HTH_LAYOUT_ROWS;
@@ -329,7 +329,7 @@ typedef struct bound_job {
 static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const bound_job *job = arg;
-    hth_transposed_down *down = &job->model->model->layers[i_unit / job->n_cluster].ffn.down_t;
+    hth_transposed_down *down = hth_layer_transposed_down(&job->model->model->layers[i_unit / job->n_cluster]);
     const hth_matrix *m = &down->rows;
     size_t first_row = (size_t)hth_engine_first_row(job->model, m),
            first = i_unit % job->n_cluster * HTH_CLUSTER_NEURONS;
@@ -344,7 +344,11 @@ static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
 static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error *err)
 {
     const hth_hparams *h = &m->model->hparams;
-    bound_job job = {m, (uint32_t)hth_n_cluster(h->d_ff)};
+    bound_job job = {m, 0};
+    for (uint32_t i = 0; i < h->n_layer; i++) {
+        size_t n = hth_n_cluster(hth_layer_transposed_down(&m->model->layers[i])->rows.n_row);
+        if (n > job.n_cluster) job.n_cluster = (uint32_t)n;
+    }
     hth_pool_run(pool, bound_cluster, &job, (size_t)h->n_layer * job.n_cluster);
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < h->n_layer && st == HEARTH_OK; i++) st = hth_model_check_scales(m->model, i, err);
@@ -380,15 +384,16 @@ hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err)
 
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
+    bool bounded = m->model->down_transposed || m->model->expert_down_transposed;
     m->mapped = options->mmap;
-    if (options->mmap && !m->model->down_transposed) return map_matrices(m, err);
+    if (options->mmap && !bounded) return map_matrices(m, err);
     if (!options->mmap) choose_layouts(m, options->no_repack);
     hth_pool *pool;
     hearth_status st = hth_pool_open(hth_pool_default_threads(options->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;
     st = options->mmap ? map_matrices(m, err)
                        : read_matrices(m, pool, options, &m->weights, &m->weights_size, err);
-    if (st == HEARTH_OK && m->model->down_transposed) st = bound_neurons(m, pool, err);
+    if (st == HEARTH_OK && bounded) st = bound_neurons(m, pool, err);
     hth_pool_close(pool);
     return st;
 }

@@ -125,6 +125,7 @@ static void queue_join(hth_step *s, uint32_t n_row, bool weighed)
 /* What a wave computes: slices of three matrices, or two. */
 typedef struct network {
     const hth_matrix *gate, *up, *down; /* gate may be absent */
+    const hth_transposed_down *down_t;  /* instead of down, or NULL */
     const float *gate_bias, *up_bias, *down_bias;
     uint32_t d_ff;
     uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
@@ -159,8 +160,12 @@ static void run_wave(hth_step *s, const network *net)
                          .hidden = b->hidden};
     size_t n_half = get_halves(net, halves);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, n_half, &fusion);
-    hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
-    queue_join(s, b->n_row, net->weighs_input);
+    if (net->down_t) {
+        hth_fwd_experts_down(s, net->down_t, net->d_ff);
+    } else {
+        hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
+        queue_join(s, b->n_row, net->weighs_input);
+    }
     hth_pool_finish(s->pool);
     b->n_slice = b->n_row = 0;
 }
@@ -196,8 +201,9 @@ static void run_chosen(hth_step *s, const hth_experts *e)
 {
     bool joined = e->up.n_row == 0;
     const network net = {
-        &e->gate,      joined ? &e->gate : &e->up, &e->down, e->gate_bias, e->up_bias, e->down_bias, e->d_ff,
-        joined ? 2 : 1, e->router.weighs_input, joined ? 0.0f : e->limit};
+        &e->gate,    joined ? &e->gate : &e->up, &e->down, e->down_t.rows.n_row > 0 ? &e->down_t : NULL,
+        e->gate_bias, e->up_bias, e->down_bias, e->d_ff, joined ? 2 : 1, e->router.weighs_input,
+        joined ? 0.0f : e->limit};
     const hth_expert_buffers *b = &s->experts;
     for (uint32_t i = 0; i < e->router.n_expert; i++)
         add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
@@ -210,7 +216,7 @@ static void run_chosen(hth_step *s, const hth_experts *e)
 static void run_shared(hth_step *s, const hth_experts *e)
 {
     const hth_ffn *f = &e->shared;
-    const network net = {&f->gate, &f->up, &f->down, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1,
+    const network net = {&f->gate, &f->up, &f->down, NULL, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1,
                          false, e->shared_limit};
     hth_expert_buffers *b = &s->experts;
     size_t d = d_model_of(s);

@@ -34,6 +34,9 @@ typedef struct hth_expert_buffers {
     int64_t *sums;             /* [n_tok][d_model] */
     bool *overflow;            /* [n_tok] */
     uint32_t max_row, n_row, n_slice; /* n_row, n_slice: of the wave */
+    int32_t *list;    /* [max_row][d_ff] the active neurons, and */
+    uint32_t *n_list; /* [max_row] their numbers; NULL: down is not transposed */
+    float *scales;    /* [max_row][hth_n_cluster(d_ff) + 1] of their clusters */
 } hth_expert_buffers;
 
 /* Workspace of recurrent mixers; NULL: no layer is recurrent. */
@@ -242,6 +245,8 @@ void hth_fwd_write_streams(hth_step *s);
 /* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
 hth_fwd_block_fn hth_fwd_experts;
 void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);
+/* experts_down.c: queues the transposed down of the rows of a wave, and their sums */
+void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, uint32_t d_ff);
 /* ffn.c; ffn_source.c: with a source */
 hth_fwd_block_fn hth_fwd_ffn, hth_fwd_ffn_parts;
 /* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */

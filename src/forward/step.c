@@ -175,6 +175,10 @@ static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t 
     b->out = bump_alloc(c, max_row * d, f);
     b->sums = bump_alloc(c, n_row * d, sizeof *b->sums);
     b->overflow = bump_alloc(c, n_row, sizeof *b->overflow);
+    if (!model->expert_down_transposed) return;
+    b->list = bump_alloc(c, max_row * d_ff, sizeof *b->list);
+    b->n_list = bump_alloc(c, max_row, sizeof *b->n_list);
+    b->scales = bump_alloc(c, max_row * (hth_n_cluster(d_ff) + 1), f);
 }
 
 static void alloc_layer_embeddings(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)

@@ -202,7 +202,7 @@ static hearth_status run(collector *c, hearth_session *session, hth_chunks *chun
 
 static hearth_status check_model(const hth_model *m, hearth_error *err)
 {
-    if (!m->down_transposed) return HEARTH_OK;
+    if (!m->down_transposed && !m->expert_down_transposed) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: its down matrices are stored by neuron: take the file that it was packed from",
                     hth_gguf_path(m->file));

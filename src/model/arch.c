@@ -422,7 +422,7 @@ static const hth_arch archs[] = {
      .unrotated_step = 4,
      .unrotated_by_window = true,
      .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .normalise = true, .routes_layer_input = true,
-                 .width = HTH_WIDTH_KEY, .required = true},
+                 .width = HTH_WIDTH_KEY, .required = true, .down_by_shape = true},
      .activation = HTH_ACTIVATION_RELU,
      .gated = true},
     {.name = "gpt-oss",

@@ -156,6 +156,7 @@ typedef struct hth_expert_rule {
     bool reads_leading;         /* the first leading_dense_block_count layers are dense */
     bool reads_step;            /* of the others, layer i has experts if (i + 1) mod interleave_moe_layer_step = 0 */
     bool weighs_input;          /* hth_router */
+    bool down_by_shape;         /* down may be transposed (hth_experts.down_t); not with biases or shared experts */
     bool reads_hashed;          /* the first hash_layer_count layers choose experts by the token */
     bool reads_limits;          /* swiglu_clamp_exp and swiglu_clamp_shexp */
     bool ignored;               /* expert_count means nothing */

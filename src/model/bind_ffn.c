@@ -58,6 +58,28 @@ static hearth_status bind_gate_up(hth_binder *b, uint32_t i, hth_layer *l)
 /* True if layer 0 has a tensor. Then all layers must have it. */
 static bool first_has(hth_binder *b, const char *name) { return hth_bind_find_in_layer(b, 0, name) != NULL; }
 
+/* What precedes the binding of t [n_neuron] as rows of neurons, of which a token uses n_summed clusters. */
+static hearth_status start_neuron_rows(hth_binder *b, const hth_gguf_tensor *t, size_t n_neuron, size_t n_summed,
+                                       hth_transposed_down *down)
+{
+    const char *path = hth_gguf_path(b->model->file);
+    size_t n_cluster = hth_n_cluster(n_neuron);
+    const hth_type_info *type = t ? hth_type_find(t->type) : NULL;
+    down->n_summed = n_summed;
+    down->scale_max = hth_arena_alloc(&b->model->arena, n_cluster, sizeof *down->scale_max, 16);
+    if (!down->scale_max) return hth_fail_memory(b->err, n_cluster * sizeof *down->scale_max, "bounds of neurons");
+    if (!type || !type->supported) return HEARTH_OK; /* which binding refuses */
+    if (hth_axpy_limit((hth_type)t->type) == 0)
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "%s: tensor '%s' is %s, which a transposed down cannot be",
+                        path, b->name, type->name);
+    if (hth_type_act_block((hth_type)t->type) == 0 && n_summed > HTH_MAX_CHAINS)
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: tensor '%s' is %s, and a token uses up to %zu neurons of it; of more than %d, a transposed "
+                        "down must be quantised",
+                        path, b->name, type->name, n_summed * HTH_CLUSTER_NEURONS, HTH_MAX_CHAINS * HTH_CLUSTER_NEURONS);
+    return HEARTH_OK;
+}
+
 /* Down: rows of outputs or, as in PowerInfer's and packed files, transposed (rows of neurons). */
 static hearth_status bind_down(hth_binder *b, uint32_t i, hth_layer *l)
 {
@@ -69,23 +91,9 @@ static hearth_status bind_down(hth_binder *b, uint32_t i, hth_layer *l)
                              (!first_has(b, "ffn_down.weight") && first_has(b, "ffn_down_t.weight"));
     if (!m->down_transposed)
         return hth_bind_linear(b, i, "ffn_down", biased, d, l->ffn.d_ff, &l->ffn.down, &l->ffn.down_bias);
-    hth_transposed_down *down = &l->ffn.down_t;
-    down->n_summed = hth_n_cluster(l->ffn.d_ff);
-    down->scale_max = hth_arena_alloc(&m->arena, down->n_summed, sizeof *down->scale_max, 16);
-    if (!down->scale_max)
-        return hth_fail_memory(b->err, down->n_summed * sizeof *down->scale_max, "bounds of neurons");
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ffn_down_t.weight");
-    const hth_type_info *type = t ? hth_type_find(t->type) : NULL;
-    if (type && type->supported && hth_axpy_limit((hth_type)t->type) == 0)
-        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "%s: tensor '%s' is %s, which a transposed down cannot be",
-                        hth_gguf_path(m->file), b->name, type->name);
-    hearth_status st = hth_bind_matrix(b, t, l->ffn.d_ff, d, &down->rows);
-    if (st == HEARTH_OK && hth_type_act_block(down->rows.type) == 0 && down->n_summed > HTH_MAX_CHAINS)
-        return hth_fail(
-            b->err, HEARTH_ERROR_UNSUPPORTED,
-            "%s: tensor '%s' is %s of %u neurons; of more than %d, a transposed down must be quantised",
-            hth_gguf_path(m->file), b->name, hth_type_find(down->rows.type)->name, l->ffn.d_ff,
-            HTH_MAX_CHAINS * HTH_CLUSTER_NEURONS);
+    hearth_status st = start_neuron_rows(b, t, l->ffn.d_ff, hth_n_cluster(l->ffn.d_ff), &l->ffn.down_t);
+    if (st == HEARTH_OK) st = hth_bind_matrix(b, t, l->ffn.d_ff, d, &l->ffn.down_t.rows);
     return st != HEARTH_OK ? st : hth_bind_bias(b, i, "ffn_down_t", biased, d, &l->ffn.down_bias);
 }
 
@@ -208,6 +216,24 @@ static hearth_status bind_expert_halves(hth_binder *b, uint32_t i, hth_experts *
     return st != HEARTH_OK ? st : bind_expert_matrix(b, i, "ffn_up_exps", f, d, &e->up, &e->up_bias);
 }
 
+/* Down: rows of outputs or, in SmallThinker's own files, of neurons, which its shape alone tells. */
+static hearth_status bind_expert_down(hth_binder *b, uint32_t i, hth_experts *e)
+{
+    const hth_hparams *h = &b->model->hparams;
+    size_t d = h->d_model, f = e->d_ff, n = h->experts.n_expert;
+    const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ffn_down_exps.weight");
+    if (h->arch->experts.down_by_shape && d == f)
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: experts of %zu neurons and outputs: nothing tells whether tensor '%s' has rows of either",
+                        hth_gguf_path(b->model->file), d, b->name);
+    if (!t || !h->arch->experts.down_by_shape || t->dim[0] != d || t->dim[1] != f)
+        return bind_expert_matrix(b, i, "ffn_down_exps", d, f, &e->down, &e->down_bias);
+    b->model->expert_down_transposed = true;
+    size_t n_summed = h->experts.n_used * (hth_n_cluster(f) + 1); /* experts need not begin with a cluster */
+    hearth_status st = start_neuron_rows(b, t, n * f, n_summed, &e->down_t);
+    return st == HEARTH_OK ? hth_bind_slices(b, t, n, f, d, &e->down_t.rows) : st;
+}
+
 static hearth_status bind_shared_expert(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -232,12 +258,11 @@ static hearth_status bind_shared_expert(hth_binder *b, uint32_t i, hth_layer *l)
 
 static hearth_status bind_experts(hth_binder *b, uint32_t i, hth_layer *l)
 {
-    size_t d = b->model->hparams.d_model, f = b->model->hparams.experts.d_ff;
     hth_experts *e = &l->experts;
     hearth_status st;
-    e->d_ff = (uint32_t)f;
+    e->d_ff = b->model->hparams.experts.d_ff;
     if ((st = bind_router(b, i, l)) != HEARTH_OK || (st = bind_expert_halves(b, i, e)) != HEARTH_OK ||
-        (st = bind_expert_matrix(b, i, "ffn_down_exps", d, f, &e->down, &e->down_bias)) != HEARTH_OK)
+        (st = bind_expert_down(b, i, e)) != HEARTH_OK)
         return st;
     return bind_shared_expert(b, i, l);
 }

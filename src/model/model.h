@@ -336,6 +336,7 @@ typedef struct hth_router {
 typedef struct hth_experts {
     hth_router router;
     uint32_t d_ff;             /* of each expert */
+    hth_transposed_down down_t; /* instead of down: rows of the neurons of all experts */
     hth_matrix gate, up, down; /* rows of all experts, one expert after another; up absent: gate holds the rows of gate
                                   and up of the first expert, then those of the second, ...; gate absent: none has one */
     const float *gate_bias, *up_bias, *down_bias; /* of all experts, one after another; NULL: none */
@@ -399,14 +400,14 @@ typedef struct hth_layer {
 } hth_layer;
 
 /* The matrices of a layer but for its predictor's; absent ones too. */
-enum { HTH_LAYER_MATRICES = 51 };
+enum { HTH_LAYER_MATRICES = 52 };
 static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MATRICES])
 {
     hth_experts *e = &l->experts;
     hth_matrix *const these[] = {
         &l->attn.q,   &l->attn.k, &l->attn.v, &l->attn.o,      &l->attn.gate,  &l->ffn.gate,    &l->ffn.up,
         &l->ffn.down, &e->gate,   &e->up,     &e->down,        &e->shared.gate, &e->shared.up,  &e->shared.down,
-        &l->ffn.down_t.rows, &l->short_conv.in, &l->short_conv.out, &l->delta_net.qkv, &l->delta_net.gate,
+        &l->ffn.down_t.rows, &e->down_t.rows, &l->short_conv.in, &l->short_conv.out, &l->delta_net.qkv, &l->delta_net.gate,
         &l->delta_net.beta, &l->delta_net.decay, &l->delta_net.out, &l->latent.q_a, &l->latent.q_b, &l->latent.kv_a,
         &l->latent.k_b, &l->latent.v_b, &l->embedding.gate, &l->embedding.proj,
         &l->kda.q, &l->kda.k, &l->kda.v, &l->kda.beta, &l->kda.decay_a, &l->kda.decay_b, &l->kda.gate_a,
@@ -418,6 +419,12 @@ static inline void hth_layer_matrices(hth_layer *l, hth_matrix *all[HTH_LAYER_MA
 }
 
 static inline bool hth_ffn_is_transposed(const hth_ffn *f) { return f->down_t.rows.n_row > 0; }
+
+/* The down matrix of a layer whose rows are those of neurons. A layer has one at most; n_row 0: none. */
+static inline hth_transposed_down *hth_layer_transposed_down(hth_layer *l)
+{
+    return hth_ffn_is_transposed(&l->ffn) ? &l->ffn.down_t : &l->experts.down_t;
+}
 
 /* One tensor, or some rows of it, and the destination of its weights: exactly one of matrix and vector. */
 typedef struct hth_binding {
@@ -449,7 +456,8 @@ typedef struct hth_model {
     hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
-    bool down_transposed;             /* layers have down_t instead of down */
+    bool down_transposed;             /* dense layers have down_t instead of down */
+    bool expert_down_transposed;      /* experts have */
     bool has_predictors;         /* all layers */
     bool predicts_from_residual; /* their input is the input of the FFN's norm, not its output */
     hearth_selector selector;    /* that the file requests; AUTO: none */

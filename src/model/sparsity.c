@@ -81,12 +81,12 @@ static hearth_status read_selector(hth_model *m, hearth_error *err)
 
 hearth_status hth_model_check_scales(const hth_model *m, uint32_t i_layer, hearth_error *err)
 {
-    const hth_transposed_down *down = &m->layers[i_layer].ffn.down_t;
+    const hth_transposed_down *down = hth_layer_transposed_down(&m->layers[i_layer]);
     for (size_t i = 0; i < hth_n_cluster(down->rows.n_row); i++)
         if (down->scale_max[i] - down->scale_max[i] != 0.0f)
             return hth_fail(err, HEARTH_ERROR_FORMAT,
-                            "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
-                            hth_gguf_path(m->file), i_layer);
+                            "%s: tensor 'blk.%u.ffn_down_%s.weight' holds a scale that is not finite",
+                            hth_gguf_path(m->file), i_layer, down == &m->layers[i_layer].ffn.down_t ? "t" : "exps");
     return HEARTH_OK;
 }
 

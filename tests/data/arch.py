@@ -10,8 +10,8 @@ import gguf
 import vocabulary
 from forward import Model, ROWS, eps_key
 
-MARGIN = {"F32": 0.02, "MXFP4": 0.1, "Q4_K": 0.2}  # of routers, in logits, by the type of the experts
-FILE_TYPE = {"F32": 0, "MXFP4": 38}   # general.file_type
+MARGIN = {"F32": 0.02, "MXFP4": 0.1, "Q4_0": 0.1, "Q4_K": 0.2}  # of routers, in logits, by the type of the experts
+FILE_TYPE = {"F32": 0, "Q4_0": 2, "MXFP4": 38}   # general.file_type
 
 
 class Maker:
@@ -310,7 +310,7 @@ def experts_by_neuron(m, *arguments, **options):
     """Every expert's down matrix has a row per neuron (PowerInfer's --transpose-down)."""
     experts(m, *arguments, **options)
     for name in [n for n in m.file.tensors if n.endswith("ffn_down_exps.weight")]:
-        m.file.add_tensor(name, m.file.get(name).transpose(0, 2, 1))
+        m.file.add_tensor(name, m.file.get(name).transpose(0, 2, 1), m.experts_type)
 
 
 def laguna(m, *arguments, **options):
@@ -822,12 +822,16 @@ def recipes():
     # 320 outputs: the sums of experts are divided into units of 256
     add("mixtral-MXFP4", "llama", 301, with_(experts, 6, 64), d_model=320, n_head=5, n_kv=1, d_ff=64, experts="MXFP4",
         expert_count=6, expert_used_count=2)
+    # neurons of an expert begin within a cluster of 256, and outputs are more than a unit's 512
+    add("smallthinker-downt-Q4_0", "smallthinker", 303, with_(experts_by_neuron, 4, 288, router=4.0), experts="Q4_0",
+        **dict(thinker, d_model=544, n_layer=2, n_head=8, d_head=16, d_ff=288, expert_feed_forward_length=288, expert_count=4,
+               expert_used_count=2, expert_gating_func=2))
     add("gpt-oss-MXFP4", "gpt-oss", 302, with_(gpt_oss, 6, 32), d_ff=32, experts="MXFP4", expert_feed_forward_length=32, **oss)
     return found
 
 
-# Not made here: experts of 4 bits (quant.py), and experts with a row of down per neuron.
-LEFT_OUT = ("mixtral-MXFP4", "gpt-oss-MXFP4", "smallthinker-4b-downt")
+# Not made here: experts of 4 bits (quant.py).
+LEFT_OUT = ("mixtral-MXFP4", "gpt-oss-MXFP4", "smallthinker-downt-Q4_0")
 
 
 def make(folder):

@@ -130,6 +130,7 @@ def make(folder):
         folder.write_floats(f"golden/quant/llama-{kind}.logits.f32", Model(file).forward(ids))
     made = arch.recipes()
     mixtures = {name: (made[name](), None, "MXFP4") for name in ("mixtral-MXFP4", "gpt-oss-MXFP4")}
+    mixtures["smallthinker-downt-Q4_0"] = (made["smallthinker-downt-Q4_0"](), None, "Q4_0")
     mixtures["mixture-Q4_K_M"] = (*mixture(), "Q4_K")
     for name, (m, file, kind) in mixtures.items():
         ids, logits = m.settled_ids(file, kind)

@@ -595,6 +595,39 @@ TEST(shapes_that_are_wrong_are_refused_with_both_shapes)
         }
 }
 
+static void transpose_down(void)
+{
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%d.ffn_down_exps.weight", i);
+        uint64_t *dim = tiny_find(&tiny, name)->dim, first = dim[0];
+        dim[0] = dim[1], dim[1] = first;
+    }
+}
+
+TEST(experts_by_neuron_are_told_by_their_shape)
+{
+    tiny_become(&tiny, "smallthinker");
+    transpose_down();
+    tiny_expect_accepted();
+    tiny_become(&tiny, "qwen3moe");
+    transpose_down();
+    tiny_expect_format_error("blk.0.ffn_down_exps.weight", "metadata ask for [");
+}
+
+TEST(experts_by_neuron_are_not_guessed)
+{
+    static const char *const halves[] = {"gate", "up", "down"};
+    tiny_become(&tiny, "smallthinker");
+    tiny_set_u32(&tiny, "smallthinker.expert_feed_forward_length", TINY_D_MODEL);
+    for (int i = 0; i < 3 * TINY_LAYERS; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", i / 3, halves[i % 3]);
+        tiny_find(&tiny, name)->dim[0] = tiny_find(&tiny, name)->dim[1] = TINY_D_MODEL;
+    }
+    tiny_expect_refused(HEARTH_ERROR_UNSUPPORTED, "blk.0.ffn_down_exps.weight", "nothing tells");
+}
+
 TEST(types_that_do_not_fit_the_role_are_refused)
 {
     static const char *const vectors[] = {"blk.0.attn_norm.weight", "blk.1.ffn_norm.weight", "output_norm.weight"};

@@ -101,7 +101,7 @@ static void widen(tiny_model *m, uint32_t d_ff)
 TEST(floats_of_more_neurons_than_a_sum_holds_are_refused)
 {
     EXPECT(widen(&m, 65537), HEARTH_ERROR_UNSUPPORTED,
-           "'blk.0.ffn_down_t.weight' is F32 of 65537 neurons; of more than 65536, a transposed down must be quantised");
+           "'blk.0.ffn_down_t.weight' is F32, and a token uses up to 65792 neurons of it; of more than 65536, a transposed down must be quantised");
 }
 
 static void set_grid_type(tiny_model *m)

@@ -24,7 +24,7 @@ const char *const golden_archs[GOLDEN_N_ARCH] = {
     "glm4-sections", "qwen", "qwen3vl", "gemma3", "phi2", "plamo3", "stablelm-parallel", "cogvlm", "gptneox",
     "gptneox-sequential", "gpt2", "olmo-unlimited",
     /* not on devices: */
-    "mixtral", "mixtral-drelu", "qwen2moe", "qwen3moe", "olmoe", "smallthinker-4b", "smallthinker-21b",
+    "mixtral", "mixtral-drelu", "qwen2moe", "qwen3moe", "olmoe", "smallthinker-4b", "smallthinker-4b-downt", "smallthinker-21b",
     "smallthinker-window", "gpt-oss", "smollm3", "olmo", "olmo2", "granite", "minicpm", "exaone4",
     "exaone4-shallow", "hunyuan-dense", "command-r", "cohere2", "stablelm", "refact", "jais", "bloom",
     "ernie4_5-moe", "granitemoe", "dots1", "bailingmoe", "bailingmoe2", "glm4moe", "minimax-m2", "deepseek",

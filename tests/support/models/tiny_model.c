@@ -222,6 +222,7 @@ static const struct {
     {"granite", 0},
     {"qwen2moe", HAS_QKV_BIAS | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_SHARED_GATE},
     {"qwen3moe", HAS_QK_NORM | HAS_EXPERTS},
+    {"smallthinker", HAS_EXPERTS},
     {"cohere2moe", HAS_ONE_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER | HAS_WINDOW},
     {"laguna", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER | HAS_WINDOW},
     {"arctic", HAS_EXPERTS},
