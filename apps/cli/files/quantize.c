@@ -9,7 +9,7 @@ static const option_spec options[] = {
     OPT_CHOICE("keep-output", 0, "TYPE",
                "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k",
                "type of the output matrix, or of a tied embedding"),
-    OPT_FILE("imatrix", 0, "FILE", "round by the importance matrix in FILE (hearth imatrix)"),
+    OPT_FILE("imatrix", 0, "FILE", "round by an importance matrix of hearth imatrix"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     {0},
