@@ -402,7 +402,6 @@ def quantize_makes_files_that_run():
     before = open(source, "rb").read()
     bad(2, "the original would be lost", "quantize", source, source, "q8_0")
     bad(1, "NVFP4: this type is read, not written", "quantize", source, scratch("unwritten.gguf"), "nvfp4")
-    bad(1, "IQ2_XXS: this type is read, not written", "quantize", wide, scratch("unwritten.gguf"), "iq2_xxs")
     ids = scratch("own.ids", b"1 2 3")
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", source)
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)
