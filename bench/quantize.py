@@ -21,8 +21,9 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/data"))
 import gguf  # noqa: E402
 
-TYPES = ("F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S IQ4_NL IQ4_XS Q4_1 Q4_0 Q3_K_L Q3_K_M Q3_K_S "
-         "Q2_K").split()
+TYPES = ("F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S IQ4_NL IQ4_XS Q4_1 Q4_0 Q3_K_L Q3_K_M Q3_K_S IQ3_M "
+         "IQ3_S Q2_K TQ2_0 TQ1_0 MXFP4_MOE").split()
+WEIGHTED = "IQ3_XS IQ3_XXS Q2_K_S IQ2_M IQ2_S IQ2_XS IQ2_XXS IQ1_M IQ1_S".split()  # need an importance matrix
 
 
 def weights_of(path):
@@ -79,7 +80,7 @@ def main():
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         mine, theirs = os.path.join(folder, "mine.gguf"), os.path.join(folder, "theirs.gguf")
-        for kind in sys.argv[6:] or TYPES:
+        for kind in sys.argv[6:] or TYPES + (WEIGHTED if matrix else []):
             subprocess.run([hearth, "quantize", model, mine, kind, *matrix], check=True, capture_output=True)
             subprocess.run([llama, *matrix, model, theirs, kind], check=True, capture_output=True)
             other, worst, where, whole = compare(source, gguf.read(mine), gguf.read(theirs), weights)

@@ -26,6 +26,7 @@ HTH_COPY_BITS(hth_load_f32, float, const void *p, p)
 #undef HTH_COPY_BITS
 
 static inline void hth_store_u16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
+static inline void hth_store_u32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
 static inline void hth_store_f32(void *p, float v) { memcpy(p, &v, sizeof v); }
 
 /* Exact. The product shifts the exponent, so subnormal halves become normal. */

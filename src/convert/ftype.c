@@ -44,6 +44,9 @@ enum {
     FT_NVFP4 = 39,
 };
 
+/* Of matrices of experts; the others are Q8_0. The format has the same number for both types of MXFP4. */
+#define MXFP4_MOE "MXFP4_MOE"
+
 static const hth_ftype ftypes[] = {
     {"F32", FT_F32, HTH_TYPE_F32},          {"F16", FT_F16, HTH_TYPE_F16},
     {"BF16", FT_BF16, HTH_TYPE_BF16},       {"Q8_0", FT_Q8_0, HTH_TYPE_Q8_0},
@@ -60,9 +63,10 @@ static const hth_ftype ftypes[] = {
     {"IQ2_M", FT_IQ2_M, HTH_TYPE_IQ2_S},    {"IQ2_S", FT_IQ2_S, HTH_TYPE_IQ2_XS},
     {"IQ2_XS", FT_IQ2_XS, HTH_TYPE_IQ2_XS}, {"IQ2_XXS", FT_IQ2_XXS, HTH_TYPE_IQ2_XXS},
     {"IQ1_M", FT_IQ1_M, HTH_TYPE_IQ1_M},    {"IQ1_S", FT_IQ1_S, HTH_TYPE_IQ1_S},
-    /* Only synth writes these. */
-    {"MXFP4", FT_MXFP4, HTH_TYPE_MXFP4},    {"NVFP4", FT_NVFP4, HTH_TYPE_NVFP4},
     {"TQ2_0", FT_TQ2_0, HTH_TYPE_TQ2_0},    {"TQ1_0", FT_TQ1_0, HTH_TYPE_TQ1_0},
+    {MXFP4_MOE, FT_MXFP4, HTH_TYPE_MXFP4},
+    /* llama-quantize has no name for files of these alone. */
+    {"MXFP4", FT_MXFP4, HTH_TYPE_MXFP4},    {"NVFP4", FT_NVFP4, HTH_TYPE_NVFP4},
 };
 enum { N_FTYPE = sizeof ftypes / sizeof *ftypes };
 
@@ -79,13 +83,9 @@ const hth_ftype *hth_ftype_find(const char *name)
 
 const char *hth_ftype_list(void)
 {
-    return "F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, "
-           "Q3_K_L, Q3_K_M, Q3_K_S, Q2_K, Q2_K_S";
-}
-
-const char *hth_ftype_list_read_only(void)
-{
-    return "IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, MXFP4, NVFP4";
+    return "F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, MXFP4, "
+           "MXFP4_MOE, Q3_K_L, Q3_K_M, Q3_K_S, IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M, IQ2_S, IQ2_XS, "
+           "IQ2_XXS, TQ2_0, IQ1_M, TQ1_0, IQ1_S";
 }
 
 /* ---- roles ----------------------------------------------------------------------- */
@@ -237,6 +237,7 @@ typedef struct matrix {
     role role;
     hth_str name;
     uint64_t n_col;
+    bool only_experts;
 } matrix;
 
 /* Of one to two bits. */
@@ -264,6 +265,7 @@ static hth_type type_of_head(const matrix *x)
 
 static hth_type type_of_embedding(const matrix *x)
 {
+    if (x->ft == FT_TQ1_0 || x->ft == FT_TQ2_0) return HTH_TYPE_Q4_K;
     if (is_iq2_s_or_m(x->ft) || x->ft == FT_IQ3_XXS) return HTH_TYPE_IQ3_S;
     return is_tiny(x->ft) ? HTH_TYPE_Q2_K : x->type;
 }
@@ -379,9 +381,21 @@ static hth_type type_of_gate_or_up(const matrix *x)
     return x->ft == FT_IQ3_XS && i >= n / 8 && i < 7 * n / 8 ? HTH_TYPE_IQ3_XXS : x->type;
 }
 
+/* llama-quantize counts every matrix of three dimensions, of experts or not. */
+static bool is_of_experts(const matrix *x)
+{
+    size_t n = x->m->file ? hth_gguf_n_tensor(x->m->file) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(x->m->file, i);
+        if (t->name.n == x->name.n && memcmp(t->name.bytes, x->name.bytes, x->name.n) == 0) return t->dim[2] > 1;
+    }
+    return contains(x->name, "_exps.");
+}
+
 static hth_type choose(const matrix *x)
 {
     if (x->m->pure || !hth_type_find(x->type)->quantised) return x->type;
+    if (x->only_experts) return is_of_experts(x) ? x->type : HTH_TYPE_Q8_0;
     if (x->role == HEAD) return type_of_head(x);
     if (x->role == EMBEDDING) return type_of_embedding(x);
     if (is_tiny(x->ft)) return type_in_tiny(x);
@@ -424,7 +438,8 @@ static hth_type fallback_type(hth_type type)
 hth_type hth_ftype_type(const hth_ftype *ftype, const hth_ftype_model *model, hth_str name, uint64_t n_col,
                       hth_type *wanted)
 {
-    const matrix x = {model, ftype->file_type, ftype->type, role_of(model, name), name, n_col};
+    const matrix x = {model, ftype->file_type, ftype->type, role_of(model, name), name, n_col,
+                      strcmp(ftype->name, MXFP4_MOE) == 0};
     hth_type type = choose(&x);
     if (wanted) *wanted = type;
     if (n_col % hth_type_find(type)->n_weight != 0) type = fallback_type(type);

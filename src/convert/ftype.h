@@ -15,11 +15,9 @@ typedef struct hth_ftype {
 /* Finds a file type by name, ignoring case; "Q3_K", "Q4_K" and "Q5_K" mean their "_M". NULL: none. */
 const hth_ftype *hth_ftype_find(const char *name);
 
-/* "F32, F16, ...", the file types that quantize writes, for messages and help. */
+/* "F32, F16, ...", the file types that quantize writes, for messages and help; NVFP4 is found by name too, but only synth
+ * writes it. */
 const char *hth_ftype_list(void);
-
-/* Those that can be computed with and found by name, but that only synth writes. */
-const char *hth_ftype_list_read_only(void);
 
 /* Properties of a model that the choice of types depends on. */
 typedef struct hth_ftype_model {

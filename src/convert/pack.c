@@ -298,8 +298,10 @@ static hearth_status plan(packing *w, hearth_error *err)
                             "%s: tensor '%s' has type %s, from which pack cannot start", hth_gguf_path(w->in),
                             p->name, hth_type_find((uint32_t)p->from->type)->name);
         if (!w->packer.k.pack[p->type])
-            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type is read, not written",
-                            hth_type_find((uint32_t)p->type)->name);
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type %s",
+                            hth_type_find((uint32_t)p->type)->name,
+                            w->packer.k.pack_by[p->type] ? "needs an importance matrix: hearth quantize takes one"
+                                                         : "is read, not written");
     }
     return HEARTH_OK;
 }

@@ -17,6 +17,8 @@ static void init_reference(hth_kernels *k)
     hth_kernels_pack_32_ref(k);
     hth_kernels_pack_256_ref(k);
     hth_kernels_pack_iq4_ref(k);
+    hth_kernels_pack_grid_ref(k);
+    hth_kernels_pack_fixed_ref(k);
     hth_kernels_compact_ref(k);
 }
 

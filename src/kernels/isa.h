@@ -47,6 +47,8 @@ void hth_kernels_codec_ref(hth_kernels *k);
 void hth_kernels_pack_32_ref(hth_kernels *k);
 void hth_kernels_pack_256_ref(hth_kernels *k);
 void hth_kernels_pack_iq4_ref(hth_kernels *k);
+void hth_kernels_pack_grid_ref(hth_kernels *k);
+void hth_kernels_pack_fixed_ref(hth_kernels *k);
 void hth_kernels_compact_ref(hth_kernels *k);
 void hth_kernels_compact_avx2(hth_kernels *k);
 void hth_kernels_compact_avx512(hth_kernels *k);

@@ -148,6 +148,16 @@ def quantize_names_the_matrices_of_mixtures_that_fit_no_block():
     good("run", out, "-p", "a", "-n", "2", "--gpu", "none")
 
 
+@case
+def quantize_gives_experts_alone_mxfp4():
+    out = scratch("out.gguf")
+    good("quantize", mixture("mixtral"), out, "mxfp4_moe")
+    types = {t["name"].split(".", 2)[-1]: t["type"] for t in inspected(out)["tensors"]}
+    check(types["ffn_gate_exps.weight"] == types["ffn_up_exps.weight"] == "MXFP4", types)
+    check(types["attn_q.weight"] == types["attn_output.weight"] == "Q8_0", types)
+    good("run", out, "-p", "a", "-n", "2", "--gpu", "none")
+
+
 # ---- devices ---------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """hearth imatrix on the command line: what it writes, combines and refuses. Called by CTest with the program's path.
 Python 3, standard library only."""
 
+import json
 import os
 import re
 import struct
@@ -102,6 +103,27 @@ def quantize_rounds_by_importance():
     shown = good("inspect", made).stdout.decode()
     check("quantize.imatrix.file" in shown and "text.txt" in shown, shown)
     good("perplexity", made, "-f", text, "-c", "32")
+
+
+@case
+def quantize_writes_grid_types_by_importance():
+    model, text, matrix = data("golden/quant/llama-IQ4_XS.gguf"), scratch("text.txt", letters(140)), scratch("w.imatrix")
+    made, again = scratch("made.gguf"), scratch("again.gguf")
+    good("imatrix", model, "-f", text, "-o", matrix, "-c", "32")
+    for kind in ("iq3_m", "iq3_s", "iq3_xs", "iq3_xxs", "iq2_m", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s"):
+        good("quantize", model, made, kind, "--imatrix", matrix, "-t", "1")
+        good("quantize", model, again, kind, "--imatrix", matrix, "-t", "3")
+        check(content(made) == content(again), kind, "other bytes with other threads")
+        types = {t["type"] for t in json.loads(good("inspect", made, "--json", "--all").stdout)["tensors"]}
+        check(any(t.startswith(kind[:3].upper()) for t in types), kind, types)
+        good("perplexity", made, "-f", text, "-c", "32")
+        if kind in ("iq3_m", "iq3_s"):
+            good("quantize", model, made, kind)
+        else:
+            line = bad(1, "needs an importance matrix", "quantize", model, again, kind)
+            check("tensor 'blk.0." in line and "--imatrix" in line, line)
+    bad(1, "IQ2_XS: this type needs an importance matrix: hearth quantize takes one", "pack", model, "-o", scratch("p.gguf"),
+        "--type", "iq2_xs")
 
 
 @case

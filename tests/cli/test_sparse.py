@@ -368,7 +368,7 @@ def any_bytes_survive_tokenize_and_detokenize():
 @case
 def quantize_makes_files_that_run():
     source = scratch("source.gguf", tiny_model())
-    for kind in ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "f16", "bf16", "f32"]:
+    for kind in ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "f16", "bf16", "f32"]:
         out = scratch(kind + ".gguf")
         check(b"tensors" in good("quantize", source, out, kind).stdout, kind)
         good("run", out, "-n", "2", "-p", "a")
@@ -401,8 +401,7 @@ def quantize_makes_files_that_run():
     check(b"quantised already: the new rounding adds to their loss" in done.stderr, done.stderr)
     before = open(source, "rb").read()
     bad(2, "the original would be lost", "quantize", source, source, "q8_0")
-    bad(1, "MXFP4: this type is read, not written", "quantize", source, scratch("unwritten.gguf"), "mxfp4")
-    bad(1, "IQ2_XXS: this type is read, not written", "quantize", wide, scratch("unwritten.gguf"), "iq2_xxs")
+    bad(1, "NVFP4: this type is read, not written", "quantize", source, scratch("unwritten.gguf"), "nvfp4")
     ids = scratch("own.ids", b"1 2 3")
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", source)
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)

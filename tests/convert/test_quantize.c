@@ -313,3 +313,96 @@ TEST(types_that_need_importance_are_refused_without)
     CHECK_FAILS(hth_quantize(in, test_scratch("q.gguf"), &o, &r, err), HEARTH_ERROR_ARGUMENT,
                 "one.imatrix: tensor 'blk.0.|is missing, and Q2_K needs");
 }
+
+/* A matrix of importance for every matrix of a file, with columns from 1 to 8. */
+static const char *write_importance(const hth_gguf *file)
+{
+    const char *out = test_scratch("all.imatrix");
+    CLEANUP(close_matrix) hth_imatrix *m = NULL;
+    CHECK_OK(hth_imatrix_new(16, &m, err));
+    for (size_t i = 0; m && i < hth_gguf_n_tensor(file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(file, i);
+        hth_imatrix_entry *e;
+        if (!hth_ftype_is_matrix(t->name, t->n_dim)) continue;
+        CHECK_OK(hth_imatrix_add(m, t->name, (size_t)t->dim[0], 1, &e, err));
+        for (size_t c = 0; c < (size_t)t->dim[0]; c++) e->sums[c] = (float)(1u << c * c % 4);
+        e->counts[0] = 1.0;
+    }
+    CHECK_OK(hth_imatrix_write(m, out, err));
+    return out;
+}
+
+/* The squared error of the matrices of b divided by the squares of those of a. */
+static double relative_error(hth_gguf *a, hth_gguf *b, hth_type type)
+{
+    hth_kernels k;
+    double error = 0.0, size = 0.0;
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    for (size_t i = 0; i < hth_gguf_n_tensor(a); i++) {
+        const hth_gguf_tensor *from = hth_gguf_tensor_at(a, i), *to = hth_gguf_tensor_at(b, i);
+        size_t n = (size_t)(from->dim[0] * from->dim[1]);
+        if (!hth_ftype_is_matrix(from->name, from->n_dim)) continue;
+        CHECK_INT(to->type, type);
+        FREED uint8_t *raw = malloc((size_t)to->size);
+        FREED float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+        CHECK_OK(hth_gguf_read(a, from, 0, n * sizeof *x, x, err));
+        CHECK_OK(hth_gguf_read(b, to, 0, (size_t)to->size, raw, err));
+        k.unpack[type](raw, n, y);
+        for (size_t j = 0; j < n; j++) {
+            double e = (double)y[j] - (double)x[j];
+            error += e * e, size += (double)x[j] * (double)x[j];
+        }
+    }
+    return error / size;
+}
+
+/* Weights that a type holds exactly are found again; bytes do not depend on the number of threads. */
+TEST(weights_of_a_type_become_that_type_again)
+{
+    static const char *const types[] = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",
+                                        "IQ1_S",   "IQ1_M",  "TQ1_0", "TQ2_0",   "MXFP4"};
+    const char *wide = test_scratch("wide.gguf"), *out = test_scratch("out.gguf"), *alone = test_scratch("alone.gguf");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char name[80];
+        hth_quantize_result r;
+        hth_quantize_options o = {.ftype = hth_ftype_find("F32"), .n_thread = 2}, p = {.n_thread = 3, .pure = true};
+        /* The files of that name are mostly IQ2_XS. */
+        p.ftype = hth_ftype_find(strcmp(types[i], "IQ2_S") == 0 ? "IQ2_M" : types[i]);
+        snprintf(name, sizeof name, "golden/quant/llama-%s.gguf", types[i]);
+        const char *in = test_data(name);
+        if (!in) continue;
+        CHECK_OK(hth_quantize(in, wide, &o, &r, err));
+        CLOSED(hth_gguf) *a = OPENED_BY(hth_gguf_open, hth_gguf, wide);
+        if (!a) continue;
+        p.imatrix = write_importance(a);
+        CHECK_OK(hth_quantize(wide, out, &p, &r, err));
+        CHECK_INT(r.n_weighted, types[i][0] == 'I' ? r.n_changed : 0);
+        p.n_thread = 1;
+        CHECK_OK(hth_quantize(wide, alone, &p, &r, err));
+        size_t n[2];
+        FREED char *one = test_read_file(alone, &n[0]), *three = test_read_file(out, &n[1]);
+        if (CHECK(one && three) && CHECK_INT(n[0], n[1])) CHECK_BYTES(one, three, n[0]);
+        CLOSED(hth_gguf) *b = OPENED_BY(hth_gguf_open, hth_gguf, out);
+        double error = b ? relative_error(a, b, p.ftype->type) : 1.0;
+        printf("     %s: %.1e\n", types[i], error);
+        CHECK(error < (types[i][0] == 'I' ? 1e-4 : 1e-30));
+        hearth_model_close(OPENED(hearth_model, out, NULL));
+    }
+    remove(wide), remove(out), remove(alone);
+}
+
+TEST(grid_types_are_refused_without_importance)
+{
+    static const char *const types[] = {"IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_S", "IQ1_M"};
+    const char *in = test_data("golden/quant/llama-IQ4_XS.gguf");
+    hth_quantize_result r;
+    for (size_t i = 0; in && i < sizeof types / sizeof *types; i++) {
+        hth_quantize_options o = {.ftype = hth_ftype_find(types[i]), .n_thread = 2, .pure = true};
+        CHECK_FAILS(hth_quantize(in, test_scratch("q.gguf"), &o, &r, err), HEARTH_ERROR_ARGUMENT,
+                    "llama-IQ4_XS.gguf: tensor 'blk.0.|needs an importance matrix");
+    }
+    hth_quantize_options o = {.ftype = hth_ftype_find("IQ3_S"), .n_thread = 2};
+    if (!in) return;
+    CHECK_OK(hth_quantize(in, test_scratch("q.gguf"), &o, &r, err));
+    hearth_model_close(OPENED(hearth_model, test_scratch("q.gguf"), NULL));
+}

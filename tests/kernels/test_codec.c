@@ -268,3 +268,42 @@ TEST(packing_stays_inside_its_rows)
     guard_close(&x);
     guard_close(&row);
 }
+
+/* Values of 0, 0.5, 1, 1.5, 2, 3, 4 and 6 in units of the scale; the smaller one of two equally near ones. */
+TEST(mxfp4_rounds_to_the_nearest_value)
+{
+    static const float from[8] = {5.0f, -5.1f, 0.25f, -0.75f, 2.5f, -3.6f, 7.9f, -0.2f},
+                       to[8] = {4.0f, -6.0f, 0.0f, -0.5f, 2.0f, -4.0f, 6.0f, 0.0f};
+    hth_kernels k = table();
+    for (int power = -120; power <= 100; power += 20) {
+        float x[32] = {0}, y[32], unit = ldexpf(1.0f, power);
+        uint8_t block[17];
+        for (int i = 0; i < 8; i++) x[4 * i + 1] = from[i] * unit;
+        k.pack[HTH_TYPE_MXFP4](x, 32, block);
+        k.unpack[HTH_TYPE_MXFP4](block, 32, y);
+        for (int i = 0; i < 8; i++) CHECK(y[4 * i + 1] == to[i] * unit && y[4 * i] == 0.0f);
+    }
+}
+
+/* The largest magnitude is the scale; halves of it round away from zero. */
+TEST(ternary_types_round_by_the_largest)
+{
+    static const float from[8] = {-2.0f, 1.0f, -1.0f, 0.99f, -0.99f, 1.9f, 0.0f, 2.0f},
+                       to[8] = {-2.0f, 2.0f, -2.0f, 0.0f, 0.0f, 2.0f, 0.0f, 2.0f};
+    static const hth_type types[2] = {HTH_TYPE_TQ1_0, HTH_TYPE_TQ2_0};
+    hth_kernels k = table();
+    for (int t = 0; t < 2; t++) {
+        float x[256], y[256];
+        uint8_t block[66];
+        for (int i = 0; i < 256; i++) x[i] = from[(i + i / 8) % 8];
+        k.pack[types[t]](x, 256, block);
+        k.unpack[types[t]](block, 256, y);
+        for (int i = 0; i < 256; i++)
+            if (!CHECK(y[i] == to[(i + i / 8) % 8])) break;
+        memset(x, 0, sizeof x);
+        k.pack[types[t]](x, 256, block);
+        k.unpack[types[t]](block, 256, y);
+        for (int i = 0; i < 256; i++)
+            if (!CHECK(y[i] == 0.0f)) break;
+    }
+}

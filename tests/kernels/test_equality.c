@@ -375,7 +375,8 @@ static uint64_t hash_codecs(const hth_kernels *k)
         fill(&r, kind);
         proof_one_nan(in_a, N);
         for (int t = 0; t < ROWS_N_TYPE; t++) {
-            if (!k->pack[rows_types[t]] || rows_types[t] == HTH_TYPE_IQ4_XS) continue; /* not written, or below */
+            hth_type type = rows_types[t];
+            if (!k->pack[type] || type == HTH_TYPE_IQ4_XS || type == HTH_TYPE_IQ3_S) continue; /* not written, or below */
             k->pack[rows_types[t]](in_a, N_COL, row);
             h = hth_hash_more(h, row, rows_bytes(rows_types[t], N_COL));
             k->unpack[rows_types[t]](row, N_COL, out);
@@ -385,12 +386,10 @@ static uint64_t hash_codecs(const hth_kernels *k)
     return h;
 }
 
-/* Rounding by importance, and of a type whose rounding is a search in either case. */
-static uint64_t hash_packing_by_importance(const hth_kernels *k)
+/* Rounding by importance, and of a type `alike` whose rounding is a search in either case. */
+static uint64_t hash_packing(const hth_kernels *k, const hth_type *types, size_t n_type, hth_type alike)
 {
     enum { N_COL = 1024 };
-    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q4_1, HTH_TYPE_Q5_0, HTH_TYPE_Q5_1,   HTH_TYPE_Q2_K,  HTH_TYPE_Q3_K,
-                                     HTH_TYPE_Q4_K, HTH_TYPE_Q5_K, HTH_TYPE_Q6_K, HTH_TYPE_IQ4_NL, HTH_TYPE_IQ4_XS};
     uint8_t row[4 * N_COL];
     float importance[N_COL];
     test_random r = {SEED};
@@ -400,14 +399,28 @@ static uint64_t hash_packing_by_importance(const hth_kernels *k)
         for (int c = 0; c < N_COL; c++) /* others are refused before they are packed */
             in_a[c] = in_a[c] >= -65504.0f && in_a[c] <= 65504.0f ? in_a[c] : 1.0f;
         for (int c = 0; c < N_COL; c++) importance[c] = 1.0f / (float)(1 + test_random_below(&r, 1000));
-        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        for (size_t t = 0; t < n_type; t++) {
             k->pack_by[types[t]](in_a, importance, N_COL, row);
             h = hth_hash_more(h, row, rows_bytes(types[t], N_COL));
         }
-        k->pack[HTH_TYPE_IQ4_XS](in_a, N_COL, row);
-        h = hth_hash_more(h, row, rows_bytes(HTH_TYPE_IQ4_XS, N_COL));
+        k->pack[alike](in_a, N_COL, row);
+        h = hth_hash_more(h, row, rows_bytes(alike, N_COL));
     }
     return h;
+}
+
+static uint64_t hash_packing_by_importance(const hth_kernels *k)
+{
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q4_1, HTH_TYPE_Q5_0, HTH_TYPE_Q5_1,   HTH_TYPE_Q2_K,  HTH_TYPE_Q3_K,
+                                     HTH_TYPE_Q4_K, HTH_TYPE_Q5_K, HTH_TYPE_Q6_K, HTH_TYPE_IQ4_NL, HTH_TYPE_IQ4_XS};
+    return hash_packing(k, types, sizeof types / sizeof *types, HTH_TYPE_IQ4_XS);
+}
+
+static uint64_t hash_packing_of_grids(const hth_kernels *k)
+{
+    static const hth_type types[] = {HTH_TYPE_IQ2_XXS, HTH_TYPE_IQ2_XS, HTH_TYPE_IQ2_S, HTH_TYPE_IQ3_XXS,
+                                     HTH_TYPE_IQ3_S,   HTH_TYPE_IQ1_S,  HTH_TYPE_IQ1_M};
+    return hash_packing(k, types, sizeof types / sizeof *types, HTH_TYPE_IQ3_S);
 }
 
 enum { ATTEND_POSITIONS = 300, ATTEND_HEAD = 68 };
@@ -524,8 +537,9 @@ TEST(rounded_activations_are_the_same_everywhere) { check_levels(hash_rounding, 
 TEST(activations_rounded_per_256_are_the_same_everywhere) { check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu); }
 TEST(unpacked_weights_of_every_type_are_the_same_everywhere) { check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u); }
 TEST(unpacked_weights_of_the_later_types_are_the_same_everywhere) { check_levels(hash_unpacking_grids, 0x466a9f9589a39ce9u); }
-TEST(packed_and_unpacked_weights_are_the_same_everywhere) { check_levels(hash_codecs, 0x718bf70659b44a48u); }
+TEST(packed_and_unpacked_weights_are_the_same_everywhere) { check_levels(hash_codecs, 0xf51956539c2e69f8u); }
 TEST(weights_packed_by_importance_are_the_same_everywhere) { check_levels(hash_packing_by_importance, 0xe8592b3a2b56eb37u); }
+TEST(packing_of_grids_is_the_same_everywhere) { check_levels(hash_packing_of_grids, 0x6f66ecb88ea3df79u); }
 TEST(attention_is_the_same_everywhere) { check_levels(hash_attention, 0x8cc202477858d98au); }
 TEST(attention_over_rounded_caches_is_the_same_everywhere)
 {

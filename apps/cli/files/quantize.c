@@ -7,9 +7,9 @@
 
 static const option_spec options[] = {
     OPT_CHOICE("keep-output", 0, "TYPE",
-               "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k",
+               "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|iq4_xs|q4_1|q4_0|mxfp4|q3_k|iq3_s|q2_k",
                "type of the output matrix, or of a tied embedding"),
-    OPT_FILE("imatrix", 0, "FILE", "round by the importance matrix in FILE (hearth imatrix)"),
+    OPT_FILE("imatrix", 0, "FILE", "round by an importance matrix of hearth imatrix"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     {0},
@@ -48,10 +48,13 @@ const command command_quantize = {
     .operands = "IN OUT TYPE",
     .summary = "write a model file with its matrices in another type",
     .details = "TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S,\n"
-               "IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K or, with --imatrix,\n"
-               "Q2_K_S: names and mixes are those of llama-quantize, so some matrices get more\n"
-               "bits than the name says; --pure disables the mix. IN has any supported type,\n"
-               "best F32, F16 or BF16: a second rounding adds to the loss of the first, with a\n"
+               "IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, IQ3_M, IQ3_S, Q2_K, TQ2_0,\n"
+               "TQ1_0, MXFP4, MXFP4_MOE or, with --imatrix, IQ3_XS, IQ3_XXS, Q2_K_S, IQ2_M,\n"
+               "IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S: names and mixes are those of\n"
+               "llama-quantize, so some matrices get more bits than the name says; --pure\n"
+               "disables the mix. TQ1_0 and TQ2_0 are for models of ternary weights; MXFP4_MOE\n"
+               "gives the experts that type, and Q8_0 the rest. IN has any supported type, best\n"
+               "F32, F16 or BF16: a second rounding adds to the loss of the first, with a\n"
                "warning. Vectors are copied. A matrix whose rows do not fit the blocks gets a\n"
                "type that fits, with a warning. OUT appears when it is complete.\n",
     .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",

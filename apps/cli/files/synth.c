@@ -33,7 +33,7 @@ static int run(const args *a)
                            .n_thread = (uint32_t)args_uint(a, "threads", 0),
                            .progress = progress_show,
                            .progress_user = &p};
-    if (!o.ftype) return usage_error("type '%s': expected one of %s, %s", type, hth_ftype_list(), hth_ftype_list_read_only());
+    if (!o.ftype) return usage_error("type '%s': expected one of %s, NVFP4", type, hth_ftype_list());
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
     install_signal_handlers();
@@ -55,8 +55,7 @@ const command command_synth = {
                "shape-32b, llama-70b, stories-15m, gemma4-12b or qwen35-9b, or a mixture of\n"
                "experts (no --packed, no --rank): mixtral-8x7b, qwen3-30b-a3b, qwen35-35b-a3b,\n"
                "smallthinker-4b, smallthinker-21b, gpt-oss-20b or deepseek-v2-lite.\n"
-               "TYPE is one of quantize, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS,\n"
-               "IQ1_M, IQ1_S, TQ2_0, TQ1_0, MXFP4 or NVFP4.\n"
+               "TYPE is one of hearth quantize, or NVFP4.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
