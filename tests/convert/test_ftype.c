@@ -1,4 +1,4 @@
-/* Which matrix gets which type: the mixes of llama-quantize, as it chooses them (tests/data/mixes.txt) and counted for
+/* Which matrix gets which type: the mixes of llama-quantize, as it chooses them (tests/data/golden/mixes.txt) and counted for
  * models of known shape, and what happens to rows that fit no block. */
 #include "convert/ftype.h"
 #include "support/models/gguf_build.h"
@@ -253,7 +253,7 @@ TEST(mixes_are_those_of_llama_quantize)
     static mix_model m;
     char line[2000];
     uint32_t n = 0, n_mix = 0;
-    const char *path = test_data("mixes.txt");
+    const char *path = test_data("golden/mixes.txt");
     FILE *f = path ? fopen(path, "r") : NULL;
     while (f && fgets(line, sizeof line, f)) {
         if (strncmp(line, "model ", 6) == 0) {
