@@ -1,5 +1,5 @@
 /* File types (ftype). The rules are those of llama-quantize of 2026. A rule selects a role, which is recognised by a
- * part of a tensor's name; tests/data/mixes.txt holds what llama-quantize chooses. */
+ * part of a tensor's name; tests/data/golden/mixes.txt holds what llama-quantize chooses. */
 #include "convert/ftype.h"
 
 #include <stdio.h>
