@@ -76,7 +76,7 @@ static const struct {
     {"run", "-sys --system-prompt --system",
      "a system text belongs to a conversation: hearth chat MODEL --system TEXT"},
     {"quantize", "--allow-requantize",
-     "quantize takes F32, F16 and BF16; hearth pack --type takes others too"},
+     "quantize takes every supported type, with a warning; leave it out"},
     {"quantize", "--leave-output-tensor", "--keep-output TYPE sets the type of the output matrix"},
     {"imatrix", "--no-ppl", "hearth perplexity measures how well a text is predicted; leave it out"},
     {"imatrix", "--output-format", "OUT is GGUF; leave it out"},

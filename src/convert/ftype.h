@@ -26,7 +26,7 @@ typedef struct hth_ftype_model {
     uint32_t n_expert; /* 0: dense */
     bool tied;         /* the embedding table is also the head */
     bool is_falcon;    /* which uses other types */
-    bool is_70b;       /* so does a model of 80 layers whose values serve eight heads */
+    bool is_70b;       /* so does one of 80 layers: qwen2, olmo, deci; llama if heads share values */
     bool pure;         /* every matrix gets ftype->type */
     bool has_imatrix;  /* an importance matrix is given */
     const hth_gguf *file; /* some rules count its tensors; NULL: each layer has one of each kind */

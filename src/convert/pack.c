@@ -129,9 +129,10 @@ static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, int half
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
+/* Whether rows of neurons can be packed to a type, and computed in it. */
 static bool can_be(const packing *w, hth_type type, uint64_t n_col)
 {
-    return w->packer.k.pack[type] && n_col % hth_type_find((uint32_t)type)->n_weight == 0;
+    return w->packer.k.pack[type] && hth_axpy_limit(type) > 0 && n_col % hth_type_find((uint32_t)type)->n_weight == 0;
 }
 
 /* Of a matrix whose rows stay rows. */
@@ -297,10 +298,11 @@ static hearth_status plan(packing *w, hearth_error *err)
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                             "%s: tensor '%s' has type %s, from which pack cannot start", hth_gguf_path(w->in),
                             p->name, hth_type_find((uint32_t)p->from->type)->name);
-        if (!w->packer.k.pack[p->type])
+        bool needs_matrix = w->options->ftype && hth_ftype_needs_imatrix(w->options->ftype, p->from->name, p->type);
+        if (!w->packer.k.pack[p->type] || needs_matrix)
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type %s",
                             hth_type_find((uint32_t)p->type)->name,
-                            w->packer.k.pack_by[p->type] ? "needs an importance matrix: hearth quantize takes one"
+                            needs_matrix || w->packer.k.pack_by[p->type] ? "needs an importance matrix: hearth quantize takes one"
                                                          : "is read, not written");
     }
     return HEARTH_OK;

@@ -44,14 +44,6 @@ void hth_pack_declare(hth_packer *p, const hth_pack_tensor *t)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-/* Keeps the lowest row, independent of the thread that reports it. */
-static void note_bad(chunk *w, uint64_t i_row)
-{
-    uint64_t seen = atomic_load(&w->bad_row);
-    while ((seen == 0 || i_row + 1 < seen) && !atomic_compare_exchange_weak(&w->bad_row, &seen, i_row + 1))
-        continue;
-}
-
 static void convert_row(chunk *w, const uint8_t *from, float *x, uint8_t *to, uint64_t i_row)
 {
     const hth_pack_tensor *t = w->t;
@@ -61,7 +53,7 @@ static void convert_row(chunk *w, const uint8_t *from, float *x, uint8_t *to, ui
     }
     w->p->k.unpack[t->from->type](from, t->n_col, x);
     if (hth_type_in_range(x, t->n_col, t->type)) w->p->k.pack[t->type](x, t->n_col, to);
-    else note_bad(w, i_row);
+    else hth_note_bad_row(&w->bad_row, i_row);
 }
 
 static void convert_rows(void *arg, size_t i_unit, uint32_t i_thread)
@@ -106,7 +98,7 @@ static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
         size_t place = w->place ? (size_t)w->place[first + j] : first + j;
         uint8_t *to = w->packed + place * w->to_size;
         if (!hth_type_in_range(x + j * d, d, t->type)) {
-            note_bad(w, first + j);
+            hth_note_bad_row(&w->bad_row, first + j);
             continue;
         }
         w->p->k.pack[t->type](x + j * d, d, to);

@@ -39,7 +39,7 @@ typedef struct work {
     uint8_t *raw, *packed;
     float *x;
     float *importance; /* [matrices][n_col] or NULL */
-    _Atomic size_t bad_row; /* 1 + a row with a weight that cannot be packed */
+    _Atomic uint64_t bad_row; /* hth_note_bad_row */
 } work;
 
 /* ---- choice of types ------------------------------------------------------------------ */
@@ -252,7 +252,7 @@ static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
         float *x = w->x + r * w->n_col;
         w->k.unpack[w->tensor->type](w->raw + r * from_size, w->n_col, x);
         if (hth_type_in_range(x, w->n_col, w->to)) pack_row(w, r, x, w->packed + r * to_size);
-        else atomic_store(&w->bad_row, r + 1);
+        else hth_note_bad_row(&w->bad_row, r);
     }
 }
 
@@ -265,7 +265,7 @@ static hearth_status copy_piece(work *w, hearth_error *err)
     if (st != HEARTH_OK) return st;
     atomic_store(&w->bad_row, 0);
     hth_pool_run(w->pool, pack_unit, w, (w->n_row + UNIT_ROWS - 1) / UNIT_ROWS);
-    size_t bad = atomic_load(&w->bad_row);
+    uint64_t bad = atomic_load(&w->bad_row);
     if (bad) {
         char name[80];
         return hth_fail(

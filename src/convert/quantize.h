@@ -23,7 +23,7 @@ typedef struct hth_quantize_result {
 } hth_quantize_result;
 
 /* Reads IN (weights of any supported type) and writes OUT. Keeps vectors, routers and metadata; sets
- * general.file_type. Memory does not grow with the model. OUT appears only when it is complete. ARGUMENT: the importance
+ * general.file_type. Memory does not grow with the model, but for the importance matrix. OUT appears only when it is complete. ARGUMENT: the importance
  * matrix is of another model, or a type needs one. */
 hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_quantize_options *options,
                            hth_quantize_result *result, hearth_error *err);

@@ -240,7 +240,7 @@ def what_was_meant_is_named():
     for command, typed, word in [("chat", "-i", "leave it out"), ("chat", "-cnv", "leave it out"), ("chat", "-p", "hearth run"),
                               ("chat", "-st", "one turn"), ("run", "-sys", "hearth chat"), ("run", "-nkvo", "-ngl 0"),
                               ("chat", "-mli", "/multi"), ("run", "--override-kv", "from the file"),
-                              ("quantize", "--allow-requantize", "hearth pack --type"), ("imatrix", "--no-ppl", "leave it out")]:
+                              ("quantize", "--allow-requantize", "leave it out"), ("imatrix", "--no-ppl", "leave it out")]:
         check(word in bad(2, typed + ": ", command, typed, "on"), command, typed)
     bad(2, "-nope: no such option", "run", "-nope")
     bad(2, "--predict 'ope'", "run", "-n=ope")

@@ -139,6 +139,7 @@ static int check_usage(const args *a)
     if (!file && model) return usage_error("imatrix %s: needs -f FILE; --in-file alone needs no model", model);
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("imatrix --selector %s: all neurons are computed, so that all are seen", selector);
+    if (args_has(a, "bf16-dot")) return usage_error("imatrix --bf16-dot: the result would depend on --batch");
     for (size_t i = 0; (in = args_text_at(a, "in-file", i)); i++) {
         const input read = {in, "a matrix"};
         int wrong = check_output(a, out, OUTPUT_IMATRIX, &read, 1);
@@ -159,10 +160,11 @@ const command command_imatrix = {
     .operands = "[MODEL]",
     .summary = "find which weights matter for a text, for quantize",
     .details = "As llama-imatrix does: for every matrix of the layers the squares of its\n"
-               "inputs, over chunks of -c tokens (512); for each expert those of its tokens. OUT\n"
-               "is a GGUF file that quantize --imatrix and llama.cpp read; --in-file also reads\n"
-               "their older .dat files. The result depends neither on threads nor on --batch.\n"
-               "Ctrl-C writes the chunks so far. Without MODEL, --in-file combines files.\n",
+               "inputs, over chunks of -c tokens (512, or as trained for); for each expert\n"
+               "those of its tokens. OUT is a GGUF file that quantize --imatrix and llama.cpp\n"
+               "read; --in-file also reads their older .dat files. The result depends neither\n"
+               "on threads nor on --batch. Ctrl-C writes the chunks so far. Without MODEL,\n"
+               "--in-file combines files.\n",
     .example = "hearth imatrix model-f16.gguf -f text.txt -o model.imatrix",
     .groups = {options, output_options, model_options},
     .models = 1,
