@@ -50,7 +50,8 @@ static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->r
 /* Of the router, of the experts that a token uses, and of the shared one. */
 static uint64_t bytes_of_experts(const hth_model *model, const hth_experts *e)
 {
-    uint64_t n = e->router.n_expert, all = bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down);
+    uint64_t n = e->router.n_expert, all = bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down) +
+                                         bytes_of(&e->down_t.rows);
     if (n == 0) return 0;
     return n * model->hparams.d_model * sizeof *e->router.weight + all / n * e->router.n_used +
            bytes_of(&e->shared.gate) + bytes_of(&e->shared.up) + bytes_of(&e->shared.down);
@@ -62,7 +63,7 @@ static uint64_t bytes_of_mixers(const hth_model *model, uint32_t i)
     hth_layer *l = &model->layers[i];
     const hth_experts *e = &l->experts;
     const hth_matrix *network[] = {&l->ffn.gate, &l->ffn.up,       &l->ffn.down,   &l->ffn.down_t.rows, &e->gate, &e->up,
-                                   &e->down,     &e->shared.gate, &e->shared.up, &e->shared.down};
+                                   &e->down, &e->down_t.rows, &e->shared.gate, &e->shared.up, &e->shared.down};
     hth_matrix *all[HTH_LAYER_MATRICES];
     uint64_t size = 0;
     hth_layer_matrices(l, all);

@@ -203,7 +203,7 @@ static void run_chosen(hth_step *s, const hth_experts *e)
     const network net = {
         &e->gate,    joined ? &e->gate : &e->up, &e->down, e->down_t.rows.n_row > 0 ? &e->down_t : NULL,
         e->gate_bias, e->up_bias, e->down_bias, e->d_ff, joined ? 2 : 1, e->router.weighs_input,
-        joined ? 0.0f : e->limit};
+        e->limit};
     const hth_expert_buffers *b = &s->experts;
     for (uint32_t i = 0; i < e->router.n_expert; i++)
         add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);

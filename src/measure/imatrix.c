@@ -15,7 +15,8 @@ enum { STRIPE = 256 };
 typedef struct target {
     const hth_matrix *matrix;
     uint32_t i_entry;
-    bool by_expert; /* each slice has a count */
+    uint32_t n_slice; /* of the entry; 1: those of the matrix, if it has any, are summed up */
+    bool by_expert;   /* each slice has a count */
 } target;
 
 typedef struct collector {
@@ -41,14 +42,15 @@ static const target *find_target(const collector *c, const hth_matrix *matrix)
 
 typedef struct sum_job {
     const hth_product_inputs *seen;
-    double *sums; /* [slices][n_col] */
+    const target *target;
+    double *sums; /* [n_slice][n_col] */
 } sum_job;
 
 /* Adds the squares of some columns of rows first to first + n. A square of a float is exact in a double. */
 static void add_rows(const sum_job *job, size_t first, size_t n, size_t i_slice, size_t first_col, size_t n_col)
 {
     size_t width = job->seen->n_col;
-    double *sums = job->sums + i_slice * width + first_col;
+    double *sums = job->sums + i_slice % job->target->n_slice * width + first_col;
     const float *x = job->seen->x + first * width + first_col;
     for (size_t t = 0; t < n; t++, x += width)
         for (size_t i = 0; i < n_col; i++) sums[i] += (double)x[i] * (double)x[i];
@@ -67,14 +69,14 @@ static void add_stripe(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-/* Slices that have no counts of their own see the same tokens: those of the first one are counted. */
-static void count_rows(const hth_product_inputs *seen, bool by_expert, double *counts)
+/* Slices that have sums but no counts of their own see the same tokens: those of the first one are counted. */
+static void count_rows(const hth_product_inputs *seen, const target *t, double *counts)
 {
     if (!seen->slices) counts[0] += (double)seen->n_row;
     for (uint32_t i = 0; seen->slices && i < seen->slices->n_slice; i++) {
         const hth_submatrix *s = &seen->slices->slices[i];
-        if (by_expert) counts[s->i_slice] += s->n;
-        else if (s->i_slice == 0) counts[0] += s->n;
+        if (t->by_expert) counts[s->i_slice] += s->n;
+        else if (s->i_slice == 0 || t->n_slice == 1) counts[0] += s->n;
     }
 }
 
@@ -86,9 +88,9 @@ static void on_product(void *user, const hth_product_inputs *seen)
         bool again = i > 0 && seen->outputs[i].matrix == seen->outputs[i - 1].matrix; /* gate and up are one matrix */
         if (!t || again) continue;
         hth_imatrix_entry *e = &c->now->entries[t->i_entry];
-        sum_job job = {seen, e->sums};
+        sum_job job = {seen, t, e->sums};
         hth_pool_run(seen->pool, add_stripe, &job, (seen->n_col + STRIPE - 1) / STRIPE);
-        count_rows(seen, t->by_expert, e->counts);
+        count_rows(seen, t, e->counts);
     }
     hth_pool_quiesce(seen->pool);
 }
@@ -119,11 +121,10 @@ static hearth_status add_targets(collector *c, bool with_output, hearth_error *e
     for (size_t i = 0; st == HEARTH_OK && i < c->model->n_binding; i++) {
         const hth_binding *b = &c->model->bindings[i];
         if (!is_collected(c->model, b, with_output)) continue;
-        target t = {b->matrix, (uint32_t)c->now->n_entry, is_of_experts(c->model, b->matrix)};
-        size_t n_slice = (size_t)b->tensor->dim[2];
+        target t = {b->matrix, (uint32_t)c->now->n_entry, (uint32_t)b->tensor->dim[2],
+                    is_of_experts(c->model, b->matrix)};
         hth_imatrix_entry *e;
-        st = hth_imatrix_add(c->now, b->tensor->name, n_slice * b->matrix->n_col, t.by_expert ? (uint32_t)n_slice : 1,
-                             &e, err);
+        st = hth_imatrix_add(c->now, b->tensor->name, t.n_slice * b->matrix->n_col, t.by_expert ? t.n_slice : 1, &e, err);
         c->targets[c->n_target++] = t;
     }
     qsort(c->targets, c->n_target, sizeof *c->targets, by_matrix);

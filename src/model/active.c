@@ -22,9 +22,12 @@ static uint64_t other_rows(const hth_matrix *table)
 hth_active_weights hth_model_count_active(const hth_model *m)
 {
     hth_active_weights a = {0};
-    uint64_t n_unused = 0, unread = other_rows(&m->position_embd) + (m->tied ? 0 : other_rows(&m->token_embd));
+    uint64_t n_unused = 0, unread = other_rows(&m->position_embd) + (m->tied ? 0 : other_rows(&m->token_embd)) +
+                                   other_rows(&m->layer_embd);
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
-        if (m->layers[i].network != HTH_NETWORK_EXPERTS) continue;
+        const hth_router *r = &m->layers[i].experts.router;
+        if (!hth_has_experts(m->layers[i].network)) continue;
+        if (r->by_token) unread += (uint64_t)(m->hparams.n_vocab - 1) * r->n_used * sizeof *r->by_token;
         count_unused_experts(&m->layers[i].experts, &n_unused, &unread);
         a.n_layer++;
     }

@@ -141,8 +141,10 @@ static hearth_status read_limits(hth_hparams_reader *r, const hth_hparams *h, ht
         bool each = v && v->type == HTH_GGUF_ARRAY;
         double all = 0.0;
         hearth_status st = HEARTH_OK;
-        if (each && v->n_element < h->n_layer)
-            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu has fewer than %u numbers, one for each layer",
+        bool numbers = each && (hth_gguf_is_integer(v->element_type) || v->element_type == HTH_GGUF_F32 ||
+                                v->element_type == HTH_GGUF_F64);
+        if (each && (!numbers || v->n_element < h->n_layer))
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: expected an array of %u numbers, one for each layer",
                             hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
         if (!each) st = hth_hparams_float(r, names[k], 0.0, 1e6, &all, NULL);
         for (uint32_t i = 0; st == HEARTH_OK && v && i < h->n_layer; i++) {

@@ -65,8 +65,11 @@ static hearth_status read_alpha(hth_hparams_reader *r, uint32_t d_head, hth_rope
 {
     double alpha = 0.0;
     hearth_status st = hth_hparams_float(r, "rope.scaling.alpha", 0.0, 1e6, &alpha, NULL);
-    if (st == HEARTH_OK && alpha > 0.0 && d_head > 2) rope->base *= hth_pow_d(alpha, d_head / (d_head - 2.0));
-    return st;
+    if (st != HEARTH_OK || alpha == 0.0 || d_head <= 2) return st;
+    rope->base *= hth_pow_d(alpha, d_head / (d_head - 2.0));
+    if (rope->base >= 1.001 && rope->base <= 1e12) return HEARTH_OK;
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s is %g and makes a rotation base of %g, allowed are 1.001 to 1e+12",
+                    hth_gguf_path(r->file), r->key, alpha, rope->base);
 }
 
 /* Dimensions that rotate in layers with a window: by default all if these heads have a size of their own, else as many as

@@ -113,6 +113,27 @@ TEST(sums_are_those_of_double_precision)
     }
 }
 
+/* DeepSeek V4 may store the groups of an output matrix in two dimensions: one entry has the sums of all. */
+TEST(groups_in_two_dimensions_are_summed_up)
+{
+    static const char text[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    static const char name[] = "blk.0.attn_output_a.weight";
+    tiny_model tiny = tiny_new();
+    tiny_become(&tiny, "deepseek4");
+    uint64_t width = tiny_find(&tiny, name)->dim[0];
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&tiny);
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
+    CLOSED_MATRIX *m = new_matrix();
+    hth_imatrix_options o = {.n_chunk = 1};
+    uint64_t n_done = 0;
+    if (!model) return;
+    CHECK_OK(measure(model, 2, 16, text, sizeof text - 1, &o, m, &n_done, err));
+    const hth_imatrix_entry *e = hth_imatrix_find(m, (hth_str){name, sizeof name - 1});
+    if (!CHECK(e)) return;
+    CHECK_INT(e->n_value, width);
+    CHECK_INT(e->counts[0], N_CTX * (TINY_D_MODEL / width));
+}
+
 /* ---- what must not matter ------------------------------------------------------------------------------ */
 
 static void check_same(const hth_imatrix *a, const hth_imatrix *b)

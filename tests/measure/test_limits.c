@@ -126,3 +126,21 @@ TEST(work_is_that_of_the_matrices)
     CHECK(row > 0 && hth_op_count_kv_bytes(model, HEARTH_KV_F16, 9) == 10 * row);
     CHECK(hth_op_count_kv_bytes(model, HEARTH_KV_F32, 9) == 20 * row);
 }
+
+/* Matrices of heads are slices too, and a token uses all of them. */
+TEST(matrices_of_heads_count_whole)
+{
+    tiny_model m = tiny_new();
+    tiny_become(&m, "deepseek2");
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m.n_tensor; i++) {
+        const tiny_tensor *t = &m.tensors[i];
+        if (t->gone || t->n_dim < 2 || strncmp(t->name, "blk.", 4) != 0) continue;
+        n += t->dim[0] * t->dim[1] * (t->n_dim == 3 ? t->dim[2] : 1);
+    }
+    CLEANUP(gguf_free) gguf_bytes file = tiny_take(&m);
+    CLOSED(hearth_model) *model = OPENED_BY(hearth_model_open_memory, hearth_model, file.data, file.n, "tiny", NULL);
+    if (!model) return;
+    hth_op_count one = hth_op_count_prompt(model, 1), two = hth_op_count_prompt(model, 2);
+    CHECK_INT(two.int8 + two.f32 - one.int8 - one.f32, n);
+}
