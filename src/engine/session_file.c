@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK_SIZE = 1 << 16, VERSION = 2 };
+enum { BLOCK_SIZE = 1 << 16, VERSION = 3 };
 
 enum {
     HAS_LOGITS = 1,
@@ -50,7 +50,23 @@ static uint64_t hash_matrix(uint64_t h, const hth_matrix *m)
     return hth_hash_more(h, m->data, m->n_row * m->row_size);
 }
 
-/* The model's hash covers its tensors; these come from its metadata. */
+static bool begins_with(hth_str key, const char *prefix)
+{
+    return key.n >= strlen(prefix) && memcmp(key.bytes, prefix, strlen(prefix)) == 0;
+}
+
+/* The model's hash covers its tensors. Of the metadata all pairs count that may change what is computed. */
+static uint64_t hash_metadata(uint64_t h, const hth_gguf *file)
+{
+    for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
+        const hth_gguf_value *v = hth_gguf_value_at(file, i);
+        if (begins_with(v->key, "general.") || begins_with(v->key, "tokenizer.")) continue;
+        h = hth_hash_more(hth_hash_more(h, v->key.bytes, v->key.n), v->raw.bytes, v->raw.n);
+    }
+    return h;
+}
+
+/* What options of a model may override, and what architectures have without metadata. */
 static uint64_t hash_hparams(uint64_t h, const hth_hparams *p)
 {
     const double numbers[] = {
@@ -73,7 +89,7 @@ static uint64_t hash_options(const hearth_session *s)
 {
     const hth_model *m = s->model->model;
     hearth_selector selector = s->own ? hth_session_selector(s) : s->model->selector;
-    uint64_t h = hash_hparams(hth_hash(&selector, sizeof selector), &m->hparams);
+    uint64_t h = hash_hparams(hash_metadata(hth_hash(&selector, sizeof selector), m->file), &m->hparams);
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_ffn *f = &m->layers[i].ffn;
         h = hth_hash_more(h, &m->layers[i].attn.window, sizeof m->layers[i].attn.window);

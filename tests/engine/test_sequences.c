@@ -365,7 +365,7 @@ TEST(a_file_of_whole_blocks_is_restored)
     close_model(&f);
 }
 
-TEST(a_model_with_other_metadata_is_another_one)
+static void refuse_other_metadata(const char *key, float value)
 {
     fixture f;
     tiny_model m;
@@ -377,7 +377,7 @@ TEST(a_model_with_other_metadata_is_another_one)
     hearth_session_close(s);
     close_model(&f);
     tiny_begin(&m);
-    tiny_set_f32(&m, "llama.rope.freq_base", 20000.0f);
+    tiny_set_f32(&m, key, value);
     f.file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(f.file.data, f.file.n, "tiny", NULL, &f.model, err));
@@ -385,6 +385,12 @@ TEST(a_model_with_other_metadata_is_another_one)
     expect_refused(t, path, HEARTH_ERROR_ARGUMENT, "other metadata");
     hearth_session_close(t);
     close_model(&f);
+}
+
+TEST(a_model_with_other_metadata_is_another_one)
+{
+    refuse_other_metadata("llama.rope.freq_base", 20000.0f);
+    refuse_other_metadata("llama.rope.scaling.yarn_beta_fast", 16.0f); /* any key, read or not */
 }
 
 /* Changes a byte, several, or the length. False: the file is as it was. */
