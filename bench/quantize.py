@@ -44,7 +44,9 @@ def compare(source, mine, theirs, weights):
             continue
         truth = source.get(name).astype(np.float64)
         weight = weights.get(name, np.ones(1))
-        weight = weight / weight.mean()
+        weight = weight / weight.mean(axis=-1, keepdims=True)  # of each expert by itself, as quantize does
+        if truth.ndim == 3 and weight.ndim == 2:
+            weight = weight[:, None, :]
         errors = [np.sqrt(np.mean(weight * (file.get(name) - truth) ** 2)) for file in (mine, theirs)]
         sums += [e * e * truth.size for e in errors]
         if errors[1] > 0 and errors[0] / errors[1] > worst:
