@@ -19,20 +19,22 @@ static hearth_status check_router(hth_binder *b, uint32_t i_layer)
                     b->model->hparams.arch->name, why);
 }
 
-/* The gate of a layer. Either all layers have one or none. */
+/* The gate of a layer. Either all dense networks have one or none. */
 static hearth_status bind_gate(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    bool first_has = b->model->layers[0].ffn.gate.n_row > 0;
+    uint32_t first = 0; /* layer with a dense network */
+    while (first < i && b->model->layers[first].ffn.d_ff == 0) first++;
+    bool first_has = b->model->layers[first].ffn.gate.n_row > 0;
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ffn_gate.weight");
-    if (t && i > 0 && !first_has) {
-        hth_bind_find_in_layer(b, 0, "ffn_gate.weight");
+    if (t && i > first && !first_has) {
+        hth_bind_find_in_layer(b, first, "ffn_gate.weight");
         return hth_bind_missing(b);
     }
     if (t)
         return hth_bind_linear(b, i, "ffn_gate", false, l->ffn.d_ff, h->d_model, &l->ffn.gate,
                                &l->ffn.gate_bias);
-    return h->needs_gate || (i > 0 && first_has) ? hth_bind_missing(b) : HEARTH_OK;
+    return h->needs_gate || (i > first && first_has) ? hth_bind_missing(b) : HEARTH_OK;
 }
 
 /* Gate and up, in two tensors or in one. */
