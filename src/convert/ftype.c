@@ -2,7 +2,10 @@
  * part of a tensor's name; tests/data/golden/mixes.txt holds what llama-quantize chooses. */
 #include "convert/ftype.h"
 
+#include "base/alloc.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -105,6 +108,7 @@ static bool ends_with(hth_str t, const char *end)
 }
 
 typedef enum role { HEAD, EMBEDDING, VALUES, KEYS, QUERIES, ATTN_OUTPUT, UP, GATE, DOWN, OTHER } role;
+_Static_assert(OTHER + 1 == HTH_FTYPE_N_ROLE, "each role is counted");
 
 /* The first that fits. Joined Q, K and V count as values. */
 static const struct {
@@ -169,21 +173,26 @@ static bool is_70b(hth_str arch, uint32_t n_layer, bool shares_values)
     return n_layer == 80 && (named || (hth_str_eq(arch, "llama") && shares_values));
 }
 
-hth_ftype_model hth_ftype_read_model(const hth_gguf *file)
+static void read_counts(const hth_gguf *file, hth_ftype_model *m)
 {
     hth_str arch = {0};
     bool named = hth_gguf_get_text(file, "general.architecture", &arch, NULL, NULL) == HEARTH_OK && arch.n > 0;
-    hth_ftype_model m = {.n_gqa = 1, .tied = !hth_gguf_find_tensor(file, "output.weight"), .file = file};
-    if (!named) return m;
-    m.n_layer = count_of(file, arch, "block_count", 0);
-    m.n_expert = count_of(file, arch, "expert_count", 0);
-    m.is_falcon = hth_str_eq(arch, "falcon");
+    if (!named) return;
+    m->n_layer = count_of(file, arch, "block_count", 0);
+    m->n_expert = count_of(file, arch, "expert_count", 0);
+    m->is_falcon = hth_str_eq(arch, "falcon");
     uint32_t n_head = count_of(file, arch, "attention.head_count", 1);
     uint32_t n_kv = count_of(file, arch, "attention.head_count_kv", n_head);
-    if (n_kv > 0 && n_head >= n_kv) m.n_gqa = n_head / n_kv;
-    m.is_70b = is_70b(arch, m.n_layer, n_head != n_kv);
-    return m;
+    if (n_kv > 0 && n_head >= n_kv) m->n_gqa = n_head / n_kv;
+    m->is_70b = is_70b(arch, m->n_layer, n_head != n_kv);
 }
+
+/* ---- places of matrices ------------------------------------------------------------ */
+
+typedef struct hth_ftype_place {
+    const hth_gguf_tensor *tensor;
+    uint32_t index; /* among the matrices of its role */
+} place;
 
 /* The layer in "blk.N.…"; -1 for other names. */
 static int32_t layer_of(hth_str name)
@@ -195,33 +204,62 @@ static int32_t layer_of(hth_str name)
     return n;
 }
 
-/* Whether llama-quantize comes to a before b: layer by layer, and by name in a layer. */
-static bool comes_before(hth_str a, hth_str b)
+/* The order in which llama-quantize comes to names: layer by layer, and by name in a layer. */
+static int compare_names(hth_str a, hth_str b)
 {
     int32_t la = layer_of(a), lb = layer_of(b);
-    if (la != lb) return la < lb;
+    if (la != lb) return la < lb ? -1 : 1;
     int order = memcmp(a.bytes, b.bytes, a.n < b.n ? a.n : b.n);
-    return order ? order < 0 : a.n < b.n;
+    return order ? order : (a.n > b.n) - (a.n < b.n);
 }
 
-/* How many matrices of a role come before one. */
-static uint32_t index_of(const hth_ftype_model *m, role wanted, hth_str name)
+static int by_name(const void *a, const void *b)
 {
-    uint32_t n = 0;
-    if (!m->file) return layer_of(name) < 0 ? 0 : (uint32_t)layer_of(name);
-    for (size_t i = 0; i < hth_gguf_n_tensor(m->file); i++) {
-        const hth_gguf_tensor *t = hth_gguf_tensor_at(m->file, i);
-        n += role_of(m, t->name) == wanted && hth_ftype_is_matrix(t->name, t->n_dim) && comes_before(t->name, name);
+    return compare_names(((const place *)a)->tensor->name, ((const place *)b)->tensor->name);
+}
+
+static int name_at(const void *name, const void *p)
+{
+    return compare_names(*(const hth_str *)name, ((const place *)p)->tensor->name);
+}
+
+static const place *find_place(const hth_ftype_model *m, hth_str name)
+{
+    return m->places ? bsearch(&name, m->places, m->n_place, sizeof *m->places, name_at) : NULL;
+}
+
+hearth_status hth_ftype_open_model(const hth_gguf *file, hth_ftype_model *m, hearth_error *err)
+{
+    uint32_t n_matrix[HTH_FTYPE_N_ROLE] = {0};
+    size_t n = hth_gguf_n_tensor(file);
+    *m = (hth_ftype_model){.n_gqa = 1, .tied = !hth_gguf_find_tensor(file, "output.weight"), .n_place = n};
+    read_counts(file, m);
+    m->places = hth_alloc(n > 0 ? n : 1, sizeof *m->places);
+    if (!m->places) return hth_fail_memory(err, n * sizeof *m->places, "the order of tensors");
+    for (size_t i = 0; i < n; i++) m->places[i].tensor = hth_gguf_tensor_at(file, i);
+    qsort(m->places, n, sizeof *m->places, by_name);
+    for (size_t i = 0; i < n; i++) {
+        const hth_gguf_tensor *t = m->places[i].tensor;
+        role own = role_of(m, t->name);
+        m->n_of_role[own]++;
+        m->places[i].index = n_matrix[own];
+        n_matrix[own] += hth_ftype_is_matrix(t->name, t->n_dim);
     }
-    return n;
+    return HEARTH_OK;
 }
 
-static uint32_t count_role(const hth_ftype_model *m, role wanted)
+void hth_ftype_close_model(hth_ftype_model *m)
 {
-    uint32_t n = 0;
-    if (!m->file) return m->n_layer;
-    for (size_t i = 0; i < hth_gguf_n_tensor(m->file); i++) n += role_of(m, hth_gguf_tensor_at(m->file, i)->name) == wanted;
-    return n;
+    hth_free(m->places);
+    m->places = NULL;
+}
+
+/* How many matrices of its role come before one. */
+static uint32_t index_of(const hth_ftype_model *m, hth_str name)
+{
+    const place *p = find_place(m, name);
+    int32_t i_layer = layer_of(name);
+    return p ? p->index : i_layer < 0 ? 0 : (uint32_t)i_layer;
 }
 
 /* The first and the last eighth of n, and every third of those between. */
@@ -278,7 +316,7 @@ static hth_type type_in_tiny(const matrix *x)
     switch (x->role) {
     case VALUES: return m->n_gqa >= 4 || m->n_expert >= 4 ? HTH_TYPE_Q4_K : more;
     case KEYS: return m->n_expert == 8 ? HTH_TYPE_Q4_K : x->type;
-    case DOWN: return index_of(m, DOWN, x->name) < m->n_layer / 8 ? more : x->type;
+    case DOWN: return index_of(m, x->name) < m->n_layer / 8 ? more : x->type;
     case ATTN_OUTPUT:
         if (m->n_expert == 8) return HTH_TYPE_Q5_K;
         if (x->ft == FT_IQ1_S || x->ft == FT_IQ1_M) return HTH_TYPE_IQ2_XXS;
@@ -300,11 +338,11 @@ static hth_type type_of_shared_values(const matrix *x)
     case FT_IQ4_NL:
     case FT_IQ4_XS: return shared ? HTH_TYPE_Q5_K : x->type;
     case FT_Q3_K_L: return HTH_TYPE_Q5_K;
-    case FT_Q3_K_M: return index_of(x->m, VALUES, x->name) < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
-    case FT_Q4_K_S: return index_of(x->m, VALUES, x->name) < 4 ? HTH_TYPE_Q5_K : x->type;
+    case FT_Q3_K_M: return index_of(x->m, x->name) < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
+    case FT_Q4_K_S: return index_of(x->m, x->name) < 4 ? HTH_TYPE_Q5_K : x->type;
     case FT_Q4_K_M:
     case FT_Q5_K_M:
-        return use_more_bits(index_of(x->m, VALUES, x->name), count_role(x->m, VALUES)) ? HTH_TYPE_Q6_K : x->type;
+        return use_more_bits(index_of(x->m, x->name), (x->m->places ? x->m->n_of_role[VALUES] : x->m->n_layer)) ? HTH_TYPE_Q6_K : x->type;
     default: return x->type;
     }
 }
@@ -328,7 +366,7 @@ static hth_type type_of_queries_or_keys(const matrix *x)
 static hth_type type_of_down(const matrix *x)
 {
     const hth_ftype_model *m = x->m;
-    uint32_t n = m->n_layer, i = index_of(m, DOWN, x->name);
+    uint32_t n = m->n_layer, i = index_of(m, x->name);
     if (m->n_expert > 1) i = layer_of(x->name) < 0 ? 0 : (uint32_t)layer_of(x->name);
     bool more = use_more_bits(i, n), first = i < n / 8, very_first = i < n / 16, falcon = m->is_falcon;
     switch (x->ft) {
@@ -376,7 +414,7 @@ static hth_type type_of_attention_output(const matrix *x)
 /* Of IQ3_XS, but for the first and the last eighth of the layers. */
 static hth_type type_of_gate_or_up(const matrix *x)
 {
-    uint32_t n = x->m->n_layer, i = index_of(x->m, x->role, x->name);
+    uint32_t n = x->m->n_layer, i = index_of(x->m, x->name);
     if (x->m->n_expert > 1) i = layer_of(x->name) < 0 ? 0 : (uint32_t)layer_of(x->name);
     return x->ft == FT_IQ3_XS && i >= n / 8 && i < 7 * n / 8 ? HTH_TYPE_IQ3_XXS : x->type;
 }
@@ -384,12 +422,8 @@ static hth_type type_of_gate_or_up(const matrix *x)
 /* llama-quantize counts every matrix of three dimensions, of experts or not. */
 static bool is_of_experts(const matrix *x)
 {
-    size_t n = x->m->file ? hth_gguf_n_tensor(x->m->file) : 0;
-    for (size_t i = 0; i < n; i++) {
-        const hth_gguf_tensor *t = hth_gguf_tensor_at(x->m->file, i);
-        if (t->name.n == x->name.n && memcmp(t->name.bytes, x->name.bytes, x->name.n) == 0) return t->dim[2] > 1;
-    }
-    return contains(x->name, "_exps.");
+    const place *p = find_place(x->m, x->name);
+    return p ? p->tensor->dim[2] > 1 : contains(x->name, "_exps.");
 }
 
 static hth_type choose(const matrix *x)

@@ -19,6 +19,9 @@ const hth_ftype *hth_ftype_find(const char *name);
  * writes it. */
 const char *hth_ftype_list(void);
 
+enum { HTH_FTYPE_N_ROLE = 10 };
+struct hth_ftype_place;
+
 /* Properties of a model that the choice of types depends on. */
 typedef struct hth_ftype_model {
     uint32_t n_layer;
@@ -29,11 +32,15 @@ typedef struct hth_ftype_model {
     bool is_70b;       /* so does one of 80 layers: qwen2, olmo, deci; llama if heads share values */
     bool pure;         /* every matrix gets ftype->type */
     bool has_imatrix;  /* an importance matrix is given */
-    const hth_gguf *file; /* some rules count its tensors; NULL: each layer has one of each kind */
+    struct hth_ftype_place *places; /* [n_place] of its tensors, which some rules count; NULL: each layer has one of each */
+    size_t n_place;
+    uint32_t n_of_role[HTH_FTYPE_N_ROLE];
 } hth_ftype_model;
 
-/* Reads them from metadata and tensor infos of any file, which must outlive the result. Missing values count as 0 or 1. */
-hth_ftype_model hth_ftype_read_model(const hth_gguf *file);
+/* Reads them from metadata and tensor infos of any file, which must outlive the result. Missing values count as 0 or 1.
+ * MEMORY if there is none; to be closed in any case. */
+hearth_status hth_ftype_open_model(const hth_gguf *file, hth_ftype_model *m, hearth_error *err);
+void hth_ftype_close_model(hth_ftype_model *m);
 
 /* Whether tensors of that name are matrices of products. Vectors, routers, taps and position tables are not, and keep
  * their type. */

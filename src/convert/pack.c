@@ -469,7 +469,7 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     if (o->profile && (st = hth_profile_open(o->profile, w->model, &w->profile, err)) != HEARTH_OK) return st;
     uint32_t n = w->model->hparams.n_layer;
     w->result->n_layer = n;
-    w->mix_model = hth_ftype_read_model(w->in);
+    if ((st = hth_ftype_open_model(w->in, &w->mix_model, err)) != HEARTH_OK) return st;
     w->mix_model.pure = o->pure;
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++)
         w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
@@ -485,6 +485,7 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
 
 static void close_inputs(packing *w)
 {
+    hth_ftype_close_model(&w->mix_model);
     hth_pool_close(w->packer.pool);
     hth_arena_free(&w->arena);
     hth_profile_close(w->profile);

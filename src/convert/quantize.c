@@ -28,6 +28,7 @@ typedef struct work {
     hth_gguf_writer *out;
     hth_pool *pool;
     hth_kernels k;
+    hth_ftype_model model;
     hth_type *types; /* of the output, per tensor */
     hth_imatrix *imatrix; /* NULL: none */
     uint64_t total, done;
@@ -99,9 +100,10 @@ static hearth_status choose_types(work *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in);
     fallback_list fallbacks = {.n = 0};
-    hth_ftype_model model = hth_ftype_read_model(w->in);
-    model.pure = w->options->pure;
-    model.has_imatrix = w->imatrix != NULL;
+    hearth_status st = hth_ftype_open_model(w->in, &w->model, err);
+    if (st != HEARTH_OK) return st;
+    w->model.pure = w->options->pure;
+    w->model.has_imatrix = w->imatrix != NULL;
     w->types = hth_alloc(n, sizeof *w->types);
     if (!w->types) return hth_fail_memory(err, n * sizeof *w->types, "tensor types");
     for (size_t i = 0; i < n; i++) {
@@ -119,13 +121,12 @@ static hearth_status choose_types(work *w, hearth_error *err)
                 hth_gguf_part_path(w->in, t->i_part), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
                 (unsigned long long)t->info_at, from ? from->name : "unknown");
         }
-        w->types[i] = choose_type(w->options, &model, t, &wanted);
+        w->types[i] = choose_type(w->options, &w->model, t, &wanted);
         w->result->n_changed += w->types[i] != t->type;
         w->result->n_requantised +=
             w->types[i] != t->type && from->quantised && hth_type_find(w->types[i])->quantised;
         if (w->types[i] != wanted) add_fallback(&fallbacks, t, wanted, w->types[i]);
-        hearth_status st = check_packing(w, w->types[i], err);
-        if (st != HEARTH_OK) return st;
+        if ((st = check_packing(w, w->types[i], err)) != HEARTH_OK) return st;
     }
     warn_of_fallback(w->in, &fallbacks);
     if (w->result->n_requantised)
@@ -371,6 +372,7 @@ done:
     if (w.out) hth_gguf_writer_close(w.out);
     hth_pool_close(w.pool);
     hth_free(w.types);
+    hth_ftype_close_model(&w.model);
     hth_imatrix_close(w.imatrix);
     if (w.in) hth_gguf_close(w.in);
     return st;

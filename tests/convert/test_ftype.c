@@ -230,9 +230,10 @@ static uint32_t check_mix(const mix_model *m, char *line)
     char *rest = line, *mix = strtok_r(line, " \n", &rest), *with = strtok_r(NULL, " \n", &rest), name[80];
     const hth_ftype *ftype = hth_ftype_find(mix);
     uint32_t n = 0, n_wrong = 0;
-    hth_ftype_model model = hth_ftype_read_model(m->file);
-    model.has_imatrix = strcmp(with, "imatrix") == 0;
+    hth_ftype_model model;
     if (!CHECK(ftype != NULL)) return 0;
+    CHECK_OK(hth_ftype_open_model(m->file, &model, err));
+    model.has_imatrix = strcmp(with, "imatrix") == 0;
     for (uint32_t i = 0; i < m->n_role; i++) {
         const role *r = &m->roles[i];
         const char *codes = strtok_r(NULL, " \n", &rest);
@@ -245,6 +246,7 @@ static uint32_t check_mix(const mix_model *m, char *line)
                       hth_type_find(type)->name, hth_type_find(expected)->name);
         }
     }
+    hth_ftype_close_model(&model);
     return n;
 }
 
