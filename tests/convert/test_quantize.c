@@ -325,7 +325,7 @@ static const char *write_importance(const hth_gguf *file)
         hth_imatrix_entry *e;
         if (!hth_ftype_is_matrix(t->name, t->n_dim)) continue;
         CHECK_OK(hth_imatrix_add(m, t->name, (size_t)t->dim[0], 1, &e, err));
-        for (size_t c = 0; c < (size_t)t->dim[0]; c++) e->sums[c] = (float)(1u << c * c % 4);
+        for (size_t c = 0; c < (size_t)t->dim[0]; c++) e->sums[c] = (double)(1u << c * c % 4);
         e->counts[0] = 1.0;
     }
     CHECK_OK(hth_imatrix_write(m, out, err));
