@@ -5,6 +5,7 @@
 
 #include "kernels/vector/math.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- rotation --------------------------------------------------------------------------- */
@@ -389,16 +390,10 @@ static void attend_all(attention_job *job)
     }
 }
 
-typedef struct gate_arg {
-    const hth_step *s;
-    const hth_attention *a;
-    uint64_t unused[2];
-} gate_arg;
-_Static_assert(sizeof(gate_arg) == HTH_PREPARE_SIZE, "a gate is what a product prepares with");
-
-void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, size_t i_row, float *y)
+/* Multiplies the results of a token's heads y[n_head][d_head] by their gates. */
+static void gate_heads(const hth_step *s, const hth_attention *a, size_t i_row, float *y)
 {
-    size_t n = a->n_head * d, n_gate = a->q_has_gate ? n : a->gate.n_row;
+    size_t d = a->d_head, n = a->n_head * d, n_gate = a->q_has_gate ? n : a->gate.n_row;
     float *gate = s->attn_gate + i_row * n_gate;
     bool softplus = s->model->hparams.arch->gate_softplus;
     if (softplus) s->k->softplus(gate, n_gate, gate);
@@ -416,16 +411,17 @@ void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, siz
 
 static void gate_row(const void *arg, size_t t)
 {
-    const gate_arg *g = arg;
-    size_t d = g->a->d_head;
-    hth_fwd_gate_heads(g->s, g->a, d, t, g->s->attn_out + t * g->a->n_head * d);
+    const hth_fwd_layer_arg *g = arg;
+    const hth_attention *a = &g->layer->attn;
+    gate_heads(g->s, a, t, g->s->attn_out + t * a->n_head * a->d_head);
 }
 
 /* Puts the results of heads together, whose ends are zero where values are narrow. Queries are no longer needed. */
 static void narrow_row(const void *arg, size_t t)
 {
-    const gate_arg *g = arg;
-    size_t n_head = g->a->n_head, d = g->a->d_head, d_value = g->a->d_value;
+    const hth_fwd_layer_arg *g = arg;
+    const hth_attention *a = &g->layer->attn;
+    size_t n_head = a->n_head, d = a->d_head, d_value = a->d_value;
     const float *from = g->s->attn_out + t * n_head * d;
     float *to = g->s->q + t * n_head * d_value;
     for (size_t i = 0; i < n_head; i++) memcpy(to + i * d_value, from + i * d, d_value * sizeof *to);
@@ -463,7 +459,8 @@ hearth_status hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to, he
     attend_all(&job);
 
     hth_output o = {.matrix = &a->o, .bias = a->o_bias, .y = s->block_out, .add_to = add_to};
-    gate_arg g = {.s = s, .a = a};
+    assert(!(is_gated && is_narrow)); /* no architecture has both */
+    hth_fwd_layer_arg g = {.s = s, .layer = l};
     hth_fusion prepared = {.prepare = is_narrow ? narrow_row : gate_row, .prepare_arg = &g};
     hth_product_add(s->k, s->pool, &s->act_q8, is_narrow ? s->q : s->attn_out, s->n_tok, &o, 1,
                     is_gated || is_narrow ? &prepared : NULL);

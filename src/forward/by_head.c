@@ -32,23 +32,31 @@ static void scatter(void *arg, size_t i, uint32_t i_thread)
         memcpy(r->to + (t * w->of->n_head + head) * r->to_head, r->y + i * r->d_out, r->d_out * sizeof *r->y);
 }
 
-void hth_fwd_multiply_heads(hth_step *s, hth_head_rows *r, const hth_matrix *m)
+void hth_fwd_multiply_heads(hth_step *s, const hth_head_rows *r, const hth_matrix *m)
 {
     const hth_by_head *b = &s->by_head;
     hth_output out = {.matrix = m, .y = r->y};
     for (uint32_t head = 0; head < b->n_head; head += b->n_wave) {
         uint32_t n = b->n_head - head < b->n_wave ? b->n_head - head : b->n_wave;
-        hth_submatrices *wave = &r->waves[head / b->n_wave];
-        *wave = (hth_submatrices){b->slices + head, n, r->d_out, n * b->height, false, b->slice_of};
         wave_arg arg = {.of = b, .rows = r, .first_head = head};
         hth_fusion fusion = {.prepare = gather, .prepare_arg = &arg};
-        hth_product_slices_add(s->k, s->pool, &s->act_q8, r->x, wave, &out, 1, &fusion);
+        hth_product_slices_add(s->k, s->pool, &s->act_q8, r->x, &r->waves[head / b->n_wave], &out, 1, &fusion);
         hth_pool_add(s->pool, scatter, &arg, sizeof arg, n * b->height);
+    }
+}
+
+/* The waves of a step are the same in all layers. Units read them while later layers are queued. */
+static void set_waves(const hth_by_head *b, hth_head_rows *r)
+{
+    for (uint32_t head = 0, i = 0; r->waves && head < b->n_head; head += b->n_wave, i++) {
+        uint32_t n = b->n_head - head < b->n_wave ? b->n_head - head : b->n_wave;
+        r->waves[i] = (hth_submatrices){b->slices + head, n, r->d_out, n * b->height, false, b->slice_of};
     }
 }
 
 void hth_fwd_by_head_begin(hth_step *s)
 {
+    hth_head_rows *const all[] = {&s->latent.queries, &s->latent.values, &s->compressed.groups};
     hth_by_head *b = &s->by_head;
     if (!b->slices) return;
     b->n_tok = s->n_tok;
@@ -58,4 +66,5 @@ void hth_fwd_by_head_begin(hth_step *s)
         b->slices[i] = (hth_submatrix){i, i % b->n_wave * b->height, s->n_tok};
     for (uint32_t i = 0; i < b->n_wave * b->height; i++)
         b->slice_of[i] = i % b->height < s->n_tok ? i / b->height : UINT32_MAX;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) set_waves(b, all[i]);
 }

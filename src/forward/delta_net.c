@@ -269,18 +269,11 @@ size_t hth_fwd_delta_net_scratch(const hth_delta_net *n)
 
 /* ---- the block --------------------------------------------------------------------------------- */
 
-typedef struct gate_arg {
-    const hth_step *s;
-    const hth_delta_net *net;
-    uint64_t unused[2];
-} gate_arg;
-_Static_assert(sizeof(gate_arg) == HTH_PREPARE_SIZE, "a gate is what a product prepares with");
-
 /* Norms the outputs of a token's heads, and multiplies them by their gates. */
 static void gate_row(const void *arg, size_t i_row)
 {
-    const gate_arg *g = arg;
-    const hth_delta_net *n = g->net;
+    const hth_fwd_layer_arg *g = arg;
+    const hth_delta_net *n = &g->layer->delta_net;
     const hth_kernels *k = g->s->k;
     size_t d = n->d, n_inner = n->n_head * d;
     float *y = g->s->recurrent.out + i_row * n_inner;
@@ -312,7 +305,7 @@ hearth_status hth_fwd_delta_net(hth_step *s, uint32_t i_layer, float *add_to, he
     hth_pool_add(s->pool, run_head, &job, sizeof job, (size_t)r->n_run * n->n_head_key);
 
     hth_output out = {.matrix = &n->out, .y = s->block_out, .add_to = add_to};
-    gate_arg g = {.s = s, .net = n};
+    hth_fwd_layer_arg g = {.s = s, .layer = l};
     hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
     hth_product_add(s->k, s->pool, &s->act_q8, r->out, s->n_tok, &out, 1, &gated);
     return HEARTH_OK;

@@ -57,47 +57,20 @@ static void list_unit(void *arg, size_t i, uint32_t i_thread)
     }
 }
 
-/* The sums of some outputs of one row. */
-typedef struct row_sums {
-    int32_t sums[UNIT_OUTPUTS], offsets[UNIT_OUTPUTS / 16];
-    float chain[UNIT_OUTPUTS];
-    int64_t *acc64;
-    float scale; /* of what is pending */
-    size_t n_pending;
-    bool overflow;
-} row_sums;
-
-static void flush(const hth_kernels *k, hth_type type, size_t n_out, row_sums *to)
-{
-    if (to->n_pending == 0) return;
-    if (hth_type_act_block(type) == 0) to->overflow |= !k->axpy_flush_chain(n_out, to->chain, to->acc64);
-    else k->axpy_flush(type, n_out, to->scale, to->sums, to->offsets, to->acc64);
-    to->n_pending = 0;
-}
-
-/* Adds the products of the neurons of row i. d: the outputs. */
-static void add_row(const down_job *job, size_t i, hth_axpy_job d, row_sums *to)
+/* Adds the products of the neurons of row i to acc64. d: the outputs, and memory for their sums. */
+static void add_row(const down_job *job, size_t i, hth_axpy_job d, int64_t *acc64, hth_axpy_state *state)
 {
     const hth_expert_buffers *b = &job->s->experts;
-    const hth_kernels *k = job->s->k;
     hth_type type = job->down->rows.type;
     d.w += first_neuron(job, i) * d.row_size;
-    d.sums = to->sums, d.offsets = to->offsets, d.chain = to->chain;
     for (size_t at = 0, n, c; at < b->n_list[i]; at += n) {
         n = next_cluster(job, i, at, &c);
         d.list = b->list + i * job->d_ff + at, d.h = b->hidden + i * job->d_ff + at;
         d.n = n, d.n_prefetch = b->n_list[i] - at - n;
         d.scale = b->scales[i * n_scale_of(job) + c];
-        if (d.scale == 0.0f) {
-            to->overflow = true;
-            continue;
-        }
-        if (hth_type_act_block(type) == 0 || d.scale != to->scale || to->n_pending + n > hth_axpy_limit(type))
-            flush(k, type, d.n_out, to);
-        k->axpy[type](&d);
-        to->scale = d.scale, to->n_pending += n;
+        hth_axpy_add_rows(job->s->k, type, &d, acc64, state);
     }
-    flush(k, type, d.n_out, to);
+    hth_axpy_flush_pending(job->s->k, type, &d, acc64, state);
 }
 
 static void add_unit(void *arg, size_t i_unit, uint32_t i_thread)
@@ -107,16 +80,20 @@ static void add_unit(void *arg, size_t i_unit, uint32_t i_thread)
     const hth_matrix *m = &job->down->rows;
     const hth_type_info *info = hth_type_find((uint32_t)m->type);
     size_t first = i_unit * UNIT_OUTPUTS, left = m->n_col - first;
+    int32_t sums[UNIT_OUTPUTS] = {0}, offsets[UNIT_OUTPUTS / 16] = {0};
+    float chain[UNIT_OUTPUTS] = {0};
     const hth_axpy_job d = {.w = m->data + first / info->n_weight * info->size,
                             .row_size = m->row_size,
-                            .n_out = left < UNIT_OUTPUTS ? left : UNIT_OUTPUTS};
-    row_sums to = {.n_pending = 0};
+                            .n_out = left < UNIT_OUTPUTS ? left : UNIT_OUTPUTS,
+                            .sums = sums,
+                            .offsets = offsets,
+                            .chain = chain};
     (void)i_thread;
     for (uint32_t i = 0; i < b->n_row; i++) {
         if (b->n_list[i] == 0) continue;
-        to.acc64 = b->sums + b->rows[i].token * m->n_col + first, to.overflow = false;
-        add_row(job, i, d, &to);
-        if (to.overflow) __atomic_store_n(&b->overflow[b->rows[i].token], true, __ATOMIC_RELAXED);
+        hth_axpy_state state = {0};
+        add_row(job, i, d, b->sums + b->rows[i].token * m->n_col + first, &state);
+        if (state.overflow) __atomic_store_n(&b->overflow[b->rows[i].token], true, __ATOMIC_RELAXED);
     }
 }
 

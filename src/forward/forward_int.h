@@ -227,21 +227,28 @@ static inline uint32_t hth_fwd_n_by_head(const hth_hparams *h)
     return h->latent.rank > 0 ? h->n_head : h->compressed.n_group;
 }
 /* attention.c, for latent.c: factor of a token's queries (hth_temperature); their quantised form, for Q8_0 caches;
- * s->attn_out of all queries, after keys and values were stored; y[n_head][d] of a token times its gates. */
+ * s->attn_out of all queries, after keys and values were stored. */
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
 void hth_fwd_quantize_queries(hth_step *s, const hth_attention *a, size_t i_row);
 void hth_fwd_attend(hth_step *s, const hth_attention *a, uint32_t i_layer);
-void hth_fwd_gate_heads(const hth_step *s, const hth_attention *a, size_t d, size_t i_row, float *y);
 /* layer_embedding.c: of the step's tokens, from s->x; what layer i adds, to s->block_out */
 void hth_fwd_embed_layers(hth_step *s);
 void hth_fwd_add_layer_embedding(hth_step *s, uint32_t i_layer);
 /* by_head.c: once per step; vectors of each head times its slice of m. */
 void hth_fwd_by_head_begin(hth_step *s);
-void hth_fwd_multiply_heads(hth_step *s, hth_head_rows *rows, const hth_matrix *m);
+void hth_fwd_multiply_heads(hth_step *s, const hth_head_rows *rows, const hth_matrix *m);
 /* streams.c: all streams from s->x; s->x from the streams; the streams from s->block_out and what was read last. */
 void hth_fwd_begin_streams(hth_step *s);
 void hth_fwd_read_streams(hth_step *s, const hth_connection *c);
 void hth_fwd_write_streams(hth_step *s);
+/* What a product prepares rows of a layer with. */
+typedef struct hth_fwd_layer_arg {
+    const hth_step *s;
+    const hth_layer *layer;
+    uint64_t unused[2];
+} hth_fwd_layer_arg;
+_Static_assert(sizeof(hth_fwd_layer_arg) == HTH_PREPARE_SIZE, "what a product prepares with");
+
 /* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
 hth_fwd_block_fn hth_fwd_experts;
 void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);

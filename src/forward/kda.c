@@ -115,17 +115,10 @@ static void run_head(void *arg, size_t i_unit, uint32_t i_thread)
 
 /* ---- the block --------------------------------------------------------------------------------- */
 
-typedef struct gate_arg {
-    const hth_step *s;
-    const hth_kda *net;
-    uint64_t unused[2];
-} gate_arg;
-_Static_assert(sizeof(gate_arg) == HTH_PREPARE_SIZE, "a gate is what a product prepares with");
-
 static void gate_row(const void *arg, size_t t)
 {
-    const gate_arg *g = arg;
-    const hth_kda *n = g->net;
+    const hth_fwd_layer_arg *g = arg;
+    const hth_kda *n = &g->layer->kda;
     const hth_kernels *k = g->s->k;
     size_t d = n->d, inner = n->n_head * d;
     float *y = g->s->recurrent.out + t * inner;
@@ -160,7 +153,7 @@ hearth_status hth_fwd_kda(hth_step *s, uint32_t i_layer, float *add_to, hearth_e
     hth_pool_add(s->pool, run_head, &job, sizeof job, (size_t)r->n_run * n->n_head);
 
     hth_output out = {.matrix = &n->out, .y = s->block_out, .add_to = add_to};
-    gate_arg g = {.s = s, .net = n};
+    hth_fwd_layer_arg g = {.s = s, .layer = l};
     hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
     hth_product_add(s->k, s->pool, &s->act_q8, r->out, s->n_tok, &out, 1, &gated);
     return HEARTH_OK;

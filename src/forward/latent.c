@@ -53,19 +53,6 @@ static void quantize_queries(void *arg, size_t t, uint32_t i_thread)
         hth_fwd_quantize_queries(s, &job->layer->attn, t);
 }
 
-typedef struct gate_arg {
-    const hth_step *s;
-    const hth_attention *a;
-    uint64_t unused[2];
-} gate_arg;
-
-static void gate_row(const void *arg, size_t t)
-{
-    const gate_arg *g = arg;
-    size_t d = g->s->model->hparams.latent.d_value;
-    hth_fwd_gate_heads(g->s, g->a, d, t, g->s->latent.out + t * g->a->n_head * d);
-}
-
 hearth_status hth_fwd_latent(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     (void)err;
@@ -77,9 +64,8 @@ hearth_status hth_fwd_latent(hth_step *s, uint32_t i_layer, float *add_to, heart
     hth_fwd_norm_rows rows = {s, &layer->mixer_norm, s->x, s->x_norm};
     hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
     hth_output in[] = {{.matrix = &l->q_a, .y = low_rank ? b->q_a : b->q},
-                       {.matrix = &l->kv_a, .y = s->kv},
-                       {.matrix = &a->gate, .y = s->attn_gate}};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, in, a->gate.n_row > 0 ? 3 : 2, &fusion);
+                       {.matrix = &l->kv_a, .y = s->kv}};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, in, 2, &fusion);
     if (low_rank) {
         hth_output q = {.matrix = &l->q_b, .y = b->q};
         hth_fwd_low_norm norm = {s, l->q_norm, b->q_a, l->q_a.n_row};
@@ -94,8 +80,6 @@ hearth_status hth_fwd_latent(hth_step *s, uint32_t i_layer, float *add_to, heart
     hth_fwd_multiply_heads(s, &b->values, &l->v_b);
 
     hth_output o = {.matrix = &a->o, .y = s->block_out, .add_to = add_to};
-    gate_arg g = {.s = s, .a = a};
-    hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
-    hth_product_add(s->k, s->pool, &s->act_q8, b->out, s->n_tok, &o, 1, a->gate.n_row > 0 ? &gated : NULL);
+    hth_product_add(s->k, s->pool, &s->act_q8, b->out, s->n_tok, &o, 1, NULL);
     return HEARTH_OK;
 }

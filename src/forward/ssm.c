@@ -142,18 +142,11 @@ static void scan_unit(void *arg, size_t i_unit, uint32_t i_thread)
 
 /* ---- the block --------------------------------------------------------------------------------- */
 
-typedef struct gate_arg {
-    const hth_step *s;
-    const hth_ssm *net;
-    uint64_t unused[2];
-} gate_arg;
-_Static_assert(sizeof(gate_arg) == HTH_PREPARE_SIZE, "a gate is what a product prepares with");
-
 /* Multiplies the outputs of a token by their gates, then norms them by groups. */
 static void gate_row(const void *arg, size_t i_row)
 {
-    const gate_arg *g = arg;
-    const hth_ssm *n = g->net;
+    const hth_fwd_layer_arg *g = arg;
+    const hth_ssm *n = &g->layer->ssm;
     const hth_kernels *k = g->s->k;
     size_t size = n->n_inner / n->n_group;
     float *y = g->s->recurrent.out + i_row * n->n_inner, eps = g->s->model->hparams.norm_eps;
@@ -199,7 +192,7 @@ hearth_status hth_fwd_ssm(hth_step *s, uint32_t i_layer, float *add_to, hearth_e
     hth_pool_add(s->pool, scan_unit, &job, sizeof job, r->n_run * n_unit_of(n));
 
     hth_output out = {.matrix = &n->out, .y = s->block_out, .add_to = add_to};
-    gate_arg g = {.s = s, .net = n};
+    hth_fwd_layer_arg g = {.s = s, .layer = l};
     hth_fusion gated = {.prepare = gate_row, .prepare_arg = &g};
     hth_product_add(s->k, s->pool, &s->act_q8, r->out, s->n_tok, &out, 1, &gated);
     return HEARTH_OK;

@@ -1,6 +1,6 @@
 /* Hyper-connections (Zhu et al. 2024; Xie et al. 2025, mHC): the residual stream is several. A block reads a weighted
  * sum of them, and each new stream is a mixture of the old ones and of the block's output; the weights depend on the
- * token (docs/arithmetic.md 13). step.c calls this around every block, and before the head. */
+ * token (docs/arithmetic.md 12). step.c calls this around every block, and before the head. */
 #include "forward/forward_int.h"
 
 #include <string.h>

@@ -96,12 +96,33 @@ static float scale_of(const down_job *job, size_t t, size_t i)
 
 /* ---- sums of one token ------------------------------------------------------------------------- */
 
-/* Adds the sums, or the chains, of n_out outputs to the 64-bit sums. */
-static void flush(const down_job *job, own_sums own, size_t n_out, hth_axpy_state *state)
+void hth_axpy_flush_pending(const hth_kernels *k, hth_type type, const hth_axpy_job *d, int64_t *acc64,
+                            hth_axpy_state *state)
 {
-    if (is_float(job)) state->overflow |= !job->k->axpy_flush_chain(n_out, own.chain, own.sums64);
-    else job->k->axpy_flush(type_of(job), n_out, state->scale, own.sums, own.offsets, own.sums64);
+    if (state->n_pending == 0) return;
+    if (hth_type_act_block(type) == 0) state->overflow |= !k->axpy_flush_chain(d->n_out, d->chain, acc64);
+    else k->axpy_flush(type, d->n_out, state->scale, d->sums, d->offsets, acc64);
     state->n_pending = 0;
+}
+
+void hth_axpy_add_rows(const hth_kernels *k, hth_type type, const hth_axpy_job *d, int64_t *acc64, hth_axpy_state *state)
+{
+    state->used = true;
+    if (d->scale == 0.0f) {
+        state->overflow = true;
+        return;
+    }
+    if (state->scale != d->scale || state->n_pending + d->n > hth_axpy_limit(type))
+        hth_axpy_flush_pending(k, type, d, acc64, state);
+    k->axpy[type](d);
+    state->scale = d->scale, state->n_pending += (uint32_t)d->n;
+    if (hth_type_act_block(type) == 0) hth_axpy_flush_pending(k, type, d, acc64, state);
+}
+
+/* The sums of n_out outputs as those of a job. */
+static hth_axpy_job job_of(own_sums own, size_t n_out)
+{
+    return (hth_axpy_job){.n_out = n_out, .sums = own.sums, .offsets = own.offsets, .chain = own.chain};
 }
 
 /* Adds n entries of the list of token t from `first` on, whose scales are equal, to the outputs of d. */
@@ -112,16 +133,7 @@ static void add_entries(const down_job *job, size_t t, size_t first, size_t n, o
     d.scale = scale_of(job, t, first);
     d.list = a->list + first, d.h = a->h + first, d.n = n, d.n_prefetch = a->n - first - n;
     d.sums = own.sums, d.offsets = own.offsets, d.chain = own.chain;
-    state->used = true;
-    if (d.scale == 0.0f) {
-        state->overflow = true;
-        return;
-    }
-    bool full = state->scale != d.scale || state->n_pending + n > hth_axpy_limit(type_of(job));
-    if (state->n_pending > 0 && full) flush(job, own, d.n_out, state);
-    job->k->axpy[type_of(job)](&d);
-    state->scale = d.scale, state->n_pending += (uint32_t)n;
-    if (is_float(job)) flush(job, own, d.n_out, state);
+    hth_axpy_add_rows(job->k, type_of(job), &d, own.sums64, state);
 }
 
 /* ---- one token --------------------------------------------------------------------------------- */
@@ -204,7 +216,8 @@ static void join_threads(void *arg, size_t i_unit, uint32_t i_thread)
         own_sums own = sums_from(job, sums_of(job, i), first);
         hth_axpy_state state = job->workspace->state[i];
         if (!state.used) continue;
-        if (state.n_pending > 0) flush(job, own, n, &state);
+        hth_axpy_job sums = job_of(own, n);
+        hth_axpy_flush_pending(job->k, type_of(job), &sums, own.sums64, &state);
         overflow |= state.overflow;
         if (i == 0) continue;
         for (size_t o = 0; o < n; o++) total[o] += own.sums64[o];
@@ -256,7 +269,8 @@ static void compute_tile(void *arg, size_t i_unit, uint32_t i_thread)
         }
     for (size_t t = 0; t < n_tok; t++) {
         own_sums from = tile_sums(job, own, t);
-        if (states[t].n_pending > 0) flush(job, from, n, &states[t]);
+        hth_axpy_job sums = job_of(from, n);
+        hth_axpy_flush_pending(job->k, type_of(job), &sums, from.sums64, &states[t]);
         finish_outputs(job, first_tok + t, first, n, states[t].overflow, from.sums64);
     }
 }

@@ -29,6 +29,12 @@ typedef struct hth_axpy_state {
     bool used, overflow; /* overflow: a cluster has no scale, or a chain was out of bounds */
 } hth_axpy_state;
 
+/* Adds the rows of d, all of clusters of the same scale d.scale (0: the state overflows), to its sums, and these to acc64
+ * when they cannot hold more; hth_axpy_flush_pending adds the rest. Rows of floats are one cluster: a chain. */
+void hth_axpy_add_rows(const hth_kernels *k, hth_type type, const hth_axpy_job *d, int64_t *acc64, hth_axpy_state *state);
+void hth_axpy_flush_pending(const hth_kernels *k, hth_type type, const hth_axpy_job *d, int64_t *acc64,
+                            hth_axpy_state *state);
+
 /* Scratch memory for the sums of n_thread threads. acc64, sums, offsets and chain are zero between products; after a
  * cancelled one hth_axpy_scratch_clear makes them so. */
 typedef struct hth_axpy_scratch {

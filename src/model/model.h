@@ -171,7 +171,7 @@ typedef enum hth_state_kind {
 enum { HTH_CHUNK = 32 };
 
 /* Latent attention: the cache has one head of keys [rank + d_rope] and of values, the first rank of these and zeros. The
- * output matrix and the gate are those of hth_attention; n_head_kv is 1. */
+ * output matrix is that of hth_attention; n_head_kv is 1. */
 typedef struct hth_latent {
     hth_matrix q_a, q_b;  /* q_rank rows of d_model, n_head * (d_nope + d_rope) rows of q_rank; q_b absent: q_a has the
                              rows of q_b */
