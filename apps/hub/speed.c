@@ -50,8 +50,10 @@ static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->r
 /* Of the router, of the experts that a token uses, and of the shared one. */
 static uint64_t bytes_of_experts(const hth_model *model, const hth_experts *e)
 {
-    uint64_t n = e->router.n_expert, all = bytes_of(&e->gate) + bytes_of(&e->up) + bytes_of(&e->down) +
-                                         bytes_of(&e->down_t.rows);
+    const hth_matrix *matrices[HTH_EXPERT_MATRICES];
+    uint64_t n = e->router.n_expert, all = 0;
+    hth_expert_matrices(e, matrices);
+    for (int i = 0; i < HTH_EXPERT_MATRICES; i++) all += bytes_of(matrices[i]);
     if (n == 0) return 0;
     return n * model->hparams.d_model * sizeof *e->router.weight + all / n * e->router.n_used +
            bytes_of(&e->shared.gate) + bytes_of(&e->shared.up) + bytes_of(&e->shared.down);

@@ -131,19 +131,11 @@ const hth_chat_format *hth_chat_format_find(hth_str name)
 const char *hth_chat_format_name(const hth_chat_format *f) { return f->name; }
 const hth_chat_format *hth_chat_format_at(size_t i) { return i < N_FORMAT ? &formats[i] : NULL; }
 
-static bool contains(hth_str text, const char *word)
-{
-    size_t n = strlen(word);
-    for (size_t i = 0; i + n <= text.n; i++)
-        if (text.bytes[i] == *word && memcmp(text.bytes + i, word, n) == 0) return true;
-    return false;
-}
-
 const hth_chat_format *hth_chat_format_detect(hth_str source)
 {
     for (size_t i = 0; i < N_RULE; i++) {
         bool all = true;
-        for (size_t k = 0; k < 3 && rules[i].has[k] && all; k++) all = contains(source, rules[i].has[k]);
+        for (size_t k = 0; k < 3 && rules[i].has[k] && all; k++) all = hth_str_contains(source, rules[i].has[k]);
         if (!all) continue;
         return rules[i].format ? hth_chat_format_find((hth_str){rules[i].format, strlen(rules[i].format)})
                                : NULL;

@@ -93,20 +93,6 @@ const char *hth_ftype_list(void)
 
 /* ---- roles ----------------------------------------------------------------------- */
 
-static bool contains(hth_str t, const char *part)
-{
-    size_t n = strlen(part);
-    for (size_t i = 0; i + n <= t.n; i++)
-        if (memcmp(t.bytes + i, part, n) == 0) return true;
-    return false;
-}
-
-static bool ends_with(hth_str t, const char *end)
-{
-    size_t n = strlen(end);
-    return t.n >= n && memcmp(t.bytes + t.n - n, end, n) == 0;
-}
-
 typedef enum role { HEAD, EMBEDDING, VALUES, KEYS, QUERIES, ATTN_OUTPUT, UP, GATE, DOWN, OTHER } role;
 _Static_assert(OTHER + 1 == HTH_FTYPE_N_ROLE, "each role is counted");
 
@@ -124,7 +110,7 @@ static role role_of(const hth_ftype_model *m, hth_str name)
     if (hth_str_eq(name, "output.weight") || (m->tied && is_embedding)) return HEAD;
     if (is_embedding) return EMBEDDING;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (contains(name, roles[i].part)) return roles[i].role;
+        if (hth_str_contains(name, roles[i].part)) return roles[i].role;
     return OTHER;
 }
 
@@ -144,9 +130,9 @@ bool hth_ftype_is_matrix(hth_str name, uint32_t n_dim)
         "time_mix_w2.weight", "time_mix_v0.weight",    "time_mix_v1.weight",      "time_mix_v2.weight",
         "time_mix_a0.weight", "time_mix_a1.weight",    "time_mix_a2.weight",      "time_mix_g1.weight",
         "time_mix_g2.weight", "time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight"};
-    if (n_dim < 2 || !ends_with(name, ".weight")) return false;
+    if (n_dim < 2 || !hth_str_ends(name, ".weight")) return false;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if (contains(name, kept[i])) return false;
+        if (hth_str_contains(name, kept[i])) return false;
     return true;
 }
 
@@ -209,8 +195,7 @@ static int compare_names(hth_str a, hth_str b)
 {
     int32_t la = layer_of(a), lb = layer_of(b);
     if (la != lb) return la < lb ? -1 : 1;
-    int order = memcmp(a.bytes, b.bytes, a.n < b.n ? a.n : b.n);
-    return order ? order : (a.n > b.n) - (a.n < b.n);
+    return hth_str_compare(a, b);
 }
 
 static int by_name(const void *a, const void *b)
@@ -423,7 +408,7 @@ static hth_type type_of_gate_or_up(const matrix *x)
 static bool is_of_experts(const matrix *x)
 {
     const place *p = find_place(x->m, x->name);
-    return p ? p->tensor->dim[2] > 1 : contains(x->name, "_exps.");
+    return p ? p->tensor->dim[2] > 1 : hth_str_contains(x->name, "_exps.");
 }
 
 static hth_type choose(const matrix *x)

@@ -310,11 +310,6 @@ static hearth_status plan(packing *w, hearth_error *err)
 
 /* ---- the header --------------------------------------------------------------------------------------- */
 
-static bool begins_with(hth_str key, const char *prefix)
-{
-    return key.n >= strlen(prefix) && memcmp(key.bytes, prefix, strlen(prefix)) == 0;
-}
-
 /* Writes the metadata that a PowerInfer file implies. */
 static void write_meaning(packing *w)
 {
@@ -417,7 +412,7 @@ static hearth_status write_header(packing *w, hearth_error *err)
 {
     for (size_t i = 0; i < hth_gguf_n_value(w->in); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(w->in, i);
-        if (!begins_with(v->key, "split.") && !begins_with(v->key, "powerinfer."))
+        if (!hth_str_begins(v->key, "split.") && !hth_str_begins(v->key, "powerinfer."))
             hth_gguf_writer_copy(w->packer.out, v);
     }
     if (w->options->ftype)

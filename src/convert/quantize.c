@@ -139,7 +139,6 @@ static hearth_status choose_types(work *w, hearth_error *err)
 /* ---- importance ------------------------------------------------------------------------ */
 
 /* Embeddings and the head have no entries: llama-imatrix leaves them out. */
-static bool is_of_layer(hth_str name) { return name.n > 4 && memcmp(name.bytes, "blk.", 4) == 0; }
 
 static hearth_status fail_without_importance(const work *w, const hth_gguf_tensor *t, hth_type to, hearth_error *err)
 {
@@ -169,7 +168,7 @@ static hearth_status check_importance(work *w, hearth_error *err)
         if (is_known) continue;
         if (hth_ftype_needs_imatrix(w->options->ftype, t->name, w->types[i]))
             return fail_without_importance(w, t, w->types[i], err);
-        if (!is_of_layer(t->name)) continue;
+        if (!hth_str_begins(t->name, "blk.")) continue;
         if (n_missing++ == 0) first = t;
     }
     if (st != HEARTH_OK || !w->imatrix || n_missing == 0) return st;

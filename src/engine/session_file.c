@@ -50,17 +50,12 @@ static uint64_t hash_matrix(uint64_t h, const hth_matrix *m)
     return hth_hash_more(h, m->data, m->n_row * m->row_size);
 }
 
-static bool begins_with(hth_str key, const char *prefix)
-{
-    return key.n >= strlen(prefix) && memcmp(key.bytes, prefix, strlen(prefix)) == 0;
-}
-
 /* The model's hash covers its tensors. Of the metadata all pairs count that may change what is computed. */
 static uint64_t hash_metadata(uint64_t h, const hth_gguf *file)
 {
     for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(file, i);
-        if (begins_with(v->key, "general.") || begins_with(v->key, "tokenizer.")) continue;
+        if (hth_str_begins(v->key, "general.") || hth_str_begins(v->key, "tokenizer.")) continue;
         h = hth_hash_more(hth_hash_more(h, v->key.bytes, v->key.n), v->raw.bytes, v->raw.n);
     }
     return h;

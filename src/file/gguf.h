@@ -42,6 +42,33 @@ static inline bool hth_str_eq(hth_str text, const char *name)
     return text.n == strlen(name) && memcmp(text.bytes, name, text.n) == 0;
 }
 
+static inline bool hth_str_begins(hth_str text, const char *part)
+{
+    size_t n = strlen(part);
+    return text.n >= n && memcmp(text.bytes, part, n) == 0;
+}
+
+static inline bool hth_str_ends(hth_str text, const char *part)
+{
+    size_t n = strlen(part);
+    return text.n >= n && memcmp(text.bytes + text.n - n, part, n) == 0;
+}
+
+static inline bool hth_str_contains(hth_str text, const char *part)
+{
+    size_t n = strlen(part);
+    for (size_t i = 0; i + n <= text.n; i++)
+        if (text.bytes[i] == *part && memcmp(text.bytes + i, part, n) == 0) return true;
+    return false;
+}
+
+/* By bytes; a beginning comes before the longer text. */
+static inline int hth_str_compare(hth_str a, hth_str b)
+{
+    int order = memcmp(a.bytes, b.bytes, a.n < b.n ? a.n : b.n);
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
 /* One metadata pair. Scalars are in the member of their type. Arrays hold n_element values of element_type (for
  * nested arrays only the raw bytes and the count are stored). */
 typedef struct hth_gguf_value {

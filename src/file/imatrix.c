@@ -68,16 +68,10 @@ hearth_status hth_imatrix_add_dataset(hth_imatrix *m, hth_str name, hearth_error
     return st;
 }
 
-static int compare_names(hth_str a, hth_str b)
-{
-    int order = memcmp(a.bytes, b.bytes, a.n < b.n ? a.n : b.n);
-    return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
 static int by_name(const void *a, const void *b)
 {
     const hth_imatrix_entry *x = a, *y = b;
-    return compare_names(x->name, y->name);
+    return hth_str_compare(x->name, y->name);
 }
 
 void hth_imatrix_sort(hth_imatrix *m)
@@ -91,7 +85,7 @@ static hth_imatrix_entry *find_among(const hth_imatrix *m, size_t n, hth_str nam
     size_t low = 0, high = n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = compare_names(name, m->entries[middle].name);
+        int order = hth_str_compare(name, m->entries[middle].name);
         if (order == 0) return &m->entries[middle];
         if (order < 0) high = middle;
         else low = middle + 1;

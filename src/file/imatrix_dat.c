@@ -99,8 +99,7 @@ static hearth_status read_end(hth_imatrix *m, reader *r)
 static hearth_status check_names(const hth_imatrix *m, const reader *r)
 {
     for (size_t i = 1; i < m->n_entry; i++)
-        if (m->entries[i].name.n == m->entries[i - 1].name.n &&
-            memcmp(m->entries[i].name.bytes, m->entries[i - 1].name.bytes, m->entries[i].name.n) == 0)
+        if (hth_str_compare(m->entries[i].name, m->entries[i - 1].name) == 0)
             return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' occurs twice", r->source->label,
                             hth_gguf_show(m->entries[i].name).text);
     return HEARTH_OK;

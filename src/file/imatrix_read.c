@@ -10,8 +10,7 @@ static const char SUMS[] = ".in_sum2", COUNTS[] = ".counts";
 
 static bool has_suffix(hth_str name, const char *suffix)
 {
-    size_t n = strlen(suffix);
-    return name.n > n && memcmp(name.bytes + name.n - n, suffix, n) == 0;
+    return name.n > strlen(suffix) && hth_str_ends(name, suffix);
 }
 
 static hearth_status fail_tensor(const hth_gguf *file, const hth_gguf_tensor *t, const char *what, hearth_error *err)

@@ -100,8 +100,7 @@ static void on_product(void *user, const hth_product_inputs *seen)
 static bool is_of_experts(const hth_model *m, const hth_matrix *matrix)
 {
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
-        const hth_experts *e = &m->layers[i].experts;
-        if (matrix == &e->gate || matrix == &e->up || matrix == &e->down) return true;
+        if (hth_experts_have(&m->layers[i].experts, matrix)) return true;
     }
     return false;
 }
@@ -112,7 +111,7 @@ static bool is_collected(const hth_model *m, const hth_binding *b, bool with_out
 {
     if (!b->matrix || b->offset > 0) return false;
     if (b->matrix == (m->tied ? &m->token_embd : &m->output)) return with_output;
-    return b->tensor->name.n > 4 && memcmp(b->tensor->name.bytes, "blk.", 4) == 0;
+    return hth_str_begins(b->tensor->name, "blk.");
 }
 
 static hearth_status add_targets(collector *c, bool with_output, hearth_error *err)

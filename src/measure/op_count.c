@@ -15,12 +15,6 @@ static void add_part(hth_op_count *work, const hth_matrix *m, uint64_t part, uin
 
 static void add_matrix(hth_op_count *work, const hth_matrix *m) { add_part(work, m, 1, 1); }
 
-/* Slices of other matrices are heads or groups, of which a token uses all. */
-static bool is_of_experts(const hth_experts *e, const hth_matrix *m)
-{
-    return m == &e->gate || m == &e->up || m == &e->down || m == &e->down_t.rows;
-}
-
 hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
 {
     hth_op_count work = {0};
@@ -29,7 +23,8 @@ hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
         hth_layer_matrices(&model->model->layers[i], all);
         const hth_experts *e = &model->model->layers[i].experts;
         for (size_t k = 0; k < HTH_LAYER_MATRICES; k++)
-            if (is_of_experts(e, all[k])) add_part(&work, all[k], e->router.n_used, e->router.n_expert);
+            if (hth_experts_have(e, all[k])) /* slices of others are heads, all of which are used */
+                add_part(&work, all[k], e->router.n_used, e->router.n_expert);
             else add_matrix(&work, all[k]);
     }
     work.int8 *= n_token;

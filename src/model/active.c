@@ -5,8 +5,9 @@
 /* Weights and bytes of the experts of a layer that a token does not use. */
 static void count_unused_experts(const hth_experts *e, uint64_t *n_weight, uint64_t *size)
 {
-    const hth_matrix *const all[] = {&e->gate, &e->up, &e->down, &e->down_t.rows};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const hth_matrix *all[HTH_EXPERT_MATRICES];
+    hth_expert_matrices(e, all);
+    for (int i = 0; i < HTH_EXPERT_MATRICES; i++) {
         uint64_t n_row = all[i]->n_row / e->router.n_expert * (e->router.n_expert - e->router.n_used);
         *n_weight += n_row * all[i]->n_col;
         *size += n_row * all[i]->row_size;

@@ -163,7 +163,7 @@ typedef struct hth_attention {
 
 /* What a recurrent mixer keeps per sequence. A step reads one copy and writes another, so that it can be done again. */
 typedef enum hth_state_kind {
-    HTH_STATE_STEP,  /* of all tokens: each step writes it anew */
+    HTH_STATE_STEP,  /* of all tokens: each step writes a new one */
     HTH_STATE_CHUNK, /* of the tokens up to the last multiple of HTH_CHUNK, and those since: a step adds to these, and
                         writes another copy only if it reaches the next multiple */
     HTH_N_STATE,
@@ -206,7 +206,7 @@ static inline size_t hth_compressed_state(const hth_compressed *c, size_t d_head
     return c->n_tok == 0 ? 0 : (c->overlaps ? 6 : 3) * d_head;
 }
 
-/* How a block reads the streams of the residual stream, and how they are made anew (forward/streams.c). */
+/* How a block reads the streams of the residual stream, and how they are replaced (forward/streams.c). */
 enum { HTH_MAX_STREAM = 8 };
 typedef struct hth_connection {
     const float *weight; /* [n][n_stream * d_model]: products with the normed streams; n is (2 + n_stream) * n_stream, or
@@ -350,6 +350,18 @@ typedef struct hth_experts {
     float shared_weight;      /* of the shared one, unless: */
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight */
 } hth_experts;
+
+/* The matrices of all experts, of which a token uses n_used / n_expert; absent ones too. */
+enum { HTH_EXPERT_MATRICES = 4 };
+static inline void hth_expert_matrices(const hth_experts *e, const hth_matrix *all[HTH_EXPERT_MATRICES])
+{
+    all[0] = &e->gate, all[1] = &e->up, all[2] = &e->down, all[3] = &e->down_t.rows;
+}
+
+static inline bool hth_experts_have(const hth_experts *e, const hth_matrix *m)
+{
+    return m == &e->gate || m == &e->up || m == &e->down || m == &e->down_t.rows;
+}
 
 /* The network of a layer, which computes each token alone; as hth_mixer_kind. */
 typedef enum hth_network_kind {

@@ -71,7 +71,7 @@ static void begin_gemma(vocab_file *f, test_random *r)
 }
 
 /* Of the first eight the lower half has no special tokens but the first three; of the
- * others only one has one besides <|endoftext|>. */
+ * others only one has one that is not <|endoftext|>. */
 static bool may_come_back(unsigned i) { return i < N_SPM / 2 || (i >= N_SPM && i != WITH_SPECIAL); }
 
 static const hth_tokenizer *vocabulary(unsigned i)

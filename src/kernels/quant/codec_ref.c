@@ -3,6 +3,7 @@
  * block structs of the format. */
 #include "base/bits.h"
 #include "kernels/isa.h"
+#include "kernels/quant/pack_fit.h"
 
 #include <string.h>
 
@@ -43,14 +44,12 @@ static int round_away(float v)
     return rest >= 0.5f ? n + 1 : rest <= -0.5f ? n - 1 : n;
 }
 
-static float magnitude(float v) { return hth_float_of(hth_bits_of(v) & 0x7fffffffu); }
-
 /* d = max|x| / 127. */
 static void pack_q8_0(const float *x, size_t n_col, uint8_t *row)
 {
     for (size_t b = 0; b < n_col / BLOCK; b++, row += Q8_0_SIZE, x += BLOCK) {
         float amax = 0.0f;
-        for (int i = 0; i < BLOCK; i++) amax = magnitude(x[i]) > amax ? magnitude(x[i]) : amax;
+        for (int i = 0; i < BLOCK; i++) amax = hth_fit_magnitude(x[i]) > amax ? hth_fit_magnitude(x[i]) : amax;
         float d = amax / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
         hth_store_u16(row, hth_f32_to_f16(d));
         for (int i = 0; i < BLOCK; i++) row[2 + i] = (uint8_t)(int8_t)round_away(x[i] * inverse);
@@ -69,7 +68,7 @@ static void pack_q4_0(const float *x, size_t n_col, uint8_t *row)
 {
     for (size_t b = 0; b < n_col / BLOCK; b++, row += Q4_0_SIZE, x += BLOCK) {
         float top = 0.0f;
-        for (int i = 0; i < BLOCK; i++) top = magnitude(x[i]) > magnitude(top) ? x[i] : top;
+        for (int i = 0; i < BLOCK; i++) top = hth_fit_magnitude(x[i]) > hth_fit_magnitude(top) ? x[i] : top;
         float d = top / -8.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
         hth_store_u16(row, hth_f32_to_f16(d));
         for (int i = 0; i < BLOCK / 2; i++)

@@ -10,10 +10,6 @@
 
 enum { BLOCK = 256, MAX_SUB = 16, ROUNDS = 2 };
 
-static float inverse_of(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
-
-static float as_half(float d) { return hth_f16_to_f32(hth_f32_to_f16(d)); }
-
 /* ---- scale and minimum: Q2_K, Q4_K, Q5_K ------------------------------------------------- */
 
 /* A block: weight = d * scale[k] * q - m * min[k]. */
@@ -28,7 +24,7 @@ typedef struct affine {
 static void choose_integers(const float *x, affine *a)
 {
     for (int k = 0; k < a->n_sub; k++) {
-        float inverse = inverse_of(a->d * (float)a->scale[k]), min = a->m * (float)a->min[k];
+        float inverse = hth_fit_inverse(a->d * (float)a->scale[k]), min = a->m * (float)a->min[k];
         for (int i = k * a->n; i < (k + 1) * a->n; i++)
             a->q[i] = (uint8_t)hth_fit_round((x[i] + min) * inverse, 0, a->top);
     }
@@ -57,10 +53,10 @@ static void solve_block(const float *x, const float *weight, affine *a)
     }
     float det = ss * mm - sm * sm;
     if (det > 0.0f) {
-        a->d = as_half((mm * sx - sm * mx) / det);
-        a->m = as_half((ss * mx - sm * sx) / det);
+        a->d = hth_fit_half((mm * sx - sm * mx) / det);
+        a->m = hth_fit_half((ss * mx - sm * sx) / det);
     } else if (ss > 0.0f) {
-        a->d = as_half(sx / ss);
+        a->d = hth_fit_half(sx / ss);
     }
 }
 
@@ -81,8 +77,8 @@ static void round_scales(const hth_fit *fit, affine *a)
         top_scale = fit[k].scale > top_scale ? fit[k].scale : top_scale;
         top_min = fit[k].min > top_min ? fit[k].min : top_min;
     }
-    a->d = as_half(top_scale / (float)a->top_scale), a->m = as_half(top_min / (float)a->top_scale);
-    float to_scale = inverse_of(a->d), to_min = inverse_of(a->m);
+    a->d = hth_fit_half(top_scale / (float)a->top_scale), a->m = hth_fit_half(top_min / (float)a->top_scale);
+    float to_scale = hth_fit_inverse(a->d), to_min = hth_fit_inverse(a->m);
     for (int k = 0; k < a->n_sub; k++) {
         a->scale[k] = (uint8_t)hth_fit_round(fit[k].scale * to_scale, 0, a->top_scale);
         a->min[k] = (uint8_t)hth_fit_round(fit[k].min * to_min, 0, a->top_scale);
@@ -113,7 +109,7 @@ static void fit_affine_block(const float *x, affine *a)
 /* The weighted error of a sub-block with this scale and minimum. */
 static float error_with(const float *x, const float *weight, const affine *a, int scale, int min)
 {
-    float d = a->d * (float)scale, m = a->m * (float)min, inverse = inverse_of(d), error = 0.0f;
+    float d = a->d * (float)scale, m = a->m * (float)min, inverse = hth_fit_inverse(d), error = 0.0f;
     for (int i = 0; i < a->n; i++) {
         float e = d * (float)hth_fit_round((x[i] + m) * inverse, 0, a->top) - m - x[i];
         error += weight[i] * (e * e);
@@ -236,7 +232,7 @@ static float choose_linear(const float *x, linear *l)
 {
     float error = 0.0f;
     for (int k = 0; k < 16; k++) {
-        float unit = l->d * (float)l->scale[k], inverse = inverse_of(unit);
+        float unit = l->d * (float)l->scale[k], inverse = hth_fit_inverse(unit);
         for (int i = 16 * k; i < 16 * (k + 1); i++) {
             l->q[i] = (int8_t)hth_fit_round(x[i] * inverse, l->low, l->top);
             float e = unit * (float)l->q[i] - x[i];
@@ -254,13 +250,13 @@ static float solve_linear(const float *x, const float *weight, const linear *l)
         float s = (float)l->scale[i / 16] * (float)l->q[i], ws = weight ? weight[i] * s : s;
         xs += x[i] * ws, ss += ws * s;
     }
-    return ss > 0.0f ? as_half(xs / ss) : 0.0f;
+    return ss > 0.0f ? hth_fit_half(xs / ss) : 0.0f;
 }
 
 static void round_linear(const float *scale, linear *l)
 {
-    l->d = as_half(hth_fit_top(scale, 16) / (float)l->low_scale);
-    float inverse = inverse_of(l->d);
+    l->d = hth_fit_half(hth_fit_top(scale, 16) / (float)l->low_scale);
+    float inverse = hth_fit_inverse(l->d);
     for (int k = 0; k < 16; k++)
         l->scale[k] = (int8_t)hth_fit_round(scale[k] * inverse, l->low_scale, l->top_scale);
 }
@@ -286,7 +282,7 @@ static void fit_linear_block(const float *x, linear *l)
 /* The weighted error of sub-block k with this scale; its integers. */
 static float choose_linear_with(const float *x, const float *weight, const linear *l, int scale, int8_t *q)
 {
-    float unit = l->d * (float)scale, inverse = inverse_of(unit), error = 0.0f;
+    float unit = l->d * (float)scale, inverse = hth_fit_inverse(unit), error = 0.0f;
     for (int i = 0; i < 16; i++) {
         q[i] = (int8_t)hth_fit_round(x[i] * inverse, l->low, l->top);
         float e = unit * (float)q[i] - x[i];

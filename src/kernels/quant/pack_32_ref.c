@@ -8,14 +8,6 @@
 
 enum { BLOCK = 32 };
 
-static float inverse_of(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
-
-/* Low nibbles of the bytes first, then the high ones. */
-static void put_nibbles(const uint8_t *q, uint8_t *p)
-{
-    for (int i = 0; i < BLOCK / 2; i++) p[i] = (uint8_t)((q[i] & 15) | (q[i + BLOCK / 2] & 15) << 4);
-}
-
 static void put_fifth_bits(const uint8_t *q, uint8_t *p)
 {
     uint32_t bits = 0;
@@ -28,7 +20,7 @@ static void pack_range(const float *x, int top, uint8_t *q, uint8_t *p)
 {
     float low = x[0], high = x[0];
     for (int i = 1; i < BLOCK; i++) low = x[i] < low ? x[i] : low, high = x[i] > high ? x[i] : high;
-    float d = (high - low) / (float)top, inverse = inverse_of(d);
+    float d = (high - low) / (float)top, inverse = hth_fit_inverse(d);
     hth_store_u16(p, hth_f32_to_f16(d));
     hth_store_u16(p + 2, hth_f32_to_f16(low));
     for (int i = 0; i < BLOCK; i++) q[i] = (uint8_t)hth_fit_round((x[i] - low) * inverse, 0, top);
@@ -39,7 +31,7 @@ static void pack_q4_1(const float *x, size_t n_col, uint8_t *row)
     for (size_t b = 0; b < n_col / BLOCK; b++, row += 20, x += BLOCK) {
         uint8_t q[BLOCK];
         pack_range(x, 15, q, row);
-        put_nibbles(q, row + 4);
+        hth_fit_put_nibbles(q, row + 4);
     }
 }
 
@@ -49,7 +41,7 @@ static void pack_q5_1(const float *x, size_t n_col, uint8_t *row)
         uint8_t q[BLOCK];
         pack_range(x, 31, q, row);
         put_fifth_bits(q, row + 4);
-        put_nibbles(q, row + 8);
+        hth_fit_put_nibbles(q, row + 8);
     }
 }
 
@@ -58,17 +50,15 @@ static void pack_q5_0(const float *x, size_t n_col, uint8_t *row)
 {
     for (size_t b = 0; b < n_col / BLOCK; b++, row += 22, x += BLOCK) {
         uint8_t q[BLOCK];
-        float d = hth_fit_top(x, BLOCK) / -16.0f, inverse = inverse_of(d);
+        float d = hth_fit_top(x, BLOCK) / -16.0f, inverse = hth_fit_inverse(d);
         hth_store_u16(row, hth_f32_to_f16(d));
         for (int i = 0; i < BLOCK; i++) q[i] = (uint8_t)(hth_fit_round(x[i] * inverse, -16, 15) + 16);
         put_fifth_bits(q, row + 2);
-        put_nibbles(q, row + 6);
+        hth_fit_put_nibbles(q, row + 6);
     }
 }
 
 /* ---- by importance ------------------------------------------------------------------ */
-
-static float as_half(float d) { return hth_f16_to_f32(hth_f32_to_f16(d)); }
 
 /* A block: weight = d * q + m; without a minimum m is 0, and q in low..top. */
 typedef struct fitted {
@@ -80,7 +70,7 @@ typedef struct fitted {
 /* The integers for d and m; returns their weighted error. */
 static float choose(const float *x, const float *weight, fitted *f)
 {
-    float inverse = inverse_of(f->d), error = 0.0f;
+    float inverse = hth_fit_inverse(f->d), error = 0.0f;
     for (int i = 0; i < BLOCK; i++) {
         f->q[i] = (int8_t)hth_fit_round((x[i] - f->m) * inverse, f->low, f->top);
         float e = f->d * (float)f->q[i] + f->m - x[i];
@@ -101,7 +91,7 @@ static void solve(const float *x, const float *weight, bool has_minimum, fitted 
     float det = w * wqq - wq * wq;
     if (!has_minimum) f->d = wqq > 0.0f ? wxq / wqq : 0.0f;
     else if (det > 0.0f) f->d = (w * wxq - wq * wx) / det, f->m = (wqq * wx - wq * wxq) / det;
-    f->d = as_half(f->d), f->m = as_half(f->m);
+    f->d = hth_fit_half(f->d), f->m = hth_fit_half(f->m);
 }
 
 /* Tries a first estimate, then what least squares make of it. */
@@ -120,7 +110,7 @@ static fitted fit_range_by(const float *x, const float *weight, int top)
 {
     float low = x[0], high = x[0], least;
     for (int i = 1; i < BLOCK; i++) low = x[i] < low ? x[i] : low, high = x[i] > high ? x[i] : high;
-    fitted best = {.d = as_half((high - low) / (float)top), .m = as_half(low), .top = top};
+    fitted best = {.d = hth_fit_half((high - low) / (float)top), .m = hth_fit_half(low), .top = top};
     least = choose(x, weight, &best);
     for (int step = -9; step <= 9 && high - low >= 1e-30f; step++) {
         fitted f = {.d = (high - low) / ((float)top + 0.1f * (float)step), .m = low, .top = top};
@@ -132,7 +122,7 @@ static fitted fit_range_by(const float *x, const float *weight, int top)
 static fitted fit_scale_by(const float *x, const float *weight, int low)
 {
     float widest = hth_fit_top(x, BLOCK), least;
-    fitted best = {.d = as_half(widest / (float)low), .low = low, .top = -low - 1};
+    fitted best = {.d = hth_fit_half(widest / (float)low), .low = low, .top = -low - 1};
     least = choose(x, weight, &best);
     for (int step = -9; step <= 9 && hth_fit_magnitude(widest) >= 1e-30f; step++) {
         fitted f = {.d = widest / ((float)low + 0.1f * (float)step), .low = low, .top = -low - 1};
@@ -150,7 +140,7 @@ static void put_block(const fitted *f, bool has_minimum, bool has_fifth_bits, ui
     p += 2;
     if (has_minimum) hth_store_u16(p, hth_f32_to_f16(f->m)), p += 2;
     if (has_fifth_bits) put_fifth_bits(q, p), p += 4;
-    put_nibbles(q, p);
+    hth_fit_put_nibbles(q, p);
 }
 
 static void q4_0_by(const float *x, const float *importance, size_t n_col, uint8_t *row)

@@ -14,6 +14,15 @@ enum { HTH_FIT_MAX = 32 }; /* values per fit */
 
 static inline float hth_fit_magnitude(float v) { return hth_float_of(hth_bits_of(v) & 0x7fffffffu); }
 
+static inline float hth_fit_inverse(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
+static inline float hth_fit_half(float d) { return hth_f16_to_f32(hth_f32_to_f16(d)); }
+
+/* The low four bits of 32 numbers: the first half in the low nibbles of 16 bytes. */
+static inline void hth_fit_put_nibbles(const uint8_t *q, uint8_t *p)
+{
+    for (int i = 0; i < 16; i++) p[i] = (uint8_t)((q[i] & 15) | (q[i + 16] & 15) << 4);
+}
+
 /* The nearest integer within lo..hi, halves up; NaN gives lo. */
 static inline int hth_fit_round(float v, int lo, int hi)
 {

@@ -14,7 +14,7 @@ enum { BLOCK = 256 };
 /* Stores the scale, and weights as -1, 0, 1, plus 1; halves away from zero. */
 static void round_ternary(const float *x, uint8_t *q, uint8_t *scale)
 {
-    float d = hth_fit_magnitude(hth_fit_top(x, BLOCK)), inverse = d != 0.0f ? 1.0f / d : 0.0f;
+    float d = hth_fit_magnitude(hth_fit_top(x, BLOCK)), inverse = hth_fit_inverse(d);
     hth_store_u16(scale, hth_f32_to_f16(d));
     for (int i = 0; i < BLOCK; i++) {
         float v = x[i] * inverse;

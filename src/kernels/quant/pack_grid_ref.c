@@ -39,10 +39,6 @@ typedef struct block {
     eight eights[N_EIGHT];
 } block;
 
-static float inverse_of(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
-
-static float as_half(float d) { return hth_f16_to_f32(hth_f32_to_f16(d)); }
-
 /* ---- eight weights ----------------------------------------------------------------------- */
 
 /* Makes the number of minus signs even: the weight for which it costs least gets the wrong sign. x: magnitudes; the
@@ -227,13 +223,13 @@ static products multiply(const format *f, const float *x, const float *weight, c
 /* Least squares make weights of few bits smaller on average, and outputs with them. This d makes them as large as they
  * were: the product with x is that of x. They err a little more, but the model diverges less (docs/quantize.md). Blocks
  * that hardly fit are not enlarged without limit. */
-static void make_up_for_shrinking(const format *f, const float *x, const float *weight, block *b)
+static void keep_product(const format *f, const float *x, const float *weight, block *b)
 {
     const float limit = 1.5f;
     products p = multiply(f, x, weight, b);
     if (!(p.xv > 0.0f)) return;
     float d = p.xx / p.xv, most = limit * (p.xv / p.vv);
-    b->d = as_half(d < most ? d : most);
+    b->d = hth_fit_half(d < most ? d : most);
 }
 
 static void fit_block(const format *f, const hth_grid_search *s, const float *x, const float *weight, block *b)
@@ -242,16 +238,16 @@ static void fit_block(const format *f, const hth_grid_search *s, const float *x,
     int n = 8 * eights_of(f);
     memset(b, 0, sizeof *b);
     for (int k = 0; k < f->n_sub; k++) scale[k] = fit_scale(f, s, x + k * n, weight + k * n);
-    b->d = as_half(hth_fit_top(scale, f->n_sub) / unit_of(f, 1.0f, f->top_scale));
-    float inverse = inverse_of(b->d * f->unit);
+    b->d = hth_fit_half(hth_fit_top(scale, f->n_sub) / unit_of(f, 1.0f, f->top_scale));
+    float inverse = hth_fit_inverse(b->d * f->unit);
     for (int k = 0; k < f->n_sub; k++)
         b->scale[k] = (uint8_t)hth_fit_round(0.5f * (scale[k] * inverse - 1.0f), 0, f->top_scale);
     float best = move_scales(f, s, x, weight, b);
     block next = *b;
     products p = multiply(f, x, weight, b);
-    next.d = p.xv > 0.0f && p.vv > 0.0f ? as_half(p.xv / p.vv) : 0.0f;
+    next.d = p.xv > 0.0f && p.vv > 0.0f ? hth_fit_half(p.xv / p.vv) : 0.0f;
     if (move_scales(f, s, x, weight, &next) < best) *b = next;
-    make_up_for_shrinking(f, x, weight, b);
+    keep_product(f, x, weight, b);
 }
 
 /* ---- layouts ------------------------------------------------------------------------------- */

@@ -8,15 +8,6 @@
 
 enum { SUB = 32, BLOCK = 256, N_SUB = BLOCK / SUB };
 
-static float inverse_of(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
-
-static float as_half(float d) { return hth_f16_to_f32(hth_f32_to_f16(d)); }
-
-static void put_nibbles(const uint8_t *q, uint8_t *p)
-{
-    for (int i = 0; i < SUB / 2; i++) p[i] = (uint8_t)(q[i] | q[i + SUB / 2] << 4);
-}
-
 /* ---- thirty-two weights ------------------------------------------------------------------ */
 
 /* Midpoints between the values of the format. */
@@ -53,7 +44,7 @@ static float fit_values(const float *x, const float *weight)
 /* The values for a scale; returns their error. */
 static float choose_values(const float *x, const float *weight, float scale, uint8_t *q)
 {
-    float inverse = inverse_of(scale), error = 0.0f;
+    float inverse = hth_fit_inverse(scale), error = 0.0f;
     for (int i = 0; i < SUB; i++) {
         q[i] = nearest_value(x[i] * inverse);
         float e = scale * (float)hth_iq4_values[q[i]] - x[i];
@@ -66,10 +57,10 @@ static void iq4_nl_by(const float *x, const float *importance, size_t n_col, uin
 {
     for (size_t b = 0; b < n_col / SUB; b++, row += 18, x += SUB) {
         uint8_t q[SUB];
-        float scale = as_half(fit_values(x, importance ? importance + b * SUB : NULL));
+        float scale = hth_fit_half(fit_values(x, importance ? importance + b * SUB : NULL));
         choose_values(x, NULL, scale, q);
         hth_store_u16(row, hth_f32_to_f16(scale));
-        put_nibbles(q, row + 2);
+        hth_fit_put_nibbles(q, row + 2);
     }
 }
 
@@ -115,15 +106,15 @@ static float solve_block(const float *x, const float *weight, const iq4_block *l
         float s = (float)l->scale[i / SUB] * (float)hth_iq4_values[l->q[i]], ws = weight ? weight[i] * s : s;
         xs += x[i] * ws, ss += ws * s;
     }
-    return ss > 0.0f ? as_half(xs / ss) : 0.0f;
+    return ss > 0.0f ? hth_fit_half(xs / ss) : 0.0f;
 }
 
 static void fit_block(const float *x, const float *weight, iq4_block *l)
 {
     float scale[N_SUB];
     for (int k = 0; k < N_SUB; k++) scale[k] = fit_values(x + k * SUB, weight_at(weight, k));
-    l->d = as_half(hth_fit_top(scale, N_SUB) / (float)LOW);
-    float inverse = inverse_of(l->d);
+    l->d = hth_fit_half(hth_fit_top(scale, N_SUB) / (float)LOW);
+    float inverse = hth_fit_inverse(l->d);
     for (int k = 0; k < N_SUB; k++) l->scale[k] = (int8_t)hth_fit_round(scale[k] * inverse, LOW, TOP);
     float best = move_scales(x, weight, l);
     for (int round = 0; round < ROUNDS; round++) {
@@ -147,7 +138,7 @@ static void iq4_xs_by(const float *x, const float *importance, size_t n_col, uin
             unsigned s = (unsigned)(l.scale[k] - LOW);
             row[4 + k / 2] |= (uint8_t)((s & 15) << 4 * (k % 2));
             high |= s >> 4 << 2 * k;
-            put_nibbles(l.q + k * SUB, row + 8 + k * SUB / 2);
+            hth_fit_put_nibbles(l.q + k * SUB, row + 8 + k * SUB / 2);
         }
         hth_store_u16(row + 2, (uint16_t)high);
     }

@@ -2,6 +2,7 @@
 #include "support/models/vocab_case.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 vocab_file f;
 hth_gguf *file;
@@ -98,6 +99,22 @@ void vocab_fail_allocations(const char *text, size_t n, int n_open, int n_tokeni
         if (n_failed < (opens ? n_open : n_tokenize) || i == 1000)
             test_fail(__FILE__, __LINE__, "%d allocations of %s failed", n_failed, opens ? "opening" : "tokenizing");
     }
+}
+
+void vocab_expect_proportion(const char *const *units, size_t n)
+{
+    enum { SIZE = 1 << 20 };
+    FREED char *text = malloc(SIZE);
+    uint64_t start = hth_clock_ns();
+    for (size_t k = 0; k < n; k++) {
+        const size_t n_unit = strlen(units[k]);
+        CLEANUP(hth_ids_free) hth_ids ids = {0};
+        for (size_t i = 0; i < SIZE; i++) text[i] = units[k][i % n_unit];
+        CHECK_OK(hth_tokenize(tok, text, SIZE, 0, &ids, NULL, err));
+    }
+    const double seconds = (double)(hth_clock_ns() - start) * 1e-9;
+    printf("     %zu MiB: %.2f s\n", n, seconds);
+    CHECK(seconds < 60.0);
 }
 
 void vocab_expect_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *ids, size_t n,

@@ -28,6 +28,9 @@ void vocab_expect_refused(hearth_status status, const char *text, const char *ot
  * At least so many of opening and of tokenizing fail. */
 void vocab_fail_allocations(const char *text, size_t n, int n_open, int n_tokenize);
 
+/* Tokenizes a mebibyte of each of n units repeated, in an opened f: a time in proportion is far below a minute. */
+void vocab_expect_proportion(const char *const *units, size_t n);
+
 /* The ids of a text, and how many of its bytes are not in the vocabulary. */
 void vocab_expect_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *ids, size_t n,
                       int line);
