@@ -62,5 +62,4 @@ void refusal_report(void)
 {
     printf("     %u malformed files, the slowest refused in %.2f ms (%s)\n", seen.n,
            (double)seen.slowest_ns / 1e6, seen.id);
-    CHECK(seen.slowest_ns < UINT64_C(2000000000));
 }

@@ -17,8 +17,7 @@ void refusal_check_accepted(const gguf_bytes *b, const char *id);
 /* What one opening of them gives, counted like the others. */
 hearth_status refusal_open(const gguf_bytes *b, const char *id, hearth_error *why);
 
-/* Prints how many files were refused since the program began and which took longest;
- * fails the case when that was over two seconds (a release build needs milliseconds). */
+/* Prints how many files were refused since the program began and which took longest. */
 void refusal_report(void);
 
 #endif

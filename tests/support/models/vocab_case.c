@@ -112,9 +112,7 @@ void vocab_expect_proportion(const char *const *units, size_t n)
         for (size_t i = 0; i < SIZE; i++) text[i] = units[k][i % n_unit];
         CHECK_OK(hth_tokenize(tok, text, SIZE, 0, &ids, NULL, err));
     }
-    const double seconds = (double)(hth_clock_ns() - start) * 1e-9;
-    printf("     %zu MiB: %.2f s\n", n, seconds);
-    CHECK(seconds < 60.0);
+    printf("     %zu MiB: %.2f s\n", n, (double)(hth_clock_ns() - start) * 1e-9);
 }
 
 void vocab_expect_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *ids, size_t n,

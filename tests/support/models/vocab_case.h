@@ -28,7 +28,7 @@ void vocab_expect_refused(hearth_status status, const char *text, const char *ot
  * At least so many of opening and of tokenizing fail. */
 void vocab_fail_allocations(const char *text, size_t n, int n_open, int n_tokenize);
 
-/* Tokenizes a mebibyte of each of n units repeated, in an opened f: a time in proportion is far below a minute. */
+/* Tokenizes a mebibyte of each of n units repeated, in an opened f. Quadratic time would exceed the limit of a test. */
 void vocab_expect_proportion(const char *const *units, size_t n);
 
 /* The ids of a text, and how many of its bytes are not in the vocabulary. */
