@@ -96,7 +96,8 @@ static void store_block(const compressed_job *job, const partial_block *b, hth_s
     size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
     float *cosine = scratch + d, *sine = cosine + n_pair;
     double position = (double)i_block * job->layer->compressed.n_tok, sin_d, cos_d;
-    for (size_t i = 0; i < d; i++) scratch[i] = b->values[i] / b->sum[i];
+    s->k->rcp(b->sum, d, scratch);
+    for (size_t i = 0; i < d; i++) scratch[i] *= b->values[i];
     s->k->rms_norm(scratch, job->layer->compressed.norm, d, 1.0f / (float)d, h->norm_eps, scratch);
     for (size_t i = 0; i < n_pair; i++) {
         hth_sincos_d(position * s->frequency[i], &sin_d, &cos_d);

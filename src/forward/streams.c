@@ -21,22 +21,19 @@ static float *weights_of(const hth_step *s, size_t t)
 
 /* ---- weights ------------------------------------------------------------------------------------------------ */
 
-static void divide_by_columns(float *m, size_t n, float eps)
+/* Divides the n rows of m [n][n] by their sums, or its columns: next is the distance of values in one of them. */
+static void divide_by_sums(const hth_kernels *k, float *m, size_t n, size_t next, float eps)
 {
-    for (size_t j = 0; j < n; j++) {
-        float sum = 0.0f;
-        for (size_t i = 0; i < n; i++) sum += m[i * n + j];
-        for (size_t i = 0; i < n; i++) m[i * n + j] /= sum + eps;
-    }
-}
-
-static void divide_by_rows(float *m, size_t n, float eps)
-{
+    size_t step = next == 1 ? n : 1;
+    float by[MAX_STREAM] = {0};
     for (size_t i = 0; i < n; i++) {
-        float sum = 0.0f;
-        for (size_t j = 0; j < n; j++) sum += m[i * n + j];
-        for (size_t j = 0; j < n; j++) m[i * n + j] /= sum + eps;
+        by[i] = 0.0f;
+        for (size_t j = 0; j < n; j++) by[i] += m[i * step + j * next];
+        by[i] += eps;
     }
+    k->rcp(by, n, by);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n; j++) m[i * step + j * next] *= by[i];
 }
 
 /* A matrix whose rows and columns have sums near 1 (Sinkhorn and Knopp 1967): m[from][to]. */
@@ -47,10 +44,10 @@ static void make_mixture(const hth_kernels *k, const hth_hparams *h, float *m)
         k->softmax(m + i * n, n);
         for (size_t j = 0; j < n; j++) m[i * n + j] += h->stream_eps;
     }
-    divide_by_columns(m, n, h->stream_eps);
+    divide_by_sums(k, m, n, n, h->stream_eps);
     for (uint32_t i = 1; i < h->n_sinkhorn; i++) {
-        divide_by_rows(m, n, h->stream_eps);
-        divide_by_columns(m, n, h->stream_eps);
+        divide_by_sums(k, m, n, 1, h->stream_eps);
+        divide_by_sums(k, m, n, n, h->stream_eps);
     }
 }
 

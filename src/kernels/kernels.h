@@ -208,7 +208,7 @@ typedef void hth_attn_fn(const hth_attn *job, size_t i_split);
 /* Quantises x[n] (n a multiple of 32) to 8 bits for a cache, with one bf16 scale per 32 (arithmetic.md 7). */
 typedef void hth_quant_cache_fn(const float *x, size_t n, int8_t *q, uint16_t *d);
 
-/* Elementwise functions; exp, tanh, rcp and rsqrt are for the tests of their accuracy. y may be x. */
+/* Elementwise functions. y may be x. */
 typedef void hth_map_fn(const float *x, size_t n, float *y);
 
 /* ---- kernel table ---------------------------------------------------------- */
