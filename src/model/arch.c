@@ -380,6 +380,7 @@ static const hth_arch archs[] = {
      .qk_norm_plain = true,
      .unrotated_step = 4,
      .unrotated_phase = 3,
+     .unrotated_by_window = true,
      .temperature = HTH_TEMPERATURE_UNROTATED,
      .swa = {.possible = true, .shares_base = true, .period = 4, .chunk = 8192},
      .experts = {.score = HTH_SCORE_SIGMOID, .width = HTH_WIDTH_KEY, .required = true, .reads_step = true,

@@ -284,7 +284,7 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_arch *a = h->arch;
     bool any_window = false;
-    for (uint32_t i = 0; i < h->n_layer; i++) any_window = any_window || sizes[i].window > 0;
+    for (uint32_t i = 0; i < h->n_layer; i++) any_window = any_window || sizes[i].window > 0 || sizes[i].chunk > 0;
     uint32_t step = a->unrotated_by_window && !any_window ? 0 : a->unrotated_step;
     for (uint32_t i = 0; i < h->n_layer; i++) {
         bool hidden = a->rotates_windows_only && (any_window || a->swa.required) && sizes[i].window == 0 &&
@@ -293,13 +293,14 @@ static void place_rotation(const hth_hparams *h, hth_layer_sizes *sizes)
     }
 }
 
-/* Windows that are chunks: their size is the architecture's. */
+/* Windows that are chunks. Their size is the architecture's; a window of 0 in the file means none. */
 static hearth_status read_chunks(hth_hparams_reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
 {
-    uint64_t size = h->arch->swa.chunk;
-    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 1, HTH_MAX_CONTEXT,
-                                         &size, NULL, r->err);
-    if (st == HEARTH_OK) st = read_window_pattern(r, h, h->arch->swa.chunk, sizes);
+    uint64_t stated = h->arch->swa.chunk;
+    hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, "attention.sliding_window"), 0, HTH_MAX_CONTEXT,
+                                         &stated, NULL, r->err);
+    if (st != HEARTH_OK || stated == 0) return st;
+    st = read_window_pattern(r, h, h->arch->swa.chunk, sizes);
     for (uint32_t i = 0; i < h->n_layer; i++) sizes[i].chunk = sizes[i].window, sizes[i].window = 0;
     return st;
 }

@@ -11,7 +11,7 @@ static const char *const families[] = {"bamboo",   "qwen2",   "qwen3", "gemma2",
                                        "gpt-oss",  "lfm2",    "qwen35",   "deepseek2",
                                        "gemma4",   "mamba2",  "falcon-h1", "nemotron_h", "jamba",
                                        "plamo2", "maple", "cohere2moe", "laguna", "arctic",
-                                       "grok", "talkie", "mpt"};
+                                       "grok", "talkie", "mpt", "llama4"};
 enum { N_FAMILY = sizeof families / sizeof *families };
 
 /* One step of a fresh session of n_ctx positions. */
@@ -205,6 +205,40 @@ TEST(layers_with_a_window_may_rotate_otherwise)
     tiny_become(&tiny, "cohere2moe");
     tiny_drop_key(&tiny, "cohere2moe.attention.sliding_window");
     tiny_expect_format_error("cohere2moe.attention.sliding_window", "missing");
+}
+
+/* Logits after n and after all tokens of a text that begins with first. */
+static void chunked_logits(const hearth_model *model, int32_t first, uint32_t n, uint32_t n_all,
+                           float (*logits)[TINY_VOCAB])
+{
+    const hearth_session_options o = {.n_ctx = n_all, .n_batch = 512, .n_thread = 1, .kv = HEARTH_KV_F32};
+    CLOSED(hearth_session) *session = OPENED(hearth_session, model, &o);
+    FREED int32_t *ids = malloc(n_all * sizeof *ids);
+    for (uint32_t i = 0; i < n_all; i++) ids[i] = i == 0 ? first : (int32_t)(3 + i % 200);
+    for (uint32_t i = 0; session && i < 2; i++) {
+        CHECK_OK(hearth_session_eval(session, i == 0 ? ids : ids + n, i == 0 ? n : n_all - n, err));
+        const float *now = hearth_session_logits(session);
+        if (CHECK(now)) memcpy(logits[i], now, sizeof logits[i]);
+    }
+}
+
+/* Llama 4: both layers attend within chunks of 8192 positions. A window of 0 in the file: to all positions. */
+TEST(chunks_hide_what_lies_before_them)
+{
+    enum { CHUNK = 8192, N_ALL = CHUNK + 3 };
+    for (int chunked = 0; chunked < 2; chunked++) {
+        float a[2][TINY_VOCAB] = {0}, b[2][TINY_VOCAB] = {0};
+        hearth_model *model = NULL;
+        tiny_become(&tiny, "llama4");
+        if (!chunked) tiny_set_u32(&tiny, "llama4.attention.sliding_window", 0);
+        tiny_set_u32(&tiny, "llama4.context_length", N_ALL);
+        CHECK_OK(tiny_open(&model, err));
+        if (!model) return;
+        chunked_logits(model, 60, CHUNK, N_ALL, a), chunked_logits(model, 90, CHUNK, N_ALL, b);
+        CHECK(memcmp(a[0], b[0], sizeof a[0]) != 0);
+        CHECK_INT(memcmp(a[1], b[1], sizeof a[1]) == 0, chunked);
+        tiny_close(model);
+    }
 }
 
 static void expect_refused(const char *key, const char *says)

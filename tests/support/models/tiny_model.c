@@ -225,6 +225,7 @@ static const struct {
     {"smallthinker", HAS_EXPERTS},
     {"cohere2moe", HAS_ONE_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER | HAS_WINDOW},
     {"laguna", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER | HAS_WINDOW},
+    {"llama4", HAS_EXPERTS | HAS_SHARED_EXPERT},
     {"arctic", HAS_EXPERTS},
     {"grok", HAS_EXPERTS},
     {"talkie", 0},
