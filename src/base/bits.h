@@ -3,6 +3,8 @@
 #ifndef HTH_BASE_BITS_H
 #define HTH_BASE_BITS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -24,6 +26,17 @@ HTH_COPY_BITS(hth_load_u32, uint32_t, const void *p, p)
 HTH_COPY_BITS(hth_load_u64, uint64_t, const void *p, p)
 HTH_COPY_BITS(hth_load_f32, float, const void *p, p)
 #undef HTH_COPY_BITS
+
+/* Neither NaN nor infinity among n values. */
+static inline bool hth_all_finite(const float *x, size_t n)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = hth_bits_of(x[i]) & 0x7fffffffu;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest < 0x7f800000u;
+}
 
 static inline void hth_store_u16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
 static inline void hth_store_u32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }

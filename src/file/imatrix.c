@@ -4,6 +4,7 @@
 #include "base/checked_math.h"
 #include "file/gguf_write.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -214,7 +215,7 @@ static hearth_status check_sums(const hth_imatrix *m, const char *path, hearth_e
 {
     for (size_t i = 0; i < m->n_entry; i++)
         for (size_t c = 0; c < m->entries[i].n_value; c++)
-            if (!(m->entries[i].sums[c] <= 3e38)) {
+            if (!(m->entries[i].sums[c] <= (double)FLT_MAX)) {
                 char name[80];
                 hth_str full = m->entries[i].name;
                 return hth_fail(err, HEARTH_ERROR_NUMERIC, "%s: tensor '%s': the sum of column %zu is too large for F32",

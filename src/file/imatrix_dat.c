@@ -3,6 +3,7 @@
  * perhaps, i32 chunks, i32 length of the name of the text, the name. Experts have no counts of their own. */
 #include "file/imatrix_int.h"
 
+#include <float.h>
 #include <inttypes.h>
 
 enum { MAX_ENTRY = 1 << 20, MAX_TEXT = 1 << 16 };
@@ -52,7 +53,7 @@ static hearth_status read_values(reader *r, hth_imatrix_entry *e)
         if (st != HEARTH_OK) return st;
         for (size_t i = 0; i < n; i++) {
             e->sums[first + i] = (double)piece[i];
-            if (e->sums[first + i] >= 0.0 && e->sums[first + i] < 3.5e38) continue;
+            if (e->sums[first + i] >= 0.0 && e->sums[first + i] <= (double)FLT_MAX) continue;
             return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                             "%s: tensor '%s': value %zu at byte %" PRIu64 " is %g; expected finite values, none negative",
                             r->source->label, hth_gguf_show(e->name).text, first + i, at + i * sizeof *piece,

@@ -1,6 +1,7 @@
 /* Reads importance matrices in GGUF. A file that does not begin with its magic is of the older format (imatrix_dat.c). */
 #include "file/imatrix_int.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -33,7 +34,7 @@ static hearth_status read_values(const hth_gguf *file, const hth_gguf_tensor *t,
         if (st != HEARTH_OK) return st;
         for (size_t i = 0; i < n_piece; i++) {
             values[first + i] = (double)piece[i];
-            if (values[first + i] >= 0.0 && values[first + i] < 3.5e38) continue;
+            if (values[first + i] >= 0.0 && values[first + i] <= (double)FLT_MAX) continue;
             return hth_fail(err, HEARTH_ERROR_FORMAT,
                             "%s: tensor '%s' at %" PRIu64 ": value %" PRIu64 " is %g; expected finite values, none negative",
                             hth_gguf_label(hth_gguf_path(file)), hth_gguf_show(t->name).text, t->offset, first + i,

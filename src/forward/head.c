@@ -1,5 +1,5 @@
-/* The output head: from the residual stream to logits, for the tokens that want them. step.c calls it last; the
- * only place that checks for values that are not finite. */
+/* The output head: from the residual stream to logits, for the tokens that want them. step.c calls it last. Logits
+ * that are not finite end the step. */
 #include "forward/forward_int.h"
 
 #include "base/bits.h"
@@ -26,22 +26,12 @@ static void gather_wanted(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-static bool all_finite(const float *x, size_t n)
-{
-    uint32_t worst = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t magnitude = hth_bits_of(x[i]) & 0x7fffffffu;
-        worst = magnitude > worst ? magnitude : worst;
-    }
-    return worst < 0x7f800000u;
-}
-
 hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32_t n, hth_logits_sink *to,
                            hearth_error *err)
 {
     size_t n_vocab = s->model->hparams.n_vocab;
     if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
-    if (!all_finite(logits, n * n_vocab))
+    if (!hth_all_finite(logits, n * n_vocab))
         return hth_fail(err, HEARTH_ERROR_NUMERIC,
                         "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",
                         hth_gguf_path(s->model->file));

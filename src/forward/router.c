@@ -6,13 +6,6 @@
 
 #include <string.h>
 
-static bool are_finite(const float *x, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if ((hth_bits_of(x[i]) & 0x7f800000u) == 0x7f800000u) return false;
-    return true;
-}
-
 /* Marks the n largest of n_score scores with marks[i] = 1; of equal ones the first. Always n different ones. */
 static void mark_largest(const float *scores, uint32_t n_score, uint32_t n, uint8_t *marks)
 {
@@ -71,7 +64,7 @@ void hth_route(const hth_kernels *k, const hth_router *r, int32_t token, float *
 {
     uint8_t marks[HTH_MAX_EXPERT];
     uint32_t n = r->n_expert, n_chosen = 0;
-    if (!are_finite(logits, n)) { /* a comparison with NaN would depend on the order of experts */
+    if (!hth_all_finite(logits, n)) { /* a comparison with NaN would depend on the order of experts */
         for (uint32_t i = 0; i < r->n_used; i++) chosen[i] = i, weights[i] = hth_float_of(0x7fc00000u);
         return;
     }
