@@ -5,6 +5,7 @@
  *   panel_scales(a)      its sixteen scales; panel_minima(a) if HAS_MINIMUM
  * This file defines panels(job). */
 #define HAS_PANELS
+#define ONE_TOKEN_UNROLL HTH_UNROLL
 #include "kernels/quant/rows_loop.h"
 
 enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3, ONE_BY_ONE_TOK = 1 };
