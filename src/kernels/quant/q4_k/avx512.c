@@ -17,7 +17,6 @@ HTH_INLINE __m512i weights(const block *k, int i)
     return _mm512_and_si512(halves, _mm512_set1_epi8(15));
 }
 
-#define ONE_TOKEN_UNROLL HTH_UNROLL /* 3 to 6 % of decode */
 #define SCALES_OF_32
 #define OWN_PAIRS
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4])
