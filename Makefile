@@ -1,4 +1,4 @@
-# The front door: installs what is missing, configures, builds, runs.
+# Entry points: each installs what is missing, configures, builds, runs.
 # The build itself is CMake's (CMakePresets.json); nothing else is decided here.
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -7,7 +7,7 @@
         [--only WORDS]
 
 A peer is NAME=llama-bench and options of its own. One process per sample, engines in
-turn, so that a change of the machine's mood hits all alike; before each sample `hearth
+turn, so that a change of the machine's load affects all alike; before each sample `hearth
 bench --limits` measures the limit with the same threads. Prints one Markdown table:
 medians (min-max), shares of the limit, targets met or missed. A row that asks for what
 a peer does not offer shows '-'; a run that ends badly shows 'failed'. Decides no test."""
