@@ -13,8 +13,9 @@
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* Rows of b per pass: that many rows of a tile's columns stay in the L1 cache. */
-enum { DEPTH = 256 };
+/* Rows of b per pass: that many rows of a tile's columns stay in the L1 cache. Vectors of columns of a product of one
+ * row: the state of a recurrent head is read from memory by such products. */
+enum { DEPTH = 256, ROW_VECTORS = 8 };
 
 HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first, size_t n_in, size_t n_row,
                              size_t n_vector)
@@ -39,6 +40,22 @@ HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first
         store_floats(y + r * g->y_row + c * FLOATS, sum[r][c]);
 }
 
+/* One row, some columns: b is read in the order in which it lies. */
+HTH_INLINE void product_row(const hth_gemm *g, size_t j, size_t first, size_t n_in)
+{
+    floats sum[ROW_VECTORS];
+    const float *a = g->a + first * g->a_col, *b = g->b + first * g->b_row + j;
+    bool more = g->more || first > 0;
+    HTH_UNROLL for (size_t c = 0; c < ROW_VECTORS; c++) sum[c] =
+        more ? load_floats(g->y + j + c * FLOATS) : no_floats();
+    for (size_t k = 0; k < n_in; k++, a += g->a_col, b += g->b_row) {
+        floats factor = all_of(*a);
+        HTH_UNROLL for (size_t c = 0; c < ROW_VECTORS; c++) sum[c] =
+            add_product(sum[c], factor, load_floats(b + c * FLOATS));
+    }
+    HTH_UNROLL for (size_t c = 0; c < ROW_VECTORS; c++) store_floats(g->y + j + c * FLOATS, sum[c]);
+}
+
 /* All rows of some columns. */
 HTH_INLINE void product_columns(const hth_gemm *g, size_t j, size_t first, size_t n_in, size_t n_vector)
 {
@@ -52,6 +69,8 @@ static void gemm(const hth_gemm *g)
     /* A product over no terms gives zeros. */
     for (size_t first = 0; first == 0 || first < g->n_in; first += DEPTH) {
         size_t left = g->n_in - first, n_in = left < DEPTH ? left : DEPTH, j = 0;
+        for (; g->n_row == 1 && j + ROW_VECTORS * FLOATS <= g->n_col; j += ROW_VECTORS * FLOATS)
+            product_row(g, j, first, n_in);
         for (; j + TILE_VECTORS * FLOATS <= g->n_col; j += TILE_VECTORS * FLOATS)
             product_columns(g, j, first, n_in, TILE_VECTORS);
         for (; j < g->n_col; j += FLOATS) product_columns(g, j, first, n_in, 1);
