@@ -46,7 +46,7 @@ static bool open_states(hth_sequence *s)
     s->state_size = hth_sequence_state_size(model_of(s));
     if (s->state_size == 0) return true;
     if (!hth_mul_size(s->state_size, HTH_N_STATE_COPY, &all)) return false;
-    s->memory = hth_alloc(1, all);
+    s->memory = hth_pages_alloc(all);
     if (!s->memory) return false;
     for (int k = 0; k < HTH_N_STATE; at += s->states[k].size, k++) {
         s->states[k].size = hth_kv_state_size(model_of(s), (hth_state_kind)k);
@@ -161,7 +161,7 @@ void hth_sequence_close(hth_sequence *s)
         hth_free(t->data);
     }
     hth_kv_pool_unreserve(s->pool, n_held);
-    hth_free(s->memory);
+    hth_pages_free(s->memory, HTH_N_STATE_COPY * s->state_size);
     *s = (hth_sequence){0};
 }
 
