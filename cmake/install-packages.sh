@@ -46,7 +46,7 @@ need_for_test() {
     need_for_build
     need python3 "the lint and the report" has python3
     need python3-numpy "makes models and computes what they must give" has_numpy
-    need binutils "laws about symbols" has nm
+    need binutils "the lint of symbols" has nm
     need strace "shows that the token loop makes no system calls" has strace
     need groff-base "reads the manual page as a check" has groff
     need mesa-vulkan-drivers "a Vulkan device on the CPU" has_layer icd.d/lvp_icd

@@ -21,13 +21,12 @@ static float *weights_of(const hth_step *s, size_t t)
 
 /* ---- weights ------------------------------------------------------------------------------------------------ */
 
-/* Divides the n rows of m [n][n] by their sums, or its columns: next is the distance of values in one of them. */
+/* Divides each row of m [n][n] by its sum plus eps (next = 1), or each column (next = n), by reciprocals. */
 static void divide_by_sums(const hth_kernels *k, float *m, size_t n, size_t next, float eps)
 {
     size_t step = next == 1 ? n : 1;
     float by[MAX_STREAM] = {0};
     for (size_t i = 0; i < n; i++) {
-        by[i] = 0.0f;
         for (size_t j = 0; j < n; j++) by[i] += m[i * step + j * next];
         by[i] += eps;
     }

@@ -5,7 +5,7 @@
 #include "support/guard.h"
 #include "support/kernels/proof.h"
 
-enum { MAX_ROW = 23, MAX_COL = 96, MAX_IN = 600, MAX_GAP = 9 };
+enum { MAX_ROW = 23, MAX_COL = 288, MAX_IN = 600, MAX_GAP = 9 };
 enum {
     SIZE_A = MAX_ROW * (MAX_IN + MAX_GAP) > MAX_IN *(MAX_ROW + MAX_GAP)
                  ? MAX_ROW *(MAX_IN + MAX_GAP)
@@ -61,7 +61,8 @@ static void place(hth_gemm *job, bool turned, guard_side side)
 
 static hth_gemm random_job(test_random *r, bool turned, size_t most_in)
 {
-    hth_gemm job = {.n_row = test_random_below(r, MAX_ROW + 1),
+    /* one row is computed in wider tiles */
+    hth_gemm job = {.n_row = test_random_below(r, 4) == 0 ? 1 : test_random_below(r, MAX_ROW + 1),
                     .n_col = 16 * (size_t)test_random_below(r, MAX_COL / 16 + 1),
                     .n_in = test_random_below(r, (uint32_t)most_in + 1), .more = test_random_below(r, 2) == 1};
     size_t row = (turned ? job.n_row : job.n_in) + test_random_below(r, MAX_GAP);

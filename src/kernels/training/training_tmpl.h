@@ -13,21 +13,22 @@
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* Rows of b per pass: that many rows of a tile's columns stay in the L1 cache. Vectors of columns of a product of one
- * row: the state of a recurrent head is read from memory by such products. */
+/* DEPTH: rows of b per pass; that many rows of a tile's columns stay in the L1 cache. ROW_VECTORS: columns of a tile of one
+ * row, in vectors. Wide tiles read b in the order in which it lies; the state of a recurrent head comes from memory. */
 enum { DEPTH = 256, ROW_VECTORS = 8 };
+_Static_assert(TILE_VECTORS <= (int)ROW_VECTORS, "a tile has room for both widths");
 
 HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first, size_t n_in, size_t n_row,
                              size_t n_vector)
 {
-    floats sum[TILE_ROWS][TILE_VECTORS];
+    floats sum[TILE_ROWS][ROW_VECTORS];
     const float *a = g->a + i * g->a_row + first * g->a_col, *b = g->b + first * g->b_row + j;
     float *y = g->y + i * g->y_row + j;
     bool more = g->more || first > 0;
     HTH_UNROLL for (size_t r = 0; r < n_row; r++) HTH_UNROLL for (size_t c = 0; c < n_vector; c++) sum[r][c] =
         more ? load_floats(y + r * g->y_row + c * FLOATS) : no_floats();
     for (size_t k = 0; k < n_in; k++, a += g->a_col, b += g->b_row) {
-        floats column[TILE_VECTORS];
+        floats column[ROW_VECTORS];
         HTH_UNROLL for (size_t c = 0; c < n_vector; c++) column[c] = load_floats(b + c * FLOATS);
         HTH_UNROLL for (size_t r = 0; r < n_row; r++)
         {
@@ -38,22 +39,6 @@ HTH_INLINE void product_tile(const hth_gemm *g, size_t i, size_t j, size_t first
     }
     HTH_UNROLL for (size_t r = 0; r < n_row; r++) HTH_UNROLL for (size_t c = 0; c < n_vector; c++)
         store_floats(y + r * g->y_row + c * FLOATS, sum[r][c]);
-}
-
-/* One row, some columns: b is read in the order in which it lies. */
-HTH_INLINE void product_row(const hth_gemm *g, size_t j, size_t first, size_t n_in)
-{
-    floats sum[ROW_VECTORS];
-    const float *a = g->a + first * g->a_col, *b = g->b + first * g->b_row + j;
-    bool more = g->more || first > 0;
-    HTH_UNROLL for (size_t c = 0; c < ROW_VECTORS; c++) sum[c] =
-        more ? load_floats(g->y + j + c * FLOATS) : no_floats();
-    for (size_t k = 0; k < n_in; k++, a += g->a_col, b += g->b_row) {
-        floats factor = all_of(*a);
-        HTH_UNROLL for (size_t c = 0; c < ROW_VECTORS; c++) sum[c] =
-            add_product(sum[c], factor, load_floats(b + c * FLOATS));
-    }
-    HTH_UNROLL for (size_t c = 0; c < ROW_VECTORS; c++) store_floats(g->y + j + c * FLOATS, sum[c]);
 }
 
 /* All rows of some columns. */
@@ -70,7 +55,7 @@ static void gemm(const hth_gemm *g)
     for (size_t first = 0; first == 0 || first < g->n_in; first += DEPTH) {
         size_t left = g->n_in - first, n_in = left < DEPTH ? left : DEPTH, j = 0;
         for (; g->n_row == 1 && j + ROW_VECTORS * FLOATS <= g->n_col; j += ROW_VECTORS * FLOATS)
-            product_row(g, j, first, n_in);
+            product_tile(g, 0, j, first, n_in, 1, ROW_VECTORS);
         for (; j + TILE_VECTORS * FLOATS <= g->n_col; j += TILE_VECTORS * FLOATS)
             product_columns(g, j, first, n_in, TILE_VECTORS);
         for (; j < g->n_col; j += FLOATS) product_columns(g, j, first, n_in, 1);
