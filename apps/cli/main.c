@@ -1,6 +1,6 @@
 /* Entry point: finds the command and runs it. Each command is in its own file; shared code is in apps/common. */
 #define _GNU_SOURCE
-#include "base/pool.h"
+#include "base/switches.h"
 #include "cli/commands.h"
 #include "common/output.h"
 #include "common/spelling.h"
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     set_signals();
     hearth_log_set(print_log, NULL);
     hearth_error err;
-    if (hth_pool_check_pin(&err) != HEARTH_OK) return usage_error("%s", err.message);
+    if (hth_switches_check(&err) != HEARTH_OK) return usage_error("%s", err.message);
     if (argc < 2) {
         commands_print_help(commands);
         int lost = finish_stdout();

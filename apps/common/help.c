@@ -218,6 +218,8 @@ void commands_print_man(const command *const *commands)
         "dotprod, i8mm. Never changes a result.\n"
         ".TP\n.B HEARTH_PIN\n0: threads may move between cores, as with \\-\\-no\\-pin; 1: each is pinned to "
         "one.\n"
+        ".TP\n.B HEARTH_HUGE_PAGES\n0: weights, states and caches on ordinary pages, which some virtual machines read "
+        "faster; 1: on huge pages where the system has them.\n"
         ".TP\n.B HEARTH_CACHE\nfolder for calibrations, placements, compiled shaders and facts about models. "
         "Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. Empty: no cache.\n"
         ".TP\n.B HEARTH_HISTORY\nfile for what is typed in chat. Default: hearth/history in $XDG_STATE_HOME, "

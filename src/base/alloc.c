@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 
 #include "base/checked_math.h"
+#include "base/switches.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -117,7 +118,7 @@ void *hth_pages_alloc(size_t size)
         if (slack - head) munmap(p + head + want, slack - head);
         p += head;
 #ifdef MADV_HUGEPAGE
-        madvise(p, want, MADV_HUGEPAGE); /* a hint: ordinary pages work too */
+        if (hth_switch_is_on(HTH_SWITCH_HUGE_PAGES)) madvise(p, want, MADV_HUGEPAGE); /* a hint: ordinary pages work too */
 #endif
     }
     atomic_fetch_add(&n_held, want);

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/cpu_topology.h"
 #include "base/log.h"
+#include "base/switches.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -275,24 +276,9 @@ static uint32_t current_core(const hth_pool *pool)
     return cpu >= 0 && cpu < HTH_CORES_MAX ? pool->cores.core_of[cpu] : pool->members[0].core;
 }
 
-hearth_status hth_pool_check_pin(hearth_error *err)
-{
-    const char *pin = getenv("HEARTH_PIN");
-    if (!pin || !*pin || strcmp(pin, "0") == 0 || strcmp(pin, "1") == 0) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "HEARTH_PIN=%s: no such value; known: 0 (threads may move), 1 (each stays on a core)",
-                    pin);
-}
-
-static bool wants_pins(void)
-{
-    const char *pin = getenv("HEARTH_PIN");
-    return !pin || strcmp(pin, "0") != 0;
-}
-
 uint32_t hth_pool_pin(hth_pool *pool)
 {
-    if (!wants_pins()) return 0;
+    if (!hth_switch_is_on(HTH_SWITCH_PIN)) return 0;
     hth_cpu_topology_read(NULL, &pool->cores);
     uint32_t n_core = pool->cores.n_core, n = 0;
     if (pool->n_thread > n_core) return 0;

@@ -28,9 +28,6 @@ void hth_pool_close(hth_pool *pool);
 size_t hth_pool_size(uint32_t n_thread);
 uint32_t hth_pool_n_thread(const hth_pool *pool);
 
-/* ARGUMENT if HEARTH_PIN is set to anything but 0, 1 or "". */
-hearth_status hth_pool_check_pin(hearth_error *err);
-
 /* Pins each thread of the pool, except the caller's, to its own physical core, other than the one where the caller
  * runs now. Does nothing if HEARTH_PIN=0 is set in the environment, or if there are fewer cores than threads. The
  * caller's thread belongs to the application and is never pinned; if the kernel moves it to the core of a pool

@@ -3,6 +3,7 @@
 #include "engine/session_int.h"
 
 #include "base/checked_math.h"
+#include "base/switches.h"
 #include "sparse/selector.h"
 
 #include <stddef.h>
@@ -78,7 +79,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_tok, uint3
         st = hth_fail_memory(err, n_tok * sizeof *b->tokens, "a batch");
         goto fail;
     }
-    if ((st = hth_pool_check_pin(err)) != HEARTH_OK) goto fail;
+    if ((st = hth_switches_check(err)) != HEARTH_OK) goto fail;
     if ((st = hth_pool_open(hth_pool_default_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
     hth_pool_watch(b->pool, model->cancel);
     hth_pool_pin(b->pool);

@@ -138,21 +138,6 @@ static void check_pins(const hth_cpu_topology *cores)
     hth_pool_close(pool);
 }
 
-TEST(values_of_hearth_pin_that_mean_nothing_are_refused)
-{
-    static const char *const values[] = {"0", "1", "", "x", "00", "yes"};
-    for (int i = 0; i < 6; i++) {
-        char expected[40];
-        setenv("HEARTH_PIN", values[i], 1);
-        hearth_error err;
-        hearth_status st = hth_pool_check_pin(&err);
-        CHECK_INT(st, i >= 3 ? HEARTH_ERROR_ARGUMENT : HEARTH_OK);
-        snprintf(expected, sizeof expected, "HEARTH_PIN=%s: no such value", values[i]);
-        if (i >= 3) CHECK(strstr(err.message, expected) != NULL);
-    }
-    unsetenv("HEARTH_PIN");
-}
-
 /* The only CPU of a set, or -1. */
 static int only_cpu(const cpu_set_t *set)
 {

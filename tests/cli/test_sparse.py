@@ -420,7 +420,7 @@ def odd_environments_change_nothing():
     args = ["run", "-n", "8", "-p", "Once", "--seed", "0", "--temperature", "0.5", "--json"]
     expected = json.loads(good(*args).stdout)["ids"]
     for env in [{"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"}, {"LANG": "C"}, {"TERM": "dumb", "COLUMNS": "1"},
-                {"NO_COLOR": "1", "TZ": ":odd"}, {"HEARTH_CPU": ""}]:
+                {"NO_COLOR": "1", "TZ": ":odd"}, {"HEARTH_CPU": ""}, {"HEARTH_HUGE_PAGES": "0"}]:
         check(json.loads(good(*args, env=env).stdout)["ids"] == expected, env)
     # A sanitizer would take the leaks of drivers, which an environment without anything shows, for the program's.
     bare = subprocess.run([HEARTH, *args, "--gpu", "none"], env={}, capture_output=True, timeout=TIMEOUT)
@@ -429,6 +429,7 @@ def odd_environments_change_nothing():
         line = bad(2, "HEARTH_PIN=of\\x0af: no such value", *command, env={"HEARTH_PIN": "of\nf"})
         check("known: 0 (threads may move), 1" in line, line)
     check(b"HEARTH_PIN" not in good("run", "-n", "1", env={"HEARTH_PIN": "0"}).stderr, "HEARTH_PIN=0")
+    bad(2, "HEARTH_HUGE_PAGES=off: no such value", "run", "-n", "1", env={"HEARTH_HUGE_PAGES": "off"})
     line = bad(1, "HEARTH_CPU=nonsense", "run", "-n", "1", env={"HEARTH_CPU": "nonsense"})
     check("known: generic" in line, line)
     done = hearth("run", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))

@@ -4,6 +4,7 @@
 
 #include "base/format_bytes.h"
 #include "base/pool.h"
+#include "base/switches.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,7 +108,8 @@ static void check_huge_pages(const system_info *d, check_result *f)
         double share = (double)d->huge_bytes / (double)d->weight_bytes;
         append(f->text, "; weights: %.0f %% of %s on them", share > 1.0 ? 100.0 : 100.0 * share,
             hth_format_bytes(d->weight_bytes).text);
-        if (d->machine.huge >= HTH_HUGE_MADVISE && share < 0.9 && d->weight_bytes >= (uint64_t)64 << 20)
+        if (!hth_switch_is_on(HTH_SWITCH_HUGE_PAGES)) append(f->text, ", as HEARTH_HUGE_PAGES asks");
+        else if (d->machine.huge >= HTH_HUGE_MADVISE && share < 0.9 && d->weight_bytes >= (uint64_t)64 << 20)
             better(f, "free memory is in pieces: echo 1 | sudo tee /proc/sys/vm/compact_memory");
     }
     if (d->opened && d->mmap) {
