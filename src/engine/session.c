@@ -225,6 +225,7 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
             tokens[i] = (hth_batch_token){&s->seq, s->tokens[first + i], first + i, false};
         st = run_prepared(b, tokens, k, NULL, NULL, device_failed, err);
     }
+    if (st == HEARTH_OK) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED); /* callers return here again */
     hth_free(tokens);
     return st;
 }

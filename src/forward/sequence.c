@@ -1,5 +1,5 @@
 /* Sequences: page tables over a shared pool, and states with checkpoints. Called by the engine around steps, and by
- * attention.c within them. */
+ * mixers within them. */
 #include "forward/sequence.h"
 
 #include "base/checked_math.h"
@@ -56,7 +56,6 @@ static bool open_states(hth_sequence *s)
         s->checkpoints[i].state = s->memory + (2 + (size_t)i) * s->state_size;
     return true;
 }
-
 
 /* Pages that a sequence holds of a class. */
 static uint32_t count_held(const hth_model *model, const hth_sequence_options *options, hth_kv_class class)
@@ -170,7 +169,6 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
     hearth_status st = open_sequence(s, from->pool, &from->options, from, err);
     if (st != HEARTH_OK) return st;
     s->n_tok = from->n_tok;
-    memcpy(s->n_checkpoint, from->n_checkpoint, sizeof s->n_checkpoint);
     s->first_window = from->first_window;
     if (s->state_size == 0) return HEARTH_OK;
     for (int k = 0; k < HTH_N_STATE; k++) memcpy(s->states[k].now, from->states[k].now, s->states[k].size);
@@ -228,9 +226,11 @@ uint32_t hth_sequence_first_visible(const hth_sequence *s, uint32_t n_tok)
 void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind)
 {
     if (s->state_size == 0 || s->n_tok == 0) return;
-    for (int i = 0; i < HTH_N_CHECKPOINT; i++)
-        if (s->checkpoints[i].valid && s->checkpoints[i].n_tok == s->n_tok) return;
-    hth_checkpoint *c = &s->checkpoints[kind * HTH_RING + s->n_checkpoint[kind]++ % HTH_RING];
+    hth_checkpoint *of_kind = &s->checkpoints[kind * HTH_KEPT], *c = of_kind;
+    for (int i = 0; i < HTH_KEPT; i++) {
+        if (of_kind[i].valid && of_kind[i].n_tok == s->n_tok) return;
+        if (!of_kind[i].valid || (c->valid && of_kind[i].n_tok < c->n_tok)) c = &of_kind[i];
+    }
     c->n_tok = s->n_tok, c->valid = true;
     for (size_t k = 0, at = 0; k < HTH_N_STATE; at += s->states[k].size, k++)
         memcpy(c->state + at, s->states[k].now, s->states[k].size);

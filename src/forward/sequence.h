@@ -13,7 +13,7 @@ typedef enum hth_checkpoint_kind {
     HTH_CHECKPOINT_REGULAR,
     HTH_N_CHECKPOINT_KIND
 } hth_checkpoint_kind;
-enum { HTH_RING = 4, HTH_N_CHECKPOINT = HTH_N_CHECKPOINT_KIND * HTH_RING, HTH_CHECKPOINT_STEP = 256 };
+enum { HTH_KEPT = 4, HTH_N_CHECKPOINT = HTH_N_CHECKPOINT_KIND * HTH_KEPT, HTH_CHECKPOINT_STEP = 256 };
 
 typedef struct hth_sequence_options {
     uint32_t n_ctx;
@@ -50,7 +50,6 @@ typedef struct hth_sequence {
     } states[HTH_N_STATE];
     size_t state_size; /* of all */
     hth_checkpoint checkpoints[HTH_N_CHECKPOINT];
-    uint32_t n_checkpoint[HTH_N_CHECKPOINT_KIND]; /* that were kept; each replaces the oldest of its kind */
     uint8_t *memory;       /* of the states */
     uint32_t first_window; /* pages of layers with a window hold keys and values from this one on */
 } hth_sequence;
@@ -76,7 +75,7 @@ uint32_t hth_sequence_max_step(const hth_sequence *s);
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
 /* After that step succeeded. Keeps a checkpoint if the tokens reach the next multiple of HTH_CHECKPOINT_STEP. */
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
-/* Keeps a checkpoint at n_tok. */
+/* Keeps a checkpoint at n_tok. With HTH_KEPT of its kind it replaces that of the fewest tokens. */
 void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind);
 
 /* The largest position up to n (at most n_tok) that hth_sequence_truncate can reach: n itself, unless pages were

@@ -370,6 +370,28 @@ TEST(a_state_returns_only_to_checkpoints)
     close_pool(&f);
 }
 
+TEST(a_checkpoint_that_was_asked_for_outlives_regular_ones_and_other_attempts)
+{
+    fixture f;
+    open_pool(&f, NULL, true);
+    hth_sequence s = open_sequence(&f, false);
+    for (uint8_t i = 0; i < 16; i++) step(&s, 16, 1); /* 256 positions: a regular one is there */
+    hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED);
+    for (uint32_t i = 0; i < 2 * HTH_KEPT; i++) { /* each attempt leaves a checkpoint that is not valid any more */
+        step(&s, 10, 1);
+        hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED);
+        hth_sequence_truncate(&s, 256);
+        CHECK_INT(value_of(&s), 16);
+    }
+    for (uint32_t i = 0; i < HTH_KEPT; i++) { /* the regular one at 256 is replaced */
+        step(&s, 2, 1);
+        hth_sequence_checkpoint(&s, HTH_CHECKPOINT_REGULAR);
+    }
+    CHECK_INT(hth_sequence_reachable(&s, 257), 256);
+    hth_sequence_close(&s);
+    close_pool(&f);
+}
+
 TEST(a_checkpoint_is_kept_where_a_step_reaches_a_multiple_of_its_distance)
 {
     fixture f;
@@ -378,7 +400,7 @@ TEST(a_checkpoint_is_kept_where_a_step_reaches_a_multiple_of_its_distance)
     for (uint8_t i = 0; i < 17; i++) step(&s, 16, 1); /* 272 positions, 256 on the way */
     CHECK_INT(hth_sequence_reachable(&s, 271), HTH_CHECKPOINT_STEP);
     CHECK_INT(hth_sequence_reachable(&s, HTH_CHECKPOINT_STEP - 1), 0);
-    for (uint8_t i = 0; i < HTH_RING + 1; i++) hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED), step(&s, 1, 1);
+    for (uint8_t i = 0; i < HTH_KEPT + 1; i++) hth_sequence_checkpoint(&s, HTH_CHECKPOINT_ASKED), step(&s, 1, 1);
     CHECK_INT(hth_sequence_reachable(&s, 271), HTH_CHECKPOINT_STEP); /* the other kind does not replace it */
     hth_sequence_truncate(&s, HTH_CHECKPOINT_STEP);
     CHECK_INT(value_of(&s), 16);
