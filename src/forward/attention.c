@@ -269,16 +269,33 @@ static uint32_t first_position(const hth_attention *a, const hth_batch_token *to
     return a->chunk > 0 ? token->position / a->chunk * a->chunk : 0;
 }
 
-/* The attention arguments of a group of tokens at one KV head. */
-static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_kv,
+/* Query heads of a unit of attention, all of one KV head. Few tokens are divided further, for all threads: latent
+ * attention has one KV head. */
+static uint32_t n_unit_head(const attention_job *job)
+{
+    enum { FEW = 8 };
+    uint32_t n_shared = job->attn->n_head / job->attn->n_head_kv;
+    return job->s->n_tok > HTH_SPLIT_ROWS || n_shared < FEW ? n_shared : FEW;
+}
+
+/* Units of a KV head. */
+static uint32_t n_unit_of_kv(const attention_job *job)
+{
+    return (job->attn->n_head / job->attn->n_head_kv + n_unit_head(job) - 1) / n_unit_head(job);
+}
+
+/* The attention arguments of a group of tokens at the query heads of a unit. */
+static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_unit,
                            uint32_t i_thread)
 {
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_batch_token *token = &s->tokens[group->first];
+    uint32_t i_kv = i_unit / n_unit_of_kv(job), n_shared = job->attn->n_head / job->attn->n_head_kv,
+             i_shared = i_unit % n_unit_of_kv(job) * n_unit_head(job), left = n_shared - i_shared;
     hth_kv_head kv = hth_sequence_head(token->seq, job->attn->kv_layer, i_kv);
-    size_t d = job->attn->d_head, n_head = job->attn->n_head, n_shared = n_head / job->attn->n_head_kv;
-    size_t at = (group->first * n_head + i_kv * n_shared) * d, first = first_position(job->attn, token);
+    size_t d = job->attn->d_head, n_head = job->attn->n_head, i_head = i_kv * n_shared + i_shared;
+    size_t at = (group->first * n_head + i_head) * d, first = first_position(job->attn, token);
     const uint8_t *const *pages = kv.pages + first / HTH_KV_PAGE;
     return (hth_attn){
         .k_pages = pages,
@@ -287,7 +304,7 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .v_offset = kv.offset + kv.values_offset,
         .d_head = d,
         .n_row = group->n,
-        .n_head = n_shared,
+        .n_head = left < n_unit_head(job) ? left : n_unit_head(job),
         .n_pos = (size_t)token->position + 1 - first,
         .window = job->attn->window,
         .q = s->q + at,
@@ -296,8 +313,8 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .scale = h->score_scale,
         .cap = h->attn_softcap,
         .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
-        .slopes = job->attn->slopes ? job->attn->slopes + i_kv * n_shared : NULL,
-        .sinks = job->attn->sinks ? job->attn->sinks + i_kv * n_shared : NULL,
+        .slopes = job->attn->slopes ? job->attn->slopes + i_head : NULL,
+        .sinks = job->attn->sinks ? job->attn->sinks + i_head : NULL,
         .scratch = s->scratch + i_thread * s->n_scratch,
         .out_stride = n_head};
 }
@@ -307,23 +324,23 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
     hth_step *s = job->s;
-    uint32_t n_kv = job->attn->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
-    const hth_row_group *group = &s->groups[i_unit / n_kv];
-    hth_attn attend = attend_job(job, group, i_kv, i_thread);
+    uint32_t n_unit = n_unit_of_kv(job) * job->attn->n_head_kv; /* of a group */
+    const hth_row_group *group = &s->groups[i_unit / n_unit];
+    hth_attn attend = attend_job(job, group, (uint32_t)(i_unit % n_unit), i_thread);
     hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, NULL, s->attn_out + (attend.q - s->q));
 }
 
 /* ---- one split at a time ------------------------------------------------------------------- */
 
-/* One split of a group at one KV head. Splits run in waves, limited by the capacity for their results. */
+/* One split of a group at the heads of a unit. Splits run in waves, limited by the capacity for their results. */
 static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
     hth_step *s = job->s;
-    uint32_t n_kv = job->attn->n_head_kv;
-    size_t i_wave = i_unit % job->n_split, i_head = i_unit / job->n_split;
-    const hth_row_group *group = &s->groups[i_head / n_kv];
-    hth_attn attend = attend_job(job, group, (uint32_t)(i_head % n_kv), i_thread);
+    uint32_t n_unit = n_unit_of_kv(job) * job->attn->n_head_kv; /* of a group */
+    size_t i_wave = i_unit % job->n_split, i_heads = i_unit / job->n_split;
+    const hth_row_group *group = &s->groups[i_heads / n_unit];
+    hth_attn attend = attend_job(job, group, (uint32_t)(i_heads % n_unit), i_thread);
     size_t i_split = job->first_split + i_wave, at = (size_t)(attend.q - s->q) / attend.d_head;
     at += i_wave * s->n_tok * job->attn->n_head;
     attend.values = s->split_values + at * attend.d_head;
@@ -373,7 +390,7 @@ static void find_splits(const attention_job *job, size_t *first, size_t *end)
 static void attend_all(attention_job *job)
 {
     hth_step *s = job->s;
-    size_t first, end, n_unit = (size_t)s->n_group * job->attn->n_head_kv;
+    size_t first, end, n_unit = (size_t)s->n_group * n_unit_of_kv(job) * job->attn->n_head_kv;
     find_splits(job, &first, &end);
     if (s->n_tok > HTH_SPLIT_ROWS || end - first == 1) {
         hth_pool_add(s->pool, attend_group, job, sizeof *job, n_unit);

@@ -220,14 +220,15 @@ void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row);
 /* short_conv.c, delta_net.c, kda.c, ssm.c, latent.c, compressed.c */
 hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_kda, hth_fwd_ssm, hth_fwd_latent, hth_fwd_compressed;
 size_t hth_fwd_delta_net_scratch(const hth_delta_net *net); /* floats per thread */
+void hth_fwd_delta_net_undo(hth_step *s); /* after a step that failed: clears its tokens in the states of chunks */
 size_t hth_fwd_compressed_scratch(const hth_hparams *h);
 /* Heads, or groups of heads, that by_head.c multiplies; 0: none. */
 static inline uint32_t hth_fwd_n_by_head(const hth_hparams *h)
 {
     return h->latent.rank > 0 ? h->n_head : h->compressed.n_group;
 }
-/* attention.c, for latent.c: factor of a token's queries (hth_temperature); their quantised form, for Q8_0 caches;
- * s->attn_out of all queries, after keys and values were stored. */
+/* attention.c, for latent.c and compressed.c: factor of a token's queries (hth_temperature); their quantised form, for
+ * Q8_0 caches; s->attn_out of all queries, after keys and values were stored. */
 float hth_fwd_temperature(const hth_step *s, const hth_attention *a, size_t i_row);
 void hth_fwd_quantize_queries(hth_step *s, const hth_attention *a, size_t i_row);
 void hth_fwd_attend(hth_step *s, const hth_attention *a, uint32_t i_layer);
