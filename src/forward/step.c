@@ -198,7 +198,7 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
     const hth_recurrent_sizes *sizes = &model->hparams.recurrent;
     hth_recurrent_buffers *r = &s->recurrent;
     size_t n_in = 0, n_channel = 0, n_joined = 0, n_head = sizes->n_head, n_inner = sizes->d_inner, n_low = 0,
-           n_decay = n_head, f = sizeof(float);
+           n_delta = 0, n_decay = n_head, f = sizeof(float); /* n_delta: heads of delta rules */
     if (sizes->n_tap == 0 && model->hparams.compressed.q_rank == 0) return;
     r->runs = bump_alloc(c, n_row, sizeof *r->runs);
     r->run_of = bump_alloc(c, n_row, sizeof *r->run_of);
@@ -214,6 +214,7 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
         if (ssm->x.n_row > 0 && ssm->gate.n_row == 0) n_joined = ssm->x.n_row;
         if (ssm->b.n_row > 0) n_low = sizes->d_state;
         if (is_net && n->gate.n_row == 0) n_joined = n->qkv.n_row;
+        if (is_net || is_kda) n_delta = n_head;
         if (is_net) r->n_scratch = hth_fwd_delta_net_scratch(n);
         if (is_kda) n_in = n_channel = 3 * n_inner, r->n_scratch = l->kda.d, n_decay = n_inner;
     }
@@ -222,8 +223,8 @@ static void alloc_recurrent(bump *c, const hth_model *model, size_t n_row, size_
     r->joined = bump_alloc(c, n_row * n_joined, f);
     r->gate = bump_alloc(c, n_row * n_inner, f);
     r->out = bump_alloc(c, n_row * n_inner, f);
-    r->rates = bump_alloc(c, 2 * n_row * n_head, f);
-    r->beta = bump_alloc(c, n_row * n_head, f);
+    r->rates = bump_alloc(c, n_row * (n_head + n_delta), f);
+    r->beta = bump_alloc(c, n_row * n_delta, f);
     r->decay = bump_alloc(c, n_row * n_decay, f);
     r->low = bump_alloc(c, n_decay > n_head ? 2 * n_row * sizes->d_state : 0, f);
     r->dt_low = bump_alloc(c, n_row * sizes->dt_rank, f);
@@ -641,6 +642,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
         st = hth_fwd_cancelled(err);
         clear_sums(step);
     }
+    if (st != HEARTH_OK) hth_fwd_delta_net_undo(step);
     if (st == HEARTH_OK && step->gpu) hth_gpu_sim_host_cost_rest(step->gpu, step, to.n_given > 0);
     hth_alloc_assert_none(-1);
     return st;

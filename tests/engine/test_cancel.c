@@ -158,3 +158,42 @@ TEST(a_step_that_is_cancelled_within_experts_can_be_repeated)
                 cancel_everywhere(model, n_thread, n_tok, hearth_session_logits(plain));
     }
 }
+
+/* The file of a session whose step of three tokens was cancelled at a call of an activation (0: there was none), and
+ * that went on with one token. */
+static char *save_after_cancel(const hearth_model *model, uint32_t call, size_t *n, bool *was_cancelled)
+{
+    const char *path = test_scratch("session");
+    hth_kernels counting;
+    hearth_error why;
+    CLOSED(hearth_session) *s = open_session(model, 1);
+    if (!s) return NULL;
+    hth_step *step = hth_session_step(s);
+    whole = step->k, counting = *whole;
+    counting.activate[HTH_ACTIVATION_SILU] = activate;
+    CHECK_OK(hearth_session_eval(s, ids, N_BEFORE, err));
+    step->k = &counting, n_call = 0, cancel_call = call;
+    *was_cancelled = call > 0 && hearth_session_eval(s, ids + N_BEFORE, 3, &why) != HEARTH_OK;
+    step->k = whole, cancel = 0;
+    CHECK_OK(hearth_session_truncate(s, N_BEFORE, err));
+    CHECK_OK(hearth_session_eval(s, ids + N_BEFORE, 1, err));
+    CHECK_OK(hearth_session_save(s, path, err));
+    return test_read_file(path, n);
+}
+
+TEST(a_saved_session_has_nothing_of_a_cancelled_step)
+{
+    CLEANUP(gguf_free) gguf_bytes file = {0};
+    CLOSED(hearth_model) *model = open_tiny("qwen35", &file);
+    size_t n[2];
+    bool was_cancelled = false;
+    FREED char *plain = model ? save_after_cancel(model, 0, &n[0], &was_cancelled) : NULL;
+    if (!plain) return;
+    was_cancelled = true;
+    uint32_t call = 1;
+    for (; was_cancelled && call < 1000; call++) {
+        FREED char *saved = save_after_cancel(model, call, &n[1], &was_cancelled);
+        if (CHECK_INT(n[0], n[1])) CHECK_BYTES(plain, saved, n[0]);
+    }
+    CHECK(call > 4);
+}
