@@ -34,7 +34,11 @@ hearth_status hth_hparams_size(hth_hparams_reader *r, const char *name, uint64_t
     bool found;
     hearth_status st = hth_gguf_get_uint(r->file, hth_hparams_key(r, name), min, max, &v, &found, r->err);
     if (st != HEARTH_OK) return st;
-    if (!found && *value == 0) return hth_hparams_missing(r);
+    if (!found && v == 0) return hth_hparams_missing(r);
+    if (v < min || v > max)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: there is no %s, and its default is %llu, allowed are %llu to %llu", hth_gguf_path(r->file), r->key, (unsigned long long)v, (unsigned long long)min,
+                        (unsigned long long)max);
     *value = (uint32_t)v;
     return HEARTH_OK;
 }
@@ -573,7 +577,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;
     if ((st = hth_hparams_read_recurrent(&r, h, *per_layer)) != HEARTH_OK) return st;
     if ((st = hth_hparams_read_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
-    hth_hparams_place_experts(h, *per_layer);
+    if ((st = hth_hparams_place_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
     st = h->arch->latent ? hth_hparams_read_latent(&r, h) : read_head_size(&r, h);
     if (st == HEARTH_OK && h->arch->compressed) st = hth_hparams_read_compressed(&r, h, *per_layer);
     if (st != HEARTH_OK) return st;

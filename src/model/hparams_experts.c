@@ -144,13 +144,15 @@ static hearth_status read_limits(hth_hparams_reader *r, const hth_hparams *h, ht
         bool numbers = each && (hth_gguf_is_integer(v->element_type) || v->element_type == HTH_GGUF_F32 ||
                                 v->element_type == HTH_GGUF_F64);
         if (each && (!numbers || v->n_element < h->n_layer))
-            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: expected an array of %u numbers, one for each layer",
-                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, h->n_layer);
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                            "%s: %s at %llu: expected an array of %u numbers, one for each layer", hth_gguf_path(r->file),
+                            r->key, (unsigned long long)v->offset, h->n_layer);
         if (!each) st = hth_hparams_float(r, names[k], 0.0, 1e6, &all, NULL);
         for (uint32_t i = 0; st == HEARTH_OK && v && i < h->n_layer; i++) {
             double x = each ? hth_gguf_element_float(v, i) : all;
             if (!(x >= 0.0 && x <= 1e6))
-                return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is %g for layer %u, allowed are 0 (none) to 1e+06",
+                return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                                "%s: %s at %llu is %g for layer %u, allowed are 0 (none) to 1e+06",
                                 hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, x, i);
             if (k == 0) sizes[i].limit = (float)x;
             sizes[i].shared_limit = (float)x;
@@ -197,10 +199,11 @@ hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, ht
     return st;
 }
 
-/* Which layers have experts. */
-void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes)
+/* Which layers have experts. The others need the width of a dense network. */
+hearth_status hth_hparams_place_experts(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes)
 {
     const hth_expert_sizes *e = &h->experts;
+    bool stated = hth_gguf_find(r->file, hth_hparams_key(r, "feed_forward_length")) != NULL;
     h->d_ff = 0;
     for (uint32_t i = 0; i < h->n_layer; i++) {
         sizes[i].has_experts =
@@ -208,5 +211,7 @@ void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes)
         if (sizes[i].has_experts && !h->arch->experts.by_tensors && !h->arch->experts.beside_dense) sizes[i].d_ff = 0;
         if (sizes[i].has_experts && h->arch->experts.beside_square) sizes[i].d_ff = h->d_model;
         if (sizes[i].d_ff > h->d_ff) h->d_ff = sizes[i].d_ff;
+        if (!stated && !sizes[i].has_experts && h->arch->layers == HTH_LAYERS_FULL) return hth_hparams_missing(r);
     }
+    return HEARTH_OK;
 }

@@ -36,7 +36,7 @@ hearth_status hth_hparams_float(hth_hparams_reader *r, const char *name, double 
 
 /* hparams_experts.c: counts and widths; then which layers have experts. */
 hearth_status hth_hparams_read_experts(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
-void hth_hparams_place_experts(hth_hparams *h, hth_layer_sizes *sizes);
+hearth_status hth_hparams_place_experts(hth_hparams_reader *r, hth_hparams *h, hth_layer_sizes *sizes);
 /* FORMAT: the last key's value is not an array of flags, one for each layer. */
 hearth_status hth_hparams_check_flags(hth_hparams_reader *r, const hth_gguf_value *v, uint32_t n_layer);
 /* hparams_recurrent.c: which layers are recurrent, after the counts of heads; their sizes. */

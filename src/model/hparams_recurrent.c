@@ -75,7 +75,8 @@ static hearth_status read_ssm(hth_hparams_reader *r, const hth_hparams *h, hth_r
     hearth_status st = hth_hparams_size(r, "ssm.conv_kernel", 1, HTH_MAX_TAP, &s->n_tap);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "ssm.inner_size", 1, HTH_MAX_HEAD * MAX_STATE, &s->d_inner);
     if (st == HEARTH_OK) st = hth_hparams_size(r, "ssm.state_size", 1, MAX_STATE, &s->d_state);
-    if (st == HEARTH_OK) st = hth_hparams_size(r, "ssm.time_step_rank", 1, of_channels ? HTH_MAX_D_MODEL : HTH_MAX_HEAD, &rank);
+    if (st == HEARTH_OK)
+        st = hth_hparams_size(r, "ssm.time_step_rank", 1, of_channels ? HTH_MAX_D_MODEL : HTH_MAX_HEAD, &rank);
     s->n_group = rule->ssm == HTH_SSM_HEADS ? 0 : 1;
     if (st == HEARTH_OK && s->n_group == 0) st = hth_hparams_size(r, "ssm.group_count", 1, HTH_MAX_HEAD, &s->n_group);
     s->norms_low = rule->norms_low;

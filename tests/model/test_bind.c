@@ -192,6 +192,13 @@ TEST(head_lengths_are_even_and_equal)
     tiny_expect_format_error("'blk.0.attn_q.weight'", "[32, 64]");
 }
 
+TEST(head_lengths_that_are_not_stated_are_held_to_their_range)
+{
+    tiny_set_u32(&tiny, A "attention.head_count", TINY_D_MODEL);
+    tiny_set_u32(&tiny, A "attention.head_count_kv", TINY_D_MODEL);
+    tiny_expect_format_error(A "attention.key_length", "its default is 1, allowed are 2 to 65536");
+}
+
 TEST(rotation_fits_the_head)
 {
     refuse_u32(A "rope.dimension_count", 0, "allowed are 2 to 8");
@@ -371,6 +378,9 @@ TEST(dense_models_use_no_experts)
 
 TEST(layers_that_are_dense_by_a_key_name_it)
 {
+    tiny_become(&tiny, "dots1");
+    tiny_drop_key(&tiny, "dots1.feed_forward_length");
+    tiny_expect_format_error("dots1.feed_forward_length", "missing");
     tiny_become(&tiny, "dots1");
     tiny_set_u32(&tiny, "dots1.leading_dense_block_count", TINY_LAYERS + 1);
     tiny_expect_format_error("dots1.leading_dense_block_count", "allowed are 0 to 2");
