@@ -35,17 +35,11 @@ hearth_status hth_bind_compressed(hth_binder *b, uint32_t i, uint32_t n_tok, hth
     size_t d = h->d_model, d_head = l->attn.d_head, n_q = l->attn.n_head * d_head;
     l->mixer = HTH_MIXER_COMPRESSED;
     c->n_tok = n_tok, c->overlaps = n_tok == 4;
-    struct {
-        const char *name;
-        size_t n_row, n_col;
-        hth_matrix *m;
-    } all[] = {{"attn_q_a.weight", z->q_rank, d, &c->q_a},
-               {"attn_q_b.weight", n_q, z->q_rank, &c->q_b},
-               {"attn_kv.weight", d_head, d, &c->kv},
-               {"attn_output_b.weight", d, (size_t)z->n_group * z->out_rank, &l->attn.o}};
-    hearth_status st = HEARTH_OK;
-    for (size_t k = 0; st == HEARTH_OK && k < sizeof all / sizeof *all; k++)
-        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, all[k].name), all[k].n_row, all[k].n_col, all[k].m);
+    const hth_bind_named matrices[] = {{"attn_q_a.weight", z->q_rank, d, &c->q_a},
+                                       {"attn_q_b.weight", n_q, z->q_rank, &c->q_b},
+                                       {"attn_kv.weight", d_head, d, &c->kv},
+                                       {"attn_output_b.weight", d, (size_t)z->n_group * z->out_rank, &l->attn.o}};
+    hearth_status st = hth_bind_matrices(b, i, matrices, 4);
     if (st != HEARTH_OK || (st = bind_groups(b, i, n_q / z->n_group, &c->o_a)) != HEARTH_OK ||
         (st = hth_bind_vector(b, hth_bind_find_in_layer(b, i, "attn_q_a_norm.weight"), z->q_rank, &c->q_norm)) !=
             HEARTH_OK ||

@@ -134,13 +134,8 @@ static hearth_status bind_order(hth_binder *b, uint32_t i, hth_layer *l)
 {
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ffn_order");
     if (!t) return HEARTH_OK;
-    if (t->type != HTH_TYPE_I32)
-        return hth_fail(b->err, HEARTH_ERROR_FORMAT,
-                        "%s: tensor '%s' (info at byte %llu) has type %s, expected I32",
-                        hth_gguf_part_path(b->model->file, t->i_part), b->name,
-                        (unsigned long long)t->info_at, hth_type_find((uint32_t)t->type)->name);
-    if (t->dim[0] != l->ffn.d_ff || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1)
-        return hth_bind_wrong_shape(b, t, l->ffn.d_ff, 1);
+    hearth_status st = hth_bind_check_indices(b, t, l->ffn.d_ff, 1);
+    if (st != HEARTH_OK) return st;
     l->ffn.order = t;
     hth_bind_note_used(b->model, t);
     return HEARTH_OK;

@@ -33,6 +33,13 @@ hearth_status hth_bind_parts(hth_binder *b, const hth_gguf_tensor *t, size_t n_c
 /* t NULL: the tensor is missing, as below. */
 hearth_status hth_bind_matrix(hth_binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
                               hth_matrix *m);
+/* Matrices of a layer, each a tensor of its own. */
+typedef struct hth_bind_named {
+    const char *name;
+    size_t n_row, n_col;
+    hth_matrix *matrix;
+} hth_bind_named;
+hearth_status hth_bind_matrices(hth_binder *b, uint32_t i_layer, const hth_bind_named *list, size_t n);
 /* The matrices [n_row][n_col] of n_slice experts, one after another. */
 hearth_status hth_bind_slices(hth_binder *b, const hth_gguf_tensor *t, size_t n_slice, size_t n_row,
                               size_t n_col, hth_matrix *m);
@@ -62,6 +69,8 @@ hearth_status hth_bind_transposed(hth_binder *b, const hth_gguf_tensor *t, size_
                                   const float **vector);
 /* bind_latent.c: latent attention. */
 hearth_status hth_bind_latent(hth_binder *b, uint32_t i_layer, hth_layer *l);
+/* The type and the shape of such a tensor. */
+hearth_status hth_bind_check_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row);
 /* Integers below n_index, n_row rows of n different ones, as floats. */
 hearth_status hth_bind_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row, uint32_t n_index,
                                const float **indices);

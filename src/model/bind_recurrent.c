@@ -78,20 +78,15 @@ static hearth_status bind_kda(hth_binder *b, uint32_t i, hth_layer *l)
     hth_kda *n = &l->kda;
     size_t d = h->recurrent.d_state, inner = h->recurrent.n_head * d, d_model = h->d_model;
     n->n_head = h->recurrent.n_head, n->d = (uint32_t)d;
-    const struct {
-        const char *name;
-        hth_matrix *matrix;
-        size_t n_row, n_col;
-    } parts[] = {{"attn_q.weight", &n->q, inner, d_model},      {"attn_k.weight", &n->k, inner, d_model},
-                 {"attn_v.weight", &n->v, inner, d_model},      {"ssm_beta.weight", &n->beta, n->n_head, d_model},
-                 {"ssm_f_a.weight", &n->decay_a, d, d_model},   {"ssm_f_b.weight", &n->decay_b, inner, d},
-                 {"ssm_g_a.weight", &n->gate_a, d, d_model},    {"ssm_g_b.weight", &n->gate_b, inner, d},
-                 {"attn_output.weight", &n->out, d_model, inner}};
+    const hth_bind_named matrices[] = {
+        {"attn_q.weight", inner, d_model, &n->q},    {"attn_k.weight", inner, d_model, &n->k},
+        {"attn_v.weight", inner, d_model, &n->v},    {"ssm_beta.weight", n->n_head, d_model, &n->beta},
+        {"ssm_f_a.weight", d, d_model, &n->decay_a}, {"ssm_f_b.weight", inner, d, &n->decay_b},
+        {"ssm_g_a.weight", d, d_model, &n->gate_a},  {"ssm_g_b.weight", inner, d, &n->gate_b},
+        {"attn_output.weight", d_model, inner, &n->out}};
     hearth_status st = HEARTH_OK;
     for (int c = 0; st == HEARTH_OK && c < 3; c++) st = bind_conv(b, i, taps[c], inner, l, &n->conv[c]);
-    for (size_t k = 0; st == HEARTH_OK && k < sizeof parts / sizeof *parts; k++)
-        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i, parts[k].name), parts[k].n_row, parts[k].n_col,
-                             parts[k].matrix);
+    if (st == HEARTH_OK) st = hth_bind_matrices(b, i, matrices, sizeof matrices / sizeof *matrices);
     if (st == HEARTH_OK) st = hth_bind_vector(b, hth_bind_find_in_layer(b, i, "ssm_a"), n->n_head, &n->a);
     if (st == HEARTH_OK) st = hth_bind_bias(b, i, "ssm_dt", true, inner, &n->dt);
     if (st == HEARTH_OK) st = hth_bind_vector(b, hth_bind_find_in_layer(b, i, "ssm_norm.weight"), d, &n->norm);

@@ -95,6 +95,15 @@ hearth_status hth_bind_matrix(hth_binder *b, const hth_gguf_tensor *t, size_t n_
     return hth_bind_parts(b, t, n_col, &(hth_bind_part){n_row, m}, 1);
 }
 
+hearth_status hth_bind_matrices(hth_binder *b, uint32_t i_layer, const hth_bind_named *list, size_t n)
+{
+    hearth_status st = HEARTH_OK;
+    for (size_t k = 0; st == HEARTH_OK && k < n; k++)
+        st = hth_bind_matrix(b, hth_bind_find_in_layer(b, i_layer, list[k].name), list[k].n_row, list[k].n_col,
+                             list[k].matrix);
+    return st;
+}
+
 hearth_status hth_bind_slices(hth_binder *b, const hth_gguf_tensor *t, size_t n_slice, size_t n_row,
                               size_t n_col, hth_matrix *m)
 {
@@ -164,8 +173,7 @@ hearth_status hth_bind_scaled(hth_binder *b, const hth_gguf_tensor *t, size_t n,
     return st;
 }
 
-hearth_status hth_bind_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row, uint32_t n_index,
-                               const float **indices)
+hearth_status hth_bind_check_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row)
 {
     if (!t) return hth_bind_missing(b);
     if (t->type != HTH_TYPE_I32)
@@ -174,8 +182,17 @@ hearth_status hth_bind_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n
                         hth_type_find((uint32_t)t->type)->name);
     if (t->dim[0] != n || t->dim[1] != n_row || t->dim[2] != 1 || t->dim[3] != 1)
         return hth_bind_wrong_shape(b, t, n, n_row);
-    remember(b, (hth_binding){.tensor = t, .vector = indices, .n = n * n_row, .n_row = n_row, .size = t->size, .n_index = n_index});
     return HEARTH_OK;
+}
+
+hearth_status hth_bind_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row, uint32_t n_index,
+                               const float **indices)
+{
+    hearth_status st = hth_bind_check_indices(b, t, n, n_row);
+    if (st == HEARTH_OK)
+        remember(b, (hth_binding){.tensor = t, .vector = indices, .n = n * n_row, .n_row = n_row, .size = t->size,
+                                  .n_index = n_index});
+    return st;
 }
 
 hearth_status hth_bind_bias_parts(hth_binder *b, const hth_gguf_tensor *t, const size_t *n,
