@@ -16,7 +16,7 @@ void hth_fwd_find_runs(hth_step *s)
     }
 }
 
-/* The input k tokens before the first of the run (k > 0), or of a token of it. */
+/* The input at token `at` of the run; below 0: before its first one. */
 static const float *input_at(const hth_conv_rows *job, const hth_row_group *run, const float *now, int64_t at)
 {
     const hth_conv *c = job->conv;

@@ -1,6 +1,7 @@
 /* One step (forward pass) through the layers: a batch of tokens of one or several sequences, from token ids to
- * logits. A token passes through the files in this order: step.c, embed.c, attention.c, ffn.c, head.c. Nothing
- * here allocates after hth_step_open. */
+ * logits. A token passes through step.c, embed.c, for each layer the file of its mixer (attention.c, latent.c,
+ * compressed.c, delta_net.c, kda.c, ssm.c, short_conv.c) and ffn.c or experts.c, then head.c. Nothing here allocates
+ * after hth_step_open. */
 #ifndef HTH_FORWARD_FORWARD_H
 #define HTH_FORWARD_FORWARD_H
 

@@ -1,10 +1,10 @@
 /* The memory of KV caches: pages of HTH_KV_PAGE entries, which all sequences of a model with one type of cache share.
  * An entry is a position, or a block of positions (hth_compressed). sequence.c takes pages and gives them back;
- * attention.c computes addresses inside them.
+ * and computes addresses inside them.
  *
- * Layers with a window have pages of their own, so that these can be freed behind the window, and so have blocks. A page holds, for each
- * layer of its class, the keys of all KV heads, then their values, each head's two groups together
- * (kernels/attn/kv_layout.h).
+ * Layers with a window have pages of their own, so that these can be freed behind the window, and so have blocks. A
+ * page holds, for each layer of its class, the keys of all KV heads, then their values, each head's two groups
+ * together (kernels/attn/kv_layout.h).
  *
  * A sequence reserves as many pages as it may ever hold, and takes them, when it is opened. A step takes a page only
  * in place of one that it shares, which cannot fail and allocates nothing. The pool is thread safe.

@@ -54,9 +54,10 @@ typedef struct hth_compressed_sizes {
 /* Sizes of all recurrent layers. */
 typedef struct hth_recurrent_sizes {
     uint32_t n_tap;
-    uint32_t n_head, n_head_key, d_state; /* DeltaNet; state spaces, whose n_head is that of steps: heads or channels */
-    uint32_t n_group, d_inner, dt_rank;   /* state spaces; dt_rank: of low steps, 0: there are none */
-    bool norms_low;                       /* low steps, B and C */
+    uint32_t n_head, d_state, d_inner; /* all; state spaces: n_head is that of steps, heads or channels */
+    uint32_t n_head_key;               /* DeltaNet */
+    uint32_t n_group, dt_rank;         /* state spaces; dt_rank: of low steps, 0: there are none */
+    bool norms_low;                    /* low steps, B and C */
 } hth_recurrent_sizes;
 
 /* Sizes of all layers with experts. */
@@ -345,8 +346,8 @@ typedef struct hth_experts {
     bool reads_stream_before; /* the input is the residual stream before the mixer */
     hth_norm post_norm, dense_post_norm; /* HTH_NETWORK_BOTH: of the outputs of both networks, before their sum; or
                                             absent */
-    float limit; /* of gate, and of up on both sides, before the activation of experts and of the shared one; 0: none */
-    float shared_limit;
+    float limit;              /* of gate, and of up on both sides, before the activation; 0: none */
+    float shared_limit;       /* the same of the shared expert */
     float shared_weight;      /* of the shared one, unless: */
     const float *shared_gate; /* [d_model] or NULL: its sigmoid is the weight */
 } hth_experts;
@@ -380,7 +381,7 @@ typedef struct hth_layer_embedding {
     hth_norm norm;
 } hth_layer_embedding;
 
-static inline bool hth_has_experts(hth_network_kind k) 
+static inline bool hth_has_experts(hth_network_kind k)
 {
     return k == HTH_NETWORK_EXPERTS || k == HTH_NETWORK_BOTH;
 }
@@ -395,7 +396,7 @@ typedef struct hth_layer {
     hth_norm mixer_post_norm; /* [d_model] of the mixer's output; absent: none */
     hth_norm ffn_norm;
     hth_norm ffn_post_norm;
-    hth_attention attn;         /* HTH_MIXER_ATTENTION, in part HTH_MIXER_LATENT; else n_head is 0 */
+    hth_attention attn;         /* HTH_MIXER_ATTENTION, in part _LATENT and _COMPRESSED; else n_head is 0 */
     hth_latent latent;          /* HTH_MIXER_LATENT */
     hth_compressed compressed;  /* HTH_MIXER_COMPRESSED */
     hth_connection mixer_connection, ffn_connection;

@@ -1,6 +1,6 @@
 /* Metadata about active neurons: thresholds of predictors, the selector that the file was made for, layers with
- * swapped gate and up. Called once by bind.c, after all tensors are
- * bound. Keys: docs/sparsity.md; powerinfer.*: as PowerInfer's converters write them. */
+ * swapped gate and up. Called once by bind.c, after all tensors are bound. Keys: docs/sparsity.md; powerinfer.*: as
+ * PowerInfer's converters write them. */
 #include "model/model.h"
 
 /* An array of one float per layer; *value is NULL if absent. */

@@ -117,7 +117,7 @@ def old_words(files):
 def family_names():
     """The architectures that src/model knows, and some others."""
     texts = sources("src/model").values()
-    found = {name for text in texts for name in re.findall(r'\.(?:name|architecture)\s*=\s*"(\w+)"', text)}
+    found = {name for text in texts for name in re.findall(r'\.(?:name|architecture)\s*=\s*"([\w.-]+)"', text)}
     return found | {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "opt", "falcon", "bamboo", "phi3", "mistral"}
 
 
@@ -126,9 +126,9 @@ def architecture_branches(files, names):
     wrong = []
     for path, text in files.items():
         code = without_comments(text)
-        wrong += [f"{path}: names '{word}'" for word in re.findall(r'"(\w+)"', code) if word in names]
-        wrong += [f"{path}: reads {found}" for found in re.findall(r"(?:->|\.)architecture\b|family(?:->|\.)name\b", code)]
-        wrong += [f"{path}: compares texts" for _ in re.findall(r"\bstrn?cmp\s*\(", code)]
+        wrong += [f"{path}: names '{word}'" for word in re.findall(r'"([\w.-]+)"', code) if word in names]
+        wrong += [f"{path}: reads {found}" for found in re.findall(r"(?:->|\.)architecture\b|arch(?:->|\.)name\b", code)]
+        wrong += [f"{path}: compares texts" for _ in re.findall(r"\b(?:strn?cmp|hth_str_eq|hth_arch_find)\s*\(", code)]
     return wrong
 
 
