@@ -30,7 +30,7 @@ TEST(values_that_mean_nothing_are_refused)
 TEST(memory_stays_on_ordinary_pages)
 {
     hth_machine machine;
-    hth_machine_read(NULL, &machine);
+    hth_machine_read("", &machine);
     size_t size = (size_t)64 << 20;
     uint64_t before = hth_huge_page_bytes();
     setenv("HEARTH_HUGE_PAGES", "0", 1);
