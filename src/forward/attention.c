@@ -269,20 +269,23 @@ static uint32_t first_position(const hth_attention *a, const hth_batch_token *to
     return a->chunk > 0 ? token->position / a->chunk * a->chunk : 0;
 }
 
-/* Query heads of a unit of attention, all of one KV head. Few tokens are divided further, for all threads: latent
- * attention has one KV head. */
-static uint32_t n_unit_head(const attention_job *job)
+/* Query heads that read a KV head. */
+static uint32_t n_shared_of(const attention_job *job) { return job->attn->n_head / job->attn->n_head_kv; }
+
+/* Query heads of a unit, all of one KV head. Few tokens are divided further, for all threads: latent attention has one
+ * KV head. */
+static uint32_t n_head_of_unit(const attention_job *job)
 {
-    enum { FEW = 8 };
-    uint32_t n_shared = job->attn->n_head / job->attn->n_head_kv;
-    return job->s->n_tok > HTH_SPLIT_ROWS || n_shared < FEW ? n_shared : FEW;
+    uint32_t n = n_shared_of(job);
+    return job->s->n_tok > HTH_SPLIT_ROWS || n < HTH_UNIT_HEADS ? n : HTH_UNIT_HEADS;
 }
 
-/* Units of a KV head. */
+/* Units of a KV head, and of a group of tokens. */
 static uint32_t n_unit_of_kv(const attention_job *job)
 {
-    return (job->attn->n_head / job->attn->n_head_kv + n_unit_head(job) - 1) / n_unit_head(job);
+    return (n_shared_of(job) + n_head_of_unit(job) - 1) / n_head_of_unit(job);
 }
+static uint32_t n_unit_of_group(const attention_job *job) { return n_unit_of_kv(job) * job->attn->n_head_kv; }
 
 /* The attention arguments of a group of tokens at the query heads of a unit. */
 static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_unit,
@@ -291,8 +294,8 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_batch_token *token = &s->tokens[group->first];
-    uint32_t i_kv = i_unit / n_unit_of_kv(job), n_shared = job->attn->n_head / job->attn->n_head_kv,
-             i_shared = i_unit % n_unit_of_kv(job) * n_unit_head(job), left = n_shared - i_shared;
+    uint32_t i_kv = i_unit / n_unit_of_kv(job), n_shared = n_shared_of(job), size = n_head_of_unit(job),
+             i_shared = i_unit % n_unit_of_kv(job) * size;
     hth_kv_head kv = hth_sequence_head(token->seq, job->attn->kv_layer, i_kv);
     size_t d = job->attn->d_head, n_head = job->attn->n_head, i_head = i_kv * n_shared + i_shared;
     size_t at = (group->first * n_head + i_head) * d, first = first_position(job->attn, token);
@@ -304,7 +307,7 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .v_offset = kv.offset + kv.values_offset,
         .d_head = d,
         .n_row = group->n,
-        .n_head = left < n_unit_head(job) ? left : n_unit_head(job),
+        .n_head = n_shared - i_shared < size ? n_shared - i_shared : size,
         .n_pos = (size_t)token->position + 1 - first,
         .window = job->attn->window,
         .q = s->q + at,
@@ -324,7 +327,7 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
     hth_step *s = job->s;
-    uint32_t n_unit = n_unit_of_kv(job) * job->attn->n_head_kv; /* of a group */
+    uint32_t n_unit = n_unit_of_group(job);
     const hth_row_group *group = &s->groups[i_unit / n_unit];
     hth_attn attend = attend_job(job, group, (uint32_t)(i_unit % n_unit), i_thread);
     hth_attn_all_splits(s->k, kv_type_of(&s->tokens[group->first]), &attend, NULL, s->attn_out + (attend.q - s->q));
@@ -337,7 +340,7 @@ static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
     hth_step *s = job->s;
-    uint32_t n_unit = n_unit_of_kv(job) * job->attn->n_head_kv; /* of a group */
+    uint32_t n_unit = n_unit_of_group(job);
     size_t i_wave = i_unit % job->n_split, i_heads = i_unit / job->n_split;
     const hth_row_group *group = &s->groups[i_heads / n_unit];
     hth_attn attend = attend_job(job, group, (uint32_t)(i_heads % n_unit), i_thread);
@@ -390,7 +393,7 @@ static void find_splits(const attention_job *job, size_t *first, size_t *end)
 static void attend_all(attention_job *job)
 {
     hth_step *s = job->s;
-    size_t first, end, n_unit = (size_t)s->n_group * n_unit_of_kv(job) * job->attn->n_head_kv;
+    size_t first, end, n_unit = (size_t)s->n_group * n_unit_of_group(job);
     find_splits(job, &first, &end);
     if (s->n_tok > HTH_SPLIT_ROWS || end - first == 1) {
         hth_pool_add(s->pool, attend_group, job, sizeof *job, n_unit);

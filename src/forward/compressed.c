@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { UNIT_HEADS = 8 };
-
 typedef struct compressed_job {
     hth_step *s;
     const hth_layer *layer;
@@ -151,7 +149,7 @@ static hth_attn attend_to(const compressed_job *job, size_t t, uint32_t first_he
         .v_offset = kv.offset + kv.values_offset,
         .d_head = d,
         .n_row = 1,
-        .n_head = left < UNIT_HEADS ? left : UNIT_HEADS,
+        .n_head = left < HTH_UNIT_HEADS ? left : HTH_UNIT_HEADS,
         .n_pos = n_pos,
         .window = i_cache == job->i_layer ? a->window : 0,
         .q = s->q + at,
@@ -176,8 +174,8 @@ static void attend_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const compressed_job *job = arg;
     hth_step *s = job->s;
-    size_t n_unit = (job->layer->attn.n_head + UNIT_HEADS - 1) / UNIT_HEADS, t = i_unit / n_unit;
-    uint32_t first = (uint32_t)(i_unit % n_unit) * UNIT_HEADS, n_tok = job->layer->compressed.n_tok;
+    size_t n_unit = (job->layer->attn.n_head + HTH_UNIT_HEADS - 1) / HTH_UNIT_HEADS, t = i_unit / n_unit;
+    uint32_t first = (uint32_t)(i_unit % n_unit) * HTH_UNIT_HEADS, n_tok = job->layer->compressed.n_tok;
     size_t n_seen = (size_t)s->tokens[t].position + 1, n_block = n_tok > 0 ? n_seen / n_tok : 0;
     hth_attn window = attend_to(job, t, first, job->i_layer, n_seen, i_thread), blocks = {0};
     if (n_block > 0)
@@ -210,7 +208,7 @@ hearth_status hth_fwd_compressed(hth_step *s, uint32_t i_layer, float *add_to, h
     compressed_job job = {s, layer, i_layer};
     hth_pool_add(s->pool, prepare_token, &job, sizeof job, s->n_tok);
     if (c->n_tok > 0) hth_pool_add(s->pool, compress_run, &job, sizeof job, s->recurrent.n_run);
-    size_t n_unit = (layer->attn.n_head + UNIT_HEADS - 1) / UNIT_HEADS;
+    size_t n_unit = (layer->attn.n_head + HTH_UNIT_HEADS - 1) / HTH_UNIT_HEADS;
     hth_pool_add(s->pool, attend_unit, &job, sizeof job, s->n_tok * n_unit);
 
     hth_fwd_multiply_heads(s, &b->groups, &c->o_a);

@@ -98,6 +98,7 @@ typedef struct hth_stream_buffers {
 /* Up to HTH_SPLIT_ROWS tokens, long contexts are distributed by split; there is scratch memory for
  * HTH_SPLIT_SCRATCH (token, split) pairs at once. */
 enum { HTH_SPLIT_ROWS = 16, HTH_SPLIT_SCRATCH = 64 };
+enum { HTH_UNIT_HEADS = 8 }; /* query heads of a unit of attention, for few tokens or of compressed attention */
 
 /* Number of RoPE tables: layers with a window have one of their own, the second, where they rotate otherwise. */
 static inline uint32_t hth_fwd_n_table(const hth_hparams *h)

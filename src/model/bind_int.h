@@ -69,11 +69,11 @@ hearth_status hth_bind_transposed(hth_binder *b, const hth_gguf_tensor *t, size_
                                   const float **vector);
 /* bind_latent.c: latent attention. */
 hearth_status hth_bind_latent(hth_binder *b, uint32_t i_layer, hth_layer *l);
-/* The type and the shape of such a tensor. */
-hearth_status hth_bind_check_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row);
 /* Integers below n_index, n_row rows of n different ones, as floats. */
 hearth_status hth_bind_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row, uint32_t n_index,
                                const float **indices);
+/* Only checks type and shape of such a tensor. */
+hearth_status hth_bind_check_indices(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row);
 /* bind_compressed.c: compressed attention with blocks of n_tok positions; connections of a layer, of the head. */
 hearth_status hth_bind_compressed(hth_binder *b, uint32_t i_layer, uint32_t n_tok, hth_layer *l);
 hearth_status hth_bind_connections(hth_binder *b, uint32_t i_layer, hth_layer *l);

@@ -37,7 +37,8 @@ hearth_status hth_hparams_size(hth_hparams_reader *r, const char *name, uint64_t
     if (!found && v == 0) return hth_hparams_missing(r);
     if (v < min || v > max)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                        "%s: there is no %s, and its default is %llu, allowed are %llu to %llu", hth_gguf_path(r->file), r->key, (unsigned long long)v, (unsigned long long)min,
+                        "%s: there is no %s, and its default is %llu, allowed are %llu to %llu",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)v, (unsigned long long)min,
                         (unsigned long long)max);
     *value = (uint32_t)v;
     return HEARTH_OK;
