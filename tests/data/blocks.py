@@ -185,12 +185,12 @@ def read_grid(start, n, width, values):
 
 IQ2_VALUES = [8, 25, 43]
 GRIDS = {
-    "IQ2_XXS": read_grid("hth_iq2_xxs_grid[256] = {", 256, 8, IQ2_VALUES),
-    "IQ2_XS": read_grid("hth_iq2_xs_grid[512] = {", 512, 8, IQ2_VALUES),
-    "IQ2_S": read_grid("hth_iq2_s_grid[1024] = {", 1024, 8, IQ2_VALUES),
+    "IQ2_XXS": read_grid("define IQ2_XXS_CODES", 256, 8, IQ2_VALUES),
+    "IQ2_XS": read_grid("define IQ2_XS_CODES", 512, 8, IQ2_VALUES),
+    "IQ2_S": read_grid("define IQ2_S_CODES", 1024, 8, IQ2_VALUES),
     "IQ3_XXS": read_grid("define IQ3_XXS_CODES", 256, 4, [4, 12, 20, 28, 36, 44, 52, 62]),
     "IQ3_S": read_grid("define IQ3_S_CODES", 512, 4, [1, 3, 5, 7, 9, 11, 13, 15]),
-    "IQ1": read_grid("hth_iq1_grid[2048] = {", 2048, 8, [-8, 0, 8]),
+    "IQ1": read_grid("define IQ1_CODES", 2048, 8, [-8, 0, 8]),
 }
 
 

@@ -17,7 +17,6 @@
 typedef struct grid_parts {
     uint16_t index[64]; /* of entries, in the order of the weights */
     uint8_t sign[32];   /* IQ2, IQ3: bit j of byte i: weight 8i + j is negative */
-    int8_t shift[32];   /* IQ1: added to weights 8i to 8i + 7, in eighths: 1 or -1 */
     int16_t scale[16];  /* 1, 3, 5, ...: the format stores s for 2 s + 1 */
 } grid_parts;
 

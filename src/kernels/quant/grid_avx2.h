@@ -4,9 +4,10 @@
 #define INDEX(k, g) (k)->high.index[g]
 #endif
 
-enum { OFFSET_SHIFT = HAS_SHIFT ? 4 : -1 };
+enum { OFFSET_SHIFT = HAS_SIGNS ? -1 : 4 };
 
-HTH_INLINE __m256i grid_entries(const block *k, int i)
+/* Weights 32i to 32i + 31 without their signs; those of IQ1 have none, and are too large by 16. */
+HTH_INLINE __m256i weights(const block *k, int i)
 {
     __m256i e[32 / GRID_WIDTH];
     HTH_UNROLL
@@ -27,17 +28,12 @@ HTH_INLINE __m256i eight_times(const uint8_t *p)
     return _mm256_shuffle_epi8(_mm256_set1_epi32((int)hth_load_u32(p)), places);
 }
 
-/* Weights 32i to 32i + 31 without their signs; those of IQ1 have none, and are too large by 16. */
-HTH_INLINE __m256i weights(const block *k, int i)
-{
-    return HAS_SHIFT ? _mm256_add_epi8(grid_entries(k, i), eight_times(k->high.sign + 4 * i)) : grid_entries(k, i);
-}
 
 /* Moves the signs of weights 32i to 32i + 31 to the inputs. */
 HTH_INLINE __m256i signed_inputs(const block *k, int i, __m256i q)
 {
     const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201u);
-    if (HAS_SHIFT) return q;
+    if (!HAS_SIGNS) return q;
     __m256i minus = _mm256_cmpeq_epi8(_mm256_and_si256(eight_times(k->high.sign + 4 * i), bit), bit);
     return _mm256_sign_epi8(q, _mm256_or_si256(minus, _mm256_set1_epi8(1)));
 }

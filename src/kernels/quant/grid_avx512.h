@@ -1,12 +1,23 @@
-/* Rows of a type with a grid (grid_kernels.h) with AVX-512 (VNNI, VBMI). Entries of eight weights are gathered by loads
- * that fill lanes with one entry. Those of IQ3 are computed from codes (grids.h) that unpack() has looked up. */
+/* Rows of a type with a grid (grid_kernels.h) with AVX-512 (VNNI, VBMI). Entries of IQ2 and IQ3 are computed from codes
+ * (grids.h) that unpack() has looked up. Those of IQ1, of which there are too many, are gathered by loads that fill lanes
+ * with one entry. */
 #ifndef INDEX
 #define INDEX(k, g) (k)->high.index[g]
 #endif
 
-enum { OFFSET_SHIFT = HAS_SHIFT ? 4 : -1, SUMS_FIT_16 = 1 };
+enum { OFFSET_SHIFT = HAS_SIGNS ? -1 : 4, SUMS_FIT_16 = 1 };
 
-#if GRID_WIDTH == 8
+#ifdef VALUES
+/* Weights 64i to 64i + 63 without their signs; those of IQ1 have none, and are too large by 16. */
+HTH_INLINE __m512i weights(const block *k, int i)
+{
+    const uint16_t *at = k->high.index + 64 / GRID_WIDTH * i;
+    __m512i codes = GRID_WIDTH == 8 ? _mm512_cvtepu16_epi64(load_128(at)) : _mm512_cvtepu16_epi32(load_256(at));
+    __m512i bits = _mm512_set1_epi64(GRID_WIDTH == 8 ? 0x0e0c0a0806040200 : 0x2926232009060300);
+    __m512i digits = _mm512_multishift_epi64_epi8(bits, codes);
+    return _mm512_permutexvar_epi8(digits, _mm512_set1_epi64(VALUES));
+}
+#else
 HTH_INLINE __m256i four_entries(const block *k, int g)
 {
     __m256i x = _mm256_set1_epi64x((int64_t)GRID[INDEX(k, g)]);
@@ -16,34 +27,17 @@ HTH_INLINE __m256i four_entries(const block *k, int g)
     return x;
 }
 
-HTH_INLINE __m512i grid_entries(const block *k, int i)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(four_entries(k, 8 * i)), four_entries(k, 8 * i + 4), 1);
-}
-#else
-HTH_INLINE __m512i grid_entries(const block *k, int i)
-{
-    __m512i codes = _mm512_cvtepu16_epi32(load_256(k->high.index + 16 * i));
-    __m512i digits = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x2926232009060300), codes);
-    return _mm512_permutexvar_epi8(digits, _mm512_set1_epi64(VALUES));
-}
-#endif
-
 /* Weights 64i to 64i + 63 without their signs; those of IQ1 have none, and are too large by 16. */
 HTH_INLINE __m512i weights(const block *k, int i)
 {
-    const __m512i eight_times =
-        _mm512_setr_epi64(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303, 0x0404040404040404,
-                          0x0505050505050505, 0x0606060606060606, 0x0707070707070707);
-    if (!HAS_SHIFT) return grid_entries(k, i);
-    __m512i shift = _mm512_set1_epi64((int64_t)hth_load_u64(k->high.sign + 8 * i));
-    return _mm512_add_epi8(grid_entries(k, i), _mm512_shuffle_epi8(shift, eight_times));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(four_entries(k, 8 * i)), four_entries(k, 8 * i + 4), 1);
 }
+#endif
 
 /* Moves the signs of weights 64i to 64i + 63 to the inputs. */
 HTH_INLINE __m512i signed_inputs(const block *k, int i, __m512i q)
 {
-    return HAS_SHIFT ? q : _mm512_mask_sub_epi8(q, hth_load_u64(k->high.sign + 8 * i), _mm512_setzero_si512(), q);
+    return HAS_SIGNS ? _mm512_mask_sub_epi8(q, hth_load_u64(k->high.sign + 8 * i), _mm512_setzero_si512(), q) : q;
 }
 
 #define SIGNED(k, i, q) signed_inputs(k, i, q)
@@ -56,11 +50,11 @@ HTH_INLINE __m512i signed_inputs(const block *k, int i, __m512i q)
 HTH_INLINE __m512i unsigned_weights(const block *k, int i)
 {
     __m512i w = weights(k, i), offset = _mm512_set1_epi8(64);
-    if (HAS_SHIFT) return w;
+    if (!HAS_SIGNS) return w;
     return _mm512_mask_sub_epi8(_mm512_add_epi8(offset, w), hth_load_u64(k->high.sign + 8 * i), offset, w);
 }
 
-#define OFFSET_SHIFT (HAS_SHIFT ? 4 : 6)
+#define OFFSET_SHIFT (HAS_SIGNS ? 6 : 4)
 #define FROM_ROWS
 #define ROWS_FOR_ONE_TOKEN
 enum { WEIGHT_MAX = 127, SCALES_SIGNED = 0 };

@@ -2,13 +2,13 @@
  *   BLOCK_SIZE           bytes of a block
  *   GRID, GRID_WIDTH     the grid, and the weights of an entry: 4 or 8
  *   UNIT                 a weight is UNIT * scale of the block * scale * integer: 1, 1/4 or 1/8
- *   HAS_SHIFT            1: IQ1
+ *   HAS_SIGNS            0: IQ1, whose grid has signed weights: its bytes are too large by 16
  *   N_SCALE              scales of a block that may differ: 8 or 16
  *   BLOCK_HALF(p)        the F16 scale of the block at p, where it is not the first field
  *   read_parts(p, k)     the rest of the block
  *   unpack(p)            the same for x86 (grid_x86.h)
  *   INDEX(k, g)          index g of a block of x86, where it is not k->high.index[g]
- *   VALUES               IQ3: the values of the grid, from a digit to a byte */
+ *   VALUES               IQ2, IQ3: the values of the grid, from a digit to a byte, to fill eight bytes (AVX-512) */
 #ifdef HTH_LEVEL_REF
 #include "kernels/quant/ref_256.h"
 
@@ -21,7 +21,7 @@ static void read_block(const uint8_t *p, block *k)
     for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
         int entry = (int)(GRID[parts.index[i / GRID_WIDTH]] >> 8 * (i % GRID_WIDTH) & 255);
         bool minus = parts.sign[i / 8] >> i % 8 & 1;
-        k->w[i] = (int8_t)(HAS_SHIFT ? entry - 15 + parts.shift[i / 8] : minus ? -entry : entry);
+        k->w[i] = (int8_t)(!HAS_SIGNS ? entry - 16 : minus ? -entry : entry);
     }
 }
 #endif

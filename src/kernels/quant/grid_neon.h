@@ -27,8 +27,7 @@ HTH_INLINE int8x16_t weights(const block *k, int i)
     const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
     uint64x2_t both = vcombine_u64(vcreate_u64(eight_bytes(k, 2 * i)), vcreate_u64(eight_bytes(k, 2 * i + 1)));
     int8x16_t w = vreinterpretq_s8_u64(both);
-    if (HAS_SHIFT)
-        return vaddq_s8(w, twice_each((uint8_t)(k->shift[2 * i] - 15), (uint8_t)(k->shift[2 * i + 1] - 15)));
+    if (!HAS_SIGNS) return vsubq_s8(w, vdupq_n_s8(16));
     uint8x16_t signs = vreinterpretq_u8_s8(twice_each(k->sign[2 * i], k->sign[2 * i + 1]));
     int8x16_t minus = vreinterpretq_s8_u8(vtstq_u8(signs, bit));
     return vsubq_s8(veorq_s8(w, minus), minus);

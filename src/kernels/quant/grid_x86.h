@@ -8,8 +8,8 @@
 
 #define HIGH_BITS grid_codes
 typedef struct grid_codes {
-    _Alignas(32) uint16_t index[N_INDEX]; /* of entries; N_INDEX is 1 where indices are bytes of the block */
-    uint8_t sign[32]; /* IQ2, IQ3: bit j of byte i: weight 8i + j is negative; IQ1: added to the bytes of entry i */
+    _Alignas(64) uint16_t index[N_INDEX]; /* of entries, or their codes; 1 where indices are bytes of the block */
+    uint8_t sign[32]; /* bit j of byte i: weight 8i + j is negative */
 } grid_codes;
 #include "kernels/quant/x86_wide.h"
 
@@ -57,27 +57,39 @@ HTH_INLINE void take_words(block *k, __m256i words)
 }
 
 #ifdef HTH_LEVEL_AVX512
-/* Entries of a table of bytes, with n = 256 or 512 of them. */
-HTH_INLINE __m512i look_up(const uint8_t *table, int n, __m512i index, __mmask64 ninth)
+#define IQ2_VALUES 0x002b1908002b1908
+
+/* Bytes of a table of n = 256, 512 or 1024: the low eight bits of their indices, and the ninth and tenth. */
+HTH_INLINE __m512i look_up(const uint8_t *table, int n, __m512i index, __mmask64 ninth, __mmask64 tenth)
 {
     __mmask64 eighth = _mm512_movepi8_mask(index);
-    __m512i half[2];
+    __m512i part[4];
     for (int i = 0; i < n / 256; i++, table += 256)
-        half[i] = _mm512_mask_blend_epi8(
+        part[i] = _mm512_mask_blend_epi8(
             eighth, _mm512_permutex2var_epi8(load_512(table), index, load_512(table + 64)),
             _mm512_permutex2var_epi8(load_512(table + 128), index, load_512(table + 192)));
-    return n == 256 ? half[0] : _mm512_mask_blend_epi8(ninth, half[0], half[1]);
+    for (int n_pair = n / 512; n_pair > 0; n_pair /= 2, ninth = tenth)
+        for (int i = 0; i < n_pair; i++) part[i] = _mm512_mask_blend_epi8(ninth, part[2 * i], part[2 * i + 1]);
+    return part[0];
 }
 
 /* IQ3: codes in place of indices, from the low eight bits of 64 indices at p and their ninth bits. */
-HTH_INLINE void put_codes(block *k, const uint8_t *p, uint64_t ninth, const uint8_t *codes, int n)
+HTH_INLINE void put_codes_of_four(block *k, const uint8_t *p, uint64_t ninth, const uint8_t *codes, int n)
 {
     /* The order that joining bytes of two registers undoes. */
     __m512i index = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), load_512(p));
     ninth = _pdep_u64(ninth, 0x00ff00ff00ff00ffu) | _pdep_u64(ninth >> 32, 0xff00ff00ff00ff00u);
-    __m512i low = look_up(codes, n, index, ninth), high = look_up(codes + n, n, index, ninth);
+    __m512i low = look_up(codes, n, index, ninth, 0), high = look_up(codes + n, n, index, ninth, 0);
     _mm512_storeu_si512(k->high.index, _mm512_unpacklo_epi8(low, high));
     _mm512_storeu_si512(k->high.index + 32, _mm512_unpackhi_epi8(low, high));
+}
+
+/* IQ2: the same from 32 indices, each of them, and its ninth and tenth bit, twice. */
+HTH_INLINE void put_codes_of_eight(block *k, __m512i index, __mmask64 ninth, __mmask64 tenth, const uint8_t *codes,
+                                   int n)
+{
+    __m512i low = look_up(codes, n, index, ninth, tenth), high = look_up(codes + n, n, index, ninth, tenth);
+    _mm512_storeu_si512(k->high.index, _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaau, low, high));
 }
 #endif
 

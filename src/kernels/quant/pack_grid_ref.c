@@ -347,7 +347,7 @@ static void put_iq1_m(const block *b, uint8_t *p)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-#define IQ1_GRID {hth_iq1_grid, 2048, 8, 3, 15, {-8, 0, 8}}
+#define IQ1_GRID {hth_iq1_grid + 2048, 2048, 8, 3, 15, {-8, 0, 8}}
 #define IQ2_GRID(NAME, N) {NAME, N, 8, 4, 0, {8, 25, 43}}
 /* The second value of IQ2 becomes the top by a ratio of 1.72. */
 #define RATIOS {1.75f, 1.3f, 1.0f, 0.84f, 0.7f, 0.58f, 0.46f}

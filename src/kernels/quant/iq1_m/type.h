@@ -1,11 +1,10 @@
-/* Rows of IQ1_M (blocks of 256: the low eight bits of 32 indices; for each of them four bits, the high three and the
- * sign of the shift; four times two bytes of four scales of three bits and four bits of the F16 scale). */
+/* Rows of IQ1_M (blocks of 256: the low eight bits of 32 indices; for each of them the high four bits; four times two bytes of four scales of three bits and four bits of the F16 scale). */
 #define UNIT 0.125f
 #define BLOCK_HALF(p) block_half(p)
 #define N_INDEX 32
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 56, HAS_SHIFT = 1, N_SCALE = 16 };
+enum { BLOCK_SIZE = 56, HAS_SIGNS = 0, N_SCALE = 16 };
 #define GRID_WIDTH 8
 #define GRID hth_iq1_grid
 
@@ -18,11 +17,8 @@ HTH_INLINE uint16_t block_half(const uint8_t *p)
 
 HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
 {
-    for (int g = 0; g < 32; g++) {
-        int four = nibble_at(p + 32, g);
-        k->index[g] = (uint16_t)(p[g] | (four & 7) << 8);
-        k->shift[g] = four >> 3 ? -1 : 1;
-    }
+    for (int g = 0; g < 32; g++)
+        k->index[g] = (uint16_t)(p[g] | nibble_at(p + 32, g) << 8);
     for (int i = 0; i < 16; i++)
         k->scale[i] = (int16_t)(2 * (hth_load_u16(p + 48 + 2 * (i / 4)) >> 3 * (i % 4) & 7) + 1);
 }
@@ -38,9 +34,7 @@ HTH_INLINE block unpack(const uint8_t *p)
     k.p = p;
     for (int i = 0; i < 2; i++) {
         __m128i four = eight_nibbles(_mm_loadl_epi64((const __m128i *)(p + 32 + 8 * i)));
-        __m128i plus = _mm_andnot_si128(four, _mm_set1_epi8(8)), high = _mm_and_si128(four, _mm_set1_epi8(7));
-        put_indices(&k, i, p + 16 * i, _mm256_slli_epi16(_mm256_cvtepu8_epi16(high), 8));
-        _mm_storeu_si128((__m128i *)(k.high.sign + 16 * i), _mm_srli_epi16(plus, 2));
+        put_indices(&k, i, p + 16 * i, _mm256_slli_epi16(_mm256_cvtepu8_epi16(four), 8));
     }
     __m256i scales = _mm256_shuffle_epi8(_mm256_set1_epi64x((int64_t)hth_load_u64(p + 48)), fours);
     k.scale = odd_scales(_mm256_srli_epi16(_mm256_mullo_epi16(scales, up), 13));

@@ -4,7 +4,7 @@
 #define N_INDEX 64
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 110, HAS_SHIFT = 0, N_SCALE = 8 };
+enum { BLOCK_SIZE = 110, HAS_SIGNS = 1, N_SCALE = 8 };
 #define GRID_WIDTH 4
 #define GRID hth_iq3_s_grid
 
@@ -23,7 +23,7 @@ HTH_INLINE block unpack(const uint8_t *p)
     block k;
     k.p = p;
 #ifdef HTH_LEVEL_AVX512
-    put_codes(&k, p + 2, hth_load_u64(p + 66), hth_iq3_s_codes[0], 512);
+    put_codes_of_four(&k, p + 2, hth_load_u64(p + 66), hth_iq3_s_codes[0], 512);
 #else
     const __m256i bit = _mm256_setr_epi64x(0x0008000400020001, 0x0080004000200010, 0x0800040002000100,
                                            (int64_t)0x8000400020001000u);

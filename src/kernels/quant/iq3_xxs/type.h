@@ -4,7 +4,7 @@
 #define N_INDEX 64
 #include "kernels/quant/grid.h"
 
-enum { BLOCK_SIZE = 98, HAS_SHIFT = 0, N_SCALE = 8 };
+enum { BLOCK_SIZE = 98, HAS_SIGNS = 1, N_SCALE = 8 };
 #define GRID_WIDTH 4
 #define GRID hth_iq3_xxs_grid
 
@@ -24,7 +24,7 @@ HTH_INLINE block unpack(const uint8_t *p)
     k.p = p;
     take_words(&k, load_256(p + 66));
 #ifdef HTH_LEVEL_AVX512
-    put_codes(&k, p + 2, 0, hth_iq3_xxs_codes[0], 256);
+    put_codes_of_four(&k, p + 2, 0, hth_iq3_xxs_codes[0], 256);
 #endif
     return k;
 }
