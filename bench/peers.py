@@ -6,13 +6,15 @@
     bench/peers.py --table bench/table.json --models FOLDER --peer ... [--batched 'ik=PATH/llama-batched-bench -rtr']
         [--only WORDS]
 
-A peer is NAME=llama-bench and options of its own. One process per sample, engines in
-turn, so that a change of the machine's load affects all alike; before each sample `hearth
-bench --limits` measures the limit with the same threads. Prints one Markdown table:
+A peer is NAME=llama-bench and options of its own. One process per sample (neighbouring rows
+of one model with as many threads share it), engines in turn, so that a change of the machine's
+load affects all alike; before each sample `hearth bench --limits` measures the limit with the
+same threads. Prints one Markdown table:
 medians (min-max), shares of the limit, targets met or missed. A row that asks for what
 a peer does not offer shows '-'; a run that ends badly shows 'failed'. Decides no test."""
 import argparse
 import datetime
+import itertools
 import json
 import os
 import shlex
@@ -48,6 +50,18 @@ def median(samples):
 # ---- engines: each gives one sample of a row, or None ----------------------------------------
 
 
+def lengths_of(rows):
+    """Options of hearth bench and llama-bench for rows of one process."""
+    lengths = {kind: ",".join(str(r["n"]) for r in rows if r["kind"] == kind) or "0" for kind in ("prompt", "generate")}
+    return ["-p", lengths["prompt"], "-n", lengths["generate"]]
+
+
+def test_of(row, tests, prompt, generate):
+    """The test of a row, by the names that a program gives its lengths."""
+    wanted = {prompt: 0, generate: 0, **{prompt if row["kind"] == "prompt" else generate: row["n"]}}
+    return next((t for t in tests if all(t[key] == n for key, n in wanted.items())), None)
+
+
 class Hearth:
     name = "hearth"
 
@@ -58,20 +72,21 @@ class Hearth:
         out = run([*self.command, "bench", row["path"], "--gpu", "none", "-t", row["threads"], "--repeat", "1",
                    "--json", *more], row["cpus"])
         if out is None:
-            return None
+            return []
         whole = json.loads(out)
-        self.facts = dict(whole["tests"][-1], token_bytes=whole["token_bytes"])
-        return self.facts
+        return [dict(test, token_bytes=whole["token_bytes"]) for test in whole["tests"]]
 
-    def rate(self, row):
-        more = ["-p", row["n"], "-n", "0"] if row["kind"] == "prompt" else ["-p", "0", "-n", row["n"]]
-        more += row.get("options", [])
-        test = self.bench(row, *more, *(["--depth", row["depth"]] if "depth" in row else []))
-        return test and test["tokens_per_second"][0]
+    def rates(self, rows):
+        row = rows[0]
+        tests = self.bench(row, *lengths_of(rows), *row.get("options", []),
+                           *(["--depth", row["depth"]] if "depth" in row else []))
+        found = [test_of(r, tests, "prompt", "generate") for r in rows]
+        self.facts.update({r["row"]: test for r, test in zip(rows, found) if test})
+        return [test and test["tokens_per_second"][0] for test in found]
 
     def factor(self, row):
-        test = self.bench(row, "-n", row["n"], "--parallel", row["sequences"])
-        return test and test["factor_against_one"]
+        tests = self.bench(row, "-n", row["n"], "--parallel", row["sequences"])
+        return tests[-1]["factor_against_one"] if tests else None
 
     def load(self, row):
         """By the logits of one token: synthetic models have no vocabulary for a text."""
@@ -104,23 +119,22 @@ class Peer:
     def bench(self, row, *more):
         out = run([*self.command, "-m", row["path"], "-t", row["threads"], "-r", "1", "-o", "json", *more], row["cpus"])
         try:
-            test = json.loads(out)[-1]
+            tests = json.loads(out)
+            self.version = f"{tests[-1].get('build_commit', '?')} ({tests[-1].get('build_number', '?')})"
         except (TypeError, ValueError, IndexError):
-            return None
-        self.version = f"{test.get('build_commit', '?')} ({test.get('build_number', '?')})"
-        return test
+            return []
+        return tests
 
-    def rate(self, row):
-        if row["kind"] == "prompt":
-            more = ["-p", row["n"], "-n", "0"]
-        elif "depth" not in row:
-            more = ["-p", "0", "-n", row["n"]]
+    def rates(self, rows):
+        row = rows[0]
+        if "depth" not in row:
+            tests = self.bench(row, *lengths_of(rows))
+            found = [test_of(r, tests, "n_prompt", "n_gen") for r in rows]
         elif "--n-depth" in self.help:
-            more = ["-p", "0", "-n", row["n"], "-d", row["depth"]]
+            found = self.bench(row, *lengths_of(rows), "-d", row["depth"])[-1:]
         else:
-            more = ["-p", "0", "-n", "0", "-gp", f"{row['depth']},{row['n']}"]
-        test = self.bench(row, *more)
-        return test and test["avg_ts"]
+            found = self.bench(row, "-p", "0", "-n", "0", "-gp", f"{row['depth']},{row['n']}")[-1:]
+        return [test and test["avg_ts"] for test in found or [None]]
 
     def factor(self, row):
         """By its llama-batched-bench, whose options are others."""
@@ -139,7 +153,7 @@ class Peer:
         cold = ["--no-warmup"] if "--no-warmup" in self.help else ["-w", "0"]
         start = time.monotonic()
         done = self.bench(row, "-p", "0", "-n", "1", *cold)
-        return None if done is None else time.monotonic() - start
+        return time.monotonic() - start if done else None
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -147,19 +161,18 @@ class Peer:
 
 def busy_rate(engine, row):
     """Tokens per second while a loop keeps the first CPU, as a share of those without it."""
-    idle = engine.rate(row)
+    idle = engine.rates([row])[0]
     loop = subprocess.Popen([sys.executable, "-c", "while True: pass"],
                             preexec_fn=lambda: os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]))
     try:
-        busy = engine.rate(row)
+        busy = engine.rates([row])[0]
     finally:
         loop.kill()
         loop.wait()
     return busy / idle if busy and idle else None
 
 
-SAMPLES = {"generate": lambda e, r: e.rate(r), "prompt": lambda e, r: e.rate(r), "load": lambda e, r: e.load(r),
-           "parallel": lambda e, r: e.factor(r), "busy": busy_rate}
+SAMPLES = {"load": lambda e, r: e.load(r), "parallel": lambda e, r: e.factor(r), "busy": busy_rate}
 UNITS = {"generate": " t/s", "prompt": " t/s", "load": " s", "parallel": " times one", "busy": " of idle"}
 
 
@@ -224,21 +237,39 @@ def judge(row, ours, theirs, allowed, shares):
     return ", ".join(words) or "-", verdict
 
 
-def measure(row, hearth, peers, repeat, shares):
-    compared, probes = [e for e in peers if e.name in row.get("peers", [e.name])], []
+def is_rate(row):
+    return row["kind"] in ("generate", "prompt")
+
+
+def process_of(row):
+    """Neighbouring rows for which this is equal are measured by one process of each engine."""
+    alone = not is_rate(row) or "depth" in row
+    return str([row["row"] if alone else "", *(row.get(key) for key in ("path", "threads", "options", "peers", "repeat"))])
+
+
+def measure(rows, hearth, peers, repeat, shares):
+    """Measures the rows of one process, prints them, and returns the verdicts."""
+    row, probes = rows[0], []
+    compared = [e for e in peers if e.name in row.get("peers", [e.name])]
     engines = [hearth, *compared]
-    samples = {e.name: [] for e in engines}
+    samples = [{e.name: [] for e in engines} for _ in rows]
     if row["kind"] == "load":  # the file is in the page cache, the memory was in use
         for e in engines:
             e.load(row)
     for _ in range(row.get("repeat", repeat)):
         for e in engines:
-            if row["kind"] in ("generate", "prompt"):
+            if is_rate(row):
                 probes.append(hearth.limits(row))
-            samples[e.name].append(SAMPLES[row["kind"]](e, row))
+            found = e.rates(rows) if is_rate(row) else [SAMPLES[row["kind"]](e, row)]
+            for of_row, sample in zip(samples, found):
+                of_row[e.name].append(sample)
+    return [print_row(r, of_row, hearth, peers, compared, probes, shares) for r, of_row in zip(rows, samples)]
+
+
+def print_row(row, samples, hearth, peers, compared, probes, shares):
     ours = median(samples["hearth"])
     theirs = {e.name: median([s for s in samples[e.name] if s != "-"]) for e in compared}
-    allowed, limit = limit_of(row, probes, hearth.facts) if probes and ours else (None, "-")
+    allowed, limit = limit_of(row, probes, hearth.facts[row["row"]]) if probes and ours else (None, "-")
     if allowed:
         shares[row["row"]] = ours / allowed
     words, verdict = judge(row, ours, theirs, allowed, shares)
@@ -297,11 +328,13 @@ def main():
     header = ["work", "limit", "hearth", *(e.name for e in peers), "to the best", "target", "result"]
     print("| " + " | ".join(header) + " |\n|" + "---|" * len(header), flush=True)
     shares, verdicts = {}, []
-    for row in rows:
-        if not os.path.exists(row["path"]):
-            print(f"| {row['row']} |" + " - |" * (len(header) - 2) + f" no {row['path']} |", flush=True)
+    for _, group in itertools.groupby(rows, process_of):
+        group = list(group)
+        if os.path.exists(group[0]["path"]):
+            verdicts += measure(group, hearth, peers, args.repeat, shares)
             continue
-        verdicts.append(measure(row, hearth, peers, args.repeat, shares))
+        for row in group:
+            print(f"| {row['row']} |" + " - |" * (len(header) - 2) + f" no {row['path']} |", flush=True)
     print()
     print_machine(hearth, "ended")
     if hearth.clocks:

@@ -25,7 +25,10 @@ elif "bad" in sys.argv:
 else:
     with open(%r, "a") as f:
         f.write(" ".join(sys.argv[1:]) + "\\n")
-    print(json.dumps([{"avg_ts": %r, "build_commit": "abc", "build_number": 7}]))
+    lengths = [(key, int(n)) for option, key in [("-p", "n_prompt"), ("-n", "n_gen")]
+               for n in sys.argv[sys.argv.index(option) + 1].split(",") if n != "0"]
+    print(json.dumps([{"n_prompt": 0, "n_gen": 0, key: n, "avg_ts": %r, "build_commit": "abc", "build_number": 7}
+                      for key, n in lengths or [("n_gen", 1)]]))
 """
 
 BATCHED = """#!%s
@@ -98,7 +101,7 @@ def targets_are_judged_and_shares_shown():
         assert "abc (7)" in out and "%d met, %d missed" % (4 - missed, missed) in out, out
         with open(slow_log, encoding="utf-8") as f:
             calls = f.read()
-            assert "-d 64" in calls and "--no-warmup" in calls and "-p 8 -n 0" in calls, calls
+            assert "-d 64" in calls and "--no-warmup" in calls and "-p 8 -n 8" in calls, calls
         with open(fast_log, encoding="utf-8") as f:
             calls = f.read()
             assert "-gp 64,8" in calls and "-w 0" in calls and calls.startswith("-rtr 1 -m "), calls
