@@ -119,13 +119,14 @@ hearth_status hth_bind_slices(hth_binder *b, const hth_gguf_tensor *t, size_t n_
     return HEARTH_OK;
 }
 
-/* n_row vectors of n floats, of any float type. */
+/* n_row vectors of n floats. llama-quantize leaves norms and biases, one vector each, in float types, but not every table
+ * of vectors; those are unpacked to floats. */
 static hearth_status check_vectors(hth_binder *b, const hth_gguf_tensor *t, size_t n, size_t n_row)
 {
     if (!t) return hth_bind_missing(b);
     hearth_status st = check_type(b, t);
     if (st != HEARTH_OK) return st;
-    if (hth_type_find(t->type)->quantised)
+    if (n_row == 1 && hth_type_find(t->type)->quantised)
         return hth_fail(
             b->err, HEARTH_ERROR_UNSUPPORTED,
             "%s: tensor '%s' (info at byte %llu) has type %s; norms and biases are F32, F16 or BF16",
