@@ -20,6 +20,8 @@ enum {
     CHUNK_WEIGHTS = 1 << 20, /* weights of a chunk, about, at least a row */
     UNIT_ROWS = 8,
 };
+/* Where a type needs importance that the matrix does not have. */
+static const hth_type unweighted_type = HTH_TYPE_Q4_K;
 
 typedef struct work {
     const hth_quantize_options *options;
@@ -143,42 +145,66 @@ static hearth_status choose_types(work *w, hearth_error *err)
 static hearth_status fail_without_importance(const work *w, const hth_gguf_tensor *t, hth_type to, hearth_error *err)
 {
     char name[80];
-    hth_escape(name, sizeof name, t->name.bytes, t->name.n);
-    if (!w->imatrix)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: tensor '%s': %s needs an importance matrix: make one by hearth imatrix, and give it by "
-                        "--imatrix",
-                        hth_gguf_path(w->in), name, hth_type_find(to)->name);
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: tensor '%s' is missing, and %s needs its importance",
-                    hth_gguf_label(w->options->imatrix), name, hth_type_find(to)->name);
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s: tensor '%s': %s needs an importance matrix: make one by hearth imatrix, and give it by --imatrix",
+                    hth_gguf_path(w->in), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
+                    hth_type_find(to)->name);
 }
 
-/* Refuses an importance matrix of another model, and types that need one; counts the matrices that it says nothing of. */
+/* Matrices without importance, although there is an importance matrix. */
+typedef struct unknown {
+    uint32_t n_alike, n_retyped; /* packed with weights that count alike; written as unweighted_type instead */
+    const hth_gguf_tensor *first_alike, *first_retyped;
+    hth_type wanted; /* of first_retyped */
+} unknown;
+
+/* Evaluation does not reach every matrix: not those of images, or of layers that draft tokens. */
+static void retype(work *w, size_t i, unknown *u)
+{
+    const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
+    if (u->n_retyped++ == 0) u->first_retyped = t, u->wanted = w->types[i];
+    w->types[i] = unweighted_type;
+    w->result->n_changed -= t->type == unweighted_type;
+}
+
+static hearth_status tell_unknown(const work *w, const unknown *u, hearth_error *err)
+{
+    const hth_gguf_tensor *first = u->n_alike ? u->first_alike : u->first_retyped;
+    const char *path = w->options->imatrix;
+    char name[80];
+    if (!first) return HEARTH_OK;
+    if (w->result->n_weighted == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: has none of the matrices of %s, not even '%s'",
+                        hth_gguf_label(path), hth_gguf_label(hth_gguf_path(w->in)),
+                        hth_escape(name, sizeof name, first->name.bytes, first->name.n));
+    if (u->n_alike)
+        hth_log(HEARTH_LOG_WARN, "%s: %u matrices are missing, first '%s': their weights count alike", path, u->n_alike,
+                hth_escape(name, sizeof name, first->name.bytes, first->name.n));
+    if (u->n_retyped)
+        hth_log(HEARTH_LOG_WARN, "%s: %u matrices are missing, first '%s', and %s needs their importance: %s instead", path,
+                u->n_retyped, hth_escape(name, sizeof name, u->first_retyped->name.bytes, u->first_retyped->name.n),
+                hth_type_find(u->wanted)->name, hth_type_find(unweighted_type)->name);
+    return HEARTH_OK;
+}
+
+/* Refuses an importance matrix of another model, and types that need one where none is given. */
 static hearth_status check_importance(work *w, hearth_error *err)
 {
-    uint32_t n_missing = 0;
-    const hth_gguf_tensor *first = NULL;
-    const char *path = w->options->imatrix;
-    hearth_status st = w->imatrix ? hth_imatrix_check_model(w->imatrix, path, w->in, err) : HEARTH_OK;
-    for (size_t i = 0; st == HEARTH_OK && i < hth_gguf_n_tensor(w->in); i++) {
+    unknown u = {0};
+    hearth_status st = w->imatrix ? hth_imatrix_check_model(w->imatrix, w->options->imatrix, w->in, err) : HEARTH_OK;
+    if (st != HEARTH_OK) return st;
+    for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
         bool is_known = w->imatrix && hth_imatrix_find(w->imatrix, t->name);
         if (w->types[i] == t->type || !w->k.pack_by[w->types[i]]) continue;
         w->result->n_weighted += is_known;
         if (is_known) continue;
-        if (hth_ftype_needs_imatrix(w->options->ftype, t->name, w->types[i]))
-            return fail_without_importance(w, t, w->types[i], err);
-        if (!hth_str_begins(t->name, "blk.")) continue;
-        if (n_missing++ == 0) first = t;
+        bool is_needed = hth_ftype_needs_imatrix(w->options->ftype, t->name, w->types[i]);
+        if (is_needed && !w->imatrix) return fail_without_importance(w, t, w->types[i], err);
+        if (is_needed) retype(w, i, &u);
+        else if (hth_str_begins(t->name, "blk.") && u.n_alike++ == 0) u.first_alike = t;
     }
-    if (st != HEARTH_OK || !w->imatrix || n_missing == 0) return st;
-    char name[80];
-    hth_escape(name, sizeof name, first->name.bytes, first->name.n);
-    if (w->result->n_weighted == 0)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: has none of the matrices of %s, not even '%s'",
-                        hth_gguf_label(path), hth_gguf_label(hth_gguf_path(w->in)), name);
-    hth_log(HEARTH_LOG_WARN, "%s: %u matrices are missing, first '%s': their weights count alike", path, n_missing, name);
-    return HEARTH_OK;
+    return w->imatrix ? tell_unknown(w, &u, err) : HEARTH_OK;
 }
 
 static hearth_status open_imatrix(work *w, hearth_error *err)

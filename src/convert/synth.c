@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
@@ -86,6 +87,7 @@ typedef struct work {
     uint64_t total, done;
     bool declares; /* first pass over the tensors, which only declares them */
     uint64_t i_tensor;
+    bool has_other_types; /* than those asked for */
     /* the current chunk */
     hth_type type;
     float rms;
@@ -245,9 +247,14 @@ static hearth_status write_matrix(work *w, uint64_t n_weight, hearth_error *err)
     return st;
 }
 
-static hth_type type_of(const work *w, const char *name, uint64_t n_col)
+static hth_type type_of(work *w, const char *name, uint64_t n_col)
 {
-    return hth_ftype_type(w->options->ftype, &w->model, (hth_str){name, strlen(name)}, n_col, NULL);
+    hth_type wanted, type = hth_ftype_type(w->options->ftype, &w->model, (hth_str){name, strlen(name)}, n_col, &wanted);
+    if (type != wanted && !w->has_other_types)
+        hth_log(HEARTH_LOG_WARN, "%s: tensor '%s': rows of %llu weights do not fit blocks of %s: %s instead, likewise others",
+                w->options->shape, name, (unsigned long long)n_col, hth_type_find(wanted)->name, hth_type_find(type)->name);
+    w->has_other_types |= type != wanted;
+    return type;
 }
 
 /* A tensor. n_slice 0: there is none. */
