@@ -3,6 +3,7 @@
 #include "common/input.h"
 
 #include "base/format_bytes.h"
+#include "base/status.h"
 #include "common/output.h"
 
 #include <errno.h>
@@ -153,7 +154,11 @@ int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
         if (at == size) break;
         size_t start = at;
         if (next_id(text, size, &at, limit, &ids[*n])) continue;
-        report_text("%s: id %zu at byte %zu is no decimal number below %llu", path, *n, start,
+        char found[40];
+        size_t end = start;
+        while (end < size && !is_between(text[end])) end++;
+        report_text("%s: '%s' at byte %zu, number %zu of the ids, is no decimal number below %llu", path,
+                    hth_escape(found, sizeof found, text + start, end - start), start, *n + 1,
                     (unsigned long long)limit);
         free(ids);
         free(text);

@@ -40,7 +40,7 @@ hearth_status hth_selector_choose(const hth_model *m, hearth_selector requested,
 {
     bool gated = m->layers[0].ffn.gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
     *selector = requested;
-    *why = "as asked for";
+    *why = "the option or the command asks for it";
     if (!hth_model_is_dense(m)) {
         *why = m->hparams.experts.n_expert > 0 ? "a router chooses experts" : "layers have no network";
         if (requested == HEARTH_SELECTOR_AUTO) *selector = HEARTH_SELECTOR_DENSE;

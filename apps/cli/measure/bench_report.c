@@ -117,7 +117,6 @@ static void print_traces(const bench *b)
         printf(" Firing lists drawn, not found by the model: %.1f %% of the neurons, in runs of %u, skew %g, "
                "sticky %g.",
                percent, f->spec.block, f->spec.zipf_s, f->spec.correlation);
-    printf("\nThe share of memory counts all weights, read or not.");
 }
 
 /* Describes the mode, unless it is all neurons with an exact cache. */

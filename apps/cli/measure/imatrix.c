@@ -48,6 +48,21 @@ static int write_result(const args *a, const hth_imatrix *m)
 
 /* ---- --in-file ----------------------------------------------------------------------------------- */
 
+/* The model of a matrix is known by its tensors alone. */
+static void warn_of_other_tensors(const hth_imatrix *m, const hth_imatrix *more, const char *path)
+{
+    const hth_imatrix *sides[] = {m, more};
+    for (int side = 0; m->n_entry > 0 && side < 2; side++)
+        for (size_t i = 0; i < sides[side]->n_entry; i++) {
+            hth_str name = sides[side]->entries[i].name;
+            if (hth_imatrix_find(sides[1 - side], name)) continue;
+            print_warning(side == 0 ? "%s: has no tensor '%s', which those before have: is it of another model?"
+                                    : "%s: only here is a tensor '%s': is it of another model?",
+                          printable(path), name.bytes);
+            return;
+        }
+}
+
 /* model NULL: of any model. */
 static bool add_file(hth_imatrix *m, const char *path, const hearth_model *model)
 {
@@ -55,6 +70,7 @@ static bool add_file(hth_imatrix *m, const char *path, const hearth_model *model
     hearth_error err;
     hearth_status st = hth_imatrix_open(path, &more, &err);
     if (st == HEARTH_OK && model) st = hth_imatrix_check_model(more, path, model->file, &err);
+    if (st == HEARTH_OK) warn_of_other_tensors(m, more, path);
     if (st == HEARTH_OK) st = hth_imatrix_merge(m, more, path, &err);
     hth_imatrix_close(more);
     if (st != HEARTH_OK) report(&err);
@@ -160,11 +176,11 @@ const command command_imatrix = {
     .operands = "[MODEL]",
     .summary = "find which weights matter for a text, for quantize",
     .details = "As llama-imatrix does: for every matrix of the layers the squares of its\n"
-               "inputs, over chunks of -c tokens (512, or as trained for); for each expert\n"
+               "inputs, over chunks of -c tokens; for each expert\n"
                "those of its tokens. OUT is a GGUF file that quantize --imatrix and llama.cpp\n"
                "read; --in-file also reads their older .dat files. The result depends neither\n"
                "on threads nor on --batch. Ctrl-C writes the chunks so far. Without MODEL,\n"
-               "--in-file combines files.\n",
+               "--in-file combines files. Without -c chunks have 512 tokens.\n",
     .example = "hearth imatrix model-f16.gguf -f text.txt -o model.imatrix",
     .groups = {options, output_options, model_options},
     .models = 1,

@@ -45,6 +45,7 @@ static int score_text(const args *a, const hearth_model *model, hearth_session *
     hth_perplexity result;
     progress p;
     if (!args_has(a, "json")) print_start_line(a, model, session);
+    warn_of_context(model, session);
     progress_init(&p, "scoring", "chunks", 1);
     hearth_status st =
         hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0), progress_show, &p, &result, &err);
@@ -69,7 +70,8 @@ const command command_perplexity = {
     .operands = "MODEL",
     .summary = "measure how well a model predicts a text",
     .details = "As llama-perplexity defines it: chunks of -c tokens, each after a begin-of-text\n"
-               "token, the second half scored. One last newline of FILE is dropped.\n",
+               "token, the second half scored. One last newline of FILE is dropped. Without -c a\n"
+               "chunk is the context, where llama-perplexity takes 512.\n",
     .example = "hearth perplexity model.gguf -f text.txt -c 512",
     .groups = {options, model_options, gpu_options},
     .models = 1,
