@@ -16,10 +16,14 @@ enum {
     ONE_BY_ONE_TOK = 1,
     N_PART = PANEL_COL / HTH_ACT_SUBBLOCK,
     HAS_SIGN = WEIGHT_MAX == 128,
-    /* Products of fours that are summed in 16 bits, of the four fours that share a scale. */
-    N_FIT = 2 * 127 * WEIGHT_MAX * 4 <= INT16_MAX   ? 4
-            : 2 * 127 * WEIGHT_MAX * 2 <= INT16_MAX ? 2
-                                                    : 1,
+    /* Products of fours that are summed in 16 bits, of the four or eight fours that share a scale. */
+    N_FIT = N_SCALE == 8 && 2 * 127 * WEIGHT_MAX * 8 <= INT16_MAX ? 8
+            : 2 * 127 * WEIGHT_MAX * 4 <= INT16_MAX               ? 4
+            : 2 * 127 * WEIGHT_MAX * 2 <= INT16_MAX               ? 2
+                                                                  : 1,
+    /* Halves of a panel that are multiplied together, for as many sums as there are registers. */
+    N_HALF = N_FIT >= 4 ? 2 : 1,
+    N_UNPACK = N_FIT == 8 ? 2 : 1, /* the same for one token, which needs registers to unpack them */
 };
 
 #define SUBTRACTS_MINIMA 1
@@ -64,54 +68,70 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     const int8_t *q = job->act.q + b * PANEL_COL;
     const int16_t *sum_16 = job->act.sum_16 + b * N_PART;
     __m256 dx = _mm256_set1_ps(job->act.d[b]);
-    for (int h = 0; h < 2; h++) {
-        panel_block a = {p, h};
-        __m256i s[N_SCALE / 4], m[N_SCALE / 4], isum = _mm256_setzero_si256();
-        __m256i scaled_inputs = _mm256_setzero_si256();
-        panel_scales(a, s, m);
+    for (int h = 0; h < 2; h += N_UNPACK) {
+        __m256i s[N_UNPACK][N_SCALE / 4], m[N_UNPACK][N_SCALE / 4];
+        __m256i isum[N_UNPACK], scaled_inputs[N_UNPACK];
+        for (int j = 0; j < N_UNPACK; j++) {
+            isum[j] = scaled_inputs[j] = _mm256_setzero_si256();
+            panel_scales((panel_block){p, h + j}, s[j], m[j]);
+        }
         HTH_UNROLL
         for (int i = 0; i < 4; i++) {
-            __m256i w[16];
-            panel_weights(a, i, w);
+            __m256i w[N_UNPACK][16];
+            for (int j = 0; j < N_UNPACK; j++) panel_weights((panel_block){p, h + j}, i, w[j]);
             HTH_UNROLL
             for (int g = 0; g < 16; g += N_FIT) {
-                const int8_t *at = q + 64 * i + 4 * g;
-                __m256i part = pair_products(w[g], _mm256_abs_epi8(w[g]), four_bytes(at));
+                __m256i part[N_UNPACK];
                 HTH_UNROLL
-                for (int k = 1; k < N_FIT; k++)
-                    part = _mm256_add_epi16(part, pair_products(w[g + k], w[g + k], four_bytes(at + 4 * k)));
-                isum = _mm256_add_epi32(isum, _mm256_madd_epi16(part, scale_of_part(s, 4 * i + g / 4)));
+                for (int k = g; k < g + N_FIT; k++) {
+                    __m256i four = four_bytes(q + 64 * i + 4 * k);
+                    HTH_UNROLL
+                    for (int j = 0; j < N_UNPACK; j++) {
+                        __m256i pair = pair_products(w[j][k], _mm256_abs_epi8(w[j][k]), four);
+                        part[j] = k == g ? pair : in_order(_mm256_add_epi16(part[j], pair));
+                    }
+                }
+                for (int j = 0; j < N_UNPACK; j++)
+                    isum[j] = in_order(_mm256_add_epi32(
+                        isum[j], _mm256_madd_epi16(part[j], scale_of_part(s[j], 4 * i + g / 4))));
             }
         }
         HTH_UNROLL
         for (int i = 0; i < 8 && (HAS_MINIMUM || (!HAS_SIGN && OFFSET_SHIFT >= 0)); i++) {
-            __m256i pair = HAS_MINIMUM ? pair_of_scales(m, i, false) : pair_of_scales(s, i, SCALES_SIGNED);
-            scaled_inputs =
-                _mm256_add_epi32(scaled_inputs, _mm256_madd_epi16(pair, four_bytes(sum_16 + 2 * i)));
+            __m256i inputs = four_bytes(sum_16 + 2 * i);
+            for (int j = 0; j < N_UNPACK; j++) {
+                __m256i pair = HAS_MINIMUM ? pair_of_scales(m[j], i, false) : pair_of_scales(s[j], i, SCALES_SIGNED);
+                scaled_inputs[j] = _mm256_add_epi32(scaled_inputs[j], _mm256_madd_epi16(pair, inputs));
+            }
         }
-        to.p[h] = add_term(to.p[h], unit_half(a, SCALE_AT), dx,
-                           _mm256_cvtepi32_ps(less_offset(isum, scaled_inputs)));
+        for (int j = 0; j < N_UNPACK; j++) {
+            panel_block a = {p, h + j};
+            to.p[h + j] = add_term(to.p[h + j], unit_half(a, SCALE_AT), dx,
+                                   _mm256_cvtepi32_ps(less_offset(isum[j], scaled_inputs[j])));
 #if HAS_MINIMUM
-        to.m[h] = add_term(to.m[h], unit_half(a, MINIMUM_AT), dx, _mm256_cvtepi32_ps(scaled_inputs));
+            to.m[h + j] = add_term(to.m[h + j], unit_half(a, MINIMUM_AT), dx, _mm256_cvtepi32_ps(scaled_inputs[j]));
 #endif
+        }
     }
     return to;
 }
 
 /* ---- several tokens ------------------------------------------------------------------------ */
 
-/* Blocks of a panel, in halves. */
-typedef struct chunk {
-    struct {
-        __m256i w[PANEL_COL / 4];
-        __m256i size[HAS_SIGN ? PANEL_COL / 4 : 1];
-        __m256i scale[N_PART];
-        __m256i pairs[8];
-        __m256 d;
+/* Half of a block of a panel, unpacked. */
+typedef struct half_block {
+    __m256i w[PANEL_COL / 4];
+    __m256i size[HAS_SIGN ? PANEL_COL / 4 : 1];
+    __m256i scale[N_PART];
+    __m256i pairs[8];
+    __m256 d;
 #if HAS_MINIMUM
-        __m256 m;
+    __m256 m;
 #endif
-    } block[PANEL_CHUNK][2];
+} half_block;
+
+typedef struct chunk {
+    half_block block[PANEL_CHUNK][2];
 } chunk;
 
 HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
@@ -144,6 +164,46 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
     }
 }
 
+/* The integer sums of N_HALF times eight rows of a block for n_tok tokens. */
+HTH_INLINE void tile_sums(const half_block *from, const int8_t *q, size_t n_tok, __m256i (*isum)[HTH_TILE_TOK])
+{
+    for (int i = 0; i < N_HALF; i++)
+        for (size_t t = 0; t < n_tok; t++) isum[i][t] = _mm256_setzero_si256();
+    for (int k = 0; k < PANEL_COL / 4; k += N_FIT) {
+        __m256i part[N_HALF][HTH_TILE_TOK] = {0};
+        HTH_UNROLL
+        for (int g = 0; g < N_FIT; g++)
+            for (size_t t = 0; t < n_tok; t++) {
+                __m256i four = four_bytes(q + t * PANEL_COL + 4 * (k + g));
+                HTH_UNROLL
+                for (int i = 0; i < N_HALF; i++) {
+                    __m256i w = from[i].w[k + g], pair = pair_products(w, HAS_SIGN ? from[i].size[k + g] : w, four);
+                    part[i][t] = g == 0 ? pair : in_order(_mm256_add_epi16(part[i][t], pair));
+                }
+            }
+        HTH_UNROLL
+        for (int i = 0; i < N_HALF; i++)
+            for (size_t t = 0; t < n_tok; t++)
+                isum[i][t] =
+                    in_order(_mm256_add_epi32(isum[i][t], _mm256_madd_epi16(part[i][t], from[i].scale[k / 4])));
+    }
+}
+
+/* Adds the terms of half h of a block for one token. */
+HTH_INLINE void add_block(const half_block *from, int h, __m256i isum, const int16_t *sum_16, float d, sums *to)
+{
+    __m256i scaled_inputs = _mm256_setzero_si256();
+    __m256 dx = _mm256_set1_ps(d);
+    HTH_UNROLL
+    for (int i = 0; i < 8 && (HAS_MINIMUM || (!HAS_SIGN && OFFSET_SHIFT >= 0)); i++)
+        scaled_inputs =
+            _mm256_add_epi32(scaled_inputs, _mm256_madd_epi16(from->pairs[i], four_bytes(sum_16 + 2 * i)));
+    to->p[h] = add_term(to->p[h], from->d, dx, _mm256_cvtepi32_ps(less_offset(isum, scaled_inputs)));
+#if HAS_MINIMUM
+    to->m[h] = add_term(to->m[h], from->m, dx, _mm256_cvtepi32_ps(scaled_inputs));
+#endif
+}
+
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
                          sums (*to)[N_PANEL], hth_prefetch_cursor *next)
 {
@@ -152,37 +212,13 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
     const float *d = tiles->d + at;
     for (size_t b = 0; b < n; b++) {
         hth_prefetch_share(next, N_PANEL);
-        for (int h = 0; h < 2; h++) {
-            __m256i isum[HTH_TILE_TOK];
-            for (size_t t = 0; t < n_tok; t++) isum[t] = _mm256_setzero_si256();
-            for (int k = 0; k < PANEL_COL / 4; k += N_FIT) {
-                __m256i part[HTH_TILE_TOK] = {0}, scale = c->block[b][h].scale[k / 4];
+        for (int h = 0; h < 2; h += N_HALF) {
+            __m256i isum[N_HALF][HTH_TILE_TOK];
+            tile_sums(c->block[b] + h, q, n_tok, isum);
+            for (size_t t = 0; t < n_tok; t++)
                 HTH_UNROLL
-                for (int g = 0; g < N_FIT; g++) {
-                    __m256i w = c->block[b][h].w[k + g], size = HAS_SIGN ? c->block[b][h].size[k + g] : w;
-                    for (size_t t = 0; t < n_tok; t++) {
-                        __m256i pair = pair_products(w, size, four_bytes(q + t * PANEL_COL + 4 * (k + g)));
-                        part[t] = g == 0 ? pair : _mm256_add_epi16(part[t], pair);
-                    }
-                }
-                for (size_t t = 0; t < n_tok; t++)
-                    isum[t] = _mm256_add_epi32(isum[t], _mm256_madd_epi16(part[t], scale));
-            }
-            for (size_t t = 0; t < n_tok; t++) {
-                __m256i scaled_inputs = _mm256_setzero_si256();
-                __m256 dx = _mm256_set1_ps(d[t]);
-                HTH_UNROLL
-                for (int i = 0; i < 8 && (HAS_MINIMUM || (!HAS_SIGN && OFFSET_SHIFT >= 0)); i++)
-                    scaled_inputs = _mm256_add_epi32(
-                        scaled_inputs,
-                        _mm256_madd_epi16(c->block[b][h].pairs[i], four_bytes(sum_16 + t * N_PART + 2 * i)));
-                to[t][0].p[h] = add_term(to[t][0].p[h], c->block[b][h].d, dx,
-                                         _mm256_cvtepi32_ps(less_offset(isum[t], scaled_inputs)));
-#if HAS_MINIMUM
-                to[t][0].m[h] =
-                    add_term(to[t][0].m[h], c->block[b][h].m, dx, _mm256_cvtepi32_ps(scaled_inputs));
-#endif
-            }
+                for (int i = 0; i < N_HALF; i++)
+                    add_block(&c->block[b][h + i], h + i, isum[i][t], sum_16 + t * N_PART, d[t], to[t]);
         }
         q += HTH_TILE_TOK * PANEL_COL, sum_16 += HTH_TILE_TOK * N_PART, d += HTH_TILE_TOK;
     }
