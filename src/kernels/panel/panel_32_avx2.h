@@ -6,6 +6,7 @@
  *   panel_scales(a)      its eight scales; panel_minima(a) if HAS_MINIMUM
  * This file defines panels(job). */
 #define HAS_PANELS
+#define ONE_TOKEN_UNROLL HTH_UNROLL
 #include "kernels/quant/rows_loop.h"
 
 enum {
