@@ -251,7 +251,7 @@ static hth_type type_of(work *w, const char *name, uint64_t n_col)
 {
     hth_type wanted, type = hth_ftype_type(w->options->ftype, &w->model, (hth_str){name, strlen(name)}, n_col, &wanted);
     if (type != wanted && !w->has_other_types)
-        hth_log(HEARTH_LOG_WARN, "%s: tensor '%s': rows of %llu weights do not fit blocks of %s: %s instead, likewise others",
+        hth_log(HEARTH_LOG_WARN, "%s: tensor '%s': rows of %llu weights do not fit blocks of %s: %s instead, and for others",
                 w->options->shape, name, (unsigned long long)n_col, hth_type_find(wanted)->name, hth_type_find(type)->name);
     w->has_other_types |= type != wanted;
     return type;

@@ -176,11 +176,11 @@ const command command_imatrix = {
     .operands = "[MODEL]",
     .summary = "find which weights matter for a text, for quantize",
     .details = "As llama-imatrix does: for every matrix of the layers the squares of its\n"
-               "inputs, over chunks of -c tokens; for each expert\n"
-               "those of its tokens. OUT is a GGUF file that quantize --imatrix and llama.cpp\n"
-               "read; --in-file also reads their older .dat files. The result depends neither\n"
-               "on threads nor on --batch. Ctrl-C writes the chunks so far. Without MODEL,\n"
-               "--in-file combines files. Without -c chunks have 512 tokens.\n",
+               "inputs, over chunks of -c tokens; for each expert those of its tokens. OUT is a\n"
+               "GGUF file that quantize --imatrix and llama.cpp read; --in-file also reads their\n"
+               "older .dat files. The result depends neither on threads nor on --batch. Ctrl-C\n"
+               "writes the chunks so far. Without MODEL, --in-file combines files. Without -c\n"
+               "chunks have 512 tokens.\n",
     .example = "hearth imatrix model-f16.gguf -f text.txt -o model.imatrix",
     .groups = {options, output_options, model_options},
     .models = 1,

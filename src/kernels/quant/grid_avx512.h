@@ -8,7 +8,7 @@
 enum { OFFSET_SHIFT = HAS_SIGNS ? -1 : 4, SUMS_FIT_16 = 1 };
 
 #ifdef VALUES
-/* Weights 64i to 64i + 63 without their signs; those of IQ1 have none, and are too large by 16. */
+/* Weights 64i to 64i + 63 without their signs. */
 HTH_INLINE __m512i weights(const block *k, int i)
 {
     const uint16_t *at = k->high.index + 64 / GRID_WIDTH * i;
@@ -27,7 +27,7 @@ HTH_INLINE __m256i four_entries(const block *k, int g)
     return x;
 }
 
-/* Weights 64i to 64i + 63 without their signs; those of IQ1 have none, and are too large by 16. */
+/* Weights 64i to 64i + 63, too large by 16. */
 HTH_INLINE __m512i weights(const block *k, int i)
 {
     return _mm512_inserti64x4(_mm512_castsi256_si512(four_entries(k, 8 * i)), four_entries(k, 8 * i + 4), 1);

@@ -1,4 +1,6 @@
-/* Rows of IQ1_M (blocks of 256: the low eight bits of 32 indices; for each of them the high four bits; four times two bytes of four scales of three bits and four bits of the F16 scale). */
+/* Rows of IQ1_M (blocks of 256: the low eight bits of 32 indices; for each of them four bits, the high three and the
+ * sign of the shift, which make it an index of hth_iq1_grid; four times two bytes of four scales of three bits and four
+ * bits of the F16 scale). */
 #define UNIT 0.125f
 #define BLOCK_HALF(p) block_half(p)
 #define N_INDEX 32
@@ -17,8 +19,7 @@ HTH_INLINE uint16_t block_half(const uint8_t *p)
 
 HTH_INLINE void read_parts(const uint8_t *p, grid_parts *k)
 {
-    for (int g = 0; g < 32; g++)
-        k->index[g] = (uint16_t)(p[g] | nibble_at(p + 32, g) << 8);
+    for (int g = 0; g < 32; g++) k->index[g] = (uint16_t)(p[g] | nibble_at(p + 32, g) << 8);
     for (int i = 0; i < 16; i++)
         k->scale[i] = (int16_t)(2 * (hth_load_u16(p + 48 + 2 * (i / 4)) >> 3 * (i % 4) & 7) + 1);
 }

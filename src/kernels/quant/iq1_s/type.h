@@ -1,5 +1,6 @@
 /* Rows of IQ1_S (blocks of 256: F16 scale; the low eight bits of 32 indices; for every 32 weights two bytes: the high
- * three bits of four indices, a scale of three bits, and the twelfth bit of all four). */
+ * three bits of four indices, a scale of three bits, and the sign of their shift, the twelfth bit of an index of
+ * hth_iq1_grid). */
 #define UNIT 0.125f
 #define N_INDEX 32
 #include "kernels/quant/grid.h"
