@@ -1,15 +1,19 @@
 /* Divides matrix products into units of rows for the thread pool. forward/ calls it for every product of a
- * token. The rows of a unit depend on the matrix alone. */
+ * token. The rows of a unit depend on the matrices and on whether there are several tokens, never on threads. */
 #include "kernels/product.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* Weights of one unit: large enough to amortise claiming it, small enough that a slow thread costs little; a
- * multiple of the panels that are computed together (N_PANEL). */
-enum { UNIT_SIZE = 64 << 10, UNIT_ROWS = 3 * HTH_PANEL_ROW };
+ * multiple of the panels that are computed together (N_PANEL). The weights of one token are read once, and two threads
+ * read longer pieces faster: its units are a 64th of the product, between the two sizes. */
+enum { UNIT_SIZE = 64 << 10, MAX_UNIT_SIZE = 256 << 10, N_UNIT = 64, UNIT_ROWS = 3 * HTH_PANEL_ROW };
 
-static size_t rows_of_size(size_t row_size) { return (UNIT_SIZE / row_size / UNIT_ROWS + 1) * UNIT_ROWS; }
+static size_t rows_of_size(size_t row_size, size_t unit_size)
+{
+    return (unit_size / row_size / UNIT_ROWS + 1) * UNIT_ROWS;
+}
 
 /* Copied into the queue, so it is small. */
 typedef struct product_job {
@@ -19,7 +23,7 @@ typedef struct product_job {
     uint64_t number; /* of the shared input; 0: threads read the inputs directly */
     const hth_submatrices *slices; /* NULL: all rows of x times whole matrices */
     hth_output outputs[HTH_PRODUCT_MAX];
-    uint32_t n_tok, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
+    uint32_t n_tok, unit_size, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
     bool want_x, want_32, want_256, want_floats, want_tiles;
     hth_prepare_fn *prepare;
     uint64_t prepare_arg[HTH_PREPARE_SIZE / 8];
@@ -229,7 +233,7 @@ static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
     size_t i = 0, i_unit = unit_claimed(job, i_claim);
     while (i_unit >= job->unit_end[i]) i++;
     const hth_output *o = &job->outputs[i];
-    return unit_at(job, o, i_unit - (i ? job->unit_end[i - 1] : 0), rows_of_size(o->matrix->row_size));
+    return unit_at(job, o, i_unit - (i ? job->unit_end[i - 1] : 0), rows_of_size(o->matrix->row_size, job->unit_size));
 }
 
 /* Adds the bias of a unit's rows to y, which begins at the first of them. */
@@ -315,30 +319,31 @@ static void commit_part(void *arg, size_t i_unit, uint32_t i_thread)
 
 /* ---- gate and up to hidden ---------------------------------------------------------------------- */
 
-static size_t rows_of_all(const hth_output *outputs, size_t n_output)
+static size_t rows_of_all(const hth_output *outputs, size_t n_output, size_t unit_size)
 {
     size_t row_size = 0;
     for (size_t i = 0; i < n_output; i++) row_size += outputs[i].matrix->row_size;
-    size_t n = rows_of_size(row_size), max = HTH_PRODUCT_SCRATCH / n_output / UNIT_ROWS * UNIT_ROWS;
+    size_t n = rows_of_size(row_size, unit_size), max = HTH_PRODUCT_SCRATCH / n_output / UNIT_ROWS * UNIT_ROWS;
     return n < max ? n : max;
 }
 
 bool hth_product_fits_scratch(size_t n_tok, const hth_output *outputs, size_t n_output)
 {
-    return n_output * n_tok * rows_of_all(outputs, n_output) <= HTH_PRODUCT_SCRATCH;
+    return n_output * n_tok * rows_of_all(outputs, n_output, UNIT_SIZE) <= HTH_PRODUCT_SCRATCH;
 }
 
 static size_t n_output_of(const product_job *job) { return job->outputs[1].matrix ? 2 : 1; }
 
 size_t hth_product_max_fused(const hth_output *outputs, size_t n_output)
 {
-    size_t n = HTH_PRODUCT_SCRATCH / (n_output * rows_of_all(outputs, n_output));
+    size_t n = HTH_PRODUCT_SCRATCH / (n_output * rows_of_all(outputs, n_output, UNIT_SIZE));
     return n < HTH_TILE_FLOAT_TOK ? 1 : n / HTH_TILE_FLOAT_TOK * HTH_TILE_FLOAT_TOK;
 }
 
 static unit_rows rows_of_hidden(const product_job *job, size_t i_claim)
 {
-    return unit_at(job, job->outputs, unit_claimed(job, i_claim), rows_of_all(job->outputs, n_output_of(job)));
+    size_t n = rows_of_all(job->outputs, n_output_of(job), job->unit_size);
+    return unit_at(job, job->outputs, unit_claimed(job, i_claim), n);
 }
 
 static void limit_neurons(float *gate, float *up, size_t n, float limit)
@@ -395,17 +400,29 @@ static bool can_retry(const hth_act_q8 *r, const hth_pool *pool, size_t n_tok, c
                         size_t n_output)
 {
     if (!r->input || n_tok > 1 || hth_pool_n_thread(pool) == 1) return false;
-    for (size_t i = 0; i < n_output; i++)
-        if (outputs[i].list || rows_of_size(outputs[i].matrix->row_size) > HTH_PRODUCT_SCRATCH) return false;
+    for (size_t i = 0; i < n_output; i++) {
+        const hth_output *o = &outputs[i];
+        if (o->list || rows_of_size(o->matrix->row_size, MAX_UNIT_SIZE) > HTH_PRODUCT_SCRATCH) return false;
+    }
     return true;
+}
+
+static uint32_t unit_size_of(const product_job *job, size_t n_output)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < n_output; i++)
+        size += n_slice_of(job) * n_row_of(job, &job->outputs[i]) * job->outputs[i].matrix->row_size;
+    size /= N_UNIT;
+    return job->n_tok > 1 || size < UNIT_SIZE ? UNIT_SIZE : size > MAX_UNIT_SIZE ? MAX_UNIT_SIZE : (uint32_t)size;
 }
 
 static void add_units(hth_pool *pool, product_job *job, size_t n_output)
 {
     uint32_t n_unit = 0;
     job->n_thread = hth_pool_n_thread(pool);
+    job->unit_size = unit_size_of(job, n_output);
     if (job->activate) {
-        size_t n = rows_of_all(job->outputs, n_output);
+        size_t n = rows_of_all(job->outputs, n_output, job->unit_size);
         job->n_unit = (uint32_t)(n_slice_of(job) * ((n_row_of(job, job->outputs) + n - 1) / n));
         if (job->number)
             hth_pool_add_retryable(pool, compute_hidden_part, commit_hidden, job, sizeof *job, job->n_unit);
@@ -413,7 +430,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
         return;
     }
     for (size_t i = 0; i < n_output; i++) {
-        size_t n = rows_of_size(job->outputs[i].matrix->row_size);
+        size_t n = rows_of_size(job->outputs[i].matrix->row_size, job->unit_size);
         n_unit += (uint32_t)(n_slice_of(job) * ((n_row_of(job, &job->outputs[i]) + n - 1) / n));
         job->unit_end[i] = n_unit;
     }
