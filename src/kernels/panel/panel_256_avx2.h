@@ -81,7 +81,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
             for (int j = 0; j < N_UNPACK; j++) panel_weights((panel_block){p, h + j}, i, w[j]);
             HTH_UNROLL
             for (int g = 0; g < 16; g += N_FIT) {
-                __m256i part[N_UNPACK];
+                __m256i part[N_UNPACK] = {0}; /* zeroed for compilers: the first fours overwrite it */
                 HTH_UNROLL
                 for (int k = g; k < g + N_FIT; k++) {
                     __m256i four = four_bytes(q + 64 * i + 4 * k);

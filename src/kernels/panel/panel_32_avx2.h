@@ -44,7 +44,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         }
         HTH_UNROLL
         for (int g = 0; g < 8; g += N_FIT) {
-            __m256i part[N_HALF];
+            __m256i part[N_HALF] = {0}; /* zeroed for compilers: the first fours overwrite it */
             HTH_UNROLL
             for (int i = g; i < g + N_FIT; i++) {
                 __m256i four = four_bytes(q + 4 * i);
