@@ -60,6 +60,16 @@ def imatrices_combine():
 
 
 @case
+def matrices_of_other_tensors_are_mentioned():
+    layers, _ = computed("layers")
+    output, _ = computed("output", "--process-output")
+    for files, warning in (((layers, layers), b""), ((layers, output), b"only here is a tensor 'output.weight'"),
+                           ((output, layers), b"has no tensor 'output.weight', which those before have")):
+        done = good("imatrix", "--in-file", files[0], "--in-file", files[1], "-o", scratch("both"), "--force")
+        check(warning in done.stderr and (done.stderr != b"") == (warning != b""), files, done.stderr)
+
+
+@case
 def experts_without_a_token_are_mentioned():
     path, out = scratch("text.txt", b"A" * 40), scratch("a.imatrix")
     done = good("imatrix", data(MIXTURE), "-f", path, "-o", out, "-c", "16", "--chunks", "1")

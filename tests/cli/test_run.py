@@ -410,6 +410,9 @@ def a_context_beyond_what_was_trained_for_is_said():
     done = good("run", MODEL, "-c", "1000", "-n", "1", "-p", "a", "--gpu", "none")
     check(done.stderr.count(b"warning: -c takes 1000 positions, but ") == 1 and b"trained for 512" in done.stderr, done)
     check(b"warning" not in good("run", MODEL, "-n", "1", "-p", "a", "--gpu", "none").stderr, "by itself")
+    text = scratch("text", b"a dog " * 900)
+    done = good("perplexity", MODEL, "-f", text, "-c", "600", "--chunks", "1", "--gpu", "none")
+    check(b"warning: -c takes 600 positions, but " in done.stderr and b"trained for 512" in done.stderr, done)
 
 
 # ---- signals -------------------------------------------------------------------------------------------
