@@ -58,7 +58,14 @@ static bool has_vulkan(void)
     char note[200];
     hth_device_list(info, 1, &n, note);
     if (n == 0 || info[0].unsupported_reason[0]) test_skip("%s", n == 0 ? note : info[0].unsupported_reason);
-    return n > 0 && !info[0].unsupported_reason[0];
+    if (n == 0 || info[0].unsupported_reason[0]) return false;
+    hth_device *d;
+    hearth_error why;
+    hearth_status st = hth_device_open(&(hth_device_spec){.name = "vulkan:0", .validation = true}, &d, &why);
+    if (st == HEARTH_OK) hth_device_close(d);
+    if (st == HEARTH_OK || !strstr(why.message, "a layer is not installed")) return true;
+    test_skip("%s", why.message);
+    return false;
 }
 
 /* A GPU whose costs are small enough to be waited for on the real clock. */
