@@ -23,7 +23,7 @@ typedef struct product_job {
     uint64_t number; /* of the shared input; 0: threads read the inputs directly */
     const hth_submatrices *slices; /* NULL: all rows of x times whole matrices */
     hth_output outputs[HTH_PRODUCT_MAX];
-    uint32_t n_tok, unit_size, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
+    uint32_t n_tok, n_unit_row[HTH_PRODUCT_MAX], unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
     bool want_x, want_32, want_256, want_floats, want_tiles;
     hth_prepare_fn *prepare;
     uint64_t prepare_arg[HTH_PREPARE_SIZE / 8];
@@ -233,7 +233,7 @@ static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
     size_t i = 0, i_unit = unit_claimed(job, i_claim);
     while (i_unit >= job->unit_end[i]) i++;
     const hth_output *o = &job->outputs[i];
-    return unit_at(job, o, i_unit - (i ? job->unit_end[i - 1] : 0), rows_of_size(o->matrix->row_size, job->unit_size));
+    return unit_at(job, o, i_unit - (i ? job->unit_end[i - 1] : 0), job->n_unit_row[i]);
 }
 
 /* Adds the bias of a unit's rows to y, which begins at the first of them. */
@@ -342,8 +342,7 @@ size_t hth_product_max_fused(const hth_output *outputs, size_t n_output)
 
 static unit_rows rows_of_hidden(const product_job *job, size_t i_claim)
 {
-    size_t n = rows_of_all(job->outputs, n_output_of(job), job->unit_size);
-    return unit_at(job, job->outputs, unit_claimed(job, i_claim), n);
+    return unit_at(job, job->outputs, unit_claimed(job, i_claim), job->n_unit_row[0]);
 }
 
 static void limit_neurons(float *gate, float *up, size_t n, float limit)
@@ -407,22 +406,24 @@ static bool can_retry(const hth_act_q8 *r, const hth_pool *pool, size_t n_tok, c
     return true;
 }
 
-static uint32_t unit_size_of(const product_job *job, size_t n_output)
+static size_t unit_size_of(const product_job *job, size_t n_output)
 {
     size_t size = 0;
+    if (job->n_tok > 1) return UNIT_SIZE;
     for (size_t i = 0; i < n_output; i++)
         size += n_slice_of(job) * n_row_of(job, &job->outputs[i]) * job->outputs[i].matrix->row_size;
     size /= N_UNIT;
-    return job->n_tok > 1 || size < UNIT_SIZE ? UNIT_SIZE : size > MAX_UNIT_SIZE ? MAX_UNIT_SIZE : (uint32_t)size;
+    return size < UNIT_SIZE ? UNIT_SIZE : size > MAX_UNIT_SIZE ? MAX_UNIT_SIZE : size;
 }
 
 static void add_units(hth_pool *pool, product_job *job, size_t n_output)
 {
     uint32_t n_unit = 0;
+    size_t unit_size = unit_size_of(job, n_output);
     job->n_thread = hth_pool_n_thread(pool);
-    job->unit_size = unit_size_of(job, n_output);
     if (job->activate) {
-        size_t n = rows_of_all(job->outputs, n_output, job->unit_size);
+        size_t n = rows_of_all(job->outputs, n_output, unit_size);
+        job->n_unit_row[0] = (uint32_t)n;
         job->n_unit = (uint32_t)(n_slice_of(job) * ((n_row_of(job, job->outputs) + n - 1) / n));
         if (job->number)
             hth_pool_add_retryable(pool, compute_hidden_part, commit_hidden, job, sizeof *job, job->n_unit);
@@ -430,7 +431,8 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
         return;
     }
     for (size_t i = 0; i < n_output; i++) {
-        size_t n = rows_of_size(job->outputs[i].matrix->row_size, job->unit_size);
+        size_t n = rows_of_size(job->outputs[i].matrix->row_size, unit_size);
+        job->n_unit_row[i] = (uint32_t)n;
         n_unit += (uint32_t)(n_slice_of(job) * ((n_row_of(job, &job->outputs[i]) + n - 1) / n));
         job->unit_end[i] = n_unit;
     }

@@ -113,9 +113,54 @@ TEST(every_type_gives_about_the_product_of_its_weights)
     }
 }
 
+/* ---- units of many sizes ---------------------------------------------------------------------- */
+
+enum { N_LARGE_ROW = 40000 }; /* Q8_0: 22 MB, so that units of one token have the most weights */
+
+/* The first of two tokens, whose units are the smallest, against the same token alone. */
+static void check_units(hth_pool *pool, const hth_kernels *k, hth_matrix *m, hth_activate_fn *activate)
+{
+    static float pair[2 * N_LARGE_ROW], one[N_LARGE_ROW];
+    static const size_t n_rows[] = {100, 9000, 20011, N_LARGE_ROW};
+    for (size_t i = 0; i < sizeof n_rows / sizeof *n_rows; i++) {
+        hth_matrix half = *m;
+        size_t n = activate ? n_rows[i] / 2 : n_rows[i];
+        m->n_row = half.n_row = n;
+        half.data = m->data + (activate ? n * m->row_size : 0);
+        for (size_t n_tok = 1; n_tok <= 2; n_tok++) {
+            float *y = n_tok == 1 ? one : pair;
+            hth_output outputs[2] = {{.matrix = m, .y = y}, {.matrix = &half}};
+            hth_fusion fusion = {.activate = activate, .hidden = y};
+            memset(y, 255, n_tok * n * sizeof *y);
+            hth_product_add(k, pool, &act_q8, x, n_tok, outputs, activate ? 2 : 1, activate ? &fusion : NULL);
+            hth_pool_finish(pool);
+        }
+        if (proof_differ_f32(one, pair, n) < n)
+            test_fail(__FILE__, __LINE__, "%zu rows%s: other bits", n, activate ? " of gate and up" : "");
+    }
+}
+
+TEST(units_of_any_size_give_the_same_bits)
+{
+    test_random r = proof_random();
+    CLOSED(hth_pool) *pool = NULL;
+    hearth_error err;
+    hth_kernels k = proof_kernels(hth_cpu_detect());
+    size_t row_size = rows_bytes(HTH_TYPE_Q8_0, N_COL);
+    uint8_t *w = hth_alloc(N_LARGE_ROW, row_size);
+    if (!CHECK_INT(hth_pool_open(2, &pool, &err), HEARTH_OK)) return;
+    proof_fill_f32(&r, PROOF_PLAIN, x, 2 * N_COL);
+    fill_matrix(&r, HTH_TYPE_Q8_0, w);
+    for (size_t at = N_ROW; at < N_LARGE_ROW; at++) memcpy(w + at * row_size, w + at % N_ROW * row_size, row_size);
+    hth_matrix m = matrix_of(HTH_TYPE_Q8_0, N_LARGE_ROW, w, HTH_LAYOUT_ROWS);
+    check_units(pool, &k, &m, NULL);
+    check_units(pool, &k, &m, k.activate[0]);
+    hth_free(w);
+}
+
 /* ---- late threads --------------------------------------------------------------------------- */
 
-enum { N_THREAD = 3, N_LATE_ROW = 2000 };
+enum { N_THREAD = 3, N_LATE_ROW = 3200 }; /* F32: units of one token have more rows than the least */
 
 static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 {
