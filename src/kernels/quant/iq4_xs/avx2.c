@@ -21,5 +21,4 @@ HTH_INLINE __m256i products(__m256i w, __m256i q)
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
 }
 
-#define ROWS_FOR_ONE_TOKEN /* faster than panels */
 #include "kernels/quant/x86_blocks_256.h"

@@ -19,5 +19,4 @@ HTH_INLINE __m256i weights(const block *k, int i)
 
 HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(w, q); }
 
-#define ROWS_FOR_ONE_TOKEN /* faster than panels */
 #include "kernels/quant/x86_blocks_256.h"

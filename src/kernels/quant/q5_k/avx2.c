@@ -23,5 +23,4 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 
 #define SCALES_OF_32
 
-#define ROWS_FOR_ONE_TOKEN /* faster than panels */
 #include "kernels/quant/x86_blocks_256.h"
