@@ -3,10 +3,10 @@
  * interleave as with a GPU, and ThreadSanitizer sees races between both sides. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/thread.h"
 #include "device/simulated/simulated_int.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <time.h>
 
 /* The kernel may wake a sleeper this late, or later. */
@@ -40,10 +40,8 @@ void hth_sim_sleep_until(const hth_sim *sim, uint64_t until_ns)
 /* As hth_sim_sleep_until, but releases the lock meanwhile and returns early when the device ends. */
 static void sleep_until(hth_sim *sim, uint64_t until_ns)
 {
-    while (!sim->ending && until_ns > SPIN_NS && hth_sim_now(sim) < until_ns - SPIN_NS) {
-        struct timespec t = to_timespec(sim, until_ns - SPIN_NS);
-        pthread_cond_timedwait(&sim->changed, &sim->lock, &t);
-    }
+    while (!sim->ending && until_ns > SPIN_NS && hth_sim_now(sim) < until_ns - SPIN_NS)
+        hth_cond_wait_until(&sim->changed, &sim->lock, sim->opened_ns + until_ns - SPIN_NS);
     bool ending = sim->ending;
     pthread_mutex_unlock(&sim->lock);
     if (!ending) spin_until(sim, until_ns);
@@ -79,19 +77,9 @@ static void *thread_main(void *user)
 
 hearth_status hth_sim_start(hth_sim *sim, hearth_error *err)
 {
-    pthread_condattr_t monotonic;
-    sigset_t all, before;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&sim->lock, NULL);
-    pthread_cond_init(&sim->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    /* Signals go to the caller's threads only. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&sim->thread, NULL, thread_main, sim);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!rc) return HEARTH_OK;
+    hth_cond_init(&sim->changed);
+    if (hth_thread_start(&sim->thread, thread_main, sim)) return HEARTH_OK;
     pthread_cond_destroy(&sim->changed);
     pthread_mutex_destroy(&sim->lock);
     return hth_fail(err, HEARTH_ERROR_MEMORY, "simulated %s: the system refused a thread for its clock",

@@ -1,0 +1,34 @@
+/* A new thread inherits the mask of signals, which is full while it is created. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0;
+}
+
+void hth_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+bool hth_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end_ns)
+{
+    enum { SECOND = 1000000000 };
+    struct timespec end = {.tv_sec = (time_t)(end_ns / SECOND), .tv_nsec = (long)(end_ns % SECOND)};
+    if (end_ns == UINT64_MAX) return pthread_cond_wait(cond, lock) == 0;
+    return pthread_cond_timedwait(cond, lock, &end) != ETIMEDOUT;
+}

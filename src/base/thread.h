@@ -1,0 +1,17 @@
+/* Threads that the library starts beside pools, and how they wait for one another. */
+#ifndef HTH_BASE_THREAD_H
+#define HTH_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Starts a thread that gets no signals of the application. False: the system cannot. */
+bool hth_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
+
+/* A condition whose waits end by the clock of base/clock.h. */
+void hth_cond_init(pthread_cond_t *cond);
+/* Waits until end_ns at most; UINT64_MAX: without a limit. False: the time has come. */
+bool hth_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end_ns);
+
+#endif
