@@ -35,6 +35,7 @@ need_for_build() {
     need libxxhash-dev "hashing" has_header xxhash.h
     need libpcre2-dev "cuts text for byte-level tokenizers" has_module libpcre2-8
     need libutf8proc-dev "knows characters for WordPiece tokenizers" has_module libutf8proc
+    need liburing-dev "reads storage by io_uring" has_header liburing.h
     need libedit-dev "line editing in chat" has_module libedit
     need libcurl4-openssl-dev "hearth pull brings models" has_module libcurl
     need libjansson-dev "reads what hubs and Ollama say of models" has_module jansson

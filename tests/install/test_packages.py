@@ -62,7 +62,7 @@ def missing_as_root_is_installed_by_apt():
 @case
 def a_bare_machine_gets_compiler_and_headers():
     status, said, calls = run_on("build", 0, apt_get=APT, env=ENV)
-    assert status == 0 and "gcc libc6-dev cmake ninja-build pkg-config libxxhash-dev libpcre2-dev libutf8proc-dev libedit-dev" in calls, (said, calls)
+    assert status == 0 and "gcc libc6-dev cmake ninja-build pkg-config libxxhash-dev libpcre2-dev libutf8proc-dev liburing-dev libedit-dev" in calls, (said, calls)
 
 
 @case

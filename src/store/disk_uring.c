@@ -1,0 +1,156 @@
+/* A disk by io_uring: one ring, used for reads of regular files only, and an eventfd by which other threads end a wait.
+ * Buffers are not registered: with reads of 64 KiB and more that was not faster, and it counts against RLIMIT_MEMLOCK.
+ * Compiled only where liburing is found. */
+#define _GNU_SOURCE
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "store/disk.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Reads that run at once, and the poll of the eventfd. The completion queue is twice as long. */
+enum { N_ENTRY = 64 };
+/* Identifies the result of the eventfd; ids of reads are below. */
+#define WAKE_ID (UINT64_MAX - 1)
+
+typedef struct uring_disk {
+    hth_disk disk;
+    struct io_uring ring;
+    int event_fd;
+    bool enabled;   /* by the thread that uses it */
+    bool listening; /* event_fd is polled */
+    uint32_t n_running;
+} uring_disk;
+
+static bool start(hth_disk *disk, const hth_disk_read *read)
+{
+    uring_disk *d = (uring_disk *)disk;
+    if (d->n_running == disk->max_reads) return false;
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&d->ring);
+    if (!sqe) return false;
+    io_uring_prep_read(sqe, read->fd, read->to, read->size, read->at);
+    io_uring_sqe_set_data64(sqe, read->id);
+    d->n_running++;
+    return true;
+}
+
+static void listen_for_wake(uring_disk *d)
+{
+    struct io_uring_sqe *sqe = d->listening ? NULL : io_uring_get_sqe(&d->ring);
+    if (!sqe) return;
+    io_uring_prep_poll_add(sqe, d->event_fd, POLLIN);
+    io_uring_sqe_set_data64(sqe, WAKE_ID);
+    d->listening = true;
+}
+
+/* Takes what is in the completion queue. */
+static uint32_t take_results(uring_disk *d, hth_disk_result *results, uint32_t max, bool *woken)
+{
+    struct io_uring_cqe *cqe;
+    uint32_t n = 0;
+    while (n < max && io_uring_peek_cqe(&d->ring, &cqe) == 0) {
+        uint64_t id = io_uring_cqe_get_data64(cqe);
+        if (id == WAKE_ID) {
+            uint64_t n_wake;
+            d->listening = false;
+            *woken = read(d->event_fd, &n_wake, sizeof n_wake) == sizeof n_wake || *woken;
+        } else if (id != LIBURING_UDATA_TIMEOUT) { /* which old kernels need for a timeout */
+            results[n++] = (hth_disk_result){id, cqe->res};
+            d->n_running--;
+        }
+        io_uring_cqe_seen(&d->ring, cqe);
+    }
+    return n;
+}
+
+static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
+{
+    uring_disk *d = (uring_disk *)disk;
+    struct __kernel_timespec time = {.tv_sec = (long long)(timeout_ns / 1000000000),
+                                     .tv_nsec = (long long)(timeout_ns % 1000000000)};
+    bool woken = false;
+    if (!d->enabled) {
+        /* io_uring_enable_rings, which the shared library of liburing 2.3 lacks. An error: the ring is enabled. */
+        (void)syscall(SYS_io_uring_register, d->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+        d->enabled = true;
+    }
+    for (;;) {
+        struct io_uring_cqe *cqe;
+        listen_for_wake(d);
+        int r = io_uring_submit_and_wait_timeout(&d->ring, &cqe, 1, timeout_ns == UINT64_MAX ? NULL : &time, NULL);
+        uint32_t n = take_results(d, results, max, &woken);
+        if (n > 0 || woken || r == -ETIME) return n;
+        if (r >= 0 && timeout_ns != UINT64_MAX) return 0; /* a timeout of an old kernel is a result */
+        if (r < 0 && r != -EINTR) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* EBUSY, EAGAIN */
+    }
+}
+
+static void wake(hth_disk *disk)
+{
+    uring_disk *d = (uring_disk *)disk;
+    uint64_t one = 1;
+    ssize_t n;
+    do {
+        n = write(d->event_fd, &one, sizeof one);
+    } while (n < 0 && errno == EINTR);
+}
+
+static uint64_t now(hth_disk *disk)
+{
+    (void)disk;
+    return hth_clock_ns();
+}
+
+static void close_uring(hth_disk *disk)
+{
+    uring_disk *d = (uring_disk *)disk;
+    io_uring_queue_exit(&d->ring);
+    close(d->event_fd);
+    hth_free(d);
+}
+
+/* The best of the modes that the kernel has. With SINGLE_ISSUER the thread that enables the ring owns it. */
+static int open_ring(struct io_uring *ring)
+{
+    static const unsigned modes[] = {
+        IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+        IORING_SETUP_COOP_TASKRUN,
+        0,
+    };
+    int r = -EINVAL;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes && r == -EINVAL; i++)
+        r = io_uring_queue_init(N_ENTRY, ring, modes[i]);
+    return r;
+}
+
+static const char *remedy_for(int error)
+{
+    return error == EPERM ? "; sysctl kernel.io_uring_disabled, or a seccomp filter that refuses io_uring_setup" : "";
+}
+
+hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
+{
+    static const hth_disk_ops ops = {start, wait, wake, now, close_uring};
+    char reason[100];
+    *out = NULL;
+    uring_disk *d = hth_alloc(1, sizeof *d);
+    if (!d) return hth_fail_memory(err, sizeof *d, "a ring for reads");
+    d->disk = (hth_disk){&ops, "io_uring", N_ENTRY - 2};
+    d->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int r = d->event_fd < 0 ? -errno : open_ring(&d->ring);
+    if (r < 0) {
+        if (d->event_fd >= 0) close(d->event_fd);
+        hth_free(d);
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "io_uring is refused: %s%s",
+                        strerror_r(-r, reason, sizeof reason), remedy_for(-r));
+    }
+    *out = &d->disk;
+    return HEARTH_OK;
+}

@@ -1,0 +1,90 @@
+/* Reads extents of files into memory by one thread of its own, which keeps several reads running: from the page cache's
+ * side directly where the file system allows it, in pieces of at most 1 MiB, as many at once as the disk gains from.
+ * Short reads, interruptions and failures are handled here: a load either has all its bytes or one error. */
+#ifndef HTH_STORE_READER_H
+#define HTH_STORE_READER_H
+
+#include "store/disk.h"
+
+#include <stddef.h>
+
+/* Bytes of a file. */
+typedef struct hth_extent {
+    uint32_t i_file;
+    uint64_t offset, size;
+} hth_extent;
+
+/* Gate, up and down. */
+enum { HTH_MAX_EXTENT = 3, HTH_ROOM_ALIGN = 4096 };
+
+/* Why a load failed. */
+typedef struct hth_load_failure {
+    int error;       /* errno; 0: the file became shorter */
+    uint32_t i_file;
+    uint64_t at;     /* byte of the file */
+} hth_load_failure;
+
+typedef struct hth_load hth_load;
+struct hth_load {
+    hth_extent extents[HTH_MAX_EXTENT];
+    uint32_t n_extent;
+    uint8_t *to;      /* hth_reader_room bytes, aligned to HTH_ROOM_ALIGN; the reader's until done is called */
+    bool guess;       /* not needed yet: read after all others, and few at once */
+    /* Called by the reader's thread, once. It must not wait. */
+    void (*done)(hth_load *load);
+    void *user;
+    /* Set before done. */
+    bool failed;
+    hth_load_failure failure;
+    const uint8_t *data[HTH_MAX_EXTENT]; /* the first byte of each extent */
+    /* The reader's. */
+    hth_load *next;
+    uint64_t read_from; /* offset of the next piece in the extent that is read */
+    uint32_t i_extent, n_running;
+};
+
+/* An open file. fd stays the caller's, and open. */
+typedef struct hth_reader_file {
+    int fd;
+    const char *path; /* for messages */
+} hth_reader_file;
+
+typedef struct hth_reader_options {
+    const hth_reader_file *files; /* copied */
+    uint32_t n_file;
+    hth_disk *disk;  /* the reader closes it, also if opening fails */
+    bool buffered;   /* never O_DIRECT */
+} hth_reader_options;
+
+typedef struct hth_reader_stats {
+    uint64_t n_read, size;             /* reads that ended, and their bytes, rounded out to the alignment */
+    uint64_t n_short, n_again, n_failed; /* short reads, repeated ones, failures that were tried again */
+    uint64_t n_buffered_file;          /* files that are not read directly */
+    uint32_t depth;                    /* reads that run at once, now */
+} hth_reader_stats;
+
+typedef struct hth_reader hth_reader;
+
+/* Bytes of memory that extents need, whose sizes are not 0: each begins as far behind a multiple of the alignment as in
+ * the file. False: overflow. */
+bool hth_reader_room(const hth_extent *extents, uint32_t n, size_t *size);
+
+/* MEMORY. If the system creates no thread, hth_reader_start reads. */
+hearth_status hth_reader_open(const hth_reader_options *options, hth_reader **out, hearth_error *err);
+/* Ends all loads: those that were not read fail. NULL is allowed. */
+void hth_reader_close(hth_reader *reader);
+
+/* Queues loads, linked by next. From any thread. */
+void hth_reader_start(hth_reader *reader, hth_load *loads);
+
+/* A load that was queued as a guess is needed now. From any thread, until done is called. */
+void hth_reader_hurry(hth_reader *reader, hth_load *load);
+
+/* A line about a failure, as an IO error. */
+hearth_status hth_reader_describe(const hth_reader *reader, const hth_load_failure *failure, hearth_error *err);
+
+hth_reader_stats hth_reader_get_stats(hth_reader *reader);
+/* "io_uring" */
+const char *hth_reader_name(const hth_reader *reader);
+
+#endif

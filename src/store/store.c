@@ -1,0 +1,431 @@
+/* The cache: the state of each item, and which reads are started next. One lock guards everything; nothing waits or
+ * reads while it is held. Items that are needed get a slot in the order in which they were asked for; guesses get
+ * one only where that evicts nothing of more use. */
+#define _GNU_SOURCE
+#include "store/store.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "store/slots.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Guesses that are being read at once. How often a waiting thread looks at the flag that cancels. */
+enum { MAX_GUESS = 16, HALF_LIFE = 128, POLL_NS = 50000000 };
+/* Keys are scaled down when a use weighs more: keys keep their precision, and sums do not overflow. */
+#define MAX_USE_WEIGHT 1e18f
+
+typedef enum item_state {
+    ITEM_ABSENT,
+    ITEM_QUEUED,  /* in a queue */
+    ITEM_LOADING, /* has a slot */
+    ITEM_READY,   /* has a slot */
+    ITEM_FAILED,  /* until all that need it have seen it */
+} item_state;
+
+typedef enum item_queue { QUEUE_NEEDED, QUEUE_GUESSES, N_QUEUE } item_queue;
+
+enum { NO_ITEM = UINT32_MAX };
+
+typedef struct item {
+    hth_store_item is;
+    item_state state;
+    item_queue queue;    /* QUEUED */
+    uint32_t before, after; /* in it */
+    uint32_t i_slot;     /* LOADING, READY */
+    uint32_t n_need, n_hold; /* asked for and not taken; taken and not given back */
+    float uses;          /* weighted by age */
+    hth_load_failure failure;
+} item;
+
+typedef struct queue_ends {
+    uint32_t first, last;
+} queue_ends;
+
+struct hth_store {
+    hth_reader *reader;
+    const volatile int *cancel;
+    hth_store_policy policy;
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t arrived;
+    item *items;
+    uint32_t n_item;
+    hth_slots slots;
+    hth_load *loads; /* [n_slot] */
+    queue_ends queues[N_QUEUE];
+    uint32_t n_loading, n_guess_loading;
+    float use_weight, growth; /* of a use now; in one token */
+    hth_store_counters *counters; /* [n_group] */
+    uint32_t n_group;
+};
+
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+static void enqueue(hth_store *s, item_queue queue, uint32_t i_item)
+{
+    item *i = &s->items[i_item];
+    queue_ends *q = &s->queues[queue];
+    i->state = ITEM_QUEUED, i->queue = queue;
+    i->before = q->last, i->after = NO_ITEM;
+    if (q->last == NO_ITEM) q->first = i_item;
+    else s->items[q->last].after = i_item;
+    q->last = i_item;
+}
+
+static void dequeue(hth_store *s, uint32_t i_item)
+{
+    item *i = &s->items[i_item];
+    queue_ends *q = &s->queues[i->queue];
+    if (i->before == NO_ITEM) q->first = i->after;
+    else s->items[i->before].after = i->after;
+    if (i->after == NO_ITEM) q->last = i->before;
+    else s->items[i->after].before = i->before;
+    i->state = ITEM_ABSENT;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------- */
+
+static hth_store_counters *counters_of(hth_store *s, const item *i) { return &s->counters[i->is.i_group]; }
+
+static float key_of(const hth_store *s, const item *i)
+{
+    if (i->is.streamed) return 0.0f;
+    return s->policy == HTH_STORE_LRU ? s->use_weight : s->policy == HTH_STORE_STATIC ? i->is.weight : i->uses;
+}
+
+/* What nothing needs can be evicted; what was streamed and used is. */
+static void release_if_unused(hth_store *s, uint32_t i_item)
+{
+    item *i = &s->items[i_item];
+    hth_slot *slot = &s->slots.slots[i->i_slot];
+    if (i->state != ITEM_READY || i->n_need > 0 || i->n_hold > 0) return;
+    if (i->is.streamed && !slot->unused_guess) {
+        i->state = ITEM_ABSENT;
+        hth_slots_put_free(&s->slots, i->i_slot);
+    } else {
+        hth_slots_release(&s->slots, i->i_slot, slot->unused_guess ? s->use_weight : key_of(s, i));
+    }
+}
+
+/* A slot for an item, or HTH_NO_SLOT. */
+static uint32_t find_slot(hth_store *s, const item *i, bool guess)
+{
+    uint32_t i_item = (uint32_t)(i - s->items), i_class = s->slots.class_of[i_item];
+    if (i_class == HTH_NO_SLOT) return i->i_slot; /* pinned */
+    uint32_t i_slot = hth_slots_take_free(&s->slots, i_class);
+    if (i_slot != HTH_NO_SLOT) return i_slot;
+    if ((i_slot = hth_slots_victim(&s->slots, i_class)) == HTH_NO_SLOT) return HTH_NO_SLOT;
+    hth_slot *slot = &s->slots.slots[i_slot];
+    if (guess && (slot->unused_guess || slot->key >= s->use_weight)) return HTH_NO_SLOT;
+    hth_slots_hold(&s->slots, i_slot);
+    s->items[slot->i_item].state = ITEM_ABSENT;
+    return i_slot;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+static void end_load(hth_load *load);
+
+static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool guess)
+{
+    item *i = &s->items[i_item];
+    hth_slot *slot = &s->slots.slots[i_slot];
+    hth_load *l = &s->loads[i_slot];
+    i->state = ITEM_LOADING, i->i_slot = i_slot;
+    slot->i_item = i_item, slot->unused_guess = guess;
+    s->n_loading++, s->n_guess_loading += guess;
+    *l = (hth_load){.n_extent = i->is.n_extent, .to = slot->memory, .guess = guess, .done = end_load, .user = s};
+    memcpy(l->extents, i->is.extents, sizeof l->extents);
+    return l;
+}
+
+/* Appends loads for the items of a queue that get a slot. */
+static void start_queue(hth_store *s, item_queue queue, hth_load ***last)
+{
+    bool guess = queue == QUEUE_GUESSES;
+    for (uint32_t next, i = s->queues[queue].first; i != NO_ITEM; i = next) {
+        next = s->items[i].after;
+        if (guess && s->n_guess_loading >= MAX_GUESS) return;
+        uint32_t i_slot = find_slot(s, &s->items[i], guess);
+        if (i_slot == HTH_NO_SLOT) continue;
+        dequeue(s, i);
+        **last = make_load(s, i, i_slot, guess);
+        *last = &(**last)->next;
+    }
+}
+
+/* The loads that can start now, linked. */
+static hth_load *start_loads(hth_store *s)
+{
+    hth_load *first = NULL, **last = &first;
+    start_queue(s, QUEUE_NEEDED, &last);
+    if (s->queues[QUEUE_NEEDED].first == NO_ITEM) start_queue(s, QUEUE_GUESSES, &last);
+    return first;
+}
+
+static void unlock_and_start(hth_store *s)
+{
+    hth_load *loads = start_loads(s);
+    pthread_mutex_unlock(&s->lock);
+    if (loads) hth_reader_start(s->reader, loads);
+}
+
+static uint64_t size_of(const item *i)
+{
+    uint64_t size = 0;
+    for (uint32_t k = 0; k < i->is.n_extent; k++) size += i->is.extents[k].size;
+    return size;
+}
+
+/* Called by the reader's thread. */
+static void end_load(hth_load *load)
+{
+    hth_store *s = load->user;
+    pthread_mutex_lock(&s->lock);
+    uint32_t i_slot = (uint32_t)(load - s->loads), i_item = s->slots.slots[i_slot].i_item;
+    item *i = &s->items[i_item];
+    bool guess = s->slots.slots[i_slot].unused_guess;
+    s->n_loading--, s->n_guess_loading -= guess;
+    counters_of(s, i)->read_size += size_of(i);
+    counters_of(s, i)->n_guess += guess;
+    if (load->failed) {
+        i->failure = load->failure;
+        i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
+        if (!i->is.pinned) hth_slots_put_free(&s->slots, i_slot);
+    } else {
+        i->state = ITEM_READY;
+        if (i->n_need > 0) s->slots.slots[i_slot].unused_guess = false;
+        release_if_unused(s, i_item);
+    }
+    pthread_cond_broadcast(&s->arrived);
+    unlock_and_start(s);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------- */
+
+static void ask_for(hth_store *s, uint32_t i_item)
+{
+    item *i = &s->items[i_item];
+    hth_store_counters *c = counters_of(s, i);
+    i->n_need++;
+    if (i->state == ITEM_READY) {
+        hth_slot *slot = &s->slots.slots[i->i_slot];
+        c->n_hit++;
+        c->n_guess_used += slot->unused_guess;
+        slot->unused_guess = false;
+        hth_slots_hold(&s->slots, i->i_slot);
+        return;
+    }
+    if (i->n_need == 1) c->n_miss++;
+    if (i->state == ITEM_LOADING && s->slots.slots[i->i_slot].unused_guess) {
+        s->slots.slots[i->i_slot].unused_guess = false;
+        s->n_guess_loading--;
+        c->n_guess++, c->n_guess_used++;
+        hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
+    }
+    if (i->state == ITEM_QUEUED && i->queue == QUEUE_GUESSES) dequeue(s, i_item);
+    if (i->state == ITEM_ABSENT) enqueue(s, QUEUE_NEEDED, i_item);
+}
+
+void hth_store_ask(hth_store *s, const uint32_t *items, size_t n)
+{
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < n; i++) ask_for(s, items[i]);
+    unlock_and_start(s);
+}
+
+void hth_store_guess(hth_store *s, const uint32_t *items, size_t n)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->queues[QUEUE_GUESSES].first != NO_ITEM) dequeue(s, s->queues[QUEUE_GUESSES].first);
+    for (size_t i = 0; i < n; i++)
+        if (s->items[items[i]].state == ITEM_ABSENT) enqueue(s, QUEUE_GUESSES, items[i]);
+    unlock_and_start(s);
+}
+
+static void drop_need(hth_store *s, uint32_t i_item)
+{
+    item *i = &s->items[i_item];
+    assert(i->n_need > 0);
+    if (--i->n_need > 0) return;
+    if (i->state == ITEM_QUEUED) dequeue(s, i_item);
+    if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT;
+    if (i->state == ITEM_READY) release_if_unused(s, i_item);
+}
+
+void hth_store_drop(hth_store *s, const uint32_t *items, size_t n)
+{
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < n; i++) drop_need(s, items[i]);
+    unlock_and_start(s);
+}
+
+/* ---- taking ------------------------------------------------------------------------------------- */
+
+/* The index of one of n items that is in memory or failed; n: none. */
+static size_t find_arrived(const hth_store *s, const uint32_t *items, size_t n)
+{
+    size_t i = 0;
+    while (i < n && s->items[items[i]].state != ITEM_READY && s->items[items[i]].state != ITEM_FAILED) i++;
+    return i;
+}
+
+static void wait_for_arrival(hth_store *s, hth_store_counters *c)
+{
+    uint64_t start = hth_clock_ns();
+    hth_cond_wait_until(&s->arrived, &s->lock, start + POLL_NS);
+    c->stall_ns += hth_clock_ns() - start;
+}
+
+static void take_ready(hth_store *s, uint32_t i_item, hth_store_view *view)
+{
+    item *i = &s->items[i_item];
+    i->n_need--, i->n_hold++;
+    i->uses += s->use_weight;
+    view->i_item = i_item;
+    memcpy(view->data, s->loads[i->i_slot].data, sizeof view->data);
+}
+
+hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
+                             hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    pthread_mutex_lock(&s->lock);
+    size_t i = find_arrived(s, items, *n);
+    if (i == *n && wait && *n > 0) s->counters[s->items[items[0]].is.i_group].n_stall++;
+    while (i == *n && wait && *n > 0) {
+        if (s->cancel && *s->cancel) {
+            st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted: the evaluation was cancelled");
+            break;
+        }
+        wait_for_arrival(s, counters_of(s, &s->items[items[0]]));
+        i = find_arrived(s, items, *n);
+    }
+    if (i < *n && st == HEARTH_OK) {
+        uint32_t i_item = items[i];
+        items[i] = items[--*n];
+        if (s->items[i_item].state == ITEM_READY) {
+            take_ready(s, i_item, view);
+        } else {
+            st = hth_reader_describe(s->reader, &s->items[i_item].failure, err);
+            drop_need(s, i_item);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+void hth_store_give(hth_store *s, uint32_t i_item)
+{
+    pthread_mutex_lock(&s->lock);
+    assert(s->items[i_item].n_hold > 0);
+    s->items[i_item].n_hold--;
+    release_if_unused(s, i_item);
+    unlock_and_start(s);
+}
+
+void hth_store_advance(hth_store *s, uint32_t n_tok)
+{
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < n_tok; i++) {
+        s->use_weight *= s->growth;
+        if (s->use_weight < MAX_USE_WEIGHT) continue;
+        float factor = 1.0f / s->use_weight;
+        s->use_weight = 1.0f;
+        for (uint32_t k = 0; k < s->n_item; k++) s->items[k].uses *= factor;
+        if (s->policy != HTH_STORE_STATIC) hth_slots_scale(&s->slots, factor);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- opening and closing -------------------------------------------------------------------------- */
+
+/* The factor whose n-th power is 2: by bisection, since the library has no libm. */
+static float growth_of(uint32_t n_half_life)
+{
+    double low = 1.0, high = 2.0;
+    for (int k = 0; k < 60; k++) {
+        double mid = (low + high) / 2.0, power = 1.0, base = mid;
+        for (uint32_t n = n_half_life; n > 0; n /= 2, base = base < 1e100 ? base * base : base)
+            if (n % 2) power *= base;
+        if (power > 2.0) high = mid;
+        else low = mid;
+    }
+    return (float)low;
+}
+
+/* Pinned items are read at once. */
+static void start_pinned(hth_store *s)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < s->n_item; i++) {
+        if (!s->items[i].is.pinned) continue;
+        s->items[i].i_slot = n++;
+        enqueue(s, QUEUE_NEEDED, i);
+    }
+    unlock_and_start(s);
+}
+
+bool hth_store_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size)
+{
+    return hth_slots_min_memory(items, n_item, size);
+}
+
+hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth_error *err)
+{
+    *out = NULL;
+    hth_store *s = hth_alloc(1, sizeof *s);
+    if (!s) return hth_fail_memory(err, sizeof *s, "a store");
+    *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
+                     .n_group = o->n_group, .use_weight = 1.0f, .queues = {{NO_ITEM, NO_ITEM}, {NO_ITEM, NO_ITEM}}};
+    s->growth = growth_of(o->n_half_life ? o->n_half_life : HALF_LIFE);
+    pthread_mutex_init(&s->lock, NULL);
+    hth_cond_init(&s->arrived);
+    s->items = hth_alloc(o->n_item, sizeof *s->items);
+    s->counters = hth_alloc(o->n_group, sizeof *s->counters);
+    hearth_status st = s->items && s->counters ? hth_slots_open(&s->slots, o->items, o->n_item, o->memory, err)
+                                               : hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
+    if (st == HEARTH_OK) {
+        s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
+        if (!s->loads) st = hth_fail_memory(err, s->slots.n_slot * sizeof *s->loads, "loads of a store");
+    }
+    if (st != HEARTH_OK) {
+        hth_store_close(s);
+        return st;
+    }
+    for (uint32_t i = 0; i < o->n_item; i++)
+        s->items[i] = (item){.is = o->items[i], .i_slot = HTH_NO_SLOT, .uses = o->items[i].weight};
+    start_pinned(s);
+    *out = s;
+    return HEARTH_OK;
+}
+
+void hth_store_close(hth_store *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    for (int q = 0; q < N_QUEUE; q++)
+        while (s->queues[q].first != NO_ITEM) dequeue(s, s->queues[q].first);
+    while (s->n_loading > 0) pthread_cond_wait(&s->arrived, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    hth_slots_close(&s->slots);
+    hth_free(s->loads);
+    hth_free(s->counters);
+    hth_free(s->items);
+    pthread_cond_destroy(&s->arrived);
+    pthread_mutex_destroy(&s->lock);
+    hth_free(s);
+}
+
+hth_store_counters hth_store_get_counters(hth_store *s, uint32_t i_group)
+{
+    pthread_mutex_lock(&s->lock);
+    hth_store_counters c = s->counters[i_group];
+    pthread_mutex_unlock(&s->lock);
+    return c;
+}
+
+uint32_t hth_store_n_slot(const hth_store *s) { return s->slots.n_slot; }

@@ -1,0 +1,85 @@
+/* A cache of items: bytes of files that are computed with together, at most three extents each (the gate, up and
+ * down of an expert). A caller asks for the items that it needs, and takes each as soon as it is in memory, in any
+ * order; what it holds or has asked for is never evicted. A guess brings an item that may be needed; it never
+ * changes a result.
+ *
+ * Items lie in slots: memory that stays mapped, at the same address, as long as the store is open. So a thread that
+ * still reads an evicted item reads other bytes, not unmapped memory (base/pool.h, stragglers).
+ *
+ * All functions may be called from any thread. */
+#ifndef HTH_STORE_STORE_H
+#define HTH_STORE_STORE_H
+
+#include "store/reader.h"
+
+/* What is evicted first. */
+typedef enum hth_store_policy {
+    HTH_STORE_FREQUENCY, /* the least used, where a use counts half after n_half_life tokens */
+    HTH_STORE_LRU,       /* the least recently used */
+    HTH_STORE_STATIC,    /* the smallest initial weight */
+    HTH_N_STORE_POLICY,
+} hth_store_policy;
+
+typedef struct hth_store_item {
+    hth_extent extents[HTH_MAX_EXTENT];
+    uint32_t n_extent;
+    uint32_t i_group; /* of counters: the layer */
+    float weight;     /* uses before the first token, as a profile expects them */
+    bool pinned;      /* never evicted */
+    bool streamed;    /* evicted as soon as it was used */
+} hth_store_item;
+
+typedef struct hth_store_options {
+    const hth_store_item *items; /* [n_item], copied */
+    uint32_t n_item, n_group;
+    uint64_t memory;  /* for slots */
+    hth_store_policy policy;
+    uint32_t n_half_life; /* 0: 128 */
+    hth_reader *reader; /* must outlive the store */
+    const volatile int *cancel; /* while it is not 0, hth_store_take does not wait; NULL: none */
+} hth_store_options;
+
+typedef struct hth_store_counters {
+    uint64_t n_hit, n_miss; /* items that were in memory, or were not, when they were asked for */
+    uint64_t read_size;     /* bytes of items that were read */
+    uint64_t n_guess, n_guess_used; /* guesses that were read, and of those the ones that were then asked for */
+    uint64_t n_stall, stall_ns;     /* waits of hth_store_take */
+} hth_store_counters;
+
+typedef struct hth_store hth_store;
+
+/* The least memory with which hth_store_open succeeds. False: overflow. */
+bool hth_store_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size);
+
+/* ARGUMENT: too little memory. MEMORY. */
+hearth_status hth_store_open(const hth_store_options *options, hth_store **out, hearth_error *err);
+/* Nothing is held. NULL is allowed. */
+void hth_store_close(hth_store *store);
+
+/* n_tok tokens have passed: uses before them count less. */
+void hth_store_advance(hth_store *store, uint32_t n_tok);
+
+/* Asks for items, which are then taken or dropped. Does not wait. An item may be asked for several times. */
+void hth_store_ask(hth_store *store, const uint32_t *items, size_t n);
+/* Reads items while nothing else is to be read. May be ignored. */
+void hth_store_guess(hth_store *store, const uint32_t *items, size_t n);
+
+/* Bytes of an item. */
+typedef struct hth_store_view {
+    uint32_t i_item;
+    const uint8_t *data[HTH_MAX_EXTENT];
+} hth_store_view;
+
+/* Takes one of the *n items, which were asked for, and removes it from the array. wait false: *n stays the same if none
+ * is in memory. The caller computes with what it holds, and gives it back, before it waits: others may need the
+ * memory. IO: an item cannot be read; it is removed too. CANCELLED. */
+hearth_status hth_store_take(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
+                             hearth_error *err);
+void hth_store_give(hth_store *store, uint32_t i_item);
+/* Takes back that n items were asked for. */
+void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
+
+hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);
+uint32_t hth_store_n_slot(const hth_store *store);
+
+#endif

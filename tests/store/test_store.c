@@ -1,0 +1,422 @@
+/* A store gives the bytes of the items that were asked for, whatever was evicted, by however many threads, in any
+ * order; it keeps what is of use; failures concern the items that have them. */
+#include "base/alloc.h"
+#include "store/disks.h"
+#include "store/store.h"
+
+#include <pthread.h>
+
+enum { N_ITEM = 300, N_GROUP = 3, ITEM_SIZE = 12000 };
+
+/* Items of three extents each, of two sizes. */
+static void make_items(hth_store_item items[N_ITEM])
+{
+    for (uint32_t i = 0; i < N_ITEM; i++) {
+        items[i] = (hth_store_item){.n_extent = 3, .i_group = i % N_GROUP};
+        for (uint32_t k = 0; k < 3; k++) {
+            uint64_t size = i % 5 == 0 ? ITEM_SIZE / 3 : ITEM_SIZE / 6;
+            items[i].extents[k] = (hth_extent){0, (uint64_t)i * ITEM_SIZE + k * (ITEM_SIZE / 3), size};
+        }
+    }
+}
+
+typedef struct opened {
+    int fd;
+    hth_reader *reader;
+    hth_store *store;
+    hth_store_item items[N_ITEM];
+} opened;
+
+/* share of the memory of all items; 0: the least. */
+static bool open_store(opened *o, disk_kind kind, const hth_disk_faults *faults, hth_store_options options,
+                       double share)
+{
+    uint64_t least, all = 0;
+    o->fd = open(disk_file(), O_RDONLY);
+    o->reader = open_reader(kind, false, o->fd, faults);
+    if (!o->reader) {
+        close(o->fd);
+        return false;
+    }
+    CHECK(hth_store_min_memory(o->items, N_ITEM, &least));
+    for (uint32_t i = 0; i < N_ITEM; i++) {
+        size_t size;
+        CHECK(hth_reader_room(o->items[i].extents, 3, &size));
+        all += size;
+    }
+    options.items = o->items, options.n_item = N_ITEM, options.n_group = N_GROUP, options.reader = o->reader;
+    options.memory = share == 0.0 ? least : (uint64_t)((double)all * share);
+    CHECK_OK(hth_store_open(&options, &o->store, err));
+    return o->store != NULL;
+}
+
+static void close_store(opened *o)
+{
+    hth_store_close(o->store);
+    hth_reader_close(o->reader);
+    close(o->fd);
+}
+
+static void check_view(const opened *o, const hth_store_view *view)
+{
+    for (uint32_t k = 0; k < 3; k++) {
+        const hth_extent *e = &o->items[view->i_item].extents[k];
+        if (bytes_are(view->data[k], e->offset, e->size)) continue;
+        test_fail(__FILE__, __LINE__, "item %u, extent %u: other bytes than in the file", view->i_item, k);
+    }
+}
+
+/* Asks for n items, takes and gives back each. */
+static void use_items(opened *o, const uint32_t *wanted, size_t n)
+{
+    uint32_t items[N_ITEM];
+    memcpy(items, wanted, n * sizeof *items);
+    hth_store_ask(o->store, items, n);
+    while (n > 0) {
+        hth_store_view view;
+        CHECK_OK(hth_store_take(o->store, items, &n, true, &view, err));
+        check_view(o, &view);
+        hth_store_give(o->store, view.i_item);
+    }
+}
+
+static void use_one(opened *o, uint32_t i_item) { use_items(o, &i_item, 1); }
+
+static hth_store_counters sum_counters(opened *o)
+{
+    hth_store_counters sum = {0};
+    for (uint32_t i = 0; i < N_GROUP; i++) {
+        hth_store_counters c = hth_store_get_counters(o->store, i);
+        sum.n_hit += c.n_hit, sum.n_miss += c.n_miss, sum.read_size += c.read_size;
+        sum.n_guess += c.n_guess, sum.n_guess_used += c.n_guess_used;
+    }
+    return sum;
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------ */
+
+typedef struct user {
+    opened *o;
+    uint64_t seed;
+} user;
+
+/* Steps that ask for some items, take several at a time where they are there, and guess, as a model does. */
+static void *run_user(void *arg)
+{
+    const user *u = arg;
+    test_random random = {u->seed};
+    for (int step = 0; step < 60; step++) {
+        uint32_t items[16], held[16];
+        size_t n = 1 + test_random_below(&random, 16), n_held = 0;
+        for (size_t i = 0; i < n; i++) items[i] = test_random_below(&random, N_ITEM);
+        hth_store_ask(u->o->store, items, n);
+        if (step % 3 == 0) {
+            uint32_t guesses[8];
+            for (int i = 0; i < 8; i++) guesses[i] = test_random_below(&random, N_ITEM);
+            hth_store_guess(u->o->store, guesses, 8);
+        }
+        if (step % 10 == 9) {
+            hth_store_drop(u->o->store, items, n);
+            continue;
+        }
+        while (n > 0) {
+            hth_store_view view;
+            size_t before = n;
+            CHECK_OK(hth_store_take(u->o->store, items, &n, n_held == 0, &view, err));
+            if (n < before) check_view(u->o, &view), held[n_held++] = view.i_item;
+            for (; (n == before || n == 0) && n_held > 0; n_held--) hth_store_give(u->o->store, held[n_held - 1]);
+        }
+        hth_store_advance(u->o->store, 1);
+    }
+    return NULL;
+}
+
+TEST(stores_give_the_bytes_of_items_to_several_threads)
+{
+    for (disk_kind kind = 0; kind < N_DISK_KIND; kind++)
+        for (int share = 0; share < 3; share++)
+            for (hth_disk_order order = 0; order <= HTH_ORDER_SINGLE; order++) {
+                opened o = {0};
+                hth_disk_faults faults = {.order = order};
+                pthread_t threads[3];
+                user users[3];
+                make_items(o.items);
+                for (uint32_t i = 0; i < N_ITEM; i++) {
+                    o.items[i].pinned = i % 7 == 0;
+                    o.items[i].streamed = i % 7 == 3;
+                }
+                if (!open_store(&o, kind, &faults, (hth_store_options){0}, share * 0.5)) continue;
+                for (int i = 0; i < 3; i++) {
+                    users[i] = (user){&o, (uint64_t)(share * 3 + i)};
+                    pthread_create(&threads[i], NULL, run_user, &users[i]);
+                }
+                for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+                close_store(&o);
+            }
+}
+
+TEST(a_store_that_closes_while_it_reads_waits)
+{
+    for (int i = 0; i < 20; i++) {
+        opened o = {0};
+        hth_disk_faults faults = {.delay_ns = 200000};
+        uint32_t items[40];
+        make_items(o.items);
+        open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5);
+        for (uint32_t k = 0; k < 40; k++) items[k] = k * 7;
+        hth_store_ask(o.store, items, 40);
+        hth_store_drop(o.store, items, 40);
+        hth_store_guess(o.store, items, 40);
+        close_store(&o);
+    }
+}
+
+/* ---- what stays ------------------------------------------------------------------------------- */
+
+TEST(what_is_in_memory_is_not_read_again)
+{
+    opened o = {0};
+    make_items(o.items);
+    open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 1.2);
+    for (int pass = 0; pass < 3; pass++)
+        for (uint32_t i = 0; i < N_ITEM; i++) use_one(&o, i);
+    hth_store_counters c = sum_counters(&o);
+    CHECK_INT(c.n_miss, N_ITEM);
+    CHECK_INT(c.n_hit, 2 * N_ITEM);
+    CHECK_INT(hth_store_n_slot(o.store), N_ITEM);
+    close_store(&o);
+}
+
+/* A scan over everything between uses of a few items. */
+TEST(a_scan_does_not_evict_what_is_used_often)
+{
+    opened o = {0};
+    make_items(o.items);
+    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].extents[0].size = o.items[i].extents[1].size; /* one size */
+    open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.3);
+    for (int round = 0; round < 20; round++)
+        for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
+    for (uint32_t i = 0; i < N_ITEM; i++) use_one(&o, i);
+    uint64_t before = sum_counters(&o).n_miss;
+    for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
+    CHECK_INT(sum_counters(&o).n_miss, before);
+    close_store(&o);
+}
+
+TEST(what_was_used_often_long_ago_gives_way)
+{
+    opened o = {0};
+    make_items(o.items);
+    open_store(&o, DISK_PREAD, NULL, (hth_store_options){.n_half_life = 16}, 0.3);
+    for (int round = 0; round < 50; round++)
+        for (uint32_t i = 0; i < 60; i++) use_one(&o, i);
+    hth_store_advance(o.store, 16000); /* keys are scaled on the way */
+    for (int round = 0; round < 3; round++)
+        for (uint32_t i = 100; i < 160; i++) use_one(&o, i);
+    uint64_t before = sum_counters(&o).n_miss;
+    for (uint32_t i = 100; i < 160; i++) use_one(&o, i);
+    CHECK_INT(sum_counters(&o).n_miss, before);
+    close_store(&o);
+}
+
+/* 10 % too large costs 10 %: what does not fit is streamed, and the rest stays. */
+TEST(pinned_items_stay_and_streamed_ones_are_read_ahead)
+{
+    opened o = {0};
+    uint32_t order[N_ITEM], n_streamed = 0;
+    make_items(o.items);
+    for (uint32_t i = 0; i < N_ITEM; i++) {
+        o.items[i].streamed = i % 10 == 9, o.items[i].pinned = !o.items[i].streamed;
+        order[i] = i, n_streamed += o.items[i].streamed;
+    }
+    open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.0);
+    CHECK(hth_store_n_slot(o.store) < N_ITEM - n_streamed / 3);
+    for (int pass = 0; pass < 4; pass++) use_items(&o, order, N_ITEM);
+    hth_store_counters c = sum_counters(&o);
+    CHECK(c.read_size <= 4u * n_streamed * ITEM_SIZE + (N_ITEM - n_streamed) * (uint64_t)ITEM_SIZE);
+    CHECK(c.n_miss >= 3u * n_streamed);
+    close_store(&o);
+}
+
+/* Skewed choices: the n-th item is chosen 1 / (n + 8) as often as the first. Misses of each policy, and the least
+ * possible ones (Belady 1966: evict what is needed last). */
+enum { N_USE = 8000 };
+
+static uint64_t belady(const uint32_t *uses, uint32_t max_slot)
+{
+    uint32_t *next = malloc(N_USE * sizeof *next), last[N_ITEM], slots[N_ITEM], until[N_ITEM], n_slot = 0;
+    uint64_t n_miss = 0;
+    for (uint32_t i = 0; i < N_ITEM; i++) last[i] = UINT32_MAX;
+    for (uint32_t i = N_USE; i-- > 0;) next[i] = last[uses[i]], last[uses[i]] = i;
+    for (uint32_t i = 0; i < N_USE; i++) {
+        uint32_t k = 0, furthest = 0;
+        while (k < n_slot && slots[k] != uses[i]) k++;
+        if (k == n_slot) {
+            n_miss++;
+            for (uint32_t j = 1; j < n_slot; j++) furthest = until[j] > until[furthest] ? j : furthest;
+            if (n_slot < max_slot) k = n_slot++;
+            else k = furthest;
+        }
+        slots[k] = uses[i], until[k] = next[i];
+    }
+    free(next);
+    return n_miss;
+}
+
+static uint64_t misses_of(hth_store_policy policy, const uint32_t *uses, uint32_t *n_slot)
+{
+    opened o = {0};
+    make_items(o.items);
+    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].extents[0].size = o.items[i].extents[1].size;
+    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].weight = policy == HTH_STORE_STATIC ? (float)(N_ITEM - i) : 0.0f;
+    open_store(&o, DISK_SIMULATED, NULL, (hth_store_options){.policy = policy, .n_half_life = 1000}, 0.2);
+    *n_slot = hth_store_n_slot(o.store);
+    for (uint32_t i = 0; i < N_USE; i++) {
+        use_one(&o, uses[i]);
+        hth_store_advance(o.store, 1);
+    }
+    uint64_t n_miss = sum_counters(&o).n_miss;
+    close_store(&o);
+    return n_miss;
+}
+
+TEST(frequency_misses_less_than_recency)
+{
+    static uint32_t uses[N_USE];
+    test_random random = {17};
+    double sums[N_ITEM + 1] = {0};
+    for (uint32_t i = 0; i < N_ITEM; i++) sums[i + 1] = sums[i] + 1.0 / (i + 8);
+    for (uint32_t i = 0; i < N_USE; i++) {
+        double at = (double)(test_random_next(&random) >> 11) / 9007199254740992.0 * sums[N_ITEM];
+        while (uses[i] + 1 < N_ITEM && sums[uses[i] + 1] < at) uses[i]++;
+    }
+    uint32_t n_slot;
+    uint64_t frequency = misses_of(HTH_STORE_FREQUENCY, uses, &n_slot), lru = misses_of(HTH_STORE_LRU, uses, &n_slot),
+             fixed = misses_of(HTH_STORE_STATIC, uses, &n_slot), least = belady(uses, n_slot);
+    test_note("misses of %d uses: frequency %llu, LRU %llu, static %llu, Belady %llu", N_USE,
+              (unsigned long long)frequency, (unsigned long long)lru, (unsigned long long)fixed,
+              (unsigned long long)least);
+    CHECK(frequency < lru);
+    CHECK(least < fixed && least < frequency);
+    CHECK(frequency < fixed + fixed / 20); /* the static one knows the distribution */
+}
+
+/* ---- guesses -------------------------------------------------------------------------------------- */
+
+TEST(guesses_are_there_when_they_are_needed)
+{
+    opened o = {0};
+    uint32_t items[10];
+    make_items(o.items);
+    open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.5);
+    for (uint32_t i = 0; i < 10; i++) items[i] = i * 9;
+    hth_store_guess(o.store, items, 10);
+    for (int i = 0; i < 500 && sum_counters(&o).n_guess < 10; i++) usleep(1000);
+    use_items(&o, items, 10);
+    hth_store_counters c = sum_counters(&o);
+    CHECK_INT(c.n_guess, 10);
+    CHECK_INT(c.n_guess_used, 10);
+    CHECK_INT(c.n_hit, 10);
+    CHECK_INT(c.n_miss, 0);
+    close_store(&o);
+}
+
+TEST(guesses_do_not_evict_what_was_just_used)
+{
+    opened o = {0};
+    uint32_t items[N_ITEM];
+    make_items(o.items);
+    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].extents[0].size = o.items[i].extents[1].size, items[i] = i;
+    open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.3);
+    for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
+    hth_store_guess(o.store, items + 100, 200);
+    usleep(20000);
+    uint64_t before = sum_counters(&o).n_miss;
+    for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
+    CHECK_INT(sum_counters(&o).n_miss, before);
+    close_store(&o);
+}
+
+/* ---- failures --------------------------------------------------------------------------------------- */
+
+TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)
+{
+    opened o = {0};
+    uint32_t items[3] = {5, 6, 7};
+    size_t n = 3, n_failed = 0;
+    hth_disk_faults faults = {.first = 1, .n = UINT64_MAX, .fault = HTH_FAULT_ERROR, .error = EIO};
+    make_items(o.items);
+    open_store(&o, DISK_SIMULATED, &faults, (hth_store_options){0}, 0.5);
+    hth_store_ask(o.store, items, 3);
+    while (n > 0) {
+        hth_store_view view;
+        CHECK_FAILS(hth_store_take(o.store, items, &n, true, &view, err), HEARTH_ERROR_IO,
+                    "store.bin: cannot read at byte ");
+        n_failed++;
+    }
+    CHECK_INT(n_failed, 3);
+    faults.n = 0; /* the disk has recovered */
+    for (uint32_t i = 0; i < 20; i++) use_one(&o, i);
+    close_store(&o);
+}
+
+TEST(a_wait_ends_when_it_is_cancelled)
+{
+    opened o = {0};
+    volatile int cancel = 1;
+    uint32_t items[1] = {3};
+    size_t n = 1;
+    hth_disk_faults faults = {.delay_ns = 300000000};
+    hth_store_view view;
+    make_items(o.items);
+    open_store(&o, DISK_PREAD, &faults, (hth_store_options){.cancel = &cancel}, 0.5);
+    hth_store_ask(o.store, items, 1);
+    CHECK_FAILS(hth_store_take(o.store, items, &n, true, &view, err), HEARTH_ERROR_CANCELLED, "cancelled");
+    CHECK_INT(n, 1);
+    hth_store_drop(o.store, items, 1);
+    close_store(&o);
+}
+
+TEST(too_little_memory_is_refused_with_the_least)
+{
+    opened o = {0};
+    uint64_t least;
+    make_items(o.items);
+    hth_reader *reader = open_reader(DISK_PREAD, false, open(disk_file(), O_RDONLY), NULL);
+    CHECK(hth_store_min_memory(o.items, N_ITEM, &least));
+    hth_store_options options = {
+        .items = o.items, .n_item = N_ITEM, .n_group = N_GROUP, .memory = least - 1, .reader = reader};
+    CHECK_FAILS(hth_store_open(&options, &o.store, err), HEARTH_ERROR_ARGUMENT, "the least is ");
+    o.items[0].extents[0] = (hth_extent){0, 0, UINT64_MAX};
+    CHECK(!hth_store_min_memory(o.items, N_ITEM, &least));
+    CHECK_FAILS(hth_store_open(&options, &o.store, err), HEARTH_ERROR_ARGUMENT, "do not fit into an integer");
+    hth_reader_close(reader);
+}
+
+TEST(every_failed_allocation_is_an_error)
+{
+    opened o = {0};
+    make_items(o.items);
+    o.fd = open(disk_file(), O_RDONLY);
+    for (uint64_t n = 1;; n++) {
+        hth_disk *disk;
+        hth_reader_file file = {o.fd, disk_file()};
+        hearth_error err = {0};
+        o.store = NULL, o.reader = NULL;
+        hth_alloc_fail_at(n, 0);
+        hearth_status st = hth_disk_open_pread(2, &disk, &err);
+        if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){&file, 1, disk, false}, &o.reader, &err);
+        hth_store_options options = {
+            .items = o.items, .n_item = N_ITEM, .n_group = N_GROUP, .memory = 1 << 20, .reader = o.reader};
+        if (st == HEARTH_OK) st = hth_store_open(&options, &o.store, &err);
+        hth_alloc_fail_at(0, 0);
+        hth_store_close(o.store);
+        hth_reader_close(o.reader);
+        if (st == HEARTH_OK) {
+            CHECK(n > 8);
+            break;
+        }
+        CHECK_INT(st, HEARTH_ERROR_MEMORY);
+    }
+    close(o.fd);
+}
