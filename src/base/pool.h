@@ -14,7 +14,7 @@ typedef struct hth_pool hth_pool;
 /* Computes unit i_unit. i_thread (0 is the caller's thread) selects scratch. */
 typedef void hth_work_fn(void *arg, size_t i_unit, uint32_t i_thread);
 
-enum { HTH_POOL_MAX_THREAD = 256, HTH_POOL_ARG_SIZE = 384 };
+enum { HTH_POOL_MAX_THREAD = 256, HTH_POOL_ARG_SIZE = 448 };
 
 /* Number of threads for a requested n_thread; 0: one per physical core, at most HTH_POOL_MAX_THREAD. */
 uint32_t hth_pool_default_threads(uint32_t n_thread);

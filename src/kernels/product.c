@@ -37,6 +37,9 @@ static size_t n_row_of(const product_job *job, const hth_output *o)
     return job->slices ? job->slices->n_row : o->list ? o->n_list : o->matrix->n_row;
 }
 
+/* Values of y, and of what it is added to, between two tokens. */
+static size_t n_y_of(const product_job *job, const hth_output *o) { return o->n_y ? o->n_y : n_row_of(job, o); }
+
 /* Row 0 of the matrix that slice i of an output is. */
 static size_t first_row_of(const product_job *job, const hth_output *o, size_t i)
 {
@@ -217,7 +220,7 @@ static size_t unit_claimed(const product_job *job, size_t i)
 /* The output, the rows and the slice of a unit. */
 typedef struct unit_rows {
     const hth_output *o;
-    size_t first, end;
+    size_t first, end, i_slice; /* i_slice: in the list of slices */
     hth_submatrix slice;
 } unit_rows;
 
@@ -225,7 +228,7 @@ typedef struct unit_rows {
 static unit_rows unit_at(const product_job *job, const hth_output *o, size_t i, size_t n)
 {
     size_t n_row = n_row_of(job, o), per_slice = (n_row + n - 1) / n, first = i % per_slice * n;
-    return (unit_rows){o, first, n_row - first < n ? n_row : first + n, slice_at(job, i / per_slice)};
+    return (unit_rows){o, first, n_row - first < n ? n_row : first + n, i / per_slice, slice_at(job, i / per_slice)};
 }
 
 static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
@@ -247,6 +250,14 @@ static void add_bias(const product_job *job, const unit_rows *u, float *y, size_
     }
 }
 
+/* Row 0 of the matrix that the unit's slice is. */
+static const uint8_t *slice_data(const product_job *job, const unit_rows *u)
+{
+    const hth_matrix *m = u->o->matrix;
+    if (u->o->slice_data) return u->o->slice_data[u->i_slice];
+    return m->data + first_row_of(job, u->o, u->slice.i_slice) * m->row_size;
+}
+
 static float *part_of(const product_job *job, uint32_t i_thread)
 {
     return job->quantised->part + (size_t)i_thread * HTH_PRODUCT_SCRATCH;
@@ -258,8 +269,8 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
 {
     const hth_matrix *m = u->o->matrix;
     const int32_t *list = u->o->list;
-    size_t n = u->end - u->first, first = first_row_of(job, u->o, u->slice.i_slice) + (list ? 0 : u->first);
-    hth_rows rows = {.w = m->data + first * m->row_size,
+    size_t n = u->end - u->first;
+    hth_rows rows = {.w = slice_data(job, u) + (list ? 0 : u->first) * m->row_size,
                      .row_size = m->row_size,
                      .n_col = m->n_col,
                      .layout = m->layout,
@@ -287,11 +298,11 @@ static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
-    size_t n_row = n_row_of(job, u.o), first = u.slice.first * n_row + u.first;
-    compute_rows(job, &u, i_thread, u.o->y + first, n_row);
+    size_t n_y = n_y_of(job, u.o), first = u.slice.first * n_y + u.first;
+    compute_rows(job, &u, i_thread, u.o->y + first, n_y);
     if (!u.o->add_to) return;
     for (size_t t = 0; t < u.slice.n; t++) {
-        size_t at = t * n_row + first;
+        size_t at = t * n_y + first;
         job->k->add(u.o->add_to + at, u.o->y + at, u.end - u.first, u.o->add_to + at);
     }
 }
@@ -309,9 +320,9 @@ static void commit_part(void *arg, size_t i_unit, uint32_t i_thread)
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
     const float *part = part_of(job, i_thread);
-    size_t n = u.end - u.first, n_row = n_row_of(job, u.o);
+    size_t n = u.end - u.first, n_y = n_y_of(job, u.o);
     for (size_t t = 0; t < job->n_tok; t++, part += n) {
-        size_t at = t * n_row + u.first;
+        size_t at = t * n_y + u.first;
         if (u.o->add_to) job->k->add(u.o->add_to + at, part, n, u.o->add_to + at);
         else memcpy(u.o->y + at, part, n * sizeof *part);
     }

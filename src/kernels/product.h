@@ -58,8 +58,8 @@ typedef struct hth_act_q8 {
 /* Results of a unit that fit into the scratch memory of a thread. A unit with more is never retried. */
 enum { HTH_PRODUCT_SCRATCH = 32768 };
 
-/* One output of a product: y[t * n_row + i] = matrix row i . x_t (+ bias[i]). With a list (n_tok must be 1, the
- * matrix in layout ROWS) y[i] belongs to row list[i], i below n_list. */
+/* One output of a product: y[t * n_y + i] = matrix row i . x_t (+ bias[i]), where n_y is n_row unless it is given. With
+ * a list (n_tok must be 1, the matrix in layout ROWS) y[i] belongs to row list[i], i below n_list. */
 typedef struct hth_output {
     const hth_matrix *matrix;
     const float *bias; /* [n_row] or NULL */
@@ -67,7 +67,10 @@ typedef struct hth_output {
     size_t n_list;
     float *y;
     float *add_to; /* shape of y; NULL: none; the results are added to it, and y is scratch memory */
+    size_t n_y;    /* 0: n_row; else the matrix is some rows of one that has n_y */
     uint32_t slice_step, first_slice; /* of matrices with slices: slice i is first_slice + i max(slice_step, 1) */
+    const uint8_t *const *slice_data; /* [hth_submatrices.n_slice] row 0 of each slice, which may lie anywhere, in the
+                                         matrix' layout; NULL: in the matrix */
 } hth_output;
 
 /* Rows of x times one slice of the matrices. A matrix of slices holds matrices of n_row rows one after another. */
