@@ -67,6 +67,35 @@ static void sort_pairs(hth_step *s, const hth_router *r)
         b->pairs[b->first[b->chosen[i] + 1]++] = (hth_expert_pair){(uint32_t)(i / r->n_used), b->weights[i]};
 }
 
+static bool is_streamed(const hth_step *s, uint32_t i_layer)
+{
+    return s->streamed && s->streamed->first_expert[i_layer] != UINT32_MAX;
+}
+
+/* Asks for the experts that were chosen, if that was not done. */
+static void ask_for_chosen(hth_step *s, uint32_t i_layer)
+{
+    const hth_streamed *from = s->streamed;
+    hth_expert_buffers *b = &s->experts;
+    uint32_t n_expert = s->model->layers[i_layer].experts.router.n_expert, first_item = from->first_expert[i_layer];
+    if (b->n_wanted > 0) return;
+    for (uint32_t i = 0; i < n_expert; i++)
+        if (b->first[i + 1] > b->first[i]) b->wanted[b->n_wanted++] = first_item + i;
+    hth_store_ask(from->store, b->wanted, b->n_wanted);
+}
+
+hearth_status hth_fwd_route_early(hth_step *s, uint32_t i_layer, hearth_error *err)
+{
+    const hth_router *r = &s->model->layers[i_layer].experts.router;
+    hth_fwd_route(s, r, s->x);
+    if (!is_streamed(s, i_layer)) return HEARTH_OK;
+    hth_pool_finish(s->pool);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
+    sort_pairs(s, r);
+    ask_for_chosen(s, i_layer);
+    return HEARTH_OK;
+}
+
 /* ---- a wave --------------------------------------------------------------------------------------------------- */
 
 /* Copies the inputs of pairs side by side, where a product quantises them. */
@@ -131,16 +160,30 @@ typedef struct network {
     uint32_t step; /* 2: gate and up are one matrix (hth_experts) */
     bool weighs_input;
     float limit; /* hth_experts */
+    bool streamed;
+    const uint8_t *data[HTH_N_EXPERT_PART]; /* of the expert that is added next, if it is streamed */
 } network;
 
+/* Where the slices of a wave lie; NULL: in the matrix. */
+static const uint8_t *const *data_of(const hth_step *s, const network *net, int part)
+{
+    return net->streamed ? s->experts.data[part] : NULL;
+}
+
 /* Gate and up, or up alone; returns their number. */
-static size_t get_halves(const network *net, hth_output halves[2])
+static size_t get_halves(const hth_step *s, const network *net, hth_output halves[2])
 {
     size_t n = 0;
     if (net->gate->n_row > 0)
-        halves[n++] = (hth_output){.matrix = net->gate, .bias = net->gate_bias, .slice_step = net->step};
-    halves[n++] = (hth_output){
-        .matrix = net->up, .bias = net->up_bias, .slice_step = net->step, .first_slice = net->step - 1};
+        halves[n++] = (hth_output){.matrix = net->gate,
+                                   .bias = net->gate_bias,
+                                   .slice_step = net->step,
+                                   .slice_data = data_of(s, net, HTH_EXPERT_GATE)};
+    halves[n++] = (hth_output){.matrix = net->up,
+                               .bias = net->up_bias,
+                               .slice_step = net->step,
+                               .first_slice = net->step - 1,
+                               .slice_data = data_of(s, net, HTH_EXPERT_UP)};
     return n;
 }
 
@@ -151,17 +194,18 @@ static void run_wave(hth_step *s, const network *net)
     bool one = s->n_tok == 1 && !net->weighs_input;
     hth_submatrices in = {b->slices, b->n_slice, net->d_ff, b->n_row, one, b->slice_of},
                     out = {b->slices, b->n_slice, d_model_of(s), b->n_row, false, b->slice_of};
-    hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out};
+    const uint8_t *const *down_data = data_of(s, net, HTH_EXPERT_DOWN);
+    hth_output halves[2], down = {.matrix = net->down, .bias = net->down_bias, .y = b->out, .slice_data = down_data};
     gather_arg g = {s->x_norm, b->x, b->rows, d_model_of(s)};
     hth_fusion fusion = {.prepare = one ? NULL : net->weighs_input ? gather_weighed : gather,
                          .prepare_arg = &g,
                          .activate = s->k->activate[s->model->hparams.activation],
                          .limit = net->limit,
                          .hidden = b->hidden};
-    size_t n_half = get_halves(net, halves);
+    size_t n_half = get_halves(s, net, halves);
     hth_product_slices_add(s->k, s->pool, &s->act_q8, one ? s->x_norm : b->x, &in, halves, n_half, &fusion);
     if (net->down_t) {
-        hth_fwd_experts_down(s, net->down_t, net->d_ff);
+        hth_fwd_experts_down(s, net->down_t, down_data, net->d_ff);
     } else {
         hth_product_slices_add(s->k, s->pool, &s->act_q8, b->hidden, &out, &down, 1, NULL);
         queue_join(s, b->n_row, net->weighs_input);
@@ -182,6 +226,7 @@ static void add_slice(hth_step *s, const network *net, uint32_t i_slice, const h
     for (uint32_t r = b->n_row; r < first + size; r++) b->rows[r].token = b->slice_of[r] = UINT32_MAX;
     memcpy(b->rows + first, pairs, n * sizeof *pairs);
     for (uint32_t r = first; r < first + n; r++) b->slice_of[r] = b->n_slice;
+    for (int i = 0; i < HTH_N_EXPERT_PART; i++) b->data[i][b->n_slice] = net->data[i];
     b->slices[b->n_slice++] = (hth_submatrix){i_slice, first, n};
     b->n_row = first + size;
 }
@@ -191,23 +236,99 @@ static void add_pairs(hth_step *s, const network *net, uint32_t i_slice, const h
                       uint32_t n)
 {
     hth_output halves[2];
-    uint32_t max = (uint32_t)hth_product_max_fused(halves, get_halves(net, halves));
+    uint32_t max = (uint32_t)hth_product_max_fused(halves, get_halves(s, net, halves));
     if (max > s->experts.max_row) max = s->experts.max_row;
     for (uint32_t at = 0; at < n; at += max)
         add_slice(s, net, i_slice, pairs + at, n - at < max ? n - at : max);
 }
 
-static void run_chosen(hth_step *s, const hth_experts *e)
+/* Adds the pairs of an expert. */
+static void add_expert(hth_step *s, const network *net, uint32_t i)
+{
+    const hth_expert_buffers *b = &s->experts;
+    add_pairs(s, net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
+}
+
+/* Sets where the parts of an expert lie. */
+static void set_data(network *net, const hth_store_view *view)
+{
+    uint32_t n = 0;
+    if (net->gate->n_row > 0) net->data[HTH_EXPERT_GATE] = view->data[n++];
+    if (net->step == 1) net->data[HTH_EXPERT_UP] = view->data[n++];
+    else net->data[HTH_EXPERT_UP] = net->data[HTH_EXPERT_GATE] + net->d_ff * net->gate->row_size;
+    net->data[HTH_EXPERT_DOWN] = view->data[n];
+}
+
+static void give_back(const hth_step *s, size_t *n_held)
+{
+    while (*n_held > 0) hth_store_give(s->streamed->store, s->experts.held[--*n_held]);
+}
+
+/* Names the experts that the next layer would choose if this one added nothing to the residual stream. */
+static void guess_next(hth_step *s, uint32_t i_layer)
+{
+    const hth_streamed *from = s->streamed;
+    hth_expert_buffers *b = &s->experts;
+    uint32_t next = i_layer + 1;
+    if (s->n_tok > 1 || next == s->model->hparams.n_layer || from->first_expert[next] == UINT32_MAX) return;
+    const hth_layer *l = &s->model->layers[next];
+    const hth_router *r = &l->experts.router;
+    const hth_norm *norm = r->norm.weight ? &r->norm : l->experts.norm.weight ? &l->experts.norm : &l->ffn_norm;
+    const hth_fwd_norm_rows rows = {s, norm, s->x, b->guess_x};
+    if (!r->reads_layer_input) hth_fwd_norm_row(&rows, 0);
+    s->k->dot_rows(r->weight, r->n_expert, d_model_of(s), r->reads_layer_input ? s->x : b->guess_x, b->guess_logits);
+    if (r->bias) s->k->add(b->guess_logits, r->bias, r->n_expert, b->guess_logits);
+    hth_route(s->k, r, s->tokens[0].token, b->guess_logits, b->scores, b->guess, b->guess_weights);
+    for (uint32_t i = 0; i < r->n_used; i++) b->guess[i] += from->first_expert[next];
+    hth_store_guess(from->store, b->guess, r->n_used);
+}
+
+/* Computes experts in waves as the store has them: what is in memory while the others are read. */
+static hearth_status run_streamed(hth_step *s, uint32_t i_layer, network *net, hearth_error *err)
+{
+    hth_store *store = s->streamed->store;
+    hth_expert_buffers *b = &s->experts;
+    hearth_status st = HEARTH_OK;
+    size_t n_held = 0;
+    ask_for_chosen(s, i_layer);
+    guess_next(s, i_layer);
+    while (b->n_wanted + n_held > 0) {
+        hth_store_view view;
+        size_t before = b->n_wanted;
+        if (before > 0) st = hth_store_take(store, b->wanted, &b->n_wanted, n_held == 0, &view, err);
+        if (st != HEARTH_OK) break;
+        if (b->n_wanted < before) {
+            set_data(net, &view);
+            add_expert(s, net, view.i_item - s->streamed->first_expert[i_layer]);
+            b->held[n_held++] = view.i_item;
+        } else {
+            run_wave(s, net);
+            give_back(s, &n_held);
+        }
+    }
+    b->n_slice = b->n_row = 0;
+    hth_fwd_drop_wanted(s);
+    give_back(s, &n_held);
+    return st;
+}
+
+void hth_fwd_drop_wanted(hth_step *s)
+{
+    if (s->experts.n_wanted > 0) hth_store_drop(s->streamed->store, s->experts.wanted, s->experts.n_wanted);
+    s->experts.n_wanted = 0;
+}
+
+static hearth_status run_chosen(hth_step *s, const hth_experts *e, uint32_t i_layer, hearth_error *err)
 {
     bool joined = e->up.n_row == 0;
-    const network net = {
+    network net = {
         &e->gate,    joined ? &e->gate : &e->up, &e->down, e->down_t.rows.n_row > 0 ? &e->down_t : NULL,
         e->gate_bias, e->up_bias, e->down_bias, e->d_ff, joined ? 2 : 1, e->router.weighs_input,
-        e->limit};
-    const hth_expert_buffers *b = &s->experts;
-    for (uint32_t i = 0; i < e->router.n_expert; i++)
-        add_pairs(s, &net, i, b->pairs + b->first[i], b->first[i + 1] - b->first[i]);
+        e->limit, is_streamed(s, i_layer), {0}};
+    if (net.streamed) return run_streamed(s, i_layer, &net, err);
+    for (uint32_t i = 0; i < e->router.n_expert; i++) add_expert(s, &net, i);
     run_wave(s, &net);
+    return HEARTH_OK;
 }
 
 /* ---- the shared expert -------------------------------------------------------------------------------------- */
@@ -217,7 +338,7 @@ static void run_shared(hth_step *s, const hth_experts *e)
 {
     const hth_ffn *f = &e->shared;
     const network net = {&f->gate, &f->up, &f->down, NULL, f->gate_bias, f->up_bias, f->down_bias, f->d_ff, 1,
-                         false, e->shared_limit};
+                         false, e->shared_limit, false, {0}};
     hth_expert_buffers *b = &s->experts;
     size_t d = d_model_of(s);
     for (uint32_t t = 0; t < s->n_tok; t++) {
@@ -269,7 +390,8 @@ static hearth_status run_experts(hth_step *s, uint32_t i_layer, float *add_to, h
     sort_pairs(s, &e->router);
     memset(b->sums, 0, (size_t)s->n_tok * d_model_of(s) * sizeof *b->sums);
     memset(b->overflow, 0, s->n_tok * sizeof *b->overflow);
-    run_chosen(s, e);
+    hearth_status st = run_chosen(s, e, i_layer, err);
+    if (st != HEARTH_OK) return st;
     if (e->shared.d_ff > 0) run_shared(s, e);
     hth_pool_add(s->pool, write_unit, &job, sizeof job, s->n_tok);
     return HEARTH_OK;

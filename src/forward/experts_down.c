@@ -1,6 +1,6 @@
-/* The transposed down matrix of experts: the rows of neurons whose hidden value is not zero, times that value and the
- * weight of the pair, are added to the sums of the pair's token. The sums are those of hth_axpy_add (docs/arithmetic.md 6);
- * here a unit owns some outputs of all pairs of a wave. */
+/* The transposed down matrix of experts: the rows of neurons whose hidden value is not zero, times that value and
+ * the weight of the pair, are added to the sums of the pair's token. The sums are those of hth_axpy_add
+ * (docs/arithmetic.md 6); here a unit owns some outputs of all pairs of a wave. */
 #include "forward/forward_int.h"
 
 #include "base/bits.h"
@@ -11,6 +11,7 @@ enum { UNIT_OUTPUTS = 512 };
 typedef struct down_job {
     const hth_step *s;
     const hth_transposed_down *down;
+    const uint8_t *const *data; /* [n_slice] */
     uint32_t d_ff;
 } down_job;
 
@@ -21,6 +22,13 @@ static size_t first_neuron(const down_job *job, size_t i)
 {
     const hth_expert_buffers *b = &job->s->experts;
     return (size_t)b->slices[b->slice_of[i]].i_slice * job->d_ff;
+}
+
+/* The rows of the neurons of row i. */
+static const uint8_t *neurons_of(const down_job *job, size_t i)
+{
+    if (job->data) return job->data[job->s->experts.slice_of[i]];
+    return job->down->rows.data + first_neuron(job, i) * job->down->rows.row_size;
 }
 
 /* The number of entries of the list of row i from `at` on that are in the same cluster, and its number in this row. */
@@ -57,12 +65,14 @@ static void list_unit(void *arg, size_t i, uint32_t i_thread)
     }
 }
 
-/* Adds the products of the neurons of row i to acc64. d: the outputs, and memory for their sums. */
-static void add_row(const down_job *job, size_t i, hth_axpy_job d, int64_t *acc64, hth_axpy_state *state)
+/* Adds the products of the neurons of row i to acc64. d: the outputs, which begin `at_byte` of a row, and memory for
+ * their sums. */
+static void add_row(const down_job *job, size_t i, hth_axpy_job d, size_t at_byte, int64_t *acc64,
+                    hth_axpy_state *state)
 {
     const hth_expert_buffers *b = &job->s->experts;
     hth_type type = job->down->rows.type;
-    d.w += first_neuron(job, i) * d.row_size;
+    d.w = neurons_of(job, i) + at_byte;
     for (size_t at = 0, n, c; at < b->n_list[i]; at += n) {
         n = next_cluster(job, i, at, &c);
         d.list = b->list + i * job->d_ff + at, d.h = b->hidden + i * job->d_ff + at;
@@ -79,11 +89,10 @@ static void add_unit(void *arg, size_t i_unit, uint32_t i_thread)
     const hth_expert_buffers *b = &job->s->experts;
     const hth_matrix *m = &job->down->rows;
     const hth_type_info *info = hth_type_find((uint32_t)m->type);
-    size_t first = i_unit * UNIT_OUTPUTS, left = m->n_col - first;
+    size_t first = i_unit * UNIT_OUTPUTS, left = m->n_col - first, at_byte = first / info->n_weight * info->size;
     int32_t sums[UNIT_OUTPUTS] = {0}, offsets[UNIT_OUTPUTS / 16] = {0};
     float chain[UNIT_OUTPUTS] = {0};
-    const hth_axpy_job d = {.w = m->data + first / info->n_weight * info->size,
-                            .row_size = m->row_size,
+    const hth_axpy_job d = {.row_size = m->row_size,
                             .n_out = left < UNIT_OUTPUTS ? left : UNIT_OUTPUTS,
                             .sums = sums,
                             .offsets = offsets,
@@ -92,14 +101,14 @@ static void add_unit(void *arg, size_t i_unit, uint32_t i_thread)
     for (uint32_t i = 0; i < b->n_row; i++) {
         if (b->n_list[i] == 0) continue;
         hth_axpy_state state = {0};
-        add_row(job, i, d, b->sums + b->rows[i].token * m->n_col + first, &state);
+        add_row(job, i, d, at_byte, b->sums + b->rows[i].token * m->n_col + first, &state);
         if (state.overflow) __atomic_store_n(&b->overflow[b->rows[i].token], true, __ATOMIC_RELAXED);
     }
 }
 
-void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, uint32_t d_ff)
+void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff)
 {
-    down_job job = {s, down, d_ff};
+    down_job job = {s, down, data, d_ff};
     hth_pool_add(s->pool, list_unit, &job, sizeof job, s->experts.n_row);
     hth_pool_add(s->pool, add_unit, &job, sizeof job, (down->rows.n_col + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS);
 }

@@ -353,9 +353,17 @@ static void queue_down(hth_step *s, const hth_ffn *f, const float *hidden, size_
     hth_product_add(s->k, s->pool, &s->act_q8, hidden, n_tok, &down, 1, NULL);
 }
 
+void hth_fwd_finish_hidden(hth_step *s, const hth_ffn *f)
+{
+    activate(s, f, 0, (size_t)s->n_tok * f->d_ff);
+    zero_inactive_rows(s, f);
+}
+
 hearth_status hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     if (s->source) return hth_fwd_ffn_parts(s, i_layer, add_to, err);
+    if (s->streamed && s->streamed->pieces && s->streamed->pieces[i_layer].n_half > 0)
+        return hth_fwd_ffn_streamed(s, i_layer, add_to, err);
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_ffn *f = &l->ffn;
     uint32_t dense_min = hth_ffn_is_transposed(f) ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;

@@ -42,24 +42,44 @@ hth_ffn hth_ffn_slice(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_s
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
+/* Offsets of the sums and of the scores, in an allocation of size bytes. */
+typedef struct source_layout {
+    size_t sums, scores, wanted, size;
+} source_layout;
+
+static bool lay_out(const hth_model *model, uint32_t n_row, source_layout *l)
+{
+    const hth_hparams *h = &model->hparams;
+    size_t sums, scores;
+    l->sums = (sizeof(hth_source_buffers) + 63) / 64 * 64;
+    return hth_mul_size(n_row, h->d_model * sizeof(int64_t), &sums) && hth_add_size(l->sums, sums, &l->scores) &&
+           hth_mul_size(n_row, h->d_ff * sizeof(float), &scores) && hth_add_size(l->scores, scores, &l->wanted) &&
+           hth_add_size(l->wanted, hth_n_cluster(h->d_ff), &l->size);
+}
+
+bool hth_fwd_source_size(const hth_model *model, uint32_t n_row, size_t *size)
+{
+    source_layout l;
+    bool ok = lay_out(model, n_row, &l);
+    if (ok) *size = l.size;
+    return ok;
+}
+
 hearth_status hth_step_use_source(hth_step *s, const hth_ffn_source *source, hearth_error *err)
 {
-    const hth_hparams *h = &s->model->hparams;
-    size_t n_tok = s->n_tok_max, n_cluster = hth_n_cluster(h->d_ff);
+    source_layout l;
     if (!s->model->down_transposed)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: its neurons are not rows of down, so they cannot be fetched apart; hearth pack "
                         "makes them rows",
                         hth_gguf_path(s->model->file));
     assert(!s->source);
-    size_t head = (sizeof(hth_source_buffers) + 63) / 64 * 64, sums, scores, size = head + n_cluster;
-    bool ok = hth_mul_size(n_tok, h->d_model * sizeof(int64_t), &sums) && hth_add_size(size, sums, &size) &&
-              hth_mul_size(n_tok, h->d_ff * sizeof(float), &scores) && hth_add_size(size, scores, &size);
-    hth_source_buffers *b = ok ? hth_alloc(1, size) : NULL;
-    if (!b) return hth_fail_memory(err, ok ? size : SIZE_MAX, "sums of parts");
-    b->sums = (int64_t *)(void *)((uint8_t *)b + head);
-    b->scores = (float *)(void *)((uint8_t *)b->sums + sums);
-    b->wanted = (uint8_t *)b->scores + scores;
+    bool ok = lay_out(s->model, s->n_tok_max, &l);
+    hth_source_buffers *b = ok ? hth_alloc(1, l.size) : NULL;
+    if (!b) return hth_fail_memory(err, ok ? l.size : SIZE_MAX, "sums of parts");
+    b->sums = (int64_t *)(void *)((uint8_t *)b + l.sums);
+    b->scores = (float *)(void *)((uint8_t *)b + l.scores);
+    b->wanted = (uint8_t *)b + l.wanted;
     s->source = source, s->source_buffers = b;
     return HEARTH_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "forward/sequence.h"
 #include "model/model.h"
+#include "store/store.h"
 
 /* ---- FFN probe (ffn.c) ------------------------------------------------------------- */
 
@@ -68,6 +69,32 @@ void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user);
  * A transposed down is no product. */
 void hth_step_set_product_probe(hth_step *step, hth_product_probe_fn *fn, void *user);
 void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: use the step's selector */
+
+/* ---- weights from storage (experts.c, ffn_streamed.c) ------------------------------------- */
+
+/* Pieces of a dense network: rows of gate and up together, then rows of down; or, where down is transposed, clusters of
+ * neurons with rows of all three (n_down is 0). Items follow one another; the last piece of either kind may have fewer
+ * rows. */
+enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* of a layer */
+typedef struct hth_ffn_pieces {
+    uint32_t first_item, n_half, n_down; /* n_half 0: the network is in memory */
+    uint32_t half_rows, down_rows;
+} hth_ffn_pieces;
+
+/* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert or a piece
+ * has, in this order; a joined gate and up is one extent. */
+typedef struct hth_streamed {
+    hth_store *store;
+    const uint32_t *first_expert;    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory */
+    const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory */
+    const uint32_t *ahead;           /* [n_ahead] pieces that each token reads, in their order, without pinned ones */
+    const uint32_t *first_ahead;     /* [n_layer] where those of a layer and the layers after it begin */
+    uint32_t n_ahead;
+} hth_streamed;
+/* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
+hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);
+/* Bytes that it allocates; false: overflow. */
+bool hth_step_store_size(const hth_model *model, uint32_t n_row, bool pieces, size_t *size);
 
 /* ---- masks of a selector's decisions (ffn.c) ------------------------------------------- */
 

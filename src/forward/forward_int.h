@@ -21,6 +21,8 @@ typedef struct hth_expert_pair {
     uint32_t token; /* UINT32_MAX: the row is padding */
     float weight;
 } hth_expert_pair;
+/* What a store gives of an expert, in this order. */
+enum { HTH_EXPERT_GATE, HTH_EXPERT_UP, HTH_EXPERT_DOWN, HTH_N_EXPERT_PART };
 typedef struct hth_expert_buffers {
     float *logits, *scores;    /* [n_tok][n_expert], [n_thread][n_expert] */
     uint32_t *chosen;          /* [n_tok][n_used] */
@@ -37,6 +39,11 @@ typedef struct hth_expert_buffers {
     int32_t *list;    /* [max_row][d_ff] the active neurons, and */
     uint32_t *n_list; /* [max_row] their numbers; NULL: down is not transposed */
     float *scales;    /* [max_row][hth_n_cluster(d_ff) + 1] of their clusters */
+    const uint8_t **data[HTH_N_EXPERT_PART]; /* [max_row] of each slice, if experts come from a store */
+    uint32_t *wanted, *held;                 /* [n_expert] items of the store */
+    size_t n_wanted;                         /* asked for, and not taken */
+    float *guess_x, *guess_logits, *guess_weights; /* [d_model], [n_expert], [n_used] of the next layer */
+    uint32_t *guess;                         /* [n_used] */
 } hth_expert_buffers;
 
 /* Workspace of recurrent mixers; NULL: no layer is recurrent. */
@@ -129,8 +136,12 @@ struct hth_step {
     hth_selector_fn *select; /* the caller's selector, which replaces `selector`; NULL: none */
     void *select_user;
 
+    const hth_streamed *streamed; /* weights that are not in memory; NULL: all are */
+    uint32_t *pieces;             /* [HTH_MAX_PIECE] items of the layer that is computed */
     const hth_ffn_source *source; /* of the networks' weights; NULL: they are all in memory */
     hth_source_buffers *source_buffers;
+    hth_ffn_source store_source; /* clusters of the store */
+    size_t n_cluster_wanted;     /* of pieces, asked for and not taken */
     hth_gpu *gpu;        /* NULL: the CPU computes all layers */
     bool device_failed;   /* hth_step_device_failed */
     const hth_batch_token *tokens; /* of the current step */
@@ -254,10 +265,20 @@ _Static_assert(sizeof(hth_fwd_layer_arg) == HTH_PREPARE_SIZE, "what a product pr
 /* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
 hth_fwd_block_fn hth_fwd_experts;
 void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);
-/* experts_down.c: queues the transposed down of the rows of a wave, and their sums */
-void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, uint32_t d_ff);
-/* ffn.c; ffn_source.c: with a source */
-hth_fwd_block_fn hth_fwd_ffn, hth_fwd_ffn_parts;
+/* The same before the mixer of a layer, from s->x; asks for streamed experts. What was asked for is taken by
+ * hth_fwd_experts, or dropped. */
+hearth_status hth_fwd_route_early(hth_step *s, uint32_t i_layer, hearth_error *err);
+void hth_fwd_drop_wanted(hth_step *s);
+/* experts_down.c: queues the transposed down of the rows of a wave, and their sums. data [slices of the wave]: its
+ * rows; NULL: they are those of down. */
+void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff);
+/* ffn.c; ffn_source.c: with a source; ffn_streamed.c: in pieces from a store */
+hth_fwd_block_fn hth_fwd_ffn, hth_fwd_ffn_parts, hth_fwd_ffn_streamed;
+/* ffn_source.c: bytes of hth_step_use_source; ffn_streamed.c: clusters of the step's store */
+bool hth_fwd_source_size(const hth_model *model, uint32_t n_row, size_t *size);
+hth_ffn_source hth_fwd_store_source(hth_step *s);
+/* s->hidden of all tokens from s->gate and s->up; what the selector leaves out is zero. */
+void hth_fwd_finish_hidden(hth_step *s, const hth_ffn *f);
 /* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */
 void hth_fwd_predict(hth_step *s, const hth_ffn *f, const float *residual, const float *input, size_t n_tok,
                      float *scores);

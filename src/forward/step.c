@@ -22,7 +22,7 @@ typedef struct bump {
 
 static void *bump_alloc(bump *c, size_t n, size_t size)
 {
-    size_t bytes, end;
+    size_t bytes = 0, end = 0;
     if (!hth_mul_size(n, size, &bytes) || !hth_add_size(c->used, bytes, &end) || end > SIZE_MAX - 64) {
         c->overflow = true;
         return NULL;
@@ -175,6 +175,13 @@ static void alloc_experts(bump *c, const hth_model *model, size_t n_row, size_t 
     b->out = bump_alloc(c, max_row * d, f);
     b->sums = bump_alloc(c, n_row * d, sizeof *b->sums);
     b->overflow = bump_alloc(c, n_row, sizeof *b->overflow);
+    for (int i = 0; i < HTH_N_EXPERT_PART; i++) b->data[i] = bump_alloc(c, max_row, sizeof *b->data[i]);
+    b->wanted = bump_alloc(c, e->n_expert, sizeof *b->wanted);
+    b->held = bump_alloc(c, e->n_expert, sizeof *b->held);
+    b->guess_x = bump_alloc(c, d, f);
+    b->guess_logits = bump_alloc(c, e->n_expert, f);
+    b->guess_weights = bump_alloc(c, n_used, f);
+    b->guess = bump_alloc(c, n_used, sizeof *b->guess);
     if (!model->expert_down_transposed) return;
     b->list = bump_alloc(c, max_row * d_ff, sizeof *b->list);
     b->n_list = bump_alloc(c, max_row, sizeof *b->n_list);
@@ -294,6 +301,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->act_q8.work = bump_alloc(c, n_thread * HTH_PANEL_WORK, 1);
     alloc_lists(c, model, n_tok, n_thread, s);
     alloc_experts(c, model, n_tok, n_thread, s);
+    s->pieces = bump_alloc(c, HTH_MAX_PIECE, sizeof *s->pieces);
     alloc_recurrent(c, model, n_tok, n_thread, s);
     alloc_by_head(c, model, n_tok, s);
     alloc_latent(c, model, n_tok, s);
@@ -346,6 +354,20 @@ void hth_step_close(hth_step *step)
 }
 
 void hth_step_use_gpu(hth_step *step, hth_gpu *gpu) { step->gpu = gpu; }
+
+hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err)
+{
+    step->streamed = streamed;
+    if (!streamed->pieces || !step->model->down_transposed) return HEARTH_OK;
+    step->store_source = hth_fwd_store_source(step);
+    return hth_step_use_source(step, &step->store_source, err);
+}
+
+bool hth_step_store_size(const hth_model *model, uint32_t n_row, bool pieces, size_t *size)
+{
+    *size = 0;
+    return !pieces || !model->down_transposed || hth_fwd_source_size(model, n_row, size);
+}
 
 void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user)
 {
@@ -547,10 +569,10 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
     float *mixer_to = parallel || scaled || two || l->mixer_post_norm.weight ? NULL : s->x;
     bool both = l->network == HTH_NETWORK_BOTH;
     float *network_to = parallel || scaled || both || l->ffn_post_norm.weight ? NULL : s->x;
-    const hth_router *router = &l->experts.router;
     hearth_status st = HEARTH_OK;
     if (h->n_stream > 0) return run_connected(s, i_layer, err);
-    if (hth_has_experts(l->network) && router->reads_layer_input) hth_fwd_route(s, router, s->x);
+    if (hth_has_experts(l->network) && l->experts.router.reads_layer_input) st = hth_fwd_route_early(s, i_layer, err);
+    if (st != HEARTH_OK) return st;
     if (l->experts.reads_stream_before) hth_fwd_norm(s, &l->experts.norm, s->x, s->kept, s->n_tok);
     if (l->mixer != HTH_MIXER_NONE) {
         if ((st = run_mixers(s, i_layer, mixer_to, err)) != HEARTH_OK) return st;
@@ -630,7 +652,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     if (step->gpu) {
         st = run_on_device(step, &to, err);
         n_done = hth_gpu_get_params(step->gpu)->n_layer, head_done = hth_gpu_get_params(step->gpu)->head;
-    } else if (step->source) {
+    } else if (step->source || (step->streamed && step->streamed->pieces)) {
         st = check_probe(step, err);
     }
     for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++)
@@ -643,6 +665,8 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
         clear_sums(step);
     }
     if (st != HEARTH_OK) hth_fwd_delta_net_undo(step);
+    hth_fwd_drop_wanted(step); /* of a layer that was not reached */
+    if (step->streamed) hth_store_advance(step->streamed->store, n_row);
     if (st == HEARTH_OK && step->gpu) hth_gpu_sim_host_cost_rest(step->gpu, step, to.n_given > 0);
     hth_alloc_assert_none(-1);
     return st;

@@ -1,0 +1,173 @@
+/* A dense network whose weights come from a store in pieces: rows of gate and up, then rows of down. Each piece is
+ * computed as soon as it is in memory, in any order; rows do not depend on one another. What the next layers need is
+ * read meanwhile. */
+#include "forward/forward_int.h"
+
+/* Pieces that are computed as one; items of the next layers that are named ahead. */
+enum { MAX_HELD = 8, MAX_AHEAD = 32 };
+
+typedef struct held_pieces {
+    hth_matrix matrices[2 * MAX_HELD]; /* that products point to */
+    uint32_t items[MAX_HELD], n;
+} held_pieces;
+
+/* Queues the rows of a piece. */
+typedef void piece_fn(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pieces, const hth_store_view *view,
+                      hth_matrix *matrices, float *add_to);
+
+/* Rows of a matrix from `first` on, at another address. */
+static hth_matrix rows_at(const hth_matrix *m, const uint8_t *data, size_t first, size_t n)
+{
+    hth_matrix some = *m;
+    some.data = data;
+    some.n_row = m->n_row - first < n ? m->n_row - first : n;
+    return some;
+}
+
+static void queue_halves(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pieces, const hth_store_view *view,
+                         hth_matrix *matrices, float *add_to)
+{
+    const hth_ffn *f = &l->ffn;
+    size_t first = (size_t)(view->i_item - pieces->first_item) * pieces->half_rows, n = 0;
+    hth_output outputs[2];
+    (void)add_to;
+    if (f->gate.n_row > 0) {
+        matrices[n] = rows_at(&f->gate, view->data[n], first, pieces->half_rows);
+        outputs[n] = (hth_output){.matrix = &matrices[n],
+                                  .bias = f->gate_bias ? f->gate_bias + first : NULL,
+                                  .y = s->gate + first,
+                                  .n_y = f->d_ff};
+        n++;
+    }
+    matrices[n] = rows_at(&f->up, view->data[n], first, pieces->half_rows);
+    outputs[n] = (hth_output){.matrix = &matrices[n],
+                              .bias = f->up_bias ? f->up_bias + first : NULL,
+                              .y = s->up + first,
+                              .n_y = f->d_ff};
+    n++;
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, outputs, n, NULL);
+}
+
+static void queue_down(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pieces, const hth_store_view *view,
+                       hth_matrix *matrices, float *add_to)
+{
+    const hth_ffn *f = &l->ffn;
+    size_t first = (size_t)(view->i_item - pieces->first_item - pieces->n_half) * pieces->down_rows;
+    matrices[0] = rows_at(&f->down, view->data[0], first, pieces->down_rows);
+    hth_output down = {.matrix = &matrices[0],
+                       .bias = f->down_bias ? f->down_bias + first : NULL,
+                       .y = s->block_out + first,
+                       .add_to = add_to ? add_to + first : NULL,
+                       .n_y = f->down.n_row};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->hidden, s->n_tok, &down, 1, NULL);
+}
+
+/* What is read next: the items of this layer from `next` on, then those of the layers after it and, behind the last
+ * one, of the next token. */
+static void name_ahead(const hth_step *s, uint32_t i_layer, uint32_t next)
+{
+    const hth_streamed *from = s->streamed;
+    uint32_t ahead[MAX_AHEAD], n = 0, first = from->first_ahead[i_layer];
+    for (uint32_t i = 0; n < MAX_AHEAD && i < from->n_ahead; i++) {
+        uint32_t item = from->ahead[(first + i) % from->n_ahead];
+        bool done = item >= from->pieces[i_layer].first_item && item < next;
+        if (!done) ahead[n++] = item;
+    }
+    hth_store_guess(from->store, ahead, n);
+}
+
+/* Finishes what is queued; then nothing reads the pieces. */
+static void give_back(hth_step *s, held_pieces *held)
+{
+    hth_pool_finish(s->pool);
+    hth_pool_quiesce(s->pool);
+    while (held->n > 0) hth_store_give(s->streamed->store, held->items[--held->n]);
+}
+
+/* Asks for n pieces, and computes them as they come. */
+static hearth_status compute_pieces(hth_step *s, uint32_t i_layer, uint32_t first, size_t n, piece_fn *queue,
+                                    float *add_to, hearth_error *err)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    hth_store *store = s->streamed->store;
+    held_pieces held = {.n = 0};
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; i < n; i++) s->pieces[i] = first + i;
+    hth_store_ask(store, s->pieces, n);
+    name_ahead(s, i_layer, first + (uint32_t)n);
+    while (n + held.n > 0 && st == HEARTH_OK) {
+        hth_store_view view;
+        size_t before = n;
+        if (n > 0 && held.n < MAX_HELD) st = hth_store_take(store, s->pieces, &n, held.n == 0, &view, err);
+        if (n < before && st == HEARTH_OK) {
+            queue(s, l, &s->streamed->pieces[i_layer], &view, &held.matrices[2 * held.n], add_to);
+            held.items[held.n++] = view.i_item;
+        } else {
+            give_back(s, &held);
+        }
+    }
+    give_back(s, &held);
+    hth_store_drop(store, s->pieces, n);
+    return st;
+}
+
+/* Down is asked for when gate and up are complete: what waits for a slot must not hold another one. Until then it is
+ * guessed, as what follows. */
+hearth_status hth_fwd_ffn_streamed(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    const hth_ffn_pieces *p = &s->streamed->pieces[i_layer];
+    hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->scores);
+    hearth_status st = compute_pieces(s, i_layer, p->first_item, p->n_half, queue_halves, NULL, err);
+    if (st != HEARTH_OK) return st;
+    hth_fwd_finish_hidden(s, &l->ffn);
+    return compute_pieces(s, i_layer, p->first_item + p->n_half, p->n_down, queue_down, add_to, err);
+}
+
+/* ---- clusters of neurons ------------------------------------------------------------------------ */
+
+static void request(void *user, uint32_t i_layer, const uint8_t *wanted)
+{
+    hth_step *s = user;
+    const hth_ffn_pieces *p = &s->streamed->pieces[i_layer];
+    s->n_cluster_wanted = 0;
+    for (uint32_t i = 0; i < p->n_half; i++)
+        if (!wanted || wanted[i]) s->pieces[s->n_cluster_wanted++] = p->first_item + i;
+    hth_store_ask(s->streamed->store, s->pieces, s->n_cluster_wanted);
+    if (!wanted) name_ahead(s, i_layer, p->first_item + p->n_half);
+}
+
+static hearth_status take(void *user, uint32_t i_layer, hth_ffn_part *part, hearth_error *err)
+{
+    hth_step *s = user;
+    const hth_ffn_pieces *p = &s->streamed->pieces[i_layer];
+    const hth_ffn *f = &s->model->layers[i_layer].ffn;
+    hth_store_view view;
+    uint32_t n = 0;
+    *part = (hth_ffn_part){0};
+    if (s->n_cluster_wanted == 0) return HEARTH_OK;
+    hearth_status st = hth_store_take(s->streamed->store, s->pieces, &s->n_cluster_wanted, true, &view, err);
+    if (st != HEARTH_OK) return st;
+    part->first = (view.i_item - p->first_item) * HTH_CLUSTER_NEURONS;
+    part->n_neuron = f->d_ff - part->first < HTH_CLUSTER_NEURONS ? f->d_ff - part->first : HTH_CLUSTER_NEURONS;
+    if (f->gate.n_row > 0) part->gate = view.data[n++];
+    part->up = view.data[n++];
+    part->down = view.data[n];
+    return HEARTH_OK;
+}
+
+static void release(void *user, uint32_t i_layer, const hth_ffn_part *part)
+{
+    const hth_step *s = user;
+    hth_store_give(s->streamed->store, s->streamed->pieces[i_layer].first_item + part->first / HTH_CLUSTER_NEURONS);
+}
+
+static void cancel(void *user)
+{
+    hth_step *s = user;
+    hth_store_drop(s->streamed->store, s->pieces, s->n_cluster_wanted);
+    s->n_cluster_wanted = 0;
+}
+
+hth_ffn_source hth_fwd_store_source(hth_step *s) { return (hth_ffn_source){request, take, release, cancel, s}; }
