@@ -22,7 +22,9 @@ const option_spec model_options[] = {
              "compute prompts of BF16 weights in bf16: approximate; --mmap, --no-repack and --batch 1 may change "
      "bits",
              ADVANCED),
-    OPT_FLAG("mmap", 0, "map the file instead of reading it"),
+    OPT_FLAG("mmap", 0, "map the file instead of reading it", ADVANCED),
+    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G; the rest is read when needed"),
+    OPT_TEXT("io", 0, "HOW", "how they are read: auto, uring, pread, sim:DISK", ADVANCED),
     OPT_FLAG("no-repack", 0, "weights in the file's order: same text, slower", ADVANCED),
     OPT_CHOICE("selector", 0, "S", "auto|dense|gate|predictor|threshold",
                "neuron selector: auto, dense, gate, ..."),
@@ -102,12 +104,12 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     hearth_session_options session = session_options(a, 0);
     if (n_position == 0) o.n_ctx = session.n_ctx;
     o.kv = session.kv;
+    o.n_batch = session.n_batch;
     if (!command_offers(a, "vram")) return o;
     const char *by_layers = command_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
     bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
     o.device = none ? "none" : args_text(a, "gpu", "auto");
     o.vram = args_size(a, "vram", 0);
-    o.n_batch = session.n_batch;
     o.placement = by_layers ? by_layers : args_text(a, "placement", NULL);
     o.bit_exact = args_has(a, "gpu-strict");
     return o;
@@ -131,6 +133,8 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     progress_init(&p, "reading", "MB", 1e6);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.mmap = args_has(a, "mmap");
+    o.ram = args_size(a, "ram", 0);
+    o.io = args_text(a, "io", NULL);
     o.no_repack = args_has(a, "no-repack");
     o.selector = selector;
     o.activation = activation;
@@ -315,6 +319,10 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     char seed[40] = "";
     if (is_seeded(a)) snprintf(seed, sizeof seed, "; seed %llu", (unsigned long long)sampler_seed(a));
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
+    char streamed[120];
+    snprintf(streamed, sizeof streamed, "read by %s when needed, %u of %u parts in memory",
+             info.reader ? info.reader : "", info.n_streamed_max, info.n_streamed);
+    if (info.n_streamed > 0) where = streamed;
     print_status("%s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; %s%s; %s%s",
                  info.path, info.architecture, (double)info.n_parameter * 1e-6,
                  (double)info.weight_bytes * 1e-6, info.synthetic ? ", synthetic weights" : "",

@@ -128,6 +128,12 @@ typedef struct hearth_model_options {
     hearth_selector selector; /* weights are laid out for it; sessions use it by default */
     const char *activation;   /* of the feed-forward network ("relu", ...), overrides the file's; or NULL */
     hearth_gpu_options gpu;   /* zeros: none */
+    /* Limit of memory in bytes for all that the process allocates with this model and one session, as announced in gpu
+     * (n_ctx, n_batch, kv). If the model needs more, experts or pieces of dense networks stay in the file and are read
+     * when they are needed: same results. 0: none. */
+    uint64_t ram;
+    const char *io; /* how they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of
+                       another disk); NULL: auto */
     bool allow_unused; /* open a file with tensors that this library does not use; results may be wrong */
     /* A flag that a signal handler or another thread may set. While it is not 0, evaluations of this model end
      * with CANCELLED, within the time of one small unit of work. It must outlive the model. NULL: none */
@@ -174,6 +180,9 @@ typedef struct hearth_model_info {
     uint64_t n_parameter;
     uint64_t weight_bytes;    /* of all tensors in use, in the file or in sidecars */
     uint64_t bytes_per_token; /* bytes of weights that one generated token reads if no neuron is skipped */
+    uint32_t n_streamed, n_streamed_max; /* experts, or pieces of dense networks, that are read from the file when they
+                                            are needed, and those that fit into memory at once; 0: none are */
+    const char *reader;       /* how they are read: "io_uring", "pread", the name of a simulated disk; NULL: none are */
     const char *gpu;          /* the device's name; NULL: the CPU runs everything */
     const char *gpu_note;     /* why nothing is on a device, or less than at first; "" */
     uint32_t gpu_n_layer;     /* layers on the device: the first ones */
@@ -190,6 +199,20 @@ typedef struct hearth_model_info {
 } hearth_model_info;
 
 HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
+
+/* What was read of weights that are not in memory, since the model was opened. */
+typedef struct hearth_storage_stats {
+    uint64_t n_hit, n_miss;         /* experts or pieces that were in memory when a step asked for them, or were not */
+    uint64_t n_guess, n_guess_used; /* read before they were asked for, and of those the ones that then were */
+    uint64_t weight_bytes;          /* of what was read; read_bytes: of the reads, which are rounded out */
+    uint64_t read_bytes, n_read;
+    uint64_t n_repeated;            /* reads that were interrupted, short or failed, and were made again */
+    uint64_t n_stall;               /* times that a step waited, and how long */
+    double stall_seconds;
+} hearth_storage_stats;
+
+/* False: all weights are in memory. */
+HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_storage_stats *stats);
 
 /* ---- text --------------------------------------------------------------- */
 

@@ -57,6 +57,12 @@ struct hearth_model {
     uint32_t n_evicted;
     hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* of all sessions, by type; NULL: not opened yet */
     bool mapped; /* matrices were mapped, not read */
+    /* Weights that are read when they are needed (streaming.c); NULL: all matrices are in memory. */
+    hth_reader *reader;
+    hth_store *store;
+    hth_streamed streamed;
+    uint32_t n_streamed; /* items */
+    hth_arena streamed_tables;
     uint32_t n_thread;
     const volatile int *cancel; /* while it is not 0, evaluations are cancelled; NULL: none */
     struct {
@@ -78,6 +84,17 @@ hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_optio
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err);
 /* True if a matrix was read from a sidecar. */
 bool hth_engine_is_from_sidecar(const hearth_model *m, const hth_matrix *w);
+
+/* streaming.c: with a limit of memory that the model exceeds, opens a store for what is not loaded. ARGUMENT: even then
+ * it does not fit; UNSUPPORTED, MEMORY, IO. */
+hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+void hth_engine_close_store(hearth_model *m);
+/* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */
+void hth_engine_set_store_memory(uint64_t more);
+/* Whether a matrix comes from the store. */
+bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
+/* What a matrix is bound to. */
+const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix *w);
 
 /* load.c: reads or maps the weights of all bindings of m->model: first the vectors, then the CPU's rows of
  * matrices without data. The data of a matrix that is partly on the device point to the CPU's first row. */

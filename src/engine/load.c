@@ -48,6 +48,7 @@ static void fail_job(read_job *job, const hearth_error *error)
 static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
 {
     const hth_model *model = m->model;
+    if (hth_engine_is_streamed(m, w)) return HTH_LAYOUT_ROWS; /* packing would take longer than reading */
     bool is_table = w == &model->position_embd || (w == &model->token_embd && !model->tied);
     bool divides_panels = w->n_slice > 0 && w->n_row / w->n_slice % HTH_PANEL_ROW > 0;
     return is_table || divides_panels || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS : m->kernels.layout[w->type];
@@ -101,6 +102,7 @@ static bool part_of(const hearth_model *m, size_t i_binding, part *p)
 {
     const hth_binding *b = &m->model->bindings[i_binding];
     if (!b->matrix || b->matrix->data) return false; /* matrices of sidecars have been read */
+    if (hth_engine_is_streamed(m, b->matrix)) return false;
     uint64_t first = hth_engine_first_row(m, b->matrix);
     *p =
         (part){b, *b->matrix, b->offset + first * b->matrix->row_size, b->size - first * b->matrix->row_size};
@@ -163,6 +165,7 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
         fail_job(job, &error);
         return;
     }
+    if (job->options->ram > 0) hth_gguf_drop_cached(job->model->file, c->tensor, c->from, c->size);
     if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
     if (i_thread != 0) return;
@@ -323,34 +326,64 @@ done:
 typedef struct bound_job {
     hearth_model *model;
     uint32_t n_cluster; /* of the widest layer */
+    size_t cluster_size; /* bytes of the largest cluster */
+    uint8_t *scratch;   /* [n_thread][cluster_size], if rows are not in memory */
+    _Atomic int failed; /* as read_job */
+    hearth_error error;
 } bound_job;
+
+/* n rows of a matrix from `first` on, which are perhaps in the file only. NULL: they cannot be read. */
+static const uint8_t *rows_to_bound(bound_job *job, const hth_matrix *w, size_t first, size_t n, uint32_t i_thread)
+{
+    const hearth_model *m = job->model;
+    uint8_t *to = job->scratch + i_thread * job->cluster_size;
+    hearth_error error;
+    if (w->data) return w->data + (first - (size_t)hth_engine_first_row(m, w)) * w->row_size;
+    if (!hth_engine_is_streamed(m, w) || atomic_load_explicit(&job->failed, memory_order_relaxed)) return NULL;
+    const hth_binding *b = hth_engine_binding_of(m, w);
+    uint64_t at = b->offset + first * w->row_size;
+    if (hth_gguf_read(m->file, b->tensor, at, n * w->row_size, to, &error) == HEARTH_OK) {
+        hth_gguf_drop_cached(m->file, b->tensor, at, n * w->row_size);
+        return to;
+    }
+    int expected = 0;
+    if (atomic_compare_exchange_strong(&job->failed, &expected, 1)) job->error = error;
+    return NULL;
+}
 
 /* The largest scale of a cluster. Those on a device are known already. */
 static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
 {
-    const bound_job *job = arg;
+    bound_job *job = arg;
     hth_transposed_down *down = hth_layer_transposed_down(&job->model->model->layers[i_unit / job->n_cluster]);
     const hth_matrix *m = &down->rows;
     size_t first_row = (size_t)hth_engine_first_row(job->model, m),
            first = i_unit % job->n_cluster * HTH_CLUSTER_NEURONS;
-    (void)i_thread;
-    if (!m->data || first < first_row) return;
-    for (size_t i = first; i < m->n_row && i < first + HTH_CLUSTER_NEURONS; i++)
+    if (first >= m->n_row || first < first_row) return;
+    size_t n = m->n_row - first < HTH_CLUSTER_NEURONS ? m->n_row - first : HTH_CLUSTER_NEURONS;
+    const uint8_t *rows = rows_to_bound(job, m, first, n, i_thread);
+    for (size_t i = 0; rows && i < n; i++)
         hth_axpy_raise(&down->scale_max[first / HTH_CLUSTER_NEURONS],
-                       hth_axpy_absmax_scale(m->type, m->data + (i - first_row) * m->row_size, m->n_col));
+                       hth_axpy_absmax_scale(m->type, rows + i * m->row_size, m->n_col));
 }
 
 /* The largest scale of each cluster, which bounds its integers (docs/arithmetic.md 6). */
 static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error *err)
 {
     const hth_hparams *h = &m->model->hparams;
-    bound_job job = {m, 0};
+    bound_job job = {.model = m};
     for (uint32_t i = 0; i < h->n_layer; i++) {
-        size_t n = hth_n_cluster(hth_layer_transposed_down(&m->model->layers[i])->rows.n_row);
+        const hth_matrix *rows = &hth_layer_transposed_down(&m->model->layers[i])->rows;
+        size_t n = hth_n_cluster(rows->n_row), size = HTH_CLUSTER_NEURONS * rows->row_size;
         if (n > job.n_cluster) job.n_cluster = (uint32_t)n;
+        if (hth_engine_is_streamed(m, rows) && size > job.cluster_size) job.cluster_size = size;
     }
+    job.scratch = hth_alloc(hth_pool_n_thread(pool), job.cluster_size);
+    if (!job.scratch) return hth_fail_memory(err, job.cluster_size, "rows of neurons");
     hth_pool_run(pool, bound_cluster, &job, (size_t)h->n_layer * job.n_cluster);
-    hearth_status st = HEARTH_OK;
+    hth_free(job.scratch);
+    if (job.failed && err) *err = job.error;
+    hearth_status st = job.failed ? job.error.status : HEARTH_OK;
     for (uint32_t i = 0; i < h->n_layer && st == HEARTH_OK; i++) st = hth_model_check_scales(m->model, i, err);
     return st;
 }

@@ -61,6 +61,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     m->cancel = options->cancel;
     if ((st = hth_engine_open_gpu(m, options, err)) != HEARTH_OK) goto done;
     if (!m->gpu && (st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
+    if ((st = hth_engine_open_store(m, options, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
     st = hth_engine_finish_gpu_load(m, options, err);
 done:
@@ -103,6 +104,7 @@ void hearth_model_close(hearth_model *m)
 {
     if (!m) return;
     hth_engine_close_gpu(m);
+    hth_engine_close_store(m);
     for (int i = 0; i < HTH_N_KV_TYPE; i++) hth_kv_pool_close(m->kv_pools[i]);
     hth_pages_free(m->weights, m->weights_size);
     for (uint32_t i = 0; i < m->n_reloaded; i++) hth_pages_free(m->reloaded[i].weights, m->reloaded[i].size);
@@ -214,6 +216,10 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .n_ctx_train = h->n_ctx_train};
     pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->gpu_lock;
     count_weights(m, info);
+    if (m->store) {
+        info->n_streamed = m->n_streamed, info->n_streamed_max = hth_store_n_slot(m->store);
+        info->reader = hth_reader_name(m->reader);
+    }
     pthread_mutex_lock(lock);
     describe_gpu(m, info);
     pthread_mutex_unlock(lock);

@@ -157,6 +157,11 @@ const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *na
 hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size,
                             void *dst, hearth_error *err);
 
+/* The system may forget these bytes of a tensor: they are not read again soon. */
+void hth_gguf_drop_cached(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size);
+/* The descriptor of a part, which stays the file's; -1 for files opened from memory. */
+int hth_gguf_part_fd(const hth_gguf *file, uint32_t i_part);
+
 /* Maps all parts read-only (once). hth_gguf_mapped then returns a pointer to a tensor's bytes. For files opened
  * from memory it always does. */
 hearth_status hth_gguf_map(hth_gguf *file, hearth_error *err);

@@ -84,6 +84,8 @@ void hth_gguf_source_close(hth_gguf_source *s);
 /* Reads size bytes from `at`. The caller has checked at + size <= s->size. */
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
                                    hearth_error *err);
+/* Tells the system that these bytes are not read again soon. */
+void hth_gguf_source_drop_cached(const hth_gguf_source *s, uint64_t at, size_t size);
 hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err);
 /* IO if a page of the map was found missing. */
 hearth_status hth_gguf_source_check_map(const hth_gguf_source *s, hearth_error *err);

@@ -126,6 +126,13 @@ const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part)
     return i_part < file->n_part ? file->parts[i_part].source.path : NULL;
 }
 
+void hth_gguf_drop_cached(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size)
+{
+    hth_gguf_source_drop_cached(&file->parts[tensor->i_part].source, tensor->offset + from, size);
+}
+
+int hth_gguf_part_fd(const hth_gguf *file, uint32_t i_part) { return file->parts[i_part].source.fd; }
+
 uint32_t hth_gguf_version(const hth_gguf *file) { return file->parts[0].version; }
 bool hth_gguf_is_powerinfer(const hth_gguf *file) { return file->parts[0].powerinfer; }
 uint32_t hth_gguf_n_part(const hth_gguf *file) { return file->n_part; }

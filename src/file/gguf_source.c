@@ -168,6 +168,11 @@ hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t
     return HEARTH_OK;
 }
 
+void hth_gguf_source_drop_cached(const hth_gguf_source *s, uint64_t at, size_t size)
+{
+    if (s->fd >= 0) posix_fadvise(s->fd, (off_t)at, (off_t)size, POSIX_FADV_DONTNEED);
+}
+
 /* Mapping a file that is shorter than its directory says would raise SIGBUS on access. This check finds a file
  * that is already shorter. */
 hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err)

@@ -45,6 +45,7 @@ typedef struct generation {
     size_t n_shown;
     const char *end; /* why it ended */
     double prompt_seconds, decode_seconds;
+    hearth_storage_stats prompt_storage; /* when the first token was sampled */
     bool by_sim_clock; /* times are a simulated GPU's */
     timestamp prompt_took, decode_took;
 } generation;
@@ -168,6 +169,7 @@ static bool next_token(generation *g, hearth_error *err)
 static bool generate(generation *g, hearth_error *err)
 {
     uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
+    hearth_model_get_storage(g->model, &g->prompt_storage);
     timestamp start = timestamp_now(g->model);
     while (!g->end) {
         if (interrupted()) g->end = "interrupted";
@@ -217,9 +219,57 @@ static void print_rates(const generation *g)
                  g->decode_seconds, rate((double)g->ids.n, g->decode_seconds), g->end);
 }
 
+/* What was read since the prompt. False: all weights are in memory. */
+static bool decode_storage(const generation *g, hearth_storage_stats *s)
+{
+    const hearth_storage_stats *before = &g->prompt_storage;
+    if (!hearth_model_get_storage(g->model, s)) return false;
+    s->n_hit -= before->n_hit, s->n_miss -= before->n_miss;
+    s->n_guess -= before->n_guess, s->n_guess_used -= before->n_guess_used;
+    s->weight_bytes -= before->weight_bytes, s->read_bytes -= before->read_bytes;
+    s->n_read -= before->n_read, s->n_repeated -= before->n_repeated;
+    s->n_stall -= before->n_stall, s->stall_seconds -= before->stall_seconds;
+    return true;
+}
+
+static void print_storage(const generation *g)
+{
+    hearth_storage_stats s;
+    if (!decode_storage(g, &s) || g->ids.n == 0) return;
+    double n = (double)g->ids.n, n_asked = (double)(s.n_hit + s.n_miss);
+    print_requested("storage, for each generated token: %.1f asked for, %.1f %% in memory; %.2f MB of weights read; "
+                    "%.2f guesses, %.2f used; waited %.1f ms; reads repeated in all %llu",
+                    n_asked / n, n_asked > 0.0 ? 100.0 * (double)s.n_hit / n_asked : 100.0,
+                    (double)s.weight_bytes * 1e-6 / n, (double)s.n_guess / n, (double)s.n_guess_used / n,
+                    1e3 * s.stall_seconds / n, (unsigned long long)s.n_repeated);
+}
+
+static void print_json_storage(json *j, const generation *g)
+{
+    hearth_storage_stats s;
+    hearth_model_info info = model_info(g->model);
+    if (!decode_storage(g, &s)) return;
+    json_open(j, "storage", '{');
+    json_word(j, "reader", info.reader);
+    json_uint(j, "parts", info.n_streamed);
+    json_uint(j, "parts_in_memory", info.n_streamed_max);
+    json_uint(j, "hits", s.n_hit);
+    json_uint(j, "misses", s.n_miss);
+    json_uint(j, "guesses", s.n_guess);
+    json_uint(j, "guesses_used", s.n_guess_used);
+    json_uint(j, "weight_bytes", s.weight_bytes);
+    json_uint(j, "read_bytes", s.read_bytes);
+    json_uint(j, "reads", s.n_read);
+    json_uint(j, "reads_repeated", s.n_repeated);
+    json_uint(j, "waits", s.n_stall);
+    json_float(j, "wait_seconds", s.stall_seconds, 6);
+    json_close(j, '}');
+}
+
 static void print_stats(const generation *g)
 {
     hearth_model_info info = model_info(g->model);
+    print_storage(g);
     double measured = rate((double)g->ids.n, g->decode_seconds);
     if (info.gpu_predicted_tps > 0.0)
         print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)",
@@ -263,6 +313,7 @@ static void print_json(const generation *g)
     json_float(&j, "prompt_tokens_per_second", rate((double)g->n_prompt, g->prompt_seconds), 6);
     json_float(&j, "decode_tokens_per_second", rate((double)g->ids.n, g->decode_seconds), 6);
     json_placement(&j, &info);
+    print_json_storage(&j, g);
     uint32_t n_layer;
     double *share = args_has(g->a, "stats") ? live_shares(g, &n_layer) : NULL;
     if (share) {

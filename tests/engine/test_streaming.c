@@ -1,0 +1,184 @@
+/* A model whose experts, or pieces of dense networks, are read when they are needed has the bits of the model in
+ * memory: with the least memory and more, with each way to read, any number of threads, as one prompt and token by
+ * token, beside other sessions. */
+#include "engine/engine.h"
+#include "support/device/hybrid.h"
+#include "support/engine.h"
+#include "support/models/golden.h"
+#include "support/test.h"
+
+#include <pthread.h>
+
+/* Small models of every kind of router and layout: transposed down, joined gate and up, biases, shared experts, experts
+ * beside a dense network, weights on inputs, hybrids. */
+static const char *const models[] = {"mixtral",      "qwen3moe",        "smallthinker-4b", "smallthinker-4b-downt",
+                                     "gpt-oss",      "deepseek2",       "llama4",          "qwen35moe",
+                                     "gemma4-moe",   "arctic",          "lfm2moe",         "grok",
+                                     "dbrx",         "nemotron_h_moe",  "deepseek4",       "jamba",
+                                     /* dense ones, with and without gate, biases, post-norms, both blocks at once: */
+                                     "llama-gqa",    "llama-relu",      "llama-bias",      "gemma2",
+                                     "falcon",       "gpt2",            "phi2",            "qwen35"};
+enum { N_MODEL = sizeof models / sizeof *models, N_CTX = 64 };
+
+/* The bytes of "(N bytes)" in a message; 0: there are none. */
+static uint64_t least_of(const char *message)
+{
+    const char *end = strstr(message, " bytes)"), *p = end;
+    while (p && p > message && p[-1] != '(') p--;
+    return end ? strtoull(p, NULL, 10) : 0;
+}
+
+/* Opens a model whose store has `more` bytes above the least. */
+static hearth_model *open_streamed(const char *path, const char *io, uint64_t more, hearth_selector selector)
+{
+    hearth_model *model = NULL;
+    hearth_model_options o = {
+        .ram = 1, .io = io, .n_thread = 2, .selector = selector, .gpu = {.n_ctx = N_CTX, .kv = HEARTH_KV_F32}};
+    hth_engine_set_store_memory(more);
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hth_engine_set_store_memory(UINT64_MAX);
+    return model;
+}
+
+static void check_bits(const golden *g, const hearth_model *model, const float *expected, uint32_t n_thread,
+                       uint32_t n_batch)
+{
+    engine_setting s = {.n_thread = n_thread, .n_batch = n_batch, .kv = HEARTH_KV_F32};
+    FREED float *logits = engine_model_logits(model, &s, g->ids, g->n);
+    if (logits && memcmp(logits, expected, g->n_truth * sizeof *logits) != 0)
+        test_fail(__FILE__, __LINE__, "%s: other bits with %u threads, batch %u, %s", g->model, n_thread, n_batch,
+                  test_model_info(model).reader);
+}
+
+TEST(streamed_weights_give_the_bits_of_those_in_memory)
+{
+    static const char *const io[] = {"auto", "pread", "sim:nvme4"};
+    int n_evicting = 0;
+    for (int i = 0; i < N_MODEL; i++) {
+        CLEANUP(golden_close) golden g;
+        if (!golden_open_arch(&g, models[i])) continue;
+        FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
+        for (int k = 0; expected && k < 3; k++) {
+            CLOSED(hearth_model) *model = open_streamed(g.model, io[k], k == 1 ? 16384 : 0, HEARTH_SELECTOR_AUTO);
+            if (!model) continue;
+            hearth_model_info info = test_model_info(model);
+            CHECK(info.n_streamed > 0 && info.n_streamed_max <= info.n_streamed);
+            n_evicting += info.n_streamed_max < info.n_streamed;
+            check_bits(&g, model, expected, 1, 256);
+            check_bits(&g, model, expected, 2, 1);
+            check_bits(&g, model, expected, 3, 7);
+            check_bits(&g, model, expected, 7, 256);
+        }
+    }
+    CHECK(n_evicting >= 2 * N_MODEL); /* of three each: more memory, or few parts, hold all */
+}
+
+/* ---- clusters of neurons ---------------------------------------------------------------------- */
+
+static void compare_selector(const char *path, hearth_selector selector)
+{
+    enum { N_ID = 40 };
+    const hearth_model_options o = {.n_thread = 2, .selector = selector};
+    CLOSED(hearth_model) *here = NULL;
+    CLOSED(hearth_model) *there = open_streamed(path, "auto", 0, selector);
+    int32_t ids[N_ID];
+    test_random r = {3};
+    CHECK_OK(hearth_model_open(path, &o, &here, err));
+    if (!here || !there) return;
+    for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, 250);
+    CHECK(test_model_info(there).n_streamed_max < test_model_info(there).n_streamed);
+    for (uint32_t n_batch = 1; n_batch <= N_ID; n_batch = n_batch * 5 + 3) {
+        engine_setting s = {.n_thread = n_batch % 3 + 1, .n_batch = n_batch, .kv = HEARTH_KV_F32};
+        FREED float *a = engine_model_logits(here, &s, ids, N_ID), *b = engine_model_logits(there, &s, ids, N_ID);
+        if (CHECK(a && b)) CHECK_BYTES(b, a, N_ID * test_model_info(here).n_vocab * sizeof *a);
+    }
+}
+
+TEST(streamed_clusters_give_the_bits_of_those_in_memory)
+{
+    const char *path = test_scratch("packed.gguf");
+    if (!hybrid_pack_powerinfer("opt", path)) return;
+    for (int s = HEARTH_SELECTOR_DENSE; s <= HEARTH_SELECTOR_THRESHOLD; s++) compare_selector(path, (hearth_selector)s);
+    if (hybrid_pack_floats("bamboo", path)) compare_selector(path, HEARTH_SELECTOR_GATE);
+    if (hybrid_pack_storyteller("Q4_0", path)) compare_selector(path, HEARTH_SELECTOR_GATE);
+}
+
+/* ---- several sessions ------------------------------------------------------------------------ */
+
+typedef struct reader_thread {
+    const golden *g;
+    const hearth_model *model;
+    const float *expected;
+    uint32_t n_batch;
+} reader_thread;
+
+static void *read_along(void *arg)
+{
+    const reader_thread *t = arg;
+    for (int i = 0; i < 3; i++) check_bits(t->g, t->model, t->expected, 2, t->n_batch);
+    return NULL;
+}
+
+TEST(sessions_share_streamed_experts)
+{
+    CLEANUP(golden_close) golden g;
+    if (!golden_open_arch(&g, "qwen3moe")) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
+    CLOSED(hearth_model) *model = open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO);
+    pthread_t threads[3];
+    reader_thread args[3];
+    if (!model) return;
+    for (uint32_t i = 0; i < 3; i++) {
+        args[i] = (reader_thread){&g, model, expected, 1 + 5 * i};
+        pthread_create(&threads[i], NULL, read_along, &args[i]);
+    }
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+}
+
+/* ---- refusals ----------------------------------------------------------------------------------- */
+
+TEST(limits_of_memory_are_refused_before_loading)
+{
+    const char *moe = test_data("golden/arch/mixtral.gguf"), *dense = test_data("golden/arch/qwen3.gguf");
+    hearth_model *model = NULL;
+    hearth_model_options o = {.ram = 1000};
+    CHECK_FAILS(hearth_model_open(moe, &o, &model, err), HEARTH_ERROR_ARGUMENT,
+                "mixtral.gguf: needs at least | bytes)|the limit is ");
+    CHECK_FAILS(hearth_model_open(dense, &o, &model, err), HEARTH_ERROR_ARGUMENT, "qwen3.gguf: needs at least ");
+    o.mmap = true;
+    CHECK_FAILS(hearth_model_open(moe, &o, &model, err), HEARTH_ERROR_UNSUPPORTED, "mapped weights");
+    CHECK(model == NULL);
+}
+
+TEST(a_model_that_fits_is_not_streamed)
+{
+    const char *path = test_data("golden/arch/mixtral.gguf");
+    CLOSED(hearth_model) *model = NULL;
+    CHECK_OK(hearth_model_open(path, &(hearth_model_options){.ram = (uint64_t)1 << 40}, &model, err));
+    CHECK_INT(test_model_info(model).n_streamed, 0);
+    CHECK(test_model_info(model).reader == NULL);
+}
+
+TEST(unknown_ways_to_read_are_refused)
+{
+    hearth_model *model = NULL;
+    hearth_model_options o = {.ram = 1, .io = "tape", .gpu = {.n_ctx = N_CTX}};
+    const char *path = test_data("golden/arch/mixtral.gguf");
+    hth_engine_set_store_memory(0);
+    CHECK_FAILS(hearth_model_open(path, &o, &model, err), HEARTH_ERROR_ARGUMENT, "no way to read is called 'tape'");
+    o.io = "sim:floppy";
+    CHECK_FAILS(hearth_model_open(path, &o, &model, err), HEARTH_ERROR_ARGUMENT, "no simulated disk|floppy|ufs4");
+    hth_engine_set_store_memory(UINT64_MAX);
+}
+
+/* The least that a refusal names is enough. */
+TEST(the_least_memory_that_a_refusal_names_is_enough)
+{
+    const char *path = test_data("golden/arch/mixtral.gguf");
+    hearth_error error = {0};
+    CLOSED(hearth_model) *model = NULL;
+    hearth_model_options o = {.ram = 1, .gpu = {.n_ctx = N_CTX}};
+    CHECK_INT(hearth_model_open(path, &o, &model, &error), HEARTH_ERROR_ARGUMENT);
+    o.ram = least_of(error.message) + (8 << 20); /* the process may have grown meanwhile */
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+}
