@@ -204,8 +204,8 @@ HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_in
 typedef struct hearth_storage_stats {
     uint64_t n_hit, n_miss;         /* experts or pieces that were in memory when a step asked for them, or were not */
     uint64_t n_guess, n_guess_used; /* read before they were asked for, and of those the ones that then were */
-    uint64_t weight_bytes;          /* of what was read; read_bytes: of the reads, which are rounded out */
-    uint64_t read_bytes, n_read;
+    uint64_t weight_bytes;          /* that were read */
+    uint64_t n_read, read_bytes;    /* reads, and their bytes, which are rounded out to sectors */
     uint64_t n_repeated;            /* reads that were interrupted, short or failed, and were made again */
     uint64_t n_stall;               /* times that a step waited, and how long */
     double stall_seconds;

@@ -13,7 +13,7 @@ void *hth_alloc(size_t n, size_t size);
 void *hth_realloc(void *p, size_t n, size_t size);
 void hth_free(void *p);
 
-/* size bytes, zeroed, aligned to 64, on 2 MiB pages if possible (madvise). NULL on failure. Freed with the same
+/* size bytes, zeroed, aligned to a page (4096 or more), on 2 MiB pages if possible (madvise). NULL on failure. Freed with the same
  * size. */
 void *hth_pages_alloc(size_t size);
 void hth_pages_free(void *p, size_t size);

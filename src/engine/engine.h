@@ -89,6 +89,8 @@ bool hth_engine_is_from_sidecar(const hearth_model *m, const hth_matrix *w);
  * it does not fit; UNSUPPORTED, MEMORY, IO. */
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 void hth_engine_close_store(hearth_model *m);
+/* UNSUPPORTED: weights are in the file, but `what` reads them in memory. */
+hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err);
 /* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */
 void hth_engine_set_store_memory(uint64_t more);
 /* Whether a matrix comes from the store. */

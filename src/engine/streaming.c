@@ -14,7 +14,9 @@
 /* Bytes that are allocated beside what is counted: stacks, samplers, texts. Bytes of a piece at most; small matrices
  * have several pieces too. */
 enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
-/* Memory to read ahead in, if there is as much: a part of what items have, and a limit. */
+/* For each thread, and for each item. */
+enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
+/* Memory that reading ahead gets: this part of the store's memory, and this size at most. */
 enum { AHEAD_PART = 16, MAX_AHEAD_SIZE = 64 << 20 };
 
 static _Atomic uint64_t test_memory = UINT64_MAX;
@@ -175,8 +177,8 @@ static void pin_some(item_list *list, uint64_t k)
     }
 }
 
-/* Clusters that a predictor names are kept by use; each begins with the share of tokens for which it is active, if the
- * file tells. */
+/* A predictor names clusters, so the store keeps the clusters of most use. Each begins with the share of tokens for
+ * which it is active, if the file tells. */
 static void weigh_clusters(const hearth_model *m, item_list *list)
 {
     enum { BLOCKS = HTH_CLUSTER_NEURONS / HTH_ACT_FREQ_BLOCK };
@@ -224,15 +226,17 @@ static hearth_status list_ahead(hearth_model *m, const item_list *list, hearth_e
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Bytes beside matrices: what the process has now, a session as announced, and others. */
-static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o)
+/* Bytes beside matrices: what the process has now, a session as announced, what loading takes for each thread
+ * (load.c), the store's tables, and others. */
+static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o, uint32_t n_item)
 {
     hearth_session_options s = hearth_session_defaults();
     s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
     size_t source = 0;
     if (o->gpu.n_batch) s.n_batch = o->gpu.n_batch;
     hth_step_store_size(m->model, s.n_batch, !streams_experts(m), &source);
-    return hth_memory_resident() + hearth_session_bytes(m, &s) + source + OTHER_SIZE;
+    return hth_memory_resident() + hearth_session_bytes(m, &s) + source + OTHER_SIZE +
+           (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE + (uint64_t)n_item * TABLE_SIZE;
 }
 
 /* Bytes of the matrices that are read to memory in any case, and of the others. */
@@ -314,16 +318,24 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     if (st == HEARTH_OK) st = make_items(m, &list, err);
     if (st != HEARTH_OK) goto done;
     sum_matrices(m, &list, &fixed, &streamed);
-    rest = size_of_rest(m, o) + fixed;
+    rest = size_of_rest(m, o, list.n) + fixed;
     uint64_t more = test_memory;
     if (more == UINT64_MAX && rest + streamed <= o->ram) goto done; /* it fits */
     bool ok = hth_store_min_memory(list.items, list.n, &least);
-    if (more != UINT64_MAX) st = open_store(m, o, &list, least + more, err);
-    else if (!ok || list.n == 0 || rest + least > o->ram) st = refuse(m, o->ram, rest + least, err);
+    if (!ok) st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
+    else if (more != UINT64_MAX) st = open_store(m, o, &list, least + more, err);
+    else if (list.n == 0 || rest + least > o->ram) st = refuse(m, o->ram, rest + least, err);
     else st = open_store(m, o, &list, o->ram - rest, err);
 done:
     hth_free(list.items);
     return st;
+}
+
+hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)
+{
+    if (!m->store) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s reads all weights in memory: leave --ram out",
+                    hth_gguf_path(m->file), what);
 }
 
 bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats)

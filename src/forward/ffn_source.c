@@ -42,7 +42,7 @@ hth_ffn hth_ffn_slice(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_s
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
-/* Offsets of the sums and of the scores, in an allocation of size bytes. */
+/* Offsets of the arrays of hth_source_buffers, in an allocation of size bytes. */
 typedef struct source_layout {
     size_t sums, scores, wanted, size;
 } source_layout;

@@ -127,7 +127,7 @@ hearth_status hth_fwd_ffn_streamed(hth_step *s, uint32_t i_layer, float *add_to,
 
 /* ---- clusters of neurons ------------------------------------------------------------------------ */
 
-static void request(void *user, uint32_t i_layer, const uint8_t *wanted)
+static void request_clusters(void *user, uint32_t i_layer, const uint8_t *wanted)
 {
     hth_step *s = user;
     const hth_ffn_pieces *p = &s->streamed->pieces[i_layer];
@@ -138,7 +138,7 @@ static void request(void *user, uint32_t i_layer, const uint8_t *wanted)
     if (!wanted) name_ahead(s, i_layer, p->first_item + p->n_half);
 }
 
-static hearth_status take(void *user, uint32_t i_layer, hth_ffn_part *part, hearth_error *err)
+static hearth_status take_cluster(void *user, uint32_t i_layer, hth_ffn_part *part, hearth_error *err)
 {
     hth_step *s = user;
     const hth_ffn_pieces *p = &s->streamed->pieces[i_layer];
@@ -157,17 +157,20 @@ static hearth_status take(void *user, uint32_t i_layer, hth_ffn_part *part, hear
     return HEARTH_OK;
 }
 
-static void release(void *user, uint32_t i_layer, const hth_ffn_part *part)
+static void release_cluster(void *user, uint32_t i_layer, const hth_ffn_part *part)
 {
     const hth_step *s = user;
     hth_store_give(s->streamed->store, s->streamed->pieces[i_layer].first_item + part->first / HTH_CLUSTER_NEURONS);
 }
 
-static void cancel(void *user)
+static void cancel_clusters(void *user)
 {
     hth_step *s = user;
     hth_store_drop(s->streamed->store, s->pieces, s->n_cluster_wanted);
     s->n_cluster_wanted = 0;
 }
 
-hth_ffn_source hth_fwd_store_source(hth_step *s) { return (hth_ffn_source){request, take, release, cancel, s}; }
+hth_ffn_source hth_fwd_store_source(hth_step *s)
+{
+    return (hth_ffn_source){request_clusters, take_cluster, release_cluster, cancel_clusters, s};
+}

@@ -271,6 +271,7 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
     finder f = {.model = model, .options = options, .out = out, .n_thread = hearth_session_n_thread(session)};
     *out = (hth_thresholds){0};
     hearth_status st = hth_model_check_dense(model->model, "hearth thresholds", err);
+    if (st == HEARTH_OK) st = hth_engine_need_weights(model, "hearth thresholds", err);
     if (st == HEARTH_OK) st = hth_chunks_open(&w, model, text, n, hearth_session_n_ctx(session), err);
     if (st != HEARTH_OK) return st;
     f.n_chunk = hth_text_sampler_n_chunk(&w, options->n_sample);

@@ -1,4 +1,4 @@
-/* For tests: a disk that hands out the results of another one as faulty disks do. */
+/* For tests: a disk that adds faults to the results of another one. */
 #ifndef HTH_STORE_DISK_FAULTS_H
 #define HTH_STORE_DISK_FAULTS_H
 

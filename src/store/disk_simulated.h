@@ -7,7 +7,7 @@
 
 typedef struct hth_disk_model {
     const char *name;
-    uint64_t latency_ns;   /* of a read that nothing is ahead of */
+    uint64_t latency_ns;   /* of a single read */
     double bytes_per_ns;   /* of reads that do not follow one another; 1.0 is 1 GB/s */
     double sequential_bytes_per_ns;
     uint64_t gap_ns;       /* between the starts of two reads, within near_size bytes */

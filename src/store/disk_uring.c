@@ -88,7 +88,9 @@ static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *resul
         uint32_t n = take_results(d, results, max, &woken);
         if (n > 0 || woken || r == -ETIME) return n;
         if (r >= 0 && timeout_ns != UINT64_MAX) return 0; /* a timeout of an old kernel is a result */
-        if (r < 0 && r != -EINTR) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* EBUSY, EAGAIN */
+        if (r == -EINTR) continue;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* EBUSY, EAGAIN: the system is short of memory */
+        if (timeout_ns != UINT64_MAX) return 0;
     }
 }
 
@@ -130,6 +132,25 @@ static int open_ring(struct io_uring *ring)
     return r;
 }
 
+/* Whether the system allows io_uring_enter, and the kernel has reads: by a ring of its own, since another thread may
+ * own the first one. 0, or -errno. */
+static int try_ring(void)
+{
+    struct io_uring ring;
+    struct io_uring_cqe *cqe;
+    int r = io_uring_queue_init(2, &ring, 0);
+    if (r < 0) return r;
+    struct io_uring_probe *probe = io_uring_get_probe_ring(&ring);
+    bool reads = probe && io_uring_opcode_supported(probe, IORING_OP_READ);
+    if (probe) io_uring_free_probe(probe);
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+    if (sqe) io_uring_prep_nop(sqe);
+    r = reads && sqe ? io_uring_submit(&ring) : -ENOSYS;
+    if (r >= 0) r = io_uring_wait_cqe(&ring, &cqe);
+    io_uring_queue_exit(&ring);
+    return r < 0 ? r : 0;
+}
+
 static const char *remedy_for(int error)
 {
     return error == EPERM ? "; sysctl kernel.io_uring_disabled, or a seccomp filter that refuses io_uring_setup" : "";
@@ -144,7 +165,8 @@ hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
     if (!d) return hth_fail_memory(err, sizeof *d, "a ring for reads");
     d->disk = (hth_disk){&ops, "io_uring", N_ENTRY - 2};
     d->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = d->event_fd < 0 ? -errno : open_ring(&d->ring);
+    int r = d->event_fd < 0 ? -errno : try_ring();
+    if (r == 0) r = open_ring(&d->ring);
     if (r < 0) {
         if (d->event_fd >= 0) close(d->event_fd);
         hth_free(d);

@@ -68,7 +68,7 @@ struct hth_reader {
     load_queue added;
     bool hurries; /* guesses have become needed */
     bool active;  /* without a thread: a caller reads */
-    bool closing;
+    bool closing, cancels; /* cancels: once */
     hth_reader_stats stats;
 
     /* Of the thread. */
@@ -128,7 +128,7 @@ static void place_extents(hth_load *l)
     for (uint32_t i = 0; i < l->n_extent; i++) {
         size_t room = 0;
         bool ok = room_of(&l->extents[i], &room);
-        assert(ok && l->extents[i].size > 0);
+        assert(ok && l->extents[i].size > 0 && (uintptr_t)to % HTH_ROOM_ALIGN == 0);
         (void)ok;
         l->data[i] = to + l->extents[i].offset % HTH_ROOM_ALIGN;
         to += room;
@@ -249,7 +249,7 @@ static bool is_permanent(int error) { return error == ENODEV || error == ENXIO |
 static void advance_piece(hth_reader *r, piece *p, uint64_t n)
 {
     uint64_t got = p->at + n;
-    if (got >= p->needed) {
+    if (got >= p->needed || p->load->failed) {
         if (!p->direct) posix_fadvise(r->files[p->i_file].fd, (off_t)p->at, (off_t)n, POSIX_FADV_DONTNEED);
         end_piece(p);
         return;
@@ -264,6 +264,10 @@ static void advance_piece(hth_reader *r, piece *p, uint64_t n)
 
 static void retry_piece(hth_reader *r, piece *p, int error)
 {
+    if (p->load->failed) {
+        end_piece(p);
+        return;
+    }
     if (error == EINTR || error == EAGAIN || error == EBUSY) {
         count(r, &r->stats.n_again);
         if (++p->n_again <= MAX_AGAIN) {
@@ -283,9 +287,12 @@ static void retry_piece(hth_reader *r, piece *p, int error)
         delay_piece(r, p, 0);
         return;
     }
-    if (error != 0) count(r, &r->stats.n_failed);
-    if (error == 0 || is_permanent(error) || p->n_failure == MAX_FAILURE) fail_piece(p, error);
-    else delay_piece(r, p, retry_ns[p->n_failure++]);
+    if (error == 0 || is_permanent(error) || p->n_failure == MAX_FAILURE) {
+        fail_piece(p, error);
+        return;
+    }
+    count(r, &r->stats.n_failed);
+    delay_piece(r, p, retry_ns[p->n_failure++]);
 }
 
 /* More reads at once as long as the disk gains 5 % from them; fewer when it does not. */
@@ -339,14 +346,14 @@ static void sort_loads(hth_reader *r, load_queue *from)
     }
 }
 
-/* Takes what was added. *closing: the reader closes. */
-static void take_added(hth_reader *r, bool *closing)
+/* Takes what was added. *cancels: all loads end; *closing: the reader too. */
+static void take_added(hth_reader *r, bool *closing, bool *cancels)
 {
     pthread_mutex_lock(&r->lock);
     if (r->hurries) sort_loads(r, &r->guesses);
     sort_loads(r, &r->added);
-    r->hurries = false;
-    *closing = r->closing;
+    *closing = r->closing, *cancels = r->cancels || r->closing;
+    r->hurries = r->cancels = false;
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -430,9 +437,9 @@ static void *run_thread(void *reader)
 {
     hth_reader *r = reader;
     for (;;) {
-        bool closing;
-        take_added(r, &closing);
-        if (closing) cancel_all(r);
+        bool closing, cancels;
+        take_added(r, &closing, &cancels);
+        if (cancels) cancel_all(r);
         else start_pieces(r);
         if (closing && r->n_running == 0) return NULL;
         wait_for_results(r);
@@ -454,8 +461,8 @@ void hth_reader_start(hth_reader *r, hth_load *loads)
     pthread_mutex_unlock(&r->lock);
     if (r->has_thread) r->disk->ops->wake(r->disk);
     while (reads) {
-        bool closing;
-        take_added(r, &closing);
+        bool closing, cancels;
+        take_added(r, &closing, &cancels);
         start_pieces(r);
         if (r->n_running + r->n_delayed > 0) {
             wait_for_results(r);
@@ -466,6 +473,14 @@ void hth_reader_start(hth_reader *r, hth_load *loads)
         r->active = reads;
         pthread_mutex_unlock(&r->lock);
     }
+}
+
+void hth_reader_cancel(hth_reader *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->cancels = true;
+    pthread_mutex_unlock(&r->lock);
+    if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
 void hth_reader_hurry(hth_reader *r, hth_load *load)
@@ -487,6 +502,18 @@ static hearth_status open_file(reader_file *f, const hth_reader_file *from, bool
     memcpy(f->path, from->path, size);
     if (!buffered) f->direct_fd = hth_direct_open(f->fd, &f->align);
     f->direct = f->direct_fd >= 0;
+    return HEARTH_OK;
+}
+
+/* Callers read then, of which a ring allows one only. */
+static hearth_status read_without_thread(hth_reader *r, hearth_error *err)
+{
+    hth_disk *disk;
+    hearth_status st = hth_disk_open_pread(0, &disk, err);
+    if (st != HEARTH_OK) return st;
+    hth_log(HEARTH_LOG_WARN, "the system created no thread that reads: reads are not overlapped");
+    r->disk->ops->close(r->disk);
+    r->disk = disk;
     return HEARTH_OK;
 }
 
@@ -514,7 +541,10 @@ hearth_status hth_reader_open(const hth_reader_options *o, hth_reader **out, hea
         return st;
     }
     r->has_thread = hth_thread_start(&r->thread, run_thread, r);
-    if (!r->has_thread) hth_log(HEARTH_LOG_WARN, "the system created no thread that reads: reads are not overlapped");
+    if (!r->has_thread && (st = read_without_thread(r, err)) != HEARTH_OK) {
+        hth_reader_close(r);
+        return st;
+    }
     *out = r;
     return HEARTH_OK;
 }

@@ -1,6 +1,6 @@
-/* Reads extents of files into memory by one thread of its own, which keeps several reads running: from the page cache's
- * side directly where the file system allows it, in pieces of at most 1 MiB, as many at once as the disk gains from.
- * Short reads, interruptions and failures are handled here: a load either has all its bytes or one error. */
+/* Reads extents of files into memory by one thread of its own, which keeps several reads running. It bypasses the page
+ * cache where the file system allows it. Short reads, interruptions and failures are handled here: a load has either
+ * all its bytes or one error. */
 #ifndef HTH_STORE_READER_H
 #define HTH_STORE_READER_H
 
@@ -69,10 +69,13 @@ typedef struct hth_reader hth_reader;
  * the file. False: overflow. */
 bool hth_reader_room(const hth_extent *extents, uint32_t n, size_t *size);
 
-/* MEMORY. If the system creates no thread, hth_reader_start reads. */
+/* MEMORY. If the system creates no thread, hth_reader_start reads, by pread. */
 hearth_status hth_reader_open(const hth_reader_options *options, hth_reader **out, hearth_error *err);
 /* Ends all loads: those that were not read fail. NULL is allowed. */
 void hth_reader_close(hth_reader *reader);
+
+/* Ends the loads that were queued so far, as hth_reader_close does; those whose reads run end with these. */
+void hth_reader_cancel(hth_reader *reader);
 
 /* Queues loads, linked by next. From any thread. */
 void hth_reader_start(hth_reader *reader, hth_load *loads);

@@ -5,7 +5,7 @@
 
 #include "store/store.h"
 
-enum { HTH_NO_SLOT = UINT32_MAX };
+#define HTH_NO_SLOT UINT32_MAX
 
 typedef struct hth_slot {
     uint8_t *memory;
@@ -34,7 +34,7 @@ typedef struct hth_slots {
     uint32_t n_slot, n_class;
 } hth_slots;
 
-/* The least memory of hth_slots_open. False: overflow. */
+/* The least memory of hth_slots_open. False: overflow, or no memory to compute it. */
 bool hth_slots_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size);
 /* Divides memory among classes. The slots of pinned items are the first ones, in their order. ARGUMENT, MEMORY. */
 hearth_status hth_slots_open(hth_slots *s, const hth_store_item *items, uint32_t n_item, uint64_t memory,

@@ -27,7 +27,7 @@ typedef enum item_state {
 
 typedef enum item_queue { QUEUE_NEEDED, QUEUE_GUESSES, N_QUEUE } item_queue;
 
-enum { NO_ITEM = UINT32_MAX };
+#define NO_ITEM UINT32_MAX
 
 typedef struct item {
     hth_store_item is;
@@ -188,8 +188,7 @@ static void end_load(hth_load *load)
     item *i = &s->items[i_item];
     bool guess = s->slots.slots[i_slot].unused_guess;
     s->n_loading--, s->n_guess_loading -= guess;
-    counters_of(s, i)->read_size += size_of(i);
-    counters_of(s, i)->n_guess += guess;
+    if (!load->failed) counters_of(s, i)->read_size += size_of(i), counters_of(s, i)->n_guess += guess;
     if (load->failed) {
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
@@ -409,6 +408,7 @@ void hth_store_close(hth_store *s)
     pthread_mutex_lock(&s->lock);
     for (int q = 0; q < N_QUEUE; q++)
         while (s->queues[q].first != NO_ITEM) dequeue(s, s->queues[q].first);
+    if (s->n_loading > 0) hth_reader_cancel(s->reader);
     while (s->n_loading > 0) pthread_cond_wait(&s->arrived, &s->lock);
     pthread_mutex_unlock(&s->lock);
     hth_slots_close(&s->slots);

@@ -48,7 +48,7 @@ typedef struct hth_store_counters {
 
 typedef struct hth_store hth_store;
 
-/* The least memory with which hth_store_open succeeds. False: overflow. */
+/* The least memory with which hth_store_open succeeds. False: overflow, or no memory to compute it. */
 bool hth_store_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size);
 
 /* ARGUMENT: too little memory. MEMORY. */

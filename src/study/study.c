@@ -213,6 +213,7 @@ hearth_status hth_study_run(const hearth_model *model, hearth_session *session, 
 {
     hth_study_state s = {.model = model, .session = session, .options = options, .out = out};
     hearth_status st = hth_model_check_dense(model->model, "hearth study", err);
+    if (st == HEARTH_OK) st = hth_engine_need_weights(model, "hearth study", err);
     if (st != HEARTH_OK) return st;
     st = begin(&s, text, n, err);
     if (st == HEARTH_OK) st = sample_tokens(&s, err);
