@@ -607,8 +607,8 @@ static hearth_status check_probe(const hth_step *s, hearth_error *err)
 {
     if (!s->probe && !s->select && !s->act_q8.probe) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: neurons %s cannot be probed: open the model without %s",
-                    hth_gguf_path(s->model->file), s->gpu ? "on a device" : "whose weights are fetched",
-                    s->gpu ? "a device (gpu.device none)" : "a source of weights");
+                    hth_gguf_path(s->model->file), s->gpu ? "on a device" : "whose weights are read when they are needed",
+                    s->gpu ? "a device (gpu.device none)" : "a limit of memory");
 }
 
 static hearth_status run_on_device(hth_step *s, hth_logits_sink *to, hearth_error *err)

@@ -33,6 +33,35 @@ def prompts_come_from_anywhere():
 
 
 @case
+def a_limit_of_memory_gives_the_same_text():
+    floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+    words = ["run", floats, "-p", "Once upon a time", "-n", "12", "-c", "64", "--batch", "16", "-t", "1", "--seed", "1",
+             "--gpu", "none"]
+
+    def limit_for(*command):
+        """A little more than the least of a refusal."""
+        refused = bad(1, "needs at least", *command, "--ram", "1M")
+        return str(int(re.search(r"\((\d+) bytes\)", refused)[1]) + (2 << 20))
+
+    limit = limit_for(*words)
+    expected = json.loads(good(*words, "--json").stdout)
+    check("storage" not in expected, expected)
+    for io in ["auto", "pread", "sim:nvme4"]:
+        result = json.loads(good(*words, "--ram", limit, "--io", io, "--json").stdout)
+        storage = result["storage"]
+        check(result["ids"] == expected["ids"], io)
+        check(storage["parts_in_memory"] < storage["parts"] and storage["read_bytes"] > 0, storage)
+        check(("simulated" in storage["reader"]) == (io == "sim:nvme4"), storage)
+    said = good(*words, "--ram", limit, "--stats").stderr
+    check(b"read by " in said and b"storage, for each generated token: " in said, said)
+    bad(1, "no way to read is called 'tape'", *words, "--ram", limit, "--io", "tape")
+    text = scratch("studied", b"Once upon a time there was a cat. " * 40)
+    for name in ["study", "thresholds"]:
+        command = [name, floats, "-f", text, "-o", scratch("out"), "-c", "64", "--batch", "16"]
+        bad(1, "leave --ram out", *command, "--ram", limit_for(*command))
+
+
+@case
 def long_prompts_and_full_contexts_say_so():
     prompt = "one two three four five six seven eight nine"
     bad(1, "the prompt has 16 tokens, and the context has 8", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")

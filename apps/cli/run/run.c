@@ -405,7 +405,8 @@ static bool open_all(generation *g, int *status)
         report(&err);
         return false;
     }
-    hearth_session_enable_sparsity_stats(g->session, args_has(g->a, "stats"));
+    bool streamed = model_info(g->model).n_streamed > 0; /* then neurons are not counted */
+    hearth_session_enable_sparsity_stats(g->session, args_has(g->a, "stats") && !streamed);
     return true;
 }
 
