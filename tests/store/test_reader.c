@@ -99,7 +99,7 @@ TEST(readers_load_extents)
             hth_reader_stats stats = hth_reader_get_stats(reader);
             CHECK(stats.n_read > 4 * N_LOAD);
             CHECK_INT(stats.n_failed + stats.n_again, 0);
-            CHECK_INT(stats.n_buffered_file, buffered);
+            CHECK(stats.n_buffered_file == 1 || !buffered); /* the file system may refuse direct reads */
             hth_reader_close(reader);
         }
     close(fd);
