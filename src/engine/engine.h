@@ -57,10 +57,9 @@ struct hearth_model {
     uint32_t n_evicted;
     hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* of all sessions, by type; NULL: not opened yet */
     bool mapped; /* matrices were mapped, not read */
-    /* Weights that are read when they are needed (streaming.c); NULL: all matrices are in memory. */
+    /* Weights that are read when they are needed (streaming.c). */
+    hth_streamed streamed; /* store NULL: all matrices are in memory */
     hth_reader *reader;
-    hth_store *store;
-    hth_streamed streamed;
     uint32_t n_streamed; /* items */
     hth_arena streamed_tables;
     uint32_t n_thread;

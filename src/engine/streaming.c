@@ -24,7 +24,7 @@ void hth_engine_set_store_memory(uint64_t more) { test_memory = more; }
 
 typedef struct item_list {
     hth_store_item *items;
-    uint32_t n, n_max;
+    uint32_t n;
     hth_ffn_pieces *pieces; /* [n_layer] */
     uint32_t *first_expert; /* [n_layer] */
 } item_list;
@@ -149,9 +149,8 @@ static hearth_status make_items(hearth_model *m, item_list *list, hearth_error *
     list->first_expert = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->first_expert, 16);
     if (!list->pieces || !list->first_expert) return hth_fail_memory(err, n_layer * sizeof *list->pieces, "items");
     add_items(m, list);
-    list->n_max = list->n;
-    list->items = hth_alloc(list->n_max, sizeof *list->items);
-    if (!list->items) return hth_fail_memory(err, list->n_max * sizeof *list->items, "items of a store");
+    list->items = hth_alloc(list->n, sizeof *list->items);
+    if (!list->items) return hth_fail_memory(err, list->n * sizeof *list->items, "items of a store");
     add_items(m, list);
     return HEARTH_OK;
 }
@@ -300,12 +299,12 @@ static hearth_status open_store(hearth_model *m, const hearth_model_options *o, 
                                      .memory = memory,
                                      .reader = m->reader,
                                      .cancel = m->cancel};
-    if ((st = hth_store_open(&store, &m->store, err)) != HEARTH_OK) return st;
+    if ((st = hth_store_open(&store, &m->streamed.store, err)) != HEARTH_OK) return st;
     m->n_streamed = list->n;
-    m->streamed.store = m->store, m->streamed.first_expert = list->first_expert;
+    m->streamed.first_expert = list->first_expert;
     hth_log(HEARTH_LOG_INFO, "%s are read by %s when they are needed: %u of %u fit into memory",
             streams_experts(m) ? "experts" : "pieces of networks", hth_reader_name(m->reader),
-            hth_store_n_slot(m->store), list->n);
+            hth_store_n_slot(m->streamed.store), list->n);
     return HEARTH_OK;
 }
 
@@ -333,7 +332,7 @@ done:
 
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)
 {
-    if (!m->store) return HEARTH_OK;
+    if (!m->streamed.store) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s reads all weights in memory: leave --ram out",
                     hth_gguf_path(m->file), what);
 }
@@ -341,9 +340,9 @@ hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, h
 bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats)
 {
     *stats = (hearth_storage_stats){0};
-    if (!m->store) return false;
+    if (!m->streamed.store) return false;
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
-        hth_store_counters c = hth_store_get_counters(m->store, i);
+        hth_store_counters c = hth_store_get_counters(m->streamed.store, i);
         stats->n_hit += c.n_hit, stats->n_miss += c.n_miss;
         stats->n_guess += c.n_guess, stats->n_guess_used += c.n_guess_used;
         stats->weight_bytes += c.read_size;
@@ -357,7 +356,7 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
 
 void hth_engine_close_store(hearth_model *m)
 {
-    hth_store_close(m->store);
+    hth_store_close(m->streamed.store);
     hth_reader_close(m->reader);
     hth_arena_free(&m->streamed_tables);
 }

@@ -28,23 +28,21 @@ static void queue_halves(hth_step *s, const hth_layer *l, const hth_ffn_pieces *
                          hth_matrix *matrices, float *add_to)
 {
     const hth_ffn *f = &l->ffn;
+    const hth_matrix *const halves[] = {&f->gate, &f->up};
+    const float *const biases[] = {f->gate_bias, f->up_bias};
+    float *const y[] = {s->gate, s->up};
     size_t first = (size_t)(view->i_item - pieces->first_item) * pieces->half_rows, n = 0;
     hth_output outputs[2];
     (void)add_to;
-    if (f->gate.n_row > 0) {
-        matrices[n] = rows_at(&f->gate, view->data[n], first, pieces->half_rows);
+    for (int k = 0; k < 2; k++) {
+        if (halves[k]->n_row == 0) continue; /* no gate */
+        matrices[n] = rows_at(halves[k], view->data[n], first, pieces->half_rows);
         outputs[n] = (hth_output){.matrix = &matrices[n],
-                                  .bias = f->gate_bias ? f->gate_bias + first : NULL,
-                                  .y = s->gate + first,
+                                  .bias = biases[k] ? biases[k] + first : NULL,
+                                  .y = y[k] + first,
                                   .n_y = f->d_ff};
         n++;
     }
-    matrices[n] = rows_at(&f->up, view->data[n], first, pieces->half_rows);
-    outputs[n] = (hth_output){.matrix = &matrices[n],
-                              .bias = f->up_bias ? f->up_bias + first : NULL,
-                              .y = s->up + first,
-                              .n_y = f->d_ff};
-    n++;
     hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, outputs, n, NULL);
 }
 

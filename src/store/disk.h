@@ -43,7 +43,6 @@ typedef struct hth_disk_ops {
 struct hth_disk {
     const hth_disk_ops *ops;
     const char *name; /* "io_uring" */
-    uint32_t max_reads; /* that can run at once */
 };
 
 /* "auto" or NULL (io_uring, else pread, with a line in the log), "uring", "pread", or "sim:DISK", a simulated one

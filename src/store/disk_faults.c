@@ -120,7 +120,7 @@ hearth_status hth_disk_open_faults(hth_disk *inner, const hth_disk_faults *fault
         inner->ops->close(inner);
         return hth_fail_memory(err, sizeof *d, "a disk with faults");
     }
-    *d = (faulty_disk){.disk = {&ops, inner->name, inner->max_reads}, .inner = inner, .faults = faults};
+    *d = (faulty_disk){.disk = {&ops, inner->name}, .inner = inner, .faults = faults};
     *out = &d->disk;
     return HEARTH_OK;
 }

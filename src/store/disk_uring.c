@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Reads that run at once, and the poll of the eventfd. The completion queue is twice as long. */
-enum { N_ENTRY = 64 };
+/* Reads that run at once, beside the poll of the eventfd. The completion queue is twice as long. */
+enum { N_ENTRY = 64, MAX_READ = N_ENTRY - 2 };
 /* Identifies the result of the eventfd; ids of reads are below. */
 #define WAKE_ID (UINT64_MAX - 1)
 
@@ -32,7 +32,7 @@ typedef struct uring_disk {
 static bool start(hth_disk *disk, const hth_disk_read *read)
 {
     uring_disk *d = (uring_disk *)disk;
-    if (d->n_running == disk->max_reads) return false;
+    if (d->n_running == MAX_READ) return false;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&d->ring);
     if (!sqe) return false;
     io_uring_prep_read(sqe, read->fd, read->to, read->size, read->at);
@@ -163,7 +163,7 @@ hearth_status hth_disk_open_uring(hth_disk **out, hearth_error *err)
     *out = NULL;
     uring_disk *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a ring for reads");
-    d->disk = (hth_disk){&ops, "io_uring", N_ENTRY - 2};
+    d->disk = (hth_disk){&ops, "io_uring"};
     d->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int r = d->event_fd < 0 ? -errno : try_ring();
     if (r == 0) r = open_ring(&d->ring);

@@ -149,7 +149,7 @@ done:
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-bool hth_slots_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size)
+bool hth_store_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size)
 {
     hth_slots s = {0};
     uint64_t pinned;

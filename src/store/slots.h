@@ -34,9 +34,8 @@ typedef struct hth_slots {
     uint32_t n_slot, n_class;
 } hth_slots;
 
-/* The least memory of hth_slots_open. False: overflow, or no memory to compute it. */
-bool hth_slots_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size);
-/* Divides memory among classes. The slots of pinned items are the first ones, in their order. ARGUMENT, MEMORY. */
+/* Divides memory, at least hth_store_min_memory, among classes. The slots of pinned items are the first ones, in
+ * their order. ARGUMENT, MEMORY. */
 hearth_status hth_slots_open(hth_slots *s, const hth_store_item *items, uint32_t n_item, uint64_t memory,
                              hearth_error *err);
 void hth_slots_close(hth_slots *s);

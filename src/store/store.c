@@ -58,7 +58,6 @@ struct hth_store {
     uint32_t n_loading, n_guess_loading;
     float use_weight, growth; /* of a use now; in one token */
     hth_store_counters *counters; /* [n_group] */
-    uint32_t n_group;
 };
 
 /* ---- queues ---------------------------------------------------------------------------------- */
@@ -368,18 +367,13 @@ static void start_pinned(hth_store *s)
     unlock_and_start(s);
 }
 
-bool hth_store_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size)
-{
-    return hth_slots_min_memory(items, n_item, size);
-}
-
 hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth_error *err)
 {
     *out = NULL;
     hth_store *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a store");
     *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
-                     .n_group = o->n_group, .use_weight = 1.0f, .queues = {{NO_ITEM, NO_ITEM}, {NO_ITEM, NO_ITEM}}};
+                     .use_weight = 1.0f, .queues = {{NO_ITEM, NO_ITEM}, {NO_ITEM, NO_ITEM}}};
     s->growth = growth_of(o->n_half_life ? o->n_half_life : HALF_LIFE);
     pthread_mutex_init(&s->lock, NULL);
     hth_cond_init(&s->arrived);

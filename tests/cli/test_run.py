@@ -54,7 +54,7 @@ def a_limit_of_memory_gives_the_same_text():
         check(("simulated" in storage["reader"]) == (io == "sim:nvme4"), storage)
     said = good(*words, "--ram", limit, "--stats").stderr
     check(b"read by " in said and b"storage, for each generated token: " in said, said)
-    bad(1, "no way to read is called 'tape'", *words, "--ram", limit, "--io", "tape")
+    bad(1, "no way to read is called 'floppy'", *words, "--ram", limit, "--io", "floppy")
     text = scratch("studied", b"Once upon a time there was a cat. " * 40)
     for name in ["study", "thresholds"]:
         command = [name, floats, "-f", text, "-o", scratch("out"), "-c", "64", "--batch", "16"]

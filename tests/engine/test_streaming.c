@@ -162,10 +162,10 @@ TEST(a_model_that_fits_is_not_streamed)
 TEST(unknown_ways_to_read_are_refused)
 {
     hearth_model *model = NULL;
-    hearth_model_options o = {.ram = 1, .io = "tape", .gpu = {.n_ctx = N_CTX}};
+    hearth_model_options o = {.ram = 1, .io = "floppy", .gpu = {.n_ctx = N_CTX}};
     const char *path = test_data("golden/arch/mixtral.gguf");
     hth_engine_set_store_memory(0);
-    CHECK_FAILS(hearth_model_open(path, &o, &model, err), HEARTH_ERROR_ARGUMENT, "no way to read is called 'tape'");
+    CHECK_FAILS(hearth_model_open(path, &o, &model, err), HEARTH_ERROR_ARGUMENT, "no way to read is called 'floppy'");
     o.io = "sim:floppy";
     CHECK_FAILS(hearth_model_open(path, &o, &model, err), HEARTH_ERROR_ARGUMENT, "no simulated disk|floppy|ufs4");
     hth_engine_set_store_memory(UINT64_MAX);
