@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "store/reuse.h"
 #include "store/slots.h"
 
 #include <assert.h>
@@ -14,6 +15,13 @@
 
 /* Guesses that are being read at once. How often a waiting thread looks at the flag that cancels. */
 enum { MAX_GUESS = 16, HALF_LIFE = 128, POLL_NS = 50000000 };
+/* Steps whose uses are remembered, more than have a gain (reuse.h). */
+enum { N_REMEMBERED = 32 };
+/* Guesses are read while at least this part of them turns out right: wrong ones delay what is needed. One evicts what is
+ * needed with less than that part of the probability that it is right. */
+#define GUESS_PART 0.5f
+/* In a step, of what is known of guesses. */
+#define GUESS_DECAY 0.99f
 /* Keys are scaled down when a use weighs more: keys keep their precision, and sums do not overflow. */
 #define MAX_USE_WEIGHT 1e18f
 
@@ -37,6 +45,8 @@ typedef struct item {
     uint32_t i_slot;     /* LOADING, READY */
     uint32_t n_need, n_hold; /* asked for and not taken; taken and not given back */
     float uses;          /* weighted by age */
+    uint64_t used_at;    /* the step of the last use; 0: it is in no list of remembered uses */
+    uint32_t used_before, used_after; /* in the list of that step */
     hth_load_failure failure;
 } item;
 
@@ -57,6 +67,12 @@ struct hth_store {
     queue_ends queues[N_QUEUE];
     uint32_t n_loading, n_guess_loading;
     float use_weight, growth; /* of a use now; in one token */
+    float all_uses;           /* what `uses` is of an item that every step used */
+    uint64_t i_step;          /* from 1 */
+    uint32_t used[N_REMEMBERED]; /* the first item of the lists of the last steps */
+    hth_reuse reuse;
+    float n_guess, n_guess_used; /* of late */
+    bool has_unused_guess;       /* perhaps */
     hth_store_counters *counters; /* [n_group] */
 };
 
@@ -88,10 +104,20 @@ static void dequeue(hth_store *s, uint32_t i_item)
 
 static hth_store_counters *counters_of(hth_store *s, const item *i) { return &s->counters[i->is.i_group]; }
 
+static float guess_probability(const hth_store *s) { return (s->n_guess_used + 1.0f) / (s->n_guess + 2.0f); }
+
+/* In units of all_uses: the probability that an item is needed in the next step. */
 static float key_of(const hth_store *s, const item *i)
 {
     if (i->is.streamed) return 0.0f;
-    return s->policy == HTH_STORE_LRU ? s->use_weight : s->policy == HTH_STORE_STATIC ? i->is.weight : i->uses;
+    if (s->policy == HTH_STORE_LRU) return s->use_weight;
+    if (s->policy == HTH_STORE_STATIC) return i->is.weight;
+    return i->used_at == 0 ? i->uses : i->uses + s->all_uses * hth_reuse_gain(&s->reuse, (uint32_t)(s->i_step - i->used_at));
+}
+
+static float key_of_guess(const hth_store *s)
+{
+    return s->policy == HTH_STORE_LEARNED ? s->all_uses * guess_probability(s) : s->use_weight;
 }
 
 /* What nothing needs can be evicted; what was streamed and used is. */
@@ -104,7 +130,8 @@ static void release_if_unused(hth_store *s, uint32_t i_item)
         i->state = ITEM_ABSENT;
         hth_slots_put_free(&s->slots, i->i_slot);
     } else {
-        hth_slots_release(&s->slots, i->i_slot, slot->unused_guess ? s->use_weight : key_of(s, i));
+        s->has_unused_guess |= slot->unused_guess;
+        hth_slots_release(&s->slots, i->i_slot, slot->unused_guess ? key_of_guess(s) : key_of(s, i));
     }
 }
 
@@ -117,10 +144,17 @@ static uint32_t find_slot(hth_store *s, const item *i, bool guess)
     if (i_slot != HTH_NO_SLOT) return i_slot;
     if ((i_slot = hth_slots_victim(&s->slots, i_class)) == HTH_NO_SLOT) return HTH_NO_SLOT;
     hth_slot *slot = &s->slots.slots[i_slot];
-    if (guess && (slot->unused_guess || slot->key >= s->use_weight)) return HTH_NO_SLOT;
+    float limit = s->policy == HTH_STORE_LEARNED ? GUESS_PART * key_of_guess(s) : s->use_weight;
+    if (guess && (slot->unused_guess || slot->key >= limit)) return HTH_NO_SLOT;
     hth_slots_hold(&s->slots, i_slot);
     s->items[slot->i_item].state = ITEM_ABSENT;
     return i_slot;
+}
+
+static void count_guess(hth_store *s, const item *i, bool made, bool used)
+{
+    counters_of(s, i)->n_guess += made, counters_of(s, i)->n_guess_used += used;
+    s->n_guess += made, s->n_guess_used += used;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */
@@ -160,6 +194,7 @@ static hth_load *start_loads(hth_store *s)
 {
     hth_load *first = NULL, **last = &first;
     start_queue(s, QUEUE_NEEDED, &last);
+    if (guess_probability(s) < GUESS_PART) return first;
     if (s->queues[QUEUE_NEEDED].first == NO_ITEM) start_queue(s, QUEUE_GUESSES, &last);
     return first;
 }
@@ -187,7 +222,8 @@ static void end_load(hth_load *load)
     item *i = &s->items[i_item];
     bool guess = s->slots.slots[i_slot].unused_guess;
     s->n_loading--, s->n_guess_loading -= guess;
-    if (!load->failed) counters_of(s, i)->read_size += size_of(i), counters_of(s, i)->n_guess += guess;
+    if (!load->failed) counters_of(s, i)->read_size += size_of(i);
+    if (!load->failed && guess) count_guess(s, i, true, false);
     if (load->failed) {
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
@@ -211,7 +247,7 @@ static void ask_for(hth_store *s, uint32_t i_item)
     if (i->state == ITEM_READY) {
         hth_slot *slot = &s->slots.slots[i->i_slot];
         c->n_hit++;
-        c->n_guess_used += slot->unused_guess;
+        if (slot->unused_guess) count_guess(s, i, false, true);
         slot->unused_guess = false;
         hth_slots_hold(&s->slots, i->i_slot);
         return;
@@ -220,7 +256,7 @@ static void ask_for(hth_store *s, uint32_t i_item)
     if (i->state == ITEM_LOADING && s->slots.slots[i->i_slot].unused_guess) {
         s->slots.slots[i->i_slot].unused_guess = false;
         s->n_guess_loading--;
-        c->n_guess++, c->n_guess_used++;
+        count_guess(s, i, true, true);
         hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
     }
     if (i->state == ITEM_QUEUED && i->queue == QUEUE_GUESSES) dequeue(s, i_item);
@@ -260,6 +296,56 @@ void hth_store_drop(hth_store *s, const uint32_t *items, size_t n)
     unlock_and_start(s);
 }
 
+/* ---- uses --------------------------------------------------------------------------------------- */
+
+static void forget_use(hth_store *s, uint32_t i_item)
+{
+    item *i = &s->items[i_item];
+    if (i->used_before == NO_ITEM) s->used[i->used_at % N_REMEMBERED] = i->used_after;
+    else s->items[i->used_before].used_after = i->used_after;
+    if (i->used_after != NO_ITEM) s->items[i->used_after].used_before = i->used_before;
+    i->used_at = 0;
+}
+
+static void count_use(hth_store *s, uint32_t i_item)
+{
+    item *i = &s->items[i_item];
+    uint32_t *first = &s->used[s->i_step % N_REMEMBERED], age = UINT32_MAX;
+    float before = i->uses;
+    i->uses += s->use_weight;
+    if (s->policy != HTH_STORE_LEARNED || i->is.streamed || i->is.pinned || i->used_at == s->i_step) return;
+    if (i->used_at > 0) age = (uint32_t)(s->i_step - i->used_at), forget_use(s, i_item);
+    hth_reuse_add(&s->reuse, i->uses / s->all_uses, age, before / s->all_uses);
+    i->used_at = s->i_step;
+    i->used_before = NO_ITEM, i->used_after = *first;
+    if (*first != NO_ITEM) s->items[*first].used_before = i_item;
+    *first = i_item;
+}
+
+/* Gives the items of an age another key: their class begins with it, or the gain ends. */
+static void renew_keys(hth_store *s, uint32_t age, bool forget)
+{
+    if (age >= s->i_step) return;
+    for (uint32_t next, k = s->used[(s->i_step - age) % N_REMEMBERED]; k != NO_ITEM; k = next) {
+        item *i = &s->items[k];
+        next = i->used_after;
+        if (forget) forget_use(s, k);
+        if (i->state == ITEM_READY) release_if_unused(s, k);
+    }
+}
+
+/* What was guessed for the step that ended, and was not needed, is worth no more than others. */
+static void release_guesses(hth_store *s)
+{
+    for (uint32_t k = 0; s->has_unused_guess && k < s->slots.n_slot; k++) {
+        hth_slot *slot = &s->slots.slots[k];
+        if (!slot->unused_guess || slot->i_heap == HTH_NO_SLOT || s->items[slot->i_item].is.streamed) continue;
+        slot->unused_guess = false;
+        release_if_unused(s, slot->i_item);
+    }
+    s->has_unused_guess = false;
+}
+
 /* ---- taking ------------------------------------------------------------------------------------- */
 
 /* The index of one of n items that is in memory or failed; n: none. */
@@ -281,7 +367,7 @@ static void take_ready(hth_store *s, uint32_t i_item, hth_store_view *view)
 {
     item *i = &s->items[i_item];
     i->n_need--, i->n_hold++;
-    i->uses += s->use_weight;
+    count_use(s, i_item);
     view->i_item = i_item;
     memcpy(view->data, s->loads[i->i_slot].data, sizeof view->data);
 }
@@ -324,17 +410,30 @@ void hth_store_give(hth_store *s, uint32_t i_item)
     unlock_and_start(s);
 }
 
-void hth_store_advance(hth_store *s, uint32_t n_tok)
+static void age_uses(hth_store *s, uint32_t n_tok)
 {
-    pthread_mutex_lock(&s->lock);
     for (uint32_t i = 0; i < n_tok; i++) {
         s->use_weight *= s->growth;
         if (s->use_weight < MAX_USE_WEIGHT) continue;
         float factor = 1.0f / s->use_weight;
         s->use_weight = 1.0f;
+        s->all_uses *= factor;
         for (uint32_t k = 0; k < s->n_item; k++) s->items[k].uses *= factor;
         if (s->policy != HTH_STORE_STATIC) hth_slots_scale(&s->slots, factor);
     }
+}
+
+void hth_store_advance(hth_store *s, uint32_t n_tok)
+{
+    pthread_mutex_lock(&s->lock);
+    s->all_uses += s->use_weight;
+    age_uses(s, n_tok);
+    s->i_step++;
+    s->n_guess *= GUESS_DECAY, s->n_guess_used *= GUESS_DECAY;
+    hth_reuse_advance(&s->reuse);
+    for (uint32_t c = 0; c <= HTH_REUSE_CLASSES && s->policy == HTH_STORE_LEARNED; c++)
+        renew_keys(s, hth_reuse_first_age(c), c == HTH_REUSE_CLASSES);
+    release_guesses(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -373,7 +472,8 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
     hth_store *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a store");
     *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
-                     .use_weight = 1.0f, .queues = {{NO_ITEM, NO_ITEM}, {NO_ITEM, NO_ITEM}}};
+                     .use_weight = 1.0f, .all_uses = 1.0f, .i_step = 1, .queues = {{NO_ITEM, NO_ITEM}, {NO_ITEM, NO_ITEM}}};
+    memset(s->used, 0xff, sizeof s->used);
     s->growth = growth_of(o->n_half_life ? o->n_half_life : HALF_LIFE);
     pthread_mutex_init(&s->lock, NULL);
     hth_cond_init(&s->arrived);

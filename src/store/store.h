@@ -14,7 +14,9 @@
 
 /* What is evicted first. */
 typedef enum hth_store_policy {
-    HTH_STORE_FREQUENCY, /* the least used, where a use counts half after n_half_life tokens */
+    /* the least likely to be needed: by frequency, where a use counts half after n_half_life tokens, and by the time
+     * since the last use (reuse.h) */
+    HTH_STORE_LEARNED,
     HTH_STORE_LRU,       /* the least recently used */
     HTH_STORE_STATIC,    /* the smallest initial weight */
     HTH_N_STORE_POLICY,

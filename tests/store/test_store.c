@@ -280,25 +280,37 @@ static uint64_t misses_of(hth_store_policy policy, const uint32_t *uses, uint32_
     return n_miss;
 }
 
-TEST(frequency_misses_less_than_recency)
+/* Draws uses by frequency; with a probability one of the last few again. */
+static void draw_uses(uint32_t *uses, double sticky)
 {
-    static uint32_t uses[N_USE];
     test_random random = {17};
     double sums[N_ITEM + 1] = {0};
     for (uint32_t i = 0; i < N_ITEM; i++) sums[i + 1] = sums[i] + 1.0 / (i + 8);
     for (uint32_t i = 0; i < N_USE; i++) {
         double at = (double)(test_random_next(&random) >> 11) / 9007199254740992.0 * sums[N_ITEM];
-        while (uses[i] + 1 < N_ITEM && sums[uses[i] + 1] < at) uses[i]++;
+        uint32_t before = 1 + test_random_below(&random, 6);
+        bool again = test_random_below(&random, 1000) < sticky * 1000.0;
+        uses[i] = again && before <= i ? uses[i - before] : 0;
+        while (!(again && before <= i) && uses[i] + 1 < N_ITEM && sums[uses[i] + 1] < at) uses[i]++;
     }
-    uint32_t n_slot;
-    uint64_t frequency = misses_of(HTH_STORE_FREQUENCY, uses, &n_slot), lru = misses_of(HTH_STORE_LRU, uses, &n_slot),
-             fixed = misses_of(HTH_STORE_STATIC, uses, &n_slot), least = belady(uses, n_slot);
-    test_note("misses of %d uses: frequency %llu, LRU %llu, static %llu, Belady %llu", N_USE,
-              (unsigned long long)frequency, (unsigned long long)lru, (unsigned long long)fixed,
-              (unsigned long long)least);
-    CHECK(frequency < lru);
-    CHECK(least < fixed && least < frequency);
-    CHECK(frequency < fixed + fixed / 20); /* the static one knows the distribution */
+}
+
+TEST(the_learned_order_misses_less_than_recency_and_frequency)
+{
+    static uint32_t uses[N_USE];
+    for (int k = 0; k <= 4; k += 4) {
+        uint32_t n_slot;
+        draw_uses(uses, k / 10.0);
+        uint64_t learned = misses_of(HTH_STORE_LEARNED, uses, &n_slot), lru = misses_of(HTH_STORE_LRU, uses, &n_slot),
+                 fixed = misses_of(HTH_STORE_STATIC, uses, &n_slot), least = belady(uses, n_slot);
+        test_note("misses of %d uses, sticky 0.%d: learned %llu, LRU %llu, static %llu, Belady %llu", N_USE, k,
+                  (unsigned long long)learned, (unsigned long long)lru, (unsigned long long)fixed,
+                  (unsigned long long)least);
+        CHECK(learned < lru);
+        CHECK(least < fixed && least < learned);
+        CHECK(learned < fixed + fixed / 20); /* the static one knows the frequencies */
+        if (k >= 4) CHECK(learned < fixed - fixed / 20);
+    }
 }
 
 /* ---- guesses -------------------------------------------------------------------------------------- */

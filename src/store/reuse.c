@@ -1,0 +1,48 @@
+/* Counts ages between uses. store.c calls it. */
+#include "store/reuse.h"
+
+/* Ages 1, 2, 3 to 4, 5 to 8, 9 to 16. What few uses say is not believed: MIN_USES without a gain are assumed. After
+ * MAX_USES all that is known counts half. */
+enum { MIN_USES = 100, MAX_USES = 1 << 16 };
+
+uint32_t hth_reuse_first_age(uint32_t i_class) { return i_class < 2 ? i_class + 1 : (1u << (i_class - 1)) + 1; }
+
+void hth_reuse_add(hth_reuse *r, float rate_now, uint32_t age, float rate_before)
+{
+    r->n_use += 1.0;
+    r->rate += (double)rate_now;
+    if (age < 1 || age > HTH_REUSE_AGES) return;
+    r->n_again[age - 1] += 1.0;
+    r->rate_again[age - 1] += (double)rate_before;
+}
+
+/* Over all uses: of the items that were not needed until an age, the share that was then, less their rate. */
+static void find_gains(hth_reuse *r)
+{
+    double n = r->n_use, rate = r->rate;
+    for (uint32_t c = 0; c < HTH_REUSE_CLASSES; c++) {
+        double n_seen = MIN_USES, n_more = 0.0;
+        for (uint32_t age = hth_reuse_first_age(c); age < hth_reuse_first_age(c + 1); age++) {
+            n_seen += n;
+            n_more += r->n_again[age - 1] - rate;
+            n -= r->n_again[age - 1], rate -= r->rate_again[age - 1];
+        }
+        r->gain[c] = n_more > 0.0 ? (float)(n_more / n_seen) : 0.0f;
+    }
+}
+
+void hth_reuse_advance(hth_reuse *r)
+{
+    find_gains(r);
+    if (r->n_use < MAX_USES) return;
+    r->n_use /= 2.0, r->rate /= 2.0;
+    for (uint32_t i = 0; i < HTH_REUSE_AGES; i++) r->n_again[i] /= 2.0, r->rate_again[i] /= 2.0;
+}
+
+float hth_reuse_gain(const hth_reuse *r, uint32_t age)
+{
+    if (age < 1) age = 1; /* used in this step: needed in the next one at the earliest */
+    for (uint32_t c = 0; c < HTH_REUSE_CLASSES; c++)
+        if (age < hth_reuse_first_age(c + 1)) return r->gain[c];
+    return 0.0f;
+}
