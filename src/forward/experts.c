@@ -20,6 +20,7 @@ typedef struct route_job {
     const hth_router *router;
     const float *x; /* [n_tok][d_model] */
     size_t n_row;   /* experts of a unit */
+    uint32_t i_layer;
 } route_job;
 
 static void logits_unit(void *arg, size_t i_unit, uint32_t i_thread)
@@ -44,12 +45,14 @@ static void choose_unit(void *arg, size_t t, uint32_t i_thread)
     float *weights = b->weights + t * r->n_used;
     hth_route(job->s->k, r, job->s->tokens[t].token, b->logits + t * r->n_expert, b->scores + i_thread * r->n_expert,
               chosen, weights);
+    if (job->s->route) job->s->route(job->s->route_user, job->i_layer, job->s->n_tok_done + t, false, chosen);
     for (uint32_t i = 0; r->expert_scale && i < r->n_used; i++) weights[i] *= r->expert_scale[chosen[i]];
 }
 
-void hth_fwd_route(hth_step *s, const hth_router *r, const float *x)
+static void route(hth_step *s, uint32_t i_layer, const float *x)
 {
-    route_job job = {s, r, x, ROUTER_UNIT / (d_model_of(s) * sizeof(float)) / 4 * 4 + 4};
+    const hth_router *r = &s->model->layers[i_layer].experts.router;
+    route_job job = {s, r, x, ROUTER_UNIT / (d_model_of(s) * sizeof(float)) / 4 * 4 + 4, i_layer};
     size_t per_token = (r->n_expert + job.n_row - 1) / job.n_row;
     hth_pool_add(s->pool, logits_unit, &job, sizeof job, s->n_tok * per_token);
     hth_pool_add(s->pool, choose_unit, &job, sizeof job, s->n_tok);
@@ -86,12 +89,11 @@ static void ask_for_chosen(hth_step *s, uint32_t i_layer)
 
 hearth_status hth_fwd_route_early(hth_step *s, uint32_t i_layer, hearth_error *err)
 {
-    const hth_router *r = &s->model->layers[i_layer].experts.router;
-    hth_fwd_route(s, r, s->x);
+    route(s, i_layer, s->x);
     if (!is_streamed(s, i_layer)) return HEARTH_OK;
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
-    sort_pairs(s, r);
+    sort_pairs(s, &s->model->layers[i_layer].experts.router);
     ask_for_chosen(s, i_layer);
     return HEARTH_OK;
 }
@@ -279,6 +281,7 @@ static void guess_next(hth_step *s, uint32_t i_layer)
     s->k->dot_rows(r->weight, r->n_expert, d_model_of(s), r->reads_layer_input ? s->x : b->guess_x, b->guess_logits);
     if (r->bias) s->k->add(b->guess_logits, r->bias, r->n_expert, b->guess_logits);
     hth_route(s->k, r, s->tokens[0].token, b->guess_logits, b->scores, b->guess, b->guess_weights);
+    if (s->route) s->route(s->route_user, next, s->n_tok_done, true, b->guess);
     for (uint32_t i = 0; i < r->n_used; i++) b->guess[i] += from->first_expert[next];
     hth_store_guess(from->store, b->guess, r->n_used);
 }
@@ -381,10 +384,10 @@ static hearth_status run_experts(hth_step *s, uint32_t i_layer, float *add_to, h
     const hth_norm *norm = e->norm.weight ? &e->norm : &l->ffn_norm;
     if (r->norm.weight) {
         hth_fwd_norm(s, &r->norm, s->x, s->x_norm, s->n_tok);
-        hth_fwd_route(s, r, s->x_norm);
+        route(s, i_layer, s->x_norm);
     }
     if (!e->reads_stream_before) hth_fwd_norm(s, norm, s->x, s->x_norm, s->n_tok);
-    if (!r->reads_layer_input && !r->norm.weight) hth_fwd_route(s, r, s->x_norm);
+    if (!r->reads_layer_input && !r->norm.weight) route(s, i_layer, s->x_norm);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err); /* then nothing was chosen */
     sort_pairs(s, &e->router);

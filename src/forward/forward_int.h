@@ -135,6 +135,9 @@ struct hth_step {
     hearth_selector selector;
     hth_selector_fn *select; /* the caller's selector, which replaces `selector`; NULL: none */
     void *select_user;
+    hth_route_fn *route; /* the caller's choice of experts; NULL: the router's */
+    void *route_user;
+    uint64_t n_tok_done; /* tokens of all steps before */
 
     const hth_streamed *streamed; /* weights that are not in memory; NULL: all are */
     uint32_t *pieces;             /* [HTH_MAX_PIECE] items of the layer that is computed */
@@ -262,10 +265,9 @@ typedef struct hth_fwd_layer_arg {
 } hth_fwd_layer_arg;
 _Static_assert(sizeof(hth_fwd_layer_arg) == HTH_PREPARE_SIZE, "what a product prepares with");
 
-/* experts.c: hth_fwd_route computes the chosen experts of the step's tokens from x[n_tok][d_model] */
+/* experts.c */
 hth_fwd_block_fn hth_fwd_experts;
-void hth_fwd_route(hth_step *s, const hth_router *router, const float *x);
-/* The same before the mixer of a layer, from s->x; asks for streamed experts. What was asked for is taken by
+/* Chooses the experts of a layer before its mixer, from s->x; asks for streamed ones. What was asked for is taken by
  * hth_fwd_experts, or dropped. */
 hearth_status hth_fwd_route_early(hth_step *s, uint32_t i_layer, hearth_error *err);
 void hth_fwd_drop_wanted(hth_step *s);

@@ -387,6 +387,12 @@ void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user)
     step->select_user = user;
 }
 
+void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user)
+{
+    step->route = fn;
+    step->route_user = user;
+}
+
 /* ---- per-token operations ---------------------------------------------------------- */
 
 void hth_fwd_norm_row(const void *rows, size_t i)
@@ -667,6 +673,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     if (st != HEARTH_OK) hth_fwd_delta_net_undo(step);
     hth_fwd_drop_wanted(step); /* of a layer that was not reached */
     if (step->streamed) hth_store_advance(step->streamed->store, n_row);
+    step->n_tok_done += n_row;
     if (st == HEARTH_OK && step->gpu) hth_gpu_sim_host_cost_rest(step->gpu, step, to.n_given > 0);
     hth_alloc_assert_none(-1);
     return st;

@@ -248,6 +248,30 @@ def bench_reports_the_quality_loss_of_predictors():
     check(b"Selector predictor" in table and b"| generate 2, approximate |" in table, table)
 
 
+@case
+def bench_draws_experts():
+    mixture = data("golden/arch/qwen3moe.gguf")
+    run = [mixture, "-p", "0", "-n", "4", "-t", "1", "--gpu", "none"]
+    result = bench(*run, "--route", "uniform,sticky=0.25,foreseen=1,seed=3")
+    check(result["drawn_experts"] == {"sticky": 0.25, "foreseen": 1, "seed": 3} and "storage" not in result["tests"][0],
+          result)
+    path = scratch("frequencies", b"1, 2 3\n" * 400)
+    bad(1, "1200 frequencies, the model has", "bench", *run, "--route", f"file={path}")
+    bad(1, "number 2, 'x', is not a frequency", "bench", *run, "--route", f"file={scratch('word', b'1 x')}")
+    bad(1, "No such file", "bench", *run, "--route", f"file={scratch('none')}")
+    for wrong in ["", "sticky=0.5", "uniform,sticky=2", "uniform,foreseen=-1", "uniform,file=x", "uniformly", "file="]:
+        bad(2, "bench --route", "bench", *run, "--route", wrong)
+    bad(1, "has no experts", "bench", MODEL, *run[1:], "--route", "uniform")
+    bad(2, "have no quality", "bench", *run, "--route", "uniform", "--parallel", "2")
+    bad(2, "the CPU alone", "bench", *run[:-2], "--route", "uniform", "--gpu", "null")
+    limit = int(re.search(r"\((\d+) bytes\)", bad(1, "needs at least", "bench", *run, "--ram", "1M"))[1]) + (1 << 20)
+    table = good("bench", *run, "--route", "uniform", "--repeat", "1").stdout
+    check(b"Experts drawn, not chosen by the model: uniform, sticky 0" in table, table)
+    result = bench(*run, "--route", "uniform", "--ram", str(limit))
+    if "parts" in result:  # small models may fit
+        check(len(result["tests"][0]["storage"]) == 5 and "limit_bytes_per_second" not in result["tests"][0], result)
+
+
 @measured
 def bench_replays_a_profile():
     text, path = scratch("text", b"Once upon a time there was a dog. He liked to play. " * 60), scratch("story.profile")

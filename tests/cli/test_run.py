@@ -50,8 +50,8 @@ def a_limit_of_memory_gives_the_same_text():
         result = json.loads(good(*words, "--ram", limit, "--io", io, "--json").stdout)
         storage = result["storage"]
         check(result["ids"] == expected["ids"], io)
-        check(storage["parts_in_memory"] < storage["parts"] and storage["read_bytes"] > 0, storage)
-        check(("simulated" in storage["reader"]) == (io == "sim:nvme4"), storage)
+        check(result["parts_in_memory"] < result["parts"] and storage["read_bytes"] > 0, result)
+        check(("simulated" in result["reader"]) == (io == "sim:nvme4"), result)
     said = good(*words, "--ram", limit, "--stats").stderr
     check(b"read by " in said and b"storage, for each generated token: " in said, said)
     bad(1, "no way to read is called 'floppy'", *words, "--ram", limit, "--io", "floppy")

@@ -1,12 +1,14 @@
 /* hearth bench: prompt and generation speed beside the limits of the machine, measured in the same run. For a
  * model on a GPU the limits, which are the CPU's, are left out. Samples of all tests are interleaved, with
- * probes of memory and cores before each. bench_trace.c makes lists of active neurons, bench_quality.c measures
+ * probes of memory and cores before each. bench_trace.c makes lists of active neurons,
+ * bench_route.c lists of experts, bench_quality.c measures
  * the quality loss of the mode, bench_report.c prints the results, bench_machine.c the limits without a model. */
 #include "cli/measure/bench.h"
 
 #include "base/hash.h"
 #include "cli/commands.h"
 #include "common/model_args.h"
+#include "common/storage_info.h"
 #include "measure/limits.h"
 #include "forward/gpu/gpu.h"
 
@@ -19,6 +21,7 @@ static const option_spec options[] = {
     OPT_UINT_LIST("parallel", 0, "N,...", 1, 1024, "generate in N sequences; no prompt without -p"),
     OPT_UINT("depth", 0, "N", 0, 1048576, "generate after N tokens; no prompt without -p"),
     OPT_TEXT("fire", 0, "SPEC", "active neurons: share=0.1,run=64... or profile=P"),
+    OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
     OPT_FILE("file", 'f', "TEXT", "print what the mode costs on this text; - is stdin"),
     OPT_UINT("chunks", 0, "N", 1, 1e9, "windows of TEXT; default: as many as hold 2048 tokens", ADVANCED),
     OPT_FLAG("limits", 0, "measure the machine alone; takes -t, --repeat"),
@@ -99,9 +102,11 @@ static bool reset_to_depth(bench *b, const bench_test *t, hearth_error *err)
     return true;
 }
 
-static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *err)
+static bool sample(bench *b, const bench_test *t, double *rate, hearth_storage_stats *storage, hearth_error *err)
 {
+    hearth_storage_stats before;
     if (!reset_to_depth(b, t, err)) return false;
+    hearth_model_get_storage(b->model, &before);
     timestamp start = timestamp_now(b->model);
     uint64_t n = t->n_prompt ? t->n_prompt : t->n_predict;
     bool ok = t->n_prompt     ? eval_prompt(b, n, err)
@@ -110,6 +115,7 @@ static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *er
     timestamp took = timestamp_since(b->model, start);
     double seconds = b->by_sim_clock && took.sim > 0.0 ? took.sim : took.wall;
     *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
+    storage_since(b->model, &before, storage);
     for (uint32_t s = 0; ok && s < t->n_sequence; s++)
         t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
     return ok;
@@ -121,9 +127,12 @@ typedef struct probes {
     hth_peak_probe cores;
 } probes;
 
-static bool open_probes(probes *p, uint32_t n_thread, hearth_error *err)
+/* A run with a limit of memory has none left for probes. */
+static bool open_probes(const bench *b, probes *p, hearth_error *err)
 {
     hth_cpu level;
+    uint32_t n_thread = hearth_session_n_thread(b->session);
+    if (b->info.n_streamed > 0) return true;
     if (hth_cpu_choose(&level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
         hth_bandwidth_open(&p->memory, BENCH_REGION_SIZE, err) != HEARTH_OK)
         return false;
@@ -134,6 +143,7 @@ static bool open_probes(probes *p, uint32_t n_thread, hearth_error *err)
 static void probe(probes *p, bench_test *t, size_t i_sample)
 {
     double peak[HTH_N_PEAK_KIND] = {0};
+    if (!p->pool) return;
     t->memory[i_sample] = hth_bandwidth_measure(&p->memory, p->pool);
     if (t->n_prompt) hth_peak_probe_measure(&p->cores, p->pool, peak);
     for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) t->peak[k][i_sample] = peak[k];
@@ -171,12 +181,13 @@ static bool run_tests(bench *b, hearth_error *err)
 {
     probes p = {0};
     double ignored;
-    bool ok = open_probes(&p, hearth_session_n_thread(b->session), err);
-    for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], &ignored, err); /* warm up */
+    hearth_storage_stats unused;
+    bool ok = open_probes(b, &p, err);
+    for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], &ignored, &unused, err); /* warm up */
     for (size_t r = 0; ok && r < b->n_repeat; r++)
         for (size_t i = 0; ok && i < b->n_test; i++) {
             probe(&p, &b->tests[i], r);
-            ok = sample(b, &b->tests[i], &b->tests[i].rate[r], err);
+            ok = sample(b, &b->tests[i], &b->tests[i].rate[r], &b->tests[i].storage[r], err);
         }
     hth_bandwidth_close(&p.memory);
     hth_pool_close(p.pool);
@@ -240,7 +251,8 @@ static bool alloc_buffers(bench *b, const hearth_model *model, hearth_kv_type kv
         t->rate = calloc(b->n_repeat, sizeof(double));
         t->memory = calloc(b->n_repeat, sizeof(double));
         t->digest = calloc(t->n_sequence + 1, sizeof *t->digest);
-        ok = t->rate && t->memory && t->digest;
+        t->storage = calloc(b->n_repeat, sizeof *t->storage);
+        ok = t->rate && t->memory && t->digest && t->storage;
         for (size_t k = 0; k < HTH_N_PEAK_KIND; k++)
             ok = (t->peak[k] = calloc(b->n_repeat, sizeof(double))) != NULL && ok;
         t->work = hth_op_count_prompt(model, t->n_prompt);
@@ -272,6 +284,7 @@ static void close_all(bench *b)
         free(b->tests[i].rate);
         free(b->tests[i].memory);
         free(b->tests[i].digest);
+        free(b->tests[i].storage);
         for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) free(b->tests[i].peak[k]);
     }
     for (uint32_t s = 0; b->sequences && s < b->n_sequence; s++) hearth_session_close(b->sequences[s]);
@@ -280,6 +293,7 @@ static void close_all(bench *b)
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
     hth_act_trace_close(b->traces.lists);
+    hth_route_trace_close(b->route.lists);
     bench_close_quality(&b->quality);
 }
 
@@ -315,20 +329,23 @@ static const char *gpu_option(const args *a)
 }
 
 /* Lists of active neurons and quality measurements need the CPU: neurons on a device are not observable. */
-static bool needs_cpu(const bench *b) { return b->traces.given || b->quality.path; }
+static bool needs_cpu(const bench *b) { return b->traces.given || b->route.given || b->quality.path; }
 
 static int check_args(const bench *b, const args *a)
 {
     if (args_uint(a, "ctx", 1) == 0)
         return usage_error("bench -c 0: without -c, bench takes the context that its tests need");
     if (needs_cpu(b) && gpu_option(a))
-        return usage_error("bench %s is for the CPU alone: leave --%s out", b->traces.given ? "--fire" : "-f",
+        return usage_error("bench %s is for the CPU alone: leave --%s out", b->traces.given ? "--fire" : b->route.given ? "--route" : "-f",
                            gpu_option(a));
     if (b->traces.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
         return usage_error(
             "bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
     if (b->traces.given && b->quality.path)
         return usage_error("bench --fire: lists that the model does not find have no quality; leave -f out");
+    if (b->route.given && (b->n_sequence || b->quality.path))
+        return usage_error("bench --route: drawn experts have no quality, and there is one session; leave %s out",
+                           b->n_sequence ? "--parallel" : "-f");
     if (args_has(a, "chunks") && !b->quality.path)
         return usage_error("bench --chunks: chunks of which text? -f");
     if (b->n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
@@ -367,8 +384,9 @@ static int run(const args *a)
                 .n_batch = args_uint(a, "batch", 256),
                 .depth = args_uint(a, "depth", 0),
                 .quality.path = args_text(a, "file", NULL)};
-    const char *fire = args_text(a, "fire", NULL);
+    const char *fire = args_text(a, "fire", NULL), *route = args_text(a, "route", NULL);
     int wrong = fire ? bench_parse_traces(fire, &b.traces) : 0;
+    if (wrong == 0 && route) wrong = bench_parse_route(route, &b.route);
     if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
@@ -383,7 +401,8 @@ static int run(const args *a)
     warn_of_context_length(&b, n_token);
     if (bench_open_quality(&b, a, model) && alloc_buffers(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
-        open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_traces(&b, model, (uint32_t)n_token))
+        open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_traces(&b, model, (uint32_t)n_token) &&
+        bench_open_route(&b, model, n_token * (b.n_repeat + 1)))
         status = measure(&b, a, model);
     close_all(&b);
     hearth_model_close(model);

@@ -7,6 +7,7 @@
 #include "measure/act_trace.h"
 #include "measure/peaks.h"
 #include "measure/op_count.h"
+#include "measure/route_trace.h"
 
 #include <hearth/hearth.h>
 
@@ -17,6 +18,7 @@ typedef struct bench_test {
     double *rate;                  /* tokens per second of all sequences, per sample */
     double *memory;                /* memory bandwidth before it, bytes per second */
     double *peak[HTH_N_PEAK_KIND]; /* compute peak before it, multiply-adds per second */
+    hearth_storage_stats *storage; /* per sample: what was read */
     uint64_t *digest;              /* [n_sequence] hash of the logits after the last token */
     uint64_t kv_bytes;             /* cache bytes that a generated token reads, on average */
     hth_op_count work;             /* of one prompt */
@@ -34,6 +36,14 @@ typedef struct bench_traces {
     bool is_top_decile; /* samples mark the neurons among the largest tenth */
     hth_act_trace *lists;
 } bench_traces;
+
+/* Experts instead of those that the routers choose. */
+typedef struct bench_route {
+    bool given;
+    hth_route_trace_spec spec; /* its frequencies are valid while lists are drawn */
+    char path[4096];           /* of the frequencies; "": all experts alike */
+    hth_route_trace *lists;
+} bench_route;
 
 /* Quality loss of the mode over a text, compared with the same file dense with an F16 cache. */
 typedef struct bench_quality {
@@ -63,6 +73,7 @@ typedef struct bench {
     uint64_t depth;  /* tokens in the cache before generation */
     int32_t *prompt; /* the longest of them */
     bench_traces traces;
+    bench_route route;
     bool approximate; /* the mode is declared approximate */
     bool by_sim_clock;     /* times are those of a simulated GPU's clock */
     bool bf16_dot;
@@ -71,10 +82,26 @@ typedef struct bench {
     size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 
+/* bench_trace.c: parses "NAME=value,..." where values are numbers of at least 0; the last name is that of a path. Absent
+ * fields are unchanged. False: something else. */
+typedef struct bench_fields {
+    const char *const *names; /* [n], each with its '=' */
+    size_t n;
+    double *values; /* [n] */
+    bool *given;    /* [n] */
+    char *path;     /* [path_size] */
+    size_t path_size;
+} bench_fields;
+bool bench_parse_fields(const char *text, const bench_fields *fields);
+
 /* bench_trace.c: parses --fire (0, or the exit status after an error was reported); opens the lists for a model
  * and sets them in its session (false: an error was reported). */
 int bench_parse_traces(const char *text, bench_traces *traces);
 bool bench_open_traces(bench *b, const hearth_model *model, uint32_t n_token);
+
+/* bench_route.c: the same for --route. */
+int bench_parse_route(const char *text, bench_route *route);
+bool bench_open_route(bench *b, const hearth_model *model, uint64_t n_token);
 
 /* bench_quality.c: reads and checks the text of -f before anything is timed; measures. False: an error was
  * reported. */

@@ -4,6 +4,7 @@
 #include "common/output.h"
 #include "common/json.h"
 #include "common/placement_info.h"
+#include "common/storage_info.h"
 #include "base/sample_stats.h"
 
 #include <string.h>
@@ -46,7 +47,7 @@ static result result_of(const bench *b, const bench_test *t)
     if (!skips_weights(b, t)) {
         r.weights = steps * (double)b->info.bytes_per_token;
         r.used = r.weights + r.rate.median * (double)t->kv_bytes;
-        r.limit = b->info.gpu ? 0.0 : r.memory.median; /* it is the CPU's limit */
+        r.limit = b->info.gpu ? 0.0 : r.memory.median; /* it is the CPU's limit; 0 without probes */
     }
     for (size_t i = 0; t->n_sequence && i < b->n_test; i++)
         if (b->tests[i].n_sequence == 1 && b->tests[i].n_predict == t->n_predict)
@@ -119,6 +120,38 @@ static void print_traces(const bench *b)
                percent, f->spec.block, f->spec.zipf_s, f->spec.correlation);
 }
 
+static void print_route(const bench *b)
+{
+    const bench_route *r = &b->route;
+    if (!r->given) return;
+    printf("Experts drawn, not chosen by the model: %s%s, sticky %g, foreseen %g, seed %llu.\n\n",
+           *r->path ? "frequencies of " : "uniform", printable(r->path), r->spec.sticky, r->spec.foreseen,
+           (unsigned long long)r->spec.seed);
+}
+
+/* What a limit of memory costs, over all samples. */
+static void print_storage(const bench *b, const bench_test *t)
+{
+    double hits = 0.0, asked = 0.0, bytes = 0.0, waits = 0.0,
+           n = (double)(t->n_prompt + t->n_predict * (t->n_sequence ? t->n_sequence : 1)) * (double)b->n_repeat;
+    for (size_t i = 0; i < b->n_repeat; i++) {
+        const hearth_storage_stats *s = &t->storage[i];
+        hits += (double)s->n_hit, asked += (double)(s->n_hit + s->n_miss);
+        bytes += (double)s->weight_bytes, waits += s->stall_seconds;
+    }
+    print_name(b, t);
+    printf(" %.1f %% | %.2f | %.2f |\n", asked > 0.0 ? 100.0 * hits / asked : 100.0, bytes * 1e-6 / n, waits * 1e3 / n);
+}
+
+static void print_storage_table(const bench *b)
+{
+    if (b->info.n_streamed == 0) return;
+    printf("\n%u of %u parts of the weights fit into memory; %s.\n\n"
+           "| test | in memory when asked for | MB read for a token | ms waited for a token |\n|---|---|---|---|\n",
+           b->info.n_streamed_max, b->info.n_streamed, b->info.reader);
+    for (size_t i = 0; i < b->n_test; i++) print_storage(b, &b->tests[i]);
+}
+
 /* Describes the mode, unless it is all neurons with an exact cache. */
 static void print_mode(const bench *b)
 {
@@ -178,6 +211,7 @@ void bench_print_table(const bench *b)
            hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
     print_place(b);
     print_mode(b);
+    print_route(b);
     printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
            "|%s\n|---|---|---|---|---|%s\n",
            b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
@@ -186,6 +220,7 @@ void bench_print_table(const bench *b)
         cached |= print_row(b, &b->tests[i]);
         skipped |= skips_weights(b, &b->tests[i]);
     }
+    print_storage_table(b);
     print_verdict(b);
     if (skipped)
         printf("\nNeurons that do not fire are not read: only --selector dense has a share of the limit.\n");
@@ -218,6 +253,13 @@ static void print_digests(json *j, const bench_test *t)
     json_close(j, ']');
 }
 
+static void print_json_samples(json *j, const bench *b, const bench_test *t)
+{
+    json_open(j, "storage", '[');
+    for (size_t i = 0; i < b->n_repeat; i++) json_storage(j, NULL, &t->storage[i]);
+    json_close(j, ']');
+}
+
 static void print_test(json *j, const bench *b, const bench_test *t)
 {
     json_open(j, NULL, '{');
@@ -227,7 +269,8 @@ static void print_test(json *j, const bench *b, const bench_test *t)
     if (!t->n_prompt) json_uint(j, "depth", b->depth);
     json_bool(j, "approximate", b->approximate);
     print_samples(j, "tokens_per_second", t->rate, b->n_repeat, 1.0);
-    print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
+    if (b->info.n_streamed > 0) print_json_samples(j, b, t);
+    else print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
     if (t->n_prompt) print_prompt(j, b, t);
     else json_uint(j, "kv_bytes", t->kv_bytes);
     if (t->n_sequence) print_digests(j, t);
@@ -259,6 +302,17 @@ static void print_json_traces(json *j, const bench *b)
         json_float(j, "sticky", f->spec.correlation, 6);
     }
     json_uint(j, "seed", f->spec.seed);
+    json_close(j, '}');
+}
+
+static void print_json_route(json *j, const bench *b)
+{
+    const bench_route *r = &b->route;
+    json_open(j, "drawn_experts", '{');
+    if (*r->path) json_word(j, "frequencies", r->path);
+    json_float(j, "sticky", r->spec.sticky, 6);
+    json_float(j, "foreseen", r->spec.foreseen, 6);
+    json_uint(j, "seed", r->spec.seed);
     json_close(j, '}');
 }
 
@@ -295,10 +349,16 @@ void bench_print_json(const bench *b)
     json_bool(&j, "synthetic_weights", b->info.synthetic);
     json_word(&j, "selector", hearth_selector_name(b->info.selector));
     if (b->traces.given) print_json_traces(&j, b);
+    if (b->route.given) print_json_route(&j, b);
     json_word(&j, "cpu", b->info.cpu);
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);
     json_uint(&j, "token_bytes", b->info.bytes_per_token);
+    if (b->info.n_streamed > 0) {
+        json_word(&j, "reader", b->info.reader);
+        json_uint(&j, "parts", b->info.n_streamed);
+        json_uint(&j, "parts_in_memory", b->info.n_streamed_max);
+    }
     json_placement(&j, &b->info);
     if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
     if (b->by_sim_clock) json_bool(&j, "simulated_seconds", true);

@@ -19,35 +19,35 @@ static bool parse_value(const char *text, size_t n, double *value)
     return parse_float(number, value) && *value >= 0.0 && *value <= 1e9;
 }
 
-/* Parses "share=0.1,run=64" and so on; absent fields are unchanged. given: the present ones. */
-static bool parse_fields(const char *text, bench_traces *f, double values[N_FIRE], bool given[N_FIRE])
+bool bench_parse_fields(const char *text, const bench_fields *f)
 {
-    static const char *const names[N_FIRE] = {"share=", "run=", "skew=", "sticky=", "seed=", "profile="};
     for (size_t n; *text; text += n + (text[n] == ',')) {
         size_t i = 0;
         n = strcspn(text, ",");
-        while (i < N_FIRE && strncmp(text, names[i], strlen(names[i])) != 0) i++;
-        if (i == N_FIRE) return false;
-        const char *value = text + strlen(names[i]);
-        size_t length = n - strlen(names[i]);
-        given[i] = true;
-        if (i != FIRE_PROFILE) {
-            if (!parse_value(value, length, &values[i])) return false;
+        while (i < f->n && strncmp(text, f->names[i], strlen(f->names[i])) != 0) i++;
+        if (i == f->n) return false;
+        const char *value = text + strlen(f->names[i]);
+        size_t length = n - strlen(f->names[i]);
+        f->given[i] = true;
+        if (i + 1 < f->n) {
+            if (!parse_value(value, length, &f->values[i])) return false;
             continue;
         }
-        if (length == 0 || length >= sizeof f->profile) return false;
-        memcpy(f->profile, value, length);
-        f->profile[length] = '\0';
+        if (length == 0 || length >= f->path_size) return false;
+        memcpy(f->path, value, length);
+        f->path[length] = '\0';
     }
     return true;
 }
 
 int bench_parse_traces(const char *text, bench_traces *f)
 {
+    static const char *const names[N_FIRE] = {"share=", "run=", "skew=", "sticky=", "seed=", "profile="};
     double values[N_FIRE] = {[FIRE_RUN] = 64.0, [FIRE_SEED] = 1.0};
     bool given[N_FIRE] = {false};
+    const bench_fields fields = {names, N_FIRE, values, given, f->profile, sizeof f->profile};
     f->given = true;
-    if (!parse_fields(text, f, values, given))
+    if (!bench_parse_fields(text, &fields))
         return usage_error("bench --fire '%s': share=0.1 and, as wanted, run=64,skew=0,sticky=0,seed=1; or "
                            "profile=FILE and, as wanted, seed=1",
                            text);

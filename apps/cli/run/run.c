@@ -6,6 +6,7 @@
 #include "common/evaluate.h"
 #include "common/json.h"
 #include "common/model_args.h"
+#include "common/storage_info.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -219,23 +220,10 @@ static void print_rates(const generation *g)
                  g->decode_seconds, rate((double)g->ids.n, g->decode_seconds), g->end);
 }
 
-/* What was read since the prompt. False: all weights are in memory. */
-static bool decode_storage(const generation *g, hearth_storage_stats *s)
-{
-    const hearth_storage_stats *before = &g->prompt_storage;
-    if (!hearth_model_get_storage(g->model, s)) return false;
-    s->n_hit -= before->n_hit, s->n_miss -= before->n_miss;
-    s->n_guess -= before->n_guess, s->n_guess_used -= before->n_guess_used;
-    s->weight_bytes -= before->weight_bytes, s->read_bytes -= before->read_bytes;
-    s->n_read -= before->n_read, s->n_repeated -= before->n_repeated;
-    s->n_stall -= before->n_stall, s->stall_seconds -= before->stall_seconds;
-    return true;
-}
-
 static void print_storage(const generation *g)
 {
     hearth_storage_stats s;
-    if (!decode_storage(g, &s) || g->ids.n == 0) return;
+    if (!storage_since(g->model, &g->prompt_storage, &s) || g->ids.n == 0) return;
     double n = (double)g->ids.n, n_asked = (double)(s.n_hit + s.n_miss);
     print_requested("storage, for each generated token: %.1f asked for, %.1f %% in memory; %.2f MB of weights read; "
                     "%.2f guesses, %.2f used; waited %.1f ms; reads repeated in all %llu",
@@ -248,22 +236,11 @@ static void print_json_storage(json *j, const generation *g)
 {
     hearth_storage_stats s;
     hearth_model_info info = model_info(g->model);
-    if (!decode_storage(g, &s)) return;
-    json_open(j, "storage", '{');
+    if (!storage_since(g->model, &g->prompt_storage, &s)) return;
     json_word(j, "reader", info.reader);
     json_uint(j, "parts", info.n_streamed);
     json_uint(j, "parts_in_memory", info.n_streamed_max);
-    json_uint(j, "hits", s.n_hit);
-    json_uint(j, "misses", s.n_miss);
-    json_uint(j, "guesses", s.n_guess);
-    json_uint(j, "guesses_used", s.n_guess_used);
-    json_uint(j, "weight_bytes", s.weight_bytes);
-    json_uint(j, "read_bytes", s.read_bytes);
-    json_uint(j, "reads", s.n_read);
-    json_uint(j, "reads_repeated", s.n_repeated);
-    json_uint(j, "waits", s.n_stall);
-    json_float(j, "wait_seconds", s.stall_seconds, 6);
-    json_close(j, '}');
+    json_storage(j, "storage", &s);
 }
 
 static void print_stats(const generation *g)

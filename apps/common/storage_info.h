@@ -1,0 +1,14 @@
+/* What a model read of weights that are not in memory, for reports. */
+#ifndef HEARTH_APPS_COMMON_STORAGE_INFO_H
+#define HEARTH_APPS_COMMON_STORAGE_INFO_H
+
+#include "common/json.h"
+
+#include <hearth/hearth.h>
+
+/* Since `before`, a result of hearth_model_get_storage. False: all weights are in memory. */
+bool storage_since(const hearth_model *model, const hearth_storage_stats *before, hearth_storage_stats *stats);
+/* The fields of docs/storage.md, as an object. */
+void json_storage(json *j, const char *key, const hearth_storage_stats *stats);
+
+#endif

@@ -1,0 +1,147 @@
+/* Draws experts before a timing starts, so that returning them costs nothing. hearth bench calls it. */
+#include "measure/route_trace.h"
+
+#include "base/status.h"
+#include "sample/random.h"
+
+#include <string.h>
+
+/* Lists have the width of the layer that uses most experts. */
+struct hth_route_trace {
+    uint32_t n_layer, n_tok, width;
+    uint32_t *n_used;           /* [n_layer]; 0: no experts */
+    uint16_t *chosen, *guessed; /* [n_tok][n_layer][width], ascending */
+};
+
+static uint16_t *list_of(const hth_route_trace *t, uint16_t *lists, uint64_t i_tok, uint32_t i_layer)
+{
+    return lists + (i_tok * t->n_layer + i_layer) * t->width;
+}
+
+/* ---- lists --------------------------------------------------------------------------------------- */
+
+/* What one layer draws from. */
+typedef struct urn {
+    const hth_route_trace_spec *spec;
+    const hth_router *router;
+    double *frequency;       /* [n_expert] */
+    bool *taken;             /* [n_expert] of the token */
+    hth_sample_random random;
+} urn;
+
+/* An expert that is not taken, in proportion to its frequency. */
+static uint32_t draw_one(urn *u)
+{
+    uint32_t n = u->router->n_expert, last = 0;
+    double sum = 0.0, at;
+    for (uint32_t e = 0; e < n; e++)
+        if (!u->taken[e]) sum += u->frequency[e];
+    at = hth_sample_random_unit(&u->random) * sum;
+    for (uint32_t e = 0; e < n; e++) {
+        if (u->taken[e] || u->frequency[e] <= 0.0) continue;
+        last = e;
+        if ((at -= u->frequency[e]) < 0.0) break;
+    }
+    return last;
+}
+
+/* Keeps each expert of `from`, or NULL, with a probability, and draws the others. */
+static void draw_list(urn *u, const uint16_t *from, double keep, uint16_t *to)
+{
+    uint32_t n_used = u->router->n_used, n = 0;
+    memset(u->taken, 0, u->router->n_expert * sizeof *u->taken);
+    for (uint32_t i = 0; from && i < n_used; i++)
+        if (hth_sample_random_unit(&u->random) < keep) u->taken[from[i]] = true, n++;
+    for (; n < n_used; n++) u->taken[draw_one(u)] = true;
+    for (uint32_t e = 0; e < u->router->n_expert; e++)
+        if (u->taken[e]) *to++ = (uint16_t)e;
+}
+
+static void draw_layer(hth_route_trace *t, urn *u, uint32_t i_layer)
+{
+    const uint16_t *before = NULL;
+    for (uint32_t i = 0; i < t->n_tok; i++) {
+        uint16_t *now = list_of(t, t->chosen, i, i_layer);
+        draw_list(u, before, u->spec->sticky, now);
+        draw_list(u, now, u->spec->foreseen, list_of(t, t->guessed, i, i_layer));
+        before = now;
+    }
+    t->n_used[i_layer] = u->router->n_used;
+}
+
+/* Draws for each layer with experts. */
+static hearth_status draw(hth_route_trace *t, const hth_model *m, const hth_route_trace_spec *spec, urn *u,
+                          hearth_error *err)
+{
+    size_t at = 0;
+    hth_sample_random_seed(&u->random, spec->seed);
+    for (uint32_t i = 0; i < t->n_layer; i++) {
+        const hth_router *r = u->router = &m->layers[i].experts.router;
+        uint32_t n_positive = 0;
+        if (!hth_has_experts(m->layers[i].network)) continue;
+        for (uint32_t e = 0; e < r->n_expert; e++, at++) {
+            u->frequency[e] = !spec->frequency ? 1.0 : at < spec->n_frequency ? spec->frequency[at] : 0.0;
+            n_positive += u->frequency[e] > 0.0;
+        }
+        if (n_positive < r->n_used)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u uses %u experts, only %u have a frequency", i,
+                            r->n_used, n_positive);
+        draw_layer(t, u, i);
+    }
+    if (!spec->frequency || at == spec->n_frequency) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu frequencies, the model has %zu experts in all its layers",
+                    spec->n_frequency, at);
+}
+
+/* Experts of a token in the layer that uses most. */
+static uint32_t width_of(const hth_model *m)
+{
+    uint32_t width = 0;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if (hth_has_experts(m->layers[i].network) && m->layers[i].experts.router.n_used > width)
+            width = m->layers[i].experts.router.n_used;
+    return width;
+}
+
+hearth_status hth_route_trace_open(const hth_model *model, const hth_route_trace_spec *spec, uint32_t n_tok,
+                                   hth_route_trace **out, hearth_error *err)
+{
+    uint32_t n_layer = model->hparams.n_layer, width = width_of(model);
+    size_t n = (size_t)n_tok * n_layer;
+    *out = NULL;
+    if (width == 0)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: has no experts", hth_gguf_path(model->file));
+    hth_route_trace *t = hth_alloc(1, sizeof *t);
+    urn u = {.spec = spec,
+             .frequency = hth_alloc(model->hparams.experts.n_expert, sizeof *u.frequency),
+             .taken = hth_alloc(model->hparams.experts.n_expert, sizeof *u.taken)};
+    if (t) {
+        *t = (hth_route_trace){.n_layer = n_layer, .n_tok = n_tok, .width = width};
+        t->n_used = hth_alloc(n_layer, sizeof *t->n_used);
+        t->chosen = hth_alloc(n, width * sizeof *t->chosen);
+        t->guessed = hth_alloc(n, width * sizeof *t->guessed);
+    }
+    bool ok = t && t->n_used && t->chosen && t->guessed && u.frequency && u.taken;
+    hearth_status st = ok ? draw(t, model, spec, &u, err) : hth_fail_memory(err, 4 * n * width, "lists of experts");
+    hth_free(u.frequency);
+    hth_free(u.taken);
+    if (st == HEARTH_OK) *out = t;
+    else hth_route_trace_close(t);
+    return st;
+}
+
+void hth_route_trace_close(hth_route_trace *trace)
+{
+    if (!trace) return;
+    hth_free(trace->n_used);
+    hth_free(trace->chosen);
+    hth_free(trace->guessed);
+    hth_free(trace);
+}
+
+void hth_route_trace_get(void *trace, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *chosen)
+{
+    const hth_route_trace *t = trace;
+    const uint16_t *list = list_of(t, is_guess ? t->guessed : t->chosen, i_tok % t->n_tok, i_layer);
+    for (uint32_t i = 0; i < t->n_used[i_layer]; i++) chosen[i] = list[i];
+}
