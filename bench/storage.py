@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Models larger than memory: what a limit costs, beside what the disk and the cores allow.
+
+    bench/storage.py --table bench/storage-table.json --models FOLDER [--routing FOLDER]
+        [--peer 'llama.cpp=PATH/llama-bench'] [--repeat 3] [--only WORDS] [-t 2]
+    bench/storage.py MODEL --ram BYTES... [--io HOW] [--route SPEC] [-n 64] [-p 0]
+
+For each row, in turn: the model in memory (its speed is what the cores allow), the disk with reads as large as an
+expert's or a piece's, and the model with --ram, its file dropped from the page cache, in a control group whose limit
+is that budget. Allowed is 1 / max(time in memory, missed bytes of the run / disk bandwidth). A peer reads by mmap in a
+group with the same limit; its routers have random weights, which choose almost the same experts for every token, so
+its figure flatters it. --routing holds st_4B_expert_frequencies.csv and st_21B_expert_frequencies.csv: experts are
+drawn from them (hearth bench --route); other shapes draw from the sorted frequencies of the 21B, resampled.
+Prints one Markdown table: medians (min-max). Decides no test. Needs root for the groups."""
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from memory_group import MemoryGroup, drop_cached
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.join(HERE, "..", "build")
+SCRATCH = tempfile.TemporaryDirectory()
+
+
+def hearth(*words, group=None):
+    """The JSON that the program prints, or None."""
+    command = [os.path.join(BUILD, "hearth"), *[str(w) for w in words]]
+    env = dict(os.environ, HEARTH_HUGE_PAGES="0")
+    run = group.run if group else subprocess.run
+    done = run(command, stdout=subprocess.PIPE, text=True, env=env)
+    return json.loads(done.stdout) if done and done.returncode == 0 else None
+
+
+def size_of(text):
+    """Bytes of 8G, 500M, 4096."""
+    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1], 1)
+    return int(float(text.rstrip("KMG")) * factor)
+
+
+# ---- routing ----------------------------------------------------------------------------------
+
+
+def frequencies(folder, dataset, info):
+    """For each layer with experts: their frequencies."""
+    n_layer, n_expert = info["experts"]["n_layer"], info["experts"]["n_expert"]
+    name = "st_4B" if n_expert == 32 else "st_21B"
+    with open(os.path.join(folder, name + "_expert_frequencies.csv"), encoding="utf-8") as f:
+        rows = [[float(x) for x in r[2:]] for r in csv.reader(f) if r[1] == dataset]
+    if (len(rows), len(rows[0])) != (n_layer, n_expert):
+        curves = [sorted(r, reverse=True) for r in rows]
+        at = [min(int((e + 0.5) * len(rows[0]) / n_expert), len(rows[0]) - 1) for e in range(n_expert)]
+        rows = [[curves[i % len(curves)][k] for k in at] for i in range(n_layer)]
+    return rows
+
+
+def route_of(row, info, folder):
+    """The words of hearth bench for a row's routing."""
+    if "experts" not in info or "dataset" not in row:
+        return []
+    more = ",".join(f"{key}={row[key]}" for key in ("sticky", "foreseen", "seed") if key in row)
+    if row["dataset"] == "uniform":
+        return ["--route", f"uniform,{more}"]
+    path = os.path.join(SCRATCH.name, f"{row['dataset']}-{info['experts']['n_layer']}-{info['experts']['n_expert']}")
+    with open(path, "w", encoding="ascii") as f:
+        f.writelines(" ".join(map(str, r)) + "\n" for r in frequencies(folder, row["dataset"], info))
+    return ["--route", f"file={path},{more}"]
+
+
+# ---- samples ----------------------------------------------------------------------------------
+
+
+def disk_rate(path, io, size):
+    """Bytes per second of reads of this many bytes at random places, as the model's reader makes them."""
+    done = subprocess.run([os.path.join(BUILD, "bench", "read_disk"), path, io, str(max(4, size >> 10))],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    cells = [c.strip() for c in done.stdout.strip().splitlines()[-1].split("|")]
+    return float(cells[2]) * 1e9, float(cells[4])
+
+
+def extent_size(info):
+    """Bytes that are read together: an expert's matrix, or a piece; the reader asks for at most 1 MiB at once."""
+    if "experts" not in info:
+        return 1 << 20
+    e = info["experts"]
+    rest = info["feed_forward_bytes"] / (e["n_layer"] * e["n_expert"] * 3)
+    return min(int(rest), 1 << 20)
+
+
+def facts_of(path):
+    shown = hearth("inspect", path, "--json")
+    if shown is None:
+        return None
+    return dict(shown["model"], feed_forward_bytes=sum(r["bytes"] for r in shown["roles"] if r["name"] == "feed-forward"))
+
+
+def bench(row, *more, group=None):
+    kind = ["-p", row["n"], "-n", 0] if row["kind"] == "prompt" else ["-p", 0, "-n", row["n"]]
+    whole = hearth("bench", row["path"], "--gpu", "none", "-t", row["threads"], *kind, *row["route"],
+                   *row.get("options", []), "--json", *more, group=group)
+    return whole and dict(whole, **whole["tests"][0])
+
+
+def resident_rate(row):
+    done = bench(row, "--repeat", 1)
+    return done and done["median_tokens_per_second"]
+
+
+def limited(row):
+    drop_cached(row["path"])
+    with MemoryGroup(None if row["io"].startswith("sim:") else row["bytes"]) as group:
+        done = bench(row, "--repeat", 1, "--ram", row["bytes"], "--io", row["io"], group=group)
+        return done and dict(done, peak=group.peak())
+
+
+def peer_rate(row, words):
+    if not words:
+        return None
+    drop_cached(row["path"])
+    kind = ["-p", row["n"], "-n", 0] if row["kind"] == "prompt" else ["-p", 0, "-n", 8]
+    with MemoryGroup(row["bytes"]) as group:
+        done = group.run([*words, "-m", row["path"], "-t", row["threads"], "-r", 1, "-o", "json", *kind], timeout=240,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        return json.loads(done.stdout)[-1]["avg_ts"]
+    except (AttributeError, ValueError, IndexError):
+        return None
+
+
+def sample(row, peer):
+    s = {"resident": row.get("resident") or resident_rate(row), "limited": limited(row)}
+    s["disk"], s["cores"] = disk_rate(row["path"], row["io"], extent_size(row["info"]))
+    s["peer"] = peer_rate(row, peer)
+    if s["limited"]:
+        reads = s["limited"]["storage"][0] if "parts" in s["limited"] else {"weight_bytes": 0, "hits": 1, "misses": 0,
+                                                                        "wait_seconds": 0.0}
+        s["missed"] = reads["weight_bytes"] / row["n"]
+        s["hits"] = reads["hits"] / max(reads["hits"] + reads["misses"], 1)
+        s["rate"] = s["limited"]["median_tokens_per_second"]
+        s["allowed"] = 1.0 / max(1.0 / s["resident"] if s["resident"] else 0.0, s["missed"] / s["disk"])
+    return s
+
+
+# ---- the table --------------------------------------------------------------------------------
+
+
+def spread(samples, key, form):
+    found = [s[key] for s in samples if s.get(key) is not None]
+    if not found:
+        return "-"
+    middle = form.format(statistics.median(found))
+    return middle if len(found) == 1 else f"{middle} ({form.format(min(found))}-{form.format(max(found))})"
+
+
+def verdict(row, samples):
+    target, words = row.get("target", {}), []
+
+    def judge(name, value, wanted):
+        words.append(f"{name} {value:.2f} of {wanted}: {'met' if value >= wanted else 'missed'}")
+    middle = {key: statistics.median([s[key] for s in samples if s.get(key)] or [0.0])
+              for key in ("rate", "allowed", "resident", "peer")}
+    if "allowed" in target and middle["allowed"]:
+        judge("allowed", statistics.median(s["rate"] / s["allowed"] for s in samples if "rate" in s), target["allowed"])
+    if "resident" in target and middle["resident"]:
+        judge("in memory", middle["rate"] / middle["resident"], target["resident"])
+    if "peer" in target and middle["peer"]:
+        judge("peer", middle["rate"] / middle["peer"], target["peer"])
+    return "; ".join(words) or "-"
+
+
+def print_row(row, samples):
+    routing = "" if not row["route"] else ", " + row["dataset"] + "".join(
+        f", {key} {row[key]}" for key in ("sticky", "foreseen") if row.get(key))
+    cells = [f"{row['row']}{routing}", spread(samples, "rate", "{:.2f}"), spread(samples, "hits", "{:.3f}"),
+             spread([{"m": s["missed"] / 1e6} for s in samples if "missed" in s], "m", "{:.1f}"),
+             spread([{"d": s["disk"] / 1e9} for s in samples], "d", "{:.2f}"), spread(samples, "cores", "{:.2f}"),
+             spread(samples, "resident", "{:.2f}"), spread(samples, "allowed", "{:.2f}"),
+             spread(samples, "peer", "{:.2f}"), verdict(row, samples)]
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def rows_of(a):
+    if not a.table:
+        kind = ("prompt", a.prompt) if a.prompt else ("generate", a.predict)
+        return [{"row": f"{os.path.basename(a.model)}, {ram}", "model": a.model, "ram": ram, "kind": kind[0],
+                 "n": kind[1], "io": a.io, "spec": a.route} for ram in a.ram]
+    with open(a.table, encoding="utf-8") as f:
+        return [r for r in json.load(f) if not a.only or a.only in r["row"]]
+
+
+def complete(row, a):
+    """False: the model is not there."""
+    row["path"] = os.path.join(a.models, row["model"])
+    if not os.path.exists(row["path"]):
+        print(f"| {row['row']} | no {row['model']} |", flush=True)
+        return False
+    row["info"], row["threads"] = facts_of(row["path"]), a.threads
+    row["io"], row["kind"] = row.get("io") or "auto", row.get("kind", "generate")
+    row["bytes"] = size_of(row["ram"]) if "ram" in row else int(row["share"] * os.path.getsize(row["path"]))
+    spec = row.pop("spec", None)
+    row["route"] = ["--route", spec] if spec else route_of(row, row["info"], a.routing)
+    row.setdefault("dataset", spec)
+    return True
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model", nargs="?")
+    p.add_argument("--ram", nargs="+", default=[])
+    p.add_argument("--io", default="auto")
+    p.add_argument("--route")
+    p.add_argument("-n", "--predict", type=int, default=64)
+    p.add_argument("-p", "--prompt", type=int, default=0)
+    p.add_argument("--table")
+    p.add_argument("--models", default=".")
+    p.add_argument("--routing", default=".")
+    p.add_argument("--peer", default="")
+    p.add_argument("--only")
+    p.add_argument("--repeat", type=int, default=3)
+    p.add_argument("-t", "--threads", type=int, default=2)
+    a = p.parse_args()
+    if bool(a.table) == bool(a.model):
+        p.error("a MODEL with --ram, or --table")
+    peer = a.peer.partition("=")[2].split()
+    print(f"hearth {subprocess.run([os.path.join(BUILD, 'hearth'), '--version'], capture_output=True, text=True).stdout.strip()}"
+          f", {a.threads} threads; peer {a.peer or 'none'}\n")
+    print("| work | tokens/s | in memory when asked for | MB read for a token | disk, GB/s | cores for reading | "
+          "tokens/s in memory | allowed | peer by mmap | targets |\n" + "|---" * 10 + "|", flush=True)
+    for row in rows_of(a):
+        if complete(row, a):
+            print_row(row, [sample(row, peer) for _ in range(a.repeat)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
