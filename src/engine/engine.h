@@ -58,8 +58,7 @@ struct hearth_model {
     hth_kv_pool *kv_pools[HTH_N_KV_TYPE]; /* of all sessions, by type; NULL: not opened yet */
     bool mapped; /* matrices were mapped, not read */
     /* Weights that are read when they are needed (streaming.c). */
-    hth_streamed streamed; /* store NULL: all matrices are in memory */
-    hth_reader *reader;
+    hth_streamed streamed; /* reader NULL: all matrices are in memory */
     uint32_t n_streamed; /* items */
     hth_arena streamed_tables;
     uint32_t n_thread;

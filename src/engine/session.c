@@ -85,7 +85,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_tok, uint3
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_tok, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
-    if (model->streamed.store && (st = hth_step_use_store(b->step, &model->streamed, err)) != HEARTH_OK) goto fail;
+    if (model->streamed.reader && (st = hth_step_use_store(b->step, &model->streamed, err)) != HEARTH_OK) goto fail;
     if ((st = use_gpu(b, err)) != HEARTH_OK) goto fail;
     *out = b;
     return HEARTH_OK;

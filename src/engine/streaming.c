@@ -1,7 +1,8 @@
 /* Weights that stay in the file. With a limit of memory that a model exceeds, its experts are items of a store,
  * which reads them when they are chosen and keeps those of most use. Of a model without experts the dense networks
  * are, in pieces: as many as fit are pinned, and the others, spread evenly over the layers, are read in order for
- * each token. All else is in memory. model.c calls it before load.c. */
+ * each token. Of tables that tokens read single rows of, rows are read. All else is in memory. model.c calls it before
+ * load.c. */
 #include "engine/engine.h"
 
 #include "base/format_bytes.h"
@@ -155,8 +156,34 @@ static hearth_status make_items(hearth_model *m, item_list *list, hearth_error *
     return HEARTH_OK;
 }
 
+/* A table of rows for tokens, or NULL: there is none, or the head reads all of it. */
+static const hth_matrix *table_of(const hth_model *m, int i_table)
+{
+    const hth_matrix *w = i_table == HTH_TABLE_EMBEDDING ? &m->token_embd : &m->layer_embd;
+    return w->n_row == 0 || (m->tied && w == &m->token_embd) ? NULL : w;
+}
+
+/* Which tables are read by rows. */
+static void find_tables(hearth_model *m)
+{
+    for (int i = 0; i < HTH_N_TABLE; i++) {
+        const hth_matrix *w = table_of(m->model, i);
+        if (w) m->streamed.tables[i] = (hth_row_table){rows_of(hth_engine_binding_of(m, w), 0, w->n_row), w->row_size};
+    }
+}
+
+static uint64_t size_of_tables(const hearth_model *m)
+{
+    uint64_t size = 0;
+    for (int i = 0; i < HTH_N_TABLE; i++)
+        if (m->streamed.tables[i].row_size > 0) size += (m->streamed.tables[i].extent.size + 63) & ~(uint64_t)63;
+    return size;
+}
+
 bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
 {
+    for (int i = 0; i < HTH_N_TABLE; i++)
+        if (m->streamed.tables[i].row_size > 0 && w == table_of(m->model, i)) return true;
     for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++) {
         const hth_ffn *f = &m->model->layers[i].ffn;
         if (!streams_layer(m, i)) continue;
@@ -233,7 +260,7 @@ static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *
     s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
     size_t source = 0;
     if (o->gpu.n_batch) s.n_batch = o->gpu.n_batch;
-    hth_step_store_size(m->model, s.n_batch, !streams_experts(m), &source);
+    hth_step_store_size(m->model, s.n_batch, m->streamed.tables, !streams_experts(m), &source);
     return hth_memory_resident() + hearth_session_bytes(m, &s) + source + OTHER_SIZE +
            (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE + (uint64_t)n_item * TABLE_SIZE;
 }
@@ -269,7 +296,7 @@ static hearth_status open_reader(hearth_model *m, const char *io, hearth_error *
     for (uint32_t i = 0; i < n; i++)
         files[i] = (hth_reader_file){hth_gguf_part_fd(m->file, i), hth_gguf_part_path(m->file, i)};
     hearth_status st = hth_disk_open(io, &disk, err);
-    if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){files, n, disk, false}, &m->reader, err);
+    if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){files, n, disk, false}, &m->streamed.reader, err);
     hth_free(files);
     return st;
 }
@@ -282,8 +309,7 @@ static hearth_status check_options(const hearth_model *m, const hearth_model_opt
                     hth_gguf_path(m->file), with);
 }
 
-static hearth_status open_store(hearth_model *m, const hearth_model_options *o, item_list *list, uint64_t memory,
-                                hearth_error *err)
+static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memory, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     if (!streams_experts(m)) {
@@ -291,19 +317,18 @@ static hearth_status open_store(hearth_model *m, const hearth_model_options *o, 
         else choose_pinned(list, memory);
         st = list_ahead(m, list, err);
     }
-    if (st == HEARTH_OK) st = open_reader(m, o->io, err);
     if (st != HEARTH_OK) return st;
     const hth_store_options store = {.items = list->items,
                                      .n_item = list->n,
                                      .n_group = m->model->hparams.n_layer,
                                      .memory = memory,
-                                     .reader = m->reader,
+                                     .reader = m->streamed.reader,
                                      .cancel = m->cancel};
     if ((st = hth_store_open(&store, &m->streamed.store, err)) != HEARTH_OK) return st;
     m->n_streamed = list->n;
     m->streamed.first_expert = list->first_expert;
     hth_log(HEARTH_LOG_INFO, "%s are read by %s when they are needed: %u of %u fit into memory",
-            streams_experts(m) ? "experts" : "pieces of networks", hth_reader_name(m->reader),
+            streams_experts(m) ? "experts" : "pieces of networks", hth_reader_name(m->streamed.reader),
             hth_store_n_slot(m->streamed.store), list->n);
     return HEARTH_OK;
 }
@@ -311,20 +336,23 @@ static hearth_status open_store(hearth_model *m, const hearth_model_options *o, 
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
     item_list list = {0};
-    uint64_t fixed, streamed, rest, least = 0;
+    uint64_t fixed, streamed, least = 0;
     if (o->ram == 0) return HEARTH_OK;
     hearth_status st = check_options(m, o, err);
     if (st == HEARTH_OK) st = make_items(m, &list, err);
     if (st != HEARTH_OK) goto done;
     sum_matrices(m, &list, &fixed, &streamed);
-    rest = size_of_rest(m, o, list.n) + fixed;
-    uint64_t more = test_memory;
+    uint64_t more = test_memory, rest = size_of_rest(m, o, list.n) + fixed;
     if (more == UINT64_MAX && rest + streamed <= o->ram) goto done; /* it fits */
-    bool ok = hth_store_min_memory(list.items, list.n, &least);
-    if (!ok) st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
-    else if (more != UINT64_MAX) st = open_store(m, o, &list, least + more, err);
-    else if (list.n == 0 || rest + least > o->ram) st = refuse(m, o->ram, rest + least, err);
-    else st = open_store(m, o, &list, o->ram - rest, err);
+    find_tables(m);
+    rest = size_of_rest(m, o, list.n) + fixed - size_of_tables(m);
+    bool fits = more == UINT64_MAX && rest + streamed <= o->ram; /* without tables */
+    if (!fits && !hth_store_min_memory(list.items, list.n, &least))
+        st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
+    else if (more == UINT64_MAX && !fits && (list.n == 0 || rest + least > o->ram))
+        st = refuse(m, o->ram, rest + least, err);
+    if (st == HEARTH_OK) st = open_reader(m, o->io, err);
+    if (st == HEARTH_OK && !fits) st = open_store(m, &list, more != UINT64_MAX ? least + more : o->ram - rest, err);
 done:
     hth_free(list.items);
     return st;
@@ -332,7 +360,7 @@ done:
 
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)
 {
-    if (!m->streamed.store) return HEARTH_OK;
+    if (!m->streamed.reader) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s reads all weights in memory: leave --ram out",
                     hth_gguf_path(m->file), what);
 }
@@ -340,15 +368,15 @@ hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, h
 bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats)
 {
     *stats = (hearth_storage_stats){0};
-    if (!m->streamed.store) return false;
-    for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
+    if (!m->streamed.reader) return false;
+    for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++) {
         hth_store_counters c = hth_store_get_counters(m->streamed.store, i);
         stats->n_hit += c.n_hit, stats->n_miss += c.n_miss;
         stats->n_guess += c.n_guess, stats->n_guess_used += c.n_guess_used;
         stats->weight_bytes += c.read_size;
         stats->n_stall += c.n_stall, stats->stall_seconds += (double)c.stall_ns * 1e-9;
     }
-    hth_reader_stats r = hth_reader_get_stats(m->reader);
+    hth_reader_stats r = hth_reader_get_stats(m->streamed.reader);
     stats->read_bytes = r.size, stats->n_read = r.n_read;
     stats->n_repeated = r.n_short + r.n_again + r.n_failed;
     return true;
@@ -357,6 +385,6 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
 void hth_engine_close_store(hearth_model *m)
 {
     hth_store_close(m->streamed.store);
-    hth_reader_close(m->reader);
+    hth_reader_close(m->streamed.reader);
     hth_arena_free(&m->streamed_tables);
 }

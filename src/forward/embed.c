@@ -8,18 +8,45 @@ static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float
     s->k->unpack[table->type](hth_matrix_row(table, i_row, (uint8_t *)s->block_out), table->n_col, x);
 }
 
-void hth_fwd_embed(hth_step *s)
+/* Rows of all tokens, in their order. */
+static void start_table(hth_step *s, int i_table)
+{
+    for (uint32_t i = 0; s->rows[i_table] && i < s->n_tok; i++)
+        hth_rows_start(s->rows[i_table], i, (uint64_t)s->tokens[i].token);
+}
+
+void hth_fwd_start_rows(hth_step *s)
+{
+    for (int i = 0; i < HTH_N_TABLE; i++) start_table(s, i);
+}
+
+static hearth_status wait_for_rows(hth_step *s, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (int i = 0; i < HTH_N_TABLE; i++) {
+        hearth_status of_table = s->rows[i] ? hth_rows_wait(s->rows[i], st == HEARTH_OK ? err : NULL) : HEARTH_OK;
+        if (st == HEARTH_OK) st = of_table;
+    }
+    return st;
+}
+
+hearth_status hth_fwd_embed(hth_step *s, hearth_error *err)
 {
     const hth_model *m = s->model;
     const hth_hparams *h = &m->hparams;
+    const hth_rows *rows = s->rows[HTH_TABLE_EMBEDDING];
     size_t d = h->d_model;
+    hearth_status st = wait_for_rows(s, err);
+    if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < s->n_tok; i++) {
         float *x = s->x + i * d;
-        unpack_row(s, &m->token_embd, (size_t)s->tokens[i].token, x);
+        if (rows) s->k->unpack[m->token_embd.type](hth_rows_get(rows, i), d, x);
+        else unpack_row(s, &m->token_embd, (size_t)s->tokens[i].token, x);
         if (h->embedding_scale != 1.0f) s->k->scale(x, h->embedding_scale, d, x);
         if (m->position_embd.n_row == 0) continue;
         unpack_row(s, &m->position_embd, (size_t)s->tokens[i].position + h->arch->position_offset, s->x_norm);
         s->k->add(x, s->x_norm, d, x);
     }
     if (m->embedding_norm.weight) hth_fwd_norm(s, &m->embedding_norm, s->x, s->x, s->n_tok);
+    return HEARTH_OK;
 }

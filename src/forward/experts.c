@@ -72,7 +72,7 @@ static void sort_pairs(hth_step *s, const hth_router *r)
 
 static bool is_streamed(const hth_step *s, uint32_t i_layer)
 {
-    return s->streamed && s->streamed->first_expert[i_layer] != UINT32_MAX;
+    return s->streamed && s->streamed->first_expert && s->streamed->first_expert[i_layer] != UINT32_MAX;
 }
 
 /* Asks for the experts that were chosen, if that was not done. */

@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "forward/sequence.h"
 #include "model/model.h"
+#include "store/rows.h"
 #include "store/store.h"
 
 /* ---- FFN probe (ffn.c) ------------------------------------------------------------- */
@@ -89,9 +90,13 @@ typedef struct hth_ffn_pieces {
 
 /* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert or a piece
  * has, in this order; a joined gate and up is one extent. */
+enum { HTH_TABLE_EMBEDDING, HTH_TABLE_LAYER_EMBEDDING, HTH_N_TABLE }; /* of which tokens read rows */
 typedef struct hth_streamed {
-    hth_store *store;
-    const uint32_t *first_expert;    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory */
+    hth_store *store; /* NULL: only rows of tables are read */
+    hth_reader *reader;
+    hth_row_table tables[HTH_N_TABLE];
+    const uint32_t *first_expert;    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without
+                                      * a store */
     const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory */
     const uint32_t *ahead;           /* [n_ahead] pieces that each token reads, in their order, without pinned ones */
     const uint32_t *first_ahead;     /* [n_layer] where those of a layer and the layers after it begin */
@@ -100,7 +105,8 @@ typedef struct hth_streamed {
 /* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);
 /* Bytes that it allocates; false: overflow. */
-bool hth_step_store_size(const hth_model *model, uint32_t n_row, bool pieces, size_t *size);
+bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE], bool pieces,
+                         size_t *size);
 
 /* ---- masks of a selector's decisions (ffn.c) ------------------------------------------- */
 

@@ -140,6 +140,7 @@ struct hth_step {
     uint64_t n_tok_done; /* tokens of all steps before */
 
     const hth_streamed *streamed; /* weights that are not in memory; NULL: all are */
+    hth_rows *rows[HTH_N_TABLE];  /* of the step's tokens, from tables that are not in memory */
     uint32_t *pieces;             /* [HTH_MAX_PIECE] items of the layer that is computed */
     const hth_ffn_source *source; /* of the networks' weights; NULL: they are all in memory */
     hth_source_buffers *source_buffers;
@@ -208,8 +209,9 @@ struct hth_step {
 
 /* step.c: the status of a step whose units were skipped (hth_pool_is_cancelled); its results are undefined. */
 hearth_status hth_fwd_cancelled(hearth_error *err);
-/* embed.c */
-void hth_fwd_embed(hth_step *s);
+/* embed.c: starts to read the rows of tables that are not in memory; waits for them, and embeds */
+void hth_fwd_start_rows(hth_step *s);
+hearth_status hth_fwd_embed(hth_step *s, hearth_error *err);
 /* A mixer or a network of layer i: queues its work. Its output is accumulated onto add_to, or written to s->block_out
  * where add_to is NULL. An error ends the step. */
 typedef hearth_status hth_fwd_block_fn(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err);

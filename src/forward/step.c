@@ -350,6 +350,7 @@ void hth_step_close(hth_step *step)
     hth_pool_quiesce(step->pool);
     hth_pages_free(step->memory, step->size);
     hth_free(step->source_buffers);
+    for (int i = 0; i < HTH_N_TABLE; i++) hth_rows_close(step->rows[i]);
     hth_free(step);
 }
 
@@ -357,16 +358,26 @@ void hth_step_use_gpu(hth_step *step, hth_gpu *gpu) { step->gpu = gpu; }
 
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err)
 {
+    hearth_status st = HEARTH_OK;
     step->streamed = streamed;
+    for (int i = 0; i < HTH_N_TABLE && st == HEARTH_OK; i++)
+        if (streamed->tables[i].row_size > 0)
+            st = hth_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max, &step->rows[i], err);
+    if (st != HEARTH_OK) return st;
     if (!streamed->pieces || !step->model->down_transposed) return HEARTH_OK;
     step->store_source = hth_fwd_store_source(step);
     return hth_step_use_source(step, &step->store_source, err);
 }
 
-bool hth_step_store_size(const hth_model *model, uint32_t n_row, bool pieces, size_t *size)
+bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE], bool pieces,
+                         size_t *size)
 {
+    size_t rows;
     *size = 0;
-    return !pieces || !model->down_transposed || hth_fwd_source_size(model, n_row, size);
+    if (pieces && model->down_transposed && !hth_fwd_source_size(model, n_row, size)) return false;
+    for (int i = 0; i < HTH_N_TABLE; i++)
+        if (!hth_rows_size(&tables[i], n_row, &rows) || !hth_add_size(*size, rows, size)) return false;
+    return true;
 }
 
 void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user)
@@ -643,16 +654,20 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     step->n_tok = n_row;
     step->device_failed = false;
     hth_alloc_assert_none(1); /* functions called from here may allocate again */
+    hth_fwd_start_rows(step);
     hth_fwd_group(step);
     hth_fwd_find_runs(step);
     hth_fwd_by_head_begin(step);
-    hth_fwd_embed(step);
+    hearth_status st = hth_fwd_embed(step, err);
+    if (st != HEARTH_OK) { /* nothing is queued yet */
+        hth_alloc_assert_none(-1);
+        return st;
+    }
     if (step->model->hparams.arch->adds_embedding) hth_pool_add(step->pool, keep_row, step, 0, n_row);
     hth_fwd_begin_streams(step);
     hth_fwd_embed_layers(step);
     hth_fwd_rope_tables(step);
     hth_logits_sink to = {fn, user, 0};
-    hearth_status st = HEARTH_OK;
     uint32_t n_done = 0;
     bool head_done = false;
     if (step->gpu) {
@@ -672,7 +687,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     }
     if (st != HEARTH_OK) hth_fwd_delta_net_undo(step);
     hth_fwd_drop_wanted(step); /* of a layer that was not reached */
-    if (step->streamed) hth_store_advance(step->streamed->store, n_row);
+    if (step->streamed && step->streamed->store) hth_store_advance(step->streamed->store, n_row);
     step->n_tok_done += n_row;
     if (st == HEARTH_OK && step->gpu) hth_gpu_sim_host_cost_rest(step->gpu, step, to.n_given > 0);
     hth_alloc_assert_none(-1);

@@ -17,7 +17,9 @@ static const char *const models[] = {"mixtral",      "qwen3moe",        "smallth
                                      "dbrx",         "nemotron_h_moe",  "deepseek4",       "jamba",
                                      /* dense ones, with and without gate, biases, post-norms, both blocks at once: */
                                      "llama-gqa",    "llama-relu",      "llama-bias",      "gemma2",
-                                     "falcon",       "gpt2",            "phi2",            "qwen35"};
+                                     "falcon",       "gpt2",            "phi2",            "qwen35",
+                                     /* a table for each layer, whose rows are read: */
+                                     "gemma4"};
 enum { N_MODEL = sizeof models / sizeof *models, N_CTX = 64 };
 
 /* The bytes of "(N bytes)" in a message; 0: there are none. */
