@@ -203,8 +203,6 @@ struct hth_step {
     size_t size;
 };
 
-/* step.c: the status of a step whose units were skipped (hth_pool_is_cancelled); its results are undefined. */
-hearth_status hth_fwd_cancelled(hearth_error *err);
 /* embed.c */
 void hth_fwd_embed(hth_step *s);
 /* A mixer or a network of layer i: queues its work. Its output is accumulated onto add_to, or written to s->block_out

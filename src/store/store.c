@@ -295,7 +295,7 @@ hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait
     if (i == *n && wait && *n > 0) s->counters[s->items[items[0]].is.i_group].n_stall++;
     while (i == *n && wait && *n > 0) {
         if (s->cancel && *s->cancel) {
-            st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted: the evaluation was cancelled");
+            st = hth_fail_cancelled(err);
             break;
         }
         wait_for_arrival(s, counters_of(s, &s->items[items[0]]));
