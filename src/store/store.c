@@ -90,7 +90,7 @@ static hth_store_counters *counters_of(hth_store *s, const item *i) { return &s-
 
 static float key_of(const hth_store *s, const item *i)
 {
-    if (i->is.streamed) return 0.0f;
+    if (i->is.residence == HTH_STORE_STREAMED) return 0.0f;
     return s->policy == HTH_STORE_LRU ? s->use_weight : s->policy == HTH_STORE_STATIC ? i->is.weight : i->uses;
 }
 
@@ -100,7 +100,7 @@ static void release_if_unused(hth_store *s, uint32_t i_item)
     item *i = &s->items[i_item];
     hth_slot *slot = &s->slots.slots[i->i_slot];
     if (i->state != ITEM_READY || i->n_need > 0 || i->n_hold > 0) return;
-    if (i->is.streamed && !slot->unused_guess) {
+    if (i->is.residence == HTH_STORE_STREAMED && !slot->unused_guess) {
         i->state = ITEM_ABSENT;
         hth_slots_put_free(&s->slots, i->i_slot);
     } else {
@@ -191,7 +191,7 @@ static void end_load(hth_load *load)
     if (load->failed) {
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
-        if (!i->is.pinned) hth_slots_put_free(&s->slots, i_slot);
+        if (i->is.residence != HTH_STORE_PINNED) hth_slots_put_free(&s->slots, i_slot);
     } else {
         i->state = ITEM_READY;
         if (i->n_need > 0) s->slots.slots[i_slot].unused_guess = false;
@@ -360,7 +360,7 @@ static void start_pinned(hth_store *s)
     uint32_t n = 0;
     pthread_mutex_lock(&s->lock);
     for (uint32_t i = 0; i < s->n_item; i++) {
-        if (!s->items[i].is.pinned) continue;
+        if (s->items[i].is.residence != HTH_STORE_PINNED) continue;
         s->items[i].i_slot = n++;
         enqueue(s, QUEUE_NEEDED, i);
     }

@@ -20,13 +20,19 @@ typedef enum hth_store_policy {
     HTH_N_STORE_POLICY,
 } hth_store_policy;
 
+/* How long an item stays in memory. */
+typedef enum hth_store_residence {
+    HTH_STORE_CACHED,   /* until the policy evicts it */
+    HTH_STORE_PINNED,   /* always */
+    HTH_STORE_STREAMED, /* until it was used */
+} hth_store_residence;
+
 typedef struct hth_store_item {
     hth_extent extents[HTH_MAX_EXTENT];
     uint32_t n_extent;
     uint32_t i_group; /* of counters: the layer */
     float weight;     /* uses before the first token, as a profile expects them */
-    bool pinned;      /* never evicted */
-    bool streamed;    /* evicted as soon as it was used */
+    hth_store_residence residence;
 } hth_store_item;
 
 typedef struct hth_store_options {

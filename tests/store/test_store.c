@@ -141,10 +141,10 @@ TEST(stores_give_the_bytes_of_items_to_several_threads)
                 pthread_t threads[3];
                 user users[3];
                 make_items(o.items);
-                for (uint32_t i = 0; i < N_ITEM; i++) {
-                    o.items[i].pinned = i % 7 == 0;
-                    o.items[i].streamed = i % 7 == 3;
-                }
+                for (uint32_t i = 0; i < N_ITEM; i++)
+                    o.items[i].residence = i % 7 == 0   ? HTH_STORE_PINNED
+                                           : i % 7 == 3 ? HTH_STORE_STREAMED
+                                                        : HTH_STORE_CACHED;
                 if (!open_store(&o, kind, &faults, (hth_store_options){0}, share * 0.5)) continue;
                 for (int i = 0; i < 3; i++) {
                     users[i] = (user){&o, (uint64_t)(share * 3 + i)};
@@ -226,8 +226,8 @@ TEST(pinned_items_stay_and_streamed_ones_are_read_ahead)
     uint32_t order[N_ITEM], n_streamed = 0;
     make_items(o.items);
     for (uint32_t i = 0; i < N_ITEM; i++) {
-        o.items[i].streamed = i % 10 == 9, o.items[i].pinned = !o.items[i].streamed;
-        order[i] = i, n_streamed += o.items[i].streamed;
+        o.items[i].residence = i % 10 == 9 ? HTH_STORE_STREAMED : HTH_STORE_PINNED;
+        order[i] = i, n_streamed += i % 10 == 9;
     }
     open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.0);
     CHECK(hth_store_n_slot(o.store) < N_ITEM - n_streamed / 3);
