@@ -210,7 +210,7 @@ static void check_fails(hth_disk_fault fault, int error, const char *words)
     }
     CHECK(n_failed >= N_LOAD - 3);
     free_batch(&b);
-    faults.n = 0;
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0});
     check_all(reader, 22);
     hth_reader_close(reader);
     close(fd);

@@ -355,7 +355,7 @@ TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)
         n_failed++;
     }
     CHECK_INT(n_failed, 3);
-    faults.n = 0; /* the disk has recovered */
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0}); /* it has recovered */
     for (uint32_t i = 0; i < 20; i++) use_one(&o, i);
     close_store(&o);
 }
