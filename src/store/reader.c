@@ -66,13 +66,13 @@ struct hth_reader {
 
     pthread_mutex_t lock; /* guards the members up to the next line */
     load_queue added;
-    bool hurries; /* guesses have become needed */
+    bool changes; /* loads in the queues were hurried or dropped */
     bool active;  /* without a thread: a caller reads */
     bool closing, cancels; /* cancels: once */
     hth_reader_stats stats;
 
     /* Of the thread. */
-    load_queue needed, guesses;
+    load_queue needed, guesses, dropped;
     piece pieces[MAX_DEPTH];
     uint32_t n_running, n_delayed;
     uint32_t depth, best_depth;
@@ -342,19 +342,28 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        queue_append(l->guess ? &r->guesses : &r->needed, l);
+        queue_append(l->dropped ? &r->dropped : l->guess ? &r->guesses : &r->needed, l);
     }
 }
 
-/* Takes what was added. *cancels: all loads end; *closing: the reader too. */
+static void cancel_queue(load_queue *q)
+{
+    while (q->first) {
+        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file, q->first->extents[0].offset});
+        drop_first(q);
+    }
+}
+
+/* Takes what was added, and ends what was dropped. *cancels: all loads end; *closing: the reader too. */
 static void take_added(hth_reader *r, bool *closing, bool *cancels)
 {
     pthread_mutex_lock(&r->lock);
-    if (r->hurries) sort_loads(r, &r->guesses);
+    if (r->changes) sort_loads(r, &r->needed), sort_loads(r, &r->guesses);
     sort_loads(r, &r->added);
     *closing = r->closing, *cancels = r->cancels || r->closing;
-    r->hurries = r->cancels = false;
+    r->changes = r->cancels = false;
     pthread_mutex_unlock(&r->lock);
+    cancel_queue(&r->dropped);
 }
 
 static void start_pieces(hth_reader *r)
@@ -413,14 +422,6 @@ static void wait_for_results(hth_reader *r)
     uint32_t n = r->disk->ops->wait(r->disk, timeout_of(r), results, MAX_RESULT);
     for (uint32_t i = 0; i < n; i++) take_result(r, &results[i]);
     report_late(r);
-}
-
-static void cancel_queue(load_queue *q)
-{
-    while (q->first) {
-        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file, q->first->extents[0].offset});
-        drop_first(q);
-    }
 }
 
 /* Ends all loads. Memory belongs to the disk as long as a read runs. */
@@ -483,14 +484,17 @@ void hth_reader_cancel(hth_reader *r)
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
-void hth_reader_hurry(hth_reader *r, hth_load *load)
+static void change_load(hth_reader *r, bool *flag, bool value)
 {
     pthread_mutex_lock(&r->lock);
-    load->guess = false;
-    r->hurries = true;
+    *flag = value;
+    r->changes = true;
     pthread_mutex_unlock(&r->lock);
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
+
+void hth_reader_hurry(hth_reader *r, hth_load *load) { change_load(r, &load->guess, false); }
+void hth_reader_drop(hth_reader *r, hth_load *load) { change_load(r, &load->dropped, true); }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
@@ -528,7 +532,7 @@ hearth_status hth_reader_open(const hth_reader_options *o, hth_reader **out, hea
     }
     *r = (hth_reader){.disk = o->disk, .depth = MIN_DEPTH, .best_depth = MIN_DEPTH};
     pthread_mutex_init(&r->lock, NULL);
-    queue_init(&r->added), queue_init(&r->needed), queue_init(&r->guesses);
+    queue_init(&r->added), queue_init(&r->needed), queue_init(&r->guesses), queue_init(&r->dropped);
     r->stats.depth = r->depth;
     r->files = hth_alloc(o->n_file, sizeof *r->files);
     if (!r->files) st = hth_fail_memory(err, o->n_file * sizeof *r->files, "files to read");

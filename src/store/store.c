@@ -192,6 +192,7 @@ static void end_load(hth_load *load)
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
         if (i->is.residence != HTH_STORE_PINNED) hth_slots_put_free(&s->slots, i_slot);
+        if (i->n_need > 0 && load->dropped) enqueue(s, QUEUE_NEEDED, i_item); /* asked for again meanwhile */
     } else {
         i->state = ITEM_READY;
         if (i->n_need > 0) s->slots.slots[i_slot].unused_guess = false;
@@ -249,6 +250,7 @@ static void drop_need(hth_store *s, uint32_t i_item)
     assert(i->n_need > 0);
     if (--i->n_need > 0) return;
     if (i->state == ITEM_QUEUED) dequeue(s, i_item);
+    if (i->state == ITEM_LOADING) hth_reader_drop(s->reader, &s->loads[i->i_slot]);
     if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT;
     if (i->state == ITEM_READY) release_if_unused(s, i_item);
 }

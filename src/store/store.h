@@ -82,7 +82,7 @@ typedef struct hth_store_view {
 hearth_status hth_store_take(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err);
 void hth_store_give(hth_store *store, uint32_t i_item);
-/* Takes back that n items were asked for. */
+/* Takes back that n items were asked for; those that are not being read yet are not. */
 void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
 
 hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);

@@ -377,6 +377,30 @@ TEST(a_wait_ends_when_it_is_cancelled)
     close_store(&o);
 }
 
+/* Reads that cannot start leave the queue, but for those that the disk has refused once: MAX_DEPTH of reader.c. */
+TEST(what_was_dropped_is_not_read)
+{
+    opened o = {0};
+    uint32_t items[100];
+    hth_disk_faults faults = {.first = 1, .n = UINT64_MAX, .fault = HTH_FAULT_FULL};
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 1.2)) return;
+    for (uint32_t i = 0; i < 100; i++) items[i] = i;
+    hth_store_ask(o.store, items, 100);
+    hth_store_drop(o.store, items, 60);
+    hth_store_ask(o.store, items, 20); /* perhaps before the reader has seen that they were dropped */
+    hth_store_drop(o.store, items + 60, 40);
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0});
+    for (size_t n = 20; n > 0;) {
+        hth_store_view view;
+        CHECK_OK(hth_store_take(o.store, items, &n, true, &view, err));
+        check_view(&o, &view);
+        hth_store_give(o.store, view.i_item);
+    }
+    CHECK(hth_reader_get_stats(o.reader).n_read <= 32 + 20 * 3);
+    close_store(&o);
+}
+
 TEST(too_little_memory_is_refused_with_the_least)
 {
     opened o = {0};
