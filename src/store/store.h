@@ -65,8 +65,9 @@ void hth_store_close(hth_store *store);
 /* n_tok tokens have passed: uses before them count less. */
 void hth_store_advance(hth_store *store, uint32_t n_tok);
 
-/* Asks for items, which are then taken or dropped. Does not wait. An item may be asked for several times. */
-void hth_store_ask(hth_store *store, const uint32_t *items, size_t n);
+/* Asks for items, which are then taken or dropped, and sorts them as hth_store_take looks for them. Does not wait. An
+ * item may be asked for several times. */
+void hth_store_ask(hth_store *store, uint32_t *items, size_t n);
 /* Reads items while nothing else is to be read. May be ignored. */
 void hth_store_guess(hth_store *store, const uint32_t *items, size_t n);
 

@@ -187,6 +187,30 @@ TEST(what_is_in_memory_is_not_read_again)
     close_store(&o);
 }
 
+/* What was in memory comes first, then the others in the order in which they were asked for and read. */
+TEST(items_are_taken_in_the_order_of_their_arrival)
+{
+    enum { N = 60 };
+    opened o = {0};
+    uint32_t items[N];
+    const hth_disk_faults faults = {.order = HTH_ORDER_SINGLE};
+    make_items(o.items);
+    open_store(&o, DISK_PREAD_ONE, &faults, (hth_store_options){0}, 1.2);
+    for (uint32_t i = 20; i < 40; i++) use_one(&o, i);
+    for (uint32_t i = 0; i < N; i++) items[i] = i;
+    hth_store_ask(o.store, items, N);
+    for (int i = 0; i < 5000 && hth_reader_get_stats(o.reader).n_read < 3 * N; i++) usleep(1000);
+    for (size_t n = N; n > 0;) {
+        hth_store_view view;
+        uint32_t i_take = N - (uint32_t)n;
+        CHECK_OK(hth_store_take(o.store, items, &n, true, &view, err));
+        if (i_take < 20) CHECK(view.i_item >= 20 && view.i_item < 40);
+        else CHECK_INT(view.i_item, i_take < 40 ? i_take - 20 : i_take);
+        hth_store_give(o.store, view.i_item);
+    }
+    close_store(&o);
+}
+
 /* A scan over everything between uses of a few items. */
 TEST(a_scan_does_not_evict_what_is_used_often)
 {
