@@ -158,28 +158,44 @@ static void take_ids(const fault_paths *p, bool mmap, int32_t ids[8])
     if (model) engine_greedy(model, &setting, prompt, 4, ids, 8);
 }
 
-/* Neither a short read nor an interrupted one is a fault: the rest comes with the next. */
-TEST(short_and_interrupted_reads_change_nothing)
+/* Neither a short read nor an interrupted one is a fault, and one that fails once is repeated. */
+TEST(reads_that_recover_change_nothing)
 {
-    static const hth_read_fault faults[] = {HTH_READ_SHORT, HTH_READ_INTERRUPTED};
+    static const hth_read_fault faults[] = {HTH_READ_SHORT, HTH_READ_INTERRUPTED, HTH_READ_FAILS_ONCE};
+    static const char *const names[] = {"cut short", "interrupted", "failed"};
     fault_paths p;
     int32_t want[8], got[8];
     fault_make_input(&p);
-    for (int i = 0; i < 4; i++) {
-        bool mmap = i >= 2;
+    test_log_start();
+    for (int i = 0; i < 6; i++) {
+        bool mmap = i >= 3;
         take_ids(&p, mmap, want);
         uint64_t n = 1, n_read;
         do {
             uint64_t before = hth_gguf_n_read();
-            hth_gguf_fail_read_at(n, faults[i % 2]);
+            hth_gguf_fail_read_at(n, faults[i % 3]);
             take_ids(&p, mmap, got);
-            hth_gguf_fail_read_at(0, faults[i % 2]);
+            hth_gguf_fail_read_at(0, faults[i % 3]);
             n_read = hth_gguf_n_read() - before;
             if (!CHECK_BYTES(got, want, sizeof want)) break;
         } while (n++ < n_read);
         CHECK(n > 5);
-        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1), i % 2 ? "interrupted" : "cut short");
+        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1), names[i % 3]);
     }
+    CHECK(test_n_warning("; trying again") > 20);
+    test_log_stop();
+}
+
+TEST(a_read_that_fails_for_ever_is_tried_three_times_again)
+{
+    fault_paths p;
+    fault_make_input(&p);
+    test_log_start();
+    hth_gguf_fail_read_at(3, HTH_READ_FAILS_ALWAYS);
+    CHECK_FAILS(run_read(&p, err), HEARTH_ERROR_IO, "in.gguf: cannot read at byte |Input/output error");
+    hth_gguf_fail_read_at(0, HTH_READ_FAILS_ALWAYS);
+    CHECK_INT(test_n_warning("trying again"), 3);
+    test_log_stop();
 }
 
 TEST(a_missing_file_leaves_nothing)
