@@ -340,7 +340,7 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        queue_append(l->dropped ? &r->dropped : l->guess ? &r->guesses : &r->needed, l);
+        queue_append(l->dropped ? &r->dropped : l->guess && !l->hurried ? &r->guesses : &r->needed, l);
     }
 }
 
@@ -482,17 +482,17 @@ void hth_reader_cancel(hth_reader *r)
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
-static void change_load(hth_reader *r, bool *flag, bool value)
+static void change_load(hth_reader *r, bool *flag)
 {
     pthread_mutex_lock(&r->lock);
-    *flag = value;
+    *flag = true;
     r->changes = true;
     pthread_mutex_unlock(&r->lock);
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
-void hth_reader_hurry(hth_reader *r, hth_load *load) { change_load(r, &load->guess, false); }
-void hth_reader_drop(hth_reader *r, hth_load *load) { change_load(r, &load->dropped, true); }
+void hth_reader_hurry(hth_reader *r, hth_load *load) { change_load(r, &load->hurried); }
+void hth_reader_drop(hth_reader *r, hth_load *load) { change_load(r, &load->dropped); }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
 

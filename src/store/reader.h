@@ -30,7 +30,7 @@ struct hth_load {
     uint32_t n_extent;
     uint8_t *to;      /* hth_reader_room bytes, aligned to HTH_ROOM_ALIGN; the reader's until done is called */
     bool guess;       /* not needed yet: read after all others, and few at once */
-    bool dropped;     /* set by hth_reader_drop */
+    bool hurried, dropped; /* set by hth_reader_hurry and hth_reader_drop */
     /* Called by the reader's thread, once. It must not wait. */
     void (*done)(hth_load *load);
     void *user;

@@ -206,7 +206,8 @@ static void end_load(hth_load *load)
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
         if (i->is.residence != HTH_STORE_PINNED) hth_slots_put_free(&s->slots, i_slot);
-        if (i->n_need > 0 && load->dropped) enqueue(s, needed_of(s, i_item), i_item); /* asked for again meanwhile */
+        /* Asked for after it was dropped or guessed: only what is read from then on counts. */
+        if (i->n_need > 0 && (load->dropped || load->guess)) enqueue(s, needed_of(s, i_item), i_item);
     } else {
         i->state = ITEM_READY;
         if (i->n_need > 0) s->slots.slots[i_slot].unused_guess = false;

@@ -384,6 +384,18 @@ TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)
     close_store(&o);
 }
 
+TEST(a_guess_that_fails_is_no_error)
+{
+    opened o = {0};
+    hth_disk_faults faults = {.first = 1, .n = 1, .fault = HTH_FAULT_ERROR, .error = ENODEV, .delay_ns = 20000000};
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5)) return;
+    hth_store_guess(o.store, &(uint32_t){7}, 1);
+    use_one(&o, 7); /* while the guess is read */
+    CHECK_INT(hth_disk_n_fault(faulty_disk), 1);
+    close_store(&o);
+}
+
 TEST(a_wait_ends_when_it_is_cancelled)
 {
     opened o = {0};
