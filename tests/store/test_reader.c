@@ -190,6 +190,33 @@ TEST(results_come_in_any_order)
     close(fd);
 }
 
+/* A read that takes 40 s, of a clock that does not wait, is mentioned once, and is no failure. */
+TEST(a_read_that_takes_long_is_reported)
+{
+    hth_disk_model slow = *hth_disk_model_find("nvme4");
+    hth_reader_file file = {open(disk_file(), O_RDONLY), disk_file()};
+    hth_reader *reader;
+    hth_disk *disk;
+    slow.latency_ns = 50000000000; /* and up to a quarter less */
+    test_log_start();
+    CHECK_OK(hth_disk_open_simulated(&slow, 1, true, &disk, err));
+    CHECK_OK(hth_reader_open(&(hth_reader_options){&file, 1, disk, false}, &reader, err));
+    size_t size;
+    batch b = {.n_done = N_LOAD - 1};
+    b.loads[0] = (hth_load){.extents = {{0, 5000, 100}}, .n_extent = 1, .done = load_done, .user = &b};
+    CHECK(hth_reader_room(b.loads[0].extents, 1, &size));
+    pthread_mutex_init(&b.lock, NULL), pthread_cond_init(&b.changed, NULL);
+    b.loads[0].to = aligned_alloc(HTH_ROOM_ALIGN, size);
+    run_batch(&b, reader);
+    CHECK(!b.loads[0].failed && bytes_are(b.loads[0].data[0], 5000, 100));
+    CHECK_INT(test_n_warning(" takes more than 30 s"), 1);
+    CHECK_INT(hth_reader_get_stats(reader).n_again + hth_reader_get_stats(reader).n_failed, 0);
+    hth_reader_close(reader);
+    test_log_stop();
+    free(b.loads[0].to);
+    close(file.fd);
+}
+
 /* ---- failures ------------------------------------------------------------------------------------- */
 
 /* All loads end, some of them failed with these words; after the fault the reader goes on. */
