@@ -36,12 +36,12 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*ru
     return n_thread_left-- > 0 ? __real_pthread_create(thread, a, run, arg) : EAGAIN;
 }
 
-/* From now on, for this process, io_uring_setup fails. False: there are no filters here. */
-static bool refuse_io_uring(uint32_t error)
+/* From now on, for this process, a system call fails. False: there are no filters here. */
+static bool refuse(uint32_t call, uint32_t error)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -76,7 +76,7 @@ static void check_bits(const golden *g, const float *expected)
 typedef struct task {
     const golden *g;
     const float *expected;
-    uint32_t error; /* of io_uring_setup; 0: RLIMIT_MEMLOCK is 0 */
+    uint32_t call, error; /* what fails; 0: RLIMIT_MEMLOCK is 0 */
 } task;
 
 static char said[4000];
@@ -99,7 +99,7 @@ static void run_without_uring(const task *t)
     hearth_model_options o = {.ram = 1, .io = "uring", .gpu = {.n_ctx = 64}};
     hearth_model *none = NULL;
     char why[200];
-    if (!refuse_io_uring(t->error)) _exit(77);
+    if (!refuse(t->call, t->error)) _exit(77);
     hearth_log_set(hear, NULL);
     CLOSED(hearth_model) *model = engine_open_streamed(t->g->model, "auto", 0, HEARTH_SELECTOR_AUTO);
     if (!model) return;
@@ -127,7 +127,7 @@ static int run_apart(const task *t)
     fflush(NULL);
     pid_t id = fork();
     if (id == 0) {
-        if (t->error > 0) run_without_uring(t);
+        if (t->call > 0) run_without_uring(t);
         else run_without_locked_memory(t);
         fflush(NULL);
         _exit(test_n_failed() > 0);
@@ -138,12 +138,13 @@ static int run_apart(const task *t)
 
 TEST(without_io_uring_threads_read_and_a_line_says_why)
 {
-    static const uint32_t errors[] = {EPERM, ENOSYS, 0};
+    static const uint32_t calls[] = {SYS_io_uring_setup, SYS_io_uring_setup, SYS_io_uring_enter, 0},
+                          errors[] = {EPERM, ENOSYS, EPERM, 0};
     CLEANUP(golden_close) golden g;
     FREED float *expected = NULL;
     if (!open_golden(&g, &expected)) return;
-    for (int i = 0; i < 3; i++) {
-        int status = run_apart(&(task){&g, expected, errors[i]});
+    for (int i = 0; i < 4; i++) {
+        int status = run_apart(&(task){&g, expected, calls[i], errors[i]});
         if (status == 77) test_note("no seccomp filters here");
         else CHECK_INT(status, 0);
     }
