@@ -84,3 +84,8 @@ hearth_status hth_fail_memory(hearth_error *err, size_t size, const char *what)
 {
     return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for %s", hth_format_bytes(size).text, what);
 }
+
+hearth_status hth_fail_cancelled(hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted: the evaluation was cancelled");
+}

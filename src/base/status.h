@@ -14,6 +14,9 @@ hearth_status hth_fail(hearth_error *err, hearth_status status, const char *form
 /* The same for a failed allocation of size bytes. */
 hearth_status hth_fail_memory(hearth_error *err, size_t size, const char *what);
 
+/* The same for an evaluation that ends because it was cancelled: its results are undefined. */
+hearth_status hth_fail_cancelled(hearth_error *err);
+
 /* Copies n bytes of external text to out (capacity n_out, NUL-terminated), with control bytes and bytes above 0x7E
  * as \xNN. Text that is too long is cut, with "...". Returns out. */
 char *hth_escape(char *out, size_t n_out, const char *text, size_t n);

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "base/random.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
 #include "kernels/quant/blocks.h"
@@ -100,15 +101,6 @@ typedef struct work {
 
 /* ---- random blocks ------------------------------------------------------------------------ */
 
-/* Vigna's SplitMix64: any state is a good seed, so each unit has its own. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 /* Offsets of the scale and of the minimum, if any, in blocks of a type. */
 static const struct {
     hth_type type;
@@ -145,7 +137,7 @@ static void set_scales(const work *w, uint8_t *block)
 }
 
 /* Uniform in -1..1. */
-static float next_even(uint64_t *state) { return (float)(int32_t)(next_random(state) >> 32) * 0x1p-31f; }
+static float next_even(uint64_t *state) { return (float)(int32_t)(hth_random_next(state) >> 32) * 0x1p-31f; }
 
 static void put_float(const work *w, uint64_t *state, uint8_t *p)
 {
@@ -164,7 +156,7 @@ static void fill_blocks(const work *w, uint64_t *state, uint8_t *p, size_t n_blo
     }
     size_t size = n_block * info->size;
     for (size_t at = 0; at < size; at += 8) {
-        uint64_t r = next_random(state);
+        uint64_t r = hth_random_next(state);
         memcpy(p + at, &r, size - at < 8 ? size - at : 8);
     }
     for (size_t i = 0; i < n_block; i++) set_scales(w, p + i * info->size);
@@ -221,8 +213,8 @@ static void fill_unit(void *arg, size_t i_unit, uint32_t i_thread)
     const work *w = arg;
     size_t first = i_unit * unit_blocks(w), left = w->n_block - first;
     uint64_t state = w->options->seed;
-    state = next_random(&state) + w->i_tensor;
-    state = next_random(&state) + (w->first_block + first);
+    state = hth_random_next(&state) + w->i_tensor;
+    state = hth_random_next(&state) + (w->first_block + first);
     fill_blocks(w, &state, w->bytes + first * hth_type_find(w->type)->size,
                 left < unit_blocks(w) ? left : unit_blocks(w));
 }

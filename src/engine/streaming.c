@@ -86,7 +86,7 @@ static uint32_t add_pieces(const hearth_model *m, uint32_t i_layer, const hth_ma
     for (uint64_t first = 0; first < n_row; first += rows, n++) {
         if (!list->items) continue;
         hth_store_item *item = &list->items[list->n + n];
-        *item = (hth_store_item){.i_group = i_layer, .streamed = true};
+        *item = (hth_store_item){.i_group = i_layer, .residence = HTH_STORE_STREAMED};
         for (int k = 0; k < n_matrix; k++)
             if (all[k]->n_row > 0)
                 item->extents[item->n_extent++] =
@@ -198,8 +198,8 @@ bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
 static void pin_some(item_list *list, uint64_t k)
 {
     for (uint64_t i = 0; i < list->n; i++) {
-        list->items[i].pinned = (i + 1) * k / list->n > i * k / list->n;
-        list->items[i].streamed = !list->items[i].pinned;
+        bool pinned = (i + 1) * k / list->n > i * k / list->n;
+        list->items[i].residence = pinned ? HTH_STORE_PINNED : HTH_STORE_STREAMED;
     }
 }
 
@@ -213,7 +213,7 @@ static void weigh_clusters(const hearth_model *m, item_list *list)
         const hth_ffn *f = &m->model->layers[item->i_group].ffn;
         uint32_t first = (i - list->pieces[item->i_group].first_item) * BLOCKS,
                  n_block = (f->d_ff + HTH_ACT_FREQ_BLOCK - 1) / HTH_ACT_FREQ_BLOCK;
-        item->streamed = false;
+        item->residence = HTH_STORE_CACHED;
         for (uint32_t k = first; f->act_freq && k < first + BLOCKS && k < n_block; k++) item->weight += f->act_freq[k];
     }
 }
@@ -243,7 +243,7 @@ static hearth_status list_ahead(hearth_model *m, const item_list *list, hearth_e
         const hth_ffn_pieces *p = &list->pieces[i];
         first[i] = n;
         for (uint32_t k = p->first_item; k < p->first_item + p->n_half + p->n_down; k++)
-            if (!list->items[k].pinned) ahead[n++] = k;
+            if (list->items[k].residence != HTH_STORE_PINNED) ahead[n++] = k;
     }
     m->streamed.ahead = ahead, m->streamed.first_ahead = first, m->streamed.n_ahead = n;
     m->streamed.pieces = list->pieces;

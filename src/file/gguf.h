@@ -172,7 +172,9 @@ hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err);
 
 /* For tests: the fault of the n-th read from now on (counted from 1); n 0 disables that. */
 typedef enum hth_read_fault {
-    HTH_READ_FAILS,       /* EIO */
+    HTH_READ_FAILS,       /* ENODEV, which is not tried again */
+    HTH_READ_FAILS_ONCE,  /* EIO */
+    HTH_READ_FAILS_ALWAYS, /* EIO, and so do all reads after it */
     HTH_READ_SHORT,       /* half of the requested bytes are read */
     HTH_READ_INTERRUPTED, /* EINTR, before any byte is read */
 } hth_read_fault;

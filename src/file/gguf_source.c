@@ -1,9 +1,11 @@
 /* The bytes of one part: a regular file, or memory. All system calls that read a model are here: opening without
- * blocking, reads that handle interruptions and short counts, mapping. Called by the cursor and by hth_gguf_read.
+ * blocking, reads that handle interruptions, short counts and failures that pass, mapping. Called by the cursor and by hth_gguf_read.
  * The file may shrink at any time: sizes are those at opening, and a read past the new end is an error and never
  * blocks. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/log.h"
 #include "file/gguf_int.h"
+#include "file/read_failure.h"
 #include "file/sigbus_guard.h"
 
 #include <errno.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- faults for tests -------------------------------------------------------- */
@@ -30,11 +33,11 @@ uint64_t hth_gguf_n_read(void) { return atomic_load(&n_read); }
 
 static ssize_t read_once(int fd, void *dst, size_t size, uint64_t at)
 {
-    uint64_t mine = atomic_fetch_add(&n_read, 1) + 1;
-    if (mine == atomic_load_explicit(&fail_at, memory_order_relaxed)) {
-        int how = atomic_load(&fail_how);
+    uint64_t mine = atomic_fetch_add(&n_read, 1) + 1, at_fault = atomic_load_explicit(&fail_at, memory_order_relaxed);
+    int how = atomic_load_explicit(&fail_how, memory_order_relaxed);
+    if (at_fault > 0 && (mine == at_fault || (mine > at_fault && how == HTH_READ_FAILS_ALWAYS))) {
         if (how != HTH_READ_SHORT) {
-            errno = how == HTH_READ_INTERRUPTED ? EINTR : EIO;
+            errno = how == HTH_READ_INTERRUPTED ? EINTR : how == HTH_READ_FAILS ? ENODEV : EIO;
             return -1;
         }
         size = size > 1 ? size / 2 : size;
@@ -140,27 +143,31 @@ void hth_gguf_source_close(hth_gguf_source *s)
 
 /* ---- reading -------------------------------------------------------------------- */
 
+/* Waits before a further attempt. False: there is none. */
+static bool try_again(const hth_gguf_source *s, uint64_t at, int error, uint32_t *n_failure)
+{
+    hearth_error why;
+    if (!hth_read_may_recover(error) || *n_failure == HTH_READ_MAX_RETRY) return false;
+    hth_fail_read(&why, s->label, at, s->size, error);
+    hth_log(HEARTH_LOG_WARN, "%s; trying again", why.message);
+    uint64_t ns = hth_read_retry_ns[(*n_failure)++];
+    nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
+    return true;
+}
+
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
                                    hearth_error *err)
 {
     unsigned char *to = dst;
+    uint32_t n_failure = 0;
     if (s->fd < 0) {
         if (size > 0) memcpy(to, s->bytes + at, size);
         return HEARTH_OK;
     }
     while (size > 0) {
         ssize_t got = read_once(s->fd, to, size, at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            char what[80];
-            snprintf(what, sizeof what, "read %zu bytes at byte %" PRIu64, size, at);
-            return hth_gguf_fail_errno(err, s->label, what, errno);
-        }
-        if (got == 0)
-            return hth_fail(err, HEARTH_ERROR_IO,
-                            "%s: ends at or before byte %" PRIu64 ", but had %" PRIu64
-                            " bytes when it was opened: the file became shorter",
-                            s->label, at, s->size);
+        if (got < 0 && (errno == EINTR || try_again(s, at, errno, &n_failure))) continue;
+        if (got <= 0) return hth_fail_read(err, s->label, at, s->size, got < 0 ? errno : 0);
         to += got;
         at += (uint64_t)got;
         size -= (size_t)got;

@@ -92,7 +92,7 @@ hearth_status hth_fwd_route_early(hth_step *s, uint32_t i_layer, hearth_error *e
     route(s, i_layer, s->x);
     if (!is_streamed(s, i_layer)) return HEARTH_OK;
     hth_pool_finish(s->pool);
-    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
     sort_pairs(s, &s->model->layers[i_layer].experts.router);
     ask_for_chosen(s, i_layer);
     return HEARTH_OK;
@@ -389,7 +389,7 @@ static hearth_status run_experts(hth_step *s, uint32_t i_layer, float *add_to, h
     if (!e->reads_stream_before) hth_fwd_norm(s, norm, s->x, s->x_norm, s->n_tok);
     if (!r->reads_layer_input && !r->norm.weight) route(s, i_layer, s->x_norm);
     hth_pool_finish(s->pool);
-    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err); /* then nothing was chosen */
+    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err); /* then nothing was chosen */
     sort_pairs(s, &e->router);
     memset(b->sums, 0, (size_t)s->n_tok * d_model_of(s) * sizeof *b->sums);
     memset(b->overflow, 0, s->n_tok * sizeof *b->overflow);

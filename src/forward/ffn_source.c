@@ -130,13 +130,13 @@ hearth_status hth_fwd_ffn_parts(hth_step *s, uint32_t i_layer, float *add_to, he
     hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
     if (predicts) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->source_buffers->scores);
     hth_pool_finish(s->pool);
-    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
     if (predicts) mark_wanted(s, &l->ffn);
     from->request(from->user, i_layer, predicts ? s->source_buffers->wanted : NULL);
     for (;;) {
         hth_ffn_part part = {0};
         bool cancelled = hth_pool_is_cancelled(s->pool);
-        hearth_status st = cancelled ? hth_fwd_cancelled(err) : from->take(from->user, i_layer, &part, err);
+        hearth_status st = cancelled ? hth_fail_cancelled(err) : from->take(from->user, i_layer, &part, err);
         if (st != HEARTH_OK) from->cancel(from->user);
         if (st != HEARTH_OK) return st;
         if (part.n_neuron == 0) break;

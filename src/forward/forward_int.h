@@ -207,8 +207,6 @@ struct hth_step {
     size_t size;
 };
 
-/* step.c: the status of a step whose units were skipped (hth_pool_is_cancelled); its results are undefined. */
-hearth_status hth_fwd_cancelled(hearth_error *err);
 /* embed.c: starts to read the rows of tables that are not in memory; waits for them, and embeds */
 void hth_fwd_start_rows(hth_step *s);
 hearth_status hth_fwd_embed(hth_step *s, hearth_error *err);

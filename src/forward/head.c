@@ -30,7 +30,7 @@ hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32
                            hearth_error *err)
 {
     size_t n_vocab = s->model->hparams.n_vocab;
-    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
     if (!hth_all_finite(logits, n * n_vocab))
         return hth_fail(err, HEARTH_ERROR_NUMERIC,
                         "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",

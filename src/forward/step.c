@@ -612,11 +612,6 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, hearth_error *err)
     return HEARTH_OK;
 }
 
-hearth_status hth_fwd_cancelled(hearth_error *err)
-{
-    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted: the evaluation was cancelled");
-}
-
 bool hth_step_device_failed(const hth_step *step) { return step->device_failed; }
 
 /* What is not in the host's memory cannot be probed. */
@@ -682,7 +677,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     if (st == HEARTH_OK && !head_done) st = hth_fwd_head(step, &to, err);
     hth_pool_finish(step->pool);
     if (hth_pool_take_cancelled(step->pool)) {
-        st = hth_fwd_cancelled(err);
+        st = hth_fail_cancelled(err);
         clear_sums(step);
     }
     if (st != HEARTH_OK) hth_fwd_delta_net_undo(step);

@@ -1,18 +1,12 @@
-/* xoshiro256++ and splitmix64, from the authors' public-domain definitions. Used by sampler.c, one number per
+/* xoshiro256++, from the authors' public-domain definition. Used by sampler.c, one number per
  * draw. The numbers are part of what a seed guarantees and never change. */
 #include "sample/random.h"
 
-static uint64_t splitmix64(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return z ^ (z >> 31);
-}
+#include "base/random.h"
 
 void hth_sample_random_seed(hth_sample_random *r, uint64_t seed)
 {
-    for (int i = 0; i < 4; i++) r->s[i] = splitmix64(&seed);
+    for (int i = 0; i < 4; i++) r->s[i] = hth_random_next(&seed);
 }
 
 static uint64_t rotate(uint64_t x, int k)

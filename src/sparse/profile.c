@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/checked_math.h"
+#include "base/random.h"
 
 static hearth_status make_layer(hth_profile *p, hth_profile_layer *l, uint32_t d_ff, bool with_sums,
                                 hearth_error *err)
@@ -71,19 +72,10 @@ void hth_profile_copy(hth_profile *to, const hth_profile *from)
 
 /* ---- samples ---------------------------------------------------------------------------------------- */
 
-/* The finaliser of splitmix64 (Steele et al. 2014): maps any number to a pseudo-random one. */
-static uint64_t mix64(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 uint64_t hth_profile_sample_at(const hth_profile *p, uint32_t i)
 {
-    uint64_t from = i * p->n_tok / p->n_sample, to = ((uint64_t)i + 1) * p->n_tok / p->n_sample;
-    return from + mix64(i) % (to - from);
+    uint64_t from = i * p->n_tok / p->n_sample, to = ((uint64_t)i + 1) * p->n_tok / p->n_sample, seed = i;
+    return from + hth_random_next(&seed) % (to - from);
 }
 
 /* ---- statistics --------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -19,8 +20,10 @@ typedef struct faulty_read {
 typedef struct faulty_disk {
     hth_disk disk;
     hth_disk *inner;
-    const hth_disk_faults *faults;
-    uint64_t n_started;
+    pthread_mutex_t lock; /* guards the members up to the next line */
+    hth_disk_faults faults;
+    uint64_t n_started, n_fault;
+
     faulty_read reads[MAX_READ];     /* that the other disk runs */
     hth_disk_result results[MAX_READ]; /* that are held back */
     uint32_t n_running, n_result;
@@ -38,16 +41,30 @@ static bool start_inner(faulty_disk *d, const hth_disk_read *read, uint32_t max,
     return true;
 }
 
+static hth_disk_fault next_fault(faulty_disk *d, const hth_disk_read *read, int *error)
+{
+    hth_disk_fault fault = HTH_FAULT_NONE;
+    pthread_mutex_lock(&d->lock);
+    const hth_disk_faults *f = &d->faults;
+    if (f->end == 0 || (read->at < f->end && read->at + read->size > f->begin)) {
+        uint64_t number = ++d->n_started;
+        if (number >= f->first && number - f->first < f->n) fault = f->fault;
+    }
+    d->n_fault += fault != HTH_FAULT_NONE;
+    *error = f->error;
+    pthread_mutex_unlock(&d->lock);
+    return fault;
+}
+
 static bool start(hth_disk *disk, const hth_disk_read *read)
 {
     faulty_disk *d = (faulty_disk *)disk;
-    const hth_disk_faults *f = d->faults;
+    int error;
     if (d->n_running + d->n_result == MAX_READ) return false;
-    uint64_t number = ++d->n_started;
-    hth_disk_fault fault = number >= f->first && number - f->first < f->n ? f->fault : HTH_FAULT_NONE;
+    hth_disk_fault fault = next_fault(d, read, &error);
     if (fault == HTH_FAULT_FULL) return false;
     if (fault == HTH_FAULT_ERROR || fault == HTH_FAULT_END) {
-        d->results[d->n_result++] = (hth_disk_result){read->id, fault == HTH_FAULT_END ? 0 : -f->error};
+        d->results[d->n_result++] = (hth_disk_result){read->id, fault == HTH_FAULT_END ? 0 : -error};
         return true;
     }
     uint32_t max = fault == HTH_FAULT_ONE                                  ? 1
@@ -81,14 +98,16 @@ static void take_inner(faulty_disk *d, uint64_t timeout_ns)
 static uint32_t wait(hth_disk *disk, uint64_t timeout_ns, hth_disk_result *results, uint32_t max)
 {
     faulty_disk *d = (faulty_disk *)disk;
-    hth_disk_order order = d->faults->order;
+    pthread_mutex_lock(&d->lock);
+    hth_disk_order order = d->faults.order;
+    uint64_t delay = d->faults.delay_ns;
+    pthread_mutex_unlock(&d->lock);
     uint32_t n = 0;
     if (d->n_result == 0) take_inner(d, timeout_ns);
     /* The last one is known when all are there. */
     while (order == HTH_ORDER_REVERSED && d->n_running > 0 && d->n_result > 0) take_inner(d, UINT64_MAX);
     if (order == HTH_ORDER_SINGLE && max > 1) max = 1;
     for (; n < max && d->n_result > 0; n++) {
-        uint64_t delay = d->faults->delay_ns;
         if (delay > 0) nanosleep(&(struct timespec){(time_t)(delay / 1000000000), (long)(delay % 1000000000)}, NULL);
         d->n_result--;
         if (order == HTH_ORDER_REVERSED) {
@@ -108,6 +127,7 @@ static void close_faults(hth_disk *disk)
 {
     faulty_disk *d = (faulty_disk *)disk;
     d->inner->ops->close(d->inner);
+    pthread_mutex_destroy(&d->lock);
     hth_free(d);
 }
 
@@ -120,7 +140,26 @@ hearth_status hth_disk_open_faults(hth_disk *inner, const hth_disk_faults *fault
         inner->ops->close(inner);
         return hth_fail_memory(err, sizeof *d, "a disk with faults");
     }
-    *d = (faulty_disk){.disk = {&ops, inner->name}, .inner = inner, .faults = faults};
+    *d = (faulty_disk){.disk = {&ops, inner->name}, .inner = inner, .faults = *faults};
+    pthread_mutex_init(&d->lock, NULL);
     *out = &d->disk;
     return HEARTH_OK;
+}
+
+void hth_disk_set_faults(hth_disk *disk, const hth_disk_faults *faults)
+{
+    faulty_disk *d = (faulty_disk *)disk;
+    pthread_mutex_lock(&d->lock);
+    d->faults = *faults;
+    d->n_started = d->n_fault = 0;
+    pthread_mutex_unlock(&d->lock);
+}
+
+uint64_t hth_disk_n_fault(hth_disk *disk)
+{
+    faulty_disk *d = (faulty_disk *)disk;
+    pthread_mutex_lock(&d->lock);
+    uint64_t n = d->n_fault;
+    pthread_mutex_unlock(&d->lock);
+    return n;
 }

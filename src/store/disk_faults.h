@@ -22,14 +22,19 @@ typedef enum hth_disk_order {
 } hth_disk_order;
 
 typedef struct hth_disk_faults {
-    uint64_t first, n; /* the reads that have the fault, counted from 1 */
+    uint64_t first, n;   /* the reads that have the fault, counted from 1 */
+    uint64_t begin, end; /* only reads of some of these bytes have it, and count; end 0: all */
     hth_disk_fault fault;
     int error;
     hth_disk_order order;
     uint64_t delay_ns; /* of each result */
 } hth_disk_faults;
 
-/* Takes over the disk, also on failure. *faults may change while no read runs. MEMORY. */
+/* Takes over the disk, also on failure. MEMORY. */
 hearth_status hth_disk_open_faults(hth_disk *inner, const hth_disk_faults *faults, hth_disk **out, hearth_error *err);
+/* Other faults from now on, counted from now on. From any thread, as long as the disk is open. */
+void hth_disk_set_faults(hth_disk *disk, const hth_disk_faults *faults);
+/* How many reads had the fault since then. */
+uint64_t hth_disk_n_fault(hth_disk *disk);
 
 #endif

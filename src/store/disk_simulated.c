@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -39,22 +40,13 @@ const char *hth_disk_model_names(void) { return "ufs4, sata, nvme3, nvme4, sd"; 
 
 static uint64_t max_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* splitmix64 */
-static uint64_t random_of(uint64_t *seed)
-{
-    uint64_t z = *seed += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 uint64_t hth_disk_timing_end(hth_disk_timing *t, uint64_t now_ns, uint64_t at, uint64_t size)
 {
     const hth_disk_model *m = t->model;
     uint64_t distance = at > t->last_end ? at - t->last_end : t->last_end - at;
     bool sequential = at == t->last_end;
     double rate = sequential ? m->sequential_bytes_per_ns : m->bytes_per_ns;
-    uint64_t latency = m->latency_ns * 3 / 4 + random_of(&t->seed) % (m->latency_ns / 2 + 1);
+    uint64_t latency = m->latency_ns * 3 / 4 + hth_random_next(&t->seed) % (m->latency_ns / 2 + 1);
     uint64_t start = max_of(now_ns, max_of(t->next_start_ns, t->ends_ns[t->i_end]));
     t->next_start_ns = start + (sequential ? 0 : distance <= m->near_size ? m->gap_ns : m->far_gap_ns);
     t->bus_free_ns = max_of(t->bus_free_ns, start + latency) + (uint64_t)((double)size / rate);

@@ -7,6 +7,7 @@
 #include "base/checked_math.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "file/read_failure.h"
 #include "store/direct_io.h"
 
 #include <assert.h>
@@ -14,8 +15,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -24,11 +25,8 @@ enum {
     MAX_DEPTH = 32,
     WINDOW_PIECES = 64,  /* between two changes of the depth */
     MAX_AGAIN = 1000,    /* EINTR, EAGAIN; then the piece is read by pread */
-    MAX_FAILURE = 3,
     MAX_RESULT = 16,
 };
-/* Before the first, second and third attempt after a failure. */
-static const uint64_t retry_ns[MAX_FAILURE] = {10000000, 100000000, 1000000000};
 /* A read that takes longer is reported. */
 #define LATE_NS 30000000000u
 
@@ -36,6 +34,7 @@ typedef struct reader_file {
     int fd, direct_fd;
     bool direct;    /* it is read by direct_fd */
     uint32_t align; /* of direct reads */
+    uint64_t size;  /* when it was opened */
     char *path;
 } reader_file;
 
@@ -66,13 +65,13 @@ struct hth_reader {
 
     pthread_mutex_t lock; /* guards the members up to the next line */
     load_queue added;
-    bool hurries; /* guesses have become needed */
+    bool changes; /* loads in the queues were hurried or dropped */
     bool active;  /* without a thread: a caller reads */
     bool closing, cancels; /* cancels: once */
     hth_reader_stats stats;
 
     /* Of the thread. */
-    load_queue needed, guesses;
+    load_queue needed, guesses, dropped;
     piece pieces[MAX_DEPTH];
     uint32_t n_running, n_delayed;
     uint32_t depth, best_depth;
@@ -234,16 +233,15 @@ static void count(hth_reader *r, uint64_t *counter)
 }
 
 /* From now on a file is read through the page cache. */
-static void use_buffered(hth_reader *r, uint32_t i_file)
+static void use_buffered(hth_reader *r, reader_file *f, int error)
 {
-    reader_file *f = &r->files[i_file];
+    char reason[100];
     if (!f->direct) return;
     f->direct = false;
     count(r, &r->stats.n_buffered_file);
-    hth_log(HEARTH_LOG_WARN, "%s: the file system refuses direct reads; they go through the page cache", f->path);
+    hth_log(HEARTH_LOG_WARN, "%s: direct reads are refused (%s); they go through the page cache", f->path,
+            strerror_r(error, reason, sizeof reason));
 }
-
-static bool is_permanent(int error) { return error == ENODEV || error == ENXIO || error == ESTALE || error == EBADF; }
 
 /* Bytes were read, perhaps fewer than asked for. */
 static void advance_piece(hth_reader *r, piece *p, uint64_t n)
@@ -282,17 +280,17 @@ static void retry_piece(hth_reader *r, piece *p, int error)
         error = n < 0 ? errno : 0;
     }
     if (error == EINVAL && p->direct) {
-        use_buffered(r, p->i_file);
+        use_buffered(r, &r->files[p->i_file], error);
         p->direct = false;
         delay_piece(r, p, 0);
         return;
     }
-    if (error == 0 || is_permanent(error) || p->n_failure == MAX_FAILURE) {
+    if (error == 0 || !hth_read_may_recover(error) || p->n_failure == HTH_READ_MAX_RETRY) {
         fail_piece(p, error);
         return;
     }
     count(r, &r->stats.n_failed);
-    delay_piece(r, p, retry_ns[p->n_failure++]);
+    delay_piece(r, p, hth_read_retry_ns[p->n_failure++]);
 }
 
 /* More reads at once as long as the disk gains 5 % from them; fewer when it does not. */
@@ -342,19 +340,28 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        queue_append(l->guess ? &r->guesses : &r->needed, l);
+        queue_append(l->dropped ? &r->dropped : l->guess && !l->hurried ? &r->guesses : &r->needed, l);
     }
 }
 
-/* Takes what was added. *cancels: all loads end; *closing: the reader too. */
+static void cancel_queue(load_queue *q)
+{
+    while (q->first) {
+        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file, q->first->extents[0].offset});
+        drop_first(q);
+    }
+}
+
+/* Takes what was added, and ends what was dropped. *cancels: all loads end; *closing: the reader too. */
 static void take_added(hth_reader *r, bool *closing, bool *cancels)
 {
     pthread_mutex_lock(&r->lock);
-    if (r->hurries) sort_loads(r, &r->guesses);
+    if (r->changes) sort_loads(r, &r->needed), sort_loads(r, &r->guesses);
     sort_loads(r, &r->added);
     *closing = r->closing, *cancels = r->cancels || r->closing;
-    r->hurries = r->cancels = false;
+    r->changes = r->cancels = false;
     pthread_mutex_unlock(&r->lock);
+    cancel_queue(&r->dropped);
 }
 
 static void start_pieces(hth_reader *r)
@@ -413,14 +420,6 @@ static void wait_for_results(hth_reader *r)
     uint32_t n = r->disk->ops->wait(r->disk, timeout_of(r), results, MAX_RESULT);
     for (uint32_t i = 0; i < n; i++) take_result(r, &results[i]);
     report_late(r);
-}
-
-static void cancel_queue(load_queue *q)
-{
-    while (q->first) {
-        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file, q->first->extents[0].offset});
-        drop_first(q);
-    }
 }
 
 /* Ends all loads. Memory belongs to the disk as long as a read runs. */
@@ -483,25 +482,31 @@ void hth_reader_cancel(hth_reader *r)
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
-void hth_reader_hurry(hth_reader *r, hth_load *load)
+static void change_load(hth_reader *r, bool *flag)
 {
     pthread_mutex_lock(&r->lock);
-    load->guess = false;
-    r->hurries = true;
+    *flag = true;
+    r->changes = true;
     pthread_mutex_unlock(&r->lock);
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
+void hth_reader_hurry(hth_reader *r, hth_load *load) { change_load(r, &load->hurried); }
+void hth_reader_drop(hth_reader *r, hth_load *load) { change_load(r, &load->dropped); }
+
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
-static hearth_status open_file(reader_file *f, const hth_reader_file *from, bool buffered, hearth_error *err)
+static hearth_status open_file(hth_reader *r, reader_file *f, const hth_reader_file *from, bool buffered,
+                               hearth_error *err)
 {
+    struct stat st;
     size_t size = strlen(from->path) + 1;
-    *f = (reader_file){.fd = from->fd, .direct_fd = -1, .path = hth_alloc(size, 1)};
+    *f = (reader_file){.fd = from->fd, .direct_fd = -1, .direct = !buffered, .path = hth_alloc(size, 1)};
     if (!f->path) return hth_fail_memory(err, size, "the path of a file to read");
     memcpy(f->path, from->path, size);
-    if (!buffered) f->direct_fd = hth_direct_open(f->fd, &f->align);
-    f->direct = f->direct_fd >= 0;
+    if (fstat(f->fd, &st) == 0) f->size = (uint64_t)st.st_size;
+    if (buffered) r->stats.n_buffered_file++;
+    else if ((f->direct_fd = hth_direct_open(f->fd, &f->align)) < 0) use_buffered(r, f, errno);
     return HEARTH_OK;
 }
 
@@ -528,14 +533,12 @@ hearth_status hth_reader_open(const hth_reader_options *o, hth_reader **out, hea
     }
     *r = (hth_reader){.disk = o->disk, .depth = MIN_DEPTH, .best_depth = MIN_DEPTH};
     pthread_mutex_init(&r->lock, NULL);
-    queue_init(&r->added), queue_init(&r->needed), queue_init(&r->guesses);
+    queue_init(&r->added), queue_init(&r->needed), queue_init(&r->guesses), queue_init(&r->dropped);
     r->stats.depth = r->depth;
     r->files = hth_alloc(o->n_file, sizeof *r->files);
     if (!r->files) st = hth_fail_memory(err, o->n_file * sizeof *r->files, "files to read");
-    for (; st == HEARTH_OK && r->n_file < o->n_file; r->n_file++) {
-        st = open_file(&r->files[r->n_file], &o->files[r->n_file], o->buffered, err);
-        r->stats.n_buffered_file += !r->files[r->n_file].direct;
-    }
+    for (; st == HEARTH_OK && r->n_file < o->n_file; r->n_file++)
+        st = open_file(r, &r->files[r->n_file], &o->files[r->n_file], o->buffered, err);
     if (st != HEARTH_OK) {
         hth_reader_close(r);
         return st;
@@ -574,14 +577,8 @@ void hth_reader_close(hth_reader *r)
 
 hearth_status hth_reader_describe(const hth_reader *r, const hth_load_failure *f, hearth_error *err)
 {
-    const char *path = r->files[f->i_file].path;
-    char reason[100];
-    if (f->error == 0)
-        return hth_fail(err, HEARTH_ERROR_IO,
-                        "%s: ends at or before byte %" PRIu64 ": the file became shorter while it was read", path,
-                        f->at);
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot read at byte %" PRIu64 ": %s", path, f->at,
-                    strerror_r(f->error, reason, sizeof reason));
+    const reader_file *file = &r->files[f->i_file];
+    return hth_fail_read(err, file->path, f->at, file->size, f->error);
 }
 
 hth_reader_stats hth_reader_get_stats(hth_reader *r)

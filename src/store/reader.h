@@ -30,6 +30,7 @@ struct hth_load {
     uint32_t n_extent;
     uint8_t *to;      /* hth_reader_room bytes, aligned to HTH_ROOM_ALIGN; the reader's until done is called */
     bool guess;       /* not needed yet: read after all others, and few at once */
+    bool hurried, dropped; /* set by hth_reader_hurry and hth_reader_drop */
     /* Called by the reader's thread, once. It must not wait. */
     void (*done)(hth_load *load);
     void *user;
@@ -82,6 +83,9 @@ void hth_reader_start(hth_reader *reader, hth_load *loads);
 
 /* A load that was queued as a guess is needed now. From any thread, until done is called. */
 void hth_reader_hurry(hth_reader *reader, hth_load *load);
+
+/* A load is not needed any more: unless all its reads have started, it fails. From any thread, until done is called. */
+void hth_reader_drop(hth_reader *reader, hth_load *load);
 
 /* A line about a failure, as an IO error. */
 hearth_status hth_reader_describe(const hth_reader *reader, const hth_load_failure *failure, hearth_error *err);

@@ -40,9 +40,9 @@ static bool sort_items(const hth_store_item *items, uint32_t n_item, item_size *
 {
     *n = 0, *pinned = 0;
     for (uint32_t i = 0; i < n_item; i++) {
-        item_size s = {i, items[i].streamed, 0};
+        item_size s = {i, items[i].residence == HTH_STORE_STREAMED, 0};
         if (!hth_reader_room(items[i].extents, items[i].n_extent, &s.size)) return false;
-        if (!items[i].pinned) sizes[(*n)++] = s;
+        if (items[i].residence != HTH_STORE_PINNED) sizes[(*n)++] = s;
         else if (!hth_add_u64(*pinned, s.size, pinned)) return false;
     }
     qsort(sizes, *n, sizeof *sizes, compare_sizes);
@@ -165,7 +165,7 @@ static void place(hth_slots *s, const hth_store_item *items, uint32_t n_item)
     uint32_t n = 0, *list = s->lists;
     for (uint32_t i = 0; i < n_item; i++) {
         size_t room = 0;
-        if (!items[i].pinned) continue;
+        if (items[i].residence != HTH_STORE_PINNED) continue;
         hth_reader_room(items[i].extents, items[i].n_extent, &room);
         s->slots[n++] = (hth_slot){.memory = at, .i_class = HTH_NO_SLOT, .i_item = HTH_NO_SLOT, .i_heap = HTH_NO_SLOT};
         at += room;
@@ -194,7 +194,7 @@ hearth_status hth_slots_open(hth_slots *s, const hth_store_item *items, uint32_t
     if (st != HEARTH_OK) goto failed;
     divide(s->classes, s->n_class, memory - least);
     size = pinned;
-    for (uint32_t i = 0; i < n_item; i++) s->n_slot += items[i].pinned;
+    for (uint32_t i = 0; i < n_item; i++) s->n_slot += items[i].residence == HTH_STORE_PINNED;
     size_t n_cached = 0;
     for (uint32_t i = 0; i < s->n_class; i++) {
         n_cached += s->classes[i].n_slot;

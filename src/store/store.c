@@ -1,6 +1,6 @@
 /* The cache: the state of each item, and which reads are started next. One lock guards everything; nothing waits or
- * reads while it is held. Items that are needed get a slot in the order in which they were asked for; guesses get
- * one only where that evicts nothing of more use. */
+ * reads while it is held. Items that are needed get a slot of their class in the order in which they were asked for;
+ * guesses get one only where that evicts nothing of more use. */
 #define _GNU_SOURCE
 #include "store/store.h"
 
@@ -33,14 +33,16 @@ typedef enum item_state {
     ITEM_FAILED,  /* until all that need it have seen it */
 } item_state;
 
-typedef enum item_queue { QUEUE_NEEDED, QUEUE_GUESSES, N_QUEUE } item_queue;
-
 #define NO_ITEM UINT32_MAX
+
+typedef struct item_queue {
+    uint32_t first, last;
+} item_queue;
 
 typedef struct item {
     hth_store_item is;
     item_state state;
-    item_queue queue;    /* QUEUED */
+    item_queue *queue;   /* QUEUED */
     uint32_t before, after; /* in it */
     uint32_t i_slot;     /* LOADING, READY */
     uint32_t n_need, n_hold; /* asked for and not taken; taken and not given back */
@@ -49,10 +51,6 @@ typedef struct item {
     uint32_t used_before, used_after; /* in the list of that step */
     hth_load_failure failure;
 } item;
-
-typedef struct queue_ends {
-    uint32_t first, last;
-} queue_ends;
 
 struct hth_store {
     hth_reader *reader;
@@ -64,7 +62,8 @@ struct hth_store {
     uint32_t n_item;
     hth_slots slots;
     hth_load *loads; /* [n_slot] */
-    queue_ends queues[N_QUEUE];
+    item_queue *needed; /* [n_class + 1]: what waits for a slot of a class; the last one: for its own slot */
+    item_queue guesses;
     uint32_t n_loading, n_guess_loading;
     float use_weight, growth; /* of a use now; in one token */
     float all_uses;           /* what `uses` is of an item that every step used */
@@ -78,11 +77,16 @@ struct hth_store {
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-static void enqueue(hth_store *s, item_queue queue, uint32_t i_item)
+static item_queue *needed_of(hth_store *s, uint32_t i_item)
+{
+    uint32_t i_class = s->slots.class_of[i_item];
+    return &s->needed[i_class == HTH_NO_SLOT ? s->slots.n_class : i_class];
+}
+
+static void enqueue(hth_store *s, item_queue *q, uint32_t i_item)
 {
     item *i = &s->items[i_item];
-    queue_ends *q = &s->queues[queue];
-    i->state = ITEM_QUEUED, i->queue = queue;
+    i->state = ITEM_QUEUED, i->queue = q;
     i->before = q->last, i->after = NO_ITEM;
     if (q->last == NO_ITEM) q->first = i_item;
     else s->items[q->last].after = i_item;
@@ -92,12 +96,17 @@ static void enqueue(hth_store *s, item_queue queue, uint32_t i_item)
 static void dequeue(hth_store *s, uint32_t i_item)
 {
     item *i = &s->items[i_item];
-    queue_ends *q = &s->queues[i->queue];
+    item_queue *q = i->queue;
     if (i->before == NO_ITEM) q->first = i->after;
     else s->items[i->before].after = i->after;
     if (i->after == NO_ITEM) q->last = i->before;
     else s->items[i->after].before = i->before;
     i->state = ITEM_ABSENT;
+}
+
+static void empty_queue(hth_store *s, item_queue *q)
+{
+    while (q->first != NO_ITEM) dequeue(s, q->first);
 }
 
 /* ---- slots ------------------------------------------------------------------------------------- */
@@ -109,10 +118,11 @@ static float guess_probability(const hth_store *s) { return (s->n_guess_used + 1
 /* In units of all_uses: the probability that an item is needed in the next step. */
 static float key_of(const hth_store *s, const item *i)
 {
-    if (i->is.streamed) return 0.0f;
+    if (i->is.residence == HTH_STORE_STREAMED) return 0.0f;
     if (s->policy == HTH_STORE_LRU) return s->use_weight;
     if (s->policy == HTH_STORE_STATIC) return i->is.weight;
-    return i->used_at == 0 ? i->uses : i->uses + s->all_uses * hth_reuse_gain(&s->reuse, (uint32_t)(s->i_step - i->used_at));
+    if (i->used_at == 0) return i->uses;
+    return i->uses + s->all_uses * hth_reuse_gain(&s->reuse, (uint32_t)(s->i_step - i->used_at));
 }
 
 static float key_of_guess(const hth_store *s)
@@ -126,7 +136,7 @@ static void release_if_unused(hth_store *s, uint32_t i_item)
     item *i = &s->items[i_item];
     hth_slot *slot = &s->slots.slots[i->i_slot];
     if (i->state != ITEM_READY || i->n_need > 0 || i->n_hold > 0) return;
-    if (i->is.streamed && !slot->unused_guess) {
+    if (i->is.residence == HTH_STORE_STREAMED && !slot->unused_guess) {
         i->state = ITEM_ABSENT;
         hth_slots_put_free(&s->slots, i->i_slot);
     } else {
@@ -174,15 +184,16 @@ static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool 
     return l;
 }
 
-/* Appends loads for the items of a queue that get a slot. */
-static void start_queue(hth_store *s, item_queue queue, hth_load ***last)
+/* Appends loads for the items of a queue that get a slot. Guesses wait for slots of several classes. */
+static void start_queue(hth_store *s, item_queue *q, hth_load ***last)
 {
-    bool guess = queue == QUEUE_GUESSES;
-    for (uint32_t next, i = s->queues[queue].first; i != NO_ITEM; i = next) {
+    bool guess = q == &s->guesses;
+    for (uint32_t next, i = q->first; i != NO_ITEM; i = next) {
         next = s->items[i].after;
         if (guess && s->n_guess_loading >= MAX_GUESS) return;
         uint32_t i_slot = find_slot(s, &s->items[i], guess);
-        if (i_slot == HTH_NO_SLOT) continue;
+        if (i_slot == HTH_NO_SLOT && guess) continue;
+        if (i_slot == HTH_NO_SLOT) return;
         dequeue(s, i);
         **last = make_load(s, i, i_slot, guess);
         *last = &(**last)->next;
@@ -193,9 +204,12 @@ static void start_queue(hth_store *s, item_queue queue, hth_load ***last)
 static hth_load *start_loads(hth_store *s)
 {
     hth_load *first = NULL, **last = &first;
-    start_queue(s, QUEUE_NEEDED, &last);
-    if (guess_probability(s) < GUESS_PART) return first;
-    if (s->queues[QUEUE_NEEDED].first == NO_ITEM) start_queue(s, QUEUE_GUESSES, &last);
+    bool waits = false;
+    for (uint32_t i = 0; i <= s->slots.n_class; i++) {
+        start_queue(s, &s->needed[i], &last);
+        waits = waits || s->needed[i].first != NO_ITEM;
+    }
+    if (!waits && guess_probability(s) >= GUESS_PART) start_queue(s, &s->guesses, &last);
     return first;
 }
 
@@ -227,7 +241,9 @@ static void end_load(hth_load *load)
     if (load->failed) {
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
-        if (!i->is.pinned) hth_slots_put_free(&s->slots, i_slot);
+        if (i->is.residence != HTH_STORE_PINNED) hth_slots_put_free(&s->slots, i_slot);
+        /* Asked for after it was dropped or guessed: only what is read from then on counts. */
+        if (i->n_need > 0 && (load->dropped || load->guess)) enqueue(s, needed_of(s, i_item), i_item);
     } else {
         i->state = ITEM_READY;
         if (i->n_need > 0) s->slots.slots[i_slot].unused_guess = false;
@@ -259,23 +275,45 @@ static void ask_for(hth_store *s, uint32_t i_item)
         count_guess(s, i, true, true);
         hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
     }
-    if (i->state == ITEM_QUEUED && i->queue == QUEUE_GUESSES) dequeue(s, i_item);
-    if (i->state == ITEM_ABSENT) enqueue(s, QUEUE_NEEDED, i_item);
+    if (i->state == ITEM_QUEUED && i->queue == &s->guesses) dequeue(s, i_item);
+    if (i->state == ITEM_ABSENT) enqueue(s, needed_of(s, i_item), i_item);
 }
 
-void hth_store_ask(hth_store *s, const uint32_t *items, size_t n)
+static bool has_arrived(const hth_store *s, uint32_t i_item)
+{
+    return s->items[i_item].state == ITEM_READY || s->items[i_item].state == ITEM_FAILED;
+}
+
+static void swap(uint32_t *a, uint32_t *b)
+{
+    uint32_t c = *a;
+    *a = *b, *b = c;
+}
+
+/* Items that are in memory at the end, where hth_store_take looks first; before them the others, from the one that is
+ * read last to the one that is read first. */
+static void sort_asked(const hth_store *s, uint32_t *items, size_t n)
+{
+    size_t n_absent = 0;
+    for (size_t i = 0; i < n / 2; i++) swap(&items[i], &items[n - 1 - i]);
+    for (size_t i = 0; i < n; i++)
+        if (!has_arrived(s, items[i])) swap(&items[i], &items[n_absent++]);
+}
+
+void hth_store_ask(hth_store *s, uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i++) ask_for(s, items[i]);
+    sort_asked(s, items, n);
     unlock_and_start(s);
 }
 
 void hth_store_guess(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->queues[QUEUE_GUESSES].first != NO_ITEM) dequeue(s, s->queues[QUEUE_GUESSES].first);
+    empty_queue(s, &s->guesses);
     for (size_t i = 0; i < n; i++)
-        if (s->items[items[i]].state == ITEM_ABSENT) enqueue(s, QUEUE_GUESSES, items[i]);
+        if (s->items[items[i]].state == ITEM_ABSENT) enqueue(s, &s->guesses, items[i]);
     unlock_and_start(s);
 }
 
@@ -285,6 +323,7 @@ static void drop_need(hth_store *s, uint32_t i_item)
     assert(i->n_need > 0);
     if (--i->n_need > 0) return;
     if (i->state == ITEM_QUEUED) dequeue(s, i_item);
+    if (i->state == ITEM_LOADING) hth_reader_drop(s->reader, &s->loads[i->i_slot]);
     if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT;
     if (i->state == ITEM_READY) release_if_unused(s, i_item);
 }
@@ -313,7 +352,7 @@ static void count_use(hth_store *s, uint32_t i_item)
     uint32_t *first = &s->used[s->i_step % N_REMEMBERED], age = UINT32_MAX;
     float before = i->uses;
     i->uses += s->use_weight;
-    if (s->policy != HTH_STORE_LEARNED || i->is.streamed || i->is.pinned || i->used_at == s->i_step) return;
+    if (s->policy != HTH_STORE_LEARNED || i->is.residence != HTH_STORE_CACHED || i->used_at == s->i_step) return;
     if (i->used_at > 0) age = (uint32_t)(s->i_step - i->used_at), forget_use(s, i_item);
     hth_reuse_add(&s->reuse, i->uses / s->all_uses, age, before / s->all_uses);
     i->used_at = s->i_step;
@@ -339,7 +378,8 @@ static void release_guesses(hth_store *s)
 {
     for (uint32_t k = 0; s->has_unused_guess && k < s->slots.n_slot; k++) {
         hth_slot *slot = &s->slots.slots[k];
-        if (!slot->unused_guess || slot->i_heap == HTH_NO_SLOT || s->items[slot->i_item].is.streamed) continue;
+        if (!slot->unused_guess || slot->i_heap == HTH_NO_SLOT || s->items[slot->i_item].is.residence == HTH_STORE_STREAMED)
+            continue;
         slot->unused_guess = false;
         release_if_unused(s, slot->i_item);
     }
@@ -348,12 +388,12 @@ static void release_guesses(hth_store *s)
 
 /* ---- taking ------------------------------------------------------------------------------------- */
 
-/* The index of one of n items that is in memory or failed; n: none. */
+/* One behind the last of n items that is in memory or failed; 0: none. hth_store_ask has sorted them so that this one
+ * is near the end. */
 static size_t find_arrived(const hth_store *s, const uint32_t *items, size_t n)
 {
-    size_t i = 0;
-    while (i < n && s->items[items[i]].state != ITEM_READY && s->items[items[i]].state != ITEM_FAILED) i++;
-    return i;
+    while (n > 0 && !has_arrived(s, items[n - 1])) n--;
+    return n;
 }
 
 static void wait_for_arrival(hth_store *s, hth_store_counters *c)
@@ -378,18 +418,18 @@ hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&s->lock);
     size_t i = find_arrived(s, items, *n);
-    if (i == *n && wait && *n > 0) s->counters[s->items[items[0]].is.i_group].n_stall++;
-    while (i == *n && wait && *n > 0) {
+    if (i == 0 && wait && *n > 0) s->counters[s->items[items[0]].is.i_group].n_stall++;
+    while (i == 0 && wait && *n > 0) {
         if (s->cancel && *s->cancel) {
-            st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted: the evaluation was cancelled");
+            st = hth_fail_cancelled(err);
             break;
         }
         wait_for_arrival(s, counters_of(s, &s->items[items[0]]));
         i = find_arrived(s, items, *n);
     }
-    if (i < *n && st == HEARTH_OK) {
-        uint32_t i_item = items[i];
-        items[i] = items[--*n];
+    if (i > 0 && st == HEARTH_OK) {
+        uint32_t i_item = items[i - 1];
+        items[i - 1] = items[--*n];
         if (s->items[i_item].state == ITEM_READY) {
             take_ready(s, i_item, view);
         } else {
@@ -459,9 +499,9 @@ static void start_pinned(hth_store *s)
     uint32_t n = 0;
     pthread_mutex_lock(&s->lock);
     for (uint32_t i = 0; i < s->n_item; i++) {
-        if (!s->items[i].is.pinned) continue;
+        if (s->items[i].is.residence != HTH_STORE_PINNED) continue;
         s->items[i].i_slot = n++;
-        enqueue(s, QUEUE_NEEDED, i);
+        enqueue(s, needed_of(s, i), i);
     }
     unlock_and_start(s);
 }
@@ -472,7 +512,7 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
     hth_store *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a store");
     *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
-                     .use_weight = 1.0f, .all_uses = 1.0f, .i_step = 1, .queues = {{NO_ITEM, NO_ITEM}, {NO_ITEM, NO_ITEM}}};
+                     .use_weight = 1.0f, .all_uses = 1.0f, .i_step = 1, .guesses = {NO_ITEM, NO_ITEM}};
     memset(s->used, 0xff, sizeof s->used);
     s->growth = growth_of(o->n_half_life ? o->n_half_life : HALF_LIFE);
     pthread_mutex_init(&s->lock, NULL);
@@ -483,7 +523,9 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
                                                : hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
     if (st == HEARTH_OK) {
         s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
-        if (!s->loads) st = hth_fail_memory(err, s->slots.n_slot * sizeof *s->loads, "loads of a store");
+        s->needed = hth_alloc(s->slots.n_class + 1, sizeof *s->needed);
+        for (uint32_t i = 0; s->needed && i <= s->slots.n_class; i++) s->needed[i] = (item_queue){NO_ITEM, NO_ITEM};
+        if (!s->loads || !s->needed) st = hth_fail_memory(err, s->slots.n_slot * sizeof *s->loads, "loads of a store");
     }
     if (st != HEARTH_OK) {
         hth_store_close(s);
@@ -500,12 +542,13 @@ void hth_store_close(hth_store *s)
 {
     if (!s) return;
     pthread_mutex_lock(&s->lock);
-    for (int q = 0; q < N_QUEUE; q++)
-        while (s->queues[q].first != NO_ITEM) dequeue(s, s->queues[q].first);
+    for (uint32_t i = 0; s->needed && i <= s->slots.n_class; i++) empty_queue(s, &s->needed[i]);
+    empty_queue(s, &s->guesses);
     if (s->n_loading > 0) hth_reader_cancel(s->reader);
     while (s->n_loading > 0) pthread_cond_wait(&s->arrived, &s->lock);
     pthread_mutex_unlock(&s->lock);
     hth_slots_close(&s->slots);
+    hth_free(s->needed);
     hth_free(s->loads);
     hth_free(s->counters);
     hth_free(s->items);

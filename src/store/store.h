@@ -22,13 +22,19 @@ typedef enum hth_store_policy {
     HTH_N_STORE_POLICY,
 } hth_store_policy;
 
+/* How long an item stays in memory. */
+typedef enum hth_store_residence {
+    HTH_STORE_CACHED,   /* until the policy evicts it */
+    HTH_STORE_PINNED,   /* always */
+    HTH_STORE_STREAMED, /* until it was used */
+} hth_store_residence;
+
 typedef struct hth_store_item {
     hth_extent extents[HTH_MAX_EXTENT];
     uint32_t n_extent;
     uint32_t i_group; /* of counters: the layer */
     float weight;     /* uses before the first token, as a profile expects them */
-    bool pinned;      /* never evicted */
-    bool streamed;    /* evicted as soon as it was used */
+    hth_store_residence residence;
 } hth_store_item;
 
 typedef struct hth_store_options {
@@ -61,8 +67,9 @@ void hth_store_close(hth_store *store);
 /* n_tok tokens have passed: uses before them count less. */
 void hth_store_advance(hth_store *store, uint32_t n_tok);
 
-/* Asks for items, which are then taken or dropped. Does not wait. An item may be asked for several times. */
-void hth_store_ask(hth_store *store, const uint32_t *items, size_t n);
+/* Asks for items, which are then taken or dropped, and sorts them as hth_store_take looks for them. Does not wait. An
+ * item may be asked for several times. */
+void hth_store_ask(hth_store *store, uint32_t *items, size_t n);
 /* Reads items while nothing else is to be read. May be ignored. */
 void hth_store_guess(hth_store *store, const uint32_t *items, size_t n);
 
@@ -78,7 +85,7 @@ typedef struct hth_store_view {
 hearth_status hth_store_take(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err);
 void hth_store_give(hth_store *store, uint32_t i_item);
-/* Takes back that n items were asked for. */
+/* Takes back that n items were asked for; those that are not being read yet are not. */
 void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
 
 hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);

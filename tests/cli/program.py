@@ -80,6 +80,12 @@ def bad(status, word, *args, **more):
     return line
 
 
+def least_ram(*command):
+    """A little more memory than the least that --ram takes, as a refusal names it."""
+    refused = bad(1, "needs at least", *command, "--ram", "1M")
+    return str(int(re.search(r"\((\d+) bytes\)", refused)[1]) + (2 << 20))
+
+
 def scratch(name="", content=None):
     """A path in the folder of the case (without a name: the folder), with that content."""
     path = os.path.join(SCRATCH, name)

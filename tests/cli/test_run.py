@@ -12,7 +12,7 @@ import termios
 import time
 
 from program import (HEARTH, SOURCE, MODEL, TIMEOUT, QUICK_GPU, NO_DRIVER, cases, case, measured, check, hearth,
-                     good, bad, scratch, model_bytes, data, tiny_model, story, findings)
+                     good, bad, least_ram, scratch, model_bytes, data, tiny_model, story, findings)
 
 
 @case
@@ -38,12 +38,7 @@ def a_limit_of_memory_gives_the_same_text():
     words = ["run", floats, "-p", "Once upon a time", "-n", "12", "-c", "64", "--batch", "16", "-t", "1", "--seed", "1",
              "--gpu", "none"]
 
-    def limit_for(*command):
-        """A little more than the least of a refusal."""
-        refused = bad(1, "needs at least", *command, "--ram", "1M")
-        return str(int(re.search(r"\((\d+) bytes\)", refused)[1]) + (2 << 20))
-
-    limit = limit_for(*words)
+    limit = least_ram(*words)
     expected = json.loads(good(*words, "--json").stdout)
     check("storage" not in expected, expected)
     for io in ["auto", "pread", "sim:nvme4"]:
@@ -58,7 +53,7 @@ def a_limit_of_memory_gives_the_same_text():
     text = scratch("studied", b"Once upon a time there was a cat. " * 40)
     for name in ["study", "thresholds"]:
         command = [name, floats, "-f", text, "-o", scratch("out"), "-c", "64", "--batch", "16"]
-        bad(1, "leave --ram out", *command, "--ram", limit_for(*command))
+        bad(1, "leave --ram out", *command, "--ram", least_ram(*command))
 
 
 @case

@@ -2,6 +2,7 @@
  * a line for a person, nothing leaked, nothing half written. The other commands: test_fault_commands.c. */
 #include "base/alloc.h"
 #include "convert/quantize.h"
+#include "engine/engine.h"
 #include "file/gguf.h"
 #include "file/imatrix.h"
 #include "measure/perplexity.h"
@@ -32,7 +33,7 @@ static hearth_status sample_and_decode(const hearth_model *model, hearth_session
 }
 
 /* Open, tokenize, eval, sample, decode, close. */
-static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *err)
+static hearth_status run_model(const fault_paths *p, const hearth_model_options *o, hearth_error *err)
 {
     static const char text[] = "abc ab\n";
     CLOSED(hearth_model) *model = NULL;
@@ -40,7 +41,7 @@ static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *er
     int32_t *ids = NULL;
     size_t n = 0;
     hearth_session_options so = {.n_ctx = 32, .n_batch = 4, .n_thread = 2};
-    hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.n_thread = 2, .mmap = mmap}, &model, err);
+    hearth_status st = hearth_model_open(p->in, o, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
     if (st == HEARTH_OK) st = hearth_tokenize(model, text, strlen(text), HEARTH_ADD_SPECIAL, &ids, &n, err);
     if (st == HEARTH_OK) st = hearth_session_eval(session, ids, n, err);
@@ -49,8 +50,23 @@ static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *er
     return st;
 }
 
-static hearth_status run_read(const fault_paths *p, hearth_error *err) { return run_model(p, false, err); }
-static hearth_status run_mapped(const fault_paths *p, hearth_error *err) { return run_model(p, true, err); }
+static hearth_status run_read(const fault_paths *p, hearth_error *err)
+{
+    return run_model(p, &(hearth_model_options){.n_thread = 2}, err);
+}
+
+static hearth_status run_mapped(const fault_paths *p, hearth_error *err)
+{
+    return run_model(p, &(hearth_model_options){.n_thread = 2, .mmap = true}, err);
+}
+
+static hearth_status run_streamed(const fault_paths *p, hearth_error *err)
+{
+    hth_engine_set_store_memory(8192);
+    hearth_status st = run_model(p, &(hearth_model_options){.n_thread = 2, .ram = 1, .gpu = {.n_ctx = 32}}, err);
+    hth_engine_set_store_memory(UINT64_MAX);
+    return st;
+}
 
 static hearth_status quantize(const fault_paths *p, hearth_error *err)
 {
@@ -123,6 +139,7 @@ TEST(a_run_survives_every_allocation_that_fails)
 {
     fault_survive("a run", run_read, 30, 0, 0);
     fault_survive("a mapped run", run_mapped, 30, 0, 0);
+    fault_survive("a streamed run", run_streamed, 50, 0, 0);
 }
 
 TEST(a_batch_survives_every_allocation_that_fails) { fault_survive("a batch", step_batch, 30, 0, 0); }
@@ -141,6 +158,7 @@ TEST(a_run_survives_every_read_that_fails)
 {
     fault_survive("a run", run_read, 0, 20, 0);
     fault_survive("a mapped run", run_mapped, 0, 5, 0);
+    fault_survive("a streamed run", run_streamed, 0, 15, 0);
 }
 
 TEST(quantize_survives_every_read_that_fails) { fault_survive("quantize", quantize, 0, 20, 0); }
@@ -158,28 +176,44 @@ static void take_ids(const fault_paths *p, bool mmap, int32_t ids[8])
     if (model) engine_greedy(model, &setting, prompt, 4, ids, 8);
 }
 
-/* Neither a short read nor an interrupted one is a fault: the rest comes with the next. */
-TEST(short_and_interrupted_reads_change_nothing)
+/* Neither a short read nor an interrupted one is a fault, and one that fails once is repeated. */
+TEST(reads_that_recover_change_nothing)
 {
-    static const hth_read_fault faults[] = {HTH_READ_SHORT, HTH_READ_INTERRUPTED};
+    static const hth_read_fault faults[] = {HTH_READ_SHORT, HTH_READ_INTERRUPTED, HTH_READ_FAILS_ONCE};
+    static const char *const names[] = {"cut short", "interrupted", "failed"};
     fault_paths p;
     int32_t want[8], got[8];
     fault_make_input(&p);
-    for (int i = 0; i < 4; i++) {
-        bool mmap = i >= 2;
+    test_log_start();
+    for (int i = 0; i < 6; i++) {
+        bool mmap = i >= 3;
         take_ids(&p, mmap, want);
         uint64_t n = 1, n_read;
         do {
             uint64_t before = hth_gguf_n_read();
-            hth_gguf_fail_read_at(n, faults[i % 2]);
+            hth_gguf_fail_read_at(n, faults[i % 3]);
             take_ids(&p, mmap, got);
-            hth_gguf_fail_read_at(0, faults[i % 2]);
+            hth_gguf_fail_read_at(0, faults[i % 3]);
             n_read = hth_gguf_n_read() - before;
             if (!CHECK_BYTES(got, want, sizeof want)) break;
         } while (n++ < n_read);
         CHECK(n > 5);
-        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1), i % 2 ? "interrupted" : "cut short");
+        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1), names[i % 3]);
     }
+    CHECK(test_n_warning("; trying again") > 20);
+    test_log_stop();
+}
+
+TEST(a_read_that_fails_for_ever_is_tried_three_times_again)
+{
+    fault_paths p;
+    fault_make_input(&p);
+    test_log_start();
+    hth_gguf_fail_read_at(3, HTH_READ_FAILS_ALWAYS);
+    CHECK_FAILS(run_read(&p, err), HEARTH_ERROR_IO, "in.gguf: cannot read at byte |Input/output error");
+    hth_gguf_fail_read_at(0, HTH_READ_FAILS_ALWAYS);
+    CHECK_INT(test_n_warning("trying again"), 3);
+    test_log_stop();
 }
 
 TEST(a_missing_file_leaves_nothing)

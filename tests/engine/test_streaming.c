@@ -30,18 +30,6 @@ static uint64_t least_of(const char *message)
     return end ? strtoull(p, NULL, 10) : 0;
 }
 
-/* Opens a model whose store has `more` bytes above the least. */
-static hearth_model *open_streamed(const char *path, const char *io, uint64_t more, hearth_selector selector)
-{
-    hearth_model *model = NULL;
-    hearth_model_options o = {
-        .ram = 1, .io = io, .n_thread = 2, .selector = selector, .gpu = {.n_ctx = N_CTX, .kv = HEARTH_KV_F32}};
-    hth_engine_set_store_memory(more);
-    CHECK_OK(hearth_model_open(path, &o, &model, err));
-    hth_engine_set_store_memory(UINT64_MAX);
-    return model;
-}
-
 static void check_bits(const golden *g, const hearth_model *model, const float *expected, uint32_t n_thread,
                        uint32_t n_batch)
 {
@@ -61,7 +49,7 @@ TEST(streamed_weights_give_the_bits_of_those_in_memory)
         if (!golden_open_arch(&g, models[i])) continue;
         FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
         for (int k = 0; expected && k < 3; k++) {
-            CLOSED(hearth_model) *model = open_streamed(g.model, io[k], k == 1 ? 16384 : 0, HEARTH_SELECTOR_AUTO);
+            CLOSED(hearth_model) *model = engine_open_streamed(g.model, io[k], k == 1 ? 16384 : 0, HEARTH_SELECTOR_AUTO);
             if (!model) continue;
             hearth_model_info info = test_model_info(model);
             CHECK(info.n_streamed > 0 && info.n_streamed_max <= info.n_streamed);
@@ -82,7 +70,7 @@ static void compare_selector(const char *path, hearth_selector selector)
     enum { N_ID = 40 };
     const hearth_model_options o = {.n_thread = 2, .selector = selector};
     CLOSED(hearth_model) *here = NULL;
-    CLOSED(hearth_model) *there = open_streamed(path, "auto", 0, selector);
+    CLOSED(hearth_model) *there = engine_open_streamed(path, "auto", 0, selector);
     int32_t ids[N_ID];
     test_random r = {3};
     CHECK_OK(hearth_model_open(path, &o, &here, err));
@@ -126,7 +114,7 @@ TEST(sessions_share_streamed_experts)
     CLEANUP(golden_close) golden g;
     if (!golden_open_arch(&g, "qwen3moe")) return;
     FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
-    CLOSED(hearth_model) *model = open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO);
+    CLOSED(hearth_model) *model = engine_open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO);
     pthread_t threads[3];
     reader_thread args[3];
     if (!model) return;

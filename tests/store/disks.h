@@ -57,6 +57,9 @@ static inline bool open_disk(disk_kind kind, hth_disk **disk)
     return false;
 }
 
+/* The disk with faults that was opened last. */
+static hth_disk *faulty_disk;
+
 /* A reader of disk_file() over a kind of disk, with faults if they are not NULL. */
 static inline hth_reader *open_reader(disk_kind kind, bool buffered, int fd, const hth_disk_faults *faults)
 {
@@ -65,6 +68,7 @@ static inline hth_reader *open_reader(disk_kind kind, bool buffered, int fd, con
     hth_reader_file file = {fd, disk_file()};
     if (!open_disk(kind, &disk)) return NULL;
     if (faults) CHECK_OK(hth_disk_open_faults(disk, faults, &disk, err));
+    faulty_disk = faults ? disk : NULL;
     CHECK_OK(hth_reader_open(&(hth_reader_options){&file, 1, disk, buffered}, &reader, err));
     return reader;
 }

@@ -50,7 +50,7 @@ TEST(a_row_that_cannot_be_read_is_an_error)
     hearth_error error = {0};
     CHECK_OK(hth_rows_open(reader, &table, N_MAX, &rows, err));
     CHECK(!read_rows(rows, 5, 1, &error) && error.status == HEARTH_ERROR_IO && strstr(error.message, "store.bin"));
-    faults.fault = HTH_FAULT_NONE;
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0});
     CHECK(read_rows(rows, 5, 1, &error));
     hth_rows_close(rows);
     hth_reader_close(reader);

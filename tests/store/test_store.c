@@ -141,10 +141,10 @@ TEST(stores_give_the_bytes_of_items_to_several_threads)
                 pthread_t threads[3];
                 user users[3];
                 make_items(o.items);
-                for (uint32_t i = 0; i < N_ITEM; i++) {
-                    o.items[i].pinned = i % 7 == 0;
-                    o.items[i].streamed = i % 7 == 3;
-                }
+                for (uint32_t i = 0; i < N_ITEM; i++)
+                    o.items[i].residence = i % 7 == 0   ? HTH_STORE_PINNED
+                                           : i % 7 == 3 ? HTH_STORE_STREAMED
+                                                        : HTH_STORE_CACHED;
                 if (!open_store(&o, kind, &faults, (hth_store_options){0}, share * 0.5)) continue;
                 for (int i = 0; i < 3; i++) {
                     users[i] = (user){&o, (uint64_t)(share * 3 + i)};
@@ -187,6 +187,30 @@ TEST(what_is_in_memory_is_not_read_again)
     close_store(&o);
 }
 
+/* What was in memory comes first, then the others in the order in which they were asked for and read. */
+TEST(items_are_taken_in_the_order_of_their_arrival)
+{
+    enum { N = 60 };
+    opened o = {0};
+    uint32_t items[N];
+    const hth_disk_faults faults = {.order = HTH_ORDER_SINGLE};
+    make_items(o.items);
+    open_store(&o, DISK_PREAD_ONE, &faults, (hth_store_options){0}, 1.2);
+    for (uint32_t i = 20; i < 40; i++) use_one(&o, i);
+    for (uint32_t i = 0; i < N; i++) items[i] = i;
+    hth_store_ask(o.store, items, N);
+    for (int i = 0; i < 5000 && hth_reader_get_stats(o.reader).n_read < 3 * N; i++) usleep(1000);
+    for (size_t n = N; n > 0;) {
+        hth_store_view view;
+        uint32_t i_take = N - (uint32_t)n;
+        CHECK_OK(hth_store_take(o.store, items, &n, true, &view, err));
+        if (i_take < 20) CHECK(view.i_item >= 20 && view.i_item < 40);
+        else CHECK_INT(view.i_item, i_take < 40 ? i_take - 20 : i_take);
+        hth_store_give(o.store, view.i_item);
+    }
+    close_store(&o);
+}
+
 /* A scan over everything between uses of a few items. */
 TEST(a_scan_does_not_evict_what_is_used_often)
 {
@@ -226,8 +250,8 @@ TEST(pinned_items_stay_and_streamed_ones_are_read_ahead)
     uint32_t order[N_ITEM], n_streamed = 0;
     make_items(o.items);
     for (uint32_t i = 0; i < N_ITEM; i++) {
-        o.items[i].streamed = i % 10 == 9, o.items[i].pinned = !o.items[i].streamed;
-        order[i] = i, n_streamed += o.items[i].streamed;
+        o.items[i].residence = i % 10 == 9 ? HTH_STORE_STREAMED : HTH_STORE_PINNED;
+        order[i] = i, n_streamed += i % 10 == 9;
     }
     open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.0);
     CHECK(hth_store_n_slot(o.store) < N_ITEM - n_streamed / 3);
@@ -367,8 +391,20 @@ TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)
         n_failed++;
     }
     CHECK_INT(n_failed, 3);
-    faults.n = 0; /* the disk has recovered */
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0}); /* it has recovered */
     for (uint32_t i = 0; i < 20; i++) use_one(&o, i);
+    close_store(&o);
+}
+
+TEST(a_guess_that_fails_is_no_error)
+{
+    opened o = {0};
+    hth_disk_faults faults = {.first = 1, .n = 1, .fault = HTH_FAULT_ERROR, .error = ENODEV, .delay_ns = 20000000};
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5)) return;
+    hth_store_guess(o.store, &(uint32_t){7}, 1);
+    use_one(&o, 7); /* while the guess is read */
+    CHECK_INT(hth_disk_n_fault(faulty_disk), 1);
     close_store(&o);
 }
 
@@ -386,6 +422,30 @@ TEST(a_wait_ends_when_it_is_cancelled)
     CHECK_FAILS(hth_store_take(o.store, items, &n, true, &view, err), HEARTH_ERROR_CANCELLED, "cancelled");
     CHECK_INT(n, 1);
     hth_store_drop(o.store, items, 1);
+    close_store(&o);
+}
+
+/* Reads that cannot start leave the queue, but for those that the disk has refused once: MAX_DEPTH of reader.c. */
+TEST(what_was_dropped_is_not_read)
+{
+    opened o = {0};
+    uint32_t items[100];
+    hth_disk_faults faults = {.first = 1, .n = UINT64_MAX, .fault = HTH_FAULT_FULL};
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 1.2)) return;
+    for (uint32_t i = 0; i < 100; i++) items[i] = i;
+    hth_store_ask(o.store, items, 100);
+    hth_store_drop(o.store, items, 60);
+    hth_store_ask(o.store, items, 20); /* perhaps before the reader has seen that they were dropped */
+    hth_store_drop(o.store, items + 60, 40);
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0});
+    for (size_t n = 20; n > 0;) {
+        hth_store_view view;
+        CHECK_OK(hth_store_take(o.store, items, &n, true, &view, err));
+        check_view(&o, &view);
+        hth_store_give(o.store, view.i_item);
+    }
+    CHECK(hth_reader_get_stats(o.reader).n_read <= 32 + 20 * 3);
     close_store(&o);
 }
 

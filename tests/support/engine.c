@@ -3,6 +3,7 @@
 #include "common/options.h"
 
 #include "base/cpu.h"
+#include "engine/engine.h"
 #include "support/test.h"
 
 size_t engine_levels(const char *names[ENGINE_MAX_LEVELS])
@@ -135,6 +136,17 @@ bool engine_greedy(const hearth_model *model, const engine_setting *setting, con
     }
     hearth_session_close(session);
     return CHECK_INT(st, HEARTH_OK);
+}
+
+hearth_model *engine_open_streamed(const char *path, const char *io, uint64_t more, hearth_selector selector)
+{
+    hearth_model *model = NULL;
+    hearth_model_options o = {
+        .ram = 1, .io = io, .n_thread = 2, .selector = selector, .gpu = {.n_ctx = 64, .kv = HEARTH_KV_F32}};
+    hth_engine_set_store_memory(more);
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    hth_engine_set_store_memory(UINT64_MAX);
+    return model;
 }
 
 /* ---- distances ---------------------------------------------------------------------------- */

@@ -31,6 +31,10 @@ float *engine_model_logits(const hearth_model *model, const engine_setting *sett
 /* Logits after the last of ids alone, fed as one call. */
 float *engine_last_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n);
 
+/* A model of two threads whose store has `more` bytes above the least; io as in hearth_model_options. NULL after a
+ * failed check. */
+hearth_model *engine_open_streamed(const char *path, const char *io, uint64_t more, hearth_selector selector);
+
 /* Feeds ids to a fresh session, then takes the likeliest token n_predict times;
  * out[n_predict]. False after a failed check. */
 bool engine_greedy(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n,

@@ -1,19 +1,14 @@
 /* Costs on a simulated device (rules: simulated_int.h), and execution of command lists at these costs. */
 #include "device/simulated/simulated_int.h"
 
+#include "base/random.h"
+
 #include <string.h>
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Uniform in [-1, 1): splitmix64. */
-static double draw(uint64_t *random)
-{
-    uint64_t z = *random += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return (double)(z >> 11) * 0x1p-52 - 1.0;
-}
+/* Uniform in [-1, 1). */
+static double draw(uint64_t *random) { return (double)(hth_random_next(random) >> 11) * 0x1p-52 - 1.0; }
 
 uint64_t hth_sim_cost(const hth_sim *sim, uint64_t *random, double ns)
 {

@@ -87,7 +87,7 @@ hearth_status hth_gpu_submit_copy(hth_gpu *g, hearth_error *err)
 
 hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, hearth_error *err)
 {
-    if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
+    if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
     bool in_limit = p->segments->n + (p->next ? p->next->n : 0) <= MAX_QUEUED;
     bool queued = (p->submit_mode == HTH_SUBMIT_UPFRONT && in_limit) || p->segments->n_host_op == 0;
     uint64_t before = g->host_value;
