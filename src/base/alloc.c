@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic uint64_t n_alloc, n_held, fail_at;
 static _Atomic int fail_sticky;
@@ -130,6 +131,13 @@ void hth_pages_free(void *p, size_t size)
     if (!p) return;
     munmap(p, region_size(size));
     atomic_fetch_sub(&n_held, region_size(size));
+}
+
+void hth_pages_discard(void *p, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)p + page - 1) / page * page,
+              end = ((uintptr_t)p + size) / page * page;
+    if (end > first) madvise((char *)p + (first - (uintptr_t)p), end - first, MADV_DONTNEED);
 }
 
 /* ---- arenas ------------------------------------------------------------- */

@@ -16,8 +16,6 @@
 enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
-/* Memory that reading ahead gets: this part of the store's memory, and this size at most. */
-enum { AHEAD_PART = 16, MAX_AHEAD_SIZE = 64 << 20 };
 
 static _Atomic uint64_t test_memory = UINT64_MAX;
 void hth_engine_set_store_memory(uint64_t more) { test_memory = more; }
@@ -167,15 +165,6 @@ bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
     return false;
 }
 
-/* Pins k of n dense pieces, spread evenly. */
-static void pin_some(item_list *list, uint64_t k)
-{
-    for (uint64_t i = 0; i < list->n; i++) {
-        bool pinned = (i + 1) * k / list->n > i * k / list->n;
-        list->items[i].residence = pinned ? HTH_STORE_PINNED : HTH_STORE_STREAMED;
-    }
-}
-
 /* A predictor names clusters, so the store keeps the clusters of most use. Each begins with the share of tokens for
  * which it is active, if the file tells. */
 static void weigh_clusters(const hearth_model *m, item_list *list)
@@ -189,38 +178,6 @@ static void weigh_clusters(const hearth_model *m, item_list *list)
         item->residence = HTH_STORE_CACHED;
         for (uint32_t k = first; f->act_freq && k < first + BLOCKS && k < n_block; k++) item->weight += f->act_freq[k];
     }
-}
-
-/* Pins as many pieces as leave memory to read ahead. */
-static void choose_pinned(item_list *list, uint64_t memory)
-{
-    uint64_t low = 0, high = list->n, least;
-    uint64_t ahead = memory / AHEAD_PART < MAX_AHEAD_SIZE ? memory / AHEAD_PART : MAX_AHEAD_SIZE;
-    while (low < high) {
-        uint64_t k = (low + high + 1) / 2;
-        pin_some(list, k);
-        if (hth_store_min_memory(list->items, list->n, &least) && least + ahead <= memory) low = k;
-        else high = k - 1;
-    }
-    pin_some(list, low);
-}
-
-/* What each token reads, in its order. */
-static hearth_status list_ahead(hearth_model *m, const item_list *list, hearth_error *err)
-{
-    uint32_t n_layer = m->model->hparams.n_layer, n = 0;
-    uint32_t *ahead = hth_arena_alloc(&m->streamed_tables, list->n, sizeof *ahead, 16);
-    uint32_t *first = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *first, 16);
-    if (!ahead || !first) return hth_fail_memory(err, list->n * sizeof *ahead, "items of a store");
-    for (uint32_t i = 0; i < n_layer; i++) {
-        const hth_ffn_pieces *p = &list->pieces[i];
-        first[i] = n;
-        for (uint32_t k = p->first_item; k < p->first_item + p->n_half + p->n_down; k++)
-            if (list->items[k].residence != HTH_STORE_PINNED) ahead[n++] = k;
-    }
-    m->streamed.ahead = ahead, m->streamed.first_ahead = first, m->streamed.n_ahead = n;
-    m->streamed.pieces = list->pieces;
-    return HEARTH_OK;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -285,18 +242,16 @@ static hearth_status check_options(const hearth_model *m, const hearth_model_opt
 static hearth_status open_store(hearth_model *m, const hearth_model_options *o, item_list *list, uint64_t memory,
                                 hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
-    if (!streams_experts(m)) {
-        if (m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR) weigh_clusters(m, list);
-        else choose_pinned(list, memory);
-        st = list_ahead(m, list, err);
-    }
-    if (st == HEARTH_OK) st = open_reader(m, o->io, err);
+    bool predicts = m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR;
+    if (!streams_experts(m)) m->streamed.pieces = list->pieces;
+    if (!streams_experts(m) && predicts) weigh_clusters(m, list);
+    hearth_status st = open_reader(m, o->io, err);
     if (st != HEARTH_OK) return st;
     const hth_store_options store = {.items = list->items,
                                      .n_item = list->n,
                                      .n_group = m->model->hparams.n_layer,
                                      .memory = memory,
+                                     .pins = true,
                                      .reader = m->reader,
                                      .cancel = m->cancel};
     if ((st = hth_store_open(&store, &m->streamed.store, err)) != HEARTH_OK) return st;

@@ -2,12 +2,12 @@
  * reads while it is held. Items that are needed get a slot in the order in which they were asked for; guesses get
  * one only where that evicts nothing of more use. */
 #define _GNU_SOURCE
-#include "store/store.h"
+#include "store/store_int.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/format_bytes.h"
 #include "base/thread.h"
-#include "store/slots.h"
 
 #include <assert.h>
 #include <string.h>
@@ -17,102 +17,54 @@ enum { MAX_GUESS = 16, HALF_LIFE = 128, POLL_NS = 50000000 };
 /* Keys are scaled down when a use weighs more: keys keep their precision, and sums do not overflow. */
 #define MAX_USE_WEIGHT 1e18f
 
-typedef enum item_state {
-    ITEM_ABSENT,
-    ITEM_QUEUED,  /* in a queue */
-    ITEM_LOADING, /* has a slot */
-    ITEM_READY,   /* has a slot */
-    ITEM_FAILED,  /* until all that need it have seen it */
-} item_state;
-
-typedef enum item_queue { QUEUE_NEEDED, QUEUE_GUESSES, N_QUEUE } item_queue;
-
-#define NO_ITEM UINT32_MAX
-
-typedef struct item {
-    hth_store_item is;
-    item_state state;
-    item_queue queue;    /* QUEUED */
-    uint32_t before, after; /* in it */
-    uint32_t i_slot;     /* LOADING, READY */
-    uint32_t n_need, n_hold; /* asked for and not taken; taken and not given back */
-    float uses;          /* weighted by age */
-    hth_load_failure failure;
-} item;
-
-typedef struct queue_ends {
-    uint32_t first, last;
-} queue_ends;
-
-struct hth_store {
-    hth_reader *reader;
-    const volatile int *cancel;
-    hth_store_policy policy;
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t arrived;
-    item *items;
-    uint32_t n_item;
-    hth_slots slots;
-    hth_load *loads; /* [n_slot] */
-    queue_ends queues[N_QUEUE];
-    uint32_t n_loading, n_guess_loading;
-    float use_weight, growth; /* of a use now; in one token */
-    hth_store_counters *counters; /* [n_group] */
-};
-
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-static void enqueue(hth_store *s, item_queue queue, uint32_t i_item)
+static void enqueue(hth_store *s, hth_item_queue queue, uint32_t i_item)
 {
-    item *i = &s->items[i_item];
-    queue_ends *q = &s->queues[queue];
+    hth_item *i = &s->items[i_item];
+    hth_item_list *q = &s->queues[queue];
     i->state = ITEM_QUEUED, i->queue = queue;
-    i->before = q->last, i->after = NO_ITEM;
-    if (q->last == NO_ITEM) q->first = i_item;
+    i->before = q->last, i->after = HTH_NO_ITEM;
+    if (q->last == HTH_NO_ITEM) q->first = i_item;
     else s->items[q->last].after = i_item;
     q->last = i_item;
 }
 
 static void dequeue(hth_store *s, uint32_t i_item)
 {
-    item *i = &s->items[i_item];
-    queue_ends *q = &s->queues[i->queue];
-    if (i->before == NO_ITEM) q->first = i->after;
+    hth_item *i = &s->items[i_item];
+    hth_item_list *q = &s->queues[i->queue];
+    if (i->before == HTH_NO_ITEM) q->first = i->after;
     else s->items[i->before].after = i->after;
-    if (i->after == NO_ITEM) q->last = i->before;
+    if (i->after == HTH_NO_ITEM) q->last = i->before;
     else s->items[i->after].before = i->before;
     i->state = ITEM_ABSENT;
 }
 
 /* ---- slots ------------------------------------------------------------------------------------- */
 
-static hth_store_counters *counters_of(hth_store *s, const item *i) { return &s->counters[i->is.i_group]; }
+static hth_store_counters *counters_of(hth_store *s, const hth_item *i) { return &s->counters[i->is.i_group]; }
 
-static float key_of(const hth_store *s, const item *i)
-{
-    if (i->is.residence == HTH_STORE_STREAMED) return 0.0f;
-    return s->policy == HTH_STORE_LRU ? s->use_weight : s->policy == HTH_STORE_STATIC ? i->is.weight : i->uses;
-}
-
-/* What nothing needs can be evicted; what was streamed and used is. */
+/* What nothing needs can be evicted; what was streamed and used is. A slot that is surplus is closed. */
 static void release_if_unused(hth_store *s, uint32_t i_item)
 {
-    item *i = &s->items[i_item];
+    hth_item *i = &s->items[i_item];
     hth_slot *slot = &s->slots.slots[i->i_slot];
-    if (i->state != ITEM_READY || i->n_need > 0 || i->n_hold > 0) return;
-    if (i->is.residence == HTH_STORE_STREAMED && !slot->unused_guess) {
+    if (!hth_store_is_unused(i)) return;
+    if (i->residence == HTH_STORE_STREAMED && !slot->unused_guess) {
         i->state = ITEM_ABSENT;
-        hth_slots_put_free(&s->slots, i->i_slot);
-    } else {
-        hth_slots_release(&s->slots, i->i_slot, slot->unused_guess ? s->use_weight : key_of(s, i));
+        hth_store_free_slot(s, i->i_slot);
+    } else if (hth_slots_is_surplus(&s->slots, i->i_slot)) {
+        hth_store_vacate(s, i->i_slot);
+    } else if (i->residence != HTH_STORE_PINNED) {
+        hth_slots_release(&s->slots, i->i_slot, hth_store_key(s, i));
     }
 }
 
 /* A slot for an item, or HTH_NO_SLOT. */
-static uint32_t find_slot(hth_store *s, const item *i, bool guess)
+static uint32_t find_slot(hth_store *s, const hth_item *i, bool guess)
 {
     uint32_t i_item = (uint32_t)(i - s->items), i_class = s->slots.class_of[i_item];
-    if (i_class == HTH_NO_SLOT) return i->i_slot; /* pinned */
     uint32_t i_slot = hth_slots_take_free(&s->slots, i_class);
     if (i_slot != HTH_NO_SLOT) return i_slot;
     if ((i_slot = hth_slots_victim(&s->slots, i_class)) == HTH_NO_SLOT) return HTH_NO_SLOT;
@@ -129,7 +81,7 @@ static void end_load(hth_load *load);
 
 static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool guess)
 {
-    item *i = &s->items[i_item];
+    hth_item *i = &s->items[i_item];
     hth_slot *slot = &s->slots.slots[i_slot];
     hth_load *l = &s->loads[i_slot];
     i->state = ITEM_LOADING, i->i_slot = i_slot;
@@ -141,10 +93,10 @@ static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool 
 }
 
 /* Appends loads for the items of a queue that get a slot. */
-static void start_queue(hth_store *s, item_queue queue, hth_load ***last)
+static void start_queue(hth_store *s, hth_item_queue queue, hth_load ***last)
 {
     bool guess = queue == QUEUE_GUESSES;
-    for (uint32_t next, i = s->queues[queue].first; i != NO_ITEM; i = next) {
+    for (uint32_t next, i = s->queues[queue].first; i != HTH_NO_ITEM; i = next) {
         next = s->items[i].after;
         if (guess && s->n_guess_loading >= MAX_GUESS) return;
         uint32_t i_slot = find_slot(s, &s->items[i], guess);
@@ -160,18 +112,18 @@ static hth_load *start_loads(hth_store *s)
 {
     hth_load *first = NULL, **last = &first;
     start_queue(s, QUEUE_NEEDED, &last);
-    if (s->queues[QUEUE_NEEDED].first == NO_ITEM) start_queue(s, QUEUE_GUESSES, &last);
+    if (s->queues[QUEUE_NEEDED].first == HTH_NO_ITEM) start_queue(s, QUEUE_GUESSES, &last);
     return first;
 }
 
-static void unlock_and_start(hth_store *s)
+void hth_store_unlock(hth_store *s)
 {
     hth_load *loads = start_loads(s);
     pthread_mutex_unlock(&s->lock);
     if (loads) hth_reader_start(s->reader, loads);
 }
 
-static uint64_t size_of(const item *i)
+static uint64_t size_of(const hth_item *i)
 {
     uint64_t size = 0;
     for (uint32_t k = 0; k < i->is.n_extent; k++) size += i->is.extents[k].size;
@@ -184,14 +136,14 @@ static void end_load(hth_load *load)
     hth_store *s = load->user;
     pthread_mutex_lock(&s->lock);
     uint32_t i_slot = (uint32_t)(load - s->loads), i_item = s->slots.slots[i_slot].i_item;
-    item *i = &s->items[i_item];
+    hth_item *i = &s->items[i_item];
     bool guess = s->slots.slots[i_slot].unused_guess;
     s->n_loading--, s->n_guess_loading -= guess;
     if (!load->failed) counters_of(s, i)->read_size += size_of(i), counters_of(s, i)->n_guess += guess;
     if (load->failed) {
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
-        if (i->is.residence != HTH_STORE_PINNED) hth_slots_put_free(&s->slots, i_slot);
+        hth_store_free_slot(s, i_slot);
         if (i->n_need > 0 && load->dropped) enqueue(s, QUEUE_NEEDED, i_item); /* asked for again meanwhile */
     } else {
         i->state = ITEM_READY;
@@ -199,14 +151,14 @@ static void end_load(hth_load *load)
         release_if_unused(s, i_item);
     }
     pthread_cond_broadcast(&s->arrived);
-    unlock_and_start(s);
+    hth_store_unlock(s);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------- */
 
 static void ask_for(hth_store *s, uint32_t i_item)
 {
-    item *i = &s->items[i_item];
+    hth_item *i = &s->items[i_item];
     hth_store_counters *c = counters_of(s, i);
     i->n_need++;
     if (i->state == ITEM_READY) {
@@ -232,21 +184,42 @@ void hth_store_ask(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i++) ask_for(s, items[i]);
-    unlock_and_start(s);
+    hth_store_unlock(s);
+}
+
+static void forget_guesses(hth_store *s)
+{
+    while (s->queues[QUEUE_GUESSES].first != HTH_NO_ITEM) dequeue(s, s->queues[QUEUE_GUESSES].first);
+}
+
+static void guess(hth_store *s, uint32_t i_item)
+{
+    if (s->items[i_item].state == ITEM_ABSENT) enqueue(s, QUEUE_GUESSES, i_item);
 }
 
 void hth_store_guess(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->queues[QUEUE_GUESSES].first != NO_ITEM) dequeue(s, s->queues[QUEUE_GUESSES].first);
-    for (size_t i = 0; i < n; i++)
-        if (s->items[items[i]].state == ITEM_ABSENT) enqueue(s, QUEUE_GUESSES, items[i]);
-    unlock_and_start(s);
+    forget_guesses(s);
+    for (size_t i = 0; i < n; i++) guess(s, items[i]);
+    hth_store_unlock(s);
+}
+
+void hth_store_guess_next(hth_store *s, uint32_t first, uint32_t n)
+{
+    pthread_mutex_lock(&s->lock);
+    forget_guesses(s);
+    for (uint32_t i = 0; i < s->n_item && n > 0; i++) {
+        uint32_t i_item = (first + i) % s->n_item;
+        bool stays = s->items[i_item].residence == HTH_STORE_PINNED && s->items[i_item].state != ITEM_ABSENT;
+        if (!stays) guess(s, i_item), n--;
+    }
+    hth_store_unlock(s);
 }
 
 static void drop_need(hth_store *s, uint32_t i_item)
 {
-    item *i = &s->items[i_item];
+    hth_item *i = &s->items[i_item];
     assert(i->n_need > 0);
     if (--i->n_need > 0) return;
     if (i->state == ITEM_QUEUED) dequeue(s, i_item);
@@ -259,7 +232,7 @@ void hth_store_drop(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i++) drop_need(s, items[i]);
-    unlock_and_start(s);
+    hth_store_unlock(s);
 }
 
 /* ---- taking ------------------------------------------------------------------------------------- */
@@ -281,7 +254,7 @@ static void wait_for_arrival(hth_store *s, hth_store_counters *c)
 
 static void take_ready(hth_store *s, uint32_t i_item, hth_store_view *view)
 {
-    item *i = &s->items[i_item];
+    hth_item *i = &s->items[i_item];
     i->n_need--, i->n_hold++;
     i->uses += s->use_weight;
     view->i_item = i_item;
@@ -323,7 +296,7 @@ void hth_store_give(hth_store *s, uint32_t i_item)
     assert(s->items[i_item].n_hold > 0);
     s->items[i_item].n_hold--;
     release_if_unused(s, i_item);
-    unlock_and_start(s);
+    hth_store_unlock(s);
 }
 
 void hth_store_advance(hth_store *s, uint32_t n_tok)
@@ -359,14 +332,36 @@ static float growth_of(uint32_t n_half_life)
 /* Pinned items are read at once. */
 static void start_pinned(hth_store *s)
 {
-    uint32_t n = 0;
     pthread_mutex_lock(&s->lock);
-    for (uint32_t i = 0; i < s->n_item; i++) {
-        if (s->items[i].is.residence != HTH_STORE_PINNED) continue;
-        s->items[i].i_slot = n++;
-        enqueue(s, QUEUE_NEEDED, i);
+    for (uint32_t i = 0; i < s->n_item; i++)
+        if (s->items[i].residence == HTH_STORE_PINNED) enqueue(s, QUEUE_NEEDED, i);
+    hth_store_unlock(s);
+}
+
+/* Items, classes, and slots for them. */
+static hearth_status alloc_items(hth_store *s, const hth_store_options *o, hearth_error *err)
+{
+    uint64_t least;
+    s->items = hth_alloc(o->n_item, sizeof *s->items);
+    s->counters = hth_alloc(o->n_group, sizeof *s->counters);
+    if (!s->items || !s->counters) return hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
+    for (uint32_t i = 0; i < o->n_item; i++) {
+        s->items[i] = (hth_item){.is = o->items[i], .residence = o->items[i].residence, .i_slot = HTH_NO_SLOT,
+                                 .uses = o->items[i].weight};
+        s->n_streamed += o->items[i].residence == HTH_STORE_STREAMED;
     }
-    unlock_and_start(s);
+    hearth_status st = hth_slots_sort(&s->slots, o->items, o->n_item, err);
+    if (st != HEARTH_OK) return st;
+    hth_slots_least(&s->slots, &least);
+    if (o->memory < least)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s for weights that are read when they are needed; the least is %s",
+                        hth_format_bytes(o->memory).text, hth_format_bytes(least).text);
+    if (o->pins) hth_store_choose_pinned(s, o->memory, s->n_streamed);
+    s->max_pinned = s->n_pinned;
+    if ((st = hth_slots_open(&s->slots, o->memory, err)) != HEARTH_OK) return st;
+    s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
+    return s->loads ? HEARTH_OK : hth_fail_memory(err, s->slots.n_slot * sizeof *s->loads, "loads of a store");
 }
 
 hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth_error *err)
@@ -375,24 +370,15 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
     hth_store *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a store");
     *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
-                     .use_weight = 1.0f, .queues = {{NO_ITEM, NO_ITEM}, {NO_ITEM, NO_ITEM}}};
+                     .use_weight = 1.0f, .queues = {{HTH_NO_ITEM, HTH_NO_ITEM}, {HTH_NO_ITEM, HTH_NO_ITEM}}};
     s->growth = growth_of(o->n_half_life ? o->n_half_life : HALF_LIFE);
     pthread_mutex_init(&s->lock, NULL);
     hth_cond_init(&s->arrived);
-    s->items = hth_alloc(o->n_item, sizeof *s->items);
-    s->counters = hth_alloc(o->n_group, sizeof *s->counters);
-    hearth_status st = s->items && s->counters ? hth_slots_open(&s->slots, o->items, o->n_item, o->memory, err)
-                                               : hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
-    if (st == HEARTH_OK) {
-        s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
-        if (!s->loads) st = hth_fail_memory(err, s->slots.n_slot * sizeof *s->loads, "loads of a store");
-    }
+    hearth_status st = alloc_items(s, o, err);
     if (st != HEARTH_OK) {
         hth_store_close(s);
         return st;
     }
-    for (uint32_t i = 0; i < o->n_item; i++)
-        s->items[i] = (item){.is = o->items[i], .i_slot = HTH_NO_SLOT, .uses = o->items[i].weight};
     start_pinned(s);
     *out = s;
     return HEARTH_OK;
@@ -403,7 +389,7 @@ void hth_store_close(hth_store *s)
     if (!s) return;
     pthread_mutex_lock(&s->lock);
     for (int q = 0; q < N_QUEUE; q++)
-        while (s->queues[q].first != NO_ITEM) dequeue(s, s->queues[q].first);
+        while (s->queues[q].first != HTH_NO_ITEM) dequeue(s, s->queues[q].first);
     if (s->n_loading > 0) hth_reader_cancel(s->reader);
     while (s->n_loading > 0) pthread_cond_wait(&s->arrived, &s->lock);
     pthread_mutex_unlock(&s->lock);
