@@ -97,7 +97,7 @@ enum { HUGE_SIZE = 2 << 20 };
 
 /* Regions below one huge page take ordinary pages; larger ones are placed on a
  * 2 MiB boundary so that madvise can back all of them with huge pages. */
-static size_t region_size(size_t size)
+size_t hth_pages_size(size_t size)
 {
     size_t grain = size >= HUGE_SIZE ? HUGE_SIZE : 4096, padded;
     if (size == 0) size = 1;
@@ -107,7 +107,7 @@ static size_t region_size(size_t size)
 
 void *hth_pages_alloc(size_t size)
 {
-    size_t want = region_size(size), map;
+    size_t want = hth_pages_size(size), map;
     if (want == 0 || !count_allocation()) return NULL;
     size_t slack = want >= HUGE_SIZE ? HUGE_SIZE : 0;
     if (!hth_add_size(want, slack, &map)) return NULL;
@@ -129,8 +129,8 @@ void *hth_pages_alloc(size_t size)
 void hth_pages_free(void *p, size_t size)
 {
     if (!p) return;
-    munmap(p, region_size(size));
-    atomic_fetch_sub(&n_held, region_size(size));
+    munmap(p, hth_pages_size(size));
+    atomic_fetch_sub(&n_held, hth_pages_size(size));
 }
 
 void hth_pages_discard(void *p, size_t size)

@@ -4,6 +4,7 @@
  * each token. All else is in memory. model.c calls it before load.c. */
 #include "engine/engine.h"
 
+#include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "base/log.h"
 #include "base/system_memory.h"
@@ -182,17 +183,33 @@ static void weigh_clusters(const hearth_model *m, item_list *list)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Bytes beside matrices: what the process has now, a session as announced, what loading takes for each thread
- * (load.c), the store's tables, and others. */
-static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o, uint32_t n_item)
+/* Bytes of a session as announced. */
+static hearth_status announced_size(const hearth_model *m, const hearth_model_options *o, uint64_t *size,
+                                    hearth_error *err)
 {
     hearth_session_options s = hearth_session_defaults();
     s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
-    size_t source = 0;
     if (o->gpu.n_batch) s.n_batch = o->gpu.n_batch;
-    hth_step_store_size(m->model, s.n_batch, !streams_experts(m), &source);
-    return hth_memory_resident() + hearth_session_bytes(m, &s) + source + OTHER_SIZE +
-           (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE + (uint64_t)n_item * TABLE_SIZE;
+    *size = hth_engine_session_size(m, &s, true);
+    if (*size > 0) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s: the bytes of a session do not fit into an integer, or its KV cache does not suit the model",
+                    hth_gguf_path(m->file));
+}
+
+/* Bytes that the process has now, those included that it allocated and did not touch yet. */
+static uint64_t size_of_process(void)
+{
+    uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
+    return resident > allocated ? resident : allocated;
+}
+
+/* Bytes beside matrices and sessions: what the process has, what loading takes for each thread (load.c), the store's
+ * tables, and others. */
+static uint64_t size_of_rest(const hearth_model_options *o, uint32_t n_item)
+{
+    return size_of_process() + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
+           (uint64_t)n_item * TABLE_SIZE;
 }
 
 /* Bytes of the matrices that are read to memory in any case, and of the others. */
@@ -208,11 +225,12 @@ static void sum_matrices(const hearth_model *m, const item_list *list, uint64_t 
     *fixed -= *streamed < *fixed ? *streamed : *fixed;
 }
 
-static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t least, hearth_error *err)
+static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "%s: needs at least %s of memory (%" PRIu64 " bytes), the limit is %s; -c and --batch make it less",
-                    hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(ram).text);
+                    "%s: needs at least %s of memory (%" PRIu64 " bytes), the limit is %s%s; -c and --batch make it less",
+                    hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
+                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "");
 }
 
 /* ---- opening ---------------------------------------------------------------------------------- */
@@ -266,20 +284,29 @@ static hearth_status open_store(hearth_model *m, const hearth_model_options *o, 
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
     item_list list = {0};
-    uint64_t fixed, streamed, rest, least = 0;
+    uint64_t limit = o->ram, fixed, streamed, announced, others, least = 0, more = test_memory;
     if (o->ram == 0) return HEARTH_OK;
     hearth_status st = check_options(m, o, err);
+    if (st == HEARTH_OK) st = announced_size(m, o, &announced, err);
     if (st == HEARTH_OK) st = make_items(m, &list, err);
     if (st != HEARTH_OK) goto done;
+    if (o->ram == HEARTH_RAM_AUTO) limit = hth_engine_auto_limit(size_of_process(), true);
     sum_matrices(m, &list, &fixed, &streamed);
-    rest = size_of_rest(m, o, list.n) + fixed;
-    uint64_t more = test_memory;
-    if (more == UINT64_MAX && rest + streamed <= o->ram) goto done; /* it fits */
-    bool ok = hth_store_min_memory(list.items, list.n, &least);
-    if (!ok) st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
-    else if (more != UINT64_MAX) st = open_store(m, o, &list, least + more, err);
-    else if (list.n == 0 || rest + least > o->ram) st = refuse(m, o->ram, rest + least, err);
-    else st = open_store(m, o, &list, o->ram - rest, err);
+    fixed += size_of_rest(o, list.n);
+    others = fixed + announced;
+    if (more == UINT64_MAX && others + streamed <= limit) { /* it fits */
+        m->budget.limit = limit, m->budget.fixed = fixed + streamed, m->budget.announced = announced;
+        goto done;
+    }
+    if (!hth_store_min_memory(list.items, list.n, &least))
+        st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
+    else if (more != UINT64_MAX) limit = others + least + more;
+    else if (list.n == 0 || others + least > limit) st = refuse(m, o->ram, limit, others + least, err);
+    if (st == HEARTH_OK) st = open_store(m, o, &list, limit - others, err);
+    if (st != HEARTH_OK) goto done;
+    m->budget.limit = more == UINT64_MAX ? limit : 0;
+    m->budget.fixed = fixed, m->budget.announced = announced, m->budget.cap.min = least;
+    hth_engine_watch_memory(m, limit - others, o->ram == HEARTH_RAM_AUTO);
 done:
     hth_free(list.items);
     return st;
@@ -303,6 +330,7 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
         stats->weight_bytes += c.read_size;
         stats->n_stall += c.n_stall, stats->stall_seconds += (double)c.stall_ns * 1e-9;
     }
+    stats->cache_bytes = hth_store_memory(m->streamed.store), stats->cache_bytes_max = hth_store_max_memory(m->streamed.store);
     hth_reader_stats r = hth_reader_get_stats(m->reader);
     stats->read_bytes = r.size, stats->n_read = r.n_read;
     stats->n_repeated = r.n_short + r.n_again + r.n_failed;
@@ -311,6 +339,7 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
 
 void hth_engine_close_store(hearth_model *m)
 {
+    hth_engine_stop_watching(m);
     hth_store_close(m->streamed.store);
     hth_reader_close(m->reader);
     hth_arena_free(&m->streamed_tables);

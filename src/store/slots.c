@@ -211,10 +211,17 @@ void hth_slots_close_one(hth_slots *s, uint32_t i_slot)
 {
     hth_slot *slot = &s->slots[i_slot];
     size_t size = s->classes[slot->i_class].size;
-    slot->i_item = HTH_NO_ITEM;
-    slot->closed = true;
-    hth_pages_discard(slot->memory, size);
+    if (slot->touched) hth_pages_discard(slot->memory, size), s->touched_size -= size;
     s->open_size -= size;
+    slot->i_item = HTH_NO_ITEM;
+    slot->touched = false, slot->closed = true;
+}
+
+void hth_slots_touch(hth_slots *s, uint32_t i_slot)
+{
+    hth_slot *slot = &s->slots[i_slot];
+    if (!slot->touched) s->touched_size += s->classes[slot->i_class].size;
+    slot->touched = true;
 }
 
 static void reopen(hth_slots *s, uint32_t i_slot)

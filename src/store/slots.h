@@ -13,7 +13,7 @@ typedef struct hth_slot {
     uint32_t i_class, i_item;
     uint32_t i_heap;  /* HTH_NO_SLOT: it cannot be evicted */
     bool unused_guess; /* was read as a guess, and not taken yet */
-    bool closed;      /* its memory was given back to the system */
+    bool touched, closed; /* it was written to; its memory was given back to the system */
     float key;        /* the smallest is evicted first */
 } hth_slot;
 
@@ -36,7 +36,7 @@ typedef struct hth_slots {
     uint32_t *class_of;    /* [n_item] */
     uint32_t *lists;       /* memory of heap and free */
     uint32_t n_slot, n_class;
-    uint64_t open_size;    /* bytes of the slots that are not closed */
+    uint64_t open_size, touched_size; /* bytes of the slots that are not closed, and of those that were written to */
 } hth_slots;
 
 /* The classes of items. ARGUMENT: overflow; MEMORY. hth_slots_close frees them. */
@@ -53,6 +53,8 @@ void hth_slots_divide(hth_slots *s, uint64_t memory);
 bool hth_slots_is_surplus(const hth_slots *s, uint32_t i_slot);
 /* Gives the memory of a slot back, which has no item and is neither free nor can be evicted. */
 void hth_slots_close_one(hth_slots *s, uint32_t i_slot);
+/* A slot is written to. */
+void hth_slots_touch(hth_slots *s, uint32_t i_slot);
 /* Closes free slots that are surplus, and makes closed ones free that are not. */
 void hth_slots_close_free(hth_slots *s);
 

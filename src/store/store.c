@@ -86,6 +86,7 @@ static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool 
     hth_load *l = &s->loads[i_slot];
     i->state = ITEM_LOADING, i->i_slot = i_slot;
     slot->i_item = i_item, slot->unused_guess = guess;
+    hth_slots_touch(&s->slots, i_slot);
     s->n_loading++, s->n_guess_loading += guess;
     *l = (hth_load){.n_extent = i->is.n_extent, .to = slot->memory, .guess = guess, .done = end_load, .user = s};
     memcpy(l->extents, i->is.extents, sizeof l->extents);

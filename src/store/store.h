@@ -96,7 +96,10 @@ uint32_t hth_store_n_slot(const hth_store *store);
 /* From now on the slots have other memory: at least the least, at most as much as when the store was opened. What was
  * used least goes; what is in use goes when it is given back. */
 void hth_store_set_memory(hth_store *store, uint64_t memory);
-/* Bytes of the slots now. */
+/* Bytes of the slots now, and of those that were written to, which alone take memory of the system. */
 uint64_t hth_store_memory(hth_store *store);
+uint64_t hth_store_touched(hth_store *store);
+/* Bytes of the slots when the store was opened. */
+uint64_t hth_store_max_memory(const hth_store *store);
 
 #endif

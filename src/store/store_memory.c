@@ -75,6 +75,7 @@ static void move_item(hth_store *s, uint32_t from, uint32_t to)
 {
     hth_slot *old = &s->slots.slots[from], *new = &s->slots.slots[to];
     hth_item *i = &s->items[old->i_item];
+    hth_slots_touch(&s->slots, to);
     memcpy(new->memory, old->memory, s->slots.classes[old->i_class].size);
     for (uint32_t k = 0; k < i->is.n_extent; k++)
         s->loads[to].data[k] = new->memory + (s->loads[from].data[k] - old->memory);
@@ -134,10 +135,14 @@ void hth_store_set_memory(hth_store *s, uint64_t memory)
     vacate_surplus(s);
 }
 
-uint64_t hth_store_memory(hth_store *s)
+static uint64_t read_size(hth_store *s, const uint64_t *size)
 {
     pthread_mutex_lock(&s->lock);
-    uint64_t size = s->slots.open_size;
+    uint64_t now = *size;
     pthread_mutex_unlock(&s->lock);
-    return size;
+    return now;
 }
+
+uint64_t hth_store_memory(hth_store *s) { return read_size(s, &s->slots.open_size); }
+uint64_t hth_store_touched(hth_store *s) { return read_size(s, &s->slots.touched_size); }
+uint64_t hth_store_max_memory(const hth_store *s) { return s->slots.size; }

@@ -253,6 +253,8 @@ static void print_json_storage(json *j, const generation *g)
     json_word(j, "reader", info.reader);
     json_uint(j, "parts", info.n_streamed);
     json_uint(j, "parts_in_memory", info.n_streamed_max);
+    json_uint(j, "cache_bytes", s.cache_bytes);
+    json_uint(j, "cache_bytes_max", s.cache_bytes_max);
     json_uint(j, "hits", s.n_hit);
     json_uint(j, "misses", s.n_miss);
     json_uint(j, "guesses", s.n_guess);
