@@ -23,7 +23,7 @@ const option_spec model_options[] = {
      "bits",
              ADVANCED),
     OPT_FLAG("mmap", 0, "map the file instead of reading it", ADVANCED),
-    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G; the rest is read when needed"),
+    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G, auto; the rest is read when needed"),
     OPT_TEXT("io", 0, "HOW", "how they are read: auto, uring, pread, sim:DISK", ADVANCED),
     OPT_FLAG("no-repack", 0, "weights in the file's order: same text, slower", ADVANCED),
     OPT_CHOICE("selector", 0, "S", "auto|dense|gate|predictor|threshold",
@@ -115,6 +115,17 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     return o;
 }
 
+/* Of two models the first one gets half, and the second one what is left. */
+static uint64_t wanted_ram(const args *a, const char *path)
+{
+    const char *second = command_offers(a, "against") ? args_text(a, "against", NULL) : NULL;
+    if (!args_has(a, "ram")) return 0;
+    uint64_t ram = args_size(a, "ram", 0);
+    if (ram == 0) ram = HEARTH_RAM_AUTO;
+    if (!second || path == second) return ram;
+    return (ram == HEARTH_RAM_AUTO ? hth_engine_auto_limit(hth_memory_resident(), false) : ram) / 2;
+}
+
 static bool show_reading(void *user, uint64_t done, uint64_t total)
 {
     progress_update(user, done, total);
@@ -133,7 +144,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     progress_init(&p, "reading", "MB", 1e6);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.mmap = args_has(a, "mmap");
-    o.ram = args_size(a, "ram", 0);
+    o.ram = wanted_ram(a, path);
     o.io = args_text(a, "io", NULL);
     o.no_repack = args_has(a, "no-repack");
     o.selector = selector;

@@ -15,6 +15,8 @@ bool storage_since(const hearth_model *model, const hearth_storage_stats *before
 void json_storage(json *j, const char *key, const hearth_storage_stats *s)
 {
     json_open(j, key, '{');
+    json_uint(j, "cache_bytes", s->cache_bytes);
+    json_uint(j, "cache_bytes_max", s->cache_bytes_max);
     json_uint(j, "hits", s->n_hit);
     json_uint(j, "misses", s->n_miss);
     json_uint(j, "guesses", s->n_guess);

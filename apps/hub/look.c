@@ -106,7 +106,7 @@ static uint64_t machine_key(const hub_machine *m)
 {
     struct utsname system = {0};
     uint64_t numbers[] = {VERSION,     sizeof(hth_calibration), m->kernels.level,
-                          m->n_thread, m->facts.n_online,       m->facts.memory};
+                          m->n_thread, m->facts.n_online,       m->facts.memory.total};
     uname(&system);
     uint64_t key = hth_hash(numbers, sizeof numbers);
     key = hth_hash_more(key, system.nodename, strlen(system.nodename) + 1);
@@ -193,11 +193,10 @@ static bool memory_of(const hth_model *model, uint64_t *memory)
 
 static void weigh(const hth_machine *m, hub_facts *f)
 {
-    uint64_t all = m->memory, now = m->available;
-    if (m->group_limit > 0 && m->group_limit < all) {
-        uint64_t rest = m->group_limit > m->group_used ? m->group_limit - m->group_used : 0;
-        all = m->group_limit;
-        if (rest < now) now = rest;
+    uint64_t all = m->memory.total, now = m->memory.available;
+    if (m->memory.group_limit > 0 && m->memory.group_limit < all) {
+        all = m->memory.group_limit;
+        if (m->memory.group_available < now) now = m->memory.group_available;
     }
     f->runs = all == 0 || f->memory <= all;
     f->is_tight = f->runs && now > 0 && f->memory > now;

@@ -117,6 +117,9 @@ typedef struct hearth_gpu_options {
     bool bit_exact;     /* fail with UNSUPPORTED if the device would not give the CPU's bits */
 } hearth_gpu_options;
 
+/* Value of ram: what the system leaves. */
+#define HEARTH_RAM_AUTO UINT64_MAX
+
 typedef struct hearth_model_options {
     uint32_t n_thread; /* threads that read the weights; 0: one per physical core */
     bool mmap;         /* map the file instead of reading it: same results, less memory, slower decoding */
@@ -128,9 +131,11 @@ typedef struct hearth_model_options {
     hearth_selector selector; /* weights are laid out for it; sessions use it by default */
     const char *activation;   /* of the feed-forward network ("relu", ...), overrides the file's; or NULL */
     hearth_gpu_options gpu;   /* zeros: none */
-    /* Limit of memory in bytes for all that the process allocates with this model and one session, as announced in gpu
-     * (n_ctx, n_batch, kv). If the model needs more, experts or pieces of dense networks stay in the file and are read
-     * when they are needed: same results. 0: none. */
+    /* Limit of memory in bytes for all that the process allocates with this model and its sessions, of which one is
+     * planned for as announced in gpu (n_ctx, n_batch, kv). If the model needs more, experts or pieces of dense networks
+     * stay in the file and are read when they are needed: same results. Others stay in memory, fewer while there are
+     * more sessions, or while the system runs out of memory. HEARTH_RAM_AUTO: what the machine and the control groups
+     * of the process leave when the model is opened, less a margin; while they leave less, fewer weights stay. 0: none. */
     uint64_t ram;
     const char *io; /* how they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of
                        another disk); NULL: auto */
@@ -209,6 +214,8 @@ typedef struct hearth_storage_stats {
     uint64_t n_repeated;            /* reads that were interrupted, short or failed, and were made again */
     uint64_t n_stall;               /* times that a step waited, and how long */
     double stall_seconds;
+    uint64_t cache_bytes;           /* that weights may have in memory now: less while sessions or the system need more */
+    uint64_t cache_bytes_max;       /* when the model was opened */
 } hearth_storage_stats;
 
 /* False: all weights are in memory. */
@@ -327,6 +334,7 @@ typedef struct hearth_session_options {
 /* n_ctx 0, n_batch 256, n_thread 0, kv F16. */
 HEARTH_API hearth_session_options hearth_session_defaults(void);
 
+/* MEMORY: also if it exceeds the limit of the model (hearth_model_options.ram). */
 HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
                                              const hearth_session_options *options,
                                              hearth_session **out, hearth_error *err);

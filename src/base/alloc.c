@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic uint64_t n_alloc, n_held, fail_at;
 static _Atomic int fail_sticky;
@@ -96,7 +97,7 @@ enum { HUGE_SIZE = 2 << 20 };
 
 /* Regions below one huge page take ordinary pages; larger ones are placed on a
  * 2 MiB boundary so that madvise can back all of them with huge pages. */
-static size_t region_size(size_t size)
+size_t hth_pages_size(size_t size)
 {
     size_t grain = size >= HUGE_SIZE ? HUGE_SIZE : 4096, padded;
     if (size == 0) size = 1;
@@ -106,7 +107,7 @@ static size_t region_size(size_t size)
 
 void *hth_pages_alloc(size_t size)
 {
-    size_t want = region_size(size), map;
+    size_t want = hth_pages_size(size), map;
     if (want == 0 || !count_allocation()) return NULL;
     size_t slack = want >= HUGE_SIZE ? HUGE_SIZE : 0;
     if (!hth_add_size(want, slack, &map)) return NULL;
@@ -128,8 +129,15 @@ void *hth_pages_alloc(size_t size)
 void hth_pages_free(void *p, size_t size)
 {
     if (!p) return;
-    munmap(p, region_size(size));
-    atomic_fetch_sub(&n_held, region_size(size));
+    munmap(p, hth_pages_size(size));
+    atomic_fetch_sub(&n_held, hth_pages_size(size));
+}
+
+void hth_pages_discard(void *p, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)p + page - 1) / page * page,
+              end = ((uintptr_t)p + size) / page * page;
+    if (end > first) madvise((char *)p + (first - (uintptr_t)p), end - first, MADV_DONTNEED);
 }
 
 /* ---- arenas ------------------------------------------------------------- */

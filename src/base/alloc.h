@@ -17,6 +17,11 @@ void hth_free(void *p);
  * size. */
 void *hth_pages_alloc(size_t size);
 void hth_pages_free(void *p, size_t size);
+/* Bytes that such a region takes; 0: overflow. */
+size_t hth_pages_size(size_t size);
+/* Gives the memory of the whole pages in a part of such a region back to the system, if it takes it. The addresses can
+ * still be used; the contents are undefined. */
+void hth_pages_discard(void *p, size_t size);
 
 /* Many small objects that are freed together. A zero-initialised arena is empty. */
 typedef struct hth_arena {

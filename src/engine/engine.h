@@ -2,6 +2,7 @@
 #ifndef HTH_ENGINE_ENGINE_H
 #define HTH_ENGINE_ENGINE_H
 
+#include "engine/budget.h"
 #include "file/gguf.h"
 #include "model/model.h"
 #include "forward/gpu/gpu.h"
@@ -61,6 +62,7 @@ struct hearth_model {
     hth_streamed streamed; /* reader NULL: all matrices are in memory */
     uint32_t n_streamed; /* items */
     hth_arena streamed_tables;
+    hth_budget budget;
     uint32_t n_thread;
     const volatile int *cancel; /* while it is not 0, evaluations are cancelled; NULL: none */
     struct {
@@ -84,7 +86,7 @@ hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sideca
 bool hth_engine_is_from_sidecar(const hearth_model *m, const hth_matrix *w);
 
 /* streaming.c: with a limit of memory that the model exceeds, opens a store for what is not loaded. ARGUMENT: even then
- * it does not fit; UNSUPPORTED, MEMORY, IO. */
+ * it does not fit; UNSUPPORTED, MEMORY, IO. hth_engine_close_store: all sessions and batches are closed. */
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 void hth_engine_close_store(hearth_model *m);
 /* UNSUPPORTED: weights are in the file, but `what` reads them in memory. */
@@ -95,6 +97,29 @@ void hth_engine_set_store_memory(uint64_t more);
 bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
 /* What a matrix is bound to. */
 const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix *w);
+
+/* budget.c: counts a session or batch of `size` bytes, for which the store gives way. MEMORY: even then it exceeds the
+ * limit. */
+hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err);
+void hth_engine_give_memory(hearth_model *m, uint64_t size);
+/* The limit that the system allows a process which has `resident` bytes; UINT64_MAX: the system does not say. logs: a
+ * line says why. */
+uint64_t hth_engine_auto_limit(uint64_t resident, bool logs);
+/* From now on, until hth_engine_stop_watching, the store, opened with `size` bytes, gives way when the system needs
+ * memory. */
+void hth_engine_watch_memory(hearth_model *m, uint64_t size, bool is_auto);
+void hth_engine_stop_watching(hearth_model *m);
+/* Looks at the system once. */
+void hth_engine_check_memory(hearth_model *m);
+void hth_engine_init_budget(hearth_model *m);
+void hth_engine_close_budget(hearth_model *m);
+/* For tests: replaces what the system tells, at which no thread looks then; NULL: nothing is replaced. */
+typedef void hth_engine_memory_fn(hth_system_memory *system);
+void hth_engine_set_system_memory(hth_engine_memory_fn *fn);
+
+/* session.c: bytes of a session, with its own workspace; 0: as hearth_session_bytes. streams: weights come from a
+ * store. */
+uint64_t hth_engine_session_size(const hearth_model *m, const hearth_session_options *options, bool streams);
 
 /* load.c: reads or maps the weights of all bindings of m->model: first the vectors, then the CPU's rows of
  * matrices without data. The data of a matrix that is partly on the device point to the CPU's first row. */

@@ -165,7 +165,6 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
         fail_job(job, &error);
         return;
     }
-    if (job->options->ram > 0) hth_gguf_drop_cached(job->model->file, c->tensor, c->from, c->size);
     if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
     if (i_thread != 0) return;
@@ -342,10 +341,7 @@ static const uint8_t *rows_to_bound(bound_job *job, const hth_matrix *w, size_t 
     if (!hth_engine_is_streamed(m, w) || atomic_load_explicit(&job->failed, memory_order_relaxed)) return NULL;
     const hth_binding *b = hth_engine_binding_of(m, w);
     uint64_t at = b->offset + first * w->row_size;
-    if (hth_gguf_read(m->file, b->tensor, at, n * w->row_size, to, &error) == HEARTH_OK) {
-        hth_gguf_drop_cached(m->file, b->tensor, at, n * w->row_size);
-        return to;
-    }
+    if (hth_gguf_read(m->file, b->tensor, at, n * w->row_size, to, &error) == HEARTH_OK) return to;
     int expected = 0;
     if (atomic_compare_exchange_strong(&job->failed, &expected, 1)) job->error = error;
     return NULL;

@@ -39,7 +39,9 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         return hth_fail_memory(err, sizeof *m, "a model");
     }
     m->file = file;
+    if (options->ram > 0) hth_gguf_read_uncached(file);
     pthread_mutex_init(&m->gpu_lock, NULL);
+    hth_engine_init_budget(m);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
@@ -113,6 +115,7 @@ void hearth_model_close(hearth_model *m)
     hth_tokenizer_close(m->tokenizer);
     hth_model_close(m->model);
     hth_gguf_close(m->file);
+    hth_engine_close_budget(m);
     pthread_mutex_destroy(&m->gpu_lock);
     hth_free(m);
 }

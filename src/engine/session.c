@@ -17,6 +17,7 @@ struct hearth_batch {
     hth_pool *pool;
     hth_step *step;
     hearth_selector selector;
+    uint64_t size;       /* counted in the limit of the model; 0: with its session */
     hth_gpu *gpu;        /* runs the first layers; NULL: the CPU runs all */
     uint32_t generation; /* placement generation of gpu */
     uint32_t n_new;      /* tokens since the last check of the device's budget */
@@ -94,10 +95,31 @@ fail:
     return st;
 }
 
+/* Bytes of a batch; 0: they do not fit into an integer. */
+static size_t batch_size(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, hearth_selector selector,
+                         bool streams)
+{
+    size_t step, source = 0, size;
+    n_thread = hth_pool_default_threads(n_thread);
+    if (!hth_step_size(model->model, n_tok, selector, n_thread, &step)) return 0;
+    if (streams && !hth_step_store_size(model->model, n_tok, model->streamed.tables, model->model->hparams.experts.n_expert == 0,
+                                        &source))
+        return 0;
+    if ((step = hth_pages_size(step)) == 0 || !hth_add_size(step, source, &size)) return 0;
+    return hth_add_size(size, hth_pool_size(n_thread), &size) ? size : 0;
+}
+
 hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,
                                 hearth_batch **out, hearth_error *err)
 {
-    return open_batch(model, n_tok, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
+    size_t size = batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
+    *out = NULL;
+    hearth_status st = hth_engine_take_memory(mutable_model(model), size, err);
+    if (st != HEARTH_OK) return st;
+    st = open_batch(model, n_tok, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
+    if (st == HEARTH_OK) (*out)->size = size;
+    else hth_engine_give_memory(mutable_model(model), size);
+    return st;
 }
 
 void hearth_batch_close(hearth_batch *b)
@@ -108,6 +130,7 @@ void hearth_batch_close(hearth_batch *b)
     hth_pool_close(b->pool);
     hth_free(b->entries);
     hth_free(b->tokens);
+    hth_engine_give_memory(mutable_model(b->model), b->size);
     hth_free(b);
 }
 
@@ -355,20 +378,22 @@ static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, he
                     hth_gguf_path(model->file), n_position);
 }
 
+uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session_options *options, bool streams)
+{
+    size_t kv, total, part = 0;
+    uint32_t n_ctx = context_of(model, options), n_tok = options->n_batch < n_ctx ? options->n_batch : n_ctx;
+    const hth_sequence_options sequence = sequence_options(options, n_ctx, n_tok);
+    if (!hth_sequence_size(model->model, options->kv, &sequence, &kv) || (total = hth_pages_size(kv)) == 0) return 0;
+    hearth_selector selector = options->selector == HEARTH_SELECTOR_AUTO ? model->selector : options->selector;
+    if (n_tok > 0 && (part = batch_size(model, n_tok, options->n_thread, selector, streams)) == 0) return 0;
+    size_t rest = (size_t)model->model->hparams.n_vocab * sizeof(float) + n_ctx * sizeof(int32_t);
+    return hth_add_size(total, part, &total) && hth_add_size(total, rest, &total) ? total : 0;
+}
+
 uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
 {
     hearth_session_options o = options ? *options : hearth_session_defaults();
-    size_t kv, step = 0, total;
-    uint32_t n_ctx = context_of(model, &o), n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
-    const hth_sequence_options sequence = sequence_options(&o, n_ctx, n_tok);
-    if (!hth_sequence_size(model->model, o.kv, &sequence, &kv)) return 0;
-    hearth_selector selector = o.selector == HEARTH_SELECTOR_AUTO ? model->selector : o.selector;
-    if (n_tok > 0 &&
-        !hth_step_size(model->model, n_tok, selector, hth_pool_default_threads(o.n_thread), &step))
-        return 0;
-    size_t logits = (size_t)model->model->hparams.n_vocab * sizeof(float);
-    if (n_tok > 0) logits += hth_pool_size(hth_pool_default_threads(o.n_thread));
-    return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
+    return hth_engine_session_size(model, &o, model->streamed.reader != NULL);
 }
 
 /* A session with these options; from: the session that it copies, or NULL. */
@@ -384,6 +409,9 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     uint32_t n_ctx = s->options.n_ctx, n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     hearth_status st = check_context(model, n_ctx, err);
     hth_kv_pool *pool;
+    uint64_t size = hearth_session_bytes(model, &o); /* 0: the sequence is refused */
+    if (st == HEARTH_OK) st = hth_engine_take_memory(mutable_model(model), size, err);
+    if (st == HEARTH_OK) s->size = size;
     if (st == HEARTH_OK) st = hth_engine_kv_pool(mutable_model(model), o.kv, &pool, err);
     const hth_sequence_options sequence = sequence_options(&o, n_ctx, n_tok);
     if (st == HEARTH_OK)
@@ -435,6 +463,7 @@ void hearth_session_close(hearth_session *s)
     hth_free(s->n_active);
     hth_free(s->logits);
     hth_sequence_close(&s->seq);
+    hth_engine_give_memory(mutable_model(s->model), s->size);
     hth_free(s);
 }
 

@@ -11,6 +11,7 @@ struct hearth_session {
     uint32_t position;        /* tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt */
     hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
+    uint64_t size;       /* counted in the limit of the model */
     uint32_t generation; /* of the placement with which its tokens were evaluated */
     int32_t *tokens;     /* [n_ctx] evaluated so far */
     float *logits;       /* [n_vocab] */

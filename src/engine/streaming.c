@@ -5,6 +5,7 @@
  * load.c. */
 #include "engine/engine.h"
 
+#include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "base/log.h"
 #include "base/system_memory.h"
@@ -17,8 +18,6 @@
 enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
-/* Memory that reading ahead gets: this part of the store's memory, and this size at most. */
-enum { AHEAD_PART = 16, MAX_AHEAD_SIZE = 64 << 20 };
 
 static _Atomic uint64_t test_memory = UINT64_MAX;
 void hth_engine_set_store_memory(uint64_t more) { test_memory = more; }
@@ -194,15 +193,6 @@ bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
     return false;
 }
 
-/* Pins k of n dense pieces, spread evenly. */
-static void pin_some(item_list *list, uint64_t k)
-{
-    for (uint64_t i = 0; i < list->n; i++) {
-        bool pinned = (i + 1) * k / list->n > i * k / list->n;
-        list->items[i].residence = pinned ? HTH_STORE_PINNED : HTH_STORE_STREAMED;
-    }
-}
-
 /* A predictor names clusters, so the store keeps the clusters of most use. Each begins with the share of tokens for
  * which it is active, if the file tells. */
 static void weigh_clusters(const hearth_model *m, item_list *list)
@@ -218,51 +208,35 @@ static void weigh_clusters(const hearth_model *m, item_list *list)
     }
 }
 
-/* Pins as many pieces as leave memory to read ahead. */
-static void choose_pinned(item_list *list, uint64_t memory)
-{
-    uint64_t low = 0, high = list->n, least;
-    uint64_t ahead = memory / AHEAD_PART < MAX_AHEAD_SIZE ? memory / AHEAD_PART : MAX_AHEAD_SIZE;
-    while (low < high) {
-        uint64_t k = (low + high + 1) / 2;
-        pin_some(list, k);
-        if (hth_store_min_memory(list->items, list->n, &least) && least + ahead <= memory) low = k;
-        else high = k - 1;
-    }
-    pin_some(list, low);
-}
-
-/* What each token reads, in its order. */
-static hearth_status list_ahead(hearth_model *m, const item_list *list, hearth_error *err)
-{
-    uint32_t n_layer = m->model->hparams.n_layer, n = 0;
-    uint32_t *ahead = hth_arena_alloc(&m->streamed_tables, list->n, sizeof *ahead, 16);
-    uint32_t *first = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *first, 16);
-    if (!ahead || !first) return hth_fail_memory(err, list->n * sizeof *ahead, "items of a store");
-    for (uint32_t i = 0; i < n_layer; i++) {
-        const hth_ffn_pieces *p = &list->pieces[i];
-        first[i] = n;
-        for (uint32_t k = p->first_item; k < p->first_item + p->n_half + p->n_down; k++)
-            if (list->items[k].residence != HTH_STORE_PINNED) ahead[n++] = k;
-    }
-    m->streamed.ahead = ahead, m->streamed.first_ahead = first, m->streamed.n_ahead = n;
-    m->streamed.pieces = list->pieces;
-    return HEARTH_OK;
-}
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Bytes beside matrices: what the process has now, a session as announced, what loading takes for each thread
- * (load.c), the store's tables, and others. */
-static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o, uint32_t n_item)
+/* Bytes of a session as announced. */
+static hearth_status announced_size(const hearth_model *m, const hearth_model_options *o, uint64_t *size,
+                                    hearth_error *err)
 {
     hearth_session_options s = hearth_session_defaults();
     s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
-    size_t source = 0;
     if (o->gpu.n_batch) s.n_batch = o->gpu.n_batch;
-    hth_step_store_size(m->model, s.n_batch, m->streamed.tables, !streams_experts(m), &source);
-    return hth_memory_resident() + hearth_session_bytes(m, &s) + source + OTHER_SIZE +
-           (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE + (uint64_t)n_item * TABLE_SIZE;
+    *size = hth_engine_session_size(m, &s, true);
+    if (*size > 0) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s: the bytes of a session do not fit into an integer, or its KV cache does not suit the model",
+                    hth_gguf_path(m->file));
+}
+
+/* Bytes that the process has now, those included that it allocated and did not touch yet. */
+static uint64_t size_of_process(void)
+{
+    uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
+    return resident > allocated ? resident : allocated;
+}
+
+/* Bytes beside matrices and sessions: what the process has, what loading takes for each thread (load.c), the store's
+ * tables, and others. */
+static uint64_t size_of_rest(const hearth_model_options *o, uint32_t n_item)
+{
+    return size_of_process() + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
+           (uint64_t)n_item * TABLE_SIZE;
 }
 
 /* Bytes of the matrices that are read to memory in any case, and of the others. */
@@ -278,11 +252,12 @@ static void sum_matrices(const hearth_model *m, const item_list *list, uint64_t 
     *fixed -= *streamed < *fixed ? *streamed : *fixed;
 }
 
-static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t least, hearth_error *err)
+static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "%s: needs at least %s of memory (%" PRIu64 " bytes), the limit is %s; -c and --batch make it less",
-                    hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(ram).text);
+                    "%s: needs at least %s of memory (%" PRIu64 " bytes), the limit is %s%s; -c and --batch make it less",
+                    hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
+                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "");
 }
 
 /* ---- opening ---------------------------------------------------------------------------------- */
@@ -311,17 +286,15 @@ static hearth_status check_options(const hearth_model *m, const hearth_model_opt
 
 static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memory, hearth_error *err)
 {
+    bool predicts = m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR;
     hearth_status st = HEARTH_OK;
-    if (!streams_experts(m)) {
-        if (m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR) weigh_clusters(m, list);
-        else choose_pinned(list, memory);
-        st = list_ahead(m, list, err);
-    }
-    if (st != HEARTH_OK) return st;
+    if (!streams_experts(m)) m->streamed.pieces = list->pieces;
+    if (!streams_experts(m) && predicts) weigh_clusters(m, list);
     const hth_store_options store = {.items = list->items,
                                      .n_item = list->n,
                                      .n_group = m->model->hparams.n_layer,
                                      .memory = memory,
+                                     .pins = true,
                                      .reader = m->streamed.reader,
                                      .cancel = m->cancel};
     if ((st = hth_store_open(&store, &m->streamed.store, err)) != HEARTH_OK) return st;
@@ -336,23 +309,32 @@ static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memor
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
     item_list list = {0};
-    uint64_t fixed, streamed, least = 0;
+    uint64_t limit = o->ram, fixed, streamed, announced, others, least = 0, more = test_memory;
     if (o->ram == 0) return HEARTH_OK;
     hearth_status st = check_options(m, o, err);
+    if (st == HEARTH_OK) find_tables(m);
+    if (st == HEARTH_OK) st = announced_size(m, o, &announced, err);
     if (st == HEARTH_OK) st = make_items(m, &list, err);
     if (st != HEARTH_OK) goto done;
+    if (o->ram == HEARTH_RAM_AUTO) limit = hth_engine_auto_limit(size_of_process(), true);
     sum_matrices(m, &list, &fixed, &streamed);
-    uint64_t more = test_memory, rest = size_of_rest(m, o, list.n) + fixed;
-    if (more == UINT64_MAX && rest + streamed <= o->ram) goto done; /* it fits */
-    find_tables(m);
-    rest = size_of_rest(m, o, list.n) + fixed - size_of_tables(m);
-    bool fits = more == UINT64_MAX && rest + streamed <= o->ram; /* without tables */
+    others = fixed + size_of_rest(o, list.n) + announced;
+    bool whole = more == UINT64_MAX && others + streamed <= limit; /* with tables */
+    if (whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
+    else others -= size_of_tables(m);
+    bool fits = more == UINT64_MAX && others + streamed <= limit;
     if (!fits && !hth_store_min_memory(list.items, list.n, &least))
         st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
-    else if (more == UINT64_MAX && !fits && (list.n == 0 || rest + least > o->ram))
-        st = refuse(m, o->ram, rest + least, err);
-    if (st == HEARTH_OK) st = open_reader(m, o->io, err);
-    if (st == HEARTH_OK && !fits) st = open_store(m, &list, more != UINT64_MAX ? least + more : o->ram - rest, err);
+    else if (more != UINT64_MAX) limit = others + least + more;
+    else if (!fits && (list.n == 0 || others + least > limit)) st = refuse(m, o->ram, limit, others + least, err);
+    if (st == HEARTH_OK && !whole) st = open_reader(m, o->io, err);
+    if (st == HEARTH_OK && !fits) st = open_store(m, &list, limit - others, err);
+    if (st != HEARTH_OK) goto done;
+    m->budget.limit = more == UINT64_MAX ? limit : 0;
+    m->budget.fixed = others - announced + (fits ? streamed : 0), m->budget.announced = announced;
+    if (fits) goto done;
+    m->budget.cap.min = least;
+    hth_engine_watch_memory(m, limit - others, o->ram == HEARTH_RAM_AUTO);
 done:
     hth_free(list.items);
     return st;
@@ -376,6 +358,10 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
         stats->weight_bytes += c.read_size;
         stats->n_stall += c.n_stall, stats->stall_seconds += (double)c.stall_ns * 1e-9;
     }
+    if (m->streamed.store) {
+        stats->cache_bytes = hth_store_memory(m->streamed.store);
+        stats->cache_bytes_max = hth_store_max_memory(m->streamed.store);
+    }
     hth_reader_stats r = hth_reader_get_stats(m->streamed.reader);
     stats->read_bytes = r.size, stats->n_read = r.n_read;
     stats->n_repeated = r.n_short + r.n_again + r.n_failed;
@@ -384,6 +370,7 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
 
 void hth_engine_close_store(hearth_model *m)
 {
+    hth_engine_stop_watching(m);
     hth_store_close(m->streamed.store);
     hth_reader_close(m->streamed.reader);
     hth_arena_free(&m->streamed_tables);

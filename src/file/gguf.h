@@ -157,8 +157,9 @@ const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *na
 hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size,
                             void *dst, hearth_error *err);
 
-/* The system may forget these bytes of a tensor: they are not read again soon. */
-void hth_gguf_drop_cached(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size);
+/* What was read so far, and what hth_gguf_read reads from now on, does not stay in the page cache, whose memory counts
+ * for the process in some places (control groups). The system reads nothing ahead. */
+void hth_gguf_read_uncached(hth_gguf *file);
 /* The descriptor of a part, which stays the file's; -1 for files opened from memory. */
 int hth_gguf_part_fd(const hth_gguf *file, uint32_t i_part);
 

@@ -73,7 +73,7 @@ typedef struct hth_gguf_source {
     int fd;                     /* -1 for bytes in memory */
     uint64_t size;              /* when it was opened */
     const unsigned char *bytes; /* in memory, or mapped; else NULL */
-    bool mapped;
+    bool mapped, uncached;
     int guard; /* index of the map in the SIGBUS guard: sigbus_guard.h */
 } hth_gguf_source;
 
@@ -84,8 +84,8 @@ void hth_gguf_source_close(hth_gguf_source *s);
 /* Reads size bytes from `at`. The caller has checked at + size <= s->size. */
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
                                    hearth_error *err);
-/* Tells the system that these bytes are not read again soon. */
-void hth_gguf_source_drop_cached(const hth_gguf_source *s, uint64_t at, size_t size);
+/* As hth_gguf_read_uncached; the bytes before `end` were read so far. */
+void hth_gguf_source_read_uncached(hth_gguf_source *s, uint64_t end);
 hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err);
 /* IO if a page of the map was found missing. */
 hearth_status hth_gguf_source_check_map(const hth_gguf_source *s, hearth_error *err);

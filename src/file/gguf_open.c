@@ -126,9 +126,10 @@ const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part)
     return i_part < file->n_part ? file->parts[i_part].source.path : NULL;
 }
 
-void hth_gguf_drop_cached(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size)
+void hth_gguf_read_uncached(hth_gguf *file)
 {
-    hth_gguf_source_drop_cached(&file->parts[tensor->i_part].source, tensor->offset + from, size);
+    for (uint32_t i = 0; i < file->n_part; i++)
+        hth_gguf_source_read_uncached(&file->parts[i].source, file->parts[i].data_offset);
 }
 
 int hth_gguf_part_fd(const hth_gguf *file, uint32_t i_part) { return file->parts[i_part].source.fd; }

@@ -18,6 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* More than a system reads ahead. */
+enum { READ_AHEAD = 32 << 20 };
+
 /* ---- faults for tests -------------------------------------------------------- */
 
 static _Atomic uint64_t n_read, fail_at;
@@ -155,11 +158,28 @@ static bool try_again(const hth_gguf_source *s, uint64_t at, int error, uint32_t
     return true;
 }
 
+/* Whole pages, those included that the bytes share with others: the system keeps pages that a range has in part. */
+static void drop_cached(const hth_gguf_source *s, uint64_t at, uint64_t size)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = at / page * page,
+             end = (at + size + page - 1) / page * page;
+    posix_fadvise(s->fd, (off_t)first, (off_t)(end - first), POSIX_FADV_DONTNEED);
+}
+
+void hth_gguf_source_read_uncached(hth_gguf_source *s, uint64_t end)
+{
+    if (s->fd < 0) return;
+    s->uncached = true;
+    posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
+    drop_cached(s, 0, end + READ_AHEAD);
+}
+
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
                                    hearth_error *err)
 {
     unsigned char *to = dst;
     uint32_t n_failure = 0;
+    uint64_t first = at;
     if (s->fd < 0) {
         if (size > 0) memcpy(to, s->bytes + at, size);
         return HEARTH_OK;
@@ -172,13 +192,10 @@ hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t
         at += (uint64_t)got;
         size -= (size_t)got;
     }
+    if (s->uncached) drop_cached(s, first, at - first);
     return HEARTH_OK;
 }
 
-void hth_gguf_source_drop_cached(const hth_gguf_source *s, uint64_t at, size_t size)
-{
-    if (s->fd >= 0) posix_fadvise(s->fd, (off_t)at, (off_t)size, POSIX_FADV_DONTNEED);
-}
 
 /* Mapping a file that is shorter than its directory says would raise SIGBUS on access. This check finds a file
  * that is already shorter. */

@@ -12,7 +12,7 @@ static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float
 static void start_table(hth_step *s, int i_table)
 {
     for (uint32_t i = 0; s->rows[i_table] && i < s->n_tok; i++)
-        hth_rows_start(s->rows[i_table], i, (uint64_t)s->tokens[i].token);
+        hth_table_rows_start(s->rows[i_table], i, (uint64_t)s->tokens[i].token);
 }
 
 void hth_fwd_start_rows(hth_step *s)
@@ -24,7 +24,7 @@ static hearth_status wait_for_rows(hth_step *s, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     for (int i = 0; i < HTH_N_TABLE; i++) {
-        hearth_status of_table = s->rows[i] ? hth_rows_wait(s->rows[i], st == HEARTH_OK ? err : NULL) : HEARTH_OK;
+        hearth_status of_table = s->rows[i] ? hth_table_rows_wait(s->rows[i], st == HEARTH_OK ? err : NULL) : HEARTH_OK;
         if (st == HEARTH_OK) st = of_table;
     }
     return st;
@@ -34,13 +34,13 @@ hearth_status hth_fwd_embed(hth_step *s, hearth_error *err)
 {
     const hth_model *m = s->model;
     const hth_hparams *h = &m->hparams;
-    const hth_rows *rows = s->rows[HTH_TABLE_EMBEDDING];
+    const hth_table_rows *rows = s->rows[HTH_TABLE_EMBEDDING];
     size_t d = h->d_model;
     hearth_status st = wait_for_rows(s, err);
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < s->n_tok; i++) {
         float *x = s->x + i * d;
-        if (rows) s->k->unpack[m->token_embd.type](hth_rows_get(rows, i), d, x);
+        if (rows) s->k->unpack[m->token_embd.type](hth_table_rows_get(rows, i), d, x);
         else unpack_row(s, &m->token_embd, (size_t)s->tokens[i].token, x);
         if (h->embedding_scale != 1.0f) s->k->scale(x, h->embedding_scale, d, x);
         if (m->position_embd.n_row == 0) continue;

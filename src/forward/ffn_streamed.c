@@ -3,7 +3,8 @@
  * read meanwhile. */
 #include "forward/forward_int.h"
 
-/* Pieces that are computed as one; items of the next layers that are named ahead. */
+/* Pieces that are computed as one; items that are named ahead: those of the next layers and, behind the last one, of
+ * the next token. */
 enum { MAX_HELD = 8, MAX_AHEAD = 32 };
 
 typedef struct held_pieces {
@@ -60,20 +61,6 @@ static void queue_down(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pi
     hth_product_add(s->k, s->pool, &s->act_q8, s->hidden, s->n_tok, &down, 1, NULL);
 }
 
-/* What is read next: the items of this layer from `next` on, then those of the layers after it and, behind the last
- * one, of the next token. */
-static void name_ahead(const hth_step *s, uint32_t i_layer, uint32_t next)
-{
-    const hth_streamed *from = s->streamed;
-    uint32_t ahead[MAX_AHEAD], n = 0, first = from->first_ahead[i_layer];
-    for (uint32_t i = 0; n < MAX_AHEAD && i < from->n_ahead; i++) {
-        uint32_t item = from->ahead[(first + i) % from->n_ahead];
-        bool done = item >= from->pieces[i_layer].first_item && item < next;
-        if (!done) ahead[n++] = item;
-    }
-    hth_store_guess(from->store, ahead, n);
-}
-
 /* Finishes what is queued; then nothing reads the pieces. */
 static void give_back(hth_step *s, held_pieces *held)
 {
@@ -92,7 +79,7 @@ static hearth_status compute_pieces(hth_step *s, uint32_t i_layer, uint32_t firs
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n; i++) s->pieces[i] = first + i;
     hth_store_ask(store, s->pieces, n);
-    name_ahead(s, i_layer, first + (uint32_t)n);
+    hth_store_guess_next(store, first + (uint32_t)n, MAX_AHEAD);
     while (n + held.n > 0 && st == HEARTH_OK) {
         hth_store_view view;
         size_t before = n;
@@ -133,7 +120,7 @@ static void request_clusters(void *user, uint32_t i_layer, const uint8_t *wanted
     for (uint32_t i = 0; i < p->n_half; i++)
         if (!wanted || wanted[i]) s->pieces[s->n_cluster_wanted++] = p->first_item + i;
     hth_store_ask(s->streamed->store, s->pieces, s->n_cluster_wanted);
-    if (!wanted) name_ahead(s, i_layer, p->first_item + p->n_half);
+    if (!wanted) hth_store_guess_next(s->streamed->store, p->first_item + p->n_half, MAX_AHEAD);
 }
 
 static hearth_status take_cluster(void *user, uint32_t i_layer, hth_ffn_part *part, hearth_error *err)

@@ -8,7 +8,7 @@
 #include "base/pool.h"
 #include "forward/sequence.h"
 #include "model/model.h"
-#include "store/rows.h"
+#include "store/table_rows.h"
 #include "store/store.h"
 
 /* ---- FFN probe (ffn.c) ------------------------------------------------------------- */
@@ -80,7 +80,7 @@ void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
 /* ---- weights from storage (experts.c, ffn_streamed.c) ------------------------------------- */
 
 /* Pieces of a dense network: rows of gate and up together, then rows of down; or, where down is transposed, clusters of
- * neurons with rows of all three (n_down is 0). Items follow one another; the last piece of either kind may have fewer
+ * neurons with rows of all three (n_down is 0). Items follow one another, in the order of layers; the last piece of either kind may have fewer
  * rows. */
 enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* of a layer */
 typedef struct hth_ffn_pieces {
@@ -98,9 +98,6 @@ typedef struct hth_streamed {
     const uint32_t *first_expert;    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without
                                       * a store */
     const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory */
-    const uint32_t *ahead;           /* [n_ahead] pieces that each token reads, in their order, without pinned ones */
-    const uint32_t *first_ahead;     /* [n_layer] where those of a layer and the layers after it begin */
-    uint32_t n_ahead;
 } hth_streamed;
 /* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);

@@ -140,7 +140,7 @@ struct hth_step {
     uint64_t n_tok_done; /* tokens of all steps before */
 
     const hth_streamed *streamed; /* weights that are not in memory; NULL: all are */
-    hth_rows *rows[HTH_N_TABLE];  /* of the step's tokens, from tables that are not in memory */
+    hth_table_rows *rows[HTH_N_TABLE];  /* of the step's tokens, from tables that are not in memory */
     uint32_t *pieces;             /* [HTH_MAX_PIECE] items of the layer that is computed */
     const hth_ffn_source *source; /* of the networks' weights; NULL: they are all in memory */
     hth_source_buffers *source_buffers;

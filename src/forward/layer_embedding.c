@@ -12,8 +12,8 @@ static void join_token(void *arg, size_t t, uint32_t i_thread)
     size_t d = h->d_layer_embd, n = d * h->n_layer;
     float *e = s->layer_embd.e + t * n, *row = s->layer_embd.rows + i_thread * n;
     uint8_t *bytes = s->layer_embd.bytes + i_thread * m->layer_embd.row_size;
-    const hth_rows *rows = s->rows[HTH_TABLE_LAYER_EMBEDDING];
-    const uint8_t *from = rows ? hth_rows_get(rows, (uint32_t)t)
+    const hth_table_rows *rows = s->rows[HTH_TABLE_LAYER_EMBEDDING];
+    const uint8_t *from = rows ? hth_table_rows_get(rows, (uint32_t)t)
                                : hth_matrix_row(&m->layer_embd, (size_t)s->tokens[t].token, bytes);
     s->k->unpack[m->layer_embd.type](from, n, row);
     s->k->scale(row, s->layer_embd.root, n, row);

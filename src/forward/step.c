@@ -350,7 +350,7 @@ void hth_step_close(hth_step *step)
     hth_pool_quiesce(step->pool);
     hth_pages_free(step->memory, step->size);
     hth_free(step->source_buffers);
-    for (int i = 0; i < HTH_N_TABLE; i++) hth_rows_close(step->rows[i]);
+    for (int i = 0; i < HTH_N_TABLE; i++) hth_table_rows_close(step->rows[i]);
     hth_free(step);
 }
 
@@ -362,7 +362,7 @@ hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, h
     step->streamed = streamed;
     for (int i = 0; i < HTH_N_TABLE && st == HEARTH_OK; i++)
         if (streamed->tables[i].row_size > 0)
-            st = hth_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max, &step->rows[i], err);
+            st = hth_table_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max, &step->rows[i], err);
     if (st != HEARTH_OK) return st;
     if (!streamed->pieces || !step->model->down_transposed) return HEARTH_OK;
     step->store_source = hth_fwd_store_source(step);
@@ -376,7 +376,7 @@ bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_t
     *size = 0;
     if (pieces && model->down_transposed && !hth_fwd_source_size(model, n_row, size)) return false;
     for (int i = 0; i < HTH_N_TABLE; i++)
-        if (!hth_rows_size(&tables[i], n_row, &rows) || !hth_add_size(*size, rows, size)) return false;
+        if (!hth_table_rows_size(&tables[i], n_row, &rows) || !hth_add_size(*size, rows, size)) return false;
     return true;
 }
 

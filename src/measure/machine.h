@@ -4,6 +4,7 @@
 #define HTH_MEASURE_MACHINE_H
 
 #include "base/status.h"
+#include "base/system_memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,10 +23,7 @@ typedef struct hth_machine {
     uint32_t n_core;    /* physical cores behind the allowed ones */
     double cpu_quota;   /* CPUs' worth of time allowed by control groups; 0: no limit */
     hth_huge_mode huge;
-    uint64_t memory, available, swap; /* bytes of the machine */
-    uint64_t group_limit;             /* bytes allowed by control groups; 0: no limit */
-    uint64_t group_used;              /* bytes used by that group, page cache included */
-    uint32_t overcommit;              /* 0 guess, 1 always, 2 never */
+    hth_system_memory memory;
 } hth_machine;
 
 /* root is the prefix of every path: "" for this machine, a folder in tests. */

@@ -1,4 +1,4 @@
-/* Slots: how memory is divided into them, and a heap for each class. */
+/* Slots: how memory is divided into them, which of them are open, and a heap for each class. */
 #include "store/slots.h"
 
 #include "base/alloc.h"
@@ -17,204 +17,176 @@ enum { CLASS_PARTS = 16, STREAM_SIZE = 32 << 20, STREAM_MIN_SLOT = 3 };
 
 typedef struct item_size {
     uint32_t i_item;
-    bool streamed;
+    bool cached, pinned;
     size_t size;
 } item_size;
 
-/* Cached before streamed ones, then the larger before the smaller. */
+/* Cached before other ones, then the larger before the smaller. */
 static int compare_sizes(const void *a, const void *b)
 {
     const item_size *x = a, *y = b;
-    if (x->streamed != y->streamed) return x->streamed ? 1 : -1;
+    if (x->cached != y->cached) return x->cached ? -1 : 1;
     if (x->size != y->size) return x->size < y->size ? 1 : -1;
     return x->i_item < y->i_item ? -1 : 1;
 }
 
 static bool shares_class(const hth_slot_class *c, const item_size *i)
 {
-    return c->streamed == i->streamed && i->size >= c->size - c->size / CLASS_PARTS;
+    return c->cached == i->cached && i->size >= c->size - c->size / CLASS_PARTS;
 }
 
-/* Sorts the items that are not pinned; returns their number. *pinned: bytes of the others. False: overflow. */
-static bool sort_items(const hth_store_item *items, uint32_t n_item, item_size *sizes, uint32_t *n, uint64_t *pinned)
-{
-    *n = 0, *pinned = 0;
-    for (uint32_t i = 0; i < n_item; i++) {
-        item_size s = {i, items[i].residence == HTH_STORE_STREAMED, 0};
-        if (!hth_reader_room(items[i].extents, items[i].n_extent, &s.size)) return false;
-        if (items[i].residence != HTH_STORE_PINNED) sizes[(*n)++] = s;
-        else if (!hth_add_u64(*pinned, s.size, pinned)) return false;
-    }
-    qsort(sizes, *n, sizeof *sizes, compare_sizes);
-    return true;
-}
-
-/* classes NULL: counts them. class_of may be NULL. */
+/* classes NULL: counts them. */
 static uint32_t make_classes(const item_size *sizes, uint32_t n, hth_slot_class *classes, uint32_t *class_of)
 {
     uint32_t n_class = 0;
     hth_slot_class c = {0};
     for (uint32_t i = 0; i < n; i++) {
         if (i == 0 || !shares_class(&c, &sizes[i])) {
-            c = (hth_slot_class){.size = sizes[i].size, .streamed = sizes[i].streamed};
+            c = (hth_slot_class){.size = sizes[i].size, .cached = sizes[i].cached};
             n_class++;
         }
         c.n_item++;
+        c.n_pinned += sizes[i].pinned;
         if (classes) classes[n_class - 1] = c;
-        if (class_of) class_of[sizes[i].i_item] = n_class - 1;
+        class_of[sizes[i].i_item] = n_class - 1;
     }
     return n_class;
 }
 
+hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t n_item, hearth_error *err)
+{
+    uint64_t least;
+    *s = (hth_slots){0};
+    item_size *sizes = hth_alloc(n_item, sizeof *sizes);
+    s->class_of = hth_alloc(n_item, sizeof *s->class_of);
+    hearth_status st = sizes && s->class_of ? HEARTH_OK : hth_fail_memory(err, n_item * sizeof *sizes, "sizes of items");
+    bool fits = true;
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_item; i++) {
+        hth_store_residence residence = items[i].residence;
+        sizes[i] = (item_size){i, residence == HTH_STORE_CACHED, residence == HTH_STORE_PINNED, 0};
+        fits = fits && hth_reader_room(items[i].extents, items[i].n_extent, &sizes[i].size);
+    }
+    if (st == HEARTH_OK && fits) {
+        qsort(sizes, n_item, sizeof *sizes, compare_sizes);
+        s->n_class = make_classes(sizes, n_item, NULL, s->class_of);
+        s->classes = hth_alloc(s->n_class, sizeof *s->classes);
+        if (s->classes) make_classes(sizes, n_item, s->classes, s->class_of);
+        else st = hth_fail_memory(err, s->n_class * sizeof *s->classes, "classes of items");
+    }
+    if (st == HEARTH_OK && !(fits && hth_slots_least(s, &least)))
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "the bytes of all items do not fit into an integer");
+    hth_free(sizes);
+    return st;
+}
+
+/* ---- division of memory ---------------------------------------------------------------------- */
+
+/* Beside pinned items. */
 static uint32_t min_slots(const hth_slot_class *c)
 {
-    uint32_t n = c->streamed ? STREAM_MIN_SLOT : 1;
-    return n < c->n_item ? n : c->n_item;
+    uint32_t n = c->cached ? 1 : STREAM_MIN_SLOT, n_other = c->n_item - c->n_pinned;
+    return c->n_pinned + (n < n_other ? n : n_other);
 }
 
 static uint32_t stream_slots(const hth_slot_class *c)
 {
-    uint64_t n = STREAM_SIZE / c->size;
+    uint64_t n = c->n_pinned + STREAM_SIZE / c->size;
     return n > c->n_item ? c->n_item : n < min_slots(c) ? min_slots(c) : (uint32_t)n;
 }
 
-/* Least memory of all, in which each class has min_slots. False: overflow. */
-static bool least_of(const hth_slot_class *classes, uint32_t n_class, uint64_t pinned, uint64_t *size)
+bool hth_slots_least(const hth_slots *s, uint64_t *size)
 {
-    uint64_t sum = pinned, of_class;
-    for (uint32_t i = 0; i < n_class; i++)
-        if (!hth_mul_u64(classes[i].size, min_slots(&classes[i]), &of_class) || !hth_add_u64(sum, of_class, &sum))
+    uint64_t sum = 0, of_class;
+    for (uint32_t i = 0; i < s->n_class; i++)
+        if (!hth_mul_u64(s->classes[i].size, min_slots(&s->classes[i]), &of_class) ||
+            !hth_add_u64(sum, of_class, &sum))
             return false;
     *size = sum;
     return sum <= SIZE_MAX;
 }
 
-/* What is left of `left` bytes above the least: first for reading ahead, then for cached items, to each class in
- * proportion to the bytes of its items. */
-static void divide(hth_slot_class *classes, uint32_t n_class, uint64_t left)
+/* What is left above the least: first for reading ahead, then for cached items, to each class in proportion to the bytes
+ * of its items. */
+void hth_slots_divide(hth_slots *s, uint64_t memory)
 {
+    uint64_t least = 0;
     double all = 0.0, part;
-    for (uint32_t i = 0; i < n_class; i++) {
-        hth_slot_class *c = &classes[i];
-        c->n_slot = min_slots(c);
-        if (!c->streamed) all += (double)c->size * c->n_item;
-        if (!c->streamed) continue;
-        uint64_t n = left / c->size, max = stream_slots(c) - c->n_slot;
-        c->n_slot += (uint32_t)(n < max ? n : max);
+    hth_slots_least(s, &least);
+    uint64_t left = memory > least ? memory - least : 0;
+    for (uint32_t i = 0; i < s->n_class; i++) {
+        hth_slot_class *c = &s->classes[i];
+        c->n_open = min_slots(c);
+        if (c->cached) all += (double)c->size * c->n_item;
+        if (c->cached) continue;
+        uint64_t n = left / c->size, max = stream_slots(c) - c->n_open;
+        c->n_open += (uint32_t)(n < max ? n : max);
         left -= (n < max ? n : max) * c->size;
     }
     /* Sizes fall: the last classes take what others left. */
-    for (uint32_t i = 0; i < n_class && all > 0.0; i++) {
-        hth_slot_class *c = &classes[i];
-        if (c->streamed) continue;
+    for (uint32_t i = 0; i < s->n_class && all > 0.0; i++) {
+        hth_slot_class *c = &s->classes[i];
+        if (!c->cached) continue;
         part = (double)left * ((double)c->size * c->n_item / all);
         all -= (double)c->size * c->n_item;
-        uint64_t n = (uint64_t)part / c->size, max = c->n_item - c->n_slot;
+        uint64_t n = (uint64_t)part / c->size, max = c->n_item - c->n_open;
         if (n > max) n = max;
-        c->n_slot += (uint32_t)n;
+        c->n_open += (uint32_t)n;
         left -= n * c->size;
     }
-}
-
-/* The classes of items, freed by hth_free. */
-static hearth_status find_classes(const hth_store_item *items, uint32_t n_item, hth_slots *s, uint64_t *pinned,
-                                  uint64_t *least, hearth_error *err)
-{
-    uint32_t n;
-    hearth_status st = HEARTH_OK;
-    item_size *sizes = hth_alloc(n_item, sizeof *sizes);
-    s->class_of = hth_alloc(n_item, sizeof *s->class_of);
-    if (!sizes || !s->class_of) {
-        st = hth_fail_memory(err, n_item * sizeof *sizes, "sizes of items");
-        goto done;
+    for (uint32_t i = 0; i < s->n_class && s->slots; i++) {
+        hth_slot_class *c = &s->classes[i];
+        if (c->n_open > c->n_slot) c->n_open = c->n_slot;
     }
-    memset(s->class_of, 0xff, n_item * sizeof *s->class_of);
-    if (!sort_items(items, n_item, sizes, &n, pinned)) {
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "the bytes of all items do not fit into an integer");
-        goto done;
-    }
-    s->n_class = make_classes(sizes, n, NULL, NULL);
-    s->classes = hth_alloc(s->n_class, sizeof *s->classes);
-    if (!s->classes) {
-        st = hth_fail_memory(err, s->n_class * sizeof *s->classes, "classes of items");
-        goto done;
-    }
-    make_classes(sizes, n, s->classes, s->class_of);
-    if (!least_of(s->classes, s->n_class, *pinned, least))
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "the bytes of all items do not fit into an integer");
-done:
-    hth_free(sizes);
-    return st;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 bool hth_store_min_memory(const hth_store_item *items, uint32_t n_item, uint64_t *size)
 {
-    hth_slots s = {0};
-    uint64_t pinned;
-    bool ok = find_classes(items, n_item, &s, &pinned, size, NULL) == HEARTH_OK;
+    hth_slots s;
+    bool ok = hth_slots_sort(&s, items, n_item, NULL) == HEARTH_OK && hth_slots_least(&s, size);
     hth_slots_close(&s);
     return ok;
 }
 
-/* Addresses, first of the slots of pinned items. */
-static void place(hth_slots *s, const hth_store_item *items, uint32_t n_item)
+/* Addresses, and all slots free. */
+static void place(hth_slots *s)
 {
     uint8_t *at = s->memory;
     uint32_t n = 0, *list = s->lists;
-    for (uint32_t i = 0; i < n_item; i++) {
-        size_t room = 0;
-        if (items[i].residence != HTH_STORE_PINNED) continue;
-        hth_reader_room(items[i].extents, items[i].n_extent, &room);
-        s->slots[n++] = (hth_slot){.memory = at, .i_class = HTH_NO_SLOT, .i_item = HTH_NO_SLOT, .i_heap = HTH_NO_SLOT};
-        at += room;
-    }
     for (uint32_t i = 0; i < s->n_class; i++) {
         hth_slot_class *c = &s->classes[i];
         c->first_slot = n;
         c->heap = list, c->free = list + c->n_slot, list += 2 * (size_t)c->n_slot;
         for (uint32_t k = 0; k < c->n_slot; k++, at += c->size) {
-            s->slots[n] = (hth_slot){.memory = at, .i_class = i, .i_item = HTH_NO_SLOT, .i_heap = HTH_NO_SLOT};
+            s->slots[n] = (hth_slot){.memory = at, .i_class = i, .i_item = HTH_NO_ITEM, .i_heap = HTH_NO_SLOT};
             c->free[c->n_slot - 1 - k] = n++;
         }
         c->n_free = c->n_slot;
     }
 }
 
-hearth_status hth_slots_open(hth_slots *s, const hth_store_item *items, uint32_t n_item, uint64_t memory,
-                             hearth_error *err)
+hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err)
 {
-    uint64_t pinned = 0, least = 0, size;
-    *s = (hth_slots){0};
-    hearth_status st = find_classes(items, n_item, s, &pinned, &least, err);
-    if (st == HEARTH_OK && memory < least)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s for weights that are read when they are needed; the least is %s",
-                      hth_format_bytes(memory).text, hth_format_bytes(least).text);
-    if (st != HEARTH_OK) goto failed;
-    divide(s->classes, s->n_class, memory - least);
-    size = pinned;
-    for (uint32_t i = 0; i < n_item; i++) s->n_slot += items[i].residence == HTH_STORE_PINNED;
-    size_t n_cached = 0;
+    uint64_t size = 0;
+    size_t n_slot = 0;
+    hth_slots_divide(s, memory);
     for (uint32_t i = 0; i < s->n_class; i++) {
-        n_cached += s->classes[i].n_slot;
-        size += (uint64_t)s->classes[i].n_slot * s->classes[i].size;
+        hth_slot_class *c = &s->classes[i];
+        c->n_slot = c->n_open;
+        n_slot += c->n_slot;
+        size += (uint64_t)c->n_slot * c->size;
     }
-    s->n_slot += (uint32_t)n_cached;
-    s->size = (size_t)size;
-    s->slots = hth_alloc(s->n_slot, sizeof *s->slots);
-    s->lists = hth_alloc(2 * n_cached, sizeof *s->lists);
+    s->n_slot = (uint32_t)n_slot;
+    s->size = (size_t)size, s->open_size = size;
+    s->slots = hth_alloc(n_slot, sizeof *s->slots);
+    s->lists = hth_alloc(2 * n_slot, sizeof *s->lists);
     s->memory = s->slots && s->lists ? hth_pages_alloc(s->size) : NULL;
-    if (!s->memory) {
-        st = hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for weights that are read when they are needed",
-                      hth_format_bytes(size).text);
-        goto failed;
-    }
-    place(s, items, n_item);
+    if (!s->memory)
+        return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for weights that are read when they are needed",
+                        hth_format_bytes(size).text);
+    place(s);
     return HEARTH_OK;
-failed:
-    hth_slots_close(s);
-    return st;
 }
 
 void hth_slots_close(hth_slots *s)
@@ -225,6 +197,54 @@ void hth_slots_close(hth_slots *s)
     hth_free(s->classes);
     hth_free(s->class_of);
     *s = (hth_slots){0};
+}
+
+/* ---- slots that are closed ----------------------------------------------------------------------- */
+
+bool hth_slots_is_surplus(const hth_slots *s, uint32_t i_slot)
+{
+    const hth_slot_class *c = &s->classes[s->slots[i_slot].i_class];
+    return i_slot - c->first_slot >= c->n_open;
+}
+
+void hth_slots_close_one(hth_slots *s, uint32_t i_slot)
+{
+    hth_slot *slot = &s->slots[i_slot];
+    size_t size = s->classes[slot->i_class].size;
+    if (slot->touched) hth_pages_discard(slot->memory, size), s->touched_size -= size;
+    s->open_size -= size;
+    slot->i_item = HTH_NO_ITEM;
+    slot->touched = false, slot->closed = true;
+}
+
+void hth_slots_touch(hth_slots *s, uint32_t i_slot)
+{
+    hth_slot *slot = &s->slots[i_slot];
+    if (!slot->touched) s->touched_size += s->classes[slot->i_class].size;
+    slot->touched = true;
+}
+
+static void reopen(hth_slots *s, uint32_t i_slot)
+{
+    hth_slot *slot = &s->slots[i_slot];
+    slot->closed = false;
+    s->open_size += s->classes[slot->i_class].size;
+    hth_slots_put_free(s, i_slot);
+}
+
+void hth_slots_close_free(hth_slots *s)
+{
+    for (uint32_t i = 0; i < s->n_class; i++) {
+        hth_slot_class *c = &s->classes[i];
+        uint32_t n_free = c->n_free;
+        c->n_free = 0;
+        for (uint32_t k = 0; k < n_free; k++) {
+            if (hth_slots_is_surplus(s, c->free[k])) hth_slots_close_one(s, c->free[k]);
+            else c->free[c->n_free++] = c->free[k];
+        }
+        for (uint32_t k = 0; k < c->n_open; k++)
+            if (s->slots[c->first_slot + k].closed) reopen(s, c->first_slot + k);
+    }
 }
 
 /* ---- free slots ------------------------------------------------------------------------------- */
@@ -238,7 +258,7 @@ uint32_t hth_slots_take_free(hth_slots *s, uint32_t i_class)
 void hth_slots_put_free(hth_slots *s, uint32_t i_slot)
 {
     hth_slot_class *c = &s->classes[s->slots[i_slot].i_class];
-    s->slots[i_slot].i_item = HTH_NO_SLOT;
+    s->slots[i_slot].i_item = HTH_NO_ITEM;
     c->free[c->n_free++] = i_slot;
 }
 
@@ -273,7 +293,6 @@ uint32_t hth_slots_victim(const hth_slots *s, uint32_t i_class)
 void hth_slots_release(hth_slots *s, uint32_t i_slot, float key)
 {
     hth_slot *slot = &s->slots[i_slot];
-    if (slot->i_class == HTH_NO_SLOT) return; /* pinned */
     hth_slot_class *c = &s->classes[slot->i_class];
     slot->key = key;
     if (slot->i_heap == HTH_NO_SLOT) slot->i_heap = c->n_heap, c->heap[c->n_heap++] = i_slot;

@@ -4,7 +4,8 @@
  * changes a result.
  *
  * Items lie in slots: memory that stays mapped, at the same address, as long as the store is open. So a thread that
- * still reads an evicted item reads other bytes, not unmapped memory (base/pool.h, stragglers).
+ * still reads an evicted item reads other bytes, not unmapped memory (base/pool.h, stragglers). An item that nothing
+ * uses may move to another slot.
  *
  * All functions may be called from any thread. */
 #ifndef HTH_STORE_STORE_H
@@ -26,7 +27,7 @@ typedef enum hth_store_policy {
 typedef enum hth_store_residence {
     HTH_STORE_CACHED,   /* until the policy evicts it */
     HTH_STORE_PINNED,   /* always */
-    HTH_STORE_STREAMED, /* until it was used */
+    HTH_STORE_STREAMED, /* until it was used; as long as there is memory, if the store pins */
 } hth_store_residence;
 
 typedef struct hth_store_item {
@@ -41,6 +42,7 @@ typedef struct hth_store_options {
     const hth_store_item *items; /* [n_item], copied */
     uint32_t n_item, n_group;
     uint64_t memory;  /* for slots */
+    bool pins;        /* as many streamed items as leave memory for reading ahead are pinned, spread evenly */
     hth_store_policy policy;
     uint32_t n_half_life; /* 0: 128 */
     hth_reader *reader; /* must outlive the store */
@@ -72,6 +74,8 @@ void hth_store_advance(hth_store *store, uint32_t n_tok);
 void hth_store_ask(hth_store *store, uint32_t *items, size_t n);
 /* Reads items while nothing else is to be read. May be ignored. */
 void hth_store_guess(hth_store *store, const uint32_t *items, size_t n);
+/* The same for the next n items from `first` on, behind the last one from 0 on, that are not pinned. */
+void hth_store_guess_next(hth_store *store, uint32_t first, uint32_t n);
 
 /* Bytes of an item. */
 typedef struct hth_store_view {
@@ -89,6 +93,16 @@ void hth_store_give(hth_store *store, uint32_t i_item);
 void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
 
 hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);
+/* Slots with all memory. */
 uint32_t hth_store_n_slot(const hth_store *store);
+
+/* From now on the slots have other memory: at least the least, at most as much as when the store was opened. What was
+ * used least goes; what is in use goes when it is given back. */
+void hth_store_set_memory(hth_store *store, uint64_t memory);
+/* Bytes of the slots now, and of those that were written to, which alone take memory of the system. */
+uint64_t hth_store_memory(hth_store *store);
+uint64_t hth_store_touched(hth_store *store);
+/* Bytes of the slots when the store was opened. */
+uint64_t hth_store_max_memory(const hth_store *store);
 
 #endif

@@ -2,6 +2,9 @@
 #include "base/alloc.h"
 #include "support/test.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 TEST(heap_counts_what_is_held)
 {
     uint64_t before = hth_alloc_in_use();
@@ -69,4 +72,23 @@ TEST(pages_are_zero_and_aligned)
     p[size - 1] = 1;
     hth_pages_free(p, size);
     CHECK_INT(hth_alloc_in_use(), before);
+}
+
+TEST(discarded_pages_leave_memory_and_can_be_used_again)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (size_t)5 << 20, n_page = size / page, n = 0;
+    FREED char *in = malloc(n_page);
+    char *p = hth_pages_alloc(size);
+    if (!CHECK(p && in)) return;
+    memset(p, 1, size);
+    hth_pages_discard(p + 1, (size_t)3 << 20); /* its first and last page in part: these stay */
+    CHECK(mincore(p, size, (unsigned char *)in) == 0);
+    for (size_t i = 0; i < n_page; i++) n += in[i] & 1;
+    CHECK_INT(n, n_page - ((size_t)3 << 20) / page + 1);
+    CHECK(p[0] == 1 && p[page - 1] == 1 && p[(size_t)3 << 20] == 1 && p[size - 1] == 1);
+    hth_pages_discard(p + 1, page - 2);
+    CHECK_INT(p[1], 1);
+    memset(p, 2, size);
+    CHECK_INT(p[page], 2);
+    hth_pages_free(p, size);
 }

@@ -5,6 +5,7 @@
 #include "store/store.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 enum { N_ITEM = 300, N_GROUP = 3, ITEM_SIZE = 12000 };
 
@@ -371,6 +372,191 @@ TEST(guesses_do_not_evict_what_was_just_used)
     for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
     CHECK_INT(sum_counters(&o).n_miss, before);
     close_store(&o);
+}
+
+/* ---- other memory ---------------------------------------------------------------------------------- */
+
+static uint64_t least_memory(const opened *o)
+{
+    uint64_t least = 0;
+    CHECK(hth_store_min_memory(o->items, N_ITEM, &least));
+    return least;
+}
+
+/* Changes the memory, and waits until what is being read has given way too. */
+static void set_memory(opened *o, uint64_t memory)
+{
+    hth_store_set_memory(o->store, memory);
+    for (int i = 0; i < 1000 && hth_store_memory(o->store) > memory; i++) usleep(1000);
+    CHECK(hth_store_memory(o->store) <= memory);
+}
+
+/* Uses all items; returns the largest and least address of their bytes. */
+static void use_all(opened *o, const uint8_t **first, const uint8_t **end)
+{
+    *first = NULL, *end = NULL;
+    for (uint32_t i = 0; i < N_ITEM; i++) {
+        uint32_t item = i;
+        size_t n = 1;
+        hth_store_view view;
+        hth_store_ask(o->store, &item, 1);
+        CHECK_OK(hth_store_take(o->store, &item, &n, true, &view, err));
+        check_view(o, &view);
+        for (int k = 0; k < 3; k++) {
+            if (!*first || view.data[k] < *first) *first = view.data[k];
+            if (view.data[k] + o->items[i].extents[k].size > *end) *end = view.data[k] + o->items[i].extents[k].size;
+        }
+        hth_store_give(o->store, i);
+    }
+}
+
+/* Bytes between two addresses that are in memory. */
+static size_t resident(const uint8_t *first, const uint8_t *end)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+    uintptr_t from = (uintptr_t)first / page * page;
+    size_t n_page = ((uintptr_t)end - from + page - 1) / page;
+    unsigned char *in = malloc(n_page);
+    CHECK(mincore((void *)from, n_page * page, in) == 0);
+    for (size_t i = 0; i < n_page; i++) n += (in[i] & 1) * page;
+    free(in);
+    return n;
+}
+
+TEST(a_store_gives_memory_back_and_takes_it_again)
+{
+    opened o = {0};
+    const uint8_t *first, *end;
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 1.2)) return;
+    use_all(&o, &first, &end);
+    uint64_t all = hth_store_memory(o.store), least = least_memory(&o);
+    size_t before = resident(first, end);
+    CHECK(before >= all / 10 * 9);
+    hth_store_set_memory(o.store, all / 4);
+    CHECK(hth_store_memory(o.store) <= all / 4 && hth_store_memory(o.store) > all / 5);
+    size_t after = resident(first, end);
+    CHECK(after <= before - (all - all / 4) + (64 << 10)); /* slots that had no item yet were not in memory */
+    hth_store_set_memory(o.store, 0); /* the least remains */
+    CHECK_INT(hth_store_memory(o.store), least);
+    use_all(&o, &first, &end);
+    CHECK_INT(hth_store_memory(o.store), least);
+    hth_store_set_memory(o.store, UINT64_MAX); /* what it was opened with is the most */
+    CHECK_INT(hth_store_memory(o.store), all);
+    use_all(&o, &first, &end);
+    uint64_t n_miss = sum_counters(&o).n_miss;
+    use_all(&o, &first, &end);
+    CHECK_INT(sum_counters(&o).n_miss, n_miss);
+    close_store(&o);
+}
+
+TEST(what_is_used_most_stays_when_memory_goes)
+{
+    opened o = {0};
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 1.2)) return;
+    for (uint32_t i = 0; i < N_ITEM; i++) use_one(&o, i);
+    for (int round = 0; round < 3; round++)
+        for (uint32_t i = 3; i < N_ITEM; i += 10) use_one(&o, i);
+    hth_store_set_memory(o.store, hth_store_memory(o.store) / 5);
+    uint64_t n_miss = sum_counters(&o).n_miss;
+    for (uint32_t i = 3; i < N_ITEM; i += 10) use_one(&o, i);
+    CHECK_INT(sum_counters(&o).n_miss, n_miss);
+    for (uint32_t i = 0; i < N_ITEM; i++) use_one(&o, i);
+    CHECK(sum_counters(&o).n_miss > n_miss + N_ITEM / 2);
+    close_store(&o);
+}
+
+TEST(what_is_in_use_goes_when_it_is_given_back)
+{
+    enum { N_HELD = 200 };
+    opened o = {0};
+    uint32_t items[N_HELD];
+    hth_store_view views[N_HELD];
+    size_t n = N_HELD;
+    make_items(o.items);
+    if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 1.2)) return;
+    for (uint32_t i = 0; i < N_HELD; i++) items[i] = i;
+    hth_store_ask(o.store, items, N_HELD);
+    while (n > 0) {
+        size_t k = N_HELD - n;
+        CHECK_OK(hth_store_take(o.store, items, &n, true, &views[k], err));
+    }
+    hth_store_set_memory(o.store, 0);
+    CHECK(hth_store_memory(o.store) > N_HELD * (uint64_t)(ITEM_SIZE / 2));
+    for (uint32_t i = 0; i < N_HELD; i++) check_view(&o, &views[i]);
+    for (uint32_t i = 0; i < N_HELD; i++) hth_store_give(o.store, views[i].i_item);
+    CHECK_INT(hth_store_memory(o.store), least_memory(&o));
+    close_store(&o);
+}
+
+/* Bytes that a pass over all items reads, in order, and ahead of it. */
+static uint64_t read_pass(opened *o)
+{
+    uint64_t before = sum_counters(o).read_size;
+    for (uint32_t i = 0; i < N_ITEM; i++) {
+        hth_store_guess_next(o->store, i + 1, 8);
+        use_one(o, i);
+    }
+    return sum_counters(o).read_size - before;
+}
+
+TEST(pinned_items_give_way_and_come_back)
+{
+    opened o = {0};
+    make_items(o.items);
+    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].residence = HTH_STORE_STREAMED;
+    if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){.pins = true}, 0.8)) return;
+    uint64_t all = hth_store_memory(o.store), bytes = 0;
+    for (uint32_t i = 0; i < N_ITEM; i++)
+        for (int k = 0; k < 3; k++) bytes += o.items[i].extents[k].size;
+    read_pass(&o);
+    uint64_t with_all = read_pass(&o);
+    CHECK(with_all > bytes / 10 && with_all < bytes / 2);
+    set_memory(&o, all / 2);
+    uint64_t with_half = read_pass(&o);
+    CHECK(with_half > bytes / 2 && with_half < bytes);
+    set_memory(&o, least_memory(&o));
+    CHECK(read_pass(&o) >= bytes / 20 * 19);
+    hth_store_set_memory(o.store, all);
+    read_pass(&o);
+    uint64_t again = read_pass(&o);
+    CHECK(again <= with_all + bytes / 20 && again >= with_all - bytes / 20); /* guesses may be read twice */
+    close_store(&o);
+}
+
+static void *change_memory(void *arg)
+{
+    opened *o = arg;
+    test_random random = {5};
+    uint64_t all = hth_store_memory(o->store);
+    for (int i = 0; i < 300; i++) {
+        hth_store_set_memory(o->store, test_random_below(&random, (uint32_t)all));
+        usleep(200);
+    }
+    return NULL;
+}
+
+TEST(bytes_are_right_while_memory_changes)
+{
+    for (disk_kind kind = DISK_URING; kind <= DISK_PREAD; kind++)
+        for (int pins = 0; pins < 2; pins++) {
+            opened o = {0};
+            pthread_t threads[4];
+            user users[3];
+            make_items(o.items);
+            for (uint32_t i = 0; i < N_ITEM; i++)
+                o.items[i].residence = i % 7 == 0 ? HTH_STORE_PINNED : i % 2 ? HTH_STORE_STREAMED : HTH_STORE_CACHED;
+            if (!open_store(&o, kind, NULL, (hth_store_options){.pins = pins == 1}, 0.8)) continue;
+            pthread_create(&threads[3], NULL, change_memory, &o);
+            for (int i = 0; i < 3; i++) {
+                users[i] = (user){&o, (uint64_t)(pins * 3 + i)};
+                pthread_create(&threads[i], NULL, run_user, &users[i]);
+            }
+            for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+            set_memory(&o, least_memory(&o));
+            close_store(&o);
+        }
 }
 
 /* ---- failures --------------------------------------------------------------------------------------- */

@@ -97,8 +97,8 @@ static bool check_file(system_info *f, const args *a)
 static bool fits(const system_info *f)
 {
     const hth_machine *m = &f->machine;
-    uint64_t capacity = m->available ? m->available : UINT64_MAX;
-    if (m->group_limit && m->group_limit < capacity) capacity = m->group_limit;
+    uint64_t capacity = m->memory.available ? m->memory.available : UINT64_MAX;
+    if (m->memory.group_limit && m->memory.group_limit < capacity) capacity = m->memory.group_limit;
     return f->mmap || f->weight_bytes < capacity;
 }
 
@@ -153,15 +153,15 @@ static void print_machine(json *j, const system_info *f)
     json_uint(j, "online_cpus", m->n_online);
     json_uint(j, "threads", f->n_thread);
     if (m->cpu_quota > 0.0) json_float(j, "cpu_quota", m->cpu_quota, 6);
-    json_uint(j, "memory_bytes", m->memory);
-    json_uint(j, "free_bytes", m->available);
-    json_uint(j, "swap_bytes", m->swap);
-    if (m->group_limit) {
-        json_uint(j, "group_limit_bytes", m->group_limit);
-        json_uint(j, "group_used_bytes", m->group_used);
+    json_uint(j, "memory_bytes", m->memory.total);
+    json_uint(j, "free_bytes", m->memory.available);
+    json_uint(j, "swap_bytes", m->memory.swap);
+    if (m->memory.group_limit) {
+        json_uint(j, "group_limit_bytes", m->memory.group_limit);
+        json_uint(j, "group_used_bytes", m->memory.group_used);
     }
     json_word(j, "huge_pages", huge[m->huge]);
-    json_uint(j, "overcommit", m->overcommit);
+    json_uint(j, "overcommit", m->memory.overcommit);
     print_limit(j, "address_space_bytes", f->address_limit);
     print_limit(j, "locked_memory_bytes", f->locked_limit);
     json_float(j, "bytes_per_second_1", f->one.median, 6);

@@ -88,15 +88,15 @@ static void check_load(const system_info *d, check_result *f)
 static void check_memory(const system_info *d, check_result *f)
 {
     const hth_machine *m = &d->machine;
-    append(f->text, "%.1f GB, %.1f GB free", (double)m->memory * GB, (double)m->available * GB);
-    if (m->group_limit)
-        append(f->text, "; control group grants %.1f GB, %.1f used", (double)m->group_limit * GB,
-            (double)m->group_used * GB);
+    append(f->text, "%.1f GB, %.1f GB free", (double)m->memory.total * GB, (double)m->memory.available * GB);
+    if (m->memory.group_limit)
+        append(f->text, "; control group grants %.1f GB, %.1f used", (double)m->memory.group_limit * GB,
+            (double)m->memory.group_used * GB);
     if (d->path && !d->mmap)
         append(f->text, "; a run takes %.1f GB", (double)(d->weight_bytes + d->session_bytes) * GB);
     if (d->path && !d->fits)
         better(f, "take --mmap, a smaller type (hearth quantize), or close other programs");
-    if (m->memory && m->available < m->memory / 10)
+    if (m->memory.total && m->memory.available < m->memory.total / 10)
         better(f, "close other programs: less than a tenth is free");
 }
 
@@ -144,9 +144,10 @@ static void check_limits(const system_info *d, check_result *f)
     static const char *const modes[] = {"guessed", "always", "never"};
     format_limit(f->text, "address space", d->address_limit);
     format_limit(f->text, ", locked memory", d->locked_limit);
-    append(f->text, "; overcommit %s", d->machine.overcommit < 3 ? modes[d->machine.overcommit] : "unknown");
+    uint32_t overcommit = d->machine.memory.overcommit;
+    append(f->text, "; overcommit %s", overcommit < 3 ? modes[overcommit] : "unknown");
     if (d->address_limit != UINT64_MAX) better(f, "lift the limit in this shell: ulimit -v unlimited");
-    if (d->machine.overcommit == 2)
+    if (overcommit == 2)
         better(f, "large models may be refused with memory left: sudo sysctl vm.overcommit_memory=0");
 }
 

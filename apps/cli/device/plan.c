@@ -182,7 +182,7 @@ static hearth_status make_plan(plan_state *p, hearth_error *err)
     hth_plan_context_apply(o, &p->builder);
     hth_machine_read("", &machine);
     p->ram = args_size(p->a, "ram", 0);
-    if (p->ram == 0) p->ram = machine.available;
+    if (p->ram == 0) p->ram = machine.memory.available;
     p->host_bytes = host_bytes(p);
     return st;
 }

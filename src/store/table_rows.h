@@ -1,6 +1,6 @@
 /* Rows of a table of which a step reads a few, named by its tokens: embeddings. The table stays in the file. */
-#ifndef HTH_STORE_ROWS_H
-#define HTH_STORE_ROWS_H
+#ifndef HTH_STORE_TABLE_ROWS_H
+#define HTH_STORE_TABLE_ROWS_H
 
 #include "store/reader.h"
 
@@ -10,22 +10,22 @@ typedef struct hth_row_table {
     uint64_t row_size; /* 0: there is no such table */
 } hth_row_table;
 
-typedef struct hth_rows hth_rows;
+typedef struct hth_table_rows hth_table_rows;
 
 /* Bytes that n_max rows take at once. False: overflow. */
-bool hth_rows_size(const hth_row_table *table, uint32_t n_max, size_t *size);
+bool hth_table_rows_size(const hth_row_table *table, uint32_t n_max, size_t *size);
 
 /* Reads up to n_max rows at once. The reader must outlive it. MEMORY. */
-hearth_status hth_rows_open(hth_reader *reader, const hth_row_table *table, uint32_t n_max, hth_rows **out,
+hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table, uint32_t n_max, hth_table_rows **out,
                             hearth_error *err);
 /* Waits for reads that run. NULL is allowed. */
-void hth_rows_close(hth_rows *rows);
+void hth_table_rows_close(hth_table_rows *rows);
 
 /* Starts to read row `i_row` as the i-th one. */
-void hth_rows_start(hth_rows *rows, uint32_t i, uint64_t i_row);
+void hth_table_rows_start(hth_table_rows *rows, uint32_t i, uint64_t i_row);
 /* Waits for all that were started. IO: one cannot be read. */
-hearth_status hth_rows_wait(hth_rows *rows, hearth_error *err);
+hearth_status hth_table_rows_wait(hth_table_rows *rows, hearth_error *err);
 /* The i-th row, after that. */
-const uint8_t *hth_rows_get(const hth_rows *rows, uint32_t i);
+const uint8_t *hth_table_rows_get(const hth_table_rows *rows, uint32_t i);
 
 #endif

@@ -1,5 +1,5 @@
 /* A load for each row; the caller waits for all of them. embed.c calls it. */
-#include "store/rows.h"
+#include "store/table_rows.h"
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-struct hth_rows {
+struct hth_table_rows {
     hth_reader *reader;
     hth_row_table table;
     size_t room; /* bytes of a row's memory */
@@ -27,22 +27,22 @@ static bool room_of(const hth_row_table *table, size_t *room)
     return hth_reader_room(&anywhere, 1, room);
 }
 
-bool hth_rows_size(const hth_row_table *table, uint32_t n_max, size_t *size)
+bool hth_table_rows_size(const hth_row_table *table, uint32_t n_max, size_t *size)
 {
     size_t room;
     *size = 0;
     return table->row_size == 0 || (room_of(table, &room) && hth_mul_size(room + sizeof(hth_load), n_max, size));
 }
 
-hearth_status hth_rows_open(hth_reader *reader, const hth_row_table *table, uint32_t n_max, hth_rows **out,
+hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table, uint32_t n_max, hth_table_rows **out,
                             hearth_error *err)
 {
     size_t size;
     *out = NULL;
-    if (!hth_rows_size(table, n_max, &size)) return hth_fail_memory(err, SIZE_MAX, "rows of tables");
-    hth_rows *r = hth_alloc(1, sizeof *r);
+    if (!hth_table_rows_size(table, n_max, &size)) return hth_fail_memory(err, SIZE_MAX, "rows of tables");
+    hth_table_rows *r = hth_alloc(1, sizeof *r);
     if (!r) return hth_fail_memory(err, sizeof *r, "rows of tables");
-    *r = (hth_rows){.reader = reader, .table = *table, .n_max = n_max};
+    *r = (hth_table_rows){.reader = reader, .table = *table, .n_max = n_max};
     pthread_mutex_init(&r->lock, NULL);
     hth_cond_init(&r->ended);
     room_of(table, &r->room);
@@ -52,14 +52,14 @@ hearth_status hth_rows_open(hth_reader *reader, const hth_row_table *table, uint
         *out = r;
         return HEARTH_OK;
     }
-    hth_rows_close(r);
+    hth_table_rows_close(r);
     return hth_fail_memory(err, size, "rows of tables");
 }
 
-void hth_rows_close(hth_rows *r)
+void hth_table_rows_close(hth_table_rows *r)
 {
     if (!r) return;
-    hth_rows_wait(r, NULL);
+    hth_table_rows_wait(r, NULL);
     hth_pages_free(r->memory, r->room * r->n_max);
     hth_free(r->loads);
     pthread_cond_destroy(&r->ended);
@@ -70,14 +70,14 @@ void hth_rows_close(hth_rows *r)
 /* Called by the reader's thread. */
 static void end_load(hth_load *load)
 {
-    hth_rows *r = load->user;
+    hth_table_rows *r = load->user;
     pthread_mutex_lock(&r->lock);
     if (load->failed) r->failed = load;
     if (--r->n_running == 0) pthread_cond_signal(&r->ended);
     pthread_mutex_unlock(&r->lock);
 }
 
-void hth_rows_start(hth_rows *r, uint32_t i, uint64_t i_row)
+void hth_table_rows_start(hth_table_rows *r, uint32_t i, uint64_t i_row)
 {
     hth_extent extent = r->table.extent;
     extent.offset += i_row * r->table.row_size;
@@ -90,7 +90,7 @@ void hth_rows_start(hth_rows *r, uint32_t i, uint64_t i_row)
     hth_reader_start(r->reader, &r->loads[i]);
 }
 
-hearth_status hth_rows_wait(hth_rows *r, hearth_error *err)
+hearth_status hth_table_rows_wait(hth_table_rows *r, hearth_error *err)
 {
     pthread_mutex_lock(&r->lock);
     while (r->n_running > 0) pthread_cond_wait(&r->ended, &r->lock);
@@ -100,4 +100,4 @@ hearth_status hth_rows_wait(hth_rows *r, hearth_error *err)
     return failed ? hth_reader_describe(r->reader, &failed->failure, err) : HEARTH_OK;
 }
 
-const uint8_t *hth_rows_get(const hth_rows *r, uint32_t i) { return r->loads[i].data[0]; }
+const uint8_t *hth_table_rows_get(const hth_table_rows *r, uint32_t i) { return r->loads[i].data[0]; }

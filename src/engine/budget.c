@@ -1,0 +1,207 @@
+/* Keeps a model within its limit of memory. Sessions that were not announced take memory from the store of weights; so
+ * does the system, at which a thread looks twice a second: also between evaluations, when nothing else would. Reading
+ * what the system tells takes 0.1 to 0.3 ms. */
+#include "engine/budget.h"
+
+#include "base/clock.h"
+#include "base/format_bytes.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "engine/engine.h"
+
+#include <inttypes.h>
+
+/* ---- what the system leaves ------------------------------------------------------------------ */
+
+/* With `auto` the system keeps 1/16 of its memory, 256 MiB at least, and a control group 2 % and 16 MiB. A limit in
+ * bytes is given up only when memory runs out: at a quarter, or a half, of that. */
+enum { MACHINE_PART = 16, MACHINE_MIN = 256 << 20, GROUP_PART = 50, GROUP_MIN = 16 << 20 };
+/* Percent of time in which tasks wait for memory, from which on the margins are twice as large. */
+#define PRESSURE 10.0
+/* Checks in a row after which the store grows again: 5 s. Changes that are not worth the work: a part, and bytes. */
+enum { N_CALM = 10, SHRINK_PART = 256, SHRINK_MIN = 1 << 20, GROW_PART = 16, CHECK_NS = 500000000 };
+
+static uint64_t max_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t min_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+int64_t hth_budget_room(const hth_system_memory *s, bool is_auto, bool pressed)
+{
+    int64_t room = INT64_MAX, factor = pressed ? 2 : 1;
+    if (s->total > 0 && s->available > 0) {
+        uint64_t margin = max_of(s->total / MACHINE_PART, MACHINE_MIN) / (is_auto ? 1 : 4);
+        room = (int64_t)min_of(s->available, INT64_MAX) - factor * (int64_t)margin;
+    }
+    if (s->group_limit > 0) {
+        uint64_t margin = (s->group_limit / GROUP_PART + GROUP_MIN) / (is_auto ? 1 : 2);
+        int64_t left = (int64_t)min_of(s->group_available, INT64_MAX) - factor * (int64_t)margin;
+        if (left < room) room = left;
+    }
+    return room;
+}
+
+static uint64_t add_room(uint64_t size, int64_t room)
+{
+    if (room < 0) return size > (uint64_t)-room ? size - (uint64_t)-room : 0;
+    return size + (uint64_t)room;
+}
+
+void hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64_t touched)
+{
+    bool pressed = s->pressure >= PRESSURE || s->n_limit_event > c->n_limit_event;
+    uint64_t left = max_of(min_of(add_room(touched, hth_budget_room(s, c->is_auto, pressed)), c->max), c->min);
+    c->n_limit_event = s->n_limit_event;
+    if (left < c->now) {
+        if (c->now - left > c->max / SHRINK_PART + SHRINK_MIN) c->now = left;
+        c->n_calm = 0;
+    } else if (left - c->now > c->max / GROW_PART || (left == c->max && c->now < c->max)) {
+        c->calm = c->n_calm++ == 0 ? left : min_of(c->calm, left);
+        if (c->n_calm == N_CALM) c->now = c->calm, c->n_calm = 0;
+    } else {
+        c->n_calm = 0;
+    }
+}
+
+/* ---- the store --------------------------------------------------------------------------------- */
+
+/* Gives the store what sessions and the system leave. Called with the lock held. */
+static void divide(hearth_model *m, const char *why)
+{
+    hth_budget *b = &m->budget;
+    if (!m->streamed.store) return;
+    uint64_t others = b->fixed + max_of(b->announced, b->sessions), left = b->limit == 0 ? UINT64_MAX : b->limit > others ? b->limit - others : 0,
+             size = min_of(left, b->cap.now);
+    hth_store_set_memory(m->streamed.store, size);
+    uint64_t change = size > b->logged ? size - b->logged : b->logged - size;
+    if (change <= b->cap.max / GROW_PART) return;
+    hth_log(HEARTH_LOG_INFO, "%s: %s of weights stay in memory instead of %s: %s", hth_gguf_path(m->file),
+            hth_format_bytes(size).text, hth_format_bytes(b->logged).text, why);
+    b->logged = size;
+}
+
+static hth_engine_memory_fn *test_memory;
+void hth_engine_set_system_memory(hth_engine_memory_fn *fn) { test_memory = fn; }
+
+static void read_system(hth_system_memory *system)
+{
+    if (test_memory) test_memory(system);
+    else hth_system_memory_read("", system);
+}
+
+void hth_engine_check_memory(hearth_model *m)
+{
+    hth_budget *b = &m->budget;
+    hth_system_memory system;
+    read_system(&system);
+    pthread_mutex_lock(&b->lock);
+    uint64_t before = b->cap.now;
+    hth_budget_follow(&b->cap, &system, hth_store_touched(m->streamed.store));
+    if (b->cap.now != before) divide(m, b->cap.now < before ? "the system needs memory" : "the system has memory again");
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void *watch(void *model)
+{
+    hearth_model *m = model;
+    hth_budget *b = &m->budget;
+    pthread_mutex_lock(&b->lock);
+    while (!b->closing) {
+        if (hth_cond_wait_until(&b->wake, &b->lock, hth_clock_ns() + CHECK_NS)) continue;
+        pthread_mutex_unlock(&b->lock);
+        hth_engine_check_memory(m);
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static hearth_status refuse(const hearth_model *m, uint64_t size, hearth_error *err)
+{
+    const hth_budget *b = &m->budget;
+    return hth_fail(err, HEARTH_ERROR_MEMORY,
+                    "%s: out of memory: a session of %s (%" PRIu64 " bytes) beside %s of other sessions and at least %s "
+                    "of weights exceeds the limit of %s; -c and --batch make it less",
+                    hth_gguf_path(m->file), hth_format_bytes(size).text, size, hth_format_bytes(b->sessions).text,
+                    hth_format_bytes(b->fixed + b->cap.min).text, hth_format_bytes(b->limit).text);
+}
+
+hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err)
+{
+    hth_budget *b = &m->budget;
+    hearth_status st = HEARTH_OK;
+    pthread_mutex_lock(&b->lock);
+    uint64_t others = b->fixed + b->cap.min;
+    if (b->limit > 0 && (size > b->limit || b->sessions + size > b->limit - min_of(others, b->limit))) {
+        st = refuse(m, size, err);
+    } else {
+        b->sessions += size;
+        if (b->sessions > b->announced) divide(m, "sessions need memory");
+    }
+    pthread_mutex_unlock(&b->lock);
+    return st;
+}
+
+void hth_engine_give_memory(hearth_model *m, uint64_t size)
+{
+    hth_budget *b = &m->budget;
+    pthread_mutex_lock(&b->lock);
+    bool took = b->sessions > b->announced;
+    b->sessions -= size;
+    if (took) divide(m, "sessions have given memory back");
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------ */
+
+void hth_engine_init_budget(hearth_model *m)
+{
+    pthread_mutex_init(&m->budget.lock, NULL);
+    hth_cond_init(&m->budget.wake);
+}
+
+uint64_t hth_engine_auto_limit(uint64_t resident, bool logs)
+{
+    hth_system_memory s;
+    read_system(&s);
+    int64_t room = hth_budget_room(&s, true, false);
+    if (room == INT64_MAX) return UINT64_MAX; /* the system does not say */
+    uint64_t limit = add_room(resident, room);
+    bool by_group = s.group_limit > 0 && s.group_available < s.available;
+    if (logs)
+        hth_log(HEARTH_LOG_INFO, "the limit of memory is %s: %s leaves %s, and this process has %s",
+                hth_format_bytes(limit).text, by_group ? "its control group" : "the system",
+                hth_format_bytes(room > 0 ? (uint64_t)room : 0).text, hth_format_bytes(resident).text);
+    return limit;
+}
+
+void hth_engine_watch_memory(hearth_model *m, uint64_t size, bool is_auto)
+{
+    hth_budget *b = &m->budget;
+    hth_system_memory system;
+    read_system(&system);
+    b->cap.is_auto = is_auto, b->cap.max = b->cap.now = size, b->cap.n_limit_event = system.n_limit_event;
+    b->logged = size;
+    if (test_memory) return;
+    b->has_thread = hth_thread_start(&b->thread, watch, m);
+    if (!b->has_thread)
+        hth_log(HEARTH_LOG_WARN, "the system created no thread that looks at its memory: weights will not give way");
+}
+
+void hth_engine_stop_watching(hearth_model *m)
+{
+    hth_budget *b = &m->budget;
+    if (!b->has_thread) return;
+    pthread_mutex_lock(&b->lock);
+    b->closing = true;
+    pthread_cond_signal(&b->wake);
+    pthread_mutex_unlock(&b->lock);
+    pthread_join(b->thread, NULL);
+    b->has_thread = false;
+}
+
+void hth_engine_close_budget(hearth_model *m)
+{
+    pthread_cond_destroy(&m->budget.wake);
+    pthread_mutex_destroy(&m->budget.lock);
+}

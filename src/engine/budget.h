@@ -1,0 +1,43 @@
+/* The limit of a model's memory, and what keeps within it: sessions, and a store of weights (streaming.c) that gives way
+ * to them and to other needs of the system. */
+#ifndef HTH_ENGINE_BUDGET_H
+#define HTH_ENGINE_BUDGET_H
+
+#include "base/status.h"
+#include "base/system_memory.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* How much the store may have because of the system, by what the system told so far. */
+typedef struct hth_budget_cap {
+    bool is_auto;    /* leaves others more than a limit in bytes does */
+    uint64_t min, max; /* of the store: the least, and as it was opened */
+    uint64_t now;
+    uint64_t calm;   /* the least that the system has left since it leaves more than now */
+    uint32_t n_calm; /* how often in a row */
+    uint64_t n_limit_event;
+} hth_budget_cap;
+
+typedef struct hth_budget {
+    pthread_mutex_t lock; /* guards the members up to the next line */
+    uint64_t limit;       /* bytes of the process; 0: none, and nothing is counted */
+    uint64_t fixed;       /* of them beside sessions and the store */
+    uint64_t announced;   /* for sessions */
+    uint64_t sessions;    /* that are open, and batches */
+    hth_budget_cap cap;
+    uint64_t logged;      /* bytes of the store in the last line about it */
+    bool closing;
+
+    pthread_cond_t wake;
+    pthread_t thread;     /* which looks at the system from time to time */
+    bool has_thread;
+} hth_budget;
+
+/* Bytes that the system leaves for more, beside a margin for others; below 0: so much less would do. */
+int64_t hth_budget_room(const hth_system_memory *system, bool is_auto, bool pressed);
+/* What the store may have, after the system told something; touched: bytes that the store takes of the system. Called
+ * twice a second: what the system needs goes at once, what it leaves comes back after some seconds. */
+void hth_budget_follow(hth_budget_cap *cap, const hth_system_memory *system, uint64_t touched);
+
+#endif

@@ -1,0 +1,154 @@
+/* How often items are used, and how long ago, from which follows what an item in a slot is worth. */
+#include "store/store_int.h"
+
+#include <string.h>
+
+enum { HALF_LIFE = 128 };
+/* Guesses are read while at least this part of them turns out right: wrong ones delay what is needed. One evicts what is
+ * needed with less than that part of the probability that it is right. */
+#define GUESS_PART 0.5f
+/* In a step, of what is known of guesses. */
+#define GUESS_DECAY 0.99f
+/* Keys are scaled down when a use weighs more: keys keep their precision, and sums do not overflow. */
+#define MAX_USE_WEIGHT 1e18f
+
+/* The factor whose n-th power is 2: by bisection, since the library has no libm. */
+static float growth_of(uint32_t n_half_life)
+{
+    double low = 1.0, high = 2.0;
+    for (int k = 0; k < 60; k++) {
+        double mid = (low + high) / 2.0, power = 1.0, base = mid;
+        for (uint32_t n = n_half_life; n > 0; n /= 2, base = base < 1e100 ? base * base : base)
+            if (n % 2) power *= base;
+        if (power > 2.0) high = mid;
+        else low = mid;
+    }
+    return (float)low;
+}
+
+void hth_store_init_uses(hth_store *s, uint32_t n_half_life)
+{
+    s->use_weight = s->all_uses = 1.0f;
+    s->i_step = 1;
+    s->growth = growth_of(n_half_life ? n_half_life : HALF_LIFE);
+    memset(s->used, 0xff, sizeof s->used);
+}
+
+/* ---- guesses ------------------------------------------------------------------------------------- */
+
+static float guess_probability(const hth_store *s) { return (s->n_guess_used + 1.0f) / (s->n_guess + 2.0f); }
+
+bool hth_store_may_guess(const hth_store *s) { return guess_probability(s) >= GUESS_PART; }
+
+static float key_of_guess(const hth_store *s)
+{
+    return s->policy == HTH_STORE_LEARNED ? s->all_uses * guess_probability(s) : s->use_weight;
+}
+
+float hth_store_guess_limit(const hth_store *s)
+{
+    return s->policy == HTH_STORE_LEARNED ? GUESS_PART * key_of_guess(s) : s->use_weight;
+}
+
+void hth_store_count_guess(hth_store *s, const hth_item *i, bool made, bool used)
+{
+    hth_store_counters *c = &s->counters[i->is.i_group];
+    c->n_guess += made, c->n_guess_used += used;
+    s->n_guess += made, s->n_guess_used += used;
+}
+
+/* ---- keys ---------------------------------------------------------------------------------------- */
+
+/* In units of all_uses: the probability that an item is needed in the next step. */
+static float key_of_cached(const hth_store *s, const hth_item *i)
+{
+    if (s->policy == HTH_STORE_LRU) return s->use_weight;
+    if (s->policy == HTH_STORE_STATIC) return i->is.weight;
+    if (i->used_at == 0) return i->uses;
+    return i->uses + s->all_uses * hth_reuse_gain(&s->reuse, (uint32_t)(s->i_step - i->used_at));
+}
+
+float hth_store_key(const hth_store *s, const hth_item *i)
+{
+    if (i->residence == HTH_STORE_PINNED) return __builtin_inff();
+    if (s->slots.slots[i->i_slot].unused_guess) return key_of_guess(s);
+    return i->residence == HTH_STORE_STREAMED ? 0.0f : key_of_cached(s, i);
+}
+
+/* ---- uses --------------------------------------------------------------------------------------- */
+
+static void forget_use(hth_store *s, uint32_t i_item)
+{
+    hth_item *i = &s->items[i_item];
+    if (i->used_before == HTH_NO_ITEM) s->used[i->used_at % HTH_STORE_REMEMBERED] = i->used_after;
+    else s->items[i->used_before].used_after = i->used_after;
+    if (i->used_after != HTH_NO_ITEM) s->items[i->used_after].used_before = i->used_before;
+    i->used_at = 0;
+}
+
+void hth_store_count_use(hth_store *s, uint32_t i_item)
+{
+    hth_item *i = &s->items[i_item];
+    uint32_t *first = &s->used[s->i_step % HTH_STORE_REMEMBERED], age = UINT32_MAX;
+    float before = i->uses;
+    i->uses += s->use_weight;
+    if (s->policy != HTH_STORE_LEARNED || i->is.residence != HTH_STORE_CACHED || i->used_at == s->i_step) return;
+    if (i->used_at > 0) age = (uint32_t)(s->i_step - i->used_at), forget_use(s, i_item);
+    hth_reuse_add(&s->reuse, i->uses / s->all_uses, age, before / s->all_uses);
+    i->used_at = s->i_step;
+    i->used_before = HTH_NO_ITEM, i->used_after = *first;
+    if (*first != HTH_NO_ITEM) s->items[*first].used_before = i_item;
+    *first = i_item;
+}
+
+/* Gives the items of an age another key: their class begins with it, or the gain ends. */
+static void renew_keys(hth_store *s, uint32_t age, bool forget)
+{
+    if (age >= s->i_step) return;
+    for (uint32_t next, k = s->used[(s->i_step - age) % HTH_STORE_REMEMBERED]; k != HTH_NO_ITEM; k = next) {
+        hth_item *i = &s->items[k];
+        next = i->used_after;
+        if (forget) forget_use(s, k);
+        if (i->state == ITEM_READY) hth_store_release_if_unused(s, k);
+    }
+}
+
+/* What was guessed for the step that ended, and was not needed, is worth no more than others. */
+static void release_guesses(hth_store *s)
+{
+    for (uint32_t k = 0; s->has_unused_guess && k < s->slots.n_slot; k++) {
+        hth_slot *slot = &s->slots.slots[k];
+        if (!slot->unused_guess || slot->i_heap == HTH_NO_SLOT) continue;
+        if (s->items[slot->i_item].is.residence == HTH_STORE_STREAMED) continue;
+        slot->unused_guess = false;
+        hth_store_release_if_unused(s, slot->i_item);
+    }
+    s->has_unused_guess = false;
+}
+
+static void age_uses(hth_store *s, uint32_t n_tok)
+{
+    for (uint32_t i = 0; i < n_tok; i++) {
+        s->use_weight *= s->growth;
+        if (s->use_weight < MAX_USE_WEIGHT) continue;
+        float factor = 1.0f / s->use_weight;
+        s->use_weight = 1.0f;
+        s->all_uses *= factor;
+        for (uint32_t k = 0; k < s->n_item; k++) s->items[k].uses *= factor;
+        if (s->policy != HTH_STORE_STATIC) hth_slots_scale(&s->slots, factor);
+    }
+}
+
+void hth_store_advance(hth_store *s, uint32_t n_tok)
+{
+    pthread_mutex_lock(&s->lock);
+    s->all_uses += s->use_weight;
+    age_uses(s, n_tok);
+    s->i_step++;
+    s->n_guess *= GUESS_DECAY, s->n_guess_used *= GUESS_DECAY;
+    hth_reuse_advance(&s->reuse);
+    for (uint32_t c = 0; c <= HTH_REUSE_CLASSES && s->policy == HTH_STORE_LEARNED; c++)
+        renew_keys(s, hth_reuse_first_age(c), c == HTH_REUSE_CLASSES);
+    release_guesses(s);
+    pthread_mutex_unlock(&s->lock);
+}

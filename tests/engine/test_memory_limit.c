@@ -1,0 +1,341 @@
+/* A limit of memory holds while a model runs: sessions that were not announced, and other needs of the system, take
+ * memory from weights that stay; what cannot be is refused. Bits never change. */
+#include "engine/engine.h"
+#include "support/engine.h"
+#include "support/models/golden.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* Dense, with 13.5 MiB of networks. */
+#define MODEL "models/storyteller-drelu/storyteller-drelu-f32.gguf"
+
+enum { N_CTX = 64, N_ID = 40 };
+
+/* ---- a system that tells what a test wants ------------------------------------------------------- */
+
+static hth_system_memory told;
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void tell(hth_system_memory *system)
+{
+    pthread_mutex_lock(&told_lock);
+    *system = told;
+    pthread_mutex_unlock(&told_lock);
+}
+
+/* From now on a control group leaves so much beside the margin of a limit in bytes: at least -18 MiB. */
+static void leave(int64_t room)
+{
+    hth_system_memory s = {.group_limit = 1 << 30};
+    s.group_available = (uint64_t)(room - hth_budget_room(&s, false, false));
+    pthread_mutex_lock(&told_lock);
+    told = s;
+    pthread_mutex_unlock(&told_lock);
+    hth_engine_set_system_memory(tell);
+}
+
+static void leave_enough(void) { leave((int64_t)(900 * MIB)); }
+
+TEST(a_margin_is_left_to_others)
+{
+    hth_system_memory s = {0};
+    CHECK(hth_budget_room(&s, true, false) == INT64_MAX); /* nothing is known */
+    s = (hth_system_memory){.total = 65536 * MIB, .available = 10000 * MIB};
+    CHECK_INT(hth_budget_room(&s, true, false), (10000 - 4096) * MIB);
+    CHECK_INT(hth_budget_room(&s, true, true), (10000 - 2 * 4096) * MIB);
+    CHECK_INT(hth_budget_room(&s, false, false), (10000 - 1024) * MIB);
+    s.total = 1024 * MIB, s.available = 100 * MIB;
+    CHECK(hth_budget_room(&s, true, false) == -(int64_t)(156 * MIB));
+    s.available = 1000 * MIB, s.group_limit = 500 * MIB, s.group_available = 100 * MIB;
+    CHECK_INT(hth_budget_room(&s, true, false), (100 - 10 - 16) * MIB);
+    CHECK_INT(hth_budget_room(&s, false, false), (100 - 5 - 8) * MIB);
+}
+
+TEST(memory_goes_at_once_and_comes_back_after_a_while)
+{
+    hth_system_memory s = {.group_limit = 1024 * MIB};
+    int64_t margin = -hth_budget_room(&s, false, false);
+    hth_budget_cap cap = {.max = 800 * MIB, .now = 800 * MIB};
+    s.group_available = (uint64_t)margin;
+    hth_budget_follow(&cap, &s, 600 * MIB);
+    CHECK_INT(cap.now, 600 * MIB);
+    s.group_available = (uint64_t)margin - MIB; /* not worth it */
+    hth_budget_follow(&cap, &s, 600 * MIB);
+    CHECK_INT(cap.now, 600 * MIB);
+    s.group_available = (uint64_t)margin - 10 * MIB;
+    hth_budget_follow(&cap, &s, 600 * MIB);
+    CHECK_INT(cap.now, 590 * MIB);
+    for (int i = 0; i < 9; i++) {
+        s.group_available = (uint64_t)margin + (i == 5 ? 100 : 200) * MIB;
+        hth_budget_follow(&cap, &s, 590 * MIB);
+        CHECK_INT(cap.now, 590 * MIB);
+    }
+    hth_budget_follow(&cap, &s, 590 * MIB);
+    CHECK_INT(cap.now, 690 * MIB); /* the least of these checks */
+    for (int i = 0; i < 9; i++) hth_budget_follow(&cap, &s, 690 * MIB);
+    s.group_available = (uint64_t)margin + 10 * MIB;
+    hth_budget_follow(&cap, &s, 690 * MIB);
+    s.group_available = (uint64_t)margin + 500 * MIB;
+    hth_budget_follow(&cap, &s, 690 * MIB);
+    CHECK_INT(cap.now, 690 * MIB); /* the row was interrupted */
+    for (int i = 0; i < 9; i++) hth_budget_follow(&cap, &s, 690 * MIB);
+    CHECK_INT(cap.now, 800 * MIB); /* no more than at first */
+}
+
+TEST(pressure_and_reached_limits_double_the_margin)
+{
+    hth_system_memory s = {.group_limit = 1024 * MIB};
+    uint64_t margin = (uint64_t)-hth_budget_room(&s, false, false);
+    hth_budget_cap cap = {.max = 800 * MIB, .now = 800 * MIB, .n_limit_event = 3};
+    s.group_available = margin, s.n_limit_event = 3;
+    hth_budget_follow(&cap, &s, 800 * MIB);
+    CHECK_INT(cap.now, 800 * MIB);
+    s.n_limit_event = 4;
+    hth_budget_follow(&cap, &s, 800 * MIB);
+    CHECK_INT(cap.now, 800 * MIB - margin);
+    cap.now = cap.max;
+    hth_budget_follow(&cap, &s, 800 * MIB); /* it has not happened again */
+    CHECK_INT(cap.now, cap.max);
+    s.pressure = 30.0;
+    hth_budget_follow(&cap, &s, 800 * MIB);
+    CHECK_INT(cap.now, 800 * MIB - margin);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------- */
+
+static hearth_model_options options_with(uint64_t ram)
+{
+    return (hearth_model_options){.ram = ram, .n_thread = 2, .gpu = {.n_ctx = N_CTX, .n_batch = 8}};
+}
+
+/* The least that a refusal names, in bytes. */
+static uint64_t least_of(const char *path)
+{
+    hearth_error error = {0};
+    hearth_model *model = NULL;
+    hearth_model_options o = options_with(1);
+    CHECK_INT(hearth_model_open(path, &o, &model, &error), HEARTH_ERROR_ARGUMENT);
+    const char *end = strstr(error.message, " bytes)"), *p = end;
+    while (p && p > error.message && p[-1] != '(') p--;
+    return end ? strtoull(p, NULL, 10) : 0;
+}
+
+/* With `more` bytes above the least. */
+static hearth_model *open_with(const char *path, uint64_t more)
+{
+    hearth_model *model = NULL;
+    hearth_model_options o = options_with(least_of(path) + more);
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    return model;
+}
+
+TEST(auto_takes_what_the_system_leaves)
+{
+    const char *path = test_data(MODEL);
+    CLOSED(hearth_model) *model = NULL;
+    hearth_model_options o = options_with(HEARTH_RAM_AUTO);
+    hearth_error error = {0};
+    leave_enough();
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CHECK(model && test_model_info(model).n_streamed == 0);
+    hearth_model_close(model);
+    model = NULL;
+    leave((int64_t)(48 * MIB)); /* 19 of it belong to the margin of auto */
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    CHECK(model && test_model_info(model).n_streamed > 0);
+    hearth_model_close(model);
+    model = NULL;
+    leave(0);
+    CHECK_INT(hearth_model_open(path, &o, &model, &error), HEARTH_ERROR_ARGUMENT);
+    CHECK(strstr(error.message, "needs at least ") && strstr(error.message, "which the system leaves"));
+    hth_engine_set_system_memory(NULL);
+}
+
+TEST(the_system_itself_leaves_something)
+{
+    CLOSED(hearth_model) *model = NULL;
+    hearth_model_options o = options_with(HEARTH_RAM_AUTO);
+    CHECK(hth_engine_auto_limit(0, false) > 0);
+    CHECK_OK(hearth_model_open(test_data(MODEL), &o, &model, err)); /* any machine that runs tests has so much */
+}
+
+/* ---- sessions ------------------------------------------------------------------------------------------ */
+
+static uint64_t cache_bytes(const hearth_model *model)
+{
+    hearth_storage_stats stats;
+    CHECK(hearth_model_get_storage(model, &stats));
+    return stats.cache_bytes;
+}
+
+static void close_session(hearth_session **session)
+{
+    hearth_session_close(*session);
+    *session = NULL;
+}
+
+TEST(sessions_take_memory_from_weights_and_give_it_back)
+{
+    leave_enough();
+    CLOSED(hearth_model) *model = open_with(test_data(MODEL), 8 * MIB);
+    hearth_session *announced = NULL, *second = NULL, *third = NULL;
+    hearth_batch *batch = NULL;
+    const hearth_session_options small = {.n_ctx = N_CTX, .n_batch = 8, .n_thread = 2},
+                                 large = {.n_ctx = 512, .n_batch = 64, .n_thread = 2};
+    if (!model) return;
+    uint64_t all = cache_bytes(model), size = hearth_session_bytes(model, &large);
+    CHECK_OK(hearth_session_open(model, &small, &announced, err));
+    CHECK_INT(cache_bytes(model), all);
+    CHECK_OK(hearth_session_open(model, &large, &second, err));
+    uint64_t left = cache_bytes(model);
+    CHECK(left + size <= all + 400000 && left + size + MIB >= all); /* in whole pieces */
+    hearth_error error = {0};
+    CHECK_INT(hearth_session_open(model, &large, &third, &error), HEARTH_ERROR_MEMORY);
+    CHECK(third == NULL && strstr(error.message, " bytes) beside ") && strstr(error.message, "exceeds the limit of "));
+    CHECK_INT(hearth_session_fork(second, &third, &error), HEARTH_ERROR_MEMORY);
+    CHECK_INT(cache_bytes(model), left);
+    CHECK_INT(hearth_batch_open(model, 4096, 2, &batch, &error), HEARTH_ERROR_MEMORY);
+    close_session(&second);
+    CHECK_INT(cache_bytes(model), all);
+    CHECK_OK(hearth_batch_open(model, 64, 2, &batch, err));
+    CHECK(cache_bytes(model) < all);
+    hearth_batch_close(batch);
+    CHECK_INT(cache_bytes(model), all);
+    close_session(&announced);
+    hth_engine_set_system_memory(NULL);
+}
+
+TEST(a_model_in_memory_has_a_limit_too)
+{
+    CLOSED(hearth_model) *model = open_with(test_data(MODEL), 40 * MIB);
+    hearth_session *session = NULL;
+    hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 8};
+    hearth_error error = {0};
+    if (!model) return;
+    CHECK_INT(test_model_info(model).n_streamed, 0);
+    CHECK_OK(hearth_session_open(model, &o, &session, err));
+    close_session(&session);
+    o.n_ctx = 100000; /* 300 MB of KV cache */
+    CHECK_INT(hearth_session_open(model, &o, &session, &error), HEARTH_ERROR_MEMORY);
+    CHECK(strstr(error.message, "exceeds the limit of ") != NULL);
+}
+
+/* ---- other needs of the system -------------------------------------------------------------------------- */
+
+static void make_ids(int32_t ids[N_ID])
+{
+    test_random r = {11};
+    for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)(3 + test_random_below(&r, 2000));
+}
+
+/* What is read ahead goes when it is there. */
+static void wait_for_cache(const hearth_model *model, uint64_t size)
+{
+    for (int i = 0; i < 1000 && cache_bytes(model) > size; i++) usleep(1000);
+    CHECK(cache_bytes(model) <= size);
+}
+
+/* The system leaves less, then more, while tokens are evaluated one by one. */
+TEST(weights_give_way_while_tokens_are_evaluated)
+{
+    const engine_setting setting = {.n_thread = 2, .n_batch = 8, .kv = HEARTH_KV_F16};
+    const char *path = test_data(MODEL);
+    int32_t ids[N_ID];
+    make_ids(ids);
+    size_t n_vocab;
+    FREED float *expected = engine_logits(path, &setting, ids, N_ID, &n_vocab);
+    leave_enough();
+    CLOSED(hearth_model) *model = open_with(path, 8 * MIB);
+    hearth_session *session = NULL;
+    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 8, .n_thread = 2};
+    if (!model || !expected) return;
+    CHECK_OK(hearth_session_open(model, &o, &session, err));
+    uint64_t all = cache_bytes(model), resident = 0;
+    for (int i = 0; session && i < N_ID; i++) {
+        if (i == 8) resident = hth_memory_resident(), leave(-(int64_t)(3 * MIB));
+        if (i == 12) leave(-(int64_t)(18 * MIB)); /* less than the least: it goes on with that */
+        if (i == 20) leave_enough();
+        hth_engine_check_memory(model);
+        if (i == 8) wait_for_cache(model, all - 2 * MIB), CHECK(cache_bytes(model) >= all - 4 * MIB);
+        if (i == 8) CHECK(hth_memory_resident() < resident - MIB);
+        if (i == 12) wait_for_cache(model, 2 * MIB), CHECK(hth_memory_resident() < resident - 6 * MIB);
+        if (i == 8 || i == 12) leave(0);
+        if (i == 28) CHECK(cache_bytes(model) < all);
+        if (i == 29) CHECK_INT(cache_bytes(model), all); /* ten checks after 20 */
+        CHECK_OK(hearth_session_eval(session, &ids[i], 1, err));
+        const float *logits = hearth_session_logits(session);
+        if (CHECK(logits != NULL)) CHECK_BYTES(logits, expected + (size_t)i * n_vocab, n_vocab * sizeof *logits);
+    }
+    close_session(&session);
+    hth_engine_set_system_memory(NULL);
+}
+
+/* Several sessions, whose experts need slots that another thread takes away. */
+typedef struct evaluation {
+    const golden *g;
+    const hearth_model *model;
+    const float *expected;
+    _Atomic int *n_running;
+    uint32_t n_batch;
+} evaluation;
+
+static void *evaluate(void *arg)
+{
+    const evaluation *e = arg;
+    const engine_setting s = {.n_thread = 2, .n_batch = e->n_batch, .kv = HEARTH_KV_F32};
+    for (int i = 0; i < 4; i++) {
+        FREED float *logits = engine_model_logits(e->model, &s, e->g->ids, e->g->n);
+        if (CHECK(logits != NULL)) CHECK_BYTES(logits, e->expected, e->g->n_truth * sizeof *logits);
+    }
+    --*e->n_running;
+    return NULL;
+}
+
+TEST(sessions_go_on_while_memory_comes_and_goes)
+{
+    static const char *const models[] = {"qwen3moe", "llama-gqa"};
+    for (int i = 0; i < 2; i++) {
+        CLEANUP(golden_close) golden g;
+        if (!golden_open_arch(&g, models[i])) continue;
+        FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
+        hearth_model *model = NULL;
+        hearth_model_options o = {.ram = 1, .n_thread = 2, .gpu = {.n_ctx = N_CTX, .kv = HEARTH_KV_F32}};
+        _Atomic int n_running = 3;
+        pthread_t threads[3];
+        evaluation args[3];
+        test_random r = {7};
+        leave_enough();
+        hth_engine_set_store_memory(MIB);
+        CHECK_OK(hearth_model_open(g.model, &o, &model, err));
+        hth_engine_set_store_memory(UINT64_MAX);
+        if (!model || !expected) continue;
+        for (uint32_t k = 0; k < 3; k++) {
+            args[k] = (evaluation){&g, model, expected, &n_running, 1 + 5 * k};
+            pthread_create(&threads[k], NULL, evaluate, &args[k]);
+        }
+        for (int k = 0; n_running > 0; k++) {
+            if (k % 12 == 0) leave(-(int64_t)test_random_below(&r, 18 << 20));
+            if (k % 12 == 1) leave_enough(); /* for ten checks */
+            hth_engine_check_memory(model);
+            usleep(100);
+        }
+        for (int k = 0; k < 3; k++) pthread_join(threads[k], NULL);
+        hearth_model_close(model);
+    }
+    hth_engine_set_system_memory(NULL);
+}
+
+/* The thread that looks at the system ends with the model, at once. */
+TEST(a_model_that_is_watched_closes)
+{
+    for (int i = 0; i < 20; i++) {
+        CLOSED(hearth_model) *model = NULL;
+        hearth_model_options o = options_with(1);
+        hth_engine_set_store_memory(0);
+        CHECK_OK(hearth_model_open(test_data("golden/arch/mixtral.gguf"), &o, &model, err));
+        hth_engine_set_store_memory(UINT64_MAX);
+    }
+}
