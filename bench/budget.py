@@ -4,7 +4,8 @@
     bench/budget.py [--hearth build/hearth] [--limit] MODEL.gguf BUDGET... [-- OPTION...]
     bench/budget.py MODEL.gguf 1.5G 2G -- -c 512 --gpu none -t 2 -n 16
 
-Each budget is run in a new group (Linux, control groups of version 1 or 2; making one needs the permission, as root has
+The prompt is long enough to use workspaces, caches and, of a mixture, most experts. Each budget
+is run in a new group (Linux, control groups of version 1 or 2; making one needs the permission, as root has
 it). The model's file is dropped from the page cache before, so that what the run reads through it counts too. Without
 --limit the group is unlimited, and its peak is compared with the budget, 2 % and 16 MiB. With --limit the group is
 limited to the budget: the run must end well. Prints a Markdown table, with the lines that the program wrote for what
@@ -16,6 +17,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+TEXT = os.path.join(HERE, "..", "tests", "data", "text", "english.txt")
 V1, V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 MIB = 1 << 20
 
@@ -66,7 +68,9 @@ def measure(arguments, budget):
     drop_cached(arguments.model)
     group = Group(arguments.parent, parse_size(budget) if arguments.limit else 0)
     try:
-        words = [arguments.hearth, "run", arguments.model, "-p", "Once upon a time", "--greedy", "--ram", budget]
+        with open(TEXT, encoding="utf-8") as f:
+            prompt = f.read(arguments.characters)
+        words = [arguments.hearth, "run", arguments.model, "-p", prompt, "--greedy", "--ram", budget]
         done = subprocess.run([*words, *arguments.options], stdin=subprocess.DEVNULL, capture_output=True,
                               preexec_fn=group.enter, timeout=arguments.timeout, check=False)
         return done, group.peak()
@@ -82,6 +86,7 @@ def main():
     parser.add_argument("--hearth", default=os.path.join(HERE, "..", "build", "hearth"))
     parser.add_argument("--limit", action="store_true", help="limit the group to the budget")
     parser.add_argument("--parent", default=V1 if os.path.isdir(V1) else V2, help="folder of the group above")
+    parser.add_argument("--characters", type=int, default=240, help="of the prompt")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds of a run")
     parser.add_argument("model")
     parser.add_argument("budgets", nargs="+", metavar="BUDGET")

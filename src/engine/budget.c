@@ -1,6 +1,6 @@
 /* Keeps a model within its limit of memory. Sessions that were not announced take memory from the store of weights; so
- * does the system, at which a thread looks twice a second: also between evaluations, when nothing else would. Reading
- * what the system tells takes 0.1 to 0.3 ms. */
+ * does the system, at which a thread looks: also between evaluations, when nothing else would. Reading what the system
+ * tells takes 0.1 to 0.3 ms. */
 #include "engine/budget.h"
 
 #include "base/clock.h"
@@ -14,12 +14,15 @@
 /* ---- what the system leaves ------------------------------------------------------------------ */
 
 /* With `auto` the system keeps 1/16 of its memory, 256 MiB at least, and a control group 2 % and 16 MiB. A limit in
- * bytes is given up only when memory runs out: at a quarter, or a half, of that. */
+ * bytes is given up only when memory runs out: at half of that. */
 enum { MACHINE_PART = 16, MACHINE_MIN = 256 << 20, GROUP_PART = 50, GROUP_MIN = 16 << 20 };
 /* Percent of time in which tasks wait for memory, from which on the margins are twice as large. */
 #define PRESSURE 10.0
-/* Checks in a row after which the store grows again: 5 s. Changes that are not worth the work: a part, and bytes. */
-enum { N_CALM = 10, SHRINK_PART = 256, SHRINK_MIN = 1 << 20, GROW_PART = 16, CHECK_NS = 500000000 };
+/* The system is looked at twice a second; more often while it leaves less than a program may take in that time. */
+enum { CHECK_NS = 500000000, CHECK_SOON_NS = 50000000, SOON_ROOM = 512 << 20 };
+/* How long it must leave more before the store grows again. Changes that are not worth the work: a part, and bytes. */
+#define CALM_NS 5000000000u
+enum { SHRINK_PART = 256, SHRINK_MIN = 1 << 20, GROW_PART = 16 };
 
 static uint64_t max_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t min_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -28,7 +31,7 @@ int64_t hth_budget_room(const hth_system_memory *s, bool is_auto, bool pressed)
 {
     int64_t room = INT64_MAX, factor = pressed ? 2 : 1;
     if (s->total > 0 && s->available > 0) {
-        uint64_t margin = max_of(s->total / MACHINE_PART, MACHINE_MIN) / (is_auto ? 1 : 4);
+        uint64_t margin = max_of(s->total / MACHINE_PART, MACHINE_MIN) / (is_auto ? 1 : 2);
         room = (int64_t)min_of(s->available, INT64_MAX) - factor * (int64_t)margin;
     }
     if (s->group_limit > 0) {
@@ -45,20 +48,24 @@ static uint64_t add_room(uint64_t size, int64_t room)
     return size + (uint64_t)room;
 }
 
-void hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64_t touched)
+uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64_t touched, uint64_t now_ns)
 {
-    bool pressed = s->pressure >= PRESSURE || s->n_limit_event > c->n_limit_event;
-    uint64_t left = max_of(min_of(add_room(touched, hth_budget_room(s, c->is_auto, pressed)), c->max), c->min);
+    int64_t room = hth_budget_room(s, c->is_auto, false);
+    bool pressed = room < 0 || s->pressure >= PRESSURE || s->n_limit_event > c->n_limit_event;
+    if (pressed) room = hth_budget_room(s, c->is_auto, true);
+    uint64_t left = max_of(min_of(add_room(touched, room), c->max), c->min);
     c->n_limit_event = s->n_limit_event;
     if (left < c->now) {
         if (c->now - left > c->max / SHRINK_PART + SHRINK_MIN) c->now = left;
-        c->n_calm = 0;
+        c->is_calm = false;
     } else if (left - c->now > c->max / GROW_PART || (left == c->max && c->now < c->max)) {
-        c->calm = c->n_calm++ == 0 ? left : min_of(c->calm, left);
-        if (c->n_calm == N_CALM) c->now = c->calm, c->n_calm = 0;
+        if (!c->is_calm) c->calm_since = now_ns, c->calm_left = left;
+        c->is_calm = true, c->calm_left = min_of(c->calm_left, left);
+        if (now_ns - c->calm_since >= CALM_NS) c->now = c->calm_left, c->is_calm = false;
     } else {
-        c->n_calm = 0;
+        c->is_calm = false;
     }
+    return room < SOON_ROOM ? CHECK_SOON_NS : CHECK_NS;
 }
 
 /* ---- the store --------------------------------------------------------------------------------- */
@@ -87,27 +94,30 @@ static void read_system(hth_system_memory *system)
     else hth_system_memory_read("", system);
 }
 
-void hth_engine_check_memory(hearth_model *m)
+uint64_t hth_engine_check_memory(hearth_model *m, uint64_t now_ns)
 {
     hth_budget *b = &m->budget;
     hth_system_memory system;
     read_system(&system);
     pthread_mutex_lock(&b->lock);
     uint64_t before = b->cap.now;
-    hth_budget_follow(&b->cap, &system, hth_store_touched(m->streamed.store));
+    uint64_t wait_ns = hth_budget_follow(&b->cap, &system, hth_store_touched(m->streamed.store), now_ns);
     if (b->cap.now != before) divide(m, b->cap.now < before ? "the system needs memory" : "the system has memory again");
     pthread_mutex_unlock(&b->lock);
+    return wait_ns;
 }
 
 static void *watch(void *model)
 {
     hearth_model *m = model;
     hth_budget *b = &m->budget;
+    uint64_t next = 0;
     pthread_mutex_lock(&b->lock);
     while (!b->closing) {
-        if (hth_cond_wait_until(&b->wake, &b->lock, hth_clock_ns() + CHECK_NS)) continue;
+        if (hth_cond_wait_until(&b->wake, &b->lock, next)) continue;
         pthread_mutex_unlock(&b->lock);
-        hth_engine_check_memory(m);
+        uint64_t now = hth_clock_ns();
+        next = now + hth_engine_check_memory(m, now);
         pthread_mutex_lock(&b->lock);
     }
     pthread_mutex_unlock(&b->lock);

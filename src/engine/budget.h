@@ -14,8 +14,8 @@ typedef struct hth_budget_cap {
     bool is_auto;    /* leaves others more than a limit in bytes does */
     uint64_t min, max; /* of the store: the least, and as it was opened */
     uint64_t now;
-    uint64_t calm;   /* the least that the system has left since it leaves more than now */
-    uint32_t n_calm; /* how often in a row */
+    bool is_calm;    /* the system leaves more: since when, and the least of it */
+    uint64_t calm_since, calm_left;
     uint64_t n_limit_event;
 } hth_budget_cap;
 
@@ -36,8 +36,9 @@ typedef struct hth_budget {
 
 /* Bytes that the system leaves for more, beside a margin for others; below 0: so much less would do. */
 int64_t hth_budget_room(const hth_system_memory *system, bool is_auto, bool pressed);
-/* What the store may have, after the system told something; touched: bytes that the store takes of the system. Called
- * twice a second: what the system needs goes at once, what it leaves comes back after some seconds. */
-void hth_budget_follow(hth_budget_cap *cap, const hth_system_memory *system, uint64_t touched);
+/* What the store may have, after the system told something; touched: bytes that the store takes of the system. What the
+ * system needs goes at once, and as much again; what it leaves comes back after 5 s. Returns nanoseconds until the
+ * system is to be looked at again. */
+uint64_t hth_budget_follow(hth_budget_cap *cap, const hth_system_memory *system, uint64_t touched, uint64_t now_ns);
 
 #endif

@@ -109,8 +109,8 @@ uint64_t hth_engine_auto_limit(uint64_t resident, bool logs);
  * memory. */
 void hth_engine_watch_memory(hearth_model *m, uint64_t size, bool is_auto);
 void hth_engine_stop_watching(hearth_model *m);
-/* Looks at the system once. */
-void hth_engine_check_memory(hearth_model *m);
+/* Looks at the system once; returns nanoseconds until it is to be done again. */
+uint64_t hth_engine_check_memory(hearth_model *m, uint64_t now_ns);
 void hth_engine_init_budget(hearth_model *m);
 void hth_engine_close_budget(hearth_model *m);
 /* For tests: replaces what the system tells, at which no thread looks then; NULL: nothing is replaced. */

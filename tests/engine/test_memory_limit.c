@@ -12,7 +12,9 @@
 /* Dense, with 13.5 MiB of networks. */
 #define MODEL "models/storyteller-drelu/storyteller-drelu-f32.gguf"
 
-enum { N_CTX = 64, N_ID = 40 };
+enum { N_CTX = 64, N_ID = 40, MARGIN = 20 }; /* MARGIN: MiB of a group with GROUP_LIMIT */
+#define GROUP_LIMIT (1200 * MIB)
+#define SECOND (uint64_t)1000000000
 
 /* ---- a system that tells what a test wants ------------------------------------------------------- */
 
@@ -26,18 +28,20 @@ static void tell(hth_system_memory *system)
     pthread_mutex_unlock(&told_lock);
 }
 
-/* From now on a control group leaves so much beside the margin of a limit in bytes: at least -18 MiB. */
-static void leave(int64_t room)
+static void set_told(uint64_t available, double pressure)
 {
-    hth_system_memory s = {.group_limit = 1 << 30};
-    s.group_available = (uint64_t)(room - hth_budget_room(&s, false, false));
     pthread_mutex_lock(&told_lock);
-    told = s;
+    told = (hth_system_memory){.group_limit = GROUP_LIMIT, .group_available = available, .pressure = pressure};
     pthread_mutex_unlock(&told_lock);
     hth_engine_set_system_memory(tell);
 }
 
-static void leave_enough(void) { leave((int64_t)(900 * MIB)); }
+/* From now on a control group leaves so much beside the margin of a limit in bytes. */
+static void leave(uint64_t size) { set_told(MARGIN * MIB + size, 0.0); }
+/* The group needs so much, 2 * MARGIN at most. */
+static void need(uint64_t size) { set_told(2 * MARGIN * MIB - size, 50.0); }
+
+static void leave_enough(void) { leave(900 * MIB); }
 
 TEST(a_margin_is_left_to_others)
 {
@@ -46,7 +50,7 @@ TEST(a_margin_is_left_to_others)
     s = (hth_system_memory){.total = 65536 * MIB, .available = 10000 * MIB};
     CHECK_INT(hth_budget_room(&s, true, false), (10000 - 4096) * MIB);
     CHECK_INT(hth_budget_room(&s, true, true), (10000 - 2 * 4096) * MIB);
-    CHECK_INT(hth_budget_room(&s, false, false), (10000 - 1024) * MIB);
+    CHECK_INT(hth_budget_room(&s, false, false), (10000 - 2048) * MIB);
     s.total = 1024 * MIB, s.available = 100 * MIB;
     CHECK(hth_budget_room(&s, true, false) == -(int64_t)(156 * MIB));
     s.available = 1000 * MIB, s.group_limit = 500 * MIB, s.group_available = 100 * MIB;
@@ -54,54 +58,60 @@ TEST(a_margin_is_left_to_others)
     CHECK_INT(hth_budget_room(&s, false, false), (100 - 5 - 8) * MIB);
 }
 
+static const hth_system_memory group = {.group_limit = GROUP_LIMIT};
+
+/* What the store may have after a group left so many MiB. */
+static uint64_t follow(hth_budget_cap *cap, uint64_t left, uint64_t touched, uint64_t now_ns)
+{
+    hth_system_memory s = group;
+    s.group_available = left * MIB;
+    hth_budget_follow(cap, &s, touched * MIB, now_ns);
+    return cap->now / MIB;
+}
+
 TEST(memory_goes_at_once_and_comes_back_after_a_while)
 {
-    hth_system_memory s = {.group_limit = 1024 * MIB};
-    int64_t margin = -hth_budget_room(&s, false, false);
-    hth_budget_cap cap = {.max = 800 * MIB, .now = 800 * MIB};
-    s.group_available = (uint64_t)margin;
-    hth_budget_follow(&cap, &s, 600 * MIB);
-    CHECK_INT(cap.now, 600 * MIB);
-    s.group_available = (uint64_t)margin - MIB; /* not worth it */
-    hth_budget_follow(&cap, &s, 600 * MIB);
-    CHECK_INT(cap.now, 600 * MIB);
-    s.group_available = (uint64_t)margin - 10 * MIB;
-    hth_budget_follow(&cap, &s, 600 * MIB);
-    CHECK_INT(cap.now, 590 * MIB);
-    for (int i = 0; i < 9; i++) {
-        s.group_available = (uint64_t)margin + (i == 5 ? 100 : 200) * MIB;
-        hth_budget_follow(&cap, &s, 590 * MIB);
-        CHECK_INT(cap.now, 590 * MIB);
-    }
-    hth_budget_follow(&cap, &s, 590 * MIB);
-    CHECK_INT(cap.now, 690 * MIB); /* the least of these checks */
-    for (int i = 0; i < 9; i++) hth_budget_follow(&cap, &s, 690 * MIB);
-    s.group_available = (uint64_t)margin + 10 * MIB;
-    hth_budget_follow(&cap, &s, 690 * MIB);
-    s.group_available = (uint64_t)margin + 500 * MIB;
-    hth_budget_follow(&cap, &s, 690 * MIB);
-    CHECK_INT(cap.now, 690 * MIB); /* the row was interrupted */
-    for (int i = 0; i < 9; i++) hth_budget_follow(&cap, &s, 690 * MIB);
-    CHECK_INT(cap.now, 800 * MIB); /* no more than at first */
+    hth_budget_cap cap = {.min = 50 * MIB, .max = 800 * MIB, .now = 800 * MIB};
+    CHECK_INT(-hth_budget_room(&group, false, false), MARGIN * MIB);
+    CHECK_INT(follow(&cap, 500, 800, 0), 800);
+    CHECK_INT(follow(&cap, MARGIN, 600, 0), 600);
+    CHECK_INT(follow(&cap, MARGIN - 1, 600, 0), 579); /* twice the margin is left then */
+    CHECK_INT(follow(&cap, 38, 580, 0), 579);
+    CHECK_INT(follow(&cap, MARGIN, 577, 0), 579); /* not worth it */
+    CHECK_INT(follow(&cap, 0, 20, 0), 50);
+    for (uint64_t t = 1; t < 6; t++) CHECK_INT(follow(&cap, MARGIN + (t == 3 ? 300 : 400), 50, t * SECOND), 50);
+    CHECK_INT(follow(&cap, MARGIN + 400, 50, 6 * SECOND), 350); /* the least of these 5 s */
+    for (uint64_t t = 7; t < 28; t++) CHECK_INT(follow(&cap, MARGIN + (t % 4 == 3 ? 10 : 900), 350, t * SECOND), 350);
+    for (uint64_t t = 28; t < 33; t++) CHECK_INT(follow(&cap, MARGIN + 900, 350, t * SECOND), 350);
+    CHECK_INT(follow(&cap, MARGIN + 900, 350, 33 * SECOND), 800); /* no more than at first */
 }
 
 TEST(pressure_and_reached_limits_double_the_margin)
 {
-    hth_system_memory s = {.group_limit = 1024 * MIB};
-    uint64_t margin = (uint64_t)-hth_budget_room(&s, false, false);
+    hth_system_memory s = group;
     hth_budget_cap cap = {.max = 800 * MIB, .now = 800 * MIB, .n_limit_event = 3};
-    s.group_available = margin, s.n_limit_event = 3;
-    hth_budget_follow(&cap, &s, 800 * MIB);
+    s.group_available = MARGIN * MIB, s.n_limit_event = 3;
+    hth_budget_follow(&cap, &s, 800 * MIB, 0);
     CHECK_INT(cap.now, 800 * MIB);
     s.n_limit_event = 4;
-    hth_budget_follow(&cap, &s, 800 * MIB);
-    CHECK_INT(cap.now, 800 * MIB - margin);
+    hth_budget_follow(&cap, &s, 800 * MIB, 0);
+    CHECK_INT(cap.now, (800 - MARGIN) * MIB);
     cap.now = cap.max;
-    hth_budget_follow(&cap, &s, 800 * MIB); /* it has not happened again */
+    hth_budget_follow(&cap, &s, 800 * MIB, 0); /* it has not happened again */
     CHECK_INT(cap.now, cap.max);
     s.pressure = 30.0;
-    hth_budget_follow(&cap, &s, 800 * MIB);
-    CHECK_INT(cap.now, 800 * MIB - margin);
+    hth_budget_follow(&cap, &s, 800 * MIB, 0);
+    CHECK_INT(cap.now, (800 - MARGIN) * MIB);
+}
+
+TEST(the_system_is_looked_at_more_often_while_it_leaves_little)
+{
+    hth_system_memory s = group;
+    hth_budget_cap cap = {.max = 800 * MIB, .now = 800 * MIB};
+    s.group_available = 600 * MIB;
+    uint64_t seldom = hth_budget_follow(&cap, &s, 0, 0);
+    s.group_available = 500 * MIB;
+    CHECK(hth_budget_follow(&cap, &s, 0, 0) * 5 <= seldom && seldom <= SECOND);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------- */
@@ -143,7 +153,7 @@ TEST(auto_takes_what_the_system_leaves)
     CHECK(model && test_model_info(model).n_streamed == 0);
     hearth_model_close(model);
     model = NULL;
-    leave((int64_t)(48 * MIB)); /* 19 of it belong to the margin of auto */
+    leave(48 * MIB); /* MARGIN of it belong to that of auto */
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     CHECK(model && test_model_info(model).n_streamed > 0);
     hearth_model_close(model);
@@ -255,16 +265,16 @@ TEST(weights_give_way_while_tokens_are_evaluated)
     CHECK_OK(hearth_session_open(model, &o, &session, err));
     uint64_t all = cache_bytes(model), resident = 0;
     for (int i = 0; session && i < N_ID; i++) {
-        if (i == 8) resident = hth_memory_resident(), leave(-(int64_t)(3 * MIB));
-        if (i == 12) leave(-(int64_t)(18 * MIB)); /* less than the least: it goes on with that */
+        if (i == 8) resident = hth_memory_resident(), need(3 * MIB);
+        if (i == 12) need(18 * MIB); /* less than the least: it goes on with that */
         if (i == 20) leave_enough();
-        hth_engine_check_memory(model);
+        hth_engine_check_memory(model, (uint64_t)i * SECOND);
         if (i == 8) wait_for_cache(model, all - 2 * MIB), CHECK(cache_bytes(model) >= all - 4 * MIB);
         if (i == 8) CHECK(hth_memory_resident() < resident - MIB);
         if (i == 12) wait_for_cache(model, 2 * MIB), CHECK(hth_memory_resident() < resident - 6 * MIB);
         if (i == 8 || i == 12) leave(0);
-        if (i == 28) CHECK(cache_bytes(model) < all);
-        if (i == 29) CHECK_INT(cache_bytes(model), all); /* ten checks after 20 */
+        if (i == 24) CHECK(cache_bytes(model) < all);
+        if (i == 25) CHECK_INT(cache_bytes(model), all); /* 5 s after 20 */
         CHECK_OK(hearth_session_eval(session, &ids[i], 1, err));
         const float *logits = hearth_session_logits(session);
         if (CHECK(logits != NULL)) CHECK_BYTES(logits, expected + (size_t)i * n_vocab, n_vocab * sizeof *logits);
@@ -316,10 +326,10 @@ TEST(sessions_go_on_while_memory_comes_and_goes)
             args[k] = (evaluation){&g, model, expected, &n_running, 1 + 5 * k};
             pthread_create(&threads[k], NULL, evaluate, &args[k]);
         }
-        for (int k = 0; n_running > 0; k++) {
-            if (k % 12 == 0) leave(-(int64_t)test_random_below(&r, 18 << 20));
-            if (k % 12 == 1) leave_enough(); /* for ten checks */
-            hth_engine_check_memory(model);
+        for (uint64_t k = 0; n_running > 0; k++) {
+            if (k % 10 == 0) need(test_random_below(&r, 4 << 20));
+            if (k % 10 == 2) leave_enough();
+            hth_engine_check_memory(model, k * SECOND);
             usleep(100);
         }
         for (int k = 0; k < 3; k++) pthread_join(threads[k], NULL);
