@@ -220,6 +220,8 @@ void commands_print_man(const command *const *commands)
         "one.\n"
         ".TP\n.B HEARTH_HUGE_PAGES\n0: weights, states and caches on ordinary pages, which some virtual machines read "
         "faster; 1: on huge pages where the system has them.\n"
+        ".TP\n.B HEARTH_IO\nhow weights are read, as \\-\\-io: auto, uring, pread, mmap or sim:DISK. The option goes "
+        "before it.\n"
         ".TP\n.B HEARTH_CACHE\nfolder for calibrations, placements, compiled shaders and facts about models. "
         "Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. Empty: no cache.\n"
         ".TP\n.B HEARTH_HISTORY\nfile for what is typed in chat. Default: hearth/history in $XDG_STATE_HOME, "

@@ -396,7 +396,7 @@ static int parse(args *a, int argc, char **argv)
 
 /* Options that exclude each other. */
 static const char *const exclusive[][2] = {
-    {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"quiet", "verbose"}};
+    {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"io", "mmap"}, {"quiet", "verbose"}};
 
 static int check_exclusive(const args *a)
 {

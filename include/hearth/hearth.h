@@ -119,7 +119,7 @@ typedef struct hearth_gpu_options {
 
 typedef struct hearth_model_options {
     uint32_t n_thread; /* threads that read the weights; 0: one per physical core */
-    bool mmap;         /* map the file instead of reading it: same results, less memory, slower decoding */
+    bool mmap;         /* map the file instead of reading it, as with io "mmap" */
     hearth_progress_fn *progress; /* may be NULL */
     void *progress_user;
     bool no_repack;           /* keep weights in the file's layout instead of the kernels' layout: same results,
@@ -132,8 +132,10 @@ typedef struct hearth_model_options {
      * (n_ctx, n_batch, kv). If the model needs more, experts or pieces of dense networks stay in the file and are read
      * when they are needed: same results. 0: none. */
     uint64_t ram;
-    const char *io; /* how they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of
-                       another disk); NULL: auto */
+    /* How they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of another disk). "mmap":
+     * all weights are mapped instead of read: same results, less memory, slower decoding. NULL: the value of HEARTH_IO
+     * in the environment, else "auto". */
+    const char *io;
     bool allow_unused; /* open a file with tensors that this library does not use; results may be wrong */
     /* A flag that a signal handler or another thread may set. While it is not 0, evaluations of this model end
      * with CANCELLED, within the time of one small unit of work. It must outlive the model. NULL: none */
@@ -175,6 +177,7 @@ typedef struct hearth_model_info {
     hearth_selector selector; /* default of its sessions; never AUTO */
     const char *selector_why; /* the reason for it: "as asked for", ... */
     bool down_transposed;     /* down is stored transposed, by neurons: rows of inactive neurons are not read */
+    bool mapped;              /* weights are mapped, or in the caller's memory; false: read */
     uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
     uint32_t n_ctx_train;     /* context length of the training */
     uint64_t n_parameter;

@@ -52,7 +52,7 @@ def version_man_page_and_completions_print():
         told = ("inspect", "compare", "profile", "study", "predictors", "thresholds", "pack", "synth", "devices")
         check(command not in told or b"experts" in about.replace(b"\n", b" "), "man page of", command, "lacks experts")
     check(b"A signal while a model or a prompt is read" in man, "man page lacks signals")
-    for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_HUGE_PAGES", b"HEARTH_CACHE"]:
+    for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_HUGE_PAGES", b"HEARTH_IO", b"HEARTH_CACHE"]:
         check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:
         script = good("--completions", shell).stdout
@@ -102,6 +102,7 @@ def usage_errors_exit_2():
         (["run", "--greedy", "--temperature", "1"], "contradict"),
         (["run", "-ngl", "1", "--placement", "even"], "--gpu-layers and --placement contradict"),
         (["run", "-q", "--verbose"], "contradict"),
+        (["run", "--io", "pread", "--mmap"], "--io and --mmap contradict"),
         (["run", "--seed", "18446744073709551615"], "allowed are"),
         (["run", MODEL, "b"], "one argument too many"),
         (["run", MODEL, "-", "c"], "one argument too many"),

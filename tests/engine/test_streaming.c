@@ -171,6 +171,42 @@ TEST(unknown_ways_to_read_are_refused)
     hth_engine_set_store_memory(UINT64_MAX);
 }
 
+/* The caller's word counts before the environment's; models that fit are mapped or read, and unknown words are refused
+ * all the same. */
+TEST(the_environment_says_how_weights_are_read)
+{
+    static const struct {
+        const char *variable, *io;
+        bool mmap, mapped, read_by_threads;
+    } cases[] = {{"mmap", NULL, false, true, false},   {"mmap", "auto", false, false, false},
+                 {"", NULL, false, false, false},      {NULL, "mmap", false, true, false},
+                 {"floppy", NULL, true, true, false},  {"floppy", "mmap", false, true, false},
+                 {"pread", NULL, false, false, true},  {"mmap", "pread", false, false, true}};
+    const char *path = test_data("golden/arch/mixtral.gguf");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CLOSED(hearth_model) *model = NULL;
+        hearth_model_options o = {.io = cases[i].io, .mmap = cases[i].mmap, .gpu = {.n_ctx = N_CTX}};
+        if (cases[i].variable) setenv("HEARTH_IO", cases[i].variable, 1);
+        if (cases[i].read_by_threads) o.ram = 1, hth_engine_set_store_memory(0);
+        CHECK_OK(hearth_model_open(path, &o, &model, err));
+        hth_engine_set_store_memory(UINT64_MAX);
+        unsetenv("HEARTH_IO");
+        if (!model) continue;
+        hearth_model_info info = test_model_info(model);
+        CHECK_INT(info.mapped, cases[i].mapped);
+        if (cases[i].read_by_threads) CHECK(info.reader && strstr(info.reader, "pread") != NULL);
+    }
+    hearth_model *none = NULL;
+    CHECK_FAILS(hearth_model_open(path, &(hearth_model_options){.io = "floppy"}, &none, err), HEARTH_ERROR_ARGUMENT,
+                "no way to read is called 'floppy'|mmap");
+    setenv("HEARTH_IO", "floppy", 1);
+    CHECK_FAILS(hearth_model_open(path, NULL, &none, err), HEARTH_ERROR_ARGUMENT, "HEARTH_IO=floppy: no way to read");
+    setenv("HEARTH_IO", "mmap", 1);
+    CHECK_FAILS(hearth_model_open(path, &(hearth_model_options){.ram = 1 << 20}, &none, err), HEARTH_ERROR_UNSUPPORTED,
+                "HEARTH_IO=mmap: a limit of memory");
+    unsetenv("HEARTH_IO");
+}
+
 /* The least that a refusal names is enough. */
 TEST(the_least_memory_that_a_refusal_names_is_enough)
 {
