@@ -216,6 +216,9 @@ typedef struct hearth_storage_stats {
 
 /* False: all weights are in memory. */
 HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_storage_stats *stats);
+/* The same for one layer. Its n_read, read_bytes and n_repeated are 0: reads are counted for all layers together. */
+HEARTH_API bool hearth_model_get_layer_storage(const hearth_model *model, uint32_t i_layer,
+                                               hearth_storage_stats *stats);
 
 /* ---- text --------------------------------------------------------------- */
 
@@ -357,6 +360,11 @@ HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const
                                                   hearth_error *err);
 
 HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
+/* The tokens before the position: int32_t[position]. Valid until the next call on the session. */
+HEARTH_API const int32_t *hearth_session_tokens(const hearth_session *session);
+/* How many of them, from the first on, are in the cache. Fewer than position after a truncation (recurrent layers;
+ * release_window), or if a file without a cache was restored: the next evaluation computes the others again. */
+HEARTH_API uint32_t hearth_session_n_cached(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
 /* Removes all tokens from position on. ARGUMENT if position exceeds the number of tokens. If the cache before position

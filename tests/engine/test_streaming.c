@@ -73,6 +73,32 @@ TEST(streamed_weights_give_the_bits_of_those_in_memory)
     CHECK(n_evicting >= 2 * N_MODEL); /* of three each: more memory, or few parts, hold all */
 }
 
+TEST(what_was_read_is_counted_by_layer)
+{
+    CLEANUP(golden_close) golden g;
+    if (!golden_open_arch(&g, "qwen3moe")) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
+    CLOSED(hearth_model) *model = open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO), *whole = NULL;
+    hearth_storage_stats all, layer, sum = {0};
+    if (!expected || !model) return;
+    check_bits(&g, model, expected, 2, 1);
+    CHECK(hearth_model_get_storage(model, &all));
+    uint32_t n_layer = test_model_info(model).n_layer;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        if (!CHECK(hearth_model_get_layer_storage(model, i, &layer))) continue;
+        CHECK(layer.n_hit + layer.n_miss > 0 && layer.n_read == 0 && layer.read_bytes == 0);
+        sum.n_hit += layer.n_hit, sum.n_miss += layer.n_miss, sum.weight_bytes += layer.weight_bytes;
+        sum.n_stall += layer.n_stall;
+    }
+    CHECK_INT(sum.n_hit, all.n_hit);
+    CHECK_INT(sum.n_miss, all.n_miss);
+    CHECK(sum.weight_bytes >= all.weight_bytes); /* guesses may still come */
+    CHECK_INT(sum.n_stall, all.n_stall);
+    CHECK(!hearth_model_get_layer_storage(model, n_layer, &layer));
+    CHECK_OK(hearth_model_open(g.model, NULL, &whole, err));
+    CHECK(!hearth_model_get_layer_storage(whole, 0, &layer) && !hearth_model_get_storage(whole, &all));
+}
+
 /* ---- clusters of neurons ---------------------------------------------------------------------- */
 
 static void compare_selector(const char *path, hearth_selector selector)
