@@ -208,7 +208,7 @@ void commands_print_man(const command *const *commands)
     print_man_common(commands);
     print_stability(commands);
     printf(".SH SIGNALS\nAfter Ctrl-C, SIGTERM or SIGHUP run prints what was generated, with \\-\\-json too, "
-           "and other commands what is complete. A signal while a model or a prompt is read, and a second one, "
+           "and writes the file of \\-\\-save\\-session, and other commands what is complete. A signal while a model or a prompt is read, and a second one, "
            "end the program at once, without output.\n");
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
            "after SIGTERM and SIGHUP, 141 if the reader of standard output ends early, 1 for every other "
