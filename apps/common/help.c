@@ -293,7 +293,8 @@ static void print_zsh(const command *const *commands)
             printf("'%s--%s[", o->flags & OPTION_REPEATS ? "*" : "", o->name);
             zsh_text(o->help);
             printf("]");
-            if (o->kind != OPTION_FLAG) printf(":%s:%s", o->value, o->kind == OPTION_FILE ? "_files" : " ");
+            if (o->flags & OPTION_BARE) printf("::%s:(%s)", o->choices, o->choices);
+            else if (o->kind != OPTION_FLAG) printf(":%s:%s", o->value, o->kind == OPTION_FILE ? "_files" : " ");
             printf("' ");
         }
         printf("'*:file:_files' ;;\n");
@@ -312,7 +313,7 @@ static void print_fish(const command *const *commands)
         {
             printf("complete -c hearth -n '__fish_seen_subcommand_from %s' -l %s", (*c)->name, o->name);
             if (o->letter) printf(" -s %c", o->letter);
-            if (o->kind != OPTION_FLAG) printf(" -r");
+            if (o->kind != OPTION_FLAG && !(o->flags & OPTION_BARE)) printf(" -r");
             printf(" -d ");
             quoted(o->help);
             putchar('\n');

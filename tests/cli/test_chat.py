@@ -584,6 +584,22 @@ def ctrl_c_stops_the_answer_and_not_the_program():
 
 
 @case
+def figures_stand_below_an_answer_while_it_comes():
+    for columns in (80, 15):  # too few for figures
+        words = ["--gpu", slow_card(), "-n", "60", "--greedy", "--logit-bias", "2=-inf", "--stats", "live"]
+        t = Terminal(*words, columns=columns)
+        t.type("Once upon a time\r")
+        answer = t.prompt()
+        drawn = re.findall(r"\x1b7\n\x1b\[\?7l\x1b\[2m(.*?)\x1b\[m\x1b\[\?7h\x1b8", answer)
+        check(all(re.fullmatch(r"\d+\.\d tokens/s", figures) for figures in drawn), drawn)
+        check(bool(drawn) == (columns == 80), columns, drawn)
+        end = answer.rindex("tokens were there") if columns == 80 else len(answer)
+        check(not drawn or answer.rindex("\x1b[J", 0, end) > answer.rindex("tokens/s"), "it is erased", answer[-300:])
+        t.type("\x04")
+        check(t.end() == 0, t.status)
+
+
+@case
 def ctrl_c_before_the_first_token_keeps_the_last_answer():
     path = save_conversation("kept.jsonl", "Tell me a story about a dog and a cat. " * 20, "No.")
     t = Terminal("--gpu", slow_card(), "--batch", "1")

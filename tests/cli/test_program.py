@@ -248,7 +248,11 @@ def what_was_meant_is_named():
     bad(2, "--logit-bias 9999=1: the vocabulary has the ids 0 to 2047", "run", "-n", "1", "--logit-bias", "9999=1")
     bad(2, "are both given", "inspect", "-m", MODEL, MODEL)
     bad(2, "--model needs a value", "inspect", "-m")
-    bad(2, "--stats takes no value", "run", "--stats=1")
+    bad(2, "--stats '1': expected one of live", "run", "--stats=1")
+    for typed in (["--stats"], ["--stats", MODEL], ["--stats", "live"], ["--stats=LIVE"], ["--stats", "live", MODEL]):
+        done = good("run", "-n", "1", "-p", "a", *typed)
+        check(b"live neurons by layer" in done.stderr and b"\x1b" not in done.stderr, typed, done.stderr)
+    bad(2, "expected one of live", "chat", "--stats=")
 
 
 @case

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "common/evaluate.h"
+#include "common/live_stats.h"
 #include "common/saved_session.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ static const option_spec options[] = {
              .flags = OPTION_OPEN),
     OPT_FLAG("no-shift", 0, "stop if the context is full, drop no turns"),
     OPT_FLAG("no-history", 0, "do not save what is typed"),
-    OPT_FLAG("stats", 0, "print after each answer what was evaluated"),
+    STATS_OPTION("print what was evaluated; live: also meanwhile"),
     {0},
 };
 
@@ -175,11 +176,17 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
 static bool generate(chat *c, answer *an, hearth_error *why)
 {
     const uint64_t limit = args_uint(c->a, "predict", UINT64_MAX);
-    while (!an->end) {
+    live_stats live;
+    bool ok = true;
+    live_stats_open(&live, c->a, c->model, c->session);
+    live_stats_begin(&live);
+    while (ok && !an->end) {
         if (interrupted()) an->end = "stopped";
         else if (an->n_token >= limit) an->end = "length";
-        else if (!next_token(c, an, why)) return false;
+        else if ((ok = next_token(c, an, why))) live_stats_token(&live);
     }
+    live_stats_end(&live);
+    if (!ok) return false;
     const char *tail;
     size_t n;
     const char *end = an->end;

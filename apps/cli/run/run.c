@@ -6,6 +6,7 @@
 #include "common/buffer.h"
 #include "common/evaluate.h"
 #include "common/json.h"
+#include "common/live_stats.h"
 #include "common/model_args.h"
 #include "common/saved_session.h"
 
@@ -24,7 +25,7 @@ static const option_spec options[] = {
     OPT_FLAG("special", 0, "take texts of control tokens as these tokens"),
     OPT_FLAG("no-echo", 0, "do not print the prompt"),
     SESSION_OPTIONS,
-    OPT_FLAG("stats", 0, "print shares of live neurons, and what was planned"),
+    STATS_OPTION("print figures of the run; live: also meanwhile"),
     OPT_UINT("check", 0, "N", 2, RUN_CHECK_MAX, "compare the first N tokens with a dense run afterwards",
              ADVANCED),
     OPT_FLAG("json", 0, "print one JSON object at the end, with all ids"),
@@ -53,6 +54,7 @@ typedef struct generation {
     hearth_storage_stats prompt_storage; /* when the first token was sampled */
     bool by_sim_clock; /* times are a simulated GPU's */
     timestamp prompt_took, decode_took;
+    live_stats live;
 } generation;
 
 /* ---- stop texts --------------------------------------------------------------------- */
@@ -180,11 +182,15 @@ static bool generate(generation *g, hearth_error *err)
     uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
     hearth_model_get_storage(g->model, &g->prompt_storage);
     timestamp start = timestamp_now(g->model);
-    while (!g->end) {
+    bool ok = true;
+    live_stats_begin(&g->live);
+    while (ok && !g->end) {
         if (interrupted()) g->end = "interrupted";
         else if (g->ids.n >= limit) g->end = "length";
-        else if (!next_token(g, err)) return false;
+        else if ((ok = next_token(g, err))) live_stats_token(&g->live);
     }
+    live_stats_end(&g->live);
+    if (!ok) return false;
     g->decode_took = timestamp_since(g->model, start);
     g->by_sim_clock = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
     g->prompt_seconds = g->by_sim_clock ? g->prompt_took.sim : g->prompt_took.wall;
@@ -469,6 +475,7 @@ static int run(const args *a)
     if (!open_all(&g, &status)) goto done;
     warn_of_context(model, g.session);
     if (!args_has(a, "json")) print_start_line(a, model, g.session);
+    live_stats_open(&g.live, a, model, g.session);
     interrupt_at_once(false); /* generated text must be kept from here on */
     bool ok = eval_prompt(&g, &err) && generate(&g, &err);
     if (ok && args_has(a, "json")) print_json(&g);
