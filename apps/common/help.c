@@ -208,7 +208,7 @@ void commands_print_man(const command *const *commands)
     print_man_common(commands);
     print_stability(commands);
     printf(".SH SIGNALS\nAfter Ctrl-C, SIGTERM or SIGHUP run prints what was generated, with \\-\\-json too, "
-           "and other commands what is complete. A signal while a model or a prompt is read, and a second one, "
+           "and writes the file of \\-\\-save\\-session, and other commands what is complete. A signal while a model or a prompt is read, and a second one, "
            "end the program at once, without output.\n");
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
            "after SIGTERM and SIGHUP, 141 if the reader of standard output ends early, 1 for every other "
@@ -220,6 +220,8 @@ void commands_print_man(const command *const *commands)
         "one.\n"
         ".TP\n.B HEARTH_HUGE_PAGES\n0: weights, states and caches on ordinary pages, which some virtual machines read "
         "faster; 1: on huge pages where the system has them.\n"
+        ".TP\n.B HEARTH_IO\nhow weights are read, as \\-\\-io: auto, uring, pread, mmap or sim:DISK. The option goes "
+        "before it.\n"
         ".TP\n.B HEARTH_CACHE\nfolder for calibrations, placements, compiled shaders and facts about models. "
         "Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. Empty: no cache.\n"
         ".TP\n.B HEARTH_HISTORY\nfile for what is typed in chat. Default: hearth/history in $XDG_STATE_HOME, "
@@ -291,7 +293,8 @@ static void print_zsh(const command *const *commands)
             printf("'%s--%s[", o->flags & OPTION_REPEATS ? "*" : "", o->name);
             zsh_text(o->help);
             printf("]");
-            if (o->kind != OPTION_FLAG) printf(":%s:%s", o->value, o->kind == OPTION_FILE ? "_files" : " ");
+            if (o->flags & OPTION_BARE) printf("::%s:(%s)", o->choices, o->choices);
+            else if (o->kind != OPTION_FLAG) printf(":%s:%s", o->value, o->kind == OPTION_FILE ? "_files" : " ");
             printf("' ");
         }
         printf("'*:file:_files' ;;\n");
@@ -310,7 +313,7 @@ static void print_fish(const command *const *commands)
         {
             printf("complete -c hearth -n '__fish_seen_subcommand_from %s' -l %s", (*c)->name, o->name);
             if (o->letter) printf(" -s %c", o->letter);
-            if (o->kind != OPTION_FLAG) printf(" -r");
+            if (o->kind != OPTION_FLAG && !(o->flags & OPTION_BARE)) printf(" -r");
             printf(" -d ");
             quoted(o->help);
             putchar('\n');

@@ -9,7 +9,6 @@
 #include "common/text_file.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -305,15 +304,6 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
 
 /* ---- common ---------------------------------------------------------------------------------------------- */
 
-/* Characters are UTF-8 in any locale; numbers keep the C format. */
-static void set_locale(void)
-{
-    wchar_t c;
-    mbstate_t state = {0};
-    setlocale(LC_CTYPE, "");
-    if (mbrtowc(&c, "\xC3\xA9", 2, &state) != 2 || c != 0xE9) setlocale(LC_CTYPE, "C.UTF-8");
-}
-
 lines *lines_open(const char *history_name)
 {
     lines *l = calloc(1, sizeof *l);
@@ -322,7 +312,7 @@ lines *lines_open(const char *history_name)
         return NULL;
     }
     l->typed = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
-    set_locale();
+    set_utf8_locale();
 #ifdef HEARTH_LIBEDIT
     if (l->typed && !open_editor(l, history_name)) {
         report_text("out of memory for the editor");

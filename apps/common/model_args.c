@@ -3,6 +3,7 @@
 #include "common/model_args.h"
 
 #include "base/clock.h"
+#include "base/switches.h"
 #include "engine/engine.h"
 #include "measure/chunks.h"
 
@@ -19,12 +20,12 @@ const option_spec model_options[] = {
     OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; if not given, at most 4096"),
     OPT_CHOICE("kv", 0, "TYPE", "f16|f32|q8_0", "KV cache: f16, f32, or q8_0, which is approximate"),
     OPT_FLAG("bf16-dot", 0,
-             "compute prompts of BF16 weights in bf16: approximate; --mmap, --no-repack and --batch 1 may change "
+             "compute prompts of BF16 weights in bf16: approximate; --io mmap, --no-repack and --batch 1 may change "
      "bits",
              ADVANCED),
-    OPT_FLAG("mmap", 0, "map the file instead of reading it", ADVANCED),
+    OPT_FLAG("mmap", 0, "the same as --io mmap", ADVANCED),
     OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G, auto; the rest is read when needed"),
-    OPT_TEXT("io", 0, "HOW", "how they are read: auto, uring, pread, sim:DISK", ADVANCED),
+    OPT_TEXT("io", 0, "HOW", "how weights are read: auto, uring, pread, sim:DISK; mmap: the file is mapped", ADVANCED),
     OPT_FLAG("no-repack", 0, "weights in the file's order: same text, slower", ADVANCED),
     OPT_CHOICE("selector", 0, "S", "auto|dense|gate|predictor|threshold",
                "neuron selector: auto, dense, gate, ..."),
@@ -85,6 +86,15 @@ hearth_selector wanted_selector(const args *a)
     return s;
 }
 
+/* NULL: as HEARTH_IO says. */
+static const char *wanted_io(const args *a) { return args_has(a, "mmap") ? "mmap" : args_text(a, "io", NULL); }
+
+bool wants_mapping(const args *a)
+{
+    const char *io = wanted_io(a) ? wanted_io(a) : hth_default_io();
+    return io && strcmp(io, "mmap") == 0;
+}
+
 /* --gpu-layers as a placement; NULL: not given. */
 static const char *placement_by_layers(const args *a)
 {
@@ -143,9 +153,8 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     hearth_model_options o = hearth_model_defaults();
     progress_init(&p, "reading", "MB", 1e6);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
-    o.mmap = args_has(a, "mmap");
     o.ram = wanted_ram(a, path);
-    o.io = args_text(a, "io", NULL);
+    o.io = wanted_io(a);
     o.no_repack = args_has(a, "no-repack");
     o.selector = selector;
     o.activation = activation;
@@ -322,7 +331,7 @@ uint64_t sampler_seed(const args *a)
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)
 {
     hearth_model_info info = model_info(model);
-    const char *where = args_has(a, "mmap") ? "mapped" : "read into memory";
+    const char *where = info.mapped ? "mapped" : "read into memory";
     static const char *const kv_words[] = {[HEARTH_KV_F16] = "kv f16",
                                            [HEARTH_KV_F32] = "kv f32",
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};

@@ -10,7 +10,7 @@
 
 #include <hearth/hearth.h>
 
-/* -t --no-pin -c --kv --mmap --no-repack --batch: for every command that runs a model. */
+/* -t --no-pin -c --kv --io --ram --no-repack --batch: for every command that runs a model. */
 extern const option_spec model_options[];
 /* Part of model_options; also for commands that read a model in another way. */
 #define ALLOW_UNUSED_OPTION                                                                                  \
@@ -31,6 +31,8 @@ uint32_t args_context(const args *a, uint32_t otherwise);
 hearth_session_options session_options(const args *a, uint32_t n_ctx_default);
 /* The value of --selector; AUTO without it. */
 hearth_selector wanted_selector(const args *a);
+/* Whether weights are to be mapped: by --io, --mmap or HEARTH_IO. */
+bool wants_mapping(const args *a);
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
 
 /* For commands that measure on the text of -f: opens the model with the common options and a session, and calls run.

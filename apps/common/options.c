@@ -338,8 +338,9 @@ static int parse_option(args *a, int argc, char **argv, int *i)
     }
     if (!o) return unknown_option(a->command, word, n);
     if (o->kind == OPTION_FLAG) return value ? usage_error("--%s takes no value", o->name) : take(a, o, NULL);
-    if (!value && *i + 1 < argc) value = argv[++*i];
-    if (!value) return usage_error("--%s needs a value: %s", o->name, o->value);
+    bool bare = o->flags & OPTION_BARE;
+    if (!value && *i + 1 < argc && (!bare || find_choice(o->choices, argv[*i + 1]) >= 0)) value = argv[++*i];
+    if (!value && !bare) return usage_error("--%s needs a value: %s", o->name, o->value);
     return take(a, o, value);
 }
 
@@ -396,7 +397,7 @@ static int parse(args *a, int argc, char **argv)
 
 /* Options that exclude each other. */
 static const char *const exclusive[][2] = {
-    {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"quiet", "verbose"}};
+    {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"io", "mmap"}, {"quiet", "verbose"}};
 
 static int check_exclusive(const args *a)
 {

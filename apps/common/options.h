@@ -29,6 +29,7 @@ typedef enum option_flag {
     /* For an OPTION_UINT: -1 is UINT64_MAX in any range, and means no limit. Up to two choices: a word for -1,
      * then a word for max. */
     OPTION_OPEN = 4,
+    OPTION_BARE = 16, /* an OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice */
     OPTION_MODEL = 8, /* names a model: by its path or by its name in hearth list */
 } option_flag;
 
@@ -88,6 +89,7 @@ uint64_t args_uint(const args *a, const char *name, uint64_t otherwise);
 uint64_t args_size(const args *a, const char *name, uint64_t otherwise);
 int64_t args_int(const args *a, const char *name, int64_t otherwise);
 double args_float(const args *a, const char *name, double otherwise);
+/* NULL also if an OPTION_BARE has no value. */
 const char *args_text(const args *a, const char *name, const char *otherwise);
 /* The i-th value of a repeatable option; NULL: no more. */
 const char *args_text_at(const args *a, const char *name, size_t i);

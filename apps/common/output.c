@@ -4,9 +4,12 @@
 
 #include "base/clock.h"
 #include "base/same.h"
+#include "common/live_line.h"
 #include "common/options.h"
+#include "text/utf8.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 static int write_errno; /* errno of the first failed write to stdout */
 
@@ -131,6 +135,23 @@ size_t control_size(const char *text, size_t i, size_t n)
     return c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0 ? 2 : 0;
 }
 
+size_t character_size(const char *text, size_t n, unsigned *columns)
+{
+    uint32_t cp = 0;
+    size_t control = control_size(text, 0, n), size = hth_text_utf8_decode(text, n, &cp);
+    int width = control > 0 ? 4 * (int)control : size > 0 ? wcwidth((wchar_t)cp) : 1;
+    *columns = width > 0 ? (unsigned)width : 0;
+    return control > 0 ? control : size > 0 ? size : 1;
+}
+
+void set_utf8_locale(void)
+{
+    wchar_t c;
+    mbstate_t state = {0};
+    setlocale(LC_CTYPE, "");
+    if (mbrtowc(&c, "\xC3\xA9", 2, &state) != 2 || c != 0xE9) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 static bool in_line; /* inside a line of text, after its first byte */
 static unsigned n_break;
 static const progress *on_screen; /* whose line is on the terminal */
@@ -148,8 +169,11 @@ static bool same_place(int a, int b)
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && hth_same_stat(&x, &y);
 }
 
+bool stdout_is_stderr(void) { return same_place(STDOUT_FILENO, STDERR_FILENO); }
+
 void stdout_wrote(const char *text, size_t n)
 {
+    live_line_text(text, n);
     if (n > 0) in_line = text[n - 1] != '\n';
 }
 
@@ -163,7 +187,9 @@ void finish_line(void)
 void begin_stderr_line(void)
 {
     clear_progress();
-    if (!in_line || !same_place(STDOUT_FILENO, STDERR_FILENO)) return;
+    live_line_hide();
+    if (!in_line || !stdout_is_stderr()) return;
+    live_line_text("\n", 1);
     fputc('\n', stderr);
     in_line = false, n_break++;
 }
@@ -201,6 +227,7 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     if (now - p->open_ns < second || now - p->shown_ns < every) return;
     p->shown_ns = now;
     if (terminal) on_screen = p;
+    live_line_hide();
     double seconds = (double)(now - p->start_ns) * 1e-9, rate = done > 0 ? (double)done / seconds : 0.0;
     double share = total ? (double)done / (double)total : 0.0;
     char bar[24] = "";
@@ -253,7 +280,10 @@ static void on_interrupt(int signal_number)
         (void)ignored;
         _exit(EXIT_SIGNAL + signal_number);
     }
-    if (often ? ends && end_signal : stop) _exit(EXIT_SIGNAL + signal_number);
+    if (often ? ends && end_signal : stop) {
+        live_line_hide_at_exit();
+        _exit(EXIT_SIGNAL + signal_number);
+    }
     if (often && ends) end_signal = signal_number;
     stop = signal_number;
 }

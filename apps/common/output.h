@@ -40,7 +40,7 @@ int finish_stdout(void);
 /* Writes n bytes of a model's text to stdout. Unless raw, control characters except newline and tab, and C1
  * controls, are written as \xNN, so that a text cannot control the terminal. False: stdout failed. */
 bool write_text(const char *text, size_t n, bool raw);
-/* Records that these bytes of a text were written to stdout by other means. */
+/* Records that these bytes of a text are written to stdout by other means, now. */
 void stdout_wrote(const char *text, size_t n);
 /* Ends the line of write_text on stdout, before anything else is written anywhere. */
 void finish_line(void);
@@ -51,6 +51,12 @@ void begin_stderr_line(void);
 unsigned text_breaks(void);
 /* Whether the byte at text[i] is a control that is escaped: 0, or the number of its bytes (2 for a C1 control). */
 size_t control_size(const char *text, size_t i, size_t n);
+/* Bytes of the first character of text[n], and the columns of a terminal that it takes as write_text shows it. */
+size_t character_size(const char *text, size_t n, unsigned *columns);
+/* Characters are UTF-8 in any locale; numbers keep the C format. */
+void set_utf8_locale(void);
+/* Whether stdout and stderr are the same file or terminal. */
+bool stdout_is_stderr(void);
 
 /* ---- progress ----------------------------------------------------------------------- */
 

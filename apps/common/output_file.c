@@ -4,6 +4,7 @@
 
 #include "base/same.h"
 #include "common/output.h"
+#include "common/saved_session.h"
 #include "common/text_file.h"
 #include "file/gguf.h"
 #include "file/imatrix.h"
@@ -14,10 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const option_spec output_options[] = {
-    OPT_FLAG("force", 0, "replace a file of another kind, or not made by Hearth", ADVANCED),
-    {0},
-};
+const option_spec output_options[] = {FORCE_OPTION, {0}};
 
 /* Identification of each kind of file: its general.architecture, the command that made it, or the text that it begins
  * with. */
@@ -33,6 +31,7 @@ static const struct {
     [OUTPUT_IMATRIX] = {"an importance matrix of hearth imatrix", NULL, HTH_IMATRIX_TYPE, NULL},
     [OUTPUT_PAGE] = {"a page of hearth study", NULL, NULL, "<!DOCTYPE html>\n<!-- The page that `hearth study"},
     [OUTPUT_TABLE] = {"a table of hearth study", NULL, NULL, "layer,measure,x,value\n"},
+    [OUTPUT_SESSION] = {"a saved session", NULL, NULL, SAVED_SESSION_MAGIC},
     [OUTPUT_LOGITS] = {NULL, NULL, NULL, NULL},
 };
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 /* --force, for commands that write files. */
+#define FORCE_OPTION OPT_FLAG("force", 0, "replace a file of another kind, or not made by Hearth", ADVANCED)
 extern const option_spec output_options[];
 
 typedef enum output_kind {
@@ -20,6 +21,7 @@ typedef enum output_kind {
     OUTPUT_IMATRIX,
     OUTPUT_PAGE,   /* of hearth study */
     OUTPUT_TABLE,  /* of hearth study */
+    OUTPUT_SESSION,
     OUTPUT_LOGITS, /* floats without a header */
 } output_kind;
 

@@ -4,12 +4,10 @@
 #include "common/word_wrap.h"
 
 #include "common/output.h"
-#include "text/utf8.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <wchar.h>
 
 enum { DEFAULT_WIDTH = 80, TAB = 8 };
 
@@ -25,17 +23,12 @@ static unsigned terminal_width(void)
 /* Writes the character at p, as shown, to out[16]; *width in columns. Returns the number of its bytes. */
 static size_t show_character(const char *p, size_t n, char out[16], unsigned *width)
 {
-    uint32_t cp = 0;
-    size_t control = control_size(p, 0, n), size = hth_text_utf8_decode(p, n, &cp);
+    size_t control = control_size(p, 0, n), size = character_size(p, n, width);
     if (control > 0) {
         snprintf(out, 16, control == 2 ? "\\x%02x\\x%02x" : "\\x%02x", (unsigned char)p[0],
                  control == 2 ? (unsigned char)p[1] : 0u);
-        *width = (unsigned)strlen(out);
-        return control;
+        return size;
     }
-    int columns = size > 0 ? wcwidth((wchar_t)cp) : 1;
-    *width = columns > 0 ? (unsigned)columns : 0;
-    if (size == 0) size = 1;
     memcpy(out, p, size);
     out[size] = '\0';
     return size;

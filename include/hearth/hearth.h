@@ -122,7 +122,7 @@ typedef struct hearth_gpu_options {
 
 typedef struct hearth_model_options {
     uint32_t n_thread; /* threads that read the weights; 0: one per physical core */
-    bool mmap;         /* map the file instead of reading it: same results, less memory, slower decoding */
+    bool mmap;         /* map the file instead of reading it, as with io "mmap" */
     hearth_progress_fn *progress; /* may be NULL */
     void *progress_user;
     bool no_repack;           /* keep weights in the file's layout instead of the kernels' layout: same results,
@@ -137,8 +137,10 @@ typedef struct hearth_model_options {
      * more sessions, or while the system runs out of memory. HEARTH_RAM_AUTO: what the machine and the control groups
      * of the process leave when the model is opened, less a margin; while they leave less, fewer weights stay. 0: none. */
     uint64_t ram;
-    const char *io; /* how they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of
-                       another disk); NULL: auto */
+    /* How they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of another disk). "mmap":
+     * all weights are mapped instead of read: same results, less memory, slower decoding. NULL: the value of HEARTH_IO
+     * in the environment, else "auto". */
+    const char *io;
     bool allow_unused; /* open a file with tensors that this library does not use; results may be wrong */
     /* A flag that a signal handler or another thread may set. While it is not 0, evaluations of this model end
      * with CANCELLED, within the time of one small unit of work. It must outlive the model. NULL: none */
@@ -180,6 +182,7 @@ typedef struct hearth_model_info {
     hearth_selector selector; /* default of its sessions; never AUTO */
     const char *selector_why; /* the reason for it: "as asked for", ... */
     bool down_transposed;     /* down is stored transposed, by neurons: rows of inactive neurons are not read */
+    bool mapped;              /* weights are mapped, or in the caller's memory; false: read */
     uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
     uint32_t n_ctx_train;     /* context length of the training */
     uint64_t n_parameter;
@@ -220,6 +223,9 @@ typedef struct hearth_storage_stats {
 
 /* False: all weights are in memory. */
 HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_storage_stats *stats);
+/* The same for one layer. Its n_read, read_bytes and n_repeated are 0: reads are counted for all layers together. */
+HEARTH_API bool hearth_model_get_layer_storage(const hearth_model *model, uint32_t i_layer,
+                                               hearth_storage_stats *stats);
 
 /* ---- text --------------------------------------------------------------- */
 
@@ -362,6 +368,11 @@ HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const
                                                   hearth_error *err);
 
 HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
+/* The tokens before the position: int32_t[position]. Valid until the next call on the session. */
+HEARTH_API const int32_t *hearth_session_tokens(const hearth_session *session);
+/* How many of them, from the first on, are in the cache. Fewer than position after a truncation (recurrent layers;
+ * release_window), or if a file without a cache was restored: the next evaluation computes the others again. */
+HEARTH_API uint32_t hearth_session_n_cached(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
 /* Removes all tokens from position on. ARGUMENT if position exceeds the number of tokens. If the cache before position

@@ -1,4 +1,4 @@
-/* The switches of the environment: names, and what their values mean. */
+/* The switches and defaults of the environment: names, and what their values mean. */
 #include "base/switches.h"
 
 #include <stdlib.h>
@@ -26,4 +26,10 @@ hearth_status hth_switches_check(hearth_error *err)
                         switches[i].off, switches[i].on);
     }
     return HEARTH_OK;
+}
+
+const char *hth_default_io(void)
+{
+    const char *value = getenv("HEARTH_IO");
+    return value && *value ? value : NULL;
 }

@@ -1,4 +1,4 @@
-/* Switches that the environment sets. No result depends on one. */
+/* Switches and defaults that the environment sets. No result depends on one. */
 #ifndef HTH_BASE_SWITCHES_H
 #define HTH_BASE_SWITCHES_H
 
@@ -17,5 +17,8 @@ bool hth_switch_is_on(hth_switch which);
 
 /* ARGUMENT if one of the variables is set to anything but 0, 1 or "". */
 hearth_status hth_switches_check(hearth_error *err);
+
+/* HEARTH_IO: how weights are read if the caller does not say it (hearth_model_options.io). NULL: not set, or "". */
+const char *hth_default_io(void);
 
 #endif

@@ -222,7 +222,7 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     job.scratch = hth_alloc(hth_pool_n_thread(pool), job.scratch_size + 1);
     *weights = chunks && job.scratch ? hth_pages_alloc(*size) : NULL;
     if (!*weights) {
-        hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; --mmap needs less",
+        hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; --io mmap needs less",
                  hth_gguf_path(m->file), hth_format_bytes(*size).text);
         goto done;
     }

@@ -1,6 +1,7 @@
 /* Implements models of hearth.h: a file that is opened, bound and loaded, with its tokenizer. hearth_model_close
  * undoes everything in reverse order. */
 #include "base/alloc.h"
+#include "base/switches.h"
 #include "engine/engine.h"
 #include "file/sigbus_guard.h"
 #include "sparse/selector.h"
@@ -12,6 +13,23 @@ const char *hearth_selector_name(hearth_selector selector) { return hth_selector
 bool hearth_handle_sigbus(const void *address) { return hth_sigbus_guard_handle(address); }
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
+
+/* Decides how weights are read: by the options, else by HEARTH_IO. Mapped ones are options->mmap from here on. */
+static hearth_status choose_io(hearth_model_options *o, hearth_error *err)
+{
+    const char *variable = o->io || o->mmap ? NULL : hth_default_io();
+    hearth_error why;
+    if (variable) o->io = variable;
+    if (o->io && strcmp(o->io, "mmap") == 0) {
+        o->mmap = true;
+        if (!variable || o->ram == 0) return HEARTH_OK;
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "HEARTH_IO=mmap: a limit of memory cannot be combined with mapped weights; --io auto reads them");
+    }
+    hearth_status st = hth_disk_check_name(o->io, &why);
+    if (st == HEARTH_OK) return st;
+    return variable ? hth_fail(err, st, "HEARTH_IO=%s: %s", variable, why.message) : hth_fail(err, st, "%s", why.message);
+}
 
 /* Allocates and frees a cache of the announced context, so that one that is too large fails before weights are
  * read. A device has checked it already. */
@@ -80,7 +98,8 @@ hearth_status hth_engine_open_dense(const char *path, const hearth_model_options
     hearth_model_options o = options ? *options : hearth_model_defaults();
     hth_gguf *file;
     *out = NULL;
-    hearth_status st = hth_gguf_open(path, &file, err);
+    hearth_status st = choose_io(&o, err);
+    if (st == HEARTH_OK) st = hth_gguf_open(path, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, what, out, err) : st;
 }
 
@@ -97,8 +116,9 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
     hearth_model_options o = options ? *options : hearth_model_defaults();
     hth_gguf *file;
     *out = NULL;
+    hearth_status st = choose_io(&o, err);
     o.mmap = true; /* the weights are already in memory */
-    hearth_status st = hth_gguf_open_memory(data, size, name, &file, err);
+    if (st == HEARTH_OK) st = hth_gguf_open_memory(data, size, name, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, NULL, out, err) : st;
 }
 
@@ -208,6 +228,7 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .selector = m->selector,
                                 .selector_why = m->selector_why,
                                 .down_transposed = m->model->down_transposed,
+                                .mapped = m->mapped,
                                 .sparse_activation = hth_activation_is_sparse(h->activation),
                                 .n_layer = h->n_layer,
                                 .d_model = h->d_model,

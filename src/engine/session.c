@@ -537,6 +537,11 @@ hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens,
 
 const float *hearth_session_logits(const hearth_session *s) { return s->has_logits ? s->logits : NULL; }
 uint32_t hearth_session_position(const hearth_session *s) { return s->position; }
+const int32_t *hearth_session_tokens(const hearth_session *s) { return s->tokens; }
+uint32_t hearth_session_n_cached(const hearth_session *s)
+{
+    return s->generation == hth_engine_generation(s->model) ? s->seq.n_tok : 0;
+}
 uint32_t hearth_session_n_ctx(const hearth_session *s) { return s->seq.options.n_ctx; }
 uint32_t hearth_session_n_thread(const hearth_session *s)
 {
@@ -552,10 +557,7 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
     return HEARTH_OK;
 }
 
-bool hth_session_has_cache(const hearth_session *s)
-{
-    return s->generation == hth_engine_generation(s->model) && s->seq.n_tok == s->position;
-}
+bool hth_session_has_cache(const hearth_session *s) { return hearth_session_n_cached(s) == s->position; }
 
 void hth_session_reset(hearth_session *s)
 {

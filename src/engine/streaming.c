@@ -347,17 +347,28 @@ hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, h
                     hth_gguf_path(m->file), what);
 }
 
+static void add_layer(const hearth_model *m, uint32_t i_layer, hearth_storage_stats *stats)
+{
+    hth_store_counters c = hth_store_get_counters(m->streamed.store, i_layer);
+    stats->n_hit += c.n_hit, stats->n_miss += c.n_miss;
+    stats->n_guess += c.n_guess, stats->n_guess_used += c.n_guess_used;
+    stats->weight_bytes += c.read_size;
+    stats->n_stall += c.n_stall, stats->stall_seconds += (double)c.stall_ns * 1e-9;
+}
+
+bool hearth_model_get_layer_storage(const hearth_model *m, uint32_t i_layer, hearth_storage_stats *stats)
+{
+    *stats = (hearth_storage_stats){0};
+    if (!m->streamed.store || i_layer >= m->model->hparams.n_layer) return false;
+    add_layer(m, i_layer, stats);
+    return true;
+}
+
 bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats)
 {
     *stats = (hearth_storage_stats){0};
     if (!m->streamed.reader) return false;
-    for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++) {
-        hth_store_counters c = hth_store_get_counters(m->streamed.store, i);
-        stats->n_hit += c.n_hit, stats->n_miss += c.n_miss;
-        stats->n_guess += c.n_guess, stats->n_guess_used += c.n_guess_used;
-        stats->weight_bytes += c.read_size;
-        stats->n_stall += c.n_stall, stats->stall_seconds += (double)c.stall_ns * 1e-9;
-    }
+    for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++) add_layer(m, i, stats);
     if (m->streamed.store) {
         stats->cache_bytes = hth_store_memory(m->streamed.store);
         stats->cache_bytes_max = hth_store_max_memory(m->streamed.store);

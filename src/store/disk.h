@@ -48,6 +48,8 @@ struct hth_disk {
 /* "auto" or NULL (io_uring, else pread, with a line in the log), "uring", "pread", or "sim:DISK", a simulated one
  * (disk_simulated.h). ARGUMENT: another name. */
 hearth_status hth_disk_open(const char *name, hth_disk **out, hearth_error *err);
+/* ARGUMENT for names that hth_disk_open refuses so. */
+hearth_status hth_disk_check_name(const char *name, hearth_error *err);
 
 /* io_uring by liburing. UNSUPPORTED: the library was built without it, or the system refuses it (the kernel lacks it, a
  * sysctl or a seccomp filter forbids it). */

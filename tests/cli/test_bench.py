@@ -367,7 +367,7 @@ def doctor_fits_a_screen_and_names_a_remedy():
     if shown["machine"]["online_cpus"] > 1:
         check("taskset" in by_name["cores"]["fix"], by_name["cores"])
     _, by_name = findings("--mmap", MODEL)
-    check("--mmap" in by_name["huge pages"]["fix"], by_name)
+    check("--io mmap" in by_name["huge pages"]["fix"], by_name)
 
 
 @measured

@@ -98,6 +98,77 @@ def answers_do_not_depend_on_what_was_kept():
 
 
 @case
+def a_loaded_conversation_is_not_evaluated_again():
+    path = os.path.join(FOLDER, "kept.jsonl")
+    how = ["-n", "12", "--seed", "4", "--repeat-penalty", "1.3", "--repeat-last-n", "-1", "--stats", "--gpu", "none"]
+    _, err = pipe(f"Once upon a time\nThe dog\n/save {path}\n", *how)
+    (n_saved,) = re.findall(r"4 messages are in \S+, and (\d+) computed tokens in \S+kept.jsonl.session\n", err)
+    text = f"/load {path}\nThe cat\nThe girl\n"
+    out, err = pipe(text, *how)
+    check(f"the conversation has 4 messages, of which {n_saved} tokens are computed" in err, err)
+    check(counts(err)[0][0] == int(n_saved) and counts(err)[0][1] < 20, err)
+    for n_thread in ("1", "3"):
+        check(pipe(text, *how, "-t", n_thread)[0] == out, n_thread)
+    begin, _ = pipe(f"Tell me\n{text}", *how, "--system", "Be brief")
+    check(begin.endswith(out), "after another conversation", begin, out)
+    session = path + ".session"
+    with open(session, "rb") as f:
+        whole = f.read()
+    for content, word in [(whole[:-9], "damaged"), (b"a letter", "not a saved session"), (None, None)]:
+        os.remove(session)
+        if content is not None:
+            with open(session, "wb") as f:
+                f.write(content)
+        again, err = pipe(text, *how)
+        check(again == out and counts(err)[0][0] == 0, word, err)
+        check((word is None) == ("the messages are read again" not in err) and (word or "") in err, word, err)
+    with open(session, "wb") as f:
+        f.write(whole)
+    _, err = pipe(text, *how, "--kv", "f32")
+    check("another type of KV cache" in err and counts(err)[0][0] == 0, err)
+    with open(path, "r+", encoding="utf-8") as f:  # another second message: what is before it is common
+        lines = f.read().split("\n")
+        f.seek(0)
+        f.write("\n".join([*lines[:2], lines[2].replace("dog", "pig"), *lines[3:]]))
+    out, err = pipe(text, *how)
+    check(0 < counts(err)[0][0] < int(n_saved) - 10, err)
+    os.remove(session)
+    check(pipe(text, *how)[0] == out, "edited messages")
+
+
+@case
+def a_saved_conversation_holds_nothing_else():
+    """Of the tokens that the session has evaluated only those of the messages are written."""
+    path, how = os.path.join(FOLDER, "clean.jsonl"), ["-n", "6", "--greedy", "--gpu", "none"]
+    session = path + ".session"
+
+    def files():
+        with open(path, "rb") as messages, open(session, "rb") as computed:
+            return messages.read(), computed.read()
+
+    pipe(f"Hello\n/save {path}\n", *how)
+    want = files()
+    for before in ["A secret\n/reset\nHello\n", "Hello\nA secret\n/undo\n"]:
+        pipe(f"{before}/save {path}\n", *how)
+        check(files()[0] == want[0], before)
+        check(len(files()[1]) - len(want[1]) in (0, -2048 * 4), before, len(files()[1]), len(want[1]))  # without logits
+    os.remove(session)
+    for text in [f"/save {path}\n", f"Hello\n/reset\n/save {path}\n"]:
+        _, err = pipe(text, *how)
+        check("0 messages are in" in err and not os.path.exists(session), err)
+    with open(session, "wb") as f:
+        f.write(b"a letter")
+    _, err = pipe(f"Hello\n/save {path}\n", *how)
+    check("stays as it is: it is not a saved session" in err and "2 messages are in" in err, err)
+    with open(session, "rb") as f:
+        check(f.read() == b"a letter", "it was replaced")
+    os.remove(session)
+    _, err = pipe(f"Hello\n/save {path}\n", "-n", "6", "--gpu", "null")
+    check("2 messages are in" in err and not os.path.exists(session), err)
+    pipe(f"/load {path}\nThe cat\n", *how)
+
+
+@case
 def commands_do_what_help_says():
     path = os.path.join(FOLDER, "saved.jsonl")
     text = f"/system Be brief \"now\" é\nHello\n/save {path}\n/reset\nHello\n/save {path}2\n/system\n/save {path}3\n/help\n/exit\nnever\n"
@@ -510,6 +581,22 @@ def ctrl_c_stops_the_answer_and_not_the_program():
     t.prompt()
     t.type("\x04")
     check(t.end() == 0, t.status)
+
+
+@case
+def figures_stand_below_an_answer_while_it_comes():
+    for columns in (80, 15):  # too few for figures
+        words = ["--gpu", slow_card(), "-n", "60", "--greedy", "--logit-bias", "2=-inf", "--stats", "live"]
+        t = Terminal(*words, columns=columns)
+        t.type("Once upon a time\r")
+        answer = t.prompt()
+        drawn = re.findall(r"\x1b7\n\x1b\[\?7l\x1b\[2m(.*?)\x1b\[m\x1b\[\?7h\x1b8", answer)
+        check(all(re.fullmatch(r"\d+\.\d tokens/s", figures) for figures in drawn), drawn)
+        check(bool(drawn) == (columns == 80), columns, drawn)
+        end = answer.rindex("tokens were there") if columns == 80 else len(answer)
+        check(not drawn or answer.rindex("\x1b[J", 0, end) > answer.rindex("tokens/s"), "it is erased", answer[-300:])
+        t.type("\x04")
+        check(t.end() == 0, t.status)
 
 
 @case

@@ -334,8 +334,11 @@ def every_command_survives_allocations_that_fail():
     commands = verbs_on(path)
     commands["run on threads"] = (["run", path, "-n", "2", "-p", "a", "-t", "3", "--mmap", "--stop", "zz", "--greedy"], b"")
     commands["run"][0].append("--greedy")
+    saved, session = ["run", path, "-n", "1", "-p", "aaa", "--greedy", "-t", "1"], scratch("session")
+    check(hearth([*saved, "--gpu", "none", "--save-session", session]).returncode == 0, "a session")
+    commands["run of a session"] = ([*saved, "--session", session, "--save-session", scratch("out"), "--stats"], b"")
     commands["synth"] = (["synth", "stories-15m", scratch("out"), "-t", "1"], b"")
-    for name in ("run", "run on threads", "chat", "logits", "perplexity"):
+    for name in ("run", "run on threads", "run of a session", "chat", "logits", "perplexity"):
         commands[name][0].extend(["--gpu", "none"])  # a driver's own allocations are its affair
     del commands["bench"], commands["doctor"]  # they measure for seconds; their allocations are those of run
     for name, (args, stdin) in commands.items():
@@ -444,6 +447,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out],
                "profile": ["profile", source, *text, "-o", out],
                "study": ["study", source, *text, "-o", out],
+               "run": ["run", source, "-n", "3", "-p", "aaaa", "--greedy", "--gpu", "none", "--save-session", out],
                "imatrix": ["imatrix", source, *text, "-o", out],
                "predictors": ["predictors", source, *long, "-o", out, "--memory", "1", "--steps", "20"],
                "thresholds": ["thresholds", source, *text, "-o", out],

@@ -22,7 +22,7 @@ from program import (HEARTH, SOURCE, MODEL, COMMANDS, TIMEOUT, QUICK_GPU, cases,
 def help_of_every_command_fits_a_screen():
     for args in [["--help"], ["-h"]] + [[v, "--help"] for v in COMMANDS]:
         lines = good(*args).stdout.decode().split("\n")
-        check(len(lines) <= 41, args, len(lines), "lines")
+        check(len(lines) <= 42, args, len(lines), "lines")
         for line in lines:
             check(len(line) <= 80, args, "too long:", line)
 
@@ -52,7 +52,7 @@ def version_man_page_and_completions_print():
         told = ("inspect", "compare", "profile", "study", "predictors", "thresholds", "pack", "synth", "devices")
         check(command not in told or b"experts" in about.replace(b"\n", b" "), "man page of", command, "lacks experts")
     check(b"A signal while a model or a prompt is read" in man, "man page lacks signals")
-    for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_HUGE_PAGES", b"HEARTH_CACHE"]:
+    for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_HUGE_PAGES", b"HEARTH_IO", b"HEARTH_CACHE"]:
         check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:
         script = good("--completions", shell).stdout
@@ -102,6 +102,7 @@ def usage_errors_exit_2():
         (["run", "--greedy", "--temperature", "1"], "contradict"),
         (["run", "-ngl", "1", "--placement", "even"], "--gpu-layers and --placement contradict"),
         (["run", "-q", "--verbose"], "contradict"),
+        (["run", "--io", "pread", "--mmap"], "--io and --mmap contradict"),
         (["run", "--seed", "18446744073709551615"], "allowed are"),
         (["run", MODEL, "b"], "one argument too many"),
         (["run", MODEL, "-", "c"], "one argument too many"),
@@ -247,7 +248,11 @@ def what_was_meant_is_named():
     bad(2, "--logit-bias 9999=1: the vocabulary has the ids 0 to 2047", "run", "-n", "1", "--logit-bias", "9999=1")
     bad(2, "are both given", "inspect", "-m", MODEL, MODEL)
     bad(2, "--model needs a value", "inspect", "-m")
-    bad(2, "--stats takes no value", "run", "--stats=1")
+    bad(2, "--stats '1': expected one of live", "run", "--stats=1")
+    for typed in (["--stats"], ["--stats", MODEL], ["--stats", "live"], ["--stats=LIVE"], ["--stats", "live", MODEL]):
+        done = good("run", "-n", "1", "-p", "a", *typed)
+        check(b"live neurons by layer" in done.stderr and b"\x1b" not in done.stderr, typed, done.stderr)
+    bad(2, "expected one of live", "chat", "--stats=")
 
 
 @case

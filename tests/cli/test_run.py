@@ -57,6 +57,27 @@ def a_limit_of_memory_gives_the_same_text():
 
 
 @case
+def weights_are_read_as_io_or_the_environment_says():
+    args = ["run", MODEL, "-p", "a", "-n", "3", "--gpu", "none"]
+
+    def start_line(*more, io=None):
+        return good(*args, *more, env={"HEARTH_IO": io} if io is not None else {}).stderr.decode().split("\n")[0]
+
+    for more, io in [(["--io", "mmap"], None), (["--mmap"], None), ([], "mmap"), (["--io", "mmap"], "floppy")]:
+        check("; mapped" in start_line(*more, io=io), more, io)
+    for more, io in [([], None), ([], ""), ([], "pread"), (["--io", "auto"], "mmap"), (["--io=sim:sd"], "floppy")]:
+        check("; read into memory" in start_line(*more, io=io), more, io)
+    wrong = "no way to read is called 'floppy': there are auto, uring, pread, mmap and sim:DISK"
+    check(bad(1, wrong, *args, "--io", "floppy") == "hearth: " + wrong, "--io")
+    for command in [args, args[2:], ["doctor", MODEL]]:
+        command = command if command[0] in ("run", "doctor") else ["run", *command]
+        check(bad(1, wrong, *command, env={"HEARTH_IO": "floppy"}) == "hearth: HEARTH_IO=floppy: " + wrong, command)
+    bad(1, "HEARTH_IO=sim:floppy: no simulated disk is called 'floppy'", *args, env={"HEARTH_IO": "sim:floppy"})
+    bad(1, "HEARTH_IO=mmap: a limit of memory", *args, "--ram", "8G", env={"HEARTH_IO": "mmap"})
+    bad(1, "mapped weights", *args, "--ram", "8G", "--io", "mmap")
+
+
+@case
 def long_prompts_and_full_contexts_say_so():
     prompt = "one two three four five six seven eight nine"
     bad(1, "the prompt has 16 tokens, and the context has 8", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")
@@ -105,7 +126,7 @@ def one_seed_gives_one_text():
         return json.loads(good("run", "-n", "40", "-p", "The dog", "--json", *args).stdout)["ids"]
 
     first = ids("--seed", "7")
-    for args in [["-t", "1"], ["-t", "2"], ["-t", "3"], ["-t", "2", "--no-pin"], ["--batch", "1"], ["--mmap"],
+    for args in [["-t", "1"], ["-t", "2"], ["-t", "3"], ["-t", "2", "--no-pin"], ["--batch", "1"], ["--io", "mmap"],
                  ["-c", "100"]]:
         check(ids("--seed", "7", *args) == first, args)
     check(ids("--seed", "8") != first, "another seed gives another text")

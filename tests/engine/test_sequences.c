@@ -166,6 +166,33 @@ static void truncate_everywhere(const fixture *f, const setting *how)
 
 TEST(a_session_that_was_cut_gives_the_bits_of_a_fresh_one) { for_all(truncate_everywhere); }
 
+TEST(the_tokens_of_a_session_and_those_in_its_cache_are_known)
+{
+    static const struct {
+        model_kind kind;
+        bool release;
+        uint32_t n_cached; /* after a return from 100 to 50, with texts of 33 and 67 tokens */
+    } cases[] = {{PLAIN, false, 50}, {DELTA_NET, false, 33}, {SSM_ALONE, false, 33}, {WINDOWED, true, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f;
+        open_model(&f, cases[i].kind);
+        hearth_session *s = open_session(&f, &(setting){.release = cases[i].release});
+        CHECK_INT(hearth_session_n_cached(s), 0);
+        feed(s, f.ids, 33);
+        feed(s, f.ids + 33, 67);
+        CHECK_INT(hearth_session_n_cached(s), 100);
+        CHECK_BYTES(hearth_session_tokens(s), f.ids, 100 * sizeof *f.ids);
+        CHECK_OK(hearth_session_truncate(s, 50, err));
+        CHECK_INT(hearth_session_n_cached(s), cases[i].n_cached);
+        feed(s, f.other, 9);
+        CHECK_INT(hearth_session_n_cached(s), 59);
+        CHECK_BYTES(hearth_session_tokens(s), f.ids, 50 * sizeof *f.ids);
+        CHECK_BYTES(hearth_session_tokens(s) + 50, f.other, 9 * sizeof *f.other);
+        hearth_session_close(s);
+        close_model(&f);
+    }
+}
+
 /* ---- files ---------------------------------------------------------------------------------------------------- */
 
 static void save_everywhere(const fixture *f, const setting *how)

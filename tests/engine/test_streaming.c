@@ -63,6 +63,32 @@ TEST(streamed_weights_give_the_bits_of_those_in_memory)
     CHECK(n_evicting >= 2 * N_MODEL); /* of three each: more memory, or few parts, hold all */
 }
 
+TEST(what_was_read_is_counted_by_layer)
+{
+    CLEANUP(golden_close) golden g;
+    if (!golden_open_arch(&g, "qwen3moe")) return;
+    FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
+    CLOSED(hearth_model) *model = open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO), *whole = NULL;
+    hearth_storage_stats all, layer, sum = {0};
+    if (!expected || !model) return;
+    check_bits(&g, model, expected, 2, 1);
+    CHECK(hearth_model_get_storage(model, &all));
+    uint32_t n_layer = test_model_info(model).n_layer;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        if (!CHECK(hearth_model_get_layer_storage(model, i, &layer))) continue;
+        CHECK(layer.n_hit + layer.n_miss > 0 && layer.n_read == 0 && layer.read_bytes == 0);
+        sum.n_hit += layer.n_hit, sum.n_miss += layer.n_miss, sum.weight_bytes += layer.weight_bytes;
+        sum.n_stall += layer.n_stall;
+    }
+    CHECK_INT(sum.n_hit, all.n_hit);
+    CHECK_INT(sum.n_miss, all.n_miss);
+    CHECK(sum.weight_bytes >= all.weight_bytes); /* guesses may still come */
+    CHECK_INT(sum.n_stall, all.n_stall);
+    CHECK(!hearth_model_get_layer_storage(model, n_layer, &layer));
+    CHECK_OK(hearth_model_open(g.model, NULL, &whole, err));
+    CHECK(!hearth_model_get_layer_storage(whole, 0, &layer) && !hearth_model_get_storage(whole, &all));
+}
+
 /* ---- clusters of neurons ---------------------------------------------------------------------- */
 
 static void compare_selector(const char *path, hearth_selector selector)
@@ -159,6 +185,42 @@ TEST(unknown_ways_to_read_are_refused)
     o.io = "sim:floppy";
     CHECK_FAILS(hearth_model_open(path, &o, &model, err), HEARTH_ERROR_ARGUMENT, "no simulated disk|floppy|ufs4");
     hth_engine_set_store_memory(UINT64_MAX);
+}
+
+/* The caller's word counts before the environment's; models that fit are mapped or read, and unknown words are refused
+ * all the same. */
+TEST(the_environment_says_how_weights_are_read)
+{
+    static const struct {
+        const char *variable, *io;
+        bool mmap, mapped, read_by_threads;
+    } cases[] = {{"mmap", NULL, false, true, false},   {"mmap", "auto", false, false, false},
+                 {"", NULL, false, false, false},      {NULL, "mmap", false, true, false},
+                 {"floppy", NULL, true, true, false},  {"floppy", "mmap", false, true, false},
+                 {"pread", NULL, false, false, true},  {"mmap", "pread", false, false, true}};
+    const char *path = test_data("golden/arch/mixtral.gguf");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CLOSED(hearth_model) *model = NULL;
+        hearth_model_options o = {.io = cases[i].io, .mmap = cases[i].mmap, .gpu = {.n_ctx = N_CTX}};
+        if (cases[i].variable) setenv("HEARTH_IO", cases[i].variable, 1);
+        if (cases[i].read_by_threads) o.ram = 1, hth_engine_set_store_memory(0);
+        CHECK_OK(hearth_model_open(path, &o, &model, err));
+        hth_engine_set_store_memory(UINT64_MAX);
+        unsetenv("HEARTH_IO");
+        if (!model) continue;
+        hearth_model_info info = test_model_info(model);
+        CHECK_INT(info.mapped, cases[i].mapped);
+        if (cases[i].read_by_threads) CHECK(info.reader && strstr(info.reader, "pread") != NULL);
+    }
+    hearth_model *none = NULL;
+    CHECK_FAILS(hearth_model_open(path, &(hearth_model_options){.io = "floppy"}, &none, err), HEARTH_ERROR_ARGUMENT,
+                "no way to read is called 'floppy'|mmap");
+    setenv("HEARTH_IO", "floppy", 1);
+    CHECK_FAILS(hearth_model_open(path, NULL, &none, err), HEARTH_ERROR_ARGUMENT, "HEARTH_IO=floppy: no way to read");
+    setenv("HEARTH_IO", "mmap", 1);
+    CHECK_FAILS(hearth_model_open(path, &(hearth_model_options){.ram = 1 << 20}, &none, err), HEARTH_ERROR_UNSUPPORTED,
+                "HEARTH_IO=mmap: a limit of memory");
+    unsetenv("HEARTH_IO");
 }
 
 /* The least that a refusal names is enough. */

@@ -17,6 +17,7 @@ static const option_spec kinds[] = {
 };
 static const option_spec others[] = {
     OPT_FILE("file", 0, "FILE", "a path"),
+    OPT_CHOICE("mood", 'm', "[MOOD]", "good|bad", "one of two, or none", .flags = OPTION_BARE),
     OPT_CHOICE("kind", 'k', "KIND", "f16|f32|q8_0", "one of some"),
     OPT_UINT_LIST("list", 'l', "N,...", 1, 100, "numbers"),
     OPT_SIZE("room", 'r', "BYTES", 0, 1e18, "bytes"),
@@ -32,10 +33,12 @@ static int look(const args *a)
     int64_t offset = args_int(a, "offset", 0);
     double share = args_float(a, "share", 0.5);
     const char *kind = args_text(a, "kind", "f16");
+    const char *mood = args_text(a, "mood", "good");
     size_t n = args_list(a, "list", list, OPTION_LIST_MAX), n_text = 0;
     expect(count >= 1 && count <= 4096 && large <= UINT32_MAX && offset >= -5 && offset <= 5);
     expect(share >= 0.0 && share <= 1.0);
     expect(strcmp(kind, "f16") == 0 || strcmp(kind, "f32") == 0 || strcmp(kind, "q8_0") == 0);
+    expect(mood ? strcmp(mood, "good") == 0 || strcmp(mood, "bad") == 0 : args_has(a, "mood"));
     expect(n <= OPTION_LIST_MAX);
     expect(args_size(a, "room", 7) <= (uint64_t)1e18);
     for (size_t i = 0; i < n; i++) expect(list[i] >= 1 && list[i] <= 100);

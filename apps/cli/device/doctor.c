@@ -88,7 +88,7 @@ static bool check_file(system_info *f, const args *a)
     if (st == HEARTH_OK) st = hth_model_open(file, &other, &model, &err);
     if (st == HEARTH_OK) f->weight_bytes = model->weight_size, f->type = model->layers[0].ffn.up.type;
     else report(&err);
-    f->mmap = args_has(a, "mmap");
+    f->mmap = wants_mapping(a);
     hth_model_close(model);
     hth_gguf_close(file);
     return st == HEARTH_OK;

@@ -95,7 +95,7 @@ static void check_memory(const system_info *d, check_result *f)
     if (d->path && !d->mmap)
         append(f->text, "; a run takes %.1f GB", (double)(d->weight_bytes + d->session_bytes) * GB);
     if (d->path && !d->fits)
-        better(f, "take --mmap, a smaller type (hearth quantize), or close other programs");
+        better(f, "take --io mmap, a smaller type (hearth quantize), or close other programs");
     if (m->memory.total && m->memory.available < m->memory.total / 10)
         better(f, "close other programs: less than a tenth is free");
 }
@@ -114,7 +114,7 @@ static void check_huge_pages(const system_info *d, check_result *f)
     }
     if (d->opened && d->mmap) {
         append(f->text, "; a mapped model gets none");
-        better(f, "leave --mmap out where memory allows it");
+        better(f, "leave --io mmap out where memory allows it");
     }
     if (d->machine.huge == HTH_HUGE_NEVER)
         better(f, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");

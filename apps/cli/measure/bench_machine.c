@@ -232,9 +232,8 @@ static void print_json(const limits *l)
 
 int bench_limits(const args *a)
 {
-    static const char *const others[] = {"prompt", "predict", "parallel",  "depth",     "ctx",  "kv",
-                                         "mmap",   "batch",   "bf16-dot",  "fire",      "file", "chunks",
-                                         "gpu",    "vram",    "placement", "gpu-strict"};
+    static const char *const others[] = {"prompt", "predict", "parallel", "depth", "ctx",    "kv",  "io",   "mmap",      "batch",
+                                         "bf16-dot", "fire",  "file",     "chunks", "gpu",  "vram", "placement", "gpu-strict"};
     hearth_error err;
     if (args_operand(a, 0)) return usage_error("bench --limits looks at the machine: it takes no model");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

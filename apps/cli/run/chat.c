@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "common/evaluate.h"
+#include "common/live_stats.h"
+#include "common/saved_session.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,7 +25,7 @@ static const option_spec options[] = {
              .flags = OPTION_OPEN),
     OPT_FLAG("no-shift", 0, "stop if the context is full, drop no turns"),
     OPT_FLAG("no-history", 0, "do not save what is typed"),
-    OPT_FLAG("stats", 0, "print after each answer what was evaluated"),
+    STATS_OPTION("print what was evaluated; live: also meanwhile"),
     {0},
 };
 
@@ -81,15 +83,9 @@ static bool keep_ids(id_list *l, const int32_t *ids, size_t n)
     return id_list_add(l, ids, n) || report_text("out of memory for the ids") == 0;
 }
 
-/* Keeps the common prefix of session and conversation and truncates the session to it. At least one id is left
- * to evaluate, for its logits. */
 static bool truncate_to_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
 {
-    size_t same = 0;
-    while (same < c->cached_ids.n && same + 1 < n && c->cached_ids.at[same] == ids[same]) same++;
-    c->cached_ids.n = same;
-    c->n_reused = same;
-    return hearth_session_truncate(c->session, (uint32_t)same, err) == HEARTH_OK;
+    return keep_common_tokens(c->session, ids, n, &c->n_reused, err) == HEARTH_OK;
 }
 
 /* Appends ids to the session. Ids that Ctrl-C skips are evaluated with the next turn. */
@@ -98,7 +94,7 @@ static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
     size_t n_done;
     hearth_status st = evaluate_shown(c->a, c->session, "reading", ids, n, &n_done, why);
     if (st == HEARTH_ERROR_CANCELLED) why->message[0] = '\0';
-    return (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) && keep_ids(&c->cached_ids, ids, n_done);
+    return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
 }
 
 typedef struct answer {
@@ -145,7 +141,7 @@ static bool shift(chat *c, const answer *an, hearth_error *why)
     bool ok = false;
     while (!ok && drop_oldest_turn(c)) {
         int32_t *ids = NULL;
-        if (!chat_tokenize(c, true, &ids, &n)) return false;
+        if (chat_tokenize(c, true, &ids, &n, why) != HEARTH_OK) return false;
         ok = n + an->ids.n + answer_reserve(c) <= hearth_session_n_ctx(c->session) &&
              truncate_to_common(c, ids, n, why) && evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
              evaluate(c, an->ids.at, an->ids.n, why);
@@ -180,11 +176,17 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
 static bool generate(chat *c, answer *an, hearth_error *why)
 {
     const uint64_t limit = args_uint(c->a, "predict", UINT64_MAX);
-    while (!an->end) {
+    live_stats live;
+    bool ok = true;
+    live_stats_open(&live, c->a, c->model, c->session);
+    live_stats_begin(&live);
+    while (ok && !an->end) {
         if (interrupted()) an->end = "stopped";
         else if (an->n_token >= limit) an->end = "length";
-        else if (!next_token(c, an, why)) return false;
+        else if ((ok = next_token(c, an, why))) live_stats_token(&live);
     }
+    live_stats_end(&live);
+    if (!ok) return false;
     const char *tail;
     size_t n;
     const char *end = an->end;
@@ -215,7 +217,8 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     bool ok = hearth_detokenizer_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
               truncate_to_common(c, ids, n, &why);
     c->n_read = n - c->n_reused;
-    for (size_t i = c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
+    for (size_t i = c->fresh_sampler ? 0 : c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
+    c->fresh_sampler = false;
     ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
     wrap_init(&an.wrap);
     ok = ok && generate(c, &an, &why);
@@ -233,17 +236,12 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     return ok;
 }
 
-bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n)
+hearth_status chat_tokenize(const chat *c, bool add_generation_prompt, int32_t **ids, size_t *n, hearth_error *err)
 {
-    hearth_error why;
     hearth_chat_options o = {.add_generation_prompt = add_generation_prompt,
                              .local_time = &c->local_time,
                              .variables = args_text(c->a, "template-vars", NULL)};
-    if (hearth_chat_tokenize(c->format, c->transcript.message, c->transcript.n, &o, ids, n, &why) ==
-        HEARTH_OK)
-        return true;
-    report(&why);
-    return false;
+    return hearth_chat_tokenize(c->format, c->transcript.message, c->transcript.n, &o, ids, n, err);
 }
 
 /* The ids of a conversation that fits the context, with space for an answer if turns may be removed. NULL: an
@@ -251,9 +249,13 @@ bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n
 static int32_t *ids_that_fit(chat *c, size_t *n)
 {
     unsigned n_ctx = hearth_session_n_ctx(c->session);
+    hearth_error err;
     for (;;) {
         int32_t *ids = NULL;
-        if (!chat_tokenize(c, true, &ids, n)) return NULL;
+        if (chat_tokenize(c, true, &ids, n, &err) != HEARTH_OK) {
+            report(&err);
+            return NULL;
+        }
         bool is_tight = *n + answer_reserve(c) > n_ctx, dropped = is_tight && drop_oldest_turn(c);
         if (!dropped && *n < n_ctx) return ids;
         hearth_free(ids);
@@ -367,6 +369,7 @@ bool chat_open_sampler(chat *c)
     int status;
     hearth_sampler_close(c->sampler);
     c->sampler = NULL;
+    c->fresh_sampler = true;
     return open_sampler(c->a, c->model, &c->sampler, &status);
 }
 
@@ -413,6 +416,7 @@ static int run(const args *a)
     }
     if (!open_session(a, model, 0, &c.session)) goto done;
     if (!open_sampler(a, model, &c.sampler, &status)) goto done;
+    c.fresh_sampler = true;
     status = EXIT_OTHER;
     if (system && !transcript_add(&c.transcript, "system", system, strlen(system))) goto done;
     if (!(c.lines = lines_open(args_has(a, "no-history") ? NULL : "history"))) goto done;
@@ -427,7 +431,6 @@ done:
     hearth_session_close(c.session);
     hearth_chat_close(c.format);
     hearth_model_close(model);
-    free(c.cached_ids.at);
     return status;
 }
 

@@ -16,7 +16,7 @@ typedef struct chat {
     hearth_chat *format;
     lines *lines;
     transcript transcript;
-    id_list cached_ids;      /* ids that the session has evaluated */
+    bool fresh_sampler;      /* it knows no tokens yet */
     size_t n_reused, n_read; /* ids of the last turn: already in the session, evaluated */
     int64_t local_time;      /* at the start, because a changing date would change every turn */
     uint64_t interrupt_ns;   /* time of the last Ctrl-C at the prompt */
@@ -37,7 +37,12 @@ void chat_command(chat *c, char *line);
 bool chat_open_sampler(chat *c);
 /* Generates an answer to the last message. False: no answer, after an error was reported or Ctrl-C. */
 bool chat_answer_last(chat *c);
-/* The ids of the conversation, freed with hearth_free. False: an error was reported. */
-bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n);
+/* The ids of the conversation, freed with hearth_free. */
+hearth_status chat_tokenize(const chat *c, bool add_generation_prompt, int32_t **ids, size_t *n, hearth_error *err);
+
+/* /save and /load: the messages are in the file, and what was computed of them in FILE.session beside it, which saves
+ * evaluating them again. Report the result on stderr. */
+void chat_save(chat *c, const char *path);
+void chat_load(chat *c, const char *path);
 
 #endif

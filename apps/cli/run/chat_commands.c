@@ -80,15 +80,15 @@ static bool full_path(const char *path, char out[4096])
 static void save(chat *c, const char *operand)
 {
     char path[4096];
-    if (!full_path(operand, path) || !transcript_save(&c->transcript, path)) c->failed = true;
-    else print_status("%zu messages are in %s", c->transcript.n, path);
+    if (full_path(operand, path)) chat_save(c, path);
+    else c->failed = true;
 }
 
 static void load(chat *c, const char *operand)
 {
     char path[4096];
-    if (!full_path(operand, path) || !transcript_load(&c->transcript, path)) c->failed = true;
-    else print_status("the conversation has %zu messages", c->transcript.n);
+    if (full_path(operand, path)) chat_load(c, path);
+    else c->failed = true;
 }
 
 static void leave(chat *c, const char *operand)
@@ -106,7 +106,7 @@ static const slash_command slash_commands[] = {
     {"undo", "", "forget the last message and its answer", undo},
     {"regenerate", "", "another answer to the last message", regenerate},
     {"system", "TEXT", "set the system text; without TEXT: none", set_system},
-    {"save", "FILE", "write the conversation: JSON lines", save},
+    {"save", "FILE", "write the conversation: JSON lines, and FILE.session", save},
     {"load", "FILE", "go on with a conversation that was saved", load},
     {"multi", "", "a message of several lines, up to a line with only .", NULL},
     {"exit", "", "end; Ctrl-D does too", leave},
@@ -128,6 +128,7 @@ static void help(chat *c, const char *operand)
     fprintf(stderr,
             "  A backslash at the end of a line continues it. // begins a message with a slash.\n"
             "  Ctrl-C stops an answer; at the prompt it clears the line, twice it ends.\n"
+            "  FILE.session spares /load reading the messages again; it may be deleted.\n"
             "  What was typed is kept in %s (--no-history: nowhere).\n",
             *history ? printable(history) : "no file");
 }

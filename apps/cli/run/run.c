@@ -1,11 +1,14 @@
 /* hearth run: continues a prompt and streams the text. */
 #define _GNU_SOURCE
+#include "cli/run/run_session.h"
 #include "cli/run/run_verify.h"
 #include "cli/commands.h"
 #include "common/buffer.h"
 #include "common/evaluate.h"
 #include "common/json.h"
+#include "common/live_stats.h"
 #include "common/model_args.h"
+#include "common/saved_session.h"
 #include "common/storage_info.h"
 
 #include <fcntl.h>
@@ -22,11 +25,13 @@ static const option_spec options[] = {
     OPT_FLAG("ignore-eos", 0, "go on after the end-of-text token"),
     OPT_FLAG("special", 0, "take texts of control tokens as these tokens"),
     OPT_FLAG("no-echo", 0, "do not print the prompt"),
-    OPT_FLAG("stats", 0, "print shares of live neurons, and what was planned"),
+    SESSION_OPTIONS,
+    STATS_OPTION("print figures of the run; live: also meanwhile"),
     OPT_UINT("check", 0, "N", 2, RUN_CHECK_MAX, "compare the first N tokens with a dense run afterwards",
              ADVANCED),
     OPT_FLAG("json", 0, "print one JSON object at the end, with all ids"),
     OPT_FLAG("raw", 0, "do not make terminal escapes visible"),
+    FORCE_OPTION,
     {0},
 };
 
@@ -38,17 +43,19 @@ typedef struct generation {
     hearth_detokenizer *decoder;
     char *given; /* the prompt as text */
     size_t n_given;
-    int32_t *prompt;
-    size_t n_prompt;
-    id_list ids;   /* generated */
+    id_list prompt;
+    size_t n_reused; /* ids of it that the session of --session has evaluated */
+    id_list ids;     /* generated */
     buffer text;   /* the prompt as shown, then the generated text; complete, for stop texts and for --json */
     size_t n_echo; /* bytes of it that are the prompt */
     size_t n_shown;
     const char *end; /* why it ended */
+    bool begun;      /* all tokens of the session are this run's, from here on */
     double prompt_seconds, decode_seconds;
     hearth_storage_stats prompt_storage; /* when the first token was sampled */
     bool by_sim_clock; /* times are a simulated GPU's */
     timestamp prompt_took, decode_took;
+    live_stats live;
 } generation;
 
 /* ---- stop texts --------------------------------------------------------------------- */
@@ -104,9 +111,9 @@ static bool decode(generation *g, int32_t id, hearth_error *err)
     return false;
 }
 
-static bool keep_id(generation *g, int32_t id, hearth_error *err)
+static bool keep_ids(id_list *list, const int32_t *ids, size_t n, hearth_error *err)
 {
-    if (id_list_add(&g->ids, &id, 1)) return true;
+    if (id_list_add(list, ids, n)) return true;
     *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the ids"};
     return false;
 }
@@ -120,22 +127,26 @@ static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *
     return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
 }
 
+/* Evaluates what the session does not have already. */
 static bool eval_prompt(generation *g, hearth_error *err)
 {
     timestamp start = timestamp_now(g->model);
-    if (g->n_prompt > hearth_session_n_ctx(g->session)) {
+    const id_list *prompt = &g->prompt;
+    if (prompt->n > hearth_session_n_ctx(g->session)) {
         *err = (hearth_error){.status = HEARTH_ERROR_CONTEXT};
         snprintf(err->message, sizeof err->message,
-                 "context full: the prompt has %zu tokens, and the context has %u; -c takes more",
-                 g->n_prompt, hearth_session_n_ctx(g->session));
+                 "context full: the prompt has %zu tokens, and the context has %u; -c takes more", prompt->n,
+                 hearth_session_n_ctx(g->session));
         return false;
     }
-    for (size_t i = 0; i < g->n_prompt; i++) {
-        if (!decode(g, g->prompt[i], err)) return false;
-        hearth_sampler_accept(g->sampler, g->prompt[i]);
+    for (size_t i = 0; i < prompt->n; i++) {
+        if (!decode(g, prompt->at[i], err)) return false;
+        hearth_sampler_accept(g->sampler, prompt->at[i]);
     }
     g->n_echo = g->text.n;
-    if (!eval_ids(g, g->prompt, g->n_prompt, err)) return false;
+    if (keep_common_tokens(g->session, prompt->at, prompt->n, &g->n_reused, err) != HEARTH_OK) return false;
+    g->begun = true;
+    if (!eval_ids(g, prompt->at + g->n_reused, prompt->n - g->n_reused, err)) return false;
     g->prompt_took = timestamp_since(g->model, start);
     /* After the progress, which would be on the same line. */
     if (!show_until(g, g->n_echo)) g->end = "output closed";
@@ -148,7 +159,7 @@ static bool next_token(generation *g, hearth_error *err)
     int32_t id;
     if (hearth_sampler_sample(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK)
         return false;
-    if (!keep_id(g, id, err)) return false;
+    if (!keep_ids(&g->ids, &id, 1, err)) return false;
     hearth_sampler_accept(g->sampler, id);
     if (hearth_token_is_eog(g->model, id) && !args_has(g->a, "ignore-eos")) {
         g->end = "end of text";
@@ -172,11 +183,15 @@ static bool generate(generation *g, hearth_error *err)
     uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
     hearth_model_get_storage(g->model, &g->prompt_storage);
     timestamp start = timestamp_now(g->model);
-    while (!g->end) {
+    bool ok = true;
+    live_stats_begin(&g->live);
+    while (ok && !g->end) {
         if (interrupted()) g->end = "interrupted";
         else if (g->ids.n >= limit) g->end = "length";
-        else if (!next_token(g, err)) return false;
+        else if ((ok = next_token(g, err))) live_stats_token(&g->live);
     }
+    live_stats_end(&g->live);
+    if (!ok) return false;
     g->decode_took = timestamp_since(g->model, start);
     g->by_sim_clock = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
     g->prompt_seconds = g->by_sim_clock ? g->prompt_took.sim : g->prompt_took.wall;
@@ -207,17 +222,25 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
     return NULL;
 }
 
+/* Tokens of the prompt that were evaluated in a second. */
+static double prompt_rate(const generation *g)
+{
+    return rate((double)(g->prompt.n - g->n_reused), g->prompt_seconds);
+}
+
 /* Prints the last line. Times are those of this machine, unless a simulated device has a clock for both. */
 static void print_rates(const generation *g)
 {
     hearth_model_info info = model_info(g->model);
-    print_status("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
+    char reused[40] = "";
+    if (args_has(g->a, "session")) snprintf(reused, sizeof reused, " (%zu reused)", g->n_reused);
+    print_status("%s%sprompt %zu tokens%s in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
                  info.gpu_simulated ? info.gpu : "",
                  g->by_sim_clock           ? ", by its clock: "
                  : info.gpu_simulated ? ": "
                                       : "",
-                 g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->ids.n,
-                 g->decode_seconds, rate((double)g->ids.n, g->decode_seconds), g->end);
+                 g->prompt.n, reused, g->prompt_seconds, prompt_rate(g), g->ids.n, g->decode_seconds,
+                 rate((double)g->ids.n, g->decode_seconds), g->end);
 }
 
 static void print_storage(const generation *g)
@@ -281,13 +304,14 @@ static void print_json(const generation *g)
     json_text(&j, "text", g->text.bytes + g->n_echo, g->text.n - g->n_echo);
     json_word(&j, "end", g->end);
     json_uint(&j, "seed", sampler_seed(g->a));
-    print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
+    print_ids(&j, "prompt_ids", g->prompt.at, g->prompt.n);
     print_ids(&j, "ids", g->ids.at, g->ids.n);
+    if (args_has(g->a, "session")) json_uint(&j, "prompt_tokens_reused", g->n_reused);
     if (info.gpu_simulated) json_bool(&j, "simulated", true);
     if (g->by_sim_clock) json_bool(&j, "simulated_seconds", true);
     json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
-    json_float(&j, "prompt_tokens_per_second", rate((double)g->n_prompt, g->prompt_seconds), 6);
+    json_float(&j, "prompt_tokens_per_second", prompt_rate(g), 6);
     json_float(&j, "decode_tokens_per_second", rate((double)g->ids.n, g->decode_seconds), 6);
     json_placement(&j, &info);
     print_json_storage(&j, g);
@@ -312,12 +336,12 @@ static const char *model_path(const args *a)
 /* Measures the effect of the mode on the first tokens. The session's tokens are lost. */
 static int check(const generation *g, uint64_t n_max)
 {
-    size_t n = g->n_prompt + g->ids.n;
+    size_t n = g->prompt.n + g->ids.n;
     if (n > n_max) n = n_max;
     if (n > hearth_session_n_ctx(g->session)) n = hearth_session_n_ctx(g->session);
     int32_t *ids = malloc(n * sizeof *ids);
     if (!ids) return report_text("out of memory for the check");
-    for (size_t i = 0; i < n; i++) ids[i] = i < g->n_prompt ? g->prompt[i] : g->ids.at[i - g->n_prompt];
+    for (size_t i = 0; i < n; i++) ids[i] = i < g->prompt.n ? g->prompt.at[i] : g->ids.at[i - g->prompt.n];
     int status = run_check(g->a, model_path(g->a), g->model, g->session, ids, n);
     free(ids);
     return status;
@@ -348,6 +372,20 @@ static bool stdin_is_piped(void)
     return isatty(STDIN_FILENO) == 0 && mode != -1 && (mode & O_ACCMODE) != O_WRONLY;
 }
 
+/* The ids of the prompt; without one, those of the session. */
+static hearth_status make_ids(generation *g, hearth_error *err)
+{
+    unsigned flags = HEARTH_ADD_SPECIAL | (args_has(g->a, "special") ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
+    const int32_t *had = hearth_session_tokens(g->session);
+    int32_t *ids = NULL;
+    size_t n = hearth_session_position(g->session);
+    bool goes_on = g->n_given == 0 && n > 0;
+    hearth_status st = goes_on ? HEARTH_OK : hearth_tokenize(g->model, g->given, g->n_given, flags, &ids, &n, err);
+    if (st == HEARTH_OK && !keep_ids(&g->prompt, goes_on ? had : ids, n, err)) st = err->status;
+    hearth_free(ids);
+    return st;
+}
+
 static bool tokenize_prompt(generation *g)
 {
     const args *a = g->a;
@@ -362,13 +400,12 @@ static bool tokenize_prompt(generation *g)
     if (path && n == 0 && !from_pipe)
         return report_text("%s: the prompt is empty; without one the model begins by itself", path) == 0;
     g->n_given = path ? n : strlen(g->given);
-    unsigned flags = HEARTH_ADD_SPECIAL | (args_has(a, "special") ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
-    hearth_status st = hearth_tokenize(g->model, g->given, g->n_given, flags, &g->prompt, &g->n_prompt, &err);
+    hearth_status st = make_ids(g, &err);
     if (st != HEARTH_OK) report(&err);
-    else if (g->n_prompt == 0)
+    else if (g->prompt.n == 0)
         report_text(
             "the prompt is empty, and the vocabulary has no token that begins a text; give one with -p");
-    return st == HEARTH_OK && g->n_prompt > 0;
+    return st == HEARTH_OK && g->prompt.n > 0;
 }
 
 static bool open_all(generation *g, int *status)
@@ -377,7 +414,7 @@ static bool open_all(generation *g, int *status)
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
         return false;
     *status = EXIT_OTHER; /* for all following errors */
-    if (!tokenize_prompt(g)) return false;
+    if (!run_session_load(g->a, g->session) || !tokenize_prompt(g)) return false;
     if (hearth_detokenizer_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
         report(&err);
         return false;
@@ -404,6 +441,7 @@ static int run(const args *a)
     hearth_model *model = NULL;
     hearth_error err;
     int status = check_args(a);
+    if (!status) status = run_session_check(a);
     if (status) return status;
     if (args_are_none(a) && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) introduce();
     status = EXIT_OTHER;
@@ -414,11 +452,13 @@ static int run(const args *a)
     if (!open_all(&g, &status)) goto done;
     warn_of_context(model, g.session);
     if (!args_has(a, "json")) print_start_line(a, model, g.session);
+    live_stats_open(&g.live, a, model, g.session);
     interrupt_at_once(false); /* generated text must be kept from here on */
     bool ok = eval_prompt(&g, &err) && generate(&g, &err);
     if (ok && args_has(a, "json")) print_json(&g);
     else if (g.n_shown > 0 && !args_has(a, "json")) finish_line();
     status = ok ? 0 : report(&err);
+    if (g.begun && !run_session_save(a, model, g.session)) status = EXIT_OTHER;
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
         print_status("the context of %u tokens is full; -c takes more", hearth_session_n_ctx(g.session));
     if (ok && (args_has(a, "stats") || !args_has(a, "json"))) print_rates(&g);
@@ -429,7 +469,7 @@ done:
     hearth_sampler_close(g.sampler);
     hearth_session_close(g.session);
     hearth_model_close(model);
-    hearth_free(g.prompt);
+    free(g.prompt.at);
     free(g.given);
     free(g.ids.at);
     free(g.text.bytes);
@@ -440,9 +480,8 @@ const command command_run_model = {
     .name = "run",
     .operands = "[MODEL] [-]",
     .summary = "continue a prompt",
-    .details = "Without MODEL the embedded story model runs. Text is plain unless --special. The\n"
-               "same seed gives the same text on any machine, threads and GPU; only float\n"
-               "weights (F32, F16, BF16) on a GPU may give another.\n",
+    .details = "Without MODEL the embedded story model runs. The same seed gives the same text\n"
+               "on any machine, except of float weights (F32, F16, BF16) on a GPU.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,
