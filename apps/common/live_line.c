@@ -17,8 +17,8 @@ enum { MAX_DRAWN = 4, MIN_ROWS = 3, MIN_COLUMNS = 20, TAB = 8 };
 static const uint64_t second = 1000000000u;
 
 static struct {
-    bool is_open, has_text;      /* has_text: stdout is on the same terminal */
-    size_t column;               /* of the text, since its line began */
+    bool is_open, has_text;       /* has_text: stdout is the same terminal, so that columns are known */
+    size_t column;                /* of the text, since its line began */
     uint64_t drawn_ns[MAX_DRAWN]; /* the last times at which it was drawn */
     unsigned i_drawn;
 } line;
@@ -111,7 +111,7 @@ void live_line_show(const char *text)
     if (width == 0 || is_full) return;
     *oldest = now, line.i_drawn++;
     /* Below the text: a row down and up again scrolls if that is needed. The line does not wrap. */
-    fprintf(stderr, ERASE_BELOW "%s\0337%s\033[?7l\033[2m%.*s\033[m\033[?7h\0338", line.has_text ? "\033D\033[A" : "",
-            line.has_text ? "\r\n" : "\r", size_of_start(text, width - 1), text);
+    fprintf(stderr, ERASE_BELOW "\033D\033[A\0337\r\n\033[?7l\033[2m%.*s\033[m\033[?7h\0338",
+            size_of_start(text, width - 1), text);
     is_shown = 1;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_BARS = 128, MIN_BARS = 4 };
 static const uint64_t second = 1000000000u;
 
 /* ---- samples ------------------------------------------------------------------------------------ */
@@ -39,7 +40,7 @@ static void exchange(live_sample *a, live_sample *b)
 static void add_bars(const live_stats *s, uint32_t n, char *out, size_t size)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    double shares[200], most = 0.0;
+    double shares[MAX_BARS], most = 0.0;
     size_t used = 0;
     for (uint32_t i = 0; i < n; i++) {
         double part = 0.0, whole = 0.0;
@@ -50,7 +51,7 @@ static void add_bars(const live_stats *s, uint32_t n, char *out, size_t size)
         shares[i] = whole > 0.0 ? part / whole : -1.0; /* a layer of another kind */
         if (shares[i] > most) most = shares[i];
     }
-    for (uint32_t i = 0; i < n && used + 4 < size; i++) {
+    for (uint32_t i = 0; i < n && used + 4 <= size; i++) {
         double height = most > 0.0 ? 8.0 * shares[i] / most : 0.0;
         int k = height < 8.0 ? (int)height : 7;
         used += (size_t)snprintf(out + used, size - used, "%s", shares[i] < 0.0 ? " " : bars[k]);
@@ -69,7 +70,6 @@ static double mean_share(const live_stats *s)
 /* "3.2 tokens/s  hits 93.1 % ▆▇█  412 MB/s  stalls 14/s, 31 %"; as much as fits. */
 static void write_text_of(live_stats *s, unsigned width)
 {
-    enum { MAX_BARS = 128, MIN_BARS = 4 };
     const live_sample *a = &s->from, *b = &s->now;
     double seconds = (double)(b->time_ns - a->time_ns) * 1e-9;
     char bars[3 * MAX_BARS + 1] = "", share[40] = "", reads[80] = "";

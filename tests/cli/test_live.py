@@ -14,7 +14,7 @@ import termios
 import time
 import unicodedata
 
-from program import HEARTH, MODEL, TIMEOUT, cases, case, check, good, bad, scratch, data
+from program import HEARTH, MODEL, TIMEOUT, cases, case, check, good, bad, scratch, data, tiny_model
 
 BARS = "▁▂▃▄▅▆▇█"
 FIGURES = re.compile(r"^\d+\.\d tokens/s")
@@ -171,18 +171,16 @@ def long_text(n):
     return good(*LONG, "-n", str(n)).stdout.decode()
 
 
-def streamed():
+def streamed(model, prompt="Once upon a time"):
     """Words of a run whose weights come from a slow simulated disk: some tokens a second on any machine."""
-    floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
-    words = ["run", floats, "-p", "Once upon a time", "-c", "256", "-t", "1", "--greedy", "--ignore-eos"]
-    words += ["--gpu", "none"]
+    words = ["run", model, "-p", prompt, "-c", "256", "-t", "1", "--greedy", "--ignore-eos", "--gpu", "none"]
     refused = bad(1, "needs at least", *words, "--ram", "1M")
     return [*words, "--ram", str(int(re.search(r"\((\d+) bytes\)", refused)[1]) + (2 << 20)), "--io", "sim:sd"]
 
 
 @case
 def figures_stand_below_the_text_and_leave_no_trace():
-    words = [*streamed(), "-n", "30"]
+    words = [*streamed(data("models/storyteller-drelu/storyteller-drelu-f32.gguf")), "-n", "30"]
     text = good(*words[:-6], "-n", "30").stdout.decode()
     for rows, columns in [(24, 80), (5, 37)]:
         start = time.monotonic()
@@ -196,6 +194,16 @@ def figures_stand_below_the_text_and_leave_no_trace():
         form += r" [" + BARS + r" ]{6}  \d+ MB/s  stalls \d+/s, \d+ %" if columns == 80 else r".*"
         check(re.fullmatch(form, run.figures[-1]), run.figures[-1])
         check("storage, for each generated token: " in "".join(run.text().split("\n")), run.text())
+
+
+@case
+def a_narrow_terminal_has_one_bar_for_several_layers():
+    words = streamed(scratch("deep.gguf", tiny_model(n_layer=40)), prompt="a")
+    for columns, n_bar in [(120, 40), (70, None)]:
+        run = Run(*words, "-n", "4", "--stats", "live", columns=columns).end()
+        found = re.search(r" % ([" + BARS + r"]+)  \d+ MB/s  stalls \d+/s, \d+ %$", run.figures[-1])
+        check(found and len(run.figures[-1]) < columns, columns, run.figures[-1])
+        check(len(found[1]) == n_bar if n_bar else 4 <= len(found[1]) < 40, columns, found[1])
 
 
 @case
