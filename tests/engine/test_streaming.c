@@ -68,7 +68,7 @@ TEST(what_was_read_is_counted_by_layer)
     CLEANUP(golden_close) golden g;
     if (!golden_open_arch(&g, "qwen3moe")) return;
     FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
-    CLOSED(hearth_model) *model = open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO), *whole = NULL;
+    CLOSED(hearth_model) *model = engine_open_streamed(g.model, "pread", 0, HEARTH_SELECTOR_AUTO), *whole = NULL;
     hearth_storage_stats all, layer, sum = {0};
     if (!expected || !model) return;
     check_bits(&g, model, expected, 2, 1);
