@@ -46,6 +46,7 @@ def a_limit_of_memory_gives_the_same_text():
         storage = result["storage"]
         check(result["ids"] == expected["ids"], io)
         check(result["parts_in_memory"] < result["parts"] and storage["read_bytes"] > 0, result)
+        check(0 < storage["cache_bytes"] <= storage["cache_bytes_max"] < int(limit), storage)
         check(("simulated" in result["reader"]) == (io == "sim:nvme4"), result)
     said = good(*words, "--ram", limit, "--stats").stderr
     check(b"read by " in said and b"storage, for each generated token: " in said, said)
@@ -75,6 +76,22 @@ def weights_are_read_as_io_or_the_environment_says():
     bad(1, "HEARTH_IO=sim:floppy: no simulated disk is called 'floppy'", *args, env={"HEARTH_IO": "sim:floppy"})
     bad(1, "HEARTH_IO=mmap: a limit of memory", *args, "--ram", "8G", env={"HEARTH_IO": "mmap"})
     bad(1, "mapped weights", *args, "--ram", "8G", "--io", "mmap")
+
+
+@case
+def what_the_system_leaves_is_a_limit_too():
+    floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+    words = [floats, "-c", "64", "--batch", "16", "-t", "1"]
+    text = scratch("compared", b"Once upon a time there was a cat. " * 20)
+    said = good("run", *words, "--gpu", "none", "-p", "Once upon a time", "-n", "4", "--ram", "auto", "-v").stderr
+    check(b"the limit of memory is " in said and b" leaves " in said and b"read into memory" in said, said)
+    bad(2, "bytes are wanted", "run", *words, "--ram", "automatic")
+    both = ["compare", *words, "-f", text, "--against", MODEL]
+    expected = good(*both).stdout
+    least = int(least_ram(*both))
+    for ram in ["auto", str(2 * least + (8 << 20))]:  # of two models the first one gets half
+        check(good(*both, "--ram", ram).stdout == expected, ram)
+    bad(1, "needs at least", *both, "--ram", str(least + (8 << 20)))
 
 
 @case
