@@ -24,7 +24,7 @@ const option_spec model_options[] = {
      "bits",
              ADVANCED),
     OPT_FLAG("mmap", 0, "the same as --io mmap", ADVANCED),
-    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G, auto; the rest is read when needed"),
+    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G, auto; other weights are read"),
     OPT_TEXT("io", 0, "HOW", "how weights are read: auto, uring, pread, sim:DISK; mmap: the file is mapped", ADVANCED),
     OPT_FLAG("no-repack", 0, "weights in the file's order: same text, slower", ADVANCED),
     OPT_CHOICE("selector", 0, "S", "auto|dense|gate|predictor|threshold",

@@ -139,7 +139,7 @@ TEST(a_run_survives_every_allocation_that_fails)
 {
     fault_survive("a run", run_read, 30, 0, 0);
     fault_survive("a mapped run", run_mapped, 30, 0, 0);
-    fault_survive("a streamed run", run_streamed, 50, 0, 0);
+    fault_survive("a streamed run", run_streamed, 80, 0, 0);
 }
 
 TEST(a_batch_survives_every_allocation_that_fails) { fault_survive("a batch", step_batch, 30, 0, 0); }

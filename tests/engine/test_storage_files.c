@@ -76,12 +76,15 @@ TEST(a_shorter_file_is_an_error_until_it_is_whole_again)
     }
 }
 
+/* The head reads their embeddings, which are in memory for that. */
+static const char *const tied[] = {"golden/arch/smallthinker-4b.gguf", "golden/arch/gemma2.gguf"};
+
 TEST(a_shorter_file_is_no_matter_for_what_is_in_memory)
 {
     for (int i = 0; i < 2; i++) {
         CLEANUP(close_subject) subject s;
         hearth_storage_stats before, after;
-        if (!open_subject(&s, models[i], "auto", 16 << 20)) return;
+        if (!open_subject(&s, tied[i], "auto", 16 << 20)) return;
         CHECK_OK(run(&s, err));
         CHECK_INT(truncate(s.path, 9000), 0);
         hearth_model_get_storage(s.model, &before);

@@ -1,5 +1,6 @@
-/* The n-th allocation, read or write fails, for n = 1, 2, ... until a task succeeds in spite of it. After each: an
- * error with a line for a person, not a byte kept, no output under either of its names. */
+/* The n-th allocation, read or write fails, for n = 1, 2, ... until a task has fewer of them. After each: an error with
+ * a line for a person, not a byte kept, no output under either of its names; or, where a task can do without, what it
+ * writes else. */
 #ifndef HEARTH_TESTS_SUPPORT_FAULTS_H
 #define HEARTH_TESTS_SUPPORT_FAULTS_H
 
