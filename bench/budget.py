@@ -55,7 +55,8 @@ def main():
     arguments.options = options or ["-c", "512", "--gpu", "none", "-n", "16"]
     print(f"{os.path.basename(arguments.model)}, {' '.join(arguments.options)}, group "
           f"{'limited to the budget' if arguments.limit else 'unlimited'}\n")
-    print("| budget | MiB | peak, MiB | above the budget, MiB | allowed, MiB | holds | text |\n|---|---|---|---|---|---|---|")
+    print("| budget | MiB | peak, MiB | above the budget, MiB | allowed, MiB | holds | text |")
+    print("|---|---|---|---|---|---|---|")
     failures = []
     for budget in arguments.budgets:
         done, peak = measure(arguments, budget)

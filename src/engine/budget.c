@@ -74,9 +74,9 @@ uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64
 static void divide(hearth_model *m, const char *why)
 {
     hth_budget *b = &m->budget;
+    uint64_t others = b->fixed + max_of(b->announced, b->sessions), size = b->cap.now;
     if (!m->streamed.store) return;
-    uint64_t others = b->fixed + max_of(b->announced, b->sessions), left = b->limit == 0 ? UINT64_MAX : b->limit > others ? b->limit - others : 0,
-             size = min_of(left, b->cap.now);
+    if (b->limit > 0) size = min_of(size, b->limit > others ? b->limit - others : 0);
     hth_store_set_memory(m->streamed.store, size);
     uint64_t change = size > b->logged ? size - b->logged : b->logged - size;
     if (change <= b->cap.max / GROW_PART) return;
