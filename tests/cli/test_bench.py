@@ -11,7 +11,7 @@ import sys
 import time
 
 from program import (HEARTH, MODEL, TIMEOUT, QUICK_GPU, NO_DRIVER, cases, case, measured, check, hearth, good,
-                     bad, scratch, model_bytes, data, tiny_model, story, findings)
+                     bad, least_ram, scratch, model_bytes, data, tiny_model, story, findings)
 
 
 @case
@@ -264,12 +264,23 @@ def bench_draws_experts():
     bad(1, "has no experts", "bench", MODEL, *run[1:], "--route", "uniform")
     bad(2, "have no quality", "bench", *run, "--route", "uniform", "--parallel", "2")
     bad(2, "the CPU alone", "bench", *run[:-2], "--route", "uniform", "--gpu", "null")
-    limit = int(re.search(r"\((\d+) bytes\)", bad(1, "needs at least", "bench", *run, "--ram", "1M"))[1]) + (1 << 20)
     table = good("bench", *run, "--route", "uniform", "--repeat", "1").stdout
     check(b"Experts drawn, not chosen by the model: uniform, sticky 0" in table, table)
-    result = bench(*run, "--route", "uniform", "--ram", str(limit))
-    if "parts" in result:  # small models may fit
-        check(len(result["tests"][0]["storage"]) == 5 and "limit_bytes_per_second" not in result["tests"][0], result)
+
+
+@case
+def bench_tells_what_a_limit_of_memory_costs():
+    floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+    words = ["bench", floats, "-p", "4", "-n", "4", "-c", "64", "--batch", "16", "-t", "1", "--gpu", "none",
+             "--repeat", "2"]
+    limit = least_ram(*words)
+    result = json.loads(good(*words, "--ram", limit, "--json").stdout)
+    check(0 < result["parts_in_memory"] < result["parts"] and result["reader"], result)
+    for test in result["tests"]:
+        check(len(test["storage"]) == 2 and test["storage"][0]["weight_bytes"] > 0, test)
+        check("limit_bytes_per_second" not in test and "share_of_limit" not in test, test)
+    table = good(*words, "--ram", limit).stdout
+    check(b"parts of the weights fit into memory" in table and table.count(b"| generate 4 |") == 2, table)
 
 
 @measured

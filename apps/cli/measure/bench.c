@@ -336,7 +336,10 @@ static int check_args(const bench *b, const args *a)
     if (args_uint(a, "ctx", 1) == 0)
         return usage_error("bench -c 0: without -c, bench takes the context that its tests need");
     if (needs_cpu(b) && gpu_option(a))
-        return usage_error("bench %s is for the CPU alone: leave --%s out", b->traces.given ? "--fire" : b->route.given ? "--route" : "-f",
+        return usage_error("bench %s is for the CPU alone: leave --%s out",
+                           b->traces.given  ? "--fire"
+                           : b->route.given ? "--route"
+                                            : "-f",
                            gpu_option(a));
     if (b->traces.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
         return usage_error(
