@@ -273,7 +273,8 @@ static hearth_status open_reader(hearth_model *m, const char *io, hearth_error *
     hearth_status st = hth_disk_open(io, &disk, err);
     /* However fast a simulated disk is, its bytes come from this one: from the page cache, if they can. */
     bool buffered = io && strncmp(io, "sim:", 4) == 0;
-    if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){files, n, disk, buffered}, &m->streamed.reader, err);
+    if (st == HEARTH_OK)
+        st = hth_reader_open(&(hth_reader_options){files, n, disk, buffered}, &m->streamed.reader, err);
     hth_free(files);
     return st;
 }

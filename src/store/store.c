@@ -363,8 +363,10 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
     if ((st = hth_slots_open(&s->slots, o->memory, err)) != HEARTH_OK) return st;
     s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
     s->needed = hth_alloc(s->slots.n_class, sizeof *s->needed);
-    for (uint32_t i = 0; s->needed && i < s->slots.n_class; i++) s->needed[i] = (hth_item_list){HTH_NO_ITEM, HTH_NO_ITEM};
-    return s->loads && s->needed ? HEARTH_OK : hth_fail_memory(err, s->slots.n_slot * sizeof *s->loads, "loads of a store");
+    const hth_item_list none = {HTH_NO_ITEM, HTH_NO_ITEM};
+    for (uint32_t i = 0; s->needed && i < s->slots.n_class; i++) s->needed[i] = none;
+    if (s->loads && s->needed) return HEARTH_OK;
+    return hth_fail_memory(err, s->slots.n_slot * sizeof *s->loads, "loads of a store");
 }
 
 hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth_error *err)

@@ -4,8 +4,8 @@
 #include <string.h>
 
 enum { HALF_LIFE = 128 };
-/* Guesses are read while at least this part of them turns out right: wrong ones delay what is needed. One evicts what is
- * needed with less than that part of the probability that it is right. */
+/* Guesses are read while at least this part of them turns out right: wrong ones delay what is needed. One evicts what
+ * is needed with less than that part of the probability that it is right. */
 #define GUESS_PART 0.5f
 /* In a step, of what is known of guesses. */
 #define GUESS_DECAY 0.99f

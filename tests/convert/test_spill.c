@@ -30,7 +30,7 @@ ssize_t __wrap_pread(int fd, void *to, size_t size, off_t at)
     if (++reads.n != reads.at) return __real_pread(fd, to, size, at);
     if (reads.how == EMPTY) return 0;
     if (reads.how == SHORT) return __real_pread(fd, to, (size + 1) / 2, at);
-    errno = reads.how == FAILS ? EIO : EINTR;
+    errno = reads.how == FAILS ? ENODEV : EINTR; /* a failure that a model does not try again */
     return -1;
 }
 
