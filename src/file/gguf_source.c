@@ -1,7 +1,7 @@
 /* The bytes of one part: a regular file, or memory. All system calls that read a model are here: opening without
- * blocking, reads that handle interruptions, short counts and failures that pass, mapping. Called by the cursor and by hth_gguf_read.
- * The file may shrink at any time: sizes are those at opening, and a read past the new end is an error and never
- * blocks. */
+ * blocking, reads that handle interruptions, short counts and failures that pass, mapping. Called by the cursor and by
+ * hth_gguf_read. The file may shrink at any time: sizes are those at opening, and a read past the new end is an error
+ * and never blocks. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/log.h"
 #include "file/gguf_int.h"

@@ -1,5 +1,5 @@
-/* Failures of reads: which of them are tried again, how often, and what a person is told. A disk that is being reset, or
- * a server that restarts, answers again within a second. */
+/* Failures of reads: which of them are tried again, how often, and what a person is told. A disk that is being reset,
+ * or a server that restarts, answers again within a second. */
 #include "file/read_failure.h"
 
 #include "file/gguf_int.h"

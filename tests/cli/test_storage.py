@@ -1,5 +1,5 @@
-"""hearth run with --ram while things go wrong: kills, a file that becomes shorter, a disk that is slow, or full, limits of
-memory that are none. Called by CTest with the program's path. Python 3, standard library only."""
+"""hearth run with --ram while things go wrong: kills, a file that becomes shorter, a disk that is slow, or full, limits
+of memory that are none. Called by CTest with the program's path. Python 3, standard library only."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import time
 
 from program import HEARTH, TIMEOUT, cases, case, check, good, bad, failure_line, least_ram, scratch, data
 
-LONG = bool(os.environ.get("HEARTH_LONG"))
+LONG = os.environ.get("HEARTH_LONG") and not os.environ.get("HEARTH_SANITIZED")
 FLOATS = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
 
 
@@ -56,7 +56,10 @@ def a_killed_run_leaves_nothing_behind():
     slowest, killed = 0, {number: 0 for number in STATUS}
     whole, expected = digest(model), good(*words, "--ram", limit).stdout
     files = files_below(scratch())
-    for i in range(1000 if LONG else 20):
+    i, wanted = 0, 1000 if LONG else 20
+    while sum(killed.values()) < wanted:
+        i += 1
+        check(i < 5 * wanted, "too late", killed)
         number, io = list(STATUS)[i % 3], ["auto", "pread", "sim:sata"][i // 3 % 3]
         process = subprocess.Popen([HEARTH, *words, "--ram", limit, "--io", io], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, env=env, cwd=scratch("tmp"), start_new_session=True)
@@ -77,7 +80,6 @@ def a_killed_run_leaves_nothing_behind():
         except ProcessLookupError:
             pass
     print("     killed: %s; the slowest end took %.0f ms" % (", ".join(map(str, killed.values())), slowest * 1000))
-    check(min(killed.values()) > 0, "too late", killed)
     check(slowest < 10, slowest)
     check(digest(model) == whole, "the model is another one")
     check(good(*words, "--ram", limit).stdout == expected, "another text than before")
@@ -91,8 +93,8 @@ def a_file_that_becomes_shorter_ends_the_text_with_one_line():
     for io in ["auto", "pread", "sim:sata"]:
         shutil.copyfile(FLOATS, model)
         limit = least_ram(*words)
-        process = subprocess.Popen([HEARTH, *words, "--ram", limit, "--io", io, "-q", "--no-echo"], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
+        process = subprocess.Popen([HEARTH, *words, "--ram", limit, "--io", io, "-q", "--no-echo"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         first = os.read(process.stdout.fileno(), 1)
         os.truncate(model, 100000)
         out, err = process.communicate(timeout=TIMEOUT)

@@ -47,7 +47,8 @@ TEST(streamed_weights_give_the_bits_of_those_in_memory)
         if (!golden_open_arch(&g, models[i])) continue;
         FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
         for (int k = 0; expected && k < 3; k++) {
-            CLOSED(hearth_model) *model = engine_open_streamed(g.model, io[k], k == 1 ? 16384 : 0, HEARTH_SELECTOR_AUTO);
+            uint64_t more = k == 1 ? 16384 : 0;
+            CLOSED(hearth_model) *model = engine_open_streamed(g.model, io[k], more, HEARTH_SELECTOR_AUTO);
             if (!model) continue;
             hearth_model_info info = test_model_info(model);
             CHECK(info.n_streamed > 0 && info.n_streamed_max <= info.n_streamed);

@@ -247,7 +247,7 @@ TEST(a_disk_that_fails_for_ever_is_an_error)
     check_fails(HTH_FAULT_ERROR, EIO, "store.bin: cannot read at byte |Input/output error");
     check_fails(HTH_FAULT_ERROR, ENODEV, "store.bin: cannot read at byte |No such device");
     check_fails(HTH_FAULT_ERROR, ESTALE, "Stale file handle");
-    check_fails(HTH_FAULT_END, 0, "store.bin: ends at or before byte |, but had 5244114 bytes when it was opened: the file became shorter");
+    check_fails(HTH_FAULT_END, 0, "store.bin: ends at or before byte |, but had 5244114 bytes|the file became shorter");
 }
 
 TEST(a_file_that_became_shorter_is_an_error)
