@@ -6,6 +6,7 @@
 #include "support/test.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -326,7 +327,7 @@ TEST(sessions_go_on_while_memory_comes_and_goes)
             args[k] = (evaluation){&g, model, expected, &n_running, 1 + 5 * k};
             pthread_create(&threads[k], NULL, evaluate, &args[k]);
         }
-        for (uint64_t k = 0; n_running > 0; k++) {
+        for (uint64_t k = 0; atomic_load(&n_running) > 0; k++) {
             if (k % 10 == 0) need(test_random_below(&r, 4 << 20));
             if (k % 10 == 2) leave_enough();
             hth_engine_check_memory(model, k * SECOND);
