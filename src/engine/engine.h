@@ -124,6 +124,8 @@ hearth_status hth_engine_open_divided(const char *path, const hearth_model_optio
  * it does not fit; UNSUPPORTED, MEMORY, IO. hth_engine_close_store: all sessions and batches are closed. */
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 void hth_engine_close_store(hearth_model *m);
+/* Opens a reader of the model's files, as that store has. ARGUMENT: no way to read has that name. */
+hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_reader **out, hearth_error *err);
 /* UNSUPPORTED: weights are in the file, but `what` reads them in memory. */
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err);
 /* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */

@@ -257,7 +257,7 @@ static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit,
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static hearth_status open_reader(hearth_model *m, const char *io, hearth_error *err)
+hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_reader **out, hearth_error *err)
 {
     uint32_t n = hth_gguf_n_part(m->file);
     hth_disk *disk;
@@ -269,7 +269,7 @@ static hearth_status open_reader(hearth_model *m, const char *io, hearth_error *
     /* However fast a simulated disk is, its bytes come from this one: from the page cache, if they can. */
     bool buffered = io && strncmp(io, "sim:", 4) == 0;
     if (st == HEARTH_OK)
-        st = hth_reader_open(&(hth_reader_options){files, n, disk, buffered}, &m->streamed.reader, err);
+        st = hth_reader_open(&(hth_reader_options){.files = files, .n_file = n, .disk = disk, .buffered = buffered}, out, err);
     hth_free(files);
     return st;
 }
@@ -374,7 +374,7 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     hearth_status st = tests ? divide_for_test(m, o, more, &d, err) : hth_engine_divide_memory(m, o, &d, err);
     if (st != HEARTH_OK) return st;
     if (d.whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
-    else st = open_reader(m, o->io, err);
+    else st = hth_engine_open_reader(m, o->io, &m->streamed.reader, err);
     if (st == HEARTH_OK && !d.fits) st = open_store(m, &d.items, d.store, err);
     if (st == HEARTH_OK) {
         m->budget.limit = tests ? 0 : d.limit;

@@ -17,6 +17,7 @@ typedef struct hth_calibration {
     hth_sample_stats
         device_rate; /* bytes per second of mul_mat_vec_q or mul_mat_vec_f for one token, over some rounds */
     hth_sample_stats cpu_rate; /* bytes per second of rows, all threads */
+    hth_sample_stats cpu_packed; /* the same in the layout of weights that stay in memory; zeros: not measured */
     double
         cpu_down[HTH_PLAN_N_KNOT]; /* the same for a transposed down with the knots' shares of rows active, at random */
     /* seconds from the host's signal to the device's answer, by hth_submit_mode: median, and 99th percentile */
@@ -31,7 +32,7 @@ typedef struct hth_calibration {
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
-/* Measures only cpu_rate and cpu_down, without a device: about half a second, and 256 MiB. MEMORY. */
+/* Measures only cpu_rate, cpu_packed and cpu_down, without a device: about half a second, and 256 MiB. MEMORY. */
 hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
                                 hth_calibration *out, hearth_error *err);
 /* The value of `bytes` that a calibration would have now. */
@@ -75,5 +76,9 @@ void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *ty
  * hth_calibrate, and stores the result. Simulated devices are never cached: their descriptions change. */
 hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                         hth_type type, bool again, hth_calibration *out, hearth_error *err);
+
+/* The same for this CPU alone (hth_calibrate_cpu); what concerns a device is 0. */
+hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
+                                            hth_calibration *out, hearth_error *err);
 
 #endif

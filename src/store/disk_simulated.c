@@ -70,6 +70,8 @@ typedef struct simulated_disk {
     char name[40];
     hth_disk_timing timing;
     bool virtual_clock;
+    hth_disk_end_fn *ended; /* instead of reading; NULL: bytes are read */
+    void *user;
     uint64_t now_ns;             /* of the virtual clock */
     simulated_read reads[MAX_READ]; /* that run, in the order of their ends */
     uint32_t n_read;
@@ -95,7 +97,9 @@ static bool start(hth_disk *disk, const hth_disk_read *read)
 static hth_disk_result end_first(simulated_disk *d)
 {
     hth_disk_read read = d->reads[0].read;
+    if (d->ended) d->ended(d->user, &read, d->reads[0].end_ns);
     memmove(d->reads, d->reads + 1, --d->n_read * sizeof *d->reads);
+    if (d->ended) return (hth_disk_result){read.id, read.size};
     ssize_t n = pread(read.fd, read.to, read.size, (off_t)read.at);
     return (hth_disk_result){read.id, n < 0 ? -errno : n};
 }
@@ -154,3 +158,17 @@ hearth_status hth_disk_open_simulated(const hth_disk_model *model, uint64_t seed
     *out = &d->disk;
     return HEARTH_OK;
 }
+
+hearth_status hth_disk_open_timer(const hth_disk_model *model, uint64_t seed, hth_disk_end_fn *ended, void *user,
+                                  hth_disk **out, hearth_error *err)
+{
+    hearth_status st = hth_disk_open_simulated(model, seed, true, out, err);
+    if (st != HEARTH_OK) return st;
+    simulated_disk *d = (simulated_disk *)*out;
+    d->ended = ended, d->user = user;
+    return HEARTH_OK;
+}
+
+void hth_disk_timer_set(hth_disk *disk, uint64_t now_ns) { ((simulated_disk *)disk)->now_ns = now_ns; }
+
+uint64_t hth_disk_timer_free(const hth_disk *disk) { return ((const simulated_disk *)disk)->timing.bus_free_ns; }

@@ -55,6 +55,7 @@ typedef struct hth_reader_options {
     uint32_t n_file;
     hth_disk *disk;  /* the reader closes it, also if opening fails */
     bool buffered;   /* never O_DIRECT */
+    bool in_caller;  /* no thread: hth_reader_start reads */
 } hth_reader_options;
 
 typedef struct hth_reader_stats {

@@ -166,8 +166,9 @@ static void place(hth_slots *s)
     }
 }
 
-hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err)
+hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, hearth_error *err)
 {
+    void *(*alloc)(size_t) = no_bytes ? hth_pages_reserve : hth_pages_alloc;
     uint64_t size = 0;
     size_t n_slot = 0;
     hth_slots_divide(s, memory);
@@ -181,7 +182,7 @@ hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err)
     s->size = (size_t)size, s->open_size = size;
     s->slots = hth_alloc(n_slot, sizeof *s->slots);
     s->lists = hth_alloc(2 * n_slot, sizeof *s->lists);
-    s->memory = s->slots && s->lists ? hth_pages_alloc(s->size) : NULL;
+    s->memory = s->slots && s->lists ? alloc(s->size) : NULL;
     if (!s->memory)
         return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for weights that are read when they are needed",
                         hth_format_bytes(size).text);

@@ -43,8 +43,9 @@ typedef struct hth_slots {
 hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t n_item, hearth_error *err);
 /* The least memory with the items that are pinned now. False: overflow. */
 bool hth_slots_least(const hth_slots *s, uint64_t *size);
-/* Divides memory, at least hth_slots_least, among the slots, and allocates them. MEMORY. */
-hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err);
+/* Divides memory, at least hth_slots_least, among the slots, and allocates them; no_bytes: only their addresses.
+ * MEMORY. */
+hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, hearth_error *err);
 void hth_slots_close(hth_slots *s);
 
 /* Divides other memory, at least hth_slots_least, which is as much as when it was opened at most: sets n_open. */

@@ -360,7 +360,7 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
                         hth_format_bytes(o->memory).text, hth_format_bytes(least).text);
     if (o->pins) hth_store_choose_pinned(s, o->memory, s->n_streamed);
     s->max_pinned = s->n_pinned;
-    if ((st = hth_slots_open(&s->slots, o->memory, err)) != HEARTH_OK) return st;
+    if ((st = hth_slots_open(&s->slots, o->memory, o->no_bytes, err)) != HEARTH_OK) return st;
     s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
     s->needed = hth_alloc(s->slots.n_class, sizeof *s->needed);
     const hth_item_list none = {HTH_NO_ITEM, HTH_NO_ITEM};

@@ -293,7 +293,7 @@ static void close_all(bench *b)
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
     hth_act_trace_close(b->traces.lists);
-    hth_route_trace_close(b->route.lists);
+    bench_close_route(&b->route);
     bench_close_quality(&b->quality);
 }
 
@@ -389,7 +389,7 @@ static int run(const args *a)
                 .quality.path = args_text(a, "file", NULL)};
     const char *fire = args_text(a, "fire", NULL), *route = args_text(a, "route", NULL);
     int wrong = fire ? bench_parse_traces(fire, &b.traces) : 0;
-    if (wrong == 0 && route) wrong = bench_parse_route(route, &b.route);
+    if (wrong == 0 && route) wrong = bench_parse_route("bench", route, &b.route);
     if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;

@@ -1,0 +1,199 @@
+/* What is computed for a token, and at which rate: matrices that stay in memory in the layout that the CPU prefers, items
+ * of a store in that of the file. */
+#include "measure/storage_cost.h"
+
+#include "base/alloc.h"
+#include "placement/plan_model.h"
+
+/* Jobs of the thread pool: of a mixer and what surrounds it; of a router and of a wave of experts; of a dense network; of
+ * a cluster that is computed alone. */
+enum { MIXER_JOBS = 7, EXPERT_JOBS = 8, DENSE_JOBS = 4, CLUSTER_JOBS = 4 };
+
+typedef struct costing {
+    const hearth_model *m;
+    const hth_memory_division *d;
+    const hth_storage_machine *machine;
+} costing;
+
+/* ---- rates ----------------------------------------------------------------------------------------- */
+
+static const hth_calibration *rates_of(const hth_storage_machine *machine, hth_type type)
+{
+    for (size_t i = 0; i < machine->n_rate; i++)
+        if (machine->rates[i].type == type) return &machine->rates[i];
+    return &machine->rates[0]; /* of a type with few bytes */
+}
+
+static double of_rows(const costing *c, const hth_matrix *w) { return 1.0 / rates_of(c->machine, w->type)->cpu_rate.median; }
+
+/* Seconds of a matrix in memory. */
+static double of_packed(const costing *c, const hth_matrix *w)
+{
+    const hth_calibration *r = rates_of(c->machine, w->type);
+    double size = (double)w->n_row * (double)w->row_size;
+    return size / (r->cpu_packed.median > 0.0 ? r->cpu_packed.median : r->cpu_rate.median);
+}
+
+/* Seconds of a byte if this share of the rows is computed, one by one; of all, as of whole matrices. */
+static double of_live(const costing *c, const hth_matrix *w, double share)
+{
+    hth_plan_rates rates;
+    const hth_calibration *r = rates_of(c->machine, w->type);
+    for (int i = 0; i < HTH_PLAN_N_KNOT; i++) rates.at[i] = r->cpu_down[i];
+    return share / hth_plan_rate(&rates, share);
+}
+
+/* ---- networks -------------------------------------------------------------------------------------- */
+
+static double sum_packed(const costing *c, const hth_matrix *const *all, size_t n)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += of_packed(c, all[i]);
+    return sum;
+}
+
+static void cost_experts(const costing *c, const hth_experts *e, hth_layer_cost *to)
+{
+    const hth_matrix *all[HTH_EXPERT_MATRICES], *const shared[] = {&e->shared.gate, &e->shared.up, &e->shared.down};
+    const hth_router *r = &e->router;
+    int n = 0;
+    hth_expert_matrices(e, all);
+    double used = (double)r->n_used / r->n_expert;
+    to->network = used * sum_packed(c, all, HTH_EXPERT_MATRICES);
+    for (int i = 0; i < HTH_EXPERT_MATRICES; i++)
+        if (all[i]->n_row > 0 && n < HTH_MAX_EXTENT) to->of_byte[n++] = of_rows(c, all[i]);
+    to->always += sum_packed(c, shared, sizeof shared / sizeof *shared) + EXPERT_JOBS * c->machine->job +
+                  (double)r->n_expert * c->m->model->hparams.d_model * sizeof *r->weight /
+                      c->machine->rates[0].cpu_rate.median;
+}
+
+/* The share of a layer's neurons that is computed after the first half. */
+static double live_share(const costing *c, const hth_layer *l)
+{
+    double sum = 0.0;
+    size_t n = hth_n_cluster(l->ffn.d_ff);
+    if (c->m->selector == HEARTH_SELECTOR_DENSE) return 1.0;
+    for (uint32_t k = 0; k < n; k++) sum += hth_plan_active_share(l, k, c->m->selector);
+    return sum / (double)n;
+}
+
+static void cost_dense(const costing *c, const hth_layer *l, hth_layer_cost *to)
+{
+    const hth_ffn *f = &l->ffn;
+    const hth_matrix *const halves[] = {&f->gate, &f->up}, *const predictor[] = {&f->predictor.in, &f->predictor.out};
+    const hth_matrix *down = hth_ffn_is_transposed(f) ? &f->down_t.rows : &f->down;
+    bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR;
+    double live = live_share(c, l), size = 0.0;
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        bool whole = live >= 1.0 || (n == 0 && !predicts);
+        if (halves[i]->n_row == 0) continue;
+        size = (double)halves[i]->n_row * (double)halves[i]->row_size;
+        to->network += whole ? of_packed(c, halves[i]) : size * of_live(c, halves[i], live);
+        to->of_byte[n++] = of_rows(c, halves[i]);
+    }
+    size = (double)down->n_row * (double)down->row_size;
+    to->network += down == &f->down ? of_packed(c, down) : size * of_live(c, down, live);
+    to->of_down = of_rows(c, down);
+    to->always += DENSE_JOBS * c->machine->job + (predicts ? sum_packed(c, predictor, 2) : 0.0);
+    if (down != &f->down) to->of_byte[n] = of_live(c, down, 1.0);
+}
+
+/* Clusters of a layer: what of them is computed, and which are read. numbers: three of each. */
+static double *cost_clusters(const costing *c, const hth_layer *l, hth_layer_cost *to, double *numbers)
+{
+    size_t n = hth_n_cluster(l->ffn.d_ff);
+    bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR, dense = c->m->selector == HEARTH_SELECTOR_DENSE;
+    to->shares[0] = numbers, to->shares[1] = numbers + n;
+    if (predicts) to->wanted = numbers + 2 * n;
+    for (uint32_t k = 0; k < n; k++) {
+        double live = dense ? 1.0 : hth_plan_active_share(l, k, c->m->selector), none = 1.0;
+        double ratio = of_live(c, &l->ffn.down_t.rows, live) / of_live(c, &l->ffn.down_t.rows, 1.0);
+        to->shares[0][k] = predicts ? ratio : 1.0;
+        to->shares[1][k] = ratio;
+        for (int i = 0; i < HTH_CLUSTER_NEURONS; i++) none *= 1.0 - live;
+        if (predicts) to->wanted[k] = 1.0 - none;
+    }
+    to->of_item = CLUSTER_JOBS * c->machine->job;
+    return numbers + 3 * n;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------------- */
+
+/* All matrices of a layer but those of its network. */
+static double cost_mixers(const costing *c, uint32_t i)
+{
+    hth_layer *l = &c->m->model->layers[i];
+    const hth_experts *e = &l->experts;
+    const hth_matrix *const network[] = {&l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows, &e->gate, &e->up,
+                                         &e->down, &e->down_t.rows, &e->shared.gate, &e->shared.up, &e->shared.down};
+    hth_matrix *all[HTH_LAYER_MATRICES];
+    double sum = MIXER_JOBS * c->machine->job;
+    hth_layer_matrices(l, all);
+    for (int k = 0; k < HTH_LAYER_MATRICES; k++) sum += all[k]->n_row > 0 ? of_packed(c, all[k]) : 0.0;
+    for (size_t k = 0; k < sizeof network / sizeof *network; k++) sum -= network[k]->n_row > 0 ? of_packed(c, network[k]) : 0.0;
+    return sum;
+}
+
+static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, double *numbers)
+{
+    const hth_layer *l = &c->m->model->layers[i];
+    const hth_ffn_pieces *pieces = &c->d->items.pieces[i];
+    bool has_experts = hth_has_experts(l->network);
+    *to = (hth_layer_cost){.always = cost_mixers(c, i), .first_item = pieces->first_item, .first_down = UINT32_MAX};
+    if (has_experts) cost_experts(c, &l->experts, to);
+    if (l->ffn.d_ff == 0) return numbers;
+    hth_layer_cost dense = {0};
+    cost_dense(c, l, &dense);
+    to->always += dense.always;
+    if (has_experts || pieces->n_half == 0) { /* the dense network stays in memory */
+        to->always += dense.network;
+        return numbers;
+    }
+    to->network = dense.network;
+    to->of_down = dense.of_down;
+    for (int k = 0; k < HTH_MAX_EXTENT; k++) to->of_byte[k] = dense.of_byte[k];
+    if (pieces->n_down > 0) to->first_down = pieces->first_item + pieces->n_half;
+    return hth_ffn_is_transposed(&l->ffn) ? cost_clusters(c, l, to, numbers) : numbers;
+}
+
+hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *m, const hth_memory_division *d,
+                                    const hth_storage_machine *machine, hearth_error *err)
+{
+    const costing c = {m, d, machine};
+    uint32_t n_layer = m->model->hparams.n_layer;
+    size_t n_number = 0;
+    for (uint32_t i = 0; i < n_layer; i++) n_number += 3 * hth_n_cluster(m->model->layers[i].ffn.d_ff);
+    cost->layers = hth_alloc(n_layer, sizeof *cost->layers);
+    cost->numbers = hth_alloc(n_number + 1, sizeof *cost->numbers);
+    if (!cost->layers || !cost->numbers) return hth_fail_memory(err, n_layer * sizeof *cost->layers, "a plan");
+    double *numbers = cost->numbers;
+    for (uint32_t i = 0; i < n_layer; i++) numbers = cost_layer(&c, i, &cost->layers[i], numbers);
+    cost->head = of_packed(&c, m->model->tied ? &m->model->token_embd : &m->model->output);
+    return HEARTH_OK;
+}
+
+void hth_storage_cost_free(hth_storage_cost *cost)
+{
+    hth_free(cost->layers);
+    hth_free(cost->numbers);
+}
+
+double hth_layer_cost_item(const hth_layer_cost *layer, const hth_weight_items *items, uint32_t i_item)
+{
+    const hth_store_item *item = &items->items[i_item];
+    double sum = layer->of_item;
+    if (i_item >= layer->first_down) return sum + layer->of_down * (double)item->extents[0].size;
+    for (uint32_t k = 0; k < item->n_extent; k++) {
+        double share = layer->shares[0] ? layer->shares[k > 0][i_item - layer->first_item] : 1.0;
+        sum += share * layer->of_byte[k] * (double)item->extents[k].size;
+    }
+    return sum;
+}
+
+double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer)
+{
+    double sum = cost->head;
+    for (uint32_t i = 0; i < n_layer; i++) sum += cost->layers[i].always + cost->layers[i].network;
+    return sum;
+}

@@ -1,0 +1,34 @@
+/* Seconds of products of a token, by layer, from calibrated rates. storage_plan.c plays tokens with them. */
+#ifndef HTH_MEASURE_STORAGE_COST_H
+#define HTH_MEASURE_STORAGE_COST_H
+
+#include "measure/storage_plan.h"
+
+typedef struct hth_layer_cost {
+    double always;         /* all but the items of a store */
+    double network;        /* of the items, if they stayed in memory: of those that a token uses */
+    double of_byte[HTH_MAX_EXTENT]; /* of an extent of an item */
+    double of_down;        /* the same of items from first_down on, which have one */
+    double of_item;        /* beside its bytes */
+    uint32_t first_item, first_down;
+    double *shares[2];     /* [clusters], or NULL: what is computed of a cluster's first extent, and of the others */
+    double *wanted;        /* [clusters] the chance that a predictor names a cluster; NULL: all are read */
+} hth_layer_cost;
+
+typedef struct hth_storage_cost {
+    hth_layer_cost *layers; /* [n_layer] */
+    double head;
+    double *numbers; /* of the layers */
+} hth_storage_cost;
+
+/* hth_storage_cost_free frees it, also on failure. MEMORY. */
+hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *model, const hth_memory_division *division,
+                                    const hth_storage_machine *machine, hearth_error *err);
+void hth_storage_cost_free(hth_storage_cost *cost);
+
+/* Of an item of the layer. */
+double hth_layer_cost_item(const hth_layer_cost *layer, const hth_weight_items *items, uint32_t i_item);
+/* Of a token, if all is in memory. */
+double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer);
+
+#endif
