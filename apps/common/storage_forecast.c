@@ -33,15 +33,19 @@ static hearth_status predict(storage_forecast *f, hearth_error *err)
 }
 
 hearth_status storage_forecast_open(storage_forecast *f, const char *path, const hearth_model_options *options,
-                                    const hth_route_trace_spec *route, uint32_t n, hearth_error *err)
+                                    const forecast_options *forecast, hearth_error *err)
 {
-    *f = (storage_forecast){.tokens = {.n = n, .seed = 1}};
+    const hth_route_trace_spec *route = forecast->route;
+    *f = (storage_forecast){.tokens = {.n = forecast->n, .seed = 1}};
     hearth_status st = hth_engine_open_divided(path, options, &f->model, &f->division, err);
     if (st != HEARTH_OK) return st;
+    if (forecast->profile) st = hth_profile_open(forecast->profile, f->model->model, &f->profile, err);
+    f->tokens.profile = f->profile;
     bool has_experts = f->model->model->hparams.experts.n_expert > 0;
     f->assumed = has_experts && !route;
     if (route) f->route = *route;
-    else if (has_experts) st = hth_storage_usual_route(f->model, &f->frequency, &f->route, err);
+    else if (has_experts && st == HEARTH_OK)
+        st = hth_storage_usual_route(f->model, &f->frequency, &f->route, err);
     if (route || has_experts) f->tokens.route = &f->route;
     if (st == HEARTH_OK)
         st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread, &f->machine, err);
@@ -51,6 +55,7 @@ hearth_status storage_forecast_open(storage_forecast *f, const char *path, const
 void storage_forecast_close(storage_forecast *f)
 {
     hth_memory_division_free(&f->division);
+    hth_profile_close(f->profile);
     hearth_model_close(f->model);
     hth_free(f->frequency);
     *f = (storage_forecast){0};

@@ -13,16 +13,22 @@ typedef struct storage_forecast {
     hth_storage_machine machine;
     hth_storage_tokens tokens;
     hth_route_trace_spec route; /* of tokens */
+    hth_profile *profile;
     double *frequency;
     bool assumed;        /* nothing is known of the experts that are used */
     hth_storage_speed expected, least, most; /* least and most: by the slowest and the fastest figures, and assumptions */
 } storage_forecast;
 
-/* Opens the model of `path` up to its weights, measures the machine, and predicts the speed of n tokens. route NULL: an
- * assumption about experts. Takes a second, more at the first time. storage_forecast_close closes it, also on failure. As
+typedef struct forecast_options {
+    const hth_route_trace_spec *route; /* NULL: an assumption about experts */
+    const char *profile;               /* a file of hearth profile; NULL: none */
+    uint32_t n;                        /* tokens */
+} forecast_options;
+
+/* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at the first time. storage_forecast_close closes it, also on failure. As
  * hearth_model_open, which refuses the same limits. */
 hearth_status storage_forecast_open(storage_forecast *f, const char *path, const hearth_model_options *options,
-                                    const hth_route_trace_spec *route, uint32_t n, hearth_error *err);
+                                    const forecast_options *forecast, hearth_error *err);
 void storage_forecast_close(storage_forecast *f);
 
 /* The expected speed in other circumstances. */

@@ -284,10 +284,8 @@ static hearth_status check_options(const hearth_model *m, const hearth_model_opt
 
 static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memory, hearth_error *err)
 {
-    bool predicts = m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR;
     hearth_status st = HEARTH_OK;
     if (!streams_experts(m)) m->streamed.pieces = list->pieces;
-    if (!streams_experts(m) && predicts) weigh_clusters(m, list);
     const hth_store_options store = {.items = list->items,
                                      .n_item = list->n,
                                      .n_group = m->model->hparams.n_layer,
@@ -339,6 +337,8 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
     if (st == HEARTH_OK && !hth_store_min_memory(d->items.items, d->items.n, &d->least_store))
         st = hth_fail_memory(err, d->items.n * sizeof *d->items.items, "sizes of items");
     if (st != HEARTH_OK) goto failed;
+    if (!streams_experts(m) && m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR)
+        weigh_clusters(m, &d->items);
     if (o->ram == HEARTH_RAM_AUTO) d->limit = hth_engine_auto_limit(size_of_process(), true);
     sum_matrices(m, &d->items, &d->matrices, &d->streamed);
     d->tables = size_of_tables(m);

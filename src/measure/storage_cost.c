@@ -13,6 +13,7 @@ typedef struct costing {
     const hearth_model *m;
     const hth_memory_division *d;
     const hth_storage_machine *machine;
+    const hth_profile *profile; /* or NULL */
 } costing;
 
 /* ---- rates ----------------------------------------------------------------------------------------- */
@@ -67,23 +68,29 @@ static void cost_experts(const costing *c, const hth_experts *e, hth_layer_cost 
                       c->machine->rates[0].cpu_rate.median;
 }
 
-/* The share of a layer's neurons that is computed after the first half. */
-static double live_share(const costing *c, const hth_layer *l)
+/* The share of a cluster's neurons that is computed after the first half. */
+static double active_share(const costing *c, uint32_t i_layer, uint32_t i)
+{
+    if (c->m->selector == HEARTH_SELECTOR_DENSE) return 1.0;
+    return c->profile ? hth_plan_profiled_share(c->profile, i_layer, i)
+                      : hth_plan_active_share(&c->m->model->layers[i_layer], i, c->m->selector);
+}
+
+static double live_share(const costing *c, uint32_t i_layer)
 {
     double sum = 0.0;
-    size_t n = hth_n_cluster(l->ffn.d_ff);
-    if (c->m->selector == HEARTH_SELECTOR_DENSE) return 1.0;
-    for (uint32_t k = 0; k < n; k++) sum += hth_plan_active_share(l, k, c->m->selector);
+    size_t n = hth_n_cluster(c->m->model->layers[i_layer].ffn.d_ff);
+    for (uint32_t k = 0; k < n; k++) sum += active_share(c, i_layer, k);
     return sum / (double)n;
 }
 
-static void cost_dense(const costing *c, const hth_layer *l, hth_layer_cost *to)
+static void cost_dense(const costing *c, uint32_t i_layer, hth_layer_cost *to)
 {
-    const hth_ffn *f = &l->ffn;
+    const hth_ffn *f = &c->m->model->layers[i_layer].ffn;
     const hth_matrix *const halves[] = {&f->gate, &f->up}, *const predictor[] = {&f->predictor.in, &f->predictor.out};
     const hth_matrix *down = hth_ffn_is_transposed(f) ? &f->down_t.rows : &f->down;
     bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR;
-    double live = live_share(c, l), size = 0.0;
+    double live = live_share(c, i_layer), size = 0.0;
     int n = 0;
     for (int i = 0; i < 2; i++) {
         bool whole = live >= 1.0 || (n == 0 && !predicts);
@@ -100,15 +107,16 @@ static void cost_dense(const costing *c, const hth_layer *l, hth_layer_cost *to)
 }
 
 /* Clusters of a layer: what of them is computed, and which are read. numbers: three of each. */
-static double *cost_clusters(const costing *c, const hth_layer *l, hth_layer_cost *to, double *numbers)
+static double *cost_clusters(const costing *c, uint32_t i_layer, hth_layer_cost *to, double *numbers)
 {
-    size_t n = hth_n_cluster(l->ffn.d_ff);
-    bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR, dense = c->m->selector == HEARTH_SELECTOR_DENSE;
+    const hth_ffn *f = &c->m->model->layers[i_layer].ffn;
+    size_t n = hth_n_cluster(f->d_ff);
+    bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR;
     to->shares[0] = numbers, to->shares[1] = numbers + n;
     if (predicts) to->wanted = numbers + 2 * n;
     for (uint32_t k = 0; k < n; k++) {
-        double live = dense ? 1.0 : hth_plan_active_share(l, k, c->m->selector), none = 1.0;
-        double ratio = of_live(c, &l->ffn.down_t.rows, live) / of_live(c, &l->ffn.down_t.rows, 1.0);
+        double live = active_share(c, i_layer, k), none = 1.0;
+        double ratio = of_live(c, &f->down_t.rows, live) / of_live(c, &f->down_t.rows, 1.0);
         to->shares[0][k] = predicts ? ratio : 1.0;
         to->shares[1][k] = ratio;
         for (int i = 0; i < HTH_CLUSTER_NEURONS; i++) none *= 1.0 - live;
@@ -144,7 +152,7 @@ static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, doub
     if (has_experts) cost_experts(c, &l->experts, to);
     if (l->ffn.d_ff == 0) return numbers;
     hth_layer_cost dense = {0};
-    cost_dense(c, l, &dense);
+    cost_dense(c, i, &dense);
     to->always += dense.always;
     if (has_experts || pieces->n_half == 0) { /* the dense network stays in memory */
         to->always += dense.network;
@@ -154,13 +162,13 @@ static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, doub
     to->of_down = dense.of_down;
     for (int k = 0; k < HTH_MAX_EXTENT; k++) to->of_byte[k] = dense.of_byte[k];
     if (pieces->n_down > 0) to->first_down = pieces->first_item + pieces->n_half;
-    return hth_ffn_is_transposed(&l->ffn) ? cost_clusters(c, l, to, numbers) : numbers;
+    return hth_ffn_is_transposed(&l->ffn) ? cost_clusters(c, i, to, numbers) : numbers;
 }
 
 hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *m, const hth_memory_division *d,
-                                    const hth_storage_machine *machine, hearth_error *err)
+                                    const hth_storage_machine *machine, const hth_profile *profile, hearth_error *err)
 {
-    const costing c = {m, d, machine};
+    const costing c = {m, d, machine, profile};
     uint32_t n_layer = m->model->hparams.n_layer;
     size_t n_number = 0;
     for (uint32_t i = 0; i < n_layer; i++) n_number += 3 * hth_n_cluster(m->model->layers[i].ffn.d_ff);

@@ -23,7 +23,7 @@ typedef struct hth_storage_cost {
 
 /* hth_storage_cost_free frees it, also on failure. MEMORY. */
 hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *model, const hth_memory_division *division,
-                                    const hth_storage_machine *machine, hearth_error *err);
+                                    const hth_storage_machine *machine, const hth_profile *profile, hearth_error *err);
 void hth_storage_cost_free(hth_storage_cost *cost);
 
 /* Of an item of the layer. */

@@ -338,7 +338,7 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
 {
     player p = {.m = model, .d = d, .machine = machine, .tokens = tokens};
     *out = (hth_storage_speed){.hits = 1.0};
-    hearth_status st = hth_storage_cost_open(&p.cost, model, d, machine, err);
+    hearth_status st = hth_storage_cost_open(&p.cost, model, d, machine, tokens->profile, err);
     if (st == HEARTH_OK && d->fits) {
         out->compute_seconds = hth_storage_cost_resident(&p.cost, model->model->hparams.n_layer);
         out->seconds = out->first_seconds = out->compute_seconds;

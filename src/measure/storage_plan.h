@@ -8,6 +8,7 @@
 #include "measure/read_rate.h"
 #include "measure/route_trace.h"
 #include "placement/calibrate.h"
+#include "sparse/profile.h"
 
 /* Figures of this machine, for a model. */
 typedef struct hth_storage_machine {
@@ -38,6 +39,7 @@ typedef struct hth_storage_tokens {
     const hth_route_trace_spec *route; /* experts; NULL: those of hth_storage_usual_route */
     uint32_t n;    /* generated from an empty store, and as many again */
     uint64_t seed; /* of clusters that predictors name */
+    const hth_profile *profile; /* how often neurons are active; NULL: as the file says */
 } hth_storage_tokens;
 
 /* Per token. */
