@@ -5,6 +5,7 @@
  *
  * HOW: auto, uring, pread or sim:DISK. Sizes: 64, 256, 1024, 4096 by default. For each, after a second: GB/s of
  * extents, reads at once, and the share of one core that the process used. */
+#define _GNU_SOURCE
 #include "measure/read_rate.h"
 
 #include <fcntl.h>
@@ -25,7 +26,7 @@ static hearth_status measure(hth_reader *reader, uint64_t file_size, uint64_t si
 {
     hth_read_rate r;
     const hth_read_rate_options o = {
-        .reader = reader, .file_size = &file_size, .n_file = 1, .size = size, .seconds = 1.0 / HTH_READ_ROUNDS};
+        .reader = reader, .file_size = &file_size, .n_file = 1, .size = size, .memory = 256 << 20, .seconds = 1.0 / HTH_READ_ROUNDS};
     hearth_status st = hth_read_rate_measure(&o, &r, err);
     if (st == HEARTH_OK)
         printf("| %llu KiB | %.2f | %u | %.2f |\n", (unsigned long long)(size >> 10), r.rate.median * 1e-9, r.depth,

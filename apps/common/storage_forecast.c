@@ -48,7 +48,8 @@ hearth_status storage_forecast_open(storage_forecast *f, const char *path, const
         st = hth_storage_usual_route(f->model, &f->frequency, &f->route, err);
     if (route || has_experts) f->tokens.route = &f->route;
     if (st == HEARTH_OK)
-        st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread, &f->machine, err);
+        st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread, forecast->memory, &f->machine,
+                                         err);
     return st == HEARTH_OK ? predict(f, err) : st;
 }
 
@@ -59,4 +60,21 @@ void storage_forecast_close(storage_forecast *f)
     hearth_model_close(f->model);
     hth_free(f->frequency);
     *f = (storage_forecast){0};
+}
+
+/* Measuring leaves this part of the limit to the rest of the process. */
+enum { MEMORY_PART = 2 };
+
+storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,
+                                         const hth_route_trace_spec *route, uint32_t n)
+{
+    storage_expectation e = {0};
+    storage_forecast f;
+    const forecast_options forecast = {.route = route, .n = n > 0 ? n : 1, .memory = options->ram / MEMORY_PART};
+    if (!path || options->ram == 0 || options->mmap) return e;
+    if (storage_forecast_open(&f, path, options, &forecast, NULL) == HEARTH_OK && !f.division.fits)
+        e = (storage_expectation){tokens_per_second(f.expected.seconds), tokens_per_second(f.least.seconds),
+                                  tokens_per_second(f.most.seconds), f.assumed};
+    storage_forecast_close(&f);
+    return e;
 }

@@ -23,6 +23,7 @@ typedef struct forecast_options {
     const hth_route_trace_spec *route; /* NULL: an assumption about experts */
     const char *profile;               /* a file of hearth profile; NULL: none */
     uint32_t n;                        /* tokens */
+    uint64_t memory;                   /* that measuring may take */
 } forecast_options;
 
 /* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at the first time. storage_forecast_close closes it, also on failure. As
@@ -34,6 +35,15 @@ void storage_forecast_close(storage_forecast *f);
 /* The expected speed in other circumstances. */
 hearth_status storage_forecast_at(const storage_forecast *f, const hth_memory_division *division,
                                   const hth_storage_machine *machine, hth_storage_speed *out, hearth_error *err);
+
+/* Tokens per second; `expected` 0: the model is in memory, or nothing can be said. */
+typedef struct storage_expectation {
+    double expected, least, most;
+    bool assumed; /* experts are */
+} storage_expectation;
+/* Of n tokens of a run with these options, before it opens the model: within their limit of memory. */
+storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,
+                                         const hth_route_trace_spec *route, uint32_t n);
 
 static inline double tokens_per_second(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0; }
 

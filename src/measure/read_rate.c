@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <time.h>
 
-/* Loads that are queued at once: their bytes, and their number. */
-enum { MAX_LOAD = 48, MIN_LOAD = 4, QUEUED_SIZE = 64 << 20 };
+/* Loads that are queued at once. */
+enum { MAX_LOAD = 48, MIN_LOAD = 4 };
 
 typedef struct loads {
     const hth_read_rate_options *o;
@@ -109,7 +109,7 @@ static hearth_status open_loads(loads *l, const hth_read_rate_options *o, hearth
     for (uint32_t i = 0; i < o->n_file; i++) l->total += places_of(o, i);
     if (o->size == 0 || l->total == 0 || !hth_reader_room(&worst, 1, &room))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no file has %llu bytes to read", (unsigned long long)o->size);
-    while (l->n > MIN_LOAD && room * l->n > QUEUED_SIZE) l->n--;
+    while (l->n > MIN_LOAD && room * l->n > o->memory) l->n--;
     if (o->alone) l->n = 1;
     l->next = l->total / 3;
     l->memory_size = room * l->n;

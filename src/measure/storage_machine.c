@@ -13,7 +13,7 @@
 /* Seconds of a round (HTH_READ_ROUNDS of them): of random reads, and of each of the other two figures. Extents are
  * measured as reads of 1 MiB at most, which the reader makes of larger ones. */
 static const double ROUND_SECONDS = 0.1, SHORT_SECONDS = 0.05;
-enum { MAX_EXTENT_SIZE = 1 << 20, LEAST_SIZE = 4096 };
+enum { MAX_EXTENT_SIZE = 1 << 20, LEAST_SIZE = 4096, QUEUED_SIZE = 48 << 20 };
 /* Types with less than this part of the matrices' bytes count as the most frequent one. */
 enum { MIN_PART = 64 };
 /* Of an NVMe disk: as the simulated ones (store/disk_simulated.c). */
@@ -50,7 +50,7 @@ static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machin
 }
 
 static hearth_status measure_disk(const hearth_model *m, const hth_memory_division *d, const char *io,
-                                  hth_storage_machine *out, hearth_error *err)
+                                  uint64_t memory, hth_storage_machine *out, hearth_error *err)
 {
     hth_reader *reader;
     uint32_t n_file = hth_gguf_n_part(m->file);
@@ -69,7 +69,7 @@ static hearth_status measure_disk(const hearth_model *m, const hth_memory_divisi
         }
     }
     hth_read_rate_options o = {.reader = reader, .file_size = sizes, .n_file = n_file, .size = extent_size(&d->items),
-                               .seconds = ROUND_SECONDS};
+                               .memory = memory < QUEUED_SIZE ? memory : QUEUED_SIZE, .seconds = ROUND_SECONDS};
     if (o.size > largest) o.size = largest;
     if (largest > 0) st = measure_reader(&o, out, err);
     snprintf(out->reader, sizeof out->reader, "%s", hth_reader_name(reader));
@@ -81,7 +81,8 @@ static hearth_status measure_disk(const hearth_model *m, const hth_memory_divisi
 /* ---- the cores -------------------------------------------------------------------------------------- */
 
 /* Rates of the types of the model's matrices; the most frequent one first. */
-static hearth_status measure_rates(const hearth_model *m, hth_pool *pool, hth_storage_machine *out, hearth_error *err)
+static hearth_status measure_rates(const hearth_model *m, hth_pool *pool, uint64_t memory, hth_storage_machine *out,
+                                   hearth_error *err)
 {
     uint64_t size[HTH_TYPE_LIMIT] = {0}, all = 0;
     hearth_status st = HEARTH_OK;
@@ -95,23 +96,24 @@ static hearth_status measure_rates(const hearth_model *m, hth_pool *pool, hth_st
             if (size[t] > size[best]) best = (hth_type)t;
         if (size[best] == 0 || (out->n_rate > 0 && size[best] < all / MIN_PART)) return st;
         size[best] = 0;
-        st = hth_calibration_cache_get_cpu(&m->kernels, pool, best, &out->rates[out->n_rate++], err);
+        st = hth_calibration_cache_get_cpu(&m->kernels, pool, best, memory, &out->rates[out->n_rate++], err);
         if (st != HEARTH_OK) return st;
     }
 }
 
 hearth_status hth_storage_machine_measure(const hearth_model *m, const hth_memory_division *d, const char *io,
-                                          uint32_t n_thread, hth_storage_machine *out, hearth_error *err)
+                                          uint32_t n_thread, uint64_t memory, hth_storage_machine *out,
+                                          hearth_error *err)
 {
     hth_pool *pool = NULL;
     hth_cpu_topology cores;
     hth_cpu_topology_read(NULL, &cores);
     *out = (hth_storage_machine){.n_thread = hth_pool_default_threads(n_thread), .n_core = cores.n_core};
-    hearth_status st = d->items.n > 0 && !d->whole ? measure_disk(m, d, io, out, err) : HEARTH_OK;
+    hearth_status st = d->items.n > 0 && !d->whole ? measure_disk(m, d, io, memory, out, err) : HEARTH_OK;
     if (st == HEARTH_OK) st = hth_pool_open(out->n_thread, &pool, err);
     if (st == HEARTH_OK) {
         hth_pool_pin(pool);
-        st = measure_rates(m, pool, out, err);
+        st = measure_rates(m, pool, memory, out, err);
     }
     if (st == HEARTH_OK) out->job = hth_pool_job_measure(pool) * 1e-9;
     hth_pool_close(pool);

@@ -341,7 +341,7 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
     hearth_status st = hth_storage_cost_open(&p.cost, model, d, machine, tokens->profile, err);
     if (st == HEARTH_OK && d->fits) {
         out->compute_seconds = hth_storage_cost_resident(&p.cost, model->model->hparams.n_layer);
-        out->seconds = out->first_seconds = out->compute_seconds;
+        out->seconds = out->first_seconds = out->compute_seconds + (d->whole ? 0.0 : machine->latency);
     } else if (st == HEARTH_OK) {
         st = open_trace(&p, err);
         if (st == HEARTH_OK) st = open_disk(&p, err);

@@ -23,11 +23,12 @@ typedef struct hth_storage_machine {
     uint32_t n_thread, n_core;
 } hth_storage_machine;
 
-/* Measures the disk for a second, unless all weights are in memory (then its figures are 0); takes rates of the CPU from
- * calibrations of earlier runs, or measures them, which takes half a second and 256 MiB for each type. io: as
- * hth_disk_open. ARGUMENT, IO, MEMORY. */
+/* Measures the disk for half a second, unless all weights are in memory (then its figures are 0); takes rates of the CPU from
+ * calibrations of earlier runs, or measures them, which takes half a second for each type. Takes
+ * HTH_CALIBRATION_SIZE of memory, or `memory` bytes if these are less. io: as hth_disk_open. ARGUMENT, IO, MEMORY. */
 hearth_status hth_storage_machine_measure(const hearth_model *model, const hth_memory_division *division, const char *io,
-                                          uint32_t n_thread, hth_storage_machine *out, hearth_error *err);
+                                          uint32_t n_thread, uint64_t memory, hth_storage_machine *out,
+                                          hearth_error *err);
 
 /* The same machine with the slowest or the fastest figures that were measured. */
 hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, hth_estimate estimate);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { ROUNDS = 5, N_SYNC = 200, N_DISPATCH = 200 };
-static const uint64_t ENOUGH = (uint64_t)256 << 20; /* larger than caches */
+static const uint64_t ENOUGH = HTH_CALIBRATION_SIZE; /* larger than caches */
 
 /* Bytes per second from the seconds of the rounds. */
 static hth_sample_stats rates_of(double bytes, const double seconds[ROUNDS])
@@ -291,11 +291,11 @@ typedef struct cpu_rows {
     int32_t *list;
 } cpu_rows;
 
-static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type, uint32_t n_thread,
+static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type, uint32_t n_thread, uint64_t max_size,
                                hearth_error *err)
 {
     uint8_t row[4 * N_COL];
-    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)(ENOUGH / row_size) / 64 * 64;
+    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)((max_size < ENOUGH ? max_size : ENOUGH) / row_size) / 64 * 64 + 64;
     size_t widest = n_row > N_COL ? n_row : N_COL, width = hth_axpy_width(N_COL);
     r->size = n_row * row_size;
     r->memory = hth_pages_alloc(r->size);
@@ -381,11 +381,11 @@ static void pack_rows(cpu_rows *r, const hth_kernels *k)
     for (size_t at = panel; at + panel <= r->size; at += panel) memcpy(r->memory + at, r->memory, panel);
 }
 
-hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
-                                hearth_error *err)
+hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, uint64_t max_size,
+                                hth_calibration *out, hearth_error *err)
 {
     cpu_rows r = {.size = 0};
-    hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), err);
+    hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), max_size, err);
     if (st == HEARTH_OK) out->cpu_rate = time_rows(&r, k, pool);
     for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)
         out->cpu_down[i] = time_down(&r, k, pool, hth_plan_knots[i]);
@@ -421,7 +421,7 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
     if (st == HEARTH_OK) st = measure_transfer(&b, out);
     close_bench(&b);
     if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
-        st = hth_calibrate_cpu(kernels, pool, type, out, err);
+        st = hth_calibrate_cpu(kernels, pool, type, ENOUGH, out, err);
     return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
 }
 

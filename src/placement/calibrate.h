@@ -32,8 +32,10 @@ typedef struct hth_calibration {
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
-/* Measures only cpu_rate, cpu_packed and cpu_down, without a device: about half a second, and 256 MiB. MEMORY. */
-hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
+/* Measures only cpu_rate, cpu_packed and cpu_down, without a device: about half a second, and HTH_CALIBRATION_SIZE, or
+ * max_size if that is less: then the figures may be those of caches. MEMORY. */
+#define HTH_CALIBRATION_SIZE ((uint64_t)256 << 20)
+hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type, uint64_t max_size,
                                 hth_calibration *out, hearth_error *err);
 /* The value of `bytes` that a calibration would have now. */
 uint64_t hth_calibration_bytes(const hth_device *device, hth_type type);
@@ -77,8 +79,9 @@ void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *ty
 hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                         hth_type type, bool again, hth_calibration *out, hearth_error *err);
 
-/* The same for this CPU alone (hth_calibrate_cpu); what concerns a device is 0. */
+/* The same for this CPU alone (hth_calibrate_cpu); what concerns a device is 0. With less than HTH_CALIBRATION_SIZE the
+ * result is not stored. */
 hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
-                                            hth_calibration *out, hearth_error *err);
+                                            uint64_t max_size, hth_calibration *out, hearth_error *err);
 
 #endif

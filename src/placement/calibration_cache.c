@@ -156,14 +156,14 @@ hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *k
 }
 
 hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
-                                            hth_calibration *out, hearth_error *err)
+                                            uint64_t max_size, hth_calibration *out, hearth_error *err)
 {
     const hth_device_info none = {.name = "this CPU"};
     uint64_t fingerprint = hth_calibration_fingerprint(&none, kernels, hth_pool_n_thread(pool));
     if (hth_calibration_cache_load(fingerprint, type, 0, out)) return HEARTH_OK;
     hth_log(HEARTH_LOG_INFO, "measuring this CPU with weights of %s, for plans", hth_type_find((uint32_t)type)->name);
     *out = (hth_calibration){.type = type};
-    hearth_status st = hth_calibrate_cpu(kernels, pool, type, out, err);
-    if (st == HEARTH_OK) hth_calibration_cache_store(fingerprint, out);
+    hearth_status st = hth_calibrate_cpu(kernels, pool, type, max_size, out, err);
+    if (st == HEARTH_OK && max_size >= HTH_CALIBRATION_SIZE) hth_calibration_cache_store(fingerprint, out);
     return st;
 }

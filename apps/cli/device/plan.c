@@ -430,10 +430,36 @@ static void print_json(const plan_state *p)
     json_end(&j);
 }
 
+/* What is said of a GPU only: the first option that was given, or NULL. */
+static const char *option_of_gpu(const args *a)
+{
+    static const char *const all[] = {"out", "what-if", "vram"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (args_has(a, all[i])) return all[i];
+    return NULL;
+}
+
 static int check_args(const args *a)
 {
-    (void)a;
+    if (strcmp(args_text(a, "gpu", "auto"), "none") == 0 && option_of_gpu(a))
+        return usage_error("plan --gpu none: nothing is placed; leave --%s out, or name a GPU of hearth devices",
+                           option_of_gpu(a));
     return 0;
+}
+
+/* Why the CPU computes all; NULL: there is a GPU to plan for. */
+static const char *lack_of_gpu(const args *a)
+{
+    char gpu[32];
+    const char *name = args_text(a, "gpu", "auto");
+    if (strcmp(name, "none") == 0) return "";
+    return strcmp(name, "auto") == 0 && !option_of_gpu(a) && !hth_device_find_discrete(gpu) ? "no GPU" : NULL;
+}
+
+/* A limit of memory, and nothing on the GPU: the plan is that of the CPU alone. */
+static bool gains_nothing(const plan_state *p)
+{
+    return args_has(p->a, "ram") && !option_of_gpu(p->a) && p->builder.params.n_layer == 0 && p->host_bytes > p->ram;
 }
 
 static int run(const args *a)
@@ -446,8 +472,12 @@ static int run(const args *a)
     int wrong = check_args(a);
     if (!wrong && out) wrong = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
     if (wrong) return wrong;
-    if (strcmp(args_text(a, "gpu", "auto"), "none") == 0) return plan_storage(a, "");
+    if (lack_of_gpu(a)) return plan_storage(a, lack_of_gpu(a));
     hearth_status st = make_plan(&p, &err);
+    if (st == HEARTH_OK && gains_nothing(&p)) {
+        close_all(&p);
+        return plan_storage(a, "nothing gains by lying on the GPU");
+    }
     if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
     else if (st == HEARTH_OK) print_text(&p);
     if (st == HEARTH_OK && out) st = write_placement(&p, out, &err);

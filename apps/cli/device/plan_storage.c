@@ -133,7 +133,8 @@ static hearth_status make(storage_plan *p, hearth_error *err)
     hearth_model_options o = wanted_model(p->a, args_operand(p->a, 0), 0);
     const forecast_options forecast = {.route = p->route.given ? &p->route.spec : NULL,
                                        .profile = args_text(p->a, "profile", NULL),
-                                       .n = (uint32_t)args_uint(p->a, "predict", FORECAST_TOKENS)};
+                                       .n = (uint32_t)args_uint(p->a, "predict", FORECAST_TOKENS),
+                                       .memory = HTH_CALIBRATION_SIZE};
     if (o.ram == 0) o.ram = HEARTH_RAM_AUTO;
     hearth_status st = storage_forecast_open(&p->f, args_operand(p->a, 0), &o, &forecast, err);
     if (st == HEARTH_OK) st = try_memory(p, err);

@@ -364,6 +364,19 @@ static uint32_t device_positions(const bench *b, const args *a, uint64_t n_token
     return all < HEARTH_CTX_TRAINED ? (uint32_t)all : HEARTH_CTX_TRAINED - 1;
 }
 
+/* Before the model is opened, which may take the memory of measuring. */
+static void predict_generation(bench *b, const args *a, uint32_t n_position)
+{
+    size_t i = 0;
+    while (i < b->n_test && (b->tests[i].n_prompt || b->tests[i].n_sequence > 1)) i++;
+    if (!args_has(a, "ram") || i == b->n_test || b->depth) return;
+    hearth_model_options wanted = wanted_model(a, args_operand(a, 0), n_position);
+    if (n_position == 0) wanted.gpu = (hearth_gpu_options){0};
+    uint64_t n = b->tests[i].n_predict, max = 4 * (uint64_t)FORECAST_TOKENS;
+    b->expected = expect_storage_speed(args_operand(a, 0), &wanted, b->route.given ? &b->route.spec : NULL,
+                                       (uint32_t)(n < max ? n : max));
+}
+
 /* -c is checked before the model is read. */
 static bool check_ctx(const args *a, uint64_t n_token)
 {
@@ -396,7 +409,12 @@ static int run(const args *a)
     if (!check_ctx(a, n_token)) return EXIT_OTHER;
     install_signal_handlers();
     interrupt_at_once(true);
-    if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) return EXIT_OTHER;
+    if (!bench_read_route(&b.route)) return EXIT_OTHER;
+    predict_generation(&b, a, device_positions(&b, a, n_token));
+    if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) {
+        bench_close_route(&b.route);
+        return EXIT_OTHER;
+    }
     b.model = model;
     b.info = model_info(model);
     b.by_sim_clock = b.info.gpu_sim_seconds > 0.0;

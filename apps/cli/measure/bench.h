@@ -3,6 +3,7 @@
 #define HEARTH_APPS_CLI_MEASURE_BENCH_H
 
 #include "common/options.h"
+#include "common/storage_forecast.h"
 #include "measure/compare.h"
 #include "measure/act_trace.h"
 #include "measure/peaks.h"
@@ -80,6 +81,7 @@ typedef struct bench {
     bool bf16_dot;
     const char *kv; /* type of the cache, by name */
     bench_quality quality;
+    storage_expectation expected; /* of the first generation, with a limit of memory */
     size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 
