@@ -90,7 +90,7 @@ static void compute_for(player *p, double seconds)
     p->now_ns += (uint64_t)(seconds * (1.0 + p->contention) * 1e9);
 }
 
-/* The store acts now. */
+/* The store acts now: before each call that may start reads, as these move the clock. */
 static void set_clock(player *p) { hth_disk_timer_set(p->timer, p->now_ns); }
 
 static void sort_by_arrival(const player *p, uint32_t *items, size_t n)
@@ -134,8 +134,10 @@ static hearth_status compute_items(player *p, const hth_layer_cost *layer, uint3
             if (p->arrival[held[i]] > p->now_ns) p->now_ns = p->arrival[held[i]];
             compute_for(p, hth_layer_cost_item(layer, &p->d->items, held[i]));
         }
-        set_clock(p);
-        while (n_held > 0) hth_store_give(p->store, held[--n_held]);
+        while (n_held > 0) {
+            set_clock(p);
+            hth_store_give(p->store, held[--n_held]);
+        }
     }
     return HEARTH_OK;
 }
@@ -181,6 +183,7 @@ static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_
 {
     for (uint32_t i = 0; i < n; i++) p->wanted[i] = first + i;
     ask(p, p->wanted, n);
+    set_clock(p);
     hth_store_guess_next(p->store, first + n, MAX_AHEAD);
     return compute_items(p, layer, p->wanted, n, MAX_HELD, err);
 }

@@ -179,7 +179,7 @@ TEST(experts_that_are_foreseen_are_read_while_others_are_computed)
 {
     opened o;
     if (open_model(&o, "mixtral")) {
-        const hth_storage_machine m = machine_of(4e7, 2e7);
+        const hth_storage_machine m = machine_of(5e6, 2e7);
         const hth_route_trace_spec uniform = {.seed = 3}, foreseen = {.foreseen = 1.0, .seed = 3};
         limit_to(&o, 0.6);
         hth_storage_speed with = predict(&o, &m, &foreseen), without = predict(&o, &m, &uniform);
