@@ -75,6 +75,7 @@ struct hth_reader {
     piece pieces[MAX_DEPTH];
     uint32_t n_running, n_delayed;
     uint32_t depth, best_depth;
+    uint64_t busy_since; /* while reads run: the time up to which stats.busy_ns counts */
     struct {
         uint64_t start_ns, size;
         uint32_t n;
@@ -178,7 +179,7 @@ static bool start_piece(hth_reader *r, piece *p)
     p->state = PIECE_RUNNING;
     p->start_ns = r->disk->ops->now(r->disk);
     p->reported = false;
-    r->n_running++;
+    if (r->n_running++ == 0) r->busy_since = p->start_ns;
     return true;
 }
 
@@ -321,11 +322,13 @@ static void take_result(hth_reader *r, const hth_disk_result *result)
 {
     piece *p = &r->pieces[result->id];
     assert(result->id < MAX_DEPTH && p->state == PIECE_RUNNING);
-    uint64_t size = result->n > 0 ? (uint64_t)result->n : 0;
+    uint64_t size = result->n > 0 ? (uint64_t)result->n : 0, now = r->disk->ops->now(r->disk);
     r->n_running--;
     pthread_mutex_lock(&r->lock);
     r->stats.n_read++, r->stats.size += size, r->stats.depth = r->depth;
+    r->stats.busy_ns += now - r->busy_since;
     pthread_mutex_unlock(&r->lock);
+    r->busy_since = now;
     adapt_depth(r, size);
     if (result->n > 0) advance_piece(r, p, size);
     else retry_piece(r, p, (int)-result->n);
