@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from memory_group import MemoryGroup, drop_cached
+from memory_group import MemoryGroup, drop_cached, keep_cached
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "build")
@@ -114,8 +114,9 @@ def resident_rate(row):
 
 
 def limited(row):
-    drop_cached(row["path"])
-    with MemoryGroup(None if row["io"].startswith("sim:") else row["bytes"]) as group:
+    simulated = row["io"].startswith("sim:")
+    (keep_cached if simulated else drop_cached)(row["path"])
+    with MemoryGroup(None if simulated else row["bytes"]) as group:
         done = bench(row, "--repeat", 1, "--ram", row["bytes"], "--io", row["io"], group=group)
         return done and dict(done, peak=group.peak())
 

@@ -33,6 +33,7 @@ enum {
 typedef struct reader_file {
     int fd, direct_fd;
     bool direct;    /* it is read by direct_fd */
+    bool stays;     /* the page cache keeps what was read */
     uint32_t align; /* of direct reads */
     uint64_t size;  /* when it was opened */
     char *path;
@@ -249,7 +250,8 @@ static void advance_piece(hth_reader *r, piece *p, uint64_t n)
 {
     uint64_t got = p->at + n;
     if (got >= p->needed || p->load->failed) {
-        if (!p->direct) posix_fadvise(r->files[p->i_file].fd, (off_t)p->at, (off_t)n, POSIX_FADV_DONTNEED);
+        const reader_file *f = &r->files[p->i_file];
+        if (!p->direct && !f->stays) posix_fadvise(f->fd, (off_t)p->at, (off_t)n, POSIX_FADV_DONTNEED);
         end_piece(p);
         return;
     }
@@ -504,7 +506,8 @@ static hearth_status open_file(hth_reader *r, reader_file *f, const hth_reader_f
 {
     struct stat st;
     size_t size = strlen(from->path) + 1;
-    *f = (reader_file){.fd = from->fd, .direct_fd = -1, .direct = !buffered, .path = hth_alloc(size, 1)};
+    *f = (reader_file){
+        .fd = from->fd, .direct_fd = -1, .direct = !buffered, .stays = buffered, .path = hth_alloc(size, 1)};
     if (!f->path) return hth_fail_memory(err, size, "the path of a file to read");
     memcpy(f->path, from->path, size);
     if (fstat(f->fd, &st) == 0) f->size = (uint64_t)st.st_size;

@@ -54,7 +54,7 @@ typedef struct hth_reader_options {
     const hth_reader_file *files; /* copied */
     uint32_t n_file;
     hth_disk *disk;  /* the reader closes it, also if opening fails */
-    bool buffered;   /* never O_DIRECT */
+    bool buffered;   /* never O_DIRECT; the page cache keeps what was read */
 } hth_reader_options;
 
 typedef struct hth_reader_stats {
