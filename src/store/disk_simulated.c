@@ -1,5 +1,5 @@
 /* Simulated disks. A read ends when the disk has worked on its latency, when the bus has moved its bytes after those
- * of earlier reads, and not before the disk can start another one. Its bytes are read from the file when it ends.
+ * of earlier reads, and not before the disk can start another one. Its bytes are read from the file when it starts.
  *
  * UFS 4.0: Xue et al. 2024 (PowerInfer-2), Table 1 and section 2.3.2: 4 KiB at random within 128 MB 1.08 GB/s, over
  * 512 MB 0.85 GB/s, over all of it 100,000 reads a second; 512 KiB 3.5 GB/s at random and 4 GB/s in order. The
