@@ -48,7 +48,8 @@ static void read_frequencies(trace *t, const char *path)
     size_t capacity = 1 << 20;
     t->frequency = calloc(capacity, sizeof *t->frequency);
     if (!f || !t->frequency) quit("cannot read the frequencies");
-    while (t->n_frequency < capacity && fscanf(f, "%lf", &t->frequency[t->n_frequency]) == 1) t->n_frequency++;
+    while (t->n_frequency < capacity && fscanf(f, "%lf", &t->frequency[t->n_frequency]) == 1)
+        t->n_frequency++;
     fclose(f);
 }
 
@@ -90,13 +91,17 @@ static uint64_t play(const trace *t, hth_store_policy policy, uint64_t memory, u
     hth_store_item *items = calloc(n_item, sizeof *items);
     if (!items || fd < 0) quit("out of memory, or files");
     for (uint32_t i = 0; i < n_item; i++) {
-        items[i] = (hth_store_item){.extents = {{0, 0, 512}}, .n_extent = 1};
+        items[i] = (hth_store_item){.extents = {{0, 0, 512}}, .n_extent = 1, .i_group = i / t->n_expert};
         if (policy == HTH_STORE_STATIC) items[i].weight = (float)t->frequency[i];
     }
     check(hth_disk_open_simulated(hth_disk_model_find("nvme4"), 1, true, &disk, &err), &err);
     check(hth_reader_open(&(hth_reader_options){&file, 1, disk, true}, &reader, &err), &err);
-    const hth_store_options o = {
-        .items = items, .n_item = n_item, .n_group = 1, .memory = memory, .policy = policy, .reader = reader};
+    const hth_store_options o = {.items = items,
+                                 .n_item = n_item,
+                                 .n_group = t->n_layer,
+                                 .memory = memory,
+                                 .policy = policy,
+                                 .reader = reader};
     check(hth_store_open(&o, &store, &err), &err);
     *n_slot = hth_store_n_slot(store);
     for (size_t i = 0; i < t->n_use; i += t->n_used) {
@@ -110,7 +115,8 @@ static uint64_t play(const trace *t, hth_store_policy policy, uint64_t memory, u
         }
         if ((i / t->n_used + 1) % t->n_layer == 0) hth_store_advance(store, 1);
     }
-    uint64_t n_hit = hth_store_get_counters(store, 0).n_hit;
+    uint64_t n_hit = 0;
+    for (uint32_t i = 0; i < t->n_layer; i++) n_hit += hth_store_get_counters(store, i).n_hit;
     hth_store_close(store);
     hth_reader_close(reader);
     close(fd);
@@ -159,10 +165,11 @@ int main(int argc, char **argv)
         uint64_t memory = (uint64_t)(strtod(argv[i], NULL) * t.n_layer * t.n_expert) * ITEM_SIZE;
         double n = (double)t.n_use / 100.0;
         uint32_t n_slot;
-        uint64_t learned = play(&t, HTH_STORE_LEARNED, memory, &n_slot), lru = play(&t, HTH_STORE_LRU, memory, &n_slot),
+        uint64_t learned = play(&t, HTH_STORE_LEARNED, memory, &n_slot),
+                 lru = play(&t, HTH_STORE_LRU, memory, &n_slot),
                  fixed = play(&t, HTH_STORE_STATIC, memory, &n_slot);
-        printf("| %s | %.1f | %.1f | %.1f | %.1f |\n", argv[i], (double)learned / n, (double)lru / n, (double)fixed / n,
-               (double)play_best(&t, n_slot) / n);
+        printf("| %s | %.1f | %.1f | %.1f | %.1f |\n", argv[i], (double)learned / n, (double)lru / n,
+               (double)fixed / n, (double)play_best(&t, n_slot) / n);
     }
     hth_route_trace_close(t.route);
     hth_model_close(t.model);
