@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static hearth_status open_reader(const char *path, int fd, const char *how, hth_reader **reader, hearth_error *err)
@@ -18,8 +19,9 @@ static hearth_status open_reader(const char *path, int fd, const char *how, hth_
     hth_disk *disk;
     const hth_reader_file file = {fd, path};
     hearth_status st = hth_disk_open(how, &disk, err);
-    return st == HEARTH_OK ? hth_reader_open(&(hth_reader_options){.files = &file, .n_file = 1, .disk = disk}, reader, err)
-                           : st;
+    const hth_reader_options o = {
+        .files = &file, .n_file = 1, .disk = disk, .buffered = strncmp(how, "sim:", 4) == 0}; /* as models do */
+    return st == HEARTH_OK ? hth_reader_open(&o, reader, err) : st;
 }
 
 static hearth_status measure(hth_reader *reader, uint64_t file_size, uint64_t size, hearth_error *err)
