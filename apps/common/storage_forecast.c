@@ -32,6 +32,14 @@ static hearth_status predict(storage_forecast *f, hearth_error *err)
     return st == HEARTH_OK ? predict_range(f, HTH_ESTIMATE_BEST, &foreseen, &f->most, err) : st;
 }
 
+static hearth_status predict_prompt(storage_forecast *f, const forecast_options *o, hearth_error *err)
+{
+    hth_storage_tokens tokens = f->tokens;
+    tokens.n = f->n_prompt = o->n_prompt;
+    tokens.n_together = o->n_batch;
+    return hth_storage_predict(f->model, &f->division, &f->machine, &tokens, &f->prompt, err);
+}
+
 hearth_status storage_forecast_open(storage_forecast *f, const char *path, const hearth_model_options *options,
                                     const forecast_options *forecast, hearth_error *err)
 {
@@ -50,7 +58,8 @@ hearth_status storage_forecast_open(storage_forecast *f, const char *path, const
     if (st == HEARTH_OK)
         st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread, forecast->memory, &f->machine,
                                          err);
-    return st == HEARTH_OK ? predict(f, err) : st;
+    if (st == HEARTH_OK) st = predict(f, err);
+    return st == HEARTH_OK && forecast->n_prompt > 0 ? predict_prompt(f, forecast, err) : st;
 }
 
 void storage_forecast_close(storage_forecast *f)

@@ -16,6 +16,8 @@ typedef struct storage_forecast {
     hth_profile *profile;
     double *frequency;
     bool assumed;        /* nothing is known of the experts that are used */
+    uint32_t n_prompt;
+    hth_storage_speed prompt; /* of a token, if n_prompt is not 0 */
     hth_storage_speed expected, least, most; /* least and most: by the slowest and the fastest figures, and assumptions */
 } storage_forecast;
 
@@ -23,6 +25,7 @@ typedef struct forecast_options {
     const hth_route_trace_spec *route; /* NULL: an assumption about experts */
     const char *profile;               /* a file of hearth profile; NULL: none */
     uint32_t n;                        /* tokens */
+    uint32_t n_prompt, n_batch;        /* tokens of a prompt, and of a step of it; 0: none */
     uint64_t memory;                   /* that measuring may take */
 } forecast_options;
 

@@ -14,6 +14,7 @@ typedef struct costing {
     const hth_memory_division *d;
     const hth_storage_machine *machine;
     const hth_profile *profile; /* or NULL */
+    bool many;                  /* tokens of a prompt */
 } costing;
 
 /* ---- rates ----------------------------------------------------------------------------------------- */
@@ -25,13 +26,19 @@ static const hth_calibration *rates_of(const hth_storage_machine *machine, hth_t
     return &machine->rates[0]; /* of a type with few bytes */
 }
 
-static double of_rows(const costing *c, const hth_matrix *w) { return 1.0 / rates_of(c->machine, w->type)->cpu_rate.median; }
+/* Seconds of a byte in the order of the file. */
+static double of_rows(const costing *c, const hth_matrix *w)
+{
+    const hth_calibration *r = rates_of(c->machine, w->type);
+    return 1.0 / (c->many ? r->cpu_prompt_rows : r->cpu_rate.median);
+}
 
 /* Seconds of a matrix in memory. */
 static double of_packed(const costing *c, const hth_matrix *w)
 {
     const hth_calibration *r = rates_of(c->machine, w->type);
     double size = (double)w->n_row * (double)w->row_size;
+    if (c->many) return size / r->cpu_prompt;
     return size / (r->cpu_packed.median > 0.0 ? r->cpu_packed.median : r->cpu_rate.median);
 }
 
@@ -40,6 +47,7 @@ static double of_live(const costing *c, const hth_matrix *w, double share)
 {
     hth_plan_rates rates;
     const hth_calibration *r = rates_of(c->machine, w->type);
+    if (c->many) return of_rows(c, w); /* all neurons are computed */
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) rates.at[i] = r->cpu_down[i];
     return share / hth_plan_rate(&rates, share);
 }
@@ -71,7 +79,7 @@ static void cost_experts(const costing *c, const hth_experts *e, hth_layer_cost 
 /* The share of a cluster's neurons that is computed after the first half. */
 static double active_share(const costing *c, uint32_t i_layer, uint32_t i)
 {
-    if (c->m->selector == HEARTH_SELECTOR_DENSE) return 1.0;
+    if (c->m->selector == HEARTH_SELECTOR_DENSE || c->many) return 1.0;
     return c->profile ? hth_plan_profiled_share(c->profile, i_layer, i)
                       : hth_plan_active_share(&c->m->model->layers[i_layer], i, c->m->selector);
 }
@@ -111,7 +119,7 @@ static double *cost_clusters(const costing *c, uint32_t i_layer, hth_layer_cost 
 {
     const hth_ffn *f = &c->m->model->layers[i_layer].ffn;
     size_t n = hth_n_cluster(f->d_ff);
-    bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR;
+    bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR && !c->many;
     to->shares[0] = numbers, to->shares[1] = numbers + n;
     if (predicts) to->wanted = numbers + 2 * n;
     for (uint32_t k = 0; k < n; k++) {
@@ -166,9 +174,10 @@ static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, doub
 }
 
 hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *m, const hth_memory_division *d,
-                                    const hth_storage_machine *machine, const hth_profile *profile, hearth_error *err)
+                                    const hth_storage_machine *machine, const hth_storage_tokens *tokens,
+                                    hearth_error *err)
 {
-    const costing c = {m, d, machine, profile};
+    const costing c = {m, d, machine, tokens->profile, tokens->n_together > 1};
     uint32_t n_layer = m->model->hparams.n_layer;
     size_t n_number = 0;
     for (uint32_t i = 0; i < n_layer; i++) n_number += 3 * hth_n_cluster(m->model->layers[i].ffn.d_ff);
@@ -177,7 +186,7 @@ hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *
     if (!cost->layers || !cost->numbers) return hth_fail_memory(err, n_layer * sizeof *cost->layers, "a plan");
     double *numbers = cost->numbers;
     for (uint32_t i = 0; i < n_layer; i++) numbers = cost_layer(&c, i, &cost->layers[i], numbers);
-    cost->head = of_packed(&c, m->model->tied ? &m->model->token_embd : &m->model->output);
+    if (!c.many) cost->head = of_packed(&c, m->model->tied ? &m->model->token_embd : &m->model->output);
     return HEARTH_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Seconds of products of a token, by layer, from calibrated rates. storage_plan.c plays tokens with them. */
+/* Seconds of products of a token, by layer, from calibrated rates: of one alone, or of one among many. storage_plan.c plays tokens with them. */
 #ifndef HTH_MEASURE_STORAGE_COST_H
 #define HTH_MEASURE_STORAGE_COST_H
 
@@ -23,7 +23,8 @@ typedef struct hth_storage_cost {
 
 /* hth_storage_cost_free frees it, also on failure. MEMORY. */
 hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *model, const hth_memory_division *division,
-                                    const hth_storage_machine *machine, const hth_profile *profile, hearth_error *err);
+                                    const hth_storage_machine *machine, const hth_storage_tokens *tokens,
+                                    hearth_error *err);
 void hth_storage_cost_free(hth_storage_cost *cost);
 
 /* Of an item of the layer. */

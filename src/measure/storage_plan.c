@@ -36,6 +36,8 @@ typedef struct player {
     size_t n_range;
     uint64_t *arrival; /* [n_item] ns; 0: it was never read */
     uint32_t *wanted, *chosen; /* of a layer: items; experts */
+    uint32_t *n_users; /* [n_item] tokens of the step that use an item */
+    uint32_t n_tok;    /* of the step */
     uint32_t *guess, n_guess;
     uint64_t guessed_at;
     double contention; /* what reading adds to the time of products */
@@ -132,7 +134,8 @@ static hearth_status compute_items(player *p, const hth_layer_cost *layer, uint3
         sort_by_arrival(p, held, n_held);
         for (size_t i = 0; i < n_held; i++) {
             if (p->arrival[held[i]] > p->now_ns) p->now_ns = p->arrival[held[i]];
-            compute_for(p, hth_layer_cost_item(layer, &p->d->items, held[i]));
+            uint32_t n_user = p->trace ? p->n_users[held[i]] : p->n_tok;
+            compute_for(p, n_user * hth_layer_cost_item(layer, &p->d->items, held[i]));
         }
         while (n_held > 0) {
             set_clock(p);
@@ -149,12 +152,18 @@ static void ask(player *p, uint32_t *items, size_t n)
     hth_store_ask(p->store, items, n);
 }
 
-/* Experts of a token of a layer, as items. */
-static uint32_t get_experts(player *p, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *items)
+/* Experts that the tokens of a step use in a layer, as items, ascending. */
+static uint32_t get_experts(player *p, uint32_t i_layer, uint64_t i_tok)
 {
-    uint32_t n = p->m->model->layers[i_layer].experts.router.n_used;
-    hth_route_trace_get(p->trace, i_layer, i_tok, is_guess, items);
-    for (uint32_t i = 0; i < n; i++) items[i] += p->d->items.first_expert[i_layer];
+    const hth_router *r = &p->m->model->layers[i_layer].experts.router;
+    uint32_t first = p->d->items.first_expert[i_layer], n = 0;
+    memset(p->n_users + first, 0, r->n_expert * sizeof *p->n_users);
+    for (uint32_t t = 0; t < p->n_tok; t++) {
+        hth_route_trace_get(p->trace, i_layer, i_tok + t, false, p->chosen);
+        for (uint32_t i = 0; i < r->n_used; i++) p->n_users[first + p->chosen[i]]++;
+    }
+    for (uint32_t e = 0; e < r->n_expert; e++)
+        if (p->n_users[first + e] > 0) p->wanted[n++] = first + e;
     return n;
 }
 
@@ -162,17 +171,19 @@ static void guess_next(player *p, uint32_t i_layer, uint64_t i_tok)
 {
     uint32_t next = i_layer + 1;
     p->guessed_at = p->now_ns;
-    if (next == p->m->model->hparams.n_layer || p->d->items.first_expert[next] == UINT32_MAX) return;
-    p->n_guess = get_experts(p, next, i_tok, true, p->guess);
+    if (p->n_tok > 1 || next == p->m->model->hparams.n_layer || p->d->items.first_expert[next] == UINT32_MAX) return;
+    hth_route_trace_get(p->trace, next, i_tok, true, p->guess);
+    p->n_guess = p->m->model->layers[next].experts.router.n_used;
+    for (uint32_t i = 0; i < p->n_guess; i++) p->guess[i] += p->d->items.first_expert[next];
 }
 
 static hearth_status play_experts(player *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)
 {
     const hth_layer_cost *layer = &p->cost.layers[i_layer];
-    uint32_t n = get_experts(p, i_layer, i_tok, false, p->wanted);
+    uint32_t n = get_experts(p, i_layer, i_tok);
     bool early = p->m->model->layers[i_layer].experts.router.reads_layer_input;
     if (early) ask(p, p->wanted, n);
-    compute_for(p, layer->always);
+    compute_for(p, p->n_tok * layer->always);
     if (!early) ask(p, p->wanted, n);
     guess_next(p, i_layer, i_tok);
     return compute_items(p, layer, p->wanted, n, HTH_MAX_PIECE, err);
@@ -204,7 +215,7 @@ static hearth_status play_layer(player *p, uint32_t i_layer, uint64_t i_tok, hea
     const hth_layer_cost *layer = &p->cost.layers[i_layer];
     const hth_ffn_pieces *pieces = &p->d->items.pieces[i_layer];
     if (p->d->items.first_expert[i_layer] != UINT32_MAX) return play_experts(p, i_layer, i_tok, err);
-    compute_for(p, layer->always);
+    compute_for(p, p->n_tok * layer->always);
     if (layer->wanted) return play_clusters(p, layer, pieces, err);
     hearth_status st = HEARTH_OK;
     if (pieces->n_half > 0) st = play_pieces(p, layer, pieces->first_item, pieces->n_half, err);
@@ -223,7 +234,8 @@ static hth_store_counters sum_counters(const player *p)
     return sum;
 }
 
-static hearth_status play_token(player *p, uint64_t i_tok, hearth_error *err)
+/* n_tok tokens. */
+static hearth_status play_step(player *p, uint64_t i_tok, hearth_error *err)
 {
     const hth_storage_machine *machine = p->machine;
     uint64_t before = p->now_ns, read = sum_counters(p).read_size;
@@ -233,7 +245,7 @@ static hearth_status play_token(player *p, uint64_t i_tok, hearth_error *err)
     if (st != HEARTH_OK) return st;
     compute_for(p, p->cost.head);
     set_clock(p);
-    hth_store_advance(p->store, 1);
+    hth_store_advance(p->store, p->n_tok);
     /* All cores compute, and reading takes its share of them while the disk works. */
     double busy = (double)(sum_counters(p).read_size - read) / machine->read_rate.median * 1e9 / (double)(p->now_ns - before);
     double share = machine->n_thread < machine->n_core ? 0.0 : machine->reading_cores / machine->n_core;
@@ -264,11 +276,13 @@ static hearth_status open_disk(player *p, hearth_error *err)
 static hearth_status open_store(player *p, hearth_error *err)
 {
     const hth_weight_items *items = &p->d->items;
-    uint32_t width = p->m->model->hparams.experts.n_used > 0 ? p->m->model->hparams.experts.n_used : HTH_MAX_PIECE;
+    uint32_t n_expert = p->m->model->hparams.experts.n_expert, width = n_expert > 0 ? n_expert : HTH_MAX_PIECE;
     p->wanted = hth_alloc(width, sizeof *p->wanted);
     p->guess = hth_alloc(width, sizeof *p->guess);
+    p->chosen = hth_alloc(width, sizeof *p->chosen);
     p->arrival = hth_alloc(items->n, sizeof *p->arrival);
-    if (!p->wanted || !p->guess || !p->arrival || !list_ranges(p))
+    p->n_users = hth_alloc(items->n, sizeof *p->n_users);
+    if (!p->wanted || !p->guess || !p->chosen || !p->arrival || !p->n_users || !list_ranges(p))
         return hth_fail_memory(err, items->n * sizeof *p->arrival, "a plan");
     const hth_store_options o = {.items = items->items,
                                  .n_item = items->n,
@@ -305,12 +319,16 @@ static hearth_status play(player *p, hth_storage_speed *out, hearth_error *err)
     hth_store_counters before = {0};
     uint64_t start = p->now_ns;
     double n = p->tokens->n, computed = 0.0;
-    for (uint64_t i = 0; i < 2 * (uint64_t)p->tokens->n; i++) {
+    uint64_t n_all = 2 * (uint64_t)p->tokens->n, end;
+    for (uint64_t i = 0; i < n_all; i += p->n_tok) {
         if (i == p->tokens->n) {
             out->first_seconds = (double)(p->now_ns - start) * 1e-9 / n;
             before = sum_counters(p), start = p->now_ns, computed = p->compute;
         }
-        hearth_status st = play_token(p, i, err);
+        end = i < p->tokens->n ? p->tokens->n : n_all;
+        p->n_tok = p->tokens->n_together > 1 ? p->tokens->n_together : 1;
+        if (p->n_tok > end - i) p->n_tok = (uint32_t)(end - i);
+        hearth_status st = play_step(p, i, err);
         if (st != HEARTH_OK) return st;
     }
     hth_store_counters c = sum_counters(p);
@@ -333,6 +351,8 @@ static void close_player(player *p)
     hth_free(p->arrival);
     hth_free(p->wanted);
     hth_free(p->guess);
+    hth_free(p->chosen);
+    hth_free(p->n_users);
 }
 
 hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_division *d,
@@ -341,7 +361,7 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
 {
     player p = {.m = model, .d = d, .machine = machine, .tokens = tokens};
     *out = (hth_storage_speed){.hits = 1.0};
-    hearth_status st = hth_storage_cost_open(&p.cost, model, d, machine, tokens->profile, err);
+    hearth_status st = hth_storage_cost_open(&p.cost, model, d, machine, tokens, err);
     if (st == HEARTH_OK && d->fits) {
         out->compute_seconds = hth_storage_cost_resident(&p.cost, model->model->hparams.n_layer);
         out->seconds = out->first_seconds = out->compute_seconds + (d->whole ? 0.0 : machine->latency);

@@ -395,6 +395,7 @@ hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type t
         out->cpu_packed = time_rows(&r, k, pool);
     }
     hth_pool_quiesce(pool);
+    hth_pool_quiesce(pool);
     close_rows(&r);
     return st;
 }

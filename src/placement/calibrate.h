@@ -27,12 +27,13 @@ typedef struct hth_calibration {
     /* For prompts, quantised weights; else 0: bytes times tokens per second of rows on the device and on the CPU;
      * bytes of host rows per second packed into the device layout. */
     double device_prompt, cpu_prompt, pack_rate;
+    double cpu_prompt_rows; /* as cpu_prompt, of rows in the order of the file; only of a CPU alone */
 } hth_calibration;
 
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
-/* Measures only cpu_rate, cpu_packed and cpu_down, without a device: about half a second, and HTH_CALIBRATION_SIZE, or
+/* Measures only cpu_rate, cpu_packed, cpu_down, without a device: about half a second, and HTH_CALIBRATION_SIZE, or
  * max_size if that is less: then the figures may be those of caches. MEMORY. */
 #define HTH_CALIBRATION_SIZE ((uint64_t)256 << 20)
 hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type, uint64_t max_size,
@@ -42,6 +43,9 @@ uint64_t hth_calibration_bytes(const hth_device *device, hth_type type);
 /* calibrate_prefill.c, called by hth_calibrate: measures the last three members. */
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err);
+/* The same for the CPU alone, of weights of any type: cpu_prompt and cpu_prompt_rows. MEMORY. */
+hearth_status hth_calibrate_cpu_prompts(const hth_kernels *kernels, hth_pool *pool, hth_type type, hth_calibration *out,
+                                        hearth_error *err);
 /* The minimum batch sizes, up to `max` tokens, from which streaming `cold` bytes of host weights through a device
  * with `hot` resident bytes is faster than computing them on the CPU concurrently; and the CPU's share then. */
 void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
@@ -79,7 +83,7 @@ void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *ty
 hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                         hth_type type, bool again, hth_calibration *out, hearth_error *err);
 
-/* The same for this CPU alone (hth_calibrate_cpu); what concerns a device is 0. With less than HTH_CALIBRATION_SIZE the
+/* The same for this CPU alone (hth_calibrate_cpu, hth_calibrate_cpu_prompts); what concerns a device is 0. With less than HTH_CALIBRATION_SIZE the
  * result is not stored. */
 hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
                                             uint64_t max_size, hth_calibration *out, hearth_error *err);

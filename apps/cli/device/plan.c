@@ -17,6 +17,7 @@ static const option_spec options[] = {
     OPT_FILE("profile", 0, "P", "a profile of this file: how often neurons fire"),
     OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
     OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "host memory for weights; default auto: free now"),
+    OPT_UINT("prompt", 'p', "N", 0, 65536, "expect the speed of a prompt of N; default 512"),
     OPT_UINT("predict", 'n', "N", 1, 4096, "expect the speed of N tokens; default 128"),
     OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
     OPT_FLAG("what-if", 0, "a table over sizes of the GPU's memory"),

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_MEMORY = 5, N_DISK = 2 };
+enum { N_MEMORY = 5, N_DISK = 2, PROMPT_TOKENS = 512 };
 static const double disks[N_DISK] = {3.5e9, 7e9};
 
 /* What a packed file would read, of which a predictor names clusters. */
@@ -131,10 +131,12 @@ static hearth_status try_packing(storage_plan *p, hearth_error *err)
 static hearth_status make(storage_plan *p, hearth_error *err)
 {
     hearth_model_options o = wanted_model(p->a, args_operand(p->a, 0), 0);
-    const forecast_options forecast = {.route = p->route.given ? &p->route.spec : NULL,
+    forecast_options forecast = {.route = p->route.given ? &p->route.spec : NULL,
                                        .profile = args_text(p->a, "profile", NULL),
                                        .n = (uint32_t)args_uint(p->a, "predict", FORECAST_TOKENS),
                                        .memory = HTH_CALIBRATION_SIZE};
+    forecast.n_prompt = (uint32_t)args_uint(p->a, "prompt", PROMPT_TOKENS);
+    forecast.n_batch = session_options(p->a, 0).n_batch;
     if (o.ram == 0) o.ram = HEARTH_RAM_AUTO;
     hearth_status st = storage_forecast_open(&p->f, args_operand(p->a, 0), &o, &forecast, err);
     if (st == HEARTH_OK) st = try_memory(p, err);
@@ -218,14 +220,17 @@ static void print_expected(const storage_plan *p)
     const hth_storage_speed *s = &f->expected;
     printf("Expected: %.2f tokens/s (%.2f to %.2f)", tokens_per_second(s->seconds), tokens_per_second(f->least.seconds),
            tokens_per_second(f->most.seconds));
-    if (f->division.fits) {
-        printf("; the CPU limits\n");
-        return;
-    }
+    if (f->division.fits) printf("; the CPU limits\n");
+    if (f->n_prompt > 0 && f->division.fits)
+        printf("A prompt of %u: %.1f tokens/s\n", f->n_prompt, tokens_per_second(f->prompt.seconds));
+    if (f->division.fits) return;
     printf(" after %u tokens; these %.2f\n", f->tokens.n, tokens_per_second(s->first_seconds));
     printf("The %s limits: of a token %.1f ms are read, %.1f ms computed; %.1f MB read, %.1f %% in memory when asked for\n",
            disk_limits(p) ? "disk" : "CPU", s->disk_seconds * 1e3, s->compute_seconds * 1e3, s->read_bytes * 1e-6,
            s->hits * 100.0);
+    if (f->n_prompt > 0)
+        printf("A prompt of %u: %.1f tokens/s; %.1f MB read for a token of it\n", f->n_prompt,
+               tokens_per_second(f->prompt.seconds), f->prompt.read_bytes * 1e-6);
     if (f->assumed)
         printf("Experts are assumed: mildly skewed, 30 %% as for the token before; the least: all alike. --route says "
                "others.\n");
@@ -355,6 +360,11 @@ static void print_json(const storage_plan *p)
     json_float(&j, "disk_seconds", s->disk_seconds, 6);
     json_float(&j, "read_bytes", s->read_bytes, 9);
     json_float(&j, "hits", s->hits, 6);
+    if (f->n_prompt > 0) {
+        json_uint(&j, "prompt_tokens", f->n_prompt);
+        json_float(&j, "prompt_tokens_per_second", tokens_per_second(f->prompt.seconds), 6);
+        json_float(&j, "prompt_read_bytes", f->prompt.read_bytes, 9);
+    }
     json_others(&j, p);
     json_end(&j);
 }
