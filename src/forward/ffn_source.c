@@ -21,7 +21,7 @@ static hth_matrix slice_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
 {
     hth_matrix some = *m;
     if (m->n_row == 0) return some;
-    some.data = m->data + n_skip * m->row_size;
+    some.data = m->data ? m->data + n_skip * m->row_size : NULL;
     some.n_row = n;
     return some;
 }
@@ -86,29 +86,55 @@ hearth_status hth_step_use_source(hth_step *s, const hth_ffn_source *source, hea
 
 /* ---- a layer ----------------------------------------------------------------------------------------------- */
 
-/* Marks the clusters in which the predictor finds a neuron for any token. */
-static void mark_wanted(const hth_step *s, const hth_ffn *f)
+/* Marks the clusters from neuron `first` on in which the predictor finds a neuron for any of n_row tokens. */
+static void mark_wanted(const hth_step *s, const hth_ffn *f, uint32_t first, const float *scores, uint32_t n_row)
 {
-    const hth_source_buffers *b = s->source_buffers;
-    memset(b->wanted, 0, hth_n_cluster(f->d_ff));
-    for (size_t t = 0; t < s->n_tok; t++)
-        for (size_t j = 0; j < f->d_ff; j++)
-            if (!(b->scores[t * f->d_ff + j] < f->predictor.threshold)) b->wanted[j / HTH_CLUSTER_NEURONS] = 1;
+    uint8_t *wanted = s->source_buffers->wanted;
+    memset(wanted, 0, hth_n_cluster(f->d_ff));
+    for (size_t t = 0; t < n_row; t++)
+        for (size_t j = first; j < f->d_ff; j++)
+            if (!(scores[t * f->d_ff + j] < f->predictor.threshold)) wanted[j / HTH_CLUSTER_NEURONS] = 1;
 }
 
 /* Adds a part to the sums. */
-static void compute_part(hth_step *s, uint32_t i_layer, const hth_ffn_part *part, hth_cold_sums *out)
+static void compute_part(hth_step *s, uint32_t i_layer, const hth_ffn_part *part, const float *scores, uint32_t n_row,
+                         hth_cold_sums *out)
 {
     const hth_ffn *f = &s->model->layers[i_layer].ffn;
     uint32_t n = part->n_neuron;
     assert(part->first % HTH_CLUSTER_NEURONS == 0 && part->first + n <= f->d_ff);
     hth_ffn some = hth_ffn_slice(f, part->first, n, 0);
     some.gate.data = part->gate, some.up.data = part->up, some.down_t.rows.data = part->down;
-    for (size_t t = 0; t < s->n_tok && s->selector == HEARTH_SELECTOR_PREDICTOR; t++)
-        memcpy(s->scores + t * n, s->source_buffers->scores + t * f->d_ff + part->first, n * sizeof *s->scores);
-    hth_fwd_ffn_cold(s, i_layer, &some, s->n_tok, out);
+    for (size_t t = 0; t < n_row && scores && s->selector == HEARTH_SELECTOR_PREDICTOR; t++)
+        memcpy(s->scores + t * n, scores + t * f->d_ff + part->first, n * sizeof *s->scores);
+    uint64_t n_active = out->n_active;
+    hth_fwd_ffn_cold(s, i_layer, &some, n_row, out);
     out->more |= out->n_active > 0;
+    out->n_active += n_active;
     hth_pool_quiesce(s->pool);
+}
+
+hearth_status hth_fwd_ffn_from_source(hth_step *s, uint32_t i_layer, uint32_t first, const float *scores, uint32_t n_row,
+                                      hth_cold_sums *out, hearth_error *err)
+{
+    const hth_ffn *f = &s->model->layers[i_layer].ffn;
+    const hth_ffn_source *from = s->source;
+    *out = (hth_cold_sums){.sums = s->source_buffers->sums};
+    bool predicts = s->selector == HEARTH_SELECTOR_PREDICTOR && scores;
+    if (predicts) mark_wanted(s, f, first, scores, n_row);
+    else memset(s->source_buffers->wanted, 1, hth_n_cluster(f->d_ff));
+    if (!predicts) memset(s->source_buffers->wanted, 0, first / HTH_CLUSTER_NEURONS);
+    from->request(from->user, i_layer, predicts || first > 0 ? s->source_buffers->wanted : NULL);
+    for (;;) {
+        hth_ffn_part part = {0};
+        bool cancelled = hth_pool_is_cancelled(s->pool);
+        hearth_status st = cancelled ? hth_fail_cancelled(err) : from->take(from->user, i_layer, &part, err);
+        if (st != HEARTH_OK) from->cancel(from->user);
+        if (st != HEARTH_OK) return st;
+        if (part.n_neuron == 0) return HEARTH_OK;
+        compute_part(s, i_layer, &part, scores, n_row, out);
+        from->release(from->user, i_layer, &part);
+    }
 }
 
 /* Converts the sums to block_out, or onto add_to. */
@@ -124,25 +150,13 @@ static void finish(hth_step *s, const float *bias, const hth_cold_sums *sums, fl
 hearth_status hth_fwd_ffn_parts(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    const hth_ffn_source *from = s->source;
-    hth_cold_sums sums = {.sums = s->source_buffers->sums};
+    hth_cold_sums sums;
     bool predicts = s->selector == HEARTH_SELECTOR_PREDICTOR;
     hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
     if (predicts) hth_fwd_predict(s, &l->ffn, s->x, s->x_norm, s->n_tok, s->source_buffers->scores);
     hth_pool_finish(s->pool);
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
-    if (predicts) mark_wanted(s, &l->ffn);
-    from->request(from->user, i_layer, predicts ? s->source_buffers->wanted : NULL);
-    for (;;) {
-        hth_ffn_part part = {0};
-        bool cancelled = hth_pool_is_cancelled(s->pool);
-        hearth_status st = cancelled ? hth_fail_cancelled(err) : from->take(from->user, i_layer, &part, err);
-        if (st != HEARTH_OK) from->cancel(from->user);
-        if (st != HEARTH_OK) return st;
-        if (part.n_neuron == 0) break;
-        compute_part(s, i_layer, &part, &sums);
-        from->release(from->user, i_layer, &part);
-    }
-    finish(s, l->ffn.down_bias, &sums, add_to);
-    return HEARTH_OK;
+    hearth_status st = hth_fwd_ffn_from_source(s, i_layer, 0, s->source_buffers->scores, s->n_tok, &sums, err);
+    if (st == HEARTH_OK) finish(s, l->ffn.down_bias, &sums, add_to);
+    return st;
 }

@@ -295,6 +295,11 @@ typedef struct hth_cold_sums {
 } hth_cold_sums;
 void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
                       hth_cold_sums *out);
+/* ffn_source.c: the same for the neurons from `first` on, a multiple of HTH_CLUSTER_NEURONS, from the step's source;
+ * scores [n_row][d_ff], with a predictor. The sums are those of s->source_buffers; without `more` they were not written.
+ * Errors of the source. */
+hearth_status hth_fwd_ffn_from_source(hth_step *s, uint32_t i_layer, uint32_t first, const float *scores, uint32_t n_row,
+                                      hth_cold_sums *out, hearth_error *err);
 /* head.c */
 typedef struct hth_logits_sink {
     hth_logits_fn *fn;

@@ -207,9 +207,10 @@ static inline void *hth_gpu_mapped(hth_buffer_range s)
 
 /* ---- the current step -------------------------------------------------------------- */
 
-/* host_ops.c: runs one host operation for n tokens; p: the weight stream, or NULL. */
-void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
-                         uint32_t n);
+/* host_ops.c: runs one host operation for n tokens; p: the weight stream, or NULL. IO, CANCELLED: weights that are read
+ * when they are needed did not come; the device may go on without the host's sums. */
+hearth_status hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
+                         uint32_t n, hearth_error *err);
 
 /* submit.c: the segments of a step. */
 typedef struct hth_gpu_step_exec {

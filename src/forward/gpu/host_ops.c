@@ -26,17 +26,36 @@ static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32
     hth_gpu_sim_host_cost_cold(g, s, cold, out->n_active);
 }
 
+/* The same for all CPU neurons, whose weights come from the step's source. Sums accumulate in its memory. */
+static hearth_status stream_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, hth_cold_sums *out,
+                                 hearth_error *err)
+{
+    uint32_t i_layer = g->split_layers[i_split_layer];
+    const hth_gpu_layer *l = &g->layers[i_layer];
+    int64_t *to = out->sums;
+    const float *scores = l->predict_out.n_matrix > 0 ? hth_gpu_mapped(g->workspace.d2h_scores) : NULL;
+    hearth_status st = hth_fwd_ffn_from_source(s, i_layer, l->n_hot, scores, n, out, err);
+    if (st != HEARTH_OK) return st;
+    if (out->n_active > 0) memcpy(to, out->sums, (size_t)n * g->model->hparams.d_model * sizeof *to);
+    hth_gpu_sim_host_cost_cold(g, s, &l->cold, out->n_active);
+    return HEARTH_OK;
+}
+
 /* All CPU neurons of a split layer. */
-static void run_cold_ffn(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
+static hearth_status run_cold_ffn(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, hearth_error *err)
 {
     const hth_ffn *cold = &g->layers[g->split_layers[i_split_layer]].cold;
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS)};
+    hearth_status st = HEARTH_OK;
     read_d2h_msg(g, s, n);
-    compute_cold(g, s, i_split_layer, n, cold, 0, &out);
+    if (s->source) st = stream_cold(g, s, i_split_layer, n, &out, err);
+    else compute_cold(g, s, i_split_layer, n, cold, 0, &out);
+    if (st != HEARTH_OK) out = (hth_cold_sums){0};
     *flag = out.overflow ? HTH_HOST_SUMS_OVERFLOW : out.n_active > 0 ? HTH_HOST_SUMS_VALID : HTH_HOST_SUMS_NONE;
     g->counts.n_split++;
     g->counts.n_split_empty += out.n_active == 0;
+    return st;
 }
 
 static void stage_chunk(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_chunk)
@@ -67,11 +86,13 @@ static void run_partial_ffn(hth_gpu *g, hth_step *s, const hth_weight_stream *p,
     *flag = g->shared_state;
 }
 
-void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op, uint32_t n)
+hearth_status hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
+                                  uint32_t n, hearth_error *err)
 {
     switch (op->kind) {
-    case HTH_HOST_OP_COLD_FFN: run_cold_ffn(g, s, op->index, n); break;
+    case HTH_HOST_OP_COLD_FFN: return run_cold_ffn(g, s, op->index, n, err);
     case HTH_HOST_OP_STAGE_CHUNK: stage_chunk(g, s, p, op->index); break;
     default: run_partial_ffn(g, s, p, op->index, n);
     }
+    return HEARTH_OK;
 }
