@@ -1,8 +1,8 @@
 /* Weights that stay in the file. With a limit of memory that a model exceeds, its experts are items of a store,
  * which reads them when they are chosen and keeps those of most use. Of a model without experts the dense networks
  * are, in pieces: as many as fit are pinned, and the others, spread evenly over the layers, are read in order for
- * each token. Of tables that tokens read single rows of, rows are read. All else is in memory. What lies on a device has
- * items too, without memory, in case it comes back (gpu_fallback.c). model.c calls it before load.c, and after gpu.c. */
+ * each token. Of tables that tokens read single rows of, rows are read. All else is in memory. What lies on a device
+ * has items too, without memory, in case it comes back (gpu_fallback.c). model.c calls it after gpu.c, before load.c. */
 #include "engine/engine.h"
 
 #include "base/alloc.h"
@@ -288,7 +288,8 @@ static matrix_sizes sum_matrices(const hearth_model *m)
 static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "%s: needs at least %s of memory (%" PRIu64 " bytes), the limit is %s%s; %s-c and --batch make it less",
+                    "%s: needs at least %s of memory (%" PRIu64
+                    " bytes), the limit is %s%s; %s-c and --batch make it less",
                     hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
                     ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "",
                     hth_engine_device_size(m) > 0 ? "--vram, " : "");

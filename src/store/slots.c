@@ -84,7 +84,7 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
 
 static uint32_t n_all(const hth_slot_class *c) { return c->n_item + c->n_elsewhere; }
 
-/* Beside pinned items. What is elsewhere counts, since it may come back, or be asked for by a step that began before. */
+/* Beside pinned items. What is elsewhere counts: it may come back, or be asked for by a step that began before. */
 static uint32_t min_slots(const hth_slot_class *c)
 {
     uint32_t n = c->cached ? 1 : STREAM_MIN_SLOT, n_other = n_all(c) - c->n_pinned;

@@ -40,7 +40,7 @@ hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err)
     return st == HEARTH_OK ? await(g, g->n_submitted, err) : st;
 }
 
-/* A host operation failed: lets the device end the step, of which nothing is used, so that the next one finds it idle. */
+/* A host operation failed: lets the device end the step, of which nothing is used. The next one finds it idle. */
 static hearth_status end_step(hth_gpu *g, hearth_status failed, const hearth_error *why, hearth_error *err)
 {
     hearth_status st = hth_gpu_wait_idle(g, err);
