@@ -295,11 +295,11 @@ static void lose_everywhere(const char *device, int n_division, uint64_t stride)
     }
 }
 
-TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, is_long() ? 1 : 7); }
-TEST(a_text_goes_on_where_a_simulated_gpu_is_lost) { lose_everywhere(SIM_GPU, 1, is_long() ? 1 : 11); }
+TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, is_long() ? 1 : 11); }
+TEST(a_text_goes_on_where_a_simulated_gpu_is_lost) { lose_everywhere(SIM_GPU, 1, is_long() ? 1 : 31); }
 TEST(a_text_goes_on_where_vulkan_is_lost)
 {
-    lose_everywhere("vulkan:0", is_long() ? N_DIVISION : 1, is_long() ? 7 : 61);
+    lose_everywhere("vulkan:0", is_long() ? N_DIVISION : 1, is_long() ? 7 : 97);
 }
 
 TEST(a_device_that_refuses_repeatedly_is_left)
@@ -424,7 +424,7 @@ TEST(reads_that_fail_while_the_device_waits_end_a_step_alone)
 }
 TEST(reads_that_fail_while_vulkan_waits_end_a_step_alone)
 {
-    for (int i = 0; i < 2; i++) fail_reads(&divisions[i], "vulkan:0", is_long() ? 1 : 4);
+    for (int i = 0; i < 2; i++) fail_reads(&divisions[i], "vulkan:0", is_long() ? 1 : 9);
 }
 
 /* A model that is closed behind such a step does not wait for ever. */
