@@ -15,7 +15,8 @@
 
 /* Bytes that are allocated beside what is counted: stacks, samplers, texts. Bytes of a piece at most; small matrices
  * have several pieces too. */
-enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
+enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32, MIN_BUNDLE_SIZE = 16 << 10,
+       MAX_BUNDLE_SIZE = 64 << 10 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
 
@@ -26,6 +27,7 @@ typedef struct item_list {
     hth_store_item *items;
     uint32_t n;
     hth_ffn_pieces *pieces; /* [n_layer] */
+    hth_ffn_bundles *bundles; /* [n_layer] */
     uint32_t *first_expert; /* [n_layer] */
 } item_list;
 
@@ -99,15 +101,8 @@ static void add_dense(const hearth_model *m, uint32_t i_layer, item_list *list)
 {
     const hth_ffn *f = &m->model->layers[i_layer].ffn;
     const hth_matrix *const halves[] = {&f->gate, &f->up}, *const down[] = {&f->down};
-    const hth_matrix *const neurons[] = {&f->gate, &f->up, &f->down_t.rows};
     uint64_t row_size = f->up.row_size + (f->gate.n_row > 0 ? f->gate.row_size : 0);
     hth_ffn_pieces p = {.first_item = list->n};
-    if (hth_ffn_is_transposed(f)) {
-        p.half_rows = HTH_CLUSTER_NEURONS;
-        p.n_half = add_pieces(m, i_layer, neurons, 3, p.half_rows, list);
-        list->pieces[i_layer] = p;
-        return;
-    }
     p.half_rows = piece_rows(f->d_ff, row_size);
     p.down_rows = piece_rows(f->down.n_row, f->down.row_size);
     p.n_half = add_pieces(m, i_layer, halves, 2, p.half_rows, list);
@@ -115,10 +110,78 @@ static void add_dense(const hearth_model *m, uint32_t i_layer, item_list *list)
     list->pieces[i_layer] = p;
 }
 
+/* ---- bundles of neurons -------------------------------------------------------------------------- */
+
+/* Whether the selector finds neurons of which up and down need not be read. */
+static bool leaves_out(const hearth_model *m)
+{
+    switch (m->selector) {
+    case HEARTH_SELECTOR_PREDICTOR:
+    case HEARTH_SELECTOR_THRESHOLD: return true;
+    case HEARTH_SELECTOR_GATE: return hth_activation_is_sparse(m->model->hparams.activation);
+    default: return false;
+    }
+}
+
+/* Whether it does so by the half that is computed first. */
+static bool leaves_out_by_half(const hearth_model *m)
+{
+    return leaves_out(m) && (m->selector != HEARTH_SELECTOR_PREDICTOR ||
+                             hth_activation_is_sparse(m->model->hparams.activation));
+}
+
+/* log2 of the neurons of a bundle: runs of 16 to 64 KiB, whole pages if there are such; the neurons of a cluster if all
+ * are read, or if down is of floats, whose sums want the rows of a cluster in order. */
+static uint32_t bundle_shift(const hearth_model *m, const hth_ffn *f)
+{
+    uint32_t shift = HTH_CLUSTER_SHIFT;
+    bool found_pages = false;
+    if (!leaves_out(m) || hth_type_act_block(f->down_t.rows.type) == 0) return shift;
+    for (uint32_t k = HTH_CLUSTER_SHIFT; k >= HTH_MIN_BUNDLE_SHIFT; k--) {
+        uint64_t size = (uint64_t)f->up.row_size << k;
+        bool pages = size % HTH_ROOM_ALIGN == 0;
+        if (size < MIN_BUNDLE_SIZE || (found_pages && !pages)) break;
+        if (size <= MAX_BUNDLE_SIZE || k == HTH_MIN_BUNDLE_SHIFT) shift = k, found_pages = pages;
+    }
+    return shift;
+}
+
+static void add_bundles(const hearth_model *m, uint32_t i_layer, item_list *list)
+{
+    const hth_ffn *f = &m->model->layers[i_layer].ffn;
+    const hth_matrix *const all[] = {&f->gate, &f->up, &f->down_t.rows}, *const *down = all + 2;
+    hth_ffn_bundles b = {.first_item = list->n, .shift = bundle_shift(m, f)};
+    uint32_t n_neuron = 1u << b.shift;
+    b.has_second = f->gate.n_row > 0 && leaves_out_by_half(m);
+    b.n = add_pieces(m, i_layer, all, b.has_second ? 1 : 2, n_neuron, list);
+    if (b.has_second) add_pieces(m, i_layer, all + 1, 1, n_neuron, list);
+    add_pieces(m, i_layer, down, 1, n_neuron, list);
+    list->bundles[i_layer] = b;
+}
+
+/* How long the items of a bundle stay: what each token reads is pinned as far as there is memory; what only some read,
+ * while it is of use. It begins with the share of tokens for which its neurons are active, if the file tells. */
+static void set_residence(const hearth_model *m, item_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        hth_store_item *item = &list->items[i];
+        const hth_ffn *f = &m->model->layers[item->i_group].ffn;
+        const hth_ffn_bundles *b = &list->bundles[item->i_group];
+        uint32_t at = i - b->first_item, first = at % b->n << b->shift;
+        bool always = m->selector == HEARTH_SELECTOR_PREDICTOR ? false : at < b->n || !leaves_out(m);
+        if (always) continue;
+        item->residence = HTH_STORE_CACHED;
+        item->weight = f->act_freq ? f->act_freq[first / HTH_ACT_FREQ_BLOCK] : 0.0f;
+    }
+}
+
 /* ---- items --------------------------------------------------------------------------------------- */
 
 /* Whether experts are streamed; else dense networks. */
 static bool streams_experts(const hearth_model *m) { return m->model->hparams.experts.n_expert > 0; }
+
+/* Whether dense networks are, in bundles; else in pieces. */
+static bool in_bundles(const hearth_model *m) { return m->model->down_transposed && !streams_experts(m); }
 
 /* Whether the network of a layer is streamed. */
 static bool streams_layer(const hearth_model *m, uint32_t i)
@@ -134,9 +197,10 @@ static void add_items(const hearth_model *m, item_list *list)
     list->n = 0;
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         list->first_expert[i] = UINT32_MAX;
-        list->pieces[i] = (hth_ffn_pieces){0};
+        list->pieces[i] = (hth_ffn_pieces){0}, list->bundles[i] = (hth_ffn_bundles){0};
         if (!streams_layer(m, i)) continue;
-        if (!streams_experts(m)) add_dense(m, i, list);
+        if (in_bundles(m)) add_bundles(m, i, list);
+        else if (!streams_experts(m)) add_dense(m, i, list);
         else if (list->items) add_experts(m, i, list);
         else list->n += m->model->layers[i].experts.router.n_expert;
     }
@@ -147,11 +211,13 @@ static hearth_status make_items(hearth_model *m, item_list *list, hearth_error *
     uint32_t n_layer = m->model->hparams.n_layer;
     list->pieces = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->pieces, 16);
     list->first_expert = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->first_expert, 16);
-    if (!list->pieces || !list->first_expert) return hth_fail_memory(err, n_layer * sizeof *list->pieces, "items");
+    list->bundles = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->bundles, 16);
+    if (!list->pieces || !list->bundles || !list->first_expert) return hth_fail_memory(err, n_layer * sizeof *list->pieces, "items");
     add_items(m, list);
     list->items = hth_alloc(list->n, sizeof *list->items);
     if (!list->items) return hth_fail_memory(err, list->n * sizeof *list->items, "items of a store");
     add_items(m, list);
+    if (in_bundles(m)) set_residence(m, list);
     return HEARTH_OK;
 }
 
@@ -197,21 +263,6 @@ bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
     for (int i = 0; i < HTH_N_TABLE; i++)
         if (m->streamed.tables[i].row_size > 0 && w == table_of(m->model, i)) return true;
     return m->streamed.store && may_stream(m, w);
-}
-
-/* A predictor names clusters, so the store keeps the clusters of most use. Each begins with the share of tokens for
- * which it is active, if the file tells. */
-static void weigh_clusters(const hearth_model *m, item_list *list)
-{
-    enum { BLOCKS = HTH_CLUSTER_NEURONS / HTH_ACT_FREQ_BLOCK };
-    for (uint32_t i = 0; i < list->n; i++) {
-        hth_store_item *item = &list->items[i];
-        const hth_ffn *f = &m->model->layers[item->i_group].ffn;
-        uint32_t first = (i - list->pieces[item->i_group].first_item) * BLOCKS,
-                 n_block = (f->d_ff + HTH_ACT_FREQ_BLOCK - 1) / HTH_ACT_FREQ_BLOCK;
-        item->residence = HTH_STORE_CACHED;
-        for (uint32_t k = first; f->act_freq && k < first + BLOCKS && k < n_block; k++) item->weight += f->act_freq[k];
-    }
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -329,10 +380,9 @@ uint32_t hth_engine_n_in_memory(const hearth_model *m)
 
 static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memory, hearth_error *err)
 {
-    bool predicts = m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR;
     hearth_status st = HEARTH_OK;
-    if (!streams_experts(m)) m->streamed.pieces = list->pieces;
-    if (!streams_experts(m) && predicts) weigh_clusters(m, list);
+    if (in_bundles(m)) m->streamed.bundles = list->bundles;
+    else if (!streams_experts(m)) m->streamed.pieces = list->pieces;
     const hth_store_options store = {.items = list->items,
                                      .n_item = list->n,
                                      .n_group = m->model->hparams.n_layer,
@@ -348,18 +398,25 @@ static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memor
     return HEARTH_OK;
 }
 
-/* Which items are of rows on the device. */
-static void find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, uint32_t n_item)
+static void mark(hearth_model *m, uint32_t first_item, uint32_t n)
+{
+    memset(m->elsewhere + first_item, 1, n);
+    m->n_streamed -= n;
+}
+
+/* Which items are of rows on the device. pieces, bundles: NULL: none are streamed. */
+static void find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
 {
     const hth_offload_params *there = m->gpu && !m->lost ? hth_gpu_get_params(m->gpu) : NULL;
-    memset(m->elsewhere, 0, n_item);
-    m->n_streamed = n_item;
-    for (uint32_t i = 0; there && pieces && i < there->n_layer; i++) {
-        const hth_ffn_pieces *p = &pieces[i];
-        bool all = there->n_hot[i] == m->model->layers[i].ffn.d_ff;
-        uint32_t n = all ? p->n_half + p->n_down : there->n_hot[i] / HTH_CLUSTER_NEURONS;
-        memset(m->elsewhere + p->first_item, 1, n);
-        m->n_streamed -= n;
+    memset(m->elsewhere, 0, m->n_item);
+    m->n_streamed = m->n_item;
+    for (uint32_t i = 0; there && i < there->n_layer; i++) {
+        uint32_t n_hot = there->n_hot[i];
+        bool all = n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
+        const hth_ffn_bundles *b = bundles && bundles[i].n > 0 ? &bundles[i] : NULL;
+        if (pieces && all) mark(m, pieces[i].first_item, pieces[i].n_half + pieces[i].n_down);
+        for (uint32_t k = 0; b && k < (b->has_second ? 3 : 2); k++)
+            mark(m, b->first_item + k * b->n, all ? b->n : n_hot >> b->shift);
     }
 }
 
@@ -368,7 +425,7 @@ static hearth_status mark_elsewhere(hearth_model *m, item_list *list, hearth_err
     m->elsewhere = hth_arena_alloc(&m->streamed_tables, list->n, 1, 16);
     if (!m->elsewhere) return hth_fail_memory(err, list->n, "items of a store");
     m->n_item = list->n;
-    find_elsewhere(m, streams_experts(m) ? NULL : list->pieces, list->n);
+    find_elsewhere(m, list->pieces, list->bundles);
     for (uint32_t i = 0; i < list->n; i++) list->items[i].elsewhere = m->elsewhere[i];
     return HEARTH_OK;
 }
@@ -430,7 +487,7 @@ hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err)
     uint64_t fixed = less(b->base, less(b->device, hth_engine_device_size(m))) + m->weights_size + size_to_load(m);
     if (b->base == 0) return HEARTH_OK; /* no limit */
     for (uint32_t i = 0; i < m->n_reloaded; i++) fixed += m->reloaded[i].size;
-    if (m->streamed.store) find_elsewhere(m, m->streamed.pieces, m->n_item);
+    if (m->streamed.store) find_elsewhere(m, m->streamed.pieces, m->streamed.bundles);
     return hth_engine_change_fixed(m, fixed, err);
 }
 
