@@ -64,3 +64,10 @@ def drop_cached(path):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
+
+
+def keep_cached(path):
+    """Reads a file into the page cache, from which a simulated disk takes its bytes."""
+    with open(path, "rb", buffering=0) as f:
+        while f.read(16 << 20):
+            pass
