@@ -1,8 +1,8 @@
 /* Weights that stay in the file. With a limit of memory that a model exceeds, its experts are items of a store,
  * which reads them when they are chosen and keeps those of most use. Of a model without experts the dense networks
  * are, in pieces: as many as fit are pinned, and the others, spread evenly over the layers, are read in order for
- * each token. Of tables that tokens read single rows of, rows are read. All else is in memory. model.c calls it before
- * load.c. */
+ * each token. Of tables that tokens read single rows of, rows are read. All else is in memory. What lies on a device
+ * has items too, without memory, in case it comes back (gpu_fallback.c). model.c calls it after gpu.c, before load.c. */
 #include "engine/engine.h"
 
 #include "base/alloc.h"
@@ -15,7 +15,8 @@
 
 /* Bytes that are allocated beside what is counted: stacks, samplers, texts. Bytes of a piece at most; small matrices
  * have several pieces too. */
-enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
+enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32, MIN_BUNDLE_SIZE = 16 << 10,
+       MAX_BUNDLE_SIZE = 64 << 10 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
 
@@ -94,15 +95,8 @@ static void add_dense(const hearth_model *m, uint32_t i_layer, item_list *list)
 {
     const hth_ffn *f = &m->model->layers[i_layer].ffn;
     const hth_matrix *const halves[] = {&f->gate, &f->up}, *const down[] = {&f->down};
-    const hth_matrix *const neurons[] = {&f->gate, &f->up, &f->down_t.rows};
     uint64_t row_size = f->up.row_size + (f->gate.n_row > 0 ? f->gate.row_size : 0);
     hth_ffn_pieces p = {.first_item = list->n};
-    if (hth_ffn_is_transposed(f)) {
-        p.half_rows = HTH_CLUSTER_NEURONS;
-        p.n_half = add_pieces(m, i_layer, neurons, 3, p.half_rows, list);
-        list->pieces[i_layer] = p;
-        return;
-    }
     p.half_rows = piece_rows(f->d_ff, row_size);
     p.down_rows = piece_rows(f->down.n_row, f->down.row_size);
     p.n_half = add_pieces(m, i_layer, halves, 2, p.half_rows, list);
@@ -110,10 +104,78 @@ static void add_dense(const hearth_model *m, uint32_t i_layer, item_list *list)
     list->pieces[i_layer] = p;
 }
 
+/* ---- bundles of neurons -------------------------------------------------------------------------- */
+
+/* Whether the selector finds neurons of which up and down need not be read. */
+static bool leaves_out(const hearth_model *m)
+{
+    switch (m->selector) {
+    case HEARTH_SELECTOR_PREDICTOR:
+    case HEARTH_SELECTOR_THRESHOLD: return true;
+    case HEARTH_SELECTOR_GATE: return hth_activation_is_sparse(m->model->hparams.activation);
+    default: return false;
+    }
+}
+
+/* Whether it does so by the half that is computed first. */
+static bool leaves_out_by_half(const hearth_model *m)
+{
+    return leaves_out(m) && (m->selector != HEARTH_SELECTOR_PREDICTOR ||
+                             hth_activation_is_sparse(m->model->hparams.activation));
+}
+
+/* log2 of the neurons of a bundle: runs of 16 to 64 KiB, whole pages if there are such; the neurons of a cluster if all
+ * are read, or if down is of floats, whose sums want the rows of a cluster in order. */
+static uint32_t bundle_shift(const hearth_model *m, const hth_ffn *f)
+{
+    uint32_t shift = HTH_CLUSTER_SHIFT;
+    bool found_pages = false;
+    if (!leaves_out(m) || hth_type_act_block(f->down_t.rows.type) == 0) return shift;
+    for (uint32_t k = HTH_CLUSTER_SHIFT; k >= HTH_MIN_BUNDLE_SHIFT; k--) {
+        uint64_t size = (uint64_t)f->up.row_size << k;
+        bool pages = size % HTH_ROOM_ALIGN == 0;
+        if (size < MIN_BUNDLE_SIZE || (found_pages && !pages)) break;
+        if (size <= MAX_BUNDLE_SIZE || k == HTH_MIN_BUNDLE_SHIFT) shift = k, found_pages = pages;
+    }
+    return shift;
+}
+
+static void add_bundles(const hearth_model *m, uint32_t i_layer, item_list *list)
+{
+    const hth_ffn *f = &m->model->layers[i_layer].ffn;
+    const hth_matrix *const all[] = {&f->gate, &f->up, &f->down_t.rows}, *const *down = all + 2;
+    hth_ffn_bundles b = {.first_item = list->n, .shift = bundle_shift(m, f)};
+    uint32_t n_neuron = 1u << b.shift;
+    b.has_second = f->gate.n_row > 0 && leaves_out_by_half(m);
+    b.n = add_pieces(m, i_layer, all, b.has_second ? 1 : 2, n_neuron, list);
+    if (b.has_second) add_pieces(m, i_layer, all + 1, 1, n_neuron, list);
+    add_pieces(m, i_layer, down, 1, n_neuron, list);
+    list->bundles[i_layer] = b;
+}
+
+/* How long the items of a bundle stay: what each token reads is pinned as far as there is memory; what only some read,
+ * while it is of use. It begins with the share of tokens for which its neurons are active, if the file tells. */
+static void set_residence(const hearth_model *m, item_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        hth_store_item *item = &list->items[i];
+        const hth_ffn *f = &m->model->layers[item->i_group].ffn;
+        const hth_ffn_bundles *b = &list->bundles[item->i_group];
+        uint32_t at = i - b->first_item, first = at % b->n << b->shift;
+        bool always = m->selector == HEARTH_SELECTOR_PREDICTOR ? false : at < b->n || !leaves_out(m);
+        if (always) continue;
+        item->residence = HTH_STORE_CACHED;
+        item->weight = f->act_freq ? f->act_freq[first / HTH_ACT_FREQ_BLOCK] : 0.0f;
+    }
+}
+
 /* ---- items --------------------------------------------------------------------------------------- */
 
 /* Whether experts are streamed; else dense networks. */
 static bool streams_experts(const hearth_model *m) { return m->model->hparams.experts.n_expert > 0; }
+
+/* Whether dense networks are, in bundles; else in pieces. */
+static bool in_bundles(const hearth_model *m) { return m->model->down_transposed && !streams_experts(m); }
 
 /* Whether the network of a layer is streamed. */
 static bool streams_layer(const hearth_model *m, uint32_t i)
@@ -129,9 +191,10 @@ static void add_items(const hearth_model *m, item_list *list)
     list->n = 0;
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         list->first_expert[i] = UINT32_MAX;
-        list->pieces[i] = (hth_ffn_pieces){0};
+        list->pieces[i] = (hth_ffn_pieces){0}, list->bundles[i] = (hth_ffn_bundles){0};
         if (!streams_layer(m, i)) continue;
-        if (!streams_experts(m)) add_dense(m, i, list);
+        if (in_bundles(m)) add_bundles(m, i, list);
+        else if (!streams_experts(m)) add_dense(m, i, list);
         else if (list->items) add_experts(m, i, list);
         else list->n += m->model->layers[i].experts.router.n_expert;
     }
@@ -142,11 +205,13 @@ static hearth_status make_items(hearth_model *m, item_list *list, hearth_error *
     uint32_t n_layer = m->model->hparams.n_layer;
     list->pieces = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->pieces, 16);
     list->first_expert = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->first_expert, 16);
-    if (!list->pieces || !list->first_expert) return hth_fail_memory(err, n_layer * sizeof *list->pieces, "items");
+    list->bundles = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->bundles, 16);
+    if (!list->pieces || !list->bundles || !list->first_expert) return hth_fail_memory(err, n_layer * sizeof *list->pieces, "items");
     add_items(m, list);
     list->items = hth_alloc(list->n, sizeof *list->items);
     if (!list->items) return hth_fail_memory(err, list->n * sizeof *list->items, "items of a store");
     add_items(m, list);
+    if (in_bundles(m)) set_residence(m, list);
     return HEARTH_OK;
 }
 
@@ -174,11 +239,10 @@ static uint64_t size_of_tables(const hearth_model *m)
     return size;
 }
 
-bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
+/* Whether a store has items of a matrix, if there is one. */
+static bool may_stream(const hearth_model *m, const hth_matrix *w)
 {
-    for (int i = 0; i < HTH_N_TABLE; i++)
-        if (m->streamed.tables[i].row_size > 0 && w == table_of(m->model, i)) return true;
-    for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++) {
+    for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         const hth_ffn *f = &m->model->layers[i].ffn;
         if (!streams_layer(m, i)) continue;
         if (streams_experts(m) ? hth_experts_have(&m->model->layers[i].experts, w)
@@ -188,19 +252,11 @@ bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
     return false;
 }
 
-/* A predictor names clusters, so the store keeps the clusters of most use. Each begins with the share of tokens for
- * which it is active, if the file tells. */
-static void weigh_clusters(const hearth_model *m, item_list *list)
+bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
 {
-    enum { BLOCKS = HTH_CLUSTER_NEURONS / HTH_ACT_FREQ_BLOCK };
-    for (uint32_t i = 0; i < list->n; i++) {
-        hth_store_item *item = &list->items[i];
-        const hth_ffn *f = &m->model->layers[item->i_group].ffn;
-        uint32_t first = (i - list->pieces[item->i_group].first_item) * BLOCKS,
-                 n_block = (f->d_ff + HTH_ACT_FREQ_BLOCK - 1) / HTH_ACT_FREQ_BLOCK;
-        item->residence = HTH_STORE_CACHED;
-        for (uint32_t k = first; f->act_freq && k < first + BLOCKS && k < n_block; k++) item->weight += f->act_freq[k];
-    }
+    for (int i = 0; i < HTH_N_TABLE; i++)
+        if (m->streamed.tables[i].row_size > 0 && w == table_of(m->model, i)) return true;
+    return m->streamed.store && may_stream(m, w);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -219,40 +275,69 @@ static hearth_status announced_size(const hearth_model *m, const hearth_model_op
                     hth_gguf_path(m->file));
 }
 
-/* Bytes that the process has now, those included that it allocated and did not touch yet. */
-static uint64_t size_of_process(void)
+static uint64_t less(uint64_t size, uint64_t by) { return size > by ? size - by : 0; }
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+uint64_t hth_engine_device_size(const hearth_model *m)
+{
+    if (!m->device) return 0;
+    hth_device_kind kind = hth_device_get_info(m->device)->kind;
+    bool has_own = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED;
+    return has_own ? 0 : hth_device_state(m->device).used;
+}
+
+/* Bytes that the process has now, those included that it allocated and did not touch yet. The memory of a simulated GPU
+ * stands for some that is not this machine's; what an integrated GPU has is not in the process. */
+static uint64_t size_of_process(const hearth_model *m)
 {
     uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
-    return resident > allocated ? resident : allocated;
+    if (!m->device) return larger(resident, allocated);
+    uint64_t used = hth_device_state(m->device).used;
+    switch (hth_device_get_info(m->device)->kind) {
+    case HTH_DEVICE_SIMULATED: return larger(less(resident, used), less(allocated, used));
+    case HTH_DEVICE_INTEGRATED: return larger(resident, allocated) + used;
+    case HTH_DEVICE_CPU: return larger(resident, allocated + used);
+    default: return larger(resident, allocated);
+    }
 }
 
 /* Bytes beside matrices and sessions: what the process has, what loading takes for each thread (load.c), the store's
  * tables, and others. */
-static uint64_t size_of_rest(const hearth_model_options *o, uint32_t n_item)
+static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o, uint32_t n_item)
 {
-    return size_of_process() + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
+    return size_of_process(m) + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
            (uint64_t)n_item * TABLE_SIZE;
 }
 
-/* Bytes of the matrices that are read to memory in any case, and of the others. */
-static void sum_matrices(const hearth_model *m, const item_list *list, uint64_t *fixed, uint64_t *streamed)
+/* Bytes of rows of matrices that have no data yet. */
+typedef struct matrix_sizes {
+    uint64_t fixed, streamed; /* read to memory in any case; the others */
+    uint64_t back;            /* more, of both, once all that lies on a device has come back (gpu_fallback.c) */
+} matrix_sizes;
+
+static matrix_sizes sum_matrices(const hearth_model *m)
 {
-    *fixed = *streamed = 0;
-    for (uint32_t i = 0; i < list->n; i++)
-        for (uint32_t k = 0; k < list->items[i].n_extent; k++) *streamed += list->items[i].extents[k].size;
+    matrix_sizes sum = {0};
     for (size_t i = 0; i < m->model->n_binding; i++) {
         const hth_binding *b = &m->model->bindings[i];
-        if (b->matrix && !b->matrix->data) *fixed += (b->size + 63) & ~(uint64_t)63;
+        if (!b->matrix || b->matrix->data) continue;
+        uint64_t n_there = hth_engine_first_row(m, b->matrix), there = n_there * b->matrix->row_size;
+        uint64_t size = (b->size - there + 63) & ~(uint64_t)63;
+        *(may_stream(m, b->matrix) ? &sum.streamed : &sum.fixed) += size;
+        /* A matrix is read whole then, and the rows that are in memory stay. */
+        if (n_there > 0 || hth_engine_is_divided(m, b->matrix)) sum.back += (b->size + 63) & ~(uint64_t)63;
     }
-    *fixed -= *streamed < *fixed ? *streamed : *fixed;
+    return sum;
 }
 
 static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "%s: needs at least %s of memory (%" PRIu64 " bytes), the limit is %s%s; -c and --batch make it less",
+                    "%s: needs at least %s of memory (%" PRIu64
+                    " bytes), the limit is %s%s; %s-c and --batch make it less",
                     hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
-                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "");
+                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "",
+                    hth_engine_device_size(m) > 0 ? "--vram, " : "");
 }
 
 /* ---- opening ---------------------------------------------------------------------------------- */
@@ -276,16 +361,22 @@ hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_
 
 static hearth_status check_options(const hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
-    const char *with = o->mmap ? "mapped weights" : m->gpu ? "a device" : NULL;
-    if (!with) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: a limit of memory cannot be combined with %s",
-                    hth_gguf_path(m->file), with);
+    if (!o->mmap) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: a limit of memory cannot be combined with mapped weights",
+                    hth_gguf_path(m->file));
+}
+
+uint32_t hth_engine_n_in_memory(const hearth_model *m)
+{
+    uint32_t n = hth_store_n_slot(m->streamed.store); /* some may be for items that are elsewhere */
+    return n < m->n_streamed ? n : m->n_streamed;
 }
 
 static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memory, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    if (!streams_experts(m)) m->streamed.pieces = list->pieces;
+    if (in_bundles(m)) m->streamed.bundles = list->bundles;
+    else if (!streams_experts(m)) m->streamed.pieces = list->pieces;
     const hth_store_options store = {.items = list->items,
                                      .n_item = list->n,
                                      .n_group = m->model->hparams.n_layer,
@@ -294,23 +385,54 @@ static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memor
                                      .reader = m->streamed.reader,
                                      .cancel = m->cancel};
     if ((st = hth_store_open(&store, &m->streamed.store, err)) != HEARTH_OK) return st;
-    m->n_streamed = list->n;
     m->streamed.first_expert = list->first_expert;
     hth_log(HEARTH_LOG_INFO, "%s are read by %s when they are needed: %u of %u fit into memory",
             streams_experts(m) ? "experts" : "pieces of networks", hth_reader_name(m->streamed.reader),
-            hth_store_n_slot(m->streamed.store), list->n);
+            hth_engine_n_in_memory(m), m->n_streamed);
+    return HEARTH_OK;
+}
+
+static void mark(hearth_model *m, uint32_t first_item, uint32_t n)
+{
+    memset(m->elsewhere + first_item, 1, n);
+    m->n_streamed -= n;
+}
+
+/* Which items are of rows on the device. pieces, bundles: NULL: none are streamed. */
+static void find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
+{
+    const hth_offload_params *there = m->gpu && !m->lost ? hth_gpu_get_params(m->gpu) : NULL;
+    memset(m->elsewhere, 0, m->n_item);
+    m->n_streamed = m->n_item;
+    for (uint32_t i = 0; there && i < there->n_layer; i++) {
+        uint32_t n_hot = there->n_hot[i];
+        bool all = n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
+        const hth_ffn_bundles *b = bundles && bundles[i].n > 0 ? &bundles[i] : NULL;
+        if (pieces && all) mark(m, pieces[i].first_item, pieces[i].n_half + pieces[i].n_down);
+        for (uint32_t k = 0; b && k < (b->has_second ? 3 : 2); k++)
+            mark(m, b->first_item + k * b->n, all ? b->n : n_hot >> b->shift);
+    }
+}
+
+static hearth_status mark_elsewhere(hearth_model *m, item_list *list, hearth_error *err)
+{
+    m->elsewhere = hth_arena_alloc(&m->streamed_tables, list->n, 1, 16);
+    if (!m->elsewhere) return hth_fail_memory(err, list->n, "items of a store");
+    m->n_item = list->n;
+    find_elsewhere(m, list->pieces, list->bundles);
+    for (uint32_t i = 0; i < list->n; i++) list->items[i].elsewhere = m->elsewhere[i];
     return HEARTH_OK;
 }
 
 /* Whether all weights fit into the limit, with tables; else whether all items do; else what is left for a store. */
 static void divide(hth_memory_division *d)
 {
-    uint64_t others = d->matrices + d->rest + d->announced;
-    d->whole = others <= d->limit && d->streamed <= d->limit - others;
+    uint64_t others = d->matrices + d->rest + d->announced, all = d->streamed + d->back;
+    d->whole = others <= d->limit && all <= d->limit - others;
     if (!d->whole) others -= d->tables;
-    d->fits = others <= d->limit && d->streamed <= d->limit - others;
+    d->fits = others <= d->limit && all <= d->limit - others;
     d->store = d->fits || others > d->limit ? 0 : d->limit - others;
-    d->least = others + (d->streamed < d->least_store ? d->streamed : d->least_store);
+    d->least = others + (all < d->least_store ? all : d->least_store);
 }
 
 bool hth_memory_divide_again(hth_memory_division *d, uint64_t limit)
@@ -334,15 +456,15 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
     if (st == HEARTH_OK) find_tables(m);
     if (st == HEARTH_OK) st = announced_size(m, o, &d->announced, err);
     if (st == HEARTH_OK) st = make_items(m, &d->items, err);
+    if (st == HEARTH_OK) st = mark_elsewhere(m, &d->items, err);
     if (st == HEARTH_OK && !hth_store_min_memory(d->items.items, d->items.n, &d->least_store))
         st = hth_fail_memory(err, d->items.n * sizeof *d->items.items, "sizes of items");
     if (st != HEARTH_OK) goto failed;
-    if (!streams_experts(m) && m->model->down_transposed && m->selector == HEARTH_SELECTOR_PREDICTOR)
-        weigh_clusters(m, &d->items);
-    if (o->ram == HEARTH_RAM_AUTO) d->limit = hth_engine_auto_limit(size_of_process(), true);
-    sum_matrices(m, &d->items, &d->matrices, &d->streamed);
+    if (o->ram == HEARTH_RAM_AUTO) d->limit = hth_engine_auto_limit(size_of_process(m), true);
+    const matrix_sizes sum = sum_matrices(m);
+    d->matrices = sum.fixed, d->streamed = sum.streamed, d->back = sum.back;
     d->tables = size_of_tables(m);
-    d->rest = size_of_rest(o, d->items.n);
+    d->rest = size_of_rest(m, o, d->items.n);
     if (hth_memory_divide_again(d, d->limit)) return HEARTH_OK;
     st = refuse(m, o->ram, d->limit, d->least, err);
 failed:
@@ -373,6 +495,8 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     if (o->ram == 0) return HEARTH_OK;
     hearth_status st = tests ? divide_for_test(m, o, more, &d, err) : hth_engine_divide_memory(m, o, &d, err);
     if (st != HEARTH_OK) return st;
+    m->budget.base = d.rest, m->budget.device = hth_engine_device_size(m);
+    /* Also after a device is lost: a store that is needed then is opened now. */
     if (d.whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
     else st = hth_engine_open_reader(m, o->io, &m->streamed.reader, err);
     if (st == HEARTH_OK && !d.fits) st = open_store(m, &d.items, d.store, err);
@@ -387,6 +511,30 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     }
     hth_memory_division_free(&d);
     return st;
+}
+
+/* ---- another placement ------------------------------------------------------------------------ */
+
+/* Bytes of the CPU's rows that load.c is going to read. */
+static uint64_t size_to_load(const hearth_model *m)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        const hth_binding *b = &m->model->bindings[i];
+        if (!b->matrix || b->matrix->data || hth_engine_is_streamed(m, b->matrix)) continue;
+        size += (b->size - hth_engine_first_row(m, b->matrix) * b->matrix->row_size + 63) & ~(uint64_t)63;
+    }
+    return size;
+}
+
+hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err)
+{
+    const hth_budget *b = &m->budget;
+    uint64_t fixed = less(b->base, less(b->device, hth_engine_device_size(m))) + m->weights_size + size_to_load(m);
+    if (b->base == 0) return HEARTH_OK; /* no limit */
+    for (uint32_t i = 0; i < m->n_reloaded; i++) fixed += m->reloaded[i].size;
+    if (m->streamed.store) find_elsewhere(m, m->streamed.pieces, m->streamed.bundles);
+    return hth_engine_change_fixed(m, fixed, err);
 }
 
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)

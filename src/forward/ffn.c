@@ -126,13 +126,12 @@ static void score_halves(hth_step *s, const float *half, size_t n, float *scores
     queue_activation(s, s->model->hparams.activation, NULL, half, n, scores);
 }
 
-/* Whether the selector decides from the half that is computed first. */
-static bool selects_by_half(const hth_step *s)
+bool hth_fwd_selects_by_half(const hth_step *s)
 {
     return s->selector == HEARTH_SELECTOR_GATE || s->selector == HEARTH_SELECTOR_THRESHOLD;
 }
 
-static hth_neuron_list call_selector(hth_step *s, uint32_t i_layer, size_t i_row)
+hth_neuron_list hth_fwd_call_selector(hth_step *s, uint32_t i_layer, size_t i_row)
 {
     hth_pool_finish(s->pool);
     hth_alloc_assert_none(-1);
@@ -144,7 +143,7 @@ static hth_neuron_list call_selector(hth_step *s, uint32_t i_layer, size_t i_row
 /* Whether the first half of every neuron is computed, for all tokens at once. */
 static bool all_are_candidates(const hth_step *s)
 {
-    return s->selector != HEARTH_SELECTOR_PREDICTOR && (!s->select || selects_by_half(s));
+    return s->selector != HEARTH_SELECTOR_PREDICTOR && (!s->select || hth_fwd_selects_by_half(s));
 }
 
 /* The neurons of a token whose first half is computed: all; or those that the caller's selector names; or those of
@@ -152,7 +151,7 @@ static bool all_are_candidates(const hth_step *s)
 static hth_neuron_list find_candidates(hth_step *s, uint32_t i_layer, const hth_ffn *f, size_t i_row)
 {
     if (all_are_candidates(s)) return (hth_neuron_list){NULL, f->d_ff};
-    if (s->select) return call_selector(s, i_layer, i_row);
+    if (s->select) return hth_fwd_call_selector(s, i_layer, i_row);
     hth_compact args = {.x = s->scores + i_row * f->d_ff,
                      .n = f->d_ff,
                      .threshold = f->predictor.threshold,
@@ -172,7 +171,7 @@ static hth_neuron_list filter_candidates(hth_step *s, uint32_t i_layer, const ht
                            hth_neuron_list active)
 {
     hth_compact args = {.x = half, .list = active.list, .n = active.n, .out_idx = s->list};
-    if (s->select) return selects_by_half(s) ? compact_listed(half, call_selector(s, i_layer, i_row)) : active;
+    if (s->select) return hth_fwd_selects_by_half(s) ? compact_listed(half, hth_fwd_call_selector(s, i_layer, i_row)) : active;
     if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
         args.x = s->scores + i_row * f->d_ff;
         score_halves(s, half, f->d_ff, s->scores + i_row * f->d_ff);
@@ -361,9 +360,9 @@ void hth_fwd_finish_hidden(hth_step *s, const hth_ffn *f)
 
 hearth_status hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err)
 {
-    if (s->source) return hth_fwd_ffn_parts(s, i_layer, add_to, err);
-    if (s->streamed && s->streamed->pieces && s->streamed->pieces[i_layer].n_half > 0)
-        return hth_fwd_ffn_streamed(s, i_layer, add_to, err);
+    const hth_streamed *from = s->streamed;
+    if (from && from->pieces && from->pieces[i_layer].n_half > 0) return hth_fwd_ffn_streamed(s, i_layer, add_to, err);
+    if (from && from->bundles && from->bundles[i_layer].n > 0) return hth_fwd_ffn_bundles(s, i_layer, add_to, err);
     const hth_layer *l = &s->model->layers[i_layer];
     const hth_ffn *f = &l->ffn;
     uint32_t dense_min = hth_ffn_is_transposed(f) ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
@@ -374,6 +373,32 @@ hearth_status hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to, hearth_e
     if (hth_ffn_is_transposed(f) && (s->probe || !by_lists)) queue_active(s, f, s->hidden, s->n_tok);
     queue_down(s, f, s->hidden, s->n_tok, f->down_bias, add_to);
     return HEARTH_OK;
+}
+
+/* ---- some neurons ------------------------------------------------------------------------------------ */
+
+/* n rows of a matrix after n_skip rows; an absent matrix stays absent. */
+static hth_matrix slice_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
+{
+    hth_matrix some = *m;
+    if (m->n_row == 0) return some;
+    some.data = m->data ? m->data + n_skip * m->row_size : NULL;
+    some.n_row = n;
+    return some;
+}
+
+hth_ffn hth_ffn_slice(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_skip)
+{
+    hth_ffn some = *f;
+    some.d_ff = n;
+    some.gate = slice_rows(&f->gate, n_skip, n);
+    some.up = slice_rows(&f->up, n_skip, n);
+    some.down_t.rows = slice_rows(&f->down_t.rows, n_skip, n);
+    some.down_t.scale_max = f->down_t.scale_max + first / HTH_CLUSTER_NEURONS;
+    some.gate_bias = f->gate_bias ? f->gate_bias + first : NULL;
+    some.up_bias = f->up_bias ? f->up_bias + first : NULL;
+    some.thresholds = f->thresholds ? f->thresholds + first : NULL;
+    return some;
 }
 
 /* ---- neurons that are not on the device -------------------------------------------------------------- */

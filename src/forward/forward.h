@@ -77,19 +77,28 @@ void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: 
 typedef void hth_route_fn(void *user, uint32_t i_layer, uint64_t i_tok, bool is_guess, uint32_t *chosen);
 void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
 
-/* ---- weights from storage (experts.c, ffn_streamed.c) ------------------------------------- */
+/* ---- weights from storage (experts.c, ffn_streamed.c, ffn_bundles.c) ------------------------------------- */
 
-/* Pieces of a dense network: rows of gate and up together, then rows of down; or, where down is transposed, clusters of
- * neurons with rows of all three (n_down is 0). Items follow one another, in the order of layers; the last piece of either kind may have fewer
- * rows. */
+/* Pieces of a dense network: rows of gate and up together, then rows of down. Items follow one another, in the order of
+ * layers; the last piece of either kind may have fewer rows. */
 enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* of a layer */
 typedef struct hth_ffn_pieces {
-    uint32_t first_item, n_half, n_down; /* n_half 0: the network is in memory */
+    uint32_t first_item, n_half, n_down; /* n_half 0: the network is in memory, or in bundles */
     uint32_t half_rows, down_rows;
 } hth_ffn_pieces;
 
-/* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert or a piece
- * has, in this order; a joined gate and up is one extent. */
+/* Bundles of a dense network whose down is transposed: n runs of 2^shift neurons, the last one perhaps shorter. Items
+ * from first_item on: for each bundle the rows of the half that decides (gate; up where there is no gate), then, if
+ * has_second, for each those of up, then for each those of down. Without has_second the first ones have both halves. */
+enum { HTH_MIN_BUNDLE_SHIFT = 4, HTH_MIN_BUNDLE = 1 << HTH_MIN_BUNDLE_SHIFT };
+typedef struct hth_ffn_bundles {
+    uint32_t first_item, n; /* n 0: the network is in memory, or in pieces */
+    uint32_t shift;
+    bool has_second;
+} hth_ffn_bundles;
+
+/* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert, a piece or a
+ * bundle has, in this order; a joined gate and up is one extent. */
 enum { HTH_TABLE_EMBEDDING, HTH_TABLE_LAYER_EMBEDDING, HTH_N_TABLE }; /* of which tokens read rows */
 typedef struct hth_streamed {
     hth_store *store; /* NULL: only rows of tables are read */
@@ -97,12 +106,13 @@ typedef struct hth_streamed {
     hth_row_table tables[HTH_N_TABLE];
     const uint32_t *first_expert;    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without
                                       * a store */
-    const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory */
+    const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory, or in bundles */
+    const hth_ffn_bundles *bundles;  /* [n_layer]; NULL: they are in memory, or in pieces */
 } hth_streamed;
 /* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);
-/* Bytes that it allocates; false: overflow. */
-bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE], bool pieces,
+/* Bytes that it allocates; dense: dense networks come from the store. False: overflow. */
+bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE], bool dense,
                          size_t *size);
 
 /* ---- masks of a selector's decisions (ffn.c) ------------------------------------------- */

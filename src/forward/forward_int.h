@@ -6,10 +6,9 @@
 
 #include "kernels/attn/attn.h"
 #include "kernels/sparse_down.h"
-#include "forward/ffn_source.h"
 #include "forward/forward.h"
 
-typedef struct hth_source_buffers hth_source_buffers;
+typedef struct hth_bundle_buffers hth_bundle_buffers;
 
 /* Tokens of one sequence at consecutive positions; they read each KV head together. */
 typedef struct hth_row_group {
@@ -142,10 +141,7 @@ struct hth_step {
     const hth_streamed *streamed; /* weights that are not in memory; NULL: all are */
     hth_table_rows *rows[HTH_N_TABLE];  /* of the step's tokens, from tables that are not in memory */
     uint32_t *pieces;             /* [HTH_MAX_PIECE] items of the layer that is computed */
-    const hth_ffn_source *source; /* of the networks' weights; NULL: they are all in memory */
-    hth_source_buffers *source_buffers;
-    hth_ffn_source store_source; /* clusters of the store */
-    size_t n_cluster_wanted;     /* of pieces, asked for and not taken */
+    hth_bundle_buffers *bundles;  /* of networks that come in bundles; NULL: none does */
     hth_gpu *gpu;        /* NULL: the CPU computes all layers */
     bool device_failed;   /* hth_step_device_failed */
     const hth_batch_token *tokens; /* of the current step */
@@ -274,11 +270,18 @@ void hth_fwd_drop_wanted(hth_step *s);
 /* experts_down.c: queues the transposed down of the rows of a wave, and their sums. data [slices of the wave]: its
  * rows; NULL: they are those of down. */
 void hth_fwd_experts_down(hth_step *s, const hth_transposed_down *down, const uint8_t *const *data, uint32_t d_ff);
-/* ffn.c; ffn_source.c: with a source; ffn_streamed.c: in pieces from a store */
-hth_fwd_block_fn hth_fwd_ffn, hth_fwd_ffn_parts, hth_fwd_ffn_streamed;
-/* ffn_source.c: bytes of hth_step_use_source; ffn_streamed.c: clusters of the step's store */
-bool hth_fwd_source_size(const hth_model *model, uint32_t n_row, size_t *size);
-hth_ffn_source hth_fwd_store_source(hth_step *s);
+/* ffn.c; from a store in pieces or in bundles: ffn_streamed.c, ffn_bundles.c */
+hth_fwd_block_fn hth_fwd_ffn, hth_fwd_ffn_streamed, hth_fwd_ffn_bundles;
+/* ffn_bundles.c: allocates its buffers; bytes of them, false: overflow. */
+hearth_status hth_fwd_open_bundles(hth_step *s, hearth_error *err);
+bool hth_fwd_bundles_size(const hth_model *model, uint32_t n_row, size_t *size);
+/* ffn.c: the neurons that the caller's selector names for a token. Finishes the queue. */
+hth_neuron_list hth_fwd_call_selector(hth_step *s, uint32_t i_layer, size_t i_row);
+/* Whether the selector decides from the half that is computed first. */
+bool hth_fwd_selects_by_half(const hth_step *s);
+/* n neurons from `first` on, whole clusters; their rows follow n_skip rows of the matrices. The outputs, and what
+ * concerns them all, are unchanged. */
+hth_ffn hth_ffn_slice(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_skip);
 /* s->hidden of all tokens from s->gate and s->up; what the selector leaves out is zero. */
 void hth_fwd_finish_hidden(hth_step *s, const hth_ffn *f);
 /* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */
@@ -295,6 +298,11 @@ typedef struct hth_cold_sums {
 } hth_cold_sums;
 void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
                       hth_cold_sums *out);
+/* ffn_bundles.c: the same for the neurons of a layer from `first` on, whole clusters, whose rows the step's store has
+ * in bundles (hth_streamed.bundles). scores: [n_row][d_ff - first], with a predictor. An error ends the step: sums are
+ * undefined, and nothing is asked for any more. */
+hearth_status hth_fwd_cold_bundles(hth_step *s, uint32_t i_layer, uint32_t first, uint32_t n_row, const float *scores,
+                                   hth_cold_sums *out, hearth_error *err);
 /* head.c */
 typedef struct hth_logits_sink {
     hth_logits_fn *fn;

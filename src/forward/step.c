@@ -349,7 +349,7 @@ void hth_step_close(hth_step *step)
     if (!step) return;
     hth_pool_quiesce(step->pool);
     hth_pages_free(step->memory, step->size);
-    hth_free(step->source_buffers);
+    hth_free(step->bundles);
     for (int i = 0; i < HTH_N_TABLE; i++) hth_table_rows_close(step->rows[i]);
     hth_free(step);
 }
@@ -364,17 +364,15 @@ hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, h
         if (streamed->tables[i].row_size > 0)
             st = hth_table_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max, &step->rows[i], err);
     if (st != HEARTH_OK) return st;
-    if (!streamed->pieces || !step->model->down_transposed) return HEARTH_OK;
-    step->store_source = hth_fwd_store_source(step);
-    return hth_step_use_source(step, &step->store_source, err);
+    return streamed->bundles ? hth_fwd_open_bundles(step, err) : HEARTH_OK;
 }
 
-bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE], bool pieces,
+bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE], bool dense,
                          size_t *size)
 {
     size_t rows;
     *size = 0;
-    if (pieces && model->down_transposed && !hth_fwd_source_size(model, n_row, size)) return false;
+    if (dense && model->down_transposed && !hth_fwd_bundles_size(model, n_row, size)) return false;
     for (int i = 0; i < HTH_N_TABLE; i++)
         if (!hth_table_rows_size(&tables[i], n_row, &rows) || !hth_add_size(*size, rows, size)) return false;
     return true;
@@ -617,7 +615,8 @@ bool hth_step_device_failed(const hth_step *step) { return step->device_failed; 
 /* What is not in the host's memory cannot be probed. */
 static hearth_status check_probe(const hth_step *s, hearth_error *err)
 {
-    if (!s->probe && !s->select && !s->act_q8.probe) return HEARTH_OK;
+    bool selects = s->select && (s->gpu || !s->bundles);
+    if (!s->probe && !selects && !s->act_q8.probe) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: neurons %s cannot be probed: open the model without %s",
                     hth_gguf_path(s->model->file), s->gpu ? "on a device" : "whose weights are read when they are needed",
                     s->gpu ? "a device (gpu.device none)" : "a limit of memory");
@@ -668,7 +667,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     if (step->gpu) {
         st = run_on_device(step, &to, err);
         n_done = hth_gpu_get_params(step->gpu)->n_layer, head_done = hth_gpu_get_params(step->gpu)->head;
-    } else if (step->source || (step->streamed && step->streamed->pieces)) {
+    } else if (step->streamed && (step->streamed->pieces || step->streamed->bundles)) {
         st = check_probe(step, err);
     }
     for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++)

@@ -54,6 +54,7 @@ typedef struct hth_rows {
     hth_layout layout;
     hth_prefetch_mode prefetch;
     const int32_t *list; /* NULL: all rows */
+    hth_row_runs runs;   /* with a list: where rows lie, in place of w */
     size_t first, end;
     size_t n_prefetch; /* entries of the list after `end`, which are only prefetched */
     hth_act act;
@@ -63,6 +64,11 @@ typedef struct hth_rows {
     void *work; /* for several tokens in panels: HTH_PANEL_WORK bytes per thread, 64-aligned */
 } hth_rows;
 typedef void hth_rows_fn(const hth_rows *job);
+
+static inline const uint8_t *hth_row_at(const hth_rows *job, size_t i)
+{
+    return hth_row_address(job->w, job->runs, job->row_size, job->list ? (size_t)job->list[i] : i);
+}
 
 /* The same for whole panels (panel.h): first and end are multiples of 16. Rows stored in panels (layout) use
  * this path for any number of tokens and have no list. Rows in file order use it from HTH_PANEL_MIN_TOK tokens

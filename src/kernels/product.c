@@ -255,6 +255,7 @@ static const uint8_t *slice_data(const product_job *job, const unit_rows *u)
 {
     const hth_matrix *m = u->o->matrix;
     if (u->o->slice_data) return u->o->slice_data[u->i_slice];
+    if (m->runs.at) return NULL;
     return m->data + first_row_of(job, u->o, u->slice.i_slice) * m->row_size;
 }
 
@@ -270,7 +271,8 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
     const hth_matrix *m = u->o->matrix;
     const int32_t *list = u->o->list;
     size_t n = u->end - u->first;
-    hth_rows rows = {.w = slice_data(job, u) + (list ? 0 : u->first) * m->row_size,
+    hth_rows rows = {.w = list ? slice_data(job, u) : slice_data(job, u) + u->first * m->row_size,
+                     .runs = m->runs,
                      .row_size = m->row_size,
                      .n_col = m->n_col,
                      .layout = m->layout,
@@ -480,7 +482,8 @@ static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *
         job.want_tiles |= n_tok > 1 && k->panels[m->type];
         job.want_x |= hth_type_act_block(m->type) == 0;
         job.want_floats |= hth_type_act_block(m->type) == 0 && uses_panels(k, m, n_tok);
-        assert(!outputs[i].list || (n_tok == 1 && m->layout == HTH_LAYOUT_ROWS));
+        assert(!outputs[i].list || m->layout == HTH_LAYOUT_ROWS);
+        assert(!m->runs.at || outputs[i].list);
     }
     if (fusion) {
         job.prepare = fusion->prepare, job.activate = fusion->activate, job.limit = fusion->limit;

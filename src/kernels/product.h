@@ -12,6 +12,7 @@ typedef struct hth_matrix {
     hth_type type;
     size_t n_row, n_col, row_size;
     const uint8_t *data;
+    hth_row_runs runs; /* where the rows lie, in place of data; then products take lists of them */
     hth_layout layout; /* layout of the rows in data */
     size_t n_slice;    /* of experts, in each n_row / n_slice rows; 0: the rows are one matrix */
 } hth_matrix;
@@ -59,7 +60,7 @@ typedef struct hth_act_q8 {
 enum { HTH_PRODUCT_SCRATCH = 32768 };
 
 /* One output of a product: y[t * n_y + i] = matrix row i . x_t (+ bias[i]), where n_y is n_row unless it is given. With
- * a list (n_tok must be 1, the matrix in layout ROWS) y[i] belongs to row list[i], i below n_list. */
+ * a list (the matrix in layout ROWS) y[t * n_y + i] belongs to row list[i], i below n_list. */
 typedef struct hth_output {
     const hth_matrix *matrix;
     const float *bias; /* [n_row] or NULL */

@@ -71,6 +71,13 @@ static size_t n_in_cluster(const hth_active_set *a, size_t first)
     return n;
 }
 
+float hth_axpy_cluster_scale(const hth_transposed_down *down, size_t i_cluster, const float *h, size_t n)
+{
+    hth_type type = down->rows.type;
+    if (hth_type_act_block(type) == 0) return 0x1p32f;
+    return hth_axpy_scale(h, n, down->scale_max[i_cluster], hth_axpy_safe_exponent(type, down->n_summed));
+}
+
 /* Sets the scales of the clusters in which neurons of token i_tok + t are active. */
 static void choose_scales(void *arg, size_t t, uint32_t i_thread)
 {
@@ -78,13 +85,12 @@ static void choose_scales(void *arg, size_t t, uint32_t i_thread)
     const hth_transposed_down *down = job->out.down_t;
     const hth_active_set *a = &job->active_sets[job->i_tok + t];
     float *scale = job->workspace->scale + (job->i_tok + t) * job->workspace->n_cluster;
-    int safe = hth_axpy_safe_exponent(type_of(job), down->n_summed);
     (void)i_thread;
     if (t == 0) memset(job->workspace->state, 0, job->n_thread * sizeof *job->workspace->state);
-    for (size_t at = 0, n; at < a->n; at += n) {
+    for (size_t at = 0, n; at < a->n && !job->out.scaled; at += n) {
         size_t cluster = (size_t)a->list[at] / HTH_CLUSTER_NEURONS;
         n = n_in_cluster(a, at);
-        scale[cluster] = is_float(job) ? 0x1p32f : hth_axpy_scale(a->h + at, n, down->scale_max[cluster], safe);
+        scale[cluster] = hth_axpy_cluster_scale(down, cluster, a->h + at, n);
     }
 }
 
@@ -166,7 +172,7 @@ static void add_neurons(void *arg, size_t i_claim, uint32_t i_thread)
         float scale = scale_of(job, job->i_tok, first);
         for (n = 1; first + n < end && scale_of(job, job->i_tok, first + n) == scale;) n++;
         add_entries(job, job->i_tok, first, n, sums_of(job, i_thread), &job->workspace->state[i_thread],
-                    (hth_axpy_job){.w = m->data, .row_size = m->row_size, .n_out = m->n_col});
+                    (hth_axpy_job){.w = m->data, .runs = m->runs, .row_size = m->row_size, .n_out = m->n_col});
     }
 }
 
@@ -258,7 +264,11 @@ static void compute_tile(void *arg, size_t i_unit, uint32_t i_thread)
     size_t at[TILE_TOKENS] = {0};
     hth_axpy_state states[TILE_TOKENS] = {{0}};
     own_sums own = sums_of(job, i_thread);
-    const hth_axpy_job d = {.w = m->data + first / info->n_weight * info->size, .row_size = m->row_size, .n_out = n};
+    const hth_axpy_job d = {.w = m->data,
+                            .runs = m->runs,
+                            .skip = first / info->n_weight * info->size,
+                            .row_size = m->row_size,
+                            .n_out = n};
     for (size_t end = HTH_CLUSTER_NEURONS; end < m->n_row + HTH_CLUSTER_NEURONS; end += HTH_CLUSTER_NEURONS)
         for (size_t t = 0; t < n_tok; t++) {
             const hth_active_set *a = &job->active_sets[first_tok + t];

@@ -53,6 +53,9 @@ size_t hth_axpy_width(size_t n_out);
 /* Sets the sums of n_thread threads to zero; n_out: outputs of the scratch memory. */
 void hth_axpy_scratch_clear(const hth_axpy_scratch *scratch, size_t n_thread, size_t n_out);
 
+/* The scale of a cluster with the hidden values h[n] of all its active neurons of a token. */
+float hth_axpy_cluster_scale(const hth_transposed_down *down, size_t i_cluster, const float *h, size_t n);
+
 /* y[n] from 64-bit sums, NaN where they overflowed; then bias is added, and the result is added to add_to, unless
  * these are NULL. */
 void hth_axpy_write(const hth_kernels *k, const int64_t *acc64, size_t n, bool overflow, const float *bias, float *y,
@@ -68,6 +71,7 @@ typedef struct hth_axpy_output {
     int64_t *acc64; /* [n_tok][n_out] or NULL: the sums themselves are the result; y, bias and add_to are not used */
     bool adds;      /* with acc64: adds to its contents */
     bool *overflow; /* with acc64: set to true if sums are undefined */
+    bool scaled;    /* hth_axpy_scratch.scale is set already: `active` has only some neurons of a cluster */
 } hth_axpy_output;
 void hth_axpy_add(const hth_kernels *k, hth_pool *pool, const hth_axpy_scratch *scratch, const hth_active_set *active,
                   size_t n_tok, const hth_axpy_output *out);

@@ -5,9 +5,8 @@
 #include "base/alloc.h"
 #include "placement/plan_model.h"
 
-/* Jobs of the thread pool: of a mixer and what surrounds it; of a router and of a wave of experts; of a dense network; of
- * a cluster that is computed alone. */
-enum { MIXER_JOBS = 7, EXPERT_JOBS = 8, DENSE_JOBS = 4, CLUSTER_JOBS = 4 };
+/* Jobs of the thread pool: of a mixer and what surrounds it; of a router and of a wave of experts; of a dense network. */
+enum { MIXER_JOBS = 7, EXPERT_JOBS = 8, DENSE_JOBS = 4 };
 
 typedef struct costing {
     const hearth_model *m;
@@ -76,6 +75,14 @@ static void cost_experts(const costing *c, const hth_experts *e, hth_layer_cost 
                       c->machine->rates[0].cpu_rate.median;
 }
 
+/* The chance that a neuron is active. */
+static double neuron_share(const costing *c, uint32_t i_layer, uint32_t j)
+{
+    const hth_ffn *f = &c->m->model->layers[i_layer].ffn;
+    if (c->profile) return (double)c->profile->layers[i_layer].n_fired[j] / (double)c->profile->n_done;
+    return f->act_freq ? (double)f->act_freq[j / HTH_ACT_FREQ_BLOCK] : hth_plan_assumed(c->m->selector);
+}
+
 /* The share of a cluster's neurons that is computed after the first half. */
 static double active_share(const costing *c, uint32_t i_layer, uint32_t i)
 {
@@ -114,24 +121,27 @@ static void cost_dense(const costing *c, uint32_t i_layer, hth_layer_cost *to)
     if (down != &f->down) to->of_byte[n] = of_live(c, down, 1.0);
 }
 
-/* Clusters of a layer: what of them is computed, and which are read. numbers: three of each. */
-static double *cost_clusters(const costing *c, uint32_t i_layer, hth_layer_cost *to, double *numbers)
+/* Bundles of a layer. numbers: two for each. */
+static double *cost_bundles(const costing *c, uint32_t i_layer, hth_layer_cost *to, double *numbers)
 {
     const hth_ffn *f = &c->m->model->layers[i_layer].ffn;
-    size_t n = hth_n_cluster(f->d_ff);
-    bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR && !c->many;
-    to->shares[0] = numbers, to->shares[1] = numbers + n;
-    if (predicts) to->wanted = numbers + 2 * n;
-    for (uint32_t k = 0; k < n; k++) {
-        double live = active_share(c, i_layer, k), none = 1.0;
-        double ratio = of_live(c, &f->down_t.rows, live) / of_live(c, &f->down_t.rows, 1.0);
-        to->shares[0][k] = predicts ? ratio : 1.0;
-        to->shares[1][k] = ratio;
-        for (int i = 0; i < HTH_CLUSTER_NEURONS; i++) none *= 1.0 - live;
-        if (predicts) to->wanted[k] = 1.0 - none;
+    const hth_ffn_bundles *b = to->bundles = &c->d->items.bundles[i_layer];
+    bool leaves_out = c->m->selector != HEARTH_SELECTOR_DENSE && !c->many;
+    to->live = numbers, to->wanted = numbers + b->n;
+    to->names = c->m->selector == HEARTH_SELECTOR_PREDICTOR && !c->many;
+    to->of_live = of_live(c, &f->down_t.rows, 1.0);
+    for (uint32_t i = 0; i < b->n; i++) {
+        double none = 1.0, sum = 0.0;
+        uint32_t first = i << b->shift, end = (i + 1) << b->shift;
+        if (end > f->d_ff) end = f->d_ff;
+        for (uint32_t j = first; j < end; j++) {
+            double fires = leaves_out ? neuron_share(c, i_layer, j) : 1.0;
+            none *= 1.0 - fires, sum += fires;
+        }
+        to->live[i] = sum / (end - first);
+        to->wanted[i] = 1.0 - none;
     }
-    to->of_item = CLUSTER_JOBS * c->machine->job;
-    return numbers + 3 * n;
+    return numbers + 2 * b->n;
 }
 
 /* ---- layers ---------------------------------------------------------------------------------------- */
@@ -155,14 +165,15 @@ static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, doub
 {
     const hth_layer *l = &c->m->model->layers[i];
     const hth_ffn_pieces *pieces = &c->d->items.pieces[i];
+    bool in_bundles = c->d->items.bundles[i].n > 0;
     bool has_experts = hth_has_experts(l->network);
-    *to = (hth_layer_cost){.always = cost_mixers(c, i), .first_item = pieces->first_item, .first_down = UINT32_MAX};
+    *to = (hth_layer_cost){.always = cost_mixers(c, i), .first_down = UINT32_MAX};
     if (has_experts) cost_experts(c, &l->experts, to);
     if (l->ffn.d_ff == 0) return numbers;
     hth_layer_cost dense = {0};
     cost_dense(c, i, &dense);
     to->always += dense.always;
-    if (has_experts || pieces->n_half == 0) { /* the dense network stays in memory */
+    if (has_experts || (pieces->n_half == 0 && !in_bundles)) { /* the dense network stays in memory */
         to->always += dense.network;
         return numbers;
     }
@@ -170,7 +181,7 @@ static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, doub
     to->of_down = dense.of_down;
     for (int k = 0; k < HTH_MAX_EXTENT; k++) to->of_byte[k] = dense.of_byte[k];
     if (pieces->n_down > 0) to->first_down = pieces->first_item + pieces->n_half;
-    return hth_ffn_is_transposed(&l->ffn) ? cost_clusters(c, i, to, numbers) : numbers;
+    return in_bundles ? cost_bundles(c, i, to, numbers) : numbers;
 }
 
 hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *m, const hth_memory_division *d,
@@ -180,7 +191,7 @@ hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *
     const costing c = {m, d, machine, tokens->profile, tokens->n_together > 1};
     uint32_t n_layer = m->model->hparams.n_layer;
     size_t n_number = 0;
-    for (uint32_t i = 0; i < n_layer; i++) n_number += 3 * hth_n_cluster(m->model->layers[i].ffn.d_ff);
+    for (uint32_t i = 0; i < n_layer; i++) n_number += 2 * (size_t)d->items.bundles[i].n;
     cost->layers = hth_alloc(n_layer, sizeof *cost->layers);
     cost->numbers = hth_alloc(n_number + 1, sizeof *cost->numbers);
     if (!cost->layers || !cost->numbers) return hth_fail_memory(err, n_layer * sizeof *cost->layers, "a plan");
@@ -196,15 +207,25 @@ void hth_storage_cost_free(hth_storage_cost *cost)
     hth_free(cost->numbers);
 }
 
+/* Items of bundles: first halves (or both halves), second halves, rows of down. */
+static double cost_bundle_item(const hth_layer_cost *layer, const hth_store_item *item, uint32_t at)
+{
+    const hth_ffn_bundles *b = layer->bundles;
+    uint32_t i_bundle = at % b->n;
+    double rows = 0.0, live = layer->live[i_bundle] * layer->of_live;
+    if (at >= b->n) return live * (double)item->extents[0].size;
+    for (uint32_t k = 0; k < item->n_extent; k++)
+        rows += (k > 0 || (layer->names && !b->has_second) ? live : layer->of_byte[k]) * (double)item->extents[k].size;
+    return rows;
+}
+
 double hth_layer_cost_item(const hth_layer_cost *layer, const hth_weight_items *items, uint32_t i_item)
 {
     const hth_store_item *item = &items->items[i_item];
-    double sum = layer->of_item;
-    if (i_item >= layer->first_down) return sum + layer->of_down * (double)item->extents[0].size;
-    for (uint32_t k = 0; k < item->n_extent; k++) {
-        double share = layer->shares[0] ? layer->shares[k > 0][i_item - layer->first_item] : 1.0;
-        sum += share * layer->of_byte[k] * (double)item->extents[k].size;
-    }
+    double sum = 0.0;
+    if (layer->bundles) return cost_bundle_item(layer, item, i_item - layer->bundles->first_item);
+    if (i_item >= layer->first_down) return layer->of_down * (double)item->extents[0].size;
+    for (uint32_t k = 0; k < item->n_extent; k++) sum += layer->of_byte[k] * (double)item->extents[k].size;
     return sum;
 }
 

@@ -9,10 +9,13 @@ typedef struct hth_layer_cost {
     double network;        /* of the items, if they stayed in memory: of those that a token uses */
     double of_byte[HTH_MAX_EXTENT]; /* of an extent of an item */
     double of_down;        /* the same of items from first_down on, which have one */
-    double of_item;        /* beside its bytes */
-    uint32_t first_item, first_down;
-    double *shares[2];     /* [clusters], or NULL: what is computed of a cluster's first extent, and of the others */
-    double *wanted;        /* [clusters] the chance that a predictor names a cluster; NULL: all are read */
+    uint32_t first_down;
+    /* Of bundles (hth_ffn_bundles), or NULL. */
+    const hth_ffn_bundles *bundles;
+    double *live;   /* [n] share of the neurons that is active */
+    double *wanted; /* [n] the chance that any neuron is */
+    bool names;     /* a predictor names bundles; else the first half of each is read */
+    double of_live; /* of a byte of rows that are computed one by one */
 } hth_layer_cost;
 
 typedef struct hth_storage_cost {

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in forward/ffn_streamed.c: items that are computed as one, and those that are named ahead. */
-enum { MAX_HELD = 8, MAX_AHEAD = 32, SEED = 1 };
+/* As in forward/ffn_streamed.c and ffn_bundles.c: items that are computed as one, and those that are named ahead. */
+enum { MAX_HELD = 8, MAX_BUNDLES = 256, MAX_AHEAD = 32, SEED = 1 };
 
 /* Bytes of a file that belong to an item. */
 typedef struct item_range {
@@ -36,6 +36,7 @@ typedef struct player {
     size_t n_range;
     uint64_t *arrival; /* [n_item] ns; 0: it was never read */
     uint32_t *wanted, *chosen; /* of a layer: items; experts */
+    uint32_t *active;          /* bundles */
     uint32_t *n_users; /* [n_item] tokens of the step that use an item */
     uint32_t n_tok;    /* of the step */
     uint32_t *guess, n_guess;
@@ -199,15 +200,27 @@ static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_
     return compute_items(p, layer, p->wanted, n, MAX_HELD, err);
 }
 
-/* Clusters in which a predictor finds a neuron. */
-static hearth_status play_clusters(player *p, const hth_layer_cost *layer, const hth_ffn_pieces *pieces,
-                                   hearth_error *err)
+/* The halves that decide, of the bundles that a predictor names or of all; then the other rows of those that have an
+ * active neuron. */
+static hearth_status play_bundles(player *p, const hth_layer_cost *layer, hearth_error *err)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < pieces->n_half; i++)
-        if (hth_sample_random_unit(&p->random) < layer->wanted[i]) p->wanted[n++] = pieces->first_item + i;
+    const hth_ffn_bundles *b = layer->bundles;
+    uint32_t n = 0, n_active = 0, *active = p->active;
+    for (uint32_t i = 0; i < b->n; i++) {
+        bool is_active = p->n_tok > 1 || hth_sample_random_unit(&p->random) < layer->wanted[i];
+        if (is_active) active[n_active++] = i;
+        if (is_active || !layer->names) p->wanted[n++] = b->first_item + i;
+    }
     ask(p, p->wanted, n);
-    return compute_items(p, layer, p->wanted, n, 1, err);
+    set_clock(p);
+    if (!layer->names) hth_store_guess_next(p->store, b->first_item + (b->has_second ? 1 : 2) * b->n, MAX_AHEAD);
+    hearth_status st = compute_items(p, layer, p->wanted, n, MAX_BUNDLES, err);
+    if (st != HEARTH_OK) return st;
+    n = 0;
+    for (uint32_t k = 1; k < (b->has_second ? 3 : 2); k++)
+        for (uint32_t i = 0; i < n_active; i++) p->wanted[n++] = b->first_item + k * b->n + active[i];
+    ask(p, p->wanted, n);
+    return compute_items(p, layer, p->wanted, n, MAX_BUNDLES, err);
 }
 
 static hearth_status play_layer(player *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)
@@ -216,7 +229,7 @@ static hearth_status play_layer(player *p, uint32_t i_layer, uint64_t i_tok, hea
     const hth_ffn_pieces *pieces = &p->d->items.pieces[i_layer];
     if (p->d->items.first_expert[i_layer] != UINT32_MAX) return play_experts(p, i_layer, i_tok, err);
     compute_for(p, p->n_tok * layer->always);
-    if (layer->wanted) return play_clusters(p, layer, pieces, err);
+    if (layer->bundles) return play_bundles(p, layer, err);
     hearth_status st = HEARTH_OK;
     if (pieces->n_half > 0) st = play_pieces(p, layer, pieces->first_item, pieces->n_half, err);
     if (st == HEARTH_OK && pieces->n_down > 0)
@@ -276,13 +289,16 @@ static hearth_status open_disk(player *p, hearth_error *err)
 static hearth_status open_store(player *p, hearth_error *err)
 {
     const hth_weight_items *items = &p->d->items;
-    uint32_t n_expert = p->m->model->hparams.experts.n_expert, width = n_expert > 0 ? n_expert : HTH_MAX_PIECE;
+    uint32_t n_expert = p->m->model->hparams.experts.n_expert, width = n_expert > HTH_MAX_PIECE ? n_expert : HTH_MAX_PIECE;
+    for (uint32_t i = 0; i < p->m->model->hparams.n_layer; i++)
+        if (2 * items->bundles[i].n > width) width = 2 * items->bundles[i].n;
     p->wanted = hth_alloc(width, sizeof *p->wanted);
     p->guess = hth_alloc(width, sizeof *p->guess);
     p->chosen = hth_alloc(width, sizeof *p->chosen);
+    p->active = hth_alloc(width, sizeof *p->active);
     p->arrival = hth_alloc(items->n, sizeof *p->arrival);
     p->n_users = hth_alloc(items->n, sizeof *p->n_users);
-    if (!p->wanted || !p->guess || !p->chosen || !p->arrival || !p->n_users || !list_ranges(p))
+    if (!p->wanted || !p->guess || !p->chosen || !p->active || !p->arrival || !p->n_users || !list_ranges(p))
         return hth_fail_memory(err, items->n * sizeof *p->arrival, "a plan");
     const hth_store_options o = {.items = items->items,
                                  .n_item = items->n,
@@ -352,6 +368,7 @@ static void close_player(player *p)
     hth_free(p->wanted);
     hth_free(p->guess);
     hth_free(p->chosen);
+    hth_free(p->active);
     hth_free(p->n_users);
 }
 

@@ -40,7 +40,7 @@ typedef struct hth_storage_tokens {
     const hth_route_trace_spec *route; /* experts; NULL: those of hth_storage_usual_route */
     uint32_t n;    /* from an empty store, and as many again */
     uint32_t n_together; /* computed in a step, as of a prompt; 0 or 1: one by one */
-    uint64_t seed; /* of clusters that predictors name */
+    uint64_t seed; /* of neurons that are active */
     const hth_profile *profile; /* how often neurons are active; NULL: as the file says */
 } hth_storage_tokens;
 

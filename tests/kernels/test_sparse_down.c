@@ -82,7 +82,8 @@ static void expect_token(const hth_kernels *k, const hth_transposed_down *n, con
     hth_type type = n->rows.type;
     bool floats = hth_type_act_block(type) == 0, overflow = false;
     int safe = hth_axpy_safe_exponent(type, N_CLUSTER);
-    hth_axpy_job d = {weights, n->rows.row_size, N_OUT, f->list, f->h, 0, 0, 0, sums, offsets, chain};
+    hth_axpy_job d = {.w = weights, .row_size = n->rows.row_size, .n_out = N_OUT, .list = f->list, .h = f->h,
+                      .sums = sums, .offsets = offsets, .chain = chain};
     memset(acc64, 0, sizeof acc64);
     for (size_t at = 0; at < f->n; at += d.n, d.list += d.n, d.h += d.n) {
         for (d.n = 1; at + d.n < f->n && d.list[d.n] / 256 == d.list[0] / 256; d.n++) continue;

@@ -324,7 +324,8 @@ static void print_host_memory(const plan_state *p)
     if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
     printf("\n");
     if (p->ram > 0 && p->host_bytes > p->ram)
-        printf("They do not fit: only --io mmap would run it, from storage, and what follows does not hold.\n");
+        printf("They do not fit: with this --ram a run reads the rest from storage when it is needed, slower than what "
+               "follows; --gpu none plans that without the GPU.\n");
 }
 
 static void print_streams(const hth_placement_stream *streams)

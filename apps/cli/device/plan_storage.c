@@ -165,7 +165,8 @@ static weight_bytes divide_weights(const storage_plan *p)
                       .by_rows = d->whole ? 0 : d->tables, .n_kept = d->items.n};
     if (d->fits) return w;
     uint64_t read = (uint64_t)p->f.expected.read_bytes, kept = d->store < d->streamed ? d->store : d->streamed;
-    if (d->items.items[0].residence == HTH_STORE_CACHED) w.cached = kept;
+    const hth_model *m = p->f.model->model;
+    if (m->hparams.experts.n_expert > 0 || m->down_transposed) w.cached = kept;
     else w.pinned = kept = read < d->streamed ? d->streamed - read : 0; /* each piece is read once, or never */
     w.streamed = d->streamed - kept;
     w.n_kept = (uint32_t)((double)kept / (double)d->streamed * d->items.n);
@@ -175,7 +176,7 @@ static weight_bytes divide_weights(const storage_plan *p)
 static const char *name_of_items(const storage_plan *p)
 {
     const hth_model *m = p->f.model->model;
-    return m->hparams.experts.n_expert > 0 ? "experts" : m->down_transposed ? "clusters" : "pieces of networks";
+    return m->hparams.experts.n_expert > 0 ? "experts" : m->down_transposed ? "bundles of neurons" : "pieces of networks";
 }
 
 /* ---- text ----------------------------------------------------------------------------------------------- */
@@ -225,9 +226,11 @@ static void print_expected(const storage_plan *p)
         printf("A prompt of %u: %.1f tokens/s\n", f->n_prompt, tokens_per_second(f->prompt.seconds));
     if (f->division.fits) return;
     printf(" after %u tokens; these %.2f\n", f->tokens.n, tokens_per_second(s->first_seconds));
-    printf("The %s limits: of a token %.1f ms are read, %.1f ms computed; %.1f MB read, %.1f %% in memory when asked for\n",
-           disk_limits(p) ? "disk" : "CPU", s->disk_seconds * 1e3, s->compute_seconds * 1e3, s->read_bytes * 1e-6,
-           s->hits * 100.0);
+    printf("The %s limits: of a token %.1f ms are read, %.1f ms computed; %.1f MB read", disk_limits(p) ? "disk" : "CPU",
+           s->disk_seconds * 1e3, s->compute_seconds * 1e3, s->read_bytes * 1e-6);
+    if (f->model->model->hparams.experts.n_expert > 0)
+        printf(", %.1f %% of the experts in memory when asked for", s->hits * 100.0);
+    printf("\n");
     if (f->n_prompt > 0)
         printf("A prompt of %u: %.1f tokens/s; %.1f MB read for a token of it\n", f->n_prompt,
                tokens_per_second(f->prompt.seconds), f->prompt.read_bytes * 1e-6);

@@ -19,7 +19,7 @@
 
 /* Adds the rows of list[0 .. n) times h to sums (or chain) of n_out outputs. Reads no byte of another row. An
  * |h| above the maximum that the scale was computed for, or NaN, gives undefined sums. For columns [a, b) of a
- * matrix: w at block a of row 0, sums + a, offsets + a / part. */
+ * matrix: skip the bytes before block a; sums + a, offsets + a / part. */
 typedef struct hth_axpy_job {
     const uint8_t *w;       /* row 0, at any alignment */
     size_t row_size, n_out; /* bytes from row to row; outputs, whole blocks */
@@ -30,8 +30,16 @@ typedef struct hth_axpy_job {
     int32_t *sums;          /* [n_out], quantised: too large by the offsets; both are accumulated */
     int32_t *offsets;       /* [n_out / hth_axpy_sub_block], quantised */
     float *chain;           /* [n_out], floats: accumulated */
+    size_t skip;            /* bytes of each row before the first output */
+    hth_row_runs runs;      /* where rows lie, in place of w */
 } hth_axpy_job;
 typedef void hth_axpy_fn(const hth_axpy_job *job);
+
+/* The first output's weight of entry i of the list. */
+static inline const uint8_t *hth_axpy_row(const hth_axpy_job *job, size_t i)
+{
+    return hth_row_address(job->w, job->runs, job->row_size, (size_t)job->list[i]) + job->skip;
+}
 
 /* Outputs that share an offset: 32, or 16 for blocks of 256. 0: floats, without offsets. */
 size_t hth_axpy_sub_block(hth_type type);

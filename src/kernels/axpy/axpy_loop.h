@@ -28,8 +28,8 @@ HTH_INLINE down_rows take_rows(const hth_axpy_job *job, size_t i)
     for (size_t k = 0; k < AXPY_ROWS; k++) {
         size_t at = i + k < job->n ? i + k : job->n - 1;
         size_t ahead = i + k + AXPY_PREFETCH_DIST < n_known ? i + k + AXPY_PREFETCH_DIST : at;
-        r.row[k] = job->w + (size_t)job->list[at] * job->row_size;
-        r.next[k] = job->w + (size_t)job->list[ahead] * job->row_size;
+        r.row[k] = hth_axpy_row(job, at);
+        r.next[k] = hth_axpy_row(job, ahead);
         r.h[k] = i + k < job->n ? job->h[at] : 0.0f;
     }
     return r;

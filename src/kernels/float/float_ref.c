@@ -17,7 +17,7 @@ static float weight_bf16(const uint8_t *row, size_t i)
     static void NAME(const hth_rows *job)                                                    \
     {                                                                                        \
         for (size_t i = job->first; i < job->end; i++) {                                     \
-            const uint8_t *row = job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size; \
+            const uint8_t *row = hth_row_at(job, i); \
             for (size_t t = 0; t < job->n_tok; t++) {                                        \
                 const float *x = job->act.x + t * job->n_col;                                \
                 float p[16] = {0};                                                           \
@@ -35,7 +35,7 @@ DEFINE_ROWS(rows_bf16, weight_bf16)
     static void NAME(const hth_axpy_job *job)                                               \
     {                                                                                   \
         for (size_t i = 0; i < job->n; i++) {                                           \
-            const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;         \
+            const uint8_t *row = hth_axpy_row(job, i);         \
             for (size_t o = 0; o < job->n_out; o++)                                     \
                 job->chain[o] = hth_fma(WEIGHT(row, o), job->h[i], job->chain[o]);      \
         }                                                                               \

@@ -54,7 +54,7 @@ static void rows(const hth_rows *job)
 {
     size_t n_block = job->n_col / HTH_ACT_BLOCK_256, n_part = job->n_col / HTH_ACT_SUBBLOCK;
     for (size_t i = job->first; i < job->end; i++) {
-        const uint8_t *row = job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
+        const uint8_t *row = hth_row_at(job, i);
         for (size_t t = 0; t < job->n_tok; t++)
             job->y[t * job->y_stride + i] = dot(row, n_block, job->act.q + t * job->n_col,
                                                 job->act.d + t * n_block, job->act.sum_16 + t * n_part);
@@ -75,7 +75,7 @@ static void add_part(const block *k, int part, float h, int32_t *sums, int32_t *
 static void down(const hth_axpy_job *job)
 {
     for (size_t i = 0; i < job->n; i++) {
-        const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;
+        const uint8_t *row = hth_axpy_row(job, i);
         float h = job->h[i] * job->scale;
         for (size_t b = 0; b < job->n_out / HTH_ACT_BLOCK_256; b++) {
             block k;

@@ -50,7 +50,7 @@ static void rows(const hth_rows *job)
 {
     size_t n_block = job->n_col / HTH_ACT_BLOCK;
     for (size_t i = job->first; i < job->end; i++) {
-        const uint8_t *row = job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
+        const uint8_t *row = hth_row_at(job, i);
         for (size_t t = 0; t < job->n_tok; t++)
             job->y[t * job->y_stride + i] = dot(row, n_block, job->act.q + t * job->n_col,
                                                 job->act.d + t * n_block, job->act.sum + t * n_block);
@@ -61,7 +61,7 @@ static void rows(const hth_rows *job)
 static void down(const hth_axpy_job *job)
 {
     for (size_t i = 0; i < job->n; i++) {
-        const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;
+        const uint8_t *row = hth_axpy_row(job, i);
         float h = job->h[i] * job->scale;
         for (size_t b = 0; b < job->n_out / HTH_ACT_BLOCK; b++) {
             block k = read_block(row + b * BLOCK_SIZE);

@@ -136,11 +136,6 @@ HTH_INLINE void hth_tile_of_floats(hth_tile *tile, const hth_rows *job, size_t f
         memcpy(tile->tail_x[t], tile->act.x + t * job->n_col + tile->n_whole, tile->n_tail * sizeof(float));
 }
 
-HTH_INLINE const uint8_t *hth_row_at(const hth_rows *job, size_t i)
-{
-    return job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
-}
-
 /* Address of n blocks (floats: weights) of a partial sum of the panel that begins at row i. Rows stored in
  * panels: from position `place` on. Rows in file order: packed into raw, from block `first` on. */
 HTH_INLINE const uint8_t *hth_panel_blocks(const hth_rows *job, hth_type type, size_t block_size, size_t i,

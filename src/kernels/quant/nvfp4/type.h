@@ -35,7 +35,7 @@ static float dot(const uint8_t *row, size_t n_col, const int8_t *q, const float 
 static void rows(const hth_rows *job)
 {
     for (size_t i = job->first; i < job->end; i++) {
-        const uint8_t *row = job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
+        const uint8_t *row = hth_row_at(job, i);
         for (size_t t = 0; t < job->n_tok; t++)
             job->y[t * job->y_stride + i] = dot(row, job->n_col, job->act.q + t * job->n_col,
                                                 job->act.d + t * (job->n_col / HTH_ACT_BLOCK));
