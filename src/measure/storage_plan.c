@@ -378,6 +378,8 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
 {
     player p = {.m = model, .d = d, .machine = machine, .tokens = tokens};
     *out = (hth_storage_speed){.hits = 1.0};
+    if (tokens->route && model->model->hparams.experts.n_expert == 0)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: has no experts", hth_gguf_path(model->file));
     hearth_status st = hth_storage_cost_open(&p.cost, model, d, machine, tokens, err);
     if (st == HEARTH_OK && d->fits) {
         out->compute_seconds = hth_storage_cost_resident(&p.cost, model->model->hparams.n_layer);

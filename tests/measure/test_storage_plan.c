@@ -257,6 +257,14 @@ TEST(drawn_experts_need_a_model_with_experts)
         limit_to(&o, 0.2);
         CHECK_INT(hth_storage_predict(o.model, &o.d, &m, &tokens, &s, &error), HEARTH_ERROR_ARGUMENT);
         CHECK(strstr(error.message, "frequen") != NULL);
+        close_model(&o);
+    }
+    if (open_model(&o, "")) {
+        const hth_route_trace_spec uniform = {.seed = 1};
+        const hth_storage_tokens tokens = {.route = &uniform, .n = 2};
+        const hth_storage_machine m = machine_of(1e9, 1e9);
+        hth_storage_speed s;
+        CHECK_INT(hth_storage_predict(o.model, &o.d, &m, &tokens, &s, &error), HEARTH_ERROR_UNSUPPORTED);
     }
     close_model(&o);
 }

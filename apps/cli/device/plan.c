@@ -1,4 +1,5 @@
-/* hearth plan: chooses the parts of a model for a GPU, estimates the speed, and the gain from more memory. */
+/* hearth plan: chooses the parts of a model for a GPU, estimates the speed, and the gain from more memory;
+ * plan_storage.c plans a limit of memory without one. */
 #include "base/format_bytes.h"
 #include "cli/device/calibration.h"
 #include "cli/device/plan_storage.h"
@@ -16,7 +17,7 @@
 static const option_spec options[] = {
     OPT_FILE("profile", 0, "P", "a profile of this file: how often neurons fire"),
     OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
-    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "host memory for weights; default auto: free now"),
+    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory; default auto: free now"),
     OPT_UINT("prompt", 'p', "N", 0, 65536, "expect the speed of a prompt of N; default 512"),
     OPT_UINT("predict", 'n', "N", 1, 4096, "expect the speed of N tokens; default 128"),
     OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
@@ -490,9 +491,10 @@ static int run(const args *a)
 const command command_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .summary = "plan what to place on a GPU, and predict the speed",
+    .summary = "plan what lies where, and predict the speed",
     .details = "Measures this machine for some seconds, reads no weights. Packed files are\n"
-               "divided by neurons, by their cost on either side; other files by layers.\n",
+               "divided by neurons, by their cost on either side; other files by layers.\n"
+               "Without a GPU: what a limit of memory keeps and reads, and the speed to expect.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
     .models = 1,
