@@ -29,7 +29,12 @@ static hearth_status predict(storage_forecast *f, hearth_error *err)
     foreseen.foreseen = GOOD_FORESIGHT;
     hearth_status st = storage_forecast_at(f, &f->division, &f->machine, &f->expected, err);
     if (st == HEARTH_OK) st = predict_range(f, HTH_ESTIMATE_WORST, &uniform, &f->least, err);
-    return st == HEARTH_OK ? predict_range(f, HTH_ESTIMATE_BEST, &foreseen, &f->most, err) : st;
+    if (st == HEARTH_OK) st = predict_range(f, HTH_ESTIMATE_BEST, &foreseen, &f->most, err);
+    if (st != HEARTH_OK) return st;
+    /* In a small cache right guesses can cost more than they save. */
+    if (f->most.seconds > f->expected.seconds) f->most = f->expected;
+    if (f->least.seconds < f->expected.seconds) f->least = f->expected;
+    return HEARTH_OK;
 }
 
 static hearth_status predict_prompt(storage_forecast *f, const forecast_options *o, hearth_error *err)
