@@ -3,7 +3,7 @@ Python 3, standard library only."""
 
 import json
 
-from program import NO_DRIVER, cases, case, check, data, good, bad, hearth, least_ram, scratch
+from program import NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
 
 FLOATS = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
 MIXTURE = data("golden/quant/smallthinker-downt-Q4_0.gguf")
@@ -102,6 +102,24 @@ def drawn_experts_are_those_of_bench():
     check(b"have a frequency" in done.stderr, done.stderr)
     bad(2, "plan --route 'all'", "plan", MIXTURE, "--gpu", "none", "--route", "all")
     bad(1, "has no experts", "plan", FLOATS, *SMALL, "--gpu", "none", "--ram", little_ram(FLOATS), *spec)
+
+
+@case
+def memory_gpu_and_storage_are_in_one_plan():
+    card, packed = "sim:" + scratch("quick.sim", QUICK_GPU.encode()), scratch("packed.gguf")
+    good("pack", FLOATS, "-o", packed)
+    words = ["plan", packed, *SMALL, "--gpu", card, "--vram", "5M"]
+    shown = json.loads(good(*words, "--ram", "9M", "--json").stdout)
+    check(shown["fits_ram"] is False, shown)
+    some = shown["with_storage"]
+    check(0 < some["storage_bytes"] and 0 < some["host_bytes"] <= 9 << 20 and some["vram_bytes"] <= 5 << 20, some)
+    check(0 < some["tokens_per_second"] < shown["tokens_per_second"] and some["read_bytes_per_second"] > 0, some)
+    less = json.loads(good(*words, "--ram", "6M", "--json").stdout)["with_storage"]
+    check(less["storage_bytes"] > some["storage_bytes"], less, some)
+    text = good(*words, "--ram", "9M").stdout.decode()
+    check("of the neurons are on storage" in text, text)
+    check("with_storage" not in json.loads(good(*words, "--ram", "1G", "--json").stdout), "enough memory")
+    bad(1, "the CPU: at least ", *words, "--ram", "1K")
 
 
 @case
