@@ -7,14 +7,16 @@
 #define GOOD_FORESIGHT 0.8
 
 hearth_status storage_forecast_at(const storage_forecast *f, const hth_memory_division *division,
-                                  const hth_storage_machine *machine, hth_storage_speed *out, hearth_error *err)
+                                  const hth_storage_machine *machine, hth_storage_speed *out,
+                                  hearth_error *err)
 {
     return hth_storage_predict(f->model, division, machine, &f->tokens, out, err);
 }
 
 /* With other experts than expected, if these are an assumption. */
-static hearth_status predict_range(const storage_forecast *f, hth_estimate estimate, const hth_route_trace_spec *route,
-                                   hth_storage_speed *out, hearth_error *err)
+static hearth_status predict_range(const storage_forecast *f, hth_estimate estimate,
+                                   const hth_route_trace_spec *route, hth_storage_speed *out,
+                                   hearth_error *err)
 {
     const hth_storage_machine machine = hth_storage_machine_at(&f->machine, estimate);
     hth_storage_tokens tokens = f->tokens;
@@ -45,8 +47,9 @@ static hearth_status predict_prompt(storage_forecast *f, const forecast_options 
     return hth_storage_predict(f->model, &f->division, &f->machine, &tokens, &f->prompt, err);
 }
 
-hearth_status storage_forecast_open(storage_forecast *f, const char *path, const hearth_model_options *options,
-                                    const forecast_options *forecast, hearth_error *err)
+hearth_status storage_forecast_open(storage_forecast *f, const char *path,
+                                    const hearth_model_options *options, const forecast_options *forecast,
+                                    hearth_error *err)
 {
     const hth_route_trace_spec *route = forecast->route;
     *f = (storage_forecast){.tokens = {.n = forecast->n, .seed = 1}};
@@ -61,8 +64,8 @@ hearth_status storage_forecast_open(storage_forecast *f, const char *path, const
         st = hth_storage_usual_route(f->model, &f->frequency, &f->route, err);
     if (route || has_experts) f->tokens.route = &f->route;
     if (st == HEARTH_OK)
-        st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread, forecast->memory, &f->machine,
-                                         err);
+        st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread,
+                                         forecast->memory, &f->machine, err);
     if (st == HEARTH_OK) st = predict(f, err);
     return st == HEARTH_OK && forecast->n_prompt > 0 ? predict_prompt(f, forecast, err) : st;
 }
@@ -84,7 +87,8 @@ storage_expectation expect_storage_speed(const char *path, const hearth_model_op
 {
     storage_expectation e = {0};
     storage_forecast f;
-    const forecast_options forecast = {.route = route, .n = n > 0 ? n : 1, .memory = options->ram / MEMORY_PART};
+    const forecast_options forecast = {
+        .route = route, .n = n > 0 ? n : 1, .memory = options->ram / MEMORY_PART};
     if (!path || options->ram == 0 || options->mmap) return e;
     if (storage_forecast_open(&f, path, options, &forecast, NULL) == HEARTH_OK && !f.division.fits)
         e = (storage_expectation){tokens_per_second(f.expected.seconds), tokens_per_second(f.least.seconds),

@@ -15,10 +15,11 @@ typedef struct storage_forecast {
     hth_route_trace_spec route; /* of tokens */
     hth_profile *profile;
     double *frequency;
-    bool assumed;        /* nothing is known of the experts that are used */
+    bool assumed; /* nothing is known of the experts that are used */
     uint32_t n_prompt;
     hth_storage_speed prompt; /* of a token, if n_prompt is not 0 */
-    hth_storage_speed expected, least, most; /* least and most: by the slowest and the fastest figures, and assumptions */
+    hth_storage_speed expected, least,
+        most; /* least and most: by the slowest and the fastest figures, and assumptions */
 } storage_forecast;
 
 typedef struct forecast_options {
@@ -31,13 +32,15 @@ typedef struct forecast_options {
 
 /* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at the first time. storage_forecast_close closes it, also on failure. As
  * hearth_model_open, which refuses the same limits. */
-hearth_status storage_forecast_open(storage_forecast *f, const char *path, const hearth_model_options *options,
-                                    const forecast_options *forecast, hearth_error *err);
+hearth_status storage_forecast_open(storage_forecast *f, const char *path,
+                                    const hearth_model_options *options, const forecast_options *forecast,
+                                    hearth_error *err);
 void storage_forecast_close(storage_forecast *f);
 
 /* The expected speed in other circumstances. */
 hearth_status storage_forecast_at(const storage_forecast *f, const hth_memory_division *division,
-                                  const hth_storage_machine *machine, hth_storage_speed *out, hearth_error *err);
+                                  const hth_storage_machine *machine, hth_storage_speed *out,
+                                  hearth_error *err);
 
 /* Tokens per second; `expected` 0: the model is in memory, or nothing can be said. */
 typedef struct storage_expectation {

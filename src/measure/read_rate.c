@@ -23,7 +23,7 @@ typedef struct loads {
     pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t changed;
     bool is_free[MAX_LOAD];
-    uint32_t n_done;      /* since the round began */
+    uint32_t n_done; /* since the round began */
     hth_load_failure failure;
     bool failed;
 } loads;
@@ -45,7 +45,8 @@ static hth_load *take_free(loads *l)
     uint32_t i;
     pthread_mutex_lock(&l->lock);
     for (;; pthread_cond_wait(&l->changed, &l->lock)) {
-        for (i = 0; i < l->n && !l->is_free[i]; i++) {}
+        for (i = 0; i < l->n && !l->is_free[i]; i++) {
+        }
         if (i < l->n) break;
     }
     l->is_free[i] = false;
@@ -104,11 +105,15 @@ static hearth_status open_loads(loads *l, const hth_read_rate_options *o, hearth
 {
     const hth_extent worst = {0, HTH_ROOM_ALIGN - 1, o->size};
     size_t room = 0;
-    *l = (loads){.o = o, .n = MAX_LOAD, .seed = 1, .lock = PTHREAD_MUTEX_INITIALIZER,
+    *l = (loads){.o = o,
+                 .n = MAX_LOAD,
+                 .seed = 1,
+                 .lock = PTHREAD_MUTEX_INITIALIZER,
                  .changed = PTHREAD_COND_INITIALIZER};
     for (uint32_t i = 0; i < o->n_file; i++) l->total += places_of(o, i);
     if (o->size == 0 || l->total == 0 || !hth_reader_room(&worst, 1, &room))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no file has %llu bytes to read", (unsigned long long)o->size);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no file has %llu bytes to read",
+                        (unsigned long long)o->size);
     while (l->n > MIN_LOAD && room * l->n > o->memory) l->n--;
     if (o->alone) l->n = 1;
     l->next = l->total / 3;

@@ -10,11 +10,11 @@ typedef struct hth_read_rate_options {
     hth_reader *reader;        /* nothing else uses it */
     const uint64_t *file_size; /* [n_file] of the reader's files */
     uint32_t n_file;
-    uint64_t size;       /* of an extent */
-    bool sequential;     /* each behind the one before; else at random places */
-    bool alone;          /* one at a time */
-    uint64_t memory;     /* for what is queued; at least four extents are */
-    double seconds;      /* for each of HTH_READ_ROUNDS */
+    uint64_t size;   /* of an extent */
+    bool sequential; /* each behind the one before; else at random places */
+    bool alone;      /* one at a time */
+    uint64_t memory; /* for what is queued; at least four extents are */
+    double seconds;  /* for each of HTH_READ_ROUNDS */
 } hth_read_rate_options;
 
 enum { HTH_READ_ROUNDS = 3 };
@@ -26,6 +26,7 @@ typedef struct hth_read_rate {
 } hth_read_rate;
 
 /* Takes about HTH_READ_ROUNDS times `seconds`. ARGUMENT: no file has so many bytes. MEMORY, IO. */
-hearth_status hth_read_rate_measure(const hth_read_rate_options *options, hth_read_rate *out, hearth_error *err);
+hearth_status hth_read_rate_measure(const hth_read_rate_options *options, hth_read_rate *out,
+                                    hearth_error *err);
 
 #endif

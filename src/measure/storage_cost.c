@@ -62,7 +62,8 @@ static double sum_packed(const costing *c, const hth_matrix *const *all, size_t 
 
 static void cost_experts(const costing *c, const hth_experts *e, hth_layer_cost *to)
 {
-    const hth_matrix *all[HTH_EXPERT_MATRICES], *const shared[] = {&e->shared.gate, &e->shared.up, &e->shared.down};
+    const hth_matrix *all[HTH_EXPERT_MATRICES], *const shared[] = {&e->shared.gate, &e->shared.up,
+                                                                   &e->shared.down};
     const hth_router *r = &e->router;
     int n = 0;
     hth_expert_matrices(e, all);
@@ -102,7 +103,8 @@ static double live_share(const costing *c, uint32_t i_layer)
 static void cost_dense(const costing *c, uint32_t i_layer, hth_layer_cost *to)
 {
     const hth_ffn *f = &c->m->model->layers[i_layer].ffn;
-    const hth_matrix *const halves[] = {&f->gate, &f->up}, *const predictor[] = {&f->predictor.in, &f->predictor.out};
+    const hth_matrix *const halves[] = {&f->gate, &f->up}, *const predictor[] = {&f->predictor.in,
+                                                                                 &f->predictor.out};
     const hth_matrix *down = hth_ffn_is_transposed(f) ? &f->down_t.rows : &f->down;
     bool predicts = c->m->selector == HEARTH_SELECTOR_PREDICTOR;
     double live = live_share(c, i_layer), size = 0.0;
@@ -151,13 +153,15 @@ static double cost_mixers(const costing *c, uint32_t i)
 {
     hth_layer *l = &c->m->model->layers[i];
     const hth_experts *e = &l->experts;
-    const hth_matrix *const network[] = {&l->ffn.gate, &l->ffn.up, &l->ffn.down, &l->ffn.down_t.rows, &e->gate, &e->up,
-                                         &e->down, &e->down_t.rows, &e->shared.gate, &e->shared.up, &e->shared.down};
+    const hth_matrix *const network[] = {&l->ffn.gate,    &l->ffn.up,    &l->ffn.down,   &l->ffn.down_t.rows,
+                                         &e->gate,        &e->up,        &e->down,       &e->down_t.rows,
+                                         &e->shared.gate, &e->shared.up, &e->shared.down};
     hth_matrix *all[HTH_LAYER_MATRICES];
     double sum = MIXER_JOBS * c->machine->job;
     hth_layer_matrices(l, all);
     for (int k = 0; k < HTH_LAYER_MATRICES; k++) sum += all[k]->n_row > 0 ? of_packed(c, all[k]) : 0.0;
-    for (size_t k = 0; k < sizeof network / sizeof *network; k++) sum -= network[k]->n_row > 0 ? of_packed(c, network[k]) : 0.0;
+    for (size_t k = 0; k < sizeof network / sizeof *network; k++)
+        sum -= network[k]->n_row > 0 ? of_packed(c, network[k]) : 0.0;
     return sum;
 }
 
@@ -184,9 +188,9 @@ static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, doub
     return in_bundles ? cost_bundles(c, i, to, numbers) : numbers;
 }
 
-hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *m, const hth_memory_division *d,
-                                    const hth_storage_machine *machine, const hth_storage_tokens *tokens,
-                                    hearth_error *err)
+hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *m,
+                                    const hth_memory_division *d, const hth_storage_machine *machine,
+                                    const hth_storage_tokens *tokens, hearth_error *err)
 {
     const costing c = {m, d, machine, tokens->profile, tokens->n_together > 1};
     uint32_t n_layer = m->model->hparams.n_layer;
@@ -194,7 +198,8 @@ hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *
     for (uint32_t i = 0; i < n_layer; i++) n_number += 2 * (size_t)d->items.bundles[i].n;
     cost->layers = hth_alloc(n_layer, sizeof *cost->layers);
     cost->numbers = hth_alloc(n_number + 1, sizeof *cost->numbers);
-    if (!cost->layers || !cost->numbers) return hth_fail_memory(err, n_layer * sizeof *cost->layers, "a plan");
+    if (!cost->layers || !cost->numbers)
+        return hth_fail_memory(err, n_layer * sizeof *cost->layers, "a plan");
     double *numbers = cost->numbers;
     for (uint32_t i = 0; i < n_layer; i++) numbers = cost_layer(&c, i, &cost->layers[i], numbers);
     if (!c.many) cost->head = of_packed(&c, m->model->tied ? &m->model->token_embd : &m->model->output);
@@ -215,7 +220,8 @@ static double cost_bundle_item(const hth_layer_cost *layer, const hth_store_item
     double rows = 0.0, live = layer->live[i_bundle] * layer->of_live;
     if (at >= b->n) return live * (double)item->extents[0].size;
     for (uint32_t k = 0; k < item->n_extent; k++)
-        rows += (k > 0 || (layer->names && !b->has_second) ? live : layer->of_byte[k]) * (double)item->extents[k].size;
+        rows += (k > 0 || (layer->names && !b->has_second) ? live : layer->of_byte[k]) *
+                (double)item->extents[k].size;
     return rows;
 }
 

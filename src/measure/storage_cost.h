@@ -5,10 +5,10 @@
 #include "measure/storage_plan.h"
 
 typedef struct hth_layer_cost {
-    double always;         /* all but the items of a store */
-    double network;        /* of the items, if they stayed in memory: of those that a token uses */
+    double always;                  /* all but the items of a store */
+    double network;                 /* of the items, if they stayed in memory: of those that a token uses */
     double of_byte[HTH_MAX_EXTENT]; /* of an extent of an item */
-    double of_down;        /* the same of items from first_down on, which have one */
+    double of_down;                 /* the same of items from first_down on, which have one */
     uint32_t first_down;
     /* Of bundles (hth_ffn_bundles), or NULL. */
     const hth_ffn_bundles *bundles;
@@ -25,9 +25,9 @@ typedef struct hth_storage_cost {
 } hth_storage_cost;
 
 /* hth_storage_cost_free frees it, also on failure. MEMORY. */
-hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *model, const hth_memory_division *division,
-                                    const hth_storage_machine *machine, const hth_storage_tokens *tokens,
-                                    hearth_error *err);
+hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *model,
+                                    const hth_memory_division *division, const hth_storage_machine *machine,
+                                    const hth_storage_tokens *tokens, hearth_error *err);
 void hth_storage_cost_free(hth_storage_cost *cost);
 
 /* Of an item of the layer. */

@@ -68,8 +68,12 @@ static hearth_status measure_disk(const hearth_model *m, const hth_memory_divisi
             if (sizes[e->i_file] > largest) largest = sizes[e->i_file];
         }
     }
-    hth_read_rate_options o = {.reader = reader, .file_size = sizes, .n_file = n_file, .size = extent_size(&d->items),
-                               .memory = memory < QUEUED_SIZE ? memory : QUEUED_SIZE, .seconds = ROUND_SECONDS};
+    hth_read_rate_options o = {.reader = reader,
+                               .file_size = sizes,
+                               .n_file = n_file,
+                               .size = extent_size(&d->items),
+                               .memory = memory < QUEUED_SIZE ? memory : QUEUED_SIZE,
+                               .seconds = ROUND_SECONDS};
     if (o.size > largest) o.size = largest;
     if (largest > 0) st = measure_reader(&o, out, err);
     snprintf(out->reader, sizeof out->reader, "%s", hth_reader_name(reader));
@@ -89,14 +93,15 @@ static void take_fastest(hth_calibration *c)
 }
 
 /* Rates of the types of the model's matrices; the most frequent one first. */
-static hearth_status measure_rates(const hearth_model *m, hth_pool *pool, uint64_t memory, hth_storage_machine *out,
-                                   hearth_error *err)
+static hearth_status measure_rates(const hearth_model *m, hth_pool *pool, uint64_t memory,
+                                   hth_storage_machine *out, hearth_error *err)
 {
     uint64_t size[HTH_TYPE_LIMIT] = {0}, all = 0;
     hearth_status st = HEARTH_OK;
     for (size_t i = 0; i < m->model->n_binding; i++) {
         const hth_binding *b = &m->model->bindings[i];
-        if (b->matrix && (uint32_t)b->matrix->type < HTH_TYPE_LIMIT) size[b->matrix->type] += b->size, all += b->size;
+        if (b->matrix && (uint32_t)b->matrix->type < HTH_TYPE_LIMIT)
+            size[b->matrix->type] += b->size, all += b->size;
     }
     for (;;) {
         hth_type best = 0;
@@ -144,7 +149,8 @@ hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, h
     m.read_rate.median = pick(m.read_rate, estimate);
     for (size_t i = 0; i < m.n_rate; i++) {
         hth_calibration *c = &m.rates[i];
-        for (int k = 0; k < HTH_PLAN_N_KNOT; k++) c->cpu_down[k] *= pick(c->cpu_rate, estimate) / c->cpu_rate.median;
+        for (int k = 0; k < HTH_PLAN_N_KNOT; k++)
+            c->cpu_down[k] *= pick(c->cpu_rate, estimate) / c->cpu_rate.median;
         c->cpu_rate.median = pick(c->cpu_rate, estimate);
         c->cpu_packed.median = pick(c->cpu_packed, estimate);
     }
@@ -173,12 +179,14 @@ hearth_status hth_storage_usual_route(const hearth_model *m, double **frequency,
         if (hth_has_experts(m->model->layers[i].network)) n += m->model->layers[i].experts.router.n_expert;
     *frequency = hth_alloc(n, sizeof **frequency);
     if (!*frequency) return hth_fail_memory(err, n * sizeof **frequency, "frequencies of experts");
-    *out = (hth_route_trace_spec){.frequency = *frequency, .n_frequency = n, .sticky = USUAL_STICKY, .seed = 1};
+    *out =
+        (hth_route_trace_spec){.frequency = *frequency, .n_frequency = n, .sticky = USUAL_STICKY, .seed = 1};
     double *at = *frequency;
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         if (!hth_has_experts(m->model->layers[i].network)) continue;
         /* The most used eighth gets about 30 %, the most used half 70 %. */
-        for (uint32_t e = 0; e < m->model->layers[i].experts.router.n_expert; e++) *at++ = 1.0 / hth_sqrt_d(1.0 + e);
+        for (uint32_t e = 0; e < m->model->layers[i].experts.router.n_expert; e++)
+            *at++ = 1.0 / hth_sqrt_d(1.0 + e);
     }
     return HEARTH_OK;
 }

@@ -34,16 +34,16 @@ typedef struct player {
     hth_store *store;
     item_range *ranges; /* [n_range], by file and place */
     size_t n_range;
-    uint64_t *arrival; /* [n_item] ns; 0: it was never read */
+    uint64_t *arrival;         /* [n_item] ns; 0: it was never read */
     uint32_t *wanted, *chosen; /* of a layer: items; experts */
     uint32_t *active;          /* bundles */
-    uint32_t *n_users; /* [n_item] tokens of the step that use an item */
-    uint32_t n_tok;    /* of the step */
+    uint32_t *n_users;         /* [n_item] tokens of the step that use an item */
+    uint32_t n_tok;            /* of the step */
     uint32_t *guess, n_guess;
     uint64_t guessed_at;
     double contention; /* what reading adds to the time of products */
     uint64_t now_ns;
-    double compute;    /* seconds so far */
+    double compute; /* seconds so far */
 } player;
 
 /* ---- arrivals ------------------------------------------------------------------------------------- */
@@ -118,8 +118,8 @@ static void read_guesses(player *p)
 }
 
 /* Takes items, and computes each when it has arrived, max at once. */
-static hearth_status compute_items(player *p, const hth_layer_cost *layer, uint32_t *items, size_t n, size_t max,
-                                   hearth_error *err)
+static hearth_status compute_items(player *p, const hth_layer_cost *layer, uint32_t *items, size_t n,
+                                   size_t max, hearth_error *err)
 {
     uint32_t held[HTH_MAX_PIECE];
     while (n > 0) {
@@ -131,7 +131,8 @@ static hearth_status compute_items(player *p, const hth_layer_cost *layer, uint3
             held[n_held++] = view.i_item;
         }
         if (st != HEARTH_OK) return st;
-        if (n_held == 0) return hth_fail(err, HEARTH_ERROR_MEMORY, "a plan has too little memory for one item");
+        if (n_held == 0)
+            return hth_fail(err, HEARTH_ERROR_MEMORY, "a plan has too little memory for one item");
         sort_by_arrival(p, held, n_held);
         for (size_t i = 0; i < n_held; i++) {
             if (p->arrival[held[i]] > p->now_ns) p->now_ns = p->arrival[held[i]];
@@ -172,7 +173,8 @@ static void guess_next(player *p, uint32_t i_layer, uint64_t i_tok)
 {
     uint32_t next = i_layer + 1;
     p->guessed_at = p->now_ns;
-    if (p->n_tok > 1 || next == p->m->model->hparams.n_layer || p->d->items.first_expert[next] == UINT32_MAX) return;
+    if (p->n_tok > 1 || next == p->m->model->hparams.n_layer || p->d->items.first_expert[next] == UINT32_MAX)
+        return;
     hth_route_trace_get(p->trace, next, i_tok, true, p->guess);
     p->n_guess = p->m->model->layers[next].experts.router.n_used;
     for (uint32_t i = 0; i < p->n_guess; i++) p->guess[i] += p->d->items.first_expert[next];
@@ -191,7 +193,8 @@ static hearth_status play_experts(player *p, uint32_t i_layer, uint64_t i_tok, h
 }
 
 /* n pieces from `first` on, then those that follow them are read ahead. */
-static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_t first, uint32_t n, hearth_error *err)
+static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_t first, uint32_t n,
+                                 hearth_error *err)
 {
     for (uint32_t i = 0; i < n; i++) p->wanted[i] = first + i;
     ask(p, p->wanted, n);
@@ -213,7 +216,8 @@ static hearth_status play_bundles(player *p, const hth_layer_cost *layer, hearth
     }
     ask(p, p->wanted, n);
     set_clock(p);
-    if (!layer->names) hth_store_guess_next(p->store, b->first_item + (b->has_second ? 1 : 2) * b->n, MAX_AHEAD);
+    if (!layer->names)
+        hth_store_guess_next(p->store, b->first_item + (b->has_second ? 1 : 2) * b->n, MAX_AHEAD);
     hearth_status st = compute_items(p, layer, p->wanted, n, MAX_BUNDLES, err);
     if (st != HEARTH_OK) return st;
     n = 0;
@@ -254,13 +258,15 @@ static hearth_status play_step(player *p, uint64_t i_tok, hearth_error *err)
     uint64_t before = p->now_ns, read = sum_counters(p).read_size;
     hearth_status st = HEARTH_OK;
     if (!p->d->whole && p->d->tables > 0) p->now_ns += (uint64_t)(machine->latency * 1e9);
-    for (uint32_t i = 0; st == HEARTH_OK && i < p->m->model->hparams.n_layer; i++) st = play_layer(p, i, i_tok, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < p->m->model->hparams.n_layer; i++)
+        st = play_layer(p, i, i_tok, err);
     if (st != HEARTH_OK) return st;
     compute_for(p, p->cost.head);
     set_clock(p);
     hth_store_advance(p->store, p->n_tok);
     /* All cores compute, and reading takes its share of them while the disk works. */
-    double busy = (double)(sum_counters(p).read_size - read) / machine->read_rate.median * 1e9 / (double)(p->now_ns - before);
+    double busy = (double)(sum_counters(p).read_size - read) / machine->read_rate.median * 1e9 /
+                  (double)(p->now_ns - before);
     double share = machine->n_thread < machine->n_core ? 0.0 : machine->reading_cores / machine->n_core;
     p->contention = share * (busy < 1.0 ? busy : 1.0);
     return HEARTH_OK;
@@ -278,9 +284,11 @@ static hearth_status open_disk(player *p, hearth_error *err)
                                      .n_parallel = 64};
     hth_reader_file *files = hth_alloc(n_file, sizeof *files);
     if (!files) return hth_fail_memory(err, n_file * sizeof *files, "a plan");
-    for (uint32_t i = 0; i < n_file; i++) files[i] = (hth_reader_file){fd_of(i), hth_gguf_part_path(p->m->file, i)};
+    for (uint32_t i = 0; i < n_file; i++)
+        files[i] = (hth_reader_file){fd_of(i), hth_gguf_part_path(p->m->file, i)};
     hearth_status st = hth_disk_open_timer(&p->disk_model, SEED, read_ended, p, &p->timer, err);
-    const hth_reader_options o = {.files = files, .n_file = n_file, .disk = p->timer, .buffered = true, .in_caller = true};
+    const hth_reader_options o = {
+        .files = files, .n_file = n_file, .disk = p->timer, .buffered = true, .in_caller = true};
     if (st == HEARTH_OK) st = hth_reader_open(&o, &p->reader, err);
     hth_free(files);
     return st;
@@ -289,7 +297,8 @@ static hearth_status open_disk(player *p, hearth_error *err)
 static hearth_status open_store(player *p, hearth_error *err)
 {
     const hth_weight_items *items = &p->d->items;
-    uint32_t n_expert = p->m->model->hparams.experts.n_expert, width = n_expert > HTH_MAX_PIECE ? n_expert : HTH_MAX_PIECE;
+    uint32_t n_expert = p->m->model->hparams.experts.n_expert,
+             width = n_expert > HTH_MAX_PIECE ? n_expert : HTH_MAX_PIECE;
     for (uint32_t i = 0; i < p->m->model->hparams.n_layer; i++)
         if (2 * items->bundles[i].n > width) width = 2 * items->bundles[i].n;
     p->wanted = hth_alloc(width, sizeof *p->wanted);
@@ -318,7 +327,8 @@ static hearth_status open_trace(player *p, hearth_error *err)
     if (p->m->model->hparams.experts.n_expert == 0) return HEARTH_OK;
     hearth_status st = p->tokens->route ? HEARTH_OK : hth_storage_usual_route(p->m, &frequency, &usual, err);
     if (st == HEARTH_OK)
-        st = hth_route_trace_open(p->m->model, p->tokens->route ? p->tokens->route : &usual, 2 * p->tokens->n, &p->trace, err);
+        st = hth_route_trace_open(p->m->model, p->tokens->route ? p->tokens->route : &usual, 2 * p->tokens->n,
+                                  &p->trace, err);
     hth_free(frequency);
     return st;
 }

@@ -19,16 +19,16 @@ typedef struct hth_storage_machine {
     char reader[40];
     hth_calibration rates[HTH_TYPE_LIMIT]; /* of the types of its matrices */
     size_t n_rate;
-    double job;                 /* seconds of a job of the thread pool without work */
+    double job; /* seconds of a job of the thread pool without work */
     uint32_t n_thread, n_core;
 } hth_storage_machine;
 
 /* Measures the disk for half a second, unless all weights are in memory (then its figures are 0); takes rates of the CPU from
  * calibrations of earlier runs, or measures them, which takes half a second for each type. Takes
  * HTH_CALIBRATION_SIZE of memory, or `memory` bytes if these are less. io: as hth_disk_open. ARGUMENT, IO, MEMORY. */
-hearth_status hth_storage_machine_measure(const hearth_model *model, const hth_memory_division *division, const char *io,
-                                          uint32_t n_thread, uint64_t memory, hth_storage_machine *out,
-                                          hearth_error *err);
+hearth_status hth_storage_machine_measure(const hearth_model *model, const hth_memory_division *division,
+                                          const char *io, uint32_t n_thread, uint64_t memory,
+                                          hth_storage_machine *out, hearth_error *err);
 
 /* The same machine with the slowest or the fastest figures that were measured. */
 hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, hth_estimate estimate);
@@ -38,10 +38,10 @@ hth_storage_machine hth_storage_machine_with_disk(const hth_storage_machine *mac
 /* The tokens that are played. */
 typedef struct hth_storage_tokens {
     const hth_route_trace_spec *route; /* experts; NULL: those of hth_storage_usual_route */
-    uint32_t n;    /* from an empty store, and as many again */
-    uint32_t n_together; /* computed in a step, as of a prompt; 0 or 1: one by one */
-    uint64_t seed; /* of neurons that are active */
-    const hth_profile *profile; /* how often neurons are active; NULL: as the file says */
+    uint32_t n;                        /* from an empty store, and as many again */
+    uint32_t n_together;               /* computed in a step, as of a prompt; 0 or 1: one by one */
+    uint64_t seed;                     /* of neurons that are active */
+    const hth_profile *profile;        /* how often neurons are active; NULL: as the file says */
 } hth_storage_tokens;
 
 /* Per token. */
@@ -49,16 +49,16 @@ typedef struct hth_storage_speed {
     double first_seconds; /* of the first n tokens */
     double seconds;       /* of the next n; the members below are of these */
     double compute_seconds;
-    double disk_seconds;  /* that the disk takes for what was read */
+    double disk_seconds; /* that the disk takes for what was read */
     double read_bytes;
-    double hits;          /* share of the items that were in memory when they were asked for */
+    double hits; /* share of the items that were in memory when they were asked for */
 } hth_storage_speed;
 
 /* Experts of a trained mixture of which nothing is known: mildly skewed, and in part those of the token before, as
  * published expert frequencies are (SmallThinker's report, 2025, figures 4 and 5). The caller frees *frequency by
  * hth_free; it is NULL with uniform. MEMORY. */
-hearth_status hth_storage_usual_route(const hearth_model *model, double **frequency, hth_route_trace_spec *out,
-                                      hearth_error *err);
+hearth_status hth_storage_usual_route(const hearth_model *model, double **frequency,
+                                      hth_route_trace_spec *out, hearth_error *err);
 
 /* model and division as of hth_engine_open_divided; the division may be of another limit. UNSUPPORTED: drawn experts for
  * a model without. ARGUMENT: they do not suit it. MEMORY. */

@@ -18,14 +18,19 @@ static hth_reader *open_reader(const char *how, int *fd)
     *fd = open(path, O_RDONLY | O_CLOEXEC);
     const hth_reader_file file = {*fd, path};
     CHECK_OK(hth_disk_open(how, &disk, err));
-    CHECK_OK(hth_reader_open(&(hth_reader_options){.files = &file, .n_file = 1, .disk = disk, .buffered = true}, &reader, err));
+    CHECK_OK(hth_reader_open(
+        &(hth_reader_options){.files = &file, .n_file = 1, .disk = disk, .buffered = true}, &reader, err));
     return reader;
 }
 
 static hth_read_rate_options options_of(hth_reader *reader, const uint64_t *size)
 {
-    return (hth_read_rate_options){
-        .reader = reader, .file_size = size, .n_file = 1, .size = 64 << 10, .memory = 4 << 20, .seconds = 0.03};
+    return (hth_read_rate_options){.reader = reader,
+                                   .file_size = size,
+                                   .n_file = 1,
+                                   .size = 64 << 10,
+                                   .memory = 4 << 20,
+                                   .seconds = 0.03};
 }
 
 TEST(a_simulated_disk_is_as_fast_as_described)
@@ -40,7 +45,8 @@ TEST(a_simulated_disk_is_as_fast_as_described)
     CHECK_OK(hth_read_rate_measure(&o, &alone, err));
     test_note("%.0f MB/s, one at a time %.0f MB/s", random.rate.median * 1e-6, alone.rate.median * 1e-6);
     CHECK(random.rate.median > 0.0 && random.rate.median < 0.65e9); /* 0.55 GB/s; a busy machine is slower */
-    CHECK(alone.rate.median < random.rate.max && alone.rate.median <= 64e3 / 160e-6); /* 68 us beside its bytes at least */
+    CHECK(alone.rate.median < random.rate.max &&
+          alone.rate.median <= 64e3 / 160e-6); /* 68 us beside its bytes at least */
     CHECK(random.depth >= 1 && random.cores >= 0.0);
     hth_reader_close(reader);
     close(fd);

@@ -13,8 +13,8 @@ enum { N_TOK = 24, N_CTX = 64 };
 /* Nothing is measured: a machine of these figures. */
 static hth_storage_machine machine_of(double disk, double cpu)
 {
-    hth_storage_machine m = {.read_rate = {disk, disk, disk}, .sequential_rate = disk, .n_thread = 1, .n_core = 2,
-                             .n_rate = 1};
+    hth_storage_machine m = {
+        .read_rate = {disk, disk, disk}, .sequential_rate = disk, .n_thread = 1, .n_core = 2, .n_rate = 1};
     m.rates[0] = (hth_calibration){.cpu_rate = {cpu, cpu, cpu}, .cpu_packed = {cpu, cpu, cpu}};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) m.rates[0].cpu_down[i] = cpu;
     return m;
@@ -28,7 +28,8 @@ typedef struct opened {
 
 static bool open_divided(opened *o, const char *path)
 {
-    const hearth_model_options options = {.ram = (uint64_t)1 << 50, .n_thread = 1, .gpu = {.n_ctx = N_CTX, .n_batch = 8}};
+    const hearth_model_options options = {
+        .ram = (uint64_t)1 << 50, .n_thread = 1, .gpu = {.n_ctx = N_CTX, .n_batch = 8}};
     CHECK_OK(hth_engine_open_divided(path, &options, &o->model, &o->d, err));
     return o->model != NULL && CHECK(o->d.fits && o->d.whole);
 }
@@ -40,7 +41,8 @@ static bool open_model(opened *o, const char *name)
 {
     *o = (opened){0};
     if (!*name) return open_divided(o, test_data(DENSE));
-    bool found = strcmp(name, MIXTURE) == 0 ? golden_open_quant_file(&o->g, name) : golden_open_arch(&o->g, name);
+    bool found =
+        strcmp(name, MIXTURE) == 0 ? golden_open_quant_file(&o->g, name) : golden_open_arch(&o->g, name);
     return found && open_divided(o, o->g.model);
 }
 
@@ -60,7 +62,8 @@ static void limit_to(opened *o, double part)
     CHECK(!o->d.fits && o->d.store == o->d.least_store + more);
 }
 
-static hth_storage_speed predict(const opened *o, const hth_storage_machine *m, const hth_route_trace_spec *route)
+static hth_storage_speed predict(const opened *o, const hth_storage_machine *m,
+                                 const hth_route_trace_spec *route)
 {
     const hth_storage_tokens tokens = {.route = route, .n = N_TOK, .seed = 1};
     hth_storage_speed s = {0};
@@ -113,7 +116,8 @@ TEST(pieces_that_are_not_pinned_are_read_for_each_token)
         const hth_storage_machine m = machine_of(1e9, 1e9);
         limit_to(&o, 0.0);
         double all = (double)o.d.streamed;
-        CHECK(is_near(predict(&o, &m, NULL).read_bytes, all, 0.1)); /* the least memory pins little or nothing */
+        CHECK(is_near(predict(&o, &m, NULL).read_bytes, all,
+                      0.1)); /* the least memory pins little or nothing */
         limit_to(&o, 0.5);
         CHECK(is_near(predict(&o, &m, NULL).read_bytes, 0.5 * all, 0.35));
     }
@@ -276,8 +280,10 @@ TEST(this_machine_is_measured)
     if (open_model(&o, "mixtral")) {
         limit_to(&o, 0.3);
         CHECK_OK(hth_storage_machine_measure(o.model, &o.d, "pread", 1, 8 << 20, &m, err));
-        CHECK(m.read_rate.min > 0.0 && m.read_rate.max >= m.read_rate.median && m.sequential_rate >= m.read_rate.median);
-        CHECK(m.latency >= 0.0 && m.reading_cores >= 0.0 && m.n_rate >= 1 && m.rates[0].cpu_packed.median > 0.0);
+        CHECK(m.read_rate.min > 0.0 && m.read_rate.max >= m.read_rate.median &&
+              m.sequential_rate >= m.read_rate.median);
+        CHECK(m.latency >= 0.0 && m.reading_cores >= 0.0 && m.n_rate >= 1 &&
+              m.rates[0].cpu_packed.median > 0.0);
         CHECK(strcmp(m.reader, "pread") == 0 && m.n_thread == 1 && m.n_core >= 1);
         hth_storage_machine worst = hth_storage_machine_at(&m, HTH_ESTIMATE_WORST),
                             best = hth_storage_machine_at(&m, HTH_ESTIMATE_BEST);

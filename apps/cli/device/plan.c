@@ -43,9 +43,9 @@ typedef struct plan_state {
     hth_plan_context context;
     hth_plan by_share;
     uint64_t ram, host_bytes; /* bytes usable for weights on the host; bytes used */
-    bool is_limited;     /* the host has not all that the plan leaves to it */
-    hth_plan limited;    /* with a third home, storage, for its clusters */
-    double read_rate;    /* bytes per second of these */
+    bool is_limited;          /* the host has not all that the plan leaves to it */
+    hth_plan limited;         /* with a third home, storage, for its clusters */
+    double read_rate;         /* bytes per second of these */
     size_t n_what_if;
     struct {
         uint64_t vram;
@@ -120,7 +120,8 @@ static hearth_status open_builder(plan_state *p, hth_offload_params *params, hea
 
 static bool is_empty_placement(const plan_state *p)
 {
-    return p->builder.params.n_layer == 0 && hth_placement_builder_least_bytes(&p->builder) > p->builder.budget;
+    return p->builder.params.n_layer == 0 &&
+           hth_placement_builder_least_bytes(&p->builder) > p->builder.budget;
 }
 
 /* Opens the GPU with a limit of usable bytes (0: all), and builds the plan context. */
@@ -182,7 +183,8 @@ static uint64_t host_bytes(const plan_state *p)
 }
 
 /* Reads of a cluster's rows of one matrix, at random places. */
-static hearth_status measure_reads(const plan_state *p, hth_read_rate *random, hth_read_rate *alone, hearth_error *err)
+static hearth_status measure_reads(const plan_state *p, hth_read_rate *random, hth_read_rate *alone,
+                                   hearth_error *err)
 {
     uint32_t n = hth_gguf_n_part(p->file);
     hth_reader *reader = NULL;
@@ -221,7 +223,8 @@ static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
     hth_read_rate random, alone;
     hth_plan_machine machine = p->context.machine;
     uint64_t table = p->model->tied ? 0 : p->model->token_embd.n_row * p->model->token_embd.row_size;
-    p->is_limited = args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed && p->ram > table;
+    p->is_limited =
+        args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed && p->ram > table;
     if (!p->is_limited) return HEARTH_OK;
     hearth_status st = measure_reads(p, &random, &alone, err);
     if (st != HEARTH_OK) return st;
@@ -371,8 +374,7 @@ static void print_device_memory(const plan_state *p)
     if (p->model->down_transposed)
         printf(", neurons %s (%.0f %%)", hth_format_bytes(b->clusters).text,
                100.0 * (double)n_hot_total(p) / (double)neurons_of(p));
-    printf(", head %s, room %s\n", hth_format_bytes(b->head).text,
-           hth_format_bytes(b->fixed).text);
+    printf(", head %s, room %s\n", hth_format_bytes(b->head).text, hth_format_bytes(b->fixed).text);
     uint64_t is_free = hth_device_free_memory(p->builder.info);
     if (is_empty_placement(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", min_budget_of(p).text);
@@ -387,12 +389,14 @@ static void print_host_memory(const plan_state *p)
     if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
     printf("\n");
     if (p->is_limited)
-        printf("With %s here, %s of the neurons are on storage (%.2f GB/s): %.2f tokens/s are expected, less than what "
+        printf("With %s here, %s of the neurons are on storage (%.2f GB/s): %.2f tokens/s are expected, less "
+               "than what "
                "follows\n",
                hth_format_bytes(p->ram).text, hth_format_bytes(p->limited.bytes[HTH_N_HOME].clusters).text,
                p->read_rate * 1e-9, rate(p->limited.seconds));
     else if (p->ram > 0 && p->host_bytes > p->ram)
-        printf("They do not fit: with this --ram a run reads the rest from storage when it is needed, slower than what "
+        printf("They do not fit: with this --ram a run reads the rest from storage when it is needed, slower "
+               "than what "
                "follows; --gpu none plans that without the GPU.\n");
 }
 
@@ -521,8 +525,9 @@ static const char *option_of_gpu(const args *a)
 static int check_args(const args *a)
 {
     if (strcmp(args_text(a, "gpu", "auto"), "none") == 0 && option_of_gpu(a))
-        return usage_error("plan --gpu none: nothing is placed; leave --%s out, or name a GPU of hearth devices",
-                           option_of_gpu(a));
+        return usage_error(
+            "plan --gpu none: nothing is placed; leave --%s out, or name a GPU of hearth devices",
+            option_of_gpu(a));
     return 0;
 }
 
@@ -538,7 +543,8 @@ static const char *lack_of_gpu(const args *a)
 /* A limit of memory, and nothing on the GPU: the plan is that of the CPU alone. */
 static bool gains_nothing(const plan_state *p)
 {
-    return args_has(p->a, "ram") && !option_of_gpu(p->a) && p->builder.params.n_layer == 0 && p->host_bytes > p->ram;
+    return args_has(p->a, "ram") && !option_of_gpu(p->a) && p->builder.params.n_layer == 0 &&
+           p->host_bytes > p->ram;
 }
 
 static int run(const args *a)

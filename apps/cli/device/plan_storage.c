@@ -18,7 +18,7 @@ static const double disks[N_DISK] = {3.5e9, 7e9};
 
 /* What a packed file would read, of which a predictor names clusters. */
 typedef struct packing {
-    bool applies;  /* networks are read whole now */
+    bool applies;               /* networks are read whole now */
     double seconds, read_bytes; /* of a token; 0: unknown without a profile */
 } packing;
 
@@ -132,9 +132,9 @@ static hearth_status make(storage_plan *p, hearth_error *err)
 {
     hearth_model_options o = wanted_model(p->a, args_operand(p->a, 0), 0);
     forecast_options forecast = {.route = p->route.given ? &p->route.spec : NULL,
-                                       .profile = args_text(p->a, "profile", NULL),
-                                       .n = (uint32_t)args_uint(p->a, "predict", FORECAST_TOKENS),
-                                       .memory = HTH_CALIBRATION_SIZE};
+                                 .profile = args_text(p->a, "profile", NULL),
+                                 .n = (uint32_t)args_uint(p->a, "predict", FORECAST_TOKENS),
+                                 .memory = HTH_CALIBRATION_SIZE};
     forecast.n_prompt = (uint32_t)args_uint(p->a, "prompt", PROMPT_TOKENS);
     forecast.n_batch = session_options(p->a, 0).n_batch;
     if (o.ram == 0) o.ram = HEARTH_RAM_AUTO;
@@ -162,12 +162,15 @@ static weight_bytes divide_weights(const storage_plan *p)
 {
     const hth_memory_division *d = &p->f.division;
     weight_bytes w = {.resident = d->matrices - (d->whole ? 0 : d->tables) + (d->fits ? d->streamed : 0),
-                      .by_rows = d->whole ? 0 : d->tables, .n_kept = d->items.n};
+                      .by_rows = d->whole ? 0 : d->tables,
+                      .n_kept = d->items.n};
     if (d->fits) return w;
-    uint64_t read = (uint64_t)p->f.expected.read_bytes, kept = d->store < d->streamed ? d->store : d->streamed;
+    uint64_t read = (uint64_t)p->f.expected.read_bytes,
+             kept = d->store < d->streamed ? d->store : d->streamed;
     const hth_model *m = p->f.model->model;
     if (m->hparams.experts.n_expert > 0 || m->down_transposed) w.cached = kept;
-    else w.pinned = kept = read < d->streamed ? d->streamed - read : 0; /* each piece is read once, or never */
+    else
+        w.pinned = kept = read < d->streamed ? d->streamed - read : 0; /* each piece is read once, or never */
     w.streamed = d->streamed - kept;
     w.n_kept = (uint32_t)((double)kept / (double)d->streamed * d->items.n);
     return w;
@@ -176,7 +179,9 @@ static weight_bytes divide_weights(const storage_plan *p)
 static const char *name_of_items(const storage_plan *p)
 {
     const hth_model *m = p->f.model->model;
-    return m->hparams.experts.n_expert > 0 ? "experts" : m->down_transposed ? "bundles of neurons" : "pieces of networks";
+    return m->hparams.experts.n_expert > 0 ? "experts"
+           : m->down_transposed            ? "bundles of neurons"
+                                           : "pieces of networks";
 }
 
 /* ---- text ----------------------------------------------------------------------------------------------- */
@@ -199,7 +204,8 @@ static void print_memory(const storage_plan *p)
     print_bytes("pinned", w.pinned, kept);
     print_bytes("session", d->announced, "KV cache and workspace (-c, --batch)");
     print_bytes("process", d->rest, "vocabulary, buffers and others");
-    print_bytes("in the file", w.streamed, w.cached > 0 ? "read when they are needed" : "read for each token, in order");
+    print_bytes("in the file", w.streamed,
+                w.cached > 0 ? "read when they are needed" : "read for each token, in order");
     print_bytes("in the file", w.by_rows, "tables, of which rows are read");
 }
 
@@ -210,8 +216,9 @@ static void print_rates(const storage_plan *p)
     if (m->read_rate.median > 0.0)
         printf("%s %.2f GB/s (%.2f to %.2f), %.2f cores for reading; ", m->reader, m->read_rate.median * 1e-9,
                m->read_rate.min * 1e-9, m->read_rate.max * 1e-9, m->reading_cores);
-    printf("rows of %s %.1f GB/s, packed %.1f GB/s (%u threads)\n", hth_type_find((uint32_t)m->rates[0].type)->name,
-           m->rates[0].cpu_rate.median * 1e-9, m->rates[0].cpu_packed.median * 1e-9, m->n_thread);
+    printf("rows of %s %.1f GB/s, packed %.1f GB/s (%u threads)\n",
+           hth_type_find((uint32_t)m->rates[0].type)->name, m->rates[0].cpu_rate.median * 1e-9,
+           m->rates[0].cpu_packed.median * 1e-9, m->n_thread);
     if (strncmp(m->reader, "simulated", 9) == 0) printf("The disk is simulated.\n");
 }
 
@@ -219,15 +226,16 @@ static void print_expected(const storage_plan *p)
 {
     const storage_forecast *f = &p->f;
     const hth_storage_speed *s = &f->expected;
-    printf("Expected: %.2f tokens/s (%.2f to %.2f)", tokens_per_second(s->seconds), tokens_per_second(f->least.seconds),
-           tokens_per_second(f->most.seconds));
+    printf("Expected: %.2f tokens/s (%.2f to %.2f)", tokens_per_second(s->seconds),
+           tokens_per_second(f->least.seconds), tokens_per_second(f->most.seconds));
     if (f->division.fits) printf("; the CPU limits\n");
     if (f->n_prompt > 0 && f->division.fits)
         printf("A prompt of %u: %.1f tokens/s\n", f->n_prompt, tokens_per_second(f->prompt.seconds));
     if (f->division.fits) return;
     printf(" after %u tokens; these %.2f\n", f->tokens.n, tokens_per_second(s->first_seconds));
-    printf("The %s limits: of a token %.1f ms are read, %.1f ms computed; %.1f MB read", disk_limits(p) ? "disk" : "CPU",
-           s->disk_seconds * 1e3, s->compute_seconds * 1e3, s->read_bytes * 1e-6);
+    printf("The %s limits: of a token %.1f ms are read, %.1f ms computed; %.1f MB read",
+           disk_limits(p) ? "disk" : "CPU", s->disk_seconds * 1e3, s->compute_seconds * 1e3,
+           s->read_bytes * 1e-6);
     if (f->model->model->hparams.experts.n_expert > 0)
         printf(", %.1f %% of the experts in memory when asked for", s->hits * 100.0);
     printf("\n");
@@ -235,11 +243,13 @@ static void print_expected(const storage_plan *p)
         printf("A prompt of %u: %.1f tokens/s; %.1f MB read for a token of it\n", f->n_prompt,
                tokens_per_second(f->prompt.seconds), f->prompt.read_bytes * 1e-6);
     if (f->assumed)
-        printf("Experts are assumed: mildly skewed, 30 %% as for the token before; the least: all alike. --route says "
+        printf("Experts are assumed: mildly skewed, 30 %% as for the token before; the least: all alike. "
+               "--route says "
                "others.\n");
     else if (p->route.given)
-        printf("Experts are drawn: %s%s, sticky %g, foreseen %g\n", *p->route.path ? "frequencies of " : "uniform",
-               printable(p->route.path), p->route.spec.sticky, p->route.spec.foreseen);
+        printf("Experts are drawn: %s%s, sticky %g, foreseen %g\n",
+               *p->route.path ? "frequencies of " : "uniform", printable(p->route.path), p->route.spec.sticky,
+               p->route.spec.foreseen);
 }
 
 static void print_others(const storage_plan *p)
@@ -252,10 +262,12 @@ static void print_others(const storage_plan *p)
     for (int i = 0; i < N_DISK && !p->f.division.fits; i++)
         printf("a disk of %.1f GB/s %13.2f\n", disks[i] * 1e-9, tokens_per_second(p->disk[i].seconds));
     if (p->packed.seconds > 0.0)
-        printf("packed, with predictors %9.2f  at most: %.1f MB read for a token (hearth predictors, hearth pack)\n",
+        printf("packed, with predictors %9.2f  at most: %.1f MB read for a token (hearth predictors, hearth "
+               "pack)\n",
                tokens_per_second(p->packed.seconds), p->packed.read_bytes * 1e-6);
     else if (p->packed.applies)
-        printf("packed, with predictors   unknown  without --profile (hearth profile, hearth predictors, hearth pack)\n");
+        printf("packed, with predictors   unknown  without --profile (hearth profile, hearth predictors, "
+               "hearth pack)\n");
 }
 
 static void print_text(const storage_plan *p)
@@ -337,7 +349,8 @@ static void json_others(json *j, const storage_plan *p)
         json_close(j, '}');
     }
     json_close(j, ']');
-    if (p->packed.seconds > 0.0) json_float(j, "packed_tokens_per_second_most", tokens_per_second(p->packed.seconds), 6);
+    if (p->packed.seconds > 0.0)
+        json_float(j, "packed_tokens_per_second_most", tokens_per_second(p->packed.seconds), 6);
 }
 
 static void print_json(const storage_plan *p)
