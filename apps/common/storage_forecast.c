@@ -1,7 +1,11 @@
 /* Asks src/measure/storage_plan.h for the expected speed, and for the least and the most. */
+#define _GNU_SOURCE
 #include "common/storage_forecast.h"
 
 #include "base/alloc.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Part of the experts that a router names for the next layer, at best (docs/storage.md). */
 #define GOOD_FORESIGHT 0.8
@@ -82,17 +86,35 @@ void storage_forecast_close(storage_forecast *f)
 /* Measuring leaves this part of the limit to the rest of the process. */
 enum { MEMORY_PART = 2 };
 
-storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,
-                                         const hth_route_trace_spec *route, uint32_t n)
+static storage_expectation expect(const char *path, const hearth_model_options *options,
+                                  const hth_route_trace_spec *route, uint32_t n)
 {
     storage_expectation e = {0};
     storage_forecast f;
     const forecast_options forecast = {
         .route = route, .n = n > 0 ? n : 1, .memory = options->ram / MEMORY_PART};
-    if (!path || options->ram == 0 || options->mmap) return e;
     if (storage_forecast_open(&f, path, options, &forecast, NULL) == HEARTH_OK && !f.division.fits)
         e = (storage_expectation){tokens_per_second(f.expected.seconds), tokens_per_second(f.least.seconds),
                                   tokens_per_second(f.most.seconds), f.assumed};
     storage_forecast_close(&f);
+    return e;
+}
+
+/* In a process of its own: what it allocates must not count in the limit of this one, which has no threads yet. */
+storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,
+                                         const hth_route_trace_spec *route, uint32_t n)
+{
+    storage_expectation e = {0};
+    int ends[2];
+    if (!path || options->ram == 0 || options->mmap || pipe(ends) != 0) return e;
+    pid_t child = fork();
+    if (child == 0) {
+        e = expect(path, options, route, n);
+        _exit(write(ends[1], &e, sizeof e) == (ssize_t)sizeof e ? 0 : 1);
+    }
+    close(ends[1]);
+    if (child < 0 || read(ends[0], &e, sizeof e) != (ssize_t)sizeof e) e = (storage_expectation){0};
+    close(ends[0]);
+    if (child > 0) waitpid(child, NULL, 0);
     return e;
 }
