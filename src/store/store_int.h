@@ -33,6 +33,7 @@ typedef struct hth_item {
     float uses;          /* weighted by age */
     uint64_t used_at;    /* the step of the last use; 0: it is in no list of remembered uses */
     uint32_t used_before, used_after; /* in the list of that step */
+    bool checked;        /* its checksums are right */
     hth_load_failure failure;
 } hth_item;
 
@@ -59,6 +60,7 @@ struct hth_store {
     float n_guess, n_guess_used; /* of late */
     bool has_unused_guess;       /* perhaps */
     hth_store_counters *counters; /* [n_group] */
+    uint64_t *checksums;
 };
 
 /* Nothing reads the item, or will: it may lose its slot. */
