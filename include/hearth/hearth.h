@@ -214,7 +214,7 @@ typedef struct hearth_storage_stats {
     uint64_t n_guess, n_guess_used; /* read before they were asked for, and of those the ones that then were */
     uint64_t weight_bytes;          /* that were read */
     uint64_t n_read, read_bytes;    /* reads, and their bytes, which are rounded out to sectors */
-    uint64_t n_repeated;            /* reads that were interrupted, short or failed, and were made again */
+    uint64_t n_repeated;            /* reads that were interrupted, short, failed or wrong, and were made again */
     uint64_t n_stall;               /* times that a step waited, and how long */
     double stall_seconds;
     double read_seconds;            /* while at least one read ran */

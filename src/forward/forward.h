@@ -90,7 +90,7 @@ typedef struct hth_ffn_pieces {
 /* Bundles of a dense network whose down is transposed: n runs of 2^shift neurons, the last one perhaps shorter. Items
  * from first_item on: for each bundle the rows of the half that decides (gate; up where there is no gate), then, if
  * has_second, for each those of up, then for each those of down. Without has_second the first ones have both halves. */
-enum { HTH_MIN_BUNDLE_SHIFT = 4, HTH_MIN_BUNDLE = 1 << HTH_MIN_BUNDLE_SHIFT };
+enum { HTH_MIN_BUNDLE = 1 << HTH_MIN_BUNDLE_SHIFT };
 typedef struct hth_ffn_bundles {
     uint32_t first_item, n; /* n 0: the network is in memory, or in pieces */
     uint32_t shift;
