@@ -101,6 +101,16 @@ bool hth_slots_suffice(const hth_slots *s)
     return true;
 }
 
+bool hth_slots_hold_all(const hth_slots *s, uint64_t memory)
+{
+    uint64_t sum = 0, of_class;
+    for (uint32_t i = 0; i < s->n_class; i++)
+        if (!hth_mul_u64(s->classes[i].size, max_slots(&s->classes[i]), &of_class) ||
+            !hth_add_u64(sum, of_class, &sum))
+            return false;
+    return sum <= memory && (!s->slots || hth_slots_suffice(s));
+}
+
 static uint32_t stream_slots(const hth_slot_class *c)
 {
     uint64_t n = c->n_pinned + STREAM_SIZE / c->size;
