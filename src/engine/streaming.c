@@ -317,12 +317,18 @@ static hearth_status announced_size(const hearth_model *m, const hearth_model_op
 static uint64_t less(uint64_t size, uint64_t by) { return size > by ? size - by : 0; }
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* Bytes of the device, which a step of another session may be using. */
+static uint64_t size_on_device(const hearth_model *m)
+{
+    uint64_t budget;
+    return m->gpu ? hth_gpu_usage(m->gpu, &budget) : hth_device_state(m->device).used;
+}
+
 uint64_t hth_engine_device_size(const hearth_model *m)
 {
     if (!m->device) return 0;
     hth_device_kind kind = hth_device_get_info(m->device)->kind;
-    bool has_own = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED;
-    return has_own ? 0 : hth_device_state(m->device).used;
+    return kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED ? 0 : size_on_device(m);
 }
 
 /* Bytes that the process has now, those included that it allocated and did not touch yet. The memory of a simulated GPU
@@ -331,7 +337,7 @@ static uint64_t size_of_process(const hearth_model *m)
 {
     uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
     if (!m->device) return larger(resident, allocated);
-    uint64_t used = hth_device_state(m->device).used;
+    uint64_t used = size_on_device(m);
     switch (hth_device_get_info(m->device)->kind) {
     case HTH_DEVICE_SIMULATED: return larger(less(resident, used), less(allocated, used));
     case HTH_DEVICE_INTEGRATED: return larger(resident, allocated) + used;
