@@ -13,7 +13,9 @@ the run did not wait, of what its computation could hide: (reads - waits) / min(
 group with the same limit; its routers have random weights, which choose almost the same experts for every token, so
 its figure flatters it. --routing holds st_4B_expert_frequencies.csv and st_21B_expert_frequencies.csv: experts are
 drawn from them (hearth bench --route); other shapes draw from the sorted frequencies of the 21B, resampled.
-Prints one Markdown table: medians (min-max). Decides no test. Needs root for the groups."""
+A simulated disk takes its bytes from the page cache, without a group; its copying takes a core at 7 GB/s, which a real
+disk does not: with "threads" 1 in a row another core is there for it. Prints one Markdown table: medians (min-max).
+Decides no test. Without root there are no groups."""
 import argparse
 import csv
 import json
@@ -186,7 +188,8 @@ def verdict(row, samples):
 def print_row(row, samples):
     routing = "" if not row["route"] else ", " + row["dataset"] + "".join(
         f", {key} {row[key]}" for key in ("sticky", "foreseen") if row.get(key))
-    cells = [f"{row['row']}{routing}", spread(samples, "rate", "{:.2f}"), spread(samples, "hits", "{:.3f}"),
+    threads = "" if row["threads"] == 2 else f", {row['threads']} thread{'s' * (row['threads'] > 1)}"
+    cells = [f"{row['row']}{routing}{threads}", spread(samples, "rate", "{:.2f}"), spread(samples, "hits", "{:.3f}"),
              spread([{"m": s["missed"] / 1e6} for s in samples if "missed" in s], "m", "{:.1f}"),
              spread([{"d": s["disk"] / 1e9} for s in samples], "d", "{:.2f}"), spread(samples, "cores", "{:.2f}"),
              spread(samples, "hidden", "{:.2f}"),
@@ -210,7 +213,7 @@ def complete(row, a):
     if not os.path.exists(row["path"]):
         print(f"| {row['row']} | no {row['model']} |", flush=True)
         return False
-    row["info"], row["threads"] = facts_of(row["path"]), a.threads
+    row["info"], row["threads"] = facts_of(row["path"]), row.get("threads", a.threads)
     row["io"], row["kind"] = row.get("io") or "auto", row.get("kind", "generate")
     row["bytes"] = size_of(row["ram"]) if "ram" in row else int(row["share"] * os.path.getsize(row["path"]))
     spec = row.pop("spec", None)
