@@ -432,6 +432,8 @@ done:
     return st;
 }
 
+void hth_engine_read_in_turn(hearth_model *m) { m->streamed.in_turn = true; }
+
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)
 {
     if (!m->streamed.reader) return HEARTH_OK;
