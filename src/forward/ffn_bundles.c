@@ -15,9 +15,6 @@
 
 /* Items that are computed together; items that are named ahead. */
 enum { MAX_HELD = 256, MAX_AHEAD = 32 };
-/* In turn, this part of all slots is held while others are waited for. */
-enum { HELD_PART = 4 };
-
 /* From this many tokens on, whose neurons differ, all of a bundle are computed for all of them, as in ffn.c. */
 enum { DENSE_MIN_TOKENS = 17 };
 
@@ -549,17 +546,16 @@ static void run_round(network *n)
     for (uint32_t i = 0; i < second.n; i++) finish_bundle(n, second.bundles[i]);
 }
 
-/* Takes what has arrived. Waits if nothing has, and nothing is held; in turn, until all is there that may be held. */
+/* Takes what has arrived. Waits if nothing has, and nothing is held; in turn, as long as something is being read. */
 static hearth_status take(network *n, hearth_error *err)
 {
     hth_store *store = n->s->streamed->store;
-    uint32_t all = hth_store_n_slot(store) / HELD_PART,
-             max = n->s->streamed->in_turn && all < MAX_HELD ? all : MAX_HELD;
     hearth_status st = HEARTH_OK;
-    while (n->n_asked > 0 && (n->n_held == 0 || n->n_held < max) && st == HEARTH_OK) {
+    while (n->n_asked > 0 && n->n_held < MAX_HELD && st == HEARTH_OK) {
         hth_store_view view;
         size_t before = n->n_asked;
-        st = hth_store_take(store, n->b->asked, &n->n_asked, n->s->streamed->in_turn, &view, err);
+        bool wait = n->s->streamed->in_turn && hth_store_is_reading(store);
+        st = hth_store_take(store, n->b->asked, &n->n_asked, wait, &view, err);
         if (st == HEARTH_OK && n->n_asked == before) {
             if (n->n_held > 0) break;
             guess_next(n);
