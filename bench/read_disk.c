@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -93,7 +94,7 @@ int main(int argc, char **argv)
     uint64_t file_size = (uint64_t)lseek(fd, 0, SEEK_END);
     hearth_status st = hth_disk_open(argc > 2 ? argv[2] : "auto", &disk, &err);
     hth_reader_file file = {fd, argv[1]};
-    if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){&file, 1, disk, false}, &reader, &err);
+    if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){&file, 1, disk, argc > 2 && strncmp(argv[2], "sim:", 4) == 0}, &reader, &err);
     if (st != HEARTH_OK) {
         fprintf(stderr, "read_disk: %s\n", err.message);
         return 1;

@@ -7,11 +7,15 @@
 
 For each row, in turn: the model in memory (its speed is what the cores allow), the disk with reads as large as an
 expert's or a piece's, and the model with --ram, its file dropped from the page cache, in a control group whose limit
-is that budget. Allowed is 1 / max(time in memory, missed bytes of the run / disk bandwidth). A peer reads by mmap in a
+is that budget. Allowed is 1 / max(time in memory, missed bytes of the run / disk bandwidth); the bandwidth is the
+higher of the disk's and of the run's own reads while any of them ran. Hidden is the part of the time of reads in which
+the run did not wait, of what its computation could hide: (reads - waits) / min(reads, time in memory). A peer reads by mmap in a
 group with the same limit; its routers have random weights, which choose almost the same experts for every token, so
 its figure flatters it. --routing holds st_4B_expert_frequencies.csv and st_21B_expert_frequencies.csv: experts are
 drawn from them (hearth bench --route); other shapes draw from the sorted frequencies of the 21B, resampled.
-Prints one Markdown table: medians (min-max). Decides no test. Needs root for the groups."""
+A simulated disk takes its bytes from the page cache, without a group; its copying takes a core at 7 GB/s, which a real
+disk does not: with "threads" 1 in a row another core is there for it. Prints one Markdown table: medians (min-max).
+Decides no test. Without root there are no groups."""
 import argparse
 import csv
 import json
@@ -21,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 
-from memory_group import MemoryGroup, drop_cached
+from memory_group import MemoryGroup, drop_cached, keep_cached
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "build")
@@ -112,8 +116,9 @@ def resident_rate(row):
 
 
 def limited(row):
-    drop_cached(row["path"])
-    with MemoryGroup(None if row["io"].startswith("sim:") else row["bytes"]) as group:
+    simulated = row["io"].startswith("sim:")
+    (keep_cached if simulated else drop_cached)(row["path"])
+    with MemoryGroup(None if simulated else row["bytes"]) as group:
         done = bench(row, "--repeat", 1, "--ram", row["bytes"], "--io", row["io"], group=group)
         return done and dict(done, peak=group.peak())
 
@@ -132,16 +137,23 @@ def peer_rate(row, words):
         return None
 
 
+NO_READS = {"weight_bytes": 0, "read_bytes": 0, "hits": 1, "misses": 0, "read_seconds": 0.0, "wait_seconds": 0.0}
+
+
 def sample(row, peer):
     s = {"resident": row.get("resident") or resident_rate(row), "limited": limited(row)}
     s["disk"], s["cores"] = disk_rate(row["path"], row["io"], extent_size(row["info"]))
     s["peer"] = peer_rate(row, peer)
     if s["limited"]:
-        reads = s["limited"]["storage"][0] if "parts" in s["limited"] else {"weight_bytes": 0, "hits": 1, "misses": 0,
-                                                                        "wait_seconds": 0.0}
+        reads = s["limited"]["storage"][0] if "parts" in s["limited"] else NO_READS
         s["missed"] = reads["weight_bytes"] / row["n"]
+        if reads["read_seconds"] > 0.0:
+            s["disk"] = max(s["disk"], reads["read_bytes"] / reads["read_seconds"])
         s["hits"] = reads["hits"] / max(reads["hits"] + reads["misses"], 1)
         s["rate"] = s["limited"]["median_tokens_per_second"]
+        could = min(reads["read_seconds"], row["n"] / s["resident"] if s["resident"] else float("inf"))
+        if could > 0.0:
+            s["hidden"] = max(reads["read_seconds"] - reads["wait_seconds"], 0.0) / could
         s["allowed"] = 1.0 / max(1.0 / s["resident"] if s["resident"] else 0.0, s["missed"] / s["disk"])
     return s
 
@@ -176,9 +188,11 @@ def verdict(row, samples):
 def print_row(row, samples):
     routing = "" if not row["route"] else ", " + row["dataset"] + "".join(
         f", {key} {row[key]}" for key in ("sticky", "foreseen") if row.get(key))
-    cells = [f"{row['row']}{routing}", spread(samples, "rate", "{:.2f}"), spread(samples, "hits", "{:.3f}"),
+    threads = "" if row["threads"] == 2 else f", {row['threads']} thread{'s' * (row['threads'] > 1)}"
+    cells = [f"{row['row']}{routing}{threads}", spread(samples, "rate", "{:.2f}"), spread(samples, "hits", "{:.3f}"),
              spread([{"m": s["missed"] / 1e6} for s in samples if "missed" in s], "m", "{:.1f}"),
              spread([{"d": s["disk"] / 1e9} for s in samples], "d", "{:.2f}"), spread(samples, "cores", "{:.2f}"),
+             spread(samples, "hidden", "{:.2f}"),
              spread(samples, "resident", "{:.2f}"), spread(samples, "allowed", "{:.2f}"),
              spread(samples, "peer", "{:.2f}"), verdict(row, samples)]
     print("| " + " | ".join(cells) + " |", flush=True)
@@ -199,7 +213,7 @@ def complete(row, a):
     if not os.path.exists(row["path"]):
         print(f"| {row['row']} | no {row['model']} |", flush=True)
         return False
-    row["info"], row["threads"] = facts_of(row["path"]), a.threads
+    row["info"], row["threads"] = facts_of(row["path"]), row.get("threads", a.threads)
     row["io"], row["kind"] = row.get("io") or "auto", row.get("kind", "generate")
     row["bytes"] = size_of(row["ram"]) if "ram" in row else int(row["share"] * os.path.getsize(row["path"]))
     spec = row.pop("spec", None)
@@ -229,8 +243,8 @@ def main():
     peer = a.peer.partition("=")[2].split()
     print(f"hearth {subprocess.run([os.path.join(BUILD, 'hearth'), '--version'], capture_output=True, text=True).stdout.strip()}"
           f", {a.threads} threads; peer {a.peer or 'none'}\n")
-    print("| work | tokens/s | in memory when asked for | MB read for a token | disk, GB/s | cores for reading | "
-          "tokens/s in memory | allowed | peer by mmap | targets |\n" + "|---" * 10 + "|", flush=True)
+    print("| work | tokens/s | in memory when asked for | MB read for a token | disk, GB/s | cores for reading | hidden | "
+          "tokens/s in memory | allowed | peer by mmap | targets |\n" + "|---" * 11 + "|", flush=True)
     for row in rows_of(a):
         if complete(row, a):
             print_row(row, [sample(row, peer) for _ in range(a.repeat)])

@@ -9,6 +9,7 @@ bool storage_since(const hearth_model *model, const hearth_storage_stats *before
     s->weight_bytes -= before->weight_bytes, s->read_bytes -= before->read_bytes;
     s->n_read -= before->n_read, s->n_repeated -= before->n_repeated;
     s->n_stall -= before->n_stall, s->stall_seconds -= before->stall_seconds;
+    s->read_seconds -= before->read_seconds;
     return true;
 }
 
@@ -25,6 +26,7 @@ void json_storage(json *j, const char *key, const hearth_storage_stats *s)
     json_uint(j, "read_bytes", s->read_bytes);
     json_uint(j, "reads", s->n_read);
     json_uint(j, "reads_repeated", s->n_repeated);
+    json_float(j, "read_seconds", s->read_seconds, 6);
     json_uint(j, "waits", s->n_stall);
     json_float(j, "wait_seconds", s->stall_seconds, 6);
     json_close(j, '}');

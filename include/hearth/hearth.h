@@ -217,13 +217,15 @@ typedef struct hearth_storage_stats {
     uint64_t n_repeated;            /* reads that were interrupted, short, failed or wrong, and were made again */
     uint64_t n_stall;               /* times that a step waited, and how long */
     double stall_seconds;
+    double read_seconds;            /* while at least one read ran */
     uint64_t cache_bytes;           /* that weights may have in memory now: less while sessions or the system need more */
     uint64_t cache_bytes_max;       /* when the model was opened */
 } hearth_storage_stats;
 
 /* False: all weights are in memory. */
 HEARTH_API bool hearth_model_get_storage(const hearth_model *model, hearth_storage_stats *stats);
-/* The same for one layer. Its n_read, read_bytes and n_repeated are 0: reads are counted for all layers together. */
+/* The same for one layer. Its n_read, read_bytes, n_repeated and read_seconds are 0: reads are counted for all layers
+ * together. */
 HEARTH_API bool hearth_model_get_layer_storage(const hearth_model *model, uint32_t i_layer,
                                                hearth_storage_stats *stats);
 

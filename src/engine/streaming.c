@@ -470,6 +470,7 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
     hth_reader_stats r = hth_reader_get_stats(m->streamed.reader);
     stats->read_bytes = r.size, stats->n_read = r.n_read;
     stats->n_repeated = r.n_short + r.n_again + r.n_failed;
+    stats->read_seconds = (double)r.busy_ns * 1e-9;
     for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++)
         stats->n_repeated += hth_store_get_counters(m->streamed.store, i).n_wrong;
     return true;

@@ -158,12 +158,12 @@ static bool try_again(const hth_gguf_source *s, uint64_t at, int error, uint32_t
     return true;
 }
 
-/* Whole pages, those included that the bytes share with others: the system keeps pages that a range has in part. */
-static void drop_cached(const hth_gguf_source *s, uint64_t at, uint64_t size)
+/* Takes the bytes before `end` out of the page cache. All of them, as the system keeps folios (of up to 2 MiB) that a
+ * range has in part: what one read leaves goes with the next. */
+static void drop_cached(const hth_gguf_source *s, uint64_t end)
 {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = at / page * page,
-             end = (at + size + page - 1) / page * page;
-    posix_fadvise(s->fd, (off_t)first, (off_t)(end - first), POSIX_FADV_DONTNEED);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    posix_fadvise(s->fd, 0, (off_t)((end + page - 1) / page * page), POSIX_FADV_DONTNEED);
 }
 
 void hth_gguf_source_read_uncached(hth_gguf_source *s, uint64_t end)
@@ -171,7 +171,7 @@ void hth_gguf_source_read_uncached(hth_gguf_source *s, uint64_t end)
     if (s->fd < 0) return;
     s->uncached = true;
     posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
-    drop_cached(s, 0, end + READ_AHEAD);
+    drop_cached(s, end + READ_AHEAD);
 }
 
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
@@ -179,7 +179,6 @@ hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t
 {
     unsigned char *to = dst;
     uint32_t n_failure = 0;
-    uint64_t first = at;
     if (s->fd < 0) {
         if (size > 0) memcpy(to, s->bytes + at, size);
         return HEARTH_OK;
@@ -192,7 +191,7 @@ hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t
         at += (uint64_t)got;
         size -= (size_t)got;
     }
-    if (s->uncached) drop_cached(s, first, at - first);
+    if (s->uncached) drop_cached(s, at);
     return HEARTH_OK;
 }
 

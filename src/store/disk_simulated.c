@@ -1,5 +1,5 @@
 /* Simulated disks. A read ends when the disk has worked on its latency, when the bus has moved its bytes after those
- * of earlier reads, and not before the disk can start another one. Its bytes are read from the file when it ends.
+ * of earlier reads, and not before the disk can start another one. Its bytes are read from the file when it starts.
  *
  * UFS 4.0: Xue et al. 2024 (PowerInfer-2), Table 1 and section 2.3.2: 4 KiB at random within 128 MB 1.08 GB/s, over
  * 512 MB 0.85 GB/s, over all of it 100,000 reads a second; 512 KiB 3.5 GB/s at random and 4 GB/s in order. The
@@ -61,7 +61,7 @@ uint64_t hth_disk_timing_end(hth_disk_timing *t, uint64_t now_ns, uint64_t at, u
 enum { MAX_READ = 64 };
 
 typedef struct simulated_read {
-    hth_disk_read read;
+    hth_disk_result result; /* known when it starts */
     uint64_t end_ns;
 } simulated_read;
 
@@ -88,16 +88,17 @@ static bool start(hth_disk *disk, const hth_disk_read *read)
 {
     simulated_disk *d = (simulated_disk *)disk;
     if (d->n_read == MAX_READ) return false;
-    d->reads[d->n_read++] = (simulated_read){*read, hth_disk_timing_end(&d->timing, now(disk), read->at, read->size)};
+    uint64_t end_ns = hth_disk_timing_end(&d->timing, now(disk), read->at, read->size);
+    ssize_t n = pread(read->fd, read->to, read->size, (off_t)read->at);
+    d->reads[d->n_read++] = (simulated_read){{read->id, n < 0 ? -errno : n}, end_ns};
     return true;
 }
 
 static hth_disk_result end_first(simulated_disk *d)
 {
-    hth_disk_read read = d->reads[0].read;
+    hth_disk_result result = d->reads[0].result;
     memmove(d->reads, d->reads + 1, --d->n_read * sizeof *d->reads);
-    ssize_t n = pread(read.fd, read.to, read.size, (off_t)read.at);
-    return (hth_disk_result){read.id, n < 0 ? -errno : n};
+    return result;
 }
 
 /* Until a time of the real clock, or wake. */

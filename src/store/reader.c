@@ -33,6 +33,7 @@ enum {
 typedef struct reader_file {
     int fd, direct_fd;
     bool direct;    /* it is read by direct_fd */
+    bool stays;     /* the page cache keeps what was read */
     uint32_t align; /* of direct reads */
     uint64_t size;  /* when it was opened */
     char *path;
@@ -75,6 +76,7 @@ struct hth_reader {
     piece pieces[MAX_DEPTH];
     uint32_t n_running, n_delayed;
     uint32_t depth, best_depth;
+    uint64_t busy_since; /* while reads run: the time up to which stats.busy_ns counts */
     struct {
         uint64_t start_ns, size;
         uint32_t n;
@@ -178,7 +180,7 @@ static bool start_piece(hth_reader *r, piece *p)
     p->state = PIECE_RUNNING;
     p->start_ns = r->disk->ops->now(r->disk);
     p->reported = false;
-    r->n_running++;
+    if (r->n_running++ == 0) r->busy_since = p->start_ns;
     return true;
 }
 
@@ -248,7 +250,8 @@ static void advance_piece(hth_reader *r, piece *p, uint64_t n)
 {
     uint64_t got = p->at + n;
     if (got >= p->needed || p->load->failed) {
-        if (!p->direct) posix_fadvise(r->files[p->i_file].fd, (off_t)p->at, (off_t)n, POSIX_FADV_DONTNEED);
+        const reader_file *f = &r->files[p->i_file];
+        if (!p->direct && !f->stays) posix_fadvise(f->fd, (off_t)p->at, (off_t)n, POSIX_FADV_DONTNEED);
         end_piece(p);
         return;
     }
@@ -321,11 +324,13 @@ static void take_result(hth_reader *r, const hth_disk_result *result)
 {
     piece *p = &r->pieces[result->id];
     assert(result->id < MAX_DEPTH && p->state == PIECE_RUNNING);
-    uint64_t size = result->n > 0 ? (uint64_t)result->n : 0;
+    uint64_t size = result->n > 0 ? (uint64_t)result->n : 0, now = r->disk->ops->now(r->disk);
     r->n_running--;
     pthread_mutex_lock(&r->lock);
     r->stats.n_read++, r->stats.size += size, r->stats.depth = r->depth;
+    r->stats.busy_ns += now - r->busy_since;
     pthread_mutex_unlock(&r->lock);
+    r->busy_since = now;
     adapt_depth(r, size);
     if (result->n > 0) advance_piece(r, p, size);
     else retry_piece(r, p, (int)-result->n);
@@ -501,7 +506,8 @@ static hearth_status open_file(hth_reader *r, reader_file *f, const hth_reader_f
 {
     struct stat st;
     size_t size = strlen(from->path) + 1;
-    *f = (reader_file){.fd = from->fd, .direct_fd = -1, .direct = !buffered, .path = hth_alloc(size, 1)};
+    *f = (reader_file){
+        .fd = from->fd, .direct_fd = -1, .direct = !buffered, .stays = buffered, .path = hth_alloc(size, 1)};
     if (!f->path) return hth_fail_memory(err, size, "the path of a file to read");
     memcpy(f->path, from->path, size);
     if (fstat(f->fd, &st) == 0) f->size = (uint64_t)st.st_size;

@@ -56,11 +56,12 @@ typedef struct hth_reader_options {
     const hth_reader_file *files; /* copied */
     uint32_t n_file;
     hth_disk *disk;  /* the reader closes it, also if opening fails */
-    bool buffered;   /* never O_DIRECT */
+    bool buffered;   /* never O_DIRECT; the page cache keeps what was read */
 } hth_reader_options;
 
 typedef struct hth_reader_stats {
     uint64_t n_read, size;             /* reads that ended, and their bytes, rounded out to the alignment */
+    uint64_t busy_ns;                  /* of the disk's clock, while at least one read ran */
     uint64_t n_short, n_again, n_failed; /* short reads, repeated ones, failures that were tried again */
     uint64_t n_buffered_file;          /* files that are not read directly */
     uint32_t depth;                    /* reads that run at once, now */

@@ -50,7 +50,7 @@ static void empty_queue(hth_store *s, hth_item_list *q)
 
 /* ---- slots ------------------------------------------------------------------------------------- */
 
-static hth_store_counters *counters_of(hth_store *s, const hth_item *i) { return &s->counters[i->is.i_group]; }
+static hth_store_counters *counters_of(hth_store *s, const hth_item *i) { return &s->groups[i->is.i_group].counters; }
 
 void hth_store_release_if_unused(hth_store *s, uint32_t i_item)
 {
@@ -246,6 +246,7 @@ static void sort_asked(const hth_store *s, uint32_t *items, size_t n)
 void hth_store_ask(hth_store *s, uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < n; i++) hth_store_begin_group(s, &s->groups[s->items[items[i]].is.i_group]);
     for (size_t i = 0; i < n; i++) ask_for(s, items[i]);
     sort_asked(s, items, n);
     hth_store_unlock(s);
@@ -339,7 +340,7 @@ hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&s->lock);
     size_t i = find_arrived(s, items, *n);
-    if (i == 0 && wait && *n > 0) s->counters[s->items[items[0]].is.i_group].n_stall++;
+    if (i == 0 && wait && *n > 0) counters_of(s, &s->items[items[0]])->n_stall++;
     while (i == 0 && wait && *n > 0) {
         if (s->cancel && *s->cancel) {
             st = hth_fail_cancelled(err);
@@ -387,8 +388,8 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
 {
     uint64_t least;
     s->items = hth_alloc(o->n_item, sizeof *s->items);
-    s->counters = hth_alloc(o->n_group, sizeof *s->counters);
-    if (!s->items || !s->counters) return hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
+    s->groups = hth_alloc(o->n_group, sizeof *s->groups);
+    if (!s->items || !s->groups) return hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
     for (uint32_t i = 0; i < o->n_item; i++) {
         s->items[i] = (hth_item){.is = o->items[i], .residence = o->items[i].residence, .i_slot = HTH_NO_SLOT,
                                  .uses = o->items[i].weight};
@@ -419,7 +420,6 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
     if (!s) return hth_fail_memory(err, sizeof *s, "a store");
     *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
                      .guesses = {HTH_NO_ITEM, HTH_NO_ITEM}};
-    hth_store_init_uses(s, o->n_half_life);
     pthread_mutex_init(&s->lock, NULL);
     hth_cond_init(&s->arrived);
     hearth_status st = alloc_items(s, o, err);
@@ -427,6 +427,7 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
         hth_store_close(s);
         return st;
     }
+    hth_store_init_uses(s, o->n_half_life, o->n_group);
     s->checksums = o->checksums;
     start_pinned(s);
     *out = s;
@@ -446,7 +447,7 @@ void hth_store_close(hth_store *s)
     hth_free(s->checksums);
     hth_free(s->needed);
     hth_free(s->loads);
-    hth_free(s->counters);
+    hth_free(s->groups);
     hth_free(s->items);
     pthread_cond_destroy(&s->arrived);
     pthread_mutex_destroy(&s->lock);
@@ -464,7 +465,7 @@ bool hth_store_is_reading(hth_store *s)
 hth_store_counters hth_store_get_counters(hth_store *s, uint32_t i_group)
 {
     pthread_mutex_lock(&s->lock);
-    hth_store_counters c = s->counters[i_group];
+    hth_store_counters c = s->groups[i_group].counters;
     pthread_mutex_unlock(&s->lock);
     return c;
 }

@@ -31,11 +31,20 @@ typedef struct hth_item {
     uint32_t i_slot;     /* LOADING, READY */
     uint32_t n_need, n_hold; /* asked for and not taken; taken and not given back */
     float uses;          /* weighted by age */
-    uint64_t used_at;    /* the step of the last use; 0: it is in no list of remembered uses */
+    uint64_t used_at;    /* the step of its group of the last use; 0: it is in no list of remembered uses */
     uint32_t used_before, used_after; /* in the list of that step */
     bool checked;        /* its checksums are right */
     hth_load_failure failure;
 } hth_item;
+
+/* Ages count the steps in which a group was asked for: an item that was not needed then is one step older, though the
+ * other layers of the step follow. */
+typedef struct hth_store_group {
+    hth_store_counters counters;
+    uint64_t i_step;   /* from 1 */
+    uint64_t asked_at; /* the store's step of its last one */
+    uint32_t used[HTH_STORE_REMEMBERED]; /* the first item of the lists of the last steps */
+} hth_store_group;
 
 struct hth_store {
     hth_reader *reader;
@@ -55,11 +64,10 @@ struct hth_store {
     float use_weight, growth; /* of a use now; in one token */
     float all_uses;           /* what `uses` is of an item that every step used */
     uint64_t i_step;          /* from 1 */
-    uint32_t used[HTH_STORE_REMEMBERED]; /* the first item of the lists of the last steps */
     hth_reuse reuse;
     float n_guess, n_guess_used; /* of late */
     bool has_unused_guess;       /* perhaps */
-    hth_store_counters *counters; /* [n_group] */
+    hth_store_group *groups; /* [n_group] */
     uint64_t *checksums;
 };
 
@@ -77,7 +85,9 @@ void hth_store_release_if_unused(hth_store *s, uint32_t i_item);
 
 /* ---- store_uses.c: with the lock held --------------------------------------------------------------------------- */
 
-void hth_store_init_uses(hth_store *s, uint32_t n_half_life);
+void hth_store_init_uses(hth_store *s, uint32_t n_half_life, uint32_t n_group);
+/* Items of a group are asked for. */
+void hth_store_begin_group(hth_store *s, hth_store_group *g);
 void hth_store_count_use(hth_store *s, uint32_t i_item);
 /* A guess was read, or turned out right. */
 void hth_store_count_guess(hth_store *s, const hth_item *i, bool made, bool used);

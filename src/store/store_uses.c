@@ -26,12 +26,12 @@ static float growth_of(uint32_t n_half_life)
     return (float)low;
 }
 
-void hth_store_init_uses(hth_store *s, uint32_t n_half_life)
+void hth_store_init_uses(hth_store *s, uint32_t n_half_life, uint32_t n_group)
 {
     s->use_weight = s->all_uses = 1.0f;
     s->i_step = 1;
     s->growth = growth_of(n_half_life ? n_half_life : HALF_LIFE);
-    memset(s->used, 0xff, sizeof s->used);
+    for (uint32_t i = 0; i < n_group; i++) memset(s->groups[i].used, 0xff, sizeof s->groups[i].used);
 }
 
 /* ---- guesses ------------------------------------------------------------------------------------- */
@@ -52,20 +52,21 @@ float hth_store_guess_limit(const hth_store *s)
 
 void hth_store_count_guess(hth_store *s, const hth_item *i, bool made, bool used)
 {
-    hth_store_counters *c = &s->counters[i->is.i_group];
+    hth_store_counters *c = &s->groups[i->is.i_group].counters;
     c->n_guess += made, c->n_guess_used += used;
     s->n_guess += made, s->n_guess_used += used;
 }
 
 /* ---- keys ---------------------------------------------------------------------------------------- */
 
-/* In units of all_uses: the probability that an item is needed in the next step. */
+/* In units of all_uses: the probability that an item is needed in the next step of its group. */
 static float key_of_cached(const hth_store *s, const hth_item *i)
 {
     if (s->policy == HTH_STORE_LRU) return s->use_weight;
     if (s->policy == HTH_STORE_STATIC) return i->is.weight;
     if (i->used_at == 0) return i->uses;
-    return i->uses + s->all_uses * hth_reuse_gain(&s->reuse, (uint32_t)(s->i_step - i->used_at));
+    uint64_t next_step = s->groups[i->is.i_group].i_step + 1;
+    return i->uses + s->all_uses * hth_reuse_gain(&s->reuse, (uint32_t)(next_step - i->used_at));
 }
 
 float hth_store_key(const hth_store *s, const hth_item *i)
@@ -80,7 +81,8 @@ float hth_store_key(const hth_store *s, const hth_item *i)
 static void forget_use(hth_store *s, uint32_t i_item)
 {
     hth_item *i = &s->items[i_item];
-    if (i->used_before == HTH_NO_ITEM) s->used[i->used_at % HTH_STORE_REMEMBERED] = i->used_after;
+    uint32_t *first = &s->groups[i->is.i_group].used[i->used_at % HTH_STORE_REMEMBERED];
+    if (i->used_before == HTH_NO_ITEM) *first = i->used_after;
     else s->items[i->used_before].used_after = i->used_after;
     if (i->used_after != HTH_NO_ITEM) s->items[i->used_after].used_before = i->used_before;
     i->used_at = 0;
@@ -89,28 +91,39 @@ static void forget_use(hth_store *s, uint32_t i_item)
 void hth_store_count_use(hth_store *s, uint32_t i_item)
 {
     hth_item *i = &s->items[i_item];
-    uint32_t *first = &s->used[s->i_step % HTH_STORE_REMEMBERED], age = UINT32_MAX;
+    hth_store_group *g = &s->groups[i->is.i_group];
+    uint32_t *first = &g->used[g->i_step % HTH_STORE_REMEMBERED], age = UINT32_MAX;
     float before = i->uses;
     i->uses += s->use_weight;
-    if (s->policy != HTH_STORE_LEARNED || i->is.residence != HTH_STORE_CACHED || i->used_at == s->i_step) return;
-    if (i->used_at > 0) age = (uint32_t)(s->i_step - i->used_at), forget_use(s, i_item);
+    if (s->policy != HTH_STORE_LEARNED || i->is.residence != HTH_STORE_CACHED || i->used_at == g->i_step) return;
+    if (i->used_at > 0) age = (uint32_t)(g->i_step - i->used_at), forget_use(s, i_item);
     hth_reuse_add(&s->reuse, i->uses / s->all_uses, age, before / s->all_uses);
-    i->used_at = s->i_step;
+    i->used_at = g->i_step;
     i->used_before = HTH_NO_ITEM, i->used_after = *first;
     if (*first != HTH_NO_ITEM) s->items[*first].used_before = i_item;
     *first = i_item;
 }
 
-/* Gives the items of an age another key: their class begins with it, or the gain ends. */
-static void renew_keys(hth_store *s, uint32_t age, bool forget)
+/* Gives the items that will have an age in the group's next step another key: their class begins with it, or the gain
+ * ends. */
+static void renew_keys(hth_store *s, const hth_store_group *g, uint32_t age, bool forget)
 {
-    if (age >= s->i_step) return;
-    for (uint32_t next, k = s->used[(s->i_step - age) % HTH_STORE_REMEMBERED]; k != HTH_NO_ITEM; k = next) {
+    if (age > g->i_step) return;
+    for (uint32_t next, k = g->used[(g->i_step + 1 - age) % HTH_STORE_REMEMBERED]; k != HTH_NO_ITEM; k = next) {
         hth_item *i = &s->items[k];
         next = i->used_after;
         if (forget) forget_use(s, k);
         if (i->state == ITEM_READY) hth_store_release_if_unused(s, k);
     }
+}
+
+void hth_store_begin_group(hth_store *s, hth_store_group *g)
+{
+    if (g->asked_at == s->i_step) return;
+    g->asked_at = s->i_step;
+    g->i_step++;
+    for (uint32_t c = 0; c <= HTH_REUSE_CLASSES && s->policy == HTH_STORE_LEARNED; c++)
+        renew_keys(s, g, hth_reuse_first_age(c), c == HTH_REUSE_CLASSES);
 }
 
 /* What was guessed for the step that ended, and was not needed, is worth no more than others. */
@@ -147,8 +160,6 @@ void hth_store_advance(hth_store *s, uint32_t n_tok)
     s->i_step++;
     s->n_guess *= GUESS_DECAY, s->n_guess_used *= GUESS_DECAY;
     hth_reuse_advance(&s->reuse);
-    for (uint32_t c = 0; c <= HTH_REUSE_CLASSES && s->policy == HTH_STORE_LEARNED; c++)
-        renew_keys(s, hth_reuse_first_age(c), c == HTH_REUSE_CLASSES);
     release_guesses(s);
     pthread_mutex_unlock(&s->lock);
 }

@@ -98,6 +98,7 @@ TEST(readers_load_extents)
             for (uint64_t seed = 1; seed <= 4; seed++) check_all(reader, seed);
             hth_reader_stats stats = hth_reader_get_stats(reader);
             CHECK(stats.n_read > 4 * N_LOAD);
+            CHECK(stats.busy_ns > 0);
             CHECK_INT(stats.n_failed + stats.n_again, 0);
             CHECK(stats.n_buffered_file == 1 || !buffered); /* the file system may refuse direct reads */
             hth_reader_close(reader);

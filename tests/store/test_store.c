@@ -292,7 +292,7 @@ static uint64_t misses_of(hth_store_policy policy, const uint32_t *uses, uint32_
 {
     opened o = {0};
     make_items(o.items);
-    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].extents[0].size = o.items[i].extents[1].size;
+    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].extents[0].size = o.items[i].extents[1].size, o.items[i].i_group = 0;
     for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].weight = policy == HTH_STORE_STATIC ? (float)(N_ITEM - i) : 0.0f;
     open_store(&o, DISK_SIMULATED, NULL, (hth_store_options){.policy = policy, .n_half_life = 1000}, 0.2);
     *n_slot = hth_store_n_slot(o.store);

@@ -160,14 +160,15 @@ typedef struct hth_prefetch_cursor {
 
 /* Prefetches n bytes in n_share shares, from byte `place` on of each of n_panel panels. If that is past their
  * ends: of the same number of following panels (a run across the ends prefetches part of the current panels).
- * Rows in file order are not prefetched. */
+ * Rows in file order are read as they are packed: the same part of the following rows is prefetched. */
 HTH_INLINE hth_prefetch_cursor hth_prefetch_cursor_of(const hth_rows *job, const size_t *row, size_t n_panel,
                                                       size_t place, size_t n, size_t n_share)
 {
     hth_prefetch_cursor c = {.fetch = job->prefetch};
     size_t panel_size = HTH_PANEL_ROW * job->row_size;
-    if (job->layout != HTH_LAYOUT_PANELS) return c;
-    if (place >= panel_size) place += (n_panel - 1) * panel_size; /* skips the other current panels */
+    if (job->list) return c;
+    if (job->layout == HTH_LAYOUT_ROWS) place = place % panel_size + n_panel * panel_size;
+    else if (place >= panel_size) place += (n_panel - 1) * panel_size; /* skips the other current panels */
     for (size_t r = 0; r < n_panel; r++) c.at[r] = job->w + row[r] * job->row_size + place;
     c.n_line = (n + 63) / 64;
     c.n_share = (c.n_line + n_share - 1) / n_share;
