@@ -95,6 +95,8 @@ void hth_engine_close_store(hearth_model *m);
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err);
 /* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */
 void hth_engine_set_store_memory(uint64_t more);
+/* For measurements: from now on bundles are read and computed in turn (hth_streamed.in_turn). */
+void hth_engine_read_in_turn(hearth_model *m);
 /* Whether a matrix comes from the store. */
 bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
 /* After a change of what lies on the device, with m->gpu_lock held or while the model is opened, before load.c reads

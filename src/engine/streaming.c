@@ -511,6 +511,8 @@ done:
     return st;
 }
 
+void hth_engine_read_in_turn(hearth_model *m) { m->streamed.in_turn = true; }
+
 /* ---- another placement ------------------------------------------------------------------------ */
 
 /* Bytes of the CPU's rows that load.c is going to read. */

@@ -108,6 +108,7 @@ typedef struct hth_streamed {
                                       * a store */
     const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory, or in bundles */
     const hth_ffn_bundles *bundles;  /* [n_layer]; NULL: they are in memory, or in pieces */
+    bool in_turn; /* for measurements: bundles are read, then computed, and none is guessed; by one session */
 } hth_streamed;
 /* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);

@@ -454,6 +454,14 @@ void hth_store_close(hth_store *s)
     hth_free(s);
 }
 
+bool hth_store_is_reading(hth_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool reads = s->n_loading > 0;
+    pthread_mutex_unlock(&s->lock);
+    return reads;
+}
+
 hth_store_counters hth_store_get_counters(hth_store *s, uint32_t i_group)
 {
     pthread_mutex_lock(&s->lock);

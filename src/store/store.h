@@ -102,6 +102,9 @@ void hth_store_give(hth_store *store, uint32_t i_item);
 /* Takes back that n items were asked for; those that are not being read yet are not. */
 void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
 
+/* Whether items are being read now. */
+bool hth_store_is_reading(hth_store *store);
+
 hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);
 /* Slots with all memory that the store was opened, or moved, with. */
 uint32_t hth_store_n_slot(hth_store *store);
