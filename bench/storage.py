@@ -140,9 +140,17 @@ def peer_rate(row, words):
 NO_READS = {"weight_bytes": 0, "read_bytes": 0, "hits": 1, "misses": 0, "read_seconds": 0.0, "wait_seconds": 0.0}
 
 
+def planned_rate(row):
+    """Tokens per second that hearth plan expects."""
+    plan = hearth("plan", row["path"], "--gpu", "none", "-t", row["threads"], "--ram", row["bytes"], "--io", row["io"],
+                  *row["route"], *row.get("options", []), "--json", "-p" if row["kind"] == "prompt" else "-n", row["n"])
+    return plan and plan["prompt_tokens_per_second" if row["kind"] == "prompt" else "tokens_per_second"]
+
+
 def sample(row, peer):
     s = {"resident": row.get("resident") or resident_rate(row), "limited": limited(row)}
     s["disk"], s["cores"] = disk_rate(row["path"], row["io"], extent_size(row["info"]))
+    s["planned"] = planned_rate(row)
     s["peer"] = peer_rate(row, peer)
     if s["limited"]:
         reads = s["limited"]["storage"][0] if "parts" in s["limited"] else NO_READS
@@ -155,6 +163,8 @@ def sample(row, peer):
         if could > 0.0:
             s["hidden"] = max(reads["read_seconds"] - reads["wait_seconds"], 0.0) / could
         s["allowed"] = 1.0 / max(1.0 / s["resident"] if s["resident"] else 0.0, s["missed"] / s["disk"])
+        if s["planned"]:
+            s["accuracy"] = s["planned"] / s["rate"]
     return s
 
 
@@ -194,6 +204,7 @@ def print_row(row, samples):
              spread([{"d": s["disk"] / 1e9} for s in samples], "d", "{:.2f}"), spread(samples, "cores", "{:.2f}"),
              spread(samples, "hidden", "{:.2f}"),
              spread(samples, "resident", "{:.2f}"), spread(samples, "allowed", "{:.2f}"),
+             f"{spread(samples, 'planned', '{:.2f}')}, {spread(samples, 'accuracy', '{:.2f}')} of measured",
              spread(samples, "peer", "{:.2f}"), verdict(row, samples)]
     print("| " + " | ".join(cells) + " |", flush=True)
 
@@ -244,7 +255,7 @@ def main():
     print(f"hearth {subprocess.run([os.path.join(BUILD, 'hearth'), '--version'], capture_output=True, text=True).stdout.strip()}"
           f", {a.threads} threads; peer {a.peer or 'none'}\n")
     print("| work | tokens/s | in memory when asked for | MB read for a token | disk, GB/s | cores for reading | hidden | "
-          "tokens/s in memory | allowed | peer by mmap | targets |\n" + "|---" * 11 + "|", flush=True)
+          "tokens/s in memory | allowed | planned | peer by mmap | targets |\n" + "|---" * 12 + "|", flush=True)
     for row in rows_of(a):
         if complete(row, a):
             print_row(row, [sample(row, peer) for _ in range(a.repeat)])

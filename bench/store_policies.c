@@ -95,7 +95,7 @@ static uint64_t play(const trace *t, hth_store_policy policy, uint64_t memory, u
         if (policy == HTH_STORE_STATIC) items[i].weight = (float)t->frequency[i];
     }
     check(hth_disk_open_simulated(hth_disk_model_find("nvme4"), 1, true, &disk, &err), &err);
-    check(hth_reader_open(&(hth_reader_options){&file, 1, disk, true}, &reader, &err), &err);
+    check(hth_reader_open(&(hth_reader_options){.files = &file, .n_file = 1, .disk = disk, .buffered = true}, &reader, &err), &err);
     const hth_store_options o = {.items = items,
                                  .n_item = n_item,
                                  .n_group = t->n_layer,

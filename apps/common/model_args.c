@@ -115,7 +115,7 @@ static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
     if (n_position == 0) o.n_ctx = session.n_ctx;
     o.kv = session.kv;
     o.n_batch = session.n_batch;
-    if (!command_offers(a, "vram")) return o;
+    if (!command_offers(a, "placement")) return o;
     const char *by_layers = command_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
     bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
     o.device = none ? "none" : args_text(a, "gpu", "auto");
@@ -142,16 +142,10 @@ static bool show_reading(void *user, uint64_t done, uint64_t total)
     return true;
 }
 
-/* path NULL: the embedded model. The caller chooses selector, activation and gpu. dense_for: as
- * hth_engine_open_dense. */
-static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
-                      hearth_gpu_options gpu, const char *dense_for, hearth_model **model)
+static hearth_model_options options_of(const args *a, const char *path, hearth_selector selector, const char *activation,
+                                       hearth_gpu_options gpu)
 {
-    hearth_error err;
-    hearth_status st;
-    progress p;
     hearth_model_options o = hearth_model_defaults();
-    progress_init(&p, "reading", "MB", 1e6);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.ram = wanted_ram(a, path);
     o.io = wanted_io(a);
@@ -164,6 +158,24 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
         o.predictors = args_text(a, "predictors", NULL);
         o.thresholds = args_text(a, "thresholds", NULL);
     }
+    return o;
+}
+
+hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_position)
+{
+    return options_of(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, n_position));
+}
+
+/* path NULL: the embedded model. The caller chooses selector, activation and gpu. dense_for: as
+ * hth_engine_open_dense. */
+static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
+                      hearth_gpu_options gpu, const char *dense_for, hearth_model **model)
+{
+    hearth_error err;
+    hearth_status st;
+    progress p;
+    hearth_model_options o = options_of(a, path, selector, activation, gpu);
+    progress_init(&p, "reading", "MB", 1e6);
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.cancel = interrupt_flag();
     o.progress = show_reading;

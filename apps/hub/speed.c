@@ -35,7 +35,7 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
     if (m->n_rate == HTH_TYPE_LIMIT) return NULL;
     hth_calibration *c = &m->rates[m->n_rate];
     *c = (hth_calibration){.type = type};
-    hearth_status st = hth_calibrate_cpu(&m->kernels, m->pool, type, c, &ignored);
+    hearth_status st = hth_calibrate_cpu(&m->kernels, m->pool, type, HTH_CALIBRATION_SIZE, c, &ignored);
     if (st != HEARTH_OK || !(c->cpu_rate.median > 0.0)) return NULL;
     c->device_rate = c->cpu_rate; /* there is no device, but plans need a number */
     m->n_rate++;

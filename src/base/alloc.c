@@ -126,6 +126,16 @@ void *hth_pages_alloc(size_t size)
     return p;
 }
 
+void *hth_pages_reserve(size_t size)
+{
+    size_t want = hth_pages_size(size);
+    if (want == 0 || !count_allocation()) return NULL;
+    void *p = mmap(NULL, want, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    atomic_fetch_add(&n_held, want);
+    return p;
+}
+
 void hth_pages_free(void *p, size_t size)
 {
     if (!p) return;

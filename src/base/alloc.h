@@ -17,6 +17,8 @@ void hth_free(void *p);
  * size. */
 void *hth_pages_alloc(size_t size);
 void hth_pages_free(void *p, size_t size);
+/* Addresses without memory, which nothing may read or write. */
+void *hth_pages_reserve(size_t size);
 /* Bytes that such a region takes; 0: overflow. */
 size_t hth_pages_size(size_t size);
 /* Gives the memory of the whole pages in a part of such a region back to the system, if it takes it. The addresses can

@@ -87,10 +87,51 @@ hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sideca
 /* True if a matrix was read from a sidecar. */
 bool hth_engine_is_from_sidecar(const hearth_model *m, const hth_matrix *w);
 
+/* What a store can read: experts, or pieces of dense networks (hth_streamed). Both arrays of layers are the model's. */
+typedef struct hth_weight_items {
+    hth_store_item *items; /* [n]; of the division */
+    uint32_t n;
+    hth_ffn_pieces *pieces; /* [n_layer] */
+    hth_ffn_bundles *bundles; /* [n_layer] */
+    uint32_t *first_expert; /* [n_layer] */
+    uint32_t *first_sum;    /* [n_layer] among the checksums of all layers */
+    uint64_t *sums;         /* of the division, until a store has them; NULL: there are none */
+} hth_weight_items;
+
+/* How a limit of memory divides the bytes of a model. */
+typedef struct hth_memory_division {
+    hth_weight_items items;
+    uint64_t limit;
+    uint64_t matrices;   /* that are read to memory in any case */
+    uint64_t tables;     /* of them, unless `whole`, those of which rows are read instead */
+    uint64_t rest;       /* of the process, beside weights and sessions */
+    uint64_t announced;  /* of the session */
+    uint64_t streamed;   /* of all items, those on a device not included */
+    uint64_t back;       /* more of matrices and items, once all that is on a device has come back */
+    uint64_t least_store;
+    bool whole, fits;    /* all is in memory; all items are */
+    uint64_t store;      /* for items, unless `fits` */
+    uint64_t least;      /* limit; of one that is too small, it says what would do */
+} hth_memory_division;
+
+/* streaming.c: divides the limit of the options. The model is open, without its matrices. ARGUMENT: the limit is too
+ * small; UNSUPPORTED, MEMORY. hth_memory_division_free frees it. */
+hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_options *options, hth_memory_division *out,
+                                       hearth_error *err);
+/* The same with another limit; false: it is too small. */
+bool hth_memory_divide_again(hth_memory_division *division, uint64_t limit);
+void hth_memory_division_free(hth_memory_division *division);
+/* model.c: opens a model up to there, as hearth_model_open, for the CPU: its matrices are not read. It cannot have
+ * sessions. */
+hearth_status hth_engine_open_divided(const char *path, const hearth_model_options *options, hearth_model **out,
+                                      hth_memory_division *division, hearth_error *err);
+
 /* streaming.c: with a limit of memory that the model exceeds, opens a store for what is not loaded. ARGUMENT: even then
  * it does not fit; UNSUPPORTED, MEMORY, IO. hth_engine_close_store: all sessions and batches are closed. */
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 void hth_engine_close_store(hearth_model *m);
+/* Opens a reader of the model's files, as that store has. ARGUMENT: no way to read has that name. */
+hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_reader **out, hearth_error *err);
 /* UNSUPPORTED: weights are in the file, but `what` reads them in memory. */
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err);
 /* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */

@@ -45,9 +45,10 @@ static hearth_status try_cache(hearth_model *m, const hearth_gpu_options *o, hea
     return st;
 }
 
-/* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing. */
+/* Takes ownership of file, also on failure. dense_for: what mixtures of experts are refused for; NULL: nothing.
+ * division: set instead of reading matrices; NULL: they are read. */
 static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, const char *dense_for,
-                               hearth_model **out, hearth_error *err)
+                               hth_memory_division *division, hearth_model **out, hearth_error *err)
 {
     hth_cpu level;
     hth_sidecar sidecars[2] = {{0}};
@@ -81,6 +82,10 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     m->cancel = options->cancel;
     if ((st = hth_engine_open_gpu(m, options, err)) != HEARTH_OK) goto done;
     if (!m->gpu && (st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
+    if (division) {
+        st = hth_engine_divide_memory(m, options, division, err);
+        goto done;
+    }
     if ((st = hth_engine_open_store(m, options, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
     st = hth_engine_finish_gpu_load(m, options, err);
@@ -100,7 +105,19 @@ hearth_status hth_engine_open_dense(const char *path, const hearth_model_options
     *out = NULL;
     hearth_status st = choose_io(&o, err);
     if (st == HEARTH_OK) st = hth_gguf_open(path, &file, err);
-    return st == HEARTH_OK ? open_file(file, &o, what, out, err) : st;
+    return st == HEARTH_OK ? open_file(file, &o, what, NULL, out, err) : st;
+}
+
+hearth_status hth_engine_open_divided(const char *path, const hearth_model_options *options, hearth_model **out,
+                                      hth_memory_division *division, hearth_error *err)
+{
+    hearth_model_options o = *options;
+    hth_gguf *file;
+    *out = NULL;
+    hearth_status st = choose_io(&o, err);
+    o.gpu.device = "none";
+    if (st == HEARTH_OK) st = hth_gguf_open(path, &file, err);
+    return st == HEARTH_OK ? open_file(file, &o, NULL, division, out, err) : st;
 }
 
 hearth_status hearth_model_open(const char *path, const hearth_model_options *options, hearth_model **out,
@@ -119,7 +136,7 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
     hearth_status st = choose_io(&o, err);
     o.mmap = true; /* the weights are already in memory */
     if (st == HEARTH_OK) st = hth_gguf_open_memory(data, size, name, &file, err);
-    return st == HEARTH_OK ? open_file(file, &o, NULL, out, err) : st;
+    return st == HEARTH_OK ? open_file(file, &o, NULL, NULL, out, err) : st;
 }
 
 void hearth_model_close(hearth_model *m)

@@ -22,15 +22,7 @@ enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
 static _Atomic uint64_t test_memory = UINT64_MAX;
 void hth_engine_set_store_memory(uint64_t more) { test_memory = more; }
 
-typedef struct item_list {
-    hth_store_item *items;
-    uint32_t n;
-    hth_ffn_pieces *pieces;   /* [n_layer] */
-    hth_ffn_bundles *bundles; /* [n_layer] */
-    uint32_t *first_expert;   /* [n_layer] */
-    uint32_t *first_sum;      /* [n_layer] among the checksums of all layers */
-    uint64_t *sums;           /* NULL: there are none */
-} item_list;
+typedef hth_weight_items item_list;
 
 /* ---- experts ---------------------------------------------------------------------------------- */
 
@@ -388,7 +380,7 @@ static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit,
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static hearth_status open_reader(hearth_model *m, const char *io, hearth_error *err)
+hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_reader **out, hearth_error *err)
 {
     uint32_t n = hth_gguf_n_part(m->file);
     hth_disk *disk;
@@ -400,7 +392,7 @@ static hearth_status open_reader(hearth_model *m, const char *io, hearth_error *
     /* However fast a simulated disk is, its bytes come from this one: from the page cache, if they can. */
     bool buffered = io && strncmp(io, "sim:", 4) == 0;
     if (st == HEARTH_OK)
-        st = hth_reader_open(&(hth_reader_options){files, n, disk, buffered}, &m->streamed.reader, err);
+        st = hth_reader_open(&(hth_reader_options){.files = files, .n_file = n, .disk = disk, .buffered = buffered}, out, err);
     hth_free(files);
     return st;
 }
@@ -472,42 +464,94 @@ static hearth_status mark_elsewhere(hearth_model *m, item_list *list, hearth_err
     return HEARTH_OK;
 }
 
-hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *o, hearth_error *err)
+/* Whether all weights fit into the limit, with tables; else whether all items do; else what is left for a store. */
+static void divide(hth_memory_division *d)
 {
-    item_list list = {0};
-    uint64_t limit = o->ram, announced, others, least = 0, more = test_memory;
-    if (o->ram == 0) return HEARTH_OK;
+    uint64_t others = d->matrices + d->rest + d->announced, all = d->streamed + d->back;
+    d->whole = others <= d->limit && all <= d->limit - others;
+    if (!d->whole) others -= d->tables;
+    d->fits = others <= d->limit && all <= d->limit - others;
+    d->store = d->fits || others > d->limit ? 0 : d->limit - others;
+    d->least = others + (all < d->least_store ? all : d->least_store);
+}
+
+bool hth_memory_divide_again(hth_memory_division *d, uint64_t limit)
+{
+    d->limit = limit;
+    divide(d);
+    return d->fits || (d->items.n > 0 && d->limit >= d->least);
+}
+
+void hth_memory_division_free(hth_memory_division *d)
+{
+    hth_free(d->items.items);
+    hth_free(d->items.sums);
+    *d = (hth_memory_division){0};
+}
+
+hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_options *o, hth_memory_division *d,
+                                       hearth_error *err)
+{
+    *d = (hth_memory_division){.limit = o->ram};
     hearth_status st = check_options(m, o, err);
     if (st == HEARTH_OK) find_tables(m);
-    if (st == HEARTH_OK) st = announced_size(m, o, &announced, err);
-    if (st == HEARTH_OK) st = make_items(m, &list, err);
-    if (st == HEARTH_OK) st = mark_elsewhere(m, &list, err);
-    if (st != HEARTH_OK) goto done;
-    if (o->ram == HEARTH_RAM_AUTO) limit = hth_engine_auto_limit(size_of_process(m), true);
+    if (st == HEARTH_OK) st = announced_size(m, o, &d->announced, err);
+    if (st == HEARTH_OK) st = make_items(m, &d->items, err);
+    if (st == HEARTH_OK) st = mark_elsewhere(m, &d->items, err);
+    if (st == HEARTH_OK && !hth_store_min_memory(d->items.items, d->items.n, &d->least_store))
+        st = hth_fail_memory(err, d->items.n * sizeof *d->items.items, "sizes of items");
+    if (st != HEARTH_OK) goto failed;
+    if (o->ram == HEARTH_RAM_AUTO) d->limit = hth_engine_auto_limit(size_of_process(m), true);
     const matrix_sizes sum = sum_matrices(m);
-    m->budget.base = size_of_rest(m, o, list.n), m->budget.device = hth_engine_device_size(m);
-    others = sum.fixed + m->budget.base + announced;
+    d->matrices = sum.fixed, d->streamed = sum.streamed, d->back = sum.back;
+    d->tables = size_of_tables(m);
+    d->rest = size_of_rest(m, o, d->items.n);
+    if (hth_memory_divide_again(d, d->limit)) return HEARTH_OK;
+    st = refuse(m, o->ram, d->limit, d->least, err);
+failed:
+    hth_free(d->items.items);
+    hth_free(d->items.sums);
+    d->items.items = NULL, d->items.sums = NULL;
+    return st;
+}
+
+/* For tests: the least limit, and what a store has beyond it. */
+static hearth_status divide_for_test(hearth_model *m, const hearth_model_options *o, uint64_t more,
+                                     hth_memory_division *d, hearth_error *err)
+{
+    hearth_model_options all = *o;
+    all.ram = UINT64_MAX - 1;
+    hearth_status st = hth_engine_divide_memory(m, &all, d, err);
+    if (st != HEARTH_OK) return st;
+    d->whole = d->fits = false;
+    d->store = d->least_store + more;
+    d->limit = d->matrices - d->tables + d->rest + d->announced + d->store;
+    return HEARTH_OK;
+}
+
+hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *o, hearth_error *err)
+{
+    hth_memory_division d;
+    uint64_t more = test_memory;
+    bool tests = more != UINT64_MAX;
+    if (o->ram == 0) return HEARTH_OK;
+    hearth_status st = tests ? divide_for_test(m, o, more, &d, err) : hth_engine_divide_memory(m, o, &d, err);
+    if (st != HEARTH_OK) return st;
+    m->budget.base = d.rest, m->budget.device = hth_engine_device_size(m);
     /* Also after a device is lost: a store that is needed then is opened now. */
-    bool whole = more == UINT64_MAX && others + sum.streamed + sum.back <= limit; /* with tables */
-    if (whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
-    else others -= size_of_tables(m);
-    bool fits = more == UINT64_MAX && others + sum.streamed + sum.back <= limit;
-    if (!fits && !hth_store_min_memory(list.items, list.n, &least))
-        st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
-    else if (more != UINT64_MAX) limit = others + least + more;
-    else if (!fits && (list.n == 0 || others + least > limit))
-        st = refuse(m, o->ram, limit, others + least, err);
-    if (st == HEARTH_OK && !whole) st = open_reader(m, o->io, err);
-    if (st == HEARTH_OK && !fits) st = open_store(m, &list, limit - others, err);
-    if (st != HEARTH_OK) goto done;
-    m->budget.limit = more == UINT64_MAX ? limit : 0;
-    m->budget.fixed = others - announced + (fits ? sum.streamed : 0), m->budget.announced = announced;
-    if (fits) goto done;
-    m->budget.cap.min = least;
-    hth_engine_watch_memory(m, limit - others, o->ram == HEARTH_RAM_AUTO);
-done:
-    hth_free(list.items);
-    hth_free(list.sums);
+    if (d.whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
+    else st = hth_engine_open_reader(m, o->io, &m->streamed.reader, err);
+    if (st == HEARTH_OK && !d.fits) st = open_store(m, &d.items, d.store, err);
+    if (st == HEARTH_OK) {
+        m->budget.limit = tests ? 0 : d.limit;
+        m->budget.fixed = d.matrices - (d.whole ? 0 : d.tables) + d.rest + (d.fits ? d.streamed : 0);
+        m->budget.announced = d.announced;
+    }
+    if (st == HEARTH_OK && !d.fits) {
+        m->budget.cap.min = d.least_store;
+        hth_engine_watch_memory(m, d.store, o->ram == HEARTH_RAM_AUTO);
+    }
+    hth_memory_division_free(&d);
     return st;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "kernels/panel/panel.h"
 #include "kernels/sparse_down.h"
 #include "base/sample_stats.h"
 #include "forward/gpu/shader_params.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 enum { ROUNDS = 5, N_SYNC = 200, N_DISPATCH = 200 };
-static const uint64_t ENOUGH = (uint64_t)256 << 20; /* larger than caches */
+static const uint64_t ENOUGH = HTH_CALIBRATION_SIZE; /* larger than caches */
 
 /* Bytes per second from the seconds of the rounds. */
 static hth_sample_stats rates_of(double bytes, const double seconds[ROUNDS])
@@ -290,11 +291,11 @@ typedef struct cpu_rows {
     int32_t *list;
 } cpu_rows;
 
-static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type, uint32_t n_thread,
+static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type, uint32_t n_thread, uint64_t max_size,
                                hearth_error *err)
 {
     uint8_t row[4 * N_COL];
-    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)(ENOUGH / row_size) / 64 * 64;
+    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)((max_size < ENOUGH ? max_size : ENOUGH) / row_size) / 64 * 64 + 64;
     size_t widest = n_row > N_COL ? n_row : N_COL, width = hth_axpy_width(N_COL);
     r->size = n_row * row_size;
     r->memory = hth_pages_alloc(r->size);
@@ -357,21 +358,43 @@ static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, doubl
     return rates_of((double)active.n * (double)r->m.row_size, seconds).median;
 }
 
-hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
-                                hearth_error *err)
+static hth_sample_stats time_rows(cpu_rows *r, const hth_kernels *k, hth_pool *pool)
 {
-    cpu_rows r = {.size = 0};
-    hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), err);
     double seconds[ROUNDS];
-    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) {
-        hth_output y = {.matrix = &r.m, .y = r.y};
+    for (int i = 0; i < ROUNDS; i++) {
+        hth_output y = {.matrix = &r->m, .y = r->y};
         uint64_t start = hth_clock_ns();
-        hth_product(k, pool, &r.act, r.x, 1, &y, 1);
+        hth_product(k, pool, &r->act, r->x, 1, &y, 1);
         seconds[i] = hth_clock_since(start);
     }
-    if (st == HEARTH_OK) out->cpu_rate = rates_of((double)r.size, seconds);
+    return rates_of((double)r->size, seconds);
+}
+
+/* Replaces the rows, which are all the same, by panels of them. */
+static void pack_rows(cpu_rows *r, const hth_kernels *k)
+{
+    size_t panel = HTH_PANEL_ROW * r->m.row_size, n_block = N_COL / hth_type_find((uint32_t)r->m.type)->n_weight;
+    r->m.layout = k->layout[r->m.type];
+    if (r->m.layout != HTH_LAYOUT_PANELS) return;
+    hth_panel_pack(r->m.type, n_block, r->memory, r->m.row_size, r->memory + panel);
+    memcpy(r->memory, r->memory + panel, panel);
+    for (size_t at = panel; at + panel <= r->size; at += panel) memcpy(r->memory + at, r->memory, panel);
+}
+
+hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, uint64_t max_size,
+                                hth_calibration *out, hearth_error *err)
+{
+    cpu_rows r = {.size = 0};
+    hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), max_size, err);
+    if (st == HEARTH_OK) out->cpu_rate = time_rows(&r, k, pool);
     for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)
         out->cpu_down[i] = time_down(&r, k, pool, hth_plan_knots[i]);
+    hth_pool_quiesce(pool);
+    if (st == HEARTH_OK) {
+        pack_rows(&r, k);
+        out->cpu_packed = time_rows(&r, k, pool);
+    }
+    hth_pool_quiesce(pool);
     hth_pool_quiesce(pool);
     close_rows(&r);
     return st;
@@ -399,7 +422,7 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
     if (st == HEARTH_OK) st = measure_transfer(&b, out);
     close_bench(&b);
     if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
-        st = hth_calibrate_cpu(kernels, pool, type, out, err);
+        st = hth_calibrate_cpu(kernels, pool, type, ENOUGH, out, err);
     return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
 }
 

@@ -17,6 +17,7 @@ typedef struct hth_calibration {
     hth_sample_stats
         device_rate; /* bytes per second of mul_mat_vec_q or mul_mat_vec_f for one token, over some rounds */
     hth_sample_stats cpu_rate; /* bytes per second of rows, all threads */
+    hth_sample_stats cpu_packed; /* the same in the layout of weights that stay in memory; zeros: not measured */
     double
         cpu_down[HTH_PLAN_N_KNOT]; /* the same for a transposed down with the knots' shares of rows active, at random */
     /* seconds from the host's signal to the device's answer, by hth_submit_mode: median, and 99th percentile */
@@ -26,19 +27,25 @@ typedef struct hth_calibration {
     /* For prompts, quantised weights; else 0: bytes times tokens per second of rows on the device and on the CPU;
      * bytes of host rows per second packed into the device layout. */
     double device_prompt, cpu_prompt, pack_rate;
+    double cpu_prompt_rows; /* as cpu_prompt, of rows in the order of the file; only of a CPU alone */
 } hth_calibration;
 
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
-/* Measures only cpu_rate and cpu_down, without a device: about half a second, and 256 MiB. MEMORY. */
-hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
+/* Measures only cpu_rate, cpu_packed, cpu_down, without a device: about half a second, and HTH_CALIBRATION_SIZE, or
+ * max_size if that is less: then the figures may be those of caches. MEMORY. */
+#define HTH_CALIBRATION_SIZE ((uint64_t)256 << 20)
+hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type, uint64_t max_size,
                                 hth_calibration *out, hearth_error *err);
 /* The value of `bytes` that a calibration would have now. */
 uint64_t hth_calibration_bytes(const hth_device *device, hth_type type);
 /* calibrate_prefill.c, called by hth_calibrate: measures the last three members. */
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err);
+/* The same for the CPU alone, of weights of any type: cpu_prompt and cpu_prompt_rows. MEMORY. */
+hearth_status hth_calibrate_cpu_prompts(const hth_kernels *kernels, hth_pool *pool, hth_type type, hth_calibration *out,
+                                        hearth_error *err);
 /* The minimum batch sizes, up to `max` tokens, from which streaming `cold` bytes of host weights through a device
  * with `hot` resident bytes is faster than computing them on the CPU concurrently; and the CPU's share then. */
 void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
@@ -75,5 +82,10 @@ void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *ty
  * hth_calibrate, and stores the result. Simulated devices are never cached: their descriptions change. */
 hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                         hth_type type, bool again, hth_calibration *out, hearth_error *err);
+
+/* The same for this CPU alone (hth_calibrate_cpu, hth_calibrate_cpu_prompts); what concerns a device is 0. With less than HTH_CALIBRATION_SIZE the
+ * result is not stored. */
+hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
+                                            uint64_t max_size, hth_calibration *out, hearth_error *err);
 
 #endif

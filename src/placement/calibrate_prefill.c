@@ -83,45 +83,79 @@ static bool open_rows(host *h, const hth_kernels *k, hth_type type)
     return true;
 }
 
-static hearth_status open_host(host *h, const hth_kernels *k, hth_type type, size_t n_row, uint32_t n_thread,
-                               hearth_error *err)
+static hearth_status open_host(host *h, const hth_kernels *k, hth_type type, hth_layout layout, size_t n_row,
+                               uint32_t n_thread, hearth_error *err)
 {
     h->m = (hth_matrix){.type = type,
                         .n_row = n_row,
                         .n_col = N_COL,
                         .row_size = hth_type_row_size(type, N_COL),
-                        .layout = k->layout[type]};
-    if (!hth_soa_layout_init(type, n_row, N_COL, &h->at))
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no shader supports %s",
-                        hth_type_find((uint32_t)type)->name);
+                        .layout = layout};
     h->x = for_tokens(&h->arena, N_COL, sizeof *h->x);
     h->y = for_tokens(&h->arena, n_row, sizeof *h->y);
-    h->planes = hth_arena_alloc(&h->arena, h->at.size, 1, 64);
-    if (!h->x || !h->y || !h->planes || !open_act(&h->act, &h->arena, n_thread) ||
+    if (!h->x || !h->y || !open_act(&h->act, &h->arena, n_thread) ||
         !open_tiles(&h->act, &h->arena) || !open_rows(h, k, type))
         return hth_fail_memory(err, n_row * h->m.row_size, "a calibration");
     for (size_t i = 0; i < N_TOK * N_COL; i++) h->x[i] = (float)(i % 17) * 0.125f - 1.0f;
     return HEARTH_OK;
 }
 
+/* What a device needs of the rows. */
+static hearth_status open_planes(host *h, hearth_error *err)
+{
+    if (!hth_soa_layout_init(h->m.type, h->m.n_row, N_COL, &h->at))
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no shader supports %s",
+                        hth_type_find((uint32_t)h->m.type)->name);
+    h->planes = hth_arena_alloc(&h->arena, h->at.size, 1, 64);
+    return h->planes ? HEARTH_OK : hth_fail_memory(err, h->at.size, "a calibration");
+}
+
 static double median(const double seconds[ROUNDS]) { return hth_sample_stats_of(seconds, ROUNDS).median; }
 
-static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_calibration *out)
+/* Bytes times tokens per second. */
+static double measure_product(host *h, const hth_kernels *k, hth_pool *pool)
 {
-    double product[ROUNDS], staged[ROUNDS];
+    double seconds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         const hth_output y = {.matrix = &h->m, .y = h->y};
         uint64_t start = hth_clock_ns();
         hth_product(k, pool, &h->act, h->x, N_TOK, &y, 1);
-        product[i] = hth_clock_since(start);
-        start = hth_clock_ns();
+        seconds[i] = hth_clock_since(start);
+    }
+    hth_pool_quiesce(pool);
+    return (double)(h->m.n_row * h->m.row_size) * N_TOK / median(seconds);
+}
+
+static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_calibration *out)
+{
+    double staged[ROUNDS];
+    out->cpu_prompt = measure_product(h, k, pool);
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t start = hth_clock_ns();
         hth_gpu_stage_rows(pool, &h->m, 0, (uint32_t)h->m.n_row, h->planes);
         staged[i] = hth_clock_since(start);
     }
     hth_pool_quiesce(pool);
-    double bytes = (double)(h->m.n_row * h->m.row_size);
-    out->cpu_prompt = bytes * N_TOK / median(product);
-    out->pack_rate = bytes / median(staged);
+    out->pack_rate = (double)(h->m.n_row * h->m.row_size) / median(staged);
+}
+
+/* Some times the second-level cache. */
+enum { CPU_PROMPT_SIZE = 8 << 20 };
+
+hearth_status hth_calibrate_cpu_prompts(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
+                                        hearth_error *err)
+{
+    const hth_layout layouts[] = {k->layout[type], HTH_LAYOUT_ROWS};
+    double *const rates[] = {&out->cpu_prompt, &out->cpu_prompt_rows};
+    size_t n_row = CPU_PROMPT_SIZE / hth_type_row_size(type, N_COL) / 64 * 64 + 64;
+    hearth_status st = HEARTH_OK;
+    for (int i = 0; i < 2 && st == HEARTH_OK; i++) {
+        host h = {.x = NULL};
+        st = open_host(&h, k, type, layouts[i], n_row, hth_pool_n_thread(pool), err);
+        if (st == HEARTH_OK) *rates[i] = measure_product(&h, k, pool);
+        hth_arena_free(&h.arena);
+    }
+    return st;
 }
 
 /* With a described host, uses the description's figures, as the simulated clock is charged: it reads bytes at
@@ -222,7 +256,8 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     hth_quant_desc desc;
     if (!hth_quant_desc_of(type, &desc)) return HEARTH_OK;
     hearth_status st =
-        open_host(&h, kernels, type, rows_that_fit(device, type), hth_pool_n_thread(pool), err);
+        open_host(&h, kernels, type, kernels->layout[type], rows_that_fit(device, type), hth_pool_n_thread(pool), err);
+    if (st == HEARTH_OK) st = open_planes(&h, err);
     if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
         measure_host(&h, kernels, pool, out);
     if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Incremented when what is measured changes. */
-enum { VERSION = 2, MAX_TYPES = 32 };
+enum { VERSION = 4, MAX_TYPES = 32 };
 
 typedef struct cached {
     size_t n;
@@ -61,15 +61,20 @@ uint64_t hth_calibration_fingerprint(const hth_device_info *info, const hth_kern
     return hth_hash_more(fingerprint, info->uuid, sizeof info->uuid);
 }
 
+static bool are_above_zero(const double *figures, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(figures[i] > 0.0 && figures[i] < 1e18)) return false;
+    return true;
+}
+
 /* Whether a plan can use it: each figure is finite and above zero. */
 static bool is_sound(const hth_calibration *c)
 {
+    double cpu[] = {c->cpu_rate.min, c->cpu_rate.median, c->cpu_rate.max};
     double figures[] = {c->device_rate.min,
                         c->device_rate.median,
                         c->device_rate.max,
-                        c->cpu_rate.min,
-                        c->cpu_rate.median,
-                        c->cpu_rate.max,
                         c->sync_latency[0],
                         c->sync_latency[1],
                         c->sync_latency_99[0],
@@ -77,10 +82,10 @@ static bool is_sound(const hth_calibration *c)
                         c->dispatch,
                         c->h2d_rate,
                         c->d2h_rate};
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        if (!(figures[i] > 0.0 && figures[i] < 1e18)) return false;
-    for (int i = 0; i < HTH_PLAN_N_KNOT; i++)
-        if (!(c->cpu_down[i] > 0.0 && c->cpu_down[i] < 1e18)) return false;
+    if (!are_above_zero(cpu, sizeof cpu / sizeof *cpu) || !are_above_zero(c->cpu_down, HTH_PLAN_N_KNOT)) return false;
+    const double alone[] = {c->cpu_packed.median, c->cpu_packed.max, c->cpu_prompt, c->cpu_prompt_rows};
+    if (c->bytes == 0) return are_above_zero(alone, sizeof alone / sizeof *alone); /* without a device */
+    if (!are_above_zero(figures, sizeof figures / sizeof *figures)) return false;
     const double prompts[] = {c->device_prompt, c->cpu_prompt, c->pack_rate}; /* 0: unknown */
     for (int i = 0; i < 3; i++)
         if (!(prompts[i] >= 0.0 && prompts[i] < 1e18)) return false;
@@ -148,5 +153,19 @@ hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *k
                 info->name, hth_type_find((uint32_t)type)->name);
     hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
     if (st == HEARTH_OK && cacheable) hth_calibration_cache_store(fingerprint, out);
+    return st;
+}
+
+hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
+                                            uint64_t max_size, hth_calibration *out, hearth_error *err)
+{
+    const hth_device_info none = {.name = "this CPU"};
+    uint64_t fingerprint = hth_calibration_fingerprint(&none, kernels, hth_pool_n_thread(pool));
+    if (hth_calibration_cache_load(fingerprint, type, 0, out)) return HEARTH_OK;
+    hth_log(HEARTH_LOG_INFO, "measuring this CPU with weights of %s, for plans", hth_type_find((uint32_t)type)->name);
+    *out = (hth_calibration){.type = type};
+    hearth_status st = hth_calibrate_cpu(kernels, pool, type, max_size, out, err);
+    if (st == HEARTH_OK) st = hth_calibrate_cpu_prompts(kernels, pool, type, out, err);
+    if (st == HEARTH_OK && max_size >= HTH_CALIBRATION_SIZE) hth_calibration_cache_store(fingerprint, out);
     return st;
 }

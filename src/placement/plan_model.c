@@ -43,17 +43,21 @@ double hth_plan_active_share(const hth_layer *l, uint32_t i, hearth_selector sel
     return active / (end - first);
 }
 
+double hth_plan_profiled_share(const hth_profile *profile, uint32_t i_layer, uint32_t i)
+{
+    const hth_profile_layer *p = &profile->layers[i_layer];
+    uint32_t first = i * HTH_CLUSTER_NEURONS,
+             n = p->d_ff - first < HTH_CLUSTER_NEURONS ? p->d_ff - first : HTH_CLUSTER_NEURONS;
+    uint64_t fired = 0;
+    for (uint32_t j = first; j < first + n; j++) fired += p->n_fired[j];
+    return (double)fired / ((double)profile->n_done * n);
+}
+
 /* Fraction of cluster i's neurons that are active for a token. */
 static double active_share(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
 {
-    const hth_layer *l = &from->model->layers[i_layer];
-    if (!from->profile) return hth_plan_active_share(l, i, from->params->selector);
-    const hth_profile_layer *p = &from->profile->layers[i_layer];
-    uint32_t first = i * HTH_CLUSTER_NEURONS,
-             n = l->ffn.d_ff - first < HTH_CLUSTER_NEURONS ? l->ffn.d_ff - first : HTH_CLUSTER_NEURONS;
-    uint64_t fired = 0;
-    for (uint32_t j = first; j < first + n; j++) fired += p->n_fired[j];
-    return (double)fired / ((double)from->profile->n_done * n);
+    return from->profile ? hth_plan_profiled_share(from->profile, i_layer, i)
+                         : hth_plan_active_share(&from->model->layers[i_layer], i, from->params->selector);
 }
 
 static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, hth_plan_layer *to,

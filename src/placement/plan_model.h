@@ -18,6 +18,8 @@ typedef struct hth_plan_source {
 double hth_plan_assumed(hearth_selector selector);
 /* The fraction of the neurons of a layer's cluster i that are active for a token: from the file, or the assumed one. */
 double hth_plan_active_share(const hth_layer *layer, uint32_t i, hearth_selector selector);
+/* The same as a profile of the model counted it. */
+double hth_plan_profiled_share(const hth_profile *profile, uint32_t i_layer, uint32_t i);
 /* out: freed by hth_plan_model_free; fixed: bytes of a step's workspace on the device, without layers. *uniform:
  * whether no activation frequencies are known. ARGUMENT: a layer cannot be offloaded, with the reason. MEMORY. */
 hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *out, uint64_t *fixed,

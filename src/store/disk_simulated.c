@@ -70,6 +70,8 @@ typedef struct simulated_disk {
     char name[40];
     hth_disk_timing timing;
     bool virtual_clock;
+    hth_disk_end_fn *ended; /* instead of reading; NULL: bytes are read */
+    void *user;
     uint64_t now_ns;             /* of the virtual clock */
     simulated_read reads[MAX_READ]; /* that run, in the order of their ends */
     uint32_t n_read;
@@ -89,7 +91,8 @@ static bool start(hth_disk *disk, const hth_disk_read *read)
     simulated_disk *d = (simulated_disk *)disk;
     if (d->n_read == MAX_READ) return false;
     uint64_t end_ns = hth_disk_timing_end(&d->timing, now(disk), read->at, read->size);
-    ssize_t n = pread(read->fd, read->to, read->size, (off_t)read->at);
+    ssize_t n = d->ended ? (ssize_t)read->size : pread(read->fd, read->to, read->size, (off_t)read->at);
+    if (d->ended) d->ended(d->user, read, end_ns);
     d->reads[d->n_read++] = (simulated_read){{read->id, n < 0 ? -errno : n}, end_ns};
     return true;
 }
@@ -155,3 +158,17 @@ hearth_status hth_disk_open_simulated(const hth_disk_model *model, uint64_t seed
     *out = &d->disk;
     return HEARTH_OK;
 }
+
+hearth_status hth_disk_open_timer(const hth_disk_model *model, uint64_t seed, hth_disk_end_fn *ended, void *user,
+                                  hth_disk **out, hearth_error *err)
+{
+    hearth_status st = hth_disk_open_simulated(model, seed, true, out, err);
+    if (st != HEARTH_OK) return st;
+    simulated_disk *d = (simulated_disk *)*out;
+    d->ended = ended, d->user = user;
+    return HEARTH_OK;
+}
+
+void hth_disk_timer_set(hth_disk *disk, uint64_t now_ns) { ((simulated_disk *)disk)->now_ns = now_ns; }
+
+uint64_t hth_disk_timer_free(const hth_disk *disk) { return ((const simulated_disk *)disk)->timing.bus_free_ns; }

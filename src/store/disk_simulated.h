@@ -39,4 +39,15 @@ uint64_t hth_disk_timing_end(hth_disk_timing *t, uint64_t now_ns, uint64_t at, u
 hearth_status hth_disk_open_simulated(const hth_disk_model *model, uint64_t seed, bool virtual_clock, hth_disk **out,
                                       hearth_error *err);
 
+/* A disk that only tells times, for plans: its reads bring no bytes, and end when their caller waits, who is told when
+ * the disk would have ended each. Its clock is virtual. MEMORY. */
+typedef void hth_disk_end_fn(void *user, const hth_disk_read *read, uint64_t end_ns);
+hearth_status hth_disk_open_timer(const hth_disk_model *model, uint64_t seed, hth_disk_end_fn *ended, void *user,
+                                  hth_disk **out, hearth_error *err);
+/* Sets the clock of a disk that hth_disk_open_timer opened, and on which no read runs; also back: what the disk was
+ * told before is done first. */
+void hth_disk_timer_set(hth_disk *disk, uint64_t now_ns);
+/* When what it was told so far is done. */
+uint64_t hth_disk_timer_free(const hth_disk *disk);
+
 #endif

@@ -549,8 +549,8 @@ hearth_status hth_reader_open(const hth_reader_options *o, hth_reader **out, hea
         hth_reader_close(r);
         return st;
     }
-    r->has_thread = hth_thread_start(&r->thread, run_thread, r);
-    if (!r->has_thread && (st = read_without_thread(r, err)) != HEARTH_OK) {
+    r->has_thread = !o->in_caller && hth_thread_start(&r->thread, run_thread, r);
+    if (!r->has_thread && !o->in_caller && (st = read_without_thread(r, err)) != HEARTH_OK) {
         hth_reader_close(r);
         return st;
     }

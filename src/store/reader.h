@@ -57,6 +57,7 @@ typedef struct hth_reader_options {
     uint32_t n_file;
     hth_disk *disk;  /* the reader closes it, also if opening fails */
     bool buffered;   /* never O_DIRECT; the page cache keeps what was read */
+    bool in_caller;  /* no thread: hth_reader_start reads */
 } hth_reader_options;
 
 typedef struct hth_reader_stats {

@@ -214,8 +214,9 @@ static uint32_t slots_with_elsewhere(const hth_slot_class *c, uint64_t memory, d
     return n < n_all(c) ? (uint32_t)n : n_all(c);
 }
 
-hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err)
+hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, hearth_error *err)
 {
+    void *(*alloc)(size_t) = no_bytes ? hth_pages_reserve : hth_pages_alloc;
     uint64_t size = 0;
     size_t n_slot = 0;
     double all = size_with_elsewhere(s);
@@ -231,7 +232,7 @@ hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err)
     s->size = (size_t)size, s->open_size = size;
     s->slots = hth_alloc(n_slot, sizeof *s->slots);
     s->lists = hth_alloc(2 * n_slot, sizeof *s->lists);
-    s->memory = s->slots && s->lists ? hth_pages_alloc(s->size) : NULL;
+    s->memory = s->slots && s->lists ? alloc(s->size) : NULL;
     if (!s->memory)
         return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for weights that are read when they are needed",
                         hth_format_bytes(size).text);

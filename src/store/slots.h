@@ -49,8 +49,8 @@ bool hth_slots_suffice(const hth_slots *s);
 /* Whether all items that are not elsewhere have slots in so much memory, all streamed ones pinned. */
 bool hth_slots_hold_all(const hth_slots *s, uint64_t memory);
 /* Divides memory, at least hth_slots_least, among the slots, and allocates them; also addresses of slots for items that
- * are elsewhere now, which are closed. MEMORY. */
-hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err);
+ * are elsewhere now, which are closed. no_bytes: only addresses of all. MEMORY. */
+hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, hearth_error *err);
 void hth_slots_close(hth_slots *s);
 
 /* Divides other memory, at least hth_slots_least, which is as much as when it was opened at most: sets n_open. */

@@ -403,7 +403,7 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
                         "%s for weights that are read when they are needed; the least is %s",
                         hth_format_bytes(o->memory).text, hth_format_bytes(least).text);
     if (o->pins) hth_store_choose_pinned(s, o->memory, s->n_streamed);
-    if ((st = hth_slots_open(&s->slots, o->memory, err)) != HEARTH_OK) return st;
+    if ((st = hth_slots_open(&s->slots, o->memory, o->no_bytes, err)) != HEARTH_OK) return st;
     hth_store_note_memory(s);
     s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
     s->needed = hth_alloc(s->slots.n_class, sizeof *s->needed);

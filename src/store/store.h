@@ -50,6 +50,7 @@ typedef struct hth_store_options {
     const hth_store_item *items; /* [n_item], copied */
     uint32_t n_item, n_group;
     uint64_t memory;  /* for slots */
+    bool no_bytes;    /* slots have addresses, and no memory: the reader's disk brings nothing (hth_disk_open_timer) */
     bool pins;        /* as many streamed items as leave memory for reading ahead are pinned, spread evenly */
     hth_store_policy policy;
     uint32_t n_half_life; /* 0: 128 */

@@ -238,8 +238,7 @@ def a_plan_shows_the_placement_and_is_applied():
     wrong = bad(1, "simulated quick", "run", MODEL, "--gpu", "null", "--placement", placement, "-n", "1", "-p", "a")
     check("hearth plan" in wrong, wrong)
     for auto in [[], ["--gpu", "auto"]]:
-        bad(1, "no GPU", "plan", MODEL, *auto, env=NO_DRIVER)
-    bad(2, "hearth bench measures its speed", "plan", MODEL, "--gpu", "none")
+        bad(1, "no GPU", "plan", MODEL, *auto, "--what-if", env=NO_DRIVER)
     with open(placement, "rb") as f:
         strange = scratch("strange.gguf", f.read().replace(b"simulated quick", b"\x9b31mlated quick"))
     line = bad(1, "strange.gguf was made for \\x9b31mlated quick (", "run", MODEL, "--gpu", card, "--placement", strange)

@@ -69,7 +69,7 @@ static inline hth_reader *open_reader(disk_kind kind, bool buffered, int fd, con
     if (!open_disk(kind, &disk)) return NULL;
     if (faults) CHECK_OK(hth_disk_open_faults(disk, faults, &disk, err));
     faulty_disk = faults ? disk : NULL;
-    CHECK_OK(hth_reader_open(&(hth_reader_options){&file, 1, disk, buffered}, &reader, err));
+    CHECK_OK(hth_reader_open(&(hth_reader_options){.files = &file, .n_file = 1, .disk = disk, .buffered = buffered}, &reader, err));
     return reader;
 }
 

@@ -201,7 +201,7 @@ TEST(a_read_that_takes_long_is_reported)
     slow.latency_ns = 50000000000; /* and up to a quarter less */
     test_log_start();
     CHECK_OK(hth_disk_open_simulated(&slow, 1, true, &disk, err));
-    CHECK_OK(hth_reader_open(&(hth_reader_options){&file, 1, disk, false}, &reader, err));
+    CHECK_OK(hth_reader_open(&(hth_reader_options){.files = &file, .n_file = 1, .disk = disk}, &reader, err));
     size_t size;
     batch b = {.n_done = N_LOAD - 1};
     b.loads[0] = (hth_load){.extents = {{0, 5000, 100}}, .n_extent = 1, .done = load_done, .user = &b};

@@ -754,7 +754,7 @@ TEST(every_failed_allocation_is_an_error)
         o.store = NULL, o.reader = NULL;
         hth_alloc_fail_at(n, 0);
         hearth_status st = hth_disk_open_pread(2, &disk, &err);
-        if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){&file, 1, disk, false}, &o.reader, &err);
+        if (st == HEARTH_OK) st = hth_reader_open(&(hth_reader_options){.files = &file, .n_file = 1, .disk = disk}, &o.reader, &err);
         hth_store_options options = {
             .items = o.items, .n_item = N_ITEM, .n_group = N_GROUP, .memory = 1 << 20, .reader = o.reader};
         if (st == HEARTH_OK) st = hth_store_open(&options, &o.store, &err);

@@ -1,10 +1,14 @@
-/* hearth plan: chooses the parts of a model for a GPU, estimates the speed, and the gain from more memory. */
+/* hearth plan: chooses the parts of a model for a GPU, estimates the speed, and the gain from more memory;
+ * plan_storage.c plans a limit of memory without one. */
+#include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "cli/device/calibration.h"
+#include "cli/device/plan_storage.h"
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "measure/machine.h"
+#include "measure/read_rate.h"
 #include "placement/plan_context.h"
 #include "forward/gpu/shader_params.h"
 #include "sparse/selector.h"
@@ -15,7 +19,10 @@
 static const option_spec options[] = {
     OPT_FILE("profile", 0, "P", "a profile of this file: how often neurons fire"),
     OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
-    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "host memory for weights; default auto: free now"),
+    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory; default auto: free now"),
+    OPT_UINT("prompt", 'p', "N", 0, 65536, "expect the speed of a prompt of N; default 512"),
+    OPT_UINT("predict", 'n', "N", 1, 4096, "expect the speed of N tokens; default 128"),
+    OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
     OPT_FLAG("what-if", 0, "a table over sizes of the GPU's memory"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
@@ -36,6 +43,9 @@ typedef struct plan_state {
     hth_plan_context context;
     hth_plan by_share;
     uint64_t ram, host_bytes; /* bytes usable for weights on the host; bytes used */
+    bool is_limited;          /* the host has not all that the plan leaves to it */
+    hth_plan limited;         /* with a third home, storage, for its clusters */
+    double read_rate;         /* bytes per second of these */
     size_t n_what_if;
     struct {
         uint64_t vram;
@@ -46,6 +56,7 @@ typedef struct plan_state {
 static void close_all(plan_state *p)
 {
     hth_plan_free(&p->by_share);
+    hth_plan_free(&p->limited);
     hth_plan_context_close(&p->context);
     hth_placement_builder_close(&p->builder);
     hth_profile_close(p->profile);
@@ -54,6 +65,8 @@ static void close_all(plan_state *p)
     hth_model_close(p->model);
     hth_gguf_close(p->file);
 }
+
+static double rate(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0; }
 
 /* ---- computing the plan ---------------------------------------------------------------------------- */
 
@@ -107,7 +120,8 @@ static hearth_status open_builder(plan_state *p, hth_offload_params *params, hea
 
 static bool is_empty_placement(const plan_state *p)
 {
-    return p->builder.params.n_layer == 0 && hth_placement_builder_least_bytes(&p->builder) > p->builder.budget;
+    return p->builder.params.n_layer == 0 &&
+           hth_placement_builder_least_bytes(&p->builder) > p->builder.budget;
 }
 
 /* Opens the GPU with a limit of usable bytes (0: all), and builds the plan context. */
@@ -168,6 +182,64 @@ static uint64_t host_bytes(const plan_state *p)
            p->model->token_embd.n_row * p->model->token_embd.row_size;
 }
 
+/* Reads of a cluster's rows of one matrix, at random places. */
+static hearth_status measure_reads(const plan_state *p, hth_read_rate *random, hth_read_rate *alone,
+                                   hearth_error *err)
+{
+    uint32_t n = hth_gguf_n_part(p->file);
+    hth_reader *reader = NULL;
+    hth_disk *disk;
+    hth_reader_file *files = hth_alloc(n, sizeof *files);
+    uint64_t *sizes = hth_alloc(n, sizeof *sizes);
+    hearth_status st = files && sizes ? hth_disk_open(args_text(p->a, "io", NULL), &disk, err)
+                                      : hth_fail_memory(err, n * sizeof *files, "files to read");
+    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
+        files[i] = (hth_reader_file){hth_gguf_part_fd(p->file, i), hth_gguf_part_path(p->file, i)};
+    for (size_t i = 0; st == HEARTH_OK && i < p->model->n_binding; i++) {
+        const hth_binding *b = &p->model->bindings[i];
+        uint64_t end = b->tensor->offset + b->offset + b->size;
+        if (end > sizes[b->tensor->i_part]) sizes[b->tensor->i_part] = end;
+    }
+    if (st == HEARTH_OK)
+        st = hth_reader_open(&(hth_reader_options){.files = files, .n_file = n, .disk = disk}, &reader, err);
+    hth_read_rate_options o = {.reader = reader,
+                               .file_size = sizes,
+                               .n_file = n,
+                               .size = HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size,
+                               .memory = 48 << 20,
+                               .seconds = 0.1};
+    if (st == HEARTH_OK) st = hth_read_rate_measure(&o, random, err);
+    o.alone = true;
+    if (st == HEARTH_OK) st = hth_read_rate_measure(&o, alone, err);
+    hth_reader_close(reader);
+    hth_free(files);
+    hth_free(sizes);
+    return st;
+}
+
+/* With a limit of memory that the host's part exceeds, clusters of a packed file can be on storage. */
+static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
+{
+    hth_read_rate random, alone;
+    hth_plan_machine machine = p->context.machine;
+    uint64_t table = p->model->tied ? 0 : p->model->token_embd.n_row * p->model->token_embd.row_size;
+    p->is_limited =
+        args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed && p->ram > table;
+    if (!p->is_limited) return HEARTH_OK;
+    hearth_status st = measure_reads(p, &random, &alone, err);
+    if (st != HEARTH_OK) return st;
+    double size = (double)(HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size),
+           latency = size / alone.rate.median - size / random.rate.median;
+    p->read_rate = random.rate.median;
+    machine.homes[HTH_HOME_HOST].capacity = p->ram - table;
+    machine.homes[machine.n_home++] = (hth_plan_home){.name = "storage",
+                                                      .kind = HTH_PLAN_STORAGE,
+                                                      .capacity = UINT64_MAX,
+                                                      .read_rate = p->read_rate,
+                                                      .read_latency = latency > 0.0 ? latency : 0.0};
+    return hth_plan_solve(&p->context.input, &machine, &p->context.options, &p->limited, err);
+}
+
 static hearth_status make_plan(plan_state *p, hearth_error *err)
 {
     hth_offload_params params = {0};
@@ -184,7 +256,7 @@ static hearth_status make_plan(plan_state *p, hearth_error *err)
     p->ram = args_size(p->a, "ram", 0);
     if (p->ram == 0) p->ram = machine.memory.available;
     p->host_bytes = host_bytes(p);
-    return st;
+    return st == HEARTH_OK ? plan_storage_home(p, err) : st;
 }
 
 /* "the least is --vram 7.89M; ...": an option that works unchanged, if the device has that much. */
@@ -231,8 +303,6 @@ static hearth_status write_placement(const plan_state *p, const char *path, hear
 
 static const char *const limits[] = {
     [HTH_HOME_DEVICE] = "GPU", [HTH_HOME_HOST] = "CPU", [HTH_PLAN_BOUND_SYNC] = "handoff"};
-
-static double rate(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0; }
 
 static uint64_t neurons_of(const plan_state *p)
 {
@@ -304,8 +374,7 @@ static void print_device_memory(const plan_state *p)
     if (p->model->down_transposed)
         printf(", neurons %s (%.0f %%)", hth_format_bytes(b->clusters).text,
                100.0 * (double)n_hot_total(p) / (double)neurons_of(p));
-    printf(", head %s, room %s\n", hth_format_bytes(b->head).text,
-           hth_format_bytes(b->fixed).text);
+    printf(", head %s, room %s\n", hth_format_bytes(b->head).text, hth_format_bytes(b->fixed).text);
     uint64_t is_free = hth_device_free_memory(p->builder.info);
     if (is_empty_placement(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", min_budget_of(p).text);
@@ -319,8 +388,16 @@ static void print_host_memory(const plan_state *p)
     printf("Here: %s of weights", hth_format_bytes(p->host_bytes).text);
     if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
     printf("\n");
-    if (p->ram > 0 && p->host_bytes > p->ram)
-        printf("They do not fit: only --io mmap would run it, from storage, and what follows does not hold.\n");
+    if (p->is_limited)
+        printf("With %s here, %s of the neurons are on storage (%.2f GB/s): %.2f tokens/s are expected, less "
+               "than what "
+               "follows\n",
+               hth_format_bytes(p->ram).text, hth_format_bytes(p->limited.bytes[HTH_N_HOME].clusters).text,
+               p->read_rate * 1e-9, rate(p->limited.seconds));
+    else if (p->ram > 0 && p->host_bytes > p->ram)
+        printf("They do not fit: with this --ram a run reads the rest from storage when it is needed, slower "
+               "than what "
+               "follows; --gpu none plans that without the GPU.\n");
 }
 
 static void print_streams(const hth_placement_stream *streams)
@@ -407,6 +484,15 @@ static void print_json(const plan_state *p)
     json_uint(&j, "host_bytes", p->host_bytes);
     if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
     if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
+    if (p->is_limited) {
+        json_open(&j, "with_storage", '{');
+        json_uint(&j, "host_bytes", p->limited.bytes[HTH_HOME_HOST].total);
+        json_uint(&j, "vram_bytes", p->limited.bytes[HTH_HOME_DEVICE].total);
+        json_uint(&j, "storage_bytes", p->limited.bytes[HTH_N_HOME].clusters);
+        json_float(&j, "read_bytes_per_second", p->read_rate, 6);
+        json_float(&j, "tokens_per_second", rate(p->limited.seconds), 6);
+        json_close(&j, '}');
+    }
     json_float(&j, "tokens_per_second", rate(b->seconds), 6);
     json_float(&j, "tokens_per_second_least", rate(o->seconds_worst), 6);
     json_float(&j, "tokens_per_second_most", rate(o->seconds_best), 6);
@@ -427,13 +513,38 @@ static void print_json(const plan_state *p)
     json_end(&j);
 }
 
+/* What is said of a GPU only: the first option that was given, or NULL. */
+static const char *option_of_gpu(const args *a)
+{
+    static const char *const all[] = {"out", "what-if", "vram"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (args_has(a, all[i])) return all[i];
+    return NULL;
+}
+
 static int check_args(const args *a)
 {
-    if (strcmp(args_text(a, "gpu", "auto"), "none") == 0)
+    if (strcmp(args_text(a, "gpu", "auto"), "none") == 0 && option_of_gpu(a))
         return usage_error(
-            "plan --gpu none: the CPU alone has all of it, and nothing is placed; hearth bench "
-            "measures its speed, hearth devices lists what --gpu can name");
+            "plan --gpu none: nothing is placed; leave --%s out, or name a GPU of hearth devices",
+            option_of_gpu(a));
     return 0;
+}
+
+/* Why the CPU computes all; NULL: there is a GPU to plan for. */
+static const char *lack_of_gpu(const args *a)
+{
+    char gpu[32];
+    const char *name = args_text(a, "gpu", "auto");
+    if (strcmp(name, "none") == 0) return "";
+    return strcmp(name, "auto") == 0 && !option_of_gpu(a) && !hth_device_find_discrete(gpu) ? "no GPU" : NULL;
+}
+
+/* A limit of memory, and nothing on the GPU: the plan is that of the CPU alone. */
+static bool gains_nothing(const plan_state *p)
+{
+    return args_has(p->a, "ram") && !option_of_gpu(p->a) && p->builder.params.n_layer == 0 &&
+           p->host_bytes > p->ram;
 }
 
 static int run(const args *a)
@@ -446,7 +557,12 @@ static int run(const args *a)
     int wrong = check_args(a);
     if (!wrong && out) wrong = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
     if (wrong) return wrong;
+    if (lack_of_gpu(a)) return plan_storage(a, lack_of_gpu(a));
     hearth_status st = make_plan(&p, &err);
+    if (st == HEARTH_OK && gains_nothing(&p)) {
+        close_all(&p);
+        return plan_storage(a, "nothing gains by lying on the GPU");
+    }
     if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
     else if (st == HEARTH_OK) print_text(&p);
     if (st == HEARTH_OK && out) st = write_placement(&p, out, &err);
@@ -457,9 +573,10 @@ static int run(const args *a)
 const command command_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .summary = "plan what to place on a GPU, and predict the speed",
+    .summary = "plan what lies where, and predict the speed",
     .details = "Measures this machine for some seconds, reads no weights. Packed files are\n"
-               "divided by neurons, by their cost on either side; other files by layers.\n",
+               "divided by neurons, by their cost on either side; other files by layers.\n"
+               "Without a GPU: what a limit of memory keeps and reads, and the speed to expect.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
     .models = 1,

@@ -295,7 +295,7 @@ static void close_all(bench *b)
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
     hth_act_trace_close(b->traces.lists);
-    hth_route_trace_close(b->route.lists);
+    bench_close_route(&b->route);
     bench_close_quality(&b->quality);
 }
 
@@ -368,6 +368,19 @@ static uint32_t device_positions(const bench *b, const args *a, uint64_t n_token
     return all < HEARTH_CTX_TRAINED ? (uint32_t)all : HEARTH_CTX_TRAINED - 1;
 }
 
+/* Before the model is opened, which may take the memory of measuring. */
+static void predict_generation(bench *b, const args *a, uint32_t n_position)
+{
+    size_t i = 0;
+    while (i < b->n_test && (b->tests[i].n_prompt || b->tests[i].n_sequence > 1)) i++;
+    if (!args_has(a, "ram") || i == b->n_test || b->depth) return;
+    hearth_model_options wanted = wanted_model(a, args_operand(a, 0), n_position);
+    if (n_position == 0) wanted.gpu = (hearth_gpu_options){0};
+    uint64_t n = b->tests[i].n_predict, max = 4 * (uint64_t)FORECAST_TOKENS;
+    b->expected = expect_storage_speed(args_operand(a, 0), &wanted, b->route.given ? &b->route.spec : NULL,
+                                       (uint32_t)(n < max ? n : max));
+}
+
 /* -c is checked before the model is read. */
 static bool check_ctx(const args *a, uint64_t n_token)
 {
@@ -393,14 +406,19 @@ static int run(const args *a)
                 .quality.path = args_text(a, "file", NULL)};
     const char *fire = args_text(a, "fire", NULL), *route = args_text(a, "route", NULL);
     int wrong = fire ? bench_parse_traces(fire, &b.traces) : 0;
-    if (wrong == 0 && route) wrong = bench_parse_route(route, &b.route);
+    if (wrong == 0 && route) wrong = bench_parse_route("bench", route, &b.route);
     if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
     if (!check_ctx(a, n_token)) return EXIT_OTHER;
     install_signal_handlers();
     interrupt_at_once(true);
-    if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) return EXIT_OTHER;
+    if (!bench_read_route(&b.route)) return EXIT_OTHER;
+    predict_generation(&b, a, device_positions(&b, a, n_token));
+    if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) {
+        bench_close_route(&b.route);
+        return EXIT_OTHER;
+    }
     b.model = model;
     b.in_turn = args_has(a, "in-turn");
     if (b.in_turn) hth_engine_read_in_turn(model);

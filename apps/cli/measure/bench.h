@@ -3,6 +3,7 @@
 #define HEARTH_APPS_CLI_MEASURE_BENCH_H
 
 #include "common/options.h"
+#include "common/storage_forecast.h"
 #include "measure/compare.h"
 #include "measure/act_trace.h"
 #include "measure/peaks.h"
@@ -40,8 +41,9 @@ typedef struct bench_traces {
 /* Experts instead of those that the routers choose. */
 typedef struct bench_route {
     bool given;
-    hth_route_trace_spec spec; /* its frequencies are valid while lists are drawn */
+    hth_route_trace_spec spec;
     char path[4096];           /* of the frequencies; "": all experts alike */
+    double *frequency;         /* of spec, freed by bench_close_route */
     hth_route_trace *lists;
 } bench_route;
 
@@ -80,6 +82,7 @@ typedef struct bench {
     bool in_turn; /* weights are read, then computed, and none is guessed */
     const char *kv; /* type of the cache, by name */
     bench_quality quality;
+    storage_expectation expected; /* of the first generation, with a limit of memory */
     size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 
@@ -100,9 +103,12 @@ bool bench_parse_fields(const char *text, const bench_fields *fields);
 int bench_parse_traces(const char *text, bench_traces *traces);
 bool bench_open_traces(bench *b, const hearth_model *model, uint32_t n_token);
 
-/* bench_route.c: the same for --route. */
-int bench_parse_route(const char *text, bench_route *route);
+/* bench_route.c: the same for --route, also of hearth plan, which is then the command. bench_read_route reads the
+ * frequencies (false: an error was reported). */
+int bench_parse_route(const char *verb, const char *text, bench_route *route);
+bool bench_read_route(bench_route *route);
 bool bench_open_route(bench *b, const hearth_model *model, uint64_t n_token);
+void bench_close_route(bench_route *route);
 
 /* bench_quality.c: reads and checks the text of -f before anything is timed; measures. False: an error was
  * reported. */

@@ -150,6 +150,10 @@ static void print_storage_table(const bench *b)
            "| test | in memory when asked for | MB read for a token | ms waited for a token |\n|---|---|---|---|\n",
            b->info.n_streamed_max, b->info.n_streamed, b->info.reader);
     for (size_t i = 0; i < b->n_test; i++) print_storage(b, &b->tests[i]);
+    if (b->expected.expected > 0.0 && !b->info.gpu)
+        printf("\nWith this memory %.2f tokens/s (%.2f to %.2f) are expected of the first generation%s.\n",
+               b->expected.expected, b->expected.least, b->expected.most,
+               b->expected.assumed ? ", of experts as they usually are" : "");
 }
 
 /* Describes the mode, unless it is all neurons with an exact cache. */
@@ -359,6 +363,11 @@ void bench_print_json(const bench *b)
         json_word(&j, "reader", b->info.reader);
         json_uint(&j, "parts", b->info.n_streamed);
         json_uint(&j, "parts_in_memory", b->info.n_streamed_max);
+        if (b->expected.expected > 0.0 && !b->info.gpu) {
+            json_float(&j, "expected_tokens_per_second", b->expected.expected, 6);
+            json_float(&j, "expected_tokens_per_second_least", b->expected.least, 6);
+            json_float(&j, "expected_tokens_per_second_most", b->expected.most, 6);
+        }
     }
     json_placement(&j, &b->info);
     if (b->info.gpu_simulated) json_bool(&j, "simulated", true);

@@ -1,4 +1,4 @@
-/* hearth bench --route: parses the option, and draws the experts of all tokens before anything is timed. */
+/* --route of bench and plan: parses the option; bench draws the experts of all tokens before anything is timed. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/measure/bench.h"
 #include "common/input.h"
@@ -10,7 +10,7 @@
 
 enum { STICKY, FORESEEN, SEED, FILE_NAME, N_FIELD };
 
-int bench_parse_route(const char *text, bench_route *r)
+int bench_parse_route(const char *verb, const char *text, bench_route *r)
 {
     static const char *const names[N_FIELD] = {"sticky=", "foreseen=", "seed=", "file="};
     double values[N_FIELD] = {[SEED] = 1.0};
@@ -21,9 +21,9 @@ int bench_parse_route(const char *text, bench_route *r)
     const char *rest = uniform ? text + 7 + (text[7] == ',') : text;
     if (!bench_parse_fields(rest, &fields) || uniform == given[FILE_NAME] || values[STICKY] > 1.0 ||
         values[FORESEEN] > 1.0)
-        return usage_error("bench --route '%s': uniform or file=FILE and, as wanted, sticky=0,foreseen=0,seed=1; "
+        return usage_error("%s --route '%s': uniform or file=FILE and, as wanted, sticky=0,foreseen=0,seed=1; "
                            "sticky and foreseen are from 0 to 1",
-                           text);
+                           verb, text);
     r->spec = (hth_route_trace_spec){
         .sticky = values[STICKY], .foreseen = values[FORESEEN], .seed = (uint64_t)values[SEED]};
     return 0;
@@ -52,19 +52,29 @@ static double *read_numbers(const char *path, size_t *n)
 /* Maximum number of tokens with lists; after the last, the first is used again. */
 enum { MAX_LISTS = 4096 };
 
+bool bench_read_route(bench_route *r)
+{
+    if (!r->given || !*r->path || r->frequency) return true;
+    r->spec.frequency = r->frequency = read_numbers(r->path, &r->spec.n_frequency);
+    return r->frequency != NULL;
+}
+
+void bench_close_route(bench_route *r)
+{
+    hth_route_trace_close(r->lists);
+    free(r->frequency);
+}
+
 bool bench_open_route(bench *b, const hearth_model *model, uint64_t n_token)
 {
     bench_route *r = &b->route;
     hearth_error err;
-    double *frequency = NULL;
     if (!r->given) return true;
-    if (*r->path && !(frequency = read_numbers(r->path, &r->spec.n_frequency))) return false;
-    r->spec.frequency = frequency;
+    if (!bench_read_route(r)) return false;
     uint32_t n = n_token < MAX_LISTS ? (uint32_t)n_token : MAX_LISTS;
     hearth_status st = hth_route_trace_open(model->model, &r->spec, n, &r->lists, &err);
     if (st == HEARTH_OK) hth_step_set_route(hth_session_step(b->session), hth_route_trace_get, r->lists);
     else if (*r->path) report_text("%s: %s", printable(r->path), err.message);
     else report(&err);
-    free(frequency);
     return st == HEARTH_OK;
 }

@@ -9,6 +9,7 @@
 #include "common/live_stats.h"
 #include "common/model_args.h"
 #include "common/saved_session.h"
+#include "common/storage_forecast.h"
 #include "common/storage_info.h"
 
 #include <fcntl.h>
@@ -56,6 +57,7 @@ typedef struct generation {
     bool by_sim_clock; /* times are a simulated GPU's */
     timestamp prompt_took, decode_took;
     live_stats live;
+    storage_expectation expected; /* with --stats and a limit of memory */
 } generation;
 
 /* ---- stop texts --------------------------------------------------------------------- */
@@ -255,6 +257,15 @@ static void print_storage(const generation *g)
                     1e3 * s.stall_seconds / n, (unsigned long long)s.n_repeated);
 }
 
+static void print_expected(const generation *g, double measured)
+{
+    const storage_expectation *e = &g->expected;
+    if (e->expected <= 0.0 || g->ids.n == 0 || model_info(g->model).gpu) return;
+    print_requested("with this memory, %.2f tokens/s were expected (%.2f to %.2f)%s, measured were %.2f (%+.0f %%)",
+                    e->expected, e->least, e->most, e->assumed ? ", of experts as they usually are" : "", measured,
+                    100.0 * (measured / e->expected - 1.0));
+}
+
 static void print_json_storage(json *j, const generation *g)
 {
     hearth_storage_stats s;
@@ -264,6 +275,10 @@ static void print_json_storage(json *j, const generation *g)
     json_uint(j, "parts", info.n_streamed);
     json_uint(j, "parts_in_memory", info.n_streamed_max);
     json_storage(j, "storage", &s);
+    if (g->expected.expected <= 0.0 || info.gpu) return;
+    json_float(j, "expected_tokens_per_second", g->expected.expected, 6);
+    json_float(j, "expected_tokens_per_second_least", g->expected.least, 6);
+    json_float(j, "expected_tokens_per_second_most", g->expected.most, 6);
 }
 
 static void print_stats(const generation *g)
@@ -271,6 +286,7 @@ static void print_stats(const generation *g)
     hearth_model_info info = model_info(g->model);
     print_storage(g);
     double measured = rate((double)g->ids.n, g->decode_seconds);
+    print_expected(g, measured);
     if (info.gpu_predicted_tps > 0.0)
         print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)",
                         info.gpu_predicted_tps, measured, 100.0 * (measured / info.gpu_predicted_tps - 1.0));
@@ -447,6 +463,11 @@ static int run(const args *a)
     status = EXIT_OTHER;
     install_signal_handlers();
     interrupt_at_once(true);
+    if (args_has(a, "stats") && args_has(a, "ram")) {
+        const hearth_model_options wanted = wanted_model(a, model_path(a), 0);
+        uint64_t n = args_uint(a, "predict", FORECAST_TOKENS);
+        g.expected = expect_storage_speed(model_path(a), &wanted, NULL, n < FORECAST_TOKENS ? (uint32_t)n : FORECAST_TOKENS);
+    }
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;
     if (!open_all(&g, &status)) goto done;

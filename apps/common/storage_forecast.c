@@ -1,0 +1,98 @@
+/* Asks src/measure/storage_plan.h for the expected speed, and for the least and the most. */
+#include "common/storage_forecast.h"
+
+#include "base/alloc.h"
+
+/* Part of the experts that a router names for the next layer, at best (docs/storage.md). */
+#define GOOD_FORESIGHT 0.8
+
+hearth_status storage_forecast_at(const storage_forecast *f, const hth_memory_division *division,
+                                  const hth_storage_machine *machine, hth_storage_speed *out,
+                                  hearth_error *err)
+{
+    return hth_storage_predict(f->model, division, machine, &f->tokens, out, err);
+}
+
+/* With other experts than expected, if these are an assumption. */
+static hearth_status predict_range(const storage_forecast *f, hth_estimate estimate,
+                                   const hth_route_trace_spec *route, hth_storage_speed *out,
+                                   hearth_error *err)
+{
+    const hth_storage_machine machine = hth_storage_machine_at(&f->machine, estimate);
+    hth_storage_tokens tokens = f->tokens;
+    if (f->assumed) tokens.route = route;
+    return hth_storage_predict(f->model, &f->division, &machine, &tokens, out, err);
+}
+
+static hearth_status predict(storage_forecast *f, hearth_error *err)
+{
+    const hth_route_trace_spec uniform = {.seed = 1};
+    hth_route_trace_spec foreseen = f->route;
+    foreseen.foreseen = GOOD_FORESIGHT;
+    hearth_status st = storage_forecast_at(f, &f->division, &f->machine, &f->expected, err);
+    if (st == HEARTH_OK) st = predict_range(f, HTH_ESTIMATE_WORST, &uniform, &f->least, err);
+    if (st == HEARTH_OK) st = predict_range(f, HTH_ESTIMATE_BEST, &foreseen, &f->most, err);
+    if (st != HEARTH_OK) return st;
+    /* In a small cache right guesses can cost more than they save. */
+    if (f->most.seconds > f->expected.seconds) f->most = f->expected;
+    if (f->least.seconds < f->expected.seconds) f->least = f->expected;
+    return HEARTH_OK;
+}
+
+static hearth_status predict_prompt(storage_forecast *f, const forecast_options *o, hearth_error *err)
+{
+    hth_storage_tokens tokens = f->tokens;
+    tokens.n = f->n_prompt = o->n_prompt;
+    tokens.n_together = o->n_batch;
+    return hth_storage_predict(f->model, &f->division, &f->machine, &tokens, &f->prompt, err);
+}
+
+hearth_status storage_forecast_open(storage_forecast *f, const char *path,
+                                    const hearth_model_options *options, const forecast_options *forecast,
+                                    hearth_error *err)
+{
+    const hth_route_trace_spec *route = forecast->route;
+    *f = (storage_forecast){.tokens = {.n = forecast->n, .seed = 1}};
+    hearth_status st = hth_engine_open_divided(path, options, &f->model, &f->division, err);
+    if (st != HEARTH_OK) return st;
+    if (forecast->profile) st = hth_profile_open(forecast->profile, f->model->model, &f->profile, err);
+    f->tokens.profile = f->profile;
+    bool has_experts = f->model->model->hparams.experts.n_expert > 0;
+    f->assumed = has_experts && !route;
+    if (route) f->route = *route;
+    else if (has_experts && st == HEARTH_OK)
+        st = hth_storage_usual_route(f->model, &f->frequency, &f->route, err);
+    if (route || has_experts) f->tokens.route = &f->route;
+    if (st == HEARTH_OK)
+        st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread,
+                                         forecast->memory, &f->machine, err);
+    if (st == HEARTH_OK) st = predict(f, err);
+    return st == HEARTH_OK && forecast->n_prompt > 0 ? predict_prompt(f, forecast, err) : st;
+}
+
+void storage_forecast_close(storage_forecast *f)
+{
+    hth_memory_division_free(&f->division);
+    hth_profile_close(f->profile);
+    hearth_model_close(f->model);
+    hth_free(f->frequency);
+    *f = (storage_forecast){0};
+}
+
+/* Measuring leaves this part of the limit to the rest of the process. */
+enum { MEMORY_PART = 2 };
+
+storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,
+                                         const hth_route_trace_spec *route, uint32_t n)
+{
+    storage_expectation e = {0};
+    storage_forecast f;
+    const forecast_options forecast = {
+        .route = route, .n = n > 0 ? n : 1, .memory = options->ram / MEMORY_PART};
+    if (!path || options->ram == 0 || options->mmap) return e;
+    if (storage_forecast_open(&f, path, options, &forecast, NULL) == HEARTH_OK && !f.division.fits)
+        e = (storage_expectation){tokens_per_second(f.expected.seconds), tokens_per_second(f.least.seconds),
+                                  tokens_per_second(f.most.seconds), f.assumed};
+    storage_forecast_close(&f);
+    return e;
+}

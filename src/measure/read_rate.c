@@ -1,0 +1,150 @@
+/* Keeps loads of one size queued at a reader for some time. plans and bench/read_disk.c call it. */
+#define _GNU_SOURCE
+#include "measure/read_rate.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/random.h"
+
+#include <pthread.h>
+#include <time.h>
+
+/* Loads that are queued at once. */
+enum { MAX_LOAD = 48, MIN_LOAD = 4 };
+
+typedef struct loads {
+    const hth_read_rate_options *o;
+    hth_load load[MAX_LOAD];
+    uint32_t n;
+    uint8_t *memory;
+    size_t memory_size;
+    uint64_t seed, total; /* total: bytes at which an extent can begin, in all files */
+    uint64_t next;        /* the first byte of the next sequential one, in that order */
+    pthread_mutex_t lock; /* guards the members below */
+    pthread_cond_t changed;
+    bool is_free[MAX_LOAD];
+    uint32_t n_done; /* since the round began */
+    hth_load_failure failure;
+    bool failed;
+} loads;
+
+static void done(hth_load *load)
+{
+    loads *l = load->user;
+    pthread_mutex_lock(&l->lock);
+    l->is_free[load - l->load] = true;
+    l->n_done++;
+    if (load->failed) l->failed = true, l->failure = load->failure;
+    pthread_cond_signal(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* A load that is free, after waiting for one. */
+static hth_load *take_free(loads *l)
+{
+    uint32_t i;
+    pthread_mutex_lock(&l->lock);
+    for (;; pthread_cond_wait(&l->changed, &l->lock)) {
+        for (i = 0; i < l->n && !l->is_free[i]; i++) {
+        }
+        if (i < l->n) break;
+    }
+    l->is_free[i] = false;
+    pthread_mutex_unlock(&l->lock);
+    return &l->load[i];
+}
+
+static void wait_for_all(loads *l)
+{
+    for (uint32_t i = 0; i < l->n; i++) take_free(l);
+    for (uint32_t i = 0; i < l->n; i++) l->is_free[i] = true;
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The places of a file at which an extent can begin. */
+static uint64_t places_of(const hth_read_rate_options *o, uint32_t i)
+{
+    return o->file_size[i] >= o->size ? o->file_size[i] - o->size + 1 : 0;
+}
+
+static hth_extent next_extent(loads *l)
+{
+    const hth_read_rate_options *o = l->o;
+    uint64_t at = o->sequential ? l->next : hth_random_next(&l->seed) % l->total;
+    uint32_t i = 0;
+    l->next = (at + o->size) % l->total;
+    while (at >= places_of(o, i)) at -= places_of(o, i++);
+    return (hth_extent){i, at, o->size};
+}
+
+/* Bytes that were read in some seconds, with the reads that were queued before them. */
+static double read_for(loads *l, double seconds)
+{
+    uint64_t start = hth_clock_ns();
+    pthread_mutex_lock(&l->lock);
+    l->n_done = 0;
+    pthread_mutex_unlock(&l->lock);
+    while (hth_clock_since(start) < seconds && !l->failed) {
+        hth_load *load = take_free(l);
+        load->extents[0] = next_extent(l), load->n_extent = 1, load->next = NULL;
+        hth_reader_start(l->o->reader, load);
+    }
+    pthread_mutex_lock(&l->lock);
+    double rate = (double)l->n_done * (double)l->o->size / hth_clock_since(start);
+    pthread_mutex_unlock(&l->lock);
+    return rate;
+}
+
+static hearth_status open_loads(loads *l, const hth_read_rate_options *o, hearth_error *err)
+{
+    const hth_extent worst = {0, HTH_ROOM_ALIGN - 1, o->size};
+    size_t room = 0;
+    *l = (loads){.o = o,
+                 .n = MAX_LOAD,
+                 .seed = 1,
+                 .lock = PTHREAD_MUTEX_INITIALIZER,
+                 .changed = PTHREAD_COND_INITIALIZER};
+    for (uint32_t i = 0; i < o->n_file; i++) l->total += places_of(o, i);
+    if (o->size == 0 || l->total == 0 || !hth_reader_room(&worst, 1, &room))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no file has %llu bytes to read",
+                        (unsigned long long)o->size);
+    while (l->n > MIN_LOAD && room * l->n > o->memory) l->n--;
+    if (o->alone) l->n = 1;
+    l->next = l->total / 3;
+    l->memory_size = room * l->n;
+    l->memory = hth_pages_alloc(l->memory_size);
+    if (!l->memory) return hth_fail_memory(err, l->memory_size, "reads");
+    for (uint32_t i = 0; i < l->n; i++) {
+        l->load[i] = (hth_load){.to = l->memory + i * room, .done = done, .user = l};
+        l->is_free[i] = true;
+    }
+    return HEARTH_OK;
+}
+
+hearth_status hth_read_rate_measure(const hth_read_rate_options *o, hth_read_rate *out, hearth_error *err)
+{
+    static const double warm_up = 0.2; /* of a round: then the queue is full */
+    loads l;
+    double rates[HTH_READ_ROUNDS];
+    hearth_status st = open_loads(&l, o, err);
+    if (st != HEARTH_OK) return st;
+    read_for(&l, o->seconds * warm_up);
+    double cpu = cpu_seconds();
+    uint64_t start = hth_clock_ns();
+    for (int i = 0; i < HTH_READ_ROUNDS; i++) rates[i] = read_for(&l, o->seconds);
+    *out = (hth_read_rate){.cores = (cpu_seconds() - cpu) / hth_clock_since(start),
+                           .depth = hth_reader_get_stats(o->reader).depth};
+    wait_for_all(&l);
+    for (int i = 0; i < HTH_READ_ROUNDS; i++) /* the disk is slower than one read in a round */
+        if (rates[i] <= 0.0) rates[i] = (double)l.n * (double)o->size / hth_clock_since(start);
+    out->rate = hth_sample_stats_of(rates, HTH_READ_ROUNDS);
+    if (l.failed) st = hth_reader_describe(o->reader, &l.failure, err);
+    hth_pages_free(l.memory, l.memory_size);
+    return st;
+}

@@ -1,0 +1,38 @@
+/* Seconds of products of a token, by layer, from calibrated rates: of one alone, or of one among many. storage_plan.c plays tokens with them. */
+#ifndef HTH_MEASURE_STORAGE_COST_H
+#define HTH_MEASURE_STORAGE_COST_H
+
+#include "measure/storage_plan.h"
+
+typedef struct hth_layer_cost {
+    double always;                  /* all but the items of a store */
+    double network;                 /* of the items, if they stayed in memory: of those that a token uses */
+    double of_byte[HTH_MAX_EXTENT]; /* of an extent of an item */
+    double of_down;                 /* the same of items from first_down on, which have one */
+    uint32_t first_down;
+    /* Of bundles (hth_ffn_bundles), or NULL. */
+    const hth_ffn_bundles *bundles;
+    double *live;   /* [n] share of the neurons that is active */
+    double *wanted; /* [n] the chance that any neuron is */
+    bool names;     /* a predictor names bundles; else the first half of each is read */
+    double of_live; /* of a byte of rows that are computed one by one */
+} hth_layer_cost;
+
+typedef struct hth_storage_cost {
+    hth_layer_cost *layers; /* [n_layer] */
+    double head;
+    double *numbers; /* of the layers */
+} hth_storage_cost;
+
+/* hth_storage_cost_free frees it, also on failure. MEMORY. */
+hearth_status hth_storage_cost_open(hth_storage_cost *cost, const hearth_model *model,
+                                    const hth_memory_division *division, const hth_storage_machine *machine,
+                                    const hth_storage_tokens *tokens, hearth_error *err);
+void hth_storage_cost_free(hth_storage_cost *cost);
+
+/* Of an item of the layer. */
+double hth_layer_cost_item(const hth_layer_cost *layer, const hth_weight_items *items, uint32_t i_item);
+/* Of a token, if all is in memory. */
+double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer);
+
+#endif

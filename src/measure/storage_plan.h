@@ -1,0 +1,69 @@
+/* What speed to expect of a model that is larger than a limit of memory. Tokens are played through the store that a run
+ * has (store/store.h), over a disk that only tells times: what is read and what stays is decided by the same code; the
+ * times of reads and of products are those that were measured. hearth plan, run and bench call it. */
+#ifndef HTH_MEASURE_STORAGE_PLAN_H
+#define HTH_MEASURE_STORAGE_PLAN_H
+
+#include "engine/engine.h"
+#include "measure/read_rate.h"
+#include "measure/route_trace.h"
+#include "placement/calibrate.h"
+#include "sparse/profile.h"
+
+/* Figures of this machine, for a model. */
+typedef struct hth_storage_machine {
+    hth_sample_stats read_rate; /* bytes per second of extents as large as the model's, at random places */
+    double sequential_rate;     /* of extents that follow one another */
+    double latency;             /* seconds of a read, beside those of its bytes */
+    double reading_cores;       /* that reading at read_rate takes */
+    char reader[40];
+    hth_calibration rates[HTH_TYPE_LIMIT]; /* of the types of its matrices */
+    size_t n_rate;
+    double job; /* seconds of a job of the thread pool without work */
+    uint32_t n_thread, n_core;
+} hth_storage_machine;
+
+/* Measures the disk for half a second, unless all weights are in memory (then its figures are 0); takes rates of the CPU from
+ * calibrations of earlier runs, or measures them, which takes half a second for each type. Takes
+ * HTH_CALIBRATION_SIZE of memory, or `memory` bytes if these are less. io: as hth_disk_open. ARGUMENT, IO, MEMORY. */
+hearth_status hth_storage_machine_measure(const hearth_model *model, const hth_memory_division *division,
+                                          const char *io, uint32_t n_thread, uint64_t memory,
+                                          hth_storage_machine *out, hearth_error *err);
+
+/* The same machine with the slowest or the fastest figures that were measured. */
+hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, hth_estimate estimate);
+/* With a disk that reads so many bytes per second, with the latency of a usual NVMe disk. */
+hth_storage_machine hth_storage_machine_with_disk(const hth_storage_machine *machine, double rate);
+
+/* The tokens that are played. */
+typedef struct hth_storage_tokens {
+    const hth_route_trace_spec *route; /* experts; NULL: those of hth_storage_usual_route */
+    uint32_t n;                        /* from an empty store, and as many again */
+    uint32_t n_together;               /* computed in a step, as of a prompt; 0 or 1: one by one */
+    uint64_t seed;                     /* of neurons that are active */
+    const hth_profile *profile;        /* how often neurons are active; NULL: as the file says */
+} hth_storage_tokens;
+
+/* Per token. */
+typedef struct hth_storage_speed {
+    double first_seconds; /* of the first n tokens */
+    double seconds;       /* of the next n; the members below are of these */
+    double compute_seconds;
+    double disk_seconds; /* that the disk takes for what was read */
+    double read_bytes;
+    double hits; /* share of the items that were in memory when they were asked for */
+} hth_storage_speed;
+
+/* Experts of a trained mixture of which nothing is known: mildly skewed, and in part those of the token before, as
+ * published expert frequencies are (SmallThinker's report, 2025, figures 4 and 5). The caller frees *frequency by
+ * hth_free; it is NULL with uniform. MEMORY. */
+hearth_status hth_storage_usual_route(const hearth_model *model, double **frequency,
+                                      hth_route_trace_spec *out, hearth_error *err);
+
+/* model and division as of hth_engine_open_divided; the division may be of another limit. UNSUPPORTED: drawn experts for
+ * a model without. ARGUMENT: they do not suit it. MEMORY. */
+hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_division *division,
+                                  const hth_storage_machine *machine, const hth_storage_tokens *tokens,
+                                  hth_storage_speed *out, hearth_error *err);
+
+#endif

@@ -1,0 +1,153 @@
+"""hearth plan with a limit of memory, and what run and bench print beside it. Called by CTest with the program's path.
+Python 3, standard library only."""
+
+import json
+
+from program import NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
+
+FLOATS = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+MIXTURE = data("golden/quant/smallthinker-downt-Q4_0.gguf")
+SMALL = ["-c", "64", "--batch", "8", "-t", "1"]
+
+
+def telling(model):
+    return ["run", model, "-n", "1", "-p", "a", *SMALL, "--gpu", "none"]
+
+
+def planned(model, ram, *more):
+    return json.loads(good("plan", model, *SMALL, "--gpu", "none", "--ram", ram, "-n", "16", "--json", *more).stdout)
+
+
+def little_ram(model):
+    """Between the least and what all of it takes: some of the weights stay."""
+    memory = planned(model, "1T")["memory"]
+    return str((memory["least_bytes"] + memory["whole_bytes"]) // 2)
+
+
+def divided(model, *more):
+    """Arguments of a plan, and its text, in which part of the weights is in the file. What the process takes differs by a
+    MiB, which may be as much as the weights of a small model."""
+    for _ in range(30):
+        args = ["plan", model, *SMALL, "--gpu", "none", "--ram", little_ram(model), *more]
+        done = hearth(*args)
+        if done.returncode == 0 and b"all weights" not in done.stdout:
+            return done.stdout.decode()
+    raise AssertionError("never divided")
+
+
+@case
+def a_plan_without_a_gpu_divides_the_limit():
+    for model in [FLOATS, MIXTURE]:
+        for _ in range(30):
+            least = little_ram(model)
+            shown = planned(model, least)
+            memory = shown["memory"]
+            if not memory["fits"]:
+                break
+        check(memory["limit_bytes"] == int(least) and memory["fits"] is False, memory)
+        check(memory["least_bytes"] <= int(least) < memory["whole_bytes"], memory)
+        check(memory["cached_bytes"] if model == MIXTURE else memory["streamed_bytes"], memory)
+        taken = sum(memory[key + "_bytes"] for key in ["resident", "cached", "pinned", "session", "process"])
+        check(taken <= memory["limit_bytes"], taken, memory)
+        check(0 < shown["tokens_per_second_least"] <= shown["tokens_per_second"] * 1.001, shown)
+        check(shown["tokens_per_second"] <= shown["tokens_per_second_most"] * 1.001, shown)
+        check(shown["limited_by"] in ["cpu", "disk"] and shown["read_bytes"] > 0 and 0 <= shown["hits"] <= 1, shown)
+        check(shown["disk"]["bytes_per_second"] > 0 and shown["cpu"][0]["row_bytes_per_second"] > 0, shown)
+        check([d["bytes_per_second"] for d in shown["with_disk"]] == [3.5e9, 7e9], shown)
+        limits = [m["limit_bytes"] for m in shown["with_memory"]]
+        check(len(limits) == 5 and limits == sorted(limits) and limits[-1] == memory["whole_bytes"], limits)
+        check(("assumed_experts" in shown) == (model == MIXTURE), shown)
+        whole = planned(model, "1T")
+        check(whole["memory"]["fits"] and whole["read_bytes"] == 0 and whole["hits"] == 1, whole)
+        check("disk" not in whole and whole["with_memory"] == whole["with_disk"] == [], whole)
+        check(whole["limited_by"] == "cpu" and whole["memory"]["streamed_bytes"] == 0, whole)
+
+
+@case
+def a_plan_is_read_by_people_too():
+    least = little_ram(FLOATS)
+    text = good("plan", FLOATS, *SMALL, "--gpu", "none", "--ram", least).stdout.decode()
+    for words in ["resident", "in the file", "session", "Measured: ", "Expected: ", "tokens/s", "limits: ", "all in memory",
+                  "a disk of 3.5 GB/s", "packed, with predictors"]:
+        check(words in text, words, text)
+    check("without --profile" in text and "Experts" not in text, text)
+    text = divided(MIXTURE)
+    check("Experts are assumed" in text and "packed" not in text.split("Expected")[1], text)
+    simulated = good("plan", FLOATS, *SMALL, "--gpu", "none", "--ram", least, "--io", "sim:sata").stdout.decode()
+    check("The disk is simulated." in simulated, simulated)
+    text = good("plan", FLOATS, *SMALL, env=NO_DRIVER).stdout.decode()
+    check("; no GPU" in text and "all weights" in text and "the CPU limits" in text, text)
+
+
+@case
+def a_profile_says_what_packing_gives():
+    words, profile = scratch("text", b"Once upon a time there was a cat. " * 40), scratch("profile.gguf")
+    good("profile", FLOATS, "-f", words, "-o", profile, "-c", "64")
+    shown = planned(FLOATS, little_ram(FLOATS), "--profile", profile)
+    check(shown["packed_tokens_per_second_most"] > 0, shown)
+    bad(1, "profile", "plan", MIXTURE, "--gpu", "none", *SMALL, "--profile", profile)
+
+
+@case
+def drawn_experts_are_those_of_bench():
+    spec = ["--route", "uniform,sticky=0.2,seed=3"]
+    text = divided(MIXTURE, *spec)
+    check("Experts are drawn: uniform, sticky 0.2" in text and "assumed" not in text, text)
+    frequencies = scratch("frequencies", b"1 " * 3)
+    wrong = ["plan", MIXTURE, *SMALL, "--gpu", "none", "--route", f"file={frequencies}", "--ram"]
+    for _ in range(30):
+        done = hearth(*wrong, little_ram(MIXTURE))
+        if done.returncode == 1 and b"needs at least" not in done.stderr:
+            break
+    check(b"have a frequency" in done.stderr, done.stderr)
+    bad(2, "plan --route 'all'", "plan", MIXTURE, "--gpu", "none", "--route", "all")
+    bad(1, "has no experts", "plan", FLOATS, *SMALL, "--gpu", "none", "--ram", little_ram(FLOATS), *spec)
+
+
+@case
+def memory_gpu_and_storage_are_in_one_plan():
+    card, packed = "sim:" + scratch("quick.sim", QUICK_GPU.encode()), scratch("packed.gguf")
+    good("pack", FLOATS, "-o", packed)
+    words = ["plan", packed, *SMALL, "--gpu", card, "--vram", "5M"]
+    shown = json.loads(good(*words, "--ram", "9M", "--json").stdout)
+    check(shown["fits_ram"] is False, shown)
+    some = shown["with_storage"]
+    check(0 < some["storage_bytes"] and 0 < some["host_bytes"] <= 9 << 20 and some["vram_bytes"] <= 5 << 20, some)
+    check(0 < some["tokens_per_second"] < shown["tokens_per_second"] and some["read_bytes_per_second"] > 0, some)
+    less = json.loads(good(*words, "--ram", "6M", "--json").stdout)["with_storage"]
+    check(less["storage_bytes"] > some["storage_bytes"], less, some)
+    text = good(*words, "--ram", "9M").stdout.decode()
+    check("of the neurons are on storage" in text, text)
+    check("with_storage" not in json.loads(good(*words, "--ram", "1G", "--json").stdout), "enough memory")
+    bad(1, "the CPU: at least ", *words, "--ram", "1K")
+
+
+@case
+def limits_that_a_run_refuses_are_refused():
+    for command in ["plan", "run"]:
+        line = bad(1, "needs at least ", command, FLOATS, *SMALL, "--gpu", "none", "--ram", "1M")
+        check("the limit is 1.00 MiB; -c and --batch make it less" in line, line)
+    bad(1, "no way to read is called 'tape'", "plan", FLOATS, "--gpu", "none", "--io", "tape")
+    for option in ["--what-if", "--out=" + scratch("placement"), "--vram=1G"]:
+        bad(2, "plan --gpu none: nothing is placed; leave " + option.partition("=")[0], "plan", FLOATS, "--gpu", "none", option)
+
+
+@case
+def stats_show_what_was_expected():
+    least = least_ram("run", FLOATS, "-n", "4", "-p", "a", *SMALL, "--gpu", "none")
+    words = ["run", FLOATS, "-n", "4", "-p", "a", *SMALL, "--gpu", "none", "--seed", "1"]
+    done = good(*words, "--ram", least, "--stats")
+    check(b"with this memory, " in done.stderr and b"were expected" in done.stderr, done.stderr)
+    check(b"were expected" not in good(*words, "--ram", least).stderr, "without --stats")
+    check(b"were expected" not in good(*words, "--ram", "1T", "--stats").stderr, "all in memory")
+    shown = json.loads(good(*words, "--ram", least, "--stats", "--json").stdout)
+    check(0 < shown["expected_tokens_per_second_least"] <= shown["expected_tokens_per_second"] * 1.001, shown)
+    bench = ["bench", FLOATS, *SMALL, "--gpu", "none", "-p", "0", "-n", "8", "--repeat", "1"]
+    shown = json.loads(good(*bench, "--ram", least, "--json").stdout)
+    check(shown["expected_tokens_per_second"] > 0, shown)
+    check(b"are expected of the first generation" in good(*bench, "--ram", least).stdout, "as text")
+    check("expected_tokens_per_second" not in json.loads(good(*bench, "--json").stdout), "without a limit")
+
+
+if __name__ == "__main__":
+    cases.run_cases(__file__)
