@@ -16,8 +16,8 @@
 #include <string.h>
 
 /* Maximum number of tensors that packing adds to a layer: an order, three tensors of a predictor, thresholds, a
- * gate that was fused with up. */
-enum { ADDED_PER_LAYER = 6 };
+ * gate that was fused with up, checksums and scales. */
+enum { ADDED_PER_LAYER = 8 };
 
 typedef struct packing {
     const hth_pack_options *options;
@@ -27,8 +27,10 @@ typedef struct packing {
     hth_sidecar predictors, thresholds;
     hth_profile *profile;
     hth_ftype_model mix_model;
-    int32_t **orders;   /* [n_layer] of [d_ff], or NULL: order unchanged */
-    int32_t **original_orders;  /* [n_layer] index of each neuron in the original file, or NULL: as orders */
+    int32_t **orders;          /* [n_layer] of [d_ff], or NULL: order unchanged */
+    int32_t **original_orders; /* [n_layer] index of each neuron in the original file, or NULL: as orders */
+    uint32_t *n_bundle_neuron; /* [n_layer] of files for storage; 0: experts */
+    bool mixture;              /* of experts: matrices keep their rows */
     uint32_t *gate_up_swapped; /* [n_layer] 1: gate and up are swapped, compared with the original file */
     hth_pack_tensor *tensors;
     hth_arena arena; /* of the arrays above */
@@ -42,7 +44,7 @@ typedef struct packing {
 typedef struct order_job {
     packing *w;
     int32_t *scratch; /* [n_thread][d_ff] scratch memory */
-    double *runs;  /* [n_layer][2] before, after */
+    double *runs;     /* [n_layer][2] before, after */
 } order_job;
 
 static hth_act_stats firings_of(const packing *w, uint32_t i)
@@ -71,7 +73,8 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
     job.runs = hth_alloc(h->n_layer, 2 * sizeof *job.runs);
     bool ok = job.scratch && job.runs;
     for (uint32_t i = 0; ok && i < h->n_layer; i++)
-        ok = (w->orders[i] = hth_arena_alloc(&w->arena, w->model->layers[i].ffn.d_ff, sizeof **w->orders, 64)) != NULL;
+        ok = (w->orders[i] =
+                  hth_arena_alloc(&w->arena, w->model->layers[i].ffn.d_ff, sizeof **w->orders, 64)) != NULL;
     if (!ok)
         st = hth_fail_memory(err, (size_t)h->n_layer * h->d_ff * sizeof **w->orders, "the order of neurons");
     if (st == HEARTH_OK) hth_pool_run(w->packer.pool, order_layer, &job, h->n_layer);
@@ -91,8 +94,9 @@ static hearth_status compose_orders(packing *w, uint32_t i, hearth_error *err)
     if (!l->ffn.order) return HEARTH_OK;
     int32_t *before = hth_alloc(l->ffn.d_ff, sizeof *before),
             *now = hth_arena_alloc(&w->arena, l->ffn.d_ff, sizeof *now, 64);
-    hearth_status st = before && now ? hth_order_read(w->in, l->ffn.order, l->ffn.d_ff, before, err)
-                                     : hth_fail_memory(err, l->ffn.d_ff * sizeof *now, "the order of neurons");
+    hearth_status st = before && now
+                           ? hth_order_read(w->in, l->ffn.order, l->ffn.d_ff, before, err)
+                           : hth_fail_memory(err, l->ffn.d_ff * sizeof *now, "the order of neurons");
     for (uint32_t r = 0; st == HEARTH_OK && r < l->ffn.d_ff; r++)
         now[r] = before[w->orders[i] ? w->orders[i][r] : (int32_t)r];
     hth_free(before);
@@ -132,7 +136,8 @@ static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, int half
 /* Whether rows of neurons can be packed to a type, and computed in it. */
 static bool can_be(const packing *w, hth_type type, uint64_t n_col)
 {
-    return w->packer.k.pack[type] && hth_axpy_limit(type) > 0 && n_col % hth_type_find((uint32_t)type)->n_weight == 0;
+    return w->packer.k.pack[type] && hth_axpy_limit(type) > 0 &&
+           n_col % hth_type_find((uint32_t)type)->n_weight == 0;
 }
 
 /* Of a matrix whose rows stay rows. */
@@ -240,13 +245,13 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
         size_t n = strlen(halves[half]);
         if (strncmp(rest, halves[half], n) == 0) name_half(w, p, i, half, rest + n);
     }
-    if (strcmp(rest, "ffn_down.weight") == 0) {
+    if (strcmp(rest, "ffn_down.weight") == 0 && !w->mixture) {
         p->transposed = true;
         p->order = w->orders[i];
         p->type = type_for_neurons(w, t);
         p->n_row = p->dim[1] = t->dim[0], p->n_col = p->dim[0] = t->dim[1];
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_down_t.weight", i);
-    } else if (strcmp(rest, "ffn_down.bias") == 0) {
+    } else if (strcmp(rest, "ffn_down.bias") == 0 && !w->mixture) {
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_down_t.bias", i);
     } else if (strncmp(rest, "fc", 2) != 0) {
         p->type = type_for(w, t);
@@ -272,10 +277,99 @@ static void plan_orders(packing *w)
         assert(w->n_tensor < w->capacity);
         hth_pack_tensor *p = &w->tensors[w->n_tensor++];
         uint64_t d_ff = w->model->layers[i].ffn.d_ff;
-        *p = (hth_pack_tensor){
-            .type = HTH_TYPE_I32, .n_dim = 1, .dim = {d_ff}, .n_row = d_ff, .n_col = 1, .order = original_orders};
+        *p = (hth_pack_tensor){.type = HTH_TYPE_I32,
+                               .n_dim = 1,
+                               .dim = {d_ff, 1, 1, 1},
+                               .n_row = d_ff,
+                               .n_col = 1,
+                               .data = original_orders};
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_order", i);
     }
+}
+
+/* ---- files for storage ------------------------------------------------------------------------------ */
+
+/* A matrix of a layer by the name that it will have. */
+static hth_pack_tensor *find_planned(packing *w, uint32_t i_layer, const char *rest)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s.weight", i_layer, rest);
+    for (size_t k = 0; k < w->n_tensor; k++)
+        if (strcmp(w->tensors[k].name, name) == 0) return &w->tensors[k];
+    return NULL;
+}
+
+static uint64_t n_unit_of(const hth_pack_tensor *p) { return (p->n_row + p->unit_row - 1) / p->unit_row; }
+
+/* Adds a tensor whose values become known while the others are written. */
+static void add_values(packing *w, uint32_t i_layer, const char *rest, hth_type type, uint64_t n_col,
+                       uint64_t n_row, const void *data)
+{
+    assert(w->n_tensor < w->capacity);
+    hth_pack_tensor *p = &w->tensors[w->n_tensor++];
+    *p = (hth_pack_tensor){.type = type,
+                           .n_dim = n_row > 1 ? 2 : 1,
+                           .dim = {n_col, n_row, 1, 1},
+                           .n_col = n_col,
+                           .n_row = n_row,
+                           .data = data};
+    snprintf(p->name, sizeof p->name, "blk.%u.%s", i_layer, rest);
+}
+
+static hearth_status plan_layer_for_storage(packing *w, uint32_t i, hearth_error *err)
+{
+    static const char *const dense[] = {"ffn_gate", "ffn_up", "ffn_down_t", NULL}, *const experts[] = {
+                                                                                       "ffn_gate_exps",
+                                                                                       "ffn_gate_up_exps",
+                                                                                       "ffn_up_exps",
+                                                                                       "ffn_down_exps", NULL};
+    const hth_layer *l = &w->model->layers[i];
+    const char *const *names = hth_has_experts(l->network) ? experts : dense;
+    hth_pack_tensor *all[HTH_CHECKED_MATRICES] = {NULL};
+    uint64_t n = 0, n_unit = 0, n_neuron = 0, n_cluster = hth_n_cluster(l->ffn.d_ff);
+    if (w->mixture != hth_has_experts(l->network)) return HEARTH_OK; /* it stays in memory */
+    for (int k = 0; names[k]; k++)
+        if ((all[n] = find_planned(w, i, names[k])) != NULL) n++;
+    if (!w->mixture) {
+        const hth_pack_tensor *up = find_planned(w, i, "ffn_up"), *down = all[n - 1];
+        bool in_order = hth_type_act_block(down->type) == 0;
+        n_neuron = w->options->n_bundle_neuron;
+        if (n_neuron == 0 || in_order)
+            n_neuron = 1u << hth_bundle_shift(hth_pack_tensor_size(up) / up->n_row, in_order);
+        w->n_bundle_neuron[i] = (uint32_t)n_neuron;
+    }
+    for (uint64_t k = 0; k < n; k++) {
+        all[k]->unit_row = w->mixture ? all[k]->n_row / l->experts.router.n_expert : n_neuron;
+        n_unit += n_unit_of(all[k]);
+    }
+    uint64_t *checksums = hth_arena_alloc(&w->arena, (size_t)n_unit, sizeof *checksums, 64);
+    float *scales = hth_arena_alloc(&w->arena, (size_t)n_cluster, sizeof *scales, 64);
+    if (!checksums || !scales) return hth_fail_memory(err, (size_t)n_unit * sizeof *checksums, "checksums");
+    add_values(w, i, "ffn_checksum", HTH_TYPE_I32, 2, n_unit, checksums);
+    for (uint64_t k = 0; k < n; checksums += n_unit_of(all[k]), k++) all[k]->checksums = checksums;
+    if (w->mixture) return HEARTH_OK;
+    all[n - 1]->scales = scales;
+    add_values(w, i, "ffn_down_t.scales", HTH_TYPE_F32, n_cluster, 1, scales);
+    return HEARTH_OK;
+}
+
+static void write_storage(packing *w)
+{
+    hth_gguf_writer *out = w->packer.out;
+    if (!w->options->for_storage) return;
+    hth_gguf_writer_uint(out, "general.alignment", HTH_GGUF_U32, HTH_STORAGE_ALIGNMENT);
+    hth_gguf_writer_uint(out, HTH_KEY_STORAGE_VERSION, HTH_GGUF_U32, HTH_STORAGE_VERSION);
+    hth_gguf_writer_array(out, HTH_KEY_STORAGE_NEURONS, HTH_GGUF_U32, w->n_bundle_neuron,
+                          w->model->hparams.n_layer);
+}
+
+/* What the source has of an earlier packing is written anew, or left out. */
+static bool is_of_storage(const hth_gguf_tensor *t)
+{
+    uint32_t i;
+    const char *rest;
+    return in_layer(t, &i, &rest) &&
+           (strcmp(rest, "ffn_checksum") == 0 || strcmp(rest, "ffn_down_t.scales") == 0);
 }
 
 static hearth_status plan(packing *w, hearth_error *err)
@@ -284,10 +378,15 @@ static hearth_status plan(packing *w, hearth_error *err)
     w->tensors = hth_arena_alloc(&w->arena, n, sizeof *w->tensors, 64);
     w->capacity = n;
     if (!w->tensors) return hth_fail_memory(err, n * sizeof *w->tensors, "the plan of a file");
-    for (size_t k = 0; k < hth_gguf_n_tensor(w->in); k++) plan_tensor(w, hth_gguf_tensor_at(w->in, k));
+    for (size_t k = 0; k < hth_gguf_n_tensor(w->in); k++)
+        if (!is_of_storage(hth_gguf_tensor_at(w->in, k))) plan_tensor(w, hth_gguf_tensor_at(w->in, k));
     plan_sidecar(w, &w->predictors);
     plan_sidecar(w, &w->thresholds);
     plan_orders(w);
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; i < w->model->hparams.n_layer && w->options->for_storage && st == HEARTH_OK; i++)
+        st = plan_layer_for_storage(w, i, err);
+    if (st != HEARTH_OK) return st;
     for (size_t k = 0; k < w->n_tensor; k++) {
         const hth_pack_tensor *p = &w->tensors[k];
         w->total += hth_pack_tensor_size(p);
@@ -298,12 +397,14 @@ static hearth_status plan(packing *w, hearth_error *err)
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                             "%s: tensor '%s' has type %s, from which pack cannot start", hth_gguf_path(w->in),
                             p->name, hth_type_find((uint32_t)p->from->type)->name);
-        bool needs_matrix = w->options->ftype && hth_ftype_needs_imatrix(w->options->ftype, p->from->name, p->type);
+        bool needs_matrix =
+            w->options->ftype && hth_ftype_needs_imatrix(w->options->ftype, p->from->name, p->type);
         if (!w->packer.k.pack[p->type] || needs_matrix)
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type %s",
                             hth_type_find((uint32_t)p->type)->name,
-                            needs_matrix || w->packer.k.pack_by[p->type] ? "needs an importance matrix: hearth quantize takes one"
-                                                         : "is read, not written");
+                            needs_matrix || w->packer.k.pack_by[p->type]
+                                ? "needs an importance matrix: hearth quantize takes one"
+                                : "is read, not written");
     }
     return HEARTH_OK;
 }
@@ -336,7 +437,10 @@ static hearth_status write_layers(packing *w, const char *key, float (*of)(const
     return HEARTH_OK;
 }
 
-static float threshold_of(const packing *w, uint32_t i) { return w->model->layers[i].ffn.predictor.threshold; }
+static float threshold_of(const packing *w, uint32_t i)
+{
+    return w->model->layers[i].ffn.predictor.threshold;
+}
 static float sidecar_threshold_of(const packing *w, uint32_t i) { return w->predictors.thresholds[i]; }
 
 /* Activity of the neurons of a layer in the order of the packed file, in shares; returns their number. */
@@ -412,7 +516,8 @@ static hearth_status write_header(packing *w, hearth_error *err)
 {
     for (size_t i = 0; i < hth_gguf_n_value(w->in); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(w->in, i);
-        if (!hth_str_begins(v->key, "split.") && !hth_str_begins(v->key, "powerinfer."))
+        bool again = hth_str_begins(v->key, "hearth.storage.") || hth_str_eq(v->key, "general.alignment");
+        if (!again && !hth_str_begins(v->key, "split.") && !hth_str_begins(v->key, "powerinfer."))
             hth_gguf_writer_copy(w->packer.out, v);
     }
     if (w->options->ftype)
@@ -420,7 +525,8 @@ static hearth_status write_header(packing *w, hearth_error *err)
     hth_gguf_writer_uint(w->packer.out, "general.quantization_version", HTH_GGUF_U32, 2);
     hth_gguf_writer_text(w->packer.out, HTH_KEY_MADE_BY, "pack", 4);
     write_meaning(w);
-    hearth_status st = write_sparsity(w, err);
+    write_storage(w);
+    hearth_status st = w->mixture ? HEARTH_OK : write_sparsity(w, err);
     if (st == HEARTH_OK) st = write_source(w, err);
     if (st != HEARTH_OK) return st;
     for (size_t k = 0; k < w->n_tensor; k++) hth_pack_declare(&w->packer, &w->tensors[k]);
@@ -470,9 +576,9 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
         w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
     w->orders = hth_arena_alloc(&w->arena, n, sizeof *w->orders, 64);
     w->original_orders = hth_arena_alloc(&w->arena, n, sizeof *w->original_orders, 64);
+    w->n_bundle_neuron = hth_arena_alloc(&w->arena, n, sizeof *w->n_bundle_neuron, 64);
     w->gate_up_swapped = hth_arena_alloc(&w->arena, n, sizeof *w->gate_up_swapped, 64);
-    if (w->arena.failed)
-        return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
+    if (w->arena.failed) return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
     st = hth_pool_open(hth_pool_default_threads(o->n_thread), &w->packer.pool, err);
     if (st == HEARTH_OK) hth_pool_watch(w->packer.pool, o->cancel);
     return st;
@@ -496,7 +602,9 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     packing w = {.options = options, .result = result};
     *result = (hth_pack_result){0};
     hearth_status st = open_inputs(&w, in_path, err);
-    if (st == HEARTH_OK) st = hth_model_check_dense(w.model, "hearth pack", err);
+    if (st == HEARTH_OK) w.mixture = options->for_storage && w.model->hparams.experts.n_expert > 0;
+    bool sparse = options->profile || options->predictors || options->thresholds;
+    if (st == HEARTH_OK && (!w.mixture || sparse)) st = hth_model_check_dense(w.model, "hearth pack", err);
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
         st = compose_orders(&w, i, err);

@@ -3,6 +3,7 @@
 #include "convert/pack_tensor.h"
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "convert/range_check.h"
 
 #include <stdatomic.h>
@@ -126,6 +127,21 @@ static hearth_status run_transposed(hth_packer *p, chunk *w, hearth_error *err)
     return st;
 }
 
+/* ---- what is known of the written rows --------------------------------------------------------- */
+
+/* Units of checksums do not cross the ends of chunks. */
+static void note_rows(const chunk *w)
+{
+    const hth_pack_tensor *t = w->t;
+    for (uint64_t r = 0; t->unit_row > 0 && r < w->n_row; r += t->unit_row) {
+        uint64_t n = w->n_row - r < t->unit_row ? w->n_row - r : t->unit_row;
+        t->checksums[(w->first + r) / t->unit_row] = hth_hash(w->packed + r * w->to_size, (size_t)n * w->to_size);
+    }
+    for (uint64_t r = 0; t->scales && r < w->n_row; r++)
+        hth_axpy_raise(&t->scales[(w->first + r) / HTH_CLUSTER_NEURONS],
+                       hth_axpy_absmax_scale(t->type, w->packed + r * w->to_size, (size_t)t->n_col));
+}
+
 /* ---- a tensor ---------------------------------------------------------------------------------- */
 
 static hearth_status fail_row(const chunk *w, uint64_t i_row, hearth_error *err)
@@ -151,12 +167,13 @@ static hearth_status convert_piece(hth_packer *p, chunk *w, uint64_t from, size_
         return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
     uint64_t bad = atomic_load(&w->bad_row);
     if (st == HEARTH_OK && bad) st = fail_row(w, bad - 1, err);
+    if (st == HEARTH_OK) note_rows(w);
     return st == HEARTH_OK ? hth_gguf_writer_data(p->out, w->packed, (size_t)w->n_row * w->to_size, err) : st;
 }
 
 hearth_status hth_pack_write(hth_packer *p, const hth_pack_tensor *t, hearth_error *err)
 {
-    if (!t->from) return hth_gguf_writer_data(p->out, t->order, (size_t)t->n_row * sizeof *t->order, err);
+    if (!t->from) return hth_gguf_writer_data(p->out, t->data, (size_t)hth_pack_tensor_size(t), err);
     chunk w = {.p = p, .t = t, .to_size = row_size(t->type, t->n_col)};
     uint64_t n_from_row = t->transposed ? t->n_col : t->n_row,
              n_from_col = t->transposed ? t->n_row : t->n_col;
@@ -164,6 +181,7 @@ hearth_status hth_pack_write(hth_packer *p, const hth_pack_tensor *t, hearth_err
     uint64_t n_chunk =
         t->order || t->transposed || w.from_size > CHUNK_SIZE ? t->n_row : CHUNK_SIZE / w.from_size;
     if (w.from_size > CHUNK_SIZE && !t->order && !t->transposed) n_chunk = 1;
+    if (t->unit_row > 0) n_chunk = n_chunk < t->unit_row ? t->unit_row : n_chunk / t->unit_row * t->unit_row;
     if (n_chunk > t->n_row) n_chunk = t->n_row;
     w.x_size = t->transposed ? (GROUP + 1) * (size_t)(t->n_col > GROUP ? t->n_col : GROUP) : (size_t)t->n_col;
     size_t raw_size = (size_t)(t->transposed ? n_from_row : n_chunk) * w.from_size;

@@ -10,7 +10,8 @@
 typedef struct hth_pack_tensor {
     char name[64];
     const hth_gguf *file;        /* source file */
-    const hth_gguf_tensor *from; /* source tensor; NULL: writes the order itself, as I32 */
+    const hth_gguf_tensor *from; /* source tensor; NULL: writes `data` */
+    const void *data;            /* n_row values of n_col 4 bytes each, known when the tensors before are written */
     uint64_t first_row, n_row;   /* rows of `from` that are used; for a reordered vector: its values */
     uint64_t n_col;              /* of the written rows */
     uint32_t n_dim;
@@ -18,6 +19,10 @@ typedef struct hth_pack_tensor {
     hth_type type;
     bool transposed;      /* from has outputs in rows; neurons become the rows */
     const int32_t *order; /* row r is row order[r] of the source; NULL: unchanged */
+    /* Of the written rows: the checksum of each unit of unit_row rows, the last perhaps shorter; 0: none. The largest
+     * scale of each cluster; NULL: none. */
+    uint64_t unit_row, *checksums;
+    float *scales;
 } hth_pack_tensor;
 
 /* Error of requantisation. */

@@ -94,6 +94,8 @@ typedef struct hth_weight_items {
     hth_ffn_pieces *pieces; /* [n_layer] */
     hth_ffn_bundles *bundles; /* [n_layer] */
     uint32_t *first_expert; /* [n_layer] */
+    uint32_t *first_sum;    /* [n_layer] among the checksums of all layers */
+    uint64_t *sums;         /* of the division, until a store has them; NULL: there are none */
 } hth_weight_items;
 
 /* How a limit of memory divides the bytes of a model. */
@@ -134,6 +136,8 @@ hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err);
 /* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */
 void hth_engine_set_store_memory(uint64_t more);
+/* For measurements: from now on bundles are read and computed in turn (hth_streamed.in_turn). */
+void hth_engine_read_in_turn(hearth_model *m);
 /* Whether a matrix comes from the store. */
 bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
 /* After a change of what lies on the device, with m->gpu_lock held or while the model is opened, before load.c reads

@@ -357,10 +357,29 @@ static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
            first = i_unit % job->n_cluster * HTH_CLUSTER_NEURONS;
     if (first >= m->n_row || first < first_row) return;
     size_t n = m->n_row - first < HTH_CLUSTER_NEURONS ? m->n_row - first : HTH_CLUSTER_NEURONS;
+    const float *scales = job->model->model->layers[i_unit / job->n_cluster].ffn.scales;
+    if (scales && !m->data) {
+        down->scale_max[first / HTH_CLUSTER_NEURONS] = scales[first / HTH_CLUSTER_NEURONS];
+        return;
+    }
     const uint8_t *rows = rows_to_bound(job, m, first, n, i_thread);
     for (size_t i = 0; rows && i < n; i++)
         hth_axpy_raise(&down->scale_max[first / HTH_CLUSTER_NEURONS],
                        hth_axpy_absmax_scale(m->type, rows + i * m->row_size, m->n_col));
+}
+
+/* What the file says of the scales is what was found, of the rows in the CPU's memory. */
+static hearth_status check_given_scales(const hearth_model *m, uint32_t i_layer, hearth_error *err)
+{
+    const hth_ffn *f = &m->model->layers[i_layer].ffn;
+    size_t first = (size_t)hth_engine_first_row(m, &f->down_t.rows) / HTH_CLUSTER_NEURONS;
+    for (size_t i = first; f->scales && i < hth_n_cluster(f->d_ff); i++)
+        if (f->scales[i] != f->down_t.scale_max[i])
+            return hth_fail(err, HEARTH_ERROR_FORMAT,
+                            "%s: tensor 'blk.%u.ffn_down_t.scales': entry %zu is %g, but the largest scale of these "
+                            "neurons is %g: the file is damaged, pack the model again",
+                            hth_gguf_path(m->file), i_layer, i, (double)f->scales[i], (double)f->down_t.scale_max[i]);
+    return HEARTH_OK;
 }
 
 /* The largest scale of each cluster, which bounds its integers (docs/arithmetic.md 6). */
@@ -380,7 +399,10 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
     hth_free(job.scratch);
     if (job.failed && err) *err = job.error;
     hearth_status st = job.failed ? job.error.status : HEARTH_OK;
-    for (uint32_t i = 0; i < h->n_layer && st == HEARTH_OK; i++) st = hth_model_check_scales(m->model, i, err);
+    for (uint32_t i = 0; i < h->n_layer && st == HEARTH_OK; i++) {
+        st = hth_model_check_scales(m->model, i, err);
+        if (st == HEARTH_OK) st = check_given_scales(m, i, err);
+    }
     return st;
 }
 

@@ -15,8 +15,7 @@
 
 /* Bytes that are allocated beside what is counted: stacks, samplers, texts. Bytes of a piece at most; small matrices
  * have several pieces too. */
-enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32, MIN_BUNDLE_SIZE = 16 << 10,
-       MAX_BUNDLE_SIZE = 64 << 10 };
+enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
 
@@ -41,20 +40,33 @@ static hth_extent rows_of(const hth_binding *b, uint64_t first, uint64_t n)
     return (hth_extent){b->tensor->i_part, b->tensor->offset + b->offset + first * row_size, n * row_size};
 }
 
+/* Adds rows of a matrix to an item, with their checksums, if the file has them. */
+static void add_extent(const hearth_model *m, const item_list *list, const hth_matrix *w, uint64_t first,
+                       uint64_t n, hth_store_item *item)
+{
+    const hth_layer *l = &m->model->layers[item->i_group];
+    const hth_matrix *all[HTH_CHECKED_MATRICES];
+    size_t rows[HTH_CHECKED_MATRICES],
+        n_all = l->checksums && list->sums ? hth_layer_checked_matrices(l, all, rows) : 0;
+    uint32_t i_sum = list->first_sum[item->i_group], at = item->n_extent++;
+    item->extents[at] = rows_of(hth_engine_binding_of(m, w), first, n);
+    for (size_t k = 0; k < n_all; i_sum += (uint32_t)((all[k]->n_row + rows[k] - 1) / rows[k]), k++)
+        if (all[k] == w)
+            item->checks[at] = (hth_store_check){i_sum + (uint32_t)(first / rows[k]), rows[k] * w->row_size};
+}
+
 static void add_experts(const hearth_model *m, uint32_t i_layer, item_list *list)
 {
     const hth_experts *e = &m->model->layers[i_layer].experts;
     const hth_matrix *all[HTH_EXPERT_MATRICES];
-    const hth_binding *bindings[HTH_EXPERT_MATRICES];
     hth_expert_matrices(e, all);
-    for (int k = 0; k < HTH_EXPERT_MATRICES; k++) bindings[k] = hth_engine_binding_of(m, all[k]);
     list->first_expert[i_layer] = list->n;
     for (uint32_t i = 0; i < e->router.n_expert; i++) {
         hth_store_item *item = &list->items[list->n++];
         *item = (hth_store_item){.i_group = i_layer};
         for (int k = 0; k < HTH_EXPERT_MATRICES; k++) {
             uint64_t n = all[k]->n_row / e->router.n_expert;
-            if (n > 0) item->extents[item->n_extent++] = rows_of(bindings[k], i * n, n);
+            if (n > 0) add_extent(m, list, all[k], i * n, n, item);
         }
     }
 }
@@ -73,8 +85,8 @@ static uint32_t piece_rows(uint64_t n, uint64_t row_size)
 }
 
 /* Pieces of some rows of all matrices that are there; returns their number. */
-static uint32_t add_pieces(const hearth_model *m, uint32_t i_layer, const hth_matrix *const *all, int n_matrix,
-                           uint32_t rows, item_list *list)
+static uint32_t add_pieces(const hearth_model *m, uint32_t i_layer, const hth_matrix *const *all,
+                           int n_matrix, uint32_t rows, item_list *list)
 {
     uint64_t n_row = all[n_matrix - 1]->n_row;
     uint32_t n = 0;
@@ -84,8 +96,7 @@ static uint32_t add_pieces(const hearth_model *m, uint32_t i_layer, const hth_ma
         *item = (hth_store_item){.i_group = i_layer, .residence = HTH_STORE_STREAMED};
         for (int k = 0; k < n_matrix; k++)
             if (all[k]->n_row > 0)
-                item->extents[item->n_extent++] =
-                    rows_of(hth_engine_binding_of(m, all[k]), first, n_row - first < rows ? n_row - first : rows);
+                add_extent(m, list, all[k], first, n_row - first < rows ? n_row - first : rows, item);
     }
     list->n += n;
     return n;
@@ -124,27 +135,19 @@ static bool leaves_out_by_half(const hearth_model *m)
                              hth_activation_is_sparse(m->model->hparams.activation));
 }
 
-/* log2 of the neurons of a bundle: runs of 16 to 64 KiB, whole pages if there are such; the neurons of a cluster if all
- * are read, or if down is of floats, whose sums want the rows of a cluster in order. */
-static uint32_t bundle_shift(const hearth_model *m, const hth_ffn *f)
+/* log2 of the neurons of a bundle: as the file says; those of a cluster if all are read. */
+static uint32_t bundle_shift(const hearth_model *m, const hth_layer *l)
 {
-    uint32_t shift = HTH_CLUSTER_SHIFT;
-    bool found_pages = false;
-    if (!leaves_out(m) || hth_type_act_block(f->down_t.rows.type) == 0) return shift;
-    for (uint32_t k = HTH_CLUSTER_SHIFT; k >= HTH_MIN_BUNDLE_SHIFT; k--) {
-        uint64_t size = (uint64_t)f->up.row_size << k;
-        bool pages = size % HTH_ROOM_ALIGN == 0;
-        if (size < MIN_BUNDLE_SIZE || (found_pages && !pages)) break;
-        if (size <= MAX_BUNDLE_SIZE || k == HTH_MIN_BUNDLE_SHIFT) shift = k, found_pages = pages;
-    }
-    return shift;
+    bool in_order = !leaves_out(m) || hth_type_act_block(l->ffn.down_t.rows.type) == 0;
+    if (l->n_bundle_neuron > 0 && !in_order) return (uint32_t)__builtin_ctz(l->n_bundle_neuron);
+    return hth_bundle_shift(l->ffn.up.row_size, in_order);
 }
 
 static void add_bundles(const hearth_model *m, uint32_t i_layer, item_list *list)
 {
     const hth_ffn *f = &m->model->layers[i_layer].ffn;
     const hth_matrix *const all[] = {&f->gate, &f->up, &f->down_t.rows}, *const *down = all + 2;
-    hth_ffn_bundles b = {.first_item = list->n, .shift = bundle_shift(m, f)};
+    hth_ffn_bundles b = {.first_item = list->n, .shift = bundle_shift(m, &m->model->layers[i_layer])};
     uint32_t n_neuron = 1u << b.shift;
     b.has_second = f->gate.n_row > 0 && leaves_out_by_half(m);
     b.n = add_pieces(m, i_layer, all, b.has_second ? 1 : 2, n_neuron, list);
@@ -200,13 +203,37 @@ static void add_items(const hearth_model *m, item_list *list)
     }
 }
 
+/* The checksums of all layers, if the file has them. */
+static hearth_status read_sums(const hearth_model *m, item_list *list, hearth_error *err)
+{
+    uint32_t n_layer = m->model->hparams.n_layer, n = 0;
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        const hth_gguf_tensor *t = m->model->layers[i].checksums;
+        list->first_sum[i] = n;
+        if (t && streams_layer(m, i)) n += (uint32_t)t->dim[1];
+    }
+    if (n == 0) return HEARTH_OK;
+    list->sums = hth_alloc(n, sizeof *list->sums);
+    if (!list->sums) return hth_fail_memory(err, n * sizeof *list->sums, "checksums");
+    for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
+        const hth_gguf_tensor *t = m->model->layers[i].checksums;
+        if (t && streams_layer(m, i))
+            st = hth_gguf_read(m->file, t, 0, t->size, list->sums + list->first_sum[i], err);
+    }
+    return st;
+}
+
 static hearth_status make_items(hearth_model *m, item_list *list, hearth_error *err)
 {
     uint32_t n_layer = m->model->hparams.n_layer;
     list->pieces = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->pieces, 16);
     list->first_expert = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->first_expert, 16);
     list->bundles = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->bundles, 16);
-    if (!list->pieces || !list->bundles || !list->first_expert) return hth_fail_memory(err, n_layer * sizeof *list->pieces, "items");
+    list->first_sum = hth_arena_alloc(&m->streamed_tables, n_layer, sizeof *list->first_sum, 16);
+    if (m->streamed_tables.failed) return hth_fail_memory(err, n_layer * sizeof *list->pieces, "items");
+    hearth_status st = read_sums(m, list, err);
+    if (st != HEARTH_OK) return st;
     add_items(m, list);
     list->items = hth_alloc(list->n, sizeof *list->items);
     if (!list->items) return hth_fail_memory(err, list->n * sizeof *list->items, "items of a store");
@@ -227,7 +254,9 @@ static void find_tables(hearth_model *m)
 {
     for (int i = 0; i < HTH_N_TABLE; i++) {
         const hth_matrix *w = table_of(m->model, i);
-        if (w) m->streamed.tables[i] = (hth_row_table){rows_of(hth_engine_binding_of(m, w), 0, w->n_row), w->row_size};
+        if (w)
+            m->streamed.tables[i] =
+                (hth_row_table){rows_of(hth_engine_binding_of(m, w), 0, w->n_row), w->row_size};
     }
 }
 
@@ -235,7 +264,8 @@ static uint64_t size_of_tables(const hearth_model *m)
 {
     uint64_t size = 0;
     for (int i = 0; i < HTH_N_TABLE; i++)
-        if (m->streamed.tables[i].row_size > 0) size += (m->streamed.tables[i].extent.size + 63) & ~(uint64_t)63;
+        if (m->streamed.tables[i].row_size > 0)
+            size += (m->streamed.tables[i].extent.size + 63) & ~(uint64_t)63;
     return size;
 }
 
@@ -270,20 +300,27 @@ static hearth_status announced_size(const hearth_model *m, const hearth_model_op
     if (o->gpu.n_batch) s.n_batch = o->gpu.n_batch;
     *size = hth_engine_session_size(m, &s, true);
     if (*size > 0) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "%s: the bytes of a session do not fit into an integer, or its KV cache does not suit the model",
-                    hth_gguf_path(m->file));
+    return hth_fail(
+        err, HEARTH_ERROR_ARGUMENT,
+        "%s: the bytes of a session do not fit into an integer, or its KV cache does not suit the model",
+        hth_gguf_path(m->file));
 }
 
 static uint64_t less(uint64_t size, uint64_t by) { return size > by ? size - by : 0; }
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* Bytes of the device, which a step of another session may be using. */
+static uint64_t size_on_device(const hearth_model *m)
+{
+    uint64_t budget;
+    return m->gpu ? hth_gpu_usage(m->gpu, &budget) : hth_device_state(m->device).used;
+}
+
 uint64_t hth_engine_device_size(const hearth_model *m)
 {
     if (!m->device) return 0;
     hth_device_kind kind = hth_device_get_info(m->device)->kind;
-    bool has_own = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED;
-    return has_own ? 0 : hth_device_state(m->device).used;
+    return kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED ? 0 : size_on_device(m);
 }
 
 /* Bytes that the process has now, those included that it allocated and did not touch yet. The memory of a simulated GPU
@@ -292,7 +329,7 @@ static uint64_t size_of_process(const hearth_model *m)
 {
     uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
     if (!m->device) return larger(resident, allocated);
-    uint64_t used = hth_device_state(m->device).used;
+    uint64_t used = size_on_device(m);
     switch (hth_device_get_info(m->device)->kind) {
     case HTH_DEVICE_SIMULATED: return larger(less(resident, used), less(allocated, used));
     case HTH_DEVICE_INTEGRATED: return larger(resident, allocated) + used;
@@ -330,7 +367,8 @@ static matrix_sizes sum_matrices(const hearth_model *m)
     return sum;
 }
 
-static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least, hearth_error *err)
+static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least,
+                            hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "%s: needs at least %s of memory (%" PRIu64
@@ -382,9 +420,11 @@ static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memor
                                      .n_group = m->model->hparams.n_layer,
                                      .memory = memory,
                                      .pins = true,
+                                     .checksums = list->sums,
                                      .reader = m->streamed.reader,
                                      .cancel = m->cancel};
     if ((st = hth_store_open(&store, &m->streamed.store, err)) != HEARTH_OK) return st;
+    list->sums = NULL;
     m->streamed.first_expert = list->first_expert;
     hth_log(HEARTH_LOG_INFO, "%s are read by %s when they are needed: %u of %u fit into memory",
             streams_experts(m) ? "experts" : "pieces of networks", hth_reader_name(m->streamed.reader),
@@ -445,6 +485,7 @@ bool hth_memory_divide_again(hth_memory_division *d, uint64_t limit)
 void hth_memory_division_free(hth_memory_division *d)
 {
     hth_free(d->items.items);
+    hth_free(d->items.sums);
     *d = (hth_memory_division){0};
 }
 
@@ -469,7 +510,8 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
     st = refuse(m, o->ram, d->limit, d->least, err);
 failed:
     hth_free(d->items.items);
-    d->items.items = NULL;
+    hth_free(d->items.sums);
+    d->items.items = NULL, d->items.sums = NULL;
     return st;
 }
 
@@ -512,6 +554,8 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     hth_memory_division_free(&d);
     return st;
 }
+
+void hth_engine_read_in_turn(hearth_model *m) { m->streamed.in_turn = true; }
 
 /* ---- another placement ------------------------------------------------------------------------ */
 
@@ -574,6 +618,8 @@ bool hearth_model_get_storage(const hearth_model *m, hearth_storage_stats *stats
     stats->read_bytes = r.size, stats->n_read = r.n_read;
     stats->n_repeated = r.n_short + r.n_again + r.n_failed;
     stats->read_seconds = (double)r.busy_ns * 1e-9;
+    for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++)
+        stats->n_repeated += hth_store_get_counters(m->streamed.store, i).n_wrong;
     return true;
 }
 

@@ -15,7 +15,6 @@
 
 /* Items that are computed together; items that are named ahead. */
 enum { MAX_HELD = 256, MAX_AHEAD = 32 };
-
 /* From this many tokens on, whose neurons differ, all of a bundle are computed for all of them, as in ffn.c. */
 enum { DENSE_MIN_TOKENS = 17 };
 
@@ -27,7 +26,7 @@ typedef enum item_kind { ITEM_FIRST, ITEM_SECOND, ITEM_DOWN, N_ITEM_KIND } item_
 
 struct hth_bundle_buffers {
     uint32_t *asked;                   /* [n_item] not taken yet */
-    uint32_t *guesses;                 /* [n_bundle] */
+    uint32_t *guesses;                 /* [n_item] */
     float *guess_x;                    /* [d_model] the input of the next layer's predictor */
     const uint8_t **rows[N_ITEM_KIND]; /* [n_bundle] of gate, up and down in this round */
     uint32_t *position;                /* [n_bundle] entries before its own in the list of a round */
@@ -104,7 +103,7 @@ static bool lay_out(const hth_model *model, uint32_t n_row, uint8_t *memory, hth
     bool ok = true;
     *size = (sizeof *b + 63) & ~(size_t)63;
     ok = ok && lay(&memory, size, n_item, sizeof *b->asked, &b->asked);
-    ok = ok && lay(&memory, size, n_bundle, sizeof *b->guesses, &b->guesses);
+    ok = ok && lay(&memory, size, n_item, sizeof *b->guesses, &b->guesses);
     ok = ok && lay(&memory, size, model->hparams.d_model, sizeof *b->guess_x, &b->guess_x);
     for (int i = 0; i < N_ITEM_KIND; i++)
         ok = ok && lay(&memory, size, n_bundle, sizeof **b->rows, &b->rows[i]);
@@ -423,39 +422,43 @@ static void follow_first(network *n, const arrived *a)
 /* ---- guesses --------------------------------------------------------------------------------------------------------- */
 
 /* The first halves that the next layer's predictor would name if this layer added nothing to the residual stream. */
-static uint32_t guess_by_predictor(network *n, const hth_layer *next, const hth_ffn_bundles *to)
+static uint32_t guess_first(network *n, uint32_t n_guess)
 {
     hth_step *s = n->s;
-    const hth_ffn *f = &next->ffn;
-    uint32_t n_guess = 0;
-    hth_fwd_norm(s, &next->ffn_norm, s->x, n->b->guess_x, 1);
-    hth_fwd_predict(s, f, s->x, n->b->guess_x, 1, s->scores);
+    uint32_t next = n->i_layer + 1;
+    const hth_layer *l = &s->model->layers[next];
+    if (s->select || s->n_tok > 1 || next == s->model->hparams.n_layer || s->streamed->bundles[next].n == 0)
+        return n_guess;
+    const hth_ffn_bundles *to = &s->streamed->bundles[next];
+    hth_fwd_norm(s, &l->ffn_norm, s->x, n->b->guess_x, 1);
+    hth_fwd_predict(s, &l->ffn, s->x, n->b->guess_x, 1, s->scores);
     hth_pool_finish(s->pool);
     for (uint32_t i = 0; i < to->n; i++)
-        for (uint32_t j = i << to->shift; j < (i + 1) << to->shift && j < f->d_ff; j++) {
-            if (s->scores[j] < f->predictor.threshold) continue;
+        for (uint32_t j = i << to->shift; j < (i + 1) << to->shift && j < l->ffn.d_ff; j++) {
+            if (s->scores[j] < l->ffn.predictor.threshold) continue;
             n->b->guesses[n_guess++] = to->first_item + i;
             break;
         }
     return n_guess;
 }
 
-/* Once in a layer, before it waits: what the next one needs. Behind the last layer comes the first of the next token. */
+/* Once in a layer, before it waits: the other rows of the bundles that are named, and what the next layer needs. Without
+ * names all is read in its order; behind the last layer comes the first of the next token. */
 static void guess_next(network *n)
 {
-    hth_step *s = n->s;
-    hth_store *store = s->streamed->store;
-    uint32_t next = n->i_layer + 1;
+    hth_store *store = n->s->streamed->store;
+    uint32_t n_guess = 0;
     if (!n->guesses) return;
     n->guesses = false;
-    if (!n->names) {
-        uint32_t n_all = n->from->n * (n->from->has_second ? 1 : 2);
-        hth_store_guess_next(store, n->from->first_item + n_all, MAX_AHEAD);
-    } else if (!s->select && s->n_tok == 1 && next < s->model->hparams.n_layer &&
-               s->streamed->bundles[next].n > 0) {
-        hth_store_guess(store, n->b->guesses,
-                        guess_by_predictor(n, &s->model->layers[next], &s->streamed->bundles[next]));
+    if (!n->candidates) {
+        uint32_t n_first = n->from->has_second ? n->from->n * N_ITEM_KIND : n->from->n;
+        hth_store_guess_next(store, n->from->first_item + n_first, MAX_AHEAD);
+        return;
     }
+    for (item_kind k = ITEM_SECOND; k < N_ITEM_KIND; k++)
+        for (uint32_t i = 0; i < n->n_bundle && (k == ITEM_DOWN || n->from->has_second); i++)
+            if (is_wanted(n, i)) n->b->guesses[n_guess++] = item_of(n, k, i);
+    hth_store_guess(store, n->b->guesses, guess_first(n, n_guess));
 }
 
 /* ---- down ------------------------------------------------------------------------------------------------------------ */
@@ -543,19 +546,22 @@ static void run_round(network *n)
     for (uint32_t i = 0; i < second.n; i++) finish_bundle(n, second.bundles[i]);
 }
 
-/* Takes what has arrived. Waits if nothing has, and nothing is held. */
+/* Takes what has arrived. Waits if nothing has, and nothing is held; in turn, as long as something is being read. */
 static hearth_status take(network *n, hearth_error *err)
 {
     hth_store *store = n->s->streamed->store;
     hearth_status st = HEARTH_OK;
-    for (bool wait = false; n->n_asked > 0 && n->n_held < MAX_HELD && st == HEARTH_OK;) {
+    while (n->n_asked > 0 && n->n_held < MAX_HELD && st == HEARTH_OK) {
         hth_store_view view;
         size_t before = n->n_asked;
+        bool wait = n->s->streamed->in_turn && hth_store_is_reading(store);
         st = hth_store_take(store, n->b->asked, &n->n_asked, wait, &view, err);
-        if (st == HEARTH_OK && n->n_asked < before) hold(n, &view);
-        else if (n->n_held > 0 || wait) break;
-        else guess_next(n), wait = true;
-        if (n->n_held > 0) wait = false;
+        if (st == HEARTH_OK && n->n_asked == before) {
+            if (n->n_held > 0) break;
+            guess_next(n);
+            st = hth_store_take(store, n->b->asked, &n->n_asked, true, &view, err);
+        }
+        if (st == HEARTH_OK) hold(n, &view);
     }
     return st;
 }
@@ -592,7 +598,7 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, uint32_t first, co
                  .by_lists =
                      s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_tok < DENSE_MIN_TOKENS),
                  .names = s->select || s->selector == HEARTH_SELECTOR_PREDICTOR,
-                 .guesses = guesses};
+                 .guesses = guesses && !s->streamed->in_turn};
     n.candidates = n.names && !hth_fwd_selects_by_half(s);
     hth_matrix *const rows[N_ITEM_KIND] = {&n.f.gate, &n.f.up, &n.f.down_t.rows};
     for (int i = 0; i < N_ITEM_KIND; i++) rows[i]->runs = (hth_row_runs){s->bundles->rows[i], from->shift};

@@ -90,7 +90,7 @@ typedef struct hth_ffn_pieces {
 /* Bundles of a dense network whose down is transposed: n runs of 2^shift neurons, the last one perhaps shorter. Items
  * from first_item on: for each bundle the rows of the half that decides (gate; up where there is no gate), then, if
  * has_second, for each those of up, then for each those of down. Without has_second the first ones have both halves. */
-enum { HTH_MIN_BUNDLE_SHIFT = 4, HTH_MIN_BUNDLE = 1 << HTH_MIN_BUNDLE_SHIFT };
+enum { HTH_MIN_BUNDLE = 1 << HTH_MIN_BUNDLE_SHIFT };
 typedef struct hth_ffn_bundles {
     uint32_t first_item, n; /* n 0: the network is in memory, or in pieces */
     uint32_t shift;
@@ -108,6 +108,7 @@ typedef struct hth_streamed {
                                       * a store */
     const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory, or in bundles */
     const hth_ffn_bundles *bundles;  /* [n_layer]; NULL: they are in memory, or in pieces */
+    bool in_turn; /* for measurements: bundles are read, then computed, and none is guessed; by one session */
 } hth_streamed;
 /* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);

@@ -302,6 +302,6 @@ hearth_status hth_bind_ffn(hth_binder *b, uint32_t i, hth_layer *l)
         st = bind_both_norms(b, i, &l->experts);
     l->experts.reads_stream_before = hth_has_experts(l->network) && h->arch->experts.reads_stream_before;
     if (st == HEARTH_OK && l->experts.reads_stream_before) st = hth_bind_norm(b, i, "ffn_norm_exps", &l->experts.norm);
-    if (st != HEARTH_OK || !h->arch->post_norms) return st;
-    return hth_bind_norm(b, i, post_norm_name(b, i), &l->ffn_post_norm);
+    if (st == HEARTH_OK && h->arch->post_norms) st = hth_bind_norm(b, i, post_norm_name(b, i), &l->ffn_post_norm);
+    return st == HEARTH_OK ? hth_bind_storage(b, i, l) : st;
 }

@@ -82,5 +82,7 @@ hearth_status hth_bind_output_connection(hth_binder *b);
 hearth_status hth_bind_recurrent(hth_binder *b, uint32_t i_layer, hth_mixer_kind *kind, hth_layer *l);
 /* bind_ffn.c: the network of a layer, dense or of experts. */
 hearth_status hth_bind_ffn(hth_binder *b, uint32_t i_layer, hth_layer *l);
+/* bind_storage.c: after the matrices of the layer's network */
+hearth_status hth_bind_storage(hth_binder *b, uint32_t i_layer, hth_layer *l);
 
 #endif

@@ -19,6 +19,7 @@ static hearth_status check_own_keys(const hth_gguf *file, hearth_error *err)
                                         HTH_KEY_ACT_FREQ,           "hearth.predictor.threshold",
                                         "hearth.predictor.input", "hearth.selector",
                                         "hearth.pack.source",     "hearth.pack.version",
+                                        HTH_KEY_STORAGE_VERSION,  HTH_KEY_STORAGE_NEURONS,
                                         HTH_KEY_GATE_UP_SWAPPED,         HTH_KEY_MADE_BY};
     for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(file, i);

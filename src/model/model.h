@@ -314,6 +314,7 @@ typedef struct hth_ffn {
     const float *act_freq;   /* [ceil(d_ff / HTH_ACT_FREQ_BLOCK)] or NULL: share of each block of neurons that is
                                 active for a token */
     const hth_gguf_tensor *order; /* [d_ff] original index of each neuron before packing; NULL: none */
+    const float *scales;          /* [clusters] down_t.scale_max as the file says; NULL: it does not */
 } hth_ffn;
 
 /* Chooses experts for each token. */
@@ -409,6 +410,10 @@ typedef struct hth_layer {
     hth_layer_embedding embedding;
     const float *output_scale; /* [1] of the residual stream after the layer, or NULL */
     const float *embedding_scale; /* [1] of the embedding, which is then added to it, or NULL */
+    /* Of files that are packed for storage: neurons of a bundle (0: experts), and the checksums of the units of its
+     * matrices (hth_layer_checked_matrices), [2][n], the low half first; NULL: there are none. */
+    uint32_t n_bundle_neuron;
+    const hth_gguf_tensor *checksums;
     size_t state_sizes[HTH_N_STATE]; /* bytes that the mixer keeps per sequence, beside keys and values; 0: none */
 } hth_layer;
 
@@ -520,6 +525,23 @@ hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error 
 #define HTH_SELECTOR_NAMES "auto, dense, gate, predictor, threshold"
 bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
+
+/* ---- files that are packed for storage (bind_storage.c) ---- */
+
+enum { HTH_STORAGE_VERSION = 1, HTH_STORAGE_ALIGNMENT = 4096, HTH_MIN_BUNDLE_SHIFT = 4 };
+#define HTH_KEY_STORAGE_VERSION "hearth.storage.version"
+#define HTH_KEY_STORAGE_NEURONS "hearth.storage.neurons" /* [n_layer] of a bundle; 0: the layer has experts */
+
+/* log2 of the neurons of a bundle, a run of rows that are read together, of which each has row_size bytes: 16 to 64 KiB,
+ * whole pages if such a run has them, and a part of a cluster. in_order: sums want the rows of a cluster in order, so it
+ * is one. */
+uint32_t hth_bundle_shift(uint64_t row_size, bool in_order);
+
+/* The matrices of a layer that checksums cover, in their order: one for each unit of rows[i] rows of all[i]; the last
+ * unit may be shorter. Returns their number. */
+enum { HTH_CHECKED_MATRICES = 4 };
+size_t hth_layer_checked_matrices(const hth_layer *l, const hth_matrix *all[HTH_CHECKED_MATRICES],
+                                  size_t rows[HTH_CHECKED_MATRICES]);
 
 /* Bound weights, and those that a token uses with the selector dense (active.c). */
 typedef struct hth_active_weights {

@@ -213,7 +213,7 @@ static void fail_load(hth_load *l, hth_load_failure failure)
 /* The rest of the load is not read. */
 static void fail_piece(piece *p, int error)
 {
-    fail_load(p->load, (hth_load_failure){error, p->i_file, p->at});
+    fail_load(p->load, (hth_load_failure){error, p->i_file, p->at, false});
     end_piece(p);
 }
 
@@ -352,7 +352,7 @@ static void sort_loads(hth_reader *r, load_queue *from)
 static void cancel_queue(load_queue *q)
 {
     while (q->first) {
-        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file, q->first->extents[0].offset});
+        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file, q->first->extents[0].offset, false});
         drop_first(q);
     }
 }
@@ -580,6 +580,8 @@ void hth_reader_close(hth_reader *r)
 }
 
 /* ---- what it says --------------------------------------------------------------------------------- */
+
+const char *hth_reader_path(const hth_reader *r, uint32_t i_file) { return r->files[i_file].path; }
 
 hearth_status hth_reader_describe(const hth_reader *r, const hth_load_failure *f, hearth_error *err)
 {

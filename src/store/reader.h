@@ -22,6 +22,7 @@ typedef struct hth_load_failure {
     int error;       /* errno; 0: the file became shorter */
     uint32_t i_file;
     uint64_t at;     /* byte of the file */
+    bool wrong;      /* the bytes from there on have another checksum than they should */
 } hth_load_failure;
 
 typedef struct hth_load hth_load;
@@ -34,6 +35,7 @@ struct hth_load {
     /* Called by the reader's thread, once. It must not wait. */
     void (*done)(hth_load *load);
     void *user;
+    bool again;       /* the user's: bytes were wrong, and are read again */
     /* Set before done. */
     bool failed;
     hth_load_failure failure;
@@ -90,6 +92,7 @@ void hth_reader_hurry(hth_reader *reader, hth_load *load);
 void hth_reader_drop(hth_reader *reader, hth_load *load);
 
 /* A line about a failure, as an IO error. */
+const char *hth_reader_path(const hth_reader *reader, uint32_t i_file);
 hearth_status hth_reader_describe(const hth_reader *reader, const hth_load_failure *failure, hearth_error *err);
 
 hth_reader_stats hth_reader_get_stats(hth_reader *reader);

@@ -12,6 +12,8 @@
  * read ahead, as much as a disk of 4 GB/s reads in 8 ms, and at least a slot that is computed, one that is there and
  * one that is read. */
 enum { CLASS_PARTS = 16, STREAM_SIZE = 32 << 20, STREAM_MIN_SLOT = 3 };
+/* Cached items beside streamed ones get at least this part of what is left: several are read at once. */
+enum { CACHED_PART = 2 };
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
@@ -101,6 +103,16 @@ bool hth_slots_suffice(const hth_slots *s)
     return true;
 }
 
+bool hth_slots_hold_all(const hth_slots *s, uint64_t memory)
+{
+    uint64_t sum = 0, of_class;
+    for (uint32_t i = 0; i < s->n_class; i++)
+        if (!hth_mul_u64(s->classes[i].size, max_slots(&s->classes[i]), &of_class) ||
+            !hth_add_u64(sum, of_class, &sum))
+            return false;
+    return sum <= memory && (!s->slots || hth_slots_suffice(s));
+}
+
 static uint32_t stream_slots(const hth_slot_class *c)
 {
     uint64_t n = c->n_pinned + STREAM_SIZE / c->size;
@@ -125,13 +137,16 @@ void hth_slots_divide(hth_slots *s, uint64_t memory)
     uint64_t least = 0;
     double all = 0.0, part;
     hth_slots_least(s, &least);
-    uint64_t left = memory > least ? memory - least : 0;
+    uint64_t left = memory > least ? memory - least : 0, kept = 0;
+    for (uint32_t i = 0; i < s->n_class; i++) {
+        hth_slot_class *c = &s->classes[i];
+        if (c->cached && c->n_item > 0) all += (double)c->size * c->n_item, kept = left / CACHED_PART;
+    }
     for (uint32_t i = 0; i < s->n_class; i++) {
         hth_slot_class *c = &s->classes[i];
         c->n_open = min_slots(c);
-        if (c->cached) all += (double)c->size * c->n_item;
         if (c->cached) continue;
-        uint64_t n = left / c->size, max = stream_slots(c) - c->n_open;
+        uint64_t n = left > kept ? (left - kept) / c->size : 0, max = stream_slots(c) - c->n_open;
         c->n_open += (uint32_t)(n < max ? n : max);
         left -= (n < max ? n : max) * c->size;
     }

@@ -46,6 +46,8 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
 bool hth_slots_least(const hth_slots *s, uint64_t *size);
 /* Whether all classes have slots for the items that are pinned now, and for others. */
 bool hth_slots_suffice(const hth_slots *s);
+/* Whether all items that are not elsewhere have slots in so much memory, all streamed ones pinned. */
+bool hth_slots_hold_all(const hth_slots *s, uint64_t memory);
 /* Divides memory, at least hth_slots_least, among the slots, and allocates them; also addresses of slots for items that
  * are elsewhere now, which are closed. no_bytes: only addresses of all. MEMORY. */
 hearth_status hth_slots_open(hth_slots *s, uint64_t memory, bool no_bytes, hearth_error *err);

@@ -7,9 +7,12 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/format_bytes.h"
+#include "base/hash.h"
 #include "base/thread.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Guesses that are being read at once. How often a waiting thread looks at the flag that cancels. */
@@ -140,13 +143,40 @@ static uint64_t size_of(const hth_item *i)
     return size;
 }
 
+/* Whether the bytes of a load have their checksums; else it has failed. */
+static bool is_intact(const hth_store *s, const hth_item *i, hth_load *load)
+{
+    for (uint32_t k = 0; k < i->is.n_extent && s->checksums; k++) {
+        const hth_extent *e = &i->is.extents[k];
+        const uint64_t *sums = s->checksums + i->is.checks[k].first;
+        uint64_t unit = i->is.checks[k].unit_size;
+        for (uint64_t at = 0; unit > 0 && at < e->size; at += unit) {
+            uint64_t n = e->size - at < unit ? e->size - at : unit;
+            if (hth_hash(load->data[k] + at, (size_t)n) == *sums++) continue;
+            load->failed = true;
+            load->failure = (hth_load_failure){EBADMSG, e->i_file, e->offset + at, true};
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Called by the reader's thread. */
 static void end_load(hth_load *load)
 {
     hth_store *s = load->user;
-    pthread_mutex_lock(&s->lock);
     uint32_t i_slot = (uint32_t)(load - s->loads), i_item = s->slots.slots[i_slot].i_item;
     hth_item *i = &s->items[i_item];
+    bool wrong = !load->failed && !i->checked && !is_intact(s, i, load);
+    if (!load->failed) i->checked = true;
+    pthread_mutex_lock(&s->lock);
+    if (wrong && !load->again) {
+        load->again = true, load->failed = false, load->next = NULL;
+        counters_of(s, i)->n_wrong++;
+        pthread_mutex_unlock(&s->lock);
+        hth_reader_start(s->reader, load);
+        return;
+    }
     bool guess = s->slots.slots[i_slot].unused_guess;
     s->n_loading--, s->n_guess_loading -= guess;
     if (!load->failed) counters_of(s, i)->read_size += size_of(i);
@@ -291,6 +321,19 @@ static void take_ready(hth_store *s, uint32_t i_item, hth_store_view *view)
     memcpy(view->data, s->loads[i->i_slot].data, sizeof view->data);
 }
 
+/* Why an item could not be read. */
+static hearth_status describe(const hth_store *s, uint32_t i_item, hearth_error *err)
+{
+    const hth_load_failure *f = &s->items[i_item].failure;
+    uint32_t i_group = s->items[i_item].is.i_group, n_before = 0;
+    if (!f->wrong) return hth_reader_describe(s->reader, f, err);
+    while (n_before < i_item && s->items[i_item - n_before - 1].is.i_group == i_group) n_before++;
+    return hth_fail(err, HEARTH_ERROR_IO,
+                    "%s: layer %u, cluster %u: the bytes from %" PRIu64
+                    " on have another checksum than the file says, also when they are read again",
+                    hth_reader_path(s->reader, f->i_file), i_group, n_before, f->at);
+}
+
 hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err)
 {
@@ -312,7 +355,7 @@ hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait
         if (s->items[i_item].state == ITEM_READY) {
             take_ready(s, i_item, view);
         } else {
-            st = hth_reader_describe(s->reader, &s->items[i_item].failure, err);
+            st = describe(s, i_item, err);
             drop_need(s, i_item);
         }
     }
@@ -385,6 +428,7 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
         return st;
     }
     hth_store_init_uses(s, o->n_half_life, o->n_group);
+    s->checksums = o->checksums;
     start_pinned(s);
     *out = s;
     return HEARTH_OK;
@@ -400,6 +444,7 @@ void hth_store_close(hth_store *s)
     while (s->n_loading > 0) pthread_cond_wait(&s->arrived, &s->lock);
     pthread_mutex_unlock(&s->lock);
     hth_slots_close(&s->slots);
+    hth_free(s->checksums);
     hth_free(s->needed);
     hth_free(s->loads);
     hth_free(s->groups);
@@ -407,6 +452,14 @@ void hth_store_close(hth_store *s)
     pthread_cond_destroy(&s->arrived);
     pthread_mutex_destroy(&s->lock);
     hth_free(s);
+}
+
+bool hth_store_is_reading(hth_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool reads = s->n_loading > 0;
+    pthread_mutex_unlock(&s->lock);
+    return reads;
 }
 
 hth_store_counters hth_store_get_counters(hth_store *s, uint32_t i_group)

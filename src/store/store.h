@@ -30,8 +30,15 @@ typedef enum hth_store_residence {
     HTH_STORE_STREAMED, /* until it was used; as long as there is memory, if the store pins */
 } hth_store_residence;
 
+/* Checksums of an extent (hth_hash), one for each unit_size bytes of it; the last unit may be shorter. */
+typedef struct hth_store_check {
+    uint32_t first;     /* in hth_store_options.checksums */
+    uint64_t unit_size; /* 0: there are none */
+} hth_store_check;
+
 typedef struct hth_store_item {
     hth_extent extents[HTH_MAX_EXTENT];
+    hth_store_check checks[HTH_MAX_EXTENT]; /* when it is read for the first time */
     uint32_t n_extent;
     uint32_t i_group; /* of counters: the layer */
     float weight;     /* uses before the first token, as a profile expects them */
@@ -47,6 +54,7 @@ typedef struct hth_store_options {
     bool pins;        /* as many streamed items as leave memory for reading ahead are pinned, spread evenly */
     hth_store_policy policy;
     uint32_t n_half_life; /* 0: 128 */
+    uint64_t *checksums; /* allocated by hth_alloc: the store's, if it is opened; NULL: there are none */
     hth_reader *reader; /* must outlive the store */
     const volatile int *cancel; /* while it is not 0, hth_store_take does not wait; NULL: none */
 } hth_store_options;
@@ -56,6 +64,7 @@ typedef struct hth_store_counters {
     uint64_t read_size;     /* bytes of items that were read */
     uint64_t n_guess, n_guess_used; /* guesses that were read, and of those the ones that were then asked for */
     uint64_t n_stall, stall_ns;     /* waits of hth_store_take */
+    uint64_t n_wrong;               /* items that had wrong checksums, and were read again */
 } hth_store_counters;
 
 typedef struct hth_store hth_store;
@@ -87,12 +96,15 @@ typedef struct hth_store_view {
 
 /* Takes one of the *n items, which were asked for, and removes it from the array. wait false: *n stays the same if none
  * is in memory. The caller computes with what it holds, and gives it back, before it waits: others may need the
- * memory. IO: an item cannot be read; it is removed too. CANCELLED. */
+ * memory. IO: an item cannot be read, or has a wrong checksum, also when it is read again; it is removed too. CANCELLED. */
 hearth_status hth_store_take(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err);
 void hth_store_give(hth_store *store, uint32_t i_item);
 /* Takes back that n items were asked for; those that are not being read yet are not. */
 void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
+
+/* Whether items are being read now. */
+bool hth_store_is_reading(hth_store *store);
 
 hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);
 /* Slots with all memory that the store was opened, or moved, with. */

@@ -34,6 +34,7 @@ typedef struct hth_item {
     float uses;          /* weighted by age */
     uint64_t used_at;    /* the step of its group of the last use; 0: it is in no list of remembered uses */
     uint32_t used_before, used_after; /* in the list of that step */
+    bool checked;        /* its checksums are right */
     hth_load_failure failure;
 } hth_item;
 
@@ -71,6 +72,7 @@ struct hth_store {
     float n_guess, n_guess_used; /* of late */
     bool has_unused_guess;       /* perhaps */
     hth_store_group *groups; /* [n_group] */
+    uint64_t *checksums;
 };
 
 /* Nothing reads the item, or will: it may lose its slot. */

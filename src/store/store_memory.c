@@ -40,7 +40,7 @@ void hth_store_choose_pinned(hth_store *s, uint64_t memory, uint32_t max)
     uint32_t low = 0, high = max;
     uint64_t ahead = memory / AHEAD_PART < MAX_AHEAD_SIZE ? memory / AHEAD_PART : MAX_AHEAD_SIZE;
     pin(s, max);
-    if (max == s->n_streamed && fits(s, memory, 0)) return; /* nothing is read ahead */
+    if (max == s->n_streamed && hth_slots_hold_all(&s->slots, memory)) return; /* nothing is read ahead */
     while (low < high) {
         uint32_t n = low + (high - low + 1) / 2;
         pin(s, n);

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from program import (HEARTH, SOURCE, MODEL, TIMEOUT, cases, case, check, hearth, good, bad, scratch, model_bytes,
-                     data, tiny_model, story)
+                     data, least_ram, tiny_model, story)
 
 
 def profile(*args, **more):
@@ -22,6 +22,33 @@ def profile(*args, **more):
         content = f.read()
     os.remove(out)
     return result, content
+
+@case
+def a_file_for_storage_runs_in_memory_and_from_storage():
+    plain, stored, mixture = scratch("plain.gguf"), scratch("stored.gguf"), scratch("mixture.gguf")
+    good("pack", MODEL, "--type", "q4_0", "-o", plain)
+    done = good("pack", plain, "--for-storage", "-o", stored)
+    check(b"made for selector gate" in done.stdout, done.stdout)
+    facts = json.loads(good("inspect", stored, "--json").stdout)
+    check(facts["alignment"] == 4096, facts["alignment"])
+    words = ["run", "-p", "Once upon a time", "-n", "16", "-c", "128", "--batch", "16", "-t", "2", "--seed", "1", "--gpu", "none"]
+    text = good(*words[:1], plain, *words[1:]).stdout
+    check(text == good(*words[:1], stored, *words[1:]).stdout, text)
+    limit = least_ram(*words[:1], stored, *words[1:])
+    check(text == good(*words[:1], stored, *words[1:], "--ram", limit).stdout, text)
+    drawn = ["bench", stored, "--gpu", "none", "-p", "0", "-n", "4", "--repeat", "1", "-t", "2", "--fire", "share=0.2,run=16",
+             "--selector", "gate", "--json"]
+    limit = least_ram(*drawn)
+    for more in [], ["--in-turn"]:
+        test = json.loads(good(*drawn, "--ram", limit, *more).stdout)
+        check(test["tests"][0]["storage"][0]["weight_bytes"] > 0 and ("in_turn" in test) == bool(more), test)
+    bad(2, "leave --parallel out", *drawn[:3], "--in-turn", "--parallel", "2", stored)
+    source = data("golden/arch/mixtral.gguf")
+    bad(1, "hearth pack", "pack", source, "-o", mixture)
+    good("pack", source, "--for-storage", "-o", mixture)
+    for i, path in enumerate([source, mixture]):
+        good("logits", path, "--ids", data("golden/arch/mixtral.ids"), "-o", scratch(f"logits{i}"))
+    check(open(scratch("logits0"), "rb").read() == open(scratch("logits1"), "rb").read(), "other logits")
 
 
 @case

@@ -2,6 +2,7 @@
  * tokens: the bits of the model in memory, or one error that names the file, after which the same session gives these
  * bits. The disk is a simulated one whose clock does not wait. */
 #include "base/alloc.h"
+#include "convert/pack.h"
 #include "engine/engine.h"
 #include "store/disk_faults.h"
 #include "store/disk_simulated.h"
@@ -199,6 +200,44 @@ TEST(a_packed_model_survives_every_read_that_fails)
     for (hearth_selector k = HEARTH_SELECTOR_DENSE; k <= HEARTH_SELECTOR_PREDICTOR; k++) {
         CLEANUP(close_subject) subject s;
         if (find_expected(&s, path, k) && open_model(&s, 0)) fault_tokens(&s, is_long() ? N_ID : N_SHORT, 1);
+    }
+}
+
+/* Bits that a disk turns over are found by the checksums of a file for storage, when an item is read for the first time:
+ * once, and the bytes are read again; for ever, and the evaluation ends. */
+TEST(wrong_bytes_of_a_file_for_storage_are_found)
+{
+    static const fault_kind once = {.name = "a wrong bit", .faults = {.n = 1, .fault = HTH_FAULT_FLIP}},
+                            for_ever = {.name = "wrong bits",
+                                        .faults = {.n = UINT64_MAX, .fault = HTH_FAULT_FLIP},
+                                        .fails = true};
+    const hth_pack_options o = {.n_thread = 2, .for_storage = true, .n_bundle_neuron = 16};
+    const char *packed = test_scratch("packed.gguf");
+    char path[1024];
+    hth_pack_result r;
+    snprintf(path, sizeof path, "%s", test_scratch("stored.gguf"));
+    if (!hybrid_pack_storyteller("Q4_0", packed)) return;
+    CHECK_OK(hth_pack(packed, path, &o, &r, err));
+    for (int k = 0; k < 2; k++) {
+        uint64_t n_again = 0;
+        CLEANUP(close_subject) subject s;
+        if (!find_expected(&s, path, HEARTH_SELECTOR_GATE)) return;
+        for (uint64_t n = 1; n < 40 && test_n_failed() == 0; n++) {
+            hearth_error why = {0};
+            hearth_storage_stats stats;
+            if (!open_model(&s, 0)) return;
+            hth_disk_faults faults = k ? for_ever.faults : once.faults;
+            faults.first = n;
+            hth_disk_set_faults(faulty, &faults);
+            hearth_status st = eval(&s, 0, &why);
+            CHECK(hth_disk_n_fault(faulty) > 0);
+            hth_disk_set_faults(faulty, &no_faults);
+            if (st != HEARTH_OK) CHECK(strstr(why.message, "have another checksum than the file says") != NULL);
+            check_result(&s, 0, k ? &for_ever : &once, st, &why);
+            if (CHECK(hearth_model_get_storage(s.model, &stats))) n_again += stats.n_repeated;
+            close_model(&s);
+        }
+        CHECK(n_again > 0); /* in many reads the bit lies beside the bytes that are needed */
     }
 }
 

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "device/device_int.h"
 #include "engine/engine.h"
+#include "file/gguf.h"
 #include "forward/forward_int.h"
 #include "store/disk_faults.h"
 #include "store/disk_simulated.h"
@@ -355,6 +356,64 @@ TEST(a_device_that_others_need_gives_rows_back)
         test_log_stop();
         CHECK(test_n_warning("goes on on the CPU") == 1);
     }
+}
+
+/* The n-th allocation while the model is opened fails: an error, or no difference. False: there are fewer. */
+static bool open_without_memory(subject *s, uint64_t n)
+{
+    const hearth_model_options o = options_of(s, 1);
+    hearth_error why = {0};
+    uint64_t before = hth_alloc_count();
+    hth_engine_set_store_memory(0);
+    hth_alloc_fail_at(n, 0);
+    hearth_status st = hearth_model_open(s->path, &o, &s->model, &why);
+    hth_alloc_fail_at(0, 0);
+    hth_engine_set_store_memory(UINT64_MAX);
+    bool reached = hth_alloc_count() - before >= n;
+    if (st != HEARTH_OK && !CHECK_INT(st, HEARTH_ERROR_MEMORY)) printf("     allocation %d: %s\n", (int)n, why.message);
+    s->session = s->model ? open_session(s) : NULL;
+    if (s->session) tell(s, "after an allocation that failed");
+    close_model(s);
+    return reached;
+}
+
+/* The device is lost, and then the n-th allocation or read of what comes back fails: an error of the step, which can be
+ * repeated. False: there are fewer. */
+static bool come_back_without(subject *s, uint64_t n, bool read)
+{
+    hearth_error why = {0};
+    if (!open_model(s, 1, 0)) return false;
+    CHECK_OK(eval(s, 0, 9, err));
+    test_log_start();
+    hth_device_inject_fault(s->model->device, 1, HEARTH_ERROR_DEVICE);
+    if (read) hth_gguf_fail_read_at(n, HTH_READ_FAILS);
+    else hth_alloc_fail_at(n, 0);
+    hearth_status st = eval(s, 9, 1, &why);
+    hth_gguf_fail_read_at(0, HTH_READ_FAILS);
+    hth_alloc_fail_at(0, 0);
+    test_log_stop();
+    if (st != HEARTH_OK) CHECK_INT(st, read ? HEARTH_ERROR_IO : HEARTH_ERROR_MEMORY);
+    CHECK(!hth_engine_has_gpu(s->model));
+    tell(s, "after a failure while weights came back");
+    close_model(s);
+    return st != HEARTH_OK;
+}
+
+TEST(failures_while_levels_are_made_or_changed_are_errors_and_no_more)
+{
+    CLEANUP(end) subject s;
+    if (!begin(&s, &divisions[0], "null")) return;
+    uint64_t n = 1, held = hth_alloc_in_use(), n_back[2] = {1, 1};
+    for (; n < MAX_CALLS && open_without_memory(&s, n) && test_n_failed() == 0;) {
+        if (!CHECK_INT(hth_alloc_in_use(), held)) break;
+        n += is_long() ? 1 : 17;
+    }
+    for (int read = 0; read < 2; read++)
+        while (come_back_without(&s, n_back[read], read == 1) && test_n_failed() == 0) n_back[read]++;
+    CHECK(n > 200 && n < MAX_CALLS && n_back[0] > 2 && n_back[1] > 2);
+    CHECK_INT(hth_alloc_in_use(), held);
+    printf("     %llu allocations; of what comes back %llu, and %llu reads\n", (unsigned long long)n,
+           (unsigned long long)n_back[0] - 1, (unsigned long long)n_back[1] - 1);
 }
 
 /* Sessions in threads of their own leave a device, one in mid-step while the other has left already. */

@@ -24,10 +24,17 @@ static int32_t tile_offset[HTH_TILE_FLOAT_TOK * N_COL / 32];
 static int16_t tile_sum_16[HTH_TILE_FLOAT_TOK * N_COL / 16];
 static float part[2 * HTH_PRODUCT_SCRATCH]; /* two threads: units may be computed twice */
 _Alignas(64) static uint8_t work[2 * HTH_PANEL_WORK];
-static const hth_act_q8 act_q8 = {.q = q, .d = d, .sum = sum, .q_256 = q_256, .d_256 = d_256, .sum_16 = sum_16,
-                                  .part = part, .work = work,
-                                  .tiles = {.q = mul_mat_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
-                                  .tiles_256 = {.q = mul_mat_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
+static const hth_act_q8 act_q8 = {
+    .q = q,
+    .d = d,
+    .sum = sum,
+    .q_256 = q_256,
+    .d_256 = d_256,
+    .sum_16 = sum_16,
+    .part = part,
+    .work = work,
+    .tiles = {.q = mul_mat_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
+    .tiles_256 = {.q = mul_mat_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 
 static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 {
@@ -41,8 +48,41 @@ static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 
 static hth_matrix matrix_of(hth_type type, size_t n_row, const uint8_t *w, hth_layout layout)
 {
-    return (hth_matrix){.type = type, .n_row = n_row, .n_col = N_COL, .row_size = rows_bytes(type, N_COL), .data = w,
+    return (hth_matrix){.type = type,
+                        .n_row = n_row,
+                        .n_col = N_COL,
+                        .row_size = rows_bytes(type, N_COL),
+                        .data = w,
                         .layout = layout};
+}
+
+/* Rows of a list, in runs that lie apart, give what they give among all. */
+static void check_list(test_random *r, hth_pool *pool, const hth_kernels *k, hth_type type, size_t n_tok)
+{
+    enum { SHIFT = 3, RUN = 1 << SHIFT, N_RUN = (N_ROW + RUN - 1) / RUN };
+    static uint8_t apart[N_RUN * RUN * 4 * N_COL];
+    const uint8_t *at[N_RUN] = {NULL};
+    int32_t list[N_ROW];
+    size_t n = 0, row_size = rows_bytes(type, N_COL);
+    fill_matrix(r, type, weights[0]);
+    hth_matrix m = matrix_of(type, N_ROW, weights[0], HTH_LAYOUT_ROWS), in_runs = m;
+    for (size_t i = 0; i < N_ROW; i++) {
+        if (i / RUN == 1 || test_random_below(r, 3) == 0) continue;
+        uint8_t *to = apart + (N_RUN - 1 - i / RUN) * RUN * row_size;
+        at[i / RUN] = to;
+        memcpy(to + i % RUN * row_size, weights[0] + i * row_size, row_size);
+        list[n++] = (int32_t)i;
+    }
+    in_runs.data = NULL, in_runs.runs = (hth_row_runs){at, SHIFT};
+    hth_output all = {.matrix = &m, .y = alone},
+               some = {.matrix = &in_runs, .list = list, .n_list = n, .y = together[0], .n_y = N_ROW};
+    hth_product(k, pool, &act_q8, x, n_tok, &all, 1);
+    hth_product(k, pool, &act_q8, x, n_tok, &some, 1);
+    for (size_t t = 0; t < n_tok; t++)
+        for (size_t i = 0; i < n; i++)
+            if (memcmp(&together[0][t * N_ROW + i], &alone[t * N_ROW + (size_t)list[i]], sizeof *alone) != 0)
+                test_fail(__FILE__, __LINE__, "%s: row %d of a list differs, token %zu of %zu",
+                          rows_type_name(type), list[i], t, n_tok);
 }
 
 /* Three types in one call, then one by one with nothing left of the call before. */
@@ -64,6 +104,22 @@ static void check_types(test_random *r, hth_pool *pool, const hth_kernels *k, co
             test_fail(__FILE__, __LINE__, "%s beside %s, %s and %s gives other bits",
                       rows_type_name(types[i]), rows_type_name(types[0]), rows_type_name(types[1]),
                       rows_type_name(types[2]));
+    }
+}
+
+TEST(listed_rows_in_runs_give_what_they_give_among_all)
+{
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K,
+                                     HTH_TYPE_Q6_K, HTH_TYPE_F16,  HTH_TYPE_F32};
+    test_random r = proof_random();
+    hth_cpu levels[PROOF_MAX_LEVEL];
+    int n_level = proof_levels(levels);
+    CLOSED(hth_pool) *pool = OPENED(hth_pool, 2);
+    for (size_t i = 0; i < N_TOK * N_COL; i++) x[i] = test_random_float(&r);
+    for (int l = 0; pool && l < n_level; l++) {
+        hth_kernels k = proof_kernels(levels[l]);
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+            for (size_t n_tok = 1; n_tok <= N_TOK; n_tok++) check_list(&r, pool, &k, types[i], n_tok);
     }
 }
 
@@ -151,7 +207,8 @@ TEST(units_of_any_size_give_the_same_bits)
     if (!CHECK_INT(hth_pool_open(2, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, 2 * N_COL);
     fill_matrix(&r, HTH_TYPE_Q8_0, w);
-    for (size_t at = N_ROW; at < N_LARGE_ROW; at++) memcpy(w + at * row_size, w + at % N_ROW * row_size, row_size);
+    for (size_t at = N_ROW; at < N_LARGE_ROW; at++)
+        memcpy(w + at * row_size, w + at % N_ROW * row_size, row_size);
     hth_matrix m = matrix_of(HTH_TYPE_Q8_0, N_LARGE_ROW, w, HTH_LAYOUT_ROWS);
     check_units(pool, &k, &m, NULL);
     check_units(pool, &k, &m, k.activate[0]);
@@ -201,7 +258,8 @@ TEST(threads_that_are_late_change_nothing)
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int i = 0; i < 2 * ROWS_N_TYPE; i++) {
         hth_type type = rows_types[i / 2];
-        hth_layout layout = i % 2 && k.panels[type] && hth_panel_supported(type) ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
+        hth_layout layout =
+            i % 2 && k.panels[type] && hth_panel_supported(type) ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
         hth_matrix m = matrix_of(type, N_LATE_ROW, w, layout);
         fill_matrix(&r, type, w);
         for (size_t at = 0; at < N_LATE_ROW; at++) /* N_ROW random rows, over and over */

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "cli/commands.h"
+#include "engine/engine.h"
 #include "common/model_args.h"
 #include "common/storage_info.h"
 #include "measure/limits.h"
@@ -22,6 +23,7 @@ static const option_spec options[] = {
     OPT_UINT("depth", 0, "N", 0, 1048576, "generate after N tokens; no prompt without -p"),
     OPT_TEXT("fire", 0, "SPEC", "active neurons: share=0.1,run=64... or profile=P"),
     OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
+    OPT_FLAG("in-turn", 0, "with --ram: read, then compute; nothing is guessed", ADVANCED),
     OPT_FILE("file", 'f', "TEXT", "print what the mode costs on this text; - is stdin"),
     OPT_UINT("chunks", 0, "N", 1, 1e9, "windows of TEXT; default: as many as hold 2048 tokens", ADVANCED),
     OPT_FLAG("limits", 0, "measure the machine alone; takes -t, --repeat"),
@@ -349,6 +351,8 @@ static int check_args(const bench *b, const args *a)
     if (b->route.given && (b->n_sequence || b->quality.path))
         return usage_error("bench --route: drawn experts have no quality, and there is one session; leave %s out",
                            b->n_sequence ? "--parallel" : "-f");
+    if (args_has(a, "in-turn") && b->n_sequence)
+        return usage_error("bench --in-turn: there is one session; leave --parallel out");
     if (args_has(a, "chunks") && !b->quality.path)
         return usage_error("bench --chunks: chunks of which text? -f");
     if (b->n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
@@ -416,6 +420,8 @@ static int run(const args *a)
         return EXIT_OTHER;
     }
     b.model = model;
+    b.in_turn = args_has(a, "in-turn");
+    if (b.in_turn) hth_engine_read_in_turn(model);
     b.info = model_info(model);
     b.by_sim_clock = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.traces.given ? is_approximate_besides(a) : is_approximate(a, model);

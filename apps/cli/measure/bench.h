@@ -79,6 +79,7 @@ typedef struct bench {
     bool approximate; /* the mode is declared approximate */
     bool by_sim_clock;     /* times are those of a simulated GPU's clock */
     bool bf16_dot;
+    bool in_turn; /* weights are read, then computed, and none is guessed */
     const char *kv; /* type of the cache, by name */
     bench_quality quality;
     storage_expectation expected; /* of the first generation, with a limit of memory */

@@ -163,6 +163,7 @@ static void print_mode(const bench *b)
     if (b->info.selector == HEARTH_SELECTOR_DENSE && !b->approximate) return;
     printf("Selector %s (%s).", hearth_selector_name(b->info.selector), b->info.selector_why);
     if (q8_0) printf(" KV cache q8_0.");
+    if (b->in_turn) printf(" Weights are read and computed in turn (--in-turn).");
     if (b->bf16_dot) printf(" Products of bf16 where several tokens are computed together.");
     if (b->traces.given) print_traces(b);
     printf("\n\n");
@@ -370,6 +371,7 @@ void bench_print_json(const bench *b)
     }
     json_placement(&j, &b->info);
     if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
+    if (b->in_turn) json_bool(&j, "in_turn", true);
     if (b->by_sim_clock) json_bool(&j, "simulated_seconds", true);
     if (b->quality.of_reference || b->quality.result.n_scored > 0) print_json_quality(&j, b);
     json_open(&j, "tests", '[');

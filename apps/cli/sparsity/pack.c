@@ -13,6 +13,7 @@ static const option_spec options[] = {
     OPT_FILE("profile", 0, "P", "file of hearth profile: orders the neurons"),
     OPT_FILE("predictors", 0, "Q", "file of hearth predictors to include"),
     OPT_FILE("thresholds", 0, "T", "file of hearth thresholds to include"),
+    OPT_FLAG("for-storage", 0, "in pages and with checksums, for run --ram; mixtures too"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
     ALLOW_UNUSED_OPTION,
     {0},
@@ -20,8 +21,10 @@ static const option_spec options[] = {
 
 static void print_result(const char *out, const hth_pack_result *r)
 {
-    printf("%s: %u layers, %.1f MB became %.1f MB; made for selector %s\n", printable(out), r->n_layer,
-           (double)r->in_bytes * 1e-6, (double)r->out_bytes * 1e-6, r->selector);
+    printf("%s: %u layers, %.1f MB became %.1f MB", printable(out), r->n_layer, (double)r->in_bytes * 1e-6,
+           (double)r->out_bytes * 1e-6);
+    if (r->selector) printf("; made for selector %s", r->selector);
+    printf("\n");
     if (r->down_rms_error > 0.0)
         printf("down, rounded along its other axis: off by %.2f %% of its weights (rms)\n",
                100 * r->down_rms_error);
@@ -44,6 +47,7 @@ static int run(const args *a)
     hth_pack_result r;
     hth_pack_options o = {.pure = args_has(a, "pure"),
                           .allow_unused = args_has(a, "allow-unused"),
+                          .for_storage = args_has(a, "for-storage"),
                           .profile = args_text(a, "profile", NULL),
                           .predictors = args_text(a, "predictors", NULL),
                           .thresholds = args_text(a, "thresholds", NULL),
@@ -79,7 +83,7 @@ const command command_pack = {
                "neurons come first and those that fire together are adjacent. All selectors run\n"
                "on the packed file, gate with the bits of dense. Its results differ from those\n"
                "of MODEL: down is quantised along its other axis. Mixtures of experts are\n"
-               "refused.\n",
+               "refused, but for --for-storage, which leaves their weights as they are.\n",
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
     .groups = {options, output_options},
     .models = 1,
