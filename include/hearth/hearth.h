@@ -135,7 +135,8 @@ typedef struct hearth_model_options {
      * planned for as announced in gpu (n_ctx, n_batch, kv). If the model needs more, experts or pieces of dense networks
      * stay in the file and are read when they are needed: same results. Others stay in memory, fewer while there are
      * more sessions, or while the system runs out of memory. HEARTH_RAM_AUTO: what the machine and the control groups
-     * of the process leave when the model is opened, less a margin; while they leave less, fewer weights stay. 0: none. */
+     * of the process leave when the model is opened, less a margin; while they leave less, fewer weights stay. What lies on
+     * a GPU is not counted, if that has memory of its own. 0: none. */
     uint64_t ram;
     /* How they are read: "auto" (io_uring, else pread), "uring", "pread", "sim:DISK" (the times of another disk). "mmap":
      * all weights are mapped instead of read: same results, less memory, slower decoding. NULL: the value of HEARTH_IO

@@ -70,13 +70,19 @@ uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64
 
 /* ---- the store --------------------------------------------------------------------------------- */
 
-/* Gives the store what sessions and the system leave. Called with the lock held. */
+/* What sessions and the system leave to the store. */
+static uint64_t size_of_store(const hth_budget *b)
+{
+    uint64_t others = b->fixed + max_of(b->announced, b->sessions);
+    return b->limit > 0 ? min_of(b->cap.now, b->limit > others ? b->limit - others : 0) : b->cap.now;
+}
+
+/* Called with the lock held. */
 static void divide(hearth_model *m, const char *why)
 {
     hth_budget *b = &m->budget;
-    uint64_t others = b->fixed + max_of(b->announced, b->sessions), size = b->cap.now;
+    uint64_t size = size_of_store(b);
     if (!m->streamed.store) return;
-    if (b->limit > 0) size = min_of(size, b->limit > others ? b->limit - others : 0);
     hth_store_set_memory(m->streamed.store, size);
     uint64_t change = size > b->logged ? size - b->logged : b->logged - size;
     if (change <= b->cap.max / GROW_PART) return;
@@ -160,6 +166,40 @@ void hth_engine_give_memory(hearth_model *m, uint64_t size)
     b->sessions -= size;
     if (took) divide(m, "sessions have given memory back");
     pthread_mutex_unlock(&b->lock);
+}
+
+/* ---- weights that come back from a device --------------------------------------------------------- */
+
+/* Whether so much and the least of the store fit into the limit, which then leaves *max to it as it was opened. */
+static bool leaves_room(const hth_budget *b, uint64_t fixed, uint64_t *max)
+{
+    uint64_t sessions = max_of(b->announced, b->sessions), left = b->limit - min_of(fixed, b->limit);
+    if (left < sessions || left - sessions < b->cap.min) return false;
+    *max = left - b->announced;
+    return true;
+}
+
+hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_error *err)
+{
+    hth_budget *b = &m->budget;
+    hearth_status st = HEARTH_OK;
+    uint64_t max = b->cap.max;
+    pthread_mutex_lock(&b->lock);
+    if (b->limit > 0 && !leaves_room(b, fixed, &max)) {
+        st = hth_fail(err, HEARTH_ERROR_MEMORY,
+                      "%s: out of memory: with what comes back from the device it needs %s, the limit is %s",
+                      hth_gguf_path(m->file),
+                      hth_format_bytes(fixed + b->cap.min + max_of(b->announced, b->sessions)).text,
+                      hth_format_bytes(b->limit).text);
+    } else {
+        b->fixed = fixed;
+        b->cap.now = b->cap.now == b->cap.max ? max : min_of(b->cap.now, max);
+        b->cap.max = max;
+        if (m->streamed.store) hth_store_move(m->streamed.store, m->elsewhere, size_of_store(b));
+        divide(m, "the device computes another part");
+    }
+    pthread_mutex_unlock(&b->lock);
+    return st;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------ */

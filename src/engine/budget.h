@@ -22,7 +22,9 @@ typedef struct hth_budget_cap {
 typedef struct hth_budget {
     pthread_mutex_t lock; /* guards the members up to the next line */
     uint64_t limit;       /* bytes of the process; 0: none, and nothing is counted */
-    uint64_t fixed;       /* of them beside sessions and the store */
+    uint64_t base;        /* of them beside matrices, sessions and the store; 0: there was no limit */
+    uint64_t device;      /* of base, of a device that has this machine's memory */
+    uint64_t fixed;       /* of the limit, beside sessions and the store */
     uint64_t announced;   /* for sessions */
     uint64_t sessions;    /* that are open, and batches */
     hth_budget_cap cap;

@@ -60,7 +60,9 @@ struct hearth_model {
     bool mapped; /* matrices were mapped, not read */
     /* Weights that are read when they are needed (streaming.c). */
     hth_streamed streamed; /* reader NULL: all matrices are in memory */
-    uint32_t n_streamed; /* items */
+    uint32_t n_item;     /* of the store */
+    uint8_t *elsewhere;  /* [n_item] those on the device */
+    uint32_t n_streamed; /* the others */
     hth_arena streamed_tables;
     hth_budget budget;
     uint32_t n_thread;
@@ -97,6 +99,13 @@ void hth_engine_set_store_memory(uint64_t more);
 void hth_engine_read_in_turn(hearth_model *m);
 /* Whether a matrix comes from the store. */
 bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
+/* After a change of what lies on the device, with m->gpu_lock held or while the model is opened, before load.c reads
+ * what came back: the store has items for the other rows, and gives way. MEMORY: it does not fit into the limit. */
+hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err);
+/* Items of m->n_streamed that fit into memory. */
+uint32_t hth_engine_n_in_memory(const hearth_model *m);
+/* Bytes of the device, if it has this machine's memory; else 0. */
+uint64_t hth_engine_device_size(const hearth_model *m);
 /* What a matrix is bound to. */
 const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix *w);
 
@@ -104,6 +113,9 @@ const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix
  * limit. */
 hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err);
 void hth_engine_give_memory(hearth_model *m, uint64_t size);
+/* Beside sessions and the store, `fixed` bytes are needed from now on, and the store has the items of m->elsewhere.
+ * MEMORY: that exceeds the limit. */
+hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_error *err);
 /* The limit that the system allows a process which has `resident` bytes; UINT64_MAX: the system does not say. logs: a
  * line says why. */
 uint64_t hth_engine_auto_limit(uint64_t resident, bool logs);
@@ -172,6 +184,8 @@ void hth_engine_set_gpu_status(hearth_model *m, const char *format, ...) __attri
 const char *hth_engine_gpu_status(const hearth_model *m);
 /* The first row of a matrix that belongs to the CPU. Rows before it are on the device. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
+/* Whether it is of a layer of which the device computes a part, perhaps no neurons. */
+bool hth_engine_is_divided(const hearth_model *m, const hth_matrix *w);
 
 /* load.c: ARGUMENT if the layout of the weights does not allow a session with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);

@@ -62,6 +62,17 @@ static uint64_t rows_on_gpu(const hth_model *model, const hth_offload_params *pa
     return 0;
 }
 
+bool hth_engine_is_divided(const hearth_model *m, const hth_matrix *w)
+{
+    const hth_offload_params *params = m->gpu && !m->lost ? hth_gpu_get_params(m->gpu) : NULL;
+    for (uint32_t i = 0; params && i < params->n_layer; i++) {
+        const hth_ffn *f = &m->model->layers[i].ffn;
+        bool is_part = w == &f->gate || w == &f->up || w == &f->down_t.rows;
+        if (is_part) return params->n_hot[i] < f->d_ff;
+    }
+    return false;
+}
+
 /* Progress of an upload to the device. */
 typedef struct upload {
     const hearth_model *model;
@@ -329,7 +340,8 @@ hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_opt
     hearth_status st = m->gpu ? hth_gpu_bind_cpu_rows(m->gpu, &why) : HEARTH_OK;
     if (st == HEARTH_ERROR_MEMORY) {
         st = reopen_smaller(m, options, &why);
-        hearth_status loaded = st == HEARTH_OK ? hth_engine_load(m, options, err) : HEARTH_OK;
+        hearth_status loaded = st == HEARTH_OK ? hth_engine_follow_placement(m, err) : HEARTH_OK;
+        if (st == HEARTH_OK && loaded == HEARTH_OK) loaded = hth_engine_load(m, options, err);
         if (loaded != HEARTH_OK) return loaded;
         if (st == HEARTH_OK) st = hth_gpu_bind_cpu_rows(m->gpu, &why);
     }
@@ -340,7 +352,8 @@ hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_opt
     }
     fall_back_to_cpu(m, why.message);
     hth_engine_unload(m);
-    return hth_engine_load(m, options, err);
+    st = hth_engine_follow_placement(m, err);
+    return st == HEARTH_OK ? hth_engine_load(m, options, err) : st;
 }
 
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)

@@ -63,7 +63,8 @@ static bool replan_smaller(hearth_model *m, uint64_t budget, hearth_error *err)
     m->evicted[m->n_evicted++] = before, m->gpu = NULL;
     hearth_status st = hth_engine_replan_gpu(m, hth_gpu_get_params(before), budget, NULL, err);
     if (st != HEARTH_OK || !m->gpu) return false;
-    st = hth_engine_reload_cpu_rows(m, err);
+    st = hth_engine_follow_placement(m, err);
+    if (st == HEARTH_OK) st = hth_engine_reload_cpu_rows(m, err);
     if (st == HEARTH_OK) st = hth_gpu_bind_cpu_rows(m->gpu, err);
     if (st == HEARTH_OK) return true;
     hth_engine_unbind_rows(m, m->gpu);
@@ -116,7 +117,8 @@ hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *gener
     pthread_mutex_lock(&m->gpu_lock);
     if (m->lost && !m->reload_done) {
         if (m->gpu) hth_engine_unbind_rows(m, m->gpu);
-        st = hth_engine_reload_cpu_rows(m, err);
+        st = hth_engine_follow_placement(m, err);
+        if (st == HEARTH_OK) st = hth_engine_reload_cpu_rows(m, err);
         m->reload_done = st == HEARTH_OK;
     }
     if (st == HEARTH_OK) *gpu = in_use(m), *generation = m->generation;

@@ -468,7 +468,8 @@ void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
         hth_layer *l = &m->model->layers[i];
         hth_matrix *all[HTH_LAYER_MATRICES];
         hth_layer_matrices(l, all);
-        for (int k = 0; k < HTH_LAYER_MATRICES; k++) all[k]->data = NULL;
+        for (int k = 0; k < HTH_LAYER_MATRICES; k++)
+            if (!hth_engine_is_streamed(m, all[k])) all[k]->data = NULL;
         hth_predictor *p = &l->ffn.predictor;
         if (p->in.n_row > 0 && !m->predictors) p->in.data = p->out.data = NULL;
     }

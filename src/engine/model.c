@@ -241,9 +241,9 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
     pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->gpu_lock;
     count_weights(m, info);
     if (m->streamed.reader) info->reader = hth_reader_name(m->streamed.reader);
-    if (m->streamed.store)
-        info->n_streamed = m->n_streamed, info->n_streamed_max = hth_store_n_slot(m->streamed.store);
     pthread_mutex_lock(lock);
+    if (m->streamed.store)
+        info->n_streamed = m->n_streamed, info->n_streamed_max = hth_engine_n_in_memory(m);
     describe_gpu(m, info);
     pthread_mutex_unlock(lock);
 }

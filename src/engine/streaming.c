@@ -1,8 +1,8 @@
 /* Weights that stay in the file. With a limit of memory that a model exceeds, its experts are items of a store,
  * which reads them when they are chosen and keeps those of most use. Of a model without experts the dense networks
  * are, in pieces: as many as fit are pinned, and the others, spread evenly over the layers, are read in order for
- * each token. Of tables that tokens read single rows of, rows are read. All else is in memory. model.c calls it before
- * load.c. */
+ * each token. Of tables that tokens read single rows of, rows are read. All else is in memory. What lies on a device
+ * has items too, without memory, in case it comes back (gpu_fallback.c). model.c calls it after gpu.c, before load.c. */
 #include "engine/engine.h"
 
 #include "base/alloc.h"
@@ -277,11 +277,10 @@ static uint64_t size_of_tables(const hearth_model *m)
     return size;
 }
 
-bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
+/* Whether a store has items of a matrix, if there is one. */
+static bool may_stream(const hearth_model *m, const hth_matrix *w)
 {
-    for (int i = 0; i < HTH_N_TABLE; i++)
-        if (m->streamed.tables[i].row_size > 0 && w == table_of(m->model, i)) return true;
-    for (uint32_t i = 0; m->streamed.store && i < m->model->hparams.n_layer; i++) {
+    for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         const hth_ffn *f = &m->model->layers[i].ffn;
         if (!streams_layer(m, i)) continue;
         if (streams_experts(m) ? hth_experts_have(&m->model->layers[i].experts, w)
@@ -289,6 +288,13 @@ bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
             return true;
     }
     return false;
+}
+
+bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w)
+{
+    for (int i = 0; i < HTH_N_TABLE; i++)
+        if (m->streamed.tables[i].row_size > 0 && w == table_of(m->model, i)) return true;
+    return m->streamed.store && may_stream(m, w);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -308,32 +314,65 @@ static hearth_status announced_size(const hearth_model *m, const hearth_model_op
         hth_gguf_path(m->file));
 }
 
-/* Bytes that the process has now, those included that it allocated and did not touch yet. */
-static uint64_t size_of_process(void)
+static uint64_t less(uint64_t size, uint64_t by) { return size > by ? size - by : 0; }
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Bytes of the device, which a step of another session may be using. */
+static uint64_t size_on_device(const hearth_model *m)
+{
+    uint64_t budget;
+    return m->gpu ? hth_gpu_usage(m->gpu, &budget) : hth_device_state(m->device).used;
+}
+
+uint64_t hth_engine_device_size(const hearth_model *m)
+{
+    if (!m->device) return 0;
+    hth_device_kind kind = hth_device_get_info(m->device)->kind;
+    return kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED ? 0 : size_on_device(m);
+}
+
+/* Bytes that the process has now, those included that it allocated and did not touch yet. The memory of a simulated GPU
+ * stands for some that is not this machine's; what an integrated GPU has is not in the process. */
+static uint64_t size_of_process(const hearth_model *m)
 {
     uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
-    return resident > allocated ? resident : allocated;
+    if (!m->device) return larger(resident, allocated);
+    uint64_t used = size_on_device(m);
+    switch (hth_device_get_info(m->device)->kind) {
+    case HTH_DEVICE_SIMULATED: return larger(less(resident, used), less(allocated, used));
+    case HTH_DEVICE_INTEGRATED: return larger(resident, allocated) + used;
+    case HTH_DEVICE_CPU: return larger(resident, allocated + used);
+    default: return larger(resident, allocated);
+    }
 }
 
 /* Bytes beside matrices and sessions: what the process has, what loading takes for each thread (load.c), the store's
  * tables, and others. */
-static uint64_t size_of_rest(const hearth_model_options *o, uint32_t n_item)
+static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o, uint32_t n_item)
 {
-    return size_of_process() + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
+    return size_of_process(m) + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
            (uint64_t)n_item * TABLE_SIZE;
 }
 
-/* Bytes of the matrices that are read to memory in any case, and of the others. */
-static void sum_matrices(const hearth_model *m, const item_list *list, uint64_t *fixed, uint64_t *streamed)
+/* Bytes of rows of matrices that have no data yet. */
+typedef struct matrix_sizes {
+    uint64_t fixed, streamed; /* read to memory in any case; the others */
+    uint64_t back;            /* more, of both, once all that lies on a device has come back (gpu_fallback.c) */
+} matrix_sizes;
+
+static matrix_sizes sum_matrices(const hearth_model *m)
 {
-    *fixed = *streamed = 0;
-    for (uint32_t i = 0; i < list->n; i++)
-        for (uint32_t k = 0; k < list->items[i].n_extent; k++) *streamed += list->items[i].extents[k].size;
+    matrix_sizes sum = {0};
     for (size_t i = 0; i < m->model->n_binding; i++) {
         const hth_binding *b = &m->model->bindings[i];
-        if (b->matrix && !b->matrix->data) *fixed += (b->size + 63) & ~(uint64_t)63;
+        if (!b->matrix || b->matrix->data) continue;
+        uint64_t n_there = hth_engine_first_row(m, b->matrix), there = n_there * b->matrix->row_size;
+        uint64_t size = (b->size - there + 63) & ~(uint64_t)63;
+        *(may_stream(m, b->matrix) ? &sum.streamed : &sum.fixed) += size;
+        /* A matrix is read whole then, and the rows that are in memory stay. */
+        if (n_there > 0 || hth_engine_is_divided(m, b->matrix)) sum.back += (b->size + 63) & ~(uint64_t)63;
     }
-    *fixed -= *streamed < *fixed ? *streamed : *fixed;
+    return sum;
 }
 
 static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least,
@@ -341,9 +380,10 @@ static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit,
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "%s: needs at least %s of memory (%" PRIu64
-                    " bytes), the limit is %s%s; -c and --batch make it less",
+                    " bytes), the limit is %s%s; %s-c and --batch make it less",
                     hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
-                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "");
+                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "",
+                    hth_engine_device_size(m) > 0 ? "--vram, " : "");
 }
 
 /* ---- opening ---------------------------------------------------------------------------------- */
@@ -367,10 +407,15 @@ static hearth_status open_reader(hearth_model *m, const char *io, hearth_error *
 
 static hearth_status check_options(const hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
-    const char *with = o->mmap ? "mapped weights" : m->gpu ? "a device" : NULL;
-    if (!with) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: a limit of memory cannot be combined with %s",
-                    hth_gguf_path(m->file), with);
+    if (!o->mmap) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: a limit of memory cannot be combined with mapped weights",
+                    hth_gguf_path(m->file));
+}
+
+uint32_t hth_engine_n_in_memory(const hearth_model *m)
+{
+    uint32_t n = hth_store_n_slot(m->streamed.store); /* some may be for items that are elsewhere */
+    return n < m->n_streamed ? n : m->n_streamed;
 }
 
 static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memory, hearth_error *err)
@@ -387,32 +432,66 @@ static hearth_status open_store(hearth_model *m, item_list *list, uint64_t memor
                                      .reader = m->streamed.reader,
                                      .cancel = m->cancel};
     if ((st = hth_store_open(&store, &m->streamed.store, err)) != HEARTH_OK) return st;
-    m->n_streamed = list->n;
     list->sums = NULL;
     m->streamed.first_expert = list->first_expert;
     hth_log(HEARTH_LOG_INFO, "%s are read by %s when they are needed: %u of %u fit into memory",
             streams_experts(m) ? "experts" : "pieces of networks", hth_reader_name(m->streamed.reader),
-            hth_store_n_slot(m->streamed.store), list->n);
+            hth_engine_n_in_memory(m), m->n_streamed);
+    return HEARTH_OK;
+}
+
+static void mark(hearth_model *m, uint32_t first_item, uint32_t n)
+{
+    memset(m->elsewhere + first_item, 1, n);
+    m->n_streamed -= n;
+}
+
+/* Which items are of rows on the device. pieces, bundles: NULL: none are streamed. */
+static void find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const hth_ffn_bundles *bundles)
+{
+    const hth_offload_params *there = m->gpu && !m->lost ? hth_gpu_get_params(m->gpu) : NULL;
+    memset(m->elsewhere, 0, m->n_item);
+    m->n_streamed = m->n_item;
+    for (uint32_t i = 0; there && i < there->n_layer; i++) {
+        uint32_t n_hot = there->n_hot[i];
+        bool all = n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
+        const hth_ffn_bundles *b = bundles && bundles[i].n > 0 ? &bundles[i] : NULL;
+        if (pieces && all) mark(m, pieces[i].first_item, pieces[i].n_half + pieces[i].n_down);
+        for (uint32_t k = 0; b && k < (b->has_second ? 3 : 2); k++)
+            mark(m, b->first_item + k * b->n, all ? b->n : n_hot >> b->shift);
+    }
+}
+
+static hearth_status mark_elsewhere(hearth_model *m, item_list *list, hearth_error *err)
+{
+    m->elsewhere = hth_arena_alloc(&m->streamed_tables, list->n, 1, 16);
+    if (!m->elsewhere) return hth_fail_memory(err, list->n, "items of a store");
+    m->n_item = list->n;
+    find_elsewhere(m, list->pieces, list->bundles);
+    for (uint32_t i = 0; i < list->n; i++) list->items[i].elsewhere = m->elsewhere[i];
     return HEARTH_OK;
 }
 
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
     item_list list = {0};
-    uint64_t limit = o->ram, fixed, streamed, announced, others, least = 0, more = test_memory;
+    uint64_t limit = o->ram, announced, others, least = 0, more = test_memory;
     if (o->ram == 0) return HEARTH_OK;
     hearth_status st = check_options(m, o, err);
     if (st == HEARTH_OK) find_tables(m);
     if (st == HEARTH_OK) st = announced_size(m, o, &announced, err);
     if (st == HEARTH_OK) st = make_items(m, &list, err);
+    if (st == HEARTH_OK) st = mark_elsewhere(m, &list, err);
     if (st != HEARTH_OK) goto done;
-    if (o->ram == HEARTH_RAM_AUTO) limit = hth_engine_auto_limit(size_of_process(), true);
-    sum_matrices(m, &list, &fixed, &streamed);
-    others = fixed + size_of_rest(o, list.n) + announced;
-    bool whole = more == UINT64_MAX && others + streamed <= limit; /* with tables */
+    if (o->ram == HEARTH_RAM_AUTO) limit = hth_engine_auto_limit(size_of_process(m), true);
+    const matrix_sizes sum = sum_matrices(m);
+    m->budget.base = size_of_rest(m, o, list.n), m->budget.device = hth_engine_device_size(m);
+    others = sum.fixed + m->budget.base + announced;
+    /* Also after a device is lost: a store that is needed then is opened now. */
+    bool whole = more == UINT64_MAX && others + sum.streamed + sum.back <= limit; /* with tables */
     if (whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
     else others -= size_of_tables(m);
-    bool fits = more == UINT64_MAX && others + streamed <= limit;
+    bool fits = more == UINT64_MAX && others + sum.streamed + sum.back <= limit;
     if (!fits && !hth_store_min_memory(list.items, list.n, &least))
         st = hth_fail_memory(err, list.n * sizeof *list.items, "sizes of items");
     else if (more != UINT64_MAX) limit = others + least + more;
@@ -422,7 +501,7 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     if (st == HEARTH_OK && !fits) st = open_store(m, &list, limit - others, err);
     if (st != HEARTH_OK) goto done;
     m->budget.limit = more == UINT64_MAX ? limit : 0;
-    m->budget.fixed = others - announced + (fits ? streamed : 0), m->budget.announced = announced;
+    m->budget.fixed = others - announced + (fits ? sum.streamed : 0), m->budget.announced = announced;
     if (fits) goto done;
     m->budget.cap.min = least;
     hth_engine_watch_memory(m, limit - others, o->ram == HEARTH_RAM_AUTO);
@@ -433,6 +512,30 @@ done:
 }
 
 void hth_engine_read_in_turn(hearth_model *m) { m->streamed.in_turn = true; }
+
+/* ---- another placement ------------------------------------------------------------------------ */
+
+/* Bytes of the CPU's rows that load.c is going to read. */
+static uint64_t size_to_load(const hearth_model *m)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        const hth_binding *b = &m->model->bindings[i];
+        if (!b->matrix || b->matrix->data || hth_engine_is_streamed(m, b->matrix)) continue;
+        size += (b->size - hth_engine_first_row(m, b->matrix) * b->matrix->row_size + 63) & ~(uint64_t)63;
+    }
+    return size;
+}
+
+hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err)
+{
+    const hth_budget *b = &m->budget;
+    uint64_t fixed = less(b->base, less(b->device, hth_engine_device_size(m))) + m->weights_size + size_to_load(m);
+    if (b->base == 0) return HEARTH_OK; /* no limit */
+    for (uint32_t i = 0; i < m->n_reloaded; i++) fixed += m->reloaded[i].size;
+    if (m->streamed.store) find_elsewhere(m, m->streamed.pieces, m->streamed.bundles);
+    return hth_engine_change_fixed(m, fixed, err);
+}
 
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err)
 {

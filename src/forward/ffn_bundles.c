@@ -613,7 +613,9 @@ hearth_status hth_fwd_cold_bundles(hth_step *s, uint32_t i_layer, uint32_t first
 {
     uint32_t n_row_of_step = s->n_tok;
     s->n_tok = n_row;
-    hearth_status st = run_layer(s, i_layer, first, scores, false, out, err);
+    /* The next layer's predictor cannot be asked: the residual stream is elsewhere. */
+    bool guesses = !s->select && s->selector != HEARTH_SELECTOR_PREDICTOR;
+    hearth_status st = run_layer(s, i_layer, first, scores, guesses, out, err);
     s->n_tok = n_row_of_step;
     return st;
 }

@@ -19,7 +19,7 @@ enum { CACHED_PART = 2 };
 
 typedef struct item_size {
     uint32_t i_item;
-    bool cached, pinned;
+    bool cached, pinned, elsewhere;
     size_t size;
 } item_size;
 
@@ -47,7 +47,8 @@ static uint32_t make_classes(const item_size *sizes, uint32_t n, hth_slot_class 
             c = (hth_slot_class){.size = sizes[i].size, .cached = sizes[i].cached};
             n_class++;
         }
-        c.n_item++;
+        if (sizes[i].elsewhere) c.n_elsewhere++;
+        else c.n_item++;
         c.n_pinned += sizes[i].pinned;
         if (classes) classes[n_class - 1] = c;
         class_of[sizes[i].i_item] = n_class - 1;
@@ -65,7 +66,7 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
     bool fits = true;
     for (uint32_t i = 0; st == HEARTH_OK && i < n_item; i++) {
         hth_store_residence residence = items[i].residence;
-        sizes[i] = (item_size){i, residence == HTH_STORE_CACHED, residence == HTH_STORE_PINNED, 0};
+        sizes[i] = (item_size){i, residence == HTH_STORE_CACHED, residence == HTH_STORE_PINNED, items[i].elsewhere, 0};
         fits = fits && hth_reader_room(items[i].extents, items[i].n_extent, &sizes[i].size);
     }
     if (st == HEARTH_OK && fits) {
@@ -83,17 +84,39 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
 
 /* ---- division of memory ---------------------------------------------------------------------- */
 
-/* Beside pinned items. */
+static uint32_t n_all(const hth_slot_class *c) { return c->n_item + c->n_elsewhere; }
+
+/* Beside pinned items. What is elsewhere counts: it may come back, or be asked for by a step that began before. */
 static uint32_t min_slots(const hth_slot_class *c)
 {
-    uint32_t n = c->cached ? 1 : STREAM_MIN_SLOT, n_other = c->n_item - c->n_pinned;
+    uint32_t n = c->cached ? 1 : STREAM_MIN_SLOT, n_other = n_all(c) - c->n_pinned;
     return c->n_pinned + (n < n_other ? n : n_other);
+}
+
+/* More slots would have no items. */
+static uint32_t max_slots(const hth_slot_class *c) { return c->n_item > min_slots(c) ? c->n_item : min_slots(c); }
+
+bool hth_slots_suffice(const hth_slots *s)
+{
+    for (uint32_t i = 0; i < s->n_class; i++)
+        if (min_slots(&s->classes[i]) > s->classes[i].n_slot) return false;
+    return true;
+}
+
+bool hth_slots_hold_all(const hth_slots *s, uint64_t memory)
+{
+    uint64_t sum = 0, of_class;
+    for (uint32_t i = 0; i < s->n_class; i++)
+        if (!hth_mul_u64(s->classes[i].size, max_slots(&s->classes[i]), &of_class) ||
+            !hth_add_u64(sum, of_class, &sum))
+            return false;
+    return sum <= memory && (!s->slots || hth_slots_suffice(s));
 }
 
 static uint32_t stream_slots(const hth_slot_class *c)
 {
     uint64_t n = c->n_pinned + STREAM_SIZE / c->size;
-    return n > c->n_item ? c->n_item : n < min_slots(c) ? min_slots(c) : (uint32_t)n;
+    return n > max_slots(c) ? max_slots(c) : n < min_slots(c) ? min_slots(c) : (uint32_t)n;
 }
 
 bool hth_slots_least(const hth_slots *s, uint64_t *size)
@@ -117,7 +140,7 @@ void hth_slots_divide(hth_slots *s, uint64_t memory)
     uint64_t left = memory > least ? memory - least : 0, kept = 0;
     for (uint32_t i = 0; i < s->n_class; i++) {
         hth_slot_class *c = &s->classes[i];
-        if (c->cached) all += (double)c->size * c->n_item, kept = left / CACHED_PART;
+        if (c->cached && c->n_item > 0) all += (double)c->size * c->n_item, kept = left / CACHED_PART;
     }
     for (uint32_t i = 0; i < s->n_class; i++) {
         hth_slot_class *c = &s->classes[i];
@@ -133,7 +156,7 @@ void hth_slots_divide(hth_slots *s, uint64_t memory)
         if (!c->cached) continue;
         part = (double)left * ((double)c->size * c->n_item / all);
         all -= (double)c->size * c->n_item;
-        uint64_t n = (uint64_t)part / c->size, max = c->n_item - c->n_open;
+        uint64_t n = (uint64_t)part / c->size, max = max_slots(c) - c->n_open;
         if (n > max) n = max;
         c->n_open += (uint32_t)n;
         left -= n * c->size;
@@ -171,14 +194,36 @@ static void place(hth_slots *s)
     }
 }
 
+/* Bytes of all items, those elsewhere included; 0.0: none is elsewhere. */
+static double size_with_elsewhere(const hth_slots *s)
+{
+    double size = 0.0;
+    bool some = false;
+    for (uint32_t i = 0; i < s->n_class; i++) {
+        const hth_slot_class *c = &s->classes[i];
+        size += (double)c->size * n_all(c);
+        some = some || c->n_elsewhere > 0;
+    }
+    return some ? size : 0.0;
+}
+
+/* Slots that a class may have once items come back, of `all` bytes in memory: its share, and what is read ahead. */
+static uint32_t slots_with_elsewhere(const hth_slot_class *c, uint64_t memory, double all)
+{
+    double n = (double)memory / all * n_all(c) + (double)(STREAM_SIZE / c->size + STREAM_MIN_SLOT);
+    return n < n_all(c) ? (uint32_t)n : n_all(c);
+}
+
 hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err)
 {
     uint64_t size = 0;
     size_t n_slot = 0;
+    double all = size_with_elsewhere(s);
     hth_slots_divide(s, memory);
     for (uint32_t i = 0; i < s->n_class; i++) {
         hth_slot_class *c = &s->classes[i];
-        c->n_slot = c->n_open;
+        uint32_t n = all > 0.0 ? slots_with_elsewhere(c, memory, all) : 0;
+        c->n_slot = n > c->n_open ? n : c->n_open;
         n_slot += c->n_slot;
         size += (uint64_t)c->n_slot * c->size;
     }
@@ -191,6 +236,7 @@ hearth_status hth_slots_open(hth_slots *s, uint64_t memory, hearth_error *err)
         return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for weights that are read when they are needed",
                         hth_format_bytes(size).text);
     place(s);
+    if (all > 0.0) hth_slots_close_free(s);
     return HEARTH_OK;
 }
 

@@ -272,7 +272,7 @@ void hth_store_guess_next(hth_store *s, uint32_t first, uint32_t n)
     for (uint32_t i = 0; i < s->n_item && n > 0; i++) {
         uint32_t i_item = (first + i) % s->n_item;
         bool stays = s->items[i_item].residence == HTH_STORE_PINNED && s->items[i_item].state != ITEM_ABSENT;
-        if (!stays) guess(s, i_item), n--;
+        if (!stays && !s->items[i_item].elsewhere) guess(s, i_item), n--;
     }
     hth_store_unlock(s);
 }
@@ -392,8 +392,8 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
     if (!s->items || !s->groups) return hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
     for (uint32_t i = 0; i < o->n_item; i++) {
         s->items[i] = (hth_item){.is = o->items[i], .residence = o->items[i].residence, .i_slot = HTH_NO_SLOT,
-                                 .uses = o->items[i].weight};
-        s->n_streamed += o->items[i].residence == HTH_STORE_STREAMED;
+                                 .elsewhere = o->items[i].elsewhere, .uses = o->items[i].weight};
+        s->n_streamed += o->items[i].residence == HTH_STORE_STREAMED && !o->items[i].elsewhere;
     }
     hearth_status st = hth_slots_sort(&s->slots, o->items, o->n_item, err);
     if (st != HEARTH_OK) return st;
@@ -403,8 +403,8 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
                         "%s for weights that are read when they are needed; the least is %s",
                         hth_format_bytes(o->memory).text, hth_format_bytes(least).text);
     if (o->pins) hth_store_choose_pinned(s, o->memory, s->n_streamed);
-    s->max_pinned = s->n_pinned;
     if ((st = hth_slots_open(&s->slots, o->memory, err)) != HEARTH_OK) return st;
+    hth_store_note_memory(s);
     s->loads = hth_alloc(s->slots.n_slot, sizeof *s->loads);
     s->needed = hth_alloc(s->slots.n_class, sizeof *s->needed);
     const hth_item_list none = {HTH_NO_ITEM, HTH_NO_ITEM};
@@ -419,7 +419,7 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
     hth_store *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a store");
     *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
-                     .guesses = {HTH_NO_ITEM, HTH_NO_ITEM}};
+                     .pins = o->pins, .guesses = {HTH_NO_ITEM, HTH_NO_ITEM}};
     pthread_mutex_init(&s->lock, NULL);
     hth_cond_init(&s->arrived);
     hearth_status st = alloc_items(s, o, err);
@@ -470,4 +470,3 @@ hth_store_counters hth_store_get_counters(hth_store *s, uint32_t i_group)
     return c;
 }
 
-uint32_t hth_store_n_slot(const hth_store *s) { return s->slots.n_slot; }

@@ -42,6 +42,7 @@ typedef struct hth_store_item {
     uint32_t n_extent;
     uint32_t i_group; /* of counters: the layer */
     float weight;     /* uses before the first token, as a profile expects them */
+    bool elsewhere;   /* it is not needed now, so no memory is meant for it: hth_store_move; not if it is pinned */
     hth_store_residence residence;
 } hth_store_item;
 
@@ -105,16 +106,19 @@ void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
 bool hth_store_is_reading(hth_store *store);
 
 hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);
-/* Slots with all memory. */
-uint32_t hth_store_n_slot(const hth_store *store);
+/* Slots with all memory that the store was opened, or moved, with. */
+uint32_t hth_store_n_slot(hth_store *store);
 
 /* From now on the slots have other memory: at least the least, at most as much as when the store was opened. What was
  * used least goes; what is in use goes when it is given back. */
 void hth_store_set_memory(hth_store *store, uint64_t memory);
+/* Which items are elsewhere from now on, [n_item], with other memory as by hth_store_set_memory, also more than the
+ * store was opened with. */
+void hth_store_move(hth_store *store, const uint8_t *elsewhere, uint64_t memory);
 /* Bytes of the slots now, and of those that were written to, which alone take memory of the system. */
 uint64_t hth_store_memory(hth_store *store);
 uint64_t hth_store_touched(hth_store *store);
-/* Bytes of the slots when the store was opened. */
-uint64_t hth_store_max_memory(const hth_store *store);
+/* Bytes of the slots when the store was opened, or moved. */
+uint64_t hth_store_max_memory(hth_store *store);
 
 #endif

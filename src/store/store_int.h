@@ -29,6 +29,7 @@ typedef struct hth_item {
     hth_item_list *queue;    /* QUEUED */
     uint32_t before, after; /* in it */
     uint32_t i_slot;     /* LOADING, READY */
+    bool elsewhere;
     uint32_t n_need, n_hold; /* asked for and not taken; taken and not given back */
     float uses;          /* weighted by age */
     uint64_t used_at;    /* the step of its group of the last use; 0: it is in no list of remembered uses */
@@ -54,8 +55,11 @@ struct hth_store {
     pthread_cond_t arrived;
     hth_item *items;
     uint32_t n_item;
+    bool pins;
     uint32_t n_streamed, n_pinned, max_pinned; /* items that were streamed when the store was opened, how many of them
-                                                  are pinned, and were then */
+                                                  are pinned, and were then; or when it was moved */
+    uint64_t max_memory;   /* of slots then */
+    uint32_t n_slot_then;
     hth_slots slots;
     hth_load *loads; /* [n_slot] */
     hth_item_list *needed; /* [n_class]: what waits for a slot of a class */
@@ -104,6 +108,8 @@ float hth_store_key(const hth_store *s, const hth_item *i);
 void hth_store_free_slot(hth_store *s, uint32_t i_slot);
 /* Closes a slot that is surplus, if nothing uses its item, which moves to the slot of one that is worth less. */
 void hth_store_vacate(hth_store *s, uint32_t i_slot);
+/* What slots were opened for is as much as there will be. */
+void hth_store_note_memory(hth_store *s);
 /* Pins as many of the streamed items, max at most, as leave memory for reading ahead. */
 void hth_store_choose_pinned(hth_store *s, uint64_t memory, uint32_t max);
 

@@ -19,22 +19,32 @@ static void pin(hth_store *s, uint32_t n)
         hth_item *item = &s->items[i];
         hth_slot_class *c = &s->slots.classes[s->slots.class_of[i]];
         if (item->is.residence != HTH_STORE_STREAMED) continue;
-        bool pinned = (k + 1) * n / all > k * n / all, was = item->residence == HTH_STORE_PINNED;
+        bool here = !item->elsewhere, was = item->residence == HTH_STORE_PINNED;
+        bool pinned = here && (k + 1) * n / all > k * n / all;
         item->residence = pinned ? HTH_STORE_PINNED : HTH_STORE_STREAMED;
         c->n_pinned += pinned, c->n_pinned -= was;
-        k++;
+        k += here;
     }
+}
+
+/* Whether the pinned items leave `ahead` of the memory, and slots for others. */
+static bool fits(const hth_store *s, uint64_t memory, uint64_t ahead)
+{
+    uint64_t least;
+    if (s->slots.slots && !hth_slots_suffice(&s->slots)) return false;
+    return hth_slots_least(&s->slots, &least) && least <= memory && ahead <= memory - least;
 }
 
 void hth_store_choose_pinned(hth_store *s, uint64_t memory, uint32_t max)
 {
     uint32_t low = 0, high = max;
     uint64_t ahead = memory / AHEAD_PART < MAX_AHEAD_SIZE ? memory / AHEAD_PART : MAX_AHEAD_SIZE;
+    pin(s, max);
+    if (max == s->n_streamed && hth_slots_hold_all(&s->slots, memory)) return; /* nothing is read ahead */
     while (low < high) {
         uint32_t n = low + (high - low + 1) / 2;
-        uint64_t least;
         pin(s, n);
-        if (hth_slots_least(&s->slots, &least) && least <= memory && ahead <= memory - least) low = n;
+        if (fits(s, memory, ahead)) low = n;
         else high = n - 1;
     }
     pin(s, low);
@@ -116,16 +126,60 @@ static void vacate_surplus(hth_store *s)
     }
 }
 
+/* Called with the lock held. */
+static void divide(hth_store *s, uint64_t memory, uint32_t max_pinned)
+{
+    if (s->pins) hth_store_choose_pinned(s, memory, max_pinned);
+    hth_slots_divide(&s->slots, memory);
+    hth_slots_close_free(&s->slots);
+    if (s->pins) release_unpinned(s);
+}
+
 void hth_store_set_memory(hth_store *s, uint64_t memory)
 {
     pthread_mutex_lock(&s->lock);
-    if (s->max_pinned > 0) hth_store_choose_pinned(s, memory, s->max_pinned);
-    hth_slots_divide(&s->slots, memory);
-    hth_slots_close_free(&s->slots);
-    if (s->max_pinned > 0) release_unpinned(s);
+    divide(s, memory, s->max_pinned);
     hth_store_unlock(s);
     vacate_surplus(s);
 }
+
+/* ---- items that come and go ------------------------------------------------------------------- */
+
+void hth_store_note_memory(hth_store *s)
+{
+    s->max_pinned = s->n_pinned;
+    s->max_memory = 0, s->n_slot_then = 0;
+    for (uint32_t i = 0; i < s->slots.n_class; i++) {
+        s->n_slot_then += s->slots.classes[i].n_open;
+        s->max_memory += (uint64_t)s->slots.classes[i].n_open * s->slots.classes[i].size;
+    }
+}
+
+static void move_elsewhere(hth_store *s, uint32_t i_item, bool elsewhere)
+{
+    hth_item *item = &s->items[i_item];
+    hth_slot_class *c = &s->slots.classes[s->slots.class_of[i_item]];
+    if (item->elsewhere == elsewhere) return;
+    item->elsewhere = elsewhere;
+    c->n_item += elsewhere ? -1u : 1u, c->n_elsewhere += elsewhere ? 1u : -1u;
+    if (item->is.residence == HTH_STORE_STREAMED) s->n_streamed += elsewhere ? -1u : 1u;
+    if (!elsewhere || item->residence != HTH_STORE_CACHED || !hth_store_is_unused(item)) return;
+    hth_slots_hold(&s->slots, item->i_slot);
+    item->state = ITEM_ABSENT;
+    hth_store_free_slot(s, item->i_slot);
+}
+
+void hth_store_move(hth_store *s, const uint8_t *elsewhere, uint64_t memory)
+{
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < s->n_item; i++) move_elsewhere(s, i, elsewhere[i]);
+    divide(s, memory, s->n_streamed);
+    hth_store_note_memory(s);
+    hth_store_unlock(s);
+    vacate_surplus(s);
+}
+
+/* ---- figures ---------------------------------------------------------------------------------- */
 
 static uint64_t read_size(hth_store *s, const uint64_t *size)
 {
@@ -137,4 +191,12 @@ static uint64_t read_size(hth_store *s, const uint64_t *size)
 
 uint64_t hth_store_memory(hth_store *s) { return read_size(s, &s->slots.open_size); }
 uint64_t hth_store_touched(hth_store *s) { return read_size(s, &s->slots.touched_size); }
-uint64_t hth_store_max_memory(const hth_store *s) { return s->slots.size; }
+uint64_t hth_store_max_memory(hth_store *s) { return read_size(s, &s->max_memory); }
+
+uint32_t hth_store_n_slot(hth_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    uint32_t n = s->n_slot_then;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}

@@ -194,6 +194,27 @@ def a_device_is_named_and_no_share_is_made_up():
 
 
 @case
+def three_levels_give_the_same_text():
+    packed = scratch("packed.gguf")
+    good("pack", MODEL, "-o", packed)
+    card = "sim:" + os.path.join(SOURCE, "bench/devices/story.sim")
+    words = ["run", packed, "-p", "Once upon a time", "-n", "12", "-c", "64", "--batch", "16", "-t", "1", "--seed", "1"]
+    expected = json.loads(good(*words, "--gpu", "none", "--json").stdout)
+    for device in ["null", card]:
+        there = ["--gpu", device, "--placement", "even", "--vram", "5M"]
+        limit = least_ram(*words, *there)
+        result = json.loads(good(*words, *there, "--ram", limit, "--json").stdout)
+        check(result["ids"] == expected["ids"], device)
+        check(result["gpu"]["layers"] == 6 and 0 < result["gpu"]["neurons"] < 1 and result["gpu"]["cpu_bits"], result)
+        check(result["parts"] > 0 and result["storage"]["misses"] > 0 and result["storage"]["read_bytes"] > 0, result)
+        said = good(*words, *there, "--ram", limit, "--stats").stderr
+        check(b"6 of 6 layers with " in said and b"; read by " in said, said)
+        check(b"storage, for each generated token: " in said, said)
+        vram = device == "null"  # which has this machine's memory
+        check(("--vram, -c" in bad(1, "needs at least", *words, *there, "--ram", "1M")) == vram, device)
+
+
+@case
 def a_plan_shows_the_placement_and_is_applied():
     card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
     placement = scratch("placement.gguf")

@@ -559,6 +559,97 @@ TEST(bytes_are_right_while_memory_changes)
         }
 }
 
+/* ---- items elsewhere ------------------------------------------------------------------------------------ */
+
+/* Every third item, or none. */
+static void move_items(opened *o, bool elsewhere, uint64_t memory)
+{
+    uint8_t is[N_ITEM];
+    for (uint32_t i = 0; i < N_ITEM; i++) is[i] = elsewhere && i % 3 == 0;
+    hth_store_move(o->store, is, memory);
+}
+
+static uint64_t size_of_rooms(const opened *o, bool with_elsewhere)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < N_ITEM; i++) {
+        size_t size;
+        if (CHECK(hth_reader_room(o->items[i].extents, 3, &size)) && (with_elsewhere || i % 3 > 0)) all += size;
+    }
+    return all;
+}
+
+/* What is elsewhere takes no memory; when it comes back there is some for it, also more than the store was opened with,
+ * and it can be asked for at any time. */
+TEST(items_elsewhere_have_no_memory_until_they_come_back)
+{
+    for (hth_store_residence kind = HTH_STORE_CACHED; kind <= HTH_STORE_STREAMED; kind += 2) {
+        uint32_t here[N_ITEM], all[N_ITEM], n = 0;
+        opened o = {0};
+        make_items(o.items);
+        for (uint32_t i = 0; i < N_ITEM; i++) {
+            o.items[i].residence = kind, o.items[i].elsewhere = i % 3 == 0, all[i] = i;
+            if (i % 3 > 0) here[n++] = i;
+        }
+        if (!open_store(&o, DISK_SIMULATED, NULL, (hth_store_options){.pins = true}, 1.0)) return;
+        uint64_t size = hth_store_memory(o.store), least = least_memory(&o);
+        CHECK(size >= size_of_rooms(&o, false) && size <= size_of_rooms(&o, false) + least);
+        CHECK_INT(size, hth_store_max_memory(o.store));
+        for (int k = 0; k < 3; k++) use_items(&o, here, n);
+        CHECK_INT(sum_counters(&o).n_miss, n); /* all stay, and nothing else is read */
+        CHECK_INT(sum_counters(&o).n_guess, 0);
+        use_items(&o, all, N_ITEM);
+        move_items(&o, false, size_of_rooms(&o, true) / 16 * 17); /* slots are as large as the largest item */
+        CHECK(hth_store_memory(o.store) > size);
+        for (int k = 0; k < 2; k++) use_items(&o, all, N_ITEM);
+        uint64_t n_miss = sum_counters(&o).n_miss;
+        use_items(&o, all, N_ITEM);
+        CHECK_INT(sum_counters(&o).n_miss, n_miss); /* all stay */
+        move_items(&o, true, size + 4 * ITEM_SIZE); /* each class rounds down */
+        CHECK(hth_store_memory(o.store) <= size && hth_store_touched(o.store) <= size);
+        use_items(&o, here, n);
+        CHECK_INT(sum_counters(&o).n_miss, n_miss);
+        move_items(&o, false, least);
+        CHECK(hth_store_memory(o.store) <= least);
+        use_items(&o, all, N_ITEM);
+        close_store(&o);
+    }
+}
+
+static void *move_to_and_fro(void *arg)
+{
+    opened *o = arg;
+    test_random random = {5};
+    uint64_t least = least_memory(o), all = size_of_rooms(o, true);
+    for (int i = 0; i < 60; i++) {
+        uint8_t is[N_ITEM];
+        for (uint32_t k = 0; k < N_ITEM; k++) is[k] = test_random_below(&random, 3) == 0;
+        hth_store_move(o->store, is, least + test_random_below(&random, (uint32_t)(all - least)));
+        usleep(300);
+    }
+    return NULL;
+}
+
+TEST(bytes_are_right_while_items_come_and_go)
+{
+    for (int pins = 0; pins < 2; pins++) {
+        opened o = {0};
+        pthread_t threads[4];
+        user users[3];
+        make_items(o.items);
+        for (uint32_t i = 0; i < N_ITEM; i++)
+            o.items[i].residence = i % 2 ? HTH_STORE_STREAMED : HTH_STORE_CACHED, o.items[i].elsewhere = i % 3 == 0;
+        if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){.pins = pins == 1}, 0.5)) return;
+        pthread_create(&threads[3], NULL, move_to_and_fro, &o);
+        for (int i = 0; i < 3; i++) {
+            users[i] = (user){&o, (uint64_t)(pins * 3 + i)};
+            pthread_create(&threads[i], NULL, run_user, &users[i]);
+        }
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        close_store(&o);
+    }
+}
+
 /* ---- failures --------------------------------------------------------------------------------------- */
 
 TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)

@@ -197,7 +197,9 @@ hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
         to->cold = hth_ffn_slice(f, to->n_hot, f->d_ff - to->n_hot, 0);
     }
     if (g->n_split_layer == 0) return HEARTH_OK;
-    hearth_status st = hth_weight_streams_open(g, err);
+    /* Rows that are read when they are needed are computed on the host, also for prompts. */
+    bool in_memory = g->layers[g->split_layers[0]].cold.up.data != NULL;
+    hearth_status st = in_memory ? hth_weight_streams_open(g, err) : hth_gpu_open_shared_sums(g, err);
     return st == HEARTH_OK ? record_and_test(g, err) : st;
 }
 

@@ -157,6 +157,8 @@ uint64_t hth_gpu_slot_bytes(const hth_model *model);
 /* Builds the chunks of all split layers, once the host has loaded its rows. */
 hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err);
 void hth_weight_streams_close(hth_gpu *g);
+/* Allocates g->shared_sums, which hth_weight_streams_close frees. */
+hearth_status hth_gpu_open_shared_sums(hth_gpu *g, hearth_error *err);
 /* Neurons of a layer's CPU neurons that are streamed, the first ones: whole clusters, at least one. */
 uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p);
 /* Packs chunk i into its staging buffer. */
@@ -185,7 +187,8 @@ struct hth_gpu {
     hth_submit_info *submits;          /* [segments of the longest step and of the head] of the current step */
     hth_fence *fences;
     uint32_t n_submitted, n_done; /* number submitted, and number known to be complete */
-    /* [n_tok][d_model] the host's partial sums of a layer so far; NULL: no stream has_share */
+    /* [n_tok][d_model] the host's partial sums of a layer so far; NULL: no stream has_share, and the host's rows are in
+     * memory */
     int64_t *shared_sums;
     uint32_t shared_state;   /* their state: HTH_HOST_SUMS_* */
     uint64_t host_value;     /* last value signalled by the host */
@@ -207,9 +210,10 @@ static inline void *hth_gpu_mapped(hth_buffer_range s)
 
 /* ---- the current step -------------------------------------------------------------- */
 
-/* host_ops.c: runs one host operation for n tokens; p: the weight stream, or NULL. */
-void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
-                         uint32_t n);
+/* host_ops.c: runs one host operation for n tokens; p: the weight stream, or NULL. IO, CANCELLED: weights that are read
+ * when they are needed did not come; the device may go on without the host's sums. */
+hearth_status hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
+                         uint32_t n, hearth_error *err);
 
 /* submit.c: the segments of a step. */
 typedef struct hth_gpu_step_exec {

@@ -13,30 +13,55 @@ static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t n)
            (size_t)n * g->model->hparams.d_model * sizeof(float));
 }
 
+/* Scores of n tokens for the CPU's neurons of a split layer from number `first` on, n_neuron of them. */
+static void read_scores(const hth_gpu *g, hth_step *s, const hth_gpu_layer *l, uint32_t n, uint32_t first,
+                        uint32_t n_neuron)
+{
+    const float *scores = (const float *)hth_gpu_mapped(g->workspace.d2h_scores) + l->n_hot + first;
+    for (size_t t = 0; t < n && l->predict_out.n_matrix > 0; t++)
+        memcpy(s->scores + t * n_neuron, scores + t * l->predict_out.n_row, n_neuron * sizeof *scores);
+}
+
 /* Computes the contribution of `cold`, whose first neuron is number `first` of the split layer's CPU neurons, to n
  * tokens whose inputs were read. */
 static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_ffn *cold,
                          uint32_t first, hth_cold_sums *out)
 {
-    const hth_gpu_layer *l = &g->layers[g->split_layers[i_split_layer]];
-    const float *scores = (const float *)hth_gpu_mapped(g->workspace.d2h_scores) + l->n_hot + first;
-    for (size_t t = 0; t < n && l->predict_out.n_matrix > 0; t++)
-        memcpy(s->scores + t * cold->d_ff, scores + t * l->predict_out.n_row, cold->d_ff * sizeof *scores);
+    read_scores(g, s, &g->layers[g->split_layers[i_split_layer]], n, first, cold->d_ff);
     hth_fwd_ffn_cold(s, g->split_layers[i_split_layer], cold, n, out);
     hth_gpu_sim_host_cost_cold(g, s, cold, out->n_active);
 }
 
+/* The same for all CPU neurons, whose rows the step's store has. Sums come part by part, to ordinary memory. */
+static hearth_status stream_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, hth_cold_sums *out,
+                                 hearth_error *err)
+{
+    const hth_gpu_layer *l = &g->layers[g->split_layers[i_split_layer]];
+    int64_t *to = out->sums;
+    out->sums = g->shared_sums;
+    read_scores(g, s, l, n, 0, l->cold.d_ff);
+    hearth_status st = hth_fwd_cold_bundles(s, g->split_layers[i_split_layer], l->n_hot, n, s->scores, out, err);
+    if (st != HEARTH_OK) return st;
+    if (out->n_active > 0) memcpy(to, out->sums, (size_t)n * g->model->hparams.d_model * sizeof *to);
+    hth_gpu_sim_host_cost_cold(g, s, &l->cold, out->n_active);
+    return HEARTH_OK;
+}
+
 /* All CPU neurons of a split layer. */
-static void run_cold_ffn(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
+static hearth_status run_cold_ffn(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, hearth_error *err)
 {
     const hth_ffn *cold = &g->layers[g->split_layers[i_split_layer]].cold;
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS)};
+    hearth_status st = HEARTH_OK;
     read_d2h_msg(g, s, n);
-    compute_cold(g, s, i_split_layer, n, cold, 0, &out);
+    if (s->bundles) st = stream_cold(g, s, i_split_layer, n, &out, err);
+    else compute_cold(g, s, i_split_layer, n, cold, 0, &out);
+    if (st != HEARTH_OK) out = (hth_cold_sums){0};
     *flag = out.overflow ? HTH_HOST_SUMS_OVERFLOW : out.n_active > 0 ? HTH_HOST_SUMS_VALID : HTH_HOST_SUMS_NONE;
     g->counts.n_split++;
     g->counts.n_split_empty += out.n_active == 0;
+    return st;
 }
 
 static void stage_chunk(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_chunk)
@@ -67,11 +92,13 @@ static void run_partial_ffn(hth_gpu *g, hth_step *s, const hth_weight_stream *p,
     *flag = g->shared_state;
 }
 
-void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op, uint32_t n)
+hearth_status hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
+                                  uint32_t n, hearth_error *err)
 {
     switch (op->kind) {
-    case HTH_HOST_OP_COLD_FFN: run_cold_ffn(g, s, op->index, n); break;
+    case HTH_HOST_OP_COLD_FFN: return run_cold_ffn(g, s, op->index, n, err);
     case HTH_HOST_OP_STAGE_CHUNK: stage_chunk(g, s, p, op->index); break;
     default: run_partial_ffn(g, s, p, op->index, n);
     }
+    return HEARTH_OK;
 }

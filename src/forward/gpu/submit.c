@@ -40,6 +40,14 @@ hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err)
     return st == HEARTH_OK ? await(g, g->n_submitted, err) : st;
 }
 
+/* A host operation failed: lets the device end the step, of which nothing is used. The next one finds it idle. */
+static hearth_status end_step(hth_gpu *g, hearth_status failed, const hearth_error *why, hearth_error *err)
+{
+    hearth_status st = hth_gpu_wait_idle(g, err);
+    if (st == HEARTH_OK && err) *err = *why;
+    return st == HEARTH_OK ? failed : st;
+}
+
 /* Runs all host operations; in on-demand mode, submits segments as soon as they can run. */
 static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint64_t before,
                              hearth_error *err)
@@ -54,7 +62,9 @@ static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
         while (op->n_d2h > 0 && segments->segments[seen].n_d2h < op->n_d2h) seen++;
         if (st == HEARTH_OK && op->n_d2h > 0) st = await(g, seen + 1, err);
         if (st != HEARTH_OK) return st;
-        hth_gpu_run_host_op(g, s, p->stream, op, p->n_row);
+        hearth_error why = {0};
+        st = hth_gpu_run_host_op(g, s, p->stream, op, p->n_row, &why);
+        if (st != HEARTH_OK) return end_step(g, st, &why, err);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
     }
     return st;

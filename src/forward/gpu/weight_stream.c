@@ -166,12 +166,14 @@ hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
         g->streams[g->n_stream++] = (hth_weight_stream){.config = streams[i], .n_row = n_row};
     }
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = build_chunks(g, &g->streams[i], err);
-    if (st == HEARTH_OK && has_shares(g)) {
-        uint64_t n = (uint64_t)g->params.n_row * g->model->hparams.d_model;
-        g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
-        if (!g->shared_sums) return hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");
-    }
-    return st;
+    return st == HEARTH_OK && has_shares(g) ? hth_gpu_open_shared_sums(g, err) : st;
+}
+
+hearth_status hth_gpu_open_shared_sums(hth_gpu *g, hearth_error *err)
+{
+    uint64_t n = (uint64_t)g->params.n_row * g->model->hparams.d_model;
+    g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
+    return g->shared_sums ? HEARTH_OK : hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");
 }
 
 void hth_weight_streams_close(hth_gpu *g)
