@@ -26,7 +26,7 @@ def profile(*args, **more):
 @case
 def a_file_for_storage_runs_in_memory_and_from_storage():
     plain, stored, mixture = scratch("plain.gguf"), scratch("stored.gguf"), scratch("mixture.gguf")
-    good("pack", MODEL, "--type", "q4_0", "-o", plain)
+    good("pack", data("models/storyteller-drelu/storyteller-drelu-f32.gguf"), "--type", "f16", "-o", plain)
     done = good("pack", plain, "--for-storage", "-o", stored)
     check(b"made for selector gate" in done.stdout, done.stdout)
     facts = json.loads(good("inspect", stored, "--json").stdout)
@@ -42,7 +42,7 @@ def a_file_for_storage_runs_in_memory_and_from_storage():
     for more in [], ["--in-turn"]:
         test = json.loads(good(*drawn, "--ram", limit, *more).stdout)
         check(test["tests"][0]["storage"][0]["weight_bytes"] > 0 and ("in_turn" in test) == bool(more), test)
-    bad(2, "leave --parallel out", *drawn[:3], "--in-turn", "--parallel", "2", stored)
+    bad(2, "leave --parallel out", "bench", stored, "--gpu", "none", "--in-turn", "--parallel", "2")
     source = data("golden/arch/mixtral.gguf")
     bad(1, "hearth pack", "pack", source, "-o", mixture)
     good("pack", source, "--for-storage", "-o", mixture)

@@ -306,7 +306,7 @@ TEST(wrong_bytes_end_an_evaluation_and_no_session)
 static void check_refused(hearth_status status, const char *words)
 {
     hearth_model *model = NULL;
-    CHECK_FAILS(hearth_model_open(stored, NULL, &model, err), status, words);
+    CHECK_FAILS(hearth_model_open(stored, NULL, &model, err), (int)status, words);
     hearth_model_close(model);
 }
 
