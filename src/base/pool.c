@@ -39,10 +39,10 @@
  * while the caller's thread is preempted. UNIT_LIMIT: units of a phase; longer jobs become several phases. */
 enum { RING = 256, UNIT_LIMIT = 8192 };
 
-/* How long a thread spins before it sleeps: longer than the gap between two phases, shorter than a wait for user
- * input. It spins up to SPIN_LAST_NS if a straggler's timeout ends by then, because the kernel may return a core
- * only at its next timer tick. A thread reads the clock once per CLOCK_EVERY pauses. */
-enum { SPIN_NS = 50000, SPIN_LAST_NS = 90000, CLOCK_EVERY = 8 };
+/* How long a thread spins before it sleeps, unless hth_pool_set_spin says otherwise: longer than the gap between two
+ * phases, shorter than a wait for user input. It spins SPIN_MORE_NS longer if a straggler's timeout ends by then, because
+ * the kernel may return a core only at its next timer tick. A thread reads the clock once per CLOCK_EVERY pauses. */
+enum { SPIN_NS = 50000, SPIN_MORE_NS = 40000, CLOCK_EVERY = 8 };
 
 /* A wait below LATE_NS never counts as late. UNKNOWN_NS: assumed time of a unit if no unit of the phase is done
  * yet. */
@@ -86,7 +86,7 @@ struct hth_pool {
     _Atomic bool cancelled;    /* units were skipped */
     const volatile int *watch; /* the cancel flag; NULL: none */
     _Atomic bool caller_sleeps;
-    _Atomic uint64_t straggler_ns;
+    _Atomic uint64_t straggler_ns, spin_ns;
     _Atomic uint64_t n_backup;
     hth_pool_hook_fn *hook;
     _Alignas(64) hth_event event;
@@ -374,6 +374,7 @@ static bool sleep_wait(hth_pool *pool, const member *m, uint64_t timeout_ns)
 static void wait_for_work(hth_pool *pool, member *m)
 {
     uint64_t awake_since = 0, phase_since = 0, seen = 0;
+    const uint64_t spin_ns = atomic_load_explicit(&pool->spin_ns, memory_order_relaxed), last_ns = spin_ns + SPIN_MORE_NS;
     for (uint32_t spins = 0;; spins++) {
         uint64_t t = atomic_load_explicit(&pool->ticket, memory_order_acquire);
         if (work_available(pool, m, t)) return;
@@ -386,9 +387,9 @@ static void wait_for_work(hth_pool *pool, member *m)
         if (now - phase_since >= LATE_NS) left = check_stragglers(pool, m, t, phase_since, now);
         if (left == 0) {
             awake_since = phase_since = 0;
-        } else if (now - awake_since >= SPIN_NS) {
+        } else if (now - awake_since >= spin_ns) {
             if (now - phase_since < LATE_NS) left = LATE_NS;
-            bool soon = left < SPIN_LAST_NS && now - awake_since + left < SPIN_LAST_NS;
+            bool soon = left < last_ns && now - awake_since + left < last_ns;
             if (!soon && sleep_wait(pool, m, left)) awake_since = 0;
         }
     }
@@ -516,9 +517,16 @@ bool hth_pool_take_cancelled(hth_pool *pool)
 
 void hth_pool_quiesce(hth_pool *pool)
 {
+    uint64_t start = 0;
     for (uint32_t i = 1; i < pool->n_thread; i++)
-        while (atomic_load(&pool->members[i].pin))
-            hth_event_wait(&pool->event, atomic_load(&pool->event.n_notify), SPIN_NS);
+        for (uint32_t spins = 0; atomic_load(&pool->members[i].pin); spins++) {
+            pause_core(); /* mostly the thread has computed its unit already */
+            if (spins % CLOCK_EVERY != 0) continue;
+            uint64_t now = hth_clock_ns();
+            if (start == 0) start = now;
+            if (now - start >= SPIN_NS)
+                hth_event_wait(&pool->event, atomic_load(&pool->event.n_notify), SPIN_NS);
+        }
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -554,6 +562,7 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     if (!pool) return hth_fail_memory(err, hth_pool_size(n_thread), "a thread pool");
     pool->free_until = RING - 1;
     atomic_store(&pool->straggler_ns, HTH_POOL_STRAGGLER_NS);
+    atomic_store(&pool->spin_ns, SPIN_NS);
     for (uint32_t i = 0; i < n_thread; i++) {
         member *m = &pool->members[i];
         m->pool = pool, m->index = i;
@@ -587,6 +596,7 @@ uint32_t hth_pool_n_thread(const hth_pool *pool) { return pool->n_thread; }
 
 /* ---- for tests ------------------------------------------------------------------------------ */
 
+void hth_pool_set_spin(hth_pool *pool, uint64_t ns) { atomic_store(&pool->spin_ns, ns); }
 void hth_pool_set_straggler_timeout(hth_pool *pool, uint64_t ns) { atomic_store(&pool->straggler_ns, ns); }
 uint64_t hth_pool_straggler_timeout(const hth_pool *pool) { return atomic_load(&pool->straggler_ns); }
 uint64_t hth_pool_n_backup(const hth_pool *pool) { return atomic_load(&pool->n_backup); }

@@ -82,6 +82,9 @@ static inline size_t hth_pool_block_index(size_t i, size_t n_unit, size_t n_thre
     return stretch * (n_unit / n_thread) + (stretch < n_more ? stretch : n_more) + i / n_thread;
 }
 
+/* From now on threads without work spin so long before they sleep: where gaps between phases are longer than usual. */
+void hth_pool_set_spin(hth_pool *pool, uint64_t ns);
+
 /* ---- for tests ------------------------------------------------------------------------------ */
 
 /* How long a unit may delay the other threads, in addition to twice the time of a unit, before a backup runs; 0:

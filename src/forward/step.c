@@ -356,10 +356,14 @@ void hth_step_close(hth_step *step)
 
 void hth_step_use_gpu(hth_step *step, hth_gpu *gpu) { step->gpu = gpu; }
 
+/* Between two phases a step may wait for a read of some MiB: threads that slept would be woken later than that. */
+enum { READ_SPIN_NS = 2000000 };
+
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     step->streamed = streamed;
+    hth_pool_set_spin(step->pool, READ_SPIN_NS);
     for (int i = 0; i < HTH_N_TABLE && st == HEARTH_OK; i++)
         if (streamed->tables[i].row_size > 0)
             st = hth_table_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max, &step->rows[i], err);

@@ -1,5 +1,5 @@
 /* Files that `hearth pack --for-storage` wrote: the neurons that are read together, checksums of what is read together,
- * and the bounds of the scales of down, which would take reading all of it. Keys and tensors: docs/storage.md. Called by
+ * and the bounds of the scales of down, which would take reading all of it. Keys and tensors: docs/streaming.md. Called by
  * bind_ffn.c for each layer. */
 #include "kernels/sparse_down.h"
 #include "model/bind_int.h"
