@@ -7,8 +7,8 @@
 
 For each row, in turn: the model in memory (its speed is what the cores allow), the disk with reads as large as an
 expert's or a piece's, and the model with --ram, its file dropped from the page cache, in a control group whose limit
-is that budget. Allowed is 1 / max(time in memory, missed bytes of the run / disk bandwidth); the bandwidth is the
-higher of the disk's and of the run's own reads while any of them ran. Hidden is the part of the time of reads in which
+is that budget. Allowed is 1 / max(time in memory, missed bytes of the run / disk bandwidth); the bandwidth is that
+of the run's own reads, while any of them ran: disks of virtual machines change between two measurements. Hidden is the part of the time of reads in which
 the run did not wait, of what its computation could hide: (reads - waits) / min(reads, time in memory). A peer reads by mmap in a
 group with the same limit; its routers have random weights, which choose almost the same experts for every token, so
 its figure flatters it. --routing holds st_4B_expert_frequencies.csv and st_21B_expert_frequencies.csv: experts are
@@ -149,6 +149,8 @@ def planned_rate(row):
 
 def sample(row, peer):
     s = {"resident": row.get("resident") or resident_rate(row), "limited": limited(row)}
+    if row["io"].startswith("sim:"):
+        keep_cached(row["path"])
     s["disk"], s["cores"] = disk_rate(row["path"], row["io"], extent_size(row["info"]))
     s["planned"] = planned_rate(row)
     s["peer"] = peer_rate(row, peer)
@@ -156,13 +158,13 @@ def sample(row, peer):
         reads = s["limited"]["storage"][0] if "parts" in s["limited"] else NO_READS
         s["missed"] = reads["weight_bytes"] / row["n"]
         if reads["read_seconds"] > 0.0:
-            s["disk"] = max(s["disk"], reads["read_bytes"] / reads["read_seconds"])
+            s["own"] = reads["read_bytes"] / reads["read_seconds"]
         s["hits"] = reads["hits"] / max(reads["hits"] + reads["misses"], 1)
         s["rate"] = s["limited"]["median_tokens_per_second"]
         could = min(reads["read_seconds"], row["n"] / s["resident"] if s["resident"] else float("inf"))
         if could > 0.0:
             s["hidden"] = max(reads["read_seconds"] - reads["wait_seconds"], 0.0) / could
-        s["allowed"] = 1.0 / max(1.0 / s["resident"] if s["resident"] else 0.0, s["missed"] / s["disk"])
+        s["allowed"] = 1.0 / max(1.0 / s["resident"] if s["resident"] else 0.0, s["missed"] / s.get("own", s["disk"]))
         if s["planned"]:
             s["accuracy"] = s["planned"] / s["rate"]
     return s
@@ -201,6 +203,7 @@ def print_row(row, samples):
     threads = "" if row["threads"] == 2 else f", {row['threads']} thread{'s' * (row['threads'] > 1)}"
     cells = [f"{row['row']}{routing}{threads}", spread(samples, "rate", "{:.2f}"), spread(samples, "hits", "{:.3f}"),
              spread([{"m": s["missed"] / 1e6} for s in samples if "missed" in s], "m", "{:.1f}"),
+             spread([{"d": s["own"] / 1e9} for s in samples if "own" in s], "d", "{:.2f}"),
              spread([{"d": s["disk"] / 1e9} for s in samples], "d", "{:.2f}"), spread(samples, "cores", "{:.2f}"),
              spread(samples, "hidden", "{:.2f}"),
              spread(samples, "resident", "{:.2f}"), spread(samples, "allowed", "{:.2f}"),
@@ -254,8 +257,8 @@ def main():
     peer = a.peer.partition("=")[2].split()
     print(f"hearth {subprocess.run([os.path.join(BUILD, 'hearth'), '--version'], capture_output=True, text=True).stdout.strip()}"
           f", {a.threads} threads; peer {a.peer or 'none'}\n")
-    print("| work | tokens/s | in memory when asked for | MB read for a token | disk, GB/s | cores for reading | hidden | "
-          "tokens/s in memory | allowed | planned | peer by mmap | targets |\n" + "|---" * 12 + "|", flush=True)
+    print("| work | tokens/s | in memory when asked for | MB read for a token | GB/s of its reads | disk alone, GB/s | cores for reading | hidden | "
+          "tokens/s in memory | allowed | planned | peer by mmap | targets |\n" + "|---" * 13 + "|", flush=True)
     for row in rows_of(a):
         if complete(row, a):
             print_row(row, [sample(row, peer) for _ in range(a.repeat)])
