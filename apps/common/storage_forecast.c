@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Part of the experts that a router names for the next layer, at best (docs/storage.md). */
+/* Part of the experts that a router names for the next layer, at best (docs/plan.md). */
 #define GOOD_FORESIGHT 0.8
 
 hearth_status storage_forecast_at(const storage_forecast *f, const hth_memory_division *division,

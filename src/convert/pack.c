@@ -363,7 +363,7 @@ static void write_storage(packing *w)
                           w->model->hparams.n_layer);
 }
 
-/* What the source has of an earlier packing is written anew, or left out. */
+/* What the source has of an earlier packing is written again, or left out. */
 static bool is_of_storage(const hth_gguf_tensor *t)
 {
     uint32_t i;

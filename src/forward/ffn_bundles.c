@@ -13,8 +13,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* Items that are computed together; items that are named ahead. */
-enum { MAX_HELD = 256, MAX_AHEAD = 32 };
 /* From this many tokens on, whose neurons differ, all of a bundle are computed for all of them, as in ffn.c. */
 enum { DENSE_MIN_TOKENS = 17 };
 
@@ -35,12 +33,12 @@ struct hth_bundle_buffers {
     uint8_t *marked;                   /* [n_tok][d_ff] neurons that a predictor, or the caller, names */
     int32_t *list;                     /* [d_ff] */
     int64_t *sums;                     /* [n_tok][d_model] */
-    uint32_t held_items[MAX_HELD];
+    uint32_t held_items[HTH_MAX_HELD_BUNDLES];
 };
 
 /* Items of a kind that are in memory, ascending. */
 typedef struct arrived {
-    uint32_t bundles[MAX_HELD], n;
+    uint32_t bundles[HTH_MAX_HELD_BUNDLES], n;
 } arrived;
 
 /* A layer that is computed, from its neuron `first` on: bundles, clusters and neurons are counted from there. */
@@ -452,7 +450,7 @@ static void guess_next(network *n)
     n->guesses = false;
     if (!n->candidates) {
         uint32_t n_first = n->from->has_second ? n->from->n * N_ITEM_KIND : n->from->n;
-        hth_store_guess_next(store, n->from->first_item + n_first, MAX_AHEAD);
+        hth_store_guess_next(store, n->from->first_item + n_first, HTH_MAX_AHEAD);
         return;
     }
     for (item_kind k = ITEM_SECOND; k < N_ITEM_KIND; k++)
@@ -551,7 +549,7 @@ static hearth_status take(network *n, hearth_error *err)
 {
     hth_store *store = n->s->streamed->store;
     hearth_status st = HEARTH_OK;
-    while (n->n_asked > 0 && n->n_held < MAX_HELD && st == HEARTH_OK) {
+    while (n->n_asked > 0 && n->n_held < HTH_MAX_HELD_BUNDLES && st == HEARTH_OK) {
         hth_store_view view;
         size_t before = n->n_asked;
         bool wait = n->s->streamed->in_turn && hth_store_is_reading(store);

@@ -3,13 +3,9 @@
  * read meanwhile. */
 #include "forward/forward_int.h"
 
-/* Pieces that are computed as one; items that are named ahead: those of the next layers and, behind the last one, of
- * the next token. */
-enum { MAX_HELD = 8, MAX_AHEAD = 32 };
-
 typedef struct held_pieces {
-    hth_matrix matrices[2 * MAX_HELD]; /* that products point to */
-    uint32_t items[MAX_HELD], n;
+    hth_matrix matrices[2 * HTH_MAX_HELD_PIECES]; /* that products point to */
+    uint32_t items[HTH_MAX_HELD_PIECES], n;
 } held_pieces;
 
 /* Queues the rows of a piece. */
@@ -79,11 +75,11 @@ static hearth_status compute_pieces(hth_step *s, uint32_t i_layer, uint32_t firs
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n; i++) s->pieces[i] = first + i;
     hth_store_ask(store, s->pieces, n);
-    hth_store_guess_next(store, first + (uint32_t)n, MAX_AHEAD);
+    hth_store_guess_next(store, first + (uint32_t)n, HTH_MAX_AHEAD);
     while (n + held.n > 0 && st == HEARTH_OK) {
         hth_store_view view;
         size_t before = n;
-        if (n > 0 && held.n < MAX_HELD) st = hth_store_take(store, s->pieces, &n, held.n == 0, &view, err);
+        if (n > 0 && held.n < HTH_MAX_HELD_PIECES) st = hth_store_take(store, s->pieces, &n, held.n == 0, &view, err);
         if (n < before && st == HEARTH_OK) {
             queue(s, l, &s->streamed->pieces[i_layer], &view, &held.matrices[2 * held.n], add_to);
             held.items[held.n++] = view.i_item;

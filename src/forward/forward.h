@@ -100,6 +100,8 @@ typedef struct hth_ffn_bundles {
 /* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert, a piece or a
  * bundle has, in this order; a joined gate and up is one extent. */
 enum { HTH_TABLE_EMBEDDING, HTH_TABLE_LAYER_EMBEDDING, HTH_N_TABLE }; /* of which tokens read rows */
+/* Pieces, and items of bundles, that are computed together; items that are guessed ahead. Plans count with them. */
+enum { HTH_MAX_HELD_PIECES = 8, HTH_MAX_HELD_BUNDLES = 256, HTH_MAX_AHEAD = 32 };
 typedef struct hth_streamed {
     hth_store *store; /* NULL: only rows of tables are read */
     hth_reader *reader;

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in forward/ffn_streamed.c and ffn_bundles.c: items that are computed as one, and those that are named ahead. */
-enum { MAX_HELD = 8, MAX_BUNDLES = 256, MAX_AHEAD = 32, SEED = 1 };
+enum { SEED = 1 };
 
 /* Bytes of a file that belong to an item. */
 typedef struct item_range {
@@ -199,8 +198,8 @@ static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_
     for (uint32_t i = 0; i < n; i++) p->wanted[i] = first + i;
     ask(p, p->wanted, n);
     set_clock(p);
-    hth_store_guess_next(p->store, first + n, MAX_AHEAD);
-    return compute_items(p, layer, p->wanted, n, MAX_HELD, err);
+    hth_store_guess_next(p->store, first + n, HTH_MAX_AHEAD);
+    return compute_items(p, layer, p->wanted, n, HTH_MAX_HELD_PIECES, err);
 }
 
 /* The halves that decide, of the bundles that a predictor names or of all; then the other rows of those that have an
@@ -217,14 +216,14 @@ static hearth_status play_bundles(player *p, const hth_layer_cost *layer, hearth
     ask(p, p->wanted, n);
     set_clock(p);
     if (!layer->names)
-        hth_store_guess_next(p->store, b->first_item + (b->has_second ? 1 : 2) * b->n, MAX_AHEAD);
-    hearth_status st = compute_items(p, layer, p->wanted, n, MAX_BUNDLES, err);
+        hth_store_guess_next(p->store, b->first_item + (b->has_second ? 1 : 2) * b->n, HTH_MAX_AHEAD);
+    hearth_status st = compute_items(p, layer, p->wanted, n, HTH_MAX_HELD_BUNDLES, err);
     if (st != HEARTH_OK) return st;
     n = 0;
     for (uint32_t k = 1; k < (b->has_second ? 3 : 2); k++)
         for (uint32_t i = 0; i < n_active; i++) p->wanted[n++] = b->first_item + k * b->n + active[i];
     ask(p, p->wanted, n);
-    return compute_items(p, layer, p->wanted, n, MAX_BUNDLES, err);
+    return compute_items(p, layer, p->wanted, n, HTH_MAX_HELD_BUNDLES, err);
 }
 
 static hearth_status play_layer(player *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)

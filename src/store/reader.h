@@ -91,8 +91,8 @@ void hth_reader_hurry(hth_reader *reader, hth_load *load);
 /* A load is not needed any more: unless all its reads have started, it fails. From any thread, until done is called. */
 void hth_reader_drop(hth_reader *reader, hth_load *load);
 
-/* A line about a failure, as an IO error. */
 const char *hth_reader_path(const hth_reader *reader, uint32_t i_file);
+/* A line about a failure, as an IO error. */
 hearth_status hth_reader_describe(const hth_reader *reader, const hth_load_failure *failure, hearth_error *err);
 
 hth_reader_stats hth_reader_get_stats(hth_reader *reader);

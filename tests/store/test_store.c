@@ -132,6 +132,19 @@ static void *run_user(void *arg)
     return NULL;
 }
 
+/* Three users, and a thread that changes the store beside them. */
+static void run_users_beside(void *(*change)(void *), opened *o, uint64_t seed)
+{
+    pthread_t threads[4];
+    user users[3];
+    pthread_create(&threads[3], NULL, change, o);
+    for (uint64_t i = 0; i < 3; i++) {
+        users[i] = (user){o, seed + i};
+        pthread_create(&threads[i], NULL, run_user, &users[i]);
+    }
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+}
+
 TEST(stores_give_the_bytes_of_items_to_several_threads)
 {
     for (disk_kind kind = 0; kind < N_DISK_KIND; kind++)
@@ -542,18 +555,11 @@ TEST(bytes_are_right_while_memory_changes)
     for (disk_kind kind = DISK_URING; kind <= DISK_PREAD; kind++)
         for (int pins = 0; pins < 2; pins++) {
             opened o = {0};
-            pthread_t threads[4];
-            user users[3];
             make_items(o.items);
             for (uint32_t i = 0; i < N_ITEM; i++)
                 o.items[i].residence = i % 7 == 0 ? HTH_STORE_PINNED : i % 2 ? HTH_STORE_STREAMED : HTH_STORE_CACHED;
             if (!open_store(&o, kind, NULL, (hth_store_options){.pins = pins == 1}, 0.8)) continue;
-            pthread_create(&threads[3], NULL, change_memory, &o);
-            for (int i = 0; i < 3; i++) {
-                users[i] = (user){&o, (uint64_t)(pins * 3 + i)};
-                pthread_create(&threads[i], NULL, run_user, &users[i]);
-            }
-            for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+            run_users_beside(change_memory, &o, (uint64_t)pins * 3);
             set_memory(&o, least_memory(&o));
             close_store(&o);
         }
@@ -634,18 +640,11 @@ TEST(bytes_are_right_while_items_come_and_go)
 {
     for (int pins = 0; pins < 2; pins++) {
         opened o = {0};
-        pthread_t threads[4];
-        user users[3];
         make_items(o.items);
         for (uint32_t i = 0; i < N_ITEM; i++)
             o.items[i].residence = i % 2 ? HTH_STORE_STREAMED : HTH_STORE_CACHED, o.items[i].elsewhere = i % 3 == 0;
         if (!open_store(&o, DISK_PREAD, NULL, (hth_store_options){.pins = pins == 1}, 0.5)) return;
-        pthread_create(&threads[3], NULL, move_to_and_fro, &o);
-        for (int i = 0; i < 3; i++) {
-            users[i] = (user){&o, (uint64_t)(pins * 3 + i)};
-            pthread_create(&threads[i], NULL, run_user, &users[i]);
-        }
-        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        run_users_beside(move_to_and_fro, &o, (uint64_t)pins * 3);
         close_store(&o);
     }
 }
