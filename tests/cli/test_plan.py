@@ -2,6 +2,7 @@
 Python 3, standard library only."""
 
 import json
+import os
 
 from program import NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
 
@@ -132,21 +133,23 @@ def limits_that_a_run_refuses_are_refused():
         bad(2, "plan --gpu none: nothing is placed; leave " + option.partition("=")[0], "plan", FLOATS, "--gpu", "none", option)
 
 
-@case
-def stats_show_what_was_expected():
-    least = least_ram("run", FLOATS, "-n", "4", "-p", "a", *SMALL, "--gpu", "none")
-    words = ["run", FLOATS, "-n", "4", "-p", "a", *SMALL, "--gpu", "none", "--seed", "1"]
-    done = good(*words, "--ram", least, "--stats")
-    check(b"with this memory, " in done.stderr and b"were expected" in done.stderr, done.stderr)
-    check(b"were expected" not in good(*words, "--ram", least).stderr, "without --stats")
-    check(b"were expected" not in good(*words, "--ram", "1T", "--stats").stderr, "all in memory")
-    shown = json.loads(good(*words, "--ram", least, "--stats", "--json").stdout)
-    check(0 < shown["expected_tokens_per_second_least"] <= shown["expected_tokens_per_second"] * 1.001, shown)
-    bench = ["bench", FLOATS, *SMALL, "--gpu", "none", "-p", "0", "-n", "8", "--repeat", "1"]
-    shown = json.loads(good(*bench, "--ram", least, "--json").stdout)
-    check(shown["expected_tokens_per_second"] > 0, shown)
-    check(b"are expected of the first generation" in good(*bench, "--ram", least).stdout, "as text")
-    check("expected_tokens_per_second" not in json.loads(good(*bench, "--json").stdout), "without a limit")
+if not os.environ.get("HEARTH_SANITIZED"):  # it takes more memory in this process than in the forked one that measures
+
+    @case
+    def stats_show_what_was_expected():
+        least = least_ram("run", FLOATS, "-n", "4", "-p", "a", *SMALL, "--gpu", "none")
+        words = ["run", FLOATS, "-n", "4", "-p", "a", *SMALL, "--gpu", "none", "--seed", "1"]
+        done = good(*words, "--ram", least, "--stats")
+        check(b"with this memory, " in done.stderr and b"were expected" in done.stderr, done.stderr)
+        check(b"were expected" not in good(*words, "--ram", least).stderr, "without --stats")
+        check(b"were expected" not in good(*words, "--ram", "1T", "--stats").stderr, "all in memory")
+        shown = json.loads(good(*words, "--ram", least, "--stats", "--json").stdout)
+        check(0 < shown["expected_tokens_per_second_least"] <= shown["expected_tokens_per_second"] * 1.001, shown)
+        bench = ["bench", FLOATS, *SMALL, "--gpu", "none", "-p", "0", "-n", "8", "--repeat", "1"]
+        shown = json.loads(good(*bench, "--ram", least, "--json").stdout)
+        check(shown["expected_tokens_per_second"] > 0, shown)
+        check(b"are expected of the first generation" in good(*bench, "--ram", least).stdout, "as text")
+        check("expected_tokens_per_second" not in json.loads(good(*bench, "--json").stdout), "without a limit")
 
 
 if __name__ == "__main__":
