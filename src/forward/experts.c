@@ -85,6 +85,7 @@ static void ask_for_chosen(hth_step *s, uint32_t i_layer)
     for (uint32_t i = 0; i < n_expert; i++)
         if (b->first[i + 1] > b->first[i]) b->wanted[b->n_wanted++] = first_item + i;
     hth_store_ask(from->store, b->wanted, b->n_wanted);
+    hth_store_guess(from->store, NULL, 0); /* the guesses that were wrong are not read any more */
 }
 
 hearth_status hth_fwd_route_early(hth_step *s, uint32_t i_layer, hearth_error *err)

@@ -21,10 +21,10 @@
 
 enum {
     PIECE_SIZE = 1 << 20,
-    MIN_DEPTH = 8, /* also that of guesses */
+    MIN_DEPTH = 8,
     MAX_DEPTH = 32,
-    WINDOW_PIECES = 64,  /* between two changes of the depth */
-    MAX_AGAIN = 1000,    /* EINTR, EAGAIN; then the piece is read by pread */
+    WINDOW_PIECES = 64, /* between two changes of the depth */
+    MAX_AGAIN = 1000,   /* EINTR, EAGAIN; then the piece is read by pread */
     MAX_RESULT = 16,
 };
 /* A read that takes longer is reported. */
@@ -46,9 +46,9 @@ typedef struct piece {
     piece_state state;
     bool direct, reported;
     uint32_t i_file;
-    uint64_t at, end;   /* of the read: rounded out to the alignment */
-    uint64_t needed;    /* end of the bytes that the load wants */
-    uint8_t *to;        /* of byte `at` */
+    uint64_t at, end; /* of the read: rounded out to the alignment */
+    uint64_t needed;  /* end of the bytes that the load wants */
+    uint8_t *to;      /* of byte `at` */
     uint32_t n_again, n_failure;
     uint64_t start_ns, retry_at;
 } piece;
@@ -66,8 +66,8 @@ struct hth_reader {
 
     pthread_mutex_t lock; /* guards the members up to the next line */
     load_queue added;
-    bool changes; /* loads in the queues were hurried or dropped */
-    bool active;  /* without a thread: a caller reads */
+    bool changes;          /* loads in the queues were hurried or dropped */
+    bool active;           /* without a thread: a caller reads */
     bool closing, cancels; /* cancels: once */
     hth_reader_stats stats;
 
@@ -108,8 +108,8 @@ static void queue_pop(load_queue *q)
 static bool room_of(const hth_extent *e, size_t *size)
 {
     uint64_t room;
-    bool ok = hth_add_u64(e->offset % HTH_ROOM_ALIGN, e->size, &room) && hth_align_u64(room, HTH_ROOM_ALIGN, &room) &&
-              room <= SIZE_MAX;
+    bool ok = hth_add_u64(e->offset % HTH_ROOM_ALIGN, e->size, &room) &&
+              hth_align_u64(room, HTH_ROOM_ALIGN, &room) && room <= SIZE_MAX;
     if (ok) *size = (size_t)room;
     return ok;
 }
@@ -345,14 +345,18 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        queue_append(l->dropped ? &r->dropped : l->guess && !l->hurried ? &r->guesses : &r->needed, l);
+        queue_append(l->dropped                        ? &r->dropped
+                     : l->n_at_once > 0 && !l->hurried ? &r->guesses
+                                                       : &r->needed,
+                     l);
     }
 }
 
 static void cancel_queue(load_queue *q)
 {
     while (q->first) {
-        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file, q->first->extents[0].offset, false});
+        fail_load(q->first, (hth_load_failure){ECANCELED, q->first->extents[0].i_file,
+                                               q->first->extents[0].offset, false});
         drop_first(q);
     }
 }
@@ -379,12 +383,11 @@ static void start_pieces(hth_reader *r)
     }
     for (;;) {
         load_queue *q = r->needed.first ? &r->needed : &r->guesses;
-        uint32_t depth = q == &r->needed ? r->depth : MIN_DEPTH;
         if (q->first && q->first->failed) {
             drop_first(q);
             continue;
         }
-        if (!q->first || r->n_running >= depth) return;
+        if (!q->first || r->n_running >= (q == &r->needed ? r->depth : q->first->n_at_once)) return;
         piece *p = find_free(r);
         if (!p) return;
         cut_piece(r, q, p);

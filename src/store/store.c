@@ -15,12 +15,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Guesses that are being read at once. How often a waiting thread looks at the flag that cancels. */
-enum { MAX_GUESS = 16, POLL_NS = 50000000 };
+/* How often a waiting thread looks at the flag that cancels. */
+enum { POLL_NS = 50000000 };
+/* Reads at once of items that will be needed, and of those that may be: what runs when their layer begins delays what
+ * that layer needs. */
+enum { SURE_DEPTH = 8, GUESS_DEPTH = 2 };
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-static hth_item_list *needed_of(hth_store *s, uint32_t i_item) { return &s->needed[s->slots.class_of[i_item]]; }
+static hth_item_list *needed_of(hth_store *s, uint32_t i_item)
+{
+    return &s->needed[s->slots.class_of[i_item]];
+}
 
 static void enqueue(hth_store *s, hth_item_list *q, uint32_t i_item)
 {
@@ -50,7 +56,10 @@ static void empty_queue(hth_store *s, hth_item_list *q)
 
 /* ---- slots ------------------------------------------------------------------------------------- */
 
-static hth_store_counters *counters_of(hth_store *s, const hth_item *i) { return &s->groups[i->is.i_group].counters; }
+static hth_store_counters *counters_of(hth_store *s, const hth_item *i)
+{
+    return &s->groups[i->is.i_group].counters;
+}
 
 void hth_store_release_if_unused(hth_store *s, uint32_t i_item)
 {
@@ -86,6 +95,13 @@ static uint32_t find_slot(hth_store *s, const hth_item *i, bool guess)
 
 static void end_load(hth_load *load);
 
+static void forget_guess(hth_store *s, uint32_t i_item)
+{
+    uint32_t k = 0;
+    while (s->guessed[k] != i_item) k++;
+    s->guessed[k] = s->guessed[--s->n_guessed];
+}
+
 static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool guess)
 {
     hth_item *i = &s->items[i_item];
@@ -94,8 +110,13 @@ static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool 
     i->state = ITEM_LOADING, i->i_slot = i_slot;
     slot->i_item = i_item, slot->unused_guess = guess;
     hth_slots_touch(&s->slots, i_slot);
-    s->n_loading++, s->n_guess_loading += guess;
-    *l = (hth_load){.n_extent = i->is.n_extent, .to = slot->memory, .guess = guess, .done = end_load, .user = s};
+    s->n_loading++;
+    if (guess) s->guessed[s->n_guessed++] = i_item;
+    *l = (hth_load){.n_extent = i->is.n_extent,
+                    .to = slot->memory,
+                    .n_at_once = guess ? s->guess_depth : 0,
+                    .done = end_load,
+                    .user = s};
     memcpy(l->extents, i->is.extents, sizeof l->extents);
     return l;
 }
@@ -106,7 +127,7 @@ static void start_queue(hth_store *s, hth_item_list *q, hth_load ***last)
     bool guess = q == &s->guesses;
     for (uint32_t next, i = q->first; i != HTH_NO_ITEM; i = next) {
         next = s->items[i].after;
-        if (guess && s->n_guess_loading >= MAX_GUESS) return;
+        if (guess && s->n_guessed == HTH_STORE_MAX_GUESS) return;
         uint32_t i_slot = find_slot(s, &s->items[i], guess);
         if (i_slot == HTH_NO_SLOT && guess) continue;
         if (i_slot == HTH_NO_SLOT) return;
@@ -178,15 +199,16 @@ static void end_load(hth_load *load)
         return;
     }
     bool guess = s->slots.slots[i_slot].unused_guess;
-    s->n_loading--, s->n_guess_loading -= guess;
+    s->n_loading--;
+    if (guess) forget_guess(s, i_item);
     if (!load->failed) counters_of(s, i)->read_size += size_of(i);
-    if (!load->failed && guess) hth_store_count_guess(s, i, true, false);
+    if (!load->failed && guess && !load->dropped) hth_store_count_guess(s, i, true, false);
     if (load->failed) {
         i->failure = load->failure;
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
         hth_store_free_slot(s, i_slot);
         /* Asked for after it was dropped or guessed: only what is read from then on counts. */
-        if (i->n_need > 0 && (load->dropped || load->guess)) enqueue(s, needed_of(s, i_item), i_item);
+        if (i->n_need > 0 && (load->dropped || load->n_at_once > 0)) enqueue(s, needed_of(s, i_item), i_item);
     } else {
         i->state = ITEM_READY;
         if (i->n_need > 0) s->slots.slots[i_slot].unused_guess = false;
@@ -214,8 +236,8 @@ static void ask_for(hth_store *s, uint32_t i_item)
     if (i->n_need == 1) c->n_miss++;
     if (i->state == ITEM_LOADING && s->slots.slots[i->i_slot].unused_guess) {
         s->slots.slots[i->i_slot].unused_guess = false;
-        s->n_guess_loading--;
-        hth_store_count_guess(s, i, true, true);
+        forget_guess(s, i_item);
+        hth_store_count_guess(s, i, !s->loads[i->i_slot].dropped, true);
         hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
     }
     if (i->state == ITEM_QUEUED && i->queue == &s->guesses) dequeue(s, i_item);
@@ -257,10 +279,29 @@ static void guess(hth_store *s, uint32_t i_item)
     if (s->items[i_item].state == ITEM_ABSENT) enqueue(s, &s->guesses, i_item);
 }
 
+/* What is read as a guess is not one any more: it was wrong. */
+static void drop_guess(hth_store *s, uint32_t i_item)
+{
+    hth_load *load = &s->loads[s->items[i_item].i_slot];
+    if (load->dropped) return;
+    hth_store_count_guess(s, &s->items[i_item], true, false);
+    hth_reader_drop(s->reader, load);
+}
+
+static bool contains(const uint32_t *items, size_t n, uint32_t item)
+{
+    for (size_t i = 0; i < n; i++)
+        if (items[i] == item) return true;
+    return false;
+}
+
 void hth_store_guess(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     empty_queue(s, &s->guesses);
+    s->guess_depth = GUESS_DEPTH;
+    for (uint32_t i = 0; i < s->n_guessed; i++)
+        if (!contains(items, n, s->guessed[i])) drop_guess(s, s->guessed[i]);
     for (size_t i = 0; i < n; i++) guess(s, items[i]);
     hth_store_unlock(s);
 }
@@ -269,6 +310,7 @@ void hth_store_guess_next(hth_store *s, uint32_t first, uint32_t n)
 {
     pthread_mutex_lock(&s->lock);
     empty_queue(s, &s->guesses);
+    s->guess_depth = SURE_DEPTH;
     for (uint32_t i = 0; i < s->n_item && n > 0; i++) {
         uint32_t i_item = (first + i) % s->n_item;
         bool stays = s->items[i_item].residence == HTH_STORE_PINNED && s->items[i_item].state != ITEM_ABSENT;
@@ -389,10 +431,14 @@ static hearth_status alloc_items(hth_store *s, const hth_store_options *o, heart
     uint64_t least;
     s->items = hth_alloc(o->n_item, sizeof *s->items);
     s->groups = hth_alloc(o->n_group, sizeof *s->groups);
-    if (!s->items || !s->groups) return hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
+    if (!s->items || !s->groups)
+        return hth_fail_memory(err, o->n_item * sizeof *s->items, "items of a store");
     for (uint32_t i = 0; i < o->n_item; i++) {
-        s->items[i] = (hth_item){.is = o->items[i], .residence = o->items[i].residence, .i_slot = HTH_NO_SLOT,
-                                 .elsewhere = o->items[i].elsewhere, .uses = o->items[i].weight};
+        s->items[i] = (hth_item){.is = o->items[i],
+                                 .residence = o->items[i].residence,
+                                 .i_slot = HTH_NO_SLOT,
+                                 .elsewhere = o->items[i].elsewhere,
+                                 .uses = o->items[i].weight};
         s->n_streamed += o->items[i].residence == HTH_STORE_STREAMED && !o->items[i].elsewhere;
     }
     hearth_status st = hth_slots_sort(&s->slots, o->items, o->n_item, err);
@@ -418,8 +464,12 @@ hearth_status hth_store_open(const hth_store_options *o, hth_store **out, hearth
     *out = NULL;
     hth_store *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a store");
-    *s = (hth_store){.reader = o->reader, .cancel = o->cancel, .policy = o->policy, .n_item = o->n_item,
-                     .pins = o->pins, .guesses = {HTH_NO_ITEM, HTH_NO_ITEM}};
+    *s = (hth_store){.reader = o->reader,
+                     .cancel = o->cancel,
+                     .policy = o->policy,
+                     .n_item = o->n_item,
+                     .pins = o->pins,
+                     .guesses = {HTH_NO_ITEM, HTH_NO_ITEM}};
     pthread_mutex_init(&s->lock, NULL);
     hth_cond_init(&s->arrived);
     hearth_status st = alloc_items(s, o, err);
@@ -469,4 +519,3 @@ hth_store_counters hth_store_get_counters(hth_store *s, uint32_t i_group)
     pthread_mutex_unlock(&s->lock);
     return c;
 }
-

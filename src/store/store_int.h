@@ -17,6 +17,8 @@ typedef enum hth_item_state {
 
 /* Steps whose uses are remembered, more than have a gain (reuse.h). */
 enum { HTH_STORE_REMEMBERED = 32 };
+/* Guesses that are being read at once. */
+enum { HTH_STORE_MAX_GUESS = 16 };
 
 typedef struct hth_item_list {
     uint32_t first, last;
@@ -64,7 +66,9 @@ struct hth_store {
     hth_load *loads; /* [n_slot] */
     hth_item_list *needed; /* [n_class]: what waits for a slot of a class */
     hth_item_list guesses;
-    uint32_t n_loading, n_guess_loading;
+    uint32_t n_loading;
+    uint32_t guessed[HTH_STORE_MAX_GUESS], n_guessed; /* items that are being read as guesses */
+    uint32_t guess_depth; /* reads of the queued ones at once */
     float use_weight, growth; /* of a use now; in one token */
     float all_uses;           /* what `uses` is of an item that every step used */
     uint64_t i_step;          /* from 1 */
