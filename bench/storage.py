@@ -3,7 +3,8 @@
 
     bench/storage.py --table bench/storage-table.json --models FOLDER [--routing FOLDER]
         [--peer 'llama.cpp=PATH/llama-bench'] [--repeat 3] [--only WORDS] [-t 2]
-    bench/storage.py MODEL --ram BYTES... [--io HOW] [--route SPEC] [-n 64] [-p 0] [--seconds S]
+    bench/storage.py MODEL --ram BYTES... [--io HOW] [--route SPEC] [-n 64] [-p 0] [-c N]
+        [--seconds S] [--repeat 3] [-t 2]
 
 For each row, in turn: the model with --ram, its file dropped from the page cache, in a control group whose limit is
 that budget; the disk with reads as large as an expert's or a piece's; the plan; the peer; and last, since it reads the
@@ -16,11 +17,11 @@ without waits), at most 1. The group's peak is judged against the budget, 2 % an
 exceed it, since its run would be killed, so only simulated disks can miss this. --seconds: the limited run takes fewer
 tokens, at least 2, where the plan expects them and as many of warming up to take longer.
 A peer reads by mmap in a group with the same limit; its routers have random weights, which choose almost the same
-experts for every token, so its figure flatters it. --routing holds st_4B_expert_frequencies.csv and st_21B_expert_frequencies.csv: experts are
-drawn from them (hearth bench --route); other shapes draw from the sorted frequencies of the 21B, resampled.
-A simulated disk takes its bytes from the page cache, in a group without a limit; its copying takes a core at 7 GB/s, which a real
-disk does not: with "threads" 1 in a row another core is there for it. Prints one Markdown table: medians (min-max).
-Decides no test. Without root there are no groups."""
+experts for every token, so its figure flatters it. --routing holds st_4B_expert_frequencies.csv and
+st_21B_expert_frequencies.csv: experts are drawn from them (hearth bench --route); other shapes draw from the sorted
+frequencies of the 21B, resampled. A simulated disk takes its bytes from the page cache, in a group without a limit; its
+copying takes a core at 7 GB/s, which a real disk does not: with "threads" 1 in a row another core is there for it.
+Prints one Markdown table: medians (min-max). Decides no test. Without root there are no groups."""
 import argparse
 import csv
 import json
@@ -99,7 +100,8 @@ def facts_of(path):
     shown = hearth("inspect", path, "--json")
     if shown is None:
         return None
-    return dict(shown["model"], feed_forward_bytes=sum(r["bytes"] for r in shown["roles"] if r["name"] == "feed-forward"))
+    bytes_of = {r["name"]: r["bytes"] for r in shown["roles"]}
+    return dict(shown["model"], feed_forward_bytes=bytes_of["feed-forward"])
 
 
 def bench(row, *more, group=None):
@@ -237,7 +239,7 @@ def rows_of(a):
     if not a.table:
         kind = ("prompt", a.prompt) if a.prompt else ("generate", a.predict)
         return [{"row": f"{os.path.basename(a.model)}, {ram}", "model": a.model, "ram": ram, "kind": kind[0],
-                 "n": kind[1], "io": a.io, "spec": a.route} for ram in a.ram]
+                 "n": kind[1], "io": a.io, "spec": a.route, "options": ["-c", a.ctx] if a.ctx else []} for ram in a.ram]
     with open(a.table, encoding="utf-8") as f:
         return [r for r in json.load(f) if not a.only or a.only in r["row"]]
 
@@ -267,6 +269,7 @@ def main():
     p.add_argument("--route")
     p.add_argument("-n", "--predict", type=int, default=64)
     p.add_argument("-p", "--prompt", type=int, default=0)
+    p.add_argument("-c", "--ctx", type=int)
     p.add_argument("--table")
     p.add_argument("--models", default=".")
     p.add_argument("--routing", default=".")
@@ -284,10 +287,11 @@ def main():
     except ValueError as error:
         p.error(f"--ram {error}")
     peer = a.peer.partition("=")[2].split()
-    print(f"hearth {subprocess.run([os.path.join(BUILD, 'hearth'), '--version'], capture_output=True, text=True).stdout.strip()}"
-          f", {a.threads} threads; peer {a.peer or 'none'}\n")
+    version = subprocess.run([os.path.join(BUILD, "hearth"), "--version"], capture_output=True, text=True, check=True)
+    print(f"{version.stdout.strip()}, {a.threads} threads; peer {a.peer or 'none'}\n")
     print("| work | tokens/s | in memory when asked for | MB read for a token | GB/s of its reads | disk alone, GB/s "
-          "| cores for reading | hidden | tokens/s in memory | allowed | planned | peer by mmap | targets |\n" + "|---" * 13 + "|", flush=True)
+          "| cores for reading | hidden | tokens/s in memory | allowed | planned | peer by mmap | targets |\n"
+          + "|---" * 13 + "|", flush=True)
     for row in rows_of(a):
         if complete(row, a):
             print_row(row, [sample(row, peer) for _ in range(a.repeat)])
