@@ -37,6 +37,7 @@ static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machin
     hearth_status st = hth_read_rate_measure(o, &one, err);
     if (st != HEARTH_OK) return st;
     out->read_rate = one.rate;
+    if (one.first.min < one.rate.min) out->read_rate.min = one.first.min;
     out->reading_cores = one.cores;
     o->seconds = SHORT_SECONDS, o->sequential = true;
     if ((st = hth_read_rate_measure(o, &one, err)) != HEARTH_OK) return st;

@@ -371,6 +371,30 @@ TEST(guesses_are_there_when_they_are_needed)
     close_store(&o);
 }
 
+TEST(guesses_that_were_wrong_are_not_read_on)
+{
+    opened o = {0};
+    uint32_t items[10];
+    hth_disk_faults faults = {.delay_ns = 20000000}; /* two reads at once, three for an item */
+    make_items(o.items);
+    open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5);
+    for (uint32_t i = 0; i < 10; i++) items[i] = 100 + i;
+    hth_store_guess(o.store, items, 10);
+    usleep(5000);
+    hth_store_guess(o.store, items, 1); /* the first is read on */
+    CHECK_INT(sum_counters(&o).n_guess, 9);
+    use_one(&o, 3);
+    for (int i = 0; i < 500 && sum_counters(&o).n_guess < 10; i++) usleep(1000);
+    hth_store_counters c = sum_counters(&o);
+    CHECK_INT(c.n_guess, 10);
+    CHECK_INT(c.n_guess_used, 0);
+    uint64_t used = 3 * (o.items[3].extents[0].size + o.items[100].extents[0].size);
+    CHECK(c.read_size >= used && c.read_size <= used + 3 * o.items[101].extents[0].size);
+    use_items(&o, items, 10);
+    CHECK_INT(sum_counters(&o).n_miss, 1 + 9);
+    close_store(&o);
+}
+
 TEST(guesses_do_not_evict_what_was_just_used)
 {
     opened o = {0};
