@@ -342,6 +342,7 @@ static hearth_status plan_layer_for_storage(packing *w, uint32_t i, hearth_error
         all[k]->unit_row = w->mixture ? all[k]->n_row / l->experts.router.n_expert : n_neuron;
         n_unit += n_unit_of(all[k]);
     }
+    if (!w->mixture) n_unit++; /* of the scales */
     uint64_t *checksums = hth_arena_alloc(&w->arena, (size_t)n_unit, sizeof *checksums, 64);
     float *scales = hth_arena_alloc(&w->arena, (size_t)n_cluster, sizeof *scales, 64);
     if (!checksums || !scales) return hth_fail_memory(err, (size_t)n_unit * sizeof *checksums, "checksums");

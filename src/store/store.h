@@ -85,7 +85,7 @@ void hth_store_advance(hth_store *store, uint32_t n_tok);
 void hth_store_ask(hth_store *store, uint32_t *items, size_t n);
 /* Reads items while nothing else is to be read; what is not among them is not guessed any more. May be ignored. */
 void hth_store_guess(hth_store *store, const uint32_t *items, size_t n);
-/* The same for the next n items from `first` on, behind the last one from 0 on, that are not pinned. */
+/* Reads the next n items from `first` on, behind the last one from 0 on, that are not pinned, ahead of their use. */
 void hth_store_guess_next(hth_store *store, uint32_t first, uint32_t n);
 
 /* Bytes of an item. */

@@ -212,6 +212,13 @@ static void check_layer(const opened *o, const hth_layer *l)
             CHECK_BYTES(sums + 8 * i_sum, &found, sizeof found);
         }
     }
+    if (l->n_bundle_neuron > 0) {
+        const hth_binding *b = o->model->bindings;
+        while (b->vector != &l->ffn.scales) b++;
+        FREED uint8_t *scales = read_tensor(o->file, b->tensor);
+        uint64_t found = hth_hash(scales, (size_t)b->tensor->size);
+        CHECK_BYTES(sums + 8 * i_sum++, &found, sizeof found);
+    }
     CHECK_INT(i_sum * 8, l->checksums->size);
 }
 
@@ -303,22 +310,27 @@ TEST(wrong_bytes_end_an_evaluation_and_no_session)
     hearth_session_close(s);
 }
 
-static void check_refused(hearth_status status, const char *words)
+static void check_refused(const hearth_model_options *options, hearth_status status, const char *words)
 {
     hearth_model *model = NULL;
-    CHECK_FAILS(hearth_model_open(stored, NULL, &model, err), (int)status, words);
+    CHECK_FAILS(hearth_model_open(stored, options, &model, err), (int)status, words);
     hearth_model_close(model);
 }
 
 /* Patches four bytes, opens the file, and restores it. */
-static void check_patched(uint64_t at, uint32_t value, hearth_status status, const char *words)
+static void check_patched_with(const hearth_model_options *options, uint64_t at, uint32_t value, hearth_status status, const char *words)
 {
     size_t n = 0;
     FREED char *bytes = test_read_file(stored, &n);
     if (!bytes || !CHECK(at + 4 <= n)) return;
     patch(stored, at, &value, 4);
-    check_refused(status, words);
+    check_refused(options, status, words);
     patch(stored, at, bytes + at, 4);
+}
+
+static void check_patched(uint64_t at, uint32_t value, hearth_status status, const char *words)
+{
+    check_patched_with(NULL, at, value, status, words);
 }
 
 TEST(files_that_are_not_what_they_say_are_refused)
@@ -349,6 +361,11 @@ TEST(files_that_are_not_what_they_say_are_refused)
                   "blk.1.ffn_down_t.scales|expected a finite number");
     check_patched(scales, 0x3f800000, HEARTH_ERROR_FORMAT,
                   "blk.1.ffn_down_t.scales|entry 0 is 1, but the largest");
+    /* No row of down is there to compare with. */
+    hth_engine_set_store_memory(0);
+    check_patched_with(&(hearth_model_options){.ram = 1}, scales, 0x3f800000, HEARTH_ERROR_FORMAT,
+                       "blk.1.ffn_down_t.scales|another checksum");
+    hth_engine_set_store_memory(UINT64_MAX);
     CLOSED(hearth_model) *model = OPENED(hearth_model, stored, NULL);
     CHECK(model != NULL);
 }

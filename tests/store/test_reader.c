@@ -33,7 +33,7 @@ static void make_batch(batch *b, uint64_t seed)
     b->n_done = 0;
     for (uint32_t i = 0; i < N_LOAD; i++) {
         hth_load *l = &b->loads[i];
-        *l = (hth_load){.n_extent = 1 + i % HTH_MAX_EXTENT, .n_at_once = i % 5 == 4 ? 8 : 0, .done = load_done, .user = b};
+        *l = (hth_load){.n_extent = 1 + i % HTH_MAX_EXTENT, .guess_size = i % 5 == 4 ? 8 << 20 : 0, .done = load_done, .user = b};
         for (uint32_t k = 0; k < l->n_extent; k++) {
             uint64_t size = 1 + test_random_below(&random, i % 8 == 0 ? 3 << 20 : i % 4 == 1 ? 700 : 100000);
             uint64_t offset = i == 0   ? 0
@@ -303,7 +303,7 @@ TEST(a_guess_that_is_needed_comes_first)
     hth_reader *reader = open_reader(DISK_PREAD_ONE, false, fd, &faults);
     batch b;
     make_batch(&b, 6);
-    for (uint32_t i = 0; i < N_LOAD; i++) b.loads[i].n_at_once = 8;
+    for (uint32_t i = 0; i < N_LOAD; i++) b.loads[i].guess_size = 8 << 20;
     hth_reader_start(reader, b.loads);
     hth_reader_hurry(reader, &b.loads[N_LOAD - 1]);
     pthread_mutex_lock(&b.lock);
