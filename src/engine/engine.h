@@ -176,6 +176,10 @@ void hth_engine_set_system_memory(hth_engine_memory_fn *fn);
  * store. */
 uint64_t hth_engine_session_size(const hearth_model *m, const hearth_session_options *options, bool streams);
 
+/* session_file.c: reads now what hearth_session_save would read of the model's file, which may have become unreadable
+ * by then. IO, MEMORY. */
+hearth_status hth_engine_prepare_save(hearth_session *s, hearth_error *err);
+
 /* load.c: reads or maps the weights of all bindings of m->model: first the vectors, then the CPU's rows of
  * matrices without data. The data of a matrix that is partly on the device point to the CPU's first row. */
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);

@@ -1,8 +1,9 @@
 /* A dense network whose down is transposed and whose rows come from a store, in bundles of neurons. The rows that decide
  * whether a neuron is active are read first (gate; up where there is no gate), those of the other half only for bundles
  * with an active neuron, those of down only where a hidden value is not zero. What has arrived is computed together,
- * whichever bundles it belongs to and whatever comes next: each bundle goes its own way, and only the bundles of a
- * cluster meet, whose hidden values have one scale. No sum depends on the order of arrival (docs/arithmetic.md 6).
+ * whichever bundles it belongs to and whatever comes next: bundles are independent of one another, except that the
+ * scale of a cluster needs the hidden values of all its bundles. No sum depends on the order of arrival
+ * (docs/arithmetic.md 6).
  *
  * Neurons of a token that are active so far lie in the segment of their bundle: indices in s->active_idx, the values of
  * the first half, later hidden values, in s->active_vals, from the bundle's first neuron on. */

@@ -3,9 +3,9 @@
  * order; what it holds or has asked for is never evicted. A guess brings an item that may be needed; it never
  * changes a result.
  *
- * Items lie in slots: memory that stays mapped, at the same address, as long as the store is open. So a thread that
- * still reads an evicted item reads other bytes, not unmapped memory (base/pool.h, stragglers). An item that nothing
- * uses may move to another slot.
+ * Items lie in slots: memory that stays mapped, at the same address, as long as the store is open. An item that nothing
+ * uses may move to another slot, or be evicted: who gives an item back has finished all reads of it, those of
+ * stragglers (base/pool.h) too.
  *
  * All functions may be called from any thread. */
 #ifndef HTH_STORE_STORE_H

@@ -726,18 +726,32 @@ TEST(a_guess_that_fails_is_no_error)
     close_store(&o);
 }
 
+static volatile int cancel_flag;
+
+/* hth_store_take counts a wait and begins it under the lock that hth_store_get_counters takes. */
+static void *cancel_a_wait(void *store)
+{
+    while (hth_store_get_counters(store, 0).n_stall == 0) usleep(1000);
+    cancel_flag = 1;
+    return NULL;
+}
+
 TEST(a_wait_ends_when_it_is_cancelled)
 {
     opened o = {0};
-    volatile int cancel = 1;
     uint32_t items[1] = {3};
     size_t n = 1;
     hth_disk_faults faults = {.delay_ns = 300000000};
     hth_store_view view;
+    pthread_t thread;
     make_items(o.items);
-    open_store(&o, DISK_PREAD, &faults, (hth_store_options){.cancel = &cancel}, 0.5);
+    cancel_flag = 0;
+    if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){.cancel = &cancel_flag}, 0.5)) return;
     hth_store_ask(o.store, items, 1);
+    pthread_create(&thread, NULL, cancel_a_wait, o.store);
     CHECK_FAILS(hth_store_take(o.store, items, &n, true, &view, err), HEARTH_ERROR_CANCELLED, "cancelled");
+    pthread_join(thread, NULL);
+    CHECK(hth_store_get_counters(o.store, 0).stall_ns > 0);
     CHECK_INT(n, 1);
     hth_store_drop(o.store, items, 1);
     close_store(&o);
