@@ -4,10 +4,10 @@
 
 #include "base/alloc.h"
 #include "base/format_bytes.h"
-#include "cli/measure/bench.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "common/placement_info.h"
+#include "common/route_option.h"
 #include "common/storage_forecast.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ typedef struct packing {
 typedef struct storage_plan {
     const args *a;
     const char *no_gpu;
-    bench_route route;
+    route_option route;
     storage_forecast f;
     struct {
         uint64_t limit;
@@ -390,13 +390,13 @@ int plan_storage(const args *a, const char *no_gpu)
     storage_plan p = {.a = a, .no_gpu = no_gpu};
     hearth_error err;
     const char *route = args_text(a, "route", NULL);
-    int status = route ? bench_parse_route("plan", route, &p.route) : 0;
+    int status = route ? parse_route("plan", route, &p.route) : 0;
     if (status) return status;
-    if (!bench_read_route(&p.route)) return EXIT_OTHER;
+    if (!read_route(&p.route)) return EXIT_OTHER;
     hearth_status st = make(&p, &err);
     if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
     else if (st == HEARTH_OK) print_text(&p);
     storage_forecast_close(&p.f);
-    bench_close_route(&p.route);
+    close_route(&p.route);
     return st == HEARTH_OK ? 0 : report(&err);
 }

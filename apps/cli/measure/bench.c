@@ -295,7 +295,8 @@ static void close_all(bench *b)
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
     hth_act_trace_close(b->traces.lists);
-    bench_close_route(&b->route);
+    hth_route_trace_close(b->route_lists);
+    close_route(&b->route);
     bench_close_quality(&b->quality);
 }
 
@@ -406,17 +407,17 @@ static int run(const args *a)
                 .quality.path = args_text(a, "file", NULL)};
     const char *fire = args_text(a, "fire", NULL), *route = args_text(a, "route", NULL);
     int wrong = fire ? bench_parse_traces(fire, &b.traces) : 0;
-    if (wrong == 0 && route) wrong = bench_parse_route("bench", route, &b.route);
+    if (wrong == 0 && route) wrong = parse_route("bench", route, &b.route);
     if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
     if (!check_ctx(a, n_token)) return EXIT_OTHER;
     install_signal_handlers();
     interrupt_at_once(true);
-    if (!bench_read_route(&b.route)) return EXIT_OTHER;
+    if (!read_route(&b.route)) return EXIT_OTHER;
     predict_generation(&b, a, device_positions(&b, a, n_token));
     if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) {
-        bench_close_route(&b.route);
+        close_route(&b.route);
         return EXIT_OTHER;
     }
     b.model = model;

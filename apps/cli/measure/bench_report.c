@@ -122,7 +122,7 @@ static void print_traces(const bench *b)
 
 static void print_route(const bench *b)
 {
-    const bench_route *r = &b->route;
+    const route_option *r = &b->route;
     if (!r->given) return;
     printf("Experts drawn, not chosen by the model: %s%s, sticky %g, foreseen %g, seed %llu.\n\n",
            *r->path ? "frequencies of " : "uniform", printable(r->path), r->spec.sticky, r->spec.foreseen,
@@ -312,7 +312,7 @@ static void print_json_traces(json *j, const bench *b)
 
 static void print_json_route(json *j, const bench *b)
 {
-    const bench_route *r = &b->route;
+    const route_option *r = &b->route;
     json_open(j, "drawn_experts", '{');
     if (*r->path) json_word(j, "frequencies", r->path);
     json_float(j, "sticky", r->spec.sticky, 6);
