@@ -240,8 +240,9 @@ static void print_expected(const storage_plan *p)
         printf(", %.1f %% of the experts in memory when asked for", s->hits * 100.0);
     printf("\n");
     if (f->n_prompt > 0)
-        printf("A prompt of %u: %.1f tokens/s; %.1f MB read for a token of it\n", f->n_prompt,
-               tokens_per_second(f->prompt.seconds), f->prompt.read_bytes * 1e-6);
+        printf("A prompt of %u: %.1f tokens/s, a second one %.1f; %.1f MB read for a token of it\n",
+               f->n_prompt, tokens_per_second(f->prompt.first_seconds), tokens_per_second(f->prompt.seconds),
+               f->prompt.first_read_bytes * 1e-6);
     if (f->assumed)
         printf("Experts are assumed: mildly skewed, 30 %% as for the token before; the least: all alike. "
                "--route says "
@@ -380,6 +381,8 @@ static void print_json(const storage_plan *p)
         json_uint(&j, "prompt_tokens", f->n_prompt);
         json_float(&j, "prompt_tokens_per_second", tokens_per_second(f->prompt.seconds), 6);
         json_float(&j, "prompt_read_bytes", f->prompt.read_bytes, 9);
+        json_float(&j, "prompt_tokens_per_second_first", tokens_per_second(f->prompt.first_seconds), 6);
+        json_float(&j, "prompt_read_bytes_first", f->prompt.first_read_bytes, 9);
     }
     json_others(&j, p);
     json_end(&j);
