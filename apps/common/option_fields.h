@@ -14,7 +14,8 @@ typedef struct option_fields {
     size_t path_size;
 } option_fields;
 
-/* Parses "NAME=value,..." where values are numbers of at least 0. Absent fields are unchanged. False: something else. */
+/* Parses "NAME=value,..." where values are numbers of at least 0. Absent fields are unchanged. False: something
+ * else. */
 bool parse_fields(const char *text, const option_fields *fields);
 
 #endif

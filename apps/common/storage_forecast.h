@@ -31,8 +31,9 @@ typedef struct forecast_options {
     uint64_t memory;                   /* that measuring may take */
 } forecast_options;
 
-/* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at the
- * first time. storage_forecast_close closes it, also on failure. As hearth_model_open, which refuses the same limits. */
+/* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at
+ * the first time. storage_forecast_close closes it, also on failure. As hearth_model_open, which refuses the same
+ * limits. */
 hearth_status storage_forecast_open(storage_forecast *f, const char *path,
                                     const hearth_model_options *options, const forecast_options *forecast,
                                     hearth_error *err);

@@ -72,8 +72,8 @@ typedef struct hth_storage_speed {
 hearth_status hth_storage_usual_route(const hearth_model *model, double **frequency,
                                       hth_route_trace_spec *out, hearth_error *err);
 
-/* model and division as of hth_engine_open_divided; the division may be of another limit. UNSUPPORTED: drawn experts for
- * a model without. ARGUMENT: they do not suit it. MEMORY. */
+/* model and division as of hth_engine_open_divided; the division may be of another limit. UNSUPPORTED: drawn experts
+ * for a model without. ARGUMENT: they do not suit it. MEMORY. */
 hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_division *division,
                                   const hth_storage_machine *machine, const hth_storage_tokens *tokens,
                                   hth_storage_speed *out, hearth_error *err);

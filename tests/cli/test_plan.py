@@ -84,7 +84,8 @@ def a_plan_is_read_by_people_too():
 @case
 def reads_are_those_that_the_environment_says():
     for _ in range(30):
-        done = hearth("plan", FLOATS, *SMALL, "--gpu", "none", "--ram", little_ram(FLOATS), env={"HEARTH_IO": "sim:sata"})
+        words = ["plan", FLOATS, *SMALL, "--gpu", "none", "--ram", little_ram(FLOATS)]
+        done = hearth(*words, env={"HEARTH_IO": "sim:sata"})
         if done.returncode == 0 and b"all weights" not in done.stdout:
             break
     check(b"The disk is simulated." in done.stdout, done.stdout)

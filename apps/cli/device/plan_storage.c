@@ -1,5 +1,5 @@
-/* hearth plan without a GPU: which weights stay in memory, which are read when they are needed, the tokens per second to
- * expect, and what more memory, a faster disk or packing would give. plan.c calls it. */
+/* hearth plan without a GPU: which weights stay in memory, which are read when they are needed, the tokens per second
+ * to expect, and what more memory, a faster disk or packing would give. plan.c calls it. */
 #include "cli/device/plan_storage.h"
 
 #include "base/alloc.h"

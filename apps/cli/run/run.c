@@ -470,7 +470,8 @@ static int run(const args *a)
     if (args_has(a, "stats") && args_has(a, "ram")) {
         const hearth_model_options wanted = wanted_model(a, model_path(a), 0);
         uint64_t n = args_uint(a, "predict", FORECAST_TOKENS);
-        g.expected = expect_storage_speed(model_path(a), &wanted, NULL, n < FORECAST_TOKENS ? (uint32_t)n : FORECAST_TOKENS);
+        if (n > FORECAST_TOKENS) n = FORECAST_TOKENS;
+        g.expected = expect_storage_speed(model_path(a), &wanted, NULL, (uint32_t)n);
     }
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;
