@@ -383,15 +383,15 @@ static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit,
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_reader **out,
+hearth_status hth_engine_open_reader(const hth_gguf *file, const char *io, hth_reader **out,
                                      hearth_error *err)
 {
-    uint32_t n = hth_gguf_n_part(m->file);
+    uint32_t n = hth_gguf_n_part(file);
     hth_disk *disk;
     hth_reader_file *files = hth_alloc(n, sizeof *files);
     if (!files) return hth_fail_memory(err, n * sizeof *files, "files to read");
     for (uint32_t i = 0; i < n; i++)
-        files[i] = (hth_reader_file){hth_gguf_part_fd(m->file, i), hth_gguf_part_path(m->file, i)};
+        files[i] = (hth_reader_file){hth_gguf_part_fd(file, i), hth_gguf_part_path(file, i)};
     hearth_status st = hth_disk_open(io, &disk, err);
     /* However fast a simulated disk is, its bytes come from this one: from the page cache, if they can. */
     bool buffered = io && strncmp(io, "sim:", 4) == 0;
@@ -559,7 +559,7 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     m->budget.base = d.rest, m->budget.device = hth_engine_device_size(m);
     /* Also after a device is lost: a store that is needed then is opened now. */
     if (d.whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
-    else st = hth_engine_open_reader(m, o->io, &m->streamed.reader, err);
+    else st = hth_engine_open_reader(m->file, o->io, &m->streamed.reader, err);
     m->streamed.cancel = m->cancel;
     if (st == HEARTH_OK && !d.fits) st = open_store(m, &d.items, d.store, err);
     if (st == HEARTH_OK) {

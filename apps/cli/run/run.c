@@ -263,11 +263,14 @@ static void print_storage(const generation *g)
 
 static void print_expected(const generation *g, double measured)
 {
-    const storage_expectation *e = &g->expected;
-    if (e->expected <= 0.0 || g->ids.n == 0 || model_info(g->model).gpu) return;
-    print_requested("with this memory, %.2f tokens/s were expected (%.2f to %.2f)%s, measured were %.2f (%+.0f %%)",
-                    e->expected, e->least, e->most, e->assumed ? ", of experts as they usually are" : "", measured,
-                    100.0 * (measured / e->expected - 1.0));
+    const expected_speed *e = &g->expected.first;
+    if (*g->expected.why && model_info(g->model).n_streamed > 0)
+        print_requested("no speed was expected with this memory: %s", g->expected.why);
+    if (e->expected <= 0.0 || g->ids.n == 0) return;
+    print_requested(
+        "with this memory, %.2f tokens/s were expected (%.2f to %.2f)%s, measured were %.2f (%+.0f %%)",
+        e->expected, e->least, e->most, g->expected.assumed ? ", of experts as they usually are" : "",
+        measured, 100.0 * (measured / e->expected - 1.0));
 }
 
 static void print_json_storage(json *j, const generation *g)
@@ -279,10 +282,11 @@ static void print_json_storage(json *j, const generation *g)
     json_uint(j, "parts", info.n_streamed);
     json_uint(j, "parts_in_memory", info.n_streamed_max);
     json_storage(j, "storage", &s);
-    if (g->expected.expected <= 0.0 || info.gpu) return;
-    json_float(j, "expected_tokens_per_second", g->expected.expected, 6);
-    json_float(j, "expected_tokens_per_second_least", g->expected.least, 6);
-    json_float(j, "expected_tokens_per_second_most", g->expected.most, 6);
+    const expected_speed *e = &g->expected.first;
+    if (e->expected <= 0.0) return;
+    json_float(j, "expected_tokens_per_second", e->expected, 6);
+    json_float(j, "expected_tokens_per_second_least", e->least, 6);
+    json_float(j, "expected_tokens_per_second_most", e->most, 6);
 }
 
 static void print_stats(const generation *g)
@@ -470,7 +474,8 @@ static int run(const args *a)
     if (args_has(a, "stats") && args_has(a, "ram")) {
         const hearth_model_options wanted = wanted_model(a, model_path(a), 0);
         uint64_t n = args_uint(a, "predict", FORECAST_TOKENS);
-        g.expected = expect_storage_speed(model_path(a), &wanted, NULL, n < FORECAST_TOKENS ? (uint32_t)n : FORECAST_TOKENS);
+        if (n > FORECAST_TOKENS) n = FORECAST_TOKENS;
+        g.expected = expect_storage_speed(model_path(a), &wanted, NULL, (uint32_t)n);
     }
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;
