@@ -5,6 +5,26 @@ import subprocess
 import sys
 import time
 
+MIB = 1 << 20
+
+
+def parse_size(text):
+    """Bytes of 8G, 7.5g, 500M, 1T, 4096, as --ram takes them; ValueError of others, also of auto."""
+    units = {"K": 10, "M": 20, "G": 30, "T": 40}
+    unit = text[-1:].upper()
+    try:
+        size = int(float(text[:-1]) * (1 << units[unit])) if unit in units else int(text)
+    except (ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise ValueError(f"'{text}': bytes are wanted: 4096, 500M, 7.5G; not auto")
+    return size
+
+
+def allowed_peak(budget):
+    """Bytes that a group may have with --ram: 2 % and 16 MiB above it."""
+    return budget * 1.02 + 16 * MIB
+
 
 class MemoryGroup:
     """with MemoryGroup(limit_bytes or None) as group: group.run(command)"""
@@ -26,15 +46,24 @@ class MemoryGroup:
     def __enter__(self):
         try:
             os.mkdir(self.path)
+            try:
+                self.set_limit()
+            except OSError:
+                os.rmdir(self.path)
+                raise
         except OSError as error:
             print(f"no control group: the limit is the program's own ({error.strerror})", file=sys.stderr)
             self.path = None
-            return self
-        if self.limit:
-            self.write("memory.limit_in_bytes" if self.is_v1 else "memory.max", self.limit)
-            if not self.is_v1:
-                self.write("memory.swap.max", 0)
         return self
+
+    def set_limit(self):
+        """Of memory, without swap space where the system counts it."""
+        if not self.limit:
+            return
+        self.write("memory.limit_in_bytes" if self.is_v1 else "memory.max", self.limit)
+        name, most = ("memory.memsw.limit_in_bytes", self.limit) if self.is_v1 else ("memory.swap.max", 0)
+        if os.path.exists(os.path.join(self.path, name)):
+            self.write(name, most)
 
     def __exit__(self, *_):
         if not self.path:
@@ -60,10 +89,17 @@ class MemoryGroup:
             return None
 
     def peak(self):
-        """Bytes; 0 without a group."""
-        if not self.path:
+        """Bytes; 0 without a group, or where the system (before Linux 5.19, version 2) does not tell it."""
+        name = "memory.max_usage_in_bytes" if self.is_v1 else "memory.peak"
+        if not self.path or not os.path.exists(os.path.join(self.path, name)):
             return 0
-        return int(self.read("memory.max_usage_in_bytes" if self.is_v1 else "memory.peak"))
+        return int(self.read(name))
+
+
+def available_memory():
+    """Bytes that the machine has for programs: MemAvailable."""
+    with open("/proc/meminfo", encoding="ascii") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
 
 
 def drop_cached(path):

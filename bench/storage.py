@@ -3,19 +3,25 @@
 
     bench/storage.py --table bench/storage-table.json --models FOLDER [--routing FOLDER]
         [--peer 'llama.cpp=PATH/llama-bench'] [--repeat 3] [--only WORDS] [-t 2]
-    bench/storage.py MODEL --ram BYTES... [--io HOW] [--route SPEC] [-n 64] [-p 0]
+    bench/storage.py MODEL --ram BYTES... [--io HOW] [--route SPEC] [-n 64] [-p 0] [-c N]
+        [--seconds S] [--repeat 3] [-t 2]
 
-For each row, in turn: the model in memory (its speed is what the cores allow), the disk with reads as large as an
-expert's or a piece's, and the model with --ram, its file dropped from the page cache, in a control group whose limit
-is that budget. Allowed is 1 / max(time in memory, missed bytes of the run / disk bandwidth); the bandwidth is that
-of the run's own reads, while any of them ran: disks of virtual machines change between two measurements. Hidden is the part of the time of reads in which
-the run did not wait, of what its computation could hide: (reads - waits) / min(reads, time in memory). A peer reads by mmap in a
-group with the same limit; its routers have random weights, which choose almost the same experts for every token, so
-its figure flatters it. --routing holds st_4B_expert_frequencies.csv and st_21B_expert_frequencies.csv: experts are
-drawn from them (hearth bench --route); other shapes draw from the sorted frequencies of the 21B, resampled.
-A simulated disk takes its bytes from the page cache, without a group; its copying takes a core at 7 GB/s, which a real
-disk does not: with "threads" 1 in a row another core is there for it. Prints one Markdown table: medians (min-max).
-Decides no test. Without root there are no groups."""
+For each row, in turn: the model with --ram, its file dropped from the page cache, in a control group whose limit is
+that budget; the disk with reads as large as an expert's or a piece's; the plan; the peer; and last, since it reads the
+whole file, which caches below this system then have, the model in memory: what the cores allow (- if the machine's
+memory does not hold it; then the disk alone counts). Allowed is 1 / max(time in memory, missed bytes of the run / disk
+bandwidth), and a target is judged twice: by the bandwidth of the run's own reads, while any of them ran, since disks
+of virtual machines change between two measurements, and by that of the disk alone. Hidden is the part of the time of
+reads in which the run did not wait, of what its computation could hide: (reads - waits) / min(reads, time of the run
+without waits), at most 1. The group's peak is judged against the budget, 2 % and 16 MiB; a group with a limit does not
+exceed it, since its run would be killed, so only simulated disks can miss this. --seconds: the limited run takes fewer
+tokens, at least 2, where the plan expects them and as many of warming up to take longer.
+A peer reads by mmap in a group with the same limit; its routers have random weights, which choose almost the same
+experts for every token, so its figure flatters it. --routing holds st_4B_expert_frequencies.csv and
+st_21B_expert_frequencies.csv: experts are drawn from them (hearth bench --route); other shapes draw from the sorted
+frequencies of the 21B, resampled. A simulated disk takes its bytes from the page cache, in a group without a limit; its
+copying takes a core at 7 GB/s, which a real disk does not: with "threads" 1 in a row another core is there for it.
+Prints one Markdown table: medians (min-max). Decides no test. Without root there are no groups."""
 import argparse
 import csv
 import json
@@ -25,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 
-from memory_group import MemoryGroup, drop_cached, keep_cached
+from memory_group import MIB, MemoryGroup, allowed_peak, available_memory, drop_cached, keep_cached, parse_size
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "build")
@@ -39,12 +45,6 @@ def hearth(*words, group=None):
     run = group.run if group else subprocess.run
     done = run(command, stdout=subprocess.PIPE, text=True, env=env)
     return json.loads(done.stdout) if done and done.returncode == 0 else None
-
-
-def size_of(text):
-    """Bytes of 8G, 500M, 4096."""
-    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1], 1)
-    return int(float(text.rstrip("KMG")) * factor)
 
 
 # ---- routing ----------------------------------------------------------------------------------
@@ -100,7 +100,8 @@ def facts_of(path):
     shown = hearth("inspect", path, "--json")
     if shown is None:
         return None
-    return dict(shown["model"], feed_forward_bytes=sum(r["bytes"] for r in shown["roles"] if r["name"] == "feed-forward"))
+    bytes_of = {r["name"]: r["bytes"] for r in shown["roles"]}
+    return dict(shown["model"], feed_forward_bytes=bytes_of["feed-forward"])
 
 
 def bench(row, *more, group=None):
@@ -111,8 +112,11 @@ def bench(row, *more, group=None):
 
 
 def resident_rate(row):
-    done = bench(row, "--repeat", 1)
-    return done and done["median_tokens_per_second"]
+    """None: the machine does not hold it, so its file would be read for each token."""
+    if os.path.getsize(row["path"]) > available_memory():
+        return None
+    done = bench(row, "--repeat", 1, "--ram", "auto")
+    return done["median_tokens_per_second"] if done and "parts" not in done else None
 
 
 def limited(row):
@@ -147,24 +151,35 @@ def planned_rate(row):
     return plan and plan["prompt_tokens_per_second" if row["kind"] == "prompt" else "tokens_per_second"]
 
 
+def shorten(row, seconds):
+    """Fewer tokens, if these and as many of warming up are expected to take longer."""
+    rate = planned_rate(row)
+    if rate:
+        row["n"] = max(2, min(row["n"], int(rate * seconds / 2)))
+
+
 def sample(row, peer):
-    s = {"resident": row.get("resident") or resident_rate(row), "limited": limited(row)}
+    s = {"limited": limited(row)}
     if row["io"].startswith("sim:"):
         keep_cached(row["path"])
     s["disk"], s["cores"] = disk_rate(row["path"], row["io"], extent_size(row["info"]))
     s["planned"] = planned_rate(row)
     s["peer"] = peer_rate(row, peer)
+    s["resident"] = row.get("resident") or resident_rate(row)
     if s["limited"]:
         reads = s["limited"]["storage"][0] if "parts" in s["limited"] else NO_READS
         s["missed"] = reads["weight_bytes"] / row["n"]
         if reads["read_seconds"] > 0.0:
             s["own"] = reads["read_bytes"] / reads["read_seconds"]
         s["hits"] = reads["hits"] / max(reads["hits"] + reads["misses"], 1)
-        s["rate"] = s["limited"]["median_tokens_per_second"]
-        could = min(reads["read_seconds"], row["n"] / s["resident"] if s["resident"] else float("inf"))
+        s["rate"], s["peak"] = s["limited"]["median_tokens_per_second"], s["limited"]["peak"]
+        could = min(reads["read_seconds"], row["n"] / s["rate"] - reads["wait_seconds"])
         if could > 0.0:
-            s["hidden"] = max(reads["read_seconds"] - reads["wait_seconds"], 0.0) / could
-        s["allowed"] = 1.0 / max(1.0 / s["resident"] if s["resident"] else 0.0, s["missed"] / s.get("own", s["disk"]))
+            s["hidden"] = min(max(reads["read_seconds"] - reads["wait_seconds"], 0.0) / could, 1.0)
+        computing = 1.0 / s["resident"] if s["resident"] else 0.0
+        for name, disk in ("allowed", s.get("own", s["disk"])), ("allowed alone", s["disk"]):
+            if max(computing, s["missed"]) > 0.0:
+                s[name] = 1.0 / max(computing, s["missed"] / disk)
         if s["planned"]:
             s["accuracy"] = s["planned"] / s["rate"]
     return s
@@ -184,16 +199,24 @@ def spread(samples, key, form):
 def verdict(row, samples):
     target, words = row.get("target", {}), []
 
-    def judge(name, value, wanted):
-        words.append(f"{name} {value:.2f} of {wanted}: {'met' if value >= wanted else 'missed'}")
+    def judge(name, value, wanted, at_most=False, form=".2f"):
+        met = value <= wanted if at_most else value >= wanted
+        words.append(f"{name} {value:{form}} of {wanted:{form if at_most else ''}}: {'met' if met else 'missed'}")
     middle = {key: statistics.median([s[key] for s in samples if s.get(key)] or [0.0])
-              for key in ("rate", "allowed", "resident", "peer")}
-    if "allowed" in target and middle["allowed"]:
-        judge("allowed", statistics.median(s["rate"] / s["allowed"] for s in samples if "rate" in s), target["allowed"])
+              for key in ("rate", "resident", "peer", "hidden")}
+    for key, name in ("allowed", "allowed"), ("allowed alone", "by the disk alone"):
+        shares = [s["rate"] / s[key] for s in samples if key in s]
+        if "allowed" in target and shares:
+            judge(name, statistics.median(shares), target["allowed"])
     if "resident" in target and middle["resident"]:
         judge("in memory", middle["rate"] / middle["resident"], target["resident"])
     if "peer" in target and middle["peer"]:
         judge("peer", middle["rate"] / middle["peer"], target["peer"])
+    if "hidden" in target and any("hidden" in s for s in samples):
+        judge("hidden", middle["hidden"], target["hidden"])
+    peak = max(s.get("peak", 0) for s in samples)
+    if peak:
+        judge("peak, MiB,", peak / MIB, allowed_peak(row["bytes"]) / MIB, at_most=True, form=".0f")
     return "; ".join(words) or "-"
 
 
@@ -216,7 +239,7 @@ def rows_of(a):
     if not a.table:
         kind = ("prompt", a.prompt) if a.prompt else ("generate", a.predict)
         return [{"row": f"{os.path.basename(a.model)}, {ram}", "model": a.model, "ram": ram, "kind": kind[0],
-                 "n": kind[1], "io": a.io, "spec": a.route} for ram in a.ram]
+                 "n": kind[1], "io": a.io, "spec": a.route, "options": ["-c", a.ctx] if a.ctx else []} for ram in a.ram]
     with open(a.table, encoding="utf-8") as f:
         return [r for r in json.load(f) if not a.only or a.only in r["row"]]
 
@@ -229,10 +252,12 @@ def complete(row, a):
         return False
     row["info"], row["threads"] = facts_of(row["path"]), row.get("threads", a.threads)
     row["io"], row["kind"] = row.get("io") or "auto", row.get("kind", "generate")
-    row["bytes"] = size_of(row["ram"]) if "ram" in row else int(row["share"] * os.path.getsize(row["path"]))
+    row["bytes"] = parse_size(row["ram"]) if "ram" in row else int(row["share"] * os.path.getsize(row["path"]))
     spec = row.pop("spec", None)
     row["route"] = ["--route", spec] if spec else route_of(row, row["info"], a.routing)
     row.setdefault("dataset", spec)
+    if a.seconds:
+        shorten(row, a.seconds)
     return True
 
 
@@ -244,21 +269,29 @@ def main():
     p.add_argument("--route")
     p.add_argument("-n", "--predict", type=int, default=64)
     p.add_argument("-p", "--prompt", type=int, default=0)
+    p.add_argument("-c", "--ctx", type=int)
     p.add_argument("--table")
     p.add_argument("--models", default=".")
     p.add_argument("--routing", default=".")
     p.add_argument("--peer", default="")
     p.add_argument("--only")
     p.add_argument("--repeat", type=int, default=3)
+    p.add_argument("--seconds", type=float)
     p.add_argument("-t", "--threads", type=int, default=2)
     a = p.parse_args()
-    if bool(a.table) == bool(a.model):
+    if bool(a.table) == bool(a.model) or bool(a.model) != bool(a.ram):
         p.error("a MODEL with --ram, or --table")
+    try:
+        for text in a.ram:
+            parse_size(text)
+    except ValueError as error:
+        p.error(f"--ram {error}")
     peer = a.peer.partition("=")[2].split()
-    print(f"hearth {subprocess.run([os.path.join(BUILD, 'hearth'), '--version'], capture_output=True, text=True).stdout.strip()}"
-          f", {a.threads} threads; peer {a.peer or 'none'}\n")
-    print("| work | tokens/s | in memory when asked for | MB read for a token | GB/s of its reads | disk alone, GB/s | cores for reading | hidden | "
-          "tokens/s in memory | allowed | planned | peer by mmap | targets |\n" + "|---" * 13 + "|", flush=True)
+    version = subprocess.run([os.path.join(BUILD, "hearth"), "--version"], capture_output=True, text=True, check=True)
+    print(f"{version.stdout.strip()}, {a.threads} threads; peer {a.peer or 'none'}\n")
+    print("| work | tokens/s | in memory when asked for | MB read for a token | GB/s of its reads | disk alone, GB/s "
+          "| cores for reading | hidden | tokens/s in memory | allowed | planned | peer by mmap | targets |\n"
+          + "|---" * 13 + "|", flush=True)
     for row in rows_of(a):
         if complete(row, a):
             print_row(row, [sample(row, peer) for _ in range(a.repeat)])

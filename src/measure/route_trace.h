@@ -11,8 +11,9 @@ typedef struct hth_route_trace_spec {
      * NULL: all alike. */
     const double *frequency;
     size_t n_frequency;
-    double sticky;   /* probability that an expert of a token is one of the next token too; the others are drawn */
-    double foreseen; /* probability that an expert is guessed before its router has run; else another one is */
+    /* Probability that an expert of a token is one of the next token too, and that it is guessed before its router has
+     * run. The others are drawn, and may be the same by chance: the shares are a little above these. */
+    double sticky, foreseen;
     uint64_t seed;
 } hth_route_trace_spec;
 

@@ -26,6 +26,7 @@ def profile(*args, **more):
 @case
 def a_file_for_storage_runs_in_memory_and_from_storage():
     plain, stored, mixture = scratch("plain.gguf"), scratch("stored.gguf"), scratch("mixture.gguf")
+    source = data("golden/arch/mixtral.gguf")
     good("pack", data("models/storyteller-drelu/storyteller-drelu-f32.gguf"), "--type", "f16", "-o", plain)
     done = good("pack", plain, "--for-storage", "-o", stored)
     check(b"made for selector gate" in done.stdout, done.stdout)
@@ -42,8 +43,11 @@ def a_file_for_storage_runs_in_memory_and_from_storage():
     for more in [], ["--in-turn"]:
         test = json.loads(good(*drawn, "--ram", limit, *more).stdout)
         check(test["tests"][0]["storage"][0]["weight_bytes"] > 0 and ("in_turn" in test) == bool(more), test)
-    bad(2, "leave --parallel out", "bench", stored, "--gpu", "none", "--in-turn", "--parallel", "2")
-    source = data("golden/arch/mixtral.gguf")
+    in_turn = ["bench", "-p", "0", "-n", "1", "--gpu", "none", "--in-turn"]
+    bad(2, "leave --parallel out", *in_turn, stored, "--parallel", "2", "--ram", limit)
+    bad(2, "without --ram", *in_turn, stored)
+    bad(2, "has no bundles of neurons", *in_turn, stored, "--ram", "8G")
+    bad(2, "has no bundles of neurons", *in_turn, source, "--ram", least_ram("bench", source, "-p", "0", "-n", "1", "--gpu", "none"))
     bad(1, "hearth pack", "pack", source, "-o", mixture)
     good("pack", source, "--for-storage", "-o", mixture)
     for i, path in enumerate([source, mixture]):

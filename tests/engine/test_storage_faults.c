@@ -71,6 +71,7 @@ enum { N_KIND = sizeof kinds / sizeof *kinds };
 typedef struct subject {
     const char *path;
     hearth_selector selector;
+    uint32_t n_thread; /* of its sessions */
     int32_t ids[N_ID];
     float *expected; /* [N_ID][n_vocab], in memory */
     size_t n_vocab;
@@ -95,7 +96,7 @@ static void close_subject(subject *s)
 
 static hearth_session *open_session(const subject *s)
 {
-    const hearth_session_options o = {.n_ctx = N_ID, .n_batch = 8, .n_thread = 1, .kv = HEARTH_KV_F32};
+    const hearth_session_options o = {.n_ctx = N_ID, .n_batch = 8, .n_thread = s->n_thread, .kv = HEARTH_KV_F32};
     return OPENED(hearth_session, s->model, &o);
 }
 
@@ -112,7 +113,7 @@ static bool find_expected(subject *s, const char *path, hearth_selector selector
 {
     const engine_setting setting = {.n_thread = 1, .n_batch = 8, .kv = HEARTH_KV_F32, .selector = selector};
     test_random r = {7};
-    *s = (subject){.path = path, .selector = selector};
+    *s = (subject){.path = path, .selector = selector, .n_thread = 1};
     reset_disk();
     for (int i = 0; i < N_ID; i++) s->ids[i] = (int32_t)test_random_below(&r, 250);
     s->expected = path ? engine_logits(path, &setting, s->ids, N_ID, &s->n_vocab) : NULL;
@@ -316,22 +317,42 @@ TEST(two_faults_at_once_are_one_error_or_none)
     CHECK(s.n_error > N_SHORT / 2);
 }
 
-/* 10 s late, or the last one first, or one at a time. */
+static void read_in_order(subject *s, hth_disk_order order)
+{
+    hearth_storage_stats stats = {0};
+    reset_disk();
+    if (order == HTH_ORDER_ANY) disk_model.latency_ns = 10000000000;
+    faults_at_opening.order = order;
+    if (!open_model(s, 0)) return;
+    for (uint32_t t = 0; t < N_SHORT; t++) {
+        CHECK_OK(eval(s, t, err));
+        check_bits(s, t, "late results");
+    }
+    CHECK(hearth_model_get_storage(s->model, &stats) && stats.n_stall > 0 && stats.n_repeated == 0);
+    close_model(s);
+}
+
+/* 10 s late, or the last one first, or one at a time; with each number of threads. */
+static void read_in_all_orders(const char *path, hearth_selector selector)
+{
+    static const uint32_t n_threads[] = {1, 2, 3, 7};
+    CLEANUP(close_subject) subject s;
+    if (!find_expected(&s, path, selector)) return;
+    for (hth_disk_order order = HTH_ORDER_ANY; order <= HTH_ORDER_SINGLE; order++)
+        for (int k = 0; k < 4; k++) {
+            s.n_thread = n_threads[k];
+            read_in_order(&s, order);
+        }
+}
+
 TEST(late_results_in_any_order_change_nothing)
 {
-    for (hth_disk_order order = HTH_ORDER_ANY; order <= HTH_ORDER_SINGLE; order++) {
-        hearth_storage_stats stats = {0};
-        CLEANUP(close_subject) subject s;
-        if (!find_expected(&s, test_data("golden/arch/mixtral.gguf"), HEARTH_SELECTOR_AUTO)) return;
-        if (order == HTH_ORDER_ANY) disk_model.latency_ns = 10000000000;
-        faults_at_opening.order = order;
-        if (!open_model(&s, 0)) return;
-        for (uint32_t t = 0; t < 2 * N_SHORT; t++) {
-            CHECK_OK(eval(&s, t, err));
-            check_bits(&s, t, "late results");
-        }
-        CHECK(hearth_model_get_storage(s.model, &stats) && stats.n_stall > 0 && stats.n_repeated == 0);
-    }
+    const char *packed = test_scratch("packed.gguf");
+    read_in_all_orders(test_data("golden/arch/mixtral.gguf"), HEARTH_SELECTOR_AUTO);
+    read_in_all_orders(test_data("golden/arch/llama-gqa.gguf"), HEARTH_SELECTOR_AUTO);
+    if (!hybrid_pack_powerinfer("opt", packed)) return;
+    read_in_all_orders(packed, HEARTH_SELECTOR_DENSE);
+    read_in_all_orders(packed, HEARTH_SELECTOR_PREDICTOR);
 }
 
 /* ---- other sessions --------------------------------------------------------------------------------------- */

@@ -104,7 +104,8 @@ TEST(disks_wait_no_longer_than_asked)
         if (!open_disk(k, &disk)) continue;
         uint64_t start = disk->ops->now(disk);
         CHECK_INT(disk->ops->wait(disk, 3000000, &result, 1), 0);
-        CHECK(disk->ops->now(disk) - start >= 3000000);
+        uint64_t waited = disk->ops->now(disk) - start;
+        CHECK(waited >= 3000000 && waited < 10000000000); /* ns; other programs may delay it */
         CHECK_INT(disk->ops->wait(disk, 0, &result, 1), 0);
         disk->ops->close(disk);
     }

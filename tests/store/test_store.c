@@ -394,6 +394,19 @@ TEST(guesses_that_were_wrong_are_not_read_on)
     close_store(&o);
 }
 
+/* Waits until guesses were read and no other one has been for 20 ms; returns how many were. */
+static uint64_t await_guesses(opened *o)
+{
+    uint64_t n = 0;
+    for (int still = 0, i = 0; still < 20 && i < 5000; i++) {
+        uint64_t now = sum_counters(o).n_guess;
+        still = now > 0 && now == n ? still + 1 : 0;
+        n = now;
+        usleep(1000);
+    }
+    return n;
+}
+
 TEST(guesses_do_not_evict_what_was_just_used)
 {
     opened o = {0};
@@ -403,7 +416,7 @@ TEST(guesses_do_not_evict_what_was_just_used)
     open_store(&o, DISK_PREAD, NULL, (hth_store_options){0}, 0.3);
     for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
     hth_store_guess(o.store, items + 100, 200);
-    usleep(20000);
+    CHECK(await_guesses(&o) > 0);
     uint64_t before = sum_counters(&o).n_miss;
     for (uint32_t i = 0; i < 30; i++) use_one(&o, i);
     CHECK_INT(sum_counters(&o).n_miss, before);

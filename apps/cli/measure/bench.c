@@ -352,6 +352,8 @@ static int check_args(const bench *b, const args *a)
     if (b->route.given && (b->n_sequence || b->quality.path))
         return usage_error("bench --route: drawn experts have no quality, and there is one session; leave %s out",
                            b->n_sequence ? "--parallel" : "-f");
+    if (args_has(a, "in-turn") && !args_has(a, "ram"))
+        return usage_error("bench --in-turn: without --ram nothing is read while tokens are computed");
     if (args_has(a, "in-turn") && b->n_sequence)
         return usage_error("bench --in-turn: there is one session; leave --parallel out");
     if (args_has(a, "chunks") && !b->quality.path)
@@ -422,9 +424,15 @@ static int run(const args *a)
         return EXIT_OTHER;
     }
     b.model = model;
-    b.in_turn = args_has(a, "in-turn");
-    if (b.in_turn) hth_engine_read_in_turn(model);
     b.info = model_info(model);
+    b.in_turn = args_has(a, "in-turn");
+    if (b.in_turn && !model->streamed.bundles) {
+        status = usage_error("bench --in-turn: %s has no bundles of neurons that are read with this --ram", b.info.path);
+        bench_close_route(&b.route);
+        hearth_model_close(model);
+        return status;
+    }
+    if (b.in_turn) hth_engine_read_in_turn(model);
     b.by_sim_clock = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.traces.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_context_length(&b, n_token);
