@@ -166,15 +166,13 @@ hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_po
     return options_of(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, n_position));
 }
 
-/* path NULL: the embedded model. The caller chooses selector, activation and gpu. dense_for: as
- * hth_engine_open_dense. */
-static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
-                      hearth_gpu_options gpu, const char *dense_for, hearth_model **model)
+/* path NULL: the embedded model. dense_for: as hth_engine_open_dense. */
+static bool open_file(const args *a, const char *path, hearth_model_options o, const char *dense_for,
+                      hearth_model **model)
 {
     hearth_error err;
     hearth_status st;
     progress p;
-    hearth_model_options o = options_of(a, path, selector, activation, gpu);
     progress_init(&p, "reading", "MB", 1e6);
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.cancel = interrupt_flag();
@@ -194,25 +192,25 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
 
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, 0), NULL,
-                     model);
+    return open_file(a, path, wanted_model(a, path, 0), NULL, model);
 }
 
-bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model)
+bool open_model_as(const args *a, const char *path, const hearth_model_options *wanted, hearth_model **model)
 {
-    hearth_gpu_options gpu = n_position > 0 ? gpu_options_of(a, n_position) : (hearth_gpu_options){0};
-    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu, NULL, model);
+    return open_file(a, path, *wanted, NULL, model);
 }
 
 bool open_reference_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_options_of(a, 0), NULL, model);
+    return open_file(a, path, options_of(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_options_of(a, 0)), NULL,
+                     model);
 }
 
 bool open_on_cpu(const args *a, const char *path, hearth_model **model)
 {
     const char *activation = args_text(a, "activation", NULL);
-    return open_file(a, path, HEARTH_SELECTOR_DENSE, activation, (hearth_gpu_options){0}, NULL, model);
+    return open_file(a, path, options_of(a, path, HEARTH_SELECTOR_DENSE, activation, (hearth_gpu_options){0}),
+                     NULL, model);
 }
 
 static hearth_kv_type kv_type(const args *a)
@@ -267,7 +265,7 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
 static int open_and_run(const args *a, hearth_selector selector, const char *what,
                         uint32_t (*n_ctx)(const hearth_model *), text_run_fn *run)
 {
-    const char *activation = args_text(a, "activation", NULL);
+    const char *path = args_operand(a, 0), *activation = args_text(a, "activation", NULL);
     hearth_model *model = NULL;
     hearth_session *session = NULL;
     size_t n;
@@ -276,7 +274,7 @@ static int open_and_run(const args *a, hearth_selector selector, const char *wha
     if (!text) return status;
     install_signal_handlers();
     interrupt_at_once(true); /* until the text is divided into chunks */
-    if (open_file(a, args_operand(a, 0), selector, activation, gpu_options_of(a, 0), what, &model) &&
+    if (open_file(a, path, options_of(a, path, selector, activation, gpu_options_of(a, 0)), what, &model) &&
         open_session(a, model, n_ctx ? n_ctx(model) : 0, &session))
         status = run(a, model, session, text, n);
     free(text);

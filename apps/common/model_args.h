@@ -21,12 +21,13 @@ extern const option_spec device_options[]; /* the part of them that applies to a
 /* --temperature and the rest. */
 extern const option_spec sampling_options[];
 
-/* What the options say of a model: its limit of memory, selector, device and so on. n_position: as below. */
+/* What the options say of a model: its limit of memory, selector, device and so on. n_position: of all sessions
+ * together; 0: of one session. */
 hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_position);
 /* Opens path, or the embedded model if path is NULL, and shows progress. False: an error was reported. */
 bool open_model(const args *a, const char *path, hearth_model **model);
-/* The same, with device memory for n_position positions of all sessions together. 0: without a device. */
-bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model);
+/* The same with options of wanted_model, which the caller may have changed. */
+bool open_model_as(const args *a, const char *path, const hearth_model_options *wanted, hearth_model **model);
 /* The context of -c; `otherwise` without -c; HEARTH_CTX_TRAINED for 0. */
 uint32_t args_context(const args *a, uint32_t otherwise);
 /* Session options from the common options. n_ctx_default 0: the library chooses. */

@@ -203,9 +203,10 @@ static int check_value(const option_spec *o, const char *value)
         return usage_error("--%s '%s': expected one of %s", o->name, value, o->choices);
     case OPTION_UINT_LIST: return check_list(o, value);
     case OPTION_SIZE:
-        if (!parse_size(value, &u))
-            return usage_error("--%s '%s': bytes are wanted: 4096, 500M, 7.5G, or auto", o->name, value);
-        if (u == 0 && strcmp(value, "auto") != 0) return out_of_range(o, value);
+        if (!parse_size(value, &u) || (u == 0 && strcmp(value, "auto") != 0))
+            return usage_error("--%s '%s': expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or "
+                               "auto",
+                               o->name, value);
         return (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_FLAG:
     case OPTION_TEXT:
@@ -409,6 +410,19 @@ static int check_exclusive(const args *a)
     return 0;
 }
 
+/* A model that is read whole comes from this machine's disk at its own speed, whatever disk is simulated. */
+static int check_simulated_disk(const args *a)
+{
+    static const char readers[] = "run chat bench perplexity compare imatrix logits";
+    const char *name = a->command->name;
+    if (!lists_word(readers, name, strlen(name)) || args_has(a, "ram")) return 0;
+    const char *io = args_text(a, "io", "");
+    if (strncmp(io, "sim:", 4) != 0) return 0;
+    return usage_error("--io %s: a simulated disk needs --ram BYTES; without it the model is read whole, from the real "
+                       "one",
+                       io);
+}
+
 /* Resolves names of models to paths. "-" is standard input if a command accepts it. */
 static int resolve_models(args *a)
 {
@@ -431,6 +445,7 @@ int command_run(const command *c, int argc, char **argv)
         return 0;
     }
     if (!bad) bad = check_exclusive(&a);
+    if (!bad) bad = check_simulated_disk(&a);
     if (bad) return bad;
     set_verbosity(args_has(&a, "quiet"), args_has(&a, "verbose"));
     bad = resolve_models(&a);

@@ -73,11 +73,16 @@ int check_output(const args *a, const char *out, output_kind kind, const input *
     return usage_error("%s exists and is not %s; --force replaces it", out, kinds[kind].words);
 }
 
-int check_two_outputs(const char *one, const char *other)
+bool name_one_file(const char *one, const char *other)
 {
     char places[2][HTH_PATH_MAX];
-    bool same = strcmp(one, other) == 0 || hth_same_file(one, other);
-    if (!same && hth_atomic_writer_target(one, places[0]) && hth_atomic_writer_target(other, places[1]))
-        same = strcmp(places[0], places[1]) == 0;
-    return same ? usage_error("%s and %s are one file: each output needs its own", one, other) : 0;
+    if (strcmp(one, other) == 0 || hth_same_file(one, other)) return true;
+    return hth_atomic_writer_target(one, places[0]) && hth_atomic_writer_target(other, places[1]) &&
+           strcmp(places[0], places[1]) == 0;
+}
+
+int check_two_outputs(const char *one, const char *other)
+{
+    if (!name_one_file(one, other)) return 0;
+    return usage_error("%s and %s are one file: each output needs its own", one, other);
 }

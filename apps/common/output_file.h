@@ -5,6 +5,7 @@
 
 #include "common/options.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* --force, for commands that write files. */
@@ -34,6 +35,8 @@ typedef struct input {
  * --force it is new, empty, or of the same kind and made by Hearth. Returns 0, or the exit status after an
  * error was reported. */
 int check_output(const args *a, const char *out, output_kind kind, const input *inputs, size_t n);
+/* Whether two names, of files that need not exist, are those of one file. */
+bool name_one_file(const char *one, const char *other);
 /* Checks that two outputs of one command are different files, under any names. */
 int check_two_outputs(const char *one, const char *other);
 

@@ -3,7 +3,10 @@
 #include "common/storage_forecast.h"
 
 #include "base/alloc.h"
+#include "device/device.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +31,12 @@ static hearth_status predict_range(const storage_forecast *f, hth_estimate estim
     return hth_storage_predict(f->model, &f->division, &machine, &tokens, out, err);
 }
 
+static void limit_range(double expected, double *least, double *most)
+{
+    if (*most > expected) *most = expected;
+    if (*least < expected) *least = expected;
+}
+
 static hearth_status predict(storage_forecast *f, hearth_error *err)
 {
     const hth_route_trace_spec uniform = {.seed = 1};
@@ -38,8 +47,8 @@ static hearth_status predict(storage_forecast *f, hearth_error *err)
     if (st == HEARTH_OK) st = predict_range(f, HTH_ESTIMATE_BEST, &foreseen, &f->most, err);
     if (st != HEARTH_OK) return st;
     /* In a small cache right guesses can cost more than they save. */
-    if (f->most.seconds > f->expected.seconds) f->most = f->expected;
-    if (f->least.seconds < f->expected.seconds) f->least = f->expected;
+    limit_range(f->expected.seconds, &f->least.seconds, &f->most.seconds);
+    limit_range(f->expected.first_seconds, &f->least.first_seconds, &f->most.first_seconds);
     return HEARTH_OK;
 }
 
@@ -56,8 +65,10 @@ hearth_status storage_forecast_open(storage_forecast *f, const char *path,
                                     hearth_error *err)
 {
     const hth_route_trace_spec *route = forecast->route;
+    hearth_model_options o = *options;
     *f = (storage_forecast){.tokens = {.n = forecast->n, .seed = 1}};
-    hearth_status st = hth_engine_open_divided(path, options, &f->model, &f->division, err);
+    hearth_status st = hth_engine_choose_io(&o, err);
+    if (st == HEARTH_OK) st = hth_engine_open_divided(path, &o, &f->model, &f->division, err);
     if (st != HEARTH_OK) return st;
     if (forecast->profile) st = hth_profile_open(forecast->profile, f->model->model, &f->profile, err);
     f->tokens.profile = f->profile;
@@ -68,8 +79,8 @@ hearth_status storage_forecast_open(storage_forecast *f, const char *path,
         st = hth_storage_usual_route(f->model, &f->frequency, &f->route, err);
     if (route || has_experts) f->tokens.route = &f->route;
     if (st == HEARTH_OK)
-        st = hth_storage_machine_measure(f->model, &f->division, options->io, options->n_thread,
-                                         forecast->memory, &f->machine, err);
+        st = hth_storage_machine_measure(f->model, &f->division, o.io, o.n_thread, forecast->memory,
+                                         &f->machine, err);
     if (st == HEARTH_OK) st = predict(f, err);
     return st == HEARTH_OK && forecast->n_prompt > 0 ? predict_prompt(f, forecast, err) : st;
 }
@@ -86,16 +97,39 @@ void storage_forecast_close(storage_forecast *f)
 /* Measuring leaves this part of the limit to the rest of the process. */
 enum { MEMORY_PART = 2 };
 
+static expected_speed speed_of(double expected, double least, double most)
+{
+    return (expected_speed){tokens_per_second(expected), tokens_per_second(least), tokens_per_second(most)};
+}
+
+/* What a device computes is not predicted, so nothing is measured if there may be one. */
+static bool may_use_device(const char *name)
+{
+    char gpu[32];
+    if (!name || strcmp(name, "none") == 0) return false;
+    return strcmp(name, "auto") != 0 || hth_device_find_discrete(gpu);
+}
+
 static storage_expectation expect(const char *path, const hearth_model_options *options,
                                   const hth_route_trace_spec *route, uint32_t n)
 {
     storage_expectation e = {0};
     storage_forecast f;
+    hearth_error err;
     const forecast_options forecast = {
         .route = route, .n = n > 0 ? n : 1, .memory = options->ram / MEMORY_PART};
-    if (storage_forecast_open(&f, path, options, &forecast, NULL) == HEARTH_OK && !f.division.fits)
-        e = (storage_expectation){tokens_per_second(f.expected.seconds), tokens_per_second(f.least.seconds),
-                                  tokens_per_second(f.most.seconds), f.assumed};
+    hearth_log_set(NULL, NULL); /* the process that runs the model says the same */
+    if (may_use_device(options->gpu.device)) {
+        snprintf(e.why, sizeof e.why, "a part of the model may lie on a GPU");
+        return e;
+    }
+    if (storage_forecast_open(&f, path, options, &forecast, &err) != HEARTH_OK) {
+        snprintf(e.why, sizeof e.why, "%s", err.message);
+    } else if (!f.division.fits) {
+        e.first = speed_of(f.expected.first_seconds, f.least.first_seconds, f.most.first_seconds);
+        e.next = speed_of(f.expected.seconds, f.least.seconds, f.most.seconds);
+        e.assumed = f.assumed;
+    }
     storage_forecast_close(&f);
     return e;
 }
@@ -105,15 +139,17 @@ storage_expectation expect_storage_speed(const char *path, const hearth_model_op
                                          const hth_route_trace_spec *route, uint32_t n)
 {
     storage_expectation e = {0};
+    const storage_expectation none = {.why = "the process that measures did not answer"};
     int ends[2];
-    if (!path || options->ram == 0 || options->mmap || pipe(ends) != 0) return e;
+    if (!path || options->ram == 0 || options->mmap) return e;
+    if (pipe(ends) != 0) return none;
     pid_t child = fork();
     if (child == 0) {
         e = expect(path, options, route, n);
         _exit(write(ends[1], &e, sizeof e) == (ssize_t)sizeof e ? 0 : 1);
     }
     close(ends[1]);
-    if (child < 0 || read(ends[0], &e, sizeof e) != (ssize_t)sizeof e) e = (storage_expectation){0};
+    if (child < 0 || read(ends[0], &e, sizeof e) != (ssize_t)sizeof e) e = none;
     close(ends[0]);
     if (child > 0) waitpid(child, NULL, 0);
     return e;

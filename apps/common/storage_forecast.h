@@ -1,4 +1,5 @@
-/* The speed to expect of a model with a limit of memory: for hearth plan, and beside measured figures of run and bench. */
+/* The speed to expect of a model with a limit of memory: for hearth plan, and beside measured figures of run and
+ * bench. */
 #ifndef HEARTH_APPS_COMMON_STORAGE_FORECAST_H
 #define HEARTH_APPS_COMMON_STORAGE_FORECAST_H
 
@@ -18,8 +19,8 @@ typedef struct storage_forecast {
     bool assumed; /* nothing is known of the experts that are used */
     uint32_t n_prompt;
     hth_storage_speed prompt; /* of a token, if n_prompt is not 0 */
-    hth_storage_speed expected, least,
-        most; /* least and most: by the slowest and the fastest figures, and assumptions */
+    hth_storage_speed expected;
+    hth_storage_speed least, most; /* by the slowest and the fastest figures, and assumptions */
 } storage_forecast;
 
 typedef struct forecast_options {
@@ -30,8 +31,9 @@ typedef struct forecast_options {
     uint64_t memory;                   /* that measuring may take */
 } forecast_options;
 
-/* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at the first time. storage_forecast_close closes it, also on failure. As
- * hearth_model_open, which refuses the same limits. */
+/* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at
+ * the first time. storage_forecast_close closes it, also on failure. As hearth_model_open, which refuses the same
+ * limits. */
 hearth_status storage_forecast_open(storage_forecast *f, const char *path,
                                     const hearth_model_options *options, const forecast_options *forecast,
                                     hearth_error *err);
@@ -43,9 +45,14 @@ hearth_status storage_forecast_at(const storage_forecast *f, const hth_memory_di
                                   hearth_error *err);
 
 /* Tokens per second; `expected` 0: the model is in memory, or nothing can be said. */
-typedef struct storage_expectation {
+typedef struct expected_speed {
     double expected, least, most;
-    bool assumed; /* experts are */
+} expected_speed;
+
+typedef struct storage_expectation {
+    expected_speed first, next; /* of the first n tokens, which fill the cache; of the next n */
+    bool assumed;               /* experts are */
+    char why[600];              /* why nothing can be said; "": something is, or the model is in memory */
 } storage_expectation;
 /* Of n tokens of a run with these options, before it opens the model: within their limit of memory. */
 storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,

@@ -239,6 +239,9 @@ bool transcript_load(transcript *t, const char *path)
 {
     size_t n;
     transcript fresh = {0};
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a pipe might never be written to */
+        return report_text("%s: not a regular file", path) == 0;
     char *text = read_whole(path, &n);
     if (!text) return false;
     reader r = {.path = path};

@@ -594,9 +594,10 @@ uint32_t hth_pool_default_threads(uint32_t requested)
 
 uint32_t hth_pool_n_thread(const hth_pool *pool) { return pool->n_thread; }
 
+void hth_pool_set_spin(hth_pool *pool, uint64_t ns) { atomic_store(&pool->spin_ns, ns); }
+
 /* ---- for tests ------------------------------------------------------------------------------ */
 
-void hth_pool_set_spin(hth_pool *pool, uint64_t ns) { atomic_store(&pool->spin_ns, ns); }
 void hth_pool_set_straggler_timeout(hth_pool *pool, uint64_t ns) { atomic_store(&pool->straggler_ns, ns); }
 uint64_t hth_pool_straggler_timeout(const hth_pool *pool) { return atomic_load(&pool->straggler_ns); }
 uint64_t hth_pool_n_backup(const hth_pool *pool) { return atomic_load(&pool->n_backup); }

@@ -342,6 +342,7 @@ static hearth_status plan_layer_for_storage(packing *w, uint32_t i, hearth_error
         all[k]->unit_row = w->mixture ? all[k]->n_row / l->experts.router.n_expert : n_neuron;
         n_unit += n_unit_of(all[k]);
     }
+    if (!w->mixture) n_unit++; /* of the scales */
     uint64_t *checksums = hth_arena_alloc(&w->arena, (size_t)n_unit, sizeof *checksums, 64);
     float *scales = hth_arena_alloc(&w->arena, (size_t)n_cluster, sizeof *scales, 64);
     if (!checksums || !scales) return hth_fail_memory(err, (size_t)n_unit * sizeof *checksums, "checksums");
@@ -602,9 +603,11 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     packing w = {.options = options, .result = result};
     *result = (hth_pack_result){0};
     hearth_status st = open_inputs(&w, in_path, err);
-    if (st == HEARTH_OK) w.mixture = options->for_storage && w.model->hparams.experts.n_expert > 0;
+    bool has_experts = st == HEARTH_OK && w.model->hparams.experts.n_expert > 0;
+    w.mixture = options->for_storage && has_experts;
     bool sparse = options->profile || options->predictors || options->thresholds;
-    if (st == HEARTH_OK && (!w.mixture || sparse)) st = hth_model_check_dense(w.model, "hearth pack", err);
+    const char *what = has_experts && !sparse ? "hearth pack without --for-storage" : "hearth pack";
+    if (st == HEARTH_OK && (!w.mixture || sparse)) st = hth_model_check_dense(w.model, what, err);
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
         st = compose_orders(&w, i, err);

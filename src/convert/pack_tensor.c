@@ -140,6 +140,9 @@ static void note_rows(const chunk *w)
     for (uint64_t r = 0; t->scales && r < w->n_row; r++)
         hth_axpy_raise(&t->scales[(w->first + r) / HTH_CLUSTER_NEURONS],
                        hth_axpy_absmax_scale(t->type, w->packed + r * w->to_size, (size_t)t->n_col));
+    if (t->scales && w->first + w->n_row == t->n_row)
+        t->checksums[(t->n_row + t->unit_row - 1) / t->unit_row] =
+            hth_hash(t->scales, hth_n_cluster((size_t)t->n_row) * sizeof *t->scales);
 }
 
 /* ---- a tensor ---------------------------------------------------------------------------------- */

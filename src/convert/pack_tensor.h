@@ -19,7 +19,8 @@ typedef struct hth_pack_tensor {
     hth_type type;
     bool transposed;      /* from has outputs in rows; neurons become the rows */
     const int32_t *order; /* row r is row order[r] of the source; NULL: unchanged */
-    /* Of the written rows: the checksum of each unit of unit_row rows, the last perhaps shorter; 0: none. The largest
+    /* Of the written rows: the checksum of each unit of unit_row rows, the last perhaps shorter; 0: none. Behind them
+     * that of scales, if they are wanted. The largest
      * scale of each cluster; NULL: none. */
     uint64_t unit_row, *checksums;
     float *scales;

@@ -100,15 +100,27 @@ static void read_system(hth_system_memory *system)
     else hth_system_memory_read("", system);
 }
 
+/* Bytes that are read again are those of the file then. */
+static void warn_of_writes(hearth_model *m)
+{
+    const char *path = m->budget.was_written ? NULL : hth_gguf_written_part(m->file);
+    if (!path) return;
+    m->budget.was_written = true;
+    hth_log(HEARTH_LOG_WARN,
+            "%s: was written to while weights are read from it: results may be wrong from here on", path);
+}
+
 uint64_t hth_engine_check_memory(hearth_model *m, uint64_t now_ns)
 {
     hth_budget *b = &m->budget;
     hth_system_memory system;
     read_system(&system);
     pthread_mutex_lock(&b->lock);
+    if (m->streamed.store) warn_of_writes(m);
     uint64_t before = b->cap.now;
     uint64_t wait_ns = hth_budget_follow(&b->cap, &system, hth_store_touched(m->streamed.store), now_ns);
-    if (b->cap.now != before) divide(m, b->cap.now < before ? "the system needs memory" : "the system has memory again");
+    if (b->cap.now != before)
+        divide(m, b->cap.now < before ? "the system needs memory" : "the system has memory again");
     pthread_mutex_unlock(&b->lock);
     return wait_ns;
 }
@@ -135,11 +147,12 @@ static void *watch(void *model)
 static hearth_status refuse(const hearth_model *m, uint64_t size, hearth_error *err)
 {
     const hth_budget *b = &m->budget;
-    return hth_fail(err, HEARTH_ERROR_MEMORY,
-                    "%s: out of memory: a session of %s (%" PRIu64 " bytes) beside %s of other sessions and at least %s "
-                    "of weights exceeds the limit of %s; -c and --batch make it less",
-                    hth_gguf_path(m->file), hth_format_bytes(size).text, size, hth_format_bytes(b->sessions).text,
-                    hth_format_bytes(b->fixed + b->cap.min).text, hth_format_bytes(b->limit).text);
+    return hth_fail(
+        err, HEARTH_ERROR_MEMORY,
+        "%s: out of memory: a session of %s (%" PRIu64 " bytes) beside %s of other sessions and at least %s "
+        "of weights exceeds the limit of %s; -c and --batch make it less",
+        hth_gguf_path(m->file), hth_format_bytes(size).text, size, hth_format_bytes(b->sessions).text,
+        hth_format_bytes(b->fixed + b->cap.min).text, hth_format_bytes(b->limit).text);
 }
 
 hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err)
@@ -183,8 +196,8 @@ hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_er
 {
     hth_budget *b = &m->budget;
     hearth_status st = HEARTH_OK;
-    uint64_t max = b->cap.max;
     pthread_mutex_lock(&b->lock);
+    uint64_t max = b->cap.max;
     if (b->limit > 0 && !leaves_room(b, fixed, &max)) {
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
                       "%s: out of memory: with what comes back from the device it needs %s, the limit is %s",
@@ -235,7 +248,8 @@ void hth_engine_watch_memory(hearth_model *m, uint64_t size, bool is_auto)
     if (test_memory) return;
     b->has_thread = hth_thread_start(&b->thread, watch, m);
     if (!b->has_thread)
-        hth_log(HEARTH_LOG_WARN, "the system created no thread that looks at its memory: weights will not give way");
+        hth_log(HEARTH_LOG_WARN,
+                "the system created no thread that looks at its memory: weights will not give way");
 }
 
 void hth_engine_stop_watching(hearth_model *m)

@@ -29,6 +29,7 @@ typedef struct hth_budget {
     uint64_t sessions;    /* that are open, and batches */
     hth_budget_cap cap;
     uint64_t logged;      /* bytes of the store in the last line about it */
+    bool was_written;     /* the file, and a line has said so */
     bool closing;
 
     pthread_cond_t wake;

@@ -121,6 +121,9 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
 /* The same with another limit; false: it is too small. */
 bool hth_memory_divide_again(hth_memory_division *division, uint64_t limit);
 void hth_memory_division_free(hth_memory_division *division);
+/* model.c: decides how weights are read: by the options, else by HEARTH_IO, which options->io is from here on; mapped
+ * ones are options->mmap. ARGUMENT: no way to read has that name; UNSUPPORTED. */
+hearth_status hth_engine_choose_io(hearth_model_options *options, hearth_error *err);
 /* model.c: opens a model up to there, as hearth_model_open, for the CPU: its matrices are not read. It cannot have
  * sessions. */
 hearth_status hth_engine_open_divided(const char *path, const hearth_model_options *options, hearth_model **out,
@@ -130,8 +133,10 @@ hearth_status hth_engine_open_divided(const char *path, const hearth_model_optio
  * it does not fit; UNSUPPORTED, MEMORY, IO. hth_engine_close_store: all sessions and batches are closed. */
 hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 void hth_engine_close_store(hearth_model *m);
-/* Opens a reader of the model's files, as that store has. ARGUMENT: no way to read has that name. */
-hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_reader **out, hearth_error *err);
+/* Opens a reader of a model's files, as that store has. io: as hth_engine_choose_io left it. ARGUMENT: no way to read
+ * has that name. */
+hearth_status hth_engine_open_reader(const hth_gguf *file, const char *io, hth_reader **out,
+                                     hearth_error *err);
 /* UNSUPPORTED: weights are in the file, but `what` reads them in memory. */
 hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, hearth_error *err);
 /* For tests: from now on, with any limit of memory, stores have so much beyond the least; UINT64_MAX: what is left. */
@@ -175,6 +180,10 @@ void hth_engine_set_system_memory(hth_engine_memory_fn *fn);
 /* session.c: bytes of a session, with its own workspace; 0: as hearth_session_bytes. streams: weights come from a
  * store. */
 uint64_t hth_engine_session_size(const hearth_model *m, const hearth_session_options *options, bool streams);
+
+/* session_file.c: reads now what hearth_session_save would read of the model's file, which may have become unreadable
+ * by then. IO, MEMORY. */
+hearth_status hth_engine_prepare_save(hearth_session *s, hearth_error *err);
 
 /* load.c: reads or maps the weights of all bindings of m->model: first the vectors, then the CPU's rows of
  * matrices without data. The data of a matrix that is partly on the device point to the CPU's first row. */

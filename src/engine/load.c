@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/format_bytes.h"
 #include "base/checked_math.h"
+#include "base/hash.h"
 #include "engine/engine.h"
 #include "sparse/neuron_order.h"
 #include "sparse/selector.h"
@@ -368,18 +369,27 @@ static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
                        hth_axpy_absmax_scale(m->type, rows + i * m->row_size, m->n_col));
 }
 
-/* What the file says of the scales is what was found, of the rows in the CPU's memory. */
+/* What the file says of the scales is what was found, of the rows in the CPU's memory; rows that are not loaded need what
+ * was written: the layer's last checksum is that of its scales. */
 static hearth_status check_given_scales(const hearth_model *m, uint32_t i_layer, hearth_error *err)
 {
+    const hth_gguf_tensor *sums = m->model->layers[i_layer].checksums;
     const hth_ffn *f = &m->model->layers[i_layer].ffn;
+    uint64_t sum;
+    if (!f->scales) return HEARTH_OK;
     size_t first = (size_t)hth_engine_first_row(m, &f->down_t.rows) / HTH_CLUSTER_NEURONS;
-    for (size_t i = first; f->scales && i < hth_n_cluster(f->d_ff); i++)
+    for (size_t i = first; i < hth_n_cluster(f->d_ff); i++)
         if (f->scales[i] != f->down_t.scale_max[i])
             return hth_fail(err, HEARTH_ERROR_FORMAT,
                             "%s: tensor 'blk.%u.ffn_down_t.scales': entry %zu is %g, but the largest scale of these "
                             "neurons is %g: the file is damaged, pack the model again",
                             hth_gguf_path(m->file), i_layer, i, (double)f->scales[i], (double)f->down_t.scale_max[i]);
-    return HEARTH_OK;
+    hearth_status st = hth_gguf_read(m->file, sums, sums->size - sizeof sum, sizeof sum, &sum, err);
+    if (st != HEARTH_OK || sum == hth_hash(f->scales, hth_n_cluster(f->d_ff) * sizeof *f->scales)) return st;
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "%s: tensor 'blk.%u.ffn_down_t.scales' has another checksum than it should: the file is damaged, "
+                    "pack the model again",
+                    hth_gguf_path(m->file), i_layer);
 }
 
 /* The largest scale of each cluster, which bounds its integers (docs/arithmetic.md 6). */

@@ -14,8 +14,7 @@ bool hearth_handle_sigbus(const void *address) { return hth_sigbus_guard_handle(
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 
-/* Decides how weights are read: by the options, else by HEARTH_IO. Mapped ones are options->mmap from here on. */
-static hearth_status choose_io(hearth_model_options *o, hearth_error *err)
+hearth_status hth_engine_choose_io(hearth_model_options *o, hearth_error *err)
 {
     const char *variable = o->io || o->mmap ? NULL : hth_default_io();
     hearth_error why;
@@ -103,7 +102,7 @@ hearth_status hth_engine_open_dense(const char *path, const hearth_model_options
     hearth_model_options o = options ? *options : hearth_model_defaults();
     hth_gguf *file;
     *out = NULL;
-    hearth_status st = choose_io(&o, err);
+    hearth_status st = hth_engine_choose_io(&o, err);
     if (st == HEARTH_OK) st = hth_gguf_open(path, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, what, NULL, out, err) : st;
 }
@@ -114,7 +113,7 @@ hearth_status hth_engine_open_divided(const char *path, const hearth_model_optio
     hearth_model_options o = *options;
     hth_gguf *file;
     *out = NULL;
-    hearth_status st = choose_io(&o, err);
+    hearth_status st = hth_engine_choose_io(&o, err);
     o.gpu.device = "none";
     if (st == HEARTH_OK) st = hth_gguf_open(path, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, NULL, division, out, err) : st;
@@ -133,7 +132,7 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
     hearth_model_options o = options ? *options : hearth_model_defaults();
     hth_gguf *file;
     *out = NULL;
-    hearth_status st = choose_io(&o, err);
+    hearth_status st = hth_engine_choose_io(&o, err);
     o.mmap = true; /* the weights are already in memory */
     if (st == HEARTH_OK) st = hth_gguf_open_memory(data, size, name, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, NULL, NULL, out, err) : st;

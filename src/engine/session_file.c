@@ -117,7 +117,8 @@ static hearth_status fill_head(const hearth_session *s, session_head *head, hear
     if (s->own && s->options.bf16_dot) head->flags |= BF16_DOT;
     for (int c = 0; c < HTH_N_KV_CLASS; c++)
         head->page_size[c] = hth_kv_pool_page_size(s->seq.pool, (hth_kv_class)c);
-    return hth_model_hash(s->model->file, &head->model_hash, err);
+    head->model_hash = s->model_hash;
+    return s->has_model_hash ? HEARTH_OK : hth_model_hash(s->model->file, &head->model_hash, err);
 }
 
 /* 0: overflow. */
@@ -135,6 +136,13 @@ static uint64_t file_size_of(const session_head *h)
 }
 
 /* ---- saving ------------------------------------------------------------------------------------------------ */
+
+hearth_status hth_engine_prepare_save(hearth_session *s, hearth_error *err)
+{
+    hearth_status st = hth_model_hash(s->model->file, &s->model_hash, err);
+    s->has_model_hash = st == HEARTH_OK;
+    return st;
+}
 
 typedef struct output {
     hth_atomic_writer writer;

@@ -12,6 +12,8 @@ struct hearth_session {
     hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
     uint64_t size;       /* counted in the limit of the model */
+    uint64_t model_hash; /* hth_model_hash; valid if has_model_hash (hth_engine_prepare_save) */
+    bool has_model_hash;
     uint32_t generation; /* of the placement with which its tokens were evaluated */
     int32_t *tokens;     /* [n_ctx] evaluated so far */
     float *logits;       /* [n_vocab] */

@@ -18,6 +18,8 @@
 enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
+/* By which what the process has differs between two runs, at most. */
+enum { NEXT_RUN_SIZE = 1 << 20 };
 
 static _Atomic uint64_t test_memory = UINT64_MAX;
 void hth_engine_set_store_memory(uint64_t more) { test_memory = more; }
@@ -349,7 +351,7 @@ static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *
 /* Bytes of rows of matrices that have no data yet. */
 typedef struct matrix_sizes {
     uint64_t fixed, streamed; /* read to memory in any case; the others */
-    uint64_t back;            /* more, of both, once all that lies on a device has come back (gpu_fallback.c) */
+    uint64_t back; /* more, of both, once all that lies on a device has come back (gpu_fallback.c) */
 } matrix_sizes;
 
 static matrix_sizes sum_matrices(const hearth_model *m)
@@ -370,6 +372,7 @@ static matrix_sizes sum_matrices(const hearth_model *m)
 static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least,
                             hearth_error *err)
 {
+    least += NEXT_RUN_SIZE;
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "%s: needs at least %s of memory (%" PRIu64
                     " bytes), the limit is %s%s; %s-c and --batch make it less",
@@ -380,19 +383,21 @@ static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit,
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_reader **out, hearth_error *err)
+hearth_status hth_engine_open_reader(const hth_gguf *file, const char *io, hth_reader **out,
+                                     hearth_error *err)
 {
-    uint32_t n = hth_gguf_n_part(m->file);
+    uint32_t n = hth_gguf_n_part(file);
     hth_disk *disk;
     hth_reader_file *files = hth_alloc(n, sizeof *files);
     if (!files) return hth_fail_memory(err, n * sizeof *files, "files to read");
     for (uint32_t i = 0; i < n; i++)
-        files[i] = (hth_reader_file){hth_gguf_part_fd(m->file, i), hth_gguf_part_path(m->file, i)};
+        files[i] = (hth_reader_file){hth_gguf_part_fd(file, i), hth_gguf_part_path(file, i)};
     hearth_status st = hth_disk_open(io, &disk, err);
     /* However fast a simulated disk is, its bytes come from this one: from the page cache, if they can. */
     bool buffered = io && strncmp(io, "sim:", 4) == 0;
     if (st == HEARTH_OK)
-        st = hth_reader_open(&(hth_reader_options){.files = files, .n_file = n, .disk = disk, .buffered = buffered}, out, err);
+        st = hth_reader_open(
+            &(hth_reader_options){.files = files, .n_file = n, .disk = disk, .buffered = buffered}, out, err);
     hth_free(files);
     return st;
 }
@@ -400,8 +405,8 @@ hearth_status hth_engine_open_reader(const hearth_model *m, const char *io, hth_
 static hearth_status check_options(const hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
     if (!o->mmap) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: a limit of memory cannot be combined with mapped weights",
-                    hth_gguf_path(m->file));
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: a limit of memory cannot be combined with mapped weights", hth_gguf_path(m->file));
 }
 
 uint32_t hth_engine_n_in_memory(const hearth_model *m)
@@ -446,7 +451,8 @@ static void find_elsewhere(hearth_model *m, const hth_ffn_pieces *pieces, const 
     m->n_streamed = m->n_item;
     for (uint32_t i = 0; there && i < there->n_layer; i++) {
         uint32_t n_hot = there->n_hot[i];
-        bool all = n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
+        bool all =
+            n_hot == m->model->layers[i].ffn.d_ff; /* else clusters, which are not divided into pieces */
         const hth_ffn_bundles *b = bundles && bundles[i].n > 0 ? &bundles[i] : NULL;
         if (pieces && all) mark(m, pieces[i].first_item, pieces[i].n_half + pieces[i].n_down);
         for (uint32_t k = 0; b && k < (b->has_second ? 3 : 2); k++)
@@ -489,6 +495,18 @@ void hth_memory_division_free(hth_memory_division *d)
     *d = (hth_memory_division){0};
 }
 
+/* A limit that the system cannot keep ends in the death of the process, perhaps while it loads. */
+static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
+{
+    uint64_t whole = d->matrices + d->rest + d->announced + d->streamed + d->back,
+             left = hth_engine_auto_limit(size_of_process(m), false),
+             wanted = whole < d->limit ? whole : d->limit;
+    if (wanted > left)
+        hth_log(HEARTH_LOG_WARN,
+                "the limit of memory is %s, and the system leaves %s: auto takes what it leaves",
+                hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
+}
+
 hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_options *o, hth_memory_division *d,
                                        hearth_error *err)
 {
@@ -506,6 +524,7 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
     d->matrices = sum.fixed, d->streamed = sum.streamed, d->back = sum.back;
     d->tables = size_of_tables(m);
     d->rest = size_of_rest(m, o, d->items.n);
+    if (o->ram != HEARTH_RAM_AUTO) warn_of_limit(m, d);
     if (hth_memory_divide_again(d, d->limit)) return HEARTH_OK;
     st = refuse(m, o->ram, d->limit, d->least, err);
 failed:
@@ -540,7 +559,8 @@ hearth_status hth_engine_open_store(hearth_model *m, const hearth_model_options 
     m->budget.base = d.rest, m->budget.device = hth_engine_device_size(m);
     /* Also after a device is lost: a store that is needed then is opened now. */
     if (d.whole) memset(m->streamed.tables, 0, sizeof m->streamed.tables);
-    else st = hth_engine_open_reader(m, o->io, &m->streamed.reader, err);
+    else st = hth_engine_open_reader(m->file, o->io, &m->streamed.reader, err);
+    m->streamed.cancel = m->cancel;
     if (st == HEARTH_OK && !d.fits) st = open_store(m, &d.items, d.store, err);
     if (st == HEARTH_OK) {
         m->budget.limit = tests ? 0 : d.limit;
@@ -574,7 +594,8 @@ static uint64_t size_to_load(const hearth_model *m)
 hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err)
 {
     const hth_budget *b = &m->budget;
-    uint64_t fixed = less(b->base, less(b->device, hth_engine_device_size(m))) + m->weights_size + size_to_load(m);
+    uint64_t fixed =
+        less(b->base, less(b->device, hth_engine_device_size(m))) + m->weights_size + size_to_load(m);
     if (b->base == 0) return HEARTH_OK; /* no limit */
     for (uint32_t i = 0; i < m->n_reloaded; i++) fixed += m->reloaded[i].size;
     if (m->streamed.store) find_elsewhere(m, m->streamed.pieces, m->streamed.bundles);

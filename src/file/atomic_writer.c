@@ -109,7 +109,8 @@ hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hea
         return hth_fail(err, HEARTH_ERROR_IO,
                         "%s: is there already and not a regular file; choose another name", s->label);
     if (replaces && access(path, W_OK) != 0) return fail(s, "replace", err);
-    if (unlink(s->part_path) != 0 && errno != ENOENT)
+    /* A file system for reading says so before it looks for the file. */
+    if (unlink(s->part_path) != 0 && errno != ENOENT && errno != EROFS)
         return fail(s,
                     errno == ENAMETOOLONG ? "write it as " PART " first"
                                           : "remove the unfinished " PART " beside it",

@@ -162,6 +162,8 @@ hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor,
 void hth_gguf_read_uncached(hth_gguf *file);
 /* The descriptor of a part, which stays the file's; -1 for files opened from memory. */
 int hth_gguf_part_fd(const hth_gguf *file, uint32_t i_part);
+/* The path of a part to which something wrote since it was opened, or NULL. */
+const char *hth_gguf_written_part(const hth_gguf *file);
 
 /* Maps all parts read-only (once). hth_gguf_mapped then returns a pointer to a tensor's bytes. For files opened
  * from memory it always does. */

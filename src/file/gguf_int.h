@@ -8,6 +8,7 @@
 #include "file/name_index.h"
 
 #include <string.h>
+#include <time.h>
 
 /* ---- limits (of this reader; generous against every known model) --------- */
 
@@ -72,6 +73,7 @@ typedef struct hth_gguf_source {
     const char *label;          /* path for messages */
     int fd;                     /* -1 for bytes in memory */
     uint64_t size;              /* when it was opened */
+    struct timespec written;    /* the last time before that */
     const unsigned char *bytes; /* in memory, or mapped; else NULL */
     bool mapped, uncached;
     int guard; /* index of the map in the SIGBUS guard: sigbus_guard.h */
@@ -81,6 +83,8 @@ hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_
 hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size, const char *name,
                                      hearth_error *err);
 void hth_gguf_source_close(hth_gguf_source *s);
+/* Whether something wrote to the file since it was opened. */
+bool hth_gguf_source_was_written(const hth_gguf_source *s);
 /* Reads size bytes from `at`. The caller has checked at + size <= s->size. */
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
                                    hearth_error *err);

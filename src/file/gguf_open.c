@@ -71,8 +71,7 @@ static hearth_status open_memory(hth_gguf *file, const void *data, size_t size, 
 {
     hth_gguf_part *part = NULL;
     hearth_status status = new_part(file, &part, err);
-    if (status == HEARTH_OK)
-        status = hth_gguf_source_memory(&part->source, data, size, name, err);
+    if (status == HEARTH_OK) status = hth_gguf_source_memory(&part->source, data, size, name, err);
     if (status == HEARTH_OK) status = parse_part(file, 0, err);
     return status == HEARTH_OK ? hth_gguf_join_parts(file, err) : status;
 }
@@ -83,10 +82,8 @@ hearth_status hth_gguf_open(const char *path, hth_gguf **out, hearth_error *err)
     hth_gguf *file = hth_alloc(1, sizeof *file);
     if (!file) return hth_fail_memory(err, sizeof *file, "a model file");
     hearth_status status = open_path(file, path, err);
-    if (status == HEARTH_OK)
-        *out = file;
-    else
-        hth_gguf_close(file);
+    if (status == HEARTH_OK) *out = file;
+    else hth_gguf_close(file);
     return status;
 }
 
@@ -97,10 +94,8 @@ hearth_status hth_gguf_open_memory(const void *data, size_t size, const char *na
     hth_gguf *file = hth_alloc(1, sizeof *file);
     if (!file) return hth_fail_memory(err, sizeof *file, "a model file");
     hearth_status status = open_memory(file, data, size, name, err);
-    if (status == HEARTH_OK)
-        *out = file;
-    else
-        hth_gguf_close(file);
+    if (status == HEARTH_OK) *out = file;
+    else hth_gguf_close(file);
     return status;
 }
 
@@ -132,6 +127,13 @@ void hth_gguf_read_uncached(hth_gguf *file)
         hth_gguf_source_read_uncached(&file->parts[i].source, file->parts[i].data_offset);
 }
 
+const char *hth_gguf_written_part(const hth_gguf *file)
+{
+    for (uint32_t i = 0; i < file->n_part; i++)
+        if (hth_gguf_source_was_written(&file->parts[i].source)) return file->parts[i].source.label;
+    return NULL;
+}
+
 int hth_gguf_part_fd(const hth_gguf *file, uint32_t i_part) { return file->parts[i_part].source.fd; }
 
 uint32_t hth_gguf_version(const hth_gguf *file) { return file->parts[0].version; }
@@ -154,8 +156,7 @@ uint64_t hth_gguf_trailing(const hth_gguf *file)
     for (uint32_t i = 0; i < file->n_part; i++) {
         const hth_gguf_part *part = &file->parts[i];
         uint64_t padded;
-        if (!hth_align_u64(part->end, part->alignment, &padded) || padded >= part->source.size)
-            continue;
+        if (!hth_align_u64(part->end, part->alignment, &padded) || padded >= part->source.size) continue;
         if (!hth_add_u64(sum, part->source.size - padded, &sum)) return UINT64_MAX;
     }
     return sum;
@@ -177,15 +178,15 @@ const hth_gguf_tensor *hth_gguf_tensor_at(const hth_gguf *file, size_t i)
 
 const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *name)
 {
-    uint32_t i = hth_file_name_find(&file->names, file->tensors, sizeof *file->tensors,
-                                    (hth_str){name, strlen(name)});
+    uint32_t i =
+        hth_file_name_find(&file->names, file->tensors, sizeof *file->tensors, (hth_str){name, strlen(name)});
     return i == HTH_FILE_NAME_NONE ? NULL : &file->tensors[i];
 }
 
 /* ---- data --------------------------------------------------------------------------------------- */
 
-hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from,
-                            size_t size, void *dst, hearth_error *err)
+hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size,
+                            void *dst, hearth_error *err)
 {
     const hth_gguf_source *source = &file->parts[tensor->i_part].source;
     if (from > tensor->size || size > tensor->size - from)

@@ -36,7 +36,8 @@ uint64_t hth_gguf_n_read(void) { return atomic_load(&n_read); }
 
 static ssize_t read_once(int fd, void *dst, size_t size, uint64_t at)
 {
-    uint64_t mine = atomic_fetch_add(&n_read, 1) + 1, at_fault = atomic_load_explicit(&fail_at, memory_order_relaxed);
+    uint64_t mine = atomic_fetch_add(&n_read, 1) + 1,
+             at_fault = atomic_load_explicit(&fail_at, memory_order_relaxed);
     int how = atomic_load_explicit(&fail_how, memory_order_relaxed);
     if (at_fault > 0 && (mine == at_fault || (mine > at_fault && how == HTH_READ_FAILS_ALWAYS))) {
         if (how != HTH_READ_SHORT) {
@@ -106,8 +107,7 @@ hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_
         int error = errno;
         if (error == ENXIO && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
             status = fail_kind(s, st.st_mode, err); /* sockets cannot be opened */
-        else
-            status = hth_gguf_fail_errno(err, s->label, "open", error);
+        else status = hth_gguf_fail_errno(err, s->label, "open", error);
         goto done;
     }
     if (fstat(s->fd, &st) != 0) {
@@ -119,13 +119,14 @@ hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_
         goto done;
     }
     s->size = (uint64_t)st.st_size;
+    s->written = st.st_mtim;
 done:
     if (status != HEARTH_OK) hth_gguf_source_close(s);
     return status;
 }
 
-hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size,
-                                     const char *name, hearth_error *err)
+hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size, const char *name,
+                                     hearth_error *err)
 {
     *s = (hth_gguf_source){.fd = -1, .bytes = data, .size = size};
     return keep_path(s, name, err);
@@ -195,6 +196,12 @@ hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t
     return HEARTH_OK;
 }
 
+bool hth_gguf_source_was_written(const hth_gguf_source *s)
+{
+    struct stat st;
+    return s->fd >= 0 && fstat(s->fd, &st) == 0 &&
+           (st.st_mtim.tv_sec != s->written.tv_sec || st.st_mtim.tv_nsec != s->written.tv_nsec);
+}
 
 /* Mapping a file that is shorter than its directory says would raise SIGBUS on access. This check finds a file
  * that is already shorter. */
@@ -214,8 +221,9 @@ hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err)
     s->guard = hth_sigbus_guard_add(map, (size_t)s->size);
     if (s->guard < 0) {
         munmap(map, (size_t)s->size);
-        return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %d files are mapped already; close some, or read this one",
-                        s->label, HTH_MAP_GUARD_MAX);
+        return hth_fail(err, HEARTH_ERROR_MEMORY,
+                        "%s: %d files are mapped already; close some, or read this one", s->label,
+                        HTH_MAP_GUARD_MAX);
     }
     s->bytes = map;
     s->mapped = true;
@@ -225,8 +233,9 @@ hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err)
 hearth_status hth_gguf_source_check_map(const hth_gguf_source *s, hearth_error *err)
 {
     if (!s->mapped || !hth_sigbus_guard_broken(s->guard)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_IO,
-                    "%s: the file became shorter, or could not be read, while it was mapped: what was computed "
-                    "from it does not count; open it again",
-                    s->label);
+    return hth_fail(
+        err, HEARTH_ERROR_IO,
+        "%s: the file became shorter, or could not be read, while it was mapped: what was computed "
+        "from it does not count; open it again",
+        s->label);
 }

@@ -403,13 +403,19 @@ hth_ffn hth_ffn_slice(const hth_ffn *f, uint32_t first, uint32_t n, uint32_t n_s
 
 /* ---- neurons that are not on the device -------------------------------------------------------------- */
 
+bool hth_fwd_has_overflow(const hth_step *s)
+{
+    return memchr(s->overflow, true, s->n_tok) != NULL;
+}
+
 void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
                       hth_cold_sums *out)
 {
     uint32_t n_row_of_step = s->n_tok;
     hth_axpy_output down = {
-        .down_t = &cold->down_t, .acc64 = out->sums, .adds = out->more, .overflow = &out->overflow};
+        .down_t = &cold->down_t, .acc64 = out->sums, .adds = out->more, .overflow = s->overflow};
     s->n_tok = n_row;
+    memset(s->overflow, false, n_row);
     out->n_active = 0;
     if (s->selector != HEARTH_SELECTOR_DENSE && n_row < DENSE_MIN_TOKENS_PACKED) {
         compute_rows(s, i_layer, cold);
@@ -422,6 +428,7 @@ void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32
     for (uint32_t i = 0; i < n_row; i++) out->n_active += s->active_sets[i].n;
     if (out->n_active > 0) hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_row, &down);
     hth_pool_finish(s->pool);
+    out->overflow = out->overflow || hth_fwd_has_overflow(s);
     s->n_tok = n_row_of_step;
 }
 

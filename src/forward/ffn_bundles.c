@@ -1,8 +1,9 @@
 /* A dense network whose down is transposed and whose rows come from a store, in bundles of neurons. The rows that decide
  * whether a neuron is active are read first (gate; up where there is no gate), those of the other half only for bundles
  * with an active neuron, those of down only where a hidden value is not zero. What has arrived is computed together,
- * whichever bundles it belongs to and whatever comes next: each bundle goes its own way, and only the bundles of a
- * cluster meet, whose hidden values have one scale. No sum depends on the order of arrival (docs/arithmetic.md 6).
+ * whichever bundles it belongs to and whatever comes next: bundles are independent of one another, except that the
+ * scale of a cluster needs the hidden values of all its bundles. No sum depends on the order of arrival
+ * (docs/arithmetic.md 6).
  *
  * Neurons of a token that are active so far lie in the segment of their bundle: indices in s->active_idx, the values of
  * the first half, later hidden values, in s->active_vals, from the bundle's first neuron on. */
@@ -481,11 +482,10 @@ static void compute_down(network *n)
 {
     hth_step *s = n->s;
     token_job job = {n, &n->arrived[ITEM_DOWN], 0};
-    bool overflow = false;
     hth_axpy_output down = {.down_t = &n->f.down_t,
                             .acc64 = n->out->sums,
                             .adds = n->out->more,
-                            .overflow = &overflow,
+                            .overflow = s->overflow,
                             .scaled = true};
     hth_pool_add(s->pool, join_unit, &job, sizeof job, s->n_tok);
     hth_pool_finish(s->pool);
@@ -494,7 +494,7 @@ static void compute_down(network *n)
     hth_pool_finish(s->pool);
     for (size_t t = 0; t < s->n_tok; t++) n->out->n_active += s->active_sets[t].n;
     n->out->more = true;
-    n->out->overflow |= overflow;
+    n->out->overflow = n->out->overflow || hth_fwd_has_overflow(s);
 }
 
 /* ---- rounds ----------------------------------------------------------------------------------------------------------- */
@@ -601,6 +601,7 @@ static hearth_status run_layer(hth_step *s, uint32_t i_layer, uint32_t first, co
     hth_matrix *const rows[N_ITEM_KIND] = {&n.f.gate, &n.f.up, &n.f.down_t.rows};
     for (int i = 0; i < N_ITEM_KIND; i++) rows[i]->runs = (hth_row_runs){s->bundles->rows[i], from->shift};
     out->n_active = 0;
+    memset(s->overflow, false, s->n_tok);
     mark_neurons(&n, scores);
     ask_first(&n);
     return run_bundles(&n, err);
@@ -632,7 +633,7 @@ hearth_status hth_fwd_ffn_bundles(hth_step *s, uint32_t i_layer, float *add_to, 
     if (st != HEARTH_OK) return st;
     if (!sums.more) memset(sums.sums, 0, s->n_tok * d * sizeof *sums.sums);
     for (size_t t = 0; t < s->n_tok; t++)
-        hth_axpy_write(s->k, sums.sums + t * d, d, sums.overflow, l->ffn.down_bias, s->block_out + t * d,
+        hth_axpy_write(s->k, sums.sums + t * d, d, s->overflow[t], l->ffn.down_bias, s->block_out + t * d,
                        add_to ? add_to + t * d : NULL);
     return HEARTH_OK;
 }

@@ -105,6 +105,7 @@ enum { HTH_MAX_HELD_PIECES = 8, HTH_MAX_HELD_BUNDLES = 256, HTH_MAX_AHEAD = 32 }
 typedef struct hth_streamed {
     hth_store *store; /* NULL: only rows of tables are read */
     hth_reader *reader;
+    const volatile int *cancel; /* NULL, or a flag that ends waits for rows of tables */
     hth_row_table tables[HTH_N_TABLE];
     const uint32_t *first_expert;    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without
                                       * a store */

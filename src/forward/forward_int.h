@@ -164,6 +164,7 @@ struct hth_step {
     int32_t *active_idx;       /* [n_tok][d_ff] indices of the active neurons, for a transposed down */
     float *active_vals;              /* [n_tok][d_ff] their hidden values */
     hth_active_set *active_sets;        /* [n_tok] both of them */
+    bool *overflow;                     /* [n_tok] sums of hth_cold_sums that are invalid */
     hth_axpy_scratch axpy_scratch;   /* sums of the down projection */
     hth_expert_buffers experts;
     hth_recurrent_buffers recurrent;
@@ -294,8 +295,10 @@ typedef struct hth_cold_sums {
     int64_t *sums;    /* [n_tok][d_model] */
     bool more;        /* accumulate onto sums */
     uint64_t n_active; /* 0: sums was not written */
-    bool overflow;     /* set to true if sums is invalid */
+    bool overflow;     /* set to true if sums is invalid for any token: s->overflow says for which */
 } hth_cold_sums;
+/* Whether sums of any token are invalid. */
+bool hth_fwd_has_overflow(const hth_step *s);
 void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_ffn *cold, uint32_t n_row,
                       hth_cold_sums *out);
 /* ffn_bundles.c: the same for the neurons of a layer from `first` on, whole clusters, whose rows the step's store has

@@ -59,6 +59,7 @@ static void alloc_lists(bump *c, const hth_model *model, size_t n_row, size_t n_
     s->active_idx = bump_alloc(c, n_active, sizeof *s->active_idx);
     s->active_vals = bump_alloc(c, n_active, f);
     s->active_sets = bump_alloc(c, model->down_transposed ? n_row : 0, sizeof *s->active_sets);
+    s->overflow = bump_alloc(c, model->down_transposed ? n_row : 0, sizeof *s->overflow);
     s->axpy_scratch.acc64 = bump_alloc(c, n_sum, sizeof *s->axpy_scratch.acc64);
     s->axpy_scratch.sums = bump_alloc(c, n_sum, sizeof *s->axpy_scratch.sums);
     s->axpy_scratch.offsets = bump_alloc(c, n_sum / 16, sizeof *s->axpy_scratch.offsets);
@@ -363,10 +364,11 @@ hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, h
 {
     hearth_status st = HEARTH_OK;
     step->streamed = streamed;
-    hth_pool_set_spin(step->pool, READ_SPIN_NS);
+    if (streamed->store) hth_pool_set_spin(step->pool, READ_SPIN_NS);
     for (int i = 0; i < HTH_N_TABLE && st == HEARTH_OK; i++)
         if (streamed->tables[i].row_size > 0)
-            st = hth_table_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max, &step->rows[i], err);
+            st = hth_table_rows_open(streamed->reader, &streamed->tables[i], step->n_tok_max,
+                                     streamed->cancel, &step->rows[i], err);
     if (st != HEARTH_OK) return st;
     return streamed->bundles ? hth_fwd_open_bundles(step, err) : HEARTH_OK;
 }

@@ -193,7 +193,7 @@ static void finish_outputs(const down_job *job, size_t t, size_t first, size_t n
         int64_t *to = out->acc64 + t * n_out_of(job) + first;
         for (size_t o = 0; o < n; o++) to[o] = out->adds ? to[o] + acc64[o] : acc64[o];
         memset(acc64, 0, n * sizeof *acc64);
-        if (overflow) __atomic_store_n(out->overflow, true, __ATOMIC_RELAXED);
+        if (overflow) __atomic_store_n(&out->overflow[t], true, __ATOMIC_RELAXED);
         return;
     }
     size_t at = t * n_out_of(job) + first;

@@ -70,7 +70,7 @@ typedef struct hth_axpy_output {
     float *y, *add_to;
     int64_t *acc64; /* [n_tok][n_out] or NULL: the sums themselves are the result; y, bias and add_to are not used */
     bool adds;      /* with acc64: adds to its contents */
-    bool *overflow; /* with acc64: set to true if sums are undefined */
+    bool *overflow; /* with acc64: [n_tok], set to true where sums are undefined */
     bool scaled;    /* hth_axpy_scratch.scale is set already: `active` has only some neurons of a cluster */
 } hth_axpy_output;
 void hth_axpy_add(const hth_kernels *k, hth_pool *pool, const hth_axpy_scratch *scratch, const hth_active_set *active,

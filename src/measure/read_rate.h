@@ -20,12 +20,14 @@ typedef struct hth_read_rate_options {
 enum { HTH_READ_ROUNDS = 3 };
 
 typedef struct hth_read_rate {
-    hth_sample_stats rate; /* bytes per second, of the rounds */
+    hth_sample_stats rate;  /* bytes per second, of the rounds; of places that were read before, if the disk may have a cache
+                               as large as a model's */
+    hth_sample_stats first; /* of places that were not */
     double cores;          /* of which the process used so many */
     uint32_t depth;        /* reads that ran at once, at the end */
 } hth_read_rate;
 
-/* Takes about HTH_READ_ROUNDS times `seconds`. ARGUMENT: no file has so many bytes. MEMORY, IO. */
+/* Takes about twice HTH_READ_ROUNDS times `seconds`. ARGUMENT: no file has so many bytes. MEMORY, IO. */
 hearth_status hth_read_rate_measure(const hth_read_rate_options *options, hth_read_rate *out,
                                     hearth_error *err);
 

@@ -37,6 +37,7 @@ static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machin
     hearth_status st = hth_read_rate_measure(o, &one, err);
     if (st != HEARTH_OK) return st;
     out->read_rate = one.rate;
+    if (one.first.min < one.rate.min) out->read_rate.min = one.first.min;
     out->reading_cores = one.cores;
     o->seconds = SHORT_SECONDS, o->sequential = true;
     if ((st = hth_read_rate_measure(o, &one, err)) != HEARTH_OK) return st;
@@ -49,35 +50,42 @@ static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machin
     return HEARTH_OK;
 }
 
-static hearth_status measure_disk(const hearth_model *m, const hth_memory_division *d, const char *io,
-                                  uint64_t memory, hth_storage_machine *out, hearth_error *err)
+hearth_status hth_storage_machine_measure_disk(const hth_storage_reads *r, const char *io,
+                                               hth_storage_machine *out, hearth_error *err)
 {
     hth_reader *reader;
-    uint32_t n_file = hth_gguf_n_part(m->file);
-    uint64_t *sizes = hth_alloc(n_file, sizeof *sizes), largest = 0;
-    if (!sizes) return hth_fail_memory(err, n_file * sizeof *sizes, "sizes of files");
-    hearth_status st = hth_engine_open_reader(m, io, &reader, err);
-    if (st != HEARTH_OK) {
-        hth_free(sizes);
-        return st;
-    }
-    for (uint32_t i = 0; i < d->items.n; i++) { /* what is read lies before the end of the last item */
-        for (uint32_t k = 0; k < d->items.items[i].n_extent; k++) {
-            const hth_extent *e = &d->items.items[i].extents[k];
-            if (e->offset + e->size > sizes[e->i_file]) sizes[e->i_file] = e->offset + e->size;
-            if (sizes[e->i_file] > largest) largest = sizes[e->i_file];
-        }
-    }
+    uint64_t largest = 0;
+    hearth_status st = hth_engine_open_reader(r->file, io, &reader, err);
+    if (st != HEARTH_OK) return st;
     hth_read_rate_options o = {.reader = reader,
-                               .file_size = sizes,
-                               .n_file = n_file,
-                               .size = extent_size(&d->items),
-                               .memory = memory < QUEUED_SIZE ? memory : QUEUED_SIZE,
+                               .file_size = r->sizes,
+                               .n_file = hth_gguf_n_part(r->file),
+                               .size = r->size,
+                               .memory = r->memory < QUEUED_SIZE ? r->memory : QUEUED_SIZE,
                                .seconds = ROUND_SECONDS};
+    for (uint32_t i = 0; i < o.n_file; i++)
+        if (r->sizes[i] > largest) largest = r->sizes[i];
     if (o.size > largest) o.size = largest;
     if (largest > 0) st = measure_reader(&o, out, err);
     snprintf(out->reader, sizeof out->reader, "%s", hth_reader_name(reader));
     hth_reader_close(reader);
+    return st;
+}
+
+static hearth_status measure_disk(const hearth_model *m, const hth_memory_division *d, const char *io,
+                                  uint64_t memory, hth_storage_machine *out, hearth_error *err)
+{
+    uint32_t n_file = hth_gguf_n_part(m->file);
+    uint64_t *sizes = hth_alloc(n_file, sizeof *sizes);
+    if (!sizes) return hth_fail_memory(err, n_file * sizeof *sizes, "sizes of files");
+    for (uint32_t i = 0; i < d->items.n; i++) { /* what is read lies before the end of the last item */
+        for (uint32_t k = 0; k < d->items.items[i].n_extent; k++) {
+            const hth_extent *e = &d->items.items[i].extents[k];
+            if (e->offset + e->size > sizes[e->i_file]) sizes[e->i_file] = e->offset + e->size;
+        }
+    }
+    const hth_storage_reads reads = {m->file, sizes, extent_size(&d->items), memory};
+    hearth_status st = hth_storage_machine_measure_disk(&reads, io, out, err);
     hth_free(sizes);
     return st;
 }

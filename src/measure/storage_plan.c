@@ -341,13 +341,14 @@ static void begin(player *p)
 
 static hearth_status play(player *p, hth_storage_speed *out, hearth_error *err)
 {
-    hth_store_counters before = {0};
+    hth_store_counters before = sum_counters(p); /* pinned items have been read */
     uint64_t start = p->now_ns;
     double n = p->tokens->n, computed = 0.0;
     uint64_t n_all = 2 * (uint64_t)p->tokens->n, end;
     for (uint64_t i = 0; i < n_all; i += p->n_tok) {
         if (i == p->tokens->n) {
             out->first_seconds = (double)(p->now_ns - start) * 1e-9 / n;
+            out->first_read_bytes = (double)(sum_counters(p).read_size - before.read_size) / n;
             before = sum_counters(p), start = p->now_ns, computed = p->compute;
         }
         end = i < p->tokens->n ? p->tokens->n : n_all;

@@ -23,12 +23,24 @@ typedef struct hth_storage_machine {
     uint32_t n_thread, n_core;
 } hth_storage_machine;
 
-/* Measures the disk for half a second, unless all weights are in memory (then its figures are 0); takes rates of the CPU from
- * calibrations of earlier runs, or measures them, which takes half a second for each type. Takes
- * HTH_CALIBRATION_SIZE of memory, or `memory` bytes if these are less. io: as hth_disk_open. ARGUMENT, IO, MEMORY. */
+/* Measures the disk for half a second, unless all weights are in memory (then its figures are 0); takes rates of the
+ * CPU from calibrations of earlier runs, or measures them, which takes half a second for each type. Takes
+ * HTH_CALIBRATION_SIZE of memory, or `memory` bytes if these are less. io: as hth_engine_open_reader. ARGUMENT, IO,
+ * MEMORY. */
 hearth_status hth_storage_machine_measure(const hearth_model *model, const hth_memory_division *division,
                                           const char *io, uint32_t n_thread, uint64_t memory,
                                           hth_storage_machine *out, hearth_error *err);
+
+/* Extents of a model's files, to measure reads of. */
+typedef struct hth_storage_reads {
+    const hth_gguf *file;
+    const uint64_t *sizes; /* [parts of the file] bytes before which extents lie; 0: none do */
+    uint64_t size;         /* of an extent */
+    uint64_t memory;       /* for what is queued */
+} hth_storage_reads;
+/* Only the disk: sets read_rate, sequential_rate, latency, reading_cores and reader. */
+hearth_status hth_storage_machine_measure_disk(const hth_storage_reads *reads, const char *io,
+                                               hth_storage_machine *out, hearth_error *err);
 
 /* The same machine with the slowest or the fastest figures that were measured. */
 hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, hth_estimate estimate);
@@ -46,8 +58,8 @@ typedef struct hth_storage_tokens {
 
 /* Per token. */
 typedef struct hth_storage_speed {
-    double first_seconds; /* of the first n tokens */
-    double seconds;       /* of the next n; the members below are of these */
+    double first_seconds, first_read_bytes; /* of the first n tokens */
+    double seconds;                         /* of the next n; the members below are of these */
     double compute_seconds;
     double disk_seconds; /* that the disk takes for what was read */
     double read_bytes;
@@ -60,8 +72,8 @@ typedef struct hth_storage_speed {
 hearth_status hth_storage_usual_route(const hearth_model *model, double **frequency,
                                       hth_route_trace_spec *out, hearth_error *err);
 
-/* model and division as of hth_engine_open_divided; the division may be of another limit. UNSUPPORTED: drawn experts for
- * a model without. ARGUMENT: they do not suit it. MEMORY. */
+/* model and division as of hth_engine_open_divided; the division may be of another limit. UNSUPPORTED: drawn experts
+ * for a model without. ARGUMENT: they do not suit it. MEMORY. */
 hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_division *division,
                                   const hth_storage_machine *machine, const hth_storage_tokens *tokens,
                                   hth_storage_speed *out, hearth_error *err);

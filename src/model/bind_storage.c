@@ -94,6 +94,7 @@ hearth_status hth_bind_storage(hth_binder *b, uint32_t i, hth_layer *l)
         st = check_place(b, all[k]);
     }
     const hth_gguf_tensor *t = hth_bind_find_in_layer(b, i, "ffn_checksum");
+    if (l->n_bundle_neuron > 0) n_unit++; /* of the scales (engine/load.c) */
     if (st == HEARTH_OK) st = hth_bind_check_indices(b, t, 2, n_unit);
     if (st != HEARTH_OK) return st;
     l->checksums = t;

@@ -1,5 +1,5 @@
 /* The thread that reads. It divides loads into pieces, keeps `depth` of them running, and decides what each result
- * means. Loads that are needed come before guesses; a guess whose reading has begun is finished in its turn. */
+ * means. Loads that are needed come before guesses, of which few bytes are read at once. */
 #define _GNU_SOURCE
 #include "store/reader.h"
 
@@ -75,6 +75,7 @@ struct hth_reader {
     load_queue needed, guesses, dropped;
     piece pieces[MAX_DEPTH];
     uint32_t n_running, n_delayed;
+    uint64_t running_size; /* of the reads that run */
     uint32_t depth, best_depth;
     uint64_t busy_since; /* while reads run: the time up to which stats.busy_ns counts */
     struct {
@@ -180,6 +181,7 @@ static bool start_piece(hth_reader *r, piece *p)
     p->state = PIECE_RUNNING;
     p->start_ns = r->disk->ops->now(r->disk);
     p->reported = false;
+    r->running_size += read.size;
     if (r->n_running++ == 0) r->busy_since = p->start_ns;
     return true;
 }
@@ -245,13 +247,20 @@ static void use_buffered(hth_reader *r, reader_file *f, int error)
             strerror_r(error, reason, sizeof reason));
 }
 
+/* Whole pages: what the range has of the ones at its ends is read again, if at all. */
+static void drop_cached(const reader_file *f, uint64_t at, uint64_t n)
+{
+    uint64_t from = at / HTH_ROOM_ALIGN * HTH_ROOM_ALIGN,
+             end = (at + n + HTH_ROOM_ALIGN - 1) / HTH_ROOM_ALIGN * HTH_ROOM_ALIGN;
+    if (!f->stays) posix_fadvise(f->fd, (off_t)from, (off_t)(end - from), POSIX_FADV_DONTNEED);
+}
+
 /* Bytes were read, perhaps fewer than asked for. */
 static void advance_piece(hth_reader *r, piece *p, uint64_t n)
 {
     uint64_t got = p->at + n;
+    if (!p->direct) drop_cached(&r->files[p->i_file], p->at, n);
     if (got >= p->needed || p->load->failed) {
-        const reader_file *f = &r->files[p->i_file];
-        if (!p->direct && !f->stays) posix_fadvise(f->fd, (off_t)p->at, (off_t)n, POSIX_FADV_DONTNEED);
         end_piece(p);
         return;
     }
@@ -326,6 +335,7 @@ static void take_result(hth_reader *r, const hth_disk_result *result)
     assert(result->id < MAX_DEPTH && p->state == PIECE_RUNNING);
     uint64_t size = result->n > 0 ? (uint64_t)result->n : 0, now = r->disk->ops->now(r->disk);
     r->n_running--;
+    r->running_size -= p->end - p->at;
     pthread_mutex_lock(&r->lock);
     r->stats.n_read++, r->stats.size += size, r->stats.depth = r->depth;
     r->stats.busy_ns += now - r->busy_since;
@@ -345,9 +355,9 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        queue_append(l->dropped                        ? &r->dropped
-                     : l->n_at_once > 0 && !l->hurried ? &r->guesses
-                                                       : &r->needed,
+        queue_append(l->dropped                         ? &r->dropped
+                     : l->guess_size > 0 && !l->hurried ? &r->guesses
+                                                        : &r->needed,
                      l);
     }
 }
@@ -387,7 +397,8 @@ static void start_pieces(hth_reader *r)
             drop_first(q);
             continue;
         }
-        if (!q->first || r->n_running >= (q == &r->needed ? r->depth : q->first->n_at_once)) return;
+        if (!q->first || r->n_running >= r->depth) return;
+        if (q == &r->guesses && r->running_size >= q->first->guess_size) return;
         piece *p = find_free(r);
         if (!p) return;
         cut_piece(r, q, p);

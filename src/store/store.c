@@ -17,9 +17,9 @@
 
 /* How often a waiting thread looks at the flag that cancels. */
 enum { POLL_NS = 50000000 };
-/* Reads at once of items that will be needed, and of those that may be: what runs when their layer begins delays what
- * that layer needs. */
-enum { SURE_DEPTH = 8, GUESS_DEPTH = 2 };
+/* Bytes that are read at once of items that will be needed, and of those that may be: what runs when their layer begins
+ * delays what that layer needs. */
+enum { SURE_SIZE = 8 << 20, GUESS_SIZE = 2 << 20 };
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
@@ -114,7 +114,7 @@ static hth_load *make_load(hth_store *s, uint32_t i_item, uint32_t i_slot, bool 
     if (guess) s->guessed[s->n_guessed++] = i_item;
     *l = (hth_load){.n_extent = i->is.n_extent,
                     .to = slot->memory,
-                    .n_at_once = guess ? s->guess_depth : 0,
+                    .guess_size = guess ? s->guess_size : 0,
                     .done = end_load,
                     .user = s};
     memcpy(l->extents, i->is.extents, sizeof l->extents);
@@ -208,7 +208,8 @@ static void end_load(hth_load *load)
         i->state = i->n_need > 0 ? ITEM_FAILED : ITEM_ABSENT;
         hth_store_free_slot(s, i_slot);
         /* Asked for after it was dropped or guessed: only what is read from then on counts. */
-        if (i->n_need > 0 && (load->dropped || load->n_at_once > 0)) enqueue(s, needed_of(s, i_item), i_item);
+        if (i->n_need > 0 && (load->dropped || load->guess_size > 0))
+            enqueue(s, needed_of(s, i_item), i_item);
     } else {
         i->state = ITEM_READY;
         if (i->n_need > 0) s->slots.slots[i_slot].unused_guess = false;
@@ -299,7 +300,7 @@ void hth_store_guess(hth_store *s, const uint32_t *items, size_t n)
 {
     pthread_mutex_lock(&s->lock);
     empty_queue(s, &s->guesses);
-    s->guess_depth = GUESS_DEPTH;
+    s->guess_size = GUESS_SIZE;
     for (uint32_t i = 0; i < s->n_guessed; i++)
         if (!contains(items, n, s->guessed[i])) drop_guess(s, s->guessed[i]);
     for (size_t i = 0; i < n; i++) guess(s, items[i]);
@@ -310,7 +311,7 @@ void hth_store_guess_next(hth_store *s, uint32_t first, uint32_t n)
 {
     pthread_mutex_lock(&s->lock);
     empty_queue(s, &s->guesses);
-    s->guess_depth = SURE_DEPTH;
+    s->guess_size = SURE_SIZE;
     for (uint32_t i = 0; i < s->n_item && n > 0; i++) {
         uint32_t i_item = (first + i) % s->n_item;
         bool stays = s->items[i_item].residence == HTH_STORE_PINNED && s->items[i_item].state != ITEM_ABSENT;

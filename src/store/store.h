@@ -3,9 +3,9 @@
  * order; what it holds or has asked for is never evicted. A guess brings an item that may be needed; it never
  * changes a result.
  *
- * Items lie in slots: memory that stays mapped, at the same address, as long as the store is open. So a thread that
- * still reads an evicted item reads other bytes, not unmapped memory (base/pool.h, stragglers). An item that nothing
- * uses may move to another slot.
+ * Items lie in slots: memory that stays mapped, at the same address, as long as the store is open. An item that nothing
+ * uses may move to another slot, or be evicted: who gives an item back has finished all reads of it, those of
+ * stragglers (base/pool.h) too.
  *
  * All functions may be called from any thread. */
 #ifndef HTH_STORE_STORE_H
@@ -85,7 +85,7 @@ void hth_store_advance(hth_store *store, uint32_t n_tok);
 void hth_store_ask(hth_store *store, uint32_t *items, size_t n);
 /* Reads items while nothing else is to be read; what is not among them is not guessed any more. May be ignored. */
 void hth_store_guess(hth_store *store, const uint32_t *items, size_t n);
-/* The same for the next n items from `first` on, behind the last one from 0 on, that are not pinned. */
+/* Reads the next n items from `first` on, behind the last one from 0 on, that are not pinned, ahead of their use. */
 void hth_store_guess_next(hth_store *store, uint32_t first, uint32_t n);
 
 /* Bytes of an item. */

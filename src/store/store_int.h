@@ -68,7 +68,7 @@ struct hth_store {
     hth_item_list guesses;
     uint32_t n_loading;
     uint32_t guessed[HTH_STORE_MAX_GUESS], n_guessed; /* items that are being read as guesses */
-    uint32_t guess_depth; /* reads of the queued ones at once */
+    uint32_t guess_size; /* bytes of the queued ones that are read at once */
     float use_weight, growth; /* of a use now; in one token */
     float all_uses;           /* what `uses` is of an item that every step used */
     uint64_t i_step;          /* from 1 */

@@ -108,9 +108,8 @@ static void release_unpinned(hth_store *s)
         if (item->is.residence != HTH_STORE_STREAMED || !hth_store_is_unused(item)) continue;
         if (item->residence == HTH_STORE_PINNED) {
             hth_slots_hold(&s->slots, item->i_slot);
-        } else if (!s->slots.slots[item->i_slot].unused_guess) {
-            item->state = ITEM_ABSENT;
-            hth_store_free_slot(s, item->i_slot);
+        } else {
+            hth_store_release_if_unused(s, i);
         }
     }
 }

@@ -3,12 +3,17 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
+#include "base/clock.h"
 #include "base/thread.h"
 
 #include <string.h>
 
+/* How often a waiting thread looks at the flag that cancels. */
+enum { POLL_NS = 50000000 };
+
 struct hth_table_rows {
     hth_reader *reader;
+    const volatile int *cancel;
     hth_row_table table;
     size_t room; /* bytes of a row's memory */
     uint32_t n_max;
@@ -16,7 +21,8 @@ struct hth_table_rows {
     hth_load *loads; /* [n_max] */
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    uint32_t n_running; /* guarded by lock */
+    uint32_t n_running;     /* guarded by lock */
+    bool cancelled;         /* the last wait: its reads may run on */
     const hth_load *failed; /* guarded by lock: one of those that did, or NULL */
 };
 
@@ -31,18 +37,19 @@ bool hth_table_rows_size(const hth_row_table *table, uint32_t n_max, size_t *siz
 {
     size_t room;
     *size = 0;
-    return table->row_size == 0 || (room_of(table, &room) && hth_mul_size(room + sizeof(hth_load), n_max, size));
+    return table->row_size == 0 ||
+           (room_of(table, &room) && hth_mul_size(room + sizeof(hth_load), n_max, size));
 }
 
-hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table, uint32_t n_max, hth_table_rows **out,
-                            hearth_error *err)
+hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table, uint32_t n_max,
+                                  const volatile int *cancel, hth_table_rows **out, hearth_error *err)
 {
     size_t size;
     *out = NULL;
     if (!hth_table_rows_size(table, n_max, &size)) return hth_fail_memory(err, SIZE_MAX, "rows of tables");
     hth_table_rows *r = hth_alloc(1, sizeof *r);
     if (!r) return hth_fail_memory(err, sizeof *r, "rows of tables");
-    *r = (hth_table_rows){.reader = reader, .table = *table, .n_max = n_max};
+    *r = (hth_table_rows){.reader = reader, .cancel = cancel, .table = *table, .n_max = n_max};
     pthread_mutex_init(&r->lock, NULL);
     hth_cond_init(&r->ended);
     room_of(table, &r->room);
@@ -56,10 +63,17 @@ hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table
     return hth_fail_memory(err, size, "rows of tables");
 }
 
+static void wait_for_all(hth_table_rows *r)
+{
+    while (r->n_running > 0) pthread_cond_wait(&r->ended, &r->lock);
+}
+
 void hth_table_rows_close(hth_table_rows *r)
 {
     if (!r) return;
-    hth_table_rows_wait(r, NULL);
+    pthread_mutex_lock(&r->lock);
+    wait_for_all(r);
+    pthread_mutex_unlock(&r->lock);
     hth_pages_free(r->memory, r->room * r->n_max);
     hth_free(r->loads);
     pthread_cond_destroy(&r->ended);
@@ -82,21 +96,25 @@ void hth_table_rows_start(hth_table_rows *r, uint32_t i, uint64_t i_row)
     hth_extent extent = r->table.extent;
     extent.offset += i_row * r->table.row_size;
     extent.size = r->table.row_size;
-    r->loads[i] = (hth_load){
-        .extents = {extent}, .n_extent = 1, .to = r->memory + i * r->room, .done = end_load, .user = r};
     pthread_mutex_lock(&r->lock);
+    if (r->cancelled) wait_for_all(r), r->cancelled = false, r->failed = NULL;
     r->n_running++;
     pthread_mutex_unlock(&r->lock);
+    r->loads[i] = (hth_load){
+        .extents = {extent}, .n_extent = 1, .to = r->memory + i * r->room, .done = end_load, .user = r};
     hth_reader_start(r->reader, &r->loads[i]);
 }
 
 hearth_status hth_table_rows_wait(hth_table_rows *r, hearth_error *err)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->n_running > 0) pthread_cond_wait(&r->ended, &r->lock);
+    while (r->n_running > 0 && !(r->cancel && *r->cancel))
+        hth_cond_wait_until(&r->ended, &r->lock, hth_clock_ns() + POLL_NS);
+    r->cancelled = r->n_running > 0;
     const hth_load *failed = r->failed;
     r->failed = NULL;
     pthread_mutex_unlock(&r->lock);
+    if (r->cancelled) return hth_fail_cancelled(err);
     return failed ? hth_reader_describe(r->reader, &failed->failure, err) : HEARTH_OK;
 }
 

@@ -83,7 +83,7 @@ def bad(status, word, *args, **more):
 def least_ram(*command):
     """A little more memory than the least that --ram takes, as a refusal names it."""
     refused = bad(1, "needs at least", *command, "--ram", "1M")
-    return str(int(re.search(r"\((\d+) bytes\)", refused)[1]) + (2 << 20))
+    return str(int(re.search(r"\((\d+) bytes\)", refused)[1]) + (1 << 20))
 
 
 def scratch(name="", content=None):

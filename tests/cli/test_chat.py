@@ -232,6 +232,11 @@ def a_saved_conversation_is_checked_when_it_is_loaded():
     with open(path + "2", encoding="utf-8") as f:
         check(json.loads(f.readline())["content"] == 'aé🙂\n"\\/', "escapes")
     pipe("/load /nowhere/file\n", status=1)
+    fifo = os.path.join(FOLDER, "fifo")
+    os.mkfifo(fifo)
+    for path in [fifo, FOLDER]:
+        _, err = pipe(f"/load {path}\n", status=1)
+        check(f"{path}: not a regular file" in err, err)
     pipe("/save /nowhere/file\n", status=1)
     pipe("/save\n", status=1)
     pipe("/what\n", status=1)

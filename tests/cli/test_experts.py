@@ -117,7 +117,8 @@ def commands_about_neurons_refuse_mixtures_before_they_read_weights():
                                ("predictors", "-f", text, "-o", out), ("study", "-f", text, "--json"),
                                ("pack", "-o", out)]:
             line = bad(1, "its layers are mixtures of ", command, path, *more)
-            check(f"; hearth {command} is for models of dense layers" in line, line)
+            name = "pack without --for-storage" if command == "pack" else command
+            check(f"; hearth {name} is for models of dense layers" in line, line)
             check(hearth(command, path, *more).stderr.count(b"\n") == 1, command, "prints more than the refusal")
 
 

@@ -4,7 +4,7 @@ Python 3, standard library only."""
 import json
 import os
 
-from program import NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
+from program import MODEL, NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
 
 FLOATS = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
 MIXTURE = data("golden/quant/smallthinker-downt-Q4_0.gguf")
@@ -51,6 +51,7 @@ def a_plan_without_a_gpu_divides_the_limit():
         taken = sum(memory[key + "_bytes"] for key in ["resident", "cached", "pinned", "session", "process"])
         check(taken <= memory["limit_bytes"], taken, memory)
         check(0 < shown["tokens_per_second_least"] <= shown["tokens_per_second"] * 1.001, shown)
+        check(shown["prompt_read_bytes_first"] > 0 and shown["prompt_tokens_per_second_first"] > 0, shown)
         check(shown["tokens_per_second"] <= shown["tokens_per_second_most"] * 1.001, shown)
         check(shown["limited_by"] in ["cpu", "disk"] and shown["read_bytes"] > 0 and 0 <= shown["hits"] <= 1, shown)
         check(shown["disk"]["bytes_per_second"] > 0 and shown["cpu"][0]["row_bytes_per_second"] > 0, shown)
@@ -78,6 +79,17 @@ def a_plan_is_read_by_people_too():
     check("The disk is simulated." in simulated, simulated)
     text = good("plan", FLOATS, *SMALL, env=NO_DRIVER).stdout.decode()
     check("; no GPU" in text and "all weights" in text and "the CPU limits" in text, text)
+
+
+@case
+def reads_are_those_that_the_environment_says():
+    for _ in range(30):
+        words = ["plan", FLOATS, *SMALL, "--gpu", "none", "--ram", little_ram(FLOATS)]
+        done = hearth(*words, env={"HEARTH_IO": "sim:sata"})
+        if done.returncode == 0 and b"all weights" not in done.stdout:
+            break
+    check(b"The disk is simulated." in done.stdout, done.stdout)
+    bad(1, "HEARTH_IO=tape: no way to read", "plan", FLOATS, "--gpu", "none", env={"HEARTH_IO": "tape"})
 
 
 @case
@@ -121,6 +133,16 @@ def memory_gpu_and_storage_are_in_one_plan():
     check("of the neurons are on storage" in text, text)
     check("with_storage" not in json.loads(good(*words, "--ram", "1G", "--json").stdout), "enough memory")
     bad(1, "the CPU: at least ", *words, "--ram", "1K")
+    for more in [{"args": ["--io", "sim:sata"]}, {"env": {"HEARTH_IO": "sim:sata"}}]:
+        some = json.loads(good(*words, "--ram", "9M", "--json", *more.pop("args", []), **more).stdout)["with_storage"]
+        check(0.4e9 < some["read_bytes_per_second"] < 0.6e9, some)
+    for mapped in ["--io=mmap", "--mmap"]:
+        line = bad(1, "a limit of memory cannot be combined with mapped weights", *words, "--ram", "9M", mapped)
+        check("no way to read" not in line, line)
+        good(*words, mapped)
+    bad(1, "no way to read is called 'tape'", *words, "--io", "tape")
+    for option in ["--prompt=8", "--predict=8", "--route=uniform"]:
+        bad(2, f"plan with a GPU: {option.partition('=')[0]} is for plans without one", *words, option)
 
 
 @case
@@ -131,6 +153,19 @@ def limits_that_a_run_refuses_are_refused():
     bad(1, "no way to read is called 'tape'", "plan", FLOATS, "--gpu", "none", "--io", "tape")
     for option in ["--what-if", "--out=" + scratch("placement"), "--vram=1G"]:
         bad(2, "plan --gpu none: nothing is placed; leave " + option.partition("=")[0], "plan", FLOATS, "--gpu", "none", option)
+
+
+@case
+def the_lists_of_bench_leave_the_session_that_is_announced():
+    """The least memory of small sessions is some MiB below that of the usual ones."""
+    words = ["bench", FLOATS, "-t", "1", "--gpu", "none", "-p", "0", "-n", "4", "--ram", "1K"]
+
+    def least(*more):
+        return int(bad(1, "needs at least ", *words, *more).partition(" bytes)")[0].rpartition("(")[2])
+
+    usual = least("-c", "4096", "--batch", "256")
+    for lists in [["-f", MODEL], ["--fire", "share=0.1"]]:
+        check(least("-c", "64", "--batch", "8", *lists) < usual - (4 << 20), lists, usual)
 
 
 if not os.environ.get("HEARTH_SANITIZED"):  # it takes more memory in this process than in the forked one that measures
@@ -150,6 +185,27 @@ if not os.environ.get("HEARTH_SANITIZED"):  # it takes more memory in this proce
         check(shown["expected_tokens_per_second"] > 0, shown)
         check(b"are expected of the first generation" in good(*bench, "--ram", least).stdout, "as text")
         check("expected_tokens_per_second" not in json.loads(good(*bench, "--json").stdout), "without a limit")
+
+    @case
+    def nothing_is_expected_of_what_is_not_predicted():
+        card, packed = "sim:" + scratch("quick.sim", QUICK_GPU.encode()), scratch("packed.gguf")
+        good("pack", FLOATS, "-o", packed)
+        words = ["run", packed, "-n", "2", "-p", "a", *SMALL, "--gpu", card, "--vram", "5M", "--stats"]
+        done = good(*words, "--ram", least_ram(*words))
+        line = b"no speed was expected with this memory: a part of the model may lie on a GPU"
+        check(line in done.stderr and b"were expected" not in done.stderr, done.stderr)
+        check(b"no speed was expected" not in good(*words, "--ram", "1T").stderr, "all in memory")
+        bench = ["bench", packed, *SMALL, "--gpu", "none", "-p", "0", "-n", "8", "--repeat", "1"]
+        limit = ["--ram", least_ram(*bench), "--json"]
+        for more in [[], ["--fire", "share=0.1"], ["--in-turn"]]:
+            shown = json.loads(good(*bench, *limit, *more).stdout)
+            check(shown["parts"] > 0 and ("expected_tokens_per_second" in shown) == (not more), more, shown)
+
+    @case
+    def warnings_are_there_once():
+        words = ["run", FLOATS, "-n", "1", "-p", "a", *SMALL, "--gpu", "none", "--gpu-layers", "1"]
+        done = good(*words, "--ram", least_ram(*words), "--stats")
+        check(done.stderr.count(b"no layers go there") == 1 and b"were expected" in done.stderr, done.stderr)
 
 
 if __name__ == "__main__":

@@ -66,13 +66,16 @@ def weights_are_read_as_io_or_the_environment_says():
 
     for more, io in [(["--io", "mmap"], None), (["--mmap"], None), ([], "mmap"), (["--io", "mmap"], "floppy")]:
         check("; mapped" in start_line(*more, io=io), more, io)
-    for more, io in [([], None), ([], ""), ([], "pread"), (["--io", "auto"], "mmap"), (["--io=sim:sd"], "floppy")]:
+    for more, io in [([], None), ([], ""), ([], "pread"), (["--io", "auto"], "mmap"), (["--io=pread"], "floppy")]:
         check("; read into memory" in start_line(*more, io=io), more, io)
     wrong = "no way to read is called 'floppy': there are auto, uring, pread, mmap and sim:DISK"
     check(bad(1, wrong, *args, "--io", "floppy") == "hearth: " + wrong, "--io")
     for command in [args, args[2:], ["doctor", MODEL]]:
         command = command if command[0] in ("run", "doctor") else ["run", *command]
         check(bad(1, wrong, *command, env={"HEARTH_IO": "floppy"}) == "hearth: HEARTH_IO=floppy: " + wrong, command)
+    text = scratch("text", b"Once upon a time. " * 20)
+    for command in [args, ["chat", MODEL], ["bench", MODEL], ["perplexity", MODEL, "-f", text]]:
+        bad(2, "--io sim:sd: a simulated disk needs --ram BYTES", *command, "--io", "sim:sd")
     bad(1, "HEARTH_IO=sim:floppy: no simulated disk is called 'floppy'", *args, env={"HEARTH_IO": "sim:floppy"})
     bad(1, "HEARTH_IO=mmap: a limit of memory", *args, "--ram", "8G", env={"HEARTH_IO": "mmap"})
     bad(1, "mapped weights", *args, "--ram", "8G", "--io", "mmap")
@@ -85,7 +88,7 @@ def what_the_system_leaves_is_a_limit_too():
     text = scratch("compared", b"Once upon a time there was a cat. " * 20)
     said = good("run", *words, "--gpu", "none", "-p", "Once upon a time", "-n", "4", "--ram", "auto", "-v").stderr
     check(b"the limit of memory is " in said and b" leaves " in said and b"read into memory" in said, said)
-    bad(2, "bytes are wanted", "run", *words, "--ram", "automatic")
+    bad(2, "expected bytes", "run", *words, "--ram", "automatic")
     both = ["compare", *words, "-f", text, "--against", MODEL]
     expected = good(*both).stdout
     least = int(least_ram(*both))
@@ -281,9 +284,10 @@ def a_plan_without_a_profile_says_what_it_assumes():
 def impossible_vram_is_refused_and_more_than_the_gpu_has_is_reported():
     args = ["run", MODEL, "-c", "64", "--batch", "8", "-n", "3", "-p", "a"]
     card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
-    bad(2, "--vram 0: allowed are 1 to 9e+18", *args, "--gpu", card, "--vram", "0")
+    bad(2, "--vram '0': expected bytes, at least 1, ", *args, "--gpu", card, "--vram", "0")
     for wrong in ["-5", "99999999999G", "9X", "1e", "", "G", "nan"]:
-        bad(2, "bytes are wanted: 4096, 500M, 7.5G, or auto", *args, "--gpu", card, "--vram=" + wrong)
+        said = "expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or auto"
+        bad(2, said, *args, "--gpu", card, "--vram=" + wrong)
     for little in ["1", "4096", "0.001K"]:
         line = bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
     # The advice is an option that works as it stands.

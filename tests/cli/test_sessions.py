@@ -5,10 +5,12 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
+import time
 
-from program import HEARTH, MODEL, TIMEOUT, cases, case, check, good, bad, scratch, data, tiny_model
+from program import HEARTH, MODEL, TIMEOUT, cases, case, check, good, bad, least_ram, scratch, data, tiny_model
 
 PROMPT = "Once upon a time there was a little girl who had a dog, a cat and a big red ball"
 
@@ -63,10 +65,14 @@ def a_longer_prompt_is_evaluated_from_the_end_of_the_saved_one():
     stats = good("run", MODEL, "-p", PROMPT, "-n", "1", "-c", "256", "--gpu", "none", "--session", scratch("other"),
                  "--save-session", scratch("other"), "--stats").stderr
     check(b" is not there yet: it is made at the end" in stats and b" tokens (0 reused) in " in stats, stats)
+    os.mkdir(scratch("folder"))
     for n in range(2):
         stats = good("run", MODEL, "-p", PROMPT, "-n", "1", "-c", "256", "--gpu", "none", "--session", scratch("other"),
                      "--save-session", scratch("other"), "--stats").stderr
         check(re.search(rb"prompt (\d+) tokens \((\d+) reused\) in ", stats) and b"(0 reused)" not in stats, n, stats)
+    good("run", MODEL, "-p", PROMPT, "-n", "1", "-c", "256", "--gpu", "none", "--session", scratch("folder/../third"),
+         "--save-session", scratch("third"))
+    check(os.path.exists(scratch("third")), "one file by two names")
 
 
 @case
@@ -155,6 +161,17 @@ def a_target_that_cannot_be_written_is_said_before_the_work():
 
 
 @case
+def a_folder_for_reading_takes_no_file():
+    mount = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o ro none "$0" && exec "$@"', scratch()]
+    if not shutil.which("unshare") or subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
+        raise cases.Skip("nothing can be mounted here")
+    words = [HEARTH, "run", MODEL, "--gpu", "none", "-p", PROMPT, "-n", "2", "--save-session", scratch("session")]
+    done = subprocess.run([*mount, *words], capture_output=True, timeout=TIMEOUT)
+    check(done.returncode == 1, done)
+    check(b"session: cannot create (as .hearth-part): Read-only file system" in done.stderr, done)
+
+
+@case
 def ctrl_c_saves_what_was_evaluated():
     file = scratch("session")
     process = subprocess.Popen([HEARTH, "run", MODEL, "--ignore-eos", "--greedy", "-p", PROMPT, "-t", "1",
@@ -173,6 +190,31 @@ def ctrl_c_saves_what_was_evaluated():
     check((shown + rest["text"]).startswith(text[:-1]), shown[-50:], text[-50:], rest["text"])
     check(rest["prompt_tokens_reused"] >= len(rest["prompt_ids"]) - 1 and len(rest["ids"]) == 5, rest)
     check(b"holds %d tokens" % len(rest["prompt_ids"]) in err, err)
+
+
+@case
+def an_interrupted_prompt_counts_what_was_evaluated():
+    model, file = data("models/storyteller-drelu/storyteller-drelu-f32.gguf"), scratch("session")
+    words = ["run", model, "-p", PROMPT * 200, "-n", "1", "-c", "8192", "-t", "1", "--gpu", "none"]
+    words += ["--save-session", file]
+    for batch in ["16", "8192"]:
+        limit = least_ram(*words, "--batch", batch)
+        process = subprocess.Popen([HEARTH, *words, "--batch", batch, "--ram", limit, "--io", "sim:sd"], bufsize=0,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        first = process.stderr.readline()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        err = (first + process.communicate(timeout=TIMEOUT)[1]).decode()
+        check(process.returncode == 130, batch, process.returncode, err)
+        found = re.search(r"prompt (\d+) of (\d+) tokens in ([\d.]+) s \(([\d.]+)/s\); generated 0 ", err)
+        check(found, batch, err)
+        n, n_all, seconds, rate = int(found[1]), int(found[2]), float(found[3]), float(found[4])
+        check(n % int(batch) == 0 and n < n_all and abs(rate - n / seconds) < 0.1 + 0.01 * rate, batch, err)
+        check((f"{file} holds {n} tokens" in err) == os.path.exists(file) == (n > 0), batch, err)
+        check(("session is not written: no token was evaluated" in err) == (n == 0), batch, err)
+        check(batch == "16" or n == 0, batch, err)
+        if n > 0:
+            os.unlink(file)
 
 
 if __name__ == "__main__":

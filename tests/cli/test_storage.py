@@ -96,11 +96,12 @@ def a_file_that_becomes_shorter_ends_the_text_with_one_line():
     model = shutil.copy(FLOATS, scratch("model.gguf"))
     words = telling(model, "100000")
     words[words.index("-c") + 1] = "512"
+    session = scratch("session")
     for io in ["auto", "pread", "sim:sata"]:
         shutil.copyfile(FLOATS, model)
         limit = least_ram(*words)
-        process = subprocess.Popen([HEARTH, *words, "--ram", limit, "--io", io, "-q", "--no-echo"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen([HEARTH, *words, "--ram", limit, "--io", io, "-q", "--no-echo", "--save-session",
+                                    session], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         first = os.read(process.stdout.fileno(), 1)
         os.truncate(model, 100000)
         out, err = process.communicate(timeout=TIMEOUT)
@@ -108,6 +109,11 @@ def a_file_that_becomes_shorter_ends_the_text_with_one_line():
         check(process.returncode == 1 and first, io, process.returncode)
         check("model.gguf: ends at or before byte" in line and "the file became shorter" in line, io, line)
         check(out.endswith(b"\n"), io, out)
+        shutil.copyfile(FLOATS, model)
+        again = [*words[:words.index("-p")], *words[words.index("-c"):], "-n", "1", "--session", session, "--json"]
+        saved = json.loads(good(*again).stdout)
+        check(saved["prompt_tokens_reused"] > 0, io, "the session was saved", saved)
+        os.unlink(session)
 
 
 @case
@@ -138,10 +144,10 @@ def slow_and_full_disks_tell_the_same_text():
 
 @case
 def limits_of_memory_that_are_none_are_refused():
-    for wrong in ["0", "9223372036854775807"]:
-        bad(2, f"--ram {wrong}: allowed are 1 to 9e+18", *telling(FLOATS), "--ram", wrong)
-    for wrong in ["-1", "1e99", "some", "", "99999999T", "18446744073709551616", "0x10", "1 G"]:
-        bad(2, "bytes are wanted: ", *telling(FLOATS), "--ram=" + wrong)
+    bad(2, "--ram 9223372036854775807: allowed are 1 to 9e+18", *telling(FLOATS), "--ram", "9223372036854775807")
+    for wrong in ["-1", "1e99", "some", "", "99999999T", "18446744073709551616", "0x10", "1 G", "2GB", "0", "0K"]:
+        line = bad(2, f"--ram '{wrong}': expected bytes, at least 1, ", *telling(FLOATS), "--ram=" + wrong)
+        check("K, M, G, T" in line and "auto" in line, line)
     for little in ["1", "1K", "1M"]:
         line = bad(1, f"{os.path.basename(FLOATS)}: needs at least ", *telling(FLOATS), "--ram", little)
         check("; -c and --batch make it less" in line, line)

@@ -10,7 +10,10 @@
 #include "support/models/golden.h"
 #include "support/test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N_ID = 40, SMALL = 16 };
 
@@ -122,7 +125,23 @@ TEST(what_is_not_active_is_not_read)
         printf("     %llu, %llu\n", (unsigned long long)read[0], (unsigned long long)read[1]);
 }
 
-/* A flag that is set while a step waits for its weights, and an evaluation after it. */
+typedef struct canceller {
+    hearth_model *model;
+    uint64_t n_stall; /* before the evaluation */
+    atomic_bool ends;
+} canceller;
+
+/* Cancels when the step has begun to wait for weights. */
+static void *cancel_a_wait(void *arg)
+{
+    canceller *c = arg;
+    hearth_storage_stats stats = {0};
+    while (!c->ends && hearth_model_get_storage(c->model, &stats) && stats.n_stall == c->n_stall) usleep(200);
+    cancel_flag = 1;
+    return NULL;
+}
+
+/* The step waits for a disk that is slow; an evaluation after it has the bits of the model in memory. */
 TEST(a_cancelled_step_leaves_a_session_that_goes_on)
 {
     int32_t ids[N_ID];
@@ -139,6 +158,7 @@ TEST(a_cancelled_step_leaves_a_session_that_goes_on)
                                     .n_thread = 2,
                                     .selector = HEARTH_SELECTOR_GATE,
                                     .cancel = &cancel_flag,
+                                    .io = "sim:sd",
                                     .gpu = {.n_ctx = 64}};
     CHECK_OK(hearth_model_open(packed, &o, &model, err));
     hth_engine_set_store_memory(UINT64_MAX);
@@ -147,9 +167,17 @@ TEST(a_cancelled_step_leaves_a_session_that_goes_on)
                        &(hearth_session_options){.n_ctx = N_ID, .n_batch = 8, .kv = HEARTH_KV_F32})
               : NULL;
     for (int i = 0; s && i < 3; i++) {
-        cancel_flag = 1;
+        canceller c = {.model = model};
+        hearth_storage_stats stats = {0};
+        pthread_t thread;
+        CHECK(hearth_model_get_storage(model, &stats));
+        c.n_stall = stats.n_stall;
+        pthread_create(&thread, NULL, cancel_a_wait, &c);
         CHECK_FAILS(hearth_session_eval(s, ids, N_ID, err), HEARTH_ERROR_CANCELLED, "interrupted");
+        c.ends = true;
+        pthread_join(thread, NULL);
         cancel_flag = 0;
+        CHECK(hearth_model_get_storage(model, &stats) && stats.n_stall > c.n_stall);
         CHECK_INT(hearth_session_position(s), 0);
     }
     if (s) CHECK_OK(hearth_session_eval(s, ids, N_ID, err));
@@ -211,6 +239,13 @@ static void check_layer(const opened *o, const hth_layer *l)
             uint64_t found = hth_hash(bytes + r * all[k]->row_size, size);
             CHECK_BYTES(sums + 8 * i_sum, &found, sizeof found);
         }
+    }
+    if (l->n_bundle_neuron > 0) {
+        const hth_binding *b = o->model->bindings;
+        while (b->vector != &l->ffn.scales) b++;
+        FREED uint8_t *scales = read_tensor(o->file, b->tensor);
+        uint64_t found = hth_hash(scales, (size_t)b->tensor->size);
+        CHECK_BYTES(sums + 8 * i_sum++, &found, sizeof found);
     }
     CHECK_INT(i_sum * 8, l->checksums->size);
 }
@@ -303,22 +338,27 @@ TEST(wrong_bytes_end_an_evaluation_and_no_session)
     hearth_session_close(s);
 }
 
-static void check_refused(hearth_status status, const char *words)
+static void check_refused(const hearth_model_options *options, hearth_status status, const char *words)
 {
     hearth_model *model = NULL;
-    CHECK_FAILS(hearth_model_open(stored, NULL, &model, err), (int)status, words);
+    CHECK_FAILS(hearth_model_open(stored, options, &model, err), (int)status, words);
     hearth_model_close(model);
 }
 
 /* Patches four bytes, opens the file, and restores it. */
-static void check_patched(uint64_t at, uint32_t value, hearth_status status, const char *words)
+static void check_patched_with(const hearth_model_options *options, uint64_t at, uint32_t value, hearth_status status, const char *words)
 {
     size_t n = 0;
     FREED char *bytes = test_read_file(stored, &n);
     if (!bytes || !CHECK(at + 4 <= n)) return;
     patch(stored, at, &value, 4);
-    check_refused(status, words);
+    check_refused(options, status, words);
     patch(stored, at, bytes + at, 4);
+}
+
+static void check_patched(uint64_t at, uint32_t value, hearth_status status, const char *words)
+{
+    check_patched_with(NULL, at, value, status, words);
 }
 
 TEST(files_that_are_not_what_they_say_are_refused)
@@ -349,6 +389,11 @@ TEST(files_that_are_not_what_they_say_are_refused)
                   "blk.1.ffn_down_t.scales|expected a finite number");
     check_patched(scales, 0x3f800000, HEARTH_ERROR_FORMAT,
                   "blk.1.ffn_down_t.scales|entry 0 is 1, but the largest");
+    /* No row of down is there to compare with. */
+    hth_engine_set_store_memory(0);
+    check_patched_with(&(hearth_model_options){.ram = 1}, scales, 0x3f800000, HEARTH_ERROR_FORMAT,
+                       "blk.1.ffn_down_t.scales|another checksum");
+    hth_engine_set_store_memory(UINT64_MAX);
     CLOSED(hearth_model) *model = OPENED(hearth_model, stored, NULL);
     CHECK(model != NULL);
 }
@@ -368,7 +413,7 @@ TEST(checksums_of_another_model_are_found_when_they_are_used)
     const hth_gguf_tensor *to = a.model->layers[0].checksums, *from = b.model->layers[0].checksums;
     CHECK_INT(to->size, from->size);
     FREED uint8_t *sums = read_tensor(b.file, from);
-    uint64_t at = to->offset, n = from->size;
+    uint64_t at = to->offset, n = from->size - sizeof(uint64_t); /* that of scales is compared at once */
     close_opened(&a), close_opened(&b);
     patch(stored, at, sums, n);
     CLOSED(hearth_model) *model = engine_open_streamed(stored, "auto", 0, HEARTH_SELECTOR_GATE);

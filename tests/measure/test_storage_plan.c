@@ -86,7 +86,7 @@ TEST(a_model_in_memory_takes_the_time_of_its_products)
         }
         hth_storage_speed s = predict(&o, &m, NULL);
         CHECK(s.disk_seconds == 0.0 && s.read_bytes == 0.0 && s.hits == 1.0);
-        CHECK(s.seconds == s.compute_seconds && s.seconds == s.first_seconds);
+        CHECK(s.seconds == s.compute_seconds && s.seconds == s.first_seconds && s.first_read_bytes == 0.0);
         /* The selector leaves out rows: no more than all, no less than half. */
         CHECK(s.seconds <= bytes / 1e6 * 1.001 && s.seconds > 0.5 * bytes / 1e6);
     }
@@ -104,6 +104,7 @@ TEST(a_slow_disk_takes_the_time_of_its_bytes)
             hth_storage_speed s = predict(&o, &slow, NULL);
             CHECK(s.read_bytes > 0.0 && is_near(s.seconds, s.read_bytes / 1e6, 0.05));
             CHECK(is_near(s.disk_seconds, s.read_bytes / 1e6, 1e-9));
+            CHECK(is_near(s.first_seconds, s.first_read_bytes / 1e6, 0.05));
         }
         close_model(&o);
     }
@@ -151,6 +152,20 @@ TEST(more_memory_and_a_faster_disk_are_never_slower)
         }
         close_model(&o);
     }
+}
+
+TEST(the_first_tokens_fill_the_cache)
+{
+    opened o;
+    if (open_model(&o, MIXTURE)) {
+        const hth_storage_machine m = machine_of(1e6, 1e12);
+        o.d.whole = o.d.fits = false;
+        o.d.store = o.d.least_store + o.d.streamed; /* for all that is read */
+        hth_storage_speed s = predict(&o, &m, NULL);
+        CHECK(is_near(s.first_read_bytes * N_TOK, (double)o.d.streamed, 0.01) && s.read_bytes == 0.0);
+        CHECK(is_near(s.first_seconds, s.first_read_bytes / 1e6, 0.05) && s.seconds < 0.01 * s.first_seconds);
+    }
+    close_model(&o);
 }
 
 TEST(equal_inputs_give_equal_answers)

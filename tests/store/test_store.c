@@ -371,6 +371,29 @@ TEST(guesses_are_there_when_they_are_needed)
     close_store(&o);
 }
 
+TEST(guesses_that_were_wrong_are_not_read_on)
+{
+    opened o = {0};
+    enum { N = 16 };
+    uint32_t items[N];
+    hth_disk_faults faults = {.delay_ns = 20000000}; /* eight reads at once, three for an item */
+    make_items(o.items);
+    open_store(&o, DISK_PREAD, &faults, (hth_store_options){0}, 0.5);
+    for (uint32_t i = 0; i < N; i++) items[i] = 100 + i;
+    hth_store_guess(o.store, items, N);
+    usleep(5000);
+    hth_store_guess(o.store, items, 1); /* the first is read on */
+    CHECK_INT(sum_counters(&o).n_guess, N - 1);
+    use_one(&o, 3);
+    for (int i = 0; i < 500 && sum_counters(&o).n_guess < N; i++) usleep(1000);
+    hth_store_counters c = sum_counters(&o);
+    CHECK_INT(c.n_guess, N);
+    CHECK_INT(c.n_guess_used, 0);
+    CHECK(c.read_size <= 5 * ITEM_SIZE);
+    use_items(&o, items, N);
+    close_store(&o);
+}
+
 /* Waits until guesses were read and no other one has been for 20 ms; returns how many were. */
 static uint64_t await_guesses(opened *o)
 {
@@ -407,6 +430,25 @@ static uint64_t least_memory(const opened *o)
     uint64_t least = 0;
     CHECK(hth_store_min_memory(o->items, N_ITEM, &least));
     return least;
+}
+
+/* Guesses that were pinned, and are not any more, before anything used them. */
+TEST(guesses_that_were_pinned_can_be_evicted)
+{
+    opened o = {0};
+    make_items(o.items);
+    for (uint32_t i = 0; i < N_ITEM; i++) o.items[i].residence = HTH_STORE_STREAMED;
+    open_store(&o, DISK_PREAD, NULL, (hth_store_options){.pins = true}, 1.0);
+    uint64_t all = hth_store_max_memory(o.store);
+    for (uint32_t k = 0; k < 3; k++) {
+        hth_store_set_memory(o.store, least_memory(&o));
+        hth_store_guess_next(o.store, 7 * k, 5);
+        usleep(20000);
+        hth_store_set_memory(o.store, all);
+    }
+    hth_store_set_memory(o.store, least_memory(&o));
+    for (uint32_t i = 100; i < 130; i++) use_one(&o, i);
+    close_store(&o);
 }
 
 /* Changes the memory, and waits until what is being read has given way too. */
@@ -697,18 +739,32 @@ TEST(a_guess_that_fails_is_no_error)
     close_store(&o);
 }
 
+static volatile int cancel_flag;
+
+/* hth_store_take counts a wait and begins it under the lock that hth_store_get_counters takes. */
+static void *cancel_a_wait(void *store)
+{
+    while (hth_store_get_counters(store, 0).n_stall == 0) usleep(1000);
+    cancel_flag = 1;
+    return NULL;
+}
+
 TEST(a_wait_ends_when_it_is_cancelled)
 {
     opened o = {0};
-    volatile int cancel = 1;
     uint32_t items[1] = {3};
     size_t n = 1;
     hth_disk_faults faults = {.delay_ns = 300000000};
     hth_store_view view;
+    pthread_t thread;
     make_items(o.items);
-    open_store(&o, DISK_PREAD, &faults, (hth_store_options){.cancel = &cancel}, 0.5);
+    cancel_flag = 0;
+    if (!open_store(&o, DISK_PREAD, &faults, (hth_store_options){.cancel = &cancel_flag}, 0.5)) return;
     hth_store_ask(o.store, items, 1);
+    pthread_create(&thread, NULL, cancel_a_wait, o.store);
     CHECK_FAILS(hth_store_take(o.store, items, &n, true, &view, err), HEARTH_ERROR_CANCELLED, "cancelled");
+    pthread_join(thread, NULL);
+    CHECK(hth_store_get_counters(o.store, 0).stall_ns > 0);
     CHECK_INT(n, 1);
     hth_store_drop(o.store, items, 1);
     close_store(&o);

@@ -32,7 +32,7 @@ TEST(rows_are_those_of_the_file)
         hth_reader *reader = open_reader((disk_kind)kind, false, fd, NULL);
         hth_table_rows *rows = NULL;
         hearth_error error = {0};
-        if (reader) CHECK_OK(hth_table_rows_open(reader, &table, N_MAX, &rows, err));
+        if (reader) CHECK_OK(hth_table_rows_open(reader, &table, N_MAX, NULL, &rows, err));
         for (uint32_t n = 1; rows && n <= N_MAX; n += 13) CHECK(read_rows(rows, n, n, &error));
         if (rows) hth_table_rows_start(rows, 0, 7); /* closing waits for it */
         hth_table_rows_close(rows);
@@ -48,10 +48,28 @@ TEST(a_row_that_cannot_be_read_is_an_error)
     hth_reader *reader = open_reader(DISK_PREAD, false, fd, &faults);
     hth_table_rows *rows = NULL;
     hearth_error error = {0};
-    CHECK_OK(hth_table_rows_open(reader, &table, N_MAX, &rows, err));
+    CHECK_OK(hth_table_rows_open(reader, &table, N_MAX, NULL, &rows, err));
     CHECK(!read_rows(rows, 5, 1, &error) && error.status == HEARTH_ERROR_IO && strstr(error.message, "store.bin"));
     hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0});
     CHECK(read_rows(rows, 5, 1, &error));
+    hth_table_rows_close(rows);
+    hth_reader_close(reader);
+    close(fd);
+}
+
+TEST(a_wait_for_rows_ends_when_it_is_cancelled)
+{
+    const hth_disk_faults slow = {.delay_ns = 300000000};
+    volatile int cancel = 1;
+    int fd = open(disk_file(), O_RDONLY);
+    hth_reader *reader = open_reader(DISK_PREAD, false, fd, &slow);
+    hth_table_rows *rows = NULL;
+    hearth_error error = {0};
+    CHECK_OK(hth_table_rows_open(reader, &table, N_MAX, &cancel, &rows, err));
+    CHECK(!read_rows(rows, 5, 1, &error) && error.status == HEARTH_ERROR_CANCELLED);
+    cancel = 0;
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0});
+    CHECK(read_rows(rows, 5, 2, &error)); /* in the memory of those that ran on */
     hth_table_rows_close(rows);
     hth_reader_close(reader);
     close(fd);
@@ -63,6 +81,6 @@ TEST(too_many_rows_are_refused)
     size_t size;
     hth_table_rows *rows;
     CHECK(!hth_table_rows_size(&large, 1000, &size));
-    CHECK_FAILS(hth_table_rows_open(NULL, &large, 1000, &rows, err), HEARTH_ERROR_MEMORY, "rows of tables");
+    CHECK_FAILS(hth_table_rows_open(NULL, &large, 1000, NULL, &rows, err), HEARTH_ERROR_MEMORY, "rows of tables");
     CHECK(hth_table_rows_size(&(hth_row_table){.row_size = 0}, 1000, &size) && size == 0);
 }

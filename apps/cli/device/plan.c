@@ -2,13 +2,13 @@
  * plan_storage.c plans a limit of memory without one. */
 #include "base/alloc.h"
 #include "base/format_bytes.h"
+#include "base/system_memory.h"
 #include "cli/device/calibration.h"
 #include "cli/device/plan_storage.h"
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
-#include "measure/machine.h"
-#include "measure/read_rate.h"
+#include "measure/storage_plan.h"
 #include "placement/plan_context.h"
 #include "forward/gpu/shader_params.h"
 #include "sparse/selector.h"
@@ -42,7 +42,8 @@ typedef struct plan_state {
     hth_placement_builder builder; /* parameters from the best plan */
     hth_plan_context context;
     hth_plan by_share;
-    uint64_t ram, host_bytes; /* bytes usable for weights on the host; bytes used */
+    const char *io;           /* how weights are read */
+    uint64_t ram, host_bytes; /* bytes usable for weights on the host, 0: unknown; bytes used */
     bool is_limited;          /* the host has not all that the plan leaves to it */
     hth_plan limited;         /* with a third home, storage, for its clusters */
     double read_rate;         /* bytes per second of these */
@@ -183,36 +184,19 @@ static uint64_t host_bytes(const plan_state *p)
 }
 
 /* Reads of a cluster's rows of one matrix, at random places. */
-static hearth_status measure_reads(const plan_state *p, hth_read_rate *random, hth_read_rate *alone,
+static hearth_status measure_reads(const plan_state *p, uint64_t size, hth_storage_machine *out,
                                    hearth_error *err)
 {
     uint32_t n = hth_gguf_n_part(p->file);
-    hth_reader *reader = NULL;
-    hth_disk *disk;
-    hth_reader_file *files = hth_alloc(n, sizeof *files);
     uint64_t *sizes = hth_alloc(n, sizeof *sizes);
-    hearth_status st = files && sizes ? hth_disk_open(args_text(p->a, "io", NULL), &disk, err)
-                                      : hth_fail_memory(err, n * sizeof *files, "files to read");
-    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
-        files[i] = (hth_reader_file){hth_gguf_part_fd(p->file, i), hth_gguf_part_path(p->file, i)};
-    for (size_t i = 0; st == HEARTH_OK && i < p->model->n_binding; i++) {
+    if (!sizes) return hth_fail_memory(err, n * sizeof *sizes, "sizes of files");
+    for (size_t i = 0; i < p->model->n_binding; i++) {
         const hth_binding *b = &p->model->bindings[i];
         uint64_t end = b->tensor->offset + b->offset + b->size;
         if (end > sizes[b->tensor->i_part]) sizes[b->tensor->i_part] = end;
     }
-    if (st == HEARTH_OK)
-        st = hth_reader_open(&(hth_reader_options){.files = files, .n_file = n, .disk = disk}, &reader, err);
-    hth_read_rate_options o = {.reader = reader,
-                               .file_size = sizes,
-                               .n_file = n,
-                               .size = HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size,
-                               .memory = 48 << 20,
-                               .seconds = 0.1};
-    if (st == HEARTH_OK) st = hth_read_rate_measure(&o, random, err);
-    o.alone = true;
-    if (st == HEARTH_OK) st = hth_read_rate_measure(&o, alone, err);
-    hth_reader_close(reader);
-    hth_free(files);
+    const hth_storage_reads reads = {p->file, sizes, size, HTH_CALIBRATION_SIZE};
+    hearth_status st = hth_storage_machine_measure_disk(&reads, p->io, out, err);
     hth_free(sizes);
     return st;
 }
@@ -220,31 +204,43 @@ static hearth_status measure_reads(const plan_state *p, hth_read_rate *random, h
 /* With a limit of memory that the host's part exceeds, clusters of a packed file can be on storage. */
 static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
 {
-    hth_read_rate random, alone;
+    hth_storage_machine storage = {0};
     hth_plan_machine machine = p->context.machine;
     uint64_t table = p->model->tied ? 0 : p->model->token_embd.n_row * p->model->token_embd.row_size;
     p->is_limited =
         args_has(p->a, "ram") && p->host_bytes > p->ram && p->model->down_transposed && p->ram > table;
     if (!p->is_limited) return HEARTH_OK;
-    hearth_status st = measure_reads(p, &random, &alone, err);
+    hearth_status st =
+        measure_reads(p, HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size, &storage, err);
     if (st != HEARTH_OK) return st;
-    double size = (double)(HTH_CLUSTER_NEURONS * p->model->layers[0].ffn.up.row_size),
-           latency = size / alone.rate.median - size / random.rate.median;
-    p->read_rate = random.rate.median;
+    p->read_rate = storage.read_rate.median;
     machine.homes[HTH_HOME_HOST].capacity = p->ram - table;
     machine.homes[machine.n_home++] = (hth_plan_home){.name = "storage",
                                                       .kind = HTH_PLAN_STORAGE,
                                                       .capacity = UINT64_MAX,
                                                       .read_rate = p->read_rate,
-                                                      .read_latency = latency > 0.0 ? latency : 0.0};
+                                                      .read_latency = storage.latency};
     return hth_plan_solve(&p->context.input, &machine, &p->context.options, &p->limited, err);
+}
+
+/* As a run, which does not map weights within a limit of memory. */
+static hearth_status choose_io(plan_state *p, hearth_error *err)
+{
+    const char *path = args_operand(p->a, 0);
+    hearth_model_options o = wanted_model(p->a, path, 0);
+    hearth_status st = hth_engine_choose_io(&o, err);
+    if (st == HEARTH_OK && o.mmap && o.ram > 0)
+        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                      "%s: a limit of memory cannot be combined with mapped weights", path);
+    p->io = o.io;
+    return st;
 }
 
 static hearth_status make_plan(plan_state *p, hearth_error *err)
 {
     hth_offload_params params = {0};
-    hth_machine machine;
-    hearth_status st = open_model_alone(p, &params, err);
+    hearth_status st = choose_io(p, err);
+    if (st == HEARTH_OK) st = open_model_alone(p, &params, err);
     if (st == HEARTH_OK) st = plan_with_budget(p, args_size(p->a, "vram", 0), &params, err);
     const hth_plan_context *o = &p->context;
     if (st == HEARTH_OK)
@@ -252,9 +248,9 @@ static hearth_status make_plan(plan_state *p, hearth_error *err)
     if (st != HEARTH_OK) return st;
     if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
     hth_plan_context_apply(o, &p->builder);
-    hth_machine_read("", &machine);
     p->ram = args_size(p->a, "ram", 0);
-    if (p->ram == 0) p->ram = machine.memory.available;
+    if (p->ram == 0) p->ram = hth_engine_auto_limit(hth_memory_resident(), false);
+    if (p->ram == UINT64_MAX) p->ram = 0;
     p->host_bytes = host_bytes(p);
     return st == HEARTH_OK ? plan_storage_home(p, err) : st;
 }
@@ -522,6 +518,15 @@ static const char *option_of_gpu(const args *a)
     return NULL;
 }
 
+/* What is planned only without a GPU: as option_of_gpu. */
+static const char *option_of_cpu(const args *a)
+{
+    static const char *const all[] = {"route", "prompt", "predict"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (args_has(a, all[i])) return all[i];
+    return NULL;
+}
+
 static int check_args(const args *a)
 {
     if (strcmp(args_text(a, "gpu", "auto"), "none") == 0 && option_of_gpu(a))
@@ -557,7 +562,11 @@ static int run(const args *a)
     int wrong = check_args(a);
     if (!wrong && out) wrong = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
     if (wrong) return wrong;
-    if (lack_of_gpu(a)) return plan_storage(a, lack_of_gpu(a));
+    const char *no_gpu = lack_of_gpu(a);
+    if (no_gpu) return plan_storage(a, no_gpu);
+    if (option_of_cpu(a))
+        return usage_error("plan with a GPU: --%s is for plans without one; leave it out, or add --gpu none",
+                           option_of_cpu(a));
     hearth_status st = make_plan(&p, &err);
     if (st == HEARTH_OK && gains_nothing(&p)) {
         close_all(&p);

@@ -1,13 +1,13 @@
-/* hearth plan without a GPU: which weights stay in memory, which are read when they are needed, the tokens per second to
- * expect, and what more memory, a faster disk or packing would give. plan.c calls it. */
+/* hearth plan without a GPU: which weights stay in memory, which are read when they are needed, the tokens per second
+ * to expect, and what more memory, a faster disk or packing would give. plan.c calls it. */
 #include "cli/device/plan_storage.h"
 
 #include "base/alloc.h"
 #include "base/format_bytes.h"
-#include "cli/measure/bench.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "common/placement_info.h"
+#include "common/route_option.h"
 #include "common/storage_forecast.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ typedef struct packing {
 typedef struct storage_plan {
     const args *a;
     const char *no_gpu;
-    bench_route route;
+    route_option route;
     storage_forecast f;
     struct {
         uint64_t limit;
@@ -240,8 +240,9 @@ static void print_expected(const storage_plan *p)
         printf(", %.1f %% of the experts in memory when asked for", s->hits * 100.0);
     printf("\n");
     if (f->n_prompt > 0)
-        printf("A prompt of %u: %.1f tokens/s; %.1f MB read for a token of it\n", f->n_prompt,
-               tokens_per_second(f->prompt.seconds), f->prompt.read_bytes * 1e-6);
+        printf("A prompt of %u: %.1f tokens/s, a second one %.1f; %.1f MB read for a token of it\n",
+               f->n_prompt, tokens_per_second(f->prompt.first_seconds), tokens_per_second(f->prompt.seconds),
+               f->prompt.first_read_bytes * 1e-6);
     if (f->assumed)
         printf("Experts are assumed: mildly skewed, 30 %% as for the token before; the least: all alike. "
                "--route says "
@@ -380,6 +381,8 @@ static void print_json(const storage_plan *p)
         json_uint(&j, "prompt_tokens", f->n_prompt);
         json_float(&j, "prompt_tokens_per_second", tokens_per_second(f->prompt.seconds), 6);
         json_float(&j, "prompt_read_bytes", f->prompt.read_bytes, 9);
+        json_float(&j, "prompt_tokens_per_second_first", tokens_per_second(f->prompt.first_seconds), 6);
+        json_float(&j, "prompt_read_bytes_first", f->prompt.first_read_bytes, 9);
     }
     json_others(&j, p);
     json_end(&j);
@@ -390,13 +393,13 @@ int plan_storage(const args *a, const char *no_gpu)
     storage_plan p = {.a = a, .no_gpu = no_gpu};
     hearth_error err;
     const char *route = args_text(a, "route", NULL);
-    int status = route ? bench_parse_route("plan", route, &p.route) : 0;
+    int status = route ? parse_route("plan", route, &p.route) : 0;
     if (status) return status;
-    if (!bench_read_route(&p.route)) return EXIT_OTHER;
+    if (!read_route(&p.route)) return EXIT_OTHER;
     hearth_status st = make(&p, &err);
     if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
     else if (st == HEARTH_OK) print_text(&p);
     storage_forecast_close(&p.f);
-    bench_close_route(&p.route);
+    close_route(&p.route);
     return st == HEARTH_OK ? 0 : report(&err);
 }

@@ -295,7 +295,8 @@ static void close_all(bench *b)
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
     hth_act_trace_close(b->traces.lists);
-    bench_close_route(&b->route);
+    hth_route_trace_close(b->route_lists);
+    close_route(&b->route);
     bench_close_quality(&b->quality);
 }
 
@@ -361,25 +362,24 @@ static int check_args(const bench *b, const args *a)
     return 0;
 }
 
-/* Positions of all sessions on the device, each with its own cache; 0: no device. */
-static uint32_t device_positions(const bench *b, const args *a, uint64_t n_token)
+/* Positions of all sessions, each with its own cache. */
+static uint32_t all_positions(const bench *b, const args *a, uint64_t n_token)
 {
     uint64_t each = hth_gpu_positions((uint32_t)args_uint(a, "ctx", n_token)),
              all = each * (b->n_sequence + 1);
-    if (needs_cpu(b)) return 0;
     return all < HEARTH_CTX_TRAINED ? (uint32_t)all : HEARTH_CTX_TRAINED - 1;
 }
 
-/* Before the model is opened, which may take the memory of measuring. */
-static void predict_generation(bench *b, const args *a, uint32_t n_position)
+/* Before the model is opened, which may take the memory of measuring. Neurons that are given, and reading in turn, are
+ * not predicted. */
+static void predict_generation(bench *b, const args *a, const hearth_model_options *wanted)
 {
     size_t i = 0;
     while (i < b->n_test && (b->tests[i].n_prompt || b->tests[i].n_sequence > 1)) i++;
-    if (!args_has(a, "ram") || i == b->n_test || b->depth) return;
-    hearth_model_options wanted = wanted_model(a, args_operand(a, 0), n_position);
-    if (n_position == 0) wanted.gpu = (hearth_gpu_options){0};
+    if (!args_has(a, "ram") || i == b->n_test || b->depth || b->traces.given || args_has(a, "in-turn"))
+        return;
     uint64_t n = b->tests[i].n_predict, max = 4 * (uint64_t)FORECAST_TOKENS;
-    b->expected = expect_storage_speed(args_operand(a, 0), &wanted, b->route.given ? &b->route.spec : NULL,
+    b->expected = expect_storage_speed(args_operand(a, 0), wanted, b->route.given ? &b->route.spec : NULL,
                                        (uint32_t)(n < max ? n : max));
 }
 
@@ -408,17 +408,19 @@ static int run(const args *a)
                 .quality.path = args_text(a, "file", NULL)};
     const char *fire = args_text(a, "fire", NULL), *route = args_text(a, "route", NULL);
     int wrong = fire ? bench_parse_traces(fire, &b.traces) : 0;
-    if (wrong == 0 && route) wrong = bench_parse_route("bench", route, &b.route);
+    if (wrong == 0 && route) wrong = parse_route("bench", route, &b.route);
     if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
     if (!check_ctx(a, n_token)) return EXIT_OTHER;
     install_signal_handlers();
     interrupt_at_once(true);
-    if (!bench_read_route(&b.route)) return EXIT_OTHER;
-    predict_generation(&b, a, device_positions(&b, a, n_token));
-    if (!open_model_for(a, args_operand(a, 0), device_positions(&b, a, n_token), &model)) {
-        bench_close_route(&b.route);
+    if (!read_route(&b.route)) return EXIT_OTHER;
+    hearth_model_options wanted = wanted_model(a, args_operand(a, 0), all_positions(&b, a, n_token));
+    if (needs_cpu(&b)) wanted.gpu.device = "none";
+    predict_generation(&b, a, &wanted);
+    if (!open_model_as(a, args_operand(a, 0), &wanted, &model)) {
+        close_route(&b.route);
         return EXIT_OTHER;
     }
     b.model = model;
@@ -426,7 +428,7 @@ static int run(const args *a)
     b.in_turn = args_has(a, "in-turn");
     if (b.in_turn && !model->streamed.bundles) {
         status = usage_error("bench --in-turn: %s has no bundles of neurons that are read with this --ram", b.info.path);
-        bench_close_route(&b.route);
+        close_route(&b.route);
         hearth_model_close(model);
         return status;
     }

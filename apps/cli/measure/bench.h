@@ -3,6 +3,7 @@
 #define HEARTH_APPS_CLI_MEASURE_BENCH_H
 
 #include "common/options.h"
+#include "common/route_option.h"
 #include "common/storage_forecast.h"
 #include "measure/compare.h"
 #include "measure/act_trace.h"
@@ -38,15 +39,6 @@ typedef struct bench_traces {
     hth_act_trace *lists;
 } bench_traces;
 
-/* Experts instead of those that the routers choose. */
-typedef struct bench_route {
-    bool given;
-    hth_route_trace_spec spec;
-    char path[4096];           /* of the frequencies; "": all experts alike */
-    double *frequency;         /* of spec, freed by bench_close_route */
-    hth_route_trace *lists;
-} bench_route;
-
 /* Quality loss of the mode over a text, compared with the same file dense with an F16 cache. */
 typedef struct bench_quality {
     const char *path; /* of the text; NULL: not requested */
@@ -75,7 +67,8 @@ typedef struct bench {
     uint64_t depth;  /* tokens in the cache before generation */
     int32_t *prompt; /* the longest of them */
     bench_traces traces;
-    bench_route route;
+    route_option route;
+    hth_route_trace *route_lists; /* of route */
     bool approximate; /* the mode is declared approximate */
     bool by_sim_clock;     /* times are those of a simulated GPU's clock */
     bool bf16_dot;
@@ -86,29 +79,13 @@ typedef struct bench {
     size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 
-/* bench_trace.c: parses "NAME=value,..." where values are numbers of at least 0; the last name is that of a path. Absent
- * fields are unchanged. False: something else. */
-typedef struct bench_fields {
-    const char *const *names; /* [n], each with its '=' */
-    size_t n;
-    double *values; /* [n] */
-    bool *given;    /* [n] */
-    char *path;     /* [path_size] */
-    size_t path_size;
-} bench_fields;
-bool bench_parse_fields(const char *text, const bench_fields *fields);
-
 /* bench_trace.c: parses --fire (0, or the exit status after an error was reported); opens the lists for a model
  * and sets them in its session (false: an error was reported). */
 int bench_parse_traces(const char *text, bench_traces *traces);
 bool bench_open_traces(bench *b, const hearth_model *model, uint32_t n_token);
 
-/* bench_route.c: the same for --route, also of hearth plan, which is then the command. bench_read_route reads the
- * frequencies (false: an error was reported). */
-int bench_parse_route(const char *verb, const char *text, bench_route *route);
-bool bench_read_route(bench_route *route);
+/* bench_route.c: opens the lists of --route and sets them in the session (false: an error was reported). */
 bool bench_open_route(bench *b, const hearth_model *model, uint64_t n_token);
-void bench_close_route(bench_route *route);
 
 /* bench_quality.c: reads and checks the text of -f before anything is timed; measures. False: an error was
  * reported. */

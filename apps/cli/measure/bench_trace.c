@@ -1,5 +1,6 @@
 /* hearth bench --fire: parses the option, and makes the lists for all tokens before anything is timed. */
 #include "cli/measure/bench.h"
+#include "common/option_fields.h"
 #include "common/output.h"
 #include "engine/engine.h"
 
@@ -9,45 +10,14 @@
 
 enum { FIRE_SHARE, FIRE_RUN, FIRE_SKEW, FIRE_STICKY, FIRE_SEED, FIRE_PROFILE, N_FIRE };
 
-/* Parses a value of text[n], which must use all n bytes. */
-static bool parse_value(const char *text, size_t n, double *value)
-{
-    char number[32];
-    if (n >= sizeof number) return false;
-    memcpy(number, text, n);
-    number[n] = '\0';
-    return parse_float(number, value) && *value >= 0.0 && *value <= 1e9;
-}
-
-bool bench_parse_fields(const char *text, const bench_fields *f)
-{
-    for (size_t n; *text; text += n + (text[n] == ',')) {
-        size_t i = 0;
-        n = strcspn(text, ",");
-        while (i < f->n && strncmp(text, f->names[i], strlen(f->names[i])) != 0) i++;
-        if (i == f->n) return false;
-        const char *value = text + strlen(f->names[i]);
-        size_t length = n - strlen(f->names[i]);
-        f->given[i] = true;
-        if (i + 1 < f->n) {
-            if (!parse_value(value, length, &f->values[i])) return false;
-            continue;
-        }
-        if (length == 0 || length >= f->path_size) return false;
-        memcpy(f->path, value, length);
-        f->path[length] = '\0';
-    }
-    return true;
-}
-
 int bench_parse_traces(const char *text, bench_traces *f)
 {
     static const char *const names[N_FIRE] = {"share=", "run=", "skew=", "sticky=", "seed=", "profile="};
     double values[N_FIRE] = {[FIRE_RUN] = 64.0, [FIRE_SEED] = 1.0};
     bool given[N_FIRE] = {false};
-    const bench_fields fields = {names, N_FIRE, values, given, f->profile, sizeof f->profile};
+    const option_fields fields = {names, N_FIRE, values, given, f->profile, sizeof f->profile};
     f->given = true;
-    if (!bench_parse_fields(text, &fields))
+    if (!parse_fields(text, &fields))
         return usage_error("bench --fire '%s': share=0.1 and, as wanted, run=64,skew=0,sticky=0,seed=1; or "
                            "profile=FILE and, as wanted, seed=1",
                            text);

@@ -216,10 +216,10 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     answer an = {0};
     bool ok = hearth_detokenizer_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
               truncate_to_common(c, ids, n, &why);
-    c->n_read = n - c->n_reused;
     for (size_t i = c->fresh_sampler ? 0 : c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
     c->fresh_sampler = false;
     ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
+    c->n_read = ok ? hearth_session_position(c->session) - c->n_reused : 0;
     wrap_init(&an.wrap);
     ok = ok && generate(c, &an, &why);
     if (why.message[0]) report(&why);

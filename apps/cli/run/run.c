@@ -46,6 +46,7 @@ typedef struct generation {
     size_t n_given;
     id_list prompt;
     size_t n_reused; /* ids of it that the session of --session has evaluated */
+    size_t n_read;   /* ids of it that were evaluated then: the others, unless it was interrupted */
     id_list ids;     /* generated */
     buffer text;   /* the prompt as shown, then the generated text; complete, for stop texts and for --json */
     size_t n_echo; /* bytes of it that are the prompt */
@@ -149,6 +150,7 @@ static bool eval_prompt(generation *g, hearth_error *err)
     if (keep_common_tokens(g->session, prompt->at, prompt->n, &g->n_reused, err) != HEARTH_OK) return false;
     g->begun = true;
     if (!eval_ids(g, prompt->at + g->n_reused, prompt->n - g->n_reused, err)) return false;
+    g->n_read = hearth_session_position(g->session) - g->n_reused;
     g->prompt_took = timestamp_since(g->model, start);
     /* After the progress, which would be on the same line. */
     if (!show_until(g, g->n_echo)) g->end = "output closed";
@@ -227,21 +229,23 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
 /* Tokens of the prompt that were evaluated in a second. */
 static double prompt_rate(const generation *g)
 {
-    return rate((double)(g->prompt.n - g->n_reused), g->prompt_seconds);
+    return rate((double)g->n_read, g->prompt_seconds);
 }
 
 /* Prints the last line. Times are those of this machine, unless a simulated device has a clock for both. */
 static void print_rates(const generation *g)
 {
     hearth_model_info info = model_info(g->model);
-    char reused[40] = "";
+    char reused[40] = "", read[32] = "";
+    size_t n = g->n_reused + g->n_read;
+    if (n < g->prompt.n) snprintf(read, sizeof read, "%zu of ", n);
     if (args_has(g->a, "session")) snprintf(reused, sizeof reused, " (%zu reused)", g->n_reused);
-    print_status("%s%sprompt %zu tokens%s in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
+    print_status("%s%sprompt %s%zu tokens%s in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
                  info.gpu_simulated ? info.gpu : "",
                  g->by_sim_clock           ? ", by its clock: "
                  : info.gpu_simulated ? ": "
                                       : "",
-                 g->prompt.n, reused, g->prompt_seconds, prompt_rate(g), g->ids.n, g->decode_seconds,
+                 read, g->prompt.n, reused, g->prompt_seconds, prompt_rate(g), g->ids.n, g->decode_seconds,
                  rate((double)g->ids.n, g->decode_seconds), g->end);
 }
 
@@ -259,11 +263,14 @@ static void print_storage(const generation *g)
 
 static void print_expected(const generation *g, double measured)
 {
-    const storage_expectation *e = &g->expected;
-    if (e->expected <= 0.0 || g->ids.n == 0 || model_info(g->model).gpu) return;
-    print_requested("with this memory, %.2f tokens/s were expected (%.2f to %.2f)%s, measured were %.2f (%+.0f %%)",
-                    e->expected, e->least, e->most, e->assumed ? ", of experts as they usually are" : "", measured,
-                    100.0 * (measured / e->expected - 1.0));
+    const expected_speed *e = &g->expected.first;
+    if (*g->expected.why && model_info(g->model).n_streamed > 0)
+        print_requested("no speed was expected with this memory: %s", g->expected.why);
+    if (e->expected <= 0.0 || g->ids.n == 0) return;
+    print_requested(
+        "with this memory, %.2f tokens/s were expected (%.2f to %.2f)%s, measured were %.2f (%+.0f %%)",
+        e->expected, e->least, e->most, g->expected.assumed ? ", of experts as they usually are" : "",
+        measured, 100.0 * (measured / e->expected - 1.0));
 }
 
 static void print_json_storage(json *j, const generation *g)
@@ -275,10 +282,11 @@ static void print_json_storage(json *j, const generation *g)
     json_uint(j, "parts", info.n_streamed);
     json_uint(j, "parts_in_memory", info.n_streamed_max);
     json_storage(j, "storage", &s);
-    if (g->expected.expected <= 0.0 || info.gpu) return;
-    json_float(j, "expected_tokens_per_second", g->expected.expected, 6);
-    json_float(j, "expected_tokens_per_second_least", g->expected.least, 6);
-    json_float(j, "expected_tokens_per_second_most", g->expected.most, 6);
+    const expected_speed *e = &g->expected.first;
+    if (e->expected <= 0.0) return;
+    json_float(j, "expected_tokens_per_second", e->expected, 6);
+    json_float(j, "expected_tokens_per_second_least", e->least, 6);
+    json_float(j, "expected_tokens_per_second_most", e->most, 6);
 }
 
 static void print_stats(const generation *g)
@@ -430,7 +438,7 @@ static bool open_all(generation *g, int *status)
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
         return false;
     *status = EXIT_OTHER; /* for all following errors */
-    if (!run_session_load(g->a, g->session) || !tokenize_prompt(g)) return false;
+    if (!run_session_open(g->a, g->session) || !tokenize_prompt(g)) return false;
     if (hearth_detokenizer_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
         report(&err);
         return false;
@@ -466,7 +474,8 @@ static int run(const args *a)
     if (args_has(a, "stats") && args_has(a, "ram")) {
         const hearth_model_options wanted = wanted_model(a, model_path(a), 0);
         uint64_t n = args_uint(a, "predict", FORECAST_TOKENS);
-        g.expected = expect_storage_speed(model_path(a), &wanted, NULL, n < FORECAST_TOKENS ? (uint32_t)n : FORECAST_TOKENS);
+        if (n > FORECAST_TOKENS) n = FORECAST_TOKENS;
+        g.expected = expect_storage_speed(model_path(a), &wanted, NULL, (uint32_t)n);
     }
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;

@@ -3,10 +3,10 @@
 #define _GNU_SOURCE
 #include "cli/run/run_session.h"
 
+#include "engine/engine.h"
 #include "file/atomic_writer.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 int run_session_check(const args *a)
@@ -23,13 +23,17 @@ int run_session_check(const args *a)
 static bool is_made_by_this_run(const args *a)
 {
     const char *in = args_text(a, "session", NULL), *out = args_text(a, "save-session", NULL);
-    return out && strcmp(in, out) == 0 && access(in, F_OK) != 0 && errno == ENOENT;
+    return out && name_one_file(in, out) && access(in, F_OK) != 0 && errno == ENOENT;
 }
 
-bool run_session_load(const args *a, hearth_session *session)
+bool run_session_open(const args *a, hearth_session *session)
 {
     const char *in = args_text(a, "session", NULL);
     hearth_error err;
+    if (args_has(a, "save-session") && hth_engine_prepare_save(session, &err) != HEARTH_OK) {
+        report(&err);
+        return false;
+    }
     if (!in) return true;
     if (is_made_by_this_run(a)) {
         print_status("%s is not there yet: it is made at the end", in);
@@ -44,7 +48,11 @@ bool run_session_save(const args *a, const hearth_model *model, const hearth_ses
 {
     const char *out = args_text(a, "save-session", NULL);
     hearth_error err;
-    if (!out || hearth_session_position(session) == 0) return true; /* an older file is worth more than an empty one */
+    if (!out) return true;
+    if (hearth_session_position(session) == 0) { /* an older file is worth more than an empty one */
+        print_warning("%s is not written: no token was evaluated", out);
+        return true;
+    }
     if (hearth_session_save(session, out, &err) != HEARTH_OK) {
         report(&err);
         return false;

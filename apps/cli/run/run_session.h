@@ -11,9 +11,10 @@
 /* Before any work: whether the file of --save-session can be written. 0, or the exit status after an error was
  * reported. */
 int run_session_check(const args *a);
-/* Restores the session of --session, if it is given. False: an error was reported. */
-bool run_session_load(const args *a, hearth_session *session);
-/* Writes the file of --save-session, if it is given. False: an error was reported. */
+/* Restores the session of --session, and prepares to write that of --save-session, if they are given. False: an error
+ * was reported. */
+bool run_session_open(const args *a, hearth_session *session);
+/* Writes the file of --save-session, if it is given and tokens were evaluated. False: an error was reported. */
 bool run_session_save(const args *a, const hearth_model *model, const hearth_session *session);
 
 #endif
