@@ -39,7 +39,6 @@ PAPER_WAIT = 0.137
 
 def run(*words):
     command = [os.path.join(BUILD, "hearth"), *[str(w) for w in words]]
-    env = dict(os.environ, HEARTH_HUGE_PAGES="0")
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, check=False)
 
 

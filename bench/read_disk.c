@@ -23,7 +23,7 @@ static hearth_status open_reader(const char *path, int fd, const char *how, hth_
     const hth_reader_options o = {.files = &file,
                                   .n_file = 1,
                                   .disk = disk,
-                                  .buffered = strncmp(how, "sim:", 4) == 0}; /* as models do */
+                                  .buffered = hth_disk_is_simulated(how)}; /* as models do */
     return st == HEARTH_OK ? hth_reader_open(&o, reader, err) : st;
 }
 

@@ -41,9 +41,8 @@ SCRATCH = tempfile.TemporaryDirectory()
 def hearth(*words, group=None):
     """The JSON that the program prints, or None."""
     command = [os.path.join(BUILD, "hearth"), *[str(w) for w in words]]
-    env = dict(os.environ, HEARTH_HUGE_PAGES="0")
     run = group.run if group else subprocess.run
-    done = run(command, stdout=subprocess.PIPE, text=True, env=env)
+    done = run(command, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout) if done and done.returncode == 0 else None
 
 

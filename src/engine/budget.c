@@ -223,6 +223,18 @@ void hth_engine_init_budget(hearth_model *m)
     hth_cond_init(&m->budget.wake);
 }
 
+uint64_t hth_engine_system_limit(uint64_t resident)
+{
+    hth_system_memory s;
+    read_system(&s);
+    uint64_t left = UINT64_MAX;
+    if (s.total > 0 && s.available > 0) left = s.available;
+    if (s.group_limit > 0) left = min_of(left, s.group_available);
+    if (left == UINT64_MAX) return left;
+    left += resident;
+    return left + left / GROUP_PART + GROUP_MIN;
+}
+
 uint64_t hth_engine_auto_limit(uint64_t resident, bool logs)
 {
     hth_system_memory s;

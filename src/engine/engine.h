@@ -162,6 +162,9 @@ void hth_engine_give_memory(hearth_model *m, uint64_t size);
 /* Beside sessions and the store, `fixed` bytes are needed from now on, and the store has the items of m->elsewhere.
  * MEMORY: that exceeds the limit. */
 hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_error *err);
+/* What a process that has `resident` bytes can have at most, and some more: a group also counts what the kernel has for
+ * it. UINT64_MAX: the system does not say. */
+uint64_t hth_engine_system_limit(uint64_t resident);
 /* The limit that the system allows a process which has `resident` bytes; UINT64_MAX: the system does not say. logs: a
  * line says why. */
 uint64_t hth_engine_auto_limit(uint64_t resident, bool logs);

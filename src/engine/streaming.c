@@ -394,7 +394,7 @@ hearth_status hth_engine_open_reader(const hth_gguf *file, const char *io, hth_r
         files[i] = (hth_reader_file){hth_gguf_part_fd(file, i), hth_gguf_part_path(file, i)};
     hearth_status st = hth_disk_open(io, &disk, err);
     /* However fast a simulated disk is, its bytes come from this one: from the page cache, if they can. */
-    bool buffered = io && strncmp(io, "sim:", 4) == 0;
+    bool buffered = hth_disk_is_simulated(io);
     if (st == HEARTH_OK)
         st = hth_reader_open(
             &(hth_reader_options){.files = files, .n_file = n, .disk = disk, .buffered = buffered}, out, err);
@@ -499,7 +499,7 @@ void hth_memory_division_free(hth_memory_division *d)
 static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
 {
     uint64_t whole = d->matrices + d->rest + d->announced + d->streamed + d->back,
-             left = hth_engine_auto_limit(size_of_process(m), false),
+             left = hth_engine_system_limit(size_of_process(m)),
              wanted = whole < d->limit ? whole : d->limit;
     if (wanted > left)
         hth_log(HEARTH_LOG_WARN,

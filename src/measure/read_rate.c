@@ -125,7 +125,7 @@ static hearth_status open_loads(loads *l, const hth_read_rate_options *o, hearth
     size_t room = 0;
     *l = (loads){.o = o,
                  .n = MAX_LOAD,
-                 .first_seed = hth_clock_ns(),
+                 .first_seed = o->seed ? o->seed : hth_clock_ns(),
                  .lock = PTHREAD_MUTEX_INITIALIZER,
                  .changed = PTHREAD_COND_INITIALIZER};
     for (uint32_t i = 0; i < o->n_file; i++) l->total += places_of(o, i);

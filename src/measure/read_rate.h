@@ -13,6 +13,7 @@ typedef struct hth_read_rate_options {
     uint64_t size;   /* of an extent */
     bool sequential; /* each behind the one before; else at random places */
     bool alone;      /* one at a time */
+    uint64_t seed;   /* of the places; 0: others each time */
     uint64_t memory; /* for what is queued; at least four extents are */
     double seconds;  /* for each of HTH_READ_ROUNDS */
 } hth_read_rate_options;

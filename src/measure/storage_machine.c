@@ -3,6 +3,7 @@
 #include "measure/storage_plan.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/cpu_topology.h"
 #include "kernels/vector/math.h"
 #include "measure/limits.h"
@@ -34,6 +35,7 @@ static uint64_t extent_size(const hth_weight_items *items)
 static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machine *out, hearth_error *err)
 {
     hth_read_rate alone, one = {0};
+    o->seed = hth_clock_ns(); /* one for all: what is read alone is cached as the others were */
     hearth_status st = hth_read_rate_measure(o, &one, err);
     if (st != HEARTH_OK) return st;
     out->read_rate = one.rate;

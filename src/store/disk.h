@@ -45,6 +45,8 @@ struct hth_disk {
     const char *name; /* "io_uring" */
 };
 
+/* Whether it names a simulated disk, whose bytes come from the page cache: it is to keep them. NULL: no. */
+bool hth_disk_is_simulated(const char *name);
 /* "auto" or NULL (io_uring, else pread, with a line in the log), "uring", "pread", or "sim:DISK", a simulated one
  * (disk_simulated.h). ARGUMENT: another name. */
 hearth_status hth_disk_open(const char *name, hth_disk **out, hearth_error *err);
