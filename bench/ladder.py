@@ -39,7 +39,7 @@ PAPER_WAIT = 0.137
 
 def run(*words):
     command = [os.path.join(BUILD, "hearth"), *[str(w) for w in words]]
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, check=False)
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
 
 def words_of(a, path, step):

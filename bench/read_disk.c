@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static hearth_status open_reader(const char *path, int fd, const char *how, hth_reader **reader,
