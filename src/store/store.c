@@ -385,7 +385,7 @@ hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait
     size_t i = find_arrived(s, items, *n);
     if (i == 0 && wait && *n > 0) counters_of(s, &s->items[items[0]])->n_stall++;
     while (i == 0 && wait && *n > 0) {
-        if (s->cancel && *s->cancel) {
+        if (s->cancel && __atomic_load_n(s->cancel, __ATOMIC_RELAXED)) {
             st = hth_fail_cancelled(err);
             break;
         }

@@ -108,7 +108,7 @@ void hth_table_rows_start(hth_table_rows *r, uint32_t i, uint64_t i_row)
 hearth_status hth_table_rows_wait(hth_table_rows *r, hearth_error *err)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->n_running > 0 && !(r->cancel && *r->cancel))
+    while (r->n_running > 0 && !(r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED)))
         hth_cond_wait_until(&r->ended, &r->lock, hth_clock_ns() + POLL_NS);
     r->cancelled = r->n_running > 0;
     const hth_load *failed = r->failed;

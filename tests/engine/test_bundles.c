@@ -137,7 +137,7 @@ static void *cancel_a_wait(void *arg)
     canceller *c = arg;
     hearth_storage_stats stats = {0};
     while (!c->ends && hearth_model_get_storage(c->model, &stats) && stats.n_stall == c->n_stall) usleep(200);
-    cancel_flag = 1;
+    __atomic_store_n(&cancel_flag, 1, __ATOMIC_RELAXED);
     return NULL;
 }
 

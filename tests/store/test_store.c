@@ -745,7 +745,7 @@ static volatile int cancel_flag;
 static void *cancel_a_wait(void *store)
 {
     while (hth_store_get_counters(store, 0).n_stall == 0) usleep(1000);
-    cancel_flag = 1;
+    __atomic_store_n(&cancel_flag, 1, __ATOMIC_RELAXED);
     return NULL;
 }
 
