@@ -5,6 +5,7 @@
 #include "common/model_name.h"
 #include "common/output.h"
 #include "common/spelling.h"
+#include "store/disk.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -417,7 +418,7 @@ static int check_simulated_disk(const args *a)
     const char *name = a->command->name;
     if (!lists_word(readers, name, strlen(name)) || args_has(a, "ram")) return 0;
     const char *io = args_text(a, "io", "");
-    if (strncmp(io, "sim:", 4) != 0) return 0;
+    if (!hth_disk_is_simulated(io)) return 0;
     return usage_error("--io %s: a simulated disk needs --ram BYTES; without it the model is read whole, from the real "
                        "one",
                        io);

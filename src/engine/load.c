@@ -369,8 +369,8 @@ static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
                        hth_axpy_absmax_scale(m->type, rows + i * m->row_size, m->n_col));
 }
 
-/* What the file says of the scales is what was found, of the rows in the CPU's memory; rows that are not loaded need what
- * was written: the layer's last checksum is that of its scales. */
+/* The scales of the file are those of the rows in the CPU's memory. For rows that are not loaded, the layer's last
+ * checksum shows that the scales are those that were written. */
 static hearth_status check_given_scales(const hearth_model *m, uint32_t i_layer, hearth_error *err)
 {
     const hth_gguf_tensor *sums = m->model->layers[i_layer].checksums;

@@ -18,7 +18,7 @@
 enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
-/* By which what the process has differs between two runs, at most. */
+/* The memory of a process differs by up to this between two runs. */
 enum { NEXT_RUN_SIZE = 1 << 20 };
 
 static _Atomic uint64_t test_memory = UINT64_MAX;
@@ -495,7 +495,7 @@ void hth_memory_division_free(hth_memory_division *d)
     *d = (hth_memory_division){0};
 }
 
-/* A limit that the system cannot keep ends in the death of the process, perhaps while it loads. */
+/* With such a limit the system would kill the process, perhaps while it loads. */
 static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
 {
     uint64_t whole = d->matrices + d->rest + d->announced + d->streamed + d->back,

@@ -13,9 +13,9 @@
 
 /* Loads that are queued at once. */
 enum { MAX_LOAD = 48, MIN_LOAD = 4 };
-/* Bytes per second at random places that no disk reaches that turns. The few places that are read of one in this time
- * fit into its own cache, which is no measure of what a model reads. */
-#define MAX_TURNING 200e6
+/* Bytes per second. Hard disks read less at random places, and the few places that are read in this time fit into their
+ * own cache, so these are not read again. */
+#define MAX_HARD_DISK_RATE 200e6
 
 typedef struct loads {
     const hth_read_rate_options *o;
@@ -167,7 +167,7 @@ hearth_status hth_read_rate_measure(const hth_read_rate_options *o, hth_read_rat
     double cpu = cpu_seconds();
     uint64_t start = hth_clock_ns();
     out->rate = out->first = measure_rounds(&l);
-    if (out->first.median > MAX_TURNING && !l.failed) {
+    if (out->first.median > MAX_HARD_DISK_RATE && !l.failed) {
         rewind_places(&l, l.n_started);
         out->rate = measure_rounds(&l);
     }

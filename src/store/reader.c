@@ -355,10 +355,8 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        queue_append(l->dropped                         ? &r->dropped
-                     : l->guess_size > 0 && !l->hurried ? &r->guesses
-                                                        : &r->needed,
-                     l);
+        load_queue *to = l->guess_size > 0 && !l->hurried ? &r->guesses : &r->needed;
+        queue_append(l->dropped ? &r->dropped : to, l);
     }
 }
 

@@ -280,7 +280,7 @@ static void guess(hth_store *s, uint32_t i_item)
     if (s->items[i_item].state == ITEM_ABSENT) enqueue(s, &s->guesses, i_item);
 }
 
-/* What is read as a guess is not one any more: it was wrong. */
+/* A guess that is being read was wrong: what has not been read of it yet is dropped. */
 static void drop_guess(hth_store *s, uint32_t i_item)
 {
     hth_load *load = &s->loads[s->items[i_item].i_slot];

@@ -89,7 +89,7 @@ def reads_are_those_that_the_environment_says():
         if done.returncode == 0 and b"all weights" not in done.stdout:
             break
     check(b"The disk is simulated." in done.stdout, done.stdout)
-    bad(1, "HEARTH_IO=tape: no way to read", "plan", FLOATS, "--gpu", "none", env={"HEARTH_IO": "tape"})
+    bad(1, "HEARTH_IO=ftp: no way to read", "plan", FLOATS, "--gpu", "none", env={"HEARTH_IO": "ftp"})
 
 
 @case
@@ -140,7 +140,7 @@ def memory_gpu_and_storage_are_in_one_plan():
         line = bad(1, "a limit of memory cannot be combined with mapped weights", *words, "--ram", "9M", mapped)
         check("no way to read" not in line, line)
         good(*words, mapped)
-    bad(1, "no way to read is called 'tape'", *words, "--io", "tape")
+    bad(1, "no way to read is called 'ftp'", *words, "--io", "ftp")
     for option in ["--prompt=8", "--predict=8", "--route=uniform"]:
         bad(2, f"plan with a GPU: {option.partition('=')[0]} is for plans without one", *words, option)
 
@@ -150,7 +150,7 @@ def limits_that_a_run_refuses_are_refused():
     for command in ["plan", "run"]:
         line = bad(1, "needs at least ", command, FLOATS, *SMALL, "--gpu", "none", "--ram", "1M")
         check("the limit is 1.00 MiB; -c and --batch make it less" in line, line)
-    bad(1, "no way to read is called 'tape'", "plan", FLOATS, "--gpu", "none", "--io", "tape")
+    bad(1, "no way to read is called 'ftp'", "plan", FLOATS, "--gpu", "none", "--io", "ftp")
     for option in ["--what-if", "--out=" + scratch("placement"), "--vram=1G"]:
         bad(2, "plan --gpu none: nothing is placed; leave " + option.partition("=")[0], "plan", FLOATS, "--gpu", "none", option)
 

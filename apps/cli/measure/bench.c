@@ -427,7 +427,8 @@ static int run(const args *a)
     b.info = model_info(model);
     b.in_turn = args_has(a, "in-turn");
     if (b.in_turn && !model->streamed.bundles) {
-        status = usage_error("bench --in-turn: %s has no bundles of neurons that are read with this --ram", b.info.path);
+        status = usage_error("bench --in-turn: %s has no bundles of neurons that are read with this --ram",
+                             b.info.path);
         close_route(&b.route);
         hearth_model_close(model);
         return status;
