@@ -23,6 +23,8 @@ static const char *const models[] = {"mixtral",      "qwen3moe",        "smallth
                                      "gemma4"};
 enum { N_MODEL = sizeof models / sizeof *models, N_CTX = 64 };
 
+static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
+
 /* The bytes of "(N bytes)" in a message; 0: there are none. */
 static uint64_t least_of(const char *message)
 {
@@ -52,29 +54,60 @@ static bool has_uring(void)
     return has;
 }
 
+static const char *const io[] = {"auto", "pread", "sim:nvme4", "uring"};
+
+/* By one reader, with the least memory; by pread with more. Counts models that keep less than all. */
+static void check_streamed(const golden *g, const float *expected, int reader, int *n_evicting)
+{
+    uint64_t more = strcmp(io[reader], "pread") == 0 ? 16384 : 0;
+    CLOSED(hearth_model) *model = engine_open_streamed(g->model, io[reader], more, g->selector);
+    if (!model) return;
+    hearth_model_info info = test_model_info(model);
+    CHECK(info.n_streamed_max <= info.n_streamed);
+    CHECK(strcmp(io[reader], "uring") != 0 || !info.reader || strcmp(info.reader, "io_uring") == 0);
+    *n_evicting += info.n_streamed_max < info.n_streamed;
+    check_bits(g, model, expected, 1, 256);
+    check_bits(g, model, expected, 2, 1);
+    check_bits(g, model, expected, 3, 7);
+    check_bits(g, model, expected, 7, 256);
+}
+
+/* Models by n readers each, another one first for each. Returns how many keep less than all. */
+static int check_streamed_models(bool (*open)(golden *, const char *), const char *const *names, int n_name, int n)
+{
+    int n_io = has_uring() ? 4 : 3, n_evicting = 0;
+    for (int i = 0; i < n_name; i++) {
+        CLEANUP(golden_close) golden g;
+        if (!open(&g, names[i])) continue;
+        FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
+        for (int k = 0; expected && k < n && k < n_io; k++)
+            check_streamed(&g, expected, (i + k) % n_io, &n_evicting);
+    }
+    return n_evicting;
+}
+
 TEST(streamed_weights_give_the_bits_of_those_in_memory)
 {
-    static const char *const io[] = {"auto", "pread", "sim:nvme4", "uring"};
-    int n_io = has_uring() ? 4 : 3, n_evicting = 0;
-    for (int i = 0; i < N_MODEL; i++) {
-        CLEANUP(golden_close) golden g;
-        if (!golden_open_arch(&g, models[i])) continue;
-        FREED float *expected = golden_logits(&g, HEARTH_KV_F32);
-        for (int k = 0; expected && k < n_io; k++) {
-            uint64_t more = k == 1 ? 16384 : 0;
-            CLOSED(hearth_model) *model = engine_open_streamed(g.model, io[k], more, HEARTH_SELECTOR_AUTO);
-            if (!model) continue;
-            hearth_model_info info = test_model_info(model);
-            CHECK(info.n_streamed > 0 && info.n_streamed_max <= info.n_streamed);
-            n_evicting += info.n_streamed_max < info.n_streamed;
-            CHECK(k != 3 || strcmp(info.reader, "io_uring") == 0);
-            check_bits(&g, model, expected, 1, 256);
-            check_bits(&g, model, expected, 2, 1);
-            check_bits(&g, model, expected, 3, 7);
-            check_bits(&g, model, expected, 7, 256);
-        }
-    }
+    int n_evicting = check_streamed_models(golden_open_arch, models, N_MODEL, 4);
     CHECK(n_evicting >= 2 * N_MODEL); /* of three each, or four: more memory, or few parts, hold all */
+}
+
+TEST(every_architecture_streams_the_bits_of_those_in_memory)
+{
+    int n_evicting = check_streamed_models(golden_open_arch, golden_archs, GOLDEN_N_ARCH, is_long() ? 4 : 1);
+    CHECK(n_evicting >= GOLDEN_N_ARCH / 2); /* not those without a network, or with one layer */
+}
+
+TEST(every_block_type_streams_the_bits_of_those_in_memory)
+{
+    static const char *const names[] = {
+        "llama-F16", "llama-BF16", "llama-Q8_0", "llama-Q4_0", "llama-Q4_1", "llama-Q5_0", "llama-Q5_1",
+        "llama-Q2_K", "llama-Q3_K", "llama-Q4_K", "llama-Q5_K", "llama-Q6_K", "llama-IQ4_NL", "llama-IQ4_XS",
+        "llama-MXFP4", "llama-IQ2_XXS", "llama-IQ2_XS", "llama-IQ2_S", "llama-IQ3_S", "llama-IQ3_XXS", "llama-IQ1_S",
+        "llama-IQ1_M", "llama-TQ1_0", "llama-TQ2_0", "llama-NVFP4", "mixtral-MXFP4", "gpt-oss-MXFP4",
+        "mixture-Q4_K_M", "smallthinker-downt-Q4_0"};
+    enum { N_NAME = sizeof names / sizeof *names };
+    CHECK(check_streamed_models(golden_open_quant_file, names, N_NAME, is_long() ? 4 : 1) >= N_NAME / 2);
 }
 
 TEST(what_was_read_is_counted_by_layer)
