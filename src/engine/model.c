@@ -19,12 +19,13 @@ hearth_status hth_engine_choose_io(hearth_model_options *o, hearth_error *err)
     const char *variable = o->io || o->mmap ? NULL : hth_default_io();
     hearth_error why;
     if (variable) o->io = variable;
-    if (o->io && strcmp(o->io, "mmap") == 0) {
-        o->mmap = true;
-        if (!variable || o->ram == 0) return HEARTH_OK;
+    bool maps = o->io && strcmp(o->io, "mmap") == 0;
+    o->mmap |= maps;
+    if (o->mmap && o->ram > 0)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "HEARTH_IO=mmap: a limit of memory cannot be combined with mapped weights; --io auto reads them");
-    }
+                        "%sa limit of memory cannot be combined with mapped weights; --io auto reads them",
+                        variable ? "HEARTH_IO=mmap: " : "");
+    if (maps) return HEARTH_OK;
     hearth_status st = hth_disk_check_name(o->io, &why);
     if (st == HEARTH_OK) return st;
     return variable ? hth_fail(err, st, "HEARTH_IO=%s: %s", variable, why.message) : hth_fail(err, st, "%s", why.message);

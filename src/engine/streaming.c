@@ -402,13 +402,6 @@ hearth_status hth_engine_open_reader(const hth_gguf *file, const char *io, hth_r
     return st;
 }
 
-static hearth_status check_options(const hearth_model *m, const hearth_model_options *o, hearth_error *err)
-{
-    if (!o->mmap) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: a limit of memory cannot be combined with mapped weights", hth_gguf_path(m->file));
-}
-
 uint32_t hth_engine_n_in_memory(const hearth_model *m)
 {
     uint32_t n = hth_store_n_slot(m->streamed.store); /* some may be for items that are elsewhere */
@@ -511,9 +504,8 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
                                        hearth_error *err)
 {
     *d = (hth_memory_division){.limit = o->ram};
-    hearth_status st = check_options(m, o, err);
-    if (st == HEARTH_OK) find_tables(m);
-    if (st == HEARTH_OK) st = announced_size(m, o, &d->announced, err);
+    find_tables(m);
+    hearth_status st = announced_size(m, o, &d->announced, err);
     if (st == HEARTH_OK) st = make_items(m, &d->items, err);
     if (st == HEARTH_OK) st = mark_elsewhere(m, &d->items, err);
     if (st == HEARTH_OK && !hth_store_min_memory(d->items.items, d->items.n, &d->least_store))

@@ -141,8 +141,22 @@ def memory_gpu_and_storage_are_in_one_plan():
         check("no way to read" not in line, line)
         good(*words, mapped)
     bad(1, "no way to read is called 'ftp'", *words, "--io", "ftp")
+    bad(1, "needs at least ", *words[:-2], "--vram", "100K", "--ram", "9M") # no layer fits there: as without a GPU
     for option in ["--prompt=8", "--predict=8", "--route=uniform"]:
         bad(2, f"plan with a GPU: {option.partition('=')[0]} is for plans without one", *words, option)
+
+
+@case
+def what_cannot_lie_on_a_gpu_is_planned_without_it():
+    card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
+    words = ["plan", MIXTURE, *SMALL, "--predict", "8", "--route", "uniform"]
+    for more in [[], ["--vram", "5M"], ["--ram", "1G"]]:
+        text = good(*words, "--gpu", card, *more).stdout.decode()
+        check("no shader computes experts" in text.partition("\n")[0] and "GPU us" not in text, text)
+    shown = json.loads(good(*words, "--gpu", card, "--json").stdout)
+    check(shown["no_gpu"] == "no shader computes experts" and "memory" in shown, shown)
+    bad(1, "vulkan:99", *words, "--gpu", "vulkan:99")
+    bad(1, "cannot lie on a device: no shader computes experts", *words[:-4], "--gpu", card, "--what-if")
 
 
 @case

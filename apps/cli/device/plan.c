@@ -226,22 +226,15 @@ static hearth_status plan_storage_home(plan_state *p, hearth_error *err)
 /* As a run, which does not map weights within a limit of memory. */
 static hearth_status choose_io(plan_state *p, hearth_error *err)
 {
-    const char *path = args_operand(p->a, 0);
-    hearth_model_options o = wanted_model(p->a, path, 0);
+    hearth_model_options o = wanted_model(p->a, args_operand(p->a, 0), 0);
     hearth_status st = hth_engine_choose_io(&o, err);
-    if (st == HEARTH_OK && o.mmap && o.ram > 0)
-        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                      "%s: a limit of memory cannot be combined with mapped weights", path);
     p->io = o.io;
     return st;
 }
 
-static hearth_status make_plan(plan_state *p, hearth_error *err)
+static hearth_status make_plan(plan_state *p, hth_offload_params *params, hearth_error *err)
 {
-    hth_offload_params params = {0};
-    hearth_status st = choose_io(p, err);
-    if (st == HEARTH_OK) st = open_model_alone(p, &params, err);
-    if (st == HEARTH_OK) st = plan_with_budget(p, args_size(p->a, "vram", 0), &params, err);
+    hearth_status st = plan_with_budget(p, args_size(p->a, "vram", 0), params, err);
     const hth_plan_context *o = &p->context;
     if (st == HEARTH_OK)
         st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
@@ -545,38 +538,57 @@ static const char *lack_of_gpu(const args *a)
     return strcmp(name, "auto") == 0 && !option_of_gpu(a) && !hth_device_find_discrete(gpu) ? "no GPU" : NULL;
 }
 
-/* A limit of memory, and nothing on the GPU: the plan is that of the CPU alone. */
-static bool gains_nothing(const plan_state *p)
+/* Whether the GPU is what the plan is about, even if nothing lies there. */
+static bool is_about_gpu(const args *a) { return args_has(a, "out") || args_has(a, "what-if"); }
+
+/* Why the CPU computes all although there is a GPU; NULL: it does not, or the GPU's plan has all that is to be said. */
+static const char *why_nothing_there(const plan_state *p)
 {
-    return args_has(p->a, "ram") && !option_of_gpu(p->a) && p->builder.params.n_layer == 0 &&
-           p->host_bytes > p->ram;
+    bool is_there = p->builder.params.n_layer > 0,
+         fits = !args_has(p->a, "ram") || p->ram == 0 || p->host_bytes <= p->ram;
+    if (is_about_gpu(p->a) || is_there || fits) return NULL;
+    return is_empty_placement(p) ? "no layer fits on the GPU" : "nothing gains by lying on the GPU";
+}
+
+static hearth_status write_plan(const plan_state *p, hearth_error *err)
+{
+    const char *out = args_text(p->a, "out", NULL);
+    if (args_has(p->a, "json")) print_json(p);
+    else print_text(p);
+    return out ? write_placement(p, out, err) : HEARTH_OK;
+}
+
+/* Prints the plan with a GPU. *why: it prints none, since the CPU computes all. Returns the exit status. */
+static int plan_gpu(plan_state *p, const char **why)
+{
+    hth_offload_params params = {.kv = session_options(p->a, 0).kv};
+    hearth_error err;
+    hearth_status st = choose_io(p, &err);
+    if (st == HEARTH_OK) st = open_model_alone(p, &params, &err);
+    if (st == HEARTH_OK && !is_about_gpu(p->a)) *why = hth_gpu_unsupported_reason(p->model, &params, 0);
+    if (*why) st = open_card(p, 0, &err); /* a GPU that is not there is refused all the same */
+    if (st == HEARTH_OK && !*why && option_of_cpu(p->a))
+        return usage_error("plan with a GPU: --%s is for plans without one; leave it out, or add --gpu none",
+                           option_of_cpu(p->a));
+    if (st == HEARTH_OK && !*why && (st = make_plan(p, &params, &err)) == HEARTH_OK) *why = why_nothing_there(p);
+    if (st == HEARTH_OK && !*why) st = write_plan(p, &err);
+    return st == HEARTH_OK ? 0 : report(&err);
 }
 
 static int run(const args *a)
 {
     plan_state p = {.a = a};
-    hearth_error err;
     const char *out = args_text(a, "out", NULL);
     const input inputs[] = {{args_operand(a, 0), "the model"},
                             {args_text(a, "profile", NULL), "the profile"}};
-    int wrong = check_args(a);
-    if (!wrong && out) wrong = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
-    if (wrong) return wrong;
+    int status = check_args(a);
+    if (!status && out)
+        status = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
+    if (status) return status;
     const char *no_gpu = lack_of_gpu(a);
-    if (no_gpu) return plan_storage(a, no_gpu);
-    if (option_of_cpu(a))
-        return usage_error("plan with a GPU: --%s is for plans without one; leave it out, or add --gpu none",
-                           option_of_cpu(a));
-    hearth_status st = make_plan(&p, &err);
-    if (st == HEARTH_OK && gains_nothing(&p)) {
-        close_all(&p);
-        return plan_storage(a, "nothing gains by lying on the GPU");
-    }
-    if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
-    else if (st == HEARTH_OK) print_text(&p);
-    if (st == HEARTH_OK && out) st = write_placement(&p, out, &err);
+    if (!no_gpu) status = plan_gpu(&p, &no_gpu);
     close_all(&p);
-    return st == HEARTH_OK ? 0 : report(&err);
+    return !status && no_gpu ? plan_storage(a, no_gpu) : status;
 }
 
 const command command_plan = {

@@ -363,6 +363,7 @@ static void print_json(const storage_plan *p)
     json_word(&j, "model", args_operand(p->a, 0));
     if (info.synthetic) json_bool(&j, "synthetic_weights", true);
     json_word(&j, "selector", hearth_selector_name(info.selector));
+    if (*p->no_gpu) json_word(&j, "no_gpu", p->no_gpu);
     json_uint(&j, "threads", f->machine.n_thread);
     json_memory(&j, p);
     json_machine(&j, p);
