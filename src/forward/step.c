@@ -628,14 +628,25 @@ static hearth_status check_probe(const hth_step *s, hearth_error *err)
                     s->gpu ? "a device (gpu.device none)" : "a limit of memory");
 }
 
+static bool is_device_failure(hearth_status st)
+{
+    return st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
+}
+
+/* Before all that may fail: a step that does must leave no copies behind (kv_pool.h). */
+static hearth_status copy_pages(hth_step *s, hearth_error *err)
+{
+    hearth_status st = s->gpu ? hth_gpu_copy_pages(s->gpu, s->tokens[0].seq->pool, err) : HEARTH_OK;
+    s->device_failed = is_device_failure(st);
+    return st;
+}
+
 static hearth_status run_on_device(hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     hth_pool_finish(s->pool);
-    /* First: a step that fails later must leave no copies behind (kv_pool.h). */
-    hearth_status st = hth_gpu_copy_pages(s->gpu, s->tokens[0].seq->pool, err);
-    if (st == HEARTH_OK && check_probe(s, err) != HEARTH_OK) return HEARTH_ERROR_UNSUPPORTED;
-    if (st == HEARTH_OK) st = hth_gpu_run(s->gpu, s, to, err);
-    s->device_failed = st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
+    if (check_probe(s, err) != HEARTH_OK) return HEARTH_ERROR_UNSUPPORTED;
+    hearth_status st = hth_gpu_run(s->gpu, s, to, err);
+    s->device_failed = is_device_failure(st);
     return st;
 }
 
@@ -652,13 +663,13 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
 {
     step->tokens = tokens;
     step->n_tok = n_row;
-    step->device_failed = false;
     hth_alloc_assert_none(1); /* functions called from here may allocate again */
     hth_fwd_start_rows(step);
     hth_fwd_group(step);
     hth_fwd_find_runs(step);
     hth_fwd_by_head_begin(step);
-    hearth_status st = hth_fwd_embed(step, err);
+    hearth_status st = copy_pages(step, err);
+    if (st == HEARTH_OK) st = hth_fwd_embed(step, err);
     if (st != HEARTH_OK) { /* nothing is queued yet */
         hth_alloc_assert_none(-1);
         return st;

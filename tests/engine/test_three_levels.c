@@ -499,6 +499,28 @@ TEST(a_model_closes_after_a_step_that_failed)
     }
 }
 
+/* The copies of shared pages that a step queued do not outlive it, also where the rows of its tokens cannot be read. */
+TEST(forks_whose_tokens_cannot_be_read_leave_no_copies)
+{
+    const hth_disk_faults faults = {.first = 1, .n = UINT64_MAX, .fault = HTH_FAULT_ERROR, .error = ENODEV};
+    CLEANUP(end) subject s;
+    if (!begin(&s, &divisions[5], "null") || !open_model(&s, 1, 0)) return;
+    CHECK(s.model->streamed.tables[HTH_TABLE_EMBEDDING].row_size > 0);
+    CHECK_OK(eval(&s, 0, 5, err));
+    for (int i = 0; i < 50 && test_n_failed() == 0; i++) {
+        CLOSED(hearth_session) *fork = NULL;
+        hth_kv_copy copy;
+        CHECK_OK(hearth_session_fork(s.session, &fork, err));
+        hth_disk_set_faults(faulty, &faults);
+        CHECK_FAILS(hearth_session_eval(fork, &s.ids[5], 1, err), HEARTH_ERROR_IO, "cannot read at byte ");
+        hth_disk_set_faults(faulty, &no_faults);
+        for (int class = 0; class < HTH_N_KV_POSITION_CLASS; class++)
+            CHECK(!hth_kv_pool_next_copy(s.model->kv_pools[HEARTH_KV_F16], (hth_kv_class)class, &copy));
+    }
+    CHECK_OK(eval(&s, 5, 1, err));
+    check_bits(&s, "after forks that failed");
+}
+
 /* ---- cancelling ---------------------------------------------------------------------------------------------- */
 
 /* Sets the flag after a while. */
