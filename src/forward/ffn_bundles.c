@@ -450,8 +450,7 @@ static void guess_next(network *n)
     if (!n->guesses) return;
     n->guesses = false;
     if (!n->candidates) {
-        uint32_t n_first = n->from->has_second ? n->from->n * N_ITEM_KIND : n->from->n;
-        hth_store_guess_next(store, n->from->first_item + n_first, HTH_MAX_AHEAD);
+        hth_store_guess_next(store, hth_bundles_ahead(n->from), HTH_MAX_AHEAD);
         return;
     }
     for (item_kind k = ITEM_SECOND; k < N_ITEM_KIND; k++)
@@ -552,7 +551,7 @@ static hearth_status take(network *n, hearth_error *err)
     while (n->n_asked > 0 && n->n_held < HTH_MAX_HELD_BUNDLES && st == HEARTH_OK) {
         hth_store_view view;
         size_t before = n->n_asked;
-        bool wait = n->s->streamed->in_turn && hth_store_is_reading(store);
+        bool wait = n->s->streamed->in_turn && hth_store_is_reading(store, n->b->asked, n->n_asked);
         st = hth_store_take(store, n->b->asked, &n->n_asked, wait, &view, err);
         if (st == HEARTH_OK && n->n_asked == before) {
             if (n->n_held > 0) break;

@@ -97,6 +97,13 @@ typedef struct hth_ffn_bundles {
     bool has_second;
 } hth_ffn_bundles;
 
+/* The item from which on a layer whose predictor names no bundles reads ahead: of its own other halves none, if active
+ * neurons decide which are read. Plans count with it. */
+static inline uint32_t hth_bundles_ahead(const hth_ffn_bundles *b)
+{
+    return b->first_item + (b->has_second ? 3 : 1) * b->n;
+}
+
 /* Weights that a store reads when they are needed. An item has those of gate, up and down that an expert, a piece or a
  * bundle has, in this order; a joined gate and up is one extent. */
 enum { HTH_TABLE_EMBEDDING, HTH_TABLE_LAYER_EMBEDDING, HTH_N_TABLE }; /* of which tokens read rows */

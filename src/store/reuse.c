@@ -1,4 +1,4 @@
-/* Counts ages between uses. store.c calls it. */
+/* Counts ages between uses. store_uses.c calls it. */
 #include "store/reuse.h"
 
 /* Ages 1, 2, 3 to 4, 5 to 8, 9 to 16. What few uses say is not believed: MIN_USES without a gain are assumed. After

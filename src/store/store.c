@@ -242,6 +242,7 @@ static void ask_for(hth_store *s, uint32_t i_item)
         hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
     }
     if (i->state == ITEM_QUEUED && i->queue == &s->guesses) dequeue(s, i_item);
+    if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT; /* who still waits for it waits for the new read */
     if (i->state == ITEM_ABSENT) enqueue(s, needed_of(s, i_item), i_item);
 }
 
@@ -505,10 +506,11 @@ void hth_store_close(hth_store *s)
     hth_free(s);
 }
 
-bool hth_store_is_reading(hth_store *s)
+bool hth_store_is_reading(hth_store *s, const uint32_t *items, size_t n)
 {
+    bool reads = false;
     pthread_mutex_lock(&s->lock);
-    bool reads = s->n_loading > 0;
+    for (size_t i = 0; i < n && !reads; i++) reads = s->items[items[i]].state == ITEM_LOADING;
     pthread_mutex_unlock(&s->lock);
     return reads;
 }

@@ -27,7 +27,7 @@ typedef enum hth_store_policy {
 typedef enum hth_store_residence {
     HTH_STORE_CACHED,   /* until the policy evicts it */
     HTH_STORE_PINNED,   /* always */
-    HTH_STORE_STREAMED, /* until it was used; as long as there is memory, if the store pins */
+    HTH_STORE_STREAMED, /* until it was used; a store that pins keeps those that fit */
 } hth_store_residence;
 
 /* Checksums of an extent (hth_hash), one for each unit_size bytes of it; the last unit may be shorter. */
@@ -103,8 +103,8 @@ void hth_store_give(hth_store *store, uint32_t i_item);
 /* Takes back that n items were asked for; those that are not being read yet are not. */
 void hth_store_drop(hth_store *store, const uint32_t *items, size_t n);
 
-/* Whether items are being read now. */
-bool hth_store_is_reading(hth_store *store);
+/* Whether any of n items is being read now. */
+bool hth_store_is_reading(hth_store *store, const uint32_t *items, size_t n);
 
 hth_store_counters hth_store_get_counters(hth_store *store, uint32_t i_group);
 /* Slots with all memory that the store was opened, or moved, with. */

@@ -7,7 +7,7 @@ enum { HALF_LIFE = 128 };
 /* Guesses are read while at least this part of them turns out right: wrong ones delay what is needed. One evicts what
  * is needed with less than that part of the probability that it is right. */
 #define GUESS_PART 0.5f
-/* In a step, of what is known of guesses. */
+/* Factor on the counts of guesses, per step. */
 #define GUESS_DECAY 0.99f
 /* Keys are scaled down when a use weighs more: keys keep their precision, and sums do not overflow. */
 #define MAX_USE_WEIGHT 1e18f

@@ -727,6 +727,29 @@ TEST(an_item_that_cannot_be_read_is_an_error_of_that_item)
     close_store(&o);
 }
 
+/* Two sessions need an item that failed: the one that asks again gets it read again, and both have it. */
+TEST(an_item_that_failed_is_read_again_while_another_session_waits)
+{
+    opened o = {0};
+    uint32_t first[1] = {5}, second[1] = {5};
+    size_t n_first = 1, n_second = 1;
+    hth_store_view view;
+    hth_disk_faults faults = {.first = 1, .n = UINT64_MAX, .fault = HTH_FAULT_ERROR, .error = EIO};
+    make_items(o.items);
+    if (!open_store(&o, DISK_SIMULATED, &faults, (hth_store_options){0}, 0.5)) return;
+    hth_store_ask(o.store, first, 1);
+    hth_store_ask(o.store, second, 1);
+    CHECK_FAILS(hth_store_take(o.store, first, &n_first, true, &view, err), HEARTH_ERROR_IO, "cannot read at byte ");
+    hth_disk_set_faults(faulty_disk, &(hth_disk_faults){0}); /* it has recovered */
+    first[0] = 5, n_first = 1;
+    hth_store_ask(o.store, first, 1);
+    CHECK_OK(hth_store_take(o.store, second, &n_second, true, &view, err));
+    CHECK_OK(hth_store_take(o.store, first, &n_first, true, &view, err));
+    CHECK(n_first == 0 && n_second == 0);
+    for (int i = 0; i < 2; i++) hth_store_give(o.store, 5);
+    close_store(&o);
+}
+
 TEST(a_guess_that_fails_is_no_error)
 {
     opened o = {0};
