@@ -8,9 +8,9 @@ typedef struct held_pieces {
     uint32_t items[HTH_MAX_HELD_PIECES], n;
 } held_pieces;
 
-/* Queues the rows of a piece. */
+/* Queues the rows of a piece. All pieces of a kind have the same input, which the first one quantises. */
 typedef void piece_fn(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pieces, const hth_store_view *view,
-                      hth_matrix *matrices, float *add_to);
+                      hth_matrix *matrices, const hth_fusion *fusion, float *add_to);
 
 /* Rows of a matrix from `first` on, at another address. */
 static hth_matrix rows_at(const hth_matrix *m, const uint8_t *data, size_t first, size_t n)
@@ -22,7 +22,7 @@ static hth_matrix rows_at(const hth_matrix *m, const uint8_t *data, size_t first
 }
 
 static void queue_halves(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pieces, const hth_store_view *view,
-                         hth_matrix *matrices, float *add_to)
+                         hth_matrix *matrices, const hth_fusion *fusion, float *add_to)
 {
     const hth_ffn *f = &l->ffn;
     const hth_matrix *const halves[] = {&f->gate, &f->up};
@@ -40,11 +40,11 @@ static void queue_halves(hth_step *s, const hth_layer *l, const hth_ffn_pieces *
                                   .n_y = f->d_ff};
         n++;
     }
-    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, outputs, n, NULL);
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, outputs, n, fusion);
 }
 
 static void queue_down(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pieces, const hth_store_view *view,
-                       hth_matrix *matrices, float *add_to)
+                       hth_matrix *matrices, const hth_fusion *fusion, float *add_to)
 {
     const hth_ffn *f = &l->ffn;
     size_t first = (size_t)(view->i_item - pieces->first_item - pieces->n_half) * pieces->down_rows;
@@ -54,7 +54,7 @@ static void queue_down(hth_step *s, const hth_layer *l, const hth_ffn_pieces *pi
                        .y = s->block_out + first,
                        .add_to = add_to ? add_to + first : NULL,
                        .n_y = f->down.n_row};
-    hth_product_add(s->k, s->pool, &s->act_q8, s->hidden, s->n_tok, &down, 1, NULL);
+    hth_product_add(s->k, s->pool, &s->act_q8, s->hidden, s->n_tok, &down, 1, fusion);
 }
 
 /* Finishes what is queued; then nothing reads the pieces. */
@@ -72,6 +72,7 @@ static hearth_status compute_pieces(hth_step *s, uint32_t i_layer, uint32_t firs
     const hth_layer *l = &s->model->layers[i_layer];
     hth_store *store = s->streamed->store;
     held_pieces held = {.n = 0};
+    hth_fusion fusion = {.reuses_input = false};
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n; i++) s->pieces[i] = first + i;
     hth_store_ask(store, s->pieces, n);
@@ -81,7 +82,8 @@ static hearth_status compute_pieces(hth_step *s, uint32_t i_layer, uint32_t firs
         size_t before = n;
         if (n > 0 && held.n < HTH_MAX_HELD_PIECES) st = hth_store_take(store, s->pieces, &n, held.n == 0, &view, err);
         if (n < before && st == HEARTH_OK) {
-            queue(s, l, &s->streamed->pieces[i_layer], &view, &held.matrices[2 * held.n], add_to);
+            queue(s, l, &s->streamed->pieces[i_layer], &view, &held.matrices[2 * held.n], &fusion, add_to);
+            fusion.reuses_input = true;
             held.items[held.n++] = view.i_item;
         } else {
             give_back(s, &held);
