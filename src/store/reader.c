@@ -284,6 +284,7 @@ static void retry_piece(hth_reader *r, piece *p, int error)
             delay_piece(r, p, 0);
             return;
         }
+        p->direct = false;
         ssize_t n = pread(r->files[p->i_file].fd, p->to, (size_t)(p->needed - p->at), (off_t)p->at);
         if (n > 0) {
             advance_piece(r, p, (uint64_t)n);
@@ -291,7 +292,7 @@ static void retry_piece(hth_reader *r, piece *p, int error)
         }
         error = n < 0 ? errno : 0;
     }
-    if (error == EINVAL && p->direct) {
+    if ((error == EINVAL || error == EOPNOTSUPP) && p->direct) {
         use_buffered(r, &r->files[p->i_file], error);
         p->direct = false;
         delay_piece(r, p, 0);
@@ -305,7 +306,7 @@ static void retry_piece(hth_reader *r, piece *p, int error)
     delay_piece(r, p, hth_read_retry_ns[p->n_failure++]);
 }
 
-/* More reads at once as long as the disk gains 5 % from them; fewer when it does not. */
+/* Raises the number of reads that run at once while the disk gains 5 % from that; else goes back to the best one. */
 static void adapt_depth(hth_reader *r, uint64_t size)
 {
     uint64_t now = r->disk->ops->now(r->disk);
