@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "common/output.h"
+#include "engine/engine.h"
 
 #include <unistd.h>
 
@@ -17,8 +18,8 @@ static size_t chunk_of_a_second(size_t chunk, uint64_t took_ns, size_t max)
     return chunk < max ? chunk : max;
 }
 
-hearth_status evaluate_shown(const args *a, hearth_session *session, const char *what, const int32_t *ids,
-                             size_t n, size_t *n_done, hearth_error *err)
+hearth_status evaluate_shown(hearth_session *session, const char *what, const int32_t *ids, size_t n, size_t *n_done,
+                             hearth_error *err)
 {
     progress p;
     hearth_status st = HEARTH_OK;
@@ -27,7 +28,7 @@ hearth_status evaluate_shown(const args *a, hearth_session *session, const char 
         *n_done = st == HEARTH_OK;
         return st;
     }
-    size_t max = args_uint(a, "batch", hearth_session_defaults().n_batch);
+    size_t max = hth_session_n_row(session);
     bool is_seen = isatty(STDERR_FILENO) == 1 && !is_quiet();
     size_t chunk = is_seen && max > FIRST_CHUNK ? FIRST_CHUNK : max;
     progress_init(&p, what, "tokens", 1);

@@ -33,7 +33,7 @@ const option_spec model_options[] = {
     OPT_FILE("thresholds", 0, "T", "file of hearth thresholds, if the model has none", ADVANCED),
     OPT_TEXT("activation", 0, "A", "activation of the FFN, instead of the file's", ADVANCED),
     ALLOW_UNUSED_OPTION,
-    OPT_UINT("batch", 'b', "N", 1, 65536, "prompt tokens computed at once; default 256", ADVANCED),
+    OPT_UINT("batch", 'b', "N", 1, 65536, "prompt tokens at once; default 256, --ram: to 1024", ADVANCED),
     {0},
 };
 
@@ -292,10 +292,11 @@ int run_on_neurons(const args *a, const char *what, text_run_fn *run)
 
 /* ---- references ----------------------------------------------------------------------- */
 
-bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, hearth_session **session)
+bool open_reference(const args *a, const hearth_model *model, const hearth_session *mode, hearth_session **session)
 {
-    hearth_session_options o = session_options(a, n_ctx);
-    o.n_ctx = n_ctx;
+    hearth_session_options o = session_options(a, 0);
+    o.n_ctx = hearth_session_n_ctx(mode);
+    o.n_batch = hth_session_n_row(mode);
     o.selector = HEARTH_SELECTOR_DENSE;
     o.bf16_dot = false;
     if (o.kv == HEARTH_KV_Q8_0) o.kv = HEARTH_KV_F16;

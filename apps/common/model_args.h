@@ -53,7 +53,7 @@ int run_on_neurons(const args *a, const char *what, text_run_fn *run);
 bool open_reference_model(const args *a, const char *path, hearth_model **model);
 /* Opens the same file again, on the CPU only. */
 bool open_on_cpu(const args *a, const char *path, hearth_model **model);
-bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, hearth_session **session);
+bool open_reference(const args *a, const hearth_model *model, const hearth_session *mode, hearth_session **session);
 /* Whether a session with the common options is the reference already. */
 bool is_reference(const args *a, const hearth_model *model);
 bool selector_is_approximate(hearth_selector selector);

@@ -56,7 +56,7 @@ static hearth_status predict_prompt(storage_forecast *f, const forecast_options 
 {
     hth_storage_tokens tokens = f->tokens;
     tokens.n = f->n_prompt = o->n_prompt;
-    tokens.n_together = o->n_batch;
+    tokens.n_together = o->n_batch == HEARTH_BATCH_AUTO ? f->model->n_batch : o->n_batch;
     return hth_storage_predict(f->model, &f->division, &f->machine, &tokens, &f->prompt, err);
 }
 

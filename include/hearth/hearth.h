@@ -107,7 +107,7 @@ typedef struct hearth_gpu_options {
                            those of one session, as in hearth_session_options. If it is not 0, a cache of that
                            size is allocated and freed before weights are read, also without a device, so that
                            one that is too large fails early */
-    uint32_t n_batch;   /* prompt tokens per step; 0: 256 */
+    uint32_t n_batch;   /* prompt tokens per step; 0 and HEARTH_BATCH_AUTO: as in hearth_session_options */
     hearth_kv_type kv;  /* of all sessions */
     /* What is placed on the device if the model does not fit: "plan" (the fastest placement by measurements of
      * this machine, which take some seconds, once), "even" (the same share of each layer), "layers:N" (the first N
@@ -326,6 +326,10 @@ typedef struct hearth_session hearth_session;
 /* Value of n_ctx: all positions that the model was trained for. */
 #define HEARTH_CTX_TRAINED UINT32_MAX
 
+/* Value of n_batch: 256; without a GPU, if weights are read when they are needed, 512 or 1024, as far as what a session
+ * needs more for them is at most a 16th of the limit of memory (hearth_model_options.ram). */
+#define HEARTH_BATCH_AUTO UINT32_MAX
+
 typedef struct hearth_session_options {
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096; or HEARTH_CTX_TRAINED */
     uint32_t n_batch;  /* prompt tokens per step; 0: this session is used in batches only */
@@ -340,7 +344,7 @@ typedef struct hearth_session_options {
                             at most n_batch of its tokens (256 if that is 0) */
 } hearth_session_options;
 
-/* n_ctx 0, n_batch 256, n_thread 0, kv F16. */
+/* n_ctx 0, n_batch HEARTH_BATCH_AUTO, n_thread 0, kv F16. */
 HEARTH_API hearth_session_options hearth_session_defaults(void);
 
 /* MEMORY: also if it exceeds the limit of the model (hearth_model_options.ram). */

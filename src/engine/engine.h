@@ -66,6 +66,7 @@ struct hearth_model {
     hth_arena streamed_tables;
     hth_budget budget;
     uint32_t n_thread;
+    uint32_t n_batch; /* of sessions with HEARTH_BATCH_AUTO */
     const volatile int *cancel; /* while it is not 0, evaluations are cancelled; NULL: none */
     struct {
         uint8_t *weights;
@@ -105,7 +106,7 @@ typedef struct hth_memory_division {
     uint64_t matrices;   /* that are read to memory in any case */
     uint64_t tables;     /* of them, unless `whole`, those of which rows are read instead */
     uint64_t rest;       /* of the process, beside weights and sessions */
-    uint64_t announced;  /* of the session */
+    uint64_t announced;  /* of the session; n_batch AUTO: with m->n_batch, which the division chooses */
     uint64_t streamed;   /* of all items, those on a device not included */
     uint64_t back;       /* more of matrices and items, once all that is on a device has come back */
     uint64_t least_store;

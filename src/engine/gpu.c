@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEFAULT_BATCH = 256 };
 
 /* ---- the device -------------------------------------------------------------------------------------- */
 
@@ -224,7 +223,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
         hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that --vram allows", info->name,
                 hth_format_bytes(free_bytes).text, hth_format_bytes(o->vram).text);
     const hth_offload_params params = {
-        .n_row = hth_gpu_batch_size(info, o->n_batch ? o->n_batch : DEFAULT_BATCH, n_ctx),
+        .n_row = hth_gpu_batch_size(info, o->n_batch, n_ctx),
         .n_position = hth_gpu_positions(n_ctx),
         .kv = o->kv,
         .selector = m->selector,

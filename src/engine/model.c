@@ -58,6 +58,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         return hth_fail_memory(err, sizeof *m, "a model");
     }
     m->file = file;
+    m->n_batch = HTH_DEFAULT_BATCH;
     if (options->ram > 0 && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
     pthread_mutex_init(&m->gpu_lock, NULL);
     hth_engine_init_budget(m);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { DEFAULT_BATCH = 256, MAX_BATCH = 1 << 16 };
+enum { MAX_BATCH = 1 << 16 };
 
 struct hearth_batch {
     const hearth_model *model;
@@ -353,7 +353,7 @@ static void remove_session(hearth_batch *b, const hearth_session *s)
 
 hearth_session_options hearth_session_defaults(void)
 {
-    return (hearth_session_options){.n_batch = DEFAULT_BATCH, .kv = HEARTH_KV_F16};
+    return (hearth_session_options){.n_batch = HEARTH_BATCH_AUTO, .kv = HEARTH_KV_F16};
 }
 
 static uint32_t context_of(const hearth_model *model, const hearth_session_options *o)
@@ -361,11 +361,18 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
     return hth_context_for(&model->model->hparams, o->n_ctx);
 }
 
-/* n_tok: capacity of the session's own batch; 0: none. */
+/* Capacity of the session's own batch; 0: none. */
+static uint32_t batch_of(const hearth_model *model, const hearth_session_options *o)
+{
+    uint32_t n_ctx = context_of(model, o), n_batch = o->n_batch == HEARTH_BATCH_AUTO ? model->n_batch : o->n_batch;
+    return n_batch < n_ctx ? n_batch : n_ctx;
+}
+
+/* n_tok: as batch_of. */
 static hth_sequence_options sequence_options(const hearth_session_options *o, uint32_t n_ctx, uint32_t n_tok)
 {
     return (hth_sequence_options){
-        .n_ctx = n_ctx, .release_window = o->release_window, .n_step = n_tok > 0 ? n_tok : DEFAULT_BATCH};
+        .n_ctx = n_ctx, .release_window = o->release_window, .n_step = n_tok > 0 ? n_tok : HTH_DEFAULT_BATCH};
 }
 
 /* Learned positions, or an indexer, limit the context. */
@@ -381,7 +388,7 @@ static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, he
 uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session_options *options, bool streams)
 {
     size_t kv, total, part = 0;
-    uint32_t n_ctx = context_of(model, options), n_tok = options->n_batch < n_ctx ? options->n_batch : n_ctx;
+    uint32_t n_ctx = context_of(model, options), n_tok = batch_of(model, options);
     const hth_sequence_options sequence = sequence_options(options, n_ctx, n_tok);
     if (!hth_sequence_size(model->model, options->kv, &sequence, &kv) || (total = hth_pages_size(kv)) == 0) return 0;
     hearth_selector selector = options->selector == HEARTH_SELECTOR_AUTO ? model->selector : options->selector;
@@ -406,7 +413,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
     s->model = model, s->options = o, s->generation = hth_engine_generation(model);
     s->options.n_ctx = context_of(model, &o);
-    uint32_t n_ctx = s->options.n_ctx, n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
+    uint32_t n_ctx = s->options.n_ctx, n_tok = batch_of(model, &o);
     hearth_status st = check_context(model, n_ctx, err);
     hth_kv_pool *pool;
     uint64_t size = hearth_session_bytes(model, &o); /* 0: the sequence is refused */

@@ -15,6 +15,7 @@
 
 /* Bytes that are allocated beside what is counted: stacks, samplers, texts. Bytes of a piece at most; small matrices
  * have several pieces too. */
+enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 }; /* HEARTH_BATCH_AUTO */
 enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
@@ -299,7 +300,7 @@ static hearth_status announced_size(const hearth_model *m, const hearth_model_op
 {
     hearth_session_options s = hearth_session_defaults();
     s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
-    if (o->gpu.n_batch) s.n_batch = o->gpu.n_batch;
+    if (o->gpu.n_batch > 0) s.n_batch = o->gpu.n_batch;
     *size = hth_engine_session_size(m, &s, true);
     if (*size > 0) return HEARTH_OK;
     return hth_fail(
@@ -500,6 +501,22 @@ static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
                 hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
 }
 
+/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit has room for them. */
+static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
+{
+    const hth_memory_division plain = *d;
+    if (d->fits || m->device || (o->gpu.n_batch > 0 && o->gpu.n_batch != HEARTH_BATCH_AUTO)) return;
+    for (m->n_batch = MAX_AUTO_BATCH; m->n_batch > HTH_DEFAULT_BATCH; m->n_batch /= 2) {
+        bool is_small = announced_size(m, o, &d->announced, NULL) == HEARTH_OK && d->announced >= plain.announced &&
+                        d->announced - plain.announced <= d->limit / BATCH_PART;
+        if (is_small && hth_memory_divide_again(d, d->limit)) {
+            d->least = plain.least; /* a smaller limit has smaller steps */
+            return;
+        }
+    }
+    *d = plain;
+}
+
 hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_options *o, hth_memory_division *d,
                                        hearth_error *err)
 {
@@ -517,7 +534,10 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
     d->tables = size_of_tables(m);
     d->rest = size_of_rest(m, o, d->items.n);
     if (o->ram != HEARTH_RAM_AUTO) warn_of_limit(m, d);
-    if (hth_memory_divide_again(d, d->limit)) return HEARTH_OK;
+    if (hth_memory_divide_again(d, d->limit)) {
+        choose_batch(m, o, d);
+        return HEARTH_OK;
+    }
     st = refuse(m, o->ram, d->limit, d->least, err);
 failed:
     hth_free(d->items.items);

@@ -81,6 +81,7 @@ void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
 
 /* Pieces of a dense network: rows of gate and up together, then rows of down. Items follow one another, in the order of
  * layers; the last piece of either kind may have fewer rows. */
+enum { HTH_DEFAULT_BATCH = 256 }; /* prompt tokens of a step */
 enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* of a layer */
 typedef struct hth_ffn_pieces {
     uint32_t first_item, n_half, n_down; /* n_half 0: the network is in memory, or in bundles */

@@ -160,6 +160,27 @@ def what_cannot_lie_on_a_gpu_is_planned_without_it():
 
 
 @case
+def prompts_take_larger_steps_where_the_limit_has_room():
+    model = scratch("15m.gguf")
+    good("synth", "stories-15m", model, "--type", "f32", "-q")
+    words = ["plan", model, "-t", "1", "-c", "2048", "--gpu", "none", "--predict", "1", "--prompt", "0", "--json"]
+
+    def memory(*more):
+        return json.loads(good(*words, *more).stdout)["memory"]
+
+    all_there = memory("--ram", "1T")
+    little = str(all_there["whole_bytes"] - (3 << 20))
+    some, least, more = [memory("--ram", little, *batch)
+                         for batch in [[], ["--batch", "256"], ["--batch", "512"]]]
+    check(least["session_bytes"] < some["session_bytes"] == more["session_bytes"], some, least, more)
+    check(more["session_bytes"] - least["session_bytes"] <= int(little) // 16, least, more, little)
+    check(some["least_bytes"] < more["least_bytes"], "a smaller limit has smaller steps", some, more)
+    check(all_there["session_bytes"] == memory("--ram", "1T", "--batch", "256")["session_bytes"], all_there)
+    told = ["run", model, "-p", "Once upon a time " * 100, "-n", "8", "-c", "2048", "-t", "2", "--gpu", "none"]
+    check(good(*told, "--ram", little).stdout == good(*told).stdout, "another text than in memory")
+
+
+@case
 def limits_that_a_run_refuses_are_refused():
     for command in ["plan", "run"]:
         line = bad(1, "needs at least ", command, FLOATS, *SMALL, "--gpu", "none", "--ram", "1M")

@@ -403,7 +403,6 @@ static int run(const args *a)
     b = (bench){.n_repeat = args_uint(a, "repeat", 5),
                 .bf16_dot = args_has(a, "bf16-dot"),
                 .kv = args_text(a, "kv", "f16"),
-                .n_batch = args_uint(a, "batch", 256),
                 .depth = args_uint(a, "depth", 0),
                 .quality.path = args_text(a, "file", NULL)};
     const char *fire = args_text(a, "fire", NULL), *route = args_text(a, "route", NULL);
@@ -437,9 +436,11 @@ static int run(const args *a)
     b.by_sim_clock = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.traces.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_context_length(&b, n_token);
-    if (bench_open_quality(&b, a, model) && alloc_buffers(&b, model, session_options(a, 0).kv, n_token) &&
-        open_session(a, model, (uint32_t)n_token, &b.session) &&
-        open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_traces(&b, model, (uint32_t)n_token) &&
+    bool is_open = bench_open_quality(&b, a, model) &&
+                   alloc_buffers(&b, model, session_options(a, 0).kv, n_token) &&
+                   open_session(a, model, (uint32_t)n_token, &b.session);
+    if (is_open) b.n_batch = hth_session_n_row(b.session);
+    if (is_open && open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_traces(&b, model, (uint32_t)n_token) &&
         bench_open_route(&b, model, n_token * (b.n_repeat + 1)))
         status = measure(&b, a, model);
     close_all(&b);

@@ -72,7 +72,7 @@ bool bench_measure_quality(bench *b, const args *a, const hearth_model *model)
     hearth_session_options o = session_options(a, 0);
     o.n_ctx = p->n_ctx;
     hearth_status st = hearth_session_open(model, &o, &p->mode, &err);
-    if (st == HEARTH_OK && !open_reference(a, model, p->n_ctx, &p->reference)) return false;
+    if (st == HEARTH_OK && !open_reference(a, model, p->mode, &p->reference)) return false;
     if (st == HEARTH_OK) st = compare(p, model, &err);
     if (st != HEARTH_OK) report(&err);
     return st == HEARTH_OK && check_exact(b);

@@ -184,7 +184,7 @@ static bool open_all(comparison *c)
     if (other && !open_reference_model(a, other, &c->other)) return false;
     c->reference_info = model_info(c->other ? c->other : c->model);
     return open_session(a, c->model, 0, &c->session) &&
-           open_reference(a, c->other ? c->other : c->model, hearth_session_n_ctx(c->session), &c->reference);
+           open_reference(a, c->other ? c->other : c->model, c->session, &c->reference);
 }
 
 static int run(const args *a)

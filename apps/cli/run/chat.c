@@ -92,7 +92,7 @@ static bool truncate_to_common(chat *c, const int32_t *ids, size_t n, hearth_err
 static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
 {
     size_t n_done;
-    hearth_status st = evaluate_shown(c->a, c->session, "reading", ids, n, &n_done, why);
+    hearth_status st = evaluate_shown(c->session, "reading", ids, n, &n_done, why);
     if (st == HEARTH_ERROR_CANCELLED) why->message[0] = '\0';
     return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
 }

@@ -125,7 +125,7 @@ static bool keep_ids(id_list *list, const int32_t *ids, size_t n, hearth_error *
 static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *err)
 {
     size_t n_done;
-    hearth_status st = evaluate_shown(g->a, g->session, "prompt", ids, n, &n_done, err);
+    hearth_status st = evaluate_shown(g->session, "prompt", ids, n, &n_done, err);
     if (st == HEARTH_ERROR_CANCELLED) g->end = "interrupted";
     return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
 }

@@ -71,7 +71,7 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
     if (!open_dense(a, path, model, &on_cpu)) return EXIT_OTHER;
     if (on_cpu) reference.model = on_cpu;
     int code = EXIT_OTHER;
-    if (!open_reference(a, reference.model, hearth_session_n_ctx(session), &reference.session)) goto done;
+    if (!open_reference(a, reference.model, session, &reference.session)) goto done;
     hearth_status st = hth_compare_open(&reference, &mode, &compare, &err);
     if (st == HEARTH_OK) {
         progress_init(&p, "checking", "runs", 1);
