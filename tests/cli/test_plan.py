@@ -155,7 +155,7 @@ def what_cannot_lie_on_a_gpu_is_planned_without_it():
         check("no shader computes experts" in text.partition("\n")[0] and "GPU us" not in text, text)
     shown = json.loads(good(*words, "--gpu", card, "--json").stdout)
     check(shown["no_gpu"] == "no shader computes experts" and "memory" in shown, shown)
-    bad(1, "vulkan:99", *words, "--gpu", "vulkan:99")
+    bad(1, "no.sim", *words, "--gpu", "sim:" + scratch("no.sim"))
     bad(1, "cannot lie on a device: no shader computes experts", *words[:-4], "--gpu", card, "--what-if")
 
 

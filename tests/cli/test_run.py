@@ -205,8 +205,11 @@ def three_levels_give_the_same_text():
     expected = json.loads(good(*words, "--gpu", "none", "--json").stdout)
     for device in ["null", card]:
         there = ["--gpu", device, "--placement", "even", "--vram", "5M"]
-        limit = least_ram(*words, *there)
-        result = json.loads(good(*words, *there, "--ram", limit, "--json").stdout)
+        for _ in range(30):  # what the process takes differs by a MiB, in which a third of this model fits
+            limit = least_ram(*words, *there)
+            result = json.loads(good(*words, *there, "--ram", limit, "--json").stdout)
+            if result["storage"]["misses"] > 0:
+                break
         check(result["ids"] == expected["ids"], device)
         check(result["gpu"]["layers"] == 6 and 0 < result["gpu"]["neurons"] < 1 and result["gpu"]["cpu_bits"], result)
         check(result["parts"] > 0 and result["storage"]["misses"] > 0 and result["storage"]["read_bytes"] > 0, result)
