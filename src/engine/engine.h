@@ -123,7 +123,7 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
 bool hth_memory_divide_again(hth_memory_division *division, uint64_t limit);
 void hth_memory_division_free(hth_memory_division *division);
 /* model.c: decides how weights are read: by the options, else by HEARTH_IO, which options->io is from here on; mapped
- * ones are options->mmap. ARGUMENT: no way to read has that name; UNSUPPORTED. */
+ * ones are options->mmap. ARGUMENT: no way to read has that name; UNSUPPORTED: mapped, with a limit of memory. */
 hearth_status hth_engine_choose_io(hearth_model_options *options, hearth_error *err);
 /* model.c: opens a model up to there, as hearth_model_open, for the CPU: its matrices are not read. It cannot have
  * sessions. */

@@ -98,8 +98,8 @@ typedef struct hth_ffn_bundles {
     bool has_second;
 } hth_ffn_bundles;
 
-/* The item from which on a layer whose predictor names no bundles reads ahead: of its own other halves none, if active
- * neurons decide which are read. Plans count with it. */
+/* The first item to read ahead where no predictor names bundles. With a gate (has_second) it is one of the next layer,
+ * because active neurons decide which other rows of this layer are needed. Runs and plans use it. */
 static inline uint32_t hth_bundles_ahead(const hth_ffn_bundles *b)
 {
     return b->first_item + (b->has_second ? 3 : 1) * b->n;

@@ -492,9 +492,10 @@ static void add_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *
     }
     assert(!job.activate || slices || hth_product_fits_scratch(n_tok, outputs, n_output));
     if (!slices && can_retry(act_q8, pool, n_tok, outputs, n_output)) job.number = ++act_q8->input->n_product;
-    bool forms = (job.want_32 || job.want_256 || job.want_floats || job.prepare) && !(fusion && fusion->reuses_input);
+    bool reuses = fusion && fusion->reuses_input,
+         quantises = !reuses && (job.want_32 || job.want_256 || job.want_floats || job.prepare);
     if (job.number) hth_pool_add(pool, share_input, &job, sizeof job, 1);
-    else if (forms)
+    else if (quantises)
         hth_pool_add(pool, quantize_token, &job, sizeof job, !slices ? n_tok : slices->shares_x ? 1 : slices->n_x);
     if (act_q8->probe) call_probe(&job, pool, outputs, n_output);
     add_units(pool, &job, n_output);

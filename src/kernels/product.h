@@ -112,7 +112,7 @@ typedef struct hth_fusion {
     hth_activate_fn *activate;
     float limit; /* of gate, and of up on both sides, before it; 0: none */
     float *hidden;
-    bool reuses_input; /* x is that of the product queued before, by matrices of the same types: its forms are there */
+    bool reuses_input; /* the product before has quantised x, for matrices of the same types */
 } hth_fusion;
 
 enum { HTH_PRODUCT_MAX = 4 };

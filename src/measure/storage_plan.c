@@ -203,27 +203,26 @@ static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_
 }
 
 /* The halves that decide, of the bundles that a predictor names or of all; then the other rows of those that have an
- * active neuron. A run guesses the next layer's too, by its predictor. */
+ * active neuron. A run with a predictor also guesses the next layer's, which is not counted. */
 static hearth_status play_bundles(player *p, const hth_layer_cost *layer, hearth_error *err)
 {
     const hth_ffn_bundles *b = layer->bundles;
-    uint32_t n = 0, n_active = 0, n_other = 0, *active = p->active;
+    uint32_t n = 0, n_active = 0, n_other = 0, *active = p->active, *others = p->guess;
     for (uint32_t i = 0; i < b->n; i++) {
         bool is_active = p->n_tok > 1 || hth_sample_random_unit(&p->random) < layer->wanted[i];
         if (is_active) active[n_active++] = i;
         if (is_active || !layer->names) p->wanted[n++] = b->first_item + i;
     }
     for (uint32_t k = 1; k < (b->has_second ? 3 : 2); k++)
-        for (uint32_t i = 0; i < n_active; i++) p->guess[n_other++] = b->first_item + k * b->n + active[i];
+        for (uint32_t i = 0; i < n_active; i++) others[n_other++] = b->first_item + k * b->n + active[i];
     ask(p, p->wanted, n);
     set_clock(p);
-    if (layer->names) hth_store_guess(p->store, p->guess, n_other);
+    if (layer->names) hth_store_guess(p->store, others, n_other);
     else hth_store_guess_next(p->store, hth_bundles_ahead(b), HTH_MAX_AHEAD);
     hearth_status st = compute_items(p, layer, p->wanted, n, HTH_MAX_HELD_BUNDLES, err);
     if (st != HEARTH_OK) return st;
-    memcpy(p->wanted, p->guess, n_other * sizeof *p->wanted);
-    ask(p, p->wanted, n_other);
-    return compute_items(p, layer, p->wanted, n_other, HTH_MAX_HELD_BUNDLES, err);
+    ask(p, others, n_other);
+    return compute_items(p, layer, others, n_other, HTH_MAX_HELD_BUNDLES, err);
 }
 
 static hearth_status play_layer(player *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)

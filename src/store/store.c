@@ -242,7 +242,7 @@ static void ask_for(hth_store *s, uint32_t i_item)
         hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
     }
     if (i->state == ITEM_QUEUED && i->queue == &s->guesses) dequeue(s, i_item);
-    if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT; /* who still waits for it waits for the new read */
+    if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT; /* sessions that still need it wait for the new read */
     if (i->state == ITEM_ABSENT) enqueue(s, needed_of(s, i_item), i_item);
 }
 

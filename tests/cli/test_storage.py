@@ -98,7 +98,8 @@ def a_killed_run_leaves_nothing_behind():
         check(number == signal.SIGKILL or not out or out.endswith(b"\n"), *about, out)
         check(files_below(scratch()) == files, *about, "left", set(files_below(scratch())) - set(files))
         check(not shared_memory_of(process), *about, shared_memory_of(process))
-        check(not living_of_group(process.pid), *about, "left", living_of_group(process.pid))
+        left = living_of_group(process.pid)
+        check(not left, *about, "left", left)
     print("     killed: %s of %d, whose runs take %.2f s; the slowest end took %.0f ms"
           % (", ".join(map(str, killed.values())), i, max(seconds.values()), slowest * 1000))
     check(slowest < 10, slowest)

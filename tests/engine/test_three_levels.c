@@ -21,8 +21,6 @@
 
 enum { N_ID = 30, N_CTX = 64, N_ROW = 8, MAX_CALLS = 4000 };
 
-static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
-
 /* ---- the disk of a model ---------------------------------------------------------------------------- */
 
 static const hth_disk_faults no_faults;
@@ -233,8 +231,8 @@ static void check_divisions(const char *device, int stride)
 }
 
 TEST(three_levels_have_the_bits_of_one) { check_divisions("null", 1); }
-TEST(three_levels_have_the_bits_of_one_on_a_simulated_gpu) { check_divisions(SIM_GPU, is_long() ? 1 : 3); }
-TEST(three_levels_have_the_bits_of_one_on_vulkan) { check_divisions("vulkan:0", is_long() ? 1 : 3); }
+TEST(three_levels_have_the_bits_of_one_on_a_simulated_gpu) { check_divisions(SIM_GPU, test_is_long() ? 1 : 3); }
+TEST(three_levels_have_the_bits_of_one_on_vulkan) { check_divisions("vulkan:0", test_is_long() ? 1 : 3); }
 
 /* Experts from the store behind dense layers on the device: the bits of the same placement with all else in memory. */
 TEST(experts_are_streamed_behind_dense_layers_on_a_device)
@@ -296,11 +294,11 @@ static void lose_everywhere(const char *device, int n_division, uint64_t stride)
     }
 }
 
-TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, is_long() ? 1 : 11); }
-TEST(a_text_goes_on_where_a_simulated_gpu_is_lost) { lose_everywhere(SIM_GPU, 1, is_long() ? 1 : 31); }
+TEST(a_text_goes_on_wherever_the_device_is_lost) { lose_everywhere("null", N_DIVISION, test_is_long() ? 1 : 11); }
+TEST(a_text_goes_on_where_a_simulated_gpu_is_lost) { lose_everywhere(SIM_GPU, 1, test_is_long() ? 1 : 31); }
 TEST(a_text_goes_on_where_vulkan_is_lost)
 {
-    lose_everywhere("vulkan:0", is_long() ? N_DIVISION : 1, is_long() ? 7 : 97);
+    lose_everywhere("vulkan:0", test_is_long() ? N_DIVISION : 1, test_is_long() ? 7 : 97);
 }
 
 TEST(a_device_that_refuses_repeatedly_is_left)
@@ -319,7 +317,7 @@ TEST(less_on_the_device_means_more_in_the_store)
     int n_left = 0, n_less = 0;
     CLEANUP(end) subject s;
     if (!begin(&s, &divisions[4], "null")) return;
-    for (uint64_t n = 2; n < 300 && test_n_failed() == 0; n += is_long() ? 1 : 7) {
+    for (uint64_t n = 2; n < 300 && test_n_failed() == 0; n += test_is_long() ? 1 : 7) {
         const hearth_model_options o = options_of(&s, 1);
         test_log_start();
         hth_engine_set_store_memory(0);
@@ -406,7 +404,7 @@ TEST(failures_while_levels_are_made_or_changed_are_errors_and_no_more)
     uint64_t n = 1, held = hth_alloc_in_use(), n_back[2] = {1, 1};
     for (; n < MAX_CALLS && open_without_memory(&s, n) && test_n_failed() == 0;) {
         if (!CHECK_INT(hth_alloc_in_use(), held)) break;
-        n += is_long() ? 1 : 17;
+        n += test_is_long() ? 1 : 17;
     }
     for (int read = 0; read < 2; read++)
         while (come_back_without(&s, n_back[read], read == 1) && test_n_failed() == 0) n_back[read]++;
@@ -425,7 +423,7 @@ static void *tell_in_thread(void *arg)
 
 TEST(sessions_share_three_levels_and_their_loss)
 {
-    for (uint64_t n = 1; n < 60; n += is_long() ? 1 : 13) {
+    for (uint64_t n = 1; n < 60; n += test_is_long() ? 1 : 13) {
         CLEANUP(end) subject s;
         pthread_t threads[2];
         if (!begin(&s, &divisions[n % 2 * 2], "null") || !open_model(&s, 1, 0)) return;
@@ -479,11 +477,11 @@ static void fail_reads(const division *d, const char *device, uint64_t stride)
 
 TEST(reads_that_fail_while_the_device_waits_end_a_step_alone)
 {
-    for (int i = 0; i < 6; i++) fail_reads(&divisions[i], "null", is_long() ? 1 : 3);
+    for (int i = 0; i < 6; i++) fail_reads(&divisions[i], "null", test_is_long() ? 1 : 3);
 }
 TEST(reads_that_fail_while_vulkan_waits_end_a_step_alone)
 {
-    for (int i = 0; i < 2; i++) fail_reads(&divisions[i], "vulkan:0", is_long() ? 1 : 9);
+    for (int i = 0; i < 2; i++) fail_reads(&divisions[i], "vulkan:0", test_is_long() ? 1 : 9);
 }
 
 /* A model that is closed behind such a step does not wait for ever. */

@@ -14,8 +14,6 @@ static const char *const quants[] = {"Q8_0", "Q4_0", "Q4_1", "Q5_0",   "Q5_1",  
                                      "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
 enum { N_QUANT = sizeof quants / sizeof *quants };
 
-static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
-
 static const char *kv_name(hearth_kv_type kv)
 {
     return kv == HEARTH_KV_F16 ? "f16" : kv == HEARTH_KV_F32 ? "f32" : "q8_0";
@@ -59,7 +57,7 @@ static float *logits_by(const hearth_model *model, const golden *g, hearth_kv_ty
 static size_t n_single(const golden *g, const char *device)
 {
     enum { SOME = 24 };
-    return strcmp(device, "null") == 0 || is_long() || g->n < SOME ? g->n : SOME;
+    return strcmp(device, "null") == 0 || test_is_long() || g->n < SOME ? g->n : SOME;
 }
 
 static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch,
@@ -124,7 +122,7 @@ static void check_quants(const char *device, bool every)
 }
 
 TEST(quantised_models_have_the_bits_of_the_cpu_on_the_null_device) { check_quants("null", true); }
-TEST(quantised_models_have_the_bits_of_the_cpu_on_vulkan) { check_quants("vulkan:0", is_long()); }
+TEST(quantised_models_have_the_bits_of_the_cpu_on_vulkan) { check_quants("vulkan:0", test_is_long()); }
 
 /* ---- floats ------------------------------------------------------------------------------------- */
 
@@ -162,7 +160,7 @@ static bool is_for_vulkan(const char *name)
         "llama-gqa", "llama-bias", "qwen3", "gemma2", "falcon-two-norms", "opt", "llama-relu2-plain"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
-    return is_long();
+    return test_is_long();
 }
 
 TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
@@ -337,7 +335,7 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < N_QUANT; i++) {
             bool some = i % (d == 0 ? 4 : 8) == 0; /* Q8_0, Q5_1, Q5_K, MXFP4; Q8_0, Q5_K */
-            if (!some && !is_long()) continue;
+            if (!some && !test_is_long()) continue;
             if (golden_open_quant(&g, quants[i])) check_parts(&g, devices[d], (hearth_kv_type)(i % 2));
             golden_close(&g);
         }
@@ -510,7 +508,7 @@ TEST(trained_models_tell_the_same_texts_on_the_null_device)
 {
     check_greedy("models/stories260K/stories260K-f32.gguf", "null", 200);
     check_greedy("models/babyllama-tok361/babyllama-tok361-f32.gguf", "null", 100);
-    check_greedy("models/storyteller-drelu/storyteller-drelu-f32.gguf", "null", is_long() ? 200 : 20);
+    check_greedy("models/storyteller-drelu/storyteller-drelu-f32.gguf", "null", test_is_long() ? 200 : 20);
 }
 
 TEST(a_trained_model_tells_the_same_text_on_vulkan)

@@ -9,8 +9,6 @@
 
 enum { N_ID = 40, N_PREFIX = 7, N_SELECTOR = 4 };
 
-static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
-
 /* ---- files -------------------------------------------------------------------------------------- */
 
 typedef struct packed {
@@ -281,19 +279,19 @@ enum { ONE_OF = 1 };
 
 TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu)
 {
-    check_placements("null", is_long() ? 1 : ONE_OF, 0);
+    check_placements("null", test_is_long() ? 1 : ONE_OF, 0);
 }
-TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", is_long() ? 1 : 9, 0); }
+TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", test_is_long() ? 1 : 9, 0); }
 
 /* Each run by itself, then some together: steps of both ways to submit, and streamed ones. */
 TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu)
 {
-    check_placements("null", is_long() ? 1 : 5, 1);
-    check_placements("null", is_long() ? 1 : 7, 300000);
+    check_placements("null", test_is_long() ? 1 : 5, 1);
+    check_placements("null", test_is_long() ? 1 : 7, 300000);
 }
 TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu_on_vulkan)
 {
-    check_placements("vulkan:0", is_long() ? 1 : 13, 1);
+    check_placements("vulkan:0", test_is_long() ? 1 : 13, 1);
 }
 
 static divided divide_at(uint32_t n_hot, const char *device, hearth_selector selector)

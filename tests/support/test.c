@@ -170,6 +170,8 @@ const char *test_warning(const char *text)
     return "";
 }
 
+bool test_is_long(void) { return getenv("HEARTH_LONG") != NULL; }
+
 int test_n_failed(void) { return n_failed_checks; }
 
 void test_skip(const char *format, ...)

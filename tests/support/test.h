@@ -56,6 +56,9 @@ void test_log_stop(void);
 int test_n_warning(const char *text);
 const char *test_warning(const char *text);
 
+/* Whether $HEARTH_LONG asks for every combination rather than a sample. */
+bool test_is_long(void);
+
 /* Failed checks of the running case so far. */
 int test_n_failed(void);
 

@@ -538,15 +538,15 @@ static const char *lack_of_gpu(const args *a)
     return strcmp(name, "auto") == 0 && !option_of_gpu(a) && !hth_device_find_discrete(gpu) ? "no GPU" : NULL;
 }
 
-/* Whether the GPU is what the plan is about, even if nothing lies there. */
+/* Whether only a plan with the GPU will do. */
 static bool is_about_gpu(const args *a) { return args_has(a, "out") || args_has(a, "what-if"); }
 
-/* Why the CPU computes all although there is a GPU; NULL: it does not, or the GPU's plan has all that is to be said. */
-static const char *why_nothing_there(const plan_state *p)
+/* Why the plan with a GPU is not printed: it has no layer there, and says nothing of a limit of memory that the weights
+ * exceed. NULL: it is printed. */
+static const char *why_no_layer(const plan_state *p)
 {
-    bool is_there = p->builder.params.n_layer > 0,
-         fits = !args_has(p->a, "ram") || p->ram == 0 || p->host_bytes <= p->ram;
-    if (is_about_gpu(p->a) || is_there || fits) return NULL;
+    bool fits = !args_has(p->a, "ram") || p->ram == 0 || p->host_bytes <= p->ram;
+    if (is_about_gpu(p->a) || p->builder.params.n_layer > 0 || fits) return NULL;
     return is_empty_placement(p) ? "no layer fits on the GPU" : "nothing gains by lying on the GPU";
 }
 
@@ -558,7 +558,7 @@ static hearth_status write_plan(const plan_state *p, hearth_error *err)
     return out ? write_placement(p, out, err) : HEARTH_OK;
 }
 
-/* Prints the plan with a GPU. *why: it prints none, since the CPU computes all. Returns the exit status. */
+/* Prints the plan with a GPU, or sets *why it does not. Returns the exit status. */
 static int plan_gpu(plan_state *p, const char **why)
 {
     hth_offload_params params = {.kv = session_options(p->a, 0).kv};
@@ -566,11 +566,11 @@ static int plan_gpu(plan_state *p, const char **why)
     hearth_status st = choose_io(p, &err);
     if (st == HEARTH_OK) st = open_model_alone(p, &params, &err);
     if (st == HEARTH_OK && !is_about_gpu(p->a)) *why = hth_gpu_unsupported_reason(p->model, &params, 0);
-    if (*why) st = open_card(p, 0, &err); /* a GPU that is not there is refused all the same */
+    if (*why) st = open_card(p, 0, &err); /* an unknown GPU is an error all the same */
     if (st == HEARTH_OK && !*why && option_of_cpu(p->a))
         return usage_error("plan with a GPU: --%s is for plans without one; leave it out, or add --gpu none",
                            option_of_cpu(p->a));
-    if (st == HEARTH_OK && !*why && (st = make_plan(p, &params, &err)) == HEARTH_OK) *why = why_nothing_there(p);
+    if (st == HEARTH_OK && !*why && (st = make_plan(p, &params, &err)) == HEARTH_OK) *why = why_no_layer(p);
     if (st == HEARTH_OK && !*why) st = write_plan(p, &err);
     return st == HEARTH_OK ? 0 : report(&err);
 }
