@@ -15,7 +15,6 @@
 
 /* Bytes that are allocated beside what is counted: stacks, samplers, texts. Bytes of a piece at most; small matrices
  * have several pieces too. */
-enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 }; /* HEARTH_BATCH_AUTO */
 enum { OTHER_SIZE = 12 << 20, PIECE_SIZE = 2 << 20, MIN_PIECES = 4, PIECE_ROWS = 32 };
 /* For each thread, and for each item. */
 enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
@@ -501,7 +500,8 @@ static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
                 hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
 }
 
-/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit has room for them. */
+/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit has room. */
+enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
 static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
 {
     const hth_memory_division plain = *d;

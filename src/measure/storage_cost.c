@@ -165,6 +165,14 @@ static double cost_mixers(const costing *c, uint32_t i)
     return sum;
 }
 
+/* A generated token attends to few positions beside all weights. */
+static void cost_attention(const costing *c, const hth_attention *a, hth_layer_cost *to)
+{
+    if (!c->many) return;
+    to->position = 2.0 * a->n_head * a->d_head / c->machine->rates[0].cpu_attention;
+    to->window = a->window > 0 ? a->window : a->chunk; /* a chunk hides more */
+}
+
 static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, double *numbers)
 {
     const hth_layer *l = &c->m->model->layers[i];
@@ -172,6 +180,7 @@ static double *cost_layer(const costing *c, uint32_t i, hth_layer_cost *to, doub
     bool in_bundles = c->d->items.bundles[i].n > 0;
     bool has_experts = hth_has_experts(l->network);
     *to = (hth_layer_cost){.always = cost_mixers(c, i), .first_down = UINT32_MAX};
+    cost_attention(c, &l->attn, to);
     if (has_experts) cost_experts(c, &l->experts, to);
     if (l->ffn.d_ff == 0) return numbers;
     hth_layer_cost dense = {0};
@@ -235,9 +244,24 @@ double hth_layer_cost_item(const hth_layer_cost *layer, const hth_weight_items *
     return sum;
 }
 
-double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer)
+/* Positions that the first n tokens attend to. */
+static double positions_of(double n, double window)
+{
+    double grows = window > 0.0 && window < n ? window : n;
+    return grows * (grows + 1.0) / 2.0 + (n - grows) * window;
+}
+
+double hth_layer_cost_attention(const hth_layer_cost *layer, uint64_t position, uint32_t n_tok)
+{
+    double n = (double)position, window = layer->window;
+    return layer->position * (positions_of(n + n_tok, window) - positions_of(n, window));
+}
+
+double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer, uint32_t n_tok)
 {
     double sum = cost->head;
-    for (uint32_t i = 0; i < n_layer; i++) sum += cost->layers[i].always + cost->layers[i].network;
+    for (uint32_t i = 0; i < n_layer; i++)
+        sum += cost->layers[i].always + cost->layers[i].network +
+               hth_layer_cost_attention(&cost->layers[i], 0, n_tok) / n_tok;
     return sum;
 }

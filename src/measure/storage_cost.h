@@ -7,6 +7,8 @@
 
 typedef struct hth_layer_cost {
     double always;                  /* all but the items of a store */
+    double position;                /* of attention to a position, of a token of a prompt */
+    uint32_t window;                /* positions that it attends to; 0: all */
     double network;                 /* of the items, if they stayed in memory: of those that a token uses */
     double of_byte[HTH_MAX_EXTENT]; /* of an extent of an item */
     double of_down;                 /* the same of items from first_down on, which have one */
@@ -33,7 +35,9 @@ void hth_storage_cost_free(hth_storage_cost *cost);
 
 /* Of an item of the layer. */
 double hth_layer_cost_item(const hth_layer_cost *layer, const hth_weight_items *items, uint32_t i_item);
-/* Of a token, if all is in memory. */
-double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer);
+/* Of attention, of n_tok tokens from a position on. */
+double hth_layer_cost_attention(const hth_layer_cost *layer, uint64_t position, uint32_t n_tok);
+/* Of each of n_tok tokens, if all is in memory. */
+double hth_storage_cost_resident(const hth_storage_cost *cost, uint32_t n_layer, uint32_t n_tok);
 
 #endif

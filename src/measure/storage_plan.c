@@ -92,6 +92,13 @@ static void compute_for(player *p, double seconds)
     p->now_ns += (uint64_t)(seconds * (1.0 + p->contention) * 1e9);
 }
 
+/* The second n tokens are another prompt. */
+static void compute_always(player *p, const hth_layer_cost *layer, uint64_t i_tok)
+{
+    uint64_t position = i_tok % p->tokens->n;
+    compute_for(p, p->n_tok * layer->always + hth_layer_cost_attention(layer, position, p->n_tok));
+}
+
 /* The store acts now: before each call that may start reads, as these move the clock. */
 static void set_clock(player *p) { hth_disk_timer_set(p->timer, p->now_ns); }
 
@@ -185,7 +192,7 @@ static hearth_status play_experts(player *p, uint32_t i_layer, uint64_t i_tok, h
     uint32_t n = get_experts(p, i_layer, i_tok);
     bool early = p->m->model->layers[i_layer].experts.router.reads_layer_input;
     if (early) ask(p, p->wanted, n);
-    compute_for(p, p->n_tok * layer->always);
+    compute_always(p, layer, i_tok);
     if (!early) ask(p, p->wanted, n);
     guess_next(p, i_layer, i_tok);
     return compute_items(p, layer, p->wanted, n, HTH_MAX_PIECE, err);
@@ -230,7 +237,7 @@ static hearth_status play_layer(player *p, uint32_t i_layer, uint64_t i_tok, hea
     const hth_layer_cost *layer = &p->cost.layers[i_layer];
     const hth_ffn_pieces *pieces = &p->d->items.pieces[i_layer];
     if (p->d->items.first_expert[i_layer] != UINT32_MAX) return play_experts(p, i_layer, i_tok, err);
-    compute_for(p, p->n_tok * layer->always);
+    compute_always(p, layer, i_tok);
     if (layer->bundles) return play_bundles(p, layer, err);
     hearth_status st = HEARTH_OK;
     if (pieces->n_half > 0) st = play_pieces(p, layer, pieces->first_item, pieces->n_half, err);
@@ -391,7 +398,7 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: has no experts", hth_gguf_path(model->file));
     hearth_status st = hth_storage_cost_open(&p.cost, model, d, machine, tokens, err);
     if (st == HEARTH_OK && d->fits) {
-        out->compute_seconds = hth_storage_cost_resident(&p.cost, model->model->hparams.n_layer);
+        out->compute_seconds = hth_storage_cost_resident(&p.cost, model->model->hparams.n_layer, tokens->n);
         out->seconds = out->first_seconds = out->compute_seconds + (d->whole ? 0.0 : machine->latency);
     } else if (st == HEARTH_OK) {
         st = open_trace(&p, err);

@@ -27,7 +27,8 @@ typedef struct hth_calibration {
     /* For prompts, quantised weights; else 0: bytes times tokens per second of rows on the device and on the CPU;
      * bytes of host rows per second packed into the device layout. */
     double device_prompt, cpu_prompt, pack_rate;
-    double cpu_prompt_rows; /* as cpu_prompt, of rows in the order of the file; only of a CPU alone */
+    /* Only of a CPU alone: as cpu_prompt, of rows in the order of the file; multiply-adds per second of attention. */
+    double cpu_prompt_rows, cpu_attention;
 } hth_calibration;
 
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
@@ -46,6 +47,9 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
 /* The same for the CPU alone, of weights of any type: cpu_prompt and cpu_prompt_rows. MEMORY. */
 hearth_status hth_calibrate_cpu_prompts(const hth_kernels *kernels, hth_pool *pool, hth_type type, hth_calibration *out,
                                         hearth_error *err);
+/* Measures cpu_attention. MEMORY. */
+hearth_status hth_calibrate_attention(const hth_kernels *kernels, hth_pool *pool, hth_calibration *out,
+                                      hearth_error *err);
 /* The minimum batch sizes, up to `max` tokens, from which streaming `cold` bytes of host weights through a device
  * with `hot` resident bytes is faster than computing them on the CPU concurrently; and the CPU's share then. */
 void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
@@ -83,8 +87,8 @@ void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *ty
 hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                         hth_type type, bool again, hth_calibration *out, hearth_error *err);
 
-/* The same for this CPU alone (hth_calibrate_cpu, hth_calibrate_cpu_prompts); what concerns a device is 0. With less than HTH_CALIBRATION_SIZE the
- * result is not stored. */
+/* The same for this CPU alone (hth_calibrate_cpu, _cpu_prompts, _attention); what concerns a device is 0. With less
+ * than HTH_CALIBRATION_SIZE the result is not stored. */
 hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
                                             uint64_t max_size, hth_calibration *out, hearth_error *err);
 

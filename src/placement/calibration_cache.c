@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Incremented when what is measured changes. */
-enum { VERSION = 4, MAX_TYPES = 32 };
+enum { VERSION = 5, MAX_TYPES = 32 };
 
 typedef struct cached {
     size_t n;
@@ -83,7 +83,8 @@ static bool is_sound(const hth_calibration *c)
                         c->h2d_rate,
                         c->d2h_rate};
     if (!are_above_zero(cpu, sizeof cpu / sizeof *cpu) || !are_above_zero(c->cpu_down, HTH_PLAN_N_KNOT)) return false;
-    const double alone[] = {c->cpu_packed.median, c->cpu_packed.max, c->cpu_prompt, c->cpu_prompt_rows};
+    const double alone[] = {c->cpu_packed.median, c->cpu_packed.max, c->cpu_prompt, c->cpu_prompt_rows,
+                            c->cpu_attention};
     if (c->bytes == 0) return are_above_zero(alone, sizeof alone / sizeof *alone); /* without a device */
     if (!are_above_zero(figures, sizeof figures / sizeof *figures)) return false;
     const double prompts[] = {c->device_prompt, c->cpu_prompt, c->pack_rate}; /* 0: unknown */
@@ -166,6 +167,7 @@ hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool
     *out = (hth_calibration){.type = type};
     hearth_status st = hth_calibrate_cpu(kernels, pool, type, max_size, out, err);
     if (st == HEARTH_OK) st = hth_calibrate_cpu_prompts(kernels, pool, type, out, err);
+    if (st == HEARTH_OK) st = hth_calibrate_attention(kernels, pool, out, err);
     if (st == HEARTH_OK && max_size >= HTH_CALIBRATION_SIZE) hth_calibration_cache_store(fingerprint, out);
     return st;
 }

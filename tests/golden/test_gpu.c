@@ -578,7 +578,7 @@ TEST(absurd_numbers_are_refused)
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967264 positions", &why);
     gpu.n_ctx = UINT32_MAX - 100;
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967200 positions", &why);
-    gpu.n_ctx = 1 << 20, gpu.n_batch = UINT32_MAX;
+    gpu.n_ctx = 1 << 20, gpu.n_batch = UINT32_MAX - 1;
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "--batch", &why);
     gpu = (hearth_gpu_options){.device = "null", .kv = (hearth_kv_type)3};
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type 3", &why);

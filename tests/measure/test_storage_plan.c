@@ -110,6 +110,39 @@ TEST(a_slow_disk_takes_the_time_of_its_bytes)
     }
 }
 
+/* Multiply-adds of N_TOK tokens of a prompt. */
+static double count_attention(const hth_model *m)
+{
+    double n = 0.0;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_attention *a = &m->layers[i].attn;
+        for (uint32_t p = 1; p <= N_TOK; p++)
+            n += 2.0 * a->n_head * a->d_head * (a->window && a->window < p ? a->window : p);
+    }
+    return n;
+}
+
+TEST(a_prompt_takes_the_time_of_its_attention)
+{
+    static const char *const archs[] = {"", "mixtral", "gemma3"};
+    for (int i = 0; i < 3; i++) {
+        opened o;
+        if (open_model(&o, archs[i])) {
+            hth_storage_machine m = machine_of(1e15, 1e15);
+            m.rates[0].cpu_prompt = m.rates[0].cpu_prompt_rows = 1e15, m.rates[0].cpu_attention = 1e6;
+            double expected = count_attention(o.model->model) / 1e6 / N_TOK;
+            for (int limited = 0; limited < 2; limited++) {
+                const hth_storage_tokens tokens = {.n = N_TOK, .n_together = limited ? 7 : N_TOK, .seed = 1};
+                hth_storage_speed s = {0};
+                if (limited) limit_to(&o, 0.5);
+                CHECK_OK(hth_storage_predict(o.model, &o.d, &m, &tokens, &s, err));
+                CHECK(is_near(s.first_seconds, expected, 1e-3) && is_near(s.seconds, expected, 1e-3));
+            }
+        }
+        close_model(&o);
+    }
+}
+
 TEST(pieces_that_are_not_pinned_are_read_for_each_token)
 {
     opened o;
