@@ -115,13 +115,20 @@ typedef struct hth_memory_division {
     uint64_t least;      /* limit; of one that is too small, it says what would do */
 } hth_memory_division;
 
-/* streaming.c: divides the limit of the options. The model is open, without its matrices. ARGUMENT: the limit is too
+/* memory_division.c: divides the limit of the options. The model is open, without its matrices. ARGUMENT: the limit is too
  * small; UNSUPPORTED, MEMORY. hth_memory_division_free frees it. */
 hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_options *options, hth_memory_division *out,
                                        hearth_error *err);
 /* The same with another limit; false: it is too small. */
 bool hth_memory_divide_again(hth_memory_division *division, uint64_t limit);
 void hth_memory_division_free(hth_memory_division *division);
+/* Bytes of the device, if it has this machine's memory; else 0. */
+uint64_t hth_engine_device_size(const hearth_model *m);
+
+/* streamed_items.c: whether a matrix comes from the store, or by rows; what a matrix is bound to. */
+bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
+const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix *w);
+
 /* model.c: decides how weights are read: by the options, else by HEARTH_IO, which options->io is from here on; mapped
  * ones are options->mmap. ARGUMENT: no way to read has that name; UNSUPPORTED: mapped, with a limit of memory. */
 hearth_status hth_engine_choose_io(hearth_model_options *options, hearth_error *err);
@@ -144,17 +151,11 @@ hearth_status hth_engine_need_weights(const hearth_model *m, const char *what, h
 void hth_engine_set_store_memory(uint64_t more);
 /* For measurements: from now on bundles are read and computed in turn (hth_streamed.in_turn). */
 void hth_engine_read_in_turn(hearth_model *m);
-/* Whether a matrix comes from the store. */
-bool hth_engine_is_streamed(const hearth_model *m, const hth_matrix *w);
 /* After a change of what lies on the device, with m->gpu_lock held or while the model is opened, before load.c reads
  * what came back: the store has items for the other rows, and gives way. MEMORY: it does not fit into the limit. */
 hearth_status hth_engine_follow_placement(hearth_model *m, hearth_error *err);
 /* Items of m->n_streamed that fit into memory. */
 uint32_t hth_engine_n_in_memory(const hearth_model *m);
-/* Bytes of the device, if it has this machine's memory; else 0. */
-uint64_t hth_engine_device_size(const hearth_model *m);
-/* What a matrix is bound to. */
-const hth_binding *hth_engine_binding_of(const hearth_model *m, const hth_matrix *w);
 
 /* budget.c: counts a session or batch of `size` bytes, for which the store gives way. MEMORY: even then it exceeds the
  * limit. */

@@ -59,7 +59,8 @@ static hearth_status measure(attending *a, hth_pool *pool, hth_arena *arena, dou
     return HEARTH_OK;
 }
 
-hearth_status hth_calibrate_attention(const hth_kernels *k, hth_pool *pool, hth_calibration *out, hearth_error *err)
+hearth_status hth_calibrate_attention(const hth_kernels *k, hth_pool *pool, hth_calibration *out,
+                                      hearth_error *err)
 {
     attending a = {.k = k};
     hth_arena arena = {0};

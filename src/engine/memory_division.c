@@ -1,0 +1,188 @@
+/* How a limit of memory is divided: what the process has, sessions, matrices that are read in any case, and what is left
+ * for the items of a store. What lies on a device has items too, without memory, in case it comes back
+ * (gpu_fallback.c). */
+#include "engine/streaming.h"
+
+#include "base/alloc.h"
+#include "base/format_bytes.h"
+#include "base/log.h"
+#include "base/system_memory.h"
+
+#include <inttypes.h>
+
+/* Bytes that are allocated beside what is counted: stacks, samplers, texts. */
+enum { OTHER_SIZE = 12 << 20 };
+/* For each thread, and for each item. */
+enum { LOAD_SIZE = 1 << 20, TABLE_SIZE = 512 };
+/* The memory of a process differs by up to this between two runs. */
+enum { NEXT_RUN_SIZE = 1 << 20 };
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Bytes of a session as announced. */
+static hearth_status announced_size(const hearth_model *m, const hearth_model_options *o, uint64_t *size,
+                                    hearth_error *err)
+{
+    hearth_session_options s = hearth_session_defaults();
+    s.n_ctx = o->gpu.n_ctx, s.kv = o->gpu.kv, s.n_thread = o->n_thread;
+    if (o->gpu.n_batch > 0) s.n_batch = o->gpu.n_batch;
+    *size = hth_engine_session_size(m, &s, true);
+    if (*size > 0) return HEARTH_OK;
+    return hth_fail(
+        err, HEARTH_ERROR_ARGUMENT,
+        "%s: the bytes of a session do not fit into an integer, or its KV cache does not suit the model",
+        hth_gguf_path(m->file));
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Bytes of the device, which a step of another session may be using. */
+static uint64_t size_on_device(const hearth_model *m)
+{
+    uint64_t budget;
+    return m->gpu ? hth_gpu_usage(m->gpu, &budget) : hth_device_state(m->device).used;
+}
+
+uint64_t hth_engine_device_size(const hearth_model *m)
+{
+    if (!m->device) return 0;
+    hth_device_kind kind = hth_device_get_info(m->device)->kind;
+    return kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_SIMULATED ? 0 : size_on_device(m);
+}
+
+/* Bytes that the process has now, those included that it allocated and did not touch yet. The memory of a simulated GPU
+ * stands for some that is not this machine's; what an integrated GPU has is not in the process. */
+static uint64_t size_of_process(const hearth_model *m)
+{
+    uint64_t resident = hth_memory_resident(), allocated = hth_alloc_in_use();
+    if (!m->device) return larger(resident, allocated);
+    uint64_t used = size_on_device(m);
+    switch (hth_device_get_info(m->device)->kind) {
+    case HTH_DEVICE_SIMULATED: return larger(hth_less(resident, used), hth_less(allocated, used));
+    case HTH_DEVICE_INTEGRATED: return larger(resident, allocated) + used;
+    case HTH_DEVICE_CPU: return larger(resident, allocated + used);
+    default: return larger(resident, allocated);
+    }
+}
+
+/* Bytes beside matrices and sessions: what the process has, what loading takes for each thread (load.c), the store's
+ * tables, and others. */
+static uint64_t size_of_rest(const hearth_model *m, const hearth_model_options *o, uint32_t n_item)
+{
+    return size_of_process(m) + OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE +
+           (uint64_t)n_item * TABLE_SIZE;
+}
+
+/* Bytes of rows of matrices that have no data yet. */
+typedef struct matrix_sizes {
+    uint64_t fixed, streamed; /* read to memory in any case; the others */
+    uint64_t back; /* more, of both, once all that lies on a device has come back (gpu_fallback.c) */
+} matrix_sizes;
+
+static matrix_sizes sum_matrices(const hearth_model *m)
+{
+    matrix_sizes sum = {0};
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        const hth_binding *b = &m->model->bindings[i];
+        if (!b->matrix || b->matrix->data) continue;
+        uint64_t n_there = hth_engine_first_row(m, b->matrix), there = n_there * b->matrix->row_size;
+        uint64_t size = (b->size - there + 63) & ~(uint64_t)63;
+        *(hth_engine_has_items(m, b->matrix) ? &sum.streamed : &sum.fixed) += size;
+        /* A matrix is read whole then, and the rows that are in memory stay. */
+        if (n_there > 0 || hth_engine_is_divided(m, b->matrix)) sum.back += (b->size + 63) & ~(uint64_t)63;
+    }
+    return sum;
+}
+
+static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least,
+                            hearth_error *err)
+{
+    least += NEXT_RUN_SIZE;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s: needs at least %s of memory (%" PRIu64
+                    " bytes), the limit is %s%s; %s-c and --batch make it less",
+                    hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
+                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "",
+                    hth_engine_device_size(m) > 0 ? "--vram, " : "");
+}
+
+/* Whether all weights fit into the limit, with tables; else whether all items do; else what is left for a store. */
+static void divide(hth_memory_division *d)
+{
+    uint64_t others = d->matrices + d->rest + d->announced, all = d->streamed + d->back;
+    d->whole = others <= d->limit && all <= d->limit - others;
+    if (!d->whole) others -= d->tables;
+    d->fits = others <= d->limit && all <= d->limit - others;
+    d->store = d->fits || others > d->limit ? 0 : d->limit - others;
+    d->least = others + (all < d->least_store ? all : d->least_store);
+}
+
+bool hth_memory_divide_again(hth_memory_division *d, uint64_t limit)
+{
+    d->limit = limit;
+    divide(d);
+    return d->fits || (d->items.n > 0 && d->limit >= d->least);
+}
+
+void hth_memory_division_free(hth_memory_division *d)
+{
+    hth_free(d->items.items);
+    hth_free(d->items.sums);
+    *d = (hth_memory_division){0};
+}
+
+/* With such a limit the system would kill the process, perhaps while it loads. */
+static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
+{
+    uint64_t whole = d->matrices + d->rest + d->announced + d->streamed + d->back,
+             left = hth_engine_system_limit(size_of_process(m)), wanted = whole < d->limit ? whole : d->limit;
+    if (wanted > left)
+        hth_log(HEARTH_LOG_WARN,
+                "the limit of memory is %s, and the system leaves %s: auto takes what it leaves",
+                hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
+}
+
+/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit has room. */
+enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
+static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
+{
+    const hth_memory_division plain = *d;
+    if (d->fits || m->device || (o->gpu.n_batch > 0 && o->gpu.n_batch != HEARTH_BATCH_AUTO)) return;
+    for (m->n_batch = MAX_AUTO_BATCH; m->n_batch > HTH_DEFAULT_BATCH; m->n_batch /= 2) {
+        bool is_small = announced_size(m, o, &d->announced, NULL) == HEARTH_OK &&
+                        d->announced >= plain.announced &&
+                        d->announced - plain.announced <= d->limit / BATCH_PART;
+        if (is_small && hth_memory_divide_again(d, d->limit)) {
+            d->least = plain.least; /* a smaller limit has smaller steps */
+            return;
+        }
+    }
+    *d = plain;
+}
+
+hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_options *o, hth_memory_division *d,
+                                       hearth_error *err)
+{
+    *d = (hth_memory_division){.limit = o->ram};
+    hearth_status st = announced_size(m, o, &d->announced, err);
+    if (st == HEARTH_OK) st = hth_engine_list_items(m, &d->items, err);
+    if (st == HEARTH_OK && !hth_store_min_memory(d->items.items, d->items.n, &d->least_store))
+        st = hth_fail_memory(err, d->items.n * sizeof *d->items.items, "sizes of items");
+    if (st != HEARTH_OK) goto failed;
+    if (o->ram == HEARTH_RAM_AUTO) d->limit = hth_engine_auto_limit(size_of_process(m), true);
+    const matrix_sizes sum = sum_matrices(m);
+    d->matrices = sum.fixed, d->streamed = sum.streamed, d->back = sum.back;
+    d->tables = hth_engine_tables_size(m);
+    d->rest = size_of_rest(m, o, d->items.n);
+    if (o->ram != HEARTH_RAM_AUTO) warn_of_limit(m, d);
+    if (hth_memory_divide_again(d, d->limit)) {
+        choose_batch(m, o, d);
+        return HEARTH_OK;
+    }
+    st = refuse(m, o->ram, d->limit, d->least, err);
+failed:
+    hth_free(d->items.items);
+    hth_free(d->items.sums);
+    d->items.items = NULL, d->items.sums = NULL;
+    return st;
+}
