@@ -460,6 +460,80 @@ HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
 HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
                                              hearth_error *err);
 
+/* ---- scheduling ------------------------------------------------------------- */
+
+/* Evaluates requests of several users over one model, and samples their tokens. Each step takes one token of every
+ * request that generates, and a part of the prompts of others. Keys and values lie in pages of one budget; requests
+ * that begin with the same tokens share them. What a request gets does not depend on other requests. One thread. */
+typedef struct hearth_scheduler hearth_scheduler;
+
+typedef struct hearth_scheduler_options {
+    uint32_t n_position; /* of the cache, for all requests and what is kept of earlier ones; 0: 4 times n_ctx */
+    uint32_t n_ctx;      /* of a request at most, as in hearth_session_options */
+    uint32_t n_batch;    /* tokens of a step at most; 0: 256 */
+    uint32_t n_running;  /* requests in a step at most; 0: 16 */
+    uint32_t n_kept;     /* earlier requests whose cache is kept, at most; 0: 64 */
+    uint32_t n_thread;   /* 0: one per physical core */
+    hearth_kv_type kv;
+    double max_delay;    /* seconds that a step may take longer because of prompts, while others generate; 0: 0.15 */
+} hearth_scheduler_options;
+
+/* What happened to a request. */
+typedef enum hearth_request_state {
+    HEARTH_REQUEST_TOKEN,     /* a token was sampled */
+    HEARTH_REQUEST_END,       /* the text has ended: the last token ends generation */
+    HEARTH_REQUEST_LENGTH,    /* max_token, or the context, is reached */
+    HEARTH_REQUEST_STOPPED,   /* by its function */
+    HEARTH_REQUEST_CANCELLED, /* by hearth_scheduler_cancel */
+    HEARTH_REQUEST_FAILED,    /* error says why */
+} hearth_request_state;
+
+typedef struct hearth_request_event {
+    hearth_request_state state; /* all others than TOKEN are the last event of a request */
+    int32_t token;              /* TOKEN, END */
+    const float *logits;        /* float[n_vocab] of which the token was sampled, while the function runs; TOKEN, END */
+    uint32_t n_cached;          /* tokens of the prompt that were not evaluated, as an earlier request had them */
+    const hearth_error *error;  /* FAILED */
+} hearth_request_event;
+
+/* TOKEN: false ends the request. Must not call functions of the scheduler. */
+typedef bool hearth_request_fn(void *user, const hearth_request_event *event);
+
+typedef struct hearth_request {
+    const int32_t *tokens; /* [n_token] the prompt; copied */
+    size_t n_token;
+    uint32_t max_token;                    /* to generate; 0: until the context ends */
+    bool ignore_end;                       /* tokens that end generation are as others */
+    const hearth_sampler_options *sampler; /* NULL: the defaults */
+    uint64_t owner; /* requests begin in turns of owners, and share the cache of their own owner only */
+    hearth_request_fn *fn;
+    void *user;
+} hearth_request;
+
+/* n_position 0, n_ctx 0, n_batch 0, n_running 0, n_kept 0, n_thread 0, kv F16, max_delay 0. */
+HEARTH_API hearth_scheduler_options hearth_scheduler_defaults(void);
+/* ARGUMENT; MEMORY. The model must outlive it. */
+HEARTH_API hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
+                                               hearth_scheduler **out, hearth_error *err);
+/* Without further events. */
+HEARTH_API void hearth_scheduler_close(hearth_scheduler *scheduler);
+/* *id: of the request, never 0. CONTEXT: its prompt, with one token more, fits neither into n_ctx nor n_position;
+ * ARGUMENT; MEMORY. */
+HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const hearth_request *request, uint64_t *id,
+                                              hearth_error *err);
+/* Ends a request, if there is one of that id; its function is called. */
+HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
+/* Evaluates one batch. false: there is no request left. */
+HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
+
+typedef struct hearth_scheduler_stats {
+    uint32_t n_waiting, n_running, n_kept;
+    uint32_t n_page, n_page_used; /* of layers without a window */
+    uint64_t n_prompt, n_cached, n_generated; /* tokens so far: evaluated of prompts, found, sampled */
+    uint64_t n_preempted;                     /* requests whose pages others took, and that were evaluated again */
+} hearth_scheduler_stats;
+HEARTH_API hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *scheduler);
+
 #ifdef __cplusplus
 }
 #endif

@@ -182,6 +182,8 @@ void hth_engine_close_budget(hearth_model *m);
 typedef void hth_engine_memory_fn(hth_system_memory *system);
 void hth_engine_set_system_memory(hth_engine_memory_fn *fn);
 
+/* session.c: the mutable, locked part of a model that its sessions share. */
+hearth_model *hth_engine_mutable(const hearth_model *m);
 /* session.c: bytes of a session, with its own workspace; 0: as hearth_session_bytes. streams: weights come from a
  * store. */
 uint64_t hth_engine_session_size(const hearth_model *m, const hearth_session_options *options, bool streams);

@@ -26,11 +26,12 @@ struct hearth_batch {
     struct entry {
         hearth_session *session;
         uint32_t n_token;
+        bool wants; /* logits of its last token */
     } * entries; /* [n_tok_max] */
 };
 
 /* The mutable, locked part of a model that its sessions share (gpu_fallback.c). */
-static hearth_model *mutable_model(const hearth_model *m) { return (hearth_model *)(uintptr_t)m; }
+hearth_model *hth_engine_mutable(const hearth_model *m) { return (hearth_model *)(uintptr_t)m; }
 
 /* ---- batches ------------------------------------------------------------------- */
 
@@ -47,7 +48,7 @@ static hearth_status choose_selector(const hearth_model *model, hearth_selector 
 /* Uses the current placement on the device. */
 static hearth_status use_gpu(hearth_batch *b, hearth_error *err)
 {
-    hearth_status st = hth_engine_use_gpu(mutable_model(b->model), &b->gpu, &b->generation, err);
+    hearth_status st = hth_engine_use_gpu(hth_engine_mutable(b->model), &b->gpu, &b->generation, err);
     if (st == HEARTH_OK) hth_step_use_gpu(b->step, b->gpu);
     return st;
 }
@@ -114,23 +115,23 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint3
 {
     size_t size = batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
     *out = NULL;
-    hearth_status st = hth_engine_take_memory(mutable_model(model), size, err);
+    hearth_status st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
     if (st != HEARTH_OK) return st;
     st = open_batch(model, n_tok, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
     if (st == HEARTH_OK) (*out)->size = size;
-    else hth_engine_give_memory(mutable_model(model), size);
+    else hth_engine_give_memory(hth_engine_mutable(model), size);
     return st;
 }
 
 void hearth_batch_close(hearth_batch *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->pending_in = NULL;
+    hth_batch_clear(b);
     hth_step_close(b->step);
     hth_pool_close(b->pool);
     hth_free(b->entries);
     hth_free(b->tokens);
-    hth_engine_give_memory(mutable_model(b->model), b->size);
+    hth_engine_give_memory(hth_engine_mutable(b->model), b->size);
     hth_free(b);
 }
 
@@ -152,6 +153,12 @@ static hearth_status check_tokens(const hearth_session *s, const int32_t *tokens
 hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n,
                                hearth_error *err)
 {
+    return hth_batch_add(b, s, tokens, n, true, err);
+}
+
+hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
+                            hearth_error *err)
+{
     if (s->model != b->model)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "session and batch belong to different models");
     if (s->pending_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
@@ -165,9 +172,8 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu tokens at once: this session with release_window takes %u", n,
                         hth_sequence_max_step(&s->seq));
     for (size_t i = 0; i < n; i++)
-        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, i + 1 == n};
-    b->entries[b->n_entry].session = s;
-    b->entries[b->n_entry++].n_token = (uint32_t)n;
+        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, wants && i + 1 == n};
+    b->entries[b->n_entry++] = (struct entry){s, (uint32_t)n, wants};
     s->pending_in = b;
     return HEARTH_OK;
 }
@@ -209,13 +215,29 @@ static void for_each_sequence(const hth_batch_token *tokens, uint32_t n, void (*
     }
 }
 
+/* Whether the budget of the sequences, if they have one, has the pages that the step needs. */
+static hearth_status check_pages(const hth_batch_token *tokens, uint32_t n, hearth_error *err)
+{
+    uint32_t n_page[HTH_N_KV_CLASS] = {0};
+    const hth_kv_budget *budget = tokens[0].seq->options.budget;
+    if (!budget) return HEARTH_OK;
+    for (uint32_t i = 0, k; i < n; i += k) {
+        for (k = 1; i + k < n && tokens[i + k].seq == tokens[i].seq;) k++;
+        hth_sequence_count_missing(tokens[i].seq, k, n_page);
+    }
+    if (hth_kv_budget_has(budget, n_page)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_MEMORY, "the cache of all sequences is full");
+}
+
 /* Results that were read from a broken map are invalid. */
 static hearth_status run_prepared(hearth_batch *b, const hth_batch_token *tokens, uint32_t n, hth_logits_fn *fn,
                                   void *user, bool *device_failed, hearth_error *err)
 {
     hearth_error broken;
+    hearth_status st = check_pages(tokens, n, err);
+    if (st != HEARTH_OK) return st;
     for_each_sequence(tokens, n, hth_sequence_prepare);
-    hearth_status st = hth_step_run(b->step, tokens, n, fn, user, err);
+    st = hth_step_run(b->step, tokens, n, fn, user, err);
     *device_failed = hth_step_device_failed(b->step);
     if (hth_gguf_check_map(b->model->file, &broken) != HEARTH_OK) {
         if (err) *err = broken;
@@ -276,7 +298,7 @@ static void enforce_budget(hearth_batch *b, uint32_t n_tok)
     b->n_new += n_tok;
     if (!b->gpu || b->n_new < EVERY) return;
     b->n_new = 0;
-    hth_engine_enforce_vram_budget(mutable_model(b->model));
+    hth_engine_enforce_vram_budget(hth_engine_mutable(b->model));
 }
 
 /* A request that a device refuses may succeed in one of the next two retries. */
@@ -301,7 +323,7 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn
         st = sync_placement(b, n_tok, &device_failed, &why);
         if (st == HEARTH_OK) st = run_prepared(b, b->tokens, n_tok, emit_once, &to, &device_failed, &why);
         if (to.aborted || !device_failed) break;
-        if (!may_retry(st, &n_refused)) hth_engine_gpu_fallback(mutable_model(b->model), b->generation, why.message);
+        if (!may_retry(st, &n_refused)) hth_engine_gpu_fallback(hth_engine_mutable(b->model), b->generation, why.message);
     }
     if (st != HEARTH_OK && err) *err = why;
     return st;
@@ -313,12 +335,14 @@ static void store_logits(hearth_session *s, const float *logits)
     s->has_logits = true;
 }
 
-/* Each entry of a batch gets the logits of its last token. */
+/* Each entry of a batch that wants them gets the logits of its last token. */
 static hearth_status store_entry_logits(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
     (void)err;
     const hearth_batch *b = user;
-    store_logits(b->entries[i_want].session, logits);
+    uint32_t i = 0;
+    for (uint32_t n = 0; n < i_want || !b->entries[i].wants; i++) n += b->entries[i].wants;
+    store_logits(b->entries[i].session, logits);
     return HEARTH_OK;
 }
 
@@ -331,10 +355,16 @@ hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
         s->pending_in = NULL;
         if (st == HEARTH_OK && b->entries[i].n_token > 1) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
         if (st == HEARTH_OK) s->position += b->entries[i].n_token;
-        else s->has_logits = false;
+        if (st != HEARTH_OK || !b->entries[i].wants) s->has_logits = false;
     }
     b->n_entry = b->n_tok = 0;
     return st;
+}
+
+void hth_batch_clear(hearth_batch *b)
+{
+    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->pending_in = NULL;
+    b->n_entry = b->n_tok = 0;
 }
 
 /* Removes a session that is being closed from its pending batch. */
@@ -369,10 +399,13 @@ static uint32_t batch_of(const hearth_model *model, const hearth_session_options
 }
 
 /* n_tok: as batch_of. */
-static hth_sequence_options sequence_options(const hearth_session_options *o, uint32_t n_ctx, uint32_t n_tok)
+static hth_sequence_options sequence_options(const hearth_session_options *o, hth_kv_budget *budget, uint32_t n_ctx,
+                                             uint32_t n_tok)
 {
-    return (hth_sequence_options){
-        .n_ctx = n_ctx, .release_window = o->release_window, .n_step = n_tok > 0 ? n_tok : HTH_DEFAULT_BATCH};
+    return (hth_sequence_options){.n_ctx = n_ctx,
+                                  .release_window = o->release_window,
+                                  .n_step = n_tok > 0 ? n_tok : HTH_DEFAULT_BATCH,
+                                  .budget = budget};
 }
 
 /* Learned positions, or an indexer, limit the context. */
@@ -385,16 +418,23 @@ static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, he
                     hth_gguf_path(model->file), n_position);
 }
 
-uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session_options *options, bool streams)
+/* budget: its pages are not counted. */
+static uint64_t session_size(const hearth_model *model, const hearth_session_options *options, hth_kv_budget *budget,
+                             bool streams)
 {
     size_t kv, total, part = 0;
     uint32_t n_ctx = context_of(model, options), n_tok = batch_of(model, options);
-    const hth_sequence_options sequence = sequence_options(options, n_ctx, n_tok);
+    const hth_sequence_options sequence = sequence_options(options, budget, n_ctx, n_tok);
     if (!hth_sequence_size(model->model, options->kv, &sequence, &kv) || (total = hth_pages_size(kv)) == 0) return 0;
     hearth_selector selector = options->selector == HEARTH_SELECTOR_AUTO ? model->selector : options->selector;
     if (n_tok > 0 && (part = batch_size(model, n_tok, options->n_thread, selector, streams)) == 0) return 0;
     size_t rest = (size_t)model->model->hparams.n_vocab * sizeof(float) + n_ctx * sizeof(int32_t);
     return hth_add_size(total, part, &total) && hth_add_size(total, rest, &total) ? total : 0;
+}
+
+uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session_options *options, bool streams)
+{
+    return session_size(model, options, NULL, streams);
 }
 
 uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
@@ -405,7 +445,8 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
 
 /* A session with these options; from: the session that it copies, or NULL. */
 static hearth_status open_session(const hearth_model *model, const hearth_session_options *options,
-                                  const hearth_session *from, hearth_session **out, hearth_error *err)
+                                  hth_kv_budget *budget, const hearth_session *from, hearth_session **out,
+                                  hearth_error *err)
 {
     hearth_session_options o = *options;
     *out = NULL;
@@ -416,11 +457,11 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     uint32_t n_ctx = s->options.n_ctx, n_tok = batch_of(model, &o);
     hearth_status st = check_context(model, n_ctx, err);
     hth_kv_pool *pool;
-    uint64_t size = hearth_session_bytes(model, &o); /* 0: the sequence is refused */
-    if (st == HEARTH_OK) st = hth_engine_take_memory(mutable_model(model), size, err);
+    uint64_t size = session_size(model, &o, budget, model->streamed.reader != NULL); /* 0: the sequence is refused */
+    if (st == HEARTH_OK) st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
     if (st == HEARTH_OK) s->size = size;
-    if (st == HEARTH_OK) st = hth_engine_kv_pool(mutable_model(model), o.kv, &pool, err);
-    const hth_sequence_options sequence = sequence_options(&o, n_ctx, n_tok);
+    if (st == HEARTH_OK) st = hth_engine_kv_pool(hth_engine_mutable(model), o.kv, &pool, err);
+    const hth_sequence_options sequence = sequence_options(&o, budget, n_ctx, n_tok);
     if (st == HEARTH_OK)
         st = from ? hth_sequence_fork(&from->seq, &s->seq, err) : hth_sequence_open(&s->seq, pool, &sequence, err);
     if (st != HEARTH_OK) goto fail;
@@ -444,7 +485,13 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
                                   hearth_session **out, hearth_error *err)
 {
     hearth_session_options o = options ? *options : hearth_session_defaults();
-    return open_session(model, &o, NULL, out, err);
+    return open_session(model, &o, NULL, NULL, out, err);
+}
+
+hearth_status hth_session_open_in(const hearth_model *model, const hearth_session_options *options,
+                                  hth_kv_budget *budget, hearth_session **out, hearth_error *err)
+{
+    return open_session(model, options, budget, NULL, out, err);
 }
 
 hearth_status hearth_session_fork(const hearth_session *from, hearth_session **out, hearth_error *err)
@@ -452,11 +499,11 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     *out = NULL;
     if (from->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
-    hearth_status st = open_session(from->model, &from->options, from, out, err);
+    hearth_status st = open_session(from->model, &from->options, from->seq.options.budget, from, out, err);
     if (st != HEARTH_OK) return st;
     hearth_session *s = *out;
     memcpy(s->tokens, from->tokens, from->position * sizeof *s->tokens);
-    memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
+    if (from->has_logits) memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
     s->position = from->position, s->has_logits = from->has_logits, s->generation = from->generation;
     return HEARTH_OK;
 }
@@ -470,7 +517,7 @@ void hearth_session_close(hearth_session *s)
     hth_free(s->n_active);
     hth_free(s->logits);
     hth_sequence_close(&s->seq);
-    hth_engine_give_memory(mutable_model(s->model), s->size);
+    hth_engine_give_memory(hth_engine_mutable(s->model), s->size);
     hth_free(s);
 }
 
@@ -562,6 +609,22 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
                         s->position, s->pending_in ? " while the session waits in a batch" : "");
     if (position < s->position) go_back(s, position);
     return HEARTH_OK;
+}
+
+void hth_session_free_logits(hearth_session *s)
+{
+    hth_free(s->logits);
+    s->logits = NULL, s->has_logits = false;
+}
+
+uint32_t hth_session_reachable(const hearth_session *s, uint32_t position)
+{
+    return hearth_session_n_cached(s) > 0 ? hth_sequence_reachable(&s->seq, position) : 0;
+}
+
+void hth_session_count_missing(const hearth_session *s, uint32_t n, uint32_t n_page[HTH_N_KV_CLASS])
+{
+    hth_sequence_count_missing(&s->seq, n, n_page);
 }
 
 bool hth_session_has_cache(const hearth_session *s) { return hearth_session_n_cached(s) == s->position; }

@@ -22,6 +22,20 @@ struct hearth_session {
     uint64_t *n_active; /* [n_layer] */
 };
 
+/* As hearth_session_open, with pages of a budget, which is of the model's pool for the type of the cache. All sessions of
+ * a batch have the same budget, or none. A step for which it has too few pages fails with MEMORY. */
+hearth_status hth_session_open_in(const hearth_model *model, const hearth_session_options *options,
+                                  hth_kv_budget *budget, hearth_session **out, hearth_error *err);
+/* Adds the pages of each class that n tokens more take of the budget, at most. */
+void hth_session_count_missing(const hearth_session *s, uint32_t n, uint32_t n_page[HTH_N_KV_CLASS]);
+/* hearth_batch_add; wants: the logits of the last token. hth_batch_clear takes out what was added. */
+hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
+                            hearth_error *err);
+void hth_batch_clear(hearth_batch *b);
+/* For a session that is only copied from now on. */
+void hth_session_free_logits(hearth_session *s);
+/* The last position up to `position` to which a copy can return without evaluating tokens again; 0: none. */
+uint32_t hth_session_reachable(const hearth_session *s, uint32_t position);
 /* Whether the pages hold the cache of all tokens, on a device or here: it does not wait to be rebuilt. */
 bool hth_session_has_cache(const hearth_session *s);
 /* The selector of the session's own evaluations. */

@@ -310,6 +310,32 @@ void hth_kv_pool_unreserve(hth_kv_pool *p, const uint32_t n_page[HTH_N_KV_CLASS]
     pthread_mutex_unlock(&p->lock);
 }
 
+hth_kv_reserved hth_kv_budget_open(hth_kv_budget *b, hth_kv_pool *pool, uint32_t n_position)
+{
+    *b = (hth_kv_budget){.pool = pool};
+    for (int c = 0; c < HTH_N_KV_CLASS; c++)
+        if (pool->classes[c].page_size > 0)
+            b->n_page[c] = hth_kv_n_class_page(pool->model, (hth_kv_class)c, n_position);
+    hth_kv_reserved result = hth_kv_pool_reserve(pool, b->n_page);
+    if (result != HTH_KV_RESERVED) b->pool = NULL;
+    return result;
+}
+
+void hth_kv_budget_close(hth_kv_budget *b)
+{
+    if (b->pool) hth_kv_pool_unreserve(b->pool, b->n_page);
+    b->pool = NULL;
+}
+
+bool hth_kv_budget_has(const hth_kv_budget *b, const uint32_t n_page[HTH_N_KV_CLASS])
+{
+    bool has = true;
+    pthread_mutex_lock(&b->pool->lock);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) has = has && n_page[c] <= b->n_page[c] - b->n_used[c];
+    pthread_mutex_unlock(&b->pool->lock);
+    return has;
+}
+
 /* ---- pages ------------------------------------------------------------------------------------------------- */
 
 /* hth_kv_page_is_shared reads it without the lock. A holder that became the only one has seen the last read of the
@@ -319,34 +345,39 @@ static void set_n_ref(hth_kv_page *page, uint32_t n) { __atomic_store_n(&page->n
 bool hth_kv_page_is_shared(const hth_kv_page *page) { return __atomic_load_n(&page->n_ref, __ATOMIC_ACQUIRE) > 1; }
 
 /* The lock is held here and in drop. */
-static hth_kv_page *take(page_class *c)
+static hth_kv_page *take(hth_kv_pool *p, hth_kv_class class, hth_kv_budget *budget)
 {
+    page_class *c = &p->classes[class];
     hth_kv_slab *s = c->slabs;
     while (s && !s->free) s = s->next;
     assert(s); /* pages are reserved */
     hth_kv_page *page = s->free;
     s->free = page->next;
     page->next = NULL;
+    page->budget = budget;
+    if (budget) budget->n_used[class]++;
     page->index = c->free_indices[--c->n_free];
     set_n_ref(page, 1);
     s->n_used++, c->n_used++;
     return page;
 }
 
-static void drop(page_class *c, hth_kv_page *page)
+static void drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 {
+    page_class *c = &p->classes[class];
     set_n_ref(page, page->n_ref - 1);
     if (page->n_ref > 0) return;
+    if (page->budget) page->budget->n_used[class]--;
     page->next = page->slab->free;
     page->slab->free = page;
     c->free_indices[c->n_free++] = page->index;
     page->slab->n_used--, c->n_used--;
 }
 
-hth_kv_page *hth_kv_page_take(hth_kv_pool *p, hth_kv_class class)
+hth_kv_page *hth_kv_page_take(hth_kv_pool *p, hth_kv_class class, hth_kv_budget *budget)
 {
     pthread_mutex_lock(&p->lock);
-    hth_kv_page *page = take(&p->classes[class]);
+    hth_kv_page *page = take(p, class, budget);
     pthread_mutex_unlock(&p->lock);
     return page;
 }
@@ -361,7 +392,7 @@ void hth_kv_page_share(hth_kv_pool *p, hth_kv_page *page)
 void hth_kv_page_drop(hth_kv_pool *p, hth_kv_class class, hth_kv_page *page)
 {
     pthread_mutex_lock(&p->lock);
-    drop(&p->classes[class], page);
+    drop(p, class, page);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -372,13 +403,13 @@ static hth_kv_page *replace_shared(hth_kv_pool *p, hth_kv_class class, hth_kv_pa
     hth_kv_page *own = page;
     pthread_mutex_lock(&p->lock);
     if (page->n_ref > 1) {
-        own = take(c);
+        own = take(p, class, page->budget);
         if (copies) memcpy(own->data, page->data, c->page_size);
         if (copies && p->limit > 0) {
             assert(c->n_copy < c->n_index);
             c->copies[c->n_copy++] = (hth_kv_copy){page->index, own->index};
         }
-        drop(c, page);
+        drop(p, class, page);
     }
     pthread_mutex_unlock(&p->lock);
     return own;

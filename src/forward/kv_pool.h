@@ -7,7 +7,8 @@
  * together (kernels/attn/kv_layout.h).
  *
  * A sequence reserves as many pages as it may ever hold, and takes them, when it is opened. A step takes a page only
- * in place of one that it shares, which cannot fail and allocates nothing. The pool is thread safe.
+ * in place of one that it shares, which cannot fail and allocates nothing. Or several sequences share a budget of
+ * reserved pages, and hold those of their tokens only. The pool is thread safe.
  *
  * A device has the pages of its layers in its own memory (gpu/cache.h), at the same index as here; what is copied here
  * is copied there before the next step (hth_kv_pool_next_copy). */
@@ -28,8 +29,11 @@ typedef enum hth_kv_class {
 typedef struct hth_kv_pool hth_kv_pool;
 typedef struct hth_kv_slab hth_kv_slab;
 
+typedef struct hth_kv_budget hth_kv_budget;
+
 typedef struct hth_kv_page {
     uint8_t *data;
+    hth_kv_budget *budget; /* that counts it; NULL: its sequence reserved it */
     uint32_t n_ref; /* sequences that hold it; 0: free */
     uint32_t index; /* while it is held: unique in its class, less than the largest number of reserved pages */
     hth_kv_slab *slab;
@@ -86,14 +90,26 @@ hth_kv_reserved hth_kv_pool_reserve(hth_kv_pool *pool, const uint32_t n_page[HTH
 /* Frees memory that no remaining reservation needs. */
 void hth_kv_pool_unreserve(hth_kv_pool *pool, const uint32_t n_page[HTH_N_KV_CLASS]);
 
-/* A page with one reference; its contents are undefined. The caller holds fewer pages than it reserved. */
-hth_kv_page *hth_kv_page_take(hth_kv_pool *pool, hth_kv_class class);
+/* Pages that are reserved for several sequences together. One that several of them hold counts once. */
+struct hth_kv_budget {
+    hth_kv_pool *pool;
+    uint32_t n_page[HTH_N_KV_CLASS], n_used[HTH_N_KV_CLASS]; /* n_used: under the pool's lock */
+};
+/* For n_position positions; all sequences of the budget must be closed before it is. */
+hth_kv_reserved hth_kv_budget_open(hth_kv_budget *budget, hth_kv_pool *pool, uint32_t n_position);
+void hth_kv_budget_close(hth_kv_budget *budget);
+/* Whether so many more pages of each class can be taken. */
+bool hth_kv_budget_has(const hth_kv_budget *budget, const uint32_t n_page[HTH_N_KV_CLASS]);
+
+/* A page with one reference; its contents are undefined. The caller holds fewer pages than it reserved, or the budget
+ * has one. */
+hth_kv_page *hth_kv_page_take(hth_kv_pool *pool, hth_kv_class class, hth_kv_budget *budget);
 void hth_kv_page_share(hth_kv_pool *pool, hth_kv_page *page);
 void hth_kv_page_drop(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
 /* Whether other sequences hold it. Only the holder's own thread shares a page that it holds alone. */
 bool hth_kv_page_is_shared(const hth_kv_page *page);
-/* The page to write to in place of `page`: itself if no other sequence holds it, else another one; `page` is then
- * dropped. _copy: with its contents; _replace: its contents are undefined. */
+/* The page to write to in place of `page`: itself if no other sequence holds it, else another one, of the same budget;
+ * `page` is then dropped. _copy: with its contents; _replace: its contents are undefined. */
 hth_kv_page *hth_kv_page_copy_shared(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
 hth_kv_page *hth_kv_page_replace_shared(hth_kv_pool *pool, hth_kv_class class, hth_kv_page *page);
 

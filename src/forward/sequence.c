@@ -60,7 +60,7 @@ static bool open_states(hth_sequence *s)
 /* Pages that a sequence holds of a class. */
 static uint32_t count_held(const hth_model *model, const hth_sequence_options *options, hth_kv_class class)
 {
-    uint32_t n_page = hth_kv_n_class_page(model, class, options->n_ctx);
+    uint32_t n_page = options->budget ? 0 : hth_kv_n_class_page(model, class, options->n_ctx);
     if (class != HTH_KV_WINDOW || !releases(options)) return n_page;
     /* A step sees the window before its first token; both ends may lie inside a page. */
     uint64_t n = ((uint64_t)window_of(model) + options->n_step) / HTH_KV_PAGE + 2;
@@ -130,10 +130,12 @@ static hearth_status open_sequence(hth_sequence *s, hth_kv_pool *pool, const hth
     }
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
-        uint32_t n_shared = from ? n_page_of(from, (hth_kv_class)c, from->n_tok) : 0; /* those before t->first included */
+        bool used = hth_kv_pool_page_size(pool, (hth_kv_class)c) > 0;
+        uint32_t n_shared = from && used ? n_page_of(from, (hth_kv_class)c, from->n_tok) : 0; /* those before t->first included */
         if (from) t->first = from->tables[c].first;
+        if (from && options->budget) t->n_held = n_shared > t->first ? n_shared - t->first : 0;
         for (uint32_t i = t->first; i < t->first + t->n_held; i++) {
-            hth_kv_page *page = i < n_shared ? from->tables[c].pages[i] : hth_kv_page_take(pool, (hth_kv_class)c);
+            hth_kv_page *page = i < n_shared ? from->tables[c].pages[i] : hth_kv_page_take(pool, (hth_kv_class)c, NULL);
             if (i < n_shared) hth_kv_page_share(pool, page);
             hold(t, i, page);
         }
@@ -159,7 +161,7 @@ void hth_sequence_close(hth_sequence *s)
         hth_free(t->pages);
         hth_free(t->data);
     }
-    hth_kv_pool_unreserve(s->pool, n_held);
+    if (!s->options.budget) hth_kv_pool_unreserve(s->pool, n_held);
     hth_pages_free(s->memory, HTH_N_STATE_COPY * s->state_size);
     *s = (hth_sequence){0};
 }
@@ -190,14 +192,45 @@ static void replace_shared(hth_sequence *s, hth_kv_class class, uint32_t first, 
         if (hth_kv_page_is_shared(t->pages[i])) hold(t, i, hth_kv_page_replace_shared(s->pool, class, t->pages[i]));
 }
 
+/* With a budget: takes pages up to `end`. */
+static void take_pages(hth_sequence *s, hth_kv_class class, uint32_t end)
+{
+    hth_page_table *t = &s->tables[class];
+    for (; s->options.budget && t->first + t->n_held < end; t->n_held++)
+        hold(t, t->first + t->n_held, hth_kv_page_take(s->pool, class, s->options.budget));
+}
+
+/* With a budget: drops the pages from `end` on. */
+static void drop_pages(hth_sequence *s, hth_kv_class class, uint32_t end)
+{
+    hth_page_table *t = &s->tables[class];
+    for (; s->options.budget && t->n_held > 0 && t->first + t->n_held > end; t->n_held--) {
+        hth_kv_page_drop(s->pool, class, t->pages[t->first + t->n_held - 1]);
+        hold(t, t->first + t->n_held - 1, NULL);
+    }
+}
+
+void hth_sequence_count_missing(const hth_sequence *s, uint32_t n_new, uint32_t n_page[HTH_N_KV_CLASS])
+{
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        const hth_page_table *t = &s->tables[c];
+        uint32_t first = hth_kv_n_entry(model_of(s), (hth_kv_class)c, s->n_tok) / HTH_KV_PAGE,
+                 held = t->first + t->n_held, end = n_page_of(s, (hth_kv_class)c, s->n_tok + n_new);
+        if (hth_kv_pool_page_size(s->pool, (hth_kv_class)c) == 0) continue;
+        if (end > held) n_page[c] += end - held;
+        for (uint32_t i = first; i < end && i < held; i++) n_page[c] += hth_kv_page_is_shared(t->pages[i]);
+    }
+}
+
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
 {
     assert(n_new > 0 && n_new <= s->options.n_ctx - s->n_tok && n_new <= hth_sequence_max_step(s));
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
         hth_page_table *t = &s->tables[c];
-        if (t->n_held == 0) continue;
+        if (hth_kv_pool_page_size(s->pool, (hth_kv_class)c) == 0) continue;
         uint32_t n_old = hth_kv_n_entry(model_of(s), (hth_kv_class)c, s->n_tok), first = n_old / HTH_KV_PAGE,
                  end = n_page_of(s, (hth_kv_class)c, s->n_tok + n_new);
+        take_pages(s, (hth_kv_class)c, end);
         assert(first >= t->first && end <= t->first + t->n_held);
         if (n_old % HTH_KV_PAGE > 0 && hth_kv_page_is_shared(t->pages[first]))
             hold(t, first, hth_kv_page_copy_shared(s->pool, (hth_kv_class)c, t->pages[first]));
@@ -205,14 +238,17 @@ void hth_sequence_prepare(hth_sequence *s, uint32_t n_new)
     }
 }
 
-/* Reuses the pages before `first` for positions behind the last page, as far as the context goes. */
+/* Reuses the pages before `first` for positions behind the last page, as far as the context goes; drops them if there is
+ * a budget. */
 static void release_pages(hth_sequence *s, hth_kv_class class, uint32_t first)
 {
     hth_page_table *t = &s->tables[class];
-    for (; t->first < first && t->first + t->n_held < s->n_page; t->first++) {
+    bool drops = s->options.budget != NULL;
+    for (; t->first < first && (drops ? t->n_held > 0 : t->first + t->n_held < s->n_page); t->first++) {
         hth_kv_page *page = t->pages[t->first];
         hold(t, t->first, NULL);
-        hold(t, t->first + t->n_held, page); /* copied before it is written, if it is shared */
+        if (!drops) hold(t, t->first + t->n_held, page); /* copied before it is written, if it is shared */
+        else hth_kv_page_drop(s->pool, class, page), t->n_held--;
     }
     if (s->first_window < t->first) s->first_window = t->first;
 }
@@ -295,6 +331,7 @@ void hth_sequence_truncate(hth_sequence *s, uint32_t n)
     assert(hth_sequence_reachable(s, n) == n);
     if (n >= s->n_tok && n > 0) return;
     for (int c = 0; n == 0 && c < HTH_N_KV_CLASS; c++) move_to_front(&s->tables[c]);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) drop_pages(s, (hth_kv_class)c, n_page_of(s, (hth_kv_class)c, n));
     s->n_tok = n;
     if (n == 0) s->first_window = 0;
     if (s->state_size == 0) return;
@@ -335,6 +372,8 @@ void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_wind
     release_window(s);
     if (s->first_window < first_window) s->first_window = first_window;
     for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+        if (hth_kv_pool_page_size(s->pool, (hth_kv_class)c) == 0) continue;
+        take_pages(s, (hth_kv_class)c, n_page_of(s, (hth_kv_class)c, n_tok));
         uint32_t first = s->tables[c].first, end = first + s->tables[c].n_held,
                  n_page = n_page_of(s, (hth_kv_class)c, n_tok);
         replace_shared(s, (hth_kv_class)c, first, end < n_page ? end : n_page);

@@ -21,10 +21,11 @@ typedef struct hth_sequence_options {
      * before them, except to 0. */
     bool release_window;
     uint32_t n_step; /* tokens of a step at most, which bounds the pages held then; 0: n_ctx */
+    hth_kv_budget *budget; /* of which it takes pages when a step needs them; NULL: it reserves all */
 } hth_sequence_options;
 
 /* Pages of a class: page i holds entries [HTH_KV_PAGE * i, HTH_KV_PAGE * (i + 1)). The sequence holds n_held pages
- * from `first` on; released ones are reused for later positions. */
+ * from `first` on; released ones are reused for later positions, or dropped if there is a budget. */
 typedef struct hth_page_table {
     hth_kv_page **pages;  /* [n_page] of the sequence; NULL: not held */
     const uint8_t **data; /* [n_page] their memory, for kernels */
@@ -63,15 +64,18 @@ enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT };
 size_t hth_sequence_state_size(const hth_model *model);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
-/* A copy of `from`, which is not in a step: shares its pages, but reserves as many as another one would. MEMORY. */
+/* A copy of `from`, which is not in a step: shares its pages, but reserves as many as another one would, unless they
+ * have a budget. MEMORY. */
 hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
 void hth_sequence_close(hth_sequence *s);
 
 /* Tokens of a step at most: n_step if pages are released, else n_ctx. */
 uint32_t hth_sequence_max_step(const hth_sequence *s);
+/* Adds the pages that hth_sequence_prepare takes of the budget, at most. */
+void hth_sequence_count_missing(const hth_sequence *s, uint32_t n_new, uint32_t n_page[HTH_N_KV_CLASS]);
 /* Before a step with n_new tokens (at most hth_sequence_max_step) from position n_tok on: replaces shared pages that
- * it writes, by a copy where tokens before n_tok are in it. Cannot fail; allocates nothing. n_tok + n_new is at most
- * n_ctx. */
+ * it writes, by a copy where tokens before n_tok are in it. Cannot fail if a budget has what is missing; allocates
+ * nothing. n_tok + n_new is at most n_ctx. */
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
 /* After that step succeeded. Keeps a checkpoint if the tokens reach the next multiple of HTH_CHECKPOINT_STEP. */
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
@@ -81,7 +85,7 @@ void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind);
 /* The largest position up to n (at most n_tok) that hth_sequence_truncate can reach: n itself, unless pages were
  * released or layers have state; then that of a checkpoint, or 0. */
 uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n);
-/* Drops all tokens from position n on, which must be reachable. */
+/* Drops all tokens from position n on, which must be reachable, and with a budget the pages of these. */
 void hth_sequence_truncate(hth_sequence *s, uint32_t n);
 
 /* ---- saving and restoring ---------------------------------------------------------------------------------- */
@@ -92,7 +96,8 @@ void hth_sequence_copy_page(const hth_sequence *s, const hth_kernels *k, hth_kv_
 /* The first page with a position that a token at n_tok sees in layers with a window. */
 uint32_t hth_sequence_first_visible(const hth_sequence *s, uint32_t n_tok);
 /* Replaces all tokens by n_tok others, whose pages and state the caller writes. Pages of layers with a window follow
- * from first_window on, which is at most hth_sequence_first_visible; those that the sequence holds are written. */
+ * from first_window on, which is at most hth_sequence_first_visible; those that the sequence holds are written. A budget
+ * must have those of n_tok tokens of an empty sequence. */
 void hth_sequence_overwrite(hth_sequence *s, uint32_t n_tok, uint32_t first_window);
 
 /* ---- used by the files of forward/ ------------------------------------------------------------------------- */

@@ -407,3 +407,65 @@ TEST(a_checkpoint_is_kept_where_a_step_reaches_a_multiple_of_its_distance)
     hth_sequence_close(&s);
     close_pool(&f);
 }
+
+/* ---- budgets -------------------------------------------------------------------------------------------------- */
+
+static uint32_t missing(const hth_sequence *s, uint32_t n, hth_kv_class class)
+{
+    uint32_t n_page[HTH_N_KV_CLASS] = {0};
+    hth_sequence_count_missing(s, n, n_page);
+    return n_page[class];
+}
+
+TEST(sequences_of_a_budget_hold_the_pages_of_their_tokens)
+{
+    fixture f;
+    hth_kv_budget budget;
+    hth_sequence a, b;
+    open_pool(&f, NULL, false);
+    CHECK(hth_kv_budget_open(&budget, f.pool, 100) == HTH_KV_RESERVED);
+    CHECK_INT(budget.n_page[HTH_KV_FULL], 4);
+    const hth_sequence_options o = {.n_ctx = N_CTX, .budget = &budget};
+    CHECK_OK(hth_sequence_open(&a, f.pool, &o, err));
+    CHECK_INT(budget.n_used[HTH_KV_FULL], 0);
+    CHECK_INT(missing(&a, 40, HTH_KV_FULL), 2);
+    step(&a, 40, 0);
+    CHECK_INT(budget.n_used[HTH_KV_FULL], 2);
+    CHECK_OK(hth_sequence_fork(&a, &b, err));
+    CHECK_INT(budget.n_used[HTH_KV_FULL], 2); /* shared pages count once */
+    CHECK_INT(missing(&b, 1, HTH_KV_FULL), 1);
+    CHECK_INT(missing(&b, 40, HTH_KV_FULL), 2); /* a copy of the second one, and a third one */
+    step(&b, 40, 0);
+    CHECK_INT(budget.n_used[HTH_KV_FULL], 4);
+    const uint32_t one[HTH_N_KV_CLASS] = {1};
+    CHECK(!hth_kv_budget_has(&budget, one));
+    hth_sequence_truncate(&b, 33);
+    CHECK(hth_kv_budget_has(&budget, one));
+    hth_sequence_close(&a);
+    CHECK_INT(budget.n_used[HTH_KV_FULL], 2);
+    hth_sequence_truncate(&b, 0);
+    CHECK_INT(budget.n_used[HTH_KV_FULL], 0);
+    hth_sequence_close(&b);
+    hth_kv_budget_close(&budget);
+    close_pool(&f);
+}
+
+TEST(pages_behind_a_window_go_back_to_the_budget)
+{
+    fixture f;
+    hth_kv_budget budget;
+    hth_sequence s;
+    open_pool(&f, "gemma2", false);
+    CHECK(hth_kv_budget_open(&budget, f.pool, N_CTX) == HTH_KV_RESERVED);
+    const hth_sequence_options o = {.n_ctx = N_CTX, .release_window = true, .n_step = 16, .budget = &budget};
+    CHECK_OK(hth_sequence_open(&s, f.pool, &o, err));
+    for (int i = 0; i < 16; i++) step(&s, 16, 0);
+    CHECK_INT(budget.n_used[HTH_KV_FULL], 8);
+    CHECK_INT(budget.n_used[HTH_KV_WINDOW], 2); /* 40 positions before position 256 */
+    hth_sequence_truncate(&s, 0);
+    CHECK_INT(budget.n_used[HTH_KV_FULL] + budget.n_used[HTH_KV_WINDOW], 0);
+    step(&s, 16, 0);
+    hth_sequence_close(&s);
+    hth_kv_budget_close(&budget);
+    close_pool(&f);
+}

@@ -1,0 +1,109 @@
+/* A sorted array: few sequences are kept, and comparing them takes microseconds beside a step. */
+#include "scheduler/kept.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "engine/session_int.h"
+
+#include <string.h>
+
+typedef struct hth_kept_entry entry;
+
+hearth_status hth_kept_open(hth_kept *k, uint32_t n_max, hearth_error *err)
+{
+    *k = (hth_kept){.n_max = n_max};
+    k->entries = hth_alloc(n_max, sizeof *k->entries);
+    return k->entries ? HEARTH_OK : hth_fail_memory(err, n_max * sizeof *k->entries, "kept sequences");
+}
+
+static void remove_at(hth_kept *k, uint32_t i)
+{
+    hearth_session_close(k->entries[i].session);
+    memmove(k->entries + i, k->entries + i + 1, (--k->n - i) * sizeof *k->entries);
+}
+
+void hth_kept_close(hth_kept *k)
+{
+    while (k->n > 0) remove_at(k, k->n - 1);
+    hth_free(k->entries);
+    *k = (hth_kept){0};
+}
+
+static size_t common(const entry *e, const int32_t *tokens, size_t n)
+{
+    size_t i = 0, n_both = hearth_session_position(e->session);
+    if (n < n_both) n_both = n;
+    for (const int32_t *own = hearth_session_tokens(e->session); i < n_both && own[i] == tokens[i];) i++;
+    return i;
+}
+
+/* Whether the entry comes before such tokens. */
+static bool is_before(const entry *e, uint64_t owner, const int32_t *tokens, size_t n)
+{
+    if (e->owner != owner) return e->owner < owner;
+    size_t i = common(e, tokens, n);
+    if (i == n) return false;
+    return i == hearth_session_position(e->session) || hearth_session_tokens(e->session)[i] < tokens[i];
+}
+
+/* Where such tokens would be put. */
+static uint32_t place_of(const hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n)
+{
+    uint32_t low = 0, high = k->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (is_before(&k->entries[middle], owner, tokens, n)) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+bool hth_kept_drop_oldest(hth_kept *k)
+{
+    uint32_t oldest = 0;
+    if (k->n == 0) return false;
+    for (uint32_t i = 1; i < k->n; i++)
+        if (k->entries[i].used < k->entries[oldest].used) oldest = i;
+    remove_at(k, oldest);
+    return true;
+}
+
+void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
+{
+    const int32_t *tokens = hearth_session_tokens(session);
+    uint32_t n = hearth_session_position(session), at;
+    if (n == 0 || !hth_session_has_cache(session)) {
+        hearth_session_close(session);
+        return;
+    }
+    at = place_of(k, owner, tokens, n);
+    /* An equal one is behind that place, and one that this continues is before it. */
+    if (at < k->n && k->entries[at].owner == owner && hearth_session_position(k->entries[at].session) == n &&
+        common(&k->entries[at], tokens, n) == n)
+        remove_at(k, at);
+    while (at > 0 && k->entries[at - 1].owner == owner &&
+           common(&k->entries[at - 1], tokens, n) == hearth_session_position(k->entries[at - 1].session))
+        remove_at(k, --at);
+    if (k->n == k->n_max) {
+        (void)hth_kept_drop_oldest(k);
+        at = place_of(k, owner, tokens, n);
+    }
+    memmove(k->entries + at + 1, k->entries + at, (k->n++ - at) * sizeof *k->entries);
+    k->entries[at] = (entry){owner, ++k->n_call, session};
+    hth_session_free_logits(session);
+}
+
+const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n, uint32_t *n_same)
+{
+    uint32_t at = place_of(k, owner, tokens, n), end = at + 1 < k->n ? at + 1 : k->n;
+    entry *best = NULL;
+    *n_same = 0;
+    for (uint32_t i = at > 0 ? at - 1 : 0; i < end; i++) {
+        entry *e = &k->entries[i];
+        uint32_t same = hth_session_reachable(e->session, (uint32_t)common(e, tokens, n));
+        if (e->owner == owner && same > *n_same) best = e, *n_same = same;
+    }
+    if (!best) return NULL;
+    best->used = ++k->n_call;
+    return best->session;
+}

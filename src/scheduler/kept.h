@@ -1,0 +1,28 @@
+/* Sequences of earlier requests, by owner and tokens. A request that begins with the same tokens copies one, which shares
+ * its pages. They are in the order of their tokens, so that the one with the longest common beginning is a neighbour. */
+#ifndef HTH_SCHEDULER_KEPT_H
+#define HTH_SCHEDULER_KEPT_H
+
+#include <hearth/hearth.h>
+
+typedef struct hth_kept {
+    struct hth_kept_entry {
+        uint64_t owner, used; /* used: when, in calls */
+        hearth_session *session;
+    } * entries; /* [n] */
+    uint32_t n, n_max;
+    uint64_t n_call;
+} hth_kept;
+
+/* MEMORY. */
+hearth_status hth_kept_open(hth_kept *k, uint32_t n_max, hearth_error *err);
+void hth_kept_close(hth_kept *k);
+/* Keeps a session with its tokens, and closes those that it continues; with n_max it replaces the one that was not used
+ * for the longest time. A session without tokens in its cache is closed. */
+void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session);
+/* The session of the owner whose cache has the most of the first tokens, *n_same of them; NULL: none has any. */
+const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n, uint32_t *n_same);
+/* Closes the session that was not used for the longest time; false: there is none. */
+bool hth_kept_drop_oldest(hth_kept *k);
+
+#endif

@@ -1,0 +1,486 @@
+/* Requests wait, then run: first their prompts, in parts, then a token a step. Which requests share a step, how prompts are
+ * divided and what is kept change when a token comes, never which one. When the pages of the cache run out, kept
+ * sequences go, then the youngest request waits again, and is evaluated again later with what it had generated. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/session_int.h"
+#include "scheduler/kept.h"
+#include "scheduler/scheduler_int.h"
+
+#include <string.h>
+
+enum { N_BATCH = 256, N_RUNNING = 16, N_KEPT = 64, MAX_RUNNING = 1024, MAX_KEPT = 4096, MIN_PART = 16 };
+#define MAX_DELAY 0.15
+
+typedef struct request request;
+struct request {
+    request *next; /* in the list of those that wait, or run, in order of arrival */
+    uint64_t id, owner;
+    hearth_request_fn *fn;
+    void *user;
+    hearth_sampler *sampler;
+    hearth_session *session; /* NULL: it waits */
+    int32_t *tokens;         /* [n_token], with room for n_max: the prompt, then what was generated */
+    size_t n_token, n_prompt, n_max;
+    uint32_t n_cached, n_part; /* n_part: tokens in the step */
+    bool ignore_end, has_begun;
+};
+
+struct hearth_scheduler {
+    const hearth_model *model;
+    hearth_scheduler_options options;
+    hth_kv_budget pages;
+    uint64_t pages_size; /* counted in the limit of the model */
+    hth_kept kept;
+    hearth_batch *batch;
+    request *waiting, *running;
+    uint64_t n_id;
+    double token_seconds; /* of a token of a prompt, as measured; 0: not yet */
+    hth_scheduler_part_fn *part;
+    void *part_user;
+    hearth_scheduler_stats stats;
+};
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+hearth_scheduler_options hearth_scheduler_defaults(void) { return (hearth_scheduler_options){.kv = HEARTH_KV_F16}; }
+
+static hearth_status choose(hearth_scheduler *s, hearth_error *err)
+{
+    hearth_scheduler_options *o = &s->options;
+    o->n_ctx = hth_context_for(&s->model->model->hparams, o->n_ctx);
+    if (o->n_batch == 0) o->n_batch = N_BATCH;
+    if (o->n_running == 0) o->n_running = N_RUNNING;
+    if (o->n_kept == 0) o->n_kept = N_KEPT;
+    if (o->max_delay == 0.0) o->max_delay = MAX_DELAY;
+    if (o->n_position == 0) o->n_position = o->n_ctx <= UINT32_MAX / 4 ? 4 * o->n_ctx : o->n_ctx;
+    if (o->n_running > MAX_RUNNING || o->n_kept > MAX_KEPT || o->n_running > o->n_batch)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%u requests at once and %u kept: at most %d, a token of each in a step of %u, and %d are possible",
+                        o->n_running, o->n_kept, MAX_RUNNING, o->n_batch, MAX_KEPT);
+    if (!(o->max_delay > 0.0)) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a delay of %g seconds", o->max_delay);
+    return HEARTH_OK;
+}
+
+static hearth_status open_pages(hearth_scheduler *s, hearth_error *err)
+{
+    hearth_model *m = hth_engine_mutable(s->model);
+    hth_kv_pool *pool;
+    size_t size;
+    hearth_status st = hth_engine_kv_pool(m, s->options.kv, &pool, err);
+    if (st != HEARTH_OK) return st;
+    if (!hth_kv_size(s->model->model, s->options.kv, s->options.n_position, &size)) size = SIZE_MAX;
+    if ((st = hth_engine_take_memory(m, size, err)) != HEARTH_OK) return st;
+    s->pages_size = size;
+    if (hth_kv_budget_open(&s->pages, pool, s->options.n_position) == HTH_KV_RESERVED) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_MEMORY, "no memory for a cache of %u positions", s->options.n_position);
+}
+
+hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
+                                    hearth_scheduler **out, hearth_error *err)
+{
+    *out = NULL;
+    hearth_scheduler *s = hth_alloc(1, sizeof *s);
+    if (!s) return hth_fail_memory(err, sizeof *s, "a scheduler");
+    s->model = model, s->options = options ? *options : hearth_scheduler_defaults();
+    hearth_status st = choose(s, err);
+    if (st == HEARTH_OK) st = open_pages(s, err);
+    if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
+    if (st == HEARTH_OK) st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
+    if (st == HEARTH_OK) *out = s;
+    else hearth_scheduler_close(s);
+    return st;
+}
+
+static void free_request(request *r)
+{
+    hearth_session_close(r->session);
+    hearth_sampler_close(r->sampler);
+    hth_free(r->tokens);
+    hth_free(r);
+}
+
+static void free_all(request *r)
+{
+    for (request *next; r; r = next) {
+        next = r->next;
+        free_request(r);
+    }
+}
+
+void hearth_scheduler_close(hearth_scheduler *s)
+{
+    if (!s) return;
+    free_all(s->waiting);
+    free_all(s->running);
+    hth_kept_close(&s->kept);
+    hearth_batch_close(s->batch);
+    hth_kv_budget_close(&s->pages);
+    hth_engine_give_memory(hth_engine_mutable(s->model), s->pages_size);
+    hth_free(s);
+}
+
+/* ---- requests --------------------------------------------------------------------------------- */
+
+static void append(request **list, request *r)
+{
+    while (*list) list = &(*list)->next;
+    r->next = NULL;
+    *list = r;
+}
+
+static void unlink_from(request **list, request *r)
+{
+    while (*list != r) list = &(*list)->next;
+    *list = r->next;
+    r->next = NULL;
+}
+
+/* Tokens that a request can have: its last one is never evaluated. */
+static size_t most_tokens(const hearth_scheduler *s)
+{
+    uint32_t n = s->options.n_position < s->options.n_ctx ? s->options.n_position : s->options.n_ctx;
+    return (size_t)n + 1;
+}
+
+static hearth_status check_request(const hearth_scheduler *s, const hearth_request *r, hearth_error *err)
+{
+    uint32_t n_vocab = s->model->model->hparams.n_vocab;
+    if (r->n_token == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a request without tokens");
+    if (!r->fn) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a request without a function");
+    for (size_t i = 0; i < r->n_token; i++)
+        if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= n_vocab)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i, r->tokens[i],
+                            n_vocab - 1);
+    if (r->n_token < most_tokens(s)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens: a request can have %zu in all", r->n_token,
+                    most_tokens(s) - 1);
+}
+
+static hearth_status fill(hearth_scheduler *s, request *r, const hearth_request *from, hearth_error *err)
+{
+    size_t most = most_tokens(s);
+    r->n_max = from->max_token > 0 && from->max_token < most - from->n_token ? from->n_token + from->max_token : most;
+    r->tokens = hth_alloc(r->n_max, sizeof *r->tokens);
+    if (!r->tokens) return hth_fail_memory(err, r->n_max * sizeof *r->tokens, "a request");
+    memcpy(r->tokens, from->tokens, from->n_token * sizeof *r->tokens);
+    hearth_status st = hearth_sampler_open(s->model, from->sampler, &r->sampler, err);
+    for (size_t i = 0; st == HEARTH_OK && i < from->n_token; i++) hearth_sampler_accept(r->sampler, from->tokens[i]);
+    return st;
+}
+
+hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *from, uint64_t *id, hearth_error *err)
+{
+    hearth_status st = check_request(s, from, err);
+    if (st != HEARTH_OK) return st;
+    request *r = hth_alloc(1, sizeof *r);
+    if (!r) return hth_fail_memory(err, sizeof *r, "a request");
+    *r = (request){.id = s->n_id + 1,
+                   .owner = from->owner,
+                   .fn = from->fn,
+                   .user = from->user,
+                   .n_token = from->n_token,
+                   .n_prompt = from->n_token,
+                   .ignore_end = from->ignore_end};
+    if ((st = fill(s, r, from, err)) != HEARTH_OK) {
+        free_request(r);
+        return st;
+    }
+    append(&s->waiting, r);
+    *id = ++s->n_id;
+    return HEARTH_OK;
+}
+
+/* The last event. The cache of a request that ran is kept. */
+static void end(hearth_scheduler *s, request *r, hearth_request_event event)
+{
+    event.n_cached = r->n_cached;
+    unlink_from(r->session ? &s->running : &s->waiting, r);
+    (void)r->fn(r->user, &event);
+    if (r->session) hth_kept_put(&s->kept, r->owner, r->session);
+    r->session = NULL;
+    free_request(r);
+}
+
+void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
+{
+    request *const lists[] = {s->waiting, s->running};
+    for (int i = 0; i < 2; i++)
+        for (request *r = lists[i]; r; r = r->next)
+            if (r->id == id) {
+                end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_CANCELLED});
+                return;
+            }
+}
+
+/* ---- pages ------------------------------------------------------------------------------------ */
+
+/* Whether the pages for n tokens more are there, beside those of the step so far. Kept sequences give theirs. */
+static bool has_pages(hearth_scheduler *s, const request *r, uint32_t n, const uint32_t planned[HTH_N_KV_CLASS])
+{
+    for (;;) {
+        uint32_t n_page[HTH_N_KV_CLASS];
+        memcpy(n_page, planned, sizeof n_page);
+        hth_session_count_missing(r->session, n, n_page);
+        if (hth_kv_budget_has(&s->pages, n_page)) return true;
+        if (!hth_kept_drop_oldest(&s->kept)) return false;
+    }
+}
+
+static request *youngest(const hearth_scheduler *s)
+{
+    request *r = s->running;
+    while (r && r->next) r = r->next;
+    return r;
+}
+
+/* The youngest request waits again, as the first one. */
+static void preempt(hearth_scheduler *s, request *r)
+{
+    unlink_from(&s->running, r);
+    hearth_session_close(r->session);
+    r->session = NULL;
+    r->next = s->waiting;
+    s->waiting = r;
+    s->stats.n_preempted++;
+}
+
+/* Frees pages until r has those for n tokens more; false: r itself had to wait. */
+static bool make_room(hearth_scheduler *s, request *r, uint32_t n, const uint32_t planned[HTH_N_KV_CLASS])
+{
+    while (!has_pages(s, r, n, planned)) {
+        request *last = youngest(s);
+        preempt(s, last);
+        if (last == r) return false;
+    }
+    return true;
+}
+
+/* ---- beginning -------------------------------------------------------------------------------- */
+
+static uint32_t count(const request *r)
+{
+    uint32_t n = 0;
+    for (; r; r = r->next) n++;
+    return n;
+}
+
+static uint32_t count_of_owner(const hearth_scheduler *s, uint64_t owner)
+{
+    uint32_t n = 0;
+    for (const request *r = s->running; r; r = r->next) n += r->owner == owner;
+    return n;
+}
+
+/* The first one of the owner with the fewest running requests. One that ran before keeps its turn. */
+static request *next_to_begin(const hearth_scheduler *s)
+{
+    request *best = s->waiting;
+    uint32_t fewest = UINT32_MAX;
+    for (request *r = s->waiting; r; r = r->next) {
+        if (r->has_begun) return r;
+        uint32_t n = count_of_owner(s, r->owner);
+        if (n < fewest) best = r, fewest = n;
+    }
+    return best;
+}
+
+static hearth_status open_one(hearth_scheduler *s, request *r, hearth_error *err)
+{
+    const hearth_session_options o = {
+        .n_ctx = s->options.n_ctx, .n_batch = 0, .n_thread = s->options.n_thread, .kv = s->options.kv};
+    uint32_t n_same;
+    /* The last token is evaluated again, for its logits. */
+    const hearth_session *from = hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, &n_same);
+    if (!from) return hth_session_open_in(s->model, &o, &s->pages, &r->session, err);
+    hearth_status st = hearth_session_fork(from, &r->session, err);
+    if (st != HEARTH_OK) return st;
+    st = hearth_session_truncate(r->session, n_same, err);
+    if (!r->has_begun) r->n_cached = n_same, s->stats.n_cached += n_same;
+    return st;
+}
+
+static hearth_status open_session(hearth_scheduler *s, request *r, hearth_error *err)
+{
+    for (;;) {
+        hearth_status st = open_one(s, r, err);
+        if (st == HEARTH_OK) return st;
+        hearth_session_close(r->session);
+        r->session = NULL;
+        if (st != HEARTH_ERROR_MEMORY || !hth_kept_drop_oldest(&s->kept)) return st;
+    }
+}
+
+static uint32_t n_left(const request *r) { return (uint32_t)r->n_token - hearth_session_position(r->session); }
+
+/* Whether there are pages for all tokens of a request, and one more. Kept sequences give theirs, its own one last. */
+static bool may_begin(hearth_scheduler *s, const request *r)
+{
+    const hth_model *m = s->model->model;
+    do {
+        uint32_t n_page[HTH_N_KV_CLASS], n_same, n = (uint32_t)r->n_token;
+        (void)hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, &n_same);
+        for (int c = 0; c < HTH_N_KV_CLASS; c++) {
+            bool used = s->pages.n_page[c] > 0;
+            n_page[c] = used ? hth_kv_n_class_page(m, (hth_kv_class)c, n) + 1 -
+                                   hth_kv_n_entry(m, (hth_kv_class)c, n_same) / HTH_KV_PAGE
+                             : 0;
+        }
+        if (hth_kv_budget_has(&s->pages, n_page)) return true;
+    } while (hth_kept_drop_oldest(&s->kept));
+    return false;
+}
+
+/* Begins requests while there are pages for them. If nothing runs, all pages are free. */
+static void begin_requests(hearth_scheduler *s)
+{
+    hearth_error why;
+    while (s->waiting && count(s->running) < s->options.n_running) {
+        request *r = next_to_begin(s);
+        if (!may_begin(s, r) && s->running) return;
+        if (open_session(s, r, &why) != HEARTH_OK) {
+            end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
+            continue;
+        }
+        unlink_from(&s->waiting, r);
+        append(&s->running, r);
+        r->has_begun = true;
+    }
+}
+
+/* ---- a step ----------------------------------------------------------------------------------- */
+
+static void plan_part(request *r, uint32_t n, uint32_t planned[HTH_N_KV_CLASS])
+{
+    r->n_part = n;
+    hth_session_count_missing(r->session, n, planned);
+}
+
+/* Tokens of prompts in a step, beside those of n_generating requests. */
+static uint32_t prompt_room(const hearth_scheduler *s, uint32_t n_generating)
+{
+    uint32_t room = s->options.n_batch - n_generating;
+    if (s->part) return s->part(s->part_user, room);
+    if (n_generating == 0 || s->token_seconds == 0.0) return room;
+    double n = s->options.max_delay / s->token_seconds;
+    if (n < MIN_PART) n = MIN_PART;
+    return n < room ? (uint32_t)n : room;
+}
+
+/* Chooses the tokens of the step. Older requests come first, so that one which has to wait was not planned yet. Returns
+ * how many requests generate. */
+static uint32_t plan_step(hearth_scheduler *s)
+{
+    uint32_t planned[HTH_N_KV_CLASS] = {0}, n_generating = 0;
+    for (request *r = s->running; r; r = r->next) r->n_part = 0;
+    for (request *r = s->running; r; r = r->next) {
+        if (n_left(r) != 1) continue;
+        if (!make_room(s, r, 1, planned)) break; /* nor are any behind it running now */
+        plan_part(r, 1, planned);
+        n_generating++;
+    }
+    uint32_t room = prompt_room(s, n_generating);
+    for (request *r = s->running; r && room > 0; r = r->next) {
+        uint32_t left = n_left(r), n = left < room ? left : room;
+        if (r->n_part > 0) continue;
+        if (n_generating > 0 && !has_pages(s, r, n, planned)) break; /* it goes on when others have ended */
+        if (!make_room(s, r, n, planned)) break;
+        plan_part(r, n, planned);
+        room -= n;
+    }
+    return n_generating;
+}
+
+/* Samples the next token of a request. */
+static void sample(hearth_scheduler *s, request *r)
+{
+    hearth_request_event event = {
+        .state = HEARTH_REQUEST_TOKEN, .logits = hearth_session_logits(r->session), .n_cached = r->n_cached};
+    hearth_error why;
+    if (hearth_sampler_sample(r->sampler, event.logits, &event.token, &why) != HEARTH_OK) {
+        end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
+        return;
+    }
+    s->stats.n_generated++;
+    if (!r->ignore_end && hearth_token_is_eog(s->model, event.token)) {
+        event.state = HEARTH_REQUEST_END;
+        end(s, r, event);
+        return;
+    }
+    r->tokens[r->n_token++] = event.token;
+    hearth_sampler_accept(r->sampler, event.token);
+    if (!r->fn(r->user, &event)) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
+    else if (r->n_token == r->n_max) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
+}
+
+/* Fails all requests of the step: what is wrong with one of them is not known. */
+static void fail_step(hearth_scheduler *s, const hearth_error *why)
+{
+    for (request *r = s->running, *next; r; r = next) {
+        next = r->next;
+        if (r->n_part > 0) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = why});
+    }
+}
+
+static void end_step(hearth_scheduler *s)
+{
+    for (request *r = s->running, *next; r; r = next) {
+        next = r->next;
+        if (r->n_part > 0 && n_left(r) == 0) sample(s, r);
+    }
+}
+
+static hearth_status run_step(hearth_scheduler *s, uint32_t *n_prompt, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    *n_prompt = 0;
+    for (request *r = s->running; r && st == HEARTH_OK; r = r->next) {
+        uint32_t n_left_now = n_left(r), at = hearth_session_position(r->session);
+        if (r->n_part == 0) continue;
+        st = hth_batch_add(s->batch, r->session, r->tokens + at, r->n_part, r->n_part == n_left_now, err);
+        if (at < r->n_prompt) *n_prompt += r->n_part;
+    }
+    if (st == HEARTH_OK) return hearth_batch_run(s->batch, err);
+    hth_batch_clear(s->batch);
+    return st;
+}
+
+/* Steps that only evaluate prompts tell what a token of them takes. */
+static void measure(hearth_scheduler *s, double seconds, uint32_t n_prompt, uint32_t n_generating)
+{
+    if (n_generating > 0 || n_prompt < MIN_PART) return;
+    double now = seconds / n_prompt;
+    s->token_seconds = s->token_seconds == 0.0 ? now : 0.75 * s->token_seconds + 0.25 * now;
+}
+
+bool hearth_scheduler_step(hearth_scheduler *s)
+{
+    hearth_error why = {0};
+    uint32_t n_prompt;
+    begin_requests(s);
+    if (!s->running) return s->waiting != NULL;
+    uint32_t n_generating = plan_step(s);
+    uint64_t start = hth_clock_ns();
+    if (run_step(s, &n_prompt, &why) == HEARTH_OK) {
+        measure(s, hth_clock_since(start), n_prompt, n_generating);
+        s->stats.n_prompt += n_prompt;
+        end_step(s);
+    } else {
+        fail_step(s, &why);
+    }
+    return s->waiting || s->running;
+}
+
+hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *s)
+{
+    hearth_scheduler_stats stats = s->stats;
+    stats.n_waiting = count(s->waiting), stats.n_running = count(s->running), stats.n_kept = s->kept.n;
+    stats.n_page = s->pages.n_page[HTH_KV_FULL], stats.n_page_used = s->pages.n_used[HTH_KV_FULL];
+    return stats;
+}
+
+void hth_scheduler_set_part(hearth_scheduler *s, hth_scheduler_part_fn *fn, void *user)
+{
+    s->part = fn, s->part_user = user;
+}

@@ -1,0 +1,336 @@
+/* What a request gets is what a session of its own would give, to the bit, whatever else is asked: with other requests
+ * beside it, after a prompt of which a part is kept, with parts of prompts of any size, with few pages, so that requests
+ * wait and are evaluated again. */
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "scheduler/scheduler_int.h"
+#include "support/faults.h"
+#include "support/models/tiny_model.h"
+#include "support/test.h"
+
+#include <hearth/hearth.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_CTX = 192, MAX_TOKEN = 40, N_REQUEST = 12 };
+
+static const char *const kinds[] = {NULL, "gemma2", "qwen2moe", "qwen35", "mamba2", "deepseek2", "deepseek4"};
+enum { N_KIND = sizeof kinds / sizeof *kinds };
+
+typedef struct fixture {
+    gguf_bytes file;
+    hearth_model *model;
+} fixture;
+
+static void open_model(fixture *f, const char *architecture)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    if (architecture) tiny_become(&m, architecture);
+    if (architecture && strcmp(architecture, "gemma2") == 0)
+        tiny_set_u32(&m, "gemma2.attention.sliding_window", 40);
+    f->file = tiny_write(&m);
+    tiny_free(&m);
+    CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", NULL, &f->model, err));
+}
+
+static void close_model(fixture *f)
+{
+    hearth_model_close(f->model);
+    gguf_free(&f->file);
+}
+
+/* What came of a request: its tokens, and a hash of the logits of which they were sampled. */
+typedef struct outcome {
+    int32_t tokens[MAX_TOKEN];
+    size_t n;
+    uint64_t hash;
+    hearth_request_state last;
+    uint32_t n_cached, n_last;
+    size_t n_vocab, stop_at; /* stop_at 0: never */
+    hearth_error error;
+} outcome;
+
+static uint64_t add_logits(uint64_t hash, const float *logits, size_t n)
+{
+    return hth_hash_more(hash, logits, n * sizeof *logits);
+}
+
+static bool note(void *user, const hearth_request_event *e)
+{
+    outcome *o = user;
+    if (e->state == HEARTH_REQUEST_TOKEN || e->state == HEARTH_REQUEST_END)
+        o->hash = add_logits(o->hash, e->logits, o->n_vocab);
+    if (e->state == HEARTH_REQUEST_TOKEN) o->tokens[o->n++] = e->token;
+    else o->last = e->state, o->n_last++;
+    if (e->error) o->error = *e->error;
+    o->n_cached = e->n_cached;
+    return o->n != o->stop_at;
+}
+
+typedef struct wanted {
+    int32_t prompt[N_CTX];
+    size_t n;
+    hearth_sampler_options sampler;
+    uint32_t max_token;
+    uint64_t owner;
+    outcome alone, among;
+} wanted;
+
+static void run_alone(const fixture *f, wanted *w)
+{
+    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
+    hearth_session *session = NULL;
+    hearth_sampler *sampler = NULL;
+    outcome *a = &w->alone;
+    int32_t id;
+    CHECK_OK(hearth_session_open(f->model, &o, &session, err));
+    CHECK_OK(hearth_sampler_open(f->model, &w->sampler, &sampler, err));
+    for (size_t i = 0; i < w->n; i++) hearth_sampler_accept(sampler, w->prompt[i]);
+    CHECK_OK(hearth_session_eval(session, w->prompt, w->n, err));
+    for (a->n = 0; a->n < w->max_token;) {
+        a->hash = add_logits(a->hash, hearth_session_logits(session), TINY_VOCAB);
+        CHECK_OK(hearth_sampler_sample(sampler, hearth_session_logits(session), &id, err));
+        hearth_sampler_accept(sampler, id);
+        a->tokens[a->n++] = id;
+        if (hearth_session_position(session) == N_CTX) break;
+        CHECK_OK(hearth_session_eval(session, &id, 1, err));
+    }
+    hearth_sampler_close(sampler);
+    hearth_session_close(session);
+}
+
+static void make_wanted(test_random *r, wanted *w, const wanted *earlier, size_t n_earlier)
+{
+    *w = (wanted){.sampler = hearth_sampler_defaults(), .owner = test_random_below(r, 2)};
+    w->n = 1 + test_random_below(r, N_CTX - MAX_TOKEN - 1);
+    w->max_token = 1 + (uint32_t)test_random_below(r, MAX_TOKEN);
+    w->sampler.seed = test_random_below(r, 1000);
+    w->sampler.repeat_penalty = test_random_below(r, 2) ? 1.1f : 1.0f;
+    for (size_t i = 0; i < w->n; i++) w->prompt[i] = (int32_t)test_random_below(r, TINY_VOCAB);
+    if (n_earlier == 0 || test_random_below(r, 3) == 0) return;
+    const wanted *e = &earlier[test_random_below(r, (uint32_t)n_earlier)]; /* begins as another one */
+    size_t n_same = test_random_below(r, (uint32_t)e->n + 1);
+    if (n_same > w->n) n_same = w->n;
+    memcpy(w->prompt, e->prompt, n_same * sizeof *w->prompt);
+}
+
+static hearth_request request_of(wanted *w)
+{
+    w->among = (outcome){.n_vocab = TINY_VOCAB};
+    return (hearth_request){.tokens = w->prompt,
+                            .n_token = w->n,
+                            .max_token = w->max_token,
+                            .ignore_end = true,
+                            .sampler = &w->sampler,
+                            .owner = w->owner,
+                            .fn = note,
+                            .user = &w->among};
+}
+
+static void expect_equal(const wanted *w)
+{
+    CHECK_INT(w->among.last, HEARTH_REQUEST_LENGTH);
+    CHECK_INT(w->among.n_last, 1);
+    CHECK_INT(w->among.n, w->alone.n);
+    CHECK_BYTES(w->among.tokens, w->alone.tokens, w->alone.n * sizeof *w->alone.tokens);
+    CHECK(w->among.hash == w->alone.hash);
+}
+
+static uint32_t any_part(void *user, uint32_t room) { return 1 + (uint32_t)test_random_below(user, room); }
+
+static hearth_scheduler *open_scheduler(const fixture *f, const hearth_scheduler_options *o)
+{
+    hearth_scheduler *s = NULL;
+    CHECK_OK(hearth_scheduler_open(f->model, o, &s, err));
+    return s;
+}
+
+static uint64_t add(hearth_scheduler *s, wanted *w)
+{
+    const hearth_request r = request_of(w);
+    uint64_t id = 0;
+    CHECK_OK(hearth_scheduler_add(s, &r, &id, err));
+    return id;
+}
+
+/* One schedule: requests come while others run, some are cancelled or stopped. Returns how many were evaluated again. */
+static uint64_t play(const fixture *f, test_random *r, wanted *all, hearth_scheduler_stats *stats)
+{
+    const hearth_scheduler_options o = {.n_position = N_CTX + 32 * (uint32_t)test_random_below(r, 12),
+                                        .n_ctx = N_CTX,
+                                        .n_batch = 16 + (uint32_t)test_random_below(r, 64),
+                                        .n_running = 1 + (uint32_t)test_random_below(r, 8),
+                                        .n_kept = 1 + (uint32_t)test_random_below(r, 6),
+                                        .n_thread = 1};
+    hearth_scheduler *s = open_scheduler(f, &o);
+    uint64_t ids[N_REQUEST] = {0};
+    bool spoilt[N_REQUEST] = {false};
+    hth_scheduler_set_part(s, any_part, r);
+    for (size_t i = 0; i < N_REQUEST || hearth_scheduler_step(s);) {
+        if (i < N_REQUEST && test_random_below(r, 4) == 0) {
+            ids[i] = add(s, &all[i]);
+            spoilt[i] = test_random_below(r, 6) == 0;
+            all[i].among.stop_at = spoilt[i] ? 1 + test_random_below(r, 4) : 0;
+            i++;
+        } else if (i < N_REQUEST) {
+            (void)hearth_scheduler_step(s);
+        }
+        if (i > 0 && test_random_below(r, 40) == 0) {
+            size_t k = test_random_below(r, (uint32_t)i);
+            if (all[k].among.n_last == 0) spoilt[k] = true;
+            hearth_scheduler_cancel(s, ids[k]);
+        }
+    }
+    for (size_t i = 0; i < N_REQUEST; i++) {
+        if (!spoilt[i]) expect_equal(&all[i]);
+        CHECK_INT(all[i].among.n_last, 1);
+        CHECK_BYTES(all[i].among.tokens, all[i].alone.tokens, all[i].among.n * sizeof *all[i].alone.tokens);
+    }
+    *stats = hearth_scheduler_get_stats(s);
+    CHECK_INT(stats->n_waiting + stats->n_running, 0);
+    hearth_scheduler_close(s);
+    return stats->n_preempted;
+}
+
+TEST(a_request_gets_the_same_in_any_schedule)
+{
+    uint64_t n_preempted = 0, n_cached = 0;
+    int n_schedule = test_is_long() ? 200 : 30;
+    for (int k = 0; k < N_KIND; k++) {
+        fixture f;
+        test_random r = {(uint64_t)(77 + k)};
+        wanted *all = calloc(N_REQUEST, sizeof *all);
+        open_model(&f, kinds[k]);
+        for (int i = 0; f.model && i < n_schedule; i++) {
+            hearth_scheduler_stats stats;
+            for (size_t j = 0; i % 10 == 0 && j < N_REQUEST; j++) {
+                make_wanted(&r, &all[j], all, j);
+                run_alone(&f, &all[j]);
+            }
+            n_preempted += play(&f, &r, all, &stats);
+            n_cached += stats.n_cached;
+        }
+        close_model(&f);
+        free(all);
+    }
+    printf("     %llu requests were evaluated again, %llu tokens found\n", (unsigned long long)n_preempted,
+           (unsigned long long)n_cached);
+    CHECK(n_preempted > 0 && n_cached > 0);
+}
+
+/* A second turn of a chat: the first one's tokens, what came of it, and more. */
+TEST(a_second_turn_evaluates_its_new_tokens_only)
+{
+    for (int k = 0; k < N_KIND; k++) {
+        fixture f;
+        test_random r = {5};
+        wanted first, second, other;
+        open_model(&f, kinds[k]);
+        const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1};
+        hearth_scheduler *s = open_scheduler(&f, &o);
+        make_wanted(&r, &first, NULL, 0);
+        first.n = 70, first.max_token = 20;
+        add(s, &first);
+        while (hearth_scheduler_step(s)) {}
+        second = first;
+        memcpy(second.prompt + first.n, first.among.tokens, first.among.n * sizeof *first.among.tokens);
+        second.n = first.n + first.among.n + 10;
+        for (size_t i = second.n - 10; i < second.n; i++) second.prompt[i] = (int32_t)(i % TINY_VOCAB);
+        other = second, other.owner++;
+        add(s, &second);
+        add(s, &other);
+        while (hearth_scheduler_step(s)) {}
+        CHECK_INT(second.among.n_cached, first.n + first.among.n - 1); /* the last token was not evaluated */
+        CHECK_INT(other.among.n_cached, 0);
+        CHECK(second.among.hash == other.among.hash);
+        CHECK_INT(hearth_scheduler_get_stats(s).n_cached, second.among.n_cached);
+        hearth_scheduler_close(s);
+        close_model(&f);
+    }
+}
+
+TEST(owners_take_turns)
+{
+    fixture f;
+    test_random r = {6};
+    wanted all[5];
+    open_model(&f, NULL);
+    const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_running = 2, .n_thread = 1};
+    hearth_scheduler *s = open_scheduler(&f, &o);
+    for (int i = 0; i < 5; i++) {
+        make_wanted(&r, &all[i], NULL, 0);
+        all[i].owner = i == 4, all[i].n = 10, all[i].max_token = 8;
+        add(s, &all[i]);
+    }
+    for (int i = 0; i < 4; i++) (void)hearth_scheduler_step(s);
+    CHECK(all[0].among.n > 0 && all[4].among.n > 0); /* the last one does not wait for the first owner's others */
+    CHECK_INT(all[1].among.n, 0);
+    while (hearth_scheduler_step(s)) {}
+    CHECK(all[1].among.n > 0 && all[3].among.n > 0);
+    hearth_scheduler_close(s);
+    close_model(&f);
+}
+
+TEST(requests_that_cannot_fit_are_refused)
+{
+    fixture f;
+    test_random r = {7};
+    wanted w;
+    hearth_error why;
+    hearth_scheduler *s;
+    uint64_t id;
+    open_model(&f, NULL);
+    make_wanted(&r, &w, NULL, 0);
+    const hearth_scheduler_options small = {.n_ctx = N_CTX, .n_position = 64, .n_thread = 1},
+                                   wrong = {.n_batch = 4, .n_running = 8}, late = {.max_delay = -1.0};
+    CHECK_INT(hearth_scheduler_open(f.model, &wrong, &s, &why), HEARTH_ERROR_ARGUMENT);
+    CHECK_INT(hearth_scheduler_open(f.model, &late, &s, &why), HEARTH_ERROR_ARGUMENT);
+    s = open_scheduler(&f, &small);
+    hearth_request q = request_of(&w);
+    q.n_token = 65;
+    CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_CONTEXT);
+    q.n_token = 0;
+    CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
+    q.n_token = 3, w.prompt[1] = TINY_VOCAB;
+    CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
+    CHECK(strstr(why.message, "token 1 is"));
+    w.prompt[1] = -1;
+    CHECK_INT(hearth_scheduler_add(s, &q, &id, &why), HEARTH_ERROR_ARGUMENT);
+    w.prompt[1] = 1, q.n_token = 64, q.max_token = 0; /* the whole cache: one token comes */
+    CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
+    while (hearth_scheduler_step(s)) {}
+    CHECK_INT(w.among.n, 1);
+    CHECK_INT(w.among.last, HEARTH_REQUEST_LENGTH);
+    CHECK(!hearth_scheduler_step(s));
+    hearth_scheduler_close(s);
+    close_model(&f);
+}
+
+/* Two requests with equal beginnings, one after the other. The error of one that fails is that of the task. */
+static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
+{
+    static const int32_t prompt[] = {3, 4, 5, 6, 7, 8};
+    const hearth_scheduler_options o = {.n_ctx = 64, .n_thread = 1};
+    const hearth_model_options m = {.n_thread = 1};
+    hearth_model *model = NULL;
+    hearth_scheduler *s = NULL;
+    outcome out = {.n_last = 0};
+    uint64_t id;
+    hearth_status st = hearth_model_open(p->in, &m, &model, err);
+    if (st == HEARTH_OK) st = hearth_scheduler_open(model, &o, &s, err);
+    for (size_t n = 4; st == HEARTH_OK && n <= 6; n += 2) {
+        const hearth_request r = {.tokens = prompt, .n_token = n, .max_token = 3, .fn = note, .user = &out};
+        st = hearth_scheduler_add(s, &r, &id, err);
+        while (st == HEARTH_OK && hearth_scheduler_step(s)) {}
+        if (st == HEARTH_OK && out.last == HEARTH_REQUEST_FAILED) {
+            st = out.error.status;
+            *err = out.error;
+        }
+    }
+    hearth_scheduler_close(s);
+    hearth_model_close(model);
+    return st;
+}
+
+TEST(no_failure_of_memory_leaves_anything_behind) { fault_survive("scheduler", ask_twice, 50, 5, 0); }
