@@ -523,7 +523,8 @@ HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const
                                               hearth_error *err);
 /* Ends a request, if there is one of that id; its function is called. */
 HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
-/* Evaluates one batch. false: there is no request left. */
+/* Evaluates one batch. false: there is no request left. While hearth_model_options.cancel is not 0 nothing is evaluated:
+ * a caller that wants to cancel a request sets it, so that the step ends early, and clears it. */
 HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
 
 typedef struct hearth_scheduler_stats {

@@ -462,11 +462,12 @@ bool hearth_scheduler_step(hearth_scheduler *s)
     if (!s->running) return s->waiting != NULL;
     uint32_t n_generating = plan_step(s);
     uint64_t start = hth_clock_ns();
-    if (run_step(s, &n_prompt, &why) == HEARTH_OK) {
+    hearth_status st = run_step(s, &n_prompt, &why);
+    if (st == HEARTH_OK) {
         measure(s, hth_clock_since(start), n_prompt, n_generating);
         s->stats.n_prompt += n_prompt;
         end_step(s);
-    } else {
+    } else if (st != HEARTH_ERROR_CANCELLED) {
         fail_step(s, &why);
     }
     return s->waiting || s->running;

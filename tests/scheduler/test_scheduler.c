@@ -250,6 +250,39 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
     }
 }
 
+static volatile int cancel;
+
+/* Cancels the evaluation once, in the third step. */
+static uint32_t interrupt(void *user, uint32_t room)
+{
+    int *n_step = user;
+    cancel = ++*n_step == 3;
+    return room;
+}
+
+TEST(a_step_that_is_cancelled_is_evaluated_again)
+{
+    fixture f;
+    test_random r = {8};
+    wanted w;
+    int n_step = 0;
+    open_model(&f, NULL);
+    make_wanted(&r, &w, NULL, 0);
+    run_alone(&f, &w);
+    hearth_model_close(f.model);
+    const hearth_model_options m = {.cancel = &cancel, .n_thread = 1};
+    CHECK_OK(hearth_model_open_memory(f.file.data, f.file.n, "tiny", &m, &f.model, err));
+    const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1, .n_batch = 16};
+    hearth_scheduler *s = open_scheduler(&f, &o);
+    hth_scheduler_set_part(s, interrupt, &n_step);
+    add(s, &w);
+    while (hearth_scheduler_step(s)) {}
+    CHECK(n_step > 3);
+    expect_equal(&w);
+    hearth_scheduler_close(s);
+    close_model(&f);
+}
+
 TEST(owners_take_turns)
 {
     fixture f;
