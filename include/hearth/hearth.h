@@ -527,6 +527,13 @@ HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id
  * a caller that wants to cancel a request sets it, so that the step ends early, and clears it. */
 HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
 
+/* Writes the cache of earlier requests to a folder, one file each, with checksums; keeps at most max_size bytes of those
+ * that lie there. Restored by a scheduler of the same model and options, requests find it again; files of others and
+ * damaged ones are named in a warning and left out. With a device nothing is found again. IO, MEMORY. */
+HEARTH_API hearth_status hearth_scheduler_save(const hearth_scheduler *scheduler, const char *folder, uint64_t max_size,
+                                               hearth_error *err);
+HEARTH_API hearth_status hearth_scheduler_restore(hearth_scheduler *scheduler, const char *folder, hearth_error *err);
+
 typedef struct hearth_scheduler_stats {
     uint32_t n_waiting, n_running, n_kept;
     uint32_t n_page, n_page_used; /* of layers without a window */

@@ -215,6 +215,20 @@ static void for_each_sequence(const hth_batch_token *tokens, uint32_t n, void (*
     }
 }
 
+static hearth_status check_budget(const hth_kv_budget *budget, const uint32_t n_page[HTH_N_KV_CLASS], hearth_error *err)
+{
+    if (hth_kv_budget_has(budget, n_page)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_MEMORY, "the cache of all sequences is full");
+}
+
+hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, hearth_error *err)
+{
+    uint32_t n_page[HTH_N_KV_CLASS] = {0};
+    if (!s->seq.options.budget) return HEARTH_OK;
+    hth_sequence_count_missing(&s->seq, n, n_page);
+    return check_budget(s->seq.options.budget, n_page, err);
+}
+
 /* Whether the budget of the sequences, if they have one, has the pages that the step needs. */
 static hearth_status check_pages(const hth_batch_token *tokens, uint32_t n, hearth_error *err)
 {
@@ -225,8 +239,7 @@ static hearth_status check_pages(const hth_batch_token *tokens, uint32_t n, hear
         for (k = 1; i + k < n && tokens[i + k].seq == tokens[i].seq;) k++;
         hth_sequence_count_missing(tokens[i].seq, k, n_page);
     }
-    if (hth_kv_budget_has(budget, n_page)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_MEMORY, "the cache of all sequences is full");
+    return check_budget(budget, n_page, err);
 }
 
 /* Results that were read from a broken map are invalid. */

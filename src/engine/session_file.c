@@ -338,6 +338,7 @@ static hearth_status load(input *in, hearth_session *s, const session_head *h)
     if (st == HEARTH_OK) st = get(in, s->tokens, h->n_tok * sizeof *s->tokens);
     if (st == HEARTH_OK && h->flags & HAS_LOGITS) st = get(in, s->logits, h->n_vocab * sizeof *s->logits);
     if (st != HEARTH_OK || !(h->flags & HAS_CACHE)) return st;
+    if ((st = hth_session_check_pages(s, h->n_tok, in->err)) != HEARTH_OK) return st;
     hth_sequence_overwrite(&s->seq, h->n_tok, h->first[HTH_KV_WINDOW]);
     for (int k = 0; st == HEARTH_OK && k < HTH_N_STATE; k++) st = get(in, s->seq.states[k].now, s->seq.states[k].size);
     hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);

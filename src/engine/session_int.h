@@ -28,6 +28,8 @@ hearth_status hth_session_open_in(const hearth_model *model, const hearth_sessio
                                   hth_kv_budget *budget, hearth_session **out, hearth_error *err);
 /* Adds the pages of each class that n tokens more take of the budget, at most. */
 void hth_session_count_missing(const hearth_session *s, uint32_t n, uint32_t n_page[HTH_N_KV_CLASS]);
+/* MEMORY: the budget, if there is one, has too few pages for n tokens more. */
+hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, hearth_error *err);
 /* hearth_batch_add; wants: the logits of the last token. hth_batch_clear takes out what was added. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);

@@ -68,6 +68,11 @@ bool hth_kept_drop_oldest(hth_kept *k)
     return true;
 }
 
+void hth_kept_reverse_use(hth_kept *k)
+{
+    for (uint32_t i = 0; i < k->n; i++) k->entries[i].used = k->n_call - k->entries[i].used;
+}
+
 void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
 {
     const int32_t *tokens = hearth_session_tokens(session);

@@ -3,9 +3,10 @@
  * sequences go, then the youngest request waits again, and is evaluated again later with what it had generated. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "engine/session_int.h"
-#include "scheduler/kept.h"
+#include "scheduler/kept_files.h"
 #include "scheduler/scheduler_int.h"
 
 #include <string.h>
@@ -286,10 +287,15 @@ static request *next_to_begin(const hearth_scheduler *s)
     return best;
 }
 
+static hearth_session_options options_of(const hearth_scheduler *s)
+{
+    return (hearth_session_options){
+        .n_ctx = s->options.n_ctx, .n_batch = 0, .n_thread = s->options.n_thread, .kv = s->options.kv};
+}
+
 static hearth_status open_one(hearth_scheduler *s, request *r, hearth_error *err)
 {
-    const hearth_session_options o = {
-        .n_ctx = s->options.n_ctx, .n_batch = 0, .n_thread = s->options.n_thread, .kv = s->options.kv};
+    const hearth_session_options o = options_of(s);
     uint32_t n_same;
     /* The last token is evaluated again, for its logits. */
     const hearth_session *from = hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, &n_same);
@@ -471,6 +477,43 @@ bool hearth_scheduler_step(hearth_scheduler *s)
         fail_step(s, &why);
     }
     return s->waiting || s->running;
+}
+
+/* ---- between runs of the program ------------------------------------------------------------------ */
+
+hearth_status hearth_scheduler_save(const hearth_scheduler *s, const char *folder, uint64_t max_size, hearth_error *err)
+{
+    return hth_kept_save(&s->kept, folder, max_size, err);
+}
+
+static hearth_status restore_one(hearth_scheduler *s, const hth_kept_file *file)
+{
+    hearth_session *session = NULL;
+    hearth_error why;
+    const hearth_session_options o = options_of(s);
+    hearth_status st = hth_session_open_in(s->model, &o, &s->pages, &session, &why);
+    if (st == HEARTH_OK) st = hearth_session_restore(session, file->path, &why);
+    if (st == HEARTH_OK) {
+        hth_kept_put(&s->kept, file->owner, session);
+        return HEARTH_OK;
+    }
+    hearth_session_close(session);
+    if (st != HEARTH_ERROR_MEMORY) hth_log(HEARTH_LOG_WARN, "not used: %s", why.message);
+    return st;
+}
+
+/* Those that were written last are tried first, and then are the youngest. */
+hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, hearth_error *err)
+{
+    hth_kept_file *files;
+    size_t n, n_tried = 0;
+    hearth_status st = hth_kept_list_files(folder, &files, &n, err);
+    if (st != HEARTH_OK) return st;
+    while (n_tried < n && s->kept.n < s->options.n_kept && restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY)
+        n_tried++;
+    hth_kept_reverse_use(&s->kept);
+    hth_kept_free_files(files, n);
+    return HEARTH_OK;
 }
 
 hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *s)

@@ -8,14 +8,18 @@
 #include "support/models/tiny_model.h"
 #include "support/test.h"
 
+#include <dirent.h>
 #include <hearth/hearth.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { N_CTX = 192, MAX_TOKEN = 40, N_REQUEST = 12 };
 
 static const char *const kinds[] = {NULL, "gemma2", "qwen2moe", "qwen35", "mamba2", "deepseek2", "deepseek4"};
 enum { N_KIND = sizeof kinds / sizeof *kinds };
+static const bool has_state[N_KIND] = {[3] = true, [4] = true, [6] = true};
 
 typedef struct fixture {
     gguf_bytes file;
@@ -249,6 +253,98 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         close_model(&f);
     }
 }
+
+/* ---- files ---------------------------------------------------------------------------------------------------- */
+
+static size_t count_files(const char *folder)
+{
+    size_t n = 0;
+    DIR *dir = opendir(folder);
+    for (const struct dirent *e; dir && (e = readdir(dir));) n += e->d_name[0] != '.';
+    if (dir) closedir(dir);
+    return n;
+}
+
+static void write_byte(const char *folder, const char *name, long at, int value)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r+b");
+    if (!f) f = fopen(path, "w+b");
+    if (!CHECK(f != NULL)) return;
+    fseek(f, at, SEEK_SET);
+    fputc(value, f);
+    fclose(f);
+}
+
+/* The names of all kept files, each changed at a byte. */
+static void damage_all(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    for (const struct dirent *e; dir && (e = readdir(dir));)
+        if (strstr(e->d_name, ".kv")) write_byte(folder, e->d_name, 600, 0x5a);
+    if (dir) closedir(dir);
+}
+
+static hearth_scheduler *restart(const fixture *f, const char *folder, wanted *w)
+{
+    const hearth_scheduler_options o = {.n_ctx = N_CTX, .n_thread = 1};
+    hearth_scheduler *s = open_scheduler(f, &o);
+    CHECK_OK(hearth_scheduler_restore(s, folder, err));
+    add(s, w);
+    while (hearth_scheduler_step(s)) {}
+    return s;
+}
+
+TEST(a_restart_finds_what_was_kept)
+{
+    const char *folder = test_scratch("kept");
+    hearth_error why;
+    CHECK(mkdir(folder, 0700) == 0);
+    for (int k = 0; k < N_KIND; k++) {
+        fixture f;
+        test_random r = {9};
+        wanted w[3];
+        open_model(&f, kinds[k]);
+        hearth_scheduler *s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+        for (int i = 0; i < 3; i++) {
+            make_wanted(&r, &w[i], NULL, 0);
+            w[i].n = 50, w[i].owner = (uint64_t)i << 40;
+            run_alone(&f, &w[i]);
+            add(s, &w[i]);
+        }
+        while (hearth_scheduler_step(s)) {}
+        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, err));
+        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, err)); /* again: nothing is added */
+        CHECK_INT(count_files(folder), 3);
+        hearth_scheduler_close(s);
+        s = restart(&f, folder, &w[1]);
+        CHECK_INT(w[1].among.n_cached, has_state[k] ? 0 : 49); /* a file has the state at the end only */
+        expect_equal(&w[1]);
+        write_byte(folder, "notes.txt", 0, 'x');
+        write_byte(folder, "0000000000000000-00000000000000000.kv", 0, 'x');
+        CHECK_OK(hearth_scheduler_save(s, folder, 0, err));
+        CHECK_INT(count_files(folder), 2); /* those of others stay */
+        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, err));
+        hearth_scheduler_close(s);
+        damage_all(folder);
+        s = restart(&f, folder, &w[1]);
+        CHECK_INT(w[1].among.n_cached, 0);
+        expect_equal(&w[1]);
+        CHECK_OK(hearth_scheduler_save(s, folder, 0, err));
+        CHECK_INT(hearth_scheduler_restore(s, "no/such/folder", &why), HEARTH_ERROR_IO);
+        CHECK_INT(hearth_scheduler_save(s, "no/such/folder", 0, &why), HEARTH_ERROR_IO);
+        hearth_scheduler_close(s);
+        close_model(&f);
+        char path[1024];
+        snprintf(path, sizeof path, "%s/notes.txt", folder);
+        remove(path);
+        snprintf(path, sizeof path, "%s/0000000000000000-00000000000000000.kv", folder);
+        remove(path);
+    }
+}
+
+/* ---- steps ---------------------------------------------------------------------------------------------------- */
 
 static volatile int cancel;
 

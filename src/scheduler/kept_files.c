@@ -1,0 +1,126 @@
+#define _POSIX_C_SOURCE 200809L
+#include "scheduler/kept_files.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Owner and hash. */
+#define NAME_FORMAT "%016" PRIx64 "-%016" PRIx64 ".kv"
+enum { NAME_SIZE = 16 + 1 + 16 + 3 + 1 };
+
+static char *join(const char *folder, const char *name)
+{
+    size_t n = strlen(folder) + 1 + strlen(name) + 1;
+    char *path = hth_alloc(n, 1);
+    if (path) snprintf(path, n, "%s/%s", folder, name);
+    return path;
+}
+
+/* Whether such a file of ours has that name. */
+static bool read_name(const char *name, uint64_t *owner)
+{
+    uint64_t hash;
+    char same[NAME_SIZE];
+    char *end;
+    if (strlen(name) != NAME_SIZE - 1) return false;
+    *owner = strtoull(name, &end, 16);
+    hash = *end == '-' ? strtoull(end + 1, &end, 16) : 0;
+    snprintf(same, sizeof same, NAME_FORMAT, *owner, hash);
+    return strcmp(same, name) == 0;
+}
+
+/* ---- lists -------------------------------------------------------------------------------------------------- */
+
+void hth_kept_free_files(hth_kept_file *files, size_t n)
+{
+    for (size_t i = 0; i < n; i++) hth_free(files[i].path);
+    hth_free(files);
+}
+
+static int newer(const void *a, const void *b)
+{
+    const hth_kept_file *x = a, *y = b;
+    if (x->time != y->time) return x->time > y->time ? -1 : 1;
+    return strcmp(x->path, y->path);
+}
+
+static hearth_status add_file(const char *folder, const char *name, hth_kept_file **files, size_t *n, hearth_error *err)
+{
+    struct stat stat_of;
+    uint64_t owner;
+    if (!read_name(name, &owner)) return HEARTH_OK;
+    char *path = join(folder, name);
+    hth_kept_file *more = path ? hth_realloc(*files, *n + 1, sizeof **files) : NULL;
+    if (more) *files = more;
+    if (!more || lstat(path, &stat_of) != 0 || !S_ISREG(stat_of.st_mode)) {
+        hth_free(path);
+        return more ? HEARTH_OK : hth_fail_memory(err, *n * sizeof **files, "a list of files");
+    }
+    uint64_t time = (uint64_t)stat_of.st_mtim.tv_sec * 1000000000 + (uint64_t)stat_of.st_mtim.tv_nsec;
+    (*files)[(*n)++] = (hth_kept_file){owner, time, (uint64_t)stat_of.st_size, path};
+    return HEARTH_OK;
+}
+
+hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, size_t *n, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    *files = NULL, *n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", folder, strerror(errno));
+    for (const struct dirent *e; st == HEARTH_OK && (e = readdir(dir));) st = add_file(folder, e->d_name, files, n, err);
+    closedir(dir);
+    if (st != HEARTH_OK) {
+        hth_kept_free_files(*files, *n);
+        *files = NULL, *n = 0;
+        return st;
+    }
+    if (*n > 0) qsort(*files, *n, sizeof **files, newer);
+    return HEARTH_OK;
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------------- */
+
+static hearth_status save_one(const char *folder, uint64_t owner, const hearth_session *s, hearth_error *err)
+{
+    char name[NAME_SIZE];
+    uint64_t hash = hth_hash(hearth_session_tokens(s), hearth_session_position(s) * sizeof(int32_t));
+    snprintf(name, sizeof name, NAME_FORMAT, owner, hash);
+    char *path = join(folder, name);
+    if (!path) return hth_fail_memory(err, strlen(folder), "a path");
+    hearth_status st = access(path, F_OK) == 0 ? HEARTH_OK : hearth_session_save(s, path, err);
+    hth_free(path);
+    return st;
+}
+
+static void delete_oldest(const hth_kept_file *files, size_t n, uint64_t max_size)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < n; i++) {
+        size += files[i].size;
+        if (size > max_size) (void)unlink(files[i].path);
+    }
+}
+
+hearth_status hth_kept_save(const hth_kept *k, const char *folder, uint64_t max_size, hearth_error *err)
+{
+    hth_kept_file *files;
+    size_t n;
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < k->n; i++)
+        st = save_one(folder, k->entries[i].owner, k->entries[i].session, err);
+    if (st == HEARTH_OK) st = hth_kept_list_files(folder, &files, &n, err);
+    if (st != HEARTH_OK) return st;
+    delete_oldest(files, n, max_size);
+    hth_kept_free_files(files, n);
+    return HEARTH_OK;
+}

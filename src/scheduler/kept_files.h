@@ -1,0 +1,20 @@
+/* Kept sequences in a folder, so that they are found again after a restart: one file each (engine/session_file.c), with
+ * the owner and a hash of the tokens in its name. Other files of the folder are left alone. */
+#ifndef HTH_SCHEDULER_KEPT_FILES_H
+#define HTH_SCHEDULER_KEPT_FILES_H
+
+#include "scheduler/kept.h"
+
+/* Writes the sequences that the folder does not have yet, and deletes those that were written first while all are larger
+ * than max_size. IO, MEMORY: some may have been written. */
+hearth_status hth_kept_save(const hth_kept *kept, const char *folder, uint64_t max_size, hearth_error *err);
+
+/* The paths of a folder's sequences, those that were written last first. The caller frees them with hth_kept_free_files. */
+typedef struct hth_kept_file {
+    uint64_t owner, time, size;
+    char *path;
+} hth_kept_file;
+hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, size_t *n, hearth_error *err);
+void hth_kept_free_files(hth_kept_file *files, size_t n);
+
+#endif
