@@ -414,7 +414,7 @@ static int check_exclusive(const args *a)
 /* A model that is read whole comes from this machine's disk at its own speed, whatever disk is simulated. */
 static int check_simulated_disk(const args *a)
 {
-    static const char readers[] = "run chat bench perplexity compare imatrix logits";
+    static const char readers[] = "run chat serve bench perplexity compare imatrix logits";
     const char *name = a->command->name;
     if (!lists_word(readers, name, strlen(name)) || args_has(a, "ram")) return 0;
     const char *io = args_text(a, "io", "");
