@@ -252,7 +252,7 @@ static const option_spec *match_option(const command *c, const char *word, size_
         bool same = is_long && strlen(o->name) == n - 2 && memcmp(o->name, word + 2, n - 2) == 0;
         if (same || lists_word(other_spellings(o->name), word, n)) return o;
     }
-    if (!is_long || n < 3) return NULL;
+    if (!is_long || n < 3 || foreign_option(c->name, word, n)) return NULL;
     FOR_EACH_OPTION(c, o)
     {
         if (!begins_option(o, word, n)) continue;

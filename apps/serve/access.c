@@ -60,10 +60,12 @@ hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *
     if (fstat(fileno(f), &info) != 0 || !S_ISREG(info.st_mode))
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: it is no regular file", path);
     else if (info.st_mode & 077)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: its mode is %04o, so others can read the keys; chmod 600 %s", path,
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                      "%s: its mode is %04o, so others can read the keys; chmod 600 %s", path,
                       (unsigned)(info.st_mode & 07777), path);
     else st = add_lines(a, f, path, err);
-    if (st == HEARTH_OK && a->n_key == before) st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: it has no key", path);
+    if (st == HEARTH_OK && a->n_key == before)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: it has no key", path);
     fclose(f);
     if (st != HEARTH_OK) a->n_key = before;
     return st;
@@ -85,7 +87,8 @@ bool access_key_ok(const access_rules *a, const head *h)
     if (a->n_key == 0) return true;
     if (h->n_field[HEAD_API_KEY] + h->n_field[HEAD_AUTHORIZATION] != 1) return false;
     if (authorization.text) {
-        if (authorization.n < n_bearer || strncasecmp(authorization.text, bearer, n_bearer) != 0) return false;
+        if (authorization.n < n_bearer || strncasecmp(authorization.text, bearer, n_bearer) != 0)
+            return false;
         key = text_trim((text_part){authorization.text + n_bearer, authorization.n - n_bearer});
     }
     hash_key(key.text, key.n, hex);
@@ -96,7 +99,8 @@ bool access_key_ok(const access_rules *a, const head *h)
 
 /* ---- names and origins ----------------------------------------------------------------------------------------- */
 
-static hearth_status add_name(const char **names, size_t *n, const char *name, const char *option, hearth_error *err)
+static hearth_status add_name(const char **names, size_t *n, const char *name, const char *option,
+                              hearth_error *err)
 {
     if (*n == ACCESS_MAX_NAMES)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: more than %d", option, ACCESS_MAX_NAMES);
@@ -107,9 +111,10 @@ static hearth_status add_name(const char **names, size_t *n, const char *name, c
 hearth_status access_add_name(access_rules *a, const char *name, hearth_error *err)
 {
     size_t n = strlen(name);
-    if (n == 0 || n > 255 || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]") != n)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "--allow-host %s: a host name is expected, without scheme and port",
-                        name);
+    if (n == 0 || n > 255 ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]") != n)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "--allow-host %s: a host name is expected, without scheme and port", name);
     return add_name(a->names, &a->n_name, name, "--allow-host", err);
 }
 
@@ -117,9 +122,10 @@ hearth_status access_add_origin(access_rules *a, const char *origin, hearth_erro
 {
     const char *rest = strstr(origin, "://");
     if (!rest || rest == origin || rest[3] == '\0' || strpbrk(rest + 3, "/*, ") || strlen(origin) > 255)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "--cors-origin %s: an origin is expected, as https://example.org or http://localhost:3000",
-                        origin);
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "--cors-origin %s: an origin is expected, as https://example.org or http://localhost:3000",
+            origin);
     return add_name(a->origins, &a->n_origin, origin, "--cors-origin", err);
 }
 

@@ -16,14 +16,16 @@ typedef struct access_rules {
     size_t n_name;
     const char *origins[ACCESS_MAX_NAMES]; /* "https://example.org" */
     size_t n_origin;
-    bool any_address; /* addresses of any interface are names of this host: the server listens beyond loopback */
+    bool
+        any_address; /* addresses of any interface are names of this host: the server listens beyond loopback */
 } access_rules;
 
 /* Adds the keys of a file, one a line; lines that are empty or begin with # count as none. Only its owner may be able to
  * read the file. ARGUMENT, IO: no key was added. */
 hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *err);
 /* Adds a key from `where`, named in messages. A key has 1 to ACCESS_MAX_KEY printable bytes. */
-hearth_status access_add_key(access_rules *a, const char *key, size_t n, const char *where, hearth_error *err);
+hearth_status access_add_key(access_rules *a, const char *key, size_t n, const char *where,
+                             hearth_error *err);
 /* An origin as browsers send it: scheme, "://", host and port. */
 hearth_status access_add_origin(access_rules *a, const char *origin, hearth_error *err);
 hearth_status access_add_name(access_rules *a, const char *name, hearth_error *err);

@@ -31,11 +31,14 @@ static const option_spec options[] = {
     OPT_FLAG("check", 0, "check options, addresses and model, then end"),
     OPT_UINT("max-connections", 0, "N", 1, 100000, "default 1024", ADVANCED),
     OPT_SIZE("max-body", 0, "BYTES", 1, 1e9, "of a request; default 16M", ADVANCED),
-    OPT_FLOAT("idle-seconds", 0, "X", 0.01, 86400, "for a connection without a request; default 75", ADVANCED),
+    OPT_FLOAT("idle-seconds", 0, "X", 0.01, 86400, "for a connection without a request; default 75",
+              ADVANCED),
     OPT_FLOAT("head-seconds", 0, "X", 0.01, 86400, "for the head of a request; default 10", ADVANCED),
-    OPT_FLOAT("body-seconds", 0, "X", 0.01, 86400, "for its body, and one for each MiB; default 60", ADVANCED),
+    OPT_FLOAT("body-seconds", 0, "X", 0.01, 86400, "for its body, and one for each MiB; default 60",
+              ADVANCED),
     OPT_FLOAT("write-seconds", 0, "X", 0.01, 86400, "while a client takes nothing; default 60", ADVANCED),
-    OPT_FLOAT("shutdown-seconds", 0, "X", 0.01, 86400, "for requests that run at the end; default 30", ADVANCED),
+    OPT_FLOAT("shutdown-seconds", 0, "X", 0.01, 86400, "for requests that run at the end; default 30",
+              ADVANCED),
     {0},
 };
 /* clang-format on */
@@ -112,10 +115,11 @@ static hearth_status check_exposure(const args *a, const server *s, access_rules
         print_warning("other machines can use this server without a key");
         return HEARTH_OK;
     }
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "%s: other machines could use this server; give it keys by --api-key-file FILE or HEARTH_API_KEY, or "
-                    "allow that by --insecure-no-key",
-                    server_addresses(s));
+    return hth_fail(
+        err, HEARTH_ERROR_ARGUMENT,
+        "%s: other machines could use this server; give it keys by --api-key-file FILE or HEARTH_API_KEY, or "
+        "allow that by --insecure-no-key",
+        server_addresses(s));
 }
 
 /* ---- the model ----------------------------------------------------------------------------------------------------- */
@@ -145,8 +149,9 @@ static bool load(void *user, hearth_model **model)
 
 static void say_ready(const engine *e)
 {
-    print_status("%s is ready (%s, %.1f M parameters%s; context %u; chat by: %s)", e->id, e->info.architecture,
-                 (double)e->info.n_parameter * 1e-6, e->info.synthetic ? ", synthetic weights" : "", engine_n_ctx(e),
+    print_status("%s is ready (%s, %.1f M parameters%s; context %u; chat by: %s)", e->id,
+                 e->info.architecture, (double)e->info.n_parameter * 1e-6,
+                 e->info.synthetic ? ", synthetic weights" : "", engine_n_ctx(e),
                  e->chat ? hearth_chat_name(e->chat) : "none");
     notify_manager("READY=1");
 }
@@ -209,8 +214,9 @@ static int run(const args *a)
 static int run(const args *a)
 {
     (void)a;
-    return report_text("this hearth was built without libuv, http-parser and jansson, which serve needs: install them with "
-                       "their headers, and build again");
+    return report_text(
+        "this hearth was built without libuv, http-parser and jansson, which serve needs: install them with "
+        "their headers, and build again");
 }
 
 #endif

@@ -117,14 +117,12 @@ void connection_set_state(connection *c, connection_state state, uint64_t deadli
 }
 
 /* Whether the client has closed both directions. A TCP socket shows it once something was sent to it since. */
-static bool is_gone(const connection *c, bool *has_ended)
+static bool is_gone(const connection *c)
 {
     uv_os_fd_t fd;
     if (uv_fileno(&c->io.handle, &fd) != 0) return true;
-    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
-    if (poll(&p, 1, 0) < 0) return false;
-    *has_ended = (p.revents & POLLRDHUP) != 0;
-    return (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
 }
 
 /* The client sends nothing more, but may still wait for its answer (shutdown of one direction). If it has closed the
@@ -160,20 +158,17 @@ static void on_end(connection *c)
 /* Looks at what no event of the loop tells. */
 static void check(connection *c, uint64_t now)
 {
-    bool has_ended = false, is_sending = uv_stream_get_write_queue_size(&c->io.stream) > 0;
+    bool is_sending = uv_stream_get_write_queue_size(&c->io.stream) > 0;
     c->check_ns = 0;
-    if (is_sending && !connection_note_progress(c) && now - c->progress_ns >= c->server->options.limits.write_ns) {
+    if (is_sending && !connection_note_progress(c) &&
+        now - c->progress_ns >= c->server->options.limits.write_ns) {
         connection_close(c);
         return;
     }
     if (is_sending) c->check_ns = now + c->server->options.limits.write_ns / 8 + 1;
-    if (c->is_reading || c->state != CONNECTION_PENDING) return;
-    if (is_gone(c, &has_ended)) {
-        connection_close(c);
-        return;
-    }
-    c->check_ns = now + (uint64_t)LOOK_MS * MILLISECOND;
-    if (has_ended && !c->has_ended) on_end(c);
+    if (!c->has_ended || c->state != CONNECTION_PENDING) return;
+    if (is_gone(c)) connection_close(c);
+    else c->check_ns = now + (uint64_t)LOOK_MS * MILLISECOND;
 }
 
 static void on_deadline(connection *c, uint64_t now)
@@ -227,13 +222,21 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *bytes)
         on_end(c);
     } else if (n < 0) {
         connection_close(c);
-    } else if (c->state == CONNECTION_LINGER) {
+    } else if (c->state == CONNECTION_LINGER || c->drops) {
         c->n_dropped += (size_t)n;
         if (c->n_dropped > MAX_DROPPED) connection_close(c);
     } else {
         if (buffer_add(&c->input, bytes->base, (size_t)n)) connection_advance(c);
         else connection_close(c);
     }
+}
+
+/* So much is not kept for later; but reading goes on, because the end of the connection comes behind it. */
+static void drop_input(connection *c)
+{
+    c->drops = true;
+    c->request->keep_alive = false;
+    connection_use_input(c, c->input.n);
 }
 
 static void read_on(connection *c)
@@ -278,14 +281,11 @@ void connection_advance(connection *c)
     if (c->state == CONNECTION_CLOSED) return;
     if (c->state == CONNECTION_IDLE && c->has_ended) {
         connection_close(c);
-    } else if ((c->state == CONNECTION_PENDING || c->state == CONNECTION_SENDING) && c->input.n > CONNECTION_MAX_INPUT) {
-        uv_read_stop(&c->io.stream);
-        c->is_reading = false;
-        if (c->check_ns == 0) c->check_ns = hth_clock_ns() + (uint64_t)LOOK_MS * MILLISECOND;
-        connection_set_timer(c);
-    } else {
-        read_on(c);
+        return;
     }
+    bool waits = c->state == CONNECTION_PENDING || c->state == CONNECTION_SENDING;
+    if (waits && c->input.n > CONNECTION_MAX_INPUT) drop_input(c);
+    read_on(c);
 }
 
 /* ---- accepting ------------------------------------------------------------------------------------------------- */

@@ -6,12 +6,12 @@
 #include "serve/server_int.h"
 
 typedef enum connection_state {
-    CONNECTION_IDLE,    /* nothing of a request has come */
+    CONNECTION_IDLE, /* nothing of a request has come */
     CONNECTION_HEAD,
     CONNECTION_BODY,
     CONNECTION_PENDING, /* the engine thread has the request, or its answer is a stream that goes on */
     CONNECTION_SENDING, /* all of the answer is queued */
-    CONNECTION_LINGER,  /* nothing more is sent; what still comes is dropped, so that the answer is not lost */
+    CONNECTION_LINGER, /* nothing more is sent; what still comes is dropped, so that the answer is not lost */
     CONNECTION_CLOSED,
 } connection_state;
 
@@ -26,19 +26,19 @@ typedef struct active_request {
     bool ollama;
     char path[ROUTE_MAX_PATH];
     size_t i_tail, n_path;
-    char id[65];         /* x-request-id */
-    char origin[256];    /* of a web page that may read the answer; "" */
-    char headers[256];   /* that it may send, of a preflight request */
+    char id[65];       /* x-request-id */
+    char origin[256];  /* of a web page that may read the answer; "" */
+    char headers[256]; /* that it may send, of a preflight request */
     bool is_preflight;
     chunk_scan chunks;
     buffer body;
-    size_t n_body;       /* bytes of it so far, as counted in server.n_body_bytes */
-    int refusal;         /* status of what is wrong with the body; 0: nothing */
+    size_t n_body; /* bytes of it so far, as counted in server.n_body_bytes */
+    int refusal;   /* status of what is wrong with the body; 0: nothing */
     uint64_t start_ns, body_ns;
-    call *call;          /* NULL: the engine thread has nothing of it */
+    call *call; /* NULL: the engine thread has nothing of it */
     bool is_stream, head_sent, all_queued;
-    int status;          /* of the answer; 0: none */
-    uint64_t n_sent;     /* bytes of its body */
+    int status;      /* of the answer; 0: none */
+    uint64_t n_sent; /* bytes of its body */
 } active_request;
 
 struct connection {
@@ -51,17 +51,19 @@ struct connection {
     connection_state state;
     http_parser parser;
     head_scan scan;
-    buffer input;    /* what was read and not used */
-    size_t n_scanned; /* bytes of it */
-    size_t n_dropped; /* bytes, in CONNECTION_LINGER */
+    buffer input;      /* what was read and not used */
+    size_t n_scanned;  /* bytes of it */
+    size_t n_dropped;  /* bytes that came and were not used */
     unsigned n_handle; /* not closed yet */
-    bool is_unix, is_listed_idle, is_reading, has_ended; /* has_ended: the client sends nothing more */
+    bool is_unix, is_listed_idle, is_reading;
+    bool has_ended; /* the client sends nothing more */
+    bool drops;     /* what comes is not used; the connection ends after this answer */
     /* Times by base/clock.h; 0: none. */
     uint64_t deadline_ns, ping_ns, check_ns;
     uint64_t n_queued, n_taken, progress_ns; /* bytes that were to be sent, and that the system took */
 };
 
-enum { CONNECTION_MAX_INPUT = 64 << 10 }; /* beyond it nothing is read until the request is answered */
+enum { CONNECTION_MAX_INPUT = 64 << 10 }; /* bytes that are kept behind a request that is not answered */
 
 /* ---- connection.c ---------------------------------------------------------------------------------------------- */
 

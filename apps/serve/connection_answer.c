@@ -140,10 +140,13 @@ static void __attribute__((format(printf, 2, 3))) head_add(head_text *h, const c
 static void head_begin(head_text *h, const active_request *r, int status, bool keep_alive)
 {
     h->n = 0;
-    head_add(h, "HTTP/1.1 %d %s\r\nConnection: %s\r\n", status, status_words(status), keep_alive ? "keep-alive" : "close");
+    head_add(h, "HTTP/1.1 %d %s\r\nConnection: %s\r\n", status, status_words(status),
+             keep_alive ? "keep-alive" : "close");
     if (*r->id) head_add(h, "x-request-id: %s\r\n", r->id);
     if (*r->origin)
-        head_add(h, "Access-Control-Allow-Origin: %s\r\nAccess-Control-Expose-Headers: x-request-id\r\nVary: Origin\r\n",
+        head_add(h,
+                 "Access-Control-Allow-Origin: %s\r\nAccess-Control-Expose-Headers: x-request-id\r\nVary: "
+                 "Origin\r\n",
                  r->origin);
 }
 
@@ -184,8 +187,9 @@ static void finish(connection *c)
 
 void connection_reply(connection *c, reply *out)
 {
-    static char no_memory[] = "{\"error\": {\"message\": \"out of memory\", \"type\": \"unavailable_error\", \"param\": null, "
-                              "\"code\": null}}\n";
+    static char no_memory[] =
+        "{\"error\": {\"message\": \"out of memory\", \"type\": \"unavailable_error\", \"param\": null, "
+        "\"code\": null}}\n";
     active_request *r = c->request;
     head_text h;
     bool lost = !out->body && out->status >= 400;
@@ -240,7 +244,8 @@ static void send_part(connection *c, char *bytes, size_t n, size_t n_part)
     begin_stream(c);
     if (c->state == CONNECTION_CLOSED) return;
     int n_size = snprintf(size, sizeof size, "%zx\r\n", n);
-    uv_buf_t parts[] = {uv_buf_init(size, (unsigned)n_size), uv_buf_init(bytes, (unsigned)n), uv_buf_init(line_end, 2)};
+    uv_buf_t parts[] = {uv_buf_init(size, (unsigned)n_size), uv_buf_init(bytes, (unsigned)n),
+                        uv_buf_init(line_end, 2)};
     r->n_sent += n;
     if (is_chunked(r)) send_bytes(c, parts, 3, n_part);
     else send_bytes(c, parts + 1, 1, n_part);

@@ -26,8 +26,8 @@ void active_request_free(connection *c)
     }
     const char *method = r->has_method ? http_method_str((enum http_method)r->method) : "-";
     server_count(c->server, r->i_route, r->status);
-    server_log(c->server, "%s %.200s %d%s %llu bytes %.1f ms %s", method, r->n_path > 0 ? r->path : "-", r->status,
-               r->all_queued && r->status > 0 ? "" : " (not ended)", (unsigned long long)r->n_sent,
+    server_log(c->server, "%s %.200s %d%s %llu bytes %.1f ms %s", method, r->n_path > 0 ? r->path : "-",
+               r->status, r->all_queued && r->status > 0 ? "" : " (not ended)", (unsigned long long)r->n_sent,
                hth_clock_since(r->start_ns) * 1e3, *r->id ? r->id : "-");
     free(r->body.bytes);
     free(r);
@@ -67,7 +67,8 @@ static void copy_names(char *out, size_t size, text_part names)
 {
     if (!names.text || names.n >= size) return;
     for (size_t i = 0; i < names.n; i++)
-        if (!is_token_byte((unsigned char)names.text[i]) && names.text[i] != ',' && names.text[i] != ' ') return;
+        if (!is_token_byte((unsigned char)names.text[i]) && names.text[i] != ',' && names.text[i] != ' ')
+            return;
     memcpy(out, names.text, names.n);
 }
 
@@ -96,7 +97,8 @@ static bool is_from_here(connection *c, const head *h)
     active_request *r = c->request;
     bool foreign;
     if (h->n_field[HEAD_HOST] > 0 && !c->is_unix && !access_host_ok(a, h->field[HEAD_HOST])) {
-        connection_refuse(c, 403, "", "the Host header names another host; --allow-host adds names of this one");
+        connection_refuse(c, 403, "",
+                          "the Host header names another host; --allow-host adds names of this one");
         return false;
     }
     if (!access_origin_ok(a, h, &foreign)) {
@@ -140,8 +142,8 @@ static bool check_body(connection *c, const head *h)
     } else if (needs_engine && !is_json(h->field[HEAD_CONTENT_TYPE])) {
         connection_refuse(c, 415, "", "the Content-Type must be application/json");
     } else if (!h->chunked && h->content_length > limits->max_body) {
-        connection_refuse(c, 413, "", "the body has %llu bytes; %zu are allowed", (unsigned long long)h->content_length,
-                          limits->max_body);
+        connection_refuse(c, 413, "", "the body has %llu bytes; %zu are allowed",
+                          (unsigned long long)h->content_length, limits->max_body);
     } else if (needs_engine && !server_is_ready(c->server)) {
         connection_refuse(c, 503, "", "the model is still being read");
     } else {
@@ -187,7 +189,8 @@ static void submit(connection *c)
 {
     active_request *r = c->request;
     server *s = c->server;
-    call *made = call_make(s->exchange, r->route->run, s->options.call_user, r->route->path, r->body.bytes, r->body.n);
+    call *made =
+        call_make(s->exchange, r->route->run, s->options.call_user, r->route->path, r->body.bytes, r->body.n);
     r->body = (buffer){0};
     if (!made) {
         connection_refuse(c, 503, "", "out of memory");
@@ -302,7 +305,9 @@ static int on_complete(http_parser *p)
 static void refuse_body(connection *c, const char *why)
 {
     active_request *r = c->request;
-    if (r->refusal == 413) connection_refuse(c, 413, "", "the body is larger than %zu bytes", c->server->options.limits.max_body);
+    if (r->refusal == 413)
+        connection_refuse(c, 413, "", "the body is larger than %zu bytes",
+                          c->server->options.limits.max_body);
     else if (r->refusal == 503) connection_refuse(c, 503, "", "there is no memory for the body now");
     else connection_refuse(c, 400, "", "%s", why);
 }

@@ -14,7 +14,8 @@ static bool check_variable(void *user, const char *key, const json_in *value)
     fields *f = user;
     json_in_kind kind = json_in_kind_of(value);
     if (kind != JSON_IN_ARRAY && kind != JSON_IN_OBJECT) return true;
-    return fields_fail(f, "chat_template_kwargs", "%.100s is %s; single values alone are taken", key, json_kind_words(kind));
+    return fields_fail(f, "chat_template_kwargs", "%.100s is %s; single values alone are taken", key,
+                       json_kind_words(kind));
 }
 
 static void render(call *c, const engine *e, const messages *m, const hearth_chat_options *o)
@@ -50,7 +51,8 @@ void template_run(void *user, call *c)
               (!variables || json_in_each(variables, check_variable, &f));
     if (ok && fields_value(&f, "tools")) ok = fields_fail(&f, "tools", "tools are not supported");
     if (ok && !e->chat) problem_of_error(&p, &e->chat_error), ok = false;
-    if (ok && variables && !(written = json_in_write(variables))) problem_set(&p, 503, "", "out of memory"), ok = false;
+    if (ok && variables && !(written = json_in_write(variables)))
+        problem_set(&p, 503, "", "out of memory"), ok = false;
     hearth_chat_options o = {.add_generation_prompt = add_prompt, .local_time = &now, .variables = written};
     if (ok) render(c, e, &m, &o);
     else call_problem(c, &p);

@@ -70,9 +70,12 @@ void tokenize_run(void *user, call *c)
     int32_t *ids = NULL;
     bool add_special = false, parse_special = true, with_pieces = false;
     json_in *document = fields_read(c, &f, &p);
-    bool ok = document && fields_need_text(&f, "content", &text, &n) && fields_bool(&f, "add_special", &add_special) &&
-              fields_bool(&f, "parse_special", &parse_special) && fields_bool(&f, "with_pieces", &with_pieces);
-    unsigned flags = (add_special ? (unsigned)HEARTH_ADD_SPECIAL : 0u) | (parse_special ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
+    bool ok = document && fields_need_text(&f, "content", &text, &n) &&
+              fields_bool(&f, "add_special", &add_special) &&
+              fields_bool(&f, "parse_special", &parse_special) &&
+              fields_bool(&f, "with_pieces", &with_pieces);
+    unsigned flags = (add_special ? (unsigned)HEARTH_ADD_SPECIAL : 0u) |
+                     (parse_special ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
     if (!ok) {
         call_problem(c, &p);
     } else if (hearth_tokenize(e->model, text, n, flags, &ids, &n_ids, &err) != HEARTH_OK) {
@@ -86,7 +89,8 @@ void tokenize_run(void *user, call *c)
 
 /* ---- to text ----------------------------------------------------------------------------------------------------- */
 
-static bool add_token(fields *f, const engine *e, hearth_detokenizer *d, const json_in *v, size_t i, buffer *text)
+static bool add_token(fields *f, const engine *e, hearth_detokenizer *d, const json_in *v, size_t i,
+                      buffer *text)
 {
     hearth_error err;
     const char *piece;
@@ -95,9 +99,11 @@ static bool add_token(fields *f, const engine *e, hearth_detokenizer *d, const j
     int64_t id = json_in_kind_of(v) == JSON_IN_INTEGER ? json_in_integer(v) : -1;
     snprintf(name, sizeof name, "tokens[%zu]", i);
     if (json_in_kind_of(v) != JSON_IN_INTEGER)
-        return fields_fail(f, name, "a whole number is expected, not %s", json_kind_words(json_in_kind_of(v)));
+        return fields_fail(f, name, "a whole number is expected, not %s",
+                           json_kind_words(json_in_kind_of(v)));
     if (id < 0 || id >= (int64_t)e->info.n_vocab)
-        return fields_fail(f, name, "the vocabulary has the ids 0 to %u, not %lld", e->info.n_vocab - 1, (long long)id);
+        return fields_fail(f, name, "the vocabulary has the ids 0 to %u, not %lld", e->info.n_vocab - 1,
+                           (long long)id);
     if (hearth_detokenizer_push(d, (int32_t)id, &piece, &n, &err) != HEARTH_OK)
         return fields_fail(f, name, "%s", err.message);
     if (buffer_add(text, piece, n)) return true;

@@ -14,16 +14,16 @@ typedef struct engine {
     bool (*load)(void *user, hearth_model **model); /* on the engine thread; false: an error was reported */
     void *load_user;
     void (*on_ready)(const struct engine *e); /* on the engine thread; NULL: none */
-    const char *id;      /* of the model, for clients */
-    int64_t created;     /* seconds since 1970 */
-    uint32_t n_ctx;      /* wanted; 0: as the library chooses */
+    const char *id;                           /* of the model, for clients */
+    int64_t created;                          /* seconds since 1970 */
+    uint32_t n_ctx;                           /* wanted; 0: as the library chooses */
     /* Of the engine thread; after server_is_ready also read by the network thread, which changes nothing. */
     hearth_model *model;
-    hearth_chat *chat;   /* NULL: chat_error says why */
+    hearth_chat *chat; /* NULL: chat_error says why */
     hearth_error chat_error;
     hearth_model_info info;
-    char digest[17];     /* of the model's weights (hth_model_hash), for clients that compare models */
-    bool failed;         /* the model did not open */
+    char digest[17]; /* of the model's weights (hth_model_hash), for clients that compare models */
+    bool failed;     /* the model did not open */
     pthread_t thread;
 } engine;
 

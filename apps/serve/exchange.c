@@ -225,7 +225,8 @@ uint64_t exchange_changes(exchange *x)
 void exchange_wait(exchange *x, uint64_t seen, uint64_t end_ns)
 {
     pthread_mutex_lock(&x->lock);
-    while (x->n_change == seen && hth_cond_wait_until(&x->changed, &x->lock, end_ns)) {}
+    while (x->n_change == seen && hth_cond_wait_until(&x->changed, &x->lock, end_ns)) {
+    }
     pthread_mutex_unlock(&x->lock);
 }
 

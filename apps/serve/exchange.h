@@ -34,20 +34,20 @@ typedef struct call call;
 typedef void call_fn(void *user, call *c);
 
 typedef enum event_kind {
-    EVENT_REPLY,  /* the whole answer; the call is over */
+    EVENT_REPLY, /* the whole answer; the call is over */
     EVENT_STREAM, /* the request is accepted: from now on its answer is a stream, whose first part may take long */
-    EVENT_PART,   /* bytes of the stream */
-    EVENT_END,    /* the stream is complete; the call is over */
-    EVENT_BREAK,  /* nothing more comes, because memory ran out or the call was cancelled; the call is over */
+    EVENT_PART,  /* bytes of the stream */
+    EVENT_END,   /* the stream is complete; the call is over */
+    EVENT_BREAK, /* nothing more comes, because memory ran out or the call was cancelled; the call is over */
 } event_kind;
 
 typedef struct event {
     struct event *next;
     call *call;
     event_kind kind;
-    int status;    /* of an EVENT_REPLY */
+    int status;           /* of an EVENT_REPLY */
     unsigned retry_after; /* seconds, of an EVENT_REPLY; 0: the client is told nothing */
-    char *bytes;   /* [n] JSON of an EVENT_REPLY, bytes of an EVENT_PART; freed with free; NULL: none */
+    char *bytes; /* [n] JSON of an EVENT_REPLY, bytes of an EVENT_PART; freed with free; NULL: none */
     size_t n;
 } event;
 
@@ -55,22 +55,22 @@ struct call {
     /* Set before exchange_submit; the engine thread reads them. */
     call_fn *run;
     void *user;
-    const char *path;        /* of the route, for reports */
-    char *body;              /* [n_body] of the request, and a NUL; freed with the call */
+    const char *path; /* of the route, for reports */
+    char *body;       /* [n_body] of the request, and a NUL; freed with the call */
     size_t n_body;
-    bool ollama;             /* errors have the form of Ollama's API */
-    uint64_t submit_ns;      /* by base/clock.h */
+    bool ollama;        /* errors have the form of Ollama's API */
+    uint64_t submit_ns; /* by base/clock.h */
     /* Of both threads. */
     _Atomic bool cancelled;  /* the client is gone, or the server stops: end the call without an answer */
     _Atomic bool taken;      /* by the engine thread */
     _Atomic size_t n_unsent; /* bytes of parts that the client has not taken */
     exchange *exchange;
     /* Of the network thread. */
-    void *connection;        /* NULL: gone */
-    call *next, *previous;   /* among all calls that are not over */
+    void *connection;      /* NULL: gone */
+    call *next, *previous; /* among all calls that are not over */
     /* Of the queue. */
     call *next_queued;
-    event last;              /* what ends the call needs no memory */
+    event last; /* what ends the call needs no memory */
 };
 
 /* ---- both threads ------------------------------------------------------------------------------------------ */

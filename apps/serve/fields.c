@@ -8,10 +8,10 @@
 
 const char *json_kind_words(json_in_kind kind)
 {
-    static const char *const words[] = {[JSON_IN_ABSENT] = "nothing",      [JSON_IN_NULL] = "null",
-                                        [JSON_IN_BOOL] = "true or false",  [JSON_IN_INTEGER] = "a whole number",
-                                        [JSON_IN_REAL] = "a number",       [JSON_IN_TEXT] = "a text",
-                                        [JSON_IN_ARRAY] = "an array",      [JSON_IN_OBJECT] = "an object"};
+    static const char *const words[] = {
+        [JSON_IN_ABSENT] = "nothing",         [JSON_IN_NULL] = "null",       [JSON_IN_BOOL] = "true or false",
+        [JSON_IN_INTEGER] = "a whole number", [JSON_IN_REAL] = "a number",   [JSON_IN_TEXT] = "a text",
+        [JSON_IN_ARRAY] = "an array",         [JSON_IN_OBJECT] = "an object"};
     return words[kind];
 }
 
@@ -35,7 +35,8 @@ static bool check_size(const char *text, size_t n, problem *p)
         if (c == '{' || c == '[') {
             size += c == '{' ? OBJECT_SIZE : ARRAY_SIZE;
             if (++depth > FIELDS_MAX_DEPTH) {
-                problem_set(p, 400, "", "the body is nested deeper than %d levels, at byte %zu", FIELDS_MAX_DEPTH, i);
+                problem_set(p, 400, "", "the body is nested deeper than %d levels, at byte %zu",
+                            FIELDS_MAX_DEPTH, i);
                 return false;
             }
         } else if ((c == '}' || c == ']') && depth > 0) {
@@ -65,7 +66,8 @@ json_in *fields_read(const call *c, fields *out, problem *p)
         return NULL;
     }
     if (json_in_kind_of(document) != JSON_IN_OBJECT) {
-        problem_set(p, 400, "", "the body is %s; a JSON object is expected", json_kind_words(json_in_kind_of(document)));
+        problem_set(p, 400, "", "the body is %s; a JSON object is expected",
+                    json_kind_words(json_in_kind_of(document)));
         json_in_free(document);
         return NULL;
     }
@@ -103,7 +105,8 @@ static bool of_kind(fields *f, const char *name, json_in_kind kind, const json_i
     if (!fields_ok(f)) return false;
     const json_in *v = fields_value(f, name);
     if (v && json_in_kind_of(v) != kind)
-        return fields_fail(f, name, "%s is expected, not %s", json_kind_words(kind), json_kind_words(json_in_kind_of(v)));
+        return fields_fail(f, name, "%s is expected, not %s", json_kind_words(kind),
+                           json_kind_words(json_in_kind_of(v)));
     *value = v;
     return true;
 }
@@ -124,7 +127,10 @@ bool fields_text(fields *f, const char *name, const char **text, size_t *n)
     return true;
 }
 
-bool fields_array(fields *f, const char *name, const json_in **array) { return of_kind(f, name, JSON_IN_ARRAY, array); }
+bool fields_array(fields *f, const char *name, const json_in **array)
+{
+    return of_kind(f, name, JSON_IN_ARRAY, array);
+}
 bool fields_object(fields *f, const char *name, const json_in **object)
 {
     return of_kind(f, name, JSON_IN_OBJECT, object);
@@ -149,5 +155,6 @@ bool fields_at(fields *f, const char *name, const json_in *array, size_t i, fiel
     *out = (fields){.object = json_in_at(array, i), .problem = f->problem};
     snprintf(out->path, sizeof out->path, "%.60s%s%s[%zu]", f->path, *f->path ? "." : "", name, i);
     if (json_in_kind_of(out->object) == JSON_IN_OBJECT) return true;
-    return fields_fail(out, "", "an object is expected, not %s", json_kind_words(json_in_kind_of(out->object)));
+    return fields_fail(out, "", "an object is expected, not %s",
+                       json_kind_words(json_in_kind_of(out->object)));
 }

@@ -12,7 +12,7 @@ enum { FIELDS_MAX_DEPTH = 64, FIELDS_MAX_MEMORY = 64 << 20 };
 /* An object of the document. */
 typedef struct fields {
     const json_in *object;
-    char path[120]; /* "messages[1]"; "": the document */
+    char path[120];   /* "messages[1]"; "": the document */
     problem *problem; /* status 0: nothing is wrong so far */
 } fields;
 

@@ -81,7 +81,8 @@ static int end_header_line(head_scan *h, bool *is_complete, const char **why)
     return h->n_line == 0 || h->in_value ? 0 : bad(why, "a header has no colon");
 }
 
-int head_scan_bytes(head_scan *h, const char *bytes, size_t n, size_t *n_used, bool *is_complete, const char **why)
+int head_scan_bytes(head_scan *h, const char *bytes, size_t n, size_t *n_used, bool *is_complete,
+                    const char **why)
 {
     int status = 0;
     size_t i = 0;
@@ -110,7 +111,16 @@ int head_scan_bytes(head_scan *h, const char *bytes, size_t n, size_t *n_used, b
 
 /* ---- chunks -------------------------------------------------------------------------------------------------- */
 
-enum { CHUNK_SIZE, CHUNK_EXTENSION, CHUNK_SIZE_LF, CHUNK_DATA, CHUNK_DATA_CR, CHUNK_DATA_LF, CHUNK_TRAILER, CHUNK_TRAILER_LF };
+enum {
+    CHUNK_SIZE,
+    CHUNK_EXTENSION,
+    CHUNK_SIZE_LF,
+    CHUNK_DATA,
+    CHUNK_DATA_CR,
+    CHUNK_DATA_LF,
+    CHUNK_TRAILER,
+    CHUNK_TRAILER_LF
+};
 enum { MAX_EXTENSION = 256, MAX_TRAILERS = 4 << 10 };
 
 static int hex_digit(unsigned char c)
@@ -135,13 +145,16 @@ static int scan_chunk_size(chunk_scan *k, unsigned char c, const char **why)
     }
     if (k->state == CHUNK_SIZE && c != ';') return bad(why, "the size of a chunk is not hexadecimal");
     k->state = CHUNK_EXTENSION;
-    return !is_control(c) && ++k->n_line <= MAX_EXTENSION ? 0 : bad(why, "the extension of a chunk is not allowed");
+    return !is_control(c) && ++k->n_line <= MAX_EXTENSION
+               ? 0
+               : bad(why, "the extension of a chunk is not allowed");
 }
 
 static int scan_trailer(chunk_scan *k, unsigned char c, const char **why)
 {
     if (c == '\r') k->state = CHUNK_TRAILER_LF;
-    else if (is_control(c) || ++k->n_trailer > MAX_TRAILERS) return bad(why, "a trailer of the body is not allowed");
+    else if (is_control(c) || ++k->n_trailer > MAX_TRAILERS)
+        return bad(why, "a trailer of the body is not allowed");
     else k->n_line++;
     return 0;
 }
@@ -172,7 +185,8 @@ static int scan_chunk_byte(chunk_scan *k, unsigned char c, bool *is_complete, co
     return 0;
 }
 
-int chunk_scan_bytes(chunk_scan *k, const char *bytes, size_t n, size_t *n_used, bool *is_complete, const char **why)
+int chunk_scan_bytes(chunk_scan *k, const char *bytes, size_t n, size_t *n_used, bool *is_complete,
+                     const char **why)
 {
     int status = 0;
     size_t i = 0;

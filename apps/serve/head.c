@@ -81,8 +81,10 @@ static int on_complete(http_parser *p)
 
 bool head_read(http_parser *parser, const char *bytes, size_t n, head *out, const char **why)
 {
-    static const http_parser_settings settings = {
-        .on_url = on_url, .on_header_field = on_field, .on_header_value = on_value, .on_headers_complete = on_complete};
+    static const http_parser_settings settings = {.on_url = on_url,
+                                                  .on_header_field = on_field,
+                                                  .on_header_value = on_value,
+                                                  .on_headers_complete = on_complete};
     *out = (head){0};
     http_parser_init(parser, HTTP_REQUEST);
     parser->data = out;

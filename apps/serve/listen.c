@@ -45,7 +45,8 @@ static bool is_loopback(const struct sockaddr *address)
     const void *any = address;
     if (address->sa_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)any)->sin_addr.s_addr) >> 24 == 127;
-    if (address->sa_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)any)->sin6_addr);
+    if (address->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)any)->sin6_addr);
     return true;
 }
 
@@ -129,7 +130,8 @@ static hearth_status fail_listen(const char *host, unsigned port, int error, hea
 
 hearth_status server_listen(server *s, const char *host, unsigned *port, hearth_error *err)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE},
+                    *found;
     int error = getaddrinfo(host, NULL, &hints, &found);
     if (error) return hth_fail(err, HEARTH_ERROR_IO, "--host %s: %s", host, gai_strerror(error));
     hearth_status st = HEARTH_ERROR_IO;
@@ -170,17 +172,19 @@ static hearth_status remove_stale(const char *path, hearth_error *err)
     struct stat info;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "--unix-socket %s: the path has more than %zu bytes", path,
-                        sizeof address.sun_path - 1);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "--unix-socket %s: the path has more than %zu bytes",
+                        path, sizeof address.sun_path - 1);
     strcpy(address.sun_path, path);
     if (lstat(path, &info) != 0) return HEARTH_OK;
     if (!S_ISSOCK(info.st_mode))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "--unix-socket %s: a file that is no socket is there", path);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "--unix-socket %s: a file that is no socket is there",
+                        path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool used = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
     if (fd >= 0) close(fd);
     if (used) return hth_fail(err, HEARTH_ERROR_IO, "--unix-socket %s: another program listens there", path);
-    if (unlink(path) != 0) return hth_fail(err, HEARTH_ERROR_IO, "--unix-socket %s: %s", path, strerror(errno));
+    if (unlink(path) != 0)
+        return hth_fail(err, HEARTH_ERROR_IO, "--unix-socket %s: %s", path, strerror(errno));
     return HEARTH_OK;
 }
 
@@ -214,8 +218,8 @@ static hearth_status take_passed(server *s, int fd, hearth_error *err)
     int listens = 0;
     unsigned port;
     socklen_t n_listens = sizeof listens;
-    if (getsockname(fd, address, &n) != 0 || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n_listens) != 0 ||
-        !listens)
+    if (getsockname(fd, address, &n) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n_listens) != 0 || !listens)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "LISTEN_FDS: descriptor %d is no listening socket", fd);
     bool is_unix = address->sa_family == AF_UNIX;
     listener *l = make_listener(s, is_unix, err);
@@ -238,7 +242,8 @@ hearth_status server_listen_passed(server *s, unsigned *n, hearth_error *err)
     if (!pid || !count || strtol(pid, NULL, 10) != (long)getpid()) return HEARTH_OK;
     unsigned long n_fd = strtoul(count, NULL, 10);
     if (n_fd > MAX_PASSED)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "LISTEN_FDS=%s: at most %d sockets can be passed", count, MAX_PASSED);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "LISTEN_FDS=%s: at most %d sockets can be passed", count,
+                        MAX_PASSED);
     for (; st == HEARTH_OK && *n < n_fd; (*n)++) st = take_passed(s, FIRST_PASSED_FD + (int)*n, err);
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");

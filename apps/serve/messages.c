@@ -43,7 +43,9 @@ static bool read_content(fields *f, hearth_message *m, char **joined)
     buffer text = {0};
     m->content = "";
     m->n = 0;
-    if (!v) return strcmp(m->role, "assistant") == 0 || fields_fail(f, "content", "a text is expected; the field is missing");
+    if (!v)
+        return strcmp(m->role, "assistant") == 0 ||
+               fields_fail(f, "content", "a text is expected; the field is missing");
     if (json_in_kind_of(v) == JSON_IN_TEXT) {
         m->content = json_in_bytes(v, &m->n);
         return true;
@@ -53,7 +55,8 @@ static bool read_content(fields *f, hearth_message *m, char **joined)
                            json_kind_words(json_in_kind_of(v)));
     fields part;
     bool ok = true;
-    for (size_t i = 0; ok && i < json_in_count(v); i++) ok = fields_at(f, "content", v, i, &part) && read_part(&part, &text);
+    for (size_t i = 0; ok && i < json_in_count(v); i++)
+        ok = fields_at(f, "content", v, i, &part) && read_part(&part, &text);
     *joined = text.bytes;
     if (text.bytes) m->content = text.bytes;
     m->n = text.n;
@@ -63,7 +66,8 @@ static bool read_content(fields *f, hearth_message *m, char **joined)
 static bool read_message(fields *f, hearth_message *m, char **joined)
 {
     if (!read_role(f, &m->role) || !read_content(f, m, joined)) return false;
-    if (fields_value(f, "tool_calls")) return fields_fail(f, "tool_calls", "calls of tools are not supported");
+    if (fields_value(f, "tool_calls"))
+        return fields_fail(f, "tool_calls", "calls of tools are not supported");
     return true;
 }
 

@@ -9,9 +9,9 @@
 #include <hearth/hearth.h>
 
 typedef struct reply {
-    int status;           /* 0: no answer yet */
-    const char *type;     /* of the content; NULL: JSON */
-    char *body;           /* [n], freed with free; NULL: memory ran out, or there is none */
+    int status;       /* 0: no answer yet */
+    const char *type; /* of the content; NULL: JSON */
+    char *body;       /* [n], freed with free; NULL: memory ran out, or there is none */
     size_t n;
     char allow[64];       /* methods of the path, for 405; "": none */
     unsigned retry_after; /* seconds; 0: not said */

@@ -182,7 +182,8 @@ void server_stop(server *s)
 static hearth_status open_loop(server *s, hearth_error *err)
 {
     int error = uv_loop_init(&s->loop);
-    if (error) return hth_fail(err, HEARTH_ERROR_IO, "the event loop cannot be opened: %s", uv_strerror(error));
+    if (error)
+        return hth_fail(err, HEARTH_ERROR_IO, "the event loop cannot be opened: %s", uv_strerror(error));
     s->is_open = true;
     error = uv_async_init(&s->loop, &s->wake, on_wake);
     s->wake.data = s;
@@ -192,7 +193,8 @@ static hearth_status open_loop(server *s, hearth_error *err)
         uv_signal_init(&s->loop, &s->signals[i]);
         s->signals[i].data = s;
     }
-    if (error) return hth_fail(err, HEARTH_ERROR_IO, "the event loop cannot be opened: %s", uv_strerror(error));
+    if (error)
+        return hth_fail(err, HEARTH_ERROR_IO, "the event loop cannot be opened: %s", uv_strerror(error));
     return HEARTH_OK;
 }
 

@@ -14,11 +14,11 @@ typedef struct server_limits {
     uint64_t body_ns;     /* of a body, besides a second for each MiB */
     uint64_t write_ns;    /* while a client takes nothing of an answer */
     uint64_t shutdown_ns; /* for requests that run when the server is told to stop */
-    uint64_t ping_ns;     /* the first comment in a stream that is silent; later ones come at three times that */
+    uint64_t ping_ns; /* the first comment in a stream that is silent; later ones come at three times that */
     size_t max_body;
-    size_t max_bodies;    /* bytes of all bodies together */
+    size_t max_bodies; /* bytes of all bodies together */
     size_t max_connections;
-    size_t max_waiting;   /* calls */
+    size_t max_waiting; /* calls */
 } server_limits;
 server_limits server_default_limits(void);
 

@@ -34,18 +34,19 @@ struct server {
     uv_timer_t shutdown_timer;
     exchange *exchange;
     listener *listeners;
-    connection *connections;         /* all that are not closed */
-    connection *idle, *idle_newest;  /* those without a request, the oldest first */
+    connection *connections;        /* all that are not closed */
+    connection *idle, *idle_newest; /* those without a request, the oldest first */
     size_t n_connection;
-    size_t n_body_bytes;             /* of all bodies */
-    call *calls;                     /* that are not over, the newest first */
-    uint64_t (*counters)[SERVER_N_CODE]; /* [n_route + 1] answers by path and status; the last row: no route */
+    size_t n_body_bytes; /* of all bodies */
+    call *calls;         /* that are not over, the newest first */
+    uint64_t (
+        *counters)[SERVER_N_CODE]; /* [n_route + 1] answers by path and status; the last row: no route */
     size_t n_route;
     char addresses[600];
     bool exposed;
-    bool is_open;                    /* the loop has its handles */
+    bool is_open; /* the loop has its handles */
     bool stopping;
-    int end_signal;                  /* that ended the server at once; 0: none */
+    int end_signal; /* that ended the server at once; 0: none */
     _Atomic bool ready, stop_asked;
     char read_buffer[SERVER_READ_SIZE];
 };

@@ -22,14 +22,17 @@ typedef struct scan_end {
     bool is_complete;
 } scan_end;
 
-typedef int scan_fn(void *scan, const char *bytes, size_t n, size_t *n_used, bool *is_complete, const char **why);
+typedef int scan_fn(void *scan, const char *bytes, size_t n, size_t *n_used, bool *is_complete,
+                    const char **why);
 
-static int scan_head(void *scan, const char *bytes, size_t n, size_t *n_used, bool *is_complete, const char **why)
+static int scan_head(void *scan, const char *bytes, size_t n, size_t *n_used, bool *is_complete,
+                     const char **why)
 {
     return head_scan_bytes(scan, bytes, n, n_used, is_complete, why);
 }
 
-static int scan_chunks(void *scan, const char *bytes, size_t n, size_t *n_used, bool *is_complete, const char **why)
+static int scan_chunks(void *scan, const char *bytes, size_t n, size_t *n_used, bool *is_complete,
+                       const char **why)
 {
     return chunk_scan_bytes(scan, bytes, n, n_used, is_complete, why);
 }
@@ -79,8 +82,10 @@ static void check_chunks(http_parser *p, const char *bytes, size_t n, size_t cut
 
 static void check_head(const head *h, const char *bytes, size_t n)
 {
-    static const access_rules rules = {.names = {"a.b"}, .n_name = 1, .origins = {"http://a"}, .n_origin = 1, .any_address = true};
-    static const route none[] = {{.method = HTTP_GET, .path = "/a/{b}"}, {.method = HTTP_POST, .path = "/a"}, {0}};
+    static const access_rules rules = {
+        .names = {"a.b"}, .n_name = 1, .origins = {"http://a"}, .n_origin = 1, .any_address = true};
+    static const route none[] = {
+        {.method = HTTP_GET, .path = "/a/{b}"}, {.method = HTTP_POST, .path = "/a"}, {0}};
     route_match m;
     bool foreign;
     for (int i = 0; i < N_HEAD_FIELD; i++) {
@@ -88,7 +93,8 @@ static void check_head(const head *h, const char *bytes, size_t n)
         expect((t.text != NULL) == (h->n_field[i] > 0));
         if (t.text) expect(t.text >= bytes && t.text + t.n <= bytes + n);
     }
-    expect(h->target.n <= HEAD_MAX_TARGET && h->target.text >= bytes && h->target.text + h->target.n <= bytes + n);
+    expect(h->target.n <= HEAD_MAX_TARGET && h->target.text >= bytes &&
+           h->target.text + h->target.n <= bytes + n);
     route_find(none, h->method, h->target, &m);
     expect(m.n_path < ROUTE_MAX_PATH && (!m.route || m.known));
     if (h->n_field[HEAD_HOST] > 0) access_host_ok(&rules, h->field[HEAD_HOST]);

@@ -46,7 +46,7 @@ class Server:
     def __init__(self, *options, model=MODEL, unix=None, env=None, ready=True, wrap=(), pass_fds=()):
         self.where = unix
         place = ["--unix-socket", unix] if unix else [] if "--host" in options or pass_fds else ["--port", "0"]
-        environment = dict(os.environ, HEARTH_API_KEY="", **(env or {}))
+        environment = {**os.environ, "HEARTH_API_KEY": "", **(env or {})}
         self.process = subprocess.Popen([*wrap, HEARTH, "serve", model, *place, *options], env=environment,
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=pass_fds)
         self.lines, self.reads = [], threading.Condition()

@@ -49,7 +49,8 @@ TEST(calls_come_in_order_and_only_as_many_as_may_wait)
     call_reply(a, 200, strdup("x"), 1);
     call_break(c);
     event *e = exchange_events(x);
-    CHECK(e->kind == EVENT_END && e->call == b && e->next->status == 200 && e->next->n == 1 && e->next->next->kind == EVENT_BREAK);
+    CHECK(e->kind == EVENT_END && e->call == b && e->next->status == 200 && e->next->n == 1 &&
+          e->next->next->kind == EVENT_BREAK);
     free_events(e);
     exchange_count(x, &n_waiting, &n_running);
     CHECK(n_waiting == 0 && n_running == 0 && exchange_events(x) == NULL);
@@ -92,7 +93,8 @@ TEST(a_call_is_paused_while_much_is_unsent)
     CHECK(call_is_paused(a));
     uint64_t seen = exchange_changes(x);
     call_sent(a, sizeof bytes);
-    CHECK(!call_is_paused(a) && exchange_changes(x) == seen); /* it goes on, but nothing waits for so little */
+    CHECK(!call_is_paused(a) &&
+          exchange_changes(x) == seen); /* it goes on, but nothing waits for so little */
     call_sent(a, sizeof bytes);
     CHECK_INT(exchange_changes(x), seen);
     call_sent(a, 1);
@@ -134,7 +136,8 @@ static void *serve(void *arg)
         uint64_t seen = exchange_changes(x);
         for (call *c = exchange_take(x); c; c = exchange_take(x)) {
             bool ok = call_begin_stream(c);
-            for (int i = 0; ok && i < N_PART && !call_is_cancelled(c); i++) ok = call_send(c, c->body, c->n_body);
+            for (int i = 0; ok && i < N_PART && !call_is_cancelled(c); i++)
+                ok = call_send(c, c->body, c->n_body);
             if (n++ % 2) call_end(c);
             else call_reply(c, 500, NULL, 0);
         }
@@ -171,7 +174,8 @@ TEST(two_threads_lose_nothing)
         if (n_made < N_CALL) {
             call *c = make(x, "body");
             if (!exchange_submit(x, c)) call_free(c);
-            else if (n_made++, test_random_below(&r, 10) == 0) call_cancel(c), n_cancelled++; /* not over before its event */
+            else if (n_made++, test_random_below(&r, 10) == 0)
+                call_cancel(c), n_cancelled++; /* not over before its event */
         } else {
             sched_yield();
         }

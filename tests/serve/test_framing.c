@@ -41,7 +41,7 @@ static int scan_chunks(const char *text, size_t n, size_t step, size_t *n_used, 
 
 typedef struct scan_case {
     const char *text;
-    int status;   /* 0: it passes */
+    int status;    /* 0: it passes */
     size_t n_rest; /* bytes behind the end; SIZE_MAX: the end is not there */
 } scan_case;
 
@@ -56,8 +56,8 @@ static void check_cases(const scan_case *cases, size_t n_case,
             int status = scan(c->text, n, step, &used, &complete);
             bool ends = c->status == 0 && c->n_rest != SIZE_MAX;
             if (status == c->status && complete == ends && (!ends || n - used == c->n_rest)) continue;
-            test_fail(__FILE__, __LINE__, "'%s' in pieces of %zu: %d, complete %d, %zu left", c->text, step, status, complete,
-                      n - used);
+            test_fail(__FILE__, __LINE__, "'%s' in pieces of %zu: %d, complete %d, %zu left", c->text, step,
+                      status, complete, n - used);
             return;
         }
 }
@@ -167,8 +167,9 @@ static text_part part(const char *text) { return (text_part){text, strlen(text)}
 
 TEST(heads_are_read_as_they_are)
 {
-    static const char text[] = "POST /x?y HTTP/1.1\r\nHost:  a:1 \r\ncontent-TYPE:application/json\r\nContent-Length: 12\r\n"
-                               "Expect:\r\nHOST: b\r\nX: y\r\nOrigin: http://o\r\n\r\n";
+    static const char text[] =
+        "POST /x?y HTTP/1.1\r\nHost:  a:1 \r\ncontent-TYPE:application/json\r\nContent-Length: 12\r\n"
+        "Expect:\r\nHOST: b\r\nX: y\r\nOrigin: http://o\r\n\r\n";
     http_parser p;
     head h;
     const char *why;
