@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct queued_write {
     uv_write_t request;
@@ -137,11 +138,22 @@ static void __attribute__((format(printf, 2, 3))) head_add(head_text *h, const c
     if (n > 0) h->n += (size_t)n < MAX_HEAD - h->n ? (size_t)n : MAX_HEAD - h->n - 1;
 }
 
+/* As RFC 9110, 5.6.7 has it: Sun, 06 Nov 1994 08:49:37 GMT. */
+static void head_date(head_text *h)
+{
+    char text[64];
+    time_t now = time(NULL);
+    struct tm t;
+    if (gmtime_r(&now, &t) && strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &t) > 0)
+        head_add(h, "Date: %s\r\n", text);
+}
+
 static void head_begin(head_text *h, const active_request *r, int status, bool keep_alive)
 {
     h->n = 0;
     head_add(h, "HTTP/1.1 %d %s\r\nConnection: %s\r\n", status, status_words(status),
              keep_alive ? "keep-alive" : "close");
+    head_date(h);
     if (*r->id) head_add(h, "x-request-id: %s\r\n", r->id);
     if (*r->origin)
         head_add(h,

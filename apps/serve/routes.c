@@ -51,7 +51,11 @@ void route_find(const route *routes, unsigned method, text_part target, route_ma
     const char *tail;
     *out = (route_match){0};
     bool decoded = decode(target, out->path, &out->n_path);
-    if (!decoded) out->n_path = 0, out->path[0] = '\0';
+    if (!decoded) out->n_path = 0;
+    size_t n = out->n_path;
+    if (n > 2 && out->path[n - 1] == '/' && out->path[n - 2] != '/')
+        out->n_path--; /* it is the same resource */
+    out->path[out->n_path] = '\0';
     if (method == HTTP_HEAD) method = HTTP_GET;
     out->ollama = strncmp(out->path, "/api/", 5) == 0;
     for (size_t i = 0; decoded && routes[i].path; i++) {
