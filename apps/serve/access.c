@@ -78,12 +78,13 @@ static unsigned difference(const char *x, const char *y)
     return differs;
 }
 
-bool access_key_ok(const access_rules *a, const head *h)
+bool access_key_ok(const access_rules *a, const head *h, unsigned *i_key)
 {
     static const char bearer[] = "bearer ";
     const size_t n_bearer = sizeof bearer - 1;
     char hex[SHA256_HEX];
     text_part key = h->field[HEAD_API_KEY], authorization = h->field[HEAD_AUTHORIZATION];
+    *i_key = 0;
     if (a->n_key == 0) return true;
     if (h->n_field[HEAD_API_KEY] + h->n_field[HEAD_AUTHORIZATION] != 1) return false;
     if (authorization.text) {
@@ -92,9 +93,11 @@ bool access_key_ok(const access_rules *a, const head *h)
         key = text_trim((text_part){authorization.text + n_bearer, authorization.n - n_bearer});
     }
     hash_key(key.text, key.n, hex);
-    unsigned n_equal = 0;
-    for (size_t i = 0; i < a->n_key; i++) n_equal += difference(hex, a->keys[i]) == 0;
-    return n_equal > 0;
+    for (size_t i = 0; i < a->n_key; i++) {
+        unsigned is_equal = difference(hex, a->keys[i]) == 0;
+        *i_key |= (0u - is_equal) & (unsigned)(i + 1);
+    }
+    return *i_key > 0;
 }
 
 /* ---- names and origins ----------------------------------------------------------------------------------------- */

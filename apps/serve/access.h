@@ -30,8 +30,9 @@ hearth_status access_add_key(access_rules *a, const char *key, size_t n, const c
 hearth_status access_add_origin(access_rules *a, const char *origin, hearth_error *err);
 hearth_status access_add_name(access_rules *a, const char *name, hearth_error *err);
 
-/* Whether a head has one of the keys, once; true if there are no keys. Takes the same time for all keys that are wrong. */
-bool access_key_ok(const access_rules *a, const head *h);
+/* Whether a head has one of the keys, once; true if there are no keys. *i_key: which one, from 1; 0: there are none. Takes
+ * the same time for all keys that are wrong. */
+bool access_key_ok(const access_rules *a, const head *h, unsigned *i_key);
 /* Whether a Host header names this host. */
 bool access_host_ok(const access_rules *a, text_part host);
 /* Whether the request comes from no web page, from one of this server, or from one of an origin that was allowed.

@@ -24,6 +24,7 @@ typedef struct active_request {
     const route *route; /* NULL: none */
     size_t i_route;
     bool ollama;
+    unsigned i_key; /* as in call */
     char path[ROUTE_MAX_PATH];
     size_t i_tail, n_path;
     char id[65];       /* x-request-id */
@@ -35,10 +36,10 @@ typedef struct active_request {
     size_t n_body; /* bytes of it so far, as counted in server.n_body_bytes */
     int refusal;   /* status of what is wrong with the body; 0: nothing */
     uint64_t start_ns, body_ns;
-    call *call; /* NULL: the engine thread has nothing of it */
-    bool is_stream, head_sent, all_queued;
-    int status;      /* of the answer; 0: none */
-    uint64_t n_sent; /* bytes of its body */
+    call *call;                         /* NULL: the engine thread has nothing of it */
+    bool is_stream, head_sent, is_sent; /* is_sent: the system has all of the answer */
+    int status;                         /* of the answer; 0: none */
+    uint64_t n_sent;                    /* bytes of its body */
 } active_request;
 
 struct connection {

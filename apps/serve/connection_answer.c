@@ -175,6 +175,7 @@ static void end_answer(connection *c)
 {
     server *s = c->server;
     bool goes_on = c->request->keep_alive && !c->has_ended && !s->stopping;
+    c->request->is_sent = true;
     active_request_free(c);
     if (goes_on) {
         connection_set_state(c, CONNECTION_IDLE, s->options.limits.idle_ns);
@@ -190,7 +191,6 @@ static void end_answer(connection *c)
 static void finish(connection *c)
 {
     if (c->state == CONNECTION_CLOSED) return;
-    c->request->all_queued = true;
     c->request->call = NULL;
     c->ping_ns = 0;
     connection_set_state(c, CONNECTION_SENDING, 0);

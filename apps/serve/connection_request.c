@@ -27,7 +27,7 @@ void active_request_free(connection *c)
     const char *method = r->has_method ? http_method_str((enum http_method)r->method) : "-";
     server_count(c->server, r->i_route, r->status);
     server_log(c->server, "%s %.200s %d%s %llu bytes %.1f ms %s", method, r->n_path > 0 ? r->path : "-",
-               r->status, r->all_queued && r->status > 0 ? "" : " (not ended)", (unsigned long long)r->n_sent,
+               r->status, r->is_sent ? "" : " (not ended)", (unsigned long long)r->n_sent,
                hth_clock_since(r->start_ns) * 1e3, *r->id ? r->id : "-");
     free(r->body.bytes);
     free(r);
@@ -172,7 +172,7 @@ static bool check_head(connection *c, const head *h)
         answer_preflight(c, h, &m);
         return false;
     }
-    if (!(m.route && m.route->is_public) && !access_key_ok(s->options.access, h)) {
+    if (!(m.route && m.route->is_public) && !access_key_ok(s->options.access, h, &r->i_key)) {
         connection_refuse(c, 401, "", "an API key is needed: Authorization: Bearer KEY");
         return false;
     }
@@ -197,6 +197,7 @@ static void submit(connection *c)
         return;
     }
     made->ollama = r->route->ollama;
+    made->i_key = r->i_key;
     made->connection = c;
     if (!exchange_submit(s->exchange, made)) {
         call_free(made);

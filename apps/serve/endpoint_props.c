@@ -61,6 +61,7 @@ static void write_call(void *user, const call *c)
     json_open_compact(j, NULL, '{');
     json_bool(j, "is_processing", atomic_load(&c->taken));
     json_word(j, "path", c->path);
+    json_uint(j, "key", c->i_key);
     json_uint(j, "request_bytes", c->n_body);
     json_bool(j, "is_cancelled", call_is_cancelled(c));
     json_float(j, "seconds", hth_clock_since(c->submit_ns), 4);

@@ -58,6 +58,7 @@ struct call {
     const char *path; /* of the route, for reports */
     char *body;       /* [n_body] of the request, and a NUL; freed with the call */
     size_t n_body;
+    unsigned i_key;     /* the client's API key, from 1; 0: it has none */
     bool ollama;        /* errors have the form of Ollama's API */
     uint64_t submit_ns; /* by base/clock.h */
     /* Of both threads. */

@@ -229,6 +229,18 @@ def keys_are_asked_for():
             for header in (f"Authorization: Bearer {good_one}", f"authorization: bearer   {good_one} ", f"x-api-key: {good_one}"):
                 check(s.get("/v1/models", [header]).status == 200, header)
                 check(s.post("/tokenize", {"content": "a"}, [header]).status == 200, header)
+        slow = json.dumps({"content": "a b " * 2000000}).encode()
+        with s.connect() as first:
+            first.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nx-api-key: other-key\r\n"
+                          b"Content-Length: %d\r\n\r\n" % len(slow) + slow)
+            end = time.monotonic() + 60
+            while True:
+                running = s.get("/slots", ["x-api-key: third"]).json()
+                if running or time.monotonic() > end:
+                    break
+            check(len(running) == 1 and running[0]["path"] == "/tokenize" and running[0]["key"] == 2, running)
+            check(running[0]["request_bytes"] == len(slow) and "a b" not in json.dumps(running), running)
+            check(read_answer(first)[0].status == 200, "the slow one")
         refused = set()
         for headers in ([], [f"Authorization: Bearer {KEY[:-1]}"], [f"Authorization: Bearer {KEY}x"], ["Authorization: Bearer"],
                         ["Authorization: Bearer "], [f"Authorization: {KEY}"], [f"Authorization: Basic {KEY}"],

@@ -231,6 +231,16 @@ def bodies_up_to_16_mib_are_taken():
 
 
 @case
+def clients_that_do_not_read_are_cut_off():
+    body = json.dumps({"content": "Once upon a time there was a cat. " * 200000, "with_pieces": True}).encode()
+    with Server("--write-seconds", "0.5") as s, s.connect() as c:
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        c.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        check(re.search(r"POST /tokenize 200 \(not ended\)", s.wait_for("/tokenize")), s.lines)
+        check(b"hearth_http_connections 1\n" in s.get("/metrics").body, s.get("/metrics").body)
+
+
+@case
 def thousand_idle_connections_are_cheap():
     with Server() as s:
         kept = []
