@@ -39,6 +39,8 @@ need_for_build() {
     need libedit-dev "line editing in chat" has_module libedit
     need libcurl4-openssl-dev "hearth pull brings models" has_module libcurl
     need libjansson-dev "reads what hubs and Ollama say of models" has_module jansson
+    need libuv1-dev "the event loop of hearth serve" has_module libuv
+    need libhttp-parser-dev "reads requests to hearth serve" has_header http_parser.h
     need libvulkan-dev "headers of Vulkan" has_header vulkan/vulkan_core.h
     need glslc "compiles the programs of GPUs" has glslc
 }

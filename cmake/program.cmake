@@ -22,16 +22,43 @@ foreach(library curl>=7.85 jansson>=2.10)
   endif()
 endforeach()
 
+# The server: apps/serve but for its command, which says what is missing where this is not built.
+find_path(HEARTH_HTTP_PARSER_DIR http_parser.h)
+find_library(HEARTH_HTTP_PARSER_LIBRARY http_parser)
+mark_as_advanced(HEARTH_HTTP_PARSER_DIR HEARTH_HTTP_PARSER_LIBRARY)
+set(HEARTH_HAS_SERVE 0)
+if(HEARTH_SERVE AND HEARTH_JANSSON_LIBRARY_FOUND AND HEARTH_HTTP_PARSER_DIR AND HEARTH_HTTP_PARSER_LIBRARY)
+  pkg_check_modules(HEARTH_LIBUV_LIBRARY IMPORTED_TARGET libuv>=1.40)
+  if(HEARTH_LIBUV_LIBRARY_FOUND)
+    set(HEARTH_HAS_SERVE 1)
+  endif()
+endif()
+if(HEARTH_HAS_SERVE)
+  file(GLOB HEARTH_SERVE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/serve/*.c)
+  list(FILTER HEARTH_SERVE_SOURCES EXCLUDE REGEX "/command\\.c$")
+  add_library(hearth_serve STATIC ${HEARTH_SERVE_SOURCES} ${PROJECT_SOURCE_DIR}/apps/common/json.c
+    ${PROJECT_SOURCE_DIR}/apps/common/buffer.c)
+  target_include_directories(hearth_serve PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
+  target_include_directories(hearth_serve SYSTEM PUBLIC ${HEARTH_HTTP_PARSER_DIR})
+  target_link_libraries(hearth_serve PUBLIC hearth_hub hearth PkgConfig::HEARTH_LIBUV_LIBRARY
+    ${HEARTH_HTTP_PARSER_LIBRARY})
+endif()
+
 # The program: apps/common and apps/cli over libhearth, with a model inside.
 set(HEARTH_EMBED ${PROJECT_SOURCE_DIR}/models/storyteller-q8_0.gguf CACHE FILEPATH
   "the model that runs when none is named")
 file(GLOB_RECURSE HEARTH_APP_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/common/*.c
-  ${PROJECT_SOURCE_DIR}/apps/cli/*.c)
+  ${PROJECT_SOURCE_DIR}/apps/cli/*.c ${PROJECT_SOURCE_DIR}/apps/serve/command.c)
 if(HEARTH_APP_SOURCES)
   add_executable(hearth_program ${HEARTH_APP_SOURCES})
   set_target_properties(hearth_program PROPERTIES OUTPUT_NAME hearth)
   target_include_directories(hearth_program PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
   target_link_libraries(hearth_program PRIVATE hearth_hub hearth)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/serve/command.c PROPERTIES
+    COMPILE_DEFINITIONS HEARTH_SERVE=${HEARTH_HAS_SERVE})
+  if(HEARTH_HAS_SERVE)
+    target_link_libraries(hearth_program PRIVATE hearth_serve)
+  endif()
   # Line editing in chat. Without it, and in cross builds, chat reads plain lines.
   if(HEARTH_LIBEDIT AND NOT CMAKE_CROSSCOMPILING)
     find_package(PkgConfig)

@@ -13,7 +13,7 @@
 
 /* clang-format off: a table */
 static const command *const commands[] = {
-    &command_run_model, &command_chat, &command_tokenize, &command_detokenize, &command_inspect,
+    &command_run_model, &command_chat, &command_serve, &command_tokenize, &command_detokenize, &command_inspect,
     &command_logits, &command_perplexity, &command_compare, &command_profile, &command_study,
     &command_imatrix, &command_quantize, &command_predictors, &command_thresholds, &command_pack,
     &command_synth, &command_bench, &command_doctor, &command_devices, &command_plan, &command_pull, &command_list,
@@ -74,7 +74,7 @@ static const char *const flags[] = {"--help", "--version", "--man", "--completio
 static const struct {
     const char *words, *command;
 } foreign_commands[] = {{"ls ps", "list"},        {"show info", "inspect"}, {"remove delete", "rm"},
-                        {"download get", "pull"}, {"generate cli", "run"},  {"version -v -V", "--version"}};
+                        {"download get", "pull"}, {"generate cli", "run"},      {"server", "serve"},  {"version -v -V", "--version"}};
 
 static int unknown_command(const char *word)
 {
@@ -82,8 +82,6 @@ static int unknown_command(const char *word)
         if (lists_word(foreign_commands[i].words, word, strlen(word)))
             return usage_error("'%s' is no command; %s is the nearest; see hearth --help", word,
                                foreign_commands[i].command);
-    if (lists_word("serve server", word, strlen(word)))
-        return usage_error("'%s' is no command; there is no server yet", word);
     const char *answer = foreign_option("", word, strlen(word));
     if (answer) return usage_error("%s: %s", word, answer);
     nearest near = nearest_to(word);

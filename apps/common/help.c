@@ -230,6 +230,7 @@ void commands_print_man(const command *const *commands)
     printf(".TP\n.B HEARTH_MODELS\nfolders with models, separated by ':', for list and for names of models.\n"
            ".TP\n.B HF_HUB_CACHE, HF_HOME\ncache of Hugging Face; default: ~/.cache/huggingface/hub.\n"
            ".TP\n.B HF_TOKEN, HF_ENDPOINT\ntoken and address of the hub, for pull.\n"
+           ".TP\n.B HEARTH_API_KEY\na key that clients of serve must send.\n"
            ".TP\n.B OLLAMA_MODELS, LLAMA_CACHE\nfolders of models of Ollama and llama.cpp, if not the usual "
            "ones.\n");
 }

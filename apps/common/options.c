@@ -252,7 +252,7 @@ static const option_spec *match_option(const command *c, const char *word, size_
         bool same = is_long && strlen(o->name) == n - 2 && memcmp(o->name, word + 2, n - 2) == 0;
         if (same || lists_word(other_spellings(o->name), word, n)) return o;
     }
-    if (!is_long || n < 3) return NULL;
+    if (!is_long || n < 3 || foreign_option(c->name, word, n)) return NULL;
     FOR_EACH_OPTION(c, o)
     {
         if (!begins_option(o, word, n)) continue;
@@ -414,7 +414,7 @@ static int check_exclusive(const args *a)
 /* A model that is read whole comes from this machine's disk at its own speed, whatever disk is simulated. */
 static int check_simulated_disk(const args *a)
 {
-    static const char readers[] = "run chat bench perplexity compare imatrix logits";
+    static const char readers[] = "run chat serve bench perplexity compare imatrix logits";
     const char *name = a->command->name;
     if (!lists_word(readers, name, strlen(name)) || args_has(a, "ram")) return 0;
     const char *io = args_text(a, "io", "");

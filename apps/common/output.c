@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -18,6 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
+
+/* Lines come from the threads of a server. */
+static pthread_mutex_t stderr_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int write_errno; /* errno of the first failed write to stdout */
 
@@ -62,10 +66,12 @@ static void __attribute__((format(printf, 2, 0)))
 print_line(const char *kind, const char *format, va_list list)
 {
     char line[1000];
+    vsnprintf(line, sizeof line, format, list);
+    pthread_mutex_lock(&stderr_lock);
     flush_stdout();
     begin_stderr_line();
-    vsnprintf(line, sizeof line, format, list);
     fprintf(stderr, "hearth: %s%s\n", kind, printable(line));
+    pthread_mutex_unlock(&stderr_lock);
 }
 
 void print_requested(const char *format, ...)
@@ -226,6 +232,7 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     if (quiet || (!terminal && !verbose)) return;
     if (now - p->open_ns < second || now - p->shown_ns < every) return;
     p->shown_ns = now;
+    pthread_mutex_lock(&stderr_lock);
     if (terminal) on_screen = p;
     live_line_hide();
     double seconds = (double)(now - p->start_ns) * 1e-9, rate = done > 0 ? (double)done / seconds : 0.0;
@@ -245,11 +252,14 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
                 counted ? "" : p->unit);
     if (rate > 0.0) fprintf(stderr, "  %.0f s left", (double)(total - done) / rate);
     fputs(terminal ? "  " : "\n", stderr);
+    pthread_mutex_unlock(&stderr_lock);
 }
 
 void progress_end(progress *p)
 {
+    pthread_mutex_lock(&stderr_lock);
     if (on_screen == p) clear_progress();
+    pthread_mutex_unlock(&stderr_lock);
 }
 
 /* ---- interruption ------------------------------------------------------------------------------ */

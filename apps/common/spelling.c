@@ -138,7 +138,10 @@ static const struct {
     {"", "--grammar --grammar-file -j --json-schema", "constrained output is not there yet"},
     {"", "--lora --control-vector", "adapters are not there; merge them into the file"},
     {"", "-md --model-draft --draft-max", "speculative decoding is not there"},
-    {"", "--embedding --embeddings --reranking --port --host -np", "there is no server yet"},
+    {"", "--embedding --embeddings --reranking -np", "this is not there yet"},
+    {"", "--port --host", "hearth serve MODEL listens on an address"},
+    {"serve", "--api-key", "keys are seen by all users in a command; --api-key-file FILE, or HEARTH_API_KEY"},
+    {"serve", "--metrics --slots --props", "these endpoints are always there; leave it out"},
 };
 
 const char *foreign_option(const char *command, const char *word, size_t n)

@@ -68,6 +68,10 @@ typedef struct hub_facts {
     bool on_gpu;        /* speed with layers on the GPU; else with all layers on the CPU, for a short context */
 } hub_facts;
 
+/* The type that most bytes of a file's tensors have: "Q4_K"; "" for a file without any. */
+struct hth_gguf;
+const char *hub_main_type(const struct hth_gguf *file);
+
 /* Measurements of the machine, made when first needed and cached (base/disk_cache.h). */
 typedef struct hub_machine hub_machine;
 /* gpu: auto, none, or a device name. vram: usable bytes of it; 0: the free memory. Fails if a named device

@@ -43,6 +43,41 @@ bool json_in_uint(const json_in *value, uint64_t *number)
     return true;
 }
 
+json_in_kind json_in_kind_of(const json_in *value)
+{
+    const json_t *v = value_of(value);
+    if (!v) return JSON_IN_ABSENT;
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: return JSON_IN_OBJECT;
+    case JSON_ARRAY: return JSON_IN_ARRAY;
+    case JSON_STRING: return JSON_IN_TEXT;
+    case JSON_INTEGER: return JSON_IN_INTEGER;
+    case JSON_REAL: return JSON_IN_REAL;
+    case JSON_NULL: return JSON_IN_NULL;
+    default: return JSON_IN_BOOL;
+    }
+}
+
+bool json_in_bool(const json_in *value) { return json_is_true(value_of(value)); }
+int64_t json_in_integer(const json_in *value) { return json_integer_value(value_of(value)); }
+double json_in_number(const json_in *value) { return json_number_value(value_of(value)); }
+
+const char *json_in_bytes(const json_in *value, size_t *n)
+{
+    *n = json_string_length(value_of(value));
+    return json_string_value(value_of(value));
+}
+
+bool json_in_each(const json_in *object, json_in_member_fn *fn, void *user)
+{
+    json_t *o = (json_t *)(void *)(uintptr_t)object; /* iterators of jansson take no const */
+    for (void *i = json_object_iter(o); i; i = json_object_iter_next(o, i))
+        if (!fn(user, json_object_iter_key(i), in(json_object_iter_value(i)))) return false;
+    return true;
+}
+
+char *json_in_write(const json_in *value) { return json_dumps(value_of(value), JSON_COMPACT | JSON_ENCODE_ANY); }
+
 #else
 
 json_in *json_in_read(const char *text, size_t n, hearth_error *err)
@@ -63,5 +98,16 @@ size_t json_in_count(const json_in *array) { return (void)array, 0; }
 const json_in *json_in_at(const json_in *array, size_t i) { return (void)i, array; }
 const char *json_in_text(const json_in *value) { return (void)value, NULL; }
 bool json_in_uint(const json_in *value, uint64_t *number) { return (void)value, (void)number, false; }
+json_in_kind json_in_kind_of(const json_in *value) { return (void)value, JSON_IN_ABSENT; }
+bool json_in_bool(const json_in *value) { return (void)value, false; }
+int64_t json_in_integer(const json_in *value) { return (void)value, 0; }
+double json_in_number(const json_in *value) { return (void)value, 0.0; }
+const char *json_in_bytes(const json_in *value, size_t *n) { return (void)value, *n = 0, NULL; }
+bool json_in_each(const json_in *object, json_in_member_fn *fn, void *user)
+{
+    (void)object, (void)fn, (void)user;
+    return false;
+}
+char *json_in_write(const json_in *value) { return (void)value, NULL; }
 
 #endif

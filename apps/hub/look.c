@@ -153,7 +153,7 @@ void hub_machine_close(hub_machine *m)
 
 /* ---- the file ---------------------------------------------------------------------------------------------- */
 
-static const char *main_type(const hth_gguf *file)
+const char *hub_main_type(const hth_gguf *file)
 {
     uint64_t bytes[HTH_TYPE_LIMIT] = {0};
     uint32_t max = 0;
@@ -231,7 +231,7 @@ static hearth_status read_facts(hub_machine *machine, const hub_model *model, hu
     hth_str family = {"", 0};
     hearth_status st = hth_gguf_open(model->path, &file, why);
     if (st == HEARTH_OK) {
-        snprintf(facts->type, sizeof facts->type, "%s", main_type(file));
+        snprintf(facts->type, sizeof facts->type, "%s", hub_main_type(file));
         if (hth_gguf_get_text(file, "general.architecture", &family, NULL, NULL) == HEARTH_OK)
             hth_escape(facts->family, sizeof facts->family, family.bytes, family.n);
         st = hth_model_open(file, &(hth_model_overrides){0}, &opened, why);

@@ -13,7 +13,7 @@ import tempfile
 HEARTH = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-COMMANDS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
+COMMANDS = ["run", "chat", "serve", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
          "study", "imatrix", "quantize", "predictors", "thresholds", "pack", "synth",
          "bench", "doctor", "devices", "plan", "pull", "list", "rm"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "common/evaluate.h"
 #include "common/live_stats.h"
+#include "common/local_time.h"
 #include "common/saved_session.h"
 
 #include <errno.h>
@@ -354,14 +355,6 @@ static int fail_format(const chat *c, const hearth_error *err)
     if (args_has(c->a, "template")) return report(err);
     return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat",
                        err->message);
-}
-
-static int64_t local_seconds(void)
-{
-    time_t now = time(NULL);
-    struct tm here;
-    if (!localtime_r(&now, &here)) return (int64_t)now;
-    return (int64_t)now + here.tm_gmtoff;
 }
 
 bool chat_open_sampler(chat *c)

@@ -1,0 +1,341 @@
+/* What comes in: the head is checked in the order in which a refusal costs least, then the body is collected, then the
+ * request goes to its endpoint. Whatever is wrong is answered once and ends the connection, because the rest of what
+ * the client sent cannot be trusted to begin at a request. */
+#define _GNU_SOURCE
+#include "serve/connection.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* ---- requests -------------------------------------------------------------------------------------------------- */
+
+void active_request_free(connection *c)
+{
+    active_request *r = c->request;
+    if (!r) return;
+    c->request = NULL;
+    c->server->n_body_bytes -= r->n_body;
+    if (r->call) {
+        r->call->connection = NULL;
+        call_cancel(r->call);
+    }
+    const char *method = r->has_method ? http_method_str((enum http_method)r->method) : "-";
+    server_count(c->server, r->i_route, r->status);
+    server_log(c->server, "%s %.200s %d%s %llu bytes %.1f ms %s", method, r->n_path > 0 ? r->path : "-",
+               r->status, r->is_sent ? "" : " (not ended)", (unsigned long long)r->n_sent,
+               hth_clock_since(r->start_ns) * 1e3, *r->id ? r->id : "-");
+    free(r->body.bytes);
+    free(r);
+}
+
+void connection_refuse(connection *c, int status, const char *param, const char *format, ...)
+{
+    reply out = {.close = true};
+    problem p;
+    char message[300];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    problem_set(&p, status, param, "%s", message);
+    reply_problem(&out, &p, c->request->ollama);
+    if (status == 503) out.retry_after = 1;
+    connection_reply(c, &out);
+}
+
+/* The client's own id if it is a plain word, else 128 random bits. */
+static void choose_id(active_request *r, text_part given)
+{
+    unsigned char bits[16];
+    bool plain = given.text && given.n > 0 && given.n < sizeof r->id;
+    for (size_t i = 0; plain && i < given.n; i++) plain = is_token_byte((unsigned char)given.text[i]);
+    if (plain) {
+        memcpy(r->id, given.text, given.n);
+        return;
+    }
+    if (getrandom(bits, sizeof bits, 0) != sizeof bits) return;
+    for (size_t i = 0; i < sizeof bits; i++) sprintf(r->id + 2 * i, "%02x", bits[i]);
+}
+
+/* Copies a header of names to be sent back, if it has nothing else. */
+static void copy_names(char *out, size_t size, text_part names)
+{
+    if (!names.text || names.n >= size) return;
+    for (size_t i = 0; i < names.n; i++)
+        if (!is_token_byte((unsigned char)names.text[i]) && names.text[i] != ',' && names.text[i] != ' ')
+            return;
+    memcpy(out, names.text, names.n);
+}
+
+static bool is_json(text_part type)
+{
+    const char *semicolon = type.text ? memchr(type.text, ';', type.n) : NULL;
+    if (semicolon) type.n = (size_t)(semicolon - type.text);
+    return text_is(text_trim(type), "application/json");
+}
+
+/* ---- checks ---------------------------------------------------------------------------------------------------- */
+
+/* What another program could understand differently. */
+static const char *ambiguity(const head *h)
+{
+    unsigned n_host = h->n_field[HEAD_HOST];
+    if (n_host > 1) return "there is more than one Host header";
+    if (n_host == 0 && h->is_http_1_1) return "the Host header is missing";
+    if (h->chunked && !h->is_http_1_1) return "HTTP/1.0 has no chunked bodies";
+    return NULL;
+}
+
+static bool is_from_here(connection *c, const head *h)
+{
+    const access_rules *a = c->server->options.access;
+    active_request *r = c->request;
+    bool foreign;
+    if (h->n_field[HEAD_HOST] > 0 && !c->is_unix && !access_host_ok(a, h->field[HEAD_HOST])) {
+        connection_refuse(c, 403, "",
+                          "the Host header names another host; --allow-host adds names of this one");
+        return false;
+    }
+    if (!access_origin_ok(a, h, &foreign)) {
+        connection_refuse(c, 403, "", "pages of this origin may not ask; --cors-origin allows it");
+        return false;
+    }
+    if (foreign) memcpy(r->origin, h->field[HEAD_ORIGIN].text, h->field[HEAD_ORIGIN].n);
+    return true;
+}
+
+static void refuse_path(connection *c, const head *h, const route_match *m)
+{
+    /* A body is not read, nor what a client means for another server. */
+    reply out = {.close = h->chunked || h->content_length > 0 || h->method == HTTP_CONNECT};
+    problem p;
+    if (m->known) problem_set(&p, 405, "", "%s takes %s", m->path, m->allow);
+    else problem_set(&p, 404, "", "there is no such path");
+    memcpy(out.allow, m->allow, sizeof out.allow);
+    reply_problem(&out, &p, m->ollama);
+    connection_reply(c, &out);
+}
+
+/* A browser asks before it sends a request of a page of another origin. */
+static void answer_preflight(connection *c, const head *h, const route_match *m)
+{
+    active_request *r = c->request;
+    reply out = {.status = 204};
+    copy_names(r->headers, sizeof r->headers, h->field[HEAD_REQUEST_HEADERS]);
+    r->is_preflight = true;
+    memcpy(out.allow, m->allow, sizeof out.allow);
+    connection_reply(c, &out);
+}
+
+/* True: the request may go on. */
+static bool check_body(connection *c, const head *h)
+{
+    const server_limits *limits = &c->server->options.limits;
+    bool needs_engine = c->request->route->run != NULL;
+    if (h->n_field[HEAD_EXPECT] > 0 && !text_is(h->field[HEAD_EXPECT], "100-continue")) {
+        connection_refuse(c, 417, "", "100-continue alone can be expected");
+    } else if (needs_engine && !is_json(h->field[HEAD_CONTENT_TYPE])) {
+        connection_refuse(c, 415, "", "the Content-Type must be application/json");
+    } else if (!h->chunked && h->content_length > limits->max_body) {
+        connection_refuse(c, 413, "", "the body has %llu bytes; %zu are allowed",
+                          (unsigned long long)h->content_length, limits->max_body);
+    } else if (needs_engine && !server_is_ready(c->server)) {
+        connection_refuse(c, 503, "", "the model is still being read");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool check_head(connection *c, const head *h)
+{
+    active_request *r = c->request;
+    server *s = c->server;
+    route_match m;
+    const char *why = ambiguity(h);
+    route_find(s->options.routes, h->method, h->target, &m);
+    r->ollama = m.ollama;
+    memcpy(r->path, m.path, m.n_path);
+    r->n_path = m.n_path;
+    if (m.route) r->i_route = m.i_route, r->i_tail = (size_t)(m.tail - m.path), r->route = m.route;
+    if (why) {
+        connection_refuse(c, 400, "", "%s", why);
+        return false;
+    }
+    if (!is_from_here(c, h)) return false;
+    if (h->method == HTTP_OPTIONS && *r->origin && m.known) {
+        answer_preflight(c, h, &m);
+        return false;
+    }
+    if (!(m.route && m.route->is_public) && !access_key_ok(s->options.access, h, &r->i_key)) {
+        connection_refuse(c, 401, "", "an API key is needed: Authorization: Bearer KEY");
+        return false;
+    }
+    if (!m.route) {
+        refuse_path(c, h, &m);
+        return false;
+    }
+    return check_body(c, h);
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------------------------- */
+
+static void submit(connection *c)
+{
+    active_request *r = c->request;
+    server *s = c->server;
+    call *made =
+        call_make(s->exchange, r->route->run, s->options.call_user, r->route->path, r->body.bytes, r->body.n);
+    r->body = (buffer){0};
+    if (!made) {
+        connection_refuse(c, 503, "", "out of memory");
+        return;
+    }
+    made->ollama = r->route->ollama;
+    made->i_key = r->i_key;
+    made->connection = c;
+    if (!exchange_submit(s->exchange, made)) {
+        call_free(made);
+        reply out = {.retry_after = 1};
+        problem p;
+        problem_set(&p, 429, "", "too many requests wait");
+        reply_problem(&out, &p, r->ollama);
+        connection_reply(c, &out);
+        return;
+    }
+    r->call = made;
+    server_add_call(s, made);
+    connection_set_state(c, CONNECTION_PENDING, 0);
+}
+
+static void dispatch(connection *c)
+{
+    active_request *r = c->request;
+    reply out = {0};
+    if (r->route->run) {
+        submit(c);
+        return;
+    }
+    request q = {.server = c->server, .tail = r->path + r->i_tail, .n_tail = r->n_path - r->i_tail};
+    r->route->answer(&q, &out);
+    connection_reply(c, &out);
+}
+
+/* ---- heads ----------------------------------------------------------------------------------------------------- */
+
+static void begin_body(connection *c, const head *h)
+{
+    const uint64_t second = 1000000000u;
+    active_request *r = c->request;
+    bool continues = h->n_field[HEAD_EXPECT] > 0 && h->is_http_1_1;
+    uint64_t more = h->chunked ? 0 : (h->content_length >> 20) * second;
+    r->body_ns = hth_clock_ns();
+    connection_set_state(c, CONNECTION_BODY, c->server->options.limits.body_ns + more);
+    if (continues) connection_interim(c, "100 Continue");
+}
+
+static void handle_head(connection *c, const head *h)
+{
+    active_request *r = c->request;
+    r->method = h->method;
+    r->has_method = true;
+    r->is_http_1_1 = h->is_http_1_1;
+    r->keep_alive = h->keep_alive && !c->server->stopping;
+    r->chunked = h->chunked;
+    r->content_length = h->content_length;
+    choose_id(r, h->field[HEAD_REQUEST_ID]);
+    if (!check_head(c, h)) return;
+    if (h->chunked || h->content_length > 0) begin_body(c, h);
+    else dispatch(c);
+}
+
+bool connection_read_head(connection *c)
+{
+    size_t n_used;
+    bool is_complete;
+    const char *why = "";
+    head h;
+    int status = head_scan_bytes(&c->scan, c->input.bytes + c->n_scanned, c->input.n - c->n_scanned, &n_used,
+                                 &is_complete, &why);
+    c->n_scanned += n_used;
+    if (status == 0 && !is_complete) return false;
+    if (status == 0 && !head_read(&c->parser, c->input.bytes, c->n_scanned, &h, &why)) status = 400;
+    if (status != 0) {
+        connection_refuse(c, status, "", "%s", why);
+        return true;
+    }
+    size_t n_head = c->n_scanned;
+    handle_head(c, &h);
+    if (c->state != CONNECTION_CLOSED && c->state != CONNECTION_LINGER) connection_use_input(c, n_head);
+    return true;
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------------------------- */
+
+static int on_body(http_parser *p, const char *at, size_t n)
+{
+    connection *c = p->data;
+    active_request *r = c->request;
+    const server_limits *limits = &c->server->options.limits;
+    if (r->n_body + n > limits->max_body) {
+        r->refusal = 413;
+        return 1;
+    }
+    if (c->server->n_body_bytes + n > limits->max_bodies || (r->route->run && !buffer_add(&r->body, at, n))) {
+        r->refusal = 503;
+        return 1;
+    }
+    r->n_body += n;
+    c->server->n_body_bytes += n;
+    return 0;
+}
+
+static int on_complete(http_parser *p)
+{
+    connection *c = p->data;
+    c->request->complete = true;
+    http_parser_pause(p, 1); /* what follows is the next request */
+    return 0;
+}
+
+static void refuse_body(connection *c, const char *why)
+{
+    active_request *r = c->request;
+    if (r->refusal == 413)
+        connection_refuse(c, 413, "", "the body is larger than %zu bytes",
+                          c->server->options.limits.max_body);
+    else if (r->refusal == 503) connection_refuse(c, 503, "", "there is no memory for the body now");
+    else connection_refuse(c, 400, "", "%s", why);
+}
+
+bool connection_read_body(connection *c)
+{
+    static const http_parser_settings settings = {.on_body = on_body, .on_message_complete = on_complete};
+    active_request *r = c->request;
+    size_t n = c->input.n, n_scanned;
+    bool is_complete = false;
+    const char *why = "the body cannot be parsed";
+    if (n == 0) return false;
+    if (r->chunked && chunk_scan_bytes(&r->chunks, c->input.bytes, n, &n_scanned, &is_complete, &why) != 0) {
+        refuse_body(c, why);
+        return true;
+    }
+    if (r->chunked) n = n_scanned;
+    c->parser.data = c;
+    size_t n_read = http_parser_execute(&c->parser, &settings, c->input.bytes, n);
+    enum http_errno error = HTTP_PARSER_ERRNO(&c->parser);
+    bool ok = error == HPE_OK || (error == HPE_PAUSED && r->complete);
+    if (!ok || (r->chunked && is_complete != r->complete)) {
+        refuse_body(c, why);
+        return true;
+    }
+    connection_use_input(c, n_read);
+    if (!r->complete) return false;
+    dispatch(c);
+    return true;
+}

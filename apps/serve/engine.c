@@ -1,0 +1,51 @@
+/* The loop of the engine thread (exchange.h). */
+#include "serve/engine.h"
+
+#include "base/thread.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+static bool open_all(engine *e)
+{
+    hearth_error err;
+    uint64_t hash;
+    if (!e->load(e->load_user, &e->model)) return false;
+    hearth_model_get_info(e->model, &e->info);
+    if (hth_model_hash(e->model->file, &hash, &err) == HEARTH_OK)
+        snprintf(e->digest, sizeof e->digest, "%016llx", (unsigned long long)hash);
+    /* A model without a chat template serves all that needs none. */
+    if (hearth_chat_open(e->model, NULL, &e->chat, &e->chat_error) != HEARTH_OK) e->chat = NULL;
+    return true;
+}
+
+static void *run(void *arg)
+{
+    engine *e = arg;
+    exchange *x = server_exchange(e->server);
+    e->failed = !open_all(e);
+    if (e->failed) {
+        server_stop(e->server);
+        return NULL;
+    }
+    server_set_ready(e->server);
+    if (e->on_ready) e->on_ready(e);
+    for (;;) {
+        uint64_t seen = exchange_changes(x);
+        for (call *c = exchange_take(x); c; c = exchange_take(x)) c->run(c->user, c);
+        if (exchange_is_closed(x)) return NULL;
+        exchange_wait(x, seen, UINT64_MAX);
+    }
+}
+
+bool engine_start(engine *e) { return hth_thread_start(&e->thread, run, e); }
+
+void engine_stop(engine *e)
+{
+    exchange_close(server_exchange(e->server));
+    pthread_join(e->thread, NULL);
+    hearth_chat_close(e->chat);
+    hearth_model_close(e->model);
+}
+
+uint32_t engine_n_ctx(const engine *e) { return hth_context_for(&e->model->model->hparams, e->n_ctx); }

@@ -1,0 +1,38 @@
+/* The engine thread: it opens the model and runs the calls that need it, one after the other. Facts that the network
+ * thread reports are fixed before the server is ready. */
+#ifndef HEARTH_APPS_SERVE_ENGINE_H
+#define HEARTH_APPS_SERVE_ENGINE_H
+
+#include "serve/server.h"
+
+#include <hearth/hearth.h>
+#include <pthread.h>
+
+typedef struct engine {
+    /* Set by the caller of engine_start. */
+    server *server;
+    bool (*load)(void *user, hearth_model **model); /* on the engine thread; false: an error was reported */
+    void *load_user;
+    void (*on_ready)(const struct engine *e); /* on the engine thread; NULL: none */
+    const char *id;                           /* of the model, for clients */
+    int64_t created;                          /* seconds since 1970 */
+    uint32_t n_ctx;                           /* wanted; 0: as the library chooses */
+    /* Of the engine thread; after server_is_ready also read by the network thread, which changes nothing. */
+    hearth_model *model;
+    hearth_chat *chat; /* NULL: chat_error says why */
+    hearth_error chat_error;
+    hearth_model_info info;
+    char digest[17]; /* of the model's weights (hth_model_hash), for clients that compare models */
+    bool failed;     /* the model did not open */
+    pthread_t thread;
+} engine;
+
+/* Calls server_set_ready when the model is open, or server_stop if it does not open. False: the system has no thread. */
+bool engine_start(engine *e);
+/* After server_run: ends the thread and closes the model. */
+void engine_stop(engine *e);
+
+/* The positions of a context, as a session with these options would have them. */
+uint32_t engine_n_ctx(const engine *e);
+
+#endif

@@ -1,0 +1,44 @@
+/* Reads the JSON body of a request. Unknown fields are ignored, null means absent, and what is wrong is named by its path:
+ * "messages[1].content". After the first error all functions return false and change nothing. */
+#ifndef HEARTH_APPS_SERVE_FIELDS_H
+#define HEARTH_APPS_SERVE_FIELDS_H
+
+#include "hub/json_in.h"
+#include "serve/exchange.h"
+#include "serve/reply.h"
+
+enum { FIELDS_MAX_DEPTH = 64, FIELDS_MAX_MEMORY = 64 << 20 };
+
+/* An object of the document. */
+typedef struct fields {
+    const json_in *object;
+    char path[120];   /* "messages[1]"; "": the document */
+    problem *problem; /* status 0: nothing is wrong so far */
+} fields;
+
+/* Parses the body of a call. NULL: *problem says why. Nesting is at most FIELDS_MAX_DEPTH, and the document takes at
+ * most about FIELDS_MAX_MEMORY, which is checked before anything is allocated. */
+json_in *fields_read(const call *c, fields *out, problem *problem);
+
+bool fields_ok(const fields *f);
+/* Notes an error at a field (name "": the object itself). Returns false. */
+bool fields_fail(fields *f, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The value of a field; NULL: absent or null. */
+const json_in *fields_value(const fields *f, const char *name);
+/* Each leaves *value as it is if the field is absent. False: it is of another kind. */
+bool fields_bool(fields *f, const char *name, bool *value);
+bool fields_text(fields *f, const char *name, const char **text, size_t *n);
+/* *array NULL: absent. */
+bool fields_array(fields *f, const char *name, const json_in **array);
+bool fields_object(fields *f, const char *name, const json_in **object);
+/* False also if the field is absent. */
+bool fields_need_text(fields *f, const char *name, const char **text, size_t *n);
+bool fields_need_array(fields *f, const char *name, const json_in **array);
+/* The i-th value of an array, which must be an object. */
+bool fields_at(fields *f, const char *name, const json_in *array, size_t i, fields *out);
+
+/* "a text", "null" */
+const char *json_kind_words(json_in_kind kind);
+
+#endif

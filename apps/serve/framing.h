@@ -1,0 +1,48 @@
+/* Where a request's head ends, and checks of its bytes that http-parser leaves out: line ends are CR LF and nothing
+ * else, no header line is continued, names are tokens that end at the colon, the version is 1.0 or 1.1, and nothing is
+ * larger than its limit. The same for the lines of chunked bodies. http-parser parses what passes here; bytes that two
+ * programs may read in two ways do not reach it. */
+#ifndef HEARTH_APPS_SERVE_FRAMING_H
+#define HEARTH_APPS_SERVE_FRAMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    HEAD_MAX_TARGET = 8 << 10,   /* bytes of the request's target */
+    HEAD_MAX_HEADERS = 16 << 10, /* bytes of header lines together, with their ends */
+    HEAD_MAX_LINES = 100,        /* header lines */
+};
+
+/* Zero-initialised before the first byte of a request. */
+typedef struct head_scan {
+    unsigned part; /* of the request line: 0 method, 1 target, 2 version */
+    size_t n_part; /* bytes of it */
+    size_t n_line; /* bytes of the line */
+    size_t n_byte; /* bytes of header lines */
+    unsigned n_headers;
+    bool in_headers, in_value, after_cr, skipped;
+} head_scan;
+
+/* Reads on, up to the end of the head. Returns 0, or the status of a refusal: 400, 414 or 431; *why then says what is
+ * wrong, without quoting. *n_used: bytes read; *is_complete: the head ends behind them. */
+int head_scan_bytes(head_scan *h, const char *bytes, size_t n, size_t *n_used, bool *is_complete,
+                    const char **why);
+
+/* Zero-initialised before the first byte of a chunked body. */
+typedef struct chunk_scan {
+    unsigned state;
+    unsigned n_digit;
+    size_t n_line, n_trailer;
+    uint64_t left; /* bytes of the chunk */
+} chunk_scan;
+
+/* The same for a chunked body with its trailers. */
+int chunk_scan_bytes(chunk_scan *c, const char *bytes, size_t n, size_t *n_used, bool *is_complete,
+                     const char **why);
+
+/* A character of a token (RFC 9110, 5.6.2). */
+bool is_token_byte(unsigned char c);
+
+#endif

@@ -1,0 +1,136 @@
+/* Bodies of answers. Texts of requests that come back in messages are escaped as JSON, and cut. */
+#define _GNU_SOURCE
+#include "serve/reply.h"
+
+#include <http_parser.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool begin(json_line *l, char bracket)
+{
+    *l = (json_line){.j.out = NULL};
+    l->j.out = open_memstream(&l->bytes, &l->n);
+    if (l->j.out) json_open_compact(&l->j, NULL, bracket);
+    return l->j.out != NULL;
+}
+
+static bool end(json_line *l, char bracket, char **bytes, size_t *n)
+{
+    *bytes = NULL;
+    *n = 0;
+    if (!l->j.out) return false;
+    json_close(&l->j, bracket);
+    fputc('\n', l->j.out);
+    bool failed = ferror(l->j.out) != 0;
+    if (fclose(l->j.out) != 0) failed = true;
+    l->j.out = NULL;
+    if (failed) {
+        free(l->bytes);
+        return false;
+    }
+    *bytes = l->bytes;
+    *n = l->n;
+    return true;
+}
+
+bool json_line_begin(json_line *l) { return begin(l, '{'); }
+bool json_array_begin(json_line *l) { return begin(l, '['); }
+bool json_line_end(json_line *l, char **bytes, size_t *n) { return end(l, '}', bytes, n); }
+
+/* ---- errors ---------------------------------------------------------------------------------------------------- */
+
+void problem_set(problem *p, int status, const char *param, const char *format, ...)
+{
+    va_list list;
+    *p = (problem){.status = status};
+    snprintf(p->param, sizeof p->param, "%s", param);
+    va_start(list, format);
+    vsnprintf(p->message, sizeof p->message, format, list);
+    va_end(list);
+}
+
+void problem_of_error(problem *p, const hearth_error *err)
+{
+    int status = 500;
+    if (err->status == HEARTH_ERROR_MEMORY || err->status == HEARTH_ERROR_CANCELLED) status = 503;
+    if (err->status == HEARTH_ERROR_ARGUMENT || err->status == HEARTH_ERROR_UNSUPPORTED ||
+        err->status == HEARTH_ERROR_CONTEXT || err->status == HEARTH_ERROR_FORMAT)
+        status = 400;
+    problem_set(p, status, "", "%s", err->message);
+}
+
+static const char *type_of(int status)
+{
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 408: return "timeout_error";
+    case 429: return "rate_limit_error";
+    case 503: return "unavailable_error";
+    default: return status >= 500 ? "server_error" : "invalid_request_error";
+    }
+}
+
+static void optional_word(json *j, const char *key, const char *word)
+{
+    if (word && *word) json_word(j, key, word);
+    else json_float(j, key, __builtin_nan(""), 1); /* null */
+}
+
+char *problem_json(const problem *p, bool ollama, size_t *n)
+{
+    json_line l;
+    char *bytes;
+    if (!json_line_begin(&l)) return *n = 0, NULL;
+    if (ollama) {
+        json_word(&l.j, "error", p->message);
+    } else {
+        json_open_compact(&l.j, "error", '{');
+        json_word(&l.j, "message", p->message);
+        json_word(&l.j, "type", type_of(p->status));
+        optional_word(&l.j, "param", p->param);
+        optional_word(&l.j, "code", p->code);
+        json_close(&l.j, '}');
+    }
+    json_line_end(&l, &bytes, n);
+    return bytes;
+}
+
+void reply_problem(reply *r, const problem *p, bool ollama)
+{
+    r->status = p->status;
+    r->body = problem_json(p, ollama, &r->n);
+}
+
+void reply_line(reply *r, json_line *l) { r->status = json_line_end(l, &r->body, &r->n) ? 200 : 503; }
+
+void reply_array(reply *r, json_line *l) { r->status = end(l, ']', &r->body, &r->n) ? 200 : 503; }
+
+void call_problem(call *c, const problem *p)
+{
+    size_t n;
+    char *bytes = problem_json(p, c->ollama, &n);
+    call_reply(c, p->status, bytes, n);
+}
+
+void call_line(call *c, json_line *l)
+{
+    char *bytes;
+    size_t n;
+    bool ok = json_line_end(l, &bytes, &n);
+    call_reply(c, ok ? 200 : 503, bytes, n);
+}
+
+const char *status_words(int status)
+{
+#define WORDS(NUMBER, NAME, TEXT)                                                                            \
+    case NUMBER: return #TEXT;
+    switch (status) {
+        HTTP_STATUS_MAP(WORDS)
+    default: return "Status";
+    }
+#undef WORDS
+}

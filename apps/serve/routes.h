@@ -1,0 +1,50 @@
+/* The table of endpoints, and how a path finds its row. There is no file system behind paths. */
+#ifndef HEARTH_APPS_SERVE_ROUTES_H
+#define HEARTH_APPS_SERVE_ROUTES_H
+
+#include "serve/exchange.h"
+#include "serve/head.h"
+#include "serve/reply.h"
+
+typedef struct server server;
+
+/* What an endpoint that answers on the network thread gets. */
+typedef struct request {
+    server *server;
+    const char *tail; /* of a path with a variable end, decoded: "my-model" in /v1/models/my-model */
+    size_t n_tail;
+} request;
+
+/* Runs on the network thread, so it must not compute and not wait. */
+typedef void answer_fn(const request *r, reply *out);
+
+/* A row has one of `answer` and `run`. */
+typedef struct route {
+    unsigned method;  /* HTTP_GET, which HEAD is answered by too, or HTTP_POST */
+    const char *path; /* "/v1/models/{id}": the last part is variable; also the label in metrics */
+    answer_fn *answer;
+    call_fn *run;   /* on the engine thread, with the body of the request; see exchange.h */
+    bool is_public; /* no key is asked for */
+    bool ollama;    /* errors have the form of Ollama's API */
+} route;
+
+/* The endpoints of hearth serve, up to a row without a path. The user of their calls is the engine (engine.h). */
+extern const route serve_routes[];
+
+enum { ROUTE_MAX_PATH = 512 }; /* decoded */
+
+typedef struct route_match {
+    const route *route; /* NULL: no such path, or another method */
+    size_t i_route;
+    bool known;                /* the path exists */
+    bool ollama;               /* it begins as those of Ollama's API do */
+    char allow[64];            /* methods of the path */
+    char path[ROUTE_MAX_PATH]; /* decoded, without query */
+    size_t n_path;
+    const char *tail; /* in path */
+} route_match;
+
+/* Escapes of the path are decoded once. */
+void route_find(const route *routes, unsigned method, text_part target, route_match *out);
+
+#endif

@@ -1,0 +1,24 @@
+/* The endpoints of hearth serve. A new one is a row here and a function in a file of its own: `answer` if the network
+ * thread can answer from what it has, `run` if the engine thread must. */
+#include "serve/endpoints.h"
+
+/* clang-format off: a table */
+const route serve_routes[] = {
+    {.method = HTTP_GET, .path = "/health", .answer = health_answer, .is_public = true},
+    {.method = HTTP_GET, .path = "/v1/health", .answer = health_answer, .is_public = true},
+    {.method = HTTP_GET, .path = "/v1/models", .answer = models_answer},
+    {.method = HTTP_GET, .path = "/models", .answer = models_answer},
+    {.method = HTTP_GET, .path = "/v1/models/{id}", .answer = model_answer},
+    {.method = HTTP_GET, .path = "/models/{id}", .answer = model_answer},
+    {.method = HTTP_GET, .path = "/props", .answer = props_answer},
+    {.method = HTTP_GET, .path = "/slots", .answer = slots_answer},
+    {.method = HTTP_GET, .path = "/metrics", .answer = metrics_answer},
+    {.method = HTTP_POST, .path = "/tokenize", .run = tokenize_run},
+    {.method = HTTP_POST, .path = "/detokenize", .run = detokenize_run},
+    {.method = HTTP_POST, .path = "/apply-template", .run = template_run},
+    {.method = HTTP_GET, .path = "/api/version", .answer = ollama_version_answer, .ollama = true},
+    {.method = HTTP_GET, .path = "/api/tags", .answer = ollama_tags_answer, .ollama = true},
+    {.method = HTTP_POST, .path = "/api/show", .run = ollama_show_run, .ollama = true},
+    {0},
+};
+/* clang-format on */

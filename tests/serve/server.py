@@ -1,0 +1,194 @@
+"""Runs `hearth serve` for the tests of this folder, and speaks HTTP with it byte by byte. Python 3, standard library
+only."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "cli"))
+import chat_model  # noqa: E402: the path is set above
+import program  # noqa: E402
+from program import HEARTH, MODEL, TIMEOUT, bad, case, cases, check, good, hearth, scratch  # noqa: E402, F401
+
+CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+
+
+def is_served():
+    """Whether this build has the server."""
+    done = subprocess.run([HEARTH, "serve", "--port", "0", "--check"], capture_output=True, timeout=TIMEOUT)
+    return b"built without libuv" not in done.stderr
+
+
+def run_all(path):
+    """Runs the cases of a file, or skips them where there is no server."""
+    if not is_served():
+        cases._cases.clear()
+
+        @cases.case
+        def hearth_serve_is_built():
+            raise cases.Skip("libuv, http-parser or jansson was missing when this was built")
+
+    cases.run_cases(path)
+
+
+class Server:
+    """A server on a free port, or on a Unix socket, until the end of a with statement, which expects it to stop by
+    SIGTERM with status 0."""
+
+    def __init__(self, *options, model=MODEL, unix=None, env=None, ready=True, wrap=(), pass_fds=()):
+        self.where = unix
+        place = ["--unix-socket", unix] if unix else [] if "--host" in options or pass_fds else ["--port", "0"]
+        environment = {**os.environ, "HEARTH_API_KEY": "", **(env or {})}
+        self.process = subprocess.Popen([*wrap, HEARTH, "serve", model, *place, *options], env=environment,
+                                        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=pass_fds)
+        self.lines, self.reads = [], threading.Condition()
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+        if ready:
+            self.wait_for("is ready")
+        if not unix and ready and not pass_fds:
+            self.port = int(re.search(r"http://[^ ,]+:(\d+)", self.wait_for("listening on"))[1])
+
+    def _read(self):
+        for line in self.process.stderr:
+            with self.reads:
+                self.lines.append(line.decode("utf-8", "replace"))
+                self.reads.notify_all()
+        with self.reads:
+            self.lines.append(None)
+            self.reads.notify_all()
+
+    def wait_for(self, words, seconds=TIMEOUT):
+        """The first line of stderr that contains the words."""
+        end = time.monotonic() + seconds
+        with self.reads:
+            while True:
+                for line in self.lines:
+                    if line and words in line:
+                        return line
+                check(None not in self.lines, "the server ended:", self.lines)
+                check(self.reads.wait(max(0, end - time.monotonic())), "no line with", words, "in", self.lines)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        try:
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+            status = self.process.wait(TIMEOUT)
+        finally:
+            self.process.kill()
+        self.thread.join()
+        if kind is None:
+            check(status == 0, "the server ended with", status, self.lines)
+
+    # ---- connections -----------------------------------------------------------------
+
+    def connect(self):
+        if self.where:
+            s = socket.socket(socket.AF_UNIX)
+            s.connect(self.where)
+        else:
+            s = socket.create_connection(("127.0.0.1", self.port))
+        s.settimeout(60)
+        return s
+
+    def exchange(self, data, pieces=None):
+        """Sends bytes and returns all that comes back until the server closes."""
+        with self.connect() as s:
+            try:
+                for piece in pieces or [data]:
+                    s.sendall(piece)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            return read_all(s)
+
+    def ask(self, method, path, body=None, headers=(), version="HTTP/1.1", host="localhost"):
+        """One request on a connection of its own: Answer. A body that is no bytes is sent as JSON."""
+        lines = [f"{method} {path} {version}"] + ([f"Host: {host}"] if host else []) + ["Connection: close"]
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        names = {name.split(":")[0].lower() for name in headers}
+        if body is not None:
+            lines += [f"Content-Length: {len(body)}"]
+            lines += [] if "content-type" in names else ["Content-Type: application/json"]
+        lines += [line for line in headers if not line.lower().startswith("content-type:\0")]
+        return Answer(self.exchange("\r\n".join(lines + ["", ""]).encode("latin-1") + (body or b"")))
+
+    def get(self, path, headers=(), **more):
+        return self.ask("GET", path, headers=headers, **more)
+
+    def post(self, path, body, headers=(), **more):
+        return self.ask("POST", path, body, headers=headers, **more)
+
+    def resident(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) * 1024
+
+
+def read_all(s):
+    data = b""
+    while True:
+        try:
+            part = s.recv(65536)
+        except ConnectionResetError:
+            return data
+        if not part:
+            return data
+        data += part
+
+
+def read_answer(s, data=b""):
+    """Reads one answer with a Content-Length from a connection: Answer, and what came after it."""
+    while b"\r\n\r\n" not in data:
+        part = s.recv(65536)
+        check(part, "the connection closed after", data)
+        data += part
+    head, rest = data.split(b"\r\n\r\n", 1)
+    size = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+    while len(rest) < size:
+        part = s.recv(65536)
+        check(part, "the connection closed after", data)
+        rest += part
+    return Answer(head + b"\r\n\r\n" + rest[:size]), rest[size:]
+
+
+class Answer:
+    """A single answer: status, headers (names in lower case) and body."""
+
+    def __init__(self, data):
+        check(data, "no answer")
+        self.raw = data
+        head, _, self.body = data.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        check(lines[0].startswith("HTTP/1.1 "), data)
+        self.status = int(lines[0].split(" ")[1])
+        self.headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(": ")
+            check(name.lower() not in self.headers, "twice:", line)
+            self.headers[name.lower()] = value
+
+    def json(self):
+        return json.loads(self.body)
+
+    def error(self):
+        """The error object, whose form is checked."""
+        error = self.json()["error"]
+        check(set(error) == {"message", "type", "param", "code"}, self.raw)
+        check(isinstance(error["message"], str) and error["message"], self.raw)
+        check(self.headers["content-type"] == "application/json", self.raw)
+        return error
+
+
+def n_answers(data):
+    return len(re.findall(rb"HTTP/1\.[01] \d\d\d ", data))

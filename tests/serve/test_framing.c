@@ -1,0 +1,224 @@
+/* Heads and chunks byte by byte: what passes, what is refused, and that pieces make no difference. */
+#include "serve/framing.h"
+#include "serve/head.h"
+#include "serve/routes.h"
+#include "support/test.h"
+
+#define REQUEST "GET /a HTTP/1.1\r\n"
+
+/* Scans in pieces of `step` bytes. Returns the status; *n_used: up to the end of the head. */
+static int scan_head(const char *text, size_t n, size_t step, size_t *n_used, bool *is_complete)
+{
+    head_scan h = {0};
+    const char *why = "";
+    int status = 0;
+    *n_used = 0;
+    *is_complete = false;
+    while (*n_used < n && status == 0 && !*is_complete) {
+        size_t used, some = n - *n_used < step ? n - *n_used : step;
+        status = head_scan_bytes(&h, text + *n_used, some, &used, is_complete, &why);
+        *n_used += used;
+    }
+    CHECK(status == 0 || *why);
+    return status;
+}
+
+static int scan_chunks(const char *text, size_t n, size_t step, size_t *n_used, bool *is_complete)
+{
+    chunk_scan k = {0};
+    const char *why = "";
+    int status = 0;
+    *n_used = 0;
+    *is_complete = false;
+    while (*n_used < n && status == 0 && !*is_complete) {
+        size_t used, some = n - *n_used < step ? n - *n_used : step;
+        status = chunk_scan_bytes(&k, text + *n_used, some, &used, is_complete, &why);
+        *n_used += used;
+    }
+    CHECK(status == 0 || *why);
+    return status;
+}
+
+typedef struct scan_case {
+    const char *text;
+    int status;    /* 0: it passes */
+    size_t n_rest; /* bytes behind the end; SIZE_MAX: the end is not there */
+} scan_case;
+
+static void check_cases(const scan_case *cases, size_t n_case,
+                        int (*scan)(const char *, size_t, size_t, size_t *, bool *))
+{
+    for (size_t i = 0; i < n_case; i++)
+        for (size_t step = 1; step <= strlen(cases[i].text); step++) {
+            const scan_case *c = &cases[i];
+            size_t n = strlen(c->text), used;
+            bool complete;
+            int status = scan(c->text, n, step, &used, &complete);
+            bool ends = c->status == 0 && c->n_rest != SIZE_MAX;
+            if (status == c->status && complete == ends && (!ends || n - used == c->n_rest)) continue;
+            test_fail(__FILE__, __LINE__, "'%s' in pieces of %zu: %d, complete %d, %zu left", c->text, step,
+                      status, complete, n - used);
+            return;
+        }
+}
+
+TEST(heads_end_where_they_end_in_any_pieces)
+{
+    static const scan_case cases[] = {
+        {REQUEST "Host: a\r\n\r\n", 0, 0},
+        {REQUEST "\r\nrest", 0, 4},
+        {"\r\n" REQUEST "Host: a\r\n\r\nGET", 0, 3},
+        {REQUEST "A:\r\nB: \t\r\n\r\n", 0, 0},
+        {REQUEST "A: \x80\xff\t(\"\r\n\r\n", 0, 0},
+        {"M-SEARCH * HTTP/1.0\r\n\r\n", 0, 0},
+        {REQUEST "Host: a\r\n", 0, SIZE_MAX},
+        {REQUEST, 0, SIZE_MAX},
+        {"G", 0, SIZE_MAX},
+        {"\r\n\r\n" REQUEST, 400, 0},
+        {" GET / HTTP/1.1\r\n", 400, 0},
+        {"GET  / HTTP/1.1\r\n", 400, 0},
+        {"GET / HTTP/1.1 \r\n", 400, 0},
+        {"GET / HTTP/1.2\r\n", 400, 0},
+        {"GET / HTTP/1.10\r\n", 400, 0},
+        {"GET / http/1.1\r\n", 400, 0},
+        {"GET / HTTP/1.\r\n", 400, 0},
+        {"GET /\r\n", 400, 0},
+        {"GET / \r\n", 400, 0},
+        {"GET\r\n", 400, 0},
+        {"GET /\x7f HTTP/1.1\r\n", 400, 0},
+        {"GET /\n", 400, 0},
+        {"GET /\rX", 400, 0},
+        {"ABCDEFGHIJKLMNOPQRSTU / HTTP/1.1\r\n", 400, 0},
+        {REQUEST " A: b\r\n", 400, 0},
+        {REQUEST "A: b\r\n\tc\r\n", 400, 0},
+        {REQUEST "A : b\r\n", 400, 0},
+        {REQUEST ": b\r\n", 400, 0},
+        {REQUEST "A\r\n", 400, 0},
+        {REQUEST "A(: b\r\n", 400, 0},
+        {REQUEST "A: b\n", 400, 0},
+        {REQUEST "A: b\r\r\n", 400, 0},
+        {REQUEST "A: \x01\r\n", 400, 0},
+    };
+    check_cases(cases, sizeof cases / sizeof *cases, scan_head);
+}
+
+TEST(chunks_end_where_they_end_in_any_pieces)
+{
+    static const scan_case cases[] = {
+        {"0\r\n\r\n", 0, 0},
+        {"3\r\nabc\r\n0\r\n\r\nGET", 0, 3},
+        {"a;x=y\r\n0123456789\r\n00;z\r\nT: u\r\nV: w\r\n\r\n", 0, 0},
+        {"3\r\n\r\n\r\r\n0\r\n\r\n", 0, 0},
+        {"3\r\nabc\r\n0\r\n", 0, SIZE_MAX},
+        {"3\r\nab", 0, SIZE_MAX},
+        {"fffffffffffffff\r\nabc", 0, SIZE_MAX},
+        {"\r\n", 400, 0},
+        {"x\r\n", 400, 0},
+        {"0x3\r\n", 400, 0},
+        {" 3\r\n", 400, 0},
+        {"3 \r\n", 400, 0},
+        {"+3\r\n", 400, 0},
+        {"0000000000000003\r\n", 400, 0},
+        {"3\nabc", 400, 0},
+        {"3\rXabc", 400, 0},
+        {"3\r\nabcd\r\n", 400, 0},
+        {"3\r\nabc\n0\r\n", 400, 0},
+        {"3\r\nabc\rX", 400, 0},
+        {"3;\x01\r\n", 400, 0},
+        {"0\r\nA: \x01\r\n\r\n", 400, 0},
+        {"0\r\nA: b\n\r\n", 400, 0},
+        {"0\r\n\rX", 400, 0},
+    };
+    check_cases(cases, sizeof cases / sizeof *cases, scan_chunks);
+}
+
+/* A request of `n` bytes 'a' between two texts. */
+static int padded(const char *before, size_t n, const char *after)
+{
+    size_t used, n_before = strlen(before), n_after = strlen(after);
+    bool complete;
+    FREED char *text = malloc(n_before + n + n_after);
+    memcpy(text, before, n_before);
+    memset(text + n_before, 'a', n);
+    memcpy(text + n_before + n, after, n_after);
+    int status = scan_head(text, n_before + n + n_after, 4096, &used, &complete);
+    CHECK(complete == (status == 0));
+    return status;
+}
+
+TEST(limits_of_heads_are_met_to_the_byte)
+{
+    const size_t line = sizeof "A: \r\n\r\n" - 1;
+    CHECK_INT(padded("GET /", HEAD_MAX_TARGET - 1, " HTTP/1.1\r\n\r\n"), 0);
+    CHECK_INT(padded("GET /", HEAD_MAX_TARGET, " HTTP/1.1\r\n\r\n"), 414);
+    CHECK_INT(padded(REQUEST "A: ", HEAD_MAX_HEADERS - line + 2, "\r\n\r\n"), 0);
+    CHECK_INT(padded(REQUEST "A: ", HEAD_MAX_HEADERS, "\r\n\r\n"), 431);
+    for (int n = HEAD_MAX_LINES; n <= HEAD_MAX_LINES + 1; n++) {
+        char text[4096] = REQUEST;
+        size_t used;
+        bool complete;
+        for (int i = 0; i < n; i++) strcat(text, "A: b\r\n");
+        strcat(text, "\r\n");
+        CHECK_INT(scan_head(text, strlen(text), sizeof text, &used, &complete), n > HEAD_MAX_LINES ? 431 : 0);
+    }
+}
+
+static text_part part(const char *text) { return (text_part){text, strlen(text)}; }
+
+TEST(heads_are_read_as_they_are)
+{
+    static const char text[] =
+        "POST /x?y HTTP/1.1\r\nHost:  a:1 \r\ncontent-TYPE:application/json\r\nContent-Length: 12\r\n"
+        "Expect:\r\nHOST: b\r\nX: y\r\nOrigin: http://o\r\n\r\n";
+    http_parser p;
+    head h;
+    const char *why;
+    CHECK(head_read(&p, text, sizeof text - 1, &h, &why));
+    CHECK_INT(h.method, HTTP_POST);
+    CHECK(h.is_http_1_1 && h.keep_alive && !h.chunked);
+    CHECK_INT(h.content_length, 12);
+    CHECK(text_is(h.target, "/x?y") && text_is(h.field[HEAD_CONTENT_TYPE], "APPLICATION/json"));
+    CHECK_INT(h.n_field[HEAD_HOST], 2);
+    CHECK(text_is(h.field[HEAD_HOST], "b") && text_is(h.field[HEAD_ORIGIN], "http://o"));
+    CHECK(h.n_field[HEAD_EXPECT] == 1 && h.field[HEAD_EXPECT].n == 0 && h.n_field[HEAD_API_KEY] == 0);
+    CHECK(!head_read(&p, "FLY / HTTP/1.1\r\n\r\n", 18, &h, &why) && strstr(why, "method"));
+}
+
+static answer_fn answer;
+static void answer(const request *r, reply *out) { (void)r, (void)out; }
+
+TEST(routes_are_found_by_decoded_paths)
+{
+    static const route routes[] = {{.method = HTTP_GET, .path = "/a", .answer = answer},
+                                   {.method = HTTP_POST, .path = "/a", .answer = answer},
+                                   {.method = HTTP_GET, .path = "/m/{id}", .answer = answer},
+                                   {0}};
+    static const struct {
+        unsigned method;
+        const char *target, *path, *tail, *allow;
+    } cases[] = {
+        {HTTP_GET, "/a", "/a", "", "GET, HEAD, POST"},
+        {HTTP_HEAD, "/a?b", "/a", "", "GET, HEAD, POST"},
+        {HTTP_POST, "/%61", "/a", "", "GET, HEAD, POST"},
+        {HTTP_PUT, "/a", NULL, NULL, "GET, HEAD, POST"},
+        {HTTP_GET, "/m/x%2Fy", "/m/{id}", "x/y", "GET, HEAD"},
+        {HTTP_GET, "/m/x/", "/m/{id}", "x", "GET, HEAD"},
+        {HTTP_GET, "/a/", "/a", "", "GET, HEAD, POST"},
+        {HTTP_GET, "/a//", NULL, NULL, ""},
+        {HTTP_GET, "/", NULL, NULL, ""},
+        {HTTP_GET, "/m/", NULL, NULL, ""},
+        {HTTP_GET, "/%2561", NULL, NULL, ""},
+        {HTTP_GET, "/%6", NULL, NULL, ""},
+        {HTTP_GET, "/a%00", NULL, NULL, ""},
+        {HTTP_GET, "/A", NULL, NULL, ""},
+        {HTTP_GET, "", NULL, NULL, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        route_match m;
+        route_find(routes, cases[i].method, part(cases[i].target), &m);
+        if (!CHECK((m.route != NULL) == (cases[i].path != NULL))) continue;
+        CHECK_TEXT(m.allow, cases[i].allow);
+        if (m.route) CHECK_TEXT(m.route->path, cases[i].path);
+        if (m.route) CHECK_TEXT(m.tail, cases[i].tail);
+    }
+}
