@@ -29,6 +29,10 @@ static const option_spec options[] = {
     OPT_TEXT("cors-origin", 0, "URL", "pages of this origin may ask; repeatable", .flags = OPTION_REPEATS),
     OPT_TEXT("allow-host", 0, "NAME", "one more name of this host; repeatable", .flags = OPTION_REPEATS),
     OPT_FLAG("check", 0, "check options, addresses and model, then end"),
+    OPT_UINT("parallel", 0, "N", 1, 256, "requests in a step; default 16"),
+    OPT_FILE("kv-dir", 0, "DIR", "keep the cache of requests there between runs"),
+    OPT_SIZE("kv-dir-size", 0, "BYTES", 1, 1e15, "of its files; default 8G", ADVANCED),
+    OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests that wait; default 64", ADVANCED),
     OPT_UINT("max-connections", 0, "N", 1, 100000, "default 1024", ADVANCED),
     OPT_SIZE("max-body", 0, "BYTES", 1, 1e9, "of a request; default 16M", ADVANCED),
     OPT_FLOAT("idle-seconds", 0, "X", 0.01, 86400, "for a connection without a request; default 75",
@@ -44,6 +48,9 @@ static const option_spec options[] = {
 /* clang-format on */
 
 #if HEARTH_SERVE
+
+enum { MAX_WAITING = 64 };
+#define KEPT_SIZE ((uint64_t)8 << 30)
 
 /* ---- options ------------------------------------------------------------------------------------------------------- */
 
@@ -192,7 +199,12 @@ static int run(const args *a)
     name_model(args_operand(a, 0), id, sizeof id);
     e.id = args_text(a, "alias", id);
     e.created = time_of(args_operand(a, 0));
-    e.n_ctx = session_options(a, 0).n_ctx;
+    hearth_session_options session = session_options(a, 0);
+    e.scheduling = hearth_scheduler_defaults();
+    e.scheduling.n_ctx = session.n_ctx, e.scheduling.kv = session.kv, e.scheduling.n_thread = session.n_thread;
+    e.scheduling.n_running = (uint32_t)args_uint(a, "parallel", 0);
+    e.max_waiting = (uint32_t)args_uint(a, "max-waiting", MAX_WAITING);
+    e.kept = args_text(a, "kv-dir", NULL), e.kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);
     server_options o = {.limits = read_limits(a),
                         .routes = serve_routes,
                         .access = &rules,

@@ -18,6 +18,12 @@ static bool check_variable(void *user, const char *key, const json_in *value)
                        json_kind_words(kind));
 }
 
+bool template_variables(fields *f, const json_in **variables)
+{
+    return fields_object(f, "chat_template_kwargs", variables) &&
+           (!*variables || json_in_each(*variables, check_variable, f));
+}
+
 static void render(call *c, const engine *e, const messages *m, const hearth_chat_options *o)
 {
     problem p;
@@ -47,8 +53,7 @@ void template_run(void *user, call *c)
     bool add_prompt = true;
     json_in *document = fields_read(c, &f, &p);
     bool ok = document && messages_read(&f, &m) && fields_bool(&f, "add_generation_prompt", &add_prompt) &&
-              fields_object(&f, "chat_template_kwargs", &variables) &&
-              (!variables || json_in_each(variables, check_variable, &f));
+              template_variables(&f, &variables);
     if (ok && fields_value(&f, "tools")) ok = fields_fail(&f, "tools", "tools are not supported");
     if (ok && !e->chat) problem_of_error(&p, &e->chat_error), ok = false;
     if (ok && variables && !(written = json_in_write(variables)))

@@ -1,7 +1,8 @@
 /* The loop of the engine thread (exchange.h). */
-#include "serve/engine.h"
+#include "serve/generation.h"
 
 #include "base/thread.h"
+#include "common/output.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -11,12 +12,25 @@ static bool open_all(engine *e)
     hearth_error err;
     uint64_t hash;
     if (!e->load(e->load_user, &e->model)) return false;
+    if (hearth_scheduler_open(e->model, &e->scheduling, &e->scheduler, &err) != HEARTH_OK ||
+        (e->kept && hearth_scheduler_restore(e->scheduler, e->kept, &err) != HEARTH_OK)) {
+        report(&err);
+        return false;
+    }
     hearth_model_get_info(e->model, &e->info);
     if (hth_model_hash(e->model->file, &hash, &err) == HEARTH_OK)
         snprintf(e->digest, sizeof e->digest, "%016llx", (unsigned long long)hash);
     /* A model without a chat template serves all that needs none. */
     if (hearth_chat_open(e->model, NULL, &e->chat, &e->chat_error) != HEARTH_OK) e->chat = NULL;
     return true;
+}
+
+/* Saves what was kept, for the next run. */
+static void keep(const engine *e)
+{
+    hearth_error err;
+    if (e->kept && hearth_scheduler_save(e->scheduler, e->kept, e->kept_size, &err) != HEARTH_OK)
+        print_warning("the cache of requests was not saved: %s", err.message);
 }
 
 static void *run(void *arg)
@@ -33,9 +47,13 @@ static void *run(void *arg)
     for (;;) {
         uint64_t seen = exchange_changes(x);
         for (call *c = exchange_take(x); c; c = exchange_take(x)) c->run(c->user, c);
-        if (exchange_is_closed(x)) return NULL;
+        generations_tend(e);
+        if (hearth_scheduler_step(e->scheduler)) continue;
+        if (exchange_is_closed(x)) break;
         exchange_wait(x, seen, UINT64_MAX);
     }
+    keep(e);
+    return NULL;
 }
 
 bool engine_start(engine *e) { return hth_thread_start(&e->thread, run, e); }
@@ -44,8 +62,10 @@ void engine_stop(engine *e)
 {
     exchange_close(server_exchange(e->server));
     pthread_join(e->thread, NULL);
+    generations_cancel_all(e);
+    hearth_scheduler_close(e->scheduler);
     hearth_chat_close(e->chat);
     hearth_model_close(e->model);
 }
 
-uint32_t engine_n_ctx(const engine *e) { return hth_context_for(&e->model->model->hparams, e->n_ctx); }
+uint32_t engine_n_ctx(const engine *e) { return hth_context_for(&e->model->model->hparams, e->scheduling.n_ctx); }

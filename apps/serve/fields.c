@@ -119,6 +119,32 @@ bool fields_bool(fields *f, const char *name, bool *value)
     return true;
 }
 
+bool fields_int(fields *f, const char *name, int64_t least, int64_t most, int64_t *value)
+{
+    const json_in *v;
+    if (!of_kind(f, name, JSON_IN_INTEGER, &v)) return false;
+    if (!v) return true;
+    int64_t n = json_in_integer(v);
+    if (n < least || n > most)
+        return fields_fail(f, name, "%lld is not from %lld to %lld", (long long)n, (long long)least, (long long)most);
+    *value = n;
+    return true;
+}
+
+bool fields_float(fields *f, const char *name, double least, double most, double *value)
+{
+    const json_in *v;
+    if (!fields_ok(f)) return false;
+    json_in_kind kind = json_in_kind_of(fields_value(f, name));
+    if (kind != JSON_IN_INTEGER && !of_kind(f, name, JSON_IN_REAL, &v)) return false;
+    v = fields_value(f, name);
+    if (!v) return true;
+    double x = json_in_number(v);
+    if (!(x >= least && x <= most)) return fields_fail(f, name, "%g is not from %g to %g", x, least, most);
+    *value = x;
+    return true;
+}
+
 bool fields_text(fields *f, const char *name, const char **text, size_t *n)
 {
     const json_in *v;

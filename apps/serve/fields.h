@@ -28,6 +28,9 @@ bool fields_fail(fields *f, const char *name, const char *format, ...) __attribu
 const json_in *fields_value(const fields *f, const char *name);
 /* Each leaves *value as it is if the field is absent. False: it is of another kind. */
 bool fields_bool(fields *f, const char *name, bool *value);
+/* Whole numbers and numbers from least to most. */
+bool fields_int(fields *f, const char *name, int64_t least, int64_t most, int64_t *value);
+bool fields_float(fields *f, const char *name, double least, double most, double *value);
 bool fields_text(fields *f, const char *name, const char **text, size_t *n);
 /* *array NULL: absent. */
 bool fields_array(fields *f, const char *name, const json_in **array);

@@ -468,7 +468,8 @@ HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const fl
 typedef struct hearth_scheduler hearth_scheduler;
 
 typedef struct hearth_scheduler_options {
-    uint32_t n_position; /* of the cache, for all requests and what is kept of earlier ones; 0: 4 times n_ctx */
+    uint32_t n_position; /* of the cache, for all requests and what is kept of earlier ones; 0: 4 times n_ctx, with
+                            a device all that it was opened for (gpu.n_ctx) */
     uint32_t n_ctx;      /* of a request at most, as in hearth_session_options */
     uint32_t n_batch;    /* tokens of a step at most; 0: 256 */
     uint32_t n_running;  /* requests in a step at most; 0: 16 */
@@ -523,7 +524,9 @@ HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const
                                               hearth_error *err);
 /* Ends a request, if there is one of that id; its function is called. */
 HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
-/* Evaluates one batch. false: there is no request left. While hearth_model_options.cancel is not 0 nothing is evaluated:
+/* A paused request keeps its place and its pages, but takes part in no step. */
+HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id, bool is_paused);
+/* Evaluates one batch. false: there is none, as no request is left, or only paused ones. While hearth_model_options.cancel is not 0 nothing is evaluated:
  * a caller that wants to cancel a request sets it, so that the step ends early, and clears it. */
 HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
 

@@ -25,7 +25,7 @@ struct request {
     int32_t *tokens;         /* [n_token], with room for n_max: the prompt, then what was generated */
     size_t n_token, n_prompt, n_max;
     uint32_t n_cached, n_part; /* n_part: tokens in the step */
-    bool ignore_end, has_begun;
+    bool ignore_end, has_begun, is_paused;
 };
 
 struct hearth_scheduler {
@@ -55,13 +55,19 @@ static hearth_status choose(hearth_scheduler *s, hearth_error *err)
     if (o->n_running == 0) o->n_running = N_RUNNING;
     if (o->n_kept == 0) o->n_kept = N_KEPT;
     if (o->max_delay == 0.0) o->max_delay = MAX_DELAY;
-    if (o->n_position == 0) o->n_position = o->n_ctx <= UINT32_MAX / 4 ? 4 * o->n_ctx : o->n_ctx;
     if (o->n_running > MAX_RUNNING || o->n_kept > MAX_KEPT || o->n_running > o->n_batch)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "%u requests at once and %u kept: at most %d, a token of each in a step of %u, and %d are possible",
                         o->n_running, o->n_kept, MAX_RUNNING, o->n_batch, MAX_KEPT);
     if (!(o->max_delay > 0.0)) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a delay of %g seconds", o->max_delay);
     return HEARTH_OK;
+}
+
+/* n_there: pages on a device; 0: there is none. */
+static uint32_t usual_positions(uint32_t n_ctx, uint32_t n_there)
+{
+    if (n_there > 0) return n_there * HTH_KV_PAGE;
+    return n_ctx <= UINT32_MAX / 4 ? 4 * n_ctx : n_ctx;
 }
 
 static hearth_status open_pages(hearth_scheduler *s, hearth_error *err)
@@ -71,6 +77,8 @@ static hearth_status open_pages(hearth_scheduler *s, hearth_error *err)
     size_t size;
     hearth_status st = hth_engine_kv_pool(m, s->options.kv, &pool, err);
     if (st != HEARTH_OK) return st;
+    if (s->options.n_position == 0)
+        s->options.n_position = usual_positions(s->options.n_ctx, hth_kv_pool_limit(pool));
     if (!hth_kv_size(s->model->model, s->options.kv, s->options.n_position, &size)) size = SIZE_MAX;
     if ((st = hth_engine_take_memory(m, size, err)) != HEARTH_OK) return st;
     s->pages_size = size;
@@ -213,6 +221,14 @@ void hearth_scheduler_cancel(hearth_scheduler *s, uint64_t id)
                 end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_CANCELLED});
                 return;
             }
+}
+
+void hearth_scheduler_pause(hearth_scheduler *s, uint64_t id, bool is_paused)
+{
+    request *const lists[] = {s->waiting, s->running};
+    for (int i = 0; i < 2; i++)
+        for (request *r = lists[i]; r; r = r->next)
+            if (r->id == id) r->is_paused = is_paused;
 }
 
 /* ---- pages ------------------------------------------------------------------------------------ */
@@ -381,7 +397,7 @@ static uint32_t plan_step(hearth_scheduler *s)
     uint32_t planned[HTH_N_KV_CLASS] = {0}, n_generating = 0;
     for (request *r = s->running; r; r = r->next) r->n_part = 0;
     for (request *r = s->running; r; r = r->next) {
-        if (n_left(r) != 1) continue;
+        if (n_left(r) != 1 || r->is_paused) continue;
         if (!make_room(s, r, 1, planned)) break; /* nor are any behind it running now */
         plan_part(r, 1, planned);
         n_generating++;
@@ -389,7 +405,7 @@ static uint32_t plan_step(hearth_scheduler *s)
     uint32_t room = prompt_room(s, n_generating);
     for (request *r = s->running; r && room > 0; r = r->next) {
         uint32_t left = n_left(r), n = left < room ? left : room;
-        if (r->n_part > 0) continue;
+        if (r->n_part > 0 || r->is_paused) continue;
         if (n_generating > 0 && !has_pages(s, r, n, planned)) break; /* it goes on when others have ended */
         if (!make_room(s, r, n, planned)) break;
         plan_part(r, n, planned);
@@ -437,6 +453,14 @@ static void end_step(hearth_scheduler *s)
     }
 }
 
+/* Whether the step has a token; else all requests are paused. */
+static bool is_planned(const hearth_scheduler *s)
+{
+    for (const request *r = s->running; r; r = r->next)
+        if (r->n_part > 0) return true;
+    return false;
+}
+
 static hearth_status run_step(hearth_scheduler *s, uint32_t *n_prompt, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
@@ -467,6 +491,7 @@ bool hearth_scheduler_step(hearth_scheduler *s)
     begin_requests(s);
     if (!s->running) return s->waiting != NULL;
     uint32_t n_generating = plan_step(s);
+    if (!is_planned(s)) return false;
     uint64_t start = hth_clock_ns();
     hearth_status st = run_step(s, &n_prompt, &why);
     if (st == HEARTH_OK) {

@@ -1,0 +1,125 @@
+/* POST /v1/chat/completions: the answer to a conversation. */
+#define _GNU_SOURCE
+#include "serve/generation.h"
+
+#include "common/local_time.h"
+#include "serve/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static void write_null(json *j, const char *key) { json_float(j, key, __builtin_nan(""), 1); }
+
+static void open_choice(json *j)
+{
+    json_open_compact(j, "choices", '[');
+    json_open_compact(j, NULL, '{');
+    json_uint(j, "index", 0);
+}
+
+static void close_choice(json *j, const char *finish)
+{
+    write_null(j, "logprobs");
+    if (finish) json_word(j, "finish_reason", finish);
+    else write_null(j, "finish_reason");
+    json_close(j, '}');
+    json_close(j, ']');
+}
+
+static void write_begin(json *j)
+{
+    open_choice(j);
+    json_open_compact(j, "delta", '{');
+    json_word(j, "role", "assistant");
+    json_word(j, "content", "");
+    json_close(j, '}');
+    close_choice(j, NULL);
+}
+
+static void write_part(json *j, const char *text, size_t n)
+{
+    open_choice(j);
+    json_open_compact(j, "delta", '{');
+    json_text(j, "content", text, n);
+    json_close(j, '}');
+    close_choice(j, NULL);
+}
+
+static void write_end(json *j, const char *finish)
+{
+    open_choice(j);
+    json_open_compact(j, "delta", '{');
+    json_close(j, '}');
+    close_choice(j, finish);
+}
+
+static void write_whole(json *j, const generation *g, const char *finish)
+{
+    open_choice(j);
+    json_open_compact(j, "message", '{');
+    json_word(j, "role", "assistant");
+    json_text(j, "content", g->text.bytes ? g->text.bytes : "", g->text.n);
+    write_null(j, "refusal");
+    json_close(j, '}');
+    close_choice(j, finish);
+}
+
+static const generation_format format = {.prefix = "chatcmpl-",
+                                         .object = "chat.completion",
+                                         .chunk_object = "chat.completion.chunk",
+                                         .begin = write_begin,
+                                         .part = write_part,
+                                         .end = write_end,
+                                         .whole = write_whole};
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+/* Formats other than text, and tools, are refused by name. */
+static void check_offers(fields *f)
+{
+    const json_in *response, *tools;
+    const char *type = NULL;
+    size_t n = 0;
+    if (fields_object(f, "response_format", &response) && response) {
+        fields inner = {.object = response, .path = "response_format", .problem = f->problem};
+        if (fields_need_text(&inner, "type", &type, &n) && !(n == 4 && memcmp(type, "text", 4) == 0))
+            fields_fail(&inner, "type", "text alone is supported");
+    }
+    if (fields_array(f, "tools", &tools) && json_in_count(tools) > 0) fields_fail(f, "tools", "tools are not supported");
+    if (fields_value(f, "functions")) fields_fail(f, "functions", "tools are not supported");
+}
+
+void chat_run(void *user, call *c)
+{
+    engine *e = user;
+    fields f;
+    problem p;
+    hearth_error err;
+    messages m = {0};
+    const json_in *variables = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int64_t now = local_seconds();
+    json_in *document = fields_read(c, &f, &p);
+    if (!document) {
+        call_problem(c, &p);
+        return;
+    }
+    generation *g = generation_read(e, c, &format, document, &f);
+    if (!g) return;
+    char *written = NULL;
+    check_offers(&f);
+    bool ok = messages_read(&f, &m) && template_variables(&f, &variables);
+    if (ok && !e->chat) problem_of_error(&p, &e->chat_error), ok = false;
+    if (ok && variables && !(written = json_in_write(variables)))
+        problem_set(&p, 503, "", "out of memory"), ok = false;
+    const hearth_chat_options o = {.add_generation_prompt = true, .local_time = &now, .variables = written};
+    if (ok && hearth_chat_tokenize(e->chat, m.at, m.n, &o, &ids, &n, &err) != HEARTH_OK)
+        problem_of_error(&p, &err), ok = false;
+    free(written);
+    messages_free(&m);
+    if (ok) generation_start(g, ids, n);
+    else generation_refuse(g, &p);
+}

@@ -1,0 +1,195 @@
+"""What /v1/chat/completions and /v1/completions answer: the text of hearth run, whole or as a stream, alone or among
+others, after an earlier request and after a restart. Called by CTest with the program's path."""
+
+import json
+import os
+import re
+import threading
+import time
+
+from server import CHATML, MODEL, Server, case, chat_model, check, good, run_all, scratch
+
+STORY = "Once upon a time"
+
+
+def story_with_template():
+    with open(MODEL, "rb") as f:
+        return scratch("story-chat.gguf", chat_model.with_template(f.read(), CHATML))
+
+
+def events_of(answer):
+    """The objects of a stream, whose form is checked."""
+    check(answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream"), answer.raw)
+    body, rest = b"", answer.body
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        n = int(size, 16)
+        body, rest = body + rest[:n], rest[n + 2:]
+    *events, end = body.decode().split("\n\n")
+    check(end == "" and events[-1] == "data: [DONE]", events)
+    check(all(e.startswith("data: ") and "\n" not in e for e in events), events)
+    return [json.loads(e[6:]) for e in events[:-1]]
+
+
+def text_of(events, chat=False):
+    parts = [c["delta"].get("content", "") if chat else c["text"] for e in events for c in e["choices"]]
+    return "".join(parts)
+
+
+def asked(**more):
+    return {"prompt": STORY, "max_tokens": 40, "seed": 7, "temperature": 1.0, **more}
+
+
+@case
+def the_text_is_that_of_the_command():
+    with Server("-t", "1") as s:
+        for seed, temperature in ((7, 1.0), (8, 1.5), (0, 0.0)):
+            told = good("run", MODEL, "-p", STORY, "-n", "40", "--seed", str(seed), "--temp", str(temperature), "-q").stdout
+            answer = s.post("/v1/completions", asked(seed=seed, temperature=temperature))
+            check(answer.status == 200, answer.raw)
+            whole = answer.json()
+            check(STORY + whole["choices"][0]["text"] == told.decode().rstrip("\n"), whole, told)
+            events = events_of(s.post("/v1/completions", asked(seed=seed, temperature=temperature, stream=True)))
+            check(text_of(events) == whole["choices"][0]["text"], events, whole)
+            check(whole["object"] == "text_completion" and whole["seed"] == seed, whole)
+            n = len(s.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"])
+            usage = whole["usage"]
+            check(usage["prompt_tokens"] == n and usage["total_tokens"] == n + usage["completion_tokens"], whole)
+        ids = s.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
+        check(s.post("/completions", asked(prompt=ids)).json()["choices"] ==
+              s.post("/v1/completions", asked(prompt=[STORY])).json()["choices"], "ids and an array of a text")
+
+
+@case
+def a_chat_stream_has_its_events_in_order():
+    messages = [{"role": "system", "content": "You tell stories."}, {"role": "user", "content": "A dog, please."}]
+    with Server("-t", "1", model=story_with_template()) as s:
+        ask = {"messages": messages, "max_tokens": 30, "seed": 5, "temperature": 1.0}
+        whole = s.post("/v1/chat/completions", {**ask, "stream": False, "stop": None, "n": 1}).json()
+        message = whole["choices"][0]["message"]
+        check(whole["object"] == "chat.completion" and message["role"] == "assistant", whole)
+        check(re.fullmatch("chatcmpl-[0-9a-f]{32}", whole["id"]), whole)
+        events = events_of(s.post("/v1/chat/completions", {**ask, "stream": True,
+                                                           "stream_options": {"include_usage": True}}))
+        first, *parts, last, usage = events
+        check(len({e["id"] for e in events}) == 1 and {e["object"] for e in events} == {"chat.completion.chunk"}, events)
+        check(first["choices"][0]["delta"] == {"role": "assistant", "content": ""}, first)
+        check(all(e["choices"][0]["finish_reason"] is None and e["usage"] is None for e in [first, *parts]), events)
+        check(last["choices"][0]["delta"] == {} and last["choices"][0]["finish_reason"] == "length", last)
+        check(usage["choices"] == [] and usage["usage"]["completion_tokens"] == 30, usage)
+        check(usage["usage"]["prompt_tokens_details"]["cached_tokens"] == whole["usage"]["prompt_tokens"] - 1, usage)
+        check(text_of(events, chat=True) == message["content"], events, whole)
+        check("usage" not in events_of(s.post("/v1/chat/completions", {**ask, "stream": True}))[0], "not asked for")
+        prompt = s.post("/apply-template", {"messages": messages}).json()["prompt"]
+        plain = s.post("/v1/completions", {**ask, "messages": None, "prompt": prompt}).json()
+        check(plain["choices"][0]["text"].strip() == message["content"].strip(), plain, whole)
+
+
+@case
+def stop_strings_end_the_text_before_them():
+    with Server("-t", "1") as s:
+        text = s.post("/v1/completions", asked(max_tokens=60)).json()["choices"][0]["text"]
+        for at in range(1, len(text) - 8, 5):
+            for size in (1, 3, 8):
+                stop = text[at:at + size]
+                if not stop.strip():
+                    continue
+                for stream in (False, True):
+                    answer = s.post("/v1/completions", asked(max_tokens=60, stop=["\u0001no", stop], stream=stream))
+                    events = events_of(answer) if stream else [answer.json()]
+                    check(text_of(events) == text[:text.index(stop)], stop, events)
+                    check(events[-1]["choices"][0]["finish_reason"] == "stop", stop, events)
+
+
+@case
+def others_beside_change_nothing():
+    with Server("-t", "2", "--parallel", "6") as s:
+        asks = [asked(prompt=STORY + word * (k % 5), seed=k, stream=k % 3 == 0)
+                for k, word in enumerate([" the", " a dog", " and", " in", " one"] * 3)]
+        alone = [text_of(events_of(a)) if ask["stream"] else a.json()["choices"][0]["text"]
+                 for ask in asks for a in [s.post("/v1/completions", ask)]]
+        among = [None] * len(asks)
+
+        def run(k):
+            answer = s.post("/v1/completions", asks[k])
+            among[k] = text_of(events_of(answer)) if asks[k]["stream"] else answer.json()["choices"][0]["text"]
+
+        for _ in range(3):
+            threads = [threading.Thread(target=run, args=(k,)) for k in range(len(asks))]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            check(among == alone, among, alone)
+
+
+@case
+def a_restart_finds_the_cache():
+    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-cache")
+    os.makedirs(folder, exist_ok=True)
+    ask = asked(prompt=STORY + " there was a little dog who lived in a house." * 3)
+    with Server("-t", "1", "--kv-dir", folder) as s:
+        before = s.post("/v1/completions", ask).json()
+        check(before["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, before)
+    check(len(os.listdir(folder)) == 1, os.listdir(folder))
+    with Server("-t", "1", "--kv-dir", folder) as s:
+        after = s.post("/v1/completions", ask).json()
+        check(after["choices"] == before["choices"], after, before)
+        n = after["usage"]["prompt_tokens"]
+        check(after["usage"]["prompt_tokens_details"]["cached_tokens"] == n - 1, after)
+
+
+@case
+def what_is_wrong_is_named():
+    wrong = [({"temperature": 6}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"),
+             ({"top_k": -1}, "top_k"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
+             ({"presence_penalty": 3}, "presence_penalty"), ({"stop": ""}, "stop"), ({"stop": [1]}, "stop"),
+             ({"stop": ["a"] * 17}, "stop"), ({"stop": "a" * 257}, "stop"), ({"n": 2}, "n"), ({"seed": "x"}, "seed"),
+             ({"stream": 1}, "stream"), ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+             ({"logprobs": 2}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": True}, "echo"), ({"prompt": 5}, "prompt"),
+             ({"prompt": [1, -1]}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": None}, "prompt"),
+             ({"prompt": ["a", "b"]}, "prompt"), ({"model": 3}, "model")]
+    with Server("-t", "1", "-c", "64", model=story_with_template()) as s:
+        for more, param in wrong:
+            answer = s.post("/v1/completions", asked(**more))
+            check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
+        for more, param in (({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "x"}},
+                                                                           "response_format.type"),
+                            ({"messages": []}, "messages"), ({"chat_template_kwargs": {"a": []}}, "chat_template_kwargs")):
+            answer = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], **more})
+            check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
+        long = s.post("/v1/completions", asked(prompt="dog " * 100))
+        check(long.status == 400 and long.error()["code"] == "context_length_exceeded", long.raw)
+        full = s.post("/v1/completions", asked(max_tokens=None, ignore_eos=True, max_completion_tokens=1000)).json()
+        check(full["choices"][0]["finish_reason"] == "length" and full["usage"]["total_tokens"] == 65, full)
+        least = s.post("/v1/completions", asked(temperature=0, top_p=1, min_p=0, top_k=0, repeat_penalty=1.0, user="me",
+                                                metadata={"a": 1}, logprobs=None, best_of=None, max_tokens=1)).json()
+        check(least["usage"]["completion_tokens"] == 1, least)
+
+
+@case
+def a_client_that_hangs_up_is_not_answered_on():
+    with Server("-t", "1", "-c", "0", "--parallel", "1", "--max-waiting", "2") as s:
+        body = json.dumps(asked(max_tokens=100000, ignore_eos=True, stream=True)).encode()
+        head = (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n").encode()
+        first, second, third = s.connect(), s.connect(), s.connect()
+        first.sendall(head + body)
+        check(first.recv(1000), "no answer")
+        for other in (second, third):
+            other.sendall(head + body)
+        end = time.monotonic() + 30
+        while len(s.get("/slots").json()) < 3 and time.monotonic() < end:
+            time.sleep(0.02)
+        busy = s.post("/v1/completions", asked())
+        check(busy.status == 429 and busy.headers["retry-after"] and busy.error()["type"] == "rate_limit_error", busy.raw)
+        for other in (first, second, third):
+            other.close()
+        while s.get("/slots").json() and time.monotonic() < end:
+            time.sleep(0.02)
+        check(s.get("/slots").json() == [], "the requests of clients that are gone still run")
+        check(s.post("/v1/completions", asked()).status == 200, "nothing works any more")
+
+
+if __name__ == "__main__":
+    run_all(__file__)
