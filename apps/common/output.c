@@ -325,6 +325,7 @@ void clear_interrupt(void)
     if (!end_signal) stop = 0;
 }
 
+void interrupt_evaluations(void) { stop = 1; }
 int interrupted(void) { return stop; }
 const volatile int *interrupt_flag(void) { return &stop; }
 int termination_signal(void) { return end_signal; }

@@ -81,6 +81,7 @@ void install_signal_handlers(void);
  * progress_show turns it off. */
 bool interrupt_at_once(bool on);
 int interrupted(void);                    /* the signal, or 0 */
+void interrupt_evaluations(void); /* as a signal would, from any thread; clear_interrupt ends it */
 const volatile int *interrupt_flag(void); /* the same, for evaluations that stop on it */
 /* For programs that continue after Ctrl-C: it only sets the flag, until clear_interrupt. SIGTERM and SIGHUP
  * also set the flag, permanently. */

@@ -210,7 +210,8 @@ static int run(const args *a)
                         .access = &rules,
                         .call_user = &e,
                         .log = log_request,
-                        .on_stop = say_stop};
+                        .on_stop = say_stop,
+                        .on_cancel = interrupt_evaluations};
     hearth_status st = read_access(a, &rules, &err);
     if (st == HEARTH_OK) st = server_open(&o, &s, &err);
     if (st == HEARTH_OK) st = listen_as_asked(a, s, &err);

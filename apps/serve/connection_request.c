@@ -23,6 +23,7 @@ void active_request_free(connection *c)
     if (r->call) {
         r->call->connection = NULL;
         call_cancel(r->call);
+        if (c->server->options.on_cancel) c->server->options.on_cancel();
     }
     const char *method = r->has_method ? http_method_str((enum http_method)r->method) : "-";
     server_count(c->server, r->i_route, r->status);

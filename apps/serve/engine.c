@@ -46,6 +46,7 @@ static void *run(void *arg)
     if (e->on_ready) e->on_ready(e);
     for (;;) {
         uint64_t seen = exchange_changes(x);
+        clear_interrupt(); /* from here on a call that is cancelled ends the step */
         for (call *c = exchange_take(x); c; c = exchange_take(x)) c->run(c->user, c);
         generations_tend(e);
         if (hearth_scheduler_step(e->scheduler)) continue;

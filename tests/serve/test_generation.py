@@ -191,5 +191,27 @@ def a_client_that_hangs_up_is_not_answered_on():
         check(s.post("/v1/completions", asked()).status == 200, "nothing works any more")
 
 
+@case
+def a_long_prompt_ends_when_its_client_hangs_up():
+    """Within the time of a small unit of work, not of a step of 256 tokens. The time itself decides nothing: it is shown."""
+    with Server("-t", "1", "-c", "0", "--parallel", "1", model=MODEL) as s:
+        n = s.get("/props").json()["n_ctx"] - 8
+        body = json.dumps(asked(prompt=[5] * n, max_tokens=1)).encode()
+        head = (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n").encode()
+        for _ in range(5):
+            c = s.connect()
+            c.sendall(head + body)
+            while not s.get("/slots").json():
+                pass
+            c.close()
+            start = time.monotonic()
+            while s.get("/slots").json():
+                check(time.monotonic() - start < 30, "it still runs")
+        print(f"     free {(time.monotonic() - start) * 1e3:.0f} ms after the client was gone")
+        answer = s.post("/v1/completions", asked())
+        check(answer.status == 200, answer.raw)
+
+
 if __name__ == "__main__":
     run_all(__file__)
