@@ -19,43 +19,44 @@ static void open_choice(json *j)
     json_uint(j, "index", 0);
 }
 
-static void close_choice(json *j, const char *finish)
+static void close_choice(json *j, generation *g, const char *finish)
 {
-    write_null(j, "logprobs");
+    if (finish || g->probs.n_written < g->probs.n) logprobs_write_chat(j, &g->probs, g->engine->model);
+    else write_null(j, "logprobs");
     if (finish) json_word(j, "finish_reason", finish);
     else write_null(j, "finish_reason");
     json_close(j, '}');
     json_close(j, ']');
 }
 
-static void write_begin(json *j)
+static void write_begin(json *j, generation *g)
 {
     open_choice(j);
     json_open_compact(j, "delta", '{');
     json_word(j, "role", "assistant");
     json_word(j, "content", "");
     json_close(j, '}');
-    close_choice(j, NULL);
+    close_choice(j, g, NULL);
 }
 
-static void write_part(json *j, const char *text, size_t n)
+static void write_part(json *j, generation *g, const char *text, size_t n)
 {
     open_choice(j);
     json_open_compact(j, "delta", '{');
     json_text(j, "content", text, n);
     json_close(j, '}');
-    close_choice(j, NULL);
+    close_choice(j, g, NULL);
 }
 
-static void write_end(json *j, const char *finish)
+static void write_end(json *j, generation *g, const char *finish)
 {
     open_choice(j);
     json_open_compact(j, "delta", '{');
     json_close(j, '}');
-    close_choice(j, finish);
+    close_choice(j, g, finish);
 }
 
-static void write_whole(json *j, const generation *g, const char *finish)
+static void write_whole(json *j, generation *g, const char *finish)
 {
     open_choice(j);
     json_open_compact(j, "message", '{');
@@ -63,7 +64,7 @@ static void write_whole(json *j, const generation *g, const char *finish)
     json_text(j, "content", g->text.bytes ? g->text.bytes : "", g->text.n);
     write_null(j, "refusal");
     json_close(j, '}');
-    close_choice(j, finish);
+    close_choice(j, g, finish);
 }
 
 static const generation_format format = {.prefix = "chatcmpl-",
@@ -72,7 +73,8 @@ static const generation_format format = {.prefix = "chatcmpl-",
                                          .begin = write_begin,
                                          .part = write_part,
                                          .end = write_end,
-                                         .whole = write_whole};
+                                         .whole = write_whole,
+                                         .read_logprobs = logprobs_read_chat};
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 

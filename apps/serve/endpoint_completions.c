@@ -8,24 +8,24 @@
 
 enum { USUAL_TOKENS = 16 }; /* OpenAI's default */
 
-static void write_choice(json *j, const char *text, size_t n, const char *finish)
+static void write_choice(json *j, generation *g, const char *text, size_t n, const char *finish)
 {
     json_open_compact(j, "choices", '[');
     json_open_compact(j, NULL, '{');
     json_uint(j, "index", 0);
     json_text(j, "text", text, n);
-    json_float(j, "logprobs", __builtin_nan(""), 1);
+    logprobs_write_completion(j, &g->probs, g->engine->model);
     if (finish) json_word(j, "finish_reason", finish);
     else json_float(j, "finish_reason", __builtin_nan(""), 1);
     json_close(j, '}');
     json_close(j, ']');
 }
 
-static void write_part(json *j, const char *text, size_t n) { write_choice(j, text, n, NULL); }
-static void write_end(json *j, const char *finish) { write_choice(j, "", 0, finish); }
-static void write_whole(json *j, const generation *g, const char *finish)
+static void write_part(json *j, generation *g, const char *text, size_t n) { write_choice(j, g, text, n, NULL); }
+static void write_end(json *j, generation *g, const char *finish) { write_choice(j, g, "", 0, finish); }
+static void write_whole(json *j, generation *g, const char *finish)
 {
-    write_choice(j, g->text.bytes ? g->text.bytes : "", g->text.n, finish);
+    write_choice(j, g, g->text.bytes ? g->text.bytes : "", g->text.n, finish);
 }
 
 static const generation_format format = {.prefix = "cmpl-",
@@ -34,6 +34,7 @@ static const generation_format format = {.prefix = "cmpl-",
                                          .part = write_part,
                                          .end = write_end,
                                          .whole = write_whole,
+                                         .read_logprobs = logprobs_read_completion,
                                          .max_token = USUAL_TOKENS};
 
 static bool read_ids(fields *f, const engine *e, const json_in *array, int32_t **ids, size_t *n)

@@ -71,13 +71,10 @@ static void read_stops(fields *f, stop_list *to)
 static void refuse_others(fields *f)
 {
     static const char *const names[] = {"suffix", "prediction", "web_search_options", "audio", "logit_bias"};
-    bool logprobs = false;
     int64_t n = 1;
     fields_int(f, "n", 1, 1, &n);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (fields_value(f, names[i])) fields_fail(f, names[i], "is not supported");
-    if (json_in_kind_of(fields_value(f, "logprobs")) == JSON_IN_INTEGER) fields_fail(f, "logprobs", "is not supported");
-    else if (fields_bool(f, "logprobs", &logprobs) && logprobs) fields_fail(f, "logprobs", "is not supported");
 }
 
 static void read_stream(fields *f, generation *g)
@@ -103,6 +100,7 @@ static void read_all(fields *f, generation *g)
     fields_bool(f, "ignore_eos", &g->ignore_end);
     read_stops(f, &g->stops);
     read_stream(f, g);
+    g->format->read_logprobs(f, &g->probs);
     refuse_others(f);
 }
 
@@ -111,6 +109,7 @@ static void free_generation(generation *g)
     hearth_detokenizer_close(g->decoder);
     json_in_free(g->document);
     free(g->text.bytes);
+    free(g->probs.at);
     free(g);
 }
 
@@ -178,7 +177,7 @@ static void send_begin(generation *g)
     json_line l;
     if (!g->format->begin) return;
     if (begin_line(g, &l, g->format->chunk_object)) {
-        g->format->begin(&l.j);
+        g->format->begin(&l.j, g);
         if (g->include_usage) json_float(&l.j, "usage", __builtin_nan(""), 1);
     }
     send_line(g, &l);
@@ -189,7 +188,7 @@ static void send_part(generation *g, const char *text, size_t n)
     json_line l;
     if (n == 0) return;
     if (begin_line(g, &l, g->format->chunk_object)) {
-        g->format->part(&l.j, text, n);
+        g->format->part(&l.j, g, text, n);
         if (g->include_usage) json_float(&l.j, "usage", __builtin_nan(""), 1);
     }
     send_line(g, &l);
@@ -230,7 +229,7 @@ static void send_end(generation *g, const char *finish)
 {
     json_line l;
     if (begin_line(g, &l, g->format->chunk_object)) {
-        g->format->end(&l.j, finish);
+        g->format->end(&l.j, g, finish);
         if (g->include_usage) json_float(&l.j, "usage", __builtin_nan(""), 1);
         write_timings(&l.j, g);
     }
@@ -360,6 +359,7 @@ static void take_token(generation *g, const hearth_request_event *e)
     hearth_error why;
     g->last_ns = hth_clock_ns();
     if (g->n_generated++ == 0) g->first_ns = g->last_ns;
+    if (!logprobs_add(&g->probs, e->logits, g->engine->info.n_vocab, e->token)) g->is_broken = true;
     if (hearth_detokenizer_push(g->decoder, e->token, &text, &n, &why) != HEARTH_OK) g->is_broken = true;
     else add_text(g, text, n);
 }

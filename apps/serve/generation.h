@@ -5,6 +5,7 @@
 
 #include "common/buffer.h"
 #include "serve/endpoints.h"
+#include "serve/logprobs.h"
 
 enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256 };
 
@@ -13,11 +14,12 @@ typedef struct generation generation;
 /* Each appends to a line of JSON, which has the members that all answers have; NULL where the stream has no such event. */
 typedef struct generation_format {
     const char *prefix, *object, *chunk_object; /* of the id; of the whole answer and of a part of a stream */
-    void (*begin)(json *j);                                      /* the first event of a stream */
-    void (*part)(json *j, const char *text, size_t n);           /* a part of the text */
-    void (*end)(json *j, const char *finish);                    /* the last choice */
-    void (*whole)(json *j, const generation *g, const char *finish); /* the choices of a whole answer */
-    uint32_t max_token;                                          /* if the request names none; 0: no limit */
+    void (*begin)(json *j, generation *g);                             /* the first event of a stream */
+    void (*part)(json *j, generation *g, const char *text, size_t n);  /* a part of the text */
+    void (*end)(json *j, generation *g, const char *finish);           /* the last choice */
+    void (*whole)(json *j, generation *g, const char *finish);         /* the choices of a whole answer */
+    void (*read_logprobs)(fields *f, logprobs *out);
+    uint32_t max_token; /* if the request names none; 0: no limit */
 } generation_format;
 
 typedef struct stop_list {
@@ -44,6 +46,7 @@ struct generation {
     hearth_detokenizer *decoder;
     buffer text; /* a whole answer; of a stream, what may be the beginning of a stop string */
     size_t n_sure; /* bytes of it before that */
+    logprobs probs;
     bool is_stopped, is_broken;
     size_t n_prompt, n_generated, n_cached;
     uint64_t begin_ns, first_ns, last_ns;

@@ -1,7 +1,9 @@
 """What /v1/chat/completions and /v1/completions answer: the text of hearth run, whole or as a stream, alone or among
 others, after an earlier request and after a restart. Called by CTest with the program's path."""
 
+import array
 import json
+import math
 import os
 import re
 import threading
@@ -85,6 +87,44 @@ def a_chat_stream_has_its_events_in_order():
         check(plain["choices"][0]["text"].strip() == message["content"].strip(), plain, whole)
 
 
+def softmax_log(logits, token):
+    most = max(logits)
+    return logits[token] - most - math.log(sum(math.exp(x - most) for x in logits))
+
+
+@case
+def log_probabilities_are_those_of_the_logits():
+    with Server("-t", "1", model=story_with_template()) as s:
+        whole = s.post("/v1/completions", asked(max_tokens=6, logprobs=3)).json()["choices"][0]
+        probs = whole["logprobs"]
+        check("".join(probs["tokens"]) == whole["text"], whole)
+        check([len(t) for t in probs["top_logprobs"]] == [3] * 6 and probs["text_offset"][0] == 0, probs)
+        ids = s.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
+        path, out = scratch("ids", " ".join(map(str, ids)).encode()), scratch("rows", b"")
+        good("logits", MODEL, "--ids", path, "-o", out, "--force", "-q")
+        with open(out, "rb") as f:
+            rows = array.array("f", f.read())
+        last = rows[len(rows) // len(ids) * (len(ids) - 1):]
+        events = events_of(s.post("/v1/completions", asked(max_tokens=6, logprobs=3, stream=True)))
+        streamed = [x for e in events for x in e["choices"][0]["logprobs"]["token_logprobs"]]
+        check(streamed == probs["token_logprobs"] and all(x <= 0 for x in streamed), streamed, probs)
+        best = s.post("/v1/completions", asked(max_tokens=6, logprobs=1, temperature=0)).json()["choices"][0]["logprobs"]
+        for lp, top in zip(best["token_logprobs"], best["top_logprobs"]):
+            check(list(top.values()) == [lp], best)
+        check(abs(best["token_logprobs"][0] - softmax_log(last, last.index(max(last)))) < 1e-5, best)
+        ask = {"messages": [{"role": "user", "content": "A dog"}], "max_tokens": 5, "seed": 1, "logprobs": True,
+               "top_logprobs": 20}
+        content = s.post("/v1/chat/completions", ask).json()["choices"][0]["logprobs"]["content"]
+        check(len(content) == 5 and all(len(c["top_logprobs"]) == 20 for c in content), content)
+        check(all(bytes(c["bytes"]).decode() == c["token"] for c in content), content)
+        check(all(a["logprob"] >= b["logprob"] for c in content for a, b in zip(c["top_logprobs"], c["top_logprobs"][1:])),
+              content)
+        events = events_of(s.post("/v1/chat/completions", {**ask, "stream": True}))
+        check([x for e in events for x in (e["choices"][0]["logprobs"] or {"content": []})["content"]] == content, events)
+        wrong = s.post("/v1/chat/completions", {**ask, "logprobs": False})
+        check(wrong.status == 400 and wrong.error()["param"] == "top_logprobs", wrong.raw)
+
+
 @case
 def stop_strings_end_the_text_before_them():
     with Server("-t", "1") as s:
@@ -146,7 +186,7 @@ def what_is_wrong_is_named():
              ({"presence_penalty": 3}, "presence_penalty"), ({"stop": ""}, "stop"), ({"stop": [1]}, "stop"),
              ({"stop": ["a"] * 17}, "stop"), ({"stop": "a" * 257}, "stop"), ({"n": 2}, "n"), ({"seed": "x"}, "seed"),
              ({"stream": 1}, "stream"), ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
-             ({"logprobs": 2}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": True}, "echo"), ({"prompt": 5}, "prompt"),
+             ({"logprobs": 6}, "logprobs"), ({"logprobs": True}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": True}, "echo"), ({"prompt": 5}, "prompt"),
              ({"prompt": [1, -1]}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": None}, "prompt"),
              ({"prompt": ["a", "b"]}, "prompt"), ({"model": 3}, "model")]
     with Server("-t", "1", "-c", "64", model=story_with_template()) as s:

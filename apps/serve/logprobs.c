@@ -1,0 +1,136 @@
+#include "serve/logprobs.h"
+
+#include "common/buffer.h"
+#include "engine/engine.h"
+#include "measure/perplexity.h"
+
+enum { MAX_TOP_COMPLETION = 5 };
+
+void logprobs_read_chat(fields *f, logprobs *out)
+{
+    int64_t n_top = 0;
+    fields_bool(f, "logprobs", &out->wanted);
+    if (!fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top)) return;
+    if (n_top > 0 && !out->wanted) fields_fail(f, "top_logprobs", "logprobs must be true");
+    out->n_top = (uint32_t)n_top;
+}
+
+void logprobs_read_completion(fields *f, logprobs *out)
+{
+    int64_t n_top = 0;
+    out->wanted = fields_value(f, "logprobs") != NULL;
+    if (fields_int(f, "logprobs", 0, MAX_TOP_COMPLETION, &n_top)) out->n_top = (uint32_t)n_top;
+}
+
+/* The n largest logits, the largest first; among equal ones the lowest id. */
+static void find_top(const float *logits, size_t n_vocab, double all, token_prob *top, uint32_t n)
+{
+    uint32_t n_found = 0;
+    for (size_t i = 0; n > 0 && i < n_vocab; i++) {
+        float value = (float)((double)logits[i] - all);
+        if (n_found == n && !(value > top[n - 1].value)) continue;
+        uint32_t at = n_found < n ? n_found++ : n - 1;
+        for (; at > 0 && value > top[at - 1].value; at--) top[at] = top[at - 1];
+        top[at] = (token_prob){(int32_t)i, value};
+    }
+}
+
+bool logprobs_add(logprobs *l, const float *logits, size_t n_vocab, int32_t id)
+{
+    if (!l->wanted) return true;
+    void *more = grow_array(l->at, &l->capacity, l->n + 1, sizeof *l->at);
+    if (!more) return false;
+    l->at = more;
+    struct logprob_entry *e = &l->at[l->n++];
+    double value = hth_measure_log_probability(logits, n_vocab, id);
+    e->token = (token_prob){id, (float)value};
+    find_top(logits, n_vocab, (double)logits[id] - value, e->top, l->n_top);
+    return true;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static const char *piece_of(const hearth_model *model, int32_t id, size_t *n)
+{
+    return hth_token_piece(model->tokenizer, id, true, n);
+}
+
+/* JSON has no infinity: OpenAI writes this number. */
+static void write_value(json *j, const char *key, float value) { json_float(j, key, value < -9999.0f ? -9999.0 : (double)value, 9); }
+
+static void write_token(json *j, const hearth_model *model, token_prob p)
+{
+    size_t n;
+    const char *piece = piece_of(model, p.id, &n);
+    json_text(j, "token", piece, n);
+    write_value(j, "logprob", p.value);
+    json_open_compact(j, "bytes", '[');
+    for (size_t i = 0; i < n; i++) json_uint(j, NULL, (unsigned char)piece[i]);
+    json_close(j, ']');
+}
+
+static bool begin(json *j, const logprobs *l)
+{
+    if (l->wanted) json_open_compact(j, "logprobs", '{');
+    else json_float(j, "logprobs", __builtin_nan(""), 1);
+    return l->wanted;
+}
+
+void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model)
+{
+    if (!begin(j, l)) return;
+    json_open_compact(j, "content", '[');
+    for (; l->n_written < l->n; l->n_written++) {
+        const struct logprob_entry *e = &l->at[l->n_written];
+        json_open_compact(j, NULL, '{');
+        write_token(j, model, e->token);
+        json_open_compact(j, "top_logprobs", '[');
+        for (uint32_t k = 0; k < l->n_top; k++) {
+            json_open_compact(j, NULL, '{');
+            write_token(j, model, e->top[k]);
+            json_close(j, '}');
+        }
+        json_close(j, ']');
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_float(j, "refusal", __builtin_nan(""), 1);
+    json_close(j, '}');
+}
+
+void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
+{
+    size_t first = l->n_written, n;
+    if (!begin(j, l)) return;
+    json_open_compact(j, "tokens", '[');
+    for (size_t i = first; i < l->n; i++) {
+        const char *piece = piece_of(model, l->at[i].token.id, &n);
+        json_text(j, NULL, piece, n);
+    }
+    json_close(j, ']');
+    json_open_compact(j, "token_logprobs", '[');
+    for (size_t i = first; i < l->n; i++) write_value(j, NULL, l->at[i].token.value);
+    json_close(j, ']');
+    json_open_compact(j, "top_logprobs", '[');
+    for (size_t i = first; i < l->n; i++) {
+        json_open_compact(j, NULL, '{');
+        for (uint32_t k = 0; k < l->n_top; k++) {
+            char key[512];
+            const char *piece = piece_of(model, l->at[i].top[k].id, &n);
+            snprintf(key, sizeof key, "%.*s", (int)n, piece);
+            write_value(j, key, l->at[i].top[k].value);
+        }
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_open_compact(j, "text_offset", '[');
+    size_t offset = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        if (i >= first) json_uint(j, NULL, offset);
+        (void)piece_of(model, l->at[i].token.id, &n);
+        offset += n;
+    }
+    json_close(j, ']');
+    json_close(j, '}');
+    l->n_written = l->n;
+}
