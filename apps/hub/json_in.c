@@ -27,6 +27,7 @@ const json_in *json_in_member(const json_in *o, const char *key)
 }
 bool json_in_is_array(const json_in *value) { return json_is_array(value_of(value)); }
 size_t json_in_count(const json_in *array) { return json_array_size(value_of(array)); }
+size_t json_in_size(const json_in *object) { return json_object_size(value_of(object)); }
 const json_in *json_in_at(const json_in *array, size_t i) { return in(json_array_get(value_of(array), i)); }
 
 const char *json_in_text(const json_in *value)
@@ -95,6 +96,7 @@ bool json_in_is_there(void) { return false; }
 const json_in *json_in_member(const json_in *o, const char *key) { return (void)key, o; }
 bool json_in_is_array(const json_in *value) { return (void)value, false; }
 size_t json_in_count(const json_in *array) { return (void)array, 0; }
+size_t json_in_size(const json_in *object) { return (void)object, 0; }
 const json_in *json_in_at(const json_in *array, size_t i) { return (void)i, array; }
 const char *json_in_text(const json_in *value) { return (void)value, NULL; }
 bool json_in_uint(const json_in *value, uint64_t *number) { return (void)value, (void)number, false; }

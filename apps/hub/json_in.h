@@ -36,6 +36,7 @@ bool json_in_bool(const json_in *value);       /* of a JSON_IN_BOOL */
 int64_t json_in_integer(const json_in *value); /* of a JSON_IN_INTEGER */
 double json_in_number(const json_in *value);   /* of a JSON_IN_INTEGER or JSON_IN_REAL */
 const char *json_in_bytes(const json_in *value, size_t *n); /* of a JSON_IN_TEXT: n bytes, terminated */
+size_t json_in_size(const json_in *object); /* members; 0 for anything but objects */
 /* Calls fn for each member of an object, in any order, until it returns false. */
 typedef bool json_in_member_fn(void *user, const char *key, const json_in *value);
 bool json_in_each(const json_in *object, json_in_member_fn *fn, void *user);

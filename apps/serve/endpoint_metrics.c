@@ -30,6 +30,7 @@ static void write_metrics(const request *r, FILE *out)
     fprintf(out, "hearth_requests_waiting %zu\n", n_waiting);
     describe(out, "hearth_requests_running", "gauge", "Requests that the engine has.");
     fprintf(out, "hearth_requests_running %zu\n", n_running);
+    figures_write(&e->figures, out);
     describe(out, "hearth_http_requests_total", "counter",
              "Requests by endpoint and status; code 0: no answer, or a rarer status.");
     server_write_counters(r->server, out);

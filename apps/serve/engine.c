@@ -49,7 +49,10 @@ static void *run(void *arg)
         clear_interrupt(); /* from here on a call that is cancelled ends the step */
         for (call *c = exchange_take(x); c; c = exchange_take(x)) c->run(c->user, c);
         generations_tend(e);
-        if (hearth_scheduler_step(e->scheduler)) continue;
+        bool has_stepped = hearth_scheduler_step(e->scheduler);
+        const hearth_scheduler_stats stats = hearth_scheduler_get_stats(e->scheduler);
+        figures_update(&e->figures, &stats);
+        if (has_stepped) continue;
         if (exchange_is_closed(x)) break;
         exchange_wait(x, seen, UINT64_MAX);
     }

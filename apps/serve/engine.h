@@ -3,6 +3,7 @@
 #ifndef HEARTH_APPS_SERVE_ENGINE_H
 #define HEARTH_APPS_SERVE_ENGINE_H
 
+#include "serve/figures.h"
 #include "serve/server.h"
 
 #include <hearth/hearth.h>
@@ -27,6 +28,7 @@ typedef struct engine {
     hearth_chat *chat; /* NULL: chat_error says why */
     hearth_error chat_error;
     hearth_model_info info;
+    figures figures; /* of both threads, as figures.h says */
     char digest[17]; /* of the model's weights (hth_model_hash), for clients that compare models */
     bool failed;     /* the model did not open */
     pthread_t thread;

@@ -41,6 +41,45 @@ static void read_sampler(fields *f, hearth_sampler_options *o)
     o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
 }
 
+enum { MAX_BIASES = 1024 };
+
+typedef struct bias_list {
+    fields *f;
+    hearth_logit_bias *at;
+    size_t n;
+    uint32_t n_vocab;
+} bias_list;
+
+/* -100 bans the token. */
+static bool add_bias(void *user, const char *key, const json_in *value)
+{
+    bias_list *l = user;
+    char *end;
+    unsigned long long id = strtoull(key, &end, 10);
+    json_in_kind kind = json_in_kind_of(value);
+    if (*key < '0' || *key > '9' || *end || id >= l->n_vocab)
+        return fields_fail(l->f, "logit_bias", "%.40s is no id from 0 to %u", key, l->n_vocab - 1);
+    double x = kind == JSON_IN_INTEGER || kind == JSON_IN_REAL ? json_in_number(value) : 1000.0;
+    if (!(x >= -100.0 && x <= 100.0)) return fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
+    l->at[l->n++] = (hearth_logit_bias){(int32_t)id, x <= -100.0 ? -__builtin_inff() : (float)x};
+    return true;
+}
+
+static void read_biases(fields *f, generation *g)
+{
+    const json_in *object;
+    bias_list l = {.f = f, .n_vocab = g->engine->info.n_vocab};
+    if (!fields_object(f, "logit_bias", &object) || !object) return;
+    size_t n = json_in_size(object);
+    if (n > MAX_BIASES) {
+        fields_fail(f, "logit_bias", "%zu tokens; at most %d are taken", n, MAX_BIASES);
+        return;
+    }
+    g->biases = l.at = calloc(n + 1, sizeof *l.at);
+    if (!l.at) problem_set(f->problem, 503, "", "out of memory");
+    else if (json_in_each(object, add_bias, &l)) g->sampler.bias = l.at, g->sampler.n_bias = l.n;
+}
+
 static void add_stop(fields *f, const json_in *v, stop_list *to)
 {
     size_t n;
@@ -70,7 +109,7 @@ static void read_stops(fields *f, stop_list *to)
 /* What would change the answer and is not offered is refused by name. */
 static void refuse_others(fields *f)
 {
-    static const char *const names[] = {"suffix", "prediction", "web_search_options", "audio", "logit_bias"};
+    static const char *const names[] = {"suffix", "prediction", "web_search_options", "audio"};
     int64_t n = 1;
     fields_int(f, "n", 1, 1, &n);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -94,6 +133,7 @@ static void read_all(fields *f, generation *g)
     size_t n;
     fields_text(f, "model", &model, &n); /* one model is served: any name is taken */
     read_sampler(f, &g->sampler);
+    read_biases(f, g);
     fields_int(f, "max_tokens", 1, UINT32_MAX, &max);
     if (fields_int(f, "max_completion_tokens", 1, UINT32_MAX, &newer) && newer > 0) max = newer;
     g->max_token = (uint32_t)max;
@@ -110,6 +150,7 @@ static void free_generation(generation *g)
     json_in_free(g->document);
     free(g->text.bytes);
     free(g->probs.at);
+    free(g->biases);
     free(g);
 }
 
@@ -333,6 +374,10 @@ static void finish(generation *g, const char *why)
 {
     const char *tail;
     size_t n;
+    figures *seen = &g->engine->figures;
+    figures_add_seconds(&seen->whole, hth_clock_ns() - g->call->submit_ns);
+    figures_add_tokens(&seen->n_prompt, g->n_prompt);
+    figures_add_tokens(&seen->n_generated, g->n_generated);
     if (!g->is_stopped) {
         hearth_detokenizer_flush(g->decoder, &tail, &n);
         add_text(g, tail, n);
@@ -357,8 +402,11 @@ static void take_token(generation *g, const hearth_request_event *e)
     const char *text;
     size_t n;
     hearth_error why;
-    g->last_ns = hth_clock_ns();
-    if (g->n_generated++ == 0) g->first_ns = g->last_ns;
+    uint64_t now = hth_clock_ns();
+    figures *seen = &g->engine->figures;
+    if (g->n_generated++ == 0) g->first_ns = now, figures_add_seconds(&seen->first_token, now - g->call->submit_ns);
+    else figures_add_seconds(&seen->next_token, now - g->last_ns);
+    g->last_ns = now;
     if (!logprobs_add(&g->probs, e->logits, g->engine->info.n_vocab, e->token)) g->is_broken = true;
     if (hearth_detokenizer_push(g->decoder, e->token, &text, &n, &why) != HEARTH_OK) g->is_broken = true;
     else add_text(g, text, n);

@@ -41,6 +41,7 @@ struct generation {
     int64_t created;
     stop_list stops;
     hearth_sampler_options sampler;
+    hearth_logit_bias *biases; /* of the sampler */
     uint32_t max_token;
     bool ignore_end, is_stream, include_usage;
     hearth_detokenizer *decoder;

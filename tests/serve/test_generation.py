@@ -126,6 +126,27 @@ def log_probabilities_are_those_of_the_logits():
 
 
 @case
+def biases_and_figures_count():
+    with Server("-t", "1") as s:
+        plain = s.post("/v1/completions", asked(max_tokens=1, temperature=0, logprobs=2)).json()["choices"][0]["logprobs"]
+        first, second = plain["top_logprobs"][0]
+        ids = {w: s.post("/tokenize", {"content": STORY + w}).json()["tokens"][-1] for w in (first, second)}
+        banned = s.post("/v1/completions", asked(max_tokens=1, temperature=0, logit_bias={str(ids[first]): -100})).json()
+        check(banned["choices"][0]["text"] == second, plain, banned)
+        for wrong in ({"x": 1}, {"-1": 1}, {"99999999": 1}, {"1": 101}, {"1": "a"}, {"": 1}, {"1 ": 1}):
+            answer = s.post("/v1/completions", asked(logit_bias=wrong))
+            check(answer.status == 400 and answer.error()["param"] == "logit_bias", wrong, answer.raw)
+        s.post("/v1/completions", asked(max_tokens=10, temperature=0))
+        figures = dict(line.rsplit(" ", 1) for line in s.get("/metrics").body.decode().splitlines() if line[0] != "#")
+        check(int(figures["hearth_generated_tokens_total"]) == 12, figures)
+        check(int(figures["hearth_prefix_hits_tokens_total"]) > 0, figures)
+        check(int(figures["hearth_time_to_first_token_seconds_count"]) == 3, figures)
+        check(int(figures["hearth_inter_token_seconds_count"]) == 9, figures)
+        check(int(figures['hearth_generated_tokens_per_request_bucket{le="1"}']) == 2, figures)
+        check(figures['hearth_request_seconds_bucket{le="+Inf"}'] == figures["hearth_request_seconds_count"], figures)
+
+
+@case
 def stop_strings_end_the_text_before_them():
     with Server("-t", "1") as s:
         text = s.post("/v1/completions", asked(max_tokens=60)).json()["choices"][0]["text"]
