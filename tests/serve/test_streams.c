@@ -210,6 +210,8 @@ static char *read_up_to(int fd, const char *text)
     return b.bytes;
 }
 
+static void expect_text(int fd, const char *text) { free(read_up_to(fd, text)); }
+
 static unsigned n_call(void)
 {
     int fd = connect_here();
@@ -249,7 +251,6 @@ TEST(a_stream_arrives_whole_and_in_order)
 {
     int fd = connect_here();
     for (int round = 0; round < 2; round++) { /* on the same connection */
-        CLEANUP(test_free_at) char *ignored = NULL;
         buffer joined = {0};
         post(fd, "/stream", "3000", "HTTP/1.1");
         FREED char *got = read_up_to(fd, "\r\n0\r\n\r\n");
@@ -320,8 +321,8 @@ TEST(a_hang_up_is_noticed_at_once_in_silence_and_before_the_start)
     close(second);
     usleep(50000);
     opened->go = true; /* before the silent one runs, so that it would end by itself */
-    FREED char *got = read_up_to(first, "{}");
-    FREED char *rest = read_up_to(third, "0\r\n\r\n");
+    expect_text(first, "{}");
+    expect_text(third, "0\r\n\r\n");
     WAIT_FOR(n_call() == 0);
     CHECK_INT(opened->n_run, 2); /* the second one never ran */
     opened->go = false;
@@ -379,7 +380,7 @@ TEST(a_silent_stream_has_comments)
     FREED char *got = read_up_to(fd, ": ping\n\n\r\n8\r\n: ping");
     CHECK(strncmp(got, "HTTP/1.1 200 OK\r\n", 17) == 0);
     opened->go = true;
-    FREED char *rest = read_up_to(fd, "0\r\n\r\n");
+    expect_text(fd, "0\r\n\r\n");
     close(fd);
 }
 
@@ -419,11 +420,11 @@ TEST(too_many_calls_are_told_to_come_later)
           strstr(got, "rate_limit_error"));
     opened->go = true;
     for (int i = 0; i < N; i++) {
-        FREED char *each = read_up_to(fds[i], "{}");
+        expect_text(fds[i], "{}");
         close(fds[i]);
     }
     post(more, "/deaf", "1", "HTTP/1.1"); /* on the same connection */
-    FREED char *again = read_up_to(more, "{}");
+    expect_text(more, "{}");
     close(more);
 }
 
@@ -437,7 +438,7 @@ TEST(many_clients_come_and_go)
         int fd = connect_here();
         post(fd, paths[test_random_below(&r, 5)], "200", "HTTP/1.1");
         if (test_random_below(&r, 2)) {
-            FREED char *got = read_up_to(fd, "HTTP/1.1 ");
+            expect_text(fd, "HTTP/1.1 ");
         }
         close(fd);
     }
