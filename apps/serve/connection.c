@@ -320,7 +320,11 @@ void connection_accept(listener *l)
         connection_close(c);
         return;
     }
-    if (!l->is_unix) uv_tcp_nodelay(&c->io.tcp, 1);
+    if (!l->is_unix) {
+        const unsigned probe_s = 60; /* a machine that is gone without a word */
+        uv_tcp_nodelay(&c->io.tcp, 1);
+        uv_tcp_keepalive(&c->io.tcp, 1, probe_s);
+    }
     connection_set_state(c, CONNECTION_IDLE, s->options.limits.idle_ns);
     if (full) {
         begin_request(c);

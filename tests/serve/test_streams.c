@@ -428,6 +428,26 @@ TEST(too_many_calls_are_told_to_come_later)
     close(more);
 }
 
+TEST(what_runs_is_answered_when_the_server_stops)
+{
+    int call_fd = connect_here(), stream_fd = connect_here(), idle_fd = connect_here();
+    char byte;
+    post(call_fd, "/deaf", "1", "HTTP/1.1");
+    WAIT_FOR(opened->n_run == 1);
+    post(stream_fd, "/stream", "10", "HTTP/1.1");
+    WAIT_FOR(n_call() == 2);
+    server_stop(opened->server);
+    CHECK_INT(recv(idle_fd, &byte, 1, 0), 0);
+    opened->go = true;
+    FREED char *got = read_up_to(call_fd, NULL);
+    CHECK(strstr(got, "HTTP/1.1 200 OK\r\nConnection: close\r\n") && strstr(got, "{}"));
+    FREED char *stream = read_up_to(stream_fd, NULL);
+    CHECK(strlen(stream) > 10 * PART && strcmp(stream + strlen(stream) - 5, "0\r\n\r\n") == 0);
+    close(call_fd);
+    close(stream_fd);
+    close(idle_fd);
+}
+
 TEST(many_clients_come_and_go)
 {
     enum { N = 300 };
