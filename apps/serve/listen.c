@@ -164,7 +164,7 @@ hearth_status server_listen_loopback(server *s, unsigned *port, hearth_error *er
     return fail_listen("::1", *port, error, err);
 }
 
-/* ---- Unix sockets ---------------------------------------------------------------------------------------------- */
+/* ---- Unix sockets -------------------------------------------------------------------------------------- */
 
 /* Removes a socket that no program listens on. */
 static hearth_status remove_stale(const char *path, hearth_error *err)
@@ -208,7 +208,7 @@ hearth_status server_listen_unix(server *s, const char *path, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* ---- sockets of a service manager ------------------------------------------------------------------------------ */
+/* ---- sockets of a service manager ---------------------------------------------------------------------- */
 
 static hearth_status take_passed(server *s, int fd, hearth_error *err)
 {

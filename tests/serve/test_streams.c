@@ -1,5 +1,5 @@
-/* Streams and hang-ups against a server in this process whose engine thread is the test's: order and form of events, slow
- * and vanished readers, silence, errors after the status. */
+/* Streams and hang-ups against a server in this process whose engine thread is the test's: order and form of events,
+ * slow and vanished readers, silence, errors after the status. */
 #include "base/clock.h"
 #include "base/thread.h"
 #include "common/buffer.h"
@@ -25,7 +25,7 @@ typedef struct setup {
     _Atomic unsigned n_run, n_paused;
 } setup;
 
-/* ---- what the engine thread does ------------------------------------------------------------------------------------ */
+/* ---- what the engine thread does ----------------------------------------------------------------------- */
 
 static void nap(void) { usleep(1000); }
 
@@ -136,7 +136,7 @@ static void slots(const request *r, reply *out)
     reply_line(out, &l);
 }
 
-/* ---- a server for each case ------------------------------------------------------------------------------------------ */
+/* ---- a server for each case ---------------------------------------------------------------------------- */
 
 static setup *opened;
 
@@ -173,7 +173,7 @@ __attribute__((constructor)) static void set_hooks(void)
     test_after_each = close_setup;
 }
 
-/* ---- a client --------------------------------------------------------------------------------------------------------- */
+/* ---- a client ------------------------------------------------------------------------------------------ */
 
 static int connect_here(void)
 {
@@ -245,7 +245,7 @@ static bool join_chunks(const char *body, buffer *out)
     }
 }
 
-/* ---- cases ------------------------------------------------------------------------------------------------------------ */
+/* ---- cases --------------------------------------------------------------------------------------------- */
 
 TEST(a_stream_arrives_whole_and_in_order)
 {
