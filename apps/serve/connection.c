@@ -303,13 +303,36 @@ static bool init(connection *c, listener *l)
     return true;
 }
 
+static void on_refused(uv_handle_t *handle)
+{
+    listener *l = handle->data;
+    l->is_refusing = false;
+    if (l->is_closed) listener_free(l);
+    else if (l->is_waiting) connection_accept(l);
+}
+
+/* Without memory for a connection: it must be taken all the same, because its listener takes no other one before. */
+static void refuse(listener *l)
+{
+    l->is_waiting = l->is_refusing;
+    if (l->is_refusing) return;
+    int error = l->is_unix ? uv_pipe_init(&l->server->loop, &l->refused.pipe, 0)
+                           : uv_tcp_init(&l->server->loop, &l->refused.tcp);
+    if (error) return;
+    l->refused.handle.data = l;
+    l->is_refusing = true;
+    uv_accept(&l->io.stream, &l->refused.stream);
+    uv_close(&l->refused.handle, on_refused);
+}
+
 void connection_accept(listener *l)
 {
     server *s = l->server;
     connection *c = calloc(1, sizeof *c);
-    l->is_waiting = !c || !init(c, l);
-    if (l->is_waiting) { /* tried again when a connection has closed */
+    l->is_waiting = false;
+    if (!c || !init(c, l)) {
         free(c);
+        refuse(l);
         return;
     }
     bool accepted = uv_accept(&l->io.stream, &c->io.stream) == 0;

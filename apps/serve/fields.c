@@ -62,7 +62,8 @@ json_in *fields_read(const call *c, fields *out, problem *p)
     if (!check_size(c->body, c->n_body, p)) return NULL;
     json_in *document = json_in_read(c->body, c->n_body, &err);
     if (!document) {
-        problem_set(p, 400, "", "the body is %s", err.message);
+        if (err.status == HEARTH_ERROR_MEMORY) problem_of_error(p, &err);
+        else problem_set(p, 400, "", "the body is %s", err.message);
         return NULL;
     }
     if (json_in_kind_of(document) != JSON_IN_OBJECT) {

@@ -15,7 +15,17 @@
 
 enum { BACKLOG = 512, FIRST_PASSED_FD = 3, MAX_PASSED = 16 };
 
-static void on_listener_closed(uv_handle_t *handle) { free(handle->data); }
+void listener_free(listener *l)
+{
+    if (l->is_closed && !l->is_refusing) free(l);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    listener *l = handle->data;
+    l->is_closed = true;
+    listener_free(l);
+}
 
 void listeners_close(server *s)
 {

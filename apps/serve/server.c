@@ -110,12 +110,7 @@ static void end_if_done(server *s)
     for (size_t i = 0; i < sizeof s->signals / sizeof *s->signals; i++) uv_signal_stop(&s->signals[i]);
 }
 
-void server_connection_closed(server *s)
-{
-    for (listener *l = s->listeners; l; l = l->next)
-        if (l->is_waiting) connection_accept(l);
-    end_if_done(s);
-}
+void server_connection_closed(server *s) { end_if_done(s); }
 
 static void abort_all(server *s)
 {
