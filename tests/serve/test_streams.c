@@ -212,15 +212,22 @@ static char *read_up_to(int fd, const char *text)
 
 static void expect_text(int fd, const char *text) { free(read_up_to(fd, text)); }
 
+static char *get(const char *path)
+{
+    char text[200];
+    int fd = connect_here(),
+        n = snprintf(text, sizeof text, "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
+    CHECK(send(fd, text, (size_t)n, MSG_NOSIGNAL) == n);
+    char *got = read_up_to(fd, NULL);
+    close(fd);
+    return got;
+}
+
 static unsigned n_call(void)
 {
-    int fd = connect_here();
     if (test_n_failed() > 0) return UINT32_MAX;
-    static const char get[] = "GET /slots HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    CHECK(send(fd, get, sizeof get - 1, MSG_NOSIGNAL) == sizeof get - 1);
-    FREED char *got = read_up_to(fd, NULL);
+    FREED char *got = get("/slots");
     const char *n = strstr(got, "\"n\": ");
-    close(fd);
     return n ? (unsigned)strtoul(n + 5, NULL, 10) : UINT32_MAX;
 }
 
@@ -463,17 +470,6 @@ TEST(many_clients_come_and_go)
         close(fd);
     }
     WAIT_FOR(n_call() == 0);
-}
-
-static char *get(const char *path)
-{
-    char text[200];
-    int fd = connect_here(),
-        n = snprintf(text, sizeof text, "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
-    CHECK(send(fd, text, (size_t)n, MSG_NOSIGNAL) == n);
-    char *got = read_up_to(fd, NULL);
-    close(fd);
-    return got;
 }
 
 TEST(while_the_model_is_read_requests_are_told_so_and_a_signal_ends_all)
