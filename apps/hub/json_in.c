@@ -6,17 +6,36 @@
 #if HEARTH_JANSSON
 
 #include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
 
 /* jansson's values are not const; this module does not change them. */
 static const json_t *value_of(const json_in *v) { return (const json_t *)(const void *)v; }
 static const json_in *in(const json_t *v) { return (const json_in *)(const void *)v; }
 
+/* jansson reports memory that runs out as bad syntax, so its allocations are watched. */
+static _Thread_local bool out_of_memory;
+
+static void *allocate(size_t n)
+{
+    void *p = malloc(n);
+    if (!p) out_of_memory = true;
+    return p;
+}
+
+static void watch_allocations(void) { json_set_alloc_funcs(allocate, free); }
+
 json_in *json_in_read(const char *text, size_t n, hearth_error *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     json_error_t problem;
+    pthread_once(&once, watch_allocations);
+    out_of_memory = false;
     json_t *document = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
-    if (!document) hth_fail(err, HEARTH_ERROR_FORMAT, "no JSON: byte %d: %s", problem.position, problem.text);
-    return (json_in *)(void *)document;
+    if (document) return (json_in *)(void *)document;
+    if (out_of_memory) hth_fail_memory(err, n, "a JSON document");
+    else hth_fail(err, HEARTH_ERROR_FORMAT, "no JSON: byte %d: %s", problem.position, problem.text);
+    return NULL;
 }
 
 void json_in_free(json_in *document) { json_decref((json_t *)(void *)document); }

@@ -9,7 +9,7 @@
 
 typedef struct json_in json_in; /* a value; values below a document live as long as it */
 
-/* NULL: not JSON; err has the position. Freed by json_in_free. */
+/* NULL: not JSON (FORMAT; err has the position), or MEMORY. Freed by json_in_free. */
 json_in *json_in_read(const char *text, size_t n, hearth_error *err);
 void json_in_free(json_in *document);
 bool json_in_is_there(void); /* whether this build can read JSON */

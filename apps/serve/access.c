@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- keys ------------------------------------------------------------------------------------------------------ */
+/* ---- keys ---------------------------------------------------------------------------------------------- */
 
 static void hash_key(const char *key, size_t n, char hex[SHA256_HEX])
 {
@@ -100,7 +100,7 @@ bool access_key_ok(const access_rules *a, const head *h, unsigned *i_key)
     return *i_key > 0;
 }
 
-/* ---- names and origins ----------------------------------------------------------------------------------------- */
+/* ---- names and origins --------------------------------------------------------------------------------- */
 
 static hearth_status add_name(const char **names, size_t *n, const char *name, const char *option,
                               hearth_error *err)

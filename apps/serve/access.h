@@ -20,8 +20,8 @@ typedef struct access_rules {
         any_address; /* addresses of any interface are names of this host: the server listens beyond loopback */
 } access_rules;
 
-/* Adds the keys of a file, one a line; lines that are empty or begin with # count as none. Only its owner may be able to
- * read the file. ARGUMENT, IO: no key was added. */
+/* Adds the keys of a file, one a line; lines that are empty or begin with # count as none. Only its owner may be
+ * able to read the file. ARGUMENT, IO: no key was added. */
 hearth_status access_read_keys(access_rules *a, const char *path, hearth_error *err);
 /* Adds a key from `where`, named in messages. A key has 1 to ACCESS_MAX_KEY printable bytes. */
 hearth_status access_add_key(access_rules *a, const char *key, size_t n, const char *where,
@@ -30,8 +30,8 @@ hearth_status access_add_key(access_rules *a, const char *key, size_t n, const c
 hearth_status access_add_origin(access_rules *a, const char *origin, hearth_error *err);
 hearth_status access_add_name(access_rules *a, const char *name, hearth_error *err);
 
-/* Whether a head has one of the keys, once; true if there are no keys. *i_key: which one, from 1; 0: there are none. Takes
- * the same time for all keys that are wrong. */
+/* Whether a head has one of the keys, once; true if there are no keys. *i_key: which one, from 1; 0: there are none.
+ * Takes the same time for all keys that are wrong. */
 bool access_key_ok(const access_rules *a, const head *h, unsigned *i_key);
 /* Whether a Host header names this host. */
 bool access_host_ok(const access_rules *a, text_part host);

@@ -52,7 +52,7 @@ static const option_spec options[] = {
 enum { MAX_WAITING = 64 };
 #define KEPT_SIZE ((uint64_t)8 << 30)
 
-/* ---- options ------------------------------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------------------- */
 
 static hearth_status read_access(const args *a, access_rules *out, hearth_error *err)
 {
@@ -129,7 +129,7 @@ static hearth_status check_exposure(const args *a, const server *s, access_rules
         server_addresses(s));
 }
 
-/* ---- the model ----------------------------------------------------------------------------------------------------- */
+/* ---- the model ----------------------------------------------------------------------------------------- */
 
 /* The file's name without what only tells that it is GGUF, and which part. */
 static void name_model(const char *path, char *id, size_t size)
@@ -163,7 +163,7 @@ static void say_ready(const engine *e)
     notify_manager("READY=1");
 }
 
-/* ---- the server ---------------------------------------------------------------------------------------------------- */
+/* ---- the server ---------------------------------------------------------------------------------------- */
 
 static void log_request(const char *line) { print_status("%s", line); }
 static void say_stop(void) { notify_manager("STOPPING=1"); }

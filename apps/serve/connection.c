@@ -11,7 +11,7 @@
 
 enum { MILLISECOND = 1000000, FIRST_LOOK_MS = 10, LOOK_MS = 100, MAX_DROPPED = 4 << 20 };
 
-/* ---- lists ----------------------------------------------------------------------------------------------------- */
+/* ---- lists --------------------------------------------------------------------------------------------- */
 
 static void list_idle(connection *c)
 {
@@ -51,7 +51,7 @@ static void unlist(connection *c)
 
 connection *connection_next(connection *c) { return c->next; }
 
-/* ---- closing --------------------------------------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -82,7 +82,7 @@ void connection_wind_up(connection *c)
     else if (c->request) c->request->keep_alive = false;
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------ */
+/* ---- time ---------------------------------------------------------------------------------------------- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -205,7 +205,7 @@ static void on_timer(uv_timer_t *timer)
     connection_advance(c);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
@@ -288,7 +288,7 @@ void connection_advance(connection *c)
     read_on(c);
 }
 
-/* ---- accepting ------------------------------------------------------------------------------------------------- */
+/* ---- accepting ----------------------------------------------------------------------------------------- */
 
 static bool init(connection *c, listener *l)
 {
@@ -303,13 +303,36 @@ static bool init(connection *c, listener *l)
     return true;
 }
 
+static void on_refused(uv_handle_t *handle)
+{
+    listener *l = handle->data;
+    l->is_refusing = false;
+    if (l->is_closed) listener_free(l);
+    else if (l->is_waiting) connection_accept(l);
+}
+
+/* Without memory for a connection: it must be taken all the same, because its listener takes no other one before. */
+static void refuse(listener *l)
+{
+    l->is_waiting = l->is_refusing;
+    if (l->is_refusing) return;
+    int error = l->is_unix ? uv_pipe_init(&l->server->loop, &l->refused.pipe, 0)
+                           : uv_tcp_init(&l->server->loop, &l->refused.tcp);
+    if (error) return;
+    l->refused.handle.data = l;
+    l->is_refusing = true;
+    uv_accept(&l->io.stream, &l->refused.stream);
+    uv_close(&l->refused.handle, on_refused);
+}
+
 void connection_accept(listener *l)
 {
     server *s = l->server;
     connection *c = calloc(1, sizeof *c);
-    l->is_waiting = !c || !init(c, l);
-    if (l->is_waiting) { /* tried again when a connection has closed */
+    l->is_waiting = false;
+    if (!c || !init(c, l)) {
         free(c);
+        refuse(l);
         return;
     }
     bool accepted = uv_accept(&l->io.stream, &c->io.stream) == 0;
@@ -320,7 +343,11 @@ void connection_accept(listener *l)
         connection_close(c);
         return;
     }
-    if (!l->is_unix) uv_tcp_nodelay(&c->io.tcp, 1);
+    if (!l->is_unix) {
+        const unsigned probe_s = 60; /* a machine that is gone without a word */
+        uv_tcp_nodelay(&c->io.tcp, 1);
+        uv_tcp_keepalive(&c->io.tcp, 1, probe_s);
+    }
     connection_set_state(c, CONNECTION_IDLE, s->options.limits.idle_ns);
     if (full) {
         begin_request(c);

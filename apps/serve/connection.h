@@ -1,5 +1,6 @@
 /* A connection and its states, for connection.c (sockets, time), connection_request.c (what comes in) and
- * connection_answer.c (what goes out). A connection has one request at a time; the next one is read after its answer. */
+ * connection_answer.c (what goes out). A connection has one request at a time; the next one is read after its
+ * answer. */
 #ifndef HEARTH_APPS_SERVE_CONNECTION_H
 #define HEARTH_APPS_SERVE_CONNECTION_H
 
@@ -66,7 +67,7 @@ struct connection {
 
 enum { CONNECTION_MAX_INPUT = 64 << 10 }; /* bytes that are kept behind a request that is not answered */
 
-/* ---- connection.c ---------------------------------------------------------------------------------------------- */
+/* ---- connection.c -------------------------------------------------------------------------------------- */
 
 void connection_close(connection *c);
 void connection_set_state(connection *c, connection_state state, uint64_t deadline_in_ns);
@@ -75,7 +76,7 @@ void connection_set_timer(connection *c);
 /* Handles what was read, as far as the state allows. */
 void connection_advance(connection *c);
 
-/* ---- connection_request.c -------------------------------------------------------------------------------------- */
+/* ---- connection_request.c ------------------------------------------------------------------------------ */
 
 /* Both return whether there may be more to do at once. */
 bool connection_read_head(connection *c);
@@ -87,7 +88,7 @@ void connection_refuse(connection *c, int status, const char *param, const char 
 void connection_use_input(connection *c, size_t n);
 void active_request_free(connection *c);
 
-/* ---- connection_answer.c --------------------------------------------------------------------------------------- */
+/* ---- connection_answer.c ------------------------------------------------------------------------------- */
 
 /* Sends a whole answer, whose body it frees. */
 void connection_reply(connection *c, reply *r);

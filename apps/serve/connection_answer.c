@@ -30,7 +30,7 @@ bool connection_note_progress(connection *c)
     return true;
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------------------------- */
+/* ---- bytes --------------------------------------------------------------------------------------------- */
 
 static void parts_are_sent(connection *c, size_t n_part)
 {
@@ -119,7 +119,7 @@ void connection_interim(connection *c, const char *line)
     send_text(c, text, (size_t)n);
 }
 
-/* ---- heads of answers ------------------------------------------------------------------------------------------ */
+/* ---- heads of answers ---------------------------------------------------------------------------------- */
 
 /* A head is at most this long: the texts in it are bounded, each by less than 300 bytes. */
 enum { MAX_HEAD = 2048 };
@@ -168,7 +168,7 @@ static void head_preflight(head_text *h, const active_request *r, const reply *o
     if (*r->headers) head_add(h, "Access-Control-Allow-Headers: %s\r\n", r->headers);
 }
 
-/* ---- whole answers --------------------------------------------------------------------------------------------- */
+/* ---- whole answers ------------------------------------------------------------------------------------- */
 
 /* All of the answer is with the system. */
 static void end_answer(connection *c)
@@ -228,7 +228,7 @@ void connection_reply(connection *c, reply *out)
     finish(c);
 }
 
-/* ---- streams --------------------------------------------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------------------------------------- */
 
 static bool is_chunked(const active_request *r) { return r->is_http_1_1; }
 

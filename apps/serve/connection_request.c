@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* ---- requests -------------------------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------------------ */
 
 void active_request_free(connection *c)
 {
@@ -80,7 +80,7 @@ static bool is_json(text_part type)
     return text_is(text_trim(type), "application/json");
 }
 
-/* ---- checks ---------------------------------------------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------------------------------------- */
 
 /* What another program could understand differently. */
 static const char *ambiguity(const head *h)
@@ -184,7 +184,7 @@ static bool check_head(connection *c, const head *h)
     return check_body(c, h);
 }
 
-/* ---- endpoints ------------------------------------------------------------------------------------------------- */
+/* ---- endpoints ----------------------------------------------------------------------------------------- */
 
 static void submit(connection *c)
 {
@@ -227,7 +227,7 @@ static void dispatch(connection *c)
     connection_reply(c, &out);
 }
 
-/* ---- heads ----------------------------------------------------------------------------------------------------- */
+/* ---- heads --------------------------------------------------------------------------------------------- */
 
 static void begin_body(connection *c, const head *h)
 {
@@ -276,7 +276,7 @@ bool connection_read_head(connection *c)
     return true;
 }
 
-/* ---- bodies ---------------------------------------------------------------------------------------------------- */
+/* ---- bodies -------------------------------------------------------------------------------------------- */
 
 static int on_body(http_parser *p, const char *at, size_t n)
 {

@@ -1,5 +1,5 @@
-/* GET /metrics: figures in the text format of Prometheus, 0.0.4. Values of labels come from fixed sets, but for those of
- * the build. */
+/* GET /metrics: figures in the text format of Prometheus, 0.0.4. Values of labels come from fixed sets, but for
+ * those of the build. */
 #define _GNU_SOURCE
 #include "serve/endpoints.h"
 

@@ -64,7 +64,7 @@ void ollama_tags_answer(const request *r, reply *out)
     reply_line(out, &l);
 }
 
-/* ---- show ---------------------------------------------------------------------------------------------------------- */
+/* ---- show ---------------------------------------------------------------------------------------------- */
 
 static void write_fact(json *j, const char *architecture, const char *name, uint64_t value)
 {

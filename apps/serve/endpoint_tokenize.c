@@ -16,7 +16,7 @@ static void end_with_error(call *c, const hearth_error *err)
     call_problem(c, &p);
 }
 
-/* ---- to tokens --------------------------------------------------------------------------------------------------- */
+/* ---- to tokens ----------------------------------------------------------------------------------------- */
 
 static bool is_utf8(const char *text, size_t n)
 {
@@ -87,7 +87,7 @@ void tokenize_run(void *user, call *c)
     json_in_free(document);
 }
 
-/* ---- to text ----------------------------------------------------------------------------------------------------- */
+/* ---- to text ------------------------------------------------------------------------------------------- */
 
 static bool add_token(fields *f, const engine *e, hearth_detokenizer *d, const json_in *v, size_t i,
                       buffer *text)

@@ -34,7 +34,8 @@ typedef struct engine {
     pthread_t thread;
 } engine;
 
-/* Calls server_set_ready when the model is open, or server_stop if it does not open. False: the system has no thread. */
+/* Calls server_set_ready when the model is open, or server_stop if it does not open. False: the system has no
+ * thread. */
 bool engine_start(engine *e);
 /* After server_run: ends the thread and closes the model. */
 void engine_stop(engine *e);

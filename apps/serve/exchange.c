@@ -59,7 +59,7 @@ static void note_change(exchange *x)
     pthread_cond_broadcast(&x->changed);
 }
 
-/* ---- the network thread ------------------------------------------------------------------------------------ */
+/* ---- the network thread -------------------------------------------------------------------------------- */
 
 call *call_make(exchange *x, call_fn *run, void *user, const char *path, char *body, size_t n_body)
 {
@@ -144,7 +144,7 @@ void exchange_close(exchange *x)
     pthread_mutex_unlock(&x->lock);
 }
 
-/* ---- the engine thread ------------------------------------------------------------------------------------- */
+/* ---- the engine thread --------------------------------------------------------------------------------- */
 
 static void post(exchange *x, event *e)
 {

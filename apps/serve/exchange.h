@@ -74,7 +74,7 @@ struct call {
     event last; /* what ends the call needs no memory */
 };
 
-/* ---- both threads ------------------------------------------------------------------------------------------ */
+/* ---- both threads -------------------------------------------------------------------------------------- */
 
 /* At most max_waiting calls wait. wake(user) is called by the engine thread after an event was queued, and must be
  * thread-safe. NULL: out of memory. */
@@ -82,7 +82,7 @@ exchange *exchange_open(size_t max_waiting, void (*wake)(void *user), void *user
 /* Frees what is left in both queues. The engine thread has ended. */
 void exchange_free(exchange *x);
 
-/* ---- the network thread ------------------------------------------------------------------------------------ */
+/* ---- the network thread -------------------------------------------------------------------------------- */
 
 /* body belongs to the call from now on, also if this fails. NULL: out of memory. */
 call *call_make(exchange *x, call_fn *run, void *user, const char *path, char *body, size_t n_body);
@@ -101,7 +101,7 @@ void exchange_count(exchange *x, size_t *n_waiting, size_t *n_running);
 /* From now on nothing can be submitted, and the engine thread is told to end. */
 void exchange_close(exchange *x);
 
-/* ---- the engine thread ------------------------------------------------------------------------------------- */
+/* ---- the engine thread --------------------------------------------------------------------------------- */
 
 /* The call that was submitted first; NULL: none waits. Cancelled calls are ended here and not returned. */
 call *exchange_take(exchange *x);

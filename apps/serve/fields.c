@@ -1,5 +1,5 @@
-/* Fields of JSON objects. jansson checks the text: UTF-8, escapes, numbers that fit, no key twice; what a document would
- * take in memory is estimated before, because short texts can make many values. */
+/* Fields of JSON objects. jansson checks the text: UTF-8, escapes, numbers that fit, no key twice; what a document
+ * would take in memory is estimated before, because short texts can make many values. */
 #include "serve/fields.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@ const char *json_kind_words(json_in_kind kind)
     return words[kind];
 }
 
-/* ---- the document ------------------------------------------------------------------------------------------------ */
+/* ---- the document -------------------------------------------------------------------------------------- */
 
 /* Counts what values will take, by the sizes of jansson 2.14 with their heap blocks. */
 static bool check_size(const char *text, size_t n, problem *p)
@@ -62,7 +62,8 @@ json_in *fields_read(const call *c, fields *out, problem *p)
     if (!check_size(c->body, c->n_body, p)) return NULL;
     json_in *document = json_in_read(c->body, c->n_body, &err);
     if (!document) {
-        problem_set(p, 400, "", "the body is %s", err.message);
+        if (err.status == HEARTH_ERROR_MEMORY) problem_of_error(p, &err);
+        else problem_set(p, 400, "", "the body is %s", err.message);
         return NULL;
     }
     if (json_in_kind_of(document) != JSON_IN_OBJECT) {
@@ -75,7 +76,7 @@ json_in *fields_read(const call *c, fields *out, problem *p)
     return document;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------------------------ */
+/* ---- fields -------------------------------------------------------------------------------------------- */
 
 bool fields_ok(const fields *f) { return f->problem->status == 0; }
 

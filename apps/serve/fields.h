@@ -1,5 +1,5 @@
-/* Reads the JSON body of a request. Unknown fields are ignored, null means absent, and what is wrong is named by its path:
- * "messages[1].content". After the first error all functions return false and change nothing. */
+/* Reads the JSON body of a request. Unknown fields are ignored, null means absent, and what is wrong is named by its
+ * path: "messages[1].content". After the first error all functions return false and change nothing. */
 #ifndef HEARTH_APPS_SERVE_FIELDS_H
 #define HEARTH_APPS_SERVE_FIELDS_H
 

@@ -23,7 +23,7 @@ static int refuse(const char **why, int status, const char *words)
     return status;
 }
 
-/* ---- the request line ---------------------------------------------------------------------------------------- */
+/* ---- the request line ---------------------------------------------------------------------------------- */
 
 static int scan_request_byte(head_scan *h, unsigned char c, const char **why)
 {
@@ -58,7 +58,7 @@ static int end_request_line(head_scan *h, const char **why)
     return 0;
 }
 
-/* ---- header lines -------------------------------------------------------------------------------------------- */
+/* ---- header lines -------------------------------------------------------------------------------------- */
 
 static int scan_header_byte(head_scan *h, unsigned char c, const char **why)
 {
@@ -109,7 +109,7 @@ int head_scan_bytes(head_scan *h, const char *bytes, size_t n, size_t *n_used, b
     return status;
 }
 
-/* ---- chunks -------------------------------------------------------------------------------------------------- */
+/* ---- chunks -------------------------------------------------------------------------------------------- */
 
 enum {
     CHUNK_SIZE,

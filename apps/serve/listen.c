@@ -15,7 +15,17 @@
 
 enum { BACKLOG = 512, FIRST_PASSED_FD = 3, MAX_PASSED = 16 };
 
-static void on_listener_closed(uv_handle_t *handle) { free(handle->data); }
+void listener_free(listener *l)
+{
+    if (l->is_closed && !l->is_refusing) free(l);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    listener *l = handle->data;
+    l->is_closed = true;
+    listener_free(l);
+}
 
 void listeners_close(server *s)
 {
@@ -164,7 +174,7 @@ hearth_status server_listen_loopback(server *s, unsigned *port, hearth_error *er
     return fail_listen("::1", *port, error, err);
 }
 
-/* ---- Unix sockets ---------------------------------------------------------------------------------------------- */
+/* ---- Unix sockets -------------------------------------------------------------------------------------- */
 
 /* Removes a socket that no program listens on. */
 static hearth_status remove_stale(const char *path, hearth_error *err)
@@ -208,7 +218,7 @@ hearth_status server_listen_unix(server *s, const char *path, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* ---- sockets of a service manager ------------------------------------------------------------------------------ */
+/* ---- sockets of a service manager ---------------------------------------------------------------------- */
 
 static hearth_status take_passed(server *s, int fd, hearth_error *err)
 {

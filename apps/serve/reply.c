@@ -39,7 +39,7 @@ bool json_line_begin(json_line *l) { return begin(l, '{'); }
 bool json_array_begin(json_line *l) { return begin(l, '['); }
 bool json_line_end(json_line *l, char **bytes, size_t *n) { return end(l, '}', bytes, n); }
 
-/* ---- errors ---------------------------------------------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------------------------------------- */
 
 void problem_set(problem *p, int status, const char *param, const char *format, ...)
 {

@@ -1,5 +1,5 @@
-/* Answers: a status and a body, mostly one line of JSON; and errors in OpenAI's form, or in that of Ollama's API. Used by
- * both threads. */
+/* Answers: a status and a body, mostly one line of JSON; and errors in OpenAI's form, or in that of Ollama's API.
+ * Used by both threads. */
 #ifndef HEARTH_APPS_SERVE_REPLY_H
 #define HEARTH_APPS_SERVE_REPLY_H
 

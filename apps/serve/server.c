@@ -27,7 +27,7 @@ server_limits server_default_limits(void)
                            .max_waiting = 64};
 }
 
-/* ---- figures --------------------------------------------------------------------------------------------------- */
+/* ---- figures ------------------------------------------------------------------------------------------- */
 
 void server_count(server *s, size_t i_route, int status)
 {
@@ -63,7 +63,7 @@ void server_log(server *s, const char *format, ...)
     s->options.log(line);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------------------------- */
+/* ---- calls --------------------------------------------------------------------------------------------- */
 
 void server_add_call(server *s, call *c)
 {
@@ -99,7 +99,7 @@ static void handle_event(server *s, event *e)
     }
 }
 
-/* ---- stopping -------------------------------------------------------------------------------------------------- */
+/* ---- stopping ------------------------------------------------------------------------------------------ */
 
 /* The loop ends when nothing is left that it waits for. */
 static void end_if_done(server *s)
@@ -110,12 +110,7 @@ static void end_if_done(server *s)
     for (size_t i = 0; i < sizeof s->signals / sizeof *s->signals; i++) uv_signal_stop(&s->signals[i]);
 }
 
-void server_connection_closed(server *s)
-{
-    for (listener *l = s->listeners; l; l = l->next)
-        if (l->is_waiting) connection_accept(l);
-    end_if_done(s);
-}
+void server_connection_closed(server *s) { end_if_done(s); }
 
 static void abort_all(server *s)
 {
@@ -177,7 +172,7 @@ void server_stop(server *s)
     uv_async_send(&s->wake);
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------- */
 
 static hearth_status open_loop(server *s, hearth_error *err)
 {

@@ -40,7 +40,7 @@ void server_close(server *s);
 exchange *server_exchange(server *s);
 void *server_user(const server *s);
 
-/* ---- addresses (listen.c) ------------------------------------------------------------------------------------ */
+/* ---- addresses (listen.c) ------------------------------------------------------------------------------ */
 
 /* Listens on a name or an address of an interface. port 0: any that is free. *port: the one it is. */
 hearth_status server_listen(server *s, const char *host, unsigned *port, hearth_error *err);
@@ -55,10 +55,10 @@ const char *server_addresses(const server *s);
 /* Whether some address can be reached from other machines. */
 bool server_is_exposed(const server *s);
 
-/* ---- running --------------------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------------------- */
 
-/* Until SIGTERM or SIGINT, or server_stop; returns when all connections are closed. Returns 0; or the number of a signal
- * that ended it at once: of a second one, or of one before server_set_ready. */
+/* Until SIGTERM or SIGINT, or server_stop; returns when all connections are closed. Returns 0; or the number of a
+ * signal that ended it at once: of a second one, or of one before server_set_ready. */
 int server_run(server *s);
 
 /* From any thread. Until the server is ready, requests that need the engine get 503. */
@@ -67,7 +67,7 @@ bool server_is_ready(const server *s);
 /* From any thread: stops accepting, lets requests end, and then ends server_run. */
 void server_stop(server *s);
 
-/* ---- figures (metrics.c, endpoints) ---------------------------------------------------------------------------- */
+/* ---- figures (metrics.c, endpoints) -------------------------------------------------------------------- */
 
 size_t server_n_connection(const server *s);
 /* Calls fn for each call that is not over, the newest first. */

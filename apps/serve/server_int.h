@@ -20,8 +20,11 @@ typedef union socket_handle {
 typedef struct listener {
     struct listener *next;
     socket_handle io;
+    socket_handle refused; /* a connection that is closed at once, for which there was no memory */
     server *server;
-    bool is_unix, is_waiting; /* is_waiting: a connection could not be taken yet */
+    bool is_unix, is_closed;
+    bool is_refusing; /* `refused` is in use */
+    bool is_waiting;  /* another connection could not be taken meanwhile */
 } listener;
 
 enum { SERVER_READ_SIZE = 64 << 10, SERVER_N_CODE = 17 };
@@ -60,6 +63,8 @@ void server_log(server *s, const char *format, ...) __attribute__((format(printf
 
 /* listen.c */
 void listeners_close(server *s);
+/* Frees a listener that is closed, unless a connection is being refused. */
+void listener_free(listener *l);
 
 /* connection.c: takes a connection of a listener, or refuses it. */
 void connection_accept(listener *l);

@@ -224,9 +224,10 @@ def what_was_meant_is_named():
     bad(2, "perplexity is the nearest", "perplexty")
     bad(2, "hearth run " + MODEL + " runs it", MODEL)
     bad(2, "is no command; see hearth --help", "xyzzy")
-    for typed, near in [("ls", "list"), ("show", "inspect"), ("remove", "rm"), ("version", "--version")]:
+    for typed, near in [("ls", "list"), ("show", "inspect"), ("remove", "rm"), ("version", "--version"), ("server", "serve")]:
         bad(2, f"{near} is the nearest", typed)
-    bad(2, "no server yet", "serve")
+    bad(2, "hearth serve MODEL", "run", "--port", "8080")
+    bad(2, "--api-key-file FILE, or HEARTH_API_KEY", "serve", "--api-key", "secret")
     bad(2, "name of the model is empty", "run", "", "-p", "x")
     for typed in ("-prompt=Once", "-predict=5", "-file", "-min-p"):
         bad(2, f"{typed.split('=')[0]}: no such option; --{typed.split('=')[0][1:]} is the nearest", "run", typed, "5")

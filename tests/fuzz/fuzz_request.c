@@ -71,7 +71,7 @@ static void check_chunks(http_parser *p, const char *bytes, size_t n, size_t cut
     http_parser_settings settings = {.on_message_complete = on_complete};
     bool is_complete = false;
     scan_end end = scan_both(scan_chunks, sizeof(chunk_scan), bytes, n, cut);
-    if (end.status != 0) return;
+    if (end.status != 0 || end.n_used == 0) return; /* no bytes mean the end of the input to http-parser */
     p->data = &is_complete;
     size_t n_read = http_parser_execute(p, &settings, bytes, end.n_used);
     enum http_errno error = HTTP_PARSER_ERRNO(p);

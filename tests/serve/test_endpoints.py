@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from server import (CHATML, HEARTH, MODEL, Answer, Server, bad, case, chat_model, check, good, hearth, read_all, read_answer,
+from server import (CHATML, HEARTH, MODEL, TIMEOUT, Answer, Server, bad, case, chat_model, check, good, hearth, read_all, read_answer,
                     run_all, scratch)
 
 KEY = "sk-" + "a1" * 20
@@ -345,11 +345,12 @@ def requests_have_ids_and_lines_without_contents():
         check(re.fullmatch(r"hearth: GET /a\\x0d\\x0ahearth: forged\\x1b\[2J 404 \d+ bytes [\d.]+ ms last\n", line), line)
         check(re.fullmatch(r"hearth: POST /tokenize 200 \d+ bytes [\d.]+ ms \w+\n", s.wait_for("/tokenize")), s.lines)
         check("secret" not in "".join(s.lines), s.lines)
-    with Server("-q", ready=False, unix=scratch("q")) as s:
-        end = time.monotonic() + 60
-        while not os.path.exists(scratch("q")) or s.get("/health").status != 200:
-            check(time.monotonic() < end, "-q")
-            time.sleep(0.05)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(scratch("n"))
+        manager.settimeout(TIMEOUT)
+        with Server("-q", ready=False, unix=scratch("q"), env={"NOTIFY_SOCKET": scratch("n")}) as s:
+            check(manager.recv(100) == b"READY=1", "ready")
+            check(s.get("/health").status == 200, "-q")
     check("".join(line or "" for line in s.lines) == "", s.lines)
 
 

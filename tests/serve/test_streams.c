@@ -1,5 +1,5 @@
-/* Streams and hang-ups against a server in this process whose engine thread is the test's: order and form of events, slow
- * and vanished readers, silence, errors after the status. */
+/* Streams and hang-ups against a server in this process whose engine thread is the test's: order and form of events,
+ * slow and vanished readers, silence, errors after the status. */
 #include "base/clock.h"
 #include "base/thread.h"
 #include "common/buffer.h"
@@ -25,7 +25,7 @@ typedef struct setup {
     _Atomic unsigned n_run, n_paused;
 } setup;
 
-/* ---- what the engine thread does ------------------------------------------------------------------------------------ */
+/* ---- what the engine thread does ----------------------------------------------------------------------- */
 
 static void nap(void) { usleep(1000); }
 
@@ -136,7 +136,7 @@ static void slots(const request *r, reply *out)
     reply_line(out, &l);
 }
 
-/* ---- a server for each case ------------------------------------------------------------------------------------------ */
+/* ---- a server for each case ---------------------------------------------------------------------------- */
 
 static setup *opened;
 
@@ -173,7 +173,7 @@ __attribute__((constructor)) static void set_hooks(void)
     test_after_each = close_setup;
 }
 
-/* ---- a client --------------------------------------------------------------------------------------------------------- */
+/* ---- a client ------------------------------------------------------------------------------------------ */
 
 static int connect_here(void)
 {
@@ -210,15 +210,24 @@ static char *read_up_to(int fd, const char *text)
     return b.bytes;
 }
 
+static void expect_text(int fd, const char *text) { free(read_up_to(fd, text)); }
+
+static char *get(const char *path)
+{
+    char text[200];
+    int fd = connect_here(),
+        n = snprintf(text, sizeof text, "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
+    CHECK(send(fd, text, (size_t)n, MSG_NOSIGNAL) == n);
+    char *got = read_up_to(fd, NULL);
+    close(fd);
+    return got;
+}
+
 static unsigned n_call(void)
 {
-    int fd = connect_here();
     if (test_n_failed() > 0) return UINT32_MAX;
-    static const char get[] = "GET /slots HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    CHECK(send(fd, get, sizeof get - 1, MSG_NOSIGNAL) == sizeof get - 1);
-    FREED char *got = read_up_to(fd, NULL);
+    FREED char *got = get("/slots");
     const char *n = strstr(got, "\"n\": ");
-    close(fd);
     return n ? (unsigned)strtoul(n + 5, NULL, 10) : UINT32_MAX;
 }
 
@@ -243,13 +252,12 @@ static bool join_chunks(const char *body, buffer *out)
     }
 }
 
-/* ---- cases ------------------------------------------------------------------------------------------------------------ */
+/* ---- cases --------------------------------------------------------------------------------------------- */
 
 TEST(a_stream_arrives_whole_and_in_order)
 {
     int fd = connect_here();
     for (int round = 0; round < 2; round++) { /* on the same connection */
-        CLEANUP(test_free_at) char *ignored = NULL;
         buffer joined = {0};
         post(fd, "/stream", "3000", "HTTP/1.1");
         FREED char *got = read_up_to(fd, "\r\n0\r\n\r\n");
@@ -320,8 +328,8 @@ TEST(a_hang_up_is_noticed_at_once_in_silence_and_before_the_start)
     close(second);
     usleep(50000);
     opened->go = true; /* before the silent one runs, so that it would end by itself */
-    FREED char *got = read_up_to(first, "{}");
-    FREED char *rest = read_up_to(third, "0\r\n\r\n");
+    expect_text(first, "{}");
+    expect_text(third, "0\r\n\r\n");
     WAIT_FOR(n_call() == 0);
     CHECK_INT(opened->n_run, 2); /* the second one never ran */
     opened->go = false;
@@ -379,7 +387,7 @@ TEST(a_silent_stream_has_comments)
     FREED char *got = read_up_to(fd, ": ping\n\n\r\n8\r\n: ping");
     CHECK(strncmp(got, "HTTP/1.1 200 OK\r\n", 17) == 0);
     opened->go = true;
-    FREED char *rest = read_up_to(fd, "0\r\n\r\n");
+    expect_text(fd, "0\r\n\r\n");
     close(fd);
 }
 
@@ -419,12 +427,32 @@ TEST(too_many_calls_are_told_to_come_later)
           strstr(got, "rate_limit_error"));
     opened->go = true;
     for (int i = 0; i < N; i++) {
-        FREED char *each = read_up_to(fds[i], "{}");
+        expect_text(fds[i], "{}");
         close(fds[i]);
     }
     post(more, "/deaf", "1", "HTTP/1.1"); /* on the same connection */
-    FREED char *again = read_up_to(more, "{}");
+    expect_text(more, "{}");
     close(more);
+}
+
+TEST(what_runs_is_answered_when_the_server_stops)
+{
+    int call_fd = connect_here(), stream_fd = connect_here(), idle_fd = connect_here();
+    char byte;
+    post(call_fd, "/deaf", "1", "HTTP/1.1");
+    WAIT_FOR(opened->n_run == 1);
+    post(stream_fd, "/stream", "10", "HTTP/1.1");
+    WAIT_FOR(n_call() == 2);
+    server_stop(opened->server);
+    CHECK_INT(recv(idle_fd, &byte, 1, 0), 0);
+    opened->go = true;
+    FREED char *got = read_up_to(call_fd, NULL);
+    CHECK(strstr(got, "HTTP/1.1 200 OK\r\nConnection: close\r\n") && strstr(got, "{}"));
+    FREED char *stream = read_up_to(stream_fd, NULL);
+    CHECK(strlen(stream) > 10 * PART && strcmp(stream + strlen(stream) - 5, "0\r\n\r\n") == 0);
+    close(call_fd);
+    close(stream_fd);
+    close(idle_fd);
 }
 
 TEST(many_clients_come_and_go)
@@ -437,22 +465,11 @@ TEST(many_clients_come_and_go)
         int fd = connect_here();
         post(fd, paths[test_random_below(&r, 5)], "200", "HTTP/1.1");
         if (test_random_below(&r, 2)) {
-            FREED char *got = read_up_to(fd, "HTTP/1.1 ");
+            expect_text(fd, "HTTP/1.1 ");
         }
         close(fd);
     }
     WAIT_FOR(n_call() == 0);
-}
-
-static char *get(const char *path)
-{
-    char text[200];
-    int fd = connect_here(),
-        n = snprintf(text, sizeof text, "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
-    CHECK(send(fd, text, (size_t)n, MSG_NOSIGNAL) == n);
-    char *got = read_up_to(fd, NULL);
-    close(fd);
-    return got;
 }
 
 TEST(while_the_model_is_read_requests_are_told_so_and_a_signal_ends_all)
