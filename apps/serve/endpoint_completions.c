@@ -35,7 +35,8 @@ static const generation_format format = {.prefix = "cmpl-",
                                          .end = write_end,
                                          .whole = write_whole,
                                          .read_logprobs = logprobs_read_completion,
-                                         .max_token = USUAL_TOKENS};
+                                         .max_token = USUAL_TOKENS,
+                                         .continues = true};
 
 static bool read_ids(fields *f, const engine *e, const json_in *array, int32_t **ids, size_t *n)
 {

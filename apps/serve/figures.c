@@ -19,8 +19,12 @@ void figures_add_tokens(histogram *h, uint64_t n) { add(h, token_bounds, (double
 
 void figures_update(figures *f, const hearth_scheduler_stats *s)
 {
-    f->n_prompt_token = s->n_prompt, f->n_cached_token = s->n_cached, f->n_generated_token = s->n_generated;
-    f->n_preempted = s->n_preempted, f->n_page = s->n_page, f->n_page_used = s->n_page_used;
+    f->n_prompt_token = s->n_prompt;
+    f->n_cached_token = s->n_cached;
+    f->n_generated_token = s->n_generated;
+    f->n_preempted = s->n_preempted;
+    f->n_page = s->n_page;
+    f->n_page_used = s->n_page_used;
 }
 
 static void describe(FILE *out, const char *name, const char *type, const char *help)

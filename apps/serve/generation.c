@@ -451,7 +451,7 @@ void generation_start(generation *g, int32_t *ids, size_t n)
         generation_refuse(g, &p);
         return;
     }
-    hearth_status st = hearth_detokenizer_open(e->model, true, false, &g->decoder, &err);
+    hearth_status st = hearth_detokenizer_open(e->model, !g->format->continues, false, &g->decoder, &err);
     if (st == HEARTH_OK) st = hearth_scheduler_add(e->scheduler, &r, &g->id, &err);
     hearth_free(ids);
     if (st != HEARTH_OK) {

@@ -20,6 +20,7 @@ typedef struct generation_format {
     void (*whole)(json *j, generation *g, const char *finish);         /* the choices of a whole answer */
     void (*read_logprobs)(fields *f, logprobs *out);
     uint32_t max_token; /* if the request names none; 0: no limit */
+    bool continues;     /* the text goes on where the prompt ends: it may begin with a space */
 } generation_format;
 
 typedef struct stop_list {
