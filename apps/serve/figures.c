@@ -1,3 +1,4 @@
+/* Counts and writes figures. Called by generation.c, engine.c and endpoint_metrics.c. */
 #include "serve/figures.h"
 
 /* Steps of about 2.5. */

@@ -1,3 +1,4 @@
+/* Reads the fields of a request for text, asks the scheduler, and makes its answer of the tokens that come. */
 #define _GNU_SOURCE
 #include "serve/generation.h"
 

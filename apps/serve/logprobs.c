@@ -1,3 +1,4 @@
+/* Computes log probabilities of tokens and writes them as JSON. generation.c and the endpoints of text call it. */
 #include "serve/logprobs.h"
 
 #include "common/buffer.h"

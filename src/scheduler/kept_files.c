@@ -1,3 +1,4 @@
+/* Names, lists and writes the files of kept sequences. scheduler.c calls it when a program begins and ends. */
 #define _POSIX_C_SOURCE 200809L
 #include "scheduler/kept_files.h"
 
