@@ -37,7 +37,7 @@ struct hearth_scheduler {
     hearth_batch *batch;
     request *waiting, *running;
     uint64_t n_id;
-    double token_seconds; /* of a token of a prompt, as measured; 0: not yet */
+    double token_seconds, step_seconds; /* as measured: of a token of a prompt, of a step without; 0: not yet */
     hth_scheduler_part_fn *part;
     void *part_user;
     hearth_scheduler_stats stats;
@@ -384,8 +384,8 @@ static uint32_t prompt_room(const hearth_scheduler *s, uint32_t n_generating)
 {
     uint32_t room = s->options.n_batch - n_generating;
     if (s->part) return s->part(s->part_user, room);
-    if (n_generating == 0 || s->token_seconds == 0.0) return room;
-    double n = s->options.max_delay / s->token_seconds;
+    if (n_generating == 0) return room;
+    double n = s->token_seconds > 0.0 ? s->options.max_delay / s->token_seconds : 0.0;
     if (n < MIN_PART) n = MIN_PART;
     return n < room ? (uint32_t)n : room;
 }
@@ -476,12 +476,14 @@ static hearth_status run_step(hearth_scheduler *s, uint32_t *n_prompt, hearth_er
     return st;
 }
 
-/* Steps that only evaluate prompts tell what a token of them takes. */
+static void average(double *mean, double now) { *mean = *mean == 0.0 ? now : 0.75 * *mean + 0.25 * now; }
+
+/* What tokens of prompts add to a step. */
 static void measure(hearth_scheduler *s, double seconds, uint32_t n_prompt, uint32_t n_generating)
 {
-    if (n_generating > 0 || n_prompt < MIN_PART) return;
-    double now = seconds / n_prompt;
-    s->token_seconds = s->token_seconds == 0.0 ? now : 0.75 * s->token_seconds + 0.25 * now;
+    double more = n_generating > 0 ? seconds - s->step_seconds : seconds;
+    if (n_prompt == 0) average(&s->step_seconds, seconds);
+    else if (n_prompt >= MIN_PART && more > 0.0) average(&s->token_seconds, more / n_prompt);
 }
 
 bool hearth_scheduler_step(hearth_scheduler *s)
