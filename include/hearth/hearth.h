@@ -460,6 +460,55 @@ HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
 HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
                                              hearth_error *err);
 
+/* ---- constrained text --------------------------------------------------------- */
+
+/* Which texts a model may generate: JSON, JSON of a schema, one of several texts, or those of a grammar. It follows one
+ * text, token by token:
+ *     hearth_constraint_mask(c, logits); hearth_sampler_sample(...); hearth_constraint_accept(c, id);
+ * until hearth_constraint_get_end says that it is complete. The text is that of a detokenizer which was opened with
+ * at_start false. Used by one thread at a time; copies are independent of one another. Close all before the model. */
+typedef struct hearth_constraint hearth_constraint;
+
+typedef enum hearth_constraint_kind {
+    HEARTH_CONSTRAINT_JSON_OBJECT = 0, /* any JSON object */
+    HEARTH_CONSTRAINT_JSON_SCHEMA,     /* JSON of a schema; needs a build with jansson */
+    HEARTH_CONSTRAINT_CHOICES,         /* one of several texts */
+    HEARTH_CONSTRAINT_GRAMMAR,         /* a grammar as llama.cpp has them (GBNF), from its rule root */
+} hearth_constraint_kind;
+
+typedef struct hearth_constraint_options {
+    hearth_constraint_kind kind;
+    const char *text;           /* of the schema or grammar: n bytes, at most 256 KiB; copied */
+    size_t n;
+    const char *const *choices; /* [n_choice] texts, none of them empty */
+    size_t n_choice;
+} hearth_constraint_options;
+
+/* docs/constrain.md lists what of JSON schema is supported. Messages name the path in a schema, or the line and column
+ * in a grammar. FORMAT: it is none; UNSUPPORTED: a keyword or construct that is not supported, a limit, or the
+ * vocabulary of the model is not; ARGUMENT: it allows no text; MEMORY. The first constraint of a model indexes its
+ * vocabulary, for some tenths of a second. */
+HEARTH_API hearth_status hearth_constraint_open(const hearth_model *model, const hearth_constraint_options *options,
+                                                hearth_constraint **out, hearth_error *err);
+/* A constraint at the same place of the same text. What it computes is shared. MEMORY. */
+HEARTH_API hearth_status hearth_constraint_copy(const hearth_constraint *constraint, hearth_constraint **out,
+                                                hearth_error *err);
+/* NULL is allowed. */
+HEARTH_API void hearth_constraint_close(hearth_constraint *constraint);
+/* Sets logits[n_vocab] of all tokens that cannot follow to -infinity, before they are sampled. Ends of generation can
+ * follow where the text may end, and where it must, nothing else. UNSUPPORTED: no token can follow, because of the
+ * vocabulary, or a limit; ARGUMENT: the text has ended; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_mask(hearth_constraint *constraint, float *logits, hearth_error *err);
+/* Goes on with a token. ARGUMENT: it cannot follow, nothing has changed; UNSUPPORTED: a limit; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_accept(hearth_constraint *constraint, int32_t id, hearth_error *err);
+
+typedef enum hearth_constraint_end {
+    HEARTH_CONSTRAINT_GOES_ON = 0, /* the text is not complete */
+    HEARTH_CONSTRAINT_MAY_END,     /* it is, but more can follow */
+    HEARTH_CONSTRAINT_ENDS,        /* it is, and nothing but an end of generation can follow */
+} hearth_constraint_end;
+HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *constraint);
+
 #ifdef __cplusplus
 }
 #endif
