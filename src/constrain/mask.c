@@ -131,14 +131,13 @@ static bool compute(hth_masks *m, hth_automaton *a, uint32_t state, uint64_t *to
     const hth_token_trie *t = m->trie;
     uint32_t last = state, n = count_plain(a, state, &last);
     if (a->error.status != HEARTH_OK) return false;
-    if (n == HTH_TRIE_MAX_PLAIN) {
-        memcpy(tokens, t->plain, t->n_word * sizeof *tokens);
+    bool knows_all = n == HTH_TRIE_MAX_PLAIN || (n > 0 && !takes_plain(a, last)); /* all plain tokens */
+    if (knows_all) {
+        memcpy(tokens, hth_token_trie_plain(t, n), t->n_word * sizeof *tokens);
         return walk(m, a, &t->rest, state, tokens);
     }
     memset(tokens, 0, t->n_word * sizeof *tokens);
-    if (n == 0 || takes_plain(a, last)) return walk(m, a, &t->all, state, tokens);
-    for (uint32_t i = 0; i < t->plain_end[n]; i++) hth_token_set_add(tokens, t->plain_ids[i]);
-    return walk(m, a, &t->rest, state, tokens);
+    return walk(m, a, &t->all, state, tokens);
 }
 
 /* The one that was not asked for longest. */

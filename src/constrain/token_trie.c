@@ -87,19 +87,14 @@ static uint32_t plain_chars(hth_str p)
 /* Divides the sorted ids of `all` into plain ones and the rest. */
 static void divide(hth_token_trie *trie)
 {
-    uint32_t count[HTH_TRIE_MAX_PLAIN + 2] = {0}, n_rest = 0;
     for (uint32_t i = 0; i < trie->all.n; i++) {
-        uint32_t n = plain_chars(trie->piece[trie->all.ids[i]]);
-        if (n == 0) trie->rest.ids[n_rest++] = trie->all.ids[i];
-        else count[n + 1]++, hth_token_set_add(trie->plain, trie->all.ids[i]);
+        int32_t id = trie->all.ids[i];
+        uint32_t n = plain_chars(trie->piece[id]);
+        if (n > 0) hth_token_set_add(trie->plain + n * trie->n_word, id);
+        else trie->rest.ids[trie->rest.n++] = id;
     }
-    trie->rest.n = n_rest;
-    for (uint32_t k = 1; k <= HTH_TRIE_MAX_PLAIN + 1; k++) count[k] += count[k - 1];
-    for (uint32_t k = 0; k <= HTH_TRIE_MAX_PLAIN; k++) trie->plain_end[k] = count[k + 1];
-    for (uint32_t i = 0; i < trie->all.n; i++) {
-        uint32_t n = plain_chars(trie->piece[trie->all.ids[i]]);
-        if (n > 0) trie->plain_ids[count[n]++] = trie->all.ids[i];
-    }
+    for (size_t i = trie->n_word; i < (HTH_TRIE_MAX_PLAIN + 1) * trie->n_word; i++)
+        trie->plain[i] |= trie->plain[i - trie->n_word];
 }
 
 static bool take_memory(hth_token_trie *t, int32_t n_vocab)
@@ -111,8 +106,7 @@ static bool take_memory(hth_token_trie *t, int32_t n_vocab)
     t->piece = hth_arena_alloc(a, n, sizeof *t->piece, 16);
     t->all.ids = hth_arena_alloc(a, n, sizeof *t->all.ids, 16);
     t->rest.ids = hth_arena_alloc(a, n, sizeof *t->rest.ids, 16);
-    t->plain_ids = hth_arena_alloc(a, n, sizeof *t->plain_ids, 16);
-    t->plain = hth_arena_alloc(a, t->n_word, sizeof *t->plain, 16);
+    t->plain = hth_arena_alloc(a, (HTH_TRIE_MAX_PLAIN + 1) * t->n_word, sizeof *t->plain, 16);
     t->eog = hth_arena_alloc(a, t->n_word, sizeof *t->eog, 16);
     return !a->failed;
 }

@@ -30,11 +30,8 @@ typedef struct hth_token_trie {
     size_t n_word;      /* 64-bit words of a set of tokens */
     hth_str *piece;     /* [n_vocab] bytes of each token; n 0: none */
     hth_trie all, rest; /* all tokens; those that are not plain */
-    uint64_t *plain;    /* [n_word] the plain tokens, and them by their number of characters: */
-    int32_t *plain_ids;
-    uint32_t
-        plain_end[HTH_TRIE_MAX_PLAIN + 1]; /* plain_ids[0] to [plain_end[k] - 1] have at most k characters */
-    uint64_t *eog;                         /* [n_word] ends of generation */
+    uint64_t *plain;    /* [HTH_TRIE_MAX_PLAIN + 1][n_word] the plain tokens of at most so many characters */
+    uint64_t *eog;      /* [n_word] ends of generation */
     bool has_eog;
     uint32_t depth; /* bytes of the longest token */
     size_t size;    /* bytes that all of it takes */
@@ -53,6 +50,10 @@ void hth_token_trie_close(hth_token_trie *trie);
 static inline bool hth_token_set_has(const uint64_t *set, int32_t id)
 {
     return set[id >> 6] >> (id & 63) & 1;
+}
+static inline const uint64_t *hth_token_trie_plain(const hth_token_trie *t, uint32_t n_char)
+{
+    return t->plain + n_char * t->n_word;
 }
 static inline void hth_token_set_add(uint64_t *set, int32_t id) { set[id >> 6] |= UINT64_C(1) << (id & 63); }
 
