@@ -222,7 +222,7 @@ static bool take_room(hth_automaton *a, uint32_t n)
         return false;
     }
     if (2 * a->n_state >= a->n_state_index && !widen_states(a)) return false;
-    while (a->place_capacity - a->n_place < n) {
+    while (a->place_capacity - a->n_place <= n) { /* never an array without memory */
         uint32_t capacity = a->place_capacity;
         if (!grow(a, (void **)&a->place, capacity, &a->place_capacity, sizeof *a->place)) return false;
     }

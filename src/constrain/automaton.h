@@ -9,7 +9,7 @@
 /* Limits: places of a state; places that may be computed between two calls of hth_automaton_allow_work (about a second);
  * bytes above which hth_automaton_compact is due, and above which work ends with an error. */
 enum { HTH_AUTOMATON_MAX_PLACES = 8192, HTH_AUTOMATON_WORK = 20000000 };
-enum { HTH_AUTOMATON_SOFT_BYTES = 8 << 20, HTH_AUTOMATON_MAX_BYTES = 48 << 20 };
+enum { HTH_AUTOMATON_SOFT_BYTES = 8 << 20, HTH_AUTOMATON_MAX_BYTES = 24 << 20 };
 
 /* No text goes on from here; and: see the error of the automaton. */
 enum { HTH_STATE_DEAD = 0 };

@@ -17,7 +17,7 @@ uint32_t hth_compile_gbnf(hth_grammar *g, hth_arena *names, const char *text, si
 uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n);
 
 /* What a constraint with all its copies is counted with where memory is limited: tables, masks, a grammar. */
-enum { HTH_CONSTRAINT_BYTES = 16 << 20 };
+enum { HTH_CONSTRAINT_BYTES = 24 << 20 };
 
 /* Called when an opened constraint and all its copies are closed. */
 typedef struct hth_constraint_owner {

@@ -6,6 +6,7 @@
 #include "constrain/schema.h"
 
 #include "base/hash.h"
+#include "text/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +15,11 @@
 enum { N_INDEX = 2 * HTH_SCHEMA_MAX_ITEMS };
 
 /* ---- messages ---------------------------------------------------------------------------------- */
+
+int hth_schema_clip(hth_str text, size_t max)
+{
+    return (int)(text.n <= max ? text.n : max - hth_text_utf8_tail(text.bytes, max));
+}
 
 /* "#/properties/name/items", with the middle of long ones left out. */
 static void write_path(const hth_json *at, char *out, size_t size)
@@ -25,8 +31,9 @@ static void write_path(const hth_json *at, char *out, size_t size)
     while (n > 0) {
         const hth_json *v = way[--n];
         char part[64];
-        int length = v->parent->kind == HTH_JSON_OBJECT ? snprintf(part, sizeof part, "/%.50s", v->key.bytes)
-                                                        : snprintf(part, sizeof part, "/%u", v->index);
+        int length = v->parent->kind == HTH_JSON_OBJECT
+                         ? snprintf(part, sizeof part, "/%.*s", hth_schema_clip(v->key, 50), v->key.bytes)
+                         : snprintf(part, sizeof part, "/%u", v->index);
         if (used + (size_t)length + 4 >= size) {
             snprintf(out + used, size - used, "...");
             return;

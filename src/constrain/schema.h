@@ -66,6 +66,8 @@ typedef struct hth_schema_facts {
 /* Keeps a failure that names the path of a part of the schema. */
 void hth_schema_fail(hth_schema_compiler *c, hearth_status status, const hth_json *at, const char *format,
                      ...) __attribute__((format(printf, 4, 5)));
+/* Bytes of a text that are shown in a message: at most max, of whole characters. */
+int hth_schema_clip(hth_str text, size_t max);
 /* Adds a schema, unless the set has it. */
 void hth_schema_join(hth_schema_compiler *c, hth_schema_set *set, const hth_json *schema);
 /* The rule of a set, which is compiled later. */

@@ -127,7 +127,8 @@ static const hth_json *target_of(hth_schema_compiler *c, const hth_json *ref)
         at = v;
     }
     if (!at)
-        hth_schema_fail(c, HEARTH_ERROR_ARGUMENT, ref, "there is no %.100s in the schema", ref->text.bytes);
+        hth_schema_fail(c, HEARTH_ERROR_ARGUMENT, ref, "there is no %.*s in the schema",
+                        hth_schema_clip(ref->text, 100), ref->text.bytes);
     return at;
 }
 

@@ -81,7 +81,7 @@ def a_limit_of_memory_counts_constraints():
     floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
     words = ["run", floats, "-p", "Is it?", "-c", "64", "--batch", "16", "-t", "1", "--gpu", "none", "--ram"]
     least = int(least_ram(*words[:-1]))
-    bad(1, "a constraint of 16", *words, str(least), "--choice", "yes")
+    bad(1, "a constraint of 24", *words, str(least), "--choice", "yes")
     check(text_of(*words[1:], str(least + (40 << 20)), "--choice", "yes") == "yes", "with more")
 
 

@@ -4,6 +4,8 @@
 #include "support/test.h"
 #include "support/texts.h"
 
+#include <pthread.h>
+
 TEST_CLOSED(hearth_constraint)
 TEST_CLOSED(hth_token_trie)
 
@@ -160,6 +162,57 @@ TEST(copies_go_their_own_way_while_tables_are_renewed)
     CHECK(logits[256] == 0.0f && logits['x'] == -INFINITY);
     hearth_constraint_close(copy);
     CHECK(hth_constraint_accept_bytes(c, "\"]", 2));
+}
+
+/* Draws a text of its own; writes it. */
+typedef struct drawing {
+    hearth_constraint *c;
+    uint64_t seed;
+    char text[400];
+    size_t n;
+    bool failed;
+} drawing;
+
+static void *draw(void *arg)
+{
+    drawing *d = arg;
+    float logits[257];
+    test_random r = {d->seed};
+    while (d->n < sizeof d->text && hearth_constraint_get_end(d->c) != HEARTH_CONSTRAINT_ENDS && !d->failed) {
+        memset(logits, 0, sizeof logits);
+        d->failed = hearth_constraint_mask(d->c, logits, NULL) != HEARTH_OK;
+        int32_t id = (int32_t)test_random_below(&r, 256);
+        while (logits[id] != 0.0f && !d->failed) id = (id + 1) % 256;
+        d->failed |= hearth_constraint_accept(d->c, id, NULL) != HEARTH_OK;
+        d->text[d->n++] = (char)id;
+    }
+    return NULL;
+}
+
+TEST(copies_on_several_threads_draw_what_they_draw_alone)
+{
+    enum { N = 4 };
+    CLOSED(hth_token_trie) *trie = texts_bytes_trie();
+    hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_JSON_OBJECT};
+    CLOSED(hearth_constraint) *c = OPENED_BY(hth_constraint_open, hearth_constraint, trie, &o, NULL);
+    static drawing alone[N], beside[N];
+    pthread_t threads[N];
+    memset(alone, 0, sizeof alone), memset(beside, 0, sizeof beside);
+    for (size_t i = 0; i < N; i++) {
+        alone[i].seed = beside[i].seed = i;
+        CHECK_OK(hearth_constraint_copy(c, &alone[i].c, err));
+        CHECK_OK(hearth_constraint_copy(c, &beside[i].c, err));
+        draw(&alone[i]);
+    }
+    for (size_t i = 0; i < N; i++) CHECK_INT(pthread_create(&threads[i], NULL, draw, &beside[i]), 0);
+    for (size_t i = 0; i < N; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(!alone[i].failed && !beside[i].failed && alone[i].n > 0);
+        CHECK_INT(alone[i].n, beside[i].n);
+        CHECK_BYTES(alone[i].text, beside[i].text, alone[i].n);
+        hearth_constraint_close(alone[i].c);
+        hearth_constraint_close(beside[i].c);
+    }
 }
 
 TEST(ends_of_generation_are_possible_where_a_text_may_end)
