@@ -260,7 +260,8 @@ static hth_store_counters sum_counters(const player *p)
 static hearth_status play_step(player *p, uint64_t i_tok, hearth_error *err)
 {
     const hth_storage_machine *machine = p->machine;
-    uint64_t before = p->now_ns, read = sum_counters(p).read_size;
+    uint64_t read = sum_counters(p).read_size;
+    double computed = p->compute;
     hearth_status st = HEARTH_OK;
     if (!p->d->whole && p->d->tables > 0) p->now_ns += (uint64_t)(machine->latency * 1e9);
     for (uint32_t i = 0; st == HEARTH_OK && i < p->m->model->hparams.n_layer; i++)
@@ -269,9 +270,8 @@ static hearth_status play_step(player *p, uint64_t i_tok, hearth_error *err)
     compute_for(p, p->cost.head);
     set_clock(p);
     hth_store_advance(p->store, p->n_tok);
-    /* All cores compute, and reading takes its share of them while the disk works. */
-    double busy = (double)(sum_counters(p).read_size - read) / machine->read_rate.median * 1e9 /
-                  (double)(p->now_ns - before);
+    /* All cores compute, and reading takes its share of them while the disk works: at most as long as they compute. */
+    double busy = (double)(sum_counters(p).read_size - read) / machine->read_rate.median / (p->compute - computed);
     double share = machine->n_thread < machine->n_core ? 0.0 : machine->reading_cores / machine->n_core;
     p->contention = share * (busy < 1.0 ? busy : 1.0);
     return HEARTH_OK;
