@@ -2,9 +2,9 @@
  *
  *     constrain_tokens [N_VOCAB]
  *
- * The vocabulary (default: 152,000 entries) is made up: bytes, words with and without a space before them, words of other
- * scripts, numbers, runs of spaces and pieces of code, in shares like those of published ones. Texts are drawn from the
- * tokens that are allowed; each schema begins without anything computed. Microseconds for each token: median, 99th
+ * The vocabulary (default: 152,000 entries) is made up: bytes, words with and without a space before them, words of
+ * other scripts, numbers, runs of spaces and pieces of code, in shares like those of published ones. Texts are drawn from
+ * the tokens that are allowed; each schema begins without anything computed. Microseconds for each token: median, 99th
  * percentile, largest; and what opening takes. It is CPU time of the one thread, so that other work counts little. */
 #define _GNU_SOURCE
 #include "base/random.h"

@@ -6,8 +6,8 @@
 
 #include "constrain/grammar.h"
 
-/* Limits: places of a state; places that may be computed between two calls of hth_automaton_allow_work (about a second);
- * bytes above which hth_automaton_compact is due, and above which work ends with an error. */
+/* Limits: places of a state; places that may be computed between two calls of hth_automaton_allow_work (about a
+ * second); bytes above which hth_automaton_compact is due, and above which work ends with an error. */
 enum { HTH_AUTOMATON_MAX_PLACES = 8192, HTH_AUTOMATON_WORK = 20000000 };
 enum { HTH_AUTOMATON_SOFT_BYTES = 8 << 20, HTH_AUTOMATON_MAX_BYTES = 24 << 20 };
 
@@ -20,7 +20,8 @@ typedef struct hth_place {
     uint32_t node, stack;
 } hth_place;
 
-/* What is left to do when a rule ends: go on at `node`; count > 0: that is a repetition, of which so many have begun. */
+/* What is left to do when a rule ends: go on at `node`; count > 0: that is a repetition, of which so many have
+ * begun. */
 typedef struct hth_frame {
     uint32_t node, count, parent, depth;
 } hth_frame;

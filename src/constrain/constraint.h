@@ -25,7 +25,8 @@ typedef struct hth_constraint_owner {
     void *user;
 } hth_constraint_owner;
 
-/* hearth_constraint_open for any vocabulary, which must outlive the constraint and its copies. owner: copied, or NULL. */
+/* hearth_constraint_open for any vocabulary, which must outlive the constraint and its copies. owner: copied, or
+ * NULL. */
 hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_constraint_options *options,
                                   const hth_constraint_owner *owner, hearth_constraint **out,
                                   hearth_error *err);

@@ -101,7 +101,8 @@ uint32_t hth_grammar_branch(hth_grammar *g, hth_grammar_fork *f);
 void hth_grammar_end_branch(hth_grammar *g, const hth_grammar_fork *f, uint32_t tail);
 uint32_t hth_grammar_fork_end(hth_grammar *g, hth_grammar_fork *f);
 
-/* Checks the grammar and makes it ready for an automaton that starts at `start`. UNSUPPORTED: a rule begins with itself, a limit; ARGUMENT: no text is possible; MEMORY. */
+/* Checks the grammar and makes it ready for an automaton that starts at `start`. UNSUPPORTED: a rule
+ * begins with itself, a limit; ARGUMENT: no text is possible; MEMORY. */
 hearth_status hth_grammar_finish(hth_grammar *g, uint32_t start, hearth_error *err);
 
 #endif

@@ -32,8 +32,8 @@ struct hth_json {
     hth_json *parent, *child, *next;
 };
 
-/* Reads n bytes, all of them one value; the tree lies in the arena. FORMAT: no JSON, an object with the same name twice,
- * a character U+0000; UNSUPPORTED: nested too deeply, or a build without jansson; MEMORY. */
+/* Reads n bytes, all of them one value; the tree lies in the arena. FORMAT: no JSON, an object with the same name
+ * twice, a character U+0000; UNSUPPORTED: nested too deeply, or a build without jansson; MEMORY. */
 hearth_status hth_json_read(hth_arena *arena, const char *text, size_t n, hth_json **out, hearth_error *err);
 
 /* The member of an object; NULL: there is none, or it is no object. */

@@ -108,8 +108,7 @@ TEST(masks_are_the_tokens_that_can_follow)
         "{\"type\":\"string\"}",
         "{\"type\":\"string\",\"maxLength\":7}",
         "{\"type\":\"string\",\"minLength\":3,\"maxLength\":40}",
-        "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"id\":{\"type\":\"integer\"}},"
-        "\"required\":[\"name\"],\"additionalProperties\":true}",
+        "{\"properties\":{\"name\":{},\"id\":{}},\"required\":[\"id\"],\"additionalProperties\":true}",
         "{\"type\":\"string\",\"pattern\":\"^[^a]*$\"}",
         "{\"type\":\"string\",\"pattern\":\"\\u00e9.$\"}",
         "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":3},\"maxItems\":4}"};

@@ -23,12 +23,13 @@ N_SEED, N_TOKEN = (1000 if os.environ.get("HEARTH_LONG") else 8), 300
 def the_validator_sees_what_is_wrong():
     with open(SCHEMAS, encoding="utf-8") as f:
         schemas = [json.loads(line) for line in f]
-    wrong = [[], {"name": "x"}, {"d": 1}, [1], [], [1], "pink", {}, "ab", "ab", "1234", "fo", "a", "a@b", "2024-1-01", "x", "x", "1.1", "1",
-             6, 10, {"kind": "circle", "r": 0}, {"id": 5, "ok": True}, {"value": 1}, {"label": "a", "x": 1}, {}, {"id": 1, "x": 2},
-             {}, {}, 2, 0, 3, "1", 1.5, 0]
+    wrong = [[], {"name": "x"}, {"d": 1}, [1], [], [1], "pink", {}, "ab", "ab", "1234", "fo", "a", "a@b", "2024-1-01",
+             "x", "x", "1.1", "1", 6, 10, {"kind": "circle", "r": 0}, {"id": 5, "ok": True}, {"value": 1},
+             {"label": "a", "x": 1}, {}, {"id": 1, "x": 2}, {}, {}, 2, 0, 3, "1", 1.5, 0]
     for value, schema in zip(wrong, schemas):
         assert problem(value, schema), (value, schema)
-    assert problem("tab\t\"quote\" \u00e9", schemas[6]) is None and problem([[[0, 1], [1, 1]]], schemas[36]) is None
+    assert problem("tab\t\"quote\" \u00e9", schemas[6]) is None
+    assert problem([[[0, 1], [1, 1]]], schemas[36]) is None
 
 
 @case
@@ -36,7 +37,8 @@ def texts_drawn_at_temperature_2_satisfy_their_schemas():
     with open(SCHEMAS, encoding="utf-8") as f:
         schemas = [json.loads(line) for line in f]
     assert len(schemas) >= 30
-    done = subprocess.run([PROGRAM, MODEL, SCHEMAS, str(N_SEED), str(N_TOKEN)], stdout=subprocess.PIPE, check=True, text=True)
+    command = [PROGRAM, MODEL, SCHEMAS, str(N_SEED), str(N_TOKEN)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     complete, texts = [0] * len(schemas), [set() for _ in schemas]
     for line in done.stdout.splitlines():
         index, how, text = line.split(" ") if line.count(" ") == 2 else (*line.split(" "), "")

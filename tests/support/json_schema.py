@@ -53,8 +53,8 @@ def target(reference, root):
 
 
 def wrong_number(v, s):
-    return any((v < s.get("minimum", v), v > s.get("maximum", v), "exclusiveMinimum" in s and v <= s["exclusiveMinimum"],
-                "exclusiveMaximum" in s and v >= s["exclusiveMaximum"]))
+    return any((v < s.get("minimum", v), v > s.get("maximum", v),
+                "exclusiveMinimum" in s and v <= s["exclusiveMinimum"], "exclusiveMaximum" in s and v >= s["exclusiveMaximum"]))
 
 
 def wrong_string(v, s):
