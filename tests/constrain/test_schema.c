@@ -101,7 +101,11 @@ TEST(schema_of_strings)
            REFUSES("\"123e4567\""));
     SCHEMA("{\"type\":\"string\",\"format\":\"ipv4\"}", TAKES("\"0.0.0.0\"", "\"192.168.1.255\""),
            REFUSES("\"256.1.1.1\"", "\"01.1.1.1\""));
-    SCHEMA("{\"type\":\"string\",\"format\":\"email\"}", TAKES("\"anything\""), REFUSES("1"));
+    SCHEMA("{\"type\":\"string\",\"format\":\"email\"}", TAKES("\"a.b+c@mail.example.org\""),
+           REFUSES("\"a\"", "\"a@b\"", "\"a@-b.c\"", "\"a b@c.d\""));
+    SCHEMA("{\"type\":\"string\",\"format\":\"hostname\"}", TAKES("\"localhost\"", "\"a-1.example\""),
+           REFUSES("\"a-\"", "\"a..b\"", "\"\""));
+    SCHEMA("{\"type\":\"string\",\"format\":\"uri\"}", TAKES("\"anything\""), REFUSES("1"));
 }
 
 TEST(schema_of_numbers)

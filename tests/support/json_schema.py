@@ -26,6 +26,8 @@ FORMATS = {
     "time": r"\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)",
     "date-time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)",
     "uuid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "email": r"[\w%+.-]+@[\w-]+(\.[\w-]+)+",
+    "hostname": r"[\w-]+(\.[\w-]+)*",
     "ipv4": r"\d{1,3}(\.\d{1,3}){3}",
 }
 
@@ -54,7 +56,8 @@ def target(reference, root):
 
 def wrong_number(v, s):
     return any((v < s.get("minimum", v), v > s.get("maximum", v),
-                "exclusiveMinimum" in s and v <= s["exclusiveMinimum"], "exclusiveMaximum" in s and v >= s["exclusiveMaximum"]))
+                "exclusiveMinimum" in s and v <= s["exclusiveMinimum"],
+                "exclusiveMaximum" in s and v >= s["exclusiveMaximum"]))
 
 
 def wrong_string(v, s):
