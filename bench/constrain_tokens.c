@@ -131,6 +131,8 @@ static const struct {
     {"strings of at most 200", "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":200}}"},
     {"strings of at most 20",
      "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":20}}"},
+    {"counted patterns",
+     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[^@]{1,200}@[a-z]{1,50}$\"}}"},
     {"patterns", "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[^@]+@[a-z.]+$\"}}"},
     {"dates and enums", "{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"d\":{"
                         "\"format\":\"date-time\"},\"k\":{\"enum\":[\"alpha\",\"beta\",\"gamma\"]}}}}"},

@@ -242,6 +242,11 @@ static uint32_t state_of(hth_automaton *a, hth_place *places, uint32_t n, bool m
 {
     if (n == 0 && !may_end) return HTH_STATE_DEAD;
     sort_places(places, n);
+    for (uint32_t i = 1; i < n;) { /* a place counts once */
+        if (key_of(places[i - 1]) == key_of(places[i]))
+            memmove(places + i, places + i + 1, (--n - i) * sizeof *places);
+        else i++;
+    }
     uint32_t hash = (uint32_t)hth_hash(places, n * sizeof *places) + may_end;
     uint32_t at = hash & (a->n_state_index - 1);
     for (; a->state_index[at]; at = (at + 1) & (a->n_state_index - 1)) {
@@ -253,8 +258,13 @@ static uint32_t state_of(hth_automaton *a, hth_place *places, uint32_t n, bool m
     if (!take_room(a, n)) return HTH_STATE_FAILED;
     for (at = hash & (a->n_state_index - 1); a->state_index[at];) at = (at + 1) & (a->n_state_index - 1);
     uint32_t i = a->n_state++;
-    a->state[i] =
-        (hth_state){a->n_place, n, hash, may_end, .mask = UINT32_MAX, .plain_next = HTH_STATE_UNKNOWN};
+    a->state[i] = (hth_state){a->n_place,
+                              n,
+                              hash,
+                              may_end,
+                              .mask = UINT32_MAX,
+                              .plain_next = HTH_STATE_UNKNOWN,
+                              .far = HTH_STATE_UNKNOWN};
     memcpy(a->place + a->n_place, places, n * sizeof *places);
     a->n_place += n;
     a->state_index[at] = i;
@@ -300,6 +310,47 @@ uint32_t hth_automaton_start(hth_automaton *a)
     begin_list(a);
     add_place(a, a->grammar->start, 0);
     return finish_list(a);
+}
+
+/* ---- equal states ------------------------------------------------------------------------------ */
+
+/* Each part of a repetition takes a byte, so n_byte bytes end as many of them at most. */
+static uint32_t far_count(const hth_grammar *g, const hth_frame *f, uint32_t n_byte)
+{
+    const hth_grammar_node *n = &g->node[f->node];
+    uint32_t least = n->min > 0 ? n->min : 1;
+    if (f->count == 0 || g->node[n->other].can_be_empty) return f->count;
+    if (f->count < n->min) return n->min - f->count > n_byte ? 1 : f->count;
+    bool is_far = n->max == HTH_GRAMMAR_UNBOUNDED || n->max - f->count >= n_byte;
+    return is_far ? least : f->count;
+}
+
+static uint32_t far_stack(hth_automaton *a, uint32_t stack, uint32_t n_byte)
+{
+    uint32_t path[HTH_GRAMMAR_MAX_DEPTH + 2], n = 0, other = 0;
+    for (; stack; stack = a->frame[stack].parent) path[n++] = stack;
+    while (n > 0 && a->error.status == HEARTH_OK) {
+        hth_frame f = a->frame[path[--n]];
+        uint32_t count = far_count(a->grammar, &f, n_byte);
+        other = count == f.count && other == f.parent ? path[n] : push_frame(a, f.node, count, other);
+    }
+    return other;
+}
+
+uint32_t hth_automaton_far(hth_automaton *a, uint32_t state, uint32_t n_byte)
+{
+    hth_state s = a->state[state];
+    bool changes = false;
+    if (s.far != HTH_STATE_UNKNOWN) return s.far;
+    for (uint32_t i = 0; i < s.n; i++) {
+        hth_place p = a->place[s.first + i];
+        a->kept[i] = (hth_place){p.node, far_stack(a, p.stack, n_byte)};
+        changes |= a->kept[i].stack != p.stack;
+    }
+    if (a->error.status != HEARTH_OK) return HTH_STATE_FAILED;
+    uint32_t far = changes ? state_of(a, a->kept, s.n, s.may_end) : state;
+    if (far != HTH_STATE_FAILED) a->state[state].far = far;
+    return far;
 }
 
 /* ---- opening, forgetting -------------------------------------------------------------------------- */
@@ -362,7 +413,7 @@ void hth_automaton_allow_work(hth_automaton *a)
 /* The same stack in another automaton. */
 static uint32_t copy_stack(hth_automaton *to, const hth_automaton *from, uint32_t stack)
 {
-    uint32_t path[HTH_GRAMMAR_MAX_DEPTH + 1], n = 0, copy = 0;
+    uint32_t path[HTH_GRAMMAR_MAX_DEPTH + 2], n = 0, copy = 0;
     for (; stack; stack = from->frame[stack].parent) path[n++] = stack;
     while (n > 0) {
         hth_frame f = from->frame[path[--n]];

@@ -32,6 +32,7 @@ typedef struct hth_state {
     bool may_end;
     uint32_t mask;       /* for mask.c */
     uint32_t plain_next; /* for mask.c; HTH_STATE_UNKNOWN: not computed */
+    uint32_t far;        /* as hth_automaton_far; HTH_STATE_UNKNOWN: not computed */
 } hth_state;
 
 typedef struct hth_automaton {
@@ -81,6 +82,10 @@ static inline bool hth_automaton_may_go_on(const hth_automaton *a, uint32_t stat
 {
     return a->state[state].n > 0;
 }
+
+/* A state from which the same texts of at most n_byte bytes are possible: repetitions that are too far from their bounds
+ * to reach one of them by such a text have begun equally often. FAILED. n_byte is always the same. */
+uint32_t hth_automaton_far(hth_automaton *a, uint32_t state, uint32_t n_byte);
 
 /* Bytes of what was computed. */
 size_t hth_automaton_bytes(const hth_automaton *a);

@@ -140,6 +140,15 @@ static bool compute(hth_masks *m, hth_automaton *a, uint32_t state, uint64_t *to
     return walk(m, a, &t->all, state, tokens);
 }
 
+/* From the mask of a state that short tokens do not tell from this one. */
+static bool compute_from(hth_masks *m, hth_automaton *a, const hth_mask *other, uint32_t state,
+                         uint64_t *tokens)
+{
+    const hth_token_trie *t = m->trie;
+    for (size_t i = 0; i < t->n_word; i++) tokens[i] = other->tokens[i] & ~t->longer_set[i];
+    return walk(m, a, &t->longer, state, tokens);
+}
+
 /* The one that was not asked for longest. */
 static hth_mask *oldest(hth_masks *m)
 {
@@ -149,17 +158,24 @@ static hth_mask *oldest(hth_masks *m)
     return found;
 }
 
-const hth_mask *hth_masks_get(hth_masks *m, hth_automaton *a, uint32_t state)
+/* A mask that is kept; NULL: there is none. */
+static hth_mask *find(hth_masks *m, const hth_automaton *a, uint32_t state)
 {
     uint32_t slot = a->state[state].mask;
-    if (slot < m->n_mask && m->mask[slot].used > 0 && m->mask[slot].state == state) {
-        m->mask[slot].used = ++m->clock;
-        return &m->mask[slot];
-    }
+    hth_mask *found = slot < m->n_mask ? &m->mask[slot] : NULL;
+    if (!found || found->used == 0 || found->state != state) return NULL;
+    found->used = ++m->clock;
+    return found;
+}
+
+/* other: of the state that is far from the bounds (hth_automaton_far), or NULL. */
+static hth_mask *make(hth_masks *m, hth_automaton *a, const hth_mask *other, uint32_t state)
+{
+    const hth_token_trie *t = m->trie;
     hth_mask *new = oldest(m);
     new->used = 0;
-    if (!compute(m, a, state, new->tokens)) return NULL;
-    const hth_token_trie *t = m->trie;
+    bool ok = other ? compute_from(m, a, other, state, new->tokens) : compute(m, a, state, new->tokens);
+    if (!ok) return NULL;
     new->n = 0;
     for (size_t i = 0; i < t->n_word; i++) {
         if (hth_automaton_may_end(a, state)) new->tokens[i] |= t->eog[i];
@@ -167,7 +183,17 @@ const hth_mask *hth_masks_get(hth_masks *m, hth_automaton *a, uint32_t state)
     }
     new->state = state;
     new->used = ++m->clock;
-    m->n_computed++;
+    m->n_computed += !other;
     a->state[state].mask = (uint32_t)(new - m->mask);
     return new;
+}
+
+const hth_mask *hth_masks_get(hth_masks *m, hth_automaton *a, uint32_t state)
+{
+    const hth_mask *found = find(m, a, state), *other = NULL;
+    if (found) return found;
+    uint32_t far = hth_automaton_far(a, state, HTH_TRIE_SHORT);
+    if (far == HTH_STATE_FAILED) return NULL;
+    if (far != state && !(other = find(m, a, far)) && !(other = make(m, a, NULL, far))) return NULL;
+    return make(m, a, other, state);
 }

@@ -84,12 +84,16 @@ static uint32_t plain_chars(hth_str p)
     return n <= HTH_TRIE_MAX_PLAIN ? n : 0;
 }
 
-/* Divides the sorted ids of `all` into plain ones and the rest. */
+/* Divides the sorted ids of `all` into plain ones and the rest; lists long ones. */
 static void divide(hth_token_trie *trie)
 {
     for (uint32_t i = 0; i < trie->all.n; i++) {
         int32_t id = trie->all.ids[i];
         uint32_t n = plain_chars(trie->piece[id]);
+        if (trie->piece[id].n > HTH_TRIE_SHORT) {
+            trie->longer.ids[trie->longer.n++] = id;
+            hth_token_set_add(trie->longer_set, id);
+        }
         if (n > 0) hth_token_set_add(trie->plain + n * trie->n_word, id);
         else trie->rest.ids[trie->rest.n++] = id;
     }
@@ -105,6 +109,8 @@ static bool take_memory(hth_token_trie *t, int32_t n_vocab)
     t->n_word = (n + 63) / 64;
     t->piece = hth_arena_alloc(a, n, sizeof *t->piece, 16);
     t->all.ids = hth_arena_alloc(a, n, sizeof *t->all.ids, 16);
+    t->longer.ids = hth_arena_alloc(a, n, sizeof *t->longer.ids, 16);
+    t->longer_set = hth_arena_alloc(a, t->n_word, sizeof *t->longer_set, 16);
     t->rest.ids = hth_arena_alloc(a, n, sizeof *t->rest.ids, 16);
     t->plain = hth_arena_alloc(a, (HTH_TRIE_MAX_PLAIN + 1) * t->n_word, sizeof *t->plain, 16);
     t->eog = hth_arena_alloc(a, t->n_word, sizeof *t->eog, 16);
@@ -125,7 +131,7 @@ static bool finish(hth_token_trie *t)
     if (ok) {
         sort_ids(t->piece, t->all.ids, scratch, t->all.n);
         divide(t);
-        ok = build(t, &t->all, open) && build(t, &t->rest, open);
+        ok = build(t, &t->all, open) && build(t, &t->rest, open) && build(t, &t->longer, open);
     }
     hth_free(open);
     hth_free(scratch);

@@ -25,13 +25,18 @@ typedef struct hth_trie {
     uint32_t n;
 } hth_trie;
 
+/* Tokens of more bytes are few. */
+enum { HTH_TRIE_SHORT = 32 };
+
 typedef struct hth_token_trie {
-    int32_t n_vocab;    /* of the model */
-    size_t n_word;      /* 64-bit words of a set of tokens */
-    hth_str *piece;     /* [n_vocab] bytes of each token; n 0: none */
-    hth_trie all, rest; /* all tokens; those that are not plain */
-    uint64_t *plain;    /* [HTH_TRIE_MAX_PLAIN + 1][n_word] the plain tokens of at most so many characters */
-    uint64_t *eog;      /* [n_word] ends of generation */
+    int32_t n_vocab; /* of the model */
+    size_t n_word;   /* 64-bit words of a set of tokens */
+    hth_str *piece;  /* [n_vocab] bytes of each token; n 0: none */
+    hth_trie all, rest,
+        longer;           /* all tokens; those that are not plain; those of more than HTH_TRIE_SHORT bytes */
+    uint64_t *longer_set; /* [n_word] the same */
+    uint64_t *plain; /* [HTH_TRIE_MAX_PLAIN + 1][n_word] the plain tokens of at most so many characters */
+    uint64_t *eog;   /* [n_word] ends of generation */
     bool has_eog;
     uint32_t depth; /* bytes of the longest token */
     size_t size;    /* bytes that all of it takes */

@@ -109,6 +109,9 @@ TEST(masks_are_the_tokens_that_can_follow)
         "{\"type\":\"string\",\"maxLength\":7}",
         "{\"type\":\"string\",\"minLength\":3,\"maxLength\":40}",
         "{\"properties\":{\"name\":{},\"id\":{}},\"required\":[\"id\"],\"additionalProperties\":true}",
+        "{\"type\":\"string\",\"minLength\":90,\"maxLength\":150}",
+        "{\"type\":\"string\",\"pattern\":\"^[^a]{0,44}[a-z ]{60,}$\"}",
+        "{\"type\":\"string\",\"pattern\":\"^((a|the){2,50}b?){40,90}$\"}",
         "{\"type\":\"string\",\"pattern\":\"^[^a]*$\"}",
         "{\"type\":\"string\",\"pattern\":\"\\u00e9.$\"}",
         "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":3},\"maxItems\":4}"};
@@ -119,7 +122,7 @@ TEST(masks_are_the_tokens_that_can_follow)
         for (int k = 0; k < (test_is_long() ? 40 : 4); k++) {
             hearth_constraint_options o = {
                 .kind = HEARTH_CONSTRAINT_JSON_SCHEMA, .text = schemas[i], .n = strlen(schemas[i])};
-            walk(trie, &o, &r, 12);
+            walk(trie, &o, &r, 40);
         }
     static const char gbnf[] = "root ::= ([^\"\\\\]* \"\\n\")* | .* \"!\"";
     hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_GRAMMAR, .text = gbnf, .n = strlen(gbnf)};
@@ -139,6 +142,24 @@ TEST(masks_are_kept_per_state)
         CHECK(hth_constraint_accept_bytes(c, "x", 1));
     }
     CHECK_INT(hth_constraint_n_mask(c), 1);
+}
+
+TEST(states_far_from_the_bounds_of_a_repetition_share_a_mask)
+{
+    make_vocabulary(7);
+    static float logits[N_VOCAB];
+    static const char source[] = "{\"type\":\"string\",\"pattern\":\"^[^@]{100,300}$\"}";
+    CLOSED(hth_token_trie) *trie = OPENED_BY(hth_token_trie_open_pieces, hth_token_trie, made, N_VOCAB);
+    hearth_constraint_options o = {
+        .kind = HEARTH_CONSTRAINT_JSON_SCHEMA, .text = source, .n = strlen(source)};
+    CLOSED(hearth_constraint) *c = OPENED_BY(hth_constraint_open, hearth_constraint, trie, &o, NULL);
+    CHECK(hth_constraint_accept_bytes(c, "\"", 1));
+    for (int i = 0; i < 300; i++) {
+        CHECK_OK(hearth_constraint_mask(c, logits, err));
+        CHECK(hth_constraint_accept_bytes(c, "x", 1));
+    }
+    printf("     %llu masks\n", (unsigned long long)hth_constraint_n_mask(c));
+    CHECK(hth_constraint_n_mask(c) < 80);
 }
 
 TEST(copies_go_their_own_way_while_tables_are_renewed)
