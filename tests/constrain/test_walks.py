@@ -42,9 +42,9 @@ def texts_drawn_at_temperature_2_satisfy_their_schemas():
     complete, texts = [0] * len(schemas), [set() for _ in schemas]
     for line in done.stdout.splitlines():
         index, how, text = line.split(" ") if line.count(" ") == 2 else (*line.split(" "), "")
-        index, text = int(index), bytes.fromhex(text).decode("utf-8")
         if how != "complete":
             continue
+        index, text = int(index), bytes.fromhex(text).decode("utf-8")
         wrong = problem(json.loads(text), schemas[index])
         assert not wrong, (wrong, text, schemas[index])
         complete[index] += 1
