@@ -36,6 +36,9 @@ struct hth_json {
  * twice, a character U+0000; UNSUPPORTED: nested too deeply, or a build without jansson; MEMORY. */
 hearth_status hth_json_read(hth_arena *arena, const char *text, size_t n, hth_json **out, hearth_error *err);
 
+/* Whether this build reads JSON. */
+bool hth_json_is_read(void);
+
 /* The member of an object; NULL: there is none, or it is no object. */
 static inline const hth_json *hth_json_member(const hth_json *object, const char *name)
 {

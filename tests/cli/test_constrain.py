@@ -6,7 +6,7 @@ import os
 import re
 import sys
 
-from program import MODEL, SOURCE, cases, case, check, good, bad, least_ram, scratch, data
+from program import MODEL, SOURCE, cases, case, check, hearth, good, bad, least_ram, scratch, data
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 from json_schema import problem  # noqa: E402
@@ -21,8 +21,14 @@ def text_of(*args):
     return done.stdout.decode().rstrip("\n")
 
 
+def need_schemas():
+    if b"without jansson" in hearth("run", "-j", "true", "-n", "1").stderr:
+        raise cases.Skip("built without jansson")
+
+
 @case
 def json_of_a_schema_is_valid():
+    need_schemas()
     path = scratch("person.json", json.dumps(PERSON).encode())
     for seed in range(6):
         text = text_of("-p", "A person:", "--json-schema", path, "--temperature", "2", "--seed", str(seed))
@@ -36,6 +42,7 @@ def json_of_a_schema_is_valid():
 
 @case
 def the_end_says_that_the_text_is_complete():
+    need_schemas()
     result = json.loads(good("run", "-p", "Is it?", "--choice", "yes", "--choice", "no", "--json").stdout)
     check(result["text"] in ("yes", "no") and result["end"] == "complete", result)
     result = json.loads(good("run", "-p", "It is", "--json-object", "-n", "2", "--json").stdout)
@@ -67,6 +74,7 @@ def penalties_and_bias_revive_nothing():
 
 @case
 def wrong_constraints_are_refused():
+    need_schemas()
     bad(2, "--json-schema and --choice contradict each other", "run", "-j", "{}", "--choice", "a")
     bad(2, "leave --ignore-eos out", "run", "-j", "{}", "--ignore-eos")
     bad(1, "No such file", "run", "-j", scratch("missing.json"))

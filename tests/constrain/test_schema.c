@@ -8,6 +8,8 @@
 #define BAD(SOURCE, STATUS, WORDS)                                                                           \
     CHECK_REFUSED(HEARTH_CONSTRAINT_JSON_SCHEMA, SOURCE, HEARTH_ERROR_##STATUS, WORDS)
 
+__attribute__((constructor)) static void need_schemas(void) { test_before_each = texts_need_schemas; }
+
 TEST(schema_of_types)
 {
     SCHEMA("{\"type\": \"null\"}", TAKES("null"), REFUSES("", "nul", "nulls", " null", "false"));
