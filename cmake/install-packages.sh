@@ -38,7 +38,7 @@ need_for_build() {
     need liburing-dev "reads storage by io_uring" has_header liburing.h
     need libedit-dev "line editing in chat" has_module libedit
     need libcurl4-openssl-dev "hearth pull brings models" has_module libcurl
-    need libjansson-dev "reads what hubs and Ollama say of models" has_module jansson
+    need libjansson-dev "reads JSON schemas, and what hubs and Ollama say of models" has_module jansson
     need libuv1-dev "the event loop of hearth serve" has_module libuv
     need libhttp-parser-dev "reads requests to hearth serve" has_header http_parser.h
     need libvulkan-dev "headers of Vulkan" has_header vulkan/vulkan_core.h

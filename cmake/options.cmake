@@ -7,7 +7,7 @@ option(HEARTH_UTF8PROC "WordPiece, which normalises text by utf8proc, where it i
 option(HEARTH_LIBURING "reads by io_uring, where liburing is found; else threads read" ON)
 option(HEARTH_LIBEDIT "line editing in chat, where libedit is found" ON)
 option(HEARTH_CURL "hearth pull, where libcurl is found" ON)
-option(HEARTH_JANSSON "JSON of hubs and of Ollama's manifests, where jansson is found" ON)
+option(HEARTH_JANSSON "JSON schemas, and JSON of hubs and of Ollama's manifests, where jansson is found" ON)
 option(HEARTH_SERVE "hearth serve, where libuv, http-parser and jansson are found" ON)
 option(HEARTH_VULKAN "GPUs by Vulkan, where its headers and glslc are found" ON)
 option(HEARTH_WERROR "warnings are errors" ON)

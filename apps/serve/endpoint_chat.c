@@ -78,17 +78,10 @@ static const generation_format format = {.prefix = "chatcmpl-",
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* Formats other than text, and tools, are refused by name. */
+/* Tools are refused by name. */
 static void check_offers(fields *f)
 {
-    const json_in *response, *tools;
-    const char *type = NULL;
-    size_t n = 0;
-    if (fields_object(f, "response_format", &response) && response) {
-        fields inner = {.object = response, .path = "response_format", .problem = f->problem};
-        if (fields_need_text(&inner, "type", &type, &n) && !(n == 4 && memcmp(type, "text", 4) == 0))
-            fields_fail(&inner, "type", "text alone is supported");
-    }
+    const json_in *tools;
     if (fields_array(f, "tools", &tools) && json_in_count(tools) > 0) fields_fail(f, "tools", "tools are not supported");
     if (fields_value(f, "functions")) fields_fail(f, "functions", "tools are not supported");
 }

@@ -3,6 +3,7 @@
 #include "serve/generation.h"
 
 #include "base/clock.h"
+#include "serve/response_format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,11 +144,13 @@ static void read_all(fields *f, generation *g)
     read_stream(f, g);
     g->format->read_logprobs(f, &g->probs);
     refuse_others(f);
+    response_format_read(f, g->engine->model, &g->constraint);
 }
 
 static void free_generation(generation *g)
 {
     hearth_detokenizer_close(g->decoder);
+    hearth_constraint_close(g->constraint);
     json_in_free(g->document);
     free(g->text.bytes);
     free(g->probs.at);
@@ -442,6 +445,7 @@ void generation_start(generation *g, int32_t *ids, size_t n)
                               .max_token = g->max_token,
                               .ignore_end = g->ignore_end,
                               .sampler = &g->sampler,
+                              .constraint = g->constraint,
                               .owner = g->call->i_key,
                               .fn = take_event,
                               .user = g};
@@ -452,7 +456,7 @@ void generation_start(generation *g, int32_t *ids, size_t n)
         generation_refuse(g, &p);
         return;
     }
-    hearth_status st = hearth_detokenizer_open(e->model, !g->format->continues, false, &g->decoder, &err);
+    hearth_status st = hearth_detokenizer_open(e->model, !g->format->continues && !g->constraint, false, &g->decoder, &err);
     if (st == HEARTH_OK) st = hearth_scheduler_add(e->scheduler, &r, &g->id, &err);
     hearth_free(ids);
     if (st != HEARTH_OK) {

@@ -45,6 +45,7 @@ struct generation {
     hearth_logit_bias *biases; /* of the sampler */
     uint32_t max_token;
     bool ignore_end, is_stream, include_usage;
+    hearth_constraint *constraint; /* NULL: all texts are allowed */
     hearth_detokenizer *decoder;
     buffer text; /* a whole answer; of a stream, what may be the beginning of a stop string */
     size_t n_sure; /* bytes of it before that */

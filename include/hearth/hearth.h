@@ -460,6 +460,55 @@ HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
 HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
                                              hearth_error *err);
 
+/* ---- constrained text --------------------------------------------------------- */
+
+/* Which texts a model may generate: JSON, JSON of a schema, one of several texts, or those of a grammar. It follows one
+ * text, token by token:
+ *     hearth_constraint_mask(c, logits); hearth_sampler_sample(...); hearth_constraint_accept(c, id);
+ * until hearth_constraint_get_end says that it is complete. The text is that of a detokenizer which was opened with
+ * at_start false. Used by one thread at a time; copies are independent of one another. Close all before the model. */
+typedef struct hearth_constraint hearth_constraint;
+
+typedef enum hearth_constraint_kind {
+    HEARTH_CONSTRAINT_JSON_OBJECT = 0, /* any JSON object */
+    HEARTH_CONSTRAINT_JSON_SCHEMA,     /* JSON of a schema; needs a build with jansson */
+    HEARTH_CONSTRAINT_CHOICES,         /* one of several texts */
+    HEARTH_CONSTRAINT_GRAMMAR,         /* a grammar as llama.cpp has them (GBNF), from its rule root */
+} hearth_constraint_kind;
+
+typedef struct hearth_constraint_options {
+    hearth_constraint_kind kind;
+    const char *text;           /* of the schema or grammar: n bytes, at most 256 KiB; copied */
+    size_t n;
+    const char *const *choices; /* [n_choice] texts, none of them empty */
+    size_t n_choice;
+} hearth_constraint_options;
+
+/* docs/constrain.md lists what of JSON schema is supported. Messages name the path in a schema, or the line and column
+ * in a grammar. FORMAT: it is none; UNSUPPORTED: a keyword or construct that is not supported, a limit, or the
+ * vocabulary of the model is not; ARGUMENT: it allows no text; MEMORY. The first constraint of a model indexes its
+ * vocabulary, for some tenths of a second. */
+HEARTH_API hearth_status hearth_constraint_open(const hearth_model *model, const hearth_constraint_options *options,
+                                                hearth_constraint **out, hearth_error *err);
+/* A constraint at the same place of the same text. What it computes is shared. MEMORY. */
+HEARTH_API hearth_status hearth_constraint_copy(const hearth_constraint *constraint, hearth_constraint **out,
+                                                hearth_error *err);
+/* NULL is allowed. */
+HEARTH_API void hearth_constraint_close(hearth_constraint *constraint);
+/* Sets logits[n_vocab] of all tokens that cannot follow to -infinity, before they are sampled. Ends of generation can
+ * follow where the text may end, and where it must, nothing else. UNSUPPORTED: no token can follow, because of the
+ * vocabulary, or a limit; ARGUMENT: the text has ended; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_mask(hearth_constraint *constraint, float *logits, hearth_error *err);
+/* Goes on with a token. ARGUMENT: it cannot follow, nothing has changed; UNSUPPORTED: a limit; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_accept(hearth_constraint *constraint, int32_t id, hearth_error *err);
+
+typedef enum hearth_constraint_end {
+    HEARTH_CONSTRAINT_GOES_ON = 0, /* the text is not complete */
+    HEARTH_CONSTRAINT_MAY_END,     /* it is, but more can follow */
+    HEARTH_CONSTRAINT_ENDS,        /* it is, and nothing but an end of generation can follow */
+} hearth_constraint_end;
+HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *constraint);
+
 /* ---- scheduling ------------------------------------------------------------- */
 
 /* Evaluates requests of several users over one model, and samples their tokens. Each step takes one token of every
@@ -482,7 +531,7 @@ typedef struct hearth_scheduler_options {
 /* What happened to a request. */
 typedef enum hearth_request_state {
     HEARTH_REQUEST_TOKEN,     /* a token was sampled */
-    HEARTH_REQUEST_END,       /* the text has ended: the last token ends generation */
+    HEARTH_REQUEST_END,       /* the text has ended: by a token that ends generation, or the constraint is complete */
     HEARTH_REQUEST_LENGTH,    /* max_token, or the context, is reached */
     HEARTH_REQUEST_STOPPED,   /* by its function */
     HEARTH_REQUEST_CANCELLED, /* by hearth_scheduler_cancel */
@@ -491,8 +540,8 @@ typedef enum hearth_request_state {
 
 typedef struct hearth_request_event {
     hearth_request_state state; /* all others than TOKEN are the last event of a request */
-    int32_t token;              /* TOKEN, END */
-    const float *logits;        /* float[n_vocab] of which the token was sampled, while the function runs; TOKEN, END */
+    int32_t token;              /* TOKEN, END; -1: the constraint is complete */
+    const float *logits;        /* float[n_vocab] that the model computed, while the function runs; TOKEN, END, or NULL */
     uint32_t n_cached;          /* tokens of the prompt that were not evaluated, as an earlier request had them */
     const hearth_error *error;  /* FAILED */
 } hearth_request_event;
@@ -506,6 +555,8 @@ typedef struct hearth_request {
     uint32_t max_token;                    /* to generate; 0: until the context ends */
     bool ignore_end;                       /* tokens that end generation are as others */
     const hearth_sampler_options *sampler; /* NULL: the defaults */
+    hearth_constraint *constraint;         /* at the beginning of its text; the scheduler uses it until the request
+                                              ends, and closes nothing. NULL: all texts are allowed */
     uint64_t owner; /* requests begin in turns of owners, and share the cache of their own owner only */
     hearth_request_fn *fn;
     void *user;
@@ -526,8 +577,9 @@ HEARTH_API hearth_status hearth_scheduler_add(hearth_scheduler *scheduler, const
 HEARTH_API void hearth_scheduler_cancel(hearth_scheduler *scheduler, uint64_t id);
 /* A paused request keeps its place and its pages, but takes part in no step. */
 HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id, bool is_paused);
-/* Evaluates one batch. false: there is none, as no request is left, or only paused ones. While hearth_model_options.cancel is not 0 nothing is evaluated:
- * a caller that wants to cancel a request sets it, so that the step ends early, and clears it. */
+/* Evaluates one batch. false: there is none, as no request is left, or only paused ones. While
+ * hearth_model_options.cancel is not 0 nothing is evaluated: a caller that wants to cancel a request sets it, so that
+ * the step ends early, and clears it. */
 HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
 
 /* Writes the cache of earlier requests to a folder, one file each, with checksums; keeps at most max_size bytes of those

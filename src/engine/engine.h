@@ -2,6 +2,7 @@
 #ifndef HTH_ENGINE_ENGINE_H
 #define HTH_ENGINE_ENGINE_H
 
+#include "constrain/token_trie.h"
 #include "engine/budget.h"
 #include "file/gguf.h"
 #include "model/model.h"
@@ -32,6 +33,9 @@ struct hearth_model {
     hth_kernels kernels;
     hth_tokenizer *tokenizer;     /* NULL: see tokenizer_error */
     hearth_error tokenizer_error; /* why text is not possible with this file */
+    pthread_mutex_t trie_lock;
+    hth_token_trie *trie; /* of the vocabulary, guarded by trie_lock; NULL: no constraint was opened yet */
+    bool trie_is_counted; /* in the limit of memory */
     hearth_selector selector;     /* that the weights are laid out for; never AUTO */
     const char *selector_why;
     uint8_t *weights; /* matrices, if they were read */
@@ -251,6 +255,9 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
  * is for batches only. */
 hth_step *hth_session_step(const hearth_session *session);
 uint32_t hth_session_n_row(const hearth_session *session);
+
+/* constraint.c: after all constraints are closed. */
+void hth_engine_close_trie(hearth_model *m);
 
 /* text.c: fails with tokenizer_error if the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);

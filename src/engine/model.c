@@ -61,6 +61,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     m->n_batch = HTH_DEFAULT_BATCH;
     if (options->ram > 0 && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
     pthread_mutex_init(&m->gpu_lock, NULL);
+    pthread_mutex_init(&m->trie_lock, NULL);
     hth_engine_init_budget(m);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
@@ -150,11 +151,13 @@ void hearth_model_close(hearth_model *m)
     for (uint32_t i = 0; i < m->n_reloaded; i++) hth_pages_free(m->reloaded[i].weights, m->reloaded[i].size);
     hth_pages_free(m->predictors, m->predictors_size);
     hth_arena_free(&m->vectors);
+    hth_engine_close_trie(m);
     hth_tokenizer_close(m->tokenizer);
     hth_model_close(m->model);
     hth_gguf_close(m->file);
     hth_engine_close_budget(m);
     pthread_mutex_destroy(&m->gpu_lock);
+    pthread_mutex_destroy(&m->trie_lock);
     hth_free(m);
 }
 

@@ -21,7 +21,8 @@ struct request {
     hearth_request_fn *fn;
     void *user;
     hearth_sampler *sampler;
-    hearth_session *session; /* NULL: it waits */
+    hearth_constraint *constraint; /* the caller's, or NULL */
+    hearth_session *session;       /* NULL: it waits */
     int32_t *tokens;         /* [n_token], with room for n_max: the prompt, then what was generated */
     size_t n_token, n_prompt, n_max;
     uint32_t n_cached, n_part; /* n_part: tokens in the step */
@@ -35,6 +36,7 @@ struct hearth_scheduler {
     uint64_t pages_size; /* counted in the limit of the model */
     hth_kept kept;
     hearth_batch *batch;
+    float *masked; /* [n_vocab] */
     request *waiting, *running;
     uint64_t n_id;
     double token_seconds, step_seconds; /* as measured: of a token of a prompt, of a step without; 0: not yet */
@@ -97,6 +99,9 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     if (st == HEARTH_OK) st = open_pages(s, err);
     if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
     if (st == HEARTH_OK) st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
+    s->masked = hth_alloc(model->model->hparams.n_vocab, sizeof *s->masked);
+    if (st == HEARTH_OK && !s->masked)
+        st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->masked, "a scheduler");
     if (st == HEARTH_OK) *out = s;
     else hearth_scheduler_close(s);
     return st;
@@ -125,6 +130,7 @@ void hearth_scheduler_close(hearth_scheduler *s)
     free_all(s->running);
     hth_kept_close(&s->kept);
     hearth_batch_close(s->batch);
+    hth_free(s->masked);
     hth_kv_budget_close(&s->pages);
     hth_engine_give_memory(hth_engine_mutable(s->model), s->pages_size);
     hth_free(s);
@@ -189,6 +195,7 @@ hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *fr
                    .owner = from->owner,
                    .fn = from->fn,
                    .user = from->user,
+                   .constraint = from->constraint,
                    .n_token = from->n_token,
                    .n_prompt = from->n_token,
                    .ignore_end = from->ignore_end};
@@ -414,25 +421,43 @@ static uint32_t plan_step(hearth_scheduler *s)
     return n_generating;
 }
 
+/* A token that the constraint allows. */
+static hearth_status choose_token(hearth_scheduler *s, request *r, const float *logits, int32_t *token,
+                                  hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    if (r->constraint) {
+        memcpy(s->masked, logits, s->model->model->hparams.n_vocab * sizeof *s->masked);
+        st = hearth_constraint_mask(r->constraint, s->masked, err);
+        logits = s->masked;
+    }
+    return st == HEARTH_OK ? hearth_sampler_sample(r->sampler, logits, token, err) : st;
+}
+
 /* Samples the next token of a request. */
 static void sample(hearth_scheduler *s, request *r)
 {
     hearth_request_event event = {
         .state = HEARTH_REQUEST_TOKEN, .logits = hearth_session_logits(r->session), .n_cached = r->n_cached};
     hearth_error why;
-    if (hearth_sampler_sample(r->sampler, event.logits, &event.token, &why) != HEARTH_OK) {
+    hearth_status st = choose_token(s, r, event.logits, &event.token, &why);
+    bool ends = st == HEARTH_OK && (!r->ignore_end || r->constraint) && hearth_token_is_eog(s->model, event.token);
+    if (st == HEARTH_OK && !ends && r->constraint) st = hearth_constraint_accept(r->constraint, event.token, &why);
+    if (st != HEARTH_OK) {
         end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
         return;
     }
     s->stats.n_generated++;
-    if (!r->ignore_end && hearth_token_is_eog(s->model, event.token)) {
+    if (ends) {
         event.state = HEARTH_REQUEST_END;
         end(s, r, event);
         return;
     }
     r->tokens[r->n_token++] = event.token;
     hearth_sampler_accept(r->sampler, event.token);
+    bool is_complete = r->constraint && hearth_constraint_get_end(r->constraint) == HEARTH_CONSTRAINT_ENDS;
     if (!r->fn(r->user, &event)) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
+    else if (is_complete) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_END, .token = -1});
     else if (r->n_token == r->n_max) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
 }
 

@@ -63,7 +63,7 @@ static uint64_t add_logits(uint64_t hash, const float *logits, size_t n)
 static bool note(void *user, const hearth_request_event *e)
 {
     outcome *o = user;
-    if (e->state == HEARTH_REQUEST_TOKEN || e->state == HEARTH_REQUEST_END)
+    if (e->logits)
         o->hash = add_logits(o->hash, e->logits, o->n_vocab);
     if (e->state == HEARTH_REQUEST_TOKEN) o->tokens[o->n++] = e->token;
     else o->last = e->state, o->n_last++;

@@ -147,6 +147,27 @@ def biases_and_figures_count():
 
 
 @case
+def formats_of_answers_hold():
+    schema = {"type": "object", "properties": {"name": {"enum": ["dog", "cat"]}, "age": {"type": "integer", "minimum": 1,
+                                                                                        "maximum": 20}},
+              "required": ["name", "age"], "additionalProperties": False}
+    named = {"type": "json_schema", "json_schema": {"name": "animal", "schema": schema, "strict": True}}
+    with Server("-t", "1", model=story_with_template()) as s:
+        for k in range(8):
+            ask = {"messages": [{"role": "user", "content": "An animal"}], "seed": k, "temperature": 2, "max_tokens": 60,
+                   "response_format": named, "stream": k % 2 == 1}
+            answer = s.post("/v1/chat/completions", ask)
+            text = text_of(events_of(answer), chat=True) if k % 2 else answer.json()["choices"][0]["message"]["content"]
+            animal = json.loads(text)
+            check(set(animal) == {"name", "age"} and animal["name"] in ("dog", "cat") and 1 <= animal["age"] <= 20, text)
+        words = s.post("/v1/completions", asked(grammar='root ::= "yes" | "no"', ignore_eos=True)).json()["choices"][0]
+        check(words["text"] in ("yes", "no") and words["finish_reason"] == "stop", words)
+        loose = s.post("/v1/completions", asked(max_tokens=200, response_format={"type": "json_object"})).json()["choices"][0]
+        check(loose["text"][0] == "{" and (loose["finish_reason"] == "length" or isinstance(json.loads(loose["text"]), dict)),
+              loose)
+
+
+@case
 def stop_strings_end_the_text_before_them():
     with Server("-t", "1") as s:
         text = s.post("/v1/completions", asked(max_tokens=60)).json()["choices"][0]["text"]
@@ -216,6 +237,10 @@ def what_is_wrong_is_named():
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
         for more, param in (({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "x"}},
                                                                            "response_format.type"),
+                            ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+                            ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
+                             "response_format.json_schema.schema"), ({"grammar": "root ::= ("}, "grammar"),
+                            ({"response_format": {"type": "json_object"}, "grammar": 'root ::= "a"'}, "grammar"),
                             ({"messages": []}, "messages"), ({"chat_template_kwargs": {"a": []}}, "chat_template_kwargs")):
             answer = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], **more})
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)

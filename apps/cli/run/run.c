@@ -4,6 +4,7 @@
 #include "cli/run/run_verify.h"
 #include "cli/commands.h"
 #include "common/buffer.h"
+#include "common/constraint_args.h"
 #include "common/evaluate.h"
 #include "common/json.h"
 #include "common/live_stats.h"
@@ -24,14 +25,15 @@ static const option_spec options[] = {
              .flags = OPTION_OPEN),
     OPT_TEXT("stop", 0, "TEXT", "end before this text; may be given often", .flags = OPTION_REPEATS),
     OPT_FLAG("ignore-eos", 0, "go on after the end-of-text token"),
-    OPT_FLAG("special", 0, "take texts of control tokens as these tokens"),
+    OPT_FLAG("special", 0, "take texts of control tokens as these tokens", ADVANCED),
     OPT_FLAG("no-echo", 0, "do not print the prompt"),
+    CONSTRAINT_OPTIONS,
     SESSION_OPTIONS,
     STATS_OPTION("print figures of the run; live: also meanwhile"),
     OPT_UINT("check", 0, "N", 2, RUN_CHECK_MAX, "compare the first N tokens with a dense run afterwards",
              ADVANCED),
     OPT_FLAG("json", 0, "print one JSON object at the end, with all ids"),
-    OPT_FLAG("raw", 0, "do not make terminal escapes visible"),
+    OPT_FLAG("raw", 0, "do not make terminal escapes visible", ADVANCED),
     FORCE_OPTION,
     {0},
 };
@@ -42,6 +44,7 @@ typedef struct generation {
     hearth_session *session;
     hearth_sampler *sampler;
     hearth_detokenizer *decoder;
+    text_constraint constraint;
     char *given; /* the prompt as text */
     size_t n_given;
     id_list prompt;
@@ -130,6 +133,14 @@ static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *
     return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
 }
 
+/* at_start: what is generated may begin with the space that the vocabulary puts before a text, which is not shown. A
+ * constraint knows no such space. */
+static bool open_decoder(generation *g, bool at_start, hearth_error *err)
+{
+    hearth_detokenizer_close(g->decoder);
+    return hearth_detokenizer_open(g->model, at_start, args_has(g->a, "special"), &g->decoder, err) == HEARTH_OK;
+}
+
 /* Evaluates what the session does not have already. */
 static bool eval_prompt(generation *g, hearth_error *err)
 {
@@ -147,6 +158,7 @@ static bool eval_prompt(generation *g, hearth_error *err)
         hearth_sampler_accept(g->sampler, prompt->at[i]);
     }
     g->n_echo = g->text.n;
+    if (g->constraint.constraint && g->n_echo == 0 && !open_decoder(g, false, err)) return false;
     if (keep_common_tokens(g->session, prompt->at, prompt->n, &g->n_reused, err) != HEARTH_OK) return false;
     g->begun = true;
     if (!eval_ids(g, prompt->at + g->n_reused, prompt->n - g->n_reused, err)) return false;
@@ -161,8 +173,8 @@ static bool eval_prompt(generation *g, hearth_error *err)
 static bool next_token(generation *g, hearth_error *err)
 {
     int32_t id;
-    if (hearth_sampler_sample(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK)
-        return false;
+    const float *logits = hearth_session_logits(g->session);
+    if (constraint_sample(&g->constraint, g->sampler, logits, &id, err) != HEARTH_OK) return false;
     if (!keep_ids(&g->ids, &id, 1, err)) return false;
     hearth_sampler_accept(g->sampler, id);
     if (hearth_token_is_eog(g->model, id) && !args_has(g->a, "ignore-eos")) {
@@ -177,6 +189,7 @@ static bool next_token(generation *g, hearth_error *err)
         return true;
     }
     if (!show_until(g, g->text.n - held_back(g))) g->end = "output closed";
+    else if (constraint_is_complete(&g->constraint)) g->end = "complete";
     else if (hearth_session_position(g->session) == hearth_session_n_ctx(g->session)) g->end = "context full";
     else return eval_ids(g, &id, 1, err);
     return true;
@@ -439,10 +452,11 @@ static bool open_all(generation *g, int *status)
         return false;
     *status = EXIT_OTHER; /* for all following errors */
     if (!run_session_open(g->a, g->session) || !tokenize_prompt(g)) return false;
-    if (hearth_detokenizer_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
+    if (!open_decoder(g, true, &err)) {
         report(&err);
         return false;
     }
+    if (!constraint_open(g->a, g->model, &g->constraint)) return false;
     bool streamed = model_info(g->model).n_streamed > 0; /* then neurons are not counted */
     hearth_session_enable_sparsity_stats(g->session, args_has(g->a, "stats") && !streamed);
     return true;
@@ -465,6 +479,7 @@ static int run(const args *a)
     hearth_model *model = NULL;
     hearth_error err;
     int status = check_args(a);
+    if (!status) status = constraint_check(a);
     if (!status) status = run_session_check(a);
     if (status) return status;
     if (args_are_none(a) && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) introduce();
@@ -495,6 +510,7 @@ static int run(const args *a)
     if (ok && args_has(a, "stats")) print_stats(&g);
     if (ok && args_has(a, "check") && !interrupted()) status = check(&g, args_uint(a, "check", 0));
 done:
+    constraint_close(&g.constraint);
     hearth_detokenizer_close(g.decoder);
     hearth_sampler_close(g.sampler);
     hearth_session_close(g.session);

@@ -1,0 +1,351 @@
+/* The rules of JSON as parts of a grammar. */
+#include "constrain/json_rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_INDENT = 24, MAX_EXPONENT_DIGITS = 2 };
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* One byte of these. */
+static uint32_t one_of(hth_grammar *g, uint32_t tail, const char *bytes)
+{
+    hth_byte_set set = {{0}};
+    for (; *bytes; bytes++) hth_byte_set_add(&set, (uint8_t)*bytes, (uint8_t)*bytes);
+    return hth_grammar_byte_set(g, tail, &set);
+}
+
+static uint32_t between(hth_grammar *g, uint32_t tail, char first, char last)
+{
+    hth_byte_set set = {{0}};
+    hth_byte_set_add(&set, (uint8_t)first, (uint8_t)last);
+    return hth_grammar_byte_set(g, tail, &set);
+}
+
+static uint32_t text(hth_grammar *g, uint32_t tail, const char *words)
+{
+    return hth_grammar_text(g, tail, words, strlen(words));
+}
+
+static void branch_text(hth_grammar *g, hth_grammar_fork *f, const char *words)
+{
+    hth_grammar_end_branch(g, f, text(g, hth_grammar_branch(g, f), words));
+}
+
+static void add_space(hth_json_rules *r)
+{
+    hth_grammar *g = r->g;
+    r->indent = hth_grammar_rule(g, NULL);
+    hth_grammar_end_rule(g, one_of(g, r->indent, " \t"));
+    r->space = hth_grammar_rule(g, NULL);
+    hth_grammar_fork f = hth_grammar_fork_begin(g, r->space);
+    branch_text(g, &f, "");
+    branch_text(g, &f, " ");
+    uint32_t line = text(g, hth_grammar_branch(g, &f), "\n");
+    hth_grammar_end_branch(g, &f, hth_grammar_repeat(g, line, r->indent, 0, MAX_INDENT));
+    hth_grammar_end_rule(g, hth_grammar_fork_end(g, &f));
+    r->gap = hth_grammar_rule(g, NULL);
+    uint32_t head = hth_grammar_point(g, r->gap);
+    hth_grammar_end_rule(g, hth_grammar_repeat_since(g, head, text(g, head, " "), 0, 1));
+}
+
+/* ---- strings --------------------------------------------------------------------------------- */
+
+static const char HEX[] = "0123456789abcdefABCDEF";
+
+static uint32_t hex_digits(hth_grammar *g, uint32_t tail, int n)
+{
+    for (; n > 0; n--) tail = one_of(g, tail, HEX);
+    return tail;
+}
+
+/* After \u: a character but U+0000, a pair of surrogates for those beyond U+FFFF. */
+static uint32_t add_code(hth_grammar *g, uint32_t tail)
+{
+    const char *nonzero = HEX + 1;
+    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
+    for (int zeros = 1; zeros <= 3; zeros++) {
+        uint32_t at = text(g, hth_grammar_branch(g, &f), &"000"[3 - zeros]);
+        hth_grammar_end_branch(g, &f, hex_digits(g, one_of(g, at, nonzero), 3 - zeros));
+    }
+    uint32_t at = one_of(g, hth_grammar_branch(g, &f), "123456789abcefABCEF");
+    hth_grammar_end_branch(g, &f, hex_digits(g, at, 3));
+    at = one_of(g, hth_grammar_branch(g, &f), "dD");
+    hth_grammar_end_branch(g, &f, hex_digits(g, between(g, at, '0', '7'), 2));
+    at = one_of(g, one_of(g, hth_grammar_branch(g, &f), "dD"), "89abAB");
+    at = text(g, hex_digits(g, at, 2), "\\u");
+    at = one_of(g, one_of(g, at, "dD"), "cdefCDEF");
+    hth_grammar_end_branch(g, &f, hex_digits(g, at, 2));
+    return hth_grammar_fork_end(g, &f);
+}
+
+static void add_character(hth_json_rules *r)
+{
+    hth_grammar *g = r->g;
+    static const hth_char_set plain = {{{0x20, 0x21}, {0x23, 0x5B}, {0x5D, HTH_MAX_CODE_POINT}}, 3};
+    r->character = hth_grammar_rule(g, NULL);
+    hth_grammar_fork f = hth_grammar_fork_begin(g, r->character);
+    hth_grammar_end_branch(g, &f, hth_grammar_char(g, hth_grammar_branch(g, &f), &plain));
+    uint32_t escape = text(g, hth_grammar_branch(g, &f), "\\");
+    hth_grammar_fork kinds = hth_grammar_fork_begin(g, escape);
+    hth_grammar_end_branch(g, &kinds, one_of(g, hth_grammar_branch(g, &kinds), "\"\\/bfnrt"));
+    hth_grammar_end_branch(g, &kinds, add_code(g, text(g, hth_grammar_branch(g, &kinds), "u")));
+    hth_grammar_end_branch(g, &f, hth_grammar_fork_end(g, &kinds));
+    hth_grammar_end_rule(g, hth_grammar_fork_end(g, &f));
+}
+
+uint32_t hth_json_string(hth_json_rules *r, uint32_t tail, uint32_t min, uint32_t max)
+{
+    tail = hth_grammar_repeat(r->g, text(r->g, tail, "\""), r->character, min, max);
+    return text(r->g, tail, "\"");
+}
+
+/* The escape of a character that must have one; NULL: it needs none. */
+static const char *escape_of(uint32_t c, char out[8])
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const char *at = c > 0 && c < 0x80 ? strchr(from, (int)c) : NULL;
+    if (at) snprintf(out, 8, "\\%c", to[at - from]);
+    else if (c < 0x20) snprintf(out, 8, "\\u%04x", (unsigned)c);
+    return at || c < 0x20 ? out : NULL;
+}
+
+uint32_t hth_json_char(hth_grammar *g, uint32_t tail, const hth_char_set *set)
+{
+    static const uint8_t special[] = "\"\\";
+    hth_char_set plain = *set;
+    char escape[8];
+    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
+    for (uint32_t c = 0; c < 0x20 + 2; c++) {
+        uint32_t which = c < 0x20 ? c : special[c - 0x20];
+        if (hth_char_set_has(set, which)) branch_text(g, &f, escape_of(which, escape));
+    }
+    bool fits = hth_char_set_remove(&plain, 0, 0x1F) && hth_char_set_remove(&plain, '"', '"') &&
+                hth_char_set_remove(&plain, '\\', '\\');
+    if (!fits)
+        hth_grammar_fail(g, HEARTH_ERROR_UNSUPPORTED, "a class has more than %d ranges", HTH_MAX_CHAR_RANGES);
+    if (plain.n > 0) hth_grammar_end_branch(g, &f, hth_grammar_char(g, hth_grammar_branch(g, &f), &plain));
+    return hth_grammar_fork_end(g, &f);
+}
+
+uint32_t hth_json_escaped(hth_grammar *g, uint32_t tail, const char *words, size_t n)
+{
+    char escape[8];
+    for (size_t i = 0; i < n; i++) {
+        const char *escaped = escape_of((uint8_t)words[i], escape);
+        tail = escaped ? text(g, tail, escaped) : hth_grammar_byte(g, tail, (uint8_t)words[i]);
+    }
+    return tail;
+}
+
+uint32_t hth_json_quoted(hth_grammar *g, uint32_t tail, const char *words, size_t n)
+{
+    return text(g, hth_json_escaped(g, text(g, tail, "\""), words, n), "\"");
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------ */
+
+static void add_digit(hth_json_rules *r)
+{
+    r->digit = hth_grammar_rule(r->g, NULL);
+    hth_grammar_end_rule(r->g, between(r->g, r->digit, '0', '9'));
+}
+
+static uint32_t digits(hth_json_rules *r, uint32_t tail, uint32_t min, uint32_t max)
+{
+    return hth_grammar_repeat(r->g, tail, r->digit, min, max);
+}
+
+/* Numbers from min to max as runs whose texts have the same digits, but for one that is in a range and free ones behind
+ * it: 17 to 342 is 17..19, 20..99, 100..299, 300..339, 340..342. */
+static uint32_t naturals(hth_json_rules *r, uint32_t tail, uint64_t min, uint64_t max)
+{
+    hth_grammar *g = r->g;
+    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
+    for (uint64_t from = min; from <= max;) {
+        uint32_t n_free = 0;
+        uint64_t size = 1; /* of the numbers that have one choice of the digit in the range */
+        while (from >= size * 10 && from % (size * 10) == 0 && size <= UINT64_MAX / 100 &&
+               max - from >= size * 10 - 1)
+            size *= 10, n_free++;
+        uint64_t digit = from / size % 10, last = digit;
+        while (last < 9 && max - from >= (last + 2 - digit) * size - 1) last++;
+        char prefix[24] = "";
+        if (from / size >= 10)
+            snprintf(prefix, sizeof prefix, "%llu", (unsigned long long)(from / size / 10));
+        uint32_t at = text(g, hth_grammar_branch(g, &f), prefix);
+        at = between(g, at, (char)('0' + (char)digit), (char)('0' + (char)last));
+        hth_grammar_end_branch(g, &f, n_free > 0 ? digits(r, at, n_free, n_free) : at);
+        uint64_t run = (last + 1 - digit) * size;
+        if (max - from < run) break;
+        from += run;
+    }
+    return hth_grammar_fork_end(g, &f);
+}
+
+static uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
+
+uint32_t hth_json_integers(hth_json_rules *r, uint32_t tail, int64_t min, int64_t max)
+{
+    hth_grammar *g = r->g;
+    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
+    if (min < 0 && min <= max) {
+        uint32_t minus = text(g, hth_grammar_branch(g, &f), "-");
+        hth_grammar_end_branch(g, &f, naturals(r, minus, max < 0 ? magnitude(max) : 1, magnitude(min)));
+    }
+    if (max >= 0 && min <= max)
+        hth_grammar_end_branch(
+            g, &f, naturals(r, hth_grammar_branch(g, &f), min > 0 ? magnitude(min) : 0, magnitude(max)));
+    return hth_grammar_fork_end(g, &f);
+}
+
+/* A fraction that is not zero. */
+static uint32_t nonzero_fraction(hth_json_rules *r, uint32_t tail)
+{
+    hth_grammar *g = r->g;
+    uint32_t head = hth_grammar_point(g, text(g, tail, "."));
+    tail = hth_grammar_repeat_since(g, head, text(g, head, "0"), 0, HTH_JSON_DIGITS - 1);
+    return digits(r, between(g, tail, '1', '9'), 0, HTH_JSON_DIGITS - 1);
+}
+
+static uint32_t maybe_fraction(hth_json_rules *r, uint32_t tail)
+{
+    uint32_t head = hth_grammar_point(r->g, tail);
+    return hth_grammar_repeat_since(r->g, head, digits(r, text(r->g, head, "."), 1, HTH_JSON_DIGITS), 0, 1);
+}
+
+/* Positive numbers and zero. min_open: above min. */
+static void add_magnitudes(hth_json_rules *r, hth_grammar_fork *f, const char *sign, uint64_t min,
+                           bool min_open, uint64_t max, bool max_open)
+{
+    hth_grammar *g = r->g;
+    if (min > max || (min == max && (min_open || max_open))) return;
+    if (min < max) {
+        uint64_t from = min_open ? min + 1 : min;
+        if (from < max) {
+            uint32_t whole = naturals(r, text(g, hth_grammar_branch(g, f), sign), from, max - 1);
+            hth_grammar_end_branch(g, f, maybe_fraction(r, whole));
+        }
+        if (min_open) {
+            uint32_t whole = naturals(r, text(g, hth_grammar_branch(g, f), sign), min, min);
+            hth_grammar_end_branch(g, f, nonzero_fraction(r, whole));
+        }
+    }
+    if (!max_open)
+        hth_grammar_end_branch(g, f, naturals(r, text(g, hth_grammar_branch(g, f), sign), max, max));
+}
+
+uint32_t hth_json_numbers(hth_json_rules *r, uint32_t tail, hth_json_range range)
+{
+    hth_grammar_fork f = hth_grammar_fork_begin(r->g, tail);
+    if (range.min < 0) {
+        bool below_zero = range.max < 0;
+        add_magnitudes(r, &f, "-", below_zero ? magnitude(range.max) : 0, below_zero ? range.max_open : true,
+                       magnitude(range.min), range.min_open);
+    }
+    if (range.max >= 0)
+        add_magnitudes(r, &f, "", range.min > 0 ? magnitude(range.min) : 0, range.min >= 0 && range.min_open,
+                       magnitude(range.max), range.max_open);
+    return hth_grammar_fork_end(r->g, &f);
+}
+
+static void add_numbers(hth_json_rules *r)
+{
+    hth_grammar *g = r->g;
+    r->integer = hth_grammar_rule(g, NULL);
+    hth_grammar_end_rule(g, hth_json_integers(r, r->integer, -HTH_JSON_MAX_INTEGER, HTH_JSON_MAX_INTEGER));
+    r->number = hth_grammar_rule(g, NULL);
+    uint32_t head = hth_grammar_point(g, r->number);
+    uint32_t tail = hth_grammar_repeat_since(g, head, text(g, head, "-"), 0, 1);
+    tail = maybe_fraction(r, naturals(r, tail, 0, (uint64_t)HTH_JSON_MAX_INTEGER));
+    head = hth_grammar_point(g, tail);
+    uint32_t sign = hth_grammar_point(g, one_of(g, head, "eE"));
+    tail = hth_grammar_repeat_since(g, sign, one_of(g, sign, "+-"), 0, 1);
+    tail = hth_grammar_repeat_since(g, head, digits(r, tail, 1, MAX_EXPONENT_DIGITS), 0, 1);
+    hth_grammar_end_rule(g, tail);
+}
+
+/* ---- values ---------------------------------------------------------------------------------------- */
+
+/* begin item (, item)* end, or nothing between. */
+static void add_list(hth_json_rules *r, uint32_t rule, uint32_t item, const char *begin, const char *end)
+{
+    hth_grammar *g = r->g;
+    uint32_t more = hth_grammar_rule(g, NULL);
+    uint32_t tail = hth_grammar_call(g, text(g, more, ","), r->space);
+    hth_grammar_end_rule(g, hth_grammar_call(g, tail, item));
+    tail = hth_grammar_call(g, text(g, rule, begin), r->space);
+    hth_grammar_fork f = hth_grammar_fork_begin(g, tail);
+    branch_text(g, &f, "");
+    tail = hth_grammar_call(g, hth_grammar_branch(g, &f), item);
+    tail = hth_grammar_repeat(g, tail, more, 0, HTH_GRAMMAR_UNBOUNDED);
+    hth_grammar_end_branch(g, &f, hth_grammar_call(g, tail, r->space));
+    hth_grammar_end_rule(g, text(g, hth_grammar_fork_end(g, &f), end));
+}
+
+static void add_values(hth_json_rules *r)
+{
+    hth_grammar *g = r->g;
+    r->value = hth_grammar_rule(g, NULL);
+    r->object = hth_grammar_rule(g, NULL);
+    r->array = hth_grammar_rule(g, NULL);
+    uint32_t member = hth_grammar_rule(g, NULL);
+    uint32_t tail = text(g, hth_grammar_call(g, member, r->string), ":");
+    hth_grammar_end_rule(g, hth_grammar_call(g, hth_grammar_call(g, tail, r->gap), r->value));
+    add_list(r, r->object, member, "{", "}");
+    add_list(r, r->array, r->value, "[", "]");
+    hth_grammar_fork f = hth_grammar_fork_begin(g, r->value);
+    const uint32_t rules[] = {r->object, r->array, r->string, r->number};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        hth_grammar_end_branch(g, &f, hth_grammar_call(g, hth_grammar_branch(g, &f), rules[i]));
+    branch_text(g, &f, "true");
+    branch_text(g, &f, "false");
+    branch_text(g, &f, "null");
+    hth_grammar_end_rule(g, hth_grammar_fork_end(g, &f));
+}
+
+void hth_json_rules_add(hth_json_rules *r, hth_grammar *g)
+{
+    *r = (hth_json_rules){.g = g};
+    add_space(r);
+    add_character(r);
+    add_digit(r);
+    add_numbers(r);
+    r->string = hth_grammar_rule(g, NULL);
+    hth_grammar_end_rule(g, hth_json_string(r, r->string, 0, HTH_GRAMMAR_UNBOUNDED));
+    add_values(r);
+}
+
+/* Without recursion: values know their parents. */
+uint32_t hth_json_literal(hth_grammar *g, uint32_t tail, const hth_json *root)
+{
+    char number[32];
+    for (const hth_json *v = root;;) {
+        if (v->parent && v != root && v->parent->kind == HTH_JSON_OBJECT)
+            tail = text(g, hth_json_quoted(g, tail, v->key.bytes, v->key.n), ":");
+        switch (v->kind) {
+        case HTH_JSON_NULL: tail = text(g, tail, "null"); break;
+        case HTH_JSON_FALSE: tail = text(g, tail, "false"); break;
+        case HTH_JSON_TRUE: tail = text(g, tail, "true"); break;
+        case HTH_JSON_INTEGER:
+            snprintf(number, sizeof number, "%lld", (long long)v->integer);
+            tail = text(g, tail, number);
+            break;
+        case HTH_JSON_REAL: tail = hth_grammar_text(g, tail, v->text.bytes, v->text.n); break;
+        case HTH_JSON_TEXT: tail = hth_json_quoted(g, tail, v->text.bytes, v->text.n); break;
+        default: tail = text(g, tail, v->kind == HTH_JSON_ARRAY ? "[" : "{"); break;
+        }
+        bool is_list = v->kind == HTH_JSON_ARRAY || v->kind == HTH_JSON_OBJECT;
+        if (is_list && v->child) {
+            v = v->child;
+            continue;
+        }
+        if (is_list) tail = text(g, tail, v->kind == HTH_JSON_ARRAY ? "]" : "}");
+        for (; v != root && !v->next; tail = text(g, tail, v->kind == HTH_JSON_ARRAY ? "]" : "}"))
+            v = v->parent;
+        if (v == root || !hth_grammar_ok(g)) return tail;
+        tail = text(g, tail, ",");
+        v = v->next;
+    }
+}

@@ -1,0 +1,89 @@
+/* Parts of the compiler of JSON schemas. Private to schema.c, schema_merge.c, schema_object.c. */
+#ifndef HTH_CONSTRAIN_SCHEMA_H
+#define HTH_CONSTRAIN_SCHEMA_H
+
+#include "constrain/json_rules.h"
+
+/* Schemas that must all hold, properties of an object, and sets of schemas in all. */
+enum { HTH_SCHEMA_MAX_JOINED = 64, HTH_SCHEMA_MAX_PROPERTIES = 4096, HTH_SCHEMA_MAX_ITEMS = 1 << 16 };
+
+/* What of a schema its set of schemas stands for already. */
+enum { HTH_DONE_REF = 1, HTH_DONE_ALL_OF = 2, HTH_DONE_ANY_OF = 4, HTH_DONE_ONE_OF = 8 };
+
+typedef struct hth_schema_entry {
+    const hth_json *schema;
+    unsigned done;
+} hth_schema_entry;
+
+/* Schemas that a value must all satisfy. */
+typedef struct hth_schema_set {
+    hth_schema_entry entry[HTH_SCHEMA_MAX_JOINED];
+    uint32_t n;
+    bool never; /* one of them is false */
+} hth_schema_set;
+
+typedef struct hth_schema_item {
+    uint32_t first, n, rule; /* of entries; its rule */
+    uint32_t hash;
+} hth_schema_item;
+
+typedef struct hth_schema_compiler {
+    hth_grammar *g;
+    hth_arena *names, tree;
+    hth_json_rules rules;
+    const hth_json *root;
+    hth_schema_item *item; /* those that have rules; the first n_done are compiled */
+    uint32_t n_item, item_capacity, n_done;
+    hth_schema_entry *entry;
+    uint32_t n_entry, entry_capacity;
+    uint32_t *index; /* hash table of items + 1 */
+} hth_schema_compiler;
+
+/* Types of values, as bits. A number is INTEGER | FRACTION. */
+enum {
+    HTH_TYPE_NULL = 1,
+    HTH_TYPE_BOOLEAN = 2,
+    HTH_TYPE_INTEGER = 4,
+    HTH_TYPE_FRACTION = 8,
+    HTH_TYPE_STRING = 16,
+    HTH_TYPE_ARRAY = 32,
+    HTH_TYPE_OBJECT = 64,
+    HTH_ALL_TYPES = 127,
+};
+
+/* What the schemas of a set say together about values that are no objects and no arrays. */
+typedef struct hth_schema_facts {
+    unsigned types;
+    const hth_json *values; /* of enum or const; NULL: any */
+    uint32_t min_length, max_length;
+    const hth_json *pattern, *format;
+    int64_t min, max; /* whole numbers */
+    hth_json_range range;
+    bool has_min, has_max;
+    uint32_t min_items, max_items, min_properties, max_properties;
+} hth_schema_facts;
+
+/* Keeps a failure that names the path of a part of the schema. */
+void hth_schema_fail(hth_schema_compiler *c, hearth_status status, const hth_json *at, const char *format,
+                     ...) __attribute__((format(printf, 4, 5)));
+/* Bytes of a text that are shown in a message: at most max, of whole characters. */
+int hth_schema_clip(hth_str text, size_t max);
+/* Adds a schema, unless the set has it. */
+void hth_schema_join(hth_schema_compiler *c, hth_schema_set *set, const hth_json *schema);
+/* The rule of a set, which is compiled later. */
+uint32_t hth_schema_rule(hth_schema_compiler *c, const hth_schema_set *set);
+
+/* schema_merge.c: adds what the schemas of a set refer to and include; then what they say together. */
+void hth_schema_resolve(hth_schema_compiler *c, hth_schema_set *set);
+void hth_schema_get_facts(hth_schema_compiler *c, const hth_schema_set *set, hth_schema_facts *facts);
+/* Whether a value has one of the types. */
+bool hth_schema_has_type(const hth_json *value, unsigned types);
+bool hth_json_same(const hth_json *a, const hth_json *b);
+
+/* schema_object.c: objects and arrays of a set. */
+uint32_t hth_schema_object(hth_schema_compiler *c, uint32_t tail, const hth_schema_set *set,
+                           const hth_schema_facts *facts);
+uint32_t hth_schema_array(hth_schema_compiler *c, uint32_t tail, const hth_schema_set *set,
+                          const hth_schema_facts *facts);
+
+#endif

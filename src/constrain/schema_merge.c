@@ -1,0 +1,394 @@
+/* What the schemas of a set say together: references, allOf, types, bounds. Keywords that constrain a value but are
+ * not supported are refused by name here; those that only annotate are ignored, as unknown ones are. */
+#include "constrain/schema.h"
+
+#include <string.h>
+
+/* ---- keywords ------------------------------------------------------------------------------------- */
+
+static const char *const refused[] = {"multipleOf",
+                                      "uniqueItems",
+                                      "contains",
+                                      "minContains",
+                                      "maxContains",
+                                      "patternProperties",
+                                      "propertyNames",
+                                      "dependentRequired",
+                                      "dependentSchemas",
+                                      "dependencies",
+                                      "not",
+                                      "if",
+                                      "unevaluatedItems",
+                                      "unevaluatedProperties",
+                                      "$dynamicRef",
+                                      "$recursiveRef",
+                                      "extends",
+                                      "disallow",
+                                      "divisibleBy"};
+
+/* Keywords that imply a type where `type` is missing. */
+static const struct {
+    const char *name;
+    unsigned types;
+} implied[] = {
+    {"properties", HTH_TYPE_OBJECT},
+    {"required", HTH_TYPE_OBJECT},
+    {"additionalProperties", HTH_TYPE_OBJECT},
+    {"minProperties", HTH_TYPE_OBJECT},
+    {"maxProperties", HTH_TYPE_OBJECT},
+    {"items", HTH_TYPE_ARRAY},
+    {"prefixItems", HTH_TYPE_ARRAY},
+    {"minItems", HTH_TYPE_ARRAY},
+    {"maxItems", HTH_TYPE_ARRAY},
+    {"minLength", HTH_TYPE_STRING},
+    {"maxLength", HTH_TYPE_STRING},
+    {"pattern", HTH_TYPE_STRING},
+    {"minimum", HTH_TYPE_INTEGER | HTH_TYPE_FRACTION},
+    {"maximum", HTH_TYPE_INTEGER | HTH_TYPE_FRACTION},
+    {"exclusiveMinimum", HTH_TYPE_INTEGER | HTH_TYPE_FRACTION},
+    {"exclusiveMaximum", HTH_TYPE_INTEGER | HTH_TYPE_FRACTION},
+};
+
+/* Values with which such a keyword asks for nothing. */
+static bool asks_for_nothing(const hth_json *v)
+{
+    bool is_one = v->kind == HTH_JSON_INTEGER && v->integer == 1 && hth_str_eq(v->key, "multipleOf");
+    bool is_off = v->kind == HTH_JSON_FALSE && hth_str_eq(v->key, "uniqueItems");
+    bool is_any =
+        v->kind == HTH_JSON_TRUE && !hth_str_eq(v->key, "uniqueItems") && !hth_str_eq(v->key, "not");
+    bool is_empty = v->kind == HTH_JSON_OBJECT && v->n == 0 && !hth_str_eq(v->key, "not") &&
+                    !hth_str_eq(v->key, "contains");
+    return is_one || is_off || is_any || is_empty;
+}
+
+static void check_keywords(hth_schema_compiler *c, const hth_json *schema)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const hth_json *v = hth_json_member(schema, refused[i]);
+        if (v && !asks_for_nothing(v))
+            hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v, "the keyword %s is not supported", refused[i]);
+    }
+}
+
+/* ---- references and allOf ------------------------------------------------------------------------------ */
+
+/* One part of a pointer (RFC 6901, percent-encoded as in a URI); false: it is not this name. */
+static bool is_part(const char *part, size_t n, hth_str name)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++, k++) {
+        char byte = part[i];
+        if (byte == '~' && i + 1 < n && (part[i + 1] == '0' || part[i + 1] == '1')) {
+            byte = part[++i] == '0' ? '~' : '/';
+        } else if (byte == '%' && i + 2 < n) {
+            unsigned value = 0;
+            for (size_t d = 1; d <= 2; d++) {
+                char h = (char)(part[i + d] | 0x20);
+                bool is_digit = h >= '0' && h <= '9', is_letter = h >= 'a' && h <= 'f';
+                if (!is_digit && !is_letter) return false;
+                value = value << 4 | (unsigned)(is_digit ? h - '0' : h - 'a' + 10);
+            }
+            byte = (char)value;
+            i += 2;
+        }
+        if (k >= name.n || name.bytes[k] != byte) return false;
+    }
+    return k == name.n;
+}
+
+static bool is_index(const char *part, size_t n, uint32_t index)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < n && value <= UINT32_MAX; i++) {
+        if (part[i] < '0' || part[i] > '9') return false;
+        value = value * 10 + (uint64_t)(part[i] - '0');
+    }
+    return n > 0 && value == index;
+}
+
+/* The schema that a reference in this document names; NULL after a failure. */
+static const hth_json *target_of(hth_schema_compiler *c, const hth_json *ref)
+{
+    const hth_json *at = c->root;
+    if (ref->kind != HTH_JSON_TEXT || ref->text.n == 0 || ref->text.bytes[0] != '#' ||
+        (ref->text.n > 1 && ref->text.bytes[1] != '/')) {
+        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, ref,
+                        "only references within the schema (#/...) are supported");
+        return NULL;
+    }
+    const char *p = ref->text.bytes + 1, *end = ref->text.bytes + ref->text.n;
+    while (p < end && at) {
+        const char *part = ++p;
+        while (p < end && *p != '/') p++;
+        const hth_json *v = at->child;
+        bool is_array = at->kind == HTH_JSON_ARRAY;
+        size_t n = (size_t)(p - part);
+        while (v && !(is_array ? is_index(part, n, v->index) : is_part(part, n, v->key))) v = v->next;
+        at = v;
+    }
+    if (!at)
+        hth_schema_fail(c, HEARTH_ERROR_ARGUMENT, ref, "there is no %.*s in the schema",
+                        hth_schema_clip(ref->text, 100), ref->text.bytes);
+    return at;
+}
+
+void hth_schema_resolve(hth_schema_compiler *c, hth_schema_set *set)
+{
+    for (uint32_t i = 0; i < set->n && hth_grammar_ok(c->g); i++) {
+        const hth_json *schema = set->entry[i].schema, *ref = hth_json_member(schema, "$ref");
+        const hth_json *all = hth_json_member(schema, "allOf"), *target;
+        check_keywords(c, schema);
+        if (ref && !(set->entry[i].done & HTH_DONE_REF)) {
+            set->entry[i].done |= HTH_DONE_REF;
+            target = target_of(c, ref);
+            if (target) hth_schema_join(c, set, target);
+        }
+        if (!all || set->entry[i].done & HTH_DONE_ALL_OF) continue;
+        set->entry[i].done |= HTH_DONE_ALL_OF;
+        if (all->kind != HTH_JSON_ARRAY)
+            hth_schema_fail(c, HEARTH_ERROR_FORMAT, all, "a list of schemas is expected");
+        for (const hth_json *v = all->child; v; v = v->next) hth_schema_join(c, set, v);
+    }
+}
+
+/* ---- types -------------------------------------------------------------------------------------------------- */
+
+static unsigned type_of_name(hth_schema_compiler *c, const hth_json *name)
+{
+    static const struct {
+        const char *name;
+        unsigned types;
+    } all[] = {{"null", HTH_TYPE_NULL},
+               {"boolean", HTH_TYPE_BOOLEAN},
+               {"integer", HTH_TYPE_INTEGER},
+               {"string", HTH_TYPE_STRING},
+               {"array", HTH_TYPE_ARRAY},
+               {"object", HTH_TYPE_OBJECT},
+               {"number", HTH_TYPE_INTEGER | HTH_TYPE_FRACTION},
+               {"any", HTH_ALL_TYPES}};
+    for (size_t i = 0; name->kind == HTH_JSON_TEXT && i < sizeof all / sizeof *all; i++)
+        if (hth_str_eq(name->text, all[i].name)) return all[i].types;
+    hth_schema_fail(c, HEARTH_ERROR_FORMAT, name,
+                    "a type is null, boolean, integer, number, string, array or object");
+    return 0;
+}
+
+static unsigned types_of(hth_schema_compiler *c, const hth_json *type)
+{
+    unsigned types = 0;
+    if (type->kind != HTH_JSON_ARRAY) return type_of_name(c, type);
+    for (const hth_json *v = type->child; v; v = v->next) types |= type_of_name(c, v);
+    return types;
+}
+
+static unsigned implied_types(const hth_json *schema)
+{
+    unsigned types = 0;
+    for (size_t i = 0; i < sizeof implied / sizeof *implied; i++)
+        if (hth_json_member(schema, implied[i].name)) types |= implied[i].types;
+    return types;
+}
+
+static unsigned types_of_set(hth_schema_compiler *c, const hth_schema_set *set)
+{
+    unsigned types = HTH_ALL_TYPES, hinted = 0;
+    bool is_named = false;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const hth_json *type = hth_json_member(set->entry[i].schema, "type");
+        if (type) types &= types_of(c, type), is_named = true;
+        else hinted |= implied_types(set->entry[i].schema);
+        const hth_json *format = hth_json_member(set->entry[i].schema, "format");
+        if (!type && format) hinted |= HTH_TYPE_STRING;
+    }
+    if (!is_named && hinted) types = hinted;
+    return types & HTH_TYPE_FRACTION && !(types & HTH_TYPE_INTEGER) ? types & ~(unsigned)HTH_TYPE_FRACTION
+                                                                    : types;
+}
+
+static bool is_whole(const hth_json *v)
+{
+    return v->kind == HTH_JSON_INTEGER ||
+           (v->real > -9e15 && v->real < 9e15 && (double)(int64_t)v->real == v->real);
+}
+
+bool hth_schema_has_type(const hth_json *v, unsigned types)
+{
+    static const unsigned of_kind[] = {
+        [HTH_JSON_NULL] = HTH_TYPE_NULL,     [HTH_JSON_FALSE] = HTH_TYPE_BOOLEAN,
+        [HTH_JSON_TRUE] = HTH_TYPE_BOOLEAN,  [HTH_JSON_INTEGER] = HTH_TYPE_INTEGER,
+        [HTH_JSON_REAL] = HTH_TYPE_FRACTION, [HTH_JSON_TEXT] = HTH_TYPE_STRING,
+        [HTH_JSON_ARRAY] = HTH_TYPE_ARRAY,   [HTH_JSON_OBJECT] = HTH_TYPE_OBJECT};
+    return types & (v->kind == HTH_JSON_REAL && is_whole(v) ? (unsigned)HTH_TYPE_INTEGER : of_kind[v->kind]);
+}
+
+/* Whether two values are the same but for what is in them; objects whose members have another order are not. */
+static bool is_alike(const hth_json *a, const hth_json *b, bool with_key)
+{
+    bool numbers = (a->kind == HTH_JSON_INTEGER || a->kind == HTH_JSON_REAL) &&
+                   (b->kind == HTH_JSON_INTEGER || b->kind == HTH_JSON_REAL);
+    if (with_key && hth_str_compare(a->key, b->key) != 0) return false;
+    if (numbers && (a->kind != b->kind || a->kind == HTH_JSON_REAL))
+        return !(a->real < b->real) && !(a->real > b->real);
+    if (a->kind != b->kind || a->n != b->n || a->integer != b->integer) return false;
+    return a->kind != HTH_JSON_TEXT || hth_str_compare(a->text, b->text) == 0;
+}
+
+bool hth_json_same(const hth_json *a, const hth_json *b)
+{
+    const hth_json *top = a;
+    if (!is_alike(a, b, false)) return false;
+    for (;;) { /* both trees have the same shape up to here */
+        if (a->child) {
+            a = a->child, b = b->child;
+        } else {
+            while (a != top && !a->next) a = a->parent, b = b->parent;
+            if (a == top) return true;
+            a = a->next, b = b->next;
+        }
+        if (!is_alike(a, b, a->parent->kind == HTH_JSON_OBJECT)) return false;
+    }
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
+
+/* A count of a keyword; UNBOUNDED: there is none. Larger ones than any text can have are cut. */
+static uint32_t count_of(hth_schema_compiler *c, const hth_json *schema, const char *keyword)
+{
+    const hth_json *v = hth_json_member(schema, keyword);
+    if (!v) return HTH_GRAMMAR_UNBOUNDED;
+    bool is_number = v->kind == HTH_JSON_INTEGER || v->kind == HTH_JSON_REAL;
+    if (!is_number || v->real < 0.0 || (v->real < 9e15 && !is_whole(v))) {
+        hth_schema_fail(c, HEARTH_ERROR_FORMAT, v, "a whole number from 0 is expected");
+        return 0;
+    }
+    return v->real > (double)HTH_GRAMMAR_MAX_COUNT ? HTH_GRAMMAR_MAX_COUNT : (uint32_t)v->real;
+}
+
+static void raise(hth_schema_compiler *c, const hth_json *schema, const char *keyword, uint32_t *min)
+{
+    uint32_t n = count_of(c, schema, keyword);
+    if (n != HTH_GRAMMAR_UNBOUNDED && n > *min) *min = n;
+}
+
+static void lower(hth_schema_compiler *c, const hth_json *schema, const char *keyword, uint32_t *max)
+{
+    uint32_t n = count_of(c, schema, keyword);
+    if (n < *max) *max = n;
+}
+
+/* The largest whole number that is not above v, within int64_t. */
+static int64_t round_down(const hth_json *v)
+{
+    if (v->kind == HTH_JSON_INTEGER) return v->integer;
+    if (v->real >= 9.2e18) return INT64_MAX;
+    if (v->real <= -9.2e18) return INT64_MIN;
+    int64_t whole = (int64_t)v->real;
+    return (double)whole > v->real ? whole - 1 : whole;
+}
+
+/* One bound of numbers. is_open: the number itself is excluded. */
+static void bound(hth_schema_compiler *c, hth_schema_facts *f, const hth_json *v, bool is_min, bool is_open)
+{
+    if (v->kind != HTH_JSON_INTEGER && v->kind != HTH_JSON_REAL) {
+        hth_schema_fail(c, HEARTH_ERROR_FORMAT, v, "a number is expected");
+        return;
+    }
+    if (f->types & HTH_TYPE_FRACTION && !is_whole(v)) {
+        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v,
+                        "bounds of the type number are supported if they are whole");
+        return;
+    }
+    int64_t below = round_down(v), least = is_whole(v) && !is_open ? below
+                                           : below == INT64_MAX    ? below
+                                                                   : below + 1;
+    int64_t most = is_whole(v) && is_open && below > INT64_MIN ? below - 1 : below;
+    if (is_min) {
+        if (!f->has_min || below > f->range.min || (below == f->range.min && is_open))
+            f->range.min = below, f->range.min_open = is_open;
+        if (!f->has_min || least > f->min) f->min = least;
+        f->has_min = true;
+    } else {
+        if (!f->has_max || below < f->range.max || (below == f->range.max && is_open))
+            f->range.max = below, f->range.max_open = is_open;
+        if (!f->has_max || most < f->max) f->max = most;
+        f->has_max = true;
+    }
+}
+
+/* Draft 4 has `exclusiveMinimum: true` beside `minimum`. */
+static void bound_numbers(hth_schema_compiler *c, hth_schema_facts *f, const hth_json *schema)
+{
+    static const char *const names[2][2] = {{"maximum", "exclusiveMaximum"}, {"minimum", "exclusiveMinimum"}};
+    for (int is_min = 0; is_min < 2; is_min++) {
+        const hth_json *closed = hth_json_member(schema, names[is_min][0]),
+                       *open = hth_json_member(schema, names[is_min][1]);
+        bool is_flag = open && (open->kind == HTH_JSON_TRUE || open->kind == HTH_JSON_FALSE);
+        if (closed) bound(c, f, closed, is_min, is_flag && open->kind == HTH_JSON_TRUE);
+        if (open && !is_flag) bound(c, f, open, is_min, true);
+    }
+}
+
+/* An end that no schema names lies where all numbers are exact, or at the end of integers. */
+static void default_bounds(hth_schema_facts *f)
+{
+    const int64_t usual = HTH_JSON_MAX_INTEGER;
+    if (!f->has_min) f->min = f->has_max && f->max < -usual ? INT64_MIN : -usual, f->range.min = f->min;
+    if (!f->has_max) f->max = f->has_min && f->min > usual ? INT64_MAX : usual, f->range.max = f->max;
+}
+
+static void set_text(hth_schema_compiler *c, const hth_json *schema, const char *keyword,
+                     const hth_json **known)
+{
+    const hth_json *v = hth_json_member(schema, keyword);
+    if (!v) return;
+    if (v->kind != HTH_JSON_TEXT) hth_schema_fail(c, HEARTH_ERROR_FORMAT, v, "a text is expected");
+    else if (*known && hth_str_compare((*known)->text, v->text) != 0)
+        hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v, "two different values of %s cannot be combined",
+                        keyword);
+    else *known = v;
+}
+
+/* Literals are not checked against other keywords. */
+static void set_values(hth_schema_compiler *c, const hth_json *schema, hth_schema_facts *f)
+{
+    const hth_json *list = hth_json_member(schema, "enum"), *one = hth_json_member(schema, "const");
+    if (list && list->kind != HTH_JSON_ARRAY)
+        hth_schema_fail(c, HEARTH_ERROR_FORMAT, list, "a list of values is expected");
+    if (list && list->n == 0) hth_schema_fail(c, HEARTH_ERROR_ARGUMENT, list, "it allows nothing");
+    if (!f->values) f->values = one ? one : list;
+}
+
+static void check_literals(hth_schema_compiler *c, const hth_schema_set *set)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        for (size_t k = 0; k < sizeof implied / sizeof *implied; k++) {
+            const hth_json *v = hth_json_member(set->entry[i].schema, implied[k].name);
+            if (v)
+                hth_schema_fail(c, HEARTH_ERROR_UNSUPPORTED, v, "%s beside enum or const is not supported",
+                                implied[k].name);
+        }
+    }
+}
+
+void hth_schema_get_facts(hth_schema_compiler *c, const hth_schema_set *set, hth_schema_facts *f)
+{
+    *f = (hth_schema_facts){.types = types_of_set(c, set),
+                            .max_length = HTH_GRAMMAR_UNBOUNDED,
+                            .max_items = HTH_GRAMMAR_UNBOUNDED,
+                            .max_properties = HTH_GRAMMAR_UNBOUNDED};
+    for (uint32_t i = 0; i < set->n; i++) {
+        const hth_json *schema = set->entry[i].schema;
+        raise(c, schema, "minLength", &f->min_length);
+        lower(c, schema, "maxLength", &f->max_length);
+        raise(c, schema, "minItems", &f->min_items);
+        lower(c, schema, "maxItems", &f->max_items);
+        raise(c, schema, "minProperties", &f->min_properties);
+        lower(c, schema, "maxProperties", &f->max_properties);
+        set_text(c, schema, "pattern", &f->pattern);
+        set_text(c, schema, "format", &f->format);
+        set_values(c, schema, f);
+        bound_numbers(c, f, schema);
+    }
+    default_bounds(f);
+    if (f->values) check_literals(c, set);
+}

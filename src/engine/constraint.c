@@ -1,0 +1,52 @@
+/* Implements hearth_constraint_open: the trie of a model's vocabulary, made for its first constraint, and a constraint
+ * over it. The rest is constrain/constraint.c. */
+#include "base/format_bytes.h"
+#include "constrain/constraint.h"
+#include "engine/engine.h"
+
+#include <inttypes.h>
+
+/* Counts memory within the limit of the model. */
+static hearth_status take(hearth_model *m, uint64_t size, hearth_error *err)
+{
+    if (hth_engine_take_memory(m, size, NULL) == HEARTH_OK) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_MEMORY,
+                    "%s: out of memory: a constraint of %s (%" PRIu64 " bytes) exceeds the limit of %s",
+                    hth_gguf_path(m->file), hth_format_bytes(size).text, size,
+                    hth_format_bytes(m->budget.limit).text);
+}
+
+static hearth_status open_trie(hearth_model *m, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    pthread_mutex_lock(&m->trie_lock);
+    if (!m->trie) st = hth_token_trie_open(m->tokenizer, (int32_t)m->model->hparams.n_vocab, &m->trie, err);
+    if (m->trie && st == HEARTH_OK && !m->trie_is_counted) {
+        st = take(m, m->trie->size, err);
+        m->trie_is_counted = st == HEARTH_OK;
+    }
+    pthread_mutex_unlock(&m->trie_lock);
+    return st;
+}
+
+void hth_engine_close_trie(hearth_model *m)
+{
+    hth_token_trie_close(m->trie);
+    m->trie = NULL;
+}
+
+static void give_back(void *model) { hth_engine_give_memory(model, HTH_CONSTRAINT_BYTES); }
+
+hearth_status hearth_constraint_open(const hearth_model *m, const hearth_constraint_options *options,
+                                     hearth_constraint **out, hearth_error *err)
+{
+    hearth_model *model = (hearth_model *)(uintptr_t)m;
+    *out = NULL;
+    hearth_status st = hth_engine_need_tokenizer(m, err);
+    if (st == HEARTH_OK) st = open_trie(model, err);
+    if (st == HEARTH_OK) st = take(model, HTH_CONSTRAINT_BYTES, err);
+    if (st != HEARTH_OK) return st;
+    st = hth_constraint_open(m->trie, options, &(hth_constraint_owner){give_back, model}, out, err);
+    if (st != HEARTH_OK) give_back(model);
+    return st;
+}
