@@ -82,7 +82,8 @@ static const generation_format format = {.prefix = "chatcmpl-",
 static void check_offers(fields *f)
 {
     const json_in *tools;
-    if (fields_array(f, "tools", &tools) && json_in_count(tools) > 0) fields_fail(f, "tools", "tools are not supported");
+    if (fields_array(f, "tools", &tools) && json_in_count(tools) > 0)
+        fields_fail(f, "tools", "tools are not supported");
     if (fields_value(f, "functions")) fields_fail(f, "functions", "tools are not supported");
 }
 

@@ -21,7 +21,10 @@ static void write_choice(json *j, generation *g, const char *text, size_t n, con
     json_close(j, ']');
 }
 
-static void write_part(json *j, generation *g, const char *text, size_t n) { write_choice(j, g, text, n, NULL); }
+static void write_part(json *j, generation *g, const char *text, size_t n)
+{
+    write_choice(j, g, text, n, NULL);
+}
 static void write_end(json *j, generation *g, const char *finish) { write_choice(j, g, "", 0, finish); }
 static void write_whole(json *j, generation *g, const char *finish)
 {
@@ -63,7 +66,8 @@ static bool read_prompt(fields *f, const engine *e, int32_t **ids, size_t *n)
     size_t n_text;
     const json_in *v = fields_value(f, "prompt");
     if (!fields_ok(f)) return false;
-    if (json_in_kind_of(v) == JSON_IN_ARRAY && json_in_count(v) == 1 && json_in_kind_of(json_in_at(v, 0)) == JSON_IN_TEXT)
+    if (json_in_kind_of(v) == JSON_IN_ARRAY && json_in_count(v) == 1 &&
+        json_in_kind_of(json_in_at(v, 0)) == JSON_IN_TEXT)
         v = json_in_at(v, 0);
     if (json_in_kind_of(v) == JSON_IN_ARRAY && json_in_count(v) > 0) return read_ids(f, e, v, ids, n);
     if (json_in_kind_of(v) != JSON_IN_TEXT)

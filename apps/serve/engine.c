@@ -72,4 +72,7 @@ void engine_stop(engine *e)
     hearth_model_close(e->model);
 }
 
-uint32_t engine_n_ctx(const engine *e) { return hth_context_for(&e->model->model->hparams, e->scheduling.n_ctx); }
+uint32_t engine_n_ctx(const engine *e)
+{
+    return hth_context_for(&e->model->model->hparams, e->scheduling.n_ctx);
+}

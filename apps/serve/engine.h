@@ -19,13 +19,13 @@ typedef struct engine {
     int64_t created;                          /* seconds since 1970 */
     hearth_scheduler_options scheduling;      /* n_ctx: wanted; 0: as the library chooses */
     uint32_t max_waiting;                     /* requests that wait for their turn */
-    const char *kept;                         /* folder of what is kept between runs, of at most kept_size bytes; NULL */
+    const char *kept; /* folder of what is kept between runs, of at most kept_size bytes; NULL */
     uint64_t kept_size;
     /* Of the engine thread; after server_is_ready also read by the network thread, which changes nothing. */
     hearth_model *model;
     hearth_scheduler *scheduler;
     struct generation *generations; /* answers that are being written */
-    hearth_chat *chat; /* NULL: chat_error says why */
+    hearth_chat *chat;              /* NULL: chat_error says why */
     hearth_error chat_error;
     hearth_model_info info;
     figures figures; /* of both threads, as figures.h says */

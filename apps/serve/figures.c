@@ -39,14 +39,15 @@ static void write_counter(FILE *out, const char *name, const char *help, uint64_
     fprintf(out, "%s %llu\n", name, (unsigned long long)value);
 }
 
-static void write_histogram(FILE *out, const char *name, const char *help, const histogram *h, const double *bounds,
-                            double unit)
+static void write_histogram(FILE *out, const char *name, const char *help, const histogram *h,
+                            const double *bounds, double unit)
 {
     uint64_t n = 0;
     describe(out, name, "histogram", help);
     for (int i = 0; i < FIGURES_N_BUCKET; i++) {
         n += atomic_load_explicit(&h->n[i], memory_order_relaxed);
-        if (i < FIGURES_N_BUCKET - 1) fprintf(out, "%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)n);
+        if (i < FIGURES_N_BUCKET - 1)
+            fprintf(out, "%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)n);
         else fprintf(out, "%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)n);
     }
     fprintf(out, "%s_sum %.9g\n%s_count %llu\n", name, (double)h->sum * unit, name, (unsigned long long)n);
@@ -54,20 +55,23 @@ static void write_histogram(FILE *out, const char *name, const char *help, const
 
 void figures_write(const figures *f, FILE *out)
 {
-    write_counter(out, "hearth_prompt_tokens_total", "Tokens of prompts that were evaluated.", f->n_prompt_token);
-    write_counter(out, "hearth_prefix_hits_tokens_total", "Tokens of prompts that earlier requests had evaluated.",
-                  f->n_cached_token);
+    write_counter(out, "hearth_prompt_tokens_total", "Tokens of prompts that were evaluated.",
+                  f->n_prompt_token);
+    write_counter(out, "hearth_prefix_hits_tokens_total",
+                  "Tokens of prompts that earlier requests had evaluated.", f->n_cached_token);
     write_counter(out, "hearth_generated_tokens_total", "Tokens that were sampled.", f->n_generated_token);
-    write_counter(out, "hearth_preempted_total", "Requests that gave their pages to others and were evaluated again.",
-                  f->n_preempted);
+    write_counter(out, "hearth_preempted_total",
+                  "Requests that gave their pages to others and were evaluated again.", f->n_preempted);
     describe(out, "hearth_kv_used_ratio", "gauge", "The part of the cache's pages that is in use.");
     fprintf(out, "hearth_kv_used_ratio %.6g\n", f->n_page > 0 ? (double)f->n_page_used / f->n_page : 0.0);
-    write_histogram(out, "hearth_time_to_first_token_seconds", "From the request to its first token.", &f->first_token,
+    write_histogram(out, "hearth_time_to_first_token_seconds", "From the request to its first token.",
+                    &f->first_token, seconds_bounds, 1e-9);
+    write_histogram(out, "hearth_inter_token_seconds", "Between two tokens of a request.", &f->next_token,
                     seconds_bounds, 1e-9);
-    write_histogram(out, "hearth_inter_token_seconds", "Between two tokens of a request.", &f->next_token, seconds_bounds,
-                    1e-9);
-    write_histogram(out, "hearth_request_seconds", "From the request to its last token.", &f->whole, seconds_bounds, 1e-9);
-    write_histogram(out, "hearth_prompt_tokens_per_request", "Tokens of a prompt.", &f->n_prompt, token_bounds, 1.0);
-    write_histogram(out, "hearth_generated_tokens_per_request", "Tokens that were generated for a request.", &f->n_generated,
+    write_histogram(out, "hearth_request_seconds", "From the request to its last token.", &f->whole,
+                    seconds_bounds, 1e-9);
+    write_histogram(out, "hearth_prompt_tokens_per_request", "Tokens of a prompt.", &f->n_prompt,
                     token_bounds, 1.0);
+    write_histogram(out, "hearth_generated_tokens_per_request", "Tokens that were generated for a request.",
+                    &f->n_generated, token_bounds, 1.0);
 }

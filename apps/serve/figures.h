@@ -14,8 +14,9 @@ typedef struct histogram {
 } histogram;
 
 typedef struct figures {
-    histogram first_token, next_token, whole; /* nanoseconds: until the first token, between two, of a request */
-    histogram n_prompt, n_generated;          /* tokens of a request */
+    histogram first_token, next_token,
+        whole;                       /* nanoseconds: until the first token, between two, of a request */
+    histogram n_prompt, n_generated; /* tokens of a request */
     _Atomic uint64_t n_prompt_token, n_cached_token, n_generated_token, n_preempted;
     _Atomic uint32_t n_page, n_page_used;
 } figures;

@@ -23,7 +23,8 @@ static void read_float(fields *f, const char *name, double least, double most, f
 static uint64_t random_number(void)
 {
     uint64_t x = 0;
-    while (getrandom(&x, sizeof x, 0) != sizeof x) {}
+    while (getrandom(&x, sizeof x, 0) != sizeof x) {
+    }
     return x;
 }
 
@@ -62,7 +63,8 @@ static bool add_bias(void *user, const char *key, const json_in *value)
     if (*key < '0' || *key > '9' || *end || id >= l->n_vocab)
         return fields_fail(l->f, "logit_bias", "%.40s is no id from 0 to %u", key, l->n_vocab - 1);
     double x = kind == JSON_IN_INTEGER || kind == JSON_IN_REAL ? json_in_number(value) : 1000.0;
-    if (!(x >= -100.0 && x <= 100.0)) return fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
+    if (!(x >= -100.0 && x <= 100.0))
+        return fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
     l->at[l->n++] = (hearth_logit_bias){(int32_t)id, x <= -100.0 ? -__builtin_inff() : (float)x};
     return true;
 }
@@ -90,7 +92,8 @@ static void add_stop(fields *f, const json_in *v, stop_list *to)
         return;
     }
     const char *text = json_in_bytes(v, &n);
-    if (n == 0 || n > MAX_STOP_SIZE) fields_fail(f, "stop", "texts of 1 to %d bytes are expected", MAX_STOP_SIZE);
+    if (n == 0 || n > MAX_STOP_SIZE)
+        fields_fail(f, "stop", "texts of 1 to %d bytes are expected", MAX_STOP_SIZE);
     else to->at[to->n].text = text, to->at[to->n++].n = n;
 }
 
@@ -256,7 +259,8 @@ static double rate(size_t n, double seconds) { return seconds > 0.0 ? (double)n 
 /* The names are those of llama.cpp's server. */
 static void write_timings(json *j, const generation *g)
 {
-    double prompt = (double)(g->first_ns - g->begin_ns) * 1e-9, rest = (double)(g->last_ns - g->first_ns) * 1e-9;
+    double prompt = (double)(g->first_ns - g->begin_ns) * 1e-9,
+           rest = (double)(g->last_ns - g->first_ns) * 1e-9;
     size_t n_prompt = g->n_prompt - g->n_cached;
     json_open_compact(j, "timings", '{');
     json_uint(j, "cache_n", g->n_cached);
@@ -297,7 +301,8 @@ static const char *find_stop(const generation *g, size_t from)
 {
     const char *first = NULL;
     for (size_t i = 0; i < g->stops.n; i++) {
-        const char *at = memmem(g->text.bytes + from, g->text.n - from, g->stops.at[i].text, g->stops.at[i].n);
+        const char *at =
+            memmem(g->text.bytes + from, g->text.n - from, g->stops.at[i].text, g->stops.at[i].n);
         if (at && (!first || at < first)) first = at;
     }
     return first;
@@ -408,7 +413,8 @@ static void take_token(generation *g, const hearth_request_event *e)
     hearth_error why;
     uint64_t now = hth_clock_ns();
     figures *seen = &g->engine->figures;
-    if (g->n_generated++ == 0) g->first_ns = now, figures_add_seconds(&seen->first_token, now - g->call->submit_ns);
+    if (g->n_generated++ == 0)
+        g->first_ns = now, figures_add_seconds(&seen->first_token, now - g->call->submit_ns);
     else figures_add_seconds(&seen->next_token, now - g->last_ns);
     g->last_ns = now;
     if (!logprobs_add(&g->probs, e->logits, g->engine->info.n_vocab, e->token)) g->is_broken = true;
@@ -456,7 +462,8 @@ void generation_start(generation *g, int32_t *ids, size_t n)
         generation_refuse(g, &p);
         return;
     }
-    hearth_status st = hearth_detokenizer_open(e->model, !g->format->continues && !g->constraint, false, &g->decoder, &err);
+    hearth_status st =
+        hearth_detokenizer_open(e->model, !g->format->continues && !g->constraint, false, &g->decoder, &err);
     if (st == HEARTH_OK) st = hearth_scheduler_add(e->scheduler, &r, &g->id, &err);
     hearth_free(ids);
     if (st != HEARTH_OK) {

@@ -57,7 +57,10 @@ static const char *piece_of(const hearth_model *model, int32_t id, size_t *n)
 }
 
 /* JSON has no infinity: OpenAI writes this number. */
-static void write_value(json *j, const char *key, float value) { json_float(j, key, value < -9999.0f ? -9999.0 : (double)value, 9); }
+static void write_value(json *j, const char *key, float value)
+{
+    json_float(j, key, value < -9999.0f ? -9999.0 : (double)value, 9);
+}
 
 static void write_token(json *j, const hearth_model *model, token_prob p)
 {

@@ -1,5 +1,5 @@
-/* Log probabilities of tokens as clients get them: of the model's distribution, before the sampler's filters, at temperature
- * 1. */
+/* Log probabilities of tokens as clients get them: of the model's distribution, before the sampler's filters, at
+ * temperature 1. */
 #ifndef HEARTH_APPS_SERVE_LOGPROBS_H
 #define HEARTH_APPS_SERVE_LOGPROBS_H
 

@@ -25,7 +25,8 @@ static void read_named_schema(fields *format, wanted *w)
     if (!fields_object(format, "json_schema", &named)) return;
     fields inner = {.object = named, .path = "response_format.json_schema", .problem = format->problem};
     if (!named) fields_fail(format, "json_schema", "an object is expected; the field is missing");
-    else if (fields_object(&inner, "schema", &schema) && schema) want_schema(w, "response_format.json_schema.schema", schema);
+    else if (fields_object(&inner, "schema", &schema) && schema)
+        want_schema(w, "response_format.json_schema.schema", schema);
     else fields_fail(&inner, "schema", "a schema is expected; the field is missing");
 }
 
@@ -61,7 +62,9 @@ static void read_all(fields *f, wanted *w)
     }
     if (fields_text(f, "grammar", &grammar, &n) && grammar && n > 0) {
         if (w->any) fields_fail(f, "grammar", "contradicts %s", w->field);
-        else *w = (wanted){.kind = HEARTH_CONSTRAINT_GRAMMAR, .text = grammar, .n = n, .field = "grammar", .any = true};
+        else
+            *w = (wanted){
+                .kind = HEARTH_CONSTRAINT_GRAMMAR, .text = grammar, .n = n, .field = "grammar", .any = true};
     }
 }
 

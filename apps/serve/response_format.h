@@ -1,4 +1,4 @@
-/* Which texts a request allows: response_format of OpenAI's protocol, and llama.cpp's fields json_schema and grammar. */
+/* Which texts a request allows: response_format of OpenAI's protocol, llama.cpp's fields json_schema and grammar. */
 #ifndef HEARTH_APPS_SERVE_RESPONSE_FORMAT_H
 #define HEARTH_APPS_SERVE_RESPONSE_FORMAT_H
 

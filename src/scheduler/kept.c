@@ -98,7 +98,8 @@ void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
     hth_session_free_logits(session);
 }
 
-const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n, uint32_t *n_same)
+const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n,
+                                    uint32_t *n_same)
 {
     uint32_t at = place_of(k, owner, tokens, n), end = at + 1 < k->n ? at + 1 : k->n;
     entry *best = NULL;

@@ -55,7 +55,8 @@ static int newer(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-static hearth_status add_file(const char *folder, const char *name, hth_kept_file **files, size_t *n, hearth_error *err)
+static hearth_status add_file(const char *folder, const char *name, hth_kept_file **files, size_t *n,
+                              hearth_error *err)
 {
     struct stat stat_of;
     uint64_t owner;
@@ -78,7 +79,8 @@ hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, siz
     *files = NULL, *n = 0;
     DIR *dir = opendir(folder);
     if (!dir) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", folder, strerror(errno));
-    for (const struct dirent *e; st == HEARTH_OK && (e = readdir(dir));) st = add_file(folder, e->d_name, files, n, err);
+    for (const struct dirent *e; st == HEARTH_OK && (e = readdir(dir));)
+        st = add_file(folder, e->d_name, files, n, err);
     closedir(dir);
     if (st != HEARTH_OK) {
         hth_kept_free_files(*files, *n);

@@ -23,7 +23,7 @@ struct request {
     hearth_sampler *sampler;
     hearth_constraint *constraint; /* the caller's, or NULL */
     hearth_session *session;       /* NULL: it waits */
-    int32_t *tokens;         /* [n_token], with room for n_max: the prompt, then what was generated */
+    int32_t *tokens;               /* [n_token], with room for n_max: the prompt, then what was generated */
     size_t n_token, n_prompt, n_max;
     uint32_t n_cached, n_part; /* n_part: tokens in the step */
     bool ignore_end, has_begun, is_paused;
@@ -39,7 +39,8 @@ struct hearth_scheduler {
     float *masked; /* [n_vocab] */
     request *waiting, *running;
     uint64_t n_id;
-    double token_seconds, step_seconds; /* as measured: of a token of a prompt, of a step without; 0: not yet */
+    double token_seconds,
+        step_seconds; /* as measured: of a token of a prompt, of a step without; 0: not yet */
     hth_scheduler_part_fn *part;
     void *part_user;
     hearth_scheduler_stats stats;
@@ -47,7 +48,10 @@ struct hearth_scheduler {
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-hearth_scheduler_options hearth_scheduler_defaults(void) { return (hearth_scheduler_options){.kv = HEARTH_KV_F16}; }
+hearth_scheduler_options hearth_scheduler_defaults(void)
+{
+    return (hearth_scheduler_options){.kv = HEARTH_KV_F16};
+}
 
 static hearth_status choose(hearth_scheduler *s, hearth_error *err)
 {
@@ -59,9 +63,11 @@ static hearth_status choose(hearth_scheduler *s, hearth_error *err)
     if (o->max_delay == 0.0) o->max_delay = MAX_DELAY;
     if (o->n_running > MAX_RUNNING || o->n_kept > MAX_KEPT || o->n_running > o->n_batch)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%u requests at once and %u kept: at most %d, a token of each in a step of %u, and %d are possible",
+                        "%u requests at once and %u kept: at most %d, a token of each in a step of %u, and "
+                        "%d are possible",
                         o->n_running, o->n_kept, MAX_RUNNING, o->n_batch, MAX_KEPT);
-    if (!(o->max_delay > 0.0)) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a delay of %g seconds", o->max_delay);
+    if (!(o->max_delay > 0.0))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a delay of %g seconds", o->max_delay);
     return HEARTH_OK;
 }
 
@@ -98,7 +104,8 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     hearth_status st = choose(s, err);
     if (st == HEARTH_OK) st = open_pages(s, err);
     if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
-    if (st == HEARTH_OK) st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
+    if (st == HEARTH_OK)
+        st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
     s->masked = hth_alloc(model->model->hparams.n_vocab, sizeof *s->masked);
     if (st == HEARTH_OK && !s->masked)
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->masked, "a scheduler");
@@ -166,26 +173,29 @@ static hearth_status check_request(const hearth_scheduler *s, const hearth_reque
     if (!r->fn) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a request without a function");
     for (size_t i = 0; i < r->n_token; i++)
         if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= n_vocab)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i, r->tokens[i],
-                            n_vocab - 1);
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i,
+                            r->tokens[i], n_vocab - 1);
     if (r->n_token < most_tokens(s)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens: a request can have %zu in all", r->n_token,
-                    most_tokens(s) - 1);
+    return hth_fail(err, HEARTH_ERROR_CONTEXT, "a prompt of %zu tokens: a request can have %zu in all",
+                    r->n_token, most_tokens(s) - 1);
 }
 
 static hearth_status fill(hearth_scheduler *s, request *r, const hearth_request *from, hearth_error *err)
 {
     size_t most = most_tokens(s);
-    r->n_max = from->max_token > 0 && from->max_token < most - from->n_token ? from->n_token + from->max_token : most;
+    r->n_max = from->max_token > 0 && from->max_token < most - from->n_token ? from->n_token + from->max_token
+                                                                             : most;
     r->tokens = hth_alloc(r->n_max, sizeof *r->tokens);
     if (!r->tokens) return hth_fail_memory(err, r->n_max * sizeof *r->tokens, "a request");
     memcpy(r->tokens, from->tokens, from->n_token * sizeof *r->tokens);
     hearth_status st = hearth_sampler_open(s->model, from->sampler, &r->sampler, err);
-    for (size_t i = 0; st == HEARTH_OK && i < from->n_token; i++) hearth_sampler_accept(r->sampler, from->tokens[i]);
+    for (size_t i = 0; st == HEARTH_OK && i < from->n_token; i++)
+        hearth_sampler_accept(r->sampler, from->tokens[i]);
     return st;
 }
 
-hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *from, uint64_t *id, hearth_error *err)
+hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *from, uint64_t *id,
+                                   hearth_error *err)
 {
     hearth_status st = check_request(s, from, err);
     if (st != HEARTH_OK) return st;
@@ -241,7 +251,8 @@ void hearth_scheduler_pause(hearth_scheduler *s, uint64_t id, bool is_paused)
 /* ---- pages ------------------------------------------------------------------------------------ */
 
 /* Whether the pages for n tokens more are there, beside those of the step so far. Kept sequences give theirs. */
-static bool has_pages(hearth_scheduler *s, const request *r, uint32_t n, const uint32_t planned[HTH_N_KV_CLASS])
+static bool has_pages(hearth_scheduler *s, const request *r, uint32_t n,
+                      const uint32_t planned[HTH_N_KV_CLASS])
 {
     for (;;) {
         uint32_t n_page[HTH_N_KV_CLASS];
@@ -341,7 +352,10 @@ static hearth_status open_session(hearth_scheduler *s, request *r, hearth_error 
     }
 }
 
-static uint32_t n_left(const request *r) { return (uint32_t)r->n_token - hearth_session_position(r->session); }
+static uint32_t n_left(const request *r)
+{
+    return (uint32_t)r->n_token - hearth_session_position(r->session);
+}
 
 /* Whether there are pages for all tokens of a request, and one more. Kept sequences give theirs, its own one last. */
 static bool may_begin(hearth_scheduler *s, const request *r)
@@ -441,8 +455,10 @@ static void sample(hearth_scheduler *s, request *r)
         .state = HEARTH_REQUEST_TOKEN, .logits = hearth_session_logits(r->session), .n_cached = r->n_cached};
     hearth_error why;
     hearth_status st = choose_token(s, r, event.logits, &event.token, &why);
-    bool ends = st == HEARTH_OK && (!r->ignore_end || r->constraint) && hearth_token_is_eog(s->model, event.token);
-    if (st == HEARTH_OK && !ends && r->constraint) st = hearth_constraint_accept(r->constraint, event.token, &why);
+    bool ends =
+        st == HEARTH_OK && (!r->ignore_end || r->constraint) && hearth_token_is_eog(s->model, event.token);
+    if (st == HEARTH_OK && !ends && r->constraint)
+        st = hearth_constraint_accept(r->constraint, event.token, &why);
     if (st != HEARTH_OK) {
         end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
         return;
@@ -533,7 +549,8 @@ bool hearth_scheduler_step(hearth_scheduler *s)
 
 /* ---- between runs of the program ------------------------------------------------------------------ */
 
-hearth_status hearth_scheduler_save(const hearth_scheduler *s, const char *folder, uint64_t max_size, hearth_error *err)
+hearth_status hearth_scheduler_save(const hearth_scheduler *s, const char *folder, uint64_t max_size,
+                                    hearth_error *err)
 {
     return hth_kept_save(&s->kept, folder, max_size, err);
 }
@@ -561,7 +578,8 @@ hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, 
     size_t n, n_tried = 0;
     hearth_status st = hth_kept_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
-    while (n_tried < n && s->kept.n < s->options.n_kept && restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY)
+    while (n_tried < n && s->kept.n < s->options.n_kept &&
+           restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY)
         n_tried++;
     hth_kept_reverse_use(&s->kept);
     hth_kept_free_files(files, n);
