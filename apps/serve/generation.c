@@ -16,7 +16,7 @@ enum { RETRY_SECONDS = 2 };
 
 static void read_float(fields *f, const char *name, double least, double most, float *value)
 {
-    double x = *value;
+    double x = (double)*value;
     if (fields_float(f, name, least, most, &x)) *value = (float)x;
 }
 
