@@ -93,6 +93,12 @@ void json_bool(json *j, const char *key, bool value)
     fputs(value ? "true" : "false", j->out);
 }
 
+void json_put_null(json *j, const char *key)
+{
+    before(j, key);
+    fputs("null", j->out);
+}
+
 void json_hash(json *j, const char *key, uint64_t hash)
 {
     before(j, key);

@@ -10,8 +10,6 @@
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-static void write_null(json *j, const char *key) { json_float(j, key, __builtin_nan(""), 1); }
-
 static void open_choice(json *j)
 {
     json_open_compact(j, "choices", '[');
@@ -22,9 +20,9 @@ static void open_choice(json *j)
 static void close_choice(json *j, generation *g, const char *finish)
 {
     if (finish || g->probs.n_written < g->probs.n) logprobs_write_chat(j, &g->probs, g->engine->model);
-    else write_null(j, "logprobs");
+    else json_put_null(j, "logprobs");
     if (finish) json_word(j, "finish_reason", finish);
-    else write_null(j, "finish_reason");
+    else json_put_null(j, "finish_reason");
     json_close(j, '}');
     json_close(j, ']');
 }
@@ -62,7 +60,7 @@ static void write_whole(json *j, generation *g, const char *finish)
     json_open_compact(j, "message", '{');
     json_word(j, "role", "assistant");
     json_text(j, "content", g->text.bytes ? g->text.bytes : "", g->text.n);
-    write_null(j, "refusal");
+    json_put_null(j, "refusal");
     json_close(j, '}');
     close_choice(j, g, finish);
 }

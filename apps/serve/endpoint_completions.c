@@ -16,7 +16,7 @@ static void write_choice(json *j, generation *g, const char *text, size_t n, con
     json_text(j, "text", text, n);
     logprobs_write_completion(j, &g->probs, g->engine->model);
     if (finish) json_word(j, "finish_reason", finish);
-    else json_float(j, "finish_reason", __builtin_nan(""), 1);
+    else json_put_null(j, "finish_reason");
     json_close(j, '}');
     json_close(j, ']');
 }

@@ -8,30 +8,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void describe(FILE *out, const char *name, const char *type, const char *help)
-{
-    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
 static void write_metrics(const request *r, FILE *out)
 {
     const engine *e = server_user(r->server);
     bool ready = server_is_ready(r->server);
     size_t n_waiting, n_running;
     exchange_count(server_exchange(r->server), &n_waiting, &n_running);
-    describe(out, "hearth_build_info", "gauge", "The version and how it computes; always 1.");
+    figures_describe(out, "hearth_build_info", "gauge", "The version and how it computes; always 1.");
     fprintf(out, "hearth_build_info{version=\"%s\",cpu=\"%s\",selector=\"%s\"} 1\n", hearth_version(),
             ready ? e->info.cpu : "", ready ? hearth_selector_name(e->info.selector) : "");
-    describe(out, "hearth_process_resident_bytes", "gauge", "Memory of the process that is not swapped out.");
+    figures_describe(out, "hearth_process_resident_bytes", "gauge", "Memory of the process that is not swapped out.");
     fprintf(out, "hearth_process_resident_bytes %llu\n", (unsigned long long)hth_memory_resident());
-    describe(out, "hearth_http_connections", "gauge", "Open connections.");
+    figures_describe(out, "hearth_http_connections", "gauge", "Open connections.");
     fprintf(out, "hearth_http_connections %zu\n", server_n_connection(r->server));
-    describe(out, "hearth_requests_waiting", "gauge", "Requests that wait for the engine.");
+    figures_describe(out, "hearth_requests_waiting", "gauge", "Requests that wait for the engine.");
     fprintf(out, "hearth_requests_waiting %zu\n", n_waiting);
-    describe(out, "hearth_requests_running", "gauge", "Requests that the engine has.");
+    figures_describe(out, "hearth_requests_running", "gauge", "Requests that the engine has.");
     fprintf(out, "hearth_requests_running %zu\n", n_running);
     figures_write(&e->figures, out);
-    describe(out, "hearth_http_requests_total", "counter",
+    figures_describe(out, "hearth_http_requests_total", "counter",
              "Requests by endpoint and status; code 0: no answer, or a rarer status.");
     server_write_counters(r->server, out);
 }

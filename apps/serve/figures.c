@@ -28,14 +28,14 @@ void figures_update(figures *f, const hearth_scheduler_stats *s)
     f->n_page_used = s->n_page_used;
 }
 
-static void describe(FILE *out, const char *name, const char *type, const char *help)
+void figures_describe(FILE *out, const char *name, const char *type, const char *help)
 {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
 static void write_counter(FILE *out, const char *name, const char *help, uint64_t value)
 {
-    describe(out, name, "counter", help);
+    figures_describe(out, name, "counter", help);
     fprintf(out, "%s %llu\n", name, (unsigned long long)value);
 }
 
@@ -43,7 +43,7 @@ static void write_histogram(FILE *out, const char *name, const char *help, const
                             const double *bounds, double unit)
 {
     uint64_t n = 0;
-    describe(out, name, "histogram", help);
+    figures_describe(out, name, "histogram", help);
     for (int i = 0; i < FIGURES_N_BUCKET; i++) {
         n += atomic_load_explicit(&h->n[i], memory_order_relaxed);
         if (i < FIGURES_N_BUCKET - 1)
@@ -62,7 +62,7 @@ void figures_write(const figures *f, FILE *out)
     write_counter(out, "hearth_generated_tokens_total", "Tokens that were sampled.", f->n_generated_token);
     write_counter(out, "hearth_preempted_total",
                   "Requests that gave their pages to others and were evaluated again.", f->n_preempted);
-    describe(out, "hearth_kv_used_ratio", "gauge", "The part of the cache's pages that is in use.");
+    figures_describe(out, "hearth_kv_used_ratio", "gauge", "The part of the cache's pages that is in use.");
     fprintf(out, "hearth_kv_used_ratio %.6g\n", f->n_page > 0 ? (double)f->n_page_used / f->n_page : 0.0);
     write_histogram(out, "hearth_time_to_first_token_seconds", "From the request to its first token.",
                     &f->first_token, seconds_bounds, 1e-9);

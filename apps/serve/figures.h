@@ -24,7 +24,8 @@ typedef struct figures {
 void figures_add_seconds(histogram *h, uint64_t ns);
 void figures_add_tokens(histogram *h, uint64_t n);
 void figures_update(figures *f, const hearth_scheduler_stats *s);
-/* In the text format of Prometheus. */
+/* In the text format of Prometheus: what a figure is, and all of these. */
+void figures_describe(FILE *out, const char *name, const char *type, const char *help);
 void figures_write(const figures *f, FILE *out);
 
 #endif

@@ -207,17 +207,23 @@ static bool begin_line(const generation *g, json_line *l, const char *object)
     return true;
 }
 
+/* Sends a line of JSON as an event, and frees it. NULL: memory ran out. */
+static void send_event(generation *g, char *line, size_t n)
+{
+    buffer text = {0};
+    bool ok = line && buffer_add(&text, "data: ", 6) && buffer_add(&text, line, n) &&
+              buffer_add(&text, "\n", 1) && call_send(g->call, text.bytes, text.n);
+    if (!ok) g->is_broken = true;
+    free(line);
+    free(text.bytes);
+}
+
 static void send_line(generation *g, json_line *l)
 {
     char *bytes;
     size_t n;
-    buffer line = {0};
     bool ok = json_line_end(l, &bytes, &n);
-    ok = ok && buffer_add(&line, "data: ", 6) && buffer_add(&line, bytes, n) && buffer_add(&line, "\n", 1) &&
-         call_send(g->call, line.bytes, line.n);
-    if (!ok) g->is_broken = true;
-    if (bytes) free(bytes);
-    free(line.bytes);
+    send_event(g, ok ? bytes : NULL, n);
 }
 
 static void send_begin(generation *g)
@@ -226,7 +232,7 @@ static void send_begin(generation *g)
     if (!g->format->begin) return;
     if (begin_line(g, &l, g->format->chunk_object)) {
         g->format->begin(&l.j, g);
-        if (g->include_usage) json_float(&l.j, "usage", __builtin_nan(""), 1);
+        if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
     }
     send_line(g, &l);
 }
@@ -237,7 +243,7 @@ static void send_part(generation *g, const char *text, size_t n)
     if (n == 0) return;
     if (begin_line(g, &l, g->format->chunk_object)) {
         g->format->part(&l.j, g, text, n);
-        if (g->include_usage) json_float(&l.j, "usage", __builtin_nan(""), 1);
+        if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
     }
     send_line(g, &l);
 }
@@ -279,7 +285,7 @@ static void send_end(generation *g, const char *finish)
     json_line l;
     if (begin_line(g, &l, g->format->chunk_object)) {
         g->format->end(&l.j, g, finish);
-        if (g->include_usage) json_float(&l.j, "usage", __builtin_nan(""), 1);
+        if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
         write_timings(&l.j, g);
     }
     send_line(g, &l);
@@ -365,17 +371,13 @@ static void fail(generation *g, const hearth_error *err)
 {
     problem p;
     size_t n;
-    buffer line = {0};
     problem_of_error(&p, err);
     if (!g->is_stream) {
         call_problem(g->call, &p);
         return;
     }
     char *body = problem_json(&p, false, &n);
-    if (body && buffer_add(&line, "data: ", 6) && buffer_add(&line, body, n) && buffer_add(&line, "\n", 1))
-        (void)call_send(g->call, line.bytes, line.n);
-    free(body);
-    free(line.bytes);
+    send_event(g, body, n);
     call_end(g->call);
 }
 

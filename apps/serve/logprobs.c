@@ -76,7 +76,7 @@ static void write_token(json *j, const hearth_model *model, token_prob p)
 static bool begin(json *j, const logprobs *l)
 {
     if (l->wanted) json_open_compact(j, "logprobs", '{');
-    else json_float(j, "logprobs", __builtin_nan(""), 1);
+    else json_put_null(j, "logprobs");
     return l->wanted;
 }
 
@@ -98,7 +98,7 @@ void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model)
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_float(j, "refusal", __builtin_nan(""), 1);
+    json_put_null(j, "refusal");
     json_close(j, '}');
 }
 

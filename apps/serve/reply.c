@@ -77,7 +77,7 @@ static const char *type_of(int status)
 static void optional_word(json *j, const char *key, const char *word)
 {
     if (word && *word) json_word(j, key, word);
-    else json_float(j, key, __builtin_nan(""), 1); /* null */
+    else json_put_null(j, key);
 }
 
 char *problem_json(const problem *p, bool ollama, size_t *n)

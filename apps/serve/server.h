@@ -11,7 +11,7 @@
 typedef struct server_limits {
     uint64_t idle_ns;     /* a connection without a request */
     uint64_t head_ns;     /* from the first byte of a request to the end of its head */
-    uint64_t body_ns;     /* of a body, besides a second for each MiB */
+    uint64_t body_ns;     /* of a body, plus a second for each MiB */
     uint64_t write_ns;    /* while a client takes nothing of an answer */
     uint64_t shutdown_ns; /* for requests that run when the server is told to stop */
     uint64_t ping_ns; /* the first comment in a stream that is silent; later ones come at three times that */

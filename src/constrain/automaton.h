@@ -54,7 +54,7 @@ typedef struct hth_automaton {
 
 hearth_status hth_automaton_open(hth_automaton *a, const hth_grammar *grammar, hearth_error *err);
 void hth_automaton_close(hth_automaton *a);
-/* Clears the error and begins to count work anew. */
+/* Clears the error and counts work from zero again. */
 void hth_automaton_allow_work(hth_automaton *a);
 /* The state before the first byte, or HTH_STATE_FAILED. */
 uint32_t hth_automaton_start(hth_automaton *a);

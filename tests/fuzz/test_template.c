@@ -1,8 +1,6 @@
 /* The fuzz target of chat templates over its corpus and seeded mutations of it; it aborts on a fault. */
 #include "fuzz_template.c"
-#include "support/test.h"
-
-#include <dirent.h>
+#include "mutate_text.h"
 
 static const char *const pieces[] = {
     "{% if x %}", "{% endif %}", "{% for x in messages %}", "{% endfor %}", "{{ messages }}", "{{", "}}", "{%-",
@@ -13,75 +11,8 @@ static const char *const pieces[] = {
     "\n", " ", "\"", "'", "\\", "range(9)", "|replace('a', 'bb')",
 };
 
-/* A piece put in, cut out or doubled. */
-static size_t mutate(test_random *r, uint8_t *data, size_t n, size_t capacity)
-{
-    size_t at = 1 + test_random_below(r, (uint32_t)n), size;
-    const char *piece = pieces[test_random_below(r, sizeof pieces / sizeof *pieces)];
-    if (at > n) at = n;
-    switch (test_random_below(r, 4)) {
-    case 0:
-        size = strlen(piece);
-        if (n + size > capacity) return n;
-        memmove(data + at + size, data + at, n - at);
-        memcpy(data + at, piece, size);
-        return n + size;
-    case 1:
-        size = test_random_below(r, 20);
-        if (size > n - at) size = n - at;
-        memmove(data + at, data + at + size, n - at - size);
-        return n - size;
-    case 2:
-        size = test_random_below(r, 60);
-        if (size > n - at) size = n - at;
-        if (n + size > capacity) return n;
-        memmove(data + at + size, data + at, n - at);
-        return n + size;
-    default:
-        if (at < n) data[at] ^= (uint8_t)(1u << test_random_below(r, 8));
-        return n;
-    }
-}
-
-/* In memory of exactly its size, for the sanitizer. */
-static void feed(const uint8_t *data, size_t n)
-{
-    FREED uint8_t *exact = malloc(n ? n : 1);
-    memcpy(exact, data, n);
-    CHECK_INT(LLVMFuzzerTestOneInput(exact, n), 0);
-}
-
-static void replay(const char *path, test_random *r, uint32_t n_mutation)
-{
-    enum { CAPACITY = 1 << 15 };
-    static uint8_t data[CAPACITY];
-    size_t n = 0;
-    FREED char *source = test_read_file(path, &n);
-    if (!CHECK(source != NULL && n < CAPACITY / 2)) return;
-    feed((uint8_t *)source, n);
-    for (uint32_t i = 0; i < n_mutation; i++) {
-        size_t size = n;
-        memcpy(data, source, n);
-        for (uint32_t k = 1 + test_random_below(r, 4); k > 0; k--) size = mutate(r, data, size, CAPACITY);
-        feed(data, size);
-    }
-}
-
 TEST(the_corpus_and_its_mutations_pass_the_template_target)
 {
-    static const char folder[] = HEARTH_SOURCE_DIR "/tests/fuzz/corpus/template";
-    test_random r = {20261121};
-    struct dirent **entries = NULL;
-    int n = scandir(folder, &entries, NULL, alphasort);
-    uint32_t n_mutation = getenv("HEARTH_LONG") ? 20000 : 300, n_file = 0;
-    printf("     %u mutations of each file, seed %llu\n", n_mutation, (unsigned long long)r.state);
-    for (int i = 0; i < n; i++) {
-        char path[1024];
-        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (entries[i]->d_name[0] != '.') replay(path, &r, n_mutation);
-        n_file += entries[i]->d_name[0] != '.';
-        free(entries[i]);
-    }
-    free(entries);
-    CHECK(n_file > 15);
+    const text_pieces p = {pieces, sizeof pieces / sizeof *pieces};
+    CHECK(replay_folder(HEARTH_SOURCE_DIR "/tests/fuzz/corpus/template", &p, test_is_long() ? 20000 : 300) > 15);
 }

@@ -169,25 +169,25 @@ static uint64_t play(const fixture *f, test_random *r, wanted *all, hearth_sched
                                         .n_thread = 1};
     hearth_scheduler *s = open_scheduler(f, &o);
     uint64_t ids[N_REQUEST] = {0};
-    bool spoilt[N_REQUEST] = {false};
+    bool ends_early[N_REQUEST] = {false};
     hth_scheduler_set_part(s, any_part, r);
     for (size_t i = 0; i < N_REQUEST || hearth_scheduler_step(s);) {
         if (i < N_REQUEST && test_random_below(r, 4) == 0) {
             ids[i] = add(s, &all[i]);
-            spoilt[i] = test_random_below(r, 6) == 0;
-            all[i].among.stop_at = spoilt[i] ? 1 + test_random_below(r, 4) : 0;
+            ends_early[i] = test_random_below(r, 6) == 0;
+            all[i].among.stop_at = ends_early[i] ? 1 + test_random_below(r, 4) : 0;
             i++;
         } else if (i < N_REQUEST) {
             (void)hearth_scheduler_step(s);
         }
         if (i > 0 && test_random_below(r, 40) == 0) {
             size_t k = test_random_below(r, (uint32_t)i);
-            if (all[k].among.n_last == 0) spoilt[k] = true;
+            if (all[k].among.n_last == 0) ends_early[k] = true;
             hearth_scheduler_cancel(s, ids[k]);
         }
     }
     for (size_t i = 0; i < N_REQUEST; i++) {
-        if (!spoilt[i]) expect_equal(&all[i]);
+        if (!ends_early[i]) expect_equal(&all[i]);
         CHECK_INT(all[i].among.n_last, 1);
         CHECK_BYTES(all[i].among.tokens, all[i].alone.tokens, all[i].among.n * sizeof *all[i].alone.tokens);
     }
