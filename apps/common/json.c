@@ -99,6 +99,12 @@ void json_put_null(json *j, const char *key)
     fputs("null", j->out);
 }
 
+void json_raw(json *j, const char *key, const char *text, size_t n)
+{
+    before(j, key);
+    fwrite(text, 1, n, j->out);
+}
+
 void json_hash(json *j, const char *key, uint64_t hash)
 {
     before(j, key);

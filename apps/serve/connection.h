@@ -24,7 +24,7 @@ typedef struct active_request {
     uint64_t content_length;
     const route *route; /* NULL: none */
     size_t i_route;
-    bool ollama;
+    api_form form;
     unsigned i_key; /* as in call */
     char path[ROUTE_MAX_PATH];
     size_t i_tail, n_path;

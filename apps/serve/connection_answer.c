@@ -243,7 +243,7 @@ static void begin_stream(connection *c)
     if (!is_chunked(r)) r->keep_alive = false;
     head_begin(&h, r, 200, r->keep_alive);
     head_add(&h, "Content-Type: %s\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n",
-             r->ollama ? "application/x-ndjson" : "text/event-stream; charset=utf-8");
+             r->form == FORM_OLLAMA ? "application/x-ndjson" : "text/event-stream; charset=utf-8");
     head_add(&h, "%s\r\n", is_chunked(r) ? "Transfer-Encoding: chunked\r\n" : "");
     send_text(c, h.text, h.n);
 }
@@ -266,7 +266,7 @@ static void send_part(connection *c, char *bytes, size_t n, size_t n_part)
 void connection_ping(connection *c)
 {
     static char comment[] = ": ping\n\n";
-    if (c->request->ollama) return; /* lines of JSON have no comments */
+    if (c->request->form == FORM_OLLAMA) return; /* lines of JSON have no comments */
     send_part(c, comment, sizeof comment - 1, 0);
 }
 
@@ -274,7 +274,7 @@ void connection_ping(connection *c)
 static void break_stream(connection *c, const event *e)
 {
     c->request->keep_alive = false;
-    if (e->bytes && !c->request->ollama) {
+    if (e->bytes && c->request->form != FORM_OLLAMA) {
         char data[] = "data: ", end[] = "\n";
         send_part(c, data, sizeof data - 1, 0); /* the body ends with one newline */
         if (c->state != CONNECTION_CLOSED) send_part(c, e->bytes, e->n, 0);

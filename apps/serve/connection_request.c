@@ -44,7 +44,7 @@ void connection_refuse(connection *c, int status, const char *param, const char 
     vsnprintf(message, sizeof message, format, list);
     va_end(list);
     problem_set(&p, status, param, "%s", message);
-    reply_problem(&out, &p, c->request->ollama);
+    reply_problem(&out, &p, c->request->form);
     if (status == 503) out.retry_after = 1;
     connection_reply(c, &out);
 }
@@ -118,7 +118,7 @@ static void refuse_path(connection *c, const head *h, const route_match *m)
     if (m->known) problem_set(&p, 405, "", "%s takes %s", m->path, m->allow);
     else problem_set(&p, 404, "", "there is no such path");
     memcpy(out.allow, m->allow, sizeof out.allow);
-    reply_problem(&out, &p, m->ollama);
+    reply_problem(&out, &p, m->form);
     connection_reply(c, &out);
 }
 
@@ -160,7 +160,7 @@ static bool check_head(connection *c, const head *h)
     route_match m;
     const char *why = ambiguity(h);
     route_find(s->options.routes, h->method, h->target, &m);
-    r->ollama = m.ollama;
+    r->form = m.form;
     memcpy(r->path, m.path, m.n_path);
     r->n_path = m.n_path;
     if (m.route) r->i_route = m.i_route, r->i_tail = (size_t)(m.tail - m.path), r->route = m.route;
@@ -197,7 +197,7 @@ static void submit(connection *c)
         connection_refuse(c, 503, "", "out of memory");
         return;
     }
-    made->ollama = r->route->ollama;
+    made->form = r->form;
     made->i_key = r->i_key;
     made->connection = c;
     if (!exchange_submit(s->exchange, made)) {
@@ -205,7 +205,7 @@ static void submit(connection *c)
         reply out = {.retry_after = 1};
         problem p;
         problem_set(&p, 429, "", "too many requests wait");
-        reply_problem(&out, &p, r->ollama);
+        reply_problem(&out, &p, r->form);
         connection_reply(c, &out);
         return;
     }

@@ -51,7 +51,7 @@ void model_answer(const request *r, reply *out)
     if (!is_served(e, r->tail, r->n_tail, false)) {
         problem_set(&p, 404, "", "the model '%.200s' does not exist; %s is served", r->tail, e->id);
         p.code = "model_not_found";
-        reply_problem(out, &p, false);
+        reply_problem(out, &p, FORM_OPENAI);
         return;
     }
     if (json_line_begin(&l)) write_model(&l.j, r, e);

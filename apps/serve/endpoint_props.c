@@ -41,7 +41,7 @@ void props_answer(const request *r, reply *out)
 {
     const engine *e = server_user(r->server);
     json_line l;
-    if (!need_model(r, out, false)) return;
+    if (!need_model(r, out, FORM_OPENAI)) return;
     if (json_line_begin(&l)) {
         json *j = &l.j;
         json_word(j, "build_info", hearth_version());

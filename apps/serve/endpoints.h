@@ -3,7 +3,7 @@
 #define HEARTH_APPS_SERVE_ENDPOINTS_H
 
 #include "serve/engine.h"
-#include "serve/fields.h"
+#include "serve/api/fields.h"
 
 answer_fn health_answer, models_answer, model_answer, props_answer, slots_answer, metrics_answer,
     ollama_version_answer, ollama_tags_answer;
@@ -12,9 +12,7 @@ call_fn tokenize_run, detokenize_run, template_run, chat_run, completions_run, o
 /* endpoint_models.c: whether a client's name of a model is that of this server's; with tag: "ID:latest" too. */
 bool is_served(const engine *e, const char *name, size_t n, bool with_tag);
 /* Answers 503 and returns false while the model is still read. */
-bool need_model(const request *r, reply *out, bool ollama);
-/* endpoint_template.c: the field "chat_template_kwargs"; *variables NULL: absent. */
-bool template_variables(fields *f, const json_in **variables);
+bool need_model(const request *r, reply *out, api_form form);
 /* The chat template in the model's file, n bytes; NULL: there is none. */
 const char *chat_template_of(const engine *e, size_t *n);
 

@@ -1,5 +1,5 @@
 /* The loop of the engine thread (exchange.h). */
-#include "serve/generation.h"
+#include "serve/api/generation.h"
 
 #include "base/thread.h"
 #include "common/output.h"

@@ -21,6 +21,7 @@ typedef struct engine {
     uint32_t max_waiting;                     /* requests that wait for their turn */
     const char *kept; /* folder of what is kept between runs, of at most kept_size bytes; NULL */
     uint64_t kept_size;
+    bool keeps_billing; /* conversation.h */
     /* Of the engine thread; after server_is_ready also read by the network thread, which changes nothing. */
     hearth_model *model;
     hearth_scheduler *scheduler;

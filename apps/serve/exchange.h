@@ -30,6 +30,9 @@ enum {
 typedef struct exchange exchange;
 typedef struct call call;
 
+/* Whose protocol a path belongs to: the form of errors and streams. */
+typedef enum api_form { FORM_OPENAI, FORM_OLLAMA, FORM_ANTHROPIC } api_form;
+
 /* Runs on the engine thread. It ends the call, or keeps it and ends it later. */
 typedef void call_fn(void *user, call *c);
 
@@ -59,7 +62,7 @@ struct call {
     char *body;       /* [n_body] of the request, and a NUL; freed with the call */
     size_t n_body;
     unsigned i_key;     /* the client's API key, from 1; 0: it has none */
-    bool ollama;        /* errors have the form of Ollama's API */
+    api_form form;
     uint64_t submit_ns; /* by base/clock.h */
     /* Of both threads. */
     _Atomic bool cancelled;  /* the client is gone, or the server stops: end the call without an answer */

@@ -38,6 +38,7 @@ static bool end(json_line *l, char bracket, char **bytes, size_t *n)
 bool json_line_begin(json_line *l) { return begin(l, '{'); }
 bool json_array_begin(json_line *l) { return begin(l, '['); }
 bool json_line_end(json_line *l, char **bytes, size_t *n) { return end(l, '}', bytes, n); }
+bool json_array_end(json_line *l, char **bytes, size_t *n) { return end(l, ']', bytes, n); }
 
 /* ---- errors -------------------------------------------------------------------------------------------- */
 
@@ -80,14 +81,15 @@ static void optional_word(json *j, const char *key, const char *word)
     else json_put_null(j, key);
 }
 
-char *problem_json(const problem *p, bool ollama, size_t *n)
+char *problem_json(const problem *p, api_form form, size_t *n)
 {
     json_line l;
     char *bytes;
     if (!json_line_begin(&l)) return *n = 0, NULL;
-    if (ollama) {
+    if (form == FORM_OLLAMA) {
         json_word(&l.j, "error", p->message);
     } else {
+        if (form == FORM_ANTHROPIC) json_word(&l.j, "type", "error");
         json_open_compact(&l.j, "error", '{');
         json_word(&l.j, "message", p->message);
         json_word(&l.j, "type", type_of(p->status));
@@ -99,10 +101,10 @@ char *problem_json(const problem *p, bool ollama, size_t *n)
     return bytes;
 }
 
-void reply_problem(reply *r, const problem *p, bool ollama)
+void reply_problem(reply *r, const problem *p, api_form form)
 {
     r->status = p->status;
-    r->body = problem_json(p, ollama, &r->n);
+    r->body = problem_json(p, form, &r->n);
 }
 
 void reply_line(reply *r, json_line *l) { r->status = json_line_end(l, &r->body, &r->n) ? 200 : 503; }
@@ -112,7 +114,7 @@ void reply_array(reply *r, json_line *l) { r->status = end(l, ']', &r->body, &r-
 void call_problem(call *c, const problem *p)
 {
     size_t n;
-    char *bytes = problem_json(p, c->ollama, &n);
+    char *bytes = problem_json(p, c->form, &n);
     call_reply(c, p->status, bytes, n);
 }
 

@@ -41,14 +41,16 @@ void problem_set(problem *p, int status, const char *param, const char *format, 
 /* By the status of a failed call of the library. */
 void problem_of_error(problem *p, const hearth_error *err);
 
-/* {"error": {"message", "type", "param", "code"}}, or {"error": message} for Ollama's API. NULL: out of memory. */
-char *problem_json(const problem *p, bool ollama, size_t *n);
+/* {"error": {"message", "type", "param", "code"}}, for Anthropic's API with "type": "error" beside it; {"error": message}
+ * for Ollama's. NULL: out of memory. */
+char *problem_json(const problem *p, api_form form, size_t *n);
 
-void reply_problem(reply *r, const problem *p, bool ollama);
+void reply_problem(reply *r, const problem *p, api_form form);
 /* Takes what the line has; 503 if memory ran out. */
 void reply_line(reply *r, json_line *l);
 /* The same for a line that json_array_begin opened. */
 bool json_array_begin(json_line *l);
+bool json_array_end(json_line *l, char **bytes, size_t *n);
 void reply_array(reply *r, json_line *l);
 /* The same for calls: they are then over. */
 void call_problem(call *c, const problem *p);

@@ -46,6 +46,13 @@ static void allow(route_match *m, const route *r)
              r->method == HTTP_GET ? "GET, HEAD" : http_method_str((enum http_method)r->method));
 }
 
+static api_form form_of(const char *path)
+{
+    static const char anthropic[] = "/v1/messages";
+    if (strncmp(path, "/api/", 5) == 0) return FORM_OLLAMA;
+    return strncmp(path, anthropic, strlen(anthropic)) == 0 ? FORM_ANTHROPIC : FORM_OPENAI;
+}
+
 void route_find(const route *routes, unsigned method, text_part target, route_match *out)
 {
     const char *tail;
@@ -57,7 +64,7 @@ void route_find(const route *routes, unsigned method, text_part target, route_ma
         out->n_path--; /* it is the same resource */
     out->path[out->n_path] = '\0';
     if (method == HTTP_HEAD) method = HTTP_GET;
-    out->ollama = strncmp(out->path, "/api/", 5) == 0;
+    out->form = form_of(out->path);
     for (size_t i = 0; decoded && routes[i].path; i++) {
         const route *r = &routes[i];
         if (!matches(r->path, out->path, out->n_path, &tail)) continue;

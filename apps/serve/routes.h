@@ -25,7 +25,6 @@ typedef struct route {
     answer_fn *answer;
     call_fn *run;   /* on the engine thread, with the body of the request; see exchange.h */
     bool is_public; /* no key is asked for */
-    bool ollama;    /* errors have the form of Ollama's API */
 } route;
 
 /* The endpoints of hearth serve, up to a row without a path. The user of their calls is the engine (engine.h). */
@@ -37,7 +36,7 @@ typedef struct route_match {
     const route *route; /* NULL: no such path, or another method */
     size_t i_route;
     bool known;                /* the path exists */
-    bool ollama;               /* it begins as those of Ollama's API do */
+    api_form form;             /* by how the path begins */
     char allow[64];            /* methods of the path */
     char path[ROUTE_MAX_PATH]; /* decoded, without query */
     size_t n_path;

@@ -20,9 +20,9 @@ const route serve_routes[] = {
     {.method = HTTP_POST, .path = "/tokenize", .run = tokenize_run},
     {.method = HTTP_POST, .path = "/detokenize", .run = detokenize_run},
     {.method = HTTP_POST, .path = "/apply-template", .run = template_run},
-    {.method = HTTP_GET, .path = "/api/version", .answer = ollama_version_answer, .ollama = true},
-    {.method = HTTP_GET, .path = "/api/tags", .answer = ollama_tags_answer, .ollama = true},
-    {.method = HTTP_POST, .path = "/api/show", .run = ollama_show_run, .ollama = true},
+    {.method = HTTP_GET, .path = "/api/version", .answer = ollama_version_answer},
+    {.method = HTTP_GET, .path = "/api/tags", .answer = ollama_tags_answer},
+    {.method = HTTP_POST, .path = "/api/show", .run = ollama_show_run},
     {0},
 };
 /* clang-format on */

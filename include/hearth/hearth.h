@@ -294,6 +294,9 @@ typedef struct hearth_message {
                             template text */
     const char *content; /* n arbitrary bytes */
     size_t n;
+    const char *members; /* a JSON object of more members, in OpenAI's form: "name", "reasoning_content", "tool_calls",
+                            "tool_call_id"; or NULL. Arguments of calls, which are a text there, become an object for
+                            the template, and are written as that text. Formats by name use none of them */
 } hearth_message;
 
 typedef struct hearth_chat_options {
@@ -301,6 +304,8 @@ typedef struct hearth_chat_options {
     const int64_t *local_time;  /* local time in seconds since 1970, for templates that write the date; NULL: they
                                    get none */
     const char *variables;      /* a JSON object of more variables for the template, or NULL */
+    const char *tools;          /* the functions that the model may call, a JSON array in OpenAI's form, or NULL. A
+                                   template that shows none is given them as a text of the system's */
 } hearth_chat_options;
 
 /* The text of a conversation, *n bytes and a NUL, to be freed with hearth_free. ARGUMENT if the template rejects
@@ -315,6 +320,44 @@ HEARTH_API hearth_status hearth_chat_render(const hearth_chat *chat, const heart
 HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message *messages,
                                               size_t n_message, const hearth_chat_options *options,
                                               int32_t **ids, size_t *n_ids, hearth_error *err);
+
+/* ---- answers ---------------------------------------------------------------- */
+
+/* Divides what a chat model generates into reasoning, text and calls of functions, by the marks that its template has.
+ * For one answer. Close it before the chat. */
+typedef struct hearth_answer hearth_answer;
+
+typedef enum hearth_answer_kind {
+    HEARTH_ANSWER_TEXT = 0,
+    HEARTH_ANSWER_REASONING,
+    HEARTH_ANSWER_CALL,      /* a call begins: the name of its function */
+    HEARTH_ANSWER_ARGUMENTS, /* a part of the arguments of that call; all parts together are JSON, if the model kept
+                                to its format */
+} hearth_answer_kind;
+
+/* n > 0 bytes that are valid during the call; characters are whole where the model generates UTF-8. */
+typedef void hearth_answer_fn(void *user, hearth_answer_kind kind, const char *text, size_t n);
+
+typedef struct hearth_answer_options {
+    const hearth_chat *chat; /* NULL: all is text */
+    bool at_start;           /* as of a detokenizer */
+    bool in_reasoning;       /* the prompt has begun the reasoning: hearth_chat_is_reasoning */
+    const char *tools;       /* as given to the chat; NULL: calls of functions are text as any other */
+    hearth_answer_fn *fn;
+    void *user;
+} hearth_answer_options;
+
+/* Whether a prompt of hearth_chat_tokenize ends within reasoning. */
+HEARTH_API bool hearth_chat_is_reasoning(const hearth_chat *chat, const int32_t *ids, size_t n_ids);
+
+HEARTH_API hearth_status hearth_answer_open(const hearth_model *model, const hearth_answer_options *options,
+                                            hearth_answer **out, hearth_error *err);
+/* NULL is allowed. */
+HEARTH_API void hearth_answer_close(hearth_answer *answer);
+/* Takes a token. What may be the beginning of a mark is kept back. ARGUMENT: as hearth_detokenizer_push; MEMORY. */
+HEARTH_API hearth_status hearth_answer_push(hearth_answer *answer, int32_t id, hearth_error *err);
+/* Gives what was kept back. No token follows. */
+HEARTH_API hearth_status hearth_answer_finish(hearth_answer *answer, hearth_error *err);
 
 /* ---- sessions ------------------------------------------------------------- */
 
@@ -474,14 +517,19 @@ typedef enum hearth_constraint_kind {
     HEARTH_CONSTRAINT_JSON_SCHEMA,     /* JSON of a schema; needs a build with jansson */
     HEARTH_CONSTRAINT_CHOICES,         /* one of several texts */
     HEARTH_CONSTRAINT_GRAMMAR,         /* a grammar as llama.cpp has them (GBNF), from its rule root */
+    HEARTH_CONSTRAINT_CALLS,           /* calls of functions, as the template of a chat writes them; needs jansson */
 } hearth_constraint_kind;
 
 typedef struct hearth_constraint_options {
     hearth_constraint_kind kind;
-    const char *text;           /* of the schema or grammar: n bytes, at most 256 KiB; copied */
+    const char *text;           /* of the schema, the grammar, or the functions (a JSON array in OpenAI's form): n bytes,
+                                   at most 256 KiB; copied */
     size_t n;
     const char *const *choices; /* [n_choice] texts, none of them empty */
     size_t n_choice;
+    const hearth_chat *chat;    /* for CALLS and in_reasoning; else NULL */
+    bool one_call;              /* CALLS: exactly one; else one or more, where the template can write several */
+    bool in_reasoning;          /* the text begins within reasoning, which is free; the constraint holds behind it */
 } hearth_constraint_options;
 
 /* docs/constrain.md lists what of JSON schema is supported. Messages name the path in a schema, or the line and column

@@ -80,6 +80,7 @@ typedef struct hth_jinja_pair {
 typedef struct hth_jinja_dict {
     hth_jinja_pair *v; /* in insertion order */
     size_t n, capacity;
+    hth_str source; /* as what it is written in JSON, as long as nothing is added to it; n 0: by its members */
 } hth_jinja_dict;
 
 typedef struct hth_jinja_args {

@@ -304,6 +304,8 @@ static bool json_dict(hth_jinja *j, hth_jinja_strbuf *b, const hth_jinja_dict *d
                       unsigned depth)
 {
     if (dict->n == 0) return put_word(j, b, "{}");
+    if (dict->source.n > 0 && !s->lines && !s->sorted)
+        return hth_jinja_strbuf_bytes(j, b, dict->source.bytes, dict->source.n, false);
     const hth_jinja_pair *pairs = dict->v;
     if (s->sorted && !(pairs = hth_jinja_sorted_pairs(j, dict))) return false;
     if (!put_word(j, b, "{")) return false;

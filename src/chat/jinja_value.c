@@ -168,6 +168,7 @@ bool hth_jinja_put(hth_jinja *j, hth_jinja_dict *dict, const hth_jinja_value *ke
     if (key->kind == JINJA_LIST || key->kind == JINJA_DICT || key->kind == JINJA_UNDEFINED)
         return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "%s cannot be a key", hth_jinja_kind_name(key));
     if (!hth_jinja_find(j, dict, key, &at)) return false;
+    dict->source.n = 0;
     if (at) {
         at->value = *v;
         return true;

@@ -45,6 +45,45 @@ static bool put_text(hth_jinja *j, hth_jinja_dict *dict, const char *name, hth_s
            hth_jinja_put(j, dict, &key, &v);
 }
 
+/* The arguments of a call, a text, become the object that they spell: templates write it as JSON, which is that text,
+ * or go over its members. */
+static bool open_arguments(hth_jinja *j, hth_jinja_value *call)
+{
+    hth_jinja_pair *f = NULL, *arguments = NULL;
+    hth_jinja_value key, v;
+    if (call->kind != JINJA_DICT || !hth_jinja_text_word(j, "function", &key)) return !j->status;
+    if (!hth_jinja_find(j, call->as.dict, &key, &f)) return false;
+    if (!f || f->value.kind != JINJA_DICT || !hth_jinja_text_word(j, "arguments", &key)) return !j->status;
+    if (!hth_jinja_find(j, f->value.as.dict, &key, &arguments)) return false;
+    if (!arguments || arguments->value.kind != JINJA_TEXT) return true;
+    hth_str text = {hth_jinja_bytes(j, arguments->value.as.text), arguments->value.as.text->n};
+    if (!text.bytes) return false;
+    if (!hth_jinja_from_json(j, text.bytes, text.n, &v)) return false;
+    if (v.kind != JINJA_DICT)
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the arguments of a call are not a JSON object");
+    v.as.dict->source = text;
+    arguments->value = v;
+    return true;
+}
+
+static bool put_members(hth_jinja *j, hth_jinja_dict *message, hth_str members)
+{
+    hth_jinja_value v;
+    bool is_calls;
+    if (members.n == 0) return true;
+    if (!hth_jinja_from_json(j, members.bytes, members.n, &v)) return false;
+    if (v.kind != JINJA_DICT)
+        return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the members of a message are not a JSON object");
+    for (size_t i = 0; i < v.as.dict->n; i++) {
+        hth_jinja_pair *p = &v.as.dict->v[i];
+        if (!hth_jinja_text_is(j, p->key.as.text, "tool_calls", &is_calls)) return false;
+        for (size_t k = 0; is_calls && p->value.kind == JINJA_LIST && k < p->value.as.list->n; k++)
+            if (!open_arguments(j, &p->value.as.list->v[k])) return false;
+        if (!hth_jinja_put(j, message, &p->key, &p->value)) return false;
+    }
+    return true;
+}
+
 static bool set_messages(hth_jinja *j)
 {
     hth_jinja_value list, message;
@@ -57,7 +96,7 @@ static bool set_messages(hth_jinja *j)
         if (!hth_jinja_new_dict(j, JINJA_DICT, &message) ||
             !put_text(j, message.as.dict, "role", m->role, true) ||
             !put_text(j, message.as.dict, "content", m->content, false) ||
-            !hth_jinja_push(j, list.as.list, &message))
+            !put_members(j, message.as.dict, m->members) || !hth_jinja_push(j, list.as.list, &message))
             return false;
     }
     return hth_jinja_set(j, (hth_str){"messages", 8}, &list);
@@ -99,12 +138,22 @@ static bool set_variables(hth_jinja *j)
     return true;
 }
 
+static bool set_tools(hth_jinja *j)
+{
+    hth_jinja_value v;
+    if (j->in->tools.n == 0) return true;
+    if (!hth_jinja_from_json(j, j->in->tools.bytes, j->in->tools.n, &v)) return false;
+    if (v.kind != JINJA_LIST)
+        return hth_jinja_fail(j, HEARTH_ERROR_ARGUMENT, "the tools are not a JSON array");
+    return v.as.list->n == 0 || hth_jinja_set(j, (hth_str){"tools", 5}, &v);
+}
+
 static bool set_all(hth_jinja *j)
 {
     hth_jinja_value gen = hth_jinja_bool(j->in->add_generation_prompt);
     return set_functions(j) && set_messages(j) && set_text(j, "bos_token", j->in->bos) &&
            set_text(j, "eos_token", j->in->eos) &&
-           hth_jinja_set(j, (hth_str){"add_generation_prompt", 21}, &gen) && set_variables(j);
+           hth_jinja_set(j, (hth_str){"add_generation_prompt", 21}, &gen) && set_tools(j) && set_variables(j);
 }
 
 /* ---- rendering -------------------------------------------------------------------------------------- */

@@ -29,15 +29,17 @@ void hth_template_close(hth_template *t);
  * special tokens of it. content may be any bytes. */
 typedef struct hth_message {
     hth_str role, content;
+    hth_str members; /* a JSON object of more members, or empty: hearth_message */
 } hth_message;
 
 typedef struct hth_template_input {
     const hth_message *messages;
     size_t n_message;
     bool add_generation_prompt;
-    hth_str bos, eos;      /* texts of these tokens, or empty */
+    hth_str bos, eos;       /* texts of these tokens, or empty */
     const int64_t *seconds; /* local time since 1970; NULL: strftime_now is not defined */
-    hth_str variables;     /* a JSON object whose members become variables, or empty */
+    hth_str variables;      /* a JSON object whose members become variables, or empty */
+    hth_str tools;          /* a JSON array that becomes a variable, or empty */
 } hth_template_input;
 
 /* The whole text and its parts. Adjacent parts differ in is_template. */

@@ -4,18 +4,10 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "chat/chat_formats.h"
-#include "chat/template.h"
+#include "engine/chat_int.h"
 
 #include <stdio.h>
 #include <string.h>
-
-struct hearth_chat {
-    const hearth_model *model;
-    hth_template *template;        /* NULL: format renders */
-    const hth_chat_format *format; /* NULL: template renders */
-    const char *name;
-};
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
@@ -57,8 +49,10 @@ static hearth_status open_format(const hearth_model *model, const hth_chat_forma
                                  hearth_error *err)
 {
     hearth_status st = new_chat(model, hth_chat_format_name(f), out, err);
-    if (st == HEARTH_OK) (*out)->format = f;
-    return st;
+    if (st != HEARTH_OK) return st;
+    (*out)->format = f;
+    (*out)->calls = hth_call_format_of_name(hth_chat_format_name(f));
+    return HEARTH_OK;
 }
 
 static hearth_status open_source(const hearth_model *model, hth_str source, const char *name,
@@ -68,9 +62,14 @@ static hearth_status open_source(const hearth_model *model, hth_str source, cons
     *out = NULL;
     hearth_status st = new_chat(model, name, &chat, err);
     if (st == HEARTH_OK) st = hth_template_open(source.bytes, source.n, &chat->template, err);
-    if (st == HEARTH_OK) *out = chat;
-    else hearth_chat_close(chat);
-    return st;
+    if (st != HEARTH_OK) {
+        hearth_chat_close(chat);
+        return st;
+    }
+    chat->calls = hth_call_format_detect(source);
+    chat->reasoning = hth_reasoning_detect(source);
+    *out = chat;
+    return HEARTH_OK;
 }
 
 /* Called if the file's template did not open, for the reason in why. */
@@ -137,6 +136,34 @@ static hth_str token_text(const hearth_model *m, int32_t id)
     return id < 0 ? (hth_str){"", 0} : hth_tokenizer_entry(m->tokenizer, id);
 }
 
+static hth_str text_or_empty(const char *text)
+{
+    return text ? (hth_str){text, strlen(text)} : (hth_str){"", 0};
+}
+
+/* Renders messages as they are. */
+static hearth_status render_messages(const hearth_chat *chat, const hth_template_input *in, hth_rendered *out,
+                                     hearth_error *err)
+{
+    return chat->template ? hth_template_render(chat->template, in, out, err)
+                          : hth_chat_format_render(chat->format, in, out, err);
+}
+
+/* Messages with functions, calls or results, for a template that shows none. */
+static hearth_status render_plain(const hearth_chat *chat, hth_template_input *in, hth_rendered *out,
+                                  hearth_error *err)
+{
+    hth_plain_messages plain;
+    hearth_status st = hth_plain_messages_make(in->messages, in->n_message, in->tools, &plain, err);
+    if (st != HEARTH_OK) return st;
+    in->messages = plain.at;
+    in->n_message = plain.n;
+    in->tools = (hth_str){"", 0};
+    st = render_messages(chat, in, out, err);
+    hth_plain_messages_free(&plain);
+    return st;
+}
+
 static hearth_status render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
                             const hearth_chat_options *options, hth_rendered *out, hearth_error *err)
 {
@@ -146,18 +173,22 @@ static hearth_status render(const hearth_chat *chat, const hearth_message *messa
     if (st != HEARTH_OK) return st;
     hth_message *list = hth_alloc(n_message + 1, sizeof *list);
     if (!list) return hth_fail_memory(err, (n_message + 1) * sizeof *list, "messages");
-    for (size_t i = 0; i < n_message; i++)
-        list[i] =
-            (hth_message){{messages[i].role, strlen(messages[i].role)}, {messages[i].content, messages[i].n}};
+    bool with_functions = o.tools != NULL;
+    for (size_t i = 0; i < n_message; i++) {
+        const hearth_message *m = &messages[i];
+        list[i] = (hth_message){text_or_empty(m->role), {m->content, m->n}, text_or_empty(m->members)};
+        with_functions |= m->members || hth_str_eq(list[i].role, "tool");
+    }
     hth_template_input in = {.messages = list,
                              .n_message = n_message,
                              .add_generation_prompt = o.add_generation_prompt,
                              .bos = token_text(chat->model, hth_tokenizer_bos(chat->model->tokenizer)),
                              .eos = token_text(chat->model, hth_tokenizer_eos(chat->model->tokenizer)),
-                             .seconds = o.local_time};
-    if (o.variables) in.variables = (hth_str){o.variables, strlen(o.variables)};
-    st = chat->template ? hth_template_render(chat->template, &in, out, err)
-                        : hth_chat_format_render(chat->format, &in, out, err);
+                             .seconds = o.local_time,
+                             .variables = text_or_empty(o.variables),
+                             .tools = text_or_empty(o.tools)};
+    st = with_functions && !hth_chat_shows_functions(chat) ? render_plain(chat, &in, out, err)
+                                                           : render_messages(chat, &in, out, err);
     hth_free(list);
     return st;
 }

@@ -4,7 +4,7 @@
 #include "base/thread.h"
 #include "common/buffer.h"
 #include "serve/engine.h"
-#include "serve/fields.h"
+#include "serve/api/fields.h"
 #include "support/test.h"
 
 #include <arpa/inet.h>
@@ -121,7 +121,7 @@ static const route routes[] = {{.method = HTTP_POST, .path = "/busy", .run = bus
                                {.method = HTTP_POST, .path = "/stream", .run = stream_run},
                                {.method = HTTP_POST, .path = "/silent", .run = silent_run},
                                {.method = HTTP_POST, .path = "/late", .run = late_run},
-                               {.method = HTTP_POST, .path = "/api/late", .run = late_run, .ollama = true},
+                               {.method = HTTP_POST, .path = "/api/late", .run = late_run},
                                {.method = HTTP_GET, .path = "/slots", .answer = slots},
                                {0}};
 

@@ -1,6 +1,6 @@
 /* Fields of JSON objects. jansson checks the text: UTF-8, escapes, numbers that fit, no key twice; what a document
  * would take in memory is estimated before, because short texts can make many values. */
-#include "serve/fields.h"
+#include "serve/api/fields.h"
 
 #include <stdarg.h>
 #include <stdio.h>

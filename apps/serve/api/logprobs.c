@@ -1,5 +1,5 @@
 /* Computes log probabilities of tokens and writes them as JSON. generation.c and the endpoints of text call it. */
-#include "serve/logprobs.h"
+#include "serve/api/logprobs.h"
 
 #include "common/buffer.h"
 #include "engine/engine.h"

@@ -48,7 +48,7 @@ void ollama_tags_answer(const request *r, reply *out)
 {
     const engine *e = server_user(r->server);
     json_line l;
-    if (!need_model(r, out, true)) return;
+    if (!need_model(r, out, FORM_OLLAMA)) return;
     if (json_line_begin(&l)) {
         json_open_compact(&l.j, "models", '[');
         json_open_compact(&l.j, NULL, '{');

@@ -4,7 +4,7 @@
 #define HEARTH_APPS_SERVE_LOGPROBS_H
 
 #include "common/json.h"
-#include "serve/fields.h"
+#include "serve/api/fields.h"
 
 enum { MAX_TOP = 20 };
 

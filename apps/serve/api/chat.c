@@ -1,0 +1,202 @@
+/* POST /v1/chat/completions: the answer to a conversation. */
+#define _GNU_SOURCE
+#include "serve/api/chat_prompt.h"
+#include "serve/api/functions.h"
+
+#include <string.h>
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static bool begin_line(const generation *g, json_line *l, const char *object)
+{
+    if (!json_line_begin(l)) return false;
+    json_word(&l->j, "id", g->name);
+    json_word(&l->j, "object", object);
+    json_int(&l->j, "created", g->created);
+    json_word(&l->j, "model", g->engine->id);
+    json_word(&l->j, "system_fingerprint", g->engine->digest);
+    return true;
+}
+
+static void write_usage(json *j, const generation *g)
+{
+    size_t n_prompt = generation_n_prompt(g), n_generated = generation_n_generated(g);
+    json_open_compact(j, "usage", '{');
+    json_uint(j, "prompt_tokens", n_prompt);
+    json_uint(j, "completion_tokens", n_generated);
+    json_uint(j, "total_tokens", n_prompt + n_generated);
+    json_open_compact(j, "prompt_tokens_details", '{');
+    json_uint(j, "cached_tokens", generation_n_cached(g));
+    json_close(j, '}');
+    json_close(j, '}');
+}
+
+/* Choices are ended by close_choice; what is between is the delta or message. */
+static void open_choice(json *j, const choice *c, const char *member)
+{
+    json_open_compact(j, NULL, '{');
+    json_uint(j, "index", c->index);
+    json_open_compact(j, member, '{');
+}
+
+static void close_choice(json *j, choice *c, bool is_last)
+{
+    json_close(j, '}');
+    if (is_last || c->probs.n_written < c->probs.n) logprobs_write_chat(j, &c->probs, c->generation->engine->model);
+    else json_put_null(j, "logprobs");
+    if (is_last) json_word(j, "finish_reason", finish_word(c->finish));
+    else json_put_null(j, "finish_reason");
+    json_close(j, '}');
+}
+
+static bool begin_chunk(choice *c, json_line *l)
+{
+    if (!begin_line(c->generation, l, "chat.completion.chunk")) return false;
+    json_open_compact(&l->j, "choices", '[');
+    open_choice(&l->j, c, "delta");
+    return true;
+}
+
+static void end_chunk(choice *c, json_line *l, bool is_last)
+{
+    generation *g = c->generation;
+    close_choice(&l->j, c, is_last);
+    json_close(&l->j, ']');
+    if (g->include_usage) json_put_null(&l->j, "usage"); /* the last event has it */
+    if (is_last) generation_write_timings(&l->j, g);
+}
+
+static void begin_stream(choice *c)
+{
+    json_line l;
+    if (begin_chunk(c, &l)) {
+        json_word(&l.j, "role", "assistant");
+        json_word(&l.j, "content", "");
+        end_chunk(c, &l, false);
+    }
+    generation_send(c->generation, NULL, &l);
+}
+
+/* The first part of a call has its id and name, the others parts of its arguments. */
+static void write_call_part(json *j, const choice *c, bool is_first, const char *arguments, size_t n)
+{
+    const function_call *made = &c->calls[c->n_call - 1];
+    json_open_compact(j, "tool_calls", '[');
+    json_open_compact(j, NULL, '{');
+    json_uint(j, "index", c->n_call - 1);
+    if (is_first) json_word(j, "id", made->id);
+    if (is_first) json_word(j, "type", "function");
+    json_open_compact(j, "function", '{');
+    if (is_first) json_word(j, "name", made->name);
+    json_text(j, "arguments", arguments, n);
+    json_close(j, '}');
+    json_close(j, '}');
+    json_close(j, ']');
+}
+
+static void send_part(choice *c, hearth_answer_kind kind, const char *text, size_t n)
+{
+    json_line l;
+    if (begin_chunk(c, &l)) {
+        switch (kind) {
+        case HEARTH_ANSWER_TEXT: json_text(&l.j, "content", text, n); break;
+        case HEARTH_ANSWER_REASONING: json_text(&l.j, "reasoning_content", text, n); break;
+        case HEARTH_ANSWER_CALL: write_call_part(&l.j, c, true, "", 0); break;
+        case HEARTH_ANSWER_ARGUMENTS: write_call_part(&l.j, c, false, text, n); break;
+        }
+        end_chunk(c, &l, false);
+    }
+    generation_send(c->generation, NULL, &l);
+}
+
+static void end_choice(choice *c)
+{
+    json_line l;
+    if (begin_chunk(c, &l)) end_chunk(c, &l, true);
+    generation_send(c->generation, NULL, &l);
+}
+
+static void end_stream(generation *g)
+{
+    json_line l;
+    if (g->include_usage) {
+        if (begin_line(g, &l, "chat.completion.chunk")) {
+            json_open_compact(&l.j, "choices", '[');
+            json_close(&l.j, ']');
+            write_usage(&l.j, g);
+        }
+        generation_send(g, NULL, &l);
+    }
+    if (!call_send(g->call, "data: [DONE]\n\n", 14)) g->is_broken = true;
+}
+
+static void write_message(json *j, const choice *c)
+{
+    json_word(j, "role", "assistant");
+    if (c->n_call > 0 && c->text.n == 0) json_put_null(j, "content");
+    else json_text(j, "content", c->text.bytes ? c->text.bytes : "", c->text.n);
+    json_put_null(j, "refusal");
+    if (c->reasoning.n > 0) json_text(j, "reasoning_content", c->reasoning.bytes, c->reasoning.n);
+    if (c->n_call == 0) return;
+    json_open_compact(j, "tool_calls", '[');
+    for (size_t i = 0; i < c->n_call; i++) {
+        const buffer *arguments = &c->calls[i].arguments;
+        call_write(j, c->calls[i].id, c->calls[i].name, arguments->bytes ? arguments->bytes : "", NULL);
+    }
+    json_close(j, ']');
+}
+
+static void answer_whole(generation *g)
+{
+    json_line l;
+    if (begin_line(g, &l, "chat.completion")) {
+        json_open_compact(&l.j, "choices", '[');
+        for (size_t i = 0; i < g->n_choice; i++) {
+            open_choice(&l.j, &g->choices[i], "message");
+            write_message(&l.j, &g->choices[i]);
+            close_choice(&l.j, &g->choices[i], true);
+        }
+        json_close(&l.j, ']');
+        write_usage(&l.j, g);
+        generation_write_timings(&l.j, g);
+    }
+    call_line(g->call, &l);
+}
+
+static const answer_format format = {.prefix = "chatcmpl-",
+                                     .begin = begin_stream,
+                                     .part = send_part,
+                                     .end_choice = end_choice,
+                                     .end = end_stream,
+                                     .whole = answer_whole};
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+static bool read_functions(fields *f, generation *g)
+{
+    static const function_shape older = {.field = "functions", .parameters = "parameters"};
+    function_choice wanted;
+    return function_choice_read(f, &wanted) &&
+           functions_read(f, fields_value(f, "functions") ? &older : &chat_functions, &wanted, g);
+}
+
+void chat_run(void *user, call *c)
+{
+    engine *e = user;
+    fields f;
+    problem p;
+    conversation m = {.keeps_billing = e->keeps_billing};
+    chat_variables v = {0};
+    json_in *document = fields_read(c, &f, &p);
+    if (!document) {
+        call_problem(c, &p);
+        return;
+    }
+    generation *g = generation_make(e, c, &format, document);
+    if (!g) return;
+    if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
+    if (fields_ok(&f) && effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
+        read_functions(&f, g))
+        conversation_read(&f, &m);
+    chat_start(g, &m, &v, &p);
+}

@@ -1,0 +1,146 @@
+/* Renders and tokenizes conversations. */
+#define _GNU_SOURCE
+#include "serve/api/chat_prompt.h"
+
+#include "base/alloc.h"
+#include "common/local_time.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- variables -------------------------------------------------------------------------------------------- */
+
+/* Variables of the template are single values. */
+static bool check_variable(void *user, const char *key, const json_in *value)
+{
+    fields *f = user;
+    json_in_kind kind = json_in_kind_of(value);
+    if (kind != JSON_IN_ARRAY && kind != JSON_IN_OBJECT) return true;
+    return fields_fail(f, "chat_template_kwargs", "%.100s is %s; single values alone are taken", key,
+                       json_kind_words(kind));
+}
+
+bool template_variables(fields *f, const json_in **variables)
+{
+    return fields_object(f, "chat_template_kwargs", variables) &&
+           (!*variables || json_in_each(*variables, check_variable, f));
+}
+
+bool effort_read(fields *f, const char *name, chat_variables *out)
+{
+    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    const char *effort = NULL;
+    size_t n, i = 0, n_word = sizeof words / sizeof *words;
+    if (!fields_text(f, name, &effort, &n)) return false;
+    if (!effort) return true;
+    while (i < n_word && strcmp(effort, words[i]) != 0) i++;
+    if (i == n_word) return fields_fail(f, name, "none, minimal, low, medium, high, xhigh or max is expected");
+    if (i == 0) out->thinking = NO_THINK;
+    else out->effort = words[i];
+    return true;
+}
+
+typedef struct variable_writer {
+    json *j;
+    bool ok;
+} variable_writer;
+
+static bool write_variable(void *user, const char *key, const json_in *value)
+{
+    variable_writer *w = user;
+    char *text = json_in_write(value);
+    if (text) json_raw(w->j, key, text, strlen(text));
+    else w->ok = false;
+    free(text);
+    return w->ok;
+}
+
+char *chat_variables_write(const chat_variables *v)
+{
+    json_line l;
+    char *text;
+    size_t n;
+    if (!json_line_begin(&l)) return NULL;
+    variable_writer w = {&l.j, true};
+    if (v->thinking != AS_USUAL) json_bool(&l.j, "enable_thinking", v->thinking == THINK);
+    if (v->effort) json_word(&l.j, "reasoning_effort", v->effort);
+    if (v->given) json_in_each(v->given, write_variable, &w);
+    if (!json_line_end(&l, &text, &n)) return NULL;
+    if (w.ok) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- prompts ---------------------------------------------------------------------------------------------- */
+
+static bool no_memory(problem *p)
+{
+    problem_set(p, 503, "", "out of memory");
+    return false;
+}
+
+/* The ids of a text that the answer goes on with follow those of the prompt. */
+static bool append_text(const engine *e, const hearth_message *m, int32_t **ids, size_t *n, problem *p)
+{
+    int32_t *more = NULL;
+    size_t n_more = 0;
+    hearth_error err;
+    if (hearth_chat_is_reasoning(e->chat, *ids, *n)) {
+        problem_set(p, 400, "messages", "messages: an answer cannot be continued where the template begins reasoning");
+        return false;
+    }
+    if (hearth_tokenize(e->model, m->content, m->n, 0, &more, &n_more, &err) != HEARTH_OK) {
+        problem_of_error(p, &err);
+        return false;
+    }
+    int32_t *all = hth_realloc(*ids, *n + n_more, sizeof *all);
+    if (all) {
+        *ids = all;
+        if (n_more > 0) memcpy(all + *n, more, n_more * sizeof *more);
+        *n += n_more;
+    }
+    hearth_free(more);
+    return all || no_memory(p);
+}
+
+bool chat_prompt_make(const engine *e, const conversation *c, const chat_variables *v, const char *functions,
+                   int32_t **ids, size_t *n, problem *p)
+{
+    hearth_error err;
+    int64_t now = local_seconds();
+    *ids = NULL;
+    *n = 0;
+    if (!e->chat) {
+        problem_of_error(p, &e->chat_error);
+        return false;
+    }
+    const hearth_message *last = c->n > 1 ? &c->at[c->n - 1] : NULL;
+    bool goes_on = last && strcmp(last->role, "assistant") == 0 && !last->members && last->n > 0;
+    char *variables = chat_variables_write(v);
+    if (!variables) return no_memory(p);
+    const hearth_chat_options o = {
+        .add_generation_prompt = true, .local_time = &now, .variables = variables, .tools = functions};
+    hearth_status st = hearth_chat_tokenize(e->chat, c->at, c->n - (size_t)goes_on, &o, ids, n, &err);
+    free(variables);
+    if (st != HEARTH_OK) {
+        problem_of_error(p, &err);
+        return false;
+    }
+    if (!goes_on || append_text(e, last, ids, n, p)) return true;
+    hearth_free(*ids);
+    *ids = NULL;
+    return false;
+}
+
+void chat_start(generation *g, conversation *c, const chat_variables *v, problem *p)
+{
+    int32_t *ids;
+    size_t n;
+    if (!p->status && chat_prompt_make(g->engine, c, v, g->functions, &ids, &n, p)) {
+        g->in_reasoning = hearth_chat_is_reasoning(g->engine->chat, ids, n);
+        if (!generation_add_prompt(g, ids, n)) no_memory(p);
+    }
+    conversation_free(c);
+    if (p->status) generation_refuse(g, p);
+    else generation_start(g);
+}

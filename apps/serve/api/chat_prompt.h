@@ -1,0 +1,29 @@
+/* From messages to the prompt of a generation: what all APIs of conversations share. */
+#ifndef HEARTH_APPS_SERVE_API_CHAT_PROMPT_H
+#define HEARTH_APPS_SERVE_API_CHAT_PROMPT_H
+
+#include "serve/api/conversation.h"
+#include "serve/api/generation.h"
+
+/* What the template is given beside messages and functions. */
+typedef struct chat_variables {
+    const json_in *given;                  /* an object of single values, or NULL */
+    enum { AS_USUAL, THINK, NO_THINK } thinking;
+    const char *effort; /* of reasoning: a word; NULL: not said */
+} chat_variables;
+
+/* The field "chat_template_kwargs". */
+bool template_variables(fields *f, const json_in **variables);
+/* The variables as JSON, freed with free; NULL: memory ran out. */
+char *chat_variables_write(const chat_variables *v);
+/* The field reasoning_effort of OpenAI's APIs: none, minimal, low, medium, high, xhigh, max. */
+bool effort_read(fields *f, const char *name, chat_variables *out);
+
+/* Makes the prompt of the messages and starts the generation; *p: what is wrong so far. Ends the call in any case, and
+ * frees the messages. A last message of the assistant's is continued. */
+void chat_start(generation *g, conversation *messages, const chat_variables *v, problem *p);
+/* The prompt alone. False: *p says why. */
+bool chat_prompt_make(const engine *e, const conversation *messages, const chat_variables *v, const char *functions,
+                   int32_t **ids, size_t *n, problem *p);
+
+#endif

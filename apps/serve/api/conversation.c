@@ -1,0 +1,234 @@
+/* Reads and collects messages. What no template can show is refused by name, not left out. */
+#define _GNU_SOURCE
+#include "serve/api/conversation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- collecting ------------------------------------------------------------------------------------------ */
+
+bool conversation_own(conversation *c, char *text)
+{
+    void *more = text ? grow_array(c->owned, &c->owned_capacity, c->n_owned + 1, sizeof *c->owned) : NULL;
+    if (!more) {
+        free(text);
+        return false;
+    }
+    c->owned = more;
+    c->owned[c->n_owned++] = text;
+    return true;
+}
+
+/* Claude Code begins its system prompt with a line that is another one in each request, for its makers' accounts: with it
+ * no two requests would begin alike, and nothing of an earlier one could be used again. */
+static size_t billing_size(const char *text, size_t n)
+{
+    static const char header[] = "x-anthropic-billing-header:";
+    if (n < strlen(header) || memcmp(text, header, strlen(header)) != 0) return 0;
+    const char *end = memchr(text, '\n', n);
+    size_t size = end ? (size_t)(end - text) : n;
+    while (size < n && text[size] == '\n') size++;
+    return size;
+}
+
+bool conversation_add(conversation *c, const char *role, const char *content, size_t n, json_line *members)
+{
+    char *line = NULL;
+    size_t n_line;
+    if (members && (!json_line_end(members, &line, &n_line) || !conversation_own(c, line))) return false;
+    void *more = grow_array(c->at, &c->capacity, c->n + 1, sizeof *c->at);
+    if (!more) return false;
+    c->at = more;
+    size_t skip = strcmp(role, "system") == 0 && !c->keeps_billing ? billing_size(content, n) : 0;
+    c->at[c->n++] = (hearth_message){role, content + skip, n - skip, line};
+    return true;
+}
+
+void conversation_free(conversation *c)
+{
+    for (size_t i = 0; i < c->n_owned; i++) free(c->owned[i]);
+    free(c->owned);
+    free(c->at);
+    *c = (conversation){0};
+}
+
+/* ---- contents -------------------------------------------------------------------------------------------- */
+
+static bool no_memory(fields *f)
+{
+    problem_set(f->problem, 503, "", "out of memory");
+    return false;
+}
+
+/* Whether a list like "text|input_text" has the word. */
+static bool has_word(const char *list, const char *word, size_t n)
+{
+    for (const char *at = list; at; at = strchr(at, '|')) {
+        if (*at == '|') at++;
+        if (strncmp(at, word, n) == 0 && (at[n] == '|' || at[n] == '\0')) return true;
+    }
+    return false;
+}
+
+static bool read_part(fields *f, const char *types, buffer *text)
+{
+    const char *type, *part;
+    size_t n_type, n;
+    if (!fields_need_text(f, "type", &type, &n_type)) return false;
+    if (!has_word(types, type, n_type))
+        return fields_fail(f, "type", "parts of type text alone are supported by this model");
+    if (!fields_need_text(f, "text", &part, &n)) return false;
+    return buffer_add(text, part, n) || no_memory(f);
+}
+
+bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **out, size_t *n)
+{
+    const json_in *v = fields_value(f, name);
+    buffer text = {0};
+    fields part;
+    *out = "";
+    *n = 0;
+    if (!fields_ok(f)) return false;
+    if (json_in_kind_of(v) == JSON_IN_TEXT) {
+        *out = json_in_bytes(v, n);
+        return true;
+    }
+    if (json_in_kind_of(v) != JSON_IN_ARRAY)
+        return fields_fail(f, name, "a text or an array of parts is expected, not %s",
+                           json_kind_words(json_in_kind_of(v)));
+    bool ok = true;
+    for (size_t i = 0; ok && i < json_in_count(v); i++)
+        ok = fields_at(f, name, v, i, &part) && read_part(&part, types, &text);
+    if (!ok) free(text.bytes);
+    if (!ok || !text.bytes) return ok;
+    *out = text.bytes;
+    *n = text.n;
+    return conversation_own(owner, text.bytes) || no_memory(f);
+}
+
+/* ---- OpenAI's messages ------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *given, *role;
+} roles[] = {{"system", "system"},       {"developer", "system"}, {"user", "user"},
+             {"assistant", "assistant"}, {"tool", "tool"},        {"function", "tool"}};
+
+static bool read_role(fields *f, const char **role)
+{
+    const char *text;
+    size_t n;
+    if (!fields_need_text(f, "role", &text, &n)) return false;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (n == strlen(roles[i].given) && memcmp(text, roles[i].given, n) == 0) {
+            *role = roles[i].role;
+            return true;
+        }
+    return fields_fail(f, "role", "one of system, developer, user, assistant, tool is expected");
+}
+
+void call_write(json *j, const char *id, const char *name, const char *arguments, const char *object)
+{
+    json_open_compact(j, NULL, '{');
+    json_word(j, "id", id);
+    json_word(j, "type", "function");
+    json_open_compact(j, "function", '{');
+    json_word(j, "name", name);
+    if (arguments) json_word(j, "arguments", arguments);
+    else json_raw(j, "arguments", object, strlen(object));
+    json_close(j, '}');
+    json_close(j, '}');
+}
+
+/* Arguments are a JSON object, given as a text or, by Ollama's clients, as it is. */
+static bool read_call(fields *f, json *j)
+{
+    const json_in *function, *object = NULL;
+    const char *id = "", *name, *arguments = NULL;
+    hearth_error err;
+    size_t n;
+    if (!fields_text(f, "id", &id, &n) || !fields_object(f, "function", &function)) return false;
+    if (!function) return fields_fail(f, "function", "an object is expected; the field is missing");
+    fields inner = {.object = function, .problem = f->problem};
+    snprintf(inner.path, sizeof inner.path, "%.100s.function", f->path);
+    if (!fields_need_text(&inner, "name", &name, &n)) return false;
+    if (json_in_kind_of(fields_value(&inner, "arguments")) == JSON_IN_OBJECT)
+        object = fields_value(&inner, "arguments");
+    else if (!fields_text(&inner, "arguments", &arguments, &n)) return false;
+    if (object) {
+        char *written = json_in_write(object);
+        if (!written) return no_memory(f);
+        call_write(j, id, name, NULL, written);
+        free(written);
+        return true;
+    }
+    if (!arguments || !*arguments) arguments = "{}", n = 2;
+    json_in *parsed = json_in_read(arguments, n, &err);
+    bool ok = json_in_kind_of(parsed) == JSON_IN_OBJECT;
+    json_in_free(parsed);
+    if (!ok) return fields_fail(&inner, "arguments", "a text with a JSON object is expected");
+    call_write(j, id, name, arguments, NULL);
+    return true;
+}
+
+static bool read_calls(fields *f, const json_in *calls, json *j)
+{
+    fields one;
+    bool ok = true;
+    json_open_compact(j, "tool_calls", '[');
+    for (size_t i = 0; ok && i < json_in_count(calls); i++)
+        ok = fields_at(f, "tool_calls", calls, i, &one) && read_call(&one, j);
+    json_close(j, ']');
+    return ok;
+}
+
+static bool put_text(fields *f, json *j, const char *name, const char *as)
+{
+    const char *text = NULL;
+    size_t n;
+    if (!fields_text(f, name, &text, &n)) return false;
+    if (text) json_text(j, as, text, n);
+    return true;
+}
+
+/* Reasoning has one name in most templates, and another in that of gpt-oss. */
+static bool read_members(fields *f, const json_in *calls, json *j)
+{
+    return put_text(f, j, "name", "name") && put_text(f, j, "tool_call_id", "tool_call_id") &&
+           put_text(f, j, "reasoning_content", "reasoning_content") && put_text(f, j, "reasoning_content", "thinking") &&
+           (json_in_count(calls) == 0 || read_calls(f, calls, j));
+}
+
+static bool read_message(fields *f, conversation *c)
+{
+    const char *role = "", *content = "";
+    size_t n = 0;
+    const json_in *calls;
+    json_line members;
+    if (!read_role(f, &role) || !fields_array(f, "tool_calls", &calls)) return false;
+    bool may_lack = strcmp(role, "assistant") == 0;
+    if (fields_value(f, "content") || !may_lack) {
+        if (!fields_value(f, "content")) return fields_fail(f, "content", "a text is expected; the field is missing");
+        if (!content_read(f, "content", "text", c, &content, &n)) return false;
+    }
+    bool has_members = json_in_count(calls) > 0 || fields_value(f, "name") || fields_value(f, "tool_call_id") ||
+                       fields_value(f, "reasoning_content");
+    if (!has_members) return conversation_add(c, role, content, n, NULL) || no_memory(f);
+    if (!json_line_begin(&members)) return no_memory(f);
+    if (read_members(f, calls, &members.j)) return conversation_add(c, role, content, n, &members) || no_memory(f);
+    char *line;
+    if (json_line_end(&members, &line, &n)) free(line);
+    return false;
+}
+
+bool conversation_read(fields *f, conversation *out)
+{
+    const json_in *array;
+    fields one;
+    if (!fields_need_array(f, "messages", &array)) return false;
+    size_t n = json_in_count(array);
+    if (n == 0 || n > MAX_MESSAGES)
+        return fields_fail(f, "messages", "1 to %d messages are expected, not %zu", MAX_MESSAGES, n);
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++) ok = fields_at(f, "messages", array, i, &one) && read_message(&one, out);
+    return ok;
+}

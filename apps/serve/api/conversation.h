@@ -1,0 +1,38 @@
+/* The messages of a request, as hearth_chat_render takes them. Each API reads its own form into them. */
+#ifndef HEARTH_APPS_SERVE_API_CONVERSATION_H
+#define HEARTH_APPS_SERVE_API_CONVERSATION_H
+
+#include "common/buffer.h"
+#include "serve/api/fields.h"
+
+enum { MAX_MESSAGES = 4096 };
+
+typedef struct conversation {
+    hearth_message *at; /* [n] their texts are a document's, or in owned */
+    size_t n, capacity;
+    char **owned; /* [n_owned] */
+    size_t n_owned, owned_capacity;
+    bool keeps_billing; /* a billing header at the beginning of a system's text stays in it */
+} conversation;
+
+/* One message more; its texts live as long as the conversation. members: a line that was begun, which this ends; NULL:
+ * it has none. False: memory ran out. */
+bool conversation_add(conversation *c, const char *role, const char *content, size_t n, json_line *members);
+/* A text that the conversation frees. False, and it is freed: NULL, or memory ran out. */
+bool conversation_own(conversation *c, char *text);
+void conversation_free(conversation *c);
+
+/* Reads the field "messages" of OpenAI's chat API, which Ollama's has as well: roles system, developer (as system), user,
+ * assistant, tool and function (as tool); contents that are a text, null, or an array of text parts; calls of functions,
+ * their ids, names, reasoning. Arguments of calls are a text, or an object as Ollama has them. False: f->problem says
+ * why. */
+bool conversation_read(fields *f, conversation *out);
+
+/* The text of a value that is a text or an array of objects with the member "text" and one of the types, a list like
+ * "text|input_text"; others are refused by name. *text: the document's, or owned by the conversation. */
+bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **text, size_t *n);
+/* Writes {"id", "type", "function": {"name", "arguments"}} into an array of calls. Arguments: a text, or NULL and an
+ * object. */
+void call_write(json *j, const char *id, const char *name, const char *arguments, const char *object);
+
+#endif

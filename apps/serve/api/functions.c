@@ -1,0 +1,166 @@
+/* Functions become one JSON array in the form of OpenAI's chat API, whatever the request's API is. */
+#include "serve/api/functions.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool no_memory(fields *f)
+{
+    problem_set(f->problem, 503, "", "out of memory");
+    return false;
+}
+
+/* Letters, digits, and - _ . : / */
+static bool check_name(fields *f, const char *name, size_t n)
+{
+    static const char others[] = "-_.:/";
+    bool ok = n > 0 && n <= MAX_FUNCTION_NAME;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') ||
+             (name[i] >= '0' && name[i] <= '9') || strchr(others, name[i]);
+    return ok || fields_fail(f, "name", "1 to %d letters, digits, - and _ are expected", MAX_FUNCTION_NAME);
+}
+
+static bool write_function(fields *f, const function_shape *shape, const char *name, json *j)
+{
+    static const char none[] = "{\"type\": \"object\", \"properties\": {}}";
+    const char *description = NULL;
+    const json_in *parameters;
+    size_t n = 0;
+    if (!fields_text(f, "description", &description, &n) || !fields_object(f, shape->parameters, &parameters))
+        return false;
+    char *schema = parameters ? json_in_write(parameters) : NULL;
+    if (parameters && !schema) return no_memory(f);
+    json_open_compact(j, NULL, '{');
+    json_word(j, "type", "function");
+    json_open_compact(j, "function", '{');
+    json_word(j, "name", name);
+    if (description) json_text(j, "description", description, n);
+    json_raw(j, "parameters", schema ? schema : none, strlen(schema ? schema : none));
+    json_close(j, '}');
+    json_close(j, '}');
+    free(schema);
+    return true;
+}
+
+/* Whether an item is a function; an item of another type is left out or refused. */
+static bool is_function(fields *item, const function_shape *shape)
+{
+    const char *type = "function";
+    size_t n;
+    if (!fields_text(item, "type", &type, &n)) return false;
+    if (strcmp(type, "function") == 0 || (!shape->inside && strcmp(type, "custom") == 0 &&
+                                          fields_value(item, shape->parameters)))
+        return true;
+    return !shape->tolerant && fields_fail(item, "type", "functions alone are supported, not '%.60s'", type);
+}
+
+static bool write_item(fields *item, const function_shape *shape, const char *only, json *j, size_t *n_written)
+{
+    const char *name;
+    size_t n;
+    fields f = *item;
+    if (!is_function(item, shape)) return fields_ok(item);
+    if (shape->inside) {
+        const json_in *inside;
+        if (!fields_object(item, shape->inside, &inside)) return false;
+        if (!inside) return fields_fail(item, shape->inside, "an object is expected; the field is missing");
+        f.object = inside;
+        snprintf(f.path, sizeof f.path, "%.80s.%s", item->path, shape->inside);
+    }
+    if (!fields_need_text(&f, "name", &name, &n) || !check_name(&f, name, n)) return false;
+    if (only && strcmp(name, only) != 0) return true;
+    ++*n_written;
+    return write_function(&f, shape, name, j);
+}
+
+const function_shape chat_functions = {.field = "tools", .inside = "function", .parameters = "parameters"};
+
+bool functions_list(fields *f, const function_shape *shape, const char *only, char **out)
+{
+    const json_in *tools;
+    json_line l;
+    fields item;
+    size_t n_written = 0, n;
+    char *line;
+    *out = NULL;
+    if (!fields_array(f, shape->field, &tools)) return false;
+    if (json_in_count(tools) > MAX_FUNCTIONS)
+        return fields_fail(f, shape->field, "%zu tools; at most %d are taken", json_in_count(tools), MAX_FUNCTIONS);
+    if (!json_array_begin(&l)) return no_memory(f);
+    bool ok = true;
+    for (size_t i = 0; ok && i < json_in_count(tools); i++)
+        ok = fields_at(f, shape->field, tools, i, &item) && write_item(&item, shape, only, &l.j, &n_written);
+    if (!json_array_end(&l, &line, &n)) return no_memory(f);
+    if (ok && n_written > 0) *out = line;
+    else free(line);
+    return ok;
+}
+
+bool functions_read(fields *f, const function_shape *shape, const function_choice *wanted, generation *g)
+{
+    if (!functions_list(f, shape, NULL, &g->functions)) return false;
+    if (wanted->kind == NO_CALL) {
+        free(g->functions);
+        g->functions = NULL;
+    }
+    g->one_call = wanted->one;
+    if (!g->functions)
+        return wanted->kind != MUST_CALL || fields_fail(f, wanted->field, "there are no functions to call");
+    if (g->constraint.field) return fields_fail(f, g->constraint.field, "cannot be wanted together with tools");
+    if (wanted->kind != MUST_CALL) return true;
+    if (wanted->name) {
+        if (!functions_list(f, shape, wanted->name, &g->called)) return false;
+        if (!g->called) return fields_fail(f, wanted->field, "there is no function '%.64s'", wanted->name);
+    }
+    const char *text = g->called ? g->called : g->functions;
+    g->constraint = (wanted_constraint){.kind = HEARTH_CONSTRAINT_CALLS,
+                                        .text = text,
+                                        .n = strlen(text),
+                                        .one_call = wanted->one || wanted->name,
+                                        .field = wanted->field};
+    return true;
+}
+
+/* ---- tool_choice ------------------------------------------------------------------------------------------- */
+
+static bool choose_word(fields *f, const char *word, function_choice *out)
+{
+    if (strcmp(word, "auto") == 0) out->kind = MAY_CALL;
+    else if (strcmp(word, "none") == 0) out->kind = NO_CALL;
+    else if (strcmp(word, "required") == 0) out->kind = MUST_CALL;
+    else return fields_fail(f, "tool_choice", "none, auto, required or a function is expected");
+    return true;
+}
+
+/* {"type": "function", "function": {"name"}}, {"type": "function", "name"}, or allowed tools, of which the mode counts */
+static bool choose_object(fields *f, const json_in *object, function_choice *out)
+{
+    fields inner = {.object = object, .path = "tool_choice", .problem = f->problem};
+    const json_in *more = NULL;
+    const char *type, *mode = "auto";
+    size_t n;
+    if (!fields_need_text(&inner, "type", &type, &n)) return false;
+    bool allowed = strcmp(type, "allowed_tools") == 0;
+    if (!allowed && strcmp(type, "function") != 0)
+        return fields_fail(&inner, "type", "functions alone are supported, not '%.60s'", type);
+    if (!fields_object(&inner, allowed ? "allowed_tools" : "function", &more)) return false;
+    if (more) inner.object = more;
+    if (allowed) return fields_text(&inner, "mode", &mode, &n) && choose_word(f, mode, out);
+    out->kind = MUST_CALL;
+    return fields_need_text(&inner, "name", &out->name, &n);
+}
+
+bool function_choice_read(fields *f, function_choice *out)
+{
+    const json_in *v = fields_value(f, "tool_choice");
+    bool parallel = true;
+    size_t n;
+    *out = (function_choice){.field = "tool_choice"};
+    if (!fields_bool(f, "parallel_tool_calls", &parallel)) return false;
+    out->one = !parallel;
+    if (!v) return true;
+    if (json_in_kind_of(v) == JSON_IN_TEXT) return choose_word(f, json_in_bytes(v, &n), out);
+    if (json_in_kind_of(v) == JSON_IN_OBJECT) return choose_object(f, v, out);
+    return fields_fail(f, "tool_choice", "a text or an object is expected, not %s", json_kind_words(json_in_kind_of(v)));
+}

@@ -1,0 +1,33 @@
+/* The functions that a request offers to the model, and whether it must call one. */
+#ifndef HEARTH_APPS_SERVE_API_FUNCTIONS_H
+#define HEARTH_APPS_SERVE_API_FUNCTIONS_H
+
+#include "serve/api/generation.h"
+
+enum { MAX_FUNCTIONS = 128, MAX_FUNCTION_NAME = 64 };
+
+/* Where an API has the parts of a function. */
+typedef struct function_shape {
+    const char *field;      /* "tools" */
+    const char *inside;     /* the member of an item that has them; NULL: the item itself */
+    const char *parameters; /* the name of the schema */
+    bool tolerant;          /* items of other types are left out, not refused */
+} function_shape;
+
+typedef struct function_choice {
+    enum { MAY_CALL, MUST_CALL, NO_CALL } kind;
+    const char *name; /* MUST_CALL: of the function; NULL: any */
+    bool one;         /* at most one call */
+    const char *field; /* for messages */
+} function_choice;
+
+/* Reads the functions of a request by their shape; then what is wanted of them. Sets functions, one_call and constraint of the
+ * generation. False: f->problem says why. */
+bool functions_read(fields *f, const function_shape *shape, const function_choice *wanted, generation *g);
+/* The functions alone, or the one of a name, as JSON: *out is freed with free; NULL: there is none. */
+bool functions_list(fields *f, const function_shape *shape, const char *only, char **out);
+extern const function_shape chat_functions; /* of OpenAI's chat API, and of Ollama's */
+/* The fields tool_choice and parallel_tool_calls of OpenAI's APIs. */
+bool function_choice_read(fields *f, function_choice *out);
+
+#endif

@@ -1,0 +1,141 @@
+/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls of
+ * functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the engine
+ * thread. */
+#ifndef HEARTH_APPS_SERVE_API_GENERATION_H
+#define HEARTH_APPS_SERVE_API_GENERATION_H
+
+#include "common/buffer.h"
+#include "serve/api/logprobs.h"
+#include "serve/api/response_format.h"
+#include "serve/endpoints.h"
+
+enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256, MAX_CHOICES = 8, MAX_PROMPTS = 64 };
+
+typedef struct generation generation;
+typedef struct choice choice;
+
+/* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each sends
+ * what it has by generation_send. */
+typedef struct answer_format {
+    const char *prefix; /* of the answer's id */
+    void (*begin)(choice *c);
+    /* More of a choice: text of n bytes; or the name of a function, or a part of its arguments, of the last call. */
+    void (*part)(choice *c, hearth_answer_kind kind, const char *text, size_t n);
+    void (*end_choice)(choice *c);
+    void (*end)(generation *g);
+    void (*whole)(generation *g); /* ends the call */
+    uint32_t max_token;           /* if the request names none; 0: no limit */
+    bool continues;               /* the text goes on where the prompt ends: it may begin with a space */
+} answer_format;
+
+typedef struct stop_list {
+    struct {
+        const char *text;
+        size_t n;
+    } at[MAX_STOPS];
+    size_t n;
+} stop_list;
+
+typedef struct function_call {
+    char id[12]; /* 9 letters and digits, which all templates take */
+    char *name;
+    buffer arguments;
+} function_call;
+
+/* How the answer ended, with OpenAI's words. */
+typedef enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CALLS } finish_reason;
+
+struct choice {
+    generation *generation;
+    uint32_t index;
+    uint64_t id; /* of the scheduler; 0: it has not begun */
+    finish_reason finish;
+    hearth_sampler_options sampler;
+    hearth_constraint *constraint; /* NULL: all texts are allowed */
+    hearth_answer *answer;
+    buffer text, reasoning;
+    size_t n_sure, n_sent; /* bytes of the text that no stop string begins with, and that the stream has */
+    function_call *calls;
+    size_t n_call, call_capacity;
+    logprobs probs;
+    const char *stop; /* the stop string that was found */
+    size_t n_stop;
+    bool is_stopped;
+    size_t i_prompt, n_generated, n_cached;
+};
+
+typedef struct prompt {
+    int32_t *ids; /* freed by hearth_free */
+    size_t n;
+} prompt;
+
+struct generation {
+    generation *next; /* of the engine's */
+    engine *engine;
+    call *call;
+    const answer_format *format;
+    json_in *document; /* which the stop strings are of */
+    char name[48];     /* of the answer, for clients */
+    int64_t created;
+    /* The request. */
+    stop_list stops;
+    hearth_sampler_options sampler;
+    hearth_logit_bias *biases; /* of the sampler */
+    uint32_t max_token, n_choice; /* for each prompt */
+    bool ignore_end, is_stream, include_usage, echo;
+    wanted_constraint constraint;
+    logprobs probs;    /* what is wanted of them */
+    char *functions;   /* JSON; NULL: none may be called */
+    char *called;      /* those that must be; NULL: any of them */
+    bool one_call, in_reasoning;
+    prompt *prompts;
+    size_t n_prompt;
+    /* The answer. */
+    choice *choices;
+    size_t n_begun, n_over, n_started; /* of choices: given to the scheduler, ended, known to clients */
+    bool is_streaming, is_broken;
+    problem problem; /* status 0: none so far */
+    uint64_t begin_ns, first_ns, last_ns;
+    struct {
+        uint32_t n; /* so many have begun */
+        int open;   /* what the one that is open has; -1: none is */
+        size_t from; /* where its text begins in the choice's */
+    } block;        /* of formats that number the parts of an answer */
+    uint32_t n_event;
+};
+
+/* Owns the document from now on, also on failure. NULL: the call was ended, as memory ran out. */
+generation *generation_make(engine *e, call *c, const answer_format *format, json_in *document);
+/* Reads the fields that all APIs of OpenAI share: sampling, length, stop strings, stream. */
+bool generation_read(generation *g, fields *f);
+/* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */
+void sampling_read(generation *g, fields *f);
+void stops_read(generation *g, fields *f, const char *name);
+/* One prompt more; ids are the generation's. False: memory ran out. */
+bool generation_add_prompt(generation *g, int32_t *ids, size_t n);
+/* Asks the scheduler for all choices of all prompts. */
+void generation_start(generation *g);
+/* Ends the call by what is wrong with it. */
+void generation_refuse(generation *g, const problem *p);
+
+/* Sends an event of the stream: a line of JSON with "data: " before it, and with "event: NAME" if the name is not NULL.
+ * generation_send_line: the line alone. Both free it. */
+void generation_send(generation *g, const char *name, json_line *l);
+void generation_send_line(generation *g, json_line *l);
+
+size_t generation_n_prompt(const generation *g);
+size_t generation_n_generated(const generation *g);
+size_t generation_n_cached(const generation *g);
+/* The member "timings", with the names of llama.cpp's server. */
+void generation_write_timings(json *j, const generation *g);
+/* "stop" */
+const char *finish_word(finish_reason f);
+
+uint64_t random_number(void);
+
+/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone, and
+ * pauses those of clients that do not read. */
+void generations_tend(engine *e);
+void generations_cancel_all(engine *e);
+
+#endif

@@ -1,0 +1,144 @@
+/* Reads the fields of a request for text that are the same in all APIs: sampling, length, stop strings, stream. */
+#define _GNU_SOURCE
+#include "serve/api/generation.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+uint64_t random_number(void)
+{
+    uint64_t x = 0;
+    while (getrandom(&x, sizeof x, 0) != sizeof x) {
+    }
+    return x;
+}
+
+/* ---- sampling -------------------------------------------------------------------------------------------- */
+
+static void read_float(fields *f, const char *name, double least, double most, float *value)
+{
+    double x = (double)*value;
+    if (fields_float(f, name, least, most, &x)) *value = (float)x;
+}
+
+void sampling_read(generation *g, fields *f)
+{
+    hearth_sampler_options *o = &g->sampler;
+    int64_t top_k = o->top_k, last_n = o->repeat_last_n, seed = -1;
+    read_float(f, "temperature", 0.0, 5.0, &o->temperature);
+    read_float(f, "top_p", 1e-6, 1.0, &o->top_p);
+    read_float(f, "min_p", 0.0, 1.0, &o->min_p);
+    read_float(f, "typical_p", 1e-6, 1.0, &o->typical_p);
+    read_float(f, "repeat_penalty", 1e-3, 1e3, &o->repeat_penalty);
+    read_float(f, "presence_penalty", -2.0, 2.0, &o->presence_penalty);
+    read_float(f, "frequency_penalty", -2.0, 2.0, &o->frequency_penalty);
+    if (fields_int(f, "top_k", 0, INT32_MAX, &top_k)) o->top_k = (int32_t)top_k;
+    if (fields_int(f, "repeat_last_n", -1, INT32_MAX, &last_n)) o->repeat_last_n = (int32_t)last_n;
+    fields_int(f, "seed", INT64_MIN, INT64_MAX, &seed);
+    o->seed = seed < 0 ? random_number() >> 1 : (uint64_t)seed; /* half: JSON's readers have signed numbers */
+}
+
+enum { MAX_BIASES = 1024 };
+
+typedef struct bias_list {
+    fields *f;
+    hearth_logit_bias *at;
+    size_t n;
+    uint32_t n_vocab;
+} bias_list;
+
+/* -100 bans the token. */
+static bool add_bias(void *user, const char *key, const json_in *value)
+{
+    bias_list *l = user;
+    char *end;
+    unsigned long long id = strtoull(key, &end, 10);
+    json_in_kind kind = json_in_kind_of(value);
+    if (*key < '0' || *key > '9' || *end || id >= l->n_vocab)
+        return fields_fail(l->f, "logit_bias", "%.40s is no id from 0 to %u", key, l->n_vocab - 1);
+    double x = kind == JSON_IN_INTEGER || kind == JSON_IN_REAL ? json_in_number(value) : 1000.0;
+    if (!(x >= -100.0 && x <= 100.0))
+        return fields_fail(l->f, "logit_bias", "numbers from -100 to 100 are expected");
+    l->at[l->n++] = (hearth_logit_bias){(int32_t)id, x <= -100.0 ? -__builtin_inff() : (float)x};
+    return true;
+}
+
+static void read_biases(fields *f, generation *g)
+{
+    const json_in *object;
+    bias_list l = {.f = f, .n_vocab = g->engine->info.n_vocab};
+    if (!fields_object(f, "logit_bias", &object) || !object) return;
+    size_t n = json_in_size(object);
+    if (n > MAX_BIASES) {
+        fields_fail(f, "logit_bias", "%zu tokens; at most %d are taken", n, MAX_BIASES);
+        return;
+    }
+    g->biases = l.at = calloc(n + 1, sizeof *l.at);
+    if (!l.at) problem_set(f->problem, 503, "", "out of memory");
+    else if (json_in_each(object, add_bias, &l)) g->sampler.bias = l.at, g->sampler.n_bias = l.n;
+}
+
+/* ---- stop strings ---------------------------------------------------------------------------------------- */
+
+static void add_stop(fields *f, const char *name, const json_in *v, stop_list *to)
+{
+    size_t n;
+    if (json_in_kind_of(v) != JSON_IN_TEXT) {
+        fields_fail(f, name, "a text or an array of texts is expected");
+        return;
+    }
+    const char *text = json_in_bytes(v, &n);
+    if (n == 0 || n > MAX_STOP_SIZE) fields_fail(f, name, "texts of 1 to %d bytes are expected", MAX_STOP_SIZE);
+    else to->at[to->n].text = text, to->at[to->n++].n = n;
+}
+
+void stops_read(generation *g, fields *f, const char *name)
+{
+    const json_in *v = fields_value(f, name);
+    size_t n = json_in_count(v);
+    if (!v) return;
+    if (json_in_kind_of(v) != JSON_IN_ARRAY) {
+        add_stop(f, name, v, &g->stops);
+    } else if (n > MAX_STOPS) {
+        fields_fail(f, name, "%zu texts; at most %d are taken", n, MAX_STOPS);
+    } else {
+        for (size_t i = 0; i < n; i++) add_stop(f, name, json_in_at(v, i), &g->stops);
+    }
+}
+
+/* ---- all -------------------------------------------------------------------------------------------------- */
+
+/* What would change the answer and is not offered is refused by name. */
+static void refuse_others(fields *f)
+{
+    static const char *const names[] = {"suffix", "prediction", "web_search_options", "audio"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (fields_value(f, names[i])) fields_fail(f, names[i], "is not supported");
+}
+
+static void read_stream(fields *f, generation *g)
+{
+    const json_in *options;
+    fields_bool(f, "stream", &g->is_stream);
+    if (!fields_object(f, "stream_options", &options) || !options) return;
+    fields inner = {.object = options, .problem = f->problem};
+    snprintf(inner.path, sizeof inner.path, "stream_options");
+    fields_bool(&inner, "include_usage", &g->include_usage);
+}
+
+bool generation_read(generation *g, fields *f)
+{
+    int64_t max = g->format->max_token, newer = 0, n_choice = 1;
+    sampling_read(g, f);
+    read_biases(f, g);
+    fields_int(f, "max_tokens", 1, UINT32_MAX, &max);
+    if (fields_int(f, "max_completion_tokens", 1, UINT32_MAX, &newer) && newer > 0) max = newer;
+    g->max_token = (uint32_t)max;
+    if (fields_int(f, "n", 1, MAX_CHOICES, &n_choice)) g->n_choice = (uint32_t)n_choice;
+    fields_bool(f, "ignore_eos", &g->ignore_end);
+    stops_read(g, f, "stop");
+    read_stream(f, g);
+    refuse_others(f);
+    return response_format_read(f, &g->constraint);
+}

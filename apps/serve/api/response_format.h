@@ -1,0 +1,28 @@
+/* Which texts a request allows: response_format of OpenAI's protocol, llama.cpp's fields json_schema and grammar, and
+ * calls of functions. */
+#ifndef HEARTH_APPS_SERVE_API_RESPONSE_FORMAT_H
+#define HEARTH_APPS_SERVE_API_RESPONSE_FORMAT_H
+
+#include "serve/api/fields.h"
+
+typedef struct wanted_constraint {
+    hearth_constraint_kind kind;
+    const json_in *schema; /* JSON_SCHEMA */
+    const char *text;      /* GRAMMAR, CALLS: n bytes */
+    size_t n;
+    bool one_call;
+    const char *field; /* for messages; NULL: all texts are allowed */
+} wanted_constraint;
+
+/* False: f->problem says what is wrong. */
+bool response_format_read(fields *f, wanted_constraint *out);
+/* An object {"type": "text" | "json_object" | "json_schema", ...}; path: of it, for messages. A schema stands in it, or,
+ * for the chat API, in its member json_schema. */
+bool response_format_read_object(fields *f, const json_in *format, const char *path, wanted_constraint *out);
+void response_format_want_schema(wanted_constraint *out, const char *field, const json_in *schema);
+
+/* *out: closed by the caller; NULL: all texts are allowed. False: *p says what is wrong. chat may be NULL. */
+bool wanted_constraint_open(const wanted_constraint *w, const hearth_model *model, const hearth_chat *chat,
+                            bool in_reasoning, hearth_constraint **out, problem *p);
+
+#endif

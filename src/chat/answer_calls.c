@@ -1,0 +1,284 @@
+/* Calls whose arguments are JSON: {"name": "f", "arguments": {...}}, in an array too, and names before arguments. The
+ * arguments are given as they come. */
+#include "chat/answer_int.h"
+
+#include "text/utf8.h"
+
+#include <string.h>
+
+static hth_answer_state head, named_head, arguments, text_arguments, rest, end;
+
+bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n)
+{
+    while (n > 0 && (*name == ' ' || *name == '\n')) name++, n--;
+    while (n > 0 && (name[n - 1] == ' ' || name[n - 1] == '\n')) n--;
+    bool ok = n > 0 && n < sizeof a->name;
+    for (size_t i = 0; ok && i < n; i++) {
+        char c = name[i];
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+             c == '-' || c == '.' || c == ':' || c == '/';
+    }
+    if (!ok) return false;
+    memcpy(a->name, name, n);
+    a->name[n] = '\0';
+    a->mark = "";
+    a->n_call++;
+    a->n_argument = 0;
+    a->scan = (hth_json_scan){0};
+    hth_answer_give(a, HEARTH_ANSWER_CALL, a->name, n);
+    return true;
+}
+
+hth_answer_step hth_answer_no_call(hth_answer *a)
+{
+    hth_answer_give(a, HEARTH_ANSWER_TEXT, a->mark, strlen(a->mark));
+    a->mark = "";
+    a->has_text = true;
+    a->skip_space = false;
+    hth_answer_go(a, hth_answer_text);
+    return HTH_STEP_DONE;
+}
+
+bool hth_json_scan_value(hth_json_scan *s, const char *text, size_t n, size_t *at)
+{
+    for (; *at < n; ++*at) {
+        char c = text[*at];
+        if (s->in_text) {
+            if (s->escaped) s->escaped = false;
+            else if (c == '\\') s->escaped = true;
+            else if (c == '"') s->in_text = false;
+            if (!s->in_text && s->depth == 0) return ++*at, true;
+        } else if (c == '"') {
+            s->in_text = s->started = true;
+        } else if (c == '{' || c == '[') {
+            s->depth++, s->started = true;
+        } else if (c == '}' || c == ']') {
+            if (s->depth == 0) return true; /* of what is around a number or word */
+            if (--s->depth == 0) return ++*at, true;
+        } else if (s->depth == 0 && s->started && (c == ',' || c == ' ' || c == '\n')) {
+            return true;
+        } else if (c != ' ' && c != '\n' && c != '\t' && c != '\r') {
+            s->started = true;
+        }
+    }
+    return false;
+}
+
+/* ---- {"name", "arguments"} ------------------------------------------------------------------------------- */
+
+typedef struct json_head {
+    enum { HEAD_WAIT, HEAD_BAD, HEAD_OPEN, HEAD_WHOLE } end;
+    size_t name, n_name;           /* in the held text, without quotes */
+    size_t arguments, n_arguments; /* OPEN: where they begin; else a whole value, or n_arguments 0 */
+    size_t n;                      /* WHOLE: of all */
+} json_head;
+
+static size_t skip(const hth_answer *a, size_t at) { return at + hth_answer_space(a, at); }
+
+static bool key_is(const hth_answer *a, size_t from, size_t to, const char *name)
+{
+    return to - from == strlen(name) + 2 && memcmp(a->held + from + 1, name, to - from - 2) == 0;
+}
+
+/* One member, from *at on; h->end changes if that ends the head. */
+static bool read_member(const hth_answer *a, size_t *at, json_head *h)
+{
+    size_t key = skip(a, *at), behind = key;
+    hth_json_scan s = {0};
+    if (key == a->n) return false;
+    if (a->held[key] != '"') return h->end = HEAD_BAD, false;
+    if (!hth_json_scan_value(&s, a->held, a->n, &behind)) return false;
+    size_t value = skip(a, behind);
+    if (value == a->n) return false;
+    if (a->held[value] != ':') return h->end = HEAD_BAD, false;
+    value = skip(a, value + 1);
+    if (value == a->n) return false;
+    bool is_arguments = key_is(a, key, behind, "arguments") || key_is(a, key, behind, "parameters");
+    if (is_arguments && h->n_name > 0) {
+        h->arguments = value;
+        return h->end = HEAD_OPEN, false;
+    }
+    *at = value;
+    s = (hth_json_scan){0};
+    if (!hth_json_scan_value(&s, a->held, a->n, at)) return false;
+    if (is_arguments) h->arguments = value, h->n_arguments = *at - value;
+    if (key_is(a, key, behind, "name") && a->held[value] == '"' && *at - value > 2)
+        h->name = value + 1, h->n_name = *at - value - 2;
+    return true;
+}
+
+static json_head read_head(const hth_answer *a)
+{
+    json_head h = {.end = HEAD_WAIT};
+    size_t at = skip(a, 0);
+    if (at == a->n) return h;
+    if (a->held[at++] != '{') return h.end = HEAD_BAD, h;
+    while (read_member(a, &at, &h)) {
+        at = skip(a, at);
+        if (at == a->n) return h;
+        if (a->held[at] == '}') {
+            h.end = h.n_name > 0 ? HEAD_WHOLE : HEAD_BAD;
+            h.n = at + 1;
+            return h;
+        }
+        if (a->held[at++] != ',') return h.end = HEAD_BAD, h;
+    }
+    return h;
+}
+
+static void give_arguments(hth_answer *a, size_t from, size_t n)
+{
+    if (n == 0) hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, "{}", 2);
+    else hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, a->held + from, n);
+}
+
+static hth_answer_step head(hth_answer *a)
+{
+    json_head h = read_head(a);
+    if (h.end == HEAD_WAIT && !a->final) return HTH_STEP_WAIT;
+    bool is_call =
+        (h.end == HEAD_OPEN || h.end == HEAD_WHOLE) && hth_answer_begin_call(a, a->held + h.name, h.n_name);
+    if (!is_call) return hth_answer_no_call(a);
+    if (h.end == HEAD_OPEN) {
+        bool is_text = a->held[h.arguments] == '"';
+        hth_answer_take(a, h.arguments);
+        hth_answer_go(a, is_text ? text_arguments : arguments);
+        return HTH_STEP_DONE;
+    }
+    give_arguments(a, h.arguments, h.n_arguments);
+    hth_answer_take(a, h.n);
+    hth_answer_go(a, end);
+    return HTH_STEP_DONE;
+}
+
+static hth_answer_step arguments(hth_answer *a)
+{
+    bool is_whole = hth_json_scan_value(&a->scan, a->held, a->n, &a->at);
+    size_t n = a->at;
+    hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, a->held, n);
+    hth_answer_take(a, n);
+    if (!is_whole) return HTH_STEP_WAIT;
+    a->scan = (hth_json_scan){.depth = 1};
+    hth_answer_go(a, a->o.calls->style == HTH_CALL_JSON ? rest : end);
+    return HTH_STEP_DONE;
+}
+
+/* The character of an escape at `at`, behind its backslash. Returns the bytes that it takes there. */
+static size_t read_escape(const char *at, size_t left, char *out, size_t *n)
+{
+    static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
+    const char *known = strchr(from, *at);
+    uint32_t c = 0;
+    if (*at != 'u' || left < 5) {
+        out[(*n)++] = known && *at ? to[known - from] : *at;
+        return 1;
+    }
+    for (int i = 1; i <= 4; i++) {
+        char d = (char)(at[i] | 32);
+        c = c << 4 | (uint32_t)(d >= 'a' && d <= 'f' ? d - 'a' + 10 : d & 15);
+    }
+    *n += hth_text_utf8_encode(c >= 0xD800 && c < 0xE000 ? 0xFFFD : c, out + *n);
+    return 5;
+}
+
+/* Arguments that are a text with JSON in it. */
+static hth_answer_step text_arguments(hth_answer *a)
+{
+    if (!hth_json_scan_value(&a->scan, a->held, a->n, &a->at) && !a->final) return HTH_STEP_WAIT;
+    size_t n = 0, end_of = a->at > 1 && a->held[a->at - 1] == '"' ? a->at - 1 : a->at, taken = a->at;
+    for (size_t i = 1; i < end_of;) {
+        if (a->held[i] != '\\' || i + 1 == end_of) a->held[n++] = a->held[i++];
+        else i += 1 + read_escape(a->held + i + 1, end_of - i - 1, a->held, &n);
+    }
+    hth_answer_give(a, HEARTH_ANSWER_ARGUMENTS, a->held, n);
+    hth_answer_take(a, taken);
+    a->scan = (hth_json_scan){.depth = 1};
+    hth_answer_go(a, rest);
+    return HTH_STEP_DONE;
+}
+
+/* The members behind the arguments. */
+static hth_answer_step rest(hth_answer *a)
+{
+    bool is_whole = hth_json_scan_value(&a->scan, a->held, a->n, &a->at);
+    hth_answer_take(a, a->at);
+    if (!is_whole) return HTH_STEP_WAIT;
+    hth_answer_go(a, end);
+    return HTH_STEP_DONE;
+}
+
+/* What is between two calls. */
+static hth_answer_step end(hth_answer *a)
+{
+    const hth_call_format *f = a->o.calls;
+    bool is_array = strchr(f->first, '[') && strrchr(f->first, '[')[1] == '\0';
+    bool is_bare = f->style == HTH_CALL_JSON && !*f->first && !*f->open;
+    size_t at = 0;
+    while (at < a->n && strchr(is_bare ? " \n\t\r;" : " \n\t\r`", a->held[at])) at++;
+    hth_answer_take(a, at);
+    if (a->n == 0) return HTH_STEP_WAIT;
+    char c = a->held[0];
+    if (is_array && (c == ',' || c == ']')) hth_answer_take(a, 1);
+    bool more = (is_array && c == ',') || (is_bare && c == '{');
+    a->skip_space = true;
+    hth_answer_go(a, more ? head : hth_answer_text);
+    return HTH_STEP_DONE;
+}
+
+/* ---- names before arguments ------------------------------------------------------------------------------- */
+
+/* All up to the first brace: the name, and marks around it. */
+static hth_answer_step named_head(hth_answer *a)
+{
+    const hth_call_format *f = a->o.calls;
+    const char *brace = memchr(a->held, '{', a->n);
+    if (!brace && !a->final) return HTH_STEP_WAIT;
+    size_t n = brace ? (size_t)(brace - a->held) : a->n, from = hth_answer_find(a, 0, f->name_mark);
+    from = from < n ? from + strlen(f->name_mark) : hth_answer_space(a, 0);
+    size_t to = from;
+    while (to < n && !strchr("[<\n`", a->held[to])) to++;
+    if (!brace || !hth_answer_begin_call(a, a->held + from, to - from)) return hth_answer_no_call(a);
+    hth_answer_take(a, n);
+    hth_answer_go(a, arguments);
+    return HTH_STEP_DONE;
+}
+
+/* ---- beginnings -------------------------------------------------------------------------------------------- */
+
+hth_answer_step hth_answer_call(hth_answer *a)
+{
+    const hth_call_format *f = a->o.calls;
+    hth_answer_take(a, hth_answer_space(a, 0));
+    if (a->n == 0 && !a->final) return HTH_STEP_WAIT;
+    if (f->style == HTH_CALL_JSON && a->n > 0 && a->held[0] == '[') hth_answer_take(a, 1);
+    hth_answer_go(a, f->style == HTH_CALL_JSON    ? head
+                     : f->style == HTH_CALL_NAMED ? named_head
+                     : f->style == HTH_CALL_PAIRS ? hth_answer_pairs
+                                                  : hth_answer_elements);
+    return HTH_STEP_DONE;
+}
+
+hth_answer_step hth_answer_bare_call(hth_answer *a)
+{
+    size_t space = hth_answer_space(a, 0);
+    if (space == a->n && !a->final) return HTH_STEP_WAIT;
+    if (space < a->n && a->held[space] == '{') {
+        json_head h = read_head(a);
+        if (h.end == HEAD_WAIT && !a->final) return HTH_STEP_WAIT;
+        if (h.end != HEAD_BAD && h.end != HEAD_WAIT) {
+            hth_answer_go(a, head);
+            return HTH_STEP_DONE;
+        }
+    }
+    int mark = hth_answer_has(a, space, a->o.calls->mark);
+    if (mark < 0) return HTH_STEP_WAIT;
+    if (mark > 0) {
+        a->mark = a->o.calls->mark;
+        hth_answer_take(a, space + strlen(a->mark));
+        hth_answer_go(a, hth_answer_call);
+        return HTH_STEP_DONE;
+    }
+    a->has_text = true; /* it is text from here on */
+    hth_answer_go(a, hth_answer_text);
+    return HTH_STEP_DONE;
+}

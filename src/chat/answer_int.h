@@ -1,0 +1,68 @@
+/* State of an answer that is divided, for answer*.c only. The text that is not decided yet is held; each step takes a
+ * part of its beginning, or says that more must come first. */
+#ifndef HTH_CHAT_ANSWER_INT_H
+#define HTH_CHAT_ANSWER_INT_H
+
+#include "base/alloc.h"
+#include "chat/answer.h"
+
+typedef enum hth_answer_step {
+    HTH_STEP_DONE, /* something was taken, or the state has changed: go on */
+    HTH_STEP_WAIT, /* the rest can only be read when more has come */
+} hth_answer_step;
+
+typedef hth_answer_step hth_answer_state(hth_answer *a);
+
+/* Where a reader of JSON stands in one value. */
+typedef struct hth_json_scan {
+    uint32_t depth;
+    bool in_text, escaped, started;
+} hth_json_scan;
+
+struct hth_answer {
+    hth_answer_options o;
+    hth_answer_state *state;
+    char *held; /* [n] */
+    size_t n, capacity;
+    size_t at;        /* of the held text: what a state has looked at */
+    bool final;       /* nothing follows */
+    bool has_text;    /* text was given */
+    bool skip_space;  /* white space that comes next is no text */
+    bool has_memory;  /* false: memory ran out */
+    const char *mark; /* that opened what may be a call; "": none */
+    uint32_t n_call;
+    hth_json_scan scan; /* of arguments */
+    char name[72];      /* of the function that is called */
+    uint32_t n_argument, n_message;
+};
+
+/* Gives bytes to the caller. */
+void hth_answer_give(hth_answer *a, hearth_answer_kind kind, const char *text, size_t n);
+void hth_answer_take(hth_answer *a, size_t n);              /* drops n held bytes */
+void hth_answer_go(hth_answer *a, hth_answer_state *state); /* the next state */
+/* Length of the white space at `from`. */
+size_t hth_answer_space(const hth_answer *a, size_t from);
+/* The first place of mark at or behind `from`; SIZE_MAX: none. */
+size_t hth_answer_find(const hth_answer *a, size_t from, const char *mark);
+/* Whether mark stands at `at`: 1, 0, or -1 if it may yet. */
+int hth_answer_has(const hth_answer *a, size_t at, const char *mark);
+/* Bytes at the end of the held text with which mark may begin. */
+size_t hth_answer_unsure(const hth_answer *a, const char *mark);
+
+/* Goes over one JSON value from `*at` on: true when it is complete; *at is then behind it. */
+bool hth_json_scan_value(hth_json_scan *s, const char *text, size_t n, size_t *at);
+
+/* A call begins with this name. False: it is no name. */
+bool hth_answer_begin_call(hth_answer *a, const char *name, size_t n);
+/* What was held is no call: it becomes text, with the mark before it. */
+hth_answer_step hth_answer_no_call(hth_answer *a);
+
+/* States. */
+hth_answer_state hth_answer_text;      /* answer.c: text between marks */
+hth_answer_state hth_answer_call;      /* answer_calls.c: a mark that opens a call was taken */
+hth_answer_state hth_answer_bare_call; /* a call without a mark may begin here */
+hth_answer_state hth_answer_elements;  /* answer_elements.c */
+hth_answer_state hth_answer_pairs;
+hth_answer_state hth_answer_harmony; /* answer_harmony.c */
+
+#endif

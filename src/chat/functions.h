@@ -1,0 +1,28 @@
+/* The functions that a model may call, as JSON in OpenAI's form: [{"type": "function", "function": {"name",
+ * "description", "parameters"}}]; and how a model is told of them whose template shows none. */
+#ifndef HTH_CHAT_FUNCTIONS_H
+#define HTH_CHAT_FUNCTIONS_H
+
+#include "base/alloc.h"
+#include "chat/template.h"
+
+/* Whether the schema of a function says that an argument is a text. false also if it says nothing. tools: NULL, or
+ * terminated. *has_memory becomes false if memory ran out. */
+bool hth_function_takes_text(const char *tools, hth_str function, hth_str argument, bool *has_memory);
+/* Whether a text is one JSON value. */
+bool hth_is_json(const char *text, size_t n, bool *has_memory);
+
+/* Conversations for templates that show no functions: tools become a text of the system's, calls the text that
+ * hth_call_format_plain reads, and results a text of the user's. */
+typedef struct hth_plain_messages {
+    hth_message *at;
+    size_t n;
+    hth_arena arena;
+} hth_plain_messages;
+
+/* FORMAT: tools or members are no such JSON; MEMORY. */
+hearth_status hth_plain_messages_make(const hth_message *messages, size_t n, hth_str tools,
+                                      hth_plain_messages *out, hearth_error *err);
+void hth_plain_messages_free(hth_plain_messages *m);
+
+#endif

@@ -1,0 +1,100 @@
+/* Implements answers of hearth.h: tokens to text, with control tokens only where they are marks, then chat/answer.c. */
+#include "base/alloc.h"
+#include "engine/chat_int.h"
+
+#include <string.h>
+
+struct hearth_answer {
+    hth_answer_options o;
+    hth_answer *parts; /* NULL: all is text */
+    hth_detok detok;
+    int32_t n_vocab;
+    char *bytes;
+};
+
+/* The tokens at the end of a prompt that are looked at, and the bytes of their text. */
+enum { N_LAST = 8, MAX_LAST = 256 };
+
+bool hearth_chat_is_reasoning(const hearth_chat *chat, const int32_t *ids, size_t n_ids)
+{
+    char text[MAX_LAST];
+    size_t n = 0, n_piece;
+    if (!chat->reasoning) return false;
+    for (size_t i = n_ids > N_LAST ? n_ids - N_LAST : 0; i < n_ids; i++) {
+        const char *piece = hth_token_piece(chat->model->tokenizer, ids[i], true, &n_piece);
+        if (n_piece > MAX_LAST - n) return false;
+        memcpy(text + n, piece, n_piece);
+        n += n_piece;
+    }
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--;
+    size_t n_open = strlen(chat->reasoning->open);
+    return n >= n_open && memcmp(text + n - n_open, chat->reasoning->open, n_open) == 0;
+}
+
+static hearth_status open_parts(hearth_answer *a, const hearth_answer_options *o, hearth_error *err)
+{
+    const hearth_chat *chat = o->chat;
+    a->o = (hth_answer_options){
+        .tools = o->tools, .fn = o->fn, .user = o->user, .in_reasoning = o->in_reasoning};
+    if (!chat) return HEARTH_OK;
+    a->o.reasoning = chat->reasoning;
+    bool harmony = chat->calls && chat->calls->style == HTH_CALL_HARMONY;
+    if (o->tools || harmony) a->o.calls = hth_chat_calls(chat);
+    return a->o.calls || a->o.reasoning ? hth_answer_open(&a->o, &a->parts, err) : HEARTH_OK;
+}
+
+hearth_status hearth_answer_open(const hearth_model *m, const hearth_answer_options *o, hearth_answer **out,
+                                 hearth_error *err)
+{
+    *out = NULL;
+    hearth_status st = hth_engine_need_tokenizer(m, err);
+    if (st != HEARTH_OK) return st;
+    hearth_answer *a = hth_alloc(1, sizeof *a);
+    size_t size = hth_detok_max_bytes(m->tokenizer);
+    if (a) a->bytes = hth_alloc(1, size);
+    st = a && a->bytes ? open_parts(a, o, err) : hth_fail_memory(err, size, "an answer");
+    if (st != HEARTH_OK) {
+        hearth_answer_close(a);
+        return st;
+    }
+    a->n_vocab = (int32_t)m->model->hparams.n_vocab;
+    hth_detok_init(&a->detok, m->tokenizer, false, o->at_start);
+    *out = a;
+    return HEARTH_OK;
+}
+
+void hearth_answer_close(hearth_answer *a)
+{
+    if (!a) return;
+    hth_answer_close(a->parts);
+    hth_free(a->bytes);
+    hth_free(a);
+}
+
+static hearth_status give(hearth_answer *a, const char *text, size_t n, hearth_error *err)
+{
+    if (a->parts) return hth_answer_push(a->parts, text, n, err);
+    if (n > 0) a->o.fn(a->o.user, HEARTH_ANSWER_TEXT, text, n);
+    return HEARTH_OK;
+}
+
+hearth_status hearth_answer_push(hearth_answer *a, int32_t id, hearth_error *err)
+{
+    const hth_tokenizer *tok = a->detok.tok;
+    if (id < 0 || id >= a->n_vocab)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
+                        a->n_vocab - 1);
+    if (id >= hth_tokenizer_n_vocab(tok)) return HEARTH_OK; /* padding */
+    if (!a->parts || hth_tokenizer_kind(tok, id) != HTH_TOKEN_CONTROL)
+        return give(a, a->bytes, hth_detok_push(&a->detok, id, a->bytes), err);
+    hth_str mark = hth_tokenizer_entry(tok, id);
+    if (!hth_answer_is_mark(&a->o, mark)) return HEARTH_OK;
+    hearth_status st = give(a, a->bytes, hth_detok_flush(&a->detok, a->bytes), err);
+    return st == HEARTH_OK ? give(a, mark.bytes, mark.n, err) : st;
+}
+
+hearth_status hearth_answer_finish(hearth_answer *a, hearth_error *err)
+{
+    hearth_status st = give(a, a->bytes, hth_detok_flush(&a->detok, a->bytes), err);
+    return st == HEARTH_OK && a->parts ? hth_answer_finish(a->parts, err) : st;
+}

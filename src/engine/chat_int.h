@@ -1,0 +1,26 @@
+/* A chat of hearth.h, for chat.c, answer.c and constraint.c. */
+#ifndef HTH_ENGINE_CHAT_INT_H
+#define HTH_ENGINE_CHAT_INT_H
+
+#include "chat/answer.h"
+#include "chat/chat_formats.h"
+#include "chat/functions.h"
+#include "engine/engine.h"
+
+struct hearth_chat {
+    const hearth_model *model;
+    hth_template *template;        /* NULL: format renders */
+    const hth_chat_format *format; /* NULL: template renders */
+    const char *name;
+    const hth_call_format *calls;         /* NULL: the template shows no functions */
+    const hth_reasoning_marks *reasoning; /* NULL: none */
+};
+
+static inline bool hth_chat_shows_functions(const hearth_chat *chat) { return chat->template && chat->calls; }
+/* How the model writes calls. */
+static inline const hth_call_format *hth_chat_calls(const hearth_chat *chat)
+{
+    return chat->calls ? chat->calls : hth_call_format_plain();
+}
+
+#endif

@@ -1,0 +1,297 @@
+/* What answers are divided into: each format of calls and reasoning, whole, byte by byte and in random parts; answers
+ * that break their format; every allocation that fails; and how conversations with calls are rendered. */
+#include "base/alloc.h"
+#include "chat/answer.h"
+#include "chat/functions.h"
+#include "chat/template.h"
+#include "support/test.h"
+
+#include "base/random.h"
+
+#define BAR "\xEF\xBD\x9C"
+#define LOW "\xE2\x96\x81"
+#define DS(WORDS) "<" BAR WORDS BAR ">"
+#define DS_BEGIN DS("tool" LOW "calls" LOW "begin")
+#define DS_END DS("tool" LOW "calls" LOW "end")
+#define DS_CALL DS("tool" LOW "call" LOW "begin")
+#define DS_CALL_END DS("tool" LOW "call" LOW "end")
+#define DS_SEP DS("tool" LOW "sep")
+
+static const char tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": {\"type\": \"object\", \"properties\": "
+    "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"any\": {\"type\": [\"null\", \"string\"]}}}}}]";
+
+/* Parts of templates that tell the formats. */
+#define HERMES "<tool_call> tools"
+#define THINKS "</think>"
+#define CODER "<function= <parameter= </think>"
+#define GLM "<arg_key> <arg_value>"
+#define MISTRAL "[TOOL_CALLS]"
+#define MISTRAL_11 "[TOOL_CALLS][ARGS]"
+#define DEEPSEEK DS_CALL "```json"
+#define DEEPSEEK_31 DS_CALL
+#define LLAMA "<|start_header_id|> \"parameters\""
+#define HARMONY "<|channel|> tools"
+
+/* ---- dividing --------------------------------------------------------------------------------------------- */
+
+typedef struct seen {
+    char text[2000]; /* "T[text]R[reasoning]C[name]A[arguments]" */
+    size_t n;
+    int last;
+} seen;
+
+static void note(void *user, hearth_answer_kind kind, const char *text, size_t n)
+{
+    seen *s = user;
+    CHECK(n > 0);
+    if (s->last >= 0 && ((int)kind != s->last || kind == HEARTH_ANSWER_CALL)) s->text[s->n++] = ']', s->last = -1;
+    if (s->last < 0) s->text[s->n++] = "TRCA"[kind], s->text[s->n++] = '[';
+    s->last = (int)kind;
+    if (!CHECK(n < sizeof s->text - s->n - 8)) return;
+    memcpy(s->text + s->n, text, n);
+    s->n += n;
+}
+
+static hth_answer_options options_of(const char *template_text, bool with_tools, bool in_reasoning, seen *s)
+{
+    const hth_str source = {template_text, strlen(template_text)};
+    const hth_call_format *calls = hth_call_format_detect(source);
+    *s = (seen){.last = -1};
+    return (hth_answer_options){.calls = with_tools ? calls ? calls : hth_call_format_plain() : NULL,
+                                .reasoning = hth_reasoning_detect(source),
+                                .in_reasoning = in_reasoning,
+                                .tools = with_tools ? tools : NULL,
+                                .fn = note,
+                                .user = s};
+}
+
+/* In parts of `size` bytes; 0: of random sizes. */
+static hearth_status divide(const hth_answer_options *o, const char *text, size_t size, uint64_t seed)
+{
+    hth_answer *a;
+    hearth_error err;
+    seen *s = o->user;
+    size_t n = strlen(text);
+    hearth_status st = hth_answer_open(o, &a, &err);
+    if (st != HEARTH_OK) return st;
+    for (size_t at = 0, part; at < n && st == HEARTH_OK; at += part) {
+        part = size ? size : 1 + (size_t)(hth_random_next(&seed) % 9);
+        if (part > n - at) part = n - at;
+        st = hth_answer_push(a, text + at, part, &err);
+    }
+    if (st == HEARTH_OK) st = hth_answer_finish(a, &err);
+    if (s->last >= 0) s->text[s->n++] = ']';
+    s->text[s->n] = '\0';
+    hth_answer_close(a);
+    return st;
+}
+
+typedef struct answer_case {
+    const char *name, *template_text;
+    bool with_tools, in_reasoning;
+    const char *text, *wanted;
+} answer_case;
+
+static const answer_case cases[] = {
+    {"text alone", "", false, false, " <think>a</think> \n<tool_call>", "T[ <think>a</think> \n<tool_call>]"},
+    {"text with functions", HERMES, true, false, "Hello < tool_c\n", "T[Hello < tool_c\n]"},
+    {"reasoning", THINKS, false, false, "<think>\nWell,\n\nhm. </think>\n\nYes. ", "R[Well,\n\nhm.]T[Yes. ]"},
+    {"reasoning begun", THINKS, false, true, "\nhm </think>Yes <think>x", "R[hm]T[Yes <think>x]"},
+    {"reasoning without end", THINKS, false, true, "a </thin", "R[a </thin]"},
+    {"no reasoning", THINKS, false, false, "No. <think>a</think>", "T[No. <think>a</think>]"},
+    {"empty reasoning", THINKS, false, false, "<think>\n\n</think>\n\nYes", "T[Yes]"},
+
+    {"hermes", HERMES, true, false, "Let me.\n\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\": \"a}\\\"b\"}}\n</tool_call>",
+     "T[Let me.]C[find]A[{\"text\": \"a}\\\"b\"}]"},
+    {"hermes, two", HERMES, true, false,
+     "<tool_call>{\"name\":\"find\",\"arguments\":{}}</tool_call>\n<tool_call>\n{\"arguments\": {\"n\": [1, {}]}, \"name\": "
+     "\"f.x\"}\n</tool_call>\n",
+     "C[find]A[{}]C[f.x]A[{\"n\": [1, {}]}]"},
+    {"hermes, text behind", HERMES, true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> ok", "C[f]A[{}]T[ok]"},
+    {"hermes, without arguments", HERMES, true, false, "<tool_call>{\"name\":\"f\"}</tool_call>", "C[f]A[{}]"},
+    {"hermes, arguments as a text", HERMES, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"\\u00e4\\\\n\\\"}\"}</tool_call>", "C[f]A[{\"a\": \"\xC3\xA4\\n\"}]"},
+    {"hermes, no JSON", HERMES, true, false, "<tool_call>\nfind(1)</tool_call>x", "T[<tool_call>find(1)</tool_call>x]"},
+    {"hermes, no name", HERMES, true, false, "<tool_call>{\"a\": 1}</tool_call>", "T[<tool_call>{\"a\": 1}</tool_call>]"},
+    {"hermes, cut in the arguments", HERMES, true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": \"b", "C[f]A[{\"a\": \"b]"},
+    {"hermes, cut in the head", HERMES, true, false, "<tool_call>{\"name\":\"f", "T[<tool_call>{\"name\":\"f]"},
+    {"hermes, not asked for", HERMES, false, false, "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+     "T[<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>]"},
+    {"hermes behind reasoning", HERMES THINKS, true, false,
+     "<think>I <tool_call>\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>",
+     "R[I <tool_call>]C[f]A[{\"a\": 1}]"},
+    {"plain", "", true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":-1.5e3}}</tool_call>", "C[f]A[{\"a\":-1.5e3}]"},
+
+    {"elements", CODER, true, true,
+     "hm\n</think>\n\nI look.\n\n<tool_call>\n<function=find>\n<parameter=text>\n12\n\"x\"\\\n</parameter>\n<parameter=n>\n12\n"
+     "</parameter>\n<parameter=any>\ntrue\n</parameter>\n<parameter=other>\n[1]\n</parameter>\n<parameter=flag>\nTrue\n"
+     "</parameter>\n</function>\n</tool_call>",
+     "R[hm]T[I look.]C[find]A[{\"text\": \"12\\n\\\"x\\\"\\\\\", \"n\": 12, \"any\": \"true\", \"other\": [1], \"flag\": true}]"},
+    {"elements, none", CODER, true, false, "<tool_call>\n<function=f>\n</function>\n</tool_call>", "C[f]A[{}]"},
+    {"elements, two", CODER, true, false,
+     "<tool_call><function=f><parameter=a>b</parameter></function></tool_call>\n<tool_call><function=g></function></tool_call>",
+     "C[f]A[{\"a\": \"b\"}]C[g]A[{}]"},
+    {"elements, cut", CODER, true, false, "<tool_call>\n<function=f>\n<parameter=a>\nb", "C[f]A[{\"a\": \"b\"}]"},
+    {"elements, none of them", CODER, true, false, "<tool_call>\nwhat", "T[<tool_call>what]"},
+
+    {"pairs", GLM, true, false,
+     "Ok\n<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a\nb</arg_value>\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n"
+     "</tool_call>",
+     "T[Ok]C[find]A[{\"text\": \"a\\nb\", \"n\": 3}]"},
+    {"pairs, none", GLM, true, false, "<tool_call>f</tool_call><tool_call>g\n</tool_call>", "C[f]A[{}]C[g]A[{}]"},
+
+    {"mistral", MISTRAL, true, false,
+     "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"]\"}, \"id\": \"abcdefghi\"}, {\"name\": \"g\", \"arguments\": {}}]",
+     "C[f]A[{\"a\": \"]\"}]C[g]A[{}]"},
+    {"mistral, names first", MISTRAL_11, true, false, "A[TOOL_CALLS]f[CALL_ID]abc[ARGS]{\"a\": {}}[TOOL_CALLS]g[ARGS]{}",
+     "T[A]C[f]A[{\"a\": {}}]C[g]A[{}]"},
+    {"deepseek", DEEPSEEK, true, false,
+     "Ok" DS_BEGIN DS_CALL "function" DS_SEP "f\n```json\n{\"a\": 1}\n```" DS_CALL_END "\n" DS_CALL "function" DS_SEP
+     "g\n```json\n{}\n```" DS_CALL_END DS_END,
+     "T[Ok]C[f]A[{\"a\": 1}]C[g]A[{}]"},
+    {"deepseek 3.1", DEEPSEEK_31, true, false, DS_BEGIN DS_CALL "f" DS_SEP "{\"a\": 1}" DS_CALL_END DS_CALL "g" DS_SEP "{}" DS_CALL_END DS_END,
+     "C[f]A[{\"a\": 1}]C[g]A[{}]"},
+    {"llama", LLAMA, true, false, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "C[f]A[{\"a\": 1}]"},
+    {"llama, mark", LLAMA, true, false, "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", "
+     "\"parameters\": {\"b\": 2}}", "C[f]A[{}]C[g]A[{\"b\": 2}]"},
+    {"llama, text", LLAMA, true, false, "It is {\"name\": 1}", "T[It is {\"name\": 1}]"},
+    {"llama, other JSON", LLAMA, true, false, "{\"a\": {\"name\": 1}} ", "T[{\"a\": {\"name\": 1}} ]"},
+
+    {"harmony", HARMONY, true, false,
+     "<|channel|>analysis<|message|>We <a.<|end|><|start|>assistant<|channel|>commentary to=functions.find "
+     "<|constrain|>json<|message|>{\"text\": \"<b>\"}",
+     "R[We <a.]C[find]A[{\"text\": \"<b>\"}]"},
+    {"harmony, other header", HARMONY, true, false, "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+     "C[f]A[{}]"},
+    {"harmony, text", HARMONY, true, false,
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>Yes\n <|return|>", "R[a]T[Yes\n ]"},
+    {"harmony, preamble", HARMONY, true, false, "<|channel|>commentary<|message|>First<|end|>", "T[First]"},
+    {"harmony, no header", HARMONY, true, false, "Hello", "T[Hello]"},
+    {"harmony, cut header", HARMONY, true, false, "<|channel|>anal", ""},
+};
+enum { N_CASE = sizeof cases / sizeof *cases };
+
+static void expect(const answer_case *c, size_t size, uint64_t seed)
+{
+    seen s;
+    hth_answer_options o = options_of(c->template_text, c->with_tools, c->in_reasoning, &s);
+    CHECK(divide(&o, c->text, size, seed) == HEARTH_OK);
+    if (strcmp(s.text, c->wanted) != 0)
+        test_fail(__FILE__, __LINE__, "%s, parts of %zu: %s, not %s", c->name, size, s.text, c->wanted);
+}
+
+TEST(answers_are_divided_the_same_however_they_come)
+{
+    for (size_t i = 0; i < N_CASE; i++) {
+        expect(&cases[i], 100000, 0);
+        for (size_t size = 1; size < 8; size++) expect(&cases[i], size, 0);
+        for (uint64_t seed = 1; seed < 40; seed++) expect(&cases[i], 0, seed);
+    }
+}
+
+/* What is cut anywhere is divided without an error, and begins like the whole. */
+TEST(answers_may_end_anywhere)
+{
+    seen s;
+    for (size_t i = 0; i < N_CASE; i++)
+        for (size_t n = strlen(cases[i].text); n > 0; n--) {
+            char part[2000];
+            snprintf(part, sizeof part, "%.*s", (int)n, cases[i].text);
+            hth_answer_options o = options_of(cases[i].template_text, cases[i].with_tools, cases[i].in_reasoning, &s);
+            CHECK(divide(&o, part, 3, 0) == HEARTH_OK);
+        }
+}
+
+TEST(answers_survive_allocations_that_fail)
+{
+    seen s;
+    for (size_t i = 0; i < N_CASE; i++)
+        for (uint64_t k = 1; k < 12; k++) {
+            hth_answer_options o = options_of(cases[i].template_text, cases[i].with_tools, cases[i].in_reasoning, &s);
+            hth_alloc_fail_at(k, 1);
+            hearth_status st = divide(&o, cases[i].text, 5, 0);
+            hth_alloc_fail_at(0, 0);
+            CHECK(st == HEARTH_OK || st == HEARTH_ERROR_MEMORY);
+        }
+}
+
+TEST(control_tokens_are_text_only_where_they_are_marks)
+{
+    seen s;
+    hth_answer_options o = options_of(MISTRAL_11 "[/THINK]", true, false, &s);
+    static const char *const marks[] = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]"};
+    for (size_t i = 0; i < 5; i++) CHECK(hth_answer_is_mark(&o, (hth_str){marks[i], strlen(marks[i])}));
+    CHECK(!hth_answer_is_mark(&o, (hth_str){"</s>", 4}));
+    CHECK(!hth_answer_is_mark(&o, (hth_str){"", 0}));
+    CHECK(!hth_answer_is_mark(&o, (hth_str){"<|channel|>", 11}));
+    o = options_of(HARMONY, true, false, &s);
+    CHECK(hth_answer_is_mark(&o, (hth_str){"<|channel|>", 11}));
+}
+
+/* ---- rendering --------------------------------------------------------------------------------------------- */
+
+static const hth_message with_call[] = {
+    {{"user", 4}, {"Find a.", 7}, {"", 0}},
+    {{"assistant", 9}, {"Ok", 2},
+     {"{\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"find\", \"arguments\": "
+      "\"{\\\"text\\\":\\\"a\\\",  \\\"n\\\":1}\"}}]}", 0}},
+    {{"tool", 4}, {"<b>", 3}, {"{\"tool_call_id\": \"c1\"}", 22}},
+};
+
+static void renders(const char *source, const hth_message *messages, size_t n, const char *given_tools, const char *wanted)
+{
+    hth_template *t;
+    hth_rendered r = {0};
+    hearth_error why = {0};
+    hth_message copy[4];
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = messages[i];
+        copy[i].members.n = strlen(copy[i].members.bytes);
+    }
+    const hth_template_input in = {.messages = copy, .n_message = n, .tools = {given_tools, strlen(given_tools)}};
+    if (!CHECK(hth_template_open(source, strlen(source), &t, &why) == HEARTH_OK)) return;
+    if (hth_template_render(t, &in, &r, &why) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s", why.message);
+    else CHECK_TEXT(r.text, wanted);
+    hth_rendered_free(&r);
+    hth_template_close(t);
+}
+
+TEST(arguments_are_an_object_that_is_written_as_it_came)
+{
+    renders("{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}|{{ "
+            "c.function | tojson }}|{{ c.function.arguments.text }}{% for k, v in c.function.arguments.items() %}|{{ k }}="
+            "{{ v }}{% endfor %}{% endfor %}{{ m.tool_call_id or '' }}{% endfor %}",
+            with_call, 3, "",
+            "{\"text\":\"a\",  \"n\":1}|{\"name\": \"find\", \"arguments\": {\"text\":\"a\",  \"n\":1}}|a|text=a|n=1c1");
+    renders("{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}", with_call, 1, "[{\"a\":1}]", "{\"a\": 1}");
+    renders("{% if tools %}some{% else %}none{% endif %}", with_call, 1, "[]", "none");
+    renders("{% if tools is defined %}some{% else %}none{% endif %}", with_call, 1, "", "none");
+}
+
+TEST(templates_without_functions_get_texts)
+{
+    hth_plain_messages m;
+    hearth_error why = {0};
+    hth_message copy[3];
+    memcpy(copy, with_call, sizeof copy);
+    copy[1].members.n = strlen(copy[1].members.bytes);
+    if (!CHECK(hth_plain_messages_make(copy, 3, (hth_str){"[T]", 3}, &m, &why) == HEARTH_OK)) return;
+    CHECK(m.n == 4);
+    CHECK(hth_str_eq(m.at[0].role, "system") && hth_str_contains(m.at[0].content, "<tools>\n[T]\n</tools>"));
+    CHECK(hth_str_eq(m.at[1].content, "Find a."));
+    CHECK(hth_str_eq(m.at[2].content,
+                     "Ok\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\":\"a\",  \"n\":1}}\n</tool_call>"));
+    CHECK(hth_str_eq(m.at[3].role, "user") && hth_str_eq(m.at[3].content, "<tool_response>\n<b>\n</tool_response>"));
+    hth_plain_messages_free(&m);
+    for (uint64_t k = 1; k < 30; k++) {
+        hth_alloc_fail_at(k, 1);
+        hearth_status st = hth_plain_messages_make(copy, 3, (hth_str){"[T]", 3}, &m, &why);
+        hth_alloc_fail_at(0, 0);
+        CHECK(st == HEARTH_OK || st == HEARTH_ERROR_MEMORY);
+        hth_plain_messages_free(&m);
+    }
+    copy[1].members = (hth_str){"{\"tool_calls\": [{}]}", 20};
+    CHECK(hth_plain_messages_make(copy, 3, (hth_str){"", 0}, &m, &why) == HEARTH_ERROR_FORMAT);
+}
+
