@@ -17,12 +17,18 @@ const route serve_routes[] = {
     {.method = HTTP_POST, .path = "/chat/completions", .run = chat_run},
     {.method = HTTP_POST, .path = "/v1/completions", .run = completions_run},
     {.method = HTTP_POST, .path = "/completions", .run = completions_run},
+    {.method = HTTP_POST, .path = "/v1/responses", .run = responses_run},
+    {.method = HTTP_POST, .path = "/responses", .run = responses_run},
+    {.method = HTTP_POST, .path = "/v1/messages", .run = messages_run},
+    {.method = HTTP_POST, .path = "/v1/messages/count_tokens", .run = count_tokens_run},
     {.method = HTTP_POST, .path = "/tokenize", .run = tokenize_run},
     {.method = HTTP_POST, .path = "/detokenize", .run = detokenize_run},
     {.method = HTTP_POST, .path = "/apply-template", .run = template_run},
     {.method = HTTP_GET, .path = "/api/version", .answer = ollama_version_answer},
     {.method = HTTP_GET, .path = "/api/tags", .answer = ollama_tags_answer},
     {.method = HTTP_POST, .path = "/api/show", .run = ollama_show_run},
+    {.method = HTTP_POST, .path = "/api/chat", .run = ollama_chat_run},
+    {.method = HTTP_POST, .path = "/api/generate", .run = ollama_generate_run},
     {0},
 };
 /* clang-format on */

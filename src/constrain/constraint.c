@@ -21,7 +21,7 @@ typedef struct shared {
     hth_arena names;
     uint32_t *states; /* [capacity] of all copies, while they are renamed */
     uint32_t capacity;
-    hth_constraint_owner owner;
+    hth_constraint_context context;
 } shared;
 
 struct hearth_constraint {
@@ -63,13 +63,17 @@ static hearth_status compile(shared *s, const hearth_constraint_options *o, hear
     static const char *const words[] = {[HEARTH_CONSTRAINT_JSON_OBJECT] = "JSON",
                                         [HEARTH_CONSTRAINT_JSON_SCHEMA] = "JSON schema",
                                         [HEARTH_CONSTRAINT_CHOICES] = "choices",
-                                        [HEARTH_CONSTRAINT_GRAMMAR] = "grammar"};
+                                        [HEARTH_CONSTRAINT_GRAMMAR] = "grammar",
+                                        [HEARTH_CONSTRAINT_CALLS] = "functions"};
     hth_grammar *g = &s->grammar;
     uint32_t start = HTH_GRAMMAR_NOTHING;
     if ((unsigned)o->kind >= sizeof words / sizeof *words)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "there is no constraint of kind %d", (int)o->kind);
     hth_grammar_init(g, words[o->kind]);
-    bool has_text = o->kind == HEARTH_CONSTRAINT_JSON_SCHEMA || o->kind == HEARTH_CONSTRAINT_GRAMMAR;
+    const hth_constraint_context *x = &s->context;
+    bool is_calls = o->kind == HEARTH_CONSTRAINT_CALLS;
+    bool has_text =
+        is_calls || o->kind == HEARTH_CONSTRAINT_JSON_SCHEMA || o->kind == HEARTH_CONSTRAINT_GRAMMAR;
     if (has_text && o->n > HTH_CONSTRAINT_MAX_TEXT)
         hth_grammar_fail(g, HEARTH_ERROR_UNSUPPORTED, "it has %zu bytes; %d are the limit", o->n,
                          HTH_CONSTRAINT_MAX_TEXT);
@@ -77,7 +81,12 @@ static hearth_status compile(shared *s, const hearth_constraint_options *o, hear
         start = hth_compile_schema(g, &s->names, o->text, o->n);
     else if (o->kind == HEARTH_CONSTRAINT_GRAMMAR) start = hth_compile_gbnf(g, &s->names, o->text, o->n);
     else if (o->kind == HEARTH_CONSTRAINT_CHOICES) start = hth_compile_choices(g, o->choices, o->n_choice);
+    else if (is_calls)
+        start = hth_compile_calls(g, &s->names, s->trie, x->calls ? x->calls : hth_call_format_plain(),
+                                  o->one_call, o->text, o->n);
     else start = hth_compile_json_object(g);
+    start =
+        hth_compile_beginning(g, s->trie, o->in_reasoning ? x->reasoning : NULL, x->calls, is_calls, start);
     return hth_grammar_finish(g, start, err);
 }
 
@@ -85,7 +94,7 @@ static hearth_status compile(shared *s, const hearth_constraint_options *o, hear
 
 static void close_shared(shared *s)
 {
-    if (s->owner.closed) s->owner.closed(s->owner.user);
+    if (s->context.closed) s->context.closed(s->context.user);
     hth_masks_close(&s->masks);
     if (s->automaton.grammar) hth_automaton_close(&s->automaton);
     hth_grammar_free(&s->grammar);
@@ -124,13 +133,14 @@ static hearth_status attach(shared *s, uint32_t state, bool has_ended, hearth_co
 }
 
 hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_constraint_options *options,
-                                  const hth_constraint_owner *owner, hearth_constraint **out,
+                                  const hth_constraint_context *context, hearth_constraint **out,
                                   hearth_error *err)
 {
     *out = NULL;
     shared *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a constraint");
     s->trie = trie;
+    if (context) s->context = *context;
     pthread_mutex_init(&s->lock, NULL);
     hearth_status st = compile(s, options, err);
     if (st == HEARTH_OK) st = hth_automaton_open(&s->automaton, &s->grammar, err);
@@ -141,8 +151,8 @@ hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_const
         if (start == HTH_STATE_FAILED && err) *err = s->automaton.error;
         else if (st == HEARTH_OK) st = attach(s, start, false, out, err);
     }
+    if (st != HEARTH_OK) s->context.closed = NULL; /* the caller knows */
     if (st != HEARTH_OK) close_shared(s);
-    else if (owner) s->owner = *owner;
     return st;
 }
 

@@ -306,12 +306,11 @@ static void compile_item(hth_schema_compiler *c, uint32_t i)
     else hth_grammar_end_rule(c->g, add_value(c, tail, &set));
 }
 
-uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n)
+uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root)
 {
     hth_schema_compiler *c = hth_alloc(1, sizeof *c);
     uint32_t start = HTH_GRAMMAR_NOTHING;
-    hth_json *root;
-    hearth_error why;
+    hth_schema_set set = {.n = 0};
     if (c) c->index = hth_alloc(N_INDEX, sizeof *c->index);
     if (!c || !c->index) {
         hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "out of memory");
@@ -320,21 +319,27 @@ uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, 
     }
     c->g = g;
     c->names = names;
-    if (hth_json_read(&c->tree, text, n, &root, &why) == HEARTH_OK) {
-        hth_schema_set set = {.n = 0};
-        c->root = root;
-        hth_json_rules_add(&c->rules, g);
-        hth_schema_join(c, &set, root);
-        start = hth_schema_rule(c, &set);
-        while (c->n_done < c->n_item && hth_grammar_ok(g)) compile_item(c, c->n_done++);
-    } else {
-        hth_grammar_fail(g, why.status, "%s", why.message);
-    }
+    c->root = root;
+    hth_json_rules_add(&c->rules, g);
+    hth_schema_join(c, &set, root);
+    start = hth_schema_rule(c, &set);
+    while (c->n_done < c->n_item && hth_grammar_ok(g)) compile_item(c, c->n_done++);
     if (names->failed) hth_grammar_fail(g, HEARTH_ERROR_MEMORY, "out of memory");
-    hth_arena_free(&c->tree);
     hth_free(c->item);
     hth_free(c->entry);
     hth_free(c->index);
     hth_free(c);
+    return start;
+}
+
+uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, size_t n)
+{
+    hth_arena tree = {0};
+    hth_json *root;
+    hearth_error why;
+    uint32_t start = HTH_GRAMMAR_NOTHING;
+    if (hth_json_read(&tree, text, n, &root, &why) == HEARTH_OK) start = hth_compile_schema_tree(g, names, root);
+    else hth_grammar_fail(g, why.status, "%s", why.message);
+    hth_arena_free(&tree);
     return start;
 }

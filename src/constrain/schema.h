@@ -29,7 +29,7 @@ typedef struct hth_schema_item {
 
 typedef struct hth_schema_compiler {
     hth_grammar *g;
-    hth_arena *names, tree;
+    hth_arena *names;
     hth_json_rules rules;
     const hth_json *root;
     hth_schema_item *item; /* those that have rules; the first n_done are compiled */

@@ -101,6 +101,17 @@ static void divide(hth_token_trie *trie)
         trie->plain[i] |= trie->plain[i - trie->n_word];
 }
 
+/* A control token: bytes that no text has stand around its name. */
+static hth_str mark_of(hth_arena *arena, hth_str name)
+{
+    char *bytes = name.n > 0 ? hth_arena_alloc(arena, name.n + 2, 1, 1) : NULL;
+    if (!bytes) return (hth_str){"", 0};
+    bytes[0] = HTH_MARK_OPEN;
+    memcpy(bytes + 1, name.bytes, name.n);
+    bytes[name.n + 1] = HTH_MARK_CLOSE;
+    return (hth_str){bytes, name.n + 2};
+}
+
 static bool take_memory(hth_token_trie *t, int32_t n_vocab)
 {
     const size_t n = (size_t)n_vocab;
@@ -117,10 +128,19 @@ static bool take_memory(hth_token_trie *t, int32_t n_vocab)
     return !a->failed;
 }
 
+/* Tokens of bytes that no text has must not spell marks; no grammar allows them. */
+static bool is_possible(hth_str piece)
+{
+    bool is_mark = piece.n > 2 && piece.bytes[0] == HTH_MARK_OPEN && piece.bytes[piece.n - 1] == HTH_MARK_CLOSE;
+    return is_mark ||
+           (!memchr(piece.bytes, HTH_MARK_OPEN, piece.n) && !memchr(piece.bytes, HTH_MARK_CLOSE, piece.n));
+}
+
 /* The pieces and ends of generation are set. */
 static bool finish(hth_token_trie *t)
 {
     for (int32_t id = 0; id < t->n_vocab; id++) {
+        if (t->piece[id].n > 0 && !is_possible(t->piece[id])) t->piece[id].n = 0;
         if (t->piece[id].n > 0) t->all.ids[t->all.n++] = id;
         if (t->piece[id].n > t->depth) t->depth = (uint32_t)t->piece[id].n;
         t->has_eog |= hth_token_set_has(t->eog, id);
@@ -153,6 +173,8 @@ hearth_status hth_token_trie_open(const hth_tokenizer *tokenizer, int32_t n_voca
     bool ok = t && take_memory(t, n_vocab);
     for (int32_t id = 0; ok && id < n_vocab && id < n_token; id++) {
         if (hth_tokenizer_is_eog(tokenizer, id)) hth_token_set_add(t->eog, id);
+        else if (hth_tokenizer_kind(tokenizer, id) == HTH_TOKEN_CONTROL)
+            t->piece[id] = mark_of(&t->arena, hth_tokenizer_entry(tokenizer, id));
         else t->piece[id].bytes = hth_token_piece(tokenizer, id, false, &t->piece[id].n);
     }
     if (ok && finish(t)) return HEARTH_OK;

@@ -1,10 +1,14 @@
 /* The tokens of a vocabulary as a trie over their bytes: made once for a model, immutable, shared by all constraints
- * and threads. Tokens without text (control tokens, padding) are not in it; neither are ends of generation. */
+ * and threads. Padding is not in it; neither are ends of generation. A control token is its name between two
+ * bytes that no text has, so that grammars which name it allow it, and others do not. */
 #ifndef HTH_CONSTRAIN_TOKEN_TRIE_H
 #define HTH_CONSTRAIN_TOKEN_TRIE_H
 
 #include "base/alloc.h"
 #include "text/tokenizer.h"
+
+#define HTH_MARK_OPEN '\xFF'
+#define HTH_MARK_CLOSE '\xFE'
 
 /* Plain tokens consist of whole characters, at most so many, that JSON strings contain as they are: no control
  * characters, quotes or backslashes. They are most of a vocabulary, and in a string all are possible. */

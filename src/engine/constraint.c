@@ -2,7 +2,7 @@
  * over it. The rest is constrain/constraint.c. */
 #include "base/format_bytes.h"
 #include "constrain/constraint.h"
-#include "engine/engine.h"
+#include "engine/chat_int.h"
 
 #include <inttypes.h>
 
@@ -46,7 +46,10 @@ hearth_status hearth_constraint_open(const hearth_model *m, const hearth_constra
     if (st == HEARTH_OK) st = open_trie(model, err);
     if (st == HEARTH_OK) st = take(model, HTH_CONSTRAINT_BYTES, err);
     if (st != HEARTH_OK) return st;
-    st = hth_constraint_open(m->trie, options, &(hth_constraint_owner){give_back, model}, out, err);
+    const hearth_chat *chat = options->chat;
+    const hth_constraint_context context = {
+        give_back, model, chat ? chat->calls : NULL, chat ? chat->reasoning : NULL};
+    st = hth_constraint_open(m->trie, options, &context, out, err);
     if (st != HEARTH_OK) give_back(model);
     return st;
 }

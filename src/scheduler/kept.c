@@ -29,12 +29,19 @@ void hth_kept_close(hth_kept *k)
     *k = (hth_kept){0};
 }
 
-static size_t common(const entry *e, const int32_t *tokens, size_t n)
+static size_t common_of(const hearth_session *session, const int32_t *tokens, size_t n)
 {
-    size_t i = 0, n_both = hearth_session_position(e->session);
+    size_t i = 0, n_both = hearth_session_position(session);
     if (n < n_both) n_both = n;
-    for (const int32_t *own = hearth_session_tokens(e->session); i < n_both && own[i] == tokens[i];) i++;
+    for (const int32_t *own = hearth_session_tokens(session); i < n_both && own[i] == tokens[i];) i++;
     return i;
+}
+
+static size_t common(const entry *e, const int32_t *tokens, size_t n) { return common_of(e->session, tokens, n); }
+
+uint32_t hth_kept_n_same(const hearth_session *session, const int32_t *tokens, size_t n)
+{
+    return hth_session_has_cache(session) ? hth_session_reachable(session, (uint32_t)common_of(session, tokens, n)) : 0;
 }
 
 /* Whether the entry comes before such tokens. */
@@ -106,7 +113,7 @@ const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *
     *n_same = 0;
     for (uint32_t i = at > 0 ? at - 1 : 0; i < end; i++) {
         entry *e = &k->entries[i];
-        uint32_t same = hth_session_reachable(e->session, (uint32_t)common(e, tokens, n));
+        uint32_t same = hth_kept_n_same(e->session, tokens, n);
         if (e->owner == owner && same > *n_same) best = e, *n_same = same;
     }
     if (!best) return NULL;

@@ -23,6 +23,8 @@ void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session);
 /* The session of the owner whose cache has the most of the first tokens, *n_same of them; NULL: none has any. */
 const hearth_session *hth_kept_find(hth_kept *k, uint64_t owner, const int32_t *tokens, size_t n,
                                     uint32_t *n_same);
+/* How many of the first tokens a session has in its cache, and can be cut to. */
+uint32_t hth_kept_n_same(const hearth_session *session, const int32_t *tokens, size_t n);
 /* From now on the sequences that were put last are those that were not used for the longest time. */
 void hth_kept_reverse_use(hth_kept *k);
 /* Closes the session that was not used for the longest time; false: there is none. */

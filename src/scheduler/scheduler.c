@@ -327,12 +327,23 @@ static hearth_session_options options_of(const hearth_scheduler *s)
         .n_ctx = s->options.n_ctx, .n_batch = 0, .n_thread = s->options.n_thread, .kv = s->options.kv};
 }
 
+/* The session that has the most of a request's first tokens: a kept one, or that of a request that runs. The last token is
+ * evaluated again, for its logits. */
+static const hearth_session *find_same(hearth_scheduler *s, const request *r, uint32_t *n_same)
+{
+    const hearth_session *best = hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, n_same);
+    for (const request *other = s->running; other; other = other->next) {
+        uint32_t n = other->owner == r->owner ? hth_kept_n_same(other->session, r->tokens, r->n_token - 1) : 0;
+        if (n > *n_same) best = other->session, *n_same = n;
+    }
+    return best;
+}
+
 static hearth_status open_one(hearth_scheduler *s, request *r, hearth_error *err)
 {
     const hearth_session_options o = options_of(s);
     uint32_t n_same;
-    /* The last token is evaluated again, for its logits. */
-    const hearth_session *from = hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, &n_same);
+    const hearth_session *from = find_same(s, r, &n_same);
     if (!from) return hth_session_open_in(s->model, &o, &s->pages, &r->session, err);
     hearth_status st = hearth_session_fork(from, &r->session, err);
     if (st != HEARTH_OK) return st;
@@ -363,7 +374,7 @@ static bool may_begin(hearth_scheduler *s, const request *r)
     const hth_model *m = s->model->model;
     do {
         uint32_t n_page[HTH_N_KV_CLASS], n_same, n = (uint32_t)r->n_token;
-        (void)hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, &n_same);
+        (void)find_same(s, r, &n_same);
         for (int c = 0; c < HTH_N_KV_CLASS; c++) {
             bool used = s->pages.n_page[c] > 0;
             n_page[c] = used ? hth_kv_n_class_page(m, (hth_kv_class)c, n) + 1 -

@@ -114,8 +114,12 @@ def wrong_fields_are_named_and_null_means_absent():
                 ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
                  "messages[0].content[0].type", "text alone"),
                 ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text", "missing"),
-                ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls", "not supported"),
-                ({"messages": [user], "tools": [{}]}, "tools", "not supported"),
+                ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0].function", "missing"),
+                ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[]"}}]}]},
+                 "messages[0].tool_calls[0].function.arguments", "JSON object"),
+                ({"messages": [user], "tools": [{}]}, "tools[0].function", "missing"),
+                ({"messages": [user], "tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name", "letters"),
+                ({"messages": [user], "tools": [{"type": "custom"}]}, "tools[0].type", "custom"),
                 ({"messages": [user], "add_generation_prompt": 0}, "add_generation_prompt", "true or false"),
                 ({"messages": [user], "chat_template_kwargs": []}, "chat_template_kwargs", "an array"),
                 ({"messages": [user], "chat_template_kwargs": {"a": []}}, "chat_template_kwargs", "single values")]:
@@ -157,7 +161,7 @@ def templates_are_applied_by_their_rules():
                     {"role": "user", "content": [{"type": "text", "text": "Once "}, {"type": "text", "text": "more"}]},
                     {"role": "assistant", "content": None}, {"role": "function", "content": "42"}]
         prompt = ("<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nOnce more<|im_end|>\n"
-                  "<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\n42<|im_end|>\n")
+                  "<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n<tool_response>\n42\n</tool_response><|im_end|>\n")
         check(s.post("/apply-template", {"messages": messages}).json() == {"prompt": prompt + "<|im_start|>assistant\n"}, "all")
         check(s.post("/apply-template", {"messages": messages, "add_generation_prompt": False}).json() == {"prompt": prompt},
               "without the prompt for an answer")

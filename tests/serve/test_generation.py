@@ -226,20 +226,21 @@ def what_is_wrong_is_named():
     wrong = [({"temperature": 6}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"),
              ({"top_k": -1}, "top_k"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
              ({"presence_penalty": 3}, "presence_penalty"), ({"stop": ""}, "stop"), ({"stop": [1]}, "stop"),
-             ({"stop": ["a"] * 17}, "stop"), ({"stop": "a" * 257}, "stop"), ({"n": 2}, "n"), ({"seed": "x"}, "seed"),
+             ({"stop": ["a"] * 17}, "stop"), ({"stop": "a" * 257}, "stop"), ({"n": 9}, "n"), ({"seed": "x"}, "seed"),
              ({"stream": 1}, "stream"), ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
              ({"logprobs": 6}, "logprobs"), ({"logprobs": True}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": True}, "echo"), ({"prompt": 5}, "prompt"),
              ({"prompt": [1, -1]}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": None}, "prompt"),
-             ({"prompt": ["a", "b"]}, "prompt"), ({"model": 3}, "model")]
+             ({"prompt": ["a", 1]}, "prompt"), ({"prompt": ["a"] * 65}, "prompt")]
     with Server("-t", "1", "-c", "64", model=story_with_template()) as s:
         for more, param in wrong:
             answer = s.post("/v1/completions", asked(**more))
             check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
-        for more, param in (({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "x"}},
+        for more, param in (({"tools": [{"type": "function"}]}, "tools[0].function"), ({"tool_choice": "required"}, "tool_choice"), (
+                            {"response_format": {"type": "x"}},
                                                                            "response_format.type"),
-                            ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+                            ({"response_format": {"type": "json_schema"}}, "response_format.schema"),
                             ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
-                             "response_format.json_schema.schema"), ({"grammar": "root ::= ("}, "grammar"),
+                             "response_format"), ({"grammar": "root ::= ("}, "grammar"),
                             ({"response_format": {"type": "json_object"}, "grammar": 'root ::= "a"'}, "grammar"),
                             ({"messages": []}, "messages"), ({"chat_template_kwargs": {"a": []}}, "chat_template_kwargs")):
             answer = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], **more})

@@ -28,6 +28,9 @@ static void write_usage(json *j, const generation *g)
     json_open_compact(j, "prompt_tokens_details", '{');
     json_uint(j, "cached_tokens", generation_n_cached(g));
     json_close(j, '}');
+    json_open_compact(j, "completion_tokens_details", '{');
+    json_uint(j, "reasoning_tokens", generation_n_reasoning(g));
+    json_close(j, '}');
     json_close(j, '}');
 }
 
@@ -42,7 +45,8 @@ static void open_choice(json *j, const choice *c, const char *member)
 static void close_choice(json *j, choice *c, bool is_last)
 {
     json_close(j, '}');
-    if (is_last || c->probs.n_written < c->probs.n) logprobs_write_chat(j, &c->probs, c->generation->engine->model);
+    if (is_last || c->probs.n_written < c->probs.n)
+        logprobs_write_chat(j, &c->probs, c->generation->engine->model);
     else json_put_null(j, "logprobs");
     if (is_last) json_word(j, "finish_reason", finish_word(c->finish));
     else json_put_null(j, "finish_reason");

@@ -34,7 +34,8 @@ bool effort_read(fields *f, const char *name, chat_variables *out)
     if (!fields_text(f, name, &effort, &n)) return false;
     if (!effort) return true;
     while (i < n_word && strcmp(effort, words[i]) != 0) i++;
-    if (i == n_word) return fields_fail(f, name, "none, minimal, low, medium, high, xhigh or max is expected");
+    if (i == n_word)
+        return fields_fail(f, name, "none, minimal, low, medium, high, xhigh or max is expected");
     if (i == 0) out->thinking = NO_THINK;
     else out->effort = words[i];
     return true;
@@ -86,7 +87,8 @@ static bool append_text(const engine *e, const hearth_message *m, int32_t **ids,
     size_t n_more = 0;
     hearth_error err;
     if (hearth_chat_is_reasoning(e->chat, *ids, *n)) {
-        problem_set(p, 400, "messages", "messages: an answer cannot be continued where the template begins reasoning");
+        problem_set(p, 400, "messages",
+                    "messages: an answer cannot be continued where the template begins reasoning");
         return false;
     }
     if (hearth_tokenize(e->model, m->content, m->n, 0, &more, &n_more, &err) != HEARTH_OK) {
@@ -104,7 +106,7 @@ static bool append_text(const engine *e, const hearth_message *m, int32_t **ids,
 }
 
 bool chat_prompt_make(const engine *e, const conversation *c, const chat_variables *v, const char *functions,
-                   int32_t **ids, size_t *n, problem *p)
+                      int32_t **ids, size_t *n, problem *p)
 {
     hearth_error err;
     int64_t now = local_seconds();

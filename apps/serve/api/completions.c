@@ -149,14 +149,16 @@ static bool read_prompts(fields *f, generation *g)
     json_in_kind kind = json_in_kind_of(v), first = json_in_kind_of(json_in_at(v, 0));
     size_t n = json_in_count(v);
     if (kind == JSON_IN_TEXT) return add_text(f, g, v);
-    if (kind == JSON_IN_ARRAY && n > 0 && first != JSON_IN_TEXT && first != JSON_IN_ARRAY) return add_ids(f, g, v);
+    if (kind == JSON_IN_ARRAY && n > 0 && first != JSON_IN_TEXT && first != JSON_IN_ARRAY)
+        return add_ids(f, g, v);
     if (kind != JSON_IN_ARRAY || n == 0)
         return fields_fail(f, "prompt", "a text, an array of ids, or an array of one of them is expected");
     if (n > MAX_PROMPTS) return fields_fail(f, "prompt", "%zu prompts; at most %d are taken", n, MAX_PROMPTS);
     for (size_t i = 0; i < n; i++) {
         const json_in *one = json_in_at(v, i);
         bool is_text = json_in_kind_of(one) == JSON_IN_TEXT, is_ids = json_in_count(one) > 0;
-        if (!is_text && !is_ids) return fields_fail(f, "prompt", "[%zu]: a text or an array of ids is expected", i);
+        if (!is_text && !is_ids)
+            return fields_fail(f, "prompt", "[%zu]: a text or an array of ids is expected", i);
         if (!(is_text ? add_text(f, g, one) : add_ids(f, g, one))) return false;
     }
     return true;

@@ -52,6 +52,51 @@ void conversation_free(conversation *c)
     *c = (conversation){0};
 }
 
+/* ---- answers in parts ------------------------------------------------------------------------------------ */
+
+/* The line of members begins with reasoning, under both names that templates have for it, and calls follow. */
+static bool begin_members(assistant_turn *t)
+{
+    if (!json_line_begin(&t->members)) return false;
+    if (t->has_reasoning) {
+        json_text(&t->members.j, "reasoning_content", t->reasoning, t->n_reasoning);
+        json_text(&t->members.j, "thinking", t->reasoning, t->n_reasoning);
+    }
+    return true;
+}
+
+bool turn_call(assistant_turn *t, const char *id, const char *name, const char *arguments, const char *object)
+{
+    if (!t->has_calls) {
+        if (!begin_members(t)) return false;
+        json_open_compact(&t->members.j, "tool_calls", '[');
+        t->has_calls = true;
+    }
+    call_write(&t->members.j, id, name, arguments, object);
+    return true;
+}
+
+bool turn_end(assistant_turn *t)
+{
+    assistant_turn now = *t;
+    *t = (assistant_turn){.owner = now.owner};
+    if (!now.has_text && !now.has_reasoning && !now.has_calls) return true;
+    if (now.has_calls) json_close(&now.members.j, ']');
+    else if (now.has_reasoning && !begin_members(&now)) return false;
+    return conversation_add(now.owner, "assistant", now.has_text ? now.text : "", now.n_text,
+                            now.has_calls || now.has_reasoning ? &now.members : NULL);
+}
+
+void turn_drop(assistant_turn *t)
+{
+    char *line;
+    size_t n;
+    if (!t->has_calls) return;
+    json_close(&t->members.j, ']');
+    if (json_line_end(&t->members, &line, &n)) free(line);
+    t->has_calls = false;
+}
+
 /* ---- contents -------------------------------------------------------------------------------------------- */
 
 static bool no_memory(fields *f)
@@ -81,7 +126,8 @@ static bool read_part(fields *f, const char *types, buffer *text)
     return buffer_add(text, part, n) || no_memory(f);
 }
 
-bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **out, size_t *n)
+bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **out,
+                  size_t *n)
 {
     const json_in *v = fields_value(f, name);
     buffer text = {0};
@@ -194,7 +240,8 @@ static bool put_text(fields *f, json *j, const char *name, const char *as)
 static bool read_members(fields *f, const json_in *calls, json *j)
 {
     return put_text(f, j, "name", "name") && put_text(f, j, "tool_call_id", "tool_call_id") &&
-           put_text(f, j, "reasoning_content", "reasoning_content") && put_text(f, j, "reasoning_content", "thinking") &&
+           put_text(f, j, "reasoning_content", "reasoning_content") &&
+           put_text(f, j, "reasoning_content", "thinking") &&
            (json_in_count(calls) == 0 || read_calls(f, calls, j));
 }
 
@@ -207,14 +254,16 @@ static bool read_message(fields *f, conversation *c)
     if (!read_role(f, &role) || !fields_array(f, "tool_calls", &calls)) return false;
     bool may_lack = strcmp(role, "assistant") == 0;
     if (fields_value(f, "content") || !may_lack) {
-        if (!fields_value(f, "content")) return fields_fail(f, "content", "a text is expected; the field is missing");
+        if (!fields_value(f, "content"))
+            return fields_fail(f, "content", "a text is expected; the field is missing");
         if (!content_read(f, "content", "text", c, &content, &n)) return false;
     }
-    bool has_members = json_in_count(calls) > 0 || fields_value(f, "name") || fields_value(f, "tool_call_id") ||
-                       fields_value(f, "reasoning_content");
+    bool has_members = json_in_count(calls) > 0 || fields_value(f, "name") ||
+                       fields_value(f, "tool_call_id") || fields_value(f, "reasoning_content");
     if (!has_members) return conversation_add(c, role, content, n, NULL) || no_memory(f);
     if (!json_line_begin(&members)) return no_memory(f);
-    if (read_members(f, calls, &members.j)) return conversation_add(c, role, content, n, &members) || no_memory(f);
+    if (read_members(f, calls, &members.j))
+        return conversation_add(c, role, content, n, &members) || no_memory(f);
     char *line;
     if (json_line_end(&members, &line, &n)) free(line);
     return false;
@@ -229,6 +278,7 @@ bool conversation_read(fields *f, conversation *out)
     if (n == 0 || n > MAX_MESSAGES)
         return fields_fail(f, "messages", "1 to %d messages are expected, not %zu", MAX_MESSAGES, n);
     bool ok = true;
-    for (size_t i = 0; ok && i < n; i++) ok = fields_at(f, "messages", array, i, &one) && read_message(&one, out);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = fields_at(f, "messages", array, i, &one) && read_message(&one, out);
     return ok;
 }

@@ -30,9 +30,27 @@ bool conversation_read(fields *f, conversation *out);
 
 /* The text of a value that is a text or an array of objects with the member "text" and one of the types, a list like
  * "text|input_text"; others are refused by name. *text: the document's, or owned by the conversation. */
-bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **text, size_t *n);
+bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **text,
+                  size_t *n);
 /* Writes {"id", "type", "function": {"name", "arguments"}} into an array of calls. Arguments: a text, or NULL and an
  * object. */
 void call_write(json *j, const char *id, const char *name, const char *arguments, const char *object);
+
+/* An answer of the assistant's that comes in parts: each is set before turn_end adds the message. */
+typedef struct assistant_turn {
+    conversation *owner;
+    const char *text, *reasoning;
+    size_t n_text, n_reasoning;
+    json_line members;
+    bool has_text, has_reasoning, has_calls;
+} assistant_turn;
+
+/* text and reasoning live as long as the conversation. False: memory ran out. */
+bool turn_call(assistant_turn *t, const char *id, const char *name, const char *arguments,
+               const char *object);
+/* Adds the message, if there is one. */
+bool turn_end(assistant_turn *t);
+/* Drops it. */
+void turn_drop(assistant_turn *t);
 
 #endif

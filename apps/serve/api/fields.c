@@ -127,7 +127,8 @@ bool fields_int(fields *f, const char *name, int64_t least, int64_t most, int64_
     if (!v) return true;
     int64_t n = json_in_integer(v);
     if (n < least || n > most)
-        return fields_fail(f, name, "%lld is not from %lld to %lld", (long long)n, (long long)least, (long long)most);
+        return fields_fail(f, name, "%lld is not from %lld to %lld", (long long)n, (long long)least,
+                           (long long)most);
     *value = n;
     return true;
 }

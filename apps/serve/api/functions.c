@@ -49,13 +49,14 @@ static bool is_function(fields *item, const function_shape *shape)
     const char *type = "function";
     size_t n;
     if (!fields_text(item, "type", &type, &n)) return false;
-    if (strcmp(type, "function") == 0 || (!shape->inside && strcmp(type, "custom") == 0 &&
-                                          fields_value(item, shape->parameters)))
+    if (strcmp(type, "function") == 0 ||
+        (!shape->inside && strcmp(type, "custom") == 0 && fields_value(item, shape->parameters)))
         return true;
     return !shape->tolerant && fields_fail(item, "type", "functions alone are supported, not '%.60s'", type);
 }
 
-static bool write_item(fields *item, const function_shape *shape, const char *only, json *j, size_t *n_written)
+static bool write_item(fields *item, const function_shape *shape, const char *only, json *j,
+                       size_t *n_written)
 {
     const char *name;
     size_t n;
@@ -86,15 +87,20 @@ bool functions_list(fields *f, const function_shape *shape, const char *only, ch
     *out = NULL;
     if (!fields_array(f, shape->field, &tools)) return false;
     if (json_in_count(tools) > MAX_FUNCTIONS)
-        return fields_fail(f, shape->field, "%zu tools; at most %d are taken", json_in_count(tools), MAX_FUNCTIONS);
+        return fields_fail(f, shape->field, "%zu tools; at most %d are taken", json_in_count(tools),
+                           MAX_FUNCTIONS);
     if (!json_array_begin(&l)) return no_memory(f);
     bool ok = true;
     for (size_t i = 0; ok && i < json_in_count(tools); i++)
         ok = fields_at(f, shape->field, tools, i, &item) && write_item(&item, shape, only, &l.j, &n_written);
     if (!json_array_end(&l, &line, &n)) return no_memory(f);
-    if (ok && n_written > 0) *out = line;
-    else free(line);
-    return ok;
+    if (!ok || n_written == 0) {
+        free(line);
+        return ok;
+    }
+    line[n - 1] = '\0'; /* the end of the line */
+    *out = line;
+    return true;
 }
 
 bool functions_read(fields *f, const function_shape *shape, const function_choice *wanted, generation *g)
@@ -107,7 +113,8 @@ bool functions_read(fields *f, const function_shape *shape, const function_choic
     g->one_call = wanted->one;
     if (!g->functions)
         return wanted->kind != MUST_CALL || fields_fail(f, wanted->field, "there are no functions to call");
-    if (g->constraint.field) return fields_fail(f, g->constraint.field, "cannot be wanted together with tools");
+    if (g->constraint.field)
+        return fields_fail(f, g->constraint.field, "cannot be wanted together with tools");
     if (wanted->kind != MUST_CALL) return true;
     if (wanted->name) {
         if (!functions_list(f, shape, wanted->name, &g->called)) return false;
@@ -162,5 +169,6 @@ bool function_choice_read(fields *f, function_choice *out)
     if (!v) return true;
     if (json_in_kind_of(v) == JSON_IN_TEXT) return choose_word(f, json_in_bytes(v, &n), out);
     if (json_in_kind_of(v) == JSON_IN_OBJECT) return choose_object(f, v, out);
-    return fields_fail(f, "tool_choice", "a text or an object is expected, not %s", json_kind_words(json_in_kind_of(v)));
+    return fields_fail(f, "tool_choice", "a text or an object is expected, not %s",
+                       json_kind_words(json_in_kind_of(v)));
 }

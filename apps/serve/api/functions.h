@@ -16,8 +16,8 @@ typedef struct function_shape {
 
 typedef struct function_choice {
     enum { MAY_CALL, MUST_CALL, NO_CALL } kind;
-    const char *name; /* MUST_CALL: of the function; NULL: any */
-    bool one;         /* at most one call */
+    const char *name;  /* MUST_CALL: of the function; NULL: any */
+    bool one;          /* at most one call */
     const char *field; /* for messages */
 } function_choice;
 

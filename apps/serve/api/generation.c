@@ -36,8 +36,7 @@ generation *generation_make(engine *e, call *c, const answer_format *format, jso
                       .sampler = hearth_sampler_defaults(),
                       .max_token = format->max_token,
                       .n_choice = 1,
-                      .begin_ns = hth_clock_ns(),
-                      .block.open = -1};
+                      .begin_ns = hth_clock_ns()};
     g->sampler.seed = random_number() >> 1;
     snprintf(g->name, sizeof g->name, "%s%016llx%016llx", format->prefix, (unsigned long long)random_number(),
              (unsigned long long)random_number());
@@ -53,6 +52,7 @@ static void free_choice(choice *c)
         free(c->calls[i].arguments.bytes);
     }
     free(c->calls);
+    free(c->parts);
     free(c->text.bytes);
     free(c->reasoning.bytes);
     free(c->probs.at);
@@ -60,7 +60,7 @@ static void free_choice(choice *c)
 
 static size_t count_choices(const generation *g) { return g->choices ? g->n_prompt * g->n_choice : 0; }
 
-static void free_generation(generation *g)
+void generation_free(generation *g)
 {
     for (size_t i = 0; i < count_choices(g); i++) free_choice(&g->choices[i]);
     for (size_t i = 0; i < g->n_prompt; i++) hearth_free(g->prompts[i].ids);
@@ -78,7 +78,7 @@ void generation_refuse(generation *g, const problem *p)
     size_t n;
     char *body = problem_json(p, g->call->form, &n);
     call_reply_later(g->call, p->status, p->status == 429 ? RETRY_SECONDS : 0, body, n);
-    free_generation(g);
+    generation_free(g);
 }
 
 bool generation_add_prompt(generation *g, int32_t *ids, size_t n)
@@ -107,6 +107,13 @@ size_t generation_n_generated(const generation *g)
     return n;
 }
 
+size_t generation_n_reasoning(const generation *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count_choices(g); i++) n += g->choices[i].n_reasoning;
+    return n;
+}
+
 /* Of each prompt, as its first choice found them. */
 size_t generation_n_cached(const generation *g)
 {
@@ -119,7 +126,8 @@ static double rate(size_t n, double seconds) { return seconds > 0.0 ? (double)n 
 
 void generation_write_timings(json *j, const generation *g)
 {
-    double before = (double)(g->first_ns - g->begin_ns) * 1e-9, rest = (double)(g->last_ns - g->first_ns) * 1e-9;
+    double before = (double)(g->first_ns - g->begin_ns) * 1e-9,
+           rest = (double)(g->last_ns - g->first_ns) * 1e-9;
     size_t n_generated = generation_n_generated(g), n_cached = generation_n_cached(g),
            n_prompt = generation_n_prompt(g) - n_cached;
     json_open_compact(j, "timings", '{');
@@ -136,8 +144,8 @@ void generation_write_timings(json *j, const generation *g)
 
 /* ---- events of a stream --------------------------------------------------------------------------------------- */
 
-static void send_text(generation *g, const char *before, const char *name, const char *between, const char *line,
-                      size_t n, const char *end)
+static void send_text(generation *g, const char *before, const char *name, const char *between,
+                      const char *line, size_t n, const char *end)
 {
     buffer text = {0};
     bool ok = line && buffer_add(&text, before, strlen(before)) && buffer_add(&text, name, strlen(name)) &&
@@ -174,7 +182,8 @@ static const char *find_stop(choice *c)
     const stop_list *stops = &c->generation->stops;
     const char *first = NULL;
     for (size_t i = 0; i < stops->n; i++) {
-        const char *at = memmem(c->text.bytes + c->n_sure, c->text.n - c->n_sure, stops->at[i].text, stops->at[i].n);
+        const char *at =
+            memmem(c->text.bytes + c->n_sure, c->text.n - c->n_sure, stops->at[i].text, stops->at[i].n);
         if (at && (!first || at < first)) first = at, c->stop = stops->at[i].text, c->n_stop = stops->at[i].n;
     }
     return first;
@@ -193,14 +202,30 @@ static size_t count_unsure(const choice *c)
     return longest;
 }
 
+/* n bytes more of text or reasoning, or a call. */
+static bool add_part(choice *c, hearth_answer_kind kind, size_t from, size_t n)
+{
+    answer_part *last = c->n_part > 0 ? &c->parts[c->n_part - 1] : NULL;
+    if (last && kind == last->kind && kind != HEARTH_ANSWER_CALL) {
+        last->n += n;
+        return true;
+    }
+    void *more = grow_array(c->parts, &c->part_capacity, c->n_part + 1, sizeof *c->parts);
+    if (!more) return false;
+    c->parts = more;
+    c->parts[c->n_part++] = (answer_part){kind, from, n};
+    return true;
+}
+
 /* The text up to n is sure: a stream gets it. */
 static void release_text(choice *c, size_t n)
 {
     generation *g = c->generation;
+    size_t from = c->n_sure;
+    if (n == from) return;
     c->n_sure = n;
-    if (!g->is_streaming || n == c->n_sent) return;
-    g->format->part(c, HEARTH_ANSWER_TEXT, c->text.bytes + c->n_sent, n - c->n_sent);
-    c->n_sent = n;
+    if (!add_part(c, HEARTH_ANSWER_TEXT, from, n - from)) g->is_broken = true;
+    else if (g->is_streaming) g->format->part(c, HEARTH_ANSWER_TEXT, c->text.bytes + from, n - from);
 }
 
 static void take_text(choice *c, const char *text, size_t n)
@@ -241,8 +266,7 @@ static bool begin_call(choice *c, const char *name, size_t n)
     *f = (function_call){.name = strndup(name, n)};
     if (!f->name) return false;
     make_call_id(f->id);
-    c->n_call++;
-    return true;
+    return add_part(c, HEARTH_ANSWER_CALL, c->n_call++, 0);
 }
 
 static void take_part(void *user, hearth_answer_kind kind, const char *text, size_t n)
@@ -256,7 +280,8 @@ static void take_part(void *user, hearth_answer_kind kind, const char *text, siz
         return;
     }
     release_text(c, c->text.n);
-    if (kind == HEARTH_ANSWER_REASONING) ok = buffer_add(&c->reasoning, text, n);
+    if (kind == HEARTH_ANSWER_REASONING)
+        ok = add_part(c, kind, c->reasoning.n, n) && buffer_add(&c->reasoning, text, n);
     if (kind == HEARTH_ANSWER_CALL) ok = begin_call(c, text, n);
     if (kind == HEARTH_ANSWER_ARGUMENTS) ok = buffer_add(&c->calls[c->n_call - 1].arguments, text, n);
     if (!ok) g->is_broken = true;
@@ -280,7 +305,7 @@ static void fail(generation *g)
     }
     size_t n;
     char *body = problem_json(&g->problem, g->call->form, &n);
-    const char *before = g->call->form == FORM_OPENAI    ? "data: "
+    const char *before = g->call->form == FORM_OPENAI      ? "data: "
                          : g->call->form == FORM_ANTHROPIC ? "event: error\ndata: "
                                                            : "";
     send_text(g, before, "", "", body, n, g->call->form == FORM_OLLAMA ? "" : "\n");
@@ -308,7 +333,7 @@ static void count_over(generation *g)
     else if (g->is_broken) call_break(g->call);
     else finish(g);
     unlink_generation(g);
-    free_generation(g);
+    generation_free(g);
 }
 
 static void end_choice(choice *c, finish_reason why)
@@ -336,6 +361,8 @@ static void take_token(choice *c, const hearth_request_event *e)
     if (!logprobs_add(&c->probs, e->logits, g->engine->info.n_vocab, e->token) ||
         hearth_answer_push(c->answer, e->token, &why) != HEARTH_OK)
         g->is_broken = true;
+    if (c->n_part > 0 ? c->parts[c->n_part - 1].kind == HEARTH_ANSWER_REASONING : g->in_reasoning)
+        c->n_reasoning++;
 }
 
 static bool take_event(void *user, const hearth_request_event *e)
@@ -408,8 +435,8 @@ static bool prepare(generation *g, problem *p)
     hearth_constraint *constraint;
     engine *e = g->engine;
     size_t n = g->n_prompt * g->n_choice;
-    if (!wanted_constraint_open(&g->constraint, e->model, g->format->continues ? NULL : e->chat, g->in_reasoning,
-                                &constraint, p))
+    if (!wanted_constraint_open(&g->constraint, e->model, g->format->continues ? NULL : e->chat,
+                                g->in_reasoning, &constraint, p))
         return false;
     g->choices = calloc(n, sizeof *g->choices);
     hearth_status st = g->choices ? HEARTH_OK : HEARTH_ERROR_MEMORY;

@@ -19,7 +19,8 @@ typedef struct choice choice;
 typedef struct answer_format {
     const char *prefix; /* of the answer's id */
     void (*begin)(choice *c);
-    /* More of a choice: text of n bytes; or the name of a function, or a part of its arguments, of the last call. */
+    /* More of a choice, in its last part: n bytes of text or reasoning; the name of a function, or a part of its
+     * arguments. */
     void (*part)(choice *c, hearth_answer_kind kind, const char *text, size_t n);
     void (*end_choice)(choice *c);
     void (*end)(generation *g);
@@ -42,6 +43,12 @@ typedef struct function_call {
     buffer arguments;
 } function_call;
 
+/* What comes one after the other in an answer: a stretch of text or reasoning, or a call. */
+typedef struct answer_part {
+    hearth_answer_kind kind; /* TEXT, REASONING or CALL */
+    size_t from, n;          /* bytes of the choice's text or reasoning; from: of its calls */
+} answer_part;
+
 /* How the answer ended, with OpenAI's words. */
 typedef enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CALLS } finish_reason;
 
@@ -54,14 +61,16 @@ struct choice {
     hearth_constraint *constraint; /* NULL: all texts are allowed */
     hearth_answer *answer;
     buffer text, reasoning;
-    size_t n_sure, n_sent; /* bytes of the text that no stop string begins with, and that the stream has */
+    size_t n_sure; /* bytes of the text with which no stop string begins: a stream has them */
     function_call *calls;
     size_t n_call, call_capacity;
+    answer_part *parts;
+    size_t n_part, part_capacity;
     logprobs probs;
     const char *stop; /* the stop string that was found */
     size_t n_stop;
     bool is_stopped;
-    size_t i_prompt, n_generated, n_cached;
+    size_t i_prompt, n_generated, n_reasoning, n_cached; /* n_reasoning: of the generated tokens */
 };
 
 typedef struct prompt {
@@ -80,13 +89,14 @@ struct generation {
     /* The request. */
     stop_list stops;
     hearth_sampler_options sampler;
-    hearth_logit_bias *biases; /* of the sampler */
+    hearth_logit_bias *biases;    /* of the sampler */
     uint32_t max_token, n_choice; /* for each prompt */
     bool ignore_end, is_stream, include_usage, echo;
+    bool is_plain; /* of Ollama's API: a text, not a message */
     wanted_constraint constraint;
-    logprobs probs;    /* what is wanted of them */
-    char *functions;   /* JSON; NULL: none may be called */
-    char *called;      /* those that must be; NULL: any of them */
+    logprobs probs;  /* what is wanted of them */
+    char *functions; /* JSON; NULL: none may be called */
+    char *called;    /* those that must be; NULL: any of them */
     bool one_call, in_reasoning;
     prompt *prompts;
     size_t n_prompt;
@@ -96,12 +106,8 @@ struct generation {
     bool is_streaming, is_broken;
     problem problem; /* status 0: none so far */
     uint64_t begin_ns, first_ns, last_ns;
-    struct {
-        uint32_t n; /* so many have begun */
-        int open;   /* what the one that is open has; -1: none is */
-        size_t from; /* where its text begins in the choice's */
-    } block;        /* of formats that number the parts of an answer */
-    uint32_t n_event;
+    size_t n_opened;  /* parts that formats which number them have begun */
+    uint32_t n_event; /* that they have sent */
 };
 
 /* Owns the document from now on, also on failure. NULL: the call was ended, as memory ran out. */
@@ -115,6 +121,8 @@ void stops_read(generation *g, fields *f, const char *name);
 bool generation_add_prompt(generation *g, int32_t *ids, size_t n);
 /* Asks the scheduler for all choices of all prompts. */
 void generation_start(generation *g);
+/* Frees one that was not started, whose call has ended. */
+void generation_free(generation *g);
 /* Ends the call by what is wrong with it. */
 void generation_refuse(generation *g, const problem *p);
 
@@ -126,6 +134,7 @@ void generation_send_line(generation *g, json_line *l);
 size_t generation_n_prompt(const generation *g);
 size_t generation_n_generated(const generation *g);
 size_t generation_n_cached(const generation *g);
+size_t generation_n_reasoning(const generation *g);
 /* The member "timings", with the names of llama.cpp's server. */
 void generation_write_timings(json *j, const generation *g);
 /* "stop" */

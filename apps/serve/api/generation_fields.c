@@ -89,7 +89,8 @@ static void add_stop(fields *f, const char *name, const json_in *v, stop_list *t
         return;
     }
     const char *text = json_in_bytes(v, &n);
-    if (n == 0 || n > MAX_STOP_SIZE) fields_fail(f, name, "texts of 1 to %d bytes are expected", MAX_STOP_SIZE);
+    if (n == 0 || n > MAX_STOP_SIZE)
+        fields_fail(f, name, "texts of 1 to %d bytes are expected", MAX_STOP_SIZE);
     else to->at[to->n].text = text, to->at[to->n++].n = n;
 }
 

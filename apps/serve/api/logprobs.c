@@ -80,10 +80,9 @@ static bool begin(json *j, const logprobs *l)
     return l->wanted;
 }
 
-void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model)
+void logprobs_write_list(json *j, const char *key, logprobs *l, const hearth_model *model)
 {
-    if (!begin(j, l)) return;
-    json_open_compact(j, "content", '[');
+    json_open_compact(j, key, '[');
     for (; l->n_written < l->n; l->n_written++) {
         const struct logprob_entry *e = &l->at[l->n_written];
         json_open_compact(j, NULL, '{');
@@ -98,6 +97,12 @@ void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model)
         json_close(j, '}');
     }
     json_close(j, ']');
+}
+
+void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model)
+{
+    if (!begin(j, l)) return;
+    logprobs_write_list(j, "content", l, model);
     json_put_null(j, "refusal");
     json_close(j, '}');
 }

@@ -29,6 +29,8 @@ void logprobs_read_completion(fields *f, logprobs *out);
 /* False: out of memory. */
 bool logprobs_add(logprobs *l, const float *logits, size_t n_vocab, int32_t id);
 
+/* An array of those that were not written yet, as chats have them. */
+void logprobs_write_list(json *j, const char *key, logprobs *l, const hearth_model *model);
 /* The member "logprobs" of those that were not written yet; null if none are wanted. */
 void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model);
 void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model);

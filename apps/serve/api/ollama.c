@@ -1,5 +1,6 @@
 /* GET /api/version and /api/tags, POST /api/show: what clients of Ollama ask before anything else. */
 #define _GNU_SOURCE
+#include "serve/api/ollama.h"
 #include "serve/endpoints.h"
 
 #include "engine/engine.h"
@@ -17,7 +18,7 @@ void ollama_version_answer(const request *r, reply *out)
     reply_line(out, &l);
 }
 
-static void write_time(json *j, const char *key, int64_t seconds)
+void ollama_write_time(json *j, const char *key, int64_t seconds)
 {
     char text[40];
     time_t when = (time_t)seconds;
@@ -54,7 +55,7 @@ void ollama_tags_answer(const request *r, reply *out)
         json_open_compact(&l.j, NULL, '{');
         json_word(&l.j, "name", e->id);
         json_word(&l.j, "model", e->id);
-        write_time(&l.j, "modified_at", e->created);
+        ollama_write_time(&l.j, "modified_at", e->created);
         json_uint(&l.j, "size", hth_gguf_size(e->model->file));
         json_word(&l.j, "digest", e->digest);
         write_details(&l.j, e);
@@ -101,8 +102,9 @@ static void answer_show(call *c, const engine *e)
         write_facts(&l.j, e);
         json_open_compact(&l.j, "capabilities", '[');
         json_word(&l.j, NULL, "completion");
+        if (e->chat) json_word(&l.j, NULL, "tools");
         json_close(&l.j, ']');
-        write_time(&l.j, "modified_at", e->created);
+        ollama_write_time(&l.j, "modified_at", e->created);
     }
     call_line(c, &l);
 }

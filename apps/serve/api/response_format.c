@@ -15,7 +15,8 @@ static void read_named_schema(fields *format, wanted_constraint *w)
     const json_in *named = NULL, *schema = NULL;
     if (!fields_object(format, "json_schema", &named)) return;
     fields inner = *format;
-    if (named) inner.object = named, snprintf(inner.path, sizeof inner.path, "%.80s.json_schema", format->path);
+    if (named)
+        inner.object = named, snprintf(inner.path, sizeof inner.path, "%.80s.json_schema", format->path);
     if (!fields_object(&inner, "schema", &schema)) return;
     if (schema) response_format_want_schema(w, "response_format", schema);
     else fields_fail(&inner, "schema", "a schema is expected; the field is missing");

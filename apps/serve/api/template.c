@@ -37,7 +37,8 @@ void template_run(void *user, call *c)
     int64_t now = local_seconds();
     bool add_prompt = true;
     json_in *document = fields_read(c, &f, &p);
-    bool ok = document && conversation_read(&f, &m) && fields_bool(&f, "add_generation_prompt", &add_prompt) &&
+    bool ok = document && conversation_read(&f, &m) &&
+              fields_bool(&f, "add_generation_prompt", &add_prompt) &&
               effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
               functions_list(&f, &chat_functions, NULL, &functions);
     if (ok && !e->chat) problem_of_error(&p, &e->chat_error), ok = false;

@@ -1,0 +1,416 @@
+/* POST /v1/messages and /v1/messages/count_tokens: Anthropic's API. Its blocks become messages, reasoning, calls and
+ * results as all templates know them. */
+#define _GNU_SOURCE
+#include "serve/api/chat_prompt.h"
+#include "serve/api/functions.h"
+
+#include "base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- blocks of the answer ------------------------------------------------------------------------------------ */
+
+static const char *stop_reason(const choice *c)
+{
+    if (c->finish == FINISH_LENGTH) return "max_tokens";
+    if (c->finish == FINISH_CALLS) return "tool_use";
+    return c->stop ? "stop_sequence" : "end_turn";
+}
+
+static void write_stop(json *j, const choice *c, bool is_over)
+{
+    if (is_over) json_word(j, "stop_reason", stop_reason(c));
+    else json_put_null(j, "stop_reason");
+    if (is_over && c->stop) json_text(j, "stop_sequence", c->stop, c->n_stop);
+    else json_put_null(j, "stop_sequence");
+}
+
+static void write_usage(json *j, const generation *g)
+{
+    size_t n_cached = generation_n_cached(g);
+    json_open_compact(j, "usage", '{');
+    json_uint(j, "input_tokens", generation_n_prompt(g) - n_cached);
+    json_uint(j, "cache_creation_input_tokens", 0);
+    json_uint(j, "cache_read_input_tokens", n_cached);
+    json_uint(j, "output_tokens", generation_n_generated(g));
+    json_close(j, '}');
+}
+
+/* Arguments that the model cut or broke are an empty object here. */
+static void write_input(json *j, const function_call *f)
+{
+    hearth_error err;
+    json_in *parsed = f->arguments.n > 0 ? json_in_read(f->arguments.bytes, f->arguments.n, &err) : NULL;
+    if (json_in_kind_of(parsed) == JSON_IN_OBJECT) json_raw(j, "input", f->arguments.bytes, f->arguments.n);
+    else json_open_compact(j, "input", '{'), json_close(j, '}');
+    json_in_free(parsed);
+}
+
+static void write_block(json *j, const char *key, const choice *c, const answer_part *p, bool is_whole)
+{
+    size_t n = is_whole ? p->n : 0;
+    json_open_compact(j, key, '{');
+    switch (p->kind) {
+    case HEARTH_ANSWER_TEXT:
+        json_word(j, "type", "text");
+        json_text(j, "text", c->text.bytes + p->from, n);
+        break;
+    case HEARTH_ANSWER_REASONING:
+        json_word(j, "type", "thinking");
+        json_text(j, "thinking", c->reasoning.bytes + p->from, n);
+        json_word(j, "signature", "");
+        break;
+    default:
+        json_word(j, "type", "tool_use");
+        json_word(j, "id", c->calls[p->from].id);
+        json_word(j, "name", c->calls[p->from].name);
+        if (is_whole) write_input(j, &c->calls[p->from]);
+        else json_open_compact(j, "input", '{'), json_close(j, '}');
+    }
+    json_close(j, '}');
+}
+
+static void write_message(json *j, const generation *g, bool is_over)
+{
+    const choice *c = &g->choices[0];
+    json_word(j, "id", g->name);
+    json_word(j, "type", "message");
+    json_word(j, "role", "assistant");
+    json_word(j, "model", g->engine->id);
+    json_open_compact(j, "content", '[');
+    for (size_t i = 0; is_over && i < c->n_part; i++) write_block(j, NULL, c, &c->parts[i], true);
+    json_close(j, ']');
+    write_stop(j, c, is_over);
+    write_usage(j, g);
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------------- */
+
+static bool begin_event(json_line *l, const char *type)
+{
+    if (!json_line_begin(l)) return false;
+    json_word(&l->j, "type", type);
+    return true;
+}
+
+static void begin_stream(choice *c)
+{
+    json_line l;
+    if (begin_event(&l, "message_start")) {
+        json_open_compact(&l.j, "message", '{');
+        write_message(&l.j, c->generation, false);
+        json_close(&l.j, '}');
+    }
+    generation_send(c->generation, "message_start", &l);
+}
+
+static void send_delta(choice *c, const char *type, const char *key, const char *text, size_t n)
+{
+    json_line l;
+    if (begin_event(&l, "content_block_delta")) {
+        json_uint(&l.j, "index", c->generation->n_opened - 1);
+        json_open_compact(&l.j, "delta", '{');
+        json_word(&l.j, "type", type);
+        json_text(&l.j, key, text, n);
+        json_close(&l.j, '}');
+    }
+    generation_send(c->generation, "content_block_delta", &l);
+}
+
+static void close_block(choice *c)
+{
+    generation *g = c->generation;
+    json_line l;
+    if (g->n_opened == 0) return;
+    if (c->parts[g->n_opened - 1].kind == HEARTH_ANSWER_REASONING)
+        send_delta(c, "signature_delta", "signature", "", 0);
+    if (begin_event(&l, "content_block_stop")) json_uint(&l.j, "index", g->n_opened - 1);
+    generation_send(g, "content_block_stop", &l);
+}
+
+static void open_block(choice *c)
+{
+    generation *g = c->generation;
+    json_line l;
+    close_block(c);
+    size_t i = g->n_opened++;
+    if (begin_event(&l, "content_block_start")) {
+        json_uint(&l.j, "index", i);
+        write_block(&l.j, "content_block", c, &c->parts[i], false);
+    }
+    generation_send(g, "content_block_start", &l);
+}
+
+static void send_part(choice *c, hearth_answer_kind kind, const char *text, size_t n)
+{
+    if (c->n_part > c->generation->n_opened) open_block(c);
+    if (kind == HEARTH_ANSWER_TEXT) send_delta(c, "text_delta", "text", text, n);
+    if (kind == HEARTH_ANSWER_REASONING) send_delta(c, "thinking_delta", "thinking", text, n);
+    if (kind == HEARTH_ANSWER_ARGUMENTS) send_delta(c, "input_json_delta", "partial_json", text, n);
+}
+
+static void end_choice(choice *c)
+{
+    generation *g = c->generation;
+    json_line l;
+    close_block(c);
+    if (begin_event(&l, "message_delta")) {
+        json_open_compact(&l.j, "delta", '{');
+        write_stop(&l.j, c, true);
+        json_close(&l.j, '}');
+        write_usage(&l.j, g);
+    }
+    generation_send(g, "message_delta", &l);
+    (void)begin_event(&l, "message_stop");
+    generation_send(g, "message_stop", &l);
+}
+
+static void answer_whole(generation *g)
+{
+    json_line l;
+    if (json_line_begin(&l)) write_message(&l.j, g, true);
+    call_line(g->call, &l);
+}
+
+static const answer_format format = {.prefix = "msg_",
+                                     .begin = begin_stream,
+                                     .part = send_part,
+                                     .end_choice = end_choice,
+                                     .whole = answer_whole};
+
+/* ---- blocks of the request ----------------------------------------------------------------------------------------- */
+
+static bool no_memory(fields *f)
+{
+    problem_set(f->problem, 503, "", "out of memory");
+    return false;
+}
+
+/* {"type": "tool_use", "id", "name", "input"} */
+static bool read_use(fields *f, assistant_turn *t)
+{
+    const char *id, *name;
+    const json_in *input;
+    size_t n;
+    if (!fields_need_text(f, "id", &id, &n) || !fields_need_text(f, "name", &name, &n) ||
+        !fields_object(f, "input", &input))
+        return false;
+    char *object = input ? json_in_write(input) : NULL;
+    bool ok = (!input || object) && turn_call(t, id, name, NULL, object ? object : "{}");
+    free(object);
+    return ok || no_memory(f);
+}
+
+/* Blocks of the assistant's are one message. A second text is added to the first. */
+static bool read_assistant_block(fields *f, const char *type, assistant_turn *t, buffer *text)
+{
+    const char *more;
+    size_t n;
+    if (strcmp(type, "tool_use") == 0) return read_use(f, t);
+    if (strcmp(type, "thinking") == 0) {
+        if (!fields_need_text(f, "thinking", &more, &n)) return false;
+        if (!t->has_calls) t->reasoning = more, t->n_reasoning = n, t->has_reasoning = n > 0;
+        return true;
+    }
+    if (strcmp(type, "redacted_thinking") == 0) return true;
+    if (strcmp(type, "text") != 0)
+        return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this model", type);
+    return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || no_memory(f));
+}
+
+static bool read_result(fields *f, conversation *c)
+{
+    const char *id, *content = "";
+    size_t n_id, n = 0;
+    json_line members;
+    if (!fields_need_text(f, "tool_use_id", &id, &n_id)) return false;
+    if (fields_value(f, "content") && !content_read(f, "content", "text", c, &content, &n)) return false;
+    if (!json_line_begin(&members)) return no_memory(f);
+    json_text(&members.j, "tool_call_id", id, n_id);
+    return conversation_add(c, "tool", content, n, &members) || no_memory(f);
+}
+
+/* Results of calls come before the rest of what the user says. */
+static bool read_user_block(fields *f, const char *type, conversation *c, buffer *text)
+{
+    const char *more;
+    size_t n;
+    if (strcmp(type, "tool_result") == 0) return read_result(f, c);
+    if (strcmp(type, "text") != 0)
+        return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this model", type);
+    return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || no_memory(f));
+}
+
+static bool end_text(fields *f, buffer *text, conversation *c, const char **out, size_t *n)
+{
+    *out = text->bytes ? text->bytes : "";
+    *n = text->n;
+    return !text->bytes || conversation_own(c, text->bytes) || no_memory(f);
+}
+
+static bool read_blocks(fields *f, const json_in *blocks, bool is_user, conversation *c)
+{
+    fields block;
+    buffer text = {0};
+    assistant_turn t = {.owner = c};
+    const char *type;
+    size_t n;
+    bool ok = true, has_result = false;
+    for (size_t i = 0; ok && i < json_in_count(blocks); i++) {
+        ok = fields_at(f, "content", blocks, i, &block) && fields_need_text(&block, "type", &type, &n) &&
+             (is_user ? read_user_block(&block, type, c, &text)
+                      : read_assistant_block(&block, type, &t, &text));
+        has_result |= ok && strcmp(type, "tool_result") == 0;
+    }
+    if (!ok) free(text.bytes);
+    else ok = end_text(f, &text, c, &t.text, &t.n_text);
+    t.has_text = t.n_text > 0;
+    if (ok && is_user && (t.has_text || !has_result))
+        ok = conversation_add(c, "user", t.text, t.n_text, NULL) || no_memory(f);
+    if (ok && !is_user) ok = turn_end(&t) || no_memory(f);
+    turn_drop(&t);
+    return ok;
+}
+
+static bool read_message(fields *f, conversation *c)
+{
+    const char *role, *text;
+    size_t n;
+    const json_in *content = fields_value(f, "content");
+    if (!fields_need_text(f, "role", &role, &n)) return false;
+    bool is_user = strcmp(role, "user") == 0;
+    if (!is_user && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0)
+        return fields_fail(f, "role", "user or assistant is expected");
+    if (json_in_kind_of(content) == JSON_IN_ARRAY && strcmp(role, "system") != 0)
+        return read_blocks(f, content, is_user, c);
+    return content_read(f, "content", "text", c, &text, &n) &&
+           (conversation_add(c,
+                             is_user                       ? "user"
+                             : strcmp(role, "system") == 0 ? "system"
+                                                           : "assistant",
+                             text, n, NULL) ||
+            no_memory(f));
+}
+
+/* A text or blocks of text; a block that is the billing header alone is left out. */
+static bool read_system(fields *f, conversation *c)
+{
+    const char *text;
+    size_t n;
+    if (!fields_value(f, "system")) return true;
+    if (!content_read(f, "system", "text", c, &text, &n)) return false;
+    return n == 0 || conversation_add(c, "system", text, n, NULL) || no_memory(f);
+}
+
+static bool read_messages(fields *f, conversation *c)
+{
+    const json_in *array;
+    fields one;
+    if (!read_system(f, c) || !fields_need_array(f, "messages", &array)) return false;
+    size_t n = json_in_count(array);
+    if (n == 0 || n > MAX_MESSAGES)
+        return fields_fail(f, "messages", "1 to %d messages are expected, not %zu", MAX_MESSAGES, n);
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = fields_at(f, "messages", array, i, &one) && read_message(&one, c);
+    return ok;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------------- */
+
+static const function_shape functions_shape = {
+    .field = "tools", .parameters = "input_schema", .tolerant = true};
+
+/* {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"} */
+static bool read_choice(fields *f, function_choice *out)
+{
+    const json_in *object;
+    const char *type;
+    size_t n;
+    *out = (function_choice){.field = "tool_choice"};
+    if (!fields_object(f, "tool_choice", &object) || !object) return fields_ok(f);
+    fields inner = {.object = object, .path = "tool_choice", .problem = f->problem};
+    if (!fields_need_text(&inner, "type", &type, &n) ||
+        !fields_bool(&inner, "disable_parallel_tool_use", &out->one))
+        return false;
+    if (strcmp(type, "any") == 0) out->kind = MUST_CALL;
+    else if (strcmp(type, "none") == 0) out->kind = NO_CALL;
+    else if (strcmp(type, "tool") == 0) {
+        out->kind = MUST_CALL;
+        return fields_need_text(&inner, "name", &out->name, &n);
+    } else if (strcmp(type, "auto") != 0) {
+        return fields_fail(&inner, "type", "auto, any, tool or none is expected");
+    }
+    return true;
+}
+
+static bool read_thinking(fields *f, chat_variables *v)
+{
+    const json_in *object;
+    const char *type;
+    size_t n;
+    if (!fields_object(f, "thinking", &object) || !object) return fields_ok(f);
+    fields inner = {.object = object, .path = "thinking", .problem = f->problem};
+    if (!fields_need_text(&inner, "type", &type, &n)) return false;
+    v->thinking = strcmp(type, "disabled") == 0 ? NO_THINK : THINK;
+    return true;
+}
+
+static bool read_options(fields *f, generation *g)
+{
+    int64_t max = 0;
+    sampling_read(g, f);
+    stops_read(g, f, "stop_sequences");
+    if (!fields_int(f, "max_tokens", 1, UINT32_MAX, &max) || !fields_bool(f, "stream", &g->is_stream))
+        return false;
+    g->max_token = (uint32_t)max;
+    return max > 0 || fields_fail(f, "max_tokens", "a whole number is expected; the field is missing");
+}
+
+void messages_run(void *user, call *c)
+{
+    engine *e = user;
+    fields f;
+    problem p;
+    conversation m = {.keeps_billing = e->keeps_billing};
+    chat_variables v = {0};
+    function_choice wanted;
+    json_in *document = fields_read(c, &f, &p);
+    if (!document) {
+        call_problem(c, &p);
+        return;
+    }
+    generation *g = generation_make(e, c, &format, document);
+    if (!g) return;
+    if (read_options(&f, g) && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
+        read_choice(&f, &wanted) && functions_read(&f, &functions_shape, &wanted, g))
+        read_messages(&f, &m);
+    chat_start(g, &m, &v, &p);
+}
+
+void count_tokens_run(void *user, call *c)
+{
+    engine *e = user;
+    fields f;
+    problem p;
+    conversation m = {.keeps_billing = e->keeps_billing};
+    chat_variables v = {0};
+    char *functions = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    json_line l;
+    json_in *document = fields_read(c, &f, &p);
+    if (document && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
+        functions_list(&f, &functions_shape, NULL, &functions) && read_messages(&f, &m) &&
+        chat_prompt_make(e, &m, &v, functions, &ids, &n, &p)) {
+        if (json_line_begin(&l)) json_uint(&l.j, "input_tokens", n);
+        call_line(c, &l);
+    } else {
+        call_problem(c, &p);
+    }
+    hearth_free(ids);
+    free(functions);
+    conversation_free(&m);
+    json_in_free(document);
+}

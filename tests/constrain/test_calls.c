@@ -1,0 +1,286 @@
+/* Constraints of calls: texts that each format takes and refuses, what random walks write, divided again by chat/answer.c,
+ * and texts behind reasoning. The vocabulary is the bytes, and control tokens for marks. */
+#include "base/random.h"
+#include "chat/answer.h"
+#include "chat/functions.h"
+#include "support/test.h"
+#include "support/texts.h"
+
+#define BAR "\xEF\xBD\x9C"
+#define LOW "\xE2\x96\x81"
+#define DS(WORDS) "<" BAR WORDS BAR ">"
+#define DS_BEGIN DS("tool" LOW "calls" LOW "begin")
+#define DS_END DS("tool" LOW "calls" LOW "end")
+#define DS_CALL DS("tool" LOW "call" LOW "begin")
+#define DS_CALL_END DS("tool" LOW "call" LOW "end")
+#define DS_SEP DS("tool" LOW "sep")
+
+static const char functions[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": {\"type\": \"object\", \"properties\": "
+    "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 9}}, \"required\": [\"text\"], "
+    "\"additionalProperties\": false}}},"
+    "{\"type\": \"function\", \"function\": {\"name\": \"now\", \"parameters\": {\"type\": \"object\", \"properties\": {}, "
+    "\"additionalProperties\": false}}}]";
+
+/* Names of control tokens; each is one token behind the bytes and the end. */
+static const char *const control[] = {"[TOOL_CALLS]", "[ARGS]", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>",
+                                      "<|start|>", DS_BEGIN, DS_CALL, DS_CALL_END, DS_END, DS_SEP, "</hidden>"};
+enum { N_CONTROL = sizeof control / sizeof *control, N_VOCAB = 257 + N_CONTROL, END = 256 };
+
+static hth_token_trie *open_trie(void)
+{
+    static uint8_t bytes[256];
+    static char marks[N_CONTROL][64];
+    static hth_str pieces[N_VOCAB];
+    hth_token_trie *trie = NULL;
+    for (int i = 0; i < 256; i++) bytes[i] = (uint8_t)i, pieces[i] = (hth_str){(const char *)&bytes[i], 1};
+    pieces[END] = (hth_str){"", 0};
+    for (int i = 0; i < N_CONTROL; i++) {
+        int n = snprintf(marks[i], sizeof marks[i], "%c%s%c", HTH_MARK_OPEN, control[i], HTH_MARK_CLOSE);
+        pieces[257 + i] = (hth_str){marks[i], (size_t)n};
+    }
+    CHECK_OK(hth_token_trie_open_pieces(pieces, N_VOCAB, &trie, err));
+    return trie;
+}
+
+/* The token at the beginning of a text: a control token, or a byte. */
+static int32_t token_at(const char *text, size_t *n)
+{
+    for (int i = 0; i < N_CONTROL; i++)
+        if (strncmp(text, control[i], strlen(control[i])) == 0) return *n = strlen(control[i]), 257 + i;
+    return *n = 1, (uint8_t)*text;
+}
+
+typedef struct calls_case {
+    const char *name, *template_text;
+    bool one, in_reasoning;
+    const char *takes[4], *refuses[8];
+} calls_case;
+
+#define HERMES "<tool_call> tools"
+#define HARMONY "<|channel|> tools"
+static const calls_case cases[] = {
+    {"hermes", HERMES, false, false,
+     {"<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\": \"a\"}}\n</tool_call>",
+      "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": "
+      "{}}\n</tool_call>"},
+     {"<tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>", "{}", "",
+      "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": 1}}\n</tool_call>",
+      "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\": \"a\", \"n\": 10}}\n</tool_call>"}},
+    {"hermes, one", HERMES, true, false,
+     {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"},
+     {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": "
+      "{}}\n</tool_call>"}},
+    {"behind reasoning", HERMES "</think>", false, true,
+     {"I < </thin</thinks </think>\n\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+      "</think><tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+      "<</think>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"},
+     {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>", "a</think>b", "a</think>\n\n\n"}},
+    {"elements", "<function= <parameter=", false, false,
+     {"<tool_call>\n<function=find>\n<parameter=text>\na\n</para\n</parameter>\n<parameter=n>\n7\n</parameter>\n</function>\n"
+      "</tool_call>",
+      "<tool_call>\n<function=now>\n</function>\n</tool_call>"},
+     {"<tool_call>\n<function=find>\n</function>\n</tool_call>",
+      "<tool_call>\n<function=find>\n<parameter=text>\na\n</parameter>\n<parameter=n>\nx\n</parameter>\n</function>\n</tool_call>"}},
+    {"pairs", "<arg_key> <arg_value>", false, false,
+     {"<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a\n<b></arg_value>\n</tool_call>", "<tool_call>now\n</tool_call>"},
+     {"<tool_call>find\n</tool_call>"}},
+    {"mistral", "[TOOL_CALLS]", false, false,
+     {"[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"find\", \"arguments\": {\"text\": \"\"}}]"},
+     {"[{\"name\": \"now\", \"arguments\": {}}]", "[TOOL_CALLS][]",
+      "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"text\": \"[ARGS]\"}}]"}},
+    {"mistral, names first", "[TOOL_CALLS][ARGS]", false, false,
+     {"[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]find[ARGS]{\"text\": \"x\"}"}, {"now[ARGS]{}"}},
+    {"deepseek", DS_CALL "```json", false, false,
+     {DS_BEGIN DS_CALL "function" DS_SEP "now\n```json\n{}\n```" DS_CALL_END DS_END}, {DS_BEGIN DS_END}},
+    {"deepseek 3.1", DS_CALL, false, false,
+     {DS_BEGIN DS_CALL "now" DS_SEP "{}" DS_CALL_END DS_CALL "now" DS_SEP "{}" DS_CALL_END DS_END}, {"{}"}},
+    {"llama", "<|start_header_id|> \"parameters\"", false, false,
+     {"{\"name\": \"now\", \"parameters\": {}}"},
+     {"{\"name\": \"now\", \"arguments\": {}}", "{\"name\": \"now\", \"parameters\": {}}; "}},
+    {"harmony", HARMONY, false, false,
+     {"<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}",
+      "<|channel|>analysis<|message|>I think.<|end|><|start|>assistant<|channel|>commentary to=functions.now "
+      "<|constrain|>json<|message|>{}"},
+     {"<|channel|>final<|message|>a", "<|channel|>analysis<|message|>a<|end|>"}},
+};
+enum { N_CASE = sizeof cases / sizeof *cases };
+
+static hearth_constraint *open_case(const hth_token_trie *trie, const calls_case *c)
+{
+    const hth_str source = {c->template_text, strlen(c->template_text)};
+    const hth_constraint_context context = {.calls = hth_call_format_detect(source), .reasoning = hth_reasoning_detect(source)};
+    const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS,
+                                         .text = functions,
+                                         .n = strlen(functions),
+                                         .one_call = c->one,
+                                         .in_reasoning = c->in_reasoning};
+    hearth_constraint *out = NULL;
+    CHECK_OK(hth_constraint_open(trie, &o, &context, &out, err));
+    return out;
+}
+
+/* How many bytes of a text are taken; *is_complete: it may end there. */
+static size_t follow(const hth_token_trie *trie, const calls_case *c, const char *text, bool *is_complete)
+{
+    hearth_constraint *k = open_case(trie, c);
+    size_t at = 0, n;
+    if (!k) return 0;
+    while (text[at]) {
+        int32_t id = token_at(text + at, &n);
+        if (hearth_constraint_accept(k, id, NULL) != HEARTH_OK) break;
+        at += n;
+    }
+    *is_complete = hearth_constraint_get_end(k) != HEARTH_CONSTRAINT_GOES_ON;
+    hearth_constraint_close(k);
+    return at;
+}
+
+TEST(each_format_takes_its_calls_and_nothing_else)
+{
+    if (!texts_need_schemas()) return;
+    hth_token_trie *trie = open_trie();
+    for (size_t i = 0; i < N_CASE; i++) {
+        bool is_complete = false;
+        for (const char *const *t = cases[i].takes; *t; t++) {
+            size_t n = follow(trie, &cases[i], *t, &is_complete);
+            if (n != strlen(*t) || !is_complete)
+                test_fail(__FILE__, __LINE__, "%s: %s is refused at byte %zu", cases[i].name, *t, n);
+        }
+        for (const char *const *t = cases[i].refuses; *t; t++)
+            if (follow(trie, &cases[i], *t, &is_complete) == strlen(*t) && is_complete)
+                test_fail(__FILE__, __LINE__, "%s: %s is taken", cases[i].name, *t);
+    }
+    hth_token_trie_close(trie);
+}
+
+/* ---- random walks ------------------------------------------------------------------------------------------- */
+
+typedef struct divided {
+    char name[32], arguments[20000];
+    size_t n, n_call, n_text;
+} divided;
+
+static void check_call(divided *d)
+{
+    bool has_memory = true;
+    if (d->n_call == 0) return;
+    if (!hth_is_json(d->arguments, d->n, &has_memory)) test_fail(__FILE__, __LINE__, "no JSON: %.*s", (int)d->n, d->arguments);
+    CHECK(strcmp(d->name, "find") == 0 || strcmp(d->name, "now") == 0);
+    CHECK(strcmp(d->name, "find") != 0 || strstr(d->arguments, "\"text\"") != NULL);
+}
+
+static void note(void *user, hearth_answer_kind kind, const char *text, size_t n)
+{
+    divided *d = user;
+    if (kind == HEARTH_ANSWER_TEXT) d->n_text += n;
+    if (kind == HEARTH_ANSWER_CALL) {
+        check_call(d);
+        snprintf(d->name, sizeof d->name, "%.*s", (int)n, text);
+        d->n_call++, d->n = 0;
+    }
+    if (kind == HEARTH_ANSWER_ARGUMENTS && CHECK(n < sizeof d->arguments - d->n)) {
+        memcpy(d->arguments + d->n, text, n);
+        d->n += n;
+        d->arguments[d->n] = '\0';
+    }
+}
+
+/* One of the tokens that are allowed; ends of texts and rare tokens are preferred, so that a walk ends. */
+static int32_t choose(const float *logits, uint64_t *seed)
+{
+    int32_t some[N_VOCAB], n = 0;
+    for (int32_t id = 0; id < N_VOCAB; id++)
+        if (logits[id] == 0.0f) some[n++] = id;
+    if (n == 0) return -1;
+    static const char closing[] = "\"}<>/\n";
+    for (int32_t i = 0; i < n; i++)
+        if ((some[i] == END || (some[i] < 128 && strchr(closing, some[i]) && some[i])) && hth_random_next(seed) % 4 == 0)
+            return some[i];
+    return some[hth_random_next(seed) % (uint64_t)n];
+}
+
+static void walk(const hth_token_trie *trie, const calls_case *c, uint64_t seed)
+{
+    static float logits[N_VOCAB];
+    hearth_constraint *k = open_case(trie, c);
+    const hth_str source = {c->template_text, strlen(c->template_text)};
+    divided d = {.n = 0};
+    const hth_answer_options o = {.calls = hth_call_format_detect(source),
+                                  .reasoning = hth_reasoning_detect(source),
+                                  .in_reasoning = c->in_reasoning,
+                                  .tools = functions,
+                                  .fn = note,
+                                  .user = &d};
+    hth_answer *a = NULL;
+    int32_t id = 0;
+    CHECK_OK(hth_answer_open(&o, &a, err));
+    for (int i = 0; k && i < 3000 && id != END; i++) {
+        for (int t = 0; t < N_VOCAB; t++) logits[t] = 0.0f;
+        CHECK_OK(hearth_constraint_mask(k, logits, err));
+        id = choose(logits, &seed);
+        if (!CHECK(id >= 0)) break;
+        CHECK_OK(hearth_constraint_accept(k, id, err));
+        char byte = (char)id;
+        if (id < 256) CHECK_OK(hth_answer_push(a, &byte, 1, err));
+        if (id > END) CHECK_OK(hth_answer_push(a, control[id - 257], strlen(control[id - 257]), err));
+    }
+    CHECK_OK(hth_answer_finish(a, err));
+    if (id == END) {
+        check_call(&d);
+        if (d.n_call == 0) test_fail(__FILE__, __LINE__, "%s: no call in seed %llu", c->name, (unsigned long long)seed);
+        CHECK(d.n_text == 0);
+    }
+    hth_answer_close(a);
+    hearth_constraint_close(k);
+}
+
+TEST(what_is_written_under_a_constraint_is_read_again)
+{
+    if (!texts_need_schemas()) return;
+    hth_token_trie *trie = open_trie();
+    for (size_t i = 0; i < N_CASE; i++)
+        for (uint64_t seed = 1; seed <= 20; seed++) walk(trie, &cases[i], seed * 7919);
+    hth_token_trie_close(trie);
+}
+
+/* ---- other constraints, errors --------------------------------------------------------------------------------- */
+
+TEST(other_constraints_begin_behind_reasoning)
+{
+    if (!texts_need_schemas()) return;
+    hth_token_trie *trie = open_trie();
+    static const hth_str thinks = {"</think>", 8}, harmony = {HARMONY, 17};
+    const struct {
+        hth_constraint_context context;
+        const char *text;
+    } some[] = {{{.reasoning = hth_reasoning_detect(thinks)}, "so </think>\n\n{\"a\": 1}"},
+                {{.calls = hth_call_format_detect(harmony)},
+                 "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>{}"}};
+    for (int i = 0; i < 2; i++) {
+        const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_JSON_OBJECT, .in_reasoning = true};
+        hearth_constraint *k = NULL;
+        size_t n;
+        CHECK_OK(hth_constraint_open(trie, &o, &some[i].context, &k, err));
+        for (const char *t = some[i].text; k && *t; t += n) {
+            int32_t id = token_at(t, &n);
+            if (!CHECK(hearth_constraint_accept(k, id, NULL) == HEARTH_OK)) break;
+        }
+        CHECK(k && hearth_constraint_get_end(k) == HEARTH_CONSTRAINT_ENDS);
+        hearth_constraint_close(k);
+    }
+    hth_token_trie_close(trie);
+}
+
+TEST(wrong_functions_are_refused_by_name)
+{
+    if (!texts_need_schemas()) return;
+    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[]", HEARTH_ERROR_FORMAT, "a JSON array with a function is expected");
+    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "{}", HEARTH_ERROR_FORMAT, "a JSON array with a function is expected");
+    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[{\"function\": {}}]", HEARTH_ERROR_FORMAT, "[0]|has no name");
+    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[", HEARTH_ERROR_FORMAT, "no JSON");
+    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS,
+                  "[{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
+                  "\"string\", \"pattern\": \"(\"}}}}}]",
+                  HEARTH_ERROR_FORMAT, "pattern");
+}
