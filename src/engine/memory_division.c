@@ -142,7 +142,7 @@ static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
                 hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
 }
 
-/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit has room. */
+/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit allows them. */
 enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
 static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
 {

@@ -67,7 +67,7 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
     for (uint32_t i = 0; st == HEARTH_OK && i < n_item; i++) {
         hth_store_residence residence = items[i].residence;
         sizes[i] = (item_size){i, residence == HTH_STORE_CACHED, residence == HTH_STORE_PINNED, items[i].elsewhere, 0};
-        fits = fits && hth_reader_room(items[i].extents, items[i].n_extent, &sizes[i].size);
+        fits = fits && hth_reader_buffer_size(items[i].extents, items[i].n_extent, &sizes[i].size);
     }
     if (st == HEARTH_OK && fits) {
         qsort(sizes, n_item, sizeof *sizes, compare_sizes);
