@@ -66,7 +66,7 @@ struct hth_reader {
 
     pthread_mutex_t lock; /* guards the members up to the next line */
     load_queue added;
-    bool changes;          /* loads in the queues were hurried or dropped */
+    bool changes;          /* loads in the queues were prioritized or dropped */
     bool active;           /* without a thread: a caller reads */
     bool closing, cancels; /* cancels: once */
     hth_reader_stats stats;
@@ -356,7 +356,7 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        load_queue *to = l->guess_size > 0 && !l->hurried ? &r->guesses : &r->needed;
+        load_queue *to = l->guess_size > 0 && !l->prioritized ? &r->guesses : &r->needed;
         queue_append(l->dropped ? &r->dropped : to, l);
     }
 }
@@ -509,7 +509,7 @@ static void change_load(hth_reader *r, bool *flag)
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
-void hth_reader_hurry(hth_reader *r, hth_load *load) { change_load(r, &load->hurried); }
+void hth_reader_prioritize(hth_reader *r, hth_load *load) { change_load(r, &load->prioritized); }
 void hth_reader_drop(hth_reader *r, hth_load *load) { change_load(r, &load->dropped); }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */

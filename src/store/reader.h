@@ -31,7 +31,7 @@ struct hth_load {
     uint32_t n_extent;
     uint8_t *to;      /* hth_reader_buffer_size bytes, aligned to HTH_BUFFER_ALIGN; the reader's until done is called */
     uint32_t guess_size; /* 0: needed now; else a guess: read after all that is needed, while reads of fewer bytes run */
-    bool hurried, dropped; /* set by hth_reader_hurry and hth_reader_drop */
+    bool prioritized, dropped; /* set by hth_reader_prioritize and hth_reader_drop */
     /* Called by the reader's thread, once. It must not wait. */
     void (*done)(hth_load *load);
     void *user;
@@ -86,7 +86,7 @@ void hth_reader_cancel(hth_reader *reader);
 void hth_reader_start(hth_reader *reader, hth_load *loads);
 
 /* A load that was queued as a guess is needed now. From any thread, until done is called. */
-void hth_reader_hurry(hth_reader *reader, hth_load *load);
+void hth_reader_prioritize(hth_reader *reader, hth_load *load);
 
 /* A load is not needed any more: unless all its reads have started, it fails. From any thread, until done is called. */
 void hth_reader_drop(hth_reader *reader, hth_load *load);

@@ -239,7 +239,7 @@ static void ask_for(hth_store *s, uint32_t i_item)
         s->slots.slots[i->i_slot].unused_guess = false;
         forget_guess(s, i_item);
         hth_store_count_guess(s, i, !s->loads[i->i_slot].dropped, true);
-        hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
+        hth_reader_prioritize(s->reader, &s->loads[i->i_slot]);
     }
     if (i->state == ITEM_QUEUED && i->queue == &s->guesses) dequeue(s, i_item);
     if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT; /* sessions that still need it wait for the new read */

@@ -297,23 +297,23 @@ TEST(a_reader_that_closes_ends_all_loads)
     close(fd);
 }
 
-/* With the lock held the first load cannot end before the last one is hurried; few more reads have started by then. */
+/* With the lock held the first load cannot end before the last one is prioritized; few more have started by then. */
 TEST(a_guess_that_is_needed_comes_first)
 {
     int fd = open(disk_file(), O_RDONLY);
     hth_disk_faults faults = {.order = HTH_ORDER_SINGLE};
     hth_reader *reader = open_reader(DISK_PREAD_ONE, false, fd, &faults);
     batch b;
-    uint32_t i_hurried = 0;
+    uint32_t i_first = 0;
     make_batch(&b, 6);
     for (uint32_t i = 0; i < N_LOAD; i++) b.loads[i].guess_size = 1;
     pthread_mutex_lock(&b.lock);
     hth_reader_start(reader, b.loads);
-    hth_reader_hurry(reader, &b.loads[N_LOAD - 1]);
+    hth_reader_prioritize(reader, &b.loads[N_LOAD - 1]);
     while (b.n_done < N_LOAD) pthread_cond_wait(&b.changed, &b.lock);
     pthread_mutex_unlock(&b.lock);
-    while (b.done[i_hurried] != N_LOAD - 1) i_hurried++;
-    if (!CHECK(i_hurried < N_LOAD / 2)) printf("     it ended after %u others\n", i_hurried);
+    while (b.done[i_first] != N_LOAD - 1) i_first++;
+    if (!CHECK(i_first < N_LOAD / 2)) printf("     it ended after %u others\n", i_first);
     for (uint32_t i = 0; i < N_LOAD; i++) check_load(&b, i);
     free_batch(&b);
     hth_reader_close(reader);
