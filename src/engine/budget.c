@@ -116,7 +116,7 @@ uint64_t hth_engine_check_memory(hearth_model *m, uint64_t now_ns)
     hth_system_memory system;
     read_system(&system);
     pthread_mutex_lock(&b->lock);
-    if (m->streamed.store) warn_of_writes(m);
+    warn_of_writes(m);
     uint64_t before = b->cap.now;
     uint64_t wait_ns = hth_budget_follow(&b->cap, &system, hth_store_touched(m->streamed.store), now_ns);
     if (b->cap.now != before)

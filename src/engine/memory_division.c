@@ -181,8 +181,6 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
     }
     st = refuse(m, o->ram, d->limit, d->least, err);
 failed:
-    hth_free(d->items.items);
-    hth_free(d->items.sums);
-    d->items.items = NULL, d->items.sums = NULL;
+    hth_memory_division_free(d);
     return st;
 }
