@@ -1,5 +1,5 @@
-/* The limit of a model's memory, and what keeps within it: sessions, and a store of weights (streaming.c) that gives way
- * to them and to other needs of the system. */
+/* The limit of a model's memory, and what keeps within it: sessions, and a store of weights (streaming.c) that gives
+ * way to them and to other needs of the system. */
 #ifndef HTH_ENGINE_BUDGET_H
 #define HTH_ENGINE_BUDGET_H
 

@@ -1,5 +1,5 @@
-/* How a limit of memory is divided: what the process has, sessions, matrices that are read in any case, and what is left
- * for the items of a store. What lies on a device has items too, without memory, in case it comes back
+/* How a limit of memory is divided: what the process has, sessions, matrices that are read in any case, and what is
+ * left for the items of a store. What lies on a device has items too, without memory, in case it comes back
  * (gpu_fallback.c). */
 #include "engine/streaming.h"
 

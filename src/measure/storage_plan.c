@@ -1,6 +1,6 @@
 /* Replays tokens through a store. A layer asks for its items when a run would, and computes each when it is there.
- * Reads are made at once, in the caller, and the timer says when the disk would have ended them; so nothing here depends on
- * threads, and equal inputs give equal answers. */
+ * Reads are made at once, in the caller, and the timer says when the disk would have ended them; so nothing here
+ * depends on threads, and equal inputs give equal answers. */
 #include "measure/storage_plan.h"
 
 #include "base/alloc.h"

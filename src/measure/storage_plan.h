@@ -1,6 +1,6 @@
 /* What speed to expect of a model that is larger than a limit of memory. Tokens are replayed through the store that a
- * run has (store/store.h), over a disk that only tells times: what is read and what stays is decided by the same code; the
- * times of reads and of products are those that were measured. hearth plan, run and bench call it. */
+ * run has (store/store.h), over a disk that only tells times: what is read and what stays is decided by the same code;
+ * the times of reads and of products are those that were measured. hearth plan, run and bench call it. */
 #ifndef HTH_MEASURE_STORAGE_PLAN_H
 #define HTH_MEASURE_STORAGE_PLAN_H
 

@@ -295,7 +295,8 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
                                hearth_error *err)
 {
     uint8_t row[4 * N_COL];
-    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)((max_size < ENOUGH ? max_size : ENOUGH) / row_size) / 64 * 64 + 64;
+    uint64_t size = max_size < ENOUGH ? max_size : ENOUGH;
+    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)(size / row_size) / 64 * 64 + 64;
     size_t widest = n_row > N_COL ? n_row : N_COL, width = hth_axpy_width(N_COL);
     r->size = n_row * row_size;
     r->memory = hth_pages_alloc(r->size);

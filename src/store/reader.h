@@ -30,7 +30,7 @@ struct hth_load {
     hth_extent extents[HTH_MAX_EXTENT];
     uint32_t n_extent;
     uint8_t *to;      /* hth_reader_buffer_size bytes, aligned to HTH_BUFFER_ALIGN; the reader's until done is called */
-    uint32_t guess_size; /* 0: needed now; else a guess: read after all that is needed, while reads of fewer bytes run */
+    uint32_t guess_size; /* 0: needed now; else a guess: read after what is needed, while reads of fewer bytes run */
     bool prioritized, dropped; /* set by hth_reader_prioritize and hth_reader_drop */
     /* Called by the reader's thread, once. It must not wait. */
     void (*done)(hth_load *load);

@@ -3,13 +3,9 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
-#include "base/clock.h"
 #include "base/thread.h"
 
 #include <string.h>
-
-/* How often a waiting thread looks at the flag that cancels. */
-enum { POLL_NS = 50000000 };
 
 struct hth_table_rows {
     hth_reader *reader;
@@ -108,8 +104,7 @@ void hth_table_rows_start(hth_table_rows *r, uint32_t i, uint64_t i_row)
 hearth_status hth_table_rows_wait(hth_table_rows *r, hearth_error *err)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->n_running > 0 && !(r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED)))
-        hth_cond_wait_until(&r->ended, &r->lock, hth_clock_ns() + POLL_NS);
+    while (r->n_running > 0 && !hth_is_cancelled(r->cancel)) hth_cond_wait_poll(&r->ended, &r->lock);
     r->cancelled = r->n_running > 0;
     const hth_load *failed = r->failed;
     r->failed = NULL;
