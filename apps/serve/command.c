@@ -32,6 +32,7 @@ static const option_spec options[] = {
     OPT_UINT("parallel", 0, "N", 1, 256, "requests in a step; default 16"),
     OPT_FILE("kv-dir", 0, "DIR", "keep the cache of requests there between runs"),
     OPT_SIZE("kv-dir-size", 0, "BYTES", 1, 1e15, "of its files; default 8G", ADVANCED),
+    OPT_FLAG("keep-billing-header", 0, "leave that line in system prompts", ADVANCED),
     OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests that wait; default 64", ADVANCED),
     OPT_UINT("max-connections", 0, "N", 1, 100000, "default 1024", ADVANCED),
     OPT_SIZE("max-body", 0, "BYTES", 1, 1e9, "of a request; default 16M", ADVANCED),
@@ -204,6 +205,7 @@ static int run(const args *a)
     e.scheduling.n_ctx = session.n_ctx, e.scheduling.kv = session.kv, e.scheduling.n_thread = session.n_thread;
     e.scheduling.n_running = (uint32_t)args_uint(a, "parallel", 0);
     e.max_waiting = (uint32_t)args_uint(a, "max-waiting", MAX_WAITING);
+    e.keeps_billing = args_has(a, "keep-billing-header");
     e.kept = args_text(a, "kv-dir", NULL), e.kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);
     server_options o = {.limits = read_limits(a),
                         .routes = serve_routes,

@@ -30,7 +30,7 @@ static hearth_status render(const char *source, const hth_template_input *in, ht
     return render_bytes(source, strlen(source), in, r, err);
 }
 
-static const hth_message hello = {{"user", 4}, {"Hello", 5}};
+static const hth_message hello = {.role = {"user", 4}, .content = {"Hello", 5}};
 static const hth_template_input plain = {.messages = &hello, .n_message = 1, .seconds = &the_time};
 
 static void expect(const char *source, const char *wanted)
@@ -137,7 +137,7 @@ TEST(templates_are_utf_8_and_contents_any_bytes)
     malformed("\xFF", "line 1: not UTF-8");
     malformed("{{ '\xC3' }}", "not UTF-8");
     malformed("\xED\xA0\x80", "not UTF-8");
-    const hth_message m = {word("user"), {"\xFF\xC3", 2}};
+    const hth_message m = {.role = word("user"), .content = {"\xFF\xC3", 2}};
     hth_template_input in = {.messages = &m, .n_message = 1};
     CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render("{{ messages[0].content|length }}{{ messages[0].content[1:]|length }}", &in, &r, err));
@@ -202,7 +202,7 @@ TEST(variables_come_as_json)
  * are not template text in brackets. */
 static void expect_origin(const char *source, const char *wanted)
 {
-    const hth_message m = {{"user", 4}, {"<U> <v>", 7}};
+    const hth_message m = {.role = {"user", 4}, .content = {"<U> <v>", 7}};
     hth_template_input in = {.messages = &m, .n_message = 1, .bos = word("<s>"), .eos = word("</s>"),
                              .seconds = &the_time,
                              .variables = word("{\"x\": \"<X>\", \"o\": {\"<K>\": [\"<W>\"]}}")};
@@ -273,7 +273,7 @@ TEST(roles_are_words)
     static const char *const bad[] = {"", "a b", "<|im_end|>", "user\n", "\xC3\xA9"};
     hth_rendered r;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const hth_message m = {word(bad[i]), word("x")};
+        const hth_message m = {.role = word(bad[i]), .content = word("x")};
         hth_template_input in = {.messages = &m, .n_message = 1};
         CHECK_FAILS(render("", &in, &r, err), HEARTH_ERROR_ARGUMENT, "message 0: a role");
     }
@@ -458,7 +458,7 @@ TEST(what_is_evaluated_is_limited)
 TEST(long_contents_may_be_cut_at_every_line)
 {
     FREED char *content = repeated("", "A line of fifty bytes, or so, as people write it.\n", 40000, "");
-    const hth_message m = {word("user"), {content, 2000000}};
+    const hth_message m = {.role = word("user"), .content = {content, 2000000}};
     hth_template_input in = {.messages = &m, .n_message = 1};
     CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render("{% set c = messages[0].content %}{{ c.split('\n')|length }} {{ c.count('\n') }} "
@@ -499,7 +499,7 @@ TEST(what_is_written_is_limited)
     unsupported("{{ [1] * 100000000 }}", "");
     /* contents are not copied: 8 MiB of them, printed once, pass */
     FREED char *content = repeated("", "x", 8 << 20, "");
-    const hth_message m = {word("user"), {content, 8 << 20}};
+    const hth_message m = {.role = word("user"), .content = {content, 8 << 20}};
     hth_template_input in = {.messages = &m, .n_message = 1};
     CLEANUP(hth_rendered_free) hth_rendered r;
     CHECK_OK(render("{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}", &in,
@@ -513,7 +513,7 @@ TEST(long_conversations_stay_within_the_limits)
     enum { N = 4000 };
     FREED hth_message *m = malloc(N * sizeof *m);
     for (size_t i = 0; i < N; i++)
-        m[i] = (hth_message){i % 2 ? word("assistant") : word("user"), word("Some words of an ordinary message.")};
+        m[i] = (hth_message){i % 2 ? word("assistant") : word("user"), word("Some words of an ordinary message."), {"", 0}};
     hth_template_input in = {
         .messages = m, .n_message = N, .seconds = &the_time, .bos = word("<s>"), .eos = word("</s>")};
     static const char *const names[] = {"own-llama-3.2", "qwen3", "mistral-v3", "own-deepseek3"};

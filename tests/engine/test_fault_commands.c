@@ -202,7 +202,7 @@ static hearth_status answer(const hearth_model *model, const hearth_chat *chat, 
                             size_t n_message, hearth_error *err)
 {
     static const hearth_message messages[] = {
-        {"system", "short", 5}, {"user", " hi <b> ", 8}, {"user", "x", 1}};
+        {"system", "short", 5, NULL}, {"user", " hi <b> ", 8, NULL}, {"user", "x", 1, NULL}};
     static const hearth_chat_options o = {.add_generation_prompt = true, .variables = "{\"tools\": [1, {\"a\": 2}]}"};
     char *text = NULL;
     int32_t *ids = NULL;

@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "formats") == 0) return list_formats();
     if (argc < 4 || (argc - 4) / 2 > MAX_MESSAGE) return 2;
     size_t n = (size_t)(argc - 4) / 2;
-    for (size_t i = 0; i < n; i++) messages[i] = (hth_message){word(argv[4 + 2 * i]), word(argv[5 + 2 * i])};
+    for (size_t i = 0; i < n; i++) messages[i] = (hth_message){word(argv[4 + 2 * i]), word(argv[5 + 2 * i]), {"", 0}};
     hth_template_input in = {.messages = messages, .n_message = n, .add_generation_prompt = argv[3][0] == '1',
                              .bos = word("<s>"), .eos = word("</s>"), .seconds = &a_day, .variables = word(more)};
     hearth_status status = render(argv[1], argv[2], &in, &r, &why);

@@ -76,15 +76,17 @@ bool turn_call(assistant_turn *t, const char *id, const char *name, const char *
     return true;
 }
 
+/* The line of members is a stream that knows its place in memory: it is ended there, not in a copy. */
 bool turn_end(assistant_turn *t)
 {
-    assistant_turn now = *t;
-    *t = (assistant_turn){.owner = now.owner};
-    if (!now.has_text && !now.has_reasoning && !now.has_calls) return true;
-    if (now.has_calls) json_close(&now.members.j, ']');
-    else if (now.has_reasoning && !begin_members(&now)) return false;
-    return conversation_add(now.owner, "assistant", now.has_text ? now.text : "", now.n_text,
-                            now.has_calls || now.has_reasoning ? &now.members : NULL);
+    bool has_members = t->has_calls || t->has_reasoning, ok = true;
+    if (!t->has_text && !has_members) return true;
+    if (t->has_calls) json_close(&t->members.j, ']');
+    else if (has_members) ok = begin_members(t);
+    ok = ok && conversation_add(t->owner, "assistant", t->has_text ? t->text : "", t->n_text,
+                                has_members ? &t->members : NULL);
+    *t = (assistant_turn){.owner = t->owner};
+    return ok;
 }
 
 void turn_drop(assistant_turn *t)

@@ -1,0 +1,380 @@
+"""What the APIs of conversations answer: chat completions with functions, Responses, Messages, Ollama's chat; in each the
+same answer whole and as a stream, in the order of events that its clients expect. Called by CTest with the program's
+path."""
+
+import json
+import re
+import threading
+
+from server import CHATML, MODEL, Server, case, chat_model, check, run_all, scratch
+
+TOOLS = ("{%- if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call><|im_end|>\n{% endif %}"
+         "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+         "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": "
+         "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{{ m.tool_call_id or '' }}<|im_end|>\n{% endfor %}"
+         "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking %}<think>\n"
+         "{% endif %}{% endif %}")
+CITY = {"type": "object", "properties": {"city": {"enum": ["Bern", "Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["city", "days"], "additionalProperties": False}
+FUNCTIONS = [{"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": CITY}},
+             {"type": "function", "function": {"name": "now"}}]
+ASK = [{"role": "user", "content": "How warm is it?"}]
+
+
+def model_with(template, name):
+    with open(MODEL, "rb") as f:
+        return scratch(name, chat_model.with_template(f.read(), template))
+
+
+def events_of(answer):
+    """The events of a stream: (name, object); the name is None where there is none, and the object a word at the end."""
+    check(answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream"), answer.raw)
+    out = []
+    *events, end = body_of(answer).split("\n\n")
+    check(end == "", events[-1:])
+    for e in events:
+        lines = e.split("\n")
+        name = lines.pop(0)[7:] if lines[0].startswith("event: ") else None
+        check(len(lines) == 1 and lines[0].startswith("data: "), e)
+        out.append((name, lines[0][6:] if lines[0] == "data: [DONE]" else json.loads(lines[0][6:])))
+    return out
+
+
+def body_of(answer):
+    body, rest = b"", answer.body
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        n = int(size, 16)
+        body, rest = body + rest[:n], rest[n + 2:]
+    return body.decode()
+
+
+def lines_of(answer):
+    check(answer.status == 200 and answer.headers["content-type"] == "application/x-ndjson", answer.raw)
+    return [json.loads(line) for line in body_of(answer).splitlines()]
+
+
+def good_arguments(text):
+    arguments = json.loads(text)
+    check(arguments["city"] in ("Bern", "Paris", "Rome") and 1 <= arguments["days"] <= 9 and len(arguments) == 2, text)
+    return arguments
+
+
+def joined_calls(deltas):
+    calls = []
+    for part in (c for d in deltas for c in d.get("tool_calls", [])):
+        if part["index"] == len(calls):
+            check(part["id"] and part["type"] == "function" and part["function"]["arguments"] == "", part)
+            calls.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+        else:
+            check(set(part) == {"index", "function"} and part["index"] == len(calls) - 1, part)
+            calls[-1]["arguments"] += part["function"]["arguments"]
+    return calls
+
+
+@case
+def functions_are_called_where_they_must_be():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        one = {"messages": ASK, "max_tokens": 200, "tools": FUNCTIONS, "parallel_tool_calls": False, "temperature": 1.0}
+        for seed in range(20):
+            ask = {**one, "seed": seed, "tool_choice": {"type": "function", "function": {"name": "weather"}}}
+            choice = s.post("/v1/chat/completions", ask).json()["choices"][0]
+            check(choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None, choice)
+            call, = choice["message"]["tool_calls"]
+            check(re.fullmatch("[A-Za-z0-9]{9}", call["id"]) and call["type"] == "function", call)
+            check(call["function"]["name"] == "weather", call)
+            good_arguments(call["function"]["arguments"])
+            events = [e for _, e in events_of(s.post("/v1/chat/completions", {**ask, "stream": True}))[:-1]]
+            deltas = [e["choices"][0]["delta"] for e in events]
+            streamed, = joined_calls(deltas)
+            check(streamed["arguments"] == call["function"]["arguments"] and streamed["name"] == "weather", streamed, call)
+            check(deltas[0] == {"role": "assistant", "content": ""}, deltas)
+            check(events[-1]["choices"][0]["finish_reason"] == "tool_calls", events[-1])
+        names = set()
+        for seed in range(10):
+            calls = s.post("/v1/chat/completions", {**one, "seed": seed, "tool_choice": "required"}).json()["choices"][0]["message"]["tool_calls"]
+            names.add(calls[0]["function"]["name"])
+            check(len(calls) == 1, calls)
+        check(names == {"weather", "now"}, names)
+        none = s.post("/v1/chat/completions", {**one, "seed": 1, "tool_choice": "none"}).json()["choices"][0]["message"]
+        check(none["content"] and "tool_calls" not in none, none)
+        text = s.post("/v1/chat/completions", {**one, "seed": 1, "max_tokens": 20}).json()["choices"][0]["message"]
+        check(text["content"], text)
+
+
+@case
+def calls_stand_in_the_next_prompt_as_they_were_written():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"messages": ASK, "max_tokens": 200, "tools": FUNCTIONS, "tool_choice": {"type": "function", "function": {"name": "weather"}}, "seed": 3}
+        answer = s.post("/v1/chat/completions", ask).json()
+        message = answer["choices"][0]["message"]
+        call = message["tool_calls"][0]
+        more = [*ASK, message, {"role": "tool", "tool_call_id": call["id"], "content": "12 degrees"}]
+        prompt = s.post("/apply-template", {"messages": more, "tools": FUNCTIONS}).json()["prompt"]
+        check(f'"arguments": {call["function"]["arguments"]}}}\n</tool_call><|im_end|>\n<|im_start|>tool\n12 degrees{call["id"]}' in prompt, prompt)
+        next_one = s.post("/v1/chat/completions", {**ask, "messages": more, "tool_choice": "auto", "max_tokens": 5}).json()
+        cached = next_one["usage"]["prompt_tokens_details"]["cached_tokens"]
+        check(cached >= answer["usage"]["prompt_tokens"], next_one["usage"], answer["usage"])
+        # A template that shows no functions is told of them in words.
+    with Server("-t", "1", model=model_with(CHATML, "plain.gguf")) as s:
+        prompt = s.post("/apply-template", {"messages": more, "tools": FUNCTIONS}).json()["prompt"]
+        check('"name": "weather"' in prompt and "<tool_response>\n12 degrees\n</tool_response>" in prompt, prompt)
+        answer = s.post("/v1/chat/completions", {**ask, "messages": ASK, "tools": FUNCTIONS[:1]})
+        check(answer.status == 200, answer.raw)
+        called = answer.json()["choices"][0]
+        good_arguments(called["message"]["tool_calls"][0]["function"]["arguments"])
+
+
+@case
+def reasoning_is_told_apart():
+    with Server("-t", "1", model=model_with(TOOLS + "{# </think> #}", "thinks.gguf")) as s:
+        ask = {"messages": ASK, "max_tokens": 60, "grammar": 'root ::= "<think>\\nWell.\\n</think>\\n\\nYes" [a-z]*', "seed": 1}
+        whole = s.post("/v1/chat/completions", ask).json()
+        message = whole["choices"][0]["message"]
+        check(message["reasoning_content"] == "Well." and message["content"].startswith("Yes"), message)
+        check(0 < whole["usage"]["completion_tokens_details"]["reasoning_tokens"] < whole["usage"]["completion_tokens"], whole["usage"])
+        deltas = [e["choices"][0]["delta"] for _, e in events_of(s.post("/v1/chat/completions", {**ask, "stream": True}))[:-1]]
+        check("".join(d.get("reasoning_content", "") for d in deltas) == "Well.", deltas)
+        check("".join(d.get("content", "") for d in deltas) == message["content"], deltas)
+        # Begun by the prompt: the grammar holds behind its end, which the model never writes.
+        begun = s.post("/v1/chat/completions", {**ask, "chat_template_kwargs": {"enable_thinking": True}}).json()["choices"][0]
+        check(begun["message"]["content"] == "" and begun["message"]["reasoning_content"], begun)
+        back = s.post("/apply-template", {"messages": [*ASK, message, *ASK]}).json()["prompt"]
+        check("<think>Well.</think>Yes" in back, back)
+        thinking = {"model": "x", "max_tokens": 10, "messages": ASK, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+        block, = s.post("/v1/messages", thinking).json()["content"]
+        check(block["type"] == "thinking" and block["thinking"], block)
+        events = [e for _, e in events_of(s.post("/v1/messages", {**thinking, "stream": True}))]
+        check([e["delta"]["type"] for e in events if e["type"] == "content_block_delta"][-1] == "signature_delta", events)
+        item, = s.post("/v1/responses", {"input": "a", "max_output_tokens": 10, "chat_template_kwargs": {"enable_thinking": True}}).json()["output"]
+        check(item["type"] == "reasoning" and item["content"][0]["text"], item)
+        lines = lines_of(s.post("/api/chat", {"model": "x", "messages": ASK, "think": True, "options": {"num_predict": 8}}))
+        check(lines[0]["message"]["thinking"] and lines[-1]["done"], lines)
+
+
+@case
+def an_answer_goes_on():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"messages": [*ASK, {"role": "assistant", "content": "It is"}], "max_tokens": 8, "temperature": 0}
+        prompt = s.post("/apply-template", {"messages": ASK}).json()["prompt"]
+        ids = s.post("/tokenize", {"content": prompt, "add_special": True}).json()["tokens"] + s.post("/tokenize", {"content": "It is"}).json()["tokens"]
+        direct = s.post("/v1/completions", {"prompt": ids, "max_tokens": 8, "temperature": 0}).json()
+        answer = s.post("/v1/chat/completions", ask).json()
+        check(answer["usage"]["prompt_tokens"] == len(ids), answer["usage"], len(ids))
+        check(answer["choices"][0]["message"]["content"].strip() == direct["choices"][0]["text"].strip(), answer, direct)
+
+
+@case
+def choices_and_prompts_are_independent():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"prompt": ["Once upon a time", [1, 2, 3], "The dog"], "n": 2, "max_tokens": 12, "seed": 5, "temperature": 1.0, "logprobs": 1}
+        whole = s.post("/v1/completions", ask).json()
+        check([c["index"] for c in whole["choices"]] == list(range(6)), whole)
+        for i, c in enumerate(whole["choices"]):
+            alone = s.post("/v1/completions", {**ask, "prompt": [ask["prompt"][i // 2]], "n": 1, "seed": 5 + i % 2}).json()["choices"][0]
+            check(alone["text"] == c["text"] and alone["logprobs"] == c["logprobs"], i, alone, c)
+        texts = [""] * 6
+        events = [e for _, e in events_of(s.post("/v1/completions", {**ask, "stream": True, "logprobs": None}))[:-1]]
+        for c in (c for e in events for c in e["choices"]):
+            texts[c["index"]] += c["text"]
+        check(texts == [c["text"] for c in whole["choices"]], texts, whole)
+        check(sum(c["finish_reason"] is not None for e in events for c in e["choices"]) == 6, events)
+        usage = whole["usage"]
+        check(usage["completion_tokens"] == 72 and usage["total_tokens"] == usage["prompt_tokens"] + 72, usage)
+        chat = s.post("/v1/chat/completions", {"messages": ASK, "n": 3, "max_tokens": 5, "temperature": 0}).json()["choices"]
+        check(len(chat) == 3 and len({c["message"]["content"] for c in chat}) == 1, chat)
+        cut = s.post("/v1/completions", {**ask, "prompt": ["a", "dog " * 100000]})
+        check(cut.status == 400 and cut.error()["code"] == "context_length_exceeded", cut.raw)
+        check(s.get("/slots").json() == [], "all have ended")
+
+
+# ---- Responses -------------------------------------------------------------------------------------------------
+
+
+def check_response_events(events):
+    """The order of a stream of Responses; returns its last object."""
+    check([e["sequence_number"] for _, e in events] == list(range(len(events))), events)
+    check(all(name == e["type"] for name, e in events), events)
+    types = [e["type"].removeprefix("response.") for _, e in events]
+    check(types[:2] == ["created", "in_progress"] and types[-1] in ("completed", "incomplete"), types)
+    open_item, added, texts = None, 0, {}
+    for _, e in events[2:-1]:
+        kind = e["type"].removeprefix("response.")
+        if kind == "output_item.added":
+            check(open_item is None and e["output_index"] == added, e)
+            open_item, added = e["item"]["id"], added + 1
+        elif kind == "output_item.done":
+            check(e["item"]["id"] == open_item and e["item"]["status"] == "completed", e)
+            open_item = None
+        else:
+            check(e["item_id"] == open_item and e["output_index"] == added - 1, e)
+        if kind.endswith(".delta"):
+            texts[open_item] = texts.get(open_item, "") + e["delta"]
+        if kind.endswith("text.done") or kind.endswith("arguments.done"):
+            check(texts.get(open_item, "") == e.get("text", e.get("arguments")), e)
+    check(open_item is None, events)
+    last = events[-1][1]["response"]
+    check([i["item"] for _, i in events if i["type"] == "response.output_item.done"] == last["output"], last)
+    return last
+
+
+@case
+def responses_have_items():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"model": "any", "input": "A dog", "instructions": "Be brief.", "max_output_tokens": 12, "seed": 4, "temperature": 1.0, "store": True,
+               "metadata": {"a": "b"}, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k"}
+        whole = s.post("/v1/responses", ask).json()
+        check(whole["object"] == "response" and whole["status"] == "incomplete" and whole["incomplete_details"]["reason"] == "max_output_tokens", whole)
+        check(whole["metadata"] == {"a": "b"} and whole["instructions"] == "Be brief." and whole["store"] is False, whole)
+        streamed = check_response_events(events_of(s.post("/v1/responses", {**ask, "stream": True})))
+        check(streamed["output"][0]["content"][0]["text"] == whole["output"][0]["content"][0]["text"], streamed, whole)
+        flat = [{"type": "function", "name": f["function"]["name"], "parameters": f["function"].get("parameters"), "strict": True} for f in FUNCTIONS]
+        call_ask = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "How warm?"}]}], "tools": [*flat, {"type": "web_search"}],
+                    "tool_choice": {"type": "function", "name": "weather"}, "seed": 2, "parallel_tool_calls": False}
+        done = s.post("/v1/responses", call_ask).json()
+        item, = done["output"]
+        check(done["status"] == "completed" and item["type"] == "function_call" and item["name"] == "weather", done)
+        check(len(done["tools"]) == 2 and done["usage"]["total_tokens"] == done["usage"]["input_tokens"] + done["usage"]["output_tokens"], done)
+        good_arguments(item["arguments"])
+        last = check_response_events(events_of(s.post("/v1/responses", {**call_ask, "stream": True})))
+        check(last["output"][0]["arguments"] == item["arguments"], last, item)
+        history = [*call_ask["input"], {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}, item,
+                   {"type": "function_call_output", "call_id": item["call_id"], "output": "12"}]
+        again = s.post("/v1/responses", {**call_ask, "input": history, "tool_choice": "auto", "max_output_tokens": 4}).json()
+        check("usage" in again, again)
+        check(again["usage"]["input_tokens"] > done["usage"]["input_tokens"], again)
+        shaped = {**ask, "max_output_tokens": 200, "text": {"format": {"type": "json_schema", "name": "x", "schema": CITY}}}
+        good_arguments(s.post("/v1/responses", shaped).json()["output"][0]["content"][0]["text"])
+        probe = s.post("/v1/responses", {"input": [], "max_output_tokens": 1}).json()
+        check(probe["usage"]["output_tokens"] == 1, probe)
+        probs = s.post("/v1/responses", {**ask, "top_logprobs": 2}).json()["output"][0]["content"][0]["logprobs"]
+        check(len(probs) == 12 and len(probs[0]["top_logprobs"]) == 2, probs)
+        for more, param, words in (({"previous_response_id": "resp_1"}, "previous_response_id", "send the full input"),
+                                   ({"conversation": "c"}, "conversation", "send the full input"), ({"background": True}, "background", "send the full input"),
+                                   ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "item_reference"),
+                                   ({"input": [{"role": "king", "content": "a"}]}, "input[0].role", "one of"), ({"input": 3}, "input", "a whole number"),
+                                   ({"input": None}, "input", "nothing"), ({"max_output_tokens": 0}, "max_output_tokens", "0"),
+                                   ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "text alone"),
+                                   ({"text": {"format": {"type": "x"}}}, "text.format.type", "json_schema"), ({"reasoning": {"effort": "much"}}, "reasoning.effort", "none"),
+                                   ({"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "x"}]}, "input[0].arguments", "JSON object")):
+            answer = s.post("/v1/responses", {**ask, **more})
+            check(answer.status == 400 and answer.error()["param"] == param and words in answer.error()["message"], more, answer.raw)
+
+
+# ---- Messages ---------------------------------------------------------------------------------------------------
+
+
+@case
+def messages_have_blocks():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"model": "claude", "max_tokens": 12, "messages": ASK, "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+               "temperature": 0}
+        whole = s.post("/v1/messages", ask).json()
+        check(whole["type"] == "message" and whole["stop_reason"] == "max_tokens" and whole["content"][0]["type"] == "text", whole)
+        n = s.post("/v1/messages/count_tokens", {k: v for k, v in ask.items() if k != "max_tokens"}).json()["input_tokens"]
+        usage = whole["usage"]
+        check(n == usage["input_tokens"] + usage["cache_read_input_tokens"] and usage["output_tokens"] == 12, n, usage)
+        events = events_of(s.post("/v1/messages", {**ask, "stream": True}))
+        check(all(name == e["type"] for name, e in events), events)
+        types = [e["type"] for _, e in events]
+        check(types[:2] == ["message_start", "content_block_start"] and types[-3:] == ["content_block_stop", "message_delta", "message_stop"], types)
+        text = "".join(e["delta"]["text"] for _, e in events if e["type"] == "content_block_delta")
+        check(text == whole["content"][0]["text"], text, whole)
+        stop = text[3:6]
+        stopped = s.post("/v1/messages", {**ask, "stop_sequences": [stop]}).json()
+        check(stopped["stop_reason"] == "stop_sequence" and stopped["stop_sequence"] == stop and stopped["content"][0]["text"] == text[:text.index(stop)], stopped)
+        tools = [{"name": "weather", "description": "of a city", "input_schema": CITY}, {"type": "web_search_20250305", "name": "web_search"}]
+        call_ask = {**ask, "max_tokens": 200, "tools": tools, "tool_choice": {"type": "tool", "name": "weather"}}
+        called = s.post("/v1/messages", call_ask).json()
+        block, = called["content"]
+        check(called["stop_reason"] == "tool_use" and block["type"] == "tool_use" and block["name"] == "weather", called)
+        good_arguments(json.dumps(block["input"]))
+        events = [e for _, e in events_of(s.post("/v1/messages", {**call_ask, "stream": True}))]
+        parts = "".join(e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta")
+        check(json.loads(parts) == block["input"] and events[1]["content_block"]["input"] == {}, events)
+        history = [*ASK, {"role": "assistant", "content": [{"type": "text", "text": "I look."}, block]},
+                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": block["id"], "content": [{"type": "text", "text": "12"}]},
+                                                {"type": "text", "text": "And now?"}]}]
+        answer = s.post("/v1/messages", {**ask, "messages": history, "tools": tools})
+        check(answer.status == 200, answer.raw)
+        # A line that changes with each request does not cost the cache.
+        billed = [s.post("/v1/messages", {**ask, "system": f"x-anthropic-billing-header: cch={i};\n\nYou are a dog."}).json()["usage"] for i in range(2)]
+        check(billed[1]["input_tokens"] == 1, billed)
+        for more, param, words in (({"max_tokens": None}, "max_tokens", "missing"), ({"messages": []}, "messages", "1 to 4096"),
+                                   ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role", "user or assistant"),
+                                   ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "content[0].type", "image"),
+                                   ({"tool_choice": {"type": "any"}}, "tool_choice", "no functions"), ({"tools": [{"name": "a b"}]}, "tools[0].name", "letters"),
+                                   ({"tools": tools, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice", "no function 'x'")):
+            answer = s.post("/v1/messages", {**ask, **more})
+            error = answer.json()
+            check(answer.status == 400 and error["type"] == "error" and error["error"]["type"] == "invalid_request_error", more, answer.raw)
+            check(param in error["error"]["message"] and words in error["error"]["message"], more, error)
+
+
+# ---- Ollama -----------------------------------------------------------------------------------------------------
+
+
+@case
+def ollama_has_lines():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"model": "tools", "messages": ASK, "options": {"num_predict": 10, "seed": 3, "temperature": 1.0}, "keep_alive": "5m"}
+        lines = lines_of(s.post("/api/chat", ask))
+        check(all(not x["done"] for x in lines[:-1]) and lines[-1]["done"] and lines[-1]["done_reason"] == "length", lines)
+        whole = s.post("/api/chat", {**ask, "stream": False}).json()
+        check("".join(x["message"]["content"] for x in lines) == whole["message"]["content"] and whole["eval_count"] == 10, lines, whole)
+        called = s.post("/api/chat", {**ask, "stream": False, "options": {"num_predict": 200, "seed": 1}, "format": CITY}).json()
+        good_arguments(called["message"]["content"])
+        check(json.loads(s.post("/api/chat", {**ask, "stream": False, "format": "json", "options": {"num_predict": 300, "seed": 1, "temperature": 0}}).json()
+                         ["message"]["content"] or "{}") is not None, "json")
+        history = [*ASK, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {"city": "Bern", "days": 1}}}]},
+                   {"role": "tool", "tool_name": "weather", "content": "12"}]
+        check(lines_of(s.post("/api/chat", {**ask, "messages": history, "tools": FUNCTIONS}))[-1]["done"], "with a result")
+        plain = {"model": "tools", "prompt": "A dog", "system": "Be brief.", "options": {"num_predict": 6, "temperature": 0}}
+        lines = lines_of(s.post("/api/generate", plain))
+        check("".join(x["response"] for x in lines) == s.post("/api/generate", {**plain, "stream": False}).json()["response"], lines)
+        raw = s.post("/api/generate", {**plain, "raw": True, "stream": False}).json()
+        check(raw["prompt_eval_count"] < lines[-1]["prompt_eval_count"], raw, lines[-1])
+        check(s.post("/api/generate", {"model": "tools"}).json()["done_reason"] == "load", "an empty prompt")
+        check(s.post("/api/chat", {"model": "tools", "messages": []}).json()["done_reason"] == "load", "no messages")
+        for path, more in (("/api/chat", {"messages": [{"role": "x", "content": "a"}]}), ("/api/chat", {"messages": ASK, "format": "xml"}),
+                           ("/api/chat", {"messages": ASK, "options": {"temperature": 9}}), ("/api/generate", {"prompt": "a", "suffix": "b"}),
+                           ("/api/generate", {"prompt": "a", "images": ["x"]})):
+            answer = s.post(path, {"model": "tools", **more})
+            check(answer.status == 400 and set(answer.json()) == {"error"}, path, more, answer.raw)
+
+
+@case
+def many_of_all_kinds_at_once_get_what_they_get_alone():
+    asks = [("/v1/chat/completions", {"messages": ASK, "n": 2, "max_tokens": 20}), ("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 20}),
+            ("/v1/responses", {"input": "A dog", "max_output_tokens": 20}), ("/v1/messages", {"messages": ASK, "max_tokens": 20, "temperature": 0}),
+            ("/api/chat", {"messages": ASK, "stream": False, "options": {"num_predict": 20, "seed": 9}}),
+            ("/v1/chat/completions", {"messages": ASK, "tools": FUNCTIONS, "tool_choice": "required", "max_tokens": 60})]
+    asks = [(path, {"seed": 9, **body}) for path, body in asks] * 3
+
+    def text_of(path, body):
+        drop = {"id", "created", "created_at", "completed_at", "timings", "usage", "total_duration", "prompt_eval_duration", "eval_duration", "call_id"}
+
+        def clean(v):
+            if isinstance(v, dict):
+                return {k: clean(x) for k, x in v.items() if k not in drop}
+            return [clean(x) for x in v] if isinstance(v, list) else v
+        answer = s.post(path, body)
+        check(answer.status == 200, answer.raw)
+        return clean(answer.json())
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        alone = [text_of(*a) for a in asks]
+        got = [None] * len(asks)
+
+        def run(i):
+            got[i] = text_of(*asks[i])
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(asks))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for a, g, ask in zip(alone, got, asks):
+            check(a == g, ask, a, g)
+
+
+if __name__ == "__main__":
+    run_all(__file__)
