@@ -17,7 +17,7 @@ void hth_answer_give(hth_answer *a, hearth_answer_kind kind, const char *text, s
 void hth_answer_take(hth_answer *a, size_t n)
 {
     a->n -= n;
-    memmove(a->held, a->held + n, a->n);
+    if (n > 0) memmove(a->held, a->held + n, a->n);
     a->at = 0;
 }
 
@@ -173,7 +173,7 @@ hearth_status hth_answer_open(const hth_answer_options *o, hth_answer **out, hea
     hth_answer *a = *out = hth_alloc(1, sizeof *a);
     if (!a) return hth_fail_memory(err, sizeof *a, "an answer");
     bool harmony = o->calls && o->calls->style == HTH_CALL_HARMONY;
-    *a = (hth_answer){.o = *o, .skip_space = o->in_reasoning, .mark = "", .has_memory = true};
+    *a = (hth_answer){.o = *o, .skip_space = o->in_reasoning && o->reasoning, .mark = "", .has_memory = true};
     a->state = harmony             ? hth_answer_harmony
                : !o->reasoning     ? hth_answer_text
                : !o->in_reasoning  ? begin
@@ -197,6 +197,7 @@ static hearth_status run(hth_answer *a, hearth_error *err)
 
 hearth_status hth_answer_push(hth_answer *a, const char *text, size_t n, hearth_error *err)
 {
+    if (n == 0) return HEARTH_OK;
     if (n > a->capacity - a->n) {
         size_t capacity = 2 * (a->n + n);
         char *bigger = hth_realloc(a->held, capacity, 1);
@@ -206,7 +207,7 @@ hearth_status hth_answer_push(hth_answer *a, const char *text, size_t n, hearth_
     }
     memcpy(a->held + a->n, text, n);
     a->n += n;
-    return n > 0 ? run(a, err) : HEARTH_OK;
+    return run(a, err);
 }
 
 hearth_status hth_answer_finish(hth_answer *a, hearth_error *err)
