@@ -5,8 +5,8 @@
 #include "serve/engine.h"
 #include "serve/fields.h"
 
-answer_fn health_answer, models_answer, model_answer, props_answer, slots_answer, metrics_answer,
-    ollama_version_answer, ollama_tags_answer;
+answer_fn page_answer, health_answer, models_answer, model_answer, props_answer, slots_answer, stats_answer,
+    metrics_answer, ollama_version_answer, ollama_tags_answer;
 call_fn tokenize_run, detokenize_run, template_run, chat_run, completions_run, ollama_show_run;
 
 /* endpoint_models.c: whether a client's name of a model is that of this server's; with tag: "ID:latest" too. */

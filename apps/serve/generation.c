@@ -367,18 +367,36 @@ static void answer_whole(generation *g, const char *finish)
     call_line(g->call, &l);
 }
 
+static void end_by_problem(generation *g, const problem *p)
+{
+    size_t n;
+    if (!g->is_stream) {
+        call_problem(g->call, p);
+        return;
+    }
+    char *body = problem_json(p, false, &n);
+    send_event(g, body, n);
+    call_end(g->call);
+}
+
 static void fail(generation *g, const hearth_error *err)
 {
     problem p;
-    size_t n;
     problem_of_error(&p, err);
-    if (!g->is_stream) {
-        call_problem(g->call, &p);
-        return;
+    end_by_problem(g, &p);
+}
+
+/* By the server: nothing is said to a client that is gone. */
+static void end_cancelled(generation *g)
+{
+    problem p;
+    if (g->is_late) {
+        problem_set(&p, 408, "", "the answer took longer than %.6g seconds, the limit of this server; ask for fewer "
+                    "tokens", (double)g->engine->max_request_ns * 1e-9);
+        end_by_problem(g, &p);
+    } else {
+        call_break(g->call);
     }
-    char *body = problem_json(&p, false, &n);
-    send_event(g, body, n);
-    call_end(g->call);
 }
 
 static void finish(generation *g, const char *why)
@@ -433,7 +451,7 @@ static bool take_event(void *user, const hearth_request_event *e)
     case HEARTH_REQUEST_END:
     case HEARTH_REQUEST_STOPPED: finish(g, "stop"); break;
     case HEARTH_REQUEST_LENGTH: finish(g, "length"); break;
-    case HEARTH_REQUEST_CANCELLED: call_break(g->call); break;
+    case HEARTH_REQUEST_CANCELLED: end_cancelled(g); break;
     case HEARTH_REQUEST_FAILED: fail(g, e->error); break;
     }
     unlink_generation(g);
@@ -481,13 +499,22 @@ void generation_start(generation *g, int32_t *ids, size_t n)
     else g->is_broken = true;
 }
 
-void generations_tend(engine *e)
+uint64_t generations_tend(engine *e)
 {
+    uint64_t next_ns = UINT64_MAX, now = hth_clock_ns();
     for (generation *g = e->generations, *next; g; g = next) {
         next = g->next;
-        if (call_is_cancelled(g->call) || g->is_broken) hearth_scheduler_cancel(e->scheduler, g->id);
-        else hearth_scheduler_pause(e->scheduler, g->id, call_is_paused(g->call));
+        uint64_t end_ns = e->max_request_ns > 0 ? g->call->submit_ns + e->max_request_ns : UINT64_MAX;
+        bool is_gone = call_is_cancelled(g->call) || g->is_broken;
+        g->is_late = !is_gone && now >= end_ns;
+        if (is_gone || g->is_late) {
+            hearth_scheduler_cancel(e->scheduler, g->id);
+            continue;
+        }
+        hearth_scheduler_pause(e->scheduler, g->id, call_is_paused(g->call));
+        if (end_ns < next_ns) next_ns = end_ns;
     }
+    return next_ns;
 }
 
 void generations_cancel_all(engine *e)

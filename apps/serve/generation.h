@@ -51,7 +51,7 @@ struct generation {
     buffer text;   /* a whole answer; of a stream, what may be the beginning of a stop string */
     size_t n_sure; /* bytes of it before that */
     logprobs probs;
-    bool is_stopped, is_broken;
+    bool is_stopped, is_broken, is_late;
     size_t n_prompt, n_generated, n_cached;
     uint64_t begin_ns, first_ns, last_ns;
 };
@@ -65,8 +65,9 @@ void generation_start(generation *g, int32_t *ids, size_t n);
 /* Ends the call by what is wrong with it. */
 void generation_refuse(generation *g, const problem *p);
 
-/* Between two steps: cancels the requests of clients that are gone, and pauses those of clients that do not read. */
-void generations_tend(engine *e);
+/* Between two steps: cancels the requests of clients that are gone, and pauses those of clients that do not read;
+ * ends those that take longer than allowed. Returns when the next one does (UINT64_MAX: none). */
+uint64_t generations_tend(engine *e);
 void generations_cancel_all(engine *e);
 
 #endif
