@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 struct engine;
-typedef struct json json;
+typedef struct json json; /* common/json.h */
 
 enum { LIVE_MAX_REQUESTS = 64 };
 

@@ -128,6 +128,11 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 
+    def reload(self):
+        self.run("window.isOld = true")
+        self.call("Page.reload")
+        self.wait("!window.isOld && document.readyState === 'complete'")
+
     def change_requests(self, change):
         """The bodies of requests for answers are given to a function from now on."""
         self.change_body = change

@@ -606,6 +606,8 @@ function listen() {
   on("composer", "submit", event => { event.preventDefault(); if (page.run) stop(); else send(); });
   on("composer-text", "input", () => { resizeComposer(); updateComposer(); });
   on("composer-text", "keydown", onComposerKey);
+  /* No submit buttons: Enter would press them, as the first ones. */
+  for (const button of document.querySelectorAll("dialog .cancel")) button.addEventListener("click", () => button.closest("dialog").close("cancel"));
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", () => figures.start());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => figures.show());
