@@ -17,7 +17,10 @@ __asm__(".section .rodata\n"
         ".globl serve_page\n"
         "serve_page:\n" PART("begin.html") PART("page.css") PART("body.html") PART("elements.js")
             PART("markdown.js") PART("storage.js") PART("protocol.js") PART("conversation.js")
-                PART("figures.js") PART("page.js") PART("end.html") "serve_page_end:\n"
+                PART("figures.js")
+        PART("notices.js")
+        PART("answers.js")
+        PART("messages.js") PART("page.js") PART("end.html") "serve_page_end:\n"
                                                                     ".byte 0\n"
                                                                     ".balign 8\n"
                                                                     ".globl serve_page_size\n"

@@ -10,12 +10,14 @@ static bool is_approximate(hearth_selector s)
 static void write_exactness(json *j, const engine *e)
 {
     bool by_selector = is_approximate(e->info.selector), by_cache = e->scheduling.kv == HEARTH_KV_Q8_0;
+    bool by_device = e->info.gpu && !e->info.gpu_bit_exact;
     json_word(j, "selector", hearth_selector_name(e->info.selector));
     json_word(j, "selector_why", e->info.selector_why);
-    json_bool(j, "exact", !by_selector && !by_cache);
+    json_bool(j, "exact", !by_selector && !by_cache && !by_device);
     json_open_compact(j, "approximate", '[');
     if (by_selector) json_word(j, NULL, "selector");
     if (by_cache) json_word(j, NULL, "kv");
+    if (by_device) json_word(j, NULL, "device");
     json_close(j, ']');
 }
 
@@ -27,6 +29,7 @@ static void write_device(json *j, const engine *e)
     json_uint(j, "layers", e->info.gpu_n_layer);
     json_float(j, "neuron_share", e->info.gpu_neuron_share, 6);
     json_bool(j, "simulated", e->info.gpu_simulated);
+    if (!e->info.gpu_bit_exact) json_word(j, "why_not_exact", e->info.gpu_bit_exact_reason);
     json_close(j, '}');
 }
 

@@ -183,6 +183,7 @@ class Relay:
 
     def __init__(self, target, pause=0.0, size=240):
         self.target, self.pause, self.size = target, pause, size
+        self.open = []
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -192,6 +193,20 @@ class Relay:
 
     def __exit__(self, kind, value, trace):
         self.socket.close()
+
+    def point_at(self, target):
+        """To another port; connections end."""
+        self.target = target
+        for s in self.open:
+            self._end(s)
+        self.open = []
+
+    @staticmethod
+    def _end(s):
+        try:
+            s.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def _accept(self):
         while True:
@@ -204,6 +219,7 @@ class Relay:
             except OSError:
                 client.close()
                 continue
+            self.open += [client, server]
             for one, other, slow in ((client, server, False), (server, client, True)):
                 threading.Thread(target=self._pass, args=(one, other, slow), daemon=True).start()
 
@@ -218,8 +234,5 @@ class Relay:
                     time.sleep(self.pause)
         except OSError:
             pass
-        for s in (source, sink):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        self._end(source)
+        self._end(sink)

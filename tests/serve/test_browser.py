@@ -301,6 +301,25 @@ def a_server_that_restarts_is_found_again():
 
 
 @case
+def stopping_works_while_the_server_is_away():
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Relay(s.port) as relay, Relay(0) as nothing, Browser() as b:
+        open_page(b, relay.port)
+        relay.point_at(nothing.port)  # which closes each connection at once
+        say(b, "Are you there?")
+        b.wait("document.querySelector('.banner') !== null")
+        b.press("Escape")
+        b.wait(DONE, 5)
+        check("stopped" in b.run("document.querySelector('.message:last-child .facts').textContent"), "what it says")
+        relay.point_at(s.port)
+        b.run("document.querySelector('.banner button').click()")
+        b.wait("page.isReached && document.querySelector('.banner') === null")
+        b.change_requests(lambda body: {**body, "max_tokens": 8})
+        b.click("[aria-label='Answer once more']")
+        b.wait(DONE + f" && {LAST}.textContent.length > 0")
+        check_clean(b, relay.port, allowed="Failed to load|ERR_")
+
+
+@case
 def errors_say_what_to_do():
     with Server("-t", "1", "-c", "64", model=with_chat(MODEL)) as s, Browser() as b:
         open_page(b, s.port)

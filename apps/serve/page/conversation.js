@@ -20,7 +20,16 @@ const SETTINGS = [
 
 function newConversation(settings, system) {
   const now = Date.now();
-  return {id: randomId(), title: "", created: now, updated: now, system: system || "", settings: {...settings}, messages: {}, leaf: null};
+  return {
+    id: randomId(),
+    title: "",
+    created: now,
+    updated: now,
+    system: system || "",
+    settings: {...settings},
+    messages: {},
+    leaf: null,
+  };
 }
 
 function addMessage(conversation, parent, role, content) {
@@ -31,7 +40,9 @@ function addMessage(conversation, parent, role, content) {
 }
 
 function childrenOf(conversation, parent) {
-  return Object.values(conversation.messages).filter(m => m.parent === parent).sort((a, b) => a.created - b.created);
+  return Object.values(conversation.messages)
+    .filter(m => m.parent === parent)
+    .sort((a, b) => a.created - b.created);
 }
 
 /* From the first message to the leaf. */
@@ -43,7 +54,8 @@ function pathOf(conversation, leaf = conversation.leaf) {
 
 /* Shows another branch, as far as it was followed last. */
 function showBranch(conversation, id) {
-  for (let children = childrenOf(conversation, id); children.length > 0; children = childrenOf(conversation, id)) id = children[children.length - 1].id;
+  for (let children = childrenOf(conversation, id); children.length > 0; children = childrenOf(conversation, id))
+    id = children[children.length - 1].id;
   conversation.leaf = id;
 }
 
@@ -68,23 +80,25 @@ function samplingOf(conversation) {
 function requestFor(conversation, path, model, hasTemplate) {
   const common = {model, stream: true, stream_options: {include_usage: true}, ...samplingOf(conversation)};
   if (!hasTemplate) {
-    const parts = path.map(m => m.role === "user" && m.parent !== null ? "\n" + m.content : m.content);
+    const parts = path.map(m => (m.role === "user" && m.parent !== null ? "\n" + m.content : m.content));
     if (conversation.system) parts.unshift(conversation.system + "\n");
     return ["/v1/completions", {max_tokens: 512, ...common, prompt: parts.join("")}];
   }
-  const messages = path.map(m => ({role: m.role, content: m.content}));
+  const messages = path.filter(m => m.role === "user" || m.content).map(m => ({role: m.role, content: m.content}));
   if (conversation.system.trim()) messages.unshift({role: "system", content: conversation.system});
   return ["/v1/chat/completions", {...common, messages}];
 }
 
 /* Adds an event of a stream to an answer. True: it has text. */
 function takeEvent(answer, event) {
-  const choice = event.choices && event.choices[0], figures = answer.figures;
+  const choice = event.choices && event.choices[0],
+    figures = answer.figures;
   let hasText = false;
   if (choice) {
     const delta = choice.delta || {content: choice.text};
-    if (delta.reasoning_content) answer.reasoning = (answer.reasoning || "") + delta.reasoning_content, hasText = true;
-    if (delta.content) answer.content += delta.content, hasText = true;
+    if (delta.reasoning_content) answer.reasoning = (answer.reasoning || "") + delta.reasoning_content;
+    if (delta.content) answer.content += delta.content;
+    hasText = Boolean(delta.reasoning_content || delta.content);
     if (choice.finish_reason) answer.end = choice.finish_reason;
   }
   if (event.usage) {
@@ -94,6 +108,5 @@ function takeEvent(answer, event) {
     figures.cachedTokens = cached ? cached.cached_tokens : 0;
   }
   if (event.timings && event.timings.predicted_per_second) figures.perSecond = event.timings.predicted_per_second;
-  if (event.seed !== undefined) figures.seed = event.seed;
   return hasText;
 }

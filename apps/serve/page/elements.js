@@ -24,8 +24,18 @@ function icon(name) {
 
 /* A button with an icon. Its label is read aloud and shown as a tip, and beside the icon if it is `labelled`. */
 function iconButton(name, label, onclick, labelled) {
-  return make("button", {type: "button", class: labelled ? "quiet labelled" : "quiet", "aria-label": label, title: labelled ? null : label, onclick},
-    icon(name), labelled ? make("span", {"aria-hidden": "true"}, labelled) : null);
+  return make(
+    "button",
+    {
+      type: "button",
+      class: labelled ? "quiet labelled" : "quiet",
+      "aria-label": label,
+      title: labelled ? null : label,
+      onclick,
+    },
+    icon(name),
+    labelled ? make("span", {"aria-hidden": "true"}, labelled) : null,
+  );
 }
 
 /* Outside of https and localhost a page has no clipboard. */
@@ -42,30 +52,44 @@ async function copyText(text) {
 
 /* Copies what text() gives, and shows for a moment that it did. */
 function copyButton(label, text, labelled) {
-  const button = iconButton("copy", label, async () => {
-    try {
-      await copyText(text());
-      button.replaceChild(icon("check"), button.firstElementChild);
-      announce("Copied");
-    } catch (error) {
-      announce("Not copied: " + error.message);
-    }
-    setTimeout(() => button.replaceChild(icon("copy"), button.firstElementChild), 1500);
-  }, labelled);
+  const button = iconButton(
+    "copy",
+    label,
+    async () => {
+      try {
+        await copyText(text());
+        button.replaceChild(icon("check"), button.firstElementChild);
+        announce("Copied");
+      } catch (error) {
+        announce("Not copied: " + error.message);
+      }
+      setTimeout(() => button.replaceChild(icon("copy"), button.firstElementChild), 1500);
+    },
+    labelled,
+  );
   return button;
 }
 
 /* For screen readers. */
-function announce(text) { byId("status").textContent = text; }
+function announce(text) {
+  byId("status").textContent = text;
+}
 
 /* 12345 as 12,345 in the reader's language. */
 const formatCount = n => Number(n).toLocaleString();
-const formatSeconds = s => s < 0.0095 ? (s * 1e3).toFixed(1) + " ms" : s < 0.995 ? Math.round(s * 1e3) + " ms" : s < 99.5 ? s.toFixed(s < 9.95 ? 2 : 1) + " s" : Math.round(s) + " s";
+const formatSeconds = s =>
+  s < 0.0095
+    ? (s * 1e3).toFixed(1) + " ms"
+    : s < 0.995
+      ? Math.round(s * 1e3) + " ms"
+      : s < 99.5
+        ? s.toFixed(s < 9.95 ? 2 : 1) + " s"
+        : Math.round(s) + " s";
 const formatPercent = share => (100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0) + " %";
 function formatBytes(n) {
   const units = ["B", "KB", "MB", "GB", "TB"];
   let i = 0;
-  while (n >= 999.5 && i < units.length - 1) n /= 1000, i++;
+  while (n >= 999.5 && i < units.length - 1) ((n /= 1000), i++);
   return n.toFixed(i > 0 && n < 9.95 ? 1 : 0) + " " + units[i];
 }
 

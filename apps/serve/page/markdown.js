@@ -15,10 +15,18 @@ const LINE = {
   tableRule: /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/,
 };
 
-function isBlank(line) { return /^\s*$/.test(line); }
+function isBlank(line) {
+  return /^\s*$/.test(line);
+}
 
 function beginsBlock(line) {
-  return LINE.fence.test(line) || LINE.heading.test(line) || LINE.rule.test(line) || LINE.quote.test(line) || LINE.item.test(line);
+  return (
+    LINE.fence.test(line) ||
+    LINE.heading.test(line) ||
+    LINE.rule.test(line) ||
+    LINE.quote.test(line) ||
+    LINE.item.test(line)
+  );
 }
 
 function takeFence(lines, at) {
@@ -31,17 +39,23 @@ function takeFence(lines, at) {
 
 function takeQuote(lines, at) {
   let end = at;
-  while (end < lines.length && (LINE.quote.test(lines[end]) || (!isBlank(lines[end]) && !beginsBlock(lines[end])))) end++;
+  while (end < lines.length && (LINE.quote.test(lines[end]) || (!isBlank(lines[end]) && !beginsBlock(lines[end]))))
+    end++;
   return [{type: "quote", lines: lines.slice(at, end).map(l => l.replace(LINE.quote, ""))}, end];
 }
 
 /* A list is what is indented below its items, with blank lines between. */
 function takeList(lines, at) {
-  const first = LINE.item.exec(lines[at]), isOrdered = /\d/.test(first[2]), indent = first[1].length;
+  const first = LINE.item.exec(lines[at]),
+    isOrdered = /\d/.test(first[2]),
+    indent = first[1].length;
   const list = {type: "list", isOrdered, start: isOrdered ? parseInt(first[2], 10) : 1, items: []};
-  let end = at, inner = 0;
+  let end = at,
+    inner = 0;
   while (end < lines.length) {
-    const line = lines[end], item = LINE.item.exec(line), spaces = /^ */.exec(line)[0].length;
+    const line = lines[end],
+      item = LINE.item.exec(line),
+      spaces = /^ */.exec(line)[0].length;
     if (isBlank(line)) {
       const next = lines[end + 1];
       if (next === undefined || isBlank(next) || (/^ */.exec(next)[0].length < inner && !LINE.item.test(next))) break;
@@ -68,7 +82,7 @@ function tableCells(line) {
 }
 
 function takeTable(lines, at) {
-  const align = tableCells(lines[at + 1]).map(c => /^:.*:$/.test(c) ? "center" : /:$/.test(c) ? "right" : null);
+  const align = tableCells(lines[at + 1]).map(c => (/^:.*:$/.test(c) ? "center" : /:$/.test(c) ? "right" : null));
   let end = at + 2;
   while (end < lines.length && lines[end].includes("|") && !isBlank(lines[end])) end++;
   return [{type: "table", align, head: tableCells(lines[at]), rows: lines.slice(at + 2, end).map(tableCells)}, end];
@@ -76,8 +90,12 @@ function takeTable(lines, at) {
 
 function isTable(lines, at) {
   const next = lines[at + 1];
-  return lines[at].includes("|") && next !== undefined && LINE.tableRule.test(next) &&
-    tableCells(lines[at]).length === tableCells(next).length;
+  return (
+    lines[at].includes("|") &&
+    next !== undefined &&
+    LINE.tableRule.test(next) &&
+    tableCells(lines[at]).length === tableCells(next).length
+  );
 }
 
 function takeParagraph(lines, at) {
@@ -123,7 +141,10 @@ function delimited(text, at, mark, absent) {
   for (let end = text.indexOf(mark, from); end >= 0; end = text.indexOf(mark, end + 1)) {
     const after = text[end + mark.length] || " ";
     if (end === from || /\s/.test(text[end - 1])) continue;
-    if (mark.length === 1 && after === mark) { end++; continue; }
+    if (mark.length === 1 && after === mark) {
+      end++;
+      continue;
+    }
     if (mark[0] === "_" && /[\p{L}\p{N}]/u.test(after)) continue;
     return [text.slice(from, end), end + mark.length];
   }
@@ -131,7 +152,9 @@ function delimited(text, at, mark, absent) {
   return null;
 }
 
-function isSafeLink(url) { return /^(https?|mailto):[^\s]+$/i.test(url); }
+function isSafeLink(url) {
+  return /^(https?|mailto):[^\s]+$/i.test(url);
+}
 
 /* A target outside of this page. Others stay text: they would lead to this server. */
 function linkTo(url, ...children) {
@@ -139,11 +162,17 @@ function linkTo(url, ...children) {
   return make("a", {href: url, target: "_blank", rel: "noopener noreferrer nofollow"}, ...children);
 }
 
+/* Lengths are bounded, so that a bracket without an end costs little. */
+const LABEL = String.raw`(?:[^[\]\\]|\\.|\[[^[\]]*\]){0,1000}`;
+const TARGET = String.raw`[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*`;
+const LINK = new RegExp(String.raw`^!?\[(${LABEL})\]\(\s*<?(${TARGET})>?(?:\s+"[^"]{0,500}")?\s*\)`);
+
 /* [text](target) at `at`. */
 function takeLink(text, at, depth) {
-  const found = /^!?\[((?:[^[\]\\]|\\.|\[[^[\]]*\]){0,1000})\]\(\s*<?([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)>?(?:\s+"[^"]{0,500}")?\s*\)/.exec(text.slice(at, at + 4000));
+  const found = LINK.exec(text.slice(at, at + 4000));
   if (!found) return null;
-  const label = found[1] || found[2], link = linkTo(found[2], ...(text[at] === "!" ? [label] : parseInline(label, depth + 1)));
+  const label = found[1] || found[2],
+    link = linkTo(found[2], ...(text[at] === "!" ? [label] : parseInline(label, depth + 1)));
   return link && [link, at + found[0].length];
 }
 
@@ -171,7 +200,14 @@ function takeBareLink(text, at) {
   return url.length > 8 ? [linkTo(url, url), at + url.length] : null;
 }
 
-const EMPHASIS = [["***", "strong", "em"], ["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
+const EMPHASIS = [
+  ["***", "strong", "em"],
+  ["**", "strong"],
+  ["__", "strong"],
+  ["~~", "del"],
+  ["*", "em"],
+  ["_", "em"],
+];
 
 function takeEmphasis(text, at, depth, absent) {
   for (const [mark, tag, inner] of EMPHASIS) {
@@ -186,24 +222,32 @@ function takeEmphasis(text, at, depth, absent) {
 
 function takeSpecial(text, at, depth, absent) {
   switch (text[at]) {
-  case "\n": return [make("br"), at + 1];
-  case "\\": return /[!-/:-@[-`{-~]/.test(text[at + 1] || "") ? [document.createTextNode(text[at + 1]), at + 2] : null;
-  case "`": return takeCode(text, at, absent);
-  case "[":
-  case "!": return takeLink(text, at, depth);
-  case "<": {
-    const found = /^<([a-z]+:[^\s<>]+)>/i.exec(text.slice(at, at + 2000)), link = found && linkTo(found[1], found[1]);
-    return link ? [link, at + found[0].length] : null;
-  }
-  case "h": return takeBareLink(text, at);
-  default: return takeEmphasis(text, at, depth, absent);
+    case "\n":
+      return [make("br"), at + 1];
+    case "\\":
+      return /[!-/:-@[-`{-~]/.test(text[at + 1] || "") ? [document.createTextNode(text[at + 1]), at + 2] : null;
+    case "`":
+      return takeCode(text, at, absent);
+    case "[":
+    case "!":
+      return takeLink(text, at, depth);
+    case "<": {
+      const found = /^<([a-z]+:[^\s<>]+)>/i.exec(text.slice(at, at + 2000)),
+        link = found && linkTo(found[1], found[1]);
+      return link ? [link, at + found[0].length] : null;
+    }
+    case "h":
+      return takeBareLink(text, at);
+    default:
+      return takeEmphasis(text, at, depth, absent);
   }
 }
 
 /* A list of nodes. */
 function parseInline(text, depth) {
   if (depth > MAX_DEPTH) return [document.createTextNode(text)];
-  const nodes = [], absent = new Set(); /* delimiters without an end from here on */
+  const nodes = [],
+    absent = new Set(); /* delimiters without an end from here on */
   const special = new RegExp(SPECIAL);
   let from = 0;
   for (let found = special.exec(text); found; found = special.exec(text)) {
@@ -224,33 +268,71 @@ function parseInline(text, depth) {
 /* ---- elements ---- */
 
 function makeCode(block) {
-  return make("div", {class: "code"},
-    make("div", {class: "code-head"}, make("span", null, block.language || "text"), copyButton("Copy this code", () => block.text, "Copy")),
-    make("pre", {tabindex: "0"}, make("code", null, block.text)));
+  return make(
+    "div",
+    {class: "code"},
+    make(
+      "div",
+      {class: "code-head"},
+      make("span", null, block.language || "text"),
+      copyButton("Copy this code", () => block.text, "Copy"),
+    ),
+    make("pre", {tabindex: "0"}, make("code", null, block.text)),
+  );
 }
 
 function makeTable(block) {
-  const row = (cells, tag) => make("tr", null, ...block.align.map((align, i) =>
-    make(tag, {class: align, scope: tag === "th" ? "col" : null}, ...parseInline(cells[i] || "", 0))));
-  return make("div", {class: "table", tabindex: "0"}, make("table", null, make("thead", null, row(block.head, "th")),
-    make("tbody", null, ...block.rows.map(cells => row(cells, "td")))));
+  const row = (cells, tag) =>
+    make(
+      "tr",
+      null,
+      ...block.align.map((align, i) =>
+        make(tag, {class: align, scope: tag === "th" ? "col" : null}, ...parseInline(cells[i] || "", 0)),
+      ),
+    );
+  return make(
+    "div",
+    {class: "table", tabindex: "0"},
+    make(
+      "table",
+      null,
+      make("thead", null, row(block.head, "th")),
+      make("tbody", null, ...block.rows.map(cells => row(cells, "td"))),
+    ),
+  );
 }
 
 function makeItem(lines, depth) {
-  const blocks = parseBlocks(lines), isLoose = lines.some((l, i) => l === "" && i < lines.length - 1);
-  return make("li", null, ...blocks.flatMap(b => b.type === "paragraph" && !isLoose ? parseInline(b.text, 0) : [makeBlock(b, depth + 1)]));
+  const blocks = parseBlocks(lines),
+    isLoose = lines.some((l, i) => l === "" && i < lines.length - 1);
+  return make(
+    "li",
+    null,
+    ...blocks.flatMap(b => (b.type === "paragraph" && !isLoose ? parseInline(b.text, 0) : [makeBlock(b, depth + 1)])),
+  );
 }
 
 function makeBlock(block, depth) {
   if (depth > MAX_DEPTH) return make("p", null, block.source);
   switch (block.type) {
-  case "code": return makeCode(block);
-  case "heading": return make("h" + block.level, null, ...parseInline(block.text, 0));
-  case "rule": return make("hr");
-  case "quote": return make("blockquote", null, ...parseBlocks(block.lines).map(b => makeBlock(b, depth + 1)));
-  case "list": return make(block.isOrdered ? "ol" : "ul", block.isOrdered ? {start: block.start} : null, ...block.items.map(i => makeItem(i, depth)));
-  case "table": return makeTable(block);
-  default: return make("p", null, ...parseInline(block.text, 0));
+    case "code":
+      return makeCode(block);
+    case "heading":
+      return make("h" + block.level, null, ...parseInline(block.text, 0));
+    case "rule":
+      return make("hr");
+    case "quote":
+      return make("blockquote", null, ...parseBlocks(block.lines).map(b => makeBlock(b, depth + 1)));
+    case "list":
+      return make(
+        block.isOrdered ? "ol" : "ul",
+        block.isOrdered ? {start: block.start} : null,
+        ...block.items.map(i => makeItem(i, depth)),
+      );
+    case "table":
+      return makeTable(block);
+    default:
+      return make("p", null, ...parseInline(block.text, 0));
   }
 }
 

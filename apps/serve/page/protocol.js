@@ -16,7 +16,9 @@ const protocol = {
     sessionStorage.setItem("key", key);
   },
 
-  headers(more) { return {...(this.key ? {Authorization: "Bearer " + this.key} : {}), ...more}; },
+  headers(more) {
+    return {...(this.key ? {Authorization: "Bearer " + this.key} : {}), ...more};
+  },
 
   async fetch(path, options) {
     let answer;
@@ -35,17 +37,26 @@ const protocol = {
     }
     const message = typeof error.message === "string" ? error.message : "status " + answer.status;
     if (answer.status === 401) throw new Problem("key", message);
-    if (answer.status === 429) throw new Problem("busy", message, {seconds: Number(answer.headers.get("Retry-After")) || 2});
+    if (answer.status === 429)
+      throw new Problem("busy", message, {seconds: Number(answer.headers.get("Retry-After")) || 2});
     if (answer.status === 503) throw new Problem("loading", message);
     throw new Problem("refused", message, {status: answer.status, code: error.code, param: error.param});
   },
 
-  async get(path) { return (await this.fetch(path, {headers: this.headers()})).json(); },
+  async get(path) {
+    return (await this.fetch(path, {headers: this.headers()})).json();
+  },
 
   /* Calls onEvent with each object of the stream. Returns when the server says that it is complete. */
   async stream(path, body, signal, onEvent) {
-    const answer = await this.fetch(path, {method: "POST", headers: this.headers({"Content-Type": "application/json"}), body: JSON.stringify(body), signal});
-    const reader = answer.body.getReader(), decoder = new TextDecoder();
+    const answer = await this.fetch(path, {
+      method: "POST",
+      headers: this.headers({"Content-Type": "application/json"}),
+      body: JSON.stringify(body),
+      signal,
+    });
+    const reader = answer.body.getReader(),
+      decoder = new TextDecoder();
     let rest = "";
     for (;;) {
       let part;
@@ -74,15 +85,21 @@ const protocol = {
 /* What a person can do about it. */
 function explain(problem, facts) {
   if (problem.kind === "refused" && problem.code === "context_length_exceeded")
-    return "The conversation does not fit into the context of " + formatCount(facts.context) + " tokens. Begin a new one, edit an earlier message, or serve the model with a larger -c.";
+    return (
+      "The conversation does not fit into the context of " +
+      formatCount(facts.context) +
+      " tokens. Begin a new one, edit an earlier message, or serve the model with a larger -c."
+    );
   if (problem.kind === "refused" && problem.status === 413)
     return "The conversation is larger than the server takes. Begin a new one, or serve with a larger --max-body.";
   if (problem.kind === "refused" && problem.status === 403)
     return "The server refuses this address: " + problem.message + ".";
-  if (problem.kind === "refused" && problem.param) return "The server refuses " + problem.param + ": " + problem.message + ". Look at the settings.";
+  if (problem.kind === "refused" && problem.param)
+    return "The server refuses " + problem.param + ": " + problem.message + ". Look at the settings.";
   if (problem.kind === "refused") return "The server refuses that: " + problem.message + ".";
   if (problem.kind === "failed") return "The server ended the answer: " + problem.message + ".";
-  if (problem.kind === "broken") return "The connection was lost before the answer was complete. Continue it, or answer once more.";
+  if (problem.kind === "broken")
+    return "The connection was lost before the answer was complete. Continue it, or answer once more.";
   if (problem.kind === "key") return "The server asks for an API key.";
   return problem.message;
 }
