@@ -164,9 +164,12 @@ static void write_storage(json *j, const engine *e)
 void live_figures_write(engine *e, json *j)
 {
     live_figures *f = &e->live;
-    atomic_store(&f->asked_ns, hth_clock_ns());
+    uint64_t now = hth_clock_ns();
+    atomic_store(&f->asked_ns, now);
     pthread_mutex_lock(&f->lock);
-    json_float(j, "seconds", (double)f->counts.time_ns * 1e-9, 12);
+    /* Without requests nothing changes: what was noted then is so now. */
+    bool is_idle = f->counts.scheduler.n_running + f->counts.scheduler.n_waiting == 0;
+    json_float(j, "seconds", (double)(is_idle ? now : f->counts.time_ns) * 1e-9, 12);
     write_scheduler(j, &f->counts.scheduler);
     write_requests(j, &f->counts);
     write_neurons(j, f);

@@ -38,7 +38,7 @@ const figures = {
     this.last = stats;
     this.onUpdate(stats);
     const seconds = before && before.model === stats.model ? stats.seconds - before.seconds : 0;
-    if (seconds > 0 && seconds < 10) this.addDifference(before, stats, seconds);
+    if (seconds > 0) this.addDifference(before, stats, seconds);
     else if (!before) this.addNeurons({}, stats); /* counted since it was watched: not long */
     this.show();
   },
