@@ -241,8 +241,8 @@ const command command_serve = {
     .name = "serve",
     .operands = "[MODEL]",
     .summary = "serve a model over HTTP",
-    .details = "Answers at the paths of OpenAI's, llama.cpp's and Ollama's servers; at / is a page\n"
-               "to chat with the model and see it work.\n"
+    .details = "Answers at the paths of OpenAI's, llama.cpp's and Ollama's servers; at / is a\n"
+               "page to chat with the model and see it work.\n"
                "HEARTH_API_KEY is a key, as those of --api-key-file. SIGTERM and Ctrl-C let\n"
                "running requests end.\n",
     .example = "hearth serve model.gguf --port 8080",
