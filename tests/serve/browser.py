@@ -43,7 +43,7 @@ class Browser:
         for fd in (to_child, from_child, *high):
             os.close(fd)
         self.data, self.n, self.session = b"", 0, None
-        self.complaints, self.urls, self.change_body, self.downloads = [], [], None, []
+        self.complaints, self.urls, self.change_body, self.answer = [], [], None, None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
@@ -108,6 +108,9 @@ class Browser:
             self.complaints.append(p["entry"]["text"] + " " + p["entry"].get("url", ""))
         elif method == "Network.requestWillBeSent":
             self.urls.append(p["request"]["url"])
+        elif method == "Fetch.requestPaused" and self.answer:
+            self.send("Fetch.fulfillRequest", requestId=p["requestId"], responseCode=200, body=base64.b64encode(self.answer.encode()).decode(),
+                      responseHeaders=[{"name": "Content-Type", "value": "text/event-stream"}])
         elif method == "Fetch.requestPaused":
             body = p["request"].get("postData", "")
             changed = json.dumps(self.change_body(json.loads(body))).encode() if body and self.change_body else body.encode()
@@ -136,6 +139,11 @@ class Browser:
     def change_requests(self, change):
         """The bodies of requests for answers are given to a function from now on."""
         self.change_body = change
+        self.call("Fetch.enable", patterns=[{"urlPattern": "*/completions"}])
+
+    def answer_requests(self, events):
+        """Requests for answers get these events of a stream from now on, and do not reach the server."""
+        self.answer = "".join(f"data: {json.dumps(e)}\n\n" for e in events) + "data: [DONE]\n\n"
         self.call("Fetch.enable", patterns=[{"urlPattern": "*/completions"}])
 
     def run(self, script):

@@ -207,6 +207,31 @@ def what_a_model_writes_stays_text():
         check(b.run("document.hacked") is None and any("Content Security Policy" in c for c in b.complaints), b.complaints)
 
 
+@case
+def reasoning_is_folded():
+    parts = [{"role": "assistant", "content": ""}, {"reasoning_content": "Let me "}, {"reasoning_content": "<b>see</b>."}, {"content": "It is "},
+             {"content": "**so**."}]
+    events = [{"id": "chatcmpl-1", "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in parts]
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        b.answer_requests([*events, {"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}])
+        open_page(b, s.port)
+        say(b, "Why?")
+        b.wait(DONE)
+        check(b.run(f"{LAST}.innerHTML") == "<p>It is <strong>so</strong>.</p>", b.run(f"{LAST}.innerHTML"))
+        check(b.run("document.querySelector('.reasoning').open") is False, "it is open")
+        b.click(".reasoning summary")
+        check(b.run("document.querySelector('.reasoning').open") is True, "it does not open")
+        check("Reasoning, 3 words" in b.run("document.querySelector('.reasoning').innerText"), "its heading")
+        check(b.run("document.querySelector('.thought').textContent") == "Let me <b>see</b>.", "its text")
+        b.run("document.querySelector('[aria-label=\"Copy the answer\"]').focus()")
+        b.run("showMessages()")
+        check(b.run("document.activeElement.getAttribute('aria-label')") == "Copy the answer", "the focus is lost")
+        check(b.run("document.querySelector('.reasoning').open") is True, "it closes by itself")
+        b.reload()
+        b.wait("page.isReached && document.querySelector('.thought') !== null")
+        check_clean(b, s.port)
+
+
 MARKDOWN = [
     ("a *b* **c** `d < e` ~~f~~", "<p>a <em>b</em> <strong>c</strong> <code>d &lt; e</code> <del>f</del></p>"),
     ("***both***", "<p><strong><em>both</em></strong></p>"),

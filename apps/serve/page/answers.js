@@ -104,6 +104,8 @@ async function generate(answer) {
     endByProblem(run, problem);
   }
   page.run = null;
+  if (!answer.figures.perSecond && run.n > 1)
+    answer.figures.perSecond = (run.n - 1) / ((run.lastAt - run.firstAt) / 1000);
   if (answer.end === "running") answer.end = "stop";
   conversation.updated = Date.now();
   await keep(conversation);
@@ -179,13 +181,15 @@ function noteToken(run) {
   const now = performance.now();
   if (!run.hasText || run.lastAt === 0) {
     run.hasText = true;
+    run.firstAt = now;
+    run.n = 0;
     run.answer.figures.firstSeconds = (now - run.startedAt) / 1000;
     figures.addFirst(run.answer.figures.firstSeconds);
   } else {
     figures.addGap((now - run.lastAt) / 1000);
   }
   run.lastAt = now;
-  run.n = (run.n || 0) + 1;
+  run.n++;
   if (now - run.savedAt > 2000) {
     run.savedAt = now;
     keep(run.conversation);

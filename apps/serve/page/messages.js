@@ -30,10 +30,30 @@ function showMessages() {
     return;
   }
   const isAtEnd = isScrolledToEnd(),
-    top = byId("log").scrollTop;
+    top = byId("log").scrollTop,
+    restore = rememberPlace(box);
   box.replaceChildren(...path.map(m => makeMessage(conversation, m)));
+  restore();
   if (isAtEnd) scrollToEnd();
   else byId("log").scrollTop = top;
+}
+
+/* What has the focus among the messages, and which reasoning is open. */
+function rememberPlace(box) {
+  const find = id => box.querySelector('[data-id="' + id + '"]'),
+    idOf = element => element.closest("[data-id]").dataset.id;
+  const focused = box.contains(document.activeElement) && document.activeElement.closest("[data-id]"),
+    label = focused && document.activeElement.getAttribute("aria-label");
+  const open = Array.from(box.querySelectorAll("details[open]"), idOf);
+  return () => {
+    for (const id of open) {
+      const details = find(id) && find(id).querySelector("details");
+      if (details) details.open = true;
+    }
+    const message = focused && label && find(idOf(focused));
+    const again = message && Array.from(message.querySelectorAll("[aria-label]")).find(e => e.ariaLabel === label);
+    if (again) again.focus();
+  };
 }
 
 function makeMessage(conversation, message) {
