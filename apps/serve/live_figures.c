@@ -93,10 +93,11 @@ static void write_requests(json *j, const live_counts *c)
         const live_request *r = &c->requests[i];
         const hearth_request_progress *p = &r->progress;
         bool is_read = p->n_evaluated >= p->n_prompt || p->n_generated > 0;
+        bool begins = c->scheduler.n_running == 0 && p->n_before == 0; /* with the step that runs now */
         json_open_compact(j, NULL, '{');
         json_word(j, "id", r->name);
         json_uint(j, "key", r->i_key);
-        json_word(j, "state", !p->is_running ? "waiting" : is_read ? "generating" : "prompt");
+        json_word(j, "state", !p->is_running && !begins ? "waiting" : is_read ? "generating" : "prompt");
         json_uint(j, "before", p->n_before);
         json_uint(j, "prompt_tokens", p->n_prompt);
         json_uint(j, "cached_tokens", p->n_cached);

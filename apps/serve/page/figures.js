@@ -140,9 +140,7 @@ const figures = {
       device: "sums on the device, whose order is its own",
     };
     part.say.textContent = s.exact
-      ? s.selector === "dense"
-        ? "All neurons are computed."
-        : "Selector " + s.selector + ": only live neurons are computed, with the bits of all."
+      ? "Selector " + s.selector + ": " + s.selector_why + ". Answers have the bits of the whole model."
       : "By " +
         s.approximate.map(n => names[n] || n).join(" and ") +
         ". hearth compare prints what that costs in accuracy.";

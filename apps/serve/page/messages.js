@@ -102,7 +102,9 @@ function showAnswerText(element, answer) {
 function showRunning(element, run) {
   const facts = element.querySelector(".facts"),
     stats = figures.last;
-  const seen = stats && !run.hasText ? stats.requests.find(r => r.id === run.id) : null;
+  /* Streams of texts name their answer with the first part of it; a single request is this one. */
+  const isSeen = r => r.id === run.id || (!run.id && stats.requests.length === 1);
+  const seen = stats && !run.hasText ? stats.requests.find(isSeen) : null;
   const seconds = (performance.now() - run.startedAt) / 1000;
   element.querySelector(".text").classList.toggle("caret", !run.hasText);
   if (run.hasText) {
