@@ -256,7 +256,9 @@ const figures = {
       p.list = make("ul", {class: "queue"});
       p.box.append(p.list);
     });
-    setBig(part, formatCount(s.running), s.waiting > 0 ? "at work, " + formatCount(s.waiting) + " waiting" : "at work");
+    const waiting = s.requests.filter(r => r.state === "waiting").length;
+    const running = s.running + s.waiting - waiting; /* one that begins now is among those that wait */
+    setBig(part, formatCount(running), waiting > 0 ? "at work, " + formatCount(waiting) + " waiting" : "at work");
     part.list.replaceChildren(
       ...s.requests
         .filter(r => r.state !== "generating")
