@@ -13,20 +13,32 @@
 
 #define PART(NAME) ".incbin \"" HEARTH_SERVE_PAGE "/" NAME "\"\n"
 
+/* clang-format off: a list */
 __asm__(".section .rodata\n"
         ".globl serve_page\n"
-        "serve_page:\n" PART("begin.html") PART("page.css") PART("body.html") PART("elements.js")
-            PART("markdown.js") PART("storage.js") PART("protocol.js") PART("conversation.js")
-                PART("figures.js")
+        "serve_page:\n"
+        PART("begin.html")
+        PART("page.css")
+        PART("body.html")
+        PART("elements.js")
+        PART("markdown.js")
+        PART("storage.js")
+        PART("protocol.js")
+        PART("conversation.js")
+        PART("figures.js")
         PART("notices.js")
         PART("answers.js")
-        PART("messages.js") PART("page.js") PART("end.html") "serve_page_end:\n"
-                                                                    ".byte 0\n"
-                                                                    ".balign 8\n"
-                                                                    ".globl serve_page_size\n"
-                                                                    "serve_page_size:\n"
-                                                                    ".quad serve_page_end - serve_page\n"
-                                                                    ".previous\n");
+        PART("messages.js")
+        PART("page.js")
+        PART("end.html")
+        "serve_page_end:\n"
+        ".byte 0\n"
+        ".balign 8\n"
+        ".globl serve_page_size\n"
+        "serve_page_size:\n"
+        ".quad serve_page_end - serve_page\n"
+        ".previous\n");
+/* clang-format on */
 extern const char serve_page[];
 extern const uint64_t serve_page_size;
 
@@ -74,8 +86,8 @@ static const char *page_headers(void)
         text, sizeof text,
         "Content-Security-Policy: default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
-        "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\nCache-Control: "
-        "no-cache\r\n",
+        "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n"
+        "Cache-Control: no-cache\r\n",
         style, script);
     return text;
 }
