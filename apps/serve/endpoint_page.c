@@ -13,7 +13,7 @@
 
 #define PART(NAME) ".incbin \"" HEARTH_SERVE_PAGE "/" NAME "\"\n"
 
-/* clang-format off: a list */
+/* clang-format off */
 __asm__(".section .rodata\n"
         ".globl serve_page\n"
         "serve_page:\n"

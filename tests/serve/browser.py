@@ -14,9 +14,9 @@ import threading
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
-           "--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
-           "--force-color-profile=srgb", "--remote-debugging-pipe",
+OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+           "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+           "--mute-audio", "--force-color-profile=srgb", "--remote-debugging-pipe",
            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")
 
 
@@ -37,9 +37,10 @@ class Browser:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
-        self.process = subprocess.Popen([find_browser(), *OPTIONS, "--user-data-dir=" + self.folder, "about:blank"], close_fds=False,
-                                        preexec_fn=place, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+        command = [find_browser(), *OPTIONS, "--user-data-dir=" + self.folder, "about:blank"]
+        none = subprocess.DEVNULL
+        self.process = subprocess.Popen(command, close_fds=False, preexec_fn=place, stdin=none,
+                                        stdout=none, stderr=none)
         for fd in (to_child, from_child, *high):
             os.close(fd)
         self.data, self.n, self.session = b"", 0, None
@@ -109,18 +110,22 @@ class Browser:
         elif method == "Network.requestWillBeSent":
             self.urls.append(p["request"]["url"])
         elif method == "Fetch.requestPaused" and self.answer:
-            self.send("Fetch.fulfillRequest", requestId=p["requestId"], responseCode=200, body=base64.b64encode(self.answer.encode()).decode(),
+            self.send("Fetch.fulfillRequest", requestId=p["requestId"], responseCode=200,
+                      body=base64.b64encode(self.answer.encode()).decode(),
                       responseHeaders=[{"name": "Content-Type", "value": "text/event-stream"}])
         elif method == "Fetch.requestPaused":
             body = p["request"].get("postData", "")
-            changed = json.dumps(self.change_body(json.loads(body))).encode() if body and self.change_body else body.encode()
-            self.send("Fetch.continueRequest", requestId=p["requestId"], postData=base64.b64encode(changed).decode())
+            if body and self.change_body:
+                body = json.dumps(self.change_body(json.loads(body)))
+            self.send("Fetch.continueRequest", requestId=p["requestId"],
+                      postData=base64.b64encode(body.encode()).decode())
 
     # ---- the page -------------------------------------------------------------------
 
     def resize(self, width, height):
         self.width, self.height = width, height
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                  mobile=width < 600)
 
     def choose(self, dark, reduced=True):
         self.call("Emulation.setEmulatedMedia", features=[
@@ -130,6 +135,9 @@ class Browser:
     def open(self, url):
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
+
+    def text(self, selector):
+        return self.run(f"document.querySelector({json.dumps(selector)}).textContent")
 
     def reload(self):
         self.run("window.isOld = true")
@@ -158,8 +166,8 @@ class Browser:
             if self.run(script):
                 return
             time.sleep(0.02)
-        self.shoot("/tmp/hearth-page-failed.png")
-        raise AssertionError((script, "is not so after", seconds, "s", self.complaints, self.run("document.body.innerText")))
+        shown = self.run("document.body.innerText")
+        raise AssertionError((script, "is not so after", seconds, "s", self.complaints, shown))
 
     def click(self, selector):
         """With the mouse, so that it must be visible and on top."""
@@ -175,7 +183,8 @@ class Browser:
 
     def press(self, key, code=None, modifiers=0, text=None):
         numbers = {"Enter": 13, "Escape": 27, "ArrowUp": 38, "Tab": 9}
-        both = {"key": key, "code": code or key, "modifiers": modifiers, "windowsVirtualKeyCode": numbers.get(key, ord(key[0].upper()))}
+        both = {"key": key, "code": code or key, "modifiers": modifiers,
+                "windowsVirtualKeyCode": numbers.get(key, ord(key[0].upper()))}
         if key == "Enter":
             text = "\r"
         self.call("Input.dispatchKeyEvent", type="keyDown", **both, **({"text": text} if text else {}))

@@ -68,7 +68,8 @@ def the_page_is_one_file_that_allows_itself_alone():
         for name in ("base-uri", "form-action", "frame-ancestors"):
             check(policy[name] == ["'none'"], name, policy)
         head = s.ask("HEAD", "/")
-        check(head.status == 200 and head.body == b"" and head.headers["content-length"] == str(len(answer.body)), head.raw)
+        check(head.status == 200 and head.body == b"", head.raw)
+        check(head.headers["content-length"] == str(len(answer.body)), head.raw)
         check(head.headers["content-security-policy"] == answer.headers["content-security-policy"], head.raw)
         check(s.post("/", {}).status == 405, "POST")
         check("content-security-policy" not in s.get("/health").headers, "other answers have headers of the page")
@@ -87,17 +88,19 @@ def the_page_loads_nothing_and_parses_no_html():
         check(tag not in ("iframe", "object", "embed", "base", "frame"), tag)
     check(not re.search(r"https?://", re.sub(r"\^https\?:\\/\\/", "", text)), "an address")
     check(not re.search(r"url\(|@import", page.texts["style"][0]), "the style loads something")
-    for word in (r"innerHTML", r"outerHTML", r"insertAdjacentHTML", r"document\.write", r"\beval\b", r"\bFunction\(", r"DOMParser",
-                 r"createContextualFragment", r"\bimport\(", r"document\.cookie", r"localStorage", r"setTimeout\(\s*[\"'`]",
-                 r"javascript:", r"WebSocket", r"EventSource", r"XMLHttpRequest", r"sendBeacon"):
-        check(not re.search(word, page.texts["script"][0]), word)
+    script = page.texts["script"][0]
+    for word in (r"innerHTML", r"outerHTML", r"insertAdjacentHTML", r"document\.write", r"\beval\b", r"\bFunction\(",
+                 r"DOMParser", r"createContextualFragment", r"\bimport\(", r"document\.cookie", r"localStorage",
+                 r"setTimeout\(\s*[\"'`]", r"javascript:", r"WebSocket", r"EventSource", r"XMLHttpRequest",
+                 r"sendBeacon"):
+        check(not re.search(word, script), word)
     labels = {a.get("for") for tag, a in page.elements if tag == "label"}
     for tag, a in page.elements:
         if tag in ("input", "textarea", "select"):
             check(a.get("id") in labels or a.get("aria-label"), "no label", tag, a)
     ids = [a["id"] for _, a in page.elements if "id" in a]
     check(len(ids) == len(set(ids)), "an id twice")
-    named = set(re.findall(r'byId\("([\w-]+)"\)', page.texts["script"][0])) | set(re.findall(r'\bon\("([\w-]+)"', page.texts["script"][0]))
+    named = set(re.findall(r'\b(?:byId|on)\("([\w-]+)"[,)]', script))
     check(named <= set(ids) | {"set-"}, "no such element", named - set(ids))
 
 
@@ -149,7 +152,8 @@ def live_neurons_are_counted_while_they_are_watched():
         layers = s.get("/stats").json()["n_layer"]
         usage = s.post("/v1/completions", ASK).json()["usage"]
         stats = settled(s, usage["completion_tokens"])
-    told = good("run", FLOATS, "-p", ASK["prompt"], "-n", "60", "--seed", "3", "--temp", "1", "-q", "--stats", "-t", "1")
+    told = good("run", FLOATS, "-p", ASK["prompt"], "-n", "60", "--seed", "3", "--temp", "1", "-q", "--stats",
+                "-t", "1")
     line = re.search(r"live neurons by layer, %:((?: [\d.]+)+); mean", told.stderr.decode())
     check(line, told.stderr)
     n = stats["neurons"]["tokens"]
@@ -157,21 +161,23 @@ def live_neurons_are_counted_while_they_are_watched():
     shares = [100 * x / stats["neurons"]["tokens"] for x in stats["neurons"]["layers"]]
     check(len(shares) == layers, stats)
     told = [float(x) for x in line[1].split()]
-    check(len(told) == layers and all(abs(a - b) < 100 / n for a, b in zip(shares, told)), shares, told)  # it has a token more
+    # It has a token more.
+    check(len(told) == layers and all(abs(a - b) < 100 / n for a, b in zip(shares, told)), shares, told)
 
 
 @case
 def requests_show_how_far_they_are():
     with Server("-t", "1", "-c", "0", "--parallel", "1") as s:
         n = s.get("/props").json()["n_ctx"] - 8
-        body = {"prompt": [5] * n, "max_tokens": 4, "stream": True}
-        threads = [threading.Thread(target=s.post, args=("/v1/completions", {**body, "prompt": [5 + k] * n})) for k in range(3)]
+        bodies = [{"prompt": [5 + k] * n, "max_tokens": 4, "stream": True} for k in range(3)]
+        threads = [threading.Thread(target=s.post, args=("/v1/completions", body)) for body in bodies]
         for t in threads:
             t.start()
         states, befores = set(), set()
         while any(t.is_alive() for t in threads):
             for r in s.get("/stats").json()["requests"]:
-                check(re.fullmatch("cmpl-[0-9a-f]{32}", r["id"]) and r["prompt_tokens"] == n and r["evaluated_tokens"] <= n, r)
+                check(re.fullmatch("cmpl-[0-9a-f]{32}", r["id"]), r)
+                check(r["prompt_tokens"] == n and r["evaluated_tokens"] <= n, r)
                 states.add(r["state"])
                 befores.add(r["before"])
         check("waiting" in states and states & {"prompt", "generating"}, states)
@@ -279,7 +285,8 @@ def promtool_accepts_rules_and_metrics():
     promtool = shutil.which("promtool")
     if not promtool:
         raise cases.Skip("there is no promtool (Debian: prometheus)")
-    done = subprocess.run([promtool, "check", "rules", os.path.join(DEPLOY, "prometheus", "hearth.rules.yml")], capture_output=True, text=True)
+    rules = os.path.join(DEPLOY, "prometheus", "hearth.rules.yml")
+    done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
     check(done.returncode == 0, done.stdout, done.stderr)
     with Server() as s:
         s.post("/v1/completions", ASK)
@@ -302,11 +309,12 @@ def systemd_accepts_the_units():
         paths.append(os.path.join(folder, name))
         with open(paths[-1], "w", encoding="utf-8") as f:
             f.write(text.replace("/usr/bin/hearth", HEARTH))
-    done = subprocess.run([analyze, "verify", "--man=no", *paths], capture_output=True, text=True, env={**os.environ, "SYSTEMD_UNIT_PATH": folder + ":"})
+    where = {**os.environ, "SYSTEMD_UNIT_PATH": folder + ":"}
+    done = subprocess.run([analyze, "verify", "--man=no", *paths], capture_output=True, text=True, env=where)
     mine = [line for line in done.stderr.splitlines() if "hearth" in line]
     check(not mine, done.stderr)
-    done = subprocess.run([analyze, "security", "--offline=yes", "--threshold=20", paths[0]], capture_output=True, text=True,
-                          env={**os.environ, "SYSTEMD_UNIT_PATH": folder + ":"})
+    done = subprocess.run([analyze, "security", "--offline=yes", "--threshold=20", paths[0]], capture_output=True,
+                          text=True, env=where)
     check(done.returncode == 0, "exposure above 2.0", done.stdout, done.stderr)
     print("    ", done.stdout.strip().splitlines()[-1])
 
