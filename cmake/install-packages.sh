@@ -72,6 +72,8 @@ need_for_test_long() {
     need gcc-aarch64-linux-gnu "cross build for Arm" has aarch64-linux-gnu-gcc
     need libc6-dev-arm64-cross "the C library for Arm" test -e /usr/aarch64-linux-gnu/include/stdio.h
     need qemu-user "runs the Arm build" has qemu-aarch64
+    need chromium "uses the page of hearth serve" has chromium
+    need prometheus "checks metrics and rules" has promtool
 }
 
 need_for_test_peers() {

@@ -43,6 +43,11 @@ if(HEARTH_HAS_SERVE)
     ${PROJECT_SOURCE_DIR}/apps/common/buffer.c)
   target_include_directories(hearth_serve PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
   target_include_directories(hearth_serve SYSTEM PUBLIC ${HEARTH_HTTP_PARSER_DIR})
+  # The page of GET /, whose files the assembler includes.
+  set(page ${PROJECT_SOURCE_DIR}/apps/serve/page)
+  file(GLOB HEARTH_SERVE_PAGE_FILES CONFIGURE_DEPENDS ${page}/*)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/serve/endpoint_page.c PROPERTIES
+    COMPILE_DEFINITIONS HEARTH_SERVE_PAGE="${page}" OBJECT_DEPENDS "${HEARTH_SERVE_PAGE_FILES}")
   target_link_libraries(hearth_serve PUBLIC hearth_hub hearth PkgConfig::HEARTH_LIBUV_LIBRARY
     ${HEARTH_HTTP_PARSER_LIBRARY})
 endif()

@@ -42,6 +42,8 @@ static const option_spec options[] = {
     OPT_FLOAT("body-seconds", 0, "X", 0.01, 86400, "for its body, and one for each MiB; default 60",
               ADVANCED),
     OPT_FLOAT("write-seconds", 0, "X", 0.01, 86400, "while a client takes nothing; default 60", ADVANCED),
+    OPT_FLOAT("max-request-seconds", 0, "X", 0.01, 1e6, "for a request and its answer; default: no limit",
+              ADVANCED),
     OPT_FLOAT("shutdown-seconds", 0, "X", 0.01, 86400, "for requests that run at the end; default 30",
               ADVANCED),
     {0},
@@ -206,6 +208,7 @@ static int run(const args *a)
     e.scheduling.n_running = (uint32_t)args_uint(a, "parallel", 0);
     e.max_waiting = (uint32_t)args_uint(a, "max-waiting", MAX_WAITING);
     e.keeps_billing = args_has(a, "keep-billing-header");
+    read_seconds(a, "max-request-seconds", &e.max_request_ns);
     e.kept = args_text(a, "kv-dir", NULL), e.kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);
     server_options o = {.limits = read_limits(a),
                         .routes = serve_routes,
@@ -240,8 +243,8 @@ const command command_serve = {
     .name = "serve",
     .operands = "[MODEL]",
     .summary = "serve a model over HTTP",
-    .details = "Answers what a model is, what its tokens are, and what its chat template writes.\n"
-               "Paths and fields are those of OpenAI's, llama.cpp's and Ollama's servers.\n"
+    .details = "Answers at the paths of OpenAI's, llama.cpp's and Ollama's servers; at / is a\n"
+               "page to chat with the model and see it work.\n"
                "HEARTH_API_KEY is a key, as those of --api-key-file. SIGTERM and Ctrl-C let\n"
                "running requests end.\n",
     .example = "hearth serve model.gguf --port 8080",

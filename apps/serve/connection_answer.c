@@ -121,7 +121,8 @@ void connection_interim(connection *c, const char *line)
 
 /* ---- heads of answers ---------------------------------------------------------------------------------- */
 
-/* A head is at most this long: the texts in it are bounded, each by less than 300 bytes. */
+/* A head is at most this long: the texts in it are bounded, each by less than 300 bytes, and
+ * those of reply.headers. */
 enum { MAX_HEAD = 2048 };
 
 typedef struct head_text {
@@ -219,7 +220,8 @@ void connection_reply(connection *c, reply *out)
     if (out->status != 204)
         head_add(&h, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %zu\r\n",
                  out->type ? out->type : "application/json", n);
-    head_add(&h, "\r\n");
+    if (out->status == 408) head_add(&h, "x-should-retry: false\r\n"); /* it would take as long again */
+    head_add(&h, "%s\r\n", out->headers ? out->headers : "");
     if (r->has_method && r->method == HTTP_HEAD) n = 0;
     uv_buf_t parts[] = {uv_buf_init(h.text, (unsigned)h.n), uv_buf_init(body, (unsigned)n)};
     r->n_sent = n;

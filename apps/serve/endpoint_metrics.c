@@ -10,7 +10,7 @@
 
 static void write_metrics(const request *r, FILE *out)
 {
-    const engine *e = server_user(r->server);
+    engine *e = server_user(r->server);
     bool ready = server_is_ready(r->server);
     size_t n_waiting, n_running;
     exchange_count(server_exchange(r->server), &n_waiting, &n_running);
@@ -26,6 +26,7 @@ static void write_metrics(const request *r, FILE *out)
     figures_describe(out, "hearth_requests_running", "gauge", "Requests that the engine has.");
     fprintf(out, "hearth_requests_running %zu\n", n_running);
     figures_write(&e->figures, out);
+    if (ready) live_figures_write_metrics(e, out);
     figures_describe(out, "hearth_http_requests_total", "counter",
              "Requests by endpoint and status; code 0: no answer, or a rarer status.");
     server_write_counters(r->server, out);

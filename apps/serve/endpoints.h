@@ -5,8 +5,8 @@
 #include "serve/engine.h"
 #include "serve/api/fields.h"
 
-answer_fn health_answer, models_answer, model_answer, props_answer, slots_answer, metrics_answer,
-    ollama_version_answer, ollama_tags_answer;
+answer_fn page_answer, health_answer, models_answer, model_answer, props_answer, slots_answer, stats_answer,
+    metrics_answer, ollama_version_answer, ollama_tags_answer;
 call_fn tokenize_run, detokenize_run, template_run, chat_run, completions_run, responses_run,
     messages_run, count_tokens_run, ollama_show_run, ollama_chat_run, ollama_generate_run;
 

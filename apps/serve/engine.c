@@ -20,6 +20,10 @@ static bool open_all(engine *e)
     hearth_model_get_info(e->model, &e->info);
     if (hth_model_hash(e->model->file, &hash, &err) == HEARTH_OK)
         snprintf(e->digest, sizeof e->digest, "%016llx", (unsigned long long)hash);
+    if (!live_figures_open(e)) {
+        report_text("out of memory");
+        return false;
+    }
     /* A model without a chat template serves all that needs none. */
     if (hearth_chat_open(e->model, NULL, &e->chat, &e->chat_error) != HEARTH_OK) e->chat = NULL;
     return true;
@@ -48,13 +52,15 @@ static void *run(void *arg)
         uint64_t seen = exchange_changes(x);
         clear_interrupt(); /* from here on a call that is cancelled ends the step */
         for (call *c = exchange_take(x); c; c = exchange_take(x)) c->run(c->user, c);
-        generations_tend(e);
+        uint64_t end_ns = generations_tend(e);
+        live_figures_take(e, false);
         bool has_stepped = hearth_scheduler_step(e->scheduler);
         const hearth_scheduler_stats stats = hearth_scheduler_get_stats(e->scheduler);
         figures_update(&e->figures, &stats);
         if (has_stepped) continue;
+        live_figures_take(e, true);
         if (exchange_is_closed(x)) break;
-        exchange_wait(x, seen, UINT64_MAX);
+        exchange_wait(x, seen, end_ns);
     }
     keep(e);
     return NULL;
@@ -70,6 +76,7 @@ void engine_stop(engine *e)
     hearth_scheduler_close(e->scheduler);
     hearth_chat_close(e->chat);
     hearth_model_close(e->model);
+    live_figures_close(&e->live);
 }
 
 uint32_t engine_n_ctx(const engine *e)

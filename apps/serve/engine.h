@@ -4,6 +4,7 @@
 #define HEARTH_APPS_SERVE_ENGINE_H
 
 #include "serve/figures.h"
+#include "serve/live_figures.h"
 #include "serve/server.h"
 
 #include <hearth/hearth.h>
@@ -19,6 +20,7 @@ typedef struct engine {
     int64_t created;                          /* seconds since 1970 */
     hearth_scheduler_options scheduling;      /* n_ctx: wanted; 0: as the library chooses */
     uint32_t max_waiting;                     /* requests that wait for their turn */
+    uint64_t max_request_ns;                  /* from a request to the end of its answer; 0: no limit */
     const char *kept; /* folder of what is kept between runs, of at most kept_size bytes; NULL */
     uint64_t kept_size;
     bool keeps_billing; /* conversation.h */
@@ -30,6 +32,7 @@ typedef struct engine {
     hearth_error chat_error;
     hearth_model_info info;
     figures figures; /* of both threads, as figures.h says */
+    live_figures live;
     char digest[17]; /* of the model's weights (hth_model_hash), for clients that compare models */
     bool failed;     /* the model did not open */
     pthread_t thread;

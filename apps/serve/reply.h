@@ -13,6 +13,7 @@ typedef struct reply {
     const char *type; /* of the content; NULL: JSON */
     char *body;       /* [n], freed with free; NULL: memory ran out, or there is none */
     size_t n;
+    const char *headers;  /* more lines of the head, at most 800 bytes, each with CR LF; NULL: none */
     char allow[64];       /* methods of the path, for 405; "": none */
     unsigned retry_after; /* seconds; 0: not said */
     bool close;           /* the connection ends with this answer */

@@ -25,6 +25,7 @@ typedef struct route {
     answer_fn *answer;
     call_fn *run;   /* on the engine thread, with the body of the request; see exchange.h */
     bool is_public; /* no key is asked for */
+    bool is_quiet;  /* not logged when it is answered with 200: the page asks once a second */
 } route;
 
 /* The endpoints of hearth serve, up to a row without a path. The user of their calls is the engine (engine.h). */

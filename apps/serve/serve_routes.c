@@ -4,6 +4,7 @@
 
 /* clang-format off: a table */
 const route serve_routes[] = {
+    {.method = HTTP_GET, .path = "/", .answer = page_answer, .is_public = true},
     {.method = HTTP_GET, .path = "/health", .answer = health_answer, .is_public = true},
     {.method = HTTP_GET, .path = "/v1/health", .answer = health_answer, .is_public = true},
     {.method = HTTP_GET, .path = "/v1/models", .answer = models_answer},
@@ -12,6 +13,7 @@ const route serve_routes[] = {
     {.method = HTTP_GET, .path = "/models/{id}", .answer = model_answer},
     {.method = HTTP_GET, .path = "/props", .answer = props_answer},
     {.method = HTTP_GET, .path = "/slots", .answer = slots_answer},
+    {.method = HTTP_GET, .path = "/stats", .answer = stats_answer, .is_quiet = true},
     {.method = HTTP_GET, .path = "/metrics", .answer = metrics_answer},
     {.method = HTTP_POST, .path = "/v1/chat/completions", .run = chat_run},
     {.method = HTTP_POST, .path = "/chat/completions", .run = chat_run},

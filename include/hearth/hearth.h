@@ -443,7 +443,8 @@ HEARTH_API hearth_status hearth_session_save(const hearth_session *session, cons
 HEARTH_API hearth_status hearth_session_restore(hearth_session *session, const char *path, hearth_error *err);
 
 /* Starts counting, from zero, how many neurons of each layer are not zero, for tokens that the session evaluates
- * itself (not in batches). Costs a pass over the hidden values. */
+ * itself (not in batches). Costs a pass over the hidden values. Nothing is counted on a device, nor where weights are read
+ * when they are needed. */
 HEARTH_API void hearth_session_enable_sparsity_stats(hearth_session *session, bool on);
 /* share[n_layer]: active neurons per token and layer since counting started, 0 to 1. Returns the number of tokens
  * counted. */
@@ -644,6 +645,21 @@ typedef struct hearth_scheduler_stats {
     uint64_t n_preempted;                     /* requests whose pages others took, and that were evaluated again */
 } hearth_scheduler_stats;
 HEARTH_API hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *scheduler);
+
+/* As hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of all requests. */
+HEARTH_API void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *scheduler, bool on);
+HEARTH_API uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *scheduler, double *share);
+
+/* How far a request is. */
+typedef struct hearth_request_progress {
+    bool is_running;   /* false: it waits for its turn, or for pages that others took */
+    uint32_t n_before; /* of those that wait: requests that came earlier and wait too */
+    uint32_t n_prompt, n_cached, n_generated; /* tokens: of the prompt, of those found, sampled */
+    uint32_t n_evaluated;                     /* tokens of the prompt whose keys and values are there, found ones too */
+} hearth_request_progress;
+/* False: no request has that id. */
+HEARTH_API bool hearth_scheduler_get_progress(const hearth_scheduler *scheduler, uint64_t id,
+                                              hearth_request_progress *out);
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,8 @@ struct hearth_batch {
         uint32_t n_token;
         bool wants; /* logits of its last token */
     } * entries; /* [n_tok_max] */
+    uint64_t n_counted; /* tokens whose active neurons were counted */
+    uint64_t *n_active; /* [n_layer] */
 };
 
 /* The mutable, locked part of a model that its sessions share (gpu_fallback.c). */
@@ -77,7 +79,8 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_tok, uint3
     }
     b->tokens = hth_alloc(n_tok, sizeof *b->tokens);
     b->entries = hth_alloc(n_tok, sizeof *b->entries);
-    if (!b->tokens || !b->entries) {
+    b->n_active = hth_alloc(model->model->hparams.n_layer, sizeof *b->n_active);
+    if (!b->tokens || !b->entries || !b->n_active) {
         st = hth_fail_memory(err, n_tok * sizeof *b->tokens, "a batch");
         goto fail;
     }
@@ -129,6 +132,7 @@ void hearth_batch_close(hearth_batch *b)
     hth_batch_clear(b);
     hth_step_close(b->step);
     hth_pool_close(b->pool);
+    hth_free(b->n_active);
     hth_free(b->entries);
     hth_free(b->tokens);
     hth_engine_give_memory(hth_engine_mutable(b->model), b->size);
@@ -480,8 +484,7 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     if (st != HEARTH_OK) goto fail;
     s->tokens = hth_alloc(n_ctx, sizeof *s->tokens);
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
-    s->n_active = hth_alloc(model->model->hparams.n_layer, sizeof *s->n_active);
-    if (!s->tokens || !s->logits || !s->n_active) {
+    if (!s->tokens || !s->logits) {
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->logits, "a session");
         goto fail;
     }
@@ -527,7 +530,6 @@ void hearth_session_close(hearth_session *s)
     if (s->pending_in) remove_session(s->pending_in, s);
     hearth_batch_close(s->own);
     hth_free(s->tokens);
-    hth_free(s->n_active);
     hth_free(s->logits);
     hth_sequence_close(&s->seq);
     hth_engine_give_memory(hth_engine_mutable(s->model), s->size);
@@ -667,26 +669,39 @@ uint32_t hth_session_n_row(const hearth_session *session)
 
 static void count_active(void *user, const hth_ffn_probe *seen)
 {
-    hearth_session *s = user;
+    hearth_batch *b = user;
     uint64_t n = 0;
     for (size_t i = 0; i < seen->n_tok * seen->d_ff; i++) n += seen->hidden[i] != 0.0f;
-    s->n_active[seen->i_layer] += n;
-    if (seen->i_layer == 0) s->n_counted += seen->n_tok;
+    b->n_active[seen->i_layer] += n;
+    if (seen->i_layer == 0) b->n_counted += seen->n_tok;
+}
+
+void hth_batch_count_active(hearth_batch *b, bool on)
+{
+    bool is_possible = !hth_engine_has_gpu(b->model) && !b->model->streamed.reader;
+    b->n_counted = 0;
+    memset(b->n_active, 0, b->model->model->hparams.n_layer * sizeof *b->n_active);
+    hth_step_set_probe(b->step, on && is_possible ? count_active : NULL, b);
+}
+
+uint64_t hth_batch_active_shares(const hearth_batch *b, double *share)
+{
+    const hth_model *m = b->model->model;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        double all = (double)b->n_counted * m->layers[i].ffn.d_ff;
+        share[i] = all > 0.0 ? (double)b->n_active[i] / all : 0.0;
+    }
+    return b->n_counted;
 }
 
 void hearth_session_enable_sparsity_stats(hearth_session *s, bool on)
 {
-    s->n_counted = 0;
-    memset(s->n_active, 0, s->model->model->hparams.n_layer * sizeof *s->n_active);
-    if (s->own && !hth_engine_has_gpu(s->model)) hth_step_set_probe(s->own->step, on ? count_active : NULL, s);
+    if (s->own) hth_batch_count_active(s->own, on);
 }
 
 uint64_t hearth_session_sparsity_stats(const hearth_session *s, double *share)
 {
-    const hth_model *m = s->model->model;
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
-        double all = (double)s->n_counted * m->layers[i].ffn.d_ff;
-        share[i] = all > 0.0 ? (double)s->n_active[i] / all : 0.0;
-    }
-    return s->n_counted;
+    if (s->own) return hth_batch_active_shares(s->own, share);
+    memset(share, 0, s->model->model->hparams.n_layer * sizeof *share);
+    return 0;
 }

@@ -18,8 +18,6 @@ struct hearth_session {
     int32_t *tokens;     /* [n_ctx] evaluated so far */
     float *logits;       /* [n_vocab] */
     hearth_batch *own;
-    uint64_t n_counted; /* tokens whose active neurons were counted */
-    uint64_t *n_active; /* [n_layer] */
 };
 
 /* As hearth_session_open, with pages of a budget, which is of the model's pool for the type of the cache. All sessions of
@@ -34,6 +32,9 @@ hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, heart
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
 void hth_batch_clear(hearth_batch *b);
+/* hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of a batch. */
+void hth_batch_count_active(hearth_batch *b, bool on);
+uint64_t hth_batch_active_shares(const hearth_batch *b, double *share);
 /* For a session that is only copied from now on. */
 void hth_session_free_logits(hearth_session *s);
 /* The last position up to `position` to which a copy can return without evaluating tokens again; 0: none. */

@@ -605,6 +605,38 @@ hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *s)
     return stats;
 }
 
+void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *s, bool on) { hth_batch_count_active(s->batch, on); }
+
+uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *s, double *share)
+{
+    return hth_batch_active_shares(s->batch, share);
+}
+
+static hearth_request_progress progress_of(const request *r, uint32_t n_before)
+{
+    uint32_t n_prompt = (uint32_t)r->n_prompt, n = r->session ? hearth_session_position(r->session) : 0;
+    return (hearth_request_progress){.is_running = r->session != NULL,
+                                     .n_before = r->session ? 0 : n_before,
+                                     .n_prompt = n_prompt,
+                                     .n_cached = r->n_cached,
+                                     .n_generated = (uint32_t)r->n_token - n_prompt,
+                                     .n_evaluated = n < n_prompt ? n : n_prompt};
+}
+
+bool hearth_scheduler_get_progress(const hearth_scheduler *s, uint64_t id, hearth_request_progress *out)
+{
+    const request *const lists[] = {s->waiting, s->running};
+    for (int i = 0; i < 2; i++) {
+        uint32_t n_before = 0;
+        for (const request *r = lists[i]; r; r = r->next, n_before++) {
+            if (r->id != id) continue;
+            *out = progress_of(r, n_before);
+            return true;
+        }
+    }
+    return false;
+}
+
 void hth_scheduler_set_part(hearth_scheduler *s, hth_scheduler_part_fn *fn, void *user)
 {
     s->part = fn, s->part_user = user;

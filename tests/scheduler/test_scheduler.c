@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <hearth/hearth.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,6 +253,90 @@ TEST(a_second_turn_evaluates_its_new_tokens_only)
         hearth_scheduler_close(s);
         close_model(&f);
     }
+}
+
+/* ---- figures -------------------------------------------------------------------------------------------------- */
+
+TEST(progress_is_that_of_the_request)
+{
+    fixture f;
+    test_random r = {11};
+    wanted w[3];
+    uint64_t ids[3];
+    hearth_request_progress p;
+    open_model(&f, NULL);
+    hearth_scheduler *s = open_scheduler(
+        &f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1, .n_batch = 32, .n_running = 1});
+    for (int i = 0; i < 3; i++) {
+        make_wanted(&r, &w[i], NULL, 0);
+        w[i].n = 70, w[i].max_token = 5, w[i].owner = 0;
+        ids[i] = add(s, &w[i]);
+        CHECK(hearth_scheduler_get_progress(s, ids[i], &p));
+        CHECK(!p.is_running && p.n_before == (uint32_t)i && p.n_prompt == 70 && p.n_evaluated == 0);
+    }
+    for (uint32_t n = 32; n <= 64; n += 32) {
+        CHECK(hearth_scheduler_step(s));
+        CHECK(hearth_scheduler_get_progress(s, ids[0], &p) && p.is_running && p.n_evaluated == n && p.n_generated == 0);
+        CHECK(hearth_scheduler_get_progress(s, ids[2], &p) && !p.is_running && p.n_before == 1);
+    }
+    for (uint32_t n = 1; n < 5; n++) {
+        CHECK(hearth_scheduler_step(s));
+        CHECK(hearth_scheduler_get_progress(s, ids[0], &p) && p.n_evaluated == 70 && p.n_generated == n);
+    }
+    while (hearth_scheduler_step(s)) {}
+    for (int i = 0; i < 3; i++) CHECK(!hearth_scheduler_get_progress(s, ids[i], &p));
+    hearth_scheduler_close(s);
+    close_model(&f);
+}
+
+/* The shares are those that a session counts, which evaluates the same tokens. */
+TEST(active_neurons_are_those_of_all_requests)
+{
+    fixture f;
+    tiny_model m;
+    test_random r = {12};
+    wanted w[2];
+    double share[64], expected[2][64];
+    uint64_t n_counted = 0;
+    tiny_begin(&m);
+    tiny_set_text(&m, "hearth.ffn.activation", "reglu");
+    f.file = tiny_write(&m);
+    tiny_free(&m);
+    CHECK_OK(hearth_model_open_memory(f.file.data, f.file.n, "tiny", NULL, &f.model, err));
+    hearth_model_info info;
+    hearth_model_get_info(f.model, &info);
+    CHECK(info.n_layer <= 64);
+    hearth_scheduler *s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+    CHECK_INT(hearth_scheduler_sparsity_stats(s, share), 0);
+    hearth_scheduler_enable_sparsity_stats(s, true);
+    for (int i = 0; i < 2; i++) {
+        const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
+        hearth_session *session = NULL;
+        make_wanted(&r, &w[i], NULL, 0);
+        w[i].max_token = 6, w[i].owner = (uint64_t)i;
+        add(s, &w[i]);
+        run_alone(&f, &w[i]);
+        CHECK_OK(hearth_session_open(f.model, &o, &session, err));
+        hearth_session_enable_sparsity_stats(session, true);
+        CHECK_OK(hearth_session_eval(session, w[i].prompt, w[i].n, err));
+        CHECK_OK(hearth_session_eval(session, w[i].alone.tokens, w[i].alone.n - 1, err));
+        n_counted += hearth_session_sparsity_stats(session, expected[i]);
+        hearth_session_close(session);
+    }
+    while (hearth_scheduler_step(s)) {}
+    CHECK_INT(hearth_scheduler_sparsity_stats(s, share), n_counted);
+    for (uint32_t l = 0; l < info.n_layer; l++) {
+        double sum = 0.0;
+        for (int i = 0; i < 2; i++) sum += expected[i][l] * (double)(w[i].n + w[i].alone.n - 1);
+        CHECK(share[l] > 0.0 && share[l] < 1.0);
+        CHECK(fabs(share[l] * (double)n_counted - sum) < 1e-6 * sum);
+    }
+    hearth_scheduler_enable_sparsity_stats(s, false);
+    add(s, &w[0]);
+    while (hearth_scheduler_step(s)) {}
+    CHECK_INT(hearth_scheduler_sparsity_stats(s, share), 0);
+    hearth_scheduler_close(s);
+    close_model(&f);
 }
 
 /* ---- files ---------------------------------------------------------------------------------------------------- */

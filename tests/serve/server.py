@@ -45,7 +45,7 @@ class Server:
 
     def __init__(self, *options, model=MODEL, unix=None, env=None, ready=True, wrap=(), pass_fds=()):
         self.where = unix
-        place = ["--unix-socket", unix] if unix else [] if "--host" in options or pass_fds else ["--port", "0"]
+        place = ["--unix-socket", unix] if unix else [] if {"--host", "--port"} & set(options) or pass_fds else ["--port", "0"]
         environment = {**os.environ, "HEARTH_API_KEY": "", **(env or {})}
         self.process = subprocess.Popen([*wrap, HEARTH, "serve", model, *place, *options], env=environment,
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=pass_fds)

@@ -302,11 +302,11 @@ def methods_and_paths_have_their_statuses():
                 ("GET", "//health", 404, None), ("GET", "/./health", 404, None), ("GET", "/../etc/passwd", 404, None),
                 ("GET", "/..%2f..%2fetc/passwd", 404, None), ("GET", "/%2e%2e/health", 404, None), ("GET", "/health%00", 404, None),
                 ("GET", "/health%0", 404, None), ("GET", "/health%zz", 404, None), ("GET", "/%2568ealth", 404, None),
-                ("GET", "http://localhost/health", 404, None), ("OPTIONS", "*", 404, None), ("GET", "/", 404, None)]:
+                ("GET", "http://localhost/health", 404, None), ("OPTIONS", "*", 404, None), ("GET", "/index.html", 404, None)]:
             answer = s.ask(method, path)
             check(answer.status == status and answer.headers.get("allow") == allow, method, path, answer.raw)
             check(answer.error()["type"] == ("not_found_error" if status == 404 else "invalid_request_error"), answer.raw)
-        for path in ("/health?a=b", "/%68ealth", "/health?%00", "/health/", "/v1/models/?a"):
+        for path in ("/", "/?a", "/health?a=b", "/%68ealth", "/health?%00", "/health/", "/v1/models/?a"):
             check(s.get(path).status == 200, path)
         for method in ("CONNECT",):
             answer = Answer(s.exchange(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n" + SECOND))

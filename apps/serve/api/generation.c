@@ -58,11 +58,11 @@ static void free_choice(choice *c)
     free(c->probs.at);
 }
 
-static size_t count_choices(const generation *g) { return g->choices ? g->n_prompt * g->n_choice : 0; }
+size_t generation_count(const generation *g) { return g->choices ? g->n_prompt * g->n_choice : 0; }
 
 void generation_free(generation *g)
 {
-    for (size_t i = 0; i < count_choices(g); i++) free_choice(&g->choices[i]);
+    for (size_t i = 0; i < generation_count(g); i++) free_choice(&g->choices[i]);
     for (size_t i = 0; i < g->n_prompt; i++) hearth_free(g->prompts[i].ids);
     json_in_free(g->document);
     free(g->choices);
@@ -103,14 +103,14 @@ size_t generation_n_prompt(const generation *g)
 size_t generation_n_generated(const generation *g)
 {
     size_t n = 0;
-    for (size_t i = 0; i < count_choices(g); i++) n += g->choices[i].n_generated;
+    for (size_t i = 0; i < generation_count(g); i++) n += g->choices[i].n_generated;
     return n;
 }
 
 size_t generation_n_reasoning(const generation *g)
 {
     size_t n = 0;
-    for (size_t i = 0; i < count_choices(g); i++) n += g->choices[i].n_reasoning;
+    for (size_t i = 0; i < generation_count(g); i++) n += g->choices[i].n_reasoning;
     return n;
 }
 
@@ -328,8 +328,8 @@ static void finish(generation *g)
 /* A choice is over; the last one ends the call. */
 static void count_over(generation *g)
 {
-    if (++g->n_over < count_choices(g)) return;
-    if (g->problem.status) fail(g);
+    if (++g->n_over < generation_count(g)) return;
+    if (g->problem.status && !call_is_cancelled(g->call)) fail(g);
     else if (g->is_broken) call_break(g->call);
     else finish(g);
     unlink_generation(g);
@@ -483,7 +483,7 @@ void generation_start(generation *g)
     if (!g->is_stream) return;
     g->is_streaming = call_begin_stream(g->call);
     if (!g->is_streaming) g->is_broken = true;
-    for (size_t i = 0; g->is_streaming && g->format->begin && i < count_choices(g); i++)
+    for (size_t i = 0; g->is_streaming && g->format->begin && i < generation_count(g); i++)
         g->format->begin(&g->choices[i]);
 }
 
@@ -491,7 +491,7 @@ void generation_start(generation *g)
 static void begin_others(generation *g)
 {
     hearth_error err;
-    for (size_t i = 0; i < count_choices(g) && !g->is_broken; i++) {
+    for (size_t i = 0; i < generation_count(g) && !g->is_broken; i++) {
         choice *c = &g->choices[i], *first = &g->choices[c->i_prompt * g->n_choice];
         if (c == first || c->id || c->finish || (first->n_generated == 0 && !first->finish)) continue;
         if (begin_choice(c, &err) == HEARTH_OK) continue;
@@ -503,7 +503,7 @@ static void begin_others(generation *g)
 /* Cancels all choices. Those that the scheduler does not have are over with it. */
 static void cancel(generation *g)
 {
-    size_t n = count_choices(g), n_idle = n - g->n_begun, n_left = n - n_idle - g->n_over;
+    size_t n = generation_count(g), n_idle = n - g->n_begun, n_left = n - n_idle - g->n_over;
     hearth_scheduler *s = g->engine->scheduler;
     uint64_t ids[MAX_CHOICES * MAX_PROMPTS];
     for (size_t i = 0; i < n; i++) ids[i] = g->choices[i].id;
@@ -517,21 +517,36 @@ static void cancel(generation *g)
 
 static void pause(generation *g, bool is_paused)
 {
-    for (size_t i = 0; i < count_choices(g); i++)
+    for (size_t i = 0; i < generation_count(g); i++)
         if (g->choices[i].id) hearth_scheduler_pause(g->engine->scheduler, g->choices[i].id, is_paused);
 }
 
-void generations_tend(engine *e)
+/* A request that took too long ends with an error, which says so. */
+static void cancel_late(generation *g)
 {
+    problem_set(&g->problem, 408, "",
+                "the answer took longer than %.6g seconds, the limit of this server; ask for fewer tokens",
+                (double)g->engine->max_request_ns * 1e-9);
+    cancel(g);
+}
+
+uint64_t generations_tend(engine *e)
+{
+    uint64_t next_ns = UINT64_MAX, now = hth_clock_ns();
     for (generation *g = e->generations, *next; g; g = next) {
         next = g->next;
+        uint64_t end_ns = e->max_request_ns > 0 ? g->call->submit_ns + e->max_request_ns : UINT64_MAX;
         if (call_is_cancelled(g->call) || g->is_broken) {
             cancel(g);
-            continue;
+        } else if (now >= end_ns) {
+            cancel_late(g);
+        } else {
+            pause(g, call_is_paused(g->call));
+            if (g->n_begun < generation_count(g)) begin_others(g);
+            if (end_ns < next_ns) next_ns = end_ns;
         }
-        pause(g, call_is_paused(g->call));
-        if (g->n_begun < count_choices(g)) begin_others(g);
     }
+    return next_ns;
 }
 
 void generations_cancel_all(engine *e)

@@ -131,6 +131,8 @@ void generation_refuse(generation *g, const problem *p);
 void generation_send(generation *g, const char *name, json_line *l);
 void generation_send_line(generation *g, json_line *l);
 
+/* Choices of all prompts; 0: it was not started. */
+size_t generation_count(const generation *g);
 size_t generation_n_prompt(const generation *g);
 size_t generation_n_generated(const generation *g);
 size_t generation_n_cached(const generation *g);
@@ -143,8 +145,9 @@ const char *finish_word(finish_reason f);
 uint64_t random_number(void);
 
 /* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone, and
- * pauses those of clients that do not read. */
-void generations_tend(engine *e);
+ * pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one does
+ * (UINT64_MAX: none). */
+uint64_t generations_tend(engine *e);
 void generations_cancel_all(engine *e);
 
 #endif

@@ -1,0 +1,210 @@
+/* Takes and writes the figures of a model at work. Clients show differences of two samples, so that the server keeps
+ * none, and several clients may ask. Counting active neurons costs a pass over them, so it is done only while /stats is
+ * asked for. */
+#include "serve/live_figures.h"
+
+#include "base/clock.h"
+#include "serve/api/generation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t second = 1000000000u;
+
+bool live_figures_open(engine *e)
+{
+    live_figures *f = &e->live;
+    pthread_mutex_init(&f->lock, NULL);
+    f->n_layer = e->info.n_layer;
+    f->layers = calloc(f->n_layer, sizeof *f->layers);
+    f->shares = calloc(f->n_layer, sizeof *f->shares);
+    f->counted = calloc(f->n_layer, sizeof *f->counted);
+    if (!f->layers || !f->shares || !f->counted) return false;
+    live_figures_take(e, true);
+    return true;
+}
+
+void live_figures_close(live_figures *f)
+{
+    free(f->layers);
+    free(f->shares);
+    free(f->counted);
+    f->layers = NULL, f->shares = f->counted = NULL;
+}
+
+/* ---- the engine thread ------------------------------------------------------------------------------------------- */
+
+/* From zero each time: clients see that the number of tokens fell. */
+static void count_neurons(engine *e, uint64_t time)
+{
+    live_figures *f = &e->live;
+    uint64_t asked = atomic_load(&f->asked_ns);
+    bool is_asked = asked > 0 && (time < asked || time - asked < 10 * second);
+    if (!e->info.sparse_activation || f->is_counting == is_asked) return;
+    hearth_scheduler_enable_sparsity_stats(e->scheduler, is_asked);
+    f->is_counting = is_asked;
+}
+
+/* The choices of an answer that the scheduler has. */
+static void take_choices(const engine *e, const generation *g, live_request *out, uint32_t *n_taken)
+{
+    for (size_t i = 0; i < generation_count(g) && *n_taken < LIVE_MAX_REQUESTS; i++) {
+        live_request *r = &out[*n_taken];
+        uint64_t id = g->choices[i].id;
+        if (!id || !hearth_scheduler_get_progress(e->scheduler, id, &r->progress)) continue;
+        memcpy(r->name, g->name, sizeof r->name);
+        r->i_key = g->call->i_key;
+        ++*n_taken;
+    }
+}
+
+/* The oldest answers: they are at the end of the list. */
+static uint32_t take_requests(const engine *e, live_request *out)
+{
+    uint32_t n = 0, i = 0;
+    for (const generation *g = e->generations; g; g = g->next) n++;
+    uint32_t n_skip = n > LIVE_MAX_REQUESTS ? n - LIVE_MAX_REQUESTS : 0, n_taken = 0;
+    for (const generation *g = e->generations; g; g = g->next, i++)
+        if (i >= n_skip) take_choices(e, g, out, &n_taken);
+    return n_taken;
+}
+
+void live_figures_take(engine *e, bool now)
+{
+    live_figures *f = &e->live;
+    uint64_t time = hth_clock_ns();
+    count_neurons(e, time);
+    if (!now && time - f->counts.time_ns < second / 10) return;
+    uint64_t n_token = f->is_counting ? hearth_scheduler_sparsity_stats(e->scheduler, f->counted) : 0;
+    pthread_mutex_lock(&f->lock);
+    live_counts *c = &f->counts;
+    c->time_ns = time;
+    c->scheduler = hearth_scheduler_get_stats(e->scheduler);
+    c->is_streamed = hearth_model_get_storage(e->model, &c->storage);
+    for (uint32_t i = 0; c->is_streamed && i < f->n_layer; i++) {
+        hearth_storage_stats layer;
+        hearth_model_get_layer_storage(e->model, i, &layer);
+        f->layers[i][0] = layer.n_hit, f->layers[i][1] = layer.n_miss;
+    }
+    c->n_token = n_token;
+    if (n_token > 0) memcpy(f->shares, f->counted, f->n_layer * sizeof *f->shares);
+    c->n_request = take_requests(e, c->requests);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- the network thread ------------------------------------------------------------------------------------------ */
+
+static void write_requests(json *j, const live_counts *c)
+{
+    json_open_compact(j, "requests", '[');
+    for (uint32_t i = c->n_request; i-- > 0;) {
+        const live_request *r = &c->requests[i];
+        const hearth_request_progress *p = &r->progress;
+        bool is_read = p->n_evaluated >= p->n_prompt || p->n_generated > 0;
+        bool begins = c->scheduler.n_running == 0 && p->n_before == 0; /* with the step that runs now */
+        json_open_compact(j, NULL, '{');
+        json_word(j, "id", r->name);
+        json_uint(j, "key", r->i_key);
+        json_word(j, "state", !p->is_running && !begins ? "waiting" : is_read ? "generating" : "prompt");
+        json_uint(j, "before", p->n_before);
+        json_uint(j, "prompt_tokens", p->n_prompt);
+        json_uint(j, "cached_tokens", p->n_cached);
+        json_uint(j, "evaluated_tokens", p->n_evaluated);
+        json_uint(j, "generated_tokens", p->n_generated);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void write_scheduler(json *j, const hearth_scheduler_stats *s)
+{
+    json_uint(j, "waiting", s->n_waiting);
+    json_uint(j, "running", s->n_running);
+    json_uint(j, "kept", s->n_kept);
+    json_uint(j, "preempted", s->n_preempted);
+    json_uint(j, "pages", s->n_page);
+    json_uint(j, "pages_used", s->n_page_used);
+    json_uint(j, "prompt_tokens", s->n_prompt);
+    json_uint(j, "cached_tokens", s->n_cached);
+    json_uint(j, "generated_tokens", s->n_generated);
+}
+
+/* Of each layer the tokens times the share of its neurons that were not zero: of two answers, differences can be
+ * divided. */
+static void write_neurons(json *j, const live_figures *f)
+{
+    if (f->counts.n_token == 0) return;
+    json_open_compact(j, "neurons", '{');
+    json_uint(j, "tokens", f->counts.n_token);
+    json_open_compact(j, "layers", '[');
+    for (uint32_t i = 0; i < f->n_layer; i++)
+        json_float(j, NULL, f->shares[i] * (double)f->counts.n_token, 12);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void write_storage(json *j, const engine *e)
+{
+    const live_figures *f = &e->live;
+    const hearth_storage_stats *s = &f->counts.storage;
+    if (!f->counts.is_streamed) return;
+    json_open_compact(j, "storage", '{');
+    json_word(j, "reader", e->info.reader ? e->info.reader : "");
+    json_uint(j, "parts", e->info.n_streamed);
+    json_uint(j, "hits", s->n_hit);
+    json_uint(j, "misses", s->n_miss);
+    json_uint(j, "guesses", s->n_guess);
+    json_uint(j, "guesses_used", s->n_guess_used);
+    json_uint(j, "read_bytes", s->read_bytes);
+    json_uint(j, "stalls", s->n_stall);
+    json_float(j, "stall_seconds", s->stall_seconds, 12);
+    json_uint(j, "cache_bytes", s->cache_bytes);
+    json_open_compact(j, "layers", '[');
+    for (uint32_t i = 0; i < f->n_layer; i++) {
+        json_open_compact(j, NULL, '[');
+        json_uint(j, NULL, f->layers[i][0]);
+        json_uint(j, NULL, f->layers[i][1]);
+        json_close(j, ']');
+    }
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+void live_figures_write(engine *e, json *j)
+{
+    live_figures *f = &e->live;
+    uint64_t now = hth_clock_ns();
+    atomic_store(&f->asked_ns, now);
+    pthread_mutex_lock(&f->lock);
+    /* Without requests nothing changes: what was noted then is so now. */
+    bool is_idle = f->counts.scheduler.n_running + f->counts.scheduler.n_waiting == 0;
+    json_float(j, "seconds", (double)(is_idle ? now : f->counts.time_ns) * 1e-9, 12);
+    write_scheduler(j, &f->counts.scheduler);
+    write_requests(j, &f->counts);
+    write_neurons(j, f);
+    write_storage(j, e);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void write_counter(FILE *out, const char *name, const char *help, double value)
+{
+    figures_describe(out, name, "counter", help);
+    fprintf(out, "%s %.17g\n", name, value);
+}
+
+void live_figures_write_metrics(engine *e, FILE *out)
+{
+    live_figures *f = &e->live;
+    pthread_mutex_lock(&f->lock);
+    const hearth_storage_stats s = f->counts.storage;
+    bool is_streamed = f->counts.is_streamed;
+    pthread_mutex_unlock(&f->lock);
+    if (!is_streamed) return;
+    write_counter(out, "hearth_cluster_hits_total",
+                  "Experts or pieces that were in memory when they were needed.", (double)s.n_hit);
+    write_counter(out, "hearth_cluster_misses_total", "Experts or pieces that were not.", (double)s.n_miss);
+    write_counter(out, "hearth_store_read_bytes_total", "Bytes of weights that were read from storage.",
+                  (double)s.read_bytes);
+    write_counter(out, "hearth_store_stall_seconds_total", "Seconds that steps waited for storage.",
+                  s.stall_seconds);
+}

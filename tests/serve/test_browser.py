@@ -1,0 +1,564 @@
+"""The page of hearth serve, used by Chromium as a person would: messages, stopping, branches, files, keys, a server
+that goes away, both sizes, light and dark. Called by CTest with the program's path; runs in make test-long, where there
+is a browser. HEARTH_PAGE_SHOTS names a folder for pictures."""
+
+import json
+import os
+import re
+import time
+
+from browser import Browser, Relay, find_browser
+from server import CHATML, MODEL, Server, case, cases, chat_model, check, program, run_all, scratch
+
+FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+SHOTS = os.environ.get("HEARTH_PAGE_SHOTS")
+SIZES = {"wide": (1280, 800), "narrow": (390, 844)}
+HOSTILE = '<img src=x onerror="document.hacked=1"><script>document.hacked=2</script>\n\n' \
+    '[a](javascript:document.hacked=3) ![b](https://example.org/b.png)'
+
+
+def with_chat(path):
+    with open(path, "rb") as f:
+        return scratch("chat-" + os.path.basename(path), chat_model.with_template(f.read(), CHATML))
+
+
+def shoot(browser, name):
+    if SHOTS:
+        os.makedirs(SHOTS, exist_ok=True)
+        browser.shoot(os.path.join(SHOTS, name + ".png"))
+
+
+def open_page(browser, port):
+    browser.open(f"http://localhost:{port}/")
+    browser.wait("page.isReached")
+
+
+def say(browser, text):
+    browser.click("#composer-text")
+    browser.type(text)
+    browser.press("Enter")
+
+
+def quote(text):
+    """A text as a rule of a grammar."""
+    return "root ::= " + json.dumps(text)
+
+
+def writes(browser, text):
+    """The model can only write this text from now on."""
+    browser.change_requests(lambda body: {**body, "grammar": quote(text), "max_tokens": 2000})
+
+
+def endless(browser):
+    browser.change_requests(lambda body: {**body, "ignore_eos": True, "max_tokens": 400, "temperature": 1.0, "seed": 1})
+
+
+TEXT, FACTS = ".message:last-child .text", ".message:last-child .facts"
+LAST = f"document.querySelector('{TEXT}')"
+DONE = "!page.run && document.querySelector('.message.assistant:last-child .tools') !== null"
+
+
+def check_clean(browser, port, allowed="(?!)"):
+    """Nothing was complained about but what is allowed, and no other server was asked."""
+    browser.run("1")
+    wrong = [c for c in browser.complaints if not re.search(allowed, c)]
+    check(not wrong, wrong)
+    others = {u for u in browser.urls if not re.match(rf"http://localhost:{port}/|data:|blob:", u)}
+    check(not others, others)
+
+
+# ---- conversations -------------------------------------------------------------------------------------------------
+
+
+@case
+def a_message_is_answered_stopped_and_found_again():
+    with Server("-t", "1", "-c", "0", model=with_chat(MODEL)) as s, Relay(s.port, pause=0.01) as slow, Browser() as b:
+        endless(b)
+        open_page(b, slow.port)
+        check(b.run("document.activeElement.id") == "composer-text", "the field has no focus")
+        shoot(b, "welcome")
+        say(b, "A dog and a cat, please.")
+        b.wait(f"page.run && {LAST}.textContent.length > 20")
+        first = b.text(TEXT)
+        b.wait(f"page.run && {LAST}.textContent.length > {len(first) + 20}")  # it grows while it runs
+        check(b.text(TEXT).startswith(first), "the text changed")
+        check(b.run("byId('send').getAttribute('aria-label')") == "Stop the answer", "the button")
+        b.click("#send")
+        b.wait(DONE)
+        end = time.monotonic() + 10
+        while s.get("/slots").json():
+            check(time.monotonic() < end, "the server goes on")
+            time.sleep(0.02)
+        stopped = b.text(TEXT)
+        check("stopped" in b.text(FACTS), "what it says")
+        b.reload()
+        b.wait("page.isReached && document.querySelectorAll('.message').length === 2")
+        check(b.text(TEXT) == stopped, stopped, b.text(TEXT))
+        check("A dog and a cat" in b.text("#conversations"), "the list")
+        b.click("[aria-label='Continue the answer']")
+        b.wait(f"page.run && {LAST}.textContent.length > {len(stopped) + 10}")
+        b.press("Escape")
+        b.wait(DONE)
+        check(b.text(TEXT).startswith(stopped.rstrip()), "it does not go on from there")
+        check(b.run("document.querySelectorAll('.message').length") == 2, "it is another message")
+        check_clean(b, slow.port)
+
+
+@case
+def edits_and_other_answers_are_branches():
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        bodies = []
+        b.change_requests(lambda body: bodies.append(body) or
+                          {**body, "max_tokens": 12, "seed": len(bodies), "temperature": 1.5})
+        open_page(b, s.port)
+        b.click("#settings-open")
+        b.click("#system")
+        b.type("You tell stories.")
+        b.run("byId('set-temperature').value = '0.5'; byId('set-stop').value = 'xyz'")
+        b.click("#settings .primary")
+        say(b, "One")
+        b.wait(DONE)
+        answer = b.text(TEXT)
+        check(bodies[0]["messages"] == [{"role": "system", "content": "You tell stories."},
+                                        {"role": "user", "content": "One"}], bodies)
+        check(bodies[0]["temperature"] == 0.5 and bodies[0]["stop"] == "xyz" and bodies[0]["stream"] is True, bodies)
+        facts = b.text(FACTS)
+        check(re.search(r"12 tokens · [\d.]+ tokens/s · first after [\d.]+ m?s", facts), facts)
+        check("limit of length" in facts, facts)
+        check(re.fullmatch(r"\d+ of [\d,]+ tokens", b.text("#context")), b.text("#context"))
+        b.click("[aria-label='Answer once more']")
+        b.wait(DONE + " && document.querySelector('.branch') !== null")
+        other = b.text(TEXT)
+        check(other != answer and "2/2" in b.text(".message:last-child .branch"), answer, other)
+        b.click("[aria-label='Earlier version']")
+        b.wait(f"{LAST}.textContent === {json.dumps(answer)}")
+        b.click("#composer-text")
+        b.press("ArrowUp")
+        b.wait("document.activeElement.closest('.edit') !== null")
+        b.run("document.activeElement.select()")
+        b.type("Two")
+        b.press("Enter")
+        b.wait(DONE + " && document.querySelector('.message.user .text').textContent === 'Two'")
+        check(bodies[-1]["messages"][-1]["content"] == "Two", bodies[-1])
+        check(b.text(".message.user .branch") == "2/2", "branches of the message")
+        b.run("document.querySelector('.message.user [aria-label=\"Earlier version\"]').click()")
+        b.wait("document.querySelector('.message.user .text').textContent === 'One'")
+        say(b, "And then?")
+        b.wait(DONE + " && document.querySelectorAll('.message').length === 4")
+        check([m["role"] for m in bodies[-1]["messages"]] == ["system", "user", "assistant", "user"], bodies[-1])
+        check("cache" in b.text(FACTS), "tokens from the cache")
+        b.press("n", code="KeyN", modifiers=1)
+        b.wait("document.querySelectorAll('.message').length === 0")
+        check_clean(b, s.port)
+
+
+@case
+def conversations_are_exported_and_imported():
+    folder = scratch()
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        b.change_requests(lambda body: {**body, "max_tokens": 8})
+        b.call("Page.setDownloadBehavior", behavior="allow", downloadPath=folder)
+        open_page(b, s.port)
+        say(b, "Remember this")
+        b.wait(DONE)
+        text = b.text(TEXT)
+        b.click("#export")
+        path, end = os.path.join(folder, "hearth-conversations.json"), time.monotonic() + 20
+        while not os.path.exists(path):
+            check(time.monotonic() < end, os.listdir(folder))
+            time.sleep(0.05)
+        with open(path, encoding="utf-8") as f:
+            exported = json.load(f)
+        check(exported["format"] == "hearth-conversations" and len(exported["conversations"]) == 1, exported)
+        b.click("[aria-label^='Delete: ']")
+        b.click("#ask-ok")
+        b.wait("document.querySelectorAll('#conversations .open').length === 0")
+        root = b.call("DOM.getDocument")["root"]["nodeId"]
+        field = b.call("DOM.querySelector", nodeId=root, selector="#import-file")["nodeId"]
+        b.call("DOM.setFileInputFiles", files=[path], nodeId=field)
+        b.wait("document.querySelectorAll('#conversations .open').length === 1")
+        b.click("#conversations .open")
+        b.wait(f"{LAST} && {LAST}.textContent === {json.dumps(text)}")
+        b.reload()
+        b.wait(f"page.isReached && {LAST} && {LAST}.textContent === {json.dumps(text)}")
+        circle = {k: {"id": k, "parent": other, "role": "user", "content": "x"} for k, other in ("ab", "ba")}
+        wrong = [json.dumps({"format": "hearth-conversations", "version": 1, "conversations": [c]})
+                 for c in (None, {}, {"messages": circle}, {"messages": {"a": {"role": "system"}}})]
+        read = "(t => { try { readFileOfConversations(t); return ''; } catch (e) { return e.message; } })"
+        for text in (*wrong, "[]", "{", "null", ""):
+            check(b.run(f"{read}({json.dumps(text)})"), text)
+        check_clean(b, s.port)
+
+
+# ---- what a model writes -------------------------------------------------------------------------------------------
+
+
+@case
+def what_a_model_writes_stays_text():
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        writes(b, HOSTILE)
+        open_page(b, s.port)
+        say(b, HOSTILE.split("\n", 1)[0])
+        b.wait(DONE)
+        shown = b.text(TEXT)
+        check('<img src=x onerror="document.hacked=1"><script>document.hacked=2</script>' in shown, shown)
+        check("[a](javascript:document.hacked=3)" in shown, shown)
+        made = b.run("document.querySelectorAll('.messages img, .messages script, .messages [onerror]').length")
+        check(made == 0, "elements of the text")
+        links = b.run("[...document.querySelectorAll('.messages a')].map(a => a.href)")
+        check(links == ["https://example.org/b.png"], links)
+        check(b.run("document.hacked") is None, "the text ran")
+        check(b.text(".message.user .text") == HOSTILE.split("\n", 1)[0], "the user's text")
+        check_clean(b, s.port)
+        # The policy holds even if a page's code would do it.
+        b.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.hacked=4\">')")
+        time.sleep(0.3)
+        check(b.run("document.hacked") is None, "the text ran")
+        check(any("Content Security Policy" in c for c in b.complaints), b.complaints)
+
+
+@case
+def reasoning_is_folded():
+    parts = [{"role": "assistant", "content": ""}, {"reasoning_content": "Let me "},
+             {"reasoning_content": "<b>see</b>."}, {"content": "It is "}, {"content": "**so**."}]
+    events = [{"id": "a", "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in parts]
+    events += [{"id": "a", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        b.answer_requests(events)
+        open_page(b, s.port)
+        say(b, "Why?")
+        b.wait(DONE)
+        check(b.run(f"{LAST}.innerHTML") == "<p>It is <strong>so</strong>.</p>", b.run(f"{LAST}.innerHTML"))
+        check(b.run("document.querySelector('.reasoning').open") is False, "it is open")
+        b.click(".reasoning summary")
+        check(b.run("document.querySelector('.reasoning').open") is True, "it does not open")
+        check("Reasoning, 3 words" in b.run("document.querySelector('.reasoning').innerText"), "its heading")
+        check(b.text(".thought") == "Let me <b>see</b>.", "its text")
+        b.run("document.querySelector('[aria-label=\"Copy the answer\"]').focus()")
+        b.run("showMessages()")
+        check(b.run("document.activeElement.getAttribute('aria-label')") == "Copy the answer", "the focus is lost")
+        check(b.run("document.querySelector('.reasoning').open") is True, "it closes by itself")
+        b.reload()
+        b.wait("page.isReached && document.querySelector('.thought') !== null")
+        check_clean(b, s.port)
+
+
+OUTSIDE = 'target="_blank" rel="noopener noreferrer nofollow"'
+MARKDOWN = [
+    ("a *b* **c** `d < e` ~~f~~", "<p>a <em>b</em> <strong>c</strong> <code>d &lt; e</code> <del>f</del></p>"),
+    ("***both***", "<p><strong><em>both</em></strong></p>"),
+    ("snake_case_name 2 * 3 * 4", "<p>snake_case_name 2 * 3 * 4</p>"),
+    ("a\nb", "<p>a<br>b</p>"),
+    ("# One\n### Three #", "<h1>One</h1><h3>Three</h3>"),
+    ("- a\n- b\n  - c\n\n1. d\n2. e",
+     "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul><ol start=\"1\"><li>d</li><li>e</li></ol>"),
+    ("3) x", "<ol start=\"3\"><li>x</li></ol>"),
+    ("- a\n\n  b", "<ul><li><p>a</p><p>b</p></li></ul>"),
+    ("> q\n> r\n\nt", "<blockquote><p>q<br>r</p></blockquote><p>t</p>"),
+    ("a\n\n---\n\nb", "<p>a</p><hr><p>b</p>"),
+    ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp;amp; &amp;lt;</p>"),
+    ("[x](http://a/b_(c)) [y](/z) [z](JaVaScRiPt:1)",
+     f'<p><a href="http://a/b_(c)" {OUTSIDE}>x</a> [y](/z) [z](JaVaScRiPt:1)</p>'),
+    ("see https://a.org/b.", f'<p>see <a href="https://a.org/b" {OUTSIDE}>https://a.org/b</a>.</p>'),
+    (r"\*a\* \_ `` a`b ``", "<p>*a* _ <code>a`b</code></p>"),
+    ("**open *and `open", "<p>**open *and `open</p>"),
+    ("| a | b |\n|---|--:|\n| 1 | `x\\|y` |\n| 2 |",
+     '<div class="table" tabindex="0"><table>'
+     '<thead><tr><th scope="col">a</th><th class="right" scope="col">b</th></tr></thead>'
+     '<tbody><tr><td>1</td><td class="right"><code>x|y</code></td></tr>'
+     '<tr><td>2</td><td class="right"></td></tr></tbody></table></div>'),
+    ("a | b\nno table", "<p>a | b<br>no table</p>"),
+    ("", ""),
+]
+
+
+@case
+def markdown_becomes_elements():
+    with Server("-t", "1") as s, Browser() as b:
+        open_page(b, s.port)
+        show = "(t => { const e = make('div'); showMarkdown(e, t); return e.innerHTML; })"
+        for text, expected in MARKDOWN:
+            shown = b.run(f"{show}({json.dumps(text)})")
+            check(shown == expected, text, shown, expected)
+        text = "```c++\n<a> *b*\n# c\n```\nafter"
+        code = b.run(f"{show}({json.dumps(text)})")
+        check("<code>&lt;a&gt; *b*\n# c</code>" in code and code.endswith("<p>after</p>"), code)
+        check("<span>c++</span>" in code, code)
+        # Text that grows gives the same elements at the end, and those that are complete stay.
+        whole = "\n\n".join(t for t, _ in MARKDOWN if t) + "\n\n```\ncode\n```\n"
+        check(b.run(f"""(() => {{
+            const t = {json.dumps(whole)}, e = make("div"), all = make("div");
+            let first = null;
+            for (let n = 0; n <= t.length; n += 7) {{
+                showMarkdown(e, t.slice(0, n));
+                if (n > 60 && !first) first = e.firstElementChild;
+            }}
+            showMarkdown(e, t);
+            showMarkdown(all, t);
+            return e.innerHTML === all.innerHTML && e.firstElementChild === first;
+        }})()"""), "text that grows")
+        time_of = ("((piece, n) => { const e = make('div'), t = piece.repeat(n), from = performance.now();"
+                   " showMarkdown(e, t); return (performance.now() - from) / 1000; })")
+        for piece in ("*", "_a ", "**a", "[", "](", "`", "``` ", "<", "> ", "- ", "|", "| a |\n|-|\n", "\\", "~~x",
+                      "https://a", "\n", "  - a\n", "***", "![a](", "`a``b"):
+            seconds = b.run(f"{time_of}({json.dumps(piece)}, {50000 // len(piece)})")
+            check(seconds < 5, "50,000 characters of", repr(piece), "take", seconds, "s")
+
+
+# ---- the server ----------------------------------------------------------------------------------------------------
+
+
+@case
+def a_key_is_asked_for_once():
+    with Server("-t", "1", env={"HEARTH_API_KEY": "sk-right"}, model=with_chat(MODEL)) as s, Browser() as b:
+        b.change_requests(lambda body: {**body, "max_tokens": 8})
+        b.open(f"http://localhost:{s.port}/")
+        b.wait("byId('key-dialog').open")
+        check(b.run("byId('key-wrong').hidden"), "it was not wrong yet")
+        for key, right in (("sk-wrong", False), ("sk-right", True)):
+            b.type(key)
+            b.press("Enter")
+            b.wait("page.isReached" if right else "byId('key-dialog').open && !byId('key-wrong').hidden")
+        say(b, "One")
+        b.wait(DONE)
+        check(b.run("[sessionStorage.getItem('key'), document.cookie]") == ["sk-right", ""], "where the key is")
+        b.reload()
+        b.wait("page.isReached && document.querySelectorAll('.message').length === 2")
+        check(not b.run("byId('key-dialog').open"), "it is asked for again")
+        check_clean(b, s.port, allowed="status of 401")
+
+
+@case
+def a_server_that_restarts_is_found_again():
+    model = with_chat(MODEL)
+    with Server("-t", "1", model=model) as s:
+        port = s.port
+    with Browser() as b:
+        with Server("-t", "1", "--port", str(port), model=model) as s:
+            b.change_requests(lambda body: {**body, "max_tokens": 8})
+            open_page(b, port)
+        say(b, "Are you there?")
+        b.wait("document.querySelector('.banner') !== null")
+        check(re.search("cannot be reached.* Trying again in", b.text("#banners")), b.text("#banners"))
+        shoot(b, "unreachable")
+        with Server("-t", "1", "--port", str(port), model=model) as s:
+            b.wait(DONE + " && page.isReached", 60)
+            check(b.text(TEXT) and b.run("document.querySelector('.banner') === null"), "the answer came by itself")
+            check_clean(b, port, allowed="Failed to load|ERR_")
+
+
+@case
+def stopping_works_while_the_server_is_away():
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Relay(s.port) as relay, Relay(0) as nothing, Browser() as b:
+        open_page(b, relay.port)
+        relay.point_at(nothing.port)  # which closes each connection at once
+        say(b, "Are you there?")
+        b.wait("document.querySelector('.banner') !== null")
+        b.press("Escape")
+        b.wait(DONE, 5)
+        check("stopped" in b.text(FACTS), "what it says")
+        relay.point_at(s.port)
+        b.run("document.querySelector('.banner button').click()")
+        b.wait("page.isReached && document.querySelector('.banner') === null")
+        b.change_requests(lambda body: {**body, "max_tokens": 8})
+        b.click("[aria-label='Answer once more']")
+        b.wait(DONE + f" && {LAST}.textContent.length > 0")
+        check_clean(b, relay.port, allowed="Failed to load|ERR_")
+
+
+@case
+def errors_say_what_to_do():
+    with Server("-t", "1", "-c", "64", model=with_chat(MODEL)) as s, Browser() as b:
+        open_page(b, s.port)
+        say(b, "word " * 200)
+        b.wait(DONE)
+        said = b.text(FACTS)
+        check("does not fit into the context of 64 tokens" in said and "-c" in said, said)
+        b.change_requests(lambda body: {**body, "temperature": 9})
+        b.press("n", code="KeyN", modifiers=1)
+        say(b, "One")
+        b.wait(DONE)
+        check("refuses temperature" in b.text(FACTS), "a setting")
+        check_clean(b, s.port, allowed="status of 400")
+
+
+@case
+def a_model_without_a_template_continues_texts():
+    with Server("-t", "1") as s, Browser() as b:
+        bodies = []
+        b.change_requests(lambda body: bodies.append(body) or {**body, "max_tokens": 20, "seed": 3})
+        open_page(b, s.port)
+        check("no chat template" in b.text("#hint"), b.text("#hint"))
+        say(b, "Once upon a time")
+        b.wait(DONE)
+        check(bodies[0]["prompt"] == "Once upon a time" and b.run(f"{LAST}.textContent.length") > 20, bodies)
+        check_clean(b, s.port)
+
+
+# ---- figures and looks ---------------------------------------------------------------------------------------------
+
+
+@case
+def the_engine_shows_what_it_does():
+    with Server("-t", "1", "-c", "0", model=with_chat(FLOATS)) as s, Relay(s.port, pause=0.02) as slow, Browser() as b:
+        endless(b)
+        open_page(b, slow.port)
+        b.press("e", code="KeyE", modifiers=1)
+        b.wait("byId('engine').offsetParent !== null || getComputedStyle(byId('engine')).display === 'block'")
+        say(b, "A bear")
+        b.wait("figures.heat.length > 0", 60)
+        say_so = b.run("byId('figures').innerText")
+        for words in ("Exact", "Live neurons by layer", "of all neurons", "Tokens per second", "Until the first token",
+                      "Cache of conversations"):
+            check(words in say_so, words, say_so)
+        check("Read from storage" not in say_so, say_so)
+        shares = b.run("figures.heat[0]")
+        check(len(shares) == s.get("/stats").json()["n_layer"], shares)
+        check(all(0 <= x <= 1 for x in shares) and max(shares) > 0, shares)
+        shoot(b, "engine")
+        b.press("Escape")
+        b.wait(DONE)
+        check_clean(b, slow.port)
+
+
+CONTRAST = """(() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+  const read = c => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = c;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const linear = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = c => 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]);
+  const ground = e => {
+    for (; e; e = e.parentElement) {
+      const c = read(getComputedStyle(e).backgroundColor);
+      if (c[3] > 250) return c;
+    }
+    return [255, 255, 255, 255];
+  };
+  const bad = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let t = walker.nextNode(); t; t = walker.nextNode()) {
+    const e = t.parentElement, box = e.getBoundingClientRect();
+    if (!t.data.trim() || box.width < 2 || box.height < 2 || !e.checkVisibility()) continue;
+    if (e.closest("script, style, noscript, .visually-hidden, [disabled], .skip, option")) continue;
+    const a = light(read(getComputedStyle(e).color)), b = light(ground(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.push(t.data.trim().slice(0, 30) + " " + ratio.toFixed(2));
+  }
+  return bad;
+})()"""
+
+ANSWER = """## Sizes
+
+A *small* model, **bold** and `code`, a [link](https://example.org/).
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+```c
+int main(void) { return 0; } /* a line that is longer than a narrow window is wide, by far */
+```
+
+> a quote
+
+1. one
+2. two
+"""
+
+
+@case
+def it_looks_right_at_both_sizes_light_and_dark():
+    with Server("-t", "1", model=with_chat(FLOATS)) as s, Browser() as b:
+        writes(b, ANSWER)
+        open_page(b, s.port)
+        say(b, "Show me what you can write, with a word that is very long: " + "extra" * 30)
+        b.wait(DONE)
+        n_made = b.run(f"{LAST}.querySelectorAll('table, pre, blockquote, ol, h2, strong, em, a').length")
+        check(n_made == 8, n_made)
+        for size, (width, height) in SIZES.items():
+            b.resize(width, height)
+            for dark in (False, True):
+                b.choose(dark)
+                scheme = "dark" if dark else "light"
+                for panel in (False, True):
+                    b.run(f"showEngine({json.dumps(panel)}); byId('log').scrollTop = 0")
+                    b.wait("true")
+                    time.sleep(0.2)
+                    name = f"{size}-{scheme}" + ("-engine" if panel else "")
+                    shoot(b, name)
+                    wide = b.run("document.scrollingElement.scrollWidth")
+                    check(wide <= width, name, "is wider than the window:", wide)
+                    check(b.run("byId('log').scrollWidth <= byId('log').clientWidth"), name, "scrolls sideways")
+                    check(b.run(CONTRAST) == [], name, b.run(CONTRAST))
+                b.run("showEngine(false)")
+                for dialog in ("settings", "shortcuts"):
+                    b.run("openSettings()" if dialog == "settings" else "byId('shortcuts').showModal()")
+                    shoot(b, f"{size}-{scheme}-{dialog}")
+                    check(b.run(CONTRAST) == [], dialog, b.run(CONTRAST))
+                    b.press("Escape")
+                    b.wait("!document.querySelector('dialog[open]')")
+        b.click("#side-open")
+        b.wait("getComputedStyle(byId('side')).visibility === 'visible'")
+        time.sleep(0.2)
+        shoot(b, "narrow-list")
+        b.press("Escape")
+        b.wait("getComputedStyle(byId('side')).visibility === 'hidden'")
+        check_clean(b, s.port)
+
+
+FOCUSED = """(() => {
+  const e = document.activeElement;
+  if (e === document.body) return null;
+  const label = e.labels && e.labels[0] ? e.labels[0].textContent : "";
+  const isShown = getComputedStyle(e).outlineStyle !== "none" || e.id === "composer-text" || e.id === "log";
+  return [e.tagName + "#" + (e.id || e.className), (e.ariaLabel || label || e.textContent).trim(), isShown];
+})()"""
+NAMED = ("button", "textbox", "combobox", "link", "dialog", "navigation")
+
+
+@case
+def the_keyboard_reaches_all_and_names_are_there():
+    with Server("-t", "1", model=with_chat(MODEL)) as s, Browser() as b:
+        b.change_requests(lambda body: {**body, "max_tokens": 8})
+        open_page(b, s.port)
+        say(b, "One")
+        b.wait(DONE)
+        b.run("document.querySelector('.skip').focus()")
+        names = []
+        for _ in range(60):
+            at = b.run(FOCUSED)
+            if at is None:
+                break
+            check(at[1] or at[0] == "MAIN#log", "no name", at)
+            check(at[2], "the focus cannot be seen", at)
+            names.append(at[0])
+            b.press("Tab")
+        check(names[0] == "A#skip", names)
+        wanted = ["BUTTON#new-chat", "SELECT#model", "BUTTON#settings-open", "BUTTON#engine-toggle",
+                  "TEXTAREA#composer-text"]
+        check([n for n in names if n in wanted] == wanted, names)
+        tree = b.call("Accessibility.getFullAXTree")["nodes"]
+        for node in tree:
+            role, name = node.get("role", {}).get("value"), node.get("name", {}).get("value", "")
+            check(node.get("ignored") or role not in NAMED or name.strip(), "no name", node)
+        check_clean(b, s.port)
+
+
+def reason_to_skip():
+    if not os.environ.get("HEARTH_LONG"):
+        return "only in make test-long"
+    return "" if find_browser() else "there is no Chromium (Debian: chromium)"
+
+
+if __name__ == "__main__":
+    if reason_to_skip():
+        cases._cases.clear()
+
+        @case
+        def a_browser_uses_the_page():
+            raise cases.Skip(reason_to_skip())
+
+    run_all(__file__)

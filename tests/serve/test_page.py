@@ -1,0 +1,323 @@
+"""The page as bytes, the figures that it shows, and what is in deploy/. Called by CTest with the program's path; a
+browser uses the page in test_browser.py."""
+
+import base64
+import hashlib
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+from server import HEARTH, MODEL, SOURCE, Server, case, cases, check, good, program, run_all, scratch
+from program import least_ram
+
+DEPLOY = os.path.join(SOURCE, "deploy")
+FLOATS = program.data("models/storyteller-drelu/storyteller-drelu-f32.gguf")  # with neurons that are not active
+
+
+class Elements(html.parser.HTMLParser):
+    """Elements with their attributes, and the texts of style and script."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self.inside = [], {"style": [], "script": []}, None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.inside = tag if tag in self.texts else None
+        if self.inside:
+            self.texts[tag].append("")
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside:
+            self.texts[self.inside][-1] += data
+
+
+def policy_of(answer):
+    return {part.split()[0]: part.split()[1:] for part in answer.headers["content-security-policy"].split(";")}
+
+
+# ---- the page ------------------------------------------------------------------------------------------------------
+
+
+@case
+def the_page_is_one_file_that_allows_itself_alone():
+    with Server() as s:
+        answer = s.get("/")
+        check(answer.status == 200 and answer.headers["content-type"] == "text/html; charset=utf-8", answer.headers)
+        check(answer.headers["cache-control"] == "no-cache" and "set-cookie" not in answer.headers, answer.headers)
+        check(answer.headers["referrer-policy"] == "no-referrer", answer.headers)
+        check(answer.headers["x-content-type-options"] == "nosniff", answer.headers)
+        check(10_000 < len(answer.body) < 150_000, len(answer.body))
+        page = Elements(answer.body.decode())
+        policy = policy_of(answer)
+        for tag in ("style", "script"):
+            (text,) = page.texts[tag]
+            hashed = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            check(policy[tag + "-src"] == [f"'sha256-{hashed}'"], tag, policy)
+        check(policy["default-src"] == ["'none'"] and policy["connect-src"] == ["'self'"], policy)
+        check(policy["img-src"] == ["data:"], policy)
+        for name in ("base-uri", "form-action", "frame-ancestors"):
+            check(policy[name] == ["'none'"], name, policy)
+        head = s.ask("HEAD", "/")
+        check(head.status == 200 and head.body == b"", head.raw)
+        check(head.headers["content-length"] == str(len(answer.body)), head.raw)
+        check(head.headers["content-security-policy"] == answer.headers["content-security-policy"], head.raw)
+        check(s.post("/", {}).status == 405, "POST")
+        check("content-security-policy" not in s.get("/health").headers, "other answers have headers of the page")
+
+
+@case
+def the_page_loads_nothing_and_parses_no_html():
+    with Server() as s:
+        text = s.get("/").body.decode()
+    page = Elements(text)
+    for tag, attributes in page.elements:
+        for name, value in attributes.items():
+            check(name != "style" and not name.startswith("on"), tag, name)
+            if name in ("src", "href", "action", "srcset", "data", "poster"):
+                check(value.startswith(("#", "data:image/png;base64,")), tag, name, value)
+        check(tag not in ("iframe", "object", "embed", "base", "frame"), tag)
+    check(not re.search(r"https?://", re.sub(r"\^https\?:\\/\\/", "", text)), "an address")
+    check(not re.search(r"url\(|@import", page.texts["style"][0]), "the style loads something")
+    script = page.texts["script"][0]
+    for word in (r"innerHTML", r"outerHTML", r"insertAdjacentHTML", r"document\.write", r"\beval\b", r"\bFunction\(",
+                 r"DOMParser", r"createContextualFragment", r"\bimport\(", r"document\.cookie", r"localStorage",
+                 r"setTimeout\(\s*[\"'`]", r"javascript:", r"WebSocket", r"EventSource", r"XMLHttpRequest",
+                 r"sendBeacon"):
+        check(not re.search(word, script), word)
+    labels = {a.get("for") for tag, a in page.elements if tag == "label"}
+    for tag, a in page.elements:
+        if tag in ("input", "textarea", "select"):
+            check(a.get("id") in labels or a.get("aria-label"), "no label", tag, a)
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    check(len(ids) == len(set(ids)), "an id twice")
+    named = set(re.findall(r'\b(?:byId|on)\("([\w-]+)"[,)]', script))
+    check(named <= set(ids) | {"set-"}, "no such element", named - set(ids))
+
+
+@case
+def the_page_needs_no_key_and_its_figures_do():
+    with Server(env={"HEARTH_API_KEY": "sk-page"}) as s:
+        check(s.get("/").status == 200, "the page")
+        for path in ("/stats", "/props", "/v1/models"):
+            check(s.get(path).status == 401, path)
+            check(s.get(path, headers=["Authorization: Bearer sk-page"]).status == 200, path)
+        check(s.get("/", host="example.org").status == 403, "another host")
+
+
+# ---- figures -------------------------------------------------------------------------------------------------------
+
+ASK = {"prompt": "Once upon a time", "seed": 3, "max_tokens": 60, "temperature": 1.0}
+
+
+def settled(s, tokens):
+    """The figures after a request: a moment passes between its answer and the next ones."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        stats = s.get("/stats").json()
+        if stats["generated_tokens"] >= tokens and stats["running"] == 0:
+            return stats
+        time.sleep(0.02)
+    check(False, "the figures do not come", stats)
+
+
+@case
+def stats_are_those_of_the_requests():
+    with Server("-t", "1") as s:
+        first = s.get("/stats").json()
+        check(first["generated_tokens"] == 0 and first["requests"] == [] and first["exact"] is True, first)
+        check("storage" not in first and "neurons" not in first, first)
+        usage = s.post("/v1/completions", ASK).json()["usage"]
+        n = usage["completion_tokens"]
+        then = settled(s, n)
+        check(then["generated_tokens"] >= n and then["prompt_tokens"] == usage["prompt_tokens"], then, usage)
+        check(then["seconds"] > first["seconds"] and then["pages_used"] > 0 and then["kept"] == 1, then)
+        s.post("/v1/completions", ASK)
+        check(settled(s, 2 * n)["cached_tokens"] == usage["prompt_tokens"] - 1, "the cache")
+        check("GET /stats" not in "".join(filter(None, s.lines)), "a line for each look")
+
+
+@case
+def live_neurons_are_counted_while_they_are_watched():
+    with Server("-t", "1", model=FLOATS) as s:
+        layers = s.get("/stats").json()["n_layer"]
+        usage = s.post("/v1/completions", ASK).json()["usage"]
+        stats = settled(s, usage["completion_tokens"])
+    told = good("run", FLOATS, "-p", ASK["prompt"], "-n", "60", "--seed", "3", "--temp", "1", "-q", "--stats",
+                "-t", "1")
+    line = re.search(r"live neurons by layer, %:((?: [\d.]+)+); mean", told.stderr.decode())
+    check(line, told.stderr)
+    n = stats["neurons"]["tokens"]
+    check(n == usage["total_tokens"] - 1, stats, usage)  # the last token is not evaluated
+    shares = [100 * x / stats["neurons"]["tokens"] for x in stats["neurons"]["layers"]]
+    check(len(shares) == layers, stats)
+    told = [float(x) for x in line[1].split()]
+    # It has a token more.
+    check(len(told) == layers and all(abs(a - b) < 100 / n for a, b in zip(shares, told)), shares, told)
+
+
+@case
+def requests_show_how_far_they_are():
+    with Server("-t", "1", "-c", "0", "--parallel", "1") as s:
+        n = s.get("/props").json()["n_ctx"] - 8
+        bodies = [{"prompt": [5 + k] * n, "max_tokens": 4, "stream": True} for k in range(3)]
+        threads = [threading.Thread(target=s.post, args=("/v1/completions", body)) for body in bodies]
+        for t in threads:
+            t.start()
+        states, befores = set(), set()
+        while any(t.is_alive() for t in threads):
+            for r in s.get("/stats").json()["requests"]:
+                check(re.fullmatch("cmpl-[0-9a-f]{32}", r["id"]), r)
+                check(r["prompt_tokens"] == n and r["evaluated_tokens"] <= n, r)
+                states.add(r["state"])
+                befores.add(r["before"])
+        check("waiting" in states and states & {"prompt", "generating"}, states)
+        check({0, 1} <= befores <= {0, 1, 2}, befores)
+        check(s.get("/stats").json()["requests"] == [] or settled(s, 0)["requests"] == [], "requests that are over")
+
+
+@case
+def approximate_modes_are_named():
+    with Server("--kv", "q8_0") as s:
+        stats = s.get("/stats").json()
+        check(stats["exact"] is False and stats["approximate"] == ["kv"], stats)
+
+
+# ---- a limit of time -----------------------------------------------------------------------------------------------
+
+
+@case
+def a_request_ends_at_the_limit_of_time():
+    """One runs at a time, and all together take longer than that: the last ones end while they wait, or in between."""
+    n = 60
+    with Server("-t", "1", "-c", "0", "--parallel", "1", "--max-request-seconds", "0.5") as s:
+        long = {"prompt": "Once", "ignore_eos": True, "max_tokens": 100000}
+        answers = [None] * n
+
+        def ask(k):
+            answers[k] = s.post("/v1/completions", {**long, "seed": k, "stream": k % 2 == 1})
+
+        threads = [threading.Thread(target=ask, args=(k,)) for k in range(n)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        late = [a for k, a in enumerate(answers) if k % 2 == 0 and a.status == 408]
+        check(late and all(a.status in (200, 408) for a in answers[::2]), [a.status for a in answers])
+        for a in late:
+            check(a.error()["type"] == "timeout_error" and "0.5 seconds" in a.error()["message"], a.raw)
+            check(a.headers["x-should-retry"] == "false", a.raw)
+        check(all(a.status == 200 for a in answers[1::2]), "streams have begun")
+        cut = [a for a in answers[1::2] if b"[DONE]" not in a.body]
+        check(cut, "no stream was cut")
+        for a in cut:
+            check(b'"type": "timeout_error"' in a.body and a.body.endswith(b"0\r\n\r\n"), a.raw[-400:])
+        check(s.get("/slots").json() == [], "a request is left")
+        check(s.post("/v1/completions", {**ASK, "max_tokens": 2}).status == 200, "nothing works any more")
+
+
+# ---- deploy --------------------------------------------------------------------------------------------------------
+
+
+def names_in(text):
+    """Names of metrics in queries, without the endings of histograms; those of recorded rules have colons."""
+    found = re.findall(r"(?<![:\w])hearth_\w+(?!\w*:)", re.sub(r"instance:[\w:]+", "", text))
+    return {re.sub(r"_(bucket|sum|count)$", "", name) for name in found}
+
+
+# Only a model whose weights come from storage has them.
+STORED = {"hearth_cluster_hits_total", "hearth_cluster_misses_total", "hearth_store_read_bytes_total",
+          "hearth_store_stall_seconds_total"}
+
+
+def read_deploy(*path):
+    with open(os.path.join(DEPLOY, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+@case
+def dashboards_and_rules_name_metrics_that_exist():
+    with Server() as s:
+        served = set(re.findall(r"^# TYPE (\w+) ", s.get("/metrics").body.decode(), re.M))
+    rules = read_deploy("prometheus", "hearth.rules.yml")
+    expressions = "\n".join(re.findall(r"^ +expr: (?:>-\n)?((?:.*\n)(?: {10}.*\n)*)", rules, re.M))
+    check(names_in(expressions) and names_in(expressions) <= served, names_in(expressions) - served)
+    recorded = set(re.findall(r"- record: (\S+)", rules))
+    check(set(re.findall(r"instance:\w+:\w+", expressions)) <= recorded, "a rule that is not recorded")
+    dashboard = json.loads(read_deploy("grafana", "hearth.json"))
+    used = names_in(json.dumps([t["expr"] for p in dashboard["panels"] for t in p["targets"]]))
+    check(len(used) > 10 and used <= served | STORED and STORED <= used, used - served)
+    panels = dashboard["panels"]
+    check(len({p["id"] for p in panels}) == len(panels), "an id twice")
+    places = [tuple(p["gridPos"][k] for k in "xywh") for p in panels]
+    cells = [(x + i, y + j) for x, y, w, h in places for i in range(w) for j in range(h)]
+    check(len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24, "panels overlap")
+
+
+@case
+def a_model_from_storage_has_its_metrics():
+    options = ("-t", "1", "-c", "128", "--batch", "16", "--gpu", "none")
+    least = int(least_ram("serve", FLOATS, "--port", "0", "--check", *options))  # without the cache of requests
+    with Server(*options, "--ram", str(least + (8 << 20)), model=FLOATS) as s:
+        n = s.post("/v1/completions", ASK).json()["usage"]["completion_tokens"]
+        stats = settled(s, n)
+        metrics = dict(re.findall(r"^(hearth_\w+) (\S+)$", s.get("/metrics").body.decode(), re.M))
+    storage = stats["storage"]
+    check(len(storage["layers"]) == stats["n_layer"] and "neurons" not in stats, stats)
+    check(sum(hit for hit, _ in storage["layers"]) == storage["hits"] > 0, storage)
+    check(sum(miss for _, miss in storage["layers"]) == storage["misses"], storage)
+    check(STORED <= set(metrics), metrics)
+    check(float(metrics["hearth_cluster_hits_total"]) == storage["hits"], metrics, storage)
+    check(float(metrics["hearth_store_read_bytes_total"]) == storage["read_bytes"] > 0, metrics, storage)
+
+
+@case
+def promtool_accepts_rules_and_metrics():
+    promtool = shutil.which("promtool")
+    if not promtool:
+        raise cases.Skip("there is no promtool (Debian: prometheus)")
+    rules = os.path.join(DEPLOY, "prometheus", "hearth.rules.yml")
+    done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
+    check(done.returncode == 0, done.stdout, done.stderr)
+    with Server() as s:
+        s.post("/v1/completions", ASK)
+        metrics = s.get("/metrics").body
+    done = subprocess.run([promtool, "check", "metrics"], input=metrics, capture_output=True)
+    check(done.returncode == 0 and not done.stderr.strip(), done.stdout, done.stderr)
+
+
+@case
+def systemd_accepts_the_units():
+    analyze = shutil.which("systemd-analyze")
+    if not analyze:
+        raise cases.Skip("there is no systemd-analyze (Debian: systemd)")
+    folder = os.path.dirname(scratch("x", b""))
+    paths = []
+    for name in ("hearth.service", "hearth.socket"):
+        text = read_deploy("systemd", name)
+        if name.endswith(".service"):
+            check("ExecStart=/usr/bin/hearth " in text, text)
+        paths.append(os.path.join(folder, name))
+        with open(paths[-1], "w", encoding="utf-8") as f:
+            f.write(text.replace("/usr/bin/hearth", HEARTH))
+    where = {**os.environ, "SYSTEMD_UNIT_PATH": folder + ":"}
+    done = subprocess.run([analyze, "verify", "--man=no", *paths], capture_output=True, text=True, env=where)
+    mine = [line for line in done.stderr.splitlines() if "hearth" in line]
+    check(not mine, done.stderr)
+    done = subprocess.run([analyze, "security", "--offline=yes", "--threshold=20", paths[0]], capture_output=True,
+                          text=True, env=where)
+    check(done.returncode == 0, "exposure above 2.0", done.stdout, done.stderr)
+    print("    ", done.stdout.strip().splitlines()[-1])
+
+
+if __name__ == "__main__":
+    run_all(__file__)
