@@ -222,13 +222,41 @@ def a_restart_finds_the_cache():
 
 
 @case
+def a_prompt_is_repeated_with_its_probabilities():
+    with Server("-t", "1") as s:
+        ask = asked(max_tokens=6, logprobs=2, echo=True)
+        whole = s.post("/v1/completions", ask).json()["choices"][0]
+        probs = whole["logprobs"]
+        ids = s.post("/tokenize", {"content": STORY, "add_special": True}).json()["tokens"]
+        check(whole["text"].startswith(STORY) and len(probs["tokens"]) == len(ids) + 6, whole)
+        check(probs["token_logprobs"][0] is None and probs["top_logprobs"][0] is None, probs)
+        check(all(x <= 0 for x in probs["token_logprobs"][1:]) and probs["text_offset"] == sorted(probs["text_offset"]), probs)
+        path, out = scratch("ids", " ".join(map(str, ids)).encode()), scratch("rows", b"")
+        good("logits", MODEL, "--ids", path, "-o", out, "--force", "-q")
+        with open(out, "rb") as f:
+            rows = array.array("f", f.read())
+        n = len(rows) // len(ids)
+        for i in range(1, len(ids)):
+            row = rows[n * (i - 1):n * i]
+            check(abs(probs["token_logprobs"][i] - softmax_log(row, ids[i])) < 1e-5, i, probs)
+        plain = s.post("/v1/completions", {**ask, "echo": False}).json()["choices"][0]
+        check(STORY + plain["text"] == whole["text"] and probs["token_logprobs"][len(ids):] == plain["logprobs"]["token_logprobs"], plain, whole)
+        events = events_of(s.post("/v1/completions", {**ask, "stream": True, "n": 2}))
+        first = [c for e in events for c in e["choices"] if c["index"] == 0]
+        check("".join(c["text"] for c in first) == whole["text"], events)
+        check([x for c in first for x in c["logprobs"]["token_logprobs"]] == probs["token_logprobs"], events)
+        by_ids = s.post("/v1/completions", {**ask, "prompt": [ids, ids], "logprobs": None}).json()["choices"]
+        check(all(c["text"] == whole["text"] for c in by_ids), by_ids)
+
+
+@case
 def what_is_wrong_is_named():
     wrong = [({"temperature": 6}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"),
              ({"top_k": -1}, "top_k"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
              ({"presence_penalty": 3}, "presence_penalty"), ({"stop": ""}, "stop"), ({"stop": [1]}, "stop"),
              ({"stop": ["a"] * 17}, "stop"), ({"stop": "a" * 257}, "stop"), ({"n": 9}, "n"), ({"seed": "x"}, "seed"),
              ({"stream": 1}, "stream"), ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
-             ({"logprobs": 6}, "logprobs"), ({"logprobs": True}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": True}, "echo"), ({"prompt": 5}, "prompt"),
+             ({"logprobs": 6}, "logprobs"), ({"logprobs": True}, "logprobs"), ({"suffix": "x"}, "suffix"), ({"echo": 1}, "echo"), ({"prompt": 5}, "prompt"),
              ({"prompt": [1, -1]}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": None}, "prompt"),
              ({"prompt": ["a", 1]}, "prompt"), ({"prompt": ["a"] * 65}, "prompt")]
     with Server("-t", "1", "-c", "64", model=story_with_template()) as s:

@@ -127,7 +127,7 @@ static bool add_ids(fields *f, generation *g, const json_in *array)
         }
         ids[i] = (int32_t)id;
     }
-    return generation_add_prompt(g, ids, n) || no_memory(f);
+    return generation_add_prompt(g, ids, n, NULL, 0) || no_memory(f);
 }
 
 static bool add_text(fields *f, generation *g, const json_in *value)
@@ -137,7 +137,7 @@ static bool add_text(fields *f, generation *g, const json_in *value)
     size_t n_text, n;
     const char *text = json_in_bytes(value, &n_text);
     if (hearth_tokenize(g->engine->model, text, n_text, HEARTH_ADD_SPECIAL, &ids, &n, &err) == HEARTH_OK)
-        return generation_add_prompt(g, ids, n) || no_memory(f);
+        return generation_add_prompt(g, ids, n, text, n_text) || no_memory(f);
     problem_of_error(f->problem, &err);
     return false;
 }
@@ -169,7 +169,6 @@ void completions_run(void *user, call *c)
     engine *e = user;
     fields f;
     problem p;
-    bool echo = false;
     json_in *document = fields_read(c, &f, &p);
     if (!document) {
         call_problem(c, &p);
@@ -178,7 +177,6 @@ void completions_run(void *user, call *c)
     generation *g = generation_make(e, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_completion(&f, &g->probs);
-    if (fields_bool(&f, "echo", &echo) && echo) fields_fail(&f, "echo", "is not supported");
-    if (fields_ok(&f) && read_prompts(&f, g)) generation_start(g);
+    if (fields_bool(&f, "echo", &g->echo) && read_prompts(&f, g)) generation_start(g);
     else generation_refuse(g, &p);
 }

@@ -3,6 +3,8 @@
 #include "serve/api/generation.h"
 
 #include "base/clock.h"
+#include "engine/engine.h"
+#include "serve/api/prompt_scores.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +66,7 @@ void generation_free(generation *g)
 {
     for (size_t i = 0; i < generation_count(g); i++) free_choice(&g->choices[i]);
     for (size_t i = 0; i < g->n_prompt; i++) hearth_free(g->prompts[i].ids);
+    prompt_scores_close(g->scores);
     json_in_free(g->document);
     free(g->choices);
     free(g->prompts);
@@ -81,7 +84,7 @@ void generation_refuse(generation *g, const problem *p)
     generation_free(g);
 }
 
-bool generation_add_prompt(generation *g, int32_t *ids, size_t n)
+bool generation_add_prompt(generation *g, int32_t *ids, size_t n, const char *text, size_t n_text)
 {
     prompt *more = realloc(g->prompts, (g->n_prompt + 1) * sizeof *more);
     if (!more) {
@@ -89,7 +92,7 @@ bool generation_add_prompt(generation *g, int32_t *ids, size_t n)
         return false;
     }
     g->prompts = more;
-    g->prompts[g->n_prompt++] = (prompt){ids, n};
+    g->prompts[g->n_prompt++] = (prompt){ids, n, text, n_text};
     return true;
 }
 
@@ -447,10 +450,30 @@ static bool prepare(generation *g, problem *p)
     return st == HEARTH_OK;
 }
 
-/* Whether the scheduler refuses a prompt: the first choice of each is added, and others when its first token came. */
+/* The text of a prompt, which the answer repeats; of ids that of their tokens, without control tokens. */
+static bool add_echo(choice *c)
+{
+    const generation *g = c->generation;
+    const prompt *p = &g->prompts[c->i_prompt];
+    bool ok = true;
+    size_t n;
+    if (p->text) return buffer_add(&c->text, p->text, p->n_text);
+    for (size_t i = 0; ok && i < p->n; i++) {
+        const char *piece = hth_token_piece(g->engine->model->tokenizer, p->ids[i], false, &n);
+        ok = buffer_add(&c->text, piece, n);
+    }
+    return ok;
+}
+
+/* The first choice of each prompt is given to the scheduler; others follow when its first token came. */
 static bool begin(generation *g, problem *p)
 {
     hearth_error err;
+    for (size_t i = 0; g->echo && i < generation_count(g); i++) {
+        choice *c = &g->choices[i];
+        if (add_echo(c)) release_text(c, c->text.n);
+        else g->is_broken = true;
+    }
     for (size_t i = 0; i < g->n_prompt; i++) {
         hearth_status st = begin_choice(&g->choices[i * g->n_choice], &err);
         if (st == HEARTH_OK) continue;
@@ -461,6 +484,14 @@ static bool begin(generation *g, problem *p)
     return true;
 }
 
+static void begin_stream(generation *g)
+{
+    g->is_streaming = call_begin_stream(g->call);
+    if (!g->is_streaming) g->is_broken = true;
+    for (size_t i = 0; g->is_streaming && g->format->begin && i < generation_count(g); i++)
+        g->format->begin(&g->choices[i]);
+}
+
 void generation_start(generation *g)
 {
     engine *e = g->engine;
@@ -468,23 +499,28 @@ void generation_start(generation *g)
     g->first_ns = g->last_ns = g->begin_ns;
     if (hearth_scheduler_get_stats(e->scheduler).n_waiting >= e->max_waiting)
         problem_set(&p, 429, "", "%u requests wait already", e->max_waiting);
-    else prepare(g, &p);
+    else if (prepare(g, &p) && g->echo && g->probs.wanted && !prompt_scores_open(g))
+        problem_set(&p, 503, "", "out of memory");
     if (p.status) {
         generation_refuse(g, &p);
         return;
     }
     g->next = e->generations;
     e->generations = g;
-    if (!begin(g, &g->problem)) {
-        /* The choices that have begun are cancelled by generations_tend; the call ends with the last of them. */
-        g->is_broken = true;
-        return;
-    }
-    if (!g->is_stream) return;
-    g->is_streaming = call_begin_stream(g->call);
-    if (!g->is_streaming) g->is_broken = true;
-    for (size_t i = 0; g->is_streaming && g->format->begin && i < generation_count(g); i++)
-        g->format->begin(&g->choices[i]);
+    /* What the scheduler refuses ends the call by generations_tend, with the choices that it has. */
+    if (!g->scores && !begin(g, &g->problem)) g->is_broken = true;
+    else if (g->is_stream && !g->scores) begin_stream(g);
+}
+
+/* Part of the prompts was evaluated for their probabilities; the answer begins behind the last one. */
+static void go_on_scoring(generation *g)
+{
+    if (prompt_scores_go_on(g)) return;
+    prompt_scores_close(g->scores);
+    g->scores = NULL;
+    if (g->problem.status) g->is_broken = true;
+    if (g->is_stream && !g->is_broken) begin_stream(g);
+    if (!g->is_broken && !begin(g, &g->problem)) g->is_broken = true;
 }
 
 /* Choices that wait for the first token of another one, whose prompt they share, begin. */
@@ -542,7 +578,8 @@ uint64_t generations_tend(engine *e)
             cancel_late(g);
         } else {
             pause(g, call_is_paused(g->call));
-            if (g->n_begun < generation_count(g)) begin_others(g);
+            if (g->scores) go_on_scoring(g), next_ns = now;
+            else if (g->n_begun < generation_count(g)) begin_others(g);
             if (end_ns < next_ns) next_ns = end_ns;
         }
     }

@@ -76,6 +76,8 @@ struct choice {
 typedef struct prompt {
     int32_t *ids; /* freed by hearth_free */
     size_t n;
+    const char *text; /* n_text bytes that it was made of; NULL: it was given as ids */
+    size_t n_text;
 } prompt;
 
 struct generation {
@@ -102,7 +104,8 @@ struct generation {
     size_t n_prompt;
     /* The answer. */
     choice *choices;
-    size_t n_begun, n_over, n_started; /* of choices: given to the scheduler, ended, known to clients */
+    struct prompt_scores *scores; /* NULL: none, or they are computed */
+    size_t n_begun, n_over; /* of choices: given to the scheduler, ended */
     bool is_streaming, is_broken;
     problem problem; /* status 0: none so far */
     uint64_t begin_ns, first_ns, last_ns;
@@ -117,8 +120,8 @@ bool generation_read(generation *g, fields *f);
 /* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */
 void sampling_read(generation *g, fields *f);
 void stops_read(generation *g, fields *f, const char *name);
-/* One prompt more; ids are the generation's. False: memory ran out. */
-bool generation_add_prompt(generation *g, int32_t *ids, size_t n);
+/* One prompt more; ids are the generation's. text: what they were made of, for echo, or NULL. False: memory ran out. */
+bool generation_add_prompt(generation *g, int32_t *ids, size_t n, const char *text, size_t n_text);
 /* Asks the scheduler for all choices of all prompts. */
 void generation_start(generation *g);
 /* Frees one that was not started, whose call has ended. */

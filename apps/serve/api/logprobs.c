@@ -5,6 +5,8 @@
 #include "engine/engine.h"
 #include "measure/perplexity.h"
 
+#include <math.h>
+
 enum { MAX_TOP_COMPLETION = 5 };
 
 void logprobs_read_chat(fields *f, logprobs *out)
@@ -36,13 +38,26 @@ static void find_top(const float *logits, size_t n_vocab, double all, token_prob
     }
 }
 
+static struct logprob_entry *add_entry(logprobs *l)
+{
+    void *more = grow_array(l->at, &l->capacity, l->n + 1, sizeof *l->at);
+    if (!more) return NULL;
+    l->at = more;
+    return &l->at[l->n++];
+}
+
+bool logprobs_add_first(logprobs *l, int32_t id)
+{
+    struct logprob_entry *e = add_entry(l);
+    if (e) *e = (struct logprob_entry){.token = {id, NAN}};
+    return e;
+}
+
 bool logprobs_add(logprobs *l, const float *logits, size_t n_vocab, int32_t id)
 {
     if (!l->wanted) return true;
-    void *more = grow_array(l->at, &l->capacity, l->n + 1, sizeof *l->at);
-    if (!more) return false;
-    l->at = more;
-    struct logprob_entry *e = &l->at[l->n++];
+    struct logprob_entry *e = add_entry(l);
+    if (!e) return false;
     double value = hth_measure_log_probability(logits, n_vocab, id);
     e->token = (token_prob){id, (float)value};
     find_top(logits, n_vocab, (double)logits[id] - value, e->top, l->n_top);
@@ -122,6 +137,10 @@ void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
     json_close(j, ']');
     json_open_compact(j, "top_logprobs", '[');
     for (size_t i = first; i < l->n; i++) {
+        if (isnan(l->at[i].token.value)) {
+            json_put_null(j, NULL);
+            continue;
+        }
         json_open_compact(j, NULL, '{');
         for (uint32_t k = 0; k < l->n_top; k++) {
             char key[512];
@@ -136,7 +155,7 @@ void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
     size_t offset = 0;
     for (size_t i = 0; i < l->n; i++) {
         if (i >= first) json_uint(j, NULL, offset);
-        (void)piece_of(model, l->at[i].token.id, &n);
+        (void)hth_token_piece(model->tokenizer, l->at[i].token.id, false, &n); /* control tokens are no text */
         offset += n;
     }
     json_close(j, ']');

@@ -29,6 +29,9 @@ void logprobs_read_completion(fields *f, logprobs *out);
 /* False: out of memory. */
 bool logprobs_add(logprobs *l, const float *logits, size_t n_vocab, int32_t id);
 
+/* The first token of a text, whose probability nothing tells: null. */
+bool logprobs_add_first(logprobs *l, int32_t id);
+
 /* An array of those that were not written yet, as chats have them. */
 void logprobs_write_list(json *j, const char *key, logprobs *l, const hearth_model *model);
 /* The member "logprobs" of those that were not written yet; null if none are wanted. */
