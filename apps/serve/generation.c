@@ -276,6 +276,10 @@ static void write_timings(json *j, const generation *g)
     json_uint(j, "predicted_n", g->n_generated);
     json_float(j, "predicted_ms", rest * 1e3, 6);
     json_float(j, "predicted_per_second", rate(g->n_generated > 0 ? g->n_generated - 1 : 0, rest), 6);
+    if (g->draft.n_drafted > 0) {
+        json_uint(j, "draft_n", g->draft.n_drafted);
+        json_uint(j, "draft_n_accepted", g->draft.n_accepted);
+    }
     json_close(j, '}');
     json_uint(j, "seed", g->sampler.seed);
 }
@@ -427,7 +431,7 @@ static void take_token(generation *g, const hearth_request_event *e)
 static bool take_event(void *user, const hearth_request_event *e)
 {
     generation *g = user;
-    g->n_cached = e->n_cached;
+    g->n_cached = e->n_cached, g->draft = e->draft;
     switch (e->state) {
     case HEARTH_REQUEST_TOKEN: take_token(g, e); return !g->is_stopped && !g->is_broken;
     case HEARTH_REQUEST_END:

@@ -53,6 +53,7 @@ struct generation {
     logprobs probs;
     bool is_stopped, is_broken;
     size_t n_prompt, n_generated, n_cached;
+    hearth_draft_stats draft;
     uint64_t begin_ns, first_ns, last_ns;
 };
 
