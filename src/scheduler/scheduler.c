@@ -448,12 +448,12 @@ static uint32_t plan_drafts(hearth_scheduler *s, uint32_t n_generating, bool has
     if (has_prompts && s->options.draft.n_draft == HEARTH_DRAFT_AUTO) return 0;
     for (request *r = s->running; r; r = r->next) {
         if (r->n_part == 0) continue;
-        size_t n_left_now = r->n_max - r->n_token; /* the last token is not evaluated */
+        size_t n_most = r->n_max - r->n_token - 1; /* the last token is not evaluated */
         r->place = &s->places[n_place++];
         *r->place = (hth_draft_place){.session = r->session,
                                       .tokens = r->tokens,
                                       .n_token = r->n_token,
-                                      .n_most = n_left_now < HTH_DRAFT_MAX ? (uint32_t)n_left_now - 1 : HTH_DRAFT_MAX};
+                                      .n_most = n_most < HTH_DRAFT_MAX ? (uint32_t)n_most : HTH_DRAFT_MAX};
     }
     hth_drafter_choose(s->drafter, s->places, n_place, has_prompts ? n_room - 1 : n_room);
     for (request *r = s->running; r; r = r->next)

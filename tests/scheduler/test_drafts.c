@@ -277,7 +277,9 @@ TEST(a_text_may_end_at_each_token_of_a_draft)
             if (kind == 0) all[i].max_token = (uint32_t)i + 1;
             if (kind == 1) all[i].stop_at = (size_t)i + 1;
             if (kind == 2) all[i].n = N_CTX - 1 - (size_t)i, all[i].max_token = 0;
-            if (kind == 3) all[i].grammar = "root ::= \"abcab\" (\"abcab\" \"abcab\"?)*", all[i].sampler.temperature = 2.0f;
+            if (kind == 3) all[i].grammar = "root ::= \"abcab\" (\"abcab\" \"abcab\"?)*";
+            if (kind == 3) all[i].sampler.temperature = 2.0f, all[i].sampler.seed = (uint64_t)i;
+            for (size_t k = 0; kind == 3 && k < all[i].n; k++) all[i].prompt[k] = k % 2 ? 263 : 266; /* "abc", "ab" */
         }
         if (kind == 2)
             for (int i = 0; i < N; i++)
