@@ -10,7 +10,8 @@ int drafts_check(const args *a)
     if (args_uint(a, "speculate", HEARTH_DRAFT_AUTO) == 0)
         return usage_error("--draft and --speculate 0 contradict each other");
     if (args_has(a, "ram"))
-        return usage_error("--draft: the second model is not within the limit of --ram; leave one of them out");
+        return usage_error(
+            "--draft: the second model is not within the limit of --ram; leave one of them out");
     return 0;
 }
 

@@ -9,7 +9,8 @@
 
 #define DRAFT_OPTIONS                                                                                        \
     OPT_UINT("speculate", 0, "N|auto", 0, 15,                                                                \
-             "evaluate N tokens that may follow with each token: same text, less time where the text repeats; 0: none; "    \
+             "evaluate N tokens that may follow with each token: same text, less time where the text "       \
+             "repeats; 0: none; "                                                                            \
              "default auto: as many as are worth their time",                                                \
              .choices = "auto", .flags = OPTION_OPEN | OPTION_ADVANCED),                                     \
         OPT_FILE("draft", 0, "FILE", "a small model of the same vocabulary that guesses them too",           \

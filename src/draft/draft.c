@@ -11,7 +11,9 @@
 /* Other sequences wait so much longer for a step with drafts. */
 #define MAX_SLOWER 1.25
 /* Drafts that are not evaluated before one is tried again. */
-enum { FIRST_PATIENCE = 32, MAX_PATIENCE = 512 };
+enum { FIRST_PATIENCE = 32, MAX_PATIENCE = 256 };
+/* Steps for which a measured time counts. */
+enum { LASTING = 256 };
 
 /* ---- where they come from ------------------------------------------------------------------------------ */
 
@@ -81,9 +83,18 @@ static void average(double *mean, double now)
     *mean += weight * (now - *mean);
 }
 
+static bool is_known(const hth_draft_costs *c, uint32_t n_token)
+{
+    return n_token <= HTH_DRAFT_MAX_TOKENS && c->last[n_token] > 0 && c->n_step - c->last[n_token] < LASTING;
+}
+
 void hth_draft_measure(hth_draft_costs *c, uint32_t n_token, double seconds)
 {
-    if (n_token <= HTH_DRAFT_MAX_TOKENS) average(&c->seconds[n_token], seconds);
+    c->n_step++;
+    if (n_token > HTH_DRAFT_MAX_TOKENS) return;
+    if (!is_known(c, n_token)) c->seconds[n_token] = 0.0;
+    average(&c->seconds[n_token], seconds);
+    c->last[n_token] = c->n_step;
 }
 
 void hth_draft_measure_model(hth_draft_costs *c, double seconds) { average(&c->model_seconds, seconds); }
@@ -91,15 +102,13 @@ void hth_draft_measure_model(hth_draft_costs *c, double seconds) { average(&c->m
 double hth_draft_seconds(const hth_draft_costs *c, uint32_t n)
 {
     uint32_t below = n < HTH_DRAFT_MAX_TOKENS ? n : HTH_DRAFT_MAX_TOKENS, above = n + 1, first = 1;
-    while (below > 0 && c->seconds[below] == 0.0) below--;
-    while (above <= HTH_DRAFT_MAX_TOKENS && c->seconds[above] == 0.0) above++;
-    bool has_above = above <= HTH_DRAFT_MAX_TOKENS;
-    if (below == 0) return has_above ? c->seconds[above] : 0.0; /* fewer tokens do not take longer */
+    while (below > 0 && !is_known(c, below)) below--;
+    if (below == 0) return 0.0;
     double low = c->seconds[below];
-    if (has_above && c->seconds[above] <= low) return c->seconds[above];
     if (below == n) return low;
-    if (has_above) return low + (c->seconds[above] - low) * (n - below) / (above - below);
-    while (first < below && c->seconds[first] == 0.0) first++;
+    while (above <= HTH_DRAFT_MAX_TOKENS && !is_known(c, above)) above++;
+    if (above <= HTH_DRAFT_MAX_TOKENS) return low + (c->seconds[above] - low) * (n - below) / (above - below);
+    while (!is_known(c, first)) first++;
     double each = first < below ? (low - c->seconds[first]) / (below - first) : FIRST_PRICE * low / below;
     return low + (each > 0.0 ? each : 0.0) * (n - below);
 }
@@ -130,7 +139,8 @@ static void add_best(const hth_draft_costs *c, hth_draft_offer *offers, uint32_t
         hth_draft_offer *o = next_best(offers, n_offer, &chance);
         if (!o) break;
         order[n++] = o, o->n++;
-        if (o->source == HTH_DRAFT_MODEL && o->n > n_long) n_long = o->n; /* sequences share the steps of a model */
+        if (o->source == HTH_DRAFT_MODEL && o->n > n_long)
+            n_long = o->n; /* sequences share the steps of a model */
         expected += chance;
         double seconds = hth_draft_seconds(c, n_base + n) + n_long * c->model_seconds;
         bool is_slow = n_base > 1 && seconds > MAX_SLOWER * base;
@@ -158,7 +168,7 @@ void hth_draft_choose(const hth_draft_costs *c, hth_draft_offer *offers, uint32_
 {
     uint32_t n_used = 0;
     for (uint32_t i = 0; i < n_offer; i++) offers[i].n = 0;
-    if (hth_draft_seconds(c, n_base) == 0.0) return; /* nothing to compare with */
+    if (!is_known(c, n_base)) return; /* nothing to compare with */
     add_best(c, offers, n_offer, n_base, n_room);
     for (uint32_t i = 0; i < n_offer; i++) n_used += offers[i].n;
     for (uint32_t i = 0; i < n_offer; i++) {

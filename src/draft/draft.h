@@ -53,15 +53,19 @@ double hth_draft_share(const hth_draft_history *h, hth_draft_source source);
 /* ---- how many are worth it ----------------------------------------------------------------------------- */
 
 enum { HTH_DRAFT_MAX_TOKENS = 128 }; /* of a step whose time is kept */
-/* Times of steps whose tokens all want logits, by the number of tokens. */
+/* Times of steps whose tokens all want logits, by the number of tokens. They grow with contexts and change with what else
+ * the machine does: those of many steps ago count no more. */
 typedef struct hth_draft_costs {
-    double seconds[HTH_DRAFT_MAX_TOKENS + 1]; /* 0: none was measured */
-    double model_seconds;                     /* of a token of a draft that a model makes, of all sequences together */
+    double seconds[HTH_DRAFT_MAX_TOKENS + 1];
+    uint64_t last[HTH_DRAFT_MAX_TOKENS + 1]; /* in which step it was measured; 0: in none */
+    uint64_t n_step;
+    double model_seconds; /* of a token of a draft that a model makes, of all sequences together */
 } hth_draft_costs;
 
 void hth_draft_measure(hth_draft_costs *c, uint32_t n_token, double seconds);
 void hth_draft_measure_model(hth_draft_costs *c, double seconds);
-/* The time of a step of n tokens; of numbers that were not measured, as those beside it let expect. 0: none was. */
+/* The time of a step of n tokens; of numbers that were not measured, as those beside it let expect. 0: none of up to n
+ * was. */
 double hth_draft_seconds(const hth_draft_costs *c, uint32_t n_token);
 
 /* A draft that a sequence offers. */
@@ -74,7 +78,8 @@ typedef struct hth_draft_offer {
 
 /* Chooses n of each offer, for a step with n_base tokens besides and room for n_room more: those with which the step gives
  * the most tokens in its time, if they come true as often as before. Where sequences share the step, it takes at most a
- * quarter longer. Sources that seldom come true are tried again from time to time. */
+ * quarter longer. Sources that seldom come true are tried again from time to time. A step without drafts is measured
+ * first. */
 void hth_draft_choose(const hth_draft_costs *c, hth_draft_offer *offers, uint32_t n_offer, uint32_t n_base,
                       uint32_t n_room);
 /* Chooses n_wanted tokens of each offer, as far as it has them and there is room. */

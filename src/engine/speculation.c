@@ -32,24 +32,26 @@ static const char *why_none(const hearth_model *m, const hearth_session_options 
 static bool is_same_text(hth_str a, hth_str b) { return a.n == b.n && memcmp(a.bytes, b.bytes, a.n) == 0; }
 
 /* Rows of the models that pad their vocabularies may differ. */
-static hearth_status check_vocabulary(const hearth_model *target, const hearth_model *model, hearth_error *err)
+static hearth_status check_vocabulary(const hearth_model *target, const hearth_model *model,
+                                      hearth_error *err)
 {
     const hth_tokenizer *a = target->tokenizer, *b = model->tokenizer;
     const char *path = hth_gguf_path(model->file), *path_target = hth_gguf_path(target->file);
     if (!a || !b)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft for %s: the vocabulary of %s is not known", path,
-                        path_target, a ? path : path_target);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s cannot draft for %s: the vocabulary of %s is not known", path, path_target,
+                        a ? path : path_target);
     int32_t n = hth_tokenizer_n_vocab(a), n_model = hth_tokenizer_n_vocab(b);
     if (n != n_model)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s cannot draft for %s: it has a vocabulary of %d tokens, not the same one of %d", path,
-                        path_target, n_model, n);
+                        "%s cannot draft for %s: it has a vocabulary of %d tokens, not the same one of %d",
+                        path, path_target, n_model, n);
     for (int32_t i = 0; i < n; i++) {
         hth_str text = hth_tokenizer_entry(a, i), other = hth_tokenizer_entry(b, i);
         char shown[2][60];
         if (is_same_text(text, other)) continue;
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft for %s: token %d is '%s', not '%s'", path,
-                        path_target, i, hth_escape(shown[0], sizeof shown[0], other.bytes, other.n),
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft for %s: token %d is '%s', not '%s'",
+                        path, path_target, i, hth_escape(shown[0], sizeof shown[0], other.bytes, other.n),
                         hth_escape(shown[1], sizeof shown[1], text.bytes, text.n));
     }
     return HEARTH_OK;
@@ -68,7 +70,8 @@ static hearth_status open_model(hth_drafter *d, const hearth_session_options *o,
     if (st == HEARTH_OK) st = hth_engine_kv_pool(m, HEARTH_KV_F16, &pool, err);
     if (st != HEARTH_OK) return st;
     d->logits = hth_alloc(d->target->model->hparams.n_vocab, sizeof *d->logits);
-    if (!d->logits) return hth_fail_memory(err, d->target->model->hparams.n_vocab * sizeof *d->logits, "drafts");
+    if (!d->logits)
+        return hth_fail_memory(err, d->target->model->hparams.n_vocab * sizeof *d->logits, "drafts");
     if (hth_kv_budget_open(&d->pages, pool, n_position) == HTH_KV_RESERVED) return HEARTH_OK;
     d->pages.pool = NULL;
     return hth_fail(err, HEARTH_ERROR_MEMORY, "no memory for a cache of %u positions of %s", n_position,
@@ -95,8 +98,8 @@ static hearth_status check_options(const hearth_draft_options *o, hearth_error *
 }
 
 hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_options *options,
-                               const hearth_session_options *session, uint32_t n_position, uint32_t n_sequence,
-                               hth_drafter **out, hearth_error *err)
+                               const hearth_session_options *session, uint32_t n_position,
+                               uint32_t n_sequence, hth_drafter **out, hearth_error *err)
 {
     bool is_wanted = options->model || options->n_draft != HEARTH_DRAFT_AUTO;
     const char *why = why_none(target, session);
@@ -116,7 +119,8 @@ hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_op
     st = open_rows(d, err);
     if (st == HEARTH_OK && options->model) st = open_model(d, session, n_position, err);
     if (st == HEARTH_OK) *out = d;
-    else if (st == HEARTH_ERROR_MEMORY && d->size == 0 && !is_wanted) st = HEARTH_OK; /* the limit has no room for them */
+    else if (st == HEARTH_ERROR_MEMORY && d->size == 0 && !is_wanted)
+        st = HEARTH_OK; /* the limit has no room for them */
     if (st != HEARTH_OK || !*out) hth_drafter_close(d);
     return st;
 }
@@ -215,11 +219,12 @@ static bool are_known(const hearth_session *s, const int32_t *tokens, size_t n)
 }
 
 /* Adds what the model lacks of a text to its batch. False: it has no logits after that, or there is no room. */
-static bool catch_up(hth_drafter *d, hth_draft_place *place, uint32_t planned[HTH_N_KV_CLASS], uint32_t *n_room,
-                     hearth_error *err)
+static bool catch_up(hth_drafter *d, hth_draft_place *place, uint32_t planned[HTH_N_KV_CLASS],
+                     uint32_t *n_room, hearth_error *err)
 {
     hearth_session *s = place->session->drafts->model;
-    uint32_t same = count_same(s, place->tokens, place->n_token - 1); /* the last one is evaluated for its logits */
+    uint32_t same =
+        count_same(s, place->tokens, place->n_token - 1); /* the last one is evaluated for its logits */
     size_t n_left = place->n_token - same;
     uint32_t n = n_left < *n_room ? (uint32_t)n_left : *n_room;
     bool is_all = n == n_left;
@@ -254,8 +259,8 @@ static hearth_status draft_token(hth_drafter *d, const hth_speculation *x, int32
 }
 
 /* Draws token i of each draft that has one, and adds those that have another one behind it to the next step. */
-static hearth_status draw_all(hth_drafter *d, hth_draft_place *places, uint32_t n_place, uint32_t i, bool *goes_on,
-                              hearth_error *err)
+static hearth_status draw_all(hth_drafter *d, hth_draft_place *places, uint32_t n_place, uint32_t i,
+                              bool *goes_on, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     *goes_on = false;
@@ -319,17 +324,19 @@ static hth_draft_offer offer(const hth_drafter *d, hth_draft_place *p)
     if (has_model && (!has_text || hth_draft_share(&x->history, HTH_DRAFT_MODEL) >
                                        hth_draft_share(&x->history, x->source)))
         x->source = HTH_DRAFT_MODEL;
-    return (hth_draft_offer){
-        .source = x->source,
-        .n_most = !has_text && !has_model ? 0 : p->n_most < HTH_DRAFT_MAX ? p->n_most : HTH_DRAFT_MAX,
-        .history = &x->history};
+    return (hth_draft_offer){.source = x->source,
+                             .n_most = !has_text && !has_model     ? 0
+                                       : p->n_most < HTH_DRAFT_MAX ? p->n_most
+                                                                   : HTH_DRAFT_MAX,
+                             .history = &x->history};
 }
 
 void hth_drafter_choose(hth_drafter *d, hth_draft_place *places, uint32_t n_place, uint32_t n_room)
 {
     if (n_room > d->n_row) n_room = d->n_row;
     for (uint32_t i = 0; i < n_place; i++) d->offers[i] = offer(d, &places[i]);
-    if (d->options.n_draft == HEARTH_DRAFT_AUTO) hth_draft_choose(&d->costs, d->offers, n_place, n_place, n_room);
+    if (d->options.n_draft == HEARTH_DRAFT_AUTO)
+        hth_draft_choose(&d->costs, d->offers, n_place, n_place, n_room);
     else hth_draft_take_all(d->offers, n_place, d->options.n_draft, n_room);
     for (uint32_t i = 0; i < n_place; i++) places[i].n = d->offers[i].n;
 }

@@ -21,8 +21,8 @@ typedef struct hth_drafter {
     /* With a model: */
     hearth_batch *batch;
     hth_kv_budget pages;
-    float *logits;     /* [n_vocab] of the target */
-    bool has_failed;   /* it is not used again */
+    float *logits;   /* [n_vocab] of the target */
+    bool has_failed; /* it is not used again */
 } hth_drafter;
 
 /* Of a session. */
@@ -40,8 +40,8 @@ typedef struct hth_speculation {
 /* Drafts for at most n_sequence sessions with these options, which have n_position positions together. *out NULL: there are
  * none, perhaps with a warning. ARGUMENT: as hearth_session_use_drafts; MEMORY. */
 hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_options *options,
-                               const hearth_session_options *session, uint32_t n_position, uint32_t n_sequence,
-                               hth_drafter **out, hearth_error *err);
+                               const hearth_session_options *session, uint32_t n_position,
+                               uint32_t n_sequence, hth_drafter **out, hearth_error *err);
 /* After all sessions that use it. */
 void hth_drafter_close(hth_drafter *d);
 
@@ -56,9 +56,9 @@ typedef struct hth_draft_place {
     hearth_session *session;
     const int32_t *tokens; /* [n_token] its text, with that token */
     size_t n_token;
-    uint32_t n_most;  /* tokens of a draft at most */
-    size_t from;      /* what follows there is the draft */
-    uint32_t n;       /* tokens of the draft */
+    uint32_t n_most; /* tokens of a draft at most */
+    size_t from;     /* what follows there is the draft */
+    uint32_t n;      /* tokens of the draft */
     int32_t draft[HTH_DRAFT_MAX];
 } hth_draft_place;
 

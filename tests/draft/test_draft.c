@@ -93,7 +93,8 @@ TEST(text_that_never_repeats_loses_little)
         if (k > 0) hth_draft_note(&h, HTH_DRAFT_SHORT, false);
     }
     CHECK(lost > 0.0 && lost < 0.01 * n); /* it is tried again, seldom */
-    for (int i = 0; i < n && choose_one(&c, &h, HTH_DRAFT_SHORT) == 0; i++) {}
+    for (int i = 0; i < n && choose_one(&c, &h, HTH_DRAFT_SHORT) == 0; i++) {
+    }
     for (int i = 0; i < 12; i++) hth_draft_note(&h, HTH_DRAFT_SHORT, true);
     CHECK(choose_one(&c, &h, HTH_DRAFT_SHORT) > 2); /* until it repeats */
 }
@@ -126,9 +127,8 @@ TEST(sequences_that_share_a_step_wait_little_for_drafts_of_others)
         hth_draft_note(&wrong, HTH_DRAFT_LONG, false);
     }
     for (int i = 0; i < 16; i++)
-        offers[i] = (hth_draft_offer){.source = HTH_DRAFT_LONG,
-                                      .n_most = HTH_DRAFT_MAX,
-                                      .history = i < 4 ? &right : &wrong};
+        offers[i] = (hth_draft_offer){
+            .source = HTH_DRAFT_LONG, .n_most = HTH_DRAFT_MAX, .history = i < 4 ? &right : &wrong};
     hth_draft_choose(&c, offers, 16, 16, HTH_DRAFT_ROWS);
     for (int i = 0; i < 16; i++) {
         if (i >= 4) CHECK_INT(offers[i].n, 0);
@@ -148,8 +148,16 @@ TEST(times_between_measured_ones_lie_between_them)
     hth_draft_measure(&c, 9, 3.0);
     CHECK(fabs(hth_draft_seconds(&c, 5) - 2.0) < 1e-12);
     CHECK(fabs(hth_draft_seconds(&c, 13) - 4.0) < 1e-12);
-    hth_draft_measure(&c, 5, 9.0); /* disturbed: nine tokens take less */
-    CHECK(hth_draft_seconds(&c, 5) <= 3.0);
+    hth_draft_measure(&c, 5, 9.0); /* disturbed: less counts more */
+    hth_draft_measure(&c, 5, 1.0);
+    CHECK(hth_draft_seconds(&c, 5) <= 5.0);
     hth_draft_measure(&c, HTH_DRAFT_MAX_TOKENS + 1, 1.0); /* not kept */
     CHECK(hth_draft_seconds(&c, HTH_DRAFT_MAX_TOKENS + 1) > 3.0);
+    for (int i = 0; i < 300; i++) hth_draft_measure(&c, 2, 1.5);
+    CHECK(hth_draft_seconds(&c, 1) == 0.0 && hth_draft_seconds(&c, 9) > 1.5); /* the others are too old */
+    hth_draft_history h = hth_draft_history_begin();
+    for (int i = 0; i < 40; i++) hth_draft_note(&h, HTH_DRAFT_LONG, true);
+    CHECK_INT(choose_one(&c, &h, HTH_DRAFT_LONG), 0);
+    hth_draft_measure(&c, 1, 1.0);
+    CHECK(choose_one(&c, &h, HTH_DRAFT_LONG) > 0);
 }

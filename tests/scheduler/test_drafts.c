@@ -78,10 +78,12 @@ typedef struct wanted {
 static void make_prompt(test_random *r, wanted *w)
 {
     int32_t phrase[10];
-    *w = (wanted){.sampler = hearth_sampler_defaults(), .n = 8 + test_random_below(r, 80), .max_token = MAX_TOKEN};
+    *w = (wanted){
+        .sampler = hearth_sampler_defaults(), .n = 8 + test_random_below(r, 80), .max_token = MAX_TOKEN};
     for (size_t i = 0; i < 10; i++) phrase[i] = (int32_t)test_random_below(r, TINY_VOCAB);
     for (size_t i = 0; i < w->n; i++)
-        w->prompt[i] = test_random_below(r, 12) == 0 ? (int32_t)test_random_below(r, TINY_VOCAB) : phrase[i % 10];
+        w->prompt[i] =
+            test_random_below(r, 12) == 0 ? (int32_t)test_random_below(r, TINY_VOCAB) : phrase[i % 10];
     w->sampler.seed = test_random_below(r, 1000);
 }
 
@@ -94,8 +96,8 @@ static hearth_constraint *open_grammar(const hearth_model *m, const char *text)
 }
 
 /* Runs requests at once; the statistics are those of the scheduler. */
-static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_options *o, const wanted *all, size_t n,
-                                  outcome *out)
+static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_options *o, const wanted *all,
+                                  size_t n, outcome *out)
 {
     hearth_scheduler *s = NULL;
     hearth_constraint **constraints = calloc(n, sizeof(hearth_constraint *));
@@ -116,7 +118,8 @@ static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_
                                   .user = &out[i]};
         CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
     }
-    while (hearth_scheduler_step(s)) {}
+    while (hearth_scheduler_step(s)) {
+    }
     hearth_scheduler_stats stats = hearth_scheduler_get_stats(s);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
     hearth_scheduler_close(s);
@@ -203,7 +206,8 @@ TEST(drafts_change_no_token_and_no_logit)
     for (int t = 0; t < 3; t++)
         for (int kind = 0; kind < N_KIND; kind++) {
             const hearth_scheduler_options none = options_of(0, NULL),
-                                           text = options_of(t == 1 ? HEARTH_DRAFT_AUTO : (uint32_t)(3 + 4 * kind), NULL);
+                                           text = options_of(
+                                               t == 1 ? HEARTH_DRAFT_AUTO : (uint32_t)(3 + 4 * kind), NULL);
             for (int i = 0; i < N_PROMPT; i++) {
                 make_prompt(&r, &all[i]);
                 set_kind(&all[i], kind, temperatures[t]);
@@ -217,7 +221,8 @@ TEST(drafts_change_no_token_and_no_logit)
                 run_session(&all[i], 5, i % 16 == 0 ? other : NULL, &drafted[i]);
             for (int i = 0; i < N_PROMPT; i += test_is_long() ? 1 : 8) expect_same(&plain[i], &drafted[i], 1);
         }
-    printf("     %llu tokens drafted, %llu accepted\n", (unsigned long long)n_drafted, (unsigned long long)n_accepted);
+    printf("     %llu tokens drafted, %llu accepted\n", (unsigned long long)n_drafted,
+           (unsigned long long)n_accepted);
     CHECK(n_accepted > 1000 && n_accepted < n_drafted);
     close_models();
     free(all);
@@ -236,10 +241,12 @@ TEST(a_model_drafts_for_itself_without_a_mistake)
         make_prompt(&r, &all[i]);
         set_kind(&all[i], i % 2 ? PENALTIES : PLAIN, i % 3 ? 0.8f : 0.0f);
         all[i].ends = false;
-        for (size_t k = 0; k < all[i].n; k++) all[i].prompt[k] = (int32_t)((37 * k + 5 * k * k) % TINY_VOCAB); /* no repeats */
+        for (size_t k = 0; k < all[i].n; k++)
+            all[i].prompt[k] = (int32_t)((37 * k + 5 * k * k) % TINY_VOCAB); /* no repeats */
         all[i].prompt[0] = i;
     }
-    const hearth_scheduler_options none = options_of(0, NULL), same = options_of(4, model), another = options_of(4, other);
+    const hearth_scheduler_options none = options_of(0, NULL), same = options_of(4, model),
+                                   another = options_of(4, other);
     (void)run(model, &none, all, N, plain);
     hearth_scheduler_stats stats = run(model, &same, all, N, own);
     expect_same(plain, own, N);
@@ -279,12 +286,14 @@ TEST(a_text_may_end_at_each_token_of_a_draft)
             if (kind == 2) all[i].n = N_CTX - 1 - (size_t)i, all[i].max_token = 0;
             if (kind == 3) all[i].grammar = "root ::= \"abcab\" (\"abcab\" \"abcab\"?)*";
             if (kind == 3) all[i].sampler.temperature = 2.0f, all[i].sampler.seed = (uint64_t)i;
-            for (size_t k = 0; kind == 3 && k < all[i].n; k++) all[i].prompt[k] = k % 2 ? 263 : 266; /* "abc", "ab" */
+            for (size_t k = 0; kind == 3 && k < all[i].n; k++)
+                all[i].prompt[k] = k % 2 ? 263 : 266; /* "abc", "ab" */
         }
         if (kind == 2)
             for (int i = 0; i < N; i++)
                 for (size_t k = 0; k < N_CTX; k++) all[i].prompt[k] = (int32_t)(k % 7);
-        const hearth_scheduler_options none = options_of(0, NULL), text = options_of(15, NULL), by_model = options_of(7, model);
+        const hearth_scheduler_options none = options_of(0, NULL), text = options_of(15, NULL),
+                                       by_model = options_of(7, model);
         (void)run(model, &none, all, N, plain);
         hearth_scheduler_stats stats = run(model, &text, all, N, drafted);
         expect_same(plain, drafted, N);
@@ -316,14 +325,20 @@ TEST(what_is_kept_of_a_request_ends_where_its_text_does)
         w.sampler.temperature = 0.0f;
         for (int turn = 0; turn < 2; turn++) {
             o[turn] = (outcome){.stop_at = 30};
-            const hearth_request q = {
-                .tokens = w.prompt, .n_token = w.n, .sampler = &w.sampler, .ignore_end = true, .fn = note, .user = &o[turn]};
+            const hearth_request q = {.tokens = w.prompt,
+                                      .n_token = w.n,
+                                      .sampler = &w.sampler,
+                                      .ignore_end = true,
+                                      .fn = note,
+                                      .user = &o[turn]};
             CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
-            while (hearth_scheduler_step(s)) {}
+            while (hearth_scheduler_step(s)) {
+            }
             memcpy(w.prompt + w.n, o[turn].tokens, o[turn].n * sizeof *w.prompt);
             w.n += o[turn].n;
         }
-        CHECK_INT(hearth_scheduler_get_stats(s).n_cached, w.n - 31); /* the last token of the first turn was not evaluated */
+        CHECK_INT(hearth_scheduler_get_stats(s).n_cached,
+                  w.n - 31); /* the last token of the first turn was not evaluated */
         hearth_scheduler_close(s);
     }
     expect_same(plain, drafted, 2);
@@ -342,7 +357,8 @@ TEST(drafts_take_no_pages_that_texts_need)
         make_prompt(&r, &all[i]);
         all[i].sampler.temperature = 0.0f;
     }
-    hearth_scheduler_options none = options_of(0, NULL), text = options_of(15, NULL), by_model = options_of(6, other);
+    hearth_scheduler_options none = options_of(0, NULL), text = options_of(15, NULL),
+                             by_model = options_of(6, other);
     none.n_position = text.n_position = by_model.n_position = N_CTX;
     none.n_running = text.n_running = by_model.n_running = 6;
     const hearth_scheduler_stats before = run(model, &none, all, N, plain);
@@ -397,7 +413,8 @@ TEST(a_step_with_a_draft_that_is_cancelled_is_evaluated_again)
                                       .fn = note,
                                       .user = &i};
             CHECK_OK(hearth_scheduler_add(s, &q, &id, err));
-            while (hearth_scheduler_step(s)) {}
+            while (hearth_scheduler_step(s)) {
+            }
             CHECK(i.n_step > at);
             expect_same(&plain, &i.o, 1);
             hearth_scheduler_close(s);
@@ -436,7 +453,8 @@ TEST(a_model_with_a_state_has_no_drafts_and_says_so)
     test_random r = {17};
     open_models("mamba2");
     make_prompt(&r, &w);
-    const hearth_scheduler_options none = options_of(0, NULL), text = options_of(4, NULL), by_itself = options_of(HEARTH_DRAFT_AUTO, NULL);
+    const hearth_scheduler_options none = options_of(0, NULL), text = options_of(4, NULL),
+                                   by_itself = options_of(HEARTH_DRAFT_AUTO, NULL);
     (void)run(model, &none, &w, 1, &plain);
     test_log_start();
     (void)run(model, &by_itself, &w, 1, &drafted);
