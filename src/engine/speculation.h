@@ -1,5 +1,5 @@
 /* Drafts of sessions (hearth_draft_options). A step evaluates the next token of a text and a draft of those after it; the
- * session is then ahead of its position. Whoever samples goes on token by token: hth_session_advance takes a token
+ * session is then ahead of its position. Its caller samples token by token: hth_session_advance takes a token
  * that was drafted, with the logits that are there, and drops what is ahead otherwise. So samplers, constraints and
  * penalties see what they would see without drafts. Used by sessions themselves and by the scheduler. */
 #ifndef HTH_ENGINE_SPECULATION_H
