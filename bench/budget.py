@@ -77,8 +77,9 @@ def peaks(arguments, row):
 
 def rate(arguments, row, budget, run):
     """Tokens per second, or what went wrong."""
-    words = [arguments.hearth, "bench", row["path"], "--gpu", "none", "-p", "0", *row["bench"], "--ram", budget,
-             "--repeat", "1", "--json"]
+    gpu = [] if "--gpu" in row["bench"] else ["--gpu", "none"]
+    words = [arguments.hearth, "bench", row["path"], *gpu, "-p", "0", *row["bench"], "--ram", budget, "--repeat", "1",
+             "--json"]
     drop_cached(row["path"])
     try:
         done = run(words, timeout=arguments.timeout, stdin=subprocess.DEVNULL, capture_output=True, check=False)

@@ -79,7 +79,7 @@ static void draw(trace *t, double sticky)
         }
 }
 
-static uint64_t play(const trace *t, hth_store_policy policy, uint64_t memory, uint32_t *n_slot)
+static uint64_t replay(const trace *t, hth_store_policy policy, uint64_t memory, uint32_t *n_slot)
 {
     hearth_error err;
     hth_disk *disk;
@@ -125,7 +125,7 @@ static uint64_t play(const trace *t, hth_store_policy policy, uint64_t memory, u
 }
 
 /* Hits of the best policy with so many slots. */
-static uint64_t play_best(const trace *t, uint32_t n_slot)
+static uint64_t replay_best(const trace *t, uint32_t n_slot)
 {
     uint32_t n_item = t->n_layer * t->n_expert, n_in = 0;
     size_t *next = calloc(t->n_use, sizeof *next), *until = calloc(n_item, sizeof *until);
@@ -165,11 +165,11 @@ int main(int argc, char **argv)
         uint64_t memory = (uint64_t)(strtod(argv[i], NULL) * t.n_layer * t.n_expert) * ITEM_SIZE;
         double n = (double)t.n_use / 100.0;
         uint32_t n_slot;
-        uint64_t learned = play(&t, HTH_STORE_LEARNED, memory, &n_slot),
-                 lru = play(&t, HTH_STORE_LRU, memory, &n_slot),
-                 fixed = play(&t, HTH_STORE_STATIC, memory, &n_slot);
+        uint64_t learned = replay(&t, HTH_STORE_LEARNED, memory, &n_slot),
+                 lru = replay(&t, HTH_STORE_LRU, memory, &n_slot),
+                 fixed = replay(&t, HTH_STORE_STATIC, memory, &n_slot);
         printf("| %s | %.1f | %.1f | %.1f | %.1f |\n", argv[i], (double)learned / n, (double)lru / n,
-               (double)fixed / n, (double)play_best(&t, n_slot) / n);
+               (double)fixed / n, (double)replay_best(&t, n_slot) / n);
     }
     hth_route_trace_close(t.route);
     hth_model_close(t.model);

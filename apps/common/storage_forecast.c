@@ -5,8 +5,10 @@
 #include "base/alloc.h"
 #include "device/device.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,7 +136,8 @@ static storage_expectation expect(const char *path, const hearth_model_options *
     return e;
 }
 
-/* In a process of its own: what it allocates must not count in the limit of this one, which has no threads yet. */
+/* In a process of its own: what it allocates must not count in the limit of this one, which has no threads yet. It ends
+ * with this one, however that ends. */
 storage_expectation expect_storage_speed(const char *path, const hearth_model_options *options,
                                          const hth_route_trace_spec *route, uint32_t n)
 {
@@ -143,8 +146,10 @@ storage_expectation expect_storage_speed(const char *path, const hearth_model_op
     int ends[2];
     if (!path || options->ram == 0 || options->mmap) return e;
     if (pipe(ends) != 0) return none;
-    pid_t child = fork();
+    pid_t self = getpid(), child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != self) _exit(1);
         e = expect(path, options, route, n);
         _exit(write(ends[1], &e, sizeof e) == (ssize_t)sizeof e ? 0 : 1);
     }

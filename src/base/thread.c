@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/thread.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
@@ -31,4 +33,12 @@ bool hth_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t e
     struct timespec end = {.tv_sec = (time_t)(end_ns / SECOND), .tv_nsec = (long)(end_ns % SECOND)};
     if (end_ns == UINT64_MAX) return pthread_cond_wait(cond, lock) == 0;
     return pthread_cond_timedwait(cond, lock, &end) != ETIMEDOUT;
+}
+
+bool hth_is_cancelled(const volatile int *flag) { return flag && __atomic_load_n(flag, __ATOMIC_RELAXED); }
+
+void hth_cond_wait_poll(pthread_cond_t *cond, pthread_mutex_t *lock)
+{
+    enum { POLL_NS = 50000000 };
+    hth_cond_wait_until(cond, lock, hth_clock_ns() + POLL_NS);
 }

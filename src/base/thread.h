@@ -14,4 +14,9 @@ void hth_cond_init(pthread_cond_t *cond);
 /* Waits until end_ns at most; UINT64_MAX: without a limit. False: the time has come. */
 bool hth_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end_ns);
 
+/* Whether a flag that cancels is set; NULL: there is none. */
+bool hth_is_cancelled(const volatile int *flag);
+/* Waits for 50 ms at most: so often a thread looks at such a flag, of which no condition tells. */
+void hth_cond_wait_poll(pthread_cond_t *cond, pthread_mutex_t *lock);
+
 #endif

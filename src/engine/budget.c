@@ -19,7 +19,7 @@ enum { MACHINE_PART = 16, MACHINE_MIN = 256 << 20, GROUP_PART = 50, GROUP_MIN = 
 /* Percent of time in which tasks wait for memory, from which on the margins are twice as large. */
 #define PRESSURE 10.0
 /* The system is looked at twice a second; more often while it leaves less than a program may take in that time. */
-enum { CHECK_NS = 500000000, CHECK_SOON_NS = 50000000, SOON_ROOM = 512 << 20 };
+enum { CHECK_NS = 500000000, CHECK_SOON_NS = 50000000, SOON_HEADROOM = 512 << 20 };
 /* How long it must leave more before the store grows again. Changes that are not worth the work: a part, and bytes. */
 #define CALM_NS 5000000000u
 enum { SHRINK_PART = 256, SHRINK_MIN = 1 << 20, GROW_PART = 16 };
@@ -27,33 +27,33 @@ enum { SHRINK_PART = 256, SHRINK_MIN = 1 << 20, GROW_PART = 16 };
 static uint64_t max_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t min_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-int64_t hth_budget_room(const hth_system_memory *s, bool is_auto, bool pressed)
+int64_t hth_budget_headroom(const hth_system_memory *s, bool is_auto, bool pressed)
 {
-    int64_t room = INT64_MAX, factor = pressed ? 2 : 1;
+    int64_t headroom = INT64_MAX, factor = pressed ? 2 : 1;
     if (s->total > 0 && s->available > 0) {
         uint64_t margin = max_of(s->total / MACHINE_PART, MACHINE_MIN) / (is_auto ? 1 : 2);
-        room = (int64_t)min_of(s->available, INT64_MAX) - factor * (int64_t)margin;
+        headroom = (int64_t)min_of(s->available, INT64_MAX) - factor * (int64_t)margin;
     }
     if (s->group_limit > 0) {
         uint64_t margin = (s->group_limit / GROUP_PART + GROUP_MIN) / (is_auto ? 1 : 2);
         int64_t left = (int64_t)min_of(s->group_available, INT64_MAX) - factor * (int64_t)margin;
-        if (left < room) room = left;
+        if (left < headroom) headroom = left;
     }
-    return room;
+    return headroom;
 }
 
-static uint64_t add_room(uint64_t size, int64_t room)
+static uint64_t add_headroom(uint64_t size, int64_t headroom)
 {
-    if (room < 0) return size > (uint64_t)-room ? size - (uint64_t)-room : 0;
-    return size + (uint64_t)room;
+    if (headroom < 0) return size > (uint64_t)-headroom ? size - (uint64_t)-headroom : 0;
+    return size + (uint64_t)headroom;
 }
 
 uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64_t touched, uint64_t now_ns)
 {
-    int64_t room = hth_budget_room(s, c->is_auto, false);
-    bool pressed = room < 0 || s->pressure >= PRESSURE || s->n_limit_event > c->n_limit_event;
-    if (pressed) room = hth_budget_room(s, c->is_auto, true);
-    uint64_t left = max_of(min_of(add_room(touched, room), c->max), c->min);
+    int64_t headroom = hth_budget_headroom(s, c->is_auto, false);
+    bool pressed = headroom < 0 || s->pressure >= PRESSURE || s->n_limit_event > c->n_limit_event;
+    if (pressed) headroom = hth_budget_headroom(s, c->is_auto, true);
+    uint64_t left = max_of(min_of(add_headroom(touched, headroom), c->max), c->min);
     c->n_limit_event = s->n_limit_event;
     if (left < c->now) {
         if (c->now - left > c->max / SHRINK_PART + SHRINK_MIN) c->now = left;
@@ -65,7 +65,7 @@ uint64_t hth_budget_follow(hth_budget_cap *c, const hth_system_memory *s, uint64
     } else {
         c->is_calm = false;
     }
-    return room < SOON_ROOM ? CHECK_SOON_NS : CHECK_NS;
+    return headroom < SOON_HEADROOM ? CHECK_SOON_NS : CHECK_NS;
 }
 
 /* ---- the store --------------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ uint64_t hth_engine_check_memory(hearth_model *m, uint64_t now_ns)
     hth_system_memory system;
     read_system(&system);
     pthread_mutex_lock(&b->lock);
-    if (m->streamed.store) warn_of_writes(m);
+    warn_of_writes(m);
     uint64_t before = b->cap.now;
     uint64_t wait_ns = hth_budget_follow(&b->cap, &system, hth_store_touched(m->streamed.store), now_ns);
     if (b->cap.now != before)
@@ -184,7 +184,7 @@ void hth_engine_give_memory(hearth_model *m, uint64_t size)
 /* ---- weights that come back from a device --------------------------------------------------------- */
 
 /* Whether so much and the least of the store fit into the limit, which then leaves *max to it as it was opened. */
-static bool leaves_room(const hth_budget *b, uint64_t fixed, uint64_t *max)
+static bool still_fits(const hth_budget *b, uint64_t fixed, uint64_t *max)
 {
     uint64_t sessions = max_of(b->announced, b->sessions), left = b->limit - min_of(fixed, b->limit);
     if (left < sessions || left - sessions < b->cap.min) return false;
@@ -198,7 +198,7 @@ hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_er
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&b->lock);
     uint64_t max = b->cap.max;
-    if (b->limit > 0 && !leaves_room(b, fixed, &max)) {
+    if (b->limit > 0 && !still_fits(b, fixed, &max)) {
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
                       "%s: out of memory: with what comes back from the device it needs %s, the limit is %s",
                       hth_gguf_path(m->file),
@@ -239,14 +239,14 @@ uint64_t hth_engine_auto_limit(uint64_t resident, bool logs)
 {
     hth_system_memory s;
     read_system(&s);
-    int64_t room = hth_budget_room(&s, true, false);
-    if (room == INT64_MAX) return UINT64_MAX; /* the system does not say */
-    uint64_t limit = add_room(resident, room);
+    int64_t headroom = hth_budget_headroom(&s, true, false);
+    if (headroom == INT64_MAX) return UINT64_MAX; /* the system does not say */
+    uint64_t limit = add_headroom(resident, headroom);
     bool by_group = s.group_limit > 0 && s.group_available < s.available;
     if (logs)
         hth_log(HEARTH_LOG_INFO, "the limit of memory is %s: %s leaves %s, and this process has %s",
                 hth_format_bytes(limit).text, by_group ? "its control group" : "the system",
-                hth_format_bytes(room > 0 ? (uint64_t)room : 0).text, hth_format_bytes(resident).text);
+                hth_format_bytes(headroom > 0 ? (uint64_t)headroom : 0).text, hth_format_bytes(resident).text);
     return limit;
 }
 

@@ -1,5 +1,5 @@
-/* The limit of a model's memory, and what keeps within it: sessions, and a store of weights (streaming.c) that gives way
- * to them and to other needs of the system. */
+/* The limit of a model's memory, and what keeps within it: sessions, and a store of weights (streaming.c) that gives
+ * way to them and to other needs of the system. */
 #ifndef HTH_ENGINE_BUDGET_H
 #define HTH_ENGINE_BUDGET_H
 
@@ -38,7 +38,7 @@ typedef struct hth_budget {
 } hth_budget;
 
 /* Bytes that the system leaves for more, beside a margin for others; below 0: so much less would do. */
-int64_t hth_budget_room(const hth_system_memory *system, bool is_auto, bool pressed);
+int64_t hth_budget_headroom(const hth_system_memory *system, bool is_auto, bool pressed);
 /* What the store may have, after the system told something; touched: bytes that the store takes of the system. What the
  * system needs goes at once, and as much again; what it leaves comes back after 5 s. Returns nanoseconds until the
  * system is to be looked at again. */

@@ -119,8 +119,8 @@ typedef struct hth_memory_division {
     uint64_t least;      /* limit; of one that is too small, it says what would do */
 } hth_memory_division;
 
-/* memory_division.c: divides the limit of the options. The model is open, without its matrices. ARGUMENT: the limit is too
- * small; UNSUPPORTED, MEMORY. hth_memory_division_free frees it. */
+/* memory_division.c: divides the limit of the options. The model is open, without its matrices. ARGUMENT: the limit is
+ * too small; UNSUPPORTED, MEMORY. hth_memory_division_free frees it. */
 hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_options *options, hth_memory_division *out,
                                        hearth_error *err);
 /* The same with another limit; false: it is too small. */

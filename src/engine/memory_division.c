@@ -1,5 +1,5 @@
-/* How a limit of memory is divided: what the process has, sessions, matrices that are read in any case, and what is left
- * for the items of a store. What lies on a device has items too, without memory, in case it comes back
+/* How a limit of memory is divided: what the process has, sessions, matrices that are read in any case, and what is
+ * left for the items of a store. What lies on a device has items too, without memory, in case it comes back
  * (gpu_fallback.c). */
 #include "engine/streaming.h"
 
@@ -142,7 +142,7 @@ static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
                 hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
 }
 
-/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit has room. */
+/* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit allows them. */
 enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
 static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
 {
@@ -181,8 +181,6 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
     }
     st = refuse(m, o->ram, d->limit, d->least, err);
 failed:
-    hth_free(d->items.items);
-    hth_free(d->items.sums);
-    d->items.items = NULL, d->items.sums = NULL;
+    hth_memory_division_free(d);
     return st;
 }

@@ -1,5 +1,5 @@
-/* The store of a model that exceeds a limit of memory: it reads items when they are needed, and keeps those of most use.
- * model.c opens it after gpu.c, before load.c. */
+/* The store of a model that exceeds a limit of memory: it reads items when they are needed, and keeps those of most
+ * use. model.c opens it after gpu.c, before load.c. */
 #include "engine/streaming.h"
 
 #include "base/alloc.h"

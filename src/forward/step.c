@@ -641,6 +641,16 @@ static hearth_status copy_pages(hth_step *s, hearth_error *err)
     return st;
 }
 
+/* Nothing may fail between the start of the reads of rows and hth_fwd_embed, which waits for them. */
+static hearth_status begin_tokens(hth_step *s, hearth_error *err)
+{
+    hth_fwd_start_rows(s);
+    hth_fwd_group(s);
+    hth_fwd_find_runs(s);
+    hth_fwd_by_head_begin(s);
+    return hth_fwd_embed(s, err);
+}
+
 static hearth_status run_on_device(hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     hth_pool_finish(s->pool);
@@ -664,12 +674,8 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     step->tokens = tokens;
     step->n_tok = n_row;
     hth_alloc_assert_none(1); /* functions called from here may allocate again */
-    hth_fwd_start_rows(step);
-    hth_fwd_group(step);
-    hth_fwd_find_runs(step);
-    hth_fwd_by_head_begin(step);
     hearth_status st = copy_pages(step, err);
-    if (st == HEARTH_OK) st = hth_fwd_embed(step, err);
+    if (st == HEARTH_OK) st = begin_tokens(step, err);
     if (st != HEARTH_OK) { /* nothing is queued yet */
         hth_alloc_assert_none(-1);
         return st;

@@ -121,26 +121,26 @@ static double read_for(loads *l, double seconds)
 
 static hearth_status open_loads(loads *l, const hth_read_rate_options *o, hearth_error *err)
 {
-    const hth_extent worst = {0, HTH_ROOM_ALIGN - 1, o->size};
-    size_t room = 0;
+    const hth_extent worst = {0, HTH_BUFFER_ALIGN - 1, o->size};
+    size_t each = 0;
     *l = (loads){.o = o,
                  .n = MAX_LOAD,
                  .first_seed = o->seed ? o->seed : hth_clock_ns(),
                  .lock = PTHREAD_MUTEX_INITIALIZER,
                  .changed = PTHREAD_COND_INITIALIZER};
     for (uint32_t i = 0; i < o->n_file; i++) l->total += places_of(o, i);
-    if (o->size == 0 || l->total == 0 || !hth_reader_room(&worst, 1, &room))
+    if (o->size == 0 || l->total == 0 || !hth_reader_buffer_size(&worst, 1, &each))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no file has %llu bytes to read",
                         (unsigned long long)o->size);
-    while (l->n > MIN_LOAD && room * l->n > o->memory) l->n--;
+    while (l->n > MIN_LOAD && each * l->n > o->memory) l->n--;
     if (o->alone) l->n = 1;
     l->first = hth_random_next(&(uint64_t){l->first_seed}) % l->total;
     rewind_places(l, UINT64_MAX);
-    l->memory_size = room * l->n;
+    l->memory_size = each * l->n;
     l->memory = hth_pages_alloc(l->memory_size);
     if (!l->memory) return hth_fail_memory(err, l->memory_size, "reads");
     for (uint32_t i = 0; i < l->n; i++) {
-        l->load[i] = (hth_load){.to = l->memory + i * room, .done = done, .user = l};
+        l->load[i] = (hth_load){.to = l->memory + i * each, .done = done, .user = l};
         l->is_free[i] = true;
     }
     return HEARTH_OK;

@@ -1,11 +1,12 @@
-/* What is computed for a token, and at which rate: matrices that stay in memory in the layout that the CPU prefers, items
- * of a store in that of the file. */
+/* What is computed for a token, and at which rate: matrices that stay in memory in the layout that the CPU prefers,
+ * items of a store in that of the file. */
 #include "measure/storage_cost.h"
 
 #include "base/alloc.h"
 #include "placement/plan_model.h"
 
-/* Jobs of the thread pool: of a mixer and what surrounds it; of a router and of a wave of experts; of a dense network. */
+/* Jobs of the thread pool: of a mixer and what surrounds it; of a router and of a wave of experts; of a dense network.
+ * */
 enum { MIXER_JOBS = 7, EXPERT_JOBS = 8, DENSE_JOBS = 4 };
 
 typedef struct costing {

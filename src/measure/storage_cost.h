@@ -1,5 +1,5 @@
 /* Seconds of products of a token, by layer, from calibrated rates: of one alone, or of one among many. storage_plan.c
- * plays tokens with them. */
+ * replays tokens with them. */
 #ifndef HTH_MEASURE_STORAGE_COST_H
 #define HTH_MEASURE_STORAGE_COST_H
 

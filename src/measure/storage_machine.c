@@ -146,23 +146,18 @@ hearth_status hth_storage_machine_measure(const hearth_model *m, const hth_memor
 
 /* ---- other machines --------------------------------------------------------------------------------- */
 
-static double pick(hth_sample_stats s, hth_estimate estimate)
-{
-    return estimate == HTH_ESTIMATE_WORST ? s.min : estimate == HTH_ESTIMATE_BEST ? s.max : s.median;
-}
-
 hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, hth_estimate estimate)
 {
     hth_storage_machine m = *machine;
-    double factor = m.read_rate.median > 0.0 ? pick(m.read_rate, estimate) / m.read_rate.median : 1.0;
+    double factor = m.read_rate.median > 0.0 ? hth_estimate_rate(m.read_rate, estimate) / m.read_rate.median : 1.0;
     m.sequential_rate *= factor;
-    m.read_rate.median = pick(m.read_rate, estimate);
+    m.read_rate.median = hth_estimate_rate(m.read_rate, estimate);
     for (size_t i = 0; i < m.n_rate; i++) {
         hth_calibration *c = &m.rates[i];
         for (int k = 0; k < HTH_PLAN_N_KNOT; k++)
-            c->cpu_down[k] *= pick(c->cpu_rate, estimate) / c->cpu_rate.median;
-        c->cpu_rate.median = pick(c->cpu_rate, estimate);
-        c->cpu_packed.median = pick(c->cpu_packed, estimate);
+            c->cpu_down[k] *= hth_estimate_rate(c->cpu_rate, estimate) / c->cpu_rate.median;
+        c->cpu_rate.median = hth_estimate_rate(c->cpu_rate, estimate);
+        c->cpu_packed.median = hth_estimate_rate(c->cpu_packed, estimate);
     }
     return m;
 }

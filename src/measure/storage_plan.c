@@ -1,6 +1,6 @@
-/* Plays tokens through a store. A layer asks for its items when a run would, and computes each when it is there. Reads
- * are made at once, in the caller, and the timer says when the disk would have ended them; so nothing here depends on
- * threads, and equal inputs give equal answers. */
+/* Replays tokens through a store. A layer asks for its items when a run would, and computes each when it is there.
+ * Reads are made at once, in the caller, and the timer says when the disk would have ended them; so nothing here
+ * depends on threads, and equal inputs give equal answers. */
 #include "measure/storage_plan.h"
 
 #include "base/alloc.h"
@@ -19,7 +19,7 @@ typedef struct item_range {
     uint64_t first;
 } item_range;
 
-typedef struct player {
+typedef struct replay {
     const hearth_model *m;
     const hth_memory_division *d;
     const hth_storage_machine *machine;
@@ -43,7 +43,7 @@ typedef struct player {
     double contention; /* what reading adds to the time of products */
     uint64_t now_ns;
     double compute; /* seconds so far */
-} player;
+} replay;
 
 /* ---- arrivals ------------------------------------------------------------------------------------- */
 
@@ -59,7 +59,7 @@ static int fd_of(uint32_t i_file) { return -1 - (int)i_file; }
 
 static void read_ended(void *user, const hth_disk_read *read, uint64_t end_ns)
 {
-    player *p = user;
+    replay *p = user;
     const item_range at = {.i_file = (uint32_t)(-1 - read->fd), .first = read->at};
     size_t low = 0, high = p->n_range; /* the last range that begins at or before the read */
     while (high - low > 1) {
@@ -71,7 +71,7 @@ static void read_ended(void *user, const hth_disk_read *read, uint64_t end_ns)
     if (end_ns > *arrival) *arrival = end_ns;
 }
 
-static bool list_ranges(player *p)
+static bool list_ranges(replay *p)
 {
     const hth_weight_items *items = &p->d->items;
     p->ranges = hth_alloc((size_t)items->n * HTH_MAX_EXTENT, sizeof *p->ranges);
@@ -86,23 +86,23 @@ static bool list_ranges(player *p)
 
 /* ---- time ------------------------------------------------------------------------------------------ */
 
-static void compute_for(player *p, double seconds)
+static void compute_for(replay *p, double seconds)
 {
     p->compute += seconds;
     p->now_ns += (uint64_t)(seconds * (1.0 + p->contention) * 1e9);
 }
 
 /* The second n tokens are another prompt. */
-static void compute_always(player *p, const hth_layer_cost *layer, uint64_t i_tok)
+static void compute_always(replay *p, const hth_layer_cost *layer, uint64_t i_tok)
 {
     uint64_t position = i_tok % p->tokens->n;
     compute_for(p, p->n_tok * layer->always + hth_layer_cost_attention(layer, position, p->n_tok));
 }
 
 /* The store acts now: before each call that may start reads, as these move the clock. */
-static void set_clock(player *p) { hth_disk_timer_set(p->timer, p->now_ns); }
+static void set_clock(replay *p) { hth_disk_timer_set(p->timer, p->now_ns); }
 
-static void sort_by_arrival(const player *p, uint32_t *items, size_t n)
+static void sort_by_arrival(const replay *p, uint32_t *items, size_t n)
 {
     for (size_t i = 1; i < n; i++)
         for (size_t k = i; k > 0 && p->arrival[items[k]] < p->arrival[items[k - 1]]; k--) {
@@ -114,7 +114,7 @@ static void sort_by_arrival(const player *p, uint32_t *items, size_t n)
 /* ---- a layer --------------------------------------------------------------------------------------- */
 
 /* Reads guesses as long as the disk had nothing else to do until now. */
-static void read_guesses(player *p)
+static void read_guesses(replay *p)
 {
     for (uint32_t i = 0; i < p->n_guess && hth_disk_timer_free(p->timer) < p->now_ns; i++) {
         hth_disk_timer_set(p->timer, p->guessed_at);
@@ -124,7 +124,7 @@ static void read_guesses(player *p)
 }
 
 /* Takes items, and computes each when it has arrived, max at once. */
-static hearth_status compute_items(player *p, const hth_layer_cost *layer, uint32_t *items, size_t n,
+static hearth_status compute_items(replay *p, const hth_layer_cost *layer, uint32_t *items, size_t n,
                                    size_t max, hearth_error *err)
 {
     uint32_t held[HTH_MAX_PIECE];
@@ -153,7 +153,7 @@ static hearth_status compute_items(player *p, const hth_layer_cost *layer, uint3
     return HEARTH_OK;
 }
 
-static void ask(player *p, uint32_t *items, size_t n)
+static void ask(replay *p, uint32_t *items, size_t n)
 {
     read_guesses(p);
     set_clock(p);
@@ -161,7 +161,7 @@ static void ask(player *p, uint32_t *items, size_t n)
 }
 
 /* Experts that the tokens of a step use in a layer, as items, ascending. */
-static uint32_t get_experts(player *p, uint32_t i_layer, uint64_t i_tok)
+static uint32_t get_experts(replay *p, uint32_t i_layer, uint64_t i_tok)
 {
     const hth_router *r = &p->m->model->layers[i_layer].experts.router;
     uint32_t first = p->d->items.first_expert[i_layer], n = 0;
@@ -175,7 +175,7 @@ static uint32_t get_experts(player *p, uint32_t i_layer, uint64_t i_tok)
     return n;
 }
 
-static void guess_next(player *p, uint32_t i_layer, uint64_t i_tok)
+static void guess_next(replay *p, uint32_t i_layer, uint64_t i_tok)
 {
     uint32_t next = i_layer + 1;
     p->guessed_at = p->now_ns;
@@ -186,7 +186,7 @@ static void guess_next(player *p, uint32_t i_layer, uint64_t i_tok)
     for (uint32_t i = 0; i < p->n_guess; i++) p->guess[i] += p->d->items.first_expert[next];
 }
 
-static hearth_status play_experts(player *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)
+static hearth_status replay_experts(replay *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)
 {
     const hth_layer_cost *layer = &p->cost.layers[i_layer];
     uint32_t n = get_experts(p, i_layer, i_tok);
@@ -199,7 +199,7 @@ static hearth_status play_experts(player *p, uint32_t i_layer, uint64_t i_tok, h
 }
 
 /* n pieces from `first` on, then those that follow them are read ahead. */
-static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_t first, uint32_t n,
+static hearth_status replay_pieces(replay *p, const hth_layer_cost *layer, uint32_t first, uint32_t n,
                                  hearth_error *err)
 {
     for (uint32_t i = 0; i < n; i++) p->wanted[i] = first + i;
@@ -211,7 +211,7 @@ static hearth_status play_pieces(player *p, const hth_layer_cost *layer, uint32_
 
 /* The halves that decide, of the bundles that a predictor names or of all; then the other rows of those that have an
  * active neuron. A run with a predictor also guesses the next layer's, which is not counted. */
-static hearth_status play_bundles(player *p, const hth_layer_cost *layer, hearth_error *err)
+static hearth_status replay_bundles(replay *p, const hth_layer_cost *layer, hearth_error *err)
 {
     const hth_ffn_bundles *b = layer->bundles;
     uint32_t n = 0, n_active = 0, n_other = 0, *active = p->active, *others = p->guess;
@@ -232,21 +232,21 @@ static hearth_status play_bundles(player *p, const hth_layer_cost *layer, hearth
     return compute_items(p, layer, others, n_other, HTH_MAX_HELD_BUNDLES, err);
 }
 
-static hearth_status play_layer(player *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)
+static hearth_status replay_layer(replay *p, uint32_t i_layer, uint64_t i_tok, hearth_error *err)
 {
     const hth_layer_cost *layer = &p->cost.layers[i_layer];
     const hth_ffn_pieces *pieces = &p->d->items.pieces[i_layer];
-    if (p->d->items.first_expert[i_layer] != UINT32_MAX) return play_experts(p, i_layer, i_tok, err);
+    if (p->d->items.first_expert[i_layer] != UINT32_MAX) return replay_experts(p, i_layer, i_tok, err);
     compute_always(p, layer, i_tok);
-    if (layer->bundles) return play_bundles(p, layer, err);
+    if (layer->bundles) return replay_bundles(p, layer, err);
     hearth_status st = HEARTH_OK;
-    if (pieces->n_half > 0) st = play_pieces(p, layer, pieces->first_item, pieces->n_half, err);
+    if (pieces->n_half > 0) st = replay_pieces(p, layer, pieces->first_item, pieces->n_half, err);
     if (st == HEARTH_OK && pieces->n_down > 0)
-        st = play_pieces(p, layer, pieces->first_item + pieces->n_half, pieces->n_down, err);
+        st = replay_pieces(p, layer, pieces->first_item + pieces->n_half, pieces->n_down, err);
     return st;
 }
 
-static hth_store_counters sum_counters(const player *p)
+static hth_store_counters sum_counters(const replay *p)
 {
     hth_store_counters sum = {0};
     for (uint32_t i = 0; i < p->m->model->hparams.n_layer; i++) {
@@ -257,7 +257,7 @@ static hth_store_counters sum_counters(const player *p)
 }
 
 /* n_tok tokens. */
-static hearth_status play_step(player *p, uint64_t i_tok, hearth_error *err)
+static hearth_status replay_step(replay *p, uint64_t i_tok, hearth_error *err)
 {
     const hth_storage_machine *machine = p->machine;
     uint64_t read = sum_counters(p).read_size;
@@ -265,7 +265,7 @@ static hearth_status play_step(player *p, uint64_t i_tok, hearth_error *err)
     hearth_status st = HEARTH_OK;
     if (!p->d->whole && p->d->tables > 0) p->now_ns += (uint64_t)(machine->latency * 1e9);
     for (uint32_t i = 0; st == HEARTH_OK && i < p->m->model->hparams.n_layer; i++)
-        st = play_layer(p, i, i_tok, err);
+        st = replay_layer(p, i, i_tok, err);
     if (st != HEARTH_OK) return st;
     compute_for(p, p->cost.head);
     set_clock(p);
@@ -279,7 +279,7 @@ static hearth_status play_step(player *p, uint64_t i_tok, hearth_error *err)
 
 /* ---- all tokens ------------------------------------------------------------------------------------ */
 
-static hearth_status open_disk(player *p, hearth_error *err)
+static hearth_status open_disk(replay *p, hearth_error *err)
 {
     uint32_t n_file = hth_gguf_n_part(p->m->file);
     p->disk_model = (hth_disk_model){.name = "timer",
@@ -299,7 +299,7 @@ static hearth_status open_disk(player *p, hearth_error *err)
     return st;
 }
 
-static hearth_status open_store(player *p, hearth_error *err)
+static hearth_status open_store(replay *p, hearth_error *err)
 {
     const hth_weight_items *items = &p->d->items;
     uint32_t n_expert = p->m->model->hparams.experts.n_expert,
@@ -325,7 +325,7 @@ static hearth_status open_store(player *p, hearth_error *err)
     return hth_store_open(&o, &p->store, err);
 }
 
-static hearth_status open_trace(player *p, hearth_error *err)
+static hearth_status open_trace(replay *p, hearth_error *err)
 {
     hth_route_trace_spec usual;
     double *frequency = NULL;
@@ -339,13 +339,13 @@ static hearth_status open_trace(player *p, hearth_error *err)
 }
 
 /* Pinned items were read while the model was opened. */
-static void begin(player *p)
+static void begin(replay *p)
 {
     p->now_ns = hth_disk_timer_free(p->timer);
     set_clock(p);
 }
 
-static hearth_status play(player *p, hth_storage_speed *out, hearth_error *err)
+static hearth_status replay_tokens(replay *p, hth_storage_speed *out, hearth_error *err)
 {
     hth_store_counters before = sum_counters(p); /* pinned items have been read */
     uint64_t start = p->now_ns;
@@ -360,7 +360,7 @@ static hearth_status play(player *p, hth_storage_speed *out, hearth_error *err)
         end = i < p->tokens->n ? p->tokens->n : n_all;
         p->n_tok = p->tokens->n_together > 1 ? p->tokens->n_together : 1;
         if (p->n_tok > end - i) p->n_tok = (uint32_t)(end - i);
-        hearth_status st = play_step(p, i, err);
+        hearth_status st = replay_step(p, i, err);
         if (st != HEARTH_OK) return st;
     }
     hth_store_counters c = sum_counters(p);
@@ -373,7 +373,7 @@ static hearth_status play(player *p, hth_storage_speed *out, hearth_error *err)
     return HEARTH_OK;
 }
 
-static void close_player(player *p)
+static void close_replay(replay *p)
 {
     hth_store_close(p->store);
     hth_reader_close(p->reader);
@@ -392,7 +392,7 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
                                   const hth_storage_machine *machine, const hth_storage_tokens *tokens,
                                   hth_storage_speed *out, hearth_error *err)
 {
-    player p = {.m = model, .d = d, .machine = machine, .tokens = tokens};
+    replay p = {.m = model, .d = d, .machine = machine, .tokens = tokens};
     *out = (hth_storage_speed){.hits = 1.0};
     if (tokens->route && model->model->hparams.experts.n_expert == 0)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: has no experts", hth_gguf_path(model->file));
@@ -405,8 +405,8 @@ hearth_status hth_storage_predict(const hearth_model *model, const hth_memory_di
         if (st == HEARTH_OK) st = open_disk(&p, err);
         if (st == HEARTH_OK) st = open_store(&p, err);
         if (st == HEARTH_OK) begin(&p);
-        if (st == HEARTH_OK) st = play(&p, out, err);
+        if (st == HEARTH_OK) st = replay_tokens(&p, out, err);
     }
-    close_player(&p);
+    close_replay(&p);
     return st;
 }

@@ -1,6 +1,6 @@
-/* What speed to expect of a model that is larger than a limit of memory. Tokens are played through the store that a run
- * has (store/store.h), over a disk that only tells times: what is read and what stays is decided by the same code; the
- * times of reads and of products are those that were measured. hearth plan, run and bench call it. */
+/* What speed to expect of a model that is larger than a limit of memory. Tokens are replayed through the store that a
+ * run has (store/store.h), over a disk that only tells times: what is read and what stays is decided by the same code;
+ * the times of reads and of products are those that were measured. hearth plan, run and bench call it. */
 #ifndef HTH_MEASURE_STORAGE_PLAN_H
 #define HTH_MEASURE_STORAGE_PLAN_H
 
@@ -47,7 +47,7 @@ hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, h
 /* With a disk that reads so many bytes per second, with the latency of a usual NVMe disk. */
 hth_storage_machine hth_storage_machine_with_disk(const hth_storage_machine *machine, double rate);
 
-/* The tokens that are played. */
+/* The tokens that are replayed. */
 typedef struct hth_storage_tokens {
     const hth_route_trace_spec *route; /* experts; NULL: those of hth_storage_usual_route */
     uint32_t n;                        /* from an empty store, and as many again */

@@ -295,7 +295,8 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
                                hearth_error *err)
 {
     uint8_t row[4 * N_COL];
-    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)((max_size < ENOUGH ? max_size : ENOUGH) / row_size) / 64 * 64 + 64;
+    uint64_t size = max_size < ENOUGH ? max_size : ENOUGH;
+    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)(size / row_size) / 64 * 64 + 64;
     size_t widest = n_row > N_COL ? n_row : N_COL, width = hth_axpy_width(N_COL);
     r->size = n_row * row_size;
     r->memory = hth_pages_alloc(r->size);
@@ -395,7 +396,6 @@ hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type t
         out->cpu_packed = time_rows(&r, k, pool);
     }
     hth_pool_quiesce(pool);
-    hth_pool_quiesce(pool);
     close_rows(&r);
     return st;
 }
@@ -446,9 +446,9 @@ double hth_calibration_share(hearth_selector selector, bool gated, double fires)
     return whole + (1.0 - whole) * fires;
 }
 
-static double pick_estimate(hth_sample_stats s, hth_estimate estimate)
+double hth_estimate_rate(hth_sample_stats rate, hth_estimate estimate)
 {
-    return estimate == HTH_ESTIMATE_MEDIAN ? s.median : estimate == HTH_ESTIMATE_WORST ? s.min : s.max;
+    return estimate == HTH_ESTIMATE_MEDIAN ? rate.median : estimate == HTH_ESTIMATE_WORST ? rate.min : rate.max;
 }
 
 static double down_rate(const hth_calibration *c, double share)
@@ -462,8 +462,8 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
                              hth_estimate estimate, hth_plan_machine *out)
 {
     const double *sync_latency = estimate == HTH_ESTIMATE_WORST ? c->sync_latency_99 : c->sync_latency;
-    double whole = read_whole(selector, gated), gpu_rate = pick_estimate(c->device_rate, estimate),
-           cpu_rate = pick_estimate(c->cpu_rate, estimate);
+    double whole = read_whole(selector, gated), gpu_rate = hth_estimate_rate(c->device_rate, estimate),
+           cpu_rate = hth_estimate_rate(c->cpu_rate, estimate);
     *out = (hth_plan_machine){.n_home = HTH_N_HOME};
     hth_plan_home *device = &out->homes[HTH_HOME_DEVICE], *host = &out->homes[HTH_HOME_HOST];
     *device = (hth_plan_home){.name = "the device",

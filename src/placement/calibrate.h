@@ -41,7 +41,7 @@ hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_
                                 hth_calibration *out, hearth_error *err);
 /* The value of `bytes` that a calibration would have now. */
 uint64_t hth_calibration_bytes(const hth_device *device, hth_type type);
-/* calibrate_prefill.c, called by hth_calibrate: measures the last three members. */
+/* calibrate_prefill.c, called by hth_calibrate: measures device_prompt, cpu_prompt and pack_rate. */
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err);
 /* The same for the CPU alone, of weights of any type: cpu_prompt and cpu_prompt_rows. MEMORY. */
@@ -68,6 +68,8 @@ double hth_calibration_share(hearth_selector selector, bool gated, double fires)
  * and the fastest measurements. The device reads active rows as fast as whole matrices. */
 enum { HTH_HOME_DEVICE = 0, HTH_HOME_HOST, HTH_N_HOME };
 typedef enum hth_estimate { HTH_ESTIMATE_MEDIAN = 0, HTH_ESTIMATE_WORST, HTH_ESTIMATE_BEST } hth_estimate;
+/* The figure of a rate that an estimate takes. */
+double hth_estimate_rate(hth_sample_stats rate, hth_estimate estimate);
 void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated,
                              hth_estimate estimate, hth_plan_machine *out);
 

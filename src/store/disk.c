@@ -41,6 +41,7 @@ hearth_status hth_disk_open(const char *name, hth_disk **out, hearth_error *err)
     hearth_status st = hth_disk_check_name(name, err);
     if (st != HEARTH_OK) return st;
     if (is_auto(name)) return open_auto(out, err);
-    if (hth_disk_is_simulated(name)) return hth_disk_open_simulated(hth_disk_model_find(name + 4), SEED, false, out, err);
+    if (hth_disk_is_simulated(name))
+        return hth_disk_open_simulated(hth_disk_model_find(name + 4), SEED, false, out, err);
     return strcmp(name, "uring") == 0 ? hth_disk_open_uring(out, err) : hth_disk_open_pread(N_PREAD, out, err);
 }

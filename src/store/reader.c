@@ -66,7 +66,7 @@ struct hth_reader {
 
     pthread_mutex_t lock; /* guards the members up to the next line */
     load_queue added;
-    bool changes;          /* loads in the queues were hurried or dropped */
+    bool changes;          /* loads in the queues were prioritized or dropped */
     bool active;           /* without a thread: a caller reads */
     bool closing, cancels; /* cancels: once */
     hth_reader_stats stats;
@@ -104,22 +104,22 @@ static void queue_pop(load_queue *q)
 
 /* ---- memory of a load ------------------------------------------------------------------------- */
 
-/* Extents lie one after another, each from a multiple of HTH_ROOM_ALIGN on, with what precedes it in its unit of
+/* Extents lie one after another, each from a multiple of HTH_BUFFER_ALIGN on, with what precedes it in its unit of
  * alignment. */
-static bool room_of(const hth_extent *e, size_t *size)
+static bool buffer_size_of(const hth_extent *e, size_t *size)
 {
-    uint64_t room;
-    bool ok = hth_add_u64(e->offset % HTH_ROOM_ALIGN, e->size, &room) &&
-              hth_align_u64(room, HTH_ROOM_ALIGN, &room) && room <= SIZE_MAX;
-    if (ok) *size = (size_t)room;
+    uint64_t n;
+    bool ok = hth_add_u64(e->offset % HTH_BUFFER_ALIGN, e->size, &n) &&
+              hth_align_u64(n, HTH_BUFFER_ALIGN, &n) && n <= SIZE_MAX;
+    if (ok) *size = (size_t)n;
     return ok;
 }
 
-bool hth_reader_room(const hth_extent *extents, uint32_t n, size_t *size)
+bool hth_reader_buffer_size(const hth_extent *extents, uint32_t n, size_t *size)
 {
-    size_t room, sum = 0;
+    size_t each, sum = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (!room_of(&extents[i], &room) || !hth_add_size(sum, room, &sum)) return false;
+        if (!buffer_size_of(&extents[i], &each) || !hth_add_size(sum, each, &sum)) return false;
     *size = sum;
     return true;
 }
@@ -128,12 +128,12 @@ static void place_extents(hth_load *l)
 {
     uint8_t *to = l->to;
     for (uint32_t i = 0; i < l->n_extent; i++) {
-        size_t room = 0;
-        bool ok = room_of(&l->extents[i], &room);
-        assert(ok && l->extents[i].size > 0 && (uintptr_t)to % HTH_ROOM_ALIGN == 0);
+        size_t size = 0;
+        bool ok = buffer_size_of(&l->extents[i], &size);
+        assert(ok && l->extents[i].size > 0 && (uintptr_t)to % HTH_BUFFER_ALIGN == 0);
         (void)ok;
-        l->data[i] = to + l->extents[i].offset % HTH_ROOM_ALIGN;
-        to += room;
+        l->data[i] = to + l->extents[i].offset % HTH_BUFFER_ALIGN;
+        to += size;
     }
 }
 
@@ -154,9 +154,9 @@ static void cut_piece(hth_reader *r, load_queue *q, piece *p)
     const reader_file *f = &r->files[e->i_file];
     uint64_t end = e->offset + e->size, align = f->direct ? f->align : 1;
     uint64_t at = l->read_from > 0 ? l->read_from : e->offset / align * align;
-    uint8_t *first = (uint8_t *)(uintptr_t)l->data[l->i_extent] - e->offset % HTH_ROOM_ALIGN;
+    uint8_t *first = (uint8_t *)(uintptr_t)l->data[l->i_extent] - e->offset % HTH_BUFFER_ALIGN;
     *p = (piece){.load = l, .direct = f->direct, .i_file = e->i_file, .at = at};
-    p->to = first + (at - e->offset / HTH_ROOM_ALIGN * HTH_ROOM_ALIGN);
+    p->to = first + (at - e->offset / HTH_BUFFER_ALIGN * HTH_BUFFER_ALIGN);
     if (end - at > PIECE_SIZE) {
         p->end = p->needed = (at + PIECE_SIZE) / align * align;
         l->read_from = p->end;
@@ -250,8 +250,8 @@ static void use_buffered(hth_reader *r, reader_file *f, int error)
 /* Whole pages: what the range has of the ones at its ends is read again, if at all. */
 static void drop_cached(const reader_file *f, uint64_t at, uint64_t n)
 {
-    uint64_t from = at / HTH_ROOM_ALIGN * HTH_ROOM_ALIGN,
-             end = (at + n + HTH_ROOM_ALIGN - 1) / HTH_ROOM_ALIGN * HTH_ROOM_ALIGN;
+    uint64_t from = at / HTH_BUFFER_ALIGN * HTH_BUFFER_ALIGN,
+             end = (at + n + HTH_BUFFER_ALIGN - 1) / HTH_BUFFER_ALIGN * HTH_BUFFER_ALIGN;
     if (!f->stays) posix_fadvise(f->fd, (off_t)from, (off_t)(end - from), POSIX_FADV_DONTNEED);
 }
 
@@ -356,7 +356,7 @@ static void sort_loads(hth_reader *r, load_queue *from)
     for (queue_init(from); l; l = next) {
         next = l->next;
         l->next = NULL;
-        load_queue *to = l->guess_size > 0 && !l->hurried ? &r->guesses : &r->needed;
+        load_queue *to = l->guess_size > 0 && !l->prioritized ? &r->guesses : &r->needed;
         queue_append(l->dropped ? &r->dropped : to, l);
     }
 }
@@ -509,7 +509,7 @@ static void change_load(hth_reader *r, bool *flag)
     if (r->has_thread) r->disk->ops->wake(r->disk);
 }
 
-void hth_reader_hurry(hth_reader *r, hth_load *load) { change_load(r, &load->hurried); }
+void hth_reader_prioritize(hth_reader *r, hth_load *load) { change_load(r, &load->prioritized); }
 void hth_reader_drop(hth_reader *r, hth_load *load) { change_load(r, &load->dropped); }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */

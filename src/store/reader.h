@@ -15,7 +15,7 @@ typedef struct hth_extent {
 } hth_extent;
 
 /* Gate, up and down. */
-enum { HTH_MAX_EXTENT = 3, HTH_ROOM_ALIGN = 4096 };
+enum { HTH_MAX_EXTENT = 3, HTH_BUFFER_ALIGN = 4096 };
 
 /* Why a load failed. */
 typedef struct hth_load_failure {
@@ -29,9 +29,9 @@ typedef struct hth_load hth_load;
 struct hth_load {
     hth_extent extents[HTH_MAX_EXTENT];
     uint32_t n_extent;
-    uint8_t *to;      /* hth_reader_room bytes, aligned to HTH_ROOM_ALIGN; the reader's until done is called */
-    uint32_t guess_size; /* 0: needed now; else a guess: read after all that is needed, while reads of fewer bytes run */
-    bool hurried, dropped; /* set by hth_reader_hurry and hth_reader_drop */
+    uint8_t *to;      /* hth_reader_buffer_size bytes, aligned to HTH_BUFFER_ALIGN; the reader's until done is called */
+    uint32_t guess_size; /* 0: needed now; else a guess: read after what is needed, while reads of fewer bytes run */
+    bool prioritized, dropped; /* set by hth_reader_prioritize and hth_reader_drop */
     /* Called by the reader's thread, once. It must not wait. */
     void (*done)(hth_load *load);
     void *user;
@@ -72,7 +72,7 @@ typedef struct hth_reader hth_reader;
 
 /* Bytes of memory that extents need, whose sizes are not 0: each begins as far behind a multiple of the alignment as in
  * the file. False: overflow. */
-bool hth_reader_room(const hth_extent *extents, uint32_t n, size_t *size);
+bool hth_reader_buffer_size(const hth_extent *extents, uint32_t n, size_t *size);
 
 /* MEMORY. If the system creates no thread, hth_reader_start reads, by pread. */
 hearth_status hth_reader_open(const hth_reader_options *options, hth_reader **out, hearth_error *err);
@@ -86,7 +86,7 @@ void hth_reader_cancel(hth_reader *reader);
 void hth_reader_start(hth_reader *reader, hth_load *loads);
 
 /* A load that was queued as a guess is needed now. From any thread, until done is called. */
-void hth_reader_hurry(hth_reader *reader, hth_load *load);
+void hth_reader_prioritize(hth_reader *reader, hth_load *load);
 
 /* A load is not needed any more: unless all its reads have started, it fails. From any thread, until done is called. */
 void hth_reader_drop(hth_reader *reader, hth_load *load);

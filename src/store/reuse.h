@@ -22,8 +22,8 @@ void hth_reuse_add(hth_reuse *r, float rate_now, uint32_t age, float rate_before
 /* A step has passed. */
 void hth_reuse_advance(hth_reuse *r);
 
-/* What is added to the rate of an item of this age for the probability that it is needed in the next step. It changes at
- * the first age of each class. */
+/* What is added to the rate of an item of this age for the probability that it is needed in the next step. It changes
+ * at the first age of each class. */
 float hth_reuse_gain(const hth_reuse *r, uint32_t age);
 /* The first age of a class; i_class HTH_REUSE_CLASSES: of those that have no gain. */
 uint32_t hth_reuse_first_age(uint32_t i_class);

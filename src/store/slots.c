@@ -62,12 +62,13 @@ hearth_status hth_slots_sort(hth_slots *s, const hth_store_item *items, uint32_t
     *s = (hth_slots){0};
     item_size *sizes = hth_alloc(n_item, sizeof *sizes);
     s->class_of = hth_alloc(n_item, sizeof *s->class_of);
-    hearth_status st = sizes && s->class_of ? HEARTH_OK : hth_fail_memory(err, n_item * sizeof *sizes, "sizes of items");
+    hearth_status st = HEARTH_OK;
+    if (!sizes || !s->class_of) st = hth_fail_memory(err, n_item * sizeof *sizes, "sizes of items");
     bool fits = true;
     for (uint32_t i = 0; st == HEARTH_OK && i < n_item; i++) {
         hth_store_residence residence = items[i].residence;
         sizes[i] = (item_size){i, residence == HTH_STORE_CACHED, residence == HTH_STORE_PINNED, items[i].elsewhere, 0};
-        fits = fits && hth_reader_room(items[i].extents, items[i].n_extent, &sizes[i].size);
+        fits = fits && hth_reader_buffer_size(items[i].extents, items[i].n_extent, &sizes[i].size);
     }
     if (st == HEARTH_OK && fits) {
         qsort(sizes, n_item, sizeof *sizes, compare_sizes);
@@ -130,8 +131,8 @@ bool hth_slots_least(const hth_slots *s, uint64_t *size)
     return sum <= SIZE_MAX;
 }
 
-/* What is left above the least: first for reading ahead, then for cached items, to each class in proportion to the bytes
- * of its items. */
+/* What is left above the least: first for reading ahead, then for cached items, to each class in proportion to the
+ * bytes of its items. */
 void hth_slots_divide(hth_slots *s, uint64_t memory)
 {
     uint64_t least = 0;

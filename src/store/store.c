@@ -15,8 +15,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How often a waiting thread looks at the flag that cancels. */
-enum { POLL_NS = 50000000 };
 /* Bytes that are read at once of items that will be needed, and of those that may be: what runs when their layer begins
  * delays what that layer needs. */
 enum { SURE_SIZE = 8 << 20, GUESS_SIZE = 2 << 20 };
@@ -239,7 +237,7 @@ static void ask_for(hth_store *s, uint32_t i_item)
         s->slots.slots[i->i_slot].unused_guess = false;
         forget_guess(s, i_item);
         hth_store_count_guess(s, i, !s->loads[i->i_slot].dropped, true);
-        hth_reader_hurry(s->reader, &s->loads[i->i_slot]);
+        hth_reader_prioritize(s->reader, &s->loads[i->i_slot]);
     }
     if (i->state == ITEM_QUEUED && i->queue == &s->guesses) dequeue(s, i_item);
     if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT; /* sessions that still need it wait for the new read */
@@ -352,7 +350,7 @@ static size_t find_arrived(const hth_store *s, const uint32_t *items, size_t n)
 static void wait_for_arrival(hth_store *s, hth_store_counters *c)
 {
     uint64_t start = hth_clock_ns();
-    hth_cond_wait_until(&s->arrived, &s->lock, start + POLL_NS);
+    hth_cond_wait_poll(&s->arrived, &s->lock);
     c->stall_ns += hth_clock_ns() - start;
 }
 
@@ -386,7 +384,7 @@ hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait
     size_t i = find_arrived(s, items, *n);
     if (i == 0 && wait && *n > 0) counters_of(s, &s->items[items[0]])->n_stall++;
     while (i == 0 && wait && *n > 0) {
-        if (s->cancel && __atomic_load_n(s->cancel, __ATOMIC_RELAXED)) {
+        if (hth_is_cancelled(s->cancel)) {
             st = hth_fail_cancelled(err);
             break;
         }

@@ -95,8 +95,8 @@ typedef struct hth_store_view {
 } hth_store_view;
 
 /* Takes one of the *n items, which were asked for, and removes it from the array. wait false: *n stays the same if none
- * is in memory. The caller computes with what it holds, and gives it back, before it waits: others may need the
- * memory. IO: an item cannot be read, or has a wrong checksum, also when it is read again; it is removed too. CANCELLED. */
+ * is in memory. The caller computes with what it holds, and gives it back, before it waits: others may need the memory.
+ * IO: an item cannot be read, or has a wrong checksum, also when it is read again; it is removed too. CANCELLED. */
 hearth_status hth_store_take(hth_store *store, uint32_t *items, size_t *n, bool wait, hth_store_view *view,
                              hearth_error *err);
 void hth_store_give(hth_store *store, uint32_t i_item);

@@ -3,19 +3,15 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
-#include "base/clock.h"
 #include "base/thread.h"
 
 #include <string.h>
-
-/* How often a waiting thread looks at the flag that cancels. */
-enum { POLL_NS = 50000000 };
 
 struct hth_table_rows {
     hth_reader *reader;
     const volatile int *cancel;
     hth_row_table table;
-    size_t room; /* bytes of a row's memory */
+    size_t buffer_size; /* of a row */
     uint32_t n_max;
     uint8_t *memory;
     hth_load *loads; /* [n_max] */
@@ -27,18 +23,18 @@ struct hth_table_rows {
 };
 
 /* Bytes of a row wherever it begins. */
-static bool room_of(const hth_row_table *table, size_t *room)
+static bool buffer_size_of(const hth_row_table *table, size_t *size)
 {
-    const hth_extent anywhere = {.offset = HTH_ROOM_ALIGN - 1, .size = table->row_size};
-    return hth_reader_room(&anywhere, 1, room);
+    const hth_extent anywhere = {.offset = HTH_BUFFER_ALIGN - 1, .size = table->row_size};
+    return hth_reader_buffer_size(&anywhere, 1, size);
 }
 
 bool hth_table_rows_size(const hth_row_table *table, uint32_t n_max, size_t *size)
 {
-    size_t room;
+    size_t each;
     *size = 0;
     return table->row_size == 0 ||
-           (room_of(table, &room) && hth_mul_size(room + sizeof(hth_load), n_max, size));
+           (buffer_size_of(table, &each) && hth_mul_size(each + sizeof(hth_load), n_max, size));
 }
 
 hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table, uint32_t n_max,
@@ -52,9 +48,9 @@ hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table
     *r = (hth_table_rows){.reader = reader, .cancel = cancel, .table = *table, .n_max = n_max};
     pthread_mutex_init(&r->lock, NULL);
     hth_cond_init(&r->ended);
-    room_of(table, &r->room);
+    buffer_size_of(table, &r->buffer_size);
     r->loads = hth_alloc(n_max, sizeof *r->loads);
-    r->memory = hth_pages_alloc(r->room * n_max);
+    r->memory = hth_pages_alloc(r->buffer_size * n_max);
     if (r->loads && r->memory) {
         *out = r;
         return HEARTH_OK;
@@ -74,7 +70,7 @@ void hth_table_rows_close(hth_table_rows *r)
     pthread_mutex_lock(&r->lock);
     wait_for_all(r);
     pthread_mutex_unlock(&r->lock);
-    hth_pages_free(r->memory, r->room * r->n_max);
+    hth_pages_free(r->memory, r->buffer_size * r->n_max);
     hth_free(r->loads);
     pthread_cond_destroy(&r->ended);
     pthread_mutex_destroy(&r->lock);
@@ -101,15 +97,14 @@ void hth_table_rows_start(hth_table_rows *r, uint32_t i, uint64_t i_row)
     r->n_running++;
     pthread_mutex_unlock(&r->lock);
     r->loads[i] = (hth_load){
-        .extents = {extent}, .n_extent = 1, .to = r->memory + i * r->room, .done = end_load, .user = r};
+        .extents = {extent}, .n_extent = 1, .to = r->memory + i * r->buffer_size, .done = end_load, .user = r};
     hth_reader_start(r->reader, &r->loads[i]);
 }
 
 hearth_status hth_table_rows_wait(hth_table_rows *r, hearth_error *err)
 {
     pthread_mutex_lock(&r->lock);
-    while (r->n_running > 0 && !(r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED)))
-        hth_cond_wait_until(&r->ended, &r->lock, hth_clock_ns() + POLL_NS);
+    while (r->n_running > 0 && !hth_is_cancelled(r->cancel)) hth_cond_wait_poll(&r->ended, &r->lock);
     r->cancelled = r->n_running > 0;
     const hth_load *failed = r->failed;
     r->failed = NULL;

@@ -21,9 +21,10 @@ hearth_status hth_table_rows_open(hth_reader *reader, const hth_row_table *table
 /* Waits for reads that run. NULL is allowed. */
 void hth_table_rows_close(hth_table_rows *rows);
 
-/* Starts to read row `i_row` as the i-th one. */
+/* Starts to read row `i_row` as the i-th one; what was started for another step has been waited for. */
 void hth_table_rows_start(hth_table_rows *rows, uint32_t i, uint64_t i_row);
-/* Waits for all that were started. IO: one cannot be read. CANCELLED: the reads run on; the next start waits for them. */
+/* Waits for all that were started. IO: one cannot be read. CANCELLED: the reads run on; the next start waits for them.
+ * */
 hearth_status hth_table_rows_wait(hth_table_rows *rows, hearth_error *err);
 /* The i-th row, after that. */
 const uint8_t *hth_table_rows_get(const hth_table_rows *rows, uint32_t i);

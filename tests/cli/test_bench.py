@@ -281,6 +281,12 @@ def bench_tells_what_a_limit_of_memory_costs():
         check("limit_bytes_per_second" not in test and "share_of_limit" not in test, test)
     table = good(*words, "--ram", limit).stdout
     check(b"parts of the weights fit into memory" in table and table.count(b"| generate 4 |") == 2, table)
+    for ram, has_probes in ("200M", False), ("2G", True):  # which take 512 MiB
+        result = json.loads(good(*words, "--ram", ram, "--json").stdout)
+        check("parts" not in result, ram, result)
+        for test in result["tests"]:
+            check(("limit_bytes_per_second" in test) == has_probes, ram, test)
+            check(("share_of_limit" in test or "share_of_peak" in test) <= has_probes, ram, test)
 
 
 @measured

@@ -47,16 +47,16 @@ static void leave_enough(void) { leave(900 * MIB); }
 TEST(a_margin_is_left_to_others)
 {
     hth_system_memory s = {0};
-    CHECK(hth_budget_room(&s, true, false) == INT64_MAX); /* nothing is known */
+    CHECK(hth_budget_headroom(&s, true, false) == INT64_MAX); /* nothing is known */
     s = (hth_system_memory){.total = 65536 * MIB, .available = 10000 * MIB};
-    CHECK_INT(hth_budget_room(&s, true, false), (10000 - 4096) * MIB);
-    CHECK_INT(hth_budget_room(&s, true, true), (10000 - 2 * 4096) * MIB);
-    CHECK_INT(hth_budget_room(&s, false, false), (10000 - 2048) * MIB);
+    CHECK_INT(hth_budget_headroom(&s, true, false), (10000 - 4096) * MIB);
+    CHECK_INT(hth_budget_headroom(&s, true, true), (10000 - 2 * 4096) * MIB);
+    CHECK_INT(hth_budget_headroom(&s, false, false), (10000 - 2048) * MIB);
     s.total = 1024 * MIB, s.available = 100 * MIB;
-    CHECK(hth_budget_room(&s, true, false) == -(int64_t)(156 * MIB));
+    CHECK(hth_budget_headroom(&s, true, false) == -(int64_t)(156 * MIB));
     s.available = 1000 * MIB, s.group_limit = 500 * MIB, s.group_available = 100 * MIB;
-    CHECK_INT(hth_budget_room(&s, true, false), (100 - 10 - 16) * MIB);
-    CHECK_INT(hth_budget_room(&s, false, false), (100 - 5 - 8) * MIB);
+    CHECK_INT(hth_budget_headroom(&s, true, false), (100 - 10 - 16) * MIB);
+    CHECK_INT(hth_budget_headroom(&s, false, false), (100 - 5 - 8) * MIB);
 }
 
 static const hth_system_memory group = {.group_limit = GROUP_LIMIT};
@@ -73,7 +73,7 @@ static uint64_t follow(hth_budget_cap *cap, uint64_t left, uint64_t touched, uin
 TEST(memory_goes_at_once_and_comes_back_after_a_while)
 {
     hth_budget_cap cap = {.min = 50 * MIB, .max = 800 * MIB, .now = 800 * MIB};
-    CHECK_INT(-hth_budget_room(&group, false, false), MARGIN * MIB);
+    CHECK_INT(-hth_budget_headroom(&group, false, false), MARGIN * MIB);
     CHECK_INT(follow(&cap, 500, 800, 0), 800);
     CHECK_INT(follow(&cap, MARGIN, 600, 0), 600);
     CHECK_INT(follow(&cap, MARGIN - 1, 600, 0), 579); /* twice the margin is left then */

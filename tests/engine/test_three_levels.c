@@ -519,6 +519,23 @@ TEST(forks_whose_tokens_cannot_be_read_leave_no_copies)
     check_bits(&s, "after forks that failed");
 }
 
+/* A step that the device refuses is run again at once: none of its rows is being read then. */
+TEST(forks_whose_copies_are_refused_are_evaluated_again)
+{
+    CLEANUP(end) subject s;
+    if (!begin(&s, &divisions[5], "null") || !open_model(&s, 1, 0)) return;
+    CHECK_OK(eval(&s, 0, 5, err));
+    hth_disk_set_faults(faulty, &(hth_disk_faults){.delay_ns = 20000000});
+    for (int i = 0; i < 3 && test_n_failed() == 0; i++) {
+        CLOSED(hearth_session) *fork = NULL;
+        CHECK_OK(hearth_session_fork(s.session, &fork, err));
+        hth_device_inject_faults(s.model->device, 1, 1, HEARTH_ERROR_MEMORY);
+        CHECK_OK(hearth_session_eval(fork, &s.ids[5], 1, err));
+        CHECK(memcmp(hearth_session_logits(fork), s.expected + 5 * s.n_vocab, s.n_vocab * sizeof(float)) == 0);
+    }
+    CHECK(hth_engine_has_gpu(s.model));
+}
+
 /* ---- cancelling ---------------------------------------------------------------------------------------------- */
 
 /* Sets the flag after a while. */

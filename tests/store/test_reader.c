@@ -42,10 +42,10 @@ static void make_batch(batch *b, uint64_t seed)
                                        : test_random_below(&random, (uint32_t)(FILE_SIZE - size + 1));
             l->extents[k] = (hth_extent){0, offset, size};
         }
-        CHECK(hth_reader_room(l->extents, l->n_extent, &b->sizes[i]));
-        /* Every byte of the room and none outside. */
-        b->memory[i] = aligned_alloc(HTH_ROOM_ALIGN, b->sizes[i] + HTH_ROOM_ALIGN);
-        memset(b->memory[i], 0xA5, b->sizes[i] + HTH_ROOM_ALIGN);
+        CHECK(hth_reader_buffer_size(l->extents, l->n_extent, &b->sizes[i]));
+        /* Every byte of the buffer and none outside. */
+        b->memory[i] = aligned_alloc(HTH_BUFFER_ALIGN, b->sizes[i] + HTH_BUFFER_ALIGN);
+        memset(b->memory[i], 0xA5, b->sizes[i] + HTH_BUFFER_ALIGN);
         l->to = b->memory[i];
         if (i > 0) b->loads[i - 1].next = l;
     }
@@ -66,9 +66,9 @@ static void check_load(const batch *b, uint32_t i)
     for (uint32_t k = 0; k < l->n_extent; k++)
         if (!bytes_are(l->data[k], l->extents[k].offset, l->extents[k].size))
             test_fail(__FILE__, __LINE__, "load %u, extent %u: other bytes than in the file", i, k);
-    for (size_t k = 0; k < HTH_ROOM_ALIGN; k++)
+    for (size_t k = 0; k < HTH_BUFFER_ALIGN; k++)
         if (b->memory[i][b->sizes[i] + k] != 0xA5) {
-            test_fail(__FILE__, __LINE__, "load %u: wrote outside of its room", i);
+            test_fail(__FILE__, __LINE__, "load %u: wrote outside of its buffer", i);
             break;
         }
 }
@@ -206,9 +206,9 @@ TEST(a_read_that_takes_long_is_reported)
     size_t size;
     batch b = {.n_done = N_LOAD - 1};
     b.loads[0] = (hth_load){.extents = {{0, 5000, 100}}, .n_extent = 1, .done = load_done, .user = &b};
-    CHECK(hth_reader_room(b.loads[0].extents, 1, &size));
+    CHECK(hth_reader_buffer_size(b.loads[0].extents, 1, &size));
     pthread_mutex_init(&b.lock, NULL), pthread_cond_init(&b.changed, NULL);
-    b.loads[0].to = aligned_alloc(HTH_ROOM_ALIGN, size);
+    b.loads[0].to = aligned_alloc(HTH_BUFFER_ALIGN, size);
     run_batch(&b, reader);
     CHECK(!b.loads[0].failed && bytes_are(b.loads[0].data[0], 5000, 100));
     CHECK_INT(test_n_warning(" takes more than 30 s"), 1);
@@ -267,7 +267,7 @@ TEST(a_file_that_became_shorter_is_an_error)
         for (uint32_t i = 0; i < N_LOAD; i++) {
             b.loads[i].n_extent = 1, b.loads[i].extents[0] = (hth_extent){0, 3, i % 2 ? 10 : 99990};
             free(b.memory[i]);
-            b.memory[i] = b.loads[i].to = aligned_alloc(HTH_ROOM_ALIGN, 26 * HTH_ROOM_ALIGN);
+            b.memory[i] = b.loads[i].to = aligned_alloc(HTH_BUFFER_ALIGN, 26 * HTH_BUFFER_ALIGN);
         }
         run_batch(&b, reader);
         for (uint32_t i = 0; i < N_LOAD; i++) CHECK_INT(b.loads[i].failed, i % 2 == 0);
@@ -297,36 +297,36 @@ TEST(a_reader_that_closes_ends_all_loads)
     close(fd);
 }
 
-/* With the lock held the first load cannot end before the last one is hurried; few more reads have started by then. */
+/* With the lock held the first load cannot end before the last one is prioritized; few more have started by then. */
 TEST(a_guess_that_is_needed_comes_first)
 {
     int fd = open(disk_file(), O_RDONLY);
     hth_disk_faults faults = {.order = HTH_ORDER_SINGLE};
     hth_reader *reader = open_reader(DISK_PREAD_ONE, false, fd, &faults);
     batch b;
-    uint32_t i_hurried = 0;
+    uint32_t i_first = 0;
     make_batch(&b, 6);
     for (uint32_t i = 0; i < N_LOAD; i++) b.loads[i].guess_size = 1;
     pthread_mutex_lock(&b.lock);
     hth_reader_start(reader, b.loads);
-    hth_reader_hurry(reader, &b.loads[N_LOAD - 1]);
+    hth_reader_prioritize(reader, &b.loads[N_LOAD - 1]);
     while (b.n_done < N_LOAD) pthread_cond_wait(&b.changed, &b.lock);
     pthread_mutex_unlock(&b.lock);
-    while (b.done[i_hurried] != N_LOAD - 1) i_hurried++;
-    if (!CHECK(i_hurried < N_LOAD / 2)) printf("     it ended after %u others\n", i_hurried);
+    while (b.done[i_first] != N_LOAD - 1) i_first++;
+    if (!CHECK(i_first < N_LOAD / 2)) printf("     it ended after %u others\n", i_first);
     for (uint32_t i = 0; i < N_LOAD; i++) check_load(&b, i);
     free_batch(&b);
     hth_reader_close(reader);
     close(fd);
 }
 
-TEST(rooms_do_not_overflow)
+TEST(buffer_sizes_do_not_overflow)
 {
     size_t size;
-    CHECK(hth_reader_room(&(hth_extent){0, 5, 10}, 1, &size));
+    CHECK(hth_reader_buffer_size(&(hth_extent){0, 5, 10}, 1, &size));
     CHECK_INT(size, 4096);
-    CHECK(hth_reader_room(&(hth_extent){0, 4090, 10}, 1, &size));
+    CHECK(hth_reader_buffer_size(&(hth_extent){0, 4090, 10}, 1, &size));
     CHECK_INT(size, 8192);
-    CHECK(!hth_reader_room(&(hth_extent){0, 4095, UINT64_MAX}, 1, &size));
-    CHECK(!hth_reader_room((hth_extent[]){{0, 0, (uint64_t)1 << 63}, {0, 0, (uint64_t)1 << 63}}, 2, &size));
+    CHECK(!hth_reader_buffer_size(&(hth_extent){0, 4095, UINT64_MAX}, 1, &size));
+    CHECK(!hth_reader_buffer_size((hth_extent[]){{0, 0, (uint64_t)1 << 63}, {0, 0, (uint64_t)1 << 63}}, 2, &size));
 }

@@ -42,7 +42,7 @@ static bool open_store(opened *o, disk_kind kind, const hth_disk_faults *faults,
     CHECK(hth_store_min_memory(o->items, N_ITEM, &least));
     for (uint32_t i = 0; i < N_ITEM; i++) {
         size_t size;
-        CHECK(hth_reader_room(o->items[i].extents, 3, &size));
+        CHECK(hth_reader_buffer_size(o->items[i].extents, 3, &size));
         all += size;
     }
     options.items = o->items, options.n_item = N_ITEM, options.n_group = N_GROUP, options.reader = o->reader;
@@ -630,12 +630,12 @@ static void move_items(opened *o, bool elsewhere, uint64_t memory)
     hth_store_move(o->store, is, memory);
 }
 
-static uint64_t size_of_rooms(const opened *o, bool with_elsewhere)
+static uint64_t size_of_buffers(const opened *o, bool with_elsewhere)
 {
     uint64_t all = 0;
     for (uint32_t i = 0; i < N_ITEM; i++) {
         size_t size;
-        if (CHECK(hth_reader_room(o->items[i].extents, 3, &size)) && (with_elsewhere || i % 3 > 0)) all += size;
+        if (CHECK(hth_reader_buffer_size(o->items[i].extents, 3, &size)) && (with_elsewhere || i % 3 > 0)) all += size;
     }
     return all;
 }
@@ -654,13 +654,13 @@ TEST(items_elsewhere_have_no_memory_until_they_come_back)
         }
         if (!open_store(&o, DISK_SIMULATED, NULL, (hth_store_options){.pins = true}, 1.0)) return;
         uint64_t size = hth_store_memory(o.store), least = least_memory(&o);
-        CHECK(size >= size_of_rooms(&o, false) && size <= size_of_rooms(&o, false) + least);
+        CHECK(size >= size_of_buffers(&o, false) && size <= size_of_buffers(&o, false) + least);
         CHECK_INT(size, hth_store_max_memory(o.store));
         for (int k = 0; k < 3; k++) use_items(&o, here, n);
         CHECK_INT(sum_counters(&o).n_miss, n); /* all stay, and nothing else is read */
         CHECK_INT(sum_counters(&o).n_guess, 0);
         use_items(&o, all, N_ITEM);
-        move_items(&o, false, size_of_rooms(&o, true) / 16 * 17); /* slots are as large as the largest item */
+        move_items(&o, false, size_of_buffers(&o, true) / 16 * 17); /* slots are as large as the largest item */
         CHECK(hth_store_memory(o.store) > size);
         for (int k = 0; k < 2; k++) use_items(&o, all, N_ITEM);
         uint64_t n_miss = sum_counters(&o).n_miss;
@@ -681,7 +681,7 @@ static void *move_to_and_fro(void *arg)
 {
     opened *o = arg;
     test_random random = {5};
-    uint64_t least = least_memory(o), all = size_of_rooms(o, true);
+    uint64_t least = least_memory(o), all = size_of_buffers(o, true);
     for (int i = 0; i < 60; i++) {
         uint8_t is[N_ITEM];
         for (uint32_t k = 0; k < N_ITEM; k++) is[k] = test_random_below(&random, 3) == 0;

@@ -363,7 +363,7 @@ static void print_device_memory(const plan_state *p)
     if (p->model->down_transposed)
         printf(", neurons %s (%.0f %%)", hth_format_bytes(b->clusters).text,
                100.0 * (double)n_hot_total(p) / (double)neurons_of(p));
-    printf(", head %s, room %s\n", hth_format_bytes(b->head).text, hth_format_bytes(b->fixed).text);
+    printf(", head %s, workspace %s\n", hth_format_bytes(b->head).text, hth_format_bytes(b->fixed).text);
     uint64_t is_free = hth_device_free_memory(p->builder.info);
     if (is_empty_placement(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", min_budget_of(p).text);

@@ -125,21 +125,32 @@ static bool sample(bench *b, const bench_test *t, double *rate, hearth_storage_s
 
 typedef struct probes {
     hth_pool *pool;
+    uint64_t counted; /* bytes, in the model's limit of memory */
     hth_bandwidth_probe memory;
     hth_peak_probe cores;
 } probes;
 
-/* A run with a limit of memory has none left for probes. */
-static bool open_probes(const bench *b, probes *p, hearth_error *err)
+/* Within a limit of memory there are probes only if it leaves memory for them. */
+static bool open_probes(bench *b, probes *p, hearth_error *err)
 {
     hth_cpu level;
     uint32_t n_thread = hearth_session_n_thread(b->session);
-    if (b->info.n_streamed > 0) return true;
+    hearth_model *model = hth_engine_mutable(b->model);
+    if (b->info.n_streamed > 0 || hth_engine_take_memory(model, BENCH_REGION_SIZE, NULL) != HEARTH_OK) return true;
+    p->counted = BENCH_REGION_SIZE;
     if (hth_cpu_choose(&level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
         hth_bandwidth_open(&p->memory, BENCH_REGION_SIZE, err) != HEARTH_OK)
         return false;
     hth_peak_probe_open(&p->cores, level);
+    b->has_probes = true;
     return true;
+}
+
+static void close_probes(const bench *b, probes *p)
+{
+    hth_bandwidth_close(&p->memory);
+    hth_pool_close(p->pool);
+    if (p->counted > 0) hth_engine_give_memory(hth_engine_mutable(b->model), p->counted);
 }
 
 static void probe(probes *p, bench_test *t, size_t i_sample)
@@ -191,8 +202,7 @@ static bool run_tests(bench *b, hearth_error *err)
             probe(&p, &b->tests[i], r);
             ok = sample(b, &b->tests[i], &b->tests[i].rate[r], &b->tests[i].storage[r], err);
         }
-    hth_bandwidth_close(&p.memory);
-    hth_pool_close(p.pool);
+    close_probes(b, &p);
     return ok && check_device(b, err) && check_parallel(b, err);
 }
 

@@ -70,6 +70,7 @@ typedef struct bench {
     route_option route;
     hth_route_trace *route_lists; /* of route */
     bool approximate; /* the mode is declared approximate */
+    bool has_probes;  /* the limits of memory and cores were measured before each sample */
     bool by_sim_clock;     /* times are those of a simulated GPU's clock */
     bool bf16_dot;
     bool in_turn; /* weights are read, then computed, and none is guessed */

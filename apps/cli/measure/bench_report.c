@@ -275,7 +275,7 @@ static void print_test(json *j, const bench *b, const bench_test *t)
     json_bool(j, "approximate", b->approximate);
     print_samples(j, "tokens_per_second", t->rate, b->n_repeat, 1.0);
     if (b->info.n_streamed > 0) print_json_samples(j, b, t);
-    else print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
+    if (b->has_probes) print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
     if (t->n_prompt) print_prompt(j, b, t);
     else json_uint(j, "kv_bytes", t->kv_bytes);
     if (t->n_sequence) print_digests(j, t);
