@@ -1,6 +1,7 @@
 /* hearth serve: options, access, the model, and the two threads. */
 #define _GNU_SOURCE
 #include "cli/commands.h"
+#include "common/draft_args.h"
 #include "common/model_args.h"
 #include "common/output.h"
 
@@ -30,6 +31,7 @@ static const option_spec options[] = {
     OPT_TEXT("allow-host", 0, "NAME", "one more name of this host; repeatable", .flags = OPTION_REPEATS),
     OPT_FLAG("check", 0, "check options, addresses and model, then end"),
     OPT_UINT("parallel", 0, "N", 1, 256, "requests in a step; default 16"),
+    DRAFT_OPTIONS,
     OPT_FILE("kv-dir", 0, "DIR", "keep the cache of requests there between runs"),
     OPT_SIZE("kv-dir-size", 0, "BYTES", 1, 1e15, "of its files; default 8G", ADVANCED),
     OPT_FLAG("keep-billing-header", 0, "leave that line in system prompts", ADVANCED),
@@ -151,10 +153,10 @@ static int64_t time_of(const char *path)
     return path && stat(path, &info) == 0 ? (int64_t)info.st_mtime : (int64_t)time(NULL);
 }
 
-static bool load(void *user, hearth_model **model)
+static bool load(void *user, engine *e)
 {
     const args *a = user;
-    return open_model(a, args_operand(a, 0), model);
+    return open_model(a, args_operand(a, 0), &e->model) && drafts_open(a, &e->scheduling.draft, &e->draft);
 }
 
 static void say_ready(const engine *e)
@@ -197,6 +199,7 @@ static int run(const args *a)
     hearth_error err;
     server *s = NULL;
     engine e = {.load = load, .load_user = (void *)(uintptr_t)a, .on_ready = say_ready, .id = id};
+    if (drafts_check(a)) return EXIT_USAGE;
     if (args_has(a, "unix-socket") && args_has(a, "host"))
         return usage_error("--unix-socket and --host contradict each other; give one of them");
     name_model(args_operand(a, 0), id, sizeof id);

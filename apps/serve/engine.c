@@ -11,7 +11,7 @@ static bool open_all(engine *e)
 {
     hearth_error err;
     uint64_t hash;
-    if (!e->load(e->load_user, &e->model)) return false;
+    if (!e->load(e->load_user, e)) return false;
     if (hearth_scheduler_open(e->model, &e->scheduling, &e->scheduler, &err) != HEARTH_OK ||
         (e->kept && hearth_scheduler_restore(e->scheduler, e->kept, &err) != HEARTH_OK)) {
         report(&err);
@@ -75,6 +75,7 @@ void engine_stop(engine *e)
     generations_cancel_all(e);
     hearth_scheduler_close(e->scheduler);
     hearth_chat_close(e->chat);
+    hearth_model_close(e->draft);
     hearth_model_close(e->model);
     live_figures_close(&e->live);
 }

@@ -13,7 +13,8 @@
 typedef struct engine {
     /* Set by the caller of engine_start. */
     server *server;
-    bool (*load)(void *user, hearth_model **model); /* on the engine thread; false: an error was reported */
+    /* On the engine thread: opens model, and draft with its options in scheduling. False: an error was reported. */
+    bool (*load)(void *user, struct engine *e);
     void *load_user;
     void (*on_ready)(const struct engine *e); /* on the engine thread; NULL: none */
     const char *id;                           /* of the model, for clients */
@@ -25,7 +26,7 @@ typedef struct engine {
     uint64_t kept_size;
     bool keeps_billing; /* conversation.h */
     /* Of the engine thread; after server_is_ready also read by the network thread, which changes nothing. */
-    hearth_model *model;
+    hearth_model *model, *draft; /* draft: NULL, or the model that makes drafts */
     hearth_scheduler *scheduler;
     struct generation *generations; /* answers that are being written */
     hearth_chat *chat;              /* NULL: chat_error says why */

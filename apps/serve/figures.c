@@ -24,6 +24,8 @@ void figures_update(figures *f, const hearth_scheduler_stats *s)
     f->n_cached_token = s->n_cached;
     f->n_generated_token = s->n_generated;
     f->n_preempted = s->n_preempted;
+    f->n_drafted = s->draft.n_drafted;
+    f->n_accepted = s->draft.n_accepted;
     f->n_page = s->n_page;
     f->n_page_used = s->n_page_used;
 }
@@ -60,6 +62,9 @@ void figures_write(const figures *f, FILE *out)
     write_counter(out, "hearth_prefix_hits_tokens_total",
                   "Tokens of prompts that earlier requests had evaluated.", f->n_cached_token);
     write_counter(out, "hearth_generated_tokens_total", "Tokens that were sampled.", f->n_generated_token);
+    write_counter(out, "hearth_draft_tokens_total", "Tokens that were evaluated as drafts.", f->n_drafted);
+    write_counter(out, "hearth_draft_accepted_tokens_total", "Tokens of drafts that were the next.",
+                  f->n_accepted);
     write_counter(out, "hearth_preempted_total",
                   "Requests that gave their pages to others and were evaluated again.", f->n_preempted);
     figures_describe(out, "hearth_kv_used_ratio", "gauge", "The part of the cache's pages that is in use.");

@@ -18,6 +18,7 @@ typedef struct figures {
         whole;                       /* nanoseconds: until the first token, between two, of a request */
     histogram n_prompt, n_generated; /* tokens of a request */
     _Atomic uint64_t n_prompt_token, n_cached_token, n_generated_token, n_preempted;
+    _Atomic uint64_t n_drafted, n_accepted;
     _Atomic uint32_t n_page, n_page_used;
 } figures;
 

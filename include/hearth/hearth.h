@@ -558,10 +558,39 @@ typedef enum hearth_constraint_end {
 } hearth_constraint_end;
 HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constraint *constraint);
 
+/* ---- drafts ------------------------------------------------------------------- */
+
+/* Speculative decoding: tokens that may follow, a draft, are evaluated together with the next token of a text. Those that
+ * are then sampled cost no step of their own. Tokens and logits are those that come without drafts, to the bit. */
+
+/* Value of n_draft: as many as are worth their time, by the times of steps and by how often drafts came true. */
+#define HEARTH_DRAFT_AUTO UINT32_MAX
+
+typedef struct hearth_draft_options {
+    uint32_t n_draft;          /* tokens of a draft at most, up to 15; 0: none */
+    const hearth_model *model; /* a small model of the same vocabulary, whose weights are in memory and which must outlive
+                                  what uses it. It makes drafts where the text does not repeat what it had. NULL: none */
+} hearth_draft_options;
+
+/* From now on hearth_session_eval of a single token may evaluate a draft with it, and then needs no evaluation for
+ * tokens that were drafted. sampler: that of the text, which a model follows when it drafts; it must stay open until
+ * this is called again, or the session is closed; NULL: the model drafts the most likely tokens. There are no drafts,
+ * and a warning says why if n_draft or a model was given, where a sequence cannot go back (recurrent layers,
+ * release_window), weights are read when they are needed, or bits depend on the number of tokens (bf16_dot; a GPU that
+ * is not bit-exact). ARGUMENT: the session has no step of its own, or the vocabulary of the model is another one;
+ * MEMORY. */
+HEARTH_API hearth_status hearth_session_use_drafts(hearth_session *session, const hearth_draft_options *options,
+                                                   const hearth_sampler *sampler, hearth_error *err);
+
+typedef struct hearth_draft_stats {
+    uint64_t n_drafted, n_accepted; /* tokens that were evaluated as drafts, and those of them that were the next */
+} hearth_draft_stats;
+HEARTH_API hearth_draft_stats hearth_session_get_draft_stats(const hearth_session *session);
+
 /* ---- scheduling ------------------------------------------------------------- */
 
 /* Evaluates requests of several users over one model, and samples their tokens. Each step takes one token of every
- * request that generates, and a part of the prompts of others. Keys and values lie in pages of one budget; requests
+ * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of one budget; requests
  * that begin with the same tokens share them. What a request gets does not depend on other requests. One thread. */
 typedef struct hearth_scheduler hearth_scheduler;
 
@@ -575,6 +604,7 @@ typedef struct hearth_scheduler_options {
     uint32_t n_thread;   /* 0: one per physical core */
     hearth_kv_type kv;
     double max_delay;    /* seconds that a step may take longer because of prompts, while others generate; 0: 0.15 */
+    hearth_draft_options draft; /* of all requests; a warning says why there are none */
 } hearth_scheduler_options;
 
 /* What happened to a request. */
@@ -592,6 +622,7 @@ typedef struct hearth_request_event {
     int32_t token;              /* TOKEN, END; -1: the constraint is complete */
     const float *logits;        /* float[n_vocab] that the model computed, while the function runs; TOKEN, END, or NULL */
     uint32_t n_cached;          /* tokens of the prompt that were not evaluated, as an earlier request had them */
+    hearth_draft_stats draft;   /* of the request so far */
     const hearth_error *error;  /* FAILED */
 } hearth_request_event;
 
@@ -611,9 +642,10 @@ typedef struct hearth_request {
     void *user;
 } hearth_request;
 
-/* n_position 0, n_ctx 0, n_batch 0, n_running 0, n_kept 0, n_thread 0, kv F16, max_delay 0. */
+/* n_position 0, n_ctx 0, n_batch 0, n_running 0, n_kept 0, n_thread 0, kv F16, max_delay 0, n_draft
+ * HEARTH_DRAFT_AUTO. */
 HEARTH_API hearth_scheduler_options hearth_scheduler_defaults(void);
-/* ARGUMENT; MEMORY. The model must outlive it. */
+/* ARGUMENT; MEMORY. The model, and that of drafts, must outlive it. */
 HEARTH_API hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_scheduler_options *options,
                                                hearth_scheduler **out, hearth_error *err);
 /* Without further events. */
@@ -643,6 +675,7 @@ typedef struct hearth_scheduler_stats {
     uint32_t n_page, n_page_used; /* of layers without a window */
     uint64_t n_prompt, n_cached, n_generated; /* tokens so far: evaluated of prompts, found, sampled */
     uint64_t n_preempted;                     /* requests whose pages others took, and that were evaluated again */
+    hearth_draft_stats draft;
 } hearth_scheduler_stats;
 HEARTH_API hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *scheduler);
 

@@ -6,6 +6,7 @@
 #include "base/switches.h"
 #include "sparse/selector.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -25,8 +26,9 @@ struct hearth_batch {
     hth_batch_token *tokens; /* [n_tok_max] */
     struct entry {
         hearth_session *session;
-        uint32_t n_token;
-        bool wants; /* logits of its last token */
+        uint32_t n_token, n_draft; /* n_draft: the last ones of them */
+        bool wants;                /* logits of its last token before a draft, and of that */
+        float *rows;               /* where those of the draft go */
     } * entries; /* [n_tok_max] */
     uint64_t n_counted; /* tokens whose active neurons were counted */
     uint64_t *n_active; /* [n_layer] */
@@ -167,6 +169,7 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "session and batch belong to different models");
     if (s->pending_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
     if (n == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no tokens");
+    hth_session_settle(s);
     if (n > b->n_tok_max - b->n_tok)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more tokens do not fit into a batch of %u", n,
                         b->n_tok_max);
@@ -177,9 +180,19 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
                         hth_sequence_max_step(&s->seq));
     for (size_t i = 0; i < n; i++)
         b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, wants && i + 1 == n};
-    b->entries[b->n_entry++] = (struct entry){s, (uint32_t)n, wants};
+    b->entries[b->n_entry++] = (struct entry){.session = s, .n_token = (uint32_t)n, .wants = wants};
     s->pending_in = b;
     return HEARTH_OK;
+}
+
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows)
+{
+    struct entry *e = &b->entries[b->n_entry - 1];
+    hearth_session *s = e->session;
+    assert(e->wants && n <= b->n_tok_max - b->n_tok && s->position + e->n_token + n <= s->seq.options.n_ctx);
+    for (uint32_t i = 0; i < n; i++)
+        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, draft[i], s->position + e->n_token + i, true};
+    e->n_token += n, e->n_draft = n, e->rows = rows;
 }
 
 /* ---- a step ------------------------------------------------------------------------ */
@@ -352,15 +365,29 @@ static void store_logits(hearth_session *s, const float *logits)
     s->has_logits = true;
 }
 
-/* Each entry of a batch that wants them gets the logits of its last token. */
+/* Each entry of a batch that wants them gets the logits of its last token, and of its draft. */
 static hearth_status store_entry_logits(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
     (void)err;
     const hearth_batch *b = user;
-    uint32_t i = 0;
-    for (uint32_t n = 0; n < i_want || !b->entries[i].wants; i++) n += b->entries[i].wants;
-    store_logits(b->entries[i].session, logits);
+    const struct entry *e = b->entries;
+    for (uint32_t n; (n = e->wants ? 1 + e->n_draft : 0) <= i_want; e++) i_want -= n;
+    size_t n_vocab = b->model->model->hparams.n_vocab;
+    if (i_want == 0) store_logits(e->session, logits);
+    else memcpy(e->rows + (i_want - 1) * n_vocab, logits, n_vocab * sizeof *logits);
     return HEARTH_OK;
+}
+
+/* The position is that before the draft. */
+static void end_entry(const struct entry *e)
+{
+    hearth_session *s = e->session;
+    uint32_t n = e->n_token - e->n_draft;
+    if (n > 1) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
+    s->position += n;
+    if (e->n_draft == 0) return;
+    s->n_ahead = e->n_draft, s->ahead = e->rows;
+    hth_speculation_note_step(s, e->n_draft);
 }
 
 hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
@@ -370,8 +397,7 @@ hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
     for (uint32_t i = 0; i < b->n_entry; i++) {
         hearth_session *s = b->entries[i].session;
         s->pending_in = NULL;
-        if (st == HEARTH_OK && b->entries[i].n_token > 1) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
-        if (st == HEARTH_OK) s->position += b->entries[i].n_token;
+        if (st == HEARTH_OK) end_entry(&b->entries[i]);
         if (st != HEARTH_OK || !b->entries[i].wants) s->has_logits = false;
     }
     b->n_entry = b->n_tok = 0;
@@ -521,6 +547,7 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     memcpy(s->tokens, from->tokens, from->position * sizeof *s->tokens);
     if (from->has_logits) memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
     s->position = from->position, s->has_logits = from->has_logits, s->generation = from->generation;
+    if (from->n_ahead > 0) hth_sequence_truncate(&s->seq, s->position);
     return HEARTH_OK;
 }
 
@@ -528,6 +555,7 @@ void hearth_session_close(hearth_session *s)
 {
     if (!s) return;
     if (s->pending_in) remove_session(s->pending_in, s);
+    hth_speculation_close(s);
     hearth_batch_close(s->own);
     hth_free(s->tokens);
     hth_free(s->logits);
@@ -564,8 +592,29 @@ static hearth_status store_token_logits(void *user, uint32_t i_want, const float
 static void go_back(hearth_session *s, uint32_t position)
 {
     if (position < s->seq.n_tok) hth_sequence_truncate(&s->seq, hth_sequence_reachable(&s->seq, position));
-    s->position = position;
+    s->position = position, s->n_ahead = 0;
     s->has_logits = false;
+}
+
+void hth_session_settle(hearth_session *s)
+{
+    if (s->n_ahead > 0) hth_sequence_truncate(&s->seq, s->position);
+    s->n_ahead = 0;
+}
+
+bool hth_session_advance(hearth_session *s, int32_t token)
+{
+    if (s->n_ahead == 0) return false;
+    bool is_right = s->tokens[s->position] == token;
+    hth_speculation_note(s, is_right);
+    if (!is_right) {
+        hth_session_settle(s);
+        return false;
+    }
+    store_logits(s, s->ahead);
+    s->ahead += s->model->model->hparams.n_vocab;
+    s->position++, s->n_ahead--;
+    return true;
 }
 
 /* Runs steps of up to n_tok_max tokens. Logits are computed for every token, or only for the last one. */
@@ -575,6 +624,8 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     hearth_status st = check_own_batch(s, err);
     if (st != HEARTH_OK || n == 0) return st;
     if ((st = check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
+    if (n == 1 && !fn && s->drafts) return hth_speculation_eval(s, tokens[0], err);
+    hth_session_settle(s);
     hearth_batch *b = s->own;
     eval_output output = {s, fn, user, 0};
     uint32_t start = s->position, n_tok;
@@ -609,7 +660,8 @@ uint32_t hearth_session_position(const hearth_session *s) { return s->position; 
 const int32_t *hearth_session_tokens(const hearth_session *s) { return s->tokens; }
 uint32_t hearth_session_n_cached(const hearth_session *s)
 {
-    return s->generation == hth_engine_generation(s->model) ? s->seq.n_tok : 0;
+    if (s->generation != hth_engine_generation(s->model)) return 0;
+    return s->n_ahead > 0 ? s->position : s->seq.n_tok;
 }
 uint32_t hearth_session_n_ctx(const hearth_session *s) { return s->seq.options.n_ctx; }
 uint32_t hearth_session_n_thread(const hearth_session *s)
@@ -653,7 +705,7 @@ void hth_session_reset(hearth_session *s)
 void hth_session_set(hearth_session *s, uint32_t position, bool has_logits, bool has_cache)
 {
     if (!has_cache || hth_engine_has_gpu(s->model)) hth_sequence_truncate(&s->seq, 0);
-    s->position = position, s->has_logits = has_logits;
+    s->position = position, s->has_logits = has_logits, s->n_ahead = 0;
     s->generation = hth_engine_generation(s->model);
 }
 

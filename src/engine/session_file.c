@@ -196,6 +196,7 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
     session_head head;
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
+    hth_session_settle((hearth_session *)(uintptr_t)s); /* what is ahead is no part of the session yet */
     hearth_status st = fill_head(s, &head, err);
     if (st != HEARTH_OK) return st;
     if (s->has_logits) head.flags |= HAS_LOGITS;

@@ -3,12 +3,14 @@
 #define HTH_ENGINE_SESSION_INT_H
 
 #include "engine/engine.h"
+#include "engine/speculation.h"
 
 struct hearth_session {
     const hearth_model *model;
     hearth_session_options options; /* as opened, with n_ctx as computed */
     hth_sequence seq;
-    uint32_t position;        /* tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt */
+    uint32_t position;        /* tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and
+                                 more by n_ahead */
     hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
     uint64_t size;       /* counted in the limit of the model */
@@ -18,6 +20,9 @@ struct hearth_session {
     int32_t *tokens;     /* [n_ctx] evaluated so far */
     float *logits;       /* [n_vocab] */
     hearth_batch *own;
+    hth_speculation *drafts; /* NULL: none are made */
+    uint32_t n_ahead;        /* tokens of a draft behind `position`, which were evaluated */
+    const float *ahead;      /* [n_ahead][n_vocab] the logits after each of them */
 };
 
 /* As hearth_session_open, with pages of a budget, which is of the model's pool for the type of the cache. All sessions of
@@ -31,10 +36,16 @@ hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, heart
 /* hearth_batch_add; wants: the logits of the last token. hth_batch_clear takes out what was added. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
+/* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. rows[n][n_vocab] gets the logits after them. */
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows);
 void hth_batch_clear(hearth_batch *b);
 /* hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of a batch. */
 void hth_batch_count_active(hearth_batch *b, bool on);
 uint64_t hth_batch_active_shares(const hearth_batch *b, double *share);
+/* Takes a token that was evaluated as a draft, with its logits. False: it was not; what is ahead is dropped. */
+bool hth_session_advance(hearth_session *s, int32_t token);
+/* Drops what is ahead. */
+void hth_session_settle(hearth_session *s);
 /* For a session that is only copied from now on. */
 void hth_session_free_logits(hearth_session *s);
 /* The last position up to `position` to which a copy can return without evaluating tokens again; 0: none. */

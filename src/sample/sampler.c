@@ -88,6 +88,19 @@ void hearth_sampler_close(hearth_sampler *s)
     hth_free(s);
 }
 
+hearth_status hth_sampler_open_like(const hearth_sampler *from, hearth_sampler **out, hearth_error *err)
+{
+    return hth_sampler_open(from->n_vocab, &from->params, out, err);
+}
+
+void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from)
+{
+    s->random = from->random;
+    s->n_last = from->n_last, s->i_last = from->i_last;
+    if (s->count) memcpy(s->count, from->count, (size_t)s->n_vocab * sizeof *s->count);
+    if (s->last) memcpy(s->last, from->last, (size_t)s->params.repeat_last_n * sizeof *s->last);
+}
+
 /* ---- token history ------------------------------------------------------------- */
 
 void hearth_sampler_accept(hearth_sampler *s, int32_t id)

@@ -27,5 +27,9 @@ enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
  * hearth_sampler_sample returns NUMERIC if a logit is NaN or +infinity, or if all tokens are banned. */
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *options, hearth_sampler **out,
                                hearth_error *err);
+/* A sampler with the options of another one. */
+hearth_status hth_sampler_open_like(const hearth_sampler *from, hearth_sampler **out, hearth_error *err);
+/* From now on a sampler that was opened like `from` draws and penalises as that one would. */
+void hth_sampler_follow(hearth_sampler *s, const hearth_sampler *from);
 
 #endif

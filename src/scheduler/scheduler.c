@@ -25,7 +25,9 @@ struct request {
     hearth_session *session;       /* NULL: it waits */
     int32_t *tokens;               /* [n_token], with room for n_max: the prompt, then what was generated */
     size_t n_token, n_prompt, n_max;
-    uint32_t n_cached, n_part; /* n_part: tokens in the step */
+    uint32_t n_cached, n_part; /* n_part: tokens in the step, without those of a draft */
+    hth_draft_place *place;    /* in the step; NULL: no draft */
+    hearth_draft_stats drafted; /* before its session was opened */
     bool ignore_end, has_begun, is_paused;
 };
 
@@ -41,6 +43,8 @@ struct hearth_scheduler {
     uint64_t n_id;
     double token_seconds,
         step_seconds; /* as measured: of a token of a prompt, of a step without; 0: not yet */
+    hth_drafter *drafter;    /* NULL: there are no drafts */
+    hth_draft_place *places; /* [n_running] of requests that generate in the step */
     hth_scheduler_part_fn *part;
     void *part_user;
     hearth_scheduler_stats stats;
@@ -50,7 +54,7 @@ struct hearth_scheduler {
 
 hearth_scheduler_options hearth_scheduler_defaults(void)
 {
-    return (hearth_scheduler_options){.kv = HEARTH_KV_F16};
+    return (hearth_scheduler_options){.kv = HEARTH_KV_F16, .draft.n_draft = HEARTH_DRAFT_AUTO};
 }
 
 static hearth_status choose(hearth_scheduler *s, hearth_error *err)
@@ -69,6 +73,12 @@ static hearth_status choose(hearth_scheduler *s, hearth_error *err)
     if (!(o->max_delay > 0.0))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a delay of %g seconds", o->max_delay);
     return HEARTH_OK;
+}
+
+static hearth_session_options options_of(const hearth_scheduler *s)
+{
+    return (hearth_session_options){
+        .n_ctx = s->options.n_ctx, .n_batch = 0, .n_thread = s->options.n_thread, .kv = s->options.kv};
 }
 
 /* n_there: pages on a device; 0: there is none. */
@@ -106,8 +116,13 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     if (st == HEARTH_OK) st = hth_kept_open(&s->kept, s->options.n_kept, err);
     if (st == HEARTH_OK)
         st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
+    const hearth_session_options o = options_of(s);
+    if (st == HEARTH_OK)
+        st = hth_drafter_open(model, &s->options.draft, &o, s->options.n_position, s->options.n_running,
+                              &s->drafter, err);
     s->masked = hth_alloc(model->model->hparams.n_vocab, sizeof *s->masked);
-    if (st == HEARTH_OK && !s->masked)
+    s->places = hth_alloc(s->options.n_running, sizeof *s->places);
+    if (st == HEARTH_OK && (!s->masked || !s->places))
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->masked, "a scheduler");
     if (st == HEARTH_OK) *out = s;
     else hearth_scheduler_close(s);
@@ -137,6 +152,8 @@ void hearth_scheduler_close(hearth_scheduler *s)
     free_all(s->running);
     hth_kept_close(&s->kept);
     hearth_batch_close(s->batch);
+    hth_drafter_close(s->drafter);
+    hth_free(s->places);
     hth_free(s->masked);
     hth_kv_budget_close(&s->pages);
     hth_engine_give_memory(hth_engine_mutable(s->model), s->pages_size);
@@ -218,13 +235,26 @@ hearth_status hearth_scheduler_add(hearth_scheduler *s, const hearth_request *fr
     return HEARTH_OK;
 }
 
+static hearth_draft_stats drafts_of(const request *r)
+{
+    hearth_draft_stats all = r->drafted;
+    if (!r->session) return all;
+    const hearth_draft_stats now = hearth_session_get_draft_stats(r->session);
+    all.n_drafted += now.n_drafted, all.n_accepted += now.n_accepted;
+    return all;
+}
+
 /* The last event. The cache of a request that ran is kept. */
 static void end(hearth_scheduler *s, request *r, hearth_request_event event)
 {
     event.n_cached = r->n_cached;
+    event.draft = drafts_of(r);
     unlink_from(r->session ? &s->running : &s->waiting, r);
     (void)r->fn(r->user, &event);
-    if (r->session) hth_kept_put(&s->kept, r->owner, r->session);
+    if (r->session) {
+        hth_speculation_close(r->session);
+        hth_kept_put(&s->kept, r->owner, r->session);
+    }
     r->session = NULL;
     free_request(r);
 }
@@ -274,6 +304,7 @@ static request *youngest(const hearth_scheduler *s)
 static void preempt(hearth_scheduler *s, request *r)
 {
     unlink_from(&s->running, r);
+    r->drafted = drafts_of(r);
     hearth_session_close(r->session);
     r->session = NULL;
     r->next = s->waiting;
@@ -321,12 +352,6 @@ static request *next_to_begin(const hearth_scheduler *s)
     return best;
 }
 
-static hearth_session_options options_of(const hearth_scheduler *s)
-{
-    return (hearth_session_options){
-        .n_ctx = s->options.n_ctx, .n_batch = 0, .n_thread = s->options.n_thread, .kv = s->options.kv};
-}
-
 /* The session that has the most of a request's first tokens: a kept one, or that of a request that runs. The last token is
  * evaluated again, for its logits. */
 static const hearth_session *find_same(hearth_scheduler *s, const request *r, uint32_t *n_same)
@@ -356,6 +381,7 @@ static hearth_status open_session(hearth_scheduler *s, request *r, hearth_error 
 {
     for (;;) {
         hearth_status st = open_one(s, r, err);
+        if (st == HEARTH_OK && s->drafter) st = hth_speculation_open(r->session, s->drafter, r->sampler, err);
         if (st == HEARTH_OK) return st;
         hearth_session_close(r->session);
         r->session = NULL;
@@ -411,7 +437,44 @@ static void plan_part(request *r, uint32_t n, uint32_t planned[HTH_N_KV_CLASS])
     hth_session_count_missing(r->session, n, planned);
 }
 
-/* Tokens of prompts in a step, beside those of n_generating requests. */
+/* Whether there are pages for n tokens of a draft. Nothing is dropped for them. */
+static bool has_draft_pages(const hearth_scheduler *s, const request *r, uint32_t n, uint32_t planned[HTH_N_KV_CLASS])
+{
+    uint32_t n_page[HTH_N_KV_CLASS] = {0}, n_one[HTH_N_KV_CLASS] = {0};
+    hth_session_count_missing(r->session, 1 + n, n_page);
+    hth_session_count_missing(r->session, 1, n_one);
+    for (int c = 0; c < HTH_N_KV_CLASS; c++) n_page[c] = planned[c] + n_page[c] - n_one[c];
+    if (!hth_kv_budget_has(&s->pages, n_page)) return false;
+    memcpy(planned, n_page, sizeof n_page);
+    return true;
+}
+
+/* Adds drafts to the tokens of the requests that generate; returns the number of their tokens. A step with parts of prompts
+ * takes as long as its tokens do, so that drafts are not worth it. */
+static uint32_t plan_drafts(hearth_scheduler *s, uint32_t n_generating, bool has_prompts,
+                            uint32_t planned[HTH_N_KV_CLASS])
+{
+    uint32_t n_room = s->options.n_batch - n_generating, n_place = 0, n_draft = 0;
+    if (!s->drafter || n_generating == 0 || n_room == 0) return 0;
+    if (has_prompts && s->options.draft.n_draft == HEARTH_DRAFT_AUTO) return 0;
+    for (request *r = s->running; r; r = r->next) {
+        if (r->n_part == 0) continue;
+        size_t n_most = r->n_max - r->n_token - 1; /* the last token is not evaluated */
+        r->place = &s->places[n_place++];
+        *r->place = (hth_draft_place){.session = r->session,
+                                      .tokens = r->tokens,
+                                      .n_token = r->n_token,
+                                      .n_most = n_most < HTH_DRAFT_MAX ? (uint32_t)n_most : HTH_DRAFT_MAX};
+    }
+    hth_drafter_choose(s->drafter, s->places, n_place, has_prompts ? n_room - 1 : n_room);
+    for (request *r = s->running; r; r = r->next)
+        while (r->place && r->place->n > 0 && !has_draft_pages(s, r, r->place->n, planned)) r->place->n--;
+    hth_drafter_make(s->drafter, s->places, n_place);
+    for (uint32_t i = 0; i < n_place; i++) n_draft += s->places[i].n;
+    return n_draft;
+}
+
+/* Tokens of prompts in a step, beside n others. */
 static uint32_t prompt_room(const hearth_scheduler *s, uint32_t n_generating)
 {
     uint32_t room = s->options.n_batch - n_generating;
@@ -422,19 +485,28 @@ static uint32_t prompt_room(const hearth_scheduler *s, uint32_t n_generating)
     return n < room ? (uint32_t)n : room;
 }
 
-/* Chooses the tokens of the step. Older requests come first, so that one which has to wait was not planned yet. Returns
- * how many requests generate. */
-static uint32_t plan_step(hearth_scheduler *s)
+/* Tokens of a step. */
+typedef struct step_size {
+    uint32_t n_generating, n_draft; /* n_generating: requests with one token each */
+    uint32_t n_prompt, n_other;     /* of prompts, and of texts that are evaluated again */
+} step_size;
+
+/* Chooses the tokens of the step. Older requests come first, so that one which has to wait was not planned yet. Prompts
+ * and others are not counted. */
+static step_size plan_step(hearth_scheduler *s)
 {
     uint32_t planned[HTH_N_KV_CLASS] = {0}, n_generating = 0;
-    for (request *r = s->running; r; r = r->next) r->n_part = 0;
+    bool has_prompts = false;
+    for (request *r = s->running; r; r = r->next) r->n_part = 0, r->place = NULL;
     for (request *r = s->running; r; r = r->next) {
         if (n_left(r) != 1 || r->is_paused) continue;
         if (!make_room(s, r, 1, planned)) break; /* nor are any behind it running now */
         plan_part(r, 1, planned);
         n_generating++;
     }
-    uint32_t room = prompt_room(s, n_generating);
+    for (const request *r = s->running; r; r = r->next) has_prompts = has_prompts || (r->n_part == 0 && !r->is_paused);
+    uint32_t n_draft = plan_drafts(s, n_generating, has_prompts, planned);
+    uint32_t room = prompt_room(s, n_generating + n_draft);
     for (request *r = s->running; r && room > 0; r = r->next) {
         uint32_t left = n_left(r), n = left < room ? left : room;
         if (r->n_part > 0 || r->is_paused) continue;
@@ -443,7 +515,7 @@ static uint32_t plan_step(hearth_scheduler *s)
         plan_part(r, n, planned);
         room -= n;
     }
-    return n_generating;
+    return (step_size){.n_generating = n_generating, .n_draft = n_draft};
 }
 
 /* A token that the constraint allows. */
@@ -459,11 +531,13 @@ static hearth_status choose_token(hearth_scheduler *s, request *r, const float *
     return st == HEARTH_OK ? hearth_sampler_sample(r->sampler, logits, token, err) : st;
 }
 
-/* Samples the next token of a request. */
-static void sample(hearth_scheduler *s, request *r)
+/* Samples the next token of a request. False: it has ended. */
+static bool sample(hearth_scheduler *s, request *r)
 {
-    hearth_request_event event = {
-        .state = HEARTH_REQUEST_TOKEN, .logits = hearth_session_logits(r->session), .n_cached = r->n_cached};
+    hearth_request_event event = {.state = HEARTH_REQUEST_TOKEN,
+                                  .logits = hearth_session_logits(r->session),
+                                  .n_cached = r->n_cached,
+                                  .draft = drafts_of(r)};
     hearth_error why;
     hearth_status st = choose_token(s, r, event.logits, &event.token, &why);
     bool ends =
@@ -472,13 +546,13 @@ static void sample(hearth_scheduler *s, request *r)
         st = hearth_constraint_accept(r->constraint, event.token, &why);
     if (st != HEARTH_OK) {
         end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
-        return;
+        return false;
     }
     s->stats.n_generated++;
     if (ends) {
         event.state = HEARTH_REQUEST_END;
         end(s, r, event);
-        return;
+        return false;
     }
     r->tokens[r->n_token++] = event.token;
     hearth_sampler_accept(r->sampler, event.token);
@@ -486,6 +560,8 @@ static void sample(hearth_scheduler *s, request *r)
     if (!r->fn(r->user, &event)) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_STOPPED});
     else if (is_complete) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_END, .token = -1});
     else if (r->n_token == r->n_max) end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_LENGTH});
+    else return true;
+    return false;
 }
 
 /* Fails all requests of the step: what is wrong with one of them is not known. */
@@ -501,7 +577,8 @@ static void end_step(hearth_scheduler *s)
 {
     for (request *r = s->running, *next; r; r = next) {
         next = r->next;
-        if (r->n_part > 0 && n_left(r) == 0) sample(s, r);
+        if (r->n_part == 0 || n_left(r) > 0) continue;
+        while (sample(s, r) && hth_session_advance(r->session, r->tokens[r->n_token - 1])) {}
     }
 }
 
@@ -513,15 +590,19 @@ static bool is_planned(const hearth_scheduler *s)
     return false;
 }
 
-static hearth_status run_step(hearth_scheduler *s, uint32_t *n_prompt, hearth_error *err)
+static hearth_status run_step(hearth_scheduler *s, step_size *size, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    *n_prompt = 0;
+    size_t n_row = 0, n_vocab = s->model->model->hparams.n_vocab;
     for (request *r = s->running; r && st == HEARTH_OK; r = r->next) {
         uint32_t n_left_now = n_left(r), at = hearth_session_position(r->session);
         if (r->n_part == 0) continue;
         st = hth_batch_add(s->batch, r->session, r->tokens + at, r->n_part, r->n_part == n_left_now, err);
-        if (at < r->n_prompt) *n_prompt += r->n_part;
+        if (st == HEARTH_OK && r->place)
+            hth_batch_add_draft(s->batch, r->place->draft, r->place->n, s->drafter->rows + n_row * n_vocab);
+        if (r->place) n_row += r->place->n;
+        if (at < r->n_prompt) size->n_prompt += r->n_part;
+        else if (n_left_now > 1) size->n_other += r->n_part;
     }
     if (st == HEARTH_OK) return hearth_batch_run(s->batch, err);
     hth_batch_clear(s->batch);
@@ -530,27 +611,28 @@ static hearth_status run_step(hearth_scheduler *s, uint32_t *n_prompt, hearth_er
 
 static void average(double *mean, double now) { *mean = *mean == 0.0 ? now : 0.75 * *mean + 0.25 * now; }
 
-/* What tokens of prompts add to a step. */
-static void measure(hearth_scheduler *s, double seconds, uint32_t n_prompt, uint32_t n_generating)
+/* What tokens of prompts add to a step, and how long one without them takes. */
+static void measure(hearth_scheduler *s, double seconds, const step_size *size)
 {
-    double more = n_generating > 0 ? seconds - s->step_seconds : seconds;
-    if (n_prompt == 0) average(&s->step_seconds, seconds);
-    else if (n_prompt >= MIN_PART && more > 0.0) average(&s->token_seconds, more / n_prompt);
+    double more = size->n_generating > 0 ? seconds - s->step_seconds : seconds;
+    if (size->n_prompt == 0 && size->n_draft == 0) average(&s->step_seconds, seconds);
+    else if (size->n_prompt >= MIN_PART && more > 0.0) average(&s->token_seconds, more / size->n_prompt);
+    if (s->drafter && size->n_prompt == 0 && size->n_other == 0)
+        hth_drafter_measure(s->drafter, size->n_generating + size->n_draft, seconds);
 }
 
 bool hearth_scheduler_step(hearth_scheduler *s)
 {
     hearth_error why = {0};
-    uint32_t n_prompt;
     begin_requests(s);
     if (!s->running) return s->waiting != NULL;
-    uint32_t n_generating = plan_step(s);
+    step_size size = plan_step(s);
     if (!is_planned(s)) return false;
     uint64_t start = hth_clock_ns();
-    hearth_status st = run_step(s, &n_prompt, &why);
+    hearth_status st = run_step(s, &size, &why);
     if (st == HEARTH_OK) {
-        measure(s, hth_clock_since(start), n_prompt, n_generating);
-        s->stats.n_prompt += n_prompt;
+        measure(s, hth_clock_since(start), &size);
+        s->stats.n_prompt += size.n_prompt;
         end_step(s);
     } else if (st != HEARTH_ERROR_CANCELLED) {
         fail_step(s, &why);
@@ -601,6 +683,7 @@ hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *s)
 {
     hearth_scheduler_stats stats = s->stats;
     stats.n_waiting = count(s->waiting), stats.n_running = count(s->running), stats.n_kept = s->kept.n;
+    if (s->drafter) stats.draft = s->drafter->stats;
     stats.n_page = s->pages.n_page[HTH_KV_FULL], stats.n_page_used = s->pages.n_used[HTH_KV_FULL];
     return stats;
 }

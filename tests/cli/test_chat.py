@@ -89,6 +89,17 @@ def only_the_new_turn_is_read():
 
 
 @case
+def drafts_change_no_answer():
+    text = "The cat sat. The cat sat.\nOnce\n/regenerate\n/undo\nThe cat sat. The cat\n"
+    for how in (["--greedy"], ["--seed", "5"]):
+        out, err = pipe(text, "-n", "30", *how, "--speculate", "0", "--stats")
+        for more in ([], ["--speculate", "6"], ["--speculate", "3", "--draft", MODEL]):
+            drafted, said = pipe(text, "-n", "30", *how, *more, "--stats")
+            check(drafted == out and counts(said) == counts(err), how, more, drafted, out)
+            check(not more or "tokens evaluated ahead" in said, said)
+
+
+@case
 def answers_do_not_depend_on_what_was_kept():
     """The third answer is that of a fresh program that loads the first two turns."""
     path = os.path.join(FOLDER, "turns.jsonl")

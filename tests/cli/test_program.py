@@ -163,7 +163,8 @@ SPELLINGS = {
     "model": [["-m", MODEL], ["--model", MODEL], ["--model=" + MODEL], ["-m" + MODEL]],
     "prompt": [["-p", "a"], ["-pa"], ["--prom=a"]],
     "file": [["-f", "a"], ["--file=a"]],
-    "special": [["-sp"], ["--spec"]],
+    "special": [["-sp"], ["--speci"]],
+    "draft": [["-md", "a"], ["--model-draft=a"]],
     "no-echo": [["--no-display-prompt"], ["--no-e"]],
     "quiet": [["-q"], ["--qui"]],
 }

@@ -33,6 +33,43 @@ def prompts_come_from_anywhere():
 
 
 @case
+def drafts_give_the_same_text():
+    for how in [["--greedy"], ["--seed", "3"], ["--seed", "4", "--temperature", "2", "--repeat-penalty", "1.2"],
+                ["--seed", "5", "--grammar", 'root ::= ("the cat " | "the dog ")+']]:
+        words = ["run", "-p", "The cat sat. The cat sat. The cat", "-n", "60", "--json", *how]
+        expected = json.loads(good(*words, "--speculate", "0").stdout)
+        check(expected["draft_tokens"] == expected["draft_tokens_accepted"] == 0, expected)
+        for more in [[], ["--speculate", "auto"], ["--speculate", "1"], ["--speculate", "15"],
+                     ["--speculate", "4", "--draft", MODEL]]:
+            result = json.loads(good(*words, *more).stdout)
+            check(result["ids"] == expected["ids"] and result["text"] == expected["text"], how, more)
+            check(result["draft_tokens_accepted"] <= result["draft_tokens"], result)
+            check(more[1:2] in [[], ["auto"]] or result["draft_tokens"] > 0, how, more, result)
+    own = json.loads(good("run", "-p", "Once", "-n", "40", "--seed", "2", "--json", "--speculate", "3", "--draft",
+                          MODEL).stdout)
+    check(own["draft_tokens_accepted"] > 15, own)
+    said = good("run", "-p", "The cat sat. The cat sat. The", "-n", "20", "--greedy", "--speculate", "5", "--stats").stderr
+    check(re.search(rb"drafts: \d+ tokens evaluated ahead, \d+ of them were the next", said), said)
+    other = scratch("other-vocabulary", tiny_model())
+    bad(1, "it has a vocabulary of 260 tokens", "run", MODEL, "-p", "a", "--draft", other)
+    bad(2, "--speculate 16", "run", "-p", "a", "--speculate", "16")
+    bad(2, "contradict", "run", "-p", "a", "--speculate", "0", "--draft", MODEL)
+    bad(2, "leave one of them out", "run", "-p", "a", "--ram", "8G", "--draft", MODEL)
+    check("No such file" in bad(1, "missing", "run", "-p", "a", "--draft", scratch("missing")), "missing")
+
+
+@case
+def drafts_are_off_where_weights_are_read():
+    floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+    words = ["run", floats, "-p", "The cat sat. The cat sat. The", "-n", "8", "-c", "64", "--batch", "16", "-t", "1",
+             "--greedy", "--gpu", "none"]
+    limit = least_ram(*words)
+    done = good(*words, "--ram", limit, "--speculate", "4", "--json")
+    check(json.loads(done.stdout)["draft_tokens"] == 0 and b"no drafts: weights are read" in done.stderr, done)
+    check(b"no drafts" not in good(*words, "--ram", limit).stderr, "by itself nothing is said")
+
+
+@case
 def a_limit_of_memory_gives_the_same_text():
     floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
     words = ["run", floats, "-p", "Once upon a time", "-n", "12", "-c", "64", "--batch", "16", "-t", "1", "--seed", "1",

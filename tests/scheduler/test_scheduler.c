@@ -112,6 +112,7 @@ static void make_wanted(test_random *r, wanted *w, const wanted *earlier, size_t
     w->max_token = 1 + (uint32_t)test_random_below(r, MAX_TOKEN);
     w->sampler.seed = test_random_below(r, 1000);
     w->sampler.repeat_penalty = test_random_below(r, 2) ? 1.1f : 1.0f;
+    if (test_random_below(r, 3) == 0) w->sampler.temperature = 0.0f; /* it soon repeats */
     for (size_t i = 0; i < w->n; i++) w->prompt[i] = (int32_t)test_random_below(r, TINY_VOCAB);
     if (n_earlier == 0 || test_random_below(r, 3) == 0) return;
     const wanted *e = &earlier[test_random_below(r, (uint32_t)n_earlier)]; /* begins as another one */
@@ -159,6 +160,13 @@ static uint64_t add(hearth_scheduler *s, wanted *w)
     return id;
 }
 
+/* None, drafts that are worth it by what is measured, or of so many tokens; by a model, too. */
+static hearth_draft_options any_drafts(const fixture *f, test_random *r)
+{
+    const uint32_t n[] = {0, HEARTH_DRAFT_AUTO, 1 + (uint32_t)test_random_below(r, 15)};
+    return (hearth_draft_options){n[test_random_below(r, 3)], test_random_below(r, 4) == 0 ? f->model : NULL};
+}
+
 /* One schedule: requests come while others run, some are cancelled or stopped. Returns how many were evaluated again. */
 static uint64_t play(const fixture *f, test_random *r, wanted *all, hearth_scheduler_stats *stats)
 {
@@ -167,7 +175,8 @@ static uint64_t play(const fixture *f, test_random *r, wanted *all, hearth_sched
                                         .n_batch = 16 + (uint32_t)test_random_below(r, 64),
                                         .n_running = 1 + (uint32_t)test_random_below(r, 8),
                                         .n_kept = 1 + (uint32_t)test_random_below(r, 6),
-                                        .n_thread = 1};
+                                        .n_thread = 1,
+                                        .draft = any_drafts(f, r)};
     hearth_scheduler *s = open_scheduler(f, &o);
     uint64_t ids[N_REQUEST] = {0};
     bool ends_early[N_REQUEST] = {false};
@@ -200,7 +209,7 @@ static uint64_t play(const fixture *f, test_random *r, wanted *all, hearth_sched
 
 TEST(a_request_gets_the_same_in_any_schedule)
 {
-    uint64_t n_preempted = 0, n_cached = 0;
+    uint64_t n_preempted = 0, n_cached = 0, n_accepted = 0;
     int n_schedule = test_is_long() ? 200 : 30;
     for (int k = 0; k < N_KIND; k++) {
         fixture f;
@@ -215,13 +224,14 @@ TEST(a_request_gets_the_same_in_any_schedule)
             }
             n_preempted += play(&f, &r, all, &stats);
             n_cached += stats.n_cached;
+            n_accepted += stats.draft.n_accepted;
         }
         close_model(&f);
         free(all);
     }
-    printf("     %llu requests were evaluated again, %llu tokens found\n", (unsigned long long)n_preempted,
-           (unsigned long long)n_cached);
-    CHECK(n_preempted > 0 && n_cached > 0);
+    printf("     %llu requests were evaluated again, %llu tokens found, %llu drafted\n", (unsigned long long)n_preempted,
+           (unsigned long long)n_cached, (unsigned long long)n_accepted);
+    CHECK(n_preempted > 0 && n_cached > 0 && n_accepted > 0);
 }
 
 /* A second turn of a chat: the first one's tokens, what came of it, and more. */
@@ -521,17 +531,18 @@ TEST(requests_that_cannot_fit_are_refused)
     close_model(&f);
 }
 
-/* Two requests with equal beginnings, one after the other. The error of one that fails is that of the task. */
+/* Two requests with equal beginnings, one after the other, with drafts of the model itself. The error of one that fails is that of the task. */
 static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
 {
     static const int32_t prompt[] = {3, 4, 5, 6, 7, 8};
-    const hearth_scheduler_options o = {.n_ctx = 64, .n_thread = 1};
+    hearth_scheduler_options o = {.n_ctx = 64, .n_thread = 1};
     const hearth_model_options m = {.n_thread = 1};
     hearth_model *model = NULL;
     hearth_scheduler *s = NULL;
     outcome out = {.n_last = 0};
     uint64_t id;
     hearth_status st = hearth_model_open(p->in, &m, &model, err);
+    o.draft = (hearth_draft_options){2, model};
     if (st == HEARTH_OK) st = hearth_scheduler_open(model, &o, &s, err);
     for (size_t n = 4; st == HEARTH_OK && n <= 6; n += 2) {
         const hearth_request r = {.tokens = prompt, .n_token = n, .max_token = 3, .fn = note, .user = &out};

@@ -126,6 +126,35 @@ def log_probabilities_are_those_of_the_logits():
 
 
 @case
+def drafts_change_no_answer_and_are_counted():
+    repeats = "The cat sat. The cat sat. The cat sat. The"
+    asks = [asked(prompt=repeats, seed=k, temperature=k % 3, max_tokens=40, logprobs=1) for k in range(6)]
+    with Server("-t", "1", "--speculate", "0") as s:
+        expected = [s.post("/v1/completions", ask).json() for ask in asks]
+        check(all("draft_n" not in e["timings"] for e in expected), expected)
+    for more in (["--speculate", "4"], ["--speculate", "3", "--draft", MODEL]):
+        with Server("-t", "1", *more) as s:
+            answers = [None] * len(asks)
+
+            def ask_one(k):
+                answers[k] = s.post("/v1/completions", asks[k]).json()
+
+            threads = [threading.Thread(target=ask_one, args=(k,)) for k in range(len(asks))]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            for a, e in zip(answers, expected):
+                check(a["choices"] == e["choices"], a, e)
+            n = [(a["timings"].get("draft_n", 0), a["timings"].get("draft_n_accepted", 0)) for a in answers]
+            check(all(0 <= right <= all_ for all_, right in n) and any(right for _, right in n), n)
+            lines = s.get("/metrics").body.decode().splitlines()
+            figures = dict(line.rsplit(" ", 1) for line in lines if line[0] != "#")
+            check(int(figures["hearth_draft_tokens_total"]) == sum(a for a, _ in n), figures, n)
+            check(int(figures["hearth_draft_accepted_tokens_total"]) == sum(b for _, b in n), figures, n)
+
+
+@case
 def biases_and_figures_count():
     with Server("-t", "1") as s:
         plain = s.post("/v1/completions", asked(max_tokens=1, temperature=0, logprobs=2)).json()["choices"][0]["logprobs"]

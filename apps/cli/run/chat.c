@@ -26,6 +26,7 @@ static const option_spec options[] = {
              .flags = OPTION_OPEN),
     OPT_FLAG("no-shift", 0, "stop if the context is full, drop no turns"),
     OPT_FLAG("no-history", 0, "do not save what is typed"),
+    DRAFT_OPTIONS,
     STATS_OPTION("print what was evaluated; live: also meanwhile"),
     {0},
 };
@@ -207,6 +208,7 @@ static void print_end(const chat *c, const answer *an)
     if (args_has(c->a, "stats"))
         print_status("%zu tokens were there, %zu read, %llu written; ended: %s", c->n_reused, c->n_read,
                      (unsigned long long)an->n_token, an->end);
+    if (args_has(c->a, "stats")) drafts_print(c->session);
 }
 
 /* Evaluates the conversation and generates the answer. False: an error was reported, and the conversation is
@@ -360,10 +362,14 @@ static int fail_format(const chat *c, const hearth_error *err)
 bool chat_open_sampler(chat *c)
 {
     int status;
-    hearth_sampler_close(c->sampler);
+    hearth_sampler *before = c->sampler;
     c->sampler = NULL;
     c->fresh_sampler = true;
-    return open_sampler(c->a, c->model, &c->sampler, &status);
+    bool ok = open_sampler(c->a, c->model, &c->sampler, &status) &&
+              drafts_use(c->session, &c->drafts, c->sampler);
+    if (!ok) (void)hearth_session_use_drafts(c->session, &(hearth_draft_options){0}, NULL, NULL);
+    hearth_sampler_close(before);
+    return ok;
 }
 
 static void print_banner(const chat *c)
@@ -411,6 +417,7 @@ static int run(const args *a)
     if (!open_sampler(a, model, &c.sampler, &status)) goto done;
     c.fresh_sampler = true;
     status = EXIT_OTHER;
+    if (!drafts_open(a, &c.drafts, &c.draft) || !drafts_use(c.session, &c.drafts, c.sampler)) goto done;
     if (system && !transcript_add(&c.transcript, "system", system, strlen(system))) goto done;
     if (!(c.lines = lines_open(args_has(a, "no-history") ? NULL : "history"))) goto done;
     c.is_terminal = lines_are_typed(c.lines);
@@ -420,8 +427,9 @@ static int run(const args *a)
 done:
     lines_close(c.lines);
     transcript_free(&c.transcript);
-    hearth_sampler_close(c.sampler);
     hearth_session_close(c.session);
+    hearth_sampler_close(c.sampler);
+    hearth_model_close(c.draft);
     hearth_chat_close(c.format);
     hearth_model_close(model);
     return status;

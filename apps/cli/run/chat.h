@@ -3,6 +3,7 @@
 #define HEARTH_APPS_CLI_RUN_CHAT_H
 
 #include "common/buffer.h"
+#include "common/draft_args.h"
 #include "common/line_input.h"
 #include "common/model_args.h"
 #include "common/transcript.h"
@@ -13,6 +14,8 @@ typedef struct chat {
     const hearth_model *model;
     hearth_session *session;
     hearth_sampler *sampler;
+    hearth_draft_options drafts;
+    hearth_model *draft; /* of --draft, or NULL */
     hearth_chat *format;
     lines *lines;
     transcript transcript;

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "common/buffer.h"
 #include "common/constraint_args.h"
+#include "common/draft_args.h"
 #include "common/evaluate.h"
 #include "common/json.h"
 #include "common/live_stats.h"
@@ -26,8 +27,9 @@ static const option_spec options[] = {
     OPT_TEXT("stop", 0, "TEXT", "end before this text; may be given often", .flags = OPTION_REPEATS),
     OPT_FLAG("ignore-eos", 0, "go on after the end-of-text token"),
     OPT_FLAG("special", 0, "take texts of control tokens as these tokens", ADVANCED),
-    OPT_FLAG("no-echo", 0, "do not print the prompt"),
+    OPT_FLAG("no-echo", 0, "do not print the prompt", ADVANCED),
     CONSTRAINT_OPTIONS,
+    DRAFT_OPTIONS,
     SESSION_OPTIONS,
     STATS_OPTION("print figures of the run; live: also meanwhile"),
     OPT_UINT("check", 0, "N", 2, RUN_CHECK_MAX, "compare the first N tokens with a dense run afterwards",
@@ -43,6 +45,7 @@ typedef struct generation {
     const hearth_model *model;
     hearth_session *session;
     hearth_sampler *sampler;
+    hearth_model *draft; /* of --draft, or NULL */
     hearth_detokenizer *decoder;
     text_constraint constraint;
     char *given; /* the prompt as text */
@@ -306,6 +309,7 @@ static void print_stats(const generation *g)
 {
     hearth_model_info info = model_info(g->model);
     print_storage(g);
+    drafts_print(g->session);
     double measured = rate((double)g->ids.n, g->decode_seconds);
     print_expected(g, measured);
     if (info.gpu_predicted_tps > 0.0)
@@ -350,6 +354,7 @@ static void print_json(const generation *g)
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
     json_float(&j, "prompt_tokens_per_second", prompt_rate(g), 6);
     json_float(&j, "decode_tokens_per_second", rate((double)g->ids.n, g->decode_seconds), 6);
+    drafts_print_json(&j, g->session);
     json_placement(&j, &info);
     print_json_storage(&j, g);
     uint32_t n_layer;
@@ -448,9 +453,11 @@ static bool tokenize_prompt(generation *g)
 static bool open_all(generation *g, int *status)
 {
     hearth_error err;
+    hearth_draft_options drafts;
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
         return false;
     *status = EXIT_OTHER; /* for all following errors */
+    if (!drafts_open(g->a, &drafts, &g->draft) || !drafts_use(g->session, &drafts, g->sampler)) return false;
     if (!run_session_open(g->a, g->session) || !tokenize_prompt(g)) return false;
     if (!open_decoder(g, true, &err)) {
         report(&err);
@@ -480,6 +487,7 @@ static int run(const args *a)
     hearth_error err;
     int status = check_args(a);
     if (!status) status = constraint_check(a);
+    if (!status) status = drafts_check(a);
     if (!status) status = run_session_check(a);
     if (status) return status;
     if (args_are_none(a) && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) introduce();
@@ -512,8 +520,9 @@ static int run(const args *a)
 done:
     constraint_close(&g.constraint);
     hearth_detokenizer_close(g.decoder);
-    hearth_sampler_close(g.sampler);
     hearth_session_close(g.session);
+    hearth_sampler_close(g.sampler);
+    hearth_model_close(g.draft);
     hearth_model_close(model);
     free(g.prompt.at);
     free(g.given);

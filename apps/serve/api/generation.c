@@ -141,6 +141,13 @@ void generation_write_timings(json *j, const generation *g)
     json_uint(j, "predicted_n", n_generated);
     json_float(j, "predicted_ms", rest * 1e3, 6);
     json_float(j, "predicted_per_second", rate(n_generated > 0 ? n_generated - 1 : 0, rest), 6);
+    hearth_draft_stats draft = {0};
+    for (size_t i = 0; i < generation_count(g); i++)
+        draft.n_drafted += g->choices[i].draft.n_drafted, draft.n_accepted += g->choices[i].draft.n_accepted;
+    if (draft.n_drafted > 0) {
+        json_uint(j, "draft_n", draft.n_drafted);
+        json_uint(j, "draft_n_accepted", draft.n_accepted);
+    }
     json_close(j, '}');
     json_uint(j, "seed", g->sampler.seed);
 }
@@ -372,7 +379,7 @@ static bool take_event(void *user, const hearth_request_event *e)
 {
     choice *c = user;
     generation *g = c->generation;
-    c->n_cached = e->n_cached;
+    c->n_cached = e->n_cached, c->draft = e->draft;
     switch (e->state) {
     case HEARTH_REQUEST_TOKEN: take_token(c, e); return !c->is_stopped && !g->is_broken;
     case HEARTH_REQUEST_END:

@@ -70,6 +70,7 @@ struct choice {
     const char *stop; /* the stop string that was found */
     size_t n_stop;
     bool is_stopped;
+    hearth_draft_stats draft;
     size_t i_prompt, n_generated, n_reasoning, n_cached; /* n_reasoning: of the generated tokens */
 };
 

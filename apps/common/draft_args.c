@@ -1,0 +1,53 @@
+/* Opens the model of --draft and gives sessions drafts, as run and chat do; the server's engine has the options. */
+#include "common/draft_args.h"
+
+#include "common/model_args.h"
+#include "common/output.h"
+
+int drafts_check(const args *a)
+{
+    if (!args_has(a, "draft")) return 0;
+    if (args_uint(a, "speculate", HEARTH_DRAFT_AUTO) == 0)
+        return usage_error("--draft and --speculate 0 contradict each other");
+    if (args_has(a, "ram"))
+        return usage_error(
+            "--draft: the second model is not within the limit of --ram; leave one of them out");
+    return 0;
+}
+
+bool drafts_open(const args *a, hearth_draft_options *options, hearth_model **model)
+{
+    uint64_t n = args_uint(a, "speculate", UINT64_MAX);
+    *options = (hearth_draft_options){.n_draft = n == UINT64_MAX ? HEARTH_DRAFT_AUTO : (uint32_t)n};
+    *model = NULL;
+    if (!args_has(a, "draft")) return true;
+    hearth_model_options o = hearth_model_defaults();
+    o.n_thread = (uint32_t)args_uint(a, "threads", 0);
+    if (!open_model_as(a, args_text(a, "draft", NULL), &o, model)) return false;
+    options->model = *model;
+    return true;
+}
+
+bool drafts_use(hearth_session *session, const hearth_draft_options *options, const hearth_sampler *sampler)
+{
+    hearth_error err;
+    if (hearth_session_use_drafts(session, options, sampler, &err) == HEARTH_OK) return true;
+    report(&err);
+    return false;
+}
+
+void drafts_print(const hearth_session *session)
+{
+    const hearth_draft_stats s = hearth_session_get_draft_stats(session);
+    if (s.n_drafted > 0)
+        print_requested("drafts: %llu tokens evaluated ahead, %llu of them were the next (%.0f %%)",
+                        (unsigned long long)s.n_drafted, (unsigned long long)s.n_accepted,
+                        100.0 * (double)s.n_accepted / (double)s.n_drafted);
+}
+
+void drafts_print_json(json *j, const hearth_session *session)
+{
+    const hearth_draft_stats s = hearth_session_get_draft_stats(session);
+    json_uint(j, "draft_tokens", s.n_drafted);
+    json_uint(j, "draft_tokens_accepted", s.n_accepted);
+}

@@ -1,0 +1,393 @@
+/* Makes drafts for sessions, by their own text or by a small model, and evaluates them. */
+#include "engine/speculation.h"
+
+#include "base/alloc.h"
+#include "base/checked_math.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "engine/session_int.h"
+#include "sample/sampler.h"
+
+#include <string.h>
+
+/* Tokens that the model of drafts evaluates at once. A text of which it lacks more has no draft of it in this step. */
+enum { MODEL_BATCH = 256 };
+
+/* ---- opening ------------------------------------------------------------------------------------------- */
+
+/* Why sessions with these options cannot have drafts; NULL: they can. */
+static const char *why_none(const hearth_model *m, const hearth_session_options *o)
+{
+    hearth_model_info info;
+    hearth_model_get_info(m, &info);
+    if (hth_sequence_state_size(m->model) > 0) return "layers with a state cannot go back";
+    if (o->release_window) return "what is behind the window is not kept";
+    if (m->streamed.store) return "weights are read when they are needed, and each draft would need others";
+    if (o->bf16_dot) return "products of bf16 would change the text";
+    if (info.gpu && !info.gpu_bit_exact) return "the GPU's bits depend on the number of tokens";
+    return NULL;
+}
+
+static bool is_same_text(hth_str a, hth_str b) { return a.n == b.n && memcmp(a.bytes, b.bytes, a.n) == 0; }
+
+/* Rows of the models that pad their vocabularies may differ. */
+static hearth_status check_vocabulary(const hearth_model *target, const hearth_model *model,
+                                      hearth_error *err)
+{
+    const hth_tokenizer *a = target->tokenizer, *b = model->tokenizer;
+    const char *path = hth_gguf_path(model->file), *path_target = hth_gguf_path(target->file);
+    if (!a || !b)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s cannot draft for %s: the vocabulary of %s is not known", path, path_target,
+                        a ? path : path_target);
+    int32_t n = hth_tokenizer_n_vocab(a), n_model = hth_tokenizer_n_vocab(b);
+    if (n != n_model)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s cannot draft for %s: it has a vocabulary of %d tokens, not the same one of %d",
+                        path, path_target, n_model, n);
+    for (int32_t i = 0; i < n; i++) {
+        hth_str text = hth_tokenizer_entry(a, i), other = hth_tokenizer_entry(b, i);
+        char shown[2][60];
+        if (is_same_text(text, other)) continue;
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft for %s: token %d is '%s', not '%s'",
+                        path, path_target, i, hth_escape(shown[0], sizeof shown[0], other.bytes, other.n),
+                        hth_escape(shown[1], sizeof shown[1], text.bytes, text.n));
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status open_model(hth_drafter *d, const hearth_session_options *o, uint32_t n_position,
+                                hearth_error *err)
+{
+    hearth_model *m = hth_engine_mutable(d->options.model);
+    hth_kv_pool *pool;
+    hearth_status st = check_vocabulary(d->target, m, err);
+    if (st == HEARTH_OK && m->streamed.store)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft: its weights are not in memory",
+                      hth_gguf_path(m->file));
+    if (st == HEARTH_OK) st = hearth_batch_open(m, MODEL_BATCH, o->n_thread, &d->batch, err);
+    if (st == HEARTH_OK) st = hth_engine_kv_pool(m, HEARTH_KV_F16, &pool, err);
+    if (st != HEARTH_OK) return st;
+    d->logits = hth_alloc(d->target->model->hparams.n_vocab, sizeof *d->logits);
+    if (!d->logits)
+        return hth_fail_memory(err, d->target->model->hparams.n_vocab * sizeof *d->logits, "drafts");
+    if (hth_kv_budget_open(&d->pages, pool, n_position) == HTH_KV_RESERVED) return HEARTH_OK;
+    d->pages.pool = NULL;
+    return hth_fail(err, HEARTH_ERROR_MEMORY, "no memory for a cache of %u positions of %s", n_position,
+                    hth_gguf_path(m->file));
+}
+
+static hearth_status open_rows(hth_drafter *d, hearth_error *err)
+{
+    size_t n_vocab = d->target->model->hparams.n_vocab, n, size;
+    if (!hth_mul_size(d->n_row, n_vocab, &n) || !hth_mul_size(n, sizeof *d->rows, &size)) n = size = SIZE_MAX;
+    hearth_status st = hth_engine_take_memory(hth_engine_mutable(d->target), size, err);
+    if (st != HEARTH_OK) return st;
+    d->size = size;
+    d->rows = hth_alloc(n, sizeof *d->rows);
+    d->offers = hth_alloc(d->n_sequence, sizeof *d->offers);
+    return d->rows && d->offers ? HEARTH_OK : hth_fail_memory(err, size, "the logits of drafts");
+}
+
+static hearth_status check_options(const hearth_draft_options *o, hearth_error *err)
+{
+    if (o->n_draft <= HTH_DRAFT_MAX || o->n_draft == HEARTH_DRAFT_AUTO) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "drafts of %u tokens: at most %d are possible", o->n_draft,
+                    HTH_DRAFT_MAX);
+}
+
+hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_options *options,
+                               const hearth_session_options *session, uint32_t n_position,
+                               uint32_t n_sequence, hth_drafter **out, hearth_error *err)
+{
+    bool is_wanted = options->model || options->n_draft != HEARTH_DRAFT_AUTO;
+    const char *why = why_none(target, session);
+    *out = NULL;
+    hearth_status st = check_options(options, err);
+    if (st != HEARTH_OK || options->n_draft == 0) return st;
+    if (why) {
+        if (is_wanted) hth_log(HEARTH_LOG_WARN, "%s: no drafts: %s", hth_gguf_path(target->file), why);
+        return HEARTH_OK;
+    }
+    hth_drafter *d = hth_alloc(1, sizeof *d);
+    if (!d) return hth_fail_memory(err, sizeof *d, "drafts");
+    *d = (hth_drafter){.target = target,
+                       .options = *options,
+                       .n_sequence = n_sequence,
+                       .n_row = n_sequence > 1 ? HTH_DRAFT_ROWS : HTH_DRAFT_MAX};
+    st = open_rows(d, err);
+    if (st == HEARTH_OK && options->model) st = open_model(d, session, n_position, err);
+    if (st == HEARTH_OK) *out = d;
+    else if (st == HEARTH_ERROR_MEMORY && d->size == 0 && !is_wanted)
+        st = HEARTH_OK; /* the limit has no room for them */
+    if (st != HEARTH_OK || !*out) hth_drafter_close(d);
+    return st;
+}
+
+void hth_drafter_close(hth_drafter *d)
+{
+    if (!d) return;
+    hearth_batch_close(d->batch);
+    if (d->pages.pool) hth_kv_budget_close(&d->pages);
+    hth_free(d->logits);
+    hth_free(d->offers);
+    hth_free(d->rows);
+    hth_engine_give_memory(hth_engine_mutable(d->target), d->size);
+    hth_free(d);
+}
+
+/* The session of the model, and a sampler that follows the text's. */
+static hearth_status open_follower(hth_speculation *x, uint32_t n_ctx, hearth_error *err)
+{
+    hth_drafter *d = x->drafter;
+    const hearth_session_options o = {.n_ctx = n_ctx, .n_batch = 0};
+    hearth_status st = HEARTH_OK;
+    if (x->sampler) st = hth_sampler_open_like(x->sampler, &x->follower, err);
+    return st == HEARTH_OK ? hth_session_open_in(d->options.model, &o, &d->pages, &x->model, err) : st;
+}
+
+hearth_status hth_speculation_open(hearth_session *s, hth_drafter *d, const hearth_sampler *sampler,
+                                   hearth_error *err)
+{
+    hth_speculation *x = hth_alloc(1, sizeof *x);
+    if (!x) return hth_fail_memory(err, sizeof *x, "drafts");
+    *x = (hth_speculation){.drafter = d, .history = hth_draft_history_begin(), .sampler = sampler};
+    s->drafts = x;
+    hearth_status st = d->batch ? open_follower(x, s->options.n_ctx, err) : HEARTH_OK;
+    if (st != HEARTH_OK) hth_speculation_close(s);
+    return st;
+}
+
+void hth_speculation_close(hearth_session *s)
+{
+    hth_speculation *x = s->drafts;
+    if (!x) return;
+    hth_session_settle(s);
+    s->drafts = NULL;
+    hearth_session_close(x->model);
+    hearth_sampler_close(x->follower);
+    if (x->owns_drafter) hth_drafter_close(x->drafter);
+    hth_free(x);
+}
+
+hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_options *options,
+                                        const hearth_sampler *sampler, hearth_error *err)
+{
+    const hearth_draft_options o = options ? *options : (hearth_draft_options){.n_draft = HEARTH_DRAFT_AUTO};
+    const hearth_draft_stats before = hearth_session_get_draft_stats(s);
+    hth_drafter *d;
+    if (hth_session_n_row(s) == 0 || s->pending_in)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "drafts are for sessions with steps of their own");
+    hth_speculation_close(s);
+    hearth_status st = hth_drafter_open(s->model, &o, &s->options, s->options.n_ctx, 1, &d, err);
+    if (st != HEARTH_OK || !d) return st;
+    st = hth_speculation_open(s, d, sampler, err);
+    if (st == HEARTH_OK) s->drafts->owns_drafter = true, s->drafts->stats = before;
+    else hth_drafter_close(d);
+    return st;
+}
+
+hearth_draft_stats hearth_session_get_draft_stats(const hearth_session *s)
+{
+    return s->drafts ? s->drafts->stats : (hearth_draft_stats){0};
+}
+
+/* ---- drafts by a model --------------------------------------------------------------------------------- */
+
+/* What is wrong with the model is not the text's matter: it has no more drafts of it. */
+static void give_up(hth_drafter *d, const hearth_error *why)
+{
+    if (why->status == HEARTH_ERROR_CANCELLED) return;
+    d->has_failed = true;
+    hth_log(HEARTH_LOG_WARN, "no more drafts of a model: %s", why->message);
+}
+
+static uint32_t count_same(const hearth_session *s, const int32_t *tokens, size_t n)
+{
+    const int32_t *had = hearth_session_tokens(s);
+    uint32_t n_had = hearth_session_position(s), same = 0;
+    while (same < n_had && same < n && had[same] == tokens[same]) same++;
+    return same;
+}
+
+static bool are_known(const hearth_session *s, const int32_t *tokens, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((uint32_t)tokens[i] >= s->model->model->hparams.n_vocab) return false;
+    return true;
+}
+
+/* Adds what the model lacks of a text to its batch. False: it has no logits after that, or there is no room. */
+static bool catch_up(hth_drafter *d, hth_draft_place *place, uint32_t planned[HTH_N_KV_CLASS],
+                     uint32_t *n_room, hearth_error *err)
+{
+    hearth_session *s = place->session->drafts->model;
+    uint32_t same =
+        count_same(s, place->tokens, place->n_token - 1); /* the last one is evaluated for its logits */
+    size_t n_left = place->n_token - same;
+    uint32_t n = n_left < *n_room ? (uint32_t)n_left : *n_room;
+    bool is_all = n == n_left;
+    if (n == 0 || hearth_session_truncate(s, same, err) != HEARTH_OK) return false;
+    hth_session_count_missing(s, n, planned);
+    if (!hth_kv_budget_has(&d->pages, planned) || !are_known(s, place->tokens + same, n)) return false;
+    if (hth_batch_add(d->batch, s, place->tokens + same, n, is_all, err) != HEARTH_OK) return false;
+    *n_room -= n;
+    return is_all;
+}
+
+static bool is_by_model(const hth_draft_place *place)
+{
+    return place->n > 0 && place->session->drafts->source == HTH_DRAFT_MODEL;
+}
+
+/* The model may have fewer rows than the target, or more. */
+static hearth_status draft_token(hth_drafter *d, const hth_speculation *x, int32_t *token, hearth_error *err)
+{
+    uint32_t n = d->target->model->hparams.n_vocab, n_model = d->options.model->model->hparams.n_vocab;
+    const float *logits = hearth_session_logits(x->model);
+    for (uint32_t i = 0; i < n; i++) d->logits[i] = i < n_model ? logits[i] : -__builtin_inff();
+    if (!x->follower) {
+        *token = 0;
+        for (uint32_t i = 1; i < n; i++)
+            if (d->logits[i] > d->logits[*token]) *token = (int32_t)i;
+        return HEARTH_OK;
+    }
+    hearth_status st = hearth_sampler_sample(x->follower, d->logits, token, err);
+    if (st == HEARTH_OK) hearth_sampler_accept(x->follower, *token);
+    return st;
+}
+
+/* Draws token i of each draft that has one, and adds those that have another one behind it to the next step. */
+static hearth_status draw_all(hth_drafter *d, hth_draft_place *places, uint32_t n_place, uint32_t i,
+                              bool *goes_on, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    *goes_on = false;
+    for (uint32_t k = 0; st == HEARTH_OK && k < n_place; k++) {
+        hth_draft_place *p = &places[k];
+        if (!is_by_model(p) || i >= p->n) continue;
+        st = draft_token(d, p->session->drafts, &p->draft[i], err);
+        if (st != HEARTH_OK || i + 1 == p->n) continue;
+        uint32_t n_page[HTH_N_KV_CLASS] = {0};
+        hearth_session *s = p->session->drafts->model;
+        hth_session_count_missing(s, 1, n_page);
+        for (int c = 0; c < HTH_N_KV_CLASS; c++) n_page[c] *= d->n_sequence; /* others need as many */
+        bool fits = hth_kv_budget_has(&d->pages, n_page) && are_known(s, &p->draft[i], 1) &&
+                    hearth_session_position(s) < hearth_session_n_ctx(s);
+        if (!fits) p->n = i + 1;
+        else st = hth_batch_add(d->batch, s, &p->draft[i], 1, true, err);
+        *goes_on = *goes_on || fits;
+    }
+    return st;
+}
+
+static void make_by_model(hth_drafter *d, hth_draft_place *places, uint32_t n_place)
+{
+    uint32_t planned[HTH_N_KV_CLASS] = {0}, n_room = MODEL_BATCH, n_round = 0, n_draft = 0;
+    hearth_error why = {0};
+    hearth_status st = HEARTH_OK;
+    bool goes_on = false;
+    uint64_t start = hth_clock_ns();
+    for (uint32_t i = 0; i < n_place; i++) {
+        if (!is_by_model(&places[i])) continue;
+        const hth_speculation *x = places[i].session->drafts;
+        goes_on = true;
+        if (!catch_up(d, &places[i], planned, &n_room, &why)) places[i].n = 0;
+        else if (x->follower) hth_sampler_follow(x->follower, x->sampler);
+        n_draft += places[i].n;
+    }
+    for (; st == HEARTH_OK && goes_on; n_round++) {
+        st = hearth_batch_run(d->batch, &why);
+        if (st == HEARTH_OK) st = draw_all(d, places, n_place, n_round, &goes_on, &why);
+    }
+    if (st == HEARTH_OK && n_draft > 0 && n_room > MODEL_BATCH - HTH_DRAFT_ROWS - d->n_sequence)
+        hth_draft_measure_model(&d->costs, hth_clock_since(start) / n_round);
+    if (st == HEARTH_OK) return;
+    hth_batch_clear(d->batch);
+    give_up(d, &why);
+    for (uint32_t i = 0; i < n_place; i++)
+        if (is_by_model(&places[i])) places[i].n = 0;
+}
+
+/* ---- drafts -------------------------------------------------------------------------------------------- */
+
+static hth_draft_offer offer(const hth_drafter *d, hth_draft_place *p)
+{
+    hth_speculation *x = p->session->drafts;
+    uint32_t length;
+    p->n = 0;
+    if (!x || p->n_most == 0) return (hth_draft_offer){0};
+    p->from = hth_draft_find(p->tokens, p->n_token, &length);
+    bool has_text = p->from < p->n_token, has_model = x->model && !d->has_failed;
+    x->source = hth_draft_source_of(length);
+    if (has_model && (!has_text || hth_draft_share(&x->history, HTH_DRAFT_MODEL) >
+                                       hth_draft_share(&x->history, x->source)))
+        x->source = HTH_DRAFT_MODEL;
+    return (hth_draft_offer){.source = x->source,
+                             .n_most = !has_text && !has_model     ? 0
+                                       : p->n_most < HTH_DRAFT_MAX ? p->n_most
+                                                                   : HTH_DRAFT_MAX,
+                             .history = &x->history};
+}
+
+void hth_drafter_choose(hth_drafter *d, hth_draft_place *places, uint32_t n_place, uint32_t n_room)
+{
+    if (n_room > d->n_row) n_room = d->n_row;
+    for (uint32_t i = 0; i < n_place; i++) d->offers[i] = offer(d, &places[i]);
+    if (d->options.n_draft == HEARTH_DRAFT_AUTO)
+        hth_draft_choose(&d->costs, d->offers, n_place, n_place, n_room);
+    else hth_draft_take_all(d->offers, n_place, d->options.n_draft, n_room);
+    for (uint32_t i = 0; i < n_place; i++) places[i].n = d->offers[i].n;
+}
+
+void hth_drafter_make(hth_drafter *d, hth_draft_place *places, uint32_t n_place)
+{
+    if (d->batch && !d->has_failed) make_by_model(d, places, n_place);
+    for (uint32_t i = 0; i < n_place; i++) {
+        hth_draft_place *p = &places[i];
+        if (p->n > 0 && !is_by_model(p)) hth_draft_copy(p->tokens, p->n_token, p->from, p->n, p->draft);
+    }
+}
+
+void hth_drafter_measure(hth_drafter *d, uint32_t n_token, double seconds)
+{
+    hth_draft_measure(&d->costs, n_token, seconds);
+}
+
+/* ---- evaluation ---------------------------------------------------------------------------------------- */
+
+hearth_status hth_speculation_eval(hearth_session *s, int32_t token, hearth_error *err)
+{
+    hth_drafter *d = s->drafts->drafter;
+    if (hth_session_advance(s, token)) return HEARTH_OK;
+    hearth_status st = hth_batch_add(s->own, s, &token, 1, true, err);
+    if (st != HEARTH_OK) return st;
+    s->tokens[s->position] = token;
+    uint32_t n_behind = s->options.n_ctx - s->position - 1, n_row = hth_session_n_row(s) - 1;
+    hth_draft_place place = {.session = s,
+                             .tokens = s->tokens,
+                             .n_token = s->position + 1,
+                             .n_most = n_behind < n_row ? n_behind : n_row};
+    hth_drafter_choose(d, &place, 1, n_row);
+    hth_drafter_make(d, &place, 1);
+    hth_batch_add_draft(s->own, place.draft, place.n, d->rows);
+    uint64_t start = hth_clock_ns();
+    st = hearth_batch_run(s->own, err);
+    if (st == HEARTH_OK) hth_drafter_measure(d, 1 + place.n, hth_clock_since(start));
+    return st;
+}
+
+void hth_speculation_note_step(hearth_session *s, uint32_t n)
+{
+    s->drafts->stats.n_drafted += n;
+    s->drafts->drafter->stats.n_drafted += n;
+}
+
+void hth_speculation_note(hearth_session *s, bool is_right)
+{
+    hth_speculation *x = s->drafts;
+    hth_draft_note(&x->history, x->source, is_right);
+    x->stats.n_accepted += is_right;
+    x->drafter->stats.n_accepted += is_right;
+}

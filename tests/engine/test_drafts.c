@@ -1,0 +1,217 @@
+/* A session with drafts is, to its caller, the one without: at each position it gives the same logits, and can be copied,
+ * saved, shortened and continued while tokens of a draft behind the position are evaluated already. */
+#include "support/models/tiny_model.h"
+#include "support/test.h"
+
+#include <hearth/hearth.h>
+
+enum { N_CTX = 128, N_PROMPT = 24 };
+
+typedef struct fixture {
+    gguf_bytes file;
+    hearth_model *model;
+    hearth_session *plain, *drafted;
+    int32_t next; /* the most likely token */
+} fixture;
+
+static int32_t best_of(const float *logits)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < TINY_VOCAB; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+static void compare(fixture *f)
+{
+    const float *a = hearth_session_logits(f->plain), *b = hearth_session_logits(f->drafted);
+    if (!CHECK(a && b)) return;
+    CHECK_BYTES(b, a, TINY_VOCAB * sizeof *a);
+    CHECK_INT(hearth_session_position(f->drafted), hearth_session_position(f->plain));
+    CHECK_INT(hearth_session_n_cached(f->drafted), hearth_session_n_cached(f->plain));
+    f->next = best_of(a);
+}
+
+static void open_fixture(fixture *f, const char *architecture, const hearth_model_options *options,
+                         hearth_session_options o)
+{
+    tiny_model m;
+    const hearth_draft_options drafts = {6, NULL};
+    int32_t prompt[N_PROMPT];
+    o.n_ctx = N_CTX, o.n_batch = 64, o.n_thread = 1;
+    tiny_begin(&m);
+    if (architecture) tiny_become(&m, architecture);
+    f->file = tiny_write(&m);
+    tiny_free(&m);
+    CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", options, &f->model, err));
+    CHECK_OK(hearth_session_open(f->model, &o, &f->plain, err));
+    CHECK_OK(hearth_session_open(f->model, &o, &f->drafted, err));
+    CHECK_OK(hearth_session_use_drafts(f->drafted, &drafts, NULL, err));
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = 20 + i % 5;
+    CHECK_OK(hearth_session_eval(f->plain, prompt, N_PROMPT, err));
+    CHECK_OK(hearth_session_eval(f->drafted, prompt, N_PROMPT, err));
+    compare(f);
+}
+
+static void close_fixture(fixture *f)
+{
+    hearth_session_close(f->plain);
+    hearth_session_close(f->drafted);
+    hearth_model_close(f->model);
+    gguf_free(&f->file);
+}
+
+static void go_on(fixture *f, int n)
+{
+    for (int i = 0; i < n; i++) {
+        CHECK_OK(hearth_session_eval(f->plain, &f->next, 1, err));
+        CHECK_OK(hearth_session_eval(f->drafted, &f->next, 1, err));
+        compare(f);
+    }
+}
+
+TEST(each_token_has_the_logits_that_it_has_without_drafts)
+{
+    static const char *const kinds[] = {NULL, "gemma2", "qwen2moe", "deepseek2"};
+    for (int k = 0; k < 4; k++) {
+        fixture f;
+        hearth_error why;
+        open_fixture(&f, kinds[k], NULL, (hearth_session_options){0});
+        go_on(&f, N_CTX - N_PROMPT); /* to the end of the context */
+        hearth_draft_stats s = hearth_session_get_draft_stats(f.drafted);
+        CHECK(s.n_drafted > 0 && s.n_accepted > 0 && s.n_accepted <= s.n_drafted);
+        CHECK_INT(hearth_session_eval(f.drafted, &f.next, 1, &why), HEARTH_ERROR_CONTEXT);
+        compare(&f);
+        close_fixture(&f);
+    }
+}
+
+/* At each number of tokens, so that all numbers of tokens are ahead. */
+TEST(a_session_that_is_ahead_is_copied_saved_shortened_and_continued)
+{
+    const char *paths[2] = {test_scratch("plain"), test_scratch("drafted")};
+    fixture f;
+    open_fixture(&f, NULL, NULL, (hearth_session_options){0});
+    for (int i = 0; i < 20; i++) {
+        size_t n[2];
+        go_on(&f, 1 + i % 3);
+        hearth_session *copy = NULL;
+        CHECK_OK(hearth_session_fork(f.drafted, &copy, err));
+        CHECK_INT(hearth_session_position(copy), hearth_session_position(f.plain));
+        CHECK_INT(hearth_session_n_cached(copy), hearth_session_position(f.plain));
+        if (i % 4 == 0) { /* the copy goes on in place of the original */
+            hearth_session_close(f.drafted);
+            f.drafted = copy, copy = NULL;
+            CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){5, NULL}, NULL, err));
+        }
+        hearth_session_close(copy);
+        go_on(&f, 1);
+        if (i % 4 == 1) {
+            CHECK_OK(hearth_session_save(f.plain, paths[0], err));
+            CHECK_OK(hearth_session_save(f.drafted, paths[1], err));
+            FREED char *a = test_read_file(paths[0], &n[0]), *b = test_read_file(paths[1], &n[1]);
+            CHECK_INT(n[1], n[0]);
+            CHECK_BYTES(b, a, n[0]);
+            CHECK_OK(hearth_session_restore(f.drafted, paths[0], err));
+            compare(&f);
+        }
+        go_on(&f, 2);
+        if (i % 4 == 2) {
+            uint32_t to = hearth_session_position(f.plain) - 3;
+            const int32_t others[] = {30, 31, 32};
+            CHECK_OK(hearth_session_truncate(f.plain, to, err));
+            CHECK_OK(hearth_session_truncate(f.drafted, to, err));
+            CHECK_OK(hearth_session_eval(f.plain, others, 1 + (size_t)i % 3, err));
+            CHECK_OK(hearth_session_eval(f.drafted, others, 1 + (size_t)i % 3, err));
+            compare(&f);
+        }
+        if (hearth_session_position(f.plain) > N_CTX - 12) {
+            CHECK_OK(hearth_session_truncate(f.plain, N_PROMPT, err));
+            CHECK_OK(hearth_session_truncate(f.drafted, N_PROMPT, err));
+            f.next = 20;
+        }
+    }
+    close_fixture(&f);
+}
+
+TEST(a_batch_takes_a_session_that_is_ahead)
+{
+    fixture f;
+    hearth_batch *batch = NULL;
+    open_fixture(&f, NULL, NULL, (hearth_session_options){0});
+    CHECK_OK(hearth_batch_open(f.model, 8, 1, &batch, err));
+    for (int i = 0; i < 9; i++) {
+        go_on(&f, 3);
+        CHECK_OK(hearth_batch_add(batch, f.plain, &f.next, 1, err));
+        CHECK_OK(hearth_batch_add(batch, f.drafted, &f.next, 1, err));
+        CHECK_OK(hearth_batch_run(batch, err));
+        compare(&f);
+    }
+    hearth_batch_close(batch);
+    close_fixture(&f);
+}
+
+TEST(a_device_with_the_cpus_bits_has_drafts)
+{
+    fixture f;
+    const hearth_model_options o = {.n_thread = 1,
+                                    .gpu = {.device = "null", .n_ctx = 2 * N_CTX, .n_batch = 64}};
+    open_fixture(&f, NULL, &o, (hearth_session_options){0});
+    hearth_model_info info;
+    hearth_model_get_info(f.model, &info);
+    go_on(&f, 40);
+    hearth_draft_stats s = hearth_session_get_draft_stats(f.drafted);
+    CHECK(info.gpu != NULL);
+    CHECK(info.gpu_bit_exact ? s.n_drafted > 0 : s.n_drafted == 0);
+    close_fixture(&f);
+}
+
+TEST(sessions_that_cannot_go_back_have_no_drafts)
+{
+    static const struct {
+        const char *architecture, *why;
+        hearth_session_options o;
+    } cases[] = {{"qwen35", "layers with a state", {0}},
+                 {"gemma2", "behind the window", {.release_window = true}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f;
+        test_log_start();
+        open_fixture(&f, cases[i].architecture, NULL, cases[i].o);
+        CHECK_INT(test_n_warning(cases[i].why), 1);
+        go_on(&f, 30);
+        CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
+        CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){HEARTH_DRAFT_AUTO, NULL}, NULL,
+                                           err));
+        CHECK_INT(test_n_warning("no drafts"), 1); /* by itself it says nothing */
+        test_log_stop();
+        close_fixture(&f);
+    }
+}
+
+TEST(drafts_can_be_changed_and_ended)
+{
+    fixture f;
+    hearth_error why;
+    hearth_sampler *sampler = NULL;
+    hearth_session *for_batches = NULL;
+    open_fixture(&f, NULL, NULL, (hearth_session_options){0});
+    CHECK_OK(hearth_sampler_open(f.model, NULL, &sampler, err));
+    go_on(&f, 10);
+    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){4, f.model}, sampler, err));
+    go_on(&f, 10);
+    uint64_t n = hearth_session_get_draft_stats(f.drafted).n_drafted;
+    CHECK_OK(hearth_session_use_drafts(f.drafted, NULL, NULL, err)); /* as many as are worth it */
+    hearth_sampler_close(sampler);
+    go_on(&f, 10);
+    CHECK(n > 0 && hearth_session_get_draft_stats(f.drafted).n_drafted >= n);
+    CHECK_INT(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){16, NULL}, NULL, &why),
+              HEARTH_ERROR_ARGUMENT);
+    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){0, NULL}, NULL, err));
+    go_on(&f, 10);
+    CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
+    const hearth_session_options o = {.n_ctx = 64, .n_batch = 0};
+    CHECK_OK(hearth_session_open(f.model, &o, &for_batches, err));
+    CHECK_INT(hearth_session_use_drafts(for_batches, NULL, NULL, &why), HEARTH_ERROR_ARGUMENT);
+    hearth_session_close(for_batches);
+    close_fixture(&f);
+}
