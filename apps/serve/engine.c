@@ -53,6 +53,7 @@ static void *run(void *arg)
         clear_interrupt(); /* from here on a call that is cancelled ends the step */
         for (call *c = exchange_take(x); c; c = exchange_take(x)) c->run(c->user, c);
         uint64_t end_ns = generations_tend(e);
+        if (tasks_go_on(&e->tasks)) end_ns = 0; /* do not wait */
         live_figures_take(e, false);
         bool has_stepped = hearth_scheduler_step(e->scheduler);
         const hearth_scheduler_stats stats = hearth_scheduler_get_stats(e->scheduler);
@@ -73,6 +74,7 @@ void engine_stop(engine *e)
     exchange_close(server_exchange(e->server));
     pthread_join(e->thread, NULL);
     generations_cancel_all(e);
+    tasks_end(&e->tasks);
     hearth_scheduler_close(e->scheduler);
     hearth_chat_close(e->chat);
     hearth_model_close(e->draft);

@@ -6,6 +6,7 @@
 #include "serve/figures.h"
 #include "serve/live_figures.h"
 #include "serve/server.h"
+#include "serve/tasks.h"
 
 #include <hearth/hearth.h>
 #include <pthread.h>
@@ -29,6 +30,7 @@ typedef struct engine {
     hearth_model *model, *draft; /* draft: NULL, or the model that makes drafts */
     hearth_scheduler *scheduler;
     struct generation *generations; /* answers that are being written */
+    task *tasks;
     hearth_chat *chat;              /* NULL: chat_error says why */
     hearth_error chat_error;
     hearth_model_info info;

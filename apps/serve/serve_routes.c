@@ -23,6 +23,8 @@ const route serve_routes[] = {
     {.method = HTTP_POST, .path = "/responses", .run = responses_run},
     {.method = HTTP_POST, .path = "/v1/messages", .run = messages_run},
     {.method = HTTP_POST, .path = "/v1/messages/count_tokens", .run = count_tokens_run},
+    {.method = HTTP_POST, .path = "/v1/embeddings", .run = embeddings_run},
+    {.method = HTTP_POST, .path = "/embeddings", .run = embeddings_run},
     {.method = HTTP_POST, .path = "/tokenize", .run = tokenize_run},
     {.method = HTTP_POST, .path = "/detokenize", .run = detokenize_run},
     {.method = HTTP_POST, .path = "/apply-template", .run = template_run},
@@ -31,6 +33,7 @@ const route serve_routes[] = {
     {.method = HTTP_POST, .path = "/api/show", .run = ollama_show_run},
     {.method = HTTP_POST, .path = "/api/chat", .run = ollama_chat_run},
     {.method = HTTP_POST, .path = "/api/generate", .run = ollama_generate_run},
+    {.method = HTTP_POST, .path = "/api/embed", .run = ollama_embed_run},
     {0},
 };
 /* clang-format on */

@@ -417,6 +417,13 @@ HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const
                                                   size_t n, hearth_logits_fn *fn, void *user,
                                                   hearth_error *err);
 
+/* As eval_each, but passes float[d_model] in place of logits: what the last layer makes of each token, normed as for the
+ * head. Embeddings of texts are means of them, or the last one. hearth_session_logits is NULL then. UNSUPPORTED with a
+ * device. */
+HEARTH_API hearth_status hearth_session_eval_hidden(hearth_session *session, const int32_t *tokens,
+                                                    size_t n, hearth_logits_fn *fn, void *user,
+                                                    hearth_error *err);
+
 HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
 /* The tokens before the position: int32_t[position]. Valid until the next call on the session. */
 HEARTH_API const int32_t *hearth_session_tokens(const hearth_session *session);

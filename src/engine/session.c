@@ -617,9 +617,17 @@ bool hth_session_advance(hearth_session *s, int32_t token)
     return true;
 }
 
+/* The same where rows are no logits. */
+static hearth_status give_hidden(void *user, uint32_t i_want, const float *row, hearth_error *err)
+{
+    const eval_output *output = user;
+    output->session->has_logits = false;
+    return output->fn(output->user, output->first + i_want, row, err);
+}
+
 /* Runs steps of up to n_tok_max tokens. Logits are computed for every token, or only for the last one. */
-static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, hearth_logits_fn *fn,
-                                 void *user, hearth_error *err)
+static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, bool hidden,
+                                 hearth_logits_fn *fn, void *user, hearth_error *err)
 {
     hearth_status st = check_own_batch(s, err);
     if (st != HEARTH_OK || n == 0) return st;
@@ -629,6 +637,7 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     hearth_batch *b = s->own;
     eval_output output = {s, fn, user, 0};
     uint32_t start = s->position, n_tok;
+    hth_step_want_hidden(b->step, hidden);
     bool is_text = n > 1; /* rather than a generated token: callers return to where it begins or ends */
     if (is_text && s->seq.n_tok == start) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     for (; st == HEARTH_OK && output.first < n; output.first += n_tok) {
@@ -636,9 +645,10 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         for (uint32_t i = 0; i < n_tok; i++)
             b->tokens[i] = (hth_batch_token){&s->seq, tokens[output.first + i], s->position + i,
                                            fn || output.first + i + 1 == n};
-        st = run_step(b, n_tok, store_token_logits, &output, err);
+        st = run_step(b, n_tok, hidden ? give_hidden : store_token_logits, &output, err);
         s->position += n_tok;
     }
+    hth_step_want_hidden(b->step, false);
     if (st != HEARTH_OK) go_back(s, start);
     else if (is_text) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     return st;
@@ -646,13 +656,21 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
 
 hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
 {
-    return eval_tokens(s, tokens, n, NULL, NULL, err);
+    return eval_tokens(s, tokens, n, false, NULL, NULL, err);
 }
 
 hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n,
                                        hearth_logits_fn *fn, void *user, hearth_error *err)
 {
-    return eval_tokens(s, tokens, n, fn, user, err);
+    return eval_tokens(s, tokens, n, false, fn, user, err);
+}
+
+hearth_status hearth_session_eval_hidden(hearth_session *s, const int32_t *tokens, size_t n,
+                                         hearth_logits_fn *fn, void *user, hearth_error *err)
+{
+    if (hth_engine_has_gpu(s->model))
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "with a GPU the output of the last layer is not given");
+    return eval_tokens(s, tokens, n, true, fn, user, err);
 }
 
 const float *hearth_session_logits(const hearth_session *s) { return s->has_logits ? s->logits : NULL; }

@@ -62,6 +62,9 @@ void hth_step_close(hth_step *step);
 /* From now on gpu computes the first layers, and perhaps the head; it must outlive the step. */
 typedef struct hth_gpu hth_gpu;
 void hth_step_use_gpu(hth_step *step, hth_gpu *gpu);
+/* From now on the function that gets logits gets the normed residual stream in place of them: float[d_model]. Not with a
+ * device. */
+void hth_step_want_hidden(hth_step *step, bool on);
 /* Bytes of that workspace. */
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
                    size_t *size);

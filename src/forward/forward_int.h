@@ -129,6 +129,7 @@ struct hth_step {
     const hth_kernels *k;
     hth_pool *pool;
     uint32_t n_tok_max;
+    bool wants_hidden; /* in place of logits */
     hth_ffn_probe_fn *probe;
     void *probe_user;
     hearth_selector selector;

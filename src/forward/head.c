@@ -26,21 +26,27 @@ static void gather_wanted(void *arg, size_t i_unit, uint32_t i_thread)
     }
 }
 
-hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32_t n, hth_logits_sink *to,
-                           hearth_error *err)
+/* Passes n rows of n_col values to the sink. */
+static hearth_status emit_rows(const hth_step *s, const float *rows, uint32_t n, size_t n_col, hth_logits_sink *to,
+                               hearth_error *err)
 {
-    size_t n_vocab = s->model->hparams.n_vocab;
     if (hth_pool_is_cancelled(s->pool)) return hth_fail_cancelled(err);
-    if (!hth_all_finite(logits, n * n_vocab))
+    if (!hth_all_finite(rows, n * n_col))
         return hth_fail(err, HEARTH_ERROR_NUMERIC,
                         "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",
                         hth_gguf_path(s->model->file));
     hearth_status st = HEARTH_OK;
     hth_alloc_assert_none(-1);
     for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
-        st = to->fn(to->user, to->n_given++, logits + i * n_vocab, err);
+        st = to->fn(to->user, to->n_given++, rows + i * n_col, err);
     hth_alloc_assert_none(1);
     return st;
+}
+
+hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32_t n, hth_logits_sink *to,
+                                  hearth_error *err)
+{
+    return emit_rows(s, logits, n, s->model->hparams.n_vocab, to, err);
 }
 
 /* Computes the logits of n normed rows from `first` on, and passes them to the sink. */
@@ -67,6 +73,10 @@ hearth_status hth_fwd_head(hth_step *s, hth_logits_sink *to, hearth_error *err)
     if (n_want == 0) return HEARTH_OK;
     hth_pool_add(s->pool, gather_wanted, s, 0, 1);
     hth_fwd_norm(s, &s->model->output_norm, s->x, s->x_norm, n_want);
+    if (s->wants_hidden) {
+        hth_pool_finish(s->pool);
+        return emit_rows(s, s->x_norm, n_want, s->model->hparams.d_model, to, err);
+    }
     for (uint32_t first = 0; st == HEARTH_OK && first < n_want; first += s->head_rows) {
         uint32_t left = n_want - first;
         st = compute_chunk(s, first, left < s->head_rows ? left : s->head_rows, to, err);

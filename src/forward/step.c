@@ -668,6 +668,8 @@ static void clear_sums(hth_step *s)
     hth_axpy_scratch_clear(&s->axpy_scratch, hth_pool_n_thread(s->pool), s->model->hparams.d_model);
 }
 
+void hth_step_want_hidden(hth_step *step, bool on) { step->wants_hidden = on; }
+
 hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err)
 {

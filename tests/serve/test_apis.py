@@ -2,7 +2,10 @@
 same answer whole and as a stream, in the order of events that its clients expect. Called by CTest with the program's
 path."""
 
+import array
+import base64
 import json
+import math
 import re
 import threading
 
@@ -341,6 +344,30 @@ def ollama_has_lines():
                            ("/api/generate", {"prompt": "a", "images": ["x"]})):
             answer = s.post(path, {"model": "tools", **more})
             check(answer.status == 400 and set(answer.json()) == {"error"}, path, more, answer.raw)
+
+
+@case
+def texts_become_vectors():
+    with Server("-t", "1") as s:
+        ask = {"model": "m", "input": ["Once upon a time there was a dog.", "A dog"]}
+        whole = s.post("/v1/embeddings", ask).json()
+        vectors = [d["embedding"] for d in whole["data"]]
+        check([d["index"] for d in whole["data"]] == [0, 1] and len(vectors[0]) == len(vectors[1]), whole)
+        check(all(abs(sum(x * x for x in v) - 1) < 1e-5 for v in vectors) and vectors[0] != vectors[1], vectors)
+        check(whole["usage"]["prompt_tokens"] == whole["usage"]["total_tokens"] > 0, whole["usage"])
+        coded = s.post("/v1/embeddings", {**ask, "encoding_format": "base64"}).json()["data"]
+        for v, d in zip(vectors, coded):
+            check(array.array("f", base64.b64decode(d["embedding"])) == array.array("f", v), v, d)
+        few = s.post("/v1/embeddings", {**ask, "dimensions": 8}).json()["data"][0]["embedding"]
+        length = math.sqrt(sum(x * x for x in vectors[0][:8]))
+        check(len(few) == 8 and all(abs(a - b / length) < 1e-6 for a, b in zip(few, vectors[0])), few)
+        ids = s.post("/tokenize", {"content": "A dog", "add_special": True}).json()["tokens"]
+        check(s.post("/v1/embeddings", {**ask, "input": ids}).json()["data"][0]["embedding"] == vectors[1], "ids")
+        check(s.post("/api/embed", ask).json()["embeddings"] == vectors, "Ollama")
+        for more, param in (({"input": []}, "input"), ({"input": None}, "input"), ({"encoding_format": "x"}, "encoding_format"), ({"dimensions": 0}, "dimensions"),
+                            ({"dimensions": 100000}, "dimensions"), ({"input": "dog " * 100000}, "input")):
+            answer = s.post("/v1/embeddings", {**ask, **more})
+            check(answer.status == 400 and answer.error()["param"] == param, more, answer.raw)
 
 
 @case

@@ -140,7 +140,7 @@ void chat_start(generation *g, conversation *c, const chat_variables *v, problem
     size_t n;
     if (!p->status && chat_prompt_make(g->engine, c, v, g->functions, &ids, &n, p)) {
         g->in_reasoning = hearth_chat_is_reasoning(g->engine->chat, ids, n);
-        if (!generation_add_prompt(g, ids, n, NULL, 0)) no_memory(p);
+        if (!prompt_list_add(&g->prompts, ids, n, NULL, 0)) no_memory(p);
     }
     conversation_free(c);
     if (p->status) generation_refuse(g, p);

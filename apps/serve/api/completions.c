@@ -1,11 +1,6 @@
 /* POST /v1/completions: how texts go on. */
 #include "serve/api/generation.h"
 
-#include "base/alloc.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 enum { USUAL_TOKENS = 16 }; /* OpenAI's default */
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
@@ -85,7 +80,7 @@ static void answer_whole(generation *g)
     json_line l;
     if (begin_line(g, &l)) {
         json_open_compact(&l.j, "choices", '[');
-        for (size_t i = 0; i < g->n_prompt * g->n_choice; i++) {
+        for (size_t i = 0; i < g->prompts.n * g->n_choice; i++) {
             choice *c = &g->choices[i];
             write_choice(&l.j, c, c->text.bytes ? c->text.bytes : "", c->text.n, true);
         }
@@ -104,65 +99,7 @@ static const answer_format format = {.prefix = "cmpl-",
                                      .max_token = USUAL_TOKENS,
                                      .continues = true};
 
-/* ---- prompts ------------------------------------------------------------------------------------------------- */
-
-static bool no_memory(fields *f)
-{
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
-}
-
-static bool add_ids(fields *f, generation *g, const json_in *array)
-{
-    uint32_t n_vocab = g->engine->info.n_vocab;
-    size_t n = json_in_count(array);
-    int32_t *ids = hth_alloc(n, sizeof *ids);
-    if (!ids) return no_memory(f);
-    for (size_t i = 0; i < n; i++) {
-        const json_in *v = json_in_at(array, i);
-        int64_t id = json_in_kind_of(v) == JSON_IN_INTEGER ? json_in_integer(v) : -1;
-        if (id < 0 || id >= (int64_t)n_vocab) {
-            hearth_free(ids);
-            return fields_fail(f, "prompt", "[%zu] is no id from 0 to %u", i, n_vocab - 1);
-        }
-        ids[i] = (int32_t)id;
-    }
-    return generation_add_prompt(g, ids, n, NULL, 0) || no_memory(f);
-}
-
-static bool add_text(fields *f, generation *g, const json_in *value)
-{
-    hearth_error err;
-    int32_t *ids;
-    size_t n_text, n;
-    const char *text = json_in_bytes(value, &n_text);
-    if (hearth_tokenize(g->engine->model, text, n_text, HEARTH_ADD_SPECIAL, &ids, &n, &err) == HEARTH_OK)
-        return generation_add_prompt(g, ids, n, text, n_text) || no_memory(f);
-    problem_of_error(f->problem, &err);
-    return false;
-}
-
-/* A text, ids, or an array of texts or of arrays of ids. */
-static bool read_prompts(fields *f, generation *g)
-{
-    const json_in *v = fields_value(f, "prompt");
-    json_in_kind kind = json_in_kind_of(v), first = json_in_kind_of(json_in_at(v, 0));
-    size_t n = json_in_count(v);
-    if (kind == JSON_IN_TEXT) return add_text(f, g, v);
-    if (kind == JSON_IN_ARRAY && n > 0 && first != JSON_IN_TEXT && first != JSON_IN_ARRAY)
-        return add_ids(f, g, v);
-    if (kind != JSON_IN_ARRAY || n == 0)
-        return fields_fail(f, "prompt", "a text, an array of ids, or an array of one of them is expected");
-    if (n > MAX_PROMPTS) return fields_fail(f, "prompt", "%zu prompts; at most %d are taken", n, MAX_PROMPTS);
-    for (size_t i = 0; i < n; i++) {
-        const json_in *one = json_in_at(v, i);
-        bool is_text = json_in_kind_of(one) == JSON_IN_TEXT, is_ids = json_in_count(one) > 0;
-        if (!is_text && !is_ids)
-            return fields_fail(f, "prompt", "[%zu]: a text or an array of ids is expected", i);
-        if (!(is_text ? add_text(f, g, one) : add_ids(f, g, one))) return false;
-    }
-    return true;
-}
+/* ---- requests ---------------------------------------------------------------------------------------------- */
 
 void completions_run(void *user, call *c)
 {
@@ -177,6 +114,6 @@ void completions_run(void *user, call *c)
     generation *g = generation_make(e, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_completion(&f, &g->probs);
-    if (fields_bool(&f, "echo", &g->echo) && read_prompts(&f, g)) generation_start(g);
+    if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, e, "prompt", MAX_PROMPTS, &g->prompts)) generation_start(g);
     else generation_refuse(g, &p);
 }

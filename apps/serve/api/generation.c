@@ -60,16 +60,16 @@ static void free_choice(choice *c)
     free(c->probs.at);
 }
 
-size_t generation_count(const generation *g) { return g->choices ? g->n_prompt * g->n_choice : 0; }
+size_t generation_count(const generation *g)
+{ return g->choices ? g->prompts.n * g->n_choice : 0; }
 
 void generation_free(generation *g)
 {
     for (size_t i = 0; i < generation_count(g); i++) free_choice(&g->choices[i]);
-    for (size_t i = 0; i < g->n_prompt; i++) hearth_free(g->prompts[i].ids);
+    prompt_list_free(&g->prompts);
     prompt_scores_close(g->scores);
     json_in_free(g->document);
     free(g->choices);
-    free(g->prompts);
     free(g->functions);
     free(g->called);
     free(g->biases);
@@ -84,22 +84,10 @@ void generation_refuse(generation *g, const problem *p)
     generation_free(g);
 }
 
-bool generation_add_prompt(generation *g, int32_t *ids, size_t n, const char *text, size_t n_text)
-{
-    prompt *more = realloc(g->prompts, (g->n_prompt + 1) * sizeof *more);
-    if (!more) {
-        hearth_free(ids);
-        return false;
-    }
-    g->prompts = more;
-    g->prompts[g->n_prompt++] = (prompt){ids, n, text, n_text};
-    return true;
-}
-
 size_t generation_n_prompt(const generation *g)
 {
     size_t n = 0;
-    for (size_t i = 0; i < g->n_prompt; i++) n += g->prompts[i].n;
+    for (size_t i = 0; i < g->prompts.n; i++) n += g->prompts.at[i].n;
     return n;
 }
 
@@ -121,7 +109,7 @@ size_t generation_n_reasoning(const generation *g)
 size_t generation_n_cached(const generation *g)
 {
     size_t n = 0;
-    for (size_t i = 0; i < g->n_prompt; i++) n += g->choices[i * g->n_choice].n_cached;
+    for (size_t i = 0; i < g->prompts.n; i++) n += g->choices[i * g->n_choice].n_cached;
     return n;
 }
 
@@ -365,7 +353,7 @@ static void take_token(choice *c, const hearth_request_event *e)
     figures *seen = &g->engine->figures;
     if (generation_n_generated(g) == 0)
         g->first_ns = now, figures_add_seconds(&seen->first_token, now - g->call->submit_ns);
-    else if (g->n_choice * g->n_prompt == 1) figures_add_seconds(&seen->next_token, now - g->last_ns);
+    else if (g->n_choice * g->prompts.n == 1) figures_add_seconds(&seen->next_token, now - g->last_ns);
     g->last_ns = now;
     c->n_generated++;
     if (!logprobs_add(&c->probs, e->logits, g->engine->info.n_vocab, e->token) ||
@@ -402,7 +390,7 @@ static hearth_status begin_choice(choice *c, hearth_error *err)
 {
     generation *g = c->generation;
     engine *e = g->engine;
-    const prompt *p = &g->prompts[c->i_prompt];
+    const prompt *p = &g->prompts.at[c->i_prompt];
     const hearth_request r = {.tokens = p->ids,
                               .n_token = p->n,
                               .max_token = g->max_token,
@@ -444,7 +432,7 @@ static bool prepare(generation *g, problem *p)
     hearth_error err = {0};
     hearth_constraint *constraint;
     engine *e = g->engine;
-    size_t n = g->n_prompt * g->n_choice;
+    size_t n = g->prompts.n * g->n_choice;
     if (!wanted_constraint_open(&g->constraint, e->model, g->format->continues ? NULL : e->chat,
                                 g->in_reasoning, &constraint, p))
         return false;
@@ -461,7 +449,7 @@ static bool prepare(generation *g, problem *p)
 static bool add_echo(choice *c)
 {
     const generation *g = c->generation;
-    const prompt *p = &g->prompts[c->i_prompt];
+    const prompt *p = &g->prompts.at[c->i_prompt];
     bool ok = true;
     size_t n;
     if (p->text) return buffer_add(&c->text, p->text, p->n_text);
@@ -481,7 +469,7 @@ static bool begin(generation *g, problem *p)
         if (add_echo(c)) release_text(c, c->text.n);
         else g->is_broken = true;
     }
-    for (size_t i = 0; i < g->n_prompt; i++) {
+    for (size_t i = 0; i < g->prompts.n; i++) {
         hearth_status st = begin_choice(&g->choices[i * g->n_choice], &err);
         if (st == HEARTH_OK) continue;
         problem_of_error(p, &err);

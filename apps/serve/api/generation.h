@@ -6,6 +6,7 @@
 
 #include "common/buffer.h"
 #include "serve/api/logprobs.h"
+#include "serve/api/prompts.h"
 #include "serve/api/response_format.h"
 #include "serve/endpoints.h"
 
@@ -74,13 +75,6 @@ struct choice {
     size_t i_prompt, n_generated, n_reasoning, n_cached; /* n_reasoning: of the generated tokens */
 };
 
-typedef struct prompt {
-    int32_t *ids; /* freed by hearth_free */
-    size_t n;
-    const char *text; /* n_text bytes that it was made of; NULL: it was given as ids */
-    size_t n_text;
-} prompt;
-
 struct generation {
     generation *next; /* of the engine's */
     engine *engine;
@@ -101,8 +95,7 @@ struct generation {
     char *functions; /* JSON; NULL: none may be called */
     char *called;    /* those that must be; NULL: any of them */
     bool one_call, in_reasoning;
-    prompt *prompts;
-    size_t n_prompt;
+    prompt_list prompts;
     /* The answer. */
     choice *choices;
     struct prompt_scores *scores; /* NULL: none, or they are computed */
@@ -121,8 +114,6 @@ bool generation_read(generation *g, fields *f);
 /* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */
 void sampling_read(generation *g, fields *f);
 void stops_read(generation *g, fields *f, const char *name);
-/* One prompt more; ids are the generation's. text: what they were made of, for echo, or NULL. False: memory ran out. */
-bool generation_add_prompt(generation *g, int32_t *ids, size_t n, const char *text, size_t n_text);
 /* Asks the scheduler for all choices of all prompts. */
 void generation_start(generation *g);
 /* Frees one that was not started, whose call has ended. */

@@ -221,7 +221,7 @@ static void start_raw(generation *g, const char *text, size_t n_text, problem *p
     if (hearth_tokenize(g->engine->model, text, n_text, HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL, &ids, &n,
                         &err) != HEARTH_OK)
         problem_of_error(p, &err);
-    else if (!generation_add_prompt(g, ids, n, NULL, 0)) problem_set(p, 503, "", "out of memory");
+    else if (!prompt_list_add(&g->prompts, ids, n, NULL, 0)) problem_set(p, 503, "", "out of memory");
     if (p->status) generation_refuse(g, p);
     else generation_start(g);
 }

@@ -29,7 +29,7 @@ static hearth_status add_next(void *user, size_t i, const float *logits, hearth_
 {
     generation *g = user;
     prompt_scores *s = g->scores;
-    const prompt *p = &g->prompts[s->i_prompt];
+    const prompt *p = &g->prompts.at[s->i_prompt];
     size_t next = s->n_done + i + 1;
     for (size_t k = 0; next < p->n && k < g->n_choice; k++)
         if (!logprobs_add(&g->choices[s->i_prompt * g->n_choice + k].probs, logits, g->engine->info.n_vocab, p->ids[next])) {
@@ -43,7 +43,7 @@ static hearth_status begin_prompt(generation *g, hearth_error *err)
 {
     prompt_scores *s = g->scores;
     const engine *e = g->engine;
-    const prompt *p = &g->prompts[s->i_prompt];
+    const prompt *p = &g->prompts.at[s->i_prompt];
     hearth_session_options o = hearth_session_defaults();
     o.n_ctx = engine_n_ctx(e), o.kv = e->scheduling.kv, o.n_thread = e->scheduling.n_thread;
     for (size_t k = 0; k < g->n_choice; k++)
@@ -54,7 +54,7 @@ static hearth_status begin_prompt(generation *g, hearth_error *err)
 bool prompt_scores_go_on(generation *g)
 {
     prompt_scores *s = g->scores;
-    const prompt *p = &g->prompts[s->i_prompt];
+    const prompt *p = &g->prompts.at[s->i_prompt];
     hearth_error err;
     hearth_status st = s->session ? HEARTH_OK : begin_prompt(g, &err);
     choice *choices = &g->choices[s->i_prompt * g->n_choice];
@@ -73,5 +73,5 @@ bool prompt_scores_go_on(generation *g)
     hearth_session_close(s->session);
     s->session = NULL;
     s->n_done = 0;
-    return ++s->i_prompt < g->n_prompt;
+    return ++s->i_prompt < g->prompts.n;
 }
