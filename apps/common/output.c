@@ -322,11 +322,12 @@ bool interrupt_at_once(bool on)
 
 void clear_interrupt(void)
 {
-    if (!end_signal) stop = 0;
+    if (!end_signal) __atomic_store_n(&stop, 0, __ATOMIC_RELAXED);
 }
 
-void interrupt_evaluations(void) { stop = 1; }
-int interrupted(void) { return stop; }
+/* hearth serve calls it on another thread than clear_interrupt. */
+void interrupt_evaluations(void) { __atomic_store_n(&stop, 1, __ATOMIC_RELAXED); }
+int interrupted(void) { return __atomic_load_n(&stop, __ATOMIC_RELAXED); }
 const volatile int *interrupt_flag(void) { return &stop; }
 int termination_signal(void) { return end_signal; }
 

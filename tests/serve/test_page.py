@@ -150,7 +150,13 @@ def stats_are_those_of_the_requests():
 def live_neurons_are_counted_while_they_are_watched():
     with Server("-t", "1", model=FLOATS) as s:
         layers = s.get("/stats").json()["n_layer"]
-        usage = s.post("/v1/completions", ASK).json()["usage"]
+        done = []
+        thread = threading.Thread(target=lambda: done.append(s.post("/v1/completions", ASK).json()["usage"]))
+        thread.start()
+        while not done:
+            s.get("/stats")
+            thread.join(0.5)
+        (usage,) = done
         stats = settled(s, usage["completion_tokens"])
     told = good("run", FLOATS, "-p", ASK["prompt"], "-n", "60", "--seed", "3", "--temp", "1", "-q", "--stats",
                 "-t", "1")
@@ -265,10 +271,10 @@ def dashboards_and_rules_name_metrics_that_exist():
 
 @case
 def a_model_from_storage_has_its_metrics():
-    options = ("-t", "1", "-c", "128", "--batch", "16", "--gpu", "none")
-    least = int(least_ram("serve", FLOATS, "--port", "0", "--check", *options))  # without the cache of requests
+    options = ("-t", "1", "-c", "32", "--batch", "16", "--gpu", "none")
+    least = int(least_ram("serve", FLOATS, "--port", "0", "--check", *options))  # without the batch of requests
     with Server(*options, "--ram", str(least + (8 << 20)), model=FLOATS) as s:
-        n = s.post("/v1/completions", ASK).json()["usage"]["completion_tokens"]
+        n = s.post("/v1/completions", {**ASK, "max_tokens": 16}).json()["usage"]["completion_tokens"]
         stats = settled(s, n)
         metrics = dict(re.findall(r"^(hearth_\w+) (\S+)$", s.get("/metrics").body.decode(), re.M))
     storage = stats["storage"]
