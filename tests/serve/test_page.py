@@ -148,7 +148,7 @@ def stats_are_those_of_the_requests():
 
 @case
 def live_neurons_are_counted_while_they_are_watched():
-    with Server("-t", "1", model=FLOATS) as s:
+    with Server("-t", "1", "--speculate", "0", model=FLOATS) as s:
         layers = s.get("/stats").json()["n_layer"]
         done = []
         thread = threading.Thread(target=lambda: done.append(s.post("/v1/completions", ASK).json()["usage"]))
@@ -159,7 +159,7 @@ def live_neurons_are_counted_while_they_are_watched():
         (usage,) = done
         stats = settled(s, usage["completion_tokens"])
     told = good("run", FLOATS, "-p", ASK["prompt"], "-n", "60", "--seed", "3", "--temp", "1", "-q", "--stats",
-                "-t", "1")
+                "-t", "1", "--speculate", "0")
     line = re.search(r"live neurons by layer, %:((?: [\d.]+)+); mean", told.stderr.decode())
     check(line, told.stderr)
     n = stats["neurons"]["tokens"]

@@ -4,10 +4,10 @@
 #include "serve/api/prompts.h"
 
 #include "base/clock.h"
+#include "kernels/vector/math.h"
 #include "engine/engine.h"
 #include "serve/endpoints.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,7 +125,7 @@ static void finish_input(embedding *m)
     float *v = m->vectors + m->i_input * m->n_dim;
     double length = 0.0;
     for (uint32_t k = 0; k < m->n_dim; k++) length += m->sum[k] * m->sum[k];
-    double factor = length > 0.0 ? 1.0 / sqrt(length) : 0.0;
+    double factor = length > 0.0 ? 1.0 / hth_sqrt_d(length) : 0.0;
     for (uint32_t k = 0; k < m->n_dim; k++) v[k] = (float)(m->sum[k] * factor);
     memset(m->sum, 0, m->engine->info.d_model * sizeof *m->sum);
     hearth_session_close(m->session);

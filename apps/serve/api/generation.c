@@ -3,7 +3,6 @@
 #include "serve/api/generation.h"
 
 #include "base/clock.h"
-#include "engine/engine.h"
 #include "serve/api/prompt_scores.h"
 
 #include <stdio.h>
@@ -450,13 +449,15 @@ static bool add_echo(choice *c)
 {
     const generation *g = c->generation;
     const prompt *p = &g->prompts.at[c->i_prompt];
-    bool ok = true;
+    hearth_detokenizer *decoder;
+    hearth_error err;
+    const char *text;
     size_t n;
     if (p->text) return buffer_add(&c->text, p->text, p->n_text);
-    for (size_t i = 0; ok && i < p->n; i++) {
-        const char *piece = hth_token_piece(g->engine->model->tokenizer, p->ids[i], false, &n);
-        ok = buffer_add(&c->text, piece, n);
-    }
+    bool ok = hearth_detokenizer_open(g->engine->model, true, false, &decoder, &err) == HEARTH_OK;
+    for (size_t i = 0; ok && i < p->n; i++)
+        ok = hearth_detokenizer_push(decoder, p->ids[i], &text, &n, &err) == HEARTH_OK && buffer_add(&c->text, text, n);
+    hearth_detokenizer_close(decoder);
     return ok;
 }
 

@@ -6,6 +6,7 @@
 #include "measure/perplexity.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { MAX_TOP_COMPLETION = 5 };
 
@@ -122,6 +123,23 @@ void logprobs_write_chat(json *j, logprobs *l, const hearth_model *model)
     json_close(j, '}');
 }
 
+/* Where the tokens from `first` on begin in the text. */
+static void write_offsets(json *j, const logprobs *l, size_t first, const hearth_model *model)
+{
+    hth_detok detok;
+    char *bytes = malloc(hth_detok_max_bytes(model->tokenizer));
+    size_t offset = 0;
+    bool begins = l->n > 0 && isnan(l->at[0].token.value);
+    hth_detok_init(&detok, model->tokenizer, false, begins);
+    json_open_compact(j, "text_offset", '[');
+    for (size_t i = 0; bytes && i < l->n; i++) {
+        if (i >= first) json_uint(j, NULL, offset);
+        offset += hth_detok_push(&detok, l->at[i].token.id, bytes);
+    }
+    json_close(j, ']');
+    free(bytes);
+}
+
 void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
 {
     size_t first = l->n_written, n;
@@ -151,14 +169,7 @@ void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_open_compact(j, "text_offset", '[');
-    size_t offset = 0;
-    for (size_t i = 0; i < l->n; i++) {
-        if (i >= first) json_uint(j, NULL, offset);
-        (void)hth_token_piece(model->tokenizer, l->at[i].token.id, false, &n); /* control tokens are no text */
-        offset += n;
-    }
-    json_close(j, ']');
+    write_offsets(j, l, first, model);
     json_close(j, '}');
     l->n_written = l->n;
 }
