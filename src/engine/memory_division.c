@@ -142,6 +142,20 @@ static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
                 hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
 }
 
+void hth_engine_warn_of_memory(const hearth_model *m, const hearth_model_options *o)
+{
+    const char *who;
+    const matrix_sizes sum = sum_matrices(m);
+    uint64_t weights = sum.fixed + sum.streamed, left = hth_engine_system_left(&who),
+             loading = OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE;
+    if (o->ram > 0 || o->mmap || left == UINT64_MAX || weights + loading <= left) return;
+    hth_log(HEARTH_LOG_WARN,
+            "%s: its weights take %s of memory, and %s leaves %s: the system may kill this process; --ram "
+            "auto keeps "
+            "what fits and reads the rest",
+            hth_gguf_path(m->file), hth_format_bytes(weights).text, who, hth_format_bytes(left).text);
+}
+
 /* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit allows them. */
 enum { MAX_AUTO_BATCH = 1024, BATCH_PART = 16 };
 static void choose_batch(hearth_model *m, const hearth_model_options *o, hth_memory_division *d)
