@@ -19,7 +19,6 @@
 static const option_spec options[] = {
     OPT_FILE("profile", 0, "P", "a profile of this file: how often neurons fire"),
     OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
-    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory; default auto: free now"),
     OPT_UINT("prompt", 'p', "N", 0, 65536, "expect the speed of a prompt of N; default 512"),
     OPT_UINT("predict", 'n', "N", 1, 4096, "expect the speed of N tokens; default 128"),
     OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
@@ -597,7 +596,8 @@ const command command_plan = {
     .summary = "plan what lies where, and predict the speed",
     .details = "Measures this machine for some seconds, reads no weights. Packed files are\n"
                "divided by neurons, by their cost on either side; other files by layers.\n"
-               "Without a GPU: what a limit of memory keeps and reads, and the speed to expect.\n",
+               "Without a GPU: what a limit of memory keeps and reads (--ram; default auto),\n"
+               "and the speed to expect.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
     .models = 1,
