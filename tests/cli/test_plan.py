@@ -3,6 +3,8 @@ Python 3, standard library only."""
 
 import json
 import os
+import re
+import time
 
 from program import MODEL, NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
 
@@ -73,6 +75,10 @@ def a_plan_is_read_by_people_too():
                   "a disk of 3.5 GB/s", "packed, with predictors"]:
         check(words in text, words, text)
     check("without --profile" in text and "Experts" not in text, text)
+    check(re.search(r"latency \d+ us \(\d+ to \d+\)", text), text)
+    parts = re.search(r"a token takes ([\d.]+) ms, ([\d.]+) computing and ([\d.]+) waiting for the disk", text)
+    if parts:  # None: all of it fits now
+        check(abs(float(parts[1]) - float(parts[2]) - float(parts[3])) < 0.11, text)
     text = divided(MIXTURE)
     check("Experts are assumed" in text and "packed" not in text.split("Expected")[1], text)
     simulated = good("plan", FLOATS, *SMALL, "--gpu", "none", "--ram", least, "--io", "sim:sata").stdout.decode()
