@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/format_bytes.h"
+#include "cli/device/calibration.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "common/placement_info.h"
@@ -137,8 +138,15 @@ static hearth_status make(storage_plan *p, hearth_error *err)
                                  .memory = HTH_CALIBRATION_SIZE};
     forecast.n_prompt = (uint32_t)args_uint(p->a, "prompt", PROMPT_TOKENS);
     forecast.n_batch = session_options(p->a, 0).n_batch;
+    forecast.again = args_has(p->a, "again");
+    hearth_status st = hth_engine_choose_io(&o, err);
+    if (st == HEARTH_OK && o.mmap && o.ram == 0)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "without a GPU plan divides a limit of memory, which mapped weights have none of; --io auto "
+                        "plans for weights that are read");
+    if (st != HEARTH_OK) return st;
     if (o.ram == 0) o.ram = HEARTH_RAM_AUTO;
-    hearth_status st = storage_forecast_open(&p->f, args_operand(p->a, 0), &o, &forecast, err);
+    st = storage_forecast_open(&p->f, args_operand(p->a, 0), &o, &forecast, err);
     if (st == HEARTH_OK) st = try_memory(p, err);
     if (st == HEARTH_OK) st = try_disks(p, err);
     return st == HEARTH_OK ? try_packing(p, err) : st;
@@ -228,6 +236,7 @@ static void print_rates(const storage_plan *p)
     printf("rows of %s %.1f GB/s, packed %.1f GB/s (%u threads)\n",
            hth_type_find((uint32_t)m->rates[0].type)->name, m->rates[0].cpu_rate.median * 1e-9,
            m->rates[0].cpu_packed.median * 1e-9, m->n_thread);
+    print_calibration_date("The cores were", m->rates[0].measured_at);
     if (strncmp(m->reader, "simulated", 9) == 0) printf("The disk is simulated.\n");
 }
 
@@ -339,6 +348,7 @@ static void json_machine(json *j, const storage_plan *p)
         json_word(j, "type", hth_type_find((uint32_t)m->rates[i].type)->name);
         json_float(j, "row_bytes_per_second", m->rates[i].cpu_rate.median, 6);
         json_float(j, "packed_bytes_per_second", m->rates[i].cpu_packed.median, 6);
+        json_int(j, "measured_at", m->rates[i].measured_at);
         json_close(j, '}');
     }
     json_close(j, ']');
