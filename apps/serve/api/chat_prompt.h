@@ -19,8 +19,8 @@ char *chat_variables_write(const chat_variables *v);
 /* The field reasoning_effort of OpenAI's APIs: none, minimal, low, medium, high, xhigh, max. */
 bool effort_read(fields *f, const char *name, chat_variables *out);
 
-/* Makes the prompt of the messages and starts the generation; *p: what is wrong so far. Ends the call in any case, and
- * frees the messages. A last message of the assistant's is continued. */
+/* Makes the prompt of the messages and starts the generation; *p: what is wrong so far. Ends the call in any case,
+ * and frees the messages. A last message of the assistant's is continued. */
 void chat_start(generation *g, conversation *messages, const chat_variables *v, problem *p);
 /* The prompt alone. False: *p says why. */
 bool chat_prompt_make(const engine *e, const conversation *messages, const chat_variables *v,

@@ -59,8 +59,7 @@ static void free_choice(choice *c)
     free(c->probs.at);
 }
 
-size_t generation_count(const generation *g)
-{ return g->choices ? g->prompts.n * g->n_choice : 0; }
+size_t generation_count(const generation *g) { return g->choices ? g->prompts.n * g->n_choice : 0; }
 
 void generation_free(generation *g)
 {
@@ -285,7 +284,8 @@ static void take_part(void *user, hearth_answer_kind kind, const char *text, siz
     else if (g->is_streaming && !c->is_stopped) g->format->part(c, kind, text, n);
 }
 
-/* ---- events of the scheduler ------------------------------------------------------------------------------------ */
+/* ---- events of the scheduler
+ * ------------------------------------------------------------------------------------ */
 
 static void unlink_generation(generation *g)
 {
@@ -383,7 +383,8 @@ static bool take_event(void *user, const hearth_request_event *e)
     return false;
 }
 
-/* ---- on the engine thread ---------------------------------------------------------------------------------------- */
+/* ---- on the engine thread
+ * ---------------------------------------------------------------------------------------- */
 
 static hearth_status begin_choice(choice *c, hearth_error *err)
 {
@@ -456,7 +457,8 @@ static bool add_echo(choice *c)
     if (p->text) return buffer_add(&c->text, p->text, p->n_text);
     bool ok = hearth_detokenizer_open(g->engine->model, true, false, &decoder, &err) == HEARTH_OK;
     for (size_t i = 0; ok && i < p->n; i++)
-        ok = hearth_detokenizer_push(decoder, p->ids[i], &text, &n, &err) == HEARTH_OK && buffer_add(&c->text, text, n);
+        ok = hearth_detokenizer_push(decoder, p->ids[i], &text, &n, &err) == HEARTH_OK &&
+             buffer_add(&c->text, text, n);
     hearth_detokenizer_close(decoder);
     return ok;
 }

@@ -1,6 +1,6 @@
-/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls of
- * functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the engine
- * thread. */
+/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls
+ * of functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the
+ * engine thread. */
 #ifndef HEARTH_APPS_SERVE_API_GENERATION_H
 #define HEARTH_APPS_SERVE_API_GENERATION_H
 
@@ -15,8 +15,8 @@ enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256, MAX_CHOICES = 8, MAX_PROMPTS = 64 };
 typedef struct generation generation;
 typedef struct choice choice;
 
-/* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each sends
- * what it has by generation_send. */
+/* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each
+ * sends what it has by generation_send. */
 typedef struct answer_format {
     const char *prefix; /* of the answer's id */
     void (*begin)(choice *c);
@@ -99,7 +99,7 @@ struct generation {
     /* The answer. */
     choice *choices;
     struct prompt_scores *scores; /* NULL: none, or they are computed */
-    size_t n_begun, n_over; /* of choices: given to the scheduler, ended */
+    size_t n_begun, n_over;       /* of choices: given to the scheduler, ended */
     bool is_streaming, is_broken;
     problem problem; /* status 0: none so far */
     uint64_t begin_ns, first_ns, last_ns;
@@ -121,8 +121,8 @@ void generation_free(generation *g);
 /* Ends the call by what is wrong with it. */
 void generation_refuse(generation *g, const problem *p);
 
-/* Sends an event of the stream: a line of JSON with "data: " before it, and with "event: NAME" if the name is not NULL.
- * generation_send_line: the line alone. Both free it. */
+/* Sends an event of the stream: a line of JSON with "data: " before it, and with "event: NAME" if the name is not
+ * NULL. generation_send_line: the line alone. Both free it. */
 void generation_send(generation *g, const char *name, json_line *l);
 void generation_send_line(generation *g, json_line *l);
 
@@ -139,9 +139,9 @@ const char *finish_word(finish_reason f);
 
 uint64_t random_number(void);
 
-/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone, and
- * pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one does
- * (UINT64_MAX: none). */
+/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone,
+ * and pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one
+ * does (UINT64_MAX: none). */
 uint64_t generations_tend(engine *e);
 void generations_cancel_all(engine *e);
 
