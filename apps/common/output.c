@@ -234,7 +234,7 @@ void progress_init(progress *p, const char *what, const char *unit, double unit_
 }
 
 /* Adds a part of the line, unless the line exceeds the limit with it. */
-static void add_part(char *line, size_t limit, const char *format, ...)
+static void __attribute__((format(printf, 3, 4))) add_part(char *line, size_t limit, const char *format, ...)
 {
     size_t n = strlen(line);
     va_list list;
