@@ -125,6 +125,10 @@ def calls_stand_in_the_next_prompt_as_they_were_written():
         answer = s.post("/v1/chat/completions", {**ask, "messages": ASK, "tools": FUNCTIONS[:1]})
         check(answer.status == 200, answer.raw)
         called = answer.json()["choices"][0]
+        history = [*ASK, {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Bern", "days": 1}}]},
+                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "12 degrees"}]}]
+        answer = s.post("/v1/messages", {"model": "x", "max_tokens": 3, "messages": history})
+        check(answer.status == 200, answer.raw)
         good_arguments(called["message"]["tool_calls"][0]["function"]["arguments"])
 
 
@@ -165,6 +169,74 @@ def an_answer_goes_on():
         answer = s.post("/v1/chat/completions", ask).json()
         check(answer["usage"]["prompt_tokens"] == len(ids), answer["usage"], len(ids))
         check(answer["choices"][0]["message"]["content"].strip() == direct["choices"][0]["text"].strip(), answer, direct)
+
+
+@case
+def an_answer_goes_on_only_where_it_may():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        messages = [*ASK, {"role": "assistant", "content": "It is"}]
+
+        def count(**more):
+            return s.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1, **more}).json()["usage"]["prompt_tokens"]
+        usual, new, ended = count(), count(continue_final_message=False), count(add_generation_prompt=False)
+        check(count(add_generation_prompt=False, continue_final_message=True) == usual == count(add_generation_prompt=None), usual)
+        check(count(add_generation_prompt=True) == new > ended > usual, new, ended, usual)
+        both = s.post("/v1/chat/completions", {"messages": messages, "add_generation_prompt": True, "continue_final_message": True})
+        check(both.status == 400 and both.json()["error"]["param"] == "continue_final_message", both.raw)
+
+
+@case
+def tokens_of_a_prompt_are_counted():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"messages": ASK, "tools": FUNCTIONS, "reasoning_effort": "none"}
+        for path in ("/v1/chat/completions", "/chat/completions"):
+            counted = s.post(path + "/input_tokens", ask).json()
+            n = s.post(path, {**ask, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
+            check(counted == {"object": "response.input_tokens", "input_tokens": n}, counted, n)
+        ask = {"input": "A dog", "instructions": "Be brief.", "tools": [{"type": "web_search"}, {"type": "function", "name": "now"}]}
+        for path in ("/v1/responses", "/responses"):
+            counted = s.post(path + "/input_tokens", ask).json()
+            n = s.post(path, {**ask, "max_output_tokens": 1}).json()["usage"]["input_tokens"]
+            check(counted == {"object": "response.input_tokens", "input_tokens": n}, counted, n)
+        for path, body, param in (("/v1/chat/completions", {"messages": []}, "messages"), ("/v1/responses", {"previous_response_id": "a"}, "previous_response_id"),
+                                  ("/v1/responses", {"reasoning": {"effort": 1}}, "reasoning.effort"), ("/v1/chat/completions", {"messages": ASK, "tools": [{}]}, "tools[0].function")):
+            answer = s.post(path + "/input_tokens", body)
+            check(answer.status == 400 and answer.json()["error"]["param"] == param, answer.raw)
+
+
+def check_progress(seen, n_prompt, n_cached):
+    check(seen[0]["processed"] == seen[0]["cache"] == n_cached and seen[-1]["processed"] == n_prompt, seen)
+    check(all(a["processed"] < b["processed"] for a, b in zip(seen, seen[1:])), seen)
+    check({p["total"] for p in seen} == {n_prompt} and all(p["time_ms"] >= 0 for p in seen), seen)
+
+
+@case
+def streams_tell_how_far_the_prompt_is():
+    with Server("-t", "1", "-c", "2048", model=model_with(TOOLS, "tools.gguf")) as s:
+        more = {"max_tokens": 5, "max_output_tokens": 5, "stream": True, "return_progress": True, "timings_per_token": True, "temperature": 0,
+                "stream_options": {"include_usage": True}}
+        long = [{"role": "user", "content": "A dog and a cat. " * 40}]
+        for i in range(2):
+            events = [e for _, e in events_of(s.post("/v1/chat/completions", {**more, "messages": long}))][:-1]
+            n = events[-1]["usage"]["prompt_tokens"]
+            seen = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+            check(n > 256 and (len(seen) > 2 or i), n, seen)
+            check_progress(seen, n, events[-1]["usage"]["prompt_tokens_details"]["cached_tokens"])
+            timed = [e["timings"]["predicted_n"] for e in events if "timings" in e]
+            check(timed == sorted(timed) and timed[0] == 1 and timed[-1] == 5 and "timings" in events[-1] and "timings" not in events[0], events)
+            check("delta" in next(e for e in events if "prompt_progress" in e)["choices"][0], events)
+        events = [e for _, e in events_of(s.post("/v1/completions", {**more, "prompt": ["A dog. " * 60, "A cat."]}))][:-1]
+        for i in (0, 1):
+            seen = [e["prompt_progress"] for e in events if "prompt_progress" in e and e["choices"][0]["index"] == i]
+            check_progress(seen, seen[0]["total"], 1)  # the token at the beginning
+        events = [e for _, e in events_of(s.post("/v1/responses", {**more, "input": "A bird. " * 60}))]
+        seen = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+        check_progress(seen, events[-1]["response"]["usage"]["input_tokens"], events[-1]["response"]["usage"]["input_tokens_details"]["cached_tokens"])
+        check({e["type"] for e in events if "prompt_progress" in e} == {"response.in_progress"}, events)
+        check(all("timings" in e for e in events if e["type"].endswith("text.delta")) and events[-1]["timings"]["predicted_n"] == 5, events)
+        check([e["sequence_number"] for e in events] == list(range(len(events))), events)
+        plain = [e for _, e in events_of(s.post("/v1/chat/completions", {**more, "messages": long, "return_progress": False, "timings_per_token": None}))][:-1]
+        check(not any("prompt_progress" in e for e in plain) and [i for i, e in enumerate(plain) if "timings" in e] == [len(plain) - 2, len(plain) - 1], plain)
 
 
 @case

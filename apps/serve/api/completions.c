@@ -49,7 +49,20 @@ static void send_choice(choice *c, const char *text, size_t n, bool is_last)
         write_choice(&l.j, c, text, n, is_last);
         json_close(&l.j, ']');
         if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
-        if (is_last) generation_write_timings(&l.j, g);
+        if (is_last || generation_tells_timings(g)) generation_write_timings(&l.j, g);
+    }
+    generation_send(g, NULL, &l);
+}
+
+static void send_progress(choice *c, const hearth_request_progress *progress)
+{
+    generation *g = c->generation;
+    json_line l;
+    if (begin_line(g, &l)) {
+        json_open_compact(&l.j, "choices", '[');
+        write_choice(&l.j, c, "", 0, false);
+        json_close(&l.j, ']');
+        generation_write_progress(&l.j, g, progress);
     }
     generation_send(g, NULL, &l);
 }
@@ -69,6 +82,7 @@ static void end_stream(generation *g)
             json_open_compact(&l.j, "choices", '[');
             json_close(&l.j, ']');
             write_usage(&l.j, g);
+            generation_write_timings(&l.j, g);
         }
         generation_send(g, NULL, &l);
     }
@@ -93,6 +107,7 @@ static void answer_whole(generation *g)
 
 static const answer_format format = {.prefix = "cmpl-",
                                      .part = send_part,
+                                     .progress = send_progress,
                                      .end_choice = end_choice,
                                      .end = end_stream,
                                      .whole = answer_whole,
@@ -114,6 +129,7 @@ void completions_run(void *user, call *c)
     generation *g = generation_make(e, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_completion(&f, &g->probs);
-    if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, e, "prompt", MAX_PROMPTS, &g->prompts)) generation_start(g);
+    if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, e, "prompt", MAX_PROMPTS, &g->prompts))
+        generation_start(g);
     else generation_refuse(g, &p);
 }

@@ -197,8 +197,22 @@ static void send_state(generation *g, const char *type, bool is_over)
         json_open_compact(&l.j, "response", '{');
         write_members(&l.j, g, is_over);
         json_close(&l.j, '}');
+        if (is_over && g->each_timings) generation_write_timings(&l.j, g);
     }
     generation_send(g, type, &l);
+}
+
+static void send_progress(choice *c, const hearth_request_progress *progress)
+{
+    json_line l;
+    static const char type[] = "response.in_progress";
+    if (begin_event(c->generation, &l, type)) {
+        json_open_compact(&l.j, "response", '{');
+        write_members(&l.j, c->generation, false);
+        json_close(&l.j, '}');
+        generation_write_progress(&l.j, c->generation, progress);
+    }
+    generation_send(c->generation, type, &l);
 }
 
 static void begin_stream(choice *c)
@@ -286,6 +300,7 @@ static void send_part(choice *c, hearth_answer_kind kind, const char *text, size
         json_text(&l.j, "delta", text, n);
         if (kind == HEARTH_ANSWER_TEXT)
             logprobs_write_list(&l.j, "logprobs", &c->probs, c->generation->engine->model);
+        if (generation_tells_timings(c->generation)) generation_write_timings(&l.j, c->generation);
     }
     generation_send(c->generation, types[kind], &l);
 }
@@ -307,6 +322,7 @@ static void answer_whole(generation *g)
 static const answer_format format = {.prefix = "resp_",
                                      .begin = begin_stream,
                                      .part = send_part,
+                                     .progress = send_progress,
                                      .end_choice = end_choice,
                                      .whole = answer_whole};
 
@@ -437,28 +453,36 @@ static bool refuse_state(fields *f)
            (!background || fields_fail(f, "background", "is not supported: send the full input and wait"));
 }
 
+static bool read_effort(fields *f, chat_variables *v)
+{
+    const json_in *reasoning;
+    if (!fields_object(f, "reasoning", &reasoning)) return false;
+    fields inner = {.object = reasoning, .path = "reasoning", .problem = f->problem};
+    return !reasoning || effort_read(&inner, "effort", v);
+}
+
 static bool read_options(fields *f, generation *g, chat_variables *v)
 {
-    const json_in *text, *format_in = NULL, *reasoning;
+    const json_in *text, *format_in = NULL;
     int64_t max = 0, n_top = 0;
     sampling_read(g, f);
     stops_read(g, f, "stop");
     if (!fields_int(f, "max_output_tokens", 1, UINT32_MAX, &max) ||
-        !fields_bool(f, "stream", &g->is_stream) || !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) ||
-        !fields_object(f, "text", &text) || !fields_object(f, "reasoning", &reasoning))
+        !fields_bool(f, "stream", &g->is_stream) || !progress_read(g, f) ||
+        !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) || !fields_object(f, "text", &text) ||
+        !read_effort(f, v))
         return false;
     g->max_token = (uint32_t)max;
     g->probs = (logprobs){.wanted = n_top > 0, .n_top = (uint32_t)n_top};
     fields inner = {.object = text, .path = "text", .problem = f->problem};
     if (text && !fields_object(&inner, "format", &format_in)) return false;
-    if (format_in && !response_format_read_object(f, format_in, "text.format", &g->constraint)) return false;
-    inner = (fields){.object = reasoning, .path = "reasoning", .problem = f->problem};
-    return !reasoning || effort_read(&inner, "effort", v);
+    return !format_in || response_format_read_object(f, format_in, "text.format", &g->constraint);
 }
+
+static const function_shape shape = {.field = "tools", .parameters = "parameters", .tolerant = true};
 
 static bool read_functions(fields *f, generation *g)
 {
-    static const function_shape shape = {.field = "tools", .parameters = "parameters", .tolerant = true};
     function_choice wanted;
     return function_choice_read(f, &wanted) && functions_read(f, &shape, &wanted, g);
 }
@@ -481,4 +505,21 @@ void responses_run(void *user, call *c)
         read_functions(&f, g))
         read_input(&f, &m);
     chat_start(g, &m, &v, &p);
+}
+
+/* POST /v1/responses/input_tokens: how many the prompt of such a request has. */
+void responses_count_run(void *user, call *c)
+{
+    engine *e = user;
+    fields f;
+    problem p;
+    conversation m = {.keeps_billing = e->keeps_billing};
+    chat_variables v = {0};
+    char *functions = NULL;
+    json_in *document = fields_read(c, &f, &p);
+    if (document && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
+        functions_list(&f, &shape, NULL, &functions))
+        read_input(&f, &m);
+    chat_count(e, c, &m, &v, functions, "response.input_tokens", &p);
+    json_in_free(document);
 }
