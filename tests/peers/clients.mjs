@@ -177,10 +177,11 @@ const cases = {
   async 'openai: an answer that ends too late'() {
     const client = new OpenAI({ baseURL: late + '/v1', apiKey: 'any' }); // it would try twice more
     const ask = { model: 'm', messages, ignore_eos: true };
-    const start = Date.now();
+    const start = Date.now(), numbers = { type: 'array', items: { type: 'integer' }, minItems: 3000, maxItems: 3000 };
     await assert.rejects(client.chat.completions.create(ask), /took longer/);
     await assert.rejects(async () => { for await (const _ of await client.chat.completions.create({ ...ask, stream: true })); }, /took longer/);
     await assert.rejects(client.chat.completions.stream(ask).finalChatCompletion(), /took longer/);
+    await assert.rejects(client.responses.stream({ model: 'm', input: 'A dog', text: { format: { type: 'json_schema', name: 'long', schema: numbers } } }).finalResponse(), /took longer/);
     assert.ok(Date.now() - start < 3000);
   },
   async 'openai: embeddings, which are asked for as base64'() {

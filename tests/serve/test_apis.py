@@ -306,6 +306,24 @@ def responses_have_items():
 
 
 @case
+def responses_say_what_was_asked():
+    model = model_with(TOOLS, "tools.gguf")
+    with Server("-t", "1", model=model) as s:
+        ask = {"input": "A dog", "max_output_tokens": 1}
+        usual = s.post("/v1/responses", ask).json()
+        check(usual["text"] == {"format": {"type": "text"}, "verbosity": "medium"} and usual["reasoning"] == {"effort": None, "summary": None}, usual)
+        given = s.post("/v1/responses", {**ask, "text": {"verbosity": "low"}, "reasoning": {"effort": "low"}}).json()
+        check(given["text"] == {"format": {"type": "text"}, "verbosity": "low"} and given["reasoning"] == {"effort": "low", "summary": None}, given)
+    with Server("-t", "1", "--max-request-seconds", "0.01", model=model) as s:  # an error is the last event of a stream
+        late = {"input": "A dog", "stream": True, "seed": 1, "text": {"format": {"type": "json_schema", "name": "long", "schema": {
+            "type": "array", "items": {"type": "integer"}, "minItems": 3000, "maxItems": 3000}}}}
+        events = events_of(s.post("/v1/responses", late))
+        name, last = events[-1]
+        check(name == last["type"] == "error" and last["sequence_number"] == len(events) - 1, events[-2:])
+        check(last["error"]["type"] == "timeout_error" and set(last["error"]) == {"message", "type", "param", "code"}, last)
+
+
+@case
 def messages_have_blocks():
     with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
         ask = {"model": "claude", "max_tokens": 12, "messages": ASK, "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],

@@ -356,6 +356,11 @@ static void fail(generation *g)
         call_problem(g->call, &g->problem);
         return;
     }
+    if (g->format->fail) {
+        g->format->fail(g);
+        call_end(g->call);
+        return;
+    }
     size_t n;
     char *body = problem_json(&g->problem, g->call->form, &n);
     const char *before = g->call->form == FORM_OPENAI      ? "data: "

@@ -27,6 +27,9 @@ typedef struct answer_format {
     void (*progress)(choice *c, const hearth_request_progress *progress);
     void (*end_choice)(choice *c);
     void (*end)(generation *g);
+    void (*fail)(
+        generation
+            *g); /* the last event, if something goes wrong; NULL: as the other APIs of its form have it */
     void (*whole)(generation *g); /* ends the call */
     uint32_t max_token;           /* if the request names none; 0: no limit */
     bool continues;               /* the text goes on where the prompt ends: it may begin with a space */

@@ -75,14 +75,38 @@ static void write_item(json *j, const char *key, choice *c, size_t i, item_statu
 
 /* ---- the response ------------------------------------------------------------------------------------------- */
 
-/* A field of the request as it came, or a word. */
-static void write_field(json *j, const generation *g, const char *name, const char *otherwise)
+/* A member of the request as it came, or a word. */
+static void write_member(json *j, const json_in *object, const char *name, const char *otherwise)
 {
-    const json_in *v = json_in_member(g->document, name);
+    const json_in *v = json_in_member(object, name);
     char *text = v && json_in_kind_of(v) != JSON_IN_NULL ? json_in_write(v) : NULL;
     if (text) json_raw(j, name, text, strlen(text));
     else json_raw(j, name, otherwise, strlen(otherwise));
     free(text);
+}
+
+static void write_field(json *j, const generation *g, const char *name, const char *otherwise)
+{
+    write_member(j, g->document, name, otherwise);
+}
+
+/* Their members are all there, as some clients check. */
+static void write_text_options(json *j, const generation *g)
+{
+    const json_in *text = json_in_member(g->document, "text");
+    json_open_compact(j, "text", '{');
+    write_member(j, text, "format", "{\"type\": \"text\"}");
+    write_member(j, text, "verbosity", "\"medium\"");
+    json_close(j, '}');
+}
+
+static void write_reasoning_options(json *j, const generation *g)
+{
+    const json_in *reasoning = json_in_member(g->document, "reasoning");
+    json_open_compact(j, "reasoning", '{');
+    write_member(j, reasoning, "effort", "null");
+    write_member(j, reasoning, "summary", "null");
+    json_close(j, '}');
 }
 
 /* The functions of the request, with all members. */
@@ -133,9 +157,9 @@ static void write_request(json *j, const generation *g)
     write_field(j, g, "metadata", "{}");
     write_field(j, g, "parallel_tool_calls", "true");
     write_field(j, g, "prompt_cache_key", "null");
-    write_field(j, g, "reasoning", "null");
+    write_reasoning_options(j, g);
     write_field(j, g, "safety_identifier", "null");
-    write_field(j, g, "text", "{\"format\": {\"type\": \"text\"}}");
+    write_text_options(j, g);
     write_field(j, g, "tool_choice", "\"auto\"");
     write_field(j, g, "top_logprobs", "0");
     write_field(j, g, "truncation", "\"disabled\"");
@@ -312,6 +336,13 @@ static void end_choice(choice *c)
     send_state(g, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", true);
 }
 
+static void send_failure(generation *g)
+{
+    json_line l;
+    if (begin_event(g, &l, "error")) problem_write(&l.j, &g->problem);
+    generation_send(g, "error", &l);
+}
+
 static void answer_whole(generation *g)
 {
     json_line l;
@@ -324,6 +355,7 @@ static const answer_format format = {.prefix = "resp_",
                                      .part = send_part,
                                      .progress = send_progress,
                                      .end_choice = end_choice,
+                                     .fail = send_failure,
                                      .whole = answer_whole};
 
 /* ---- items of the request ---------------------------------------------------------------------------------------- */
