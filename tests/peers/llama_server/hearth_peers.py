@@ -5,6 +5,7 @@ not_offered.tsv has a pattern of test ids (as fnmatch has them, [ and ] as thems
 line must belong to a test, or the run fails.
 """
 import fnmatch
+import json
 import os
 import sys
 import types
@@ -54,14 +55,13 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_logreport(report):
-    """A line for each test, as all suites of the project have them. A skipped one has its reason at the end."""
-    path = os.environ.get("HEARTH_TEST_REPORT")
-    if not path or (report.when != "call" and report.passed):
+    """A line for each test: verdict, name, reason."""
+    path = os.environ.get("HEARTH_PEERS_RESULTS")
+    if not path or (report.when != "call" and report.passed) or (report.when == "teardown" and report.skipped):
         return
     verdict = "ok" if report.passed else "skip" if report.skipped else "FAIL"
-    reason = report.longrepr[2].removeprefix("Skipped: ") if report.skipped and isinstance(report.longrepr, tuple) else ""
+    reason = report.longrepr[2].removeprefix("Skipped: ") if report.skipped else ""
     if report.failed:
-        reason = str(report.longrepr).strip().split("\n")[-1][:200]
+        reason = str(report.longrepr).strip().split("\n")[-1][:300]
     with open(path, "a", encoding="utf-8") as f:
-        print(verdict, "llama_server", repr(report.nodeid.removeprefix("unit/"))[1:-1].replace("\t", " "), reason.replace("\t", " "),
-              sep="\t", file=f)
+        print(json.dumps([verdict, report.nodeid.removeprefix("unit/"), reason]), file=f)
