@@ -2,37 +2,12 @@
 #define _GNU_SOURCE
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
+#include "serve/api/openai.h"
+#include "serve/api/progress.h"
 
 #include <string.h>
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
-
-static bool begin_line(const generation *g, json_line *l, const char *object)
-{
-    if (!json_line_begin(l)) return false;
-    json_word(&l->j, "id", g->name);
-    json_word(&l->j, "object", object);
-    json_int(&l->j, "created", g->created);
-    json_word(&l->j, "model", g->engine->id);
-    json_word(&l->j, "system_fingerprint", g->engine->digest);
-    return true;
-}
-
-static void write_usage(json *j, const generation *g)
-{
-    size_t n_prompt = generation_n_prompt(g), n_generated = generation_n_generated(g);
-    json_open_compact(j, "usage", '{');
-    json_uint(j, "prompt_tokens", n_prompt);
-    json_uint(j, "completion_tokens", n_generated);
-    json_uint(j, "total_tokens", n_prompt + n_generated);
-    json_open_compact(j, "prompt_tokens_details", '{');
-    json_uint(j, "cached_tokens", generation_n_cached(g));
-    json_close(j, '}');
-    json_open_compact(j, "completion_tokens_details", '{');
-    json_uint(j, "reasoning_tokens", generation_n_reasoning(g));
-    json_close(j, '}');
-    json_close(j, '}');
-}
 
 /* Choices are ended by close_choice; what is between is the delta or message. */
 static void open_choice(json *j, const choice *c, const char *member)
@@ -55,7 +30,7 @@ static void close_choice(json *j, choice *c, bool is_last)
 
 static bool begin_chunk(choice *c, json_line *l)
 {
-    if (!begin_line(c->generation, l, "chat.completion.chunk")) return false;
+    if (!openai_begin(c->generation, l, "chat.completion.chunk")) return false;
     json_open_compact(&l->j, "choices", '[');
     open_choice(&l->j, c, "delta");
     return true;
@@ -118,7 +93,7 @@ static void send_progress(choice *c, const hearth_request_progress *progress)
     json_line l;
     if (begin_chunk(c, &l)) {
         end_chunk(c, &l, false);
-        generation_write_progress(&l.j, c->generation, progress);
+        progress_write(&l.j, c->generation, progress);
     }
     generation_send(c->generation, NULL, &l);
 }
@@ -130,20 +105,7 @@ static void end_choice(choice *c)
     generation_send(c->generation, NULL, &l);
 }
 
-static void end_stream(generation *g)
-{
-    json_line l;
-    if (g->include_usage) {
-        if (begin_line(g, &l, "chat.completion.chunk")) {
-            json_open_compact(&l.j, "choices", '[');
-            json_close(&l.j, ']');
-            write_usage(&l.j, g);
-            generation_write_timings(&l.j, g);
-        }
-        generation_send(g, NULL, &l);
-    }
-    if (!call_send(g->call, "data: [DONE]\n\n", 14)) g->is_broken = true;
-}
+static void end_stream(generation *g) { openai_end_stream(g, "chat.completion.chunk"); }
 
 static void write_message(json *j, const choice *c)
 {
@@ -164,7 +126,7 @@ static void write_message(json *j, const choice *c)
 static void answer_whole(generation *g)
 {
     json_line l;
-    if (begin_line(g, &l, "chat.completion")) {
+    if (openai_begin(g, &l, "chat.completion")) {
         json_open_compact(&l.j, "choices", '[');
         for (size_t i = 0; i < g->n_choice; i++) {
             open_choice(&l.j, &g->choices[i], "message");
@@ -172,7 +134,7 @@ static void answer_whole(generation *g)
             close_choice(&l.j, &g->choices[i], true);
         }
         json_close(&l.j, ']');
-        write_usage(&l.j, g);
+        openai_write_usage(&l.j, g);
         generation_write_timings(&l.j, g);
     }
     call_line(g->call, &l);

@@ -24,8 +24,8 @@ bool continuing_read(fields *f, chat_variables *out);
 /* The field reasoning_effort of OpenAI's APIs: none, minimal, low, medium, high, xhigh, max. */
 bool effort_read(fields *f, const char *name, chat_variables *out);
 
-/* Makes the prompt of the messages and starts the generation; *p: what is wrong so far. Ends the call in any case, and
- * frees the messages. A last message of the assistant's is continued. */
+/* Makes the prompt of the messages and starts the generation; *p: what is wrong so far. Ends the call in any case,
+ * and frees the messages. A last message of the assistant's is continued. */
 void chat_start(generation *g, conversation *messages, const chat_variables *v, problem *p);
 /* Ends the call by {"object", "input_tokens"}: the tokens of that prompt. object NULL: there is no such member. Frees the
  * messages and functions. */

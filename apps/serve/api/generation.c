@@ -3,6 +3,7 @@
 #include "serve/api/generation.h"
 
 #include "base/clock.h"
+#include "serve/api/progress.h"
 #include "serve/api/prompt_scores.h"
 
 #include <stdio.h>
@@ -141,16 +142,6 @@ void generation_write_timings(json *j, const generation *g)
 bool generation_tells_timings(const generation *g)
 {
     return g->each_timings && generation_n_generated(g) > 0;
-}
-
-void generation_write_progress(json *j, const generation *g, const hearth_request_progress *progress)
-{
-    json_open_compact(j, "prompt_progress", '{');
-    json_uint(j, "total", progress->n_prompt);
-    json_uint(j, "cache", progress->n_cached);
-    json_uint(j, "processed", progress->n_evaluated);
-    json_float(j, "time_ms", hth_clock_since(g->begin_ns) * 1e3, 6);
-    json_close(j, '}');
 }
 
 /* ---- events of a stream --------------------------------------------------------------------------------------- */
@@ -299,48 +290,6 @@ static void take_part(void *user, hearth_answer_kind kind, const char *text, siz
     else if (g->is_streaming && !c->is_stopped) g->format->part(c, kind, text, n);
 }
 
-/* ---- how far the prompt is ------------------------------------------------------------------------------------- */
-
-/* Tells a stream of it, first with what was found of an earlier request. */
-static void tell_progress(choice *c, hearth_request_progress p)
-{
-    generation *g = c->generation;
-    uint32_t n = p.n_evaluated;
-    if (!c->has_progress) {
-        p.n_evaluated = c->n_evaluated = p.n_cached;
-        c->has_progress = true;
-        g->format->progress(c, &p);
-    }
-    if (n <= c->n_evaluated) return;
-    p.n_evaluated = c->n_evaluated = n;
-    g->format->progress(c, &p);
-}
-
-static bool wants_progress(const generation *g)
-{
-    return g->each_progress && g->is_streaming && g->format->progress;
-}
-
-/* Between two steps. A request that was preempted is told of again where it had come to before. */
-static void look_at_progress(generation *g)
-{
-    hearth_request_progress p;
-    for (size_t i = 0; i < generation_count(g); i++) {
-        choice *c = &g->choices[i];
-        if (c->id && c->n_generated == 0 && hearth_scheduler_get_progress(g->engine->scheduler, c->id, &p) &&
-            p.is_running)
-            tell_progress(c, p);
-    }
-}
-
-/* The whole prompt was evaluated. */
-static void complete_progress(choice *c)
-{
-    uint32_t n = (uint32_t)c->generation->prompts.at[c->i_prompt].n;
-    tell_progress(
-        c, (hearth_request_progress){.n_prompt = n, .n_cached = (uint32_t)c->n_cached, .n_evaluated = n});
-}
-
 /* ---- events of the scheduler ------------------------------------------------------------------------------------ */
 
 static void unlink_generation(generation *g)
@@ -350,17 +299,8 @@ static void unlink_generation(generation *g)
     *at = g->next;
 }
 
-static void fail(generation *g)
+static void send_problem(generation *g)
 {
-    if (!g->is_streaming) {
-        call_problem(g->call, &g->problem);
-        return;
-    }
-    if (g->format->fail) {
-        g->format->fail(g);
-        call_end(g->call);
-        return;
-    }
     size_t n;
     char *body = problem_json(&g->problem, g->call->form, &n);
     const char *before = g->call->form == FORM_OPENAI      ? "data: "
@@ -368,6 +308,16 @@ static void fail(generation *g)
                                                            : "";
     send_text(g, before, "", "", body, n, g->call->form == FORM_OLLAMA ? "" : "\n");
     free(body);
+}
+
+static void fail(generation *g)
+{
+    if (!g->is_streaming) {
+        call_problem(g->call, &g->problem);
+        return;
+    }
+    if (g->format->fail) g->format->fail(g);
+    else send_problem(g);
     call_end(g->call);
 }
 
@@ -415,7 +365,7 @@ static void take_token(choice *c, const hearth_request_event *e)
         g->first_ns = now, figures_add_seconds(&seen->first_token, now - g->call->submit_ns);
     else if (g->n_choice * g->prompts.n == 1) figures_add_seconds(&seen->next_token, now - g->last_ns);
     g->last_ns = now;
-    if (c->n_generated == 0 && wants_progress(g)) complete_progress(c);
+    if (c->n_generated == 0 && progress_is_wanted(g)) progress_complete(c);
     c->n_generated++;
     if (!logprobs_add(&c->probs, e->logits, g->engine->info.n_vocab, e->token) ||
         hearth_answer_push(c->answer, e->token, &why) != HEARTH_OK)
@@ -637,7 +587,7 @@ uint64_t generations_tend(engine *e)
             cancel_late(g);
         } else {
             pause(g, call_is_paused(g->call));
-            if (wants_progress(g)) look_at_progress(g);
+            if (progress_is_wanted(g)) progress_look(g);
             if (g->scores) go_on_scoring(g), next_ns = now;
             else if (g->n_begun < generation_count(g)) begin_others(g);
             if (end_ns < next_ns) next_ns = end_ns;

@@ -1,6 +1,6 @@
-/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls of
- * functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the engine
- * thread. */
+/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls
+ * of functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the
+ * engine thread. */
 #ifndef HEARTH_APPS_SERVE_API_GENERATION_H
 #define HEARTH_APPS_SERVE_API_GENERATION_H
 
@@ -15,8 +15,8 @@ enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256, MAX_CHOICES = 8, MAX_PROMPTS = 64 };
 typedef struct generation generation;
 typedef struct choice choice;
 
-/* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each sends
- * what it has by generation_send. */
+/* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each
+ * sends what it has by generation_send. */
 typedef struct answer_format {
     const char *prefix; /* of the answer's id */
     void (*begin)(choice *c);
@@ -27,9 +27,7 @@ typedef struct answer_format {
     void (*progress)(choice *c, const hearth_request_progress *progress);
     void (*end_choice)(choice *c);
     void (*end)(generation *g);
-    void (*fail)(
-        generation
-            *g); /* the last event, if something goes wrong; NULL: as the other APIs of its form have it */
+    void (*fail)(generation *g);  /* the last event, if there is a problem; NULL: the usual one of its form */
     void (*whole)(generation *g); /* ends the call */
     uint32_t max_token;           /* if the request names none; 0: no limit */
     bool continues;               /* the text goes on where the prompt ends: it may begin with a space */
@@ -130,8 +128,8 @@ void generation_free(generation *g);
 /* Ends the call by what is wrong with it. */
 void generation_refuse(generation *g, const problem *p);
 
-/* Sends an event of the stream: a line of JSON with "data: " before it, and with "event: NAME" if the name is not NULL.
- * generation_send_line: the line alone. Both free it. */
+/* Sends an event of the stream: a line of JSON with "data: " before it, and with "event: NAME" if the name is not
+ * NULL. generation_send_line: the line alone. Both free it. */
 void generation_send(generation *g, const char *name, json_line *l);
 void generation_send_line(generation *g, json_line *l);
 
@@ -145,16 +143,14 @@ size_t generation_n_reasoning(const generation *g);
 void generation_write_timings(json *j, const generation *g);
 /* Whether they stand in a part that is not the last. */
 bool generation_tells_timings(const generation *g);
-/* The member "prompt_progress", also with the names of that server. */
-void generation_write_progress(json *j, const generation *g, const hearth_request_progress *progress);
 /* "stop" */
 const char *finish_word(finish_reason f);
 
 uint64_t random_number(void);
 
-/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone, and
- * pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one does
- * (UINT64_MAX: none). */
+/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone,
+ * and pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one
+ * does (UINT64_MAX: none). */
 uint64_t generations_tend(engine *e);
 void generations_cancel_all(engine *e);
 

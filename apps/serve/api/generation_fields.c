@@ -75,7 +75,7 @@ static void read_biases(fields *f, generation *g)
         return;
     }
     g->biases = l.at = calloc(n + 1, sizeof *l.at);
-    if (!l.at) problem_set(f->problem, 503, "", "out of memory");
+    if (!l.at) fields_no_memory(f);
     else if (json_in_each(object, add_bias, &l)) g->sampler.bias = l.at, g->sampler.n_bias = l.n;
 }
 

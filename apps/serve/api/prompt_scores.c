@@ -1,5 +1,5 @@
-/* Evaluates prompts in sessions of their own. What comes of a token is what the scheduler would have computed: results do
- * not depend on how tokens are divided into steps. */
+/* Evaluates prompts in sessions of their own. What comes of a token is what the scheduler would have computed:
+ * results do not depend on how tokens are divided into steps. */
 #include "serve/api/prompt_scores.h"
 
 #include <stdlib.h>
@@ -32,7 +32,8 @@ static hearth_status add_next(void *user, size_t i, const float *logits, hearth_
     const prompt *p = &g->prompts.at[s->i_prompt];
     size_t next = s->n_done + i + 1;
     for (size_t k = 0; next < p->n && k < g->n_choice; k++)
-        if (!logprobs_add(&g->choices[s->i_prompt * g->n_choice + k].probs, logits, g->engine->info.n_vocab, p->ids[next])) {
+        if (!logprobs_add(&g->choices[s->i_prompt * g->n_choice + k].probs, logits, g->engine->info.n_vocab,
+                          p->ids[next])) {
             snprintf(err->message, sizeof err->message, "out of memory");
             return err->status = HEARTH_ERROR_MEMORY;
         }
@@ -47,7 +48,8 @@ static hearth_status begin_prompt(generation *g, hearth_error *err)
     hearth_session_options o = hearth_session_defaults();
     o.n_ctx = engine_n_ctx(e), o.kv = e->scheduling.kv, o.n_thread = e->scheduling.n_thread;
     for (size_t k = 0; k < g->n_choice; k++)
-        if (!logprobs_add_first(&g->choices[s->i_prompt * g->n_choice + k].probs, p->ids[0])) g->is_broken = true;
+        if (!logprobs_add_first(&g->choices[s->i_prompt * g->n_choice + k].probs, p->ids[0]))
+            g->is_broken = true;
     return hearth_session_open(e->model, &o, &s->session, err);
 }
 

@@ -1,8 +1,9 @@
-/* POST /v1/responses: OpenAI's newer API, without state. Each request has the whole conversation as items; the answer has
- * items too: reasoning, messages, calls of functions. */
+/* POST /v1/responses: OpenAI's newer API, without state. Each request has the whole conversation as items; the answer
+ * has items too: reasoning, messages, calls of functions. */
 #define _GNU_SOURCE
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
+#include "serve/api/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -234,7 +235,7 @@ static void send_progress(choice *c, const hearth_request_progress *progress)
         json_open_compact(&l.j, "response", '{');
         write_members(&l.j, c->generation, false);
         json_close(&l.j, '}');
-        generation_write_progress(&l.j, c->generation, progress);
+        progress_write(&l.j, c->generation, progress);
     }
     generation_send(c->generation, type, &l);
 }
@@ -360,12 +361,6 @@ static const answer_format format = {.prefix = "resp_",
 
 /* ---- items of the request ---------------------------------------------------------------------------------------- */
 
-static bool no_memory(fields *f)
-{
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
-}
-
 static const char text_types[] = "input_text|output_text|text|summary_text|reasoning_text|refusal";
 
 /* An item of type message; what the assistant wrote may have calls behind it. */
@@ -378,7 +373,7 @@ static bool read_message(fields *f, assistant_turn *t)
         !content_read(f, "content", text_types, t->owner, &content, &n))
         return false;
     if (strcmp(role, "assistant") == 0) {
-        if ((t->has_text || t->has_calls) && !turn_end(t)) return no_memory(f);
+        if ((t->has_text || t->has_calls) && !turn_end(t)) return fields_no_memory(f);
         t->text = content, t->n_text = n, t->has_text = true;
         return true;
     }
@@ -386,7 +381,7 @@ static bool read_message(fields *f, assistant_turn *t)
         if (strcmp(role, roles[i]) == 0)
             return (turn_end(t) &&
                     conversation_add(t->owner, i == 0 ? "user" : "system", content, n, NULL)) ||
-                   no_memory(f);
+                   fields_no_memory(f);
     return fields_fail(f, "role", "one of user, assistant, system, developer is expected");
 }
 
@@ -403,7 +398,7 @@ static bool read_call(fields *f, assistant_turn *t)
     bool ok = json_in_kind_of(parsed) == JSON_IN_OBJECT;
     json_in_free(parsed);
     if (!ok) return fields_fail(f, "arguments", "a text with a JSON object is expected");
-    return turn_call(t, id, name, arguments, NULL) || no_memory(f);
+    return turn_call(t, id, name, arguments, NULL) || fields_no_memory(f);
 }
 
 static bool read_result(fields *f, assistant_turn *t)
@@ -414,9 +409,9 @@ static bool read_result(fields *f, assistant_turn *t)
     if (!fields_need_text(f, "call_id", &id, &n_id) ||
         !content_read(f, "output", text_types, t->owner, &output, &n))
         return false;
-    if (!turn_end(t) || !json_line_begin(&members)) return no_memory(f);
+    if (!turn_end(t) || !json_line_begin(&members)) return fields_no_memory(f);
     json_text(&members.j, "tool_call_id", id, n_id);
-    return conversation_add(t->owner, "tool", output, n, &members) || no_memory(f);
+    return conversation_add(t->owner, "tool", output, n, &members) || fields_no_memory(f);
 }
 
 /* Reasoning belongs to what follows it. */
@@ -424,7 +419,7 @@ static bool read_reasoning(fields *f, assistant_turn *t)
 {
     const char *text = "";
     size_t n = 0;
-    if (!turn_end(t)) return no_memory(f);
+    if (!turn_end(t)) return fields_no_memory(f);
     if (fields_value(f, "content") && !content_read(f, "content", text_types, t->owner, &text, &n))
         return false;
     if (n == 0) return true; /* a summary, or what is encrypted: nothing for the model */
@@ -452,10 +447,10 @@ static bool read_input(fields *f, conversation *c)
     fields item;
     assistant_turn t = {.owner = c};
     if (!fields_text(f, "instructions", &text, &n)) return false;
-    if (text && n > 0 && !conversation_add(c, "system", text, n, NULL)) return no_memory(f);
+    if (text && n > 0 && !conversation_add(c, "system", text, n, NULL)) return fields_no_memory(f);
     if (json_in_kind_of(input) == JSON_IN_TEXT) {
         text = json_in_bytes(input, &n);
-        return conversation_add(c, "user", text, n, NULL) || no_memory(f);
+        return conversation_add(c, "user", text, n, NULL) || fields_no_memory(f);
     }
     if (json_in_kind_of(input) != JSON_IN_ARRAY)
         return fields_fail(f, "input", "a text or an array of items is expected, not %s",
@@ -465,13 +460,13 @@ static bool read_input(fields *f, conversation *c)
     bool ok = true;
     for (size_t i = 0; ok && i < json_in_count(input); i++)
         ok = fields_at(f, "input", input, i, &item) && read_item(&item, &t);
-    if (ok && !turn_end(&t)) ok = no_memory(f);
+    if (ok && !turn_end(&t)) ok = fields_no_memory(f);
     turn_drop(&t);
     /* Clients ask with an empty input whether the server is there. */
-    return ok && (c->n > 0 || conversation_add(c, "user", "", 0, NULL) || no_memory(f));
+    return ok && (c->n > 0 || conversation_add(c, "user", "", 0, NULL) || fields_no_memory(f));
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------------------ */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 /* What would need a server that remembers. */
 static bool refuse_state(fields *f)
