@@ -27,7 +27,7 @@ from server import HEARTH, MODEL, TOOLS, Server, chat_model  # noqa: E402: the p
 PACKAGES = ["openai@6.49.0", "@anthropic-ai/sdk@1.14.0", "ollama@0.6.4", "ai@6.0.326", "@ai-sdk/openai-compatible@2.0.87",
             "@ai-sdk/openai@3.0.141", "zod@3.25.76", "tsx@4.23.15"]
 OPENRESPONSES = "https://github.com/openresponses/openresponses"
-NOT_OFFERED = [("image-input", "images"), ("file-input", "files"), ("previous-response-id", "responses that are stored"),
+NOT_OFFERED = [("image-input", "images"), ("file-input", "files"), ("previous-response-id|function-call-roundtrip", "responses that are stored"),
                ("file-search|offline-web-search", "tools that the server runs"), ("websocket-.*", "WebSockets")]
 RECORD = os.path.join(ROOT, "tests", "data", "serve", "clients.jsonl")
 counts = collections.Counter()
