@@ -29,7 +29,7 @@ typedef struct hth_calibration {
     double device_prompt, cpu_prompt, pack_rate;
     /* Only of a CPU alone: as cpu_prompt, of rows in the order of the file; multiply-adds per second of attention. */
     double cpu_prompt_rows, cpu_attention;
-    int64_t measured_at; /* seconds since 1970; hth_calibration_cache_get and _get_cpu set it */
+    int64_t measured_at; /* seconds since 1970, 0: nothing was measured; set by the functions of calibration_cache.c */
 } hth_calibration;
 
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */

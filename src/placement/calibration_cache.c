@@ -160,7 +160,7 @@ hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *k
         hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU with weights of %s, for plans: some seconds",
                 info->name, hth_type_find((uint32_t)type)->name);
     hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
-    out->measured_at = hth_clock_unix_s();
+    out->measured_at = info->host_rate == 0.0 ? hth_clock_unix_s() : 0;
     if (st == HEARTH_OK && cacheable) hth_calibration_cache_store(fingerprint, out);
     return st;
 }

@@ -3,11 +3,11 @@
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
 #include "serve/api/openai.h"
+#include "serve/api/progress.h"
 
 #include <string.h>
 
-/* ---- answers
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 /* Choices are ended by close_choice; what is between is the delta or message. */
 static void open_choice(json *j, const choice *c, const char *member)
@@ -42,7 +42,7 @@ static void end_chunk(choice *c, json_line *l, bool is_last)
     close_choice(&l->j, c, is_last);
     json_close(&l->j, ']');
     if (g->include_usage) json_put_null(&l->j, "usage"); /* the last event has it */
-    if (is_last) generation_write_timings(&l->j, g);
+    if (is_last || generation_tells_timings(g)) generation_write_timings(&l->j, g);
 }
 
 static void begin_stream(choice *c)
@@ -84,6 +84,16 @@ static void send_part(choice *c, hearth_answer_kind kind, const char *text, size
         case HEARTH_ANSWER_ARGUMENTS: write_call_part(&l.j, c, false, text, n); break;
         }
         end_chunk(c, &l, false);
+    }
+    generation_send(c->generation, NULL, &l);
+}
+
+static void send_progress(choice *c, const hearth_request_progress *progress)
+{
+    json_line l;
+    if (begin_chunk(c, &l)) {
+        end_chunk(c, &l, false);
+        progress_write(&l.j, c->generation, progress);
     }
     generation_send(c->generation, NULL, &l);
 }
@@ -133,12 +143,12 @@ static void answer_whole(generation *g)
 static const answer_format format = {.prefix = "chatcmpl-",
                                      .begin = begin_stream,
                                      .part = send_part,
+                                     .progress = send_progress,
                                      .end_choice = end_choice,
                                      .end = end_stream,
                                      .whole = answer_whole};
 
-/* ---- requests
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static bool read_functions(fields *f, generation *g)
 {
@@ -146,6 +156,11 @@ static bool read_functions(fields *f, generation *g)
     function_choice wanted;
     return function_choice_read(f, &wanted) &&
            functions_read(f, fields_value(f, "functions") ? &older : &chat_functions, &wanted, g);
+}
+
+static bool read_variables(fields *f, chat_variables *v)
+{
+    return effort_read(f, "reasoning_effort", v) && template_variables(f, &v->given) && continuing_read(f, v);
 }
 
 void chat_run(void *user, call *c)
@@ -163,8 +178,22 @@ void chat_run(void *user, call *c)
     generation *g = generation_make(e, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
-    if (fields_ok(&f) && effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
-        read_functions(&f, g))
-        conversation_read(&f, &m);
+    if (fields_ok(&f) && read_variables(&f, &v) && read_functions(&f, g)) conversation_read(&f, &m);
     chat_start(g, &m, &v, &p);
+}
+
+/* POST /v1/chat/completions/input_tokens: how many the prompt of such a request has. */
+void chat_count_run(void *user, call *c)
+{
+    engine *e = user;
+    fields f;
+    problem p;
+    conversation m = {.keeps_billing = e->keeps_billing};
+    chat_variables v = {0};
+    char *functions = NULL;
+    json_in *document = fields_read(c, &f, &p);
+    if (document && read_variables(&f, &v) && functions_list(&f, &chat_functions, NULL, &functions))
+        conversation_read(&f, &m);
+    chat_count(e, c, &m, &v, functions, "response.input_tokens", &p);
+    json_in_free(document);
 }

@@ -1,5 +1,6 @@
 /* POST /v1/completions: how texts go on. */
 #include "serve/api/openai.h"
+#include "serve/api/progress.h"
 
 enum { USUAL_TOKENS = 16 }; /* OpenAI's default */
 
@@ -25,7 +26,20 @@ static void send_choice(choice *c, const char *text, size_t n, bool is_last)
         write_choice(&l.j, c, text, n, is_last);
         json_close(&l.j, ']');
         if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
-        if (is_last) generation_write_timings(&l.j, g);
+        if (is_last || generation_tells_timings(g)) generation_write_timings(&l.j, g);
+    }
+    generation_send(g, NULL, &l);
+}
+
+static void send_progress(choice *c, const hearth_request_progress *progress)
+{
+    generation *g = c->generation;
+    json_line l;
+    if (openai_begin(g, &l, "text_completion")) {
+        json_open_compact(&l.j, "choices", '[');
+        write_choice(&l.j, c, "", 0, false);
+        json_close(&l.j, ']');
+        progress_write(&l.j, g, progress);
     }
     generation_send(g, NULL, &l);
 }
@@ -57,6 +71,7 @@ static void answer_whole(generation *g)
 
 static const answer_format format = {.prefix = "cmpl-",
                                      .part = send_part,
+                                     .progress = send_progress,
                                      .end_choice = end_choice,
                                      .end = end_stream,
                                      .whole = answer_whole,

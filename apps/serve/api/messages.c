@@ -179,8 +179,7 @@ static const answer_format format = {.prefix = "msg_",
                                      .end_choice = end_choice,
                                      .whole = answer_whole};
 
-/* ---- blocks of the request
- * ----------------------------------------------------------------------------------------- */
+/* ---- blocks of the request --------------------------------------------------------------------------------------- */
 
 /* {"type": "tool_use", "id", "name", "input"} */
 static bool read_use(fields *f, assistant_turn *t)
@@ -312,8 +311,7 @@ static bool read_messages(fields *f, conversation *c)
     return ok;
 }
 
-/* ---- requests
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static const function_shape functions_shape = {
     .field = "tools", .parameters = "input_schema", .tolerant = true};
@@ -393,20 +391,10 @@ void count_tokens_run(void *user, call *c)
     conversation m = {.keeps_billing = e->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    json_line l;
     json_in *document = fields_read(c, &f, &p);
     if (document && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
-        functions_list(&f, &functions_shape, NULL, &functions) && read_messages(&f, &m) &&
-        chat_prompt_make(e, &m, &v, functions, &ids, &n, &p)) {
-        if (json_line_begin(&l)) json_uint(&l.j, "input_tokens", n);
-        call_line(c, &l);
-    } else {
-        call_problem(c, &p);
-    }
-    hearth_free(ids);
-    free(functions);
-    conversation_free(&m);
+        functions_list(&f, &functions_shape, NULL, &functions))
+        read_messages(&f, &m);
+    chat_count(e, c, &m, &v, functions, NULL, &p);
     json_in_free(document);
 }

@@ -36,6 +36,7 @@ void openai_end_stream(generation *g, const char *object)
             json_open_compact(&l.j, "choices", '[');
             json_close(&l.j, ']');
             openai_write_usage(&l.j, g);
+            generation_write_timings(&l.j, g);
         }
         generation_send(g, NULL, &l);
     }
