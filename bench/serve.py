@@ -96,21 +96,21 @@ class Running:
 
 
 def together(server, n, n_token, n_word=24):
-    """Tokens per second of n streams, from the last one's first token to the first one's last."""
+    """Tokens per second of n streams, while all of them generate: from the last one's first token to the first one's
+    last."""
     out, threads = [None] * n, []
     begin = time.monotonic()
 
     def run(i):
         at = time.monotonic() - begin
-        times, usage, _ = server.stream(text_of(100 + i, n_word), n_token, seed=i)
-        out[i] = (at + times[0], at + times[-1], usage.get("completion_tokens", len(times)))
+        out[i] = [at + t for t in server.stream(text_of(100 + i, n_word), n_token, seed=i)[0]]
     for i in range(n):
         threads.append(threading.Thread(target=run, args=(i,)))
         threads[-1].start()
     for t in threads:
         t.join()
-    first, last = min(o[0] for o in out), max(o[1] for o in out)
-    return sum(o[2] - 1 for o in out) / (last - first)
+    first, last = max(o[0] for o in out), min(o[-1] for o in out)
+    return sum(first < t <= last for o in out for t in o) / (last - first)
 
 
 def percentiles(values):
@@ -137,7 +137,7 @@ class Bench:
 
     def one_stream(self):
         n = self.a.tokens
-        words = [self.a.hearth, "bench", self.a.model, "-p", "0", "-n", str(n), "--repeat", "1", "--json", *self.a.options]
+        words = [self.a.hearth, "bench", self.a.model, "-p", "0", "-n", str(n), "--repeat", "1", "--json", *self.a.bench_options]
         direct, served = [], []
         for i in range(self.a.repeat):
             done = subprocess.run(words, capture_output=True, check=True)
@@ -177,7 +177,7 @@ class Bench:
     def gap(self):
         def fn(s):
             def longest(with_prompt):
-                times, thread = [], None
+                times = []
 
                 def on_token():
                     times.append(time.monotonic())
@@ -186,9 +186,7 @@ class Bench:
                 while len(times) < 10:
                     time.sleep(0.005)
                 if with_prompt:
-                    thread = threading.Thread(target=s.stream, args=(text_of(random.random(), self.a.prompt), 2))
-                    thread.start()
-                    thread.join()
+                    s.stream(text_of(random.random(), self.a.prompt), 2)
                 runner.join()
                 return max(b - a for a, b in zip(times[5:], times[6:]))
             return longest(False) * 1e3, longest(True) * 1e3
@@ -240,14 +238,17 @@ def main():
     p.add_argument("--repeat", type=int, default=3)
     p.add_argument("--port", type=int, default=19800, help="the first of 40")
     p.add_argument("--context", type=int, default=8192)
-    p.add_argument("--tokens", type=int, default=64, help="of each stream")
-    p.add_argument("--turn", type=int, default=3800, help="words of the first turn")
-    p.add_argument("--prompt", type=int, default=4000, help="words of the long prompt")
+    p.add_argument("--tokens", type=int, default=128, help="of each stream")
+    p.add_argument("--turn", type=int, default=1500, help="words of the first turn")
+    p.add_argument("--prompt", type=int, default=1650, help="words of the long prompt")
     p.add_argument("--gap-tokens", type=int, default=400, help="of the stream beside it")
     p.add_argument("--requests", type=int, default=100)
     p.add_argument("--rate", type=float, default=0.5, help="requests a second")
     a = p.parse_args(own)
-    a.options = options
+    a.options, a.bench_options = options, list(options)
+    if "--speculate" in options:  # bench makes no drafts
+        at = options.index("--speculate")
+        a.bench_options = options[:at] + options[at + 2:]
     bench = Bench(a)
     level = re.search(r"model name\s*: (.*)", open("/proc/cpuinfo", encoding="ascii").read())
     print(f"{os.path.basename(a.model)}, {' '.join(options)}, {level[1] if level else 'unknown CPU'}, {os.cpu_count()} threads of the machine")
