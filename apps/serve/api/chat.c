@@ -13,8 +13,8 @@ static bool begin_line(const generation *g, json_line *l, const char *object)
     json_word(&l->j, "id", g->name);
     json_word(&l->j, "object", object);
     json_int(&l->j, "created", g->created);
-    json_word(&l->j, "model", g->engine->id);
-    json_word(&l->j, "system_fingerprint", g->engine->digest);
+    json_word(&l->j, "model", g->served->id);
+    json_word(&l->j, "system_fingerprint", g->served->digest);
     return true;
 }
 
@@ -46,7 +46,7 @@ static void close_choice(json *j, choice *c, bool is_last)
 {
     json_close(j, '}');
     if (is_last || c->probs.n_written < c->probs.n)
-        logprobs_write_chat(j, &c->probs, c->generation->engine->model);
+        logprobs_write_chat(j, &c->probs, c->generation->served->model);
     else json_put_null(j, "logprobs");
     if (is_last) json_word(j, "finish_reason", finish_word(c->finish));
     else json_put_null(j, "finish_reason");
@@ -186,17 +186,17 @@ static bool read_functions(fields *f, generation *g)
 
 void chat_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     json_in *document = fields_read(c, &f, &p);
     if (!document) {
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
     if (fields_ok(&f) && effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&

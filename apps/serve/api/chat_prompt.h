@@ -23,7 +23,7 @@ bool effort_read(fields *f, const char *name, chat_variables *out);
  * frees the messages. A last message of the assistant's is continued. */
 void chat_start(generation *g, conversation *messages, const chat_variables *v, problem *p);
 /* The prompt alone. False: *p says why. */
-bool chat_prompt_make(const engine *e, const conversation *messages, const chat_variables *v,
+bool chat_prompt_make(const served_model *served, const conversation *messages, const chat_variables *v,
                       const char *functions, int32_t **ids, size_t *n, problem *p);
 
 #endif

@@ -11,8 +11,8 @@ static bool begin_line(const generation *g, json_line *l)
     json_word(&l->j, "id", g->name);
     json_word(&l->j, "object", "text_completion");
     json_int(&l->j, "created", g->created);
-    json_word(&l->j, "model", g->engine->id);
-    json_word(&l->j, "system_fingerprint", g->engine->digest);
+    json_word(&l->j, "model", g->served->id);
+    json_word(&l->j, "system_fingerprint", g->served->digest);
     return true;
 }
 
@@ -21,7 +21,7 @@ static void write_choice(json *j, choice *c, const char *text, size_t n, bool is
     json_open_compact(j, NULL, '{');
     json_uint(j, "index", c->index);
     json_text(j, "text", text, n);
-    logprobs_write_completion(j, &c->probs, c->generation->engine->model);
+    logprobs_write_completion(j, &c->probs, c->generation->served->model);
     if (is_last) json_word(j, "finish_reason", finish_word(c->finish));
     else json_put_null(j, "finish_reason");
     json_close(j, '}');
@@ -103,7 +103,7 @@ static const answer_format format = {.prefix = "cmpl-",
 
 void completions_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
     json_in *document = fields_read(c, &f, &p);
@@ -111,9 +111,10 @@ void completions_run(void *user, call *c)
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_completion(&f, &g->probs);
-    if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, e, "prompt", MAX_PROMPTS, &g->prompts)) generation_start(g);
+    if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, served, "prompt", MAX_PROMPTS, &g->prompts))
+        generation_start(g);
     else generation_refuse(g, &p);
 }

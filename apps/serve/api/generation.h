@@ -76,8 +76,8 @@ struct choice {
 };
 
 struct generation {
-    generation *next; /* of the engine's */
-    engine *engine;
+    generation *next; /* of the model's */
+    served_model *served;
     call *call;
     const answer_format *format;
     json_in *document; /* which the stop strings are of */
@@ -99,7 +99,7 @@ struct generation {
     /* The answer. */
     choice *choices;
     struct prompt_scores *scores; /* NULL: none, or they are computed */
-    size_t n_begun, n_over; /* of choices: given to the scheduler, ended */
+    size_t n_begun, n_over;       /* of choices: given to the scheduler, ended */
     bool is_streaming, is_broken;
     problem problem; /* status 0: none so far */
     uint64_t begin_ns, first_ns, last_ns;
@@ -108,7 +108,7 @@ struct generation {
 };
 
 /* Owns the document from now on, also on failure. NULL: the call was ended, as memory ran out. */
-generation *generation_make(engine *e, call *c, const answer_format *format, json_in *document);
+generation *generation_make(served_model *served, call *c, const answer_format *format, json_in *document);
 /* Reads the fields that all APIs of OpenAI share: sampling, length, stop strings, stream. */
 bool generation_read(generation *g, fields *f);
 /* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */
@@ -142,7 +142,7 @@ uint64_t random_number(void);
 /* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone, and
  * pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one does
  * (UINT64_MAX: none). */
-uint64_t generations_tend(engine *e);
-void generations_cancel_all(engine *e);
+uint64_t generations_tend(served_model *served);
+void generations_cancel_all(served_model *served);
 
 #endif
