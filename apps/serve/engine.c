@@ -22,16 +22,17 @@ served_model *engine_find(const engine *e, const char *name, size_t n, bool with
     return NULL;
 }
 
-/* A model of several that cannot be loaded now may be later. */
-static bool load_first(engine *e)
+/* False: it cannot be loaded, and there is no other one. */
+static bool begin_with(engine *e, served_model *first)
 {
     hearth_error err;
-    if (served_model_open(&e->models[0], &err) == HEARTH_OK) {
-        e->on_loaded(&e->models[0]);
-        return true;
-    }
-    report(&err);
-    return e->n_model > 1;
+    hearth_status st = served_model_open(first, &err);
+    if (st != HEARTH_OK) report(&err);
+    if (st != HEARTH_OK && e->n_model == 1) return false;
+    server_set_ready(e->server);
+    if (st == HEARTH_OK) e->on_loaded(first);
+    e->on_ready();
+    return true;
 }
 
 /* Between two steps. Returns when it is to be done again. */
@@ -65,13 +66,11 @@ static void *run(void *arg)
 {
     engine *e = arg;
     exchange *x = server_exchange(e->server);
-    e->failed = !load_first(e);
+    e->failed = !begin_with(e, &e->models[0]);
     if (e->failed) {
         server_stop(e->server);
         return NULL;
     }
-    server_set_ready(e->server);
-    e->on_ready();
     for (;;) {
         uint64_t seen = exchange_changes(x);
         clear_interrupt(); /* from here on a call that is cancelled ends the step */
