@@ -29,7 +29,7 @@ static const option_spec options[] = {
     OPT_FLAG("insecure-no-key", 0, "let other machines ask without a key"),
     OPT_TEXT("cors-origin", 0, "URL", "pages of this origin may ask; repeatable", .flags = OPTION_REPEATS),
     OPT_TEXT("allow-host", 0, "NAME", "one more name of this host; repeatable", .flags = OPTION_REPEATS),
-    OPT_FLAG("check", 0, "check options, addresses and model, then end"),
+    OPT_FLAG("check", 0, "check options, addresses, models, then end"),
     OPT_UINT("max-models", 0, "N", 1, 64, "models in memory at once; default 1"),
     OPT_UINT("parallel", 0, "N", 1, 256, "requests in a step; default 16"),
     DRAFT_OPTIONS,

@@ -73,6 +73,7 @@ static void unload(engine *e, served_model *m)
 {
     const hearth_scheduler_stats stats = hearth_scheduler_get_stats(m->scheduler);
     figures_add(&e->ended, &stats);
+    e->ended.n_page = e->ended.n_page_used = 0;
     served_model_keep(m);
     served_model_close(m);
     print_status("%s has left the memory", m->id);
@@ -166,11 +167,10 @@ static void take_calls(engine *e)
     }
 }
 
-/* What ends a call that waits; status 0: nothing does. */
+/* What ends a call that waits, if something does. */
 static void find_end(const engine *e, const call *c, uint64_t now, problem *p)
 {
     const served_model *m = c->user;
-    p->status = 0;
     if (e->max_request_ns > 0 && now - c->submit_ns >= e->max_request_ns)
         problem_set(p, 408, "", "the request waited longer than %.6g seconds, the limit of this server",
                     (double)e->max_request_ns * 1e-9);
@@ -190,7 +190,8 @@ static served_model *run_queue(engine *e, uint64_t *late_ns)
         call *c = *at;
         served_model *m = c->user;
         bool is_over = call_is_cancelled(c), runs = m->is_loaded && !is_held;
-        find_end(e, c, now, &p);
+        p.status = 0;
+        if (!runs) find_end(e, c, now, &p);
         if (!is_over && !runs && !p.status && n_waiting >= e->max_waiting)
             problem_set(&p, 429, "", "%u requests wait already", e->max_waiting);
         if (!is_over && !runs && !p.status) {

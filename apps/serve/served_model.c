@@ -28,16 +28,20 @@ void served_model_keep(const served_model *m)
 static hearth_status describe(served_model *m, hearth_error *err)
 {
     uint64_t hash;
+    hearth_error ignored;
+    char digest[sizeof m->digest] = "";
+    model_facts facts = {0};
+    hearth_status st = model_facts_take(&facts, m->model, m->scheduling.n_ctx, err);
+    if (st != HEARTH_OK) return st;
+    facts.has_chat = m->chat != NULL;
+    if (hth_model_hash(m->model->file, &hash, &ignored) == HEARTH_OK)
+        snprintf(digest, sizeof digest, "%016llx", (unsigned long long)hash);
     engine_lock(m->engine);
-    hearth_status st = model_facts_take(&m->facts, m->model, m->scheduling.n_ctx, err);
-    if (st == HEARTH_OK) {
-        hearth_error ignored;
-        m->facts.has_chat = m->chat != NULL;
-        if (hth_model_hash(m->model->file, &hash, &ignored) == HEARTH_OK)
-            snprintf(m->digest, sizeof m->digest, "%016llx", (unsigned long long)hash);
-    }
+    model_facts_free(&m->facts);
+    m->facts = facts;
+    memcpy(m->digest, digest, sizeof digest);
     engine_unlock(m->engine);
-    return st;
+    return HEARTH_OK;
 }
 
 hearth_status served_model_open(served_model *m, hearth_error *err)

@@ -13,7 +13,7 @@ from server import CHATML, MODEL, Server, bad, case, chat_model, check, good, re
 from program import least_ram
 
 STORY = "Once upon a time"
-LONG = 5000  # tokens of an answer that takes a while
+LONG = 600 if os.environ.get("HEARTH_SANITIZED") else 5000  # tokens of an answer that takes a while
 OPTIONS = ("-t", "1", "-c", "8192")  # which has room for it
 
 
@@ -226,7 +226,7 @@ def no_request_waits_for_ever():
             while not stop.is_set():
                 check(ask(s, "a", tokens).status == 200, "a")
 
-        busy = [later(lambda n=n: keep_busy(n)) for n in (700, 1100, 1700)]
+        busy = [later(lambda n=n: keep_busy(n)) for n in (LONG // 7, LONG // 5, LONG // 3)]
         until(lambda: len(s.get("/slots").json()) >= 2)
         began = time.monotonic()
         answer = ask(s, "b")
