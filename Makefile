@@ -19,7 +19,7 @@ help:
 	@echo 'make test       all tests, and the short ones under sanitizers'
 	@echo 'make test-levels  the same tests as CPUs with AVX2 only, and without it, have them'
 	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
-	@echo 'make test-peers the same answers as llama.cpp: ids, chat formats, logits (SEED=1)'
+	@echo 'make test-peers the same answers as llama.cpp, and clients of the server (SEED=1)'
 	@echo 'make fuzz       every fuzz target for ten minutes (FUZZ_SECONDS=600)'
 	@echo 'make coverage   share of the lines of src/file and src/text that their tests run'
 	@echo 'make bench      speed of generation and prompts (MODEL=file.gguf)'

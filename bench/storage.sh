@@ -9,8 +9,8 @@
 # (bench/storage.py). Experts of synthetic mixtures are drawn alike, 30 % of them again in the next token.
 #
 # Each budget takes about ROW_SECONDS for tokens, and the time in which the disk reads the file once, twice if the
-# memory holds it: with three budgets five minutes for a file of 10 GB on a disk of 1 GB/s. Where that is too short for
-# N tokens, fewer are generated, at least 2 after as many of warming up.
+# memory holds it: with three budgets five minutes for a file of 10 GB on an idle disk of 1 GB/s. Where that is too
+# short for N tokens, fewer are generated, at least 2 after as many of warming up.
 #
 # Variables: N: tokens to generate (24). ROW_SECONDS (60). CTX: positions of the context (512). THREADS (one for each
 # core). IO: as of --io (auto). Needs python3; with root, control groups limit the page cache too.

@@ -14,6 +14,7 @@ has_layer() { ls "/usr/share/vulkan/$1"* >/dev/null 2>&1; }
 has_module() { has pkg-config && pkg-config --exists "$1"; }
 # Of the build's Python: the first one that has it (tests/CMakeLists.txt).
 has_numpy() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
+has_for_pytest() { python3 -c 'import pytest, filelock, requests' 2>/dev/null || /usr/bin/python3 -c "import $1" 2>/dev/null; }
 has_fuzzer() { test -e "$(clang -print-runtime-dir 2>/dev/null)/libclang_rt.fuzzer-$(uname -m).a"; }
 
 # need PACKAGE REASON TEST...: notes the package unless the test succeeds.
@@ -80,7 +81,11 @@ need_for_test_peers() {
     need_for_build
     need python3 "runs the comparison" has python3
     need python3-numpy "reads and writes models" has_numpy
-    need npm "fetches the package that holds llama.cpp" has npm
+    need npm "fetches the package that holds llama.cpp, and clients of the server" has npm
+    need nodejs "runs clients of the server" has node
+    need python3-pytest "runs llama.cpp's tests of its server" has_for_pytest pytest
+    need python3-filelock "of the same tests" has_for_pytest filelock
+    need python3-requests "of the same tests" has_for_pytest requests
     need git "unpacks its sources" has git
     need g++ "compiles it" has g++
 }

@@ -187,6 +187,8 @@ peers)
         rm -f build/peers/cases.tsv
         note "testing build/peers"
         HEARTH_TEST_REPORT=$PWD/build/peers/cases.tsv python3 tests/peers/peers.py build build/peers "${SEED:-1}"
+        note "suites of others, against build/hearth serve"
+        HEARTH_TEST_REPORT=$PWD/build/peers/cases.tsv python3 tests/peers/serving.py build build/peers
         folders=build/peers
     fi
     ;;

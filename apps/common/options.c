@@ -109,11 +109,12 @@ bool parse_size(const char *text, uint64_t *bytes)
     memcpy(number, text, n + 1);
     const char *unit = strchr(units, number[n - 1]);
     if (unit) number[n - 1] = '\0';
-    if (!unit) return parse_uint(text, bytes);
+    if (!unit && text[strspn(text, "0123456789")]) return false;
+    if (!unit && !parse_uint(text, bytes)) *bytes = UINT64_MAX;
+    if (!unit) return true;
     if (strspn(number, "0123456789.") != strlen(number) || !parse_float(number, &v)) return false;
     v *= (double)((uint64_t)1024 << (10 * ((unit - units) % 4)));
-    if (v >= 0x1p63) return false;
-    *bytes = (uint64_t)v;
+    *bytes = v < 0x1p63 ? (uint64_t)v : UINT64_MAX;
     return true;
 }
 
@@ -209,7 +210,9 @@ static int check_value(const option_spec *o, const char *value)
                 "--%s '%s': expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or "
                 "auto",
                 o->name, value);
-        return (double)u > o->max ? out_of_range(o, value) : 0;
+        if ((double)u > o->max)
+            return usage_error("--%s '%s': too large, expected at most %.0f bytes", o->name, value, o->max);
+        return 0;
     case OPTION_FLAG:
     case OPTION_TEXT:
     case OPTION_FILE: break;

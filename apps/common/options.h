@@ -119,7 +119,7 @@ int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Parses a whole number in decimal digits, without sign or space. False: it is not one. */
 bool parse_uint(const char *text, uint64_t *value);
-/* Parses bytes: 4096, 500M, 7.5G; "auto" is 0. */
+/* Parses bytes: 4096, 500M, 7.5G; "auto" is 0, what does not fit is UINT64_MAX. */
 bool parse_size(const char *text, uint64_t *bytes);
 /* Parses a finite decimal number. The decimal mark is a point in every locale. */
 bool parse_float(const char *text, double *value);

@@ -162,10 +162,20 @@ static bool in_line; /* inside a line of text, after its first byte */
 static unsigned n_break;
 static const progress *on_screen; /* whose line is on the terminal */
 
+enum { USUAL_LIMIT = 79, MAX_LIMIT = 120 };
+
+/* The longest line that does not wrap on the terminal. */
+static int line_limit(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return USUAL_LIMIT;
+    return size.ws_col <= MAX_LIMIT ? size.ws_col - 1 : MAX_LIMIT;
+}
+
 /* Clears the line so that other output can be written. */
 static void clear_progress(void)
 {
-    if (on_screen) fprintf(stderr, "\r%*s\r", 78, "");
+    if (on_screen) fprintf(stderr, "\r%*s\r", line_limit(), "");
     on_screen = NULL;
 }
 
@@ -223,6 +233,17 @@ void progress_init(progress *p, const char *what, const char *unit, double unit_
     *p = (progress){.what = what, .unit = unit, .unit_size = unit_size, .open_ns = now, .start_ns = now};
 }
 
+/* Adds a part of the line, unless the line exceeds the limit with it. */
+static void add_part(char *line, size_t limit, const char *format, ...)
+{
+    size_t n = strlen(line);
+    va_list list;
+    va_start(list, format);
+    int more = vsnprintf(line + n, limit + 1 - n, format, list);
+    va_end(list);
+    if (more < 0 || (size_t)more > limit - n) line[n] = '\0';
+}
+
 void progress_update(progress *p, uint64_t done, uint64_t total)
 {
     const uint64_t second = 1000000000u;
@@ -237,21 +258,22 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     live_line_hide();
     double seconds = (double)(now - p->start_ns) * 1e-9, rate = done > 0 ? (double)done / seconds : 0.0;
     double share = total ? (double)done / (double)total : 0.0;
-    char bar[24] = "";
-    struct winsize size;
-    bool narrow = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_col < 80;
-    if (terminal && !narrow) {
+    char bar[24] = "", line[256] = "";
+    size_t limit = terminal ? (size_t)line_limit() : sizeof line - 1;
+    if (terminal && limit >= USUAL_LIMIT) {
         for (int i = 0; i < 20; i++) bar[1 + i] = share * 20.0 > i ? '#' : '.';
         bar[0] = '[', bar[21] = ']', bar[22] = ' ';
     }
-    fprintf(stderr, "%s%s %s%3.0f %%", terminal ? "\r" : "", p->what, bar, share * 100.0);
+    add_part(line, limit, "%s ", p->what);
+    add_part(line, limit, "%s%3.0f %%", bar, share * 100.0);
     bool counted = p->unit_size == 1.0; /* "12/512 tokens  33.1/s"; else "1.5/270.9 MB  4.1 MB/s" */
     if (p->unit)
-        fprintf(stderr, "  %.*f/%.*f %s  %.1f%s%s/s", !counted, (double)done / p->unit_size, !counted,
-                (double)total / p->unit_size, p->unit, rate / p->unit_size, counted ? "" : " ",
-                counted ? "" : p->unit);
-    if (rate > 0.0) fprintf(stderr, "  %.0f s left", (double)(total - done) / rate);
-    fputs(terminal ? "  " : "\n", stderr);
+        add_part(line, limit, "  %.*f/%.*f %s  %.1f%s%s/s", !counted, (double)done / p->unit_size, !counted,
+                 (double)total / p->unit_size, p->unit, rate / p->unit_size, counted ? "" : " ",
+                 counted ? "" : p->unit);
+    if (rate > 0.0) add_part(line, limit, "  %.0f s left", (double)(total - done) / rate);
+    if (terminal) fprintf(stderr, "\r%-*s", line_limit(), line); /* over a longer one */
+    else fprintf(stderr, "%s\n", line);
     pthread_mutex_unlock(&stderr_lock);
 }
 

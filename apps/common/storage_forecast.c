@@ -72,6 +72,9 @@ hearth_status storage_forecast_open(storage_forecast *f, const char *path,
     hearth_status st = hth_engine_choose_io(&o, err);
     if (st == HEARTH_OK) st = hth_engine_open_divided(path, &o, &f->model, &f->division, err);
     if (st != HEARTH_OK) return st;
+    if (forecast->again)
+        hth_calibration_cache_evict_others(
+            hth_calibration_cpu_fingerprint(&f->model->kernels, hth_pool_default_threads(o.n_thread)), NULL, 0);
     if (forecast->profile) st = hth_profile_open(forecast->profile, f->model->model, &f->profile, err);
     f->tokens.profile = f->profile;
     bool has_experts = f->model->model->hparams.experts.n_expert > 0;

@@ -29,6 +29,7 @@ typedef struct forecast_options {
     uint32_t n;                        /* tokens */
     uint32_t n_prompt, n_batch;        /* tokens of a prompt, and of a step of it; 0: none */
     uint64_t memory;                   /* that measuring may take */
+    bool again;                        /* the cores are measured although they were before */
 } forecast_options;
 
 /* Opens the model of `path` up to its weights, measures the machine, and predicts the speed. Takes a second, more at

@@ -81,6 +81,16 @@ static void optional_word(json *j, const char *key, const char *word)
     else json_put_null(j, key);
 }
 
+void problem_write(json *j, const problem *p)
+{
+    json_open_compact(j, "error", '{');
+    json_word(j, "message", p->message);
+    json_word(j, "type", type_of(p->status));
+    optional_word(j, "param", p->param);
+    optional_word(j, "code", p->code);
+    json_close(j, '}');
+}
+
 char *problem_json(const problem *p, api_form form, size_t *n)
 {
     json_line l;
@@ -90,12 +100,7 @@ char *problem_json(const problem *p, api_form form, size_t *n)
         json_word(&l.j, "error", p->message);
     } else {
         if (form == FORM_ANTHROPIC) json_word(&l.j, "type", "error");
-        json_open_compact(&l.j, "error", '{');
-        json_word(&l.j, "message", p->message);
-        json_word(&l.j, "type", type_of(p->status));
-        optional_word(&l.j, "param", p->param);
-        optional_word(&l.j, "code", p->code);
-        json_close(&l.j, '}');
+        problem_write(&l.j, p);
     }
     json_line_end(&l, &bytes, n);
     return bytes;

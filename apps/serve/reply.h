@@ -42,7 +42,9 @@ void problem_set(problem *p, int status, const char *param, const char *format, 
 /* By the status of a failed call of the library. */
 void problem_of_error(problem *p, const hearth_error *err);
 
-/* {"error": {"message", "type", "param", "code"}}, for Anthropic's API with "type": "error" beside it; {"error": message}
+/* The member "error": {"message", "type", "param", "code"}. */
+void problem_write(json *j, const problem *p);
+/* An object with it, for Anthropic's API with "type": "error" beside it; {"error": message}
  * for Ollama's. NULL: out of memory. */
 char *problem_json(const problem *p, api_form form, size_t *n);
 

@@ -567,8 +567,8 @@ HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constrai
 
 /* ---- drafts ------------------------------------------------------------------- */
 
-/* Speculative decoding: tokens that may follow, a draft, are evaluated together with the next token of a text. Those that
- * are then sampled cost no step of their own. Tokens and logits are those that come without drafts, to the bit. */
+/* Speculative decoding: tokens that may follow, a draft, are evaluated together with the next token of a text. Those
+ * that are then sampled cost no step of their own. Tokens and logits are those that come without drafts, to the bit. */
 
 /* Value of n_draft: as many as are worth their time, by the times of steps and by how often drafts came true. */
 #define HEARTH_DRAFT_AUTO UINT32_MAX
@@ -597,8 +597,8 @@ HEARTH_API hearth_draft_stats hearth_session_get_draft_stats(const hearth_sessio
 /* ---- scheduling ------------------------------------------------------------- */
 
 /* Evaluates requests of several users over one model, and samples their tokens. Each step takes one token of every
- * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of one budget; requests
- * that begin with the same tokens share them. What a request gets does not depend on other requests. One thread. */
+ * request that generates, perhaps with a draft, and a part of the prompts of others. Keys and values lie in pages of one
+ * budget; requests that begin with the same tokens share them. What a request gets does not depend on other requests. One thread. */
 typedef struct hearth_scheduler hearth_scheduler;
 
 typedef struct hearth_scheduler_options {

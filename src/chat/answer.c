@@ -174,10 +174,10 @@ hearth_status hth_answer_open(const hth_answer_options *o, hth_answer **out, hea
     if (!a) return hth_fail_memory(err, sizeof *a, "an answer");
     bool harmony = o->calls && o->calls->style == HTH_CALL_HARMONY;
     *a = (hth_answer){.o = *o, .skip_space = o->in_reasoning && o->reasoning, .mark = "", .has_memory = true};
-    a->state = harmony             ? hth_answer_harmony
-               : !o->reasoning     ? hth_answer_text
-               : !o->in_reasoning  ? begin
-                                   : reasoning;
+    a->state = harmony            ? hth_answer_harmony
+               : !o->reasoning    ? hth_answer_text
+               : !o->in_reasoning ? begin
+                                  : reasoning;
     return HEARTH_OK;
 }
 

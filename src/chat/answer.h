@@ -1,5 +1,5 @@
-/* Divides the text of an answer into reasoning, text and calls of functions, byte by byte as it comes. What is not what
- * the format says stays text: nothing that a model writes is an error. Limits: none but memory. */
+/* Divides the text of an answer into reasoning, text and calls of functions, byte by byte as it comes. What is not
+ * what the format says stays text: nothing that a model writes is an error. Limits: none but memory. */
 #ifndef HTH_CHAT_ANSWER_H
 #define HTH_CHAT_ANSWER_H
 

@@ -119,12 +119,22 @@ static bool put_tools(writer *w, hth_str tools)
                     "Then wait: the result comes between <tool_response> and </tool_response>.");
 }
 
+/* Arguments are JSON: a text, or as it is. */
+static bool arguments_of(hth_jinja *j, const hth_jinja_value *v, hth_str *out)
+{
+    hth_jinja_value usual[4], text;
+    const hth_jinja_args none = {.v = usual, .n = 4};
+    if (!v || v->kind != JINJA_DICT) return text_of(j, v, out);
+    for (size_t i = 0; i < 4; i++) usual[i] = (hth_jinja_value){.kind = JINJA_MISSING};
+    return hth_jinja_to_json(j, v, &none, &text) && text_of(j, &text, out);
+}
+
 static bool put_call(writer *w, const hth_jinja_value *call)
 {
     hth_str name, arguments;
     const hth_jinja_value *f = member(w->j, call, "function");
     if (!text_of(w->j, member(w->j, f, "name"), &name) ||
-        !text_of(w->j, member(w->j, f, "arguments"), &arguments))
+        !arguments_of(w->j, member(w->j, f, "arguments"), &arguments))
         return hth_jinja_fail(w->j, HEARTH_ERROR_FORMAT, "a call needs function.name and function.arguments");
     return (w->b.text.n == 0 || put_word(w, "\n")) && put_word(w, "<tool_call>\n{\"name\": \"") &&
            put(w, name.bytes, name.n) && put_word(w, "\", \"arguments\": ") &&

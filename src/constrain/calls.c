@@ -1,5 +1,5 @@
-/* Grammars of calls of functions, as the formats of chat/call_format.h write them, and of what an answer has before its
- * constrained part. */
+/* Grammars of calls of functions, as the formats of chat/call_format.h write them, and of what an answer has before
+ * its constrained part. */
 #include "chat/call_format.h"
 #include "constrain/constraint.h"
 #include "constrain/json_rules.h"
@@ -175,7 +175,8 @@ static uint32_t add_object(calls_compiler *c, uint32_t tail, const hth_json *par
     return hth_grammar_call(c->g, tail, rule);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------ */
+/* ---- calls
+ * ------------------------------------------------------------------------------------------------------ */
 
 static uint32_t add_call(calls_compiler *c, uint32_t tail, hth_str name, const hth_json *parameters)
 {
@@ -258,7 +259,8 @@ uint32_t hth_compile_calls(hth_grammar *g, hth_arena *names, const hth_token_tri
     return start;
 }
 
-/* ---- beginnings ------------------------------------------------------------------------------------------------------ */
+/* ---- beginnings
+ * ------------------------------------------------------------------------------------------------------ */
 
 uint32_t hth_compile_beginning(hth_grammar *g, const hth_token_trie *trie, const hth_reasoning_marks *marks,
                                const hth_call_format *format, bool is_calls, uint32_t start)

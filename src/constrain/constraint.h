@@ -21,8 +21,8 @@ uint32_t hth_compile_schema(hth_grammar *g, hth_arena *names, const char *text, 
 /* The same of a tree, or a part of one: references in it begin there. */
 uint32_t hth_compile_schema_tree(hth_grammar *g, hth_arena *names, const hth_json *root);
 
-/* calls.c: calls of functions, which text lists in OpenAI's form, as a format writes them; one, or more where it can. FORMAT,
- * UNSUPPORTED. Control tokens of the vocabulary are the marks that they spell. */
+/* calls.c: calls of functions, which text lists in OpenAI's form, as a format writes them; one, or more where it can.
+ * FORMAT, UNSUPPORTED. Control tokens of the vocabulary are the marks that they spell. */
 uint32_t hth_compile_calls(hth_grammar *g, hth_arena *names, const hth_token_trie *trie,
                            const hth_call_format *format, bool one, const char *text, size_t n);
 /* The rule `start` behind what an answer begins with: the rest of the reasoning (marks NULL: there is none), and with
@@ -33,8 +33,8 @@ uint32_t hth_compile_beginning(hth_grammar *g, const hth_token_trie *trie, const
 /* What a constraint with all its copies is counted with where memory is limited: tables, masks, a grammar. */
 enum { HTH_CONSTRAINT_BYTES = 24 << 20 };
 
-/* What belongs to the model: `closed` is called when an opened constraint and all its copies are closed; how the chat of
- * the options writes calls and reasoning. */
+/* What belongs to the model: `closed` is called when an opened constraint and all its copies are closed; how the chat
+ * of the options writes calls and reasoning. */
 typedef struct hth_constraint_context {
     void (*closed)(void *user);
     void *user;
@@ -42,8 +42,8 @@ typedef struct hth_constraint_context {
     const hth_reasoning_marks *reasoning; /* NULL: none */
 } hth_constraint_context;
 
-/* hearth_constraint_open for any vocabulary, which must outlive the constraint and its copies. context: copied, or NULL;
- * the chat of the options is not looked at. */
+/* hearth_constraint_open for any vocabulary, which must outlive the constraint and its copies. context: copied, or
+ * NULL; the chat of the options is not looked at. */
 hearth_status hth_constraint_open(const hth_token_trie *trie, const hearth_constraint_options *options,
                                   const hth_constraint_context *context, hearth_constraint **out,
                                   hearth_error *err);

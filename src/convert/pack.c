@@ -393,6 +393,7 @@ static hearth_status plan(packing *w, hearth_error *err)
         w->total += hth_pack_tensor_size(p);
         bool quantised = p->from && hth_type_find((uint32_t)p->from->type)->quantised;
         w->result->requantised |= quantised && (p->transposed || p->type != p->from->type);
+        w->result->retyped |= quantised && !p->transposed && p->type != p->from->type;
         if (!p->from || (p->type == p->from->type && !p->transposed)) continue;
         if (!hth_type_find((uint32_t)p->from->type)->supported)
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,

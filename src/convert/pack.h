@@ -27,6 +27,7 @@ typedef struct hth_pack_result {
     uint32_t n_layer;
     const char *selector;         /* set in the file; NULL: none, of mixtures */
     bool requantised;             /* quantised matrices changed their type or axis */
+    bool retyped;                 /* quantised matrices, beside a down that changed its axis, changed their type */
     double down_rms_error;             /* rms change of down by packing, over the rms of its weights */
     uint32_t n_swapped;           /* layers whose gate and up were swapped, because up is sparser */
     double mean_run_before, mean_run_after; /* mean runs of neurons that are active together; 0: no profile */

@@ -3,9 +3,11 @@
 #include "draft/draft.h"
 
 /* A new sequence's drafts are taken to be right so often, as if one token had been tried. */
-#define FIRST_SHARE 0.7
+static const double first_shares[HTH_N_DRAFT_SOURCE] = {0.5, 0.6, 0.8, 0.7};
 /* The weight of what was noted before, with each token. */
 #define KEEP 0.85
+/* Drafts that are seldomer right are not worth it anywhere; what times say then is noise. */
+#define LEAST_SHARE 0.2
 /* A token more than any measured step had takes so much of a step of one. */
 #define FIRST_PRICE 0.25
 /* Other sequences wait so much longer for a step with drafts. */
@@ -57,7 +59,7 @@ hth_draft_history hth_draft_history_begin(void)
 {
     hth_draft_history h;
     for (int i = 0; i < HTH_N_DRAFT_SOURCE; i++)
-        h.records[i] = (hth_draft_record){.n_right = FIRST_SHARE, .n_tried = 1.0, .patience = FIRST_PATIENCE};
+        h.records[i] = (hth_draft_record){.n_right = first_shares[i], .n_tried = 1.0, .patience = FIRST_PATIENCE};
     return h;
 }
 
@@ -122,6 +124,7 @@ static hth_draft_offer *next_best(hth_draft_offer *offers, uint32_t n_offer, dou
         hth_draft_offer *o = &offers[i];
         if (o->n == o->n_most) continue;
         double share = hth_draft_share(o->history, o->source), all = share;
+        if (share < LEAST_SHARE) continue;
         for (uint32_t k = 0; k < o->n; k++) all *= share;
         if (all > *chance) *chance = all, best = o;
     }

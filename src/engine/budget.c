@@ -223,13 +223,21 @@ void hth_engine_init_budget(hearth_model *m)
     hth_cond_init(&m->budget.wake);
 }
 
-uint64_t hth_engine_system_limit(uint64_t resident)
+uint64_t hth_engine_system_left(const char **who)
 {
     hth_system_memory s;
     read_system(&s);
-    uint64_t left = UINT64_MAX;
-    if (s.total > 0 && s.available > 0) left = s.available;
-    if (s.group_limit > 0) left = min_of(left, s.group_available);
+    bool is_known = s.total > 0 && s.available > 0;
+    uint64_t left = is_known ? s.available : UINT64_MAX;
+    bool by_group = s.group_limit > 0 && s.group_available < left;
+    *who = by_group ? "its control group" : "the system";
+    return by_group ? s.group_available : left;
+}
+
+uint64_t hth_engine_system_limit(uint64_t resident)
+{
+    const char *ignored;
+    uint64_t left = hth_engine_system_left(&ignored);
     if (left == UINT64_MAX) return left;
     left += resident;
     return left + left / GROUP_PART + GROUP_MIN;
@@ -246,7 +254,8 @@ uint64_t hth_engine_auto_limit(uint64_t resident, bool logs)
     if (logs)
         hth_log(HEARTH_LOG_INFO, "the limit of memory is %s: %s leaves %s, and this process has %s",
                 hth_format_bytes(limit).text, by_group ? "its control group" : "the system",
-                hth_format_bytes(headroom > 0 ? (uint64_t)headroom : 0).text, hth_format_bytes(resident).text);
+                hth_format_bytes(headroom > 0 ? (uint64_t)headroom : 0).text,
+                hth_format_bytes(resident).text);
     return limit;
 }
 

@@ -126,6 +126,9 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
 /* The same with another limit; false: it is too small. */
 bool hth_memory_divide_again(hth_memory_division *division, uint64_t limit);
 void hth_memory_division_free(hth_memory_division *division);
+/* Warns if weights, which are about to be read without a limit, take more than the system leaves: it would kill the
+ * process, which could say nothing then. */
+void hth_engine_warn_of_memory(const hearth_model *m, const hearth_model_options *options);
 /* Bytes of the device, if it has this machine's memory; else 0. */
 uint64_t hth_engine_device_size(const hearth_model *m);
 
@@ -168,6 +171,9 @@ void hth_engine_give_memory(hearth_model *m, uint64_t size);
 /* Beside sessions and the store, `fixed` bytes are needed from now on, and the store has the items of m->elsewhere.
  * MEMORY: that exceeds the limit. */
 hearth_status hth_engine_change_fixed(hearth_model *m, uint64_t fixed, hearth_error *err);
+/* Bytes that the system leaves, and what leaves them: "the system", or "its control group". UINT64_MAX: it does not
+ * say. */
+uint64_t hth_engine_system_left(const char **who);
 /* What a process that has `resident` bytes can have at most, and some more: a group also counts what the kernel has for
  * it. UINT64_MAX: the system does not say. */
 uint64_t hth_engine_system_limit(uint64_t resident);

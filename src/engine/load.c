@@ -52,7 +52,8 @@ static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
     if (hth_engine_is_streamed(m, w)) return HTH_LAYOUT_ROWS; /* packing would take longer than reading */
     bool is_table = w == &model->position_embd || (w == &model->token_embd && !model->tied);
     bool divides_panels = w->n_slice > 0 && w->n_row / w->n_slice % HTH_PANEL_ROW > 0;
-    return is_table || divides_panels || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS : m->kernels.layout[w->type];
+    return is_table || divides_panels || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS
+                                                                  : m->kernels.layout[w->type];
 }
 
 /* The halves of a layer's FFN in the order of their computation. */
@@ -223,8 +224,9 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     job.scratch = hth_alloc(hth_pool_n_thread(pool), job.scratch_size + 1);
     *weights = chunks && job.scratch ? hth_pages_alloc(*size) : NULL;
     if (!*weights) {
-        hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; --io mmap needs less",
-                 hth_gguf_path(m->file), hth_format_bytes(*size).text);
+        hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; %s needs less",
+                 hth_gguf_path(m->file), hth_format_bytes(*size).text,
+                 m->budget.base > 0 ? "a smaller --ram" : "--ram auto or --io mmap");
         goto done;
     }
     fill_chunks(m, chunks, *weights);
@@ -261,8 +263,8 @@ static hearth_status transpose(hearth_model *m, const hth_binding *b, hearth_err
 }
 
 /* The indices of a row differ. */
-static hearth_status convert_indices(const hearth_model *m, const hth_binding *b, const uint8_t *raw, float *x,
-                                     hearth_error *err)
+static hearth_status convert_indices(const hearth_model *m, const hth_binding *b, const uint8_t *raw,
+                                     float *x, hearth_error *err)
 {
     size_t n_col = b->n / b->n_row;
     for (size_t i = 0; i < b->n; i++) {
@@ -325,21 +327,23 @@ done:
 
 typedef struct bound_job {
     hearth_model *model;
-    uint32_t n_cluster; /* of the widest layer */
+    uint32_t n_cluster;  /* of the widest layer */
     size_t cluster_size; /* bytes of the largest cluster */
-    uint8_t *scratch;   /* [n_thread][cluster_size], if rows are not in memory */
-    _Atomic int failed; /* as read_job */
+    uint8_t *scratch;    /* [n_thread][cluster_size], if rows are not in memory */
+    _Atomic int failed;  /* as read_job */
     hearth_error error;
 } bound_job;
 
 /* n rows of a matrix from `first` on, which are perhaps in the file only. NULL: they cannot be read. */
-static const uint8_t *rows_to_bound(bound_job *job, const hth_matrix *w, size_t first, size_t n, uint32_t i_thread)
+static const uint8_t *rows_to_bound(bound_job *job, const hth_matrix *w, size_t first, size_t n,
+                                    uint32_t i_thread)
 {
     const hearth_model *m = job->model;
     uint8_t *to = job->scratch + i_thread * job->cluster_size;
     hearth_error error;
     if (w->data) return w->data + (first - (size_t)hth_engine_first_row(m, w)) * w->row_size;
-    if (!hth_engine_is_streamed(m, w) || atomic_load_explicit(&job->failed, memory_order_relaxed)) return NULL;
+    if (!hth_engine_is_streamed(m, w) || atomic_load_explicit(&job->failed, memory_order_relaxed))
+        return NULL;
     const hth_binding *b = hth_engine_binding_of(m, w);
     uint64_t at = b->offset + first * w->row_size;
     if (hth_gguf_read(m->file, b->tensor, at, n * w->row_size, to, &error) == HEARTH_OK) return to;
@@ -352,7 +356,8 @@ static const uint8_t *rows_to_bound(bound_job *job, const hth_matrix *w, size_t 
 static void bound_cluster(void *arg, size_t i_unit, uint32_t i_thread)
 {
     bound_job *job = arg;
-    hth_transposed_down *down = hth_layer_transposed_down(&job->model->model->layers[i_unit / job->n_cluster]);
+    hth_transposed_down *down =
+        hth_layer_transposed_down(&job->model->model->layers[i_unit / job->n_cluster]);
     const hth_matrix *m = &down->rows;
     size_t first_row = (size_t)hth_engine_first_row(job->model, m),
            first = i_unit % job->n_cluster * HTH_CLUSTER_NEURONS;
@@ -380,16 +385,18 @@ static hearth_status check_given_scales(const hearth_model *m, uint32_t i_layer,
     size_t first = (size_t)hth_engine_first_row(m, &f->down_t.rows) / HTH_CLUSTER_NEURONS;
     for (size_t i = first; i < hth_n_cluster(f->d_ff); i++)
         if (f->scales[i] != f->down_t.scale_max[i])
-            return hth_fail(err, HEARTH_ERROR_FORMAT,
-                            "%s: tensor 'blk.%u.ffn_down_t.scales': entry %zu is %g, but the largest scale of these "
-                            "neurons is %g: the file is damaged, pack the model again",
-                            hth_gguf_path(m->file), i_layer, i, (double)f->scales[i], (double)f->down_t.scale_max[i]);
+            return hth_fail(
+                err, HEARTH_ERROR_FORMAT,
+                "%s: tensor 'blk.%u.ffn_down_t.scales': entry %zu is %g, but the largest scale of these "
+                "neurons is %g: the file is damaged, pack the model again",
+                hth_gguf_path(m->file), i_layer, i, (double)f->scales[i], (double)f->down_t.scale_max[i]);
     hearth_status st = hth_gguf_read(m->file, sums, sums->size - sizeof sum, sizeof sum, &sum, err);
     if (st != HEARTH_OK || sum == hth_hash(f->scales, hth_n_cluster(f->d_ff) * sizeof *f->scales)) return st;
-    return hth_fail(err, HEARTH_ERROR_FORMAT,
-                    "%s: tensor 'blk.%u.ffn_down_t.scales' has another checksum than it should: the file is damaged, "
-                    "pack the model again",
-                    hth_gguf_path(m->file), i_layer);
+    return hth_fail(
+        err, HEARTH_ERROR_FORMAT,
+        "%s: tensor 'blk.%u.ffn_down_t.scales' has another checksum than it should: the file is damaged, "
+        "pack the model again",
+        hth_gguf_path(m->file), i_layer);
 }
 
 /* The largest scale of each cluster, which bounds its integers (docs/arithmetic.md 6). */

@@ -9,6 +9,7 @@
 #include "base/system_memory.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* Bytes that are allocated beside what is counted: stacks, samplers, texts. */
 enum { OTHER_SIZE = 12 << 20 };
@@ -94,7 +95,19 @@ static matrix_sizes sum_matrices(const hearth_model *m)
     return sum;
 }
 
-static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit, uint64_t least,
+/* What a smaller --vram, or no GPU, would give: also one that is not used has its driver in this process. */
+static const char *advice_of_gpu(const hearth_model *m, const hearth_model_options *o)
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    char note[200];
+    size_t n;
+    if (hth_engine_device_size(m) > 0) return "--vram, ";
+    if (m->device || !o->gpu.device || strcmp(o->gpu.device, "none") == 0) return "";
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    return n > 0 ? "--gpu none, " : "";
+}
+
+static hearth_status refuse(const hearth_model *m, const hearth_model_options *o, uint64_t limit, uint64_t least,
                             hearth_error *err)
 {
     least += NEXT_RUN_SIZE;
@@ -102,8 +115,7 @@ static hearth_status refuse(const hearth_model *m, uint64_t ram, uint64_t limit,
                     "%s: needs at least %s of memory (%" PRIu64
                     " bytes), the limit is %s%s; %s-c and --batch make it less",
                     hth_gguf_path(m->file), hth_format_bytes(least).text, least, hth_format_bytes(limit).text,
-                    ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "",
-                    hth_engine_device_size(m) > 0 ? "--vram, " : "");
+                    o->ram == HEARTH_RAM_AUTO ? ", which the system leaves" : "", advice_of_gpu(m, o));
 }
 
 /* Whether all weights fit into the limit, with tables; else whether all items do; else what is left for a store. */
@@ -140,6 +152,20 @@ static void warn_of_limit(const hearth_model *m, const hth_memory_division *d)
         hth_log(HEARTH_LOG_WARN,
                 "the limit of memory is %s, and the system leaves %s: auto takes what it leaves",
                 hth_format_bytes(d->limit).text, hth_format_bytes(left).text);
+}
+
+void hth_engine_warn_of_memory(const hearth_model *m, const hearth_model_options *o)
+{
+    const char *who;
+    const matrix_sizes sum = sum_matrices(m);
+    uint64_t weights = sum.fixed + sum.streamed, left = hth_engine_system_left(&who),
+             loading = OTHER_SIZE + (uint64_t)hth_pool_default_threads(o->n_thread) * LOAD_SIZE;
+    if (o->ram > 0 || o->mmap || left == UINT64_MAX || weights + loading <= left) return;
+    hth_log(HEARTH_LOG_WARN,
+            "%s: its weights take %s of memory, and %s leaves %s: the system may kill this process; --ram "
+            "auto keeps "
+            "what fits and reads the rest",
+            hth_gguf_path(m->file), hth_format_bytes(weights).text, who, hth_format_bytes(left).text);
 }
 
 /* Prompts read each expert, and prepare its rows, once for a step: larger steps pay where the limit allows them. */
@@ -179,7 +205,7 @@ hearth_status hth_engine_divide_memory(hearth_model *m, const hearth_model_optio
         choose_batch(m, o, d);
         return HEARTH_OK;
     }
-    st = refuse(m, o->ram, d->limit, d->least, err);
+    st = refuse(m, o, d->limit, d->least, err);
 failed:
     hth_memory_division_free(d);
     return st;

@@ -89,6 +89,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         goto done;
     }
     if ((st = hth_engine_open_store(m, options, err)) != HEARTH_OK) goto done;
+    hth_engine_warn_of_memory(m, options);
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
     st = hth_engine_finish_gpu_load(m, options, err);
 done:

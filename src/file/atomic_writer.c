@@ -26,7 +26,10 @@ _Static_assert(HTH_PATH_MAX == PATH_MAX, "what realpath writes");
 
 static _Atomic uint64_t n_write, fail_at;
 
-void hth_atomic_writer_fail_write_at(uint64_t n) { atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_write) + n); }
+void hth_atomic_writer_fail_write_at(uint64_t n)
+{
+    atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_write) + n);
+}
 
 /* Counts one operation on the disk. False, with errno, if a test asked for this one to fail. */
 static bool count_write(void)
@@ -125,7 +128,8 @@ hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hea
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static hearth_status write_all(hth_atomic_writer *s, const unsigned char *data, size_t size, hearth_error *err)
+static hearth_status write_all(hth_atomic_writer *s, const unsigned char *data, size_t size,
+                               hearth_error *err)
 {
     while (size > 0) {
         ssize_t done = count_write() ? write(s->fd, data, size) : -1;
@@ -177,7 +181,10 @@ static hearth_status check_still_ours(hth_atomic_writer *s, hearth_error *err)
     if (fstat(s->fd, &ours) != 0) return fail(s, "look at what was written to", err);
     if (stat(s->part_path, &there) == 0 && hth_same_stat(&ours, &there)) return HEARTH_OK;
     s->exists = false;
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: its " PART " was removed or replaced while it was written",
+    return hth_fail(err, HEARTH_ERROR_IO,
+                    "%s: its " PART
+                    " was removed or replaced while it was written, probably by another process that "
+                    "writes the same file; let one finish, or give each another name",
                     s->label);
 }
 

@@ -13,6 +13,8 @@
 
 /* Loads that are queued at once. */
 enum { MAX_LOAD = 48, MIN_LOAD = 4 };
+/* Times of reads that are kept: the last ones. */
+enum { MAX_TIME = 1000 };
 /* Bytes per second. Hard disks read less at random places, and the few places that are read in this time fit into their
  * own cache, so these are not read again. */
 #define MAX_HARD_DISK_RATE 200e6
@@ -26,6 +28,8 @@ typedef struct loads {
     uint64_t total; /* bytes at which an extent can begin, in all files */
     uint64_t seed, first_seed, next, first; /* of the next extent, and of the first one, at random and sequentially */
     uint64_t n_started, n_place; /* n_place: after so many the same places follow again */
+    double times[MAX_TIME], time_sum; /* seconds of reads that are alone */
+    uint64_t start_ns, n_time;
     pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t changed;
     bool is_free[MAX_LOAD];
@@ -38,6 +42,10 @@ static void done(hth_load *load)
 {
     loads *l = load->user;
     pthread_mutex_lock(&l->lock);
+    if (l->o->alone) {
+        double seconds = hth_clock_since(l->start_ns);
+        l->times[l->n_time++ % MAX_TIME] = seconds, l->time_sum += seconds;
+    }
     l->is_free[load - l->load] = true;
     l->n_done++;
     if (load->failed) l->failed = true, l->failure = load->failure;
@@ -111,6 +119,7 @@ static double read_for(loads *l, double seconds)
         hth_load *load = take_free(l);
         if (!load) break;
         load->extents[0] = next_extent(l), load->n_extent = 1, load->next = NULL;
+        l->start_ns = hth_clock_ns(); /* used if no other read runs */
         hth_reader_start(l->o->reader, load);
     }
     pthread_mutex_lock(&l->lock);
@@ -150,11 +159,22 @@ static hth_sample_stats measure_rounds(loads *l)
 {
     double rates[HTH_READ_ROUNDS];
     uint64_t start = hth_clock_ns();
+    pthread_mutex_lock(&l->lock);
+    l->n_time = 0, l->time_sum = 0.0;
+    pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < HTH_READ_ROUNDS; i++) rates[i] = read_for(l, l->o->seconds);
     wait_for_all(l);
     for (int i = 0; i < HTH_READ_ROUNDS; i++) /* the disk is slower than one read in a round */
         if (rates[i] <= 0.0) rates[i] = (double)l->n * (double)l->o->size / hth_clock_since(start);
     return hth_sample_stats_of(rates, HTH_READ_ROUNDS);
+}
+
+static void tell_times(const loads *l, hth_read_rate *out)
+{
+    size_t n = l->n_time < MAX_TIME ? (size_t)l->n_time : MAX_TIME;
+    out->seconds_least = n > 0 ? hth_kth_smallest(l->times, n, n / 4) : 0.0;
+    out->seconds_median = hth_sample_stats_of(l->times, n).median;
+    out->seconds_mean = n > 0 ? l->time_sum / (double)l->n_time : 0.0;
 }
 
 hearth_status hth_read_rate_measure(const hth_read_rate_options *o, hth_read_rate *out, hearth_error *err)
@@ -172,6 +192,7 @@ hearth_status hth_read_rate_measure(const hth_read_rate_options *o, hth_read_rat
         out->rate = measure_rounds(&l);
     }
     out->cores = (cpu_seconds() - cpu) / hth_clock_since(start);
+    tell_times(&l, out);
     out->depth = hth_reader_get_stats(o->reader).depth;
     if (l.failed) st = hth_reader_describe(o->reader, &l.failure, err);
     hth_pages_free(l.memory, l.memory_size);

@@ -26,6 +26,9 @@ typedef struct hth_read_rate {
     hth_sample_stats first; /* of places that were not */
     double cores;          /* of which the process used so many */
     uint32_t depth;        /* reads that ran at once, at the end */
+    /* Only of reads that are alone: seconds of one. Of the quickest quarter at most; median; mean, in which a stall of
+     * the disk counts in full. */
+    double seconds_least, seconds_median, seconds_mean;
 } hth_read_rate;
 
 /* Takes about twice HTH_READ_ROUNDS times `seconds`. ARGUMENT: no file has so many bytes. MEMORY, IO. */

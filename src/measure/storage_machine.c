@@ -32,6 +32,8 @@ static uint64_t extent_size(const hth_weight_items *items)
     return size > MAX_EXTENT_SIZE ? MAX_EXTENT_SIZE : size < LEAST_SIZE ? LEAST_SIZE : size;
 }
 
+static double above(double seconds, double others) { return seconds > others ? seconds - others : 0.0; }
+
 static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machine *out, hearth_error *err)
 {
     hth_read_rate alone, one = {0};
@@ -47,8 +49,12 @@ static hearth_status measure_reader(hth_read_rate_options *o, hth_storage_machin
     out->sequential_rate = one.rate.median > out->read_rate.median ? one.rate.median : out->read_rate.median;
     o->sequential = false, o->alone = true;
     if ((st = hth_read_rate_measure(o, &alone, err)) != HEARTH_OK) return st;
-    out->latency = (double)o->size / alone.rate.median - (double)o->size / out->read_rate.median;
-    if (out->latency < 0.0) out->latency = 0.0;
+    /* The median: other programs' writes may stall a disk for longer than all of this takes. */
+    double bytes = (double)o->size / out->read_rate.median;
+    out->latency_least = above(alone.seconds_least, bytes);
+    out->latency = above(alone.seconds_median, bytes);
+    out->latency_most = above(alone.seconds_mean, bytes);
+    if (out->latency_most < out->latency) out->latency_most = out->latency;
     return HEARTH_OK;
 }
 
@@ -152,6 +158,8 @@ hth_storage_machine hth_storage_machine_at(const hth_storage_machine *machine, h
     double factor = m.read_rate.median > 0.0 ? hth_estimate_rate(m.read_rate, estimate) / m.read_rate.median : 1.0;
     m.sequential_rate *= factor;
     m.read_rate.median = hth_estimate_rate(m.read_rate, estimate);
+    if (estimate == HTH_ESTIMATE_WORST) m.latency = m.latency_most;
+    if (estimate == HTH_ESTIMATE_BEST) m.latency = m.latency_least;
     for (size_t i = 0; i < m.n_rate; i++) {
         hth_calibration *c = &m.rates[i];
         for (int k = 0; k < HTH_PLAN_N_KNOT; k++)
@@ -166,9 +174,10 @@ hth_storage_machine hth_storage_machine_with_disk(const hth_storage_machine *mac
 {
     hth_storage_machine m = *machine;
     if (m.read_rate.median > 0.0) m.reading_cores *= rate / m.read_rate.median;
+    if (m.reading_cores > m.n_core) m.reading_cores = m.n_core; /* its bytes were few while the disk was stalled */
     m.read_rate = (hth_sample_stats){rate, rate, rate};
     m.sequential_rate = rate;
-    m.latency = NVME_LATENCY;
+    m.latency = m.latency_least = m.latency_most = NVME_LATENCY;
     return m;
 }
 

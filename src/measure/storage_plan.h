@@ -14,7 +14,8 @@
 typedef struct hth_storage_machine {
     hth_sample_stats read_rate; /* bytes per second of extents as large as the model's, at random places */
     double sequential_rate;     /* of extents that follow one another */
-    double latency;             /* seconds of a read, beside those of its bytes */
+    double latency;             /* seconds of a read, beside those of its bytes: the median */
+    double latency_least, latency_most; /* of the quickest quarter, and the mean, in which stalls count in full */
     double reading_cores;       /* that reading at read_rate takes */
     char reader[40];
     hth_calibration rates[HTH_TYPE_LIMIT]; /* of the types of its matrices */
@@ -23,7 +24,7 @@ typedef struct hth_storage_machine {
     uint32_t n_thread, n_core;
 } hth_storage_machine;
 
-/* Measures the disk for half a second, unless all weights are in memory (then its figures are 0); takes rates of the
+/* Measures the disk for a second, unless all weights are in memory (then its figures are 0); takes rates of the
  * CPU from calibrations of earlier runs, or measures them, which takes half a second for each type. Takes
  * HTH_CALIBRATION_SIZE of memory, or `memory` bytes if these are less. io: as hth_engine_open_reader. ARGUMENT, IO,
  * MEMORY. */
@@ -38,7 +39,7 @@ typedef struct hth_storage_reads {
     uint64_t size;         /* of an extent */
     uint64_t memory;       /* for what is queued */
 } hth_storage_reads;
-/* Only the disk: sets read_rate, sequential_rate, latency, reading_cores and reader. */
+/* Only the disk: sets read_rate, sequential_rate, latency with its range, reading_cores and reader. */
 hearth_status hth_storage_machine_measure_disk(const hth_storage_reads *reads, const char *io,
                                                hth_storage_machine *out, hearth_error *err);
 

@@ -29,6 +29,7 @@ typedef struct hth_calibration {
     double device_prompt, cpu_prompt, pack_rate;
     /* Only of a CPU alone: as cpu_prompt, of rows in the order of the file; multiply-adds per second of attention. */
     double cpu_prompt_rows, cpu_attention;
+    int64_t measured_at; /* seconds since 1970, 0: nothing was measured; set by the functions of calibration_cache.c */
 } hth_calibration;
 
 /* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
@@ -78,11 +79,13 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
 /* A hash of everything that the figures depend on: machine, threads, CPU level, device, driver. */
 uint64_t hth_calibration_fingerprint(const hth_device_info *info, const hth_kernels *kernels,
                                      uint32_t n_thread);
+/* The same of this CPU alone. */
+uint64_t hth_calibration_cpu_fingerprint(const hth_kernels *kernels, uint32_t n_thread);
 /* Loads a cached calibration for this type, measured with at least `bytes` bytes of weights. */
 bool hth_calibration_cache_load(uint64_t fingerprint, hth_type type, uint64_t bytes, hth_calibration *out);
 /* Stores it with those of other types; replaces the one of its type. */
 void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c);
-/* Removes the calibrations of all other types. */
+/* Removes the calibrations of all other types; n 0: of all. */
 void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *types, size_t n);
 /* The cached calibration, unless the device now has capacity for more weights or `again` is set; else
  * hth_calibrate, and stores the result. Simulated devices are never cached: their descriptions change. */

@@ -3,6 +3,7 @@
 #include "placement/calibrate.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/disk_cache.h"
 #include "base/log.h"
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 /* Incremented when what is measured changes. */
-enum { VERSION = 5, MAX_TYPES = 32 };
+enum { VERSION = 6, MAX_TYPES = 32 };
 
 typedef struct cached {
     size_t n;
@@ -59,6 +60,12 @@ uint64_t hth_calibration_fingerprint(const hth_device_info *info, const hth_kern
     fingerprint = add_text(add_text(fingerprint, system.nodename), system.machine);
     fingerprint = add_text(add_text(fingerprint, info->name), info->driver);
     return hth_hash_more(fingerprint, info->uuid, sizeof info->uuid);
+}
+
+uint64_t hth_calibration_cpu_fingerprint(const hth_kernels *kernels, uint32_t n_thread)
+{
+    const hth_device_info none = {.name = "this CPU"};
+    return hth_calibration_fingerprint(&none, kernels, n_thread);
 }
 
 static bool are_above_zero(const double *figures, size_t n)
@@ -153,6 +160,7 @@ hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *k
         hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU with weights of %s, for plans: some seconds",
                 info->name, hth_type_find((uint32_t)type)->name);
     hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
+    out->measured_at = info->host_rate == 0.0 ? hth_clock_unix_s() : 0;
     if (st == HEARTH_OK && cacheable) hth_calibration_cache_store(fingerprint, out);
     return st;
 }
@@ -160,11 +168,10 @@ hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *k
 hearth_status hth_calibration_cache_get_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
                                             uint64_t max_size, hth_calibration *out, hearth_error *err)
 {
-    const hth_device_info none = {.name = "this CPU"};
-    uint64_t fingerprint = hth_calibration_fingerprint(&none, kernels, hth_pool_n_thread(pool));
+    uint64_t fingerprint = hth_calibration_cpu_fingerprint(kernels, hth_pool_n_thread(pool));
     if (hth_calibration_cache_load(fingerprint, type, 0, out)) return HEARTH_OK;
     hth_log(HEARTH_LOG_INFO, "measuring this CPU with weights of %s, for plans", hth_type_find((uint32_t)type)->name);
-    *out = (hth_calibration){.type = type};
+    *out = (hth_calibration){.type = type, .measured_at = hth_clock_unix_s()};
     hearth_status st = hth_calibrate_cpu(kernels, pool, type, max_size, out, err);
     if (st == HEARTH_OK) st = hth_calibrate_cpu_prompts(kernels, pool, type, out, err);
     if (st == HEARTH_OK) st = hth_calibrate_attention(kernels, pool, out, err);

@@ -240,7 +240,8 @@ static void ask_for(hth_store *s, uint32_t i_item)
         hth_reader_prioritize(s->reader, &s->loads[i->i_slot]);
     }
     if (i->state == ITEM_QUEUED && i->queue == &s->guesses) dequeue(s, i_item);
-    if (i->state == ITEM_FAILED) i->state = ITEM_ABSENT; /* sessions that still need it wait for the new read */
+    if (i->state == ITEM_FAILED)
+        i->state = ITEM_ABSENT; /* sessions that still need it wait for the new read */
     if (i->state == ITEM_ABSENT) enqueue(s, needed_of(s, i_item), i_item);
 }
 
@@ -370,10 +371,12 @@ static hearth_status describe(const hth_store *s, uint32_t i_item, hearth_error 
     uint32_t i_group = s->items[i_item].is.i_group, n_before = 0;
     if (!f->wrong) return hth_reader_describe(s->reader, f, err);
     while (n_before < i_item && s->items[i_item - n_before - 1].is.i_group == i_group) n_before++;
-    return hth_fail(err, HEARTH_ERROR_IO,
-                    "%s: layer %u, cluster %u: the bytes from %" PRIu64
-                    " on have another checksum than the file says, also when they are read again",
-                    hth_reader_path(s->reader, f->i_file), i_group, n_before, f->at);
+    return hth_fail(
+        err, HEARTH_ERROR_IO,
+        "%s: layer %u, cluster %u: the bytes from %" PRIu64
+        " on have another checksum than the file says, also when they are read again: the file is damaged, "
+        "pack the model again",
+        hth_reader_path(s->reader, f->i_file), i_group, n_before, f->at);
 }
 
 hearth_status hth_store_take(hth_store *s, uint32_t *items, size_t *n, bool wait, hth_store_view *view,

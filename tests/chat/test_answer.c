@@ -17,9 +17,10 @@
 #define DS_CALL_END DS("tool" LOW "call" LOW "end")
 #define DS_SEP DS("tool" LOW "sep")
 
-static const char tools[] =
-    "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": {\"type\": \"object\", \"properties\": "
-    "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"any\": {\"type\": [\"null\", \"string\"]}}}}}]";
+static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": "
+                            "{\"type\": \"object\", \"properties\": "
+                            "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"any\": "
+                            "{\"type\": [\"null\", \"string\"]}}}}}]";
 
 /* Parts of templates that tell the formats. */
 #define HERMES "<tool_call> tools"
@@ -45,8 +46,9 @@ static void note(void *user, hearth_answer_kind kind, const char *text, size_t n
 {
     seen *s = user;
     CHECK(n > 0);
-    if (s->last >= 0 && ((int)kind != s->last || kind == HEARTH_ANSWER_CALL)) s->text[s->n++] = ']', s->last = -1;
-    if (s->last < 0) s->text[s->n++] = "TRCA"[kind], s->text[s->n++] = '[';
+    if (s->last >= 0 && ((int)kind != s->last || kind == HEARTH_ANSWER_CALL))
+        s->text[s->n++] = ']', s->last = -1;
+    if (s->last < 0) s->text[s->n++] = "TRCA"[kind], s -> text[s->n++] = '[';
     s->last = (int)kind;
     if (!CHECK(n < sizeof s->text - s->n - 8)) return;
     memcpy(s->text + s->n, text, n);
@@ -102,59 +104,83 @@ static const answer_case cases[] = {
     {"no reasoning", THINKS, false, false, "No. <think>a</think>", "T[No. <think>a</think>]"},
     {"empty reasoning", THINKS, false, false, "<think>\n\n</think>\n\nYes", "T[Yes]"},
 
-    {"hermes", HERMES, true, false, "Let me.\n\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\": \"a}\\\"b\"}}\n</tool_call>",
+    {"hermes", HERMES, true, false,
+     "Let me.\n\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\": \"a}\\\"b\"}}\n</tool_call>",
      "T[Let me.]C[find]A[{\"text\": \"a}\\\"b\"}]"},
     {"hermes, two", HERMES, true, false,
-     "<tool_call>{\"name\":\"find\",\"arguments\":{}}</tool_call>\n<tool_call>\n{\"arguments\": {\"n\": [1, {}]}, \"name\": "
+     "<tool_call>{\"name\":\"find\",\"arguments\":{}}</tool_call>\n<tool_call>\n{\"arguments\": {\"n\": [1, "
+     "{}]}, \"name\": "
      "\"f.x\"}\n</tool_call>\n",
      "C[find]A[{}]C[f.x]A[{\"n\": [1, {}]}]"},
-    {"hermes, text behind", HERMES, true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> ok", "C[f]A[{}]T[ok]"},
-    {"hermes, without arguments", HERMES, true, false, "<tool_call>{\"name\":\"f\"}</tool_call>", "C[f]A[{}]"},
+    {"hermes, text behind", HERMES, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> ok", "C[f]A[{}]T[ok]"},
+    {"hermes, without arguments", HERMES, true, false, "<tool_call>{\"name\":\"f\"}</tool_call>",
+     "C[f]A[{}]"},
     {"hermes, arguments as a text", HERMES, true, false,
-     "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"\\u00e4\\\\n\\\"}\"}</tool_call>", "C[f]A[{\"a\": \"\xC3\xA4\\n\"}]"},
-    {"hermes, no JSON", HERMES, true, false, "<tool_call>\nfind(1)</tool_call>x", "T[<tool_call>find(1)</tool_call>x]"},
-    {"hermes, no name", HERMES, true, false, "<tool_call>{\"a\": 1}</tool_call>", "T[<tool_call>{\"a\": 1}</tool_call>]"},
-    {"hermes, cut in the arguments", HERMES, true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": \"b", "C[f]A[{\"a\": \"b]"},
-    {"hermes, cut in the head", HERMES, true, false, "<tool_call>{\"name\":\"f", "T[<tool_call>{\"name\":\"f]"},
-    {"hermes, not asked for", HERMES, false, false, "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+     "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"\\u00e4\\\\n\\\"}\"}</tool_call>",
+     "C[f]A[{\"a\": \"\xC3\xA4\\n\"}]"},
+    {"hermes, no JSON", HERMES, true, false, "<tool_call>\nfind(1)</tool_call>x",
+     "T[<tool_call>find(1)</tool_call>x]"},
+    {"hermes, no name", HERMES, true, false, "<tool_call>{\"a\": 1}</tool_call>",
+     "T[<tool_call>{\"a\": 1}</tool_call>]"},
+    {"hermes, cut in the arguments", HERMES, true, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": \"b", "C[f]A[{\"a\": \"b]"},
+    {"hermes, cut in the head", HERMES, true, false, "<tool_call>{\"name\":\"f",
+     "T[<tool_call>{\"name\":\"f]"},
+    {"hermes, not asked for", HERMES, false, false,
+     "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
      "T[<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>]"},
     {"hermes behind reasoning", HERMES THINKS, true, false,
-     "<think>I <tool_call>\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>",
+     "<think>I <tool_call>\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": "
+     "1}}\n</tool_call>",
      "R[I <tool_call>]C[f]A[{\"a\": 1}]"},
-    {"plain", "", true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":-1.5e3}}</tool_call>", "C[f]A[{\"a\":-1.5e3}]"},
+    {"plain", "", true, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":-1.5e3}}</tool_call>",
+     "C[f]A[{\"a\":-1.5e3}]"},
 
     {"elements", CODER, true, true,
-     "hm\n</think>\n\nI look.\n\n<tool_call>\n<function=find>\n<parameter=text>\n12\n\"x\"\\\n</parameter>\n<parameter=n>\n12\n"
-     "</parameter>\n<parameter=any>\ntrue\n</parameter>\n<parameter=other>\n[1]\n</parameter>\n<parameter=flag>\nTrue\n"
+     "hm\n</think>\n\nI "
+     "look.\n\n<tool_call>\n<function=find>\n<parameter=text>\n12\n\"x\"\\\n</parameter>\n<parameter=n>\n12\n"
+     "</parameter>\n<parameter=any>\ntrue\n</parameter>\n<parameter=other>\n[1]\n</"
+     "parameter>\n<parameter=flag>\nTrue\n"
      "</parameter>\n</function>\n</tool_call>",
-     "R[hm]T[I look.]C[find]A[{\"text\": \"12\\n\\\"x\\\"\\\\\", \"n\": 12, \"any\": \"true\", \"other\": [1], \"flag\": true}]"},
-    {"elements, none", CODER, true, false, "<tool_call>\n<function=f>\n</function>\n</tool_call>", "C[f]A[{}]"},
+     "R[hm]T[I look.]C[find]A[{\"text\": \"12\\n\\\"x\\\"\\\\\", \"n\": 12, \"any\": \"true\", \"other\": "
+     "[1], \"flag\": true}]"},
+    {"elements, none", CODER, true, false, "<tool_call>\n<function=f>\n</function>\n</tool_call>",
+     "C[f]A[{}]"},
     {"elements, two", CODER, true, false,
-     "<tool_call><function=f><parameter=a>b</parameter></function></tool_call>\n<tool_call><function=g></function></tool_call>",
+     "<tool_call><function=f><parameter=a>b</parameter></function></tool_call>\n<tool_call><function=g></"
+     "function></tool_call>",
      "C[f]A[{\"a\": \"b\"}]C[g]A[{}]"},
-    {"elements, cut", CODER, true, false, "<tool_call>\n<function=f>\n<parameter=a>\nb", "C[f]A[{\"a\": \"b\"}]"},
+    {"elements, cut", CODER, true, false, "<tool_call>\n<function=f>\n<parameter=a>\nb",
+     "C[f]A[{\"a\": \"b\"}]"},
     {"elements, none of them", CODER, true, false, "<tool_call>\nwhat", "T[<tool_call>what]"},
 
     {"pairs", GLM, true, false,
-     "Ok\n<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a\nb</arg_value>\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n"
+     "Ok\n<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a\nb</arg_value>\n<arg_key>n</"
+     "arg_key>\n<arg_value>3</arg_value>\n"
      "</tool_call>",
      "T[Ok]C[find]A[{\"text\": \"a\\nb\", \"n\": 3}]"},
-    {"pairs, none", GLM, true, false, "<tool_call>f</tool_call><tool_call>g\n</tool_call>", "C[f]A[{}]C[g]A[{}]"},
+    {"pairs, none", GLM, true, false, "<tool_call>f</tool_call><tool_call>g\n</tool_call>",
+     "C[f]A[{}]C[g]A[{}]"},
 
     {"mistral", MISTRAL, true, false,
-     "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"]\"}, \"id\": \"abcdefghi\"}, {\"name\": \"g\", \"arguments\": {}}]",
+     "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"]\"}, \"id\": \"abcdefghi\"}, {\"name\": "
+     "\"g\", \"arguments\": {}}]",
      "C[f]A[{\"a\": \"]\"}]C[g]A[{}]"},
-    {"mistral, names first", MISTRAL_11, true, false, "A[TOOL_CALLS]f[CALL_ID]abc[ARGS]{\"a\": {}}[TOOL_CALLS]g[ARGS]{}",
-     "T[A]C[f]A[{\"a\": {}}]C[g]A[{}]"},
+    {"mistral, names first", MISTRAL_11, true, false,
+     "A[TOOL_CALLS]f[CALL_ID]abc[ARGS]{\"a\": {}}[TOOL_CALLS]g[ARGS]{}", "T[A]C[f]A[{\"a\": {}}]C[g]A[{}]"},
     {"deepseek", DEEPSEEK, true, false,
-     "Ok" DS_BEGIN DS_CALL "function" DS_SEP "f\n```json\n{\"a\": 1}\n```" DS_CALL_END "\n" DS_CALL "function" DS_SEP
-     "g\n```json\n{}\n```" DS_CALL_END DS_END,
+     "Ok" DS_BEGIN DS_CALL "function" DS_SEP "f\n```json\n{\"a\": 1}\n```" DS_CALL_END "\n" DS_CALL
+     "function" DS_SEP "g\n```json\n{}\n```" DS_CALL_END DS_END,
      "T[Ok]C[f]A[{\"a\": 1}]C[g]A[{}]"},
-    {"deepseek 3.1", DEEPSEEK_31, true, false, DS_BEGIN DS_CALL "f" DS_SEP "{\"a\": 1}" DS_CALL_END DS_CALL "g" DS_SEP "{}" DS_CALL_END DS_END,
+    {"deepseek 3.1", DEEPSEEK_31, true, false,
+     DS_BEGIN DS_CALL "f" DS_SEP "{\"a\": 1}" DS_CALL_END DS_CALL "g" DS_SEP "{}" DS_CALL_END DS_END,
      "C[f]A[{\"a\": 1}]C[g]A[{}]"},
     {"llama", LLAMA, true, false, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "C[f]A[{\"a\": 1}]"},
-    {"llama, mark", LLAMA, true, false, "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", "
-     "\"parameters\": {\"b\": 2}}", "C[f]A[{}]C[g]A[{\"b\": 2}]"},
+    {"llama, mark", LLAMA, true, false,
+     "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", "
+     "\"parameters\": {\"b\": 2}}",
+     "C[f]A[{}]C[g]A[{\"b\": 2}]"},
     {"llama, text", LLAMA, true, false, "It is {\"name\": 1}", "T[It is {\"name\": 1}]"},
     {"llama, other JSON", LLAMA, true, false, "{\"a\": {\"name\": 1}} ", "T[{\"a\": {\"name\": 1}} ]"},
 
@@ -162,10 +188,11 @@ static const answer_case cases[] = {
      "<|channel|>analysis<|message|>We <a.<|end|><|start|>assistant<|channel|>commentary to=functions.find "
      "<|constrain|>json<|message|>{\"text\": \"<b>\"}",
      "R[We <a.]C[find]A[{\"text\": \"<b>\"}]"},
-    {"harmony, other header", HARMONY, true, false, "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
-     "C[f]A[{}]"},
+    {"harmony, other header", HARMONY, true, false,
+     "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "C[f]A[{}]"},
     {"harmony, text", HARMONY, true, false,
-     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>Yes\n <|return|>", "R[a]T[Yes\n ]"},
+     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>Yes\n <|return|>",
+     "R[a]T[Yes\n ]"},
     {"harmony, preamble", HARMONY, true, false, "<|channel|>commentary<|message|>First<|end|>", "T[First]"},
     {"harmony, no header", HARMONY, true, false, "Hello", "T[Hello]"},
     {"harmony, cut header", HARMONY, true, false, "<|channel|>anal", ""},
@@ -198,7 +225,8 @@ TEST(answers_may_end_anywhere)
         for (size_t n = strlen(cases[i].text); n > 0; n--) {
             char part[2000];
             snprintf(part, sizeof part, "%.*s", (int)n, cases[i].text);
-            hth_answer_options o = options_of(cases[i].template_text, cases[i].with_tools, cases[i].in_reasoning, &s);
+            hth_answer_options o =
+                options_of(cases[i].template_text, cases[i].with_tools, cases[i].in_reasoning, &s);
             CHECK(divide(&o, part, 3, 0) == HEARTH_OK);
         }
 }
@@ -208,7 +236,8 @@ TEST(answers_survive_allocations_that_fail)
     seen s;
     for (size_t i = 0; i < N_CASE; i++)
         for (uint64_t k = 1; k < 12; k++) {
-            hth_answer_options o = options_of(cases[i].template_text, cases[i].with_tools, cases[i].in_reasoning, &s);
+            hth_answer_options o =
+                options_of(cases[i].template_text, cases[i].with_tools, cases[i].in_reasoning, &s);
             hth_alloc_fail_at(k, 1);
             hearth_status st = divide(&o, cases[i].text, 5, 0);
             hth_alloc_fail_at(0, 0);
@@ -233,13 +262,17 @@ TEST(control_tokens_are_text_only_where_they_are_marks)
 
 static const hth_message with_call[] = {
     {{"user", 4}, {"Find a.", 7}, {"", 0}},
-    {{"assistant", 9}, {"Ok", 2},
-     {"{\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"find\", \"arguments\": "
-      "\"{\\\"text\\\":\\\"a\\\",  \\\"n\\\":1}\"}}]}", 0}},
+    {{"assistant", 9},
+     {"Ok", 2},
+     {"{\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"find\", "
+      "\"arguments\": "
+      "\"{\\\"text\\\":\\\"a\\\",  \\\"n\\\":1}\"}}]}",
+      0}},
     {{"tool", 4}, {"<b>", 3}, {"{\"tool_call_id\": \"c1\"}", 22}},
 };
 
-static void renders(const char *source, const hth_message *messages, size_t n, const char *given_tools, const char *wanted)
+static void renders(const char *source, const hth_message *messages, size_t n, const char *given_tools,
+                    const char *wanted)
 {
     hth_template *t;
     hth_rendered r = {0};
@@ -249,7 +282,8 @@ static void renders(const char *source, const hth_message *messages, size_t n, c
         copy[i] = messages[i];
         copy[i].members.n = strlen(copy[i].members.bytes);
     }
-    const hth_template_input in = {.messages = copy, .n_message = n, .tools = {given_tools, strlen(given_tools)}};
+    const hth_template_input in = {
+        .messages = copy, .n_message = n, .tools = {given_tools, strlen(given_tools)}};
     if (!CHECK(hth_template_open(source, strlen(source), &t, &why) == HEARTH_OK)) return;
     if (hth_template_render(t, &in, &r, &why) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s", why.message);
     else CHECK_TEXT(r.text, wanted);
@@ -260,11 +294,14 @@ static void renders(const char *source, const hth_message *messages, size_t n, c
 TEST(arguments_are_an_object_that_is_written_as_it_came)
 {
     renders("{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}|{{ "
-            "c.function | tojson }}|{{ c.function.arguments.text }}{% for k, v in c.function.arguments.items() %}|{{ k }}="
+            "c.function | tojson }}|{{ c.function.arguments.text }}{% for k, v in "
+            "c.function.arguments.items() %}|{{ k }}="
             "{{ v }}{% endfor %}{% endfor %}{{ m.tool_call_id or '' }}{% endfor %}",
             with_call, 3, "",
-            "{\"text\":\"a\",  \"n\":1}|{\"name\": \"find\", \"arguments\": {\"text\":\"a\",  \"n\":1}}|a|text=a|n=1c1");
-    renders("{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}", with_call, 1, "[{\"a\":1}]", "{\"a\": 1}");
+            "{\"text\":\"a\",  \"n\":1}|{\"name\": \"find\", \"arguments\": {\"text\":\"a\",  "
+            "\"n\":1}}|a|text=a|n=1c1");
+    renders("{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}", with_call, 1,
+            "[{\"a\":1}]", "{\"a\": 1}");
     renders("{% if tools %}some{% else %}none{% endif %}", with_call, 1, "[]", "none");
     renders("{% if tools is defined %}some{% else %}none{% endif %}", with_call, 1, "", "none");
 }
@@ -280,9 +317,11 @@ TEST(templates_without_functions_get_texts)
     CHECK(m.n == 4);
     CHECK(hth_str_eq(m.at[0].role, "system") && hth_str_contains(m.at[0].content, "<tools>\n[T]\n</tools>"));
     CHECK(hth_str_eq(m.at[1].content, "Find a."));
-    CHECK(hth_str_eq(m.at[2].content,
-                     "Ok\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\":\"a\",  \"n\":1}}\n</tool_call>"));
-    CHECK(hth_str_eq(m.at[3].role, "user") && hth_str_eq(m.at[3].content, "<tool_response>\n<b>\n</tool_response>"));
+    CHECK(hth_str_eq(
+        m.at[2].content,
+        "Ok\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\":\"a\",  \"n\":1}}\n</tool_call>"));
+    CHECK(hth_str_eq(m.at[3].role, "user") &&
+          hth_str_eq(m.at[3].content, "<tool_response>\n<b>\n</tool_response>"));
     hth_plain_messages_free(&m);
     for (uint64_t k = 1; k < 30; k++) {
         hth_alloc_fail_at(k, 1);
@@ -294,4 +333,3 @@ TEST(templates_without_functions_get_texts)
     copy[1].members = (hth_str){"{\"tool_calls\": [{}]}", 20};
     CHECK(hth_plain_messages_make(copy, 3, (hth_str){"", 0}, &m, &why) == HEARTH_ERROR_FORMAT);
 }
-

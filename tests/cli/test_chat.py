@@ -164,9 +164,11 @@ def a_saved_conversation_holds_nothing_else():
         check(files()[0] == want[0], before)
         check(len(files()[1]) - len(want[1]) in (0, -2048 * 4), before, len(files()[1]), len(want[1]))  # without logits
     os.remove(session)
-    for text in [f"/save {path}\n", f"Hello\n/reset\n/save {path}\n"]:
-        _, err = pipe(text, *how)
-        check("0 messages are in" in err and not os.path.exists(session), err)
+    for text in [f"/save {path}\n", f"Hello\n/reset\n/save {path}\n"]:  # an earlier conversation is not lost
+        _, err = pipe(text, *how, status=1)
+        check("nothing is saved: the conversation has no messages" in err and not os.path.exists(session), err)
+    with open(path, "rb") as messages:
+        check(messages.read() == want[0], "the saved conversation was replaced")
     with open(session, "wb") as f:
         f.write(b"a letter")
     _, err = pipe(f"Hello\n/save {path}\n", *how)
@@ -207,14 +209,14 @@ def what_is_no_conversation_is_not_overwritten():
     path = os.path.join(FOLDER, "precious.gguf")
     with open(path, "wb") as f:
         f.write(b"GGUF and more")
-    pipe(f"/save {path}\n", status=1)
+    pipe(f"Hello\n/save {path}\n", "-n", "2", status=1)
     with open(path, "rb") as f:
         check(f.read() == b"GGUF and more", "a file that is no conversation")
-    pipe("/save /dev/full\n", status=1)
+    pipe("Hello\n/save /dev/full\n", "-n", "2", status=1)
     check(not os.path.isfile("/dev/full"), "a device")
     link = os.path.join(FOLDER, "link")
     os.symlink(path, link)
-    pipe(f"/save {link}\n", status=1)
+    pipe(f"Hello\n/save {link}\n", "-n", "2", status=1)
     check(os.path.islink(link), "a link")
     with open(path + ".json.part", "w") as f:
         f.write("of another program")
@@ -248,7 +250,7 @@ def a_saved_conversation_is_checked_when_it_is_loaded():
     for path in [fifo, FOLDER]:
         _, err = pipe(f"/load {path}\n", status=1)
         check(f"{path}: not a regular file" in err, err)
-    pipe("/save /nowhere/file\n", status=1)
+    pipe("Hello\n/save /nowhere/file\n", "-n", "2", status=1)
     pipe("/save\n", status=1)
     pipe("/what\n", status=1)
     pipe("/reset now\n", status=1)

@@ -272,6 +272,21 @@ def without_a_terminal_that_moves_its_cursor_figures_come_at_the_end():
 
 
 @case
+def progress_fits_on_a_narrow_terminal():
+    text = scratch("long", b"Once upon a time there was a cat. " * 20000)
+    for columns in (20, 50, 100):
+        run = Run("perplexity", MODEL, "-f", text, "-t", "1", columns=columns)
+        end = time.monotonic() + TIMEOUT
+        while run.bytes.count(b" %") < 3:
+            check(run.read() and time.monotonic() < end, "no progress came", run.bytes[-2000:])
+        run.process.send_signal(signal.SIGINT)
+        run.end(130)
+        lines = [line for line in re.split(rb"[\r\n]+", run.bytes) if re.search(rb"\d %", line)]
+        check(all(len(line) < columns for line in lines), columns, lines)
+        check((b"[" in lines[0]) == (columns == 100) and (b"s left" in lines[0]) == (columns > 20), columns, lines)
+
+
+@case
 def warnings_stand_between_the_text_and_the_figures():
     text = b"name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n" \
            b"dispatch_us = 0\nsubmit_us = 20000\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = real\n"

@@ -3,6 +3,8 @@ Python 3, standard library only."""
 
 import json
 import os
+import re
+import time
 
 from program import MODEL, NO_DRIVER, QUICK_GPU, cases, case, check, data, good, bad, hearth, least_ram, scratch
 
@@ -73,6 +75,10 @@ def a_plan_is_read_by_people_too():
                   "a disk of 3.5 GB/s", "packed, with predictors"]:
         check(words in text, words, text)
     check("without --profile" in text and "Experts" not in text, text)
+    check(re.search(r"latency \d+ us \(\d+ to \d+\)", text), text)
+    parts = re.search(r"a token takes ([\d.]+) ms, ([\d.]+) computing and ([\d.]+) waiting for the disk", text)
+    if parts:  # None: all of it fits now
+        check(abs(float(parts[1]) - float(parts[2]) - float(parts[3])) < 0.11, text)
     text = divided(MIXTURE)
     check("Experts are assumed" in text and "packed" not in text.split("Expected")[1], text)
     simulated = good("plan", FLOATS, *SMALL, "--gpu", "none", "--ram", least, "--io", "sim:sata").stdout.decode()
@@ -191,6 +197,44 @@ def limits_that_a_run_refuses_are_refused():
 
 
 @case
+def no_gpu_is_advised_where_its_driver_takes_memory():
+    words = ["run", FLOATS, *SMALL, "-n", "1", "-p", "a", "--ram", "1M"]
+    has_driver = b"vulkan:" in good("devices").stdout
+    line = bad(1, "needs at least ", *words)
+    check(("; --gpu none, -c and --batch make it less" in line) == has_driver, line)
+    check("; -c and --batch make it less" in bad(1, "needs at least ", *words, env=NO_DRIVER), "no driver")
+
+
+@case
+def mapped_weights_have_no_limit_to_plan():
+    for how in [{"args": ["--io", "mmap"]}, {"args": ["--mmap"]}, {"env": {"HEARTH_IO": "mmap"}}]:
+        words = ["plan", FLOATS, *SMALL, "--gpu", "none", *how.pop("args", [])]
+        line = bad(1, "plan divides a limit of memory, which mapped weights have none of", *words, **how)
+        check("cannot be combined" not in line, line)
+        bad(1, "a limit of memory cannot be combined with mapped weights", *words, "--ram", "1G", **how)
+
+
+@case
+def cores_are_measured_again_when_that_is_asked_for():
+    cache = scratch("cache")
+    words = ["plan", FLOATS, *SMALL, "--gpu", "none", "--ram", "1T"]
+
+    def rates(*more):
+        shown = json.loads(good(*words, "--json", *more, env={"HEARTH_CACHE": cache}).stdout)
+        return shown["cpu"]
+
+    first = rates()
+    check(abs(first[0]["measured_at"] - time.time()) < 600, first)
+    time.sleep(1.1)
+    check(rates() == first, "cached", first)
+    again = rates("--again")
+    check(again[0]["measured_at"] > first[0]["measured_at"] and rates() == again, first, again)
+    text = good(*words, env={"HEARTH_CACHE": cache}).stdout.decode()
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(again[0]["measured_at"]))
+    check(f"The cores were measured {at}; if other programs were running then, --again measures again" in text, text)
+
+
+@case
 def the_lists_of_bench_leave_the_session_that_is_announced():
     """The least memory of small sessions is some MiB below that of the usual ones."""
     words = ["bench", FLOATS, "-t", "1", "--gpu", "none", "-p", "0", "-n", "4", "--ram", "1K"]
@@ -218,7 +262,7 @@ if not os.environ.get("HEARTH_SANITIZED"):  # it takes more memory in this proce
         bench = ["bench", FLOATS, *SMALL, "--gpu", "none", "-p", "0", "-n", "8", "--repeat", "1"]
         shown = json.loads(good(*bench, "--ram", least, "--json").stdout)
         check(shown["expected_tokens_per_second"] > 0, shown)
-        check(b"are expected of the first generation" in good(*bench, "--ram", least).stdout, "as text")
+        check(b"are expected of the first generation that is measured, with a filled cache" in good(*bench, "--ram", least).stdout, "as text")
         check("expected_tokens_per_second" not in json.loads(good(*bench, "--json").stdout), "without a limit")
 
     @case

@@ -22,6 +22,8 @@ from program import (HEARTH, SOURCE, MODEL, COMMANDS, TIMEOUT, QUICK_GPU, cases,
 def help_of_every_command_fits_a_screen():
     for args in [["--help"], ["-h"]] + [[v, "--help"] for v in COMMANDS]:
         lines = good(*args).stdout.decode().split("\n")
+        named = re.findall(r"^ +(?:-\w, )?(--[\w-]+) ", good(*args).stdout.decode(), re.M)
+        check(len(named) == len(set(named)), args, "an option twice", named)
         check(len(lines) <= 42, args, len(lines), "lines")
         for line in lines:
             check(len(line) <= 80, args, "too long:", line)

@@ -325,7 +325,7 @@ def impossible_vram_is_refused_and_more_than_the_gpu_has_is_reported():
     args = ["run", MODEL, "-c", "64", "--batch", "8", "-n", "3", "-p", "a"]
     card = "sim:" + scratch("quick.sim", QUICK_GPU.encode())
     bad(2, "--vram '0': expected bytes, at least 1, ", *args, "--gpu", card, "--vram", "0")
-    for wrong in ["-5", "99999999999G", "9X", "1e", "", "G", "nan"]:
+    for wrong in ["-5", "9X", "1e", "", "G", "nan"]:
         said = "expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or auto"
         bad(2, said, *args, "--gpu", card, "--vram=" + wrong)
     for little in ["1", "4096", "0.001K"]:

@@ -49,6 +49,9 @@ def a_file_for_storage_runs_in_memory_and_from_storage():
     bad(2, "has no bundles of neurons", *in_turn, stored, "--ram", "8G")
     bad(2, "has no bundles of neurons", *in_turn, source, "--ram", least_ram("bench", source, "-p", "0", "-n", "1", "--gpu", "none"))
     bad(1, "hearth pack", "pack", source, "-o", mixture)
+    typed = good("pack", source, "--for-storage", "--type", "q4_0", "-o", mixture)
+    said = good("pack", mixture, "--for-storage", "--type", "q8_0", "-o", scratch("again.gguf")).stderr
+    check(b"rounded twice" not in typed.stderr and b"so its matrices were rounded twice" in said, typed.stderr, said)
     good("pack", source, "--for-storage", "-o", mixture)
     for i, path in enumerate([source, mixture]):
         good("logits", path, "--ids", data("golden/arch/mixtral.ids"), "-o", scratch(f"logits{i}"))

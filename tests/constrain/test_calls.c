@@ -1,5 +1,5 @@
-/* Constraints of calls: texts that each format takes and refuses, what random walks write, divided again by chat/answer.c,
- * and texts behind reasoning. The vocabulary is the bytes, and control tokens for marks. */
+/* Constraints of calls: texts that each format takes and refuses, what random walks write, divided again by
+ * chat/answer.c, and texts behind reasoning. The vocabulary is the bytes, and control tokens for marks. */
 #include "base/random.h"
 #include "chat/answer.h"
 #include "chat/functions.h"
@@ -15,16 +15,19 @@
 #define DS_CALL_END DS("tool" LOW "call" LOW "end")
 #define DS_SEP DS("tool" LOW "sep")
 
-static const char functions[] =
-    "[{\"type\": \"function\", \"function\": {\"name\": \"find\", \"parameters\": {\"type\": \"object\", \"properties\": "
-    "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\", \"minimum\": 0, \"maximum\": 9}}, \"required\": [\"text\"], "
-    "\"additionalProperties\": false}}},"
-    "{\"type\": \"function\", \"function\": {\"name\": \"now\", \"parameters\": {\"type\": \"object\", \"properties\": {}, "
-    "\"additionalProperties\": false}}}]";
+static const char functions[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", "
+                                "\"parameters\": {\"type\": \"object\", \"properties\": "
+                                "{\"text\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\", "
+                                "\"minimum\": 0, \"maximum\": 9}}, \"required\": [\"text\"], "
+                                "\"additionalProperties\": false}}},"
+                                "{\"type\": \"function\", \"function\": {\"name\": \"now\", \"parameters\": "
+                                "{\"type\": \"object\", \"properties\": {}, "
+                                "\"additionalProperties\": false}}}]";
 
 /* Names of control tokens; each is one token behind the bytes and the end. */
-static const char *const control[] = {"[TOOL_CALLS]", "[ARGS]", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>",
-                                      "<|start|>", DS_BEGIN, DS_CALL, DS_CALL_END, DS_END, DS_SEP, "</hidden>"};
+static const char *const control[] = {
+    "[TOOL_CALLS]", "[ARGS]", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>",  "<|start|>",
+    DS_BEGIN,       DS_CALL,  DS_CALL_END,   DS_END,        DS_SEP,          "</hidden>"};
 enum { N_CONTROL = sizeof control / sizeof *control, N_VOCAB = 257 + N_CONTROL, END = 256 };
 
 static hth_token_trie *open_trie(void)
@@ -60,45 +63,87 @@ typedef struct calls_case {
 #define HERMES "<tool_call> tools"
 #define HARMONY "<|channel|> tools"
 static const calls_case cases[] = {
-    {"hermes", HERMES, false, false,
+    {"hermes",
+     HERMES,
+     false,
+     false,
      {"<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\": \"a\"}}\n</tool_call>",
-      "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": "
+      "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", "
+      "\"arguments\": "
       "{}}\n</tool_call>"},
      {"<tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>", "{}", "",
       "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": 1}}\n</tool_call>",
       "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"text\": \"a\", \"n\": 10}}\n</tool_call>"}},
-    {"hermes, one", HERMES, true, false,
+    {"hermes, one",
+     HERMES,
+     true,
+     false,
      {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"},
-     {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": "
+     {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", "
+      "\"arguments\": "
       "{}}\n</tool_call>"}},
-    {"behind reasoning", HERMES "</think>", false, true,
+    {"behind reasoning",
+     HERMES "</think>",
+     false,
+     true,
      {"I < </thin</thinks </think>\n\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
       "</think><tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
       "<</think>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"},
      {"<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>", "a</think>b", "a</think>\n\n\n"}},
-    {"elements", "<function= <parameter=", false, false,
-     {"<tool_call>\n<function=find>\n<parameter=text>\na\n</para\n</parameter>\n<parameter=n>\n7\n</parameter>\n</function>\n"
+    {"elements",
+     "<function= <parameter=",
+     false,
+     false,
+     {"<tool_call>\n<function=find>\n<parameter=text>\na\n</para\n</parameter>\n<parameter=n>\n7\n</"
+      "parameter>\n</function>\n"
       "</tool_call>",
       "<tool_call>\n<function=now>\n</function>\n</tool_call>"},
      {"<tool_call>\n<function=find>\n</function>\n</tool_call>",
-      "<tool_call>\n<function=find>\n<parameter=text>\na\n</parameter>\n<parameter=n>\nx\n</parameter>\n</function>\n</tool_call>"}},
-    {"pairs", "<arg_key> <arg_value>", false, false,
-     {"<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a\n<b></arg_value>\n</tool_call>", "<tool_call>now\n</tool_call>"},
+      "<tool_call>\n<function=find>\n<parameter=text>\na\n</parameter>\n<parameter=n>\nx\n</parameter>\n</"
+      "function>\n</tool_call>"}},
+    {"pairs",
+     "<arg_key> <arg_value>",
+     false,
+     false,
+     {"<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>a\n<b></arg_value>\n</tool_call>",
+      "<tool_call>now\n</tool_call>"},
      {"<tool_call>find\n</tool_call>"}},
-    {"mistral", "[TOOL_CALLS]", false, false,
-     {"[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"find\", \"arguments\": {\"text\": \"\"}}]"},
+    {"mistral",
+     "[TOOL_CALLS]",
+     false,
+     false,
+     {"[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"find\", \"arguments\": {\"text\": "
+      "\"\"}}]"},
      {"[{\"name\": \"now\", \"arguments\": {}}]", "[TOOL_CALLS][]",
       "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"text\": \"[ARGS]\"}}]"}},
-    {"mistral, names first", "[TOOL_CALLS][ARGS]", false, false,
-     {"[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]find[ARGS]{\"text\": \"x\"}"}, {"now[ARGS]{}"}},
-    {"deepseek", DS_CALL "```json", false, false,
-     {DS_BEGIN DS_CALL "function" DS_SEP "now\n```json\n{}\n```" DS_CALL_END DS_END}, {DS_BEGIN DS_END}},
-    {"deepseek 3.1", DS_CALL, false, false,
-     {DS_BEGIN DS_CALL "now" DS_SEP "{}" DS_CALL_END DS_CALL "now" DS_SEP "{}" DS_CALL_END DS_END}, {"{}"}},
-    {"llama", "<|start_header_id|> \"parameters\"", false, false,
+    {"mistral, names first",
+     "[TOOL_CALLS][ARGS]",
+     false,
+     false,
+     {"[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]find[ARGS]{\"text\": \"x\"}"},
+     {"now[ARGS]{}"}},
+    {"deepseek",
+     DS_CALL "```json",
+     false,
+     false,
+     {DS_BEGIN DS_CALL "function" DS_SEP "now\n```json\n{}\n```" DS_CALL_END DS_END},
+     {DS_BEGIN DS_END}},
+    {"deepseek 3.1",
+     DS_CALL,
+     false,
+     false,
+     {DS_BEGIN DS_CALL "now" DS_SEP "{}" DS_CALL_END DS_CALL "now" DS_SEP "{}" DS_CALL_END DS_END},
+     {"{}"}},
+    {"llama",
+     "<|start_header_id|> \"parameters\"",
+     false,
+     false,
      {"{\"name\": \"now\", \"parameters\": {}}"},
      {"{\"name\": \"now\", \"arguments\": {}}", "{\"name\": \"now\", \"parameters\": {}}; "}},
-    {"harmony", HARMONY, false, false,
+    {"harmony",
+     HARMONY,
+     false,
+     false,
      {"<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}",
       "<|channel|>analysis<|message|>I think.<|end|><|start|>assistant<|channel|>commentary to=functions.now "
       "<|constrain|>json<|message|>{}"},
@@ -109,7 +154,8 @@ enum { N_CASE = sizeof cases / sizeof *cases };
 static hearth_constraint *open_case(const hth_token_trie *trie, const calls_case *c)
 {
     const hth_str source = {c->template_text, strlen(c->template_text)};
-    const hth_constraint_context context = {.calls = hth_call_format_detect(source), .reasoning = hth_reasoning_detect(source)};
+    const hth_constraint_context context = {.calls = hth_call_format_detect(source),
+                                            .reasoning = hth_reasoning_detect(source)};
     const hearth_constraint_options o = {.kind = HEARTH_CONSTRAINT_CALLS,
                                          .text = functions,
                                          .n = strlen(functions),
@@ -165,7 +211,8 @@ static void check_call(divided *d)
 {
     bool has_memory = true;
     if (d->n_call == 0) return;
-    if (!hth_is_json(d->arguments, d->n, &has_memory)) test_fail(__FILE__, __LINE__, "no JSON: %.*s", (int)d->n, d->arguments);
+    if (!hth_is_json(d->arguments, d->n, &has_memory))
+        test_fail(__FILE__, __LINE__, "no JSON: %.*s", (int)d->n, d->arguments);
     CHECK(strcmp(d->name, "find") == 0 || strcmp(d->name, "now") == 0);
     CHECK(strcmp(d->name, "find") != 0 || strstr(d->arguments, "\"text\"") != NULL);
 }
@@ -195,7 +242,8 @@ static int32_t choose(const float *logits, uint64_t *seed)
     if (n == 0) return -1;
     static const char closing[] = "\"}<>/\n";
     for (int32_t i = 0; i < n; i++)
-        if ((some[i] == END || (some[i] < 128 && strchr(closing, some[i]) && some[i])) && hth_random_next(seed) % 4 == 0)
+        if ((some[i] == END || (some[i] < 128 && strchr(closing, some[i]) && some[i])) &&
+            hth_random_next(seed) % 4 == 0)
             return some[i];
     return some[hth_random_next(seed) % (uint64_t)n];
 }
@@ -228,7 +276,8 @@ static void walk(const hth_token_trie *trie, const calls_case *c, uint64_t seed)
     CHECK_OK(hth_answer_finish(a, err));
     if (id == END) {
         check_call(&d);
-        if (d.n_call == 0) test_fail(__FILE__, __LINE__, "%s: no call in seed %llu", c->name, (unsigned long long)seed);
+        if (d.n_call == 0)
+            test_fail(__FILE__, __LINE__, "%s: no call in seed %llu", c->name, (unsigned long long)seed);
         CHECK(d.n_text == 0);
     }
     hth_answer_close(a);
@@ -275,12 +324,15 @@ TEST(other_constraints_begin_behind_reasoning)
 TEST(wrong_functions_are_refused_by_name)
 {
     if (!texts_need_schemas()) return;
-    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[]", HEARTH_ERROR_FORMAT, "a JSON array with a function is expected");
-    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "{}", HEARTH_ERROR_FORMAT, "a JSON array with a function is expected");
+    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[]", HEARTH_ERROR_FORMAT,
+                  "a JSON array with a function is expected");
+    CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "{}", HEARTH_ERROR_FORMAT,
+                  "a JSON array with a function is expected");
     CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[{\"function\": {}}]", HEARTH_ERROR_FORMAT, "[0]|has no name");
     CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS, "[", HEARTH_ERROR_FORMAT, "no JSON");
     CHECK_REFUSED(HEARTH_CONSTRAINT_CALLS,
-                  "[{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
+                  "[{\"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": "
+                  "{\"a\": {\"type\": "
                   "\"string\", \"pattern\": \"(\"}}}}}]",
                   HEARTH_ERROR_FORMAT, "pattern");
 }

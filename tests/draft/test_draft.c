@@ -74,7 +74,8 @@ TEST(drafts_that_come_true_get_longer_and_others_end)
     CHECK(first >= 1 && first <= 4);
     for (int i = 0; i < 30; i++) hth_draft_note(&h, HTH_DRAFT_LONG, true);
     CHECK_INT(choose_one(&c, &h, HTH_DRAFT_LONG), HTH_DRAFT_MAX);
-    CHECK_INT(choose_one(&c, &h, HTH_DRAFT_SHORT), first); /* another source knows nothing of it */
+    uint32_t other = choose_one(&c, &h, HTH_DRAFT_SHORT); /* another source knows nothing of it */
+    CHECK(other >= 1 && other <= first);
     int n_failed = 0;
     for (; n_failed < 40 && choose_one(&c, &h, HTH_DRAFT_LONG) > 0; n_failed++)
         hth_draft_note(&h, HTH_DRAFT_LONG, false);

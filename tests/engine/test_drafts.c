@@ -12,12 +12,13 @@ typedef struct fixture {
     hearth_model *model;
     hearth_session *plain, *drafted;
     int32_t next; /* the most likely token */
+    uint32_t n_vocab;
 } fixture;
 
-static int32_t best_of(const float *logits)
+static int32_t best_of(const float *logits, uint32_t n_vocab)
 {
     int32_t best = 0;
-    for (int32_t i = 1; i < TINY_VOCAB; i++)
+    for (int32_t i = 1; i < (int32_t)n_vocab; i++)
         if (logits[i] > logits[best]) best = i;
     return best;
 }
@@ -26,24 +27,21 @@ static void compare(fixture *f)
 {
     const float *a = hearth_session_logits(f->plain), *b = hearth_session_logits(f->drafted);
     if (!CHECK(a && b)) return;
-    CHECK_BYTES(b, a, TINY_VOCAB * sizeof *a);
+    CHECK_BYTES(b, a, f->n_vocab * sizeof *a);
     CHECK_INT(hearth_session_position(f->drafted), hearth_session_position(f->plain));
     CHECK_INT(hearth_session_n_cached(f->drafted), hearth_session_n_cached(f->plain));
-    f->next = best_of(a);
+    f->next = best_of(a, f->n_vocab);
 }
 
-static void open_fixture(fixture *f, const char *architecture, const hearth_model_options *options,
-                         hearth_session_options o)
+/* Two sessions of a model that is open. */
+static void open_sessions(fixture *f, hearth_session_options o)
 {
-    tiny_model m;
     const hearth_draft_options drafts = {6, NULL};
     int32_t prompt[N_PROMPT];
+    hearth_model_info info;
     o.n_ctx = N_CTX, o.n_batch = 64, o.n_thread = 1;
-    tiny_begin(&m);
-    if (architecture) tiny_become(&m, architecture);
-    f->file = tiny_write(&m);
-    tiny_free(&m);
-    CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", options, &f->model, err));
+    hearth_model_get_info(f->model, &info);
+    f->n_vocab = info.n_vocab;
     CHECK_OK(hearth_session_open(f->model, &o, &f->plain, err));
     CHECK_OK(hearth_session_open(f->model, &o, &f->drafted, err));
     CHECK_OK(hearth_session_use_drafts(f->drafted, &drafts, NULL, err));
@@ -51,6 +49,17 @@ static void open_fixture(fixture *f, const char *architecture, const hearth_mode
     CHECK_OK(hearth_session_eval(f->plain, prompt, N_PROMPT, err));
     CHECK_OK(hearth_session_eval(f->drafted, prompt, N_PROMPT, err));
     compare(f);
+}
+
+static void open_fixture(fixture *f, const char *architecture, hearth_session_options o)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    if (architecture) tiny_become(&m, architecture);
+    f->file = tiny_write(&m);
+    tiny_free(&m);
+    CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", NULL, &f->model, err));
+    open_sessions(f, o);
 }
 
 static void close_fixture(fixture *f)
@@ -76,7 +85,7 @@ TEST(each_token_has_the_logits_that_it_has_without_drafts)
     for (int k = 0; k < 4; k++) {
         fixture f;
         hearth_error why;
-        open_fixture(&f, kinds[k], NULL, (hearth_session_options){0});
+        open_fixture(&f, kinds[k], (hearth_session_options){0});
         go_on(&f, N_CTX - N_PROMPT); /* to the end of the context */
         hearth_draft_stats s = hearth_session_get_draft_stats(f.drafted);
         CHECK(s.n_drafted > 0 && s.n_accepted > 0 && s.n_accepted <= s.n_drafted);
@@ -91,7 +100,7 @@ TEST(a_session_that_is_ahead_is_copied_saved_shortened_and_continued)
 {
     const char *paths[2] = {test_scratch("plain"), test_scratch("drafted")};
     fixture f;
-    open_fixture(&f, NULL, NULL, (hearth_session_options){0});
+    open_fixture(&f, NULL, (hearth_session_options){0});
     for (int i = 0; i < 20; i++) {
         size_t n[2];
         go_on(&f, 1 + i % 3);
@@ -138,7 +147,7 @@ TEST(a_batch_takes_a_session_that_is_ahead)
 {
     fixture f;
     hearth_batch *batch = NULL;
-    open_fixture(&f, NULL, NULL, (hearth_session_options){0});
+    open_fixture(&f, NULL, (hearth_session_options){0});
     CHECK_OK(hearth_batch_open(f.model, 8, 1, &batch, err));
     for (int i = 0; i < 9; i++) {
         go_on(&f, 3);
@@ -151,19 +160,29 @@ TEST(a_batch_takes_a_session_that_is_ahead)
     close_fixture(&f);
 }
 
+/* Quantised weights have the CPU's bits on a device, others not. */
 TEST(a_device_with_the_cpus_bits_has_drafts)
 {
-    fixture f;
-    const hearth_model_options o = {.n_thread = 1,
-                                    .gpu = {.device = "null", .n_ctx = 2 * N_CTX, .n_batch = 64}};
-    open_fixture(&f, NULL, &o, (hearth_session_options){0});
-    hearth_model_info info;
-    hearth_model_get_info(f.model, &info);
-    go_on(&f, 40);
-    hearth_draft_stats s = hearth_session_get_draft_stats(f.drafted);
-    CHECK(info.gpu != NULL);
-    CHECK(info.gpu_bit_exact ? s.n_drafted > 0 : s.n_drafted == 0);
-    close_fixture(&f);
+    static const char *const paths[] = {"models/storyteller-q8_0.gguf",
+                                        "models/storyteller-drelu/storyteller-drelu-f32.gguf"};
+    char first[1024];
+    snprintf(first, sizeof first, "%s/%s", HEARTH_SOURCE_DIR, paths[0]);
+    for (int i = 0; i < 2; i++) {
+        fixture f = {.next = 0};
+        const hearth_model_options o = {.n_thread = 1,
+                                        .gpu = {.device = "null", .n_ctx = 2 * N_CTX, .n_batch = 64}};
+        hearth_model_info info;
+        CHECK_OK(hearth_model_open(i == 0 ? first : test_data(paths[1]), &o, &f.model, err));
+        test_log_start();
+        open_sessions(&f, (hearth_session_options){0});
+        CHECK_INT(test_n_warning("no drafts: the GPU's bits"), i);
+        test_log_stop();
+        hearth_model_get_info(f.model, &info);
+        CHECK(info.gpu && info.gpu_bit_exact == (i == 0));
+        go_on(&f, 40);
+        CHECK((hearth_session_get_draft_stats(f.drafted).n_drafted > 0) == (i == 0));
+        close_fixture(&f);
+    }
 }
 
 TEST(sessions_that_cannot_go_back_have_no_drafts)
@@ -176,7 +195,7 @@ TEST(sessions_that_cannot_go_back_have_no_drafts)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture f;
         test_log_start();
-        open_fixture(&f, cases[i].architecture, NULL, cases[i].o);
+        open_fixture(&f, cases[i].architecture, cases[i].o);
         CHECK_INT(test_n_warning(cases[i].why), 1);
         go_on(&f, 30);
         CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
@@ -194,7 +213,7 @@ TEST(drafts_can_be_changed_and_ended)
     hearth_error why;
     hearth_sampler *sampler = NULL;
     hearth_session *for_batches = NULL;
-    open_fixture(&f, NULL, NULL, (hearth_session_options){0});
+    open_fixture(&f, NULL, (hearth_session_options){0});
     CHECK_OK(hearth_sampler_open(f.model, NULL, &sampler, err));
     go_on(&f, 10);
     CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){4, f.model}, sampler, err));

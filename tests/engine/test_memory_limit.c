@@ -1,5 +1,6 @@
 /* A limit of memory holds while a model runs: sessions that were not announced, and other needs of the system, take
  * memory from weights that stay; what cannot be is refused. Bits never change. */
+#include "base/alloc.h"
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/models/golden.h"
@@ -32,7 +33,8 @@ static void tell(hth_system_memory *system)
 static void set_told(uint64_t available, double pressure)
 {
     pthread_mutex_lock(&told_lock);
-    told = (hth_system_memory){.group_limit = GROUP_LIMIT, .group_available = available, .pressure = pressure};
+    told =
+        (hth_system_memory){.group_limit = GROUP_LIMIT, .group_available = available, .pressure = pressure};
     pthread_mutex_unlock(&told_lock);
     hth_engine_set_system_memory(tell);
 }
@@ -80,9 +82,11 @@ TEST(memory_goes_at_once_and_comes_back_after_a_while)
     CHECK_INT(follow(&cap, 38, 580, 0), 579);
     CHECK_INT(follow(&cap, MARGIN, 577, 0), 579); /* not worth it */
     CHECK_INT(follow(&cap, 0, 20, 0), 50);
-    for (uint64_t t = 1; t < 6; t++) CHECK_INT(follow(&cap, MARGIN + (t == 3 ? 300 : 400), 50, t * SECOND), 50);
+    for (uint64_t t = 1; t < 6; t++)
+        CHECK_INT(follow(&cap, MARGIN + (t == 3 ? 300 : 400), 50, t * SECOND), 50);
     CHECK_INT(follow(&cap, MARGIN + 400, 50, 6 * SECOND), 350); /* the least of these 5 s */
-    for (uint64_t t = 7; t < 28; t++) CHECK_INT(follow(&cap, MARGIN + (t % 4 == 3 ? 10 : 900), 350, t * SECOND), 350);
+    for (uint64_t t = 7; t < 28; t++)
+        CHECK_INT(follow(&cap, MARGIN + (t % 4 == 3 ? 10 : 900), 350, t * SECOND), 350);
     for (uint64_t t = 28; t < 33; t++) CHECK_INT(follow(&cap, MARGIN + 900, 350, t * SECOND), 350);
     CHECK_INT(follow(&cap, MARGIN + 900, 350, 33 * SECOND), 800); /* no more than at first */
 }
@@ -165,6 +169,54 @@ TEST(auto_takes_what_the_system_leaves)
     hth_engine_set_system_memory(NULL);
 }
 
+/* Opens the model in a group that leaves so much; returns how many warnings have these words. */
+static int count_warnings(const char *words, uint64_t left, uint64_t ram, bool mmap)
+{
+    CLOSED(hearth_model) *model = NULL;
+    hearth_model_options o = options_with(ram);
+    o.mmap = mmap;
+    set_told(left, 0.0);
+    test_log_start();
+    CHECK_OK(hearth_model_open(test_data(MODEL), &o, &model, err));
+    test_log_stop();
+    hth_engine_set_system_memory(NULL);
+    return test_n_warning(words);
+}
+
+/* The system would kill the process while it reads the weights, and nothing would say why. */
+TEST(weights_that_do_not_fit_are_warned_of_once)
+{
+    const char *advice = "--ram auto keeps what fits";
+    CHECK_INT(count_warnings(advice, 20 * MIB, 0, false), 1);
+    CHECK_INT(count_warnings("storyteller-drelu-f32.gguf: its weights take ", 20 * MIB, 0, false), 1);
+    CHECK_INT(count_warnings("its control group leaves 20.00 MiB", 20 * MIB, 0, false), 1);
+    CHECK_INT(count_warnings(advice, 60 * MIB, 0, false), 0);
+    CHECK_INT(count_warnings(advice, 20 * MIB, 0, true), 0);
+    CHECK_INT(count_warnings(advice, 900 * MIB, HEARTH_RAM_AUTO, false), 0);
+}
+
+/* Each allocation of a model that is opened fails once: one of them is that of the weights. */
+static void find_advice(uint64_t ram, const char *advice)
+{
+    hearth_error error = {.message = ""};
+    hearth_model_options o = options_with(ram);
+    hearth_status st = HEARTH_ERROR_MEMORY;
+    for (uint64_t n = 1; st == HEARTH_ERROR_MEMORY && !strstr(error.message, " for the weights; "); n++) {
+        CLOSED(hearth_model) *model = NULL;
+        hth_alloc_fail_at(n, 0);
+        st = hearth_model_open(test_data(MODEL), &o, &model, &error);
+        hth_alloc_fail_at(0, 0);
+    }
+    CHECK_INT(st, HEARTH_ERROR_MEMORY);
+    CHECK(strstr(error.message, advice) != NULL);
+}
+
+TEST(what_needs_less_memory_is_what_can_be_given)
+{
+    find_advice(0, "for the weights; --ram auto or --io mmap needs less");
+    find_advice((uint64_t)1 << 40, "for the weights; a smaller --ram needs less");
+}
+
 TEST(the_system_itself_leaves_something)
 {
     CLOSED(hearth_model) *model = NULL;
@@ -173,7 +225,8 @@ TEST(the_system_itself_leaves_something)
     hth_system_memory_read("", &system);
     uint64_t limit = hth_engine_auto_limit(0, false);
     CHECK(limit > 0 && limit < system.total); /* UINT64_MAX: it could not be read */
-    CHECK_OK(hearth_model_open(test_data(MODEL), &o, &model, err)); /* any machine that runs tests has so much */
+    CHECK_OK(
+        hearth_model_open(test_data(MODEL), &o, &model, err)); /* any machine that runs tests has so much */
 }
 
 /* ---- sessions ------------------------------------------------------------------------------------------ */
@@ -216,7 +269,8 @@ TEST(sessions_take_memory_from_weights_and_give_it_back)
     CHECK(left + size + MIB >= all);
     hearth_error error = {0};
     CHECK_INT(hearth_session_open(model, &large, &third, &error), HEARTH_ERROR_MEMORY);
-    CHECK(third == NULL && strstr(error.message, " bytes) beside ") && strstr(error.message, "exceeds the limit of "));
+    CHECK(third == NULL && strstr(error.message, " bytes) beside ") &&
+          strstr(error.message, "exceeds the limit of "));
     CHECK_INT(hearth_session_fork(second, &third, &error), HEARTH_ERROR_MEMORY);
     CHECK_INT(cache_bytes(model), left);
     CHECK_INT(hearth_batch_open(model, 4096, 2, &batch, &error), HEARTH_ERROR_MEMORY);
@@ -282,7 +336,8 @@ TEST(weights_give_way_while_tokens_are_evaluated)
         if (i == 25) CHECK_INT(cache_bytes(model), all); /* 5 s after 20 */
         CHECK_OK(hearth_session_eval(session, &ids[i], 1, err));
         const float *logits = hearth_session_logits(session);
-        if (CHECK(logits != NULL)) CHECK_BYTES(logits, expected + (size_t)i * n_vocab, n_vocab * sizeof *logits);
+        if (CHECK(logits != NULL))
+            CHECK_BYTES(logits, expected + (size_t)i * n_vocab, n_vocab * sizeof *logits);
     }
     close_session(&session);
     hth_engine_set_system_memory(NULL);

@@ -376,7 +376,7 @@ TEST(writer_stale_part_is_replaced_and_a_stolen_one_noticed)
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_open(path, &thief, err));
-    CHECK_FAILS(hth_gguf_writer_finish(w, err), HEARTH_ERROR_IO, "removed or replaced");
+    CHECK_FAILS(hth_gguf_writer_finish(w, err), HEARTH_ERROR_IO, "removed or replaced while it was written, probably by another process");
     hth_gguf_writer_close(w);
     CHECK_OK(hth_gguf_writer_begin(thief, err));
     CHECK_OK(hth_gguf_writer_finish(thief, err));

@@ -1,6 +1,6 @@
 /* A fuzz target for answers: the first byte chooses a format, the second where the rest is cut in two pieces. What is
- * promised of all bytes: pieces make no difference; names of functions are words; without calls and reasoning the text
- * is what came. Built with libFuzzer by the preset `fuzz`; test_answer.c replays seeded ones. */
+ * promised of all bytes: pieces make no difference; names of functions are words; without calls and reasoning the
+ * text is what came. Built with libFuzzer by the preset `fuzz`; test_answer.c replays seeded ones. */
 #include "chat/answer.h"
 
 #include <stdlib.h>
@@ -8,7 +8,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define DEEPSEEK "<\xEF\xBD\x9Ctool\xE2\x96\x81" "call\xE2\x96\x81" "begin\xEF\xBD\x9C>"
+#define DEEPSEEK                                                                                             \
+    "<\xEF\xBD\x9Ctool\xE2\x96\x81"                                                                          \
+    "call\xE2\x96\x81"                                                                                       \
+    "begin\xEF\xBD\x9C>"
 static const char *const templates[] = {"",
                                         "</think>",
                                         "<tool_call> tools </think>",
@@ -72,6 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     divide(source, data[0] & 1, text, n_text, n_text, &whole);
     divide(source, data[0] & 1, text, n_text, data[1] < n_text ? data[1] : n_text, &cut);
     expect(whole.n == cut.n && memcmp(whole.bytes, cut.bytes, whole.n) == 0);
-    if (!*source) expect(whole.n_text == n_text && (n_text == 0 || memcmp(whole.bytes + 1, text, n_text) == 0));
+    if (!*source)
+        expect(whole.n_text == n_text && (n_text == 0 || memcmp(whole.bytes + 1, text, n_text) == 0));
     return 0;
 }

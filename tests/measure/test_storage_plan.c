@@ -321,6 +321,25 @@ TEST(drawn_experts_need_a_model_with_experts)
     close_model(&o);
 }
 
+/* A latency that was measured while the disk stalled widens the range, and is not that of another disk. */
+TEST(stalls_widen_the_range)
+{
+    opened o;
+    if (open_model(&o, "mixtral")) {
+        hth_storage_machine m = machine_of(1e9, 1e9);
+        m.latency_least = 50e-6, m.latency = 100e-6, m.latency_most = 20e-3, m.reading_cores = 0.01;
+        limit_to(&o, 0.3);
+        const hth_storage_machine worst = hth_storage_machine_at(&m, HTH_ESTIMATE_WORST),
+                                  best = hth_storage_machine_at(&m, HTH_ESTIMATE_BEST);
+        double seconds = predict(&o, &m, NULL).seconds;
+        CHECK(predict(&o, &worst, NULL).seconds > 10.0 * seconds && predict(&o, &best, NULL).seconds < seconds);
+        m.read_rate = (hth_sample_stats){1e3, 1e3, 1e3}, m.latency = m.latency_most;
+        const hth_storage_machine other = hth_storage_machine_with_disk(&m, 7e9);
+        CHECK(predict(&o, &other, NULL).seconds < seconds);
+    }
+    close_model(&o);
+}
+
 TEST(this_machine_is_measured)
 {
     opened o;
@@ -330,7 +349,8 @@ TEST(this_machine_is_measured)
         CHECK_OK(hth_storage_machine_measure(o.model, &o.d, "pread", 1, 8 << 20, &m, err));
         CHECK(m.read_rate.min > 0.0 && m.read_rate.max >= m.read_rate.median &&
               m.sequential_rate >= m.read_rate.median);
-        CHECK(m.latency >= 0.0 && m.reading_cores >= 0.0 && m.n_rate >= 1 &&
+        CHECK(m.latency_least <= m.latency && m.latency <= m.latency_most);
+        CHECK(m.latency_least >= 0.0 && m.reading_cores >= 0.0 && m.n_rate >= 1 &&
               m.rates[0].cpu_packed.median > 0.0);
         CHECK(strcmp(m.reader, "pread") == 0 && m.n_thread == 1 && m.n_core >= 1);
         hth_storage_machine worst = hth_storage_machine_at(&m, HTH_ESTIMATE_WORST),
@@ -338,6 +358,7 @@ TEST(this_machine_is_measured)
         CHECK(predict(&o, &worst, NULL).seconds >= predict(&o, &best, NULL).seconds);
         const hth_storage_machine quick = hth_storage_machine_with_disk(&m, 1e15);
         CHECK(predict(&o, &quick, NULL).disk_seconds < 1e-6);
+        CHECK(quick.reading_cores <= quick.n_core && quick.latency_most < 1e-3);
     }
     close_model(&o);
 }

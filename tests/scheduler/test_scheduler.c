@@ -229,8 +229,8 @@ TEST(a_request_gets_the_same_in_any_schedule)
         close_model(&f);
         free(all);
     }
-    printf("     %llu requests were evaluated again, %llu tokens found, %llu drafted\n", (unsigned long long)n_preempted,
-           (unsigned long long)n_cached, (unsigned long long)n_accepted);
+    printf("     %llu requests were evaluated again, %llu tokens found, %llu drafted\n",
+           (unsigned long long)n_preempted, (unsigned long long)n_cached, (unsigned long long)n_accepted);
     CHECK(n_preempted > 0 && n_cached > 0 && n_accepted > 0);
 }
 
@@ -531,7 +531,8 @@ TEST(requests_that_cannot_fit_are_refused)
     close_model(&f);
 }
 
-/* Two requests with equal beginnings, one after the other, with drafts of the model itself. The error of one that fails is that of the task. */
+/* Two requests with equal beginnings, one after the other, with drafts of the model itself. The error of one that fails
+ * is that of the task. */
 static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
 {
     static const int32_t prompt[] = {3, 4, 5, 6, 7, 8};

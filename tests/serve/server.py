@@ -19,6 +19,12 @@ from program import HEARTH, MODEL, TIMEOUT, bad, case, cases, check, good, heart
 
 CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+TOOLS = ("{%- if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call><|im_end|>\n{% endif %}"
+         "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+         "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": "
+         "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{{ m.tool_call_id or '' }}<|im_end|>\n{% endfor %}"
+         "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking %}<think>\n"
+         "{% endif %}{% endif %}")
 
 
 def is_served():
@@ -192,3 +198,34 @@ class Answer:
 
 def n_answers(data):
     return len(re.findall(rb"HTTP/1\.[01] \d\d\d ", data))
+
+
+# ---- streams ----------------------------------------------------------------------------
+
+
+def events_of(answer):
+    """The events of a stream: (name, object); the name is None where there is none, and the object a word at the end."""
+    check(answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream"), answer.raw)
+    out = []
+    *events, end = body_of(answer).split("\n\n")
+    check(end == "", events[-1:])
+    for e in events:
+        lines = e.split("\n")
+        name = lines.pop(0)[7:] if lines[0].startswith("event: ") else None
+        check(len(lines) == 1 and lines[0].startswith("data: "), e)
+        out.append((name, lines[0][6:] if lines[0] == "data: [DONE]" else json.loads(lines[0][6:])))
+    return out
+
+
+def body_of(answer):
+    body, rest = b"", answer.body
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        n = int(size, 16)
+        body, rest = body + rest[:n], rest[n + 2:]
+    return body.decode()
+
+
+def lines_of(answer):
+    check(answer.status == 200 and answer.headers["content-type"] == "application/x-ndjson", answer.raw)
+    return [json.loads(line) for line in body_of(answer).splitlines()]

@@ -9,14 +9,8 @@ import math
 import re
 import threading
 
-from server import CHATML, MODEL, Server, case, chat_model, check, run_all, scratch
+from server import CHATML, MODEL, TOOLS, Server, case, chat_model, check, events_of, lines_of, run_all, scratch
 
-TOOLS = ("{%- if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call><|im_end|>\n{% endif %}"
-         "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
-         "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": "
-         "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{{ m.tool_call_id or '' }}<|im_end|>\n{% endfor %}"
-         "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking %}<think>\n"
-         "{% endif %}{% endif %}")
 CITY = {"type": "object", "properties": {"city": {"enum": ["Bern", "Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
         "required": ["city", "days"], "additionalProperties": False}
 FUNCTIONS = [{"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": CITY}},
@@ -27,34 +21,6 @@ ASK = [{"role": "user", "content": "How warm is it?"}]
 def model_with(template, name):
     with open(MODEL, "rb") as f:
         return scratch(name, chat_model.with_template(f.read(), template))
-
-
-def events_of(answer):
-    """The events of a stream: (name, object); the name is None where there is none, and the object a word at the end."""
-    check(answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream"), answer.raw)
-    out = []
-    *events, end = body_of(answer).split("\n\n")
-    check(end == "", events[-1:])
-    for e in events:
-        lines = e.split("\n")
-        name = lines.pop(0)[7:] if lines[0].startswith("event: ") else None
-        check(len(lines) == 1 and lines[0].startswith("data: "), e)
-        out.append((name, lines[0][6:] if lines[0] == "data: [DONE]" else json.loads(lines[0][6:])))
-    return out
-
-
-def body_of(answer):
-    body, rest = b"", answer.body
-    while rest:
-        size, _, rest = rest.partition(b"\r\n")
-        n = int(size, 16)
-        body, rest = body + rest[:n], rest[n + 2:]
-    return body.decode()
-
-
-def lines_of(answer):
-    check(answer.status == 200 and answer.headers["content-type"] == "application/x-ndjson", answer.raw)
-    return [json.loads(line) for line in body_of(answer).splitlines()]
 
 
 def good_arguments(text):
@@ -125,6 +91,10 @@ def calls_stand_in_the_next_prompt_as_they_were_written():
         answer = s.post("/v1/chat/completions", {**ask, "messages": ASK, "tools": FUNCTIONS[:1]})
         check(answer.status == 200, answer.raw)
         called = answer.json()["choices"][0]
+        history = [*ASK, {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Bern", "days": 1}}]},
+                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "12 degrees"}]}]
+        answer = s.post("/v1/messages", {"model": "x", "max_tokens": 3, "messages": history})
+        check(answer.status == 200, answer.raw)
         good_arguments(called["message"]["tool_calls"][0]["function"]["arguments"])
 
 
@@ -165,6 +135,74 @@ def an_answer_goes_on():
         answer = s.post("/v1/chat/completions", ask).json()
         check(answer["usage"]["prompt_tokens"] == len(ids), answer["usage"], len(ids))
         check(answer["choices"][0]["message"]["content"].strip() == direct["choices"][0]["text"].strip(), answer, direct)
+
+
+@case
+def an_answer_goes_on_only_where_it_may():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        messages = [*ASK, {"role": "assistant", "content": "It is"}]
+
+        def count(**more):
+            return s.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1, **more}).json()["usage"]["prompt_tokens"]
+        usual, new, ended = count(), count(continue_final_message=False), count(add_generation_prompt=False)
+        check(count(add_generation_prompt=False, continue_final_message=True) == usual == count(add_generation_prompt=None), usual)
+        check(count(add_generation_prompt=True) == new > ended > usual, new, ended, usual)
+        both = s.post("/v1/chat/completions", {"messages": messages, "add_generation_prompt": True, "continue_final_message": True})
+        check(both.status == 400 and both.json()["error"]["param"] == "continue_final_message", both.raw)
+
+
+@case
+def tokens_of_a_prompt_are_counted():
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        ask = {"messages": ASK, "tools": FUNCTIONS, "reasoning_effort": "none"}
+        for path in ("/v1/chat/completions", "/chat/completions"):
+            counted = s.post(path + "/input_tokens", ask).json()
+            n = s.post(path, {**ask, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
+            check(counted == {"object": "response.input_tokens", "input_tokens": n}, counted, n)
+        ask = {"input": "A dog", "instructions": "Be brief.", "tools": [{"type": "web_search"}, {"type": "function", "name": "now"}]}
+        for path in ("/v1/responses", "/responses"):
+            counted = s.post(path + "/input_tokens", ask).json()
+            n = s.post(path, {**ask, "max_output_tokens": 1}).json()["usage"]["input_tokens"]
+            check(counted == {"object": "response.input_tokens", "input_tokens": n}, counted, n)
+        for path, body, param in (("/v1/chat/completions", {"messages": []}, "messages"), ("/v1/responses", {"previous_response_id": "a"}, "previous_response_id"),
+                                  ("/v1/responses", {"reasoning": {"effort": 1}}, "reasoning.effort"), ("/v1/chat/completions", {"messages": ASK, "tools": [{}]}, "tools[0].function")):
+            answer = s.post(path + "/input_tokens", body)
+            check(answer.status == 400 and answer.json()["error"]["param"] == param, answer.raw)
+
+
+def check_progress(seen, n_prompt, n_cached):
+    check(seen[0]["processed"] == seen[0]["cache"] == n_cached and seen[-1]["processed"] == n_prompt, seen)
+    check(all(a["processed"] < b["processed"] for a, b in zip(seen, seen[1:])), seen)
+    check({p["total"] for p in seen} == {n_prompt} and all(p["time_ms"] >= 0 for p in seen), seen)
+
+
+@case
+def streams_tell_how_far_the_prompt_is():
+    with Server("-t", "1", "-c", "2048", model=model_with(TOOLS, "tools.gguf")) as s:
+        more = {"max_tokens": 5, "max_output_tokens": 5, "stream": True, "return_progress": True, "timings_per_token": True, "temperature": 0,
+                "stream_options": {"include_usage": True}}
+        long = [{"role": "user", "content": "A dog and a cat. " * 40}]
+        for i in range(2):
+            events = [e for _, e in events_of(s.post("/v1/chat/completions", {**more, "messages": long}))][:-1]
+            n = events[-1]["usage"]["prompt_tokens"]
+            seen = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+            check(n > 256 and (len(seen) > 2 or i), n, seen)
+            check_progress(seen, n, events[-1]["usage"]["prompt_tokens_details"]["cached_tokens"])
+            timed = [e["timings"]["predicted_n"] for e in events if "timings" in e]
+            check(timed == sorted(timed) and timed[0] == 1 and timed[-1] == 5 and "timings" in events[-1] and "timings" not in events[0], events)
+            check("delta" in next(e for e in events if "prompt_progress" in e)["choices"][0], events)
+        events = [e for _, e in events_of(s.post("/v1/completions", {**more, "prompt": ["A dog. " * 60, "A cat."]}))][:-1]
+        for i in (0, 1):
+            seen = [e["prompt_progress"] for e in events if "prompt_progress" in e and e["choices"][0]["index"] == i]
+            check_progress(seen, seen[0]["total"], 1)  # the token at the beginning
+        events = [e for _, e in events_of(s.post("/v1/responses", {**more, "input": "A bird. " * 60}))]
+        seen = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+        check_progress(seen, events[-1]["response"]["usage"]["input_tokens"], events[-1]["response"]["usage"]["input_tokens_details"]["cached_tokens"])
+        check({e["type"] for e in events if "prompt_progress" in e} == {"response.in_progress"}, events)
+        check(all("timings" in e for e in events if e["type"].endswith("text.delta")) and events[-1]["timings"]["predicted_n"] == 5, events)
+        check([e["sequence_number"] for e in events] == list(range(len(events))), events)
+        plain = [e for _, e in events_of(s.post("/v1/chat/completions", {**more, "messages": long, "return_progress": False, "timings_per_token": None}))][:-1]
+        check(not any("prompt_progress" in e for e in plain) and [i for i, e in enumerate(plain) if "timings" in e] == [len(plain) - 2, len(plain) - 1], plain)
 
 
 @case
@@ -265,6 +303,24 @@ def responses_have_items():
 
 
 # ---- Messages ---------------------------------------------------------------------------------------------------
+
+
+@case
+def responses_say_what_was_asked():
+    model = model_with(TOOLS, "tools.gguf")
+    with Server("-t", "1", model=model) as s:
+        ask = {"input": "A dog", "max_output_tokens": 1}
+        usual = s.post("/v1/responses", ask).json()
+        check(usual["text"] == {"format": {"type": "text"}, "verbosity": "medium"} and usual["reasoning"] == {"effort": None, "summary": None}, usual)
+        given = s.post("/v1/responses", {**ask, "text": {"verbosity": "low"}, "reasoning": {"effort": "low"}}).json()
+        check(given["text"] == {"format": {"type": "text"}, "verbosity": "low"} and given["reasoning"] == {"effort": "low", "summary": None}, given)
+    with Server("-t", "1", "--max-request-seconds", "0.01", model=model) as s:  # an error is the last event of a stream
+        late = {"input": "A dog", "stream": True, "seed": 1, "text": {"format": {"type": "json_schema", "name": "long", "schema": {
+            "type": "array", "items": {"type": "integer"}, "minItems": 3000, "maxItems": 3000}}}}
+        events = events_of(s.post("/v1/responses", late))
+        name, last = events[-1]
+        check(name == last["type"] == "error" and last["sequence_number"] == len(events) - 1, events[-2:])
+        check(last["error"]["type"] == "timeout_error" and set(last["error"]) == {"message", "type", "param", "code"}, last)
 
 
 @case

@@ -1,5 +1,8 @@
 /* Writes the figures of a calibration; docs/bench.md lists them. */
+#define _GNU_SOURCE
 #include "cli/device/calibration.h"
+
+#include <time.h>
 
 static void print_rate(json *j, const char *key, const hth_sample_stats *s)
 {
@@ -8,6 +11,15 @@ static void print_rate(json *j, const char *key, const hth_sample_stats *s)
     json_float(j, "min", s->min, 6);
     json_float(j, "max", s->max, 6);
     json_close(j, '}');
+}
+
+void print_calibration_date(const char *what, int64_t measured_at)
+{
+    const time_t at = (time_t)measured_at;
+    struct tm local;
+    char text[40];
+    if (!localtime_r(&at, &local) || strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local) == 0) return;
+    printf("%s measured %s; if other programs were running then, --again measures again\n", what, text);
 }
 
 void json_calibration(json *j, const char *key, const hth_calibration *c)
@@ -30,5 +42,6 @@ void json_calibration(json *j, const char *key, const hth_calibration *c)
     json_float(j, "device_prompt_bytes_tokens_per_second", c->device_prompt, 6);
     json_float(j, "cpu_prompt_bytes_tokens_per_second", c->cpu_prompt, 6);
     json_float(j, "staged_bytes_per_second", c->pack_rate, 6);
+    json_int(j, "measured_at", c->measured_at);
     json_close(j, '}');
 }

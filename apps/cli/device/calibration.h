@@ -5,6 +5,8 @@
 #include "common/json.h"
 #include "placement/calibrate.h"
 
+/* Prints a line: "WHAT measured 2026-03-01 14:05", and how to measure again. */
+void print_calibration_date(const char *what, int64_t measured_at);
 /* Writes an object under key; NULL: an element of a list. */
 void json_calibration(json *j, const char *key, const hth_calibration *c);
 

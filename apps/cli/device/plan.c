@@ -19,10 +19,10 @@
 static const option_spec options[] = {
     OPT_FILE("profile", 0, "P", "a profile of this file: how often neurons fire"),
     OPT_FILE("out", 'o', "FILE", "write the placement, for --placement"),
-    OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory; default auto: free now"),
     OPT_UINT("prompt", 'p', "N", 0, 65536, "expect the speed of a prompt of N; default 512"),
     OPT_UINT("predict", 'n', "N", 1, 4096, "expect the speed of N tokens; default 128"),
     OPT_TEXT("route", 0, "SPEC", "experts drawn: uniform or file=F, sticky=0.3...", ADVANCED),
+    OPT_FLAG("again", 0, "measure the machine again, drop cached calibrations"),
     OPT_FLAG("what-if", 0, "a table over sizes of the GPU's memory"),
     OPT_FLAG("json", 0, "print a JSON object"),
     {0},
@@ -129,6 +129,10 @@ static bool is_empty_placement(const plan_state *p)
 static hearth_status open_plan(plan_state *p, uint64_t limit, hth_offload_params *params, hearth_error *err)
 {
     hearth_status st = open_card(p, limit, err);
+    if (st == HEARTH_OK && args_has(p->a, "again"))
+        hth_calibration_cache_evict_others(hth_calibration_fingerprint(hth_device_get_info(p->device), &p->kernels,
+                                                                       hth_pool_n_thread(p->pool)),
+                                           NULL, 0);
     if (st == HEARTH_OK) st = open_builder(p, params, err);
     return st == HEARTH_OK ? hth_plan_context_build(&p->context, &p->builder, p->profile, p->device,
                                                     &p->kernels, p->pool, err)
@@ -320,6 +324,8 @@ static void print_machine(const plan_state *p)
            hth_calibration_submit_mode(c) == HTH_SUBMIT_ON_DEMAND ? "submitted when the host is ready"
                                                                   : "queued",
            c->dispatch * 1e6);
+    if (p->builder.info->kind != HTH_DEVICE_SIMULATED)
+        print_calibration_date("GPU and cores were", c->measured_at);
 }
 
 /* Layers with the same share in one line. */
@@ -597,7 +603,8 @@ const command command_plan = {
     .summary = "plan what lies where, and predict the speed",
     .details = "Measures this machine for some seconds, reads no weights. Packed files are\n"
                "divided by neurons, by their cost on either side; other files by layers.\n"
-               "Without a GPU: what a limit of memory keeps and reads, and the speed to expect.\n",
+               "Without a GPU: what a limit of memory keeps and reads (--ram; default auto),\n"
+               "and the speed to expect.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
     .models = 1,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/format_bytes.h"
+#include "cli/device/calibration.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "common/placement_info.h"
@@ -137,17 +138,32 @@ static hearth_status make(storage_plan *p, hearth_error *err)
                                  .memory = HTH_CALIBRATION_SIZE};
     forecast.n_prompt = (uint32_t)args_uint(p->a, "prompt", PROMPT_TOKENS);
     forecast.n_batch = session_options(p->a, 0).n_batch;
+    forecast.again = args_has(p->a, "again");
+    hearth_status st = hth_engine_choose_io(&o, err);
+    if (st == HEARTH_OK && o.mmap && o.ram == 0)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "without a GPU plan divides a limit of memory, which mapped weights have none of; --io auto "
+                        "plans for weights that are read");
+    if (st != HEARTH_OK) return st;
     if (o.ram == 0) o.ram = HEARTH_RAM_AUTO;
-    hearth_status st = storage_forecast_open(&p->f, args_operand(p->a, 0), &o, &forecast, err);
+    st = storage_forecast_open(&p->f, args_operand(p->a, 0), &o, &forecast, err);
     if (st == HEARTH_OK) st = try_memory(p, err);
     if (st == HEARTH_OK) st = try_disks(p, err);
     return st == HEARTH_OK ? try_packing(p, err) : st;
 }
 
-/* What takes longer, of what is done at the same time. */
+/* Seconds of a token in which nothing is computed, or more slowly because the cores read. */
+static double wait_seconds(const storage_plan *p)
+{
+    double wait = p->f.expected.seconds - p->f.expected.compute_seconds;
+    return wait > 0.0 ? wait : 0.0;
+}
+
+/* What takes longer, of what is done at the same time; or waiting does, as of a disk with a long latency. */
 static bool disk_limits(const storage_plan *p)
 {
-    return p->f.expected.disk_seconds > p->f.expected.compute_seconds;
+    double disk = p->f.expected.disk_seconds, wait = wait_seconds(p);
+    return (disk > wait ? disk : wait) > p->f.expected.compute_seconds;
 }
 
 /* ---- bytes ---------------------------------------------------------------------------------------------- */
@@ -214,11 +230,13 @@ static void print_rates(const storage_plan *p)
     const hth_storage_machine *m = &p->f.machine;
     printf("\nMeasured: ");
     if (m->read_rate.median > 0.0)
-        printf("%s %.2f GB/s (%.2f to %.2f), %.2f cores for reading; ", m->reader, m->read_rate.median * 1e-9,
-               m->read_rate.min * 1e-9, m->read_rate.max * 1e-9, m->reading_cores);
+        printf("%s %.2f GB/s (%.2f to %.2f), latency %.0f us (%.0f to %.0f), %.2f cores for reading; ", m->reader,
+               m->read_rate.median * 1e-9, m->read_rate.min * 1e-9, m->read_rate.max * 1e-9, m->latency * 1e6,
+               m->latency_least * 1e6, m->latency_most * 1e6, m->reading_cores);
     printf("rows of %s %.1f GB/s, packed %.1f GB/s (%u threads)\n",
            hth_type_find((uint32_t)m->rates[0].type)->name, m->rates[0].cpu_rate.median * 1e-9,
            m->rates[0].cpu_packed.median * 1e-9, m->n_thread);
+    print_calibration_date("The cores were", m->rates[0].measured_at);
     if (strncmp(m->reader, "simulated", 9) == 0) printf("The disk is simulated.\n");
 }
 
@@ -233,9 +251,10 @@ static void print_expected(const storage_plan *p)
         printf("A prompt of %u: %.1f tokens/s\n", f->n_prompt, tokens_per_second(f->prompt.seconds));
     if (f->division.fits) return;
     printf(" after %u tokens; these %.2f\n", f->tokens.n, tokens_per_second(s->first_seconds));
-    printf("The %s limits: of a token %.1f ms are read, %.1f ms computed; %.1f MB read",
-           disk_limits(p) ? "disk" : "CPU", s->disk_seconds * 1e3, s->compute_seconds * 1e3,
-           s->read_bytes * 1e-6);
+    printf("The %s limits: a token takes %.1f ms, %.1f computing and %.1f waiting for the disk, whose bytes take "
+           "%.1f; %.1f MB read",
+           disk_limits(p) ? "disk" : "CPU", s->seconds * 1e3, s->compute_seconds * 1e3, wait_seconds(p) * 1e3,
+           s->disk_seconds * 1e3, s->read_bytes * 1e-6);
     if (f->model->model->hparams.experts.n_expert > 0)
         printf(", %.1f %% of the experts in memory when asked for", s->hits * 100.0);
     printf("\n");
@@ -318,6 +337,8 @@ static void json_machine(json *j, const storage_plan *p)
         json_float(j, "bytes_per_second_most", m->read_rate.max, 6);
         json_float(j, "sequential_bytes_per_second", m->sequential_rate, 6);
         json_float(j, "latency_seconds", m->latency, 6);
+        json_float(j, "latency_seconds_least", m->latency_least, 6);
+        json_float(j, "latency_seconds_most", m->latency_most, 6);
         json_float(j, "cores", m->reading_cores, 6);
         json_close(j, '}');
     }
@@ -327,6 +348,7 @@ static void json_machine(json *j, const storage_plan *p)
         json_word(j, "type", hth_type_find((uint32_t)m->rates[i].type)->name);
         json_float(j, "row_bytes_per_second", m->rates[i].cpu_rate.median, 6);
         json_float(j, "packed_bytes_per_second", m->rates[i].cpu_packed.median, 6);
+        json_int(j, "measured_at", m->rates[i].measured_at);
         json_close(j, '}');
     }
     json_close(j, ']');

@@ -76,7 +76,7 @@ typedef struct bench {
     bool in_turn; /* weights are read, then computed, and none is guessed */
     const char *kv; /* type of the cache, by name */
     bench_quality quality;
-    storage_expectation expected; /* of the first generation, with a limit of memory */
+    storage_expectation expected; /* of the first test of generation, with a limit of memory */
     size_t n_batch; /* prompt tokens between two checks for Ctrl-C */
 } bench;
 

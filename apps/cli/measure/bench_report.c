@@ -152,7 +152,8 @@ static void print_storage_table(const bench *b)
     for (size_t i = 0; i < b->n_test; i++) print_storage(b, &b->tests[i]);
     const expected_speed *e = &b->expected.next; /* every test has run once before it is measured */
     if (e->expected > 0.0)
-        printf("\nWith this memory %.2f tokens/s (%.2f to %.2f) are expected of the first generation%s.\n",
+        printf("\nWith this memory %.2f tokens/s (%.2f to %.2f) are expected of the first generation that is measured, with "
+               "a filled cache%s.\n",
                e->expected, e->least, e->most, b->expected.assumed ? ", of experts as they usually are" : "");
 }
 

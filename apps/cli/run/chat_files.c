@@ -60,6 +60,11 @@ static bool save_session(chat *c, const char *path)
 void chat_save(chat *c, const char *path)
 {
     session_path session = beside(path);
+    if (c->transcript.n == 0) { /* a file with an earlier conversation would be lost */
+        report_text("nothing is saved: the conversation has no messages");
+        c->failed = true;
+        return;
+    }
     if (!transcript_save(&c->transcript, path)) c->failed = true;
     else if (!save_session(c, session.text)) print_status("%zu messages are in %s", c->transcript.n, path);
     else

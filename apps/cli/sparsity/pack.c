@@ -35,9 +35,9 @@ static void print_result(const char *out, const hth_pack_result *r)
         printf("up fires less often than the gate in %u layers: they changed places, as dReLU allows\n",
                r->n_swapped);
     if (r->requantised)
-        print_warning(
-            "the source is quantised already, so down was rounded twice: pack an F16 or F32 file where there "
-            "is one (--type); hearth compare says what it cost");
+        print_warning("the source is quantised already, so %s rounded twice: pack an F16 or F32 file where there is one "
+                      "(--type); hearth compare says what it cost",
+                      r->retyped ? "its matrices were" : "down was");
 }
 
 static int run(const args *a)
@@ -83,7 +83,8 @@ const command command_pack = {
                "neurons come first and those that fire together are adjacent. All selectors run\n"
                "on the packed file, gate with the bits of dense. Its results differ from those\n"
                "of MODEL: down is quantised along its other axis. Mixtures of experts are\n"
-               "refused, but for --for-storage, which leaves their weights as they are.\n",
+               "refused, but for --for-storage, which without --type leaves their weights as\n"
+               "they are.\n",
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
     .groups = {options, output_options},
     .models = 1,

@@ -2,37 +2,12 @@
 #define _GNU_SOURCE
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
+#include "serve/api/openai.h"
+#include "serve/api/progress.h"
 
 #include <string.h>
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
-
-static bool begin_line(const generation *g, json_line *l, const char *object)
-{
-    if (!json_line_begin(l)) return false;
-    json_word(&l->j, "id", g->name);
-    json_word(&l->j, "object", object);
-    json_int(&l->j, "created", g->created);
-    json_word(&l->j, "model", g->served->id);
-    json_word(&l->j, "system_fingerprint", g->served->digest);
-    return true;
-}
-
-static void write_usage(json *j, const generation *g)
-{
-    size_t n_prompt = generation_n_prompt(g), n_generated = generation_n_generated(g);
-    json_open_compact(j, "usage", '{');
-    json_uint(j, "prompt_tokens", n_prompt);
-    json_uint(j, "completion_tokens", n_generated);
-    json_uint(j, "total_tokens", n_prompt + n_generated);
-    json_open_compact(j, "prompt_tokens_details", '{');
-    json_uint(j, "cached_tokens", generation_n_cached(g));
-    json_close(j, '}');
-    json_open_compact(j, "completion_tokens_details", '{');
-    json_uint(j, "reasoning_tokens", generation_n_reasoning(g));
-    json_close(j, '}');
-    json_close(j, '}');
-}
 
 /* Choices are ended by close_choice; what is between is the delta or message. */
 static void open_choice(json *j, const choice *c, const char *member)
@@ -55,7 +30,7 @@ static void close_choice(json *j, choice *c, bool is_last)
 
 static bool begin_chunk(choice *c, json_line *l)
 {
-    if (!begin_line(c->generation, l, "chat.completion.chunk")) return false;
+    if (!openai_begin(c->generation, l, "chat.completion.chunk")) return false;
     json_open_compact(&l->j, "choices", '[');
     open_choice(&l->j, c, "delta");
     return true;
@@ -67,7 +42,7 @@ static void end_chunk(choice *c, json_line *l, bool is_last)
     close_choice(&l->j, c, is_last);
     json_close(&l->j, ']');
     if (g->include_usage) json_put_null(&l->j, "usage"); /* the last event has it */
-    if (is_last) generation_write_timings(&l->j, g);
+    if (is_last || generation_tells_timings(g)) generation_write_timings(&l->j, g);
 }
 
 static void begin_stream(choice *c)
@@ -113,6 +88,16 @@ static void send_part(choice *c, hearth_answer_kind kind, const char *text, size
     generation_send(c->generation, NULL, &l);
 }
 
+static void send_progress(choice *c, const hearth_request_progress *progress)
+{
+    json_line l;
+    if (begin_chunk(c, &l)) {
+        end_chunk(c, &l, false);
+        progress_write(&l.j, c->generation, progress);
+    }
+    generation_send(c->generation, NULL, &l);
+}
+
 static void end_choice(choice *c)
 {
     json_line l;
@@ -120,19 +105,7 @@ static void end_choice(choice *c)
     generation_send(c->generation, NULL, &l);
 }
 
-static void end_stream(generation *g)
-{
-    json_line l;
-    if (g->include_usage) {
-        if (begin_line(g, &l, "chat.completion.chunk")) {
-            json_open_compact(&l.j, "choices", '[');
-            json_close(&l.j, ']');
-            write_usage(&l.j, g);
-        }
-        generation_send(g, NULL, &l);
-    }
-    if (!call_send(g->call, "data: [DONE]\n\n", 14)) g->is_broken = true;
-}
+static void end_stream(generation *g) { openai_end_stream(g, "chat.completion.chunk"); }
 
 static void write_message(json *j, const choice *c)
 {
@@ -153,7 +126,7 @@ static void write_message(json *j, const choice *c)
 static void answer_whole(generation *g)
 {
     json_line l;
-    if (begin_line(g, &l, "chat.completion")) {
+    if (openai_begin(g, &l, "chat.completion")) {
         json_open_compact(&l.j, "choices", '[');
         for (size_t i = 0; i < g->n_choice; i++) {
             open_choice(&l.j, &g->choices[i], "message");
@@ -161,7 +134,7 @@ static void answer_whole(generation *g)
             close_choice(&l.j, &g->choices[i], true);
         }
         json_close(&l.j, ']');
-        write_usage(&l.j, g);
+        openai_write_usage(&l.j, g);
         generation_write_timings(&l.j, g);
     }
     call_line(g->call, &l);
@@ -170,6 +143,7 @@ static void answer_whole(generation *g)
 static const answer_format format = {.prefix = "chatcmpl-",
                                      .begin = begin_stream,
                                      .part = send_part,
+                                     .progress = send_progress,
                                      .end_choice = end_choice,
                                      .end = end_stream,
                                      .whole = answer_whole};
@@ -182,6 +156,11 @@ static bool read_functions(fields *f, generation *g)
     function_choice wanted;
     return function_choice_read(f, &wanted) &&
            functions_read(f, fields_value(f, "functions") ? &older : &chat_functions, &wanted, g);
+}
+
+static bool read_variables(fields *f, chat_variables *v)
+{
+    return effort_read(f, "reasoning_effort", v) && template_variables(f, &v->given) && continuing_read(f, v);
 }
 
 void chat_run(void *user, call *c)
@@ -199,8 +178,22 @@ void chat_run(void *user, call *c)
     generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
-    if (fields_ok(&f) && effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
-        read_functions(&f, g))
-        conversation_read(&f, &m);
+    if (fields_ok(&f) && read_variables(&f, &v) && read_functions(&f, g)) conversation_read(&f, &m);
     chat_start(g, &m, &v, &p);
+}
+
+/* POST /v1/chat/completions/input_tokens: how many the prompt of such a request has. */
+void chat_count_run(void *user, call *c)
+{
+    served_model *served = user;
+    fields f;
+    problem p;
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
+    chat_variables v = {0};
+    char *functions = NULL;
+    json_in *document = fields_read(c, &f, &p);
+    if (document && read_variables(&f, &v) && functions_list(&f, &chat_functions, NULL, &functions))
+        conversation_read(&f, &m);
+    chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
+    json_in_free(document);
 }

@@ -41,6 +41,19 @@ bool effort_read(fields *f, const char *name, chat_variables *out)
     return true;
 }
 
+bool continuing_read(fields *f, chat_variables *out)
+{
+    bool adds = false, continues = false;
+    if (!fields_bool(f, "add_generation_prompt", &adds) ||
+        !fields_bool(f, "continue_final_message", &continues))
+        return false;
+    if (adds && continues)
+        return fields_fail(f, "continue_final_message", "cannot be true together with add_generation_prompt");
+    out->no_answer = fields_value(f, "add_generation_prompt") && !adds && !continues;
+    out->no_continuing = adds || (fields_value(f, "continue_final_message") && !continues);
+    return true;
+}
+
 typedef struct variable_writer {
     json *j;
     bool ok;
@@ -118,11 +131,14 @@ bool chat_prompt_make(const served_model *served, const conversation *c, const c
         return false;
     }
     const hearth_message *last = c->n > 1 ? &c->at[c->n - 1] : NULL;
-    bool goes_on = last && strcmp(last->role, "assistant") == 0 && !last->members && last->n > 0;
+    bool goes_on = !v->no_continuing && !v->no_answer && last && strcmp(last->role, "assistant") == 0 &&
+                   !last->members && last->n > 0;
     char *variables = chat_variables_write(v);
     if (!variables) return no_memory(p);
-    const hearth_chat_options o = {
-        .add_generation_prompt = true, .local_time = &now, .variables = variables, .tools = functions};
+    const hearth_chat_options o = {.add_generation_prompt = !v->no_answer,
+                                   .local_time = &now,
+                                   .variables = variables,
+                                   .tools = functions};
     hearth_status st = hearth_chat_tokenize(served->chat, c->at, c->n - (size_t)goes_on, &o, ids, n, &err);
     free(variables);
     if (st != HEARTH_OK) {
@@ -133,6 +149,26 @@ bool chat_prompt_make(const served_model *served, const conversation *c, const c
     hearth_free(*ids);
     *ids = NULL;
     return false;
+}
+
+void chat_count(served_model *served, call *c, conversation *m, const chat_variables *v, char *functions,
+                const char *object, problem *p)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    json_line l;
+    if (!p->status && chat_prompt_make(served, m, v, functions, &ids, &n, p)) {
+        if (json_line_begin(&l)) {
+            if (object) json_word(&l.j, "object", object);
+            json_uint(&l.j, "input_tokens", n);
+        }
+        call_line(c, &l);
+    } else {
+        call_problem(c, p);
+    }
+    hearth_free(ids);
+    free(functions);
+    conversation_free(m);
 }
 
 void chat_start(generation *g, conversation *c, const chat_variables *v, problem *p)

@@ -1,20 +1,10 @@
 /* POST /v1/completions: how texts go on. */
-#include "serve/api/generation.h"
+#include "serve/api/openai.h"
+#include "serve/api/progress.h"
 
 enum { USUAL_TOKENS = 16 }; /* OpenAI's default */
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
-
-static bool begin_line(const generation *g, json_line *l)
-{
-    if (!json_line_begin(l)) return false;
-    json_word(&l->j, "id", g->name);
-    json_word(&l->j, "object", "text_completion");
-    json_int(&l->j, "created", g->created);
-    json_word(&l->j, "model", g->served->id);
-    json_word(&l->j, "system_fingerprint", g->served->digest);
-    return true;
-}
 
 static void write_choice(json *j, choice *c, const char *text, size_t n, bool is_last)
 {
@@ -27,29 +17,29 @@ static void write_choice(json *j, choice *c, const char *text, size_t n, bool is
     json_close(j, '}');
 }
 
-static void write_usage(json *j, const generation *g)
-{
-    size_t n_prompt = generation_n_prompt(g), n_generated = generation_n_generated(g);
-    json_open_compact(j, "usage", '{');
-    json_uint(j, "prompt_tokens", n_prompt);
-    json_uint(j, "completion_tokens", n_generated);
-    json_uint(j, "total_tokens", n_prompt + n_generated);
-    json_open_compact(j, "prompt_tokens_details", '{');
-    json_uint(j, "cached_tokens", generation_n_cached(g));
-    json_close(j, '}');
-    json_close(j, '}');
-}
-
 static void send_choice(choice *c, const char *text, size_t n, bool is_last)
 {
     generation *g = c->generation;
     json_line l;
-    if (begin_line(g, &l)) {
+    if (openai_begin(g, &l, "text_completion")) {
         json_open_compact(&l.j, "choices", '[');
         write_choice(&l.j, c, text, n, is_last);
         json_close(&l.j, ']');
         if (g->include_usage) json_put_null(&l.j, "usage"); /* the last event has it */
-        if (is_last) generation_write_timings(&l.j, g);
+        if (is_last || generation_tells_timings(g)) generation_write_timings(&l.j, g);
+    }
+    generation_send(g, NULL, &l);
+}
+
+static void send_progress(choice *c, const hearth_request_progress *progress)
+{
+    generation *g = c->generation;
+    json_line l;
+    if (openai_begin(g, &l, "text_completion")) {
+        json_open_compact(&l.j, "choices", '[');
+        write_choice(&l.j, c, "", 0, false);
+        json_close(&l.j, ']');
+        progress_write(&l.j, g, progress);
     }
     generation_send(g, NULL, &l);
 }
@@ -61,31 +51,19 @@ static void send_part(choice *c, hearth_answer_kind kind, const char *text, size
 }
 static void end_choice(choice *c) { send_choice(c, "", 0, true); }
 
-static void end_stream(generation *g)
-{
-    json_line l;
-    if (g->include_usage) {
-        if (begin_line(g, &l)) {
-            json_open_compact(&l.j, "choices", '[');
-            json_close(&l.j, ']');
-            write_usage(&l.j, g);
-        }
-        generation_send(g, NULL, &l);
-    }
-    if (!call_send(g->call, "data: [DONE]\n\n", 14)) g->is_broken = true;
-}
+static void end_stream(generation *g) { openai_end_stream(g, "text_completion"); }
 
 static void answer_whole(generation *g)
 {
     json_line l;
-    if (begin_line(g, &l)) {
+    if (openai_begin(g, &l, "text_completion")) {
         json_open_compact(&l.j, "choices", '[');
         for (size_t i = 0; i < g->prompts.n * g->n_choice; i++) {
             choice *c = &g->choices[i];
             write_choice(&l.j, c, c->text.bytes ? c->text.bytes : "", c->text.n, true);
         }
         json_close(&l.j, ']');
-        write_usage(&l.j, g);
+        openai_write_usage(&l.j, g);
         generation_write_timings(&l.j, g);
     }
     call_line(g->call, &l);
@@ -93,6 +71,7 @@ static void answer_whole(generation *g)
 
 static const answer_format format = {.prefix = "cmpl-",
                                      .part = send_part,
+                                     .progress = send_progress,
                                      .end_choice = end_choice,
                                      .end = end_stream,
                                      .whole = answer_whole,

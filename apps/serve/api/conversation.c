@@ -19,8 +19,8 @@ bool conversation_own(conversation *c, char *text)
     return true;
 }
 
-/* Claude Code begins its system prompt with a line that is another one in each request, for its makers' accounts: with it
- * no two requests would begin alike, and nothing of an earlier one could be used again. */
+/* Claude Code begins its system prompt with a line that is another one in each request, for its makers' accounts:
+ * with it no two requests would begin alike, and nothing of an earlier one could be used again. */
 static size_t billing_size(const char *text, size_t n)
 {
     static const char header[] = "x-anthropic-billing-header:";
@@ -101,12 +101,6 @@ void turn_drop(assistant_turn *t)
 
 /* ---- contents -------------------------------------------------------------------------------------------- */
 
-static bool no_memory(fields *f)
-{
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
-}
-
 /* Whether a list like "text|input_text" has the word. */
 static bool has_word(const char *list, const char *word, size_t n)
 {
@@ -125,7 +119,7 @@ static bool read_part(fields *f, const char *types, buffer *text)
     if (!has_word(types, type, n_type))
         return fields_fail(f, "type", "parts of type text alone are supported by this model");
     if (!fields_need_text(f, "text", &part, &n)) return false;
-    return buffer_add(text, part, n) || no_memory(f);
+    return buffer_add(text, part, n) || fields_no_memory(f);
 }
 
 bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **out,
@@ -151,7 +145,7 @@ bool content_read(fields *f, const char *name, const char *types, conversation *
     if (!ok || !text.bytes) return ok;
     *out = text.bytes;
     *n = text.n;
-    return conversation_own(owner, text.bytes) || no_memory(f);
+    return conversation_own(owner, text.bytes) || fields_no_memory(f);
 }
 
 /* ---- OpenAI's messages ------------------------------------------------------------------------------------- */
@@ -204,7 +198,7 @@ static bool read_call(fields *f, json *j)
     else if (!fields_text(&inner, "arguments", &arguments, &n)) return false;
     if (object) {
         char *written = json_in_write(object);
-        if (!written) return no_memory(f);
+        if (!written) return fields_no_memory(f);
         call_write(j, id, name, NULL, written);
         free(written);
         return true;
@@ -262,10 +256,10 @@ static bool read_message(fields *f, conversation *c)
     }
     bool has_members = json_in_count(calls) > 0 || fields_value(f, "name") ||
                        fields_value(f, "tool_call_id") || fields_value(f, "reasoning_content");
-    if (!has_members) return conversation_add(c, role, content, n, NULL) || no_memory(f);
-    if (!json_line_begin(&members)) return no_memory(f);
+    if (!has_members) return conversation_add(c, role, content, n, NULL) || fields_no_memory(f);
+    if (!json_line_begin(&members)) return fields_no_memory(f);
     if (read_members(f, calls, &members.j))
-        return conversation_add(c, role, content, n, &members) || no_memory(f);
+        return conversation_add(c, role, content, n, &members) || fields_no_memory(f);
     char *line;
     if (json_line_end(&members, &line, &n)) free(line);
     return false;

@@ -15,17 +15,17 @@ typedef struct conversation {
     bool keeps_billing; /* a billing header at the beginning of a system's text stays in it */
 } conversation;
 
-/* One message more; its texts live as long as the conversation. members: a line that was begun, which this ends; NULL:
- * it has none. False: memory ran out. */
+/* One message more; its texts live as long as the conversation. members: a line that was begun, which this ends;
+ * NULL: it has none. False: memory ran out. */
 bool conversation_add(conversation *c, const char *role, const char *content, size_t n, json_line *members);
 /* A text that the conversation frees. False, and it is freed: NULL, or memory ran out. */
 bool conversation_own(conversation *c, char *text);
 void conversation_free(conversation *c);
 
-/* Reads the field "messages" of OpenAI's chat API, which Ollama's has as well: roles system, developer (as system), user,
- * assistant, tool and function (as tool); contents that are a text, null, or an array of text parts; calls of functions,
- * their ids, names, reasoning. Arguments of calls are a text, or an object as Ollama has them. False: f->problem says
- * why. */
+/* Reads the field "messages" of OpenAI's chat API, which Ollama's has as well: roles system, developer (as system),
+ * user, assistant, tool and function (as tool); contents that are a text, null, or an array of text parts; calls of
+ * functions, their ids, names, reasoning. Arguments of calls are a text, or an object as Ollama has them. False:
+ * f->problem says why. */
 bool conversation_read(fields *f, conversation *out);
 
 /* The text of a value that is a text or an array of objects with the member "text" and one of the types, a list like

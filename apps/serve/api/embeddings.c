@@ -1,5 +1,5 @@
-/* POST /v1/embeddings, and Ollama's /api/embed: texts as vectors of length 1. A vector is what the last layer makes of the
- * tokens, pooled as the file says: their mean, the first or the last; without a word in the file the last. */
+/* POST /v1/embeddings, and Ollama's /api/embed: texts as vectors of length 1. A vector is what the last layer makes
+ * of the tokens, pooled as the file says: their mean, the first or the last; without a word in the file the last. */
 #define _GNU_SOURCE
 #include "serve/api/prompts.h"
 
@@ -40,7 +40,8 @@ static void free_embedding(embedding *m)
     free(m);
 }
 
-/* ---- answers ----------------------------------------------------------------------------------------------------- */
+/* ---- answers
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* Little-endian float32, as clients of OpenAI's read it. */
 static void write_base64(json *j, const char *key, const float *v, uint32_t n)
@@ -107,7 +108,8 @@ static void write_ollama(json *j, const embedding *m)
     json_uint(j, "prompt_eval_count", count_tokens(m));
 }
 
-/* ---- evaluation -------------------------------------------------------------------------------------------------- */
+/* ---- evaluation
+ * -------------------------------------------------------------------------------------------------- */
 
 static hearth_status add_row(void *user, size_t i, const float *row, hearth_error *err)
 {
@@ -185,7 +187,8 @@ static bool go_on(task *t)
     return false;
 }
 
-/* ---- requests ---------------------------------------------------------------------------------------------------- */
+/* ---- requests
+ * ---------------------------------------------------------------------------------------------------- */
 
 static bool read_pooling(fields *f, embedding *m)
 {
@@ -224,9 +227,7 @@ static bool read_all(fields *f, embedding *m)
     m->n_dim = (uint32_t)n_dim;
     m->sum = calloc(m->served->info.d_model, sizeof *m->sum);
     m->vectors = calloc(m->inputs.n * m->n_dim, sizeof *m->vectors);
-    if (m->sum && m->vectors) return true;
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
+    return (m->sum && m->vectors) || fields_no_memory(f);
 }
 
 static void run(served_model *served, call *c, bool is_ollama)

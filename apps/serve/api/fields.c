@@ -93,6 +93,12 @@ bool fields_fail(fields *f, const char *name, const char *format, ...)
     return false;
 }
 
+bool fields_no_memory(fields *f)
+{
+    problem_set(f->problem, 503, "", "out of memory");
+    return false;
+}
+
 const json_in *fields_value(const fields *f, const char *name)
 {
     const json_in *v = json_in_member(f->object, name);

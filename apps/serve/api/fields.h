@@ -24,6 +24,9 @@ bool fields_ok(const fields *f);
 /* Notes an error at a field (name "": the object itself). Returns false. */
 bool fields_fail(fields *f, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Memory ran out. Returns false. */
+bool fields_no_memory(fields *f);
+
 /* The value of a field; NULL: absent or null. */
 const json_in *fields_value(const fields *f, const char *name);
 /* Each leaves *value as it is if the field is absent. False: it is of another kind. */

@@ -4,12 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool no_memory(fields *f)
-{
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
-}
-
 /* Letters, digits, and - _ . : / */
 static bool check_name(fields *f, const char *name, size_t n)
 {
@@ -30,7 +24,7 @@ static bool write_function(fields *f, const function_shape *shape, const char *n
     if (!fields_text(f, "description", &description, &n) || !fields_object(f, shape->parameters, &parameters))
         return false;
     char *schema = parameters ? json_in_write(parameters) : NULL;
-    if (parameters && !schema) return no_memory(f);
+    if (parameters && !schema) return fields_no_memory(f);
     json_open_compact(j, NULL, '{');
     json_word(j, "type", "function");
     json_open_compact(j, "function", '{');
@@ -89,11 +83,11 @@ bool functions_list(fields *f, const function_shape *shape, const char *only, ch
     if (json_in_count(tools) > MAX_FUNCTIONS)
         return fields_fail(f, shape->field, "%zu tools; at most %d are taken", json_in_count(tools),
                            MAX_FUNCTIONS);
-    if (!json_array_begin(&l)) return no_memory(f);
+    if (!json_array_begin(&l)) return fields_no_memory(f);
     bool ok = true;
     for (size_t i = 0; ok && i < json_in_count(tools); i++)
         ok = fields_at(f, shape->field, tools, i, &item) && write_item(&item, shape, only, &l.j, &n_written);
-    if (!json_array_end(&l, &line, &n)) return no_memory(f);
+    if (!json_array_end(&l, &line, &n)) return fields_no_memory(f);
     if (!ok || n_written == 0) {
         free(line);
         return ok;
@@ -140,7 +134,8 @@ static bool choose_word(fields *f, const char *word, function_choice *out)
     return true;
 }
 
-/* {"type": "function", "function": {"name"}}, {"type": "function", "name"}, or allowed tools, of which the mode counts */
+/* {"type": "function", "function": {"name"}}, {"type": "function", "name"}, or allowed tools, of which the mode
+ * counts */
 static bool choose_object(fields *f, const json_in *object, function_choice *out)
 {
     fields inner = {.object = object, .path = "tool_choice", .problem = f->problem};

@@ -21,8 +21,8 @@ typedef struct function_choice {
     const char *field; /* for messages */
 } function_choice;
 
-/* Reads the functions of a request by their shape; then what is wanted of them. Sets functions, one_call and constraint of the
- * generation. False: f->problem says why. */
+/* Reads the functions of a request by their shape; then what is wanted of them. Sets functions, one_call and
+ * constraint of the generation. False: f->problem says why. */
 bool functions_read(fields *f, const function_shape *shape, const function_choice *wanted, generation *g);
 /* The functions alone, or the one of a name, as JSON: *out is freed with free; NULL: there is none. */
 bool functions_list(fields *f, const function_shape *shape, const char *only, char **out);

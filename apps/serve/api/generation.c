@@ -3,6 +3,7 @@
 #include "serve/api/generation.h"
 
 #include "base/clock.h"
+#include "serve/api/progress.h"
 #include "serve/api/prompt_scores.h"
 
 #include <stdio.h>
@@ -136,6 +137,11 @@ void generation_write_timings(json *j, const generation *g)
     }
     json_close(j, '}');
     json_uint(j, "seed", g->sampler.seed);
+}
+
+bool generation_tells_timings(const generation *g)
+{
+    return g->each_timings && generation_n_generated(g) > 0;
 }
 
 /* ---- events of a stream --------------------------------------------------------------------------------------- */
@@ -293,12 +299,8 @@ static void unlink_generation(generation *g)
     *at = g->next;
 }
 
-static void fail(generation *g)
+static void send_problem(generation *g)
 {
-    if (!g->is_streaming) {
-        call_problem(g->call, &g->problem);
-        return;
-    }
     size_t n;
     char *body = problem_json(&g->problem, g->call->form, &n);
     const char *before = g->call->form == FORM_OPENAI      ? "data: "
@@ -306,6 +308,16 @@ static void fail(generation *g)
                                                            : "";
     send_text(g, before, "", "", body, n, g->call->form == FORM_OLLAMA ? "" : "\n");
     free(body);
+}
+
+static void fail(generation *g)
+{
+    if (!g->is_streaming) {
+        call_problem(g->call, &g->problem);
+        return;
+    }
+    if (g->format->fail) g->format->fail(g);
+    else send_problem(g);
     call_end(g->call);
 }
 
@@ -353,6 +365,7 @@ static void take_token(choice *c, const hearth_request_event *e)
         g->first_ns = now, figures_add_seconds(&seen->first_token, now - g->call->submit_ns);
     else if (g->n_choice * g->prompts.n == 1) figures_add_seconds(&seen->next_token, now - g->last_ns);
     g->last_ns = now;
+    if (c->n_generated == 0 && progress_is_wanted(g)) progress_complete(c);
     c->n_generated++;
     if (!logprobs_add(&c->probs, e->logits, g->served->info.n_vocab, e->token) ||
         hearth_answer_push(c->answer, e->token, &why) != HEARTH_OK)
@@ -576,6 +589,7 @@ uint64_t generations_tend(served_model *served)
             cancel_late(g);
         } else {
             pause(g, call_is_paused(g->call));
+            if (progress_is_wanted(g)) progress_look(g);
             if (g->scores) go_on_scoring(g), next_ns = now;
             else if (g->n_begun < generation_count(g)) begin_others(g);
             if (end_ns < next_ns) next_ns = end_ns;

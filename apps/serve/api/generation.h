@@ -1,6 +1,6 @@
-/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls of
- * functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the engine
- * thread. */
+/* What the model writes for one request: from its fields to the events of the scheduler, as reasoning, text and calls
+ * of functions, in one choice or several, whole or as a stream. What the answer looks like is its format's. On the
+ * engine thread. */
 #ifndef HEARTH_APPS_SERVE_API_GENERATION_H
 #define HEARTH_APPS_SERVE_API_GENERATION_H
 
@@ -15,16 +15,19 @@ enum { MAX_STOPS = 16, MAX_STOP_SIZE = 256, MAX_CHOICES = 8, MAX_PROMPTS = 64 };
 typedef struct generation generation;
 typedef struct choice choice;
 
-/* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each sends
- * what it has by generation_send. */
+/* Whole answers and streams in the form of one API. Functions of a stream may be NULL: it has no such event. Each
+ * sends what it has by generation_send. */
 typedef struct answer_format {
     const char *prefix; /* of the answer's id */
     void (*begin)(choice *c);
     /* More of a choice, in its last part: n bytes of text or reasoning; the name of a function, or a part of its
      * arguments. */
     void (*part)(choice *c, hearth_answer_kind kind, const char *text, size_t n);
+    /* More of the prompt of a choice was evaluated. */
+    void (*progress)(choice *c, const hearth_request_progress *progress);
     void (*end_choice)(choice *c);
     void (*end)(generation *g);
+    void (*fail)(generation *g);  /* the last event, if there is a problem; NULL: the usual one of its form */
     void (*whole)(generation *g); /* ends the call */
     uint32_t max_token;           /* if the request names none; 0: no limit */
     bool continues;               /* the text goes on where the prompt ends: it may begin with a space */
@@ -70,7 +73,8 @@ struct choice {
     logprobs probs;
     const char *stop; /* the stop string that was found */
     size_t n_stop;
-    bool is_stopped;
+    bool is_stopped, has_progress;
+    uint32_t n_evaluated; /* of the prompt, as a stream was told; has_progress: it was */
     hearth_draft_stats draft;
     size_t i_prompt, n_generated, n_reasoning, n_cached; /* n_reasoning: of the generated tokens */
 };
@@ -89,7 +93,8 @@ struct generation {
     hearth_logit_bias *biases;    /* of the sampler */
     uint32_t max_token, n_choice; /* for each prompt */
     bool ignore_end, is_stream, include_usage, echo;
-    bool is_plain; /* of Ollama's API: a text, not a message */
+    bool each_progress, each_timings; /* a stream tells of the prompt; each part has the timings so far */
+    bool is_plain;                    /* of Ollama's API: a text, not a message */
     wanted_constraint constraint;
     logprobs probs;  /* what is wanted of them */
     char *functions; /* JSON; NULL: none may be called */
@@ -114,6 +119,8 @@ bool generation_read(generation *g, fields *f);
 /* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */
 void sampling_read(generation *g, fields *f);
 void stops_read(generation *g, fields *f, const char *name);
+/* return_progress and timings_per_token of llama.cpp's server. */
+bool progress_read(generation *g, fields *f);
 /* Asks the scheduler for all choices of all prompts. */
 void generation_start(generation *g);
 /* Frees one that was not started, whose call has ended. */
@@ -121,8 +128,8 @@ void generation_free(generation *g);
 /* Ends the call by what is wrong with it. */
 void generation_refuse(generation *g, const problem *p);
 
-/* Sends an event of the stream: a line of JSON with "data: " before it, and with "event: NAME" if the name is not NULL.
- * generation_send_line: the line alone. Both free it. */
+/* Sends an event of the stream: a line of JSON with "data: " before it, and with "event: NAME" if the name is not
+ * NULL. generation_send_line: the line alone. Both free it. */
 void generation_send(generation *g, const char *name, json_line *l);
 void generation_send_line(generation *g, json_line *l);
 
@@ -132,16 +139,18 @@ size_t generation_n_prompt(const generation *g);
 size_t generation_n_generated(const generation *g);
 size_t generation_n_cached(const generation *g);
 size_t generation_n_reasoning(const generation *g);
-/* The member "timings", with the names of llama.cpp's server. */
+/* The members "timings", with the names of llama.cpp's server, and "seed". */
 void generation_write_timings(json *j, const generation *g);
+/* Whether they stand in a part that is not the last. */
+bool generation_tells_timings(const generation *g);
 /* "stop" */
 const char *finish_word(finish_reason f);
 
 uint64_t random_number(void);
 
-/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone, and
- * pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one does
- * (UINT64_MAX: none). */
+/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone,
+ * and pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one
+ * does (UINT64_MAX: none). */
 uint64_t generations_tend(served_model *served);
 void generations_cancel_all(served_model *served);
 

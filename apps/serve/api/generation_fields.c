@@ -75,7 +75,7 @@ static void read_biases(fields *f, generation *g)
         return;
     }
     g->biases = l.at = calloc(n + 1, sizeof *l.at);
-    if (!l.at) problem_set(f->problem, 503, "", "out of memory");
+    if (!l.at) fields_no_memory(f);
     else if (json_in_each(object, add_bias, &l)) g->sampler.bias = l.at, g->sampler.n_bias = l.n;
 }
 
@@ -128,6 +128,12 @@ static void read_stream(fields *f, generation *g)
     fields_bool(&inner, "include_usage", &g->include_usage);
 }
 
+bool progress_read(generation *g, fields *f)
+{
+    return fields_bool(f, "return_progress", &g->each_progress) &&
+           fields_bool(f, "timings_per_token", &g->each_timings);
+}
+
 bool generation_read(generation *g, fields *f)
 {
     int64_t max = g->format->max_token, newer = 0, n_choice = 1;
@@ -140,6 +146,7 @@ bool generation_read(generation *g, fields *f)
     fields_bool(f, "ignore_eos", &g->ignore_end);
     stops_read(g, f, "stop");
     read_stream(f, g);
+    progress_read(g, f);
     refuse_others(f);
     return response_format_read(f, &g->constraint);
 }

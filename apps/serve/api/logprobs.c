@@ -65,7 +65,8 @@ bool logprobs_add(logprobs *l, const float *logits, size_t n_vocab, int32_t id)
     return true;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+/* ---- JSON
+ * -------------------------------------------------------------------------------------------------------- */
 
 static const char *piece_of(const hearth_model *model, int32_t id, size_t *n)
 {

@@ -179,13 +179,7 @@ static const answer_format format = {.prefix = "msg_",
                                      .end_choice = end_choice,
                                      .whole = answer_whole};
 
-/* ---- blocks of the request ----------------------------------------------------------------------------------------- */
-
-static bool no_memory(fields *f)
-{
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
-}
+/* ---- blocks of the request --------------------------------------------------------------------------------------- */
 
 /* {"type": "tool_use", "id", "name", "input"} */
 static bool read_use(fields *f, assistant_turn *t)
@@ -199,7 +193,7 @@ static bool read_use(fields *f, assistant_turn *t)
     char *object = input ? json_in_write(input) : NULL;
     bool ok = (!input || object) && turn_call(t, id, name, NULL, object ? object : "{}");
     free(object);
-    return ok || no_memory(f);
+    return ok || fields_no_memory(f);
 }
 
 /* Blocks of the assistant's are one message. A second text is added to the first. */
@@ -216,7 +210,7 @@ static bool read_assistant_block(fields *f, const char *type, assistant_turn *t,
     if (strcmp(type, "redacted_thinking") == 0) return true;
     if (strcmp(type, "text") != 0)
         return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this model", type);
-    return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || no_memory(f));
+    return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || fields_no_memory(f));
 }
 
 static bool read_result(fields *f, conversation *c)
@@ -226,9 +220,9 @@ static bool read_result(fields *f, conversation *c)
     json_line members;
     if (!fields_need_text(f, "tool_use_id", &id, &n_id)) return false;
     if (fields_value(f, "content") && !content_read(f, "content", "text", c, &content, &n)) return false;
-    if (!json_line_begin(&members)) return no_memory(f);
+    if (!json_line_begin(&members)) return fields_no_memory(f);
     json_text(&members.j, "tool_call_id", id, n_id);
-    return conversation_add(c, "tool", content, n, &members) || no_memory(f);
+    return conversation_add(c, "tool", content, n, &members) || fields_no_memory(f);
 }
 
 /* Results of calls come before the rest of what the user says. */
@@ -239,14 +233,14 @@ static bool read_user_block(fields *f, const char *type, conversation *c, buffer
     if (strcmp(type, "tool_result") == 0) return read_result(f, c);
     if (strcmp(type, "text") != 0)
         return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this model", type);
-    return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || no_memory(f));
+    return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || fields_no_memory(f));
 }
 
 static bool end_text(fields *f, buffer *text, conversation *c, const char **out, size_t *n)
 {
     *out = text->bytes ? text->bytes : "";
     *n = text->n;
-    return !text->bytes || conversation_own(c, text->bytes) || no_memory(f);
+    return !text->bytes || conversation_own(c, text->bytes) || fields_no_memory(f);
 }
 
 static bool read_blocks(fields *f, const json_in *blocks, bool is_user, conversation *c)
@@ -267,8 +261,8 @@ static bool read_blocks(fields *f, const json_in *blocks, bool is_user, conversa
     else ok = end_text(f, &text, c, &t.text, &t.n_text);
     t.has_text = t.n_text > 0;
     if (ok && is_user && (t.has_text || !has_result))
-        ok = conversation_add(c, "user", t.text, t.n_text, NULL) || no_memory(f);
-    if (ok && !is_user) ok = turn_end(&t) || no_memory(f);
+        ok = conversation_add(c, "user", t.text, t.n_text, NULL) || fields_no_memory(f);
+    if (ok && !is_user) ok = turn_end(&t) || fields_no_memory(f);
     turn_drop(&t);
     return ok;
 }
@@ -290,7 +284,7 @@ static bool read_message(fields *f, conversation *c)
                              : strcmp(role, "system") == 0 ? "system"
                                                            : "assistant",
                              text, n, NULL) ||
-            no_memory(f));
+            fields_no_memory(f));
 }
 
 /* A text or blocks of text; a block that is the billing header alone is left out. */
@@ -300,7 +294,7 @@ static bool read_system(fields *f, conversation *c)
     size_t n;
     if (!fields_value(f, "system")) return true;
     if (!content_read(f, "system", "text", c, &text, &n)) return false;
-    return n == 0 || conversation_add(c, "system", text, n, NULL) || no_memory(f);
+    return n == 0 || conversation_add(c, "system", text, n, NULL) || fields_no_memory(f);
 }
 
 static bool read_messages(fields *f, conversation *c)
@@ -317,7 +311,7 @@ static bool read_messages(fields *f, conversation *c)
     return ok;
 }
 
-/* ---- requests ---------------------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static const function_shape functions_shape = {
     .field = "tools", .parameters = "input_schema", .tolerant = true};
@@ -397,20 +391,10 @@ void count_tokens_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    json_line l;
     json_in *document = fields_read(c, &f, &p);
     if (document && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
-        functions_list(&f, &functions_shape, NULL, &functions) && read_messages(&f, &m) &&
-        chat_prompt_make(served, &m, &v, functions, &ids, &n, &p)) {
-        if (json_line_begin(&l)) json_uint(&l.j, "input_tokens", n);
-        call_line(c, &l);
-    } else {
-        call_problem(c, &p);
-    }
-    hearth_free(ids);
-    free(functions);
-    conversation_free(&m);
+        functions_list(&f, &functions_shape, NULL, &functions))
+        read_messages(&f, &m);
+    chat_count(served, c, &m, &v, functions, NULL, &p);
     json_in_free(document);
 }

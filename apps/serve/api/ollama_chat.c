@@ -10,7 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- answers ----------------------------------------------------------------------------------------------------- */
+/* ---- answers
+ * ----------------------------------------------------------------------------------------------------- */
 
 static bool begin_line(const generation *g, json_line *l)
 {
@@ -128,7 +129,8 @@ static void answer_whole(generation *g)
 static const answer_format format = {
     .prefix = "ollama-", .part = send_part, .end_choice = end_choice, .whole = answer_whole};
 
-/* ---- requests ---------------------------------------------------------------------------------------------------- */
+/* ---- requests
+ * ---------------------------------------------------------------------------------------------------- */
 
 static bool read_format(fields *f, generation *g)
 {

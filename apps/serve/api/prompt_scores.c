@@ -1,5 +1,5 @@
-/* Evaluates prompts in sessions of their own. What comes of a token is what the scheduler would have computed: results do
- * not depend on how tokens are divided into steps. */
+/* Evaluates prompts in sessions of their own. What comes of a token is what the scheduler would have computed:
+ * results do not depend on how tokens are divided into steps. */
 #include "serve/api/prompt_scores.h"
 
 #include <stdlib.h>

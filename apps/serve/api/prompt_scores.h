@@ -1,5 +1,5 @@
-/* Log probabilities of the tokens of prompts, for completions that repeat them (echo). The scheduler computes logits of
- * the last token of a prompt alone, so prompts are evaluated here before, in parts between its steps. */
+/* Log probabilities of the tokens of prompts, for completions that repeat them (echo). The scheduler computes logits
+ * of the last token of a prompt alone, so prompts are evaluated here before, in parts between its steps. */
 #ifndef HEARTH_APPS_SERVE_API_PROMPT_SCORES_H
 #define HEARTH_APPS_SERVE_API_PROMPT_SCORES_H
 

@@ -24,19 +24,13 @@ void prompt_list_free(prompt_list *l)
     *l = (prompt_list){0};
 }
 
-static bool no_memory(fields *f)
-{
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
-}
-
 static bool add_ids(fields *f, const served_model *served, const char *name, const json_in *array,
                     prompt_list *out)
 {
     uint32_t n_vocab = served->info.n_vocab;
     size_t n = json_in_count(array);
     int32_t *ids = hth_alloc(n, sizeof *ids);
-    if (!ids) return no_memory(f);
+    if (!ids) return fields_no_memory(f);
     for (size_t i = 0; i < n; i++) {
         const json_in *v = json_in_at(array, i);
         int64_t id = json_in_kind_of(v) == JSON_IN_INTEGER ? json_in_integer(v) : -1;
@@ -46,7 +40,7 @@ static bool add_ids(fields *f, const served_model *served, const char *name, con
         }
         ids[i] = (int32_t)id;
     }
-    return prompt_list_add(out, ids, n, NULL, 0) || no_memory(f);
+    return prompt_list_add(out, ids, n, NULL, 0) || fields_no_memory(f);
 }
 
 static bool add_text(fields *f, const served_model *served, const json_in *value, prompt_list *out)
@@ -56,7 +50,7 @@ static bool add_text(fields *f, const served_model *served, const json_in *value
     size_t n_text, n;
     const char *text = json_in_bytes(value, &n_text);
     if (hearth_tokenize(served->model, text, n_text, HEARTH_ADD_SPECIAL, &ids, &n, &err) == HEARTH_OK)
-        return prompt_list_add(out, ids, n, text, n_text) || no_memory(f);
+        return prompt_list_add(out, ids, n, text, n_text) || fields_no_memory(f);
     problem_of_error(f->problem, &err);
     return false;
 }

@@ -1,8 +1,9 @@
-/* POST /v1/responses: OpenAI's newer API, without state. Each request has the whole conversation as items; the answer has
- * items too: reasoning, messages, calls of functions. */
+/* POST /v1/responses: OpenAI's newer API, without state. Each request has the whole conversation as items; the answer
+ * has items too: reasoning, messages, calls of functions. */
 #define _GNU_SOURCE
 #include "serve/api/chat_prompt.h"
 #include "serve/api/functions.h"
+#include "serve/api/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,14 +76,38 @@ static void write_item(json *j, const char *key, choice *c, size_t i, item_statu
 
 /* ---- the response ------------------------------------------------------------------------------------------- */
 
-/* A field of the request as it came, or a word. */
-static void write_field(json *j, const generation *g, const char *name, const char *otherwise)
+/* A member of the request as it came, or a word. */
+static void write_member(json *j, const json_in *object, const char *name, const char *otherwise)
 {
-    const json_in *v = json_in_member(g->document, name);
+    const json_in *v = json_in_member(object, name);
     char *text = v && json_in_kind_of(v) != JSON_IN_NULL ? json_in_write(v) : NULL;
     if (text) json_raw(j, name, text, strlen(text));
     else json_raw(j, name, otherwise, strlen(otherwise));
     free(text);
+}
+
+static void write_field(json *j, const generation *g, const char *name, const char *otherwise)
+{
+    write_member(j, g->document, name, otherwise);
+}
+
+/* Their members are all there, as some clients check. */
+static void write_text_options(json *j, const generation *g)
+{
+    const json_in *text = json_in_member(g->document, "text");
+    json_open_compact(j, "text", '{');
+    write_member(j, text, "format", "{\"type\": \"text\"}");
+    write_member(j, text, "verbosity", "\"medium\"");
+    json_close(j, '}');
+}
+
+static void write_reasoning_options(json *j, const generation *g)
+{
+    const json_in *reasoning = json_in_member(g->document, "reasoning");
+    json_open_compact(j, "reasoning", '{');
+    write_member(j, reasoning, "effort", "null");
+    write_member(j, reasoning, "summary", "null");
+    json_close(j, '}');
 }
 
 /* The functions of the request, with all members. */
@@ -133,9 +158,9 @@ static void write_request(json *j, const generation *g)
     write_field(j, g, "metadata", "{}");
     write_field(j, g, "parallel_tool_calls", "true");
     write_field(j, g, "prompt_cache_key", "null");
-    write_field(j, g, "reasoning", "null");
+    write_reasoning_options(j, g);
     write_field(j, g, "safety_identifier", "null");
-    write_field(j, g, "text", "{\"format\": {\"type\": \"text\"}}");
+    write_text_options(j, g);
     write_field(j, g, "tool_choice", "\"auto\"");
     write_field(j, g, "top_logprobs", "0");
     write_field(j, g, "truncation", "\"disabled\"");
@@ -197,8 +222,22 @@ static void send_state(generation *g, const char *type, bool is_over)
         json_open_compact(&l.j, "response", '{');
         write_members(&l.j, g, is_over);
         json_close(&l.j, '}');
+        if (is_over && g->each_timings) generation_write_timings(&l.j, g);
     }
     generation_send(g, type, &l);
+}
+
+static void send_progress(choice *c, const hearth_request_progress *progress)
+{
+    json_line l;
+    static const char type[] = "response.in_progress";
+    if (begin_event(c->generation, &l, type)) {
+        json_open_compact(&l.j, "response", '{');
+        write_members(&l.j, c->generation, false);
+        json_close(&l.j, '}');
+        progress_write(&l.j, c->generation, progress);
+    }
+    generation_send(c->generation, type, &l);
 }
 
 static void begin_stream(choice *c)
@@ -286,6 +325,7 @@ static void send_part(choice *c, hearth_answer_kind kind, const char *text, size
         json_text(&l.j, "delta", text, n);
         if (kind == HEARTH_ANSWER_TEXT)
             logprobs_write_list(&l.j, "logprobs", &c->probs, c->generation->served->model);
+        if (generation_tells_timings(c->generation)) generation_write_timings(&l.j, c->generation);
     }
     generation_send(c->generation, types[kind], &l);
 }
@@ -295,6 +335,13 @@ static void end_choice(choice *c)
     generation *g = c->generation;
     if (g->n_opened > 0) close_part(c);
     send_state(g, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed", true);
+}
+
+static void send_failure(generation *g)
+{
+    json_line l;
+    if (begin_event(g, &l, "error")) problem_write(&l.j, &g->problem);
+    generation_send(g, "error", &l);
 }
 
 static void answer_whole(generation *g)
@@ -307,16 +354,12 @@ static void answer_whole(generation *g)
 static const answer_format format = {.prefix = "resp_",
                                      .begin = begin_stream,
                                      .part = send_part,
+                                     .progress = send_progress,
                                      .end_choice = end_choice,
+                                     .fail = send_failure,
                                      .whole = answer_whole};
 
 /* ---- items of the request ---------------------------------------------------------------------------------------- */
-
-static bool no_memory(fields *f)
-{
-    problem_set(f->problem, 503, "", "out of memory");
-    return false;
-}
 
 static const char text_types[] = "input_text|output_text|text|summary_text|reasoning_text|refusal";
 
@@ -330,7 +373,7 @@ static bool read_message(fields *f, assistant_turn *t)
         !content_read(f, "content", text_types, t->owner, &content, &n))
         return false;
     if (strcmp(role, "assistant") == 0) {
-        if ((t->has_text || t->has_calls) && !turn_end(t)) return no_memory(f);
+        if ((t->has_text || t->has_calls) && !turn_end(t)) return fields_no_memory(f);
         t->text = content, t->n_text = n, t->has_text = true;
         return true;
     }
@@ -338,7 +381,7 @@ static bool read_message(fields *f, assistant_turn *t)
         if (strcmp(role, roles[i]) == 0)
             return (turn_end(t) &&
                     conversation_add(t->owner, i == 0 ? "user" : "system", content, n, NULL)) ||
-                   no_memory(f);
+                   fields_no_memory(f);
     return fields_fail(f, "role", "one of user, assistant, system, developer is expected");
 }
 
@@ -355,7 +398,7 @@ static bool read_call(fields *f, assistant_turn *t)
     bool ok = json_in_kind_of(parsed) == JSON_IN_OBJECT;
     json_in_free(parsed);
     if (!ok) return fields_fail(f, "arguments", "a text with a JSON object is expected");
-    return turn_call(t, id, name, arguments, NULL) || no_memory(f);
+    return turn_call(t, id, name, arguments, NULL) || fields_no_memory(f);
 }
 
 static bool read_result(fields *f, assistant_turn *t)
@@ -366,9 +409,9 @@ static bool read_result(fields *f, assistant_turn *t)
     if (!fields_need_text(f, "call_id", &id, &n_id) ||
         !content_read(f, "output", text_types, t->owner, &output, &n))
         return false;
-    if (!turn_end(t) || !json_line_begin(&members)) return no_memory(f);
+    if (!turn_end(t) || !json_line_begin(&members)) return fields_no_memory(f);
     json_text(&members.j, "tool_call_id", id, n_id);
-    return conversation_add(t->owner, "tool", output, n, &members) || no_memory(f);
+    return conversation_add(t->owner, "tool", output, n, &members) || fields_no_memory(f);
 }
 
 /* Reasoning belongs to what follows it. */
@@ -376,7 +419,7 @@ static bool read_reasoning(fields *f, assistant_turn *t)
 {
     const char *text = "";
     size_t n = 0;
-    if (!turn_end(t)) return no_memory(f);
+    if (!turn_end(t)) return fields_no_memory(f);
     if (fields_value(f, "content") && !content_read(f, "content", text_types, t->owner, &text, &n))
         return false;
     if (n == 0) return true; /* a summary, or what is encrypted: nothing for the model */
@@ -404,10 +447,10 @@ static bool read_input(fields *f, conversation *c)
     fields item;
     assistant_turn t = {.owner = c};
     if (!fields_text(f, "instructions", &text, &n)) return false;
-    if (text && n > 0 && !conversation_add(c, "system", text, n, NULL)) return no_memory(f);
+    if (text && n > 0 && !conversation_add(c, "system", text, n, NULL)) return fields_no_memory(f);
     if (json_in_kind_of(input) == JSON_IN_TEXT) {
         text = json_in_bytes(input, &n);
-        return conversation_add(c, "user", text, n, NULL) || no_memory(f);
+        return conversation_add(c, "user", text, n, NULL) || fields_no_memory(f);
     }
     if (json_in_kind_of(input) != JSON_IN_ARRAY)
         return fields_fail(f, "input", "a text or an array of items is expected, not %s",
@@ -417,13 +460,13 @@ static bool read_input(fields *f, conversation *c)
     bool ok = true;
     for (size_t i = 0; ok && i < json_in_count(input); i++)
         ok = fields_at(f, "input", input, i, &item) && read_item(&item, &t);
-    if (ok && !turn_end(&t)) ok = no_memory(f);
+    if (ok && !turn_end(&t)) ok = fields_no_memory(f);
     turn_drop(&t);
     /* Clients ask with an empty input whether the server is there. */
-    return ok && (c->n > 0 || conversation_add(c, "user", "", 0, NULL) || no_memory(f));
+    return ok && (c->n > 0 || conversation_add(c, "user", "", 0, NULL) || fields_no_memory(f));
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------------------ */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 /* What would need a server that remembers. */
 static bool refuse_state(fields *f)
@@ -437,28 +480,36 @@ static bool refuse_state(fields *f)
            (!background || fields_fail(f, "background", "is not supported: send the full input and wait"));
 }
 
+static bool read_effort(fields *f, chat_variables *v)
+{
+    const json_in *reasoning;
+    if (!fields_object(f, "reasoning", &reasoning)) return false;
+    fields inner = {.object = reasoning, .path = "reasoning", .problem = f->problem};
+    return !reasoning || effort_read(&inner, "effort", v);
+}
+
 static bool read_options(fields *f, generation *g, chat_variables *v)
 {
-    const json_in *text, *format_in = NULL, *reasoning;
+    const json_in *text, *format_in = NULL;
     int64_t max = 0, n_top = 0;
     sampling_read(g, f);
     stops_read(g, f, "stop");
     if (!fields_int(f, "max_output_tokens", 1, UINT32_MAX, &max) ||
-        !fields_bool(f, "stream", &g->is_stream) || !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) ||
-        !fields_object(f, "text", &text) || !fields_object(f, "reasoning", &reasoning))
+        !fields_bool(f, "stream", &g->is_stream) || !progress_read(g, f) ||
+        !fields_int(f, "top_logprobs", 0, MAX_TOP, &n_top) || !fields_object(f, "text", &text) ||
+        !read_effort(f, v))
         return false;
     g->max_token = (uint32_t)max;
     g->probs = (logprobs){.wanted = n_top > 0, .n_top = (uint32_t)n_top};
     fields inner = {.object = text, .path = "text", .problem = f->problem};
     if (text && !fields_object(&inner, "format", &format_in)) return false;
-    if (format_in && !response_format_read_object(f, format_in, "text.format", &g->constraint)) return false;
-    inner = (fields){.object = reasoning, .path = "reasoning", .problem = f->problem};
-    return !reasoning || effort_read(&inner, "effort", v);
+    return !format_in || response_format_read_object(f, format_in, "text.format", &g->constraint);
 }
+
+static const function_shape shape = {.field = "tools", .parameters = "parameters", .tolerant = true};
 
 static bool read_functions(fields *f, generation *g)
 {
-    static const function_shape shape = {.field = "tools", .parameters = "parameters", .tolerant = true};
     function_choice wanted;
     return function_choice_read(f, &wanted) && functions_read(f, &shape, &wanted, g);
 }
@@ -481,4 +532,21 @@ void responses_run(void *user, call *c)
         read_functions(&f, g))
         read_input(&f, &m);
     chat_start(g, &m, &v, &p);
+}
+
+/* POST /v1/responses/input_tokens: how many the prompt of such a request has. */
+void responses_count_run(void *user, call *c)
+{
+    served_model *served = user;
+    fields f;
+    problem p;
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
+    chat_variables v = {0};
+    char *functions = NULL;
+    json_in *document = fields_read(c, &f, &p);
+    if (document && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
+        functions_list(&f, &shape, NULL, &functions))
+        read_input(&f, &m);
+    chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
+    json_in_free(document);
 }

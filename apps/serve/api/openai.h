@@ -1,0 +1,13 @@
+/* What answers of OpenAI's two older APIs, chat completions and completions, have in common. */
+#ifndef HEARTH_APPS_SERVE_API_OPENAI_H
+#define HEARTH_APPS_SERVE_API_OPENAI_H
+
+#include "serve/api/generation.h"
+
+/* Begins an object with the members of all: id, object, created, model, system_fingerprint. False: memory ran out. */
+bool openai_begin(const generation *g, json_line *l, const char *object);
+void openai_write_usage(json *j, const generation *g);
+/* The usage, if it is wanted, and the end of a stream. */
+void openai_end_stream(generation *g, const char *object);
+
+#endif

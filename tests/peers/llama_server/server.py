@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Starts `hearth serve` by the command line of llama.cpp's llama-server: what its tests have as LLAMA_SERVER_BIN_PATH.
+
+HEARTH is the program, HEARTH_STORIES260K the model of most of those tests (ggml-org/test-model-stories260K), which also
+takes the place of the BERT model of those about embeddings. An option of a thing that Hearth does not have is refused
+with status 3; one that changes speed alone is left out. HEARTH_PEERS_WORK is a folder for models with another template.
+"""
+import hashlib
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path[:0] = [os.path.join(ROOT, "tests", "data")]
+sys.dont_write_bytecode = True
+
+STORIES = ("ggml-org/test-model-stories260K", "tinyllamas/stories260K.gguf", "bert-bge-small/ggml-model-f16.gguf")
+IGNORED = {"--offline", "--jinja", "--no-jinja", "--cont-batching", "--embedding", "--metrics", "--slots", "--no-slots",
+           "--no-mmproj", "--no-cache-idle-slots", "--verbose"}
+IGNORED_VALUES = {"--temp", "--seed", "--batch-size", "--ubatch-size", "--n-gpu-layers", "-fa", "--cache-ram", "--n-predict"}
+POOLING = {"mean": 1, "cls": 2, "last": 3}
+FORMATS = {  # what llama.cpp means by these names
+    "chatml": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+              "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "llama3": "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content | trim }}<|eot_id|>"
+              "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
+    "command-r": "{% for m in messages %}<|START_OF_TURN_TOKEN|><|{{ 'CHATBOT' if m.role == 'assistant' else m.role | upper }}"
+                 "_TOKEN|>{{ m.content | trim }}<|END_OF_TURN_TOKEN|>{% endfor %}"
+                 "{% if add_generation_prompt %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}",
+}
+
+
+def refuse(words):
+    print(f"hearth does not have this: {words}", file=sys.stderr)
+    sys.exit(3)
+
+
+def read_options(words):
+    options, i = {}, 0
+    while i < len(words):
+        word = words[i]
+        if word in IGNORED or word in ("--kv-unified",):
+            options[word] = True
+            i += 1
+        else:
+            if i + 1 == len(words):
+                refuse(word)
+            options[word] = words[i + 1]
+            i += 2
+    return options
+
+
+def with_metadata(model, template, pooling):
+    """A copy of the model with that chat template and pooling, which ours takes from the file alone."""
+    try:
+        import gguf
+    except ModuleNotFoundError:  # a Python of another origin may lie before Debian's, which has python3-numpy
+        if sys.executable == "/usr/bin/python3":
+            raise
+        os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
+    name = hashlib.sha256(f"{pooling} {template}".encode()).hexdigest()[:16] + ".gguf"
+    path = os.path.join(os.environ["HEARTH_PEERS_WORK"], name)
+    if not os.path.exists(path):
+        file = gguf.read(model)
+        file.kv["tokenizer.chat_template"] = (gguf.STR, template)
+        file.kv["llama.pooling_type"] = (gguf.U32, pooling)
+        with open(path + ".part", "wb") as f:
+            f.write(file.to_bytes())
+        os.rename(path + ".part", path)
+    return path
+
+
+def model_of(options):
+    names = options.pop("--hf-repo", None), options.pop("--hf-file", None)
+    if "--model" in options or (names[1] or names[0]) not in STORIES:
+        refuse(f"the model {options.get('--model') or names}")
+    model, template = os.environ["HEARTH_STORIES260K"], FORMATS["chatml"]
+    if "--chat-template-file" in options:
+        with open(options.pop("--chat-template-file"), encoding="utf-8") as f:
+            template = f.read()
+    elif "--chat-template" in options:
+        template = options.pop("--chat-template")
+        template = FORMATS.get(template, template)
+    pooling = options.pop("--pooling", "last")
+    if pooling not in POOLING:
+        refuse(f"pooling {pooling}")
+    return with_metadata(model, template, POOLING[pooling])
+
+
+def main():
+    options = read_options(sys.argv[1:])
+    environment = {**os.environ, "HEARTH_API_KEY": options.pop("--api-key", "")}
+    command = [os.environ["HEARTH"], "serve", model_of(options), "--gpu", "none"]
+    slots = int(options.pop("--parallel", 4))
+    context = int(options.pop("--ctx-size", 512))
+    command += ["--parallel", str(slots), "--ctx", str(context if options.pop("--kv-unified", None) else context // slots)]
+    for theirs, ours in (("--port", "--port"), ("--alias", "--alias"), ("--threads", "--threads"), ("-ctk", "--kv")):
+        if theirs in options:
+            command += [ours, options.pop(theirs)]
+    host = options.pop("--host", "127.0.0.1")
+    if host != "127.0.0.1,::1":  # ours without the option
+        command += ["--host", host]
+    if options.pop("--reasoning", "auto") != "auto" or options.pop("--reasoning-format", "deepseek") != "deepseek":
+        refuse("reasoning that is switched for the whole server")
+    left = [o for o in options if o not in IGNORED and o not in IGNORED_VALUES]
+    if left:
+        refuse(", ".join(left))
+    os.execve(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    main()
