@@ -15,17 +15,26 @@ int drafts_check(const args *a)
     return 0;
 }
 
-bool drafts_open(const args *a, hearth_draft_options *options, hearth_model **model)
+hearth_status drafts_try_open(const args *a, hearth_draft_options *options, hearth_model **model,
+                              hearth_error *err)
 {
     uint64_t n = args_uint(a, "speculate", UINT64_MAX);
     *options = (hearth_draft_options){.n_draft = n == UINT64_MAX ? HEARTH_DRAFT_AUTO : (uint32_t)n};
     *model = NULL;
-    if (!args_has(a, "draft")) return true;
+    if (!args_has(a, "draft")) return HEARTH_OK;
     hearth_model_options o = hearth_model_defaults();
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
-    if (!open_model_as(a, args_text(a, "draft", NULL), &o, model)) return false;
+    hearth_status st = try_open_model(a, args_text(a, "draft", NULL), &o, model, err);
     options->model = *model;
-    return true;
+    return st;
+}
+
+bool drafts_open(const args *a, hearth_draft_options *options, hearth_model **model)
+{
+    hearth_error err;
+    if (drafts_try_open(a, options, model, &err) == HEARTH_OK) return true;
+    report(&err);
+    return false;
 }
 
 bool drafts_use(hearth_session *session, const hearth_draft_options *options, const hearth_sampler *sampler)

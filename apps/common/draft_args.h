@@ -20,6 +20,9 @@
 int drafts_check(const args *a);
 /* What the options ask for. *model: that of --draft, which the caller closes, or NULL. False: an error was reported. */
 bool drafts_open(const args *a, hearth_draft_options *options, hearth_model **model);
+/* The same; the error is the caller's. */
+hearth_status drafts_try_open(const args *a, hearth_draft_options *options, hearth_model **model,
+                              hearth_error *err);
 /* A session with the options; sampler: that of its text. False: an error was reported. */
 bool drafts_use(hearth_session *session, const hearth_draft_options *options, const hearth_sampler *sampler);
 /* For --stats, after a text; nothing if no draft was evaluated. */

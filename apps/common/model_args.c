@@ -20,12 +20,14 @@ const option_spec model_options[] = {
     OPT_UINT("ctx", 'c', "N", 0, 16777216, "context; 0: as trained; if not given, at most 4096"),
     OPT_CHOICE("kv", 0, "TYPE", "f16|f32|q8_0", "KV cache: f16, f32, or q8_0, which is approximate"),
     OPT_FLAG("bf16-dot", 0,
-             "compute prompts of BF16 weights in bf16: approximate; --io mmap, --no-repack and --batch 1 may change "
-     "bits",
+             "compute prompts of BF16 weights in bf16: approximate; --io mmap, --no-repack and --batch 1 may "
+             "change "
+             "bits",
              ADVANCED),
     OPT_FLAG("mmap", 0, "the same as --io mmap", ADVANCED),
     OPT_SIZE("ram", 0, "BYTES", 1, 9e18, "limit of memory: 8G, auto; other weights are read"),
-    OPT_TEXT("io", 0, "HOW", "how weights are read: auto, uring, pread, sim:DISK; mmap: the file is mapped", ADVANCED),
+    OPT_TEXT("io", 0, "HOW", "how weights are read: auto, uring, pread, sim:DISK; mmap: the file is mapped",
+             ADVANCED),
     OPT_FLAG("no-repack", 0, "weights in the file's order: same text, slower", ADVANCED),
     OPT_CHOICE("selector", 0, "S", "auto|dense|gate|predictor|threshold",
                "neuron selector: auto, dense, gate, ..."),
@@ -87,7 +89,10 @@ hearth_selector wanted_selector(const args *a)
 }
 
 /* NULL: as HEARTH_IO says. */
-static const char *wanted_io(const args *a) { return args_has(a, "mmap") ? "mmap" : args_text(a, "io", NULL); }
+static const char *wanted_io(const args *a)
+{
+    return args_has(a, "mmap") ? "mmap" : args_text(a, "io", NULL);
+}
 
 bool wants_mapping(const args *a)
 {
@@ -136,14 +141,22 @@ static uint64_t wanted_ram(const args *a, const char *path)
     return (ram == HEARTH_RAM_AUTO ? hth_engine_auto_limit(hth_memory_resident(), false) : ram) / 2;
 }
 
+/* Progress that is shown, and the caller's. */
+typedef struct reading {
+    progress shown;
+    hearth_progress_fn *fn;
+    void *user;
+} reading;
+
 static bool show_reading(void *user, uint64_t done, uint64_t total)
 {
-    progress_update(user, done, total);
-    return true;
+    reading *r = user;
+    progress_update(&r->shown, done, total);
+    return !r->fn || r->fn(r->user, done, total);
 }
 
-static hearth_model_options options_of(const args *a, const char *path, hearth_selector selector, const char *activation,
-                                       hearth_gpu_options gpu)
+static hearth_model_options options_of(const args *a, const char *path, hearth_selector selector,
+                                       const char *activation, hearth_gpu_options gpu)
 {
     hearth_model_options o = hearth_model_defaults();
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
@@ -163,31 +176,45 @@ static hearth_model_options options_of(const args *a, const char *path, hearth_s
 
 hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_position)
 {
-    return options_of(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, n_position));
+    return options_of(a, path, wanted_selector(a), args_text(a, "activation", NULL),
+                      gpu_options_of(a, n_position));
 }
 
 /* path NULL: the embedded model. dense_for: as hth_engine_open_dense. */
+static hearth_status open_path(const args *a, const char *path, hearth_model_options o, const char *dense_for,
+                               hearth_model **model, hearth_error *err)
+{
+    hearth_status st;
+    reading r = {.fn = o.progress, .user = o.progress_user};
+    progress_init(&r.shown, "reading", "MB", 1e6);
+    if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
+    o.cancel = interrupt_flag();
+    o.progress = show_reading;
+    o.progress_user = &r;
+    bool before = interrupt_at_once(true);
+    if (path) {
+        st = hth_engine_open_dense(path, &o, dense_for, model, err);
+    } else {
+        st = hearth_model_open_memory(embedded_model, embedded_model_size, EMBEDDED_NAME, &o, model, err);
+    }
+    interrupt_at_once(before);
+    progress_end(&r.shown);
+    return st;
+}
+
 static bool open_file(const args *a, const char *path, hearth_model_options o, const char *dense_for,
                       hearth_model **model)
 {
     hearth_error err;
-    hearth_status st;
-    progress p;
-    progress_init(&p, "reading", "MB", 1e6);
-    if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
-    o.cancel = interrupt_flag();
-    o.progress = show_reading;
-    o.progress_user = &p;
-    bool before = interrupt_at_once(true);
-    if (path) {
-        st = hth_engine_open_dense(path, &o, dense_for, model, &err);
-    } else {
-        st = hearth_model_open_memory(embedded_model, embedded_model_size, EMBEDDED_NAME, &o, model, &err);
-    }
-    interrupt_at_once(before);
-    progress_end(&p);
-    if (st != HEARTH_OK) report(&err);
-    return st == HEARTH_OK;
+    if (open_path(a, path, o, dense_for, model, &err) == HEARTH_OK) return true;
+    report(&err);
+    return false;
+}
+
+hearth_status try_open_model(const args *a, const char *path, const hearth_model_options *wanted,
+                             hearth_model **model, hearth_error *err)
+{
+    return open_path(a, path, *wanted, NULL, model, err);
 }
 
 bool open_model(const args *a, const char *path, hearth_model **model)
@@ -283,7 +310,10 @@ static int open_and_run(const args *a, hearth_selector selector, const char *wha
     return status;
 }
 
-int run_on_text(const args *a, text_run_fn *run) { return open_and_run(a, wanted_selector(a), NULL, NULL, run); }
+int run_on_text(const args *a, text_run_fn *run)
+{
+    return open_and_run(a, wanted_selector(a), NULL, NULL, run);
+}
 
 int run_on_neurons(const args *a, const char *what, text_run_fn *run)
 {
@@ -292,7 +322,8 @@ int run_on_neurons(const args *a, const char *what, text_run_fn *run)
 
 /* ---- references ----------------------------------------------------------------------- */
 
-bool open_reference(const args *a, const hearth_model *model, const hearth_session *mode, hearth_session **session)
+bool open_reference(const args *a, const hearth_model *model, const hearth_session *mode,
+                    hearth_session **session)
 {
     hearth_session_options o = session_options(a, 0);
     o.n_ctx = hearth_session_n_ctx(mode);

@@ -28,6 +28,9 @@ hearth_model_options wanted_model(const args *a, const char *path, uint32_t n_po
 bool open_model(const args *a, const char *path, hearth_model **model);
 /* The same with options of wanted_model, which the caller may have changed. */
 bool open_model_as(const args *a, const char *path, const hearth_model_options *wanted, hearth_model **model);
+/* The same; the error is the caller's. The progress of `wanted` is called too, and may cancel. */
+hearth_status try_open_model(const args *a, const char *path, const hearth_model_options *wanted,
+                             hearth_model **model, hearth_error *err);
 /* The context of -c; `otherwise` without -c; HEARTH_CTX_TRAINED for 0. */
 uint32_t args_context(const args *a, uint32_t otherwise);
 /* Session options from the common options. n_ctx_default 0: the library chooses. */
@@ -53,7 +56,8 @@ int run_on_neurons(const args *a, const char *what, text_run_fn *run);
 bool open_reference_model(const args *a, const char *path, hearth_model **model);
 /* Opens the same file again, on the CPU only. */
 bool open_on_cpu(const args *a, const char *path, hearth_model **model);
-bool open_reference(const args *a, const hearth_model *model, const hearth_session *mode, hearth_session **session);
+bool open_reference(const args *a, const hearth_model *model, const hearth_session *mode,
+                    hearth_session **session);
 /* Whether a session with the common options is the reference already. */
 bool is_reference(const args *a, const hearth_model *model);
 bool selector_is_approximate(hearth_selector selector);

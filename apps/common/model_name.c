@@ -10,7 +10,7 @@
 
 int resolve_model(const char *name, const char **path)
 {
-    enum { MAX_MODELS = 16 }; /* operands and options of one command that are models */
+    enum { MAX_MODELS = 80 }; /* operands and options of one command that are models */
     static char *resolved[MAX_MODELS];
     static size_t n;
     char found[HUB_PATH];

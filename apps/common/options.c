@@ -15,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_GIVEN = 256, MAX_OPERANDS = 8 };
+enum { MAX_GIVEN = 256, MAX_OPERANDS = 64 };
 
 typedef struct given {
     const option_spec *spec;
@@ -206,9 +206,10 @@ static int check_value(const option_spec *o, const char *value)
     case OPTION_UINT_LIST: return check_list(o, value);
     case OPTION_SIZE:
         if (!parse_size(value, &u) || (u == 0 && strcmp(value, "auto") != 0))
-            return usage_error("--%s '%s': expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or "
-                               "auto",
-                               o->name, value);
+            return usage_error(
+                "--%s '%s': expected bytes, at least 1, as 500M or 7.5g, with K, M, G, T or no unit; or "
+                "auto",
+                o->name, value);
         if ((double)u > o->max)
             return usage_error("--%s '%s': too large, expected at most %.0f bytes", o->name, value, o->max);
         return 0;
@@ -353,6 +354,7 @@ static int parse_option(args *a, int argc, char **argv, int *i)
 static unsigned count_operands(const command *c, bool required)
 {
     unsigned n = 0;
+    if (!required && strstr(c->operands, "...")) return MAX_OPERANDS;
     for (const char *p = c->operands; *p; p += strcspn(p, " "), p += *p == ' ') n += !required || *p != '[';
     return n;
 }
@@ -401,8 +403,11 @@ static int parse(args *a, int argc, char **argv)
 }
 
 /* Options that exclude each other. */
-static const char *const exclusive[][2] = {
-    {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"io", "mmap"}, {"quiet", "verbose"}};
+static const char *const exclusive[][2] = {{"gpu-layers", "placement"},
+                                           {"greedy", "temperature"},
+                                           {"ids", "pieces"},
+                                           {"io", "mmap"},
+                                           {"quiet", "verbose"}};
 
 static int check_exclusive(const args *a)
 {
@@ -422,9 +427,18 @@ static int check_simulated_disk(const args *a)
     if (!lists_word(readers, name, strlen(name)) || args_has(a, "ram")) return 0;
     const char *io = args_text(a, "io", "");
     if (!hth_disk_is_simulated(io)) return 0;
-    return usage_error("--io %s: a simulated disk needs --ram BYTES; without it the model is read whole, from the real "
-                       "one",
-                       io);
+    return usage_error(
+        "--io %s: a simulated disk needs --ram BYTES; without it the model is read whole, from the real "
+        "one",
+        io);
+}
+
+/* The last operand of a command may stand for more of its kind. */
+static bool names_model(const command *c, unsigned i)
+{
+    unsigned last = 0;
+    for (const char *p = c->operands; *p; p++) last += *p == ' ';
+    return c->models >> (i < last ? i : last) & 1;
 }
 
 /* Resolves names of models to paths. "-" is standard input if a command accepts it. */
@@ -432,7 +446,7 @@ static int resolve_models(args *a)
 {
     int bad = 0;
     for (unsigned i = 0; i < a->n_operand && !bad; i++)
-        if (a->command->models >> i & 1 && strcmp(a->operands[i], "-") != 0)
+        if (names_model(a->command, i) && strcmp(a->operands[i], "-") != 0)
             bad = resolve_model(a->operands[i], &a->operands[i]);
     for (size_t i = 0; i < a->n_given && !bad; i++)
         if (a->given[i].spec->flags & OPTION_MODEL)

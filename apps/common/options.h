@@ -68,7 +68,7 @@ typedef struct args args;
 
 typedef struct command {
     const char *name;
-    const char *operands; /* "[MODEL]", "IN OUT TYPE": words in brackets may be left out */
+    const char *operands; /* "[MODEL]", "IN OUT TYPE": words in brackets may be left out, and "[MODEL...]" repeated */
     const char *summary;          /* one line */
     const char *details;          /* some lines for --help and the man page */
     const char *example;          /* one command line */

@@ -313,6 +313,23 @@ hearth_status hub_find_models(hub_models *out, hearth_error *err)
     return HEARTH_OK;
 }
 
+hearth_status hub_list_folder(const char *folder, hub_models *out, hearth_error *err)
+{
+    search s = {.out = out};
+    *out = (hub_models){.n = 0};
+    DIR *opened = opendir(folder);
+    if (!opened) return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", folder, strerror(errno));
+    closedir(opened);
+    search_folder(&s, HUB_PLACE_FOLDER, 0, folder);
+    free(s.files);
+    if (s.is_out_of_memory) {
+        hub_free_models(out);
+        return hth_fail_memory(err, sizeof *out->at, "the list of models");
+    }
+    if (out->n > 0) qsort(out->at, out->n, sizeof *out->at, by_name);
+    return HEARTH_OK;
+}
+
 void hub_free_models(hub_models *models)
 {
     for (size_t i = 0; i < models->n; i++) {

@@ -42,6 +42,8 @@ typedef struct hub_models {
 /* Lists all GGUF models in those places, each file once. Only manifests are opened. A missing folder is empty.
  * MEMORY. */
 hearth_status hub_find_models(hub_models *out, hearth_error *err);
+/* The files of models that lie in a folder, sorted by name, as above. IO, MEMORY. */
+hearth_status hub_list_folder(const char *folder, hub_models *out, hearth_error *err);
 void hub_free_models(hub_models *models);
 
 /* Finds models by name or part of a name, ignoring case: those with exactly that name; if there are none, those

@@ -7,14 +7,14 @@
 
 #if HEARTH_SERVE
 
+#include "engine/engine.h"
 #include "serve/engine.h"
+#include "serve/model_list.h"
 #include "serve/notify.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #endif
@@ -29,7 +29,8 @@ static const option_spec options[] = {
     OPT_FLAG("insecure-no-key", 0, "let other machines ask without a key"),
     OPT_TEXT("cors-origin", 0, "URL", "pages of this origin may ask; repeatable", .flags = OPTION_REPEATS),
     OPT_TEXT("allow-host", 0, "NAME", "one more name of this host; repeatable", .flags = OPTION_REPEATS),
-    OPT_FLAG("check", 0, "check options, addresses and model, then end"),
+    OPT_FLAG("check", 0, "check options, addresses, models, then end"),
+    OPT_UINT("max-models", 0, "N", 1, 64, "models in memory at once; default 1"),
     OPT_UINT("parallel", 0, "N", 1, 256, "requests in a step; default 16"),
     DRAFT_OPTIONS,
     OPT_FILE("kv-dir", 0, "DIR", "keep the cache of requests there between runs"),
@@ -55,6 +56,8 @@ static const option_spec options[] = {
 #if HEARTH_SERVE
 
 enum { MAX_WAITING = 64 };
+/* As the scheduler chooses by itself. */
+enum { N_PARALLEL = 16, N_BATCH = 256, N_CONTEXT = 4 };
 #define KEPT_SIZE ((uint64_t)8 << 30)
 
 /* ---- options ------------------------------------------------------------------------------------------- */
@@ -134,52 +137,107 @@ static hearth_status check_exposure(const args *a, const server *s, access_rules
         server_addresses(s));
 }
 
-/* ---- the model ----------------------------------------------------------------------------------------- */
+/* ---- the models ---------------------------------------------------------------------------------------- */
 
-/* The file's name without what only tells that it is GGUF, and which part. */
-static void name_model(const char *path, char *id, size_t size)
+/* Memory is planned for the cache of the scheduler, and for its steps, which may have more tokens than a small cache. */
+static hearth_model_options wanted_of(const args *a, const served_model *m)
 {
-    const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
-    snprintf(id, size, "%s", name ? name : "storyteller");
-    size_t n = strlen(id);
-    if (n > 5 && strcmp(id + n - 5, ".gguf") == 0) id[n -= 5] = '\0';
-    char *part = n > 15 ? id + n - 15 : NULL; /* -00001-of-00003 */
-    if (part && part[0] == '-' && memcmp(part + 6, "-of-", 4) == 0) *part = '\0';
+    uint32_t n_batch = m->engine->scheduling.n_batch, n_ctx = m->facts.n_ctx;
+    uint32_t n_position = n_ctx <= UINT32_MAX / N_CONTEXT ? N_CONTEXT * n_ctx : n_ctx;
+    hearth_model_options o = wanted_model(a, m->path, n_position < n_batch ? n_batch : n_position);
+    o.gpu.n_batch = n_batch;
+    return o;
 }
 
-static int64_t time_of(const char *path)
+static bool may_load(void *user, uint64_t done, uint64_t total)
 {
-    struct stat info;
-    return path && stat(path, &info) == 0 ? (int64_t)info.st_mtime : (int64_t)time(NULL);
+    const engine *e = user;
+    (void)done, (void)total;
+    return !atomic_load(&e->stops);
 }
 
-static bool load(void *user, engine *e)
+static hearth_status load(void *user, served_model *m, hearth_error *err)
 {
     const args *a = user;
-    return open_model(a, args_operand(a, 0), &e->model) && drafts_open(a, &e->scheduling.draft, &e->draft);
+    hearth_model_options o = wanted_of(a, m);
+    o.progress = may_load, o.progress_user = m->engine;
+    hearth_status st = try_open_model(a, m->path, &o, &m->model, err);
+    return st == HEARTH_OK ? drafts_try_open(a, &m->scheduling.draft, &m->draft, err) : st;
 }
 
-static void say_ready(const engine *e)
+/* Without a limit of memory the system tells when it is opened. */
+static bool fits(void *user, const served_model *m)
 {
-    print_status("%s is ready (%s, %.1f M parameters%s; context %u; chat by: %s)", e->id,
-                 e->info.architecture, (double)e->info.n_parameter * 1e-6,
-                 e->info.synthetic ? ", synthetic weights" : "", engine_n_ctx(e),
-                 e->chat ? hearth_chat_name(e->chat) : "none");
-    notify_manager("READY=1");
+    const args *a = user;
+    hearth_model_options o = wanted_of(a, m);
+    hth_memory_division division;
+    hearth_model *opened;
+    hearth_error ignored;
+    if (o.ram == 0) return true;
+    if (hth_engine_open_divided(m->path, &o, &opened, &division, &ignored) != HEARTH_OK) return false;
+    bool fits = division.fits;
+    hth_memory_division_free(&division);
+    hearth_model_close(opened);
+    return fits;
+}
+
+static void say_loaded(const served_model *m)
+{
+    print_status("%s is ready (%s, %.1f M parameters%s; context %u; chat by: %s)", m->id,
+                 m->info.architecture, (double)m->info.n_parameter * 1e-6,
+                 m->info.synthetic ? ", synthetic weights" : "", served_model_n_ctx(m),
+                 m->chat ? hearth_chat_name(m->chat) : "none");
+}
+
+static void say_ready(void) { notify_manager("READY=1"); }
+
+static hearth_status list_models(const args *a, model_list *l, hearth_error *err)
+{
+    const char *path = args_operand(a, 0), *alias = args_text(a, "alias", NULL);
+    const hearth_model_options o = wanted_model(a, path, 0);
+    unsigned i = 0;
+    hearth_status st;
+    do st = model_list_add(l, path, err);
+    while (st == HEARTH_OK && path && (path = args_operand(a, ++i)) != NULL);
+    if (st == HEARTH_OK) st = model_list_finish(l, &o, err);
+    if (st == HEARTH_OK) st = model_list_keep(l, args_text(a, "kv-dir", NULL), err);
+    if (st != HEARTH_OK || !alias || l->n > 1) return st;
+    free(l->at[0].id);
+    l->at[0].id = strdup(alias);
+    return l->at[0].id ? HEARTH_OK : hth_fail_memory(err, strlen(alias), "a name");
+}
+
+/* What belongs to one model is refused with several. */
+static int check_single(const args *a, const model_list *l)
+{
+    static const char *const names[] = {"alias", "draft", "predictors", "thresholds"};
+    for (size_t i = 0; l->n > 1 && i < sizeof names / sizeof *names; i++)
+        if (args_has(a, names[i]))
+            return usage_error("--%s belongs to one model, and %zu are served", names[i], l->n);
+    return 0;
 }
 
 /* ---- the server ---------------------------------------------------------------------------------------- */
 
 static void log_request(const char *line) { print_status("%s", line); }
-static void say_stop(void) { notify_manager("STOPPING=1"); }
 
-static int check_model(const args *a, const server *s)
+static void stop(void *user)
 {
-    hearth_model *model;
-    if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
-    hearth_model_close(model);
-    print_requested("all is well: %s", server_addresses(s));
-    return 0;
+    engine_stop_loading(user);
+    notify_manager("STOPPING=1");
+}
+
+/* Opens all models as the server does, one after the other. */
+static int check_models(engine *e, const server *s)
+{
+    int status = 0;
+    for (size_t i = 0; i < e->n_model; i++) {
+        hearth_error err;
+        if (served_model_open(&e->models[i], &err) == HEARTH_OK) served_model_close(&e->models[i]);
+        else status = report(&err);
+    }
+    if (status == 0) print_requested("all is well: %s", server_addresses(s));
+    return status;
 }
 
 static int serve(server *s, engine *e)
@@ -192,41 +250,69 @@ static int serve(server *s, engine *e)
     return e->failed ? EXIT_OTHER : 0;
 }
 
-static int run(const args *a)
+static void read_scheduling(const args *a, engine *e)
+{
+    hearth_session_options session = session_options(a, 0);
+    hearth_scheduler_options *o = &e->scheduling;
+    bool has_batch = args_has(a, "batch");
+    *o = hearth_scheduler_defaults();
+    o->n_ctx = session.n_ctx, o->kv = session.kv, o->n_thread = session.n_thread;
+    o->n_batch = has_batch ? session.n_batch : N_BATCH;
+    o->n_running =
+        (uint32_t)args_uint(a, "parallel", has_batch && o->n_batch < N_PARALLEL ? o->n_batch : N_PARALLEL);
+}
+
+static void read_engine(const args *a, engine *e)
+{
+    read_scheduling(a, e);
+    e->max_loaded = (uint32_t)args_uint(a, "max-models", 1);
+    e->max_waiting = (uint32_t)args_uint(a, "max-waiting", MAX_WAITING);
+    e->keeps_billing = args_has(a, "keep-billing-header");
+    read_seconds(a, "max-request-seconds", &e->max_request_ns);
+    e->kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);
+}
+
+static int open_and_serve(const args *a, engine *e)
 {
     static access_rules rules; /* many keys */
-    static char id[256];
     hearth_error err;
     server *s = NULL;
-    engine e = {.load = load, .load_user = (void *)(uintptr_t)a, .on_ready = say_ready, .id = id};
-    if (drafts_check(a)) return EXIT_USAGE;
-    if (args_has(a, "unix-socket") && args_has(a, "host"))
-        return usage_error("--unix-socket and --host contradict each other; give one of them");
-    name_model(args_operand(a, 0), id, sizeof id);
-    e.id = args_text(a, "alias", id);
-    e.created = time_of(args_operand(a, 0));
-    hearth_session_options session = session_options(a, 0);
-    e.scheduling = hearth_scheduler_defaults();
-    e.scheduling.n_ctx = session.n_ctx, e.scheduling.kv = session.kv, e.scheduling.n_thread = session.n_thread;
-    e.scheduling.n_running = (uint32_t)args_uint(a, "parallel", 0);
-    e.max_waiting = (uint32_t)args_uint(a, "max-waiting", MAX_WAITING);
-    e.keeps_billing = args_has(a, "keep-billing-header");
-    read_seconds(a, "max-request-seconds", &e.max_request_ns);
-    e.kept = args_text(a, "kv-dir", NULL), e.kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);
     server_options o = {.limits = read_limits(a),
                         .routes = serve_routes,
                         .access = &rules,
-                        .call_user = &e,
+                        .call_user = e,
                         .log = log_request,
-                        .on_stop = say_stop,
+                        .on_stop = stop,
                         .on_cancel = interrupt_evaluations};
     hearth_status st = read_access(a, &rules, &err);
     if (st == HEARTH_OK) st = server_open(&o, &s, &err);
     if (st == HEARTH_OK) st = listen_as_asked(a, s, &err);
     if (st == HEARTH_OK) st = check_exposure(a, s, &rules, &err);
-    e.server = s;
-    int status = st != HEARTH_OK ? report(&err) : args_has(a, "check") ? check_model(a, s) : serve(s, &e);
+    e->server = s;
+    int status = st != HEARTH_OK ? report(&err) : args_has(a, "check") ? check_models(e, s) : serve(s, e);
     server_close(s);
+    return status;
+}
+
+static int run(const args *a)
+{
+    hearth_error err;
+    model_list models = {0};
+    engine e = {.load = load,
+                .fits = fits,
+                .user = (void *)(uintptr_t)a,
+                .on_loaded = say_loaded,
+                .on_ready = say_ready};
+    if (drafts_check(a)) return EXIT_USAGE;
+    if (args_has(a, "unix-socket") && args_has(a, "host"))
+        return usage_error("--unix-socket and --host contradict each other; give one of them");
+    read_engine(a, &e);
+    engine_init(&e);
+    int status = list_models(a, &models, &err) == HEARTH_OK ? check_single(a, &models) : report(&err);
+    e.models = models.at, e.n_model = models.n;
+    for (size_t i = 0; i < models.n; i++) models.at[i].engine = &e;
+    if (status == 0) status = open_and_serve(a, &e);
+    model_list_free(&models);
     return status;
 }
 
@@ -244,10 +330,11 @@ static int run(const args *a)
 
 const command command_serve = {
     .name = "serve",
-    .operands = "[MODEL]",
-    .summary = "serve a model over HTTP",
+    .operands = "[MODEL...]",
+    .summary = "serve models over HTTP",
     .details = "Answers at the paths of OpenAI's, llama.cpp's and Ollama's servers; at / is a\n"
-               "page to chat with the model and see it work.\n"
+               "page to chat with the model and see it work. MODEL is a file, a name, or a\n"
+               "folder of models; of several, requests choose one, which is then loaded.\n"
                "HEARTH_API_KEY is a key, as those of --api-key-file. SIGTERM and Ctrl-C let\n"
                "running requests end.\n",
     .example = "hearth serve model.gguf --port 8080",

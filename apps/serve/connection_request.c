@@ -29,8 +29,8 @@ void active_request_free(connection *c)
     server_count(c->server, r->i_route, r->status);
     if (!(r->route && r->route->is_quiet && r->status == 200))
         server_log(c->server, "%s %.200s %d%s %llu bytes %.1f ms %s", method, r->n_path > 0 ? r->path : "-",
-               r->status, r->is_sent ? "" : " (not ended)", (unsigned long long)r->n_sent,
-               hth_clock_since(r->start_ns) * 1e3, *r->id ? r->id : "-");
+                   r->status, r->is_sent ? "" : " (not ended)", (unsigned long long)r->n_sent,
+                   hth_clock_since(r->start_ns) * 1e3, *r->id ? r->id : "-");
     free(r->body.bytes);
     free(r);
 }

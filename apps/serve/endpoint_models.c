@@ -1,43 +1,53 @@
-/* GET /v1/models and /v1/models/{id}: the model, also while it is read; then without what its file says. */
+/* GET /v1/models and /v1/models/{id}: the models, loaded or not. */
 #include "serve/endpoints.h"
 
-#include <string.h>
-
-bool is_served(const engine *e, const char *name, size_t n, bool with_tag)
+void problem_no_model(problem *p, const engine *e, const char *name)
 {
-    static const char tag[] = ":latest";
-    size_t n_id = strlen(e->id), n_tag = sizeof tag - 1;
-    if (with_tag && n == n_id + n_tag && memcmp(name + n_id, tag, n_tag) == 0) n = n_id;
-    return n == n_id && memcmp(name, e->id, n) == 0;
+    if (e->n_model == 1)
+        problem_set(p, 404, "model", "the model '%.150s' was not found; %.150s is served", name,
+                    e->models[0].id);
+    else
+        problem_set(p, 404, "model",
+                    "the model '%.150s' was not found; %zu models are served, which /v1/models lists", name,
+                    e->n_model);
+    p->code = "model_not_found";
 }
 
-static void write_model(json *j, const request *r, const engine *e)
+static void write_model(json *j, const served_model *m)
 {
-    json_word(j, "id", e->id);
+    const model_facts *f = &m->facts;
+    json_word(j, "id", m->id);
     json_word(j, "object", "model");
-    json_int(j, "created", e->created);
+    json_int(j, "created", m->created);
     json_word(j, "owned_by", "hearth");
-    if (!server_is_ready(r->server)) return;
     json_open_compact(j, "meta", '{');
-    json_word(j, "architecture", e->info.architecture);
-    json_uint(j, "n_ctx", engine_n_ctx(e));
-    json_uint(j, "n_ctx_train", e->info.n_ctx_train);
-    json_uint(j, "n_embd", e->info.d_model);
-    json_uint(j, "n_vocab", e->info.n_vocab);
-    json_uint(j, "n_params", e->info.n_parameter);
-    json_uint(j, "size", e->info.weight_bytes);
+    json_bool(j, "loaded", m->is_loaded);
+    json_word(j, "architecture", f->architecture);
+    json_uint(j, "n_ctx", f->n_ctx);
+    json_uint(j, "n_ctx_train", f->n_ctx_train);
+    json_uint(j, "n_embd", f->d_model);
+    json_uint(j, "n_vocab", f->n_vocab);
+    json_uint(j, "n_params", f->n_parameter);
+    json_uint(j, "size", f->weight_size);
+    json_bool(j, "chat_template", f->has_chat);
+    json_bool(j, "synthetic_weights", f->is_synthetic);
     json_close(j, '}');
 }
 
 void models_answer(const request *r, reply *out)
 {
+    engine *e = server_user(r->server);
     json_line l;
     if (json_line_begin(&l)) {
         json_word(&l.j, "object", "list");
         json_open_compact(&l.j, "data", '[');
-        json_open_compact(&l.j, NULL, '{');
-        write_model(&l.j, r, server_user(r->server));
-        json_close(&l.j, '}');
+        engine_lock(e);
+        for (size_t i = 0; i < e->n_model; i++) {
+            json_open_compact(&l.j, NULL, '{');
+            write_model(&l.j, &e->models[i]);
+            json_close(&l.j, '}');
+        }
+        engine_unlock(e);
         json_close(&l.j, ']');
     }
     reply_line(out, &l);
@@ -45,15 +55,19 @@ void models_answer(const request *r, reply *out)
 
 void model_answer(const request *r, reply *out)
 {
-    const engine *e = server_user(r->server);
+    engine *e = server_user(r->server);
+    const served_model *m = engine_find(e, r->tail, r->n_tail, false);
     json_line l;
     problem p;
-    if (!is_served(e, r->tail, r->n_tail, false)) {
-        problem_set(&p, 404, "", "the model '%.200s' does not exist; %s is served", r->tail, e->id);
-        p.code = "model_not_found";
+    if (!m) {
+        problem_no_model(&p, e, r->tail);
         reply_problem(out, &p, FORM_OPENAI);
         return;
     }
-    if (json_line_begin(&l)) write_model(&l.j, r, e);
+    if (json_line_begin(&l)) {
+        engine_lock(e);
+        write_model(&l.j, m);
+        engine_unlock(e);
+    }
     reply_line(out, &l);
 }

@@ -4,53 +4,60 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-const char *chat_template_of(const engine *e, size_t *n)
+static void write_token(json *j, const char *key, const served_model *m, int32_t id)
 {
-    const hth_gguf_value *v = hth_gguf_find(e->model->file, "tokenizer.chat_template");
-    if (!v || v->type != HTH_GGUF_TEXT) return NULL;
-    *n = v->as.text.n;
-    return v->as.text.bytes;
-}
-
-static void write_token(json *j, const char *key, const engine *e, int32_t id)
-{
-    hth_str text = id < 0 ? (hth_str){"", 0} : hth_tokenizer_entry(e->model->tokenizer, id);
+    hth_str text = id < 0 ? (hth_str){"", 0} : hth_tokenizer_entry(m->model->tokenizer, id);
     json_text(j, key, text.bytes, text.n);
 }
 
-static void write_model(json *j, const engine *e)
+static void write_model(json *j, served_model *m)
 {
-    size_t n;
-    const char *source = chat_template_of(e, &n);
-    json_word(j, "model", e->id);
-    json_word(j, "architecture", e->info.architecture);
-    json_uint(j, "n_ctx", engine_n_ctx(e));
-    json_uint(j, "n_ctx_train", e->info.n_ctx_train);
-    json_uint(j, "n_vocab", e->info.n_vocab);
-    json_word(j, "selector", hearth_selector_name(e->info.selector));
-    json_bool(j, "synthetic_weights", e->info.synthetic);
-    if (e->model->tokenizer) {
-        write_token(j, "bos_token", e, hearth_token_bos(e->model));
-        write_token(j, "eos_token", e, hearth_token_eos(e->model));
+    json_word(j, "model", m->id);
+    json_word(j, "architecture", m->info.architecture);
+    json_uint(j, "n_ctx", m->facts.n_ctx);
+    json_uint(j, "n_ctx_train", m->info.n_ctx_train);
+    json_uint(j, "n_vocab", m->info.n_vocab);
+    json_word(j, "selector", hearth_selector_name(m->info.selector));
+    json_bool(j, "synthetic_weights", m->info.synthetic);
+    if (m->model->tokenizer) {
+        write_token(j, "bos_token", m, hearth_token_bos(m->model));
+        write_token(j, "eos_token", m, hearth_token_eos(m->model));
     }
-    if (e->chat) json_word(j, "chat_format", hearth_chat_name(e->chat));
-    if (source) json_text(j, "chat_template", source, n);
+    if (m->chat) json_word(j, "chat_format", hearth_chat_name(m->chat));
+    if (m->facts.chat_template) json_text(j, "chat_template", m->facts.chat_template, m->facts.n_template);
+    json_open_compact(j, "capabilities", '{');
+    json_bool(j, "tokenize", m->model->tokenizer != NULL);
+    json_bool(j, "chat_template", m->chat != NULL);
+    json_close(j, '}');
+}
+
+void write_loaded(json *j, const engine *e, void (*write)(json *j, served_model *m))
+{
+    served_model *first = engine_next_loaded(e, NULL);
+    if (!first) return;
+    write(j, first);
+    if (!engine_next_loaded(e, first)) return;
+    json_open_compact(j, "models", '[');
+    for (served_model *m = first; m; m = engine_next_loaded(e, m)) {
+        json_open_compact(j, NULL, '{');
+        write(j, m);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
 }
 
 void props_answer(const request *r, reply *out)
 {
-    const engine *e = server_user(r->server);
+    engine *e = server_user(r->server);
     json_line l;
     if (!need_model(r, out, FORM_OPENAI)) return;
     if (json_line_begin(&l)) {
-        json *j = &l.j;
-        json_word(j, "build_info", hearth_version());
-        json_word(j, "cpu", e->info.cpu);
-        write_model(j, e);
-        json_open_compact(j, "capabilities", '{');
-        json_bool(j, "tokenize", e->model->tokenizer != NULL);
-        json_bool(j, "chat_template", e->chat != NULL);
-        json_close(j, '}');
+        engine_lock(e);
+        const served_model *first = engine_next_loaded(e, NULL);
+        json_word(&l.j, "build_info", hearth_version());
+        if (first) json_word(&l.j, "cpu", first->info.cpu);
+        write_loaded(&l.j, e, write_model);
+        engine_unlock(e);
     }
     reply_line(out, &l);
 }

@@ -1,4 +1,5 @@
-/* The functions of the endpoints, one file each; serve_routes.c has their table. */
+/* The functions of the endpoints, one file each; serve_routes.c has their table. On the engine thread the user of a call is
+ * the model that it is for (served_model.h), on the network thread that of the server is the engine. */
 #ifndef HEARTH_APPS_SERVE_ENDPOINTS_H
 #define HEARTH_APPS_SERVE_ENDPOINTS_H
 
@@ -11,11 +12,13 @@ call_fn tokenize_run, detokenize_run, template_run, chat_run, completions_run, r
     responses_count_run, messages_run, count_tokens_run, ollama_show_run, ollama_chat_run,
     ollama_generate_run, embeddings_run, ollama_embed_run;
 
-/* endpoint_models.c: whether a client's name of a model is that of this server's; with tag: "ID:latest" too. */
-bool is_served(const engine *e, const char *name, size_t n, bool with_tag);
-/* Answers 503 and returns false while the model is still read. */
+/* endpoint_models.c: no model has that name. */
+void problem_no_model(problem *p, const engine *e, const char *name);
+/* Answers 503 and returns false while the first model is still read. */
 bool need_model(const request *r, reply *out, api_form form);
-/* The chat template in the model's file, n bytes; NULL: there is none. */
-const char *chat_template_of(const engine *e, size_t *n);
+
+/* endpoint_props.c, with the engine's lock held: what there is to write of the first model that is loaded; with several,
+ * of each of them in a member "models". */
+void write_loaded(json *j, const engine *e, void (*write)(json *j, served_model *m));
 
 #endif

@@ -3,86 +3,95 @@
 
 #include "base/thread.h"
 #include "common/output.h"
-#include "engine/engine.h"
 
-#include <stdio.h>
+void engine_init(engine *e) { pthread_mutex_init(&e->lock, NULL); }
+void engine_lock(engine *e) { pthread_mutex_lock(&e->lock); }
+void engine_unlock(engine *e) { pthread_mutex_unlock(&e->lock); }
 
-static bool open_all(engine *e)
+served_model *engine_next_loaded(const engine *e, const served_model *after)
+{
+    for (size_t i = after ? (size_t)(after - e->models) + 1 : 0; i < e->n_model; i++)
+        if (e->models[i].is_loaded) return &e->models[i];
+    return NULL;
+}
+
+served_model *engine_find(const engine *e, const char *name, size_t n, bool with_tag)
+{
+    for (size_t i = 0; i < e->n_model; i++)
+        if (served_model_is_called(&e->models[i], name, n, with_tag)) return &e->models[i];
+    return NULL;
+}
+
+/* False: it cannot be loaded, and there is no other one. */
+static bool begin_with(engine *e, served_model *first)
 {
     hearth_error err;
-    uint64_t hash;
-    if (!e->load(e->load_user, e)) return false;
-    if (hearth_scheduler_open(e->model, &e->scheduling, &e->scheduler, &err) != HEARTH_OK ||
-        (e->kept && hearth_scheduler_restore(e->scheduler, e->kept, &err) != HEARTH_OK)) {
-        report(&err);
-        return false;
-    }
-    hearth_model_get_info(e->model, &e->info);
-    if (hth_model_hash(e->model->file, &hash, &err) == HEARTH_OK)
-        snprintf(e->digest, sizeof e->digest, "%016llx", (unsigned long long)hash);
-    if (!live_figures_open(e)) {
-        report_text("out of memory");
-        return false;
-    }
-    /* A model without a chat template serves all that needs none. */
-    if (hearth_chat_open(e->model, NULL, &e->chat, &e->chat_error) != HEARTH_OK) e->chat = NULL;
+    hearth_status st = served_model_open(first, &err);
+    if (st != HEARTH_OK) report(&err);
+    if (st != HEARTH_OK && e->n_model == 1) return false;
+    server_set_ready(e->server);
+    if (st == HEARTH_OK) e->on_loaded(first);
+    e->on_ready();
     return true;
 }
 
-/* Saves what was kept, for the next run. */
-static void keep(const engine *e)
+/* Between two steps. Returns when it is to be done again. */
+static uint64_t tend(engine *e)
 {
-    hearth_error err;
-    if (e->kept && hearth_scheduler_save(e->scheduler, e->kept, e->kept_size, &err) != HEARTH_OK)
-        print_warning("the cache of requests was not saved: %s", err.message);
+    uint64_t next_ns = UINT64_MAX;
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) {
+        uint64_t end_ns = generations_tend(m);
+        if (tasks_go_on(&m->tasks)) end_ns = 0; /* do not wait */
+        if (end_ns < next_ns) next_ns = end_ns;
+        live_figures_take(m, false);
+    }
+    return next_ns;
+}
+
+/* A step of each model. False: none has one. */
+static bool step(engine *e)
+{
+    bool has_stepped = false;
+    hearth_scheduler_stats sum = e->ended;
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) {
+        has_stepped |= hearth_scheduler_step(m->scheduler);
+        const hearth_scheduler_stats stats = hearth_scheduler_get_stats(m->scheduler);
+        figures_add(&sum, &stats);
+    }
+    figures_update(&e->figures, &sum);
+    return has_stepped;
 }
 
 static void *run(void *arg)
 {
     engine *e = arg;
     exchange *x = server_exchange(e->server);
-    e->failed = !open_all(e);
+    e->failed = !begin_with(e, &e->models[0]);
     if (e->failed) {
         server_stop(e->server);
         return NULL;
     }
-    server_set_ready(e->server);
-    if (e->on_ready) e->on_ready(e);
     for (;;) {
         uint64_t seen = exchange_changes(x);
         clear_interrupt(); /* from here on a call that is cancelled ends the step */
-        for (call *c = exchange_take(x); c; c = exchange_take(x)) c->run(c->user, c);
-        uint64_t end_ns = generations_tend(e);
-        if (tasks_go_on(&e->tasks)) end_ns = 0; /* do not wait */
-        live_figures_take(e, false);
-        bool has_stepped = hearth_scheduler_step(e->scheduler);
-        const hearth_scheduler_stats stats = hearth_scheduler_get_stats(e->scheduler);
-        figures_update(&e->figures, &stats);
-        if (has_stepped) continue;
-        live_figures_take(e, true);
+        uint64_t late_ns = engine_run_calls(e), end_ns = tend(e);
+        if (step(e) || engine_can_go_on(e)) continue;
+        for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m))
+            live_figures_take(m, true);
         if (exchange_is_closed(x)) break;
-        exchange_wait(x, seen, end_ns);
+        exchange_wait(x, seen, late_ns < end_ns ? late_ns : end_ns);
     }
-    keep(e);
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) served_model_keep(m);
     return NULL;
 }
 
 bool engine_start(engine *e) { return hth_thread_start(&e->thread, run, e); }
+void engine_stop_loading(engine *e) { atomic_store(&e->stops, true); }
 
 void engine_stop(engine *e)
 {
     exchange_close(server_exchange(e->server));
     pthread_join(e->thread, NULL);
-    generations_cancel_all(e);
-    tasks_end(&e->tasks);
-    hearth_scheduler_close(e->scheduler);
-    hearth_chat_close(e->chat);
-    hearth_model_close(e->draft);
-    hearth_model_close(e->model);
-    live_figures_close(&e->live);
-}
-
-uint32_t engine_n_ctx(const engine *e)
-{
-    return hth_context_for(&e->model->model->hparams, e->scheduling.n_ctx);
+    engine_drop_calls(e);
+    for (size_t i = 0; i < e->n_model; i++) served_model_close(&e->models[i]);
 }

@@ -1,12 +1,11 @@
-/* The engine thread: it opens the model and runs the calls that need it, one after the other. Facts that the network
- * thread reports are fixed before the server is ready. */
+/* The engine thread: it loads models and runs the calls that need them, one after the other. With several models, calls
+ * wait in its queue while theirs is not loaded (model_turns.c). */
 #ifndef HEARTH_APPS_SERVE_ENGINE_H
 #define HEARTH_APPS_SERVE_ENGINE_H
 
 #include "serve/figures.h"
-#include "serve/live_figures.h"
+#include "serve/served_model.h"
 #include "serve/server.h"
-#include "serve/tasks.h"
 
 #include <hearth/hearth.h>
 #include <pthread.h>
@@ -14,40 +13,57 @@
 typedef struct engine {
     /* Set by the caller of engine_start. */
     server *server;
-    /* On the engine thread: opens model, and draft with its options in scheduling. False: an error was reported. */
-    bool (*load)(void *user, struct engine *e);
-    void *load_user;
-    void (*on_ready)(const struct engine *e); /* on the engine thread; NULL: none */
-    const char *id;                           /* of the model, for clients */
-    int64_t created;                          /* seconds since 1970 */
-    hearth_scheduler_options scheduling;      /* n_ctx: wanted; 0: as the library chooses */
-    uint32_t max_waiting;                     /* requests that wait for their turn */
-    uint64_t max_request_ns;                  /* from a request to the end of its answer; 0: no limit */
-    const char *kept; /* folder of what is kept between runs, of at most kept_size bytes; NULL */
-    uint64_t kept_size;
-    bool keeps_billing; /* conversation.h */
-    /* Of the engine thread; after server_is_ready also read by the network thread, which changes nothing. */
-    hearth_model *model, *draft; /* draft: NULL, or the model that makes drafts */
-    hearth_scheduler *scheduler;
-    struct generation *generations; /* answers that are being written */
-    task *tasks;
-    hearth_chat *chat;              /* NULL: chat_error says why */
-    hearth_error chat_error;
-    hearth_model_info info;
-    figures figures; /* of both threads, as figures.h says */
-    live_figures live;
-    char digest[17]; /* of the model's weights (hth_model_hash), for clients that compare models */
-    bool failed;     /* the model did not open */
+    served_model *models; /* [n_model] the first one is loaded at the start */
+    size_t n_model;
+    uint32_t max_loaded; /* models at once */
+    /* On the engine thread: opens the model, and its draft with options in scheduling. */
+    hearth_status (*load)(void *user, served_model *m, hearth_error *err);
+    /* Whether a model can have all of its weights in memory beside those that are loaded. */
+    bool (*fits)(void *user, const served_model *m);
+    void *user;
+    void (*on_loaded)(const served_model *m); /* on the engine thread */
+    void (*on_ready)(void);
+    hearth_scheduler_options scheduling; /* n_ctx: wanted; 0: as the library chooses */
+    uint32_t max_waiting;                /* requests that wait for their turn */
+    uint64_t max_request_ns;             /* from a request to the end of its answer; 0: no limit */
+    uint64_t kept_size;                  /* of what is kept between runs, in bytes, at most */
+    bool keeps_billing;                  /* conversation.h */
+    /* Of both threads. */
+    pthread_mutex_t
+        lock; /* the network thread holds it while it reads of models; the engine thread, to change which are
+                             loaded */
+    figures figures;    /* of all models, as figures.h says */
+    _Atomic bool stops; /* nothing more is loaded */
+    /* Of the engine thread. */
+    call *waiting; /* calls that were taken and wait for their models, the oldest first (call.next_queued) */
+    hearth_scheduler_stats ended; /* sums of models that were closed */
+    bool failed;                  /* the only model did not open */
     pthread_t thread;
 } engine;
 
-/* Calls server_set_ready when the model is open, or server_stop if it does not open. False: the system has no
- * thread. */
+void engine_init(engine *e);
+/* Calls server_set_ready when the first model is loaded, or server_stop if it is the only one and cannot be. False: the
+ * system has no thread. */
 bool engine_start(engine *e);
-/* After server_run: ends the thread and closes the model. */
+/* From the network thread, when the server begins to stop. */
+void engine_stop_loading(engine *e);
+/* After server_run: ends the thread and closes the models. */
 void engine_stop(engine *e);
 
-/* The positions of a context, as a session with these options would have them. */
-uint32_t engine_n_ctx(const engine *e);
+void engine_lock(engine *e);
+void engine_unlock(engine *e);
+/* The first loaded model after another one, or of all (NULL); NULL: there is none. With the lock held, or on the engine
+ * thread. */
+served_model *engine_next_loaded(const engine *e, const served_model *after);
+/* The model of a client's name; NULL: there is none. */
+served_model *engine_find(const engine *e, const char *name, size_t n, bool with_tag);
+
+/* model_turns.c, on the engine thread: takes all calls of the server; those whose model is loaded and whose turn it is
+ * run. Returns when the next one that waits has waited too long (UINT64_MAX: none). */
+uint64_t engine_run_calls(engine *e);
+/* Whether engine_run_calls would do more now, because a model has no requests any more. */
+bool engine_can_go_on(const engine *e);
+/* Ends the calls that wait, without an answer. */
+void engine_drop_calls(engine *e);
 
 #endif

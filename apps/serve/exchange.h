@@ -57,11 +57,11 @@ typedef struct event {
 struct call {
     /* Set before exchange_submit; the engine thread reads them. */
     call_fn *run;
-    void *user;
+    void *user;       /* which the engine thread may change */
     const char *path; /* of the route, for reports */
     char *body;       /* [n_body] of the request, and a NUL; freed with the call */
     size_t n_body;
-    unsigned i_key;     /* the client's API key, from 1; 0: it has none */
+    unsigned i_key; /* the client's API key, from 1; 0: it has none */
     api_form form;
     uint64_t submit_ns; /* by base/clock.h */
     /* Of both threads. */
@@ -72,7 +72,7 @@ struct call {
     /* Of the network thread. */
     void *connection;      /* NULL: gone */
     call *next, *previous; /* among all calls that are not over */
-    /* Of the queue. */
+    /* Of the queue; once taken, of the engine thread. */
     call *next_queued;
     event last; /* what ends the call needs no memory */
 };

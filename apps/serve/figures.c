@@ -18,6 +18,18 @@ static void add(histogram *h, const double *bounds, double value, uint64_t units
 void figures_add_seconds(histogram *h, uint64_t ns) { add(h, seconds_bounds, (double)ns * 1e-9, ns); }
 void figures_add_tokens(histogram *h, uint64_t n) { add(h, token_bounds, (double)n, n); }
 
+void figures_add(hearth_scheduler_stats *sum, const hearth_scheduler_stats *s)
+{
+    sum->n_prompt += s->n_prompt;
+    sum->n_cached += s->n_cached;
+    sum->n_generated += s->n_generated;
+    sum->n_preempted += s->n_preempted;
+    sum->draft.n_drafted += s->draft.n_drafted;
+    sum->draft.n_accepted += s->draft.n_accepted;
+    sum->n_page += s->n_page;
+    sum->n_page_used += s->n_page_used;
+}
+
 void figures_update(figures *f, const hearth_scheduler_stats *s)
 {
     f->n_prompt_token = s->n_prompt;

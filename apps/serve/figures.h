@@ -24,7 +24,9 @@ typedef struct figures {
 
 void figures_add_seconds(histogram *h, uint64_t ns);
 void figures_add_tokens(histogram *h, uint64_t n);
-void figures_update(figures *f, const hearth_scheduler_stats *s);
+/* Adds the counters of a model, and its requests and pages, to those of others. */
+void figures_add(hearth_scheduler_stats *sum, const hearth_scheduler_stats *s);
+void figures_update(figures *f, const hearth_scheduler_stats *sum);
 /* In the text format of Prometheus: what a figure is, and all of these. */
 void figures_describe(FILE *out, const char *name, const char *type, const char *help);
 void figures_write(const figures *f, FILE *out);

@@ -11,47 +11,49 @@
 
 static const uint64_t second = 1000000000u;
 
-bool live_figures_open(engine *e)
+bool live_figures_open(served_model *m)
 {
-    live_figures *f = &e->live;
+    live_figures *f = &m->live;
     pthread_mutex_init(&f->lock, NULL);
-    f->n_layer = e->info.n_layer;
+    f->n_layer = m->info.n_layer;
     f->layers = calloc(f->n_layer, sizeof *f->layers);
     f->shares = calloc(f->n_layer, sizeof *f->shares);
     f->counted = calloc(f->n_layer, sizeof *f->counted);
     if (!f->layers || !f->shares || !f->counted) return false;
-    live_figures_take(e, true);
+    live_figures_take(m, true);
     return true;
 }
 
 void live_figures_close(live_figures *f)
 {
+    if (f->n_layer == 0) return;
+    pthread_mutex_destroy(&f->lock);
     free(f->layers);
     free(f->shares);
     free(f->counted);
-    f->layers = NULL, f->shares = f->counted = NULL;
+    memset(f, 0, sizeof *f);
 }
 
 /* ---- the engine thread ------------------------------------------------------------------------------------------- */
 
 /* From zero each time: clients see that the number of tokens fell. */
-static void count_neurons(engine *e, uint64_t time)
+static void count_neurons(served_model *m, uint64_t time)
 {
-    live_figures *f = &e->live;
+    live_figures *f = &m->live;
     uint64_t asked = atomic_load(&f->asked_ns);
     bool is_asked = asked > 0 && (time < asked || time - asked < 10 * second);
-    if (!e->info.sparse_activation || f->is_counting == is_asked) return;
-    hearth_scheduler_enable_sparsity_stats(e->scheduler, is_asked);
+    if (!m->info.sparse_activation || f->is_counting == is_asked) return;
+    hearth_scheduler_enable_sparsity_stats(m->scheduler, is_asked);
     f->is_counting = is_asked;
 }
 
 /* The choices of an answer that the scheduler has. */
-static void take_choices(const engine *e, const generation *g, live_request *out, uint32_t *n_taken)
+static void take_choices(const served_model *m, const generation *g, live_request *out, uint32_t *n_taken)
 {
     for (size_t i = 0; i < generation_count(g) && *n_taken < LIVE_MAX_REQUESTS; i++) {
         live_request *r = &out[*n_taken];
         uint64_t id = g->choices[i].id;
-        if (!id || !hearth_scheduler_get_progress(e->scheduler, id, &r->progress)) continue;
+        if (!id || !hearth_scheduler_get_progress(m->scheduler, id, &r->progress)) continue;
         memcpy(r->name, g->name, sizeof r->name);
         r->i_key = g->call->i_key;
         ++*n_taken;
@@ -59,36 +61,36 @@ static void take_choices(const engine *e, const generation *g, live_request *out
 }
 
 /* The oldest answers: they are at the end of the list. */
-static uint32_t take_requests(const engine *e, live_request *out)
+static uint32_t take_requests(const served_model *m, live_request *out)
 {
     uint32_t n = 0, i = 0;
-    for (const generation *g = e->generations; g; g = g->next) n++;
+    for (const generation *g = m->generations; g; g = g->next) n++;
     uint32_t n_skip = n > LIVE_MAX_REQUESTS ? n - LIVE_MAX_REQUESTS : 0, n_taken = 0;
-    for (const generation *g = e->generations; g; g = g->next, i++)
-        if (i >= n_skip) take_choices(e, g, out, &n_taken);
+    for (const generation *g = m->generations; g; g = g->next, i++)
+        if (i >= n_skip) take_choices(m, g, out, &n_taken);
     return n_taken;
 }
 
-void live_figures_take(engine *e, bool now)
+void live_figures_take(served_model *m, bool now)
 {
-    live_figures *f = &e->live;
+    live_figures *f = &m->live;
     uint64_t time = hth_clock_ns();
-    count_neurons(e, time);
+    count_neurons(m, time);
     if (!now && time - f->counts.time_ns < second / 10) return;
-    uint64_t n_token = f->is_counting ? hearth_scheduler_sparsity_stats(e->scheduler, f->counted) : 0;
+    uint64_t n_token = f->is_counting ? hearth_scheduler_sparsity_stats(m->scheduler, f->counted) : 0;
     pthread_mutex_lock(&f->lock);
     live_counts *c = &f->counts;
     c->time_ns = time;
-    c->scheduler = hearth_scheduler_get_stats(e->scheduler);
-    c->is_streamed = hearth_model_get_storage(e->model, &c->storage);
+    c->scheduler = hearth_scheduler_get_stats(m->scheduler);
+    c->is_streamed = hearth_model_get_storage(m->model, &c->storage);
     for (uint32_t i = 0; c->is_streamed && i < f->n_layer; i++) {
         hearth_storage_stats layer;
-        hearth_model_get_layer_storage(e->model, i, &layer);
+        hearth_model_get_layer_storage(m->model, i, &layer);
         f->layers[i][0] = layer.n_hit, f->layers[i][1] = layer.n_miss;
     }
     c->n_token = n_token;
     if (n_token > 0) memcpy(f->shares, f->counted, f->n_layer * sizeof *f->shares);
-    c->n_request = take_requests(e, c->requests);
+    c->n_request = take_requests(m, c->requests);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -143,14 +145,14 @@ static void write_neurons(json *j, const live_figures *f)
     json_close(j, '}');
 }
 
-static void write_storage(json *j, const engine *e)
+static void write_storage(json *j, const served_model *m)
 {
-    const live_figures *f = &e->live;
+    const live_figures *f = &m->live;
     const hearth_storage_stats *s = &f->counts.storage;
     if (!f->counts.is_streamed) return;
     json_open_compact(j, "storage", '{');
-    json_word(j, "reader", e->info.reader ? e->info.reader : "");
-    json_uint(j, "parts", e->info.n_streamed);
+    json_word(j, "reader", m->info.reader ? m->info.reader : "");
+    json_uint(j, "parts", m->info.n_streamed);
     json_uint(j, "hits", s->n_hit);
     json_uint(j, "misses", s->n_miss);
     json_uint(j, "guesses", s->n_guess);
@@ -170,9 +172,9 @@ static void write_storage(json *j, const engine *e)
     json_close(j, '}');
 }
 
-void live_figures_write(engine *e, json *j)
+void live_figures_write(served_model *m, json *j)
 {
-    live_figures *f = &e->live;
+    live_figures *f = &m->live;
     uint64_t now = hth_clock_ns();
     atomic_store(&f->asked_ns, now);
     pthread_mutex_lock(&f->lock);
@@ -182,29 +184,19 @@ void live_figures_write(engine *e, json *j)
     write_scheduler(j, &f->counts.scheduler);
     write_requests(j, &f->counts);
     write_neurons(j, f);
-    write_storage(j, e);
+    write_storage(j, m);
     pthread_mutex_unlock(&f->lock);
 }
 
-static void write_counter(FILE *out, const char *name, const char *help, double value)
+bool live_figures_add_storage(served_model *m, hearth_storage_stats *sum)
 {
-    figures_describe(out, name, "counter", help);
-    fprintf(out, "%s %.17g\n", name, value);
-}
-
-void live_figures_write_metrics(engine *e, FILE *out)
-{
-    live_figures *f = &e->live;
+    live_figures *f = &m->live;
     pthread_mutex_lock(&f->lock);
     const hearth_storage_stats s = f->counts.storage;
     bool is_streamed = f->counts.is_streamed;
     pthread_mutex_unlock(&f->lock);
-    if (!is_streamed) return;
-    write_counter(out, "hearth_cluster_hits_total",
-                  "Experts or pieces that were in memory when they were needed.", (double)s.n_hit);
-    write_counter(out, "hearth_cluster_misses_total", "Experts or pieces that were not.", (double)s.n_miss);
-    write_counter(out, "hearth_store_read_bytes_total", "Bytes of weights that were read from storage.",
-                  (double)s.read_bytes);
-    write_counter(out, "hearth_store_stall_seconds_total", "Seconds that steps waited for storage.",
-                  s.stall_seconds);
+    if (!is_streamed) return false;
+    sum->n_hit += s.n_hit, sum->n_miss += s.n_miss;
+    sum->read_bytes += s.read_bytes, sum->stall_seconds += s.stall_seconds;
+    return true;
 }

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-struct engine;
+struct served_model;
 typedef struct json json; /* common/json.h */
 
 enum { LIVE_MAX_REQUESTS = 64 };
@@ -43,14 +43,14 @@ typedef struct live_figures {
 } live_figures;
 
 /* All three on the engine thread; close also without open. False: out of memory. */
-bool live_figures_open(struct engine *e);
+bool live_figures_open(struct served_model *m);
 void live_figures_close(live_figures *f);
 /* Between two steps: takes figures if the last ones are old; now: if they are not old either. */
-void live_figures_take(struct engine *e, bool now);
+void live_figures_take(struct served_model *m, bool now);
 
-/* On the network thread, when the server is ready: members of an object for /stats; those of weights from storage for
- * /metrics. */
-void live_figures_write(struct engine *e, json *j);
-void live_figures_write_metrics(struct engine *e, FILE *out);
+/* On the network thread, while the model is loaded: members of an object for /stats; adds those of weights from storage to
+ * a sum, false: there are none. */
+void live_figures_write(struct served_model *m, json *j);
+bool live_figures_add_storage(struct served_model *m, hearth_storage_stats *sum);
 
 #endif

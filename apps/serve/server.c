@@ -126,7 +126,7 @@ static void begin_stop(server *s)
 {
     if (s->stopping) return;
     s->stopping = true;
-    if (s->options.on_stop) s->options.on_stop();
+    if (s->options.on_stop) s->options.on_stop(s->options.call_user);
     listeners_close(s);
     for (connection *c = s->connections, *next; c; c = next) {
         next = connection_next(c);

@@ -29,7 +29,7 @@ typedef struct server_options {
     void *call_user; /* of all calls; also what answers get at by server_user */
     /* A line about each request, without contents. NULL: none. */
     void (*log)(const char *line);
-    void (*on_stop)(void);   /* called once when the server begins to stop. NULL: none */
+    void (*on_stop)(void *user); /* called once with call_user when the server begins to stop. NULL: none */
     void (*on_cancel)(void); /* called when a call was cancelled: its evaluation may end early. NULL: none */
 } server_options;
 

@@ -25,8 +25,8 @@ struct request {
     hearth_session *session;       /* NULL: it waits */
     int32_t *tokens;               /* [n_token], with room for n_max: the prompt, then what was generated */
     size_t n_token, n_prompt, n_max;
-    uint32_t n_cached, n_part; /* n_part: tokens in the step, without those of a draft */
-    hth_draft_place *place;    /* in the step; NULL: no draft */
+    uint32_t n_cached, n_part;  /* n_part: tokens in the step, without those of a draft */
+    hth_draft_place *place;     /* in the step; NULL: no draft */
     hearth_draft_stats drafted; /* before its session was opened */
     bool ignore_end, has_begun, is_paused;
 };
@@ -42,7 +42,7 @@ struct hearth_scheduler {
     request *waiting, *running;
     uint64_t n_id;
     double token_seconds,
-        step_seconds; /* as measured: of a token of a prompt, of a step without; 0: not yet */
+        step_seconds;        /* as measured: of a token of a prompt, of a step without; 0: not yet */
     hth_drafter *drafter;    /* NULL: there are no drafts */
     hth_draft_place *places; /* [n_running] of requests that generate in the step */
     hth_scheduler_part_fn *part;
@@ -358,7 +358,8 @@ static const hearth_session *find_same(hearth_scheduler *s, const request *r, ui
 {
     const hearth_session *best = hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, n_same);
     for (const request *other = s->running; other; other = other->next) {
-        uint32_t n = other->owner == r->owner ? hth_kept_n_same(other->session, r->tokens, r->n_token - 1) : 0;
+        uint32_t n =
+            other->owner == r->owner ? hth_kept_n_same(other->session, r->tokens, r->n_token - 1) : 0;
         if (n > *n_same) best = other->session, *n_same = n;
     }
     return best;
@@ -412,14 +413,16 @@ static bool may_begin(hearth_scheduler *s, const request *r)
     return false;
 }
 
-/* Begins requests while there are pages for them. If nothing runs, all pages are free. */
+/* Begins requests while there are pages for them, and memory. If nothing runs, all pages are free. */
 static void begin_requests(hearth_scheduler *s)
 {
     hearth_error why;
     while (s->waiting && count(s->running) < s->options.n_running) {
         request *r = next_to_begin(s);
         if (!may_begin(s, r) && s->running) return;
-        if (open_session(s, r, &why) != HEARTH_OK) {
+        hearth_status st = open_session(s, r, &why);
+        if (st == HEARTH_ERROR_MEMORY && s->running) return; /* others will give theirs back */
+        if (st != HEARTH_OK) {
             end(s, r, (hearth_request_event){.state = HEARTH_REQUEST_FAILED, .error = &why});
             continue;
         }
@@ -438,7 +441,8 @@ static void plan_part(request *r, uint32_t n, uint32_t planned[HTH_N_KV_CLASS])
 }
 
 /* Whether there are pages for n tokens of a draft. Nothing is dropped for them. */
-static bool has_draft_pages(const hearth_scheduler *s, const request *r, uint32_t n, uint32_t planned[HTH_N_KV_CLASS])
+static bool has_draft_pages(const hearth_scheduler *s, const request *r, uint32_t n,
+                            uint32_t planned[HTH_N_KV_CLASS])
 {
     uint32_t n_page[HTH_N_KV_CLASS] = {0}, n_one[HTH_N_KV_CLASS] = {0};
     hth_session_count_missing(r->session, 1 + n, n_page);
@@ -504,7 +508,8 @@ static step_size plan_step(hearth_scheduler *s)
         plan_part(r, 1, planned);
         n_generating++;
     }
-    for (const request *r = s->running; r; r = r->next) has_prompts = has_prompts || (r->n_part == 0 && !r->is_paused);
+    for (const request *r = s->running; r; r = r->next)
+        has_prompts = has_prompts || (r->n_part == 0 && !r->is_paused);
     uint32_t n_draft = plan_drafts(s, n_generating, has_prompts, planned);
     uint32_t room = prompt_room(s, n_generating + n_draft);
     for (request *r = s->running; r && room > 0; r = r->next) {
@@ -578,7 +583,8 @@ static void end_step(hearth_scheduler *s)
     for (request *r = s->running, *next; r; r = next) {
         next = r->next;
         if (r->n_part == 0 || n_left(r) > 0) continue;
-        while (sample(s, r) && hth_session_advance(r->session, r->tokens[r->n_token - 1])) {}
+        while (sample(s, r) && hth_session_advance(r->session, r->tokens[r->n_token - 1])) {
+        }
     }
 }
 
@@ -688,7 +694,10 @@ hearth_scheduler_stats hearth_scheduler_get_stats(const hearth_scheduler *s)
     return stats;
 }
 
-void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *s, bool on) { hth_batch_count_active(s->batch, on); }
+void hearth_scheduler_enable_sparsity_stats(hearth_scheduler *s, bool on)
+{
+    hth_batch_count_active(s->batch, on);
+}
 
 uint64_t hearth_scheduler_sparsity_stats(const hearth_scheduler *s, double *share)
 {

@@ -21,7 +21,7 @@ static void close_choice(json *j, choice *c, bool is_last)
 {
     json_close(j, '}');
     if (is_last || c->probs.n_written < c->probs.n)
-        logprobs_write_chat(j, &c->probs, c->generation->engine->model);
+        logprobs_write_chat(j, &c->probs, c->generation->served->model);
     else json_put_null(j, "logprobs");
     if (is_last) json_word(j, "finish_reason", finish_word(c->finish));
     else json_put_null(j, "finish_reason");
@@ -165,17 +165,17 @@ static bool read_variables(fields *f, chat_variables *v)
 
 void chat_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     json_in *document = fields_read(c, &f, &p);
     if (!document) {
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
     if (fields_ok(&f) && read_variables(&f, &v) && read_functions(&f, g)) conversation_read(&f, &m);
@@ -185,15 +185,15 @@ void chat_run(void *user, call *c)
 /* POST /v1/chat/completions/input_tokens: how many the prompt of such a request has. */
 void chat_count_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
     json_in *document = fields_read(c, &f, &p);
     if (document && read_variables(&f, &v) && functions_list(&f, &chat_functions, NULL, &functions))
         conversation_read(&f, &m);
-    chat_count(e, c, &m, &v, functions, "response.input_tokens", &p);
+    chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
     json_in_free(document);
 }

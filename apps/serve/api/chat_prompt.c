@@ -94,17 +94,18 @@ static bool no_memory(problem *p)
 }
 
 /* The ids of a text that the answer goes on with follow those of the prompt. */
-static bool append_text(const engine *e, const hearth_message *m, int32_t **ids, size_t *n, problem *p)
+static bool append_text(const served_model *served, const hearth_message *m, int32_t **ids, size_t *n,
+                        problem *p)
 {
     int32_t *more = NULL;
     size_t n_more = 0;
     hearth_error err;
-    if (hearth_chat_is_reasoning(e->chat, *ids, *n)) {
+    if (hearth_chat_is_reasoning(served->chat, *ids, *n)) {
         problem_set(p, 400, "messages",
                     "messages: an answer cannot be continued where the template begins reasoning");
         return false;
     }
-    if (hearth_tokenize(e->model, m->content, m->n, 0, &more, &n_more, &err) != HEARTH_OK) {
+    if (hearth_tokenize(served->model, m->content, m->n, 0, &more, &n_more, &err) != HEARTH_OK) {
         problem_of_error(p, &err);
         return false;
     }
@@ -118,15 +119,15 @@ static bool append_text(const engine *e, const hearth_message *m, int32_t **ids,
     return all || no_memory(p);
 }
 
-bool chat_prompt_make(const engine *e, const conversation *c, const chat_variables *v, const char *functions,
-                      int32_t **ids, size_t *n, problem *p)
+bool chat_prompt_make(const served_model *served, const conversation *c, const chat_variables *v,
+                      const char *functions, int32_t **ids, size_t *n, problem *p)
 {
     hearth_error err;
     int64_t now = local_seconds();
     *ids = NULL;
     *n = 0;
-    if (!e->chat) {
-        problem_of_error(p, &e->chat_error);
+    if (!served->chat) {
+        problem_of_error(p, &served->chat_error);
         return false;
     }
     const hearth_message *last = c->n > 1 ? &c->at[c->n - 1] : NULL;
@@ -138,25 +139,25 @@ bool chat_prompt_make(const engine *e, const conversation *c, const chat_variabl
                                    .local_time = &now,
                                    .variables = variables,
                                    .tools = functions};
-    hearth_status st = hearth_chat_tokenize(e->chat, c->at, c->n - (size_t)goes_on, &o, ids, n, &err);
+    hearth_status st = hearth_chat_tokenize(served->chat, c->at, c->n - (size_t)goes_on, &o, ids, n, &err);
     free(variables);
     if (st != HEARTH_OK) {
         problem_of_error(p, &err);
         return false;
     }
-    if (!goes_on || append_text(e, last, ids, n, p)) return true;
+    if (!goes_on || append_text(served, last, ids, n, p)) return true;
     hearth_free(*ids);
     *ids = NULL;
     return false;
 }
 
-void chat_count(engine *e, call *c, conversation *m, const chat_variables *v, char *functions,
+void chat_count(served_model *served, call *c, conversation *m, const chat_variables *v, char *functions,
                 const char *object, problem *p)
 {
     int32_t *ids = NULL;
     size_t n = 0;
     json_line l;
-    if (!p->status && chat_prompt_make(e, m, v, functions, &ids, &n, p)) {
+    if (!p->status && chat_prompt_make(served, m, v, functions, &ids, &n, p)) {
         if (json_line_begin(&l)) {
             if (object) json_word(&l.j, "object", object);
             json_uint(&l.j, "input_tokens", n);
@@ -174,8 +175,8 @@ void chat_start(generation *g, conversation *c, const chat_variables *v, problem
 {
     int32_t *ids;
     size_t n;
-    if (!p->status && chat_prompt_make(g->engine, c, v, g->functions, &ids, &n, p)) {
-        g->in_reasoning = hearth_chat_is_reasoning(g->engine->chat, ids, n);
+    if (!p->status && chat_prompt_make(g->served, c, v, g->functions, &ids, &n, p)) {
+        g->in_reasoning = hearth_chat_is_reasoning(g->served->chat, ids, n);
         if (!prompt_list_add(&g->prompts, ids, n, NULL, 0)) no_memory(p);
     }
     conversation_free(c);

@@ -29,10 +29,10 @@ bool effort_read(fields *f, const char *name, chat_variables *out);
 void chat_start(generation *g, conversation *messages, const chat_variables *v, problem *p);
 /* Ends the call by {"object", "input_tokens"}: the tokens of that prompt. object NULL: there is no such member. Frees the
  * messages and functions. */
-void chat_count(engine *e, call *c, conversation *messages, const chat_variables *v, char *functions,
-                const char *object, problem *p);
+void chat_count(served_model *served, call *c, conversation *messages, const chat_variables *v,
+                char *functions, const char *object, problem *p);
 /* The prompt alone. False: *p says why. */
-bool chat_prompt_make(const engine *e, const conversation *messages, const chat_variables *v,
+bool chat_prompt_make(const served_model *served, const conversation *messages, const chat_variables *v,
                       const char *functions, int32_t **ids, size_t *n, problem *p);
 
 #endif

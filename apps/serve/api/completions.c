@@ -11,7 +11,7 @@ static void write_choice(json *j, choice *c, const char *text, size_t n, bool is
     json_open_compact(j, NULL, '{');
     json_uint(j, "index", c->index);
     json_text(j, "text", text, n);
-    logprobs_write_completion(j, &c->probs, c->generation->engine->model);
+    logprobs_write_completion(j, &c->probs, c->generation->served->model);
     if (is_last) json_word(j, "finish_reason", finish_word(c->finish));
     else json_put_null(j, "finish_reason");
     json_close(j, '}');
@@ -82,7 +82,7 @@ static const answer_format format = {.prefix = "cmpl-",
 
 void completions_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
     json_in *document = fields_read(c, &f, &p);
@@ -90,10 +90,10 @@ void completions_run(void *user, call *c)
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_completion(&f, &g->probs);
-    if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, e, "prompt", MAX_PROMPTS, &g->prompts))
+    if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, served, "prompt", MAX_PROMPTS, &g->prompts))
         generation_start(g);
     else generation_refuse(g, &p);
 }

@@ -17,7 +17,7 @@ typedef enum pooling { POOL_MEAN = 1, POOL_FIRST = 2, POOL_LAST = 3 } pooling; /
 
 typedef struct embedding {
     task task;
-    engine *engine;
+    served_model *served;
     json_in *document;
     prompt_list inputs;
     pooling pooling;
@@ -90,7 +90,7 @@ static void write_openai(json *j, const embedding *m)
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_word(j, "model", m->engine->id);
+    json_word(j, "model", m->served->id);
     json_open_compact(j, "usage", '{');
     json_uint(j, "prompt_tokens", count_tokens(m));
     json_uint(j, "total_tokens", count_tokens(m));
@@ -99,7 +99,7 @@ static void write_openai(json *j, const embedding *m)
 
 static void write_ollama(json *j, const embedding *m)
 {
-    json_word(j, "model", m->engine->id);
+    json_word(j, "model", m->served->id);
     json_open_compact(j, "embeddings", '[');
     for (size_t i = 0; i < m->inputs.n; i++) write_vector(j, NULL, m->vectors + i * m->n_dim, m->n_dim);
     json_close(j, ']');
@@ -117,7 +117,7 @@ static hearth_status add_row(void *user, size_t i, const float *row, hearth_erro
     size_t at = m->n_done + i, n = m->inputs.at[m->i_input].n;
     bool counts = m->pooling == POOL_MEAN || at == (m->pooling == POOL_FIRST ? 0 : n - 1);
     (void)err;
-    for (uint32_t k = 0; counts && k < m->engine->info.d_model; k++) m->sum[k] += (double)row[k];
+    for (uint32_t k = 0; counts && k < m->served->info.d_model; k++) m->sum[k] += (double)row[k];
     return HEARTH_OK;
 }
 
@@ -129,7 +129,7 @@ static void finish_input(embedding *m)
     for (uint32_t k = 0; k < m->n_dim; k++) length += m->sum[k] * m->sum[k];
     double factor = length > 0.0 ? 1.0 / hth_sqrt_d(length) : 0.0;
     for (uint32_t k = 0; k < m->n_dim; k++) v[k] = (float)(m->sum[k] * factor);
-    memset(m->sum, 0, m->engine->info.d_model * sizeof *m->sum);
+    memset(m->sum, 0, m->served->info.d_model * sizeof *m->sum);
     hearth_session_close(m->session);
     m->session = NULL;
     m->n_done = 0;
@@ -138,10 +138,11 @@ static void finish_input(embedding *m)
 
 static hearth_status open_session(embedding *m, hearth_error *err)
 {
-    const engine *e = m->engine;
+    const served_model *served = m->served;
     hearth_session_options o = hearth_session_defaults();
-    o.n_ctx = engine_n_ctx(e), o.kv = e->scheduling.kv, o.n_thread = e->scheduling.n_thread;
-    return hearth_session_open(e->model, &o, &m->session, err);
+    o.n_ctx = served_model_n_ctx(served), o.kv = served->scheduling.kv,
+    o.n_thread = served->scheduling.n_thread;
+    return hearth_session_open(served->model, &o, &m->session, err);
 }
 
 static hearth_status evaluate_part(embedding *m, hearth_error *err)
@@ -149,13 +150,13 @@ static hearth_status evaluate_part(embedding *m, hearth_error *err)
     const prompt *p = &m->inputs.at[m->i_input];
     size_t n = p->n - m->n_done < PART ? p->n - m->n_done : PART;
     hearth_status st = m->session ? HEARTH_OK : open_session(m, err);
-    double *before = malloc(m->engine->info.d_model * sizeof *before);
+    double *before = malloc(m->served->info.d_model * sizeof *before);
     if (st == HEARTH_OK && !before) st = hth_fail_memory(err, sizeof *before, "an embedding");
     if (st == HEARTH_OK) {
-        memcpy(before, m->sum, m->engine->info.d_model * sizeof *before);
+        memcpy(before, m->sum, m->served->info.d_model * sizeof *before);
         st = hearth_session_eval_hidden(m->session, p->ids + m->n_done, n, add_row, m, err);
         /* Cancelled by the end of another request: the part is evaluated again. */
-        if (st != HEARTH_OK) memcpy(m->sum, before, m->engine->info.d_model * sizeof *before);
+        if (st != HEARTH_OK) memcpy(m->sum, before, m->served->info.d_model * sizeof *before);
         else if ((m->n_done += n) == p->n) finish_input(m);
     }
     free(before);
@@ -194,8 +195,8 @@ static bool read_pooling(fields *f, embedding *m)
     char key[160];
     uint64_t kind = 0;
     hearth_error err;
-    snprintf(key, sizeof key, "%s.pooling_type", m->engine->info.architecture);
-    if (hth_gguf_get_uint(m->engine->model->file, key, 0, POOL_LAST, &kind, NULL, &err) != HEARTH_OK) {
+    snprintf(key, sizeof key, "%s.pooling_type", m->served->info.architecture);
+    if (hth_gguf_get_uint(m->served->model->file, key, 0, POOL_LAST, &kind, NULL, &err) != HEARTH_OK) {
         problem_set(f->problem, 400, "", "this model has no embeddings: %s", err.message);
         return false;
     }
@@ -207,29 +208,29 @@ static bool read_all(fields *f, embedding *m)
 {
     const char *encoding = "float";
     size_t n;
-    int64_t n_dim = m->engine->info.d_model;
+    int64_t n_dim = m->served->info.d_model;
     if (!fields_text(f, "encoding_format", &encoding, &n) || !fields_int(f, "dimensions", 1, n_dim, &n_dim) ||
-        !read_pooling(f, m) || !prompts_read(f, m->engine, "input", MAX_INPUTS, &m->inputs))
+        !read_pooling(f, m) || !prompts_read(f, m->served, "input", MAX_INPUTS, &m->inputs))
         return false;
     m->as_base64 = strcmp(encoding, "base64") == 0;
     if (!m->as_base64 && strcmp(encoding, "float") != 0)
         return fields_fail(f, "encoding_format", "float or base64 is expected");
     for (size_t i = 0; i < m->inputs.n; i++) {
         if (m->inputs.at[i].n == 0) return fields_fail(f, "input", "[%zu] has no tokens", i);
-        if (m->inputs.at[i].n > engine_n_ctx(m->engine)) {
+        if (m->inputs.at[i].n > served_model_n_ctx(m->served)) {
             fields_fail(f, "input", "[%zu] has %zu tokens; the context has %u", i, m->inputs.at[i].n,
-                        engine_n_ctx(m->engine));
+                        served_model_n_ctx(m->served));
             f->problem->code = "context_length_exceeded";
             return false;
         }
     }
     m->n_dim = (uint32_t)n_dim;
-    m->sum = calloc(m->engine->info.d_model, sizeof *m->sum);
+    m->sum = calloc(m->served->info.d_model, sizeof *m->sum);
     m->vectors = calloc(m->inputs.n * m->n_dim, sizeof *m->vectors);
     return (m->sum && m->vectors) || fields_no_memory(f);
 }
 
-static void run(engine *e, call *c, bool is_ollama)
+static void run(served_model *served, call *c, bool is_ollama)
 {
     fields f;
     problem p;
@@ -238,7 +239,7 @@ static void run(engine *e, call *c, bool is_ollama)
     if (document && !m) problem_set(&p, 503, "", "out of memory"), json_in_free(document);
     if (m)
         *m = (embedding){.task = {.call = c, .go_on = go_on},
-                         .engine = e,
+                         .served = served,
                          .document = document,
                          .is_ollama = is_ollama,
                          .begin_ns = hth_clock_ns()};
@@ -247,8 +248,8 @@ static void run(engine *e, call *c, bool is_ollama)
         if (m) free_embedding(m);
         return;
     }
-    m->task.next = e->tasks;
-    e->tasks = &m->task;
+    m->task.next = served->tasks;
+    served->tasks = &m->task;
 }
 
 void embeddings_run(void *user, call *c) { run(user, c, false); }

@@ -20,7 +20,7 @@ const char *finish_word(finish_reason f)
 
 /* ---- a generation ------------------------------------------------------------------------------------------ */
 
-generation *generation_make(engine *e, call *c, const answer_format *format, json_in *document)
+generation *generation_make(served_model *served, call *c, const answer_format *format, json_in *document)
 {
     generation *g = calloc(1, sizeof *g);
     problem p;
@@ -30,7 +30,7 @@ generation *generation_make(engine *e, call *c, const answer_format *format, jso
         call_problem(c, &p);
         return NULL;
     }
-    *g = (generation){.engine = e,
+    *g = (generation){.served = served,
                       .call = c,
                       .format = format,
                       .document = document,
@@ -294,7 +294,7 @@ static void take_part(void *user, hearth_answer_kind kind, const char *text, siz
 
 static void unlink_generation(generation *g)
 {
-    generation **at = &g->engine->generations;
+    generation **at = &g->served->generations;
     while (*at != g) at = &(*at)->next;
     *at = g->next;
 }
@@ -323,7 +323,7 @@ static void fail(generation *g)
 
 static void finish(generation *g)
 {
-    figures *seen = &g->engine->figures;
+    figures *seen = &g->served->engine->figures;
     figures_add_seconds(&seen->whole, hth_clock_ns() - g->call->submit_ns);
     figures_add_tokens(&seen->n_prompt, generation_n_prompt(g));
     figures_add_tokens(&seen->n_generated, generation_n_generated(g));
@@ -360,14 +360,14 @@ static void take_token(choice *c, const hearth_request_event *e)
     generation *g = c->generation;
     hearth_error why;
     uint64_t now = hth_clock_ns();
-    figures *seen = &g->engine->figures;
+    figures *seen = &g->served->engine->figures;
     if (generation_n_generated(g) == 0)
         g->first_ns = now, figures_add_seconds(&seen->first_token, now - g->call->submit_ns);
     else if (g->n_choice * g->prompts.n == 1) figures_add_seconds(&seen->next_token, now - g->last_ns);
     g->last_ns = now;
     if (c->n_generated == 0 && progress_is_wanted(g)) progress_complete(c);
     c->n_generated++;
-    if (!logprobs_add(&c->probs, e->logits, g->engine->info.n_vocab, e->token) ||
+    if (!logprobs_add(&c->probs, e->logits, g->served->info.n_vocab, e->token) ||
         hearth_answer_push(c->answer, e->token, &why) != HEARTH_OK)
         g->is_broken = true;
     if (c->n_part > 0 ? c->parts[c->n_part - 1].kind == HEARTH_ANSWER_REASONING : g->in_reasoning)
@@ -400,7 +400,7 @@ static bool take_event(void *user, const hearth_request_event *e)
 static hearth_status begin_choice(choice *c, hearth_error *err)
 {
     generation *g = c->generation;
-    engine *e = g->engine;
+    served_model *served = g->served;
     const prompt *p = &g->prompts.at[c->i_prompt];
     const hearth_request r = {.tokens = p->ids,
                               .n_token = p->n,
@@ -411,7 +411,7 @@ static hearth_status begin_choice(choice *c, hearth_error *err)
                               .owner = g->call->i_key,
                               .fn = take_event,
                               .user = c};
-    hearth_status st = hearth_scheduler_add(e->scheduler, &r, &c->id, err);
+    hearth_status st = hearth_scheduler_add(served->scheduler, &r, &c->id, err);
     if (st == HEARTH_OK) g->n_begun++;
     return st;
 }
@@ -420,20 +420,20 @@ static hearth_status begin_choice(choice *c, hearth_error *err)
 static hearth_status prepare_choice(generation *g, size_t i, hearth_constraint *constraint, hearth_error *err)
 {
     choice *c = &g->choices[i];
-    engine *e = g->engine;
+    served_model *served = g->served;
     *c = (choice){.generation = g,
                   .index = (uint32_t)i,
                   .i_prompt = i / g->n_choice,
                   .sampler = g->sampler,
                   .probs = {.wanted = g->probs.wanted, .n_top = g->probs.n_top}};
     c->sampler.seed += i % g->n_choice;
-    const hearth_answer_options o = {.chat = g->format->continues ? NULL : e->chat,
+    const hearth_answer_options o = {.chat = g->format->continues ? NULL : served->chat,
                                      .at_start = !g->format->continues && !constraint,
                                      .in_reasoning = g->in_reasoning,
                                      .tools = g->functions,
                                      .fn = take_part,
                                      .user = c};
-    hearth_status st = hearth_answer_open(e->model, &o, &c->answer, err);
+    hearth_status st = hearth_answer_open(served->model, &o, &c->answer, err);
     if (st == HEARTH_OK && constraint) st = hearth_constraint_copy(constraint, &c->constraint, err);
     return st;
 }
@@ -442,9 +442,9 @@ static bool prepare(generation *g, problem *p)
 {
     hearth_error err = {0};
     hearth_constraint *constraint;
-    engine *e = g->engine;
+    served_model *served = g->served;
     size_t n = g->prompts.n * g->n_choice;
-    if (!wanted_constraint_open(&g->constraint, e->model, g->format->continues ? NULL : e->chat,
+    if (!wanted_constraint_open(&g->constraint, served->model, g->format->continues ? NULL : served->chat,
                                 g->in_reasoning, &constraint, p))
         return false;
     g->choices = calloc(n, sizeof *g->choices);
@@ -466,7 +466,7 @@ static bool add_echo(choice *c)
     const char *text;
     size_t n;
     if (p->text) return buffer_add(&c->text, p->text, p->n_text);
-    bool ok = hearth_detokenizer_open(g->engine->model, true, false, &decoder, &err) == HEARTH_OK;
+    bool ok = hearth_detokenizer_open(g->served->model, true, false, &decoder, &err) == HEARTH_OK;
     for (size_t i = 0; ok && i < p->n; i++)
         ok = hearth_detokenizer_push(decoder, p->ids[i], &text, &n, &err) == HEARTH_OK &&
              buffer_add(&c->text, text, n);
@@ -503,19 +503,19 @@ static void begin_stream(generation *g)
 
 void generation_start(generation *g)
 {
-    engine *e = g->engine;
+    served_model *served = g->served;
     problem p = {0};
     g->first_ns = g->last_ns = g->begin_ns;
-    if (hearth_scheduler_get_stats(e->scheduler).n_waiting >= e->max_waiting)
-        problem_set(&p, 429, "", "%u requests wait already", e->max_waiting);
+    if (hearth_scheduler_get_stats(served->scheduler).n_waiting >= served->engine->max_waiting)
+        problem_set(&p, 429, "", "%u requests wait already", served->engine->max_waiting);
     else if (prepare(g, &p) && g->echo && g->probs.wanted && !prompt_scores_open(g))
         problem_set(&p, 503, "", "out of memory");
     if (p.status) {
         generation_refuse(g, &p);
         return;
     }
-    g->next = e->generations;
-    e->generations = g;
+    g->next = served->generations;
+    served->generations = g;
     /* What the scheduler refuses ends the call by generations_tend, with the choices that it has. */
     if (!g->scores && !begin(g, &g->problem)) g->is_broken = true;
     else if (g->is_stream && !g->scores) begin_stream(g);
@@ -549,7 +549,7 @@ static void begin_others(generation *g)
 static void cancel(generation *g)
 {
     size_t n = generation_count(g), n_idle = n - g->n_begun, n_left = n - n_idle - g->n_over;
-    hearth_scheduler *s = g->engine->scheduler;
+    hearth_scheduler *s = g->served->scheduler;
     uint64_t ids[MAX_CHOICES * MAX_PROMPTS];
     for (size_t i = 0; i < n; i++) ids[i] = g->choices[i].id;
     g->is_broken = true;
@@ -563,7 +563,7 @@ static void cancel(generation *g)
 static void pause(generation *g, bool is_paused)
 {
     for (size_t i = 0; i < generation_count(g); i++)
-        if (g->choices[i].id) hearth_scheduler_pause(g->engine->scheduler, g->choices[i].id, is_paused);
+        if (g->choices[i].id) hearth_scheduler_pause(g->served->scheduler, g->choices[i].id, is_paused);
 }
 
 /* A request that took too long ends with an error, which says so. */
@@ -571,16 +571,18 @@ static void cancel_late(generation *g)
 {
     problem_set(&g->problem, 408, "",
                 "the answer took longer than %.6g seconds, the limit of this server; ask for fewer tokens",
-                (double)g->engine->max_request_ns * 1e-9);
+                (double)g->served->engine->max_request_ns * 1e-9);
     cancel(g);
 }
 
-uint64_t generations_tend(engine *e)
+uint64_t generations_tend(served_model *served)
 {
     uint64_t next_ns = UINT64_MAX, now = hth_clock_ns();
-    for (generation *g = e->generations, *next; g; g = next) {
+    for (generation *g = served->generations, *next; g; g = next) {
         next = g->next;
-        uint64_t end_ns = e->max_request_ns > 0 ? g->call->submit_ns + e->max_request_ns : UINT64_MAX;
+        uint64_t end_ns = served->engine->max_request_ns > 0
+                              ? g->call->submit_ns + served->engine->max_request_ns
+                              : UINT64_MAX;
         if (call_is_cancelled(g->call) || g->is_broken) {
             cancel(g);
         } else if (now >= end_ns) {
@@ -596,7 +598,7 @@ uint64_t generations_tend(engine *e)
     return next_ns;
 }
 
-void generations_cancel_all(engine *e)
+void generations_cancel_all(served_model *served)
 {
-    while (e->generations) cancel(e->generations);
+    while (served->generations) cancel(served->generations);
 }

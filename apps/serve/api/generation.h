@@ -80,8 +80,8 @@ struct choice {
 };
 
 struct generation {
-    generation *next; /* of the engine's */
-    engine *engine;
+    generation *next; /* of the model's */
+    served_model *served;
     call *call;
     const answer_format *format;
     json_in *document; /* which the stop strings are of */
@@ -113,7 +113,7 @@ struct generation {
 };
 
 /* Owns the document from now on, also on failure. NULL: the call was ended, as memory ran out. */
-generation *generation_make(engine *e, call *c, const answer_format *format, json_in *document);
+generation *generation_make(served_model *served, call *c, const answer_format *format, json_in *document);
 /* Reads the fields that all APIs of OpenAI share: sampling, length, stop strings, stream. */
 bool generation_read(generation *g, fields *f);
 /* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */
@@ -151,7 +151,7 @@ uint64_t random_number(void);
 /* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone,
  * and pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one
  * does (UINT64_MAX: none). */
-uint64_t generations_tend(engine *e);
-void generations_cancel_all(engine *e);
+uint64_t generations_tend(served_model *served);
+void generations_cancel_all(served_model *served);
 
 #endif

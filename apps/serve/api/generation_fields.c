@@ -67,7 +67,7 @@ static bool add_bias(void *user, const char *key, const json_in *value)
 static void read_biases(fields *f, generation *g)
 {
     const json_in *object;
-    bias_list l = {.f = f, .n_vocab = g->engine->info.n_vocab};
+    bias_list l = {.f = f, .n_vocab = g->served->info.n_vocab};
     if (!fields_object(f, "logit_bias", &object) || !object) return;
     size_t n = json_in_size(object);
     if (n > MAX_BIASES) {

@@ -77,7 +77,7 @@ static void write_message(json *j, const generation *g, bool is_over)
     json_word(j, "id", g->name);
     json_word(j, "type", "message");
     json_word(j, "role", "assistant");
-    json_word(j, "model", g->engine->id);
+    json_word(j, "model", g->served->id);
     json_open_compact(j, "content", '[');
     for (size_t i = 0; is_over && i < c->n_part; i++) write_block(j, NULL, c, &c->parts[i], true);
     json_close(j, ']');
@@ -364,10 +364,10 @@ static bool read_options(fields *f, generation *g)
 
 void messages_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     function_choice wanted;
     json_in *document = fields_read(c, &f, &p);
@@ -375,7 +375,7 @@ void messages_run(void *user, call *c)
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (read_options(&f, g) && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
         read_choice(&f, &wanted) && functions_read(&f, &functions_shape, &wanted, g))
@@ -385,16 +385,16 @@ void messages_run(void *user, call *c)
 
 void count_tokens_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
     json_in *document = fields_read(c, &f, &p);
     if (document && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &functions_shape, NULL, &functions))
         read_messages(&f, &m);
-    chat_count(e, c, &m, &v, functions, NULL, &p);
+    chat_count(served, c, &m, &v, functions, NULL, &p);
     json_in_free(document);
 }

@@ -16,7 +16,7 @@
 static bool begin_line(const generation *g, json_line *l)
 {
     if (!json_line_begin(l)) return false;
-    json_word(&l->j, "model", g->engine->id);
+    json_word(&l->j, "model", g->served->id);
     ollama_write_time(&l->j, "created_at", (int64_t)time(NULL));
     return true;
 }
@@ -192,10 +192,10 @@ static void answer_loaded(generation *g)
 
 void ollama_chat_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     const json_in *messages = NULL;
     const function_choice wanted = {.field = "tools"};
@@ -204,7 +204,7 @@ void ollama_chat_run(void *user, call *c)
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (fields_array(&f, "messages", &messages) && json_in_count(messages) == 0) {
         answer_loaded(g);
@@ -220,7 +220,7 @@ static void start_raw(generation *g, const char *text, size_t n_text, problem *p
     int32_t *ids;
     size_t n;
     hearth_error err;
-    if (hearth_tokenize(g->engine->model, text, n_text, HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL, &ids, &n,
+    if (hearth_tokenize(g->served->model, text, n_text, HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL, &ids, &n,
                         &err) != HEARTH_OK)
         problem_of_error(p, &err);
     else if (!prompt_list_add(&g->prompts, ids, n, NULL, 0)) problem_set(p, 503, "", "out of memory");
@@ -230,10 +230,10 @@ static void start_raw(generation *g, const char *text, size_t n_text, problem *p
 
 void ollama_generate_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     const char *text = "", *system = NULL;
     size_t n = 0, n_system = 0;
@@ -243,7 +243,7 @@ void ollama_generate_run(void *user, call *c)
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     g->is_plain = true;
     bool ok = fields_text(&f, "prompt", &text, &n) && fields_text(&f, "system", &system, &n_system) &&

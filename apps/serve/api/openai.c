@@ -7,8 +7,8 @@ bool openai_begin(const generation *g, json_line *l, const char *object)
     json_word(&l->j, "id", g->name);
     json_word(&l->j, "object", object);
     json_int(&l->j, "created", g->created);
-    json_word(&l->j, "model", g->engine->id);
-    json_word(&l->j, "system_fingerprint", g->engine->digest);
+    json_word(&l->j, "model", g->served->id);
+    json_word(&l->j, "system_fingerprint", g->served->digest);
     return true;
 }
 

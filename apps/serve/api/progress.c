@@ -30,7 +30,7 @@ void progress_look(generation *g)
     for (size_t i = 0; i < generation_count(g); i++) {
         choice *c = &g->choices[i];
         bool is_known =
-            c->id && c->n_generated == 0 && hearth_scheduler_get_progress(g->engine->scheduler, c->id, &p);
+            c->id && c->n_generated == 0 && hearth_scheduler_get_progress(g->served->scheduler, c->id, &p);
         if (is_known && p.is_running) tell(c, p);
     }
 }

@@ -32,7 +32,7 @@ static hearth_status add_next(void *user, size_t i, const float *logits, hearth_
     const prompt *p = &g->prompts.at[s->i_prompt];
     size_t next = s->n_done + i + 1;
     for (size_t k = 0; next < p->n && k < g->n_choice; k++)
-        if (!logprobs_add(&g->choices[s->i_prompt * g->n_choice + k].probs, logits, g->engine->info.n_vocab,
+        if (!logprobs_add(&g->choices[s->i_prompt * g->n_choice + k].probs, logits, g->served->info.n_vocab,
                           p->ids[next])) {
             snprintf(err->message, sizeof err->message, "out of memory");
             return err->status = HEARTH_ERROR_MEMORY;
@@ -43,14 +43,15 @@ static hearth_status add_next(void *user, size_t i, const float *logits, hearth_
 static hearth_status begin_prompt(generation *g, hearth_error *err)
 {
     prompt_scores *s = g->scores;
-    const engine *e = g->engine;
+    const served_model *served = g->served;
     const prompt *p = &g->prompts.at[s->i_prompt];
     hearth_session_options o = hearth_session_defaults();
-    o.n_ctx = engine_n_ctx(e), o.kv = e->scheduling.kv, o.n_thread = e->scheduling.n_thread;
+    o.n_ctx = served_model_n_ctx(served), o.kv = served->scheduling.kv,
+    o.n_thread = served->scheduling.n_thread;
     for (size_t k = 0; k < g->n_choice; k++)
         if (!logprobs_add_first(&g->choices[s->i_prompt * g->n_choice + k].probs, p->ids[0]))
             g->is_broken = true;
-    return hearth_session_open(e->model, &o, &s->session, err);
+    return hearth_session_open(served->model, &o, &s->session, err);
 }
 
 bool prompt_scores_go_on(generation *g)

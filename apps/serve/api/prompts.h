@@ -21,6 +21,6 @@ typedef struct prompt_list {
 bool prompt_list_add(prompt_list *l, int32_t *ids, size_t n, const char *text, size_t n_text);
 void prompt_list_free(prompt_list *l);
 /* A field that is a text, an array of ids, or an array of at most `most` of either. False: f->problem says why. */
-bool prompts_read(fields *f, const engine *e, const char *name, size_t most, prompt_list *out);
+bool prompts_read(fields *f, const served_model *served, const char *name, size_t most, prompt_list *out);
 
 #endif

@@ -37,7 +37,7 @@ static void write_content(json *j, const char *key, choice *c, const answer_part
     if (is_text) {
         json_open_compact(j, "annotations", '[');
         json_close(j, ']');
-        if (status == ITEM_DONE) logprobs_write_list(j, "logprobs", &c->probs, c->generation->engine->model);
+        if (status == ITEM_DONE) logprobs_write_list(j, "logprobs", &c->probs, c->generation->served->model);
         else json_open_compact(j, "logprobs", '['), json_close(j, ']');
     }
     json_close(j, '}');
@@ -194,7 +194,7 @@ static void write_members(json *j, generation *g, bool is_over)
     } else {
         json_put_null(j, "incomplete_details");
     }
-    json_word(j, "model", g->engine->id);
+    json_word(j, "model", g->served->id);
     json_open_compact(j, "output", '[');
     c->probs.n_written = 0; /* of a stream: its events had them before */
     for (size_t i = 0; is_over && i < c->n_part; i++) write_item(j, NULL, c, i, ITEM_DONE);
@@ -324,7 +324,7 @@ static void send_part(choice *c, hearth_answer_kind kind, const char *text, size
     if (begin_content(c, c->n_part - 1, &l, types[kind])) {
         json_text(&l.j, "delta", text, n);
         if (kind == HEARTH_ANSWER_TEXT)
-            logprobs_write_list(&l.j, "logprobs", &c->probs, c->generation->engine->model);
+            logprobs_write_list(&l.j, "logprobs", &c->probs, c->generation->served->model);
         if (generation_tells_timings(c->generation)) generation_write_timings(&l.j, c->generation);
     }
     generation_send(c->generation, types[kind], &l);
@@ -516,17 +516,17 @@ static bool read_functions(fields *f, generation *g)
 
 void responses_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     json_in *document = fields_read(c, &f, &p);
     if (!document) {
         call_problem(c, &p);
         return;
     }
-    generation *g = generation_make(e, c, &format, document);
+    generation *g = generation_make(served, c, &format, document);
     if (!g) return;
     if (refuse_state(&f) && read_options(&f, g, &v) && template_variables(&f, &v.given) &&
         read_functions(&f, g))
@@ -537,16 +537,16 @@ void responses_run(void *user, call *c)
 /* POST /v1/responses/input_tokens: how many the prompt of such a request has. */
 void responses_count_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *functions = NULL;
     json_in *document = fields_read(c, &f, &p);
     if (document && refuse_state(&f) && read_effort(&f, &v) && template_variables(&f, &v.given) &&
         functions_list(&f, &shape, NULL, &functions))
         read_input(&f, &m);
-    chat_count(e, c, &m, &v, functions, "response.input_tokens", &p);
+    chat_count(served, c, &m, &v, functions, "response.input_tokens", &p);
     json_in_free(document);
 }

@@ -9,14 +9,14 @@
 
 #include <stdlib.h>
 
-static void render(call *c, const engine *e, const conversation *m, const hearth_chat_options *o)
+static void render(call *c, const served_model *served, const conversation *m, const hearth_chat_options *o)
 {
     problem p;
     hearth_error err;
     json_line l;
     char *text;
     size_t n;
-    if (hearth_chat_render(e->chat, m->at, m->n, o, &text, &n, &err) != HEARTH_OK) {
+    if (hearth_chat_render(served->chat, m->at, m->n, o, &text, &n, &err) != HEARTH_OK) {
         problem_of_error(&p, &err);
         call_problem(c, &p);
         return;
@@ -28,10 +28,10 @@ static void render(call *c, const engine *e, const conversation *m, const hearth
 
 void template_run(void *user, call *c)
 {
-    engine *e = user;
+    served_model *served = user;
     fields f;
     problem p;
-    conversation m = {.keeps_billing = e->keeps_billing};
+    conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     char *written = NULL, *functions = NULL;
     int64_t now = local_seconds();
@@ -41,11 +41,11 @@ void template_run(void *user, call *c)
               fields_bool(&f, "add_generation_prompt", &add_prompt) &&
               effort_read(&f, "reasoning_effort", &v) && template_variables(&f, &v.given) &&
               functions_list(&f, &chat_functions, NULL, &functions);
-    if (ok && !e->chat) problem_of_error(&p, &e->chat_error), ok = false;
+    if (ok && !served->chat) problem_of_error(&p, &served->chat_error), ok = false;
     if (ok && !(written = chat_variables_write(&v))) problem_set(&p, 503, "", "out of memory"), ok = false;
     const hearth_chat_options o = {
         .add_generation_prompt = add_prompt, .local_time = &now, .variables = written, .tools = functions};
-    if (ok) render(c, e, &m, &o);
+    if (ok) render(c, served, &m, &o);
     else call_problem(c, &p);
     free(functions);
     free(written);

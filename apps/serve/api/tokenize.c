@@ -45,13 +45,13 @@ static void write_piece(json *j, const hth_tokenizer *tok, int32_t id)
     json_close(j, '}');
 }
 
-static void answer_tokens(call *c, const engine *e, const int32_t *ids, size_t n, bool with_pieces)
+static void answer_tokens(call *c, const served_model *served, const int32_t *ids, size_t n, bool with_pieces)
 {
     json_line l;
     if (json_line_begin(&l)) {
         json_open_compact(&l.j, "tokens", '[');
         for (size_t i = 0; i < n && !call_is_cancelled(c); i++) {
-            if (with_pieces) write_piece(&l.j, e->model->tokenizer, ids[i]);
+            if (with_pieces) write_piece(&l.j, served->model->tokenizer, ids[i]);
             else json_int(&l.j, NULL, ids[i]);
         }
         json_close(&l.j, ']');
@@ -61,7 +61,7 @@ static void answer_tokens(call *c, const engine *e, const int32_t *ids, size_t n
 
 void tokenize_run(void *user, call *c)
 {
-    const engine *e = user;
+    const served_model *served = user;
     fields f;
     problem p;
     hearth_error err;
@@ -78,10 +78,10 @@ void tokenize_run(void *user, call *c)
                      (parse_special ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
     if (!ok) {
         call_problem(c, &p);
-    } else if (hearth_tokenize(e->model, text, n, flags, &ids, &n_ids, &err) != HEARTH_OK) {
+    } else if (hearth_tokenize(served->model, text, n, flags, &ids, &n_ids, &err) != HEARTH_OK) {
         end_with_error(c, &err);
     } else {
-        answer_tokens(c, e, ids, n_ids, with_pieces);
+        answer_tokens(c, served, ids, n_ids, with_pieces);
     }
     hearth_free(ids);
     json_in_free(document);
@@ -89,8 +89,8 @@ void tokenize_run(void *user, call *c)
 
 /* ---- to text ------------------------------------------------------------------------------------------- */
 
-static bool add_token(fields *f, const engine *e, hearth_detokenizer *d, const json_in *v, size_t i,
-                      buffer *text)
+static bool add_token(fields *f, const served_model *served, hearth_detokenizer *d, const json_in *v,
+                      size_t i, buffer *text)
 {
     hearth_error err;
     const char *piece;
@@ -101,8 +101,8 @@ static bool add_token(fields *f, const engine *e, hearth_detokenizer *d, const j
     if (json_in_kind_of(v) != JSON_IN_INTEGER)
         return fields_fail(f, name, "a whole number is expected, not %s",
                            json_kind_words(json_in_kind_of(v)));
-    if (id < 0 || id >= (int64_t)e->info.n_vocab)
-        return fields_fail(f, name, "the vocabulary has the ids 0 to %u, not %lld", e->info.n_vocab - 1,
+    if (id < 0 || id >= (int64_t)served->info.n_vocab)
+        return fields_fail(f, name, "the vocabulary has the ids 0 to %u, not %lld", served->info.n_vocab - 1,
                            (long long)id);
     if (hearth_detokenizer_push(d, (int32_t)id, &piece, &n, &err) != HEARTH_OK)
         return fields_fail(f, name, "%s", err.message);
@@ -120,7 +120,7 @@ static void answer_text(call *c, buffer *text)
 
 void detokenize_run(void *user, call *c)
 {
-    const engine *e = user;
+    const served_model *served = user;
     fields f;
     problem p;
     hearth_error err;
@@ -131,12 +131,12 @@ void detokenize_run(void *user, call *c)
     buffer text = {0};
     json_in *document = fields_read(c, &f, &p);
     bool ok = document && fields_need_array(&f, "tokens", &tokens);
-    if (ok && hearth_detokenizer_open(e->model, true, true, &d, &err) != HEARTH_OK) {
+    if (ok && hearth_detokenizer_open(served->model, true, true, &d, &err) != HEARTH_OK) {
         problem_of_error(&p, &err);
         ok = false;
     }
     for (size_t i = 0; ok && i < json_in_count(tokens); i++)
-        ok = add_token(&f, e, d, json_in_at(tokens, i), i, &text);
+        ok = add_token(&f, served, d, json_in_at(tokens, i), i, &text);
     if (ok) {
         hearth_detokenizer_flush(d, &tail, &n);
         if (!buffer_add(&text, tail, n)) problem_set(&p, 503, "", "out of memory"), ok = false;

@@ -38,8 +38,8 @@ function connect() {
 async function connectNow() {
   for (let seconds = 1; ; seconds = Math.min(30, seconds * 2)) {
     try {
-      const [models, props] = [await protocol.get("/v1/models"), await protocol.get("/props")];
-      showServer(models, props);
+      await protocol.get("/health");
+      showServer((await protocol.get("/v1/models")).data);
       return true;
     } catch (problem) {
       page.isReached = false;
@@ -60,19 +60,21 @@ async function connectNow() {
   }
 }
 
-function showServer(models, props) {
-  const select = byId("model"),
-    ids = models.data.map(m => m.id);
+/* Of several models the page begins with one that is loaded. */
+function showServer(models) {
+  const chosen = models.find(m => m.id === page.model) || models.find(m => m.meta.loaded) || models[0];
   page.isReached = true;
   hideBanner("server");
-  if (!ids.includes(page.model)) page.model = ids[0] || "";
-  select.replaceChildren(...ids.map(id => make("option", {value: id, selected: id === page.model}, id)));
+  page.model = chosen.id;
+  byId("model").replaceChildren(
+    ...models.map(m => make("option", {value: m.id, selected: m === chosen}, m.id)),
+  );
   page.facts = {
-    context: props.n_ctx,
-    hasTemplate: Boolean(props.capabilities && props.capabilities.chat_template),
-    isSynthetic: props.synthetic_weights,
+    context: chosen.meta.n_ctx,
+    hasTemplate: chosen.meta.chat_template,
+    isSynthetic: chosen.meta.synthetic_weights,
   };
-  if (props.synthetic_weights)
+  if (page.facts.isSynthetic)
     showBanner("weights", "The weights of this model are random: its text means nothing.", [], true);
   else hideBanner("weights");
   byId("hint").textContent = page.facts.hasTemplate ? "" : "This model has no chat template: it continues your text.";

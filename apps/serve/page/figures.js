@@ -23,7 +23,7 @@ const figures = {
     if (document.hidden || !this.wanted()) return;
     this.timer = setTimeout(() => this.poll(), 1000);
     protocol.get("/stats").then(
-      stats => this.take(stats),
+      stats => this.takeOf(stats, page.model),
       () => {},
     );
   },
@@ -31,6 +31,12 @@ const figures = {
   /* Asks, unless it does already. */
   start() {
     if (this.timer === null) this.poll();
+  },
+
+  /* Of several loaded models that of the page; nothing, if none is loaded. */
+  takeOf(stats, model) {
+    const own = (stats.models || []).find(m => m.model === model);
+    if (stats.model) this.take(own || stats);
   },
 
   take(stats) {

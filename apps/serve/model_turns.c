@@ -1,0 +1,242 @@
+/* Whose turn it is, with several models: which calls run, which model is loaded next, and which leave for it.
+ *
+ * Calls are taken in their order. One whose model is loaded runs at once, unless an older one has waited for another model
+ * for TURN_NS: then it waits behind it, so that the loaded models come to have no requests, and leave. A model with
+ * requests never leaves; of the others the one that was used least recently does. So no call waits for ever, and models
+ * that are asked for in turns are not loaded for each call. */
+#include "serve/engine.h"
+
+#include "base/clock.h"
+#include "common/output.h"
+#include "serve/endpoints.h"
+
+#include <string.h>
+
+enum { RETRY_SECONDS = 2 };
+#define TURN_NS (10 * (uint64_t)1000000000)
+
+/* ---- the model of a call --------------------------------------------------------------------------------------- */
+
+/* Requests that name no model are for the first one that is loaded. */
+static served_model *default_model(const engine *e)
+{
+    served_model *m = engine_next_loaded(e, NULL);
+    return m ? m : &e->models[0];
+}
+
+/* NULL: the call was ended. The only model has any name. */
+static served_model *model_of(const engine *e, call *c)
+{
+    fields f;
+    problem p;
+    const char *name = NULL;
+    size_t n = 0;
+    served_model *m = NULL;
+    if (e->n_model == 1) return &e->models[0];
+    json_in *document = fields_read(c, &f, &p);
+    bool ok = document && fields_text(&f, "model", &name, &n);
+    if (ok && !name && c->form == FORM_OLLAMA) ok = fields_text(&f, "name", &name, &n); /* of older clients */
+    if (ok) m = name ? engine_find(e, name, n, true) : default_model(e);
+    if (ok && !m) problem_no_model(&p, e, name);
+    if (!m) call_problem(c, &p);
+    json_in_free(document);
+    return m;
+}
+
+/* ---- loading --------------------------------------------------------------------------------------------------- */
+
+static size_t count_loaded(const engine *e)
+{
+    size_t n = 0;
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) n++;
+    return n;
+}
+
+/* Models share no device: each plans for all of its memory. */
+static bool uses_device(const engine *e)
+{
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m))
+        if (m->info.gpu) return true;
+    return false;
+}
+
+/* The one that was used least recently, of those without requests; NULL: all have some. */
+static served_model *find_idle(const engine *e)
+{
+    served_model *best = NULL;
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m))
+        if (!served_model_is_busy(m) && (!best || m->used_ns < best->used_ns)) best = m;
+    return best;
+}
+
+static void unload(engine *e, served_model *m)
+{
+    const hearth_scheduler_stats stats = hearth_scheduler_get_stats(m->scheduler);
+    figures_add(&e->ended, &stats);
+    e->ended.n_page = e->ended.n_page_used = 0;
+    served_model_keep(m);
+    served_model_close(m);
+    print_status("%s has left the memory", m->id);
+}
+
+/* Unloads models until the next one can be loaded. False: those that are left have requests. */
+static bool make_room(engine *e, served_model *next)
+{
+    for (;;) {
+        size_t n = count_loaded(e);
+        if (n == 0) return true;
+        if (n < e->max_loaded && !next->needs_room && !uses_device(e)) {
+            if (e->fits(e->user, next)) return true;
+            next->needs_room = true;
+        }
+        served_model *m = find_idle(e);
+        if (!m) return false;
+        unload(e, m);
+        next->needs_room = false;
+    }
+}
+
+static void refuse(call *c, const problem *p)
+{
+    size_t n;
+    char *body = problem_json(p, c->form, &n);
+    call_reply_later(c, p->status, p->status == 429 ? RETRY_SECONDS : 0, body, n);
+}
+
+/* Ends all calls that wait for a model. */
+static void refuse_all(engine *e, const served_model *m, const problem *p)
+{
+    for (call **at = &e->waiting; *at;) {
+        call *c = *at;
+        if (c->user != m) {
+            at = &c->next_queued;
+            continue;
+        }
+        *at = c->next_queued;
+        refuse(c, p);
+    }
+}
+
+/* Clients learn the reason, not where the file is. */
+static void describe_failure(problem *p, const served_model *m, const hearth_error *err)
+{
+    problem reason;
+    size_t n = m->path ? strlen(m->path) : 0;
+    const char *text = err->message;
+    problem_of_error(&reason, err);
+    if (n > 0 && strncmp(text, m->path, n) == 0 && text[n] == ':') text += n + 1 + (text[n + 1] == ' ');
+    problem_set(p, reason.status == 500 ? 503 : reason.status, "model", "the model %s cannot be loaded: %s",
+                m->id, text);
+}
+
+/* Loads a model, or ends the calls that wait for it; or finds that others have to leave first. */
+static void load(engine *e, served_model *m)
+{
+    hearth_error err;
+    problem p;
+    clear_interrupt();
+    hearth_status st = served_model_open(m, &err);
+    if (st == HEARTH_OK) {
+        e->on_loaded(m);
+    } else if (atomic_load(&e->stops)) {
+        return; /* the calls that wait end by that */
+    } else if (st == HEARTH_ERROR_MEMORY && count_loaded(e) > 0) {
+        m->needs_room = true;
+    } else {
+        report(&err);
+        describe_failure(&p, m, &err);
+        refuse_all(e, m, &p);
+    }
+}
+
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
+
+static void take_calls(engine *e)
+{
+    call **end = &e->waiting, *c;
+    while (*end) end = &(*end)->next_queued;
+    while ((c = exchange_take(server_exchange(e->server)))) {
+        c->user = model_of(e, c);
+        if (!c->user) continue;
+        if (c->run == ollama_show_run) { /* needs what is known of the file alone */
+            c->run(c->user, c);
+            continue;
+        }
+        *end = c;
+        end = &c->next_queued;
+    }
+}
+
+/* What ends a call that waits, if something does. */
+static void find_end(const engine *e, const call *c, uint64_t now, problem *p)
+{
+    const served_model *m = c->user;
+    if (e->max_request_ns > 0 && now - c->submit_ns >= e->max_request_ns)
+        problem_set(p, 408, "", "the request waited longer than %.6g seconds, the limit of this server",
+                    (double)e->max_request_ns * 1e-9);
+    else if (!m->is_loaded && atomic_load(&e->stops)) problem_set(p, 503, "", "the server stops");
+}
+
+/* Runs the calls whose turn it is. Returns the model that the oldest of the others waits for; NULL: none is to be loaded.
+ * *late_ns: when the next one has waited too long. */
+static served_model *run_queue(engine *e, uint64_t *late_ns)
+{
+    uint64_t now = hth_clock_ns();
+    served_model *next = NULL;
+    bool is_held = false;
+    uint32_t n_waiting = 0;
+    problem p;
+    for (call **at = &e->waiting; *at;) {
+        call *c = *at;
+        served_model *m = c->user;
+        bool is_over = call_is_cancelled(c), runs = m->is_loaded && !is_held;
+        p.status = 0;
+        if (!runs) find_end(e, c, now, &p);
+        if (!is_over && !runs && !p.status && n_waiting >= e->max_waiting)
+            problem_set(&p, 429, "", "%u requests wait already", e->max_waiting);
+        if (!is_over && !runs && !p.status) {
+            n_waiting++;
+            if (!m->is_loaded && !next) next = m;
+            is_held |= !m->is_loaded && now - c->submit_ns >= TURN_NS;
+            if (e->max_request_ns > 0 && c->submit_ns + e->max_request_ns < *late_ns)
+                *late_ns = c->submit_ns + e->max_request_ns;
+            at = &c->next_queued;
+            continue;
+        }
+        *at = c->next_queued; /* from here on the call may be gone */
+        if (is_over) {
+            call_break(c);
+        } else if (p.status) {
+            refuse(c, &p);
+        } else {
+            m->used_ns = now;
+            c->run(m, c);
+        }
+    }
+    return next;
+}
+
+uint64_t engine_run_calls(engine *e)
+{
+    uint64_t late_ns;
+    served_model *next;
+    take_calls(e);
+    do {
+        late_ns = UINT64_MAX;
+        next = run_queue(e, &late_ns);
+        if (next && !make_room(e, next)) break;
+        if (next) load(e, next);
+    } while (next);
+    return late_ns;
+}
+
+bool engine_can_go_on(const engine *e) { return e->waiting && find_idle(e); }
+
+void engine_drop_calls(engine *e)
+{
+    for (call *c = e->waiting, *next; c; c = next) {
+        next = c->next_queued;
+        call_break(c);
+    }
+    e->waiting = NULL;
+}
