@@ -1,6 +1,7 @@
-/* Requests wait, then run: first their prompts, in parts, then a token a step. Which requests share a step, how prompts are
- * divided and what is kept change when a token comes, never which one. When the pages of the cache run out, kept
- * sequences go, then the youngest request waits again, and is evaluated again later with what it had generated. */
+/* Requests wait, then run: first their prompts, in parts, then a token a step. Which requests share a step, how
+ * prompts are divided and what is kept change when a token comes, never which one. When the pages of the cache run
+ * out, kept sequences go, then the youngest request waits again, and is evaluated again later with what it had
+ * generated. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -352,8 +353,8 @@ static request *next_to_begin(const hearth_scheduler *s)
     return best;
 }
 
-/* The session that has the most of a request's first tokens: a kept one, or that of a request that runs. The last token is
- * evaluated again, for its logits. */
+/* The session that has the most of a request's first tokens: a kept one, or that of a request that runs. The last
+ * token is evaluated again, for its logits. */
 static const hearth_session *find_same(hearth_scheduler *s, const request *r, uint32_t *n_same)
 {
     const hearth_session *best = hth_kept_find(&s->kept, r->owner, r->tokens, r->n_token - 1, n_same);
@@ -453,8 +454,8 @@ static bool has_draft_pages(const hearth_scheduler *s, const request *r, uint32_
     return true;
 }
 
-/* Adds drafts to the tokens of the requests that generate; returns the number of their tokens. A step with parts of prompts
- * takes as long as its tokens do, so that drafts are not worth it. */
+/* Adds drafts to the tokens of the requests that generate; returns the number of their tokens. A step with parts of
+ * prompts takes as long as its tokens do, so that drafts are not worth it. */
 static uint32_t plan_drafts(hearth_scheduler *s, uint32_t n_generating, bool has_prompts,
                             uint32_t planned[HTH_N_KV_CLASS])
 {
@@ -495,8 +496,8 @@ typedef struct step_size {
     uint32_t n_prompt, n_other;     /* of prompts, and of texts that are evaluated again */
 } step_size;
 
-/* Chooses the tokens of the step. Older requests come first, so that one which has to wait was not planned yet. Prompts
- * and others are not counted. */
+/* Chooses the tokens of the step. Older requests come first, so that one which has to wait was not planned yet.
+ * Prompts and others are not counted. */
 static step_size plan_step(hearth_scheduler *s)
 {
     uint32_t planned[HTH_N_KV_CLASS] = {0}, n_generating = 0;
@@ -622,7 +623,12 @@ static void measure(hearth_scheduler *s, double seconds, const step_size *size)
 {
     double more = size->n_generating > 0 ? seconds - s->step_seconds : seconds;
     if (size->n_prompt == 0 && size->n_draft == 0) average(&s->step_seconds, seconds);
-    else if (size->n_prompt >= MIN_PART && more > 0.0) average(&s->token_seconds, more / size->n_prompt);
+    else if (size->n_prompt >= MIN_PART && more > 0.0) {
+        /* Tokens get slower along a prompt: the time of the last ones counts at once, so that others do not wait longer. */
+        double now = more / size->n_prompt;
+        if (now > s->token_seconds) s->token_seconds = now;
+        else average(&s->token_seconds, now);
+    }
     if (s->drafter && size->n_prompt == 0 && size->n_other == 0)
         hth_drafter_measure(s->drafter, size->n_generating + size->n_draft, seconds);
 }
