@@ -38,7 +38,7 @@ if(HEARTH_SERVE AND HEARTH_JANSSON_LIBRARY_FOUND AND HEARTH_HTTP_PARSER_DIR AND 
 endif()
 if(HEARTH_HAS_SERVE)
   file(GLOB_RECURSE HEARTH_SERVE_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/serve/*.c)
-  list(FILTER HEARTH_SERVE_SOURCES EXCLUDE REGEX "/command\\.c$")
+  list(FILTER HEARTH_SERVE_SOURCES EXCLUDE REGEX "/(command|model_list)\\.c$")
   add_library(hearth_serve STATIC ${HEARTH_SERVE_SOURCES} ${PROJECT_SOURCE_DIR}/apps/common/json.c
     ${PROJECT_SOURCE_DIR}/apps/common/buffer.c)
   target_include_directories(hearth_serve PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
@@ -65,6 +65,7 @@ if(HEARTH_APP_SOURCES)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/serve/command.c PROPERTIES
     COMPILE_DEFINITIONS HEARTH_SERVE=${HEARTH_HAS_SERVE})
   if(HEARTH_HAS_SERVE)
+    target_sources(hearth_program PRIVATE ${PROJECT_SOURCE_DIR}/apps/serve/model_list.c)
     target_link_libraries(hearth_program PRIVATE hearth_serve)
   endif()
   # Line editing in chat. Without it, and in cross builds, chat reads plain lines.

@@ -3,7 +3,6 @@
 #include "serve/model_facts.h"
 
 #include "base/status.h"
-#include "common/model_args.h"
 #include "engine/engine.h"
 #include "hub/hub.h"
 
@@ -68,22 +67,16 @@ static bool is_model(const hth_gguf *file)
     return (!type.bytes || hth_str_eq(type, "model")) && !hth_str_begins(architecture, "hearth.");
 }
 
-hearth_status model_facts_read(model_facts *f, const char *path, const hearth_model_options *o,
+hearth_status model_facts_read(model_facts *f, const hth_gguf *file, const hearth_model_options *o,
                                bool *is_other, hearth_error *err)
 {
-    hth_gguf *file;
     hth_model *m = NULL;
     const hth_model_overrides other = {.activation = o->activation, .allow_unused = o->allow_unused};
     *is_other = false;
-    hearth_status st =
-        path ? hth_gguf_open(path, &file, err)
-             : hth_gguf_open_memory(embedded_model, embedded_model_size, "(embedded model)", &file, err);
-    if (st != HEARTH_OK) return st;
     *is_other = !is_model(file);
-    st = hth_model_open(file, &other, &m, err);
+    hearth_status st = hth_model_open(file, &other, &m, err);
     if (st == HEARTH_OK) st = take(f, file, m, o->gpu.n_ctx, err);
     hth_model_close(m);
-    hth_gguf_close(file);
     return st;
 }
 

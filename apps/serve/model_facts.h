@@ -2,6 +2,8 @@
 #ifndef HEARTH_APPS_SERVE_MODEL_FACTS_H
 #define HEARTH_APPS_SERVE_MODEL_FACTS_H
 
+#include "file/gguf.h"
+
 #include <hearth/hearth.h>
 
 typedef struct model_facts {
@@ -18,11 +20,11 @@ typedef struct model_facts {
 
 /* Takes them from an open model; n_ctx as in hearth_session_options. MEMORY. */
 hearth_status model_facts_take(model_facts *f, const hearth_model *m, uint32_t n_ctx, hearth_error *err);
-/* Reads them from a file, or from the embedded model (path NULL); the options say which activation it has, and whether it may have unused tensors. As
- * hearth_model_open. *is_other: an error because it is another kind of file: a sidecar, a matrix of importance, a part for
- * images. */
-hearth_status model_facts_read(model_facts *f, const char *path, const hearth_model_options *o,
-                               bool *is_other, hearth_error *err);
+/* Reads them from a file; the options say which activation it has, and whether it may have unused tensors. As
+ * hearth_model_open. *is_other: an error because it is another kind of file: a sidecar, a matrix of importance, a part
+ * for images. */
+hearth_status model_facts_read(model_facts *f, const hth_gguf *file, const hearth_model_options *o, bool *is_other,
+                               hearth_error *err);
 void model_facts_free(model_facts *f);
 
 #endif

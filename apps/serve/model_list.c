@@ -3,6 +3,7 @@
 #include "serve/model_list.h"
 
 #include "base/status.h"
+#include "common/model_args.h"
 #include "common/output.h"
 #include "hub/hub.h"
 
@@ -69,13 +70,27 @@ static void remove_at(model_list *l, size_t i)
     memmove(m, m + 1, (--l->n - i) * sizeof *m);
 }
 
+/* path NULL: the embedded model. */
+static hearth_status read_file(served_model *m, const hearth_model_options *o, bool *is_other, hearth_error *err)
+{
+    hth_gguf *file;
+    *is_other = false;
+    hearth_status st =
+        m->path ? hth_gguf_open(m->path, &file, err)
+                : hth_gguf_open_memory(embedded_model, embedded_model_size, "(embedded model)", &file, err);
+    if (st != HEARTH_OK) return st;
+    st = model_facts_read(&m->facts, file, o, is_other, err);
+    hth_gguf_close(file);
+    return st;
+}
+
 /* Reads the files; those of folders that cannot be served are left out. */
 static hearth_status read_facts(model_list *l, const hearth_model_options *o, hearth_error *err)
 {
     for (size_t i = 0; i < l->n;) {
         bool is_other;
         served_model *m = &l->at[i];
-        hearth_status st = model_facts_read(&m->facts, m->path, o, &is_other, err);
+        hearth_status st = read_file(m, o, &is_other, err);
         if (st != HEARTH_OK && (!m->is_of_folder || st == HEARTH_ERROR_MEMORY)) return st;
         if (st == HEARTH_OK) i++;
         else if (is_other) remove_at(l, i);

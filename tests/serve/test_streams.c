@@ -475,8 +475,12 @@ TEST(many_clients_come_and_go)
 TEST(while_the_model_is_read_requests_are_told_so_and_a_signal_ends_all)
 {
     static const char *const unready[] = {"/health", "/props", "/api/tags"};
-    engine e = {.id = "slow", .created = 5};
+    static char id[] = "slow";
+    served_model m = {.id = id, .created = 5};
+    engine e = {.models = &m, .n_model = 1, .max_loaded = 1};
     setup t = {0}, *before = opened;
+    m.engine = &e;
+    engine_init(&e);
     server_options o = {
         .limits = server_default_limits(), .routes = serve_routes, .access = &t.access, .call_user = &e};
     CHECK_OK(server_open(&o, &t.server, err));
