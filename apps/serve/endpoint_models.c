@@ -61,6 +61,7 @@ void model_answer(const request *r, reply *out)
     problem p;
     if (!m) {
         problem_no_model(&p, e, r->tail);
+        *p.param = '\0'; /* the name is in the path */
         reply_problem(out, &p, FORM_OPENAI);
         return;
     }

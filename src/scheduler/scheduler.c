@@ -118,9 +118,17 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     if (st == HEARTH_OK)
         st = hearth_batch_open(model, s->options.n_batch, s->options.n_thread, &s->batch, err);
     const hearth_session_options o = options_of(s);
-    if (st == HEARTH_OK)
+    /* A limit of memory has room for the sessions before it has some for drafts. */
+    const uint64_t sessions =
+        s->options.n_running * ((uint64_t)model->model->hparams.n_vocab * sizeof(float) +
+                                (uint64_t)s->options.n_ctx * 2 * sizeof(int32_t));
+    bool has_room =
+        st == HEARTH_OK && hth_engine_take_memory(hth_engine_mutable(model), sessions, NULL) == HEARTH_OK;
+    if (st == HEARTH_OK &&
+        (has_room || s->options.draft.model || s->options.draft.n_draft != HEARTH_DRAFT_AUTO))
         st = hth_drafter_open(model, &s->options.draft, &o, s->options.n_position, s->options.n_running,
                               &s->drafter, err);
+    if (has_room) hth_engine_give_memory(hth_engine_mutable(model), sessions);
     s->masked = hth_alloc(model->model->hparams.n_vocab, sizeof *s->masked);
     s->places = hth_alloc(s->options.n_running, sizeof *s->places);
     if (st == HEARTH_OK && (!s->masked || !s->places))

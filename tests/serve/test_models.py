@@ -318,14 +318,14 @@ def figures(s):
 def a_limit_of_memory_is_for_all_of_them():
     path = folder("a", "b")
     least = int(least_ram("serve", os.path.join(path, "a.gguf"), "--gpu", "none", "--port", "0", "--check"))
-    small = ["--max-models", "2", "--gpu", "none", "--ram", str(least)]
+    small = ["--max-models", "2", "--gpu", "none", "--ram", str(least + (4 << 20))]  # what is closed leaves some behind
     with Server(*small, model=path) as s:
         for name in ("a", "b", "a"):
-            check(ask(s, name).status == 200, name)
+            text_of(ask(s, name))
             check(sum(states(s).values()) == 1, "both do not fit", states(s))
     with Server(*small[:-1], str(4 * least), model=path) as s:
         for name in ("a", "b", "a"):
-            check(ask(s, name).status == 200, name)
+            text_of(ask(s, name))
         check(sum(states(s).values()) == 2, "both fit", states(s))
 
 
@@ -344,7 +344,7 @@ def what_is_checked_then_starts():
                 threads = [later(lambda i=i: ask(s, seed=i, prompt=f"{i} times")) for i in range(4)]
                 for thread in threads:
                     thread.join(60)
-                    check(thread.result[0][0].status == 200, ram, thread.result)
+                    text_of(thread.result[0][0])
 
 
 @case
