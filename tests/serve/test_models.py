@@ -267,6 +267,7 @@ def a_server_that_stops_loads_nothing_more():
             answer = waiting.result[0][0]
             check(answer.status == 503 and "stops" in answer.error()["message"], answer.raw)
             first.rest()
+            s.process.wait(60)  # a second signal would end it at once
 
 
 @case
