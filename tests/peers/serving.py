@@ -29,7 +29,7 @@ PACKAGES = ["openai@6.49.0", "@anthropic-ai/sdk@1.14.0", "ollama@0.6.4", "ai@6.0
 OPENRESPONSES = "https://github.com/openresponses/openresponses"
 NOT_OFFERED = [("image-input", "images"), ("file-input", "files"), ("previous-response-id|function-call-roundtrip", "responses that are stored"),
                ("file-search|offline-web-search", "tools that the server runs"), ("websocket-.*", "WebSockets")]
-RECORD = os.path.join(ROOT, "tests", "data", "serve", "clients.jsonl")
+RECORD = os.path.join(ROOT, "tests", "data", "serve/clients.jsonl")
 counts = collections.Counter()
 
 

@@ -7,7 +7,7 @@ import os
 
 from server import MODEL, SOURCE, TOOLS, Server, case, chat_model, check, events_of, lines_of, run_all, scratch
 
-RECORDED = os.path.join(SOURCE, "tests", "data", "serve", "clients.jsonl")
+RECORDED = os.path.join(SOURCE, "tests", "data", "serve/clients.jsonl")
 KINDS = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
 
 
