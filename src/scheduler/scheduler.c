@@ -14,6 +14,8 @@
 
 enum { N_BATCH = 256, N_RUNNING = 16, N_KEPT = 64, MAX_RUNNING = 1024, MAX_KEPT = 4096, MIN_PART = 16 };
 #define MAX_DELAY 0.15
+/* Steps vary, and sampling and answers take time too: parts of prompts are made for less than the delay. */
+#define PART_OF_DELAY 0.8
 
 typedef struct request request;
 struct request {
@@ -493,7 +495,7 @@ static uint32_t prompt_room(const hearth_scheduler *s, uint32_t n_generating)
     uint32_t room = s->options.n_batch - n_generating;
     if (s->part) return s->part(s->part_user, room);
     if (n_generating == 0) return room;
-    double n = s->token_seconds > 0.0 ? s->options.max_delay / s->token_seconds : 0.0;
+    double n = s->token_seconds > 0.0 ? PART_OF_DELAY * s->options.max_delay / s->token_seconds : 0.0;
     if (n < MIN_PART) n = MIN_PART;
     return n < room ? (uint32_t)n : room;
 }
