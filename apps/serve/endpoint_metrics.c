@@ -14,7 +14,7 @@ static void write_counter(FILE *out, const char *name, const char *help, double 
     fprintf(out, "%s %.17g\n", name, value);
 }
 
-/* Counters of storage begin anew with a model that is loaded. */
+/* Counters of storage begin from zero when a model is loaded. */
 static void write_models(const engine *e, FILE *out)
 {
     hearth_storage_stats s = {0};

@@ -34,21 +34,26 @@ static void write_model(json *j, const served_model *m)
     json_close(j, '}');
 }
 
+void write_all_models(json *j, const char *key, engine *e, void (*write)(json *j, const served_model *m))
+{
+    json_open_compact(j, key, '[');
+    engine_lock(e);
+    for (size_t i = 0; i < e->n_model; i++) {
+        json_open_compact(j, NULL, '{');
+        write(j, &e->models[i]);
+        json_close(j, '}');
+    }
+    engine_unlock(e);
+    json_close(j, ']');
+}
+
 void models_answer(const request *r, reply *out)
 {
     engine *e = server_user(r->server);
     json_line l;
     if (json_line_begin(&l)) {
         json_word(&l.j, "object", "list");
-        json_open_compact(&l.j, "data", '[');
-        engine_lock(e);
-        for (size_t i = 0; i < e->n_model; i++) {
-            json_open_compact(&l.j, NULL, '{');
-            write_model(&l.j, &e->models[i]);
-            json_close(&l.j, '}');
-        }
-        engine_unlock(e);
-        json_close(&l.j, ']');
+        write_all_models(&l.j, "data", e, write_model);
     }
     reply_line(out, &l);
 }

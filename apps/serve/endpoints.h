@@ -12,7 +12,9 @@ call_fn tokenize_run, detokenize_run, template_run, chat_run, completions_run, r
     responses_count_run, messages_run, count_tokens_run, ollama_show_run, ollama_chat_run,
     ollama_generate_run, embeddings_run, ollama_embed_run;
 
-/* endpoint_models.c: no model has that name. */
+/* endpoint_models.c: an array of all models. */
+void write_all_models(json *j, const char *key, engine *e, void (*write)(json *j, const served_model *m));
+/* No model has that name. */
 void problem_no_model(problem *p, const engine *e, const char *name);
 /* Answers 503 and returns false while the first model is still read. */
 bool need_model(const request *r, reply *out, api_form form);

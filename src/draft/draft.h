@@ -76,7 +76,7 @@ typedef struct hth_draft_offer {
     uint32_t n;                 /* tokens to evaluate */
 } hth_draft_offer;
 
-/* Chooses n of each offer, for a step with n_base tokens besides and room for n_room more: those with which the step gives
+/* Chooses n of each offer, for a step that has n_base other tokens, and space for n_room more: those with which the step gives
  * the most tokens in its time, if they come true as often as before. Where sequences share the step, it takes at most a
  * quarter longer. Sources that seldom come true are tried again from time to time. A step without drafts is measured
  * first. */

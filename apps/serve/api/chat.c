@@ -123,22 +123,14 @@ static void write_message(json *j, const choice *c)
     json_close(j, ']');
 }
 
-static void answer_whole(generation *g)
+static void write_whole(json *j, choice *c)
 {
-    json_line l;
-    if (openai_begin(g, &l, "chat.completion")) {
-        json_open_compact(&l.j, "choices", '[');
-        for (size_t i = 0; i < g->n_choice; i++) {
-            open_choice(&l.j, &g->choices[i], "message");
-            write_message(&l.j, &g->choices[i]);
-            close_choice(&l.j, &g->choices[i], true);
-        }
-        json_close(&l.j, ']');
-        openai_write_usage(&l.j, g);
-        generation_write_timings(&l.j, g);
-    }
-    call_line(g->call, &l);
+    open_choice(j, c, "message");
+    write_message(j, c);
+    close_choice(j, c, true);
 }
+
+static void answer_whole(generation *g) { openai_answer(g, "chat.completion", write_whole); }
 
 static const answer_format format = {.prefix = "chatcmpl-",
                                      .begin = begin_stream,
@@ -170,12 +162,7 @@ void chat_run(void *user, call *c)
     problem p;
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
-    json_in *document = fields_read(c, &f, &p);
-    if (!document) {
-        call_problem(c, &p);
-        return;
-    }
-    generation *g = generation_make(served, c, &format, document);
+    generation *g = generation_make(served, c, &format, &f, &p);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
     if (fields_ok(&f) && read_variables(&f, &v) && read_functions(&f, g)) conversation_read(&f, &m);

@@ -53,21 +53,12 @@ static void end_choice(choice *c) { send_choice(c, "", 0, true); }
 
 static void end_stream(generation *g) { openai_end_stream(g, "text_completion"); }
 
-static void answer_whole(generation *g)
+static void write_whole(json *j, choice *c)
 {
-    json_line l;
-    if (openai_begin(g, &l, "text_completion")) {
-        json_open_compact(&l.j, "choices", '[');
-        for (size_t i = 0; i < g->prompts.n * g->n_choice; i++) {
-            choice *c = &g->choices[i];
-            write_choice(&l.j, c, c->text.bytes ? c->text.bytes : "", c->text.n, true);
-        }
-        json_close(&l.j, ']');
-        openai_write_usage(&l.j, g);
-        generation_write_timings(&l.j, g);
-    }
-    call_line(g->call, &l);
+    write_choice(j, c, c->text.bytes ? c->text.bytes : "", c->text.n, true);
 }
+
+static void answer_whole(generation *g) { openai_answer(g, "text_completion", write_whole); }
 
 static const answer_format format = {.prefix = "cmpl-",
                                      .part = send_part,
@@ -85,12 +76,7 @@ void completions_run(void *user, call *c)
     served_model *served = user;
     fields f;
     problem p;
-    json_in *document = fields_read(c, &f, &p);
-    if (!document) {
-        call_problem(c, &p);
-        return;
-    }
-    generation *g = generation_make(served, c, &format, document);
+    generation *g = generation_make(served, c, &format, &f, &p);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_completion(&f, &g->probs);
     if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, served, "prompt", MAX_PROMPTS, &g->prompts))

@@ -20,14 +20,14 @@ const char *finish_word(finish_reason f)
 
 /* ---- a generation ------------------------------------------------------------------------------------------ */
 
-generation *generation_make(served_model *served, call *c, const answer_format *format, json_in *document)
+generation *generation_make(served_model *served, call *c, const answer_format *format, fields *f, problem *p)
 {
-    generation *g = calloc(1, sizeof *g);
-    problem p;
+    json_in *document = fields_read(c, f, p);
+    generation *g = document ? calloc(1, sizeof *g) : NULL;
+    if (document && !g) fields_no_memory(f);
     if (!g) {
         json_in_free(document);
-        problem_set(&p, 503, "", "out of memory");
-        call_problem(c, &p);
+        call_problem(c, p);
         return NULL;
     }
     *g = (generation){.served = served,

@@ -112,8 +112,9 @@ struct generation {
     uint32_t n_event; /* that they have sent */
 };
 
-/* Owns the document from now on, also on failure. NULL: the call was ended, as memory ran out. */
-generation *generation_make(served_model *served, call *c, const answer_format *format, json_in *document);
+/* Reads the body of a call: *f is its document, *p says of all that follows what is wrong. NULL: the call was ended. */
+generation *generation_make(served_model *served, call *c, const answer_format *format, fields *f,
+                            problem *p);
 /* Reads the fields that all APIs of OpenAI share: sampling, length, stop strings, stream. */
 bool generation_read(generation *g, fields *f);
 /* Parts of it, for other APIs: temperature to penalties; stop strings of a field. */

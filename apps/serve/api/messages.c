@@ -370,12 +370,7 @@ void messages_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     function_choice wanted;
-    json_in *document = fields_read(c, &f, &p);
-    if (!document) {
-        call_problem(c, &p);
-        return;
-    }
-    generation *g = generation_make(served, c, &format, document);
+    generation *g = generation_make(served, c, &format, &f, &p);
     if (!g) return;
     if (read_options(&f, g) && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
         read_choice(&f, &wanted) && functions_read(&f, &functions_shape, &wanted, g))

@@ -60,17 +60,7 @@ void ollama_tags_answer(const request *r, reply *out)
     engine *e = server_user(r->server);
     json_line l;
     if (!need_model(r, out, FORM_OLLAMA)) return;
-    if (json_line_begin(&l)) {
-        json_open_compact(&l.j, "models", '[');
-        engine_lock(e);
-        for (size_t i = 0; i < e->n_model; i++) {
-            json_open_compact(&l.j, NULL, '{');
-            write_model(&l.j, &e->models[i]);
-            json_close(&l.j, '}');
-        }
-        engine_unlock(e);
-        json_close(&l.j, ']');
-    }
+    if (json_line_begin(&l)) write_all_models(&l.j, "models", e, write_model);
     reply_line(out, &l);
 }
 

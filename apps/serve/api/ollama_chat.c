@@ -199,12 +199,7 @@ void ollama_chat_run(void *user, call *c)
     chat_variables v = {0};
     const json_in *messages = NULL;
     const function_choice wanted = {.field = "tools"};
-    json_in *document = fields_read(c, &f, &p);
-    if (!document) {
-        call_problem(c, &p);
-        return;
-    }
-    generation *g = generation_make(served, c, &format, document);
+    generation *g = generation_make(served, c, &format, &f, &p);
     if (!g) return;
     if (fields_array(&f, "messages", &messages) && json_in_count(messages) == 0) {
         answer_loaded(g);
@@ -238,12 +233,7 @@ void ollama_generate_run(void *user, call *c)
     const char *text = "", *system = NULL;
     size_t n = 0, n_system = 0;
     bool raw = false;
-    json_in *document = fields_read(c, &f, &p);
-    if (!document) {
-        call_problem(c, &p);
-        return;
-    }
-    generation *g = generation_make(served, c, &format, document);
+    generation *g = generation_make(served, c, &format, &f, &p);
     if (!g) return;
     g->is_plain = true;
     bool ok = fields_text(&f, "prompt", &text, &n) && fields_text(&f, "system", &system, &n_system) &&

@@ -28,6 +28,19 @@ void openai_write_usage(json *j, const generation *g)
     json_close(j, '}');
 }
 
+void openai_answer(generation *g, const char *object, void (*write)(json *j, choice *c))
+{
+    json_line l;
+    if (openai_begin(g, &l, object)) {
+        json_open_compact(&l.j, "choices", '[');
+        for (size_t i = 0; i < generation_count(g); i++) write(&l.j, &g->choices[i]);
+        json_close(&l.j, ']');
+        openai_write_usage(&l.j, g);
+        generation_write_timings(&l.j, g);
+    }
+    call_line(g->call, &l);
+}
+
 void openai_end_stream(generation *g, const char *object)
 {
     json_line l;

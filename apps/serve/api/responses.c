@@ -91,22 +91,12 @@ static void write_field(json *j, const generation *g, const char *name, const ch
     write_member(j, g->document, name, otherwise);
 }
 
-/* Their members are all there, as some clients check. */
-static void write_text_options(json *j, const generation *g)
+/* An object of the request with both of its members, as some clients check. */
+static void write_options(json *j, const generation *g, const char *name, const char *const members[2][2])
 {
-    const json_in *text = json_in_member(g->document, "text");
-    json_open_compact(j, "text", '{');
-    write_member(j, text, "format", "{\"type\": \"text\"}");
-    write_member(j, text, "verbosity", "\"medium\"");
-    json_close(j, '}');
-}
-
-static void write_reasoning_options(json *j, const generation *g)
-{
-    const json_in *reasoning = json_in_member(g->document, "reasoning");
-    json_open_compact(j, "reasoning", '{');
-    write_member(j, reasoning, "effort", "null");
-    write_member(j, reasoning, "summary", "null");
+    const json_in *object = json_in_member(g->document, name);
+    json_open_compact(j, name, '{');
+    for (int i = 0; i < 2; i++) write_member(j, object, members[i][0], members[i][1]);
     json_close(j, '}');
 }
 
@@ -152,15 +142,18 @@ static void write_usage(json *j, const generation *g)
 
 static void write_request(json *j, const generation *g)
 {
+    static const char *const text_members[2][2] = {{"format", "{\"type\": \"text\"}"},
+                                                   {"verbosity", "\"medium\""}},
+                             *const reasoning_members[2][2] = {{"effort", "null"}, {"summary", "null"}};
     write_field(j, g, "instructions", "null");
     write_field(j, g, "max_output_tokens", "null");
     write_field(j, g, "max_tool_calls", "null");
     write_field(j, g, "metadata", "{}");
     write_field(j, g, "parallel_tool_calls", "true");
     write_field(j, g, "prompt_cache_key", "null");
-    write_reasoning_options(j, g);
+    write_options(j, g, "reasoning", reasoning_members);
     write_field(j, g, "safety_identifier", "null");
-    write_text_options(j, g);
+    write_options(j, g, "text", text_members);
     write_field(j, g, "tool_choice", "\"auto\"");
     write_field(j, g, "top_logprobs", "0");
     write_field(j, g, "truncation", "\"disabled\"");
@@ -521,12 +514,7 @@ void responses_run(void *user, call *c)
     problem p;
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
-    json_in *document = fields_read(c, &f, &p);
-    if (!document) {
-        call_problem(c, &p);
-        return;
-    }
-    generation *g = generation_make(served, c, &format, document);
+    generation *g = generation_make(served, c, &format, &f, &p);
     if (!g) return;
     if (refuse_state(&f) && read_options(&f, g, &v) && template_variables(&f, &v.given) &&
         read_functions(&f, g))
