@@ -1,6 +1,6 @@
-/* Drafts: tokens that may follow a sequence, evaluated together with its next token. Those that are then sampled cost no
- * step of their own; what is sampled does not depend on them. Here: where drafts come from without a model, and how
- * many tokens of one are worth their time. engine/speculation.c evaluates them. */
+/* Drafts: tokens that may follow a sequence, evaluated together with its next token. Those that are then sampled cost
+ * no step of their own; what is sampled does not depend on them. Here: where drafts come from without a model, and
+ * how many tokens of one are worth their time. engine/speculation.c evaluates them. */
 #ifndef HTH_DRAFT_DRAFT_H
 #define HTH_DRAFT_DRAFT_H
 
@@ -53,8 +53,8 @@ double hth_draft_share(const hth_draft_history *h, hth_draft_source source);
 /* ---- how many are worth it ----------------------------------------------------------------------------- */
 
 enum { HTH_DRAFT_MAX_TOKENS = 128 }; /* of a step whose time is kept */
-/* Times of steps whose tokens all want logits, by the number of tokens. They grow with contexts and change with what else
- * the machine does: those of many steps ago count no more. */
+/* Times of steps whose tokens all want logits, by the number of tokens. They grow with contexts and change with what
+ * else the machine does: those of many steps ago count no more. */
 typedef struct hth_draft_costs {
     double seconds[HTH_DRAFT_MAX_TOKENS + 1];
     uint64_t last[HTH_DRAFT_MAX_TOKENS + 1]; /* in which step it was measured; 0: in none */
@@ -64,8 +64,8 @@ typedef struct hth_draft_costs {
 
 void hth_draft_measure(hth_draft_costs *c, uint32_t n_token, double seconds);
 void hth_draft_measure_model(hth_draft_costs *c, double seconds);
-/* The time of a step of n tokens; of numbers that were not measured, as those beside it let expect. 0: none of up to n
- * was. */
+/* The time of a step of n tokens; of numbers that were not measured, as those beside it let expect. 0: none of up to
+ * n was. */
 double hth_draft_seconds(const hth_draft_costs *c, uint32_t n_token);
 
 /* A draft that a sequence offers. */
@@ -76,10 +76,10 @@ typedef struct hth_draft_offer {
     uint32_t n;                 /* tokens to evaluate */
 } hth_draft_offer;
 
-/* Chooses n of each offer, for a step that has n_base other tokens, and space for n_room more: those with which the step gives
- * the most tokens in its time, if they come true as often as before. Where sequences share the step, it takes at most a
- * quarter longer. Sources that seldom come true are tried again from time to time. A step without drafts is measured
- * first. */
+/* Chooses n of each offer, for a step that has n_base other tokens, and space for n_room more: those with which the
+ * step gives the most tokens in its time, if they come true as often as before. Where sequences share the step, it
+ * takes at most a quarter longer. Sources that seldom come true are tried again from time to time. A step without
+ * drafts is measured first. */
 void hth_draft_choose(const hth_draft_costs *c, hth_draft_offer *offers, uint32_t n_offer, uint32_t n_base,
                       uint32_t n_room);
 /* Chooses n_wanted tokens of each offer, as far as it has them and there is room. */
