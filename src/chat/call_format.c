@@ -1,16 +1,9 @@
 /* The table of call formats, and the rules by which a template's text tells which one it writes. */
 #include "chat/call_format.h"
 
-#include <string.h>
+#include "chat/deepseek_marks.h"
 
-#define BAR "\xEF\xBD\x9C"   /* fullwidth vertical line */
-#define SPACE "\xE2\x96\x81" /* lower one eighth block */
-#define DEEPSEEK(WORDS) "<" BAR WORDS BAR ">"
-#define DEEPSEEK_FIRST DEEPSEEK("tool" SPACE "calls" SPACE "begin")
-#define DEEPSEEK_LAST DEEPSEEK("tool" SPACE "calls" SPACE "end")
-#define DEEPSEEK_OPEN DEEPSEEK("tool" SPACE "call" SPACE "begin")
-#define DEEPSEEK_CLOSE DEEPSEEK("tool" SPACE "call" SPACE "end")
-#define DEEPSEEK_SEP DEEPSEEK("tool" SPACE "sep")
+#include <string.h>
 
 /* clang-format off: a table */
 enum {
@@ -98,31 +91,31 @@ static const hth_call_format formats[N_FORMAT] = {
                        ""},
     [DEEPSEEK_FENCED] = {"deepseek-v3",
                          HTH_CALL_NAMED,
-                         DEEPSEEK_FIRST,
-                         DEEPSEEK_OPEN "function" DEEPSEEK_SEP,
-                         "\n```" DEEPSEEK_CLOSE,
+                         HTH_DEEPSEEK_FIRST,
+                         HTH_DEEPSEEK_OPEN "function" HTH_DEEPSEEK_SEP,
+                         "\n```" HTH_DEEPSEEK_CLOSE,
                          "\n",
-                         DEEPSEEK_LAST,
+                         HTH_DEEPSEEK_LAST,
                          "",
                          "\n```json\n",
                          false,
-                         DEEPSEEK_OPEN,
-                         DEEPSEEK_CLOSE,
-                         {DEEPSEEK_FIRST, DEEPSEEK_LAST},
-                         DEEPSEEK_SEP},
+                         HTH_DEEPSEEK_OPEN,
+                         HTH_DEEPSEEK_CLOSE,
+                         {HTH_DEEPSEEK_FIRST, HTH_DEEPSEEK_LAST},
+                         HTH_DEEPSEEK_SEP},
     [DEEPSEEK_PLAIN] = {"deepseek-v3.1",
                         HTH_CALL_NAMED,
-                        DEEPSEEK_FIRST,
-                        DEEPSEEK_OPEN,
-                        DEEPSEEK_CLOSE,
+                        HTH_DEEPSEEK_FIRST,
+                        HTH_DEEPSEEK_OPEN,
+                        HTH_DEEPSEEK_CLOSE,
                         "",
-                        DEEPSEEK_LAST,
+                        HTH_DEEPSEEK_LAST,
                         "",
-                        DEEPSEEK_SEP,
+                        HTH_DEEPSEEK_SEP,
                         false,
-                        DEEPSEEK_OPEN,
-                        DEEPSEEK_CLOSE,
-                        {DEEPSEEK_FIRST, DEEPSEEK_LAST},
+                        HTH_DEEPSEEK_OPEN,
+                        HTH_DEEPSEEK_CLOSE,
+                        {HTH_DEEPSEEK_FIRST, HTH_DEEPSEEK_LAST},
                         ""},
     [LLAMA3] = {"llama-3",
                 HTH_CALL_JSON,
@@ -163,8 +156,8 @@ static const struct {
     {ELEMENTS, {"<function=", "<parameter="}},
     {PAIRS, {"<arg_key>", "<arg_value>"}},
     {HERMES, {"<tool_call>", "tools"}},
-    {DEEPSEEK_FENCED, {DEEPSEEK_OPEN, "```json"}},
-    {DEEPSEEK_PLAIN, {DEEPSEEK_OPEN}},
+    {DEEPSEEK_FENCED, {HTH_DEEPSEEK_OPEN, "```json"}},
+    {DEEPSEEK_PLAIN, {HTH_DEEPSEEK_OPEN}},
     {MISTRAL_NAMED, {"[TOOL_CALLS]", "[ARGS]"}},
     {MISTRAL, {"[TOOL_CALLS]"}},
     {LLAMA3, {"<|start_header_id|>", "\"parameters\""}},

@@ -3,6 +3,7 @@
 #include "chat/chat_formats.h"
 
 #include "base/alloc.h"
+#include "chat/deepseek_marks.h"
 
 #include <string.h>
 
@@ -30,13 +31,9 @@ struct hth_chat_format {
     unsigned flags;
 };
 
-#define DEEPSEEK_END                                                                                         \
-    "<\xEF\xBD\x9C"                                                                                          \
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"
-#define DEEPSEEK_USER "<\xEF\xBD\x9CUser\xEF\xBD\x9C>"
-#define DEEPSEEK_ASSISTANT                                                                                   \
-    "<\xEF\xBD\x9C"                                                                                          \
-    "Assistant\xEF\xBD\x9C>"
+#define DEEPSEEK_END HTH_DEEPSEEK_3("end", "of", "sentence")
+#define DEEPSEEK_USER HTH_DEEPSEEK("User")
+#define DEEPSEEK_ASSISTANT HTH_DEEPSEEK("Assistant")
 
 /* clang-format off: a table */
 static const hth_chat_format formats[] = {

@@ -62,15 +62,15 @@ TEST(templates_mean_what_they_mean_in_python)
     FREED char *lines = test_read_file(HEARTH_SOURCE_DIR "/tests/chat/jinja_cases.jsonl", &n);
     char *rest = lines;
     if (!CHECK(lines != NULL)) return;
-    char *line = json_next_line(&rest), *variables = json_text(json_field(line, "variables"), &n);
+    char *line = json_next_line(&rest), *variables = json_text_of(json_field(line, "variables"), &n);
     hth_template_input in = {.seconds = &the_time, .variables = {variables, n}};
     for (; (line = json_next_line(&rest)) != NULL; n_case++) {
-        FREED char *source = json_text(json_field(line, "template"), &n);
+        FREED char *source = json_text_of(json_field(line, "template"), &n);
         CLEANUP(hth_rendered_free) hth_rendered r;
         hearth_error why = {0};
         hearth_status st = render_bytes(source, n, &in, &r, &why);
         const char *out = json_field(line, "out");
-        FREED char *wanted = out ? json_text(out, &n) : NULL;
+        FREED char *wanted = out ? json_text_of(out, &n) : NULL;
         if (!out && st == HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: is refused by Jinja2, not here", source);
         if (out && st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", source, why.message);
         if (out && st == HEARTH_OK && (r.n != n || memcmp(r.text, wanted, n) != 0))

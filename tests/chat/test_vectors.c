@@ -67,7 +67,7 @@ typedef struct conversation {
 static hth_str keep_text(conversation *c, const char *value)
 {
     size_t n;
-    char *text = json_text(value, &n);
+    char *text = json_text_of(value, &n);
     c->texts[c->n_text++] = text;
     return (hth_str){text, n};
 }
@@ -135,7 +135,7 @@ static void each_line(check_line *check)
 static void expect_text(size_t i, const char *line, const hth_rendered *r, const char *wanted)
 {
     size_t n;
-    FREED char *conv = json_text(json_field(line, "conv"), &n);
+    FREED char *conv = json_text_of(json_field(line, "conv"), &n);
     if (r->n != strlen(wanted) || memcmp(r->text, wanted, r->n) != 0)
         test_fail(__FILE__, __LINE__, "%s, %s: \"%.*s\", not \"%s\"", templates[i].file, conv, (int)r->n,
                   r->text, wanted);
@@ -169,7 +169,7 @@ static void check_jinja(size_t i, const hth_template *t, const char *line, const
     if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", templates[i].file, why.message);
     if (st != HEARTH_OK) return;
     size_t n;
-    char *text = json_text(wanted, &n);
+    char *text = json_text_of(wanted, &n);
     expect_text(i, line, &r, text);
     expect_parts(&r);
     free(text);
@@ -181,10 +181,11 @@ static void check_with_tools(const char *line)
 {
     size_t n_source, n;
     char path[100];
-    FREED char *name = json_text(json_field(line, "template"), &n), *conv = json_text(json_field(line, "conv"), &n);
+    FREED char *name = json_text_of(json_field(line, "template"), &n),
+               *conv = json_text_of(json_field(line, "conv"), &n);
     snprintf(path, sizeof path, "chat/%s.jinja", name);
     FREED char *source = test_read_file(test_data(path), &n_source);
-    FREED char *variables = json_text(json_field(line, "variables"), &n);
+    FREED char *variables = json_text_of(json_field(line, "variables"), &n);
     CLOSED(hth_template) *t = OPENED(hth_template, source, n_source);
     CLEANUP(hth_rendered_free) hth_rendered r = {0};
     hth_template_input in = {.seconds = &the_day, .variables = {variables, n}};
@@ -195,7 +196,7 @@ static void check_with_tools(const char *line)
         CHECK_INT(st, HEARTH_ERROR_ARGUMENT);
         return;
     }
-    FREED char *text = json_text(wanted, &n);
+    FREED char *text = json_text_of(wanted, &n);
     if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s, %s: %s", name, conv, why.message);
     else if (r.n != n || memcmp(r.text, text, n) != 0)
         test_fail(__FILE__, __LINE__, "%s, %s: \"%.*s\", not \"%s\"", name, conv, (int)r.n, r.text, text);
@@ -216,7 +217,7 @@ static void check_format(size_t i, const hth_template *t, const char *line, cons
     size_t n;
     const hth_chat_format *f = hth_chat_format_find(word(templates[i].format));
     CHECK_OK(hth_chat_format_render(f, in, &r, err));
-    FREED char *text = json_text(json_field(line, "llamacpp"), &n);
+    FREED char *text = json_text_of(json_field(line, "llamacpp"), &n);
     expect_text(i, line, &r, text);
     expect_parts(&r);
 }

@@ -2,18 +2,16 @@
  * chat/answer.c, and texts behind reasoning. The vocabulary is the bytes, and control tokens for marks. */
 #include "base/random.h"
 #include "chat/answer.h"
+#include "chat/deepseek_marks.h"
 #include "chat/functions.h"
 #include "support/test.h"
 #include "support/texts.h"
 
-#define BAR "\xEF\xBD\x9C"
-#define LOW "\xE2\x96\x81"
-#define DS(WORDS) "<" BAR WORDS BAR ">"
-#define DS_BEGIN DS("tool" LOW "calls" LOW "begin")
-#define DS_END DS("tool" LOW "calls" LOW "end")
-#define DS_CALL DS("tool" LOW "call" LOW "begin")
-#define DS_CALL_END DS("tool" LOW "call" LOW "end")
-#define DS_SEP DS("tool" LOW "sep")
+#define DS_BEGIN HTH_DEEPSEEK_FIRST
+#define DS_END HTH_DEEPSEEK_LAST
+#define DS_CALL HTH_DEEPSEEK_OPEN
+#define DS_CALL_END HTH_DEEPSEEK_CLOSE
+#define DS_SEP HTH_DEEPSEEK_SEP
 
 static const char functions[] = "[{\"type\": \"function\", \"function\": {\"name\": \"find\", "
                                 "\"parameters\": {\"type\": \"object\", \"properties\": "

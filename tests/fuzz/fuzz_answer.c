@@ -2,16 +2,13 @@
  * promised of all bytes: pieces make no difference; names of functions are words; without calls and reasoning the
  * text is what came. Built with libFuzzer by the preset `fuzz`; test_answer.c replays seeded ones. */
 #include "chat/answer.h"
+#include "chat/deepseek_marks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define DEEPSEEK                                                                                             \
-    "<\xEF\xBD\x9Ctool\xE2\x96\x81"                                                                          \
-    "call\xE2\x96\x81"                                                                                       \
-    "begin\xEF\xBD\x9C>"
 static const char *const templates[] = {"",
                                         "</think>",
                                         "<tool_call> tools </think>",
@@ -19,8 +16,8 @@ static const char *const templates[] = {"",
                                         "<arg_key> <arg_value>",
                                         "[TOOL_CALLS]",
                                         "[TOOL_CALLS][ARGS]",
-                                        DEEPSEEK "```json",
-                                        DEEPSEEK,
+                                        HTH_DEEPSEEK_OPEN "```json",
+                                        HTH_DEEPSEEK_OPEN,
                                         "<|start_header_id|> \"parameters\"",
                                         "<|channel|> tools"};
 enum { N_TEMPLATE = sizeof templates / sizeof *templates, MAX_INPUT = 4096, MAX_OUTPUT = 8 * MAX_INPUT };

@@ -29,7 +29,7 @@ TEST(seeded_answers_pass_the_target)
         "]",
         ", ",
         "; ",
-        DEEPSEEK,
+        HTH_DEEPSEEK_OPEN,
         "function",
         "\n```json\n",
         "```",

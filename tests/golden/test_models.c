@@ -88,7 +88,7 @@ static void check_story(const hearth_model *model, const char *object)
     int32_t *tokens = NULL, ours[N_GREEDY];
     FREED int32_t *prompt = json_ints(json_field(object, "prompt_ids"), &n_prompt, NULL);
     FREED int32_t *expected = json_ints(json_field(object, "ids"), &n_ids, NULL);
-    FREED char *text = json_text(json_field(object, "prompt"), &n_text);
+    FREED char *text = json_text_of(json_field(object, "prompt"), &n_text);
     if (CHECK_INT(n_ids, n_prompt + N_GREEDY)) {
         CHECK_OK(hearth_tokenize(model, text, n_text, HEARTH_ADD_SPECIAL, &tokens, &n, err));
         if (CHECK_INT(n, n_prompt)) CHECK_BYTES(tokens, prompt, n * sizeof *prompt);

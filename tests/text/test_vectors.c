@@ -216,9 +216,9 @@ TEST(byte_level_vocabularies_recognise_special_tokens)
 static char *expand(const char *line, size_t *n)
 {
     size_t n_prefix, n_unit, n_suffix;
-    FREED char *prefix = json_text(json_field(line, "prefix"), &n_prefix);
-    FREED char *unit = json_text(json_field(line, "unit"), &n_unit);
-    FREED char *suffix = json_text(json_field(line, "suffix"), &n_suffix);
+    FREED char *prefix = json_text_of(json_field(line, "prefix"), &n_prefix);
+    FREED char *unit = json_text_of(json_field(line, "unit"), &n_unit);
+    FREED char *suffix = json_text_of(json_field(line, "suffix"), &n_suffix);
     size_t repeat = strtoul(json_field(line, "repeat"), NULL, 10);
     *n = n_prefix + n_unit * repeat + n_suffix;
     char *out = malloc(*n + 1), *p = out;

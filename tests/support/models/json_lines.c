@@ -74,7 +74,7 @@ static const char *unescape(const char *p, char *out, size_t *n)
     return p;
 }
 
-char *json_text(const char *value, size_t *n)
+char *json_text_of(const char *value, size_t *n)
 {
     char *out = malloc(strlen(value) + 1);
     *n = 0;

@@ -14,7 +14,7 @@ char *json_next_line(char **rest);
 const char *json_field(const char *line, const char *name);
 
 /* The bytes of a string value, freed with free; a NUL follows. */
-char *json_text(const char *value, size_t *n);
+char *json_text_of(const char *value, size_t *n);
 /* The same of a string that holds base64. */
 char *json_base64(const char *value, size_t *n);
 /* An array of integers, freed with free; *end (may be NULL) is behind it. */
