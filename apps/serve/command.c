@@ -35,6 +35,8 @@ static const option_spec options[] = {
     DRAFT_OPTIONS,
     OPT_FILE("kv-dir", 0, "DIR", "keep the cache of requests there between runs"),
     OPT_SIZE("kv-dir-size", 0, "BYTES", 1, 1e15, "of its files; default 8G", ADVANCED),
+    OPT_FLOAT("kv-dir-seconds", 0, "X", 0.01, 1e6, "written after so long without requests; default 30",
+              ADVANCED),
     OPT_FLAG("keep-billing-header", 0, "leave that line in system prompts", ADVANCED),
     OPT_UINT("max-waiting", 0, "N", 1, 100000, "requests that wait; default 64", ADVANCED),
     OPT_UINT("max-connections", 0, "N", 1, 100000, "default 1024", ADVANCED),
@@ -59,6 +61,7 @@ enum { MAX_WAITING = 64 };
 /* As the scheduler chooses by itself. */
 enum { N_PARALLEL = 16, N_BATCH = 256, N_CONTEXT = 4 };
 #define KEPT_SIZE ((uint64_t)8 << 30)
+#define KEEP_NS (30 * (uint64_t)1000000000)
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
@@ -270,6 +273,8 @@ static void read_engine(const args *a, engine *e)
     e->keeps_billing = args_has(a, "keep-billing-header");
     read_seconds(a, "max-request-seconds", &e->max_request_ns);
     e->kept_size = args_size(a, "kv-dir-size", KEPT_SIZE);
+    e->keep_ns = KEEP_NS;
+    read_seconds(a, "kv-dir-seconds", &e->keep_ns);
 }
 
 static int open_and_serve(const args *a, engine *e)

@@ -68,6 +68,9 @@ static void write_call(void *user, const call *c)
     json_open_compact(j, NULL, '{');
     json_bool(j, "is_processing", atomic_load(&c->taken));
     json_word(j, "path", c->path);
+    const char *model = atomic_load(&c->model);
+    if (model) json_word(j, "model", model);
+    else json_put_null(j, "model");
     json_uint(j, "key", c->i_key);
     json_uint(j, "request_bytes", c->n_body);
     json_bool(j, "is_cancelled", call_is_cancelled(c));

@@ -1,6 +1,7 @@
 /* The loop of the engine thread (exchange.h). */
 #include "serve/api/generation.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "common/output.h"
 
@@ -41,6 +42,7 @@ static uint64_t tend(engine *e)
     uint64_t next_ns = UINT64_MAX;
     for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) {
         uint64_t end_ns = generations_tend(m);
+        if (served_model_is_busy(m)) m->busy_ns = hth_clock_ns();
         if (tasks_go_on(&m->tasks)) end_ns = 0; /* do not wait */
         if (end_ns < next_ns) next_ns = end_ns;
         live_figures_take(m, false);
@@ -62,6 +64,41 @@ static bool step(engine *e)
     return has_stepped;
 }
 
+/* What is written while nothing is to be done, until something is. */
+typedef struct idle_work {
+    exchange *exchange;
+    uint64_t seen; /* exchange_changes before */
+} idle_work;
+
+static bool is_idle(void *user, uint64_t done, uint64_t total)
+{
+    const idle_work *w = user;
+    (void)done, (void)total;
+    return exchange_changes(w->exchange) == w->seen;
+}
+
+/* Writes the cache of models that had no request for a while. Returns when the next one is due (UINT64_MAX: none). */
+static uint64_t keep_idle(engine *e, uint64_t seen)
+{
+    idle_work work = {server_exchange(e->server), seen};
+    uint64_t next_ns = UINT64_MAX, now = hth_clock_ns();
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) {
+        if (!m->kept || m->keep_failed || served_model_is_busy(m) ||
+            !hearth_scheduler_has_unsaved(m->scheduler))
+            continue;
+        uint64_t due_ns = m->busy_ns + e->keep_ns;
+        if (now >= due_ns) {
+            served_model_keep(m, is_idle, &work);
+            m->busy_ns = now = hth_clock_ns(); /* if it was interrupted, the rest waits as long again */
+            continue;
+        }
+        if (due_ns < next_ns) next_ns = due_ns;
+    }
+    return next_ns;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
 static void *run(void *arg)
 {
     engine *e = arg;
@@ -79,13 +116,25 @@ static void *run(void *arg)
         for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m))
             live_figures_take(m, true);
         if (exchange_is_closed(x)) break;
-        exchange_wait(x, seen, late_ns < end_ns ? late_ns : end_ns);
+        uint64_t keep_ns = keep_idle(e, seen);
+        exchange_wait(x, seen, least(least(late_ns, end_ns), keep_ns));
     }
-    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m)) served_model_keep(m);
+    for (served_model *m = engine_next_loaded(e, NULL); m; m = engine_next_loaded(e, m))
+        served_model_keep(m, NULL, NULL);
     return NULL;
 }
 
-bool engine_start(engine *e) { return hth_thread_start(&e->thread, run, e); }
+static void wake(void *user) { exchange_wake(user); }
+
+bool engine_start(engine *e)
+{
+    e->worker = worker_open(wake, server_exchange(e->server));
+    if (e->worker && hth_thread_start(&e->thread, run, e)) return true;
+    worker_close(e->worker);
+    e->worker = NULL;
+    return false;
+}
+
 void engine_stop_loading(engine *e) { atomic_store(&e->stops, true); }
 
 void engine_stop(engine *e)
@@ -94,4 +143,6 @@ void engine_stop(engine *e)
     pthread_join(e->thread, NULL);
     engine_drop_calls(e);
     for (size_t i = 0; i < e->n_model; i++) served_model_close(&e->models[i]);
+    worker_close(e->worker);
+    e->worker = NULL;
 }

@@ -1,11 +1,13 @@
 /* The engine thread: it loads models and runs the calls that need them, one after the other. With several models, calls
- * wait in its queue while theirs is not loaded (model_turns.c). */
+ * wait in its queue while theirs is not loaded (model_turns.c). What would delay all of them is given to a worker
+ * (worker.h). */
 #ifndef HEARTH_APPS_SERVE_ENGINE_H
 #define HEARTH_APPS_SERVE_ENGINE_H
 
 #include "serve/figures.h"
 #include "serve/served_model.h"
 #include "serve/server.h"
+#include "serve/worker.h"
 
 #include <hearth/hearth.h>
 #include <pthread.h>
@@ -27,6 +29,7 @@ typedef struct engine {
     uint32_t max_waiting;                /* requests that wait for their turn */
     uint64_t max_request_ns;             /* from a request to the end of its answer; 0: no limit */
     uint64_t kept_size;                  /* of what is kept between runs, in bytes, at most */
+    uint64_t keep_ns;                    /* it is written after so long without requests */
     bool keeps_billing;                  /* conversation.h */
     /* Of both threads. */
     pthread_mutex_t
@@ -38,12 +41,13 @@ typedef struct engine {
     call *waiting; /* calls that were taken and wait for their models, the oldest first (call.next_queued) */
     hearth_scheduler_stats ended; /* sums of models that were closed */
     bool failed;                  /* the only model did not open */
+    worker *worker;               /* NULL: the server does not run */
     pthread_t thread;
 } engine;
 
 void engine_init(engine *e);
 /* Calls server_set_ready when the first model is loaded, or server_stop if it is the only one and cannot be. False: the
- * system has no thread. */
+ * system has no threads. */
 bool engine_start(engine *e);
 /* From the network thread, when the server begins to stop. */
 void engine_stop_loading(engine *e);

@@ -59,6 +59,13 @@ static void note_change(exchange *x)
     pthread_cond_broadcast(&x->changed);
 }
 
+void exchange_wake(exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    note_change(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
 /* ---- the network thread -------------------------------------------------------------------------------- */
 
 call *call_make(exchange *x, call_fn *run, void *user, const char *path, char *body, size_t n_body)
@@ -99,23 +106,16 @@ bool exchange_submit(exchange *x, call *c)
     return ok;
 }
 
-static void wake_engine(exchange *x)
-{
-    pthread_mutex_lock(&x->lock);
-    note_change(x);
-    pthread_mutex_unlock(&x->lock);
-}
-
 void call_cancel(call *c)
 {
     if (atomic_exchange(&c->cancelled, true)) return;
-    wake_engine(c->exchange);
+    exchange_wake(c->exchange);
 }
 
 void call_sent(call *c, size_t n)
 {
     size_t before = atomic_fetch_sub(&c->n_unsent, n), half = CALL_PAUSE_BYTES / 2;
-    if (before >= half && before - n < half) wake_engine(c->exchange);
+    if (before >= half && before - n < half) exchange_wake(c->exchange);
 }
 
 event *exchange_events(exchange *x)

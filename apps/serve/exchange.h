@@ -67,6 +67,8 @@ struct call {
     /* Of both threads. */
     _Atomic bool cancelled;  /* the client is gone, or the server stops: end the call without an answer */
     _Atomic bool taken;      /* by the engine thread */
+    _Atomic(const char *)
+        model; /* the name of its model, which lives as long as the server; NULL: not known yet */
     _Atomic size_t n_unsent; /* bytes of parts that the client has not taken */
     exchange *exchange;
     /* Of the network thread. */
@@ -82,6 +84,8 @@ struct call {
 /* At most max_waiting calls wait. wake(user) is called by the engine thread after an event was queued, and must be
  * thread-safe. NULL: out of memory. */
 exchange *exchange_open(size_t max_waiting, void (*wake)(void *user), void *user);
+/* From any thread: wakes exchange_wait, as something that the engine thread waits for is there. */
+void exchange_wake(exchange *x);
 /* Frees what is left in both queues. The engine thread has ended. */
 void exchange_free(exchange *x);
 
@@ -109,7 +113,8 @@ void exchange_close(exchange *x);
 /* The call that was submitted first; NULL: none waits. Cancelled calls are ended here and not returned. */
 call *exchange_take(exchange *x);
 bool exchange_is_closed(exchange *x);
-/* A number that changes with every call that is submitted or cancelled or can go on, and when the exchange closes. */
+/* A number that changes with every call that is submitted or cancelled or can go on, with exchange_wake, and when the
+ * exchange closes. */
 uint64_t exchange_changes(exchange *x);
 /* Waits until exchange_changes is not `seen`, or until end_ns by base/clock.h (UINT64_MAX: without a limit). */
 void exchange_wait(exchange *x, uint64_t seen, uint64_t end_ns);

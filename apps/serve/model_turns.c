@@ -74,7 +74,7 @@ static void unload(engine *e, served_model *m)
     const hearth_scheduler_stats stats = hearth_scheduler_get_stats(m->scheduler);
     figures_add(&e->ended, &stats);
     e->ended.n_page = e->ended.n_page_used = 0;
-    served_model_keep(m);
+    served_model_keep(m, NULL, NULL);
     served_model_close(m);
     print_status("%s has left the memory", m->id);
 }
@@ -158,6 +158,7 @@ static void take_calls(engine *e)
     while ((c = exchange_take(server_exchange(e->server)))) {
         c->user = model_of(e, c);
         if (!c->user) continue;
+        atomic_store(&c->model, ((served_model *)c->user)->id);
         if (c->run == ollama_show_run) { /* needs what is known of the file alone */
             c->run(c->user, c);
             continue;

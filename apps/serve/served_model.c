@@ -18,11 +18,15 @@ static hearth_status restore(served_model *m, hearth_error *err)
     return hearth_scheduler_restore(m->scheduler, m->kept, err);
 }
 
-void served_model_keep(const served_model *m)
+void served_model_keep(served_model *m, hearth_progress_fn *goes_on, void *user)
 {
     hearth_error err;
-    if (m->kept && hearth_scheduler_save(m->scheduler, m->kept, m->engine->kept_size, &err) != HEARTH_OK)
-        print_warning("the cache of requests was not saved: %s", err.message);
+    if (!m->kept) return;
+    hearth_status st =
+        hearth_scheduler_save(m->scheduler, m->kept, m->engine->kept_size, goes_on, user, &err);
+    if (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) return;
+    print_warning("the cache of requests was not saved: %s", err.message);
+    m->keep_failed = true;
 }
 
 static hearth_status describe(served_model *m, hearth_error *err)
@@ -44,6 +48,21 @@ static hearth_status describe(served_model *m, hearth_error *err)
     return HEARTH_OK;
 }
 
+static void index_vocabulary(worker_job *j)
+{
+    hearth_error ignored; /* a request with a constraint tries again, and is told */
+    (void)hearth_constraint_prepare(((indexing *)j)->model, &ignored);
+}
+
+/* Within a limit of memory the index takes some that weights and sessions have: it is left to a request that needs
+ * it. */
+static void begin_indexing(served_model *m)
+{
+    if (!m->engine->worker || m->model->budget.limit > 0) return;
+    m->indexing = (indexing){{.run = index_vocabulary}, m->model};
+    worker_add(m->engine->worker, &m->indexing.job);
+}
+
 hearth_status served_model_open(served_model *m, hearth_error *err)
 {
     engine *e = m->engine;
@@ -62,9 +81,11 @@ hearth_status served_model_open(served_model *m, hearth_error *err)
         served_model_close(m);
         return st;
     }
+    m->keep_failed = false;
     engine_lock(e);
     m->is_loaded = true;
     engine_unlock(e);
+    begin_indexing(m);
     return HEARTH_OK;
 }
 
@@ -73,6 +94,7 @@ void served_model_close(served_model *m)
     engine *e = m->engine;
     generations_cancel_all(m);
     tasks_end(&m->tasks);
+    if (e->worker) worker_settle(e->worker, &m->indexing.job);
     engine_lock(e);
     m->is_loaded = false;
     engine_unlock(e);

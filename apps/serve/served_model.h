@@ -6,8 +6,15 @@
 #include "serve/live_figures.h"
 #include "serve/model_facts.h"
 #include "serve/tasks.h"
+#include "serve/worker.h"
 
 #include <hearth/hearth.h>
+
+/* Indexes the vocabulary, which else the first request with a constraint would wait for. */
+typedef struct indexing {
+    worker_job job;
+    const hearth_model *model;
+} indexing;
 
 typedef struct served_model {
     struct engine *engine;
@@ -32,7 +39,10 @@ typedef struct served_model {
     live_figures live;
     struct generation *generations; /* answers that are being written */
     task *tasks;
+    indexing indexing;
     uint64_t used_ns; /* when the last request for it began; 0: none did */
+    uint64_t busy_ns; /* when it had requests last, or when writing its cache was put off */
+    bool keep_failed; /* its cache could not be written; it is tried again at the end */
     bool needs_room;  /* it did not fit beside those that are loaded */
 } served_model;
 
@@ -40,8 +50,8 @@ typedef struct served_model {
 hearth_status served_model_open(served_model *m, hearth_error *err);
 /* Ends its requests, if there are any left, and closes it. */
 void served_model_close(served_model *m);
-/* Writes what is kept between runs. */
-void served_model_keep(const served_model *m);
+/* Writes what is kept between runs. goes_on: false ends it, and then the rest is to be written later; NULL: none. */
+void served_model_keep(served_model *m, hearth_progress_fn *goes_on, void *user);
 
 /* Whether requests are in it. */
 bool served_model_is_busy(const served_model *m);

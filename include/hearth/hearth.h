@@ -543,9 +543,12 @@ typedef struct hearth_constraint_options {
 /* docs/constrain.md lists what of JSON schema is supported. Messages name the path in a schema, or the line and column
  * in a grammar. FORMAT: it is none; UNSUPPORTED: a keyword or construct that is not supported, a limit, or the
  * vocabulary of the model is not; ARGUMENT: it allows no text; MEMORY. The first constraint of a model indexes its
- * vocabulary, for some tenths of a second. */
+ * vocabulary (hearth_constraint_prepare). */
 HEARTH_API hearth_status hearth_constraint_open(const hearth_model *model, const hearth_constraint_options *options,
                                                 hearth_constraint **out, hearth_error *err);
+/* Indexes the vocabulary, unless that was done: some tenths of a second, in which other threads may use the model. So
+ * the first constraint does not wait for it. UNSUPPORTED: the vocabulary is not; MEMORY. */
+HEARTH_API hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error *err);
 /* A constraint at the same place of the same text. What it computes is shared. MEMORY. */
 HEARTH_API hearth_status hearth_constraint_copy(const hearth_constraint *constraint, hearth_constraint **out,
                                                 hearth_error *err);
@@ -670,11 +673,16 @@ HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id,
  * the step ends early, and clears it. */
 HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
 
-/* Writes the cache of earlier requests to a folder, one file each, with checksums; keeps at most max_size bytes of those
- * that lie there. Restored by a scheduler of the same model and options, requests find it again; files of others and
- * damaged ones are named in a warning and left out. With a device nothing is found again. IO, MEMORY. */
-HEARTH_API hearth_status hearth_scheduler_save(const hearth_scheduler *scheduler, const char *folder, uint64_t max_size,
+/* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files that
+ * it continues, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of the same model and
+ * options, requests find it again; files of others and damaged ones are named in a warning and left out. With a device
+ * nothing is found again. progress: of the bytes of each file; NULL: none. IO, MEMORY, CANCELLED: what is there is
+ * whole. */
+HEARTH_API hearth_status hearth_scheduler_save(hearth_scheduler *scheduler, const char *folder,
+                                               uint64_t max_size, hearth_progress_fn *progress, void *user,
                                                hearth_error *err);
+/* Whether the cache of a request was kept since all was saved or restored. */
+HEARTH_API bool hearth_scheduler_has_unsaved(const hearth_scheduler *scheduler);
 HEARTH_API hearth_status hearth_scheduler_restore(hearth_scheduler *scheduler, const char *folder, hearth_error *err);
 
 typedef struct hearth_scheduler_stats {

@@ -1,5 +1,5 @@
-/* Implements hearth_constraint_open: the trie of a model's vocabulary, made for its first constraint, and a constraint
- * over it. The rest is constrain/constraint.c. */
+/* Implements hearth_constraint_open: the trie of a model's vocabulary, made once, and a constraint over it. The rest is
+ * constrain/constraint.c. */
 #include "base/format_bytes.h"
 #include "constrain/constraint.h"
 #include "engine/chat_int.h"
@@ -16,9 +16,11 @@ static hearth_status take(hearth_model *m, uint64_t size, hearth_error *err)
                     hth_format_bytes(m->budget.limit).text);
 }
 
-static hearth_status open_trie(hearth_model *m, hearth_error *err)
+hearth_status hearth_constraint_prepare(const hearth_model *model, hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
+    hearth_model *m = hth_engine_mutable(model);
+    hearth_status st = hth_engine_need_tokenizer(m, err);
+    if (st != HEARTH_OK) return st;
     pthread_mutex_lock(&m->trie_lock);
     if (!m->trie) st = hth_token_trie_open(m->tokenizer, (int32_t)m->model->hparams.n_vocab, &m->trie, err);
     if (m->trie && st == HEARTH_OK && !m->trie_is_counted) {
@@ -40,10 +42,9 @@ static void give_back(void *model) { hth_engine_give_memory(model, HTH_CONSTRAIN
 hearth_status hearth_constraint_open(const hearth_model *m, const hearth_constraint_options *options,
                                      hearth_constraint **out, hearth_error *err)
 {
-    hearth_model *model = (hearth_model *)(uintptr_t)m;
+    hearth_model *model = hth_engine_mutable(m);
     *out = NULL;
-    hearth_status st = hth_engine_need_tokenizer(m, err);
-    if (st == HEARTH_OK) st = open_trie(model, err);
+    hearth_status st = hearth_constraint_prepare(m, err);
     if (st == HEARTH_OK) st = take(model, HTH_CONSTRAINT_BYTES, err);
     if (st != HEARTH_OK) return st;
     const hearth_chat *chat = options->chat;

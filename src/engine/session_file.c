@@ -148,13 +148,18 @@ typedef struct output {
     hth_atomic_writer writer;
     uint8_t *block; /* [BLOCK_SIZE] */
     size_t n;
-    uint64_t hash;
+    uint64_t hash, n_done, n_all; /* bytes */
+    hearth_progress_fn *progress; /* or NULL */
+    void *user;
     hearth_error *err;
 } output;
 
 static hearth_status flush(output *o)
 {
     if (o->n == 0) return HEARTH_OK;
+    if (o->progress && !o->progress(o->user, o->n_done, o->n_all))
+        return hth_fail(o->err, HEARTH_ERROR_CANCELLED, "writing a session was cancelled");
+    o->n_done += o->n;
     o->hash = hth_hash_more(o->hash, o->block, o->n);
     hearth_status st = hth_atomic_writer_write(&o->writer, o->block, o->n, o->err);
     o->n = 0;
@@ -193,6 +198,12 @@ static hearth_status put_pages(output *o, const hearth_session *s, const session
 
 hearth_status hearth_session_save(const hearth_session *s, const char *path, hearth_error *err)
 {
+    return hth_session_write(s, path, NULL, NULL, err);
+}
+
+hearth_status hth_session_write(const hearth_session *s, const char *path, hearth_progress_fn *progress,
+                                void *user, hearth_error *err)
+{
     session_head head;
     if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
@@ -208,7 +219,11 @@ hearth_status hearth_session_save(const hearth_session *s, const char *path, hea
         head.end[c] = saved ? hth_kv_n_class_page(s->model->model, (hth_kv_class)c, head.n_tok) : 0;
     }
     head.file_size = file_size_of(&head);
-    output o = {.block = hth_alloc(1, BLOCK_SIZE), .err = err};
+    output o = {.block = hth_alloc(1, BLOCK_SIZE),
+                .n_all = head.file_size,
+                .progress = progress,
+                .user = user,
+                .err = err};
     if (!o.block) return hth_fail_memory(err, BLOCK_SIZE, "writing a session");
     st = hth_atomic_writer_open(&o.writer, path, err);
     if (st == HEARTH_OK) st = put(&o, &head, sizeof head);

@@ -48,6 +48,9 @@ bool hth_session_advance(hearth_session *s, int32_t token);
 void hth_session_settle(hearth_session *s);
 /* For a session that is only copied from now on. */
 void hth_session_free_logits(hearth_session *s);
+/* hearth_session_save, with progress between its blocks; NULL: none. CANCELLED. */
+hearth_status hth_session_write(const hearth_session *s, const char *path, hearth_progress_fn *progress,
+                                void *user, hearth_error *err);
 /* The last position up to `position` to which a copy can return without evaluating tokens again; 0: none. */
 uint32_t hth_session_reachable(const hearth_session *s, uint32_t position);
 /* Whether the pages hold the cache of all tokens, on a device or here: it does not wait to be rebuilt. */

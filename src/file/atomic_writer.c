@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART ".hearth-part"
 enum { BUFFER_SIZE = 1 << 16 };
 _Static_assert(HTH_PATH_MAX == PATH_MAX, "what realpath writes");
 
@@ -88,7 +87,7 @@ static hearth_status set_paths(hth_atomic_writer *s, const char *given, hearth_e
     const char *path = is_link ? target : given;
     size_t n = strlen(path), n_given = strlen(given);
     s->path = hth_alloc(n + 1, 1);
-    s->part_path = hth_alloc(n + sizeof PART, 1);
+    s->part_path = hth_alloc(n + sizeof HTH_ATOMIC_PART, 1);
     s->given = hth_alloc(n_given + 1, 1);
     s->buffer = hth_alloc(BUFFER_SIZE, 1);
     if (!s->path || !s->part_path || !s->given || !s->buffer)
@@ -97,7 +96,7 @@ static hearth_status set_paths(hth_atomic_writer *s, const char *given, hearth_e
     memcpy(s->given, given, n_given + 1);
     s->label = hth_gguf_label(s->given);
     memcpy(s->part_path, path, n);
-    memcpy(s->part_path + n, PART, sizeof PART);
+    memcpy(s->part_path + n, HTH_ATOMIC_PART, sizeof HTH_ATOMIC_PART);
     return HEARTH_OK;
 }
 
@@ -115,12 +114,12 @@ hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hea
     /* A file system for reading says so before it looks for the file. */
     if (unlink(s->part_path) != 0 && errno != ENOENT && errno != EROFS)
         return fail(s,
-                    errno == ENAMETOOLONG ? "write it as " PART " first"
-                                          : "remove the unfinished " PART " beside it",
+                    errno == ENAMETOOLONG ? "write it as " HTH_ATOMIC_PART " first"
+                                          : "remove the unfinished " HTH_ATOMIC_PART " beside it",
                     err);
     /* O_EXCL: does not follow a link that another user created. */
     s->fd = open(s->part_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (s->fd < 0) return fail(s, "create (as " PART ")", err);
+    if (s->fd < 0) return fail(s, "create (as " HTH_ATOMIC_PART ")", err);
     s->exists = true;
     if (replaces && fchmod(s->fd, st.st_mode & 0777) != 0) return fail(s, "keep the permissions of", err);
     return HEARTH_OK;
@@ -182,7 +181,7 @@ static hearth_status check_still_ours(hth_atomic_writer *s, hearth_error *err)
     if (stat(s->part_path, &there) == 0 && hth_same_stat(&ours, &there)) return HEARTH_OK;
     s->exists = false;
     return hth_fail(err, HEARTH_ERROR_IO,
-                    "%s: its " PART
+                    "%s: its " HTH_ATOMIC_PART
                     " was removed or replaced while it was written, probably by another process that "
                     "writes the same file; let one finish, or give each another name",
                     s->label);

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define HTH_ATOMIC_PART ".hearth-part" /* of the name of a file that is being written */
+
 enum { HTH_PATH_MAX = 4096 }; /* bytes of a path with its NUL, as on Linux */
 
 typedef struct hth_atomic_writer {

@@ -80,10 +80,20 @@ void hth_kept_reverse_use(hth_kept *k)
     for (uint32_t i = 0; i < k->n; i++) k->entries[i].used = k->n_call - k->entries[i].used;
 }
 
+/* What is removed because it is continued; returns the file that then is of no use. */
+static uint64_t replace_at(hth_kept *k, uint32_t i, uint64_t older_file)
+{
+    const entry *e = &k->entries[i];
+    uint64_t file = e->file ? e->file : e->older_file;
+    remove_at(k, i);
+    return file ? file : older_file;
+}
+
 void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
 {
     const int32_t *tokens = hearth_session_tokens(session);
     uint32_t n = hearth_session_position(session), at;
+    uint64_t older_file = 0;
     if (n == 0 || !hth_session_has_cache(session)) {
         hearth_session_close(session);
         return;
@@ -92,16 +102,18 @@ void hth_kept_put(hth_kept *k, uint64_t owner, hearth_session *session)
     /* An equal one is behind that place, and one that this continues is before it. */
     if (at < k->n && k->entries[at].owner == owner && hearth_session_position(k->entries[at].session) == n &&
         common(&k->entries[at], tokens, n) == n)
-        remove_at(k, at);
+        older_file = replace_at(k, at, older_file);
     while (at > 0 && k->entries[at - 1].owner == owner &&
            common(&k->entries[at - 1], tokens, n) == hearth_session_position(k->entries[at - 1].session))
-        remove_at(k, --at);
+        older_file = replace_at(k, --at, older_file);
     if (k->n == k->n_max) {
         (void)hth_kept_drop_oldest(k);
         at = place_of(k, owner, tokens, n);
     }
     memmove(k->entries + at + 1, k->entries + at, (k->n++ - at) * sizeof *k->entries);
-    k->entries[at] = (entry){owner, ++k->n_call, session};
+    k->entries[at] =
+        (entry){.owner = owner, .used = ++k->n_call, .session = session, .older_file = older_file};
+    k->is_changed = true;
     hth_session_free_logits(session);
 }
 

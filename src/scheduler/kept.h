@@ -9,9 +9,12 @@ typedef struct hth_kept {
     struct hth_kept_entry {
         uint64_t owner, used; /* used: when, in calls */
         hearth_session *session;
+        /* Hashes of tokens that files have (kept_files.h), of its own and of those that it continues; 0: none. */
+        uint64_t file, older_file;
     } * entries; /* [n] */
     uint32_t n, n_max;
     uint64_t n_call;
+    bool is_changed; /* one was put since all were saved */
 } hth_kept;
 
 /* MEMORY. */

@@ -1,10 +1,13 @@
-/* Names, lists and writes the files of kept sequences. scheduler.c calls it when a program begins and ends. */
+/* Names, lists and writes the files of kept sequences. scheduler.c calls it when a program begins, ends, or has nothing
+ * else to do. */
 #define _POSIX_C_SOURCE 200809L
 #include "scheduler/kept_files.h"
 
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "engine/session_int.h"
+#include "file/atomic_writer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,11 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Owner and hash. */
 #define NAME_FORMAT "%016" PRIx64 "-%016" PRIx64 ".kv"
-enum { NAME_SIZE = 16 + 1 + 16 + 3 + 1 };
+enum { NAME_SIZE = 16 + 1 + 16 + 3 + 1, ABANDONED_SECONDS = 3600 };
 
 static char *join(const char *folder, const char *name)
 {
@@ -55,12 +59,31 @@ static int newer(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
+/* A file that is not complete, and that no program writes on any more. */
+static void delete_abandoned(const char *folder, const char *name)
+{
+    char whole[NAME_SIZE];
+    struct stat stat_of;
+    uint64_t owner;
+    size_t n = strlen(name), n_part = strlen(HTH_ATOMIC_PART);
+    if (n != NAME_SIZE - 1 + n_part || strcmp(name + NAME_SIZE - 1, HTH_ATOMIC_PART) != 0) return;
+    snprintf(whole, sizeof whole, "%.*s", NAME_SIZE - 1, name);
+    char *path = read_name(whole, &owner) ? join(folder, name) : NULL;
+    if (path && lstat(path, &stat_of) == 0 && S_ISREG(stat_of.st_mode) &&
+        time(NULL) - stat_of.st_mtim.tv_sec >= ABANDONED_SECONDS)
+        (void)unlink(path);
+    hth_free(path);
+}
+
 static hearth_status add_file(const char *folder, const char *name, hth_kept_file **files, size_t *n,
                               hearth_error *err)
 {
     struct stat stat_of;
     uint64_t owner;
-    if (!read_name(name, &owner)) return HEARTH_OK;
+    if (!read_name(name, &owner)) {
+        delete_abandoned(folder, name);
+        return HEARTH_OK;
+    }
     char *path = join(folder, name);
     hth_kept_file *more = path ? hth_realloc(*files, *n + 1, sizeof **files) : NULL;
     if (more) *files = more;
@@ -93,16 +116,40 @@ hearth_status hth_kept_list_files(const char *folder, hth_kept_file **files, siz
 
 /* ---- saving ------------------------------------------------------------------------------------------------- */
 
-static hearth_status save_one(const char *folder, uint64_t owner, const hearth_session *s, hearth_error *err)
+static uint64_t hash_of(const hearth_session *s)
+{
+    return hth_hash(hearth_session_tokens(s), hearth_session_position(s) * sizeof(int32_t));
+}
+
+static char *path_of(const char *folder, uint64_t owner, uint64_t hash)
 {
     char name[NAME_SIZE];
-    uint64_t hash = hth_hash(hearth_session_tokens(s), hearth_session_position(s) * sizeof(int32_t));
     snprintf(name, sizeof name, NAME_FORMAT, owner, hash);
-    char *path = join(folder, name);
-    if (!path) return hth_fail_memory(err, strlen(folder), "a path");
-    hearth_status st = access(path, F_OK) == 0 ? HEARTH_OK : hearth_session_save(s, path, err);
+    return join(folder, name);
+}
+
+/* What it continues is of no use beside it. */
+static void delete_older(const char *folder, struct hth_kept_entry *e)
+{
+    char *path = e->older_file && e->older_file != e->file ? path_of(folder, e->owner, e->older_file) : NULL;
+    if (path) (void)unlink(path);
     hth_free(path);
-    return st;
+    e->older_file = 0;
+}
+
+static hearth_status save_one(const char *folder, struct hth_kept_entry *e, hearth_progress_fn *progress,
+                              void *user, hearth_error *err)
+{
+    const hearth_session *s = e->session;
+    uint64_t hash = hash_of(s);
+    char *path = path_of(folder, e->owner, hash);
+    if (!path) return hth_fail_memory(err, strlen(folder), "a path");
+    hearth_status st = access(path, F_OK) == 0 ? HEARTH_OK : hth_session_write(s, path, progress, user, err);
+    hth_free(path);
+    if (st != HEARTH_OK) return st;
+    e->file = hash;
+    delete_older(folder, e);
+    return HEARTH_OK;
 }
 
 static void delete_oldest(const hth_kept_file *files, size_t n, uint64_t max_size)
@@ -114,16 +161,24 @@ static void delete_oldest(const hth_kept_file *files, size_t n, uint64_t max_siz
     }
 }
 
-hearth_status hth_kept_save(const hth_kept *k, const char *folder, uint64_t max_size, hearth_error *err)
+hearth_status hth_kept_save(hth_kept *k, const char *folder, uint64_t max_size, hearth_progress_fn *progress,
+                            void *user, hearth_error *err)
 {
     hth_kept_file *files;
     size_t n;
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && i < k->n; i++)
-        st = save_one(folder, k->entries[i].owner, k->entries[i].session, err);
+        st = save_one(folder, &k->entries[i], progress, user, err);
     if (st == HEARTH_OK) st = hth_kept_list_files(folder, &files, &n, err);
     if (st != HEARTH_OK) return st;
     delete_oldest(files, n, max_size);
     hth_kept_free_files(files, n);
+    k->is_changed = false;
     return HEARTH_OK;
+}
+
+void hth_kept_note_files(hth_kept *k)
+{
+    for (uint32_t i = 0; i < k->n; i++) k->entries[i].file = hash_of(k->entries[i].session);
+    k->is_changed = false;
 }

@@ -5,11 +5,17 @@
 
 #include "scheduler/kept.h"
 
-/* Writes the sequences that the folder does not have yet, and deletes those that were written first while all are larger
- * than max_size. IO, MEMORY: some may have been written. */
-hearth_status hth_kept_save(const hth_kept *kept, const char *folder, uint64_t max_size, hearth_error *err);
+/* Writes the sequences that the folder does not have yet, and deletes those that they continue, and those that were
+ * written first while all are larger than max_size. progress: of the bytes of each file; NULL: none. IO, MEMORY,
+ * CANCELLED: some may have been written, each of them whole. */
+hearth_status hth_kept_save(hth_kept *kept, const char *folder, uint64_t max_size,
+                            hearth_progress_fn *progress, void *user, hearth_error *err);
 
-/* The paths of a folder's sequences, those that were written last first. The caller frees them with hth_kept_free_files. */
+/* All sequences were read from a folder's files. */
+void hth_kept_note_files(hth_kept *kept);
+
+/* The paths of a folder's sequences, those that were written last first. The caller frees them with hth_kept_free_files.
+ * Deletes what a program left that was killed an hour ago or earlier, in the middle of a file. */
 typedef struct hth_kept_file {
     uint64_t owner, time, size;
     char *path;

@@ -664,11 +664,13 @@ bool hearth_scheduler_step(hearth_scheduler *s)
 
 /* ---- between runs of the program ------------------------------------------------------------------ */
 
-hearth_status hearth_scheduler_save(const hearth_scheduler *s, const char *folder, uint64_t max_size,
-                                    hearth_error *err)
+hearth_status hearth_scheduler_save(hearth_scheduler *s, const char *folder, uint64_t max_size,
+                                    hearth_progress_fn *progress, void *user, hearth_error *err)
 {
-    return hth_kept_save(&s->kept, folder, max_size, err);
+    return hth_kept_save(&s->kept, folder, max_size, progress, user, err);
 }
+
+bool hearth_scheduler_has_unsaved(const hearth_scheduler *s) { return s->kept.is_changed; }
 
 static hearth_status restore_one(hearth_scheduler *s, const hth_kept_file *file)
 {
@@ -697,6 +699,7 @@ hearth_status hearth_scheduler_restore(hearth_scheduler *s, const char *folder, 
            restore_one(s, &files[n_tried]) != HEARTH_ERROR_MEMORY)
         n_tried++;
     hth_kept_reverse_use(&s->kept);
+    hth_kept_note_files(&s->kept);
     hth_kept_free_files(files, n);
     return HEARTH_OK;
 }

@@ -409,8 +409,8 @@ TEST(a_restart_finds_what_was_kept)
             add(s, &w[i]);
         }
         while (hearth_scheduler_step(s)) {}
-        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, err));
-        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, err)); /* again: nothing is added */
+        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err));
+        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err)); /* again: nothing is added */
         CHECK_INT(count_files(folder), 3);
         hearth_scheduler_close(s);
         s = restart(&f, folder, &w[1]);
@@ -418,17 +418,17 @@ TEST(a_restart_finds_what_was_kept)
         expect_equal(&w[1]);
         write_byte(folder, "notes.txt", 0, 'x');
         write_byte(folder, "0000000000000000-00000000000000000.kv", 0, 'x');
-        CHECK_OK(hearth_scheduler_save(s, folder, 0, err));
+        CHECK_OK(hearth_scheduler_save(s, folder, 0, NULL, NULL, err));
         CHECK_INT(count_files(folder), 2); /* those of others stay */
-        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, err));
+        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err));
         hearth_scheduler_close(s);
         damage_all(folder);
         s = restart(&f, folder, &w[1]);
         CHECK_INT(w[1].among.n_cached, 0);
         expect_equal(&w[1]);
-        CHECK_OK(hearth_scheduler_save(s, folder, 0, err));
+        CHECK_OK(hearth_scheduler_save(s, folder, 0, NULL, NULL, err));
         CHECK_INT(hearth_scheduler_restore(s, "no/such/folder", &why), HEARTH_ERROR_IO);
-        CHECK_INT(hearth_scheduler_save(s, "no/such/folder", 0, &why), HEARTH_ERROR_IO);
+        CHECK_INT(hearth_scheduler_save(s, "no/such/folder", 0, NULL, NULL, &why), HEARTH_ERROR_IO);
         hearth_scheduler_close(s);
         close_model(&f);
         char path[1024];
@@ -560,3 +560,59 @@ static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
 }
 
 TEST(no_failure_of_memory_leaves_anything_behind) { fault_survive("scheduler", ask_twice, 50, 5, 0); }
+
+/* progress: false at once. */
+static bool no_time(void *user, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    ++*(unsigned *)user;
+    return false;
+}
+
+TEST(what_is_continued_leaves_the_folder)
+{
+    const char *folder = test_scratch("continued");
+    fixture f;
+    test_random r = {10};
+    hearth_error why;
+    unsigned n_asked = 0;
+    static wanted w[3];
+    CHECK(mkdir(folder, 0700) == 0);
+    open_model(&f, NULL);
+    hearth_scheduler *s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+    for (int i = 0; i < 3; i++) { /* each has the tokens of the one before, and more */
+        make_wanted(&r, &w[i], NULL, 0);
+        w[i].n = 40 + 40 * (size_t)i, w[i].owner = 1, w[i].max_token = 1;
+        if (i > 0) memcpy(w[i].prompt, w[i - 1].prompt, w[i - 1].n * sizeof *w[i].prompt);
+        run_alone(&f, &w[i]);
+    }
+    CHECK(!hearth_scheduler_has_unsaved(s));
+    for (int i = 0; i < 2; i++) {
+        add(s, &w[i]);
+        while (hearth_scheduler_step(s)) {
+        }
+        CHECK(hearth_scheduler_has_unsaved(s));
+        CHECK_INT(hearth_scheduler_save(s, folder, UINT64_MAX, no_time, &n_asked, &why),
+                  HEARTH_ERROR_CANCELLED);
+        CHECK_INT(n_asked, i + 1);
+        CHECK_INT(count_files(folder), i); /* nothing of the new one */
+        CHECK(hearth_scheduler_has_unsaved(s));
+        CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err));
+        CHECK_INT(count_files(folder), 1);
+        CHECK(!hearth_scheduler_has_unsaved(s));
+    }
+    hearth_scheduler_close(s);
+    s = restart(&f, folder, &w[2]); /* continues what was read from the folder */
+    CHECK_INT(w[2].among.n_cached, 80);
+    expect_equal(&w[2]);
+    CHECK_OK(hearth_scheduler_save(s, folder, UINT64_MAX, NULL, NULL, err));
+    CHECK_INT(count_files(folder), 1);
+    hearth_scheduler_close(s);
+    s = open_scheduler(&f, &(hearth_scheduler_options){.n_ctx = N_CTX, .n_thread = 1});
+    CHECK_OK(hearth_scheduler_restore(s, folder, err));
+    CHECK(!hearth_scheduler_has_unsaved(s));
+    CHECK_OK(hearth_scheduler_save(s, folder, 0, NULL, NULL, err));
+    CHECK_INT(count_files(folder), 0);
+    hearth_scheduler_close(s);
+    close_model(&f);
+}

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 
-from server import CHATML, MODEL, Server, case, chat_model, check, good, run_all, scratch
+from server import CHATML, MODEL, SILENCE, Server, case, chat_model, check, good, run_all, scratch
 
 STORY = "Once upon a time"
 
@@ -175,6 +175,13 @@ def biases_and_figures_count():
         check(figures['hearth_request_seconds_bucket{le="+Inf"}'] == figures["hearth_request_seconds_count"], figures)
 
 
+def until(is_true, seconds=SILENCE):
+    end = time.monotonic() + seconds
+    while not is_true():
+        check(time.monotonic() < end, "it did not come")
+        time.sleep(0.02)
+
+
 @case
 def formats_of_answers_hold():
     schema = {"type": "object", "properties": {"name": {"enum": ["dog", "cat"]}, "age": {"type": "integer", "minimum": 1,
@@ -194,6 +201,42 @@ def formats_of_answers_hold():
         loose = s.post("/v1/completions", asked(max_tokens=200, response_format={"type": "json_object"})).json()["choices"][0]
         check(loose["text"][0] == "{" and (loose["finish_reason"] == "length" or isinstance(json.loads(loose["text"]), dict)),
               loose)
+
+
+@case
+def a_schema_that_takes_long_delays_nobody():
+    """It is compiled beside the engine thread, for about a second, before it is refused."""
+    slow = asked(json_schema={"enum": ["%x" % (k * 2654435761 % 2 ** 40) for k in range(15000)]})
+    data = json.dumps(slow).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+
+    def is_compiling(s):
+        found = s.get("/slots").json()
+        return [(one["is_processing"], one["model"]) for one in found] == [(True, "storyteller-q8_0")]
+
+    with Server("-t", "1") as s:
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(s.post("/v1/completions", slow)))
+        thread.start()
+        until(lambda: is_compiling(s))
+        check(s.post("/v1/completions", asked(max_tokens=2)).status == 200, "no answer")
+        check(is_compiling(s), "the other request has waited for it")
+        thread.join()
+        check(answers[0].status == 400 and "too complex" in answers[0].error()["message"], answers[0].raw)
+        gone = s.connect()
+        gone.sendall(head.encode() + data)
+        until(lambda: is_compiling(s))
+        gone.close()
+        until(lambda: s.get("/slots").json() == [])
+        words = asked(grammar='root ::= "yes" | "no"', ignore_eos=True)
+        check(s.post("/v1/completions", words).json()["choices"][0]["text"] in ("yes", "no"), "nothing works any more")
+        last = s.connect()
+        last.sendall(head.encode() + data)
+        until(lambda: is_compiling(s))  # the server ends in the midst of it
+        last.close()
+    with Server("-t", "1", "--max-request-seconds", "0.1") as s:
+        late = s.post("/v1/completions", slow)
+        check(late.status == 408 and late.headers["x-should-retry"] == "false", late.raw)
 
 
 @case
@@ -248,6 +291,37 @@ def a_restart_finds_the_cache():
         check(after["choices"] == before["choices"], after, before)
         n = after["usage"]["prompt_tokens"]
         check(after["usage"]["prompt_tokens_details"]["cached_tokens"] == n - 1, after)
+
+
+def whole_files(folder):
+    """The files of a folder, unless one is being written."""
+    names = os.listdir(folder)
+    return [] if any(name.endswith("-part") for name in names) else sorted(names)
+
+
+@case
+def a_server_without_requests_writes_its_cache():
+    folder = os.path.join(os.path.dirname(scratch("x", b"")), "kept-idle")
+    os.makedirs(folder, exist_ok=True)
+    ids = [5 + k % 200 for k in range(60)]
+    ask = asked(prompt=ids, max_tokens=1)
+    with Server("-t", "1", "--kv-dir", folder, "--kv-dir-seconds", "0.2") as s:
+        check(s.post("/v1/completions", ask).status == 200, "no answer")
+        until(lambda: len(whole_files(folder)) == 1)
+        first = whole_files(folder)
+        check(s.post("/v1/completions", asked(prompt=ids + ids, max_tokens=1)).status == 200, "no answer")
+        until(lambda: len(whole_files(folder)) == 1 and whole_files(folder) != first)  # the longer one in its place
+        before = os.stat(os.path.join(folder, whole_files(folder)[0])).st_mtime_ns
+        s.process.kill()
+        s.process.wait()
+        s.process.returncode = 0  # it was meant
+    with Server("-t", "1", "--kv-dir", folder, "--kv-dir-seconds", "1000") as s:
+        after = s.post("/v1/completions", asked(prompt=ids + ids + [7], max_tokens=1)).json()
+        check(after["usage"]["prompt_tokens_details"]["cached_tokens"] == 120, after)
+        time.sleep(0.5)
+        check(len(whole_files(folder)) == 1, "written too early")
+        check(os.stat(os.path.join(folder, whole_files(folder)[0])).st_mtime_ns == before, "written too early")
+    check(len(whole_files(folder)) == 1, whole_files(folder))
 
 
 @case

@@ -1,6 +1,6 @@
-/* Asks the scheduler for the choices of an answer, and divides the tokens that come into what clients get. */
+/* Asks the worker for the constraint of an answer, then the scheduler for its choices, and gives them their tokens. */
 #define _GNU_SOURCE
-#include "serve/api/generation.h"
+#include "serve/api/choice.h"
 
 #include "base/clock.h"
 #include "serve/api/progress.h"
@@ -12,6 +12,14 @@
 #include <time.h>
 
 enum { RETRY_SECONDS = 2 };
+
+/* What the worker makes for a generation. */
+struct compiling {
+    worker_job job;
+    const generation *generation;
+    hearth_constraint *made; /* NULL: the problem says why */
+    problem problem;
+};
 
 const char *finish_word(finish_reason f)
 {
@@ -45,26 +53,11 @@ generation *generation_make(served_model *served, call *c, const answer_format *
     return g;
 }
 
-static void free_choice(choice *c)
-{
-    hearth_answer_close(c->answer);
-    hearth_constraint_close(c->constraint);
-    for (size_t i = 0; i < c->n_call; i++) {
-        free(c->calls[i].name);
-        free(c->calls[i].arguments.bytes);
-    }
-    free(c->calls);
-    free(c->parts);
-    free(c->text.bytes);
-    free(c->reasoning.bytes);
-    free(c->probs.at);
-}
-
 size_t generation_count(const generation *g) { return g->choices ? g->prompts.n * g->n_choice : 0; }
 
 void generation_free(generation *g)
 {
-    for (size_t i = 0; i < generation_count(g); i++) free_choice(&g->choices[i]);
+    for (size_t i = 0; i < generation_count(g); i++) choice_close(&g->choices[i]);
     prompt_list_free(&g->prompts);
     prompt_scores_close(g->scores);
     json_in_free(g->document);
@@ -176,120 +169,6 @@ void generation_send_line(generation *g, json_line *l)
     free(line);
 }
 
-/* ---- text of a choice ------------------------------------------------------------------------------------------ */
-
-/* The first stop string in the text from n_sure on; NULL: none. */
-static const char *find_stop(choice *c)
-{
-    const stop_list *stops = &c->generation->stops;
-    const char *first = NULL;
-    for (size_t i = 0; i < stops->n; i++) {
-        const char *at =
-            memmem(c->text.bytes + c->n_sure, c->text.n - c->n_sure, stops->at[i].text, stops->at[i].n);
-        if (at && (!first || at < first)) first = at, c->stop = stops->at[i].text, c->n_stop = stops->at[i].n;
-    }
-    return first;
-}
-
-/* Bytes at the end of the text with which a stop string may begin. */
-static size_t count_unsure(const choice *c)
-{
-    const stop_list *stops = &c->generation->stops;
-    size_t longest = 0, n_text = c->text.n - c->n_sure;
-    for (size_t i = 0; i < stops->n; i++) {
-        size_t n = stops->at[i].n - 1 < n_text ? stops->at[i].n - 1 : n_text;
-        while (n > longest && memcmp(c->text.bytes + c->text.n - n, stops->at[i].text, n) != 0) n--;
-        if (n > longest) longest = n;
-    }
-    return longest;
-}
-
-/* n bytes more of text or reasoning, or a call. */
-static bool add_part(choice *c, hearth_answer_kind kind, size_t from, size_t n)
-{
-    answer_part *last = c->n_part > 0 ? &c->parts[c->n_part - 1] : NULL;
-    if (last && kind == last->kind && kind != HEARTH_ANSWER_CALL) {
-        last->n += n;
-        return true;
-    }
-    void *more = grow_array(c->parts, &c->part_capacity, c->n_part + 1, sizeof *c->parts);
-    if (!more) return false;
-    c->parts = more;
-    c->parts[c->n_part++] = (answer_part){kind, from, n};
-    return true;
-}
-
-/* The text up to n is sure: a stream gets it. */
-static void release_text(choice *c, size_t n)
-{
-    generation *g = c->generation;
-    size_t from = c->n_sure;
-    if (n == from) return;
-    c->n_sure = n;
-    if (!add_part(c, HEARTH_ANSWER_TEXT, from, n - from)) g->is_broken = true;
-    else if (g->is_streaming) g->format->part(c, HEARTH_ANSWER_TEXT, c->text.bytes + from, n - from);
-}
-
-static void take_text(choice *c, const char *text, size_t n)
-{
-    if (!buffer_add(&c->text, text, n)) {
-        c->generation->is_broken = true;
-        return;
-    }
-    const char *stop = find_stop(c);
-    if (!stop) {
-        release_text(c, c->text.n - count_unsure(c));
-        return;
-    }
-    c->is_stopped = true;
-    c->text.n = (size_t)(stop - c->text.bytes);
-    release_text(c, c->text.n);
-}
-
-static void make_call_id(char id[12])
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-    uint64_t x = random_number();
-    for (int i = 0; i < 9; i++, x /= 62) id[i] = letters[x % 62];
-    id[9] = '\0';
-}
-
-/* A second call is left out where one alone is wanted. */
-static bool begin_call(choice *c, const char *name, size_t n)
-{
-    if (c->generation->one_call && c->n_call > 0) {
-        c->is_stopped = true;
-        return true;
-    }
-    void *more = grow_array(c->calls, &c->call_capacity, c->n_call + 1, sizeof *c->calls);
-    if (!more) return false;
-    c->calls = more;
-    function_call *f = &c->calls[c->n_call];
-    *f = (function_call){.name = strndup(name, n)};
-    if (!f->name) return false;
-    make_call_id(f->id);
-    return add_part(c, HEARTH_ANSWER_CALL, c->n_call++, 0);
-}
-
-static void take_part(void *user, hearth_answer_kind kind, const char *text, size_t n)
-{
-    choice *c = user;
-    generation *g = c->generation;
-    bool ok = true;
-    if (c->is_stopped || g->is_broken) return;
-    if (kind == HEARTH_ANSWER_TEXT) {
-        take_text(c, text, n);
-        return;
-    }
-    release_text(c, c->text.n);
-    if (kind == HEARTH_ANSWER_REASONING)
-        ok = add_part(c, kind, c->reasoning.n, n) && buffer_add(&c->reasoning, text, n);
-    if (kind == HEARTH_ANSWER_CALL) ok = begin_call(c, text, n);
-    if (kind == HEARTH_ANSWER_ARGUMENTS) ok = buffer_add(&c->calls[c->n_call - 1].arguments, text, n);
-    if (!ok) g->is_broken = true;
-    else if (g->is_streaming && !c->is_stopped) g->format->part(c, kind, text, n);
-}
-
 /* ---- events of the scheduler ------------------------------------------------------------------------------------ */
 
 static void unlink_generation(generation *g)
@@ -344,21 +223,9 @@ static void count_over(generation *g)
     generation_free(g);
 }
 
-static void end_choice(choice *c, finish_reason why)
-{
-    generation *g = c->generation;
-    hearth_error err;
-    if (!c->is_stopped && hearth_answer_finish(c->answer, &err) != HEARTH_OK) g->is_broken = true;
-    if (!c->is_stopped) release_text(c, c->text.n);
-    if (c->is_stopped) why = FINISH_STOP;
-    c->finish = why == FINISH_STOP && c->n_call > 0 ? FINISH_CALLS : why;
-    if (g->is_streaming && !g->is_broken && g->format->end_choice) g->format->end_choice(c);
-}
-
 static void take_token(choice *c, const hearth_request_event *e)
 {
     generation *g = c->generation;
-    hearth_error why;
     uint64_t now = hth_clock_ns();
     figures *seen = &g->served->engine->figures;
     if (generation_n_generated(g) == 0)
@@ -366,12 +233,7 @@ static void take_token(choice *c, const hearth_request_event *e)
     else if (g->n_choice * g->prompts.n == 1) figures_add_seconds(&seen->next_token, now - g->last_ns);
     g->last_ns = now;
     if (c->n_generated == 0 && progress_is_wanted(g)) progress_complete(c);
-    c->n_generated++;
-    if (!logprobs_add(&c->probs, e->logits, g->served->info.n_vocab, e->token) ||
-        hearth_answer_push(c->answer, e->token, &why) != HEARTH_OK)
-        g->is_broken = true;
-    if (c->n_part > 0 ? c->parts[c->n_part - 1].kind == HEARTH_ANSWER_REASONING : g->in_reasoning)
-        c->n_reasoning++;
+    choice_take(c, e->token, e->logits);
 }
 
 static bool take_event(void *user, const hearth_request_event *e)
@@ -382,8 +244,8 @@ static bool take_event(void *user, const hearth_request_event *e)
     switch (e->state) {
     case HEARTH_REQUEST_TOKEN: take_token(c, e); return !c->is_stopped && !g->is_broken;
     case HEARTH_REQUEST_END:
-    case HEARTH_REQUEST_STOPPED: end_choice(c, FINISH_STOP); break;
-    case HEARTH_REQUEST_LENGTH: end_choice(c, FINISH_LENGTH); break;
+    case HEARTH_REQUEST_STOPPED: choice_end(c, FINISH_STOP); break;
+    case HEARTH_REQUEST_LENGTH: choice_end(c, FINISH_LENGTH); break;
     case HEARTH_REQUEST_CANCELLED: g->is_broken = true; break;
     case HEARTH_REQUEST_FAILED:
         if (!g->problem.status) problem_of_error(&g->problem, e->error);
@@ -416,62 +278,16 @@ static hearth_status begin_choice(choice *c, hearth_error *err)
     return st;
 }
 
-/* All that a choice needs before the scheduler has it. The choices of a prompt differ by their seeds. */
-static hearth_status prepare_choice(generation *g, size_t i, hearth_constraint *constraint, hearth_error *err)
-{
-    choice *c = &g->choices[i];
-    served_model *served = g->served;
-    *c = (choice){.generation = g,
-                  .index = (uint32_t)i,
-                  .i_prompt = i / g->n_choice,
-                  .sampler = g->sampler,
-                  .probs = {.wanted = g->probs.wanted, .n_top = g->probs.n_top}};
-    c->sampler.seed += i % g->n_choice;
-    const hearth_answer_options o = {.chat = g->format->continues ? NULL : served->chat,
-                                     .at_start = !g->format->continues && !constraint,
-                                     .in_reasoning = g->in_reasoning,
-                                     .tools = g->functions,
-                                     .fn = take_part,
-                                     .user = c};
-    hearth_status st = hearth_answer_open(served->model, &o, &c->answer, err);
-    if (st == HEARTH_OK && constraint) st = hearth_constraint_copy(constraint, &c->constraint, err);
-    return st;
-}
-
-static bool prepare(generation *g, problem *p)
+static bool prepare(generation *g, hearth_constraint *constraint, problem *p)
 {
     hearth_error err = {0};
-    hearth_constraint *constraint;
-    served_model *served = g->served;
     size_t n = g->prompts.n * g->n_choice;
-    if (!wanted_constraint_open(&g->constraint, served->model, g->format->continues ? NULL : served->chat,
-                                g->in_reasoning, &constraint, p))
-        return false;
     g->choices = calloc(n, sizeof *g->choices);
     hearth_status st = g->choices ? HEARTH_OK : HEARTH_ERROR_MEMORY;
     if (!g->choices) snprintf(err.message, sizeof err.message, "out of memory"), err.status = st;
-    for (size_t i = 0; st == HEARTH_OK && i < n; i++) st = prepare_choice(g, i, constraint, &err);
-    hearth_constraint_close(constraint);
+    for (size_t i = 0; st == HEARTH_OK && i < n; i++) st = choice_open(g, i, constraint, &err);
     if (st != HEARTH_OK) problem_of_error(p, &err);
     return st == HEARTH_OK;
-}
-
-/* The text of a prompt, which the answer repeats; of ids that of their tokens, without control tokens. */
-static bool add_echo(choice *c)
-{
-    const generation *g = c->generation;
-    const prompt *p = &g->prompts.at[c->i_prompt];
-    hearth_detokenizer *decoder;
-    hearth_error err;
-    const char *text;
-    size_t n;
-    if (p->text) return buffer_add(&c->text, p->text, p->n_text);
-    bool ok = hearth_detokenizer_open(g->served->model, true, false, &decoder, &err) == HEARTH_OK;
-    for (size_t i = 0; ok && i < p->n; i++)
-        ok = hearth_detokenizer_push(decoder, p->ids[i], &text, &n, &err) == HEARTH_OK &&
-             buffer_add(&c->text, text, n);
-    hearth_detokenizer_close(decoder);
-    return ok;
 }
 
 /* The first choice of each prompt is given to the scheduler; others follow when its first token came. */
@@ -479,9 +295,7 @@ static bool begin(generation *g, problem *p)
 {
     hearth_error err;
     for (size_t i = 0; g->echo && i < generation_count(g); i++) {
-        choice *c = &g->choices[i];
-        if (add_echo(c)) release_text(c, c->text.n);
-        else g->is_broken = true;
+        if (!choice_repeat_prompt(&g->choices[i])) g->is_broken = true;
     }
     for (size_t i = 0; i < g->prompts.n; i++) {
         hearth_status st = begin_choice(&g->choices[i * g->n_choice], &err);
@@ -501,14 +315,49 @@ static void begin_stream(generation *g)
         g->format->begin(&g->choices[i]);
 }
 
+/* The constraint is there, or none is wanted: the answer begins, or the call ends by what is wrong. */
+static void start(generation *g, hearth_constraint *constraint)
+{
+    problem p = {0};
+    if (prepare(g, constraint, &p) && g->echo && g->probs.wanted && !prompt_scores_open(g))
+        problem_set(&p, 503, "", "out of memory");
+    if (p.status) {
+        unlink_generation(g);
+        generation_refuse(g, &p);
+        return;
+    }
+    /* What the scheduler refuses ends the call by generations_tend, with the choices that it has. */
+    if (!g->scores && !begin(g, &g->problem)) g->is_broken = true;
+    else if (g->is_stream && !g->scores) begin_stream(g);
+}
+
+/* ---- constraints ---------------------------------------------------------------------------------------------- */
+
+/* Requests that are before the scheduler or wait in it. */
+static size_t count_waiting(const served_model *served)
+{
+    size_t n = hearth_scheduler_get_stats(served->scheduler).n_waiting;
+    for (const generation *g = served->generations; g; g = g->next) n += g->compiling != NULL;
+    return n;
+}
+
+/* On the worker's thread, which reads of the generation what does not change meanwhile. */
+static void compile(worker_job *j)
+{
+    struct compiling *c = (struct compiling *)j;
+    const generation *g = c->generation;
+    wanted_constraint_open(&g->constraint, g->served->model, g->format->continues ? NULL : g->served->chat,
+                           g->in_reasoning, &c->made, &c->problem);
+}
+
 void generation_start(generation *g)
 {
     served_model *served = g->served;
     problem p = {0};
     g->first_ns = g->last_ns = g->begin_ns;
-    if (hearth_scheduler_get_stats(served->scheduler).n_waiting >= served->engine->max_waiting)
+    if (count_waiting(served) >= served->engine->max_waiting)
         problem_set(&p, 429, "", "%u requests wait already", served->engine->max_waiting);
-    else if (prepare(g, &p) && g->echo && g->probs.wanted && !prompt_scores_open(g))
+    else if (g->constraint.field && !(g->compiling = calloc(1, sizeof *g->compiling)))
         problem_set(&p, 503, "", "out of memory");
     if (p.status) {
         generation_refuse(g, &p);
@@ -516,9 +365,33 @@ void generation_start(generation *g)
     }
     g->next = served->generations;
     served->generations = g;
-    /* What the scheduler refuses ends the call by generations_tend, with the choices that it has. */
-    if (!g->scores && !begin(g, &g->problem)) g->is_broken = true;
-    else if (g->is_stream && !g->scores) begin_stream(g);
+    if (!g->compiling) {
+        start(g, NULL);
+        return;
+    }
+    *g->compiling = (struct compiling){.job.run = compile, .generation = g};
+    worker_add(served->engine->worker, &g->compiling->job);
+}
+
+/* The worker has given the job back: the answer begins, unless a problem or the client's end stands against it. */
+static void end_compiling(generation *g, const problem *p)
+{
+    struct compiling *c = g->compiling;
+    const problem found = p ? *p : c->problem;
+    g->compiling = NULL;
+    if (!call_is_cancelled(g->call) && !found.status) {
+        start(g, c->made);
+    } else {
+        unlink_generation(g);
+        if (!call_is_cancelled(g->call)) {
+            generation_refuse(g, &found);
+        } else {
+            call_break(g->call);
+            generation_free(g);
+        }
+    }
+    hearth_constraint_close(c->made);
+    free(c);
 }
 
 /* Part of the prompts was evaluated for their probabilities; the answer begins behind the last one. */
@@ -567,12 +440,24 @@ static void pause(generation *g, bool is_paused)
 }
 
 /* A request that took too long ends with an error, which says so. */
-static void cancel_late(generation *g)
+static void set_late(const generation *g, problem *p)
 {
-    problem_set(&g->problem, 408, "",
+    problem_set(p, 408, "",
                 "the answer took longer than %.6g seconds, the limit of this server; ask for fewer tokens",
                 (double)g->served->engine->max_request_ns * 1e-9);
-    cancel(g);
+}
+
+/* False: the worker has the constraint still, and wakes the engine when it has ended. */
+static bool tend_compiling(generation *g, bool is_late)
+{
+    worker *w = g->served->engine->worker;
+    struct compiling *c = g->compiling;
+    problem late = {0};
+    if (is_late) set_late(g, &late);
+    bool is_over = is_late || call_is_cancelled(g->call);
+    if (is_over ? !worker_take_back(w, &c->job) : !worker_has_ended(w, &c->job)) return false;
+    end_compiling(g, is_late ? &late : NULL);
+    return true;
 }
 
 uint64_t generations_tend(served_model *served)
@@ -583,10 +468,14 @@ uint64_t generations_tend(served_model *served)
         uint64_t end_ns = served->engine->max_request_ns > 0
                               ? g->call->submit_ns + served->engine->max_request_ns
                               : UINT64_MAX;
-        if (call_is_cancelled(g->call) || g->is_broken) {
+        if (g->compiling) {
+            if (tend_compiling(g, now >= end_ns)) next_ns = now; /* it may have choices now */
+            else if (end_ns > now && end_ns < next_ns) next_ns = end_ns;
+        } else if (call_is_cancelled(g->call) || g->is_broken) {
             cancel(g);
         } else if (now >= end_ns) {
-            cancel_late(g);
+            set_late(g, &g->problem);
+            cancel(g);
         } else {
             pause(g, call_is_paused(g->call));
             if (progress_is_wanted(g)) progress_look(g);
@@ -600,5 +489,12 @@ uint64_t generations_tend(served_model *served)
 
 void generations_cancel_all(served_model *served)
 {
+    for (generation *g = served->generations, *next; g; g = next) {
+        next = g->next;
+        if (!g->compiling) continue;
+        worker_settle(served->engine->worker, &g->compiling->job);
+        call_cancel(g->call);
+        end_compiling(g, NULL);
+    }
     while (served->generations) cancel(served->generations);
 }

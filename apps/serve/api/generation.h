@@ -33,6 +33,10 @@ typedef struct answer_format {
     bool continues;               /* the text goes on where the prompt ends: it may begin with a space */
 } answer_format;
 
+/* Those of all APIs, each in the file of its endpoint. */
+extern const answer_format openai_chat_format, openai_completion_format, openai_response_format,
+    anthropic_format, ollama_format;
+
 typedef struct stop_list {
     struct {
         const char *text;
@@ -102,6 +106,8 @@ struct generation {
     bool one_call, in_reasoning;
     prompt_list prompts;
     /* The answer. */
+    struct compiling
+        *compiling; /* the constraint is being compiled, and there are no choices; NULL: it is not */
     choice *choices;
     struct prompt_scores *scores; /* NULL: none, or they are computed */
     size_t n_begun, n_over;       /* of choices: given to the scheduler, ended */
@@ -122,7 +128,7 @@ void sampling_read(generation *g, fields *f);
 void stops_read(generation *g, fields *f, const char *name);
 /* return_progress and timings_per_token of llama.cpp's server. */
 bool progress_read(generation *g, fields *f);
-/* Asks the scheduler for all choices of all prompts. */
+/* Asks the scheduler for all choices of all prompts, when the worker has compiled the constraint, if there is one. */
 void generation_start(generation *g);
 /* Frees one that was not started, whose call has ended. */
 void generation_free(generation *g);
@@ -149,9 +155,9 @@ const char *finish_word(finish_reason f);
 
 uint64_t random_number(void);
 
-/* Between two steps: begins choices that share a prompt with others; cancels the requests of clients that are gone,
- * and pauses those of clients that do not read; ends those that take longer than allowed. Returns when the next one
- * does (UINT64_MAX: none). */
+/* Between two steps: begins generations whose constraint is there, and choices that share a prompt with others; cancels
+ * the requests of clients that are gone, and pauses those of clients that do not read; ends those that take longer than
+ * allowed. Returns when the next one does (UINT64_MAX: none). */
 uint64_t generations_tend(served_model *served);
 void generations_cancel_all(served_model *served);
 

@@ -1,0 +1,32 @@
+/* A thread beside the engine thread, for work that takes long and needs nothing of the scheduler: indexing a vocabulary,
+ * compiling the constraint of a request. So no other request waits for it. Jobs run one after the other, in the order
+ * in which they come. The engine thread calls all functions. */
+#ifndef HEARTH_APPS_SERVE_WORKER_H
+#define HEARTH_APPS_SERVE_WORKER_H
+
+#include <stdbool.h>
+
+typedef struct worker worker;
+
+/* The caller's; it stays in place while the worker has it. */
+typedef struct worker_job worker_job;
+struct worker_job {
+    void (*run)(worker_job *j); /* on the worker's thread */
+    worker_job *next;           /* of the worker's queue */
+    bool has_ended;             /* worker_has_ended tells it */
+};
+
+/* wake(user) is called by the thread when a job has ended. NULL: memory ran out, or the system has no thread. */
+worker *worker_open(void (*wake)(void *user), void *user);
+/* NULL is allowed. The worker has no jobs. */
+void worker_close(worker *w);
+
+void worker_add(worker *w, worker_job *j);
+/* Whether it ran to its end. It is the caller's again. */
+bool worker_has_ended(worker *w, const worker_job *j);
+/* Takes a job back that may have ended, or may not have begun and will not. False: it runs. */
+bool worker_take_back(worker *w, worker_job *j);
+/* Takes it back in any case: one that runs is waited for. */
+void worker_settle(worker *w, worker_job *j);
+
+#endif
