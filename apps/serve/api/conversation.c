@@ -111,23 +111,28 @@ static bool has_word(const char *list, const char *word, size_t n)
     return false;
 }
 
-static bool read_part(fields *f, const char *types, buffer *text)
+typedef struct content_parts {
+    const char *types;
+    buffer text;
+} content_parts;
+
+static bool read_part(fields *f, void *user)
 {
+    content_parts *parts = user;
     const char *type, *part;
     size_t n_type, n;
     if (!fields_need_text(f, "type", &type, &n_type)) return false;
-    if (!has_word(types, type, n_type))
+    if (!has_word(parts->types, type, n_type))
         return fields_fail(f, "type", "parts of type text alone are supported by this model");
     if (!fields_need_text(f, "text", &part, &n)) return false;
-    return buffer_add(text, part, n) || fields_no_memory(f);
+    return buffer_add(&parts->text, part, n) || fields_no_memory(f);
 }
 
 bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **out,
                   size_t *n)
 {
     const json_in *v = fields_value(f, name);
-    buffer text = {0};
-    fields part;
+    content_parts parts = {.types = types};
     *out = "";
     *n = 0;
     if (!fields_ok(f)) return false;
@@ -138,14 +143,12 @@ bool content_read(fields *f, const char *name, const char *types, conversation *
     if (json_in_kind_of(v) != JSON_IN_ARRAY)
         return fields_fail(f, name, "a text or an array of parts is expected, not %s",
                            json_kind_words(json_in_kind_of(v)));
-    bool ok = true;
-    for (size_t i = 0; ok && i < json_in_count(v); i++)
-        ok = fields_at(f, name, v, i, &part) && read_part(&part, types, &text);
-    if (!ok) free(text.bytes);
-    if (!ok || !text.bytes) return ok;
-    *out = text.bytes;
-    *n = text.n;
-    return conversation_own(owner, text.bytes) || fields_no_memory(f);
+    bool ok = fields_each(f, name, v, read_part, &parts);
+    if (!ok) free(parts.text.bytes);
+    if (!ok || !parts.text.bytes) return ok;
+    *out = parts.text.bytes;
+    *n = parts.text.n;
+    return conversation_own(owner, parts.text.bytes) || fields_no_memory(f);
 }
 
 /* ---- OpenAI's messages ------------------------------------------------------------------------------------- */
@@ -182,8 +185,9 @@ void call_write(json *j, const char *id, const char *name, const char *arguments
 }
 
 /* Arguments are a JSON object, given as a text or, by Ollama's clients, as it is. */
-static bool read_call(fields *f, json *j)
+static bool read_call(fields *f, void *user)
 {
+    json *j = user;
     const json_in *function, *object = NULL;
     const char *id = "", *name, *arguments = NULL;
     hearth_error err;
@@ -214,11 +218,8 @@ static bool read_call(fields *f, json *j)
 
 static bool read_calls(fields *f, const json_in *calls, json *j)
 {
-    fields one;
-    bool ok = true;
     json_open_compact(j, "tool_calls", '[');
-    for (size_t i = 0; ok && i < json_in_count(calls); i++)
-        ok = fields_at(f, "tool_calls", calls, i, &one) && read_call(&one, j);
+    bool ok = fields_each(f, "tool_calls", calls, read_call, j);
     json_close(j, ']');
     return ok;
 }
@@ -241,8 +242,9 @@ static bool read_members(fields *f, const json_in *calls, json *j)
            (json_in_count(calls) == 0 || read_calls(f, calls, j));
 }
 
-static bool read_message(fields *f, conversation *c)
+static bool read_message(fields *f, void *user)
 {
+    conversation *c = user;
     const char *role = "", *content = "";
     size_t n = 0;
     const json_in *calls;
@@ -265,16 +267,14 @@ static bool read_message(fields *f, conversation *c)
     return false;
 }
 
-bool conversation_read(fields *f, conversation *out)
+bool messages_each(fields *f, fields_fn *read, conversation *out)
 {
     const json_in *array;
-    fields one;
     if (!fields_need_array(f, "messages", &array)) return false;
     size_t n = json_in_count(array);
     if (n == 0 || n > MAX_MESSAGES)
         return fields_fail(f, "messages", "1 to %d messages are expected, not %zu", MAX_MESSAGES, n);
-    bool ok = true;
-    for (size_t i = 0; ok && i < n; i++)
-        ok = fields_at(f, "messages", array, i, &one) && read_message(&one, out);
-    return ok;
+    return fields_each(f, "messages", array, read, out);
 }
+
+bool conversation_read(fields *f, conversation *out) { return messages_each(f, read_message, out); }

@@ -183,7 +183,8 @@ bool fields_need_array(fields *f, const char *name, const json_in **array)
     return *array || fields_fail(f, name, "an array is expected; the field is missing");
 }
 
-bool fields_at(fields *f, const char *name, const json_in *array, size_t i, fields *out)
+/* The i-th value of an array, which must be an object. */
+static bool at(fields *f, const char *name, const json_in *array, size_t i, fields *out)
 {
     if (!fields_ok(f)) return false;
     *out = (fields){.object = json_in_at(array, i), .problem = f->problem};
@@ -191,4 +192,12 @@ bool fields_at(fields *f, const char *name, const json_in *array, size_t i, fiel
     if (json_in_kind_of(out->object) == JSON_IN_OBJECT) return true;
     return fields_fail(out, "", "an object is expected, not %s",
                        json_kind_words(json_in_kind_of(out->object)));
+}
+
+bool fields_each(fields *f, const char *name, const json_in *array, fields_fn *fn, void *user)
+{
+    fields one;
+    for (size_t i = 0; i < json_in_count(array); i++)
+        if (!at(f, name, array, i, &one) || !fn(&one, user)) return false;
+    return fields_ok(f);
 }

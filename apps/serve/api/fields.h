@@ -41,8 +41,10 @@ bool fields_object(fields *f, const char *name, const json_in **object);
 /* False also if the field is absent. */
 bool fields_need_text(fields *f, const char *name, const char **text, size_t *n);
 bool fields_need_array(fields *f, const char *name, const json_in **array);
-/* The i-th value of an array, which must be an object. */
-bool fields_at(fields *f, const char *name, const json_in *array, size_t i, fields *out);
+
+/* Calls fn for each value of an array, which must be objects, until it returns false. */
+typedef bool fields_fn(fields *one, void *user);
+bool fields_each(fields *f, const char *name, const json_in *array, fields_fn *fn, void *user);
 
 /* "a text", "null" */
 const char *json_kind_words(json_in_kind kind);

@@ -49,9 +49,17 @@ static bool is_function(fields *item, const function_shape *shape)
     return !shape->tolerant && fields_fail(item, "type", "functions alone are supported, not '%.60s'", type);
 }
 
-static bool write_item(fields *item, const function_shape *shape, const char *only, json *j,
-                       size_t *n_written)
+typedef struct function_writer {
+    const function_shape *shape;
+    const char *only; /* the name of the one that is wanted; NULL: all are */
+    json *j;
+    size_t n;
+} function_writer;
+
+static bool write_item(fields *item, void *user)
 {
+    function_writer *w = user;
+    const function_shape *shape = w->shape;
     const char *name;
     size_t n;
     fields f = *item;
@@ -64,9 +72,9 @@ static bool write_item(fields *item, const function_shape *shape, const char *on
         snprintf(f.path, sizeof f.path, "%.80s.%s", item->path, shape->inside);
     }
     if (!fields_need_text(&f, "name", &name, &n) || !check_name(&f, name, n)) return false;
-    if (only && strcmp(name, only) != 0) return true;
-    ++*n_written;
-    return write_function(&f, shape, name, j);
+    if (w->only && strcmp(name, w->only) != 0) return true;
+    w->n++;
+    return write_function(&f, shape, name, w->j);
 }
 
 const function_shape chat_functions = {.field = "tools", .inside = "function", .parameters = "parameters"};
@@ -75,8 +83,7 @@ bool functions_list(fields *f, const function_shape *shape, const char *only, ch
 {
     const json_in *tools;
     json_line l;
-    fields item;
-    size_t n_written = 0, n;
+    size_t n;
     char *line;
     *out = NULL;
     if (!fields_array(f, shape->field, &tools)) return false;
@@ -84,11 +91,10 @@ bool functions_list(fields *f, const function_shape *shape, const char *only, ch
         return fields_fail(f, shape->field, "%zu tools; at most %d are taken", json_in_count(tools),
                            MAX_FUNCTIONS);
     if (!json_array_begin(&l)) return fields_no_memory(f);
-    bool ok = true;
-    for (size_t i = 0; ok && i < json_in_count(tools); i++)
-        ok = fields_at(f, shape->field, tools, i, &item) && write_item(&item, shape, only, &l.j, &n_written);
+    function_writer w = {shape, only, &l.j, 0};
+    bool ok = fields_each(f, shape->field, tools, write_item, &w);
     if (!json_array_end(&l, &line, &n)) return fields_no_memory(f);
-    if (!ok || n_written == 0) {
+    if (!ok || w.n == 0) {
         free(line);
         return ok;
     }

@@ -173,11 +173,11 @@ static void answer_whole(generation *g)
     call_line(g->call, &l);
 }
 
-static const answer_format format = {.prefix = "msg_",
-                                     .begin = begin_stream,
-                                     .part = send_part,
-                                     .end_choice = end_choice,
-                                     .whole = answer_whole};
+const answer_format anthropic_format = {.prefix = "msg_",
+                                        .begin = begin_stream,
+                                        .part = send_part,
+                                        .end_choice = end_choice,
+                                        .whole = answer_whole};
 
 /* ---- blocks of the request --------------------------------------------------------------------------------------- */
 
@@ -243,32 +243,42 @@ static bool end_text(fields *f, buffer *text, conversation *c, const char **out,
     return !text->bytes || conversation_own(c, text->bytes) || fields_no_memory(f);
 }
 
-static bool read_blocks(fields *f, const json_in *blocks, bool is_user, conversation *c)
+typedef struct blocks {
+    conversation *owner;
+    bool is_user, has_result;
+    assistant_turn turn;
+    buffer text; /* of all blocks */
+} blocks;
+
+static bool read_block(fields *f, void *user)
 {
-    fields block;
-    buffer text = {0};
-    assistant_turn t = {.owner = c};
+    blocks *b = user;
     const char *type;
     size_t n;
-    bool ok = true, has_result = false;
-    for (size_t i = 0; ok && i < json_in_count(blocks); i++) {
-        ok = fields_at(f, "content", blocks, i, &block) && fields_need_text(&block, "type", &type, &n) &&
-             (is_user ? read_user_block(&block, type, c, &text)
-                      : read_assistant_block(&block, type, &t, &text));
-        has_result |= ok && strcmp(type, "tool_result") == 0;
-    }
-    if (!ok) free(text.bytes);
-    else ok = end_text(f, &text, c, &t.text, &t.n_text);
-    t.has_text = t.n_text > 0;
-    if (ok && is_user && (t.has_text || !has_result))
-        ok = conversation_add(c, "user", t.text, t.n_text, NULL) || fields_no_memory(f);
-    if (ok && !is_user) ok = turn_end(&t) || fields_no_memory(f);
-    turn_drop(&t);
+    if (!fields_need_text(f, "type", &type, &n)) return false;
+    b->has_result |= strcmp(type, "tool_result") == 0;
+    return b->is_user ? read_user_block(f, type, b->owner, &b->text)
+                      : read_assistant_block(f, type, &b->turn, &b->text);
+}
+
+static bool read_blocks(fields *f, const json_in *array, bool is_user, conversation *c)
+{
+    blocks b = {.owner = c, .is_user = is_user, .turn.owner = c};
+    assistant_turn *t = &b.turn;
+    bool ok = fields_each(f, "content", array, read_block, &b);
+    if (!ok) free(b.text.bytes);
+    else ok = end_text(f, &b.text, c, &t->text, &t->n_text);
+    t->has_text = t->n_text > 0;
+    if (ok && is_user && (t->has_text || !b.has_result))
+        ok = conversation_add(c, "user", t->text, t->n_text, NULL) || fields_no_memory(f);
+    if (ok && !is_user) ok = turn_end(t) || fields_no_memory(f);
+    turn_drop(t);
     return ok;
 }
 
-static bool read_message(fields *f, conversation *c)
+static bool read_message(fields *f, void *user)
 {
+    conversation *c = user;
     const char *role, *text;
     size_t n;
     const json_in *content = fields_value(f, "content");
@@ -299,16 +309,7 @@ static bool read_system(fields *f, conversation *c)
 
 static bool read_messages(fields *f, conversation *c)
 {
-    const json_in *array;
-    fields one;
-    if (!read_system(f, c) || !fields_need_array(f, "messages", &array)) return false;
-    size_t n = json_in_count(array);
-    if (n == 0 || n > MAX_MESSAGES)
-        return fields_fail(f, "messages", "1 to %d messages are expected, not %zu", MAX_MESSAGES, n);
-    bool ok = true;
-    for (size_t i = 0; ok && i < n; i++)
-        ok = fields_at(f, "messages", array, i, &one) && read_message(&one, c);
-    return ok;
+    return read_system(f, c) && messages_each(f, read_message, c);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -370,7 +371,7 @@ void messages_run(void *user, call *c)
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
     function_choice wanted;
-    generation *g = generation_make(served, c, &format, &f, &p);
+    generation *g = generation_make(served, c, &anthropic_format, &f, &p);
     if (!g) return;
     if (read_options(&f, g) && read_thinking(&f, &v) && template_variables(&f, &v.given) &&
         read_choice(&f, &wanted) && functions_read(&f, &functions_shape, &wanted, g))

@@ -344,13 +344,13 @@ static void answer_whole(generation *g)
     call_line(g->call, &l);
 }
 
-static const answer_format format = {.prefix = "resp_",
-                                     .begin = begin_stream,
-                                     .part = send_part,
-                                     .progress = send_progress,
-                                     .end_choice = end_choice,
-                                     .fail = send_failure,
-                                     .whole = answer_whole};
+const answer_format openai_response_format = {.prefix = "resp_",
+                                              .begin = begin_stream,
+                                              .part = send_part,
+                                              .progress = send_progress,
+                                              .end_choice = end_choice,
+                                              .fail = send_failure,
+                                              .whole = answer_whole};
 
 /* ---- items of the request ---------------------------------------------------------------------------------------- */
 
@@ -420,8 +420,9 @@ static bool read_reasoning(fields *f, assistant_turn *t)
     return true;
 }
 
-static bool read_item(fields *f, assistant_turn *t)
+static bool read_item(fields *f, void *user)
 {
+    assistant_turn *t = user;
     const char *type = "message";
     size_t n;
     if (!fields_text(f, "type", &type, &n)) return false;
@@ -437,7 +438,6 @@ static bool read_input(fields *f, conversation *c)
     const json_in *input = fields_value(f, "input");
     const char *text = NULL;
     size_t n = 0;
-    fields item;
     assistant_turn t = {.owner = c};
     if (!fields_text(f, "instructions", &text, &n)) return false;
     if (text && n > 0 && !conversation_add(c, "system", text, n, NULL)) return fields_no_memory(f);
@@ -450,9 +450,7 @@ static bool read_input(fields *f, conversation *c)
                            json_kind_words(json_in_kind_of(input)));
     if (json_in_count(input) > MAX_MESSAGES)
         return fields_fail(f, "input", "%zu items; at most %d are taken", json_in_count(input), MAX_MESSAGES);
-    bool ok = true;
-    for (size_t i = 0; ok && i < json_in_count(input); i++)
-        ok = fields_at(f, "input", input, i, &item) && read_item(&item, &t);
+    bool ok = fields_each(f, "input", input, read_item, &t);
     if (ok && !turn_end(&t)) ok = fields_no_memory(f);
     turn_drop(&t);
     /* Clients ask with an empty input whether the server is there. */
@@ -514,7 +512,7 @@ void responses_run(void *user, call *c)
     problem p;
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
-    generation *g = generation_make(served, c, &format, &f, &p);
+    generation *g = generation_make(served, c, &openai_response_format, &f, &p);
     if (!g) return;
     if (refuse_state(&f) && read_options(&f, g, &v) && template_variables(&f, &v.given) &&
         read_functions(&f, g))
