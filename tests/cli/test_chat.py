@@ -860,6 +860,30 @@ def answers_are_wrapped_at_spaces():
 
 
 @case
+def reasoning_is_dim_on_a_terminal_alone():
+    """The generation prompt begins the reasoning, and the model, which was not trained for it, never ends it."""
+    thinks = TEMPLATE + "{% if add_generation_prompt %}<think>\n{% elif false %}</think>{% endif %}"
+    model = [make_model("thinks.gguf", thinks)]
+
+    def answer(model, **more):
+        t = Terminal("-n", "20", "--greedy", model=model, **more)
+        t.type("Once\r")
+        t.wait_for("Once\n")
+        text = t.prompt()
+        t.type("\x04")
+        check(t.end() == 0, t.status)
+        return text
+
+    dim = answer(model)
+    check(dim.startswith("\x1b[2m") and dim.count("\x1b") == 2 and "\x1b[22m" in dim, dim)
+    plain = dim.replace("\x1b[2m", "").replace("\x1b[22m", "")
+    check(answer(model, NO_COLOR="1") == plain and answer(model, TERM="dumb") == plain, plain)
+    check("\x1b" not in answer(None), "there is no reasoning")
+    out, _ = pipe("Once\n", "-n", "20", "--greedy", model=model[0])
+    check(" ".join(out.split()) == " ".join(plain.split()), out, plain)
+
+
+@case
 def a_signal_to_end_ends():
     for number in (signal.SIGTERM, signal.SIGHUP):
         t = Terminal("-n", "5")

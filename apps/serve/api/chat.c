@@ -132,13 +132,13 @@ static void write_whole(json *j, choice *c)
 
 static void answer_whole(generation *g) { openai_answer(g, "chat.completion", write_whole); }
 
-static const answer_format format = {.prefix = "chatcmpl-",
-                                     .begin = begin_stream,
-                                     .part = send_part,
-                                     .progress = send_progress,
-                                     .end_choice = end_choice,
-                                     .end = end_stream,
-                                     .whole = answer_whole};
+const answer_format openai_chat_format = {.prefix = "chatcmpl-",
+                                          .begin = begin_stream,
+                                          .part = send_part,
+                                          .progress = send_progress,
+                                          .end_choice = end_choice,
+                                          .end = end_stream,
+                                          .whole = answer_whole};
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
@@ -162,7 +162,7 @@ void chat_run(void *user, call *c)
     problem p;
     conversation m = {.keeps_billing = served->engine->keeps_billing};
     chat_variables v = {0};
-    generation *g = generation_make(served, c, &format, &f, &p);
+    generation *g = generation_make(served, c, &openai_chat_format, &f, &p);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_chat(&f, &g->probs);
     if (fields_ok(&f) && read_variables(&f, &v) && read_functions(&f, g)) conversation_read(&f, &m);

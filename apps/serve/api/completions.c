@@ -60,14 +60,14 @@ static void write_whole(json *j, choice *c)
 
 static void answer_whole(generation *g) { openai_answer(g, "text_completion", write_whole); }
 
-static const answer_format format = {.prefix = "cmpl-",
-                                     .part = send_part,
-                                     .progress = send_progress,
-                                     .end_choice = end_choice,
-                                     .end = end_stream,
-                                     .whole = answer_whole,
-                                     .max_token = USUAL_TOKENS,
-                                     .continues = true};
+const answer_format openai_completion_format = {.prefix = "cmpl-",
+                                                .part = send_part,
+                                                .progress = send_progress,
+                                                .end_choice = end_choice,
+                                                .end = end_stream,
+                                                .whole = answer_whole,
+                                                .max_token = USUAL_TOKENS,
+                                                .continues = true};
 
 /* ---- requests ---------------------------------------------------------------------------------------------- */
 
@@ -76,7 +76,7 @@ void completions_run(void *user, call *c)
     served_model *served = user;
     fields f;
     problem p;
-    generation *g = generation_make(served, c, &format, &f, &p);
+    generation *g = generation_make(served, c, &openai_completion_format, &f, &p);
     if (!g) return;
     if (generation_read(g, &f)) logprobs_read_completion(&f, &g->probs);
     if (fields_bool(&f, "echo", &g->echo) && prompts_read(&f, served, "prompt", MAX_PROMPTS, &g->prompts))

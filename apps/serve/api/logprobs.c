@@ -4,9 +4,11 @@
 #include "common/buffer.h"
 #include "engine/engine.h"
 #include "measure/perplexity.h"
+#include "text/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_TOP_COMPLETION = 5 };
 
@@ -141,6 +143,36 @@ static void write_offsets(json *j, const logprobs *l, size_t first, const hearth
     free(bytes);
 }
 
+enum { KEY_SIZE = 512 };
+
+/* The text of a token as a name: bytes that are not UTF-8 are spelled, as OpenAI does. */
+static void make_key(const hearth_model *model, int32_t id, char key[KEY_SIZE])
+{
+    size_t n;
+    const char *piece = piece_of(model, id, &n);
+    if (hth_text_utf8_valid(piece, n)) {
+        snprintf(key, KEY_SIZE, "%.*s", (int)n, piece);
+        return;
+    }
+    size_t used = (size_t)snprintf(key, KEY_SIZE, "bytes:");
+    for (size_t i = 0; i < n && used + 4 < KEY_SIZE; i++)
+        used += (size_t)snprintf(key + used, KEY_SIZE - used, "\\x%02x", (unsigned char)piece[i]);
+}
+
+/* Tokens of the same text have one name: that of the likelier one, which comes first. */
+static void write_top(json *j, const struct logprob_entry *e, uint32_t n_top, const hearth_model *model)
+{
+    char keys[MAX_TOP_COMPLETION][KEY_SIZE];
+    json_open_compact(j, NULL, '{');
+    for (uint32_t k = 0; k < n_top && k < MAX_TOP_COMPLETION; k++) {
+        bool is_new = true;
+        make_key(model, e->top[k].id, keys[k]);
+        for (uint32_t i = 0; i < k; i++) is_new &= strcmp(keys[i], keys[k]) != 0;
+        if (is_new) write_value(j, keys[k], e->top[k].value);
+    }
+    json_close(j, '}');
+}
+
 void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
 {
     size_t first = l->n_written, n;
@@ -156,18 +188,8 @@ void logprobs_write_completion(json *j, logprobs *l, const hearth_model *model)
     json_close(j, ']');
     json_open_compact(j, "top_logprobs", '[');
     for (size_t i = first; i < l->n; i++) {
-        if (isnan(l->at[i].token.value)) {
-            json_put_null(j, NULL);
-            continue;
-        }
-        json_open_compact(j, NULL, '{');
-        for (uint32_t k = 0; k < l->n_top; k++) {
-            char key[512];
-            const char *piece = piece_of(model, l->at[i].top[k].id, &n);
-            snprintf(key, sizeof key, "%.*s", (int)n, piece);
-            write_value(j, key, l->at[i].top[k].value);
-        }
-        json_close(j, '}');
+        if (isnan(l->at[i].token.value)) json_put_null(j, NULL);
+        else write_top(j, &l->at[i], l->n_top, model);
     }
     json_close(j, ']');
     write_offsets(j, l, first, model);

@@ -21,7 +21,8 @@ static bool begin_line(const generation *g, json_line *l)
     return true;
 }
 
-/* Calls are whole here: their arguments are an object. */
+/* Calls are whole here: their arguments are an object, written again because the model may have put line breaks into
+ * it, and a line of the answer has none. */
 static void write_call(json *j, const function_call *f)
 {
     hearth_error err;
@@ -29,11 +30,12 @@ static void write_call(json *j, const function_call *f)
     json_open_compact(j, NULL, '{');
     json_open_compact(j, "function", '{');
     json_word(j, "name", f->name);
-    if (json_in_kind_of(parsed) == JSON_IN_OBJECT)
-        json_raw(j, "arguments", f->arguments.bytes, f->arguments.n);
+    char *written = json_in_kind_of(parsed) == JSON_IN_OBJECT ? json_in_write(parsed) : NULL;
+    if (written) json_raw(j, "arguments", written, strlen(written));
     else json_open_compact(j, "arguments", '{'), json_close(j, '}');
     json_close(j, '}');
     json_close(j, '}');
+    free(written);
     json_in_free(parsed);
 }
 
@@ -126,7 +128,7 @@ static void answer_whole(generation *g)
     call_line(g->call, &l);
 }
 
-static const answer_format format = {
+const answer_format ollama_format = {
     .prefix = "ollama-", .part = send_part, .end_choice = end_choice, .whole = answer_whole};
 
 /* ---- requests
@@ -199,7 +201,7 @@ void ollama_chat_run(void *user, call *c)
     chat_variables v = {0};
     const json_in *messages = NULL;
     const function_choice wanted = {.field = "tools"};
-    generation *g = generation_make(served, c, &format, &f, &p);
+    generation *g = generation_make(served, c, &ollama_format, &f, &p);
     if (!g) return;
     if (fields_array(&f, "messages", &messages) && json_in_count(messages) == 0) {
         answer_loaded(g);
@@ -233,7 +235,7 @@ void ollama_generate_run(void *user, call *c)
     const char *text = "", *system = NULL;
     size_t n = 0, n_system = 0;
     bool raw = false;
-    generation *g = generation_make(served, c, &format, &f, &p);
+    generation *g = generation_make(served, c, &ollama_format, &f, &p);
     if (!g) return;
     g->is_plain = true;
     bool ok = fields_text(&f, "prompt", &text, &n) && fields_text(&f, "system", &system, &n_system) &&
