@@ -202,7 +202,8 @@ static void weigh(const hth_machine *m, hub_facts *f)
     f->is_tight = f->runs && now > 0 && f->memory > now;
     if (!f->runs) f->speed = 0.0;
     if (!f->runs)
-        snprintf(f->why, sizeof f->why, "needs %s of memory, and there are %s; --io mmap reads it from storage",
+        snprintf(f->why, sizeof f->why,
+                 "needs %s of memory, and there are %s; --ram auto reads the rest from storage",
                  hth_format_bytes(f->memory).text, hth_format_bytes(all).text);
     else if (f->is_tight)
         snprintf(f->why, sizeof f->why, "needs %s of memory, and %s are free now",

@@ -95,7 +95,7 @@ static void check_memory(const system_info *d, check_result *f)
     if (d->path && !d->mmap)
         append(f->text, "; a run takes %.1f GB", (double)(d->weight_bytes + d->session_bytes) * GB);
     if (d->path && !d->fits)
-        better(f, "take --io mmap, a smaller type (hearth quantize), or close other programs");
+        better(f, "take --ram auto, a smaller type (hearth quantize), or close other programs");
     if (m->memory.total && m->memory.available < m->memory.total / 10)
         better(f, "close other programs: less than a tenth is free");
 }
