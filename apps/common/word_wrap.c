@@ -5,13 +5,19 @@
 
 #include "common/output.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { DEFAULT_WIDTH = 80, TAB = 8 };
 
-void wrap_init(wrap *w) { *w = (wrap){.on = isatty(STDOUT_FILENO) == 1, .breaks = text_breaks()}; }
+void wrap_init(wrap *w)
+{
+    const char *terminal = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    *w = (wrap){.on = isatty(STDOUT_FILENO) == 1, .breaks = text_breaks()};
+    w->can_dim = w->on && terminal && strcmp(terminal, "dumb") != 0 && !(no_color && *no_color);
+}
 
 static unsigned terminal_width(void)
 {
@@ -109,4 +115,12 @@ bool wrap_write(wrap *w, const char *text, size_t n)
     return flush_stdout();
 }
 
-bool wrap_end(wrap *w) { return put_word(w) && flush_stdout(); }
+bool wrap_dim(wrap *w, bool dim)
+{
+    if (!w->can_dim || w->is_dim == dim) return true;
+    if (!put_word(w)) return false;
+    w->is_dim = dim;
+    return fputs(dim ? "\033[2m" : "\033[22m", stdout) != EOF && flush_stdout();
+}
+
+bool wrap_end(wrap *w) { return put_word(w) && wrap_dim(w, false) && flush_stdout(); }

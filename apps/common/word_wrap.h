@@ -8,6 +8,7 @@
 
 typedef struct wrap {
     bool on;         /* false: bytes are written unchanged, except for escapes */
+    bool can_dim, is_dim;
     unsigned column; /* column of the next character, */
     unsigned breaks; /* valid for this value of text_breaks */
     unsigned spaces; /* pending spaces; dropped if the line ends here */
@@ -20,7 +21,10 @@ typedef struct wrap {
 void wrap_init(wrap *w);
 /* Writes n bytes, which must not split a character. False: stdout failed. */
 bool wrap_write(wrap *w, const char *text, size_t n);
-/* Writes what is pending. */
+/* What follows is dim, or as usual again: on a terminal that has colours, unless NO_COLOR is set. False: stdout
+ * failed. */
+bool wrap_dim(wrap *w, bool dim);
+/* Writes what is pending. What follows is not dim. */
 bool wrap_end(wrap *w);
 
 #endif

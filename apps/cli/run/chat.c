@@ -101,6 +101,7 @@ static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
 
 typedef struct answer {
     hearth_detokenizer *decoder;
+    hearth_answer *parts; /* divides what a terminal shows; NULL: all is shown as it comes */
     wrap wrap;
     buffer text;
     id_list ids;
@@ -108,11 +109,32 @@ typedef struct answer {
     const char *end; /* why it ended; NULL: continues */
 } answer;
 
+/* On a terminal reasoning is dim, and its marks are left out. */
+static void show_part(void *user, hearth_answer_kind kind, const char *text, size_t n)
+{
+    answer *an = user;
+    if (!wrap_dim(&an->wrap, kind == HEARTH_ANSWER_REASONING) || !wrap_write(&an->wrap, text, n))
+        an->end = "output closed";
+}
+
+/* The conversation has the text with all marks: the template knows what of it belongs into the next turn. */
 static bool show(answer *an, const char *piece, size_t n)
 {
     if (!append(&an->text, piece, n)) return false;
-    if (!wrap_write(&an->wrap, piece, n)) an->end = "output closed";
+    if (!an->parts && !wrap_write(&an->wrap, piece, n)) an->end = "output closed";
     return true;
+}
+
+static hearth_status open_answer(const chat *c, const int32_t *ids, size_t n, answer *an, hearth_error *why)
+{
+    const hearth_answer_options o = {.chat = c->format,
+                                     .at_start = true,
+                                     .in_reasoning = hearth_chat_is_reasoning(c->format, ids, n),
+                                     .fn = show_part,
+                                     .user = an};
+    wrap_init(&an->wrap);
+    hearth_status st = hearth_detokenizer_open(c->model, true, false, &an->decoder, why);
+    return st == HEARTH_OK && an->wrap.can_dim ? hearth_answer_open(c->model, &o, &an->parts, why) : st;
 }
 
 /* Removes the oldest message after the system text, and the following ones up to the user's next message.
@@ -168,6 +190,7 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
     }
     if (hearth_detokenizer_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
     if (!show(an, piece, n) || !keep_ids(&an->ids, &id, 1)) return false;
+    if (an->parts && hearth_answer_push(an->parts, id, why) != HEARTH_OK) return false;
     if (an->end) return true;
     if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session))
         return evaluate(c, &id, 1, why);
@@ -188,12 +211,17 @@ static bool generate(chat *c, answer *an, hearth_error *why)
         else if ((ok = next_token(c, an, why))) live_stats_token(&live);
     }
     live_stats_end(&live);
-    if (!ok) return false;
+    if (!ok) {
+        (void)wrap_dim(&an->wrap, false);
+        return false;
+    }
     const char *tail;
     size_t n;
     const char *end = an->end;
     hearth_detokenizer_flush(an->decoder, &tail, &n);
     if (!show(an, tail, n)) return false;
+    hearth_error ignored;
+    if (an->parts) (void)hearth_answer_finish(an->parts, &ignored);
     if (!wrap_end(&an->wrap)) an->end = "output closed";
     else an->end = end;
     return true;
@@ -217,13 +245,11 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
 {
     hearth_error why = {0};
     answer an = {0};
-    bool ok = hearth_detokenizer_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
-              truncate_to_common(c, ids, n, &why);
+    bool ok = open_answer(c, ids, n, &an, &why) == HEARTH_OK && truncate_to_common(c, ids, n, &why);
     for (size_t i = c->fresh_sampler ? 0 : c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
     c->fresh_sampler = false;
     ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
     c->n_read = ok ? hearth_session_position(c->session) - c->n_reused : 0;
-    wrap_init(&an.wrap);
     ok = ok && generate(c, &an, &why);
     if (why.message[0]) report(&why);
     if (ok && (an.n_token > 0 || c->is_terminal)) finish_line();
@@ -232,6 +258,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     bool lost = ok && strcmp(an.end, "output closed") == 0;
     ok = ok && !lost && an.n_token > 0 &&
          transcript_add(&c->transcript, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
+    hearth_answer_close(an.parts);
     hearth_detokenizer_close(an.decoder);
     free(an.text.bytes);
     free(an.ids.at);
@@ -442,7 +469,8 @@ const command command_chat = {
     .details = "The template in the file formats the messages; --template gives another. A\n"
                "backslash at the end of a line continues it; /help lists commands. Ctrl-C stops\n"
                "an answer; twice at the prompt, or Ctrl-D, ends. From a pipe each line is a\n"
-               "message. The embedded story model was not trained for chat.\n",
+               "message. Reasoning is dim on a terminal, unless NO_COLOR is set. The embedded\n"
+               "story model was not trained for chat.\n",
     .example = "hearth chat model.gguf --system \"Answer briefly.\"",
     .groups = {options, sampling_options, model_options, gpu_options},
     .models = 1,
