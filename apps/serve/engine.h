@@ -6,7 +6,7 @@
 
 #include "serve/figures.h"
 #include "serve/served_model.h"
-#include "serve/server.h"
+#include "serve/http/server.h"
 #include "serve/worker.h"
 
 #include <hearth/hearth.h>

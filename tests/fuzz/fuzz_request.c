@@ -2,9 +2,9 @@
  * pieces make no difference; what the checks of framing.h pass, http-parser reads with the same end, so that no bytes
  * of a body can become a request; no text of a head lies outside it. Built with libFuzzer by the preset `fuzz`;
  * test_request.c replays the corpus and mutations of it. */
-#include "serve/access.h"
-#include "serve/framing.h"
-#include "serve/routes.h"
+#include "serve/http/access.h"
+#include "serve/http/framing.h"
+#include "serve/http/routes.h"
 
 #include <stdlib.h>
 #include <string.h>

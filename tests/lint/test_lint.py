@@ -195,6 +195,22 @@ def one_folder_knows_vulkan():
     assert_none(vulkan_includes(sources("src", "apps", "include", "tests", "bench", "examples")))
 
 
+def http_includes(files):
+    """What the network thread reads of the server, beside its own folder."""
+    allowed = {"serve/exchange.h", "serve/reply.h"}
+    return [f"{path}: includes {name}" for path, text in files.items() if path.startswith("apps/serve/http/")
+            for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M)
+            if not name.startswith(("serve/http/", "base/", "common/", "hub/")) and name not in allowed]
+
+
+@case
+def the_network_thread_knows_no_model():
+    assert len(http_includes({"apps/serve/http/a.c": '#include "serve/engine.h"\n#include "engine/engine.h"'})) == 2
+    assert not http_includes({"apps/serve/http/a.c": '#include "serve/http/server.h"\n#include "serve/exchange.h"',
+                              "apps/serve/a.c": '#include "serve/engine.h"'})
+    assert_none(http_includes(sources("apps/serve")))
+
+
 def with_includes(files, path):
     """A program and all that it includes, once each."""
     found, unread = [], [path]

@@ -1,7 +1,7 @@
 /* Heads and chunks byte by byte: what passes, what is refused, and that pieces make no difference. */
-#include "serve/framing.h"
-#include "serve/head.h"
-#include "serve/routes.h"
+#include "serve/http/framing.h"
+#include "serve/http/head.h"
+#include "serve/http/routes.h"
 #include "support/test.h"
 
 #define REQUEST "GET /a HTTP/1.1\r\n"

@@ -2,7 +2,7 @@
  * another origin reaches a server on loopback through its user's browser: by a name that it made resolve to this
  * machine (hence the names in Host), or across origins (hence Origin). */
 #define _GNU_SOURCE
-#include "serve/access.h"
+#include "serve/http/access.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* Shared by server.c, listen.c and the files of connections. */
-#ifndef HEARTH_APPS_SERVE_SERVER_INT_H
-#define HEARTH_APPS_SERVE_SERVER_INT_H
+#ifndef HEARTH_APPS_SERVE_HTTP_SERVER_INT_H
+#define HEARTH_APPS_SERVE_HTTP_SERVER_INT_H
 
 #include "common/buffer.h"
-#include "serve/framing.h"
-#include "serve/server.h"
+#include "serve/http/framing.h"
+#include "serve/http/server.h"
 
 #include <uv.h>
 

@@ -1,9 +1,9 @@
 /* The table of endpoints, and how a path finds its row. There is no file system behind paths. */
-#ifndef HEARTH_APPS_SERVE_ROUTES_H
-#define HEARTH_APPS_SERVE_ROUTES_H
+#ifndef HEARTH_APPS_SERVE_HTTP_ROUTES_H
+#define HEARTH_APPS_SERVE_HTTP_ROUTES_H
 
 #include "serve/exchange.h"
-#include "serve/head.h"
+#include "serve/http/head.h"
 #include "serve/reply.h"
 
 typedef struct server server;

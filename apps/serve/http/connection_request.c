@@ -2,7 +2,7 @@
  * request goes to its endpoint. Whatever is wrong is answered once and ends the connection, because the rest of what
  * the client sent cannot be trusted to begin at a request. */
 #define _GNU_SOURCE
-#include "serve/connection.h"
+#include "serve/http/connection.h"
 
 #include "base/clock.h"
 

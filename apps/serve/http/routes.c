@@ -1,5 +1,5 @@
 /* Finds routes. Paths are compared byte by byte after decoding: neither dots nor slashes mean anything in them. */
-#include "serve/routes.h"
+#include "serve/http/routes.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Who may ask: API keys, names of this host, and web pages of other origins. All is fixed before the server starts. */
-#ifndef HEARTH_APPS_SERVE_ACCESS_H
-#define HEARTH_APPS_SERVE_ACCESS_H
+#ifndef HEARTH_APPS_SERVE_HTTP_ACCESS_H
+#define HEARTH_APPS_SERVE_HTTP_ACCESS_H
 
 #include "base/status.h"
 #include "hub/sha256.h"
-#include "serve/head.h"
+#include "serve/http/head.h"
 
 enum { ACCESS_MAX_NAMES = 32, ACCESS_MAX_KEYS = 256, ACCESS_MAX_KEY = 512 };
 

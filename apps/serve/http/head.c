@@ -1,6 +1,6 @@
 /* Callbacks of http-parser for heads. A head is parsed in one piece, so a name or value that comes in several calls
  * continues the last one in place. */
-#include "serve/head.h"
+#include "serve/http/head.h"
 
 #include <string.h>
 #include <strings.h>

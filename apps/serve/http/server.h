@@ -1,12 +1,12 @@
 /* The network thread: a libuv loop that listens, reads requests, answers those that need no model, and hands the others
  * to an engine thread (exchange.h). One thread calls all functions, but for those that say otherwise. */
-#ifndef HEARTH_APPS_SERVE_SERVER_H
-#define HEARTH_APPS_SERVE_SERVER_H
+#ifndef HEARTH_APPS_SERVE_HTTP_SERVER_H
+#define HEARTH_APPS_SERVE_HTTP_SERVER_H
 
 #include "base/status.h"
-#include "serve/access.h"
+#include "serve/http/access.h"
 #include "serve/exchange.h"
-#include "serve/routes.h"
+#include "serve/http/routes.h"
 
 typedef struct server_limits {
     uint64_t idle_ns;     /* a connection without a request */

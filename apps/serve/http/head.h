@@ -1,7 +1,7 @@
 /* What a request's head says, read by http-parser: the method, the target, how its body comes, and the headers that
  * the server uses. Texts are parts of the bytes that were read, and live as long as they. */
-#ifndef HEARTH_APPS_SERVE_HEAD_H
-#define HEARTH_APPS_SERVE_HEAD_H
+#ifndef HEARTH_APPS_SERVE_HTTP_HEAD_H
+#define HEARTH_APPS_SERVE_HTTP_HEAD_H
 
 #include <http_parser.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  * else, no header line is continued, names are tokens that end at the colon, the version is 1.0 or 1.1, and nothing is
  * larger than its limit. The same for the lines of chunked bodies. http-parser parses what passes here; bytes that two
  * programs may read in two ways do not reach it. */
-#ifndef HEARTH_APPS_SERVE_FRAMING_H
-#define HEARTH_APPS_SERVE_FRAMING_H
+#ifndef HEARTH_APPS_SERVE_HTTP_FRAMING_H
+#define HEARTH_APPS_SERVE_HTTP_FRAMING_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Sockets and time. Every state has its deadline, which is total: it does not move when bytes come. One timer serves
  * all times of a connection. */
 #define _GNU_SOURCE
-#include "serve/connection.h"
+#include "serve/http/connection.h"
 
 #include "base/clock.h"
 

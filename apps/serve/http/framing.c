@@ -1,5 +1,5 @@
 /* Byte by byte over heads and chunk lines. Nothing is stored: a head is scanned as it arrives, in any pieces. */
-#include "serve/framing.h"
+#include "serve/http/framing.h"
 
 #include <string.h>
 

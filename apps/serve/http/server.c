@@ -1,6 +1,6 @@
 /* The loop: signals, events of the engine thread, and how the server stops. */
 #define _GNU_SOURCE
-#include "serve/server_int.h"
+#include "serve/http/server_int.h"
 
 #include <signal.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * is paused by its call while too much waits (exchange.h); a client that takes nothing for the time of write_ns is
  * cut off by check() in connection.c. */
 #define _GNU_SOURCE
-#include "serve/connection.h"
+#include "serve/http/connection.h"
 
 #include "base/clock.h"
 

@@ -1,10 +1,10 @@
 /* A connection and its states, for connection.c (sockets, time), connection_request.c (what comes in) and
  * connection_answer.c (what goes out). A connection has one request at a time; the next one is read after its
  * answer. */
-#ifndef HEARTH_APPS_SERVE_CONNECTION_H
-#define HEARTH_APPS_SERVE_CONNECTION_H
+#ifndef HEARTH_APPS_SERVE_HTTP_CONNECTION_H
+#define HEARTH_APPS_SERVE_HTTP_CONNECTION_H
 
-#include "serve/server_int.h"
+#include "serve/http/server_int.h"
 
 typedef enum connection_state {
     CONNECTION_IDLE, /* nothing of a request has come */

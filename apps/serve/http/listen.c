@@ -1,6 +1,6 @@
 /* Addresses on which the server listens. */
 #define _GNU_SOURCE
-#include "serve/server_int.h"
+#include "serve/http/server_int.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
