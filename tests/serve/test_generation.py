@@ -9,6 +9,7 @@ import re
 import threading
 import time
 
+import server
 from server import CHATML, MODEL, SILENCE, Server, case, chat_model, check, good, run_all, scratch
 
 STORY = "Once upon a time"
@@ -20,17 +21,10 @@ def story_with_template():
 
 
 def events_of(answer):
-    """The objects of a stream, whose form is checked."""
-    check(answer.status == 200 and answer.headers["content-type"].startswith("text/event-stream"), answer.raw)
-    body, rest = b"", answer.body
-    while rest:
-        size, _, rest = rest.partition(b"\r\n")
-        n = int(size, 16)
-        body, rest = body + rest[:n], rest[n + 2:]
-    *events, end = body.decode().split("\n\n")
-    check(end == "" and events[-1] == "data: [DONE]", events)
-    check(all(e.startswith("data: ") and "\n" not in e for e in events), events)
-    return [json.loads(e[6:]) for e in events[:-1]]
+    """The objects of a stream without names, whose end is checked."""
+    *events, end = server.events_of(answer)
+    check(end == (None, "[DONE]") and all(name is None for name, _ in events), events)
+    return [e for _, e in events]
 
 
 def text_of(events, chat=False):
