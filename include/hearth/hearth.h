@@ -576,7 +576,9 @@ HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constrai
 typedef struct hearth_draft_options {
     uint32_t n_draft;          /* tokens of a draft at most, up to 15; 0: none */
     const hearth_model *model; /* a small model of the same vocabulary, whose weights are in memory and which must outlive
-                                  what uses it. It makes drafts where the text does not repeat what it had. NULL: none */
+                                  what uses it. It makes drafts where the text does not repeat what it had. NULL: a
+                                  block of the model's own file that predicts a token further (MTP), if it has one */
+    bool no_mtp;               /* not by such a block */
 } hearth_draft_options;
 
 /* From now on hearth_session_eval of a single token may evaluate a draft with it, and then needs no evaluation for

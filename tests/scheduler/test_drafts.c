@@ -130,8 +130,10 @@ static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_
 
 static hearth_scheduler_options options_of(uint32_t n_draft, const hearth_model *draft)
 {
-    return (hearth_scheduler_options){
-        .n_ctx = N_CTX, .n_position = 16 * N_CTX, .n_thread = 1, .draft = {n_draft, draft}};
+    return (hearth_scheduler_options){.n_ctx = N_CTX,
+                                      .n_position = 16 * N_CTX,
+                                      .n_thread = 1,
+                                      .draft = {.n_draft = n_draft, .model = draft}};
 }
 
 static void expect_same(const outcome *a, const outcome *b, size_t n)
@@ -151,7 +153,7 @@ static void expect_same(const outcome *a, const outcome *b, size_t n)
 static void run_session(const wanted *w, uint32_t n_draft, const hearth_model *draft, outcome *o)
 {
     const hearth_session_options options = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
-    const hearth_draft_options drafts = {n_draft, draft};
+    const hearth_draft_options drafts = {.n_draft = n_draft, .model = draft};
     hearth_session *session = NULL;
     hearth_sampler *sampler = NULL;
     hearth_constraint *constraint = w->grammar ? open_grammar(model, w->grammar) : NULL;
