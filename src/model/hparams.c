@@ -278,7 +278,7 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < n_layer; i++) {
         bool sees_all = period > 0 && i % period == (h->arch->swa.dense_first ? 0 : period - 1);
-        sizes[i].window = sees_all ? 0 : size;
+        sizes[i].window = sees_all || (r->of_mtp && i + 1 == n_layer) ? 0 : size;
     }
     return HEARTH_OK;
 }
