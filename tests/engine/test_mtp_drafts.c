@@ -292,6 +292,28 @@ TEST(a_step_that_failed_is_repeated)
     end(&f);
 }
 
+/* The limit of memory has room for the logits of drafts, not for the block; by itself that says nothing. */
+TEST(without_room_there_is_no_block)
+{
+    for (int is_asked = 0; is_asked < 2; is_asked++) {
+        fixture f = {.file = make_file(BY_TOKEN)};
+        const char *path = test_scratch("mtp.gguf");
+        const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
+        CHECK(test_write_file(path, f.file.data, f.file.n));
+        CHECK_OK(hearth_model_open(path, &(hearth_model_options){.n_thread = 1}, &f.model, err));
+        CHECK_OK(hearth_session_open(f.model, &o, &f.session, err));
+        f.model->budget.limit = f.model->budget.sessions + HTH_DRAFT_MAX * N * sizeof(float) + 1000;
+        test_log_start();
+        use_drafts(f.session, is_asked ? 3 : HEARTH_DRAFT_AUTO);
+        CHECK_INT(test_n_warning("no drafts by its block"), is_asked);
+        test_log_stop();
+        CHECK(f.session->drafts && !f.session->drafts->mtp && !f.model->mtp);
+        evaluate_text(&f, N_PROMPT);
+        go_on(&f, 10);
+        end(&f);
+    }
+}
+
 /* Without memory there are no such drafts, or an error, and nothing is lost. */
 TEST(each_allocation_may_fail)
 {
