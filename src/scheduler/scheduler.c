@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { N_BATCH = 256, N_RUNNING = 16, N_KEPT = 64, MAX_RUNNING = 1024, MAX_KEPT = 4096, MIN_PART = 16 };
+enum { N_BATCH = 256, N_RUNNING = 16, N_KEPT = 64, MAX_RUNNING = 1024, MAX_KEPT = 4096, MIN_PART = 8 };
 #define MAX_DELAY 0.15
 /* Steps vary, and sampling and answers take time too: parts of prompts are made for less than the delay. */
 #define PART_OF_DELAY 0.8
