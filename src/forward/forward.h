@@ -50,6 +50,9 @@ typedef struct hth_batch_token {
     int32_t token;     /* below n_vocab */
     uint32_t position; /* of the first one: the sequence's n_tok */
     bool want_logits;
+    /* Before a token of a draft: where the states of all layers after this one go (HTH_STATE_STEP, in the order of the
+     * sequence's own); NULL: they are not kept. */
+    uint8_t *states;
 } hth_batch_token;
 
 typedef struct hth_step hth_step;
