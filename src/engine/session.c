@@ -29,6 +29,7 @@ struct hearth_batch {
         uint32_t n_token, n_draft; /* n_draft: the last ones of them */
         bool wants;                /* logits of its last token before a draft, and of that */
         float *rows;               /* where those of the draft go */
+        uint8_t *states;           /* where the states before its tokens go; NULL: there are none */
     } * entries; /* [n_tok_max] */
     uint64_t n_counted; /* tokens whose active neurons were counted */
     uint64_t *n_active; /* [n_layer] */
@@ -179,20 +180,28 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu tokens at once: this session with release_window takes %u", n,
                         hth_sequence_max_step(&s->seq));
     for (size_t i = 0; i < n; i++)
-        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, wants && i + 1 == n};
+        b->tokens[b->n_tok++] =
+            (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, wants && i + 1 == n, NULL};
     b->entries[b->n_entry++] = (struct entry){.session = s, .n_token = (uint32_t)n, .wants = wants};
     s->pending_in = b;
     return HEARTH_OK;
 }
 
-void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows)
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,
+                         uint32_t i_row)
 {
     struct entry *e = &b->entries[b->n_entry - 1];
     hearth_session *s = e->session;
     assert(e->wants && n <= b->n_tok_max - b->n_tok && s->position + e->n_token + n <= s->seq.options.n_ctx);
-    for (uint32_t i = 0; i < n; i++)
-        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, draft[i], s->position + e->n_token + i, true};
-    e->n_token += n, e->n_draft = n, e->rows = rows;
+    assert(i_row + n <= d->n_row && (!d->states || e->n_token == 1));
+    e->rows = d->rows + (size_t)i_row * s->model->model->hparams.n_vocab;
+    e->states = d->states ? d->states + i_row * d->state_size : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (e->states) b->tokens[b->n_tok - 1].states = e->states + i * d->state_size;
+        b->tokens[b->n_tok++] =
+            (hth_batch_token){&s->seq, draft[i], s->position + e->n_token + i, true, NULL};
+    }
+    e->n_token += n, e->n_draft = n;
 }
 
 /* ---- a step ------------------------------------------------------------------------ */
@@ -298,7 +307,7 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
     for (uint32_t first = s->seq.n_tok, k; st == HEARTH_OK && first < n; first += k) {
         k = min_of(n - first, min_of(b->n_tok_max, hth_sequence_max_step(&s->seq)));
         for (uint32_t i = 0; i < k; i++)
-            tokens[i] = (hth_batch_token){&s->seq, s->tokens[first + i], first + i, false};
+            tokens[i] = (hth_batch_token){&s->seq, s->tokens[first + i], first + i, false, NULL};
         st = run_prepared(b, tokens, k, NULL, NULL, device_failed, err);
     }
     if (st == HEARTH_OK) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED); /* callers return here again */
@@ -387,6 +396,7 @@ static void end_entry(const struct entry *e)
     s->position += n;
     if (e->n_draft == 0) return;
     s->n_ahead = e->n_draft, s->ahead = e->rows;
+    hth_sequence_set_ahead(&s->seq, e->n_draft, e->states);
     hth_speculation_note_step(s, e->n_draft);
 }
 
@@ -614,6 +624,7 @@ bool hth_session_advance(hearth_session *s, int32_t token)
     store_logits(s, s->ahead);
     s->ahead += s->model->model->hparams.n_vocab;
     s->position++, s->n_ahead--;
+    if (s->n_ahead == 0) hth_sequence_set_ahead(&s->seq, 0, NULL); /* other drafts may take its rows */
     return true;
 }
 
@@ -644,7 +655,7 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         n_tok = n - output.first < b->n_tok_max ? (uint32_t)(n - output.first) : b->n_tok_max;
         for (uint32_t i = 0; i < n_tok; i++)
             b->tokens[i] = (hth_batch_token){&s->seq, tokens[output.first + i], s->position + i,
-                                           fn || output.first + i + 1 == n};
+                                             fn || output.first + i + 1 == n, NULL};
         st = run_step(b, n_tok, hidden ? give_hidden : store_token_logits, &output, err);
         s->position += n_tok;
     }

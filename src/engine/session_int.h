@@ -36,8 +36,10 @@ hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, heart
 /* hearth_batch_add; wants: the logits of the last token. hth_batch_clear takes out what was added. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
-/* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. rows[n][n_vocab] gets the logits after them. */
-void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows);
+/* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. Rows [i_row, i_row + n) of the drafter get the
+ * logits after them, and the states before them; with states, one token is before the draft. */
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,
+                         uint32_t i_row);
 void hth_batch_clear(hearth_batch *b);
 /* hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of a batch. */
 void hth_batch_count_active(hearth_batch *b, bool on);
