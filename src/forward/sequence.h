@@ -50,7 +50,7 @@ typedef struct hth_sequence {
         size_t size;
     } states[HTH_N_STATE];
     size_t state_size; /* of all */
-    /* The last n tokens are a draft. states[n][size of HTH_STATE_STEP]: before each of them; of whoever drafts. */
+    /* The last n tokens are a draft. states[n][size of HTH_STATE_STEP]: before each of them, in memory of the engine. */
     struct {
         uint32_t n;
         const uint8_t *states;
