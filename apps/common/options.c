@@ -450,8 +450,8 @@ static int resolve_models(args *a)
             bad = resolve_model(a->operands[i], &a->operands[i]);
     for (size_t i = 0; i < a->n_given && !bad; i++) {
         const option_spec *o = a->given[i].spec;
-        bool is_word = o->choices && strcmp(o->choices, a->given[i].value) == 0;
-        if ((o->flags & OPTION_MODEL) && !is_word) bad = resolve_model(a->given[i].value, &a->given[i].value);
+        if (!(o->flags & OPTION_MODEL) || (o->choices && strcmp(o->choices, a->given[i].value) == 0)) continue;
+        bad = resolve_model(a->given[i].value, &a->given[i].value);
     }
     return bad;
 }

@@ -584,10 +584,9 @@ typedef struct hearth_draft_options {
 /* From now on hearth_session_eval of a single token may evaluate a draft with it, and then needs no evaluation for
  * tokens that were drafted. sampler: that of the text, which a model follows when it drafts; it must stay open until
  * this is called again, or the session is closed; NULL: the model drafts the most likely tokens. There are no drafts,
- * and a warning says why if n_draft or a model was given, where a sequence cannot go back (recurrent layers,
- * release_window), weights are read when they are needed, or bits depend on the number of tokens (bf16_dot; a GPU that
- * is not bit-exact). ARGUMENT: the session has no step of its own, or the vocabulary of the model is another one;
- * MEMORY. */
+ * and a warning says why if n_draft or a model was given, where a sequence cannot go back (release_window), weights are
+ * read when they are needed, or bits depend on the number of tokens (bf16_dot; a GPU that is not bit-exact). ARGUMENT:
+ * the session has no step of its own, or the vocabulary of the model is another one; MEMORY. */
 HEARTH_API hearth_status hearth_session_use_drafts(hearth_session *session, const hearth_draft_options *options,
                                                    const hearth_sampler *sampler, hearth_error *err);
 

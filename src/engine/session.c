@@ -30,6 +30,7 @@ struct hearth_batch {
         uint32_t n_token, n_draft; /* n_draft: the last ones of them */
         bool wants;                /* logits of its last token before a draft, and of that */
         float *rows;               /* where those of the draft go */
+        uint8_t *states;           /* where the states before its tokens go; NULL: there are none */
     } * entries;                   /* [n_tok_max] */
     uint64_t n_counted;            /* tokens whose active neurons were counted */
     uint64_t *n_active;            /* [n_layer] */
@@ -177,15 +178,21 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
     return HEARTH_OK;
 }
 
-void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows)
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,
+                         uint32_t i_row)
 {
     struct entry *e = &b->entries[b->n_entry - 1];
     hearth_session *s = e->session;
     assert(e->wants && n <= b->n_tok_max - b->n_tok && s->position + e->n_token + n <= s->seq.options.n_ctx);
-    for (uint32_t i = 0; i < n; i++)
+    assert(i_row + n <= d->n_row && (!d->states || e->n_token == 1));
+    e->rows = d->rows + (size_t)i_row * s->model->model->hparams.n_vocab;
+    e->states = d->states ? d->states + i_row * d->state_size : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (e->states) b->tokens[b->n_tok - 1].states = e->states + i * d->state_size;
         b->tokens[b->n_tok++] = (hth_batch_token){
             .seq = &s->seq, .token = draft[i], .position = s->position + e->n_token + i, .want_logits = true};
-    e->n_token += n, e->n_draft = n, e->rows = rows;
+    }
+    e->n_token += n, e->n_draft = n;
 }
 
 void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const float *rows)
@@ -419,6 +426,7 @@ static void end_entry(const struct entry *e)
     s->position += n;
     if (e->n_draft == 0) return;
     s->n_ahead = e->n_draft, s->ahead = e->rows;
+    hth_sequence_set_ahead(&s->seq, e->n_draft, e->states);
     hth_speculation_note_step(s, e->n_draft);
 }
 
@@ -602,6 +610,7 @@ bool hth_session_advance(hearth_session *s, int32_t token)
     store_logits(s, s->ahead);
     s->ahead += s->model->model->hparams.n_vocab;
     s->position++, s->n_ahead--;
+    if (s->n_ahead == 0) hth_sequence_set_ahead(&s->seq, 0, NULL); /* other drafts may take its rows */
     return true;
 }
 

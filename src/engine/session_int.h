@@ -56,8 +56,10 @@ hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, heart
 /* hearth_batch_add; wants: the logits of the last token. hth_batch_clear takes out what was added. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
-/* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. rows[n][n_vocab] gets the logits after them. */
-void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows);
+/* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. Rows [i_row, i_row + n) of the drafter get the
+ * logits after them, and the states before them; with states, one token is before the draft. */
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,
+                         uint32_t i_row);
 /* hth_batch_token.hidden of n tokens of the last session that was added, from its first-th on; rows[n][d_model] stay
  * until the batch is run. */
 void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const float *rows);

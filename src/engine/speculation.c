@@ -15,6 +15,8 @@
 
 /* Tokens that the model of drafts evaluates at once. A text of which it lacks more has no draft of it in this step. */
 enum { MODEL_BATCH = 256 };
+/* States that are kept of the drafts of a step, at most; one of them in any case. */
+enum { STATES_SIZE = 256 << 20 };
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 
@@ -23,7 +25,6 @@ static const char *why_none(const hearth_model *m, const hearth_session_options 
 {
     hearth_model_info info;
     hearth_model_get_info(m, &info);
-    if (hth_sequence_state_size(m->model) > 0) return "layers with a state cannot go back";
     if (o->release_window) return "what is behind the window is not kept";
     if (m->streamed.store) return "weights are read when they are needed, and each draft would need others";
     if (o->bf16_dot) return "products of bf16 would change the text";
@@ -122,16 +123,30 @@ static void open_mtp(hth_drafter *d, const hearth_session_options *o, uint32_t n
                 why.message);
 }
 
+/* Tokens of all drafts of a step. Where states are large, fewer of them are kept: a token's are written as a whole, so
+ * that a long draft costs more there, too. */
+static uint32_t n_row_of(size_t state_size, uint32_t n_sequence)
+{
+    uint32_t n = n_sequence > 1 ? HTH_DRAFT_ROWS : HTH_DRAFT_MAX;
+    size_t n_kept = state_size > 0 ? STATES_SIZE / state_size : n;
+    return n_kept >= n ? n : n_kept > 0 ? (uint32_t)n_kept : 1;
+}
+
 static hearth_status open_rows(hth_drafter *d, hearth_error *err)
 {
-    size_t n_vocab = d->target->model->hparams.n_vocab, n, size;
-    if (!hth_mul_size(d->n_row, n_vocab, &n) || !hth_mul_size(n, sizeof *d->rows, &size)) n = size = SIZE_MAX;
+    size_t n_vocab = d->target->model->hparams.n_vocab, n, size, states;
+    if (!hth_mul_size(d->n_row, n_vocab, &n) || !hth_mul_size(n, sizeof *d->rows, &size) ||
+        !hth_mul_size(d->n_row, d->state_size, &states) ||
+        (states > 0 && !hth_add_size(size, hth_pages_size(states), &size)))
+        n = states = size = SIZE_MAX;
     hearth_status st = hth_engine_take_memory(hth_engine_mutable(d->target), size, err);
     if (st != HEARTH_OK) return st;
     d->size = size;
     d->rows = hth_alloc(n, sizeof *d->rows);
     d->offers = hth_alloc(d->n_sequence, sizeof *d->offers);
-    return d->rows && d->offers ? HEARTH_OK : hth_fail_memory(err, size, "the logits of drafts");
+    if (states > 0) d->states = hth_pages_alloc(states);
+    bool is_there = d->rows && d->offers && (d->states || states == 0);
+    return is_there ? HEARTH_OK : hth_fail_memory(err, size, "the logits of drafts");
 }
 
 static hearth_status check_options(const hearth_draft_options *o, hearth_error *err)
@@ -159,7 +174,8 @@ hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_op
     *d = (hth_drafter){.target = target,
                        .options = *options,
                        .n_sequence = n_sequence,
-                       .n_row = n_sequence > 1 ? HTH_DRAFT_ROWS : HTH_DRAFT_MAX};
+                       .state_size = hth_kv_state_size(target->model, HTH_STATE_STEP)};
+    d->n_row = n_row_of(d->state_size, n_sequence);
     st = open_rows(d, err);
     if (st == HEARTH_OK && options->model) st = open_model(d, session, n_position, err);
     else if (st == HEARTH_OK) open_mtp(d, session, n_position);
@@ -176,6 +192,7 @@ void hth_drafter_close(hth_drafter *d)
     close_steps(d);
     hth_free(d->offers);
     hth_free(d->rows);
+    hth_pages_free(d->states, d->n_row * d->state_size);
     hth_engine_give_memory(hth_engine_mutable(d->target), d->size);
     hth_free(d);
 }
@@ -471,7 +488,7 @@ hearth_status hth_speculation_eval(hearth_session *s, int32_t token, hearth_erro
                              .n_most = n_behind < n_row ? n_behind : n_row};
     hth_drafter_choose(d, &place, 1, n_row);
     hth_drafter_make(d, &place, 1);
-    hth_batch_add_draft(s->own, place.draft, place.n, d->rows);
+    hth_batch_add_draft(s->own, place.draft, place.n, d, 0);
     uint64_t start = hth_clock_ns();
     st = hearth_batch_run(s->own, err);
     if (st == HEARTH_OK) hth_drafter_measure(d, 1 + place.n, hth_clock_since(start));

@@ -20,6 +20,8 @@ typedef struct hth_drafter {
     hth_draft_costs costs;
     hth_draft_offer *offers; /* [n_sequence] */
     float *rows;             /* [n_row][n_vocab] the logits behind drafts, of one step */
+    uint8_t *states;         /* [n_row][state_size] those before their tokens (hth_batch_token); NULL: none */
+    size_t state_size;
     uint32_t n_sequence, n_row;
     uint64_t size; /* counted in the limit of the model */
     hearth_draft_stats stats;

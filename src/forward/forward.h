@@ -50,8 +50,11 @@ typedef struct hth_batch_token {
     int32_t token;     /* below n_vocab */
     uint32_t position; /* of the first one: the sequence's n_tok */
     bool want_logits;
-    const float *
-        hidden; /* [d_model] of this token, of models with an mtp: this one stands for the next token; else NULL */
+    /* Before a token of a draft: where the states of all layers after this one go (HTH_STATE_STEP, in the order of the
+     * sequence's own); NULL: they are not kept. */
+    uint8_t *states;
+    /* [d_model] of this token, where the model has an mtp: `token` is then the next one; else NULL. */
+    const float *hidden;
 } hth_batch_token;
 
 typedef struct hth_step hth_step;

@@ -235,6 +235,9 @@ typedef struct hth_conv_rows {
 } hth_conv_rows;
 void hth_fwd_find_runs(hth_step *s);
 void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row);
+/* Where the state of a layer after row i goes: `next` after the last row of a run, a copy before a token of a draft;
+ * NULL: nowhere. */
+void *hth_fwd_state_after(const hth_step *s, uint32_t i_layer, size_t i_row);
 /* short_conv.c, delta_net.c, kda.c, ssm.c, latent.c, compressed.c */
 hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_kda, hth_fwd_ssm, hth_fwd_latent,
     hth_fwd_compressed;

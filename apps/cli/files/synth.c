@@ -6,7 +6,7 @@
 #include "convert/synth.h"
 
 static const option_spec options[] = {
-    OPT_TEXT("type", 0, "TYPE", "types of the matrices, as of quantize; default q4_0"),
+    OPT_TEXT("type", 0, "TYPE", "types of the matrices: of quantize, or NVFP4; default q4_0"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
                "activation of the neurons; default: the shape's"),
@@ -57,7 +57,6 @@ const command command_synth = {
                "shape-32b, llama-70b, stories-15m, gemma4-12b or qwen35-9b, or a mixture of\n"
                "experts (no --packed, no --rank): mixtral-8x7b, qwen3-30b-a3b, qwen35-35b-a3b,\n"
                "smallthinker-4b, smallthinker-21b, gpt-oss-20b or deepseek-v2-lite.\n"
-               "TYPE is one of hearth quantize, or NVFP4.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
