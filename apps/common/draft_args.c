@@ -4,9 +4,18 @@
 #include "common/model_args.h"
 #include "common/output.h"
 
+#include <string.h>
+
+/* The file of --draft; NULL: there is none. */
+static const char *draft_file(const args *a)
+{
+    const char *path = args_text(a, "draft", NULL);
+    return path && strcmp(path, "none") != 0 ? path : NULL;
+}
+
 int drafts_check(const args *a)
 {
-    if (!args_has(a, "draft")) return 0;
+    if (!draft_file(a)) return 0;
     if (args_uint(a, "speculate", HEARTH_DRAFT_AUTO) == 0)
         return usage_error("--draft and --speculate 0 contradict each other");
     if (args_has(a, "ram"))
@@ -19,12 +28,14 @@ hearth_status drafts_try_open(const args *a, hearth_draft_options *options, hear
                               hearth_error *err)
 {
     uint64_t n = args_uint(a, "speculate", UINT64_MAX);
-    *options = (hearth_draft_options){.n_draft = n == UINT64_MAX ? HEARTH_DRAFT_AUTO : (uint32_t)n};
+    const char *path = draft_file(a);
+    *options = (hearth_draft_options){.n_draft = n == UINT64_MAX ? HEARTH_DRAFT_AUTO : (uint32_t)n,
+                                      .no_mtp = args_has(a, "draft")};
     *model = NULL;
-    if (!args_has(a, "draft")) return HEARTH_OK;
+    if (!path) return HEARTH_OK;
     hearth_model_options o = hearth_model_defaults();
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
-    hearth_status st = try_open_model(a, args_text(a, "draft", NULL), &o, model, err);
+    hearth_status st = try_open_model(a, path, &o, model, err);
     options->model = *model;
     return st;
 }

@@ -13,8 +13,10 @@
              "repeats; 0: none; "                                                                            \
              "default auto: as many as are worth their time",                                                \
              .choices = "auto", .flags = OPTION_OPEN | OPTION_ADVANCED),                                     \
-        OPT_FILE("draft", 0, "FILE", "a small model of the same vocabulary that guesses them too",           \
-                 .flags = OPTION_MODEL | OPTION_ADVANCED)
+        OPT_FILE("draft", 0, "FILE|none",                                                                    \
+                 "a small model of the same vocabulary that guesses them too; none: "                        \
+                 "nor does the model's own block for that (MTP)",                                            \
+                 .choices = "none", .flags = OPTION_MODEL | OPTION_ADVANCED)
 
 /* Whether the options contradict each other: 0, or the exit status after an error was reported. */
 int drafts_check(const args *a);

@@ -448,9 +448,11 @@ static int resolve_models(args *a)
     for (unsigned i = 0; i < a->n_operand && !bad; i++)
         if (names_model(a->command, i) && strcmp(a->operands[i], "-") != 0)
             bad = resolve_model(a->operands[i], &a->operands[i]);
-    for (size_t i = 0; i < a->n_given && !bad; i++)
-        if (a->given[i].spec->flags & OPTION_MODEL)
-            bad = resolve_model(a->given[i].value, &a->given[i].value);
+    for (size_t i = 0; i < a->n_given && !bad; i++) {
+        const option_spec *o = a->given[i].spec;
+        if (!(o->flags & OPTION_MODEL) || (o->choices && strcmp(o->choices, a->given[i].value) == 0)) continue;
+        bad = resolve_model(a->given[i].value, &a->given[i].value);
+    }
     return bad;
 }
 

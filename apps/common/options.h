@@ -30,7 +30,7 @@ typedef enum option_flag {
      * then a word for max. */
     OPTION_OPEN = 4,
     OPTION_BARE = 16, /* an OPTION_CHOICE that may stand without a value: the next word is one only if it is a choice */
-    OPTION_MODEL = 8, /* names a model: by its path or by its name in hearth list */
+    OPTION_MODEL = 8, /* names a model: by its path or by its name in hearth list, or is the word of choices */
 } option_flag;
 
 typedef struct option_spec {

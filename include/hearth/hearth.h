@@ -579,16 +579,17 @@ HEARTH_API hearth_constraint_end hearth_constraint_get_end(const hearth_constrai
 typedef struct hearth_draft_options {
     uint32_t n_draft;          /* tokens of a draft at most, up to 15; 0: none */
     const hearth_model *model; /* a small model of the same vocabulary, whose weights are in memory and which must outlive
-                                  what uses it. It makes drafts where the text does not repeat what it had. NULL: none */
+                                  what uses it. It makes drafts where the text does not repeat what it had. NULL: a
+                                  block of the model's own file that predicts a token further (MTP), if it has one */
+    bool no_mtp;               /* not by such a block */
 } hearth_draft_options;
 
 /* From now on hearth_session_eval of a single token may evaluate a draft with it, and then needs no evaluation for
  * tokens that were drafted. sampler: that of the text, which a model follows when it drafts; it must stay open until
  * this is called again, or the session is closed; NULL: the model drafts the most likely tokens. There are no drafts,
- * and a warning says why if n_draft or a model was given, where a sequence cannot go back (recurrent layers,
- * release_window), weights are read when they are needed, or bits depend on the number of tokens (bf16_dot; a GPU that
- * is not bit-exact). ARGUMENT: the session has no step of its own, or the vocabulary of the model is another one;
- * MEMORY. */
+ * and a warning says why if n_draft or a model was given, where a sequence cannot go back (release_window), weights are
+ * read when they are needed, or bits depend on the number of tokens (bf16_dot; a GPU that is not bit-exact). ARGUMENT:
+ * the session has no step of its own, or the vocabulary of the model is another one; MEMORY. */
 HEARTH_API hearth_status hearth_session_use_drafts(hearth_session *session, const hearth_draft_options *options,
                                                    const hearth_sampler *sampler, hearth_error *err);
 

@@ -312,7 +312,10 @@ static hearth_status put_parts(work *w, uint32_t i_layer, const part *parts, siz
     return st;
 }
 
-static bool is_recurrent(const shape *s, uint32_t i_layer) { return s->n_delta > 0 && (i_layer + 1) % 4 != 0; }
+static bool is_recurrent(const shape *s, uint32_t i_layer)
+{
+    return s->n_delta > 0 && i_layer < s->n_layer && (i_layer + 1) % 4 != 0;
+}
 
 /* Layers whose heads are those of windows. */
 static bool has_window(const shape *s, uint32_t i_layer) { return s->d_head_window > 0 && (i_layer + 1) % 6 != 0; }
@@ -413,6 +416,16 @@ static hearth_status layer(work *w, uint32_t i_layer, hearth_error *err)
     return st == HEARTH_OK ? network(w, i_layer, err) : st;
 }
 
+/* Behind the layers, one that predicts a token further. */
+static hearth_status mtp_block(work *w, hearth_error *err)
+{
+    uint64_t d = w->shape->d_model;
+    const part parts[] = {VECTOR("nextn.enorm", d, 1, 1.0f), VECTOR("nextn.hnorm", d, 1, 1.0f),
+                          VECTOR("nextn.shared_head_norm", d, 1, 1.0f), MATRIX("nextn.eh_proj", 2 * d, d)};
+    hearth_status st = put_parts(w, w->shape->n_layer, parts, sizeof parts / sizeof *parts, err);
+    return st == HEARTH_OK ? layer(w, w->shape->n_layer, err) : st;
+}
+
 static hearth_status walk(work *w, bool declares, hearth_error *err)
 {
     const shape *s = w->shape;
@@ -423,6 +436,7 @@ static hearth_status walk(work *w, bool declares, hearth_error *err)
     const part embedding = MATRIX("", s->d_model, s->n_vocab), norm = VECTOR("", s->d_model, 1, 1.0f);
     hearth_status st = tensor(w, "token_embd.weight", table, &embedding, s->tied ? small : 1.0f, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < s->n_layer; i++) st = layer(w, i, err);
+    if (st == HEARTH_OK && w->options->mtp) st = mtp_block(w, err);
     const part freqs = VECTOR("", s->d_head / 2, 1, 1.0f);
     if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", HTH_TYPE_F32, &norm, 0.0f, err);
     if (st == HEARTH_OK && s->d_head_window > 0) st = tensor(w, "rope_freqs.weight", HTH_TYPE_F32, &freqs, 0.0f, err);
@@ -561,7 +575,8 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     put_number(w, "vocab_size", s->n_vocab);
     put_number(w, "context_length", s->n_ctx);
     put_number(w, "embedding_length", s->d_model);
-    put_number(w, "block_count", s->n_layer);
+    put_number(w, "block_count", s->n_layer + o->mtp);
+    if (o->mtp) put_number(w, "nextn_predict_layers", 1);
     put_number(w, "feed_forward_length", s->d_dense ? s->d_dense : s->d_ff);
     put_number(w, "attention.head_count", s->n_head);
     if (s->d_head_window == 0) put_number(w, "attention.head_count_kv", s->n_kv);
@@ -602,6 +617,9 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
     if (w.shape->n_expert > 0 && (options->packed || options->rank > 0))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape %s has experts: they are not packed, and have no predictors",
                         options->shape);
+    if (options->mtp && !hth_arch_find((hth_str){w.shape->arch, strlen(w.shape->arch)})->predicts)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape %s: no block of %s predicts further tokens",
+                        options->shape, w.shape->arch);
     if (options->rank % hth_type_find(HTH_TYPE_Q8_0)->n_weight)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "predictors of rank %u: expected a multiple of 32",
                         options->rank);

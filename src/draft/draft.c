@@ -3,7 +3,7 @@
 #include "draft/draft.h"
 
 /* A new sequence's drafts are taken to be right so often, as if one token had been tried. */
-static const double first_shares[HTH_N_DRAFT_SOURCE] = {0.5, 0.6, 0.8, 0.7};
+static const double first_shares[HTH_N_DRAFT_SOURCE] = {0.5, 0.6, 0.8, 0.7, 0.7};
 /* The weight of what was noted before, with each token. */
 #define KEEP 0.85
 /* Drafts that are seldomer right are not worth it anywhere; what times say then is noise. */
@@ -142,7 +142,7 @@ static void add_best(const hth_draft_costs *c, hth_draft_offer *offers, uint32_t
         hth_draft_offer *o = next_best(offers, n_offer, &chance);
         if (!o) break;
         order[n++] = o, o->n++;
-        if (o->source == HTH_DRAFT_MODEL && o->n > n_long)
+        if (hth_draft_is_by_model(o->source) && o->n > n_long)
             n_long = o->n; /* sequences share the steps of a model */
         expected += chance;
         double seconds = hth_draft_seconds(c, n_base + n) + n_long * c->model_seconds;

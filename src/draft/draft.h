@@ -19,10 +19,13 @@ typedef enum hth_draft_source {
     HTH_DRAFT_SHORT, /* 2 or 3 */
     HTH_DRAFT_MEDIUM,
     HTH_DRAFT_LONG,
-    HTH_DRAFT_MODEL,
+    HTH_DRAFT_MODEL, /* another one */
+    HTH_DRAFT_MTP,   /* a block of the text's own model */
     HTH_N_DRAFT_SOURCE
 } hth_draft_source;
 enum { HTH_DRAFT_LEAST = 2, HTH_DRAFT_MEDIUM_LEAST = 4, HTH_DRAFT_LONG_LEAST = 8, HTH_DRAFT_MOST = 16 };
+
+static inline bool hth_draft_is_by_model(hth_draft_source s) { return s >= HTH_DRAFT_MODEL; }
 
 /* The earlier place whose tokens end like tokens[n] for the longest stretch, the last one among equals; stretches of
  * HTH_DRAFT_MOST or more are equal. Returns the index of the token that followed, less than n, and the length of the

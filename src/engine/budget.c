@@ -157,6 +157,7 @@ static hearth_status refuse(const hearth_model *m, uint64_t size, hearth_error *
 
 hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_error *err)
 {
+    if (m->part_of) m = m->part_of;
     hth_budget *b = &m->budget;
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&b->lock);
@@ -173,6 +174,7 @@ hearth_status hth_engine_take_memory(hearth_model *m, uint64_t size, hearth_erro
 
 void hth_engine_give_memory(hearth_model *m, uint64_t size)
 {
+    if (m->part_of) m = m->part_of;
     hth_budget *b = &m->budget;
     pthread_mutex_lock(&b->lock);
     bool took = b->sessions > b->announced;

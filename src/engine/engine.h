@@ -36,6 +36,9 @@ struct hearth_model {
     pthread_mutex_t trie_lock;
     hth_token_trie *trie; /* of the vocabulary, guarded by trie_lock; NULL: no constraint was opened yet */
     bool trie_is_counted; /* in the limit of memory */
+    pthread_mutex_t mtp_lock;
+    hearth_model *mtp;            /* mtp.c, guarded by mtp_lock; NULL: no drafts wanted it yet */
+    hearth_model *part_of;        /* of that block: the model, whose limit of memory counts; else NULL */
     hearth_selector selector;     /* that the weights are laid out for; never AUTO */
     const char *selector_why;
     uint8_t *weights; /* matrices, if they were read */
@@ -194,7 +197,7 @@ void hth_engine_set_system_memory(hth_engine_memory_fn *fn);
 
 /* session.c: the mutable, locked part of a model that its sessions share. */
 hearth_model *hth_engine_mutable(const hearth_model *m);
-/* session.c: bytes of a session, with its own workspace; 0: as hearth_session_bytes. streams: weights come from a
+/* session_size.c: bytes of a session, with its own workspace; 0: as hearth_session_bytes. streams: weights come from a
  * store. */
 uint64_t hth_engine_session_size(const hearth_model *m, const hearth_session_options *options, bool streams);
 
@@ -261,6 +264,13 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
  * is for batches only. */
 hth_step *hth_session_step(const hearth_session *session);
 uint32_t hth_session_n_row(const hearth_session *session);
+
+/* mtp.c: whether drafts may be made by a block of the model's file that predicts a token further, which is loaded once:
+ * the file has one, and the model's weights are in memory. */
+bool hth_engine_may_have_mtp(const hearth_model *m);
+/* The block, which has sessions as a model has; the model closes it. FORMAT, UNSUPPORTED, IO; MEMORY. */
+hearth_status hth_engine_open_mtp(hearth_model *m, hearth_model **out, hearth_error *err);
+void hth_engine_close_mtp(hearth_model *m);
 
 /* constraint.c: after all constraints are closed. */
 void hth_engine_close_trie(hearth_model *m);

@@ -62,6 +62,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     if (options->ram > 0 && !hth_disk_is_simulated(options->io)) hth_gguf_read_uncached(file);
     pthread_mutex_init(&m->gpu_lock, NULL);
     pthread_mutex_init(&m->trie_lock, NULL);
+    pthread_mutex_init(&m->mtp_lock, NULL);
     hth_engine_init_budget(m);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
@@ -145,6 +146,7 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
 void hearth_model_close(hearth_model *m)
 {
     if (!m) return;
+    hth_engine_close_mtp(m);
     hth_engine_close_gpu(m);
     hth_engine_close_store(m);
     for (int i = 0; i < HTH_N_KV_TYPE; i++) hth_kv_pool_close(m->kv_pools[i]);
@@ -159,6 +161,7 @@ void hearth_model_close(hearth_model *m)
     hth_engine_close_budget(m);
     pthread_mutex_destroy(&m->gpu_lock);
     pthread_mutex_destroy(&m->trie_lock);
+    pthread_mutex_destroy(&m->mtp_lock);
     hth_free(m);
 }
 

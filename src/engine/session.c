@@ -2,6 +2,7 @@
  * model. A session owns its cache, its position and its last logits, and usually a batch of its own. */
 #include "engine/session_int.h"
 
+#include "base/bits.h"
 #include "base/checked_math.h"
 #include "base/switches.h"
 #include "sparse/selector.h"
@@ -29,9 +30,10 @@ struct hearth_batch {
         uint32_t n_token, n_draft; /* n_draft: the last ones of them */
         bool wants;                /* logits of its last token before a draft, and of that */
         float *rows;               /* where those of the draft go */
-    } * entries; /* [n_tok_max] */
-    uint64_t n_counted; /* tokens whose active neurons were counted */
-    uint64_t *n_active; /* [n_layer] */
+        uint8_t *states;           /* where the states before its tokens go; NULL: there are none */
+    } * entries;                   /* [n_tok_max] */
+    uint64_t n_counted;            /* tokens whose active neurons were counted */
+    uint64_t *n_active;            /* [n_layer] */
 };
 
 /* The mutable, locked part of a model that its sessions share (gpu_fallback.c). */
@@ -92,7 +94,8 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_tok, uint3
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_tok, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
-    if (model->streamed.reader && (st = hth_step_use_store(b->step, &model->streamed, err)) != HEARTH_OK) goto fail;
+    if (model->streamed.reader && (st = hth_step_use_store(b->step, &model->streamed, err)) != HEARTH_OK)
+        goto fail;
     if ((st = use_gpu(b, err)) != HEARTH_OK) goto fail;
     *out = b;
     return HEARTH_OK;
@@ -101,24 +104,10 @@ fail:
     return st;
 }
 
-/* Bytes of a batch; 0: they do not fit into an integer. */
-static size_t batch_size(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, hearth_selector selector,
-                         bool streams)
-{
-    size_t step, source = 0, size;
-    n_thread = hth_pool_default_threads(n_thread);
-    if (!hth_step_size(model->model, n_tok, selector, n_thread, &step)) return 0;
-    if (streams && !hth_step_store_size(model->model, n_tok, model->streamed.tables, model->model->hparams.experts.n_expert == 0,
-                                        &source))
-        return 0;
-    if ((step = hth_pages_size(step)) == 0 || !hth_add_size(step, source, &size)) return 0;
-    return hth_add_size(size, hth_pool_size(n_thread), &size) ? size : 0;
-}
-
 hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,
                                 hearth_batch **out, hearth_error *err)
 {
-    size_t size = batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
+    size_t size = hth_batch_size(model, n_tok, n_thread, model->selector, model->streamed.reader != NULL);
     *out = NULL;
     hearth_status st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
     if (st != HEARTH_OK) return st;
@@ -176,23 +165,43 @@ hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *t
     hearth_status st = check_tokens(s, tokens, n, err);
     if (st != HEARTH_OK) return st;
     if (n > hth_sequence_max_step(&s->seq))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu tokens at once: this session with release_window takes %u", n,
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%zu tokens at once: this session with release_window takes %u", n,
                         hth_sequence_max_step(&s->seq));
     for (size_t i = 0; i < n; i++)
-        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, tokens[i], s->position + (uint32_t)i, wants && i + 1 == n};
+        b->tokens[b->n_tok++] = (hth_batch_token){.seq = &s->seq,
+                                                  .token = tokens[i],
+                                                  .position = s->position + (uint32_t)i,
+                                                  .want_logits = wants && i + 1 == n};
     b->entries[b->n_entry++] = (struct entry){.session = s, .n_token = (uint32_t)n, .wants = wants};
     s->pending_in = b;
     return HEARTH_OK;
 }
 
-void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows)
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,
+                         uint32_t i_row)
 {
     struct entry *e = &b->entries[b->n_entry - 1];
     hearth_session *s = e->session;
     assert(e->wants && n <= b->n_tok_max - b->n_tok && s->position + e->n_token + n <= s->seq.options.n_ctx);
-    for (uint32_t i = 0; i < n; i++)
-        b->tokens[b->n_tok++] = (hth_batch_token){&s->seq, draft[i], s->position + e->n_token + i, true};
-    e->n_token += n, e->n_draft = n, e->rows = rows;
+    assert(i_row + n <= d->n_row && (!d->states || e->n_token == 1));
+    e->rows = d->rows + (size_t)i_row * s->model->model->hparams.n_vocab;
+    e->states = d->states ? d->states + i_row * d->state_size : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (e->states) b->tokens[b->n_tok - 1].states = e->states + i * d->state_size;
+        b->tokens[b->n_tok++] = (hth_batch_token){
+            .seq = &s->seq, .token = draft[i], .position = s->position + e->n_token + i, .want_logits = true};
+    }
+    e->n_token += n, e->n_draft = n;
+}
+
+void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const float *rows)
+{
+    const struct entry *e = &b->entries[b->n_entry - 1];
+    hth_batch_token *tokens = b->tokens + b->n_tok - e->n_token + first;
+    size_t d = b->model->model->hparams.d_model;
+    assert(first + n <= e->n_token);
+    for (uint32_t i = 0; i < n; i++) tokens[i].hidden = rows + i * d;
 }
 
 /* ---- a step ------------------------------------------------------------------------ */
@@ -224,7 +233,8 @@ static hearth_session *session_of(const hth_batch_token *token)
 static uint32_t min_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* Calls fn for each sequence of the batch with the number of its tokens, which are adjacent. */
-static void for_each_sequence(const hth_batch_token *tokens, uint32_t n, void (*fn)(hth_sequence *, uint32_t n_new))
+static void for_each_sequence(const hth_batch_token *tokens, uint32_t n,
+                              void (*fn)(hth_sequence *, uint32_t n_new))
 {
     for (uint32_t i = 0, k; i < n; i += k) {
         for (k = 1; i + k < n && tokens[i + k].seq == tokens[i].seq;) k++;
@@ -232,7 +242,8 @@ static void for_each_sequence(const hth_batch_token *tokens, uint32_t n, void (*
     }
 }
 
-static hearth_status check_budget(const hth_kv_budget *budget, const uint32_t n_page[HTH_N_KV_CLASS], hearth_error *err)
+static hearth_status check_budget(const hth_kv_budget *budget, const uint32_t n_page[HTH_N_KV_CLASS],
+                                  hearth_error *err)
 {
     if (hth_kv_budget_has(budget, n_page)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_MEMORY, "the cache of all sequences is full");
@@ -260,8 +271,8 @@ static hearth_status check_pages(const hth_batch_token *tokens, uint32_t n, hear
 }
 
 /* Results that were read from a broken map are invalid. */
-static hearth_status run_prepared(hearth_batch *b, const hth_batch_token *tokens, uint32_t n, hth_logits_fn *fn,
-                                  void *user, bool *device_failed, hearth_error *err)
+static hearth_status run_prepared(hearth_batch *b, const hth_batch_token *tokens, uint32_t n,
+                                  hth_logits_fn *fn, void *user, bool *device_failed, hearth_error *err)
 {
     hearth_error broken;
     hearth_status st = check_pages(tokens, n, err);
@@ -289,7 +300,7 @@ static void note_tokens(const hearth_batch *b, uint32_t n_tok)
 /* Evaluates those of the first n tokens of a session again that its cache lacks. device_failed: the failure was on the
  * device. */
 static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t n, bool *device_failed,
-                                    hearth_error *err)
+                                   hearth_error *err)
 {
     hth_batch_token *tokens = hth_alloc(b->n_tok_max, sizeof *tokens);
     if (!tokens) return hth_fail_memory(err, b->n_tok_max * sizeof *tokens, "a batch");
@@ -298,10 +309,12 @@ static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t 
     for (uint32_t first = s->seq.n_tok, k; st == HEARTH_OK && first < n; first += k) {
         k = min_of(n - first, min_of(b->n_tok_max, hth_sequence_max_step(&s->seq)));
         for (uint32_t i = 0; i < k; i++)
-            tokens[i] = (hth_batch_token){&s->seq, s->tokens[first + i], first + i, false};
+            tokens[i] =
+                (hth_batch_token){.seq = &s->seq, .token = s->tokens[first + i], .position = first + i};
         st = run_prepared(b, tokens, k, NULL, NULL, device_failed, err);
     }
-    if (st == HEARTH_OK) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED); /* callers return here again */
+    if (st == HEARTH_OK)
+        hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED); /* callers return here again */
     hth_free(tokens);
     return st;
 }
@@ -338,6 +351,28 @@ static bool may_retry(hearth_status st, uint32_t *n_refused)
     return st != HEARTH_ERROR_DEVICE && ++*n_refused < MAX_REFUSED;
 }
 
+static bool wants_rows(const hearth_batch *b, uint32_t n_tok)
+{
+    for (uint32_t i = 0; i < n_tok; i++)
+        if (session_of(&b->tokens[i])->hidden_fn) return true;
+    return false;
+}
+
+/* Rows of the last step, to the sessions that get them. */
+static hearth_status give_rows(const hearth_batch *b, uint32_t n_tok, hearth_error *err)
+{
+    const float *rows = hth_step_hidden(b->step);
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0, k; st == HEARTH_OK && i < n_tok; i += k) {
+        const hearth_session *s = session_of(&b->tokens[i]);
+        for (k = 1; i + k < n_tok && b->tokens[i + k].seq == &s->seq;) k++;
+        if (s->hidden_fn)
+            st = s->hidden_fn(s->hidden_user, b->tokens[i].position, k,
+                              rows + i * (size_t)b->model->model->hparams.d_model, err);
+    }
+    return st;
+}
+
 /* Runs a step over the first n_tok tokens of the batch. */
 static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn, void *user,
                               hearth_error *err)
@@ -346,6 +381,8 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn
     hearth_error why = {0};
     hearth_status st;
     uint32_t n_refused = 0;
+    bool keeps_rows = wants_rows(b, n_tok);
+    hth_step_keep_hidden(b->step, keeps_rows);
     note_tokens(b, n_tok);
     enforce_budget(b, n_tok);
     for (;;) {
@@ -353,8 +390,10 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn
         st = sync_placement(b, n_tok, &device_failed, &why);
         if (st == HEARTH_OK) st = run_prepared(b, b->tokens, n_tok, emit_once, &to, &device_failed, &why);
         if (to.aborted || !device_failed) break;
-        if (!may_retry(st, &n_refused)) hth_engine_gpu_fallback(hth_engine_mutable(b->model), b->generation, why.message);
+        if (!may_retry(st, &n_refused))
+            hth_engine_gpu_fallback(hth_engine_mutable(b->model), b->generation, why.message);
     }
+    if (st == HEARTH_OK && keeps_rows) st = give_rows(b, n_tok, &why);
     if (st != HEARTH_OK && err) *err = why;
     return st;
 }
@@ -387,6 +426,7 @@ static void end_entry(const struct entry *e)
     s->position += n;
     if (e->n_draft == 0) return;
     s->n_ahead = e->n_draft, s->ahead = e->rows;
+    hth_sequence_set_ahead(&s->seq, e->n_draft, e->states);
     hth_speculation_note_step(s, e->n_draft);
 }
 
@@ -429,28 +469,6 @@ hearth_session_options hearth_session_defaults(void)
     return (hearth_session_options){.n_batch = HEARTH_BATCH_AUTO, .kv = HEARTH_KV_F16};
 }
 
-static uint32_t context_of(const hearth_model *model, const hearth_session_options *o)
-{
-    return hth_context_for(&model->model->hparams, o->n_ctx);
-}
-
-/* Capacity of the session's own batch; 0: none. */
-static uint32_t batch_of(const hearth_model *model, const hearth_session_options *o)
-{
-    uint32_t n_ctx = context_of(model, o), n_batch = o->n_batch == HEARTH_BATCH_AUTO ? model->n_batch : o->n_batch;
-    return n_batch < n_ctx ? n_batch : n_ctx;
-}
-
-/* n_tok: as batch_of. */
-static hth_sequence_options sequence_options(const hearth_session_options *o, hth_kv_budget *budget, uint32_t n_ctx,
-                                             uint32_t n_tok)
-{
-    return (hth_sequence_options){.n_ctx = n_ctx,
-                                  .release_window = o->release_window,
-                                  .n_step = n_tok > 0 ? n_tok : HTH_DEFAULT_BATCH,
-                                  .budget = budget};
-}
-
 /* Learned positions, or an indexer, limit the context. */
 static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, hearth_error *err)
 {
@@ -459,31 +477,6 @@ static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, he
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "a context of %u positions: %s is limited to %u; ask for less with -c", n_ctx,
                     hth_gguf_path(model->file), n_position);
-}
-
-/* budget: its pages are not counted. */
-static uint64_t session_size(const hearth_model *model, const hearth_session_options *options, hth_kv_budget *budget,
-                             bool streams)
-{
-    size_t kv, total, part = 0;
-    uint32_t n_ctx = context_of(model, options), n_tok = batch_of(model, options);
-    const hth_sequence_options sequence = sequence_options(options, budget, n_ctx, n_tok);
-    if (!hth_sequence_size(model->model, options->kv, &sequence, &kv) || (total = hth_pages_size(kv)) == 0) return 0;
-    hearth_selector selector = options->selector == HEARTH_SELECTOR_AUTO ? model->selector : options->selector;
-    if (n_tok > 0 && (part = batch_size(model, n_tok, options->n_thread, selector, streams)) == 0) return 0;
-    size_t rest = (size_t)model->model->hparams.n_vocab * sizeof(float) + n_ctx * sizeof(int32_t);
-    return hth_add_size(total, part, &total) && hth_add_size(total, rest, &total) ? total : 0;
-}
-
-uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session_options *options, bool streams)
-{
-    return session_size(model, options, NULL, streams);
-}
-
-uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
-{
-    hearth_session_options o = options ? *options : hearth_session_defaults();
-    return hth_engine_session_size(model, &o, model->streamed.reader != NULL);
 }
 
 /* A session with these options; from: the session that it copies, or NULL. */
@@ -496,17 +489,19 @@ static hearth_status open_session(const hearth_model *model, const hearth_sessio
     hearth_session *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
     s->model = model, s->options = o, s->generation = hth_engine_generation(model);
-    s->options.n_ctx = context_of(model, &o);
-    uint32_t n_ctx = s->options.n_ctx, n_tok = batch_of(model, &o);
+    s->options.n_ctx = hth_session_context(model, &o);
+    uint32_t n_ctx = s->options.n_ctx, n_tok = hth_session_batch(model, &o);
     hearth_status st = check_context(model, n_ctx, err);
     hth_kv_pool *pool;
-    uint64_t size = session_size(model, &o, budget, model->streamed.reader != NULL); /* 0: the sequence is refused */
+    uint64_t size =
+        hth_session_size(model, &o, budget, model->streamed.reader != NULL); /* 0: the sequence is refused */
     if (st == HEARTH_OK) st = hth_engine_take_memory(hth_engine_mutable(model), size, err);
     if (st == HEARTH_OK) s->size = size;
     if (st == HEARTH_OK) st = hth_engine_kv_pool(hth_engine_mutable(model), o.kv, &pool, err);
-    const hth_sequence_options sequence = sequence_options(&o, budget, n_ctx, n_tok);
+    const hth_sequence_options sequence = hth_session_sequence_options(&o, budget, n_ctx, n_tok);
     if (st == HEARTH_OK)
-        st = from ? hth_sequence_fork(&from->seq, &s->seq, err) : hth_sequence_open(&s->seq, pool, &sequence, err);
+        st = from ? hth_sequence_fork(&from->seq, &s->seq, err)
+                  : hth_sequence_open(&s->seq, pool, &sequence, err);
     if (st != HEARTH_OK) goto fail;
     s->tokens = hth_alloc(n_ctx, sizeof *s->tokens);
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
@@ -545,7 +540,8 @@ hearth_status hearth_session_fork(const hearth_session *from, hearth_session **o
     if (st != HEARTH_OK) return st;
     hearth_session *s = *out;
     memcpy(s->tokens, from->tokens, from->position * sizeof *s->tokens);
-    if (from->has_logits) memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
+    if (from->has_logits)
+        memcpy(s->logits, from->logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
     s->position = from->position, s->has_logits = from->has_logits, s->generation = from->generation;
     if (from->n_ahead > 0) hth_sequence_truncate(&s->seq, s->position);
     return HEARTH_OK;
@@ -614,41 +610,39 @@ bool hth_session_advance(hearth_session *s, int32_t token)
     store_logits(s, s->ahead);
     s->ahead += s->model->model->hparams.n_vocab;
     s->position++, s->n_ahead--;
+    if (s->n_ahead == 0) hth_sequence_set_ahead(&s->seq, 0, NULL); /* other drafts may take its rows */
     return true;
 }
 
-/* The same where rows are no logits. */
-static hearth_status give_hidden(void *user, uint32_t i_want, const float *row, hearth_error *err)
-{
-    const eval_output *output = user;
-    output->session->has_logits = false;
-    return output->fn(output->user, output->first + i_want, row, err);
-}
+/* Whose logits are computed: for each, a function gets them. */
+typedef enum wanted_logits { OF_NONE, OF_LAST, OF_EACH } wanted_logits;
 
-/* Runs steps of up to n_tok_max tokens. Logits are computed for every token, or only for the last one. */
-static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, bool hidden,
+/* Runs steps of up to n_tok_max tokens. */
+static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, wanted_logits wanted,
                                  hearth_logits_fn *fn, void *user, hearth_error *err)
 {
     hearth_status st = check_own_batch(s, err);
     if (st != HEARTH_OK || n == 0) return st;
     if ((st = check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
-    if (n == 1 && !fn && s->drafts) return hth_speculation_eval(s, tokens[0], err);
+    if (n == 1 && wanted == OF_LAST && s->drafts) return hth_speculation_eval(s, tokens[0], err);
     hth_session_settle(s);
     hearth_batch *b = s->own;
     eval_output output = {s, fn, user, 0};
     uint32_t start = s->position, n_tok;
-    hth_step_want_hidden(b->step, hidden);
     bool is_text = n > 1; /* rather than a generated token: callers return to where it begins or ends */
     if (is_text && s->seq.n_tok == start) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     for (; st == HEARTH_OK && output.first < n; output.first += n_tok) {
         n_tok = n - output.first < b->n_tok_max ? (uint32_t)(n - output.first) : b->n_tok_max;
         for (uint32_t i = 0; i < n_tok; i++)
-            b->tokens[i] = (hth_batch_token){&s->seq, tokens[output.first + i], s->position + i,
-                                           fn || output.first + i + 1 == n};
-        st = run_step(b, n_tok, hidden ? give_hidden : store_token_logits, &output, err);
+            b->tokens[i] = (hth_batch_token){.seq = &s->seq,
+                                             .token = tokens[output.first + i],
+                                             .position = s->position + i,
+                                             .want_logits = wanted == OF_EACH ||
+                                                            (wanted == OF_LAST && output.first + i + 1 == n)};
+        st = run_step(b, n_tok, store_token_logits, &output, err);
         s->position += n_tok;
     }
-    hth_step_want_hidden(b->step, false);
+    if (wanted == OF_NONE) s->has_logits = false;
     if (st != HEARTH_OK) go_back(s, start);
     else if (is_text) hth_sequence_checkpoint(&s->seq, HTH_CHECKPOINT_ASKED);
     return st;
@@ -656,21 +650,49 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
 
 hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
 {
-    return eval_tokens(s, tokens, n, false, NULL, NULL, err);
+    return eval_tokens(s, tokens, n, OF_LAST, NULL, NULL, err);
 }
 
 hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n,
                                        hearth_logits_fn *fn, void *user, hearth_error *err)
 {
-    return eval_tokens(s, tokens, n, false, fn, user, err);
+    return eval_tokens(s, tokens, n, fn ? OF_EACH : OF_LAST, fn, user, err);
+}
+
+typedef struct hidden_output {
+    const hearth_session *session;
+    hearth_logits_fn *fn;
+    void *user;
+    uint32_t start; /* position of the first token */
+} hidden_output;
+
+static hearth_status give_hidden(void *user, uint32_t at, uint32_t n, const float *rows, hearth_error *err)
+{
+    const hidden_output *to = user;
+    size_t d = to->session->model->model->hparams.d_model;
+    hearth_status st = HEARTH_OK;
+    if (!hth_all_finite(rows, n * d))
+        return hth_fail(err, HEARTH_ERROR_NUMERIC,
+                        "%s: an output is not finite: the weights hold NaN or infinity, or a sum overflowed",
+                        hth_gguf_path(to->session->model->file));
+    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
+        st = to->fn(to->user, at - to->start + i, rows + i * d, err);
+    return st;
 }
 
 hearth_status hearth_session_eval_hidden(hearth_session *s, const int32_t *tokens, size_t n,
                                          hearth_logits_fn *fn, void *user, hearth_error *err)
 {
+    hidden_output to = {s, fn, user, s->position};
+    hth_hidden_fn *before = s->hidden_fn;
+    void *user_before = s->hidden_user;
     if (hth_engine_has_gpu(s->model))
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "with a GPU the output of the last layer is not given");
-    return eval_tokens(s, tokens, n, true, fn, user, err);
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "with a GPU the output of the last layer is not given");
+    s->hidden_fn = give_hidden, s->hidden_user = &to;
+    hearth_status st = eval_tokens(s, tokens, n, OF_NONE, NULL, NULL, err);
+    s->hidden_fn = before, s->hidden_user = user_before;
+    return st;
 }
 
 const float *hearth_session_logits(const hearth_session *s) { return s->has_logits ? s->logits : NULL; }
@@ -724,6 +746,7 @@ void hth_session_set(hearth_session *s, uint32_t position, bool has_logits, bool
 {
     if (!has_cache || hth_engine_has_gpu(s->model)) hth_sequence_truncate(&s->seq, 0);
     s->position = position, s->has_logits = has_logits, s->n_ahead = 0;
+    hth_speculation_forget(s);
     s->generation = hth_engine_generation(s->model);
 }
 

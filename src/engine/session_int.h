@@ -5,11 +5,16 @@
 #include "engine/engine.h"
 #include "engine/speculation.h"
 
+/* Gets the normed outputs of the last layer, rows[n][d_model], for the tokens of a session from position `at` on,
+ * after the step that evaluated them, which this can fail. */
+typedef hearth_status hth_hidden_fn(void *user, uint32_t at, uint32_t n, const float *rows,
+                                    hearth_error *err);
+
 struct hearth_session {
     const hearth_model *model;
     hearth_session_options options; /* as opened, with n_ctx as computed */
     hth_sequence seq;
-    uint32_t position;        /* tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and
+    uint32_t position; /* tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and
                                  more by n_ahead */
     hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
@@ -20,10 +25,25 @@ struct hearth_session {
     int32_t *tokens;     /* [n_ctx] evaluated so far */
     float *logits;       /* [n_vocab] */
     hearth_batch *own;
-    hth_speculation *drafts; /* NULL: none are made */
-    uint32_t n_ahead;        /* tokens of a draft behind `position`, which were evaluated */
-    const float *ahead;      /* [n_ahead][n_vocab] the logits after each of them */
+    hth_speculation *drafts;  /* NULL: none are made */
+    uint32_t n_ahead;         /* tokens of a draft behind `position`, which were evaluated */
+    const float *ahead;       /* [n_ahead][n_vocab] the logits after each of them */
+    hth_hidden_fn *hidden_fn; /* NULL: no one gets rows */
+    void *hidden_user;
 };
+
+/* session_size.c: bytes of a batch; 0: they do not fit into an integer. */
+size_t hth_batch_size(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, hearth_selector selector,
+                      bool streams);
+/* Positions of a session with these options, and the capacity of its own batch; 0: it has none. */
+uint32_t hth_session_context(const hearth_model *model, const hearth_session_options *o);
+uint32_t hth_session_batch(const hearth_model *model, const hearth_session_options *o);
+/* n_ctx, n_tok: those two. */
+hth_sequence_options hth_session_sequence_options(const hearth_session_options *o, hth_kv_budget *budget,
+                                                  uint32_t n_ctx, uint32_t n_tok);
+/* Bytes of the session; pages of a budget are not counted. */
+uint64_t hth_session_size(const hearth_model *model, const hearth_session_options *options,
+                          hth_kv_budget *budget, bool streams);
 
 /* As hearth_session_open, with pages of a budget, which is of the model's pool for the type of the cache. All sessions of
  * a batch have the same budget, or none. A step for which it has too few pages fails with MEMORY. */
@@ -36,8 +56,13 @@ hearth_status hth_session_check_pages(const hearth_session *s, uint32_t n, heart
 /* hearth_batch_add; wants: the logits of the last token. hth_batch_clear takes out what was added. */
 hearth_status hth_batch_add(hearth_batch *b, hearth_session *s, const int32_t *tokens, size_t n, bool wants,
                             hearth_error *err);
-/* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. rows[n][n_vocab] gets the logits after them. */
-void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, float *rows);
+/* Behind it: n tokens of a draft that follow, at most HTH_DRAFT_MAX. Rows [i_row, i_row + n) of the drafter get the
+ * logits after them, and the states before them; with states, one token is before the draft. */
+void hth_batch_add_draft(hearth_batch *b, const int32_t *draft, uint32_t n, const hth_drafter *d,
+                         uint32_t i_row);
+/* hth_batch_token.hidden of n tokens of the last session that was added, from its first-th on; rows[n][d_model] stay
+ * until the batch is run. */
+void hth_batch_set_hidden(hearth_batch *b, uint32_t first, uint32_t n, const float *rows);
 void hth_batch_clear(hearth_batch *b);
 /* hearth_session_enable_sparsity_stats and hearth_session_sparsity_stats, for the tokens of a batch. */
 void hth_batch_count_active(hearth_batch *b, bool on);

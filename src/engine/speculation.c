@@ -1,4 +1,5 @@
-/* Makes drafts for sessions, by their own text or by a small model, and evaluates them. */
+/* Makes drafts for sessions, by their own text, by a small model or by a block of their own model, and evaluates
+ * them. */
 #include "engine/speculation.h"
 
 #include "base/alloc.h"
@@ -6,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/mtp_feed.h"
 #include "engine/session_int.h"
 #include "sample/sampler.h"
 
@@ -13,6 +15,8 @@
 
 /* Tokens that the model of drafts evaluates at once. A text of which it lacks more has no draft of it in this step. */
 enum { MODEL_BATCH = 256 };
+/* States that are kept of the drafts of a step, at most; one of them in any case. */
+enum { STATES_SIZE = 256 << 20 };
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
 
@@ -21,7 +25,6 @@ static const char *why_none(const hearth_model *m, const hearth_session_options 
 {
     hearth_model_info info;
     hearth_model_get_info(m, &info);
-    if (hth_sequence_state_size(m->model) > 0) return "layers with a state cannot go back";
     if (o->release_window) return "what is behind the window is not kept";
     if (m->streamed.store) return "weights are read when they are needed, and each draft would need others";
     if (o->bf16_dot) return "products of bf16 would change the text";
@@ -57,37 +60,93 @@ static hearth_status check_vocabulary(const hearth_model *target, const hearth_m
     return HEARTH_OK;
 }
 
-static hearth_status open_model(hth_drafter *d, const hearth_session_options *o, uint32_t n_position,
+/* The batch and the cache of d->model. */
+static hearth_status open_steps(hth_drafter *d, const hearth_session_options *o, uint32_t n_position,
                                 hearth_error *err)
 {
-    hearth_model *m = hth_engine_mutable(d->options.model);
     hth_kv_pool *pool;
-    hearth_status st = check_vocabulary(d->target, m, err);
-    if (st == HEARTH_OK && m->streamed.store)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft: its weights are not in memory",
-                      hth_gguf_path(m->file));
-    if (st == HEARTH_OK) st = hearth_batch_open(m, MODEL_BATCH, o->n_thread, &d->batch, err);
-    if (st == HEARTH_OK) st = hth_engine_kv_pool(m, HEARTH_KV_F16, &pool, err);
+    size_t size;
+    hearth_status st = hearth_batch_open(d->model, MODEL_BATCH, o->n_thread, &d->batch, err);
+    if (st == HEARTH_OK) st = hth_engine_kv_pool(d->model, HEARTH_KV_F16, &pool, err);
     if (st != HEARTH_OK) return st;
+    if (!hth_kv_size(d->model->model, HEARTH_KV_F16, n_position, &size)) size = SIZE_MAX;
+    if ((st = hth_engine_take_memory(d->model, size, err)) != HEARTH_OK) return st;
+    d->pages_size = size;
     d->logits = hth_alloc(d->target->model->hparams.n_vocab, sizeof *d->logits);
     if (!d->logits)
         return hth_fail_memory(err, d->target->model->hparams.n_vocab * sizeof *d->logits, "drafts");
     if (hth_kv_budget_open(&d->pages, pool, n_position) == HTH_KV_RESERVED) return HEARTH_OK;
     d->pages.pool = NULL;
     return hth_fail(err, HEARTH_ERROR_MEMORY, "no memory for a cache of %u positions of %s", n_position,
-                    hth_gguf_path(m->file));
+                    hth_gguf_path(d->model->file));
+}
+
+static void close_steps(hth_drafter *d)
+{
+    hearth_batch_close(d->batch);
+    if (d->pages.pool) hth_kv_budget_close(&d->pages);
+    if (d->model) hth_engine_give_memory(d->model, d->pages_size);
+    hth_free(d->logits);
+    d->batch = NULL, d->pages.pool = NULL, d->logits = NULL, d->model = NULL, d->pages_size = 0;
+}
+
+static hearth_status open_model(hth_drafter *d, const hearth_session_options *o, uint32_t n_position,
+                                hearth_error *err)
+{
+    hearth_model *m = hth_engine_mutable(d->options.model);
+    hearth_status st = check_vocabulary(d->target, m, err);
+    if (st == HEARTH_OK && m->streamed.store)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s cannot draft: its weights are not in memory",
+                      hth_gguf_path(m->file));
+    d->model = m, d->source = HTH_DRAFT_MODEL;
+    return st == HEARTH_OK ? open_steps(d, o, n_position, err) : st;
+}
+
+/* Without the block, or room for it, drafts are made by the text alone. */
+static void open_mtp(hth_drafter *d, const hearth_session_options *o, uint32_t n_position)
+{
+    hearth_model *target = hth_engine_mutable(d->target);
+    const uint64_t rows = d->n_sequence * (uint64_t)hth_mtp_feed_size(d->target->model);
+    hearth_error why;
+    if (d->options.no_mtp || !hth_engine_may_have_mtp(target)) return;
+    hearth_status st = hth_engine_open_mtp(target, &d->model, &why);
+    d->source = HTH_DRAFT_MTP;
+    if (st == HEARTH_OK) st = open_steps(d, o, n_position, &why);
+    if (st == HEARTH_OK) st = hth_engine_take_memory(target, rows, &why);
+    if (st == HEARTH_OK) {
+        d->size += rows;
+        return;
+    }
+    close_steps(d);
+    if (st != HEARTH_ERROR_MEMORY || d->options.n_draft != HEARTH_DRAFT_AUTO)
+        hth_log(HEARTH_LOG_WARN, "%s: no drafts by its block for them: %s", hth_gguf_path(target->file),
+                why.message);
+}
+
+/* Tokens of all drafts of a step. Where states are large, fewer of them are kept: a token's are written as a whole, so
+ * that a long draft costs more there, too. */
+static uint32_t n_row_of(size_t state_size, uint32_t n_sequence)
+{
+    uint32_t n = n_sequence > 1 ? HTH_DRAFT_ROWS : HTH_DRAFT_MAX;
+    size_t n_kept = state_size > 0 ? STATES_SIZE / state_size : n;
+    return n_kept >= n ? n : n_kept > 0 ? (uint32_t)n_kept : 1;
 }
 
 static hearth_status open_rows(hth_drafter *d, hearth_error *err)
 {
-    size_t n_vocab = d->target->model->hparams.n_vocab, n, size;
-    if (!hth_mul_size(d->n_row, n_vocab, &n) || !hth_mul_size(n, sizeof *d->rows, &size)) n = size = SIZE_MAX;
+    size_t n_vocab = d->target->model->hparams.n_vocab, n, size, states;
+    if (!hth_mul_size(d->n_row, n_vocab, &n) || !hth_mul_size(n, sizeof *d->rows, &size) ||
+        !hth_mul_size(d->n_row, d->state_size, &states) ||
+        (states > 0 && !hth_add_size(size, hth_pages_size(states), &size)))
+        n = states = size = SIZE_MAX;
     hearth_status st = hth_engine_take_memory(hth_engine_mutable(d->target), size, err);
     if (st != HEARTH_OK) return st;
     d->size = size;
     d->rows = hth_alloc(n, sizeof *d->rows);
     d->offers = hth_alloc(d->n_sequence, sizeof *d->offers);
-    return d->rows && d->offers ? HEARTH_OK : hth_fail_memory(err, size, "the logits of drafts");
+    if (states > 0) d->states = hth_pages_alloc(states);
+    bool is_there = d->rows && d->offers && (d->states || states == 0);
+    return is_there ? HEARTH_OK : hth_fail_memory(err, size, "the logits of drafts");
 }
 
 static hearth_status check_options(const hearth_draft_options *o, hearth_error *err)
@@ -115,9 +174,11 @@ hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_op
     *d = (hth_drafter){.target = target,
                        .options = *options,
                        .n_sequence = n_sequence,
-                       .n_row = n_sequence > 1 ? HTH_DRAFT_ROWS : HTH_DRAFT_MAX};
+                       .state_size = hth_kv_state_size(target->model, HTH_STATE_STEP)};
+    d->n_row = n_row_of(d->state_size, n_sequence);
     st = open_rows(d, err);
     if (st == HEARTH_OK && options->model) st = open_model(d, session, n_position, err);
+    else if (st == HEARTH_OK) open_mtp(d, session, n_position);
     if (st == HEARTH_OK) *out = d;
     else if (st == HEARTH_ERROR_MEMORY && d->size == 0 && !is_wanted)
         st = HEARTH_OK; /* the limit has no room for them */
@@ -128,23 +189,62 @@ hearth_status hth_drafter_open(const hearth_model *target, const hearth_draft_op
 void hth_drafter_close(hth_drafter *d)
 {
     if (!d) return;
-    hearth_batch_close(d->batch);
-    if (d->pages.pool) hth_kv_budget_close(&d->pages);
-    hth_free(d->logits);
+    close_steps(d);
     hth_free(d->offers);
     hth_free(d->rows);
+    hth_pages_free(d->states, d->n_row * d->state_size);
     hth_engine_give_memory(hth_engine_mutable(d->target), d->size);
     hth_free(d);
 }
 
-/* The session of the model, and a sampler that follows the text's. */
-static hearth_status open_follower(hth_speculation *x, uint32_t n_ctx, hearth_error *err)
+/* What is wrong with the model is not the text's matter: it has no more drafts of it. */
+static void give_up(hth_drafter *d, const hearth_error *why)
 {
+    if (why->status == HEARTH_ERROR_CANCELLED) return;
+    d->has_failed = true;
+    hth_log(HEARTH_LOG_WARN, "no more drafts of a model: %s", why->message);
+}
+
+/* hth_hidden_fn of a session whose model has a block for drafts. */
+static hearth_status note_rows(void *session, uint32_t at, uint32_t n, const float *rows, hearth_error *err)
+{
+    hearth_session *s = session;
+    hth_drafter *d = s->drafts->drafter;
+    hearth_error why;
+    (void)err;
+    if (d->has_failed) return HEARTH_OK;
+    if (hth_mtp_feed_note(s->drafts->mtp, d->batch, &d->pages, s->tokens, at, n, rows, &why) != HEARTH_OK)
+        give_up(d, &why);
+    return HEARTH_OK;
+}
+
+static hearth_status open_feed(hearth_session *s, hearth_error *err)
+{
+    hth_speculation *x = s->drafts;
+    hearth_session *block = x->model;
+    x->model = NULL;
+    x->mtp = hth_alloc(1, sizeof *x->mtp);
+    if (!x->mtp) {
+        hearth_session_close(block);
+        return hth_fail_memory(err, sizeof *x->mtp, "drafts");
+    }
+    hearth_status st = hth_mtp_feed_open(x->mtp, block, err);
+    if (st != HEARTH_OK) return st;
+    x->model = block;
+    s->hidden_fn = note_rows, s->hidden_user = s;
+    return HEARTH_OK;
+}
+
+/* The session of the model, and a sampler that follows the text's. */
+static hearth_status open_follower(hearth_session *s, hearth_error *err)
+{
+    hth_speculation *x = s->drafts;
     hth_drafter *d = x->drafter;
-    const hearth_session_options o = {.n_ctx = n_ctx, .n_batch = 0};
+    const hearth_session_options o = {.n_ctx = s->options.n_ctx, .n_batch = 0};
     hearth_status st = HEARTH_OK;
     if (x->sampler) st = hth_sampler_open_like(x->sampler, &x->follower, err);
-    return st == HEARTH_OK ? hth_session_open_in(d->options.model, &o, &d->pages, &x->model, err) : st;
+    if (st == HEARTH_OK) st = hth_session_open_in(d->model, &o, &d->pages, &x->model, err);
+    return st == HEARTH_OK && d->source == HTH_DRAFT_MTP ? open_feed(s, err) : st;
 }
 
 hearth_status hth_speculation_open(hearth_session *s, hth_drafter *d, const hearth_sampler *sampler,
@@ -154,7 +254,7 @@ hearth_status hth_speculation_open(hearth_session *s, hth_drafter *d, const hear
     if (!x) return hth_fail_memory(err, sizeof *x, "drafts");
     *x = (hth_speculation){.drafter = d, .history = hth_draft_history_begin(), .sampler = sampler};
     s->drafts = x;
-    hearth_status st = d->batch ? open_follower(x, s->options.n_ctx, err) : HEARTH_OK;
+    hearth_status st = d->batch ? open_follower(s, err) : HEARTH_OK;
     if (st != HEARTH_OK) hth_speculation_close(s);
     return st;
 }
@@ -165,10 +265,21 @@ void hth_speculation_close(hearth_session *s)
     if (!x) return;
     hth_session_settle(s);
     s->drafts = NULL;
-    hearth_session_close(x->model);
+    if (x->mtp) {
+        s->hidden_fn = NULL;
+        hth_mtp_feed_close(x->mtp);
+        hth_free(x->mtp);
+    } else {
+        hearth_session_close(x->model);
+    }
     hearth_sampler_close(x->follower);
     if (x->owns_drafter) hth_drafter_close(x->drafter);
     hth_free(x);
+}
+
+void hth_speculation_forget(hearth_session *s)
+{
+    if (s->drafts && s->drafts->mtp) hth_mtp_feed_forget(s->drafts->mtp);
 }
 
 hearth_status hearth_session_use_drafts(hearth_session *s, const hearth_draft_options *options,
@@ -195,14 +306,6 @@ hearth_draft_stats hearth_session_get_draft_stats(const hearth_session *s)
 
 /* ---- drafts by a model --------------------------------------------------------------------------------- */
 
-/* What is wrong with the model is not the text's matter: it has no more drafts of it. */
-static void give_up(hth_drafter *d, const hearth_error *why)
-{
-    if (why->status == HEARTH_ERROR_CANCELLED) return;
-    d->has_failed = true;
-    hth_log(HEARTH_LOG_WARN, "no more drafts of a model: %s", why->message);
-}
-
 static uint32_t count_same(const hearth_session *s, const int32_t *tokens, size_t n)
 {
     const int32_t *had = hearth_session_tokens(s);
@@ -218,33 +321,44 @@ static bool are_known(const hearth_session *s, const int32_t *tokens, size_t n)
     return true;
 }
 
+/* How many of the last tokens of a text the model evaluates, for the logits after the last one; 0: it cannot. */
+static uint32_t count_missing(const hth_draft_place *place)
+{
+    const hth_speculation *x = place->session->drafts;
+    size_t last = place->n_token - 1;
+    hearth_error ignored;
+    if (x->mtp) return hth_mtp_feed_settle(x->mtp, place->tokens, (uint32_t)last);
+    uint32_t same = count_same(x->model, place->tokens, last);
+    return hearth_session_truncate(x->model, same, &ignored) == HEARTH_OK ? (uint32_t)(place->n_token - same)
+                                                                          : 0;
+}
+
 /* Adds what the model lacks of a text to its batch. False: it has no logits after that, or there is no room. */
 static bool catch_up(hth_drafter *d, hth_draft_place *place, uint32_t planned[HTH_N_KV_CLASS],
                      uint32_t *n_room, hearth_error *err)
 {
-    hearth_session *s = place->session->drafts->model;
-    uint32_t same =
-        count_same(s, place->tokens, place->n_token - 1); /* the last one is evaluated for its logits */
-    size_t n_left = place->n_token - same;
-    uint32_t n = n_left < *n_room ? (uint32_t)n_left : *n_room;
+    hth_speculation *x = place->session->drafts;
+    uint32_t n_left = count_missing(place), n = n_left < *n_room ? n_left : *n_room;
+    const int32_t *tokens = place->tokens + place->n_token - n_left;
     bool is_all = n == n_left;
-    if (n == 0 || hearth_session_truncate(s, same, err) != HEARTH_OK) return false;
-    hth_session_count_missing(s, n, planned);
-    if (!hth_kv_budget_has(&d->pages, planned) || !are_known(s, place->tokens + same, n)) return false;
-    if (hth_batch_add(d->batch, s, place->tokens + same, n, is_all, err) != HEARTH_OK) return false;
+    if (n == 0 || (x->mtp && !is_all)) return false;
+    hth_session_count_missing(x->model, n, planned);
+    if (!hth_kv_budget_has(&d->pages, planned) || !are_known(x->model, tokens, n)) return false;
+    if (hth_batch_add(d->batch, x->model, tokens, n, is_all, err) != HEARTH_OK) return false;
+    if (x->mtp) hth_mtp_feed_add_rows(x->mtp, d->batch, n);
     *n_room -= n;
     return is_all;
 }
 
 static bool is_by_model(const hth_draft_place *place)
 {
-    return place->n > 0 && place->session->drafts->source == HTH_DRAFT_MODEL;
+    return place->n > 0 && hth_draft_is_by_model(place->session->drafts->source);
 }
 
 /* The model may have fewer rows than the target, or more. */
 static hearth_status draft_token(hth_drafter *d, const hth_speculation *x, int32_t *token, hearth_error *err)
 {
-    uint32_t n = d->target->model->hparams.n_vocab, n_model = d->options.model->model->hparams.n_vocab;
+    uint32_t n = d->target->model->hparams.n_vocab, n_model = d->model->model->hparams.n_vocab;
     const float *logits = hearth_session_logits(x->model);
     for (uint32_t i = 0; i < n; i++) d->logits[i] = i < n_model ? logits[i] : -__builtin_inff();
     if (!x->follower) {
@@ -277,6 +391,8 @@ static hearth_status draw_all(hth_drafter *d, hth_draft_place *places, uint32_t 
                     hearth_session_position(s) < hearth_session_n_ctx(s);
         if (!fits) p->n = i + 1;
         else st = hth_batch_add(d->batch, s, &p->draft[i], 1, true, err);
+        const hth_mtp_feed *mtp = p->session->drafts->mtp;
+        if (fits && st == HEARTH_OK && mtp) hth_batch_set_hidden(d->batch, 0, 1, mtp->own);
         *goes_on = *goes_on || fits;
     }
     return st;
@@ -320,10 +436,11 @@ static hth_draft_offer offer(const hth_drafter *d, hth_draft_place *p)
     if (!x || p->n_most == 0) return (hth_draft_offer){0};
     p->from = hth_draft_find(p->tokens, p->n_token, &length);
     bool has_text = p->from < p->n_token, has_model = x->model && !d->has_failed;
+    if (x->mtp) has_model = has_model && hth_mtp_feed_is_ready(x->mtp, (uint32_t)p->n_token - 1);
     x->source = hth_draft_source_of(length);
-    if (has_model && (!has_text || hth_draft_share(&x->history, HTH_DRAFT_MODEL) >
-                                       hth_draft_share(&x->history, x->source)))
-        x->source = HTH_DRAFT_MODEL;
+    if (has_model &&
+        (!has_text || hth_draft_share(&x->history, d->source) > hth_draft_share(&x->history, x->source)))
+        x->source = d->source;
     return (hth_draft_offer){.source = x->source,
                              .n_most = !has_text && !has_model     ? 0
                                        : p->n_most < HTH_DRAFT_MAX ? p->n_most
@@ -371,7 +488,7 @@ hearth_status hth_speculation_eval(hearth_session *s, int32_t token, hearth_erro
                              .n_most = n_behind < n_row ? n_behind : n_row};
     hth_drafter_choose(d, &place, 1, n_row);
     hth_drafter_make(d, &place, 1);
-    hth_batch_add_draft(s->own, place.draft, place.n, d->rows);
+    hth_batch_add_draft(s->own, place.draft, place.n, d, 0);
     uint64_t start = hth_clock_ns();
     st = hearth_batch_run(s->own, err);
     if (st == HEARTH_OK) hth_drafter_measure(d, 1 + place.n, hth_clock_since(start));

@@ -8,21 +8,29 @@
 #include "draft/draft.h"
 #include "engine/engine.h"
 
+typedef struct hth_mtp_feed hth_mtp_feed;
+
 /* Shared by the sessions of a batch, whose steps it decides about. */
 typedef struct hth_drafter {
     const hearth_model *target;
     hearth_draft_options options;
+    hearth_model
+        *model; /* which makes drafts where the text has none: another one, or the target's block; or NULL */
+    hth_draft_source source; /* which of both */
     hth_draft_costs costs;
     hth_draft_offer *offers; /* [n_sequence] */
     float *rows;             /* [n_row][n_vocab] the logits behind drafts, of one step */
+    uint8_t *states;         /* [n_row][state_size] those before their tokens (hth_batch_token); NULL: none */
+    size_t state_size;
     uint32_t n_sequence, n_row;
     uint64_t size; /* counted in the limit of the model */
     hearth_draft_stats stats;
     /* With a model: */
     hearth_batch *batch;
     hth_kv_budget pages;
-    float *logits;   /* [n_vocab] of the target */
-    bool has_failed; /* it is not used again */
+    uint64_t pages_size; /* counted in the limit of that model */
+    float *logits;       /* [n_vocab] of the target */
+    bool has_failed;     /* it is not used again */
 } hth_drafter;
 
 /* Of a session. */
@@ -33,6 +41,7 @@ typedef struct hth_speculation {
     hth_draft_source source;
     hearth_draft_stats stats;
     hearth_session *model;         /* the same text in the model of drafts; NULL: it is not used */
+    hth_mtp_feed *mtp;             /* with a block: what this has of the text, and that session; or NULL */
     const hearth_sampler *sampler; /* of the text; NULL: the most likely token is drafted */
     hearth_sampler *follower;      /* draws as that one would */
 } hth_speculation;
@@ -50,6 +59,8 @@ hearth_status hth_speculation_open(hearth_session *s, hth_drafter *d, const hear
                                    hearth_error *err);
 /* The session is where its position is, and takes no further part. */
 void hth_speculation_close(hearth_session *s);
+/* Its text is another one. */
+void hth_speculation_forget(hearth_session *s);
 
 /* A session whose next token a step evaluates. */
 typedef struct hth_draft_place {

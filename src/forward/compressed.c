@@ -115,7 +115,7 @@ static void compress_run(void *arg, size_t i_run, uint32_t i_thread)
     hth_sequence *seq = s->tokens[run->first].seq;
     hth_state state = hth_sequence_state(seq, job->i_layer, HTH_STATE_STEP);
     size_t d = job->layer->attn.d_head, n_row = c->values.n_row, n_state = hth_compressed_state(c, d);
-    float *now = state.next, *scratch = s->compressed.scratch + i_thread * s->compressed.n_scratch;
+    float *now = state.next, *kept, *scratch = s->compressed.scratch + i_thread * s->compressed.n_scratch;
     partial_block block = part_at(now, d), later = part_at(now + 3 * d, d);
     memcpy(now, state.now, n_state * sizeof *now);
     for (size_t t = run->first; t < run->first + run->n; t++) {
@@ -128,6 +128,8 @@ static void compress_run(void *arg, size_t i_run, uint32_t i_thread)
         add_token(s->k, &block, score + n_row - d, value + n_row - d, d, scratch);
         if (c->overlaps) add_token(s->k, &later, score, value, d, scratch);
         if (at + 1 == c->n_tok) store_block(job, &block, seq, p / c->n_tok, scratch);
+        kept = hth_fwd_state_after(s, job->i_layer, t);
+        if (kept && kept != now) memcpy(kept, now, n_state * sizeof *now);
     }
 }
 

@@ -16,6 +16,16 @@ void hth_fwd_find_runs(hth_step *s)
     }
 }
 
+void *hth_fwd_state_after(const hth_step *s, uint32_t i_layer, size_t i_row)
+{
+    const hth_row_group *run = &s->recurrent.runs[s->recurrent.run_of[i_row]];
+    const hth_batch_token *token = &s->tokens[i_row];
+    if (i_row + 1 == (size_t)run->first + run->n)
+        return hth_sequence_state(token->seq, i_layer, HTH_STATE_STEP).next;
+    if (!token->states) return NULL;
+    return token->states + hth_kv_pool_layer(token->seq->pool, i_layer)->states[HTH_STATE_STEP];
+}
+
 /* The input at token `at` of the run; below 0: before its first one. */
 static const float *input_at(const hth_conv_rows *job, const hth_row_group *run, const float *now, int64_t at)
 {
@@ -35,8 +45,9 @@ void hth_fwd_conv_row(const hth_conv_rows *job, size_t i_row)
     int64_t at = (int64_t)(i_row - run->first), n_before = (int64_t)c->n_tap - 1;
     for (int64_t j = 0; j <= n_before; j++) rows[j] = input_at(job, run, now, at - n_before + j);
     s->k->conv(rows, c->taps, c->n_tap, c->n_channel, job->y + i_row * c->n_channel);
-    if (at + 1 < run->n) return;
-    float *next = (float *)state.next + job->state_at;
+    float *next = hth_fwd_state_after(s, job->i_layer, i_row);
+    if (!next) return;
+    next += job->state_at;
     for (int64_t j = 1; j <= n_before; j++, next += c->n_channel)
         memcpy(next, rows[j], c->n_channel * sizeof *next);
 }

@@ -267,28 +267,34 @@ size_t hth_fwd_delta_net_scratch(const hth_delta_net *n)
     return HTH_CHUNK * (2 * HTH_CHUNK + 3 * (size_t)n->d + 1);
 }
 
-static void clear_tokens(const hth_delta_net *n, float *keys, size_t at)
+/* Tokens [at, at + n_tok) of the chunk. */
+static void clear_tokens(const hth_delta_net *n, float *keys, size_t at, size_t n_tok)
 {
-    for (size_t i = 0; i < n->d; i++) memset(keys + i * HTH_CHUNK + at, 0, (HTH_CHUNK - at) * sizeof *keys);
+    for (size_t i = 0; i < n->d; i++) memset(keys + i * HTH_CHUNK + at, 0, n_tok * sizeof *keys);
     for (size_t j = 0; j < n->n_head / n->n_head_key; j++) {
         head_part h = part_of(n, keys, j);
-        memset(h.u + at * n->d, 0, (HTH_CHUNK - at) * n->d * sizeof *h.u);
-        memset(h.decay + at, 0, (HTH_CHUNK - at) * sizeof *h.decay);
+        memset(h.u + at * n->d, 0, n_tok * n->d * sizeof *h.u);
+        memset(h.decay + at, 0, n_tok * sizeof *h.decay);
+    }
+}
+
+void hth_sequence_clear_chunk(hth_sequence *s, uint32_t first, uint32_t n_tok)
+{
+    const hth_model *m = hth_kv_pool_model(s->pool);
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_delta_net *n = &m->layers[i].delta_net;
+        if (m->layers[i].mixer != HTH_MIXER_DELTA_NET) continue;
+        float *now = (float *)hth_sequence_state(s, i, HTH_STATE_CHUNK).now;
+        for (size_t k = 0; k < n->n_head_key; k++)
+            clear_tokens(n, now + k * hth_delta_net_state(n), first % HTH_CHUNK, n_tok);
     }
 }
 
 void hth_fwd_delta_net_undo(hth_step *s)
 {
-    for (uint32_t i = 0; i < s->model->hparams.n_layer; i++) {
-        const hth_layer *l = &s->model->layers[i];
-        const hth_delta_net *n = &l->delta_net;
-        if (l->mixer != HTH_MIXER_DELTA_NET) continue;
-        for (uint32_t r = 0; r < s->recurrent.n_run; r++) {
-            const hth_batch_token *token = &s->tokens[s->recurrent.runs[r].first];
-            float *now = (float *)hth_sequence_state(token->seq, i, HTH_STATE_CHUNK).now;
-            for (size_t k = 0; k < n->n_head_key; k++)
-                clear_tokens(n, now + k * hth_delta_net_state(n), token->position % HTH_CHUNK);
-        }
+    for (uint32_t r = 0; r < s->recurrent.n_run; r++) {
+        const hth_batch_token *token = &s->tokens[s->recurrent.runs[r].first];
+        hth_sequence_clear_chunk(token->seq, token->position, HTH_CHUNK - token->position % HTH_CHUNK);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Token embeddings, and learned position embeddings, to the residual stream. step.c calls it first. */
+/* Token embeddings, and learned position embeddings, to the residual stream, or in place of it what a block that
+ * predicts a token further makes of them. step.c calls it first. */
 #include "forward/forward_int.h"
 
 /* A tied table may use the panel layout of the output head; block_out, unused at this point, holds an assembled
@@ -30,6 +31,26 @@ static hearth_status wait_for_rows(hth_step *s, hearth_error *err)
     return st;
 }
 
+/* Norms the embedding of a token, and what its step has for it, into the halves of a row. */
+static void norm_halves(void *step, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const hth_step *s = step;
+    const hth_mtp_input *in = &s->model->mtp;
+    size_t d = s->model->hparams.d_model;
+    float *row = s->mtp_input + 2 * i * d;
+    hth_fwd_norm_row(&(hth_fwd_norm_rows){s, &in->embedding_norm, s->x + i * d, row}, 0);
+    hth_fwd_norm_row(&(hth_fwd_norm_rows){s, &in->hidden_norm, s->tokens[i].hidden, row + d}, 0);
+}
+
+/* The input of a block that predicts a token further. */
+static void join_hidden(hth_step *s)
+{
+    const hth_output to = {.matrix = &s->model->mtp.proj, .y = s->x};
+    hth_pool_add(s->pool, norm_halves, s, 0, s->n_tok);
+    hth_product_add(s->k, s->pool, &s->act_q8, s->mtp_input, s->n_tok, &to, 1, NULL);
+}
+
 hearth_status hth_fwd_embed(hth_step *s, hearth_error *err)
 {
     const hth_model *m = s->model;
@@ -48,5 +69,6 @@ hearth_status hth_fwd_embed(hth_step *s, hearth_error *err)
         s->k->add(x, s->x_norm, d, x);
     }
     if (m->embedding_norm.weight) hth_fwd_norm(s, &m->embedding_norm, s->x, s->x, s->n_tok);
+    if (m->mtp.proj.n_row > 0) join_hidden(s);
     return HEARTH_OK;
 }

@@ -24,7 +24,7 @@ typedef struct hth_ffn_probe {
     const float *up;       /* [n_tok][d_ff] */
     /* [n_tok][d_ff], the input of down; a neuron that the probe sets to zero counts as left out */
     float *hidden;
-    hth_pool *pool;        /* idle: the probe may run work on all its threads */
+    hth_pool *pool; /* idle: the probe may run work on all its threads */
 } hth_ffn_probe;
 typedef void hth_ffn_probe_fn(void *user, const hth_ffn_probe *seen);
 
@@ -50,6 +50,11 @@ typedef struct hth_batch_token {
     int32_t token;     /* below n_vocab */
     uint32_t position; /* of the first one: the sequence's n_tok */
     bool want_logits;
+    /* Before a token of a draft: where the states of all layers after this one go (HTH_STATE_STEP, in the order of the
+     * sequence's own); NULL: they are not kept. */
+    uint8_t *states;
+    /* [d_model] of this token, where the model has an mtp: `token` is then the next one; else NULL. */
+    const float *hidden;
 } hth_batch_token;
 
 typedef struct hth_step hth_step;
@@ -62,9 +67,11 @@ void hth_step_close(hth_step *step);
 /* From now on gpu computes the first layers, and perhaps the head; it must outlive the step. */
 typedef struct hth_gpu hth_gpu;
 void hth_step_use_gpu(hth_step *step, hth_gpu *gpu);
-/* From now on the function that gets logits gets the normed residual stream in place of them: float[d_model]. Not with a
- * device. */
-void hth_step_want_hidden(hth_step *step, bool on);
+/* From now on steps keep the normed outputs of the last layer, of all tokens. Not with a device that computes the
+ * head. */
+void hth_step_keep_hidden(hth_step *step, bool on);
+/* [n_row][d_model] those of the last step, until the next one. */
+const float *hth_step_hidden(const hth_step *step);
 /* Bytes of that workspace. */
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
                    size_t *size);
@@ -84,7 +91,7 @@ void hth_step_set_route(hth_step *step, hth_route_fn *fn, void *user);
 
 /* Pieces of a dense network: rows of gate and up together, then rows of down. Items follow one another, in the order of
  * layers; the last piece of either kind may have fewer rows. */
-enum { HTH_DEFAULT_BATCH = 256 }; /* prompt tokens of a step */
+enum { HTH_DEFAULT_BATCH = 256 };                            /* prompt tokens of a step */
 enum { HTH_MAX_PIECE = HTH_MAX_D_FF / HTH_CLUSTER_NEURONS }; /* of a layer */
 typedef struct hth_ffn_pieces {
     uint32_t first_item, n_half, n_down; /* n_half 0: the network is in memory, or in bundles */
@@ -118,17 +125,18 @@ typedef struct hth_streamed {
     hth_reader *reader;
     const volatile int *cancel; /* NULL, or a flag that ends waits for rows of tables */
     hth_row_table tables[HTH_N_TABLE];
-    const uint32_t *first_expert;    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without
+    const uint32_t *
+        first_expert; /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without
                                       * a store */
-    const hth_ffn_pieces *pieces;    /* [n_layer]; NULL: dense networks are in memory, or in bundles */
-    const hth_ffn_bundles *bundles;  /* [n_layer]; NULL: they are in memory, or in pieces */
+    const hth_ffn_pieces *pieces;   /* [n_layer]; NULL: dense networks are in memory, or in bundles */
+    const hth_ffn_bundles *bundles; /* [n_layer]; NULL: they are in memory, or in pieces */
     bool in_turn; /* for measurements: bundles are read, then computed, and none is guessed; by one session */
 } hth_streamed;
 /* From now on these weights come from the store, which must outlive the step. Call it once. MEMORY. */
 hearth_status hth_step_use_store(hth_step *step, const hth_streamed *streamed, hearth_error *err);
 /* Bytes that it allocates; dense: dense networks come from the store. False: overflow. */
-bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE], bool dense,
-                         size_t *size);
+bool hth_step_store_size(const hth_model *model, uint32_t n_row, const hth_row_table tables[HTH_N_TABLE],
+                         bool dense, size_t *size);
 
 /* ---- masks of a selector's decisions (ffn.c) ------------------------------------------- */
 
@@ -148,8 +156,8 @@ typedef hearth_status hth_logits_fn(void *user, uint32_t i_want, const float *lo
 
 /* Computes n_row tokens (1 to the workspace's capacity) and passes the logits of the tokens that want them to fn.
  * NUMERIC: a logit is not finite. */
-hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn, void *user,
-                           hearth_error *err);
+hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn,
+                           void *user, hearth_error *err);
 /* Whether the last step failed because its device reported an error, or fn returned a status of that kind. */
 bool hth_step_device_failed(const hth_step *step);
 

@@ -97,8 +97,10 @@ static void run_head(void *arg, size_t i_unit, uint32_t i_thread)
     size_t at = hth_kda_conv_state(n) + head * d * d;
     hth_state state = hth_sequence_state(s->tokens[run->first].seq, job->i_layer, HTH_STATE_STEP);
     const float *from = (const float *)state.now + at;
-    float *to = (float *)state.next + at, *u = r->scratch + i_thread * r->n_scratch;
+    float *to, *u = r->scratch + i_thread * r->n_scratch;
     for (size_t t = run->first; t < run->first + run->n; t++, from = to) {
+        float *kept = hth_fwd_state_after(s, job->i_layer, t);
+        to = (kept ? kept : (float *)state.next) + at;
         const float *q = r->conv + t * inner + head * d, *key = q + all, *value = key + all;
         const float *decay = r->decay + t * inner + head * d;
         float *out = r->out + t * inner + head * d;

@@ -174,6 +174,10 @@ hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, heart
     s->first_window = from->first_window;
     if (s->state_size == 0) return HEARTH_OK;
     for (int k = 0; k < HTH_N_STATE; k++) memcpy(s->states[k].now, from->states[k].now, s->states[k].size);
+    s->ahead = from->ahead;
+    if (s->ahead.n > 0)
+        memcpy(s->states[HTH_STATE_CHUNK].next, from->states[HTH_STATE_CHUNK].next,
+               s->states[HTH_STATE_CHUNK].size);
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
         const hth_checkpoint *c = &from->checkpoints[i];
         s->checkpoints[i].n_tok = c->n_tok, s->checkpoints[i].valid = c->valid;
@@ -296,6 +300,12 @@ void hth_sequence_commit(hth_sequence *s, uint32_t n_new)
     release_window(s);
 }
 
+void hth_sequence_set_ahead(hth_sequence *s, uint32_t n, const uint8_t *states)
+{
+    assert(n < HTH_CHUNK && n < s->n_tok);
+    s->ahead.n = n, s->ahead.states = states;
+}
+
 /* ---- going back -------------------------------------------------------------------------------------------- */
 
 /* Whether the pages that the token at position n sees are all there. */
@@ -308,7 +318,7 @@ uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n)
 {
     uint32_t best = 0;
     if (n >= s->n_tok) return s->n_tok;
-    if (s->state_size == 0) return has_window(s, n) ? n : 0;
+    if (s->state_size == 0 || n >= s->n_tok - s->ahead.n) return has_window(s, n) ? n : 0;
     for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
         const hth_checkpoint *c = &s->checkpoints[i];
         if (c->valid && c->n_tok <= n && c->n_tok > best && has_window(s, c->n_tok)) best = c->n_tok;
@@ -326,22 +336,49 @@ static void move_to_front(hth_page_table *t)
     t->first = 0;
 }
 
+/* The states before a token of the draft. The copy of a chunk that the draft completed has all of its tokens. */
+static void return_to_draft(hth_sequence *s, uint32_t n)
+{
+    uint32_t i = n - (s->n_tok - s->ahead.n), end = s->n_tok;
+    memcpy(s->states[HTH_STATE_STEP].now, s->ahead.states + i * s->states[HTH_STATE_STEP].size,
+           s->states[HTH_STATE_STEP].size);
+    if (n / HTH_CHUNK != end / HTH_CHUNK) {
+        swap_state(s, HTH_STATE_CHUNK);
+        end = (n / HTH_CHUNK + 1) * HTH_CHUNK;
+    }
+    hth_sequence_clear_chunk(s, n, end - n);
+}
+
+/* The states of position n, of checkpoints if in_draft is false; drops later checkpoints. */
+static void return_states(hth_sequence *s, uint32_t n, bool in_draft)
+{
+    bool lacks_regular = false;
+    for (int k = 0; n == 0 && k < HTH_N_STATE; k++) memset(s->states[k].now, 0, s->states[k].size);
+    for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
+        hth_checkpoint *c = &s->checkpoints[i];
+        bool is_it = c->valid && c->n_tok == n && n > 0 && !in_draft;
+        for (size_t k = 0, at = 0; is_it && k < HTH_N_STATE; at += s->states[k].size, k++)
+            memcpy(s->states[k].now, c->state + at, s->states[k].size);
+        if (c->n_tok <= n) continue;
+        bool is_regular = i / HTH_KEPT == HTH_CHECKPOINT_REGULAR;
+        lacks_regular |= c->valid && is_regular && c->n_tok / HTH_CHECKPOINT_STEP == n / HTH_CHECKPOINT_STEP;
+        c->valid = false;
+    }
+    if (in_draft && lacks_regular) hth_sequence_checkpoint(s, HTH_CHECKPOINT_REGULAR);
+}
+
 void hth_sequence_truncate(hth_sequence *s, uint32_t n)
 {
     assert(hth_sequence_reachable(s, n) == n);
+    bool in_draft = n < s->n_tok && n >= s->n_tok - s->ahead.n;
+    if (in_draft && s->state_size > 0) return_to_draft(s, n);
+    s->ahead.n = 0;
     if (n >= s->n_tok && n > 0) return;
     for (int c = 0; n == 0 && c < HTH_N_KV_CLASS; c++) move_to_front(&s->tables[c]);
     for (int c = 0; c < HTH_N_KV_CLASS; c++) drop_pages(s, (hth_kv_class)c, n_page_of(s, (hth_kv_class)c, n));
     s->n_tok = n;
     if (n == 0) s->first_window = 0;
-    if (s->state_size == 0) return;
-    for (int k = 0; n == 0 && k < HTH_N_STATE; k++) memset(s->states[k].now, 0, s->states[k].size);
-    for (int i = 0; i < HTH_N_CHECKPOINT; i++) {
-        hth_checkpoint *c = &s->checkpoints[i];
-        for (size_t k = 0, at = 0; c->valid && c->n_tok == n && n > 0 && k < HTH_N_STATE; at += s->states[k].size, k++)
-            memcpy(s->states[k].now, c->state + at, s->states[k].size);
-        if (c->n_tok > n) c->valid = false;
-    }
+    if (s->state_size > 0) return_states(s, n, in_draft);
 }
 
 /* ---- saving and restoring ---------------------------------------------------------------------------------- */

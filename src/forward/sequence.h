@@ -50,6 +50,11 @@ typedef struct hth_sequence {
         size_t size;
     } states[HTH_N_STATE];
     size_t state_size; /* of all */
+    /* The last n tokens are a draft. states[n][size of HTH_STATE_STEP]: before each of them, in memory of the engine. */
+    struct {
+        uint32_t n;
+        const uint8_t *states;
+    } ahead;
     hth_checkpoint checkpoints[HTH_N_CHECKPOINT];
     uint8_t *memory;       /* of the states */
     uint32_t first_window; /* pages of layers with a window hold keys and values from this one on */
@@ -65,7 +70,7 @@ size_t hth_sequence_state_size(const hth_model *model);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
 /* A copy of `from`, which is not in a step: shares its pages, but reserves as many as another one would, unless they
- * have a budget. MEMORY. */
+ * have a budget, and the states of a draft. MEMORY. */
 hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
 void hth_sequence_close(hth_sequence *s);
 
@@ -79,11 +84,15 @@ void hth_sequence_count_missing(const hth_sequence *s, uint32_t n_new, uint32_t 
 void hth_sequence_prepare(hth_sequence *s, uint32_t n_new);
 /* After that step succeeded. Keeps a checkpoint if the tokens reach the next multiple of HTH_CHECKPOINT_STEP. */
 void hth_sequence_commit(hth_sequence *s, uint32_t n_new);
+/* After that: the last n tokens of the step, which had less than HTH_CHUNK, are a draft, and hth_batch_token.states of
+ * the token before it was `states`, each next one's the next states. They stay there until it returns to a token of the
+ * draft, or this is called with n 0. */
+void hth_sequence_set_ahead(hth_sequence *s, uint32_t n, const uint8_t *states);
 /* Keeps a checkpoint at n_tok. With HTH_KEPT of its kind it replaces that of the fewest tokens. */
 void hth_sequence_checkpoint(hth_sequence *s, hth_checkpoint_kind kind);
 
 /* The largest position up to n (at most n_tok) that hth_sequence_truncate can reach: n itself, unless pages were
- * released or layers have state; then that of a checkpoint, or 0. */
+ * released or layers have state; then that of a token of the draft or of a checkpoint, or 0. */
 uint32_t hth_sequence_reachable(const hth_sequence *s, uint32_t n);
 /* Drops all tokens from position n on, which must be reachable, and with a budget the pages of these. */
 void hth_sequence_truncate(hth_sequence *s, uint32_t n);
@@ -112,6 +121,8 @@ typedef struct hth_state {
     void *now, *next;
 } hth_state;
 hth_state hth_sequence_state(const hth_sequence *s, uint32_t i_layer, hth_state_kind kind);
+/* delta_net.c: takes n_tok tokens from position `first` on, all of one chunk, out of the states of chunks. */
+void hth_sequence_clear_chunk(hth_sequence *s, uint32_t first, uint32_t n_tok);
 /* Pages and offset of a KV head's keys; its values are values_offset bytes behind. */
 typedef struct hth_kv_head {
     const uint8_t *const *pages;

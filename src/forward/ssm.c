@@ -102,42 +102,56 @@ static size_t n_unit_of(const hth_ssm *n)
     return n->n_head > 0 ? n->n_head : (n->n_inner + CHANNELS - 1) / CHANNELS;
 }
 
-/* The tokens of a sequence in a unit. */
+/* Tokens [first, first + n_tok) of a sequence in a unit. */
+static void scan_tokens(const ssm_job *job, size_t unit, size_t first, size_t n_tok, const float *now, float *next)
+{
+    const hth_ssm *n = job->net;
+    const hth_recurrent_buffers *r = &job->conv.s->recurrent;
+    size_t n_step = n_step_of(n), width = n->conv.n_channel;
+    size_t size = n->n_head > 0 ? n->n_inner / n->n_head : CHANNELS, at = unit * size, left = n->n_inner - at;
+    bool low = n->dt_low.n_row > 0;
+    size_t i_step = n->n_head > 0 ? unit : at, group = low ? 0 : unit / (n->n_head / n->n_group) * n->d_state;
+    const float *x = r->conv + first * width, *rates = r->rates + first * n_step + i_step;
+    hth_ssm_scan scan = {
+        .n_channel = left < size ? left : size,
+        .n_state = n->d_state,
+        .n_tok = n_tok,
+        .now = now,
+        .next = next,
+        .x = x + at,
+        .delta = rates,
+        .decay = r->decay + first * n_step + i_step,
+        .a = n->n_head > 0 ? NULL : n->a + at,
+        .d = n->d + i_step,
+        .b = low ? r->b + first * n->d_state : x + n->n_inner + group,
+        .c = low ? r->c + first * n->d_state : x + n->n_inner + (size_t)n->n_group * n->d_state + group,
+        .y = r->out + first * n->n_inner + at,
+        .x_stride = width,
+        .delta_stride = n_step,
+        .a_stride = n->n_inner,
+        .bc_stride = low ? n->d_state : width,
+        .y_stride = n->n_inner};
+    job->conv.s->k->ssm_scan(&scan);
+}
+
+/* The tokens of a sequence in a unit, up to each of those whose states are kept. */
 static void scan_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
     const ssm_job *job = arg;
     const hth_ssm *n = job->net;
     const hth_step *s = job->conv.s;
-    const hth_recurrent_buffers *r = &s->recurrent;
-    size_t n_unit = n_unit_of(n), unit = i_unit % n_unit, n_step = n_step_of(n), width = n->conv.n_channel;
-    size_t size = n->n_head > 0 ? n->n_inner / n->n_head : CHANNELS, at = unit * size, left = n->n_inner - at;
-    const hth_row_group *run = &r->runs[i_unit / n_unit];
-    hth_state state = hth_sequence_state(s->tokens[run->first].seq, job->conv.i_layer, HTH_STATE_STEP);
-    size_t offset = (size_t)(n->conv.n_tap - 1) * width + unit * hth_ssm_state_size(size, n->d_state);
-    bool low = n->dt_low.n_row > 0;
-    size_t i_step = n->n_head > 0 ? unit : at, group = low ? 0 : unit / (n->n_head / n->n_group) * n->d_state;
-    const float *x = r->conv + run->first * width, *rates = r->rates + run->first * n_step + i_step;
-    hth_ssm_scan scan = {
-        .n_channel = left < size ? left : size,
-        .n_state = n->d_state,
-        .n_tok = run->n,
-        .now = (const float *)state.now + offset,
-        .next = (float *)state.next + offset,
-        .x = x + at,
-        .delta = rates,
-        .decay = r->decay + run->first * n_step + i_step,
-        .a = n->n_head > 0 ? NULL : n->a + at,
-        .d = n->d + i_step,
-        .b = low ? r->b + run->first * n->d_state : x + n->n_inner + group,
-        .c = low ? r->c + run->first * n->d_state : x + n->n_inner + (size_t)n->n_group * n->d_state + group,
-        .y = r->out + run->first * n->n_inner + at,
-        .x_stride = width,
-        .delta_stride = n_step,
-        .a_stride = n->n_inner,
-        .bc_stride = low ? n->d_state : width,
-        .y_stride = n->n_inner};
-    s->k->ssm_scan(&scan);
+    size_t n_unit = n_unit_of(n), unit = i_unit % n_unit, size = n->n_head > 0 ? n->n_inner / n->n_head : CHANNELS;
+    const hth_row_group *run = &s->recurrent.runs[i_unit / n_unit];
+    size_t offset = (size_t)(n->conv.n_tap - 1) * n->conv.n_channel + unit * hth_ssm_state_size(size, n->d_state);
+    size_t end = (size_t)run->first + run->n, n_tok;
+    const float *now = hth_sequence_state(s->tokens[run->first].seq, job->conv.i_layer, HTH_STATE_STEP).now;
+    for (size_t first = run->first; first < end; first += n_tok) {
+        for (n_tok = 1; first + n_tok < end && !s->tokens[first + n_tok - 1].states;) n_tok++;
+        float *next = hth_fwd_state_after(s, job->conv.i_layer, first + n_tok - 1);
+        scan_tokens(job, unit, first, n_tok, now + offset, next + offset);
+        now = next;
+    }
 }
 
 /* ---- the block --------------------------------------------------------------------------------- */

@@ -263,6 +263,7 @@ static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t 
     s->mixer_saved = bump_alloc(c, saves ? n_row * h->d_model : 0, f);
     bool keeps = h->arch->experts.reads_stream_before || h->arch->adds_embedding;
     s->kept = bump_alloc(c, keeps ? n_row * h->d_model : 0, f);
+    s->mtp_input = bump_alloc(c, model->mtp.proj.n_row > 0 ? 2 * n_row * h->d_model : 0, f);
     s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
     s->frequency = bump_alloc(c, s->n_table * 2 * n_pair, sizeof(double));
@@ -668,7 +669,8 @@ static void clear_sums(hth_step *s)
     hth_axpy_scratch_clear(&s->axpy_scratch, hth_pool_n_thread(s->pool), s->model->hparams.d_model);
 }
 
-void hth_step_want_hidden(hth_step *step, bool on) { step->wants_hidden = on; }
+void hth_step_keep_hidden(hth_step *step, bool on) { step->keeps_hidden = on; }
+const float *hth_step_hidden(const hth_step *step) { return step->x_norm; }
 
 hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err)

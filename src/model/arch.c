@@ -25,12 +25,13 @@
                           .width = HTH_WIDTH_KEY, .select_bias = true, .shared = HTH_SHARED_COUNT,                     \
                           .reads_leading = true}
 #define INDEXER                                                                                                       \
-    .indexer = true, .ignored = "indexer.attn_q_b.weight indexer.attn_k.weight indexer.proj.weight "                   \
-                                "indexer.k_norm.weight indexer.k_norm.bias "
+    .indexer = true, .predicts = true,                                                                                 \
+    .ignored = "indexer.attn_q_b.weight indexer.attn_k.weight indexer.proj.weight indexer.k_norm.weight "              \
+               "indexer.k_norm.bias "
 /* Layers of gated DeltaNet, and of gated attention (Qwen3-Next). */
 #define QWEN_HYBRID                                                                                                   \
     HALVES, .ffn_norm = "post_attention_norm", .qk_norm = HTH_QK_NORM_HEAD, .attn_gate = HTH_ATTN_GATE_IN_Q,           \
-            .recurrent.mixer = HTH_MIXER_DELTA_NET
+            .predicts = true, .recurrent.mixer = HTH_MIXER_DELTA_NET
 /* Layers of short convolutions, and of attention. */
 #define LIQUID                                                                                                        \
     HALVES, .qk_norm = HTH_QK_NORM_HEAD, .output_norm = "token_embd_norm",                                             \
@@ -223,6 +224,7 @@ static const hth_arch archs[] = {
                  .reads_leading = true}},
     {.name = "hy_v3",
      HALVES,
+     .predicts = true,
      .qk_norm = HTH_QK_NORM_HEAD,
      .ignored = "ffn_gate.weight ffn_up.weight ffn_down.weight ",
      .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .reads_normalise = true, .reads_scale = true,
@@ -296,6 +298,7 @@ static const hth_arch archs[] = {
      .qk_norm = HTH_QK_NORM_HEAD,
      .qk_norm_optional = true,
      .ffn_norm = "post_attention_norm",
+     .predicts = true,
      .experts = {.score = HTH_SCORE_SIGMOID, .reads_score = true, .reads_normalise = true, .reads_scale = true,
                  .width = HTH_WIDTH_KEY_OR_SHARE, .required = true, .select_bias = true, .shared = HTH_SHARED_COUNT,
                  .reads_leading = true}},
@@ -341,7 +344,7 @@ static const hth_arch archs[] = {
      .logit_softcap = 30.0,
      .experts = {.score = HTH_SCORE_SOFTMAX, .normalise = true, .width = HTH_WIDTH_KEY, .by_tensors = true,
                  .beside_dense = true, .beside_normed = true, .router_normed = true}},
-    {.name = "deepseek2", DEEPSEEK(HTH_SCORE_SOFTMAX), .yarn_log_apart = true},
+    {.name = "deepseek2", DEEPSEEK(HTH_SCORE_SOFTMAX), .yarn_log_apart = true, .predicts = true},
     {.name = "mistral4", DEEPSEEK(HTH_SCORE_SOFTMAX)},
     {.name = "deepseek32", DEEPSEEK(HTH_SCORE_SOFTMAX), INDEXER},
     {.name = "glm-dsa", DEEPSEEK(HTH_SCORE_SIGMOID), INDEXER},
@@ -507,6 +510,7 @@ static const hth_arch archs[] = {
      ADJACENT,
      .norm = HTH_NORM_LAYER,
      .rms_if_stated = true,
+     .predicts = true,
      .norm_params = HTH_PARAMS_WEIGHT,
      .parallel = HTH_PARALLEL_ALWAYS,
      .rotates_windows_only = true,

@@ -112,7 +112,7 @@ static hearth_status bind_qkv(hth_binder *b, uint32_t i, hth_layer *l)
             b->err, HEARTH_ERROR_FORMAT,
             "%s: tensor '%s' is missing, and so is 'blk.%u.attn_qkv.weight' (one is needed by architecture "
             "%s)",
-            hth_gguf_path(b->model->file), b->name, i, h->arch->name);
+            hth_gguf_path(b->model->file), b->name, b->first_block + i, h->arch->name);
     bool shares = l->attn.kv_layer != i;
     l->attn.values_are_keys =
         h->arch->values_are_keys && !shares && apart && !hth_bind_find_in_layer(b, i, "attn_v.weight");
@@ -229,7 +229,7 @@ static hearth_status bind_mixer(hth_binder *b, uint32_t i, const hth_layer_sizes
 
 /* ---- the whole model ------------------------------------------------------------ */
 
-static hearth_status allocate(hth_binder *b)
+hearth_status hth_bind_allocate(hth_binder *b)
 {
     hth_model *m = b->model;
     size_t n = (size_t)m->hparams.n_layer * HTH_BINDINGS_PER_LAYER + HTH_BINDINGS_BESIDES;
@@ -243,6 +243,8 @@ static hearth_status allocate(hth_binder *b)
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) n_one = widths[i] > n_one ? widths[i] : n_one;
     m->ones = hth_arena_alloc(&m->arena, n_one, sizeof *m->ones, 64);
     for (uint32_t i = 0; m->ones && i < n_one; i++) m->ones[i] = 1.0f;
+    b->d_head = h->d_head;
+    if (h->d_head_window > h->d_head) m->hparams.d_head = h->d_head_window;
     if (m->layers && m->bindings && m->used && m->ones) return HEARTH_OK;
     return hth_fail_memory(b->err, n * sizeof *m->bindings, "the layers of a model");
 }
@@ -394,11 +396,39 @@ static bool has_dense(hth_binder *b, uint32_t i, const hth_expert_rule *rule)
            hth_bind_find_in_layer(b, i, "ffn_down.weight");
 }
 
+hearth_status hth_bind_layer(hth_binder *b, uint32_t i, const hth_layer_sizes *sizes)
+{
+    const hth_hparams *h = &b->model->hparams;
+    const hth_expert_rule *rule = &h->arch->experts;
+    hth_layer *l = &b->model->layers[i];
+    hearth_status st;
+    l->attn.n_head = sizes->n_head, l->attn.n_head_kv = sizes->n_head_kv;
+    l->ffn.d_ff = sizes->d_ff, l->attn.window = sizes->window, l->attn.rotates = sizes->rotates;
+    l->attn.chunk = sizes->chunk, l->attn.d_value = h->d_value;
+    bool routed =
+        sizes->has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
+    l->network = !routed                                       ? HTH_NETWORK_DENSE
+                 : rule->beside_dense && has_dense(b, i, rule) ? HTH_NETWORK_BOTH
+                                                               : HTH_NETWORK_EXPERTS;
+    if (l->network == HTH_NETWORK_EXPERTS) l->ffn.d_ff = 0;
+    l->attn.d_head = l->attn.window > 0 ? h->d_head_window : b->d_head;
+    if ((st = choose_cache(b, i)) != HEARTH_OK) return st;
+    l->beside = HTH_MIXER_NONE;
+    if (sizes->no_mixer) l->mixer = HTH_MIXER_NONE;
+    else if ((st = bind_mixer(b, i, sizes, l)) != HEARTH_OK) return st;
+    if (sizes->no_network) l->network = HTH_NETWORK_NONE;
+    else if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;
+    if (h->n_stream > 0 && (st = hth_bind_connections(b, i, l)) != HEARTH_OK) return st;
+    if ((st = bind_end_of_layer(b, i, l)) != HEARTH_OK) return st;
+    l->experts.limit = sizes->limit, l->experts.shared_limit = sizes->shared_limit;
+    return HEARTH_OK;
+}
+
 static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
 {
     hth_model *m = b->model;
     hearth_status st;
-    if ((st = allocate(b)) != HEARTH_OK) return st;
+    if ((st = hth_bind_allocate(b)) != HEARTH_OK) return st;
     if ((st = check_block_count(b)) != HEARTH_OK) return st;
     if ((st = decide_parallel(b)) != HEARTH_OK) return st;
     if ((st = bind_embedding(b)) != HEARTH_OK) return st;
@@ -409,31 +439,8 @@ static hearth_status bind_all(hth_binder *b, const hth_layer_sizes *sizes)
     if ((st = bind_positions(b)) != HEARTH_OK) return st;
     if ((st = bind_rope_factors(b)) != HEARTH_OK) return st;
     if ((st = bind_layer_embeddings(b)) != HEARTH_OK) return st;
-    uint32_t d_head = m->hparams.d_head; /* of layers without a window */
-    if (m->hparams.d_head_window > d_head) m->hparams.d_head = m->hparams.d_head_window;
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
-        hth_layer *l = &m->layers[i];
-        l->attn.n_head = sizes[i].n_head, l->attn.n_head_kv = sizes[i].n_head_kv;
-        l->ffn.d_ff = sizes[i].d_ff, l->attn.window = sizes[i].window, l->attn.rotates = sizes[i].rotates;
-        l->attn.chunk = sizes[i].chunk, l->attn.d_value = m->hparams.d_value;
-        const hth_expert_rule *rule = &m->hparams.arch->experts;
-        bool routed =
-            sizes[i].has_experts && (!rule->by_tensors || hth_bind_find_in_layer(b, i, "ffn_gate_inp.weight"));
-        l->network = !routed                                       ? HTH_NETWORK_DENSE
-                     : rule->beside_dense && has_dense(b, i, rule) ? HTH_NETWORK_BOTH
-                                                                   : HTH_NETWORK_EXPERTS;
-        if (l->network == HTH_NETWORK_EXPERTS) l->ffn.d_ff = 0;
-        l->attn.d_head = l->attn.window > 0 ? m->hparams.d_head_window : d_head;
-        if ((st = choose_cache(b, i)) != HEARTH_OK) return st;
-        l->beside = HTH_MIXER_NONE;
-        if (sizes[i].no_mixer) l->mixer = HTH_MIXER_NONE;
-        else if ((st = bind_mixer(b, i, &sizes[i], l)) != HEARTH_OK) return st;
-        if (sizes[i].no_network) l->network = HTH_NETWORK_NONE;
-        else if ((st = hth_bind_ffn(b, i, l)) != HEARTH_OK) return st;
-        if (m->hparams.n_stream > 0 && (st = hth_bind_connections(b, i, l)) != HEARTH_OK) return st;
-        if ((st = bind_end_of_layer(b, i, l)) != HEARTH_OK) return st;
-        l->experts.limit = sizes[i].limit, l->experts.shared_limit = sizes[i].shared_limit;
-    }
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++)
+        if ((st = hth_bind_layer(b, i, &sizes[i])) != HEARTH_OK) return st;
     if (m->hparams.n_stream > 0 && (st = hth_bind_output_connection(b)) != HEARTH_OK) return st;
     return bind_head(b);
 }

@@ -11,8 +11,14 @@ enum { HTH_BINDINGS_PER_LAYER = 48, HTH_BINDINGS_BESIDES = 12 };
 typedef struct hth_binder {
     hth_model *model;
     hearth_error *err;
+    uint32_t first_block; /* of the file: layer 0 */
+    uint32_t d_head;      /* of layers without a window */
     char name[64]; /* of the tensor that was last looked for, for messages */
 } hth_binder;
+
+/* bind.c: space for the layers and their bindings; all of a layer. */
+hearth_status hth_bind_allocate(hth_binder *b);
+hearth_status hth_bind_layer(hth_binder *b, uint32_t i_layer, const hth_layer_sizes *sizes);
 
 /* NULL: there is none. */
 const hth_gguf_tensor *hth_bind_find(hth_binder *b, const char *name);

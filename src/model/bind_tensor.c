@@ -13,7 +13,7 @@ const hth_gguf_tensor *hth_bind_find(hth_binder *b, const char *name)
 
 const hth_gguf_tensor *hth_bind_find_in_layer(hth_binder *b, uint32_t i_layer, const char *name)
 {
-    snprintf(b->name, sizeof b->name, "blk.%u.%s", i_layer, name);
+    snprintf(b->name, sizeof b->name, "blk.%u.%s", b->first_block + i_layer, name);
     return hth_gguf_find_tensor(b->model->file, b->name);
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "kernels/vector/math.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,17 @@ hearth_status hth_hparams_missing(hth_hparams_reader *r)
     char why[120];
     snprintf(why, sizeof why, "architecture %s", r->arch);
     return hth_gguf_missing(r->file, r->key, why, r->err);
+}
+
+void hth_hparams_warn(const hth_hparams_reader *r, const char *format, ...)
+{
+    char text[400];
+    va_list list;
+    if (r->of_mtp) return;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    hth_log(HEARTH_LOG_WARN, "%s", text);
 }
 
 hearth_status hth_hparams_size(hth_hparams_reader *r, const char *name, uint64_t min, uint64_t max,
@@ -266,7 +278,7 @@ static hearth_status read_window_pattern(hth_hparams_reader *r, const hth_hparam
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < n_layer; i++) {
         bool sees_all = period > 0 && i % period == (h->arch->swa.dense_first ? 0 : period - 1);
-        sizes[i].window = sees_all ? 0 : size;
+        sizes[i].window = sees_all || (r->of_mtp && i + 1 == n_layer) ? 0 : size;
     }
     return HEARTH_OK;
 }
@@ -354,7 +366,7 @@ static hearth_status read_epsilon(hth_hparams_reader *r, hth_hparams *h)
     if (st != HEARTH_OK) return st;
     if (!found && eps == 0.0 && !bare) return hth_hparams_missing(r);
     if ((eps == 0.0 && !bare) || eps > LARGE_EPSILON)
-        hth_log(HEARTH_LOG_WARN, "%s: %s is %g", hth_gguf_path(r->file), r->key, eps);
+        hth_hparams_warn(r, "%s: %s is %g", hth_gguf_path(r->file), r->key, eps);
     h->norm_eps = (float)eps;
     return HEARTH_OK;
 }
@@ -440,8 +452,9 @@ static hearth_status read_indexer(hth_hparams_reader *r, hth_hparams *h)
     uint64_t n = (uint64_t)n_block * (size > 0 ? size : 1);
     h->n_position = n < HTH_MAX_CONTEXT ? (uint32_t)n : HTH_MAX_CONTEXT;
     if (st != HEARTH_OK || h->n_ctx_train <= h->n_position) return st;
-    hth_log(HEARTH_LOG_WARN, "%s: %s limits contexts to %u positions: choosing keys in longer ones is not supported",
-            hth_gguf_path(r->file), r->key, h->n_position);
+    hth_hparams_warn(r,
+                     "%s: %s limits contexts to %u positions: choosing keys in longer ones is not supported",
+                     hth_gguf_path(r->file), r->key, h->n_position);
     h->n_ctx_train = h->n_position;
     return HEARTH_OK;
 }
@@ -529,8 +542,8 @@ static hearth_status read_context(hth_hparams_reader *r, hth_hparams *h)
     if (st != HEARTH_OK) return st;
     if (!found) return hth_hparams_missing(r);
     if (n > HTH_MAX_CONTEXT)
-        hth_log(HEARTH_LOG_WARN, "%s: %s is %llu; %d is taken", hth_gguf_path(r->file), r->key,
-                (unsigned long long)n, HTH_MAX_CONTEXT);
+        hth_hparams_warn(r, "%s: %s is %llu; %d is taken", hth_gguf_path(r->file), r->key,
+                         (unsigned long long)n, HTH_MAX_CONTEXT);
     h->n_ctx_train = n > HTH_MAX_CONTEXT ? HTH_MAX_CONTEXT : (uint32_t)n;
     return HEARTH_OK;
 }
@@ -545,8 +558,8 @@ static hearth_status override_activation(hth_hparams_reader *r, hth_hparams *h, 
         return hth_fail(r->err, HEARTH_ERROR_ARGUMENT,
                         "activation '%s' is not known; known: " HTH_ACTIVATION_NAMES, name);
     if (activation != h->activation)
-        hth_log(HEARTH_LOG_WARN, "%s: activation %s in place of %s, as asked for", hth_gguf_path(r->file),
-                name, by_file);
+        hth_hparams_warn(r, "%s: activation %s in place of %s, as asked for", hth_gguf_path(r->file), name,
+                         by_file);
     h->other_activation = activation != h->activation;
     h->activation = activation;
     return HEARTH_OK;
@@ -558,9 +571,39 @@ static hearth_status read_blocks(hth_hparams_reader *r, hth_hparams *h)
     uint32_t n_more = 0;
     hearth_status st = hth_hparams_size(r, "block_count", 1, HTH_MAX_LAYER, &h->n_block);
     if (st == HEARTH_OK) st = hth_hparams_count(r, "nextn_predict_layers", h->n_block - 1, &n_more);
-    h->n_layer = h->n_block - n_more;
+    h->n_layer = h->n_block - n_more + (r->of_mtp && n_more > 0);
     r->n_block = h->n_block;
     return st;
+}
+
+static hearth_status read_all(hth_hparams_reader *r, hth_arena *arena, hth_hparams *h,
+                              hth_layer_sizes **per_layer)
+{
+    *h = (hth_hparams){0};
+    hearth_status st;
+    if ((st = find_arch(r, h)) != HEARTH_OK) return st;
+    if ((st = read_blocks(r, h)) != HEARTH_OK) return st;
+    if ((st = read_context(r, h)) != HEARTH_OK) return st;
+    if ((st = hth_hparams_size(r, "embedding_length", 1, HTH_MAX_D_MODEL, &h->d_model)) != HEARTH_OK)
+        return st;
+    if ((st = read_layer_sizes(r, arena, h, per_layer)) != HEARTH_OK) return st;
+    if ((st = hth_hparams_read_recurrent(r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = hth_hparams_read_experts(r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = hth_hparams_place_experts(r, h, *per_layer)) != HEARTH_OK) return st;
+    st = h->arch->latent ? hth_hparams_read_latent(r, h) : read_head_size(r, h);
+    if (st == HEARTH_OK && h->arch->compressed) st = hth_hparams_read_compressed(r, h, *per_layer);
+    if (st != HEARTH_OK) return st;
+    if ((st = read_windows(r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = read_caps(r, h)) != HEARTH_OK) return st;
+    if ((st = read_epsilon(r, h)) != HEARTH_OK) return st;
+    if ((st = hth_hparams_read_rope(r, h)) != HEARTH_OK) return st;
+    place_rotation(h, *per_layer);
+    if ((st = read_rope_pattern(r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = read_scales(r, h)) != HEARTH_OK) return st;
+    if ((st = read_attention(r, h)) != HEARTH_OK) return st;
+    if ((st = read_layer_keys(r, h)) != HEARTH_OK) return st;
+    if ((st = refuse_keys(r, h)) != HEARTH_OK) return st;
+    return read_activation(r, h);
 }
 
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides,
@@ -568,30 +611,21 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
                                      hearth_error *err)
 {
     hth_hparams_reader r = {.file = file, .err = err};
-    *h = (hth_hparams){0};
-    hearth_status st;
-    if ((st = find_arch(&r, h)) != HEARTH_OK) return st;
-    if ((st = read_blocks(&r, h)) != HEARTH_OK) return st;
-    if ((st = read_context(&r, h)) != HEARTH_OK) return st;
-    if ((st = hth_hparams_size(&r, "embedding_length", 1, HTH_MAX_D_MODEL, &h->d_model)) != HEARTH_OK)
-        return st;
-    if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;
-    if ((st = hth_hparams_read_recurrent(&r, h, *per_layer)) != HEARTH_OK) return st;
-    if ((st = hth_hparams_read_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
-    if ((st = hth_hparams_place_experts(&r, h, *per_layer)) != HEARTH_OK) return st;
-    st = h->arch->latent ? hth_hparams_read_latent(&r, h) : read_head_size(&r, h);
-    if (st == HEARTH_OK && h->arch->compressed) st = hth_hparams_read_compressed(&r, h, *per_layer);
+    hearth_status st = read_all(&r, arena, h, per_layer);
+    return st == HEARTH_OK ? override_activation(&r, h, overrides->activation) : st;
+}
+
+hearth_status hth_model_read_mtp_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *h,
+                                         hth_layer_sizes **size, hearth_error *err)
+{
+    hth_hparams_reader r = {.file = file, .of_mtp = true, .err = err};
+    hearth_status st = read_all(&r, arena, h, size);
     if (st != HEARTH_OK) return st;
-    if ((st = read_windows(&r, h, *per_layer)) != HEARTH_OK) return st;
-    if ((st = read_caps(&r, h)) != HEARTH_OK) return st;
-    if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
-    if ((st = hth_hparams_read_rope(&r, h)) != HEARTH_OK) return st;
-    place_rotation(h, *per_layer);
-    if ((st = read_rope_pattern(&r, h, *per_layer)) != HEARTH_OK) return st;
-    if ((st = read_scales(&r, h)) != HEARTH_OK) return st;
-    if ((st = read_attention(&r, h)) != HEARTH_OK) return st;
-    if ((st = read_layer_keys(&r, h)) != HEARTH_OK) return st;
-    if ((st = refuse_keys(&r, h)) != HEARTH_OK) return st;
-    if ((st = read_activation(&r, h)) != HEARTH_OK) return st;
-    return override_activation(&r, h, overrides->activation);
+    hth_layer_sizes *s = *size += h->n_layer - 1;
+    s->rotates = h->rope.n_rot > 0;
+    h->n_head = s->n_head, h->d_ff = s->d_ff;
+    h->n_layer = h->n_layer_kv = 1;
+    h->experts.n_leading = 0;
+    h->recurrent = (hth_recurrent_sizes){0};
+    return HEARTH_OK;
 }

@@ -26,10 +26,10 @@ static hearth_status read_score(hth_hparams_reader *r, const hth_expert_rule *ru
     e->score = rule->reads_score && stated > 0 ? (hth_router_score)stated : rule->score;
     if (n_expert == 0) return HEARTH_OK;
     if (!found && rule->routes_layer_input)
-        hth_log(HEARTH_LOG_WARN, "%s: %s is missing: %s is taken", path, key, score_names[rule->score]);
+        hth_hparams_warn(r, "%s: %s is missing: %s is taken", path, key, score_names[rule->score]);
     if (stated > 0 && stated != e->score)
-        hth_log(HEARTH_LOG_WARN, "%s: %s is %llu (%s), but architecture %s always takes %s", path, key,
-                (unsigned long long)stated, score_names[stated], r->arch, score_names[rule->score]);
+        hth_hparams_warn(r, "%s: %s is %llu (%s), but architecture %s always takes %s", path, key,
+                         (unsigned long long)stated, score_names[stated], r->arch, score_names[rule->score]);
     return HEARTH_OK;
 }
 
@@ -57,8 +57,9 @@ static hearth_status read_groups(hth_hparams_reader *r, hth_expert_sizes *e)
     if (e->n_group <= 1) {
         e->n_group = 1;
         if (n_used > 1)
-            hth_log(HEARTH_LOG_WARN, "%s: %s is %u, but there are no groups (%s.expert_group_count): it is ignored",
-                    hth_gguf_path(r->file), r->key, n_used, r->arch);
+            hth_hparams_warn(r,
+                             "%s: %s is %u, but there are no groups (%s.expert_group_count): it is ignored",
+                             hth_gguf_path(r->file), r->key, n_used, r->arch);
         return HEARTH_OK;
     }
     e->n_group_used = 0; /* required */

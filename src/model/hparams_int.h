@@ -17,6 +17,7 @@ typedef struct hth_hparams_reader {
     const hth_gguf *file;
     const char *arch;
     uint32_t n_block; /* as hth_hparams: arrays by layer may have an entry for each */
+    bool of_mtp;      /* the block behind the layers is read; warnings were given when these were */
     char key[160];    /* the last one that was read, for messages */
     hearth_error *err;
 } hth_hparams_reader;
@@ -25,6 +26,9 @@ typedef struct hth_hparams_reader {
 const char *hth_hparams_key(hth_hparams_reader *r, const char *name);
 /* FORMAT: the last key is missing. */
 hearth_status hth_hparams_missing(hth_hparams_reader *r);
+/* A line of the log. */
+void hth_hparams_warn(const hth_hparams_reader *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* An integer key, which is required if *value is 0 on entry. */
 hearth_status hth_hparams_size(hth_hparams_reader *r, const char *name, uint64_t min, uint64_t max,
                                uint32_t *value);

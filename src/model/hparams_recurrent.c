@@ -110,7 +110,7 @@ hearth_status hth_hparams_read_recurrent(hth_hparams_reader *r, hth_hparams *h, 
     const hth_recurrent_rule *rule = &h->arch->recurrent;
     hearth_status st = HEARTH_OK;
     bool any = false;
-    if (rule->mixer == HTH_MIXER_ATTENTION) return HEARTH_OK;
+    if (rule->mixer == HTH_MIXER_ATTENTION || r->of_mtp) return HEARTH_OK;
     if (!rule->without_kv_heads && !rule->all && !rule->beside) st = read_pattern(r, h, sizes);
     if (st != HEARTH_OK) return st;
     h->n_head = h->n_head_kv = 0;

@@ -77,7 +77,7 @@ typedef struct hth_expert_sizes {
 typedef struct hth_hparams {
     const hth_arch *arch;
     uint32_t n_layer, d_model, n_vocab;
-    uint32_t n_block; /* in the file: the layers, then those that predict further tokens, which are not used */
+    uint32_t n_block; /* in the file: the layers, then those that predict further tokens (hth_mtp_input) */
     uint32_t n_ctx_train;
     uint32_t n_position; /* limit of the context: learned positions, or as many keys as an indexer keeps; 0: none */
     /* The largest values over the layers, which may differ. */
@@ -444,6 +444,14 @@ static inline hth_transposed_down *hth_layer_transposed_down(hth_layer *l)
     return hth_ffn_is_transposed(&l->ffn) ? &l->ffn.down_t : &l->experts.down_t;
 }
 
+/* The input of a block that predicts a token further (multi-token prediction; DeepSeek-AI 2024, DeepSeek-V3):
+ * proj [norm(e), norm(h)], where e is the embedding of the next token, and h the normed output of the last layer
+ * for this one, or, where the next token is itself a guess, the block's own. */
+typedef struct hth_mtp_input {
+    hth_norm embedding_norm, hidden_norm; /* [d_model] */
+    hth_matrix proj;                      /* d_model rows of 2 * d_model; n_row 0: the model is no such block */
+} hth_mtp_input;
+
 /* One tensor, or some rows of it, and the destination of its weights: exactly one of matrix and vector. */
 typedef struct hth_binding {
     const hth_gguf *file; /* the model's file, or a sidecar */
@@ -465,6 +473,7 @@ typedef struct hth_model {
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
     hth_norm embedding_norm;  /* of the embeddings, or absent */
+    hth_mtp_input mtp;
     hth_matrix layer_embd; /* n_vocab rows of n_layer * d_layer_embd, or absent: embeddings for each layer */
     hth_matrix layer_proj;    /* n_layer * d_layer_embd rows of d_model: its product with the embedding is added to them */
     const float *layer_proj_norm; /* [d_layer_embd] of that product */
@@ -502,6 +511,12 @@ typedef struct hth_model_overrides {
 hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *overrides, hth_model **out,
                              hearth_error *err);
 void hth_model_close(hth_model *model);
+
+/* Whether the file has a block behind the layers that predicts a token further, of a form that is supported. */
+bool hth_model_has_mtp(const hth_model *model);
+/* The first such block as a model of one layer. It reads the matrices of `of` where it has none of its own, which
+ * must be loaded and outlive it. */
+hearth_status hth_model_open_mtp(const hth_model *of, hth_model **out, hearth_error *err);
 
 /* hearth.pack.version of files written by hearth pack. */
 enum { HTH_PACK_VERSION = 1 };
@@ -569,5 +584,9 @@ typedef struct hth_layer_sizes {
 } hth_layer_sizes;
 hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,
                                      hth_hparams *hparams, hth_layer_sizes **per_layer, hearth_error *err);
+/* The same of the first block behind the layers, which is then the only layer: attention that rotates, and a
+ * network. */
+hearth_status hth_model_read_mtp_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *hparams,
+                                         hth_layer_sizes **size, hearth_error *err);
 
 #endif

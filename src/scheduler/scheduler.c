@@ -123,7 +123,8 @@ hearth_status hearth_scheduler_open(const hearth_model *model, const hearth_sche
     /* A limit of memory has room for the sessions before it has some for drafts. */
     const uint64_t sessions =
         s->options.n_running * ((uint64_t)model->model->hparams.n_vocab * sizeof(float) +
-                                (uint64_t)s->options.n_ctx * 2 * sizeof(int32_t));
+                                (uint64_t)s->options.n_ctx * 2 * sizeof(int32_t) +
+                                HTH_N_STATE_COPY * (uint64_t)hth_sequence_state_size(model->model));
     bool has_room =
         st == HEARTH_OK && hth_engine_take_memory(hth_engine_mutable(model), sessions, NULL) == HEARTH_OK;
     if (st == HEARTH_OK &&
@@ -610,13 +611,13 @@ static bool is_planned(const hearth_scheduler *s)
 static hearth_status run_step(hearth_scheduler *s, step_size *size, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    size_t n_row = 0, n_vocab = s->model->model->hparams.n_vocab;
+    uint32_t n_row = 0;
     for (request *r = s->running; r && st == HEARTH_OK; r = r->next) {
         uint32_t n_left_now = n_left(r), at = hearth_session_position(r->session);
         if (r->n_part == 0) continue;
         st = hth_batch_add(s->batch, r->session, r->tokens + at, r->n_part, r->n_part == n_left_now, err);
         if (st == HEARTH_OK && r->place)
-            hth_batch_add_draft(s->batch, r->place->draft, r->place->n, s->drafter->rows + n_row * n_vocab);
+            hth_batch_add_draft(s->batch, r->place->draft, r->place->n, s->drafter, n_row);
         if (r->place) n_row += r->place->n;
         if (at < r->n_prompt) size->n_prompt += r->n_part;
         else if (n_left_now > 1) size->n_other += r->n_part;

@@ -165,3 +165,11 @@ TEST(an_interrupted_synthesis_leaves_nothing)
     CHECK(f == NULL);
     if (f) fclose(f);
 }
+
+TEST(blocks_that_predict_further_belong_to_some_architectures)
+{
+    uint64_t size;
+    const hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("Q4_0"), .mtp = true};
+    CHECK_FAILS(hth_synth(test_scratch("mtp.gguf"), &o, &size, err), HEARTH_ERROR_ARGUMENT,
+                "no block of llama predicts");
+}

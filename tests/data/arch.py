@@ -830,6 +830,92 @@ def recipes():
     return found
 
 
+def further(m, between, own=(), **options):
+    """Adds a block that predicts a token further to a complete model. own: "norm", "head", "table", in place of those of the
+    model; options: of network()"""
+    p, e = f"blk.{m.n_layer}.", m.d_model
+    for name in ("nextn.enorm", "nextn.hnorm", "attn_norm"):
+        m.gain(p + name, e)
+    m.matrix(p + "nextn.eh_proj", 2 * e, e, m.size / np.sqrt(2 * e))
+    for name, tensor in (("table", "embed_tokens"), ("head", "shared_head_head")):
+        if name in own:
+            m.matrix(p + "nextn." + tensor, e, vocabulary.N_VOCAB, 3.2 / np.sqrt(e))
+    if "norm" in own:
+        m.gain(p + "nextn.shared_head_norm", e)
+    m.key("block_count", m.n_layer + 1)
+    m.key("nextn_predict_layers", 1)
+    recurrent, mixed = options.get("recurrent"), options.get("experts")
+    if not (recurrent and recurrent(m, p, m.n_layer)):
+        m.attention(p, options.get("qkv_bias", False), q_gate=options.get("q_gate", False))
+        if options.get("qk_norm"):
+            m.qk_norm(p, options["qk_norm"])
+    m.gain(p + between, e)
+    if not (mixed and mixture(m, p, m.n_layer, **mixed)):
+        m.ffn(p)
+
+
+N_GUESS = 3
+
+
+def mtp_recipes():
+    """The models of golden/mtp: name -> a function that makes one. Their block's router is decided enough."""
+    few = dict(d_model=48, n_head=3, tied=True, expert_count=8, expert_used_count=3)
+    low = dict(d_model=48, n_head=3, n_kv=1, d_ff=48, n_ids=64)
+
+    def glm4moe():
+        m = Maker("glm4moe-mtp", "glm4moe", 415, n_kv=1, d_ff=48, d_rot=8, n_layer=3, leading_dense_block_count=1,
+                  expert_shared_count=1, expert_weights_norm=True, expert_feed_forward_length=16, expert_gating_func=2,
+                  expert_weights_scale=1.5, **few)
+        mixed = dict(n=8, d_ff=16, shared=16, leading=1, select_bias=0.3, router=1.5)
+        experts(m, **mixed, qkv_bias=True, between=("post_attention_norm",))
+        further(m, "post_attention_norm", qkv_bias=True, experts=mixed)
+        return m
+
+    def qwen35():
+        layers = [True, True, True, False]
+        m = Maker("qwen35-mtp", "qwen35", 430, n_layer=4, d_head=16, d_rot=8, rope__dimension_sections=[2, 1, 1, 0],
+                  ssm__conv_kernel=4, ssm__state_size=16, ssm__group_count=2, ssm__time_step_rank=4, ssm__inner_size=64,
+                  base=1000000.0, eps=0.005, tokenizer="bpe", pre="qwen2", bos=False, **low)
+        hybrid(m, layers)
+        further(m, "post_attention_norm", ("norm", "head", "table"), q_gate=True, qk_norm="head")
+        return m
+
+    def deepseek2():
+        m = Maker("deepseek2-mtp", "deepseek2", 440, n_layer=2, d_rot=8, expert_gating_func=2, expert_weights_norm=True,
+                  expert_weights_scale=2.5, expert_count=8, expert_used_count=3, expert_feed_forward_length=16,
+                  expert_shared_count=1, leading_dense_block_count=1, rope__scaling__yarn_log_multiplier=0.07,
+                  rope__scaling__type="yarn", rope__scaling__factor=4.0, rope__scaling__original_context_length=128, **low)
+        mixed = dict(n=8, d_ff=16, shared=16, leading=1, router=1.5, select_bias=0.3)
+        latent(m, 20, experts=mixed)
+
+        def mixer(m, p, i):
+            m.latent_attention(p, 20, 24, 12, 8, 10)
+            return True
+        further(m, "ffn_norm", ("norm",), recurrent=mixer, experts=mixed)
+        return m
+
+    return {"glm4moe": glm4moe, "qwen35": qwen35, "deepseek2": deepseek2}
+
+
+def make_mtp(folder):
+    """NAME.f32: logits of the block, for the rows of the ids and the ids behind them, then for N_GUESS of its own rows and
+    the first ids."""
+    for name, recipe in mtp_recipes().items():
+        m = recipe()
+        ids, _ = m.settled_ids()
+        model = Model(m.file)
+        model.forward(ids)
+        rows, tokens, margins = model.rows[:-1], ids[1:], []
+        for guess in ids[:N_GUESS] + [None]:
+            logits = model.further(tokens, rows)
+            margins += [x.min() for x in model.margins]
+            tokens, rows = tokens + [guess], np.concatenate([rows, model.rows[-1:]])
+        assert min(margins, default=1) > 1e-3, (name, min(margins))
+        folder.write("golden/mtp/" + name + ".gguf", m.file.to_bytes())
+        folder.write_ids("golden/mtp/" + name + ".ids", ids)
+        folder.write_floats("golden/mtp/" + name + ".f32", logits)
+
+
 # Not made here: experts of 4 bits (quant.py).
 LEFT_OUT = ("mixtral-MXFP4", "gpt-oss-MXFP4", "smallthinker-downt-Q4_0")
 
@@ -844,3 +930,4 @@ def make(folder):
         folder.write("golden/arch/" + name + ".gguf", m.file.to_bytes())
         folder.write_ids("golden/arch/" + name + ".ids", ids)
         folder.write_floats("golden/arch/" + name + ".f32", logits)
+    make_mtp(folder)

@@ -364,13 +364,15 @@ class Model:
     def read_shape(self):
         key = self.key
         powerinfer = self.file.magic == b"PWRI"
-        self.n_layer, self.n_embd, self.n_head = key("block_count"), key("embedding_length"), key("attention.head_count")
+        self.n_further = key("nextn_predict_layers", 0)  # blocks behind the layers
+        self.n_layer, self.n_embd, self.n_head = key("block_count") - self.n_further, key("embedding_length"), key("attention.head_count")
         self.n_kv = key("attention.head_count_kv", self.n_head)
-        self.recurrent = [False] * self.n_layer
+        self.recurrent = [False] * (self.n_layer + self.n_further)
         self.has_mixer, self.has_network = [True] * self.n_layer, [True] * self.n_layer
         if self.row.recurrent == "delta":
             step = key("full_attention_interval", 4)
             self.recurrent = key("attention.recurrent_layers", [i % step != step - 1 for i in range(self.n_layer)])
+            self.recurrent = self.recurrent[:self.n_layer] + [False] * self.n_further
         if self.row.recurrent in ("convolution", "kda"):
             self.recurrent, self.n_kv = [n == 0 for n in self.n_kv], max(self.n_kv)
         if self.row.recurrent == "states":
@@ -445,7 +447,8 @@ class Model:
         any_near = any(self.windows)
         leading = self.key("leading_dense_block_count", 0) if self.row.leading_rotate else 0
         self.rotates = [self.rope is not None and (i < leading or self.row.rotates(i, self.windows[i] > 0, any_near))
-                        for i in layers]
+                        for i in layers] + [self.rope is not None] * self.n_further
+        self.windows += [0] * self.n_further  # of the models that are tested
 
     def note(self, name, x, i_slice=0, n_slice=1):
         """x [tokens, columns] are inputs of a matrix, or of one of several in a tensor."""
@@ -816,9 +819,10 @@ class Model:
             out = self.dense_ffn(x, p, live=live)
         return row.residual(self) * (self.norm(out, p + row.post_norms[1]) if row.post_norms else out)
 
-    def head(self, h):
-        h = self.norm(h, self.row.output_norm)
-        name = "output" if self.has("output.weight") else "token_embd"
+    def head(self, h, norm=None, name=None):
+        """norm, name: of the norm and the matrix, if they are not the usual ones"""
+        h = self.rows = self.norm(h, norm or self.row.output_norm)
+        name = name or ("output" if self.has("output.weight") else "token_embd")
         self.note(name, h)
         z = h @ self.get(name + ".weight").T
         if self.has("output.bias"):
@@ -856,3 +860,17 @@ class Model:
                 scale = self.get(f"blk.{i}.layer_output_scale.weight")
                 h = h + scale * embedded if self.row.adds_embedding else h * scale
         return self.head(h)
+
+    def further(self, ids, rows):
+        """The block behind the layers, which predicts a token further. ids: the tokens behind those to which the rows
+        [tokens, n_embd] belong; rows: self.rows of the layers, or of this -> logits"""
+        p = f"blk.{self.n_layer}."
+
+        def own(name, usual):
+            return p + "nextn." + name if self.has(f"{p}nextn.{name}.weight") else usual
+        self.margins, self.ids = [], np.asarray(ids)
+        e = self.get(own("embed_tokens", "token_embd") + ".weight")[self.ids]
+        h = self.linear(np.concatenate([self.norm(e, p + "nextn.enorm"), self.norm(rows, p + "nextn.hnorm")], axis=1),
+                        p + "nextn.eh_proj")
+        x, rest, _ = self.before_ffn(h, self.n_layer)
+        return self.head(rest + self.ffn(x, self.n_layer, h), own("shared_head_norm", None), own("shared_head_head", None))

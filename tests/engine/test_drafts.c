@@ -36,7 +36,7 @@ static void compare(fixture *f)
 /* Two sessions of a model that is open. */
 static void open_sessions(fixture *f, hearth_session_options o)
 {
-    const hearth_draft_options drafts = {6, NULL};
+    const hearth_draft_options drafts = {.n_draft = 6};
     int32_t prompt[N_PROMPT];
     hearth_model_info info;
     o.n_ctx = N_CTX, o.n_batch = 64, o.n_thread = 1;
@@ -54,8 +54,10 @@ static void open_sessions(fixture *f, hearth_session_options o)
 static void open_fixture(fixture *f, const char *architecture, hearth_session_options o)
 {
     tiny_model m;
+    bool has_mtp = architecture && architecture[0] == '+'; /* a block that predicts further */
     tiny_begin(&m);
-    if (architecture) tiny_become(&m, architecture);
+    if (architecture) tiny_become(&m, architecture + has_mtp);
+    if (has_mtp) tiny_add_mtp(&m);
     f->file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(f->file.data, f->file.n, "tiny", NULL, &f->model, err));
@@ -81,8 +83,9 @@ static void go_on(fixture *f, int n)
 
 TEST(each_token_has_the_logits_that_it_has_without_drafts)
 {
-    static const char *const kinds[] = {NULL, "gemma2", "qwen2moe", "deepseek2"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const kinds[] = {NULL,   "gemma2", "qwen2moe",  "deepseek2",  "qwen35",   "mamba2",
+                                        "lfm2", "plamo2", "deepseek4", "+deepseek2", "+glm4moe", "+qwen35"};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         fixture f;
         hearth_error why;
         open_fixture(&f, kinds[k], (hearth_session_options){0});
@@ -96,11 +99,11 @@ TEST(each_token_has_the_logits_that_it_has_without_drafts)
 }
 
 /* At each number of tokens, so that all numbers of tokens are ahead. */
-TEST(a_session_that_is_ahead_is_copied_saved_shortened_and_continued)
+static void use_in_every_way(const char *architecture)
 {
     const char *paths[2] = {test_scratch("plain"), test_scratch("drafted")};
     fixture f;
-    open_fixture(&f, NULL, (hearth_session_options){0});
+    open_fixture(&f, architecture, (hearth_session_options){0});
     for (int i = 0; i < 20; i++) {
         size_t n[2];
         go_on(&f, 1 + i % 3);
@@ -111,7 +114,7 @@ TEST(a_session_that_is_ahead_is_copied_saved_shortened_and_continued)
         if (i % 4 == 0) { /* the copy goes on in place of the original */
             hearth_session_close(f.drafted);
             f.drafted = copy, copy = NULL;
-            CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){5, NULL}, NULL, err));
+            CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = 5}, NULL, err));
         }
         hearth_session_close(copy);
         go_on(&f, 1);
@@ -143,11 +146,18 @@ TEST(a_session_that_is_ahead_is_copied_saved_shortened_and_continued)
     close_fixture(&f);
 }
 
-TEST(a_batch_takes_a_session_that_is_ahead)
+TEST(a_session_that_is_ahead_is_copied_saved_shortened_and_continued)
+{
+    static const char *const kinds[] = {NULL,        "qwen35",     "jamba",    "falcon-h1",
+                                        "deepseek4", "+deepseek2", "+glm4moe", "+qwen35"};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) use_in_every_way(kinds[k]);
+}
+
+static void step_in_a_batch(const char *architecture)
 {
     fixture f;
     hearth_batch *batch = NULL;
-    open_fixture(&f, NULL, (hearth_session_options){0});
+    open_fixture(&f, architecture, (hearth_session_options){0});
     CHECK_OK(hearth_batch_open(f.model, 8, 1, &batch, err));
     for (int i = 0; i < 9; i++) {
         go_on(&f, 3);
@@ -158,6 +168,12 @@ TEST(a_batch_takes_a_session_that_is_ahead)
     }
     hearth_batch_close(batch);
     close_fixture(&f);
+}
+
+TEST(a_batch_takes_a_session_that_is_ahead)
+{
+    step_in_a_batch(NULL);
+    step_in_a_batch("+glm4moe");
 }
 
 /* Quantised weights have the CPU's bits on a device, others not. */
@@ -187,24 +203,17 @@ TEST(a_device_with_the_cpus_bits_has_drafts)
 
 TEST(sessions_that_cannot_go_back_have_no_drafts)
 {
-    static const struct {
-        const char *architecture, *why;
-        hearth_session_options o;
-    } cases[] = {{"qwen35", "layers with a state", {0}},
-                 {"gemma2", "behind the window", {.release_window = true}}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fixture f;
-        test_log_start();
-        open_fixture(&f, cases[i].architecture, cases[i].o);
-        CHECK_INT(test_n_warning(cases[i].why), 1);
-        go_on(&f, 30);
-        CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
-        CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){HEARTH_DRAFT_AUTO, NULL}, NULL,
-                                           err));
-        CHECK_INT(test_n_warning("no drafts"), 1); /* by itself it says nothing */
-        test_log_stop();
-        close_fixture(&f);
-    }
+    fixture f;
+    test_log_start();
+    open_fixture(&f, "gemma2", (hearth_session_options){.release_window = true});
+    CHECK_INT(test_n_warning("behind the window"), 1);
+    go_on(&f, 30);
+    CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
+    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = HEARTH_DRAFT_AUTO}, NULL,
+                                       err));
+    CHECK_INT(test_n_warning("no drafts"), 1); /* by itself it says nothing */
+    test_log_stop();
+    close_fixture(&f);
 }
 
 TEST(drafts_can_be_changed_and_ended)
@@ -216,16 +225,17 @@ TEST(drafts_can_be_changed_and_ended)
     open_fixture(&f, NULL, (hearth_session_options){0});
     CHECK_OK(hearth_sampler_open(f.model, NULL, &sampler, err));
     go_on(&f, 10);
-    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){4, f.model}, sampler, err));
+    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = 4, .model = f.model},
+                                       sampler, err));
     go_on(&f, 10);
     uint64_t n = hearth_session_get_draft_stats(f.drafted).n_drafted;
     CHECK_OK(hearth_session_use_drafts(f.drafted, NULL, NULL, err)); /* as many as are worth it */
     hearth_sampler_close(sampler);
     go_on(&f, 10);
     CHECK(n > 0 && hearth_session_get_draft_stats(f.drafted).n_drafted >= n);
-    CHECK_INT(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){16, NULL}, NULL, &why),
+    CHECK_INT(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = 16}, NULL, &why),
               HEARTH_ERROR_ARGUMENT);
-    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){0, NULL}, NULL, err));
+    CHECK_OK(hearth_session_use_drafts(f.drafted, &(hearth_draft_options){.n_draft = 0}, NULL, err));
     go_on(&f, 10);
     CHECK_INT(hearth_session_get_draft_stats(f.drafted).n_drafted, 0);
     const hearth_session_options o = {.n_ctx = 64, .n_batch = 0};

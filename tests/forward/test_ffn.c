@@ -46,7 +46,8 @@ static void run_step(bench_model *b)
 {
     hth_batch_token tokens[N_TOK];
     for (uint32_t i = 0; i < N_TOK; i++)
-        tokens[i] = (hth_batch_token){&b->seq, (int32_t)(i * 97 + 3), i, i + 1 == N_TOK};
+        tokens[i] = (hth_batch_token){
+            .seq = &b->seq, .token = (int32_t)(i * 97 + 3), .position = i, .want_logits = i + 1 == N_TOK};
     hth_sequence_prepare(&b->seq, N_TOK);
     CHECK_OK(hth_step_run(b->step, tokens, N_TOK, take, b, err));
 }

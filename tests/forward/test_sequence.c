@@ -370,6 +370,107 @@ TEST(a_state_returns_only_to_checkpoints)
     close_pool(&f);
 }
 
+/* A step of a token and a draft. The state counts tokens; `kept` gets those before each token of the draft. */
+static void step_ahead(hth_sequence *s, uint32_t n_draft, uint8_t *kept)
+{
+    hth_state state = state_of(s);
+    size_t size = s->states[HTH_STATE_STEP].size;
+    hth_sequence_prepare(s, 1 + n_draft);
+    for (uint32_t i = 0; i <= n_draft; i++)
+        memset(i < n_draft ? kept + i * size : state.next, value_of(s) + 1 + (int)i, STATE_SIZE);
+    hth_sequence_commit(s, 1 + n_draft);
+    hth_sequence_set_ahead(s, n_draft, kept);
+}
+
+enum { N_DRAFT = 6 };
+
+TEST(a_state_returns_to_any_token_of_a_draft)
+{
+    fixture f;
+    open_pool(&f, NULL, true);
+    hth_sequence s = open_sequence(&f, false), copy;
+    uint8_t *kept = calloc(N_DRAFT, 64);
+    CHECK_INT(s.states[HTH_STATE_STEP].size, 64);
+    step(&s, 1, 1);
+    for (uint32_t n = 1; n < 60; n += 3) { /* from n on; some pass the end of a chunk */
+        step_ahead(&s, N_DRAFT, kept);
+        CHECK_INT(hth_sequence_reachable(&s, n), 0); /* that of the step's own token */
+        for (uint32_t to = n + 1; to <= n + 1 + N_DRAFT; to++) {
+            const bool ends_chunk = (n + 1 + N_DRAFT) / HTH_CHUNK != to / HTH_CHUNK;
+            CHECK_INT(hth_sequence_reachable(&s, to), to);
+            CHECK_OK(hth_sequence_fork(&s, &copy, err));
+            const void *chunks[] = {copy.states[HTH_STATE_CHUNK].now, copy.states[HTH_STATE_CHUNK].next};
+            hth_sequence_truncate(&copy, to);
+            CHECK_INT(copy.n_tok, to);
+            CHECK_INT(value_of(&copy), to);
+            CHECK(copy.states[HTH_STATE_CHUNK].now == chunks[ends_chunk]);
+            CHECK_INT(hth_sequence_reachable(&copy, to - 1), 0); /* the draft's states are gone */
+            step(&copy, 1, 1);
+            CHECK_INT(value_of(&copy), to + 1);
+            hth_sequence_close(&copy);
+        }
+        hth_sequence_truncate(&s, n + 3);
+        memset(kept, 99, N_DRAFT * 64);
+    }
+    step_ahead(&s, N_DRAFT, kept);
+    hth_sequence_set_ahead(&s, 0, NULL); /* all of it was right */
+    CHECK_INT(hth_sequence_reachable(&s, s.n_tok - 1), 0);
+    hth_sequence_close(&s);
+    free(kept);
+    close_pool(&f);
+}
+
+/* A copy of a sequence that is ahead has the tokens of a chunk that the draft has ended. */
+TEST(the_copy_of_a_chunk_that_a_draft_ends_is_copied_too)
+{
+    fixture f;
+    open_pool(&f, NULL, true);
+    hth_sequence s = open_sequence(&f, false), copy;
+    uint8_t *kept = calloc(N_DRAFT, 64);
+    step(&s, HTH_CHUNK - 3, 1);
+    hth_state chunk = hth_sequence_state(&s, 1, HTH_STATE_CHUNK);
+    memset(chunk.now, 5, STATE_SIZE), memset(chunk.next, 6, STATE_SIZE);
+    step_ahead(&s, N_DRAFT, kept);
+    CHECK_OK(hth_sequence_fork(&s, &copy, err));
+    CHECK_INT(*(uint8_t *)hth_sequence_state(&copy, 1, HTH_STATE_CHUNK).now, 6);
+    hth_sequence_truncate(&copy, HTH_CHUNK - 1);
+    CHECK_INT(*(uint8_t *)hth_sequence_state(&copy, 1, HTH_STATE_CHUNK).now, 5);
+    hth_sequence_truncate(&s, HTH_CHUNK);
+    CHECK_INT(*(uint8_t *)hth_sequence_state(&s, 1, HTH_STATE_CHUNK).now, 6);
+    hth_sequence_close(&copy);
+    hth_sequence_close(&s);
+    free(kept);
+    close_pool(&f);
+}
+
+TEST(a_checkpoint_of_a_draft_that_was_wrong_is_replaced_by_one_before_it)
+{
+    static const struct {
+        uint32_t to, expected; /* the checkpoint */
+    } cases[] = {{255, 0}, {256, 256}, {258, 258}, {259, 259}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f;
+        open_pool(&f, NULL, true);
+        hth_sequence s = open_sequence(&f, false);
+        uint8_t *kept = calloc(N_DRAFT, 64);
+        for (int k = 0; k < 23; k++) step(&s, 11, 0); /* 253 */
+        step_ahead(&s, N_DRAFT, kept);                /* 260 */
+        CHECK_INT(hth_sequence_reachable(&s, 260), 260);
+        hth_sequence_truncate(&s, cases[i].to);
+        uint8_t value = value_of(&s);
+        CHECK_INT(value, cases[i].to - 253);
+        step(&s, 16, 3); /* the first one passes 256 itself, and keeps 271 */
+        CHECK_INT(hth_sequence_reachable(&s, s.n_tok - 1), cases[i].expected);
+        if (cases[i].expected > 0) {
+            hth_sequence_truncate(&s, cases[i].expected);
+            CHECK_INT(value_of(&s), value);
+        }
+        hth_sequence_close(&s);
+        free(kept);
+        close_pool(&f);
+    }
+}
+
 TEST(a_checkpoint_that_was_asked_for_outlives_regular_ones_and_other_attempts)
 {
     fixture f;

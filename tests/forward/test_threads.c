@@ -30,7 +30,10 @@ static void speak(hth_pool *pool, float *logits)
         hth_batch_token tokens[N_ROW];
         n = at >= N_PROMPT ? 1 : N_PROMPT - at < N_ROW ? N_PROMPT - at : N_ROW;
         for (uint32_t i = 0; i < n; i++)
-            tokens[i] = (hth_batch_token){&seq, (int32_t)((at + i) * 97 % n_vocab), at + i, i + 1 == n};
+            tokens[i] = (hth_batch_token){.seq = &seq,
+                                          .token = (int32_t)((at + i) * 97 % n_vocab),
+                                          .position = at + i,
+                                          .want_logits = i + 1 == n};
         hth_sequence_prepare(&seq, n);
         CHECK_OK(hth_step_run(step, tokens, n, keep, logits, err));
         hth_sequence_commit(&seq, n);

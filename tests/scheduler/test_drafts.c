@@ -130,8 +130,10 @@ static hearth_scheduler_stats run(const hearth_model *m, const hearth_scheduler_
 
 static hearth_scheduler_options options_of(uint32_t n_draft, const hearth_model *draft)
 {
-    return (hearth_scheduler_options){
-        .n_ctx = N_CTX, .n_position = 16 * N_CTX, .n_thread = 1, .draft = {n_draft, draft}};
+    return (hearth_scheduler_options){.n_ctx = N_CTX,
+                                      .n_position = 16 * N_CTX,
+                                      .n_thread = 1,
+                                      .draft = {.n_draft = n_draft, .model = draft}};
 }
 
 static void expect_same(const outcome *a, const outcome *b, size_t n)
@@ -151,7 +153,7 @@ static void expect_same(const outcome *a, const outcome *b, size_t n)
 static void run_session(const wanted *w, uint32_t n_draft, const hearth_model *draft, outcome *o)
 {
     const hearth_session_options options = {.n_ctx = N_CTX, .n_batch = 64, .n_thread = 1};
-    const hearth_draft_options drafts = {n_draft, draft};
+    const hearth_draft_options drafts = {.n_draft = n_draft, .model = draft};
     hearth_session *session = NULL;
     hearth_sampler *sampler = NULL;
     hearth_constraint *constraint = w->grammar ? open_grammar(model, w->grammar) : NULL;
@@ -228,6 +230,49 @@ TEST(drafts_change_no_token_and_no_logit)
     free(all);
     free(plain);
     free(drafted);
+}
+
+static const char *const recurrent[] = {"qwen35", "lfm2",      "mamba2",   "jamba",
+                                        "plamo2", "falcon-h1", "deepseek4"};
+
+/* Requests share a step and the memory for states of drafts, which are of the text, of another model, or right. */
+TEST(drafts_of_models_with_states_change_no_token_and_no_logit)
+{
+    enum { N = 20 };
+    wanted all[N];
+    outcome plain[N], drafted[N];
+    test_random r = {21};
+    for (size_t k = 0; k < sizeof recurrent / sizeof *recurrent; k++) {
+        uint64_t n_drafted = 0, n_accepted = 0;
+        open_models(recurrent[k]);
+        const hearth_scheduler_options none = options_of(0, NULL);
+        const hearth_scheduler_options with[] = {options_of(15, NULL),
+                                                 options_of(4, NULL),
+                                                 options_of(1, other),
+                                                 options_of(7, other),
+                                                 options_of(HEARTH_DRAFT_AUTO, NULL),
+                                                 options_of(6, model)};
+        for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+            hearth_scheduler_options o = with[i];
+            o.n_thread = 1 + (uint32_t)i % 3, o.n_running = i % 2 ? 8 : 3;
+            for (int j = 0; j < N; j++) {
+                make_prompt(&r, &all[j]);
+                set_kind(&all[j], j % N_KIND, j % 4 == 0 ? 0.8f : 0.0f);
+            }
+            (void)run(model, &none, all, N, plain);
+            hearth_scheduler_stats stats = run(model, &o, all, N, drafted);
+            expect_same(plain, drafted, N);
+            n_drafted += stats.draft.n_drafted, n_accepted += stats.draft.n_accepted;
+            for (int j = (int)i; j < N; j += 7) {
+                run_session(&all[j], 1 + (uint32_t)j % 15, j % 2 ? other : NULL, &drafted[j]);
+                expect_same(&plain[j], &drafted[j], 1);
+            }
+        }
+        printf("     %s: %llu tokens drafted, %llu accepted\n", recurrent[k], (unsigned long long)n_drafted,
+               (unsigned long long)n_accepted);
+        CHECK(n_accepted > 100 && n_accepted < n_drafted / 2);
+        close_models();
+    }
 }
 
 TEST(a_model_drafts_for_itself_without_a_mistake)
@@ -308,12 +353,12 @@ TEST(a_text_may_end_at_each_token_of_a_draft)
 }
 
 /* A second turn after a request that ended in a draft finds the tokens before the end, and no others. */
-TEST(what_is_kept_of_a_request_ends_where_its_text_does)
+static void take_two_turns(const char *architecture)
 {
     test_random r = {14};
     wanted w;
     outcome plain[2], drafted[2];
-    open_models(NULL);
+    open_models(architecture);
     for (int with = 0; with < 2; with++) {
         outcome *o = with ? drafted : plain;
         const hearth_scheduler_options options = options_of(with ? 15 : 0, NULL);
@@ -345,14 +390,20 @@ TEST(what_is_kept_of_a_request_ends_where_its_text_does)
     close_models();
 }
 
+TEST(what_is_kept_of_a_request_ends_where_its_text_does)
+{
+    take_two_turns(NULL);
+    for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++) take_two_turns(recurrent[i]);
+}
+
 /* A cache with few pages has no room for drafts, but for texts. */
-TEST(drafts_take_no_pages_that_texts_need)
+static void run_with_few_pages(const char *architecture)
 {
     enum { N = 12 };
     wanted all[N];
     outcome plain[N], drafted[N];
     test_random r = {15};
-    open_models(NULL);
+    open_models(architecture);
     for (int i = 0; i < N; i++) {
         make_prompt(&r, &all[i]);
         all[i].sampler.temperature = 0.0f;
@@ -368,6 +419,13 @@ TEST(drafts_take_no_pages_that_texts_need)
     (void)run(model, &by_model, all, N, drafted);
     expect_same(plain, drafted, N);
     close_models();
+}
+
+TEST(drafts_take_no_pages_that_texts_need)
+{
+    run_with_few_pages(NULL);
+    run_with_few_pages("falcon-h1");
+    run_with_few_pages("deepseek4");
 }
 
 /* ---- cancelled ------------------------------------------------------------------------------------------ */
@@ -386,12 +444,12 @@ static uint32_t interrupt(void *user, uint32_t room)
     return room;
 }
 
-TEST(a_step_with_a_draft_that_is_cancelled_is_evaluated_again)
+static void cancel_steps(const char *architecture)
 {
     test_random r = {16};
     wanted w;
     outcome plain;
-    open_models(NULL);
+    open_models(architecture);
     make_prompt(&r, &w);
     w.sampler.temperature = 0.0f;
     const hearth_scheduler_options none = options_of(0, NULL);
@@ -424,6 +482,12 @@ TEST(a_step_with_a_draft_that_is_cancelled_is_evaluated_again)
     close_models();
 }
 
+TEST(a_step_with_a_draft_that_is_cancelled_is_evaluated_again)
+{
+    cancel_steps(NULL);
+    for (size_t i = 0; i < sizeof recurrent / sizeof *recurrent; i++) cancel_steps(recurrent[i]);
+}
+
 /* ---- refused -------------------------------------------------------------------------------------------- */
 
 TEST(a_model_of_another_vocabulary_is_refused_by_name)
@@ -443,26 +507,5 @@ TEST(a_model_of_another_vocabulary_is_refused_by_name)
     o = options_of(16, NULL);
     CHECK_INT(hearth_scheduler_open(model, &o, &s, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, "at most 15"));
-    close_models();
-}
-
-TEST(a_model_with_a_state_has_no_drafts_and_says_so)
-{
-    wanted w;
-    outcome plain, drafted;
-    test_random r = {17};
-    open_models("mamba2");
-    make_prompt(&r, &w);
-    const hearth_scheduler_options none = options_of(0, NULL), text = options_of(4, NULL),
-                                   by_itself = options_of(HEARTH_DRAFT_AUTO, NULL);
-    (void)run(model, &none, &w, 1, &plain);
-    test_log_start();
-    (void)run(model, &by_itself, &w, 1, &drafted);
-    CHECK_INT(test_n_warning("no drafts"), 0);
-    hearth_scheduler_stats stats = run(model, &text, &w, 1, &drafted);
-    CHECK_INT(test_n_warning("no drafts"), 1);
-    test_log_stop();
-    expect_same(&plain, &drafted, 1);
-    CHECK_INT(stats.draft.n_drafted, 0);
     close_models();
 }

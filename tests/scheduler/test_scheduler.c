@@ -164,7 +164,8 @@ static uint64_t add(hearth_scheduler *s, wanted *w)
 static hearth_draft_options any_drafts(const fixture *f, test_random *r)
 {
     const uint32_t n[] = {0, HEARTH_DRAFT_AUTO, 1 + (uint32_t)test_random_below(r, 15)};
-    return (hearth_draft_options){n[test_random_below(r, 3)], test_random_below(r, 4) == 0 ? f->model : NULL};
+    return (hearth_draft_options){.n_draft = n[test_random_below(r, 3)],
+                                  .model = test_random_below(r, 4) == 0 ? f->model : NULL};
 }
 
 /* One schedule: requests come while others run, some are cancelled or stopped. Returns how many were evaluated again. */
@@ -543,7 +544,7 @@ static hearth_status ask_twice(const fault_paths *p, hearth_error *err)
     outcome out = {.n_last = 0};
     uint64_t id;
     hearth_status st = hearth_model_open(p->in, &m, &model, err);
-    o.draft = (hearth_draft_options){2, model};
+    o.draft = (hearth_draft_options){.n_draft = 2, .model = model};
     if (st == HEARTH_OK) st = hearth_scheduler_open(model, &o, &s, err);
     for (size_t n = 4; st == HEARTH_OK && n <= 6; n += 2) {
         const hearth_request r = {.tokens = prompt, .n_token = n, .max_token = 3, .fn = note, .user = &out};

@@ -104,6 +104,10 @@ static void json_model(json *j, const facts *f)
     json_open(j, "model", '{');
     json_word(j, "architecture", h->arch->name);
     json_uint(j, "n_layer", h->n_layer);
+    if (h->n_block > h->n_layer) {
+        json_uint(j, "n_mtp_block", h->n_block - h->n_layer);
+        json_bool(j, "mtp_drafts", hth_model_has_mtp(m));
+    }
     json_uint(j, "d_model", h->d_model);
     json_uint(j, "n_head", h->n_head);
     json_uint(j, "n_head_kv", h->n_head_kv);

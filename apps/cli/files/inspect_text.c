@@ -129,6 +129,16 @@ static void print_other_mixers(const hth_model *m)
     }
 }
 
+/* Blocks behind the layers. */
+static void print_mtp(const hth_model *m)
+{
+    uint32_t n = m->hparams.n_block - m->hparams.n_layer;
+    if (n == 0) return;
+    label("MTP");
+    printf("%u block%s that predict%s further tokens: %s\n", n, n > 1 ? "s" : "", n > 1 ? "" : "s",
+           hth_model_has_mtp(m) ? "the first one makes drafts" : "not used");
+}
+
 /* The usual names of an activation with and without a gate. */
 static const char *ffn_name(hth_activation activation, bool gated)
 {
@@ -240,6 +250,7 @@ static void print_model(const facts *f)
                h->n_layer, h->d_model, h->n_vocab, h->n_ctx_train);
         print_attention(f->model);
         print_other_mixers(f->model);
+        print_mtp(f->model);
         print_ffn(f);
     }
     print_tokenizer(f);

@@ -6,11 +6,12 @@
 #include "convert/synth.h"
 
 static const option_spec options[] = {
-    OPT_TEXT("type", 0, "TYPE", "types of the matrices, as of quantize; default q4_0"),
+    OPT_TEXT("type", 0, "TYPE", "types of the matrices: of quantize, or NVFP4; default q4_0"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
                "activation of the neurons; default: the shape's"),
     OPT_FLAG("packed", 0, "transposed down, as hearth pack writes it"),
+    OPT_FLAG("mtp", 0, "a block that makes drafts; qwen35, qwen35moe, deepseek2"),
     OPT_UINT("rank", 0, "R", 0, 65536, "of predictors, a multiple of 32; default: none"),
     OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "of the weights; default 1"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
@@ -27,6 +28,7 @@ static int run(const args *a)
                            .ftype = hth_ftype_find(type),
                            .pure = args_has(a, "pure"),
                            .packed = args_has(a, "packed"),
+                           .mtp = args_has(a, "mtp"),
                            .rank = (uint32_t)args_uint(a, "rank", 0),
                            .activation = args_text(a, "ffn", NULL),
                            .seed = args_uint(a, "seed", 1),
@@ -55,7 +57,6 @@ const command command_synth = {
                "shape-32b, llama-70b, stories-15m, gemma4-12b or qwen35-9b, or a mixture of\n"
                "experts (no --packed, no --rank): mixtral-8x7b, qwen3-30b-a3b, qwen35-35b-a3b,\n"
                "smallthinker-4b, smallthinker-21b, gpt-oss-20b or deepseek-v2-lite.\n"
-               "TYPE is one of hearth quantize, or NVFP4.\n"
                "The text of such a model is noise; every figure measured with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",

@@ -234,6 +234,8 @@ static const struct {
     {"maple", HAS_QK_NORM | HAS_EXPERTS | HAS_WINDOW},
     {"ernie4_5-moe", HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"dots1", HAS_QK_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
+    {"glm4moe",
+     HAS_QKV_BIAS | HAS_QK_NORM | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_SHARED_EXPERT | HAS_LEADING_LAYER},
     {"deepseek2", HAS_LATENT},
     {"gemma4", HAS_POST_NORMS | HAS_QK_NORM | HAS_SHARED_KV},
     {"deepseek4", HAS_BLOCKS | HAS_SINKS | HAS_EXPERTS | HAS_SHARED_EXPERT},
@@ -244,7 +246,8 @@ static const struct {
     {"nemotron_h", HAS_SSM | HAS_PARTS | HAS_NO_GATE},
     {"jamba", HAS_SSM_CHANNELS},
     {"plamo2", HAS_SSM_LOW | HAS_POST_NORMS | HAS_ONE_GATE_UP},
-    {"gpt-oss", HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
+    {"gpt-oss",
+     HAS_QKV_BIAS | HAS_OUTPUT_BIAS | HAS_SINKS | HAS_OTHER_FFN_NORM | HAS_EXPERTS | HAS_EXPERT_BIASES},
 };
 
 static void rename_keys(tiny_model *m, const char *architecture, bool layer_norm)
@@ -657,6 +660,35 @@ void tiny_become(tiny_model *m, const char *architecture)
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 
+void tiny_add_mtp(tiny_model *m)
+{
+    const uint64_t e = TINY_D_MODEL;
+    const char *architecture = NULL;
+    char key[64], from[16], name[96];
+    snprintf(from, sizeof from, "blk.%d.", TINY_LAYERS - 1);
+    for (uint32_t i = 0, n = m->n_tensor; i < n; i++) {
+        tiny_tensor t = m->tensors[i];
+        if (t.gone || strncmp(t.name, from, strlen(from)) != 0) continue;
+        snprintf(name, sizeof name, "blk.%d.%.40s", TINY_LAYERS, t.name + strlen(from));
+        tiny_add_tensor(m, name, t.type, t.n_dim, t.dim[0], t.dim[1]);
+        m->tensors[m->n_tensor - 1].dim[2] = t.dim[2];
+    }
+    add_layer_tensor(m, TINY_LAYERS, "nextn.enorm", e, 0),
+        add_layer_tensor(m, TINY_LAYERS, "nextn.hnorm", e, 0);
+    add_layer_tensor(m, TINY_LAYERS, "nextn.eh_proj", 2 * e, e);
+    for (uint32_t i = 0; i < m->n_key; i++) {
+        const char *end = strstr(m->keys[i].name, ".block_count");
+        if (end)
+            snprintf(key, sizeof key, "%.*s", (int)(end - m->keys[i].name), m->keys[i].name),
+                architecture = key;
+    }
+    if (!architecture) abort();
+    snprintf(name, sizeof name, "%s.block_count", architecture);
+    tiny_set_u32(m, name, TINY_LAYERS + 1);
+    snprintf(name, sizeof name, "%s.nextn_predict_layers", architecture);
+    tiny_set_u32(m, name, 1);
+}
+
 void tiny_pack(tiny_model *m)
 {
     static const float thresholds[TINY_LAYERS] = {0.0f, -0.5f};
@@ -756,7 +788,8 @@ size_t tiny_data_at(const tiny_model *m, const char *name)
     gguf_bytes b = write_directory(m);
     size_t at = b.n;
     gguf_free(&b);
-    for (uint32_t i = 0; i < m->n_tensor && strcmp(m->tensors[i].name, name) != 0; i++)
+    for (uint32_t i = 0; i < m->n_tensor && (m->tensors[i].gone || strcmp(m->tensors[i].name, name) != 0);
+         i++)
         if (!m->tensors[i].gone) at += aligned(data_size(&m->tensors[i]));
     return at;
 }

@@ -37,6 +37,9 @@ void tiny_free(tiny_model *m);
 /* The same model as another architecture: keys renamed, tensors added and taken away as that family wants them. */
 void tiny_become(tiny_model *m, const char *architecture);
 
+/* Adds a block that predicts a token further, whose layer has the tensors of the last one. */
+void tiny_add_mtp(tiny_model *m);
+
 /* The same llama as hearth pack writes one: ReLU, neurons in rows of down, predictors of rank TINY_RANK,
  * thresholds, an order, and what the keys say of them. */
 void tiny_pack(tiny_model *m);

@@ -1,0 +1,66 @@
+/* Sizes of sessions and batches: of their contexts and steps, and in bytes, which a limit of memory counts before
+ * they are allocated. Called by session.c, and by what announces a session. */
+#include "base/checked_math.h"
+#include "engine/session_int.h"
+
+size_t hth_batch_size(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, hearth_selector selector,
+                      bool streams)
+{
+    size_t step, source = 0, size;
+    n_thread = hth_pool_default_threads(n_thread);
+    if (!hth_step_size(model->model, n_tok, selector, n_thread, &step)) return 0;
+    if (streams && !hth_step_store_size(model->model, n_tok, model->streamed.tables,
+                                        model->model->hparams.experts.n_expert == 0, &source))
+        return 0;
+    if ((step = hth_pages_size(step)) == 0 || !hth_add_size(step, source, &size)) return 0;
+    return hth_add_size(size, hth_pool_size(n_thread), &size) ? size : 0;
+}
+
+uint32_t hth_session_context(const hearth_model *model, const hearth_session_options *o)
+{
+    return hth_context_for(&model->model->hparams, o->n_ctx);
+}
+
+uint32_t hth_session_batch(const hearth_model *model, const hearth_session_options *o)
+{
+    uint32_t n_ctx = hth_session_context(model, o),
+             n_batch = o->n_batch == HEARTH_BATCH_AUTO ? model->n_batch : o->n_batch;
+    return n_batch < n_ctx ? n_batch : n_ctx;
+}
+
+hth_sequence_options hth_session_sequence_options(const hearth_session_options *o, hth_kv_budget *budget,
+                                                  uint32_t n_ctx, uint32_t n_tok)
+{
+    return (hth_sequence_options){.n_ctx = n_ctx,
+                                  .release_window = o->release_window,
+                                  .n_step = n_tok > 0 ? n_tok : HTH_DEFAULT_BATCH,
+                                  .budget = budget};
+}
+
+uint64_t hth_session_size(const hearth_model *model, const hearth_session_options *options,
+                          hth_kv_budget *budget, bool streams)
+{
+    size_t kv, total, part = 0;
+    uint32_t n_ctx = hth_session_context(model, options), n_tok = hth_session_batch(model, options);
+    const hth_sequence_options sequence = hth_session_sequence_options(options, budget, n_ctx, n_tok);
+    if (!hth_sequence_size(model->model, options->kv, &sequence, &kv) || (total = hth_pages_size(kv)) == 0)
+        return 0;
+    hearth_selector selector =
+        options->selector == HEARTH_SELECTOR_AUTO ? model->selector : options->selector;
+    if (n_tok > 0 && (part = hth_batch_size(model, n_tok, options->n_thread, selector, streams)) == 0)
+        return 0;
+    size_t rest = (size_t)model->model->hparams.n_vocab * sizeof(float) + n_ctx * sizeof(int32_t);
+    return hth_add_size(total, part, &total) && hth_add_size(total, rest, &total) ? total : 0;
+}
+
+uint64_t hth_engine_session_size(const hearth_model *model, const hearth_session_options *options,
+                                 bool streams)
+{
+    return hth_session_size(model, options, NULL, streams);
+}
+
+uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
+{
+    hearth_session_options o = options ? *options : hearth_session_defaults();
+    return hth_engine_session_size(model, &o, model->streamed.reader != NULL);
+}
