@@ -243,6 +243,16 @@ static void shorten_ahead(const text *t)
         CHECK(hth_session_advance(s, t->g.ids[hearth_session_position(s)]));
         expect_logits(t, s, "after it was shortened");
     }
+    /* Once all of a draft was taken, its states are gone: others may have their place. */
+    CHECK_OK(hearth_session_truncate(s, 0, err));
+    CHECK_OK(hearth_session_eval(s, t->g.ids, 25, err));
+    CHECK_OK(step_with_draft(t, s, 5, 5, err));
+    for (int i = 0; i < 5; i++) CHECK(hth_session_advance(s, t->g.ids[hearth_session_position(s)]));
+    CHECK_OK(step_with_draft(t, s, 0, 0, err));
+    CHECK_OK(hearth_session_truncate(s, 30, err));
+    CHECK_INT(hearth_session_n_cached(s), 25);
+    CHECK_OK(step_with_draft(t, s, 3, 1, err));
+    expect_logits(t, s, "after it was shortened");
     hearth_session_close(s);
 }
 
