@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 
-from server import CHATML, MODEL, Server, bad, case, chat_model, check, good, read_all, run_all, scratch
+from server import CHATML, MODEL, SILENCE, Server, bad, case, chat_model, check, good, read_all, run_all, scratch
 from program import least_ram
 
 STORY = "Once upon a time"
@@ -193,7 +193,7 @@ def a_model_with_requests_stays_and_others_wait():
             check(first.rest() == alone, "the text of a stream")
             ended = time.monotonic()
         for thread in waiting:
-            thread.join(60)
+            thread.join(SILENCE)
             answer, when = thread.result[0]
             check(answer.json()["model"] == "b" and when > ended - 0.5, answer.raw)
         check(states(s) == {"a": False, "b": True}, states(s))
@@ -210,7 +210,7 @@ def a_model_with_requests_stays_and_others_wait():
         check(states(s) == {"a": False, "b": True}, "nothing is loaded for who is gone")
 
 
-def until(is_true, seconds=60):
+def until(is_true, seconds=SILENCE):
     end = time.monotonic() + seconds
     while not is_true():
         check(time.monotonic() < end, "it did not come")
@@ -248,7 +248,7 @@ def those_that_wait_are_counted():
             check(answer.status == 429 and int(answer.headers["retry-after"]) > 0, answer.raw)
             first.rest()
         for thread in waiting:
-            thread.join(60)
+            thread.join(SILENCE)
             check(thread.result[0][0].status == 200, thread.result)
     with Server(*OPTIONS, "--max-request-seconds", "0.5", model=folder("a", "b")) as s:
         with Stream(s, "a"):
@@ -258,16 +258,16 @@ def those_that_wait_are_counted():
 
 @case
 def a_server_that_stops_loads_nothing_more():
-    with Server(*OPTIONS, model=folder("a", "b")) as s:
+    with Server(*OPTIONS, "--shutdown-seconds", str(SILENCE), model=folder("a", "b")) as s:
         with Stream(s, "a") as first:
             waiting = later(lambda: ask(s, "b"))
             until(lambda: len(s.get("/slots").json()) == 2)
             s.process.terminate()
-            waiting.join(60)
+            waiting.join(SILENCE)
             answer = waiting.result[0][0]
             check(answer.status == 503 and "stops" in answer.error()["message"], answer.raw)
             first.rest()
-            s.process.wait(60)  # a second signal would end it at once
+            s.process.wait(SILENCE)  # a second signal would end it at once
 
 
 @case
@@ -338,14 +338,16 @@ def what_is_checked_then_starts():
         command = ["serve", model, "--gpu", "none", "--port", "0", "--check", *options]
         least = int(least_ram(*command))
         for more in (0, 1, 3, 8, 16, 24, 40, 80):
+            if more < 16 and os.environ.get("HEARTH_SANITIZED"):
+                continue  # the memory of a sanitizer is another one at each start
             ram = str(least + (more << 20))
             good(*command, "--ram", ram)
-            if more not in (0, 8, 40):
+            if more not in (0, 8, 16, 40):
                 continue
             with Server("-t", "1", "--gpu", "none", "--ram", ram, *options, model=model) as s:
                 threads = [later(lambda i=i: ask(s, seed=i, prompt=f"{i} times")) for i in range(4)]
                 for thread in threads:
-                    thread.join(60)
+                    thread.join(SILENCE)
                     text_of(thread.result[0][0])
 
 
