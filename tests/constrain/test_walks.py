@@ -1,5 +1,5 @@
 """Texts that a model draws at temperature 2 parse as JSON and satisfy their schema, for each of the schemas in
-schemas.jsonl and some seeds, with HEARTH_LONG 1,000.
+schemas.jsonl and some seeds, with HEARTH_LONG 1,000: about seven minutes of a core's time.
 
     test_walks.py CONSTRAINT_WALK MODEL
 """
