@@ -6,7 +6,7 @@
 #include "convert/synth.h"
 
 static const option_spec options[] = {
-    OPT_TEXT("type", 0, "TYPE", "types of the matrices: of quantize, or NVFP4; default q4_0"),
+    OPT_TEXT("type", 0, "TYPE", "of the matrices: quantize's or NVFP4; default q4_0"),
     OPT_FLAG("pure", 0, "all matrices in that one type, without a mix"),
     OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
                "activation of the neurons; default: the shape's"),
