@@ -13,8 +13,9 @@
 
 #include <string.h>
 
-/* Tokens that the model of drafts evaluates at once. A text of which it lacks more has no draft of it in this step. */
-enum { MODEL_BATCH = 256 };
+/* Tokens that the model of drafts evaluates at once, as many as mtp_feed.c gives it. A text of which it lacks more has no
+ * draft of it in this step. */
+enum { MODEL_BATCH = HTH_DEFAULT_BATCH };
 /* States that are kept of the drafts of a step, at most; one of them in any case. */
 enum { STATES_SIZE = 256 << 20 };
 
@@ -102,18 +103,28 @@ static hearth_status open_model(hth_drafter *d, const hearth_session_options *o,
     return st == HEARTH_OK ? open_steps(d, o, n_position, err) : st;
 }
 
-/* Without the block, or room for it, drafts are made by the text alone. */
+/* Bytes of all sessions of the block, which are opened later, one for each text. */
+static uint64_t follower_bytes(hth_drafter *d, const hearth_session_options *o)
+{
+    const hearth_session_options of_block = {.n_ctx = o->n_ctx, .n_batch = 0};
+    return d->n_sequence * hth_session_size(d->model, &of_block, &d->pages, false);
+}
+
+/* Without the block, or room for it and its sessions, drafts are made by the text alone. */
 static void open_mtp(hth_drafter *d, const hearth_session_options *o, uint32_t n_position)
 {
     hearth_model *target = hth_engine_mutable(d->target);
     const uint64_t rows = d->n_sequence * (uint64_t)hth_mtp_feed_size(d->target->model);
+    uint64_t followers = 0;
     hearth_error why;
     if (d->options.no_mtp || !hth_engine_may_have_mtp(target)) return;
     hearth_status st = hth_engine_open_mtp(target, &d->model, &why);
     d->source = HTH_DRAFT_MTP;
     if (st == HEARTH_OK) st = open_steps(d, o, n_position, &why);
-    if (st == HEARTH_OK) st = hth_engine_take_memory(target, rows, &why);
+    if (st == HEARTH_OK) followers = follower_bytes(d, o);
+    if (st == HEARTH_OK) st = hth_engine_take_memory(target, rows + followers, &why);
     if (st == HEARTH_OK) {
+        hth_engine_give_memory(target, followers); /* each takes its own when it is opened */
         d->size += rows;
         return;
     }

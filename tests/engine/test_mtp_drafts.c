@@ -323,6 +323,27 @@ TEST(without_room_there_is_no_block)
     }
 }
 
+/* Nor has it room for the block without its session: drafts that nobody asked for do not make a text fail. */
+TEST(without_room_for_its_session_there_is_no_block)
+{
+    fixture f;
+    begin(&f, BY_TOKEN, 0, 64);
+    hth_budget *b = &f.model->budget;
+    use_drafts(f.session, HEARTH_DRAFT_AUTO);
+    CHECK(f.session->drafts && f.session->drafts->mtp);
+    uint64_t limit = b->sessions + b->fixed + b->cap.min;
+    for (int lacks = 1; lacks >= 0; lacks--) {
+        use_drafts(f.session, 0);
+        b->limit = limit - (uint64_t)lacks;
+        use_drafts(f.session, HEARTH_DRAFT_AUTO);
+        b->limit = 0;
+        CHECK(f.session->drafts && (f.session->drafts->mtp == NULL) == (lacks == 1));
+        evaluate_text(&f, N_PROMPT);
+        go_on(&f, 10);
+    }
+    end(&f);
+}
+
 /* Without memory there are no such drafts, or an error, and nothing is lost. */
 TEST(each_allocation_may_fail)
 {
