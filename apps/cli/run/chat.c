@@ -211,15 +211,13 @@ static bool generate(chat *c, answer *an, hearth_error *why)
         else if ((ok = next_token(c, an, why))) live_stats_token(&live);
     }
     live_stats_end(&live);
-    if (!ok) {
+    const char *tail = "", *end = an->end;
+    size_t n = 0;
+    if (ok) hearth_detokenizer_flush(an->decoder, &tail, &n);
+    if (!ok || !show(an, tail, n)) {
         (void)wrap_dim(&an->wrap, false);
         return false;
     }
-    const char *tail;
-    size_t n;
-    const char *end = an->end;
-    hearth_detokenizer_flush(an->decoder, &tail, &n);
-    if (!show(an, tail, n)) return false;
     hearth_error ignored;
     if (an->parts) (void)hearth_answer_finish(an->parts, &ignored);
     if (!wrap_end(&an->wrap)) an->end = "output closed";
