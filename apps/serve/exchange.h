@@ -67,8 +67,8 @@ struct call {
     /* Of both threads. */
     _Atomic bool cancelled;  /* the client is gone, or the server stops: end the call without an answer */
     _Atomic bool taken;      /* by the engine thread */
-    _Atomic(const char *)
-        model; /* the name of its model, which lives as long as the server; NULL: not known yet */
+    /* The name of its model, which lives as long as the server; NULL: not known yet. */
+    _Atomic(const char *) model;
     _Atomic size_t n_unsent; /* bytes of parts that the client has not taken */
     exchange *exchange;
     /* Of the network thread. */

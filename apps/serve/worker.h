@@ -1,6 +1,6 @@
-/* A thread beside the engine thread, for work that takes long and needs nothing of the scheduler: indexing a vocabulary,
- * compiling the constraint of a request. So no other request waits for it. Jobs run one after the other, in the order
- * in which they come. The engine thread calls all functions. */
+/* A thread beside the engine thread, for work that takes long and needs nothing of the scheduler: indexing a
+ * vocabulary, compiling the constraint of a request. So no other request waits for it. Jobs run one after the other, in
+ * the order in which they come. The engine thread calls all functions. */
 #ifndef HEARTH_APPS_SERVE_WORKER_H
 #define HEARTH_APPS_SERVE_WORKER_H
 

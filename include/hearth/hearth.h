@@ -674,15 +674,15 @@ HEARTH_API void hearth_scheduler_pause(hearth_scheduler *scheduler, uint64_t id,
  * the step ends early, and clears it. */
 HEARTH_API bool hearth_scheduler_step(hearth_scheduler *scheduler);
 
-/* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files that
- * it continues, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of the same model and
- * options, requests find it again; files of others and damaged ones are named in a warning and left out. With a device
- * nothing is found again. progress: of the bytes of each file; NULL: none. IO, MEMORY, CANCELLED: what is there is
- * whole. */
+/* Writes the cache of earlier requests to a folder, one file each, with checksums, unless it is there; deletes files of
+ * texts that others continue, and keeps at most max_size bytes of those that lie there. Restored by a scheduler of
+ * the same model and options, requests find it again; files of others and damaged ones are named in a warning and left
+ * out. With a device nothing is found again. progress: of the bytes of each file; NULL: none. IO, MEMORY, CANCELLED:
+ * each file that is there is whole. */
 HEARTH_API hearth_status hearth_scheduler_save(hearth_scheduler *scheduler, const char *folder,
                                                uint64_t max_size, hearth_progress_fn *progress, void *user,
                                                hearth_error *err);
-/* Whether the cache of a request was kept since all was saved or restored. */
+/* Whether the cache of a request was kept since hearth_scheduler_save succeeded, or hearth_scheduler_restore. */
 HEARTH_API bool hearth_scheduler_has_unsaved(const hearth_scheduler *scheduler);
 HEARTH_API hearth_status hearth_scheduler_restore(hearth_scheduler *scheduler, const char *folder, hearth_error *err);
 

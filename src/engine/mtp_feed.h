@@ -1,7 +1,7 @@
-/* What a text's own block for drafts (hth_mtp_input) has seen of it. For each position of the text it evaluates
- * the token behind it, with the row that the last layer gave for it: those of a prompt at once, those of single
- * tokens when a draft is wanted. Where rows are not known (of a prefix that was copied or restored) it has none
- * of the text: positions are relative, and what it says is a guess. */
+/* What the MTP block of a model (hth_mtp_input) has seen of a text. For each position of the text the block evaluates
+ * the token behind it, with the row that the last layer gave for the position: rows of a prompt at once, those of
+ * single tokens when a draft is wanted. Where rows are not known (of a prefix that was copied or restored) the block
+ * has seen nothing of the text: its positions begin behind that, and its drafts are worse. */
 #ifndef HTH_ENGINE_MTP_FEED_H
 #define HTH_ENGINE_MTP_FEED_H
 
@@ -15,8 +15,8 @@ typedef struct hth_mtp_feed {
     hearth_session *block; /* the token that follows, for each position that was evaluated */
     float *rows;           /* [HTH_MTP_ROWS][d_model] of positions from row_at on */
     uint32_t row_at, n_row;
-    uint32_t
-        next; /* position that is evaluated next; its row and those behind it are kept, and the one before */
+    /* The position that is evaluated next: its row, those behind it and the one before are kept. */
+    uint32_t next;
     uint32_t n_fed; /* tokens of block that are the text's; those behind are guesses */
     float *own;     /* [d_model] what the block gave for its last token */
 } hth_mtp_feed;

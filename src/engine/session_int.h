@@ -14,8 +14,8 @@ struct hearth_session {
     const hearth_model *model;
     hearth_session_options options; /* as opened, with n_ctx as computed */
     hth_sequence seq;
-    uint32_t position; /* tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and
-                                 more by n_ahead */
+    /* Tokens evaluated; seq.n_tok is less only while its cache waits to be rebuilt, and more by n_ahead. */
+    uint32_t position;
     hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
     uint64_t size;       /* counted in the limit of the model */

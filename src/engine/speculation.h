@@ -14,8 +14,8 @@ typedef struct hth_mtp_feed hth_mtp_feed;
 typedef struct hth_drafter {
     const hearth_model *target;
     hearth_draft_options options;
-    hearth_model
-        *model; /* which makes drafts where the text has none: another one, or the target's block; or NULL */
+    /* Makes drafts where the text has none: another one, or the target's block; or NULL. */
+    hearth_model *model;
     hth_draft_source source; /* which of both */
     hth_draft_costs costs;
     hth_draft_offer *offers; /* [n_sequence] */
@@ -41,7 +41,7 @@ typedef struct hth_speculation {
     hth_draft_source source;
     hearth_draft_stats stats;
     hearth_session *model;         /* the same text in the model of drafts; NULL: it is not used */
-    hth_mtp_feed *mtp;             /* with a block: what this has of the text, and that session; or NULL */
+    hth_mtp_feed *mtp;             /* with a block: what it has seen of the text; owns `model`; or NULL */
     const hearth_sampler *sampler; /* of the text; NULL: the most likely token is drafted */
     hearth_sampler *follower;      /* draws as that one would */
 } hth_speculation;

@@ -50,10 +50,10 @@ typedef struct hth_batch_token {
     int32_t token;     /* below n_vocab */
     uint32_t position; /* of the first one: the sequence's n_tok */
     bool want_logits;
-    /* Before a token of a draft: where the states of all layers after this one go (HTH_STATE_STEP, in the order of the
-     * sequence's own); NULL: they are not kept. */
+    /* Before a token of a draft: where the states after this token go, of all layers (HTH_STATE_STEP, in the order of
+     * the sequence's own); NULL: they are not kept. */
     uint8_t *states;
-    /* [d_model] of this token, where the model has an mtp: `token` is then the next one; else NULL. */
+    /* [d_model] of this token, where the model is an MTP block (hth_mtp_input), and `token` the next one; else NULL. */
     const float *hidden;
 } hth_batch_token;
 
@@ -125,9 +125,8 @@ typedef struct hth_streamed {
     hth_reader *reader;
     const volatile int *cancel; /* NULL, or a flag that ends waits for rows of tables */
     hth_row_table tables[HTH_N_TABLE];
-    const uint32_t *
-        first_expert; /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without
-                                      * a store */
+    /* [n_layer] item of expert 0, which the others follow; UINT32_MAX: in memory. NULL without a store. */
+    const uint32_t *first_expert;
     const hth_ffn_pieces *pieces;   /* [n_layer]; NULL: dense networks are in memory, or in bundles */
     const hth_ffn_bundles *bundles; /* [n_layer]; NULL: they are in memory, or in pieces */
     bool in_turn; /* for measurements: bundles are read, then computed, and none is guessed; by one session */

@@ -104,9 +104,8 @@ typedef struct hth_stream_buffers {
 /* Up to HTH_SPLIT_ROWS tokens, long contexts are distributed by split; there is scratch memory for
  * HTH_SPLIT_SCRATCH (token, split) pairs at once. */
 enum { HTH_SPLIT_ROWS = 16, HTH_SPLIT_SCRATCH = 64 };
-enum {
-    HTH_UNIT_HEADS = 8
-}; /* query heads of a unit of attention, for few tokens or of compressed attention */
+/* Query heads of a unit of attention, for few tokens or of compressed attention. */
+enum { HTH_UNIT_HEADS = 8 };
 
 /* Number of RoPE tables: layers with a window have one of their own, the second, where they rotate otherwise. */
 static inline uint32_t hth_fwd_n_table(const hth_hparams *h)
@@ -216,8 +215,8 @@ hearth_status hth_fwd_embed(hth_step *s, hearth_error *err);
  * where add_to is NULL. An error ends the step. */
 typedef hearth_status hth_fwd_block_fn(hth_step *s, uint32_t i_layer, float *add_to, hearth_error *err);
 /* attention.c: frequencies and sizes once; tables and groups per step. */
-size_t hth_fwd_group_queries(const hth_model *model,
-                             size_t *n_row); /* maximum queries of a group at one KV head */
+/* Maximum queries of a group at one KV head. */
+size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row);
 void hth_fwd_group(hth_step *s);
 void hth_fwd_rope_init(hth_step *s);
 void hth_fwd_rope_tables(hth_step *s);
@@ -242,8 +241,8 @@ void *hth_fwd_state_after(const hth_step *s, uint32_t i_layer, size_t i_row);
 hth_fwd_block_fn hth_fwd_short_conv, hth_fwd_delta_net, hth_fwd_kda, hth_fwd_ssm, hth_fwd_latent,
     hth_fwd_compressed;
 size_t hth_fwd_delta_net_scratch(const hth_delta_net *net); /* floats per thread */
-void hth_fwd_delta_net_undo(
-    hth_step *s); /* after a step that failed: clears its tokens in the states of chunks */
+/* After a step that failed: clears its tokens in the states of chunks. */
+void hth_fwd_delta_net_undo(hth_step *s);
 size_t hth_fwd_compressed_scratch(const hth_hparams *h);
 /* Heads, or groups of heads, that by_head.c multiplies; 0: none. */
 static inline uint32_t hth_fwd_n_by_head(const hth_hparams *h)

@@ -50,7 +50,7 @@ typedef struct hth_sequence {
         size_t size;
     } states[HTH_N_STATE];
     size_t state_size; /* of all */
-    /* The last n tokens are a draft. states[n][size of HTH_STATE_STEP]: before each of them, in memory of the engine. */
+    /* The last n tokens are a draft. states[n][size of HTH_STATE_STEP]: before each of them; hth_sequence_set_ahead. */
     struct {
         uint32_t n;
         const uint8_t *states;
@@ -69,8 +69,8 @@ enum { HTH_N_STATE_COPY = 2 + HTH_N_CHECKPOINT };
 size_t hth_sequence_state_size(const hth_model *model);
 /* Bytes that such a sequence holds; false: overflow, or the model's head size does not suit the type. */
 bool hth_sequence_size(const hth_model *model, hearth_kv_type type, const hth_sequence_options *options, size_t *size);
-/* A copy of `from`, which is not in a step: shares its pages, but reserves as many as another one would, unless they
- * have a budget, and the states of a draft. MEMORY. */
+/* A copy of `from`, which is not in a step: shares its pages and the states of a draft, but reserves as many pages as
+ * another one would, unless they have a budget. MEMORY. */
 hearth_status hth_sequence_fork(const hth_sequence *from, hth_sequence *s, hearth_error *err);
 void hth_sequence_close(hth_sequence *s);
 

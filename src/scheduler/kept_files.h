@@ -14,8 +14,9 @@ hearth_status hth_kept_save(hth_kept *kept, const char *folder, uint64_t max_siz
 /* All sequences were read from a folder's files. */
 void hth_kept_note_files(hth_kept *kept);
 
-/* The paths of a folder's sequences, those that were written last first. The caller frees them with hth_kept_free_files.
- * Deletes what a program left that was killed an hour ago or earlier, in the middle of a file. */
+/* The paths of a folder's sequences, those that were written last first. The caller frees them with
+ * hth_kept_free_files. Deletes files that are not complete and were not written on for an hour: their program was
+ * killed. */
 typedef struct hth_kept_file {
     uint64_t owner, time, size;
     char *path;

@@ -1,6 +1,6 @@
-/* Drafts by the block of a model's own file that predicts a token further: a block that is always right is always
- * taken at its word, whatever the session or the scheduler did before; one that is not changes no token, no logit
- * and no memory. */
+/* Drafts by the block of a model's own file that predicts a token further: if the block is always right, all of its
+ * drafts are taken, whatever the session or the scheduler did before; if it is not, it changes no token, no logit and
+ * no memory. */
 #include "base/alloc.h"
 #include "engine/session_int.h"
 #include "support/models/tiny_model.h"
@@ -191,15 +191,15 @@ static void run_known(const char *architecture, kind k, uint32_t n_draft, uint32
     end(&f);
 }
 
-TEST(a_block_that_is_always_right_is_always_taken_at_its_word)
+TEST(all_drafts_of_a_block_that_is_always_right_are_taken)
 {
     static const char *const kinds[] = {"glm4moe", "deepseek2", "qwen35"};
     for (int i = 0; i < 3; i++) {
         run_known(kinds[i], BY_TOKEN, 1, 64);
         run_known(kinds[i], BY_TOKEN, 3, 16); /* prompts in parts that are kept until a draft is wanted */
         run_known(kinds[i], BY_TOKEN, 15, 256);
-        run_known(kinds[i], BY_ROW, 1,
-                  64); /* its second guess would be of its own row, which is that of the first */
+        /* Its second guess would be of its own row, which is that of the first. */
+        run_known(kinds[i], BY_ROW, 1, 64);
         run_known(kinds[i], BY_ROW, 1, 5);
     }
 }
@@ -376,8 +376,7 @@ TEST(each_allocation_may_fail)
     gguf_free(&file);
 }
 
-/* ---- requests
- * --------------------------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------------------- */
 
 typedef struct outcome {
     int32_t tokens[N_CTX];

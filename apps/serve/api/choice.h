@@ -1,5 +1,5 @@
-/* A choice of an answer: tokens come in, and what they are goes to the format of the answer (generation.h), at once if it
- * is a stream. Nothing of the scheduler is known here. */
+/* A choice of an answer: tokens come in, and what they are goes to the format of the answer (generation.h), at once if
+ * it is a stream. Nothing of the scheduler is known here. */
 #ifndef HEARTH_APPS_SERVE_API_CHOICE_H
 #define HEARTH_APPS_SERVE_API_CHOICE_H
 

@@ -106,8 +106,7 @@ struct generation {
     bool one_call, in_reasoning;
     prompt_list prompts;
     /* The answer. */
-    struct compiling
-        *compiling; /* the constraint is being compiled, and there are no choices; NULL: it is not */
+    struct compiling *compiling; /* of the constraint: there are no choices yet; NULL: nothing is compiled */
     choice *choices;
     struct prompt_scores *scores; /* NULL: none, or they are computed */
     size_t n_begun, n_over;       /* of choices: given to the scheduler, ended */

@@ -673,14 +673,14 @@ void tiny_add_mtp(tiny_model *m)
         tiny_add_tensor(m, name, t.type, t.n_dim, t.dim[0], t.dim[1]);
         m->tensors[m->n_tensor - 1].dim[2] = t.dim[2];
     }
-    add_layer_tensor(m, TINY_LAYERS, "nextn.enorm", e, 0),
-        add_layer_tensor(m, TINY_LAYERS, "nextn.hnorm", e, 0);
+    add_layer_tensor(m, TINY_LAYERS, "nextn.enorm", e, 0);
+    add_layer_tensor(m, TINY_LAYERS, "nextn.hnorm", e, 0);
     add_layer_tensor(m, TINY_LAYERS, "nextn.eh_proj", 2 * e, e);
     for (uint32_t i = 0; i < m->n_key; i++) {
         const char *end = strstr(m->keys[i].name, ".block_count");
-        if (end)
-            snprintf(key, sizeof key, "%.*s", (int)(end - m->keys[i].name), m->keys[i].name),
-                architecture = key;
+        if (!end) continue;
+        snprintf(key, sizeof key, "%.*s", (int)(end - m->keys[i].name), m->keys[i].name);
+        architecture = key;
     }
     if (!architecture) abort();
     snprintf(name, sizeof name, "%s.block_count", architecture);
