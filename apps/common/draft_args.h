@@ -14,8 +14,8 @@
              "default auto: as many as are worth their time",                                                \
              .choices = "auto", .flags = OPTION_OPEN | OPTION_ADVANCED),                                     \
         OPT_FILE("draft", 0, "FILE|none",                                                                    \
-                 "a small model of the same vocabulary that guesses them too; none: "                        \
-                 "nor does the model's own block for that (MTP)",                                            \
+                 "a small model of the same vocabulary that guesses them too; none: the "                    \
+                 "model's own MTP block is not used either",                                                 \
                  .choices = "none", .flags = OPTION_MODEL | OPTION_ADVANCED)
 
 /* Whether the options contradict each other: 0, or the exit status after an error was reported. */

@@ -130,7 +130,7 @@ static void open_mtp(hth_drafter *d, const hearth_session_options *o, uint32_t n
     }
     close_steps(d);
     if (st != HEARTH_ERROR_MEMORY || d->options.n_draft != HEARTH_DRAFT_AUTO)
-        hth_log(HEARTH_LOG_WARN, "%s: no drafts by its block for them: %s", hth_gguf_path(target->file),
+        hth_log(HEARTH_LOG_WARN, "%s: no drafts by its MTP block: %s", hth_gguf_path(target->file),
                 why.message);
 }
 

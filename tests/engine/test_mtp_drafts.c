@@ -314,7 +314,7 @@ TEST(without_room_there_is_no_block)
         f.model->budget.limit = f.model->budget.sessions + HTH_DRAFT_MAX * N * sizeof(float) + 1000;
         test_log_start();
         use_drafts(f.session, is_asked ? 3 : HEARTH_DRAFT_AUTO);
-        CHECK_INT(test_n_warning("no drafts by its block"), is_asked);
+        CHECK_INT(test_n_warning("no drafts by its MTP block"), is_asked);
         test_log_stop();
         CHECK(f.session->drafts && !f.session->drafts->mtp && !f.model->mtp);
         evaluate_text(&f, N_PROMPT);
