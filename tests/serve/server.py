@@ -31,6 +31,14 @@ TOOLS = ("{%- if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }
 SILENCE = 600 if os.environ.get("HEARTH_SANITIZED") else 60
 
 
+def until(is_true, seconds=SILENCE):
+    """Waits until it is."""
+    end = time.monotonic() + seconds
+    while not is_true():
+        check(time.monotonic() < end, "it did not come")
+        time.sleep(0.01)
+
+
 def is_served():
     """Whether this build has the server."""
     done = subprocess.run([HEARTH, "serve", "--port", "0", "--check"], capture_output=True, timeout=TIMEOUT)

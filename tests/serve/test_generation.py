@@ -10,7 +10,7 @@ import threading
 import time
 
 import server
-from server import CHATML, MODEL, SILENCE, Server, case, chat_model, check, good, run_all, scratch
+from server import CHATML, MODEL, Server, case, chat_model, check, good, run_all, scratch, until
 
 STORY = "Once upon a time"
 
@@ -167,13 +167,6 @@ def biases_and_figures_count():
         check(int(figures["hearth_inter_token_seconds_count"]) == 9, figures)
         check(int(figures['hearth_generated_tokens_per_request_bucket{le="1"}']) == 2, figures)
         check(figures['hearth_request_seconds_bucket{le="+Inf"}'] == figures["hearth_request_seconds_count"], figures)
-
-
-def until(is_true, seconds=SILENCE):
-    end = time.monotonic() + seconds
-    while not is_true():
-        check(time.monotonic() < end, "it did not come")
-        time.sleep(0.02)
 
 
 @case

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 
-from server import CHATML, MODEL, SILENCE, Server, bad, case, chat_model, check, good, read_all, run_all, scratch
+from server import CHATML, MODEL, SILENCE, Server, bad, case, chat_model, check, good, read_all, run_all, scratch, until
 from program import least_ram
 
 STORY = "Once upon a time"
@@ -208,13 +208,6 @@ def a_model_with_requests_stays_and_others_wait():
             first.rest()
         until(lambda: s.get("/slots").json() == [])
         check(states(s) == {"a": False, "b": True}, "nothing is loaded for who is gone")
-
-
-def until(is_true, seconds=SILENCE):
-    end = time.monotonic() + seconds
-    while not is_true():
-        check(time.monotonic() < end, "it did not come")
-        time.sleep(0.01)
 
 
 @case
