@@ -206,6 +206,20 @@ static void expect(const answer_case *c, size_t size, uint64_t seed)
         test_fail(__FILE__, __LINE__, "%s, parts of %zu: %s, not %s", c->name, size, s.text, c->wanted);
 }
 
+/* These tests spell the marks by the same macros as the program: here they are as the vocabularies have them. */
+TEST(the_marks_of_deepseek_are_those_of_its_vocabularies)
+{
+    static const char *const marks[][2] = {
+        {DS_BEGIN, "<｜tool▁calls▁begin｜>"},
+        {DS_END, "<｜tool▁calls▁end｜>"},
+        {DS_CALL, "<｜tool▁call▁begin｜>"},
+        {DS_CALL_END, "<｜tool▁call▁end｜>"},
+        {DS_SEP, "<｜tool▁sep｜>"},
+        {HTH_DEEPSEEK("User"), "<｜User｜>"},
+        {HTH_DEEPSEEK_3("end", "of", "sentence"), "<｜end▁of▁sentence｜>"}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) CHECK(strcmp(marks[i][0], marks[i][1]) == 0);
+}
+
 TEST(answers_are_divided_the_same_however_they_come)
 {
     for (size_t i = 0; i < N_CASE; i++) {
