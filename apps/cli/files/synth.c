@@ -11,7 +11,7 @@ static const option_spec options[] = {
     OPT_CHOICE("ffn", 0, "ACT", "swiglu|geglu|reglu|drelu|relu2",
                "activation of the neurons; default: the shape's"),
     OPT_FLAG("packed", 0, "transposed down, as hearth pack writes it"),
-    OPT_FLAG("mtp", 0, "a block that makes drafts; qwen35, qwen35moe, deepseek2"),
+    OPT_FLAG("mtp", 0, "a block for drafts: qwen35, qwen35moe, deepseek2"),
     OPT_UINT("rank", 0, "R", 0, 65536, "of predictors, a multiple of 32; default: none"),
     OPT_UINT("seed", 0, "N", 0, UINT32_MAX, "of the weights; default 1"),
     OPT_UINT("threads", 't', "N", 1, 256, "threads; default: one for each core"),
