@@ -134,7 +134,30 @@ def an_answer_goes_on():
         direct = s.post("/v1/completions", {"prompt": ids, "max_tokens": 8, "temperature": 0}).json()
         answer = s.post("/v1/chat/completions", ask).json()
         check(answer["usage"]["prompt_tokens"] == len(ids), answer["usage"], len(ids))
-        check(answer["choices"][0]["message"]["content"].strip() == direct["choices"][0]["text"].strip(), answer, direct)
+        check(answer["choices"][0]["message"]["content"] == direct["choices"][0]["text"], answer, direct)
+
+
+@case
+def a_text_that_goes_on_keeps_its_first_space():
+    hi, begun = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once upon a"}
+    with Server("-t", "1", model=model_with(TOOLS, "tools.gguf")) as s:
+        more = {"messages": [hi, begun], "max_tokens": 1, "temperature": 0}
+        check(s.post("/v1/chat/completions", more).json()["choices"][0]["message"]["content"] == " time", "chat")
+        deltas = [e["choices"][0]["delta"] for _, e in events_of(s.post("/v1/chat/completions", {**more, "stream": True}))[:-1]]
+        check("".join(d.get("content", "") for d in deltas) == " time", deltas)
+        check(s.post("/v1/messages", more).json()["content"][0]["text"] == " time", "messages")
+        blocks = [hi, {**begun, "content": [{"type": "text", "text": "Once upon a"}]}]
+        check(s.post("/v1/messages", {**more, "messages": blocks}).json()["content"][0]["text"] == " time", "blocks")
+        item, = s.post("/v1/responses", {"input": [hi, begun], "max_output_tokens": 1, "temperature": 0}).json()["output"]
+        check(item["content"][0]["text"] == " time", item)
+        ollama = {"stream": False, "options": {"num_predict": 1, "temperature": 0}}
+        check(s.post("/api/chat", {**ollama, "messages": [hi, begun]}).json()["message"]["content"] == " time", "Ollama")
+        raw = s.post("/api/generate", {**ollama, "prompt": "Once", "raw": True}).json()["response"]
+        check(raw == s.post("/v1/completions", {"prompt": "Once", "max_tokens": 1, "temperature": 0}).json()["choices"][0]["text"] == " upon", raw)
+        # Where an answer begins, the space that the vocabulary puts before a text is no part of it.
+        bias = {str(s.post("/tokenize", {"content": "time"}).json()["tokens"][0]): 100}
+        new = {**more, "logit_bias": bias, "continue_final_message": False}
+        check(s.post("/v1/chat/completions", new).json()["choices"][0]["message"]["content"] == "time", "a new answer")
 
 
 @case

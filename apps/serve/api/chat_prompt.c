@@ -119,6 +119,15 @@ static bool append_text(const served_model *served, const hearth_message *m, int
     return all || no_memory(p);
 }
 
+/* The last message, if the answer goes on with it; NULL: an answer begins. */
+static const hearth_message *continued(const conversation *c, const chat_variables *v)
+{
+    const hearth_message *last = c->n > 1 ? &c->at[c->n - 1] : NULL;
+    bool goes_on = !v->no_continuing && !v->no_answer && last && strcmp(last->role, "assistant") == 0 &&
+                   !last->members && last->n > 0;
+    return goes_on ? last : NULL;
+}
+
 bool chat_prompt_make(const served_model *served, const conversation *c, const chat_variables *v,
                       const char *functions, int32_t **ids, size_t *n, problem *p)
 {
@@ -130,22 +139,20 @@ bool chat_prompt_make(const served_model *served, const conversation *c, const c
         problem_of_error(p, &served->chat_error);
         return false;
     }
-    const hearth_message *last = c->n > 1 ? &c->at[c->n - 1] : NULL;
-    bool goes_on = !v->no_continuing && !v->no_answer && last && strcmp(last->role, "assistant") == 0 &&
-                   !last->members && last->n > 0;
+    const hearth_message *last = continued(c, v);
     char *variables = chat_variables_write(v);
     if (!variables) return no_memory(p);
     const hearth_chat_options o = {.add_generation_prompt = !v->no_answer,
                                    .local_time = &now,
                                    .variables = variables,
                                    .tools = functions};
-    hearth_status st = hearth_chat_tokenize(served->chat, c->at, c->n - (size_t)goes_on, &o, ids, n, &err);
+    hearth_status st = hearth_chat_tokenize(served->chat, c->at, last ? c->n - 1 : c->n, &o, ids, n, &err);
     free(variables);
     if (st != HEARTH_OK) {
         problem_of_error(p, &err);
         return false;
     }
-    if (!goes_on || append_text(served, last, ids, n, p)) return true;
+    if (!last || append_text(served, last, ids, n, p)) return true;
     hearth_free(*ids);
     *ids = NULL;
     return false;
@@ -176,6 +183,7 @@ void chat_start(generation *g, conversation *c, const chat_variables *v, problem
     int32_t *ids;
     size_t n;
     if (!p->status && chat_prompt_make(g->served, c, v, g->functions, &ids, &n, p)) {
+        g->goes_on = continued(c, v) != NULL;
         g->in_reasoning = hearth_chat_is_reasoning(g->served->chat, ids, n);
         if (!prompt_list_add(&g->prompts, ids, n, NULL, 0)) no_memory(p);
     }

@@ -133,7 +133,7 @@ hearth_status choice_open(generation *g, size_t i, hearth_constraint *constraint
                   .probs = {.wanted = g->probs.wanted, .n_top = g->probs.n_top}};
     c->sampler.seed += i % g->n_choice;
     const hearth_answer_options o = {.chat = g->format->continues ? NULL : served->chat,
-                                     .at_start = !g->format->continues && !constraint,
+                                     .at_start = !g->goes_on && !constraint,
                                      .in_reasoning = g->in_reasoning,
                                      .tools = g->functions,
                                      .fn = take_part,

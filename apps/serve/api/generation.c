@@ -45,6 +45,7 @@ generation *generation_make(served_model *served, call *c, const answer_format *
                       .created = (int64_t)time(NULL),
                       .sampler = hearth_sampler_defaults(),
                       .max_token = format->max_token,
+                      .goes_on = format->continues,
                       .n_choice = 1,
                       .begin_ns = hth_clock_ns()};
     g->sampler.seed = random_number() >> 1;

@@ -30,7 +30,7 @@ typedef struct answer_format {
     void (*fail)(generation *g);  /* the last event, if there is a problem; NULL: the usual one of its form */
     void (*whole)(generation *g); /* ends the call */
     uint32_t max_token;           /* if the request names none; 0: no limit */
-    bool continues;               /* the text goes on where the prompt ends: it may begin with a space */
+    bool continues;               /* the text goes on where the prompt ends, and has no parts */
 } answer_format;
 
 /* Those of all APIs, each in the file of its endpoint. */
@@ -97,6 +97,7 @@ struct generation {
     hearth_logit_bias *biases;    /* of the sampler */
     uint32_t max_token, n_choice; /* for each prompt */
     bool ignore_end, is_stream, include_usage, echo;
+    bool goes_on;                     /* the answer goes on with a text: it may begin with a space */
     bool each_progress, each_timings; /* a stream tells of the prompt; each part has the timings so far */
     bool is_plain;                    /* of Ollama's API: a text, not a message */
     wanted_constraint constraint;

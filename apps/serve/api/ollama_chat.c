@@ -217,6 +217,7 @@ static void start_raw(generation *g, const char *text, size_t n_text, problem *p
     int32_t *ids;
     size_t n;
     hearth_error err;
+    g->goes_on = true;
     if (hearth_tokenize(g->served->model, text, n_text, HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL, &ids, &n,
                         &err) != HEARTH_OK)
         problem_of_error(p, &err);
