@@ -424,9 +424,11 @@ def ollama_has_lines():
         check(s.post("/api/chat", {"model": "tools", "messages": []}).json()["done_reason"] == "load", "no messages")
         for path, more in (("/api/chat", {"messages": [{"role": "x", "content": "a"}]}), ("/api/chat", {"messages": ASK, "format": "xml"}),
                            ("/api/chat", {"messages": ASK, "options": {"temperature": 9}}), ("/api/generate", {"prompt": "a", "suffix": "b"}),
-                           ("/api/generate", {"prompt": "a", "images": ["x"]})):
+                           ("/api/generate", {"prompt": "a", "images": ["x"]}), ("/api/chat", {"messages": [{**ASK[0], "images": ["x"]}]})):
             answer = s.post(path, {"model": "tools", **more})
             check(answer.status == 400 and set(answer.json()) == {"error"}, path, more, answer.raw)
+        check("messages[0].images: are not supported by this server" in answer.json()["error"], answer.raw)
+        check(s.post("/api/chat", {**ask, "messages": [{**ASK[0], "images": []}]}).status == 200, "no images")
 
 
 @case

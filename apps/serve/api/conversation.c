@@ -242,6 +242,13 @@ static bool read_members(fields *f, const json_in *calls, json *j)
            (json_in_count(calls) == 0 || read_calls(f, calls, j));
 }
 
+bool images_refuse(fields *f)
+{
+    const json_in *images;
+    if (!fields_array(f, "images", &images)) return false;
+    return json_in_count(images) == 0 || fields_fail(f, "images", "are not supported by this server");
+}
+
 static bool read_message(fields *f, void *user)
 {
     conversation *c = user;
@@ -249,7 +256,7 @@ static bool read_message(fields *f, void *user)
     size_t n = 0;
     const json_in *calls;
     json_line members;
-    if (!read_role(f, &role) || !fields_array(f, "tool_calls", &calls)) return false;
+    if (!read_role(f, &role) || !fields_array(f, "tool_calls", &calls) || !images_refuse(f)) return false;
     bool may_lack = strcmp(role, "assistant") == 0;
     if (fields_value(f, "content") || !may_lack) {
         if (!fields_value(f, "content"))

@@ -31,6 +31,9 @@ bool conversation_read(fields *f, conversation *out);
 /* Calls fn, whose user is the conversation, for each object of the field "messages", which must be there. */
 bool messages_each(fields *f, fields_fn *read, conversation *out);
 
+/* The field "images" of Ollama's messages and requests: an empty array is taken. */
+bool images_refuse(fields *f);
+
 /* The text of a value that is a text or an array of objects with the member "text" and one of the types, a list like
  * "text|input_text"; others are refused by name. *text: the document's, or owned by the conversation. */
 bool content_read(fields *f, const char *name, const char *types, conversation *owner, const char **text,

@@ -247,8 +247,7 @@ void ollama_generate_run(void *user, call *c)
         if (fields_text(&f, "suffix", &suffix, &n_suffix) && n_suffix > 0)
             fields_fail(&f, "suffix", "is not supported");
     }
-    if (json_in_count(fields_value(&f, "images")) > 0)
-        fields_fail(&f, "images", "are not supported by this model");
+    images_refuse(&f);
     if (fields_ok(&f) && n == 0) {
         answer_loaded(g);
         return;
