@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "serve/model_list.h"
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "common/model_args.h"
 #include "common/output.h"
@@ -71,7 +72,8 @@ static void remove_at(model_list *l, size_t i)
 }
 
 /* path NULL: the embedded model. */
-static hearth_status read_file(served_model *m, const hearth_model_options *o, bool *is_other, hearth_error *err)
+static hearth_status read_file(served_model *m, const hearth_model_options *o, bool *is_other,
+                               hearth_error *err)
 {
     hth_gguf *file;
     *is_other = false;
@@ -99,11 +101,21 @@ static hearth_status read_facts(model_list *l, const hearth_model_options *o, he
     return HEARTH_OK;
 }
 
+/* Clients see by it that a model has changed; reading weights for it would take long where many lie in a folder. The
+ * embedded model has no time: it changes with the program. */
+static void hash_listed(served_model *m)
+{
+    const uint64_t numbers[] = {m->facts.file_size, m->path ? (uint64_t)m->created : 0};
+    uint64_t hash = hth_hash_more(hth_hash(m->id, strlen(m->id)), numbers, sizeof numbers);
+    snprintf(m->listed, sizeof m->listed, "%016llx", (unsigned long long)hash);
+}
+
 hearth_status model_list_finish(model_list *l, const hearth_model_options *o, hearth_error *err)
 {
     hearth_status st = read_facts(l, o, err);
     if (st == HEARTH_OK && l->n == 0)
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "none of these files is a model");
+    for (size_t i = 0; st == HEARTH_OK && i < l->n; i++) hash_listed(&l->at[i]);
     for (size_t i = 0; st == HEARTH_OK && i < l->n; i++)
         for (size_t k = 0; st == HEARTH_OK && k < i; k++)
             if (strcmp(l->at[i].id, l->at[k].id) == 0)

@@ -24,10 +24,10 @@ typedef struct served_model {
     char *kept;        /* folder of what is kept between runs; NULL: nothing is */
     int64_t created;   /* seconds since 1970 */
     bool is_of_folder; /* it was not named itself */
+    char listed[17];   /* a hash of its name, size and time: the same whether it is loaded or not */
     /* Changed with the engine's lock held. */
     model_facts facts;
-    char digest
-        [17]; /* of its weights (hth_model_hash), for clients that compare models; "": it was not loaded yet */
+    char digest[17]; /* of its weights (hth_model_hash); "": it was not loaded yet */
     bool is_loaded;
     /* Of the engine thread; the network thread may read those that stay the same while it is loaded. */
     hearth_model *model, *draft; /* draft: NULL, or the model that makes drafts */

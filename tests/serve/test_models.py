@@ -111,6 +111,8 @@ def a_folder_is_listed_and_loads_what_is_asked_for():
         tags = s.get("/api/tags").json()["models"]
         check([(t["name"], t["meta"]["loaded"]) for t in tags] == [("apple", True), ("mango", False), ("zebra", False)], tags)
         check(all(t["details"]["quantization_level"] == "Q8_0" and t["size"] > 1000 for t in tags), tags)
+        digests = [t["digest"] for t in tags]
+        check(all(re.fullmatch("[0-9a-f]{16}", d) for d in digests) and len(set(digests)) == 3, digests)
         metas = [{k: v for k, v in m["meta"].items() if k != "loaded"} for m in s.get("/v1/models").json()["data"]]
         check(metas[0] == metas[1] == metas[2] and metas[0]["n_params"] > 1000 and metas[0]["chat_template"], metas)
         shown = s.post("/api/show", {"model": "mango"}).json()
@@ -119,6 +121,7 @@ def a_folder_is_listed_and_loads_what_is_asked_for():
         for name in ("zebra", "zebra:latest"):
             check(template_of(s, model=name) == "zebra", name)
         check(states(s) == {"apple": False, "mango": False, "zebra": True}, states(s))
+        check([t["digest"] for t in s.get("/api/tags").json()["models"]] == digests, "the same, loaded or not")
         check(template_of(s) == template_of(s, model=None) == "zebra", "the one that is loaded now")
         check(s.get("/props").json()["model"] == s.get("/stats").json()["model"] == "zebra", s.get("/props").raw)
         answer = ask(s, "mango").json()

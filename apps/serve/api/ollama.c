@@ -48,7 +48,7 @@ static void write_model(json *j, const served_model *m)
     json_word(j, "model", m->id);
     ollama_write_time(j, "modified_at", m->created);
     json_uint(j, "size", m->facts.file_size);
-    json_word(j, "digest", m->digest);
+    json_word(j, "digest", m->listed);
     write_details(j, &m->facts);
     json_open_compact(j, "meta", '{');
     json_bool(j, "loaded", m->is_loaded);
