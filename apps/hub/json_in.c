@@ -23,6 +23,12 @@ static void *allocate(size_t n)
     return p;
 }
 
+/* In jansson's words, unless they name an option of it. */
+static const char *reason(const json_error_t *e)
+{
+    return strstr(e->text, "JSON_ALLOW_NUL") ? "a text cannot contain \\u0000" : e->text;
+}
+
 static void watch_allocations(void) { json_set_alloc_funcs(allocate, free); }
 
 json_in *json_in_read(const char *text, size_t n, hearth_error *err)
@@ -34,7 +40,7 @@ json_in *json_in_read(const char *text, size_t n, hearth_error *err)
     json_t *document = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
     if (document) return (json_in *)(void *)document;
     if (out_of_memory) hth_fail_memory(err, n, "a JSON document");
-    else hth_fail(err, HEARTH_ERROR_FORMAT, "no JSON: byte %d: %s", problem.position, problem.text);
+    else hth_fail(err, HEARTH_ERROR_FORMAT, "no JSON: byte %d: %s", problem.position, reason(&problem));
     return NULL;
 }
 
@@ -96,7 +102,10 @@ bool json_in_each(const json_in *object, json_in_member_fn *fn, void *user)
     return true;
 }
 
-char *json_in_write(const json_in *value) { return json_dumps(value_of(value), JSON_COMPACT | JSON_ENCODE_ANY); }
+char *json_in_write(const json_in *value)
+{
+    return json_dumps(value_of(value), JSON_COMPACT | JSON_ENCODE_ANY);
+}
 
 #else
 

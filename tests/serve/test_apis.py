@@ -319,7 +319,8 @@ def responses_have_items():
                                    ({"input": [{"role": "king", "content": "a"}]}, "input[0].role", "one of"), ({"input": 3}, "input", "a whole number"),
                                    ({"input": None}, "input", "nothing"), ({"max_output_tokens": 0}, "max_output_tokens", "0"),
                                    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "text alone"),
-                                   ({"text": {"format": {"type": "x"}}}, "text.format.type", "json_schema"), ({"reasoning": {"effort": "much"}}, "reasoning.effort", "none"),
+                                   ({"text": {"format": {"type": "x"}}}, "text.format.type", "json_schema"),
+                                   ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema", "missing"), ({"reasoning": {"effort": "much"}}, "reasoning.effort", "none"),
                                    ({"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "x"}]}, "input[0].arguments", "JSON object")):
             answer = s.post("/v1/responses", {**ask, **more})
             check(answer.status == 400 and answer.error()["param"] == param and words in answer.error()["message"], more, answer.raw)

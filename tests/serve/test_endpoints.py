@@ -97,7 +97,7 @@ def wrong_fields_are_named_and_null_means_absent():
         check(s.post("/tokenize", nulls).json() == s.post("/tokenize", {"content": "a"}).json(), "nulls")
         for body, param, words in [
                 ({}, "tokens", "missing"), ({"tokens": None}, "tokens", "missing"), ({"tokens": "1"}, "tokens", "an array"),
-                ({"tokens": [1, 1.5]}, "tokens[1]", "whole number"), ({"tokens": [None]}, "tokens[0]", "null"),
+                ({"tokens": [1, 1.5]}, "tokens[1]", "a whole number is expected, not 1.5"), ({"tokens": [None]}, "tokens[0]", "null"),
                 ({"tokens": [1, 2, -1]}, "tokens[2]", "-1"), ({"tokens": [n_vocab]}, "tokens[0]", f"0 to {n_vocab - 1}"),
                 ({"tokens": [2**63 - 1]}, "tokens[0]", str(2**63 - 1)), ({"tokens": ["a"]}, "tokens[0]", "a text")]:
             wrong(s, "/detokenize", body, param, words)
@@ -107,12 +107,12 @@ def wrong_fields_are_named_and_null_means_absent():
                 ({}, "messages", "missing"), ({"messages": []}, "messages", "1 to 4096"),
                 ({"messages": [user] * 4097}, "messages", "4097"), ({"messages": {}}, "messages", "an object"),
                 ({"messages": ["a"]}, "messages[0]", "a text"), ({"messages": [user, {"content": "a"}]}, "messages[1].role", "missing"),
-                ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role", "one of"),
+                ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role", "tool, function is expected"),
                 ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
                 ({"messages": [{"role": "user", "content": None}]}, "messages[0].content", "missing"),
                 ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "whole number"),
                 ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
-                 "messages[0].content[0].type", "text alone"),
+                 "messages[0].content[0].type", "text alone are supported by this server"),
                 ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text", "missing"),
                 ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0].function", "missing"),
                 ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[]"}}]}]},
@@ -143,6 +143,8 @@ def json_is_read_strictly_and_within_bounds():
             answer = s.post("/tokenize", body)
             check(answer.status == 400 and answer.error()["type"] == "invalid_request_error", body[:40], answer.raw)
             check(time.monotonic() - began < 20, body[:40], "took long")
+        message = s.post("/tokenize", b'{"content": "\\u0000"}').error()["message"]
+        check("a text cannot contain \\u0000" in message and "JSON_" not in message, message)
         check(s.post("/tokenize", deep).status == 200, "64 levels")
         whole = b'{"content": "a\\u00e4\\ud83d\\ude00\\"", "add_special": true}'
         for i in range(len(whole)):

@@ -356,7 +356,8 @@ def what_is_wrong_is_named():
         for more, param in (({"tools": [{"type": "function"}]}, "tools[0].function"), ({"tool_choice": "required"}, "tool_choice"), (
                             {"response_format": {"type": "x"}},
                                                                            "response_format.type"),
-                            ({"response_format": {"type": "json_schema"}}, "response_format.schema"),
+                            ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+                            ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
                             ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
                              "response_format"), ({"grammar": "root ::= ("}, "grammar"),
                             ({"response_format": {"type": "json_object"}, "grammar": 'root ::= "a"'}, "grammar"),

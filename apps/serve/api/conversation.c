@@ -123,7 +123,7 @@ static bool read_part(fields *f, void *user)
     size_t n_type, n;
     if (!fields_need_text(f, "type", &type, &n_type)) return false;
     if (!has_word(parts->types, type, n_type))
-        return fields_fail(f, "type", "parts of type text alone are supported by this model");
+        return fields_fail(f, "type", "parts of type text alone are supported by this server");
     if (!fields_need_text(f, "text", &part, &n)) return false;
     return buffer_add(&parts->text, part, n) || fields_no_memory(f);
 }
@@ -168,7 +168,7 @@ static bool read_role(fields *f, const char **role)
             *role = roles[i].role;
             return true;
         }
-    return fields_fail(f, "role", "one of system, developer, user, assistant, tool is expected");
+    return fields_fail(f, "role", "one of system, developer, user, assistant, tool, function is expected");
 }
 
 void call_write(json *j, const char *id, const char *name, const char *arguments, const char *object)

@@ -105,15 +105,22 @@ const json_in *fields_value(const fields *f, const char *name)
     return json_in_kind_of(v) == JSON_IN_NULL ? NULL : v;
 }
 
+bool fields_need_kind(fields *f, const char *name, json_in_kind kind, const json_in *v)
+{
+    json_in_kind found = json_in_kind_of(v);
+    if (found == kind) return true;
+    if (kind == JSON_IN_INTEGER && found == JSON_IN_REAL)
+        return fields_fail(f, name, "%s is expected, not %g", json_kind_words(kind), json_in_number(v));
+    return fields_fail(f, name, "%s is expected, not %s", json_kind_words(kind), json_kind_words(found));
+}
+
 /* False: an error. *value NULL: absent. */
 static bool of_kind(fields *f, const char *name, json_in_kind kind, const json_in **value)
 {
     *value = NULL;
     if (!fields_ok(f)) return false;
     const json_in *v = fields_value(f, name);
-    if (v && json_in_kind_of(v) != kind)
-        return fields_fail(f, name, "%s is expected, not %s", json_kind_words(kind),
-                           json_kind_words(json_in_kind_of(v)));
+    if (v && !fields_need_kind(f, name, kind, v)) return false;
     *value = v;
     return true;
 }

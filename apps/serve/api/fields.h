@@ -29,6 +29,8 @@ bool fields_no_memory(fields *f);
 
 /* The value of a field; NULL: absent or null. */
 const json_in *fields_value(const fields *f, const char *name);
+/* False: the value of that name is of another kind, which is noted. */
+bool fields_need_kind(fields *f, const char *name, json_in_kind kind, const json_in *v);
 /* Each leaves *value as it is if the field is absent. False: it is of another kind. */
 bool fields_bool(fields *f, const char *name, bool *value);
 /* Whole numbers and numbers from least to most. */

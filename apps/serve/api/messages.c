@@ -209,7 +209,7 @@ static bool read_assistant_block(fields *f, const char *type, assistant_turn *t,
     }
     if (strcmp(type, "redacted_thinking") == 0) return true;
     if (strcmp(type, "text") != 0)
-        return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this model", type);
+        return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this server", type);
     return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || fields_no_memory(f));
 }
 
@@ -232,7 +232,7 @@ static bool read_user_block(fields *f, const char *type, conversation *c, buffer
     size_t n;
     if (strcmp(type, "tool_result") == 0) return read_result(f, c);
     if (strcmp(type, "text") != 0)
-        return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this model", type);
+        return fields_fail(f, "type", "blocks of type '%.60s' are not supported by this server", type);
     return fields_need_text(f, "text", &more, &n) && (buffer_add(text, more, n) || fields_no_memory(f));
 }
 

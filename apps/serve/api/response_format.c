@@ -10,19 +10,20 @@ void response_format_want_schema(wanted_constraint *w, const char *field, const 
 }
 
 /* {"name", "schema", "strict"}; the schema is enforced either way. */
-static void read_named_schema(fields *format, wanted_constraint *w)
+static void read_named_schema(fields *format, const char *inside, wanted_constraint *w)
 {
     const json_in *named = NULL, *schema = NULL;
     if (!fields_object(format, "json_schema", &named)) return;
     fields inner = *format;
-    if (named)
-        inner.object = named, snprintf(inner.path, sizeof inner.path, "%.80s.json_schema", format->path);
+    if (named) inner.object = named, inside = "json_schema";
+    if (inside) snprintf(inner.path, sizeof inner.path, "%.80s.%s", format->path, inside);
     if (!fields_object(&inner, "schema", &schema)) return;
     if (schema) response_format_want_schema(w, "response_format", schema);
     else fields_fail(&inner, "schema", "a schema is expected; the field is missing");
 }
 
-bool response_format_read_object(fields *f, const json_in *format, const char *path, wanted_constraint *w)
+bool response_format_read_object(fields *f, const json_in *format, const char *path, const char *inside,
+                                 wanted_constraint *w)
 {
     const char *type;
     size_t n;
@@ -31,7 +32,7 @@ bool response_format_read_object(fields *f, const json_in *format, const char *p
     snprintf(inner.path, sizeof inner.path, "%s", path);
     if (!fields_need_text(&inner, "type", &type, &n)) return false;
     if (strcmp(type, "json_schema") == 0) {
-        read_named_schema(&inner, w);
+        read_named_schema(&inner, inside, w);
     } else if (strcmp(type, "json_object") == 0) {
         if (!fields_object(&inner, "schema", &schema)) return false;
         if (schema) response_format_want_schema(w, "response_format", schema);
@@ -50,7 +51,7 @@ bool response_format_read(fields *f, wanted_constraint *w)
     size_t n = 0;
     *w = (wanted_constraint){.field = NULL};
     if (!fields_object(f, "response_format", &format)) return false;
-    if (format && !response_format_read_object(f, format, "response_format", w)) return false;
+    if (format && !response_format_read_object(f, format, "response_format", "json_schema", w)) return false;
     if (!fields_object(f, "json_schema", &schema)) return false;
     if (schema && w->field) return fields_fail(f, "json_schema", "contradicts %s", w->field);
     if (schema) response_format_want_schema(w, "json_schema", schema);

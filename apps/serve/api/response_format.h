@@ -16,9 +16,10 @@ typedef struct wanted_constraint {
 
 /* False: f->problem says what is wrong. */
 bool response_format_read(fields *f, wanted_constraint *out);
-/* An object {"type": "text" | "json_object" | "json_schema", ...}; path: of it, for messages. A schema stands in it,
- * or, for the chat API, in its member json_schema. */
-bool response_format_read_object(fields *f, const json_in *format, const char *path, wanted_constraint *out);
+/* An object {"type": "text" | "json_object" | "json_schema", ...}; path: of it, for messages. A schema stands in it or
+ * in its member json_schema; inside: the member in which it is missed, NULL: the object itself. */
+bool response_format_read_object(fields *f, const json_in *format, const char *path, const char *inside,
+                                 wanted_constraint *out);
 void response_format_want_schema(wanted_constraint *out, const char *field, const json_in *schema);
 
 /* *out: closed by the caller; NULL: all texts are allowed. False: *p says what is wrong. chat may be NULL. */

@@ -494,7 +494,7 @@ static bool read_options(fields *f, generation *g, chat_variables *v)
     g->probs = (logprobs){.wanted = n_top > 0, .n_top = (uint32_t)n_top};
     fields inner = {.object = text, .path = "text", .problem = f->problem};
     if (text && !fields_object(&inner, "format", &format_in)) return false;
-    return !format_in || response_format_read_object(f, format_in, "text.format", &g->constraint);
+    return !format_in || response_format_read_object(f, format_in, "text.format", NULL, &g->constraint);
 }
 
 static const function_shape shape = {.field = "tools", .parameters = "parameters", .tolerant = true};

@@ -96,11 +96,9 @@ static bool add_token(fields *f, const served_model *served, hearth_detokenizer 
     const char *piece;
     size_t n;
     char name[40];
-    int64_t id = json_in_kind_of(v) == JSON_IN_INTEGER ? json_in_integer(v) : -1;
     snprintf(name, sizeof name, "tokens[%zu]", i);
-    if (json_in_kind_of(v) != JSON_IN_INTEGER)
-        return fields_fail(f, name, "a whole number is expected, not %s",
-                           json_kind_words(json_in_kind_of(v)));
+    if (!fields_need_kind(f, name, JSON_IN_INTEGER, v)) return false;
+    int64_t id = json_in_integer(v);
     if (id < 0 || id >= (int64_t)served->info.n_vocab)
         return fields_fail(f, name, "the vocabulary has the ids 0 to %u, not %lld", served->info.n_vocab - 1,
                            (long long)id);
